@@ -1,0 +1,110 @@
+// Byte strings and the variable-length integers that the trace is written in.
+//
+// Reader never reads past its input: the first bad length makes it fail() and every later read yields zero or nothing,
+// so a decoder checks ok() once at the end. Integers are LEB128 (unsigned) and zig-zag (signed).
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace redrive {
+
+using Bytes = std::vector<uint8_t>;
+
+class Encoder {
+ public:
+  void u(uint64_t value) {
+    while (value >= 0x80) {
+      out_.push_back(static_cast<uint8_t>(value | 0x80));
+      value >>= 7;
+    }
+    out_.push_back(static_cast<uint8_t>(value));
+  }
+  void s(int64_t value) { u((static_cast<uint64_t>(value) << 1) ^ static_cast<uint64_t>(value >> 63)); }
+  void fixed64(uint64_t value) { raw(&value, sizeof value); }
+  void fixed32(uint32_t value) { raw(&value, sizeof value); }
+  void bytes(std::span<const uint8_t> data) {
+    u(data.size());
+    raw(data.data(), data.size());
+  }
+  void str(std::string_view text) { bytes({reinterpret_cast<const uint8_t*>(text.data()), text.size()}); }
+  void raw(const void* data, size_t size) {
+    const auto* first = static_cast<const uint8_t*>(data);
+    out_.insert(out_.end(), first, first + size);
+  }
+  size_t size() const { return out_.size(); }
+  const Bytes& data() const { return out_; }
+  Bytes take() { return std::move(out_); }
+
+ private:
+  Bytes out_;
+};
+
+class Decoder {
+ public:
+  explicit Decoder(std::span<const uint8_t> data) : data_(data) {}
+
+  uint64_t u() {
+    uint64_t value = 0;
+    for (int shift = 0; shift < 64; shift += 7) {
+      if (at_ >= data_.size()) break;
+      const uint8_t byte = data_[at_++];
+      value |= static_cast<uint64_t>(byte & 0x7f) << shift;
+      if (!(byte & 0x80)) return value;
+    }
+    ok_ = false;
+    return 0;
+  }
+  int64_t s() {
+    const uint64_t value = u();
+    return static_cast<int64_t>(value >> 1) ^ -static_cast<int64_t>(value & 1);
+  }
+  uint64_t fixed64() { return fixed<uint64_t>(); }
+  uint32_t fixed32() { return fixed<uint32_t>(); }
+  std::span<const uint8_t> bytes() { return take(u()); }
+  std::string str() {
+    const auto data = bytes();
+    return {reinterpret_cast<const char*>(data.data()), data.size()};
+  }
+  std::span<const uint8_t> take(uint64_t size) {
+    if (!ok_ || size > data_.size() - at_) {
+      ok_ = false;
+      return {};
+    }
+    const auto out = data_.subspan(at_, size);
+    at_ += size;
+    return out;
+  }
+  // The number of elements that follow; fails if fewer than `min_bytes` bytes an element are left.
+  size_t count(size_t min_bytes = 1) {
+    const uint64_t n = u();
+    if (n > (data_.size() - at_) / (min_bytes ? min_bytes : 1)) {
+      ok_ = false;
+      return 0;
+    }
+    return n;
+  }
+  bool ok() const { return ok_; }
+  void fail() { ok_ = false; }
+  bool at_end() const { return at_ == data_.size(); }
+  size_t position() const { return at_; }
+
+ private:
+  template <typename T>
+  T fixed() {
+    T value{};
+    const auto data = take(sizeof value);
+    if (data.size() == sizeof value) std::memcpy(&value, data.data(), sizeof value);
+    return value;
+  }
+
+  std::span<const uint8_t> data_;
+  size_t at_ = 0;
+  bool ok_ = true;
+};
+
+}  // namespace redrive

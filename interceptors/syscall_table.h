@@ -1,0 +1,152 @@
+// The one declarative table of x86-64 syscalls, and the interpreter that reads it in both directions.
+//
+// A row says how a syscall's arguments are to be read and how it is treated. The seccomp filter, capture, injection, the text
+// dump, divergence messages, the man page section and the list of required tests are derived from the rows; no other code switches over
+// syscall numbers, except the `special` pairs that a row names. Argument kinds carry direction and extent.
+#pragma once
+
+#include <linux/filter.h>
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/remote.h"
+
+namespace redrive {
+
+enum class Treat : uint8_t {
+  emulate,  // record result and output memory; replay injects them and does not enter the kernel
+  execute,  // replay runs it again: memory layout
+  special,  // a record/replay pair of its own (see `Special`)
+  refuse,   // answered with `refusal` as a kernel without the feature would, and counted
+};
+
+// What the record loop and the replay engine must do beyond the generic treatment. One value per pair, not per syscall.
+enum class Special : uint8_t {
+  none,
+  mmap, munmap, mprotect, mremap, brk, madvise, shmat, shmdt,       // memory layout (memory)
+  fork, vfork, clone,                                              // birth of threads and processes
+  execve, execveat,
+  exit, exit_group,
+  sigreturn,
+  arch_prctl, set_tid_address,                                     // FS/GS base are registers
+  prctl,
+};
+
+// What a syscall does to a channel, for the pairing of endpoints. The fd is always in the argument named by `fd_arg`.
+enum class Traffic : uint8_t {
+  none,
+  send,          // its input payload goes into the object behind the fd: write, sendto, sendmsg, writev, sendmmsg ...
+  receive,       // its output payload comes out of it: read, recvfrom, recvmsg, readv, recvmmsg ...
+  transfer,      // bytes go from one descriptor to another inside the kernel: sendfile, splice, tee, copy_file_range
+};
+
+// How the descriptor table changes: what a cache of "what is behind this fd" must forget.
+enum class FdEffect : uint8_t { none, closes, closes_range, replaces /* dup2, dup3: the second argument */ };
+
+enum class ArgKind : uint8_t {
+  none,        // not an argument
+  val,         // compared by value
+  pointer,     // an address that the kernel does not follow, or that only identifies (futex word, set_robust_list)
+  fd,
+  path,        // NUL-terminated string read by the kernel
+  string_array,// NULL-terminated array of strings (argv, envp)
+  in,          // memory read, by extent
+  out,         // memory written, by extent
+  in_out,
+  iovec_in,    // iovec array (count in the next argument), buffers read
+  iovec_out,   // ... buffers written, `result` bytes in all
+  msghdr_in,   // sendmsg
+  msghdr_out,  // recvmsg: name, control, flags, lengths, buffers
+  mmsghdr_in,  // sendmmsg
+  mmsghdr_out, // recvmmsg: `result` headers
+};
+
+enum class ExtentKind : uint8_t {
+  none,
+  fixed,           // `value` bytes
+  arg,             // argument `value` times `scale` bytes
+  result,          // result times `scale` bytes (0 if negative)
+  pointee_u32,     // *(u32*)argument `value`: socklen_t in and out; the smaller of before and after
+  c_string,        // NUL-terminated, at most argument `value` bytes
+};
+
+struct Extent {
+  ExtentKind kind = ExtentKind::none;
+  uint32_t value = 0;
+  uint32_t scale = 1;
+};
+
+struct Arg {
+  ArgKind kind = ArgKind::none;
+  Extent extent{};
+  bool payload = false;    // these bytes are what travels through the channel (Traffic)
+};
+
+struct SyscallRow {
+  int32_t number;
+  const char* name;
+  Treat treat;
+  std::array<Arg, 6> args{};
+  Special special = Special::none;
+  Traffic traffic = Traffic::none;
+  int8_t fd_arg = -1;
+  FdEffect fd_effect = FdEffect::none;
+  bool may_block = false;      // can sleep for long: the unit's other threads go on meanwhile
+  bool test = false;           // may be repeated unsuccessfully in series: poll, epoll_wait, select, sched_yield, non-blocking receives
+  int16_t refusal = 0;         // positive errno for Treat::refuse
+  const char* why = nullptr;   // for refuse: reason shown in the list of refused calls
+  // Multiplexers: sub-rows selected by the value of argument `selector`; -1 = not a multiplexer. A sub-row has the same shape.
+  int8_t selector = -1;
+};
+
+// The row for an entered syscall, sub-row resolved by its arguments; null if the number (or sub-command) has no row: to be refused with ENOSYS
+// (number) or EINVAL (sub-command), reported.
+const SyscallRow* find_row(int64_t number, std::span<const uint64_t, 6> args);
+std::span<const SyscallRow> all_rows();
+std::string_view syscall_name(int64_t number);   // "syscall_999" for unknown ones
+std::string_view error_name(int64_t err);    // "ENOSYS"
+// Name with sub-command where there is one: "fcntl(F_GETLK)".
+std::string call_name(int64_t number, std::span<const uint64_t, 6> args);
+
+struct Span {
+  uint64_t address = 0;
+  uint64_t length = 0;
+  bool payload = false;
+  bool operator==(const Span&) const = default;
+};
+
+// The memory a syscall reads, found at its entry, in argument order. Control structures (iovec arrays, msghdrs) come as spans too.
+// `payload` marks the bytes that travel; for sendmmsg the payloads of all messages in order.
+std::vector<Span> inputs(const SyscallRow& row, std::span<const uint64_t, 6> args, const Memory& memory);
+
+// Extents of value-result arguments, which must be read before the kernel changes them.
+struct EntrySizes {
+  std::array<uint64_t, 6> size{};             // capacity of each out argument as of entry
+  std::vector<Span> buffers;                   // payload buffers of iovec_out/msghdr_out/mmsghdr_out, in order
+  std::vector<Span> fixed_outputs;             // non-payload memory that msghdr_out/mmsghdr_out writes (name, control, header fields)
+};
+EntrySizes entry_sizes(const SyscallRow& row, std::span<const uint64_t, 6> args, const Memory& memory);
+
+// The memory the kernel wrote, found at exit. Never longer than what the entry allowed; payload spans in the order in which bytes were received,
+// exactly `result` bytes in all for stream receives. For recvmmsg the payload of each received header (msg_len) in order.
+std::vector<Span> outputs(const SyscallRow& row, std::span<const uint64_t, 6> args, const EntrySizes& entry, int64_t result,
+                          const Memory& memory);
+
+// For recvmmsg: payload length of each received datagram in order, read at exit. For other receives: one element, the result.
+std::vector<uint64_t> datagram_lengths(const SyscallRow& row, std::span<const uint64_t, 6> args, int64_t result, const Memory& memory);
+
+// The seccomp program: RET_TRACE for every syscall of this architecture, ENOSYS for other architectures (x32, i386).
+std::vector<sock_filter> seccomp_filter();
+
+// "read(3, 0x7ffe..., 64) = 64", from a recorded event's numbers. With `memory`, strings and buffers are shown as strace does.
+std::string format_call(int64_t number, std::span<const uint64_t, 6> args);
+std::string format_result(int64_t result);   // "64", "-1 EAGAIN (Resource temporarily unavailable)", "? ERESTARTSYS"
+
+}  // namespace redrive

@@ -1,0 +1,118 @@
+// What a trace says of one unit's execution: its events, in the order in which they became visible to the unit.
+//
+// Plain data, with one encoding (encode/decode). The event number is the position in the unit's stream, from 0.
+// A series of identical consecutive events is one Event with repeat > 1 and takes one number.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+
+namespace redrive {
+
+using UnitId = uint32_t;      // from 1, in order of birth
+using IntervalIndex = uint32_t;
+using EventIndex = uint64_t;
+using ThreadSerial = uint32_t;  // within a unit, from 0, never reused
+using ProcessSerial = uint32_t; // within a unit, from 0: units joined by shared memory or vfork have several
+
+struct EventRef {
+  UnitId unit = 0;
+  EventIndex event = 0;
+  auto operator<=>(const EventRef&) const = default;
+};
+
+enum class EventKind : uint8_t {
+  syscall,  // entry and exit with no other event of the unit between them
+  entry,    // a syscall entered while other threads of the unit went on; its exit follows as an event of its own
+  exit,
+  signal,   // a signal was delivered to a handler, or ended the process
+  trap,     // a trapped instruction (rdtsc, rdtscp, cpuid) was answered
+};
+
+// Memory that the kernel wrote. If from_message, `data` is empty and the bytes are the next `length` of the event's
+// received message, in order.
+struct MemoryWrite {
+  uint64_t address = 0;
+  uint64_t length = 0;
+  bool from_message = false;
+  Bytes data;
+  bool operator==(const MemoryWrite&) const = default;
+};
+
+// One stretch of a received message: bytes [offset, offset+length) of what the sender's event put into the channel.
+struct MessagePart {
+  EventRef sender;
+  uint64_t offset = 0;
+  uint64_t length = 0;
+  uint64_t hash = 0;  // XXH3-64 of those bytes
+  bool operator==(const MessagePart&) const = default;
+};
+
+struct Receive {
+  uint64_t channel = 0;
+  uint64_t arrival = 0;  // global arrival number
+  uint64_t at_ns = 0;    // CPU time of the unit since its checkpoint
+  bool logged = false;   // the payload stands in the event's writes
+  std::vector<MessagePart> parts;
+  uint64_t length() const {
+    uint64_t sum = 0;
+    for (const auto& part : parts) sum += part.length;
+    return sum;
+  }
+  bool operator==(const Receive&) const = default;
+};
+
+struct Send {
+  uint64_t channel = 0;
+  uint64_t length = 0;
+  uint64_t at_ns = 0;
+  bool operator==(const Send&) const = default;
+};
+
+// A mapping made by mmap or shmat: where its contents come from when it is made again.
+struct MapSource {
+  uint64_t file = 0;    // id of a file copy in the trace, 0 = anonymous
+  uint64_t offset = 0;  // bytes into that copy
+  uint64_t shared_object = 0;  // nonzero: writable memory shared inside the unit, named by this number
+  uint64_t length = 0;         // bytes mapped, page-rounded
+  bool operator==(const MapSource&) const = default;
+};
+
+// Registers set by the event where they are more than a syscall's result: signal delivery, sigreturn, trapped instructions.
+struct RegisterFile {
+  Bytes general;  // user_regs_struct
+  Bytes xstate;   // XSAVE area, empty = unchanged
+  bool operator==(const RegisterFile&) const = default;
+};
+
+struct Event {
+  EventKind kind = EventKind::syscall;
+  ThreadSerial thread = 0;
+  uint64_t repeat = 1;
+  int32_t number = 0;                // syscall or signal number; for a trap the opcode's Trap value
+  std::array<uint64_t, 6> args{};    // syscall, entry: as entered
+  uint64_t ip = 0;                   // instruction pointer at the event
+  uint32_t regs_hash = 0;            // syscall, entry: the registers a syscall preserves
+  uint64_t in_hash = 0;              // syscall, entry: the memory the call reads, payload of sends included
+  int64_t result = 0;                // syscall, exit
+  std::vector<MemoryWrite> writes;   // syscall, exit, signal
+  std::optional<Receive> receive;
+  std::optional<Send> send;
+  std::optional<MapSource> map;
+  std::optional<RegisterFile> registers;
+  UnitId child_unit = 0;             // fork, vfork, clone: the unit born here (0: a thread or process of this unit)
+  ThreadSerial child_thread = 0;     // ... its first thread's serial, if it belongs to this unit
+  bool fatal = false;                // signal: it ended the process; syscall: the process ended in or by it
+  bool operator==(const Event&) const = default;
+};
+
+void encode(const Event& event, Encoder& out);
+// False if the bytes are not an event. Reads exactly one.
+bool decode(Decoder& in, Event& event);
+
+}  // namespace redrive

@@ -1,0 +1,199 @@
+// A trace directory: TraceWriter makes one while a recording runs, Trace reads one. FORMAT.md is the byte format.
+//
+// All files are append-only or published whole (written beside, synced, renamed). Nothing is lost by SIGKILL except what was not
+// flushed; Trace cuts a torn last record, and reports any other damage by file and offset (Status::damaged).
+// The segments are the truth; catalog.sqlite is derived from them (build_catalog) and is rebuilt when absent or stale.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "logstore/event.h"
+
+namespace redrive {
+
+enum class CheckpointKind : uint8_t { exec, fork, image };  // `fork` has no image of its own: it starts at the parent's event
+const char* name(CheckpointKind kind);
+
+struct Settings {
+  std::string policy;
+  double critical_path_s = 0;
+  double checkpoint_period_s = 0;
+  double bound_s = 0;
+  double restore_cost_s = 0;           // measured on the recording host
+  std::vector<std::string> command;
+  std::string working_directory;
+  std::string host;                    // uname, CPU model: what `check` compares on another machine
+  int64_t started_unix_ns = 0;
+};
+
+struct UnitRecord {
+  UnitId unit = 0;
+  int32_t pid = 0;
+  EventRef parent;        // the fork that bore it; unit 0 for the first
+  std::vector<UnitId> joined;
+};
+
+struct IntervalRecord {
+  UnitId unit = 0;
+  IntervalIndex interval = 0;
+  CheckpointKind kind = CheckpointKind::exec;
+  EventIndex first_event = 0;
+  bool has_image = false;      // an image was published (exec, image; fork if the policy asked for one)
+  int32_t pid = 0;
+  std::string command;         // basename of the program, arguments appended, at most 200 bytes
+  uint64_t pause_ns = 0;       // how long the original was stopped for it
+};
+
+// CPU time and counts of an interval that has ended.
+struct IntervalEnd {
+  UnitId unit = 0;
+  IntervalIndex interval = 0;
+  uint64_t cpu_ns = 0;
+  EventIndex end_event = 0;    // one past its last event
+};
+
+struct ChannelRecord {
+  uint64_t channel = 0;
+  std::string kind;            // "pipe", "fifo", "unix", "unix-dgram", "tcp", "udp", ...
+  std::string name;            // addresses or path, for people
+};
+
+struct FileRecord {
+  uint64_t file = 0;
+  std::string path;            // as mapped
+  std::string copy;            // file name below files/ (its content hash)
+  uint64_t size = 0;
+};
+
+struct Refusal {
+  UnitId unit = 0;
+  std::string what;            // syscall (and sub-command) name
+  std::string answer;          // "ENOSYS", "EPERM", ...
+  uint64_t count = 0;
+};
+
+struct Unsure {
+  UnitId unit = 0;
+  EventIndex event = 0;
+  std::string reason;
+};
+
+struct RecordingEnd {
+  int32_t exit_status = 0;     // as `record` returns it
+  std::string reason;          // "exited", "interrupted", ...
+  double wall_s = 0;
+  uint64_t skipped_checkpoints = 0;
+};
+
+// One 4 KiB page of one process of the unit.
+struct PageRef {
+  uint32_t process = 0;
+  uint64_t address = 0;
+  const uint8_t* data = nullptr;
+};
+
+class TraceWriter {
+ public:
+  // Makes `directory`, which must not exist. Fails with a clear line if it does, or cannot be made or written.
+  static Result<std::unique_ptr<TraceWriter>> create(const std::string& directory, const Settings& settings);
+  ~TraceWriter();
+
+  // Buffered; written by flush() and whenever buffers grow beyond 256 KiB. The first I/O error (a full disk) is kept, makes
+  // everything later a no-op and is returned by flush() and finish(): the recording then ends, and what is before stays good.
+  EventIndex append(UnitId unit, const Event& event);   // returns the event's number
+  void add(const UnitRecord& unit);
+  void add(const IntervalRecord& interval);
+  void add(const IntervalEnd& end);
+  void add(const ChannelRecord& channel);
+  void add(const Refusal& refusal);
+  void add(const Unsure& unsure);
+  Result<void> flush();
+
+  // Copies a file into the trace once per content; later calls with the same device, inode, size and times are free.
+  // `path` is opened through `open_path` (e.g. /proc/PID/map_files/...), named `path` in the trace.
+  Result<uint64_t> add_file(const std::string& open_path, const std::string& path);
+
+  // Publishes an image: `header` is opaque here (checkpoint/image.h). Pages equal to one already stored are stored once; zero
+  // pages not at all. Callable from another thread than the rest, by one thread at a time. Journals an ImagePublished record only
+  // after everything is synced.
+  struct ImageStats { uint64_t pages = 0, new_pages = 0, bytes = 0; };
+  Result<ImageStats> publish_image(UnitId unit, IntervalIndex interval, const Bytes& header,
+                                   const std::function<bool(PageRef&)>& next_page);
+
+  uint64_t bytes_written() const;
+  Result<void> finish(const RecordingEnd& end);         // flush, sync, build the catalog
+
+ private:
+  struct State;
+  explicit TraceWriter(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+struct Image {
+  Bytes header;
+  // Every stored page of the image: process, address, and how to read it.
+  struct Page { uint32_t process; uint64_t address; uint64_t page_id; };
+  std::vector<Page> pages;     // sorted by process, address
+};
+
+class Trace {
+ public:
+  // Opens and verifies the journal; event segments are read when asked for. Thread-safe afterwards.
+  static Result<std::shared_ptr<Trace>> open(const std::string& directory);
+  ~Trace();
+
+  const std::string& directory() const;
+  const Settings& settings() const;
+  bool finished() const;                     // false: the recorder was killed
+  const RecordingEnd& end() const;           // zeros if not finished
+  const std::vector<UnitRecord>& units() const;
+  const std::vector<IntervalRecord>& intervals(UnitId unit) const;    // by interval index; published images have has_image
+  const IntervalEnd* interval_end(UnitId unit, IntervalIndex interval) const;
+  const std::vector<ChannelRecord>& channels() const;
+  const std::map<uint64_t, FileRecord>& files() const;
+  const std::vector<Refusal>& refusals() const;
+  const std::vector<Unsure>& unsure() const;
+  std::string unit_name(UnitId unit) const;  // "jacobi.2": program of its last interval, and a number if several have it
+  // UNIT as users write it: a number or a name.
+  Result<UnitId> find_unit(const std::string& text) const;
+
+  EventIndex event_count(UnitId unit) const;
+  // Events [first, last) of a unit in order; stops early if the callback returns false.
+  Result<void> for_each_event(UnitId unit, EventIndex first, EventIndex last,
+                              const std::function<bool(EventIndex, const Event&)>& visit) const;
+
+  Result<Image> image(UnitId unit, IntervalIndex interval) const;
+  Result<void> read_page(uint64_t page_id, uint8_t (&page)[4096]) const;
+  // Path of a file copy, verified once per Trace object.
+  Result<std::string> file_path(uint64_t file) const;
+
+  uint64_t size_on_disk() const;
+  // Verifies every byte of every file. Returns all damage found, each "FILE: offset N: what".
+  std::vector<std::string> check() const;
+
+ private:
+  struct State;
+  explicit Trace(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+// Makes catalog.sqlite anew from the segments. Schema: FORMAT.md, "Catalog".
+Result<void> build_catalog(const Trace& trace);
+
+// Where traces live: $REDRIVE_TRACE_DIR, else $XDG_DATA_HOME/redrive, else ~/.local/share/redrive.
+std::string trace_home();
+// A directory for a new trace of `program`: HOME/NAME-N; and the `latest` link is set to it once recording starts.
+Result<std::string> new_trace_directory(const std::string& program);
+Result<void> set_latest(const std::string& directory);
+// TRACE as users write it: a path, a name below trace_home(), or "" for latest.
+Result<std::string> find_trace(const std::string& text);
+// Names of the traces below trace_home().
+std::vector<std::string> list_traces();
+
+}  // namespace redrive
