@@ -3,6 +3,7 @@ CXX      ?= g++
 BUILD    ?= build
 CXXFLAGS ?= -O2 -g
 LDFLAGS  ?=
+PREFIX   ?= /usr/local
 WARN     := -Wall -Wextra -Werror
 ALL_CXXFLAGS = -std=c++20 $(WARN) -I. -pthread -D_GNU_SOURCE -MMD -MP $(CXXFLAGS)
 LIBS     := -lsqlite3 -lzstd -lxxhash -lfmt -lcapstone -lunwind-ptrace -lunwind-x86_64 -lunwind -pthread
@@ -12,23 +13,92 @@ LIB_SRCS := $(filter-out supervisor/main.cc,$(foreach d,$(LIB_DIRS),$(wildcard $
 LIB_OBJS := $(LIB_SRCS:%.cc=$(BUILD)/%.o)
 UNIT_SRCS := $(wildcard tests/unit/*.cc)
 UNIT_OBJS := $(UNIT_SRCS:%.cc=$(BUILD)/%.o)
+# One program each, build/NAME, that tests run.
+FUZZ_SRCS := $(wildcard tests/fuzz/*.cc)
+HELPER_SRCS := $(wildcard tests/fault/*.cc) $(FUZZ_SRCS)
+HELPERS  := $(addprefix $(BUILD)/,$(notdir $(basename $(HELPER_SRCS))))
+FUZZERS  := $(addprefix $(BUILD)/,$(notdir $(basename $(FUZZ_SRCS))))
+SOURCES  := $(LIB_SRCS) supervisor/main.cc $(UNIT_SRCS) $(HELPER_SRCS)
+MADE_HERE := $(wildcard $(addsuffix /*.h,$(LIB_DIRS))) $(SOURCES)
 
-all: $(BUILD)/redrive
+# Recorded programs include make itself: they must not see our job server.
+RUN = env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL REDRIVE=$(abspath $(BUILD)/redrive) REDRIVE_BUILD=$(abspath $(BUILD))
+
+all: $(BUILD)/redrive ## build build/redrive
 
 $(BUILD)/libredrive.a: $(LIB_OBJS)
 	@rm -f $@
 	ar rcs $@ $^
 
 $(BUILD)/redrive: $(BUILD)/supervisor/main.o $(BUILD)/libredrive.a
-	$(CXX) $(LDFLAGS) -o $@ $^ $(LIBS)
+	$(CXX) $(CXXFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
 $(BUILD)/unit_tests: $(UNIT_OBJS) $(BUILD)/libredrive.a
-	$(CXX) $(LDFLAGS) -o $@ $^ $(LIBS)
+	$(CXX) $(CXXFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
+
+define helper_rule
+$(BUILD)/$(notdir $(basename $(1))): $(BUILD)/$(basename $(1)).o $(BUILD)/libredrive.a
+	$$(CXX) $$(CXXFLAGS) $$(LDFLAGS) -o $$@ $$^ $$(LIBS)
+endef
+$(foreach source,$(HELPER_SRCS),$(eval $(call helper_rule,$(source))))
 
 $(BUILD)/%.o: %.cc
 	@mkdir -p $(@D)
 	$(CXX) $(ALL_CXXFLAGS) -c -o $@ $<
 
--include $(LIB_OBJS:.o=.d) $(UNIT_OBJS:.o=.d) $(BUILD)/supervisor/main.d
+-include $(SOURCES:%.cc=$(BUILD)/%.d)
 
-.PHONY: all
+tests: $(BUILD)/redrive $(BUILD)/unit_tests $(HELPERS) ## build all that tests need
+
+deps: ## install what is missing (Debian 12 and 13; needs root only then)
+	scripts/deps.sh
+
+unit: $(BUILD)/unit_tests ## unit tests
+	$(BUILD)/unit_tests
+
+check: ## deps, unit tests, fast system tests: under 10 minutes
+	scripts/deps.sh
+	$(MAKE) tests
+	$(MAKE) unit
+	$(RUN) python3 tests/system/run.py
+
+check-all: ## every test: installs the servers and MPI that they record
+	scripts/deps.sh --test
+	$(MAKE) tests
+	$(MAKE) unit
+	$(RUN) python3 tests/system/run.py --all
+
+demo: all ## record a 4-process job, re-drive an interval from its middle
+	$(RUN) scripts/demo.sh
+
+bench: all ## costs as ratios against native
+	$(RUN) python3 tests/bench/run.py
+
+fuzz: $(FUZZERS) ## feed damaged traces and arguments to the readers
+	set -e; for fuzzer in $(FUZZERS); do $$fuzzer; done
+
+asan: ## unit tests and fuzzers with address and undefined-behaviour checks
+	$(MAKE) BUILD=build-asan CXXFLAGS="-O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all" unit fuzz
+
+tidy: ## clang-tidy, all findings fatal
+	clang-tidy --quiet $(LIB_SRCS) supervisor/main.cc -- -std=c++20 -I. -D_GNU_SOURCE
+
+format: ## clang-format in place
+	clang-format -i $(MADE_HERE)
+
+install: all ## to PREFIX (/usr/local) below DESTDIR
+	install -D -m 755 $(BUILD)/redrive $(DESTDIR)$(PREFIX)/bin/redrive
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man1 man/redrive.1
+	set -e; for page in $(wildcard man/*.5); do install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man5 $$page; done
+
+compile_commands.json: ## for editors and clang tools
+	@python3 -c 'import json, sys; json.dump([{"directory": sys.argv[1], "file": f, "command": sys.argv[2] + " -c " + f} \
+	  for f in sys.argv[3:]], open("$@", "w"), indent=1)' "$(CURDIR)" "$(CXX) $(filter-out -MMD -MP,$(ALL_CXXFLAGS))" $(SOURCES)
+
+clean: ## remove what was built
+	rm -rf $(BUILD) build-asan
+
+help: ## this list
+	@sed -nE 's/^([a-z_.-]+):[^#]*## (.*)/  \1\t\2/p' Makefile | expand -t 26
+
+.PHONY: all tests deps unit check check-all demo bench fuzz asan tidy format install compile_commands.json clean help

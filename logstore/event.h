@@ -34,6 +34,17 @@ enum class EventKind : uint8_t {
   trap,     // a trapped instruction (rdtsc, rdtscp, cpuid) was answered
 };
 
+// Where in its thread's execution a signal event lies (args[0] of the event).
+enum class SignalPoint : uint64_t {
+  boundary,        // right behind the thread's previous event, before any user instruction
+  before_syscall,  // at a syscall instruction that the thread was about to execute
+  fault,           // at the instruction that caused it
+  anywhere,        // it ended the process; the instruction is not known
+};
+
+// Which trapped instruction was answered (the number of a trap event).
+enum class Trap : int32_t { rdtsc, rdtscp, cpuid };
+
 // Memory that the kernel wrote. If from_message, `data` is empty and the bytes are the next `length` of the event's
 // received message, in order.
 struct MemoryWrite {
@@ -94,7 +105,7 @@ struct Event {
   EventKind kind = EventKind::syscall;
   ThreadSerial thread = 0;
   uint64_t repeat = 1;
-  int32_t number = 0;                // syscall or signal number; for a trap the opcode's Trap value
+  int32_t number = 0;                // syscall or signal number; for a trap a Trap
   std::array<uint64_t, 6> args{};    // syscall, entry: as entered
   uint64_t ip = 0;                   // instruction pointer at the event
   uint32_t regs_hash = 0;            // syscall, entry: the registers a syscall preserves

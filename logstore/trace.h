@@ -14,6 +14,7 @@
 
 #include "base/result.h"
 #include "logstore/event.h"
+#include "logstore/storage.h"
 
 namespace redrive {
 
@@ -101,7 +102,8 @@ struct PageRef {
 class TraceWriter {
  public:
   // Makes `directory`, which must not exist. Fails with a clear line if it does, or cannot be made or written.
-  static Result<std::unique_ptr<TraceWriter>> create(const std::string& directory, const Settings& settings);
+  static Result<std::unique_ptr<TraceWriter>> create(const std::string& directory, const Settings& settings,
+                                                     Storage& storage = disk());
   ~TraceWriter();
 
   // Buffered; written by flush() and whenever buffers grow beyond 256 KiB. The first I/O error (a full disk) is kept, makes
@@ -145,10 +147,13 @@ struct Image {
 class Trace {
  public:
   // Opens and verifies the journal; event segments are read when asked for. Thread-safe afterwards.
-  static Result<std::shared_ptr<Trace>> open(const std::string& directory);
+  static Result<std::shared_ptr<Trace>> open(const std::string& directory, Storage& storage = disk());
   ~Trace();
 
   const std::string& directory() const;
+  Storage& storage() const;
+  // Changes whenever the journal or a segment does: what is derived from a trace keeps it, to know whether it is stale.
+  uint64_t fingerprint() const;
   const Settings& settings() const;
   bool finished() const;                     // false: the recorder was killed
   const RecordingEnd& end() const;           // zeros if not finished
@@ -185,6 +190,10 @@ class Trace {
 
 // Makes catalog.sqlite anew from the segments. Schema: FORMAT.md, "Catalog".
 Result<void> build_catalog(const Trace& trace);
+// Path of the catalog, made first if it is absent or stale. Status::damaged if its bytes changed since it was made.
+Result<std::string> catalog_path(const Trace& trace);
+// The catalog's schema in SQL: the documented one.
+const char* catalog_schema();
 
 // Where traces live: $REDRIVE_TRACE_DIR, else $XDG_DATA_HOME/redrive, else ~/.local/share/redrive.
 std::string trace_home();

@@ -1,0 +1,79 @@
+#include "base/remote.h"
+
+#include <elf.h>
+#include <fcntl.h>
+#include <sys/ptrace.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+
+namespace redrive {
+
+Result<Memory> Memory::open(pid_t pid) {
+  Memory memory;
+  memory.pid_ = pid;
+  const std::string path = "/proc/" + std::to_string(pid) + "/mem";
+  memory.fd_ = Fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  if (!memory.fd_) return errno_error("cannot open " + path);
+  return memory;
+}
+
+size_t Memory::read_some(Address from, void* to, size_t size) const {
+  size_t done = 0;
+  while (done < size) {
+    const ssize_t n =
+        ::pread(fd_.get(), static_cast<char*>(to) + done, size - done, static_cast<off_t>(from + done));
+    if (n <= 0) break;
+    done += static_cast<size_t>(n);
+  }
+  return done;
+}
+
+bool Memory::read(Address from, void* to, size_t size) const { return read_some(from, to, size) == size; }
+
+bool Memory::write(Address to, const void* from, size_t size) const {
+  size_t done = 0;
+  while (done < size) {
+    const ssize_t n =
+        ::pwrite(fd_.get(), static_cast<const char*>(from) + done, size - done, static_cast<off_t>(to + done));
+    if (n <= 0) return false;
+    done += static_cast<size_t>(n);
+  }
+  return true;
+}
+
+std::string Memory::string(Address from, size_t limit) const {
+  std::string out;
+  char chunk[256];
+  while (out.size() < limit) {
+    // Not across a page boundary, so that the string may end just before an unmapped page.
+    const size_t to_boundary = kPageSize - (from + out.size()) % kPageSize;
+    const size_t want = std::min({sizeof chunk, limit - out.size(), static_cast<size_t>(to_boundary)});
+    const size_t got = read_some(from + out.size(), chunk, want);
+    const size_t length = strnlen(chunk, got);
+    out.append(chunk, length);
+    if (length < got || got < want) break;
+  }
+  return out;
+}
+
+bool get_regs(pid_t tid, user_regs_struct& regs) { return ptrace(PTRACE_GETREGS, tid, nullptr, &regs) == 0; }
+
+bool set_regs(pid_t tid, const user_regs_struct& regs) {
+  return ptrace(PTRACE_SETREGS, tid, nullptr, const_cast<user_regs_struct*>(&regs)) == 0;
+}
+
+Bytes get_xstate(pid_t tid) {
+  Bytes state(16384);
+  iovec io{state.data(), state.size()};
+  if (ptrace(PTRACE_GETREGSET, tid, NT_X86_XSTATE, &io) != 0) return {};
+  state.resize(io.iov_len);
+  return state;
+}
+
+bool set_xstate(pid_t tid, const Bytes& xstate) {
+  iovec io{const_cast<uint8_t*>(xstate.data()), xstate.size()};
+  return ptrace(PTRACE_SETREGSET, tid, NT_X86_XSTATE, &io) == 0;
+}
+
+}  // namespace redrive

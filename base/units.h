@@ -1,0 +1,20 @@
+// Durations and sizes as people write and read them. Everything inside redrive carries its unit in the name.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace redrive {
+
+// "500ms", "2s", "1.5m", "1h", "100us" in seconds. A number without a unit is refused: 10 of what?
+Result<double> parse_duration(std::string_view text);
+
+// Three significant digits: "1.23 ms", "12.3 s", "2 min 5 s".
+std::string format_duration(double seconds);
+// "0 B", "12.3 KiB", "1.00 GiB".
+std::string format_size(uint64_t bytes);
+
+}  // namespace redrive

@@ -1,0 +1,128 @@
+#include "checkpoint/address_space.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/sysmacros.h>
+
+#include <algorithm>
+#include <cinttypes>
+#include <cstdio>
+#include <memory>
+
+namespace redrive {
+namespace {
+
+constexpr uint64_t kPresent = uint64_t{1} << 63;
+constexpr uint64_t kSwapped = uint64_t{1} << 62;
+constexpr uint64_t kFileOrShared = uint64_t{1} << 61;
+
+struct Closer {
+  void operator()(FILE* file) const { std::fclose(file); }
+};
+using File = std::unique_ptr<FILE, Closer>;
+
+// One line of /proc/PID/maps; false if it has another form.
+bool parse_line(const char* line, Mapping& m) {
+  char perms[5] = {};
+  unsigned major_number = 0, minor_number = 0;
+  int name_at = 0;
+  if (std::sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64 " %x:%x %" SCNu64 " %n", &m.start, &m.end, perms,
+                  &m.offset, &major_number, &minor_number, &m.inode, &name_at) != 7) {
+    return false;
+  }
+  m.protection = (perms[0] == 'r' ? PROT_READ : 0) | (perms[1] == 'w' ? PROT_WRITE : 0) |
+                 (perms[2] == 'x' ? PROT_EXEC : 0);
+  m.shared = perms[3] == 's';
+  m.device = makedev(major_number, minor_number);
+  m.name = line + name_at;
+  while (!m.name.empty() && m.name.back() == '\n') m.name.pop_back();
+  return true;
+}
+
+Result<std::vector<Mapping>> all_mappings(pid_t pid) {
+  const std::string path = "/proc/" + std::to_string(pid) + "/maps";
+  File file(std::fopen(path.c_str(), "re"));
+  if (!file) return errno_error("cannot open " + path);
+  std::vector<Mapping> out;
+  char* line = nullptr;
+  size_t capacity = 0;
+  while (getline(&line, &capacity, file.get()) > 0) {
+    Mapping m;
+    if (parse_line(line, m)) out.push_back(std::move(m));
+  }
+  std::free(line);
+  return out;
+}
+
+bool kernels_own(const Mapping& m) { return m.name.starts_with("[vdso") || m.name.starts_with("[vvar") || m.name == "[vsyscall]"; }
+
+}  // namespace
+
+Result<std::vector<Mapping>> read_mappings(pid_t pid) {
+  ASSIGN_OR_RETURN(auto mappings, all_mappings(pid));
+  std::erase_if(mappings, kernels_own);
+  return mappings;
+}
+
+Address vdso_address(pid_t pid) {
+  const auto mappings = all_mappings(pid);
+  if (!mappings) return 0;
+  for (const auto& m : mappings.value()) {
+    if (m.name == "[vdso]") return m.start;
+  }
+  return 0;
+}
+
+Result<std::vector<PageRun>> stored_pages(pid_t pid, const Mapping& mapping) {
+  // Another process may have written shared pages that this one never touched, so its page table does not tell.
+  if (mapping.shared) return std::vector<PageRun>{{mapping.start, mapping.length() / kPageSize}};
+  const std::string path = "/proc/" + std::to_string(pid) + "/pagemap";
+  Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd) return errno_error("cannot open " + path);
+  std::vector<PageRun> runs;
+  std::vector<uint64_t> entries(16384);
+  const uint64_t total = mapping.length() / kPageSize;
+  for (uint64_t done = 0; done < total;) {
+    const size_t want = std::min<uint64_t>(entries.size(), total - done);
+    const ssize_t got = ::pread(fd.get(), entries.data(), want * sizeof(uint64_t),
+                                static_cast<off_t>((mapping.start / kPageSize + done) * sizeof(uint64_t)));
+    if (got <= 0) break;
+    for (size_t i = 0; i < static_cast<size_t>(got) / sizeof(uint64_t); ++i) {
+      const uint64_t entry = entries[i];
+      if (!(entry & (kPresent | kSwapped)) || (entry & kFileOrShared)) continue;
+      const Address at = mapping.start + (done + i) * kPageSize;
+      if (!runs.empty() && runs.back().start + runs.back().pages * kPageSize == at) {
+        ++runs.back().pages;
+      } else {
+        runs.push_back({at, 1});
+      }
+    }
+    done += static_cast<size_t>(got) / sizeof(uint64_t);
+  }
+  return runs;
+}
+
+Result<void> visit_pages(const Memory& memory, const std::vector<Mapping>& mappings,
+                         const std::function<bool(const Mapping&)>& wanted,
+                         const std::function<bool(Address, const uint8_t*)>& visit) {
+  constexpr uint64_t kPagesPerRead = 64;
+  std::vector<uint8_t> buffer(kPagesPerRead * kPageSize);
+  for (const auto& mapping : mappings) {
+    if (!wanted(mapping)) continue;
+    ASSIGN_OR_RETURN(const auto runs, stored_pages(memory.pid(), mapping));
+    for (const auto& run : runs) {
+      for (uint64_t done = 0; done < run.pages;) {
+        const uint64_t count = std::min(kPagesPerRead, run.pages - done);
+        const Address at = run.start + done * kPageSize;
+        const size_t got = memory.read_some(at, buffer.data(), count * kPageSize) / kPageSize;
+        for (size_t i = 0; i < got; ++i) {
+          if (!visit(at + i * kPageSize, buffer.data() + i * kPageSize)) return {};
+        }
+        done += got < count ? got + 1 : count;  // skip the page that could not be read
+      }
+    }
+  }
+  return {};
+}
+
+}  // namespace redrive

@@ -1,0 +1,32 @@
+// A process's mappings and the pages that a checkpoint must store (proc_pid_maps(5), proc_pid_pagemap(5)).
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "base/remote.h"
+#include "base/result.h"
+#include "checkpoint/unit_state.h"
+
+namespace redrive {
+
+// The mappings of a process, in address order, the kernel's own ([vdso], [vvar], [vsyscall]) left out. `file` is not filled in.
+Result<std::vector<Mapping>> read_mappings(pid_t pid);
+// Where the kernel mapped its vDSO; 0 if nowhere.
+Address vdso_address(pid_t pid);
+
+// A run of pages that hold contents of their own: written private pages, and all of shared memory.
+struct PageRun {
+  Address start = 0;
+  uint64_t pages = 0;
+};
+// The runs of one mapping. Pages that equal the mapped file (never written) are not among them.
+Result<std::vector<PageRun>> stored_pages(pid_t pid, const Mapping& mapping);
+
+// Iterates over the stored pages of all mappings for which `wanted` holds, in address order, many pages per read.
+// The visitor returns false to stop. Unreadable pages (beyond a file's end) are skipped.
+Result<void> visit_pages(const Memory& memory, const std::vector<Mapping>& mappings,
+                         const std::function<bool(const Mapping&)>& wanted,
+                         const std::function<bool(Address, const uint8_t*)>& visit);
+
+}  // namespace redrive

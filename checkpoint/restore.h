@@ -1,0 +1,57 @@
+// Builds a unit from a checkpoint: stub processes with the recorded memory, threads and registers, all stopped and traced by the
+// calling thread.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+
+#include "base/result.h"
+#include "checkpoint/stub.h"
+#include "checkpoint/unit_state.h"
+
+namespace redrive {
+
+// Writable memory shared inside a re-driven unit, one memfd an object, grown as it is mapped.
+class SharedObjects {
+ public:
+  // A path by which a stub can open the object, which is at least `size` bytes long.
+  Result<std::string> path(uint64_t object, uint64_t size);
+  Result<void> write(uint64_t object, uint64_t offset, const void* data, size_t size);
+
+ private:
+  struct Object {
+    Fd fd;
+    uint64_t size = 0;
+  };
+  Result<Object*> at_least(uint64_t object, uint64_t size);
+  std::map<uint64_t, Object> objects_;
+};
+
+struct RestoredProcess {
+  Stub stub;
+  Address brk = 0;
+};
+
+struct RestoredUnit {
+  std::map<uint32_t, RestoredProcess> processes;  // by process serial
+  std::map<uint32_t, pid_t> threads;              // by thread serial: the stub's thread
+  SharedObjects shared;
+};
+
+// One stored page: process serial, address, 4 KiB. Returns false when there are no more.
+struct StoredPage {
+  uint32_t process = 0;
+  Address address = 0;
+  const uint8_t* data = nullptr;
+};
+using NextPage = std::function<Result<bool>(StoredPage&)>;
+using FilePath = std::function<Result<std::string>(uint64_t file)>;
+
+// Pages must come sorted by process and address.
+Result<RestoredUnit> restore(const UnitState& state, const NextPage& next_page, const FilePath& file_path);
+
+// Maps one recorded mapping in a stub: file copies private, shared objects shared, the stack growing downwards.
+Result<void> map(const Stub& stub, pid_t tid, const Mapping& mapping, SharedObjects& shared, const FilePath& file_path);
+
+}  // namespace redrive

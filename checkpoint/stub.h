@@ -1,0 +1,58 @@
+// A stub: the process in which a unit's recorded address space is built and its code re-driven.
+//
+// It starts as a one-page static program (the gate: a `syscall` instruction at an address that no recorded program uses) and has
+// nothing else mapped. Memory layout and threads are made by running syscalls at the gate. The thread that spawned a stub is its
+// tracer: all functions must be called from that thread. A stub dies with its tracer (PTRACE_O_EXITKILL).
+#pragma once
+
+#include <initializer_list>
+#include <string>
+
+#include "base/remote.h"
+#include "base/result.h"
+
+namespace redrive {
+
+class Stub {
+ public:
+  static Result<Stub> spawn();
+  Stub(Stub&& other) noexcept;
+  Stub& operator=(Stub&& other) noexcept;
+  ~Stub();  // kills and reaps the process with all its threads
+
+  pid_t pid() const { return pid_; }
+  const Memory& memory() const { return memory_; }
+
+  // Runs a syscall for real in the stopped thread `tid` and restores its registers. The result is the kernel's (negative errno).
+  Result<int64_t> call(pid_t tid, long number, std::initializer_list<uint64_t> args) const;
+
+  // Adds a thread (flags hold CLONE_THREAD) or makes a child process; returns its id, stopped, traced, with the caller's registers.
+  Result<pid_t> clone(pid_t tid, uint64_t flags) const;
+  // The stub of a child process made by clone().
+  static Result<Stub> adopt(pid_t pid);
+  // Gives the process up, stopped, for another thread to take_over(). Returns its id.
+  Result<pid_t> hand_over() &&;
+  static Result<Stub> take_over(pid_t pid);
+  // Ends one thread that is not the process's first.
+  void end_thread(pid_t tid) const;
+
+  // Maps a file of the host, opened by the stub itself.
+  Result<void> map_file(pid_t tid, const std::string& path, Address start, uint64_t length, int protection, int flags,
+                        uint64_t offset) const;
+  Result<void> map_anonymous(pid_t tid, Address start, uint64_t length, int protection, int flags) const;
+  Result<void> unmap(pid_t tid, Address start, uint64_t length) const;
+
+ private:
+  Stub() = default;
+  pid_t pid_ = -1;
+  Memory memory_;
+};
+
+// The pages that a stub keeps for itself. Recorded programs must leave them alone.
+inline constexpr Address kGateStart = 0x70000000;
+inline constexpr Address kGateEnd = kGateStart + 2 * kPageSize;
+
+// Waits for the next stop or end of one tracee of the calling thread. False if it does not exist.
+bool wait_for(pid_t tid, int& status);
+
+}  // namespace redrive

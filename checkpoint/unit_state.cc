@@ -1,0 +1,92 @@
+#include "checkpoint/unit_state.h"
+
+#include <cstring>
+
+namespace redrive {
+
+void encode(const UnitState& state, Encoder& out) {
+  out.u(state.trigger);
+  out.u(state.next_thread);
+  out.u(state.next_process);
+  out.u(state.processes.size());
+  for (const auto& process : state.processes) {
+    out.u(process.process);
+    out.u(static_cast<uint64_t>(process.pid));
+    out.u(process.brk);
+    out.u(process.mappings.size());
+    for (const auto& m : process.mappings) {
+      out.u(m.start);
+      out.u(m.end);
+      out.u(static_cast<uint64_t>(m.protection));
+      out.u(m.shared);
+      out.u(m.offset);
+      out.u(m.file);
+      out.u(m.shared_object);
+      out.str(m.name);
+    }
+  }
+  out.u(state.zero_pages.size());
+  for (const auto& page : state.zero_pages) {
+    out.u(page.process);
+    out.u(page.address);
+  }
+  out.u(state.threads.size());
+  for (const auto& thread : state.threads) {
+    out.u(thread.thread);
+    out.u(thread.process);
+    out.u(thread.in_syscall);
+    out.raw(&thread.regs, sizeof thread.regs);
+    out.bytes(thread.xstate);
+  }
+}
+
+bool decode(Decoder& in, UnitState& state) {
+  state = {};
+  state.trigger = static_cast<uint32_t>(in.u());
+  state.next_thread = static_cast<uint32_t>(in.u());
+  state.next_process = static_cast<uint32_t>(in.u());
+  state.processes.resize(in.count(4));
+  for (auto& process : state.processes) {
+    process.process = static_cast<uint32_t>(in.u());
+    process.pid = static_cast<int32_t>(in.u());
+    process.brk = in.u();
+    process.mappings.resize(in.count(8));
+    for (auto& m : process.mappings) {
+      m.start = in.u();
+      m.end = in.u();
+      m.protection = static_cast<int>(in.u());
+      m.shared = in.u() != 0;
+      m.offset = in.u();
+      m.file = in.u();
+      m.shared_object = in.u();
+      m.name = in.str();
+      if (m.end < m.start || m.start % kPageSize || m.end % kPageSize) in.fail();
+    }
+  }
+  state.zero_pages.resize(in.count(2));
+  for (auto& page : state.zero_pages) {
+    page.process = static_cast<uint32_t>(in.u());
+    page.address = in.u();
+  }
+  state.threads.resize(in.count(sizeof(user_regs_struct)));
+  for (auto& thread : state.threads) {
+    thread.thread = static_cast<uint32_t>(in.u());
+    thread.process = static_cast<uint32_t>(in.u());
+    thread.in_syscall = in.u() != 0;
+    const auto regs = in.take(sizeof thread.regs);
+    if (regs.size() == sizeof thread.regs) std::memcpy(&thread.regs, regs.data(), sizeof thread.regs);
+    const auto xstate = in.bytes();
+    thread.xstate.assign(xstate.begin(), xstate.end());
+  }
+  return in.ok();
+}
+
+bool same_registers(const user_regs_struct& a, const user_regs_struct& b) {
+  constexpr unsigned long long kVolatileFlags = 0x100 | 0x10000;  // TF, RF
+  return a.rax == b.rax && a.rbx == b.rbx && a.rdx == b.rdx && a.rsi == b.rsi && a.rdi == b.rdi && a.rbp == b.rbp &&
+         a.rsp == b.rsp && a.r8 == b.r8 && a.r9 == b.r9 && a.r10 == b.r10 && a.r12 == b.r12 && a.r13 == b.r13 &&
+         a.r14 == b.r14 && a.r15 == b.r15 && a.rip == b.rip && a.fs_base == b.fs_base && a.gs_base == b.gs_base &&
+         (a.eflags | kVolatileFlags) == (b.eflags | kVolatileFlags);
+}
+
+}  // namespace redrive

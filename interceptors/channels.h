@@ -1,0 +1,121 @@
+// Pairing of endpoints: which send's bytes a receive has got.
+//
+// What is behind a descriptor is asked of the kernel (pidfd_getfd(2), sock_diag(7)) once and remembered until the descriptor
+// is closed or replaced. Streams are matched by byte offset per direction, datagrams by content; both are confirmed by comparing
+// the bytes. Whatever cannot be confirmed is no message: the receive is then input and its payload is logged, which is always right.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <deque>
+#include <list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/fd.h"
+
+namespace redrive {
+
+// What the owner of the channels knows of a send; opaque here.
+struct SendInfo;
+using SendToken = std::shared_ptr<SendInfo>;
+
+struct Endpoint {
+  enum class Kind : uint8_t { none, stream, datagram };
+  Kind kind = Kind::none;
+  uint64_t out = 0;  // channel that sends go into
+  uint64_t in = 0;   // channel that receives come out of
+};
+
+// The endpoints behind a descriptor table, as far as they were asked for. Shared by processes that share the table (CLONE_FILES).
+using FdCache = std::unordered_map<int, Endpoint>;
+
+struct MatchedPart {
+  SendToken send;
+  uint64_t offset = 0;  // bytes into that send's payload
+  uint64_t length = 0;
+};
+
+struct ChannelInfo {
+  uint64_t id = 0;
+  std::string kind;
+  std::string name;
+};
+
+class Channels {
+ public:
+  // The endpoint behind `fd` of the process that `pidfd` names. Kind::none for files and foreign objects; nothing if it cannot be told
+  // yet (a socket that is not connected).
+  std::optional<Endpoint> resolve(int pidfd, int fd);
+
+  // A send enters: its whole payload, of which end_send() says how much went. For several datagrams in one call, their lengths.
+  void begin_send(const Endpoint& endpoint, SendToken send, Bytes payload, std::span<const uint64_t> datagrams);
+  // `sent`: bytes (streams) or the number of datagrams; negative or 0: nothing.
+  void end_send(const Endpoint& endpoint, const SendToken& send, int64_t sent);
+  // Bytes that the kernel moved into the channel without showing them (sendfile, splice).
+  void transfer(const Endpoint& endpoint, uint64_t length);
+
+  // The same at the other end: bytes that left the channel unseen.
+  void drain(const Endpoint& endpoint, uint64_t length);
+
+  // What a receive got. Empty if it is no message, or not one that can be told. A peek leaves the bytes in the channel.
+  std::vector<MatchedPart> receive(const Endpoint& endpoint, std::span<const uint8_t> content, bool peek);
+
+  // Channels made since the last call.
+  std::vector<ChannelInfo> take_new();
+
+ private:
+  struct Segment {
+    SendToken send;      // null: contents not known
+    uint64_t offset = 0; // first byte of the payload still to be received
+    uint64_t length = 0; // bytes still to be received
+    Bytes data;          // the send's whole payload
+  };
+  struct Stream {
+    std::deque<Segment> segments;    // in the order in which they will be received
+    std::vector<Segment> in_flight;  // entered, order not known yet
+    uint64_t owed = 0;               // bytes received before the transfer that moved them was seen to end
+    uint64_t sender_inode = 0;
+    bool foreign = false;            // somebody outside the recording writes here too
+    uint64_t held = 0;               // bytes sent and not received
+
+    void give_up() {
+      segments.clear();
+      in_flight.clear();
+      held = owed = 0;
+      foreign = true;
+    }
+  };
+  struct Datagram {
+    uint64_t hash = 0;
+    SendToken send;
+    uint64_t index = 0;   // which datagram of its call
+    uint64_t offset = 0;  // in the call's payload
+    Bytes data;
+  };
+  using DatagramList = std::list<Datagram>;
+
+  uint64_t channel(const std::string& key, const char* kind, const std::string& name);
+  std::optional<Endpoint> resolve_socket(int fd, uint64_t inode);
+  std::vector<MatchedPart> receive_stream(Stream& stream, std::span<const uint8_t> content, bool peek);
+  std::vector<MatchedPart> receive_datagram(std::span<const uint8_t> content, bool peek);
+  DatagramList::iterator forget(DatagramList::iterator datagram);
+  uint64_t unix_peer(uint64_t inode);
+
+  std::map<std::string, uint64_t> ids_;
+  std::vector<ChannelInfo> new_;
+  std::unordered_map<uint64_t, Stream> streams_;
+  DatagramList datagrams_;
+  std::unordered_multimap<uint64_t, DatagramList::iterator> by_hash_;
+  uint64_t datagram_bytes_ = 0;
+  Fd diag_;
+};
+
+}  // namespace redrive

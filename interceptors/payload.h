@@ -1,0 +1,61 @@
+// The bytes that a syscall reads from its caller's memory, as record and replay both take them.
+#pragma once
+
+#include <sys/socket.h>
+#include <xxhash.h>
+
+#include <algorithm>
+
+#include "interceptors/syscall_table.h"
+
+namespace redrive {
+
+// One fingerprint of all the memory that a call reads. Unreadable spans count as empty. `scratch` is only reused space.
+inline uint64_t hash_spans(const std::vector<Span>& spans, const Memory& memory, Bytes& scratch) {
+  if (spans.empty()) return 0;
+  scratch.clear();
+  for (const auto& span : spans) {
+    const size_t at = scratch.size();
+    scratch.resize(at + span.length);
+    scratch.resize(at + memory.read_some(span.address, scratch.data() + at, span.length));
+  }
+  return XXH3_64bits(scratch.data(), scratch.size());
+}
+
+// The payload of a send, in order.
+inline Bytes read_payload(const std::vector<Span>& inputs, const Memory& memory) {
+  Bytes payload;
+  for (const auto& span : inputs) {
+    if (!span.payload) continue;
+    const size_t at = payload.size();
+    payload.resize(at + span.length);
+    payload.resize(at + memory.read_some(span.address, payload.data() + at, span.length));
+  }
+  return payload;
+}
+
+// Lengths of the datagrams that a send makes: one, but for sendmmsg(2).
+inline std::vector<uint64_t> send_lengths(const SyscallRow& row, std::span<const uint64_t, 6> args, const Memory& memory,
+                                          uint64_t payload) {
+  const bool many = std::any_of(row.args.begin(), row.args.end(),
+                                [](const Arg& arg) { return arg.kind == ArgKind::mmsghdr_in; });
+  if (!many) return {payload};
+  std::vector<uint64_t> lengths;
+  uint64_t left = payload;
+  const uint64_t count = std::min<uint64_t>(args[2], 1024);  // UIO_MAXIOV
+  for (uint64_t i = 0; i < count; ++i) {
+    mmsghdr header{};
+    if (!memory.get(args[1] + i * sizeof header, header)) break;
+    uint64_t length = 0;
+    for (uint64_t k = 0; k < header.msg_hdr.msg_iovlen; ++k) {
+      iovec vector{};
+      if (!memory.get(reinterpret_cast<Address>(header.msg_hdr.msg_iov + k), vector)) break;
+      length += vector.iov_len;
+    }
+    lengths.push_back(std::min(length, left));
+    left -= lengths.back();
+  }
+  return lengths;
+}
+
+}  // namespace redrive

@@ -1,0 +1,266 @@
+// The sub-rows of all multiplexers but ioctl.
+#include <asm/prctl.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <sys/ipc.h>
+#include <sys/mman.h>
+#include <sys/msg.h>
+#include <sys/prctl.h>
+#include <sys/sem.h>
+#include <sys/shm.h>
+
+#include "interceptors/syscall_rows.h"
+
+namespace redrive {
+namespace {
+
+using namespace rows;
+
+constexpr const char* kPriorityInheritance =
+    "the kernel hands the lock over and writes the futex word at no event of the waiter";
+constexpr const char* kLazyFree = "whether the old content comes back is up to the kernel";
+constexpr const char* kGuards = "guard pages are not restored by a checkpoint";
+constexpr const char* kFilter = "would stop the recorder's own syscalls";
+constexpr const char* kTsc = "the recorder traps the time-stamp counter itself";
+constexpr const char* kCpuid = "the recorder traps cpuid itself";
+constexpr const char* kShadowStack = "shadow stacks are not restored by a checkpoint";
+constexpr const char* kXfeatures = "extended state that must be asked for is not restored by a checkpoint";
+constexpr const char* kLayout = "changes how later mappings are answered";
+
+// Memory. All other advice changes performance, or what a dump holds, but nothing that the program can see.
+constexpr Row advice(Call call) { return emulate(call, ptr, val, val); }
+constexpr Row layout_advice(Call call) { return special(call, Special::madvise, ptr, val, val); }
+
+// prctl(command, ...) without memory.
+constexpr Row process_flag(Call call) { return emulate(call, val, val, val, val, val); }
+
+constexpr auto kCommands = sorted({
+    advice(CMD(madvise, MADV_NORMAL)),
+    advice(CMD(madvise, MADV_RANDOM)),
+    advice(CMD(madvise, MADV_SEQUENTIAL)),
+    advice(CMD(madvise, MADV_WILLNEED)),
+    layout_advice(CMD(madvise, MADV_DONTNEED)),
+    refuse(CMD(madvise, MADV_FREE), EINVAL, kLazyFree),
+    layout_advice(CMD(madvise, MADV_REMOVE)),
+    layout_advice(CMD(madvise, MADV_DONTFORK)),
+    layout_advice(CMD(madvise, MADV_DOFORK)),
+    advice(CMD(madvise, MADV_MERGEABLE)),
+    advice(CMD(madvise, MADV_UNMERGEABLE)),
+    advice(CMD(madvise, MADV_HUGEPAGE)),
+    advice(CMD(madvise, MADV_NOHUGEPAGE)),
+    advice(CMD(madvise, MADV_DONTDUMP)),
+    advice(CMD(madvise, MADV_DODUMP)),
+    layout_advice(CMD(madvise, MADV_WIPEONFORK)),
+    layout_advice(CMD(madvise, MADV_KEEPONFORK)),
+    advice(CMD(madvise, MADV_COLD)),
+    advice(CMD(madvise, MADV_PAGEOUT)),
+    advice(CMD(madvise, MADV_POPULATE_READ)),
+    advice(CMD(madvise, MADV_POPULATE_WRITE)),
+    layout_advice(NEW_CMD(madvise, 24, MADV_DONTNEED_LOCKED)),
+    advice(NEW_CMD(madvise, 25, MADV_COLLAPSE)),
+    refuse(CMD(madvise, MADV_HWPOISON), EPERM, "takes memory away from the machine"),
+    refuse(NEW_CMD(madvise, 101, MADV_SOFT_OFFLINE), EPERM, "takes memory away from the machine"),
+    refuse(NEW_CMD(madvise, 102, MADV_GUARD_INSTALL), EINVAL, kGuards),
+    refuse(NEW_CMD(madvise, 103, MADV_GUARD_REMOVE), EINVAL, kGuards),
+
+    // Files.
+    emulate(CMD(fcntl, F_DUPFD), fd, val, val),
+    emulate(CMD(fcntl, F_GETFD), fd, val),
+    emulate(CMD(fcntl, F_SETFD), fd, val, val),
+    emulate(CMD(fcntl, F_GETFL), fd, val),
+    emulate(CMD(fcntl, F_SETFL), fd, val, val),
+    emulate(CMD(fcntl, F_GETLK), fd, val, in_out(32)),
+    emulate(CMD(fcntl, F_SETLK), fd, val, in(32)),
+    emulate(CMD(fcntl, F_SETLKW), fd, val, in(32)).blocks(),
+    emulate(CMD(fcntl, F_SETOWN), fd, val, val),
+    emulate(CMD(fcntl, F_GETOWN), fd, val),
+    emulate(CMD(fcntl, F_SETSIG), fd, val, val),
+    emulate(CMD(fcntl, F_GETSIG), fd, val),
+    emulate(CMD(fcntl, F_SETOWN_EX), fd, val, in(8)),
+    emulate(CMD(fcntl, F_GETOWN_EX), fd, val, out(8)),
+    emulate(NEW_CMD(fcntl, 17, F_GETOWNER_UIDS), fd, val, out(8)),
+    emulate(CMD(fcntl, F_OFD_GETLK), fd, val, in_out(32)),
+    emulate(CMD(fcntl, F_OFD_SETLK), fd, val, in(32)),
+    emulate(CMD(fcntl, F_OFD_SETLKW), fd, val, in(32)).blocks(),
+    emulate(CMD(fcntl, F_SETLEASE), fd, val, val),
+    emulate(CMD(fcntl, F_GETLEASE), fd, val),
+    emulate(CMD(fcntl, F_NOTIFY), fd, val, val),
+    emulate(NEW_CMD(fcntl, 1027, F_DUPFD_QUERY), fd, val, fd),
+    emulate(NEW_CMD(fcntl, 1028, F_CREATED_QUERY), fd, val),
+    emulate(NEW_CMD(fcntl, 1029, F_CANCELLK), fd, val, val),
+    emulate(CMD(fcntl, F_DUPFD_CLOEXEC), fd, val, val),
+    emulate(CMD(fcntl, F_SETPIPE_SZ), fd, val, val),
+    emulate(CMD(fcntl, F_GETPIPE_SZ), fd, val),
+    emulate(CMD(fcntl, F_ADD_SEALS), fd, val, val),
+    emulate(CMD(fcntl, F_GET_SEALS), fd, val),
+    emulate(CMD(fcntl, F_GET_RW_HINT), fd, val, out(8)),
+    emulate(CMD(fcntl, F_SET_RW_HINT), fd, val, in(8)),
+    emulate(CMD(fcntl, F_GET_FILE_RW_HINT), fd, val, out(8)),
+    emulate(CMD(fcntl, F_SET_FILE_RW_HINT), fd, val, in(8)),
+    emulate(NEW_CMD(name_to_handle_at, 0, 0), fd, path, always(self_sized(ArgKind::in_out, -1, 8)), always(out(4)),
+            val),
+    emulate(NEW_CMD(name_to_handle_at, 1, AT_HANDLE_MNT_ID_UNIQUE), fd, path,
+            always(self_sized(ArgKind::in_out, -1, 8)), always(out(8)), val),
+    emulate(NEW_CMD(sysfs, 1, SYSFS_INDEX), val, path),
+    emulate(NEW_CMD(sysfs, 2, SYSFS_NAME), val, val, out_text(kPageSize)),
+    emulate(NEW_CMD(sysfs, 3, SYSFS_COUNT), val),
+    emulate(NEW_CMD(fsconfig, 0, FSCONFIG_SET_FLAG), fd, val, text(256), ptr, val),
+    emulate(NEW_CMD(fsconfig, 1, FSCONFIG_SET_STRING), fd, val, text(256), text(256), val),
+    emulate(NEW_CMD(fsconfig, 2, FSCONFIG_SET_BINARY), fd, val, text(256), in_sized_by(4), val),
+    emulate(NEW_CMD(fsconfig, 3, FSCONFIG_SET_PATH), fd, val, text(256), path, fd),
+    emulate(NEW_CMD(fsconfig, 4, FSCONFIG_SET_PATH_EMPTY), fd, val, text(256), path, fd),
+    emulate(NEW_CMD(fsconfig, 5, FSCONFIG_SET_FD), fd, val, text(256), ptr, fd),
+    emulate(NEW_CMD(fsconfig, 6, FSCONFIG_CMD_CREATE), fd, val, ptr, ptr, val),
+    emulate(NEW_CMD(fsconfig, 7, FSCONFIG_CMD_RECONFIGURE), fd, val, ptr, ptr, val),
+    emulate(NEW_CMD(fsconfig, 8, FSCONFIG_CMD_CREATE_EXCL), fd, val, ptr, ptr, val),
+
+    // System V IPC. Structures as of <asm/ipcbuf.h> and its neighbours.
+    emulate(CMD(shmctl, IPC_RMID), val, val, ptr),
+    emulate(CMD(shmctl, IPC_SET), val, val, in(112)),
+    emulate(CMD(shmctl, IPC_STAT), val, val, out(112)),
+    emulate(CMD(shmctl, IPC_INFO), val, val, out(72)),
+    emulate(CMD(shmctl, SHM_LOCK), val, val, ptr),
+    emulate(CMD(shmctl, SHM_UNLOCK), val, val, ptr),
+    emulate(CMD(shmctl, SHM_STAT), val, val, out(112)),
+    emulate(CMD(shmctl, SHM_INFO), val, val, out(48)),
+    emulate(CMD(shmctl, SHM_STAT_ANY), val, val, out(112)),
+    emulate(CMD(msgctl, IPC_RMID), val, val, ptr),
+    emulate(CMD(msgctl, IPC_SET), val, val, in(120)),
+    emulate(CMD(msgctl, IPC_STAT), val, val, out(120)),
+    emulate(CMD(msgctl, IPC_INFO), val, val, out(32)),
+    emulate(CMD(msgctl, MSG_STAT), val, val, out(120)),
+    emulate(CMD(msgctl, MSG_INFO), val, val, out(32)),
+    emulate(CMD(msgctl, MSG_STAT_ANY), val, val, out(120)),
+    emulate(CMD(semctl, IPC_RMID), val, val, val, ptr),
+    emulate(CMD(semctl, IPC_SET), val, val, val, in(104)),
+    emulate(CMD(semctl, IPC_STAT), val, val, val, out(104)),
+    emulate(CMD(semctl, IPC_INFO), val, val, val, out(40)),
+    emulate(CMD(semctl, GETPID), val, val, val, ptr),
+    emulate(CMD(semctl, GETVAL), val, val, val, ptr),
+    emulate(CMD(semctl, GETALL), val, val, val, semaphores(ArgKind::out, 0)),
+    emulate(CMD(semctl, GETNCNT), val, val, val, ptr),
+    emulate(CMD(semctl, GETZCNT), val, val, val, ptr),
+    emulate(CMD(semctl, SETVAL), val, val, val, val),
+    emulate(CMD(semctl, SETALL), val, val, val, semaphores(ArgKind::in, 0)),
+    emulate(CMD(semctl, SEM_STAT), val, val, val, out(104)),
+    emulate(CMD(semctl, SEM_INFO), val, val, val, out(40)),
+    emulate(CMD(semctl, SEM_STAT_ANY), val, val, val, out(104)),
+
+    // The kernel's log.
+    emulate(NEW_CMD(syslog, 0, SYSLOG_ACTION_CLOSE), val, ptr, val),
+    emulate(NEW_CMD(syslog, 1, SYSLOG_ACTION_OPEN), val, ptr, val),
+    emulate(NEW_CMD(syslog, 2, SYSLOG_ACTION_READ), val, out_result(2), val).blocks(),
+    emulate(NEW_CMD(syslog, 3, SYSLOG_ACTION_READ_ALL), val, out_result(2), val),
+    emulate(NEW_CMD(syslog, 4, SYSLOG_ACTION_READ_CLEAR), val, out_result(2), val),
+    emulate(NEW_CMD(syslog, 5, SYSLOG_ACTION_CLEAR), val, ptr, val),
+    emulate(NEW_CMD(syslog, 6, SYSLOG_ACTION_CONSOLE_OFF), val, ptr, val),
+    emulate(NEW_CMD(syslog, 7, SYSLOG_ACTION_CONSOLE_ON), val, ptr, val),
+    emulate(NEW_CMD(syslog, 8, SYSLOG_ACTION_CONSOLE_LEVEL), val, ptr, val),
+    emulate(NEW_CMD(syslog, 9, SYSLOG_ACTION_SIZE_UNREAD), val, ptr, val),
+    emulate(NEW_CMD(syslog, 10, SYSLOG_ACTION_SIZE_BUFFER), val, ptr, val),
+
+    // Futexes. The words themselves are the program's memory: the kernel only compares them.
+    emulate(CMD(futex, FUTEX_WAIT), ptr, val, val, timespec_in).tests(),
+    emulate(CMD(futex, FUTEX_WAKE), ptr, val, val),
+    emulate(CMD(futex, FUTEX_REQUEUE), ptr, val, val, val, ptr),
+    emulate(CMD(futex, FUTEX_CMP_REQUEUE), ptr, val, val, val, ptr, val),
+    emulate(CMD(futex, FUTEX_WAKE_OP), ptr, val, val, val, in_out(4), val),
+    refuse(CMD(futex, FUTEX_LOCK_PI), ENOSYS, kPriorityInheritance),
+    refuse(CMD(futex, FUTEX_UNLOCK_PI), ENOSYS, kPriorityInheritance),
+    refuse(CMD(futex, FUTEX_TRYLOCK_PI), ENOSYS, kPriorityInheritance),
+    emulate(CMD(futex, FUTEX_WAIT_BITSET), ptr, val, val, timespec_in, ptr, val).tests(),
+    emulate(CMD(futex, FUTEX_WAKE_BITSET), ptr, val, val, ptr, ptr, val),
+    refuse(CMD(futex, FUTEX_WAIT_REQUEUE_PI), ENOSYS, kPriorityInheritance),
+    refuse(CMD(futex, FUTEX_CMP_REQUEUE_PI), ENOSYS, kPriorityInheritance),
+    refuse(NEW_CMD(futex, 13, FUTEX_LOCK_PI2), ENOSYS, kPriorityInheritance),
+
+    // Processes.
+    process_flag(CMD(prctl, PR_SET_PDEATHSIG)),
+    emulate(CMD(prctl, PR_GET_PDEATHSIG), val, out(4)),
+    process_flag(CMD(prctl, PR_GET_DUMPABLE)),
+    process_flag(CMD(prctl, PR_SET_DUMPABLE)),
+    process_flag(CMD(prctl, PR_GET_UNALIGN)),
+    process_flag(CMD(prctl, PR_SET_UNALIGN)),
+    process_flag(CMD(prctl, PR_GET_KEEPCAPS)),
+    process_flag(CMD(prctl, PR_SET_KEEPCAPS)),
+    process_flag(CMD(prctl, PR_GET_FPEMU)),
+    process_flag(CMD(prctl, PR_SET_FPEMU)),
+    process_flag(CMD(prctl, PR_GET_FPEXC)),
+    process_flag(CMD(prctl, PR_SET_FPEXC)),
+    process_flag(CMD(prctl, PR_GET_TIMING)),
+    process_flag(CMD(prctl, PR_SET_TIMING)),
+    emulate(CMD(prctl, PR_SET_NAME), val, text(16)),
+    emulate(CMD(prctl, PR_GET_NAME), val, out(16)),
+    process_flag(CMD(prctl, PR_GET_ENDIAN)),
+    process_flag(CMD(prctl, PR_SET_ENDIAN)),
+    refuse(CMD(prctl, PR_GET_SECCOMP), EINVAL, kFilter),
+    refuse(CMD(prctl, PR_SET_SECCOMP), EINVAL, kFilter),
+    process_flag(CMD(prctl, PR_CAPBSET_READ)),
+    process_flag(CMD(prctl, PR_CAPBSET_DROP)),
+    refuse(CMD(prctl, PR_GET_TSC), EINVAL, kTsc),
+    refuse(CMD(prctl, PR_SET_TSC), EINVAL, kTsc),
+    process_flag(CMD(prctl, PR_GET_SECUREBITS)),
+    process_flag(CMD(prctl, PR_SET_SECUREBITS)),
+    process_flag(CMD(prctl, PR_SET_TIMERSLACK)),
+    process_flag(CMD(prctl, PR_GET_TIMERSLACK)),
+    process_flag(CMD(prctl, PR_TASK_PERF_EVENTS_DISABLE)),
+    process_flag(CMD(prctl, PR_TASK_PERF_EVENTS_ENABLE)),
+    process_flag(CMD(prctl, PR_MCE_KILL)),
+    process_flag(CMD(prctl, PR_MCE_KILL_GET)),
+    refuse(CMD(prctl, PR_SET_MM), EPERM, "a checkpoint's own tool"),
+    process_flag(CMD(prctl, PR_SET_CHILD_SUBREAPER)),
+    emulate(CMD(prctl, PR_GET_CHILD_SUBREAPER), val, out(4)),
+    process_flag(CMD(prctl, PR_SET_NO_NEW_PRIVS)),
+    process_flag(CMD(prctl, PR_GET_NO_NEW_PRIVS)),
+    emulate(CMD(prctl, PR_GET_TID_ADDRESS), val, out(8)),
+    process_flag(CMD(prctl, PR_SET_THP_DISABLE)),
+    process_flag(CMD(prctl, PR_GET_THP_DISABLE)),
+    process_flag(CMD(prctl, PR_MPX_ENABLE_MANAGEMENT)),
+    process_flag(CMD(prctl, PR_MPX_DISABLE_MANAGEMENT)),
+    process_flag(CMD(prctl, PR_CAP_AMBIENT)),
+    process_flag(CMD(prctl, PR_GET_SPECULATION_CTRL)),
+    process_flag(CMD(prctl, PR_SET_SPECULATION_CTRL)),
+    process_flag(CMD(prctl, PR_SET_IO_FLUSHER)),
+    process_flag(CMD(prctl, PR_GET_IO_FLUSHER)),
+    refuse(NEW_CMD(prctl, 59, PR_SET_SYSCALL_USER_DISPATCH), EINVAL, kFilter),
+    refuse(NEW_CMD(prctl, 62, PR_SCHED_CORE), EINVAL, "core scheduling is not modelled"),
+    refuse(NEW_CMD(prctl, 65, PR_SET_MDWE), EINVAL, kLayout),
+    process_flag(NEW_CMD(prctl, 66, PR_GET_MDWE)),
+    process_flag(NEW_CMD(prctl, 67, PR_SET_MEMORY_MERGE)),
+    process_flag(NEW_CMD(prctl, 68, PR_GET_MEMORY_MERGE)),
+    refuse(NEW_CMD(prctl, 74, PR_GET_SHADOW_STACK_STATUS), EINVAL, kShadowStack),
+    refuse(NEW_CMD(prctl, 75, PR_SET_SHADOW_STACK_STATUS), EINVAL, kShadowStack),
+    refuse(NEW_CMD(prctl, 76, PR_LOCK_SHADOW_STACK_STATUS), EINVAL, kShadowStack),
+    process_flag(NEW_CMD(prctl, 77, PR_TIMER_CREATE_RESTORE_IDS)),
+    process_flag(NEW_CMD(prctl, 78, PR_FUTEX_HASH)),
+    process_flag(CMD(prctl, PR_SET_PTRACER)),
+    refuse(NEW_CMD(prctl, 0x53564d41, PR_SET_VMA), EINVAL, "names of anonymous memory are not recorded"),
+    emulate(NEW_CMD(prctl, 0x41555856, PR_GET_AUXV), val, out_result(2), val, val, val),
+
+    special(CMD(arch_prctl, ARCH_SET_GS), Special::arch_prctl, val, ptr),
+    special(CMD(arch_prctl, ARCH_SET_FS), Special::arch_prctl, val, ptr),
+    emulate(CMD(arch_prctl, ARCH_GET_FS), val, out(8)),
+    emulate(CMD(arch_prctl, ARCH_GET_GS), val, out(8)),
+    refuse(CMD(arch_prctl, ARCH_GET_CPUID), ENODEV, kCpuid),
+    refuse(CMD(arch_prctl, ARCH_SET_CPUID), ENODEV, kCpuid),
+    refuse(NEW_CMD(arch_prctl, 0x1021, ARCH_GET_XCOMP_SUPP), EINVAL, kXfeatures),
+    refuse(NEW_CMD(arch_prctl, 0x1022, ARCH_GET_XCOMP_PERM), EINVAL, kXfeatures),
+    refuse(NEW_CMD(arch_prctl, 0x1023, ARCH_REQ_XCOMP_PERM), EINVAL, kXfeatures),
+    refuse(NEW_CMD(arch_prctl, 0x1024, ARCH_GET_XCOMP_GUEST_PERM), EINVAL, kXfeatures),
+    refuse(NEW_CMD(arch_prctl, 0x1025, ARCH_REQ_XCOMP_GUEST_PERM), EINVAL, kXfeatures),
+    // glibc asks for these two at every start: the true answer, so that nothing is reported.
+    emulate(NEW_CMD(arch_prctl, 0x3001, ARCH_CET_STATUS), val, ptr),
+    emulate(NEW_CMD(arch_prctl, 0x5005, ARCH_SHSTK_STATUS), val, out(8)),
+    refuse(NEW_CMD(arch_prctl, 0x5001, ARCH_SHSTK_ENABLE), EINVAL, kShadowStack),
+    refuse(NEW_CMD(arch_prctl, 0x5002, ARCH_SHSTK_DISABLE), EINVAL, kShadowStack),
+    refuse(NEW_CMD(arch_prctl, 0x5003, ARCH_SHSTK_LOCK), EINVAL, kShadowStack),
+    refuse(NEW_CMD(arch_prctl, 0x5004, ARCH_SHSTK_UNLOCK), EINVAL, kShadowStack),
+});
+
+static_assert(valid_table(kCommands), "unique, every extent refers to an argument that exists");
+
+}  // namespace
+
+std::span<const SyscallRow> command_rows() { return kCommands; }
+
+}  // namespace redrive

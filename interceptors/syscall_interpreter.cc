@@ -1,0 +1,414 @@
+// Reads rows against a tracee's arguments and memory: what a call reads, what it may write, what it wrote.
+#include <asm/unistd.h>
+#include <linux/ioctl.h>
+#include <sys/sem.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+
+#include "interceptors/syscall_table.h"
+
+namespace redrive {
+namespace {
+
+constexpr uint64_t kMaxTransfer = 0x7ffff000;  // MAX_RW_COUNT: no call moves more
+constexpr uint64_t kMaxVector = 1024;          // UIO_MAXIOV
+constexpr uint64_t kMaxName = 128;             // sizeof(sockaddr_storage)
+constexpr uint64_t kMaxStrings = 1 << 16;
+constexpr uint64_t kMaxString = 32 * kPageSize;  // MAX_ARG_STRLEN
+constexpr uint64_t kMaxSemaphores = 32000;       // SEMMSL
+
+// Where outputs of a message begin in EntrySizes::fixed_outputs.
+enum MessageOutput { kName, kControl, kNameLength, kControlLength, kFlags, kLength, kMessageOutputs };
+
+using Args = std::span<const uint64_t, 6>;
+
+bool is_output(ArgKind kind) { return kind == ArgKind::out || kind == ArgKind::in_out; }
+
+void add(std::vector<Span>& spans, Address address, uint64_t length, bool payload = false) {
+  if (address == 0) return;
+  length = std::min(length, kMaxTransfer);
+  for (uint64_t at = 0; at < length; at += kMaxSpan) {
+    spans.push_back({address + at, std::min(length - at, kMaxSpan), payload});
+  }
+}
+
+// `header` bytes that are not payload, and the rest.
+void add(std::vector<Span>& spans, Address address, uint64_t length, const Arg& arg) {
+  const uint64_t header = std::min<uint64_t>(arg.extent.header, length);
+  if (!arg.payload || header == 0) return add(spans, address, length, arg.payload);
+  if (address == 0) return;
+  add(spans, address, header);
+  add(spans, address + header, length - header, true);
+}
+
+uint64_t times(uint64_t count, uint64_t size) { return count > kMaxTransfer / size ? kMaxTransfer : count * size; }
+
+uint32_t u32_at(const Memory& memory, Address address) {
+  uint32_t value = 0;
+  return address && memory.get(address, value) ? value : 0;
+}
+
+// The part of a span from its start that can be read. The first page of what the kernel did write is.
+uint64_t readable(const Memory& memory, Address address, uint64_t length, bool first_page_is) {
+  const Address end = address + length;
+  Address at = first_page_is ? address / kPageSize * kPageSize + kPageSize : address;
+  for (uint8_t byte; at < end; at = at / kPageSize * kPageSize + kPageSize) {
+    if (!memory.get(at, byte)) return at > address ? at - address : 0;
+  }
+  return length;
+}
+
+uint64_t semaphores(uint64_t id) {
+  semid_ds set{};
+  union {
+    int value;
+    semid_ds* set;
+  } in{.set = &set};
+  // No permission, or another namespace's: the most there can be; what cannot be read is cut off.
+  return semctl(static_cast<int>(id), 0, IPC_STAT, in) == 0 ? set.sem_nsems : kMaxSemaphores;
+}
+
+// How many bytes the call reads or may write at argument `index`, as of entry.
+uint64_t capacity(const SyscallRow& row, Args args, int index, const Memory& memory) {
+  const Extent& extent = row.args[index].extent;
+  uint64_t bytes = 0;
+  switch (extent.kind) {
+    case ExtentKind::none:
+      return 0;
+    case ExtentKind::fixed:
+      bytes = extent.value;
+      break;
+    case ExtentKind::arg: {
+      const uint64_t count = args[extent.value];
+      bytes = times(count / extent.divisor + (count % extent.divisor != 0), extent.scale);
+      break;
+    }
+    case ExtentKind::result:
+      bytes = times(args[extent.cap_arg], extent.scale);
+      break;
+    case ExtentKind::pointee_u32:
+      bytes = times(u32_at(memory, args[extent.value]), extent.scale);
+      break;
+    case ExtentKind::self_u32:
+      bytes =
+          extent.cap_arg >= 0 ? args[extent.cap_arg] : times(u32_at(memory, args[index] + extent.value), extent.scale);
+      bytes = std::max<uint64_t>(bytes, sizeof(uint32_t));
+      break;
+    case ExtentKind::c_string:
+      bytes = extent.value;
+      break;
+    case ExtentKind::ioc_size:
+      bytes = _IOC_SIZE(args[extent.value]);
+      break;
+    case ExtentKind::semaphores:
+      bytes = 2 * semaphores(args[extent.value]);
+      break;
+  }
+  return std::min(bytes, kMaxTransfer) + extent.header;
+}
+
+// A string's bytes with its NUL, at most `limit`; 0 if there is nothing.
+uint64_t string_size(const Memory& memory, Address address, uint64_t limit) {
+  char first;
+  if (address == 0 || !memory.get(address, first)) return 0;
+  return std::min<uint64_t>(memory.string(address, limit).size() + 1, limit);
+}
+
+std::vector<iovec> read_iovecs(const Memory& memory, Address address, uint64_t count) {
+  if (address == 0 || count > kMaxVector) return {};
+  std::vector<iovec> vectors(count);
+  if (!memory.read(address, vectors.data(), count * sizeof(iovec))) return {};
+  uint64_t left = kMaxTransfer;
+  for (iovec& vector : vectors) {
+    if (!vector.iov_base) vector.iov_len = 0;
+    vector.iov_len = std::min<uint64_t>(vector.iov_len, left);
+    left -= vector.iov_len;
+  }
+  return vectors;
+}
+
+uint64_t vector_count(const SyscallRow& row, Args args, int index) {
+  const Extent& extent = row.args[index].extent;
+  return extent.kind == ExtentKind::fixed ? extent.value : args[index + 1];
+}
+
+// The headers of a message call, with their addresses.
+struct Message {
+  Address address;
+  mmsghdr header;
+};
+
+std::vector<Message> read_messages(const SyscallRow& row, Args args, int index, const Memory& memory) {
+  const ArgKind kind = row.args[index].kind;
+  const bool many = kind == ArgKind::mmsghdr_in || kind == ArgKind::mmsghdr_out;
+  const uint64_t count = many ? std::min(args[index + 1] & 0xffffffff, kMaxVector) : 1;
+  std::vector<mmsghdr> headers(count);
+  const size_t stride = many ? sizeof(mmsghdr) : sizeof(msghdr);
+  const size_t got = args[index] ? memory.read_some(args[index], headers.data(), count * stride) / stride : 0;
+  std::vector<Message> messages;
+  for (uint64_t i = 0; i < got; ++i) messages.push_back({args[index] + i * stride, headers[i]});
+  return messages;
+}
+
+// ---- Inputs
+
+void add_vector_inputs(std::vector<Span>& spans, Address address, uint64_t count, bool buffers, bool payload,
+                       const Memory& memory) {
+  const std::vector<iovec> vectors = read_iovecs(memory, address, count);
+  add(spans, address, vectors.size() * sizeof(iovec));
+  if (!buffers) return;
+  for (const iovec& vector : vectors) add(spans, reinterpret_cast<Address>(vector.iov_base), vector.iov_len, payload);
+}
+
+void add_message_inputs(std::vector<Span>& spans, const SyscallRow& row, Args args, int index, const Memory& memory) {
+  const Arg& arg = row.args[index];
+  const bool sent = arg.kind == ArgKind::msghdr_in || arg.kind == ArgKind::mmsghdr_in;
+  for (const auto& [address, header] : read_messages(row, args, index, memory)) {
+    const msghdr& message = header.msg_hdr;
+    add(spans, address, sizeof(msghdr));
+    if (sent)
+      add(spans, reinterpret_cast<Address>(message.msg_name), std::min<uint64_t>(message.msg_namelen, kMaxName));
+    add_vector_inputs(spans, reinterpret_cast<Address>(message.msg_iov), message.msg_iovlen, sent, arg.payload, memory);
+    if (sent) add(spans, reinterpret_cast<Address>(message.msg_control), message.msg_controllen);
+  }
+}
+
+void add_string_array(std::vector<Span>& spans, Address address, const Memory& memory) {
+  if (address == 0) return;
+  std::vector<Address> strings;
+  Address string = 1;
+  while (string && strings.size() < kMaxStrings && memory.get(address + strings.size() * sizeof string, string)) {
+    strings.push_back(string);
+  }
+  add(spans, address, strings.size() * sizeof string);
+  for (const Address each : strings) add(spans, each, string_size(memory, each, kMaxString));
+}
+
+void add_input(std::vector<Span>& spans, const SyscallRow& row, Args args, int index, const Memory& memory) {
+  const Arg& arg = row.args[index];
+  switch (arg.kind) {
+    case ArgKind::none:
+    case ArgKind::val:
+    case ArgKind::pointer:
+    case ArgKind::fd:
+    case ArgKind::out:
+      return;
+    case ArgKind::path:
+      return add(spans, args[index], string_size(memory, args[index], kPageSize));
+    case ArgKind::string_array:
+      return add_string_array(spans, args[index], memory);
+    case ArgKind::in:
+    case ArgKind::in_out: {
+      const uint64_t size = capacity(row, args, index, memory);
+      const bool string = arg.extent.kind == ExtentKind::c_string;
+      return add(spans, args[index], string ? string_size(memory, args[index], size) : size, arg);
+    }
+    case ArgKind::iovec_in:
+    case ArgKind::iovec_out:
+      return add_vector_inputs(spans, args[index], vector_count(row, args, index), arg.kind == ArgKind::iovec_in,
+                               arg.payload, memory);
+    case ArgKind::msghdr_in:
+    case ArgKind::msghdr_out:
+    case ArgKind::mmsghdr_in:
+    case ArgKind::mmsghdr_out:
+      return add_message_inputs(spans, row, args, index, memory);
+    case ArgKind::ifconf:
+      return add(spans, args[index], 16);
+  }
+}
+
+// ---- Entry
+
+void add_buffers(EntrySizes& entry, Address address, uint64_t count, bool payload, const Memory& memory) {
+  const std::vector<iovec> vectors = read_iovecs(memory, address, count);
+  for (const iovec& vector : vectors) {
+    entry.buffers.push_back({reinterpret_cast<Address>(vector.iov_base), vector.iov_len, payload});
+  }
+  entry.buffer_counts.push_back(static_cast<uint32_t>(vectors.size()));
+}
+
+void add_messages(EntrySizes& entry, const SyscallRow& row, Args args, int index, const Memory& memory) {
+  const ArgKind kind = row.args[index].kind;
+  const bool many = kind != ArgKind::msghdr_out;
+  for (const auto& [address, header] : read_messages(row, args, index, memory)) {
+    const msghdr& message = header.msg_hdr;
+    Span made[kMessageOutputs] = {};
+    if (kind != ArgKind::mmsghdr_in) {
+      const uint64_t name_length = message.msg_name ? std::min<uint64_t>(message.msg_namelen, kMaxName) : 0;
+      const uint64_t control_length = message.msg_control ? std::min<uint64_t>(message.msg_controllen, kMaxSpan) : 0;
+      made[kName] = {reinterpret_cast<Address>(message.msg_name), name_length};
+      made[kControl] = {reinterpret_cast<Address>(message.msg_control), control_length};
+      made[kNameLength] = {address + offsetof(msghdr, msg_namelen), sizeof message.msg_namelen};
+      made[kControlLength] = {address + offsetof(msghdr, msg_controllen), sizeof message.msg_controllen};
+      made[kFlags] = {address + offsetof(msghdr, msg_flags), sizeof message.msg_flags};
+      add_buffers(entry, reinterpret_cast<Address>(message.msg_iov), message.msg_iovlen, true, memory);
+    }
+    if (many) made[kLength] = {address + offsetof(mmsghdr, msg_len), sizeof header.msg_len};
+    entry.fixed_outputs.insert(entry.fixed_outputs.end(), made, made + kMessageOutputs);
+  }
+}
+
+// ---- Exit
+
+bool is_written(Written written, int64_t result) {
+  switch (written) {
+    case Written::success:
+      return result >= 0;
+    case Written::positive:
+      return result > 0;
+    case Written::error:
+      return result < 0;
+    case Written::always:
+      return true;
+  }
+  return false;
+}
+
+// How many bytes were written at an out or in_out argument that was written.
+uint64_t written_size(const Arg& arg, Args args, int index, uint64_t size, int64_t result, const Memory& memory) {
+  const Extent& extent = arg.extent;
+  switch (extent.kind) {
+    case ExtentKind::none:
+      return 0;
+    case ExtentKind::fixed:
+    case ExtentKind::ioc_size:
+      return size;
+    // The kernel looks at no more bits of an fd_set than the process has descriptors.
+    case ExtentKind::arg:
+      return extent.divisor == 1 ? size : readable(memory, args[index], size, true);
+    case ExtentKind::semaphores:
+      return readable(memory, args[index], size, true);
+    case ExtentKind::result:
+      return result < 0 ? 0 : std::min(size, times(static_cast<uint64_t>(result), extent.scale) + extent.header);
+    case ExtentKind::pointee_u32:
+      return std::min(size, times(u32_at(memory, args[extent.value]), extent.scale));
+    case ExtentKind::self_u32: {
+      const uint64_t after = times(u32_at(memory, args[index] + extent.value), extent.scale) + extent.header;
+      return std::min(size, std::max<uint64_t>(after, sizeof(uint32_t)));
+    }
+    case ExtentKind::c_string:
+      return string_size(memory, args[index], size);
+  }
+  return 0;
+}
+
+// `bytes` bytes over `count` buffers from `first`.
+void spread(std::vector<Span>& spans, std::span<const Span> buffers, uint64_t bytes, bool payload) {
+  for (const Span& buffer : buffers) {
+    const uint64_t length = std::min(buffer.length, bytes);
+    add(spans, buffer.address, length, payload);
+    bytes -= length;
+  }
+}
+
+void add_message_output(std::vector<Span>& spans, std::span<const Span> outputs, std::span<const Span> buffers,
+                        uint64_t bytes, const Memory& memory) {
+  const Span& name = outputs[kName];
+  const Span& control = outputs[kControl];
+  uint64_t control_length = 0;
+  memory.get(outputs[kControlLength].address, control_length);
+  add(spans, name.address, std::min<uint64_t>(name.length, u32_at(memory, outputs[kNameLength].address)));
+  add(spans, control.address, std::min(control.length, control_length));
+  for (const MessageOutput field : {kNameLength, kControlLength, kFlags, kLength}) {
+    add(spans, outputs[field].address, outputs[field].length);
+  }
+  spread(spans, buffers, bytes, true);
+}
+
+void add_message_outputs(std::vector<Span>& spans, ArgKind kind, const EntrySizes& entry, int64_t result,
+                         const Memory& memory) {
+  const size_t messages = entry.fixed_outputs.size() / kMessageOutputs;
+  const size_t done = kind == ArgKind::msghdr_out ? messages : std::min<size_t>(messages, result);
+  std::span<const Span> buffers(entry.buffers);
+  for (size_t i = 0; i < done; ++i) {
+    const auto outputs = std::span(entry.fixed_outputs).subspan(i * kMessageOutputs, kMessageOutputs);
+    if (kind == ArgKind::mmsghdr_in) {
+      add(spans, outputs[kLength].address, outputs[kLength].length);
+      continue;
+    }
+    const uint64_t bytes = kind == ArgKind::msghdr_out ? result : u32_at(memory, outputs[kLength].address);
+    add_message_output(spans, outputs, buffers.first(entry.buffer_counts[i]), bytes, memory);
+    buffers = buffers.subspan(entry.buffer_counts[i]);
+  }
+}
+
+void add_ifconf_output(std::vector<Span>& spans, Address address, uint64_t size, const Memory& memory) {
+  Address buffer = 0;
+  memory.get(address + 8, buffer);
+  add(spans, address, sizeof(uint32_t));
+  add(spans, buffer, std::min<uint64_t>(size, u32_at(memory, address)));
+}
+
+void add_output(std::vector<Span>& spans, const SyscallRow& row, Args args, int index, const EntrySizes& entry,
+                int64_t result, const Memory& memory) {
+  const Arg& arg = row.args[index];
+  switch (arg.kind) {
+    case ArgKind::out:
+    case ArgKind::in_out: {
+      if (args[index] == 0) return;
+      return add(spans, args[index], written_size(arg, args, index, entry.size[index], result, memory), arg);
+    }
+    case ArgKind::iovec_out:
+      return spread(spans, entry.buffers, static_cast<uint64_t>(result), arg.payload);
+    case ArgKind::msghdr_out:
+    case ArgKind::mmsghdr_in:
+    case ArgKind::mmsghdr_out:
+      return add_message_outputs(spans, arg.kind, entry, result, memory);
+    case ArgKind::ifconf:
+      return add_ifconf_output(spans, args[index], entry.size[index], memory);
+    default:
+      return;
+  }
+}
+
+}  // namespace
+
+std::vector<Span> inputs(const SyscallRow& row, Args args, const Memory& memory) {
+  std::vector<Span> spans;
+  for (int i = 0; i < 6; ++i) add_input(spans, row, args, i, memory);
+  return spans;
+}
+
+EntrySizes entry_sizes(const SyscallRow& row, Args args, const Memory& memory) {
+  EntrySizes entry;
+  for (int i = 0; i < 6; ++i) {
+    const Arg& arg = row.args[i];
+    if (is_output(arg.kind)) entry.size[i] = capacity(row, args, i, memory);
+    if (arg.kind == ArgKind::ifconf) entry.size[i] = u32_at(memory, args[i]);
+    if (arg.kind == ArgKind::iovec_out) add_buffers(entry, args[i], vector_count(row, args, i), arg.payload, memory);
+    if (arg.kind == ArgKind::msghdr_out || arg.kind == ArgKind::mmsghdr_in || arg.kind == ArgKind::mmsghdr_out) {
+      add_messages(entry, row, args, i, memory);
+    }
+  }
+  return entry;
+}
+
+std::vector<Span> outputs(const SyscallRow& row, Args args, const EntrySizes& entry, int64_t result,
+                          const Memory& memory) {
+  std::vector<Span> spans;
+  for (int i = 0; i < 6; ++i) {
+    if (is_written(row.args[i].written, result)) add_output(spans, row, args, i, entry, result, memory);
+  }
+  if (result < 0) {
+    for (Span& span : spans) span.length = readable(memory, span.address, span.length, false);
+    std::erase_if(spans, [](const Span& span) { return span.length == 0; });
+  }
+  return spans;
+}
+
+std::vector<uint64_t> datagram_lengths(const SyscallRow& row, Args args, int64_t result, const Memory& memory) {
+  if (result < 0) return {};
+  for (int i = 0; i < 6; ++i) {
+    if (row.args[i].kind != ArgKind::mmsghdr_out) continue;
+    std::vector<uint64_t> lengths;
+    for (uint64_t k = 0; k < std::min<uint64_t>(result, kMaxVector); ++k) {
+      lengths.push_back(u32_at(memory, args[i] + k * sizeof(mmsghdr) + offsetof(mmsghdr, msg_len)));
+    }
+    return lengths;
+  }
+  return {static_cast<uint64_t>(result)};
+}
+
+}  // namespace redrive

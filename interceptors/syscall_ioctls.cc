@@ -1,0 +1,278 @@
+// The sub-rows of ioctl.
+//
+// Requests are listed where their encoding says nothing, or says it wrongly (FS_IOC_GETFLAGS); the rest is read from
+// the encoding. A request whose structure points to further memory is refused unless programs cannot do without it.
+#include <asm/ioctls.h>
+#include <asm/termbits.h>
+#include <linux/blkpg.h>
+#include <linux/fs.h>
+#include <linux/hdreg.h>
+#include <linux/if_tun.h>
+#include <linux/ioctl.h>
+#include <linux/kd.h>
+#include <linux/loop.h>
+#include <linux/nsfs.h>
+#include <linux/random.h>
+#include <linux/serial.h>
+#include <linux/sockios.h>
+#include <linux/vt.h>
+
+#include "interceptors/syscall_rows.h"
+
+namespace redrive {
+namespace {
+
+using namespace rows;
+
+constexpr const char* kSharedExtents = "shares blocks between files: programs fall back to copying";
+constexpr const char* kPointers = "its structure points to memory that only the driver can measure";
+
+constexpr Row plain(Call call) { return emulate(call, fd, val, val); }
+constexpr Row reads(Call call, uint32_t bytes) { return emulate(call, fd, val, in(bytes)); }
+constexpr Row writes(Call call, uint32_t bytes) { return emulate(call, fd, val, out(bytes)); }
+constexpr Row updates(Call call, uint32_t bytes) { return emulate(call, fd, val, in_out(bytes)); }
+
+constexpr uint32_t kInt = 4, kLong = 8;
+constexpr uint32_t kTermios = 36, kTermios2 = 44, kTermio = 18;  // the kernel's structures, not the C library's
+constexpr uint32_t kIfreq = 40, kArpreq = 68, kRtentry = 120;
+
+// A network interface is named in an ifreq, and what is asked for comes back in it.
+constexpr Row interface(Call call) { return updates(call, kIfreq); }
+
+constexpr auto kIoctls = sorted({
+    // Terminals.
+    writes(CMD(ioctl, TCGETS), kTermios),
+    reads(CMD(ioctl, TCSETS), kTermios),
+    reads(CMD(ioctl, TCSETSW), kTermios).blocks(),
+    reads(CMD(ioctl, TCSETSF), kTermios).blocks(),
+    writes(CMD(ioctl, TCGETA), kTermio),
+    reads(CMD(ioctl, TCSETA), kTermio),
+    reads(CMD(ioctl, TCSETAW), kTermio).blocks(),
+    reads(CMD(ioctl, TCSETAF), kTermio).blocks(),
+    writes(CMD(ioctl, TCGETS2), kTermios2),
+    reads(CMD(ioctl, TCSETS2), kTermios2),
+    reads(CMD(ioctl, TCSETSW2), kTermios2).blocks(),
+    reads(CMD(ioctl, TCSETSF2), kTermios2).blocks(),
+    plain(CMD(ioctl, TCSBRK)).blocks(),
+    plain(CMD(ioctl, TCSBRKP)).blocks(),
+    plain(CMD(ioctl, TCXONC)),
+    plain(CMD(ioctl, TCFLSH)),
+    plain(CMD(ioctl, TIOCEXCL)),
+    plain(CMD(ioctl, TIOCNXCL)),
+    writes(CMD(ioctl, TIOCGEXCL), kInt),
+    plain(CMD(ioctl, TIOCSCTTY)),
+    plain(CMD(ioctl, TIOCNOTTY)),
+    writes(CMD(ioctl, TIOCGPGRP), kInt),
+    reads(CMD(ioctl, TIOCSPGRP), kInt),
+    writes(CMD(ioctl, TIOCGSID), kInt),
+    writes(CMD(ioctl, TIOCOUTQ), kInt),
+    writes(CMD(ioctl, FIONREAD), kInt),  // also TIOCINQ, SIOCINQ
+    reads(CMD(ioctl, TIOCSTI), 1),
+    writes(CMD(ioctl, TIOCGWINSZ), 8),
+    reads(CMD(ioctl, TIOCSWINSZ), 8),
+    writes(CMD(ioctl, TIOCMGET), kInt),
+    reads(CMD(ioctl, TIOCMSET), kInt),
+    reads(CMD(ioctl, TIOCMBIS), kInt),
+    reads(CMD(ioctl, TIOCMBIC), kInt),
+    plain(CMD(ioctl, TIOCMIWAIT)).blocks(),
+    writes(CMD(ioctl, TIOCGICOUNT), 80),
+    writes(CMD(ioctl, TIOCGSOFTCAR), kInt),
+    reads(CMD(ioctl, TIOCSSOFTCAR), kInt),
+    plain(CMD(ioctl, TIOCCONS)),
+    writes(CMD(ioctl, TIOCGSERIAL), sizeof(serial_struct)),
+    reads(CMD(ioctl, TIOCSSERIAL), sizeof(serial_struct)),
+    writes(CMD(ioctl, TIOCGRS485), sizeof(serial_rs485)),
+    updates(CMD(ioctl, TIOCSRS485), sizeof(serial_rs485)),
+    reads(CMD(ioctl, TIOCPKT), kInt),
+    writes(CMD(ioctl, TIOCGPKT), kInt),
+    reads(CMD(ioctl, TIOCSETD), kInt),
+    writes(CMD(ioctl, TIOCGETD), kInt),
+    plain(CMD(ioctl, TIOCSBRK)),
+    plain(CMD(ioctl, TIOCCBRK)),
+    writes(CMD(ioctl, TIOCGPTN), kInt),
+    reads(CMD(ioctl, TIOCSPTLCK), kInt),
+    writes(CMD(ioctl, TIOCGPTLCK), kInt),
+    plain(CMD(ioctl, TIOCGPTPEER)),
+    writes(CMD(ioctl, TIOCGDEV), kInt),
+    plain(CMD(ioctl, TIOCSIG)),
+    plain(CMD(ioctl, TIOCVHANGUP)),
+    refuse(CMD(ioctl, TIOCLINUX), EINVAL, kPointers),
+
+    // Virtual consoles.
+    writes(CMD(ioctl, KDGKBTYPE), 1),
+    writes(CMD(ioctl, KDGETMODE), kInt),
+    plain(CMD(ioctl, KDSETMODE)),
+    writes(CMD(ioctl, KDGKBMODE), kInt),
+    plain(CMD(ioctl, KDSKBMODE)),
+    writes(CMD(ioctl, VT_OPENQRY), kInt),
+    writes(CMD(ioctl, VT_GETMODE), sizeof(vt_mode)),
+    reads(CMD(ioctl, VT_SETMODE), sizeof(vt_mode)),
+    writes(CMD(ioctl, VT_GETSTATE), sizeof(vt_stat)),
+    plain(CMD(ioctl, VT_RELDISP)),
+    plain(CMD(ioctl, VT_ACTIVATE)),
+    plain(CMD(ioctl, VT_WAITACTIVE)).blocks(),
+
+    // Any descriptor.
+    reads(CMD(ioctl, FIONBIO), kInt),
+    reads(CMD(ioctl, FIOASYNC), kInt),
+    plain(CMD(ioctl, FIOCLEX)),
+    plain(CMD(ioctl, FIONCLEX)),
+    writes(CMD(ioctl, FIOQSIZE), 8),
+    reads(CMD(ioctl, FIOSETOWN), kInt),
+    writes(CMD(ioctl, FIOGETOWN), kInt),
+
+    // Sockets and network interfaces.
+    reads(CMD(ioctl, SIOCSPGRP), kInt),
+    writes(CMD(ioctl, SIOCGPGRP), kInt),
+    writes(CMD(ioctl, SIOCATMARK), kInt),
+    writes(NEW_CMD(ioctl, 0x8906, SIOCGSTAMP), 16),
+    writes(NEW_CMD(ioctl, 0x8907, SIOCGSTAMPNS), 16),
+    writes(NEW_CMD(ioctl, 0x80108906, SIOCGSTAMP_NEW), 16),
+    writes(NEW_CMD(ioctl, 0x80108907, SIOCGSTAMPNS_NEW), 16),
+    writes(CMD(ioctl, SIOCOUTQNSD), kInt),
+    plain(CMD(ioctl, SIOCGSKNS)),
+    plain(NEW_CMD(ioctl, 0x89e0, SIOCUNIXFILE)),
+    reads(CMD(ioctl, SIOCADDRT), kRtentry),
+    reads(CMD(ioctl, SIOCDELRT), kRtentry),
+    emulate(CMD(ioctl, SIOCGIFCONF), fd, val, ifconf),
+    interface(CMD(ioctl, SIOCGIFNAME)),
+    interface(CMD(ioctl, SIOCGIFFLAGS)),
+    interface(CMD(ioctl, SIOCSIFFLAGS)),
+    interface(CMD(ioctl, SIOCGIFADDR)),
+    interface(CMD(ioctl, SIOCSIFADDR)),
+    interface(CMD(ioctl, SIOCGIFDSTADDR)),
+    interface(CMD(ioctl, SIOCSIFDSTADDR)),
+    interface(CMD(ioctl, SIOCGIFBRDADDR)),
+    interface(CMD(ioctl, SIOCSIFBRDADDR)),
+    interface(CMD(ioctl, SIOCGIFNETMASK)),
+    interface(CMD(ioctl, SIOCSIFNETMASK)),
+    interface(CMD(ioctl, SIOCGIFMETRIC)),
+    interface(CMD(ioctl, SIOCSIFMETRIC)),
+    interface(CMD(ioctl, SIOCGIFMTU)),
+    interface(CMD(ioctl, SIOCSIFMTU)),
+    interface(CMD(ioctl, SIOCSIFNAME)),
+    interface(CMD(ioctl, SIOCGIFHWADDR)),
+    interface(CMD(ioctl, SIOCSIFHWADDR)),
+    interface(CMD(ioctl, SIOCADDMULTI)),
+    interface(CMD(ioctl, SIOCDELMULTI)),
+    interface(CMD(ioctl, SIOCGIFINDEX)),
+    interface(CMD(ioctl, SIOCGIFPFLAGS)),
+    interface(CMD(ioctl, SIOCSIFPFLAGS)),
+    interface(CMD(ioctl, SIOCDIFADDR)),
+    interface(CMD(ioctl, SIOCGIFTXQLEN)),
+    interface(CMD(ioctl, SIOCSIFTXQLEN)),
+    interface(CMD(ioctl, SIOCGIFMAP)),
+    interface(CMD(ioctl, SIOCSIFMAP)),
+    interface(CMD(ioctl, SIOCGMIIPHY)),
+    interface(CMD(ioctl, SIOCGMIIREG)),
+    refuse(CMD(ioctl, SIOCETHTOOL), EOPNOTSUPP, kPointers),
+    refuse(CMD(ioctl, SIOCSHWTSTAMP), EOPNOTSUPP, kPointers),
+    refuse(NEW_CMD(ioctl, 0x89b1, SIOCGHWTSTAMP), EOPNOTSUPP, kPointers),
+    updates(CMD(ioctl, SIOCGARP), kArpreq),
+    reads(CMD(ioctl, SIOCSARP), kArpreq),
+    reads(CMD(ioctl, SIOCDARP), kArpreq),
+    // The encoding of these says int; what is copied is an ifreq.
+    updates(CMD(ioctl, TUNSETIFF), kIfreq),
+    writes(CMD(ioctl, TUNGETIFF), kIfreq),
+    writes(CMD(ioctl, TUNGETFEATURES), kInt),
+    plain(CMD(ioctl, TUNSETPERSIST)),
+    plain(CMD(ioctl, TUNSETOWNER)),
+    plain(CMD(ioctl, TUNSETGROUP)),
+    plain(CMD(ioctl, TUNSETOFFLOAD)),
+    writes(CMD(ioctl, TUNGETVNETHDRSZ), kInt),
+    reads(CMD(ioctl, TUNSETVNETHDRSZ), kInt),
+
+    // Files and file systems. The flag requests say long and mean int.
+    updates(CMD(ioctl, FIBMAP), kInt),
+    writes(CMD(ioctl, FIGETBSZ), kInt),
+    writes(CMD(ioctl, FS_IOC_GETFLAGS), kInt),
+    reads(CMD(ioctl, FS_IOC_SETFLAGS), kInt),
+    writes(CMD(ioctl, FS_IOC_GETVERSION), kInt),
+    reads(CMD(ioctl, FS_IOC_SETVERSION), kInt),
+    plain(CMD(ioctl, FIFREEZE)),
+    plain(CMD(ioctl, FITHAW)),
+    plain(NEW_CMD(ioctl, 0xb701, NS_GET_USERNS)),
+    plain(NEW_CMD(ioctl, 0xb702, NS_GET_PARENT)),
+    plain(NEW_CMD(ioctl, 0xb703, NS_GET_NSTYPE)),
+    writes(NEW_CMD(ioctl, 0xb704, NS_GET_OWNER_UID), kInt),
+    plain(NEW_CMD(ioctl, 0x40044900, INOTIFY_IOC_SETNEXTWD)),
+    reads(NEW_CMD(ioctl, 0x40085400, TFD_IOC_SET_TICKS), 8),
+    plain(CMD(ioctl, RNDRESEEDCRNG)),
+    refuse(CMD(ioctl, FICLONE), EOPNOTSUPP, kSharedExtents),
+    refuse(CMD(ioctl, FICLONERANGE), EOPNOTSUPP, kSharedExtents),
+    refuse(CMD(ioctl, FIDEDUPERANGE), EOPNOTSUPP, kSharedExtents),
+    refuse(NEW_CMD(ioctl, 0xc020660b, FS_IOC_FIEMAP), EOPNOTSUPP, kPointers),
+    refuse(NEW_CMD(ioctl, 0xc0606610, PAGEMAP_SCAN), ENOTTY, kPointers),
+    refuse(NEW_CMD(ioctl, 0xc0686611, PROCMAP_QUERY), ENOTTY, kPointers),
+    refuse(CMD(ioctl, RNDADDENTROPY), EPERM, kPointers),
+
+    // Block devices.
+    reads(CMD(ioctl, BLKROSET), kInt),
+    writes(CMD(ioctl, BLKROGET), kInt),
+    plain(CMD(ioctl, BLKRRPART)),
+    writes(CMD(ioctl, BLKGETSIZE), kLong),
+    plain(CMD(ioctl, BLKFLSBUF)),
+    plain(CMD(ioctl, BLKRASET)),
+    writes(CMD(ioctl, BLKRAGET), kLong),
+    plain(CMD(ioctl, BLKFRASET)),
+    writes(CMD(ioctl, BLKFRAGET), kLong),
+    writes(CMD(ioctl, BLKSECTGET), 2),
+    writes(CMD(ioctl, BLKSSZGET), kInt),
+    writes(CMD(ioctl, BLKBSZGET), kInt),
+    reads(CMD(ioctl, BLKBSZSET), kInt),
+    writes(CMD(ioctl, BLKGETSIZE64), 8),
+    reads(CMD(ioctl, BLKDISCARD), 16),
+    reads(CMD(ioctl, BLKSECDISCARD), 16),
+    reads(CMD(ioctl, BLKZEROOUT), 16),
+    writes(CMD(ioctl, BLKIOMIN), kInt),
+    writes(CMD(ioctl, BLKIOOPT), kInt),
+    writes(CMD(ioctl, BLKALIGNOFF), kInt),
+    writes(CMD(ioctl, BLKPBSZGET), kInt),
+    writes(CMD(ioctl, BLKDISCARDZEROES), kInt),
+    writes(CMD(ioctl, BLKROTATIONAL), 2),
+    writes(CMD(ioctl, HDIO_GETGEO), sizeof(hd_geometry)),
+    refuse(CMD(ioctl, BLKPG), ENOTTY, kPointers),
+    plain(CMD(ioctl, LOOP_SET_FD)),
+    plain(CMD(ioctl, LOOP_CLR_FD)),
+    reads(CMD(ioctl, LOOP_SET_STATUS64), sizeof(loop_info64)),
+    writes(CMD(ioctl, LOOP_GET_STATUS64), sizeof(loop_info64)),
+    reads(CMD(ioctl, LOOP_CONFIGURE), sizeof(loop_config)),
+    plain(CMD(ioctl, LOOP_CTL_ADD)),
+    plain(CMD(ioctl, LOOP_CTL_REMOVE)),
+    plain(CMD(ioctl, LOOP_CTL_GET_FREE)),
+});
+
+static_assert(valid_table(kIoctls), "unique, every extent refers to an argument that exists");
+
+constexpr const char* kByEncoding =
+    "read from the request's encoding: memory behind pointers in its structure is not seen";
+
+constexpr SyscallRow generic(ArgKind kind) { return emulate(SYS(ioctl), fd, val, ioc_sized(kind)).unsure(kByEncoding); }
+
+// The directions are the caller's: _IOC_WRITE is memory that the kernel reads.
+constexpr SyscallRow kGenericWrite = generic(ArgKind::in);
+constexpr SyscallRow kGenericRead = generic(ArgKind::out);
+constexpr SyscallRow kGenericBoth = generic(ArgKind::in_out);
+static_assert(valid(kGenericWrite) && valid(kGenericRead) && valid(kGenericBoth));
+
+}  // namespace
+
+std::span<const SyscallRow> ioctl_rows() { return kIoctls; }
+
+const SyscallRow* generic_ioctl_row(uint32_t request) {
+  const uint32_t type = _IOC_TYPE(request);
+  // Older than the encoding: terminals and sockets.
+  if (_IOC_SIZE(request) == 0 || type == 'T' || type == 0x89) return nullptr;
+  switch (_IOC_DIR(request)) {
+    case _IOC_READ:
+      return &kGenericRead;
+    case _IOC_WRITE:
+      return &kGenericWrite;
+    case _IOC_READ | _IOC_WRITE:
+      return &kGenericBoth;
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace redrive

@@ -1,0 +1,263 @@
+// How rows of the syscall table are written: constexpr helpers for syscall_table.cc, syscall_commands.cc and
+// syscall_ioctls.cc.
+//
+// Not for other files: readers of the table include syscall_table.h. Names are short because each occurs hundreds of
+// times.
+#pragma once
+
+#include <asm/unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+#include "interceptors/syscall_table.h"
+
+namespace redrive {
+
+// The sub-rows, each table sorted by (number, command).
+std::span<const SyscallRow> command_rows();
+std::span<const SyscallRow> ioctl_rows();
+// A row by the direction and size that a request encodes; null where the encoding says nothing.
+const SyscallRow* generic_ioctl_row(uint32_t request);
+
+}  // namespace redrive
+
+namespace redrive::rows {
+
+inline constexpr Arg val{ArgKind::val};
+inline constexpr Arg ptr{ArgKind::pointer};
+inline constexpr Arg fd{ArgKind::fd};
+inline constexpr Arg path{ArgKind::path};
+inline constexpr Arg strings{ArgKind::string_array};
+inline constexpr Arg ifconf{ArgKind::ifconf};
+
+constexpr Arg sized(ArgKind kind, uint32_t bytes) { return {kind, {ExtentKind::fixed, bytes}}; }
+constexpr Arg in(uint32_t bytes) { return sized(ArgKind::in, bytes); }
+constexpr Arg out(uint32_t bytes) { return sized(ArgKind::out, bytes); }
+constexpr Arg in_out(uint32_t bytes) { return sized(ArgKind::in_out, bytes); }
+
+constexpr Arg sized_by(ArgKind kind, uint32_t arg, uint32_t scale, uint16_t divisor) {
+  return {kind, {ExtentKind::arg, arg, scale, divisor}};
+}
+constexpr Arg in_sized_by(uint32_t arg, uint32_t scale = 1, uint16_t divisor = 1) {
+  return sized_by(ArgKind::in, arg, scale, divisor);
+}
+constexpr Arg out_sized_by(uint32_t arg, uint32_t scale = 1, uint16_t divisor = 1) {
+  return sized_by(ArgKind::out, arg, scale, divisor);
+}
+constexpr Arg in_out_sized_by(uint32_t arg, uint32_t scale = 1, uint16_t divisor = 1) {
+  return sized_by(ArgKind::in_out, arg, scale, divisor);
+}
+// A bitmap of as many bits as argument `arg` says, in whole longs: fd_set, nodemask.
+constexpr Arg in_bits(uint32_t arg) { return in_sized_by(arg, 8, 64); }
+constexpr Arg out_bits(uint32_t arg) { return out_sized_by(arg, 8, 64); }
+constexpr Arg in_out_bits(uint32_t arg) { return in_out_sized_by(arg, 8, 64); }
+
+// As many bytes (elements of `scale` bytes) as the result says, in a buffer for as many as argument `cap` says.
+constexpr Arg out_result(int8_t cap, uint32_t scale = 1) {
+  Arg arg{ArgKind::out, {ExtentKind::result, 0, scale}};
+  arg.extent.cap_arg = cap;
+  return arg;
+}
+// As many bytes as *(u32*)argument `length` says: sockaddr, getsockopt.
+constexpr Arg out_pointee(uint32_t length) { return {ArgKind::out, {ExtentKind::pointee_u32, length}}; }
+// As many bytes as a u32 in the structure itself says.
+constexpr Arg self_sized(ArgKind kind, int8_t cap = -1, uint16_t header = 0) {
+  Arg arg{kind, {ExtentKind::self_u32}};
+  arg.extent.cap_arg = cap;
+  arg.extent.header = header;
+  return arg;
+}
+constexpr Arg text(uint32_t limit) { return {ArgKind::in, {ExtentKind::c_string, limit}}; }
+constexpr Arg out_text(uint32_t limit) { return {ArgKind::out, {ExtentKind::c_string, limit}}; }
+constexpr Arg semaphores(ArgKind kind, uint32_t id) { return {kind, {ExtentKind::semaphores, id}}; }
+constexpr Arg ioc_sized(ArgKind kind) { return {kind, {ExtentKind::ioc_size, 1}}; }
+
+constexpr Arg payload(Arg arg) {
+  arg.payload = true;
+  return arg;
+}
+constexpr Arg after_header(uint16_t bytes, Arg arg) {
+  arg.extent.header = bytes;
+  return arg;
+}
+constexpr Arg always(Arg arg) {
+  arg.written = Written::always;
+  return arg;
+}
+constexpr Arg on_error(Arg arg) {
+  arg.written = Written::error;
+  return arg;
+}
+constexpr Arg if_positive(Arg arg) {
+  arg.written = Written::positive;
+  return arg;
+}
+
+inline constexpr Arg iov_in{ArgKind::iovec_in};
+inline constexpr Arg iov_out{ArgKind::iovec_out};
+inline constexpr Arg msg_in = payload({ArgKind::msghdr_in});
+inline constexpr Arg msg_out = payload({ArgKind::msghdr_out});
+inline constexpr Arg mmsg_in = payload({ArgKind::mmsghdr_in});
+inline constexpr Arg mmsg_out = payload({ArgKind::mmsghdr_out});
+// One {address, length} pair in memory that points to what is read or written; its length is shaped like an iovec's.
+inline constexpr Arg one_iov_in = sized(ArgKind::iovec_in, 1);
+inline constexpr Arg one_iov_out = sized(ArgKind::iovec_out, 1);
+
+inline constexpr Arg timespec_in = in(16);
+inline constexpr Arg timespec_out = out(16);
+inline constexpr Arg siginfo_in = in(128);
+inline constexpr Arg siginfo_out = out(128);
+inline constexpr Arg rusage_out = out(144);
+inline constexpr Arg stat_out = out(144);
+constexpr Arg addr_in(uint32_t length) { return in_sized_by(length); }
+
+// A row under construction.
+struct Row : SyscallRow {
+  constexpr Row with(auto&& change) const {
+    Row row = *this;
+    change(row);
+    return row;
+  }
+  constexpr Row sends(int8_t arg) const {
+    return with([=](Row& row) { row.traffic = Traffic::send, row.fd_arg = arg; });
+  }
+  constexpr Row receives(int8_t arg) const {
+    return with([=](Row& row) { row.traffic = Traffic::receive, row.fd_arg = arg; });
+  }
+  constexpr Row transfers(int8_t from, int8_t to) const {
+    return with([=](Row& row) { row.traffic = Traffic::transfer, row.source_fd_arg = from, row.fd_arg = to; });
+  }
+  constexpr Row blocks() const {
+    return with([](Row& row) { row.may_block = true; });
+  }
+  constexpr Row tests() const {
+    return with([](Row& row) { row.may_block = row.test = true; });
+  }
+  constexpr Row effect(FdEffect effect) const {
+    return with([=](Row& row) { row.fd_effect = effect; });
+  }
+  constexpr Row selects(int8_t arg, int16_t unknown = EINVAL, uint32_t mask = 0xffffffff) const {
+    return with([=](Row& row) { row.selector = arg, row.unknown_command = unknown, row.selector_mask = mask; });
+  }
+  constexpr Row unsure(const char* why) const {
+    return with([=](Row& row) { row.why = why; });
+  }
+};
+
+// Which call a row is for; a sub-row also says which command.
+struct Call {
+  int32_t number;
+  const char* name;
+  int64_t command = -1;
+  const char* command_name = nullptr;
+};
+
+template <typename... Args>
+constexpr Row row(Call call, Treat treat, Args... args) {
+  Row made{{call.number, call.name, treat, {args...}}};
+  made.command = call.command;
+  made.command_name = call.command_name;
+  return made;
+}
+template <typename... Args>
+constexpr Row emulate(Call call, Args... args) {
+  return row(call, Treat::emulate, args...);
+}
+template <typename... Args>
+constexpr Row special(Call call, Special pair, Args... args) {
+  return row(call, Treat::special, args...).with([=](Row& made) { made.special = pair; });
+}
+constexpr Row refuse(Call call, int16_t refusal, const char* why) {
+  return row(call, Treat::refuse).with([=](Row& made) { made.refusal = refusal, made.why = why; });
+}
+
+constexpr bool valid(const Arg& arg, std::span<const Arg> args, int index) {
+  const auto exists = [&](int i) { return i >= 0 && i < 6 && args[i].kind != ArgKind::none; };
+  const Extent& extent = arg.extent;
+  const bool pointed = arg.kind == ArgKind::in || arg.kind == ArgKind::out || arg.kind == ArgKind::in_out;
+  const bool counted = arg.kind == ArgKind::iovec_in || arg.kind == ArgKind::iovec_out ||
+                       arg.kind == ArgKind::mmsghdr_in || arg.kind == ArgKind::mmsghdr_out;
+  if (extent.divisor == 0 || extent.scale == 0) return false;
+  if (extent.cap_arg >= 0 && !(exists(extent.cap_arg) && args[extent.cap_arg].kind == ArgKind::val)) return false;
+  if (counted) return extent.kind == ExtentKind::fixed ? extent.value > 0 : exists(index + 1);
+  if (!pointed) return extent.kind == ExtentKind::none;
+  switch (extent.kind) {
+    case ExtentKind::none:
+      return false;
+    case ExtentKind::fixed:
+      return extent.value > 0;
+    case ExtentKind::arg:
+      return exists(extent.value) && args[extent.value].kind == ArgKind::val;
+    case ExtentKind::result:
+      return extent.cap_arg >= 0 && arg.kind == ArgKind::out;
+    case ExtentKind::pointee_u32:
+      return exists(extent.value) && args[extent.value].kind == ArgKind::in_out;
+    case ExtentKind::self_u32:
+      return true;
+    case ExtentKind::c_string:
+      return extent.value > 0;
+    case ExtentKind::ioc_size:
+      return extent.value == 1;
+    case ExtentKind::semaphores:
+      return exists(extent.value);
+  }
+  return false;
+}
+
+constexpr bool valid(const SyscallRow& row) {
+  bool ended = false;
+  int payloads = 0;
+  for (int i = 0; i < 6; ++i) {
+    const Arg& arg = row.args[i];
+    if (ended && arg.kind != ArgKind::none) return false;
+    ended = ended || arg.kind == ArgKind::none;
+    if (!valid(arg, row.args, i)) return false;
+    payloads += arg.payload;
+  }
+  const auto is_fd = [&](int i) { return i >= 0 && i < 6 && row.args[i].kind == ArgKind::fd; };
+  const bool sysv_queue = row.number == __NR_msgsnd || row.number == __NR_msgrcv;
+  if ((row.traffic != Traffic::none) != (row.fd_arg >= 0) && !sysv_queue) return false;
+  if (row.fd_arg >= 0 && !is_fd(row.fd_arg)) return false;
+  if ((row.traffic == Traffic::transfer) != is_fd(row.source_fd_arg)) return false;
+  if ((row.traffic == Traffic::send || row.traffic == Traffic::receive) != (payloads == 1)) return false;
+  if ((row.treat == Treat::refuse) != (row.refusal > 0)) return false;
+  if (row.treat == Treat::refuse && (!row.why || row.args[0].kind != ArgKind::none)) return false;
+  if ((row.treat == Treat::special) != (row.special != Special::none)) return false;
+  if ((row.selector >= 0) != (row.unknown_command > 0)) return false;
+  return row.selector < 6 && (row.command_name == nullptr || row.selector < 0);
+}
+
+constexpr bool less(const SyscallRow& a, const SyscallRow& b) {
+  return a.number != b.number ? a.number < b.number : a.command < b.command;
+}
+
+template <size_t N>
+constexpr std::array<SyscallRow, N> sorted(const Row (&rows)[N]) {
+  std::array<SyscallRow, N> made{};
+  std::copy(rows, rows + N, made.begin());
+  std::sort(made.begin(), made.end(), less);
+  return made;
+}
+
+// Every row is valid, and each is greater than the one before it.
+constexpr bool valid_table(std::span<const SyscallRow> table) {
+  for (size_t i = 0; i < table.size(); ++i) {
+    if (!valid(table[i]) || (i > 0 && !less(table[i - 1], table[i]))) return false;
+  }
+  return true;
+}
+
+}  // namespace redrive::rows
+
+// The identity of a row: SYS(read), and of a sub-row: CMD(fcntl, F_GETLK). A constant the headers lack is written as a
+// number: NEW(451, cachestat), NEW_CMD(fcntl, 1027, F_DUPFD_QUERY).
+#define SYS(name) \
+  ::redrive::rows::Call { __NR_##name, #name }
+#define NEW(number, name) \
+  ::redrive::rows::Call { number, #name }
+#define CMD(name, command) \
+  ::redrive::rows::Call { __NR_##name, #name, static_cast<int64_t>(command), #command }
+#define NEW_CMD(name, number, command) \
+  ::redrive::rows::Call { __NR_##name, #name, number, #command }

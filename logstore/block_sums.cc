@@ -1,0 +1,76 @@
+#include "logstore/block_sums.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace redrive {
+
+BlockSummer::BlockSummer() : whole_(XXH3_createState(), XXH3_freeState) {
+  CHECK(whole_ != nullptr);
+  XXH3_128bits_reset(whole_.get());
+}
+
+void BlockSummer::add(std::span<const uint8_t> block) {
+  CHECK(block.size() <= kSumBlock);
+  CHECK(sums_.size % kSumBlock == 0);
+  sums_.blocks.push_back(hash64(block));
+  sums_.size += block.size();
+  XXH3_128bits_update(whole_.get(), block.data(), block.size());
+}
+
+std::string BlockSummer::content_name() const { return hex(XXH3_128bits_digest(whole_.get())); }
+
+std::string sums_path(const std::string& path) { return path + ".sum"; }
+
+Result<void> write_sums(Storage& storage, const std::string& path, const BlockSums& sums) {
+  Encoder out;
+  out.u(sums.size);
+  out.fixed64(sums.stamp);
+  for (const uint64_t block : sums.blocks) out.fixed64(block);
+  RecordWriter writer(storage, sums_path(path), FileKind::sums);
+  writer.add(RecordType::block_sums, out.data());
+  return writer.write();
+}
+
+Result<BlockSums> read_sums(Storage& storage, const std::string& path) {
+  const std::string sums_file = sums_path(path);
+  ASSIGN_OR_RETURN(const auto file, RecordFile::open(storage, sums_file, FileKind::sums, 0, 0, Tail::whole));
+  if (file->damaged()) return *file->damaged();
+  if (file->records().size() != 1 || file->records()[0].type != RecordType::block_sums) {
+    return damage(sums_file, kPreambleSize, "not one record of block sums");
+  }
+  ASSIGN_OR_RETURN(const Bytes payload, file->payload(file->records()[0]));
+  Decoder in(payload);
+  BlockSums sums;
+  sums.size = in.u();
+  sums.stamp = in.fixed64();
+  const uint64_t count = sums.size / kSumBlock + (sums.size % kSumBlock != 0);
+  const size_t left = payload.size() - in.position();
+  if (!in.ok() || left % sizeof(uint64_t) != 0 || left / sizeof(uint64_t) != count) {
+    return damage(sums_file, kPreambleSize, "block sums do not fit the file's size");
+  }
+  sums.blocks.reserve(count);
+  for (uint64_t i = 0; i < count; i++) sums.blocks.push_back(in.fixed64());
+  return sums;
+}
+
+Result<void> verify_sums(Storage& storage, const std::string& path, const BlockSums& sums) {
+  if (!storage.exists(path)) return damage(path, 0, "file is missing");
+  ASSIGN_OR_RETURN(const auto file, storage.open(path));
+  if (file->size() != sums.size) {
+    return damage(path, std::min(file->size(), sums.size),
+                  "file has " + std::to_string(file->size()) + " bytes, " + std::to_string(sums.size) + " expected");
+  }
+  Bytes block(kSumBlock);
+  for (size_t i = 0; i < sums.blocks.size(); i++) {
+    const uint64_t offset = i * kSumBlock;
+    ASSIGN_OR_RETURN(const size_t n, file->read(offset, block));
+    if (hash64(std::span(block).first(n)) != sums.blocks[i]) {
+      return damage(path, offset, "block of 64 KiB does not match its checksum");
+    }
+  }
+  return {};
+}
+
+}  // namespace redrive

@@ -1,0 +1,105 @@
+#include "logstore/file_store.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+
+#include "base/fd.h"
+
+namespace redrive {
+namespace {
+
+int64_t nanoseconds(const timespec& time) { return time.tv_sec * 1'000'000'000 + time.tv_nsec; }
+
+// Fills the block unless the file ends. Returns the bytes read, or -1.
+ssize_t read_block(int fd, Bytes& block) {
+  size_t done = 0;
+  while (done < block.size()) {
+    const ssize_t n = ::read(fd, block.data() + done, block.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return -1;
+    if (n == 0) break;
+    done += static_cast<size_t>(n);
+  }
+  return static_cast<ssize_t>(done);
+}
+
+}  // namespace
+
+bool is_content_name(const std::string& name) {
+  return name.size() == 32 && name.find_first_not_of("0123456789abcdef") == std::string::npos;
+}
+
+// The bytes pass through the processor's cache once, to be hashed, and are written from there; copy_file_range(2) would leave the
+// hash to a second reading and could not promise that both saw the same bytes.
+Result<FileStoreWriter::Copied> FileStoreWriter::copy(int source, const std::string& open_path, const std::string& to,
+                                                      bool& storage_failed) {
+  storage_failed = true;
+  ASSIGN_OR_RETURN(const auto file, storage_.create(to));
+  Bytes block(kSumBlock);
+  BlockSummer summer;
+  while (true) {
+    const ssize_t n = read_block(source, block);
+    if (n < 0) {
+      storage_failed = false;
+      return errno_error("cannot read " + open_path);
+    }
+    if (n > 0) {
+      const auto data = std::span(block).first(static_cast<size_t>(n));
+      summer.add(data);
+      TRY(file->append(data));
+    }
+    if (static_cast<size_t>(n) < block.size()) break;
+  }
+  storage_failed = false;
+  return Copied{summer.content_name(), summer.sums()};
+}
+
+Result<std::string> FileStoreWriter::store(int source, const std::string& open_path, uint64_t& size, uint64_t& written,
+                                           bool& storage_failed) {
+  const std::string temporary = directory_ + "/copy.tmp";
+  auto copied = copy(source, open_path, temporary, storage_failed);
+  if (!copied) {
+    (void)static_cast<bool>(storage_.remove(temporary));
+    return copied.error();
+  }
+  size = copied->sums.size;
+  if (contents_.contains(copied->name)) {
+    (void)static_cast<bool>(storage_.remove(temporary));
+    return copied->name;
+  }
+  const std::string path = directory_ + "/" + copied->name;
+  storage_failed = true;
+  TRY(storage_.rename(temporary, path));
+  TRY(write_sums(storage_, path, copied->sums));
+  storage_failed = false;
+  contents_.insert(copied->name);
+  unsynced_.push_back(path);
+  unsynced_.push_back(sums_path(path));
+  written += size + kPreambleSize + kRecordHeaderSize + copied->sums.blocks.size() * sizeof(uint64_t);
+  return copied->name;
+}
+
+Result<FileStoreWriter::Added> FileStoreWriter::add(const std::string& open_path, const std::string& path, bool& storage_failed) {
+  storage_failed = false;
+  const Fd source(::open(open_path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  struct stat st;
+  if (!source || ::fstat(source.get(), &st) != 0) return errno_error("cannot read " + open_path);
+  if (!S_ISREG(st.st_mode)) return Error{"cannot copy " + open_path + ": not a regular file"};
+  const Identity identity{st.st_dev, st.st_ino, st.st_size, nanoseconds(st.st_mtim), nanoseconds(st.st_ctim)};
+  Added added;
+  auto known = by_identity_.find(identity);
+  if (known == by_identity_.end()) {
+    Content content;
+    ASSIGN_OR_RETURN(content.name, store(source.get(), open_path, content.size, added.written, storage_failed));
+    known = by_identity_.emplace(identity, std::move(content)).first;
+  }
+  const auto [it, fresh] = by_path_.try_emplace({path, known->second.name});
+  if (fresh) it->second = FileRecord{next_id_++, path, known->second.name, known->second.size};
+  added.record = it->second;
+  added.fresh = fresh;
+  return added;
+}
+
+}  // namespace redrive

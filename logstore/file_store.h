@@ -1,0 +1,54 @@
+// files/: copies of the files that programs mapped, named by content, each with its block sums beside it.
+#pragma once
+
+#include <sys/types.h>
+
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "logstore/block_sums.h"
+#include "logstore/trace.h"
+
+namespace redrive {
+
+class FileStoreWriter {
+ public:
+  FileStoreWriter(Storage& storage, std::string directory) : storage_(storage), directory_(std::move(directory)) {}
+
+  struct Added {
+    FileRecord record;
+    bool fresh = false;      // the record is new and belongs in the journal
+    uint64_t written = 0;    // bytes
+  };
+  // Copies the file unless that content is here. On an error, `storage_failed` tells a full disk from an unreadable source.
+  Result<Added> add(const std::string& open_path, const std::string& path, bool& storage_failed);
+  // The files copied since the last call: they are not synced yet.
+  std::vector<std::string> take_unsynced() { return std::exchange(unsynced_, {}); }
+
+ private:
+  using Identity = std::tuple<dev_t, ino_t, off_t, int64_t, int64_t>;  // device, inode, size, mtime and ctime in ns
+  struct Copied {
+    std::string name;
+    BlockSums sums;
+  };
+  Result<Copied> copy(int source, const std::string& open_path, const std::string& to, bool& storage_failed);
+  Result<std::string> store(int source, const std::string& open_path, uint64_t& size, uint64_t& written, bool& storage_failed);
+
+  Storage& storage_;
+  std::string directory_;
+  struct Content {
+    std::string name;
+    uint64_t size = 0;
+  };
+  std::map<Identity, Content> by_identity_;
+  std::map<std::pair<std::string, std::string>, FileRecord> by_path_;  // path and content
+  std::set<std::string> contents_;
+  std::vector<std::string> unsynced_;
+  uint64_t next_id_ = 1;
+};
+
+// Whether `name` can be the name of a copy: 32 hexadecimal digits, so that no record names a file elsewhere.
+bool is_content_name(const std::string& name);
+
+}  // namespace redrive

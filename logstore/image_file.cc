@@ -1,0 +1,83 @@
+#include "logstore/image_file.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "logstore/page_store.h"
+
+namespace redrive {
+namespace {
+
+constexpr size_t kPagesPerList = 64 << 10;
+constexpr int kListLevel = 1;
+
+bool before(const Image::Page& a, const Image::Page& b) {
+  return std::tie(a.process, a.address) < std::tie(b.process, b.address);
+}
+
+// What the next page most likely is: the one that follows, in memory and in the store. Only differences to it are written.
+Image::Page expected_after(const Image::Page& page) { return {page.process, page.address + kStoredPage, page.page_id + 1}; }
+
+void encode_page(const Image::Page& page, Image::Page& expected, Encoder& out) {
+  out.u(page.process - expected.process);
+  out.s(static_cast<int64_t>(page.address - expected.address));
+  out.s(static_cast<int64_t>(page.page_id - expected.page_id));
+  expected = expected_after(page);
+}
+
+Image::Page decode_page(Decoder& in, Image::Page& expected) {
+  Image::Page page{};
+  const uint64_t process = in.u() + expected.process;
+  if (process > UINT32_MAX) in.fail();
+  page.process = static_cast<uint32_t>(process);
+  page.address = expected.address + static_cast<uint64_t>(in.s());
+  page.page_id = expected.page_id + static_cast<uint64_t>(in.s());
+  expected = expected_after(page);
+  return page;
+}
+
+}  // namespace
+
+Result<uint64_t> write_image(Storage& storage, const std::string& path, UnitId unit, IntervalIndex interval, const Bytes& header,
+                             std::vector<Image::Page>& pages) {
+  if (!std::is_sorted(pages.begin(), pages.end(), before)) std::sort(pages.begin(), pages.end(), before);
+  Compressor compressor(kListLevel);
+  RecordWriter writer(storage, path, FileKind::image, unit, interval);
+  writer.add(RecordType::image_header, header, 1, &compressor);
+  for (size_t first = 0; first < pages.size(); first += kPagesPerList) {
+    const size_t count = std::min(kPagesPerList, pages.size() - first);
+    Encoder out;
+    Image::Page expected{};
+    for (size_t i = 0; i < count; i++) encode_page(pages[first + i], expected, out);
+    writer.add(RecordType::image_pages, out.data(), static_cast<uint32_t>(count), &compressor);
+  }
+  TRY(writer.write());
+  return writer.written();
+}
+
+Result<Image> read_image(Storage& storage, const std::string& path, UnitId unit, IntervalIndex interval, uint64_t size) {
+  ASSIGN_OR_RETURN(const auto file, RecordFile::open(storage, path, FileKind::image, unit, interval, Tail::whole, size));
+  if (file->damaged()) return *file->damaged();
+  Image image;
+  for (const auto& record : file->records()) {
+    ASSIGN_OR_RETURN(Bytes payload, file->payload(record));
+    const bool first = record.offset == kPreambleSize;
+    if (record.type != (first ? RecordType::image_header : RecordType::image_pages)) {
+      return damage(path, record.offset, "record does not belong in an image");
+    }
+    if (first) {
+      image.header = std::move(payload);
+      continue;
+    }
+    Decoder in(payload);
+    Image::Page expected{};
+    for (uint32_t i = 0; i < record.items && in.ok(); i++) image.pages.push_back(decode_page(in, expected));
+    if (!in.ok() || !in.at_end()) return damage(path, record.offset, "list of pages cannot be decoded");
+  }
+  if (!std::is_sorted(image.pages.begin(), image.pages.end(), before)) {
+    return damage(path, kPreambleSize, "pages are not in order");
+  }
+  return image;
+}
+
+}  // namespace redrive

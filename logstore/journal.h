@@ -1,0 +1,60 @@
+// The journal: a trace's small facts in the order in which they were learnt. Here is what its records say and how they are encoded;
+// the framing is record_file.h, and trace.cc makes the whole of it.
+#pragma once
+
+#include <mutex>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "logstore/record_file.h"
+#include "logstore/trace.h"
+
+namespace redrive {
+
+// An image was written, synced and renamed into place, and the pages that it names were synced before.
+struct ImagePublished {
+  UnitId unit = 0;
+  IntervalIndex interval = 0;
+  uint64_t pages = 0;         // in the image
+  uint64_t file_size = 0;     // bytes of images/U-I.img
+  uint64_t store_size = 0;    // bytes of the page store that were synced before
+  uint64_t store_pages = 0;   // pages in them
+};
+
+// A growing file as it was when the recording ended.
+struct FileEnd {
+  std::string name;    // below the trace's directory
+  uint64_t size = 0;   // bytes
+  uint64_t items = 0;  // events or pages
+};
+
+// The last record of a finished trace: nothing may be missing any more.
+struct JournalEnd {
+  RecordingEnd end;
+  std::vector<FileEnd> files;
+};
+
+using JournalRecord = std::variant<Settings, UnitRecord, IntervalRecord, IntervalEnd, ChannelRecord, Refusal, Unsure, FileRecord,
+                                   ImagePublished, JournalEnd>;
+
+RecordType type_of(const JournalRecord& record);
+Bytes encode(const JournalRecord& record);
+// False if the payload is not a record of that type.
+bool decode(RecordType type, std::span<const uint8_t> payload, JournalRecord& record);
+
+// Appends to the journal; thread-safe.
+class JournalWriter {
+ public:
+  JournalWriter(Storage& storage, std::string path) : writer_(storage, std::move(path), FileKind::journal) {}
+  void add(const JournalRecord& record);
+  // Returns the bytes written.
+  Result<uint64_t> write();
+  const std::string& path() const { return writer_.path(); }
+
+ private:
+  std::mutex mutex_;
+  RecordWriter writer_;
+};
+
+}  // namespace redrive

@@ -1,0 +1,53 @@
+// The twin of the disk in memory, for tests and the fuzzer: it can refuse the Nth change, as a full disk does, and forget what
+// was not synced, as a loss of power does. Thread-safe.
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <set>
+
+#include "base/bytes.h"
+#include "logstore/storage.h"
+
+namespace redrive {
+
+class MemoryStorage : public Storage {
+ public:
+  struct Contents {
+    Bytes data;
+    size_t synced = 0;  // bytes that survive a loss of power
+  };
+
+  // The change (create, append, rename, ...) with this number, from 0, fails with ENOSPC, and so do all after it. An append that
+  // fails leaves the first half of its bytes.
+  void fail_from(uint64_t change) { fail_from_ = change; }
+  uint64_t changes() const { return changes_; }
+  // What a loss of power leaves: unsynced bytes are gone, or read as zeros where `keep_sizes`.
+  void lose_unsynced(bool keep_sizes);
+  // A file's bytes, to look at or to damage. The file must exist.
+  Bytes& bytes(const std::string& path);
+  std::vector<std::string> all_files() const;
+
+  Result<std::unique_ptr<File>> create(const std::string& path) override;
+  Result<std::unique_ptr<File>> append_to(const std::string& path) override { return open(path); }
+  Result<std::unique_ptr<File>> open(const std::string& path) override;
+  bool exists(const std::string& path) override;
+  Result<void> make_directory(const std::string& path) override;
+  Result<void> rename(const std::string& from, const std::string& to) override;
+  Result<void> remove(const std::string& path) override;
+  Result<std::vector<std::string>> list(const std::string& directory) override;
+  Result<void> sync(const std::vector<std::string>& paths) override;
+  bool has_real_paths() const override { return false; }
+
+ private:
+  friend class MemoryFile;
+  bool refuse() { return changes_++ >= fail_from_; }  // mutex_ held
+
+  mutable std::mutex mutex_;
+  std::map<std::string, std::shared_ptr<Contents>> files_;
+  std::set<std::string> directories_;
+  uint64_t changes_ = 0;
+  uint64_t fail_from_ = UINT64_MAX;
+};
+
+}  // namespace redrive

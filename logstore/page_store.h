@@ -1,0 +1,82 @@
+// The pages of all images of a trace, each content once. A page's id is its ordinal in the file; zero pages are not stored.
+#pragma once
+
+#include <array>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "logstore/record_file.h"
+
+namespace redrive {
+
+inline constexpr size_t kStoredPage = 4096;
+inline constexpr uint32_t kPagesPerRecord = 64;
+
+bool is_zero_page(const uint8_t* page);
+
+// Finds a page's id by its content hash: open addressing, because there are millions.
+class PageIndex {
+ public:
+  PageIndex() : slots_(1 << 10) {}
+  // The id of the page with this hash; `fresh_id`, now remembered, if there is none.
+  uint64_t find_or_add(uint64_t low, uint64_t high, uint64_t fresh_id);
+
+ private:
+  struct Slot {
+    uint64_t low = 0;
+    uint64_t high = 0;
+    uint64_t id_plus_one = 0;  // 0: free
+  };
+  Slot& slot_of(uint64_t low, uint64_t high);
+  void grow();
+  std::vector<Slot> slots_;  // a power of two of them
+  size_t used_ = 0;
+};
+
+class PageStoreWriter {
+ public:
+  PageStoreWriter(Storage& storage, std::string path);
+  // Stores a page that is not zero, unless it is there. Its id.
+  Result<uint64_t> add(const uint8_t* page);
+  // Writes what is buffered, as a record that may be short.
+  Result<void> write();
+  uint64_t pages() const { return next_id_; }
+  uint64_t bytes() const { return writer_.written(); }
+  bool exists() const { return writer_.exists(); }
+  const std::string& path() const { return writer_.path(); }
+
+ private:
+  void end_record();
+  RecordWriter writer_;
+  Compressor compressor_;
+  PageIndex index_;
+  Bytes record_;
+  uint64_t next_id_ = 0;
+};
+
+// Reads pages through a small cache of unpacked records. Thread-safe.
+class PageStore {
+ public:
+  explicit PageStore(std::unique_ptr<RecordFile> file) : file_(std::move(file)) {}
+  Result<void> read(uint64_t page_id, uint8_t (&page)[kStoredPage]) const;
+  const RecordFile& file() const { return *file_; }
+
+ private:
+  using Unpacked = std::shared_ptr<const Bytes>;
+  struct Cached {
+    uint64_t first_page;
+    Unpacked pages;
+  };
+  Unpacked cached(uint64_t first_page) const;
+  void remember(uint64_t first_page, Unpacked pages) const;
+
+  std::unique_ptr<RecordFile> file_;
+  mutable std::mutex mutex_;
+  mutable std::list<Cached> newest_first_;
+  mutable std::unordered_map<uint64_t, std::list<Cached>::iterator> by_first_page_;
+};
+
+}  // namespace redrive

@@ -1,0 +1,283 @@
+#include "logstore/record_file.h"
+
+#include <zstd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+#include "logstore/hash.h"
+
+namespace redrive {
+namespace {
+
+constexpr char kMagic[] = "redrive";  // the preamble's first seven bytes
+constexpr size_t kMinPacked = 64;     // smaller payloads are not worth a call
+constexpr uint64_t kBlock = 4096;     // what file systems write at once
+constexpr size_t kWindow = 64 << 10;
+
+template <typename T>
+T get(std::span<const uint8_t> from, size_t offset) {
+  T value;
+  std::memcpy(&value, from.data() + offset, sizeof value);
+  return value;
+}
+
+template <typename T>
+void put(std::span<uint8_t> to, size_t offset, T value) {
+  std::memcpy(to.data() + offset, &value, sizeof value);
+}
+
+using Preamble = std::array<uint8_t, kPreambleSize>;
+
+Preamble make_preamble(FileKind kind, uint32_t id, uint32_t sub_id) {
+  Preamble out{};
+  std::memcpy(out.data(), kMagic, sizeof kMagic - 1);
+  out[7] = static_cast<uint8_t>(kind);
+  put<uint32_t>(out, 8, kFormatVersion);
+  put<uint32_t>(out, 12, id);
+  put<uint32_t>(out, 16, sub_id);
+  put<uint32_t>(out, 20, static_cast<uint32_t>(hash64(std::span(out).first(20))));
+  return out;
+}
+
+void encode_header(const RecordHeader& header, std::span<uint8_t> out) {
+  put<uint32_t>(out, 0, header.length);
+  put<uint8_t>(out, 4, static_cast<uint8_t>(header.type));
+  put<uint8_t>(out, 5, header.packed ? 1 : 0);
+  put<uint16_t>(out, 6, 0);
+  put<uint64_t>(out, 8, header.first_item);
+  put<uint32_t>(out, 16, header.items);
+  put<uint32_t>(out, 20, header.raw_length);
+  put<uint64_t>(out, 24, header.checksum);
+  put<uint64_t>(out, 32, hash64(out.first(32)));
+}
+
+// What is wrong with a header, or null.
+const char* decode_header(std::span<const uint8_t> in, RecordHeader& header) {
+  if (get<uint64_t>(in, 32) != hash64(in.first(32))) return "record header does not match its checksum";
+  header.length = get<uint32_t>(in, 0);
+  header.type = static_cast<RecordType>(get<uint8_t>(in, 4));
+  header.packed = get<uint8_t>(in, 5) == 1;
+  header.first_item = get<uint64_t>(in, 8);
+  header.items = get<uint32_t>(in, 16);
+  header.raw_length = get<uint32_t>(in, 20);
+  header.checksum = get<uint64_t>(in, 24);
+  if (get<uint8_t>(in, 5) > 1 || get<uint16_t>(in, 6) != 0) return "record has an unknown encoding";
+  if (header.packed ? header.raw_length > kMaxPacked : header.raw_length != header.length) return "record has a wrong length";
+  if (header.items == 0) return "record is empty";
+  return nullptr;
+}
+
+// Reads a file from front to back in large pieces.
+class Window {
+ public:
+  explicit Window(const File& file) : file_(file) {}
+  // Up to `size` bytes from `offset` on, fewer at the end of the file; valid until the next call.
+  Result<std::span<const uint8_t>> get(uint64_t offset, size_t size) {
+    if (offset < start_ || offset + size > start_ + data_.size()) {
+      data_.resize(std::max(size, kWindow));
+      ASSIGN_OR_RETURN(const size_t n, file_.read(offset, data_));
+      data_.resize(n);
+      start_ = offset;
+    }
+    const size_t skip = offset - start_;
+    return std::span<const uint8_t>(data_).subspan(skip, std::min(size, data_.size() - skip));
+  }
+
+ private:
+  const File& file_;
+  Bytes data_;
+  uint64_t start_ = 0;
+};
+
+}  // namespace
+
+Error damage(const std::string& file, uint64_t offset, const std::string& what) {
+  return Error{file + ": offset " + std::to_string(offset) + ": " + what, Status::damaged};
+}
+
+Compressor::Compressor(int level) : context_(ZSTD_createCCtx(), ZSTD_freeCCtx) {
+  CHECK(context_ != nullptr);
+  CHECK(!ZSTD_isError(ZSTD_CCtx_setParameter(context_.get(), ZSTD_c_compressionLevel, level)));
+}
+
+size_t Compressor::pack(std::span<const uint8_t> from, std::span<uint8_t> to) {
+  const size_t n = ZSTD_compress2(context_.get(), to.data(), to.size(), from.data(), from.size());
+  return ZSTD_isError(n) ? 0 : n;
+}
+
+RecordWriter::RecordWriter(Storage& storage, std::string path, FileKind kind, uint32_t id, uint32_t sub_id)
+    : storage_(storage), path_(std::move(path)) {
+  const Preamble preamble = make_preamble(kind, id, sub_id);
+  buffer_.assign(preamble.begin(), preamble.end());
+}
+
+void RecordWriter::add(RecordType type, std::span<const uint8_t> payload, uint32_t items, Compressor* compressor) {
+  CHECK(payload.size() <= UINT32_MAX);
+  CHECK(items > 0);
+  const size_t start = buffer_.size();
+  buffer_.resize(start + kRecordHeaderSize + payload.size());
+  const auto body = std::span(buffer_).subspan(start + kRecordHeaderSize);
+  size_t packed = 0;
+  if (compressor && payload.size() >= kMinPacked && payload.size() <= kMaxPacked) {
+    packed = compressor->pack(payload, body.first(body.size() - 1));
+  }
+  if (packed) {
+    buffer_.resize(start + kRecordHeaderSize + packed);
+  } else if (!payload.empty()) {
+    std::memcpy(body.data(), payload.data(), payload.size());
+  }
+  RecordHeader header;
+  header.type = type;
+  header.packed = packed != 0;
+  header.length = static_cast<uint32_t>(packed ? packed : payload.size());
+  header.raw_length = static_cast<uint32_t>(payload.size());
+  header.first_item = next_item_;
+  header.items = items;
+  header.checksum = hash64(std::span(buffer_).subspan(start + kRecordHeaderSize));
+  encode_header(header, std::span(buffer_).subspan(start, kRecordHeaderSize));
+  next_item_ += items;
+}
+
+Result<void> RecordWriter::write() {
+  if (buffer_.empty()) return {};
+  if (!file_) {
+    ASSIGN_OR_RETURN(file_, exists() ? storage_.append_to(path_) : storage_.create(path_));
+  }
+  if (auto appended = file_->append(buffer_); !appended) {
+    // Best effort: the reader cuts a torn record itself, but space is what a full disk lacks.
+    (void)static_cast<bool>(file_->truncate(written_));
+    return appended.error();
+  }
+  written_ += buffer_.size();
+  buffer_.clear();
+  return {};
+}
+
+Result<void> RecordFile::read_preamble(FileKind kind, uint32_t id, uint32_t sub_id) const {
+  Preamble found{};
+  ASSIGN_OR_RETURN(const size_t n, file_->read(0, found));
+  if (n < found.size()) return damage(path_, n, "file ends inside its first 24 bytes");
+  if (std::memcmp(found.data(), kMagic, sizeof kMagic - 1) != 0) return damage(path_, 0, "not a file of a redrive trace");
+  if (get<uint32_t>(found, 20) != static_cast<uint32_t>(hash64(std::span(found).first(20)))) {
+    return damage(path_, 0, "preamble does not match its checksum");
+  }
+  if (const auto version = get<uint32_t>(found, 8); version > kFormatVersion) {
+    return Error{path_ + ": trace made by a newer redrive, format " + std::to_string(version) + "; this one reads up to " +
+                 std::to_string(kFormatVersion)};
+  }
+  if (found != make_preamble(kind, id, sub_id)) return damage(path_, 0, "another file of a trace stands here");
+  return {};
+}
+
+// After a loss of power, blocks that were not written read as zeros: true if one of those that bytes [offset, end) lie in does, from
+// `offset` on. Short runs of zeros do not count, they occur inside records.
+Result<bool> RecordFile::never_reached_disk(uint64_t offset, uint64_t end) const {
+  constexpr uint64_t kMinZeros = 16;
+  const uint64_t size = file_->size();
+  Bytes block;
+  for (uint64_t at = offset; at < std::min(end, size);) {
+    const uint64_t block_end = std::min(size, (at / kBlock + 1) * kBlock);
+    block.resize(block_end - at);
+    ASSIGN_OR_RETURN(const size_t n, file_->read(at, block));
+    const bool zeros = std::all_of(block.begin(), block.begin() + static_cast<ptrdiff_t>(n), [](uint8_t b) { return b == 0; });
+    if (zeros && n >= kMinZeros) return true;
+    at = block_end;
+  }
+  return false;
+}
+
+Result<void> RecordFile::scan(Tail tail, uint64_t size) {
+  Window headers(*file_);
+  uint64_t next_item = 0;
+  for (uint64_t at = kPreambleSize; at < size;) {
+    ASSIGN_OR_RETURN(const auto bytes, headers.get(at, kRecordHeaderSize));
+    RecordHeader record;
+    record.offset = at;
+    if (bytes.size() < kRecordHeaderSize) {
+      if (tail != Tail::torn) damaged_ = damage(path_, at, "file ends inside a record header");
+      return {};
+    }
+    const char* wrong = decode_header(bytes, record);
+    if (!wrong && record.first_item != next_item) wrong = "record is out of sequence";
+    if (!wrong && record.end() > size) {
+      if (tail != Tail::torn) damaged_ = damage(path_, at, "file ends inside a record");
+      return {};
+    }
+    if (!wrong && tail == Tail::torn) {
+      ASSIGN_OR_RETURN(const Bytes stored, stored_payload(record));
+      if (hash64(stored) != record.checksum) wrong = "record does not match its checksum";
+    }
+    if (wrong) {
+      // A header that is wrong says nothing of where its record ends.
+      const uint64_t end = std::max(record.end(), at + kRecordHeaderSize);
+      ASSIGN_OR_RETURN(const bool lost, never_reached_disk(at, end));
+      if (tail != Tail::torn || !lost) damaged_ = damage(path_, at, wrong);
+      return {};
+    }
+    records_.push_back(record);
+    next_item += record.items;
+    at = record.end();
+  }
+  return {};
+}
+
+Result<std::unique_ptr<RecordFile>> RecordFile::open(Storage& storage, const std::string& path, FileKind kind, uint32_t id,
+                                                     uint32_t sub_id, Tail tail, std::optional<uint64_t> size) {
+  if (!storage.exists(path)) return damage(path, 0, "file is missing");
+  ASSIGN_OR_RETURN(auto file, storage.open(path));
+  std::unique_ptr<RecordFile> out(new RecordFile(std::move(file), path));
+  const uint64_t found = out->file_->size();
+  if (tail == Tail::torn && found < kPreambleSize) return out;
+  if (auto preamble = out->read_preamble(kind, id, sub_id); !preamble) {
+    if (tail != Tail::torn || preamble.error().status != Status::damaged) return preamble.error();
+    ASSIGN_OR_RETURN(const bool lost, out->never_reached_disk(0, kPreambleSize));
+    if (!lost) return preamble.error();
+    return out;
+  }
+  CHECK(tail != Tail::ignored || size);
+  TRY(out->scan(tail, tail == Tail::ignored ? std::min(found, *size) : found));
+  const bool wrong_size = size && (tail == Tail::ignored ? found < *size : found != *size);
+  if (wrong_size && !out->damaged_) {
+    out->damaged_ = damage(path, std::min(found, *size),
+                           "file has " + std::to_string(found) + " bytes, " + std::to_string(*size) + " expected");
+  }
+  return out;
+}
+
+const RecordHeader* RecordFile::find(uint64_t item) const {
+  const auto after = std::upper_bound(records_.begin(), records_.end(), item,
+                                      [](uint64_t value, const RecordHeader& record) { return value < record.first_item; });
+  if (after == records_.begin()) return nullptr;
+  const RecordHeader& record = *std::prev(after);
+  return item - record.first_item < record.items ? &record : nullptr;
+}
+
+Result<Bytes> RecordFile::stored_payload(const RecordHeader& record) const {
+  Bytes stored(record.length);
+  ASSIGN_OR_RETURN(const size_t n, file_->read(record.offset + kRecordHeaderSize, stored));
+  if (n < stored.size()) return damage(path_, record.offset, "file ends inside a record");
+  return stored;
+}
+
+Result<Bytes> RecordFile::payload(const RecordHeader& record) const {
+  ASSIGN_OR_RETURN(Bytes stored, stored_payload(record));
+  if (hash64(stored) != record.checksum) return damage(path_, record.offset, "record does not match its checksum");
+  if (!record.packed) return stored;
+  Bytes raw(record.raw_length);
+  const size_t n = ZSTD_decompress(raw.data(), raw.size(), stored.data(), stored.size());
+  if (ZSTD_isError(n) || n != raw.size()) return damage(path_, record.offset, "record cannot be unpacked");
+  return raw;
+}
+
+std::vector<Error> RecordFile::check() const {
+  std::vector<Error> errors;
+  for (const auto& record : records_) {
+    if (auto verified = payload(record); !verified) errors.push_back(verified.error());
+  }
+  if (damaged_) errors.push_back(*damaged_);
+  return errors;
+}
+
+}  // namespace redrive

@@ -1,0 +1,141 @@
+// Files of records: the framing that every file of a trace but the plain ones (catalog, file copies) has. FORMAT.md, "Records".
+//
+// RecordWriter appends; RecordFile reads. A record holds one or more items (events, pages, journal entries), numbered through the
+// file, so that an item is found from the headers alone. RecordFile never trusts a length: it allocates no more than the file
+// holds, or kMaxPacked for what was compressed.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "logstore/storage.h"
+
+typedef struct ZSTD_CCtx_s ZSTD_CCtx;
+
+namespace redrive {
+
+inline constexpr uint32_t kFormatVersion = 1;
+inline constexpr size_t kPreambleSize = 24;
+inline constexpr size_t kRecordHeaderSize = 40;
+inline constexpr uint64_t kMaxPacked = 16 << 20;  // larger payloads are stored as they are
+
+enum class FileKind : uint8_t { journal = 'J', events = 'E', pages = 'P', image = 'I', sums = 'S' };
+
+enum class RecordType : uint8_t {
+  settings = 1,
+  unit = 2,
+  interval = 3,
+  interval_end = 4,
+  channel = 5,
+  refusal = 6,
+  unsure = 7,
+  file = 8,
+  image_published = 9,
+  recording_end = 10,
+  events = 16,
+  pages = 17,
+  image_header = 18,
+  image_pages = 19,
+  block_sums = 20,
+};
+
+// Damage at a byte of a file: "FILE: offset N: WHAT", Status::damaged.
+Error damage(const std::string& file, uint64_t offset, const std::string& what);
+
+// A zstd context to be used again and again by one thread.
+class Compressor {
+ public:
+  explicit Compressor(int level);
+  // The size that `from` was packed to, or 0 if `to` is too small for it.
+  size_t pack(std::span<const uint8_t> from, std::span<uint8_t> to);
+
+ private:
+  std::unique_ptr<ZSTD_CCtx, size_t (*)(ZSTD_CCtx*)> context_;
+};
+
+class RecordWriter {
+ public:
+  // Nothing is made before the first write(). `id` and `sub_id` say which file of its kind it is, e.g. the unit.
+  RecordWriter(Storage& storage, std::string path, FileKind kind, uint32_t id = 0, uint32_t sub_id = 0);
+
+  // Buffers a record of `items` items; packs it with `compressor`, if any, where that makes it smaller.
+  void add(RecordType type, std::span<const uint8_t> payload, uint32_t items = 1, Compressor* compressor = nullptr);
+  // Writes what was added, in one append. After an error the file is cut back to its last whole record if that can be done.
+  Result<void> write();
+
+  const std::string& path() const { return path_; }
+  bool exists() const { return written_ > 0; }
+  bool is_open() const { return file_ != nullptr; }
+  uint64_t written() const { return written_; }        // bytes
+  size_t buffered() const { return buffer_.size(); }   // bytes
+  uint64_t items() const { return next_item_; }        // added so far
+  void close() { file_.reset(); }                      // the next write() opens it again
+
+ private:
+  Storage& storage_;
+  std::string path_;
+  std::unique_ptr<File> file_;
+  Bytes buffer_;
+  uint64_t written_ = 0;
+  uint64_t next_item_ = 0;
+};
+
+struct RecordHeader {
+  uint64_t offset = 0;     // of the header, in the file
+  uint32_t length = 0;     // of the payload, in the file
+  RecordType type{};
+  bool packed = false;
+  uint64_t first_item = 0;
+  uint32_t items = 0;
+  uint32_t raw_length = 0; // of the payload, unpacked
+  uint64_t checksum = 0;   // of the payload, in the file
+  uint64_t end() const { return offset + kRecordHeaderSize + length; }
+};
+
+// How a file may end.
+enum class Tail : uint8_t {
+  torn,   // its writer may have been killed: an incomplete last record is cut, and every payload is verified at open
+  whole,  // it was published or finished: whatever is missing is damage
+  ignored, // whole up to the size given; what its writer added after that is not looked at
+};
+
+class RecordFile {
+ public:
+  // Reads all headers. Fails only if the file cannot be read or its preamble is bad; a bad record ends the list (damaged()).
+  // `size`: what the file must have, if known (Tail::ignored: at least).
+  static Result<std::unique_ptr<RecordFile>> open(Storage& storage, const std::string& path, FileKind kind, uint32_t id,
+                                                  uint32_t sub_id, Tail tail, std::optional<uint64_t> size = std::nullopt);
+
+  const std::string& path() const { return path_; }
+  const std::vector<RecordHeader>& records() const { return records_; }
+  const std::optional<Error>& damaged() const { return damaged_; }  // why records() stops before the end
+  uint64_t items() const { return records_.empty() ? 0 : records_.back().first_item + records_.back().items; }
+  uint64_t readable_size() const { return records_.empty() ? kPreambleSize : records_.back().end(); }
+  uint64_t size_on_disk() const { return file_->size(); }
+  // The record that holds an item; null if none does.
+  const RecordHeader* find(uint64_t item) const;
+  // Its verified, unpacked payload. Thread-safe.
+  Result<Bytes> payload(const RecordHeader& record) const;
+  // Every payload that does not match its checksum or does not unpack.
+  std::vector<Error> check() const;
+
+ private:
+  RecordFile(std::unique_ptr<File> file, std::string path) : file_(std::move(file)), path_(std::move(path)) {}
+  Result<void> read_preamble(FileKind kind, uint32_t id, uint32_t sub_id) const;
+  Result<void> scan(Tail tail, uint64_t size);
+  Result<bool> never_reached_disk(uint64_t offset, uint64_t end) const;
+  Result<Bytes> stored_payload(const RecordHeader& record) const;
+
+  std::unique_ptr<File> file_;
+  std::string path_;
+  std::vector<RecordHeader> records_;
+  std::optional<Error> damaged_;
+};
+
+}  // namespace redrive

@@ -1,0 +1,132 @@
+#include "logstore/storage.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "base/fd.h"
+
+namespace redrive {
+namespace {
+
+// Beyond this many files one syncfs(2) is cheaper than an fsync(2) each: every fsync waits for a commit of its own.
+constexpr size_t kSyncOneByOne = 16;
+
+class DiskFile : public File {
+ public:
+  DiskFile(Fd fd, std::string path, uint64_t size) : fd_(std::move(fd)), path_(std::move(path)), size_(size) {}
+
+  Result<void> append(std::span<const uint8_t> data) override {
+    while (!data.empty()) {
+      const ssize_t n = ::write(fd_.get(), data.data(), data.size());
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) return errno_error("cannot write " + path_);
+      size_ += static_cast<uint64_t>(n);
+      data = data.subspan(static_cast<size_t>(n));
+    }
+    return {};
+  }
+
+  Result<size_t> read(uint64_t offset, std::span<uint8_t> to) const override {
+    size_t done = 0;
+    while (done < to.size()) {
+      const ssize_t n = ::pread(fd_.get(), to.data() + done, to.size() - done, static_cast<off_t>(offset + done));
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) return errno_error("cannot read " + path_);
+      if (n == 0) break;
+      done += static_cast<size_t>(n);
+    }
+    return done;
+  }
+
+  Result<void> truncate(uint64_t size) override {
+    if (::ftruncate(fd_.get(), static_cast<off_t>(size)) != 0) return errno_error("cannot truncate " + path_);
+    size_ = size;
+    return {};
+  }
+
+  uint64_t size() const override { return size_; }
+
+ private:
+  Fd fd_;
+  std::string path_;
+  uint64_t size_;
+};
+
+class Disk : public Storage {
+ public:
+  Result<std::unique_ptr<File>> create(const std::string& path) override {
+    return open_file(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND, "cannot create ");
+  }
+  Result<std::unique_ptr<File>> append_to(const std::string& path) override {
+    return open_file(path, O_WRONLY | O_APPEND, "cannot open ");
+  }
+  Result<std::unique_ptr<File>> open(const std::string& path) override {
+    // O_NONBLOCK: a trace is untrusted, and a FIFO in a file's place must not hang the reader.
+    return open_file(path, O_RDONLY | O_NONBLOCK, "cannot open ");
+  }
+  bool exists(const std::string& path) override { return ::access(path.c_str(), F_OK) == 0; }
+
+  Result<void> make_directory(const std::string& path) override {
+    if (::mkdir(path.c_str(), 0777) != 0) return errno_error("cannot make directory " + path);
+    return {};
+  }
+  Result<void> rename(const std::string& from, const std::string& to) override {
+    if (::rename(from.c_str(), to.c_str()) != 0) return errno_error("cannot rename " + from + " to " + to);
+    return {};
+  }
+  Result<void> remove(const std::string& path) override {
+    if (::remove(path.c_str()) != 0) return errno_error("cannot remove " + path);
+    return {};
+  }
+
+  Result<std::vector<std::string>> list(const std::string& directory) override {
+    const std::unique_ptr<DIR, int (*)(DIR*)> dir(::opendir(directory.c_str()), ::closedir);
+    if (!dir) return errno_error("cannot list " + directory);
+    std::vector<std::string> names;
+    while (const dirent* entry = ::readdir(dir.get())) {
+      const std::string path = directory + "/" + entry->d_name;
+      struct stat st;
+      if (::stat(path.c_str(), &st) == 0 && S_ISREG(st.st_mode)) names.emplace_back(entry->d_name);
+    }
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+
+  Result<void> sync(const std::vector<std::string>& paths) override {
+    for (const auto& path : paths) {
+      const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+      if (!fd) return errno_error("cannot open " + path);
+      const bool all_at_once = paths.size() > kSyncOneByOne;
+      if ((all_at_once ? ::syncfs(fd.get()) : ::fsync(fd.get())) != 0) return errno_error("cannot write " + path);
+      if (all_at_once) break;
+    }
+    return {};
+  }
+
+  bool has_real_paths() const override { return true; }
+
+ private:
+  static Result<std::unique_ptr<File>> open_file(const std::string& path, int flags, const char* what) {
+    Fd fd(::open(path.c_str(), flags | O_CLOEXEC, 0666));
+    if (!fd) return errno_error(what + path);
+    struct stat st;
+    if (::fstat(fd.get(), &st) != 0) return errno_error(what + path);
+    if (!S_ISREG(st.st_mode)) return Error{what + path + ": not a regular file"};
+    return std::unique_ptr<File>(
+        std::make_unique<DiskFile>(std::move(fd), path, static_cast<uint64_t>(st.st_size)));
+  }
+};
+
+}  // namespace
+
+Storage& disk() {
+  static Disk instance;
+  return instance;
+}
+
+}  // namespace redrive

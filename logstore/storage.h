@@ -1,0 +1,48 @@
+// All file I/O of logstore. Storage is the operating system's files or, in tests, MemoryStorage (memory_storage.h), which can
+// fail any call or lose what was not synced. Not a general file library: files here grow at the end or are published whole.
+//
+// Errors name the file: "cannot write DIR/events/1.seg: No space left on device".
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+
+namespace redrive {
+
+class File {
+ public:
+  virtual ~File() = default;
+  // Appends all of `data`. After an error an unknown part of it is in the file.
+  virtual Result<void> append(std::span<const uint8_t> data) = 0;
+  // Bytes read, fewer than asked for only at the end of the file. Thread-safe.
+  virtual Result<size_t> read(uint64_t offset, std::span<uint8_t> to) const = 0;
+  virtual Result<void> truncate(uint64_t size) = 0;
+  virtual uint64_t size() const = 0;
+};
+
+class Storage {
+ public:
+  virtual ~Storage() = default;
+  virtual Result<std::unique_ptr<File>> create(const std::string& path) = 0;     // an existing file is emptied
+  virtual Result<std::unique_ptr<File>> append_to(const std::string& path) = 0;  // an existing file
+  virtual Result<std::unique_ptr<File>> open(const std::string& path) = 0;       // to read
+  virtual bool exists(const std::string& path) = 0;
+  virtual Result<void> make_directory(const std::string& path) = 0;
+  virtual Result<void> rename(const std::string& from, const std::string& to) = 0;
+  virtual Result<void> remove(const std::string& path) = 0;  // a file or an empty directory
+  virtual Result<std::vector<std::string>> list(const std::string& directory) = 0;  // names of its files, sorted
+  // What the files (or directories: their entries) hold survives a loss of power once this returns. Thread-safe.
+  virtual Result<void> sync(const std::vector<std::string>& paths) = 0;
+  // Whether other libraries (SQLite) can open the paths themselves.
+  virtual bool has_real_paths() const = 0;
+};
+
+// The operating system's files.
+Storage& disk();
+
+}  // namespace redrive

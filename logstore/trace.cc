@@ -1,0 +1,381 @@
+#include "logstore/trace.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "base/check.h"
+#include "logstore/block_sums.h"
+#include "logstore/file_store.h"
+#include "logstore/hash.h"
+#include "logstore/image_file.h"
+#include "logstore/trace_state.h"
+
+namespace redrive {
+namespace {
+
+const std::vector<IntervalRecord> kNoIntervals;
+
+std::string program_of(const IntervalRecord& interval) { return interval.command.substr(0, interval.command.find(' ')); }
+
+}  // namespace
+
+Result<EventSegment::Cursor> EventSegment::cursor_at(const RecordHeader& record, EventIndex event) const {
+  {
+    const std::lock_guard lock(mutex_);
+    if (last_.block && last_.first_item == record.first_item) {
+      Cursor cursor = last_;
+      if (cursor.next > event) cursor.next = record.first_item, cursor.position = 0;
+      return cursor;
+    }
+  }
+  if (record.type != RecordType::events) return damage(file_->path(), record.offset, "not a record of events");
+  ASSIGN_OR_RETURN(Bytes payload, file_->payload(record));
+  return Cursor{record.first_item, std::make_shared<const Bytes>(std::move(payload)), record.first_item, 0};
+}
+
+// False if the visitor wants no more.
+Result<bool> EventSegment::visit_block(const RecordHeader& record, EventIndex& at, EventIndex last,
+                                       const std::function<bool(EventIndex, const Event&)>& visit) const {
+  ASSIGN_OR_RETURN(Cursor cursor, cursor_at(record, at));
+  const auto rest = std::span(*cursor.block).subspan(cursor.position);
+  Decoder in(rest);
+  const size_t start = cursor.position;
+  const EventIndex block_end = record.first_item + record.items;
+  Event event;
+  bool more = true;
+  while (more && cursor.next < std::min(last, block_end)) {
+    const bool good = decode(in, event);
+    if (!good || (cursor.next + 1 == block_end && !in.at_end())) {
+      return damage(file_->path(), record.offset, "event " + std::to_string(cursor.next) + " cannot be decoded");
+    }
+    const EventIndex index = cursor.next++;
+    if (index >= at) more = visit(index, event);
+  }
+  at = cursor.next;
+  cursor.position = start + in.position();
+  const std::lock_guard lock(mutex_);
+  last_ = std::move(cursor);
+  return more;
+}
+
+Result<void> EventSegment::for_each(EventIndex first, EventIndex last,
+                                    const std::function<bool(EventIndex, const Event&)>& visit) const {
+  const uint64_t readable = file_->items();
+  for (EventIndex at = first; at < std::min(last, readable);) {
+    const RecordHeader* record = file_->find(at);
+    CHECK(record != nullptr);
+    ASSIGN_OR_RETURN(const bool more, visit_block(*record, at, last, visit));
+    if (!more) return {};
+  }
+  const bool wants_damaged = last > readable || (last == readable && !end_);
+  if (first < last && wants_damaged && file_->damaged()) return *file_->damaged();
+  return {};
+}
+
+std::optional<FileEnd> Trace::State::end_of(const std::string& name) const {
+  if (!end) return std::nullopt;
+  for (const auto& file : end->files) {
+    if (file.name == name) return file;
+  }
+  return FileEnd{name, 0, 0};
+}
+
+Result<std::unique_ptr<EventSegment>> Trace::State::open_segment(UnitId unit) const {
+  const auto known = end_of(TraceFiles::segment_name(unit));
+  const std::string path = files.segment(unit);
+  if (known ? known->size == 0 : !storage.exists(path)) return std::unique_ptr<EventSegment>();
+  const Tail tail = known ? Tail::whole : Tail::torn;
+  const auto size = known ? std::optional(known->size) : std::nullopt;
+  ASSIGN_OR_RETURN(auto file, RecordFile::open(storage, path, FileKind::events, unit, 0, tail, size));
+  if (known && !file->damaged() && file->items() != known->items) {
+    return damage(path, file->readable_size(), "file has " + std::to_string(file->items()) + " events, " +
+                                                   std::to_string(known->items) + " expected");
+  }
+  return std::make_unique<EventSegment>(std::move(file), known);
+}
+
+Result<const EventSegment*> Trace::State::segment(UnitId unit) const {
+  const auto it = segments.find(unit);
+  if (it == segments.end()) return static_cast<const EventSegment*>(nullptr);
+  Lazy& lazy = it->second;
+  std::call_once(lazy.once, [&] {
+    auto opened = open_segment(unit);
+    if (opened) {
+      lazy.segment = std::move(opened).value();
+    } else {
+      lazy.error = opened.error();
+    }
+  });
+  if (lazy.error) return *lazy.error;
+  return static_cast<const EventSegment*>(lazy.segment.get());
+}
+
+Result<std::unique_ptr<PageStore>> Trace::State::open_page_store() const {
+  const auto known = end_of(TraceFiles::pages_name());
+  uint64_t size = 0;
+  if (known) {
+    size = known->size;
+  } else if (last_image) {
+    size = last_image->store_size;
+  }
+  if (size == 0) return std::unique_ptr<PageStore>();
+  const Tail tail = known ? Tail::whole : Tail::ignored;
+  ASSIGN_OR_RETURN(auto file, RecordFile::open(storage, files.pages(), FileKind::pages, 0, 0, tail, size));
+  return std::make_unique<PageStore>(std::move(file));
+}
+
+Result<const PageStore*> Trace::State::page_store() const {
+  std::call_once(pages_once, [&] {
+    auto opened = open_page_store();
+    if (opened) {
+      pages = std::move(opened).value();
+    } else {
+      pages_error = opened.error();
+    }
+  });
+  if (pages_error) return *pages_error;
+  return static_cast<const PageStore*>(pages.get());
+}
+
+Result<void> Trace::State::read_journal() {
+  for (const auto& header : journal->records()) {
+    ASSIGN_OR_RETURN(const Bytes payload, journal->payload(header));
+    if (end) return damage(journal->path(), header.offset, "record after the recording's end");
+    JournalRecord record;
+    if (!decode(header.type, payload, record)) {
+      return damage(journal->path(), header.offset, "record cannot be decoded");
+    }
+    const bool first = header.offset == kPreambleSize;
+    if (first != std::holds_alternative<Settings>(record)) {
+      return damage(journal->path(), header.offset, "settings are not the first record, or not the only ones");
+    }
+    TRY(take(header, record));
+  }
+  if (end && journal->readable_size() != journal->size_on_disk()) {
+    return damage(journal->path(), journal->readable_size(), "bytes after the recording's end");
+  }
+  return {};
+}
+
+// The journal's records, one by one. A later record of the same unit or interval replaces the earlier one.
+Result<void> Trace::State::take(const RecordHeader& at, const JournalRecord& record) {
+  const auto wrong = [&](const std::string& what) { return damage(journal->path(), at.offset, what); };
+  if (const auto* r = std::get_if<Settings>(&record)) {
+    settings = *r;
+  } else if (const auto* r = std::get_if<UnitRecord>(&record)) {
+    if (r->unit == 0) return wrong("unit 0");
+    unit_records[r->unit] = *r;
+  } else if (const auto* r = std::get_if<IntervalRecord>(&record)) {
+    auto& list = intervals[r->unit];
+    if (r->interval > list.size()) return wrong("interval out of order");
+    if (r->interval > 0 && r->first_event < list[r->interval - 1].first_event) return wrong("interval begins before the previous one");
+    if (r->interval == list.size()) list.emplace_back();
+    list[r->interval] = *r;
+  } else if (const auto* r = std::get_if<IntervalEnd>(&record)) {
+    interval_ends[{r->unit, r->interval}] = *r;
+  } else if (const auto* r = std::get_if<ChannelRecord>(&record)) {
+    channels.push_back(*r);
+  } else if (const auto* r = std::get_if<FileRecord>(&record)) {
+    if (!is_content_name(r->copy)) return wrong("not the name of a file copy");
+    file_records[r->file] = *r;
+  } else if (const auto* r = std::get_if<Refusal>(&record)) {
+    refusals.push_back(*r);
+  } else if (const auto* r = std::get_if<Unsure>(&record)) {
+    unsure.push_back(*r);
+  } else if (const auto* r = std::get_if<ImagePublished>(&record)) {
+    images[{r->unit, r->interval}] = *r;
+    last_image = *r;
+  } else if (const auto* r = std::get_if<JournalEnd>(&record)) {
+    end = *r;
+    recording_end = r->end;
+  }
+  return {};
+}
+
+// A killed recorder may have journalled more than its segments hold: what refers to lost events is lost with them.
+void Trace::State::cut_to_events() {
+  for (auto& [unit, list] : intervals) {
+    auto found = segment(unit);
+    const EventIndex count = found && *found ? (*found)->count() : 0;
+    const auto damaged = found ? *found && (*found)->file().damaged() : true;
+    if (damaged) continue;  // events were there: readers must be told of the damage, not of a short recording
+    while (!list.empty() && list.back().first_event > count) list.pop_back();
+    std::erase_if(interval_ends, [&, id = unit](const auto& end) { return end.first.first == id && end.second.end_event > count; });
+  }
+}
+
+void Trace::State::mark_images() {
+  for (auto& [unit, list] : intervals) {
+    for (auto& interval : list) interval.has_image = images.contains({unit, interval.interval});
+  }
+}
+
+// PROGRAM if one unit has it, else PROGRAM.1, PROGRAM.2, ... in order of unit.
+void Trace::State::name_units() {
+  std::map<std::string, std::vector<UnitId>> by_program;
+  for (const auto& unit : units) {
+    const auto it = intervals.find(unit.unit);
+    const std::string program = it == intervals.end() || it->second.empty() ? "" : program_of(it->second.back());
+    by_program[program.empty() ? "unit" : program].push_back(unit.unit);
+  }
+  for (const auto& [program, ids] : by_program) {
+    for (size_t i = 0; i < ids.size(); i++) names[ids[i]] = ids.size() == 1 ? program : program + "." + std::to_string(i + 1);
+  }
+}
+
+Result<void> Trace::State::verify_copy(const FileRecord& file) const {
+  const std::lock_guard lock(verified_mutex);
+  const auto known = verified.find(file.copy);
+  if (known != verified.end()) return known->second;
+  const auto verify = [&]() -> Result<void> {
+    const std::string path = files.copy(file.copy);
+    ASSIGN_OR_RETURN(const BlockSums sums, read_sums(storage, path));
+    if (sums.size != file.size) return damage(sums_path(path), kPreambleSize, "size differs from the journal's");
+    return verify_sums(storage, path, sums);
+  };
+  return verified.emplace(file.copy, verify()).first->second;
+}
+
+Trace::Trace(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Trace::~Trace() = default;
+
+Result<std::shared_ptr<Trace>> Trace::open(const std::string& directory, Storage& storage) {
+  if (!storage.exists(directory)) return Error{"no trace " + directory};
+  auto state = std::make_unique<State>(directory, storage);
+  const std::string path = state->files.journal();
+  if (!storage.exists(path)) return Error{directory + " is no trace: it has no file 'journal'"};
+  ASSIGN_OR_RETURN(state->journal, RecordFile::open(storage, path, FileKind::journal, 0, 0, Tail::torn));
+  if (state->journal->damaged()) return *state->journal->damaged();
+  if (state->journal->records().empty()) return Error{directory + " is empty: the recorder was killed before it began"};
+  TRY(state->read_journal());
+  for (const auto& [unit, record] : state->unit_records) {
+    state->units.push_back(record);
+    state->segments.try_emplace(unit);
+  }
+  for (const auto& [unit, list] : state->intervals) state->segments.try_emplace(unit);
+  if (state->end) {
+    for (const auto& file : state->end->files) {
+      if (const auto unit = TraceFiles::unit_of_segment(file.name)) state->segments.try_emplace(*unit);
+    }
+  }
+  if (!state->end) state->cut_to_events();
+  state->mark_images();
+  state->name_units();
+  return std::shared_ptr<Trace>(new Trace(std::move(state)));
+}
+
+const std::string& Trace::directory() const { return state_->files.directory; }
+Storage& Trace::storage() const { return state_->storage; }
+const Settings& Trace::settings() const { return state_->settings; }
+bool Trace::finished() const { return state_->end.has_value(); }
+const RecordingEnd& Trace::end() const { return state_->recording_end; }
+const std::vector<UnitRecord>& Trace::units() const { return state_->units; }
+const std::vector<ChannelRecord>& Trace::channels() const { return state_->channels; }
+const std::map<uint64_t, FileRecord>& Trace::files() const { return state_->file_records; }
+const std::vector<Refusal>& Trace::refusals() const { return state_->refusals; }
+const std::vector<Unsure>& Trace::unsure() const { return state_->unsure; }
+
+uint64_t Trace::fingerprint() const {
+  Encoder out;
+  out.u(kFormatVersion);
+  out.u(state_->journal->readable_size());
+  out.fixed64(state_->journal->records().back().checksum);
+  if (!finished()) {
+    for (const auto& [unit, lazy] : state_->segments) {
+      auto segment = state_->segment(unit);
+      out.u(segment && *segment ? (*segment)->file().readable_size() : 0);
+    }
+  }
+  return hash64(out.data());
+}
+
+const std::vector<IntervalRecord>& Trace::intervals(UnitId unit) const {
+  const auto it = state_->intervals.find(unit);
+  return it == state_->intervals.end() ? kNoIntervals : it->second;
+}
+
+const IntervalEnd* Trace::interval_end(UnitId unit, IntervalIndex interval) const {
+  const auto it = state_->interval_ends.find({unit, interval});
+  return it == state_->interval_ends.end() ? nullptr : &it->second;
+}
+
+std::string Trace::unit_name(UnitId unit) const {
+  const auto it = state_->names.find(unit);
+  return it == state_->names.end() ? std::to_string(unit) : it->second;
+}
+
+Result<UnitId> Trace::find_unit(const std::string& text) const {
+  UnitId number = 0;
+  const char* const text_end = text.data() + text.size();
+  const auto [end, error] = std::from_chars(text.data(), text_end, number);
+  if (error == std::errc() && end == text_end && state_->unit_records.contains(number)) return number;
+  for (const auto& [unit, unit_name] : state_->names) {
+    if (unit_name == text) return unit;
+  }
+  constexpr size_t kShown = 5;
+  std::string some;
+  for (size_t i = 0; i < state_->units.size() && i < kShown; i++) {
+    const UnitId unit = state_->units[i].unit;
+    some += (i ? ", " : "") + std::to_string(unit) + " (" + unit_name(unit) + ")";
+  }
+  if (state_->units.size() > kShown) some += ", ...";
+  return Error{"no unit '" + text + "' in " + directory() + "; there " + (some.empty() ? "are none" : "is: " + some)};
+}
+
+EventIndex Trace::event_count(UnitId unit) const {
+  auto segment = state_->segment(unit);
+  if (!segment) {
+    const auto known = state_->end_of(TraceFiles::segment_name(unit));
+    return known ? known->items : 0;
+  }
+  return *segment ? (*segment)->count() : 0;
+}
+
+Result<void> Trace::for_each_event(UnitId unit, EventIndex first, EventIndex last,
+                                   const std::function<bool(EventIndex, const Event&)>& visit) const {
+  auto segment = state_->segment(unit);
+  if (!segment) return segment.error();
+  return *segment ? (*segment)->for_each(first, last, visit) : Result<void>();
+}
+
+Result<Image> Trace::image(UnitId unit, IntervalIndex interval) const {
+  const auto it = state_->images.find({unit, interval});
+  if (it == state_->images.end()) {
+    return Error{"interval " + unit_name(unit) + ":" + std::to_string(interval) + " has no image"};
+  }
+  const std::string path = state_->files.image(unit, interval);
+  ASSIGN_OR_RETURN(Image image, read_image(storage(), path, unit, interval, it->second.file_size));
+  const bool known = std::all_of(image.pages.begin(), image.pages.end(),
+                                 [&](const Image::Page& page) { return page.page_id < it->second.store_pages; });
+  if (image.pages.size() != it->second.pages || !known) return damage(path, kPreambleSize, "pages differ from the journal's");
+  return image;
+}
+
+Result<void> Trace::read_page(uint64_t page_id, uint8_t (&page)[4096]) const {
+  ASSIGN_OR_RETURN(const PageStore* store, state_->page_store());
+  if (!store) return damage(state_->files.pages(), 0, "page " + std::to_string(page_id) + " is missing");
+  return store->read(page_id, page);
+}
+
+Result<std::string> Trace::file_path(uint64_t file) const {
+  const auto it = state_->file_records.find(file);
+  if (it == state_->file_records.end()) return Error{"no file " + std::to_string(file) + " in " + directory()};
+  TRY(state_->verify_copy(it->second));
+  return state_->files.copy(it->second.copy);
+}
+
+uint64_t Trace::size_on_disk() const {
+  uint64_t sum = 0;
+  const TraceFiles& files = state_->files;
+  for (const auto& below : {files.directory, files.events(), files.images(), files.files()}) {
+    const auto names = storage().list(below);
+    if (!names) continue;
+    for (const auto& file_name : names.value()) {
+      const auto file = storage().open(below + "/" + file_name);
+      if (file) sum += file.value()->size();
+    }
+  }
+  return sum;
+}
+
+}  // namespace redrive

@@ -1,0 +1,71 @@
+// Trace::check: every byte of every file against its checksums, and every record against what it should say.
+#include <algorithm>
+
+#include "logstore/block_sums.h"
+#include "logstore/trace_state.h"
+
+namespace redrive {
+namespace {
+
+class Checker {
+ public:
+  Checker(const Trace& trace, const TraceFiles& files) : trace_(trace), files_(files) {}
+
+  template <typename T>
+  bool note(const Result<T>& result) {
+    if (!result) add(result.error().message);
+    return static_cast<bool>(result);
+  }
+  void note(const std::vector<Error>& errors) {
+    for (const auto& error : errors) add(error.message);
+  }
+  void add(const std::string& message) {
+    if (std::find(found_.begin(), found_.end(), message) == found_.end()) found_.push_back(message);
+  }
+
+  void check_events(UnitId unit) {
+    note(trace_.for_each_event(unit, 0, trace_.event_count(unit), [](EventIndex, const Event&) { return true; }));
+  }
+
+  // The catalog is derived: it may be absent or older than the trace, but what is there must be what was written.
+  void check_catalog() {
+    Storage& storage = trace_.storage();
+    const std::string path = files_.catalog();
+    if (!storage.exists(path)) return;
+    auto sums = read_sums(storage, path);
+    if (!note(sums)) return;
+    note(verify_sums(storage, path, *sums));
+    if (trace_.finished() && sums->stamp != trace_.fingerprint()) {
+      add(sums_path(path) + ": offset " + std::to_string(kPreambleSize) + ": catalog is of another state of the trace");
+    }
+  }
+
+  std::vector<std::string> take() { return std::move(found_); }
+
+ private:
+  const Trace& trace_;
+  const TraceFiles& files_;
+  std::vector<std::string> found_;
+};
+
+}  // namespace
+
+std::vector<std::string> Trace::check() const {
+  Checker checker(*this, state_->files);
+  checker.note(state_->journal->check());
+  for (const auto& [unit, lazy] : state_->segments) {
+    auto segment = state_->segment(unit);
+    if (!checker.note(segment) || !*segment) continue;
+    const auto damaged = (*segment)->file().check();
+    checker.note(damaged);
+    if (damaged.empty()) checker.check_events(unit);
+  }
+  auto pages = state_->page_store();
+  if (checker.note(pages) && *pages) checker.note((*pages)->file().check());
+  for (const auto& [key, published] : state_->images) checker.note(image(key.first, key.second));
+  for (const auto& [id, file] : state_->file_records) checker.note(state_->verify_copy(file));
+  checker.check_catalog();
+  return checker.take();
+}
+
+}  // namespace redrive

@@ -1,0 +1,41 @@
+// Where a trace's files stand below its directory.
+#pragma once
+
+#include <charconv>
+#include <optional>
+#include <string>
+
+#include "logstore/event.h"
+
+namespace redrive {
+
+struct TraceFiles {
+  std::string directory;
+
+  std::string at(const std::string& name) const { return directory + "/" + name; }
+  std::string journal() const { return at("journal"); }
+  std::string pages() const { return at("pages"); }
+  std::string catalog() const { return at("catalog.sqlite"); }
+  std::string events() const { return at("events"); }
+  std::string images() const { return at("images"); }
+  std::string files() const { return at("files"); }
+  std::string copy(const std::string& name) const { return files() + "/" + name; }
+  std::string segment(UnitId unit) const { return at(segment_name(unit)); }
+  std::string image(UnitId unit, IntervalIndex interval) const {
+    return images() + "/" + std::to_string(unit) + "-" + std::to_string(interval) + ".img";
+  }
+
+  static std::string pages_name() { return "pages"; }
+  static std::string segment_name(UnitId unit) { return "events/" + std::to_string(unit) + ".seg"; }
+  static std::optional<UnitId> unit_of_segment(const std::string& name) {
+    constexpr size_t kPrefix = sizeof("events/") - 1;
+    UnitId unit = 0;
+    if (name.size() > kPrefix) std::from_chars(name.data() + kPrefix, name.data() + name.size(), unit);
+    return name == segment_name(unit) ? std::optional(unit) : std::nullopt;
+  }
+};
+
+// Beside the place of a file that is not published yet. Left behind by a kill, such files mean nothing.
+inline std::string temporary(const std::string& path) { return path + ".tmp"; }
+
+}  // namespace redrive

@@ -1,0 +1,90 @@
+// What a Trace holds. Shared by trace.cc (reading) and trace_check.cc (verifying), not by anybody else.
+#pragma once
+
+#include <mutex>
+#include <optional>
+
+#include "logstore/journal.h"
+#include "logstore/page_store.h"
+#include "logstore/trace.h"
+#include "logstore/trace_files.h"
+
+namespace redrive {
+
+// One unit's events. Thread-safe once loaded.
+class EventSegment {
+ public:
+  // `end`: what the journal says of a finished recording's segment.
+  EventSegment(std::unique_ptr<RecordFile> file, std::optional<FileEnd> end) : file_(std::move(file)), end_(std::move(end)) {}
+  EventIndex count() const { return end_ ? end_->items : file_->items(); }
+  const RecordFile& file() const { return *file_; }
+  Result<void> for_each(EventIndex first, EventIndex last, const std::function<bool(EventIndex, const Event&)>& visit) const;
+
+ private:
+  // A place inside an unpacked block from which decoding can go on.
+  struct Cursor {
+    uint64_t first_item = 0;
+    std::shared_ptr<const Bytes> block;
+    EventIndex next = 0;
+    size_t position = 0;
+  };
+  Result<Cursor> cursor_at(const RecordHeader& record, EventIndex event) const;
+  Result<bool> visit_block(const RecordHeader& record, EventIndex& at, EventIndex last,
+                           const std::function<bool(EventIndex, const Event&)>& visit) const;
+
+  std::unique_ptr<RecordFile> file_;
+  std::optional<FileEnd> end_;
+  mutable std::mutex mutex_;
+  mutable Cursor last_;  // where the last reader stopped: the next one mostly goes on there
+};
+
+struct Trace::State {
+  State(std::string directory, Storage& s) : files{std::move(directory)}, storage(s) {}
+
+  TraceFiles files;
+  Storage& storage;
+  std::unique_ptr<RecordFile> journal;
+  Settings settings;
+  std::optional<JournalEnd> end;
+  RecordingEnd recording_end;
+  std::map<UnitId, UnitRecord> unit_records;
+  std::vector<UnitRecord> units;
+  std::map<UnitId, std::vector<IntervalRecord>> intervals;
+  std::map<std::pair<UnitId, IntervalIndex>, IntervalEnd> interval_ends;
+  std::vector<ChannelRecord> channels;
+  std::map<uint64_t, FileRecord> file_records;
+  std::vector<Refusal> refusals;
+  std::vector<Unsure> unsure;
+  std::map<std::pair<UnitId, IntervalIndex>, ImagePublished> images;
+  std::optional<ImagePublished> last_image;
+  std::map<UnitId, std::string> names;
+
+  Result<void> read_journal();
+  Result<void> take(const RecordHeader& at, const JournalRecord& record);
+  void cut_to_events();
+  void mark_images();
+  void name_units();
+  std::optional<FileEnd> end_of(const std::string& name) const;
+
+  // Segments are opened when first asked for; null: the unit has no events.
+  struct Lazy {
+    std::once_flag once;
+    std::unique_ptr<EventSegment> segment;
+    std::optional<Error> error;
+  };
+  mutable std::map<UnitId, Lazy> segments;  // one for each unit, made at open
+  Result<const EventSegment*> segment(UnitId unit) const;
+  Result<std::unique_ptr<EventSegment>> open_segment(UnitId unit) const;
+
+  mutable std::once_flag pages_once;
+  mutable std::unique_ptr<PageStore> pages;
+  mutable std::optional<Error> pages_error;
+  Result<const PageStore*> page_store() const;  // null: no page was stored
+  Result<std::unique_ptr<PageStore>> open_page_store() const;
+
+  mutable std::mutex verified_mutex;
+  mutable std::map<std::string, Result<void>> verified;  // file copies
+  Result<void> verify_copy(const FileRecord& file) const;
+};
+
+}  // namespace redrive

@@ -1,0 +1,269 @@
+#include <atomic>
+#include <filesystem>
+#include <set>
+#include <utility>
+
+#include "base/check.h"
+#include "logstore/file_store.h"
+#include "logstore/image_file.h"
+#include "logstore/journal.h"
+#include "logstore/page_store.h"
+#include "logstore/trace.h"
+#include "logstore/trace_files.h"
+
+namespace redrive {
+namespace {
+
+constexpr size_t kFlushSize = 256 << 10;  // of all units' encoded events together
+constexpr int kEventLevel = 1;
+constexpr size_t kOpenSegments = 256;     // a make -j has thousands of units, a process 1024 descriptors
+
+struct Segment {
+  Segment(Storage& storage, const std::string& path, UnitId unit) : writer(storage, path, FileKind::events, unit) {}
+  RecordWriter writer;
+  Encoder pending;
+  uint32_t pending_events = 0;
+  EventIndex events = 0;
+};
+
+std::string parent_of(const std::string& path) {
+  const std::string parent = std::filesystem::path(path).parent_path();
+  return parent.empty() ? "." : parent;
+}
+
+}  // namespace
+
+struct TraceWriter::State {
+  State(Storage& s, std::string directory)
+      : storage(s),
+        files{std::move(directory)},
+        journal(s, files.journal()),
+        pages(s, files.pages()),
+        copies(s, files.files()),
+        compressor(kEventLevel) {}
+
+  // Keeps the first error.
+  void fail(const Error& error) {
+    const std::lock_guard lock(error_mutex);
+    if (!first_error) first_error = error;
+    failed = true;
+  }
+  void keep_error(const Result<void>& result) {
+    if (!result) fail(result.error());
+  }
+  Result<void> outcome() {
+    const std::lock_guard lock(error_mutex);
+    if (first_error) return *first_error;
+    return {};
+  }
+
+  void note(const JournalRecord& record) {
+    if (!failed) journal.add(record);
+  }
+
+  Segment& segment(UnitId unit) {
+    if (unit >= segments.size()) segments.resize(unit + 1);
+    if (!segments[unit]) segments[unit] = std::make_unique<Segment>(storage, files.segment(unit), unit);
+    return *segments[unit];
+  }
+
+  Result<void> write_segment(Segment& segment) {
+    const uint64_t before = segment.writer.written();
+    const Bytes block = segment.pending.take();
+    segment.writer.add(RecordType::events, block, std::exchange(segment.pending_events, 0), &compressor);
+    const bool opens = !segment.writer.is_open();
+    TRY(segment.writer.write());
+    if (opens) open_segments++;
+    bytes += segment.writer.written() - before;
+    const std::lock_guard lock(unsynced_mutex);
+    unsynced.insert(segment.writer.path());
+    return {};
+  }
+
+  void close_segments() {
+    for (auto& segment : segments) {
+      if (segment) segment->writer.close();
+    }
+    open_segments = 0;
+  }
+
+  // Events before the journal: an interval's record should not name events that a kill takes away.
+  Result<void> write_all() {
+    pending_bytes = 0;
+    for (auto& segment : segments) {
+      if (!segment || segment->pending_events == 0) continue;
+      if (open_segments >= kOpenSegments) close_segments();
+      TRY(write_segment(*segment));
+    }
+    return write_journal();
+  }
+
+  Result<void> write_journal() {
+    ASSIGN_OR_RETURN(const uint64_t written, journal.write());
+    bytes += written;
+    return {};
+  }
+
+  // What must be on disk before the journal may speak of it.
+  std::vector<std::string> take_unsynced() {
+    const std::lock_guard lock(unsynced_mutex);
+    std::vector<std::string> paths(unsynced.begin(), unsynced.end());
+    unsynced.clear();
+    paths.insert(paths.end(), {files.events(), files.files(), files.directory});
+    return paths;
+  }
+
+  Result<ImageStats> publish(UnitId unit, IntervalIndex interval, const Bytes& header,
+                             const std::function<bool(PageRef&)>& next_page);
+  Result<void> finish(const RecordingEnd& end);
+
+  Storage& storage;
+  TraceFiles files;
+  JournalWriter journal;
+  PageStoreWriter pages;        // of the publishing thread
+  FileStoreWriter copies;
+  Compressor compressor;
+  std::vector<std::unique_ptr<Segment>> segments;  // by unit
+  size_t pending_bytes = 0;
+  size_t open_segments = 0;
+  bool finished = false;
+
+  std::atomic<uint64_t> bytes = 0;
+  std::atomic<bool> failed = false;
+  std::mutex error_mutex;
+  std::optional<Error> first_error;
+  std::mutex unsynced_mutex;
+  std::set<std::string> unsynced;
+};
+
+Result<TraceWriter::ImageStats> TraceWriter::State::publish(UnitId unit, IntervalIndex interval, const Bytes& header,
+                                                            const std::function<bool(PageRef&)>& next_page) {
+  const uint64_t bytes_before = pages.bytes();
+  const uint64_t pages_before = pages.pages();
+  std::vector<Image::Page> list;
+  PageRef page;
+  while (next_page(page)) {
+    if (is_zero_page(page.data)) continue;
+    ASSIGN_OR_RETURN(const uint64_t id, pages.add(page.data));
+    list.push_back({page.process, page.address, id});
+  }
+  if (pages.pages()) TRY(pages.write());
+  const std::string path = files.image(unit, interval);
+  ASSIGN_OR_RETURN(const uint64_t image_size, write_image(storage, temporary(path), unit, interval, header, list));
+  std::vector<std::string> unsynced_paths = take_unsynced();
+  if (pages.exists()) unsynced_paths.push_back(pages.path());
+  unsynced_paths.push_back(temporary(path));
+  TRY(storage.sync(unsynced_paths));
+  TRY(storage.rename(temporary(path), path));
+  TRY(storage.sync({files.images()}));
+  journal.add(ImagePublished{unit, interval, list.size(), image_size, pages.bytes(), pages.pages()});
+  TRY(write_journal());
+  TRY(storage.sync({files.journal()}));
+  const ImageStats stats{list.size(), pages.pages() - pages_before, image_size + pages.bytes() - bytes_before};
+  bytes += stats.bytes;
+  return stats;
+}
+
+Result<void> TraceWriter::State::finish(const RecordingEnd& end) {
+  TRY(write_all());
+  JournalEnd last{end, {}};
+  for (const auto& segment : segments) {
+    if (!segment || !segment->writer.exists()) continue;
+    const std::string name = segment->writer.path().substr(files.directory.size() + 1);
+    last.files.push_back({name, segment->writer.written(), segment->events});
+  }
+  std::vector<std::string> unsynced_paths = take_unsynced();
+  if (pages.exists()) {
+    last.files.push_back({TraceFiles::pages_name(), pages.bytes(), pages.pages()});
+    unsynced_paths.push_back(pages.path());
+  }
+  TRY(storage.sync(unsynced_paths));
+  journal.add(last);
+  TRY(write_journal());
+  TRY(storage.sync({files.journal()}));
+  ASSIGN_OR_RETURN(const auto trace, Trace::open(files.directory, storage));
+  return build_catalog(*trace);
+}
+
+TraceWriter::TraceWriter(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+TraceWriter::~TraceWriter() {
+  if (!state_->finished && !state_->failed) state_->keep_error(state_->write_all());
+}
+
+Result<std::unique_ptr<TraceWriter>> TraceWriter::create(const std::string& directory, const Settings& settings, Storage& storage) {
+  if (storage.exists(directory)) return Error{directory + " exists already: choose another directory, or remove it"};
+  const TraceFiles files{directory};
+  TRY(storage.make_directory(directory));
+  auto state = std::make_unique<State>(storage, directory);
+  const auto begin = [&]() -> Result<void> {
+    for (const auto& below : {files.events(), files.images(), files.files()}) TRY(storage.make_directory(below));
+    state->journal.add(settings);
+    TRY(state->write_journal());
+    return storage.sync({files.journal(), directory, parent_of(directory)});
+  };
+  if (auto begun = begin(); !begun) {
+    for (const auto& path : {files.journal(), files.events(), files.images(), files.files(), directory}) {
+      (void)static_cast<bool>(storage.remove(path));
+    }
+    return begun.error();
+  }
+  return std::unique_ptr<TraceWriter>(new TraceWriter(std::move(state)));
+}
+
+EventIndex TraceWriter::append(UnitId unit, const Event& event) {
+  Segment& segment = state_->segment(unit);
+  const EventIndex index = segment.events++;
+  if (state_->failed) return index;
+  const size_t before = segment.pending.size();
+  encode(event, segment.pending);
+  segment.pending_events++;
+  state_->pending_bytes += segment.pending.size() - before;
+  if (state_->pending_bytes > kFlushSize) state_->keep_error(state_->write_all());
+  return index;
+}
+
+void TraceWriter::add(const UnitRecord& unit) { state_->note(unit); }
+void TraceWriter::add(const IntervalRecord& interval) { state_->note(interval); }
+void TraceWriter::add(const IntervalEnd& end) { state_->note(end); }
+void TraceWriter::add(const ChannelRecord& channel) { state_->note(channel); }
+void TraceWriter::add(const Refusal& refusal) { state_->note(refusal); }
+void TraceWriter::add(const Unsure& unsure) { state_->note(unsure); }
+
+Result<void> TraceWriter::flush() {
+  if (!state_->failed) state_->keep_error(state_->write_all());
+  return state_->outcome();
+}
+
+Result<uint64_t> TraceWriter::add_file(const std::string& open_path, const std::string& path) {
+  TRY(state_->outcome());
+  bool storage_failed = false;
+  auto added = state_->copies.add(open_path, path, storage_failed);
+  if (!added) {
+    if (storage_failed) state_->fail(added.error());
+    return added.error();
+  }
+  state_->bytes += added->written;
+  if (added->fresh) state_->note(added->record);
+  const std::lock_guard lock(state_->unsynced_mutex);
+  for (auto& copied : state_->copies.take_unsynced()) state_->unsynced.insert(std::move(copied));
+  return added->record.file;
+}
+
+Result<TraceWriter::ImageStats> TraceWriter::publish_image(UnitId unit, IntervalIndex interval, const Bytes& header,
+                                                           const std::function<bool(PageRef&)>& next_page) {
+  TRY(state_->outcome());
+  auto published = state_->publish(unit, interval, header, next_page);
+  if (!published) state_->fail(published.error());
+  return published;
+}
+
+uint64_t TraceWriter::bytes_written() const { return state_->bytes; }
+
+Result<void> TraceWriter::finish(const RecordingEnd& end) {
+  if (!state_->failed && !state_->finished) state_->keep_error(state_->finish(end));
+  state_->finished = true;
+  return state_->outcome();
+}
+
+}  // namespace redrive

@@ -1,0 +1,46 @@
+#!/bin/bash
+# Installs the Debian packages that redrive is built with; with --test also the programs that the tests record.
+# Does nothing, and needs neither root nor network, where all is there. No daemon is left running that was not running before.
+set -euo pipefail
+
+packages=(build-essential pkg-config libsqlite3-dev libzstd-dev libxxhash-dev libfmt-dev libcapstone-dev libunwind-dev
+          libseccomp-dev doctest-dev libcli11-dev nlohmann-json3-dev python3)
+case "${1-}" in
+  '') ;;
+  --test) packages+=(openmpi-bin libopenmpi-dev redis-server redis-tools nginx-light apache2-utils memcached git) ;;
+  *) echo "usage: scripts/deps.sh [--test]" >&2; exit 2 ;;
+esac
+
+missing=()
+for package in "${packages[@]}"; do
+  state=$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null) || state=
+  [ "$state" = installed ] || missing+=("$package")
+done
+[ ${#missing[@]} -gt 0 ] || exit 0
+
+if [ "$(id -u)" != 0 ]; then
+  echo "make deps: not root, and these packages are missing: ${missing[*]}" >&2
+  exit 1
+fi
+
+# A server's package starts its daemon unless policy-rc.d forbids it. One that is there already is somebody else's decision.
+policy=/usr/sbin/policy-rc.d
+if [ ! -e "$policy" ]; then
+  trap 'rm -f "$policy"' EXIT
+  trap 'exit 1' INT TERM
+  printf '#!/bin/sh\nexit 101\n' > "$policy"
+  chmod 755 "$policy"
+fi
+
+export DEBIAN_FRONTEND=noninteractive
+install_packages() { apt-get install -y --no-install-recommends "$@"; }
+
+apt-get update || echo 'make deps: some package lists could not be read; trying with those there are' >&2
+install_packages "${missing[@]}" && exit 0
+
+# A Debian 12 that holds some libraries of a pinned trixie needs their -dev packages from there as well.
+if grep -qsE '^[^#]*\btrixie\b' /etc/apt/sources.list /etc/apt/sources.list.d/*; then
+  install_packages "${missing[@]}" libnl-3-dev/trixie libnl-route-3-dev/trixie && exit 0
+fi
+echo "make deps: apt-get could not install: ${missing[*]}" >&2
+exit 1

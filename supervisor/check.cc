@@ -1,0 +1,56 @@
+// redrive check: verifies every byte of a trace.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/units.h"
+#include "logstore/trace.h"
+#include "supervisor/columns.h"
+#include "supervisor/commands.h"
+
+namespace redrive {
+
+namespace {
+
+constexpr char kKilled[] = "the recorder was killed before it could finish; what is there is good";
+
+std::string summary(const Trace& trace) {
+  uint64_t intervals = 0;
+  uint64_t events = 0;
+  for (const auto& unit : trace.units()) {
+    intervals += trace.intervals(unit.unit).size();
+    events += trace.event_count(unit.unit);
+  }
+  return fmt::format("{}: clean: {}, {}, {}, {}{}", trace.directory(), counted(trace.units().size(), "unit"),
+                     counted(intervals, "interval"), counted(events, "event"), format_size(trace.size_on_disk()),
+                     trace.finished() ? "" : fmt::format("; {}", kKilled));
+}
+
+int print_json_report(const std::string& directory, const std::vector<std::string>& damage, bool finished) {
+  print_json({{"directory", directory}, {"clean", damage.empty()}, {"finished", finished}, {"damage", damage}});
+  return static_cast<int>(damage.empty() ? Status::ok : Status::damaged);
+}
+
+}  // namespace
+
+Result<int> check_command(const CheckOptions& options) {
+  ASSIGN_OR_RETURN(const std::string directory, find_trace(options.trace));
+  const auto opened = Trace::open(directory);
+  if (!opened) {
+    if (options.json && opened.error().status == Status::damaged) {
+      return print_json_report(directory, {opened.error().message}, false);
+    }
+    return opened.error();
+  }
+  const Trace& trace = *opened.value();
+  const auto damage = trace.check();
+  if (options.json) return print_json_report(directory, damage, trace.finished());
+  for (const auto& line : damage) fmt::print("{}\n", line);
+  if (damage.empty()) {
+    fmt::print("{}\n", summary(trace));
+    return 0;
+  }
+  return Error{fmt::format("{}: {} damaged", directory, counted(damage.size(), "place")), Status::damaged};
+}
+
+}  // namespace redrive

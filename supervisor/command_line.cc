@@ -1,0 +1,340 @@
+#include "supervisor/command_line.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <thread>
+
+#include "base/units.h"
+#include "logstore/policy/policy.h"
+
+namespace redrive {
+
+namespace {
+
+struct CommandText {
+  const char* name;
+  const char* synopsis;
+  const char* summary;
+  const char* details;
+};
+constexpr std::array<CommandText, 8> kCommands{{
+    {"record",
+     "redrive record [-o DIR] [--bound D] [--policy P] [--critical-path C] [--checkpoint-period T] [--] CMD ...",
+     "run a command and record it with everything it starts",
+     "Options end at the first word that is none. The exit status is the command's."},
+    {"ls", "redrive ls [--json] [TRACE]", "list the traces, or the units and intervals of one", ""},
+    {"replay",
+     "redrive replay [--verify] [--output] [--jobs J] [--until EVENT] [--json] [TRACE] UNIT[:I[-J]] | --all [TRACE]",
+     "re-drive intervals of a unit", "UNIT is a number or a name from 'redrive ls TRACE'."},
+    {"plan", "redrive plan [--jobs J] [--until EVENT] [--json] [TRACE] UNIT:I",
+     "show what a replay would have to execute, and how long it would take", ""},
+    {"dump", "redrive dump [--json] [TRACE] [UNIT[:I[-J]]]", "print the recorded events",
+     "A single word is a TRACE if there is such a trace, and else a UNIT of the latest one."},
+    {"stats", "redrive stats [--json] [TRACE]", "count messages, bytes and checkpoints, whole and per unit and channel",
+     ""},
+    {"check", "redrive check [--json] [TRACE] | --host",
+     "verify every byte of a trace, or whether this host can record", ""},
+    {"rm", "redrive rm TRACE ...", "remove traces", ""},
+}};
+
+const CommandText* find_text(const std::string& command) {
+  const auto* found =
+      std::find_if(kCommands.begin(), kCommands.end(), [&](const auto& text) { return command == text.name; });
+  return found == kCommands.end() ? nullptr : found;
+}
+
+const CommandText& text_of(const std::string& command) {
+  const CommandText* text = find_text(command);
+  CHECK(text != nullptr);
+  return *text;
+}
+
+constexpr uint64_t kMaxJobs = 4096;
+
+class HelpFormatter : public CLI::Formatter {
+ public:
+  HelpFormatter() { column_width(28); }
+  std::string make_usage(const CLI::App* app, std::string) const override {
+    if (app->get_parent() == nullptr) return "usage: redrive COMMAND ...\n";
+    const CommandText& text = text_of(app->get_name());
+    return fmt::format("usage: {}\n{}{}", text.synopsis, text.details, *text.details ? "\n" : "");
+  }
+  std::string make_positionals(const CLI::App*) const override { return ""; }
+  std::string make_option_opts(const CLI::Option* option) const override {
+    return option->get_type_size() == 0 ? "" : " " + option->get_type_name();
+  }
+};
+
+// The parser: CLI11's tree and the variables that it fills.
+class Parser {
+ public:
+  Parser();
+  Result<Command> parse(std::vector<std::string> words);
+  std::vector<CommandDescription> describe() const;
+
+ private:
+  void add_record();
+  void add_replay();
+  void add_listings();
+  void add_duration(CLI::App* command, const char* name, const char* value, const char* help,
+                    const std::function<void(double)>& set);
+  void add_jobs(CLI::App* command);
+  void add_until(CLI::App* command);
+  static void add_flag(CLI::App* command, const char* name, bool& flag, const char* help) {
+    command->add_flag(name, flag, help)->disable_flag_override();  // no --flag=value
+  }
+  void add_json(CLI::App* command) { add_flag(command, "--json", json_, "write JSON"); }
+  void take_words(CLI::App* command) { command->add_option("words", words_); }
+
+  Result<Command> finish(const std::string& command);
+  Result<Command> finish_replay();
+  Result<Command> finish_plan();
+  Result<Command> finish_dump();
+  Result<std::string> only_trace(const std::string& command) const;
+
+  CLI::App app_{"redrive records unmodified multi-process programs and re-drives any interval of any process."};
+  std::vector<std::string> words_;  // positionals
+  RecordOptions record_;
+  ReplayOptions replay_;
+  int jobs_ = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  std::optional<uint64_t> until_;
+  bool json_ = false;
+  bool host_ = false;
+};
+
+Error usage(const std::string& command, const std::string& what) {
+  return Error{fmt::format("{}: {} (redrive {} --help)", command, what, command), Status::usage};
+}
+
+bool is_option(const std::string& word) { return word.size() > 1 && word[0] == '-'; }
+
+Parser::Parser() {
+  app_.name("redrive");
+  app_.formatter(std::make_shared<HelpFormatter>());
+  app_.set_version_flag("--version", std::string("redrive ") + kVersion, "print the version");
+  app_.set_help_flag("-h,--help", "print this help");
+  app_.footer("A TRACE is a directory or a name from 'redrive ls'; the latest if left out. See redrive(1).");
+  app_.require_subcommand(1);
+  for (const auto& text : kCommands) app_.add_subcommand(text.name, text.summary);
+  add_record();
+  add_replay();
+  add_listings();
+}
+
+void Parser::add_duration(CLI::App* command, const char* name, const char* value, const char* help,
+                          const std::function<void(double)>& set) {
+  const auto read = [name, set](const std::string& text) {
+    const auto seconds = parse_duration(text);
+    if (!seconds) throw CLI::ValidationError(name, seconds.error().message);
+    if (seconds.value() <= 0) throw CLI::ValidationError(name, "must be more than 0");
+    set(seconds.value());
+  };
+  command->add_option_function<std::string>(name, read, help)->type_name(value);
+}
+
+void Parser::add_record() {
+  CLI::App* record = app_.get_subcommand("record");
+  const auto name = [](const PolicyInfo& policy) { return policy.name; };
+  std::vector<std::string> names;
+  std::transform(policies().begin(), policies().end(), std::back_inserter(names), name);
+
+  record->add_option("-o", record_.directory, "the directory to make for the trace")->type_name("DIR");
+  add_duration(record, "--bound", "D", "no replay of one interval is to take longer (10s)",
+               [this](double s) { record_.bound_s = s; });
+  const auto policy = [this, names](const std::string& text) {
+    if (std::find(names.begin(), names.end(), text) == names.end()) {
+      throw CLI::ValidationError("--policy", fmt::format("there is no '{}': {}", text, fmt::join(names, ", ")));
+    }
+    record_.policy = text;
+    record_.policy_given = true;
+  };
+  const auto help = fmt::format("which messages to keep: {} ({})", fmt::join(names, ", "), record_.policy);
+  record->add_option_function<std::string>("--policy", policy, help)->type_name("P");
+  add_duration(record, "--critical-path", "C", "longest chain of re-executed CPU time allowed (from the bound)",
+               [this](double s) { record_.critical_path_s = s; });
+  add_duration(record, "--checkpoint-period", "T", "longest CPU time between checkpoints of a unit (C/2)",
+               [this](double s) { record_.checkpoint_period_s = s; });
+}
+
+void Parser::add_jobs(CLI::App* command) {
+  const auto read = [this](const std::string& text) {
+    const auto jobs = parse_number(text);
+    if (!jobs || *jobs < 1 || *jobs > kMaxJobs) {
+      throw CLI::ValidationError("--jobs", fmt::format("'{}' is not a number from 1 to {}", text, kMaxJobs));
+    }
+    jobs_ = static_cast<int>(*jobs);
+  };
+  command->add_option_function<std::string>("--jobs", read, "intervals executed at once (one per processor)")
+      ->type_name("J");
+}
+
+void Parser::add_until(CLI::App* command) {
+  const auto read = [this](const std::string& text) {
+    until_ = parse_number(text);
+    if (!until_) throw CLI::ValidationError("--until", fmt::format("'{}' is not an event number", text));
+  };
+  command->add_option_function<std::string>("--until", read, "stop before this event of the one interval asked for")
+      ->type_name("EVENT");
+}
+
+void Parser::add_replay() {
+  CLI::App* replay = app_.get_subcommand("replay");
+  add_flag(replay, "--all", replay_.all, "every interval of every unit");
+  add_flag(replay, "--verify", replay_.verify, "compare registers and memory with the next checkpoint");
+  add_flag(replay, "--output", replay_.output, "show what the unit wrote to its terminal, files and pipes");
+  add_jobs(replay);
+  add_until(replay);
+  add_json(replay);
+  take_words(replay);
+
+  CLI::App* plan = app_.get_subcommand("plan");
+  add_jobs(plan);
+  add_until(plan);
+  add_json(plan);
+  take_words(plan);
+}
+
+void Parser::add_listings() {
+  for (const char* name : {"ls", "dump", "stats", "check"}) {
+    CLI::App* command = app_.get_subcommand(name);
+    add_json(command);
+    take_words(command);
+  }
+  add_flag(app_.get_subcommand("check"), "--host", host_, "tell whether and why this host can or cannot record");
+  take_words(app_.get_subcommand("rm"));
+}
+
+// Cuts the recorded command off `words`: all from the first word that is neither an option nor the value of one. CLI11
+// would take a misspelt option for the command's name.
+std::vector<std::string> split_off_command(const CLI::App& record, std::vector<std::string>& words) {
+  auto at = words.begin() + 1;
+  while (at != words.end() && is_option(*at) && *at != "--") {
+    const CLI::Option* option = record.get_option_no_throw(*at);
+    const bool has_value = option != nullptr && option->get_items_expected_max() > 0;
+    at += has_value && at + 1 != words.end() ? 2 : 1;
+  }
+  std::vector<std::string> command(at, words.end());
+  words.erase(at, words.end());
+  if (!command.empty() && command.front() == "--") command.erase(command.begin());
+  return command;
+}
+
+Result<Command> Parser::parse(std::vector<std::string> words) {
+  if (words.empty()) return Error{"which command? (redrive --help lists them)", Status::usage};
+  const std::string name = words.front();
+  if (is_option(name)) {
+    if (name != "--help" && name != "-h" && name != "--version") {
+      return Error{fmt::format("there is no option '{}' here (redrive --help)", name), Status::usage};
+    }
+  } else if (find_text(name) == nullptr) {
+    return Error{fmt::format("there is no command '{}' (redrive --help lists them)", name), Status::usage};
+  }
+  if (name == "record") record_.command = split_off_command(*app_.get_subcommand("record"), words);
+
+  std::reverse(words.begin(), words.end());  // as CLI11 wants them
+  try {
+    app_.parse(std::move(words));
+  } catch (const CLI::CallForHelp&) {
+    return Command{PrintText{app_.help()}};
+  } catch (const CLI::CallForVersion& version) {
+    return Command{PrintText{std::string(version.what()) + "\n"}};
+  } catch (const CLI::ExtrasError& error) {
+    const std::string text = error.what();  // "The following argument was not expected: --x"
+    return usage(name, fmt::format("there is no option '{}'", text.substr(text.find(": ") + 2)));
+  } catch (const CLI::ParseError& error) {
+    return usage(name, error.what());
+  }
+  return finish(name);
+}
+
+Result<std::string> Parser::only_trace(const std::string& command) const {
+  if (words_.size() > 1) return usage(command, fmt::format("one TRACE is enough: '{}' is too much", words_[1]));
+  return words_.empty() ? std::string() : words_[0];
+}
+
+Result<Command> Parser::finish(const std::string& command) {
+  if (command == "replay") return finish_replay();
+  if (command == "plan") return finish_plan();
+  if (command == "dump") return finish_dump();
+  if (command == "record") {
+    if (record_.command.empty()) return usage(command, "the command to record is missing");
+    return Command{record_};
+  }
+  if (command == "rm") {
+    if (words_.empty()) return usage(command, "name the traces to remove");
+    return Command{RemoveOptions{words_}};
+  }
+  ASSIGN_OR_RETURN(const std::string trace, only_trace(command));
+  if (command == "ls") return Command{ListOptions{words_.empty() ? std::nullopt : std::optional(trace), json_}};
+  if (command == "stats") return Command{StatsOptions{trace, json_}};
+  CHECK(command == "check");
+  if (!host_) return Command{CheckOptions{trace, json_}};
+  if (!words_.empty()) return usage(command, "--host takes no TRACE");
+  return Command{CheckHostOptions{json_}};
+}
+
+Result<Command> Parser::finish_replay() {
+  replay_.jobs = jobs_;
+  replay_.until = until_;
+  replay_.json = json_;
+  if (replay_.all) {
+    if (until_) return usage("replay", "--until wants one interval, not --all");
+    if (words_.size() > 1) return usage("replay", "--all takes a TRACE and no UNIT");
+    if (!words_.empty()) replay_.trace = words_[0];
+    return Command{replay_};
+  }
+  if (words_.empty() || words_.size() > 2) return usage("replay", "wants [TRACE] UNIT[:I[-J]], or --all");
+  ASSIGN_OR_RETURN(const UnitSpec spec, parse_unit_spec(words_.back()));
+  if (until_ && !spec.single()) return usage("replay", "--until wants one interval: UNIT:I");
+  if (words_.size() == 2) replay_.trace = words_[0];
+  replay_.unit_text = spec.unit;
+  replay_.first_interval = spec.first_interval;
+  replay_.last_interval = spec.last_interval;
+  return Command{replay_};
+}
+
+Result<Command> Parser::finish_plan() {
+  if (words_.empty() || words_.size() > 2) return usage("plan", "wants [TRACE] UNIT:I");
+  ASSIGN_OR_RETURN(const UnitSpec spec, parse_unit_spec(words_.back()));
+  if (!spec.single()) return usage("plan", fmt::format("'{}' does not name one interval: write UNIT:I", words_.back()));
+  return Command{PlanOptions{words_.size() == 2 ? words_[0] : "", spec, jobs_, until_, json_}};
+}
+
+Result<Command> Parser::finish_dump() {
+  if (words_.size() > 2) return usage("dump", "wants [TRACE] [UNIT[:I[-J]]]");
+  DumpOptions dump;
+  dump.json = json_;
+  if (words_.size() == 1) dump.trace_or_unit = words_[0];
+  if (words_.size() == 2) {
+    dump.trace = words_[0];
+    ASSIGN_OR_RETURN(dump.what, parse_unit_spec(words_[1]));
+  }
+  return Command{dump};
+}
+
+std::vector<CommandDescription> Parser::describe() const {
+  std::vector<CommandDescription> all;
+  for (const auto& text : kCommands) {
+    CommandDescription description{text.name, text.synopsis, {}};
+    for (const CLI::Option* option : app_.get_subcommand(text.name)->get_options()) {
+      for (const auto& name : option->get_snames()) description.options.push_back("-" + name);
+      for (const auto& name : option->get_lnames()) description.options.push_back("--" + name);
+    }
+    std::erase_if(description.options, [](const auto& name) { return name == "-h" || name == "--help"; });
+    all.push_back(description);
+  }
+  return all;
+}
+
+}  // namespace
+
+Result<Command> parse_command_line(std::vector<std::string> words) { return Parser().parse(std::move(words)); }
+
+std::vector<CommandDescription> describe_commands() { return Parser().describe(); }
+
+}  // namespace redrive

@@ -1,0 +1,91 @@
+// What the command line asks for, one struct and one function per command. Nothing here parses arguments
+// (command_line.h).
+//
+// A command writes its result to standard output, progress and warnings to standard error, and returns the exit status
+// or the one error that main prints. Names of traces and units are as the user wrote them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "supervisor/unit_spec.h"
+
+namespace redrive {
+
+struct RecordOptions {
+  std::string directory;  // of the trace to make; empty: a new one below trace_home()
+  std::vector<std::string> command;
+  std::string policy = "critical-path";
+  bool policy_given = false;
+  double bound_s = 10;
+  std::optional<double> critical_path_s;      // C; derived from the bound if absent
+  std::optional<double> checkpoint_period_s;  // T; C/2 if absent
+};
+// Records the command and everything it starts. Returns the program's exit status.
+Result<int> record(const RecordOptions& options);
+
+struct ReplayOptions {
+  std::string trace;
+  std::string unit_text;                                  // empty only if `all`
+  std::optional<uint32_t> first_interval, last_interval;  // both or neither; neither: every interval of the unit
+  bool all = false;
+  bool verify = false;
+  bool output = false;
+  int jobs = 1;
+  std::optional<uint64_t> until;  // the event to stop before; only with a single interval
+  bool json = false;
+  bool progress = false;  // standard error is a terminal
+};
+// Re-drives intervals. Returns 0, or Status::divergence if any diverged or failed verification.
+Result<int> replay(const ReplayOptions& options);
+
+// Whether, and why not, this host can record.
+Result<void> check_host(bool json);
+
+// The traces below trace_home(), or the units and intervals of one.
+struct ListOptions {
+  std::optional<std::string> trace;
+  bool json = false;
+};
+Result<int> list_command(const ListOptions& options);
+
+struct PlanOptions {
+  std::string trace;
+  UnitSpec what;  // a single interval
+  int jobs = 1;
+  std::optional<uint64_t> until;  // as in ReplayOptions
+  bool json = false;
+};
+Result<int> plan_command(const PlanOptions& options);
+
+struct DumpOptions {
+  std::string trace;
+  std::optional<UnitSpec> what;  // absent: every unit
+  // The one positional given, which names a trace if there is such a trace and a unit of the latest trace otherwise.
+  std::optional<std::string> trace_or_unit;
+  bool json = false;
+};
+Result<int> dump_command(const DumpOptions& options);
+
+struct StatsOptions {
+  std::string trace;
+  bool json = false;
+};
+Result<int> stats_command(const StatsOptions& options);
+
+// Verifies every byte of a trace. Returns Status::damaged if anything is wrong.
+struct CheckOptions {
+  std::string trace;
+  bool json = false;
+};
+Result<int> check_command(const CheckOptions& options);
+
+struct RemoveOptions {
+  std::vector<std::string> traces;
+};
+Result<int> remove_command(const RemoveOptions& options);
+
+}  // namespace redrive

@@ -1,0 +1,32 @@
+// From a trace to what planning and the listings need of it: extents of intervals, message counts, the replay
+// dependence graph.
+//
+// A message is a receive of bytes that another unit of the trace sent. Bytes that a unit sends to itself make
+// dependences, but are not counted as messages.
+#pragma once
+
+#include "base/result.h"
+#include "logstore/trace.h"
+#include "supervisor/plan.h"
+
+namespace redrive {
+
+struct IntervalExtent {
+  EventIndex first_event = 0;
+  EventIndex end_event = 0;  // one past its last event
+  uint64_t cpu_ns = 0;       // 0 if the recorder was killed in it
+};
+// Of an interval that the trace holds. One that the recorder did not live to end goes up to the unit's last event.
+IntervalExtent interval_extent(const Trace& trace, UnitId unit, IntervalIndex interval);
+
+// False if its checkpoint was never published: such an interval is executed from the previous startable one on.
+bool startable(const IntervalRecord& interval);
+
+// Whether a receive is a message between units.
+bool is_message(UnitId receiver, const Receive& receive);
+
+// The dependences are the unlogged message parts that come from an earlier interval of the unit or from another unit.
+// The birth of a fork without an image is its parent's fork event.
+Result<Rdg> build_graph(const Trace& trace);
+
+}  // namespace redrive

@@ -1,0 +1,87 @@
+// redrive check --host: whether, and why not, this host can record.
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/utsname.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "checkpoint/stub.h"
+#include "interceptors/trapped_instructions.h"
+#include "supervisor/commands.h"
+
+namespace redrive {
+namespace {
+
+struct Check {
+  std::string name;
+  bool required = true;
+  bool ok = false;
+  std::string detail;
+};
+
+Check kernel() {
+  utsname name{};
+  uname(&name);
+  int major_number = 0, minor_number = 0;
+  std::sscanf(name.release, "%d.%d", &major_number, &minor_number);
+  const bool new_enough = major_number > 5 || (major_number == 5 && minor_number >= 11);
+  return {"kernel 5.11 or newer", true, new_enough, name.release};
+}
+
+Check tracing() {
+  auto stub = Stub::spawn();
+  if (stub) return {"ptrace of one's own children", true, true, "works"};
+  std::string scope = "unknown";
+  std::ifstream("/proc/sys/kernel/yama/ptrace_scope") >> scope;
+  return {"ptrace of one's own children", true, false, stub.error().message + " (yama ptrace_scope: " + scope + ")"};
+}
+
+Check seccomp() {
+  uint32_t action = 0x7ff00000;  // SECCOMP_RET_TRACE
+  constexpr unsigned kGetActionAvail = 2;
+  const bool ok = syscall(SYS_seccomp, kGetActionAvail, 0, &action) == 0;
+  return {"seccomp filters that stop (RET_TRACE)", true, ok, ok ? "available" : "not in this kernel"};
+}
+
+Check descriptors() {
+  const int self = static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0));
+  const int copy = self < 0 ? -1 : static_cast<int>(syscall(SYS_pidfd_getfd, self, 0, 0));
+  const bool ok = copy >= 0;
+  if (copy >= 0) close(copy);
+  if (self >= 0) close(self);
+  return {"pidfd_getfd (pairing of endpoints)", false, ok, ok ? "works" : "not allowed: every receive will be logged"};
+}
+
+// In a child, because it cannot be undone for the libraries that we use.
+Check cpuid_trapping() {
+  const pid_t child = fork();
+  if (child == 0) _exit(trap_own_cpuid() ? 0 : 1);
+  int status = 1;
+  waitpid(child, &status, 0);
+  const bool ok = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  return {"cpuid trapping", false, ok,
+          ok ? "works" : "not on this processor: programs see RDRAND, and traces replay on this machine only"};
+}
+
+}  // namespace
+
+Result<void> check_host(bool json) {
+  const std::vector<Check> checks{kernel(), tracing(), seccomp(), descriptors(), cpuid_trapping()};
+  bool can_record = true;
+  nlohmann::json list = nlohmann::json::array();
+  for (const auto& check : checks) {
+    can_record &= check.ok || !check.required;
+    list.push_back({{"name", check.name}, {"ok", check.ok}, {"required", check.required}, {"detail", check.detail}});
+    if (!json) std::printf("%-40s %-4s %s\n", check.name.c_str(), check.ok ? "ok" : check.required ? "NO" : "no", check.detail.c_str());
+  }
+  if (json) std::printf("%s\n", nlohmann::json{{"can_record", can_record}, {"checks", list}}.dump(2).c_str());
+  if (!can_record) return Error{"this host cannot record: see the lines marked NO"};
+  if (!json) std::printf("This host can record.\n");
+  return {};
+}
+
+}  // namespace redrive

@@ -1,0 +1,68 @@
+// Publishes images off the critical path: a thread of its own reads a stopped copy's memory, or takes pages read already, and hands them
+// to the trace.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "base/remote.h"
+#include "checkpoint/unit_state.h"
+#include "logstore/trace.h"
+
+namespace redrive {
+
+struct ImageJob {
+  UnitId unit = 0;
+  IntervalIndex interval = 0;
+  UnitState state;
+  // Pages read while the unit was stopped, sorted by process and address.
+  struct Page {
+    uint32_t process;
+    Address address;
+    std::unique_ptr<uint8_t[]> data;
+  };
+  std::vector<Page> pages;
+  // The copy whose private pages are still to be read (process 0 of the state); -1 if there is none.
+  pid_t copy = -1;
+  pid_t original = -1;   // whose child the copy is
+  Memory memory;
+};
+
+class ImageWorker {
+ public:
+  explicit ImageWorker(TraceWriter& writer);
+  ~ImageWorker();  // finishes what was handed in
+
+  // Waits if too much is queued.
+  void add(ImageJob job);
+  size_t copies_alive() const;
+
+  struct Done {
+    pid_t copy = -1;
+    pid_t original = -1;
+    std::optional<Error> error;
+  };
+  std::vector<Done> take_done();
+  void wait_until_idle();
+
+ private:
+  void run();
+  Result<void> publish(ImageJob& job);
+
+  TraceWriter& writer_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<ImageJob> queue_;
+  std::vector<Done> done_;
+  size_t copies_ = 0;
+  size_t queued_pages_ = 0;
+  bool busy_ = false;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace redrive

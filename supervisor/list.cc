@@ -1,0 +1,185 @@
+// redrive ls: the traces below trace_home(), or the units and intervals of one trace.
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <ctime>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/units.h"
+#include "logstore/trace.h"
+#include "supervisor/columns.h"
+#include "supervisor/commands.h"
+#include "supervisor/graph.h"
+#include "supervisor/tally.h"
+
+namespace redrive {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// How a recording ended, in a word; the recorder's own words stand in end().reason.
+const char* state_of(const Trace& trace) {
+  if (!trace.finished()) return "interrupted";
+  return trace.end().reason == "interrupted" ? "interrupted" : "finished";
+}
+
+std::string local_time(int64_t unix_ns) {
+  const std::time_t seconds = unix_ns / 1'000'000'000;
+  std::tm local{};
+  localtime_r(&seconds, &local);
+  return fmt::format("{:%Y-%m-%d %H:%M:%S}", local);
+}
+
+void list_trace_json(const std::string& name, const Result<std::shared_ptr<Trace>>& opened, Json& out) {
+  Json row = {{"name", name}};
+  if (!opened) {
+    row["state"] = "unreadable";
+    row["error"] = opened.error().message;
+  } else {
+    const Trace& trace = *opened.value();
+    row["directory"] = trace.directory();
+    row["started_unix_s"] = static_cast<double>(trace.settings().started_unix_ns) * 1e-9;
+    row["command"] = trace.settings().command;
+    row["duration_s"] = trace.end().wall_s;
+    row["trace_bytes"] = trace.size_on_disk();
+    row["state"] = state_of(trace);
+  }
+  out.push_back(row);
+}
+
+void list_trace(const std::string& name, const Result<std::shared_ptr<Trace>>& opened, Columns& out) {
+  if (!opened) {
+    out.add({name, "", "", "", "unreadable", opened.error().message});
+    return;
+  }
+  const Trace& trace = *opened.value();
+  out.add({name, local_time(trace.settings().started_unix_ns),
+           trace.finished() ? format_duration(trace.end().wall_s) : "?", format_size(trace.size_on_disk()),
+           state_of(trace), join_words(trace.settings().command)});
+}
+
+Result<int> list_traces_command(bool json) {
+  Columns columns({"NAME", "STARTED", ">DURATION", ">SIZE", "STATE", "COMMAND"});
+  Json rows = Json::array();
+  const auto names = list_traces();
+  for (const auto& name : names) {
+    const auto opened = Trace::open((std::filesystem::path(trace_home()) / name).string());
+    if (json) {
+      list_trace_json(name, opened, rows);
+    } else {
+      list_trace(name, opened, columns);
+    }
+  }
+  if (json) {
+    print_json({{"home", trace_home()}, {"traces", rows}});
+  } else if (names.empty()) {
+    fmt::print("no traces in {}\n", trace_home());
+  } else {
+    columns.print();
+  }
+  return 0;
+}
+
+struct IntervalRow {
+  IntervalRecord record;
+  IntervalExtent extent;
+  Tally tally;
+};
+struct UnitRows {
+  UnitRecord unit;
+  std::string name;
+  std::string command;
+  std::vector<IntervalRow> intervals;
+};
+
+Result<std::vector<UnitRows>> read_rows(const Trace& trace) {
+  std::vector<UnitRows> units;
+  for (const auto& unit : trace.units()) {
+    UnitRows rows{unit, trace.unit_name(unit.unit), "", {}};
+    for (const auto& record : trace.intervals(unit.unit)) {
+      IntervalRow row{record, interval_extent(trace, unit.unit, record.interval), {}};
+      TRY(trace.for_each_event(unit.unit, row.extent.first_event, row.extent.end_event,
+                               [&](EventIndex, const Event& event) {
+                                 row.tally.add(unit.unit, event);
+                                 return true;
+                               }));
+      rows.command = record.command;
+      rows.intervals.push_back(row);
+    }
+    units.push_back(std::move(rows));
+  }
+  return units;
+}
+
+Json to_json(const IntervalRow& row) {
+  return {{"interval", row.record.interval},
+          {"checkpoint_kind", name(row.record.kind)},
+          {"first_event", row.extent.first_event},
+          {"events", row.extent.end_event - row.extent.first_event},
+          {"cpu_s", static_cast<double>(row.extent.cpu_ns) * 1e-9},
+          {"messages", row.tally.messages},
+          {"logged_messages", row.tally.logged_messages},
+          {"pause_s", static_cast<double>(row.record.pause_ns) * 1e-9},
+          {"startable", startable(row.record)},
+          {"pid", row.record.pid},
+          {"command", row.record.command}};
+}
+
+void print_units_json(const Trace& trace, const std::vector<UnitRows>& units) {
+  Json list = Json::array();
+  for (const auto& rows : units) {
+    Json intervals = Json::array();
+    for (const auto& row : rows.intervals) intervals.push_back(to_json(row));
+    list.push_back({{"unit", rows.unit.unit},
+                    {"name", rows.name},
+                    {"pid", rows.unit.pid},
+                    {"command", rows.command},
+                    {"joined", rows.unit.joined},
+                    {"parent_unit", rows.unit.parent.unit},
+                    {"intervals", intervals}});
+  }
+  print_json({{"directory", trace.directory()}, {"state", state_of(trace)}, {"units", list}});
+}
+
+void print_units(const std::vector<UnitRows>& units) {
+  Columns unit_columns({">UNIT", "NAME", ">PID", ">PARENT", ">INTERVALS", "JOINED", "COMMAND"});
+  Columns columns(
+      {">UNIT", ">INTERVAL", "CHECKPOINT", ">FIRST EVENT", ">EVENTS", ">CPU", ">MESSAGES", ">LOGGED", ">PAUSE"});
+  const auto number = [](uint64_t value) { return fmt::format("{}", value); };
+  for (const auto& rows : units) {
+    unit_columns.add({number(rows.unit.unit), printable(rows.name), number(static_cast<uint64_t>(rows.unit.pid)),
+                      rows.unit.parent.unit ? number(rows.unit.parent.unit) : "-", number(rows.intervals.size()),
+                      rows.unit.joined.empty() ? "-" : fmt::format("{}", fmt::join(rows.unit.joined, ",")),
+                      printable(rows.command)});
+    for (const auto& row : rows.intervals) {
+      const std::string kind = name(row.record.kind);
+      columns.add({number(rows.unit.unit), number(row.record.interval), startable(row.record) ? kind : kind + " (lost)",
+                   number(row.extent.first_event), number(row.extent.end_event - row.extent.first_event),
+                   format_duration(static_cast<double>(row.extent.cpu_ns) * 1e-9), number(row.tally.messages),
+                   number(row.tally.logged_messages),
+                   format_duration(static_cast<double>(row.record.pause_ns) * 1e-9)});
+    }
+  }
+  unit_columns.print();
+  fmt::print("\n");
+  columns.print();
+}
+
+}  // namespace
+
+Result<int> list_command(const ListOptions& options) {
+  if (!options.trace) return list_traces_command(options.json);
+  ASSIGN_OR_RETURN(const std::string directory, find_trace(*options.trace));
+  ASSIGN_OR_RETURN(const std::shared_ptr<Trace> trace, Trace::open(directory));
+  ASSIGN_OR_RETURN(const std::vector<UnitRows> units, read_rows(*trace));
+  if (options.json) {
+    print_units_json(*trace, units);
+  } else {
+    print_units(units);
+  }
+  return 0;
+}
+
+}  // namespace redrive

@@ -1,0 +1,56 @@
+// redrive(1). The only place that prints errors and turns them into exit statuses.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <exception>
+
+#include "supervisor/command_line.h"
+
+namespace redrive {
+namespace {
+
+Result<int> run(const PrintText& text) {
+  fmt::print("{}", text.text);
+  return 0;
+}
+Result<int> run(const RecordOptions& options) { return record(options); }
+Result<int> run(const ReplayOptions& options) {
+  ReplayOptions with_progress = options;
+  with_progress.progress = isatty(STDERR_FILENO) != 0;
+  return replay(with_progress);
+}
+Result<int> run(const ListOptions& options) { return list_command(options); }
+Result<int> run(const PlanOptions& options) { return plan_command(options); }
+Result<int> run(const DumpOptions& options) { return dump_command(options); }
+Result<int> run(const StatsOptions& options) { return stats_command(options); }
+Result<int> run(const CheckOptions& options) { return check_command(options); }
+Result<int> run(const CheckHostOptions& options) {
+  TRY(check_host(options.json));
+  return 0;
+}
+Result<int> run(const RemoveOptions& options) { return remove_command(options); }
+
+int report(const Error& error) {
+  fmt::print(stderr, "redrive: {}\n", error.message);
+  return static_cast<int>(error.status);
+}
+
+Result<int> main(std::vector<std::string> words) {
+  ASSIGN_OR_RETURN(const Command command, parse_command_line(std::move(words)));
+  ASSIGN_OR_RETURN(const int status, std::visit([](const auto& options) { return run(options); }, command));
+  if (std::fflush(stdout) != 0) return errno_error("cannot write the output");
+  return status;
+}
+
+}  // namespace
+}  // namespace redrive
+
+int main(int argc, char** argv) {
+  try {
+    const auto status = redrive::main({argv + (argc > 0), argv + argc});
+    return status ? status.value() : redrive::report(status.error());
+  } catch (const std::exception& failure) {  // no memory; standard output full (fmt)
+    return redrive::report(redrive::Error{failure.what()});
+  }
+}

@@ -1,0 +1,190 @@
+#include "supervisor/memory_calls.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+
+#include "checkpoint/address_space.h"
+#include "supervisor/recorder.h"
+
+namespace redrive {
+namespace {
+
+uint64_t page_up(uint64_t length) { return (length + kPageSize - 1) & ~(kPageSize - 1); }
+
+const dev_t kDevZero = makedev(1, 5);
+
+std::string descriptor_path(pid_t pid, uint64_t fd) {
+  return "/proc/" + std::to_string(pid) + "/fd/" + std::to_string(static_cast<int>(fd));
+}
+
+// Whether a descriptor was opened for writing (proc_pid_fdinfo(5)).
+bool open_for_writing(pid_t pid, uint64_t fd) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/fdinfo/" + std::to_string(static_cast<int>(fd)));
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("flags:")) return (std::strtoul(line.c_str() + 6, nullptr, 8) & O_ACCMODE) != O_RDONLY;
+  }
+  return false;
+}
+
+const Mapping* mapping_at(const std::vector<Mapping>& mappings, Address address) {
+  const auto it = std::find_if(mappings.begin(), mappings.end(),
+                               [&](const Mapping& m) { return m.start <= address && address < m.end; });
+  return it == mappings.end() ? nullptr : &*it;
+}
+
+// Notes what a shared mapping shows when it is made: its nonzero pages.
+void note_contents(const Memory& memory, Address start, uint64_t length, Event& event) {
+  Bytes page(kPageSize);
+  for (Address at = start; at < start + length; at += kPageSize) {
+    if (!memory.read(at, page.data(), page.size())) return;  // beyond the end of the file
+    if (std::all_of(page.begin(), page.end(), [](uint8_t byte) { return byte == 0; })) continue;
+    if (!event.writes.empty() && event.writes.back().address + event.writes.back().length == at) {
+      auto& last = event.writes.back();
+      last.data.insert(last.data.end(), page.begin(), page.end());
+      last.length += kPageSize;
+    } else {
+      event.writes.push_back({at, kPageSize, false, page});
+    }
+  }
+}
+
+Result<void> done(const Result<int64_t>& result, const char* what) {
+  if (!result) return result.error();
+  if (*result < 0 && *result > -4096) {
+    return Error{std::string(what) + " failed in replay: " + std::strerror(static_cast<int>(-*result))};
+  }
+  return {};
+}
+
+}  // namespace
+
+uint64_t shared_object(uint64_t device, uint64_t inode) {
+  const uint64_t name[] = {device, inode};
+  return XXH3_64bits(name, sizeof name) | 1;
+}
+
+// Mappings of devices cannot be made again: the caller refuses them.
+bool Recorder::mappable(Thread& thread) {
+  if (thread.row->special != Special::mmap || (thread.args[3] & MAP_ANONYMOUS)) return true;
+  struct stat info {};
+  if (stat(descriptor_path(thread.process->pid, thread.args[4]).c_str(), &info) != 0) return true;
+  return !S_ISCHR(info.st_mode) || info.st_rdev == kDevZero;
+}
+
+void Recorder::record_memory_call(Thread& thread, int64_t result, Event& event) {
+  const Special special = thread.row->special;
+  Process& process = *thread.process;
+  if (special == Special::brk) process.brk = static_cast<Address>(result);
+  const bool maps = special == Special::mmap || special == Special::shmat;
+  if (!maps || (result < 0 && result > -4096)) return;
+  const auto start = static_cast<Address>(result);
+  Unit& unit = *process.unit;
+  MapSource source;
+  source.length = page_up(thread.args[1]);
+  const uint64_t flags = special == Special::mmap ? thread.args[3] : uint64_t{MAP_SHARED};
+  const bool anonymous = special == Special::mmap && (flags & MAP_ANONYMOUS);
+  const bool wants_sharing = special == Special::shmat || (flags & MAP_TYPE) != MAP_PRIVATE;
+  const bool shares = wants_sharing && (anonymous || special == Special::shmat ||
+                                        open_for_writing(process.pid, thread.args[4]));
+  if (anonymous && !wants_sharing) {
+    event.map = source;
+    return;
+  }
+  const auto mappings = read_mappings(process.pid);
+  const Mapping* made = mappings ? mapping_at(*mappings, start) : nullptr;
+  if (!made) {
+    add_unsure(unit, "a mapping could not be found in /proc");
+    return;
+  }
+  if (special == Special::shmat) source.length = made->length();
+  source.offset = made->offset + (start - made->start);
+  if (shares) {
+    source.shared_object = shared_object(made->device, made->inode);
+    process.shares_memory = true;
+    const auto [owner, first] = shared_objects_.try_emplace(source.shared_object, unit.id);
+    if (owner->second != unit.id) {
+      const std::string reason = "writable memory shared by units that were started apart: " + made->name;
+      add_unsure(unit, reason);
+      add_unsure(*units_.at(owner->second), reason);
+    }
+    if (!anonymous) note_contents(process.memory, start, source.length, event);
+  } else if (made->inode != 0 && made->device != makedev(0, 0)) {
+    // /dev/zero mapped privately shows up with its inode, and is anonymous memory.
+    struct stat info {};
+    const std::string path = descriptor_path(process.pid, thread.args[4]);
+    const bool device = stat(path.c_str(), &info) == 0 && S_ISCHR(info.st_mode);
+    if (!device) {
+      auto file = writer_.add_file(path, made->name);
+      if (file) {
+        source.file = file_ids_[{made->device, made->inode}] = *file;
+      } else {
+        add_unsure(unit, "a mapped file could not be copied: " + file.error().message);
+      }
+    }
+  }
+  event.map = source;
+}
+
+Result<void> replay_memory_call(const Event& event, Special special, RestoredProcess& process, pid_t tid,
+                                SharedObjects& shared, const FilePath& file_path) {
+  const auto& args = event.args;
+  const Stub& stub = process.stub;
+  const bool failed = event.result < 0 && event.result > -4096;
+  switch (special) {
+    case Special::mmap:
+    case Special::shmat: {
+      if (failed || !event.map) return {};
+      Mapping mapping;
+      mapping.start = static_cast<Address>(event.result);
+      mapping.end = mapping.start + event.map->length;
+      mapping.protection = special == Special::mmap ? static_cast<int>(args[2]) : PROT_READ | PROT_WRITE;
+      mapping.offset = event.map->offset;
+      mapping.file = event.map->file;
+      mapping.shared_object = event.map->shared_object;
+      if (special == Special::mmap && (args[3] & MAP_GROWSDOWN)) mapping.name = "[stack]";
+      return map(stub, tid, mapping, shared, file_path);
+    }
+    case Special::shmdt: {
+      if (failed) return {};
+      ASSIGN_OR_RETURN(const auto mappings, read_mappings(stub.pid()));
+      const Mapping* mapping = mapping_at(mappings, args[0]);
+      if (!mapping) return Error{"shmdt of memory that is not mapped"};
+      return stub.unmap(tid, mapping->start, mapping->length());
+    }
+    case Special::munmap:
+      if (failed) return {};
+      return done(stub.call(tid, SYS_munmap, {args[0], args[1]}), "munmap");
+    case Special::mprotect:
+      if (failed) return {};
+      return done(stub.call(tid, SYS_mprotect, {args[0], args[1], args[2]}), "mprotect");
+    case Special::madvise:
+      if (failed) return {};
+      return done(stub.call(tid, SYS_madvise, {args[0], args[1], args[2]}), "madvise");
+    case Special::mremap: {
+      if (failed) return {};
+      const auto target = static_cast<Address>(event.result);
+      const uint64_t flags = target == args[0] ? args[3] & ~uint64_t{MREMAP_FIXED} : args[3] | MREMAP_MAYMOVE | MREMAP_FIXED;
+      return done(stub.call(tid, SYS_mremap, {args[0], args[1], args[2], flags, target}), "mremap");
+    }
+    case Special::brk: {
+      const auto target = static_cast<Address>(event.result);
+      const Address from = page_up(process.brk), to = page_up(target);
+      process.brk = target;
+      if (to > from) return stub.map_anonymous(tid, from, to - from, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE);
+      if (to < from) return stub.unmap(tid, to, from - to);
+      return {};
+    }
+    default:
+      return {};
+  }
+}
+
+}  // namespace redrive

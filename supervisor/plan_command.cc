@@ -1,0 +1,100 @@
+// redrive plan: the replay set of one interval, and how long re-driving it would take.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/units.h"
+#include "logstore/trace.h"
+#include "supervisor/columns.h"
+#include "supervisor/commands.h"
+#include "supervisor/graph.h"
+#include "supervisor/plan.h"
+
+namespace redrive {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+double seconds(uint64_t ns) { return static_cast<double>(ns) * 1e-9; }
+
+// The schedule's bound, and the restores, `jobs` at a time.
+double predicted_s(const Plan& plan, const Trace& trace, int jobs) {
+  const auto cores = static_cast<uint64_t>(jobs);
+  const uint64_t rounds = (plan.replay_set.size() + cores - 1) / cores;
+  return seconds(plan.predicted_ns(jobs)) + static_cast<double>(rounds) * trace.settings().restore_cost_s;
+}
+
+// The last event to execute; none if nothing is.
+std::optional<EventIndex> requisite_event(const PlannedInterval& planned) {
+  if (planned.requisite_event == 0) return std::nullopt;
+  return planned.requisite_event - 1;
+}
+
+void print_plan_json(const Plan& plan, const Trace& trace, int jobs) {
+  Json set = Json::array();
+  for (const auto& planned : plan.replay_set) {
+    const auto requisite = requisite_event(planned);
+    set.push_back({{"unit", planned.unit},
+                   {"interval", planned.interval},
+                   {"requisite_event", requisite ? Json(*requisite) : Json()},
+                   {"start", planned.start},
+                   {"cpu_s", seconds(planned.cpu_ns)},
+                   {"name", trace.unit_name(planned.unit)}});
+  }
+  print_json({{"unit", plan.unit},
+              {"interval", plan.interval},
+              {"replay_set", set},
+              {"critical_path_s", seconds(plan.critical_path_ns)},
+              {"work_s", seconds(plan.work_ns)},
+              {"predicted_s", predicted_s(plan, trace, jobs)},
+              {"jobs", jobs},
+              {"bound_s", trace.settings().bound_s}});
+}
+
+void print_plan(const Plan& plan, const Trace& trace, int jobs) {
+  Columns columns({">UNIT", "NAME", ">INTERVAL", ">FROM", ">REQUISITE EVENT", ">CPU"});
+  for (const auto& planned : plan.replay_set) {
+    const auto requisite = requisite_event(planned);
+    columns.add({fmt::format("{}", planned.unit), printable(trace.unit_name(planned.unit)),
+                 fmt::format("{}", planned.interval), fmt::format("{}", planned.start),
+                 requisite ? fmt::format("{}", *requisite) : "-", format_duration(seconds(planned.cpu_ns))});
+  }
+  columns.print();
+  fmt::print("\n{} to execute: critical path {}, work {}; about {} with {} (bound {})\n",
+             counted(plan.replay_set.size(), "interval"), format_duration(seconds(plan.critical_path_ns)),
+             format_duration(seconds(plan.work_ns)), format_duration(predicted_s(plan, trace, jobs)),
+             counted(static_cast<uint64_t>(jobs), "job"), format_duration(trace.settings().bound_s));
+}
+
+}  // namespace
+
+Result<int> plan_command(const PlanOptions& options) {
+  ASSIGN_OR_RETURN(const std::string directory, find_trace(options.trace));
+  ASSIGN_OR_RETURN(const std::shared_ptr<Trace> trace, Trace::open(directory));
+  ASSIGN_OR_RETURN(const Selection selection, select(*trace, options.what));
+  if (options.until) {
+    const IntervalExtent extent = interval_extent(*trace, selection.unit, selection.first);
+    if (*options.until < extent.first_event || *options.until > extent.end_event) {
+      return Error{fmt::format("event {} is not in interval {}: its events are {} up to, not including, {}",
+                               *options.until, selection.first, extent.first_event, extent.end_event)};
+    }
+  }
+  ASSIGN_OR_RETURN(const Rdg graph, build_graph(*trace));
+  const PlanResult result = plan(graph, selection.unit, selection.first, options.until);
+  if (!result.plan) {
+    CHECK(result.error.has_value());
+    return Error{fmt::format(
+        "{}:{} cannot be re-driven: event {} of unit {} needs event {} of unit {}, which the trace does not hold",
+        options.what.unit, selection.first, result.error->needed_by.event, result.error->needed_by.unit,
+        result.error->missing.event, result.error->missing.unit)};
+  }
+  if (options.json) {
+    print_plan_json(*result.plan, *trace, options.jobs);
+  } else {
+    print_plan(*result.plan, *trace, options.jobs);
+  }
+  return 0;
+}
+
+}  // namespace redrive

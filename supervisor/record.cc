@@ -1,0 +1,165 @@
+// redrive record: checks what the user asked for, makes the trace, runs the recorder, says what was refused.
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/personality.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <sstream>
+
+#include "checkpoint/stub.h"
+#include "interceptors/trapped_instructions.h"
+#include "supervisor/commands.h"
+#include "supervisor/interrupts.h"
+#include "supervisor/recorder.h"
+
+namespace redrive {
+namespace {
+
+// A replay of several units at once has the sum of their work on two processors, not only the longest path; so the path may take
+// this part of the bound. Checkpoints come twice as often.
+constexpr double kPathOfBound = 0.4;
+constexpr double kPeriodOfPath = 0.5;
+constexpr double kLeastPeriod_s = 0.02;  // checkpoints closer than this cost more than they save
+
+struct Tuning {
+  double critical_path_s;
+  double period_s;
+  double restore_s;
+};
+
+// Seconds to make an empty stub ready, the part of a restore that does not depend on the program.
+Result<double> measure_restore() {
+  const auto started = Clock::now();
+  ASSIGN_OR_RETURN(const Stub stub, Stub::spawn());
+  return std::chrono::duration<double>(Clock::now() - started).count();
+}
+
+Result<Tuning> tune(const RecordOptions& options) {
+  ASSIGN_OR_RETURN(const double restore, measure_restore());
+  Tuning tuning{};
+  tuning.restore_s = restore;
+  tuning.critical_path_s = options.critical_path_s.value_or(kPathOfBound * (options.bound_s - restore));
+  tuning.period_s = options.checkpoint_period_s.value_or(kPeriodOfPath * tuning.critical_path_s);
+  if (!options.checkpoint_period_s && tuning.period_s < kLeastPeriod_s) {
+    const double least = kLeastPeriod_s / kPeriodOfPath / kPathOfBound + restore;
+    char text[160];
+    std::snprintf(text, sizeof text, "a bound of %g s cannot be kept here; the shortest that can is %.3g s",
+                  options.bound_s, least);
+    return Error{text, Status::usage};
+  }
+  return tuning;
+}
+
+bool is_executable_file(const std::string& path) {
+  struct stat info {};
+  return stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) && access(path.c_str(), X_OK) == 0;
+}
+
+// The file that a shell would run, or why there is none.
+Result<std::string> find_program(const std::string& name) {
+  std::string found = name;
+  if (name.find('/') == std::string::npos) {
+    const char* path = std::getenv("PATH");
+    std::istringstream directories(path ? path : "/usr/local/bin:/usr/bin:/bin");
+    found.clear();
+    for (std::string directory; found.empty() && std::getline(directories, directory, ':');) {
+      const std::string candidate = (directory.empty() ? "." : directory) + "/" + name;
+      if (is_executable_file(candidate)) found = candidate;
+    }
+    if (found.empty()) return Error{name + ": command not found"};
+  }
+  struct stat info {};
+  if (stat(found.c_str(), &info) != 0) return errno_error(found);
+  if (S_ISDIR(info.st_mode)) return Error{found + ": is a directory"};
+  if (!is_executable_file(found)) return Error{found + ": not executable (see chmod(1))"};
+  if (info.st_mode & (S_ISUID | S_ISGID)) {
+    return Error{found + ": setuid and setgid programs cannot be recorded: a traced program never gains privileges"};
+  }
+  const Fd file(open(found.c_str(), O_RDONLY | O_CLOEXEC));
+  char head[5] = {};
+  const ssize_t size = file ? read(file.get(), head, sizeof head) : 0;
+  if (size >= 2 && head[0] == '#' && head[1] == '!') return found;
+  if (size < 5 || std::string_view(head, 4) != "\177ELF") return Error{found + ": neither a program nor a script that begins with #!"};
+  if (head[4] != 2) return Error{found + ": 32-bit programs cannot be recorded"};
+  return found;
+}
+
+std::string host_description() {
+  utsname name{};
+  uname(&name);
+  return std::string(name.sysname) + " " + name.release + " " + name.machine;
+}
+
+// Tracer and tracees share one processor: a stop that crosses processors costs ten times as much.
+void pin_to_one_processor() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(static_cast<size_t>(sched_getcpu()), &set);
+  sched_setaffinity(0, sizeof set, &set);
+}
+
+// The end of a recording: what was refused, by whom, how often; and what a replay may fail at.
+void report(const Recorder& recorder) {
+  for (const auto& [key, refusal] : recorder.refusals()) {
+    std::fprintf(stderr, "redrive: unit %u: %s refused with %s, %lu time%s\n", refusal.unit, refusal.what.c_str(),
+                 refusal.answer.c_str(), refusal.count, refusal.count == 1 ? "" : "s");
+  }
+  for (const auto& unsure : recorder.unsure()) {
+    std::fprintf(stderr, "redrive: unit %u may not replay from event %lu on: %s\n", unsure.unit, unsure.event,
+                 unsure.reason.c_str());
+  }
+}
+
+}  // namespace
+
+Result<int> record(const RecordOptions& options) {
+  ASSIGN_OR_RETURN(const std::string program, find_program(options.command.front()));
+  ASSIGN_OR_RETURN(const Tuning tuning, tune(options));
+  const PolicyParameters parameters{static_cast<uint64_t>(tuning.critical_path_s * 1e9),
+                                    static_cast<uint64_t>(tuning.period_s * 1e9)};
+  ASSIGN_OR_RETURN(const auto policy, make_policy(options.policy, parameters));
+  std::string directory = options.directory;
+  if (directory.empty()) {
+    ASSIGN_OR_RETURN(directory, new_trace_directory(program.substr(program.rfind('/') + 1)));
+  }
+  Settings settings;
+  settings.policy = options.policy;
+  settings.critical_path_s = tuning.critical_path_s;
+  settings.checkpoint_period_s = tuning.period_s;
+  settings.bound_s = options.bound_s;
+  settings.restore_cost_s = tuning.restore_s;
+  settings.command = options.command;
+  if (char* cwd = getcwd(nullptr, 0)) {
+    settings.working_directory = cwd;
+    std::free(cwd);
+  }
+  settings.host = host_description();
+  settings.started_unix_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                 std::chrono::system_clock::now().time_since_epoch()).count();
+  ASSIGN_OR_RETURN(const auto writer, TraceWriter::create(directory, settings));
+  if (options.directory.empty()) TRY(set_latest(directory));
+
+  RecordingEnd end;
+  {
+    Recorder recorder(*writer, *policy, {parameters.checkpoint_period_ns});
+    pin_to_one_processor();
+    personality(ADDR_NO_RANDOMIZE);
+    trap_own_cpuid();
+    catch_interrupts();
+    TRY(recorder.launch(program, options.command));
+    end = recorder.run();
+    report(recorder);
+  }
+  release_interrupts();
+  if (auto finished = writer->finish(end); !finished) {
+    return Error{"the trace is incomplete: " + finished.error().message};
+  }
+  if (isatty(STDERR_FILENO)) std::fprintf(stderr, "redrive: recorded to %s\n", directory.c_str());
+  return end.exit_status;
+}
+
+}  // namespace redrive

@@ -1,0 +1,371 @@
+#include "supervisor/recorder.h"
+
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <xxhash.h>
+
+#include <algorithm>
+
+#include "supervisor/interrupts.h"
+#include "supervisor/registers.h"
+
+namespace redrive {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kBatonSlice = 5ms;           // at the next event after this, waiting threads get the baton
+constexpr auto kSpinningAfter = 2s;         // a holder without events for so long is reported
+constexpr int kSyscallStop = SIGTRAP | 0x80;
+
+bool stops_the_group(int signal) {
+  return signal == SIGSTOP || signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU;
+}
+
+}  // namespace
+
+Recorder::Recorder(TraceWriter& writer, Policy& policy, RecorderLimits limits)
+    : writer_(writer), policy_(policy), limits_(limits), images_(writer) {}
+
+Thread* Recorder::find(pid_t tid) {
+  const auto it = threads_.find(tid);
+  return it == threads_.end() ? nullptr : it->second.get();
+}
+
+void Recorder::add_unsure(Unit& unit, const std::string& reason) {
+  const bool said = std::any_of(unsure_.begin(), unsure_.end(),
+                                [&](const Unsure& u) { return u.unit == unit.id && u.reason == reason; });
+  if (said) return;
+  unsure_.push_back({unit.id, unit.log.next(), reason});
+  writer_.add(unsure_.back());
+}
+
+RecordingEnd Recorder::run() {
+  const auto started = Clock::now();
+  auto last_tick = started;
+  while (!threads_.empty()) {
+    int status = 0;
+    const pid_t tid = waitpid(-1, &status, __WALL);
+    if (tid > 0) {
+      handle(tid, status);
+    } else if (errno == ECHILD) {
+      break;
+    }
+    if (const int count = pass_on_interrupts(root_)) {
+      interrupted_ = true;
+      if (count > 1) {
+        for (const auto& [thread, unused] : threads_) kill(thread, SIGKILL);
+      }
+    }
+    if (const auto now = Clock::now(); now - last_tick > 50ms) {
+      last_tick = now;
+      tick();
+      // A full disk ends the trace, not the program; finish() reports it.
+      static_cast<void>(writer_.flush());
+    }
+  }
+  for (auto& [id, unit] : units_) {
+    unit->log.flush();
+    end_interval(*unit);
+  }
+  images_.wait_until_idle();
+  for (const auto& done : images_.take_done()) {
+    if (done.error) ++skipped_checkpoints_;
+  }
+  for (const auto& [key, refusal] : refusals_) writer_.add(refusal);
+  RecordingEnd end;
+  end.exit_status = WIFSIGNALED(root_status_) ? 128 + WTERMSIG(root_status_) : WEXITSTATUS(root_status_);
+  end.reason = interrupted_ ? "interrupted" : WIFSIGNALED(root_status_) ? "killed by a signal" : "exited";
+  end.wall_s = std::chrono::duration<double>(Clock::now() - started).count();
+  end.skipped_checkpoints = skipped_checkpoints_;
+  return end;
+}
+
+void Recorder::tick() {
+  for (auto& done : images_.take_done()) {
+    if (done.error) ++skipped_checkpoints_;
+    if (done.copy < 0) continue;
+    kill(done.copy, SIGKILL);
+    int status = 0;
+    while (waitpid(done.copy, &status, __WALL) == done.copy && WIFSTOPPED(status)) {
+    }
+    if (Thread* original = find(done.original)) original->process->copies_to_reap.push_back(done.copy);
+  }
+  for (auto& channel : channels_.take_new()) writer_.add(ChannelRecord{channel.id, channel.kind, channel.name});
+  const auto now = Clock::now();
+  for (auto& [id, unit] : units_) {
+    Thread* holder = unit->current;
+    if (!holder || holder->run != Thread::Run::user || unit->reported_spinning) continue;
+    const bool others_wait = !unit->ready.empty() && now - unit->baton_since > kSpinningAfter;
+    const bool signal_waits = !holder->held.empty() && now - holder->held_since > kSpinningAfter;
+    if (!others_wait && !signal_waits) continue;
+    unit->reported_spinning = true;
+    add_unsure(*unit, others_wait ? "a thread made no system call for 2 s while other threads waited to run"
+                              : "a signal waited 2 s because its thread made no system call");
+  }
+}
+
+void Recorder::handle(pid_t tid, int status) {
+  if (WIFEXITED(status) || WIFSIGNALED(status)) {
+    ended(tid, status);
+    return;
+  }
+  const int event = status >> 16;
+  const int signal = WSTOPSIG(status);
+  Thread* found = find(tid);
+  if (event == PTRACE_EVENT_EXEC) {
+    unsigned long former = 0;
+    ptrace(PTRACE_GETEVENTMSG, tid, nullptr, &former);
+    executed(tid, static_cast<pid_t>(former));
+    return;
+  }
+  if (!found) {
+    early_[tid] = status;
+    return;
+  }
+  Thread& thread = *found;
+  switch (event) {
+    case PTRACE_EVENT_SECCOMP:
+      handle_seccomp_stop(thread);
+      return;
+    case PTRACE_EVENT_CLONE:
+    case PTRACE_EVENT_FORK:
+    case PTRACE_EVENT_VFORK: {
+      unsigned long child = 0;
+      ptrace(PTRACE_GETEVENTMSG, tid, nullptr, &child);
+      born(thread, static_cast<pid_t>(child));
+      return;
+    }
+    case PTRACE_EVENT_STOP:
+      if (thread.run == Thread::Run::starting) {
+        take_or_queue(thread, Thread::Stop::start);
+      } else if (stops_the_group(signal)) {
+        ptrace(PTRACE_LISTEN, tid, nullptr, nullptr);
+      } else {
+        resume(thread, thread.run == Thread::Run::user ? PTRACE_CONT : PTRACE_SYSCALL);
+      }
+      return;
+    default:
+      break;
+  }
+  if (signal == kSyscallStop) {
+    handle_syscall_exit(thread);
+  } else {
+    handle_signal(thread, signal);
+  }
+  return;
+}
+
+void Recorder::resume(Thread& thread, int how, int signal) {
+  // ESRCH: it was killed; waitpid tells.
+  ptrace(static_cast<__ptrace_request>(how), thread.tid, nullptr, signal);
+}
+
+void Recorder::resume_user(Thread& thread, const user_regs_struct& regs) {
+  thread.resumed = regs;
+  thread.run = Thread::Run::user;
+  resume(thread, PTRACE_CONT);
+}
+
+// Lets the thread enter again the syscall at whose entry (or cancelled entry) it is stopped.
+void Recorder::rewind(Thread& thread, const user_regs_struct& entry) {
+  const user_regs_struct regs = before_syscall(entry);
+  set_regs(thread.tid, regs);
+  thread.rewound = true;
+  resume_user(thread, regs);
+}
+
+void Recorder::handle_seccomp_stop(Thread& thread) {
+  if (thread.run == Thread::Run::starting || thread.run == Thread::Run::executing) {
+    resume(thread, PTRACE_CONT);  // the launcher, before its program begins
+    return;
+  }
+  if (!get_regs(thread.tid, thread.entry)) return;
+  enter(thread);
+}
+
+void Recorder::handle_syscall_exit(Thread& thread) {
+  if (thread.run == Thread::Run::executing) {
+    begin_program(thread);
+    return;
+  }
+  if (thread.run == Thread::Run::syscall) {
+    leave(thread);
+  } else {
+    take_or_queue(thread, Thread::Stop::exit);
+  }
+}
+
+void Recorder::take_or_queue(Thread& thread, Thread::Stop stop) {
+  thread.run = Thread::Run::ready;
+  thread.stop = stop;
+  Unit& unit = *thread.process->unit;
+  unit.ready.push_back(&thread);
+  schedule(unit);
+}
+
+void Recorder::give_up_baton(Unit& unit) {
+  unit.current = nullptr;
+  schedule(unit);
+}
+
+void Recorder::schedule(Unit& unit) {
+  if (unit.current || unit.ready.empty()) return;
+  Thread& thread = *unit.ready.front();
+  unit.ready.pop_front();
+  unit.current = &thread;
+  unit.baton_since = Clock::now();
+  switch (std::exchange(thread.stop, Thread::Stop::none)) {
+    case Thread::Stop::start:
+      start(thread);
+      break;
+    case Thread::Stop::exit:
+      leave(thread);
+      break;
+    case Thread::Stop::none:
+      CHECK(!"a thread without a stop is ready");
+  }
+}
+
+void Recorder::start(Thread& thread) {
+  user_regs_struct regs;
+  if (!get_regs(thread.tid, regs)) return;
+  if (std::exchange(thread.image_at_birth, false)) store_now(thread, regs);
+  resume_user(thread, regs);
+}
+
+Event Recorder::entry_event(Thread& thread) {
+  Event event;
+  event.thread = thread.serial;
+  event.number = static_cast<int32_t>(thread.entry.orig_rax);
+  event.args = thread.args;
+  event.ip = thread.entry.rip;
+  event.regs_hash = preserved_registers_hash(thread.entry);
+  return event;
+}
+
+void Recorder::enter(Thread& thread) {
+  Unit& unit = *thread.process->unit;
+  if (!thread.held.empty()) {
+    raise_held(thread);
+    return;
+  }
+  if (!thread.process->copies_to_reap.empty()) {
+    reap_copies(thread);
+    return;
+  }
+  if (checkpoint_due(unit)) {
+    checkpoint(thread);
+    return;
+  }
+  thread.rewound = false;
+  for (int i = 0; i < 6; ++i) thread.args[static_cast<size_t>(i)] = syscall_arg(thread.entry, i);
+  thread.row = find_row(static_cast<int64_t>(thread.entry.orig_rax), thread.args);
+  if (!thread.row || thread.row->treat == Treat::refuse || !mappable(thread)) {
+    refuse(thread, thread.row);
+    return;
+  }
+  const SyscallRow& row = *thread.row;
+  const Memory& memory = thread.process->memory;
+  Event event = entry_event(thread);
+  const auto read = inputs(row, thread.args, memory);
+  event.in_hash = hash_inputs(thread, read);
+  if (row.number == SYS_restart_syscall) {
+    // Its outputs are those of the call that it restarts, whose description is still there.
+    thread.row = thread.restarting ? thread.restarting : &row;
+  } else {
+    thread.restarting = nullptr;
+    thread.sizes = entry_sizes(row, thread.args, memory);
+    thread.output_args = thread.args;
+  }
+  thread.send.reset();
+  if (row.traffic == Traffic::send) begin_send(thread, read, event);
+  if (row.special == Special::exit_group || row.special == Special::exit) {
+    const bool last = row.special == Special::exit_group || thread.process->threads == 1;
+    event.fatal = true;
+    thread.process->end_logged |= last;
+    cpu_ns(unit);  // asked for the last time while the process lives
+    // The kernel clears the word that joiners wait for (set_tid_address(2)).
+    if (thread.clear_tid && !last) event.writes.push_back({thread.clear_tid, 4, false, Bytes(4)});
+  }
+  unit.log.open(std::move(event));
+  if (row.special == Special::exit_group || row.special == Special::exit) {
+    Event done = *unit.log.open_of(thread.serial);
+    unit.log.close(std::move(done), false);
+    thread.run = Thread::Run::syscall;
+    resume(thread, PTRACE_CONT);
+    // A leader's end is reported only after its last thread's; the others go on meanwhile.
+    if (thread.tid == thread.process->pid && !thread.process->end_logged) give_up_baton(unit);
+    return;
+  }
+  thread.run = Thread::Run::syscall;
+  // Even a call that does not sleep lets others run after a while. Its entry is logged first: what the thread did before it stays
+  // before what the others do.
+  const bool slice_over = !unit.ready.empty() && Clock::now() - unit.baton_since > kBatonSlice;
+  const bool lets_others_run = (row.may_block && !alone(unit)) || slice_over;
+  if (lets_others_run) thread.xstate = get_xstate(thread.tid);
+  resume(thread, PTRACE_SYSCALL);
+  if (lets_others_run) {
+    thread.run = Thread::Run::blocked;
+    give_up_baton(unit);
+  }
+}
+
+void Recorder::refuse(Thread& thread, const SyscallRow* row) {
+  Unit& unit = *thread.process->unit;
+  const auto number = static_cast<int64_t>(thread.entry.orig_rax);
+  const int error = !row ? refusal_without_row(number) : row->treat == Treat::refuse ? row->refusal : ENODEV;
+  Event event = entry_event(thread);
+  event.result = -error;
+  unit.log.open(event);
+  unit.log.close(std::move(event), row && row->test);
+  const std::string what = call_name(number, thread.args);
+  Refusal& refusal = refusals_[{unit.id, what}];
+  refusal.unit = unit.id;
+  refusal.what = what;
+  refusal.answer = std::string(error_name(error));
+  ++refusal.count;
+  user_regs_struct regs = thread.entry;
+  regs.orig_rax = ~0ull;
+  regs.rax = static_cast<uint64_t>(-static_cast<int64_t>(error));
+  set_regs(thread.tid, regs);
+  resume_user(thread, regs);
+}
+
+void Recorder::leave(Thread& thread) {
+  user_regs_struct regs;
+  if (!get_regs(thread.tid, regs)) return;
+  Unit& unit = *thread.process->unit;
+  const SyscallRow& row = *thread.row;
+  const auto result = static_cast<int64_t>(regs.rax);
+  Event event;
+  event.thread = thread.serial;
+  event.result = result;
+  event.number = static_cast<int32_t>(thread.entry.orig_rax);  // of an exit that becomes an event of its own
+  if (thread.send) end_send(thread, result, event);
+  if (row.special == Special::sigreturn) {
+    event.registers = RegisterFile{as_bytes(regs), get_xstate(thread.tid)};
+    event.result = 0;
+  } else {
+    for (const auto& span : outputs(row, thread.output_args, thread.sizes, result, thread.process->memory)) {
+      MemoryWrite write{span.address, span.length, span.payload, Bytes(span.length)};
+      if (!thread.process->memory.read(span.address, write.data.data(), span.length)) {
+        add_unsure(unit, "the output of " + call_name(row.number, thread.args) + " could not be read");
+        continue;
+      }
+      event.writes.push_back(std::move(write));
+    }
+    receive(thread, result, event);
+    record_memory_call(thread, result, event);
+    if (row.special == Special::set_tid_address) thread.clear_tid = thread.args[0];
+  }
+  if (row.fd_effect != FdEffect::none) forget_descriptors(thread);
+  const bool restarts = result <= -512 && result >= -516;
+  thread.restarting = restarts ? &row : nullptr;
+  unit.log.close(std::move(event), row.test && !restarts);
+  thread.xstate.clear();
+  resume_user(thread, regs);
+}
+
+}  // namespace redrive

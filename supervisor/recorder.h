@@ -1,0 +1,121 @@
+// The record loop: follows every thread of the recorded programs by ptrace, and writes what they see into a trace.
+//
+// One thread of a unit runs user code at a time: it holds the unit's baton. The baton changes hands only at events: when its holder
+// enters a syscall that may sleep, or has had it for long while others wait. A thread that comes out of the kernel without the
+// baton stays stopped until it gets it, and its event is logged then.
+#pragma once
+
+#include <unordered_map>
+
+#include "base/result.h"
+#include "supervisor/image_worker.h"
+#include "supervisor/tracee.h"
+
+namespace redrive {
+
+struct RecorderLimits {
+  uint64_t checkpoint_period_ns = 0;  // T, CPU time; 0: no image checkpoints
+  size_t copies = 3;                  // checkpoint copies alive at once
+};
+
+class Recorder {
+ public:
+  Recorder(TraceWriter& writer, Policy& policy, RecorderLimits limits);
+
+  // Starts `path` with these arguments, stopped before its first instruction, under a filter that stops at every syscall.
+  Result<void> launch(const std::string& path, const std::vector<std::string>& arguments);
+  // Runs until every tracee has ended.
+  RecordingEnd run();
+
+  // What was refused, by unit and call, with how often, and what a replay may fail at. After run().
+  const std::map<std::pair<UnitId, std::string>, Refusal>& refusals() const { return refusals_; }
+  const std::vector<Unsure>& unsure() const { return unsure_; }
+
+ private:
+  // recorder.cc: stops and the baton
+  void handle(pid_t tid, int status);
+  void handle_seccomp_stop(Thread& thread);
+  void handle_syscall_exit(Thread& thread);
+  void start(Thread& thread);
+  void enter(Thread& thread);
+  void leave(Thread& thread);
+  void refuse(Thread& thread, const SyscallRow* row);
+  void take_or_queue(Thread& thread, Thread::Stop stop);
+  void give_up_baton(Unit& unit);
+  void schedule(Unit& unit);
+  bool alone(const Unit& unit) const { return unit.threads.size() <= 1; }
+  void resume(Thread& thread, int how, int signal = 0);
+  void resume_user(Thread& thread, const user_regs_struct& regs);
+  void rewind(Thread& thread, const user_regs_struct& entry);
+  Event entry_event(Thread& thread);
+  void tick();
+
+  // recorder_births.cc: threads, processes, programs, ends
+  void born(Thread& parent, pid_t tid);
+  void executed(pid_t pid, pid_t former_tid);
+  void begin_program(Thread& thread);
+  void remove_thread(Thread& thread);
+  void ended(pid_t tid, int status);
+  Process& add_process(Unit& unit, pid_t pid);
+  Thread& add_thread(Process& process, pid_t tid);
+  Unit& add_unit(EventRef parent, pid_t pid);
+
+  // recorder_signals.cc
+  void handle_signal(Thread& thread, int signal);
+  bool answer_trapped_instruction(Thread& thread, const user_regs_struct& regs);
+  void deliver(Thread& thread, int signal, const user_regs_struct& regs, uint64_t where);
+  void raise_held(Thread& thread);
+
+  // recorder_checkpoints.cc
+  void begin_interval(Unit& unit, CheckpointKind kind, Process& process, uint64_t pause_ns);
+  void end_interval(Unit& unit);
+  bool checkpoint_due(Unit& unit);
+  void checkpoint(Thread& trigger);
+  void store_now(Thread& thread, const user_regs_struct& regs);
+  Result<UnitState> capture_state(Unit& unit, Thread& trigger);
+  Result<void> capture_pages(Unit& unit, UnitState& state, bool shared_only, ImageJob& job);
+  Result<uint64_t> inject(Thread& thread, const user_regs_struct& at_entry, long number,
+                          std::initializer_list<uint64_t> args, pid_t* born = nullptr);
+  void reap_copies(Thread& thread);
+  uint64_t cpu_ns(const Unit& unit) const;
+  uint64_t interval_ns(const Unit& unit) const { return cpu_ns(unit) - unit.cpu_base_ns; }
+  Result<uint64_t> file_of(Process& process, const Mapping& mapping);
+
+  // recorder_messages.cc
+  std::optional<Endpoint> endpoint(Thread& thread, int fd_arg);
+  void begin_send(Thread& thread, const std::vector<Span>& inputs, Event& event);
+  void end_send(Thread& thread, int64_t result, Event& event);
+  void receive(Thread& thread, int64_t result, Event& event);
+  void forget_descriptors(Thread& thread);
+  uint64_t hash_inputs(Thread& thread, const std::vector<Span>& inputs);
+
+  // memory_calls.cc
+  void record_memory_call(Thread& thread, int64_t result, Event& event);
+  bool mappable(Thread& thread);
+
+  bool wait_stop(pid_t tid, int& status);
+  void add_unsure(Unit& unit, const std::string& reason);
+  Thread* find(pid_t tid);
+
+  TraceWriter& writer_;
+  Policy& policy_;
+  RecorderLimits limits_;
+  Channels channels_;
+  ImageWorker images_;
+  std::map<UnitId, std::unique_ptr<Unit>> units_;
+  std::unordered_map<pid_t, std::unique_ptr<Thread>> threads_;
+  std::unordered_map<pid_t, int> early_;      // stops of tracees whose birth was not reported yet
+  std::map<std::pair<UnitId, std::string>, Refusal> refusals_;
+  std::vector<Unsure> unsure_;
+  std::map<std::pair<uint64_t, uint64_t>, uint64_t> file_ids_;         // (device, inode) of mapped files
+  std::map<uint64_t, UnitId> shared_objects_;                         // who maps them writably
+  UnitId next_unit_ = 1;
+  uint64_t arrivals_ = 0;
+  uint64_t skipped_checkpoints_ = 0;
+  pid_t root_ = -1;
+  int root_status_ = 0;
+  bool interrupted_ = false;
+  Bytes scratch_;
+};
+
+}  // namespace redrive

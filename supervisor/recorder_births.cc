@@ -1,0 +1,341 @@
+// Births and ends of threads, processes and programs (clone(2), execve(2), ptrace(2) events).
+#include <elf.h>
+#include <fcntl.h>
+#include <linux/seccomp.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+#include "checkpoint/address_space.h"
+#include "supervisor/recorder.h"
+#include "supervisor/registers.h"
+
+namespace redrive {
+namespace {
+
+constexpr long kOptions = PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK |
+                          PTRACE_O_TRACEEXEC | PTRACE_O_TRACESECCOMP | PTRACE_O_EXITKILL;
+constexpr uint64_t kArchSetCpuid = 0x1012;
+constexpr size_t kMaxCommand = 200;
+
+// The flags of fork, vfork and clone, in clone(2)'s terms.
+uint64_t clone_flags(const Thread& parent) {
+  switch (parent.row->special) {
+    case Special::vfork:
+      return CLONE_VM | CLONE_VFORK;
+    case Special::clone:
+      return parent.args[0];
+    default:
+      return 0;
+  }
+}
+
+// The program and its arguments, for listings; the program's name alone is used to name units.
+std::string command_of(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/cmdline", std::ios::binary);
+  std::string text((std::istreambuf_iterator<char>(file)), {});
+  while (!text.empty() && text.back() == '\0') text.pop_back();
+  const size_t first = text.find('\0');
+  const size_t slash = text.substr(0, first).rfind('/');
+  if (slash != std::string::npos) text.erase(0, slash + 1);
+  std::replace(text.begin(), text.end(), '\0', ' ');
+  if (text.size() > kMaxCommand) text.resize(kMaxCommand);
+  return text;
+}
+
+// Where the kernel let the heap begin (proc_pid_stat(5), start_brk); right after execve that is the current break.
+Address start_brk(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string text((std::istreambuf_iterator<char>(file)), {});
+  std::istringstream fields(text.substr(text.rfind(')') + 1));
+  std::string field;
+  for (int number = 3; number <= 47 && fields >> field; ++number) {
+  }
+  return fields ? std::strtoull(field.c_str(), nullptr, 10) : 0;
+}
+
+// Takes the vDSO away from the program that is about to start: its clock functions read the time without a syscall.
+void hide_vdso(const Memory& memory, Address stack) {
+  uint64_t count = 0;
+  if (!memory.get(stack, count)) return;
+  Address at = stack + 8 * (count + 2);  // argc, argv, NULL
+  for (uint64_t word = 1; word != 0; at += 8) {
+    if (!memory.get(at, word)) return;   // envp, NULL
+  }
+  for (uint64_t entry[2]; memory.get(at, entry) && entry[0] != AT_NULL; at += 16) {
+    if (entry[0] == AT_SYSINFO_EHDR) memory.put(at, uint64_t{AT_IGNORE});
+  }
+}
+
+// A syscall instruction in the vDSO, which every new program has mapped; 0 if there is none.
+Address vdso_syscall(pid_t pid, const Memory& memory) {
+  const Address vdso = vdso_address(pid);
+  if (!vdso) return 0;
+  Bytes code(2 * kPageSize);
+  code.resize(memory.read_some(vdso, code.data(), code.size()));
+  const uint8_t instruction[] = {0x0f, 0x05};
+  const auto at = std::search(code.begin(), code.end(), std::begin(instruction), std::end(instruction));
+  return at == code.end() ? 0 : vdso + static_cast<Address>(at - code.begin());
+}
+
+}  // namespace
+
+Result<void> Recorder::launch(const std::string& path, const std::vector<std::string>& arguments) {
+  int go[2];
+  if (pipe2(go, O_CLOEXEC) != 0) return errno_error("cannot make a pipe");
+  const Fd read_end(go[0]), write_end(go[1]);
+  const std::vector<sock_filter> filter = seccomp_filter();
+  const sock_fprog program{static_cast<unsigned short>(filter.size()), const_cast<sock_filter*>(filter.data())};
+  std::vector<char*> argv;
+  for (const auto& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+  argv.push_back(nullptr);
+  root_ = fork();
+  if (root_ < 0) return errno_error("cannot fork");
+  if (root_ == 0) {
+    char byte = 0;
+    const bool told = read(read_end.get(), &byte, 1) == 1;
+    if (told && prctl(PR_SET_TSC, PR_TSC_SIGSEGV) == 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+        syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) == 0) {
+      execve(path.c_str(), argv.data(), environ);
+    }
+    _exit(127);
+  }
+  if (ptrace(PTRACE_SEIZE, root_, nullptr, kOptions) != 0) {
+    const Error error = errno_error("cannot trace the program (see `redrive check --host`)");
+    kill(root_, SIGKILL);
+    waitpid(root_, nullptr, 0);
+    return error;
+  }
+  Unit& unit = add_unit({}, root_);
+  Thread& thread = add_thread(add_process(unit, root_), root_);
+  unit.current = &thread;
+  if (write(write_end.get(), "g", 1) != 1) return errno_error("cannot start the program");
+  return {};
+}
+
+Unit& Recorder::add_unit(EventRef parent, pid_t pid) {
+  const UnitId id = next_unit_++;
+  auto& unit = units_[id] = std::make_unique<Unit>(writer_, id);
+  writer_.add(UnitRecord{id, pid, parent, {}});
+  return *unit;
+}
+
+Process& Recorder::add_process(Unit& unit, pid_t pid) {
+  auto process = std::make_unique<Process>();
+  process->serial = unit.next_process++;
+  process->pid = pid;
+  process->unit = &unit;
+  process->fds = std::make_shared<FdCache>();
+  process->pidfd = Fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  if (auto memory = Memory::open(pid)) process->memory = std::move(*memory);
+  unit.processes.push_back(std::move(process));
+  return *unit.processes.back();
+}
+
+Thread& Recorder::add_thread(Process& process, pid_t tid) {
+  auto thread = std::make_unique<Thread>();
+  thread->tid = tid;
+  thread->serial = process.unit->next_thread++;
+  thread->process = &process;
+  ++process.threads;
+  process.unit->threads[thread->serial] = thread.get();
+  return *(threads_[tid] = std::move(thread));
+}
+
+void Recorder::born(Thread& parent, pid_t tid) {
+  Process& process = *parent.process;
+  Unit& unit = *process.unit;
+  const uint64_t flags = clone_flags(parent);
+  Event* event = unit.log.open_of(parent.serial);
+  CHECK(event);
+  event->result = tid;
+  Thread* child = nullptr;
+  if (flags & CLONE_THREAD) {
+    child = &add_thread(process, tid);
+    event->child_thread = child->serial;
+  } else {
+    const bool same_unit = (flags & CLONE_VM) || process.shares_memory;
+    const EventRef birth{unit.id, unit.log.next() - 1};
+    Unit& home = same_unit ? unit : add_unit(birth, tid);
+    Process& made = add_process(home, tid);
+    if (flags & CLONE_FILES) {
+      made.fds = process.fds;
+    } else {
+      *made.fds = *process.fds;
+    }
+    made.brk = process.brk;
+    made.shares_memory = process.shares_memory;
+    made.borrows_memory = flags & CLONE_VM;
+    made.command = process.command;
+    child = &add_thread(made, tid);
+    if (same_unit) {
+      event->child_thread = child->serial;
+    } else {
+      event->child_unit = home.id;
+      begin_interval(home, CheckpointKind::fork, made, 0);
+      // A fork is a send, the child's first event its receive; to keep that message is to store the child's memory.
+      const Tag tag = policy_.on_send(unit.id, interval_ns(unit));
+      child->image_at_birth = policy_.on_receive(home.id, 0, tag).keep == Keep::keep;
+    }
+  }
+  if (flags & CLONE_CHILD_CLEARTID) child->clear_tid = parent.args[3];
+  if (flags & CLONE_VFORK) {
+    parent.run = Thread::Run::blocked;
+    parent.xstate = get_xstate(parent.tid);
+  }
+  resume(parent, PTRACE_SYSCALL);
+  if (flags & CLONE_VFORK) give_up_baton(unit);
+  if (const auto early = early_.find(tid); early != early_.end()) {
+    early_.erase(early);
+    take_or_queue(*child, Thread::Stop::start);
+  }
+}
+
+void Recorder::executed(pid_t pid, pid_t former_tid) {
+  Thread* found = find(former_tid);
+  if (!found) return;
+  Thread& thread = *found;
+  Process& process = *thread.process;
+  Unit& former_unit = *process.unit;
+  // The other threads are gone; the caller takes over the leader's id.
+  std::vector<Thread*> others;
+  for (const auto& [serial, other] : former_unit.threads) {
+    if (other->process == &process && other != &thread) others.push_back(other);
+  }
+  for (Thread* other : others) remove_thread(*other);
+  if (former_tid != pid) {
+    auto node = threads_.extract(former_tid);
+    node.key() = pid;
+    node.mapped()->tid = pid;
+    threads_.insert(std::move(node));
+  }
+  if (former_unit.in_interval) {
+    Event done;
+    done.thread = thread.serial;
+    done.number = static_cast<int32_t>(thread.entry.orig_rax);
+    const EventIndex number = former_unit.log.open_of(thread.serial) ? former_unit.log.next() - 1 : former_unit.log.next();
+    if (former_unit.processes.size() > 1) {
+      // A vfork child, or a process that shared memory, leaves: its new program is a unit of its own.
+      Unit& unit = add_unit({former_unit.id, number}, pid);
+      done.child_unit = unit.id;
+      former_unit.log.close(std::move(done), false);
+      cpu_ns(former_unit);
+      former_unit.cpu_ended_ns += process.cpu_ns;
+      const auto owned = std::find_if(former_unit.processes.begin(), former_unit.processes.end(),
+                                      [&](const auto& p) { return p.get() == &process; });
+      former_unit.threads.erase(thread.serial);
+      unit.processes.push_back(std::move(*owned));
+      former_unit.processes.erase(owned);
+      process.unit = &unit;
+      process.serial = unit.next_process++;
+      thread.serial = unit.next_thread++;
+      unit.threads[thread.serial] = &thread;
+      unit.current = &thread;
+      if (former_unit.current == &thread) give_up_baton(former_unit);
+    } else {
+      former_unit.log.close(std::move(done), false);
+      end_interval(former_unit);
+      former_unit.current = &thread;
+    }
+  }
+  process.fds = std::make_shared<FdCache>();
+  process.shares_memory = process.borrows_memory = false;
+  if (auto memory = Memory::open(pid)) process.memory = std::move(*memory);
+  thread.clear_tid = 0;
+  thread.held.clear();
+  thread.run = Thread::Run::executing;
+  resume(thread, PTRACE_SYSCALL);
+}
+
+// At the exit of a successful execve: nothing of the new program has run.
+void Recorder::begin_program(Thread& thread) {
+  Process& process = *thread.process;
+  Unit& unit = *process.unit;
+  user_regs_struct regs;
+  if (!get_regs(thread.tid, regs)) return;
+  process.brk = start_brk(process.pid);
+  process.command = command_of(process.pid);
+  hide_vdso(process.memory, regs.rsp);
+  if (const Address site = vdso_syscall(process.pid, process.memory)) {
+    // execve switched cpuid faulting off. Injected at the vDSO's syscall instruction; the seccomp-stop comes first.
+    user_regs_struct call = regs;
+    call.rip = site;
+    call.rax = SYS_arch_prctl;
+    call.orig_rax = ~0ull;
+    call.rdi = kArchSetCpuid;
+    call.rsi = 0;
+    int status = 0;
+    set_regs(thread.tid, call);
+    for (int stop = 0; stop < 2; ++stop) {
+      resume(thread, PTRACE_SYSCALL);
+      if (!wait_stop(thread.tid, status)) return;
+    }
+    regs.orig_rax = ~0ull;
+    set_regs(thread.tid, regs);
+  }
+  begin_interval(unit, CheckpointKind::exec, process, 0);
+  store_now(thread, regs);
+  resume_user(thread, regs);
+}
+
+void Recorder::remove_thread(Thread& thread) {
+  Process& process = *thread.process;
+  Unit& unit = *process.unit;
+  unit.threads.erase(thread.serial);
+  std::erase(unit.ready, &thread);
+  const bool held_baton = unit.current == &thread;
+  if (held_baton) unit.current = nullptr;
+  --process.threads;
+  threads_.erase(thread.tid);
+}
+
+void Recorder::ended(pid_t tid, int status) {
+  early_.erase(tid);
+  Thread* found = find(tid);
+  if (!found) return;
+  Process& process = *found->process;
+  Unit& unit = *process.unit;
+  if (tid == root_) root_status_ = status;
+  const ThreadSerial serial = found->serial;
+  remove_thread(*found);
+  if (process.threads == 0) {
+    if (!process.end_logged && unit.in_interval) {
+      Event event;
+      event.kind = EventKind::signal;
+      event.thread = serial;
+      event.number = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+      event.args[0] = static_cast<uint64_t>(SignalPoint::anywhere);
+      event.fatal = true;
+      unit.log.add(std::move(event));
+    }
+    unit.cpu_ended_ns += process.cpu_ns;
+    std::erase_if(unit.processes, [&](const auto& p) { return p.get() == &process; });
+    if (unit.processes.empty()) {
+      unit.log.flush();
+      end_interval(unit);
+    }
+  }
+  schedule(unit);
+}
+
+bool Recorder::wait_stop(pid_t tid, int& status) {
+  for (;;) {
+    const pid_t got = waitpid(tid, &status, __WALL);
+    if (got == tid) break;
+    if (got < 0 && errno == EINTR) continue;
+    return false;
+  }
+  if (WIFSTOPPED(status)) return true;
+  ended(tid, status);
+  return false;
+}
+
+}  // namespace redrive

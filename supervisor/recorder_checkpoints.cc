@@ -1,0 +1,252 @@
+// Intervals and their checkpoints (checkpoint/DESIGN.md): the pause is an injected clone; the copy's pages are stored off the critical path.
+#include <sched.h>
+#include <sys/ptrace.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+#include "checkpoint/address_space.h"
+#include "supervisor/memory_calls.h"
+#include "supervisor/recorder.h"
+#include "supervisor/registers.h"
+
+namespace redrive {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kClockInterval = 1ms;  // how often a unit's CPU clock is asked whether a checkpoint is due
+
+// The CPU clock of a process (clock_getcpuclockid(3)); false if it has ended.
+bool process_cpu_ns(pid_t pid, uint64_t& ns) {
+  constexpr clockid_t kSched = 2;
+  const clockid_t clock = (~static_cast<clockid_t>(pid) << 3) | kSched;
+  timespec now{};
+  if (clock_gettime(clock, &now) != 0) return false;
+  ns = static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+  return true;
+}
+
+}  // namespace
+
+uint64_t Recorder::cpu_ns(const Unit& unit) const {
+  uint64_t sum = unit.cpu_ended_ns;
+  for (const auto& process : unit.processes) {
+    uint64_t ns = 0;
+    if (process_cpu_ns(process->pid, ns)) process->cpu_ns = ns;
+    sum += process->cpu_ns;
+  }
+  return sum;
+}
+
+void Recorder::begin_interval(Unit& unit, CheckpointKind kind, Process& process, uint64_t pause_ns) {
+  unit.in_interval = true;
+  unit.interval = unit.next_interval++;
+  unit.cpu_base_ns = cpu_ns(unit);
+  IntervalRecord record;
+  record.unit = unit.id;
+  record.interval = unit.interval;
+  record.kind = kind;
+  record.first_event = unit.log.next();
+  record.pid = process.pid;
+  record.command = process.command;
+  record.pause_ns = pause_ns;
+  writer_.add(record);
+  policy_.on_checkpoint(unit.id);
+}
+
+void Recorder::end_interval(Unit& unit) {
+  if (!unit.in_interval) return;
+  unit.in_interval = false;
+  writer_.add(IntervalEnd{unit.id, unit.interval, interval_ns(unit), unit.log.next()});
+}
+
+bool Recorder::checkpoint_due(Unit& unit) {
+  if (limits_.checkpoint_period_ns == 0) return false;
+  const auto now = Clock::now();
+  if (now - unit.last_clock_check < kClockInterval) return false;
+  unit.last_clock_check = now;
+  if (interval_ns(unit) < limits_.checkpoint_period_ns) return false;
+  const bool borrowed = std::any_of(unit.processes.begin(), unit.processes.end(),
+                                    [](const auto& p) { return p->borrows_memory; });
+  const bool starting = std::any_of(unit.threads.begin(), unit.threads.end(),
+                                    [](const auto& t) { return t.second->run == Thread::Run::starting; });
+  if (borrowed || starting) return false;  // at the next event, when the vfork child has its program
+  if (images_.copies_alive() >= limits_.copies) {
+    ++skipped_checkpoints_;
+    unit.last_clock_check = now + 100ms;
+    return false;
+  }
+  return true;
+}
+
+Result<uint64_t> Recorder::inject(Thread& thread, const user_regs_struct& at_entry, long number,
+                                  std::initializer_list<uint64_t> args, pid_t* born) {
+  user_regs_struct regs = at_entry;
+  regs.orig_rax = static_cast<uint64_t>(number);
+  int index = 0;
+  for (const uint64_t arg : args) syscall_arg(regs, index++) = arg;
+  set_regs(thread.tid, regs);
+  int status = 0;
+  for (;;) {
+    resume(thread, PTRACE_SYSCALL);
+    if (!wait_stop(thread.tid, status)) return Error{"the program was killed"};
+    if (status >> 16 == PTRACE_EVENT_CLONE && born) {
+      unsigned long child = 0;
+      ptrace(PTRACE_GETEVENTMSG, thread.tid, nullptr, &child);
+      *born = static_cast<pid_t>(child);
+      continue;
+    }
+    if (WSTOPSIG(status) == (SIGTRAP | 0x80)) break;
+  }
+  if (!get_regs(thread.tid, regs)) return Error{"the program was killed"};
+  return static_cast<uint64_t>(regs.rax);
+}
+
+void Recorder::reap_copies(Thread& thread) {
+  const user_regs_struct entry = thread.entry;
+  const pid_t copy = thread.process->copies_to_reap.back();
+  thread.process->copies_to_reap.pop_back();
+  if (inject(thread, entry, SYS_wait4, {static_cast<uint64_t>(copy), 0, __WALL | WNOHANG, 0})) rewind(thread, entry);
+}
+
+void Recorder::checkpoint(Thread& trigger) {
+  const auto stopped_at = Clock::now();
+  Process& process = *trigger.process;
+  Unit& unit = *process.unit;
+  const user_regs_struct entry = trigger.entry;
+  // Only a process that shares its memory with nobody can be copied by a clone; a joined unit is read while it is stopped.
+  const bool copied = unit.processes.size() == 1;
+  ImageJob job;
+  auto state = capture_state(unit, trigger);
+  if (state) {
+    if (auto pages = capture_pages(unit, *state, copied, job); !pages) state = pages.error();
+  }
+  if (!state) {
+    ++skipped_checkpoints_;
+    rewind(trigger, entry);
+    return;
+  }
+  job.unit = unit.id;
+  job.state = std::move(*state);
+  if (copied) {
+    pid_t copy = -1;
+    // CLONE_FILES: the copy adds no references to the program's open files. Exit signal 0: the program is not told of its end.
+    const auto made = inject(trigger, entry, SYS_clone, {CLONE_FILES, 0, 0, 0, 0}, &copy);
+    if (!made) return;
+    int status = 0;
+    if (copy < 0 || !wait_stop(copy, status)) {
+      ++skipped_checkpoints_;
+      rewind(trigger, entry);
+      return;
+    }
+    job.copy = copy;
+    job.original = trigger.tid;
+    if (auto memory = Memory::open(copy)) job.memory = std::move(*memory);
+  }
+  end_interval(unit);
+  begin_interval(unit, CheckpointKind::image, process,
+                 static_cast<uint64_t>((Clock::now() - stopped_at).count()));
+  job.interval = unit.interval;
+  rewind(trigger, entry);
+  images_.add(std::move(job));
+}
+
+// The image of the only thread of a unit, stopped before the interval's first instruction. There is little to read, so it is read
+// at once.
+void Recorder::store_now(Thread& thread, const user_regs_struct& regs) {
+  Unit& unit = *thread.process->unit;
+  auto state = capture_state(unit, thread);
+  ImageJob job;
+  if (state) {
+    state->threads.front().regs = regs;
+    if (auto pages = capture_pages(unit, *state, false, job); !pages) state = pages.error();
+  }
+  if (!state) {
+    ++skipped_checkpoints_;
+    add_unsure(unit, "its first checkpoint could not be stored: " + state.error().message);
+    return;
+  }
+  job.unit = unit.id;
+  job.interval = unit.interval;
+  job.state = std::move(*state);
+  images_.add(std::move(job));
+}
+
+Result<UnitState> Recorder::capture_state(Unit& unit, Thread& trigger) {
+  UnitState state;
+  state.trigger = trigger.serial;
+  state.next_thread = unit.next_thread;
+  state.next_process = unit.next_process;
+  for (const auto& process : unit.processes) {
+    ProcessState saved;
+    saved.process = process->serial;
+    saved.pid = process->pid;
+    saved.brk = process->brk;
+    ASSIGN_OR_RETURN(saved.mappings, read_mappings(process->pid));
+    for (auto& mapping : saved.mappings) {
+      if (mapping.shared && shared_objects_.contains(shared_object(mapping.device, mapping.inode))) {
+        mapping.shared_object = shared_object(mapping.device, mapping.inode);
+      } else if (mapping.inode != 0) {
+        ASSIGN_OR_RETURN(mapping.file, file_of(*process, mapping));
+      }
+    }
+    state.processes.push_back(std::move(saved));
+  }
+  for (const auto& [serial, thread] : unit.threads) {
+    ThreadState saved;
+    saved.thread = serial;
+    saved.process = thread->process->serial;
+    const bool exiting = thread->stop == Thread::Stop::exit || thread->run == Thread::Run::blocked;
+    saved.in_syscall = exiting && thread != &trigger;
+    if (thread == &trigger) {
+      saved.regs = before_syscall(thread->entry);
+      saved.xstate = get_xstate(thread->tid);
+    } else if (exiting) {
+      saved.regs = thread->entry;
+      saved.xstate = thread->xstate;
+    } else if (get_regs(thread->tid, saved.regs)) {
+      saved.xstate = get_xstate(thread->tid);
+    }
+    state.threads.push_back(std::move(saved));
+  }
+  return state;
+}
+
+Result<void> Recorder::capture_pages(Unit& unit, UnitState& state, bool shared_only, ImageJob& job) {
+  for (size_t i = 0; i < state.processes.size(); ++i) {
+    const ProcessState& saved = state.processes[i];
+    const auto wanted = [&](const Mapping& m) { return m.shared_object != 0 || !shared_only; };
+    const auto take = [&](Address address, const uint8_t* data) {
+      auto page = std::make_unique_for_overwrite<uint8_t[]>(kPageSize);
+      std::memcpy(page.get(), data, kPageSize);
+      job.pages.push_back({saved.process, address, std::move(page)});
+      return true;
+    };
+    TRY(visit_pages(unit.processes[i]->memory, saved.mappings, wanted, take));
+  }
+  return {};
+}
+
+Result<uint64_t> Recorder::file_of(Process& process, const Mapping& mapping) {
+  const auto key = std::make_pair(mapping.device, mapping.inode);
+  if (const auto known = file_ids_.find(key); known != file_ids_.end()) return known->second;
+  char range[64];
+  std::snprintf(range, sizeof range, "/map_files/%lx-%lx", mapping.start, mapping.end);
+  const std::string base = "/proc/" + std::to_string(process.pid);
+  auto id = writer_.add_file(base + range, mapping.name);
+  // map_files wants a capability; the path serves as well while it names the same file.
+  if (struct stat info {}; !id && stat((base + "/root" + mapping.name).c_str(), &info) == 0 && info.st_ino == mapping.inode) {
+    id = writer_.add_file(base + "/root" + mapping.name, mapping.name);
+  }
+  if (id) file_ids_[key] = *id;
+  return id;
+}
+
+}  // namespace redrive

@@ -1,0 +1,130 @@
+// Messages between units: captured at the sender's entry, matched at the receiver's exit, kept if the policy says so.
+#include <sys/socket.h>
+#include <xxhash.h>
+
+#include <algorithm>
+
+#include "interceptors/payload.h"
+#include "supervisor/recorder.h"
+
+namespace redrive {
+namespace {
+constexpr uint64_t kMaxPayload = uint64_t{16} << 20;  // larger sends are not held for matching: their receivers' copies are logged
+}
+
+std::optional<Endpoint> Recorder::endpoint(Thread& thread, int fd_arg) {
+  if (fd_arg < 0) return std::nullopt;  // a SysV queue
+  const int fd = static_cast<int>(thread.args[static_cast<size_t>(fd_arg)]);
+  FdCache& cache = *thread.process->fds;
+  if (const auto known = cache.find(fd); known != cache.end()) return known->second;
+  const auto found = channels_.resolve(thread.process->pidfd.get(), fd);
+  if (found) cache[fd] = *found;
+  return found;
+}
+
+void Recorder::forget_descriptors(Thread& thread) {
+  FdCache& cache = *thread.process->fds;
+  const auto& args = thread.args;
+  switch (thread.row->fd_effect) {
+    case FdEffect::closes:
+      cache.erase(static_cast<int>(args[0]));
+      break;
+    case FdEffect::replaces:
+      cache.erase(static_cast<int>(args[1]));
+      break;
+    case FdEffect::closes_range:
+      std::erase_if(cache, [&](const auto& entry) {
+        const auto fd = static_cast<uint32_t>(entry.first);
+        return fd >= static_cast<uint32_t>(args[0]) && fd <= static_cast<uint32_t>(args[1]);
+      });
+      break;
+    case FdEffect::none:
+      break;
+  }
+}
+
+uint64_t Recorder::hash_inputs(Thread& thread, const std::vector<Span>& inputs) {
+  return hash_spans(inputs, thread.process->memory, scratch_);
+}
+
+void Recorder::begin_send(Thread& thread, const std::vector<Span>& inputs, Event& event) {
+  const auto to = endpoint(thread, thread.row->fd_arg);
+  if (!to || to->kind == Endpoint::Kind::none) return;
+  uint64_t length = 0;
+  for (const auto& span : inputs) length += span.payload ? span.length : 0;
+  if (length > kMaxPayload) {
+    thread.datagrams.clear();
+    return;
+  }
+  Bytes payload = read_payload(inputs, thread.process->memory);
+  thread.datagrams = send_lengths(*thread.row, thread.args, thread.process->memory, payload.size());
+  Unit& unit = *thread.process->unit;
+  const uint64_t at_ns = interval_ns(unit);
+  thread.send = std::make_shared<SendInfo>(SendInfo{{unit.id, unit.log.next()}, policy_.on_send(unit.id, at_ns)});
+  thread.send_endpoint = *to;
+  event.send = Send{to->out, payload.size(), at_ns};
+  channels_.begin_send(*to, thread.send, std::move(payload), thread.datagrams);
+}
+
+void Recorder::end_send(Thread& thread, int64_t result, Event&) {
+  int64_t sent = result;
+  if (thread.send_endpoint.kind == Endpoint::Kind::datagram && thread.datagrams.size() == 1) sent = result >= 0;
+  channels_.end_send(thread.send_endpoint, thread.send, sent);
+  thread.send.reset();
+}
+
+// Turns the payload among the event's writes (marked from_message by the caller) into a message, if it is one.
+void Recorder::receive(Thread& thread, int64_t result, Event& event) {
+  const SyscallRow& row = *thread.row;
+  Unit& unit = *thread.process->unit;
+  const auto keep_as_input = [&] {
+    for (auto& write : event.writes) write.from_message = false;
+  };
+  if (row.traffic == Traffic::transfer && result > 0) {
+    if (const auto to = endpoint(thread, row.fd_arg)) {
+      channels_.transfer(*to, static_cast<uint64_t>(result));
+    }
+    if (const auto from = endpoint(thread, row.source_fd_arg)) channels_.drain(*from, static_cast<uint64_t>(result));
+  }
+  if (row.traffic != Traffic::receive || result <= 0) return keep_as_input();
+  const auto from = endpoint(thread, row.fd_arg);
+  if (!from || from->kind == Endpoint::Kind::none) return keep_as_input();
+  Bytes content;
+  for (const auto& write : event.writes) {
+    if (write.from_message) content.insert(content.end(), write.data.begin(), write.data.end());
+  }
+  const bool peek = row.flags_arg >= 0 && (thread.args[static_cast<size_t>(row.flags_arg)] & MSG_PEEK);
+  std::vector<MatchedPart> parts;
+  uint64_t offset = 0;
+  const auto lengths = from->kind == Endpoint::Kind::datagram
+                           ? datagram_lengths(row, thread.args, result, thread.process->memory)
+                           : std::vector<uint64_t>{content.size()};
+  for (const uint64_t wanted : lengths) {
+    const uint64_t length = std::min<uint64_t>(wanted, content.size() - offset);
+    const auto matched = channels_.receive(*from, std::span(content).subspan(offset, length), peek);
+    if (matched.empty() && length > 0) return keep_as_input();
+    parts.insert(parts.end(), matched.begin(), matched.end());
+    offset += length;
+  }
+  if (parts.empty() || offset != content.size()) return keep_as_input();
+  Receive message;
+  message.channel = from->kind == Endpoint::Kind::datagram ? 0 : from->in;
+  message.arrival = ++arrivals_;
+  message.at_ns = interval_ns(unit);
+  Tag tag = parts.front().send->tag;
+  offset = 0;
+  for (const auto& part : parts) {
+    tag = join(tag, part.send->tag);
+    message.parts.push_back({part.send->event, part.offset, part.length, XXH3_64bits(content.data() + offset, part.length)});
+    offset += part.length;
+  }
+  message.logged = policy_.on_receive(unit.id, message.at_ns, tag).keep != Keep::drop;
+  for (auto& write : event.writes) {
+    if (!write.from_message) continue;
+    write.from_message = !message.logged;
+    if (write.from_message) write.data.clear();
+  }
+  event.receive = std::move(message);
+}
+
+}  // namespace redrive

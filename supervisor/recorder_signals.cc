@@ -1,0 +1,186 @@
+// Signals and trapped instructions. A signal handler starts at an event: right behind one, before a syscall, or at a fault. What the kernel
+// does to start it (frame, registers) is recorded, so replay needs no signals.
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/ucontext.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+
+#include "interceptors/trapped_instructions.h"
+#include "supervisor/recorder.h"
+#include "supervisor/registers.h"
+
+namespace redrive {
+namespace {
+
+constexpr uint64_t kMaxFrame = 64 << 10;
+
+enum class Disposition { ignored, caught, stops, ends };
+
+// What the process does about a signal that is delivered to it (proc_pid_status(5), signal(7)).
+Disposition disposition(pid_t pid, int signal) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/status");
+  const uint64_t bit = uint64_t{1} << (signal - 1);
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("SigIgn:") && (std::strtoull(line.c_str() + 7, nullptr, 16) & bit)) return Disposition::ignored;
+    if (line.starts_with("SigCgt:") && (std::strtoull(line.c_str() + 7, nullptr, 16) & bit)) return Disposition::caught;
+  }
+  switch (signal) {
+    case SIGCHLD:
+    case SIGCONT:
+    case SIGURG:
+    case SIGWINCH:
+      return Disposition::ignored;
+    case SIGSTOP:
+    case SIGTSTP:
+    case SIGTTIN:
+    case SIGTTOU:
+      return Disposition::stops;
+    default:
+      return Disposition::ends;
+  }
+}
+
+bool caused_by_instruction(const siginfo_t& info) {
+  switch (info.si_signo) {
+    case SIGSEGV:
+    case SIGBUS:
+    case SIGFPE:
+    case SIGILL:
+    case SIGTRAP:
+    case SIGSYS:
+      return info.si_code > 0;
+    default:
+      return false;
+  }
+}
+
+bool equal(const user_regs_struct& a, const user_regs_struct& b) {
+  // orig_rax changes on the way to user code.
+  user_regs_struct x = a, y = b;
+  x.orig_rax = y.orig_rax = 0;
+  return std::memcmp(&x, &y, sizeof x) == 0;
+}
+
+// The signal frame that the kernel put at the handler's stack pointer, FP state included (asm/sigcontext.h).
+uint64_t frame_size(const Memory& memory, Address sp) {
+  ucontext_t context;
+  if (!memory.get(sp + sizeof(uint64_t), context)) return 0;
+  const auto fp = reinterpret_cast<Address>(context.uc_mcontext.fpregs);
+  constexpr uint64_t kSoftwareReserved = 464;  // in the FXSAVE area: magic, extended size
+  uint32_t reserved[2] = {};
+  constexpr uint32_t kMagic = 0x46505853;      // FP_XSTATE_MAGIC1
+  if (fp < sp || fp - sp > kMaxFrame || !memory.get(fp + kSoftwareReserved, reserved)) return sizeof context + 136;
+  const uint64_t size = reserved[0] == kMagic ? reserved[1] : 512;
+  return std::min(fp - sp + size, kMaxFrame);
+}
+
+}  // namespace
+
+void Recorder::handle_signal(Thread& thread, int signal) {
+  user_regs_struct regs;
+  siginfo_t info{};
+  if (!get_regs(thread.tid, regs) || ptrace(PTRACE_GETSIGINFO, thread.tid, nullptr, &info) != 0) return;
+  if (thread.run != Thread::Run::user) {
+    // In the kernel: it is on its way out, and this comes again behind the syscall's exit; or the launcher was hit.
+    resume(thread, thread.run == Thread::Run::starting ? PTRACE_CONT : PTRACE_SYSCALL, signal);
+    return;
+  }
+  if (signal == SIGSEGV && info.si_code > 0 && answer_trapped_instruction(thread, regs)) return;
+  if (caused_by_instruction(info)) {
+    deliver(thread, signal, regs, static_cast<uint64_t>(SignalPoint::fault));
+    return;
+  }
+  const bool at_event = equal(regs, thread.resumed);
+  if (at_event && !thread.held.empty() && thread.held.front().si_signo == signal) {
+    // The one that was raised again in place of a held one.
+    ptrace(PTRACE_SETSIGINFO, thread.tid, nullptr, &thread.held.front());
+    thread.held.pop_front();
+  }
+  if (at_event) {
+    const auto point = thread.rewound ? SignalPoint::before_syscall : SignalPoint::boundary;
+    deliver(thread, signal, regs, static_cast<uint64_t>(point));
+    return;
+  }
+  if (disposition(thread.process->pid, signal) != Disposition::caught) {
+    deliver(thread, signal, regs, static_cast<uint64_t>(SignalPoint::anywhere));
+    return;
+  }
+  if (thread.held.empty()) thread.held_since = Clock::now();
+  thread.held.push_back(info);
+  resume(thread, PTRACE_CONT);
+}
+
+void Recorder::deliver(Thread& thread, int signal, const user_regs_struct& regs, uint64_t where) {
+  Unit& unit = *thread.process->unit;
+  const Disposition what = disposition(thread.process->pid, signal);
+  if (what == Disposition::ignored || what == Disposition::stops) {
+    resume(thread, PTRACE_CONT, signal);
+    return;
+  }
+  Event event;
+  event.kind = EventKind::signal;
+  event.thread = thread.serial;
+  event.number = signal;
+  event.ip = regs.rip;
+  event.args[0] = where;
+  if (what == Disposition::ends) {
+    event.fatal = true;
+    unit.log.add(std::move(event));
+    thread.process->end_logged = true;
+    resume(thread, PTRACE_CONT, signal);
+    return;
+  }
+  // Single-stepping into a handler stops right before its first instruction.
+  int status = 0;
+  resume(thread, PTRACE_SINGLESTEP, signal);
+  if (!wait_stop(thread.tid, status)) return;
+  user_regs_struct handler;
+  if (status >> 8 != SIGTRAP || !get_regs(thread.tid, handler)) {
+    // The frame could not be written: a fault of its own, which ends the process.
+    handle_signal(thread, WSTOPSIG(status));
+    return;
+  }
+  const Memory& memory = thread.process->memory;
+  MemoryWrite frame{handler.rsp, frame_size(memory, handler.rsp), false, {}};
+  frame.data.resize(frame.length);
+  if (!memory.read(frame.address, frame.data.data(), frame.length)) add_unsure(unit, "a signal frame could not be read");
+  event.writes.push_back(std::move(frame));
+  event.registers = RegisterFile{as_bytes(handler), get_xstate(thread.tid)};
+  unit.log.add(std::move(event));
+  thread.rewound = false;
+  resume_user(thread, handler);
+}
+
+// At a syscall's entry, with held signals: goes back before its instruction and has the first one delivered there.
+void Recorder::raise_held(Thread& thread) {
+  const siginfo_t& info = thread.held.front();
+  const pid_t pid = thread.process->pid;
+  if (syscall(SYS_tgkill, pid, thread.tid, info.si_signo) != 0) thread.held.pop_front();
+  rewind(thread, thread.entry);
+}
+
+bool Recorder::answer_trapped_instruction(Thread& thread, const user_regs_struct& regs) {
+  uint8_t code[3] = {};
+  thread.process->memory.read_some(regs.rip, code, sizeof code);
+  user_regs_struct after = regs;
+  const auto trap = decode_trapped(code);
+  if (!trap) return false;
+  answer(*trap, after);
+  Event event;
+  event.kind = EventKind::trap;
+  event.thread = thread.serial;
+  event.number = static_cast<int32_t>(trap->instruction);
+  event.ip = regs.rip;
+  event.args = {after.rax, after.rbx, after.rcx, after.rdx, regs.rax, regs.rcx};
+  thread.process->unit->log.add(std::move(event));
+  set_regs(thread.tid, after);
+  thread.rewound = false;
+  resume_user(thread, after);
+  return true;
+}
+
+}  // namespace redrive

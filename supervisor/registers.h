@@ -1,0 +1,38 @@
+// Registers at syscall stops, as record and replay both see them.
+#pragma once
+
+#include <sys/user.h>
+#include <xxhash.h>
+
+#include "base/bytes.h"
+
+namespace redrive {
+
+// From the registers at a syscall's entry: those with which the thread is about to execute its syscall instruction.
+inline user_regs_struct before_syscall(const user_regs_struct& entry) {
+  user_regs_struct regs = entry;
+  regs.rip -= 2;
+  regs.rax = entry.orig_rax;
+  regs.orig_rax = ~0ull;
+  return regs;
+}
+
+// A fingerprint of what a syscall leaves alone and the kernel does not choose: all but rax, rcx, r11, the arguments and the flags.
+inline uint32_t preserved_registers_hash(const user_regs_struct& r) {
+  const uint64_t values[] = {r.rbx, r.rbp, r.rsp, r.r12, r.r13, r.r14, r.r15, r.fs_base, r.gs_base};
+  return static_cast<uint32_t>(XXH3_64bits(values, sizeof values));
+}
+
+inline Bytes as_bytes(const user_regs_struct& regs) {
+  const auto* first = reinterpret_cast<const uint8_t*>(&regs);
+  return Bytes(first, first + sizeof regs);
+}
+
+// False if `bytes` is no register file.
+inline bool from_bytes(const Bytes& bytes, user_regs_struct& regs) {
+  if (bytes.size() != sizeof regs) return false;
+  std::memcpy(&regs, bytes.data(), sizeof regs);
+  return true;
+}
+
+}  // namespace redrive

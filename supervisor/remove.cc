@@ -1,0 +1,76 @@
+// redrive rm: removes traces, and nothing that is not one.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "logstore/trace.h"
+#include "logstore/trace_files.h"
+#include "supervisor/commands.h"
+
+namespace redrive {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// A trace that is damaged, or that a newer redrive made, is a trace all the same: its journal says whose it is.
+bool is_trace(const fs::path& directory) {
+  std::ifstream journal(TraceFiles{directory.string()}.journal(), std::ios::binary);
+  char first[7] = {};
+  journal.read(first, sizeof first);
+  return journal && std::string_view(first, sizeof first) == "redrive";
+}
+
+Result<fs::path> trace_directory(const std::string& text) {
+  ASSIGN_OR_RETURN(const std::string found, find_trace(text));
+  std::error_code failure;
+  const fs::path directory = fs::canonical(found, failure);
+  if (failure) return Error{fmt::format("{}: {}", found, failure.message())};
+  if (!is_trace(directory)) return Error{fmt::format("{} is not a trace: not removed", found)};
+  return directory;
+}
+
+// The most recent of the traces that are left becomes the latest.
+Result<void> renew_latest() {
+  std::string newest;
+  int64_t newest_started = 0;
+  for (const auto& name : list_traces()) {
+    const std::string directory = fs::path(trace_home()) / name;
+    const auto trace = Trace::open(directory);
+    if (!trace || trace.value()->settings().started_unix_ns <= newest_started) continue;
+    newest = directory;
+    newest_started = trace.value()->settings().started_unix_ns;
+  }
+  std::error_code failure;
+  fs::remove(fs::path(trace_home()) / "latest", failure);
+  return newest.empty() ? Result<void>() : set_latest(newest);
+}
+
+}  // namespace
+
+Result<int> remove_command(const RemoveOptions& options) {
+  std::vector<fs::path> directories;
+  for (const auto& text : options.traces) {  // all or nothing
+    ASSIGN_OR_RETURN(const fs::path directory, trace_directory(text));
+    if (std::find(directories.begin(), directories.end(), directory) == directories.end())
+      directories.push_back(directory);
+  }
+  std::error_code failure;
+  const fs::path latest = fs::canonical(fs::path(trace_home()) / "latest", failure);
+  bool latest_gone = false;
+  for (const auto& directory : directories) {
+    // Out of sight first: what is left when we are interrupted is then no trace any more.
+    const fs::path doomed = directory.string() + ".removing";
+    fs::rename(directory, doomed, failure);
+    if (failure) return Error{fmt::format("cannot remove {}: {}", directory.string(), failure.message())};
+    fs::remove_all(doomed, failure);
+    if (failure) return Error{fmt::format("cannot remove all of {}: {}", doomed.string(), failure.message())};
+    latest_gone |= directory == latest;
+  }
+  if (latest_gone) TRY(renew_latest());
+  return 0;
+}
+
+}  // namespace redrive

@@ -1,0 +1,251 @@
+// redrive replay: plans each interval, re-drives its replay set side by side, reports.
+#include <fmt/format.h>
+
+#include <atomic>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "interceptors/trapped_instructions.h"
+#include "supervisor/commands.h"
+#include "supervisor/graph.h"
+#include "supervisor/replayer.h"
+
+namespace redrive {
+namespace {
+
+struct Request {
+  UnitId unit = 0;
+  IntervalIndex interval = 0;
+};
+
+struct Report {
+  Request request;
+  size_t replay_set_size = 0;
+  double seconds = 0;
+  bool verified = false;
+  std::optional<Divergence> divergence;
+  std::optional<Error> error;
+};
+
+struct Work {
+  const Trace& trace;
+  const Rdg& graph;
+  const ReplayOptions& options;
+  Processors& processors;
+};
+
+// What the intervals of a plan need of each other: sends whose payload was not logged, and forks.
+struct Needs {
+  std::set<EventRef> sends;
+  std::set<EventRef> births;
+};
+
+EventIndex first_event(const Rdg& graph, const PlannedInterval& planned) {
+  return graph.units.at(planned.unit).at(planned.start).first_event;
+}
+
+std::optional<EventRef> birth_of(const Rdg& graph, const PlannedInterval& planned) {
+  return graph.units.at(planned.unit).at(planned.start).birth;
+}
+
+Result<Needs> needs_of(const Work& work, const Plan& plan) {
+  Needs needs;
+  for (const auto& planned : plan.replay_set) {
+    if (const auto birth = birth_of(work.graph, planned)) needs.births.insert(*birth);
+    TRY(work.trace.for_each_event(planned.unit, first_event(work.graph, planned), planned.requisite_event,
+                                  [&](EventIndex, const Event& event) {
+                                    if (event.receive && !event.receive->logged) {
+                                      for (const auto& part : event.receive->parts) needs.sends.insert(part.sender);
+                                    }
+                                    return true;
+                                  }));
+  }
+  return needs;
+}
+
+std::string describe(const PlanError& error) {
+  return fmt::format("event {} of unit {} needs event {} of unit {}, which the trace does not hold", error.needed_by.event,
+                     error.needed_by.unit, error.missing.event, error.missing.unit);
+}
+
+// Re-drives one interval with all that it needs, one thread (and one processor at a time) for each interval of the set.
+Report redrive_interval(const Work& work, const Request& request) {
+  const auto started = std::chrono::steady_clock::now();
+  Report report{request, 0, 0, false, std::nullopt, std::nullopt};
+  const auto until = work.options.until ? std::optional<EventIndex>(*work.options.until) : std::nullopt;
+  const PlanResult planned = plan(work.graph, request.unit, request.interval, until);
+  if (!planned.plan) {
+    report.error = Error{describe(*planned.error)};
+    return report;
+  }
+  const auto& set = planned.plan->replay_set;
+  report.replay_set_size = set.size();
+  auto needs = needs_of(work, *planned.plan);
+  if (!needs) {
+    report.error = needs.error();
+    return report;
+  }
+  MessageStore store(std::move(needs->sends), std::move(needs->births), set.size());
+  std::vector<std::optional<Result<Replayer::Outcome>>> outcomes(set.size());
+  std::atomic<double> last_event = 0;
+  const auto redrive_one = [&](size_t i) {
+    const bool requested = i == 0;
+    Replayer replayer(work.trace, set[i], birth_of(work.graph, set[i]), store, work.processors,
+                      {work.options.verify && requested, work.options.output && requested});
+    auto outcome = replayer.run();
+    if (requested && outcome) last_event = outcome->seconds;
+    const bool failed = !outcome || outcome->divergence;
+    outcomes[i] = std::move(outcome);
+    store.interval_ended(failed);
+  };
+  std::vector<std::thread> threads;
+  for (size_t i = 1; i < set.size(); ++i) threads.emplace_back(redrive_one, i);
+  const auto planned_at = std::chrono::steady_clock::now();
+  std::thread(redrive_one, 0).join();
+  for (auto& thread : threads) thread.join();
+  report.seconds = std::chrono::duration<double>(planned_at - started).count() + last_event;
+  for (const auto& slot : outcomes) {
+    const Result<Replayer::Outcome>& outcome = *slot;
+    if (!outcome && !report.error) report.error = outcome.error();
+    if (outcome && outcome->divergence) report.divergence = outcome->divergence;
+  }
+  // Those that waited for a diverged interval failed because of it.
+  if (report.divergence) report.error.reset();
+  report.verified = !report.error && !report.divergence && outcomes[0]->value().verified;
+  return report;
+}
+
+// "all registers and pages equal" can be said of intervals that end in a checkpoint; others end with their program.
+bool ends_in_checkpoint(const Trace& trace, const Request& request) {
+  const auto& intervals = trace.intervals(request.unit);
+  const size_t next = request.interval + 1;
+  return next < intervals.size() && intervals[next].kind == CheckpointKind::image && intervals[next].has_image;
+}
+
+void print_divergence(const Trace& trace, const Report& report) {
+  const Divergence& d = *report.divergence;
+  fmt::print(stderr, "redrive: divergence in unit {} ({}), interval {}, event {}\n  expected: {}\n  found:    {}\n", d.unit,
+             trace.unit_name(d.unit), d.interval, d.event, d.expected, d.found);
+  if (!d.stack.empty()) fmt::print(stderr, "  stack:\n{}", d.stack);
+  if (!d.disassembly.empty()) fmt::print(stderr, "  code:\n{}", d.disassembly);
+  fmt::print(stderr, "  reproduce: redrive replay {} {}:{} --until {}\n", trace.directory(), report.request.unit,
+             report.request.interval, d.event);
+}
+
+nlohmann::json to_json(const Trace& trace, const Report& report) {
+  nlohmann::json out{{"unit", report.request.unit},
+                     {"name", trace.unit_name(report.request.unit)},
+                     {"interval", report.request.interval},
+                     {"replay_set_size", report.replay_set_size},
+                     {"seconds", report.seconds},
+                     {"bound_s", trace.settings().bound_s},
+                     {"verified", report.verified},
+                     {"divergence", nullptr},
+                     {"error", nullptr}};
+  if (report.divergence) {
+    const Divergence& d = *report.divergence;
+    out["divergence"] = {{"unit", d.unit},         {"interval", d.interval}, {"event", d.event},
+                         {"expected", d.expected}, {"found", d.found},       {"stack", d.stack},
+                         {"disassembly", d.disassembly}};
+  }
+  if (report.error) out["error"] = report.error->message;
+  return out;
+}
+
+Result<std::vector<Request>> requests_of(const Trace& trace, const ReplayOptions& options) {
+  std::vector<Request> requests;
+  if (options.all) {
+    for (const auto& unit : trace.units()) {
+      for (const auto& interval : trace.intervals(unit.unit)) requests.push_back({unit.unit, interval.interval});
+    }
+    return requests;
+  }
+  UnitSpec spec{options.unit_text, options.first_interval, options.last_interval};
+  ASSIGN_OR_RETURN(const Selection selected, select(trace, spec));
+  for (IntervalIndex i = selected.first; i <= selected.last; ++i) requests.push_back({selected.unit, i});
+  return requests;
+}
+
+class Progress {
+ public:
+  Progress(bool enabled, size_t total) : enabled_(enabled && total > 1), total_(total) {}
+  ~Progress() {
+    if (enabled_) fmt::print(stderr, "\r\033[K");
+  }
+  void advance() {
+    ++done_;
+    if (enabled_) fmt::print(stderr, "\r{}/{} intervals", done_, total_);
+  }
+
+ private:
+  bool enabled_;
+  size_t total_;
+  size_t done_ = 0;
+};
+
+void print_table(const Trace& trace, const std::vector<Report>& reports, bool verify) {
+  fmt::print("{:<24} {:>8} {:>10} {:>9}  {}\n", "UNIT", "INTERVAL", "REPLAY SET", "SECONDS", "RESULT");
+  for (const auto& report : reports) {
+    const bool state = ends_in_checkpoint(trace, report.request);
+    const std::string result = report.error        ? "not re-driven: " + report.error->message
+                               : report.divergence ? fmt::format("DIVERGED at event {}", report.divergence->event)
+                               : !verify           ? "ok"
+                               : report.verified   ? "ok, state equals the next checkpoint"
+                               : state             ? "ok, not verified"
+                                                   : "ok, every event equal; it ends with its program";
+    fmt::print("{:<24} {:>8} {:>10} {:>9.3f}  {}\n", trace.unit_name(report.request.unit), report.request.interval,
+               report.replay_set_size, report.seconds, result);
+  }
+}
+
+}  // namespace
+
+Result<int> replay(const ReplayOptions& options) {
+  ASSIGN_OR_RETURN(const std::string directory, find_trace(options.trace));
+  ASSIGN_OR_RETURN(const auto trace, Trace::open(directory));
+  ASSIGN_OR_RETURN(const auto requests, requests_of(*trace, options));
+  ASSIGN_OR_RETURN(const Rdg graph, build_graph(*trace));
+  trap_own_cpuid();
+  Processors processors(options.jobs);
+  const Work work{*trace, graph, options, processors};
+  std::vector<Report> reports;
+  {
+    Progress progress(options.progress && !options.json && !options.output, requests.size());
+    for (const auto& request : requests) {
+      reports.push_back(redrive_interval(work, request));
+      progress.advance();
+    }
+  }
+  size_t divergences = 0, not_verified = 0, late = 0;
+  double slowest = 0;
+  std::optional<Error> error;
+  for (const auto& report : reports) {
+    divergences += report.divergence.has_value();
+    const bool should_verify = options.verify && !options.until && ends_in_checkpoint(*trace, report.request);
+    not_verified += report.error.has_value() || (should_verify && !report.verified);
+    slowest = std::max(slowest, report.seconds);
+    late += report.seconds > trace->settings().bound_s;
+    if (report.error && !error) error = report.error;
+  }
+  if (options.json) {
+    nlohmann::json list = nlohmann::json::array();
+    for (const auto& report : reports) list.push_back(to_json(*trace, report));
+    fmt::print("{}\n", nlohmann::json{{"intervals", list},
+                                      {"max_seconds", slowest},
+                                      {"divergences", divergences},
+                                      {"not_verified", not_verified},
+                                      {"late", late}}.dump(2));
+  } else if (!options.output) {
+    print_table(*trace, reports, options.verify);
+    fmt::print("{} intervals, {} divergences, {} not verified, slowest {:.3f} s, bound {:g} s\n", reports.size(), divergences,
+               not_verified, slowest, trace->settings().bound_s);
+  }
+  for (const auto& report : reports) {
+    if (report.divergence) print_divergence(*trace, report);
+  }
+  if (divergences) return static_cast<int>(Status::divergence);
+  if (error) return *error;
+  return 0;
+}
+
+}  // namespace redrive

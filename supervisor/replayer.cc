@@ -1,0 +1,510 @@
+#include "supervisor/replayer.h"
+
+#include <sched.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include "checkpoint/address_space.h"
+#include "interceptors/payload.h"
+#include "interceptors/trapped_instructions.h"
+#include "supervisor/divergence.h"
+#include "supervisor/memory_calls.h"
+#include "supervisor/registers.h"
+#include "supervisor/verify.h"
+
+namespace redrive {
+namespace {
+
+constexpr int kSyscallStop = SIGTRAP | 0x80;
+constexpr int64_t kErestartRestartblock = -516;
+constexpr int64_t kErestartsys = -512;
+
+std::string hex(uint64_t value) {
+  char text[24];
+  std::snprintf(text, sizeof text, "%#lx", value);
+  return text;
+}
+
+bool restarts(int64_t result) { return result <= kErestartsys && result >= kErestartRestartblock; }
+
+// How many arguments the call has, as far as the table tells.
+size_t argument_count(const SyscallRow& row) {
+  size_t count = row.args.size();
+  while (count > 0 && row.args[count - 1].kind == ArgKind::none) --count;
+  return count;
+}
+
+uint64_t clone_flags(const Event& event, const SyscallRow& row) {
+  if (row.special == Special::clone) return event.args[0];
+  return row.special == Special::vfork ? uint64_t{CLONE_VM | CLONE_VFORK} : 0;
+}
+
+bool bears(const SyscallRow& row) {
+  return row.special == Special::fork || row.special == Special::vfork || row.special == Special::clone;
+}
+
+}  // namespace
+
+Replayer::Replayer(const Trace& trace, const PlannedInterval& what, std::optional<EventRef> birth, MessageStore& store,
+                   Processors& processors, ReplayerOptions options)
+    : trace_(trace), what_(what), birth_(birth), store_(store), processors_(processors), options_(options) {
+  file_path_ = [this](uint64_t file) { return trace_.file_path(file); };
+}
+
+Replayer::~Replayer() { give_processor_back(); }
+
+void Replayer::take_processor() {
+  cpu_ = processors_.take();
+  if (cpu_ == last_cpu_) return;
+  last_cpu_ = cpu_;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(cpu_, &set);
+  sched_setaffinity(0, sizeof set, &set);
+  for (const auto& [serial, thread] : threads_) sched_setaffinity(thread.tid, sizeof set, &set);
+}
+
+void Replayer::give_processor_back() {
+  if (cpu_ >= 0) processors_.give_back(std::exchange(cpu_, -1));
+}
+
+Result<Replayer::Outcome> Replayer::run() {
+  take_processor();
+  const auto started = std::chrono::steady_clock::now();
+  TRY(restore_start());
+  const EventIndex first = trace_.intervals(what_.unit).at(what_.start).first_event;
+  end_ = what_.requisite_event;
+  std::optional<Error> error;
+  TRY(trace_.for_each_event(what_.unit, first, end_, [&](EventIndex index, const Event& event) {
+    auto went_on = step(index, event);
+    if (!went_on) error = went_on.error();
+    return went_on && *went_on;
+  }));
+  if (error) return *error;
+  Outcome outcome;
+  outcome.unit = what_.unit;
+  outcome.interval = what_.interval;
+  outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+  outcome.events = executed_;
+  if (!divergence_ && first + executed_ != end_) {
+    return Error{"unit " + std::to_string(what_.unit) + " has no event " + std::to_string(first + executed_) + " in this trace",
+                 Status::damaged};
+  }
+  if (!divergence_ && options_.verify) {
+    ASSIGN_OR_RETURN(outcome.verified, verify_end());
+  }
+  outcome.divergence = divergence_;
+  return outcome;
+}
+
+Result<void> Replayer::restore_start() {
+  const IntervalRecord& interval = trace_.intervals(what_.unit).at(what_.start);
+  if (!interval.has_image) return adopt_birth();
+  ASSIGN_OR_RETURN(const Image image, trace_.image(what_.unit, what_.start));
+  UnitState state;
+  Decoder header(image.header);
+  if (!decode(header, state)) {
+    return Error{"the image of interval " + std::to_string(what_.start) + " of unit " + std::to_string(what_.unit) +
+                     " cannot be understood",
+                 Status::damaged};
+  }
+  size_t at = 0;
+  uint8_t data[kPageSize];
+  const auto next_page = [&](StoredPage& page) -> Result<bool> {
+    if (at == image.pages.size()) return false;
+    TRY(trace_.read_page(image.pages[at].page_id, data));
+    page = {image.pages[at].process, image.pages[at].address, data};
+    ++at;
+    return true;
+  };
+  ASSIGN_OR_RETURN(unit_, restore(state, next_page, file_path_));
+  next_process_ = state.next_process;
+  for (const auto& saved : state.threads) {
+    Thread& thread = threads_[saved.thread];
+    thread.tid = unit_.threads.at(saved.thread);
+    thread.process = saved.process;
+    thread.stopped_at_syscall = saved.in_syscall;
+    thread.regs = saved.regs;
+  }
+  return {};
+}
+
+Result<void> Replayer::adopt_birth() {
+  if (!birth_) {
+    return Error{"the checkpoint of interval " + std::to_string(what_.start) + " of unit " + std::to_string(what_.unit) +
+                 " was not stored before the recorder was killed"};
+  }
+  give_processor_back();
+  auto birth = store_.birth(*birth_);
+  last_cpu_ = -1;  // where the process runs is its parent's choice until now
+  if (birth) threads_[0].tid = birth->pid;
+  take_processor();
+  if (!birth) return birth.error();
+  ASSIGN_OR_RETURN(Stub stub, Stub::take_over(birth->pid));
+  unit_.processes.emplace(0, RestoredProcess{std::move(stub), birth->brk});
+  if (!set_regs(birth->pid, birth->regs)) return errno_error("cannot set registers");
+  Thread& thread = threads_[0];
+  thread.tid = birth->pid;
+  thread.regs = birth->regs;
+  next_process_ = 1;
+  return {};
+}
+
+void Replayer::diverge(Thread* thread, EventIndex index, std::string expected, std::string found) {
+  if (divergence_) return;
+  Divergence d;
+  d.unit = what_.unit;
+  d.event = index;
+  d.interval = what_.interval;
+  d.expected = std::move(expected);
+  d.found = std::move(found);
+  if (thread && unit_.processes.contains(thread->process)) {
+    d.stack = stack_of(thread->tid);
+    d.disassembly = disassembly_at(memory(*thread), thread->regs.rip);
+  }
+  divergence_ = std::move(d);
+}
+
+Result<Replayer::StopKind> Replayer::run_to_stop(Thread& thread) {
+  for (;;) {
+    if (ptrace(PTRACE_SYSEMU, thread.tid, nullptr, nullptr) != 0) return StopKind::gone;
+    int status = 0;
+    if (!wait_for(thread.tid, status) || !WIFSTOPPED(status)) return StopKind::gone;
+    if (status >> 16) continue;
+    const int signal = WSTOPSIG(status);
+    if (signal == kSyscallStop) {
+      if (!get_regs(thread.tid, thread.regs)) return StopKind::gone;
+      thread.stopped_at_syscall = true;
+      return StopKind::syscall;
+    }
+    siginfo_t info{};
+    ptrace(PTRACE_GETSIGINFO, thread.tid, nullptr, &info);
+    // Anything that no instruction caused comes from outside (a terminal's Ctrl-C) and is none of the program's.
+    if (info.si_code <= 0 || signal == SIGSTOP) continue;
+    if (!get_regs(thread.tid, thread.regs)) return StopKind::gone;
+    return StopKind::fault;
+  }
+}
+
+Result<bool> Replayer::step(EventIndex index, const Event& event) {
+  const auto found = threads_.find(event.thread);
+  if (found == threads_.end()) {
+    diverge(nullptr, index, "an event of thread " + std::to_string(event.thread), "no such thread");
+    return false;
+  }
+  Thread& thread = found->second;
+  ++executed_;
+  switch (event.kind) {
+    case EventKind::syscall:
+      for (uint64_t i = 0; i < event.repeat; ++i) {
+        ASSIGN_OR_RETURN(const bool entered, replay_entry(thread, index, event));
+        if (!entered) return false;
+        if (event.fatal) return true;
+        ASSIGN_OR_RETURN(const bool left, replay_effects(thread, index, event));
+        if (!left) return false;
+      }
+      return true;
+    case EventKind::entry:
+      return replay_entry(thread, index, event);
+    case EventKind::exit:
+      if (!thread.stopped_at_syscall) {
+        diverge(&thread, index, "the exit of " + std::string(syscall_name(event.number)), "the thread is in no system call");
+        return false;
+      }
+      return replay_effects(thread, index, event);
+    case EventKind::signal:
+      return replay_signal(thread, index, event);
+    case EventKind::trap:
+      return replay_trap(thread, index, event);
+  }
+  return Error{"an event of unknown kind", Status::damaged};
+}
+
+Result<bool> Replayer::replay_entry(Thread& thread, EventIndex index, const Event& event) {
+  const std::string expected = format_call(event.number, event.args) + " at " + hex(event.ip);
+  ASSIGN_OR_RETURN(const StopKind stop, run_to_stop(thread));
+  if (stop != StopKind::syscall) {
+    diverge(&thread, index, expected, stop == StopKind::fault ? "a fault at " + hex(thread.regs.rip) : "the process ended");
+    return false;
+  }
+  std::array<uint64_t, 6> args;
+  for (int i = 0; i < 6; ++i) args[static_cast<size_t>(i)] = syscall_arg(thread.regs, i);
+  const auto number = static_cast<int64_t>(thread.regs.orig_rax);
+  const SyscallRow* row = find_row(number, args);
+  const auto differs = [&](const std::string& how) {
+    diverge(&thread, index, expected, format_call(number, args, &memory(thread)) + " at " + hex(thread.regs.rip) + how);
+    return false;
+  };
+  if (number != event.number || thread.regs.rip != event.ip) return differs("");
+  const size_t count = row ? argument_count(*row) : 0;
+  if (!std::equal(args.begin(), args.begin() + static_cast<ptrdiff_t>(count), event.args.begin())) return differs("");
+  if (preserved_registers_hash(thread.regs) != event.regs_hash) return differs(", with other registers");
+  if (!row || row->treat == Treat::refuse) return true;
+  const auto read = inputs(*row, args, memory(thread));
+  if (event.in_hash != 0 && hash_spans(read, memory(thread), scratch_) != event.in_hash) {
+    return differs(", with other contents of the memory that it reads");
+  }
+  if (store_.wants_send({what_.unit, index})) store_.publish({what_.unit, index}, read_payload(read, memory(thread)));
+  if (options_.output) show_output(event, *row, memory(thread));
+  if (bears(*row) && (event.child_unit || event.child_thread)) TRY(replay_birth(thread, index, event, *row));
+  if (event.fatal) {
+    for (const auto& write : event.writes) memory(thread).put(write.address, uint32_t{0});
+    if (row->special == Special::exit_group) {
+      forget_process(thread.process);
+    } else {
+      // A leader stays as a stopped thread; the others go for good.
+      const Stub& stub = unit_.processes.at(thread.process).stub;
+      if (thread.tid != stub.pid()) stub.end_thread(thread.tid);
+      threads_.erase(event.thread);
+    }
+  }
+  return true;
+}
+
+void Replayer::forget_process(ProcessSerial process) {
+  std::erase_if(threads_, [&](const auto& entry) { return entry.second.process == process; });
+  unit_.processes.erase(process);
+}
+
+Result<void> Replayer::replay_birth(Thread& parent, EventIndex index, const Event& event, const SyscallRow& row) {
+  const uint64_t flags = clone_flags(event, row);
+  const EventRef self{what_.unit, index};
+  const bool elsewhere = event.child_unit != 0;
+  if (elsewhere && !store_.wants_birth(self)) return {};
+  RestoredProcess& process = unit_.processes.at(parent.process);
+  const uint64_t real = flags & CLONE_THREAD
+                            ? uint64_t{CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM}
+                            : flags & CLONE_VM;
+  ASSIGN_OR_RETURN(const pid_t tid, process.stub.clone(parent.tid, real));
+  user_regs_struct regs = parent.regs;
+  regs.rax = 0;
+  regs.orig_rax = ~0ull;
+  if (row.special == Special::clone && event.args[1]) regs.rsp = event.args[1];
+  if (flags & CLONE_SETTLS) regs.fs_base = event.args[4];
+  if (!set_regs(tid, regs)) return errno_error("cannot set registers");
+  const auto id = static_cast<int32_t>(event.result);
+  if (flags & CLONE_THREAD) {
+    if (flags & CLONE_CHILD_SETTID) process.stub.memory().put(event.args[3], id);
+  } else {
+    ASSIGN_OR_RETURN(Stub stub, Stub::adopt(tid));
+    if (flags & CLONE_CHILD_SETTID) stub.memory().put(event.args[3], id);
+    if (elsewhere) {
+      ASSIGN_OR_RETURN(const pid_t child, std::move(stub).hand_over());
+      store_.publish(self, Birth{child, process.brk, regs});
+    } else {
+      const ProcessSerial serial = next_process_++;
+      unit_.processes.emplace(serial, RestoredProcess{std::move(stub), process.brk});
+      threads_[event.child_thread].process = serial;
+    }
+  }
+  if (flags & CLONE_PARENT_SETTID) process.stub.memory().put(event.args[2], id);
+  if (elsewhere) return {};
+  Thread& child = threads_[event.child_thread];
+  if (flags & CLONE_THREAD) child.process = parent.process;
+  child.tid = tid;
+  child.regs = regs;
+  return {};
+}
+
+Result<bool> Replayer::replay_effects(Thread& thread, EventIndex index, const Event& event) {
+  const auto number = static_cast<int64_t>(thread.regs.orig_rax);
+  std::array<uint64_t, 6> args;
+  for (int i = 0; i < 6; ++i) args[static_cast<size_t>(i)] = syscall_arg(thread.regs, i);
+  const SyscallRow* row = find_row(number, args);
+  const Special special = row ? row->special : Special::none;
+  const bool executes = special == Special::execve || special == Special::execveat;
+  thread.stopped_at_syscall = false;
+  if (executes && event.result == 0) {
+    forget_process(thread.process);
+    return true;
+  }
+  if (special == Special::sigreturn && event.registers) {
+    if (!from_bytes(event.registers->general, thread.regs)) return Error{"an event holds no registers", Status::damaged};
+    thread.regs.orig_rax = ~0ull;
+    set_xstate(thread.tid, event.registers->xstate);
+    set_regs(thread.tid, thread.regs);
+    return true;
+  }
+  if (special != Special::none) {
+    Event call = event;
+    call.args = args;
+    TRY(replay_memory_call(call, special, unit_.processes.at(thread.process), thread.tid, unit_.shared, file_path_));
+    constexpr uint64_t kArchSetGs = 0x1001, kArchSetFs = 0x1002;
+    if (special == Special::arch_prctl && event.result == 0) {
+      if (args[0] == kArchSetFs) thread.regs.fs_base = args[1];
+      if (args[0] == kArchSetGs) thread.regs.gs_base = args[1];
+    }
+  }
+  ASSIGN_OR_RETURN(const bool written, write_memory(thread, index, event));
+  if (!written) return false;
+  thread.regs.rax = static_cast<uint64_t>(event.result);
+  if (restarts(event.result)) {
+    // Unless a handler runs now (the next event says so), the kernel enters the call again.
+    thread.regs.rip -= 2;
+    thread.regs.rax = static_cast<uint64_t>(event.result == kErestartRestartblock ? SYS_restart_syscall : number);
+  }
+  thread.regs.orig_rax = ~0ull;
+  if (!set_regs(thread.tid, thread.regs)) return errno_error("cannot set registers");
+  return true;
+}
+
+Result<bool> Replayer::write_memory(Thread& thread, EventIndex index, const Event& event) {
+  Bytes message;
+  if (event.receive && !event.receive->logged) {
+    for (const auto& part : event.receive->parts) {
+      const bool waits = !store_.has_payload(part.sender);
+      if (waits) give_processor_back();
+      auto bytes = store_.payload(part);
+      if (waits) take_processor();
+      if (!bytes) return bytes.error();
+      if (XXH3_64bits(bytes->data(), bytes->size()) != part.hash) {
+        diverge(&thread, index,
+                "a message of " + std::to_string(part.length) + " bytes from event " + std::to_string(part.sender.event) +
+                    " of unit " + std::to_string(part.sender.unit) + " with content hash " + hex(part.hash),
+                "content hash " + hex(XXH3_64bits(bytes->data(), bytes->size())));
+        return false;
+      }
+      message.insert(message.end(), bytes->begin(), bytes->end());
+    }
+  }
+  uint64_t taken = 0;
+  for (const auto& write : event.writes) {
+    const uint8_t* data = write.data.data();
+    if (write.from_message) {
+      if (write.length > message.size() - taken) return Error{"an event holds a message that is too short", Status::damaged};
+      data = message.data() + taken;
+      taken += write.length;
+    }
+    if (write.length && !memory(thread).write(write.address, data, write.length)) {
+      diverge(&thread, index, "writable memory at " + hex(write.address), "none");
+      return false;
+    }
+  }
+  return true;
+}
+
+Result<bool> Replayer::replay_signal(Thread& thread, EventIndex index, const Event& event) {
+  const auto point = static_cast<SignalPoint>(event.args[0]);
+  const std::string expected = "signal " + std::to_string(event.number) + " at " + hex(event.ip);
+  if (point == SignalPoint::before_syscall || point == SignalPoint::fault) {
+    ASSIGN_OR_RETURN(const StopKind stop, run_to_stop(thread));
+    const bool right_kind = stop == (point == SignalPoint::fault ? StopKind::fault : StopKind::syscall);
+    const uint64_t ip = point == SignalPoint::fault ? thread.regs.rip : thread.regs.rip - 2;
+    if (!right_kind || ip != event.ip) {
+      diverge(&thread, index, expected, (stop == StopKind::fault ? "a fault at " : "a system call at ") + hex(ip));
+      return false;
+    }
+    thread.stopped_at_syscall = false;
+  }
+  if (event.fatal) {
+    forget_process(thread.process);
+    return true;
+  }
+  if (!event.registers || !from_bytes(event.registers->general, thread.regs)) {
+    return Error{"a signal event holds no registers", Status::damaged};
+  }
+  ASSIGN_OR_RETURN(const bool written, write_memory(thread, index, event));
+  if (!written) return false;
+  thread.regs.orig_rax = ~0ull;
+  if (!event.registers->xstate.empty()) set_xstate(thread.tid, event.registers->xstate);
+  if (!set_regs(thread.tid, thread.regs)) return errno_error("cannot set registers");
+  return true;
+}
+
+Result<bool> Replayer::replay_trap(Thread& thread, EventIndex index, const Event& event) {
+  const std::string expected = "a trapped instruction at " + hex(event.ip);
+  ASSIGN_OR_RETURN(const StopKind stop, run_to_stop(thread));
+  uint8_t code[3] = {};
+  if (stop == StopKind::fault) memory(thread).read_some(thread.regs.rip, code, sizeof code);
+  const auto trapped = decode_trapped(code);
+  if (stop != StopKind::fault || thread.regs.rip != event.ip || !trapped || trapped->instruction != event.number) {
+    diverge(&thread, index, expected, (stop == StopKind::fault ? "a fault at " : "a system call at ") + hex(thread.regs.rip));
+    return false;
+  }
+  if (event.number == static_cast<int32_t>(Trap::cpuid) &&
+      (thread.regs.rax != event.args[4] || thread.regs.rcx != event.args[5])) {
+    diverge(&thread, index, expected + ", leaf " + hex(event.args[4]), "leaf " + hex(thread.regs.rax));
+    return false;
+  }
+  thread.regs.rip += static_cast<uint64_t>(trapped->length);
+  thread.regs.rax = event.args[0];
+  thread.regs.rbx = event.args[1];
+  thread.regs.rcx = event.args[2];
+  thread.regs.rdx = event.args[3];
+  thread.regs.orig_rax = ~0ull;
+  if (!set_regs(thread.tid, thread.regs)) return errno_error("cannot set registers");
+  return true;
+}
+
+void Replayer::show_output(const Event& event, const SyscallRow& row, const Memory& from) {
+  if (row.traffic != Traffic::send || row.fd_arg < 0 || event.kind != EventKind::syscall || event.result <= 0) return;
+  const uint64_t fd = event.args[static_cast<size_t>(row.fd_arg)];
+  if (fd != STDOUT_FILENO && fd != STDERR_FILENO) return;
+  Bytes payload = read_payload(inputs(row, event.args, from), from);
+  payload.resize(std::min<uint64_t>(payload.size(), static_cast<uint64_t>(event.result)));
+  for (size_t done = 0; done < payload.size();) {
+    const ssize_t n = ::write(static_cast<int>(fd), payload.data() + done, payload.size() - done);
+    if (n <= 0) return;
+    done += static_cast<size_t>(n);
+  }
+}
+
+// Compares with the checkpoint that follows: all registers, and every page that either side holds.
+Result<bool> Replayer::verify_end() {
+  const auto& intervals = trace_.intervals(what_.unit);
+  const IntervalIndex next = what_.interval + 1;
+  const bool whole = next < intervals.size() && intervals[next].first_event == end_;
+  if (!whole || intervals[next].kind != CheckpointKind::image || !intervals[next].has_image) return false;
+  ASSIGN_OR_RETURN(const Image image, trace_.image(what_.unit, next));
+  UnitState expected;
+  Decoder header(image.header);
+  if (!decode(header, expected)) {
+    return Error{"the image of interval " + std::to_string(next) + " cannot be understood", Status::damaged};
+  }
+  for (const auto& saved : expected.threads) {
+    const auto found = threads_.find(saved.thread);
+    if (found == threads_.end()) {
+      diverge(nullptr, end_, "thread " + std::to_string(saved.thread), "no such thread");
+      return false;
+    }
+    Thread& thread = found->second;
+    if (saved.thread == expected.trigger) {
+      ASSIGN_OR_RETURN(const StopKind stop, run_to_stop(thread));
+      if (stop != StopKind::syscall) {
+        diverge(&thread, end_, "a system call at " + hex(saved.regs.rip), "none");
+        return false;
+      }
+      thread.regs = before_syscall(thread.regs);
+    }
+    user_regs_struct wanted = saved.regs;
+    wanted.orig_rax = thread.regs.orig_rax;
+    if (!same_registers(wanted, thread.regs)) {
+      diverge(&thread, end_, "registers of the next checkpoint: " + describe_registers(saved.regs),
+              describe_registers(thread.regs));
+      return false;
+    }
+  }
+  for (const auto& process : expected.processes) {
+    const auto found = unit_.processes.find(process.process);
+    if (found == unit_.processes.end()) {
+      diverge(nullptr, end_, "process " + std::to_string(process.process), "no such process");
+      return false;
+    }
+    ASSIGN_OR_RETURN(const auto difference, memory_difference(trace_, image, expected, process, found->second.stub));
+    if (difference) {
+      Thread& thread = threads_.at(expected.trigger);
+      diverge(&thread, end_, "the memory of the next checkpoint", "other contents at " + hex(*difference));
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace redrive

@@ -1,0 +1,95 @@
+// Re-drives one interval of one unit: restores its checkpoint in stubs and executes its code again, answering every event from the trace.
+//
+// All of an object's life happens on one thread, which is the tracer of its stubs. What the execution asks for must be what the
+// recording holds; the first difference is a Divergence.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "checkpoint/restore.h"
+#include "interceptors/syscall_table.h"
+#include "logstore/trace.h"
+#include "supervisor/message_store.h"
+#include "supervisor/plan.h"
+
+namespace redrive {
+
+struct Divergence {
+  UnitId unit = 0;
+  IntervalIndex interval = 0;
+  EventIndex event = 0;
+  std::string expected;
+  std::string found;
+  std::string stack;        // one frame a line
+  std::string disassembly;  // around the instruction pointer
+};
+
+struct ReplayerOptions {
+  bool verify = false;      // compare with the next checkpoint at the end
+  bool output = false;      // copy what it writes to descriptors 1 and 2 to ours
+};
+
+class Replayer {
+ public:
+  Replayer(const Trace& trace, const PlannedInterval& what, std::optional<EventRef> birth, MessageStore& store,
+           Processors& processors, ReplayerOptions options);
+  ~Replayer();
+
+  struct Outcome {
+    std::optional<Divergence> divergence;
+    bool verified = false;               // compared with the next checkpoint, and equal
+    std::optional<uint64_t> events;      // executed
+    double seconds = 0;                  // until the last event, verification not included
+    UnitId unit = 0;
+    IntervalIndex interval = 0;
+  };
+  // An Error: the interval could not be re-driven (a damaged trace, no memory, another interval of the set failed).
+  Result<Outcome> run();
+
+ private:
+  struct Thread {
+    pid_t tid = -1;
+    ProcessSerial process = 0;
+    bool stopped_at_syscall = false;  // entered, its result not given yet
+    user_regs_struct regs{};          // as at the last stop
+  };
+  enum class StopKind : uint8_t { syscall, fault, gone };
+
+  Result<void> restore_start();
+  Result<void> adopt_birth();
+  Result<bool> step(EventIndex index, const Event& event);   // false: diverged
+  Result<bool> replay_entry(Thread& thread, EventIndex index, const Event& event);
+  Result<bool> replay_effects(Thread& thread, EventIndex index, const Event& event);
+  Result<bool> replay_signal(Thread& thread, EventIndex index, const Event& event);
+  Result<bool> replay_trap(Thread& thread, EventIndex index, const Event& event);
+  Result<void> replay_birth(Thread& parent, EventIndex index, const Event& event, const SyscallRow& row);
+  Result<bool> write_memory(Thread& thread, EventIndex index, const Event& event);
+  Result<StopKind> run_to_stop(Thread& thread);
+  Result<bool> verify_end();
+  void show_output(const Event& event, const SyscallRow& row, const Memory& memory);
+  void diverge(Thread* thread, EventIndex index, std::string expected, std::string found);
+  void forget_process(ProcessSerial process);
+  void take_processor();
+  void give_processor_back();
+  const Memory& memory(const Thread& thread) const { return unit_.processes.at(thread.process).stub.memory(); }
+
+  const Trace& trace_;
+  const PlannedInterval what_;
+  const std::optional<EventRef> birth_;
+  MessageStore& store_;
+  Processors& processors_;
+  const ReplayerOptions options_;
+  RestoredUnit unit_;
+  std::map<ThreadSerial, Thread> threads_;
+  FilePath file_path_;
+  std::optional<Divergence> divergence_;
+  EventIndex end_ = 0;
+  ProcessSerial next_process_ = 0;
+  uint64_t executed_ = 0;
+  int cpu_ = -1;
+  int last_cpu_ = -1;
+  Bytes scratch_;
+};
+
+}  // namespace redrive

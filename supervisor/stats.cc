@@ -1,0 +1,239 @@
+// redrive stats: messages, bytes and checkpoints of a trace, whole and per unit and channel.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "base/units.h"
+#include "logstore/trace.h"
+#include "supervisor/columns.h"
+#include "supervisor/commands.h"
+#include "supervisor/graph.h"
+#include "supervisor/tally.h"
+
+namespace redrive {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct UnitStats {
+  UnitId unit = 0;
+  std::string name;
+  uint64_t intervals = 0;
+  double cpu_s = 0;
+  Tally tally;
+};
+
+struct Stats {
+  Tally total;
+  uint64_t intervals = 0;
+  uint64_t checkpoints = 0;        // that a replay can start from
+  uint64_t image_checkpoints = 0;  // ... of kind image
+  double cpu_s = 0;
+  double pause_s = 0;
+  double longest_pause_s = 0;
+  std::vector<UnitStats> units;
+  std::map<uint64_t, Tally> channels;
+};
+
+void count_intervals(const Trace& trace, UnitStats& unit, Stats& stats) {
+  for (const auto& interval : trace.intervals(unit.unit)) {
+    const double pause_s = static_cast<double>(interval.pause_ns) * 1e-9;
+    ++unit.intervals;
+    unit.cpu_s += static_cast<double>(interval_extent(trace, unit.unit, interval.interval).cpu_ns) * 1e-9;
+    stats.checkpoints += startable(interval);
+    stats.image_checkpoints += interval.kind == CheckpointKind::image && interval.has_image;
+    stats.pause_s += pause_s;
+    stats.longest_pause_s = std::max(stats.longest_pause_s, pause_s);
+  }
+  stats.intervals += unit.intervals;
+  stats.cpu_s += unit.cpu_s;
+}
+
+Result<Stats> gather(const Trace& trace) {
+  Stats stats;
+  for (const auto& record : trace.units()) {
+    UnitStats unit{record.unit, trace.unit_name(record.unit), 0, 0, {}};
+    count_intervals(trace, unit, stats);
+    TRY(trace.for_each_event(record.unit, 0, trace.event_count(record.unit), [&](EventIndex, const Event& event) {
+      unit.tally.add(record.unit, event);
+      if (event.receive && is_message(record.unit, *event.receive)) {
+        stats.channels[event.receive->channel].add(record.unit, event);
+      }
+      return true;
+    }));
+    stats.total.add(unit.tally);
+    stats.units.push_back(unit);
+  }
+  return stats;
+}
+
+Json message_counts(const Tally& tally) {
+  return {{"messages", tally.messages},
+          {"logged_messages", tally.logged_messages},
+          {"message_bytes", tally.message_bytes},
+          {"logged_bytes", tally.logged_bytes}};
+}
+
+Json per_unit_json(const Stats& stats) {
+  Json out = Json::array();
+  for (const auto& unit : stats.units) {
+    Json row = {{"unit", unit.unit},   {"name", unit.name},           {"intervals", unit.intervals},
+                {"cpu_s", unit.cpu_s}, {"events", unit.tally.events}, {"input_bytes", unit.tally.input_bytes}};
+    row.update(message_counts(unit.tally));
+    out.push_back(row);
+  }
+  return out;
+}
+
+Json per_channel_json(const Trace& trace, const Stats& stats) {
+  Json out = Json::array();
+  for (const auto& channel : trace.channels()) {
+    const auto found = stats.channels.find(channel.channel);
+    Json row = {{"channel", channel.channel}, {"kind", channel.kind}, {"name", channel.name}};
+    row.update(message_counts(found == stats.channels.end() ? Tally{} : found->second));
+    out.push_back(row);
+  }
+  return out;
+}
+
+Json refused_json(const Trace& trace) {
+  Json out = Json::array();
+  for (const auto& refusal : trace.refusals()) {
+    out.push_back(
+        {{"unit", refusal.unit}, {"what", refusal.what}, {"answer", refusal.answer}, {"count", refusal.count}});
+  }
+  return out;
+}
+
+Json unsure_json(const Trace& trace) {
+  Json out = Json::array();
+  for (const auto& unsure : trace.unsure()) {
+    out.push_back({{"unit", unsure.unit}, {"event", unsure.event}, {"reason", unsure.reason}});
+  }
+  return out;
+}
+
+void print_stats_json(const Trace& trace, const Stats& stats) {
+  const Settings& settings = trace.settings();
+  Json out = {{"units", stats.units.size()}, {"intervals", stats.intervals}, {"events", stats.total.events}};
+  out.update(message_counts(stats.total));
+  out.update(Json{{"input_bytes", stats.total.input_bytes},
+                  {"checkpoints", stats.checkpoints},
+                  {"skipped_checkpoints", trace.end().skipped_checkpoints},
+                  {"trace_bytes", trace.size_on_disk()},
+                  {"policy", settings.policy},
+                  {"critical_path_s", settings.critical_path_s},
+                  {"checkpoint_period_s", settings.checkpoint_period_s},
+                  {"bound_s", settings.bound_s},
+                  {"refused", refused_json(trace)},
+                  {"unsure", unsure_json(trace)},
+                  {"finished", trace.finished()},
+                  {"wall_s", trace.end().wall_s},
+                  {"cpu_s", stats.cpu_s},
+                  {"image_checkpoints", stats.image_checkpoints},
+                  {"pause_s", stats.pause_s},
+                  {"longest_pause_s", stats.longest_pause_s},
+                  {"restore_cost_s", settings.restore_cost_s},
+                  {"per_unit", per_unit_json(stats)},
+                  {"per_channel", per_channel_json(trace, stats)}});
+  print_json(out);
+}
+
+std::string share(uint64_t part, uint64_t whole) {
+  return whole == 0 ? "-" : fmt::format("{:.1f} %", 100.0 * static_cast<double>(part) / static_cast<double>(whole));
+}
+
+void print_summary(const Trace& trace, const Stats& stats) {
+  const Settings& settings = trace.settings();
+  const Tally& total = stats.total;
+  const double wall_s = trace.end().wall_s;
+  const uint64_t bytes = trace.size_on_disk();
+  const auto line = [](const char* what, const std::string& value) { fmt::print("{:<13}{}\n", what, value); };
+  line("trace", trace.directory());
+  line("command", join_words(settings.command));
+  line("recorded", trace.finished() ? fmt::format("{} of wall time, {} of CPU time", format_duration(wall_s),
+                                                  format_duration(stats.cpu_s))
+                                    : "the recorder was killed");
+  line("size", wall_s > 0 ? fmt::format("{}, {}/s", format_size(bytes),
+                                        format_size(static_cast<uint64_t>(static_cast<double>(bytes) / wall_s)))
+                          : format_size(bytes));
+  line("policy", fmt::format("{}, bound {}, critical path {}, checkpoint period {}", settings.policy,
+                             format_duration(settings.bound_s), format_duration(settings.critical_path_s),
+                             format_duration(settings.checkpoint_period_s)));
+  line("units", fmt::format("{}, {}, {}", stats.units.size(), counted(stats.intervals, "interval"),
+                            counted(total.events, "event")));
+  line("messages", fmt::format("{} ({}), {} logged ({}): {}", total.messages, format_size(total.message_bytes),
+                               total.logged_messages, format_size(total.logged_bytes),
+                               share(total.logged_messages, total.messages)));
+  line("input", format_size(total.input_bytes));
+  line("checkpoints", fmt::format("{}, {} of them images, {} skipped; pauses {}, longest {}", stats.checkpoints,
+                                  stats.image_checkpoints, trace.end().skipped_checkpoints,
+                                  format_duration(stats.pause_s), format_duration(stats.longest_pause_s)));
+}
+
+void print_tables(const Trace& trace, const Stats& stats) {
+  const auto number = [](uint64_t value) { return fmt::format("{}", value); };
+  Columns units(
+      {">UNIT", "NAME", ">INTERVALS", ">CPU", ">EVENTS", ">MESSAGES", ">LOGGED", ">SHARE", ">BYTES", ">INPUT"});
+  for (const auto& unit : stats.units) {
+    units.add({number(unit.unit), printable(unit.name), number(unit.intervals), format_duration(unit.cpu_s),
+               number(unit.tally.events), number(unit.tally.messages), number(unit.tally.logged_messages),
+               share(unit.tally.logged_messages, unit.tally.messages), format_size(unit.tally.message_bytes),
+               format_size(unit.tally.input_bytes)});
+  }
+  fmt::print("\n");
+  units.print();
+
+  if (stats.channels.empty()) return;
+  Columns channels({">CHANNEL", "KIND", ">MESSAGES", ">LOGGED", ">SHARE", ">BYTES", "NAME"});
+  for (const auto& channel : trace.channels()) {
+    const auto found = stats.channels.find(channel.channel);
+    if (found == stats.channels.end()) continue;
+    const Tally& tally = found->second;
+    channels.add({number(channel.channel), channel.kind, number(tally.messages), number(tally.logged_messages),
+                  share(tally.logged_messages, tally.messages), format_size(tally.message_bytes),
+                  printable(channel.name)});
+  }
+  fmt::print("\n");
+  channels.print();
+}
+
+void print_doubts(const Trace& trace) {
+  if (!trace.refusals().empty()) {
+    Columns refused({">UNIT", "REFUSED", "ANSWER", ">TIMES"});
+    for (const auto& refusal : trace.refusals()) {
+      refused.add({fmt::format("{}", refusal.unit), refusal.what, refusal.answer, fmt::format("{}", refusal.count)});
+    }
+    fmt::print("\n");
+    refused.print();
+  }
+  if (!trace.unsure().empty()) {
+    Columns unsure({">UNIT", ">EVENT", "UNSURE: A REPLAY FROM BEFORE THIS EVENT MAY DIVERGE"});
+    for (const auto& doubt : trace.unsure()) {
+      unsure.add({fmt::format("{}", doubt.unit), fmt::format("{}", doubt.event), doubt.reason});
+    }
+    fmt::print("\n");
+    unsure.print();
+  }
+}
+
+}  // namespace
+
+Result<int> stats_command(const StatsOptions& options) {
+  ASSIGN_OR_RETURN(const std::string directory, find_trace(options.trace));
+  ASSIGN_OR_RETURN(const std::shared_ptr<Trace> trace, Trace::open(directory));
+  ASSIGN_OR_RETURN(const Stats stats, gather(*trace));
+  if (options.json) {
+    print_stats_json(*trace, stats);
+  } else {
+    print_summary(*trace, stats);
+    print_tables(*trace, stats);
+    print_doubts(*trace);
+  }
+  return 0;
+}
+
+}  // namespace redrive

@@ -1,0 +1,108 @@
+// What the recorder knows of the threads, processes and units it records.
+#pragma once
+
+#include <signal.h>
+#include <sys/user.h>
+
+#include <chrono>
+#include <deque>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/remote.h"
+#include "interceptors/channels.h"
+#include "interceptors/syscall_table.h"
+#include "logstore/policy/policy.h"
+#include "supervisor/unit_log.h"
+
+namespace redrive {
+
+// A send on its way: what its receivers must know of it.
+struct SendInfo {
+  EventRef event;
+  Tag tag;
+};
+
+using Clock = std::chrono::steady_clock;
+
+struct Unit;
+
+struct Process {
+  ProcessSerial serial = 0;
+  pid_t pid = -1;
+  Unit* unit = nullptr;
+  Memory memory;
+  Fd pidfd;
+  std::shared_ptr<FdCache> fds;
+  Address brk = 0;
+  unsigned threads = 0;            // alive
+  bool shares_memory = false;      // has writable shared mappings: its forks stay in the unit
+  bool borrows_memory = false;     // vfork child: runs on its parent's address space
+  bool end_logged = false;
+  uint64_t cpu_ns = 0;             // CPU time when last asked for
+  std::string command;
+  std::vector<pid_t> copies_to_reap;  // ended checkpoint copies, still zombies of this process
+};
+
+struct Thread {
+  enum class Run : uint8_t {
+    starting,  // born, its first stop still to come
+    user,      // runs user code; holds the baton
+    syscall,   // in the kernel; holds the baton
+    blocked,   // in the kernel, without the baton
+    ready,     // stopped, waits for the baton to have its stop handled
+    executing, // execve succeeded, its exit still to come
+  };
+  enum class Stop : uint8_t { none, start, exit };
+
+  pid_t tid = -1;
+  ThreadSerial serial = 0;
+  Process* process = nullptr;
+  Run run = Run::starting;
+  Stop stop = Stop::none;            // what waits to be handled while ready
+
+  user_regs_struct entry{};          // at the entry of the current syscall
+  Bytes xstate;                      // ditto, if other threads may be checkpointed meanwhile
+  std::array<uint64_t, 6> args{};
+  const SyscallRow* row = nullptr;
+  const SyscallRow* restarting = nullptr;  // the call that restart_syscall(2) would restart
+  std::array<uint64_t, 6> output_args{};   // the arguments that say where outputs go
+  EntrySizes sizes;
+  SendToken send;
+  Endpoint send_endpoint;
+  std::vector<uint64_t> datagrams;   // lengths of the datagrams being sent
+  bool image_at_birth = false;       // the policy wants a checkpoint before its first instruction
+  Address clear_tid = 0;             // CLONE_CHILD_CLEARTID, set_tid_address
+
+  user_regs_struct resumed{};        // when it was last let into user code
+  bool rewound = false;              // ... right before a syscall instruction that it has entered once already
+  std::deque<siginfo_t> held;        // asynchronous signals that wait for its next event
+  Clock::time_point held_since{};
+};
+
+struct Unit {
+  Unit(TraceWriter& writer, UnitId id) : id(id), log(writer, id) {}
+
+  UnitId id;
+  UnitLog log;
+  std::vector<std::unique_ptr<Process>> processes;
+  std::map<ThreadSerial, Thread*> threads;
+  Thread* current = nullptr;         // holds the baton
+  std::deque<Thread*> ready;
+  Clock::time_point baton_since{};
+  ThreadSerial next_thread = 0;
+  ProcessSerial next_process = 0;
+
+  bool in_interval = false;
+  IntervalIndex interval = 0;        // of the current interval
+  IntervalIndex next_interval = 0;
+  uint64_t cpu_base_ns = 0;          // CPU time at the interval's start
+  uint64_t cpu_ended_ns = 0;         // of processes that have ended
+  Clock::time_point last_clock_check{};
+  bool reported_spinning = false;
+};
+
+}  // namespace redrive

@@ -1,0 +1,192 @@
+// trace_alter FROM TO payload|swap|result|newer [UNIT]: copies a trace with one planted fault, validly re-encoded.
+//
+//   payload  one byte of a logged message (recorded with --policy all) is another
+//   swap     two messages of one channel arrive in the other order
+//   result   a getppid returns another number
+//   newer    the journal says that it was written in a format to come
+//
+// Only that is changed: all checksums, counts and hashes of the records are right again. The fault is planted in the middle of the
+// unit (1 if not given) and printed as JSON: {"unit": U, "event": E}, E being the first event that is not as recorded.
+// Made for tests/programs/relay.c, where each of these shows in the message that the unit sends next.
+#include <fmt/format.h>
+#include <sys/syscall.h>
+
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+
+#include "logstore/hash.h"
+#include "logstore/journal.h"
+#include "logstore/trace.h"
+#include "logstore/trace_files.h"
+
+namespace redrive {
+namespace {
+
+namespace fs = std::filesystem;
+
+Result<std::vector<Event>> read_events(const Trace& trace, UnitId unit) {
+  std::vector<Event> events;
+  TRY(trace.for_each_event(unit, 0, trace.event_count(unit), [&](EventIndex, const Event& event) {
+    events.push_back(event);
+    return true;
+  }));
+  return events;
+}
+
+// Of the events that qualify, the one in the middle.
+template <typename Qualifies>
+Result<EventIndex> middle(const std::vector<Event>& events, const char* what, Qualifies qualifies) {
+  std::vector<EventIndex> found;
+  for (EventIndex i = 0; i < events.size(); i++) {
+    if (qualifies(events[i])) found.push_back(i);
+  }
+  if (found.empty()) return Error{fmt::format("the unit has no {}", what)};
+  return found[found.size() / 2];
+}
+
+bool is_message(const Event& event) { return event.receive && event.result > 0 && !event.receive->parts.empty(); }
+
+Result<EventIndex> alter_payload(std::vector<Event>& events) {
+  const auto logged = [](const Event& event) {
+    return is_message(event) && event.receive->logged && !event.writes.empty() && !event.writes.front().data.empty();
+  };
+  ASSIGN_OR_RETURN(const EventIndex at, middle(events, "logged message", logged));
+  Bytes& data = events[at].writes.front().data;
+  data[data.size() / 2] ^= 1;
+  // The hashes too, as a recorder would have written them: the program must find the difference, not a checksum.
+  Receive& receive = *events[at].receive;
+  if (receive.parts.size() == 1 && receive.length() == data.size()) receive.parts.front().hash = hash64(data);
+  return at;
+}
+
+// Two consecutive messages of one channel change places: what was received, not the calls that did it.
+Result<EventIndex> swap_receives(std::vector<Event>& events) {
+  const auto first_of_pair = [&](const Event& event) {
+    if (!is_message(event)) return false;
+    for (const Event* next = &event + 1; next < events.data() + events.size(); next++) {
+      if (is_message(*next) && next->receive->channel == event.receive->channel) {
+        return next->result == event.result && next->receive->parts.front().hash != event.receive->parts.front().hash;
+      }
+    }
+    return false;
+  };
+  ASSIGN_OR_RETURN(const EventIndex at, middle(events, "pair of receives", first_of_pair));
+  EventIndex second = at + 1;
+  while (!is_message(events[second]) || events[second].receive->channel != events[at].receive->channel) second++;
+  std::swap(events[at].receive->parts, events[second].receive->parts);
+  std::swap(events[at].receive->logged, events[second].receive->logged);
+  if (events[at].writes.size() != events[second].writes.size()) return Error{"the receives are not alike"};
+  for (size_t i = 0; i < events[at].writes.size(); i++) {
+    std::swap(events[at].writes[i].data, events[second].writes[i].data);
+    std::swap(events[at].writes[i].from_message, events[second].writes[i].from_message);
+  }
+  return at;
+}
+
+Result<EventIndex> alter_result(std::vector<Event>& events) {
+  const auto getppid = [](const Event& event) {
+    return event.kind == EventKind::syscall && event.number == SYS_getppid && event.repeat == 1;
+  };
+  ASSIGN_OR_RETURN(const EventIndex at, middle(events, "getppid", getppid));
+  events[at].result++;
+  return at;
+}
+
+Result<uint64_t> write_segment(const std::string& path, UnitId unit, const std::vector<Event>& events) {
+  constexpr size_t kEventsPerRecord = 500;
+  RecordWriter writer(disk(), path, FileKind::events, unit);
+  for (size_t first = 0; first < events.size(); first += kEventsPerRecord) {
+    const size_t count = std::min(kEventsPerRecord, events.size() - first);
+    Encoder block;
+    for (size_t i = 0; i < count; i++) encode(events[first + i], block);
+    writer.add(RecordType::events, block.data(), static_cast<uint32_t>(count));
+  }
+  TRY(writer.write());
+  return writer.written();
+}
+
+// The journal anew, with the right size of the one segment that changed.
+Result<void> rewrite_journal(const TraceFiles& files, const std::string& segment, uint64_t size) {
+  std::vector<JournalRecord> records;
+  {
+    ASSIGN_OR_RETURN(const auto old, RecordFile::open(disk(), files.journal(), FileKind::journal, 0, 0, Tail::torn));
+    for (const auto& header : old->records()) {
+      ASSIGN_OR_RETURN(const Bytes payload, old->payload(header));
+      JournalRecord record;
+      if (!decode(header.type, payload, record)) return Error{"the journal cannot be decoded"};
+      if (auto* end = std::get_if<JournalEnd>(&record)) {
+        for (auto& file : end->files) {
+          if (file.name == segment) file.size = size;
+        }
+      }
+      records.push_back(std::move(record));
+    }
+  }
+  JournalWriter writer(disk(), files.journal());
+  for (const auto& record : records) writer.add(record);
+  if (auto written = writer.write(); !written) return written.error();
+  return {};
+}
+
+Result<EventIndex> plant_in_events(const TraceFiles& files, const std::string& kind, UnitId unit) {
+  const std::map<std::string, Result<EventIndex> (*)(std::vector<Event>&)> kinds{
+      {"payload", alter_payload}, {"swap", swap_receives}, {"result", alter_result}};
+  const auto found = kinds.find(kind);
+  if (found == kinds.end()) return Error{fmt::format("there is no fault '{}'", kind), Status::usage};
+  std::vector<Event> events;
+  {
+    ASSIGN_OR_RETURN(const auto trace, Trace::open(files.directory));
+    ASSIGN_OR_RETURN(events, read_events(*trace, unit));
+  }
+  ASSIGN_OR_RETURN(const EventIndex at, found->second(events));
+  ASSIGN_OR_RETURN(const uint64_t size, write_segment(files.segment(unit), unit, events));
+  TRY(rewrite_journal(files, TraceFiles::segment_name(unit), size));
+  fs::remove(files.catalog());  // derived; made again when asked for
+  return at;
+}
+
+Result<EventIndex> plant_version(const TraceFiles& files) {
+  std::fstream journal(files.journal(), std::ios::in | std::ios::out | std::ios::binary);
+  uint8_t preamble[kPreambleSize];
+  journal.read(reinterpret_cast<char*>(preamble), sizeof preamble);
+  const uint32_t version = kFormatVersion + 1;
+  std::memcpy(preamble + 8, &version, sizeof version);
+  const auto checksum = static_cast<uint32_t>(hash64(std::span<const uint8_t>(preamble).first(20)));
+  std::memcpy(preamble + 20, &checksum, sizeof checksum);
+  journal.seekp(0);
+  journal.write(reinterpret_cast<const char*>(preamble), sizeof preamble);
+  if (!journal.flush()) return Error{"cannot write the journal"};
+  return EventIndex{0};
+}
+
+Result<void> alter(const std::string& from, const std::string& to, const std::string& kind, UnitId unit) {
+  if (fs::exists(to)) return Error{fmt::format("{} exists", to)};
+  fs::copy(from, to, fs::copy_options::recursive | fs::copy_options::copy_symlinks);
+  const TraceFiles files{to};
+  ASSIGN_OR_RETURN(const EventIndex at, kind == "newer" ? plant_version(files) : plant_in_events(files, kind, unit));
+  fmt::print("{{\"unit\": {}, \"event\": {}}}\n", unit, at);
+  return {};
+}
+
+}  // namespace
+}  // namespace redrive
+
+int main(int argc, char** argv) {
+  using namespace redrive;
+  if (argc < 4 || argc > 5) {
+    fmt::print(stderr, "usage: trace_alter FROM TO payload|swap|result|newer [UNIT]\n");
+    return 2;
+  }
+  try {
+    const auto done = alter(argv[1], argv[2], argv[3], argc > 4 ? static_cast<UnitId>(std::stoul(argv[4])) : 1);
+    if (done) return 0;
+    fmt::print(stderr, "trace_alter: {}\n", done.error().message);
+    return static_cast<int>(done.error().status);
+  } catch (const std::exception& failure) {
+    fmt::print(stderr, "trace_alter: {}\n", failure.what());
+    return 1;
+  }
+}

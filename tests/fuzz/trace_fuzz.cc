@@ -1,0 +1,203 @@
+// trace_fuzz [SEED [ITERATIONS]]: damages small traces in every way and reads all of them. Nothing may crash, hang or allocate without
+// measure; what was not damaged reads as before, and a flipped bit of a finished trace is reported. A failure prints the seed that shows it.
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+
+#include "logstore/memory_storage.h"
+#include "logstore/record_file.h"
+#include "tests/unit/logstore_sample.h"
+
+using namespace redrive;
+
+namespace {
+
+constexpr unsigned kSecondsPerTrace = 20;  // a hang, by far
+char g_how_to_show[64];                    // read by a signal handler
+
+void show_seed(int signal) {
+  (void)!::write(STDERR_FILENO, g_how_to_show, std::strlen(g_how_to_show));
+  std::signal(signal, SIG_DFL);
+  std::raise(signal);
+}
+
+#ifdef __SANITIZE_ADDRESS__
+extern "C" void __asan_on_error() { (void)!::write(STDERR_FILENO, g_how_to_show, std::strlen(g_how_to_show)); }
+#endif
+
+using Files = std::map<std::string, Bytes>;
+
+Files files_of(MemoryStorage& storage) {
+  Files out;
+  for (const auto& path : storage.all_files()) out[path] = storage.bytes(path);
+  return out;
+}
+
+void require(bool good, const char* what) {
+  if (good) return;
+  std::fprintf(stderr, "trace_fuzz: %s\n", what);
+  std::abort();
+}
+
+Files make_trace(bool finished) {
+  MemoryStorage storage;
+  auto writer = TraceWriter::create("/t", sample::settings(), storage);
+  require(static_cast<bool>(writer), "cannot make a trace");
+  sample::fill(*writer.value());
+  if (finished) require(static_cast<bool>(writer.value()->finish(sample::recording_end())), "cannot finish a trace");
+  if (!finished) require(static_cast<bool>(writer.value()->flush()), "cannot flush a trace");
+  return files_of(storage);
+}
+
+void put_back(const Files& files, MemoryStorage& storage) {
+  for (const char* directory : {"/t", "/t/events", "/t/images", "/t/files"}) {
+    (void)static_cast<bool>(storage.make_directory(directory));
+  }
+  for (const auto& [path, data] : files) {
+    auto file = storage.create(path);
+    require(file && file.value()->append(data), "cannot fill the storage");
+  }
+}
+
+// Reads everything there is. True if something was reported.
+bool read_all(MemoryStorage& storage) {
+  const auto opened = Trace::open("/t", storage);
+  if (!opened) return true;
+  const Trace& trace = *opened.value();
+  bool reported = false;
+  const auto note = [&](bool good) { reported |= !good; };
+  for (const auto& unit : trace.units()) {
+    uint64_t sum = 0;
+    note(static_cast<bool>(trace.for_each_event(unit.unit, 0, UINT64_MAX, [&](EventIndex, const Event& event) {
+      sum += event.writes.size();
+      return true;
+    })));
+    (void)trace.event_count(unit.unit);
+    (void)trace.find_unit(trace.unit_name(unit.unit));
+    for (const auto& interval : trace.intervals(unit.unit)) {
+      auto image = trace.image(unit.unit, interval.interval);
+      if (interval.has_image) note(static_cast<bool>(image));
+      if (!image) continue;
+      uint8_t page[4096];
+      for (const auto& at : image.value().pages) note(static_cast<bool>(trace.read_page(at.page_id, page)));
+    }
+  }
+  for (const auto& [id, file] : trace.files()) note(static_cast<bool>(trace.file_path(id)));
+  note(trace.check().empty());
+  note(static_cast<bool>(catalog_path(trace)));
+  (void)trace.size_on_disk();
+  return reported;
+}
+
+void damage_bytes(Bytes& data, sample::Values& v) {
+  const size_t at = data.empty() ? 0 : v.below(data.size());
+  const auto place = data.begin() + static_cast<ptrdiff_t>(at);
+  switch (v.below(6)) {
+    case 0:
+      data.resize(at);
+      break;
+    case 1: {
+      const Bytes extra = v.bytes(v.below(64));
+      data.insert(place, extra.begin(), extra.end());
+      break;
+    }
+    case 2:
+      data.erase(place, place + static_cast<ptrdiff_t>(v.below(data.size() - at + 1)));
+      break;
+    case 3:
+      for (size_t i = at; i < data.size() && i < at + 4096; i++) data[i] = 0;
+      break;
+    case 4: {
+      const Bytes again(data.begin() + static_cast<ptrdiff_t>(at), data.end());
+      data.insert(data.end(), again.begin(), again.end());
+      break;
+    }
+    default:
+      for (uint64_t n = v.below(4) + 1; n > 0 && !data.empty(); n--) data[v.below(data.size())] = static_cast<uint8_t>(v.any());
+  }
+}
+
+bool is_framed(const Bytes& data) { return data.size() > kPreambleSize && std::memcmp(data.data(), "redrive", 7) == 0; }
+
+// Damages what a record says and gives it the right checksums again, so that the decoders see it.
+void damage_payloads(const std::string& path, Files& files, sample::Values& v) {
+  MemoryStorage storage;
+  put_back(files, storage);
+  const auto kind = static_cast<FileKind>(files[path][7]);
+  uint32_t id = 0, sub_id = 0;
+  std::memcpy(&id, files[path].data() + 12, sizeof id);
+  std::memcpy(&sub_id, files[path].data() + 16, sizeof sub_id);
+  auto file = RecordFile::open(storage, path, kind, id, sub_id, Tail::torn);
+  if (!file || (*file)->records().empty()) return;
+  const size_t chosen = v.below((*file)->records().size());
+  RecordWriter writer(storage, "/out", kind, id, sub_id);
+  Compressor compressor(1);
+  for (size_t i = 0; i < (*file)->records().size(); i++) {
+    const RecordHeader& record = (*file)->records()[i];
+    auto payload = (*file)->payload(record);
+    require(static_cast<bool>(payload), "a good record cannot be read");
+    uint32_t items = record.items;
+    if (i == chosen && v.once_in(8)) items = static_cast<uint32_t>(v.any()) | 1;
+    if (i == chosen) damage_bytes(*payload, v);
+    writer.add(record.type, *payload, items, v.once_in(2) ? &compressor : nullptr);
+  }
+  require(static_cast<bool>(writer.write()), "cannot write");
+  files[path] = storage.bytes("/out");
+}
+
+const std::string& any_path(const Files& files, sample::Values& v) {
+  return std::next(files.begin(), static_cast<ptrdiff_t>(v.below(files.size())))->first;
+}
+
+void one_trace(const Files& good, bool finished, uint64_t seed) {
+  sample::Values v(seed);
+  Files files = good;
+  const std::string path = any_path(good, v);
+  const bool flip = v.once_in(3);
+  if (flip) {
+    Bytes& data = files[path];
+    data[v.below(data.size())] ^= static_cast<uint8_t>(1 << v.below(8));
+  } else if (v.once_in(2) && is_framed(files[path])) {
+    damage_payloads(path, files, v);
+  } else if (v.once_in(10)) {
+    files.erase(path);
+  } else {
+    for (uint64_t n = v.below(3) + 1; n > 0; n--) damage_bytes(files[any_path(good, v)], v);
+  }
+  MemoryStorage storage;
+  put_back(files, storage);
+  const bool reported = read_all(storage);
+  if (flip && finished) require(reported, "a flipped bit was not reported");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const uint64_t first_seed = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 1;
+  const uint64_t iterations = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 2000;
+  const Files finished = make_trace(true);
+  const Files killed = make_trace(false);
+  for (const Files& good : {finished, killed}) {
+    MemoryStorage storage;
+    put_back(good, storage);
+    require(!read_all(storage), "an undamaged trace is reported");
+  }
+  for (const int signal : {SIGABRT, SIGALRM}) std::signal(signal, show_seed);
+#ifndef __SANITIZE_ADDRESS__
+  for (const int signal : {SIGSEGV, SIGBUS, SIGFPE}) std::signal(signal, show_seed);
+#endif
+  for (uint64_t seed = first_seed; seed < first_seed + iterations; seed++) {
+    std::snprintf(g_how_to_show, sizeof g_how_to_show, "trace_fuzz: show again with: trace_fuzz %llu 1\n",
+                  static_cast<unsigned long long>(seed));
+    ::alarm(kSecondsPerTrace);
+    const bool use_finished = seed % 3 != 0;
+    one_trace(use_finished ? finished : killed, use_finished, seed);
+  }
+  std::printf("trace_fuzz: %llu traces from seed %llu read\n", static_cast<unsigned long long>(iterations),
+              static_cast<unsigned long long>(first_seed));
+  return 0;
+}

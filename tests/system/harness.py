@@ -1,0 +1,249 @@
+"""What every system test stands on: the list of tests, a directory and processes of its own for each, and failures that say how to
+see them again. Knows nothing of what is tested.
+
+A test is a function of a Context, registered by @test(NAME). It returns if all is right, and raises Failure or Skip. All it starts
+runs in sessions of its own, and whatever is left of those is killed when the call ends; nothing else ever is."""
+import dataclasses
+import json
+import os
+import pathlib
+import shlex
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+TESTS = ROOT / "tests"
+SHOWN_LINES = 12  # of a failed command's output
+
+
+class Failure(Exception):
+    pass
+
+
+class Skip(Exception):
+    pass
+
+
+@dataclasses.dataclass
+class Test:
+    name: str              # "group/topic"
+    run: object
+    timeout_s: float       # for each command
+    slow: bool             # only with --all, or if asked for by name
+
+
+TESTS_BY_NAME = {}
+
+
+def test(name, timeout_s=120, slow=False):
+    def register(function):
+        assert name not in TESTS_BY_NAME, name
+        TESTS_BY_NAME[name] = Test(name, function, timeout_s, slow)
+        return function
+    return register
+
+
+@dataclasses.dataclass
+class Options:
+    redrive: pathlib.Path
+    build: pathlib.Path    # where build/ and compiled test programs are
+    keep: bool = False
+    timeout_factor: float = 1.0
+
+
+@dataclasses.dataclass
+class Outcome:
+    command: list
+    status: int            # as a shell says it: 128 + N after signal N
+    stdout: str
+    stderr: str
+    seconds: float
+    shown: str             # what to type to run it again
+
+
+def session_members(session):
+    """Processes of a session that we started, and their groups."""
+    members = []
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                fields = pathlib.Path(f"/proc/{entry}/stat").read_text().rsplit(")", 1)[1].split()
+            except OSError:
+                continue
+            if int(fields[3]) == session and fields[0] != "Z":
+                members.append((int(entry), int(fields[2])))
+    return members
+
+
+def kill_session(session):
+    for _, group in session_members(session):
+        try:
+            os.killpg(group, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            pass
+
+
+class Process:
+    """A command in a session of its own, its output in files, so that it can be read while it runs."""
+
+    def __init__(self, command, cwd, env, shown, directory):
+        self.command, self.shown, self.start = [str(word) for word in command], shown, time.monotonic()
+        self.files = [tempfile.TemporaryFile("w+", dir=directory, errors="replace") for _ in range(2)]
+        self.process = subprocess.Popen(self.command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=self.files[0],
+                                        stderr=self.files[1], start_new_session=True)
+        self.pid = self.process.pid
+
+    def output(self, which=0):
+        # pread: the position belongs to the writer too.
+        data = b""
+        while more := os.pread(self.files[which].fileno(), 1 << 20, len(data)):
+            data += more
+        return data.decode(errors="replace")
+
+    def wait_for(self, text, timeout_s):
+        """Until its standard output has the text."""
+        limit = time.monotonic() + timeout_s
+        while text not in self.output():
+            if self.process.poll() is not None:
+                raise self.failure(f"ended ({self.process.returncode}) before it said '{text}'")
+            if time.monotonic() > limit:
+                raise self.failure(f"did not say '{text}' within {timeout_s:g} s")
+            time.sleep(0.02)
+
+    def finish(self, timeout_s):
+        try:
+            status = self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            raise self.failure(f"still runs after {timeout_s:g} s") from None
+        finally:
+            self.kill()
+        status = 128 - status if status < 0 else status
+        outcome = Outcome(self.command, status, self.output(0), self.output(1), time.monotonic() - self.start, self.shown)
+        self.close()
+        return outcome
+
+    def failure(self, what):
+        return Failure(describe(what, self.shown, self.output(0), self.output(1)))
+
+    def kill(self):
+        kill_session(self.pid)
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+    def close(self):
+        for file in self.files:
+            file.close()
+
+
+def describe(what, shown, stdout, stderr):
+    lines = [what, f"  command: {shown}"]
+    for name, text in (("stdout", stdout), ("stderr", stderr)):
+        tail = text.splitlines()[-SHOWN_LINES:]
+        lines += [f"  {name}: {line[:400]}" for line in tail]
+    return "\n".join(lines)
+
+
+class Context:
+    """One run of one test: its directories, its environment, and the ways to run commands in them."""
+
+    def __init__(self, options, test_case):
+        self.options, self.test = options, test_case
+        self.timeout_s = test_case.timeout_s * options.timeout_factor
+        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="rd-", dir=os.environ.get("TMPDIR", "/tmp")))
+        self.directory.chmod(0o755)  # servers drop privileges
+        self.work = self.directory / "work"      # where recorded programs run; gone before the replay
+        self.home = self.directory / "home"
+        self.traces = self.directory / "traces"  # REDRIVE_TRACE_DIR
+        for directory in (self.work, self.home, self.traces):
+            directory.mkdir()
+        self.trace = self.traces / "t"
+        self.running = []
+        self.env = self._environment()
+
+    def _environment(self):
+        dropped = ("MAKE", "MFLAGS", "REDRIVE", "PYTHON", "PYENV", "GIT_", "LC_", "NO_COLOR")
+        env = {key: value for key, value in os.environ.items() if not key.startswith(dropped)}
+        env.update(REDRIVE_TRACE_DIR=str(self.traces), HOME=str(self.home), TMPDIR=str(self.home), LANG="C.UTF-8")
+        return env
+
+    def fresh_work(self):
+        """An empty working directory: programs run natively, then recorded, from the same start."""
+        shutil.rmtree(self.work, ignore_errors=True)
+        self.work.mkdir()
+        return self.work
+
+    def start(self, *command, cwd=None, env=None):
+        cwd = cwd or self.directory
+        changes = {"REDRIVE_TRACE_DIR": str(self.traces), **(env or {})}
+        settings = " ".join(f"{key}={shlex.quote(value)}" for key, value in changes.items())
+        shown = f"cd {cwd} && {settings} {shlex.join(str(word) for word in command)}"
+        process = Process(command, cwd, {**self.env, **(env or {})}, shown, self.directory)
+        self.running.append(process)
+        return process
+
+    def run(self, *command, cwd=None, env=None, timeout_s=None):
+        return self.start(*command, cwd=cwd, env=env).finish(timeout_s or self.timeout_s)
+
+    def redrive(self, *words, **how):
+        return self.run(self.options.redrive, *words, **how)
+
+    def start_redrive(self, *words, **how):
+        return self.start(self.options.redrive, *words, **how)
+
+    def json(self, *words, status=0, **how):
+        """What a redrive command writes as JSON."""
+        outcome = self.expect_status(self.redrive(*words, "--json", **how), status)
+        try:
+            return json.loads(outcome.stdout)
+        except ValueError as error:
+            raise self.wrong(outcome, f"writes no JSON: {error}") from None
+
+    def wrong(self, outcome, what):
+        return Failure(describe(what, outcome.shown, outcome.stdout, outcome.stderr))
+
+    def expect(self, condition, outcome, what):
+        if not condition:
+            raise self.wrong(outcome, what)
+
+    def expect_status(self, outcome, *statuses):
+        wanted = " or ".join(map(str, statuses))
+        self.expect(outcome.status in statuses, outcome, f"exit status {outcome.status}, not {wanted}")
+        return outcome
+
+    def close(self):
+        for process in self.running:
+            process.kill()
+            process.close()
+        if not self.options.keep:
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+
+compile_lock = threading.Lock()
+
+
+def compiled(options, source, *, compiler="gcc", flags=(), directory="programs"):
+    """The binary of a source below tests/, built anew if that (or a header beside it) is newer."""
+    binary = options.build / "tests" / directory / source.stem
+    inputs = [source, *source.parent.glob("*.h")]
+    with compile_lock:
+        if binary.exists() and all(file.stat().st_mtime < binary.stat().st_mtime for file in inputs):
+            return binary
+        binary.parent.mkdir(parents=True, exist_ok=True)
+        made = binary.with_suffix(".new")
+        command = [*compiler.split(), "-g", "-pthread", str(source), "-o", str(made), *flags]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode != 0:
+            raise Failure(describe("does not compile", shlex.join(command), done.stdout, done.stderr))
+        made.rename(binary)
+    return binary
+
+
+def needs(*programs):
+    for program in programs:
+        if not shutil.which(program, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin"):
+            raise Skip(f"no {program} here")

@@ -1,0 +1,144 @@
+"""The cycle that most tests go through: run natively, record, take everything away, verify the trace, re-drive all of it."""
+import dataclasses
+import os
+import shutil
+import socket
+
+from harness import Failure
+
+BOUND_S = 2.0
+
+
+def ends_ok(outcome):
+    """Whether a self-checking program says that all was right."""
+    lines = [line for line in outcome.stdout.splitlines() if line.strip()]
+    return bool(lines) and lines[-1].startswith("ok")
+
+
+@dataclasses.dataclass
+class Job:
+    command: list
+    prepare: object = None       # called with the fresh working directory before each run
+    status: int = 0
+    good: object = ends_ok       # of an Outcome
+    env: dict = None
+    ports: tuple = ()            # taken by others during the replay
+    record_options: tuple = ("--bound", "2s")
+
+
+class TakenPorts:
+    """Listens where the recorded servers did: a replay must not care."""
+
+    def __init__(self, ports):
+        self.ports, self.sockets = ports, []
+
+    def __enter__(self):
+        for port in self.ports:
+            for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+                taken = socket.socket(socket.AF_INET, kind)
+                taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                taken.bind(("127.0.0.1", port))
+                if kind == socket.SOCK_STREAM:
+                    taken.listen()
+                self.sockets.append(taken)
+
+    def __exit__(self, *_):
+        for taken in self.sockets:
+            taken.close()
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def run_natively(ctx, job):
+    _prepare(ctx, job)
+    outcome = ctx.expect_status(ctx.run(*job.command, cwd=ctx.work, env=job.env), job.status)
+    ctx.expect(job.good(outcome), outcome, "natively: wrong result")
+    return outcome
+
+
+def record(ctx, job, trace=None):
+    _prepare(ctx, job)
+    words = ("record", "-o", trace or ctx.trace, *job.record_options, "--", *job.command)
+    outcome = ctx.expect_status(ctx.redrive(*words, cwd=ctx.work, env=job.env), job.status)
+    ctx.expect(job.good(outcome), outcome, "recorded: wrong result")
+    return outcome
+
+
+def _prepare(ctx, job):
+    ctx.fresh_work()
+    if job.prepare:
+        job.prepare(ctx.work)
+
+
+def take_away_surroundings(ctx):
+    shutil.rmtree(ctx.work)
+
+
+def divergence_of(interval):
+    """(unit, event or None, text) of one interval in replay's JSON; None if it has none."""
+    found = interval.get("divergence")
+    if not found:
+        return None
+    if isinstance(found, dict):
+        return found.get("unit", interval["unit"]), found.get("event"), str(found)
+    return interval["unit"], None, str(found)
+
+
+def check_report(ctx, report, *, bound_s=None):
+    """Of a replay with --json: no divergence, and every interval within the bound if there is one."""
+    diverged = [f"{i['unit']}:{i['interval']}: {divergence_of(i)[2]}" for i in report["intervals"] if divergence_of(i)]
+    if report["divergences"] or diverged:
+        again = f"{ctx.options.redrive} replay {ctx.trace} --all --verify   (run the test with --keep)"
+        raise Failure("\n  ".join([f"{report['divergences']} divergences", *diverged[:5], f"command: {again}"]))
+    if not report["intervals"]:
+        raise Failure("the replay had no interval")
+    if bound_s is not None:
+        late = [f"{i['unit']}:{i['interval']} {i['seconds']:.2f} s" for i in report["intervals"] if i["seconds"] > bound_s]
+        if late:
+            raise Failure(f"{len(late)} of {len(report['intervals'])} intervals beyond the bound of {bound_s:g} s: "
+                          + ", ".join(late[:8]))
+
+
+def redrive_all(ctx, trace=None, *, bound_s=None, cwd="/", options=()):
+    trace = trace or ctx.trace
+    report = ctx.json("replay", trace, "--all", "--verify", *options, cwd=cwd)
+    check_report(ctx, report, bound_s=bound_s)
+    return report
+
+
+def check_trace(ctx, trace=None):
+    return ctx.expect_status(ctx.redrive("check", trace or ctx.trace), 0)
+
+
+def cycle(ctx, job, *, natively=True, bound_s=None):
+    """All of it. Returns (recorded Outcome, replay report)."""
+    if natively:
+        run_natively(ctx, job)
+    recorded = record(ctx, job)
+    take_away_surroundings(ctx)
+    check_trace(ctx)
+    with TakenPorts(job.ports):
+        return recorded, redrive_all(ctx, bound_s=bound_s)
+
+
+def units(ctx, trace=None):
+    return ctx.json("ls", trace or ctx.trace)["units"]
+
+
+def images_by_unit(ctx):
+    return {unit["unit"]: [i for i in unit["intervals"] if i["checkpoint_kind"] == "image"] for unit in units(ctx)}
+
+
+def copy_into(path, name=None):
+    """A Job's prepare: puts a copy of the file into the working directory, so that it goes away with it."""
+    def prepare(work):
+        shutil.copy2(path, work / (name or path.name))
+    return prepare
+
+
+def is_root():
+    return os.geteuid() == 0

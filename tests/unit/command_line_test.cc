@@ -1,0 +1,160 @@
+#include "supervisor/command_line.h"
+
+#include "base/units.h"
+#include "tests/unit/unit_test.h"
+
+using namespace redrive;
+
+namespace {
+
+template <typename T>
+T parsed(std::vector<std::string> words) {
+  const auto command = parse_command_line(std::move(words));
+  REQUIRE_MESSAGE(command, command.error().message);
+  REQUIRE(std::holds_alternative<T>(command.value()));
+  return std::get<T>(command.value());
+}
+
+void check_usage_error(std::vector<std::string> words, const std::string& mentions = "") {
+  const auto command = parse_command_line(std::move(words));
+  REQUIRE_FALSE(command);
+  CHECK_EQ(command.error().status, Status::usage);
+  CHECK_MESSAGE(command.error().message.find('\n') == std::string::npos, command.error().message);
+  CHECK_MESSAGE(command.error().message.find(mentions) != std::string::npos, command.error().message);
+}
+
+using Words = std::vector<std::string>;
+
+}  // namespace
+
+TEST_CASE("durations carry their unit") {
+  CHECK_EQ(parse_duration("500ms").value(), doctest::Approx(0.5));
+  CHECK_EQ(parse_duration("2s").value(), doctest::Approx(2));
+  CHECK_EQ(parse_duration("1.5m").value(), doctest::Approx(90));
+  CHECK_EQ(parse_duration("1h").value(), doctest::Approx(3600));
+  CHECK_EQ(parse_duration("100us").value(), doctest::Approx(1e-4));
+  for (const char* wrong : {"", "s", "2", "-1s", "2 s", "2sec", "0x2s", "nans", "infs", "1e3s", "2S", "ms500"}) {
+    CAPTURE(wrong);
+    CHECK_FALSE(parse_duration(wrong));
+  }
+}
+
+TEST_CASE("durations and sizes are shown with three digits") {
+  CHECK_EQ(format_duration(0), "0 s");
+  CHECK_EQ(format_duration(1.234e-5), "12.3 us");
+  CHECK_EQ(format_duration(0.00048), "480 us");
+  CHECK_EQ(format_duration(0.9999), "1.00 s");
+  CHECK_EQ(format_duration(125), "2 min 5 s");
+  CHECK_EQ(format_duration(7260), "2 h 1 min");
+  CHECK_EQ(format_size(1023), "1023 B");
+  CHECK_EQ(format_size(1536), "1.50 KiB");
+  CHECK_EQ(format_size(uint64_t{1} << 30), "1.00 GiB");
+}
+
+TEST_CASE("record takes its own options and leaves the command's alone") {
+  const auto plain = parsed<RecordOptions>({"record", "ls", "-l", "--bound", "x"});
+  CHECK_EQ(plain.command, Words{"ls", "-l", "--bound", "x"});
+  CHECK_EQ(plain.policy, "critical-path");
+  CHECK_FALSE(plain.policy_given);
+  CHECK_EQ(plain.bound_s, 10);
+  CHECK_FALSE(plain.critical_path_s);
+
+  const auto full = parsed<RecordOptions>({"record", "-o", "dir", "--bound", "2s", "--policy=all", "--critical-path",
+                                           "800ms", "--checkpoint-period", "400ms", "--", "-odd", "--name"});
+  CHECK_EQ(full.directory, "dir");
+  CHECK_EQ(full.bound_s, 2);
+  CHECK_EQ(full.policy, "all");
+  CHECK(full.policy_given);
+  CHECK_EQ(full.critical_path_s.value(), doctest::Approx(0.8));
+  CHECK_EQ(full.checkpoint_period_s.value(), doctest::Approx(0.4));
+  CHECK_EQ(full.command, Words{"-odd", "--name"});
+
+  CHECK_EQ(parsed<RecordOptions>({"record", "-odir", "true"}).directory, "dir");
+  CHECK_EQ(parsed<RecordOptions>({"record", "sh", "-c", "--", "x"}).command, Words{"sh", "-c", "--", "x"});
+  CHECK_EQ(parsed<RecordOptions>({"record", "--", "--"}).command, Words{"--"});
+}
+
+TEST_CASE("record refuses nonsense before it runs anything") {
+  check_usage_error({"record"}, "command");
+  check_usage_error({"record", "--"}, "command");
+  check_usage_error({"record", "--nonsense", "true"}, "--nonsense");
+  check_usage_error({"record", "--bound"}, "--bound");
+  check_usage_error({"record", "--bound", "fast", "true"}, "fast");
+  check_usage_error({"record", "--bound", "10", "true"}, "10");
+  check_usage_error({"record", "--bound", "0s", "true"}, "--bound");
+  check_usage_error({"record", "--policy", "best", "true"}, "critical-path");
+}
+
+TEST_CASE("the first word is a command") {
+  check_usage_error({});
+  check_usage_error({"frobnicate"}, "frobnicate");
+  check_usage_error({"--frobnicate", "ls"}, "--frobnicate");
+  check_usage_error({""});
+  CHECK_EQ(parsed<PrintText>({"--version"}).text, std::string("redrive ") + kVersion + "\n");
+  CHECK(parsed<PrintText>({"--help"}).text.find("usage: redrive") != std::string::npos);
+  CHECK(parsed<PrintText>({"record", "--help"}).text.find("--checkpoint-period") != std::string::npos);
+}
+
+TEST_CASE("replay finds trace, unit and intervals by position") {
+  auto replay = parsed<ReplayOptions>({"replay", "jacobi.2:4-6", "--verify", "--jobs", "3"});
+  CHECK_EQ(replay.trace, "");
+  CHECK_EQ(replay.unit_text, "jacobi.2");
+  CHECK_EQ(replay.first_interval, 4U);
+  CHECK_EQ(replay.last_interval, 6U);
+  CHECK(replay.verify);
+  CHECK_EQ(replay.jobs, 3);
+
+  replay = parsed<ReplayOptions>({"replay", "run-1", "3:7", "--until", "120", "--output", "--json"});
+  CHECK_EQ(replay.trace, "run-1");
+  CHECK_EQ(replay.unit_text, "3");
+  CHECK_EQ(replay.first_interval, 7U);
+  CHECK_EQ(replay.last_interval, 7U);
+  CHECK_EQ(replay.until, 120U);
+  CHECK(replay.output);
+  CHECK(replay.json);
+
+  CHECK_EQ(parsed<ReplayOptions>({"replay", "ls"}).unit_text, "ls");  // a program may be called like a command
+  CHECK_EQ(parsed<ReplayOptions>({"replay", "rm", "stats:1"}).trace, "rm");
+  CHECK_FALSE(parsed<ReplayOptions>({"replay", "3"}).first_interval);
+  CHECK(parsed<ReplayOptions>({"replay", "--all"}).trace.empty());
+  CHECK_EQ(parsed<ReplayOptions>({"replay", "--all", "run-1"}).trace, "run-1");
+  CHECK_GE(parsed<ReplayOptions>({"replay", "3"}).jobs, 1);
+}
+
+TEST_CASE("replay and plan refuse what cannot be meant") {
+  check_usage_error({"replay"});
+  check_usage_error({"replay", "a", "b", "c"});
+  check_usage_error({"replay", "--all", "trace", "3"});
+  check_usage_error({"replay", "--all", "--until", "3"});
+  check_usage_error({"replay", "3", "--until", "5"});
+  check_usage_error({"replay", "3:1-2", "--until", "5"});
+  check_usage_error({"replay", "3:1", "--until", "-5"});
+  check_usage_error({"replay", "3:1", "--jobs", "0"});
+  check_usage_error({"replay", "3:1", "--jobs", "many"}, "many");
+  check_usage_error({"replay", "3:1", "--json=no"}, "json");
+  for (const char* unit : {":1", "3:", "3:x", "3:-1", "3:2-1", "3:1-", "3:99999999999", ""}) {
+    CAPTURE(unit);
+    check_usage_error({"replay", unit});
+  }
+  check_usage_error({"plan", "3"}, "UNIT:I");
+  check_usage_error({"plan", "3:1-2"}, "UNIT:I");
+  CHECK_EQ(parsed<PlanOptions>({"plan", "run-1", "3:1"}).trace, "run-1");
+}
+
+TEST_CASE("listings take at most a trace") {
+  CHECK_FALSE(parsed<ListOptions>({"ls"}).trace);
+  CHECK_EQ(parsed<ListOptions>({"ls", "--json", "run-1"}).trace, "run-1");
+  CHECK_EQ(parsed<StatsOptions>({"stats"}).trace, "");
+  CHECK(parsed<StatsOptions>({"stats", "run-1", "--json"}).json);
+  CHECK_EQ(parsed<CheckOptions>({"check", "run-1"}).trace, "run-1");
+  CHECK(parsed<CheckHostOptions>({"check", "--host", "--json"}).json);
+  CHECK_EQ(parsed<DumpOptions>({"dump", "x"}).trace_or_unit, "x");
+  CHECK_EQ(parsed<DumpOptions>({"dump", "run-1", "3:2"}).what->unit, "3");
+  CHECK_EQ(parsed<RemoveOptions>({"rm", "a", "b"}).traces, Words{"a", "b"});
+  check_usage_error({"rm"});
+  check_usage_error({"ls", "a", "b"});
+  check_usage_error({"check", "a", "--host"});
+  check_usage_error({"dump", "a", "b", "c"});
+  check_usage_error({"dump", "a", "3:x"});
+  check_usage_error({"stats", "--nonsense"}, "--nonsense");
+}

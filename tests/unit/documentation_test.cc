@@ -1,0 +1,83 @@
+// The man page, --help and the parser agree; so do the version and the change log.
+#include <fstream>
+#include <map>
+#include <regex>
+#include <set>
+#include <sstream>
+
+#include "logstore/policy/policy.h"
+#include "supervisor/command_line.h"
+#include "tests/unit/unit_test.h"
+
+using namespace redrive;
+
+namespace {
+
+std::string contents(const std::string& path) {
+  std::ifstream file(path);
+  REQUIRE_MESSAGE(file, path << ": run the tests in the source directory");
+  std::ostringstream out;
+  out << file.rdbuf();
+  return out.str();
+}
+
+// Of each command's subsection (.Ss NAME) in redrive(1), the options in its list (.It Fl ...).
+std::map<std::string, std::set<std::string>> documented_options() {
+  std::map<std::string, std::set<std::string>> out;
+  std::istringstream page(contents("man/redrive.1"));
+  std::string command;
+  for (std::string line; std::getline(page, line);) {
+    if (line.starts_with(".Sh ")) command.clear();
+    if (line.starts_with(".Ss ")) out[command = line.substr(4)];
+    std::smatch option;
+    if (!command.empty() && std::regex_search(line, option, std::regex("^\\.It Fl (\\S+)")))
+      out[command].insert("-" + option.str(1));
+  }
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("redrive(1) has every command with every option, and no other") {
+  std::map<std::string, std::set<std::string>> known;
+  for (const auto& command : describe_commands())
+    known[command.name] = {command.options.begin(), command.options.end()};
+  const auto documented = documented_options();
+  for (const auto& [command, options] : known) {
+    CAPTURE(command);
+    REQUIRE(documented.contains(command));
+    CHECK_EQ(documented.at(command), options);
+  }
+  CHECK_EQ(documented.size(), known.size());
+}
+
+TEST_CASE("--help lists every command, and each command's --help its options") {
+  const auto text = [](std::vector<std::string> words) {
+    return std::get<PrintText>(parse_command_line(std::move(words)).value()).text;
+  };
+  const std::string overview = text({"--help"});
+  for (const auto& command : describe_commands()) {
+    CAPTURE(command.name);
+    CHECK(overview.find("\n  " + command.name + " ") != std::string::npos);
+    const std::string help = text({command.name, "--help"});
+    CHECK(help.find(command.synopsis) != std::string::npos);
+    for (const auto& option : command.options) {
+      CAPTURE(option);
+      CHECK(help.find("  " + option) != std::string::npos);
+      CHECK(command.synopsis.find(option) != std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("redrive(1) names every policy") {
+  const std::string page = contents("man/redrive.1");
+  for (const auto& policy : policies()) {
+    CAPTURE(policy.name);
+    CHECK(page.find(std::string(".It Cm ") + policy.name) != std::string::npos);
+  }
+}
+
+TEST_CASE("the change log begins with this version") {
+  const std::string log = contents("CHANGELOG.md");
+  CHECK(log.find(std::string("\n## ") + kVersion) == log.find("\n## "));
+}

@@ -1,0 +1,211 @@
+// The catalog: its documented schema, its contents, when it is made again; and names of traces. On the real disk.
+#include <sqlite3.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "logstore/trace.h"
+#include "logstore/trace_files.h"
+#include "tests/unit/logstore_sample.h"
+#include "tests/unit/unit_test.h"
+
+using namespace redrive;
+
+namespace {
+
+class Directory {
+ public:
+  Directory() { REQUIRE(::mkdtemp(path_)); }
+  ~Directory() { std::filesystem::remove_all(path_); }
+  std::string operator/(const std::string& name) const { return path_ + ("/" + name); }
+  const char* path() const { return path_; }
+
+ private:
+  char path_[32] = "/tmp/redrive-catalog-XXXXXX";
+};
+
+std::string contents(const std::string& path) {
+  std::ifstream file(path);
+  REQUIRE_MESSAGE(file, path << ": run the tests in the source directory");
+  std::ostringstream out;
+  out << file.rdbuf();
+  return out.str();
+}
+
+// The rows of a query, columns separated by |, rows by newlines.
+std::string query(const std::string& database, const std::string& sql) {
+  sqlite3* handle = nullptr;
+  REQUIRE_EQ(sqlite3_open_v2(database.c_str(), &handle, SQLITE_OPEN_READONLY, nullptr), SQLITE_OK);
+  std::string out;
+  const auto row = [](void* to, int columns, char** values, char**) {
+    auto& text = *static_cast<std::string*>(to);
+    if (!text.empty()) text += "\n";
+    for (int i = 0; i < columns; i++) text += (i ? "|" : "") + std::string(values[i] ? values[i] : "NULL");
+    return 0;
+  };
+  CHECK_EQ(sqlite3_exec(handle, sql.c_str(), row, &out, nullptr), SQLITE_OK);
+  sqlite3_close(handle);
+  return out;
+}
+
+std::shared_ptr<Trace> make_trace(const std::string& path, const std::function<void(TraceWriter&)>& fill) {
+  auto writer = TraceWriter::create(path, sample::settings());
+  REQUIRE_MESSAGE(writer, writer.error().message);
+  fill(**writer);
+  const auto finished = (*writer)->finish(sample::recording_end());
+  REQUIRE_MESSAGE(finished, finished.error().message);
+  auto trace = Trace::open(path);
+  REQUIRE(trace);
+  return std::move(trace).value();
+}
+
+// Unit 1 sends 10 bytes twice, unit 2 receives 15 of them at once, logged, and 5 unlogged.
+void fill_messages(TraceWriter& writer) {
+  writer.add(ChannelRecord{4, "pipe", "pipe:[7]"});
+  for (const UnitId unit : {1u, 2u}) {
+    writer.add(UnitRecord{unit, static_cast<int32_t>(unit), {}, {}});
+    writer.add(IntervalRecord{unit, 0, CheckpointKind::exec, 0, false, 1, "prog x", 9});
+  }
+  Event send;
+  send.send = Send{4, 10, 1000};
+  writer.append(1, send);
+  send.send->at_ns = 2000;
+  send.repeat = 3;
+  writer.append(1, send);
+  Event input;
+  input.writes.push_back({0x1000, 6, false, Bytes(6)});
+  writer.append(2, input);
+  Event receive;
+  receive.receive = Receive{4, 1, 500, true, {{{1, 0}, 0, 10, 11}, {{1, 1}, 0, 5, UINT64_MAX}}};
+  writer.append(2, receive);
+  writer.add(IntervalRecord{2, 1, CheckpointKind::image, 2, false, 1, "prog x", 10});
+  receive.receive = Receive{4, 2, 600, false, {{{1, 1}, 5, 5, 13}}};
+  writer.append(2, receive);
+  writer.add(IntervalEnd{2, 0, 1'500'000'000, 2});
+  writer.add(Refusal{1, "bpf", "EPERM", 2});
+}
+
+}  // namespace
+
+TEST_CASE("the documented schema is the catalog's") {
+  const std::string schema = catalog_schema();
+  CHECK(contents("logstore/FORMAT.md").find("```sql\n" + schema + "```") != std::string::npos);
+  CHECK(contents("man/redrive-trace.5").find(".Bd -literal\n" + schema + ".Ed") != std::string::npos);
+  Directory directory;
+  make_trace(directory / "t", fill_messages);
+  // SQLite keeps each statement as it was written.
+  const std::string kept = query(directory / "t/catalog.sqlite", "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY name");
+  for (size_t at = schema.find("CREATE"); at < schema.size();) {
+    const size_t end = schema.find(";\n", at);
+    CHECK(kept.find(schema.substr(at, end - at)) != std::string::npos);
+    at = end + 2;
+  }
+  CHECK_EQ(query(directory / "t/catalog.sqlite", "PRAGMA user_version"), "1");
+}
+
+TEST_CASE("the catalog says what the segments say") {
+  Directory directory;
+  const auto trace = make_trace(directory / "t", fill_messages);
+  const std::string db = catalog_path(*trace).value();
+  CHECK_EQ(query(db, "SELECT * FROM messages"),
+           "2|1|0|0|1|0|0|10|11|1|1|4|500|1000\n2|1|1|0|1|1|0|5|-1|1|1|4|500|2000\n2|2|0|1|1|1|5|5|13|0|2|4|600|2000");
+  CHECK_EQ(query(db, "SELECT * FROM channels"), "4|pipe|pipe:[7]|2|20|2|1|20|15");
+  CHECK_EQ(query(db, "SELECT * FROM units"), "1|prog.1|1|prog x|0|0||2|4\n2|prog.2|2|prog x|0|0||3|3");
+  CHECK_EQ(query(db, "SELECT * FROM intervals"),
+           "1|0|exec|0|1|prog x|0|2|4|NULL|9|0|0|0|0|0\n"
+           "2|0|exec|0|1|prog x|0|2|2|1.5|9|1|1|15|15|6\n"
+           "2|1|image|0|1|prog x|2|1|1|NULL|10|1|0|5|0|0");
+  CHECK_EQ(query(db, "SELECT value FROM settings WHERE key = 'command'"), "jacobi --size 100");
+  CHECK_EQ(query(db, "SELECT value FROM settings WHERE key = 'exit_status'"), "7");
+  CHECK_EQ(query(db, "SELECT * FROM refused"), "1|bpf|EPERM|2");
+}
+
+TEST_CASE("a catalog that is absent or stale is made again, a damaged one is reported") {
+  Directory directory;
+  const auto trace = make_trace(directory / "t", fill_messages);
+  const std::string db = directory / "t/catalog.sqlite";
+  CHECK_EQ(catalog_path(*trace).value(), db);
+  std::filesystem::remove(db);
+  CHECK_EQ(catalog_path(*trace).value(), db);
+  CHECK(query(db, "SELECT count(*) FROM messages") == "3");
+  std::filesystem::remove(db + ".sum");
+  CHECK(catalog_path(*trace));
+  CHECK(std::filesystem::exists(db + ".sum"));
+  std::fstream(db).seekp(5000).put('X');
+  const auto damaged = catalog_path(*trace);
+  REQUIRE_FALSE(damaged);
+  CHECK_EQ(damaged.error().status, Status::damaged);
+  CHECK_EQ(trace->check(), std::vector<std::string>{damaged.error().message});
+  make_trace(directory / "other", [](TraceWriter& writer) { sample::fill(writer); });
+  std::filesystem::copy_file(directory / "other/catalog.sqlite", db, std::filesystem::copy_options::overwrite_existing);
+  std::filesystem::copy_file(directory / "other/catalog.sqlite.sum", db + ".sum", std::filesystem::copy_options::overwrite_existing);
+  CHECK(catalog_path(*trace));
+  CHECK(query(db, "SELECT count(*) FROM messages") == "3");
+}
+
+TEST_CASE("the golden trace reads as when it was made") {
+  const std::string golden = "tests/unit/golden/format-1";
+  Directory directory;
+  const auto fresh = make_trace(directory / "fresh", [](TraceWriter& writer) { sample::fill(writer); });
+  if (std::getenv("REDRIVE_MAKE_GOLDEN")) {
+    std::filesystem::create_directories("tests/unit/golden");
+    std::filesystem::copy(directory / "fresh", golden, std::filesystem::copy_options::recursive);
+    std::filesystem::remove(golden + "/catalog.sqlite");  // derived, and of the SQLite that made it
+    std::filesystem::remove(golden + "/catalog.sqlite.sum");
+  }
+  const auto trace = Trace::open(golden);
+  REQUIRE_MESSAGE(trace, trace.error().message);
+  CHECK(trace.value()->check().empty());
+  CHECK(trace.value()->finished());
+  for (UnitId unit = 1; unit <= sample::kUnits; unit++) {
+    std::vector<Event> events;
+    REQUIRE(trace.value()->for_each_event(unit, 0, UINT64_MAX, [&](EventIndex, const Event& event) {
+      events.push_back(event);
+      return true;
+    }));
+    // The golden trace holds the values of its day: the same seed makes them again.
+    auto values = sample::event_values(unit);
+    REQUIRE_EQ(events.size(), 2 * sample::kEventsPerInterval);
+    for (const auto& event : events) CHECK(event == sample::event(values));
+    CHECK(trace.value()->image(unit, 1));
+  }
+  CHECK(trace.value()->file_path(1));
+  // Written again, it must be the same, byte for byte: else this is another format, which needs another number and golden trace.
+  for (const char* file : {"journal", "events/1.seg", "events/2.seg", "events/3.seg", "pages", "images/1-1.img"}) {
+    CAPTURE(file);
+    CHECK(contents(golden + "/" + file) == contents(directory / "fresh/" + file));
+  }
+  CHECK_EQ(trace.value()->fingerprint(), fresh->fingerprint());
+}
+
+TEST_CASE("traces are numbered, listed and found by name") {
+  Directory home;
+  const char* before = std::getenv("REDRIVE_TRACE_DIR");
+  const std::string kept = before ? before : "";
+  ::setenv("REDRIVE_TRACE_DIR", home.path(), 1);
+  CHECK_EQ(trace_home(), home.path());
+  CHECK_FALSE(find_trace(""));
+  CHECK_EQ(new_trace_directory("/usr/bin/prog").value(), home / "prog-1");
+  make_trace(home / "prog-2", fill_messages);
+  make_trace(home / "prog-9", fill_messages);
+  std::filesystem::create_directory(home / "prog-x");
+  std::filesystem::create_directory(home / "other-77");
+  CHECK_EQ(new_trace_directory("prog").value(), home / "prog-10");
+  CHECK_EQ(new_trace_directory("..").value(), home / "trace-1");
+  CHECK_EQ(list_traces(), std::vector<std::string>{"prog-2", "prog-9"});
+  for (const char* target : {"prog-2", "prog-9"}) {
+    REQUIRE(set_latest(home / target));
+    CHECK_EQ(std::filesystem::read_symlink(home / "latest"), target);
+    CHECK(std::filesystem::equivalent(find_trace("").value(), home / target));
+  }
+  CHECK_EQ(find_trace("prog-2").value(), home / "prog-2");
+  CHECK_EQ(find_trace(home / "prog-2").value(), home / "prog-2");
+  CHECK_EQ(find_trace(home / "prog-x").error().message, (home / "prog-x") + " is no trace: it has no file 'journal'");
+  CHECK_FALSE(find_trace("prog-3"));
+  if (before) {
+    ::setenv("REDRIVE_TRACE_DIR", kept.c_str(), 1);
+  } else {
+    ::unsetenv("REDRIVE_TRACE_DIR");
+  }
+}

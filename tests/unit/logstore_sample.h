@@ -1,0 +1,162 @@
+// A small trace with one of everything, the same every time: what tests, the golden trace and the fuzzer read.
+#pragma once
+
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <random>
+#include <string>
+
+#include "logstore/trace.h"
+
+namespace redrive::sample {
+
+// Random values as programs have them: mostly small, some addresses, rarely anything.
+class Values {
+ public:
+  explicit Values(uint64_t seed) : engine_(seed) {}
+  uint64_t below(uint64_t limit) { return engine_() % limit; }
+  bool once_in(uint64_t n) { return below(n) == 0; }
+  uint64_t any() {
+    switch (below(4)) {
+      case 0: return 0;
+      case 1: return below(200);
+      case 2: return 0x7fff'0000'0000 + below(1 << 20) * 8;
+      default: return engine_() >> below(64);
+    }
+  }
+  Bytes bytes(size_t size) {
+    Bytes out(size);
+    for (auto& byte : out) byte = static_cast<uint8_t>(engine_());
+    return out;
+  }
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+inline Event event(Values& v) {
+  Event e;
+  e.kind = static_cast<EventKind>(v.below(5));
+  e.thread = static_cast<ThreadSerial>(v.below(3));
+  if (v.once_in(8)) e.repeat = v.below(1000);
+  e.number = static_cast<int32_t>(v.below(470));
+  if (v.once_in(16)) e.number = static_cast<int32_t>(v.any());
+  for (auto& arg : e.args) arg = v.any();
+  e.ip = v.any();
+  e.regs_hash = static_cast<uint32_t>(v.any());
+  e.in_hash = v.any();
+  e.result = static_cast<int64_t>(v.any()) * (v.once_in(4) ? -1 : 1);
+  for (uint64_t i = v.below(3); i > 0; i--) {
+    MemoryWrite write{v.any(), v.below(100), v.once_in(4), {}};
+    if (!write.from_message) write.data = v.bytes(write.length);
+    e.writes.push_back(std::move(write));
+  }
+  if (v.once_in(4)) {
+    e.receive = Receive{v.below(3) + 1, v.any(), v.any(), v.once_in(2), {}};
+    for (uint64_t i = v.below(3); i > 0; i--) {
+      const EventRef sender{static_cast<UnitId>(v.below(3) + 1), v.below(100)};
+      e.receive->parts.push_back({sender, v.any(), v.below(1 << 20), v.any()});
+    }
+  }
+  if (v.once_in(4)) e.send = Send{v.below(3) + 1, v.below(1 << 20), v.any()};
+  if (v.once_in(16)) e.map = MapSource{1, v.any(), v.any(), 4096 * v.below(16)};
+  if (v.once_in(16)) e.registers = RegisterFile{v.bytes(27 * 8), v.bytes(v.below(2) * 100)};
+  if (v.once_in(16)) e.child_unit = static_cast<UnitId>(v.below(1 << 31));
+  if (v.once_in(16)) e.child_thread = static_cast<ThreadSerial>(v.below(1 << 31));
+  e.fatal = v.once_in(32);
+  return e;
+}
+
+inline Settings settings() {
+  Settings s;
+  s.policy = "always";
+  s.critical_path_s = 1.5;
+  s.checkpoint_period_s = 2;
+  s.bound_s = 10;
+  s.restore_cost_s = 0.05;
+  s.command = {"jacobi", "--size", "100"};
+  s.working_directory = "/home/somebody";
+  s.host = "Linux 6.18 x86_64, a processor";
+  s.started_unix_ns = 1'795'000'000'000'000'000;
+  return s;
+}
+
+constexpr UnitId kUnits = 3;
+constexpr EventIndex kEventsPerInterval = 40;
+constexpr IntervalIndex kIntervals = 2;
+constexpr size_t kPages = 100;  // of each image, a tenth of them zero
+
+inline Values event_values(UnitId unit) { return Values(1000 + unit); }
+
+// Page `i` of the image of a unit's interval: a quarter is common to all images, every tenth is zero.
+inline Bytes page(UnitId unit, IntervalIndex interval, size_t i) {
+  if (i % 10 == 9) return Bytes(4096);
+  Values v(i % 4 == 0 ? i : i + 1000 * unit + 100'000 * (interval + 1));
+  Bytes out = v.bytes(64);
+  out.resize(4096, static_cast<uint8_t>(i));
+  out[4095] = 1;
+  return out;
+}
+inline uint64_t page_address(size_t i) { return 0x40'0000 + i * 4096 + (i > 50 ? 0x7000'0000'0000 : 0); }
+
+inline Result<TraceWriter::ImageStats> publish(TraceWriter& writer, UnitId unit, IntervalIndex interval) {
+  size_t next = 0;
+  Bytes current;
+  const Bytes header = Values(77).bytes(300);
+  return writer.publish_image(unit, interval, header, [&](PageRef& ref) {
+    if (next == kPages) return false;
+    current = page(unit, interval, next);
+    ref = PageRef{1, page_address(next), current.data()};
+    next++;
+    return true;
+  });
+}
+
+// A file of two blocks, to be copied into the trace.
+inline std::string source_file() {
+  static const std::string path = [] {
+    char name[] = "/tmp/redrive-sample-XXXXXX";
+    const int fd = ::mkstemp(name);
+    if (fd < 0) std::abort();
+    ::close(fd);
+    const Bytes data = Values(5).bytes(70'000);
+    std::ofstream(name, std::ios::binary).write(reinterpret_cast<const char*>(data.data()), static_cast<std::streamsize>(data.size()));
+    std::atexit([] { std::remove(path.c_str()); });
+    return std::string(name);
+  }();
+  return path;
+}
+
+// Fills a trace; what fails is kept by the writer. `flushed` hears, after each flush that succeeded, how many events a unit has.
+inline void fill(TraceWriter& writer, const std::function<void(EventIndex)>& flushed = {}) {
+  std::vector<Values> values;
+  for (UnitId unit = 0; unit <= kUnits; unit++) values.push_back(event_values(unit));
+  writer.add(ChannelRecord{1, "pipe", "pipe:[1]"});
+  writer.add(ChannelRecord{2, "tcp", "127.0.0.1:80 - 127.0.0.1:4000"});
+  (void)static_cast<bool>(writer.add_file(source_file(), "/lib/sample.so"));
+  for (UnitId unit = 1; unit <= kUnits; unit++) {
+    writer.add(UnitRecord{unit, static_cast<int32_t>(100 + unit), unit > 1 ? EventRef{1, 3} : EventRef{}, {}});
+  }
+  writer.add(UnitRecord{2, 102, EventRef{1, 3}, {3}});
+  for (IntervalIndex interval = 0; interval < kIntervals; interval++) {
+    const EventIndex first = interval * kEventsPerInterval;
+    for (UnitId unit = 1; unit <= kUnits; unit++) {
+      const auto kind = interval > 0 ? CheckpointKind::image : unit > 1 ? CheckpointKind::fork : CheckpointKind::exec;
+      const std::string command = unit == 1 ? "server -p 80" : "jacobi --size 100";
+      writer.add(IntervalRecord{unit, interval, kind, first, interval > 0, static_cast<int32_t>(100 + unit), command, 250'000});
+      for (EventIndex i = 0; i < kEventsPerInterval; i++) writer.append(unit, event(values[unit]));
+    }
+    if (writer.flush() && flushed) flushed(first + kEventsPerInterval);
+    for (UnitId unit = 1; unit <= kUnits; unit++) {
+      if (interval > 0) (void)static_cast<bool>(publish(writer, unit, interval));
+      writer.add(IntervalEnd{unit, interval, 1'000'000'000 * unit, first + kEventsPerInterval});
+    }
+  }
+  writer.add(Refusal{2, "io_uring_setup", "ENOSYS", 3});
+  writer.add(Unsure{3, 17, "shared memory with an unrecorded process"});
+}
+
+inline RecordingEnd recording_end() { return RecordingEnd{7, "exited", 12.5, 1}; }
+
+}  // namespace redrive::sample

@@ -1,0 +1,188 @@
+// Disks that fill up, lose power or were tampered with.
+#include <sys/stat.h>
+
+#include <filesystem>
+
+#include "logstore/memory_storage.h"
+#include "logstore/record_file.h"
+#include "logstore/storage.h"
+#include "logstore/trace_files.h"
+#include "tests/unit/logstore_sample.h"
+#include "tests/unit/unit_test.h"
+
+using namespace redrive;
+
+namespace {
+
+// What was flushed must be there, whole.
+void check_readable(MemoryStorage& storage, EventIndex flushed) {
+  const auto trace = Trace::open("/t", storage);
+  REQUIRE_MESSAGE(trace, trace.error().message);
+  for (UnitId unit = 1; unit <= sample::kUnits; unit++) {
+    CHECK(trace.value()->event_count(unit) >= flushed);
+    auto values = sample::event_values(unit);
+    uint64_t wrong = 0;
+    const auto read = trace.value()->for_each_event(unit, 0, UINT64_MAX, [&](EventIndex, const Event& event) {
+      if (!(event == sample::event(values))) wrong++;
+      return true;
+    });
+    CHECK_MESSAGE(read, read.error().message);
+    CHECK_EQ(wrong, 0);
+    for (const auto& interval : trace.value()->intervals(unit)) {
+      if (interval.has_image) CHECK(trace.value()->image(unit, interval.interval));
+    }
+  }
+  const auto found = trace.value()->check();
+  CHECK_MESSAGE(found.empty(), (found.empty() ? "" : found[0]));
+}
+
+}  // namespace
+
+TEST_CASE("the Nth write fails: the error is kept, and what was flushed stays good") {
+  uint64_t change = 0;
+  for (bool passed = false; !passed; change++) {
+    CAPTURE(change);
+    MemoryStorage storage;
+    storage.fail_from(change);
+    auto writer = TraceWriter::create("/t", sample::settings(), storage);
+    if (!writer) {
+      CHECK(writer.error().message.ends_with("No space left on device"));
+      continue;
+    }
+    EventIndex flushed = 0;
+    sample::fill(**writer, [&](EventIndex events) { flushed = events; });
+    const auto flush = (*writer)->flush();
+    const auto finish = (*writer)->finish(sample::recording_end());
+    passed = static_cast<bool>(finish);
+    if (!finish) CHECK(finish.error().message.ends_with("No space left on device"));
+    if (!flush) CHECK_EQ(flush.error().message, finish.error().message);
+    writer = Error{"gone"};
+    storage.fail_from(UINT64_MAX);
+    check_readable(storage, flushed);
+  }
+  CHECK(change > 40);
+}
+
+TEST_CASE("a full disk is told by the file that could not be written") {
+  MemoryStorage storage;
+  auto writer = TraceWriter::create("/t", sample::settings(), storage);
+  REQUIRE(writer);
+  (*writer)->append(1, Event{});
+  storage.fail_from(storage.changes() + 1);  // the segment is made, but takes no byte
+  const auto flushed = (*writer)->flush();
+  REQUIRE_FALSE(flushed);
+  CHECK_EQ(flushed.error().message, "cannot write /t/events/1.seg: No space left on device");
+  CHECK_EQ(flushed.error().status, Status::failed);
+  CHECK_EQ((*writer)->append(1, Event{}), 1);
+  CHECK_FALSE((*writer)->publish_image(1, 0, {}, [](PageRef&) { return false; }));
+}
+
+TEST_CASE("power is lost: what was synced stays readable, the rest is cut") {
+  for (const bool keep_sizes : {false, true}) {
+    CAPTURE(keep_sizes);
+    MemoryStorage storage;
+    auto writer = TraceWriter::create("/t", sample::settings(), storage);
+    REQUIRE(writer);
+    sample::fill(**writer);  // its last images sync all events
+    for (int i = 0; i < 5000; i++) (*writer)->append(1, Event{});
+    REQUIRE((*writer)->flush());
+    storage.lose_unsynced(keep_sizes);
+    check_readable(storage, 2 * sample::kEventsPerInterval);
+    const auto trace = Trace::open("/t", storage);
+    CHECK_EQ(trace.value()->event_count(1), 2 * sample::kEventsPerInterval);
+    CHECK(trace.value()->image(3, 1));
+    CHECK(trace.value()->file_path(1));
+  }
+}
+
+TEST_CASE("power is lost before anything was synced twice") {
+  for (const bool keep_sizes : {false, true}) {
+    MemoryStorage storage;
+    auto writer = TraceWriter::create("/t", sample::settings(), storage);
+    REQUIRE(writer);
+    (*writer)->add(UnitRecord{1, 1, {}, {}});
+    (*writer)->add(IntervalRecord{1, 0, CheckpointKind::exec, 0, false, 1, "a", 0});
+    for (int i = 0; i < 5000; i++) (*writer)->append(1, Event{});
+    REQUIRE((*writer)->flush());
+    storage.lose_unsynced(keep_sizes);
+    const auto trace = Trace::open("/t", storage);
+    REQUIRE(trace);
+    CHECK(trace.value()->units().empty());
+    CHECK(trace.value()->check().empty());
+  }
+}
+
+TEST_CASE("records: found by item, packed where that helps") {
+  MemoryStorage storage;
+  Compressor compressor(1);
+  RecordWriter writer(storage, "/r", FileKind::events, 5);
+  const Bytes zeros(10'000);
+  const Bytes noise = sample::Values(1).bytes(1000);
+  writer.add(RecordType::events, zeros, 3, &compressor);
+  writer.add(RecordType::events, noise, 4, &compressor);
+  REQUIRE(writer.write());
+  writer.close();
+  writer.add(RecordType::events, {}, 1);
+  REQUIRE(writer.write());
+  CHECK_EQ(storage.bytes("/r").size(), writer.written());
+  auto file = RecordFile::open(storage, "/r", FileKind::events, 5, 0, Tail::whole, writer.written());
+  REQUIRE(file);
+  CHECK_FALSE((*file)->damaged());
+  CHECK_EQ((*file)->items(), 8);
+  CHECK((*file)->find(8) == nullptr);
+  CHECK((*file)->find(0) == (*file)->find(2));
+  REQUIRE((*file)->find(6));
+  CHECK((*file)->find(2)->packed);
+  CHECK_FALSE((*file)->find(6)->packed);
+  CHECK((*file)->payload(*(*file)->find(1)).value() == zeros);
+  CHECK((*file)->payload(*(*file)->find(3)).value() == noise);
+  CHECK((*file)->payload(*(*file)->find(7)).value().empty());
+  const auto other = RecordFile::open(storage, "/r", FileKind::events, 6, 0, Tail::whole);
+  REQUIRE_FALSE(other);
+  CHECK_EQ(other.error().message, "/r: offset 0: another file of a trace stands here");
+}
+
+TEST_CASE("the disk and its twin do the same") {
+  char name[] = "/tmp/redrive-storage-XXXXXX";
+  REQUIRE(::mkdtemp(name));
+  MemoryStorage memory;
+  REQUIRE(memory.make_directory(name));
+  for (Storage* storage : {&disk(), static_cast<Storage*>(&memory)}) {
+    const std::string a = std::string(name) + "/a", b = std::string(name) + "/b";
+    const Bytes text{'h', 'e', 'l', 'l', 'o'};
+    {
+      auto file = storage->create(a);
+      REQUIRE(file);
+      REQUIRE((*file)->append(text));
+      REQUIRE((*file)->append(text));
+      REQUIRE((*file)->truncate(7));
+      CHECK_EQ((*file)->size(), 7);
+    }
+    auto more = storage->append_to(a);
+    REQUIRE(more);
+    REQUIRE((*more)->append(text));
+    REQUIRE(storage->rename(a, b));
+    CHECK_FALSE(storage->exists(a));
+    auto file = storage->open(b);
+    REQUIRE(file);
+    Bytes data(20);
+    CHECK_EQ((*file)->read(5, data).value(), 7);
+    CHECK_EQ(std::string(data.begin(), data.begin() + 7), "hehello");
+    CHECK_EQ((*file)->read(12, data).value(), 0);
+    CHECK(storage->sync({b, name}));
+    CHECK_EQ(storage->list(name).value(), std::vector<std::string>{"b"});
+    CHECK_EQ(storage->open(a).error().message, "cannot open " + a + ": No such file or directory");
+    CHECK(storage->remove(b));
+    CHECK_FALSE(storage->make_directory(name));
+  }
+  REQUIRE(disk().remove(name));
+}
+
+TEST_CASE("a FIFO in a file's place does not hang a reader") {
+  char name[] = "/tmp/redrive-fifo-XXXXXX";
+  REQUIRE(::mkdtemp(name));
+  const std::string journal = TraceFiles{name}.journal();
+  REQUIRE_EQ(::mkfifo(journal.c_str(), 0600), 0);
+  CHECK_EQ(Trace::open(name).error().message, "cannot open " + journal + ": not a regular file");
+  std::filesystem::remove_all(name);
+}

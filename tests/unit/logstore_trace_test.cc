@@ -1,0 +1,349 @@
+// Writing a trace and reading it back, on the twin of the disk in memory.
+#include "logstore/trace.h"
+
+#include <algorithm>
+#include <thread>
+
+#include "logstore/hash.h"
+#include "logstore/journal.h"
+#include "logstore/memory_storage.h"
+#include "logstore/page_store.h"
+#include "logstore/trace_files.h"
+#include "tests/unit/logstore_sample.h"
+#include "tests/unit/unit_test.h"
+
+using namespace redrive;
+
+namespace {
+
+const TraceFiles kFiles{"/t"};
+
+void make_sample(Storage& storage, bool finish = true) {
+  auto writer = TraceWriter::create("/t", sample::settings(), storage);
+  REQUIRE(writer);
+  sample::fill(**writer);
+  if (finish) {
+    const auto finished = (*writer)->finish(sample::recording_end());
+    REQUIRE_MESSAGE(finished, finished.error().message);
+  }
+}
+
+std::shared_ptr<Trace> opened(Storage& storage) {
+  auto trace = Trace::open("/t", storage);
+  REQUIRE_MESSAGE(trace, trace.error().message);
+  return std::move(trace).value();
+}
+
+void check_events(const Trace& trace, UnitId unit, EventIndex first, EventIndex last) {
+  auto values = sample::event_values(unit);
+  for (EventIndex i = 0; i < first; i++) (void)sample::event(values);
+  EventIndex next = first;
+  uint64_t wrong = 0;
+  const auto read = trace.for_each_event(unit, first, last, [&](EventIndex index, const Event& event) {
+    if (index != next++ || !(event == sample::event(values))) wrong++;
+    return true;
+  });
+  REQUIRE_MESSAGE(read, read.error().message);
+  CHECK_EQ(wrong, 0);
+  CHECK_EQ(next, last);
+}
+
+void check_image(const Trace& trace, UnitId unit, IntervalIndex interval) {
+  auto image = trace.image(unit, interval);
+  REQUIRE_MESSAGE(image, image.error().message);
+  CHECK(image->header == sample::Values(77).bytes(300));
+  CHECK_EQ(image->pages.size(), sample::kPages * 9 / 10);
+  size_t at = 0;
+  for (size_t i = 0; i < sample::kPages; i++) {
+    if (i % 10 == 9) continue;
+    const auto& page = image->pages[at++];
+    CHECK_EQ(page.address, sample::page_address(i));
+    CHECK_EQ(page.process, 1);
+    uint8_t data[4096];
+    REQUIRE(trace.read_page(page.page_id, data));
+    const Bytes expected = sample::page(unit, interval, i);
+    CHECK(std::equal(expected.begin(), expected.end(), data));
+  }
+}
+
+// Makes a record of the journal say something else, with a checksum that is right.
+void replace_journal_header(Bytes& journal, uint32_t version) {
+  std::memcpy(journal.data() + 8, &version, sizeof version);
+  const auto sum = static_cast<uint32_t>(hash64(std::span(journal).first(20)));
+  std::memcpy(journal.data() + 20, &sum, sizeof sum);
+}
+
+}  // namespace
+
+TEST_CASE("a finished trace says what was written") {
+  MemoryStorage storage;
+  make_sample(storage);
+  const auto trace = opened(storage);
+  CHECK(trace->finished());
+  CHECK_EQ(trace->end().exit_status, 7);
+  CHECK_EQ(trace->end().wall_s, 12.5);
+  CHECK_EQ(trace->settings().command, sample::settings().command);
+  CHECK_EQ(trace->settings().started_unix_ns, sample::settings().started_unix_ns);
+  REQUIRE_EQ(trace->units().size(), sample::kUnits);
+  CHECK_EQ(trace->units()[1].joined, std::vector<UnitId>{3});
+  CHECK(trace->units()[1].parent == EventRef{1, 3});
+  CHECK_EQ(trace->channels().size(), 2);
+  REQUIRE_EQ(trace->refusals().size(), 1);
+  CHECK_EQ(trace->refusals()[0].what, "io_uring_setup");
+  REQUIRE_EQ(trace->unsure().size(), 1);
+  CHECK_EQ(trace->unsure()[0].event, 17);
+  for (UnitId unit = 1; unit <= sample::kUnits; unit++) {
+    REQUIRE_EQ(trace->intervals(unit).size(), 2);
+    CHECK_FALSE(trace->intervals(unit)[0].has_image);
+    CHECK(trace->intervals(unit)[1].has_image);
+    CHECK_EQ(trace->intervals(unit)[1].first_event, sample::kEventsPerInterval);
+    REQUIRE(trace->interval_end(unit, 1));
+    CHECK_EQ(trace->interval_end(unit, 1)->cpu_ns, 1'000'000'000 * unit);
+    CHECK_EQ(trace->event_count(unit), 2 * sample::kEventsPerInterval);
+    check_events(*trace, unit, 0, 80);
+    check_image(*trace, unit, 1);
+  }
+  CHECK(trace->interval_end(1, 2) == nullptr);
+  CHECK(trace->intervals(99).empty());
+  CHECK_EQ(trace->event_count(99), 0);
+  CHECK_FALSE(trace->image(1, 0));
+  const auto path = trace->file_path(1);
+  REQUIRE(path);
+  CHECK_EQ(storage.bytes(path.value()).size(), 70'000);
+  CHECK_FALSE(trace->file_path(2));
+  CHECK(trace->check().empty());
+}
+
+TEST_CASE("events are found from any place, in any order, by several threads") {
+  MemoryStorage storage;
+  make_sample(storage);
+  const auto trace = opened(storage);
+  for (const auto& [first, last] : {std::pair{79, 80}, {0, 1}, {39, 41}, {10, 70}, {40, 40}, {41, 42}, {42, 43}}) {
+    check_events(*trace, 2, static_cast<EventIndex>(first), static_cast<EventIndex>(last));
+  }
+  std::vector<std::thread> threads;
+  std::atomic<uint64_t> seen = 0;
+  for (int t = 0; t < 4; t++) {
+    threads.emplace_back([&] {
+      for (EventIndex i = 0; i < 80; i++) {
+        (void)static_cast<bool>(trace->for_each_event(1, i, i + 1, [&](EventIndex, const Event&) { return ++seen > 0; }));
+        uint8_t page[4096];
+        (void)static_cast<bool>(trace->read_page(i, page));
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  CHECK_EQ(seen, 4 * 80);
+}
+
+TEST_CASE("units are found by number and by name") {
+  MemoryStorage storage;
+  make_sample(storage);
+  const auto trace = opened(storage);
+  CHECK_EQ(trace->unit_name(1), "server");
+  CHECK_EQ(trace->unit_name(2), "jacobi.1");
+  CHECK_EQ(trace->unit_name(3), "jacobi.2");
+  CHECK_EQ(trace->find_unit("jacobi.2").value(), 3);
+  CHECK_EQ(trace->find_unit("2").value(), 2);
+  for (const char* unknown : {"jacobi", "4", "", "0", "99999999999"}) CHECK_FALSE(trace->find_unit(unknown));
+  CHECK_EQ(trace->find_unit("nobody").error().message,
+           "no unit 'nobody' in /t; there is: 1 (server), 2 (jacobi.1), 3 (jacobi.2)");
+}
+
+TEST_CASE("a killed recorder's trace is read up to what was flushed") {
+  MemoryStorage storage;
+  make_sample(storage, false);
+  const auto trace = opened(storage);
+  CHECK_FALSE(trace->finished());
+  CHECK_EQ(trace->end().wall_s, 0);
+  for (UnitId unit = 1; unit <= sample::kUnits; unit++) check_events(*trace, unit, 0, trace->event_count(unit));
+  check_image(*trace, 3, 1);
+  CHECK(trace->check().empty());
+  CHECK(catalog_path(*trace));
+}
+
+TEST_CASE("every length of every file of a killed recorder's trace can be read") {
+  MemoryStorage whole;
+  make_sample(whole, false);
+  for (const std::string& path : {kFiles.journal(), kFiles.segment(1)}) {
+    const Bytes all = whole.bytes(path);
+    // Each near the end, where records are many and small, and a sample of the others.
+    for (size_t size = 0; size <= all.size(); size += size + 1000 > all.size() ? 1 : 7) {
+      whole.bytes(path) = Bytes(all.begin(), all.begin() + static_cast<ptrdiff_t>(size));
+      const auto trace = Trace::open("/t", whole);
+      if (!trace) {
+        CHECK_EQ(trace.error().status, Status::failed);  // killed before it began
+        CHECK(path == kFiles.journal());
+        continue;
+      }
+      const auto& t = *trace.value();
+      for (const auto& unit : t.units()) check_events(t, unit.unit, 0, t.event_count(unit.unit));
+      for (const auto& unit : t.units()) {
+        for (const auto& interval : t.intervals(unit.unit)) CHECK(interval.first_event <= t.event_count(unit.unit));
+      }
+      CHECK(t.check().empty());
+    }
+    whole.bytes(path) = all;
+  }
+}
+
+TEST_CASE("one flipped bit in any file is reported with file and offset") {
+  MemoryStorage storage;
+  make_sample(storage);
+  for (const auto& path : storage.all_files()) {
+    CAPTURE(path);
+    const size_t size = storage.bytes(path).size();
+    for (size_t at = 0; at < size; at += 1 + size / 100) {
+      CAPTURE(at);
+      storage.bytes(path)[at] ^= static_cast<uint8_t>(1 << (at % 8));
+      const auto trace = Trace::open("/t", storage);
+      std::vector<std::string> found;
+      if (!trace) {
+        CHECK_EQ(trace.error().status, Status::damaged);
+        found.push_back(trace.error().message);
+      } else {
+        found = trace.value()->check();
+      }
+      REQUIRE_FALSE(found.empty());
+      CHECK(found[0].starts_with(path + ": offset "));
+      storage.bytes(path)[at] ^= static_cast<uint8_t>(1 << (at % 8));
+    }
+  }
+}
+
+TEST_CASE("what is before the damage stays readable") {
+  MemoryStorage storage;
+  make_sample(storage);
+  const std::string path = kFiles.segment(2);
+  storage.bytes(path).back() ^= 1;
+  const auto trace = opened(storage);
+  CHECK_EQ(trace->event_count(2), 80);
+  check_events(*trace, 2, 0, 40);
+  const auto read = trace->for_each_event(2, 30, 80, [](EventIndex, const Event&) { return true; });
+  REQUIRE_FALSE(read);
+  CHECK_EQ(read.error().status, Status::damaged);
+  CHECK(read.error().message.starts_with(path + ": offset "));
+}
+
+TEST_CASE("a finished trace that lost a file's end, or a file, is damaged") {
+  MemoryStorage storage;
+  make_sample(storage);
+  for (const auto& path : storage.all_files()) {
+    // A journal without its end is that of a killed recorder; a catalog without sums is absent.
+    if (path == kFiles.journal()) continue;
+    CAPTURE(path);
+    const Bytes all = storage.bytes(path);
+    for (const size_t size : {all.size() - 1, all.size() / 2, size_t{0}}) {
+      storage.bytes(path).resize(size);
+      const auto found = opened(storage)->check();
+      REQUIRE_FALSE(found.empty());
+      CHECK(found[0].starts_with(path + ": offset "));
+    }
+    storage.bytes(path) = all;
+    storage.bytes(path).push_back(0);
+    CHECK_FALSE(opened(storage)->check().empty());
+    storage.bytes(path) = all;
+  }
+  REQUIRE(storage.remove(kFiles.segment(1)));
+  CHECK_EQ(opened(storage)->check()[0], "/t/events/1.seg: offset 0: file is missing");
+}
+
+TEST_CASE("a newer format and what is no trace are told apart from damage") {
+  MemoryStorage storage;
+  make_sample(storage);
+  replace_journal_header(storage.bytes("/t/journal"), 7);
+  const auto newer = Trace::open("/t", storage);
+  REQUIRE_FALSE(newer);
+  CHECK_EQ(newer.error().status, Status::failed);
+  CHECK_EQ(newer.error().message, "/t/journal: trace made by a newer redrive, format 7; this one reads up to 1");
+  CHECK_EQ(Trace::open("/none", storage).error().message, "no trace /none");
+  REQUIRE(storage.make_directory("/d"));
+  CHECK_EQ(Trace::open("/d", storage).error().message, "/d is no trace: it has no file 'journal'");
+}
+
+TEST_CASE("a writer does not write into what exists") {
+  MemoryStorage storage;
+  make_sample(storage);
+  const auto again = TraceWriter::create("/t", sample::settings(), storage);
+  REQUIRE_FALSE(again);
+  CHECK(again.error().message.starts_with("/t exists already"));
+}
+
+TEST_CASE("equal pages are stored once, zero pages not at all, equal files once") {
+  MemoryStorage storage;
+  auto writer = TraceWriter::create("/t", sample::settings(), storage);
+  REQUIRE(writer);
+  auto& w = **writer;
+  CHECK_EQ(sample::publish(w, 1, 0)->new_pages, 90);
+  CHECK_EQ(sample::publish(w, 1, 1)->new_pages, 65);  // a quarter is common
+  const auto again = sample::publish(w, 1, 1);
+  REQUIRE(again);
+  CHECK_EQ(again.value().pages, 90);
+  CHECK_EQ(again.value().new_pages, 0);
+  const auto first = w.add_file(sample::source_file(), "/a");
+  REQUIRE(first);
+  const uint64_t bytes = w.bytes_written();
+  CHECK_EQ(w.add_file(sample::source_file(), "/a").value(), first.value());
+  const auto other = w.add_file(sample::source_file(), "/b");
+  REQUIRE(other);
+  CHECK(other.value() != first.value());
+  CHECK_EQ(w.bytes_written(), bytes);
+  CHECK_FALSE(w.add_file("/nonexistent", "/c"));
+  CHECK_FALSE(w.add_file("/dev/null", "/c"));
+  CHECK(w.flush());
+}
+
+TEST_CASE("a zero page is recognized, and nothing else") {
+  Bytes page(4096);
+  CHECK(is_zero_page(page.data()));
+  for (size_t i = 0; i < page.size(); i++) {
+    page[i] = 1;
+    CHECK_FALSE(is_zero_page(page.data()));
+    page[i] = 0;
+  }
+}
+
+TEST_CASE("an image is published while another thread records") {
+  MemoryStorage storage;
+  auto created = TraceWriter::create("/t", sample::settings(), storage);
+  REQUIRE(created);
+  auto& writer = **created;
+  constexpr EventIndex kEvents = 50'000;
+  std::thread publisher([&] {
+    for (IntervalIndex i = 0; i < 20; i++) (void)static_cast<bool>(sample::publish(writer, 1, i));
+  });
+  writer.add(UnitRecord{1, 1, {}, {}});
+  auto values = sample::event_values(1);
+  for (EventIndex i = 0; i < kEvents; i++) {
+    if (i % (kEvents / 20) == 0) {
+      writer.add(IntervalRecord{1, static_cast<IntervalIndex>(i / (kEvents / 20)), CheckpointKind::image, i, true, 1, "a", 0});
+    }
+    CHECK_EQ(writer.append(1, sample::event(values)), i);
+  }
+  publisher.join();
+  REQUIRE(writer.finish(sample::recording_end()));
+  const auto trace = opened(storage);
+  check_events(*trace, 1, 0, kEvents);
+  for (IntervalIndex i = 0; i < 20; i++) check_image(*trace, 1, i);
+  CHECK(trace->check().empty());
+}
+
+TEST_CASE("journal records are what their encodings say, and nothing longer or shorter") {
+  const std::vector<JournalRecord> records{
+      sample::settings(), UnitRecord{1, -1, {2, 3}, {4, 5}}, IntervalRecord{1, 2, CheckpointKind::fork, 3, true, 4, "a b", 5},
+      IntervalEnd{1, 2, 3, 4}, ChannelRecord{1, "a", "b"}, Refusal{1, "a", "b", 2}, Unsure{1, 2, "a"}, FileRecord{1, "a", "b", 2},
+      ImagePublished{1, 2, 3, 4, 5, 6}, JournalEnd{sample::recording_end(), {{"a", 1, 2}, {"b", 3, 4}}}};
+  CHECK_EQ(records.size(), std::variant_size_v<JournalRecord>);
+  for (const auto& record : records) {
+    Bytes data = encode(record);
+    JournalRecord back;
+    REQUIRE(decode(type_of(record), data, back));
+    CHECK_EQ(back.index(), record.index());
+    CHECK(encode(back) == data);
+    for (size_t size = 0; size < data.size(); size++) CHECK_FALSE(decode(type_of(record), std::span(data).first(size), back));
+    data.push_back(0);
+    CHECK_FALSE(decode(type_of(record), data, back));
+  }
+  JournalRecord none;
+  CHECK_FALSE(decode(RecordType::events, {}, none));
+}

@@ -1,0 +1,253 @@
+// The syscall table's own properties: completeness, lookup, names and text, the filter, and robustness against wild
+// arguments.
+#include "interceptors/syscall_table.h"
+
+#include <asm/unistd.h>
+#include <fcntl.h>
+#include <linux/audit.h>
+#include <linux/futex.h>
+#include <linux/seccomp.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include <csignal>
+#include <random>
+#include <set>
+
+#include "tests/unit/syscall_probe.h"
+
+namespace redrive {
+namespace {
+
+TEST_CASE("every syscall has one row, and the gap has none") {
+  CHECK(all_rows().size() == 335 + 46);
+  for (int64_t number = -2; number < 600; ++number) {
+    CAPTURE(number);
+    const bool exists = (number >= 0 && number <= 334) || (number >= 424 && number <= 469);
+    const bool named = syscall_name(number) != "syscall_" + std::to_string(number);
+    CHECK(named == exists);
+    if (!exists) CHECK(find_row(number, CallArgs{}) == nullptr);
+    if (!exists) CHECK(refusal_without_row(number) == ENOSYS);
+  }
+  std::set<std::string_view> names;
+  for (const SyscallRow& row : all_rows()) CHECK(names.insert(row.name).second);
+}
+
+TEST_CASE("commands are found by their multiplexer's selector") {
+  for (const SyscallRow* command : all_commands()) {
+    CallArgs args{};
+    const SyscallRow* multiplexer = nullptr;
+    for (const SyscallRow& row : all_rows()) {
+      if (row.number == command->number) multiplexer = &row;
+    }
+    REQUIRE(multiplexer);
+    REQUIRE(multiplexer->selector >= 0);
+    // Whatever is in the register's upper half does not matter.
+    args[multiplexer->selector] = static_cast<uint64_t>(command->command) | 0xabcdull << 32;
+    CHECK(find_row(command->number, args) == command);
+  }
+  const SyscallRow* wait =
+      find_row(__NR_futex, call_args(0, FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG | FUTEX_CLOCK_REALTIME));
+  REQUIRE(wait);
+  CHECK(wait->command == FUTEX_WAIT_BITSET);
+}
+
+TEST_CASE("unknown commands are answered as the multiplexer does") {
+  CHECK(find_row(__NR_fcntl, call_args(0, 12345)) == nullptr);
+  CHECK(refusal_without_row(__NR_fcntl) == EINVAL);
+  CHECK(refusal_without_row(__NR_ioctl) == ENOTTY);
+  CHECK(refusal_without_row(__NR_futex) == ENOSYS);
+}
+
+TEST_CASE("ioctl requests that are not listed are read from their encoding") {
+  struct Block {
+    char bytes[24];
+  };
+  const SyscallRow* row = find_row(__NR_ioctl, call_args(3, _IOWR('Z', 1, Block)));
+  REQUIRE(row);
+  CHECK(row->treat == Treat::emulate);
+  CHECK(row->why != nullptr);
+  auto memory = Memory::open(getpid());
+  REQUIRE(memory);
+  Block block{};
+  const CallArgs args = call_args(3, _IOWR('Z', 1, Block), &block);
+  CHECK(inputs(*row, args, *memory) == std::vector<Span>{{word(&block), 24, false}});
+  CHECK(outputs(*row, args, entry_sizes(*row, args, *memory), 0, *memory) ==
+        std::vector<Span>{{word(&block), 24, false}});
+  CHECK(find_row(__NR_ioctl, call_args(3, _IO('Z', 1))) == nullptr);
+  CHECK(find_row(__NR_ioctl, call_args(3, _IOR('T', 0x77, Block))) == nullptr);
+  CHECK(find_row(__NR_ioctl, call_args(3, _IOR(0x89, 0x77, Block))) == nullptr);
+}
+
+TEST_CASE("names of calls and errors") {
+  CHECK(syscall_name(0) == "read");
+  CHECK(syscall_name(469) == "file_setattr");
+  CHECK(syscall_name(999) == "syscall_999");
+  CHECK(call_name(__NR_read, CallArgs{}) == "read");
+  CHECK(call_name(__NR_fcntl, call_args(3, F_GETLK)) == "fcntl(F_GETLK)");
+  CHECK(call_name(__NR_ioctl, call_args(3, TCGETS)) == "ioctl(TCGETS)");
+  CHECK(call_name(__NR_ioctl, call_args(3, 0xdeadbeef)) == "ioctl(0xdeadbeef)");
+  CHECK(call_name(__NR_futex, call_args(0, FUTEX_WAKE | FUTEX_PRIVATE_FLAG)) == "futex(FUTEX_WAKE)");
+  CHECK(error_name(ENOSYS) == "ENOSYS");
+  CHECK(error_name(-ENOSYS) == "ENOSYS");
+  CHECK(error_name(-516) == "ERESTART_RESTARTBLOCK");
+  CHECK(error_name(0) == "E?");
+  CHECK(error_name(4000) == "E?");
+  // Every number below the last errno but the two that Linux leaves out.
+  for (int err = 1; err <= EHWPOISON; ++err) CHECK((error_name(err) == "E?") == (err == 41 || err == 58));
+}
+
+TEST_CASE("calls and results as text") {
+  auto memory = Memory::open(getpid());
+  REQUIRE(memory);
+  CHECK(format_call(__NR_read, call_args(3, 0x7ffe1000, 64)) == "read(3, 0x7ffe1000, 64)");
+  CHECK(format_call(__NR_close, call_args(-1)) == "close(-1)");
+  CHECK(format_call(__NR_openat, call_args(0xffffff9c, "/etc/passwd", O_RDONLY), &*memory) ==
+        "openat(AT_FDCWD, \"/etc/passwd\", 0, 0)");
+  CHECK(format_call(__NR_write,
+                    call_args(1,
+                              "a\n\x01"
+                              "b",
+                              4),
+                    &*memory) == "write(1, \"a\\n\\x01b\", 4)");
+  const std::string longer(100, 'x');
+  CHECK(format_call(__NR_write, call_args(1, longer.c_str(), 100), &*memory) ==
+        "write(1, \"" + longer.substr(0, 32) + "\"..., 100)");
+  const char* argv[] = {"ls", "-l", nullptr};
+  CHECK(format_call(__NR_execve, call_args("/bin/ls", argv, nullptr), &*memory) ==
+        "execve(\"/bin/ls\", [\"ls\", \"-l\"], NULL)");
+  CHECK(format_call(__NR_open, call_args(nullptr), &*memory) == "open(NULL, 0, 0)");
+  CHECK(format_call(__NR_fcntl, call_args(3, F_SETFD, 1)) == "fcntl(3, F_SETFD, 1)");
+  CHECK(format_call(__NR_getpid, CallArgs{}) == "getpid()");
+  CHECK(format_call(999, call_args(1)) == "syscall_999(1, 0, 0, 0, 0, 0)");
+  CHECK(format_result(64) == "64");
+  CHECK(format_result(-EAGAIN) == "-1 EAGAIN (Resource temporarily unavailable)");
+  CHECK(format_result(-512) == "? ERESTARTSYS");
+  CHECK(format_result(0x7f0000001000) == "0x7f0000001000");
+  CHECK(format_result(-4000) == "? E?");
+}
+
+TEST_CASE("a message queue call names no descriptor") {
+  CHECK(find_row(__NR_msgrcv, CallArgs{})->fd_arg == -1);
+  CHECK(find_row(__NR_splice, CallArgs{})->fd_arg == 2);
+  CHECK(find_row(__NR_splice, CallArgs{})->source_fd_arg == 0);
+}
+
+// Arguments as a fuzzer or a broken program makes them: pointers to nothing, lengths beyond all sense.
+uint64_t wild(std::mt19937_64& random, const uint8_t* page) {
+  switch (random() % 7) {
+    case 0:
+      return 0;
+    case 1:
+      return random();
+    case 2:
+      return random() % 64;
+    case 3:
+      return word(page) + random() % kPageSize;
+    case 4:
+      return word(page) + kPageSize - random() % 16;
+    case 5:
+      return ~0ull - random() % 16;
+    default:
+      return 1ull << random() % 64;
+  }
+}
+
+TEST_CASE("no arguments make the interpreter fail") {
+  auto memory = Memory::open(getpid());
+  REQUIRE(memory);
+  auto* page =
+      static_cast<uint8_t*>(mmap(nullptr, 2 * kPageSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  REQUIRE(munmap(page + kPageSize, kPageSize) == 0);
+  const uint64_t seed = std::random_device()();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  std::vector<const SyscallRow*> rows = all_commands();
+  for (const SyscallRow& row : all_rows()) rows.push_back(&row);
+  for (int round = 0; round < 20; ++round) {
+    for (size_t i = 0; i < kPageSize / 8; ++i) reinterpret_cast<uint64_t*>(page)[i] = wild(random, page);
+    for (const SyscallRow* row : rows) {
+      CallArgs args;
+      for (uint64_t& arg : args) arg = wild(random, page);
+      const EntrySizes entry = entry_sizes(*row, args, *memory);
+      std::vector<Span> spans = inputs(*row, args, *memory);
+      for (const int64_t result : {int64_t{-EINTR}, int64_t{0}, int64_t{1}, int64_t{1} << 40}) {
+        const auto out = outputs(*row, args, entry, result, *memory);
+        spans.insert(spans.end(), out.begin(), out.end());
+        datagram_lengths(*row, args, result, *memory);
+      }
+      for (const Span& span : spans) {
+        CHECK(span.address != 0);
+        CHECK(span.length > 0);
+        CHECK(span.length <= kMaxSpan);
+      }
+      format_call(row->number, args, &*memory);
+    }
+  }
+  munmap(page, kPageSize);
+}
+
+TEST_CASE("a length above one span comes as several") {
+  auto memory = Memory::open(getpid());
+  REQUIRE(memory);
+  const CallArgs args = call_args(0, 0x10000, 3ull << 30);
+  const SyscallRow* row = find_row(__NR_read, args);
+  const auto out = outputs(*row, args, entry_sizes(*row, args, *memory), (1ll << 30) + 5, *memory);
+  CHECK(out == std::vector<Span>{{0x10000, kMaxSpan, true}, {0x10000 + kMaxSpan, 5, true}});
+}
+
+// What the filter answers: simulated, because without a tracer RET_TRACE is ENOSYS as well.
+uint32_t run_filter(const std::vector<sock_filter>& filter, uint32_t arch, uint32_t number) {
+  uint32_t loaded = 0;
+  for (size_t at = 0; at < filter.size(); ++at) {
+    const sock_filter& step = filter[at];
+    switch (step.code) {
+      case BPF_LD | BPF_W | BPF_ABS:
+        loaded = step.k == offsetof(seccomp_data, arch) ? arch : number;
+        break;
+      case BPF_JMP | BPF_JEQ | BPF_K:
+        at += loaded == step.k ? step.jt : step.jf;
+        break;
+      case BPF_JMP | BPF_JSET | BPF_K:
+        at += loaded & step.k ? step.jt : step.jf;
+        break;
+      case BPF_RET | BPF_K:
+        return step.k;
+      default:
+        FAIL("unknown instruction");
+    }
+  }
+  FAIL("the filter runs off its end");
+  return 0;
+}
+
+TEST_CASE("the filter traces this architecture and refuses others") {
+  const auto filter = seccomp_filter();
+  CHECK(run_filter(filter, AUDIT_ARCH_X86_64, 0) == SECCOMP_RET_TRACE);
+  CHECK(run_filter(filter, AUDIT_ARCH_X86_64, 999) == SECCOMP_RET_TRACE);
+  CHECK(run_filter(filter, AUDIT_ARCH_X86_64, 0x40000000) == (SECCOMP_RET_ERRNO | ENOSYS));
+  CHECK(run_filter(filter, AUDIT_ARCH_I386, 1) == (SECCOMP_RET_ERRNO | ENOSYS));
+}
+
+TEST_CASE("the kernel accepts the filter") {
+  const pid_t child = fork();
+  if (child == 0) {
+    signal(SIGILL, SIG_DFL);  // doctest's handler makes syscalls
+    auto filter = seccomp_filter();
+    const sock_fprog program{static_cast<unsigned short>(filter.size()), filter.data()};
+    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    // Nothing can be called afterwards, _exit included: an illegal instruction says that the filter is in.
+    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0) __builtin_trap();
+    _exit(1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  CHECK(WIFSIGNALED(status));
+  CHECK(WTERMSIG(status) == SIGILL);
+}
+
+}  // namespace
+}  // namespace redrive

@@ -1,0 +1,6 @@
+// doctest, to be included last: it has a CHECK of its own, which in tests replaces that of base/check.h.
+#pragma once
+
+#include "base/check.h"
+#undef CHECK
+#include <doctest/doctest.h>
