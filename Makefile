@@ -72,7 +72,7 @@ demo: all ## record a 4-process job, re-drive an interval from its middle
 	$(RUN) scripts/demo.sh
 
 bench: all ## costs as ratios against native
-	$(RUN) python3 tests/bench/run.py
+	$(RUN) python3 tests/bench/bench.py
 
 fuzz: $(FUZZERS) ## feed damaged traces and arguments to the readers
 	set -e; for fuzzer in $(FUZZERS); do $$fuzzer; done

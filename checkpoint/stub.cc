@@ -73,7 +73,6 @@ pid_t spawn_traced(int program) {
   const pid_t pid = vfork();
   if (pid != 0) return pid;
   const rlimit unlimited{RLIM_INFINITY, RLIM_INFINITY};
-  setpgid(0, 0);
   setrlimit(RLIMIT_STACK, &unlimited);
   if (ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) == 0) fexecve(program, argv, envp);
   _exit(127);

@@ -129,6 +129,12 @@ struct Row : SyscallRow {
   constexpr Row transfers(int8_t from, int8_t to) const {
     return with([=](Row& row) { row.traffic = Traffic::transfer, row.source_fd_arg = from, row.fd_arg = to; });
   }
+  constexpr Row flags(int8_t arg) const {
+    return with([=](Row& row) { row.flags_arg = arg; });
+  }
+  constexpr Row is_common() const {
+    return with([](Row& row) { row.common = true; });
+  }
   constexpr Row blocks() const {
     return with([](Row& row) { row.may_block = true; });
   }

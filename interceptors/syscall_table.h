@@ -121,6 +121,7 @@ struct SyscallRow {
   int16_t unknown_command = 0;           // positive errno for commands without a sub-row
   int64_t command = -1;                  // sub-rows only; -1 as well for the generic ioctl rows
   const char* command_name = nullptr;
+  bool common = false;                   // refuse: every program's C library tries it and has another way; not worth a warning
   int8_t source_fd_arg = -1;             // Traffic::transfer: `fd_arg` is the destination
   int8_t flags_arg = -1;       // send, receive: the argument that holds the MSG_* flags
 };

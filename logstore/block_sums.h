@@ -1,5 +1,5 @@
-// Checksums of files that must stay plain because others open them by path: catalog.sqlite and file copies. They stand beside the
-// file, in FILE.sum: one record with a hash for every 64 KiB.
+// Checksums of files that must stay plain because others open them by path: catalog.sqlite and file copies. They stand
+// beside the file, in FILE.sum: one record with a hash for every 64 KiB.
 #pragma once
 
 #include <string>
@@ -16,8 +16,8 @@ namespace redrive {
 inline constexpr size_t kSumBlock = 64 << 10;
 
 struct BlockSums {
-  uint64_t size = 0;    // of the file
-  uint64_t stamp = 0;   // what the file was derived from, 0 if from nothing
+  uint64_t size = 0;   // of the file
+  uint64_t stamp = 0;  // what the file was derived from, 0 if from nothing
   std::vector<uint64_t> blocks;
 };
 

@@ -128,15 +128,16 @@ class CatalogBuilder {
       for (const auto& one : counts) sum.events += one.events, sum.repeats += one.repeats;
       std::string joined;
       for (const UnitId other : unit.joined) joined += (joined.empty() ? "" : " ") + std::to_string(other);
-      TRY(units(unit.unit, trace_.unit_name(unit.unit), unit.pid, list.empty() ? "" : list.back().command, unit.parent.unit,
-                unit.parent.event, joined, sum.events, sum.repeats));
+      TRY(units(unit.unit, trace_.unit_name(unit.unit), unit.pid, list.empty() ? "" : list.back().command,
+                unit.parent.unit, unit.parent.event, joined, sum.events, sum.repeats));
       for (size_t i = 0; i < list.size(); i++) TRY(fill_interval(list[i], counts[i], intervals));
     }
     return {};
   }
 
   // The messages that a unit received, and the counts of its intervals.
-  Result<void> fill_messages(UnitId unit, const std::vector<IntervalRecord>& list, std::vector<Counts>& counts, Inserter& insert) {
+  Result<void> fill_messages(UnitId unit, const std::vector<IntervalRecord>& list, std::vector<Counts>& counts,
+                             Inserter& insert) {
     size_t current = 0;
     Result<void> inserted;
     TRY(each_event(unit, [&](EventIndex index, const Event& event) {
@@ -153,8 +154,8 @@ class CatalogBuilder {
       channels_[receive.channel].receive(receive);
       for (size_t part = 0; inserted && part < receive.parts.size(); part++) {
         const MessagePart& p = receive.parts[part];
-        inserted = insert(unit, index, part, current, p.sender.unit, p.sender.event, p.offset, p.length, p.hash, receive.logged,
-                          receive.arrival, receive.channel, receive.at_ns, send_time(sends_, p.sender));
+        inserted = insert(unit, index, part, current, p.sender.unit, p.sender.event, p.offset, p.length, p.hash,
+                          receive.logged, receive.arrival, receive.channel, receive.at_ns, send_time(sends_, p.sender));
       }
       return static_cast<bool>(inserted);
     }));
@@ -165,8 +166,8 @@ class CatalogBuilder {
     const IntervalEnd* end = trace_.interval_end(i.unit, i.interval);
     std::optional<double> cpu_s;
     if (end) cpu_s = static_cast<double>(end->cpu_ns) / 1e9;
-    return insert(i.unit, i.interval, name(i.kind), i.has_image, i.pid, i.command, i.first_event, c.events, c.repeats, cpu_s,
-                  i.pause_ns, c.messages, c.logged_messages, c.message_bytes, c.logged_bytes, c.input_bytes);
+    return insert(i.unit, i.interval, name(i.kind), i.has_image, i.pid, i.command, i.first_event, c.events, c.repeats,
+                  cpu_s, i.pause_ns, c.messages, c.logged_messages, c.message_bytes, c.logged_bytes, c.input_bytes);
   }
 
   // Channels that a killed recorder did not come to journal are listed without kind and name.
@@ -177,7 +178,8 @@ class CatalogBuilder {
     for (const auto& channel : trace_.channels()) records[channel.channel] = channel;
     for (const auto& [id, r] : records) {
       const Counts& c = channels_[id];
-      TRY(insert(id, r.kind, r.name, c.sends, c.sent_bytes, c.messages, c.logged_messages, c.message_bytes, c.logged_bytes));
+      TRY(insert(id, r.kind, r.name, c.sends, c.sent_bytes, c.messages, c.logged_messages, c.message_bytes,
+                 c.logged_bytes));
     }
     return {};
   }
@@ -186,7 +188,8 @@ class CatalogBuilder {
     ASSIGN_OR_RETURN(auto files, Inserter::prepare(database_, "files", 4));
     for (const auto& [id, file] : trace_.files()) TRY(files(id, file.path, file.copy, file.size));
     ASSIGN_OR_RETURN(auto refused, Inserter::prepare(database_, "refused", 4));
-    for (const auto& refusal : trace_.refusals()) TRY(refused(refusal.unit, refusal.what, refusal.answer, refusal.count));
+    for (const auto& refusal : trace_.refusals())
+      TRY(refused(refusal.unit, refusal.what, refusal.answer, refusal.count));
     ASSIGN_OR_RETURN(auto unsure, Inserter::prepare(database_, "unsure", 3));
     for (const auto& one : trace_.unsure()) TRY(unsure(one.unit, one.event, one.reason));
     return {};

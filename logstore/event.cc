@@ -65,7 +65,8 @@ void decode_args(Decoder& in, std::array<uint64_t, 6>& args) {
   }
 }
 
-// A write's length and whether its bytes come from the message share one integer; then the address, then the bytes if they are here.
+// A write's length and whether its bytes come from the message share one integer; then the address, then the bytes if
+// they are here.
 void encode_write(const MemoryWrite& write, Encoder& out) {
   CHECK(write.length >> 62 == 0);
   CHECK(write.data.size() == (write.from_message ? 0 : write.length));

@@ -31,8 +31,8 @@ bool is_content_name(const std::string& name) {
   return name.size() == 32 && name.find_first_not_of("0123456789abcdef") == std::string::npos;
 }
 
-// The bytes pass through the processor's cache once, to be hashed, and are written from there; copy_file_range(2) would leave the
-// hash to a second reading and could not promise that both saw the same bytes.
+// The bytes pass through the processor's cache once, to be hashed, and are written from there; copy_file_range(2) would
+// leave the hash to a second reading and could not promise that both saw the same bytes.
 Result<FileStoreWriter::Copied> FileStoreWriter::copy(int source, const std::string& open_path, const std::string& to,
                                                       bool& storage_failed) {
   storage_failed = true;
@@ -81,7 +81,8 @@ Result<std::string> FileStoreWriter::store(int source, const std::string& open_p
   return copied->name;
 }
 
-Result<FileStoreWriter::Added> FileStoreWriter::add(const std::string& open_path, const std::string& path, bool& storage_failed) {
+Result<FileStoreWriter::Added> FileStoreWriter::add(const std::string& open_path, const std::string& path,
+                                                    bool& storage_failed) {
   storage_failed = false;
   const Fd source(::open(open_path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat st;

@@ -18,10 +18,11 @@ class FileStoreWriter {
 
   struct Added {
     FileRecord record;
-    bool fresh = false;      // the record is new and belongs in the journal
-    uint64_t written = 0;    // bytes
+    bool fresh = false;    // the record is new and belongs in the journal
+    uint64_t written = 0;  // bytes
   };
-  // Copies the file unless that content is here. On an error, `storage_failed` tells a full disk from an unreadable source.
+  // Copies the file unless that content is here. On an error, `storage_failed` tells a full disk from an unreadable
+  // source.
   Result<Added> add(const std::string& open_path, const std::string& path, bool& storage_failed);
   // The files copied since the last call: they are not synced yet.
   std::vector<std::string> take_unsynced() { return std::exchange(unsynced_, {}); }
@@ -33,7 +34,8 @@ class FileStoreWriter {
     BlockSums sums;
   };
   Result<Copied> copy(int source, const std::string& open_path, const std::string& to, bool& storage_failed);
-  Result<std::string> store(int source, const std::string& open_path, uint64_t& size, uint64_t& written, bool& storage_failed);
+  Result<std::string> store(int source, const std::string& open_path, uint64_t& size, uint64_t& written,
+                            bool& storage_failed);
 
   Storage& storage_;
   std::string directory_;

@@ -15,8 +15,11 @@ bool before(const Image::Page& a, const Image::Page& b) {
   return std::tie(a.process, a.address) < std::tie(b.process, b.address);
 }
 
-// What the next page most likely is: the one that follows, in memory and in the store. Only differences to it are written.
-Image::Page expected_after(const Image::Page& page) { return {page.process, page.address + kStoredPage, page.page_id + 1}; }
+// What the next page most likely is: the one that follows, in memory and in the store. Only differences to it are
+// written.
+Image::Page expected_after(const Image::Page& page) {
+  return {page.process, page.address + kStoredPage, page.page_id + 1};
+}
 
 void encode_page(const Image::Page& page, Image::Page& expected, Encoder& out) {
   out.u(page.process - expected.process);
@@ -38,8 +41,8 @@ Image::Page decode_page(Decoder& in, Image::Page& expected) {
 
 }  // namespace
 
-Result<uint64_t> write_image(Storage& storage, const std::string& path, UnitId unit, IntervalIndex interval, const Bytes& header,
-                             std::vector<Image::Page>& pages) {
+Result<uint64_t> write_image(Storage& storage, const std::string& path, UnitId unit, IntervalIndex interval,
+                             const Bytes& header, std::vector<Image::Page>& pages) {
   if (!std::is_sorted(pages.begin(), pages.end(), before)) std::sort(pages.begin(), pages.end(), before);
   Compressor compressor(kListLevel);
   RecordWriter writer(storage, path, FileKind::image, unit, interval);
@@ -55,8 +58,10 @@ Result<uint64_t> write_image(Storage& storage, const std::string& path, UnitId u
   return writer.written();
 }
 
-Result<Image> read_image(Storage& storage, const std::string& path, UnitId unit, IntervalIndex interval, uint64_t size) {
-  ASSIGN_OR_RETURN(const auto file, RecordFile::open(storage, path, FileKind::image, unit, interval, Tail::whole, size));
+Result<Image> read_image(Storage& storage, const std::string& path, UnitId unit, IntervalIndex interval,
+                         uint64_t size) {
+  ASSIGN_OR_RETURN(const auto file,
+                   RecordFile::open(storage, path, FileKind::image, unit, interval, Tail::whole, size));
   if (file->damaged()) return *file->damaged();
   Image image;
   for (const auto& record : file->records()) {

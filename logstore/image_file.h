@@ -7,8 +7,8 @@
 namespace redrive {
 
 // Sorts the pages and writes the file (not synced). Returns its size.
-Result<uint64_t> write_image(Storage& storage, const std::string& path, UnitId unit, IntervalIndex interval, const Bytes& header,
-                             std::vector<Image::Page>& pages);
+Result<uint64_t> write_image(Storage& storage, const std::string& path, UnitId unit, IntervalIndex interval,
+                             const Bytes& header, std::vector<Image::Page>& pages);
 // `size`: what the journal says the file has.
 Result<Image> read_image(Storage& storage, const std::string& path, UnitId unit, IntervalIndex interval, uint64_t size);
 

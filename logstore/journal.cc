@@ -94,8 +94,8 @@ template <typename Direction, typename R>
 void fields(Direction& io, R& r) {
   using T = std::remove_const_t<R>;
   if constexpr (std::is_same_v<T, Settings>) {
-    io(r.policy, r.critical_path_s, r.checkpoint_period_s, r.bound_s, r.restore_cost_s, r.command, r.working_directory, r.host,
-       r.started_unix_ns);
+    io(r.policy, r.critical_path_s, r.checkpoint_period_s, r.bound_s, r.restore_cost_s, r.command, r.working_directory,
+       r.host, r.started_unix_ns);
   } else if constexpr (std::is_same_v<T, UnitRecord>) {
     io(r.unit, r.pid, r.parent, r.joined);
   } else if constexpr (std::is_same_v<T, IntervalRecord>) {
@@ -119,9 +119,10 @@ void fields(Direction& io, R& r) {
 }
 
 // In the order of JournalRecord's alternatives.
-constexpr RecordType kTypes[] = {RecordType::settings,        RecordType::unit,         RecordType::interval, RecordType::interval_end,
-                                 RecordType::channel,         RecordType::refusal,      RecordType::unsure,   RecordType::file,
-                                 RecordType::image_published, RecordType::recording_end};
+constexpr RecordType kTypes[] = {RecordType::settings,     RecordType::unit,    RecordType::interval,
+                                 RecordType::interval_end, RecordType::channel, RecordType::refusal,
+                                 RecordType::unsure,       RecordType::file,    RecordType::image_published,
+                                 RecordType::recording_end};
 static_assert(std::size(kTypes) == std::variant_size_v<JournalRecord>);
 
 template <size_t kIndex = 0>
@@ -139,9 +140,12 @@ bool decode_as(size_t index, std::span<const uint8_t> payload, JournalRecord& re
 
 const char* name(CheckpointKind kind) {
   switch (kind) {
-    case CheckpointKind::exec: return "exec";
-    case CheckpointKind::fork: return "fork";
-    case CheckpointKind::image: return "image";
+    case CheckpointKind::exec:
+      return "exec";
+    case CheckpointKind::fork:
+      return "fork";
+    case CheckpointKind::image:
+      return "image";
   }
   return "?";
 }

@@ -1,5 +1,5 @@
-// The journal: a trace's small facts in the order in which they were learnt. Here is what its records say and how they are encoded;
-// the framing is record_file.h, and trace.cc makes the whole of it.
+// The journal: a trace's small facts in the order in which they were learnt. Here is what its records say and how they
+// are encoded; the framing is record_file.h, and trace.cc makes the whole of it.
 #pragma once
 
 #include <mutex>
@@ -16,10 +16,10 @@ namespace redrive {
 struct ImagePublished {
   UnitId unit = 0;
   IntervalIndex interval = 0;
-  uint64_t pages = 0;         // in the image
-  uint64_t file_size = 0;     // bytes of images/U-I.img
-  uint64_t store_size = 0;    // bytes of the page store that were synced before
-  uint64_t store_pages = 0;   // pages in them
+  uint64_t pages = 0;        // in the image
+  uint64_t file_size = 0;    // bytes of images/U-I.img
+  uint64_t store_size = 0;   // bytes of the page store that were synced before
+  uint64_t store_pages = 0;  // pages in them
 };
 
 // A growing file as it was when the recording ended.
@@ -35,8 +35,8 @@ struct JournalEnd {
   std::vector<FileEnd> files;
 };
 
-using JournalRecord = std::variant<Settings, UnitRecord, IntervalRecord, IntervalEnd, ChannelRecord, Refusal, Unsure, FileRecord,
-                                   ImagePublished, JournalEnd>;
+using JournalRecord = std::variant<Settings, UnitRecord, IntervalRecord, IntervalEnd, ChannelRecord, Refusal, Unsure,
+                                   FileRecord, ImagePublished, JournalEnd>;
 
 RecordType type_of(const JournalRecord& record);
 Bytes encode(const JournalRecord& record);

@@ -1,5 +1,5 @@
-// The twin of the disk in memory, for tests and the fuzzer: it can refuse the Nth change, as a full disk does, and forget what
-// was not synced, as a loss of power does. Thread-safe.
+// The twin of the disk in memory, for tests and the fuzzer: it can refuse the Nth change, as a full disk does, and
+// forget what was not synced, as a loss of power does. Thread-safe.
 #pragma once
 
 #include <map>
@@ -18,8 +18,8 @@ class MemoryStorage : public Storage {
     size_t synced = 0;  // bytes that survive a loss of power
   };
 
-  // The change (create, append, rename, ...) with this number, from 0, fails with ENOSPC, and so do all after it. An append that
-  // fails leaves the first half of its bytes.
+  // The change (create, append, rename, ...) with this number, from 0, fails with ENOSPC, and so do all after it. An
+  // append that fails leaves the first half of its bytes.
   void fail_from(uint64_t change) { fail_from_ = change; }
   uint64_t changes() const { return changes_; }
   // What a loss of power leaves: unsynced bytes are gone, or read as zeros where `keep_sizes`.

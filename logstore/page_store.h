@@ -1,4 +1,5 @@
-// The pages of all images of a trace, each content once. A page's id is its ordinal in the file; zero pages are not stored.
+// The pages of all images of a trace, each content once. A page's id is its ordinal in the file; zero pages are not
+// stored.
 #pragma once
 
 #include <array>

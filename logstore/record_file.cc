@@ -64,7 +64,8 @@ const char* decode_header(std::span<const uint8_t> in, RecordHeader& header) {
   header.raw_length = get<uint32_t>(in, 20);
   header.checksum = get<uint64_t>(in, 24);
   if (get<uint8_t>(in, 5) > 1 || get<uint16_t>(in, 6) != 0) return "record has an unknown encoding";
-  if (header.packed ? header.raw_length > kMaxPacked : header.raw_length != header.length) return "record has a wrong length";
+  if (header.packed ? header.raw_length > kMaxPacked : header.raw_length != header.length)
+    return "record has a wrong length";
   if (header.items == 0) return "record is empty";
   return nullptr;
 }
@@ -159,20 +160,21 @@ Result<void> RecordFile::read_preamble(FileKind kind, uint32_t id, uint32_t sub_
   Preamble found{};
   ASSIGN_OR_RETURN(const size_t n, file_->read(0, found));
   if (n < found.size()) return damage(path_, n, "file ends inside its first 24 bytes");
-  if (std::memcmp(found.data(), kMagic, sizeof kMagic - 1) != 0) return damage(path_, 0, "not a file of a redrive trace");
+  if (std::memcmp(found.data(), kMagic, sizeof kMagic - 1) != 0)
+    return damage(path_, 0, "not a file of a redrive trace");
   if (get<uint32_t>(found, 20) != static_cast<uint32_t>(hash64(std::span(found).first(20)))) {
     return damage(path_, 0, "preamble does not match its checksum");
   }
   if (const auto version = get<uint32_t>(found, 8); version > kFormatVersion) {
-    return Error{path_ + ": trace made by a newer redrive, format " + std::to_string(version) + "; this one reads up to " +
-                 std::to_string(kFormatVersion)};
+    return Error{path_ + ": trace made by a newer redrive, format " + std::to_string(version) +
+                 "; this one reads up to " + std::to_string(kFormatVersion)};
   }
   if (found != make_preamble(kind, id, sub_id)) return damage(path_, 0, "another file of a trace stands here");
   return {};
 }
 
-// After a loss of power, blocks that were not written read as zeros: true if one of those that bytes [offset, end) lie in does, from
-// `offset` on. Short runs of zeros do not count, they occur inside records.
+// After a loss of power, blocks that were not written read as zeros: true if one of those that bytes [offset, end) lie
+// in does, from `offset` on. Short runs of zeros do not count, they occur inside records.
 Result<bool> RecordFile::never_reached_disk(uint64_t offset, uint64_t end) const {
   constexpr uint64_t kMinZeros = 16;
   const uint64_t size = file_->size();
@@ -181,7 +183,8 @@ Result<bool> RecordFile::never_reached_disk(uint64_t offset, uint64_t end) const
     const uint64_t block_end = std::min(size, (at / kBlock + 1) * kBlock);
     block.resize(block_end - at);
     ASSIGN_OR_RETURN(const size_t n, file_->read(at, block));
-    const bool zeros = std::all_of(block.begin(), block.begin() + static_cast<ptrdiff_t>(n), [](uint8_t b) { return b == 0; });
+    const bool zeros =
+        std::all_of(block.begin(), block.begin() + static_cast<ptrdiff_t>(n), [](uint8_t b) { return b == 0; });
     if (zeros && n >= kMinZeros) return true;
     at = block_end;
   }
@@ -223,8 +226,9 @@ Result<void> RecordFile::scan(Tail tail, uint64_t size) {
   return {};
 }
 
-Result<std::unique_ptr<RecordFile>> RecordFile::open(Storage& storage, const std::string& path, FileKind kind, uint32_t id,
-                                                     uint32_t sub_id, Tail tail, std::optional<uint64_t> size) {
+Result<std::unique_ptr<RecordFile>> RecordFile::open(Storage& storage, const std::string& path, FileKind kind,
+                                                     uint32_t id, uint32_t sub_id, Tail tail,
+                                                     std::optional<uint64_t> size) {
   if (!storage.exists(path)) return damage(path, 0, "file is missing");
   ASSIGN_OR_RETURN(auto file, storage.open(path));
   std::unique_ptr<RecordFile> out(new RecordFile(std::move(file), path));
@@ -247,8 +251,9 @@ Result<std::unique_ptr<RecordFile>> RecordFile::open(Storage& storage, const std
 }
 
 const RecordHeader* RecordFile::find(uint64_t item) const {
-  const auto after = std::upper_bound(records_.begin(), records_.end(), item,
-                                      [](uint64_t value, const RecordHeader& record) { return value < record.first_item; });
+  const auto after =
+      std::upper_bound(records_.begin(), records_.end(), item,
+                       [](uint64_t value, const RecordHeader& record) { return value < record.first_item; });
   if (after == records_.begin()) return nullptr;
   const RecordHeader& record = *std::prev(after);
   return item - record.first_item < record.items ? &record : nullptr;

@@ -1,8 +1,9 @@
-// Files of records: the framing that every file of a trace but the plain ones (catalog, file copies) has. FORMAT.md, "Records".
+// Files of records: the framing that every file of a trace but the plain ones (catalog, file copies) has. FORMAT.md,
+// "Records".
 //
-// RecordWriter appends; RecordFile reads. A record holds one or more items (events, pages, journal entries), numbered through the
-// file, so that an item is found from the headers alone. RecordFile never trusts a length: it allocates no more than the file
-// holds, or kMaxPacked for what was compressed.
+// RecordWriter appends; RecordFile reads. A record holds one or more items (events, pages, journal entries), numbered
+// through the file, so that an item is found from the headers alone. RecordFile never trusts a length: it allocates no
+// more than the file holds, or kMaxPacked for what was compressed.
 #pragma once
 
 #include <cstdint>
@@ -66,16 +67,17 @@ class RecordWriter {
 
   // Buffers a record of `items` items; packs it with `compressor`, if any, where that makes it smaller.
   void add(RecordType type, std::span<const uint8_t> payload, uint32_t items = 1, Compressor* compressor = nullptr);
-  // Writes what was added, in one append. After an error the file is cut back to its last whole record if that can be done.
+  // Writes what was added, in one append. After an error the file is cut back to its last whole record if that can be
+  // done.
   Result<void> write();
 
   const std::string& path() const { return path_; }
   bool exists() const { return written_ > 0; }
   bool is_open() const { return file_ != nullptr; }
-  uint64_t written() const { return written_; }        // bytes
-  size_t buffered() const { return buffer_.size(); }   // bytes
-  uint64_t items() const { return next_item_; }        // added so far
-  void close() { file_.reset(); }                      // the next write() opens it again
+  uint64_t written() const { return written_; }       // bytes
+  size_t buffered() const { return buffer_.size(); }  // bytes
+  uint64_t items() const { return next_item_; }       // added so far
+  void close() { file_.reset(); }                     // the next write() opens it again
 
  private:
   Storage& storage_;
@@ -87,30 +89,31 @@ class RecordWriter {
 };
 
 struct RecordHeader {
-  uint64_t offset = 0;     // of the header, in the file
-  uint32_t length = 0;     // of the payload, in the file
+  uint64_t offset = 0;  // of the header, in the file
+  uint32_t length = 0;  // of the payload, in the file
   RecordType type{};
   bool packed = false;
   uint64_t first_item = 0;
   uint32_t items = 0;
-  uint32_t raw_length = 0; // of the payload, unpacked
-  uint64_t checksum = 0;   // of the payload, in the file
+  uint32_t raw_length = 0;  // of the payload, unpacked
+  uint64_t checksum = 0;    // of the payload, in the file
   uint64_t end() const { return offset + kRecordHeaderSize + length; }
 };
 
 // How a file may end.
 enum class Tail : uint8_t {
-  torn,   // its writer may have been killed: an incomplete last record is cut, and every payload is verified at open
-  whole,  // it was published or finished: whatever is missing is damage
-  ignored, // whole up to the size given; what its writer added after that is not looked at
+  torn,     // its writer may have been killed: an incomplete last record is cut, and every payload is verified at open
+  whole,    // it was published or finished: whatever is missing is damage
+  ignored,  // whole up to the size given; what its writer added after that is not looked at
 };
 
 class RecordFile {
  public:
-  // Reads all headers. Fails only if the file cannot be read or its preamble is bad; a bad record ends the list (damaged()).
-  // `size`: what the file must have, if known (Tail::ignored: at least).
+  // Reads all headers. Fails only if the file cannot be read or its preamble is bad; a bad record ends the list
+  // (damaged()). `size`: what the file must have, if known (Tail::ignored: at least).
   static Result<std::unique_ptr<RecordFile>> open(Storage& storage, const std::string& path, FileKind kind, uint32_t id,
-                                                  uint32_t sub_id, Tail tail, std::optional<uint64_t> size = std::nullopt);
+                                                  uint32_t sub_id, Tail tail,
+                                                  std::optional<uint64_t> size = std::nullopt);
 
   const std::string& path() const { return path_; }
   const std::vector<RecordHeader>& records() const { return records_; }

@@ -117,8 +117,7 @@ class Disk : public Storage {
     struct stat st;
     if (::fstat(fd.get(), &st) != 0) return errno_error(what + path);
     if (!S_ISREG(st.st_mode)) return Error{what + path + ": not a regular file"};
-    return std::unique_ptr<File>(
-        std::make_unique<DiskFile>(std::move(fd), path, static_cast<uint64_t>(st.st_size)));
+    return std::unique_ptr<File>(std::make_unique<DiskFile>(std::move(fd), path, static_cast<uint64_t>(st.st_size)));
   }
 };
 

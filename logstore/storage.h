@@ -1,5 +1,6 @@
-// All file I/O of logstore. Storage is the operating system's files or, in tests, MemoryStorage (memory_storage.h), which can
-// fail any call or lose what was not synced. Not a general file library: files here grow at the end or are published whole.
+// All file I/O of logstore. Storage is the operating system's files or, in tests, MemoryStorage (memory_storage.h),
+// which can fail any call or lose what was not synced. Not a general file library: files here grow at the end or are
+// published whole.
 //
 // Errors name the file: "cannot write DIR/events/1.seg: No space left on device".
 #pragma once
@@ -34,7 +35,7 @@ class Storage {
   virtual bool exists(const std::string& path) = 0;
   virtual Result<void> make_directory(const std::string& path) = 0;
   virtual Result<void> rename(const std::string& from, const std::string& to) = 0;
-  virtual Result<void> remove(const std::string& path) = 0;  // a file or an empty directory
+  virtual Result<void> remove(const std::string& path) = 0;                         // a file or an empty directory
   virtual Result<std::vector<std::string>> list(const std::string& directory) = 0;  // names of its files, sorted
   // What the files (or directories: their entries) hold survives a loss of power once this returns. Thread-safe.
   virtual Result<void> sync(const std::vector<std::string>& paths) = 0;

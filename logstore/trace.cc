@@ -15,7 +15,9 @@ namespace {
 
 const std::vector<IntervalRecord> kNoIntervals;
 
-std::string program_of(const IntervalRecord& interval) { return interval.command.substr(0, interval.command.find(' ')); }
+std::string program_of(const IntervalRecord& interval) {
+  return interval.command.substr(0, interval.command.find(' '));
+}
 
 }  // namespace
 
@@ -88,8 +90,9 @@ Result<std::unique_ptr<EventSegment>> Trace::State::open_segment(UnitId unit) co
   const auto size = known ? std::optional(known->size) : std::nullopt;
   ASSIGN_OR_RETURN(auto file, RecordFile::open(storage, path, FileKind::events, unit, 0, tail, size));
   if (known && !file->damaged() && file->items() != known->items) {
-    return damage(path, file->readable_size(), "file has " + std::to_string(file->items()) + " events, " +
-                                                   std::to_string(known->items) + " expected");
+    return damage(
+        path, file->readable_size(),
+        "file has " + std::to_string(file->items()) + " events, " + std::to_string(known->items) + " expected");
   }
   return std::make_unique<EventSegment>(std::move(file), known);
 }
@@ -168,7 +171,8 @@ Result<void> Trace::State::take(const RecordHeader& at, const JournalRecord& rec
   } else if (const auto* r = std::get_if<IntervalRecord>(&record)) {
     auto& list = intervals[r->unit];
     if (r->interval > list.size()) return wrong("interval out of order");
-    if (r->interval > 0 && r->first_event < list[r->interval - 1].first_event) return wrong("interval begins before the previous one");
+    if (r->interval > 0 && r->first_event < list[r->interval - 1].first_event)
+      return wrong("interval begins before the previous one");
     if (r->interval == list.size()) list.emplace_back();
     list[r->interval] = *r;
   } else if (const auto* r = std::get_if<IntervalEnd>(&record)) {
@@ -200,7 +204,8 @@ void Trace::State::cut_to_events() {
     const auto damaged = found ? *found && (*found)->file().damaged() : true;
     if (damaged) continue;  // events were there: readers must be told of the damage, not of a short recording
     while (!list.empty() && list.back().first_event > count) list.pop_back();
-    std::erase_if(interval_ends, [&, id = unit](const auto& end) { return end.first.first == id && end.second.end_event > count; });
+    std::erase_if(interval_ends,
+                  [&, id = unit](const auto& end) { return end.first.first == id && end.second.end_event > count; });
   }
 }
 
@@ -219,7 +224,8 @@ void Trace::State::name_units() {
     by_program[program.empty() ? "unit" : program].push_back(unit.unit);
   }
   for (const auto& [program, ids] : by_program) {
-    for (size_t i = 0; i < ids.size(); i++) names[ids[i]] = ids.size() == 1 ? program : program + "." + std::to_string(i + 1);
+    for (size_t i = 0; i < ids.size(); i++)
+      names[ids[i]] = ids.size() == 1 ? program : program + "." + std::to_string(i + 1);
   }
 }
 
@@ -347,7 +353,8 @@ Result<Image> Trace::image(UnitId unit, IntervalIndex interval) const {
   ASSIGN_OR_RETURN(Image image, read_image(storage(), path, unit, interval, it->second.file_size));
   const bool known = std::all_of(image.pages.begin(), image.pages.end(),
                                  [&](const Image::Page& page) { return page.page_id < it->second.store_pages; });
-  if (image.pages.size() != it->second.pages || !known) return damage(path, kPreambleSize, "pages differ from the journal's");
+  if (image.pages.size() != it->second.pages || !known)
+    return damage(path, kPreambleSize, "pages differ from the journal's");
   return image;
 }
 

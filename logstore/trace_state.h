@@ -15,10 +15,12 @@ namespace redrive {
 class EventSegment {
  public:
   // `end`: what the journal says of a finished recording's segment.
-  EventSegment(std::unique_ptr<RecordFile> file, std::optional<FileEnd> end) : file_(std::move(file)), end_(std::move(end)) {}
+  EventSegment(std::unique_ptr<RecordFile> file, std::optional<FileEnd> end)
+      : file_(std::move(file)), end_(std::move(end)) {}
   EventIndex count() const { return end_ ? end_->items : file_->items(); }
   const RecordFile& file() const { return *file_; }
-  Result<void> for_each(EventIndex first, EventIndex last, const std::function<bool(EventIndex, const Event&)>& visit) const;
+  Result<void> for_each(EventIndex first, EventIndex last,
+                        const std::function<bool(EventIndex, const Event&)>& visit) const;
 
  private:
   // A place inside an unpacked block from which decoding can go on.

@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t kFlushSize = 256 << 10;  // of all units' encoded events together
 constexpr int kEventLevel = 1;
-constexpr size_t kOpenSegments = 256;     // a make -j has thousands of units, a process 1024 descriptors
+constexpr size_t kOpenSegments = 256;  // a make -j has thousands of units, a process 1024 descriptors
 
 struct Segment {
   Segment(Storage& storage, const std::string& path, UnitId unit) : writer(storage, path, FileKind::events, unit) {}
@@ -120,7 +120,7 @@ struct TraceWriter::State {
   Storage& storage;
   TraceFiles files;
   JournalWriter journal;
-  PageStoreWriter pages;        // of the publishing thread
+  PageStoreWriter pages;  // of the publishing thread
   FileStoreWriter copies;
   Compressor compressor;
   std::vector<std::unique_ptr<Segment>> segments;  // by unit
@@ -191,7 +191,8 @@ TraceWriter::~TraceWriter() {
   if (!state_->finished && !state_->failed) state_->keep_error(state_->write_all());
 }
 
-Result<std::unique_ptr<TraceWriter>> TraceWriter::create(const std::string& directory, const Settings& settings, Storage& storage) {
+Result<std::unique_ptr<TraceWriter>> TraceWriter::create(const std::string& directory, const Settings& settings,
+                                                         Storage& storage) {
   if (storage.exists(directory)) return Error{directory + " exists already: choose another directory, or remove it"};
   const TraceFiles files{directory};
   TRY(storage.make_directory(directory));

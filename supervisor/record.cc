@@ -102,11 +102,22 @@ void pin_to_one_processor() {
   sched_setaffinity(0, sizeof set, &set);
 }
 
-// The end of a recording: what was refused, by whom, how often; and what a replay may fail at.
+// The end of a recording: what was refused, by whom, how often (`stats` has the whole list); and what a replay may fail at.
 void report(const Recorder& recorder) {
+  struct Sum {
+    uint64_t count = 0;
+    std::string units;
+  };
+  std::map<std::string, Sum> sums;
   for (const auto& [key, refusal] : recorder.refusals()) {
-    std::fprintf(stderr, "redrive: unit %u: %s refused with %s, %lu time%s\n", refusal.unit, refusal.what.c_str(),
-                 refusal.answer.c_str(), refusal.count, refusal.count == 1 ? "" : "s");
+    if (refusal.common) continue;
+    Sum& sum = sums[refusal.what + " (" + refusal.answer + ")"];
+    sum.count += refusal.count;
+    sum.units += (sum.units.empty() ? "" : ", ") + std::to_string(refusal.unit);
+  }
+  for (const auto& [what, sum] : sums) {
+    std::fprintf(stderr, "redrive: refused %s %lu time%s, of unit %s\n", what.c_str(), sum.count, sum.count == 1 ? "" : "s",
+                 sum.units.c_str());
   }
   for (const auto& unsure : recorder.unsure()) {
     std::fprintf(stderr, "redrive: unit %u may not replay from event %lu on: %s\n", unsure.unit, unsure.event,

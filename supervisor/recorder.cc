@@ -321,7 +321,8 @@ void Recorder::refuse(Thread& thread, const SyscallRow* row) {
   unit.log.open(event);
   unit.log.close(std::move(event), row && row->test);
   const std::string what = call_name(number, thread.args);
-  Refusal& refusal = refusals_[{unit.id, what}];
+  Refused& refusal = refusals_[{unit.id, what}];
+  refusal.common = row && row->common;
   refusal.unit = unit.id;
   refusal.what = what;
   refusal.answer = std::string(error_name(error));

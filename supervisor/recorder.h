@@ -28,7 +28,10 @@ class Recorder {
   RecordingEnd run();
 
   // What was refused, by unit and call, with how often, and what a replay may fail at. After run().
-  const std::map<std::pair<UnitId, std::string>, Refusal>& refusals() const { return refusals_; }
+  struct Refused : Refusal {
+    bool common = false;  // SyscallRow::common
+  };
+  const std::map<std::pair<UnitId, std::string>, Refused>& refusals() const { return refusals_; }
   const std::vector<Unsure>& unsure() const { return unsure_; }
 
  private:
@@ -105,7 +108,7 @@ class Recorder {
   std::map<UnitId, std::unique_ptr<Unit>> units_;
   std::unordered_map<pid_t, std::unique_ptr<Thread>> threads_;
   std::unordered_map<pid_t, int> early_;      // stops of tracees whose birth was not reported yet
-  std::map<std::pair<UnitId, std::string>, Refusal> refusals_;
+  std::map<std::pair<UnitId, std::string>, Refused> refusals_;
   std::vector<Unsure> unsure_;
   std::map<std::pair<uint64_t, uint64_t>, uint64_t> file_ids_;         // (device, inode) of mapped files
   std::map<uint64_t, UnitId> shared_objects_;                         // who maps them writably

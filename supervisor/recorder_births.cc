@@ -274,8 +274,8 @@ void Recorder::begin_program(Thread& thread) {
     call.rsi = 0;
     int status = 0;
     set_regs(thread.tid, call);
-    for (int stop = 0; stop < 2; ++stop) {
-      resume(thread, PTRACE_SYSCALL);
+    for (const int how : {PTRACE_CONT, PTRACE_SYSCALL}) {
+      resume(thread, how);
       if (!wait_stop(thread.tid, status)) return;
     }
     regs.orig_rax = ~0ull;

@@ -44,20 +44,6 @@ Disposition disposition(pid_t pid, int signal) {
   }
 }
 
-bool caused_by_instruction(const siginfo_t& info) {
-  switch (info.si_signo) {
-    case SIGSEGV:
-    case SIGBUS:
-    case SIGFPE:
-    case SIGILL:
-    case SIGTRAP:
-    case SIGSYS:
-      return info.si_code > 0;
-    default:
-      return false;
-  }
-}
-
 bool equal(const user_regs_struct& a, const user_regs_struct& b) {
   // orig_rax changes on the way to user code.
   user_regs_struct x = a, y = b;

@@ -1,8 +1,11 @@
-// Registers at syscall stops, as record and replay both see them.
+// Registers and signals at stops, as record and replay both see them.
 #pragma once
 
+#include <signal.h>
 #include <sys/user.h>
 #include <xxhash.h>
+
+#include <cstring>
 
 #include "base/bytes.h"
 
@@ -21,6 +24,21 @@ inline user_regs_struct before_syscall(const user_regs_struct& entry) {
 inline uint32_t preserved_registers_hash(const user_regs_struct& r) {
   const uint64_t values[] = {r.rbx, r.rbp, r.rsp, r.r12, r.r13, r.r14, r.r15, r.fs_base, r.gs_base};
   return static_cast<uint32_t>(XXH3_64bits(values, sizeof values));
+}
+
+// Whether an instruction of the thread itself raised the signal (sigaction(2), si_code).
+inline bool caused_by_instruction(const siginfo_t& info) {
+  switch (info.si_signo) {
+    case SIGSEGV:
+    case SIGBUS:
+    case SIGFPE:
+    case SIGILL:
+    case SIGTRAP:
+    case SIGSYS:
+      return info.si_code > 0;
+    default:
+      return false;
+  }
 }
 
 inline Bytes as_bytes(const user_regs_struct& regs) {

@@ -187,7 +187,7 @@ Result<Replayer::StopKind> Replayer::run_to_stop(Thread& thread) {
     siginfo_t info{};
     ptrace(PTRACE_GETSIGINFO, thread.tid, nullptr, &info);
     // Anything that no instruction caused comes from outside (a terminal's Ctrl-C) and is none of the program's.
-    if (info.si_code <= 0 || signal == SIGSTOP) continue;
+    if (!caused_by_instruction(info)) continue;
     if (!get_regs(thread.tid, thread.regs)) return StopKind::gone;
     return StopKind::fault;
   }

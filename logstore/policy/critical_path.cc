@@ -2,8 +2,7 @@
 //
 // Invariant, as long as no interval is longer than T and T <= C: a unit's path so far + what may remain of its interval
 // <= C. A checkpoint makes it T <= C; computing moves time from what remains to the path; a receive keeps what would
-// break it. An interval that outgrows T has nothing remaining: its own path is then what it is, and its sends soon get
-// kept by who receives them.
+// break it. Tags are exact, so lateness does not add up: an interval of length L > T has a path of at most C + (L - T).
 #include <algorithm>
 #include <unordered_map>
 

@@ -1,5 +1,6 @@
-// trace_fuzz [SEED [ITERATIONS]]: damages small traces in every way and reads all of them. Nothing may crash, hang or allocate without
-// measure; what was not damaged reads as before, and a flipped bit of a finished trace is reported. A failure prints the seed that shows it.
+// trace_fuzz [SEED [ITERATIONS]]: damages small traces in every way and reads all of them. Nothing may crash, hang or
+// allocate without measure; what was not damaged reads as before, and a flipped bit of a finished trace is reported. A
+// failure prints the seed that shows it.
 #include <unistd.h>
 
 #include <csignal>
@@ -117,7 +118,8 @@ void damage_bytes(Bytes& data, sample::Values& v) {
       break;
     }
     default:
-      for (uint64_t n = v.below(4) + 1; n > 0 && !data.empty(); n--) data[v.below(data.size())] = static_cast<uint8_t>(v.any());
+      for (uint64_t n = v.below(4) + 1; n > 0 && !data.empty(); n--)
+        data[v.below(data.size())] = static_cast<uint8_t>(v.any());
   }
 }
 

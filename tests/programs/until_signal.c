@@ -1,14 +1,16 @@
 // args: 300
-// Talks to a child every millisecond for N ms of CPU time, or for ever (0) until a signal ends it: for tests that interrupt, kill or
+// Talks to a child and reads random bytes every millisecond for N ms of CPU time, or for ever (0) until a signal ends it: for tests that interrupt, kill or
 // fill up a recording. Prints a line once it is under way.
 #include "test.h"
 
+#include <sys/random.h>
 #include <time.h>
 
 int main(int argc, char** argv) {
   const double limit_s = argc > 1 ? atoi(argv[1]) * 1e-3 : 0;
   int there[2], back[2];
   uint64_t value = 0;
+  char noise[4000];
   MUST(pipe(there));
   MUST(pipe(back));
   const pid_t child = MUST(fork());
@@ -25,6 +27,7 @@ int main(int argc, char** argv) {
     if (i == 100) printf("under way\n"), fflush(stdout);
     write_all(there[1], &value, sizeof value);
     read_all(back[0], &value, sizeof value);
+    CHECK(getrandom(noise, sizeof noise, 0) == sizeof noise);  // input that no recorder can pack
     (void)compute(value, 5);
     MUST(clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu));
   }

@@ -87,6 +87,15 @@ def kill_session(session):
             pass
 
 
+live_processes = set()
+
+
+def interrupt_all():
+    """Ends everything that tests have started so far."""
+    for process in list(live_processes):
+        process.kill()
+
+
 class Process:
     """A command in a session of its own, its output in files, so that it can be read while it runs."""
 
@@ -96,6 +105,7 @@ class Process:
         self.process = subprocess.Popen(self.command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=self.files[0],
                                         stderr=self.files[1], start_new_session=True)
         self.pid = self.process.pid
+        live_processes.add(self)
 
     def output(self, which=0):
         # pread: the position belongs to the writer too.
@@ -136,6 +146,7 @@ class Process:
             self.process.wait()
 
     def close(self):
+        live_processes.discard(self)
         for file in self.files:
             file.close()
 
@@ -195,9 +206,9 @@ class Context:
     def start_redrive(self, *words, **how):
         return self.start(self.options.redrive, *words, **how)
 
-    def json(self, *words, status=0, **how):
+    def json(self, *words, statuses=(0,), **how):
         """What a redrive command writes as JSON."""
-        outcome = self.expect_status(self.redrive(*words, "--json", **how), status)
+        outcome = self.expect_status(self.redrive(*words, "--json", **how), *statuses)
         try:
             return json.loads(outcome.stdout)
         except ValueError as error:

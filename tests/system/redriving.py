@@ -3,6 +3,7 @@ import dataclasses
 import os
 import shutil
 import socket
+import textwrap
 
 from harness import Failure
 
@@ -84,7 +85,9 @@ def divergence_of(interval):
     if not found:
         return None
     if isinstance(found, dict):
-        return found.get("unit", interval["unit"]), found.get("event"), str(found)
+        lines = "\n".join(f"{key}: {str(value).rstrip()}" for key, value in found.items())
+        told = "\n" + textwrap.indent(lines, "    ")
+        return found.get("unit", interval["unit"]), found.get("event"), told
     return interval["unit"], None, str(found)
 
 
@@ -92,8 +95,12 @@ def check_report(ctx, report, *, bound_s=None):
     """Of a replay with --json: no divergence, and every interval within the bound if there is one."""
     diverged = [f"{i['unit']}:{i['interval']}: {divergence_of(i)[2]}" for i in report["intervals"] if divergence_of(i)]
     if report["divergences"] or diverged:
-        again = f"{ctx.options.redrive} replay {ctx.trace} --all --verify   (run the test with --keep)"
-        raise Failure("\n  ".join([f"{report['divergences']} divergences", *diverged[:5], f"command: {again}"]))
+        again = f"{ctx.options.redrive} replay {ctx.trace} --all --verify   (there after a run with --keep)"
+        count = f"{report['divergences']} divergences in {len(report['intervals'])} intervals"
+        raise Failure("\n  ".join([count, *diverged[:3], f"command: {again}"]))
+    errors = [f"{i['unit']}:{i['interval']}: {i['error']}" for i in report["intervals"] if i.get("error")]
+    if errors:
+        raise Failure("intervals that could not be re-driven: " + "; ".join(errors[:5]))
     if not report["intervals"]:
         raise Failure("the replay had no interval")
     if bound_s is not None:
@@ -105,9 +112,20 @@ def check_report(ctx, report, *, bound_s=None):
 
 def redrive_all(ctx, trace=None, *, bound_s=None, cwd="/", options=()):
     trace = trace or ctx.trace
-    report = ctx.json("replay", trace, "--all", "--verify", *options, cwd=cwd)
+    report = ctx.json("replay", trace, "--all", "--verify", *options, cwd=cwd, statuses=(0, 3))
     check_report(ctx, report, bound_s=bound_s)
+    check_verified(ctx, report, trace)
     return report
+
+
+def check_verified(ctx, report, trace):
+    """Where an interval ends at an image checkpoint, --verify had something to compare with, and must have done so."""
+    comparable = {(unit["unit"], later["interval"] - 1) for unit in units(ctx, trace) for later in unit["intervals"]
+                  if later["checkpoint_kind"] == "image"}
+    left_out = [f"{i['unit']}:{i['interval']}" for i in report["intervals"]
+                if (i["unit"], i["interval"]) in comparable and not i["verified"]]
+    if left_out:
+        raise Failure(f"{len(left_out)} intervals end at an image and were not verified: {', '.join(left_out[:8])}")
 
 
 def check_trace(ctx, trace=None):

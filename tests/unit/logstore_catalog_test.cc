@@ -95,7 +95,8 @@ TEST_CASE("the documented schema is the catalog's") {
   Directory directory;
   make_trace(directory / "t", fill_messages);
   // SQLite keeps each statement as it was written.
-  const std::string kept = query(directory / "t/catalog.sqlite", "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY name");
+  const std::string kept =
+      query(directory / "t/catalog.sqlite", "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY name");
   for (size_t at = schema.find("CREATE"); at < schema.size();) {
     const size_t end = schema.find(";\n", at);
     CHECK(kept.find(schema.substr(at, end - at)) != std::string::npos);
@@ -139,7 +140,8 @@ TEST_CASE("a catalog that is absent or stale is made again, a damaged one is rep
   CHECK_EQ(trace->check(), std::vector<std::string>{damaged.error().message});
   make_trace(directory / "other", [](TraceWriter& writer) { sample::fill(writer); });
   std::filesystem::copy_file(directory / "other/catalog.sqlite", db, std::filesystem::copy_options::overwrite_existing);
-  std::filesystem::copy_file(directory / "other/catalog.sqlite.sum", db + ".sum", std::filesystem::copy_options::overwrite_existing);
+  std::filesystem::copy_file(directory / "other/catalog.sqlite.sum", db + ".sum",
+                             std::filesystem::copy_options::overwrite_existing);
   CHECK(catalog_path(*trace));
   CHECK(query(db, "SELECT count(*) FROM messages") == "3");
 }
@@ -171,7 +173,8 @@ TEST_CASE("the golden trace reads as when it was made") {
     CHECK(trace.value()->image(unit, 1));
   }
   CHECK(trace.value()->file_path(1));
-  // Written again, it must be the same, byte for byte: else this is another format, which needs another number and golden trace.
+  // Written again, it must be the same, byte for byte: else this is another format, which needs another number and
+  // golden trace.
   for (const char* file : {"journal", "events/1.seg", "events/2.seg", "events/3.seg", "pages", "images/1-1.img"}) {
     CAPTURE(file);
     CHECK(contents(golden + "/" + file) == contents(directory / "fresh/" + file));

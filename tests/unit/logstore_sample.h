@@ -19,10 +19,14 @@ class Values {
   bool once_in(uint64_t n) { return below(n) == 0; }
   uint64_t any() {
     switch (below(4)) {
-      case 0: return 0;
-      case 1: return below(200);
-      case 2: return 0x7fff'0000'0000 + below(1 << 20) * 8;
-      default: return engine_() >> below(64);
+      case 0:
+        return 0;
+      case 1:
+        return below(200);
+      case 2:
+        return 0x7fff'0000'0000 + below(1 << 20) * 8;
+      default:
+        return engine_() >> below(64);
     }
   }
   Bytes bytes(size_t size) {
@@ -121,14 +125,16 @@ inline std::string source_file() {
     if (fd < 0) std::abort();
     ::close(fd);
     const Bytes data = Values(5).bytes(70'000);
-    std::ofstream(name, std::ios::binary).write(reinterpret_cast<const char*>(data.data()), static_cast<std::streamsize>(data.size()));
+    std::ofstream(name, std::ios::binary)
+        .write(reinterpret_cast<const char*>(data.data()), static_cast<std::streamsize>(data.size()));
     std::atexit([] { std::remove(path.c_str()); });
     return std::string(name);
   }();
   return path;
 }
 
-// Fills a trace; what fails is kept by the writer. `flushed` hears, after each flush that succeeded, how many events a unit has.
+// Fills a trace; what fails is kept by the writer. `flushed` hears, after each flush that succeeded, how many events a
+// unit has.
 inline void fill(TraceWriter& writer, const std::function<void(EventIndex)>& flushed = {}) {
   std::vector<Values> values;
   for (UnitId unit = 0; unit <= kUnits; unit++) values.push_back(event_values(unit));
@@ -144,7 +150,8 @@ inline void fill(TraceWriter& writer, const std::function<void(EventIndex)>& flu
     for (UnitId unit = 1; unit <= kUnits; unit++) {
       const auto kind = interval > 0 ? CheckpointKind::image : unit > 1 ? CheckpointKind::fork : CheckpointKind::exec;
       const std::string command = unit == 1 ? "server -p 80" : "jacobi --size 100";
-      writer.add(IntervalRecord{unit, interval, kind, first, interval > 0, static_cast<int32_t>(100 + unit), command, 250'000});
+      writer.add(IntervalRecord{unit, interval, kind, first, interval > 0, static_cast<int32_t>(100 + unit), command,
+                                250'000});
       for (EventIndex i = 0; i < kEventsPerInterval; i++) writer.append(unit, event(values[unit]));
     }
     if (writer.flush() && flushed) flushed(first + kEventsPerInterval);

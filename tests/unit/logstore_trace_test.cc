@@ -1,6 +1,4 @@
 // Writing a trace and reading it back, on the twin of the disk in memory.
-#include "logstore/trace.h"
-
 #include <algorithm>
 #include <thread>
 
@@ -8,6 +6,7 @@
 #include "logstore/journal.h"
 #include "logstore/memory_storage.h"
 #include "logstore/page_store.h"
+#include "logstore/trace.h"
 #include "logstore/trace_files.h"
 #include "tests/unit/logstore_sample.h"
 #include "tests/unit/unit_test.h"
@@ -126,7 +125,8 @@ TEST_CASE("events are found from any place, in any order, by several threads") {
   for (int t = 0; t < 4; t++) {
     threads.emplace_back([&] {
       for (EventIndex i = 0; i < 80; i++) {
-        (void)static_cast<bool>(trace->for_each_event(1, i, i + 1, [&](EventIndex, const Event&) { return ++seen > 0; }));
+        (void)static_cast<bool>(
+            trace->for_each_event(1, i, i + 1, [&](EventIndex, const Event&) { return ++seen > 0; }));
         uint8_t page[4096];
         (void)static_cast<bool>(trace->read_page(i, page));
       }
@@ -316,7 +316,8 @@ TEST_CASE("an image is published while another thread records") {
   auto values = sample::event_values(1);
   for (EventIndex i = 0; i < kEvents; i++) {
     if (i % (kEvents / 20) == 0) {
-      writer.add(IntervalRecord{1, static_cast<IntervalIndex>(i / (kEvents / 20)), CheckpointKind::image, i, true, 1, "a", 0});
+      writer.add(
+          IntervalRecord{1, static_cast<IntervalIndex>(i / (kEvents / 20)), CheckpointKind::image, i, true, 1, "a", 0});
     }
     CHECK_EQ(writer.append(1, sample::event(values)), i);
   }
@@ -329,10 +330,16 @@ TEST_CASE("an image is published while another thread records") {
 }
 
 TEST_CASE("journal records are what their encodings say, and nothing longer or shorter") {
-  const std::vector<JournalRecord> records{
-      sample::settings(), UnitRecord{1, -1, {2, 3}, {4, 5}}, IntervalRecord{1, 2, CheckpointKind::fork, 3, true, 4, "a b", 5},
-      IntervalEnd{1, 2, 3, 4}, ChannelRecord{1, "a", "b"}, Refusal{1, "a", "b", 2}, Unsure{1, 2, "a"}, FileRecord{1, "a", "b", 2},
-      ImagePublished{1, 2, 3, 4, 5, 6}, JournalEnd{sample::recording_end(), {{"a", 1, 2}, {"b", 3, 4}}}};
+  const std::vector<JournalRecord> records{sample::settings(),
+                                           UnitRecord{1, -1, {2, 3}, {4, 5}},
+                                           IntervalRecord{1, 2, CheckpointKind::fork, 3, true, 4, "a b", 5},
+                                           IntervalEnd{1, 2, 3, 4},
+                                           ChannelRecord{1, "a", "b"},
+                                           Refusal{1, "a", "b", 2},
+                                           Unsure{1, 2, "a"},
+                                           FileRecord{1, "a", "b", 2},
+                                           ImagePublished{1, 2, 3, 4, 5, 6},
+                                           JournalEnd{sample::recording_end(), {{"a", 1, 2}, {"b", 3, 4}}}};
   CHECK_EQ(records.size(), std::variant_size_v<JournalRecord>);
   for (const auto& record : records) {
     Bytes data = encode(record);
@@ -340,7 +347,8 @@ TEST_CASE("journal records are what their encodings say, and nothing longer or s
     REQUIRE(decode(type_of(record), data, back));
     CHECK_EQ(back.index(), record.index());
     CHECK(encode(back) == data);
-    for (size_t size = 0; size < data.size(); size++) CHECK_FALSE(decode(type_of(record), std::span(data).first(size), back));
+    for (size_t size = 0; size < data.size(); size++)
+      CHECK_FALSE(decode(type_of(record), std::span(data).first(size), back));
     data.push_back(0);
     CHECK_FALSE(decode(type_of(record), data, back));
   }

@@ -1,5 +1,6 @@
 // Jacobi iteration on a square grid with halo exchange, rows divided among MPI ranks.
-// usage: jacobi SIZE ITERATIONS     rank 0 checks the result against a computation by one process, prints the checksum
+// usage: jacobi SIZE ITERATIONS [nocheck]
+// Rank 0 prints a checksum of the result, and checks it against that of a computation by one process (which takes as long again).
 #include <mpi.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -91,7 +92,7 @@ int main(int argc, char** argv) {
   int good = 1;
   if (rank == 0) {
     fprintf(stderr, "%.2f s\n", MPI_Wtime() - start_s);
-    good = sum == serial_checksum(size, iterations);
+    good = argc > 3 || sum == serial_checksum(size, iterations);
     printf("%s checksum %016lx\n", good ? "ok" : "WRONG", sum);
   }
   MPI_Finalize();

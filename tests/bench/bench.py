@@ -1,0 +1,230 @@
+#!/usr/bin/env python3
+"""Costs of recording as ratios against native: `make bench`.
+
+Each row alternates native and recorded runs (so that a change of the machine's load meets both), pinned to one core where the job talks
+(FACTS.md: two processes that talk are 13-16x slower on two idle virtual cores), and compares medians. Prints a table, writes JSON."""
+import argparse
+import json
+import os
+import pathlib
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "system"))
+import mpi  # noqa: E402
+from harness import ROOT, TESTS, Failure, Options, Skip, compiled, needs  # noqa: E402
+from programs import program  # noqa: E402
+from real import made_project  # noqa: E402
+from redriving import free_port  # noqa: E402
+
+LIMITS = {"cpu-bound": 1.03}          # of recorded / native
+PAUSE_BASE_S, PAUSE_PER_GB_S = 1e-3, 12e-3
+
+
+class Bench:
+    def __init__(self, arguments):
+        self.arguments = arguments
+        self.options = Options(arguments.redrive, arguments.build)
+        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="rd-bench-"))
+        self.env = {key: value for key, value in os.environ.items() if not key.startswith(("MAKE", "MFLAGS"))}
+        self.env.update(mpi.ENV, REDRIVE_TRACE_DIR=str(self.directory / "traces"), LANG="C.UTF-8")
+        self.rows = []
+
+    def run(self, command, cwd=None):
+        """Seconds of wall time."""
+        start = time.monotonic()
+        done = subprocess.run([str(word) for word in command], cwd=cwd or self.directory, env=self.env, stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True)
+        seconds = time.monotonic() - start
+        if done.returncode != 0:
+            raise Failure(f"{' '.join(map(str, command))}: exit status {done.returncode}\n{done.stdout[-500:]}{done.stderr[-1500:]}")
+        return seconds, done.stdout
+
+    def redrive(self, *words, cwd=None):
+        return self.run([self.options.redrive, *words], cwd)
+
+    def json(self, *words):
+        return json.loads(self.redrive(*words, "--json")[1])
+
+    def fresh(self, name, prepare=None):
+        work = self.directory / name
+        shutil.rmtree(work, ignore_errors=True)
+        work.mkdir()
+        if prepare:
+            prepare(work)
+        return work
+
+    def record_all(self, traces, command, prepare=None, options=("--bound", "2s")):
+        """Seconds natively and recorded, one each, run in turns; the last trace stays in `traces`."""
+        native, recorded = [], []
+        for _ in range(self.arguments.runs):
+            native.append(self.run(command, self.fresh("work", prepare))[0])
+            shutil.rmtree(traces, ignore_errors=True)
+            work = self.fresh("work", prepare)
+            recorded.append(self.redrive("record", "-o", traces, *options, "--", *command, cwd=work)[0])
+        return native, recorded
+
+    def overhead_row(self, name, command, *, pinned, prepare=None):
+        command = ["taskset", "-c", str(min(os.sched_getaffinity(0)))] * pinned + list(command)
+        trace = self.directory / "trace"
+        native, recorded = self.record_all(trace, command, prepare)
+        native_s, recorded_s = statistics.median(native), statistics.median(recorded)
+        stats = self.json("stats", trace)
+        replay = self.json("replay", trace, "--all")
+        cpu_s = sum(i["cpu_s"] for unit in self.json("ls", trace)["units"] for i in unit["intervals"])
+        replayed_s = sum(i["seconds"] for i in replay["intervals"])
+        self.add({"row": name, "native_s": native_s, "recorded_s": recorded_s, "ratio": recorded_s / native_s,
+                  "native_runs_s": native, "recorded_runs_s": recorded, "pinned": pinned, "limit": LIMITS.get(name),
+                  "trace_bytes_per_s": stats["trace_bytes"] / recorded_s, "messages": stats["messages"],
+                  "logged_percent": 100 * stats["logged_messages"] / max(1, stats["messages"]),
+                  "checkpoints": stats["checkpoints"], "skipped_checkpoints": stats["skipped_checkpoints"],
+                  "replay_speed": cpu_s / replayed_s if replayed_s else None, "replay_max_s": replay["max_seconds"],
+                  "divergences": replay["divergences"]})
+
+    def pause_row(self, megabytes):
+        """Pauses at image checkpoints of a program that keeps so much memory and works through several periods."""
+        name = f"pause {megabytes} MB"
+        trace = self.directory / "trace"
+        shutil.rmtree(trace, ignore_errors=True)
+        command = [program(self.options, "big_memory"), megabytes, 3000]
+        seconds, _ = self.redrive("record", "-o", trace, "--bound", "5s", "--checkpoint-period", "500ms", "--", *command)
+        pauses = [i["pause_s"] for unit in self.json("ls", trace)["units"] for i in unit["intervals"]
+                  if i["checkpoint_kind"] == "image"]
+        if not pauses:
+            raise Failure("no image checkpoint was taken")
+        limit_s = PAUSE_BASE_S + PAUSE_PER_GB_S * megabytes / 1024
+        self.add({"row": name, "pause_median_s": statistics.median(pauses), "pause_max_s": max(pauses), "limit_s": limit_s,
+                  "checkpoints": len(pauses), "recorded_s": seconds,
+                  "trace_bytes_per_s": self.json("stats", trace)["trace_bytes"] / seconds})
+
+    def add(self, row):
+        self.rows.append(row)
+        print(format_row(row), flush=True)
+
+    def attempt(self, name, measure):
+        try:
+            measure()
+        except Skip as reason:
+            self.add({"row": name, "skipped": str(reason)})
+        except Failure as failure:
+            self.add({"row": name, "failed": str(failure)})
+
+    def close(self):
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def redis_script(port):
+    return f"""set -eu
+redis-server --port {port} --bind 127.0.0.1 --dir . --save '' --daemonize no > server.log &
+server=$!
+until redis-cli -p {port} ping > ping.out 2>&1 && grep -q PONG ping.out; do sleep 0.05; done
+redis-benchmark -p {port} -c 20 -n 50000 -t get,set -q
+redis-cli -p {port} shutdown nosave || true
+wait $server
+"""
+
+
+def measures(bench):
+    """The rows, by name."""
+    quick = bench.arguments.quick
+
+    def cpu_bound():
+        bench.overhead_row("cpu-bound", [program(bench.options, "big_memory"), 8, 1000 if quick else 5000], pinned=True)
+
+    def jacobi():
+        command = mpi.command(bench.options, "jacobi", 400, 300 if quick else 2000, "nocheck")
+        bench.overhead_row("jacobi", command, pinned=True)
+
+    def redis():
+        needs("redis-server", "redis-benchmark", "redis-cli")
+        script = redis_script(free_port())
+        bench.overhead_row("redis", ["sh", "run.sh"], pinned=True, prepare=lambda work: (work / "run.sh").write_text(script))
+
+    def make():
+        needs("make", "gcc")
+        bench.overhead_row("make -j2", ["sh", "run.sh"], pinned=False, prepare=made_project)
+
+    def mesh():
+        binary = compiled(bench.options, TESTS / "workloads" / "mesh.c", flags=["-O2"], directory="workloads")
+        bench.overhead_row("mesh", [binary, 4, "200i" if quick else "1000i"], pinned=True)
+
+    rows = {"cpu-bound": cpu_bound, "jacobi": jacobi, "redis": redis, "make -j2": make, "mesh": mesh}
+    for megabytes in (1, 100, 1024):
+        rows[f"pause {megabytes} MB"] = lambda megabytes=megabytes: bench.pause_row(megabytes)
+    return rows
+
+
+HEADER = f"{'row':<16}{'native':>9}{'recorded':>10}{'ratio':>8}{'limit':>8}{'trace/s':>11}{'logged':>9}{'replay x':>10}{'max':>8}"
+
+
+def format_bytes(count):
+    for unit in ("B", "KB", "MB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}"
+        count /= 1000
+    return f"{count:.1f} GB"
+
+
+def format_row(row):
+    """Pause rows put median and longest pause where others have native and recorded time."""
+    name = f"{row['row']:<16}"
+    if "skipped" in row or "failed" in row:
+        kind = "skipped" if "skipped" in row else "failed"
+        return f"{name}  {kind}: {row[kind]}"
+    growth = format_bytes(row["trace_bytes_per_s"])
+    if "pause_max_s" in row:
+        return (f"{name}{row['pause_median_s'] * 1e3:>6.2f} ms{row['pause_max_s'] * 1e3:>7.2f} ms{'':>8}"
+                f"{row['limit_s'] * 1e3:>5.1f} ms{growth:>11}")
+    limit = f"{row['limit']:.2f}" if row["limit"] else "-"
+    speed = f"{row['replay_speed']:.2f}" if row["replay_speed"] else "-"
+    return (f"{name}{row['native_s']:>7.2f} s{row['recorded_s']:>8.2f} s{row['ratio']:>8.2f}{limit:>8}{growth:>11}"
+            f"{row['logged_percent']:>7.1f} %{speed:>10}{row['replay_max_s']:>6.2f} s")
+
+
+def exceeded(row):
+    return ("ratio" in row and row["limit"] and row["ratio"] > row["limit"]) or \
+           ("pause_max_s" in row and row["pause_median_s"] > row["limit_s"]) or bool(row.get("divergences"))
+
+
+def parse_arguments():
+    build = pathlib.Path(os.environ.get("REDRIVE_BUILD", ROOT / "build")).resolve()
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("rows", nargs="*", help="rows to measure, by name (default: all)")
+    parser.add_argument("--redrive", type=pathlib.Path, default=pathlib.Path(os.environ.get("REDRIVE", build / "redrive")))
+    parser.add_argument("--build", type=pathlib.Path, default=build, help=argparse.SUPPRESS)
+    parser.add_argument("--runs", type=int, default=5, help="pairs of native and recorded runs (%(default)s)")
+    parser.add_argument("--quick", action="store_true", help="shorter jobs: to try the benchmark itself")
+    parser.add_argument("--json", type=pathlib.Path, default=build / "bench.json", metavar="FILE", help="results (%(default)s)")
+    parser.add_argument("--strict", action="store_true", help="fail if a row is over its limit")
+    arguments = parser.parse_args()
+    arguments.redrive = arguments.redrive.resolve()
+    return arguments
+
+
+def main():
+    arguments = parse_arguments()
+    bench = Bench(arguments)
+    rows = measures(bench)
+    if unknown := [name for name in arguments.rows if name not in rows]:
+        sys.exit(f"bench.py: no row {unknown[0]!r}; there are: {', '.join(rows)}")
+    print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, {arguments.runs} runs a row; pause rows: median and longest pause")
+    print(HEADER)
+    try:
+        for name in arguments.rows or rows:
+            bench.attempt(name, rows[name])
+    finally:
+        bench.close()
+    host = {"cores": os.cpu_count(), "kernel": os.uname().release, "load": os.getloadavg()}
+    arguments.json.write_text(json.dumps({"host": host, "runs": arguments.runs, "rows": bench.rows}, indent=1) + "\n")
+    over = [row["row"] for row in bench.rows if exceeded(row) or "failed" in row]
+    if over:
+        print(f"failed, diverged or over the limit: {', '.join(over)}")
+    return 1 if any("failed" in row for row in bench.rows) or (arguments.strict and over) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

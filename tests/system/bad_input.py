@@ -1,0 +1,300 @@
+"""Group bad_input: what is wrong with the command line, the program, the host or the trace gets one clear line and the right exit
+status, and nothing is lost. One test for each case of issue 2's last bullet."""
+import os
+import re
+import shutil
+import signal
+import time
+
+from faults import alter, recorded
+from harness import Failure, Skip, needs, test
+from programs import job_of
+from redriving import Job, check_trace, is_root, record, redrive_all, take_away_surroundings, units
+
+PERIOD = ("--bound", "2s", "--checkpoint-period", "100ms")
+
+
+def expect_one_line(ctx, outcome, status, *words):
+    """The error of redrive itself: one line, beginning with its name, that has the words. `status` may be a choice of several."""
+    ctx.expect_status(outcome, *(status if isinstance(status, tuple) else (status,)))
+    lines = outcome.stderr.splitlines()
+    ctx.expect(len(lines) == 1 and lines[0].startswith("redrive: "), outcome, f"{len(lines)} lines on standard error, not one")
+    for word in words:
+        ctx.expect(re.search(word, lines[0]), outcome, f"the line has no '{word}'")
+
+
+def refuses_to_record(ctx, words, status, *expected, command=("true",)):
+    trace = ctx.traces / "refused"
+    outcome = ctx.redrive("record", "-o", trace, *words, "--", *command, cwd=ctx.work)
+    expect_one_line(ctx, outcome, status, *expected)
+    ctx.expect(not trace.exists(), outcome, "leaves a trace directory behind")
+
+
+@test("bad_input/no_such_command")
+def no_such_command(ctx):
+    refuses_to_record(ctx, (), 1, "no-such-program", command=("no-such-program",))
+    refuses_to_record(ctx, (), 1, "no/such/program", command=("./no/such/program",))
+
+
+@test("bad_input/not_executable")
+def not_executable(ctx):
+    (ctx.work / "text").write_text("no program\n")
+    refuses_to_record(ctx, (), 1, "text", command=("./text",))
+    (ctx.work / "text").chmod(0o755)
+    (ctx.work / "text").write_bytes(b"\x7fELFnonsense")
+    refuses_to_record(ctx, (), 1, "text", command=("./text",))
+
+
+@test("bad_input/setuid")
+def setuid(ctx):
+    if not is_root():
+        raise Skip("not root: cannot make a setuid program")
+    shutil.copy("/bin/true", ctx.work / "setuid")
+    os.chown(ctx.work / "setuid", 65534, 65534)
+    (ctx.work / "setuid").chmod(0o4755)
+    refuses_to_record(ctx, (), 1, "set-?uid", command=("./setuid",))
+
+
+@test("bad_input/usage")
+def usage(ctx):
+    for words in ((), ("nonsense",), ("record",), ("record", "--bound", "soon", "true"), ("record", "--policy", "worst", "true"),
+                  ("record", "--nonsense", "true"), ("replay",), ("replay", "--jobs", "none", "1"), ("plan", "1:2-3"), ("rm",)):
+        expect_one_line(ctx, ctx.redrive(*words), 2)
+
+
+@test("bad_input/trace_exists")
+def trace_exists(ctx):
+    ctx.trace.mkdir()
+    (ctx.trace / "precious").write_text("data")
+    expect_one_line(ctx, ctx.redrive("record", "-o", ctx.trace, "--", "true"), 1, "exists")
+    if [path.name for path in ctx.trace.iterdir()] != ["precious"]:
+        raise Failure("the directory's contents changed")
+
+
+@test("bad_input/trace_not_writable")
+def trace_not_writable(ctx):
+    (ctx.directory / "file").write_text("")
+    expect_one_line(ctx, ctx.redrive("record", "-o", "/proc/redrive-trace", "--", "true"), 1, "/proc/redrive-trace")
+    expect_one_line(ctx, ctx.redrive("record", "-o", ctx.directory / "file" / "t", "--", "true"), 1, "file/t")
+    expect_one_line(ctx, ctx.redrive("record", "--", "true", env={"REDRIVE_TRACE_DIR": "/proc/nowhere"}), 1, "/proc/nowhere")
+
+
+def needs_mounts(ctx):
+    needs("unshare", "mount")
+    if ctx.run("unshare", "-m", "mount", "-t", "tmpfs", "tmpfs", "/mnt").status != 0:
+        raise Skip("cannot mount here")
+
+
+@test("bad_input/trace_disk_full", timeout_s=60)
+def trace_disk_full(ctx):
+    """The recording ends, says so, and what is there is good and replays."""
+    needs_mounts(ctx)
+    job = job_of(ctx, "until_signal", "0")
+    job.prepare(ctx.work)
+    (ctx.directory / "full").mkdir()
+    outcome = ctx.run("unshare", "-m", "sh", "-c",
+                      'mount -t tmpfs -o size=6m tmpfs ../full; "$1" record -o ../full/t --bound 2s -- ./until_signal 0; status=$?; '
+                      'cp -a ../full/t ../kept; exit $status', "sh", ctx.options.redrive, cwd=ctx.work)
+    ctx.expect_status(outcome, 1)
+    ctx.expect("No space left" in outcome.stderr, outcome, "does not say that there is no space left")
+    take_away_surroundings(ctx)
+    kept = ctx.directory / "kept"
+    check_trace(ctx, kept)
+    redrive_all(ctx, kept)
+
+
+@test("bad_input/not_a_trace")
+def not_a_trace(ctx):
+    (ctx.directory / "empty").mkdir()
+    for name in ("empty", "absent"):
+        for words in (("replay", ctx.directory / name, "--all"), ("stats", ctx.directory / name), ("check", ctx.directory / name),
+                      ("ls", ctx.directory / name), ("plan", ctx.directory / name, "1:0"), ("dump", ctx.directory / name, "1")):
+            expect_one_line(ctx, ctx.redrive(*words), 1, f"{name}.*no trace|no trace.*{name}")
+    expect_one_line(ctx, ctx.redrive("stats"), 1, "no latest trace")
+    expect_one_line(ctx, ctx.redrive("rm", ctx.directory / "empty"), 1, "empty")
+    if not (ctx.directory / "empty").exists():
+        raise Failure("rm removed what is no trace")
+
+
+@test("bad_input/newer_trace")
+def newer_trace(ctx):
+    recorded(ctx)
+    newer, _ = alter(ctx, "newer")
+    for words in (("replay", newer, "--all"), ("check", newer), ("stats", newer)):
+        expect_one_line(ctx, ctx.redrive(*words), 1, "newer")
+
+
+@test("bad_input/unknown_unit")
+def unknown_unit(ctx):
+    recorded(ctx)
+    for command in ("replay", "plan", "dump"):
+        suffix = ":0" if command == "plan" else ""
+        expect_one_line(ctx, ctx.redrive(command, ctx.trace, "99" + suffix), 1, "99")
+        expect_one_line(ctx, ctx.redrive(command, ctx.trace, "nobody" + suffix), 1, "nobody")
+
+
+@test("bad_input/unknown_interval")
+def unknown_interval(ctx):
+    recorded(ctx)
+    for command in ("replay", "plan", "dump"):
+        expect_one_line(ctx, ctx.redrive(command, ctx.trace, "1:999"), 1, "999")
+    expect_one_line(ctx, ctx.redrive("replay", ctx.trace, "1:3-2"), 2)
+    expect_one_line(ctx, ctx.redrive("replay", ctx.trace, "1:0", "--until", "99999999"), 1, "99999999")
+
+
+@test("bad_input/bound_too_small")
+def bound_too_small(ctx):
+    a_duration = r"\d ?m?s\b"
+    refuses_to_record(ctx, ("--bound", "1ms"), (1, 2), f"{a_duration}.*{a_duration}")  # the one asked for and one that can be kept
+
+
+def records_as_well_as_it_can(ctx, outcome, trace):
+    """With image checkpoints if it needs nothing more for them, else with exec checkpoints only, and says so."""
+    ctx.expect_status(outcome, 0)
+    images = [i for unit in units(ctx, trace) for i in unit["intervals"] if i["checkpoint_kind"] == "image"]
+    if not images:
+        records_with_exec_checkpoints_only(ctx, outcome, trace)
+    check_trace(ctx, trace)
+
+
+def records_with_exec_checkpoints_only(ctx, outcome, trace):
+    ctx.expect_status(outcome, 0)
+    ctx.expect(re.search(r"redrive: .*exec checkpoints only", outcome.stderr), outcome, "does not say that it takes exec checkpoints only")
+    images = [i for unit in units(ctx, trace) for i in unit["intervals"] if i["checkpoint_kind"] == "image"]
+    if images:
+        raise Failure(f"{len(images)} image checkpoints in spite of that")
+    check_trace(ctx, trace)
+
+
+@test("bad_input/no_privilege")
+def no_privilege(ctx):
+    if not is_root():
+        raise Skip("not root: all other tests are this one")
+    needs("setpriv")
+    job = job_of(ctx, "pipe_pingpong")
+    job.prepare(ctx.work)
+    for directory in (ctx.work, ctx.traces, ctx.home):
+        os.chown(directory, 65534, 65534)
+    redrive = ctx.directory / "redrive"  # where that user can reach it
+    shutil.copy(ctx.options.redrive, redrive)
+    outcome = ctx.run("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "--inh-caps=-all", redrive, "record", "-o",
+                      ctx.trace, *PERIOD, "--", *job.command, cwd=ctx.work)
+    records_as_well_as_it_can(ctx, outcome, ctx.trace)
+    take_away_surroundings(ctx)
+    redrive_all(ctx)
+
+
+@test("bad_input/no_criu")
+def no_criu(ctx):
+    """Where image checkpoints cannot be taken because the program that takes them is missing. A recorder that needs none skips this."""
+    if b"criu" not in ctx.options.redrive.read_bytes():
+        raise Skip("this redrive uses no criu")
+    needs_mounts(ctx)
+    job = job_of(ctx, "pipe_pingpong")
+    job.prepare(ctx.work)
+    criu = shutil.which("criu", path="/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/sbin:/usr/local/bin")
+    if not criu:
+        raise Skip("no criu here to hide")
+    outcome = ctx.run("unshare", "-m", "sh", "-c", 'mount --bind /dev/null "$1" && shift && exec "$@"', "sh", criu,
+                      ctx.options.redrive, "record", "-o", ctx.trace, *PERIOD, "--", *job.command, cwd=ctx.work)
+    records_with_exec_checkpoints_only(ctx, outcome, ctx.trace)
+    redrive_all(ctx)
+
+
+def started_recording(ctx):
+    """A recording of a program without end that is well under way: (Process, trace)."""
+    job = job_of(ctx, "until_signal", "0")
+    job.prepare(ctx.fresh_work())
+    recording = ctx.start_redrive("record", "-o", ctx.trace, *PERIOD, "--", *job.command, cwd=ctx.work)
+    recording.wait_for("under way", ctx.timeout_s)
+    return recording
+
+
+def tracees_of(recording):
+    """Processes of the recorded program: those of the session that run it."""
+    found = []
+    for entry in os.listdir("/proc"):
+        try:
+            if entry.isdigit() and os.getsid(int(entry)) == recording.pid:
+                with open(f"/proc/{entry}/comm") as name:
+                    if name.read().strip() == "until_signal":
+                        found.append(int(entry))
+        except (OSError, ProcessLookupError):
+            continue
+    return sorted(found)
+
+
+def still_good(ctx):
+    take_away_surroundings(ctx)
+    check_trace(ctx)
+    return redrive_all(ctx)
+
+
+@test("bad_input/recorder_killed")
+def recorder_killed(ctx):
+    recording = started_recording(ctx)
+    os.kill(recording.pid, signal.SIGKILL)
+    recording.process.wait(ctx.timeout_s)
+    limit = time.monotonic() + 5
+    while left := tracees_of(recording):
+        if time.monotonic() > limit:
+            raise Failure(f"the recorder was killed, and its tracees live on: {left}")
+        time.sleep(0.02)
+    recording.finish(ctx.timeout_s)
+    still_good(ctx)
+
+
+@test("bad_input/program_killed")
+def program_killed(ctx):
+    recording = started_recording(ctx)
+    tracees = tracees_of(recording)
+    if not tracees:
+        raise Failure("the recorded program is not to be found")
+    os.kill(tracees[0], signal.SIGKILL)
+    ctx.expect_status(recording.finish(ctx.timeout_s), 128 + signal.SIGKILL)
+    still_good(ctx)
+
+
+@test("bad_input/program_terminated")
+def program_terminated(ctx):
+    recording = started_recording(ctx)
+    os.kill(tracees_of(recording)[0], signal.SIGTERM)
+    ctx.expect_status(recording.finish(ctx.timeout_s), 128 + signal.SIGTERM)
+    still_good(ctx)
+
+
+@test("bad_input/ctrl_c")
+def ctrl_c(ctx):
+    """As a terminal does it: SIGINT to all of the foreground group, the recorder among them."""
+    recording = started_recording(ctx)
+    os.killpg(recording.pid, signal.SIGINT)
+    ctx.expect_status(recording.finish(ctx.timeout_s), 128 + signal.SIGINT)
+    still_good(ctx)
+
+
+@test("bad_input/ctrl_c_handled")
+def ctrl_c_handled(ctx):
+    """A program that handles SIGINT ends in its own way, and the recording with it."""
+    text = "trap 'echo ok interrupted; exit 7' INT\necho under way\nwhile :; do read -r line < /proc/self/stat; done\n"
+    (ctx.work / "run.sh").write_text(text)
+    recording = ctx.start_redrive("record", "-o", ctx.trace, *PERIOD, "--", "sh", "run.sh", cwd=ctx.work)
+    recording.wait_for("under way", ctx.timeout_s)
+    os.killpg(recording.pid, signal.SIGINT)
+    outcome = ctx.expect_status(recording.finish(ctx.timeout_s), 7)
+    ctx.expect("ok interrupted" in outcome.stdout, outcome, "the program's handler did not run")
+    still_good(ctx)
+
+
+@test("bad_input/exit_statuses")
+def exit_statuses(ctx):
+    """Those of record are the program's."""
+    for status in (0, 1, 2, 3, 4, 77, 255):
+        record(ctx, Job(["sh", "-c", f"echo ok; exit {status}"], status=status), trace=ctx.traces / str(status))
+
+
+@test("bad_input/closed_output")
+def closed_output(ctx):
+    """Standard output that is full is an error that is told."""
+    recorded(ctx)
+    outcome = ctx.run("sh", "-c", '"$1" ls "$2" > /dev/full', "sh", ctx.options.redrive, ctx.trace)
+    ctx.expect(outcome.status == 1 and outcome.stderr.startswith("redrive: "), outcome, "a full standard output goes unnoticed")

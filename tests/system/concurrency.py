@@ -1,0 +1,92 @@
+"""Group concurrency: replays beside each other, with many jobs and with one, from several recordings at once."""
+from harness import Failure, test
+from programs import job_of
+from redriving import (TakenPorts, check_report, free_port, images_by_unit, record, redrive_all, take_away_surroundings)
+
+PERIOD = ("--bound", "2s", "--checkpoint-period", "100ms")
+
+
+def recorded_compute(ctx):
+    record(ctx, job_of(ctx, "compute_messages", record_options=PERIOD))
+    take_away_surroundings(ctx)
+
+
+def middle_interval(ctx):
+    unit, images = max(images_by_unit(ctx).items(), key=lambda item: len(item[1]))
+    if not images:
+        raise Failure("no image checkpoint was taken")
+    return f"{unit}:{images[len(images) // 2]['interval']}"
+
+
+@test("concurrency/one_interval_twice")
+def one_interval_twice(ctx):
+    recorded_compute(ctx)
+    interval = middle_interval(ctx)
+    both = [ctx.start_redrive("replay", ctx.trace, interval, "--verify") for _ in range(2)]
+    for replay in both:
+        ctx.expect_status(replay.finish(ctx.timeout_s), 0)
+
+
+@test("concurrency/all_twice")
+def all_twice(ctx):
+    recorded_compute(ctx)
+    both = [ctx.start_redrive("replay", ctx.trace, "--all", "--verify") for _ in range(2)]
+    for replay in both:
+        ctx.expect_status(replay.finish(ctx.timeout_s), 0)
+
+
+@test("concurrency/jobs")
+def jobs(ctx):
+    recorded_compute(ctx)
+    for count in ("1", "2", "8"):
+        redrive_all(ctx, options=("--jobs", count))
+
+
+@test("concurrency/middle_interval")
+def middle(ctx):
+    recorded_compute(ctx)
+    report = ctx.json("replay", ctx.trace, middle_interval(ctx), "--verify", cwd="/", statuses=(0, 3))
+    check_report(ctx, report, bound_s=2)
+
+
+@test("concurrency/replay_while_recording")
+def replay_while_recording(ctx):
+    recorded_compute(ctx)
+    job = job_of(ctx, "until_signal", "500", record_options=PERIOD)
+    job.prepare(ctx.fresh_work())
+    recording = ctx.start_redrive("record", "-o", ctx.traces / "second", *PERIOD, "--", *job.command, cwd=ctx.work)
+    redrive_all(ctx)
+    ctx.expect_status(recording.finish(ctx.timeout_s), 0)
+    redrive_all(ctx, ctx.traces / "second")
+
+
+@test("concurrency/two_recordings")
+def two_recordings(ctx):
+    job = job_of(ctx, "compute_threads", record_options=PERIOD)
+    job.prepare(ctx.fresh_work())
+    traces = [ctx.traces / name for name in ("left", "right")]
+    both = [ctx.start_redrive("record", "-o", trace, *PERIOD, "--", *job.command, cwd=ctx.work) for trace in traces]
+    for recording in both:
+        ctx.expect_status(recording.finish(ctx.timeout_s), 0)
+    take_away_surroundings(ctx)
+    for trace in traces:
+        redrive_all(ctx, trace)
+
+
+@test("concurrency/ports_taken")
+def ports_taken(ctx):
+    port = free_port()
+    job = job_of(ctx, "fixed_port", str(port), record_options=PERIOD)
+    record(ctx, job)
+    take_away_surroundings(ctx)
+    with TakenPorts([port]):
+        redrive_all(ctx)
+
+
+@test("concurrency/moved_trace")
+def moved_trace(ctx):
+    recorded_compute(ctx)
+    moved = ctx.directory / "elsewhere" / "trace"
+    moved.parent.mkdir()
+    ctx.trace.rename(moved)
+    redrive_all(ctx, moved)

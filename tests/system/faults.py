@@ -1,0 +1,176 @@
+"""Group faults: recordings with one planted fault. What is validly encoded must be found as a divergence, what is not as damage with file
+and offset, and what merely ends early must be cut."""
+import json
+import random
+import re
+import shutil
+
+from harness import Failure, Skip, test
+from programs import job_of
+from redriving import check_trace, divergence_of, record, redrive_all, take_away_surroundings
+
+EVENTS_UNTIL_SENT = 2  # relay.c: a receive, getppid, a send that shows what came of them
+
+
+def recorded(ctx, policy="all", program="relay", *arguments, options=()):
+    record(ctx, job_of(ctx, program, *arguments, record_options=("--bound", "2s", "--policy", policy, *options)))
+    take_away_surroundings(ctx)
+
+
+def alter(ctx, kind, unit=1):
+    """A copy of the trace with the fault; (its directory, the event)."""
+    helper = ctx.options.build / "trace_alter"
+    if not helper.exists():
+        raise Skip(f"no {helper}: `make tests` builds it")
+    altered = ctx.traces / kind
+    outcome = ctx.expect_status(ctx.run(helper, ctx.trace, altered, kind, unit), 0)
+    return altered, json.loads(outcome.stdout)["event"]
+
+
+def expect_divergence(ctx, kind, policy="all"):
+    recorded(ctx, policy)
+    redrive_all(ctx)  # good as recorded
+    altered, event = alter(ctx, kind)
+    check_trace(ctx, altered)  # nothing is wrong with its bytes
+    report = ctx.json("replay", altered, "1", statuses=(3,))
+    found = [divergence_of(interval) for interval in report["intervals"] if divergence_of(interval)]
+    if not found or report["divergences"] != len(found):
+        raise Failure(f"{report['divergences']} divergences counted, {len(found)} reported")
+    unit, at, text = found[0]
+    if at is None:
+        match = re.search(r"\bevent (\d+)", text)
+        at = int(match[1]) if match else None
+    if unit != 1 or at is None or not event <= at <= event + EVENTS_UNTIL_SENT:
+        raise Failure(f"{kind} altered at 1:{event}, reported at {unit}:{at}: {text}")
+    told = ctx.expect_status(ctx.redrive("replay", altered, "1"), 3)
+    for word in ("expected", "found"):
+        ctx.expect(word in (told.stdout + told.stderr).lower(), told, f"the report has no '{word}'")
+
+
+@test("faults/payload")
+def payload(ctx):
+    expect_divergence(ctx, "payload")
+
+
+@test("faults/swapped_receives")
+def swapped_receives(ctx):
+    expect_divergence(ctx, "swap")
+
+
+@test("faults/swapped_unlogged_receives")
+def swapped_unlogged_receives(ctx):
+    expect_divergence(ctx, "swap", policy="none")
+
+
+@test("faults/result")
+def result(ctx):
+    expect_divergence(ctx, "result")
+
+
+def files_of(trace):
+    return sorted(path for path in trace.rglob("*") if path.is_file() and not path.is_symlink() and path.stat().st_size)
+
+
+def damage_offsets(ctx, path, trace):
+    """Offsets that `check` reports of the file."""
+    outcome = ctx.expect_status(ctx.redrive("check", trace), 4)
+    name = re.escape(str(path.relative_to(trace)))
+    offsets = [int(n) for n in re.findall(rf"{name}\S*?: offset (\d+)", outcome.stdout + outcome.stderr)]
+    ctx.expect(offsets, outcome, f"damage in {path.relative_to(trace)} is not reported with file and offset")
+    return offsets, outcome
+
+
+@test("faults/flipped_bits", timeout_s=60)
+def flipped_bits(ctx):
+    """One bit in every file of the trace: at its start, its end and places between."""
+    recorded(ctx, program="compute_messages", options=("--checkpoint-period", "100ms"))
+    check_trace(ctx)
+    chooser = random.Random(2)
+    for path in files_of(ctx.trace):
+        size = path.stat().st_size
+        for offset in sorted({0, size // 2, size - 1, *(chooser.randrange(size) for _ in range(3))}):
+            flip(path, offset, 1 << chooser.randrange(8))
+            offsets, outcome = damage_offsets(ctx, path, ctx.trace)
+            ctx.expect(min(offsets) <= offset, outcome, f"bit flipped at {offset}, damage reported from {min(offsets)} on")
+            flip(path, offset, None)
+    check_trace(ctx)
+
+
+flipped = {}
+
+
+def flip(path, offset, bit):
+    """Flips a bit; with bit None, the one flipped there before."""
+    bit = flipped.pop((path, offset)) if bit is None else flipped.setdefault((path, offset), bit)
+    with open(path, "r+b") as file:
+        file.seek(offset)
+        byte = file.read(1)[0]
+        file.seek(offset)
+        file.write(bytes([byte ^ bit]))
+
+
+@test("faults/damaged_replay", timeout_s=60, slow=True)
+def damaged_replay(ctx):
+    """Every command ends with an exit status and a word, whatever byte is wrong."""
+    recorded(ctx, program="compute_messages", options=("--checkpoint-period", "100ms"))
+    chooser = random.Random(3)
+    for path in files_of(ctx.trace):
+        offset = chooser.randrange(path.stat().st_size)
+        flip(path, offset, 1 << chooser.randrange(8))
+        for words in (("replay", ctx.trace, "--all"), ("ls", ctx.trace), ("stats", ctx.trace), ("dump", ctx.trace)):
+            outcome = ctx.expect_status(ctx.redrive(*words), 0, 4)
+            ctx.expect(outcome.status == 0 or "offset" in outcome.stderr, outcome, "damage without an offset")
+        flip(path, offset, None)
+
+
+@test("faults/truncated_tail")
+def truncated_tail(ctx):
+    """As after a loss of power: the last bytes of what was growing are gone. They are cut, the rest replays."""
+    recorded(ctx, policy="critical-path", program="compute_messages", options=("--checkpoint-period", "100ms"))
+    for path in (ctx.trace / "journal", *sorted((ctx.trace / "events").iterdir())):
+        with open(path, "r+b") as file:
+            file.truncate(path.stat().st_size - 20)
+    (ctx.trace / "catalog.sqlite").unlink(missing_ok=True)
+    for sums in ctx.trace.glob("catalog.sqlite*"):
+        sums.unlink()
+    check_trace(ctx)
+    redrive_all(ctx)
+
+
+@test("faults/truncated_segment")
+def truncated_segment(ctx):
+    """Of a finished trace nothing may be missing: that is damage. A unit that needs nothing of it may be re-driven or refused, no more."""
+    recorded(ctx, program="compute_messages", options=("--checkpoint-period", "100ms"))
+    first, second = sorted((ctx.trace / "events").iterdir())[:2]
+    with open(second, "r+b") as file:
+        file.truncate(second.stat().st_size - 100)
+    damage_offsets(ctx, second, ctx.trace)
+    outcome = ctx.expect_status(ctx.redrive("replay", ctx.trace, first.stem), 0, 4)
+    ctx.expect(outcome.status == 0 or "offset" in outcome.stderr, outcome, "damage without an offset")
+
+
+@test("faults/missing_files")
+def missing_files(ctx):
+    recorded(ctx, program="compute_messages", options=("--checkpoint-period", "100ms"))
+    for path in files_of(ctx.trace):
+        if path.name.startswith("catalog.sqlite"):
+            continue  # derived: made anew
+        broken = ctx.traces / "broken"
+        shutil.copytree(ctx.trace, broken, symlinks=True)
+        (broken / path.relative_to(ctx.trace)).unlink()
+        outcome = ctx.redrive("check", broken)
+        wanted = (1,) if path.name == "journal" else (4,)
+        ctx.expect(outcome.status in wanted, outcome, f"without {path.name}: exit status {outcome.status}, not {wanted[0]}")
+        shutil.rmtree(broken)
+
+
+@test("faults/rebuilt_catalog")
+def rebuilt_catalog(ctx):
+    recorded(ctx)
+    before = ctx.json("stats", ctx.trace)
+    for path in ctx.trace.glob("catalog.sqlite*"):
+        path.unlink()
+    after = ctx.json("stats", ctx.trace)
+    if any(before[key] != after[key] for key in ("units", "intervals", "events", "messages")):
+        raise Failure(f"stats without the catalog: {after}; with it: {before}")
+    redrive_all(ctx)

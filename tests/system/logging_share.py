@@ -1,0 +1,49 @@
+"""Group logging: how many of the messages each policy keeps (issue 2: critical-path at most 5 % at C = 2T), and what follows from it."""
+import mpi
+from harness import Failure, test
+from redriving import record, redrive_all, take_away_surroundings
+
+PERIOD_S, CRITICAL_PATH_S = 0.5, 1.0
+WORKLOADS = {"jacobi": (500, 3000, "nocheck"), "master_worker": (1500, 2000)}
+
+
+def share_of(ctx, workload, policy):
+    """Records; returns logged messages in percent."""
+    options = ("--policy", policy, "--critical-path", f"{CRITICAL_PATH_S:g}s", "--checkpoint-period", f"{PERIOD_S:g}s")
+    record(ctx, mpi.job(ctx.options, workload, *WORKLOADS[workload], record_options=options))
+    take_away_surroundings(ctx)
+    stats = ctx.json("stats", ctx.trace)
+    if stats["policy"] != policy or stats["messages"] < 1000:
+        raise Failure(f"policy {stats['policy']}, {stats['messages']} messages")
+    if not CRITICAL_PATH_S * 0.99 <= stats["critical_path_s"] <= CRITICAL_PATH_S * 1.01:
+        raise Failure(f"C is {stats['critical_path_s']}")
+    return 100.0 * stats["logged_messages"] / stats["messages"]
+
+
+def expect_share(ctx, workload, policy, least, most):
+    share = share_of(ctx, workload, policy)
+    if not least <= share <= most:
+        raise Failure(f"{workload}: {policy} keeps {share:.2f} % of the messages, {least:g} to {most:g} % expected")
+
+
+def register():
+    for workload in WORKLOADS:
+        @test(f"logging/{workload}_critical_path", timeout_s=600, slow=True)
+        def critical_path(ctx, workload=workload):
+            expect_share(ctx, workload, "critical-path", 0, 5)
+            redrive_all(ctx)
+
+        @test(f"logging/{workload}_none", timeout_s=600, slow=True)
+        def none(ctx, workload=workload):
+            expect_share(ctx, workload, "none", 0, 0)
+
+        @test(f"logging/{workload}_all", timeout_s=600, slow=True)
+        def everything(ctx, workload=workload):
+            expect_share(ctx, workload, "all", 100, 100)
+            report = redrive_all(ctx)
+            larger = [f"{i['unit']}:{i['interval']}" for i in report["intervals"] if i["replay_set_size"] != 1]
+            if larger:
+                raise Failure(f"with all messages logged, replay sets of more than one interval: {larger[:8]}")
+
+
+register()

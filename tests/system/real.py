@@ -1,0 +1,195 @@
+"""Group real: servers, interpreters, shells, compilers and MPI, as issue 2 lists them. Each is recorded with --bound 2s and re-driven
+whole, with every interval within the bound, after its directory is gone and its ports are taken."""
+import subprocess
+import sys
+
+import mpi
+from harness import TESTS, Failure, compiled, needs, test
+from redriving import (BOUND_S, Job, copy_into, cycle, free_port, images_by_unit, is_root, record, redrive_all, run_natively,
+                       take_away_surroundings, units)
+
+WORKLOADS = TESTS / "workloads"
+PYTHON = "/usr/bin/python3"  # a binary; what PATH says may be a script that looks for one
+
+
+def script(text, files=None):
+    """A Job's prepare: writes `run.sh` and other files into the working directory."""
+    def prepare(work):
+        for name, content in {"run.sh": text, **(files or {})}.items():
+            (work / name).write_text(content)
+    return prepare
+
+
+def shell_job(text, files=None, **changes):
+    return Job(["sh", "run.sh"], prepare=script("set -eu\n" + text, files), **changes)
+
+
+@test("real/redis", timeout_s=600, slow=True)
+def redis(ctx):
+    needs("redis-server", "redis-benchmark", "redis-cli")
+    port = free_port()
+    cycle(ctx, shell_job(f"""
+redis-server --port {port} --bind 127.0.0.1 --dir . --save '' --appendonly no --daemonize no > server.log &
+server=$!
+until redis-cli -p {port} ping > ping.out 2>&1 && grep -q PONG ping.out; do sleep 0.05; done
+redis-benchmark -p {port} -c 20 -n 50000 -t get,set -q > benchmark.out
+redis-cli -p {port} set key value > /dev/null
+test "$(redis-cli -p {port} get key)" = value
+redis-cli -p {port} shutdown nosave || true
+wait $server
+grep -q 'GET: .* requests per second' benchmark.out
+echo ok
+""", ports=(port,)), bound_s=BOUND_S)
+
+
+NGINX_CONF = """
+{user}daemon off; worker_processes 2; pid nginx.pid; error_log error.log warn;
+events {{ worker_connections 256; }}
+http {{
+  access_log access.log;
+  client_body_temp_path t1; proxy_temp_path t2; fastcgi_temp_path t3; uwsgi_temp_path t4; scgi_temp_path t5;
+  server {{ listen 127.0.0.1:{port}; location / {{ root html; }} }}
+}}
+"""
+
+
+@test("real/nginx", timeout_s=600, slow=True)
+def nginx(ctx):
+    needs("nginx", "ab")
+    port = free_port()
+    conf = NGINX_CONF.format(port=port, user="user root;\n" if is_root() else "")
+    cycle(ctx, shell_job(f"""
+mkdir html && echo 'hello from nginx' > html/index.html
+nginx -p "$PWD" -c nginx.conf -e error.log &
+server=$!
+until [ -s nginx.pid ]; do sleep 0.05; done
+ab -q -n 2000 -c 8 http://127.0.0.1:{port}/index.html > ab.out
+grep -q 'Complete requests: *2000' ab.out
+grep -q 'Failed requests: *0' ab.out
+kill -QUIT $server
+wait $server
+test "$(wc -l < access.log)" -eq 2000
+echo ok
+""", files={"nginx.conf": conf}, env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}, ports=(port,)), bound_s=BOUND_S)
+
+
+@test("real/memcached", timeout_s=600, slow=True)
+def memcached(ctx):
+    needs("memcached")
+    port = free_port()
+    cycle(ctx, shell_job(f"""
+memcached -u "$(id -un)" -l 127.0.0.1 -p {port} -U 0 -t 4 &
+server=$!
+{PYTHON} {WORKLOADS}/memcached_client.py {port} 500
+kill -TERM $server
+wait $server || true
+echo ok
+""", ports=(port,)), bound_s=BOUND_S)
+
+
+def register_python():
+    for name in ("pool", "pipes", "server_threads", "server_asyncio", "subprocesses"):
+        source = WORKLOADS / f"{name}.py"
+
+        def run(ctx, source=source):
+            needs(PYTHON)
+            cycle(ctx, Job([PYTHON, source.name], prepare=copy_into(source)), bound_s=BOUND_S)
+        test(f"real/python_{name}", timeout_s=300)(run)
+
+
+register_python()
+
+
+@test("real/producer_consumer", timeout_s=300)
+def producer_consumer(ctx):
+    binary = compiled(ctx.options, WORKLOADS / "producer_consumer.c", flags=["-O2"], directory="workloads")
+    cycle(ctx, Job(["./producer_consumer", "3000", "300"], prepare=copy_into(binary)), bound_s=BOUND_S)
+
+
+@test("real/mesh", timeout_s=300)
+def mesh(ctx):
+    binary = compiled(ctx.options, WORKLOADS / "mesh.c", flags=["-O2"], directory="workloads")
+    cycle(ctx, Job(["./mesh", "4", "800i"], prepare=copy_into(binary)), bound_s=BOUND_S)
+
+
+@test("real/pipeline", timeout_s=300)
+def pipeline(ctx):
+    cycle(ctx, Job(["./pipeline.sh", "100000"], prepare=copy_into(WORKLOADS / "pipeline.sh")), bound_s=BOUND_S)
+
+
+def made_project(work):
+    subprocess.run([sys.executable, WORKLOADS / "make_project.py", work / "project", "12"], check=True)
+    (work / "run.sh").write_text("make -s -C project -j2 CC=gcc && cat project/result\n")
+
+
+@test("real/make", timeout_s=600, slow=True)
+def make(ctx):
+    needs("make", "gcc")
+    cycle(ctx, Job(["sh", "run.sh"], prepare=made_project), bound_s=BOUND_S)
+
+
+def made_repository(work):
+    source = work / "source"
+    source.mkdir()
+    git = ["git", "-C", str(source), "-c", "user.name=t", "-c", "user.email=t@localhost", "-c", "init.defaultBranch=main"]
+    subprocess.run([*git, "init", "-q"], check=True)
+    for version in range(10):
+        for number in range(20):
+            (source / f"file{number}").write_text(f"{version} {number}\n" * (100 + number))
+        subprocess.run([*git, "add", "."], check=True)
+        subprocess.run([*git, "commit", "-q", "-m", f"version {version}"], check=True)
+    script("set -eu\ngit clone -q --no-local source copy\ngit -C copy fsck\n"
+           'test "$(git -C copy rev-list --count HEAD)" -eq 10\necho ok\n')(work)
+
+
+@test("real/git_clone", timeout_s=300)
+def git_clone(ctx):
+    needs("git")
+    cycle(ctx, Job(["sh", "run.sh"], prepare=made_repository), bound_s=BOUND_S)
+
+
+def expect_images(ctx, program, at_least):
+    """Of every unit that ran the program."""
+    images = images_by_unit(ctx)
+    ranks = {u["name"]: len(images[u["unit"]]) for u in units(ctx) if u["name"].split(".")[0] == program}
+    if len(ranks) != mpi.RANKS or min(ranks.values()) < at_least:
+        raise Failure(f"image checkpoints by rank: {ranks}; {at_least} in each of {mpi.RANKS} expected")
+
+
+@test("real/mpi_ring", timeout_s=300)
+def mpi_ring(ctx):
+    cycle(ctx, mpi.job(ctx.options, "ring", 300, 50), bound_s=BOUND_S)
+
+
+@test("real/mpi_jacobi", timeout_s=1200, slow=True)
+def mpi_jacobi(ctx):
+    checked = run_natively(ctx, mpi.job(ctx.options, "jacobi", 1000, 4000))
+    recorded = record(ctx, mpi.job(ctx.options, "jacobi", 1000, 4000, "nocheck"))
+    same = mpi.value_of("checksum", recorded) == mpi.value_of("checksum", checked)
+    ctx.expect(same, recorded, "another checksum than natively")
+    take_away_surroundings(ctx)
+    expect_images(ctx, "jacobi", 8)
+    redrive_all(ctx, bound_s=BOUND_S)
+
+
+@test("real/mpi_master_worker", timeout_s=1200, slow=True)
+def mpi_master_worker(ctx):
+    job = mpi.job(ctx.options, "master_worker", 4000, 3000)
+    natively = run_natively(ctx, job)
+    recorded = record(ctx, job)
+    ctx.expect(mpi.value_of("sum", recorded) == mpi.value_of("sum", natively), recorded, "another sum than natively")
+    take_away_surroundings(ctx)
+    expect_images(ctx, "master_worker", 8)
+    redrive_all(ctx, bound_s=BOUND_S)
+    expect_same_digest(ctx, recorded)
+
+
+def expect_same_digest(ctx, recorded):
+    """Whatever came of the order of arrivals in the recording comes of every replay of rank 0's end."""
+    digest = mpi.value_of("digest", recorded)
+    ranks = [u for u in units(ctx) if u["name"].split(".")[0] == "master_worker"]
+    for _ in range(2):
+        outputs = [ctx.expect_status(ctx.redrive("replay", ctx.trace, f"{u['unit']}:{u['intervals'][-1]['interval']}",
+                                                 "--output"), 0) for u in ranks]
+        found = {mpi.value_of("digest", outcome) for outcome in outputs} - {None}
+        ctx.expect(found == {digest}, outputs[0], f"recorded digest {digest}, re-driven {found}")

@@ -1,0 +1,152 @@
+"""Group reports: what the listing commands say, as text and as JSON with the keys of DESIGN.md section 8."""
+from harness import Failure, test
+from programs import job_of
+from redriving import record, redrive_all, take_away_surroundings, units
+
+PERIOD = ("--bound", "2s", "--checkpoint-period", "100ms")
+STATS_KEYS = """units intervals events messages logged_messages message_bytes logged_bytes input_bytes checkpoints
+skipped_checkpoints trace_bytes policy critical_path_s checkpoint_period_s bound_s refused unsure""".split()
+UNIT_KEYS = "unit name pid command joined intervals".split()
+INTERVAL_KEYS = "interval checkpoint_kind first_event events cpu_s messages logged_messages".split()
+PLAN_KEYS = "unit interval replay_set critical_path_s work_s predicted_s".split()
+REPLAY_KEYS = "intervals max_seconds divergences not_verified".split()
+REPLAYED_KEYS = "unit interval replay_set_size seconds bound_s verified divergence".split()
+
+
+def expect_keys(what, found, wanted):
+    missing = [key for key in wanted if key not in found]
+    if missing:
+        raise Failure(f"{what} lacks {missing}; it has {sorted(found)}")
+
+
+def recorded(ctx, program="compute_messages", *arguments, options=PERIOD):
+    outcome = record(ctx, job_of(ctx, program, *arguments, record_options=options))
+    take_away_surroundings(ctx)
+    return outcome
+
+
+@test("reports/ls")
+def ls(ctx):
+    recorded(ctx)
+    found = units(ctx)
+    for unit in found:
+        expect_keys("a unit of ls", unit, UNIT_KEYS)
+        for index, interval in enumerate(unit["intervals"]):
+            expect_keys("an interval of ls", interval, INTERVAL_KEYS)
+            if interval["interval"] != index or interval["checkpoint_kind"] not in ("exec", "fork", "image"):
+                raise Failure(f"interval {interval}")
+    kinds = [unit["intervals"][0]["checkpoint_kind"] for unit in found]
+    if kinds != ["exec", "fork"]:
+        raise Failure(f"the program and its child start by {kinds}")
+    text = ctx.expect_status(ctx.redrive("ls", ctx.trace), 0)
+    ctx.expect("compute_messages" in text.stdout, text, "does not name the program")
+    text = ctx.expect_status(ctx.redrive("ls"), 0)
+    ctx.expect("t" in text.stdout.split(), text, "does not list the trace")
+
+
+@test("reports/stats")
+def stats(ctx):
+    recorded(ctx)
+    found = ctx.json("stats", ctx.trace)
+    expect_keys("stats", found, STATS_KEYS)
+    right = (found["units"] == 2 and found["messages"] >= 1000 and found["message_bytes"] >= 8000
+             and found["policy"] == "critical-path" and found["bound_s"] == 2 and found["checkpoint_period_s"] == 0.1
+             and found["trace_bytes"] > 1000 and found["logged_messages"] <= found["messages"])
+    if not right:
+        raise Failure(f"stats: {found}")
+
+
+@test("reports/plan")
+def plan(ctx):
+    recorded(ctx)
+    unit = max(units(ctx), key=lambda u: len(u["intervals"]))
+    for interval in unit["intervals"]:
+        found = ctx.json("plan", ctx.trace, f"{unit['unit']}:{interval['interval']}")
+        expect_keys("plan", found, PLAN_KEYS)
+        expect_keys("a member of the replay set", found["replay_set"][0], ["unit", "interval", "requisite_event"])
+        own = found["replay_set"][0]
+        if (own["unit"], own["interval"]) != (unit["unit"], interval["interval"]):
+            raise Failure(f"the replay set does not begin with the interval itself: {found}")
+        if found["critical_path_s"] > found["work_s"] + 1e-9:
+            raise Failure(f"the critical path is longer than the work: {found}")
+
+
+@test("reports/replay")
+def replay(ctx):
+    recorded(ctx)
+    report = redrive_all(ctx)
+    expect_keys("replay", report, REPLAY_KEYS)
+    for interval in report["intervals"]:
+        expect_keys("an interval of replay", interval, REPLAYED_KEYS)
+    recorded_intervals = sum(len(unit["intervals"]) for unit in units(ctx))
+    if len(report["intervals"]) != recorded_intervals:
+        raise Failure(f"{len(report['intervals'])} of {recorded_intervals} intervals were re-driven")
+    slowest = max(interval["seconds"] for interval in report["intervals"])
+    if abs(report["max_seconds"] - slowest) > 0.01:
+        raise Failure(f"max_seconds is {report['max_seconds']}, the slowest took {slowest}")
+
+
+@test("reports/output")
+def output(ctx):
+    result = recorded(ctx, "relay", "40").stdout.strip()
+    unit = units(ctx)[0]["unit"]
+    text = ctx.expect_status(ctx.redrive("replay", ctx.trace, str(unit), "--output", cwd="/"), 0)
+    ctx.expect(result in text.stdout, text, f"does not show what the program wrote: {result}")
+
+
+@test("reports/until")
+def until(ctx):
+    recorded(ctx, "relay", "40")
+    unit = units(ctx)[0]
+    event = unit["intervals"][0]["first_event"] + 20
+    ctx.expect_status(ctx.redrive("replay", ctx.trace, f"{unit['unit']}:0", "--until", str(event)), 0)
+
+
+@test("reports/dump")
+def dump(ctx):
+    recorded(ctx, "relay", "10")
+    text = ctx.expect_status(ctx.redrive("dump", ctx.trace, "1"), 0)
+    for word in ("recvfrom", "getppid", "sendto", "exit_group"):
+        ctx.expect(word in text.stdout, text, f"shows no {word}")
+    ctx.json("dump", ctx.trace, "1:0")
+
+
+@test("reports/names")
+def names(ctx):
+    """Units by name and number, traces by path, name and as the latest."""
+    job = job_of(ctx, "relay", "10")
+    job.prepare(ctx.fresh_work())
+    for _ in range(2):
+        ctx.expect_status(ctx.redrive("record", "--", *job.command, cwd=ctx.work), 0)
+    found = sorted(path.name for path in ctx.traces.iterdir() if path.is_dir() and not path.is_symlink())
+    if len(found) != 2 or not all(name.startswith("relay-") for name in found):
+        raise Failure(f"two recordings of relay are called {found}")
+    for words in ((), (found[0],), (ctx.traces / found[1],)):
+        ctx.expect_status(ctx.redrive("replay", *words, "relay.1"), 0)
+    ctx.expect_status(ctx.redrive("rm", found[0]), 0)
+    left = sorted(path.name for path in ctx.traces.iterdir() if path.is_dir() and not path.is_symlink())
+    if left != found[1:]:
+        raise Failure(f"rm {found[0]} leaves {left}")
+
+
+@test("reports/check_host")
+def check_host(ctx):
+    ctx.json("check", "--host")
+
+
+@test("reports/refused")
+def refused(ctx):
+    """Refused calls are listed at the recording's end and in stats."""
+    outcome = recorded(ctx, "new_syscalls")
+    ctx.expect("io_uring_setup" in outcome.stderr, outcome, "does not say that io_uring_setup was refused")
+    named = str(ctx.json("stats", ctx.trace)["refused"])
+    if "io_uring_setup" not in named:
+        raise Failure(f"stats lists as refused: {named}")
+
+
+@test("reports/help")
+def help_texts(ctx):
+    for words in (["--help"], ["--version"], *([name, "--help"] for name in
+                  ("record", "ls", "replay", "plan", "dump", "stats", "check", "rm"))):
+        outcome = ctx.expect_status(ctx.redrive(*words), 0)
+        ctx.expect(outcome.stdout.strip() and not outcome.stderr, outcome, "help belongs on standard output")
