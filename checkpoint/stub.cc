@@ -12,7 +12,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
+#include <filesystem>
+#include <vector>
 
 #include "base/check.h"
 #include "checkpoint/address_space.h"
@@ -166,9 +169,18 @@ Stub& Stub::operator=(Stub&& other) noexcept {
 Stub::~Stub() {
   if (pid_ < 0) return;
   kill(pid_, SIGKILL);
-  int status = 0;
-  // Other threads' ends are reaped by the kernel with the group's; the leader's comes last.
-  while (wait_for(pid_, status) && !WIFEXITED(status) && !WIFSIGNALED(status)) ptrace(PTRACE_CONT, pid_, nullptr, nullptr);
+  // A tracer must see the end of every thread; the leader's comes last.
+  std::error_code ignored;
+  const std::string tasks = "/proc/" + std::to_string(pid_) + "/task";
+  std::vector<pid_t> threads;
+  for (const auto& entry : std::filesystem::directory_iterator(tasks, ignored)) {
+    threads.push_back(static_cast<pid_t>(std::stol(entry.path().filename())));
+  }
+  std::partition(threads.begin(), threads.end(), [&](pid_t tid) { return tid != pid_; });
+  for (const pid_t tid : threads) {
+    int status = 0;
+    while (wait_for(tid, status) && WIFSTOPPED(status)) ptrace(PTRACE_CONT, tid, nullptr, nullptr);
+  }
 }
 
 Result<int64_t> Stub::call(pid_t tid, long number, std::initializer_list<uint64_t> args) const {

@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
 #include <linux/sock_diag.h>
@@ -10,6 +11,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <sys/un.h>
 #include <unistd.h>
 #include <xxhash.h>
@@ -42,6 +44,12 @@ std::string address_text(const sockaddr_storage& address) {
   return "[" + std::string(text) + "]:" + std::to_string(ntohs(in6.sin6_port));
 }
 
+// pipe(2) objects live in a file system of their own, FIFOs wherever their name is.
+bool is_pipefs(int fd) {
+  struct statfs info {};
+  return fstatfs(fd, &info) == 0 && info.f_type == PIPEFS_MAGIC;
+}
+
 // Whether the smaller of both begins the other.
 bool begins_alike(std::span<const uint8_t> a, std::span<const uint8_t> b) {
   return std::memcmp(a.data(), b.data(), std::min(a.size(), b.size())) == 0;
@@ -63,7 +71,7 @@ std::optional<Endpoint> Channels::resolve(int pidfd, int fd) {
   if (!copy || fstat(copy.get(), &info) != 0) return std::nullopt;
   if (S_ISFIFO(info.st_mode)) {
     const std::string id = std::to_string(info.st_dev) + ":" + std::to_string(info.st_ino);
-    const uint64_t pipe = channel("pipe " + id, info.st_nlink > 0 ? "fifo" : "pipe", id);
+    const uint64_t pipe = channel("pipe " + id, is_pipefs(copy.get()) ? "pipe" : "fifo", id);
     return Endpoint{Endpoint::Kind::stream, pipe, pipe};
   }
   if (S_ISSOCK(info.st_mode)) return resolve_socket(copy.get(), info.st_ino);

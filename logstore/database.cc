@@ -8,7 +8,8 @@ Error Database::error() const { return Error{"cannot write " + path_ + ": " + sq
 
 Result<Database> Database::open(const std::string& path) {
   sqlite3* handle = nullptr;
-  const int opened = sqlite3_open_v2(path.c_str(), &handle, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, nullptr);
+  constexpr int kFlags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;  // of one thread
+  const int opened = sqlite3_open_v2(path.c_str(), &handle, kFlags, nullptr);
   Database database(handle, path);
   if (opened != SQLITE_OK) return database.error();
   // The file is made beside its place and renamed: if this is cut short, nobody has seen it.

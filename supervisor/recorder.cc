@@ -73,6 +73,7 @@ RecordingEnd Recorder::run() {
   for (const auto& done : images_.take_done()) {
     if (done.error) ++skipped_checkpoints_;
   }
+  add_channels();
   for (const auto& [key, refusal] : refusals_) writer_.add(refusal);
   RecordingEnd end;
   end.exit_status = WIFSIGNALED(root_status_) ? 128 + WTERMSIG(root_status_) : WEXITSTATUS(root_status_);
@@ -80,6 +81,10 @@ RecordingEnd Recorder::run() {
   end.wall_s = std::chrono::duration<double>(Clock::now() - started).count();
   end.skipped_checkpoints = skipped_checkpoints_;
   return end;
+}
+
+void Recorder::add_channels() {
+  for (auto& channel : channels_.take_new()) writer_.add(ChannelRecord{channel.id, channel.kind, channel.name});
 }
 
 void Recorder::tick() {
@@ -92,7 +97,7 @@ void Recorder::tick() {
     }
     if (Thread* original = find(done.original)) original->process->copies_to_reap.push_back(done.copy);
   }
-  for (auto& channel : channels_.take_new()) writer_.add(ChannelRecord{channel.id, channel.kind, channel.name});
+  add_channels();
   const auto now = Clock::now();
   for (auto& [id, unit] : units_) {
     Thread* holder = unit->current;

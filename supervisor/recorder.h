@@ -52,6 +52,7 @@ class Recorder {
   void rewind(Thread& thread, const user_regs_struct& entry);
   Event entry_event(Thread& thread);
   void tick();
+  void add_channels();
 
   // recorder_births.cc: threads, processes, programs, ends
   void born(Thread& parent, pid_t tid);

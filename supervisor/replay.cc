@@ -237,7 +237,8 @@ Result<int> replay(const ReplayOptions& options) {
                                       {"late", late}}.dump(2));
   } else if (!options.output) {
     print_table(*trace, reports, options.verify);
-    fmt::print("{} intervals, {} divergences, {} not verified, slowest {:.3f} s, bound {:g} s\n", reports.size(), divergences,
+    fmt::print("{} interval{}, {} divergences, {} not verified, slowest {:.3f} s, bound {:g} s\n", reports.size(),
+               reports.size() == 1 ? "" : "s", divergences,
                not_verified, slowest, trace->settings().bound_s);
   }
   for (const auto& report : reports) {

@@ -88,12 +88,20 @@ Json per_unit_json(const Stats& stats) {
   return out;
 }
 
+// What the trace says of a channel that carried messages; nothing but its number if the recorder could not name it.
+ChannelRecord describe_channel(const Trace& trace, uint64_t channel) {
+  const auto& known = trace.channels();
+  const auto found =
+      std::find_if(known.begin(), known.end(), [&](const auto& record) { return record.channel == channel; });
+  return found == known.end() ? ChannelRecord{channel, "?", ""} : *found;
+}
+
 Json per_channel_json(const Trace& trace, const Stats& stats) {
   Json out = Json::array();
-  for (const auto& channel : trace.channels()) {
-    const auto found = stats.channels.find(channel.channel);
+  for (const auto& [number, tally] : stats.channels) {
+    const ChannelRecord channel = describe_channel(trace, number);
     Json row = {{"channel", channel.channel}, {"kind", channel.kind}, {"name", channel.name}};
-    row.update(message_counts(found == stats.channels.end() ? Tally{} : found->second));
+    row.update(message_counts(tally));
     out.push_back(row);
   }
   return out;
@@ -189,10 +197,8 @@ void print_tables(const Trace& trace, const Stats& stats) {
 
   if (stats.channels.empty()) return;
   Columns channels({">CHANNEL", "KIND", ">MESSAGES", ">LOGGED", ">SHARE", ">BYTES", "NAME"});
-  for (const auto& channel : trace.channels()) {
-    const auto found = stats.channels.find(channel.channel);
-    if (found == stats.channels.end()) continue;
-    const Tally& tally = found->second;
+  for (const auto& [id, tally] : stats.channels) {
+    const ChannelRecord channel = describe_channel(trace, id);
     channels.add({number(channel.channel), channel.kind, number(tally.messages), number(tally.logged_messages),
                   share(tally.logged_messages, tally.messages), format_size(tally.message_bytes),
                   printable(channel.name)});

@@ -44,7 +44,7 @@ def run_program(ctx, source):
 
 def register():
     for source in sorted([*(TESTS / "programs").glob("*.c"), *(TESTS / "programs").glob("*.cc")]):
-        test(f"programs/{source.stem}", timeout_s=120)(lambda ctx, source=source: run_program(ctx, source))
+        test(f"programs/{source.stem}", timeout_s=60)(lambda ctx, source=source: run_program(ctx, source))
 
 
 register()

@@ -6,13 +6,15 @@ import fnmatch
 import os
 import pathlib
 import shlex
+import signal
 import sys
 import threading
 import time
 import traceback
 
-import harness
-import bad_input, concurrency, faults, logging_share, programs, real, reports  # noqa: E401,F401  (each registers its tests)
+sys.dont_write_bytecode = True
+import harness  # noqa: E402
+import bad_input, concurrency, faults, logging_share, programs, real, reports  # noqa: E401,E402,F401  (each registers its tests)
 
 
 def parse_arguments():
@@ -96,7 +98,12 @@ def run_one(options, test_case, report):
     report.add(test_case.name, verdict, detail, time.monotonic() - start, ctx.directory)
 
 
+def end_like_ctrl_c(*_):
+    raise KeyboardInterrupt
+
+
 def main():
+    signal.signal(signal.SIGTERM, end_like_ctrl_c)
     arguments = parse_arguments()
     tests = selected(arguments)
     if arguments.list:

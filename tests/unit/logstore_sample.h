@@ -117,20 +117,29 @@ inline Result<TraceWriter::ImageStats> publish(TraceWriter& writer, UnitId unit,
   });
 }
 
-// A file of two blocks, to be copied into the trace.
-inline std::string source_file() {
-  static const std::string path = [] {
-    char name[] = "/tmp/redrive-sample-XXXXXX";
-    const int fd = ::mkstemp(name);
+// A file of two blocks, to be copied into the trace; removed at exit.
+class SourceFile {
+ public:
+  SourceFile() {
+    const int fd = ::mkstemp(path_);
     if (fd < 0) std::abort();
     ::close(fd);
     const Bytes data = Values(5).bytes(70'000);
-    std::ofstream(name, std::ios::binary)
-        .write(reinterpret_cast<const char*>(data.data()), static_cast<std::streamsize>(data.size()));
-    std::atexit([] { std::remove(path.c_str()); });
-    return std::string(name);
-  }();
-  return path;
+    std::ofstream file(path_, std::ios::binary);
+    file.write(reinterpret_cast<const char*>(data.data()), static_cast<std::streamsize>(data.size()));
+  }
+  ~SourceFile() { std::remove(path_); }
+  SourceFile(const SourceFile&) = delete;
+  SourceFile& operator=(const SourceFile&) = delete;
+  std::string path() const { return path_; }
+
+ private:
+  char path_[32] = "/tmp/redrive-sample-XXXXXX";
+};
+
+inline std::string source_file() {
+  static const SourceFile file;
+  return file.path();
 }
 
 // Fills a trace; what fails is kept by the writer. `flushed` hears, after each flush that succeeded, how many events a
