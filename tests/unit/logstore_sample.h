@@ -1,6 +1,8 @@
 // A small trace with one of everything, the same every time: what tests, the golden trace and the fuzzer read.
 #pragma once
 
+#include <unistd.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
