@@ -226,7 +226,8 @@ constexpr bool valid(const SyscallRow& row) {
   const bool sysv_queue = row.number == __NR_msgsnd || row.number == __NR_msgrcv;
   if ((row.traffic != Traffic::none) != (row.fd_arg >= 0) && !sysv_queue) return false;
   if (row.fd_arg >= 0 && !is_fd(row.fd_arg)) return false;
-  if ((row.traffic == Traffic::transfer) != is_fd(row.source_fd_arg)) return false;
+  // vmsplice's other end is memory.
+  if (row.source_fd_arg >= 0 && !(row.traffic == Traffic::transfer && is_fd(row.source_fd_arg))) return false;
   if ((row.traffic == Traffic::send || row.traffic == Traffic::receive) != (payloads == 1)) return false;
   if ((row.treat == Treat::refuse) != (row.refusal > 0)) return false;
   if (row.treat == Treat::refuse && (!row.why || row.args[0].kind != ArgKind::none)) return false;

@@ -40,12 +40,12 @@ const Mapping* mapping_at(const std::vector<Mapping>& mappings, Address address)
   return it == mappings.end() ? nullptr : &*it;
 }
 
-// Notes what a shared mapping shows when it is made: its nonzero pages.
-void note_contents(const Memory& memory, Address start, uint64_t length, Event& event) {
+// Notes what a shared mapping shows. When it is made, zero pages need no mention.
+void note_contents(const Memory& memory, Address start, uint64_t length, bool zeros, Event& event) {
   Bytes page(kPageSize);
   for (Address at = start; at < start + length; at += kPageSize) {
     if (!memory.read(at, page.data(), page.size())) return;  // beyond the end of the file
-    if (std::all_of(page.begin(), page.end(), [](uint8_t byte) { return byte == 0; })) continue;
+    if (!zeros && std::all_of(page.begin(), page.end(), [](uint8_t byte) { return byte == 0; })) continue;
     if (!event.writes.empty() && event.writes.back().address + event.writes.back().length == at) {
       auto& last = event.writes.back();
       last.data.insert(last.data.end(), page.begin(), page.end());
@@ -77,6 +77,27 @@ bool Recorder::mappable(Thread& thread) {
   struct stat info {};
   if (stat(descriptor_path(thread.process->pid, thread.args[4]).c_str(), &info) != 0) return true;
   return !S_ISCHR(info.st_mode) || info.st_rdev == kDevZero;
+}
+
+// A write to a file that the process also has mapped for writing shows in the mapping.
+void Recorder::note_mapped_writes(Thread& thread, Event& event) {
+  const Process& process = *thread.process;
+  const auto& kinds = thread.row->args;
+  const bool reads_memory = std::any_of(kinds.begin(), kinds.end(), [](const Arg& arg) {
+    return arg.kind == ArgKind::in || arg.kind == ArgKind::iovec_in;
+  });
+  if (!process.shares_memory || kinds[0].kind != ArgKind::fd || !reads_memory) return;
+  struct stat info {};
+  const std::string path = descriptor_path(process.pid, thread.args[0]);
+  if (stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return;
+  if (!shared_objects_.contains(shared_object(info.st_dev, info.st_ino))) return;
+  const auto mappings = read_mappings(process.pid);
+  if (!mappings) return;
+  for (const auto& mapping : *mappings) {
+    if (mapping.shared && mapping.device == info.st_dev && mapping.inode == info.st_ino) {
+      note_contents(process.memory, mapping.start, mapping.length(), true, event);
+    }
+  }
 }
 
 void Recorder::record_memory_call(Thread& thread, int64_t result, Event& event) {
@@ -115,7 +136,7 @@ void Recorder::record_memory_call(Thread& thread, int64_t result, Event& event) 
       add_unsure(unit, reason);
       add_unsure(*units_.at(owner->second), reason);
     }
-    if (!anonymous) note_contents(process.memory, start, source.length, event);
+    if (!anonymous) note_contents(process.memory, start, source.length, false, event);
   } else if (made->inode != 0 && made->device != makedev(0, 0)) {
     // /dev/zero mapped privately shows up with its inode, and is anonymous memory.
     struct stat info {};

@@ -9,6 +9,7 @@
 
 #include "supervisor/interrupts.h"
 #include "supervisor/registers.h"
+#include "supervisor/robust_futexes.h"
 
 namespace redrive {
 namespace {
@@ -286,22 +287,9 @@ void Recorder::enter(Thread& thread) {
   }
   thread.send.reset();
   if (row.traffic == Traffic::send) begin_send(thread, read, event);
-  if (row.special == Special::exit_group || row.special == Special::exit) {
-    const bool last = row.special == Special::exit_group || thread.process->threads == 1;
-    event.fatal = true;
-    thread.process->end_logged |= last;
-    cpu_ns(unit);  // asked for the last time while the process lives
-    // The kernel clears the word that joiners wait for (set_tid_address(2)).
-    if (thread.clear_tid && !last) event.writes.push_back({thread.clear_tid, 4, false, Bytes(4)});
-  }
   unit.log.open(std::move(event));
   if (row.special == Special::exit_group || row.special == Special::exit) {
-    Event done = *unit.log.open_of(thread.serial);
-    unit.log.close(std::move(done), false);
-    thread.run = Thread::Run::syscall;
-    resume(thread, PTRACE_CONT);
-    // A leader's end is reported only after its last thread's; the others go on meanwhile.
-    if (thread.tid == thread.process->pid && !thread.process->end_logged) give_up_baton(unit);
+    end_thread(thread, row.special == Special::exit_group);
     return;
   }
   thread.run = Thread::Run::syscall;
@@ -315,6 +303,30 @@ void Recorder::enter(Thread& thread) {
     thread.run = Thread::Run::blocked;
     give_up_baton(unit);
   }
+}
+
+// At the entry of exit or exit_group, which does not return.
+void Recorder::end_thread(Thread& thread, bool whole_process) {
+  Process& process = *thread.process;
+  Unit& unit = *process.unit;
+  const bool leader = thread.tid == process.pid;
+  const bool last = whole_process || process.threads - (process.leader_exited ? 1 : 0) == 1;
+  process.end_logged |= last;
+  process.leader_exited |= leader;
+  cpu_ns(unit);  // asked for the last time while the process lives
+  Event event = *unit.log.open_of(thread.serial);
+  event.fatal = true;
+  // What the kernel does to memory that others may go on to use: robust mutexes are marked, and the word that joiners wait for is cleared
+  // (get_robust_list(2), set_tid_address(2)).
+  for (const auto& [serial, other] : unit.threads) {
+    if (other == &thread || (whole_process && other->process == &process)) note_robust_futexes(*other, event);
+  }
+  if (thread.clear_tid && !last) event.writes.push_back({thread.clear_tid, 4, false, Bytes(4)});
+  unit.log.close(std::move(event), false);
+  thread.run = Thread::Run::syscall;
+  resume(thread, PTRACE_CONT);
+  // A leader's end is reported only after its last thread's; the others go on meanwhile.
+  if (leader && !last) give_up_baton(unit);
 }
 
 void Recorder::refuse(Thread& thread, const SyscallRow* row) {
@@ -364,6 +376,7 @@ void Recorder::leave(Thread& thread) {
     }
     receive(thread, result, event);
     record_memory_call(thread, result, event);
+    if (result > 0) note_mapped_writes(thread, event);
     if (row.special == Special::set_tid_address) thread.clear_tid = thread.args[0];
   }
   if (row.fd_effect != FdEffect::none) forget_descriptors(thread);

@@ -42,6 +42,7 @@ class Recorder {
   void start(Thread& thread);
   void enter(Thread& thread);
   void leave(Thread& thread);
+  void end_thread(Thread& thread, bool whole_process);
   void refuse(Thread& thread, const SyscallRow* row);
   void take_or_queue(Thread& thread, Thread::Stop stop);
   void give_up_baton(Unit& unit);
@@ -96,6 +97,7 @@ class Recorder {
   // memory_calls.cc
   void record_memory_call(Thread& thread, int64_t result, Event& event);
   bool mappable(Thread& thread);
+  void note_mapped_writes(Thread& thread, Event& event);
 
   bool wait_stop(pid_t tid, int& status);
   void add_unsure(Unit& unit, const std::string& reason);

@@ -228,10 +228,10 @@ Result<bool> Replayer::step(EventIndex index, const Event& event) {
 }
 
 Result<bool> Replayer::replay_entry(Thread& thread, EventIndex index, const Event& event) {
-  const std::string expected = format_call(event.number, event.args) + " at " + hex(event.ip);
+  const auto expected = [&] { return format_call(event.number, event.args) + " at " + hex(event.ip); };
   ASSIGN_OR_RETURN(const StopKind stop, run_to_stop(thread));
   if (stop != StopKind::syscall) {
-    diverge(&thread, index, expected, stop == StopKind::fault ? "a fault at " + hex(thread.regs.rip) : "the process ended");
+    diverge(&thread, index, expected(), stop == StopKind::fault ? "a fault at " + hex(thread.regs.rip) : "the process ended");
     return false;
   }
   std::array<uint64_t, 6> args;
@@ -239,7 +239,7 @@ Result<bool> Replayer::replay_entry(Thread& thread, EventIndex index, const Even
   const auto number = static_cast<int64_t>(thread.regs.orig_rax);
   const SyscallRow* row = find_row(number, args);
   const auto differs = [&](const std::string& how) {
-    diverge(&thread, index, expected, format_call(number, args, &memory(thread)) + " at " + hex(thread.regs.rip) + how);
+    diverge(&thread, index, expected(), format_call(number, args, &memory(thread)) + " at " + hex(thread.regs.rip) + how);
     return false;
   };
   if (number != event.number || thread.regs.rip != event.ip) return differs("");
@@ -255,7 +255,8 @@ Result<bool> Replayer::replay_entry(Thread& thread, EventIndex index, const Even
   if (options_.output) show_output(event, *row, memory(thread));
   if (bears(*row) && (event.child_unit || event.child_thread)) TRY(replay_birth(thread, index, event, *row));
   if (event.fatal) {
-    for (const auto& write : event.writes) memory(thread).put(write.address, uint32_t{0});
+    ASSIGN_OR_RETURN(const bool written, write_memory(thread, index, event));
+    if (!written) return false;
     if (row->special == Special::exit_group) {
       forget_process(thread.process);
     } else {
@@ -419,18 +420,18 @@ Result<bool> Replayer::replay_signal(Thread& thread, EventIndex index, const Eve
 }
 
 Result<bool> Replayer::replay_trap(Thread& thread, EventIndex index, const Event& event) {
-  const std::string expected = "a trapped instruction at " + hex(event.ip);
+  const auto expected = [&] { return "a trapped instruction at " + hex(event.ip); };
   ASSIGN_OR_RETURN(const StopKind stop, run_to_stop(thread));
   uint8_t code[3] = {};
   if (stop == StopKind::fault) memory(thread).read_some(thread.regs.rip, code, sizeof code);
   const auto trapped = decode_trapped(code);
   if (stop != StopKind::fault || thread.regs.rip != event.ip || !trapped || trapped->instruction != event.number) {
-    diverge(&thread, index, expected, (stop == StopKind::fault ? "a fault at " : "a system call at ") + hex(thread.regs.rip));
+    diverge(&thread, index, expected(), (stop == StopKind::fault ? "a fault at " : "a system call at ") + hex(thread.regs.rip));
     return false;
   }
   if (event.number == static_cast<int32_t>(Trap::cpuid) &&
       (thread.regs.rax != event.args[4] || thread.regs.rcx != event.args[5])) {
-    diverge(&thread, index, expected + ", leaf " + hex(event.args[4]), "leaf " + hex(thread.regs.rax));
+    diverge(&thread, index, expected() + ", leaf " + hex(event.args[4]), "leaf " + hex(thread.regs.rax));
     return false;
   }
   thread.regs.rip += static_cast<uint64_t>(trapped->length);
@@ -454,6 +455,24 @@ void Replayer::show_output(const Event& event, const SyscallRow& row, const Memo
     if (n <= 0) return;
     done += static_cast<size_t>(n);
   }
+}
+
+// What the system calls that a checkpoint caught threads in went on to write. The kernel may have written it before the checkpoint or after;
+// the program can tell only from the calls' exits on.
+Result<std::vector<AddressRange>> Replayer::pending_outputs(const UnitState& state) const {
+  std::set<ThreadSerial> pending;
+  for (const auto& thread : state.threads) {
+    if (thread.in_syscall) pending.insert(thread.thread);
+  }
+  std::vector<AddressRange> ranges;
+  const auto visit = [&](EventIndex, const Event& event) {
+    if (event.kind == EventKind::exit && pending.erase(event.thread)) {
+      for (const auto& write : event.writes) ranges.push_back({write.address, write.address + write.length});
+    }
+    return !pending.empty();
+  };
+  if (!pending.empty()) TRY(trace_.for_each_event(what_.unit, end_, trace_.event_count(what_.unit), visit));
+  return ranges;
 }
 
 // Compares with the checkpoint that follows: all registers, and every page that either side holds.
@@ -497,7 +516,12 @@ Result<bool> Replayer::verify_end() {
       diverge(nullptr, end_, "process " + std::to_string(process.process), "no such process");
       return false;
     }
-    ASSIGN_OR_RETURN(const auto difference, memory_difference(trace_, image, expected, process, found->second.stub));
+    const Stub& stub = found->second.stub;
+    ASSIGN_OR_RETURN(auto difference, memory_difference(trace_, image, expected, process, stub, {}));
+    if (difference) {
+      ASSIGN_OR_RETURN(const auto pending, pending_outputs(expected));
+      ASSIGN_OR_RETURN(difference, memory_difference(trace_, image, expected, process, stub, pending));
+    }
     if (difference) {
       Thread& thread = threads_.at(expected.trigger);
       diverge(&thread, end_, "the memory of the next checkpoint", "other contents at " + hex(*difference));

@@ -12,6 +12,7 @@
 #include "logstore/trace.h"
 #include "supervisor/message_store.h"
 #include "supervisor/plan.h"
+#include "supervisor/verify.h"
 
 namespace redrive {
 
@@ -67,6 +68,7 @@ class Replayer {
   Result<bool> write_memory(Thread& thread, EventIndex index, const Event& event);
   Result<StopKind> run_to_stop(Thread& thread);
   Result<bool> verify_end();
+  Result<std::vector<AddressRange>> pending_outputs(const UnitState& state) const;
   void show_output(const Event& event, const SyscallRow& row, const Memory& memory);
   void diverge(Thread* thread, EventIndex index, std::string expected, std::string found);
   void forget_process(ProcessSerial process);

@@ -42,6 +42,7 @@ struct Process {
   bool shares_memory = false;      // has writable shared mappings: its forks stay in the unit
   bool borrows_memory = false;     // vfork child: runs on its parent's address space
   bool end_logged = false;
+  bool leader_exited = false;      // its end is reported only after the last thread's
   uint64_t cpu_ns = 0;             // CPU time when last asked for
   std::string command;
   std::vector<pid_t> copies_to_reap;  // ended checkpoint copies, still zombies of this process

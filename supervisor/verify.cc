@@ -55,14 +55,29 @@ class ExpectedPages {
   std::map<uint64_t, Fd> files_;
 };
 
-Address first_difference(Address page, const uint8_t* a, const uint8_t* b) {
-  return page + static_cast<Address>(std::mismatch(a, a + kPageSize, b).first - a);
+// Takes out of a page what lies in the ranges.
+void blank(uint8_t* page, Address address, const std::vector<AddressRange>& ranges) {
+  for (const auto& range : ranges) {
+    const Address first = std::max(range.start, address), last = std::min(range.end, address + kPageSize);
+    if (first < last) std::memset(page + (first - address), 0, last - first);
+  }
+}
+
+// Where two pages differ outside the ranges, if they do. `b` is scribbled on.
+std::optional<Address> page_difference(Address address, uint8_t* a, uint8_t* b, const std::vector<AddressRange>& except) {
+  if (std::memcmp(a, b, kPageSize) == 0) return std::nullopt;
+  blank(a, address, except);
+  blank(b, address, except);
+  const auto differs = std::mismatch(a, a + kPageSize, b);
+  if (differs.first == a + kPageSize) return std::nullopt;
+  return address + static_cast<Address>(differs.first - a);
 }
 
 }  // namespace
 
 Result<std::optional<Address>> memory_difference(const Trace& trace, const Image& image, const UnitState& state,
-                                                 const ProcessState& process, const Stub& stub) {
+                                                 const ProcessState& process, const Stub& stub,
+                                                 const std::vector<AddressRange>& except) {
   ExpectedPages pages(trace, image, state, process);
   ASSIGN_OR_RETURN(const auto mappings, read_mappings(stub.pid()));
   const auto wanted = [](const Mapping& m) { return m.start < kGateStart || m.start >= kGateEnd; };
@@ -70,27 +85,24 @@ Result<std::optional<Address>> memory_difference(const Trace& trace, const Image
   std::optional<Address> difference;
   std::optional<Error> error;
   uint8_t expected[kPageSize];
-  TRY(visit_pages(stub.memory(), mappings, wanted, [&](Address address, const uint8_t* found) {
+  uint8_t found[kPageSize];
+  TRY(visit_pages(stub.memory(), mappings, wanted, [&](Address address, const uint8_t* page) {
     seen.insert(address);
     if (auto result = pages.read(address, expected); !result) {
       error = result.error();
       return false;
     }
-    if (std::memcmp(expected, found, kPageSize) == 0) return true;
-    difference = first_difference(address, expected, found);
-    return false;
+    std::memcpy(found, page, sizeof found);
+    difference = page_difference(address, expected, found, except);
+    return !difference;
   }));
   if (error) return *error;
   if (difference) return difference;
-  uint8_t found[kPageSize];
   for (const auto& [address, id] : pages.stored()) {
     if (seen.contains(address)) continue;
     TRY(pages.read(address, expected));
-    const bool mapped = stub.memory().read(address, found, sizeof found);
-    if (!mapped) return std::optional<Address>(address);
-    if (std::memcmp(expected, found, kPageSize) != 0) {
-      return std::optional<Address>(first_difference(address, expected, found));
-    }
+    if (!stub.memory().read(address, found, sizeof found)) return std::optional<Address>(address);
+    if (auto differs = page_difference(address, expected, found, except)) return differs;
   }
   return std::optional<Address>();
 }
