@@ -313,6 +313,7 @@ void Recorder::end_thread(Thread& thread, bool whole_process) {
   const bool last = whole_process || process.threads - (process.leader_exited ? 1 : 0) == 1;
   process.end_logged |= last;
   process.leader_exited |= leader;
+  thread.exited = true;
   cpu_ns(unit);  // asked for the last time while the process lives
   Event event = *unit.log.open_of(thread.serial);
   event.fatal = true;

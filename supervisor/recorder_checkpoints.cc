@@ -200,6 +200,7 @@ Result<UnitState> Recorder::capture_state(Unit& unit, Thread& trigger) {
     state.processes.push_back(std::move(saved));
   }
   for (const auto& [serial, thread] : unit.threads) {
+    if (thread->exited) continue;
     ThreadState saved;
     saved.thread = serial;
     saved.process = thread->process->serial;

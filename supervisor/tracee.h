@@ -79,6 +79,7 @@ struct Thread {
   Address clear_tid = 0;             // CLONE_CHILD_CLEARTID, set_tid_address
 
   user_regs_struct resumed{};        // when it was last let into user code
+  bool exited = false;               // a leader whose end is not reported yet
   bool rewound = false;              // ... right before a syscall instruction that it has entered once already
   std::deque<siginfo_t> held;        // asynchronous signals that wait for its next event
   Clock::time_point held_since{};
