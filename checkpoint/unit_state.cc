@@ -8,6 +8,8 @@ void encode(const UnitState& state, Encoder& out) {
   out.u(state.trigger);
   out.u(state.next_thread);
   out.u(state.next_process);
+  out.u(state.first_joined_thread);
+  out.u(state.first_joined_process);
   out.u(state.processes.size());
   for (const auto& process : state.processes) {
     out.u(process.process);
@@ -45,6 +47,8 @@ bool decode(Decoder& in, UnitState& state) {
   state.trigger = static_cast<uint32_t>(in.u());
   state.next_thread = static_cast<uint32_t>(in.u());
   state.next_process = static_cast<uint32_t>(in.u());
+  state.first_joined_thread = static_cast<uint32_t>(in.u());
+  state.first_joined_process = static_cast<uint32_t>(in.u());
   state.processes.resize(in.count(4));
   for (auto& process : state.processes) {
     process.process = static_cast<uint32_t>(in.u());

@@ -54,6 +54,9 @@ struct UnitState {
     Address address = 0;
   };
   std::vector<ZeroPage> zero_pages;
+  // Threads and processes with serials from here on joined the unit at this checkpoint: the interval before knows nothing of them.
+  uint32_t first_joined_thread = ~0u;
+  uint32_t first_joined_process = ~0u;
   uint32_t trigger = 0;      // the thread whose next event is the first of the interval
   uint32_t next_thread = 0;  // serials handed out so far
   uint32_t next_process = 0;

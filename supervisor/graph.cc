@@ -59,6 +59,38 @@ void add_dependences(const Rdg& graph, EventRef receiver, const Receive& receive
   }
 }
 
+// The interval that holds an event, if the graph's cuts leave it in.
+Rdg::Interval* interval_holding(Rdg& graph, EventRef event) {
+  const auto index = graph.interval_of(event);
+  return index ? &graph.units.at(event.unit)[*index] : nullptr;
+}
+
+// A recorder that was killed, or had no room, may have written a receive and not its send. What cannot be re-driven for that is cut off: the
+// interval ends before the receive. A cut may take away what others received, so this goes on until nothing changes.
+void cut_unsatisfiable(Rdg& graph) {
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (const auto& [unit, dependences] : graph.unlogged) {
+      for (const auto& dependence : dependences) {
+        Rdg::Interval* receiver = interval_holding(graph, dependence.receiver);
+        if (!receiver || interval_holding(graph, dependence.sender)) continue;
+        receiver->end_event = dependence.receiver.event;
+        changed = true;
+      }
+    }
+    for (auto& [unit, intervals] : graph.units) {
+      for (size_t i = 0; i < intervals.size(); ++i) {
+        Rdg::Interval& interval = intervals[i];
+        const bool gap = i > 0 && !interval.startable && intervals[i - 1].end_event < interval.first_event;
+        const bool unborn = interval.birth && !interval_holding(graph, *interval.birth);
+        if ((!gap && !unborn) || interval.end_event == interval.first_event) continue;
+        interval.end_event = interval.first_event;
+        changed = true;
+      }
+    }
+  }
+}
+
 }  // namespace
 
 Result<Rdg> build_graph(const Trace& trace) {
@@ -77,6 +109,7 @@ Result<Rdg> build_graph(const Trace& trace) {
   for (auto& [unit, dependences] : graph.unlogged) {
     for (auto& dependence : dependences) dependence.sender_at_ns = sent_at_ns(sends, dependence.sender);
   }
+  cut_unsatisfiable(graph);
   return graph;
 }
 

@@ -26,7 +26,8 @@ bool startable(const IntervalRecord& interval);
 bool is_message(UnitId receiver, const Receive& receive);
 
 // The dependences are the unlogged message parts that come from an earlier interval of the unit or from another unit.
-// The birth of a fork without an image is its parent's fork event.
+// The birth of a fork without an image is its parent's fork event. An interval ends (end_event) before the first receive whose send
+// the trace does not hold: a recorder that was killed may have left such.
 Result<Rdg> build_graph(const Trace& trace);
 
 }  // namespace redrive

@@ -130,12 +130,7 @@ void Recorder::record_memory_call(Thread& thread, int64_t result, Event& event) 
   if (shares) {
     source.shared_object = shared_object(made->device, made->inode);
     process.shares_memory = true;
-    const auto [owner, first] = shared_objects_.try_emplace(source.shared_object, unit.id);
-    if (owner->second != unit.id) {
-      const std::string reason = "writable memory shared by units that were started apart: " + made->name;
-      add_unsure(unit, reason);
-      add_unsure(*units_.at(owner->second), reason);
-    }
+    shared_objects_.try_emplace(source.shared_object, unit.id);
     if (!anonymous) note_contents(process.memory, start, source.length, false, event);
   } else if (made->inode != 0 && made->device != makedev(0, 0)) {
     // /dev/zero mapped privately shows up with its inode, and is anonymous memory.

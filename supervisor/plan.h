@@ -27,7 +27,7 @@ struct Rdg {
     uint64_t receiver_at_ns = 0;  // CPU time since the receiving interval's checkpoint
     uint64_t sender_at_ns = 0;
   };
-  std::map<UnitId, std::vector<Interval>> units;      // intervals by index, contiguous from the unit's event 0
+  std::map<UnitId, std::vector<Interval>> units;      // intervals by index; each ends where the next begins, or before
   std::map<UnitId, std::vector<Dependence>> unlogged; // by receiving unit, sorted by receiver event
 
   // Index of the interval of `unit` that holds `event`; none if the unit has no such event.

@@ -6,6 +6,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <cstdio>
 
 #include "supervisor/interrupts.h"
 #include "supervisor/registers.h"
@@ -62,8 +63,7 @@ RecordingEnd Recorder::run() {
     if (const auto now = Clock::now(); now - last_tick > 50ms) {
       last_tick = now;
       tick();
-      // A full disk ends the trace, not the program; finish() reports it.
-      static_cast<void>(writer_.flush());
+      flush();
     }
   }
   for (auto& [id, unit] : units_) {
@@ -82,6 +82,13 @@ RecordingEnd Recorder::run() {
   end.wall_s = std::chrono::duration<double>(Clock::now() - started).count();
   end.skipped_checkpoints = skipped_checkpoints_;
   return end;
+}
+
+// A full disk ends the trace, not the program.
+void Recorder::flush() {
+  const auto flushed = writer_.flush();
+  if (flushed || std::exchange(write_failed_, true)) return;
+  std::fprintf(stderr, "redrive: %s; the program goes on, and is recorded no more\n", flushed.error().message.c_str());
 }
 
 void Recorder::add_channels() {
@@ -217,11 +224,17 @@ void Recorder::give_up_baton(Unit& unit) {
 }
 
 void Recorder::schedule(Unit& unit) {
-  if (unit.current || unit.ready.empty()) return;
+  if (unit.current || unit.frozen) return;
+  if (!unit.joining.empty()) absorb(unit);
+  if (unit.ready.empty()) return;
   Thread& thread = *unit.ready.front();
   unit.ready.pop_front();
   unit.current = &thread;
   unit.baton_since = Clock::now();
+  if (std::exchange(unit.checkpoint_first, false)) {
+    begin_interval(unit, CheckpointKind::image, *thread.process, 0);
+    store_now(unit, thread, nullptr);
+  }
   switch (std::exchange(thread.stop, Thread::Stop::none)) {
     case Thread::Stop::start:
       start(thread);
@@ -237,7 +250,7 @@ void Recorder::schedule(Unit& unit) {
 void Recorder::start(Thread& thread) {
   user_regs_struct regs;
   if (!get_regs(thread.tid, regs)) return;
-  if (std::exchange(thread.image_at_birth, false)) store_now(thread, regs);
+  if (std::exchange(thread.image_at_birth, false)) store_now(*thread.process->unit, thread, &regs);
   resume_user(thread, regs);
 }
 
@@ -261,7 +274,8 @@ void Recorder::enter(Thread& thread) {
     reap_copies(thread);
     return;
   }
-  if (checkpoint_due(unit)) {
+  if (!unit.joining.empty()) absorb(unit);
+  if (std::exchange(unit.checkpoint_first, false) || checkpoint_due(unit)) {
     checkpoint(thread);
     return;
   }
@@ -358,6 +372,10 @@ void Recorder::leave(Thread& thread) {
   Unit& unit = *thread.process->unit;
   const SyscallRow& row = *thread.row;
   const auto result = static_cast<int64_t>(regs.rax);
+  if (Unit* other = unit_to_join(thread, result)) {
+    join_unit(thread, *other);
+    return;
+  }
   Event event;
   event.thread = thread.serial;
   event.result = result;

@@ -54,6 +54,7 @@ class Recorder {
   Event entry_event(Thread& thread);
   void tick();
   void add_channels();
+  void flush();
 
   // recorder_births.cc: threads, processes, programs, ends
   void born(Thread& parent, pid_t tid);
@@ -76,8 +77,8 @@ class Recorder {
   void end_interval(Unit& unit);
   bool checkpoint_due(Unit& unit);
   void checkpoint(Thread& trigger);
-  void store_now(Thread& thread, const user_regs_struct& regs);
-  Result<UnitState> capture_state(Unit& unit, Thread& trigger);
+  bool store_now(Unit& unit, Thread& trigger, const user_regs_struct* regs);
+  Result<UnitState> capture_state(Unit& unit, Thread& trigger, bool at_entry);
   Result<void> capture_pages(Unit& unit, UnitState& state, bool shared_only, ImageJob& job);
   Result<uint64_t> inject(Thread& thread, const user_regs_struct& at_entry, long number,
                           std::initializer_list<uint64_t> args, pid_t* born = nullptr);
@@ -93,6 +94,11 @@ class Recorder {
   void receive(Thread& thread, int64_t result, Event& event);
   void forget_descriptors(Thread& thread);
   uint64_t hash_inputs(Thread& thread, const std::vector<Span>& inputs);
+
+  // recorder_joins.cc: units that come to share writable memory
+  Unit* unit_to_join(Thread& thread, int64_t result);
+  void join_unit(Thread& thread, Unit& target);
+  void absorb(Unit& unit);
 
   // memory_calls.cc
   void record_memory_call(Thread& thread, int64_t result, Event& event);
@@ -121,6 +127,7 @@ class Recorder {
   pid_t root_ = -1;
   int root_status_ = 0;
   bool interrupted_ = false;
+  bool write_failed_ = false;
   Bytes scratch_;
 };
 

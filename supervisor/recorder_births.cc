@@ -124,7 +124,8 @@ Result<void> Recorder::launch(const std::string& path, const std::vector<std::st
 Unit& Recorder::add_unit(EventRef parent, pid_t pid) {
   const UnitId id = next_unit_++;
   auto& unit = units_[id] = std::make_unique<Unit>(writer_, id);
-  writer_.add(UnitRecord{id, pid, parent, {}});
+  unit->record = UnitRecord{id, pid, parent, {}};
+  writer_.add(unit->record);
   return *unit;
 }
 
@@ -282,7 +283,7 @@ void Recorder::begin_program(Thread& thread) {
     set_regs(thread.tid, regs);
   }
   begin_interval(unit, CheckpointKind::exec, process, 0);
-  store_now(thread, regs);
+  store_now(unit, thread, &regs);
   resume_user(thread, regs);
 }
 

@@ -124,7 +124,7 @@ void Recorder::checkpoint(Thread& trigger) {
   // Only a process that shares its memory with nobody can be copied by a clone; a joined unit is read while it is stopped.
   const bool copied = unit.processes.size() == 1;
   ImageJob job;
-  auto state = capture_state(unit, trigger);
+  auto state = capture_state(unit, trigger, true);
   if (state) {
     if (auto pages = capture_pages(unit, *state, copied, job); !pages) state = pages.error();
   }
@@ -158,38 +158,48 @@ void Recorder::checkpoint(Thread& trigger) {
   images_.add(std::move(job));
 }
 
-// The image of the only thread of a unit, stopped before the interval's first instruction. There is little to read, so it is read
-// at once.
-void Recorder::store_now(Thread& thread, const user_regs_struct& regs) {
-  Unit& unit = *thread.process->unit;
-  auto state = capture_state(unit, thread);
+// The image of a unit whose next event is not a syscall's entry: all of it is read while it is stopped, and its interval has begun or begins
+// here. `regs` are the trigger's if it has not run yet.
+bool Recorder::store_now(Unit& unit, Thread& trigger, const user_regs_struct* regs) {
+  auto state = capture_state(unit, trigger, false);
   ImageJob job;
   if (state) {
-    state->threads.front().regs = regs;
+    if (regs) state->threads.front().regs = *regs;
     if (auto pages = capture_pages(unit, *state, false, job); !pages) state = pages.error();
   }
   if (!state) {
     ++skipped_checkpoints_;
-    add_unsure(unit, "its first checkpoint could not be stored: " + state.error().message);
-    return;
+    add_unsure(unit, "a checkpoint that it needs could not be stored: " + state.error().message);
+    return false;
   }
   job.unit = unit.id;
   job.interval = unit.interval;
   job.state = std::move(*state);
   images_.add(std::move(job));
+  return true;
 }
 
-Result<UnitState> Recorder::capture_state(Unit& unit, Thread& trigger) {
+Result<UnitState> Recorder::capture_state(Unit& unit, Thread& trigger, bool at_entry) {
   UnitState state;
   state.trigger = trigger.serial;
   state.next_thread = unit.next_thread;
   state.next_process = unit.next_process;
+  state.first_joined_thread = std::exchange(unit.first_joined_thread, ~0u);
+  state.first_joined_process = std::exchange(unit.first_joined_process, ~0u);
   for (const auto& process : unit.processes) {
     ProcessState saved;
     saved.process = process->serial;
     saved.pid = process->pid;
     saved.brk = process->brk;
-    ASSIGN_OR_RETURN(saved.mappings, read_mappings(process->pid));
+    if (process->leader_exited) {
+      // /proc shows the memory of an exited leader no more, but that of any other thread.
+      const auto alive = std::find_if(unit.threads.begin(), unit.threads.end(), [&](const auto& entry) {
+        return entry.second->process == process.get() && !entry.second->exited;
+      });
+      if (alive == unit.threads.end()) continue;
+      ASSIGN_OR_RETURN(process->memory, Memory::open(alive->second->tid));
+    }
+    ASSIGN_OR_RETURN(saved.mappings, read_mappings(process->memory.pid()));
     for (auto& mapping : saved.mappings) {
       if (mapping.shared && shared_objects_.contains(shared_object(mapping.device, mapping.inode))) {
         mapping.shared_object = shared_object(mapping.device, mapping.inode);
@@ -204,14 +214,15 @@ Result<UnitState> Recorder::capture_state(Unit& unit, Thread& trigger) {
     ThreadState saved;
     saved.thread = serial;
     saved.process = thread->process->serial;
-    const bool exiting = thread->stop == Thread::Stop::exit || thread->run == Thread::Run::blocked;
-    saved.in_syscall = exiting && thread != &trigger;
-    if (thread == &trigger) {
+    const bool entering = thread == &trigger && at_entry;
+    saved.in_syscall = !entering && (thread->stop == Thread::Stop::exit || thread->run == Thread::Run::blocked);
+    if (entering) {
       saved.regs = before_syscall(thread->entry);
       saved.xstate = get_xstate(thread->tid);
-    } else if (exiting) {
+    } else if (saved.in_syscall) {
       saved.regs = thread->entry;
-      saved.xstate = thread->xstate;
+      // One that has come out of the kernel is stopped: syscalls leave the extended state alone.
+      saved.xstate = thread->stop == Thread::Stop::exit ? get_xstate(thread->tid) : thread->xstate;
     } else if (get_regs(thread->tid, saved.regs)) {
       saved.xstate = get_xstate(thread->tid);
     }

@@ -116,10 +116,17 @@ Report redrive_interval(const Work& work, const Request& request) {
 }
 
 // "all registers and pages equal" can be said of intervals that end in a checkpoint; others end with their program.
-bool ends_in_checkpoint(const Trace& trace, const Request& request) {
+bool ends_in_checkpoint(const Trace& trace, const Rdg& graph, const Request& request) {
   const auto& intervals = trace.intervals(request.unit);
   const size_t next = request.interval + 1;
-  return next < intervals.size() && intervals[next].kind == CheckpointKind::image && intervals[next].has_image;
+  return next < intervals.size() && intervals[next].kind == CheckpointKind::image && intervals[next].has_image &&
+         graph.units.at(request.unit)[request.interval].end_event == intervals[next].first_event;
+}
+
+// Whether the trace holds more of the interval than can be re-driven.
+bool is_cut(const Trace& trace, const Rdg& graph, const Request& request) {
+  return graph.units.at(request.unit)[request.interval].end_event <
+         interval_extent(trace, request.unit, request.interval).end_event;
 }
 
 void print_divergence(const Trace& trace, const Report& report) {
@@ -183,12 +190,14 @@ class Progress {
   size_t done_ = 0;
 };
 
-void print_table(const Trace& trace, const std::vector<Report>& reports, bool verify) {
+void print_table(const Trace& trace, const Rdg& graph, const std::vector<Report>& reports, bool verify) {
   fmt::print("{:<24} {:>8} {:>10} {:>9}  {}\n", "UNIT", "INTERVAL", "REPLAY SET", "SECONDS", "RESULT");
   for (const auto& report : reports) {
-    const bool state = ends_in_checkpoint(trace, report.request);
+    const bool state = ends_in_checkpoint(trace, graph, report.request);
     const std::string result = report.error        ? "not re-driven: " + report.error->message
                                : report.divergence ? fmt::format("DIVERGED at event {}", report.divergence->event)
+                               : is_cut(trace, graph, report.request)
+                                   ? "ok up to where the recorder was stopped: later events need what it did not write"
                                : !verify           ? "ok"
                                : report.verified   ? "ok, state equals the next checkpoint"
                                : state             ? "ok, not verified"
@@ -221,7 +230,7 @@ Result<int> replay(const ReplayOptions& options) {
   std::optional<Error> error;
   for (const auto& report : reports) {
     divergences += report.divergence.has_value();
-    const bool should_verify = options.verify && !options.until && ends_in_checkpoint(*trace, report.request);
+    const bool should_verify = options.verify && !options.until && ends_in_checkpoint(*trace, graph, report.request);
     not_verified += report.error.has_value() || (should_verify && !report.verified);
     slowest = std::max(slowest, report.seconds);
     late += report.seconds > trace->settings().bound_s;
@@ -236,7 +245,7 @@ Result<int> replay(const ReplayOptions& options) {
                                       {"not_verified", not_verified},
                                       {"late", late}}.dump(2));
   } else if (!options.output) {
-    print_table(*trace, reports, options.verify);
+    print_table(*trace, graph, reports, options.verify);
     fmt::print("{} interval{}, {} divergences, {} not verified, slowest {:.3f} s, bound {:g} s\n", reports.size(),
                reports.size() == 1 ? "" : "s", divergences,
                not_verified, slowest, trace->settings().bound_s);

@@ -98,6 +98,13 @@ struct Unit {
   ThreadSerial next_thread = 0;
   ProcessSerial next_process = 0;
 
+  UnitRecord record;                 // as in the trace
+  std::vector<Unit*> joining;        // frozen units that become part of this one at its next event
+  bool frozen = false;
+  bool checkpoint_first = false;     // a checkpoint must come before the next event
+  ThreadSerial first_joined_thread = ~0u;    // since the last checkpoint
+  ProcessSerial first_joined_process = ~0u;
+
   bool in_interval = false;
   IntervalIndex interval = 0;        // of the current interval
   IntervalIndex next_interval = 0;

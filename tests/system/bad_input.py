@@ -87,16 +87,18 @@ def needs_mounts(ctx):
 
 @test("bad_input/trace_disk_full", timeout_s=60)
 def trace_disk_full(ctx):
-    """The recording ends, says so, and what is there is good and replays."""
+    """It is said at once, the program goes on until it is told to end, and what was recorded is good and replays."""
     needs_mounts(ctx)
     job = job_of(ctx, "until_signal", "0")
     job.prepare(ctx.work)
     (ctx.directory / "full").mkdir()
     outcome = ctx.run("unshare", "-m", "sh", "-c",
-                      'mount -t tmpfs -o size=6m tmpfs ../full; "$1" record -o ../full/t --bound 2s -- ./until_signal 0; status=$?; '
+                      'mount -t tmpfs -o size=6m tmpfs ../full; '
+                      'timeout --preserve-status -s TERM 20 "$1" record -o ../full/t --bound 2s -- ./until_signal 0; status=$?; '
                       'cp -a ../full/t ../kept; exit $status', "sh", ctx.options.redrive, cwd=ctx.work)
     ctx.expect_status(outcome, 1)
     ctx.expect("No space left" in outcome.stderr, outcome, "does not say that there is no space left")
+    ctx.expect("the program goes on" in outcome.stderr, outcome, "does not say what becomes of the program")
     take_away_surroundings(ctx)
     kept = ctx.directory / "kept"
     check_trace(ctx, kept)

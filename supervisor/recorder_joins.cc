@@ -1,0 +1,80 @@
+// Units that come to share writable memory become one: from then on one thread of all of them runs at a time, and a checkpoint of all
+// begins the interval. (Processes that share memory by fork are in one unit from birth.)
+#include <sys/mman.h>
+#include <sys/ptrace.h>
+
+#include <algorithm>
+
+#include "checkpoint/address_space.h"
+#include "supervisor/memory_calls.h"
+#include "supervisor/recorder.h"
+
+namespace redrive {
+
+// The unit that has mapped the same object for writing before, if another one has. `thread` is at the exit of its call.
+Unit* Recorder::unit_to_join(Thread& thread, int64_t result) {
+  const Special special = thread.row->special;
+  if ((special != Special::mmap && special != Special::shmat) || (result < 0 && result > -4096)) return nullptr;
+  if (special == Special::mmap && (thread.args[3] & (MAP_ANONYMOUS | MAP_PRIVATE))) return nullptr;
+  const auto mappings = read_mappings(thread.process->pid);
+  if (!mappings) return nullptr;
+  const auto made = std::find_if(mappings->begin(), mappings->end(),
+                                 [&](const Mapping& m) { return m.start == static_cast<Address>(result); });
+  if (made == mappings->end() || !made->shared) return nullptr;
+  const auto owner = shared_objects_.find(shared_object(made->device, made->inode));
+  if (owner == shared_objects_.end() || owner->second == thread.process->unit->id) return nullptr;
+  Unit& other = *units_.at(owner->second);
+  const bool shares = std::any_of(other.processes.begin(), other.processes.end(),
+                                  [](const auto& process) { return process->shares_memory; });
+  if (shares) return &other;
+  owner->second = thread.process->unit->id;
+  return nullptr;
+}
+
+// Freezes the thread's unit until the other one is at an event.
+void Recorder::join_unit(Thread& thread, Unit& target) {
+  Unit& unit = *thread.process->unit;
+  unit.log.flush();
+  thread.run = Thread::Run::ready;
+  thread.stop = Thread::Stop::exit;
+  unit.ready.push_front(&thread);
+  unit.current = nullptr;
+  unit.frozen = true;
+  target.joining.push_back(&unit);
+  // A system call that sleeps may do so for long: it is interrupted, and entered again.
+  if (target.current && target.current->run == Thread::Run::syscall) {
+    ptrace(PTRACE_INTERRUPT, target.current->tid, nullptr, nullptr);
+  }
+  schedule(target);
+}
+
+void Recorder::absorb(Unit& unit) {
+  unit.log.flush();
+  end_interval(unit);
+  unit.first_joined_thread = unit.next_thread;
+  unit.first_joined_process = unit.next_process;
+  for (Unit* joined : std::exchange(unit.joining, {})) {
+    end_interval(*joined);
+    for (auto& process : joined->processes) {
+      process->unit = &unit;
+      process->serial = unit.next_process++;
+      unit.processes.push_back(std::move(process));
+    }
+    joined->processes.clear();
+    for (const auto& [serial, thread] : joined->threads) {
+      thread->serial = unit.next_thread++;
+      unit.threads[thread->serial] = thread;
+    }
+    joined->threads.clear();
+    unit.ready.insert(unit.ready.end(), joined->ready.begin(), joined->ready.end());
+    joined->ready.clear();
+    for (auto& [object, owner] : shared_objects_) {
+      if (owner == joined->id) owner = unit.id;
+    }
+    unit.record.joined.push_back(joined->id);
+  }
+  writer_.add(unit.record);
+  unit.checkpoint_first = true;
+}
+
+}  // namespace redrive
