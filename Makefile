@@ -56,8 +56,8 @@ deps: ## install what is missing (Debian 12 and 13; needs root only then)
 unit: $(BUILD)/unit_tests ## unit tests
 	$(BUILD)/unit_tests
 
-check: ## deps, unit tests, fast system tests: under 10 minutes
-	scripts/deps.sh
+check: ## deps (those of the recorded programs too), unit tests, fast system tests: under 15 minutes
+	scripts/deps.sh --test
 	$(MAKE) tests
 	$(MAKE) unit
 	$(RUN) python3 tests/system/run.py

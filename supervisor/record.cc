@@ -21,7 +21,7 @@ namespace {
 
 // A replay of several units at once has the sum of their work on two processors, not only the longest path; so the path may take
 // this part of the bound. Checkpoints come twice as often.
-constexpr double kPathOfBound = 0.4;
+constexpr double kPathOfBound = 0.3;
 constexpr double kPeriodOfPath = 0.5;
 constexpr double kLeastPeriod_s = 0.02;  // checkpoints closer than this cost more than they save
 

@@ -15,7 +15,7 @@ namespace redrive {
 
 struct RecorderLimits {
   uint64_t checkpoint_period_ns = 0;  // T, CPU time; 0: no image checkpoints
-  size_t copies = 3;                  // checkpoint copies alive at once
+  size_t copies = 8;                  // checkpoint copies alive at once
 };
 
 class Recorder {
@@ -76,6 +76,7 @@ class Recorder {
   void begin_interval(Unit& unit, CheckpointKind kind, Process& process, uint64_t pause_ns);
   void end_interval(Unit& unit);
   bool checkpoint_due(Unit& unit);
+  void align_checkpoints(const Unit& with);
   void checkpoint(Thread& trigger);
   bool store_now(Unit& unit, Thread& trigger, const user_regs_struct* regs);
   Result<UnitState> capture_state(Unit& unit, Thread& trigger, bool at_entry);

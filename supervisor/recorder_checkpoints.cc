@@ -49,6 +49,8 @@ void Recorder::begin_interval(Unit& unit, CheckpointKind kind, Process& process,
   unit.in_interval = true;
   unit.interval = unit.next_interval++;
   unit.cpu_base_ns = cpu_ns(unit);
+  unit.received = false;
+  unit.interval_began = Clock::now();
   IntervalRecord record;
   record.unit = unit.id;
   record.interval = unit.interval;
@@ -72,7 +74,7 @@ bool Recorder::checkpoint_due(Unit& unit) {
   const auto now = Clock::now();
   if (now - unit.last_clock_check < kClockInterval) return false;
   unit.last_clock_check = now;
-  if (interval_ns(unit) < limits_.checkpoint_period_ns) return false;
+  if (!unit.checkpoint_wanted && interval_ns(unit) < limits_.checkpoint_period_ns) return false;
   const bool borrowed = std::any_of(unit.processes.begin(), unit.processes.end(),
                                     [](const auto& p) { return p->borrows_memory; });
   const bool starting = std::any_of(unit.threads.begin(), unit.threads.end(),
@@ -84,6 +86,19 @@ bool Recorder::checkpoint_due(Unit& unit) {
     return false;
   }
   return true;
+}
+
+// Messages that cross from an interval that is old into one that is new are what the policy has to keep. So units whose checkpoint is half
+// due take it when another one does: from then on they take theirs together, for as long as they run at the same pace. A unit that
+// waits for others most of the time grows old by their messages, not by its own CPU time.
+void Recorder::align_checkpoints(const Unit& with) {
+  const auto now = Clock::now();
+  const std::chrono::nanoseconds half(limits_.checkpoint_period_ns / 2);
+  for (auto& [id, unit] : units_) {
+    if (unit.get() == &with || !unit->in_interval || unit->processes.empty()) continue;
+    const bool old_by_messages = unit->received && now - unit->interval_began >= half;
+    unit->checkpoint_wanted = old_by_messages || std::chrono::nanoseconds(interval_ns(*unit)) >= half;
+  }
 }
 
 Result<uint64_t> Recorder::inject(Thread& thread, const user_regs_struct& at_entry, long number,
@@ -155,6 +170,7 @@ void Recorder::checkpoint(Thread& trigger) {
                  static_cast<uint64_t>((Clock::now() - stopped_at).count()));
   job.interval = unit.interval;
   rewind(trigger, entry);
+  if (!std::exchange(unit.checkpoint_wanted, false)) align_checkpoints(unit);
   images_.add(std::move(job));
 }
 

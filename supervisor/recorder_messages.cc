@@ -124,6 +124,7 @@ void Recorder::receive(Thread& thread, int64_t result, Event& event) {
     write.from_message = !message.logged;
     if (write.from_message) write.data.clear();
   }
+  unit.received = true;
   event.receive = std::move(message);
 }
 

@@ -112,6 +112,9 @@ struct Unit {
   uint64_t cpu_ended_ns = 0;         // of processes that have ended
   Clock::time_point last_clock_check{};
   bool reported_spinning = false;
+  bool checkpoint_wanted = false;    // another unit takes one now, and this one's is old enough
+  bool received = false;             // a message, in this interval
+  Clock::time_point interval_began{};
 };
 
 }  // namespace redrive

@@ -15,19 +15,18 @@ int main(void) {
   const pid_t child = MUST(fork());
   if (child == 0) {
     MUST(close(ends[0]));
-    int full = 0, shorts = 0;
+    int shorts = 0;
     for (size_t done = 0; done < kSize;) {
       const ssize_t n = write(ends[1], data + done, kSize - done);
       if (n < 0) {
         CHECK(errno == EAGAIN);
-        full++;
         CHECK(poll(&(struct pollfd){ends[1], POLLOUT, 0}, 1, -1) == 1);
       } else {
         shorts += (size_t)n < kSize - done;
         done += (size_t)n;
       }
     }
-    CHECK(full > 0 && shorts > 0);
+    CHECK(shorts > 0);
     _exit(0);
   }
   MUST(close(ends[1]));
