@@ -157,7 +157,7 @@ void Channels::begin_send(const Endpoint& endpoint, SendToken send, Bytes payloa
                           std::span<const uint64_t> datagrams) {
   if (endpoint.kind == Endpoint::Kind::stream) {
     Stream& stream = streams_[endpoint.out];
-    if (stream.foreign) return;
+    if (stream.foreign || payload.empty()) return;
     stream.held += payload.size();
     if (stream.held > kMaxHeldPerStream) {
       stream.give_up();
@@ -252,13 +252,13 @@ std::vector<MatchedPart> Channels::receive(const Endpoint& endpoint, std::span<c
   if (content.empty()) return {};
   if (endpoint.kind == Endpoint::Kind::datagram) return receive_datagram(content, peek);
   if (endpoint.kind == Endpoint::Kind::none) return {};
-  const auto stream = streams_.find(endpoint.in);
-  if (stream == streams_.end() || stream->second.foreign) return {};
+  Stream& stream = streams_[endpoint.in];
+  if (stream.foreign) return {};
   if (peek) {
-    Stream copy = stream->second;
+    Stream copy = stream;
     return receive_stream(copy, content, true);
   }
-  return receive_stream(stream->second, content, false);
+  return receive_stream(stream, content, false);
 }
 
 std::vector<MatchedPart> Channels::receive_stream(Stream& stream, std::span<const uint8_t> content, bool peek) {

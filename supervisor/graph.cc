@@ -25,19 +25,11 @@ bool is_message(UnitId receiver, const Receive& receive) {
 
 namespace {
 
-// When each send happened, by unit; events ascend.
-struct SentAt {
-  EventIndex event;
-  uint64_t at_ns;
-};
-using Sends = std::map<UnitId, std::vector<SentAt>>;
-
-uint64_t sent_at_ns(const Sends& sends, EventRef sender) {
+uint64_t sent_at_ns(const std::map<UnitId, std::map<EventIndex, uint64_t>>& sends, EventRef sender) {
   const auto unit = sends.find(sender.unit);
   if (unit == sends.end()) return 0;
-  const auto at = std::lower_bound(unit->second.begin(), unit->second.end(), sender.event,
-                                   [](const SentAt& sent, EventIndex event) { return sent.event < event; });
-  return at != unit->second.end() && at->event == sender.event ? at->at_ns : 0;
+  const auto at = unit->second.find(sender.event);
+  return at == unit->second.end() ? 0 : at->second;
 }
 
 void add_intervals(const Trace& trace, const UnitRecord& unit, Rdg& graph) {
@@ -93,24 +85,50 @@ void cut_unsatisfiable(Rdg& graph) {
 
 }  // namespace
 
-Result<Rdg> build_graph(const Trace& trace) {
-  Rdg graph;
-  Sends sends;
-  for (const auto& unit : trace.units()) add_intervals(trace, unit, graph);
-  for (const auto& unit : trace.units()) {
-    auto& unlogged = graph.unlogged[unit.unit];
-    auto& sent = sends[unit.unit];
-    TRY(trace.for_each_event(unit.unit, 0, trace.event_count(unit.unit), [&](EventIndex index, const Event& event) {
-      if (event.send) sent.push_back({index, event.send->at_ns});
-      if (event.receive && !event.receive->logged) add_dependences(graph, {unit.unit, index}, *event.receive, unlogged);
-      return true;
-    }));
+Result<DependenceGraph> DependenceGraph::open(const Trace& trace) {
+  DependenceGraph graph(trace);
+  for (const auto& unit : trace.units()) add_intervals(trace, unit, graph.rdg_);
+  if (trace.finished()) return graph;
+  for (const auto& [unit, intervals] : graph.rdg_.units) {
+    for (IntervalIndex i = 0; i < intervals.size(); ++i) TRY(graph.read(unit, i));
   }
-  for (auto& [unit, dependences] : graph.unlogged) {
-    for (auto& dependence : dependences) dependence.sender_at_ns = sent_at_ns(sends, dependence.sender);
-  }
-  cut_unsatisfiable(graph);
+  cut_unsatisfiable(graph.rdg_);
   return graph;
+}
+
+Result<void> DependenceGraph::read(UnitId unit, IntervalIndex index) {
+  if (!read_.emplace(unit, index).second) return {};
+  const Rdg::Interval& interval = rdg_.units.at(unit).at(index);
+  auto& sent = sends_[unit];
+  std::vector<Rdg::Dependence> found;
+  TRY(trace_.for_each_event(unit, interval.first_event, interval.end_event, [&](EventIndex at, const Event& event) {
+    if (event.send) sent[at] = event.send->at_ns;
+    if (event.receive && !event.receive->logged) add_dependences(rdg_, {unit, at}, *event.receive, found);
+    return true;
+  }));
+  auto& unlogged = rdg_.unlogged[unit];
+  const auto place = std::lower_bound(unlogged.begin(), unlogged.end(), interval.first_event,
+                                      [](const Rdg::Dependence& d, EventIndex event) { return d.receiver.event < event; });
+  unlogged.insert(place, found.begin(), found.end());
+  for (auto& [receiver, dependences] : rdg_.unlogged) {
+    for (auto& dependence : dependences) {
+      if (dependence.sender_at_ns == 0) dependence.sender_at_ns = sent_at_ns(sends_, dependence.sender);
+    }
+  }
+  return {};
+}
+
+Result<PlanResult> DependenceGraph::plan(UnitId unit, IntervalIndex interval, std::optional<EventIndex> until) {
+  TRY(read(unit, interval));
+  for (;;) {
+    PlanResult result = redrive::plan(rdg_, unit, interval, until);
+    if (!result.plan) return result;
+    const size_t before = read_.size();
+    for (const auto& planned : result.plan->replay_set) {
+      for (IntervalIndex i = planned.start; i <= planned.interval; ++i) TRY(read(planned.unit, i));
+    }
+    if (read_.size() == before) return result;
+  }
 }
 
 }  // namespace redrive

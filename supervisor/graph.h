@@ -5,6 +5,8 @@
 // dependences, but are not counted as messages.
 #pragma once
 
+#include <set>
+
 #include "base/result.h"
 #include "logstore/trace.h"
 #include "supervisor/plan.h"
@@ -25,9 +27,28 @@ bool startable(const IntervalRecord& interval);
 // Whether a receive is a message between units.
 bool is_message(UnitId receiver, const Receive& receive);
 
-// The dependences are the unlogged message parts that come from an earlier interval of the unit or from another unit.
-// The birth of a fork without an image is its parent's fork event. An interval ends (end_event) before the first receive whose send
-// the trace does not hold: a recorder that was killed may have left such.
-Result<Rdg> build_graph(const Trace& trace);
+// The replay dependence graph of a trace, read as far as plans need it: a plan of one interval must not cost as much as the trace is long.
+//
+// The dependences are the unlogged message parts that come from an earlier interval of the unit or from another unit. The birth of a fork
+// without an image is its parent's fork event. A trace whose recorder was killed is read whole, because an interval ends (end_event)
+// before the first receive whose send such a trace does not hold.
+class DependenceGraph {
+ public:
+  static Result<DependenceGraph> open(const Trace& trace);  // the trace must outlive the graph
+
+  Result<PlanResult> plan(UnitId unit, IntervalIndex interval, std::optional<EventIndex> until = std::nullopt);
+
+  // All intervals, and the dependences of those read so far.
+  const Rdg& rdg() const { return rdg_; }
+
+ private:
+  explicit DependenceGraph(const Trace& trace) : trace_(trace) {}
+  Result<void> read(UnitId unit, IntervalIndex interval);
+
+  const Trace& trace_;
+  Rdg rdg_;
+  std::set<std::pair<UnitId, IntervalIndex>> read_;
+  std::map<UnitId, std::map<EventIndex, uint64_t>> sends_;  // when each send happened
+};
 
 }  // namespace redrive

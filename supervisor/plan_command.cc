@@ -80,8 +80,8 @@ Result<int> plan_command(const PlanOptions& options) {
                                *options.until, selection.first, extent.first_event, extent.end_event)};
     }
   }
-  ASSIGN_OR_RETURN(const Rdg graph, build_graph(*trace));
-  const PlanResult result = plan(graph, selection.unit, selection.first, options.until);
+  ASSIGN_OR_RETURN(DependenceGraph graph, DependenceGraph::open(*trace));
+  ASSIGN_OR_RETURN(const PlanResult result, graph.plan(selection.unit, selection.first, options.until));
   if (!result.plan) {
     CHECK(result.error.has_value());
     return Error{fmt::format(

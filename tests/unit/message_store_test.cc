@@ -1,0 +1,217 @@
+// Waiting for what others publish, and being told that nobody will. Each waiter stands for an interval being re-driven.
+#include "supervisor/message_store.h"
+
+#include <sched.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <future>
+#include <thread>
+
+#include "tests/unit/unit_test.h"
+
+using namespace redrive;
+
+namespace {
+
+constexpr EventRef kA{1, 10}, kB{2, 20}, kC{3, 30};
+
+Bytes bytes(std::string_view text) { return Bytes(text.begin(), text.end()); }
+
+std::future<Result<Bytes>> waiter(MessageStore& store, EventRef sender, uint64_t offset = 0, uint64_t length = 1) {
+  return std::async(std::launch::async,
+                    [&store, part = MessagePart{sender, offset, length, 0}] { return store.payload(part); });
+}
+
+// A process that waits to be ended: by a signal that doctest does not handle, for a fork inherits its handlers.
+pid_t sleeper() {
+  const pid_t pid = fork();
+  if (pid == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (;;) pause();
+  }
+  REQUIRE(pid > 0);
+  return pid;
+}
+
+// Reaps a child; the signal that ended it.
+int ended_by(pid_t pid) {
+  int status = 0;
+  REQUIRE_EQ(waitpid(pid, &status, 0), pid);
+  return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+}
+
+}  // namespace
+
+TEST_CASE("only what somebody needs is wanted") {
+  const MessageStore store({kA}, {kB}, 1);
+  CHECK(store.wants_send(kA));
+  CHECK_FALSE(store.wants_send(kB));
+  CHECK(store.wants_birth(kB));
+  CHECK_FALSE(store.wants_birth(kA));
+}
+
+TEST_CASE("a payload can be had as often as it is asked for, in parts") {
+  MessageStore store({kA}, {}, 1);
+  CHECK_FALSE(store.has_payload(kA));
+  store.publish(kA, bytes("payload"));
+  CHECK(store.has_payload(kA));
+  CHECK(store.payload({kA, 0, 7, 0}).value() == bytes("payload"));
+  CHECK(store.payload({kA, 3, 2, 0}).value() == bytes("lo"));
+  CHECK(store.payload({kA, 7, 0, 0}).value().empty());
+}
+
+TEST_CASE("a part beyond what was sent is refused") {
+  MessageStore store({kA}, {}, 1);
+  store.publish(kA, bytes("short"));
+  for (const auto& [offset, length] : {std::pair<uint64_t, uint64_t>{0, 6}, {5, 1}, {6, 0}, {2, UINT64_MAX}, {UINT64_MAX, 2}}) {
+    CAPTURE(offset);
+    CAPTURE(length);
+    const auto part = store.payload({kA, offset, length, 0});
+    REQUIRE_FALSE(part);
+    CHECK_EQ(part.error().message, "unit 1 sent a shorter message than it did when recorded");
+  }
+  CHECK(store.payload({kA, 0, 5, 0}));  // the others go on
+}
+
+TEST_CASE("receivers wait for their senders") {
+  MessageStore store({kA, kB}, {}, 3);
+  std::atomic<bool> sent = false;
+  const auto receives = [&](EventRef from) {
+    return std::async(std::launch::async, [&, from] {
+      const auto got = store.payload({from, 0, 1, 0});
+      return sent && got ? got.value() : Bytes();
+    });
+  };
+  auto first = receives(kA), second = receives(kA);
+  sent = true;
+  store.publish(kA, bytes("x"));
+  CHECK(first.get() == bytes("x"));
+  CHECK(second.get() == bytes("x"));
+}
+
+TEST_CASE("a chain of waiters is released one after the other") {
+  MessageStore store({kA, kB, kC}, {}, 4);
+  const auto forward = [&](EventRef from, EventRef to) {
+    return std::async(std::launch::async, [&, from, to] {
+      const auto got = store.payload({from, 0, 1, 0});
+      if (got) store.publish(to, got.value());
+      store.interval_ended(!got);
+      return static_cast<bool>(got);
+    });
+  };
+  auto last = waiter(store, kC);
+  auto second = forward(kB, kC), first = forward(kA, kB);
+  store.publish(kA, bytes("x"));
+  store.interval_ended(false);
+  CHECK(first.get());
+  CHECK(second.get());
+  CHECK(last.get().value() == bytes("x"));
+}
+
+TEST_CASE("who waits for a sender that never gets there is told") {
+  MessageStore store({kA, kB}, {}, 2);
+  auto waiting = waiter(store, kA);
+  SUBCASE("because it ended early") { store.interval_ended(false); }
+  SUBCASE("because it failed") { store.interval_ended(true); }
+  SUBCASE("because it sent something else") {
+    store.publish(kB, bytes("x"));
+    store.interval_ended(false);
+  }
+  const auto got = waiting.get();
+  REQUIRE_FALSE(got);
+  CHECK_EQ(got.error().message, "the sender did not get to event 10 of unit 1");
+}
+
+TEST_CASE("a lone interval does not wait for itself") {
+  MessageStore store({kA}, {kB}, 1);
+  CHECK_FALSE(store.payload({kA, 0, 1, 0}));
+  const auto birth = store.birth(kB);
+  REQUIRE_FALSE(birth);
+  CHECK_EQ(birth.error().message, "the parent, unit 2, did not get to its fork");
+}
+
+TEST_CASE("a circle of waiters is a deadlock, and all are told") {
+  for (int round = 0; round < 200; ++round) {
+    MessageStore store({kA, kB}, {kC}, 3);
+    auto first = waiter(store, kA), second = waiter(store, kB);
+    auto third = std::async(std::launch::async, [&] { return static_cast<bool>(store.birth(kC)); });
+    CHECK_FALSE(first.get());
+    CHECK_FALSE(second.get());
+    CHECK_FALSE(third.get());
+  }
+}
+
+TEST_CASE("a waiter that has been served but not run yet is no deadlock") {
+  for (int round = 0; round < 200; ++round) {
+    MessageStore store({kA, kB}, {}, 2);
+    auto second = std::async(std::launch::async, [&] {
+      const auto got = store.payload({kA, 0, 1, 0});
+      if (got) store.publish(kB, bytes("y"));
+      return static_cast<bool>(got);
+    });
+    store.publish(kA, bytes("x"));
+    CHECK(store.payload({kB, 0, 1, 0}));
+    CHECK(second.get());
+  }
+}
+
+TEST_CASE("after a failure what is there can still be had, and nothing is waited for") {
+  MessageStore store({kA, kB}, {}, 3);
+  store.publish(kA, bytes("x"));
+  store.interval_ended(true);
+  CHECK(store.payload({kA, 0, 1, 0}));
+  CHECK_FALSE(store.payload({kB, 0, 1, 0}));
+}
+
+TEST_CASE("a birth is taken over once; those left over are ended") {
+  const pid_t taken = sleeper(), left = sleeper();
+  {
+    MessageStore store({}, {kA, kB}, 2);
+    auto waiting = std::async(std::launch::async, [&] { return store.birth(kA); });
+    Birth birth;
+    birth.pid = left;
+    store.publish(kB, birth);
+    birth.pid = taken;
+    birth.brk = 0x1234;
+    birth.regs.rip = 99;
+    store.publish(kA, birth);
+    const auto got = waiting.get();
+    REQUIRE(got);
+    CHECK_EQ(got->pid, taken);
+    CHECK_EQ(got->brk, 0x1234);
+    CHECK_EQ(got->regs.rip, 99);
+    store.interval_ended(false);
+    CHECK_FALSE(store.birth(kA));
+  }
+  CHECK_EQ(ended_by(left), SIGKILL);
+  CHECK_EQ(kill(taken, SIGUSR1), 0);
+  CHECK_EQ(ended_by(taken), SIGUSR1);  // and not by the store before
+}
+
+TEST_CASE("processors are lent to one at a time") {
+  Processors processors(3);
+  std::atomic<int> lent = 0, most = 0, invalid = 0;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 8; ++t) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 200; ++i) {
+        const int cpu = processors.take();
+        if (cpu < 0 || cpu >= CPU_SETSIZE) ++invalid;
+        const int now = ++lent;
+        for (int seen = most; now > seen && !most.compare_exchange_weak(seen, now);) {
+        }
+        --lent;
+        processors.give_back(cpu);
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  CHECK_EQ(invalid, 0);
+  CHECK(most <= 3);
+  // All three are back.
+  for (int i = 0; i < 3; ++i) CHECK(processors.take() >= 0);
+}

@@ -1,0 +1,623 @@
+// The state of a unit as bytes, the stub, and a unit built from a state: read back and compared.
+#include "checkpoint/restore.h"
+
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <random>
+#include <thread>
+
+#include "checkpoint/address_space.h"
+#include "tests/unit/unit_test.h"
+
+using namespace redrive;
+
+namespace {
+
+constexpr uint64_t kThreadFlags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM;
+
+UnitState random_state(std::mt19937_64& random) {
+  const auto below = [&](uint64_t limit) { return random() % limit; };
+  const auto serial = [&] { return static_cast<uint32_t>(random() >> below(64)); };
+  UnitState state;
+  state.trigger = serial();
+  state.next_thread = serial();
+  state.next_process = serial();
+  if (below(2)) state.first_joined_thread = serial();
+  if (below(2)) state.first_joined_process = serial();
+  for (uint64_t i = below(4); i > 0; --i) {
+    ProcessState process{serial(), static_cast<int32_t>(serial()), random(), {}};
+    for (uint64_t k = below(5); k > 0; --k) {
+      Mapping m;
+      m.start = (random() >> 17) * kPageSize;
+      m.end = m.start + below(100) * kPageSize;
+      m.protection = static_cast<int>(below(8));
+      m.shared = below(2) != 0;
+      m.offset = random();
+      m.file = below(3);
+      m.shared_object = below(3);
+      m.name = below(2) ? "[stack]" : std::string(below(200), 'n');
+      process.mappings.push_back(m);
+    }
+    state.processes.push_back(process);
+  }
+  for (uint64_t i = below(5); i > 0; --i) state.zero_pages.push_back({serial(), random() & ~(kPageSize - 1)});
+  for (uint64_t i = below(4); i > 0; --i) {
+    ThreadState thread{serial(), serial(), below(2) != 0, {}, Bytes(below(1000))};
+    thread.regs.rip = random();
+    thread.regs.gs = random();
+    for (auto& byte : thread.xstate) byte = static_cast<uint8_t>(random());
+    state.threads.push_back(thread);
+  }
+  return state;
+}
+
+Bytes encoded(const UnitState& state) {
+  Encoder out;
+  encode(state, out);
+  return out.take();
+}
+
+void check_equal(const Mapping& a, const Mapping& b) {
+  CHECK_EQ(a.start, b.start);
+  CHECK_EQ(a.end, b.end);
+  CHECK_EQ(a.protection, b.protection);
+  CHECK_EQ(a.shared, b.shared);
+  CHECK_EQ(a.offset, b.offset);
+  CHECK_EQ(a.file, b.file);
+  CHECK_EQ(a.shared_object, b.shared_object);
+  CHECK_EQ(a.name, b.name);
+}
+
+void check_equal(const UnitState& a, const UnitState& b) {
+  CHECK_EQ(a.trigger, b.trigger);
+  CHECK_EQ(a.next_thread, b.next_thread);
+  CHECK_EQ(a.next_process, b.next_process);
+  CHECK_EQ(a.first_joined_thread, b.first_joined_thread);
+  CHECK_EQ(a.first_joined_process, b.first_joined_process);
+  REQUIRE_EQ(a.processes.size(), b.processes.size());
+  for (size_t i = 0; i < a.processes.size(); ++i) {
+    const ProcessState &p = a.processes[i], &q = b.processes[i];
+    CHECK_EQ(p.process, q.process);
+    CHECK_EQ(p.pid, q.pid);
+    CHECK_EQ(p.brk, q.brk);
+    REQUIRE_EQ(p.mappings.size(), q.mappings.size());
+    for (size_t k = 0; k < p.mappings.size(); ++k) check_equal(p.mappings[k], q.mappings[k]);
+  }
+  REQUIRE_EQ(a.zero_pages.size(), b.zero_pages.size());
+  for (size_t i = 0; i < a.zero_pages.size(); ++i) {
+    CHECK_EQ(a.zero_pages[i].process, b.zero_pages[i].process);
+    CHECK_EQ(a.zero_pages[i].address, b.zero_pages[i].address);
+  }
+  REQUIRE_EQ(a.threads.size(), b.threads.size());
+  for (size_t i = 0; i < a.threads.size(); ++i) {
+    const ThreadState &t = a.threads[i], &u = b.threads[i];
+    CHECK_EQ(t.thread, u.thread);
+    CHECK_EQ(t.process, u.process);
+    CHECK_EQ(t.in_syscall, u.in_syscall);
+    CHECK_EQ(std::memcmp(&t.regs, &u.regs, sizeof t.regs), 0);
+    CHECK(t.xstate == u.xstate);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a unit's state survives encoding") {
+  std::mt19937_64 random(1);
+  for (int round = 0; round < 200; ++round) {
+    const UnitState state = random_state(random);
+    const Bytes data = encoded(state);
+    Decoder in(data);
+    UnitState read;
+    read.zero_pages.resize(3);  // decode() replaces what is there
+    REQUIRE(decode(in, read));
+    CHECK(in.at_end());
+    check_equal(state, read);
+  }
+}
+
+TEST_CASE("a state that is cut short is refused") {
+  std::mt19937_64 random(2);
+  for (int round = 0; round < 20; ++round) {
+    const Bytes data = encoded(random_state(random));
+    size_t accepted = 0;
+    for (size_t size = 0; size < data.size(); ++size) {
+      Decoder in(std::span<const uint8_t>(data).first(size));
+      UnitState read;
+      accepted += decode(in, read);
+    }
+    CHECK_EQ(accepted, 0);
+  }
+}
+
+TEST_CASE("random and damaged bytes are a state or refused") {
+  std::mt19937_64 random(3);
+  for (int round = 0; round < 3000; ++round) {
+    Bytes data = encoded(random_state(random));
+    if (round % 3 == 0) {
+      for (auto& byte : data) byte = static_cast<uint8_t>(random());
+    } else {
+      for (uint64_t flips = 1 + random() % 4; flips > 0; --flips) {
+        data[random() % data.size()] ^= static_cast<uint8_t>(1 << random() % 8);
+      }
+    }
+    Decoder in(data);
+    UnitState read;
+    if (!decode(in, read)) continue;
+    for (const auto& process : read.processes) {
+      for (const auto& m : process.mappings) {
+        REQUIRE(m.start <= m.end);
+        REQUIRE_EQ(m.start % kPageSize, 0);
+      }
+    }
+    const Bytes again = encoded(read);
+    Decoder once_more(again);
+    UnitState same;
+    REQUIRE(decode(once_more, same));
+    check_equal(read, same);
+  }
+}
+
+TEST_CASE("registers are the same in what a program can see") {
+  user_regs_struct a{};
+  a.rax = 1;
+  a.rip = 0x400000;
+  a.eflags = 0x202;
+  user_regs_struct b = a;
+  b.orig_rax = b.rcx = b.r11 = 99;
+  b.eflags |= 0x100;  // TF
+  CHECK(same_registers(a, b));
+  for (auto member : {&user_regs_struct::rax, &user_regs_struct::rdi, &user_regs_struct::r15, &user_regs_struct::rsp,
+                      &user_regs_struct::rip, &user_regs_struct::fs_base}) {
+    user_regs_struct c = a;
+    c.*member ^= 1;
+    CHECK_FALSE(same_registers(a, c));
+  }
+  b.eflags |= 1;  // CF
+  CHECK_FALSE(same_registers(a, b));
+}
+
+namespace {
+
+// At its end no child may be left: neither running nor unreaped. Orphans of a stub become children of this process.
+class NothingLeft {
+ public:
+  NothingLeft() {
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    REQUIRE_EQ(children(), 0);
+  }
+  ~NothingLeft() {
+    prctl(PR_SET_CHILD_SUBREAPER, 0);
+    CHECK_EQ(children(), 0);
+  }
+  NothingLeft(const NothingLeft&) = delete;
+  NothingLeft& operator=(const NothingLeft&) = delete;
+
+ private:
+  static int children() {
+    siginfo_t info{};
+    return waitid(P_ALL, 0, &info, WEXITED | WSTOPPED | WNOHANG | WNOWAIT | __WALL) == 0 ? 1 : 0;
+  }
+};
+
+Stub spawned() {
+  auto stub = Stub::spawn();
+  REQUIRE_MESSAGE(stub, stub.error().message);
+  return std::move(stub).value();
+}
+
+int64_t called(const Stub& stub, pid_t tid, long number, std::initializer_list<uint64_t> args = {}) {
+  const auto result = stub.call(tid, number, args);
+  REQUIRE_MESSAGE(result, result.error().message);
+  return result.value();
+}
+
+Bytes pattern(size_t pages, uint8_t first) {
+  Bytes out(pages * kPageSize);
+  for (size_t i = 0; i < out.size(); ++i) out[i] = static_cast<uint8_t>(first + i / kPageSize + i % 251);
+  return out;
+}
+
+// Empty if it cannot be read.
+Bytes memory_of(const Stub& stub, Address at, size_t pages) {
+  Bytes out(pages * kPageSize);
+  if (!stub.memory().read(at, out.data(), out.size())) return {};
+  return out;
+}
+
+Bytes part(const Bytes& whole, size_t first_page, size_t pages) {
+  const auto first = whole.begin() + static_cast<ptrdiff_t>(first_page * kPageSize);
+  return Bytes(first, first + static_cast<ptrdiff_t>(pages * kPageSize));
+}
+
+// A file without a name, and the path by which a stub opens it.
+struct NamelessFile {
+  Fd fd{memfd_create("restore-test", MFD_CLOEXEC)};
+
+  explicit NamelessFile(const Bytes& contents) {
+    REQUIRE_EQ(write(fd.get(), contents.data(), contents.size()), static_cast<ssize_t>(contents.size()));
+  }
+  std::string path() const { return "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(fd.get()); }
+};
+
+}  // namespace
+
+TEST_CASE("a stub has nothing mapped but the gate") {
+  const NothingLeft nothing_left;
+  const Stub stub = spawned();
+  const auto mappings = read_mappings(stub.pid());
+  REQUIRE(mappings);
+  for (const auto& m : mappings.value()) {
+    CHECK(m.start >= kGateStart);
+    CHECK(m.end <= kGateEnd);
+  }
+  CHECK_EQ(vdso_address(stub.pid()), 0);
+}
+
+TEST_CASE("a stub makes syscalls and keeps its registers") {
+  const NothingLeft nothing_left;
+  const Stub stub = spawned();
+  user_regs_struct before{};
+  REQUIRE(get_regs(stub.pid(), before));
+  before.rbx = 0x1122334455667788;
+  before.rsp = 0x12340;
+  REQUIRE(set_regs(stub.pid(), before));
+  CHECK_EQ(called(stub, stub.pid(), SYS_getpid), stub.pid());
+  CHECK_EQ(called(stub, stub.pid(), SYS_close, {9999}), -EBADF);
+  kill(stub.pid(), SIGINT);  // a terminal's Ctrl-C
+  CHECK_EQ(called(stub, stub.pid(), SYS_getppid), getpid());
+  user_regs_struct after{};
+  REQUIRE(get_regs(stub.pid(), after));
+  CHECK(same_registers(before, after));
+}
+
+TEST_CASE("a stub maps and unmaps memory") {
+  const NothingLeft nothing_left;
+  const Stub stub = spawned();
+  constexpr Address kAt = 0x10000000;
+  REQUIRE(stub.map_anonymous(stub.pid(), kAt, 2 * kPageSize, PROT_READ, MAP_PRIVATE));
+  const Bytes data = pattern(2, 1);
+  CHECK(stub.memory().write(kAt, data.data(), data.size()));
+  CHECK(memory_of(stub, kAt, 2) == data);
+  REQUIRE(stub.unmap(stub.pid(), kAt, kPageSize));
+  CHECK(memory_of(stub, kAt, 1).empty());
+  CHECK(memory_of(stub, kAt + kPageSize, 1) == part(data, 1, 1));
+
+  const NamelessFile file(pattern(3, 50));
+  REQUIRE(stub.map_file(stub.pid(), file.path(), kAt, kPageSize, PROT_READ, MAP_PRIVATE, 2 * kPageSize));
+  CHECK(memory_of(stub, kAt, 1) == part(pattern(3, 50), 2, 1));
+  const auto missing = stub.map_file(stub.pid(), "/nonexistent/file", kAt, kPageSize, PROT_READ, MAP_PRIVATE, 0);
+  REQUIRE_FALSE(missing);
+  CHECK_EQ(missing.error().message, "cannot map /nonexistent/file: No such file or directory");
+  CHECK_FALSE(stub.map_anonymous(stub.pid(), kAt, 0, PROT_READ, MAP_PRIVATE));
+}
+
+TEST_CASE("threads of a stub share its memory and end one by one") {
+  const NothingLeft nothing_left;
+  const Stub stub = spawned();
+  const auto clone = [&] {
+    const auto made = stub.clone(stub.pid(), kThreadFlags);
+    REQUIRE_MESSAGE(made, made.error().message);
+    return made.value();
+  };
+  user_regs_struct regs{};
+  REQUIRE(get_regs(stub.pid(), regs));
+  regs.rbx = 77;
+  REQUIRE(set_regs(stub.pid(), regs));
+  const pid_t first = clone(), second = clone();
+  CHECK_EQ(called(stub, first, SYS_gettid), first);
+  CHECK_EQ(called(stub, first, SYS_getpid), stub.pid());
+  CHECK_EQ(called(stub, second, SYS_gettid), second);
+  user_regs_struct inherited{};
+  REQUIRE(get_regs(second, inherited));
+  CHECK(same_registers(inherited, regs));
+  REQUIRE(stub.map_anonymous(first, 0x10000000, kPageSize, PROT_READ, MAP_PRIVATE));
+  CHECK(memory_of(stub, 0x10000000, 1) == Bytes(kPageSize));
+
+  stub.end_thread(first);
+  CHECK_FALSE(get_regs(first, regs));
+  CHECK_FALSE(stub.call(first, SYS_getpid, {}));
+  stub.end_thread(first);  // nothing more to end
+  CHECK_EQ(called(stub, second, SYS_gettid), second);
+  CHECK_EQ(called(stub, stub.pid(), SYS_gettid), stub.pid());
+}
+
+TEST_CASE("a stub whose process was killed says so") {
+  const NothingLeft nothing_left;
+  const Stub stub = spawned();
+  kill(stub.pid(), SIGKILL);
+  CHECK_FALSE(stub.call(stub.pid(), SYS_getpid, {}));
+}
+
+TEST_CASE("a child of a stub has a copy of its memory") {
+  const NothingLeft nothing_left;
+  const Stub parent = spawned();
+  constexpr Address kAt = 0x10000000;
+  REQUIRE(parent.map_anonymous(parent.pid(), kAt, kPageSize, PROT_READ | PROT_WRITE, MAP_PRIVATE));
+  const Bytes data = pattern(1, 7), other = pattern(1, 8);
+  REQUIRE(parent.memory().write(kAt, data.data(), data.size()));
+  const auto made = parent.clone(parent.pid(), CLONE_PARENT);
+  REQUIRE_MESSAGE(made, made.error().message);
+  const auto child = Stub::adopt(made.value());
+  REQUIRE(child);
+  REQUIRE(parent.memory().write(kAt, other.data(), other.size()));
+  CHECK(memory_of(child.value(), kAt, 1) == data);
+  CHECK_EQ(called(child.value(), child->pid(), SYS_getpid), child->pid());
+}
+
+TEST_CASE("a stub can be handed over to another thread") {
+  const NothingLeft nothing_left;
+  Stub stub = spawned();
+  const pid_t expected = stub.pid();
+  const auto pid = std::move(stub).hand_over();
+  REQUIRE(pid);
+  CHECK_EQ(pid.value(), expected);
+  int64_t answers[3] = {};
+  std::string error;
+  std::thread([&] {
+    auto taken = Stub::take_over(expected);
+    if (!taken) {
+      error = taken.error().message;
+      return;
+    }
+    answers[0] = taken->call(expected, SYS_getpid, {}).value();
+    const auto thread = taken->clone(expected, kThreadFlags);
+    if (thread) answers[1] = taken->call(thread.value(), SYS_gettid, {}).value() - thread.value();
+    answers[2] = taken->call(expected, SYS_close, {9999}).value();
+  }).join();
+  CHECK_EQ(error, "");
+  CHECK_EQ(answers[0], expected);
+  CHECK_EQ(answers[1], 0);
+  CHECK_EQ(answers[2], -EBADF);
+  // The thread's stub has ended the process and reaped it.
+  const auto gone = Stub::take_over(expected);
+  REQUIRE_FALSE(gone);
+  CHECK_EQ(gone.error().message, "a forked process ended before it could be taken over");
+}
+
+namespace {
+
+constexpr Address kAnonymous = 0x10000000, kGuarded = 0x10010000, kFile = 0x20000000, kShared = 0x30000000,
+                  kSharedElsewhere = 0x50000000, kStack = 0x7ffd00000000;
+constexpr uint64_t kFileId = 5, kObject = 3;
+
+Mapping mapping(Address start, uint64_t pages, int protection) {
+  Mapping m;
+  m.start = start;
+  m.end = start + pages * kPageSize;
+  m.protection = protection;
+  return m;
+}
+
+// Two processes with everything that a mapping can be; the first has two threads.
+UnitState sample_state() {
+  Mapping file = mapping(kFile, 3, PROT_READ | PROT_EXEC);
+  file.file = kFileId;
+  file.offset = kPageSize;
+  Mapping shared = mapping(kShared, 2, PROT_READ | PROT_WRITE);
+  shared.shared = true;
+  shared.shared_object = kObject;
+  Mapping shared_tail = mapping(kSharedElsewhere, 2, PROT_READ);
+  shared_tail.shared = true;
+  shared_tail.shared_object = kObject;
+  shared_tail.offset = kPageSize;
+  Mapping stack = mapping(kStack, 2, PROT_READ | PROT_WRITE);
+  stack.name = "[stack]";
+  UnitState state;
+  state.processes.push_back({1, 100, 0x1000, {mapping(kAnonymous, 4, PROT_READ | PROT_WRITE),
+                                              mapping(kGuarded, 1, PROT_NONE), file, shared, stack}});
+  state.processes.push_back({4, 101, 0x2000, {mapping(kAnonymous, 1, PROT_READ), shared_tail}});
+  state.zero_pages = {{1, kFile + 2 * kPageSize}};
+  return state;
+}
+
+void add_thread(UnitState& state, uint32_t thread, uint32_t process, const user_regs_struct& like) {
+  ThreadState added{thread, process, false, like, {}};
+  added.regs.rax = 1000 + thread;
+  added.regs.r12 = 2000 + thread;
+  added.regs.rip = kFile + thread;
+  added.regs.rsp = kStack + 64 * thread;
+  added.regs.fs_base = kAnonymous + 8 * thread;
+  added.regs.orig_rax = 0;  // as if in read(2): must not be taken for a call to restart
+  state.threads.push_back(added);
+}
+
+// Stored pages from memory, each once, in order.
+class Pages {
+ public:
+  void add(uint32_t process, Address start, const Bytes& contents) {
+    for (size_t at = 0; at < contents.size(); at += kPageSize) {
+      pages_.push_back({process, start + at, part(contents, at / kPageSize, 1)});
+    }
+  }
+  NextPage reader() {
+    return [this, next = size_t{0}](StoredPage& page) mutable -> Result<bool> {
+      if (next == pages_.size()) return false;
+      page = {pages_[next].process, pages_[next].address, pages_[next].data.data()};
+      ++next;
+      return true;
+    };
+  }
+
+ private:
+  struct Page {
+    uint32_t process;
+    Address address;
+    Bytes data;
+  };
+  std::vector<Page> pages_;
+};
+
+FilePath only_file(const NamelessFile& file) {
+  return [&file](uint64_t id) -> Result<std::string> {
+    if (id != kFileId) return Error{"no such file"};
+    return file.path();
+  };
+}
+
+FilePath no_files() {
+  return [](uint64_t) -> Result<std::string> { return Error{"no such file"}; };
+}
+
+}  // namespace
+
+TEST_CASE("a unit restored has the memory, the threads and the registers of its state") {
+  const NothingLeft nothing_left;
+  const Bytes on_disk = pattern(4, 100);
+  const NamelessFile file(on_disk);
+  UnitState state = sample_state();
+  {
+    const Stub model = spawned();
+    user_regs_struct regs{};
+    REQUIRE(get_regs(model.pid(), regs));
+    add_thread(state, 7, 1, regs);
+    add_thread(state, 2, 4, regs);
+    add_thread(state, 9, 1, regs);
+    state.threads[2].xstate = get_xstate(model.pid());
+  }
+  Bytes& xstate = state.threads[2].xstate;
+  REQUIRE(xstate.size() > 520);
+  xstate[512] |= 2;  // XSTATE_BV: SSE
+  for (size_t i = 0; i < 16; ++i) xstate[160 + i] = static_cast<uint8_t>(0xa0 + i);  // xmm0
+
+  Pages pages;
+  pages.add(1, kAnonymous, pattern(1, 1));
+  pages.add(1, kAnonymous + 2 * kPageSize, pattern(2, 2));
+  pages.add(1, kGuarded, pattern(1, 3));
+  pages.add(1, kFile + kPageSize, pattern(1, 4));
+  pages.add(1, kShared, pattern(2, 5));
+  pages.add(1, kStack, pattern(2, 6));
+  pages.add(4, kAnonymous, pattern(1, 7));
+  pages.add(4, kSharedElsewhere + kPageSize, pattern(1, 8));
+  auto unit = restore(state, pages.reader(), only_file(file));
+  REQUIRE_MESSAGE(unit, unit.error().message);
+  REQUIRE_EQ(unit->processes.size(), 2);
+  CHECK_EQ(unit->processes.at(1).brk, 0x1000);
+  CHECK_EQ(unit->processes.at(4).brk, 0x2000);
+  const Stub& first = unit->processes.at(1).stub;
+  const Stub& second = unit->processes.at(4).stub;
+
+  CHECK(memory_of(first, kAnonymous, 1) == pattern(1, 1));
+  CHECK(memory_of(first, kAnonymous + kPageSize, 1) == Bytes(kPageSize));
+  CHECK(memory_of(first, kAnonymous + 2 * kPageSize, 2) == pattern(2, 2));
+  CHECK(memory_of(first, kGuarded, 1) == pattern(1, 3));
+  CHECK(memory_of(first, kFile, 1) == part(on_disk, 1, 1));  // never written: the file's, from the offset on
+  CHECK(memory_of(first, kFile + kPageSize, 1) == pattern(1, 4));
+  CHECK(memory_of(first, kFile + 2 * kPageSize, 1) == Bytes(kPageSize));  // written and zero
+  CHECK(memory_of(first, kShared, 2) == pattern(2, 5));
+  CHECK(memory_of(first, kStack, 2) == pattern(2, 6));
+  CHECK(memory_of(second, kAnonymous, 1) == pattern(1, 7));
+  CHECK(memory_of(second, kSharedElsewhere, 1) == part(pattern(2, 5), 1, 1));
+  CHECK(memory_of(second, kSharedElsewhere + kPageSize, 1) == pattern(1, 8));
+  Bytes untouched(on_disk.size());
+  CHECK_EQ(pread(file.fd.get(), untouched.data(), untouched.size(), 0), static_cast<ssize_t>(untouched.size()));
+  CHECK(untouched == on_disk);
+
+  // Shared memory is one object: what one writes the other sees. A file's copy is its own.
+  const uint64_t news = 0x0123456789abcdef;
+  uint64_t seen = 0;
+  REQUIRE(first.memory().put(kShared + kPageSize + 16, news));
+  CHECK(second.memory().get(kSharedElsewhere + 16, seen));
+  CHECK_EQ(seen, news);
+  REQUIRE(first.memory().put(kFile, news));
+  CHECK_EQ(pread(file.fd.get(), &seen, sizeof seen, kPageSize), 8);
+  CHECK_FALSE(seen == news);
+
+  for (const auto& process : state.processes) {
+    const auto found = read_mappings(unit->processes.at(process.process).stub.pid());
+    REQUIRE(found);
+    for (const auto& expected : process.mappings) {
+      CAPTURE(expected.start);
+      const auto it = std::find_if(found->begin(), found->end(), [&](const Mapping& m) { return m.start == expected.start; });
+      REQUIRE(it != found->end());
+      CHECK_EQ(it->end, expected.end);
+      CHECK_EQ(it->protection, expected.protection);
+      CHECK_EQ(it->shared, expected.shared);
+    }
+  }
+
+  REQUIRE_EQ(unit->threads.size(), 3);
+  CHECK_EQ(unit->threads.at(7), first.pid());
+  CHECK_EQ(unit->threads.at(2), second.pid());
+  CHECK_EQ(called(first, unit->threads.at(9), SYS_getpid), first.pid());
+  for (const auto& thread : state.threads) {
+    user_regs_struct regs{};
+    REQUIRE(get_regs(unit->threads.at(thread.thread), regs));
+    CHECK(same_registers(regs, thread.regs));
+    CHECK_EQ(regs.orig_rax, ~0ull);
+  }
+  const Bytes restored = get_xstate(unit->threads.at(9));
+  REQUIRE_EQ(restored.size(), xstate.size());
+  CHECK(std::equal(restored.begin() + 160, restored.begin() + 176, xstate.begin() + 160));
+}
+
+TEST_CASE("a restored stack grows downwards") {
+  const NothingLeft nothing_left;
+  UnitState state;
+  Mapping stack = mapping(kStack, 1, PROT_READ | PROT_WRITE);
+  stack.name = "[stack]";
+  state.processes.push_back({0, 100, 0, {stack, mapping(kAnonymous, 1, PROT_READ | PROT_WRITE)}});
+  auto unit = restore(state, Pages().reader(), no_files());
+  REQUIRE_MESSAGE(unit, unit.error().message);
+  const Stub& stub = unit->processes.at(0).stub;
+  constexpr uint64_t kSize = 64;
+  CHECK(called(stub, stub.pid(), SYS_uname, {kStack - kPageSize}) == 0);
+  CHECK_FALSE(memory_of(stub, kStack - kPageSize, 1).empty());
+  CHECK_EQ(called(stub, stub.pid(), SYS_getcwd, {kAnonymous - kSize, kSize}), -EFAULT);
+}
+
+TEST_CASE("adjacent pages of adjacent mappings are told apart") {
+  const NothingLeft nothing_left;
+  UnitState state;
+  Mapping shared = mapping(kAnonymous + kPageSize, 1, PROT_READ | PROT_WRITE);
+  shared.shared = true;
+  shared.shared_object = kObject;
+  shared.offset = 2 * kPageSize;
+  state.processes.push_back(
+      {0, 100, 0, {mapping(kAnonymous, 1, PROT_READ), shared, mapping(kAnonymous + 2 * kPageSize, 300, PROT_READ)}});
+  const Bytes contents = pattern(302, 1);  // more than one write of the restorer's
+  Pages pages;
+  pages.add(0, kAnonymous, contents);
+  auto unit = restore(state, pages.reader(), no_files());
+  REQUIRE_MESSAGE(unit, unit.error().message);
+  CHECK(memory_of(unit->processes.at(0).stub, kAnonymous, 302) == contents);
+}
+
+TEST_CASE("an image that contradicts itself is damage") {
+  const NothingLeft nothing_left;
+  UnitState state;
+  state.processes.push_back({0, 100, 0, {mapping(kAnonymous, 1, PROT_READ)}});
+  Pages pages;
+  SUBCASE("a page outside every mapping") { pages.add(0, kAnonymous + kPageSize, pattern(1, 1)); }
+  SUBCASE("a page that begins in a mapping and goes on behind it") { pages.add(0, kAnonymous, pattern(2, 1)); }
+  SUBCASE("a page of no process") { pages.add(1, kAnonymous, pattern(1, 1)); }
+  SUBCASE("a zero page outside every mapping") { state.zero_pages = {{0, kAnonymous - kPageSize}}; }
+  SUBCASE("a thread of no process") { state.threads.push_back({0, 3, false, {}, {}}); }
+  const auto unit = restore(state, pages.reader(), no_files());
+  REQUIRE_FALSE(unit);
+  CHECK_EQ(unit.error().status, Status::damaged);
+}
+
+TEST_CASE("what the environment refuses during a restore is passed on") {
+  const NothingLeft nothing_left;
+  UnitState state;
+  state.processes.push_back({0, 100, 0, {mapping(kAnonymous, 1, PROT_READ)}});
+  SUBCASE("a page that cannot be read") {
+    const auto unit = restore(state, [](StoredPage&) -> Result<bool> { return Error{"unreadable"}; }, no_files());
+    REQUIRE_FALSE(unit);
+    CHECK_EQ(unit.error().message, "unreadable");
+  }
+  SUBCASE("a file that is missing") {
+    state.processes[0].mappings[0].file = kFileId;
+    const auto unit = restore(state, Pages().reader(), no_files());
+    REQUIRE_FALSE(unit);
+    CHECK_EQ(unit.error().message, "no such file");
+  }
+}

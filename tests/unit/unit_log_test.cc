@@ -1,0 +1,244 @@
+// What a unit's log makes of entries, exits and series, read back from the trace.
+#include "supervisor/unit_log.h"
+
+#include "logstore/memory_storage.h"
+#include "tests/unit/unit_test.h"
+
+using namespace redrive;
+
+namespace {
+
+constexpr UnitId kUnit = 3;
+constexpr int32_t kPoll = 7, kRead = 0, kWrite = 1;
+
+Event entry(ThreadSerial thread, int32_t number, uint64_t first_arg = 0) {
+  Event event;
+  event.thread = thread;
+  event.number = number;
+  event.args[0] = first_arg;
+  event.ip = 0x400000 + first_arg;
+  event.regs_hash = 17;
+  event.in_hash = 23;
+  return event;
+}
+
+Event exit(ThreadSerial thread, int64_t result) {
+  Event event;
+  event.thread = thread;
+  event.result = result;
+  return event;
+}
+
+Event signal(ThreadSerial thread) {
+  Event event;
+  event.kind = EventKind::signal;
+  event.thread = thread;
+  event.number = 10;
+  return event;
+}
+
+// A log in a trace in memory.
+class Recording {
+ public:
+  Recording() : writer_(TraceWriter::create("/t", Settings{}, storage_).value()), log_(*writer_, kUnit) {
+    writer_->add(UnitRecord{kUnit, 100, {}, {}});
+  }
+
+  UnitLog& log() { return log_; }
+
+  // A whole call of which nothing can come in between.
+  void call(ThreadSerial thread, int32_t number, int64_t result, bool test = false) {
+    log_.open(entry(thread, number));
+    log_.close(exit(thread, result), test);
+  }
+
+  std::vector<Event> events() {
+    log_.flush();
+    REQUIRE(writer_->flush());
+    std::vector<Event> out;
+    const auto trace = Trace::open("/t", storage_);
+    REQUIRE(trace);
+    const Trace& read = *trace.value();
+    REQUIRE(read.for_each_event(kUnit, 0, read.event_count(kUnit), [&](EventIndex, const Event& event) {
+      out.push_back(event);
+      return true;
+    }));
+    CHECK_EQ(log_.next(), out.size());
+    return out;
+  }
+
+ private:
+  MemoryStorage storage_;
+  std::unique_ptr<TraceWriter> writer_;
+  UnitLog log_;
+};
+
+}  // namespace
+
+TEST_CASE("entry and exit become one event") {
+  Recording recording;
+  Event enters = entry(1, kWrite, 5);
+  enters.send = Send{4, 10, 99};
+  enters.child_unit = 8;
+  enters.child_thread = 9;
+  recording.log().open(enters);
+  Event leaves = exit(1, 10);
+  leaves.writes.push_back({0x1000, 2, false, {1, 2}});
+  leaves.receive = Receive{2, 3, 4, true, {}};
+  recording.log().close(leaves, false);
+
+  Event expected = enters;
+  expected.result = 10;
+  expected.writes = leaves.writes;
+  expected.receive = leaves.receive;
+  const auto events = recording.events();
+  REQUIRE_EQ(events.size(), 1);
+  CHECK(events[0].kind == EventKind::syscall);
+  CHECK(events[0] == expected);
+}
+
+TEST_CASE("the child that an exit names is kept") {
+  Recording recording;
+  Event enters = entry(0, 56);
+  enters.child_unit = 8;
+  recording.log().open(enters);
+  Event leaves = exit(0, 1234);
+  leaves.child_unit = 9;
+  recording.log().close(leaves, false);
+  CHECK_EQ(recording.events().at(0).child_unit, 9);
+}
+
+TEST_CASE("an entry may be amended while it is open, by its thread only") {
+  Recording recording;
+  recording.log().open(entry(1, kRead));
+  CHECK(recording.log().open_of(2) == nullptr);
+  REQUIRE(recording.log().open_of(1));
+  recording.log().open_of(1)->child_thread = 6;
+  recording.log().close(exit(1, 0), false);
+  CHECK(recording.log().open_of(1) == nullptr);
+  CHECK_EQ(recording.events().at(0).child_thread, 6);
+}
+
+TEST_CASE("what comes between an entry and its exit parts them") {
+  Recording recording;
+  recording.log().open(entry(1, kRead, 5));
+  SUBCASE("another thread's entry") {
+    recording.log().open(entry(2, kWrite));
+    CHECK(recording.log().open_of(1) == nullptr);
+    recording.log().close(exit(2, 3), false);
+  }
+  SUBCASE("another thread's signal") { recording.log().add(signal(2)); }
+  Event leaves = exit(1, 7);
+  leaves.number = kRead;
+  recording.log().close(leaves, false);
+
+  const auto events = recording.events();
+  REQUIRE_EQ(events.size(), 3);
+  Event enters = entry(1, kRead, 5);
+  enters.kind = EventKind::entry;
+  CHECK(events[0] == enters);
+  CHECK_EQ(events[1].thread, 2);
+  leaves.kind = EventKind::exit;
+  CHECK(events[2] == leaves);
+}
+
+TEST_CASE("two threads in the kernel at once, the later one out first") {
+  Recording recording;
+  recording.log().open(entry(1, kRead));
+  recording.log().open(entry(2, kPoll));
+  recording.log().close(exit(2, 1), true);
+  recording.log().close(exit(1, 7), true);
+  const auto events = recording.events();
+  REQUIRE_EQ(events.size(), 3);
+  CHECK(events[0].kind == EventKind::entry);
+  CHECK(events[1].kind == EventKind::syscall);
+  CHECK(events[2].kind == EventKind::exit);
+  CHECK_EQ(events[2].thread, 1);
+}
+
+TEST_CASE("an entry without exit is written as such") {
+  Recording recording;
+  recording.call(0, kWrite, 1);
+  recording.log().open(entry(0, 60));
+  const auto events = recording.events();
+  REQUIRE_EQ(events.size(), 2);
+  CHECK_EQ(events[0].number, kWrite);
+  CHECK(events[1].kind == EventKind::entry);
+}
+
+TEST_CASE("a series of equal tests is one event with a count") {
+  Recording recording;
+  for (int i = 0; i < 1000; ++i) recording.call(0, kPoll, 0, true);
+  CHECK_EQ(recording.log().next(), 1);
+  recording.call(0, kPoll, 1, true);  // the successful one
+  for (int i = 0; i < 2; ++i) recording.call(0, kPoll, 0, true);
+  const auto events = recording.events();
+  REQUIRE_EQ(events.size(), 3);
+  CHECK_EQ(events[0].repeat, 1000);
+  CHECK_EQ(events[0].result, 0);
+  CHECK_EQ(events[1].repeat, 1);
+  CHECK_EQ(events[1].result, 1);
+  CHECK_EQ(events[2].repeat, 2);
+}
+
+TEST_CASE("what ends a series") {
+  Recording recording;
+  recording.call(0, kPoll, 0, true);
+  size_t expected = 2;
+  SUBCASE("another thread") { recording.call(1, kPoll, 0, true); }
+  SUBCASE("another place") {
+    recording.log().open(entry(0, kPoll, 4));
+    recording.log().close(exit(0, 0), true);
+  }
+  SUBCASE("another output") {
+    recording.log().open(entry(0, kPoll));
+    Event leaves = exit(0, 0);
+    leaves.writes.push_back({0x2000, 1, false, {9}});
+    recording.log().close(leaves, true);
+  }
+  SUBCASE("a call that is no test") { recording.call(0, kPoll, 0, false); }
+  SUBCASE("a signal between") {
+    recording.log().add(signal(0));
+    recording.call(0, kPoll, 0, true);
+    expected = 3;
+  }
+  SUBCASE("a flush between") {
+    recording.log().flush();
+    recording.call(0, kPoll, 0, true);
+  }
+  const auto events = recording.events();
+  CHECK_EQ(events.size(), expected);
+  for (const auto& event : events) CHECK_EQ(event.repeat, 1);
+}
+
+TEST_CASE("calls that are no tests never make a series") {
+  Recording recording;
+  for (int i = 0; i < 3; ++i) recording.call(0, kWrite, 1);
+  CHECK_EQ(recording.events().size(), 3);
+}
+
+TEST_CASE("an event's number is known before it happens") {
+  Recording recording;
+  UnitLog& log = recording.log();
+  CHECK_EQ(log.next(), 0);
+  log.open(entry(1, kRead));                 // event 0
+  CHECK_EQ(log.next(), 1);
+  log.open(entry(2, kWrite, 42));            // parts the first: event 1
+  CHECK_EQ(log.next(), 2);
+  log.close(exit(2, 1), false);
+  CHECK_EQ(log.next(), 2);
+  log.close(exit(1, 5), false);              // event 2
+  CHECK_EQ(log.next(), 3);
+  log.add(signal(1));                        // event 3
+  CHECK_EQ(log.next(), 4);
+  log.flush();
+  CHECK_EQ(log.next(), 4);
+  log.open(entry(1, kWrite, 43));            // event 4
+  log.close(exit(1, 1), false);
+  const auto events = recording.events();
+  REQUIRE_EQ(events.size(), 5);
+  CHECK_EQ(events[1].args[0], 42);
+  CHECK(events[2].kind == EventKind::exit);
+  CHECK(events[3].kind == EventKind::signal);
+  CHECK_EQ(events[4].args[0], 43);
+}
