@@ -228,15 +228,23 @@ void Channels::end_send(const Endpoint& endpoint, const SendToken& send, int64_t
 void Channels::transfer(const Endpoint& endpoint, uint64_t length) {
   if (endpoint.kind != Endpoint::Kind::stream) return;
   Stream& stream = streams_[endpoint.out];
+  if (stream.foreign) return;
   const uint64_t received = std::min(stream.owed, length);
   stream.owed -= received;
-  if (length > received) stream.segments.push_back({nullptr, 0, length - received, {}});
+  if (length == received) return;
+  // Adjacent ones are one: nobody may ever receive them here.
+  if (stream.segments.empty() || stream.segments.back().send) stream.segments.push_back({});
+  stream.segments.back().length += length - received;
 }
 
 void Channels::drain(const Endpoint& endpoint, uint64_t length) {
   if (endpoint.kind != Endpoint::Kind::stream) return;
   Stream& stream = streams_[endpoint.in];
-  while (length > 0 && !stream.segments.empty()) {
+  while (length > 0 && !(stream.segments.empty() && stream.in_flight.empty())) {
+    if (stream.segments.empty()) {
+      stream.segments.push_back(std::move(stream.in_flight.front()));
+      stream.in_flight.erase(stream.in_flight.begin());
+    }
     Segment& front = stream.segments.front();
     const uint64_t taken = std::min(front.length, length);
     if (front.send) stream.held -= taken;

@@ -1,5 +1,7 @@
 #include "supervisor/graph.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace redrive {
@@ -14,6 +16,13 @@ IntervalExtent interval_extent(const Trace& trace, UnitId unit, IntervalIndex in
     extent.cpu_ns = end->cpu_ns;
   }
   return extent;
+}
+
+Result<void> check_until(const Trace& trace, UnitId unit, IntervalIndex interval, EventIndex until) {
+  const IntervalExtent extent = interval_extent(trace, unit, interval);
+  if (until >= extent.first_event && until <= extent.end_event) return {};
+  return Error{fmt::format("event {} is not in interval {}: its events are {} up to, not including, {}", until, interval,
+                           extent.first_event, extent.end_event)};
 }
 
 bool startable(const IntervalRecord& interval) { return interval.kind != CheckpointKind::image || interval.has_image; }
@@ -71,9 +80,10 @@ void cut_unsatisfiable(Rdg& graph) {
       }
     }
     for (auto& [unit, intervals] : graph.units) {
+      bool gap = false;  // between the interval and what it is executed from
       for (size_t i = 0; i < intervals.size(); ++i) {
         Rdg::Interval& interval = intervals[i];
-        const bool gap = i > 0 && !interval.startable && intervals[i - 1].end_event < interval.first_event;
+        gap = !interval.startable && (gap || (i > 0 && intervals[i - 1].end_event < interval.first_event));
         const bool unborn = interval.birth && !interval_holding(graph, *interval.birth);
         if ((!gap && !unborn) || interval.end_event == interval.first_event) continue;
         interval.end_event = interval.first_event;
@@ -92,6 +102,7 @@ Result<DependenceGraph> DependenceGraph::open(const Trace& trace) {
   for (const auto& [unit, intervals] : graph.rdg_.units) {
     for (IntervalIndex i = 0; i < intervals.size(); ++i) TRY(graph.read(unit, i));
   }
+  graph.note_send_times();
   cut_unsatisfiable(graph.rdg_);
   return graph;
 }
@@ -110,17 +121,21 @@ Result<void> DependenceGraph::read(UnitId unit, IntervalIndex index) {
   const auto place = std::lower_bound(unlogged.begin(), unlogged.end(), interval.first_event,
                                       [](const Rdg::Dependence& d, EventIndex event) { return d.receiver.event < event; });
   unlogged.insert(place, found.begin(), found.end());
+  return {};
+}
+
+void DependenceGraph::note_send_times() {
   for (auto& [receiver, dependences] : rdg_.unlogged) {
     for (auto& dependence : dependences) {
       if (dependence.sender_at_ns == 0) dependence.sender_at_ns = sent_at_ns(sends_, dependence.sender);
     }
   }
-  return {};
 }
 
 Result<PlanResult> DependenceGraph::plan(UnitId unit, IntervalIndex interval, std::optional<EventIndex> until) {
   TRY(read(unit, interval));
   for (;;) {
+    note_send_times();
     PlanResult result = redrive::plan(rdg_, unit, interval, until);
     if (!result.plan) return result;
     const size_t before = read_.size();

@@ -21,6 +21,9 @@ struct IntervalExtent {
 // Of an interval that the trace holds. One that the recorder did not live to end goes up to the unit's last event.
 IntervalExtent interval_extent(const Trace& trace, UnitId unit, IntervalIndex interval);
 
+// Fails if an event is none that a replay of the interval could stop before, and says which there are.
+Result<void> check_until(const Trace& trace, UnitId unit, IntervalIndex interval, EventIndex until);
+
 // False if its checkpoint was never published: such an interval is executed from the previous startable one on.
 bool startable(const IntervalRecord& interval);
 
@@ -44,6 +47,7 @@ class DependenceGraph {
  private:
   explicit DependenceGraph(const Trace& trace) : trace_(trace) {}
   Result<void> read(UnitId unit, IntervalIndex interval);
+  void note_send_times();
 
   const Trace& trace_;
   Rdg rdg_;

@@ -72,11 +72,11 @@ void ImageWorker::run() {
     if (queue_.empty()) return;
     ImageJob job = std::move(queue_.front());
     queue_.pop_front();
+    const size_t pages = job.pages.size();
     busy_ = true;
     lock.unlock();
     Done done{job.copy, job.original, std::nullopt};
     if (auto result = publish(job); !result) done.error = result.error();
-    const size_t pages = job.pages.size();
     job = {};
     lock.lock();
     busy_ = false;
@@ -97,11 +97,8 @@ Result<void> ImageWorker::publish(ImageJob& job) {
       job.pages.push_back({job.state.processes.front().process, address, std::move(page)});
       return true;
     };
-    const size_t queued = job.pages.size();
     TRY(visit_pages(job.memory, mappings, wanted, take));
     std::sort(job.pages.begin(), job.pages.end(), [](const auto& a, const auto& b) { return a.address < b.address; });
-    const std::lock_guard lock(mutex_);
-    queued_pages_ += job.pages.size() - queued;
   }
   note_zero_pages(job);
   Encoder header;

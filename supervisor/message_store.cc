@@ -46,6 +46,7 @@ void MessageStore::publish(EventRef event, Bytes payload) {
 }
 
 void MessageStore::publish(EventRef event, Birth birth) {
+  CHECK(birth.pid > 0);
   const std::lock_guard lock(mutex_);
   born_[event] = birth;
   changed_.notify_all();

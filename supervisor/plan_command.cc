@@ -74,11 +74,7 @@ Result<int> plan_command(const PlanOptions& options) {
   ASSIGN_OR_RETURN(const std::shared_ptr<Trace> trace, Trace::open(directory));
   ASSIGN_OR_RETURN(const Selection selection, select(*trace, options.what));
   if (options.until) {
-    const IntervalExtent extent = interval_extent(*trace, selection.unit, selection.first);
-    if (*options.until < extent.first_event || *options.until > extent.end_event) {
-      return Error{fmt::format("event {} is not in interval {}: its events are {} up to, not including, {}",
-                               *options.until, selection.first, extent.first_event, extent.end_event)};
-    }
+    TRY(check_until(*trace, selection.unit, selection.first, *options.until));
   }
   ASSIGN_OR_RETURN(DependenceGraph graph, DependenceGraph::open(*trace));
   ASSIGN_OR_RETURN(const PlanResult result, graph.plan(selection.unit, selection.first, options.until));

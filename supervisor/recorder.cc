@@ -114,6 +114,8 @@ void Recorder::tick() {
     const bool signal_waits = !holder->held.empty() && now - holder->held_since > kSpinningAfter;
     if (!others_wait && !signal_waits) continue;
     unit->reported_spinning = true;
+    std::fprintf(stderr, "redrive: unit %u (%s) makes no system call, and %s waits for it to\n", unit->id,
+                 holder->process->command.c_str(), others_wait ? "another of its threads" : "a signal");
     add_unsure(*unit, others_wait ? "a thread made no system call for 2 s while other threads waited to run"
                               : "a signal waited 2 s because its thread made no system call");
   }
@@ -300,6 +302,7 @@ void Recorder::enter(Thread& thread) {
     thread.output_args = thread.args;
   }
   thread.send.reset();
+  thread.send_unheld = false;
   if (row.traffic == Traffic::send) begin_send(thread, read, event);
   unit.log.open(std::move(event));
   if (row.special == Special::exit_group || row.special == Special::exit) {
@@ -344,6 +347,15 @@ void Recorder::end_thread(Thread& thread, bool whole_process) {
   if (leader && !last) give_up_baton(unit);
 }
 
+void Recorder::count_refusal(Unit& unit, const std::string& what, const std::string& answer, bool common) {
+  Refused& refusal = refusals_[{unit.id, what}];
+  refusal.common = common;
+  refusal.unit = unit.id;
+  refusal.what = what;
+  refusal.answer = answer;
+  ++refusal.count;
+}
+
 void Recorder::refuse(Thread& thread, const SyscallRow* row) {
   Unit& unit = *thread.process->unit;
   const auto number = static_cast<int64_t>(thread.entry.orig_rax);
@@ -352,13 +364,7 @@ void Recorder::refuse(Thread& thread, const SyscallRow* row) {
   event.result = -error;
   unit.log.open(event);
   unit.log.close(std::move(event), row && row->test);
-  const std::string what = call_name(number, thread.args);
-  Refused& refusal = refusals_[{unit.id, what}];
-  refusal.common = row && row->common;
-  refusal.unit = unit.id;
-  refusal.what = what;
-  refusal.answer = std::string(error_name(error));
-  ++refusal.count;
+  count_refusal(unit, call_name(number, thread.args), std::string(error_name(error)), row && row->common);
   user_regs_struct regs = thread.entry;
   regs.orig_rax = ~0ull;
   regs.rax = static_cast<uint64_t>(-static_cast<int64_t>(error));
@@ -380,7 +386,7 @@ void Recorder::leave(Thread& thread) {
   event.thread = thread.serial;
   event.result = result;
   event.number = static_cast<int32_t>(thread.entry.orig_rax);  // of an exit that becomes an event of its own
-  if (thread.send) end_send(thread, result, event);
+  end_send(thread, result);
   if (row.special == Special::sigreturn) {
     event.registers = RegisterFile{as_bytes(regs), get_xstate(thread.tid)};
     event.result = 0;

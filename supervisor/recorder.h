@@ -44,6 +44,7 @@ class Recorder {
   void leave(Thread& thread);
   void end_thread(Thread& thread, bool whole_process);
   void refuse(Thread& thread, const SyscallRow* row);
+  void count_refusal(Unit& unit, const std::string& what, const std::string& answer, bool common);
   void take_or_queue(Thread& thread, Thread::Stop stop);
   void give_up_baton(Unit& unit);
   void schedule(Unit& unit);
@@ -91,7 +92,7 @@ class Recorder {
   // recorder_messages.cc
   std::optional<Endpoint> endpoint(Thread& thread, int fd_arg);
   void begin_send(Thread& thread, const std::vector<Span>& inputs, Event& event);
-  void end_send(Thread& thread, int64_t result, Event& event);
+  void end_send(Thread& thread, int64_t result);
   void receive(Thread& thread, int64_t result, Event& event);
   void forget_descriptors(Thread& thread);
   uint64_t hash_inputs(Thread& thread, const std::vector<Span>& inputs);

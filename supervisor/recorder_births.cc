@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -283,6 +284,10 @@ void Recorder::begin_program(Thread& thread) {
     set_regs(thread.tid, regs);
   }
   begin_interval(unit, CheckpointKind::exec, process, 0);
+  if (struct stat info {}; stat(("/proc/" + std::to_string(process.pid) + "/exe").c_str(), &info) == 0 &&
+                           (info.st_mode & (S_ISUID | S_ISGID))) {
+    count_refusal(unit, "the privileges of setuid program " + process.command, "ran without them", false);
+  }
   store_now(unit, thread, &regs);
   resume_user(thread, regs);
 }

@@ -52,21 +52,23 @@ void Recorder::begin_send(Thread& thread, const std::vector<Span>& inputs, Event
   if (!to || to->kind == Endpoint::Kind::none) return;
   uint64_t length = 0;
   for (const auto& span : inputs) length += span.payload ? span.length : 0;
-  if (length > kMaxPayload) {
-    thread.datagrams.clear();
-    return;
-  }
+  thread.send_endpoint = *to;
+  thread.send_unheld = length > kMaxPayload;
+  if (thread.send_unheld) return;
   Bytes payload = read_payload(inputs, thread.process->memory);
   thread.datagrams = send_lengths(*thread.row, thread.args, thread.process->memory, payload.size());
   Unit& unit = *thread.process->unit;
   const uint64_t at_ns = interval_ns(unit);
   thread.send = std::make_shared<SendInfo>(SendInfo{{unit.id, unit.log.next()}, policy_.on_send(unit.id, at_ns)});
-  thread.send_endpoint = *to;
   event.send = Send{to->out, payload.size(), at_ns};
   channels_.begin_send(*to, thread.send, std::move(payload), thread.datagrams);
 }
 
-void Recorder::end_send(Thread& thread, int64_t result, Event&) {
+void Recorder::end_send(Thread& thread, int64_t result) {
+  if (std::exchange(thread.send_unheld, false) && result > 0) {
+    channels_.transfer(thread.send_endpoint, static_cast<uint64_t>(result));
+  }
+  if (!thread.send) return;
   int64_t sent = result;
   if (thread.send_endpoint.kind == Endpoint::Kind::datagram && thread.datagrams.size() == 1) sent = result >= 0;
   channels_.end_send(thread.send_endpoint, thread.send, sent);

@@ -135,8 +135,10 @@ void print_divergence(const Trace& trace, const Report& report) {
              trace.unit_name(d.unit), d.interval, d.event, d.expected, d.found);
   if (!d.stack.empty()) fmt::print(stderr, "  stack:\n{}", d.stack);
   if (!d.disassembly.empty()) fmt::print(stderr, "  code:\n{}", d.disassembly);
-  fmt::print(stderr, "  reproduce: redrive replay {} {}:{} --until {}\n", trace.directory(), report.request.unit,
-             report.request.interval, d.event);
+  // Up to and including the event, unless another interval of the replay set has it.
+  const bool own = d.unit == report.request.unit && d.interval == report.request.interval;
+  fmt::print(stderr, "  reproduce: redrive replay {} {}:{}{}\n", trace.directory(), report.request.unit,
+             report.request.interval, own ? "" : " --verify");
 }
 
 nlohmann::json to_json(const Trace& trace, const Report& report) {
@@ -169,6 +171,7 @@ Result<std::vector<Request>> requests_of(const Trace& trace, const ReplayOptions
   }
   UnitSpec spec{options.unit_text, options.first_interval, options.last_interval};
   ASSIGN_OR_RETURN(const Selection selected, select(trace, spec));
+  if (options.until) TRY(check_until(trace, selected.unit, selected.first, *options.until));
   for (IntervalIndex i = selected.first; i <= selected.last; ++i) requests.push_back({selected.unit, i});
   return requests;
 }
@@ -250,8 +253,8 @@ Result<int> replay(const ReplayOptions& options) {
                                       {"late", late}}.dump(2));
   } else if (!options.output) {
     print_table(*trace, graph, reports, options.verify);
-    fmt::print("{} interval{}, {} divergences, {} not verified, slowest {:.3f} s, bound {:g} s\n", reports.size(),
-               reports.size() == 1 ? "" : "s", divergences,
+    fmt::print("{} interval{}, {} divergence{}, {} not verified, slowest {:.3f} s, bound {:g} s\n", reports.size(),
+               reports.size() == 1 ? "" : "s", divergences, divergences == 1 ? "" : "s",
                not_verified, slowest, trace->settings().bound_s);
   }
   for (const auto& report : reports) {

@@ -252,7 +252,7 @@ Result<bool> Replayer::replay_entry(Thread& thread, EventIndex index, const Even
     return differs(", with other contents of the memory that it reads");
   }
   if (store_.wants_send({what_.unit, index})) store_.publish({what_.unit, index}, read_payload(read, memory(thread)));
-  if (options_.output) show_output(event, *row, memory(thread));
+  if (options_.output) keep_output(thread, event, *row, read);
   if (bears(*row) && (event.child_unit || event.child_thread)) TRY(replay_birth(thread, index, event, *row));
   if (event.fatal) {
     ASSIGN_OR_RETURN(const bool written, write_memory(thread, index, event));
@@ -322,6 +322,7 @@ Result<bool> Replayer::replay_effects(Thread& thread, EventIndex index, const Ev
   const Special special = row ? row->special : Special::none;
   const bool executes = special == Special::execve || special == Special::execveat;
   thread.stopped_at_syscall = false;
+  if (options_.output) show_output(thread, event.result);
   if (executes && event.result == 0) {
     forget_process(thread.process);
     return true;
@@ -444,17 +445,24 @@ Result<bool> Replayer::replay_trap(Thread& thread, EventIndex index, const Event
   return true;
 }
 
-void Replayer::show_output(const Event& event, const SyscallRow& row, const Memory& from) {
-  if (row.traffic != Traffic::send || row.fd_arg < 0 || event.kind != EventKind::syscall || event.result <= 0) return;
+// Keeps what a call is about to write to standard output or error, until its result says how much of it went.
+void Replayer::keep_output(Thread& thread, const Event& event, const SyscallRow& row, const std::vector<Span>& inputs) {
+  thread.output.clear();
+  if (row.traffic != Traffic::send || row.fd_arg < 0) return;
   const uint64_t fd = event.args[static_cast<size_t>(row.fd_arg)];
   if (fd != STDOUT_FILENO && fd != STDERR_FILENO) return;
-  Bytes payload = read_payload(inputs(row, event.args, from), from);
-  payload.resize(std::min<uint64_t>(payload.size(), static_cast<uint64_t>(event.result)));
-  for (size_t done = 0; done < payload.size();) {
-    const ssize_t n = ::write(static_cast<int>(fd), payload.data() + done, payload.size() - done);
-    if (n <= 0) return;
+  thread.output_fd = static_cast<int>(fd);
+  thread.output = read_payload(inputs, memory(thread));
+}
+
+void Replayer::show_output(Thread& thread, int64_t result) {
+  const size_t size = result > 0 ? std::min(thread.output.size(), static_cast<size_t>(result)) : 0;
+  for (size_t done = 0; done < size;) {
+    const ssize_t n = ::write(thread.output_fd, thread.output.data() + done, size - done);
+    if (n <= 0) break;
     done += static_cast<size_t>(n);
   }
+  thread.output.clear();
 }
 
 // What the system calls that a checkpoint caught threads in went on to write. The kernel may have written it before the checkpoint or after;

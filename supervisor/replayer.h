@@ -54,6 +54,8 @@ class Replayer {
     ProcessSerial process = 0;
     bool stopped_at_syscall = false;  // entered, its result not given yet
     user_regs_struct regs{};          // as at the last stop
+    int output_fd = -1;               // where `output`, of the call being made, goes
+    Bytes output;
   };
   enum class StopKind : uint8_t { syscall, fault, gone };
 
@@ -69,7 +71,8 @@ class Replayer {
   Result<StopKind> run_to_stop(Thread& thread);
   Result<bool> verify_end();
   Result<std::vector<AddressRange>> pending_outputs(const UnitState& state) const;
-  void show_output(const Event& event, const SyscallRow& row, const Memory& memory);
+  void keep_output(Thread& thread, const Event& event, const SyscallRow& row, const std::vector<Span>& inputs);
+  void show_output(Thread& thread, int64_t result);
   void diverge(Thread* thread, EventIndex index, std::string expected, std::string found);
   void forget_process(ProcessSerial process);
   void take_processor();

@@ -73,6 +73,7 @@ struct Thread {
   std::array<uint64_t, 6> output_args{};   // the arguments that say where outputs go
   EntrySizes sizes;
   SendToken send;
+  bool send_unheld = false;          // the call sends more than is held for matching
   Endpoint send_endpoint;
   std::vector<uint64_t> datagrams;   // lengths of the datagrams being sent
   bool image_at_birth = false;       // the policy wants a checkpoint before its first instruction

@@ -99,7 +99,10 @@ class Bench:
         if not pauses:
             raise Failure("no image checkpoint was taken")
         limit_s = PAUSE_BASE_S + PAUSE_PER_GB_S * megabytes / 1024
+        fork = compiled(self.options, ROOT / "tests" / "bench" / "fork_cost.c", flags=["-O1"], directory="bench")
+        fork_s = int(self.run([fork, megabytes])[1]) / 1e9
         self.add({"row": name, "pause_median_s": statistics.median(pauses), "pause_max_s": max(pauses), "limit_s": limit_s,
+                  "fork_s": fork_s, "ratio_to_fork": statistics.median(pauses) / fork_s,
                   "checkpoints": len(pauses), "recorded_s": seconds,
                   "trace_bytes_per_s": self.json("stats", trace)["trace_bytes"] / seconds})
 
@@ -174,15 +177,15 @@ def format_bytes(count):
 
 
 def format_row(row):
-    """Pause rows put median and longest pause where others have native and recorded time."""
+    """Pause rows put a bare fork and the median pause where others have native and recorded time; max is the longest."""
     name = f"{row['row']:<16}"
     if "skipped" in row or "failed" in row:
         kind = "skipped" if "skipped" in row else "failed"
         return f"{name}  {kind}: {row[kind]}"
     growth = format_bytes(row["trace_bytes_per_s"])
     if "pause_max_s" in row:
-        return (f"{name}{row['pause_median_s'] * 1e3:>6.2f} ms{row['pause_max_s'] * 1e3:>7.2f} ms{'':>8}"
-                f"{row['limit_s'] * 1e3:>5.1f} ms{growth:>11}")
+        return (f"{name}{row['fork_s'] * 1e3:>6.2f} ms{row['pause_median_s'] * 1e3:>7.2f} ms{row['ratio_to_fork']:>8.2f}"
+                f"{row['limit_s'] * 1e3:>5.1f} ms{growth:>11}{'':>19}{row['pause_max_s'] * 1e3:>5.2f} ms")
     limit = f"{row['limit']:.2f}" if row["limit"] else "-"
     speed = f"{row['replay_speed']:.2f}" if row["replay_speed"] else "-"
     diverged = f"  {row['divergences']} DIVERGENCES" if row["divergences"] else ""
@@ -216,7 +219,7 @@ def main():
     rows = measures(bench)
     if unknown := [name for name in arguments.rows if name not in rows]:
         sys.exit(f"bench.py: no row {unknown[0]!r}; there are: {', '.join(rows)}")
-    print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, {arguments.runs} runs a row; pause rows: median and longest pause")
+    print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, {arguments.runs} runs a row; pause rows: a bare fork, the median pause, the longest")
     print(HEADER)
     try:
         for name in arguments.rows or rows:

@@ -32,7 +32,8 @@ std::string text(const std::vector<MatchedPart>& parts) {
   std::string out;
   for (const auto& part : parts) {
     if (!out.empty()) out += " ";
-    out += std::to_string(part.send->event.event) + "+" + std::to_string(part.offset) + ":" + std::to_string(part.length);
+    out +=
+        std::to_string(part.send->event.event) + "+" + std::to_string(part.offset) + ":" + std::to_string(part.length);
   }
   return out;
 }
@@ -216,10 +217,19 @@ TEST_CASE("a stream: what drains away unseen is not received") {
   wire.send(2, "def");
   wire.channels.drain(wire.b, 4);
   CHECK_EQ(wire.receive("ef"), "2+1:2");
-  wire.channels.drain(wire.b, 2);     // seen before the transfer that brought it
+  wire.channels.drain(wire.b, 2);  // seen before the transfer that brought it
   wire.channels.transfer(wire.a, 2);
   wire.send(3, "ghi");
   CHECK_EQ(wire.receive("ghi"), "3+0:3");
+}
+
+TEST_CASE("a stream: bytes of a send that is still in the kernel drain away") {
+  Wire wire;
+  wire.begin(1, "abc");
+  wire.channels.drain(wire.b, 2);
+  wire.end(1, 3);
+  wire.send(2, "abd");
+  CHECK_EQ(wire.receive("cabd"), "1+2:1 2+0:3");
 }
 
 TEST_CASE("a stream: it holds a limited number of bytes") {

@@ -67,7 +67,8 @@ TEST_CASE("a payload can be had as often as it is asked for, in parts") {
 TEST_CASE("a part beyond what was sent is refused") {
   MessageStore store({kA}, {}, 1);
   store.publish(kA, bytes("short"));
-  for (const auto& [offset, length] : {std::pair<uint64_t, uint64_t>{0, 6}, {5, 1}, {6, 0}, {2, UINT64_MAX}, {UINT64_MAX, 2}}) {
+  for (const auto& [offset, length] :
+       {std::pair<uint64_t, uint64_t>{0, 6}, {5, 1}, {6, 0}, {2, UINT64_MAX}, {UINT64_MAX, 2}}) {
     CAPTURE(offset);
     CAPTURE(length);
     const auto part = store.payload({kA, offset, length, 0});

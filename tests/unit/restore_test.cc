@@ -411,8 +411,11 @@ UnitState sample_state() {
   Mapping stack = mapping(kStack, 2, PROT_READ | PROT_WRITE);
   stack.name = "[stack]";
   UnitState state;
-  state.processes.push_back({1, 100, 0x1000, {mapping(kAnonymous, 4, PROT_READ | PROT_WRITE),
-                                              mapping(kGuarded, 1, PROT_NONE), file, shared, stack}});
+  state.processes.push_back(
+      {1,
+       100,
+       0x1000,
+       {mapping(kAnonymous, 4, PROT_READ | PROT_WRITE), mapping(kGuarded, 1, PROT_NONE), file, shared, stack}});
   state.processes.push_back({4, 101, 0x2000, {mapping(kAnonymous, 1, PROT_READ), shared_tail}});
   state.zero_pages = {{1, kFile + 2 * kPageSize}};
   return state;
@@ -484,7 +487,7 @@ TEST_CASE("a unit restored has the memory, the threads and the registers of its 
   }
   Bytes& xstate = state.threads[2].xstate;
   REQUIRE(xstate.size() > 520);
-  xstate[512] |= 2;  // XSTATE_BV: SSE
+  xstate[512] |= 2;                                                                  // XSTATE_BV: SSE
   for (size_t i = 0; i < 16; ++i) xstate[160 + i] = static_cast<uint8_t>(0xa0 + i);  // xmm0
 
   Pages pages;
@@ -535,7 +538,8 @@ TEST_CASE("a unit restored has the memory, the threads and the registers of its 
     REQUIRE(found);
     for (const auto& expected : process.mappings) {
       CAPTURE(expected.start);
-      const auto it = std::find_if(found->begin(), found->end(), [&](const Mapping& m) { return m.start == expected.start; });
+      const auto it =
+          std::find_if(found->begin(), found->end(), [&](const Mapping& m) { return m.start == expected.start; });
       REQUIRE(it != found->end());
       CHECK_EQ(it->end, expected.end);
       CHECK_EQ(it->protection, expected.protection);
@@ -610,7 +614,8 @@ TEST_CASE("what the environment refuses during a restore is passed on") {
   UnitState state;
   state.processes.push_back({0, 100, 0, {mapping(kAnonymous, 1, PROT_READ)}});
   SUBCASE("a page that cannot be read") {
-    const auto unit = restore(state, [](StoredPage&) -> Result<bool> { return Error{"unreadable"}; }, no_files());
+    const auto unit = restore(
+        state, [](StoredPage&) -> Result<bool> { return Error{"unreadable"}; }, no_files());
     REQUIRE_FALSE(unit);
     CHECK_EQ(unit.error().message, "unreadable");
   }

@@ -221,19 +221,19 @@ TEST_CASE("an event's number is known before it happens") {
   Recording recording;
   UnitLog& log = recording.log();
   CHECK_EQ(log.next(), 0);
-  log.open(entry(1, kRead));                 // event 0
+  log.open(entry(1, kRead));  // event 0
   CHECK_EQ(log.next(), 1);
-  log.open(entry(2, kWrite, 42));            // parts the first: event 1
+  log.open(entry(2, kWrite, 42));  // parts the first: event 1
   CHECK_EQ(log.next(), 2);
   log.close(exit(2, 1), false);
   CHECK_EQ(log.next(), 2);
-  log.close(exit(1, 5), false);              // event 2
+  log.close(exit(1, 5), false);  // event 2
   CHECK_EQ(log.next(), 3);
-  log.add(signal(1));                        // event 3
+  log.add(signal(1));  // event 3
   CHECK_EQ(log.next(), 4);
   log.flush();
   CHECK_EQ(log.next(), 4);
-  log.open(entry(1, kWrite, 43));            // event 4
+  log.open(entry(1, kWrite, 43));  // event 4
   log.close(exit(1, 1), false);
   const auto events = recording.events();
   REQUIRE_EQ(events.size(), 5);
