@@ -12,7 +12,7 @@ void set_check_context(std::string (*describe)());
 
 }  // namespace redrive
 
-#define CHECK(cond)                                                     \
-  do {                                                                  \
-    if (!(cond)) ::redrive::check_failed(__FILE__, __LINE__, #cond);    \
+#define CHECK(cond)                                                  \
+  do {                                                               \
+    if (!(cond)) ::redrive::check_failed(__FILE__, __LINE__, #cond); \
   } while (0)

@@ -21,8 +21,7 @@ Result<Memory> Memory::open(pid_t pid) {
 size_t Memory::read_some(Address from, void* to, size_t size) const {
   size_t done = 0;
   while (done < size) {
-    const ssize_t n =
-        ::pread(fd_.get(), static_cast<char*>(to) + done, size - done, static_cast<off_t>(from + done));
+    const ssize_t n = ::pread(fd_.get(), static_cast<char*>(to) + done, size - done, static_cast<off_t>(from + done));
     if (n <= 0) break;
     done += static_cast<size_t>(n);
   }

@@ -1,8 +1,8 @@
 // A stopped tracee's memory and registers (ptrace(2), process_vm_readv(2)).
 //
 // Every function wants the caller to be the tracer and the tracee to be in a ptrace-stop, except memory access,
-// which goes through an open /proc/PID/mem and works from any thread. A tracee that died meanwhile makes them fail: that is
-// data, not an error, so they return false.
+// which goes through an open /proc/PID/mem and works from any thread. A tracee that died meanwhile makes them fail:
+// that is data, not an error, so they return false.
 #pragma once
 
 #include <sys/types.h>
@@ -28,9 +28,9 @@ class Memory {
   static Result<Memory> open(pid_t pid);
 
   pid_t pid() const { return pid_; }
-  bool read(Address from, void* to, size_t size) const;             // all or false
-  size_t read_some(Address from, void* to, size_t size) const;      // up to the first unreadable page
-  bool write(Address to, const void* from, size_t size) const;      // all or false
+  bool read(Address from, void* to, size_t size) const;         // all or false
+  size_t read_some(Address from, void* to, size_t size) const;  // up to the first unreadable page
+  bool write(Address to, const void* from, size_t size) const;  // all or false
   // A NUL-terminated string of at most `limit` bytes, without its NUL; what could be read if it has none.
   std::string string(Address from, size_t limit = 4096) const;
 
@@ -50,7 +50,7 @@ class Memory {
 
 bool get_regs(pid_t tid, user_regs_struct& regs);
 bool set_regs(pid_t tid, const user_regs_struct& regs);
-Bytes get_xstate(pid_t tid);                       // NT_X86_XSTATE; empty if the tracee is gone
+Bytes get_xstate(pid_t tid);  // NT_X86_XSTATE; empty if the tracee is gone
 bool set_xstate(pid_t tid, const Bytes& xstate);
 
 // The six argument registers of a syscall, in order: rdi rsi rdx r10 r8 r9.

@@ -78,16 +78,15 @@ class [[nodiscard]] Result<void> {
 };
 
 // TRY(expr): returns the error of a Result<void> expression from the enclosing function.
-#define TRY(expr)                                             \
-  do {                                                        \
+#define TRY(expr)                                                         \
+  do {                                                                    \
     if (auto try_result = (expr); !try_result) return try_result.error(); \
   } while (0)
 
 // ASSIGN_OR_RETURN(decl, expr): `decl` becomes the value, or the error is returned.
 #define REDRIVE_CONCAT2(a, b) a##b
 #define REDRIVE_CONCAT(a, b) REDRIVE_CONCAT2(a, b)
-#define ASSIGN_OR_RETURN(decl, expr) \
-  ASSIGN_OR_RETURN_IMPL(REDRIVE_CONCAT(result_, __LINE__), decl, expr)
+#define ASSIGN_OR_RETURN(decl, expr) ASSIGN_OR_RETURN_IMPL(REDRIVE_CONCAT(result_, __LINE__), decl, expr)
 #define ASSIGN_OR_RETURN_IMPL(name, decl, expr) \
   auto name = (expr);                           \
   if (!name) return name.error();               \

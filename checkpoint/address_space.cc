@@ -30,8 +30,8 @@ bool parse_line(const char* line, Mapping& m) {
                   &m.offset, &major_number, &minor_number, &m.inode, &name_at) != 7) {
     return false;
   }
-  m.protection = (perms[0] == 'r' ? PROT_READ : 0) | (perms[1] == 'w' ? PROT_WRITE : 0) |
-                 (perms[2] == 'x' ? PROT_EXEC : 0);
+  m.protection =
+      (perms[0] == 'r' ? PROT_READ : 0) | (perms[1] == 'w' ? PROT_WRITE : 0) | (perms[2] == 'x' ? PROT_EXEC : 0);
   m.shared = perms[3] == 's';
   m.device = makedev(major_number, minor_number);
   m.name = line + name_at;
@@ -54,7 +54,9 @@ Result<std::vector<Mapping>> all_mappings(pid_t pid) {
   return out;
 }
 
-bool kernels_own(const Mapping& m) { return m.name.starts_with("[vdso") || m.name.starts_with("[vvar") || m.name == "[vsyscall]"; }
+bool kernels_own(const Mapping& m) {
+  return m.name.starts_with("[vdso") || m.name.starts_with("[vvar") || m.name == "[vsyscall]";
+}
 
 }  // namespace
 

@@ -10,7 +10,8 @@
 
 namespace redrive {
 
-// The mappings of a process, in address order, the kernel's own ([vdso], [vvar], [vsyscall]) left out. `file` is not filled in.
+// The mappings of a process, in address order, the kernel's own ([vdso], [vvar], [vsyscall]) left out. `file` is not
+// filled in.
 Result<std::vector<Mapping>> read_mappings(pid_t pid);
 // Where the kernel mapped its vDSO; 0 if nowhere.
 Address vdso_address(pid_t pid);

@@ -70,8 +70,7 @@ Result<void> restore_threads(const UnitState& state, RestoredUnit& unit) {
     const Stub& stub = process->second.stub;
     pid_t tid = stub.pid();
     if (std::exchange(leader_taken[thread.process], true)) {
-      constexpr uint64_t kThread =
-          CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM;
+      constexpr uint64_t kThread = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM;
       ASSIGN_OR_RETURN(tid, stub.clone(stub.pid(), kThread));
     }
     unit.threads[thread.thread] = tid;
@@ -82,7 +81,8 @@ Result<void> restore_threads(const UnitState& state, RestoredUnit& unit) {
     regs.orig_rax = ~0ull;  // whatever the kernel thinks of restarting a syscall, there is none
     const pid_t tid = unit.threads.at(thread.thread);
     if (!set_regs(tid, regs)) return errno_error("cannot restore registers");
-    if (!thread.xstate.empty() && !set_xstate(tid, thread.xstate)) return errno_error("cannot restore the extended state");
+    if (!thread.xstate.empty() && !set_xstate(tid, thread.xstate))
+      return errno_error("cannot restore the extended state");
   }
   return {};
 }
@@ -117,8 +117,7 @@ Result<void> map(const Stub& stub, pid_t tid, const Mapping& mapping, SharedObje
                  const FilePath& file_path) {
   if (mapping.shared_object) {
     ASSIGN_OR_RETURN(const std::string path, shared.path(mapping.shared_object, mapping.offset + mapping.length()));
-    return stub.map_file(tid, path, mapping.start, mapping.length(), mapping.protection, MAP_SHARED,
-                         mapping.offset);
+    return stub.map_file(tid, path, mapping.start, mapping.length(), mapping.protection, MAP_SHARED, mapping.offset);
   }
   if (mapping.file) {
     ASSIGN_OR_RETURN(const std::string path, file_path(mapping.file));

@@ -1,5 +1,5 @@
-// Builds a unit from a checkpoint: stub processes with the recorded memory, threads and registers, all stopped and traced by the
-// calling thread.
+// Builds a unit from a checkpoint: stub processes with the recorded memory, threads and registers, all stopped and
+// traced by the calling thread.
 #pragma once
 
 #include <functional>

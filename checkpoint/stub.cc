@@ -25,9 +25,9 @@ namespace {
 
 constexpr Address kGateCode = kGateStart + 0x100;  // syscall; int3
 constexpr Address kScratch = kGateStart + kPageSize;
-constexpr long kOptions = PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK |
-                          PTRACE_O_EXITKILL;
-constexpr uint64_t kCpuidFaulting = 0x1012;        // ARCH_SET_CPUID, off = faults
+constexpr long kOptions =
+    PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_EXITKILL;
+constexpr uint64_t kCpuidFaulting = 0x1012;  // ARCH_SET_CPUID, off = faults
 
 // The stub program: an ELF header, one loadable segment, and the gate's code.
 Bytes stub_program() {
@@ -225,19 +225,21 @@ Result<void> Stub::map_file(pid_t tid, const std::string& path, Address start, u
   const uint64_t mode = flags & MAP_SHARED ? O_RDWR : O_RDONLY;
   ASSIGN_OR_RETURN(const int64_t fd, call(tid, SYS_open, {kScratch, mode, 0}));
   if (fd < 0) return Error{"cannot map " + path + ": " + std::strerror(static_cast<int>(-fd))};
-  ASSIGN_OR_RETURN(const int64_t at, call(tid, SYS_mmap,
-                                          {start, length, static_cast<uint64_t>(protection),
-                                           static_cast<uint64_t>(flags | MAP_FIXED), static_cast<uint64_t>(fd), offset}));
+  ASSIGN_OR_RETURN(const int64_t at,
+                   call(tid, SYS_mmap,
+                        {start, length, static_cast<uint64_t>(protection), static_cast<uint64_t>(flags | MAP_FIXED),
+                         static_cast<uint64_t>(fd), offset}));
   ASSIGN_OR_RETURN(const int64_t closed, call(tid, SYS_close, {static_cast<uint64_t>(fd)}));
   static_cast<void>(closed);
-  if (at != static_cast<int64_t>(start)) return Error{"cannot map " + path + ": " + std::strerror(static_cast<int>(-at))};
+  if (at != static_cast<int64_t>(start))
+    return Error{"cannot map " + path + ": " + std::strerror(static_cast<int>(-at))};
   return {};
 }
 
 Result<void> Stub::map_anonymous(pid_t tid, Address start, uint64_t length, int protection, int flags) const {
-  ASSIGN_OR_RETURN(const int64_t at,
-                   call(tid, SYS_mmap, {start, length, static_cast<uint64_t>(protection),
-                                        static_cast<uint64_t>(flags | MAP_FIXED | MAP_ANONYMOUS), ~0ull, 0}));
+  ASSIGN_OR_RETURN(const int64_t at, call(tid, SYS_mmap,
+                                          {start, length, static_cast<uint64_t>(protection),
+                                           static_cast<uint64_t>(flags | MAP_FIXED | MAP_ANONYMOUS), ~0ull, 0}));
   if (at != static_cast<int64_t>(start)) {
     return Error{"cannot map memory in a stub: " + std::string(std::strerror(static_cast<int>(-at)))};
   }
@@ -246,7 +248,8 @@ Result<void> Stub::map_anonymous(pid_t tid, Address start, uint64_t length, int 
 
 Result<void> Stub::unmap(pid_t tid, Address start, uint64_t length) const {
   ASSIGN_OR_RETURN(const int64_t result, call(tid, SYS_munmap, {start, length}));
-  if (result != 0) return Error{"cannot unmap memory in a stub: " + std::string(std::strerror(static_cast<int>(-result)))};
+  if (result != 0)
+    return Error{"cannot unmap memory in a stub: " + std::string(std::strerror(static_cast<int>(-result)))};
   return {};
 }
 

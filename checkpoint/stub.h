@@ -1,8 +1,9 @@
 // A stub: the process in which a unit's recorded address space is built and its code re-driven.
 //
-// It starts as a one-page static program (the gate: a `syscall` instruction at an address that no recorded program uses) and has
-// nothing else mapped. Memory layout and threads are made by running syscalls at the gate. The thread that spawned a stub is its
-// tracer: all functions must be called from that thread. A stub dies with its tracer (PTRACE_O_EXITKILL).
+// It starts as a one-page static program (the gate: a `syscall` instruction at an address that no recorded program
+// uses) and has nothing else mapped. Memory layout and threads are made by running syscalls at the gate. The thread
+// that spawned a stub is its tracer: all functions must be called from that thread. A stub dies with its tracer
+// (PTRACE_O_EXITKILL).
 #pragma once
 
 #include <initializer_list>
@@ -23,10 +24,12 @@ class Stub {
   pid_t pid() const { return pid_; }
   const Memory& memory() const { return memory_; }
 
-  // Runs a syscall for real in the stopped thread `tid` and restores its registers. The result is the kernel's (negative errno).
+  // Runs a syscall for real in the stopped thread `tid` and restores its registers. The result is the kernel's
+  // (negative errno).
   Result<int64_t> call(pid_t tid, long number, std::initializer_list<uint64_t> args) const;
 
-  // Adds a thread (flags hold CLONE_THREAD) or makes a child process; returns its id, stopped, traced, with the caller's registers.
+  // Adds a thread (flags hold CLONE_THREAD) or makes a child process; returns its id, stopped, traced, with the
+  // caller's registers.
   Result<pid_t> clone(pid_t tid, uint64_t flags) const;
   // The stub of a child process made by clone().
   static Result<Stub> adopt(pid_t pid);

@@ -1,7 +1,8 @@
 // The state of a unit at a checkpoint, pages apart: address spaces, threads, registers.
 //
 // In replay no kernel object exists but memory and threads, so this and the pages are all there is to a checkpoint.
-// Encoded as the header of an image in the trace; pages are stored beside it, absent ones are zero or come from the mapped file.
+// Encoded as the header of an image in the trace; pages are stored beside it, absent ones are zero or come from the
+// mapped file.
 #pragma once
 
 #include <sys/user.h>
@@ -17,22 +18,22 @@ namespace redrive {
 struct Mapping {
   Address start = 0;
   Address end = 0;
-  int protection = 0;        // PROT_*
-  bool shared = false;       // MAP_SHARED
-  uint64_t offset = 0;       // of the file or shared object, bytes
-  uint64_t file = 0;         // id of the trace's copy of the mapped file; 0 = anonymous
+  int protection = 0;          // PROT_*
+  bool shared = false;         // MAP_SHARED
+  uint64_t offset = 0;         // of the file or shared object, bytes
+  uint64_t file = 0;           // id of the trace's copy of the mapped file; 0 = anonymous
   uint64_t shared_object = 0;  // nonzero: writable memory shared inside the unit, named by this number
-  uint64_t device = 0;       // with `inode`: what the host maps here; not part of the encoding
+  uint64_t device = 0;         // with `inode`: what the host maps here; not part of the encoding
   uint64_t inode = 0;
-  std::string name;          // as in /proc/PID/maps
+  std::string name;  // as in /proc/PID/maps
 
   uint64_t length() const { return end - start; }
   bool is_stack() const { return name == "[stack]"; }
 };
 
 struct ProcessState {
-  uint32_t process = 0;      // serial within the unit
-  int32_t pid = 0;           // when recorded; names the process in messages only
+  uint32_t process = 0;  // serial within the unit
+  int32_t pid = 0;       // when recorded; names the process in messages only
   Address brk = 0;
   std::vector<Mapping> mappings;
 };
@@ -40,8 +41,8 @@ struct ProcessState {
 struct ThreadState {
   uint32_t thread = 0;
   uint32_t process = 0;
-  bool in_syscall = false;   // entered a syscall whose exit is an event still to come
-  user_regs_struct regs{};   // at the syscall instruction (about to enter) or behind it (in_syscall)
+  bool in_syscall = false;  // entered a syscall whose exit is an event still to come
+  user_regs_struct regs{};  // at the syscall instruction (about to enter) or behind it (in_syscall)
   Bytes xstate;
 };
 
@@ -54,7 +55,8 @@ struct UnitState {
     Address address = 0;
   };
   std::vector<ZeroPage> zero_pages;
-  // Threads and processes with serials from here on joined the unit at this checkpoint: the interval before knows nothing of them.
+  // Threads and processes with serials from here on joined the unit at this checkpoint: the interval before knows
+  // nothing of them.
   uint32_t first_joined_thread = ~0u;
   uint32_t first_joined_process = ~0u;
   uint32_t trigger = 0;      // the thread whose next event is the first of the interval

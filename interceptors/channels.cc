@@ -11,8 +11,8 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/vfs.h>
 #include <sys/un.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -25,7 +25,7 @@ namespace {
 constexpr uint64_t kMaxHeldPerStream = uint64_t{64} << 20;
 constexpr uint64_t kMaxHeldDatagrams = uint64_t{64} << 20;
 constexpr uint64_t kDatagramOverhead = 64;  // what an empty datagram counts for
-constexpr size_t kReorderWindow = 8;  // sends that may overtake each other on their way into one channel
+constexpr size_t kReorderWindow = 8;        // sends that may overtake each other on their way into one channel
 
 // "127.0.0.1:80" or "[::1]:80"; v4 addresses mapped into v6 are written as v4, so that both ends agree.
 std::string address_text(const sockaddr_storage& address) {
@@ -210,16 +210,16 @@ void Channels::end_send(const Endpoint& endpoint, const SendToken& send, int64_t
     stream.held -= segment.length - length;
     segment.length = length;
   };
-  const auto flying = std::find_if(stream.in_flight.begin(), stream.in_flight.end(),
-                                   [&](const Segment& s) { return s.send == send; });
+  const auto flying =
+      std::find_if(stream.in_flight.begin(), stream.in_flight.end(), [&](const Segment& s) { return s.send == send; });
   if (flying != stream.in_flight.end()) {
     shorten(*flying);
     if (flying->length > 0) stream.segments.push_back(std::move(*flying));
     stream.in_flight.erase(flying);
     return;
   }
-  const auto queued = std::find_if(stream.segments.begin(), stream.segments.end(),
-                                   [&](const Segment& s) { return s.send == send; });
+  const auto queued =
+      std::find_if(stream.segments.begin(), stream.segments.end(), [&](const Segment& s) { return s.send == send; });
   if (queued == stream.segments.end()) return;
   shorten(*queued);
   if (queued->length == 0) stream.segments.erase(queued);
@@ -277,12 +277,15 @@ std::vector<MatchedPart> Channels::receive_stream(Stream& stream, std::span<cons
     return std::vector<MatchedPart>{};
   };
   while (!content.empty()) {
-    const auto fits = [&](const Segment& s) { return !s.send || begins_alike(std::span(s.data).subspan(s.offset, s.length), content); };
+    const auto fits = [&](const Segment& s) {
+      return !s.send || begins_alike(std::span(s.data).subspan(s.offset, s.length), content);
+    };
     if (stream.segments.empty() || !fits(stream.segments.front())) {
       // Sends that overtook each other on their way into the kernel: take the one that fits.
       const size_t window = std::min(kReorderWindow, stream.segments.size());
       const auto last = stream.segments.begin() + static_cast<ptrdiff_t>(window);
-      const auto later = std::find_if(stream.segments.begin(), last, [&](const Segment& s) { return s.send && fits(s); });
+      const auto later =
+          std::find_if(stream.segments.begin(), last, [&](const Segment& s) { return s.send && fits(s); });
       if (later != last) {
         std::rotate(stream.segments.begin(), later, later + 1);
       } else {

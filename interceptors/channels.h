@@ -1,8 +1,9 @@
 // Pairing of endpoints: which send's bytes a receive has got.
 //
-// What is behind a descriptor is asked of the kernel (pidfd_getfd(2), sock_diag(7)) once and remembered until the descriptor
-// is closed or replaced. Streams are matched by byte offset per direction, datagrams by content; both are confirmed by comparing
-// the bytes. Whatever cannot be confirmed is no message: the receive is then input and its payload is logged, which is always right.
+// What is behind a descriptor is asked of the kernel (pidfd_getfd(2), sock_diag(7)) once and remembered until the
+// descriptor is closed or replaced. Streams are matched by byte offset per direction, datagrams by content; both are
+// confirmed by comparing the bytes. Whatever cannot be confirmed is no message: the receive is then input and its
+// payload is logged, which is always right.
 #pragma once
 
 #include <sys/types.h>
@@ -34,7 +35,8 @@ struct Endpoint {
   uint64_t in = 0;   // channel that receives come out of
 };
 
-// The endpoints behind a descriptor table, as far as they were asked for. Shared by processes that share the table (CLONE_FILES).
+// The endpoints behind a descriptor table, as far as they were asked for. Shared by processes that share the table
+// (CLONE_FILES).
 using FdCache = std::unordered_map<int, Endpoint>;
 
 struct MatchedPart {
@@ -51,11 +53,12 @@ struct ChannelInfo {
 
 class Channels {
  public:
-  // The endpoint behind `fd` of the process that `pidfd` names. Kind::none for files and foreign objects; nothing if it cannot be told
-  // yet (a socket that is not connected).
+  // The endpoint behind `fd` of the process that `pidfd` names. Kind::none for files and foreign objects; nothing if it
+  // cannot be told yet (a socket that is not connected).
   std::optional<Endpoint> resolve(int pidfd, int fd);
 
-  // A send enters: its whole payload, of which end_send() says how much went. For several datagrams in one call, their lengths.
+  // A send enters: its whole payload, of which end_send() says how much went. For several datagrams in one call, their
+  // lengths.
   void begin_send(const Endpoint& endpoint, SendToken send, Bytes payload, std::span<const uint64_t> datagrams);
   // `sent`: bytes (streams) or the number of datagrams; negative or 0: nothing.
   void end_send(const Endpoint& endpoint, const SendToken& send, int64_t sent);
@@ -73,18 +76,18 @@ class Channels {
 
  private:
   struct Segment {
-    SendToken send;      // null: contents not known
-    uint64_t offset = 0; // first byte of the payload still to be received
-    uint64_t length = 0; // bytes still to be received
-    Bytes data;          // the send's whole payload
+    SendToken send;       // null: contents not known
+    uint64_t offset = 0;  // first byte of the payload still to be received
+    uint64_t length = 0;  // bytes still to be received
+    Bytes data;           // the send's whole payload
   };
   struct Stream {
     std::deque<Segment> segments;    // in the order in which they will be received
     std::vector<Segment> in_flight;  // entered, order not known yet
     uint64_t owed = 0;               // bytes received before the transfer that moved them was seen to end
     uint64_t sender_inode = 0;
-    bool foreign = false;            // somebody outside the recording writes here too
-    uint64_t held = 0;               // bytes sent and not received
+    bool foreign = false;  // somebody outside the recording writes here too
+    uint64_t held = 0;     // bytes sent and not received
 
     void give_up() {
       segments.clear();

@@ -35,10 +35,10 @@ inline Bytes read_payload(const std::vector<Span>& inputs, const Memory& memory)
 }
 
 // Lengths of the datagrams that a send makes: one, but for sendmmsg(2).
-inline std::vector<uint64_t> send_lengths(const SyscallRow& row, std::span<const uint64_t, 6> args, const Memory& memory,
-                                          uint64_t payload) {
-  const bool many = std::any_of(row.args.begin(), row.args.end(),
-                                [](const Arg& arg) { return arg.kind == ArgKind::mmsghdr_in; });
+inline std::vector<uint64_t> send_lengths(const SyscallRow& row, std::span<const uint64_t, 6> args,
+                                          const Memory& memory, uint64_t payload) {
+  const bool many =
+      std::any_of(row.args.begin(), row.args.end(), [](const Arg& arg) { return arg.kind == ArgKind::mmsghdr_in; });
   if (!many) return {payload};
   std::vector<uint64_t> lengths;
   uint64_t left = payload;

@@ -65,7 +65,10 @@ constexpr SyscallRow kRows[] = {
     emulate(SYS(connect), fd, addr_in(2), val).blocks(),
     emulate(SYS(accept), fd, out_pointee(2), in_out(4)).tests(),
     emulate(SYS(sendto), fd, payload(in_sized_by(2)), val, val, addr_in(5), val).sends(0).blocks(),
-    emulate(SYS(recvfrom), fd, payload(out_result(2)), val, val, out_pointee(5), in_out(4)).receives(0).flags(3).tests(),
+    emulate(SYS(recvfrom), fd, payload(out_result(2)), val, val, out_pointee(5), in_out(4))
+        .receives(0)
+        .flags(3)
+        .tests(),
     emulate(SYS(sendmsg), fd, msg_in, val).sends(0).blocks(),
     emulate(SYS(recvmsg), fd, msg_out, val).receives(0).flags(2).tests(),
     emulate(SYS(shutdown), fd, val),

@@ -3,10 +3,9 @@
 #include <cpuid.h>
 #include <signal.h>
 #include <sys/syscall.h>
+#include <ucontext.h>
 #include <unistd.h>
 #include <x86intrin.h>
-
-#include <ucontext.h>
 
 namespace redrive {
 namespace {
@@ -29,8 +28,8 @@ Leaf masked_cpuid(uint32_t leaf, uint32_t subleaf) {
   Leaf out = cpuid(leaf, subleaf);
   switch (leaf) {
     case 1:
-      out.ebx &= 0x00ffffff;                    // initial APIC id
-      out.ecx &= ~(uint32_t{1} << 30);          // RDRAND
+      out.ebx &= 0x00ffffff;            // initial APIC id
+      out.ecx &= ~(uint32_t{1} << 30);  // RDRAND
       break;
     case 7:
       if (subleaf == 0) {
@@ -40,7 +39,7 @@ Leaf masked_cpuid(uint32_t leaf, uint32_t subleaf) {
       break;
     case 0xb:
     case 0x1f:
-      out.edx = 0;                              // x2APIC id
+      out.edx = 0;  // x2APIC id
       break;
     default:
       break;

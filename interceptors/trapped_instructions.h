@@ -1,5 +1,6 @@
-// Instructions whose results are nondeterministic and that the processor can be told to trap: rdtsc and rdtscp (prctl(2), PR_SET_TSC) and
-// cpuid (arch_prctl(2), ARCH_SET_CPUID). They fault with SIGSEGV and are answered by the tracer.
+// Instructions whose results are nondeterministic and that the processor can be told to trap: rdtsc and rdtscp
+// (prctl(2), PR_SET_TSC) and cpuid (arch_prctl(2), ARCH_SET_CPUID). They fault with SIGSEGV and are answered by the
+// tracer.
 #pragma once
 
 #include <sys/user.h>
@@ -17,13 +18,13 @@ struct TrappedInstruction {
 // The trapped instruction that begins with these bytes, if it is one.
 std::optional<TrappedInstruction> decode_trapped(const uint8_t (&code)[3]);
 
-// Sets the result registers and moves behind the instruction. cpuid hides what cannot be recorded: RDRAND, RDSEED, RDPID, TSX,
-// WAITPKG, and which processor it runs on.
+// Sets the result registers and moves behind the instruction. cpuid hides what cannot be recorded: RDRAND, RDSEED,
+// RDPID, TSX, WAITPKG, and which processor it runs on.
 void answer(const TrappedInstruction& trapped, user_regs_struct& regs);
 
-// Makes cpuid fault in the calling thread too. Switching between threads that differ in this costs about 15 us on virtual machines, so the
-// tracer must do what its tracees do. cpuid executed by the tracer's own libraries is answered by a SIGSEGV handler. False
-// if this processor cannot.
+// Makes cpuid fault in the calling thread too. Switching between threads that differ in this costs about 15 us on
+// virtual machines, so the tracer must do what its tracees do. cpuid executed by the tracer's own libraries is answered
+// by a SIGSEGV handler. False if this processor cannot.
 bool trap_own_cpuid();
 
 }  // namespace redrive

@@ -14,11 +14,11 @@
 
 namespace redrive {
 
-using UnitId = uint32_t;      // from 1, in order of birth
+using UnitId = uint32_t;  // from 1, in order of birth
 using IntervalIndex = uint32_t;
 using EventIndex = uint64_t;
-using ThreadSerial = uint32_t;  // within a unit, from 0, never reused
-using ProcessSerial = uint32_t; // within a unit, from 0: units joined by shared memory or vfork have several
+using ThreadSerial = uint32_t;   // within a unit, from 0, never reused
+using ProcessSerial = uint32_t;  // within a unit, from 0: units joined by shared memory or vfork have several
 
 struct EventRef {
   UnitId unit = 0;
@@ -30,8 +30,8 @@ enum class EventKind : uint8_t {
   syscall,  // entry and exit with no other event of the unit between them
   entry,    // a syscall entered while other threads of the unit went on; its exit follows as an event of its own
   exit,
-  signal,   // a signal was delivered to a handler, or ended the process
-  trap,     // a trapped instruction (rdtsc, rdtscp, cpuid) was answered
+  signal,  // a signal was delivered to a handler, or ended the process
+  trap,    // a trapped instruction (rdtsc, rdtscp, cpuid) was answered
 };
 
 // Where in its thread's execution a signal event lies (args[0] of the event).
@@ -87,14 +87,15 @@ struct Send {
 
 // A mapping made by mmap or shmat: where its contents come from when it is made again.
 struct MapSource {
-  uint64_t file = 0;    // id of a file copy in the trace, 0 = anonymous
-  uint64_t offset = 0;  // bytes into that copy
+  uint64_t file = 0;           // id of a file copy in the trace, 0 = anonymous
+  uint64_t offset = 0;         // bytes into that copy
   uint64_t shared_object = 0;  // nonzero: writable memory shared inside the unit, named by this number
   uint64_t length = 0;         // bytes mapped, page-rounded
   bool operator==(const MapSource&) const = default;
 };
 
-// Registers set by the event where they are more than a syscall's result: signal delivery, sigreturn, trapped instructions.
+// Registers set by the event where they are more than a syscall's result: signal delivery, sigreturn, trapped
+// instructions.
 struct RegisterFile {
   Bytes general;  // user_regs_struct
   Bytes xstate;   // XSAVE area, empty = unchanged
@@ -105,20 +106,20 @@ struct Event {
   EventKind kind = EventKind::syscall;
   ThreadSerial thread = 0;
   uint64_t repeat = 1;
-  int32_t number = 0;                // syscall or signal number; for a trap a Trap
-  std::array<uint64_t, 6> args{};    // syscall, entry: as entered
-  uint64_t ip = 0;                   // instruction pointer at the event
-  uint32_t regs_hash = 0;            // syscall, entry: the registers a syscall preserves
-  uint64_t in_hash = 0;              // syscall, entry: the memory the call reads, payload of sends included
-  int64_t result = 0;                // syscall, exit
-  std::vector<MemoryWrite> writes;   // syscall, exit, signal
+  int32_t number = 0;               // syscall or signal number; for a trap a Trap
+  std::array<uint64_t, 6> args{};   // syscall, entry: as entered
+  uint64_t ip = 0;                  // instruction pointer at the event
+  uint32_t regs_hash = 0;           // syscall, entry: the registers a syscall preserves
+  uint64_t in_hash = 0;             // syscall, entry: the memory the call reads, payload of sends included
+  int64_t result = 0;               // syscall, exit
+  std::vector<MemoryWrite> writes;  // syscall, exit, signal
   std::optional<Receive> receive;
   std::optional<Send> send;
   std::optional<MapSource> map;
   std::optional<RegisterFile> registers;
-  UnitId child_unit = 0;             // fork, vfork, clone: the unit born here (0: a thread or process of this unit)
-  ThreadSerial child_thread = 0;     // ... its first thread's serial, if it belongs to this unit
-  bool fatal = false;                // signal: it ended the process; syscall: the process ended in or by it
+  UnitId child_unit = 0;          // fork, vfork, clone: the unit born here (0: a thread or process of this unit)
+  ThreadSerial child_thread = 0;  // ... its first thread's serial, if it belongs to this unit
+  bool fatal = false;             // signal: it ended the process; syscall: the process ended in or by it
   bool operator==(const Event&) const = default;
 };
 

@@ -1,8 +1,9 @@
 // A trace directory: TraceWriter makes one while a recording runs, Trace reads one. FORMAT.md is the byte format.
 //
-// All files are append-only or published whole (written beside, synced, renamed). Nothing is lost by SIGKILL except what was not
-// flushed; Trace cuts a torn last record, and reports any other damage by file and offset (Status::damaged).
-// The segments are the truth; catalog.sqlite is derived from them (build_catalog) and is rebuilt when absent or stale.
+// All files are append-only or published whole (written beside, synced, renamed). Nothing is lost by SIGKILL except
+// what was not flushed; Trace cuts a torn last record, and reports any other damage by file and offset
+// (Status::damaged). The segments are the truth; catalog.sqlite is derived from them (build_catalog) and is rebuilt
+// when absent or stale.
 #pragma once
 
 #include <chrono>
@@ -18,7 +19,11 @@
 
 namespace redrive {
 
-enum class CheckpointKind : uint8_t { exec, fork, image };  // `fork` has no image of its own: it starts at the parent's event
+enum class CheckpointKind : uint8_t {
+  exec,
+  fork,
+  image
+};  // `fork` has no image of its own: it starts at the parent's event
 const char* name(CheckpointKind kind);
 
 struct Settings {
@@ -26,17 +31,17 @@ struct Settings {
   double critical_path_s = 0;
   double checkpoint_period_s = 0;
   double bound_s = 0;
-  double restore_cost_s = 0;           // measured on the recording host
+  double restore_cost_s = 0;  // measured on the recording host
   std::vector<std::string> command;
   std::string working_directory;
-  std::string host;                    // uname, CPU model: what `check` compares on another machine
+  std::string host;  // uname, CPU model: what `check` compares on another machine
   int64_t started_unix_ns = 0;
 };
 
 struct UnitRecord {
   UnitId unit = 0;
   int32_t pid = 0;
-  EventRef parent;        // the fork that bore it; unit 0 for the first
+  EventRef parent;  // the fork that bore it; unit 0 for the first
   std::vector<UnitId> joined;
 };
 
@@ -45,10 +50,10 @@ struct IntervalRecord {
   IntervalIndex interval = 0;
   CheckpointKind kind = CheckpointKind::exec;
   EventIndex first_event = 0;
-  bool has_image = false;      // an image was published (exec, image; fork if the policy asked for one)
+  bool has_image = false;  // an image was published (exec, image; fork if the policy asked for one)
   int32_t pid = 0;
-  std::string command;         // basename of the program, arguments appended, at most 200 bytes
-  uint64_t pause_ns = 0;       // how long the original was stopped for it
+  std::string command;    // basename of the program, arguments appended, at most 200 bytes
+  uint64_t pause_ns = 0;  // how long the original was stopped for it
 };
 
 // CPU time and counts of an interval that has ended.
@@ -56,26 +61,26 @@ struct IntervalEnd {
   UnitId unit = 0;
   IntervalIndex interval = 0;
   uint64_t cpu_ns = 0;
-  EventIndex end_event = 0;    // one past its last event
+  EventIndex end_event = 0;  // one past its last event
 };
 
 struct ChannelRecord {
   uint64_t channel = 0;
-  std::string kind;            // "pipe", "fifo", "unix", "unix-dgram", "tcp", "udp", ...
-  std::string name;            // addresses or path, for people
+  std::string kind;  // "pipe", "fifo", "unix", "unix-dgram", "tcp", "udp", ...
+  std::string name;  // addresses or path, for people
 };
 
 struct FileRecord {
   uint64_t file = 0;
-  std::string path;            // as mapped
-  std::string copy;            // file name below files/ (its content hash)
+  std::string path;  // as mapped
+  std::string copy;  // file name below files/ (its content hash)
   uint64_t size = 0;
 };
 
 struct Refusal {
   UnitId unit = 0;
-  std::string what;            // syscall (and sub-command) name
-  std::string answer;          // "ENOSYS", "EPERM", ...
+  std::string what;    // syscall (and sub-command) name
+  std::string answer;  // "ENOSYS", "EPERM", ...
   uint64_t count = 0;
 };
 
@@ -86,8 +91,8 @@ struct Unsure {
 };
 
 struct RecordingEnd {
-  int32_t exit_status = 0;     // as `record` returns it
-  std::string reason;          // "exited", "interrupted", ...
+  int32_t exit_status = 0;  // as `record` returns it
+  std::string reason;       // "exited", "interrupted", ...
   double wall_s = 0;
   uint64_t skipped_checkpoints = 0;
 };
@@ -106,9 +111,10 @@ class TraceWriter {
                                                      Storage& storage = disk());
   ~TraceWriter();
 
-  // Buffered; written by flush() and whenever buffers grow beyond 256 KiB. The first I/O error (a full disk) is kept, makes
-  // everything later a no-op and is returned by flush() and finish(): the recording then ends, and what is before stays good.
-  EventIndex append(UnitId unit, const Event& event);   // returns the event's number
+  // Buffered; written by flush() and whenever buffers grow beyond 256 KiB. The first I/O error (a full disk) is kept,
+  // makes everything later a no-op and is returned by flush() and finish(): the recording then ends, and what is before
+  // stays good.
+  EventIndex append(UnitId unit, const Event& event);  // returns the event's number
   void add(const UnitRecord& unit);
   void add(const IntervalRecord& interval);
   void add(const IntervalEnd& end);
@@ -121,15 +127,17 @@ class TraceWriter {
   // `path` is opened through `open_path` (e.g. /proc/PID/map_files/...), named `path` in the trace.
   Result<uint64_t> add_file(const std::string& open_path, const std::string& path);
 
-  // Publishes an image: `header` is opaque here (checkpoint/image.h). Pages equal to one already stored are stored once; zero
-  // pages not at all. Callable from another thread than the rest, by one thread at a time. Journals an ImagePublished record only
-  // after everything is synced.
-  struct ImageStats { uint64_t pages = 0, new_pages = 0, bytes = 0; };
+  // Publishes an image: `header` is opaque here (checkpoint/image.h). Pages equal to one already stored are stored
+  // once; zero pages not at all. Callable from another thread than the rest, by one thread at a time. Journals an
+  // ImagePublished record only after everything is synced.
+  struct ImageStats {
+    uint64_t pages = 0, new_pages = 0, bytes = 0;
+  };
   Result<ImageStats> publish_image(UnitId unit, IntervalIndex interval, const Bytes& header,
                                    const std::function<bool(PageRef&)>& next_page);
 
   uint64_t bytes_written() const;
-  Result<void> finish(const RecordingEnd& end);         // flush, sync, build the catalog
+  Result<void> finish(const RecordingEnd& end);  // flush, sync, build the catalog
 
  private:
   struct State;
@@ -140,8 +148,12 @@ class TraceWriter {
 struct Image {
   Bytes header;
   // Every stored page of the image: process, address, and how to read it.
-  struct Page { uint32_t process; uint64_t address; uint64_t page_id; };
-  std::vector<Page> pages;     // sorted by process, address
+  struct Page {
+    uint32_t process;
+    uint64_t address;
+    uint64_t page_id;
+  };
+  std::vector<Page> pages;  // sorted by process, address
 };
 
 class Trace {
@@ -155,16 +167,18 @@ class Trace {
   // Changes whenever the journal or a segment does: what is derived from a trace keeps it, to know whether it is stale.
   uint64_t fingerprint() const;
   const Settings& settings() const;
-  bool finished() const;                     // false: the recorder was killed
-  const RecordingEnd& end() const;           // zeros if not finished
+  bool finished() const;            // false: the recorder was killed
+  const RecordingEnd& end() const;  // zeros if not finished
   const std::vector<UnitRecord>& units() const;
-  const std::vector<IntervalRecord>& intervals(UnitId unit) const;    // by interval index; published images have has_image
+  const std::vector<IntervalRecord>& intervals(
+      UnitId unit) const;  // by interval index; published images have has_image
   const IntervalEnd* interval_end(UnitId unit, IntervalIndex interval) const;
   const std::vector<ChannelRecord>& channels() const;
   const std::map<uint64_t, FileRecord>& files() const;
   const std::vector<Refusal>& refusals() const;
   const std::vector<Unsure>& unsure() const;
-  std::string unit_name(UnitId unit) const;  // "jacobi.2": program of its last interval, and a number if several have it
+  std::string unit_name(
+      UnitId unit) const;  // "jacobi.2": program of its last interval, and a number if several have it
   // UNIT as users write it: a number or a name.
   Result<UnitId> find_unit(const std::string& text) const;
 

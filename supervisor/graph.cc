@@ -21,8 +21,8 @@ IntervalExtent interval_extent(const Trace& trace, UnitId unit, IntervalIndex in
 Result<void> check_until(const Trace& trace, UnitId unit, IntervalIndex interval, EventIndex until) {
   const IntervalExtent extent = interval_extent(trace, unit, interval);
   if (until >= extent.first_event && until <= extent.end_event) return {};
-  return Error{fmt::format("event {} is not in interval {}: its events are {} up to, not including, {}", until, interval,
-                           extent.first_event, extent.end_event)};
+  return Error{fmt::format("event {} is not in interval {}: its events are {} up to, not including, {}", until,
+                           interval, extent.first_event, extent.end_event)};
 }
 
 bool startable(const IntervalRecord& interval) { return interval.kind != CheckpointKind::image || interval.has_image; }
@@ -66,8 +66,9 @@ Rdg::Interval* interval_holding(Rdg& graph, EventRef event) {
   return index ? &graph.units.at(event.unit)[*index] : nullptr;
 }
 
-// A recorder that was killed, or had no room, may have written a receive and not its send. What cannot be re-driven for that is cut off: the
-// interval ends before the receive. A cut may take away what others received, so this goes on until nothing changes.
+// A recorder that was killed, or had no room, may have written a receive and not its send. What cannot be re-driven for
+// that is cut off: the interval ends before the receive. A cut may take away what others received, so this goes on
+// until nothing changes.
 void cut_unsatisfiable(Rdg& graph) {
   for (bool changed = true; changed;) {
     changed = false;
@@ -118,8 +119,9 @@ Result<void> DependenceGraph::read(UnitId unit, IntervalIndex index) {
     return true;
   }));
   auto& unlogged = rdg_.unlogged[unit];
-  const auto place = std::lower_bound(unlogged.begin(), unlogged.end(), interval.first_event,
-                                      [](const Rdg::Dependence& d, EventIndex event) { return d.receiver.event < event; });
+  const auto place =
+      std::lower_bound(unlogged.begin(), unlogged.end(), interval.first_event,
+                       [](const Rdg::Dependence& d, EventIndex event) { return d.receiver.event < event; });
   unlogged.insert(place, found.begin(), found.end());
   return {};
 }

@@ -30,11 +30,12 @@ bool startable(const IntervalRecord& interval);
 // Whether a receive is a message between units.
 bool is_message(UnitId receiver, const Receive& receive);
 
-// The replay dependence graph of a trace, read as far as plans need it: a plan of one interval must not cost as much as the trace is long.
+// The replay dependence graph of a trace, read as far as plans need it: a plan of one interval must not cost as much as
+// the trace is long.
 //
-// The dependences are the unlogged message parts that come from an earlier interval of the unit or from another unit. The birth of a fork
-// without an image is its parent's fork event. A trace whose recorder was killed is read whole, because an interval ends (end_event)
-// before the first receive whose send such a trace does not hold.
+// The dependences are the unlogged message parts that come from an earlier interval of the unit or from another unit.
+// The birth of a fork without an image is its parent's fork event. A trace whose recorder was killed is read whole,
+// because an interval ends (end_event) before the first receive whose send such a trace does not hold.
 class DependenceGraph {
  public:
   static Result<DependenceGraph> open(const Trace& trace);  // the trace must outlive the graph

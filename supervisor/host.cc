@@ -76,7 +76,12 @@ Result<void> check_host(bool json) {
   for (const auto& check : checks) {
     can_record &= check.ok || !check.required;
     list.push_back({{"name", check.name}, {"ok", check.ok}, {"required", check.required}, {"detail", check.detail}});
-    if (!json) std::printf("%-40s %-4s %s\n", check.name.c_str(), check.ok ? "ok" : check.required ? "NO" : "no", check.detail.c_str());
+    if (!json)
+      std::printf("%-40s %-4s %s\n", check.name.c_str(),
+                  check.ok         ? "ok"
+                  : check.required ? "NO"
+                                   : "no",
+                  check.detail.c_str());
   }
   if (json) std::printf("%s\n", nlohmann::json{{"can_record", can_record}, {"checks", list}}.dump(2).c_str());
   if (!can_record) return Error{"this host cannot record: see the lines marked NO"};

@@ -1,5 +1,5 @@
-// Publishes images off the critical path: a thread of its own reads a stopped copy's memory, or takes pages read already, and hands them
-// to the trace.
+// Publishes images off the critical path: a thread of its own reads a stopped copy's memory, or takes pages read
+// already, and hands them to the trace.
 #pragma once
 
 #include <condition_variable>
@@ -28,7 +28,7 @@ struct ImageJob {
   std::vector<Page> pages;
   // The copy whose private pages are still to be read (process 0 of the state); -1 if there is none.
   pid_t copy = -1;
-  pid_t original = -1;   // whose child the copy is
+  pid_t original = -1;  // whose child the copy is
   Memory memory;
 };
 

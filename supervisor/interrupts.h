@@ -1,4 +1,5 @@
-// Signals to the supervisor itself while it records: the first Ctrl-C (or SIGTERM) goes to the recorded program, the second ends it.
+// Signals to the supervisor itself while it records: the first Ctrl-C (or SIGTERM) goes to the recorded program, the
+// second ends it.
 #pragma once
 
 #include <sys/types.h>
@@ -9,8 +10,9 @@ namespace redrive {
 void catch_interrupts();
 void release_interrupts();
 
-// Passes on what came since the last call: a signal sent to the supervisor alone is sent to `root`, one from the terminal has
-// reached the program already. How many came in all, 0 if none is new: from the second on the caller ends the recording.
+// Passes on what came since the last call: a signal sent to the supervisor alone is sent to `root`, one from the
+// terminal has reached the program already. How many came in all, 0 if none is new: from the second on the caller ends
+// the recording.
 int pass_on_interrupts(pid_t root);
 
 }  // namespace redrive

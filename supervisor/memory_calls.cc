@@ -113,8 +113,8 @@ void Recorder::record_memory_call(Thread& thread, int64_t result, Event& event) 
   const uint64_t flags = special == Special::mmap ? thread.args[3] : uint64_t{MAP_SHARED};
   const bool anonymous = special == Special::mmap && (flags & MAP_ANONYMOUS);
   const bool wants_sharing = special == Special::shmat || (flags & MAP_TYPE) != MAP_PRIVATE;
-  const bool shares = wants_sharing && (anonymous || special == Special::shmat ||
-                                        open_for_writing(process.pid, thread.args[4]));
+  const bool shares =
+      wants_sharing && (anonymous || special == Special::shmat || open_for_writing(process.pid, thread.args[4]));
   if (anonymous && !wants_sharing) {
     event.map = source;
     return;
@@ -187,14 +187,16 @@ Result<void> replay_memory_call(const Event& event, Special special, RestoredPro
     case Special::mremap: {
       if (failed) return {};
       const auto target = static_cast<Address>(event.result);
-      const uint64_t flags = target == args[0] ? args[3] & ~uint64_t{MREMAP_FIXED} : args[3] | MREMAP_MAYMOVE | MREMAP_FIXED;
+      const uint64_t flags =
+          target == args[0] ? args[3] & ~uint64_t{MREMAP_FIXED} : args[3] | MREMAP_MAYMOVE | MREMAP_FIXED;
       return done(stub.call(tid, SYS_mremap, {args[0], args[1], args[2], flags, target}), "mremap");
     }
     case Special::brk: {
       const auto target = static_cast<Address>(event.result);
       const Address from = page_up(process.brk), to = page_up(target);
       process.brk = target;
-      if (to > from) return stub.map_anonymous(tid, from, to - from, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE);
+      if (to > from)
+        return stub.map_anonymous(tid, from, to - from, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE);
       if (to < from) return stub.unmap(tid, to, from - to);
       return {};
     }

@@ -1,5 +1,5 @@
-// Syscalls that change the memory layout: what record notes of them, and how replay makes the same layout in a stub. Both directions
-// of each stand side by side in memory_calls.cc.
+// Syscalls that change the memory layout: what record notes of them, and how replay makes the same layout in a stub.
+// Both directions of each stand side by side in memory_calls.cc.
 #pragma once
 
 #include "checkpoint/restore.h"

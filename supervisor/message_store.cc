@@ -52,8 +52,8 @@ void MessageStore::publish(EventRef event, Birth birth) {
   changed_.notify_all();
 }
 
-// The replay set is closed under dependences and they follow causality, so somebody can always go on; if all wait for what is not
-// there, a recorded dependence is wrong, and waiting for ever would hide it.
+// The replay set is closed under dependences and they follow causality, so somebody can always go on; if all wait for
+// what is not there, a recorded dependence is wrong, and waiting for ever would hide it.
 bool MessageStore::wait_for(std::unique_lock<std::mutex>& lock, EventRef event) {
   const auto available = [&](EventRef e) { return payloads_.contains(e) || born_.contains(e); };
   const auto stuck = [&] {

@@ -1,5 +1,5 @@
-// Where the intervals that are re-driven together meet: payloads that one sends again and another receives, processes that one forks and
-// another goes on with, and the processors that they share.
+// Where the intervals that are re-driven together meet: payloads that one sends again and another receives, processes
+// that one forks and another goes on with, and the processors that they share.
 //
 // Thread-safe. An interval that waits for another gives up its processor meanwhile.
 #pragma once
@@ -17,12 +17,12 @@
 
 namespace redrive {
 
-// The processors that re-driven intervals may use, at most one interval on each at a time. Tracer and tracee stay on one processor:
-// stops between processors cost ten times as much.
+// The processors that re-driven intervals may use, at most one interval on each at a time. Tracer and tracee stay on
+// one processor: stops between processors cost ten times as much.
 class Processors {
  public:
   explicit Processors(int count);
-  int take();                 // waits; the processor's number
+  int take();  // waits; the processor's number
   void give_back(int cpu);
 
  private:

@@ -1,5 +1,6 @@
-// Replay planning (ALGORITHMS.md, "Replay planning"; Netzer et al., section 4): which intervals must be executed again, each up to
-// its requisite event, to re-drive one interval. Pure: works on an RDG in memory, knows no trace, no processes.
+// Replay planning (ALGORITHMS.md, "Replay planning"; Netzer et al., section 4): which intervals must be executed again,
+// each up to its requisite event, to re-drive one interval. Pure: works on an RDG in memory, knows no trace, no
+// processes.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +16,10 @@ namespace redrive {
 struct Rdg {
   struct Interval {
     EventIndex first_event = 0;
-    EventIndex end_event = 0;   // one past its last event
+    EventIndex end_event = 0;  // one past its last event
     uint64_t cpu_ns = 0;
-    bool startable = true;      // false: its checkpoint cannot be used; it is executed from the previous startable one on
-    std::optional<EventRef> birth;   // a fork checkpoint without an image: the parent's fork event must be re-executed
+    bool startable = true;  // false: its checkpoint cannot be used; it is executed from the previous startable one on
+    std::optional<EventRef> birth;  // a fork checkpoint without an image: the parent's fork event must be re-executed
   };
   // An unlogged message part, or a fork: `receiver` cannot be re-executed without `sender`.
   struct Dependence {
@@ -27,8 +28,8 @@ struct Rdg {
     uint64_t receiver_at_ns = 0;  // CPU time since the receiving interval's checkpoint
     uint64_t sender_at_ns = 0;
   };
-  std::map<UnitId, std::vector<Interval>> units;      // intervals by index; each ends where the next begins, or before
-  std::map<UnitId, std::vector<Dependence>> unlogged; // by receiving unit, sorted by receiver event
+  std::map<UnitId, std::vector<Interval>> units;       // intervals by index; each ends where the next begins, or before
+  std::map<UnitId, std::vector<Dependence>> unlogged;  // by receiving unit, sorted by receiver event
 
   // Index of the interval of `unit` that holds `event`; none if the unit has no such event.
   std::optional<IntervalIndex> interval_of(EventRef event) const;
@@ -36,18 +37,18 @@ struct Rdg {
 
 struct PlannedInterval {
   UnitId unit = 0;
-  IntervalIndex start = 0;        // the interval whose checkpoint it starts from
-  IntervalIndex interval = 0;     // the interval it is needed in (>= start)
-  EventIndex requisite_event = 0; // one past the last event to execute
-  uint64_t cpu_ns = 0;            // CPU time needed of it
+  IntervalIndex start = 0;         // the interval whose checkpoint it starts from
+  IntervalIndex interval = 0;      // the interval it is needed in (>= start)
+  EventIndex requisite_event = 0;  // one past the last event to execute
+  uint64_t cpu_ns = 0;             // CPU time needed of it
 };
 
 struct Plan {
   UnitId unit = 0;
   IntervalIndex interval = 0;
-  std::vector<PlannedInterval> replay_set;   // requested interval first
-  uint64_t critical_path_ns = 0;             // longest path, as if each interval had its own processor
-  uint64_t work_ns = 0;                      // sum of CPU times
+  std::vector<PlannedInterval> replay_set;  // requested interval first
+  uint64_t critical_path_ns = 0;            // longest path, as if each interval had its own processor
+  uint64_t work_ns = 0;                     // sum of CPU times
   // Bound of a list schedule on `cores` (Graham): work/J + path*(1 - 1/J).
   uint64_t predicted_ns(int cores) const;
 };
@@ -55,7 +56,7 @@ struct Plan {
 // `until`: one past the last event wanted of the requested interval; its end if absent.
 // None if the interval cannot be re-driven: some dependence's sender is not in the graph.
 struct PlanError {
-  EventRef missing;     // what is needed and not there
+  EventRef missing;  // what is needed and not there
   EventRef needed_by;
 };
 struct PlanResult {

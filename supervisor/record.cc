@@ -19,8 +19,8 @@
 namespace redrive {
 namespace {
 
-// A replay of several units at once has the sum of their work on two processors, not only the longest path; so the path may take
-// this part of the bound. Checkpoints come twice as often.
+// A replay of several units at once has the sum of their work on two processors, not only the longest path; so the path
+// may take this part of the bound. Checkpoints come twice as often.
 constexpr double kPathOfBound = 0.3;
 constexpr double kPeriodOfPath = 0.5;
 constexpr double kLeastPeriod_s = 0.02;  // checkpoints closer than this cost more than they save
@@ -83,7 +83,8 @@ Result<std::string> find_program(const std::string& name) {
   char head[5] = {};
   const ssize_t size = file ? read(file.get(), head, sizeof head) : 0;
   if (size >= 2 && head[0] == '#' && head[1] == '!') return found;
-  if (size < 5 || std::string_view(head, 4) != "\177ELF") return Error{found + ": neither a program nor a script that begins with #!"};
+  if (size < 5 || std::string_view(head, 4) != "\177ELF")
+    return Error{found + ": neither a program nor a script that begins with #!"};
   if (head[4] != 2) return Error{found + ": 32-bit programs cannot be recorded"};
   return found;
 }
@@ -102,7 +103,8 @@ void pin_to_one_processor() {
   sched_setaffinity(0, sizeof set, &set);
 }
 
-// The end of a recording: what was refused, by whom, how often (`stats` has the whole list); and what a replay may fail at.
+// The end of a recording: what was refused, by whom, how often (`stats` has the whole list); and what a replay may fail
+// at.
 void report(const Recorder& recorder) {
   struct Sum {
     uint64_t count = 0;
@@ -116,8 +118,8 @@ void report(const Recorder& recorder) {
     sum.units += (sum.units.empty() ? "" : ", ") + std::to_string(refusal.unit);
   }
   for (const auto& [what, sum] : sums) {
-    std::fprintf(stderr, "redrive: refused %s %lu time%s, of unit %s\n", what.c_str(), sum.count, sum.count == 1 ? "" : "s",
-                 sum.units.c_str());
+    std::fprintf(stderr, "redrive: refused %s %lu time%s, of unit %s\n", what.c_str(), sum.count,
+                 sum.count == 1 ? "" : "s", sum.units.c_str());
   }
   for (const auto& unsure : recorder.unsure()) {
     std::fprintf(stderr, "redrive: unit %u may not replay from event %lu on: %s\n", unsure.unit, unsure.event,
@@ -149,8 +151,8 @@ Result<int> record(const RecordOptions& options) {
     std::free(cwd);
   }
   settings.host = host_description();
-  settings.started_unix_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(
-                                 std::chrono::system_clock::now().time_since_epoch()).count();
+  settings.started_unix_ns =
+      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
   ASSIGN_OR_RETURN(const auto writer, TraceWriter::create(directory, settings));
   if (options.directory.empty()) TRY(set_latest(directory));
 

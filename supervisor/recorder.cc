@@ -17,8 +17,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kBatonSlice = 5ms;           // at the next event after this, waiting threads get the baton
-constexpr auto kSpinningAfter = 2s;         // a holder without events for so long is reported
+constexpr auto kBatonSlice = 5ms;    // at the next event after this, waiting threads get the baton
+constexpr auto kSpinningAfter = 2s;  // a holder without events for so long is reported
 constexpr int kSyscallStop = SIGTRAP | 0x80;
 
 bool stops_the_group(int signal) {
@@ -117,7 +117,7 @@ void Recorder::tick() {
     std::fprintf(stderr, "redrive: unit %u (%s) makes no system call, and %s waits for it to\n", unit->id,
                  holder->process->command.c_str(), others_wait ? "another of its threads" : "a signal");
     add_unsure(*unit, others_wait ? "a thread made no system call for 2 s while other threads waited to run"
-                              : "a signal waited 2 s because its thread made no system call");
+                                  : "a signal waited 2 s because its thread made no system call");
   }
 }
 
@@ -310,8 +310,8 @@ void Recorder::enter(Thread& thread) {
     return;
   }
   thread.run = Thread::Run::syscall;
-  // Even a call that does not sleep lets others run after a while. Its entry is logged first: what the thread did before it stays
-  // before what the others do.
+  // Even a call that does not sleep lets others run after a while. Its entry is logged first: what the thread did
+  // before it stays before what the others do.
   const bool slice_over = !unit.ready.empty() && Clock::now() - unit.baton_since > kBatonSlice;
   const bool lets_others_run = (row.may_block && !alone(unit)) || slice_over;
   if (lets_others_run) thread.xstate = get_xstate(thread.tid);
@@ -334,8 +334,8 @@ void Recorder::end_thread(Thread& thread, bool whole_process) {
   cpu_ns(unit);  // asked for the last time while the process lives
   Event event = *unit.log.open_of(thread.serial);
   event.fatal = true;
-  // What the kernel does to memory that others may go on to use: robust mutexes are marked, and the word that joiners wait for is cleared
-  // (get_robust_list(2), set_tid_address(2)).
+  // What the kernel does to memory that others may go on to use: robust mutexes are marked, and the word that joiners
+  // wait for is cleared (get_robust_list(2), set_tid_address(2)).
   for (const auto& [serial, other] : unit.threads) {
     if (other == &thread || (whole_process && other->process == &process)) note_robust_futexes(*other, event);
   }

@@ -1,8 +1,8 @@
 // The record loop: follows every thread of the recorded programs by ptrace, and writes what they see into a trace.
 //
-// One thread of a unit runs user code at a time: it holds the unit's baton. The baton changes hands only at events: when its holder
-// enters a syscall that may sleep, or has had it for long while others wait. A thread that comes out of the kernel without the
-// baton stays stopped until it gets it, and its event is logged then.
+// One thread of a unit runs user code at a time: it holds the unit's baton. The baton changes hands only at events:
+// when its holder enters a syscall that may sleep, or has had it for long while others wait. A thread that comes out of
+// the kernel without the baton stays stopped until it gets it, and its event is logged then.
 #pragma once
 
 #include <unordered_map>
@@ -22,7 +22,8 @@ class Recorder {
  public:
   Recorder(TraceWriter& writer, Policy& policy, RecorderLimits limits);
 
-  // Starts `path` with these arguments, stopped before its first instruction, under a filter that stops at every syscall.
+  // Starts `path` with these arguments, stopped before its first instruction, under a filter that stops at every
+  // syscall.
   Result<void> launch(const std::string& path, const std::vector<std::string>& arguments);
   // Runs until every tracee has ended.
   RecordingEnd run();
@@ -118,11 +119,11 @@ class Recorder {
   ImageWorker images_;
   std::map<UnitId, std::unique_ptr<Unit>> units_;
   std::unordered_map<pid_t, std::unique_ptr<Thread>> threads_;
-  std::unordered_map<pid_t, int> early_;      // stops of tracees whose birth was not reported yet
+  std::unordered_map<pid_t, int> early_;  // stops of tracees whose birth was not reported yet
   std::map<std::pair<UnitId, std::string>, Refused> refusals_;
   std::vector<Unsure> unsure_;
-  std::map<std::pair<uint64_t, uint64_t>, uint64_t> file_ids_;         // (device, inode) of mapped files
-  std::map<uint64_t, UnitId> shared_objects_;                         // who maps them writably
+  std::map<std::pair<uint64_t, uint64_t>, uint64_t> file_ids_;  // (device, inode) of mapped files
+  std::map<uint64_t, UnitId> shared_objects_;                   // who maps them writably
   UnitId next_unit_ = 1;
   uint64_t arrivals_ = 0;
   uint64_t skipped_checkpoints_ = 0;

@@ -69,7 +69,7 @@ void hide_vdso(const Memory& memory, Address stack) {
   if (!memory.get(stack, count)) return;
   Address at = stack + 8 * (count + 2);  // argc, argv, NULL
   for (uint64_t word = 1; word != 0; at += 8) {
-    if (!memory.get(at, word)) return;   // envp, NULL
+    if (!memory.get(at, word)) return;  // envp, NULL
   }
   for (uint64_t entry[2]; memory.get(at, entry) && entry[0] != AT_NULL; at += 16) {
     if (entry[0] == AT_SYSINFO_EHDR) memory.put(at, uint64_t{AT_IGNORE});
@@ -223,7 +223,8 @@ void Recorder::executed(pid_t pid, pid_t former_tid) {
     Event done;
     done.thread = thread.serial;
     done.number = static_cast<int32_t>(thread.entry.orig_rax);
-    const EventIndex number = former_unit.log.open_of(thread.serial) ? former_unit.log.next() - 1 : former_unit.log.next();
+    const EventIndex number =
+        former_unit.log.open_of(thread.serial) ? former_unit.log.next() - 1 : former_unit.log.next();
     if (former_unit.processes.size() > 1) {
       // A vfork child, or a process that shared memory, leaves: its new program is a unit of its own.
       Unit& unit = add_unit({former_unit.id, number}, pid);
@@ -284,8 +285,8 @@ void Recorder::begin_program(Thread& thread) {
     set_regs(thread.tid, regs);
   }
   begin_interval(unit, CheckpointKind::exec, process, 0);
-  if (struct stat info {}; stat(("/proc/" + std::to_string(process.pid) + "/exe").c_str(), &info) == 0 &&
-                           (info.st_mode & (S_ISUID | S_ISGID))) {
+  if (struct stat info{}; stat(("/proc/" + std::to_string(process.pid) + "/exe").c_str(), &info) == 0 &&
+                          (info.st_mode & (S_ISUID | S_ISGID))) {
     count_refusal(unit, "the privileges of setuid program " + process.command, "ran without them", false);
   }
   store_now(unit, thread, &regs);

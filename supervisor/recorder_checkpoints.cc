@@ -1,4 +1,5 @@
-// Intervals and their checkpoints (checkpoint/DESIGN.md): the pause is an injected clone; the copy's pages are stored off the critical path.
+// Intervals and their checkpoints (checkpoint/DESIGN.md): the pause is an injected clone; the copy's pages are stored
+// off the critical path.
 #include <sched.h>
 #include <sys/ptrace.h>
 #include <sys/stat.h>
@@ -75,8 +76,8 @@ bool Recorder::checkpoint_due(Unit& unit) {
   if (now - unit.last_clock_check < kClockInterval) return false;
   unit.last_clock_check = now;
   if (!unit.checkpoint_wanted && interval_ns(unit) < limits_.checkpoint_period_ns) return false;
-  const bool borrowed = std::any_of(unit.processes.begin(), unit.processes.end(),
-                                    [](const auto& p) { return p->borrows_memory; });
+  const bool borrowed =
+      std::any_of(unit.processes.begin(), unit.processes.end(), [](const auto& p) { return p->borrows_memory; });
   const bool starting = std::any_of(unit.threads.begin(), unit.threads.end(),
                                     [](const auto& t) { return t.second->run == Thread::Run::starting; });
   if (borrowed || starting) return false;  // at the next event, when the vfork child has its program
@@ -88,9 +89,9 @@ bool Recorder::checkpoint_due(Unit& unit) {
   return true;
 }
 
-// Messages that cross from an interval that is old into one that is new are what the policy has to keep. So units whose checkpoint is half
-// due take it when another one does: from then on they take theirs together, for as long as they run at the same pace. A unit that
-// waits for others most of the time grows old by their messages, not by its own CPU time.
+// Messages that cross from an interval that is old into one that is new are what the policy has to keep. So units whose
+// checkpoint is half due take it when another one does: from then on they take theirs together, for as long as they run
+// at the same pace. A unit that waits for others most of the time grows old by their messages, not by its own CPU time.
 void Recorder::align_checkpoints(const Unit& with) {
   const auto now = Clock::now();
   const std::chrono::nanoseconds half(limits_.checkpoint_period_ns / 2);
@@ -136,7 +137,8 @@ void Recorder::checkpoint(Thread& trigger) {
   Process& process = *trigger.process;
   Unit& unit = *process.unit;
   const user_regs_struct entry = trigger.entry;
-  // Only a process that shares its memory with nobody can be copied by a clone; a joined unit is read while it is stopped.
+  // Only a process that shares its memory with nobody can be copied by a clone; a joined unit is read while it is
+  // stopped.
   const bool copied = unit.processes.size() == 1;
   ImageJob job;
   auto state = capture_state(unit, trigger, true);
@@ -152,7 +154,8 @@ void Recorder::checkpoint(Thread& trigger) {
   job.state = std::move(*state);
   if (copied) {
     pid_t copy = -1;
-    // CLONE_FILES: the copy adds no references to the program's open files. Exit signal 0: the program is not told of its end.
+    // CLONE_FILES: the copy adds no references to the program's open files. Exit signal 0: the program is not told of
+    // its end.
     const auto made = inject(trigger, entry, SYS_clone, {CLONE_FILES, 0, 0, 0, 0}, &copy);
     if (!made) return;
     int status = 0;
@@ -166,16 +169,15 @@ void Recorder::checkpoint(Thread& trigger) {
     if (auto memory = Memory::open(copy)) job.memory = std::move(*memory);
   }
   end_interval(unit);
-  begin_interval(unit, CheckpointKind::image, process,
-                 static_cast<uint64_t>((Clock::now() - stopped_at).count()));
+  begin_interval(unit, CheckpointKind::image, process, static_cast<uint64_t>((Clock::now() - stopped_at).count()));
   job.interval = unit.interval;
   rewind(trigger, entry);
   if (!std::exchange(unit.checkpoint_wanted, false)) align_checkpoints(unit);
   images_.add(std::move(job));
 }
 
-// The image of a unit whose next event is not a syscall's entry: all of it is read while it is stopped, and its interval has begun or begins
-// here. `regs` are the trigger's if it has not run yet.
+// The image of a unit whose next event is not a syscall's entry: all of it is read while it is stopped, and its
+// interval has begun or begins here. `regs` are the trigger's if it has not run yet.
 bool Recorder::store_now(Unit& unit, Thread& trigger, const user_regs_struct* regs) {
   auto state = capture_state(unit, trigger, false);
   ImageJob job;
@@ -270,7 +272,8 @@ Result<uint64_t> Recorder::file_of(Process& process, const Mapping& mapping) {
   const std::string base = "/proc/" + std::to_string(process.pid);
   auto id = writer_.add_file(base + range, mapping.name);
   // map_files wants a capability; the path serves as well while it names the same file.
-  if (struct stat info {}; !id && stat((base + "/root" + mapping.name).c_str(), &info) == 0 && info.st_ino == mapping.inode) {
+  if (struct stat info{};
+      !id && stat((base + "/root" + mapping.name).c_str(), &info) == 0 && info.st_ino == mapping.inode) {
     id = writer_.add_file(base + "/root" + mapping.name, mapping.name);
   }
   if (id) file_ids_[key] = *id;

@@ -1,5 +1,5 @@
-// Units that come to share writable memory become one: from then on one thread of all of them runs at a time, and a checkpoint of all
-// begins the interval. (Processes that share memory by fork are in one unit from birth.)
+// Units that come to share writable memory become one: from then on one thread of all of them runs at a time, and a
+// checkpoint of all begins the interval. (Processes that share memory by fork are in one unit from birth.)
 #include <sys/mman.h>
 #include <sys/ptrace.h>
 

@@ -9,7 +9,8 @@
 
 namespace redrive {
 namespace {
-constexpr uint64_t kMaxPayload = uint64_t{16} << 20;  // larger sends are not held for matching: their receivers' copies are logged
+constexpr uint64_t kMaxPayload = uint64_t{16}
+                                 << 20;  // larger sends are not held for matching: their receivers' copies are logged
 }
 
 std::optional<Endpoint> Recorder::endpoint(Thread& thread, int fd_arg) {
@@ -117,7 +118,8 @@ void Recorder::receive(Thread& thread, int64_t result, Event& event) {
   offset = 0;
   for (const auto& part : parts) {
     tag = join(tag, part.send->tag);
-    message.parts.push_back({part.send->event, part.offset, part.length, XXH3_64bits(content.data() + offset, part.length)});
+    message.parts.push_back(
+        {part.send->event, part.offset, part.length, XXH3_64bits(content.data() + offset, part.length)});
     offset += part.length;
   }
   message.logged = policy_.on_receive(unit.id, message.at_ns, tag).keep != Keep::drop;

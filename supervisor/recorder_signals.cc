@@ -1,5 +1,5 @@
-// Signals and trapped instructions. A signal handler starts at an event: right behind one, before a syscall, or at a fault. What the kernel
-// does to start it (frame, registers) is recorded, so replay needs no signals.
+// Signals and trapped instructions. A signal handler starts at an event: right behind one, before a syscall, or at a
+// fault. What the kernel does to start it (frame, registers) is recorded, so replay needs no signals.
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/ucontext.h>
@@ -25,7 +25,8 @@ Disposition disposition(pid_t pid, int signal) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/status");
   const uint64_t bit = uint64_t{1} << (signal - 1);
   for (std::string line; std::getline(file, line);) {
-    if (line.starts_with("SigIgn:") && (std::strtoull(line.c_str() + 7, nullptr, 16) & bit)) return Disposition::ignored;
+    if (line.starts_with("SigIgn:") && (std::strtoull(line.c_str() + 7, nullptr, 16) & bit))
+      return Disposition::ignored;
     if (line.starts_with("SigCgt:") && (std::strtoull(line.c_str() + 7, nullptr, 16) & bit)) return Disposition::caught;
   }
   switch (signal) {
@@ -58,7 +59,7 @@ uint64_t frame_size(const Memory& memory, Address sp) {
   const auto fp = reinterpret_cast<Address>(context.uc_mcontext.fpregs);
   constexpr uint64_t kSoftwareReserved = 464;  // in the FXSAVE area: magic, extended size
   uint32_t reserved[2] = {};
-  constexpr uint32_t kMagic = 0x46505853;      // FP_XSTATE_MAGIC1
+  constexpr uint32_t kMagic = 0x46505853;  // FP_XSTATE_MAGIC1
   if (fp < sp || fp - sp > kMaxFrame || !memory.get(fp + kSoftwareReserved, reserved)) return sizeof context + 136;
   const uint64_t size = reserved[0] == kMagic ? reserved[1] : 512;
   return std::min(fp - sp + size, kMaxFrame);
@@ -133,7 +134,8 @@ void Recorder::deliver(Thread& thread, int signal, const user_regs_struct& regs,
   const Memory& memory = thread.process->memory;
   MemoryWrite frame{handler.rsp, frame_size(memory, handler.rsp), false, {}};
   frame.data.resize(frame.length);
-  if (!memory.read(frame.address, frame.data.data(), frame.length)) add_unsure(unit, "a signal frame could not be read");
+  if (!memory.read(frame.address, frame.data.data(), frame.length))
+    add_unsure(unit, "a signal frame could not be read");
   event.writes.push_back(std::move(frame));
   event.registers = RegisterFile{as_bytes(handler), get_xstate(thread.tid)};
   unit.log.add(std::move(event));

@@ -20,7 +20,8 @@ inline user_regs_struct before_syscall(const user_regs_struct& entry) {
   return regs;
 }
 
-// A fingerprint of what a syscall leaves alone and the kernel does not choose: all but rax, rcx, r11, the arguments and the flags.
+// A fingerprint of what a syscall leaves alone and the kernel does not choose: all but rax, rcx, r11, the arguments and
+// the flags.
 inline uint32_t preserved_registers_hash(const user_regs_struct& r) {
   const uint64_t values[] = {r.rbx, r.rbp, r.rsp, r.r12, r.r13, r.r14, r.r15, r.fs_base, r.gs_base};
   return static_cast<uint32_t>(XXH3_64bits(values, sizeof values));

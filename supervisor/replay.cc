@@ -64,8 +64,8 @@ Result<Needs> needs_of(const Work& work, const Plan& plan) {
 }
 
 std::string describe(const PlanError& error) {
-  return fmt::format("event {} of unit {} needs event {} of unit {}, which the trace does not hold", error.needed_by.event,
-                     error.needed_by.unit, error.missing.event, error.missing.unit);
+  return fmt::format("event {} of unit {} needs event {} of unit {}, which the trace does not hold",
+                     error.needed_by.event, error.needed_by.unit, error.missing.event, error.missing.unit);
 }
 
 // Re-drives one interval with all that it needs, one thread (and one processor at a time) for each interval of the set.
@@ -131,8 +131,8 @@ bool is_cut(const Trace& trace, const Rdg& graph, const Request& request) {
 
 void print_divergence(const Trace& trace, const Report& report) {
   const Divergence& d = *report.divergence;
-  fmt::print(stderr, "redrive: divergence in unit {} ({}), interval {}, event {}\n  expected: {}\n  found:    {}\n", d.unit,
-             trace.unit_name(d.unit), d.interval, d.event, d.expected, d.found);
+  fmt::print(stderr, "redrive: divergence in unit {} ({}), interval {}, event {}\n  expected: {}\n  found:    {}\n",
+             d.unit, trace.unit_name(d.unit), d.interval, d.event, d.expected, d.found);
   if (!d.stack.empty()) fmt::print(stderr, "  stack:\n{}", d.stack);
   if (!d.disassembly.empty()) fmt::print(stderr, "  code:\n{}", d.disassembly);
   // Up to and including the event, unless another interval of the replay set has it.
@@ -153,8 +153,12 @@ nlohmann::json to_json(const Trace& trace, const Report& report) {
                      {"error", nullptr}};
   if (report.divergence) {
     const Divergence& d = *report.divergence;
-    out["divergence"] = {{"unit", d.unit},         {"interval", d.interval}, {"event", d.event},
-                         {"expected", d.expected}, {"found", d.found},       {"stack", d.stack},
+    out["divergence"] = {{"unit", d.unit},
+                         {"interval", d.interval},
+                         {"event", d.event},
+                         {"expected", d.expected},
+                         {"found", d.found},
+                         {"stack", d.stack},
                          {"disassembly", d.disassembly}};
   }
   if (report.error) out["error"] = report.error->message;
@@ -201,10 +205,10 @@ void print_table(const Trace& trace, const Rdg& graph, const std::vector<Report>
                                : report.divergence ? fmt::format("DIVERGED at event {}", report.divergence->event)
                                : is_cut(trace, graph, report.request)
                                    ? "ok up to where the recorder was stopped: later events need what it did not write"
-                               : !verify           ? "ok"
-                               : report.verified   ? "ok, state equals the next checkpoint"
-                               : state             ? "ok, not verified"
-                                                   : "ok, every event equal; it ends with its program";
+                               : !verify         ? "ok"
+                               : report.verified ? "ok, state equals the next checkpoint"
+                               : state           ? "ok, not verified"
+                                                 : "ok, every event equal; it ends with its program";
     fmt::print("{:<24} {:>8} {:>10} {:>9.3f}  {}\n", trace.unit_name(report.request.unit), report.request.interval,
                report.replay_set_size, report.seconds, result);
   }
@@ -250,12 +254,13 @@ Result<int> replay(const ReplayOptions& options) {
                                       {"max_seconds", slowest},
                                       {"divergences", divergences},
                                       {"not_verified", not_verified},
-                                      {"late", late}}.dump(2));
+                                      {"late", late}}
+                           .dump(2));
   } else if (!options.output) {
     print_table(*trace, graph, reports, options.verify);
     fmt::print("{} interval{}, {} divergence{}, {} not verified, slowest {:.3f} s, bound {:g} s\n", reports.size(),
-               reports.size() == 1 ? "" : "s", divergences, divergences == 1 ? "" : "s",
-               not_verified, slowest, trace->settings().bound_s);
+               reports.size() == 1 ? "" : "s", divergences, divergences == 1 ? "" : "s", not_verified, slowest,
+               trace->settings().bound_s);
   }
   for (const auto& report : reports) {
     if (report.divergence) print_divergence(*trace, report);

@@ -94,8 +94,9 @@ Result<Replayer::Outcome> Replayer::run() {
   outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
   outcome.events = executed_;
   if (!divergence_ && first + executed_ != end_) {
-    return Error{"unit " + std::to_string(what_.unit) + " has no event " + std::to_string(first + executed_) + " in this trace",
-                 Status::damaged};
+    return Error{
+        "unit " + std::to_string(what_.unit) + " has no event " + std::to_string(first + executed_) + " in this trace",
+        Status::damaged};
   }
   if (!divergence_ && options_.verify) {
     ASSIGN_OR_RETURN(outcome.verified, verify_end());
@@ -138,8 +139,8 @@ Result<void> Replayer::restore_start() {
 
 Result<void> Replayer::adopt_birth() {
   if (!birth_) {
-    return Error{"the checkpoint of interval " + std::to_string(what_.start) + " of unit " + std::to_string(what_.unit) +
-                 " was not stored before the recorder was killed"};
+    return Error{"the checkpoint of interval " + std::to_string(what_.start) + " of unit " +
+                 std::to_string(what_.unit) + " was not stored before the recorder was killed"};
   }
   give_processor_back();
   auto birth = store_.birth(*birth_);
@@ -215,7 +216,8 @@ Result<bool> Replayer::step(EventIndex index, const Event& event) {
       return replay_entry(thread, index, event);
     case EventKind::exit:
       if (!thread.stopped_at_syscall) {
-        diverge(&thread, index, "the exit of " + std::string(syscall_name(event.number)), "the thread is in no system call");
+        diverge(&thread, index, "the exit of " + std::string(syscall_name(event.number)),
+                "the thread is in no system call");
         return false;
       }
       return replay_effects(thread, index, event);
@@ -231,7 +233,8 @@ Result<bool> Replayer::replay_entry(Thread& thread, EventIndex index, const Even
   const auto expected = [&] { return format_call(event.number, event.args) + " at " + hex(event.ip); };
   ASSIGN_OR_RETURN(const StopKind stop, run_to_stop(thread));
   if (stop != StopKind::syscall) {
-    diverge(&thread, index, expected(), stop == StopKind::fault ? "a fault at " + hex(thread.regs.rip) : "the process ended");
+    diverge(&thread, index, expected(),
+            stop == StopKind::fault ? "a fault at " + hex(thread.regs.rip) : "the process ended");
     return false;
   }
   std::array<uint64_t, 6> args;
@@ -239,7 +242,8 @@ Result<bool> Replayer::replay_entry(Thread& thread, EventIndex index, const Even
   const auto number = static_cast<int64_t>(thread.regs.orig_rax);
   const SyscallRow* row = find_row(number, args);
   const auto differs = [&](const std::string& how) {
-    diverge(&thread, index, expected(), format_call(number, args, &memory(thread)) + " at " + hex(thread.regs.rip) + how);
+    diverge(&thread, index, expected(),
+            format_call(number, args, &memory(thread)) + " at " + hex(thread.regs.rip) + how);
     return false;
   };
   if (number != event.number || thread.regs.rip != event.ip) return differs("");
@@ -328,7 +332,8 @@ Result<bool> Replayer::replay_effects(Thread& thread, EventIndex index, const Ev
     return true;
   }
   if (special == Special::sigreturn && event.registers) {
-    if (!from_bytes(event.registers->general, thread.regs)) return Error{"an event holds no registers", Status::damaged};
+    if (!from_bytes(event.registers->general, thread.regs))
+      return Error{"an event holds no registers", Status::damaged};
     thread.regs.orig_rax = ~0ull;
     set_xstate(thread.tid, event.registers->xstate);
     set_regs(thread.tid, thread.regs);
@@ -368,8 +373,9 @@ Result<bool> Replayer::write_memory(Thread& thread, EventIndex index, const Even
       if (!bytes) return bytes.error();
       if (XXH3_64bits(bytes->data(), bytes->size()) != part.hash) {
         diverge(&thread, index,
-                "a message of " + std::to_string(part.length) + " bytes from event " + std::to_string(part.sender.event) +
-                    " of unit " + std::to_string(part.sender.unit) + " with content hash " + hex(part.hash),
+                "a message of " + std::to_string(part.length) + " bytes from event " +
+                    std::to_string(part.sender.event) + " of unit " + std::to_string(part.sender.unit) +
+                    " with content hash " + hex(part.hash),
                 "content hash " + hex(XXH3_64bits(bytes->data(), bytes->size())));
         return false;
       }
@@ -380,7 +386,8 @@ Result<bool> Replayer::write_memory(Thread& thread, EventIndex index, const Even
   for (const auto& write : event.writes) {
     const uint8_t* data = write.data.data();
     if (write.from_message) {
-      if (write.length > message.size() - taken) return Error{"an event holds a message that is too short", Status::damaged};
+      if (write.length > message.size() - taken)
+        return Error{"an event holds a message that is too short", Status::damaged};
       data = message.data() + taken;
       taken += write.length;
     }
@@ -427,7 +434,8 @@ Result<bool> Replayer::replay_trap(Thread& thread, EventIndex index, const Event
   if (stop == StopKind::fault) memory(thread).read_some(thread.regs.rip, code, sizeof code);
   const auto trapped = decode_trapped(code);
   if (stop != StopKind::fault || thread.regs.rip != event.ip || !trapped || trapped->instruction != event.number) {
-    diverge(&thread, index, expected(), (stop == StopKind::fault ? "a fault at " : "a system call at ") + hex(thread.regs.rip));
+    diverge(&thread, index, expected(),
+            (stop == StopKind::fault ? "a fault at " : "a system call at ") + hex(thread.regs.rip));
     return false;
   }
   if (event.number == static_cast<int32_t>(Trap::cpuid) &&
@@ -465,8 +473,8 @@ void Replayer::show_output(Thread& thread, int64_t result) {
   thread.output.clear();
 }
 
-// What the system calls that a checkpoint caught threads in went on to write. The kernel may have written it before the checkpoint or after;
-// the program can tell only from the calls' exits on.
+// What the system calls that a checkpoint caught threads in went on to write. The kernel may have written it before the
+// checkpoint or after; the program can tell only from the calls' exits on.
 Result<std::vector<AddressRange>> Replayer::pending_outputs(const UnitState& state) const {
   std::set<ThreadSerial> pending;
   for (const auto& thread : state.threads) {
@@ -503,7 +511,8 @@ Result<bool> Replayer::verify_end() {
       return false;
     }
     Thread& thread = found->second;
-    // The thread whose next event begins the next interval has still to get there, unless it is there (a new thread, an exit).
+    // The thread whose next event begins the next interval has still to get there, unless it is there (a new thread, an
+    // exit).
     user_regs_struct wanted = saved.regs;
     wanted.orig_rax = thread.regs.orig_rax;
     if (saved.thread == expected.trigger && !saved.in_syscall && !same_registers(wanted, thread.regs)) {

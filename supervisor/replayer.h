@@ -1,7 +1,8 @@
-// Re-drives one interval of one unit: restores its checkpoint in stubs and executes its code again, answering every event from the trace.
+// Re-drives one interval of one unit: restores its checkpoint in stubs and executes its code again, answering every
+// event from the trace.
 //
-// All of an object's life happens on one thread, which is the tracer of its stubs. What the execution asks for must be what the
-// recording holds; the first difference is a Divergence.
+// All of an object's life happens on one thread, which is the tracer of its stubs. What the execution asks for must be
+// what the recording holds; the first difference is a Divergence.
 #pragma once
 
 #include <optional>
@@ -27,8 +28,8 @@ struct Divergence {
 };
 
 struct ReplayerOptions {
-  bool verify = false;      // compare with the next checkpoint at the end
-  bool output = false;      // copy what it writes to descriptors 1 and 2 to ours
+  bool verify = false;  // compare with the next checkpoint at the end
+  bool output = false;  // copy what it writes to descriptors 1 and 2 to ours
 };
 
 class Replayer {
@@ -39,9 +40,9 @@ class Replayer {
 
   struct Outcome {
     std::optional<Divergence> divergence;
-    bool verified = false;               // compared with the next checkpoint, and equal
-    std::optional<uint64_t> events;      // executed
-    double seconds = 0;                  // until the last event, verification not included
+    bool verified = false;           // compared with the next checkpoint, and equal
+    std::optional<uint64_t> events;  // executed
+    double seconds = 0;              // until the last event, verification not included
     UnitId unit = 0;
     IntervalIndex interval = 0;
   };
@@ -61,7 +62,7 @@ class Replayer {
 
   Result<void> restore_start();
   Result<void> adopt_birth();
-  Result<bool> step(EventIndex index, const Event& event);   // false: diverged
+  Result<bool> step(EventIndex index, const Event& event);  // false: diverged
   Result<bool> replay_entry(Thread& thread, EventIndex index, const Event& event);
   Result<bool> replay_effects(Thread& thread, EventIndex index, const Event& event);
   Result<bool> replay_signal(Thread& thread, EventIndex index, const Event& event);

@@ -28,7 +28,9 @@ void note_robust_futexes(const Thread& thread, Event& event) {
   robust_list_head list{};
   if (!memory.get(head, list)) return;
   constexpr Address kPriorityInheritance = 1;
-  const auto entry_address = [](const robust_list* entry) { return reinterpret_cast<Address>(entry) & ~kPriorityInheritance; };
+  const auto entry_address = [](const robust_list* entry) {
+    return reinterpret_cast<Address>(entry) & ~kPriorityInheritance;
+  };
   const auto word_of = [&](Address entry) { return entry + static_cast<Address>(list.futex_offset); };
   Address entry = entry_address(list.list.next);
   for (int limit = 0; limit < ROBUST_LIST_LIMIT && entry && entry != head; ++limit) {
@@ -37,7 +39,8 @@ void note_robust_futexes(const Thread& thread, Event& event) {
     if (!memory.get(entry, next)) break;
     entry = entry_address(next.next);
   }
-  if (const Address pending = entry_address(list.list_op_pending)) note_word(memory, word_of(pending), thread.tid, event);
+  if (const Address pending = entry_address(list.list_op_pending))
+    note_word(memory, word_of(pending), thread.tid, event);
 }
 
 }  // namespace redrive

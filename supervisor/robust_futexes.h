@@ -1,4 +1,5 @@
-// What the kernel does to robust futexes whose owner ends (get_robust_list(2), Documentation/locking/robust-futexes.rst).
+// What the kernel does to robust futexes whose owner ends (get_robust_list(2),
+// Documentation/locking/robust-futexes.rst).
 #pragma once
 
 #include "logstore/event.h"

@@ -38,24 +38,24 @@ struct Process {
   Fd pidfd;
   std::shared_ptr<FdCache> fds;
   Address brk = 0;
-  unsigned threads = 0;            // alive
-  bool shares_memory = false;      // has writable shared mappings: its forks stay in the unit
-  bool borrows_memory = false;     // vfork child: runs on its parent's address space
+  unsigned threads = 0;         // alive
+  bool shares_memory = false;   // has writable shared mappings: its forks stay in the unit
+  bool borrows_memory = false;  // vfork child: runs on its parent's address space
   bool end_logged = false;
-  bool leader_exited = false;      // its end is reported only after the last thread's
-  uint64_t cpu_ns = 0;             // CPU time when last asked for
+  bool leader_exited = false;  // its end is reported only after the last thread's
+  uint64_t cpu_ns = 0;         // CPU time when last asked for
   std::string command;
   std::vector<pid_t> copies_to_reap;  // ended checkpoint copies, still zombies of this process
 };
 
 struct Thread {
   enum class Run : uint8_t {
-    starting,  // born, its first stop still to come
-    user,      // runs user code; holds the baton
-    syscall,   // in the kernel; holds the baton
-    blocked,   // in the kernel, without the baton
-    ready,     // stopped, waits for the baton to have its stop handled
-    executing, // execve succeeded, its exit still to come
+    starting,   // born, its first stop still to come
+    user,       // runs user code; holds the baton
+    syscall,    // in the kernel; holds the baton
+    blocked,    // in the kernel, without the baton
+    ready,      // stopped, waits for the baton to have its stop handled
+    executing,  // execve succeeded, its exit still to come
   };
   enum class Stop : uint8_t { none, start, exit };
 
@@ -63,26 +63,26 @@ struct Thread {
   ThreadSerial serial = 0;
   Process* process = nullptr;
   Run run = Run::starting;
-  Stop stop = Stop::none;            // what waits to be handled while ready
+  Stop stop = Stop::none;  // what waits to be handled while ready
 
-  user_regs_struct entry{};          // at the entry of the current syscall
-  Bytes xstate;                      // ditto, if other threads may be checkpointed meanwhile
+  user_regs_struct entry{};  // at the entry of the current syscall
+  Bytes xstate;              // ditto, if other threads may be checkpointed meanwhile
   std::array<uint64_t, 6> args{};
   const SyscallRow* row = nullptr;
   const SyscallRow* restarting = nullptr;  // the call that restart_syscall(2) would restart
   std::array<uint64_t, 6> output_args{};   // the arguments that say where outputs go
   EntrySizes sizes;
   SendToken send;
-  bool send_unheld = false;          // the call sends more than is held for matching
+  bool send_unheld = false;  // the call sends more than is held for matching
   Endpoint send_endpoint;
-  std::vector<uint64_t> datagrams;   // lengths of the datagrams being sent
-  bool image_at_birth = false;       // the policy wants a checkpoint before its first instruction
-  Address clear_tid = 0;             // CLONE_CHILD_CLEARTID, set_tid_address
+  std::vector<uint64_t> datagrams;  // lengths of the datagrams being sent
+  bool image_at_birth = false;      // the policy wants a checkpoint before its first instruction
+  Address clear_tid = 0;            // CLONE_CHILD_CLEARTID, set_tid_address
 
-  user_regs_struct resumed{};        // when it was last let into user code
-  bool exited = false;               // a leader whose end is not reported yet
-  bool rewound = false;              // ... right before a syscall instruction that it has entered once already
-  std::deque<siginfo_t> held;        // asynchronous signals that wait for its next event
+  user_regs_struct resumed{};  // when it was last let into user code
+  bool exited = false;         // a leader whose end is not reported yet
+  bool rewound = false;        // ... right before a syscall instruction that it has entered once already
+  std::deque<siginfo_t> held;  // asynchronous signals that wait for its next event
   Clock::time_point held_since{};
 };
 
@@ -93,28 +93,28 @@ struct Unit {
   UnitLog log;
   std::vector<std::unique_ptr<Process>> processes;
   std::map<ThreadSerial, Thread*> threads;
-  Thread* current = nullptr;         // holds the baton
+  Thread* current = nullptr;  // holds the baton
   std::deque<Thread*> ready;
   Clock::time_point baton_since{};
   ThreadSerial next_thread = 0;
   ProcessSerial next_process = 0;
 
-  UnitRecord record;                 // as in the trace
-  std::vector<Unit*> joining;        // frozen units that become part of this one at its next event
+  UnitRecord record;           // as in the trace
+  std::vector<Unit*> joining;  // frozen units that become part of this one at its next event
   bool frozen = false;
-  bool checkpoint_first = false;     // a checkpoint must come before the next event
-  ThreadSerial first_joined_thread = ~0u;    // since the last checkpoint
+  bool checkpoint_first = false;           // a checkpoint must come before the next event
+  ThreadSerial first_joined_thread = ~0u;  // since the last checkpoint
   ProcessSerial first_joined_process = ~0u;
 
   bool in_interval = false;
-  IntervalIndex interval = 0;        // of the current interval
+  IntervalIndex interval = 0;  // of the current interval
   IntervalIndex next_interval = 0;
-  uint64_t cpu_base_ns = 0;          // CPU time at the interval's start
-  uint64_t cpu_ended_ns = 0;         // of processes that have ended
+  uint64_t cpu_base_ns = 0;   // CPU time at the interval's start
+  uint64_t cpu_ended_ns = 0;  // of processes that have ended
   Clock::time_point last_clock_check{};
   bool reported_spinning = false;
-  bool checkpoint_wanted = false;    // another unit takes one now, and this one's is old enough
-  bool received = false;             // a message, in this interval
+  bool checkpoint_wanted = false;  // another unit takes one now, and this one's is old enough
+  bool received = false;           // a message, in this interval
   Clock::time_point interval_began{};
 };
 

@@ -1,7 +1,8 @@
 // The event stream of one unit on its way into the trace.
 //
-// A syscall's entry is held back until its exit, so that both become one event unless another event of the unit comes between. The
-// last complete event is held back too, so that a series of identical unsuccessful tests becomes one event with a count.
+// A syscall's entry is held back until its exit, so that both become one event unless another event of the unit comes
+// between. The last complete event is held back too, so that a series of identical unsuccessful tests becomes one event
+// with a count.
 #pragma once
 
 #include <optional>

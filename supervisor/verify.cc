@@ -64,7 +64,8 @@ void blank(uint8_t* page, Address address, const std::vector<AddressRange>& rang
 }
 
 // Where two pages differ outside the ranges, if they do. `b` is scribbled on.
-std::optional<Address> page_difference(Address address, uint8_t* a, uint8_t* b, const std::vector<AddressRange>& except) {
+std::optional<Address> page_difference(Address address, uint8_t* a, uint8_t* b,
+                                       const std::vector<AddressRange>& except) {
   if (std::memcmp(a, b, kPageSize) == 0) return std::nullopt;
   blank(a, address, except);
   blank(b, address, except);

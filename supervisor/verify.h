@@ -15,8 +15,8 @@ struct AddressRange {
   Address end = 0;
 };
 
-// The first address at which the process differs from what the image says of it; none if every byte that either holds is equal,
-// those in `except` apart.
+// The first address at which the process differs from what the image says of it; none if every byte that either holds
+// is equal, those in `except` apart.
 Result<std::optional<Address>> memory_difference(const Trace& trace, const Image& image, const UnitState& state,
                                                  const ProcessState& process, const Stub& stub,
                                                  const std::vector<AddressRange>& except);

@@ -1,7 +1,8 @@
-// Logging policies: which messages' payloads a recording keeps, so that every replay stays within its limit (ALGORITHMS.md).
+// Logging policies: which messages' payloads a recording keeps, so that every replay stays within its limit
+// (ALGORITHMS.md).
 //
-// Pure bookkeeping: no I/O, no clocks, no locks. The same object, fed the same events, serves the recorder, off-line evaluation
-// and the tests. Times are nanoseconds of CPU time of the unit since its checkpoint.
+// Pure bookkeeping: no I/O, no clocks, no locks. The same object, fed the same events, serves the recorder, off-line
+// evaluation and the tests. Times are nanoseconds of CPU time of the unit since its checkpoint.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,8 @@ namespace redrive {
 
 enum class Keep : uint8_t { keep, drop, later };
 
-// What the papers piggyback on a message; the recorder keeps it beside the message's byte range. The fields a policy does not use stay empty.
+// What the papers piggyback on a message; the recorder keeps it beside the message's byte range. The fields a policy
+// does not use stay empty.
 struct Tag {
   uint64_t critical_path_ns = 0;
 };
@@ -34,7 +36,7 @@ class Policy {
     bool force_checkpoint_first = false;
   };
 
-  virtual void on_checkpoint(uint32_t unit) = 0;                               // a new interval of unit begins
+  virtual void on_checkpoint(uint32_t unit) = 0;  // a new interval of unit begins
   virtual Tag on_send(uint32_t unit, uint64_t at_ns) = 0;
   virtual Decision on_receive(uint32_t unit, uint64_t at_ns, const Tag& tag) = 0;
 };

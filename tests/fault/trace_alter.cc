@@ -5,9 +5,9 @@
 //   result   a getppid returns another number
 //   newer    the journal says that it was written in a format to come
 //
-// Only that is changed: all checksums, counts and hashes of the records are right again. The fault is planted in the middle of the
-// unit (1 if not given) and printed as JSON: {"unit": U, "event": E}, E being the first event that is not as recorded.
-// Made for tests/programs/relay.c, where each of these shows in the message that the unit sends next.
+// Only that is changed: all checksums, counts and hashes of the records are right again. The fault is planted in the
+// middle of the unit (1 if not given) and printed as JSON: {"unit": U, "event": E}, E being the first event that is not
+// as recorded. Made for tests/programs/relay.c, where each of these shows in the message that the unit sends next.
 #include <fmt/format.h>
 #include <sys/syscall.h>
 
