@@ -257,7 +257,7 @@ Result<int> replay(const ReplayOptions& options) {
                                       {"late", late}}
                            .dump(2));
   } else if (!options.output) {
-    print_table(*trace, graph, reports, options.verify);
+    print_table(*trace, graph, reports, options.verify && !options.until);
     fmt::print("{} interval{}, {} divergence{}, {} not verified, slowest {:.3f} s, bound {:g} s\n", reports.size(),
                reports.size() == 1 ? "" : "s", divergences, divergences == 1 ? "" : "s", not_verified, slowest,
                trace->settings().bound_s);
