@@ -8,6 +8,7 @@
 #include <sys/types.h>
 #include <sys/user.h>
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -57,6 +58,12 @@ bool set_xstate(pid_t tid, const Bytes& xstate);
 inline uint64_t& syscall_arg(user_regs_struct& regs, int index) {
   unsigned long long* const slots[] = {&regs.rdi, &regs.rsi, &regs.rdx, &regs.r10, &regs.r8, &regs.r9};
   return reinterpret_cast<uint64_t&>(*slots[index]);
+}
+
+inline std::array<uint64_t, 6> syscall_args(user_regs_struct& regs) {
+  std::array<uint64_t, 6> args;
+  for (size_t i = 0; i < args.size(); ++i) args[i] = syscall_arg(regs, static_cast<int>(i));
+  return args;
 }
 
 }  // namespace redrive

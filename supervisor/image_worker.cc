@@ -27,6 +27,12 @@ void note_zero_pages(ImageJob& job) {
 
 }  // namespace
 
+void ImageJob::add_page(uint32_t process, Address address, const uint8_t* data) {
+  auto page = std::make_unique_for_overwrite<uint8_t[]>(kPageSize);
+  std::memcpy(page.get(), data, kPageSize);
+  pages.push_back({process, address, std::move(page)});
+}
+
 ImageWorker::ImageWorker(TraceWriter& writer) : writer_(writer), thread_([this] { run(); }) {}
 
 ImageWorker::~ImageWorker() {
@@ -92,9 +98,7 @@ Result<void> ImageWorker::publish(ImageJob& job) {
     const auto& mappings = job.state.processes.front().mappings;
     const auto wanted = [](const Mapping& m) { return m.shared_object == 0; };
     const auto take = [&](Address address, const uint8_t* data) {
-      auto page = std::make_unique_for_overwrite<uint8_t[]>(kPageSize);
-      std::memcpy(page.get(), data, kPageSize);
-      job.pages.push_back({job.state.processes.front().process, address, std::move(page)});
+      job.add_page(job.state.processes.front().process, address, data);
       return true;
     };
     TRY(visit_pages(job.memory, mappings, wanted, take));

@@ -26,6 +26,7 @@ struct ImageJob {
     std::unique_ptr<uint8_t[]> data;
   };
   std::vector<Page> pages;
+  void add_page(uint32_t process, Address address, const uint8_t* data);  // copies it
   // The copy whose private pages are still to be read (process 0 of the state); -1 if there is none.
   pid_t copy = -1;
   pid_t original = -1;  // whose child the copy is

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "interceptors/payload.h"
 #include "supervisor/interrupts.h"
 #include "supervisor/registers.h"
 #include "supervisor/robust_futexes.h"
@@ -71,9 +72,7 @@ RecordingEnd Recorder::run() {
     end_interval(*unit);
   }
   images_.wait_until_idle();
-  for (const auto& done : images_.take_done()) {
-    if (done.error) ++skipped_checkpoints_;
-  }
+  collect_images();
   add_channels();
   for (const auto& [key, refusal] : refusals_) writer_.add(refusal);
   RecordingEnd end;
@@ -95,7 +94,8 @@ void Recorder::add_channels() {
   for (auto& channel : channels_.take_new()) writer_.add(ChannelRecord{channel.id, channel.kind, channel.name});
 }
 
-void Recorder::tick() {
+// Ends the copies whose images are stored.
+void Recorder::collect_images() {
   for (auto& done : images_.take_done()) {
     if (done.error) ++skipped_checkpoints_;
     if (done.copy < 0) continue;
@@ -105,6 +105,10 @@ void Recorder::tick() {
     }
     if (Thread* original = find(done.original)) original->process->copies_to_reap.push_back(done.copy);
   }
+}
+
+void Recorder::tick() {
+  collect_images();
   add_channels();
   const auto now = Clock::now();
   for (auto& [id, unit] : units_) {
@@ -169,7 +173,6 @@ void Recorder::handle(pid_t tid, int status) {
   } else {
     handle_signal(thread, signal);
   }
-  return;
 }
 
 void Recorder::resume(Thread& thread, int how, int signal) {
@@ -282,7 +285,7 @@ void Recorder::enter(Thread& thread) {
     return;
   }
   thread.rewound = false;
-  for (int i = 0; i < 6; ++i) thread.args[static_cast<size_t>(i)] = syscall_arg(thread.entry, i);
+  thread.args = syscall_args(thread.entry);
   thread.row = find_row(static_cast<int64_t>(thread.entry.orig_rax), thread.args);
   if (!thread.row || thread.row->treat == Treat::refuse || !mappable(thread)) {
     refuse(thread, thread.row);
@@ -292,7 +295,7 @@ void Recorder::enter(Thread& thread) {
   const Memory& memory = thread.process->memory;
   Event event = entry_event(thread);
   const auto read = inputs(row, thread.args, memory);
-  event.in_hash = hash_inputs(thread, read);
+  event.in_hash = hash_spans(read, memory, scratch_);
   if (row.number == SYS_restart_syscall) {
     // Its outputs are those of the call that it restarts, whose description is still there.
     thread.row = thread.restarting ? thread.restarting : &row;

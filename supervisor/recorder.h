@@ -54,6 +54,7 @@ class Recorder {
   void resume_user(Thread& thread, const user_regs_struct& regs);
   void rewind(Thread& thread, const user_regs_struct& entry);
   Event entry_event(Thread& thread);
+  void collect_images();
   void tick();
   void add_channels();
   void flush();
@@ -80,9 +81,10 @@ class Recorder {
   bool checkpoint_due(Unit& unit);
   void align_checkpoints(const Unit& with);
   void checkpoint(Thread& trigger);
-  bool store_now(Unit& unit, Thread& trigger, const user_regs_struct* regs);
+  void store_now(Unit& unit, Thread& trigger, const user_regs_struct* regs);
   Result<UnitState> capture_state(Unit& unit, Thread& trigger, bool at_entry);
-  Result<void> capture_pages(Unit& unit, UnitState& state, bool shared_only, ImageJob& job);
+  Result<void> capture_pages(Unit& unit, bool shared_only, ImageJob& job);
+  Result<ImageJob> capture(Unit& unit, Thread& trigger, bool at_entry, bool shared_only);
   Result<uint64_t> inject(Thread& thread, const user_regs_struct& at_entry, long number,
                           std::initializer_list<uint64_t> args, pid_t* born = nullptr);
   void reap_copies(Thread& thread);
@@ -96,7 +98,6 @@ class Recorder {
   void end_send(Thread& thread, int64_t result);
   void receive(Thread& thread, int64_t result, Event& event);
   void forget_descriptors(Thread& thread);
-  uint64_t hash_inputs(Thread& thread, const std::vector<Span>& inputs);
 
   // recorder_joins.cc: units that come to share writable memory
   Unit* unit_to_join(Thread& thread, int64_t result);

@@ -140,18 +140,13 @@ void Recorder::checkpoint(Thread& trigger) {
   // Only a process that shares its memory with nobody can be copied by a clone; a joined unit is read while it is
   // stopped.
   const bool copied = unit.processes.size() == 1;
-  ImageJob job;
-  auto state = capture_state(unit, trigger, true);
-  if (state) {
-    if (auto pages = capture_pages(unit, *state, copied, job); !pages) state = pages.error();
-  }
-  if (!state) {
+  auto captured = capture(unit, trigger, true, copied);
+  if (!captured) {
     ++skipped_checkpoints_;
     rewind(trigger, entry);
     return;
   }
-  job.unit = unit.id;
-  job.state = std::move(*state);
+  ImageJob& job = *captured;
   if (copied) {
     pid_t copy = -1;
     // CLONE_FILES: the copy adds no references to the program's open files. Exit signal 0: the program is not told of
@@ -178,23 +173,25 @@ void Recorder::checkpoint(Thread& trigger) {
 
 // The image of a unit whose next event is not a syscall's entry: all of it is read while it is stopped, and its
 // interval has begun or begins here. `regs` are the trigger's if it has not run yet.
-bool Recorder::store_now(Unit& unit, Thread& trigger, const user_regs_struct* regs) {
-  auto state = capture_state(unit, trigger, false);
-  ImageJob job;
-  if (state) {
-    if (regs) state->threads.front().regs = *regs;
-    if (auto pages = capture_pages(unit, *state, false, job); !pages) state = pages.error();
-  }
-  if (!state) {
+void Recorder::store_now(Unit& unit, Thread& trigger, const user_regs_struct* regs) {
+  auto job = capture(unit, trigger, false, false);
+  if (!job) {
     ++skipped_checkpoints_;
-    add_unsure(unit, "a checkpoint that it needs could not be stored: " + state.error().message);
-    return false;
+    add_unsure(unit, "a checkpoint that it needs could not be stored: " + job.error().message);
+    return;
   }
+  if (regs) job->state.threads.front().regs = *regs;
+  job->interval = unit.interval;
+  images_.add(std::move(*job));
+}
+
+// What is read of a unit while it is stopped: its state, and all of its pages or the shared ones.
+Result<ImageJob> Recorder::capture(Unit& unit, Thread& trigger, bool at_entry, bool shared_only) {
+  ImageJob job;
   job.unit = unit.id;
-  job.interval = unit.interval;
-  job.state = std::move(*state);
-  images_.add(std::move(job));
-  return true;
+  ASSIGN_OR_RETURN(job.state, capture_state(unit, trigger, at_entry));
+  TRY(capture_pages(unit, shared_only, job));
+  return job;
 }
 
 Result<UnitState> Recorder::capture_state(Unit& unit, Thread& trigger, bool at_entry) {
@@ -249,14 +246,12 @@ Result<UnitState> Recorder::capture_state(Unit& unit, Thread& trigger, bool at_e
   return state;
 }
 
-Result<void> Recorder::capture_pages(Unit& unit, UnitState& state, bool shared_only, ImageJob& job) {
-  for (size_t i = 0; i < state.processes.size(); ++i) {
-    const ProcessState& saved = state.processes[i];
+Result<void> Recorder::capture_pages(Unit& unit, bool shared_only, ImageJob& job) {
+  for (size_t i = 0; i < job.state.processes.size(); ++i) {
+    const ProcessState& saved = job.state.processes[i];
     const auto wanted = [&](const Mapping& m) { return m.shared_object != 0 || !shared_only; };
     const auto take = [&](Address address, const uint8_t* data) {
-      auto page = std::make_unique_for_overwrite<uint8_t[]>(kPageSize);
-      std::memcpy(page.get(), data, kPageSize);
-      job.pages.push_back({saved.process, address, std::move(page)});
+      job.add_page(saved.process, address, data);
       return true;
     };
     TRY(visit_pages(unit.processes[i]->memory, saved.mappings, wanted, take));

@@ -44,10 +44,6 @@ void Recorder::forget_descriptors(Thread& thread) {
   }
 }
 
-uint64_t Recorder::hash_inputs(Thread& thread, const std::vector<Span>& inputs) {
-  return hash_spans(inputs, thread.process->memory, scratch_);
-}
-
 void Recorder::begin_send(Thread& thread, const std::vector<Span>& inputs, Event& event) {
   const auto to = endpoint(thread, thread.row->fd_arg);
   if (!to || to->kind == Endpoint::Kind::none) return;

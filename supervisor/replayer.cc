@@ -89,10 +89,7 @@ Result<Replayer::Outcome> Replayer::run() {
   }));
   if (error) return *error;
   Outcome outcome;
-  outcome.unit = what_.unit;
-  outcome.interval = what_.interval;
   outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
-  outcome.events = executed_;
   if (!divergence_ && first + executed_ != end_) {
     return Error{
         "unit " + std::to_string(what_.unit) + " has no event " + std::to_string(first + executed_) + " in this trace",
@@ -237,8 +234,7 @@ Result<bool> Replayer::replay_entry(Thread& thread, EventIndex index, const Even
             stop == StopKind::fault ? "a fault at " + hex(thread.regs.rip) : "the process ended");
     return false;
   }
-  std::array<uint64_t, 6> args;
-  for (int i = 0; i < 6; ++i) args[static_cast<size_t>(i)] = syscall_arg(thread.regs, i);
+  const std::array<uint64_t, 6> args = syscall_args(thread.regs);
   const auto number = static_cast<int64_t>(thread.regs.orig_rax);
   const SyscallRow* row = find_row(number, args);
   const auto differs = [&](const std::string& how) {
@@ -320,8 +316,7 @@ Result<void> Replayer::replay_birth(Thread& parent, EventIndex index, const Even
 
 Result<bool> Replayer::replay_effects(Thread& thread, EventIndex index, const Event& event) {
   const auto number = static_cast<int64_t>(thread.regs.orig_rax);
-  std::array<uint64_t, 6> args;
-  for (int i = 0; i < 6; ++i) args[static_cast<size_t>(i)] = syscall_arg(thread.regs, i);
+  const std::array<uint64_t, 6> args = syscall_args(thread.regs);
   const SyscallRow* row = find_row(number, args);
   const Special special = row ? row->special : Special::none;
   const bool executes = special == Special::execve || special == Special::execveat;

@@ -41,10 +41,7 @@ class Replayer {
   struct Outcome {
     std::optional<Divergence> divergence;
     bool verified = false;           // compared with the next checkpoint, and equal
-    std::optional<uint64_t> events;  // executed
     double seconds = 0;              // until the last event, verification not included
-    UnitId unit = 0;
-    IntervalIndex interval = 0;
   };
   // An Error: the interval could not be re-driven (a damaged trace, no memory, another interval of the set failed).
   Result<Outcome> run();
