@@ -10,7 +10,7 @@ LIBS     := -lsqlite3 -lzstd -lxxhash -lfmt -lcapstone -lunwind-ptrace -lunwind-
 
 LIB_DIRS := base logstore logstore/policy interceptors checkpoint supervisor
 LIB_SRCS := $(filter-out supervisor/main.cc,$(foreach d,$(LIB_DIRS),$(wildcard $(d)/*.cc)))
-LIB_OBJS := $(LIB_SRCS:%.cc=$(BUILD)/%.o)
+LIB_OBJS := $(LIB_SRCS:%.cc=$(BUILD)/%.o) $(BUILD)/interceptors/inprocess/image.o
 UNIT_SRCS := $(wildcard tests/unit/*.cc)
 UNIT_OBJS := $(UNIT_SRCS:%.cc=$(BUILD)/%.o)
 # One program each, build/NAME, that tests run.
@@ -25,6 +25,24 @@ MADE_HERE := $(wildcard $(addsuffix /*.h,$(LIB_DIRS))) $(SOURCES)
 RUN = env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL REDRIVE=$(abspath $(BUILD)/redrive) REDRIVE_BUILD=$(abspath $(BUILD))
 
 all: $(BUILD)/redrive ## build build/redrive
+
+# The code inside tracees: flat, at a fixed address, without libc, and without registers that it would have to save.
+GATE := interceptors/inprocess
+GATE_FLAGS := -std=c++20 $(WARN) -I. -MMD -MP -O2 -ffreestanding -fno-exceptions -fno-rtti -fno-stack-protector -fno-pic \
+  -mgeneral-regs-only -mno-red-zone -fcf-protection=none -fno-asynchronous-unwind-tables -fno-jump-tables \
+  -fno-tree-loop-distribute-patterns
+$(BUILD)/$(GATE)/gate.o: $(GATE)/gate.cc
+	@mkdir -p $(@D)
+	$(CXX) $(GATE_FLAGS) -c -o $@ $<
+
+$(BUILD)/$(GATE)/gate.bin: $(BUILD)/$(GATE)/gate.o $(GATE)/gate.ld
+	ld -T $(GATE)/gate.ld -o $(BUILD)/$(GATE)/gate.elf $<
+	objcopy -O binary $(BUILD)/$(GATE)/gate.elf $@
+
+$(BUILD)/$(GATE)/image.o: $(GATE)/image.S $(BUILD)/$(GATE)/gate.bin
+	$(CXX) -c -DGATE_IMAGE='"$(BUILD)/$(GATE)/gate.bin"' -o $@ $<
+
+-include $(BUILD)/$(GATE)/gate.d
 
 $(BUILD)/libredrive.a: $(LIB_OBJS)
 	@rm -f $@

@@ -6,6 +6,7 @@
 #include <sys/uio.h>
 
 #include <algorithm>
+#include <cstring>
 
 namespace redrive {
 
@@ -18,8 +19,33 @@ Result<Memory> Memory::open(pid_t pid) {
   return memory;
 }
 
+Memory Memory::of(std::vector<Piece> pieces) {
+  Memory memory;
+  memory.pieces_ = std::move(pieces);
+  return memory;
+}
+
+size_t Memory::read_piece(Address from, void* to, size_t size) const {
+  for (auto piece = pieces_.rbegin(); piece != pieces_.rend(); ++piece) {
+    if (from < piece->address || from - piece->address >= piece->data.size()) continue;
+    const size_t offset = from - piece->address;
+    const size_t length = std::min(size, piece->data.size() - offset);
+    std::memcpy(to, piece->data.data() + offset, length);
+    return length;
+  }
+  return 0;
+}
+
 size_t Memory::read_some(Address from, void* to, size_t size) const {
   size_t done = 0;
+  if (!pieces_.empty()) {
+    while (done < size) {
+      const size_t n = read_piece(from + done, static_cast<uint8_t*>(to) + done, size - done);
+      if (n == 0) break;
+      done += n;
+    }
+    return done;
+  }
   while (done < size) {
     const ssize_t n = ::pread(fd_.get(), static_cast<char*>(to) + done, size - done, static_cast<off_t>(from + done));
     if (n <= 0) break;

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/bytes.h"
 #include "base/fd.h"
@@ -27,6 +28,13 @@ class Memory {
  public:
   Memory() = default;
   static Result<Memory> open(pid_t pid);
+  // Pieces of memory as they were at some moment, later ones before earlier ones; all else is unreadable. What they
+  // refer to must outlive it. Not to be written.
+  struct Piece {
+    Address address;
+    std::span<const uint8_t> data;
+  };
+  static Memory of(std::vector<Piece> pieces);
 
   pid_t pid() const { return pid_; }
   bool read(Address from, void* to, size_t size) const;         // all or false
@@ -45,8 +53,11 @@ class Memory {
   }
 
  private:
+  size_t read_piece(Address from, void* to, size_t size) const;
+
   pid_t pid_ = -1;
   Fd fd_;
+  std::vector<Piece> pieces_;
 };
 
 bool get_regs(pid_t tid, user_regs_struct& regs);

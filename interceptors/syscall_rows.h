@@ -141,6 +141,9 @@ struct Row : SyscallRow {
   constexpr Row tests() const {
     return with([](Row& row) { row.may_block = row.test = true; });
   }
+  constexpr Row served() const {
+    return with([](Row& row) { row.in_process = true; });
+  }
   constexpr Row effect(FdEffect effect) const {
     return with([=](Row& row) { row.fd_effect = effect; });
   }
@@ -233,6 +236,9 @@ constexpr bool valid(const SyscallRow& row) {
   if (row.treat == Treat::refuse && (!row.why || row.args[0].kind != ArgKind::none)) return false;
   if ((row.treat == Treat::special) != (row.special != Special::none)) return false;
   if ((row.selector >= 0) != (row.unknown_command > 0)) return false;
+  if (row.in_process && (row.treat != Treat::emulate || row.selector >= 0 || row.fd_effect != FdEffect::none)) {
+    return false;
+  }
   return row.selector < 6 && (row.command_name == nullptr || row.selector < 0);
 }
 

@@ -126,6 +126,9 @@ struct SyscallRow {
   bool may_block = false;  // can sleep for long: the unit's other threads go on meanwhile
   bool test =
       false;  // may be repeated unsuccessfully in series: poll, epoll_wait, select, sched_yield, non-blocking receives
+  // May be served without a stop by the code inside tracees (inprocess/): touches neither the table of descriptors nor
+  // signals nor memory layout, and has no sub-rows. If it may sleep, only while no other thread of the unit could run.
+  bool in_process = false;
   int16_t refusal = 0;  // positive errno for Treat::refuse
   const char* why =
       nullptr;  // for refuse: reason shown in the list of refused calls; else: what the row may miss ("unsure")
@@ -191,7 +194,9 @@ std::vector<uint64_t> datagram_lengths(const SyscallRow& row, std::span<const ui
                                        const Memory& memory);
 
 // The seccomp program: RET_TRACE for every syscall of this architecture, ENOSYS for other architectures (x32, i386).
-std::vector<sock_filter> seccomp_filter();
+// Syscall instructions of the code inside tracees, named by the addresses behind them: at `untraced` all are allowed,
+// at `traced` all are RET_TRACE, whatever the number. 0: none.
+std::vector<sock_filter> seccomp_filter(uint64_t untraced = 0, uint64_t traced = 0);
 
 // "read(3, 0x7ffe..., 64)", from a recorded event's numbers. With `memory`, strings and sent bytes are shown as strace
 // does.

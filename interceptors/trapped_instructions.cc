@@ -7,6 +7,9 @@
 #include <unistd.h>
 #include <x86intrin.h>
 
+#include <algorithm>
+#include <iterator>
+
 namespace redrive {
 namespace {
 
@@ -36,6 +39,9 @@ Leaf masked_cpuid(uint32_t leaf, uint32_t subleaf) {
         out.ebx &= ~(uint32_t{1} << 4 | uint32_t{1} << 11 | uint32_t{1} << 18);  // HLE, RTM, RDSEED
         out.ecx &= ~(uint32_t{1} << 5 | uint32_t{1} << 22);                      // WAITPKG, RDPID
       }
+      break;
+    case 0xd:
+      if (subleaf == 0) out.ebx = 0;
       break;
     case 0xb:
     case 0x1f:
@@ -73,6 +79,12 @@ std::optional<TrappedInstruction> decode_trapped(const uint8_t (&code)[3]) {
   if (code[1] == 0xa2) return TrappedInstruction{kCpuid, 2};
   return std::nullopt;
 }
+
+bool stands_for_cpuid(const uint8_t (&code)[3]) {
+  return std::equal(std::begin(kCpuidStandIn), std::end(kCpuidStandIn), code);
+}
+
+TrappedInstruction cpuid_instruction() { return {kCpuid, 2}; }
 
 void answer(const TrappedInstruction& trapped, user_regs_struct& regs) {
   regs.rip += static_cast<uint64_t>(trapped.length);

@@ -18,8 +18,14 @@ struct TrappedInstruction {
 // The trapped instruction that begins with these bytes, if it is one.
 std::optional<TrappedInstruction> decode_trapped(const uint8_t (&code)[3]);
 
+// Where cpuid cannot be told to fault, ud2 stands in for it: as long, and raises SIGILL.
+inline constexpr uint8_t kCpuidStandIn[] = {0x0f, 0x0b};
+bool stands_for_cpuid(const uint8_t (&code)[3]);
+TrappedInstruction cpuid_instruction();
+
 // Sets the result registers and moves behind the instruction. cpuid hides what cannot be recorded: RDRAND, RDSEED,
-// RDPID, TSX, WAITPKG, and which processor it runs on.
+// RDPID, TSX, WAITPKG, and which processor it runs on; and the size of the XSAVE area, so that the dynamic linker uses
+// FXSAVE: what XSAVE leaves in memory depends on when the kernel switched threads.
 void answer(const TrappedInstruction& trapped, user_regs_struct& regs);
 
 // Makes cpuid fault in the calling thread too. Switching between threads that differ in this costs about 15 us on

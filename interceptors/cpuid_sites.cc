@@ -1,0 +1,147 @@
+#include "interceptors/cpuid_sites.h"
+
+#include <capstone/capstone.h>
+#include <elf.h>
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <string_view>
+
+#include "base/check.h"
+
+namespace redrive {
+namespace {
+
+constexpr uint8_t kCpuid[] = {0x0f, 0xa2};
+constexpr uint64_t kMaxFunction = 1 << 20;
+
+template <typename T>
+bool get(const Bytes& file, uint64_t offset, T& value) {
+  if (offset > file.size() || file.size() - offset < sizeof value) return false;
+  std::memcpy(&value, file.data() + offset, sizeof value);
+  return true;
+}
+
+struct Function {
+  uint64_t start;  // addresses, as the file counts them
+  uint64_t end;
+};
+
+class Elf {
+ public:
+  explicit Elf(const Bytes& file) : file_(file) {
+    if (!get(file, 0, header_) || std::memcmp(header_.e_ident, ELFMAG, SELFMAG) != 0 ||
+        header_.e_ident[EI_CLASS] != ELFCLASS64 || header_.e_machine != EM_X86_64) {
+      return;
+    }
+    for (uint64_t i = 0; i < header_.e_phnum; ++i) {
+      Elf64_Phdr segment;
+      if (get(file, header_.e_phoff + i * sizeof segment, segment)) segments_.push_back(segment);
+    }
+    for (uint64_t i = 0; i < header_.e_shnum; ++i) {
+      Elf64_Shdr section;
+      if (get(file, header_.e_shoff + i * sizeof section, section)) sections_.push_back(section);
+    }
+  }
+
+  const std::vector<Elf64_Shdr>& sections() const { return sections_; }
+
+  std::optional<uint64_t> offset_of(uint64_t address) const {
+    for (const auto& segment : segments_) {
+      if (segment.p_type == PT_LOAD && address >= segment.p_vaddr && address - segment.p_vaddr < segment.p_filesz) {
+        return address - segment.p_vaddr + segment.p_offset;
+      }
+    }
+    return std::nullopt;
+  }
+
+  // The functions that .eh_frame describes, in the encoding that compilers use, sorted.
+  std::vector<Function> functions() const {
+    std::vector<Function> functions;
+    const Elf64_Shdr* frames = find(".eh_frame");
+    if (!frames) return functions;
+    for (uint64_t at = 0; at < frames->sh_size;) {
+      // Length, CIE (0: this is one), start of the function relative to itself, length of the function.
+      const uint64_t entry = frames->sh_offset + at;
+      uint32_t length = 0, cie = 0, size = 0;
+      int32_t distance = 0;
+      if (!get(file_, entry, length) || length == 0 || length >= 0xfffffff0 || !get(file_, entry + 4, cie)) break;
+      if (cie != 0 && get(file_, entry + 8, distance) && get(file_, entry + 12, size) && size <= kMaxFunction) {
+        const uint64_t start = frames->sh_addr + at + 8 + static_cast<uint64_t>(static_cast<int64_t>(distance));
+        functions.push_back({start, start + size});
+      }
+      at += sizeof length + length;
+    }
+    std::sort(functions.begin(), functions.end(), [](const auto& a, const auto& b) { return a.start < b.start; });
+    return functions;
+  }
+
+ private:
+  const Elf64_Shdr* find(std::string_view name) const {
+    if (header_.e_shstrndx >= sections_.size()) return nullptr;
+    const uint64_t names = sections_[header_.e_shstrndx].sh_offset;
+    for (const auto& section : sections_) {
+      const uint64_t at = names + section.sh_name;
+      if (at < file_.size() && file_.size() - at > name.size() && file_[at + name.size()] == 0 &&
+          std::equal(name.begin(), name.end(), file_.begin() + static_cast<int64_t>(at))) {
+        return &section;
+      }
+    }
+    return nullptr;
+  }
+
+  const Bytes& file_;
+  Elf64_Ehdr header_{};
+  std::vector<Elf64_Phdr> segments_;
+  std::vector<Elf64_Shdr> sections_;
+};
+
+// Whether disassembly from the function's start comes upon a cpuid instruction at `address`.
+bool is_instruction(const Elf& elf, const Bytes& file, const Function& function, uint64_t address) {
+  const auto from = elf.offset_of(function.start);
+  if (!from || *from > file.size() || file.size() - *from < function.end - function.start) return false;
+  csh handle = 0;
+  CHECK(cs_open(CS_ARCH_X86, CS_MODE_64, &handle) == CS_ERR_OK);
+  cs_insn* instruction = cs_malloc(handle);
+  const uint8_t* code = file.data() + *from;
+  size_t left = function.end - function.start;
+  uint64_t at = function.start;
+  bool found = false;
+  while (at <= address && cs_disasm_iter(handle, &code, &left, &at, instruction)) {
+    if (instruction->address == address) found = instruction->id == X86_INS_CPUID;
+  }
+  cs_free(instruction, 1);
+  cs_close(&handle);
+  return found;
+}
+
+}  // namespace
+
+std::vector<uint64_t> cpuid_sites(const Bytes& file) {
+  std::vector<uint64_t> sites;
+  const Elf elf(file);
+  const std::vector<Function> functions = elf.functions();
+  const auto function_around = [&](uint64_t address) {
+    const auto after = std::upper_bound(functions.begin(), functions.end(), address,
+                                        [](uint64_t a, const Function& f) { return a < f.start; });
+    const bool inside = after != functions.begin() && address < std::prev(after)->end;
+    return inside ? &*std::prev(after) : nullptr;
+  };
+  for (const auto& section : elf.sections()) {
+    if (section.sh_type != SHT_PROGBITS || !(section.sh_flags & SHF_EXECINSTR)) continue;
+    if (section.sh_offset > file.size() || section.sh_size > file.size() - section.sh_offset) continue;
+    const auto begin = file.begin() + static_cast<int64_t>(section.sh_offset);
+    const auto end = begin + static_cast<int64_t>(section.sh_size);
+    for (auto at = begin; (at = std::search(at, end, std::begin(kCpuid), std::end(kCpuid))) != end; ++at) {
+      const auto offset = static_cast<uint64_t>(at - file.begin());
+      const uint64_t address = section.sh_addr + (offset - section.sh_offset);
+      const Function* function = function_around(address);
+      if (function && is_instruction(elf, file, *function, address)) sites.push_back(offset);
+    }
+  }
+  std::sort(sites.begin(), sites.end());
+  return sites;
+}
+
+}  // namespace redrive

@@ -1,0 +1,121 @@
+// What the supervisor and the code inside tracees share: where the code lies, the table of calls that it serves, and
+// the slot of an address space, with the ring of records that it writes.
+//
+// One thread of a unit runs user code at a time, so an address space needs one slot only. All that is recorded runs on
+// one processor: while the supervisor looks at a slot, nobody writes to it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace redrive::gate {
+
+// Fixed, so that a seccomp filter can tell the code's own syscalls from others by their address. Below 2 GiB, so that
+// the code can address all of it absolutely.
+inline constexpr uint64_t kCode = 0x6f000000;
+inline constexpr uint64_t kCodeSize = 0x4000;
+inline constexpr uint64_t kTable = kCode + kCodeSize;  // Call[kCalls]
+inline constexpr uint64_t kTableSize = 0xc000;
+inline constexpr uint64_t kClock = kTable + kTableSize;  // Clock, the same page in all address spaces
+inline constexpr uint64_t kClockSize = 0x1000;
+inline constexpr uint64_t kSlot = kClock + 0x10000;
+inline constexpr uint64_t kStackSize = 0x4000;
+inline constexpr uint64_t kRingSize = 0x100000;
+
+inline constexpr uint32_t kCalls = 470;
+inline constexpr uint32_t kMaxSpans = 6;
+
+// How long the memory is that a call reads or writes at one of its arguments (ExtentKind in syscall_table.h).
+enum class Extent : uint8_t {
+  fixed,    // `value` bytes
+  arg,      // argument `other`, divided by `divisor` and rounded up, times `value`
+  result,   // result times `value`, at most argument `other` times `value`
+  pointee,  // *(u32*)argument `other`, the smaller of before and after
+  path,     // NUL-terminated
+  vector,   // iovec array with argument `other` elements, and its buffers
+};
+enum class Written : uint8_t { success, positive, error, always };
+
+struct Span {
+  uint8_t arg = 0;
+  Extent extent = Extent::fixed;
+  bool before = false;  // read by the kernel
+  bool after = false;   // written by it
+  Written written = Written::success;
+  uint8_t other = 0;
+  uint16_t divisor = 1;
+  uint32_t value = 0;
+};
+
+enum class Serve : uint8_t {
+  never,   // stops
+  always,  // never sleeps
+  alone,   // may sleep: only if no other thread of the unit could run meanwhile
+};
+
+struct Call {
+  Serve serve = Serve::never;
+  bool send = false;  // its bytes can be received before it returns
+  uint8_t spans = 0;
+  Span span[kMaxSpans];
+};
+static_assert(sizeof(Call) * kCalls <= kTableSize);
+
+struct Clock {
+  uint64_t now;  // the last stamp taken
+};
+
+// The registers of a served call at its entry, as the gate saves them.
+struct Registers {
+  uint64_t rax, rdi, rsi, rdx, r10, r8, r9, rbx, rbp, r12, r13, r14, r15, rsp, flags;
+};
+
+enum class Phase : uint32_t {
+  outside,  // user code runs
+  before,   // the call's inputs are being recorded: it can still be left to a stop
+  kernel,   // about to enter the kernel, in it, or just out of it
+  after,    // its result is being recorded
+};
+
+struct Slot {
+  Registers regs;
+  uint64_t site;  // the traced syscall instruction of the call's trampoline; the call returns behind it
+  Phase phase;
+  uint32_t want_stop;  // the next call shall stop
+  uint32_t alone;      // Serve::alone calls may be served
+  uint32_t thread;     // serial of the thread that runs
+  uint64_t head;       // bytes of complete records in the ring
+  uint64_t pending;    // a send's record at `head` is complete but for its result
+  uint64_t unused[5];
+};
+
+// A record is followed by `before` and then `after` pieces, each padded to 8 bytes.
+struct Record {
+  uint32_t size;  // with all that follows
+  uint32_t thread;
+  uint64_t stamp;
+  uint64_t site;
+  Registers regs;
+  uint64_t fs_base, gs_base;
+  int64_t result;
+  uint32_t before, after;
+};
+struct Piece {
+  uint64_t address;
+  uint64_t length;
+};
+
+inline constexpr uint64_t kStack = kSlot + 0x1000;
+inline constexpr uint64_t kRing = kStack + kStackSize;
+inline constexpr uint64_t kSlotSize = kRing + kRingSize - kSlot;
+inline constexpr uint64_t kEnd = kSlot + kSlotSize;
+
+// At the start of the code: where its instructions are that the supervisor must know.
+struct Header {
+  uint64_t entry;     // where trampolines jump to
+  uint64_t leave;     // puts the registers back and goes to the traced syscall instruction
+  uint64_t executed;  // right behind the untraced syscall instruction
+  uint64_t boundary;  // right behind the traced syscall instruction that reports a served call
+};
+
+}  // namespace redrive::gate

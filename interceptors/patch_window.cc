@@ -1,0 +1,142 @@
+#include "interceptors/patch_window.h"
+
+#include <capstone/capstone.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+
+#include "base/check.h"
+
+namespace redrive {
+namespace {
+
+constexpr uint64_t kNear = 160;  // a short jump reaches 127 bytes
+
+class Disassembler {
+ public:
+  Disassembler() {
+    CHECK(cs_open(CS_ARCH_X86, CS_MODE_64, &handle_) == CS_ERR_OK);
+    cs_option(handle_, CS_OPT_DETAIL, CS_OPT_ON);
+    instruction_ = cs_malloc(handle_);
+  }
+  ~Disassembler() {
+    cs_free(instruction_, 1);
+    cs_close(&handle_);
+  }
+  Disassembler(const Disassembler&) = delete;
+  Disassembler& operator=(const Disassembler&) = delete;
+
+  // The instruction at this offset; null if there is none. Valid until the next call.
+  const cs_insn* at(const Bytes& code, uint64_t offset) const {
+    const uint8_t* bytes = code.data() + offset;
+    size_t left = code.size() - offset;
+    uint64_t address = offset;
+    return cs_disasm_iter(handle_, &bytes, &left, &address, instruction_) ? instruction_ : nullptr;
+  }
+  bool in_group(uint8_t group) const { return cs_insn_group(handle_, instruction_, group); }
+
+ private:
+  csh handle_ = 0;
+  cs_insn* instruction_ = nullptr;
+};
+
+// Whether the disassembler's instruction means the same at another address, and can neither fault nor leave.
+bool movable(const Disassembler& disassembler, const cs_insn& instruction) {
+  if (instruction.id == X86_INS_NOP) return true;
+  for (const uint8_t group : {CS_GRP_JUMP, CS_GRP_CALL, CS_GRP_RET, CS_GRP_INT, CS_GRP_IRET, CS_GRP_PRIVILEGE}) {
+    if (disassembler.in_group(group)) return false;
+  }
+  switch (instruction.id) {
+    case X86_INS_MOV:
+    case X86_INS_MOVABS:
+    case X86_INS_MOVZX:
+    case X86_INS_MOVSXD:
+    case X86_INS_CMP:
+    case X86_INS_TEST:
+    case X86_INS_XOR:
+    case X86_INS_AND:
+    case X86_INS_OR:
+    case X86_INS_ADD:
+    case X86_INS_SUB:
+    case X86_INS_NEG:
+    case X86_INS_NOT:
+    case X86_INS_SHL:
+    case X86_INS_SHR:
+    case X86_INS_SAR:
+    case X86_INS_SETE:
+    case X86_INS_SETNE:
+      break;
+    default:
+      return false;
+  }
+  const cs_x86& detail = instruction.detail->x86;
+  return std::none_of(detail.operands, detail.operands + detail.op_count,
+                      [](const cs_x86_op& operand) { return operand.type == X86_OP_MEM; });
+}
+
+}  // namespace
+
+CodeSegment::CodeSegment(Bytes code) : code_(std::move(code)), targets_(code_.size()) {
+  for (size_t at = 0; at + kJumpSize <= code_.size(); ++at) {
+    const bool near =
+        code_[at] == 0xe8 || code_[at] == 0xe9 || (at > 0 && code_[at - 1] == 0x0f && code_[at] >> 4 == 8);
+    if (!near) continue;
+    int32_t distance;
+    std::memcpy(&distance, code_.data() + at + 1, sizeof distance);
+    const int64_t target = static_cast<int64_t>(at + kJumpSize) + distance;
+    if (target >= 0 && target < static_cast<int64_t>(code_.size())) targets_[static_cast<size_t>(target)] = true;
+  }
+}
+
+// Disassembles what lies around, from the first offset from which that comes upon `first`.
+bool CodeSegment::short_jump_into(uint64_t first, uint64_t end) const {
+  const Disassembler disassembler;
+  const uint64_t furthest = first > 2 * kNear ? first - 2 * kNear : 0;
+  for (uint64_t from = furthest; from < furthest + 16 && from < first; ++from) {
+    bool met = false, found = false;
+    for (uint64_t at = from; at < std::min<uint64_t>(code_.size(), end + kNear);) {
+      met |= at == first;
+      if (!met && at > first) break;
+      const cs_insn* instruction = disassembler.at(code_, at);
+      if (!instruction) break;
+      if (disassembler.in_group(CS_GRP_JUMP) && instruction->detail->x86.operands[0].type == X86_OP_IMM) {
+        const auto target = static_cast<uint64_t>(instruction->detail->x86.operands[0].imm);
+        found |= target > first && target < end;
+      }
+      at += instruction->size;
+    }
+    if (met) return found;
+  }
+  return true;
+}
+
+bool CodeSegment::jumped_into(uint64_t first, uint64_t end) const {
+  for (uint64_t at = first + 1; at < end; ++at) {
+    if (targets_[at]) return true;
+  }
+  return short_jump_into(first, end);
+}
+
+std::optional<PatchWindow> CodeSegment::window(uint64_t site) const {
+  if (site + kSyscallSize > code_.size() || code_[site] != 0x0f || code_[site + 1] != 0x05) return std::nullopt;
+  const Disassembler disassembler;
+  uint64_t end = site + kSyscallSize;
+  while (end < site + kJumpSize && end < code_.size()) {
+    const cs_insn* instruction = disassembler.at(code_, end);
+    if (!instruction || !movable(disassembler, *instruction)) break;
+    end += instruction->size;
+  }
+  if (end >= site + kJumpSize && end <= code_.size() && !jumped_into(site, end)) {
+    return PatchWindow{0, static_cast<uint8_t>(end - site - kSyscallSize)};
+  }
+  // mov $number, %eax or %rax
+  const auto preceded_by = [&](std::initializer_list<uint8_t> opcode, uint64_t size) {
+    return site >= size && std::equal(opcode.begin(), opcode.end(), code_.begin() + static_cast<int64_t>(site - size));
+  };
+  const uint8_t before = preceded_by({0xb8}, 5) ? 5 : preceded_by({0x48, 0xc7, 0xc0}, 7) ? 7 : 0;
+  if (before && !jumped_into(site - before, site)) return PatchWindow{before, 0};
+  return std::nullopt;
+}
+
+}  // namespace redrive

@@ -1,0 +1,40 @@
+// Where a jump to a trampoline can replace instructions around a syscall instruction.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "base/bytes.h"
+
+namespace redrive {
+
+inline constexpr uint64_t kSyscallSize = 2;  // of the instruction
+inline constexpr uint64_t kJumpSize = 5;     // jmp rel32
+
+// Instructions that move to the trampoline. Either the syscall instruction and `after` bytes behind it are replaced, or
+// `before` bytes in front of it, and it stays. The moved instructions mean the same anywhere and touch no memory.
+struct PatchWindow {
+  uint8_t before = 0;
+  uint8_t after = 0;
+};
+
+// The executable segment of a file.
+class CodeSegment {
+ public:
+  explicit CodeSegment(Bytes code);
+
+  // For the syscall instruction at this offset; none if no window can be shown to be safe: something may jump into it,
+  // or its instructions cannot move.
+  std::optional<PatchWindow> window(uint64_t site) const;
+
+ private:
+  // Behind the window's first byte.
+  bool jumped_into(uint64_t first, uint64_t end) const;
+  bool short_jump_into(uint64_t first, uint64_t end) const;
+
+  Bytes code_;
+  std::vector<bool> targets_;  // of anything that looks like a near jump or call
+};
+
+}  // namespace redrive
