@@ -24,7 +24,8 @@ struct CommandText {
 };
 constexpr std::array<CommandText, 8> kCommands{{
     {"record",
-     "redrive record [-o DIR] [--bound D] [--policy P] [--critical-path C] [--checkpoint-period T] [--] CMD ...",
+     "redrive record [-o DIR] [--bound D] [--policy P] [--critical-path C] [--checkpoint-period T] "
+     "[--interception TIER] [--] CMD ...",
      "run a command and record it with everything it starts",
      "Options end at the first word that is none. The exit status is the command's."},
     {"ls", "redrive ls [--json] [TRACE]", "list the traces, or the units and intervals of one", ""},
@@ -159,6 +160,16 @@ void Parser::add_record() {
                [this](double s) { record_.critical_path_s = s; });
   add_duration(record, "--checkpoint-period", "T", "longest CPU time between checkpoints of a unit (C/2)",
                [this](double s) { record_.checkpoint_period_s = s; });
+  const auto interception = [this](const std::string& text) {
+    if (text != "in-process" && text != "stops") {
+      throw CLI::ValidationError("--interception", fmt::format("there is no '{}': in-process, stops", text));
+    }
+    record_.in_process = text == "in-process";
+  };
+  record
+      ->add_option_function<std::string>("--interception", interception,
+                                         "how system calls are seen: in-process, stops (in-process)")
+      ->type_name("TIER");
 }
 
 void Parser::add_jobs(CLI::App* command) {

@@ -23,6 +23,7 @@ struct RecordOptions {
   double bound_s = 10;
   std::optional<double> critical_path_s;      // C; derived from the bound if absent
   std::optional<double> checkpoint_period_s;  // T; C/2 if absent
+  bool in_process = true;                     // serve calls inside the program where that can be done
 };
 // Records the command and everything it starts. Returns the program's exit status.
 Result<int> record(const RecordOptions& options);

@@ -30,6 +30,13 @@ void note_zero_pages(ImageJob& job) {
 void ImageJob::add_page(uint32_t process, Address address, const uint8_t* data) {
   auto page = std::make_unique_for_overwrite<uint8_t[]>(kPageSize);
   std::memcpy(page.get(), data, kPageSize);
+  for (const auto& patch : patches) {
+    if (patch.process != process) continue;
+    const Address first = std::max(address, patch.address);
+    const Address last = std::min(address + kPageSize, patch.address + patch.original.size());
+    if (first >= last) continue;
+    std::memcpy(page.get() + (first - address), patch.original.data() + (first - patch.address), last - first);
+  }
   pages.push_back({process, address, std::move(page)});
 }
 

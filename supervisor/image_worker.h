@@ -26,6 +26,13 @@ struct ImageJob {
     std::unique_ptr<uint8_t[]> data;
   };
   std::vector<Page> pages;
+  // What the program's memory would hold there if the recorder had not patched it.
+  struct Patch {
+    uint32_t process;
+    Address address;
+    Bytes original;
+  };
+  std::vector<Patch> patches;
   void add_page(uint32_t process, Address address, const uint8_t* data);  // copies it
   // The copy whose private pages are still to be read (process 0 of the state); -1 if there is none.
   pid_t copy = -1;

@@ -30,7 +30,7 @@ void catch_interrupts() {
   struct sigaction tick {};
   tick.sa_handler = nothing;
   sigaction(SIGALRM, &tick, nullptr);
-  const itimerval period{{0, 50'000}, {0, 50'000}};
+  const itimerval period{{0, 10'000}, {0, 10'000}};
   setitimer(ITIMER_REAL, &period, nullptr);
 }
 

@@ -144,6 +144,11 @@ void Recorder::record_memory_call(Thread& thread, int64_t result, Event& event) 
       } else {
         add_unsure(unit, "a mapped file could not be copied: " + file.error().message);
       }
+      Mapping part = *made;
+      part.start = start;
+      part.end = start + source.length;
+      part.offset = source.offset;
+      replace_cpuid(process, part, &event);
     }
   }
   event.map = source;

@@ -158,10 +158,13 @@ Result<int> record(const RecordOptions& options) {
 
   RecordingEnd end;
   {
-    Recorder recorder(*writer, *policy, {parameters.checkpoint_period_ns});
+    const bool cpuid_traps = trap_own_cpuid();
+    Recorder recorder(*writer, *policy,
+                      {.checkpoint_period_ns = parameters.checkpoint_period_ns,
+                       .in_process = options.in_process,
+                       .cpuid_traps = cpuid_traps});
     pin_to_one_processor();
     personality(ADDR_NO_RANDOMIZE);
-    trap_own_cpuid();
     catch_interrupts();
     TRY(recorder.launch(program, options.command));
     end = recorder.run();

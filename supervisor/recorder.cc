@@ -29,7 +29,14 @@ bool stops_the_group(int signal) {
 }  // namespace
 
 Recorder::Recorder(TraceWriter& writer, Policy& policy, RecorderLimits limits)
-    : writer_(writer), policy_(policy), limits_(limits), images_(writer) {}
+    : writer_(writer), policy_(policy), limits_(limits), images_(writer) {
+  if (!limits.in_process) return;
+  if (auto arena = GateArena::make()) {
+    arena_ = std::move(*arena);
+  } else {
+    std::fprintf(stderr, "redrive: %s; every system call will stop\n", arena.error().message.c_str());
+  }
+}
 
 Thread* Recorder::find(pid_t tid) {
   const auto it = threads_.find(tid);
@@ -61,7 +68,7 @@ RecordingEnd Recorder::run() {
         for (const auto& [thread, unused] : threads_) kill(thread, SIGKILL);
       }
     }
-    if (const auto now = Clock::now(); now - last_tick > 50ms) {
+    if (const auto now = Clock::now(); now - last_tick > 10ms) {
       last_tick = now;
       tick();
       flush();
@@ -103,17 +110,23 @@ void Recorder::collect_images() {
     int status = 0;
     while (waitpid(done.copy, &status, __WALL) == done.copy && WIFSTOPPED(status)) {
     }
-    if (Thread* original = find(done.original)) original->process->copies_to_reap.push_back(done.copy);
+    if (Thread* original = find(done.original)) {
+      original->process->copies_to_reap.push_back(done.copy);
+      ask_to_stop(*original);
+    }
   }
 }
 
 void Recorder::tick() {
+  drain();
   collect_images();
   add_channels();
   const auto now = Clock::now();
   for (auto& [id, unit] : units_) {
     Thread* holder = unit->current;
-    if (!holder || holder->run != Thread::Run::user || unit->reported_spinning) continue;
+    if (!holder || holder->run != Thread::Run::user) continue;
+    if ((!unit->ready.empty() && now - unit->baton_since > kBatonSlice) || checkpoint_due(*unit)) ask_to_stop(*holder);
+    if (unit->reported_spinning) continue;
     const bool others_wait = !unit->ready.empty() && now - unit->baton_since > kSpinningAfter;
     const bool signal_waits = !holder->held.empty() && now - holder->held_since > kSpinningAfter;
     if (!others_wait && !signal_waits) continue;
@@ -126,6 +139,7 @@ void Recorder::tick() {
 }
 
 void Recorder::handle(pid_t tid, int status) {
+  drain();
   if (WIFEXITED(status) || WIFSIGNALED(status)) {
     ended(tid, status);
     return;
@@ -162,6 +176,7 @@ void Recorder::handle(pid_t tid, int status) {
       } else if (stops_the_group(signal)) {
         ptrace(PTRACE_LISTEN, tid, nullptr, nullptr);
       } else {
+        if (thread.run == Thread::Run::user) leave_gate(thread);
         resume(thread, thread.run == Thread::Run::user ? PTRACE_CONT : PTRACE_SYSCALL);
       }
       return;
@@ -183,13 +198,14 @@ void Recorder::resume(Thread& thread, int how, int signal) {
 void Recorder::resume_user(Thread& thread, const user_regs_struct& regs) {
   thread.resumed = regs;
   thread.run = Thread::Run::user;
+  set_slot(thread);
   resume(thread, PTRACE_CONT);
 }
 
 // Lets the thread enter again the syscall at whose entry (or cancelled entry) it is stopped.
 void Recorder::rewind(Thread& thread, const user_regs_struct& entry) {
   const user_regs_struct regs = before_syscall(entry);
-  set_regs(thread.tid, regs);
+  set_regs(thread, regs);
   thread.rewound = true;
   resume_user(thread, regs);
 }
@@ -199,8 +215,14 @@ void Recorder::handle_seccomp_stop(Thread& thread) {
     resume(thread, PTRACE_CONT);  // the launcher, before its program begins
     return;
   }
-  if (!get_regs(thread.tid, thread.entry)) return;
-  enter(thread);
+  user_regs_struct regs;
+  if (!redrive::get_regs(thread.tid, regs)) return;
+  if (thread.process->gate && regs.rip == arena_->header().boundary) {
+    at_boundary(thread, regs);
+    return;
+  }
+  if (!get_regs(thread, thread.entry)) return;
+  if (!patch(thread)) enter(thread);
 }
 
 void Recorder::handle_syscall_exit(Thread& thread) {
@@ -254,7 +276,12 @@ void Recorder::schedule(Unit& unit) {
 
 void Recorder::start(Thread& thread) {
   user_regs_struct regs;
-  if (!get_regs(thread.tid, regs)) return;
+  if (thread.process->inherited) {
+    if (!redrive::get_regs(thread.tid, regs)) return;
+    map_gate(thread, regs, arena_->header().boundary - kSyscallSize, std::exchange(thread.process->inherited, nullptr),
+             false);
+  }
+  if (!get_regs(thread, regs)) return;
   if (std::exchange(thread.image_at_birth, false)) store_now(*thread.process->unit, thread, &regs);
   resume_user(thread, regs);
 }
@@ -271,7 +298,8 @@ Event Recorder::entry_event(Thread& thread) {
 
 void Recorder::enter(Thread& thread) {
   Unit& unit = *thread.process->unit;
-  if (!thread.held.empty()) {
+  const bool interrupted = std::exchange(thread.interrupted, false) && !thread.held.empty();
+  if (!thread.held.empty() && !interrupted) {
     raise_held(thread);
     return;
   }
@@ -281,18 +309,40 @@ void Recorder::enter(Thread& thread) {
   }
   if (!unit.joining.empty()) absorb(unit);
   if (std::exchange(unit.checkpoint_first, false) || checkpoint_due(unit)) {
+    thread.interrupted = interrupted;
     checkpoint(thread);
     return;
   }
   thread.rewound = false;
   thread.args = syscall_args(thread.entry);
   thread.row = find_row(static_cast<int64_t>(thread.entry.orig_rax), thread.args);
-  if (!thread.row || thread.row->treat == Treat::refuse || !mappable(thread)) {
+  if (!thread.row || thread.row->treat == Treat::refuse || !mappable(thread) || touches_gate(thread)) {
     refuse(thread, thread.row);
     return;
   }
   const SyscallRow& row = *thread.row;
-  const Memory& memory = thread.process->memory;
+  open_call(thread, thread.process->memory);
+  if (row.special == Special::exit_group || row.special == Special::exit) {
+    end_thread(thread, row.special == Special::exit_group);
+    return;
+  }
+  thread.run = Thread::Run::syscall;
+  // Even a call that does not sleep lets others run after a while. Its entry is logged first: what the thread did
+  // before it stays before what the others do.
+  const bool slice_over = !unit.ready.empty() && Clock::now() - unit.baton_since > kBatonSlice;
+  const bool lets_others_run = (row.may_block && !alone(unit)) || slice_over;
+  if (lets_others_run) thread.xstate = get_xstate(thread.tid);
+  if (interrupted) raise_first_held(thread);
+  resume(thread, PTRACE_SYSCALL);
+  if (lets_others_run) {
+    thread.run = Thread::Run::blocked;
+    give_up_baton(unit);
+  }
+}
+
+// A call begins, with thread.entry, args and row; `memory` is the thread's at its entry.
+void Recorder::open_call(Thread& thread, const Memory& memory) {
+  const SyscallRow& row = *thread.row;
   Event event = entry_event(thread);
   const auto read = inputs(row, thread.args, memory);
   event.in_hash = hash_spans(read, memory, scratch_);
@@ -306,23 +356,8 @@ void Recorder::enter(Thread& thread) {
   }
   thread.send.reset();
   thread.send_unheld = false;
-  if (row.traffic == Traffic::send) begin_send(thread, read, event);
-  unit.log.open(std::move(event));
-  if (row.special == Special::exit_group || row.special == Special::exit) {
-    end_thread(thread, row.special == Special::exit_group);
-    return;
-  }
-  thread.run = Thread::Run::syscall;
-  // Even a call that does not sleep lets others run after a while. Its entry is logged first: what the thread did
-  // before it stays before what the others do.
-  const bool slice_over = !unit.ready.empty() && Clock::now() - unit.baton_since > kBatonSlice;
-  const bool lets_others_run = (row.may_block && !alone(unit)) || slice_over;
-  if (lets_others_run) thread.xstate = get_xstate(thread.tid);
-  resume(thread, PTRACE_SYSCALL);
-  if (lets_others_run) {
-    thread.run = Thread::Run::blocked;
-    give_up_baton(unit);
-  }
+  if (row.traffic == Traffic::send) begin_send(thread, read, memory, event);
+  thread.process->unit->log.open(std::move(event));
 }
 
 // At the entry of exit or exit_group, which does not return.
@@ -371,48 +406,59 @@ void Recorder::refuse(Thread& thread, const SyscallRow* row) {
   user_regs_struct regs = thread.entry;
   regs.orig_rax = ~0ull;
   regs.rax = static_cast<uint64_t>(-static_cast<int64_t>(error));
-  set_regs(thread.tid, regs);
+  set_regs(thread, regs);
   resume_user(thread, regs);
 }
 
 void Recorder::leave(Thread& thread) {
   user_regs_struct regs;
-  if (!get_regs(thread.tid, regs)) return;
-  Unit& unit = *thread.process->unit;
-  const SyscallRow& row = *thread.row;
+  if (!get_regs(thread, regs)) return;
   const auto result = static_cast<int64_t>(regs.rax);
   if (Unit* other = unit_to_join(thread, result)) {
     join_unit(thread, *other);
     return;
   }
+  if (thread.row->special == Special::sigreturn) {
+    // It may return to an instruction that was replaced meanwhile.
+    set_regs(thread, regs);
+    Event event;
+    event.thread = thread.serial;
+    event.number = static_cast<int32_t>(thread.entry.orig_rax);
+    event.registers = RegisterFile{as_bytes(regs), get_xstate(thread.tid)};
+    thread.process->unit->log.close(std::move(event), false);
+  } else {
+    close_call(thread, result, thread.process->memory);
+    forget_patches(thread, result);
+  }
+  thread.xstate.clear();
+  resume_user(thread, regs);
+}
+
+// A call ends that was opened; `memory` is the thread's at its exit.
+void Recorder::close_call(Thread& thread, int64_t result, const Memory& memory) {
+  Unit& unit = *thread.process->unit;
+  const SyscallRow& row = *thread.row;
   Event event;
   event.thread = thread.serial;
   event.result = result;
   event.number = static_cast<int32_t>(thread.entry.orig_rax);  // of an exit that becomes an event of its own
   end_send(thread, result);
-  if (row.special == Special::sigreturn) {
-    event.registers = RegisterFile{as_bytes(regs), get_xstate(thread.tid)};
-    event.result = 0;
-  } else {
-    for (const auto& span : outputs(row, thread.output_args, thread.sizes, result, thread.process->memory)) {
-      MemoryWrite write{span.address, span.length, span.payload, Bytes(span.length)};
-      if (!thread.process->memory.read(span.address, write.data.data(), span.length)) {
-        add_unsure(unit, "the output of " + call_name(row.number, thread.args) + " could not be read");
-        continue;
-      }
-      event.writes.push_back(std::move(write));
+  for (const auto& span : outputs(row, thread.output_args, thread.sizes, result, memory)) {
+    MemoryWrite write{span.address, span.length, span.payload, Bytes(span.length)};
+    if (!memory.read(span.address, write.data.data(), span.length)) {
+      add_unsure(unit, "the output of " + call_name(row.number, thread.args) + " could not be read");
+      continue;
     }
-    receive(thread, result, event);
-    record_memory_call(thread, result, event);
-    if (result > 0) note_mapped_writes(thread, event);
-    if (row.special == Special::set_tid_address) thread.clear_tid = thread.args[0];
+    event.writes.push_back(std::move(write));
   }
+  receive(thread, result, memory, event);
+  record_memory_call(thread, result, event);
+  if (result > 0) note_mapped_writes(thread, event);
+  if (row.special == Special::set_tid_address) thread.clear_tid = thread.args[0];
   if (row.fd_effect != FdEffect::none) forget_descriptors(thread);
   const bool restarts = result <= -512 && result >= -516;
   thread.restarting = restarts ? &row : nullptr;
   unit.log.close(std::move(event), row.test && !restarts);
-  thread.xstate.clear();
-  resume_user(thread, regs);
 }
 
 }  // namespace redrive

@@ -5,9 +5,11 @@
 // the kernel without the baton stays stopped until it gets it, and its event is logged then.
 #pragma once
 
+#include <tuple>
 #include <unordered_map>
 
 #include "base/result.h"
+#include "supervisor/gate.h"
 #include "supervisor/image_worker.h"
 #include "supervisor/tracee.h"
 
@@ -16,6 +18,8 @@ namespace redrive {
 struct RecorderLimits {
   uint64_t checkpoint_period_ns = 0;  // T, CPU time; 0: no image checkpoints
   size_t copies = 8;                  // checkpoint copies alive at once
+  bool in_process = true;             // serve calls inside tracees where that can be done
+  bool cpuid_traps = true;            // else the instructions are replaced
 };
 
 class Recorder {
@@ -44,6 +48,8 @@ class Recorder {
   void enter(Thread& thread);
   void leave(Thread& thread);
   void end_thread(Thread& thread, bool whole_process);
+  void open_call(Thread& thread, const Memory& memory);
+  void close_call(Thread& thread, int64_t result, const Memory& memory);
   void refuse(Thread& thread, const SyscallRow* row);
   void count_refusal(Unit& unit, const std::string& what, const std::string& answer, bool common);
   void take_or_queue(Thread& thread, Thread::Stop stop);
@@ -70,10 +76,12 @@ class Recorder {
   Unit& add_unit(EventRef parent, pid_t pid);
 
   // recorder_signals.cc
+  void replace_cpuid(Process& process, const Mapping& mapping, Event* event);
   void handle_signal(Thread& thread, int signal);
   bool answer_trapped_instruction(Thread& thread, const user_regs_struct& regs);
   void deliver(Thread& thread, int signal, const user_regs_struct& regs, uint64_t where);
   void raise_held(Thread& thread);
+  void raise_first_held(Thread& thread);
 
   // recorder_checkpoints.cc
   void begin_interval(Unit& unit, CheckpointKind kind, Process& process, uint64_t pause_ns);
@@ -89,20 +97,44 @@ class Recorder {
                           std::initializer_list<uint64_t> args, pid_t* born = nullptr);
   void reap_copies(Thread& thread);
   uint64_t cpu_ns(const Unit& unit) const;
-  uint64_t interval_ns(const Unit& unit) const { return cpu_ns(unit) - unit.cpu_base_ns; }
+  uint64_t interval_ns(const Unit& unit) const {
+    return unit.served_ns ? *unit.served_ns : cpu_ns(unit) - unit.cpu_base_ns;
+  }
   Result<uint64_t> file_of(Process& process, const Mapping& mapping);
 
   // recorder_messages.cc
   std::optional<Endpoint> endpoint(Thread& thread, int fd_arg);
-  void begin_send(Thread& thread, const std::vector<Span>& inputs, Event& event);
+  void begin_send(Thread& thread, const std::vector<Span>& inputs, const Memory& memory, Event& event);
   void end_send(Thread& thread, int64_t result);
-  void receive(Thread& thread, int64_t result, Event& event);
+  void receive(Thread& thread, int64_t result, const Memory& memory, Event& event);
   void forget_descriptors(Thread& thread);
 
   // recorder_joins.cc: units that come to share writable memory
   Unit* unit_to_join(Thread& thread, int64_t result);
   void join_unit(Thread& thread, Unit& target);
   void absorb(Unit& unit);
+
+  // recorder_gate.cc: the in-process tier
+  bool get_regs(const Thread& thread, user_regs_struct& regs) const;
+  bool set_regs(const Thread& thread, const user_regs_struct& regs) const;
+  Result<int64_t> call_at(Thread& thread, Address instruction, const user_regs_struct& base, long number,
+                          std::initializer_list<uint64_t> args);
+  void map_gate(Thread& thread, const user_regs_struct& regs, Address instruction, std::shared_ptr<Gate> gate,
+                bool fresh);
+  void set_slot(Thread& thread);
+  void ask_to_stop(const Thread& thread);
+  static bool in_gate(const Thread& thread, Address ip);
+  void leave_gate(Thread& thread);
+  void at_boundary(Thread& thread, user_regs_struct regs);
+  bool patch(Thread& thread);
+  std::optional<PatchWindow> window_at(const Process& process, const Mapping& mapping, Address site);
+  Gate::Trampolines* map_trampolines(Thread& thread, const std::vector<Mapping>& mappings, Address near);
+  bool touches_gate(const Thread& thread) const;
+  void forget_patches(Thread& thread, int64_t result);
+  void drain();
+  void begin_served(Gate& gate, uint64_t head);
+  void open_served(Gate& gate, const gate::Record& record);
+  void close_served(Gate& gate, const gate::Record& record);
 
   // memory_calls.cc
   void record_memory_call(Thread& thread, int64_t result, Event& event);
@@ -132,7 +164,11 @@ class Recorder {
   int root_status_ = 0;
   bool interrupted_ = false;
   bool write_failed_ = false;
+  std::map<std::pair<uint64_t, uint64_t>, std::vector<uint64_t>> cpuid_sites_;  // of mapped files, as file_ids_
   Bytes scratch_;
+  std::unique_ptr<GateArena> arena_;  // null: stops only
+  std::vector<std::weak_ptr<Gate>> gates_;
+  std::map<std::tuple<uint64_t, uint64_t, uint64_t, uint64_t>, CodeSegment> code_;  // by device, inode, offset, length
 };
 
 }  // namespace redrive

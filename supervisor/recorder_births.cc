@@ -93,7 +93,8 @@ Result<void> Recorder::launch(const std::string& path, const std::vector<std::st
   int go[2];
   if (pipe2(go, O_CLOEXEC) != 0) return errno_error("cannot make a pipe");
   const Fd read_end(go[0]), write_end(go[1]);
-  const std::vector<sock_filter> filter = seccomp_filter();
+  const std::vector<sock_filter> filter =
+      arena_ ? seccomp_filter(arena_->header().executed, arena_->header().boundary) : seccomp_filter();
   const sock_fprog program{static_cast<unsigned short>(filter.size()), const_cast<sock_filter*>(filter.data())};
   std::vector<char*> argv;
   for (const auto& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
@@ -176,7 +177,13 @@ void Recorder::born(Thread& parent, pid_t tid) {
     made.brk = process.brk;
     made.shares_memory = process.shares_memory;
     made.borrows_memory = flags & CLONE_VM;
+    if (flags & CLONE_VM) {
+      made.gate = process.gate;
+    } else if (process.gate) {
+      made.inherited = std::make_shared<Gate>(*process.gate, &home);
+    }
     made.command = process.command;
+    made.cpuid_sites = process.cpuid_sites;
     child = &add_thread(made, tid);
     if (same_unit) {
       event->child_thread = child->serial;
@@ -251,6 +258,9 @@ void Recorder::executed(pid_t pid, pid_t former_tid) {
   }
   process.fds = std::make_shared<FdCache>();
   process.shares_memory = process.borrows_memory = false;
+  process.cpuid_sites.clear();
+  process.gate.reset();
+  process.inherited.reset();
   if (auto memory = Memory::open(pid)) process.memory = std::move(*memory);
   thread.clear_tid = 0;
   thread.held.clear();
@@ -263,26 +273,21 @@ void Recorder::begin_program(Thread& thread) {
   Process& process = *thread.process;
   Unit& unit = *process.unit;
   user_regs_struct regs;
-  if (!get_regs(thread.tid, regs)) return;
+  if (!get_regs(thread, regs)) return;
   process.brk = start_brk(process.pid);
   process.command = command_of(process.pid);
   hide_vdso(process.memory, regs.rsp);
   if (const Address site = vdso_syscall(process.pid, process.memory)) {
-    // execve switched cpuid faulting off. Injected at the vDSO's syscall instruction; the seccomp-stop comes first.
-    user_regs_struct call = regs;
-    call.rip = site;
-    call.rax = SYS_arch_prctl;
-    call.orig_rax = ~0ull;
-    call.rdi = kArchSetCpuid;
-    call.rsi = 0;
-    int status = 0;
-    set_regs(thread.tid, call);
-    for (const int how : {PTRACE_CONT, PTRACE_SYSCALL}) {
-      resume(thread, how);
-      if (!wait_stop(thread.tid, status)) return;
-    }
+    // execve switched cpuid faulting off.
+    if (!call_at(thread, site, regs, SYS_arch_prctl, {kArchSetCpuid, 0})) return;
     regs.orig_rax = ~0ull;
-    set_regs(thread.tid, regs);
+    if (arena_) map_gate(thread, regs, site, std::make_shared<Gate>(*arena_, &unit), true);
+    redrive::set_regs(thread.tid, regs);
+  }
+  if (!limits_.cpuid_traps) {
+    if (const auto mappings = read_mappings(process.pid)) {
+      for (const auto& mapping : *mappings) replace_cpuid(process, mapping, nullptr);
+    }
   }
   begin_interval(unit, CheckpointKind::exec, process, 0);
   if (struct stat info{}; stat(("/proc/" + std::to_string(process.pid) + "/exe").c_str(), &info) == 0 &&

@@ -50,6 +50,7 @@ void Recorder::begin_interval(Unit& unit, CheckpointKind kind, Process& process,
   unit.in_interval = true;
   unit.interval = unit.next_interval++;
   unit.cpu_base_ns = cpu_ns(unit);
+  unit.drained_ns = 0;
   unit.received = false;
   unit.interval_began = Clock::now();
   IntervalRecord record;
@@ -108,7 +109,7 @@ Result<uint64_t> Recorder::inject(Thread& thread, const user_regs_struct& at_ent
   regs.orig_rax = static_cast<uint64_t>(number);
   int index = 0;
   for (const uint64_t arg : args) syscall_arg(regs, index++) = arg;
-  set_regs(thread.tid, regs);
+  set_regs(thread, regs);
   int status = 0;
   for (;;) {
     resume(thread, PTRACE_SYSCALL);
@@ -121,7 +122,7 @@ Result<uint64_t> Recorder::inject(Thread& thread, const user_regs_struct& at_ent
     }
     if (WSTOPSIG(status) == (SIGTRAP | 0x80)) break;
   }
-  if (!get_regs(thread.tid, regs)) return Error{"the program was killed"};
+  if (!get_regs(thread, regs)) return Error{"the program was killed"};
   return static_cast<uint64_t>(regs.rax);
 }
 
@@ -190,6 +191,10 @@ Result<ImageJob> Recorder::capture(Unit& unit, Thread& trigger, bool at_entry, b
   ImageJob job;
   job.unit = unit.id;
   ASSIGN_OR_RETURN(job.state, capture_state(unit, trigger, at_entry));
+  for (const auto& process : unit.processes) {
+    if (!process->gate) continue;
+    for (const auto& site : process->gate->sites) job.patches.push_back({process->serial, site.start, site.original});
+  }
   TRY(capture_pages(unit, shared_only, job));
   return job;
 }
@@ -215,6 +220,9 @@ Result<UnitState> Recorder::capture_state(Unit& unit, Thread& trigger, bool at_e
       ASSIGN_OR_RETURN(process->memory, Memory::open(alive->second->tid));
     }
     ASSIGN_OR_RETURN(saved.mappings, read_mappings(process->memory.pid()));
+    if (const Gate* gate = process->gate.get()) {
+      std::erase_if(saved.mappings, [&](const Mapping& m) { return gate->owns(m.start, m.end); });
+    }
     for (auto& mapping : saved.mappings) {
       if (mapping.shared && shared_objects_.contains(shared_object(mapping.device, mapping.inode))) {
         mapping.shared_object = shared_object(mapping.device, mapping.inode);
@@ -238,7 +246,7 @@ Result<UnitState> Recorder::capture_state(Unit& unit, Thread& trigger, bool at_e
       saved.regs = thread->entry;
       // One that has come out of the kernel is stopped: syscalls leave the extended state alone.
       saved.xstate = thread->stop == Thread::Stop::exit ? get_xstate(thread->tid) : thread->xstate;
-    } else if (get_regs(thread->tid, saved.regs)) {
+    } else if (get_regs(*thread, saved.regs)) {
       saved.xstate = get_xstate(thread->tid);
     }
     state.threads.push_back(std::move(saved));

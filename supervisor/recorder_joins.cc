@@ -42,8 +42,11 @@ void Recorder::join_unit(Thread& thread, Unit& target) {
   unit.frozen = true;
   target.joining.push_back(&unit);
   // A system call that sleeps may do so for long: it is interrupted, and entered again.
-  if (target.current && target.current->run == Thread::Run::syscall) {
-    ptrace(PTRACE_INTERRUPT, target.current->tid, nullptr, nullptr);
+  if (target.current) {
+    ask_to_stop(*target.current);
+    if (target.current->run == Thread::Run::syscall || target.current->run == Thread::Run::user) {
+      ptrace(PTRACE_INTERRUPT, target.current->tid, nullptr, nullptr);
+    }
   }
   schedule(target);
 }
@@ -57,6 +60,7 @@ void Recorder::absorb(Unit& unit) {
     end_interval(*joined);
     for (auto& process : joined->processes) {
       process->unit = &unit;
+      if (process->gate) process->gate->unit = &unit;
       process->serial = unit.next_process++;
       unit.processes.push_back(std::move(process));
     }

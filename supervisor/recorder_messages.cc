@@ -44,7 +44,7 @@ void Recorder::forget_descriptors(Thread& thread) {
   }
 }
 
-void Recorder::begin_send(Thread& thread, const std::vector<Span>& inputs, Event& event) {
+void Recorder::begin_send(Thread& thread, const std::vector<Span>& inputs, const Memory& memory, Event& event) {
   const auto to = endpoint(thread, thread.row->fd_arg);
   if (!to || to->kind == Endpoint::Kind::none) return;
   uint64_t length = 0;
@@ -52,8 +52,8 @@ void Recorder::begin_send(Thread& thread, const std::vector<Span>& inputs, Event
   thread.send_endpoint = *to;
   thread.send_unheld = length > kMaxPayload;
   if (thread.send_unheld) return;
-  Bytes payload = read_payload(inputs, thread.process->memory);
-  thread.datagrams = send_lengths(*thread.row, thread.args, thread.process->memory, payload.size());
+  Bytes payload = read_payload(inputs, memory);
+  thread.datagrams = send_lengths(*thread.row, thread.args, memory, payload.size());
   Unit& unit = *thread.process->unit;
   const uint64_t at_ns = interval_ns(unit);
   thread.send = std::make_shared<SendInfo>(SendInfo{{unit.id, unit.log.next()}, policy_.on_send(unit.id, at_ns)});
@@ -73,7 +73,7 @@ void Recorder::end_send(Thread& thread, int64_t result) {
 }
 
 // Turns the payload among the event's writes (marked from_message by the caller) into a message, if it is one.
-void Recorder::receive(Thread& thread, int64_t result, Event& event) {
+void Recorder::receive(Thread& thread, int64_t result, const Memory& memory, Event& event) {
   const SyscallRow& row = *thread.row;
   Unit& unit = *thread.process->unit;
   const auto keep_as_input = [&] {
@@ -95,9 +95,8 @@ void Recorder::receive(Thread& thread, int64_t result, Event& event) {
   const bool peek = row.flags_arg >= 0 && (thread.args[static_cast<size_t>(row.flags_arg)] & MSG_PEEK);
   std::vector<MatchedPart> parts;
   uint64_t offset = 0;
-  const auto lengths = from->kind == Endpoint::Kind::datagram
-                           ? datagram_lengths(row, thread.args, result, thread.process->memory)
-                           : std::vector<uint64_t>{content.size()};
+  const auto lengths = from->kind == Endpoint::Kind::datagram ? datagram_lengths(row, thread.args, result, memory)
+                                                              : std::vector<uint64_t>{content.size()};
   for (const uint64_t wanted : lengths) {
     const uint64_t length = std::min<uint64_t>(wanted, content.size() - offset);
     const auto matched = channels_.receive(*from, std::span(content).subspan(offset, length), peek);

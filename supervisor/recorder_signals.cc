@@ -1,14 +1,19 @@
 // Signals and trapped instructions. A signal handler starts at an event: right behind one, before a syscall, or at a
 // fault. What the kernel does to start it (frame, registers) is recorded, so replay needs no signals.
+#include <sys/mman.h>
 #include <sys/ptrace.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/ucontext.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <fstream>
 
+#include "checkpoint/address_space.h"
+#include "interceptors/cpuid_sites.h"
 #include "interceptors/trapped_instructions.h"
 #include "supervisor/recorder.h"
 #include "supervisor/registers.h"
@@ -65,18 +70,39 @@ uint64_t frame_size(const Memory& memory, Address sp) {
   return std::min(fp - sp + size, kMaxFrame);
 }
 
+// A mapped file, whole; empty if it cannot be read, or is gone.
+Bytes file_contents(const Process& process, const Mapping& mapping) {
+  char range[64];
+  std::snprintf(range, sizeof range, "/map_files/%lx-%lx", mapping.start, mapping.end);
+  const std::string base = "/proc/" + std::to_string(process.pid);
+  for (const std::string& path : {base + range, base + "/root" + mapping.name}) {
+    struct stat info {};
+    if (stat(path.c_str(), &info) != 0 || info.st_ino != mapping.inode) continue;
+    std::ifstream file(path, std::ios::binary);
+    Bytes contents((std::istreambuf_iterator<char>(file)), {});
+    if (!contents.empty()) return contents;
+  }
+  return {};
+}
+
 }  // namespace
 
 void Recorder::handle_signal(Thread& thread, int signal) {
   user_regs_struct regs;
   siginfo_t info{};
-  if (!get_regs(thread.tid, regs) || ptrace(PTRACE_GETSIGINFO, thread.tid, nullptr, &info) != 0) return;
+  if (!get_regs(thread, regs) || ptrace(PTRACE_GETSIGINFO, thread.tid, nullptr, &info) != 0) return;
   if (thread.run != Thread::Run::user) {
     // In the kernel: it is on its way out, and this comes again behind the syscall's exit; or the launcher was hit.
     resume(thread, thread.run == Thread::Run::starting ? PTRACE_CONT : PTRACE_SYSCALL, signal);
     return;
   }
-  if (signal == SIGSEGV && info.si_code > 0 && answer_trapped_instruction(thread, regs)) return;
+  if (caused_by_instruction(info) && in_gate(thread, regs.rip)) {
+    // The call's arguments name memory that cannot be read: the kernel shall say so.
+    leave_gate(thread);
+    resume(thread, PTRACE_CONT);
+    return;
+  }
+  if ((signal == SIGSEGV || signal == SIGILL) && info.si_code > 0 && answer_trapped_instruction(thread, regs)) return;
   if (caused_by_instruction(info)) {
     deliver(thread, signal, regs, static_cast<uint64_t>(SignalPoint::fault));
     return;
@@ -98,6 +124,8 @@ void Recorder::handle_signal(Thread& thread, int signal) {
   }
   if (thread.held.empty()) thread.held_since = Clock::now();
   thread.held.push_back(info);
+  ask_to_stop(thread);
+  leave_gate(thread);
   resume(thread, PTRACE_CONT);
 }
 
@@ -126,12 +154,18 @@ void Recorder::deliver(Thread& thread, int signal, const user_regs_struct& regs,
   resume(thread, PTRACE_SINGLESTEP, signal);
   if (!wait_stop(thread.tid, status)) return;
   user_regs_struct handler;
-  if (status >> 8 != SIGTRAP || !get_regs(thread.tid, handler)) {
+  if (status >> 8 != SIGTRAP || !get_regs(thread, handler)) {
     // The frame could not be written: a fault of its own, which ends the process.
     handle_signal(thread, WSTOPSIG(status));
     return;
   }
   const Memory& memory = thread.process->memory;
+  if (const Gate* gate = thread.process->gate.get()) {
+    // The frame shall say where the program would be if it were not patched.
+    const Address at = handler.rsp + sizeof(uint64_t) + offsetof(ucontext_t, uc_mcontext.gregs[REG_RIP]);
+    Address ip = 0;
+    if (memory.get(at, ip) && gate->canonical(ip) != ip) memory.put(at, gate->canonical(ip));
+  }
   MemoryWrite frame{handler.rsp, frame_size(memory, handler.rsp), false, {}};
   frame.data.resize(frame.length);
   if (!memory.read(frame.address, frame.data.data(), frame.length))
@@ -145,17 +179,22 @@ void Recorder::deliver(Thread& thread, int signal, const user_regs_struct& regs,
 
 // At a syscall's entry, with held signals: goes back before its instruction and has the first one delivered there.
 void Recorder::raise_held(Thread& thread) {
-  const siginfo_t& info = thread.held.front();
-  const pid_t pid = thread.process->pid;
-  if (syscall(SYS_tgkill, pid, thread.tid, info.si_signo) != 0) thread.held.pop_front();
+  raise_first_held(thread);
   rewind(thread, thread.entry);
+}
+
+void Recorder::raise_first_held(Thread& thread) {
+  if (thread.held.empty()) return;
+  const int signal = thread.held.front().si_signo;
+  if (syscall(SYS_tgkill, thread.process->pid, thread.tid, signal) != 0) thread.held.pop_front();
 }
 
 bool Recorder::answer_trapped_instruction(Thread& thread, const user_regs_struct& regs) {
   uint8_t code[3] = {};
   thread.process->memory.read_some(regs.rip, code, sizeof code);
   user_regs_struct after = regs;
-  const auto trap = decode_trapped(code);
+  const bool stand_in = stands_for_cpuid(code) && thread.process->cpuid_sites.contains(regs.rip);
+  const auto trap = stand_in ? cpuid_instruction() : decode_trapped(code);
   if (!trap) return false;
   answer(*trap, after);
   Event event;
@@ -165,10 +204,32 @@ bool Recorder::answer_trapped_instruction(Thread& thread, const user_regs_struct
   event.ip = regs.rip;
   event.args = {after.rax, after.rbx, after.rcx, after.rdx, regs.rax, regs.rcx};
   thread.process->unit->log.add(std::move(event));
-  set_regs(thread.tid, after);
+  set_regs(thread, after);
   thread.rewound = false;
   resume_user(thread, after);
   return true;
+}
+
+// On processors that cannot trap cpuid: replaces it in a file's mapping that was just made, and notes that in the
+// event.
+void Recorder::replace_cpuid(Process& process, const Mapping& mapping, Event* event) {
+  if (limits_.cpuid_traps || mapping.inode == 0 || mapping.shared || !(mapping.protection & PROT_EXEC)) return;
+  const auto key = std::make_pair(mapping.device, mapping.inode);
+  auto known = cpuid_sites_.find(key);
+  if (known == cpuid_sites_.end()) {
+    const Bytes file = file_contents(process, mapping);
+    if (file.empty()) add_unsure(*process.unit, "cpuid instructions of " + mapping.name + " could not be looked for");
+    known = cpuid_sites_.emplace(key, cpuid_sites(file)).first;
+  }
+  for (const uint64_t site : known->second) {
+    if (site < mapping.offset || site - mapping.offset >= mapping.length()) continue;
+    const Address at = mapping.start + (site - mapping.offset);
+    if (!process.memory.write(at, kCpuidStandIn, sizeof kCpuidStandIn)) continue;
+    process.cpuid_sites.insert(at);
+    if (event)
+      event->writes.push_back(
+          {at, sizeof kCpuidStandIn, false, Bytes(std::begin(kCpuidStandIn), std::end(kCpuidStandIn))});
+  }
 }
 
 }  // namespace redrive

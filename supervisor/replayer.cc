@@ -427,14 +427,14 @@ Result<bool> Replayer::replay_trap(Thread& thread, EventIndex index, const Event
   ASSIGN_OR_RETURN(const StopKind stop, run_to_stop(thread));
   uint8_t code[3] = {};
   if (stop == StopKind::fault) memory(thread).read_some(thread.regs.rip, code, sizeof code);
-  const auto trapped = decode_trapped(code);
+  const bool cpuid = event.number == static_cast<int32_t>(Trap::cpuid);
+  const auto trapped = cpuid && stands_for_cpuid(code) ? cpuid_instruction() : decode_trapped(code);
   if (stop != StopKind::fault || thread.regs.rip != event.ip || !trapped || trapped->instruction != event.number) {
     diverge(&thread, index, expected(),
             (stop == StopKind::fault ? "a fault at " : "a system call at ") + hex(thread.regs.rip));
     return false;
   }
-  if (event.number == static_cast<int32_t>(Trap::cpuid) &&
-      (thread.regs.rax != event.args[4] || thread.regs.rcx != event.args[5])) {
+  if (cpuid && (thread.regs.rax != event.args[4] || thread.regs.rcx != event.args[5])) {
     diverge(&thread, index, expected() + ", leaf " + hex(event.args[4]), "leaf " + hex(thread.regs.rax));
     return false;
   }

@@ -40,8 +40,8 @@ class Replayer {
 
   struct Outcome {
     std::optional<Divergence> divergence;
-    bool verified = false;           // compared with the next checkpoint, and equal
-    double seconds = 0;              // until the last event, verification not included
+    bool verified = false;  // compared with the next checkpoint, and equal
+    double seconds = 0;     // until the last event, verification not included
   };
   // An Error: the interval could not be re-driven (a damaged trace, no memory, another interval of the set failed).
   Result<Outcome> run();

@@ -8,6 +8,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "interceptors/channels.h"
 #include "interceptors/syscall_table.h"
 #include "logstore/policy/policy.h"
+#include "supervisor/gate.h"
 #include "supervisor/unit_log.h"
 
 namespace redrive {
@@ -45,6 +47,9 @@ struct Process {
   bool leader_exited = false;  // its end is reported only after the last thread's
   uint64_t cpu_ns = 0;         // CPU time when last asked for
   std::string command;
+  std::set<Address> cpuid_sites;      // where an instruction stands in for cpuid
+  std::shared_ptr<Gate> gate;         // the in-process tier; null: stops only
+  std::shared_ptr<Gate> inherited;    // of a forked child that has not run yet
   std::vector<pid_t> copies_to_reap;  // ended checkpoint copies, still zombies of this process
 };
 
@@ -82,6 +87,7 @@ struct Thread {
   user_regs_struct resumed{};  // when it was last let into user code
   bool exited = false;         // a leader whose end is not reported yet
   bool rewound = false;        // ... right before a syscall instruction that it has entered once already
+  bool interrupted = false;    // a signal or the recorder woke it up in a served call, which it enters again
   std::deque<siginfo_t> held;  // asynchronous signals that wait for its next event
   Clock::time_point held_since{};
 };
@@ -109,8 +115,11 @@ struct Unit {
   bool in_interval = false;
   IntervalIndex interval = 0;  // of the current interval
   IntervalIndex next_interval = 0;
-  uint64_t cpu_base_ns = 0;   // CPU time at the interval's start
-  uint64_t cpu_ended_ns = 0;  // of processes that have ended
+  uint64_t cpu_base_ns = 0;           // CPU time at the interval's start
+  uint64_t cpu_ended_ns = 0;          // of processes that have ended
+  std::optional<uint64_t> served_ns;  // the interval's clock while served calls become events
+  uint64_t served_step_ns = 0;
+  uint64_t drained_ns = 0;  // the interval's clock when that was last done
   Clock::time_point last_clock_check{};
   bool reported_spinning = false;
   bool checkpoint_wanted = false;  // another unit takes one now, and this one's is old enough

@@ -25,6 +25,9 @@ class UnitLog {
   // The entry that is still open if it is this thread's: may be amended.
   Event* open_of(ThreadSerial thread) { return open_ && open_->thread == thread ? &*open_ : nullptr; }
 
+  // The call whose entry is open did not happen after all.
+  void cancel() { open_.reset(); }
+
   // A syscall's exit. `exit` holds result, writes and so on; it is merged into the open entry if no event came between.
   void close(Event exit, bool test) {
     if (!open_of(exit.thread)) {

@@ -1,0 +1,150 @@
+#include "supervisor/gate.h"
+
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+#include "interceptors/gate_calls.h"
+
+extern "C" const uint8_t redrive_gate_code[];
+extern "C" const uint8_t redrive_gate_code_end[];
+
+namespace redrive {
+namespace {
+
+constexpr uint64_t kCommonSize = gate::kSlot - gate::kCode;
+constexpr unsigned long kFsGsBase = 1 << 1;  // HWCAP2_FSGSBASE
+
+}  // namespace
+
+Result<std::unique_ptr<GateArena>> GateArena::make() {
+  if (!(getauxval(AT_HWCAP2) & kFsGsBase)) {
+    return Error{"this processor or kernel lets no program read its segment bases"};
+  }
+  std::unique_ptr<GateArena> arena(new GateArena);
+  arena->file_ = Fd(memfd_create("redrive", MFD_CLOEXEC));
+  if (!arena->file_) return errno_error("cannot make shared memory");
+  arena->size_ = kCommonSize;
+  if (ftruncate(arena->file_.get(), static_cast<off_t>(kCommonSize)) != 0)
+    return errno_error("cannot make shared memory");
+  void* common = mmap(nullptr, kCommonSize, PROT_READ | PROT_WRITE, MAP_SHARED, arena->file_.get(), 0);
+  if (common == MAP_FAILED) return errno_error("cannot map shared memory");
+  arena->common_ = static_cast<uint8_t*>(common);
+  arena->path_ = "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(arena->file_.get());
+  const auto size = static_cast<size_t>(redrive_gate_code_end - redrive_gate_code);
+  CHECK(size <= gate::kCodeSize);
+  std::memcpy(arena->common_, redrive_gate_code, size);
+  const auto calls = gate_calls();
+  std::memcpy(arena->common_ + (gate::kTable - gate::kCode), calls.data(), calls.size() * sizeof calls.front());
+  std::memcpy(arena->common_ + (kPath - gate::kCode), arena->path_.c_str(), arena->path_.size() + 1);
+  return arena;
+}
+
+GateArena::~GateArena() {
+  if (common_) munmap(common_, kCommonSize);
+}
+
+gate::Slot* GateArena::take_slot(uint64_t& file_offset) {
+  if (free_.empty()) {
+    if (ftruncate(file_.get(), static_cast<off_t>(size_ + gate::kSlotSize)) != 0) return nullptr;
+    free_.push_back(size_);
+    size_ += gate::kSlotSize;
+  }
+  file_offset = free_.back();
+  void* slot =
+      mmap(nullptr, gate::kSlotSize, PROT_READ | PROT_WRITE, MAP_SHARED, file_.get(), static_cast<off_t>(file_offset));
+  if (slot == MAP_FAILED) return nullptr;
+  free_.pop_back();
+  return static_cast<gate::Slot*>(slot);
+}
+
+void GateArena::give_back(gate::Slot* slot, uint64_t file_offset) {
+  std::memset(static_cast<void*>(slot), 0, sizeof *slot);
+  munmap(slot, gate::kSlotSize);
+  free_.push_back(file_offset);
+}
+
+Gate::Gate(GateArena& arena, Unit* unit) : unit(unit), arena_(arena) {}
+
+Gate::Gate(const Gate& parent, Unit* unit)
+    : unit(unit), sites(parent.sites), trampolines(parent.trampolines), stops(parent.stops), arena_(parent.arena_) {}
+
+Gate::~Gate() {
+  if (slot_) arena_.give_back(slot_, slot_offset_);
+}
+
+bool Gate::take_slot() {
+  slot_ = arena_.take_slot(slot_offset_);
+  return slot_ != nullptr;
+}
+
+Address Gate::canonical(Address ip) const {
+  for (const auto& site : sites) {
+    if (ip == site.stop) return site.site;
+    if (ip == site.stop + kSyscallSize) return site.site + kSyscallSize;
+  }
+  return ip;
+}
+
+Address Gate::physical(Address ip) const {
+  for (const auto& site : sites) {
+    if (ip == site.site) return site.stop;
+    if (ip == site.site + kSyscallSize) return site.stop + kSyscallSize;
+  }
+  return ip;
+}
+
+bool Gate::is_patched(Address site) const {
+  return std::any_of(sites.begin(), sites.end(), [&](const auto& patched) { return patched.site == site; });
+}
+
+bool Gate::owns(Address start, Address end) const {
+  const auto overlaps = [&](Address first, Address last) { return start < last && first < end; };
+  return overlaps(gate::kCode, gate::kEnd) ||
+         std::any_of(trampolines.begin(), trampolines.end(),
+                     [&](const auto& area) { return overlaps(area.start, area.start + kTrampolinesSize); });
+}
+
+void Gate::forget(Address start, Address end) {
+  std::erase_if(sites, [&](const auto& site) { return start < site.start + site.original.size() && site.start < end; });
+  std::erase_if(stops, [&](const auto& entry) { return start <= entry.first && entry.first < end; });
+}
+
+Bytes jump(Address at, Address target, size_t size) {
+  Bytes code(size, 0xcc);
+  code[0] = 0xe9;
+  const auto distance = static_cast<int32_t>(target - (at + kJumpSize));
+  std::memcpy(code.data() + 1, &distance, sizeof distance);
+  return code;
+}
+
+Bytes trampoline(Address at, Address entry_pointer, const Bytes& before, const Bytes& after, Address site,
+                 Address& stop) {
+  Bytes code = before;
+  const auto append = [&](std::initializer_list<uint8_t> bytes) { code.insert(code.end(), bytes); };
+  const auto relative_to = [&](Address target) {
+    const auto distance = static_cast<int32_t>(target - (at + code.size() + 4));
+    uint8_t bytes[4];
+    std::memcpy(bytes, &distance, sizeof distance);
+    code.insert(code.end(), std::begin(bytes), std::end(bytes));
+  };
+  append({0x48, 0x8d, 0x0d});  // lea stop, %rcx
+  stop = at + code.size() + 4 + 6;
+  relative_to(stop);
+  append({0xff, 0x25});  // jmp *entry_pointer
+  relative_to(entry_pointer);
+  append({0x0f, 0x05});        // syscall
+  append({0x48, 0x8d, 0x0d});  // lea: what the syscall instruction leaves in %rcx
+  relative_to(site + kSyscallSize);
+  code.insert(code.end(), after.begin(), after.end());
+  append({0xe9});
+  relative_to(site + kSyscallSize + after.size());
+  CHECK(code.size() <= kTrampolineSize);
+  return code;
+}
+
+}  // namespace redrive

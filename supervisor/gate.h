@@ -1,0 +1,105 @@
+// The in-process tier of address spaces: the memory that it shares with the supervisor, and the patched syscall sites.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/fd.h"
+#include "base/remote.h"
+#include "base/result.h"
+#include "interceptors/inprocess/layout.h"
+#include "interceptors/patch_window.h"
+
+namespace redrive {
+
+struct Unit;
+
+// One file, mapped by all tracees: the code, its table, the clock, and a slot for each address space.
+class GateArena {
+ public:
+  static Result<std::unique_ptr<GateArena>> make();
+  ~GateArena();
+  GateArena(const GateArena&) = delete;
+  GateArena& operator=(const GateArena&) = delete;
+
+  const gate::Header& header() const { return *reinterpret_cast<const gate::Header*>(common_); }
+  // Where a tracee finds the file; the text lies at kPath in those that have mapped the clock.
+  const std::string& path() const { return path_; }
+  static constexpr Address kPath = gate::kClock + sizeof(gate::Clock);
+
+  // A zeroed slot, mapped here; null if there is no memory for one.
+  gate::Slot* take_slot(uint64_t& file_offset);
+  void give_back(gate::Slot* slot, uint64_t file_offset);
+
+ private:
+  GateArena() = default;
+
+  Fd file_;
+  uint8_t* common_ = nullptr;
+  std::string path_;
+  std::vector<uint64_t> free_;
+  uint64_t size_ = 0;
+};
+
+// A syscall instruction that was replaced, or has been preceded, by a jump.
+struct PatchedSite {
+  Address site;    // of the syscall instruction
+  Address start;   // of the window
+  Bytes original;  // what it held
+  Address stop;    // the trampoline's own syscall instruction; the call goes on behind it
+};
+
+// The tier in one address space. Processes that share the memory share it.
+class Gate {
+ public:
+  Gate(GateArena& arena, Unit* unit);
+  // The tier of a forked child, before it has a slot.
+  Gate(const Gate& parent, Unit* unit);
+  ~Gate();
+  Gate& operator=(const Gate&) = delete;
+
+  bool take_slot();
+  gate::Slot* slot() const { return slot_; }
+  uint64_t slot_offset() const { return slot_offset_; }
+
+  // Addresses as the program would know them, and as they are while it is patched.
+  Address canonical(Address ip) const;
+  Address physical(Address ip) const;
+  bool is_patched(Address site) const;
+  // Whether a range overlaps memory that is not the program's.
+  bool owns(Address start, Address end) const;
+  // The program has unmapped this range, or mapped something else there.
+  void forget(Address start, Address end);
+
+  struct Trampolines {
+    Address start;
+    uint32_t used = 1;  // the first holds the address of the entry
+  };
+
+  Unit* unit;
+  uint64_t drained = 0;         // bytes of the ring
+  bool pending_opened = false;  // the entry of the send at the ring's head is in the log
+  std::vector<PatchedSite> sites;
+  std::vector<Trampolines> trampolines;
+  std::unordered_map<Address, uint32_t> stops;  // of sites that are not patched
+
+ private:
+  GateArena& arena_;
+  gate::Slot* slot_ = nullptr;
+  uint64_t slot_offset_ = 0;
+};
+
+inline constexpr uint64_t kTrampolineSize = 64;
+inline constexpr uint64_t kTrampolinesSize = kPageSize;
+
+// The bytes of a trampoline at `at` for this site, given the moved instructions. `stop` becomes the address of its
+// syscall instruction.
+Bytes trampoline(Address at, Address entry_pointer, const Bytes& before, const Bytes& after, Address site,
+                 Address& stop);
+// jmp to `target`, padded to the window's size.
+Bytes jump(Address at, Address target, size_t size);
+
+}  // namespace redrive

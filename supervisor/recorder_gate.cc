@@ -1,0 +1,427 @@
+// The in-process tier (interceptors/DESIGN.md): maps the code into address spaces, patches syscall sites, and turns the
+// records of served calls into events. Registers are translated where stops are read and written, so nothing else
+// knows of trampolines.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "checkpoint/address_space.h"
+#include "supervisor/recorder.h"
+#include "supervisor/registers.h"
+
+namespace redrive {
+namespace {
+
+constexpr uint32_t kPatchAtStop = 2;  // of a site: many are used once
+constexpr uint64_t kReach = 1ull << 31;
+constexpr uint64_t kReachMargin = 1 << 24;
+
+// Results with which the kernel says that a signal came before it did anything (linux/errno.h, ERESTARTSYS and its
+// like).
+bool restarts(int64_t result) { return result <= -512 && result >= -516; }
+
+user_regs_struct at_exit(const gate::Record& record, Address site) {
+  user_regs_struct regs{};
+  const gate::Registers& r = record.regs;
+  regs.rip = site + kSyscallSize;
+  regs.rcx = regs.rip;
+  regs.orig_rax = r.rax;
+  regs.rax = static_cast<uint64_t>(record.result);
+  regs.rdi = r.rdi, regs.rsi = r.rsi, regs.rdx = r.rdx, regs.r10 = r.r10, regs.r8 = r.r8, regs.r9 = r.r9;
+  regs.rbx = r.rbx, regs.rbp = r.rbp, regs.rsp = r.rsp;
+  regs.r12 = r.r12, regs.r13 = r.r13, regs.r14 = r.r14, regs.r15 = r.r15;
+  regs.eflags = regs.r11 = r.flags;
+  regs.fs_base = record.fs_base, regs.gs_base = record.gs_base;
+  return regs;
+}
+
+std::vector<Memory::Piece> pieces_of(const gate::Record& record, bool after) {
+  std::vector<Memory::Piece> pieces;
+  const auto* at = reinterpret_cast<const uint8_t*>(&record + 1);
+  for (uint32_t i = 0; i < record.before + (after ? record.after : 0); ++i) {
+    const auto& piece = *reinterpret_cast<const gate::Piece*>(at);
+    at += sizeof piece;
+    pieces.push_back({piece.address, {at, piece.length}});
+    at += (piece.length + 7) & ~uint64_t{7};
+  }
+  return pieces;
+}
+
+}  // namespace
+
+bool Recorder::get_regs(const Thread& thread, user_regs_struct& regs) const {
+  if (!redrive::get_regs(thread.tid, regs)) return false;
+  if (const Gate* gate = thread.process->gate.get()) regs.rip = gate->canonical(regs.rip);
+  return true;
+}
+
+bool Recorder::set_regs(const Thread& thread, const user_regs_struct& regs) const {
+  user_regs_struct physical = regs;
+  if (const Gate* gate = thread.process->gate.get()) physical.rip = gate->physical(regs.rip);
+  return redrive::set_regs(thread.tid, physical);
+}
+
+// Executes a syscall at `instruction`, whose stops are the same as of the program's own. `base`: the other registers.
+// Signals that come meanwhile are held.
+Result<int64_t> Recorder::call_at(Thread& thread, Address instruction, const user_regs_struct& base, long number,
+                                  std::initializer_list<uint64_t> args) {
+  user_regs_struct regs = base;
+  regs.rip = instruction;
+  regs.rax = static_cast<uint64_t>(number);
+  regs.orig_rax = ~0ull;
+  int index = 0;
+  for (const uint64_t arg : args) syscall_arg(regs, index++) = arg;
+  redrive::set_regs(thread.tid, regs);
+  int how = PTRACE_CONT;
+  for (;;) {
+    int status = 0;
+    resume(thread, how);
+    if (!wait_stop(thread.tid, status)) return Error{"the program was killed"};
+    if (status >> 16 == PTRACE_EVENT_SECCOMP) {
+      how = PTRACE_SYSCALL;
+    } else if (WSTOPSIG(status) == (SIGTRAP | 0x80)) {
+      break;
+    } else if (siginfo_t info{}; status >> 16 == 0 && ptrace(PTRACE_GETSIGINFO, thread.tid, nullptr, &info) == 0) {
+      if (thread.held.empty()) thread.held_since = Clock::now();
+      thread.held.push_back(info);
+    }
+  }
+  if (!redrive::get_regs(thread.tid, regs)) return Error{"the program was killed"};
+  return static_cast<int64_t>(regs.rax);
+}
+
+// Maps the tier into an address space that has none (`fresh`), or a slot of its own into a forked child's. The thread
+// is stopped in user code with these registers; `instruction` is a syscall instruction that it has mapped. Where that
+// cannot be, calls are left to stops.
+void Recorder::map_gate(Thread& thread, const user_regs_struct& regs, Address instruction, std::shared_ptr<Gate> gate,
+                        bool fresh) {
+  Process& process = *thread.process;
+  const auto call = [&](long number, std::initializer_list<uint64_t> args) -> int64_t {
+    const auto result = call_at(thread, instruction, regs, number, args);
+    return result ? *result : -ESRCH;
+  };
+  const auto failed = [](int64_t result) { return result < 0 && result > -4096; };
+  const auto map = [&](Address at, uint64_t size, int protection, int flags, int64_t fd, uint64_t offset) {
+    const int64_t made = call(SYS_mmap, {at, size, static_cast<uint64_t>(protection), static_cast<uint64_t>(flags),
+                                         static_cast<uint64_t>(fd), offset});
+    return made == static_cast<int64_t>(at);
+  };
+  Address path = GateArena::kPath;
+  Bytes below;  // the stack, where the path is put for a moment
+  if (fresh) {
+    below.resize(arena_->path().size() + 1);
+    path = (regs.rsp - 512 - below.size()) & ~uint64_t{15};
+    if (!process.memory.read(path, below.data(), below.size())) return;
+    process.memory.write(path, arena_->path().c_str(), below.size());
+  }
+  const int64_t fd = gate->take_slot() ? call(SYS_open, {path, O_RDWR | O_CLOEXEC, 0}) : -ENOMEM;
+  if (fresh) process.memory.write(path, below.data(), below.size());
+  constexpr int kReadWrite = PROT_READ | PROT_WRITE;
+  bool mapped = !failed(fd);
+  if (fresh) {
+    mapped = mapped &&
+             map(gate::kCode, gate::kCodeSize + gate::kTableSize, PROT_READ | PROT_EXEC,
+                 MAP_SHARED | MAP_FIXED_NOREPLACE, fd, 0) &&
+             map(gate::kClock, gate::kClockSize, kReadWrite, MAP_SHARED | MAP_FIXED_NOREPLACE, fd,
+                 gate::kClock - gate::kCode) &&
+             map(gate::kSlot, gate::kSlotSize, kReadWrite, MAP_SHARED | MAP_FIXED_NOREPLACE, fd, gate->slot_offset());
+  } else {
+    mapped = mapped && map(gate::kSlot, gate::kSlotSize, kReadWrite, MAP_SHARED | MAP_FIXED, fd, gate->slot_offset());
+  }
+  if (!failed(fd)) call(SYS_close, {static_cast<uint64_t>(fd)});
+  redrive::set_regs(thread.tid, regs);
+  if (mapped) {
+    process.gate = std::move(gate);
+    gates_.push_back(process.gate);
+    return;
+  }
+  if (fresh) return;
+  // The child's sites are patched: it gets a slot that serves nothing.
+  gate::Slot nothing{};
+  nothing.want_stop = 1;
+  map(gate::kSlot, gate::kSlotSize, kReadWrite, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+  process.memory.put(gate::kSlot, nothing);
+  redrive::set_regs(thread.tid, regs);
+  process.gate = std::move(gate);
+}
+
+// What the code inside the thread's address space must know before the thread runs user code.
+void Recorder::set_slot(Thread& thread) {
+  const Process& process = *thread.process;
+  if (!process.gate || !process.gate->slot()) return;
+  const Unit& unit = *process.unit;
+  gate::Slot& slot = *process.gate->slot();
+  slot.thread = thread.serial;
+  slot.alone = alone(unit);
+  slot.want_stop =
+      !thread.held.empty() || !process.copies_to_reap.empty() || !unit.joining.empty() || unit.checkpoint_first;
+}
+
+void Recorder::ask_to_stop(const Thread& thread) {
+  if (thread.process->gate && thread.process->gate->slot()) thread.process->gate->slot()->want_stop = 1;
+}
+
+bool Recorder::in_gate(const Thread& thread, Address ip) {
+  return thread.process->gate && ip >= gate::kCode && ip < gate::kCode + gate::kCodeSize;
+}
+
+// At a stop amid a served call: if nothing has come of it yet, it is left to a stop.
+void Recorder::leave_gate(Thread& thread) {
+  user_regs_struct regs;
+  Gate* const gate = thread.process->gate.get();
+  if (!gate || !gate->slot() || !redrive::get_regs(thread.tid, regs) || !in_gate(thread, regs.rip)) return;
+  gate::Slot& slot = *gate->slot();
+  const bool executed = regs.rip == arena_->header().executed && !restarts(static_cast<int64_t>(regs.rax));
+  if (slot.phase != gate::Phase::before && (slot.phase != gate::Phase::kernel || executed)) return;
+  thread.interrupted = slot.phase == gate::Phase::kernel && regs.rip == arena_->header().executed;
+  slot.pending = 0;
+  if (std::exchange(gate->pending_opened, false)) {
+    end_send(thread, -EINTR);
+    gate->unit->log.cancel();
+  }
+  regs.rip = arena_->header().leave;
+  regs.orig_rax = ~0ull;
+  redrive::set_regs(thread.tid, regs);
+}
+
+// A served call ended while a stop was wanted: the thread is right behind it.
+void Recorder::at_boundary(Thread& thread, user_regs_struct regs) {
+  gate::Slot& slot = *thread.process->gate->slot();
+  slot.phase = gate::Phase::outside;
+  regs.rax = slot.regs.rax;
+  regs.orig_rax = ~0ull;
+  regs.rip = regs.rcx = slot.site + kSyscallSize;
+  regs.eflags = regs.r11 = slot.regs.flags;
+  redrive::set_regs(thread.tid, regs);
+  regs.rip = thread.process->gate->canonical(regs.rip);
+  thread.rewound = false;
+  raise_first_held(thread);
+  resume_user(thread, regs);
+}
+
+// ---- Patching
+
+// At a syscall's stop: replaces its instruction if it comes here often enough. True if the thread had to be resumed,
+// and comes to the same call again.
+bool Recorder::patch(Thread& thread) {
+  Process& process = *thread.process;
+  Gate* const gate = process.gate.get();
+  if (!gate || !gate->slot()) return false;
+  const Address site = thread.entry.rip - kSyscallSize;
+  if (gate->is_patched(site)) return false;
+  const auto args = syscall_args(thread.entry);
+  const SyscallRow* row = find_row(static_cast<int64_t>(thread.entry.orig_rax), args);
+  if (!row || !row->in_process) return false;
+  if (++gate->stops[site] != kPatchAtStop) return false;
+  // Others may return to the instructions that would be replaced.
+  for (const auto& [tid, other] : threads_) {
+    if (other.get() != &thread && other->process->gate.get() == gate && other->entry.rip == site + kSyscallSize) {
+      gate->stops[site] = 0;
+      return false;
+    }
+  }
+  const auto mappings = read_mappings(process.pid);
+  if (!mappings) return false;
+  const auto mapping = std::find_if(mappings->begin(), mappings->end(),
+                                    [&](const Mapping& m) { return m.start <= site && site < m.end; });
+  if (mapping == mappings->end() || mapping->inode == 0 || mapping->shared || (mapping->protection & PROT_WRITE)) {
+    return false;
+  }
+  const auto window = window_at(process, *mapping, site);
+  if (!window) return false;
+  Gate::Trampolines* area = nullptr;
+  for (auto& known : gate->trampolines) {
+    const uint64_t distance = known.start > site ? known.start - site : site - known.start;
+    if (distance < kReach - kReachMargin && known.used < kTrampolinesSize / kTrampolineSize) area = &known;
+  }
+  const bool inject_mapping = !area;
+  if (!area) {
+    area = map_trampolines(thread, *mappings, site);
+    if (!area) {
+      rewind(thread, thread.entry);
+      return true;
+    }
+  }
+  PatchedSite patched;
+  patched.site = site;
+  patched.start = site - window->before;
+  Bytes before(window->before), after(window->after);
+  patched.original.resize(window->before ? window->before : kSyscallSize + window->after);
+  const Address at = area->start + area->used * kTrampolineSize;
+  if (process.memory.read(patched.start, patched.original.data(), patched.original.size()) &&
+      process.memory.read(site - window->before, before.data(), before.size()) &&
+      process.memory.read(site + kSyscallSize, after.data(), after.size())) {
+    const Bytes code = trampoline(at, area->start, before, after, site, patched.stop);
+    const Bytes instruction = jump(patched.start, at, patched.original.size());
+    if (process.memory.write(at, code.data(), code.size()) &&
+        process.memory.write(patched.start, instruction.data(), instruction.size())) {
+      ++area->used;
+      gate->sites.push_back(std::move(patched));
+    }
+  }
+  if (inject_mapping) {
+    rewind(thread, thread.entry);
+    return true;
+  }
+  set_regs(thread, thread.entry);
+  return false;
+}
+
+std::optional<PatchWindow> Recorder::window_at(const Process& process, const Mapping& mapping, Address site) {
+  const auto key = std::make_tuple(mapping.device, mapping.inode, mapping.offset, mapping.length());
+  auto known = code_.find(key);
+  if (known == code_.end()) {
+    Bytes code(mapping.length());
+    code.resize(process.memory.read_some(mapping.start, code.data(), code.size()));
+    known = code_.emplace(key, CodeSegment(std::move(code))).first;
+  }
+  return known->second.window(site - mapping.start);
+}
+
+// Maps a page for trampolines within reach of `near`, in a gap below. The thread is at a syscall's entry, and must be
+// rewound afterwards.
+Gate::Trampolines* Recorder::map_trampolines(Thread& thread, const std::vector<Mapping>& mappings, Address near) {
+  constexpr uint64_t kGuard = 16 * kPageSize;
+  constexpr Address kLowest = 1 << 20;
+  for (auto above = mappings.rbegin(); above != mappings.rend(); ++above) {
+    if (above->start > near) continue;
+    const Address below = above + 1 == mappings.rend() ? kLowest : (above + 1)->end;
+    if (near - above->start > kReach - 2 * kReachMargin) break;
+    if (above->start < below + 2 * kGuard + kTrampolinesSize) continue;
+    const Address at = above->start - kGuard - kTrampolinesSize;
+    const auto made = inject(
+        thread, thread.entry, SYS_mmap,
+        {at, kTrampolinesSize, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, ~0ull, 0});
+    if (!made) return nullptr;
+    if (*made != at) return nullptr;
+    thread.process->memory.put(at, arena_->header().entry);
+    thread.process->gate->trampolines.push_back({at});
+    return &thread.process->gate->trampolines.back();
+  }
+  return nullptr;
+}
+
+// Whether the call would change memory that is the tier's.
+bool Recorder::touches_gate(const Thread& thread) const {
+  const Gate* gate = thread.process->gate.get();
+  if (!gate) return false;
+  const auto& args = thread.args;
+  const auto owns = [&](Address start, uint64_t length) { return gate->owns(start, start + length); };
+  switch (thread.row->special) {
+    case Special::mmap:
+      return (args[3] & MAP_FIXED) && owns(args[0], args[1]);
+    case Special::munmap:
+    case Special::mprotect:
+    case Special::madvise:
+      return owns(args[0], args[1]);
+    case Special::mremap:
+      return owns(args[0], args[1]) || ((args[3] & MREMAP_FIXED) && owns(args[4], args[2]));
+    default:
+      return false;
+  }
+}
+
+// The program's mappings have changed: what was patched there is gone.
+void Recorder::forget_patches(Thread& thread, int64_t result) {
+  Gate* gate = thread.process->gate.get();
+  if (!gate || (result < 0 && result > -4096)) return;
+  const auto& args = thread.args;
+  switch (thread.row->special) {
+    case Special::munmap:
+      gate->forget(args[0], args[0] + args[1]);
+      break;
+    case Special::mmap:
+      gate->forget(static_cast<Address>(result), static_cast<Address>(result) + args[1]);
+      break;
+    case Special::mremap:
+      gate->forget(args[0], args[0] + args[1]);
+      gate->forget(static_cast<Address>(result), static_cast<Address>(result) + args[2]);
+      break;
+    default:
+      break;
+  }
+}
+
+// ---- Records
+
+// Makes events of all that was served so far, in the order in which it happened. Nothing that is recorded runs
+// meanwhile (one processor), so a send's record is here if anybody has received its bytes.
+void Recorder::drain() {
+  std::erase_if(gates_, [](const auto& gate) { return gate.expired(); });
+  struct Source {
+    std::shared_ptr<Gate> gate;
+    const gate::Record* next;
+  };
+  const auto next_record = [](Gate& gate) -> const gate::Record* {
+    const gate::Slot& slot = *gate.slot();
+    if (gate.drained == slot.head && (!slot.pending || gate.pending_opened)) return nullptr;
+    return reinterpret_cast<const gate::Record*>(reinterpret_cast<const uint8_t*>(&slot) + (gate::kRing - gate::kSlot) +
+                                                 gate.drained);
+  };
+  std::vector<Source> sources;
+  for (const auto& known : gates_) {
+    auto gate = known.lock();
+    const gate::Slot& slot = *gate->slot();
+    if (const auto* record = next_record(*gate)) {
+      begin_served(*gate, slot.head);
+      sources.push_back({std::move(gate), record});
+    } else if (gate->drained == slot.head && slot.phase == gate::Phase::outside && slot.head) {
+      gate->slot()->head = gate->drained = 0;
+    }
+  }
+  while (!sources.empty()) {
+    auto first = std::min_element(sources.begin(), sources.end(),
+                                  [](const Source& a, const Source& b) { return a.next->stamp < b.next->stamp; });
+    Gate& gate = *first->gate;
+    if (gate.drained == gate.slot()->head) {
+      open_served(gate, *first->next);
+      gate.pending_opened = true;
+    } else {
+      if (!std::exchange(gate.pending_opened, false)) open_served(gate, *first->next);
+      close_served(gate, *first->next);
+      gate.drained += first->next->size;
+    }
+    first->next = next_record(gate);
+    if (first->next) continue;
+    gate.unit->served_ns.reset();
+    gate::Slot& slot = *gate.slot();
+    if (slot.phase == gate::Phase::outside && !slot.pending) slot.head = gate.drained = 0;
+    sources.erase(first);
+  }
+}
+
+// The clock of served events is not read at each: it goes evenly from the last drain to this one.
+void Recorder::begin_served(Gate& gate, uint64_t head) {
+  Unit& unit = *gate.unit;
+  const auto* ring = reinterpret_cast<const uint8_t*>(gate.slot()) + (gate::kRing - gate::kSlot);
+  uint64_t count = 1;
+  for (uint64_t at = gate.drained; at < head; ++count) at += reinterpret_cast<const gate::Record*>(ring + at)->size;
+  const uint64_t now = interval_ns(unit);
+  const uint64_t from = std::min(unit.drained_ns, now);
+  unit.served_step_ns = (now - from) / count;
+  unit.served_ns = from;
+  unit.drained_ns = now;
+}
+
+void Recorder::open_served(Gate& gate, const gate::Record& record) {
+  Unit& unit = *gate.unit;
+  *unit.served_ns += unit.served_step_ns;
+  Thread& thread = *unit.threads.at(record.thread);
+  thread.entry = at_exit(record, gate.canonical(record.site));
+  thread.resumed.rip = 0;
+  thread.rewound = false;
+  thread.args = syscall_args(thread.entry);
+  thread.row = find_row(static_cast<int64_t>(record.regs.rax), thread.args);
+  open_call(thread, Memory::of(pieces_of(record, false)));
+}
+
+void Recorder::close_served(Gate& gate, const gate::Record& record) {
+  Thread& thread = *gate.unit->threads.at(record.thread);
+  close_call(thread, record.result, Memory::of(pieces_of(record, true)));
+}
+
+}  // namespace redrive
