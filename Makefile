@@ -15,7 +15,7 @@ UNIT_SRCS := $(wildcard tests/unit/*.cc)
 UNIT_OBJS := $(UNIT_SRCS:%.cc=$(BUILD)/%.o)
 # One program each, build/NAME, that tests run.
 FUZZ_SRCS := $(wildcard tests/fuzz/*.cc)
-HELPER_SRCS := $(wildcard tests/fault/*.cc) $(FUZZ_SRCS)
+HELPER_SRCS := $(wildcard tests/fault/*.cc tests/system/*.cc) $(FUZZ_SRCS)
 HELPERS  := $(addprefix $(BUILD)/,$(notdir $(basename $(HELPER_SRCS))))
 FUZZERS  := $(addprefix $(BUILD)/,$(notdir $(basename $(FUZZ_SRCS))))
 SOURCES  := $(LIB_SRCS) supervisor/main.cc $(UNIT_SRCS) $(HELPER_SRCS)
