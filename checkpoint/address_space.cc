@@ -5,9 +5,11 @@
 #include <sys/sysmacros.h>
 
 #include <algorithm>
-#include <cinttypes>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <memory>
+#include <string_view>
 
 namespace redrive {
 namespace {
@@ -23,18 +25,29 @@ using File = std::unique_ptr<FILE, Closer>;
 
 // One line of /proc/PID/maps; false if it has another form.
 bool parse_line(const char* line, Mapping& m) {
-  char perms[5] = {};
-  unsigned major_number = 0, minor_number = 0;
-  int name_at = 0;
-  if (std::sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64 " %x:%x %" SCNu64 " %n", &m.start, &m.end, perms,
-                  &m.offset, &major_number, &minor_number, &m.inode, &name_at) != 7) {
-    return false;
-  }
+  bool good = true;
+  const auto number = [&](int base, char behind) -> uint64_t {
+    char* end = nullptr;
+    const uint64_t value = std::strtoull(line, &end, base);
+    good = good && end != line && *end == behind;
+    if (good) line = end + 1;
+    return value;
+  };
+  m.start = number(16, '-');
+  m.end = number(16, ' ');
+  const std::string_view perms(line, strnlen(line, 5));
+  if (perms.size() < 5) return false;
+  line += perms.size();
+  m.offset = number(16, ' ');
+  const auto major_number = static_cast<unsigned>(number(16, ':'));
+  const auto minor_number = static_cast<unsigned>(number(16, ' '));
+  m.inode = number(10, ' ');
+  if (!good) return false;
   m.protection =
       (perms[0] == 'r' ? PROT_READ : 0) | (perms[1] == 'w' ? PROT_WRITE : 0) | (perms[2] == 'x' ? PROT_EXEC : 0);
   m.shared = perms[3] == 's';
   m.device = makedev(major_number, minor_number);
-  m.name = line + name_at;
+  m.name = line + std::strspn(line, " ");
   while (!m.name.empty() && m.name.back() == '\n') m.name.pop_back();
   return true;
 }

@@ -19,6 +19,7 @@ using namespace rows;
 constexpr const char* kPriorityInheritance =
     "the kernel hands the lock over and writes the futex word at no event of the waiter";
 constexpr const char* kLazyFree = "whether the old content comes back is up to the kernel";
+constexpr const char* kForks = "checkpoints are read from a fork, which would not have this memory";
 constexpr const char* kGuards = "guard pages are not restored by a checkpoint";
 constexpr const char* kFilter = "would stop the recorder's own syscalls";
 constexpr const char* kTsc = "the recorder traps the time-stamp counter itself";
@@ -42,16 +43,16 @@ constexpr auto kCommands = sorted({
     layout_advice(CMD(madvise, MADV_DONTNEED)),
     refuse(CMD(madvise, MADV_FREE), EINVAL, kLazyFree),
     layout_advice(CMD(madvise, MADV_REMOVE)),
-    layout_advice(CMD(madvise, MADV_DONTFORK)),
-    layout_advice(CMD(madvise, MADV_DOFORK)),
+    refuse(CMD(madvise, MADV_DONTFORK), EINVAL, kForks),
+    advice(CMD(madvise, MADV_DOFORK)),
     advice(CMD(madvise, MADV_MERGEABLE)),
     advice(CMD(madvise, MADV_UNMERGEABLE)),
     advice(CMD(madvise, MADV_HUGEPAGE)),
     advice(CMD(madvise, MADV_NOHUGEPAGE)),
     advice(CMD(madvise, MADV_DONTDUMP)),
     advice(CMD(madvise, MADV_DODUMP)),
-    layout_advice(CMD(madvise, MADV_WIPEONFORK)),
-    layout_advice(CMD(madvise, MADV_KEEPONFORK)),
+    refuse(CMD(madvise, MADV_WIPEONFORK), EINVAL, kForks),
+    advice(CMD(madvise, MADV_KEEPONFORK)),
     advice(CMD(madvise, MADV_COLD)),
     advice(CMD(madvise, MADV_PAGEOUT)),
     advice(CMD(madvise, MADV_POPULATE_READ)),
@@ -137,11 +138,12 @@ constexpr auto kCommands = sorted({
     emulate(CMD(semctl, IPC_INFO), val, val, val, out(40)),
     emulate(CMD(semctl, GETPID), val, val, val, ptr),
     emulate(CMD(semctl, GETVAL), val, val, val, ptr),
-    emulate(CMD(semctl, GETALL), val, val, val, semaphores(ArgKind::out, 0)),
+    emulate(CMD(semctl, GETALL), val, val, val, out_semaphores(0)),
     emulate(CMD(semctl, GETNCNT), val, val, val, ptr),
     emulate(CMD(semctl, GETZCNT), val, val, val, ptr),
     emulate(CMD(semctl, SETVAL), val, val, val, val),
-    emulate(CMD(semctl, SETALL), val, val, val, semaphores(ArgKind::in, 0)),
+    // How many there are, only the kernel knew when it was recorded: the first is compared.
+    emulate(CMD(semctl, SETALL), val, val, val, in(2)),
     emulate(CMD(semctl, SEM_STAT), val, val, val, out(104)),
     emulate(CMD(semctl, SEM_INFO), val, val, val, out(40)),
     emulate(CMD(semctl, SEM_STAT_ANY), val, val, val, out(104)),

@@ -71,7 +71,7 @@ constexpr Arg self_sized(ArgKind kind, int8_t cap = -1, uint16_t header = 0) {
 }
 constexpr Arg text(uint32_t limit) { return {ArgKind::in, {ExtentKind::c_string, limit}}; }
 constexpr Arg out_text(uint32_t limit) { return {ArgKind::out, {ExtentKind::c_string, limit}}; }
-constexpr Arg semaphores(ArgKind kind, uint32_t id) { return {kind, {ExtentKind::semaphores, id}}; }
+constexpr Arg out_semaphores(uint32_t id) { return {ArgKind::out, {ExtentKind::semaphores, id}}; }
 constexpr Arg ioc_sized(ArgKind kind) { return {kind, {ExtentKind::ioc_size, 1}}; }
 
 constexpr Arg payload(Arg arg) {
@@ -210,7 +210,7 @@ constexpr bool valid(const Arg& arg, std::span<const Arg> args, int index) {
     case ExtentKind::ioc_size:
       return extent.value == 1;
     case ExtentKind::semaphores:
-      return exists(extent.value);
+      return exists(extent.value) && arg.kind == ArgKind::out;
   }
   return false;
 }

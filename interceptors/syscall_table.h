@@ -92,7 +92,7 @@ enum class ExtentKind : uint8_t {
                // and after, or of argument `cap_arg` and after. At least the u32.
   c_string,    // NUL-terminated, at most `value` bytes
   ioc_size,    // what the ioctl request in argument `value` encodes (_IOC_SIZE)
-  semaphores,  // 2 bytes for each semaphore of the set whose id is argument `value`: the kernel is asked
+  semaphores,  // 2 bytes for each semaphore of the set whose id is argument `value`: the kernel is asked, at recording
 };
 
 struct Extent {

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -26,8 +27,9 @@ struct Check {
 Check kernel() {
   utsname name{};
   uname(&name);
-  int major_number = 0, minor_number = 0;
-  std::sscanf(name.release, "%d.%d", &major_number, &minor_number);
+  char* end = nullptr;
+  const long major_number = std::strtol(name.release, &end, 10);
+  const long minor_number = *end == '.' ? std::strtol(end + 1, nullptr, 10) : 0;
   const bool new_enough = major_number > 5 || (major_number == 5 && minor_number >= 11);
   return {"kernel 5.11 or newer", true, new_enough, name.release};
 }

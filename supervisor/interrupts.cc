@@ -4,6 +4,7 @@
 #include <sys/time.h>
 
 #include <atomic>
+#include <initializer_list>
 
 namespace redrive {
 namespace {

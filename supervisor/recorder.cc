@@ -328,8 +328,9 @@ void Recorder::enter(Thread& thread) {
   }
   thread.run = Thread::Run::syscall;
   // Even a call that does not sleep lets others run after a while. Its entry is logged first: what the thread did
-  // before it stays before what the others do.
-  const bool slice_over = !unit.ready.empty() && Clock::now() - unit.baton_since > kBatonSlice;
+  // before it stays before what the others do. Not a birth: the child is noted in the open event.
+  const bool birth = row.special == Special::fork || row.special == Special::vfork || row.special == Special::clone;
+  const bool slice_over = !birth && !unit.ready.empty() && Clock::now() - unit.baton_since > kBatonSlice;
   const bool lets_others_run = (row.may_block && !alone(unit)) || slice_over;
   if (lets_others_run) thread.xstate = get_xstate(thread.tid);
   if (interrupted) raise_first_held(thread);

@@ -41,7 +41,7 @@ class UnitLog {
     exit.ip = open_->ip;
     exit.regs_hash = open_->regs_hash;
     exit.in_hash = open_->in_hash;
-    exit.send = std::move(open_->send);
+    exit.send = open_->send;
     if (!exit.child_unit) exit.child_unit = open_->child_unit;
     if (!exit.child_thread) exit.child_thread = open_->child_thread;
     open_.reset();

@@ -39,5 +39,15 @@ int main(void) {
   MUST(mq_getattr(there, &found));
   CHECK(found.mq_curmsgs == 5);
   for (int i = 4; i >= 0; i--) CHECK(mq_receive(there, buffer, sizeof buffer, NULL) == 1 && buffer[0] == 'a' + i);
-  return ok("65 messages");
+
+  sigset_t told;
+  siginfo_t info;
+  sigemptyset(&told);
+  sigaddset(&told, SIGUSR1);
+  MUST0(pthread_sigmask(SIG_BLOCK, &told, NULL));
+  struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1, .sigev_value.sival_int = 4711};
+  MUST(mq_notify(there, &event));
+  MUST(mq_send(there, "x", 1, 0));
+  CHECK(sigwaitinfo(&told, &info) == SIGUSR1 && info.si_code == SI_MESGQ && info.si_value.sival_int == 4711);
+  return ok("66 messages");
 }

@@ -45,6 +45,28 @@ __attribute__((noreturn, unused)) static void check_failed(const char* file, int
 // Where pthread functions return an error number.
 #define MUST0(call) CHECK((errno = (call)) == 0)
 
+// The call fails with that error.
+#define FAILS(call, error) CHECK((call) == -1 && errno == (error))
+
+// Whether the call worked; if not, then because this kernel does not have it or this user may not, or with one of the errors.
+#define MAY(call, ...)                                                                             \
+  ({                                                                                               \
+    const int works_ = (call) != -1;                                                               \
+    CHECK(works_ || is_one_of(errno, (const int[]){ENOSYS, EPERM, EACCES, ##__VA_ARGS__, 0}));     \
+    works_;                                                                                        \
+  })
+__attribute__((unused)) static int is_one_of(int error, const int* errors) {
+  while (*errors && *errors != error) errors++;
+  return *errors != 0;
+}
+
+// What calls have written, folded into one number: a program that prints it at its end has a replay compare all of it.
+__attribute__((unused)) static uint64_t noted = 14695981039346656037ull;
+__attribute__((unused)) static void note_bytes(const void* from, size_t size) {
+  for (size_t i = 0; i < size; i++) noted = (noted ^ ((const unsigned char*)from)[i]) * 1099511628211ull;
+}
+#define NOTE(object) note_bytes(&(object), sizeof(object))
+
 // Prints the result line; `return ok(...)` ends main.
 __attribute__((format(printf, 1, 2), unused)) static int ok(const char* format, ...) {
   va_list arguments;

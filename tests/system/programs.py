@@ -1,11 +1,21 @@
 """Group programs: every tests/programs/*.c and *.cc, found by wildcard, natively and recorded and re-driven with a checkpoint every
-100 ms. The hints at the top of a program are described in tests/programs/test.h."""
+100 ms; then, that they exercise every row of the syscall table. The hints at the top of a program are described in
+tests/programs/test.h."""
 import re
 import shlex
 
 from harness import TESTS, Failure, compiled, test
-from redriving import Job, copy_into, cycle, images_by_unit
+from redriving import Job, copy_into, cycle, images_by_unit, record
 
+# Rows of the syscall table that no program can exercise, and why.
+NOT_EXERCISED = {
+    "ioctl(TIOCCONS)": "takes the output of the machine's console away",
+    "syslog(SYSLOG_ACTION_CLEAR)": "takes the kernel's messages away from others",
+    "syslog(SYSLOG_ACTION_CONSOLE_OFF)": "silences the machine's console",
+    "syslog(SYSLOG_ACTION_CONSOLE_ON)": "changes what the machine's console shows, if somebody set it",
+}
+
+rows_by_program = {}  # the rows in the trace of each program that has run
 HINT = re.compile(r"^// (build|args|exit|images): (.*)$")
 
 
@@ -31,20 +41,46 @@ def job_of(ctx, name, *arguments, **changes):
     return Job([f"./{name}", *arguments], prepare=copy_into(program(ctx.options, name)), **changes)
 
 
-def run_program(ctx, source):
+def program_job(ctx, source):
     hints = hints_of(source)
-    job = job_of(ctx, source.stem, *shlex.split(hints.get("args", "")), status=int(hints.get("exit", 0)),
-                 record_options=("--bound", "2s", "--checkpoint-period", "100ms"))
-    cycle(ctx, job)
-    wanted = int(hints.get("images", 0))
+    return job_of(ctx, source.stem, *shlex.split(hints.get("args", "")), status=int(hints.get("exit", 0)),
+                  record_options=("--bound", "2s", "--checkpoint-period", "100ms"))
+
+
+def table_rows(ctx, *traces):
+    """Names of the rows in the traces; without any, of those that must be exercised."""
+    outcome = ctx.expect_status(ctx.run(ctx.options.build / "table_rows", *traces), 0)
+    return set(outcome.stdout.splitlines())
+
+
+def run_program(ctx, source):
+    cycle(ctx, program_job(ctx, source))
+    rows_by_program[source] = table_rows(ctx, ctx.trace)
+    wanted = int(hints_of(source).get("images", 0))
     found = sum(map(len, images_by_unit(ctx).values()))
     if found < wanted:
         raise Failure(f"{found} image checkpoints, at least {wanted} expected")
 
 
+def exercise_every_row(ctx, sources):
+    """A program whose own test has not run is only recorded here."""
+    for source in sources:
+        if source not in rows_by_program:
+            trace = ctx.traces / source.stem
+            record(ctx, program_job(ctx, source), trace)
+            rows_by_program[source] = table_rows(ctx, trace)
+    wanted, found = table_rows(ctx), set.union(*rows_by_program.values())
+    if missing := wanted - found - NOT_EXERCISED.keys():
+        raise Failure(f"{len(missing)} rows of the syscall table that no program exercises: {', '.join(sorted(missing))}")
+    if wrong := NOT_EXERCISED.keys() & found | NOT_EXERCISED.keys() - wanted:
+        raise Failure(f"excused, but exercised or not in the table: {', '.join(sorted(wrong))}")
+
+
 def register():
-    for source in sorted([*(TESTS / "programs").glob("*.c"), *(TESTS / "programs").glob("*.cc")]):
+    sources = sorted([*(TESTS / "programs").glob("*.c"), *(TESTS / "programs").glob("*.cc")])
+    for source in sources:
         test(f"programs/{source.stem}", timeout_s=60)(lambda ctx, source=source: run_program(ctx, source))
+    test("programs/every_row", timeout_s=60)(lambda ctx: exercise_every_row(ctx, sources))
 
 
 register()
