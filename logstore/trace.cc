@@ -358,10 +358,11 @@ Result<Image> Trace::image(UnitId unit, IntervalIndex interval) const {
   return image;
 }
 
-Result<void> Trace::read_page(uint64_t page_id, uint8_t (&page)[4096]) const {
+Result<void> Trace::read_pages(std::vector<Image::Page> pages, const VisitPages& visit) const {
+  if (pages.empty()) return {};
   ASSIGN_OR_RETURN(const PageStore* store, state_->page_store());
-  if (!store) return damage(state_->files.pages(), 0, "page " + std::to_string(page_id) + " is missing");
-  return store->read(page_id, page);
+  if (!store) return damage(state_->files.pages(), 0, "page " + std::to_string(pages[0].page_id) + " is missing");
+  return store->read(std::move(pages), visit);
 }
 
 Result<std::string> Trace::file_path(uint64_t file) const {

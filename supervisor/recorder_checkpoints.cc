@@ -250,9 +250,9 @@ Result<void> Recorder::capture_pages(Unit& unit, bool shared_only, ImageJob& job
   for (size_t i = 0; i < job.state.processes.size(); ++i) {
     const ProcessState& saved = job.state.processes[i];
     const auto wanted = [&](const Mapping& m) { return m.shared_object != 0 || !shared_only; };
-    const auto take = [&](Address address, const uint8_t* data) {
-      job.add_page(saved.process, address, data);
-      return true;
+    const auto take = [&](const Mapping& mapping, Address address, std::span<const uint8_t> pages) -> Result<void> {
+      job.add(saved.process, mapping, address, pages);
+      return {};
     };
     TRY(visit_pages(unit.processes[i]->memory, saved.mappings, wanted, take));
   }
