@@ -37,8 +37,8 @@ class Memory {
   bool read(Address from, void* to, size_t size) const;         // all or false
   size_t read_some(Address from, void* to, size_t size) const;  // up to the first unreadable page
   bool write(Address to, const void* from, size_t size) const;  // all or false
-  // Up to 1024 pieces in one call, about twice as fast. Not of a process that may exec meanwhile: it is named by its
-  // number.
+  // Up to 1024 pieces in one call. Not of a process that may exec meanwhile, because it is named by its number; nor of
+  // a fork's copy, because the kernel then gives it a page of its own for each that is read.
   bool read(std::span<const MemoryPiece> pieces) const;   // all or false
   bool write(std::span<const MemoryPiece> pieces) const;  // all or false
   // A NUL-terminated string of at most `limit` bytes, without its NUL; what could be read if it has none.

@@ -113,9 +113,7 @@ Result<void> read_runs(const Memory& memory, const Mapping& mapping, const std::
       const uint64_t count = std::min(kPagesPerRead, run.pages - done);
       const Address at = run.start + done * kPageSize;
       buffer.resize(count * kPageSize);
-      const MemoryPiece whole{at, buffer.data(), buffer.size()};
-      const bool all = memory.read({&whole, 1});
-      const size_t got = all ? count : memory.read_some(at, buffer.data(), buffer.size()) / kPageSize;
+      const size_t got = memory.read_some(at, buffer.data(), buffer.size()) / kPageSize;
       if (got > 0) TRY(visit(mapping, at, std::span(buffer).first(got * kPageSize)));
       done += got < count ? got + 1 : count;  // skip the page that could not be read
     }

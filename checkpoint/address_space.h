@@ -26,8 +26,8 @@ Result<std::vector<PageRun>> stored_pages(pid_t pid, const Mapping& mapping);
 
 // Adjacent pages, valid until the visitor returns. Its error ends the visit.
 using VisitRun = std::function<Result<void>(const Mapping&, Address, std::span<const uint8_t>)>;
-// Reads pages of one mapping, in the runs' order, at most 1 MiB at a time. The process must not exec meanwhile.
-// Unreadable pages (beyond a file's end) are skipped.
+// Reads pages of one mapping, in the runs' order, at most 1 MiB at a time. Unreadable pages (beyond a file's end) are
+// skipped.
 Result<void> read_runs(const Memory& memory, const Mapping& mapping, const std::vector<PageRun>& runs,
                        const VisitRun& visit);
 // The stored pages of all mappings for which `wanted` holds, in address order.
