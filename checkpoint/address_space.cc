@@ -75,6 +75,14 @@ Address vdso_address(pid_t pid) {
   return 0;
 }
 
+uint64_t private_bytes(pid_t pid) {
+  const std::string path = "/proc/" + std::to_string(pid) + "/statm";
+  const File file(std::fopen(path.c_str(), "re"));
+  uint64_t size = 0, resident = 0, shared = 0;
+  if (!file || std::fscanf(file.get(), "%" SCNu64 " %" SCNu64 " %" SCNu64, &size, &resident, &shared) != 3) return 0;
+  return (resident - std::min(shared, resident)) * kPageSize;
+}
+
 Result<std::vector<PageRun>> stored_pages(pid_t pid, const Mapping& mapping) {
   // Another process may have written shared pages that this one never touched, so its page table does not tell.
   if (mapping.shared) return std::vector<PageRun>{{mapping.start, mapping.length() / kPageSize}};

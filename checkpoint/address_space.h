@@ -16,6 +16,9 @@ Result<std::vector<Mapping>> read_mappings(pid_t pid);
 // Where the kernel mapped its vDSO; 0 if nowhere.
 Address vdso_address(pid_t pid);
 
+// Resident memory of its own, roughly: what an image of it will hold beside shared memory. 0 if it has ended.
+uint64_t private_bytes(pid_t pid);
+
 // A run of pages that hold contents of their own: written private pages, and all of shared memory.
 struct PageRun {
   Address start = 0;

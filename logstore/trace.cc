@@ -344,6 +344,11 @@ Result<void> Trace::for_each_event(UnitId unit, EventIndex first, EventIndex las
   return *segment ? (*segment)->for_each(first, last, visit) : Result<void>();
 }
 
+uint64_t Trace::stored_bytes(UnitId unit, IntervalIndex interval) const {
+  const auto it = state_->images.find({unit, interval});
+  return it == state_->images.end() ? 0 : it->second.pages * kPageSize;
+}
+
 Result<Image> Trace::image(UnitId unit, IntervalIndex interval) const {
   const auto it = state_->images.find({unit, interval});
   if (it == state_->images.end()) {

@@ -189,6 +189,7 @@ class Trace {
                               const std::function<bool(EventIndex, const Event&)>& visit) const;
 
   Result<Image> image(UnitId unit, IntervalIndex interval) const;
+  uint64_t stored_bytes(UnitId unit, IntervalIndex interval) const;  // of the image's pages; 0 if there is none
   // Reads pages in the order in which the store has them, a few dozen at a time, each record of the store once. The
   // visitor's error ends it.
   Result<void> read_pages(std::vector<Image::Page> pages, const VisitPages& visit) const;

@@ -4,7 +4,7 @@
 
 namespace redrive {
 namespace {
-constexpr size_t kMaxQueued = 256 << 20;
+constexpr uint64_t kMaxQueued = 256 << 20;
 
 // Notes the pages that the page store will not keep, of mappings where their absence would mean the file's contents.
 void note_zero_pages(UnitState& state, uint32_t process, const Mapping& mapping, Address address,
@@ -15,17 +15,17 @@ void note_zero_pages(UnitState& state, uint32_t process, const Mapping& mapping,
   }
 }
 
-size_t bytes_of(const ImageJob& job) {
-  size_t sum = 0;
-  for (const auto& run : job.runs) sum += run.pages.size();
-  return sum;
-}
-
 }  // namespace
 
 void ImageJob::add(uint32_t process, const Mapping& mapping, Address address, std::span<const uint8_t> pages) {
   note_zero_pages(state, process, mapping, address, pages);
   runs.push_back({process, address, Bytes(pages.begin(), pages.end())});
+}
+
+uint64_t ImageJob::bytes() const {
+  uint64_t sum = 0;
+  for (const auto& run : runs) sum += run.pages.size();
+  return sum;
 }
 
 ImageWorker::ImageWorker(TraceWriter& writer) : writer_(writer), thread_([this] { run(); }) {}
@@ -41,7 +41,7 @@ ImageWorker::~ImageWorker() {
 
 void ImageWorker::add(ImageJob job) {
   std::unique_lock lock(mutex_);
-  const size_t bytes = bytes_of(job);
+  const uint64_t bytes = job.bytes();
   changed_.wait(lock, [&] { return queued_bytes_ == 0 || queued_bytes_ + bytes <= kMaxQueued; });
   queued_bytes_ += bytes;
   if (job.copy >= 0) ++copies_;
@@ -74,7 +74,7 @@ void ImageWorker::run() {
     if (queue_.empty()) return;
     ImageJob job = std::move(queue_.front());
     queue_.pop_front();
-    const size_t bytes = bytes_of(job);
+    const uint64_t bytes = job.bytes();
     busy_ = true;
     lock.unlock();
     Done done{job.copy, job.original, std::nullopt};

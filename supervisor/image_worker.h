@@ -27,6 +27,7 @@ struct ImageJob {
   };
   std::vector<Run> runs;
   void add(uint32_t process, const Mapping& mapping, Address address, std::span<const uint8_t> pages);  // copies them
+  uint64_t bytes() const;                                                                               // of the runs
   // The copy whose private pages are still to be read (process 0 of the state); -1 if there is none.
   pid_t copy = -1;
   pid_t original = -1;  // whose child the copy is
@@ -60,7 +61,7 @@ class ImageWorker {
   std::deque<ImageJob> queue_;
   std::vector<Done> done_;
   size_t copies_ = 0;
-  size_t queued_bytes_ = 0;
+  uint64_t queued_bytes_ = 0;
   bool busy_ = false;
   bool stopping_ = false;
   std::thread thread_;

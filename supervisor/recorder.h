@@ -15,6 +15,7 @@ namespace redrive {
 
 struct RecorderLimits {
   uint64_t checkpoint_period_ns = 0;  // T, CPU time; 0: no image checkpoints
+  double restore_budget_s = 0;        // the bound, if T follows from it: units with much memory get less than T
   size_t copies = 8;                  // checkpoint copies alive at once
 };
 
@@ -90,6 +91,7 @@ class Recorder {
   void reap_copies(Thread& thread);
   uint64_t cpu_ns(const Unit& unit) const;
   uint64_t interval_ns(const Unit& unit) const { return cpu_ns(unit) - unit.cpu_base_ns; }
+  uint64_t period_ns(uint64_t memory_bytes) const;
   Result<uint64_t> file_of(Process& process, const Mapping& mapping);
 
   // recorder_messages.cc
