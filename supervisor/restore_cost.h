@@ -7,7 +7,7 @@
 
 namespace redrive {
 
-// Memory restored in a second, two to three times less than measured on a quiet machine (checkpoint/DESIGN.md).
+// Memory restored in a second: 2.4 to 3.2 times less than measured (checkpoint/DESIGN.md).
 inline constexpr double kRestoreBytesPerSecond = 500e6;
 
 inline double restore_s(uint64_t bytes) { return static_cast<double>(bytes) / kRestoreBytesPerSecond; }
