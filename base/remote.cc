@@ -2,11 +2,14 @@
 
 #include <elf.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <sys/ptrace.h>
 #include <sys/uio.h>
 
 #include <algorithm>
 #include <cstring>
+
+#include "base/check.h"
 
 namespace redrive {
 
@@ -65,6 +68,35 @@ bool Memory::write(Address to, const void* from, size_t size) const {
     done += static_cast<size_t>(n);
   }
   return true;
+}
+
+namespace {
+
+// process_vm_readv(2) and process_vm_writev(2) have one signature. They obey page protections.
+bool transfer(pid_t pid, std::span<const MemoryPiece> pieces, decltype(process_vm_readv)* call) {
+  std::array<iovec, IOV_MAX> here, there;
+  CHECK(pieces.size() <= here.size());
+  size_t size = 0;
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    here[i] = {pieces[i].data, pieces[i].size};
+    there[i] = {reinterpret_cast<void*>(pieces[i].address), pieces[i].size};
+    size += pieces[i].size;
+  }
+  return call(pid, here.data(), pieces.size(), there.data(), pieces.size(), 0) == static_cast<ssize_t>(size);
+}
+
+}  // namespace
+
+bool Memory::read(std::span<const MemoryPiece> pieces) const {
+  return transfer(pid_, pieces, process_vm_readv) ||
+         std::all_of(pieces.begin(), pieces.end(),
+                     [&](const MemoryPiece& piece) { return read(piece.address, piece.data, piece.size); });
+}
+
+bool Memory::write(std::span<const MemoryPiece> pieces) const {
+  return transfer(pid_, pieces, process_vm_writev) ||
+         std::all_of(pieces.begin(), pieces.end(),
+                     [&](const MemoryPiece& piece) { return write(piece.address, piece.data, piece.size); });
 }
 
 std::string Memory::string(Address from, size_t limit) const {

@@ -16,12 +16,17 @@
 
 #include "base/bytes.h"
 #include "base/fd.h"
+#include "base/page.h"
 #include "base/result.h"
 
 namespace redrive {
 
-using Address = uint64_t;
-inline constexpr uint64_t kPageSize = 4096;
+// Bytes of a tracee and their place here.
+struct MemoryPiece {
+  Address address = 0;
+  uint8_t* data = nullptr;
+  size_t size = 0;
+};
 
 // A process's memory. Reads and writes ignore page protections, as ptrace does.
 class Memory {
@@ -40,6 +45,10 @@ class Memory {
   bool read(Address from, void* to, size_t size) const;         // all or false
   size_t read_some(Address from, void* to, size_t size) const;  // up to the first unreadable page
   bool write(Address to, const void* from, size_t size) const;  // all or false
+  // Up to 1024 pieces in one call. Not of a process that may exec meanwhile, because it is named by its number; nor of
+  // a fork's copy, because the kernel then gives it a page of its own for each that is read.
+  bool read(std::span<const MemoryPiece> pieces) const;   // all or false
+  bool write(std::span<const MemoryPiece> pieces) const;  // all or false
   // A NUL-terminated string of at most `limit` bytes, without its NUL; what could be read if it has none.
   std::string string(Address from, size_t limit = 4096) const;
 

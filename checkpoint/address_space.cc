@@ -88,6 +88,14 @@ Address vdso_address(pid_t pid) {
   return 0;
 }
 
+uint64_t private_bytes(pid_t pid) {
+  const std::string path = "/proc/" + std::to_string(pid) + "/statm";
+  const File file(std::fopen(path.c_str(), "re"));
+  uint64_t size = 0, resident = 0, shared = 0;
+  if (!file || std::fscanf(file.get(), "%" SCNu64 " %" SCNu64 " %" SCNu64, &size, &resident, &shared) != 3) return 0;
+  return (resident - std::min(shared, resident)) * kPageSize;
+}
+
 Result<std::vector<PageRun>> stored_pages(pid_t pid, const Mapping& mapping) {
   // Another process may have written shared pages that this one never touched, so its page table does not tell.
   if (mapping.shared) return std::vector<PageRun>{{mapping.start, mapping.length() / kPageSize}};
@@ -117,25 +125,29 @@ Result<std::vector<PageRun>> stored_pages(pid_t pid, const Mapping& mapping) {
   return runs;
 }
 
+Result<void> read_runs(const Memory& memory, const Mapping& mapping, const std::vector<PageRun>& runs,
+                       const VisitRun& visit) {
+  constexpr uint64_t kPagesPerRead = 256;
+  Bytes buffer;
+  for (const auto& run : runs) {
+    for (uint64_t done = 0; done < run.pages;) {
+      const uint64_t count = std::min(kPagesPerRead, run.pages - done);
+      const Address at = run.start + done * kPageSize;
+      buffer.resize(count * kPageSize);
+      const size_t got = memory.read_some(at, buffer.data(), buffer.size()) / kPageSize;
+      if (got > 0) TRY(visit(mapping, at, std::span(buffer).first(got * kPageSize)));
+      done += got < count ? got + 1 : count;  // skip the page that could not be read
+    }
+  }
+  return {};
+}
+
 Result<void> visit_pages(const Memory& memory, const std::vector<Mapping>& mappings,
-                         const std::function<bool(const Mapping&)>& wanted,
-                         const std::function<bool(Address, const uint8_t*)>& visit) {
-  constexpr uint64_t kPagesPerRead = 64;
-  std::vector<uint8_t> buffer(kPagesPerRead * kPageSize);
+                         const std::function<bool(const Mapping&)>& wanted, const VisitRun& visit) {
   for (const auto& mapping : mappings) {
     if (!wanted(mapping)) continue;
     ASSIGN_OR_RETURN(const auto runs, stored_pages(memory.pid(), mapping));
-    for (const auto& run : runs) {
-      for (uint64_t done = 0; done < run.pages;) {
-        const uint64_t count = std::min(kPagesPerRead, run.pages - done);
-        const Address at = run.start + done * kPageSize;
-        const size_t got = memory.read_some(at, buffer.data(), count * kPageSize) / kPageSize;
-        for (size_t i = 0; i < got; ++i) {
-          if (!visit(at + i * kPageSize, buffer.data() + i * kPageSize)) return {};
-        }
-        done += got < count ? got + 1 : count;  // skip the page that could not be read
-      }
-    }
+    TRY(read_runs(memory, mapping, runs, visit));
   }
   return {};
 }

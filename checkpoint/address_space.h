@@ -16,6 +16,9 @@ Result<std::vector<Mapping>> read_mappings(pid_t pid);
 // Where the kernel mapped its vDSO; 0 if nowhere.
 Address vdso_address(pid_t pid);
 
+// Resident memory of its own, roughly: what an image of it will hold beside shared memory. 0 if it has ended.
+uint64_t private_bytes(pid_t pid);
+
 // A run of pages that hold contents of their own: written private pages, and all of shared memory.
 struct PageRun {
   Address start = 0;
@@ -24,10 +27,14 @@ struct PageRun {
 // The runs of one mapping. Pages that equal the mapped file (never written) are not among them.
 Result<std::vector<PageRun>> stored_pages(pid_t pid, const Mapping& mapping);
 
-// Iterates over the stored pages of all mappings for which `wanted` holds, in address order, many pages per read.
-// The visitor returns false to stop. Unreadable pages (beyond a file's end) are skipped.
+// Adjacent pages, valid until the visitor returns. Its error ends the visit.
+using VisitRun = std::function<Result<void>(const Mapping&, Address, std::span<const uint8_t>)>;
+// Reads pages of one mapping, in the runs' order, at most 1 MiB at a time. Unreadable pages (beyond a file's end) are
+// skipped.
+Result<void> read_runs(const Memory& memory, const Mapping& mapping, const std::vector<PageRun>& runs,
+                       const VisitRun& visit);
+// The stored pages of all mappings for which `wanted` holds, in address order.
 Result<void> visit_pages(const Memory& memory, const std::vector<Mapping>& mappings,
-                         const std::function<bool(const Mapping&)>& wanted,
-                         const std::function<bool(Address, const uint8_t*)>& visit);
+                         const std::function<bool(const Mapping&)>& wanted, const VisitRun& visit);
 
 }  // namespace redrive

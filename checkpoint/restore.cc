@@ -10,56 +10,66 @@
 namespace redrive {
 namespace {
 
-// Gathers adjacent pages, so that they reach the stub in few writes.
-class PageWriter {
+// Puts pages into stubs and shared objects, adjacent ones as one piece.
+class PageFiller {
  public:
-  PageWriter(const UnitState& state, RestoredUnit& unit) : state_(state), unit_(unit) {}
+  PageFiller(const UnitState& state, RestoredUnit& unit) : state_(state), unit_(unit) {}
 
-  Result<void> add(const StoredPage& page) {
-    if (pending_.size() >= kMaxPending || page.process != process_ || page.address != start_ + pending_.size()) {
-      TRY(flush());
-      process_ = page.process;
-      start_ = page.address;
+  Result<void> fill(std::span<const PageRef> pages) {
+    for (const auto& page : pages) {
+      TRY(enter(page));
+      if (mapping_->shared_object) {
+        TRY(unit_.shared.write(mapping_->shared_object, mapping_->offset + (page.address - mapping_->start), page.data,
+                               kPageSize));
+        continue;
+      }
+      auto* data = const_cast<uint8_t*>(page.data);  // only read
+      if (!pieces_.empty() && pieces_.back().address + pieces_.back().size == page.address &&
+          pieces_.back().data + pieces_.back().size == data) {
+        pieces_.back().size += kPageSize;
+      } else {
+        if (pieces_.size() == kMaxPieces) TRY(flush());
+        pieces_.push_back({page.address, data, kPageSize});
+      }
     }
-    pending_.insert(pending_.end(), page.data, page.data + kPageSize);
+    return flush();
+  }
+
+ private:
+  static constexpr size_t kMaxPieces = 1024;
+
+  // Finds the process and mapping of a page.
+  Result<void> enter(const PageRef& page) {
+    if (!process_ || process_->process != page.process) {
+      TRY(flush());
+      const auto found = std::find_if(state_.processes.begin(), state_.processes.end(),
+                                      [&](const ProcessState& p) { return p.process == page.process; });
+      process_ = found == state_.processes.end() ? nullptr : &*found;
+      mapping_ = nullptr;
+    }
+    if (process_ && !(mapping_ && mapping_->start <= page.address && page.address < mapping_->end)) {
+      const auto found = std::upper_bound(process_->mappings.begin(), process_->mappings.end(), page.address,
+                                          [](Address a, const Mapping& m) { return a < m.end; });
+      mapping_ = found != process_->mappings.end() && found->start <= page.address ? &*found : nullptr;
+    }
+    if (!process_ || !mapping_) return Error{"the image holds a page outside every mapping", Status::damaged};
     return {};
   }
 
   Result<void> flush() {
-    for (size_t done = 0; done < pending_.size();) {
-      const Mapping* mapping = find(start_ + done);
-      if (!mapping) return Error{"the image holds a page outside every mapping", Status::damaged};
-      const size_t size = std::min<uint64_t>(pending_.size() - done, mapping->end - (start_ + done));
-      if (mapping->shared_object) {
-        TRY(unit_.shared.write(mapping->shared_object, mapping->offset + (start_ + done - mapping->start),
-                               pending_.data() + done, size));
-      } else if (!unit_.processes.at(process_).stub.memory().write(start_ + done, pending_.data() + done, size)) {
-        return errno_error("cannot fill restored memory");
-      }
-      done += size;
+    if (pieces_.empty()) return {};
+    if (!unit_.processes.at(process_->process).stub.memory().write(pieces_)) {
+      return errno_error("cannot fill restored memory");
     }
-    pending_.clear();
+    pieces_.clear();
     return {};
-  }
-
- private:
-  static constexpr size_t kMaxPending = 256 * kPageSize;
-
-  const Mapping* find(Address address) const {
-    for (const auto& process : state_.processes) {
-      if (process.process != process_) continue;
-      auto it = std::upper_bound(process.mappings.begin(), process.mappings.end(), address,
-                                 [](Address a, const Mapping& m) { return a < m.end; });
-      if (it != process.mappings.end() && it->start <= address) return &*it;
-    }
-    return nullptr;
   }
 
   const UnitState& state_;
   RestoredUnit& unit_;
-  uint32_t process_ = 0;
-  Address start_ = 0;
-  Bytes pending_;
+  const ProcessState* process_ = nullptr;  // of the page before, and its mapping
+  const Mapping* mapping_ = nullptr;
+  std::vector<MemoryPiece> pieces_;  // of process_
 };
 
 Result<void> restore_threads(const UnitState& state, RestoredUnit& unit) {
@@ -128,7 +138,7 @@ Result<void> map(const Stub& stub, pid_t tid, const Mapping& mapping, SharedObje
                             MAP_PRIVATE | MAP_NORESERVE | growth);
 }
 
-Result<RestoredUnit> restore(const UnitState& state, const NextPage& next_page, const FilePath& file_path) {
+Result<RestoredUnit> restore(const UnitState& state, const ReadPages& read_pages, const FilePath& file_path) {
   RestoredUnit unit;
   for (const auto& process : state.processes) {
     ASSIGN_OR_RETURN(Stub stub, Stub::spawn());
@@ -137,15 +147,12 @@ Result<RestoredUnit> restore(const UnitState& state, const NextPage& next_page, 
     }
     unit.processes.emplace(process.process, RestoredProcess{std::move(stub), process.brk});
   }
-  PageWriter writer(state, unit);
-  for (StoredPage page;;) {
-    ASSIGN_OR_RETURN(const bool more, next_page(page));
-    if (!more) break;
-    TRY(writer.add(page));
-  }
+  PageFiller filler(state, unit);
+  TRY(read_pages([&](std::span<const PageRef> pages) { return filler.fill(pages); }));
   static constexpr uint8_t kZeros[kPageSize] = {};
-  for (const auto& page : state.zero_pages) TRY(writer.add({page.process, page.address, kZeros}));
-  TRY(writer.flush());
+  std::vector<PageRef> zero_pages;
+  for (const auto& page : state.zero_pages) zero_pages.push_back({page.process, page.address, kZeros});
+  TRY(filler.fill(zero_pages));
   TRY(restore_threads(state, unit));
   return unit;
 }

@@ -39,17 +39,12 @@ struct RestoredUnit {
   SharedObjects shared;
 };
 
-// One stored page: process serial, address, 4 KiB. Returns false when there are no more.
-struct StoredPage {
-  uint32_t process = 0;
-  Address address = 0;
-  const uint8_t* data = nullptr;
-};
-using NextPage = std::function<Result<bool>(StoredPage&)>;
+// Hands over all stored pages, many at a time, in any order.
+using FillPages = std::function<Result<void>(std::span<const PageRef>)>;
+using ReadPages = std::function<Result<void>(const FillPages& fill)>;
 using FilePath = std::function<Result<std::string>(uint64_t file)>;
 
-// Pages must come sorted by process and address.
-Result<RestoredUnit> restore(const UnitState& state, const NextPage& next_page, const FilePath& file_path);
+Result<RestoredUnit> restore(const UnitState& state, const ReadPages& read_pages, const FilePath& file_path);
 
 // Maps one recorded mapping in a stub: file copies private, shared objects shared, the stack growing downwards.
 Result<void> map(const Stub& stub, pid_t tid, const Mapping& mapping, SharedObjects& shared, const FilePath& file_path);

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <tuple>
 
-#include "logstore/page_store.h"
-
 namespace redrive {
 namespace {
 
@@ -18,7 +16,7 @@ bool before(const Image::Page& a, const Image::Page& b) {
 // What the next page most likely is: the one that follows, in memory and in the store. Only differences to it are
 // written.
 Image::Page expected_after(const Image::Page& page) {
-  return {page.process, page.address + kStoredPage, page.page_id + 1};
+  return {page.process, page.address + kPageSize, page.page_id + 1};
 }
 
 void encode_page(const Image::Page& page, Image::Page& expected, Encoder& out) {

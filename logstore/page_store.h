@@ -2,21 +2,15 @@
 // stored.
 #pragma once
 
-#include <array>
-#include <list>
 #include <memory>
-#include <mutex>
-#include <unordered_map>
 #include <vector>
 
 #include "logstore/record_file.h"
+#include "logstore/trace.h"
 
 namespace redrive {
 
-inline constexpr size_t kStoredPage = 4096;
 inline constexpr uint32_t kPagesPerRecord = 64;
-
-bool is_zero_page(const uint8_t* page);
 
 // Finds a page's id by its content hash: open addressing, because there are millions.
 class PageIndex {
@@ -58,26 +52,15 @@ class PageStoreWriter {
   uint64_t next_id_ = 0;
 };
 
-// Reads pages through a small cache of unpacked records. Thread-safe.
+// Reads pages. Thread-safe.
 class PageStore {
  public:
   explicit PageStore(std::unique_ptr<RecordFile> file) : file_(std::move(file)) {}
-  Result<void> read(uint64_t page_id, uint8_t (&page)[kStoredPage]) const;
+  Result<void> read(std::vector<Image::Page> pages, const VisitPages& visit) const;  // see Trace::read_pages
   const RecordFile& file() const { return *file_; }
 
  private:
-  using Unpacked = std::shared_ptr<const Bytes>;
-  struct Cached {
-    uint64_t first_page;
-    Unpacked pages;
-  };
-  Unpacked cached(uint64_t first_page) const;
-  void remember(uint64_t first_page, Unpacked pages) const;
-
   std::unique_ptr<RecordFile> file_;
-  mutable std::mutex mutex_;
-  mutable std::list<Cached> newest_first_;
-  mutable std::unordered_map<uint64_t, std::list<Cached>::iterator> by_first_page_;
 };
 
 }  // namespace redrive

@@ -15,6 +15,7 @@ constexpr char kMagic[] = "redrive";  // the preamble's first seven bytes
 constexpr size_t kMinPacked = 64;     // smaller payloads are not worth a call
 constexpr uint64_t kBlock = 4096;     // what file systems write at once
 constexpr size_t kWindow = 64 << 10;
+constexpr size_t kSmallWindow = 4 << 10;
 
 template <typename T>
 T get(std::span<const uint8_t> from, size_t offset) {
@@ -70,14 +71,15 @@ const char* decode_header(std::span<const uint8_t> in, RecordHeader& header) {
   return nullptr;
 }
 
-// Reads a file from front to back in large pieces.
+// Reads a file from front to back: in large pieces, but little of what a reader that skips may not want.
 class Window {
  public:
   explicit Window(const File& file) : file_(file) {}
   // Up to `size` bytes from `offset` on, fewer at the end of the file; valid until the next call.
   Result<std::span<const uint8_t>> get(uint64_t offset, size_t size) {
     if (offset < start_ || offset + size > start_ + data_.size()) {
-      data_.resize(std::max(size, kWindow));
+      const bool skipped = offset > start_ + data_.size();
+      data_.resize(std::max(size, skipped ? kSmallWindow : kWindow));
       ASSIGN_OR_RETURN(const size_t n, file_.read(offset, data_));
       data_.resize(n);
       start_ = offset;
@@ -107,6 +109,8 @@ size_t Compressor::pack(std::span<const uint8_t> from, std::span<uint8_t> to) {
   const size_t n = ZSTD_compress2(context_.get(), to.data(), to.size(), from.data(), from.size());
   return ZSTD_isError(n) ? 0 : n;
 }
+
+Unpacker::Unpacker() : context_(ZSTD_createDCtx(), ZSTD_freeDCtx) { CHECK(context_ != nullptr); }
 
 RecordWriter::RecordWriter(Storage& storage, std::string path, FileKind kind, uint32_t id, uint32_t sub_id)
     : storage_(storage), path_(std::move(path)) {
@@ -193,6 +197,7 @@ Result<bool> RecordFile::never_reached_disk(uint64_t offset, uint64_t end) const
 
 Result<void> RecordFile::scan(Tail tail, uint64_t size) {
   Window headers(*file_);
+  Bytes stored;
   uint64_t next_item = 0;
   for (uint64_t at = kPreambleSize; at < size;) {
     ASSIGN_OR_RETURN(const auto bytes, headers.get(at, kRecordHeaderSize));
@@ -209,7 +214,7 @@ Result<void> RecordFile::scan(Tail tail, uint64_t size) {
       return {};
     }
     if (!wrong && tail == Tail::torn) {
-      ASSIGN_OR_RETURN(const Bytes stored, stored_payload(record));
+      TRY(read_stored(record, stored));
       if (hash64(stored) != record.checksum) wrong = "record does not match its checksum";
     }
     if (wrong) {
@@ -259,21 +264,28 @@ const RecordHeader* RecordFile::find(uint64_t item) const {
   return item - record.first_item < record.items ? &record : nullptr;
 }
 
-Result<Bytes> RecordFile::stored_payload(const RecordHeader& record) const {
-  Bytes stored(record.length);
+Result<void> RecordFile::read_stored(const RecordHeader& record, Bytes& stored) const {
+  stored.resize(record.length);
   ASSIGN_OR_RETURN(const size_t n, file_->read(record.offset + kRecordHeaderSize, stored));
   if (n < stored.size()) return damage(path_, record.offset, "file ends inside a record");
-  return stored;
+  return {};
+}
+
+Result<std::span<const uint8_t>> RecordFile::payload(const RecordHeader& record, Unpacker& unpacker) const {
+  Bytes &stored = unpacker.stored_, &raw = unpacker.raw_;
+  TRY(read_stored(record, stored));
+  if (hash64(stored) != record.checksum) return damage(path_, record.offset, "record does not match its checksum");
+  if (!record.packed) return std::span<const uint8_t>(stored);
+  raw.resize(record.raw_length);
+  const size_t n = ZSTD_decompressDCtx(unpacker.context_.get(), raw.data(), raw.size(), stored.data(), stored.size());
+  if (ZSTD_isError(n) || n != raw.size()) return damage(path_, record.offset, "record cannot be unpacked");
+  return std::span<const uint8_t>(raw);
 }
 
 Result<Bytes> RecordFile::payload(const RecordHeader& record) const {
-  ASSIGN_OR_RETURN(Bytes stored, stored_payload(record));
-  if (hash64(stored) != record.checksum) return damage(path_, record.offset, "record does not match its checksum");
-  if (!record.packed) return stored;
-  Bytes raw(record.raw_length);
-  const size_t n = ZSTD_decompress(raw.data(), raw.size(), stored.data(), stored.size());
-  if (ZSTD_isError(n) || n != raw.size()) return damage(path_, record.offset, "record cannot be unpacked");
-  return raw;
+  Unpacker unpacker;
+  TRY(payload(record, unpacker));
+  return std::move(record.packed ? unpacker.raw_ : unpacker.stored_);
 }
 
 std::vector<Error> RecordFile::check() const {

@@ -18,6 +18,7 @@
 #include "logstore/storage.h"
 
 typedef struct ZSTD_CCtx_s ZSTD_CCtx;
+typedef struct ZSTD_DCtx_s ZSTD_DCtx;
 
 namespace redrive {
 
@@ -100,6 +101,18 @@ struct RecordHeader {
   uint64_t end() const { return offset + kRecordHeaderSize + length; }
 };
 
+// What reading one record after the other uses again. For one thread.
+class Unpacker {
+ public:
+  Unpacker();
+
+ private:
+  friend class RecordFile;
+  std::unique_ptr<ZSTD_DCtx, size_t (*)(ZSTD_DCtx*)> context_;
+  Bytes stored_;
+  Bytes raw_;
+};
+
 // How a file may end.
 enum class Tail : uint8_t {
   torn,     // its writer may have been killed: an incomplete last record is cut, and every payload is verified at open
@@ -125,6 +138,8 @@ class RecordFile {
   const RecordHeader* find(uint64_t item) const;
   // Its verified, unpacked payload. Thread-safe.
   Result<Bytes> payload(const RecordHeader& record) const;
+  // The same, valid until `unpacker` is used again.
+  Result<std::span<const uint8_t>> payload(const RecordHeader& record, Unpacker& unpacker) const;
   // Every payload that does not match its checksum or does not unpack.
   std::vector<Error> check() const;
 
@@ -133,7 +148,7 @@ class RecordFile {
   Result<void> read_preamble(FileKind kind, uint32_t id, uint32_t sub_id) const;
   Result<void> scan(Tail tail, uint64_t size);
   Result<bool> never_reached_disk(uint64_t offset, uint64_t end) const;
-  Result<Bytes> stored_payload(const RecordHeader& record) const;
+  Result<void> read_stored(const RecordHeader& record, Bytes& stored) const;
 
   std::unique_ptr<File> file_;
   std::string path_;

@@ -344,6 +344,11 @@ Result<void> Trace::for_each_event(UnitId unit, EventIndex first, EventIndex las
   return *segment ? (*segment)->for_each(first, last, visit) : Result<void>();
 }
 
+uint64_t Trace::stored_bytes(UnitId unit, IntervalIndex interval) const {
+  const auto it = state_->images.find({unit, interval});
+  return it == state_->images.end() ? 0 : it->second.pages * kPageSize;
+}
+
 Result<Image> Trace::image(UnitId unit, IntervalIndex interval) const {
   const auto it = state_->images.find({unit, interval});
   if (it == state_->images.end()) {
@@ -358,10 +363,11 @@ Result<Image> Trace::image(UnitId unit, IntervalIndex interval) const {
   return image;
 }
 
-Result<void> Trace::read_page(uint64_t page_id, uint8_t (&page)[4096]) const {
+Result<void> Trace::read_pages(std::vector<Image::Page> pages, const VisitPages& visit) const {
+  if (pages.empty()) return {};
   ASSIGN_OR_RETURN(const PageStore* store, state_->page_store());
-  if (!store) return damage(state_->files.pages(), 0, "page " + std::to_string(page_id) + " is missing");
-  return store->read(page_id, page);
+  if (!store) return damage(state_->files.pages(), 0, "page " + std::to_string(pages[0].page_id) + " is missing");
+  return store->read(std::move(pages), visit);
 }
 
 Result<std::string> Trace::file_path(uint64_t file) const {

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "base/page.h"
 #include "base/result.h"
 #include "logstore/event.h"
 #include "logstore/storage.h"
@@ -97,12 +98,10 @@ struct RecordingEnd {
   uint64_t skipped_checkpoints = 0;
 };
 
-// One 4 KiB page of one process of the unit.
-struct PageRef {
-  uint32_t process = 0;
-  uint64_t address = 0;
-  const uint8_t* data = nullptr;
-};
+// Takes whole, adjacent pages of one process of the unit.
+using AddPages = std::function<Result<void>(uint32_t process, Address address, std::span<const uint8_t> pages)>;
+// Hands all pages of an image over, in any order, and returns its header (opaque here: checkpoint/unit_state.h).
+using ReadImage = std::function<Result<Bytes>(const AddPages& add)>;
 
 class TraceWriter {
  public:
@@ -127,14 +126,13 @@ class TraceWriter {
   // `path` is opened through `open_path` (e.g. /proc/PID/map_files/...), named `path` in the trace.
   Result<uint64_t> add_file(const std::string& open_path, const std::string& path);
 
-  // Publishes an image: `header` is opaque here (checkpoint/image.h). Pages equal to one already stored are stored
-  // once; zero pages not at all. Callable from another thread than the rest, by one thread at a time. Journals an
-  // ImagePublished record only after everything is synced.
+  // Publishes an image. Pages equal to one already stored are stored once; zero pages not at all. Callable from another
+  // thread than the rest, by one thread at a time. Journals an ImagePublished record only after everything is synced.
+  // An error of `read` is returned and leaves the writer as good as it was.
   struct ImageStats {
     uint64_t pages = 0, new_pages = 0, bytes = 0;
   };
-  Result<ImageStats> publish_image(UnitId unit, IntervalIndex interval, const Bytes& header,
-                                   const std::function<bool(PageRef&)>& next_page);
+  Result<ImageStats> publish_image(UnitId unit, IntervalIndex interval, const ReadImage& read);
 
   uint64_t bytes_written() const;
   Result<void> finish(const RecordingEnd& end);  // flush, sync, build the catalog
@@ -150,11 +148,14 @@ struct Image {
   // Every stored page of the image: process, address, and how to read it.
   struct Page {
     uint32_t process;
-    uint64_t address;
+    Address address;
     uint64_t page_id;
   };
   std::vector<Page> pages;  // sorted by process, address
 };
+
+// What it is given is valid until it returns.
+using VisitPages = std::function<Result<void>(std::span<const PageRef> pages)>;
 
 class Trace {
  public:
@@ -188,7 +189,10 @@ class Trace {
                               const std::function<bool(EventIndex, const Event&)>& visit) const;
 
   Result<Image> image(UnitId unit, IntervalIndex interval) const;
-  Result<void> read_page(uint64_t page_id, uint8_t (&page)[4096]) const;
+  uint64_t stored_bytes(UnitId unit, IntervalIndex interval) const;  // of the image's pages; 0 if there is none
+  // Reads pages in the order in which the store has them, a few dozen at a time, each record of the store once. The
+  // visitor's error ends it.
+  Result<void> read_pages(std::vector<Image::Page> pages, const VisitPages& visit) const;
   // Path of a file copy, verified once per Trace object.
   Result<std::string> file_path(uint64_t file) const;
 

@@ -113,8 +113,7 @@ struct TraceWriter::State {
     return paths;
   }
 
-  Result<ImageStats> publish(UnitId unit, IntervalIndex interval, const Bytes& header,
-                             const std::function<bool(PageRef&)>& next_page);
+  Result<ImageStats> publish(UnitId unit, IntervalIndex interval, const ReadImage& read, bool& storage_failed);
   Result<void> finish(const RecordingEnd& end);
 
   Storage& storage;
@@ -136,17 +135,26 @@ struct TraceWriter::State {
   std::set<std::string> unsynced;
 };
 
-Result<TraceWriter::ImageStats> TraceWriter::State::publish(UnitId unit, IntervalIndex interval, const Bytes& header,
-                                                            const std::function<bool(PageRef&)>& next_page) {
+Result<TraceWriter::ImageStats> TraceWriter::State::publish(UnitId unit, IntervalIndex interval, const ReadImage& read,
+                                                            bool& storage_failed) {
   const uint64_t bytes_before = pages.bytes();
   const uint64_t pages_before = pages.pages();
   std::vector<Image::Page> list;
-  PageRef page;
-  while (next_page(page)) {
-    if (is_zero_page(page.data)) continue;
-    ASSIGN_OR_RETURN(const uint64_t id, pages.add(page.data));
-    list.push_back({page.process, page.address, id});
-  }
+  storage_failed = false;
+  const AddPages add = [&](uint32_t process, Address address, std::span<const uint8_t> run) -> Result<void> {
+    CHECK(run.size() % kPageSize == 0);
+    for (size_t at = 0; at < run.size(); at += kPageSize) {
+      const uint8_t* page = run.data() + at;
+      if (is_zero_page(page)) continue;
+      const auto id = pages.add(page);
+      storage_failed = !id;
+      if (!id) return id.error();
+      list.push_back({process, address + at, *id});
+    }
+    return {};
+  };
+  ASSIGN_OR_RETURN(const Bytes header, read(add));
+  storage_failed = true;
   if (pages.pages()) TRY(pages.write());
   const std::string path = files.image(unit, interval);
   ASSIGN_OR_RETURN(const uint64_t image_size, write_image(storage, temporary(path), unit, interval, header, list));
@@ -251,11 +259,11 @@ Result<uint64_t> TraceWriter::add_file(const std::string& open_path, const std::
   return added->record.file;
 }
 
-Result<TraceWriter::ImageStats> TraceWriter::publish_image(UnitId unit, IntervalIndex interval, const Bytes& header,
-                                                           const std::function<bool(PageRef&)>& next_page) {
+Result<TraceWriter::ImageStats> TraceWriter::publish_image(UnitId unit, IntervalIndex interval, const ReadImage& read) {
   TRY(state_->outcome());
-  auto published = state_->publish(unit, interval, header, next_page);
-  if (!published) state_->fail(published.error());
+  bool storage_failed = false;
+  auto published = state_->publish(unit, interval, read, storage_failed);
+  if (!published && storage_failed) state_->fail(published.error());
   return published;
 }
 

@@ -7,37 +7,43 @@
 
 namespace redrive {
 namespace {
-constexpr size_t kMaxQueuedPages = 65536;  // 256 MiB
+constexpr uint64_t kMaxQueued = 256 << 20;
 
-bool is_zero(const uint8_t* page) { return page[0] == 0 && std::memcmp(page, page + 1, kPageSize - 1) == 0; }
-
-void note_zero_pages(ImageJob& job) {
-  for (const auto& process : job.state.processes) {
-    auto mapping = process.mappings.begin();
-    for (const auto& page : job.pages) {
-      if (page.process != process.process || !is_zero(page.data.get())) continue;
-      while (mapping != process.mappings.end() && mapping->end <= page.address) ++mapping;
-      if (mapping == process.mappings.end()) break;
-      if (mapping->file && page.address >= mapping->start) {
-        job.state.zero_pages.push_back({page.process, page.address});
-      }
-    }
+// Notes the pages that the page store will not keep, of mappings where their absence would mean the file's contents.
+void note_zero_pages(UnitState& state, uint32_t process, const Mapping& mapping, Address address,
+                     std::span<const uint8_t> pages) {
+  if (!mapping.file) return;
+  for (size_t at = 0; at < pages.size(); at += kPageSize) {
+    if (is_zero_page(pages.data() + at)) state.zero_pages.push_back({process, address + at});
   }
 }
 
 }  // namespace
 
-void ImageJob::add_page(uint32_t process, Address address, const uint8_t* data) {
-  auto page = std::make_unique_for_overwrite<uint8_t[]>(kPageSize);
-  std::memcpy(page.get(), data, kPageSize);
+void ImageJob::add(uint32_t process, const Mapping& mapping, Address address, std::span<const uint8_t> pages) {
+  Bytes copy;
+  const auto original = unpatched(process, address, pages, copy);
+  note_zero_pages(state, process, mapping, address, original);
+  runs.push_back({process, address, Bytes(original.begin(), original.end())});
+}
+
+std::span<const uint8_t> ImageJob::unpatched(uint32_t process, Address address, std::span<const uint8_t> pages,
+                                             Bytes& copy) const {
+  copy.clear();
   for (const auto& patch : patches) {
-    if (patch.process != process) continue;
     const Address first = std::max(address, patch.address);
-    const Address last = std::min(address + kPageSize, patch.address + patch.original.size());
-    if (first >= last) continue;
-    std::memcpy(page.get() + (first - address), patch.original.data() + (first - patch.address), last - first);
+    const Address last = std::min(address + pages.size(), patch.address + patch.original.size());
+    if (patch.process != process || first >= last) continue;
+    if (copy.empty()) copy.assign(pages.begin(), pages.end());
+    std::memcpy(copy.data() + (first - address), patch.original.data() + (first - patch.address), last - first);
   }
-  pages.push_back({process, address, std::move(page)});
+  return copy.empty() ? pages : std::span<const uint8_t>(copy);
+}
+
+uint64_t ImageJob::bytes() const {
+  uint64_t sum = 0;
+  for (const auto& run : runs) sum += run.pages.size();
+  return sum;
 }
 
 ImageWorker::ImageWorker(TraceWriter& writer) : writer_(writer), thread_([this] { run(); }) {}
@@ -53,8 +59,9 @@ ImageWorker::~ImageWorker() {
 
 void ImageWorker::add(ImageJob job) {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return queued_pages_ == 0 || queued_pages_ + job.pages.size() <= kMaxQueuedPages; });
-  queued_pages_ += job.pages.size();
+  const uint64_t bytes = job.bytes();
+  changed_.wait(lock, [&] { return queued_bytes_ == 0 || queued_bytes_ + bytes <= kMaxQueued; });
+  queued_bytes_ += bytes;
   if (job.copy >= 0) ++copies_;
   queue_.push_back(std::move(job));
   changed_.notify_all();
@@ -85,7 +92,7 @@ void ImageWorker::run() {
     if (queue_.empty()) return;
     ImageJob job = std::move(queue_.front());
     queue_.pop_front();
-    const size_t pages = job.pages.size();
+    const uint64_t bytes = job.bytes();
     busy_ = true;
     lock.unlock();
     Done done{job.copy, job.original, std::nullopt};
@@ -93,36 +100,32 @@ void ImageWorker::run() {
     job = {};
     lock.lock();
     busy_ = false;
-    queued_pages_ -= pages;
+    queued_bytes_ -= bytes;
     done_.push_back(std::move(done));
     changed_.notify_all();
   }
 }
 
 Result<void> ImageWorker::publish(ImageJob& job) {
-  // Pages of the copy are gathered in address order between those that were read while the unit was stopped.
-  if (job.copy >= 0) {
-    const auto& mappings = job.state.processes.front().mappings;
-    const auto wanted = [](const Mapping& m) { return m.shared_object == 0; };
-    const auto take = [&](Address address, const uint8_t* data) {
-      job.add_page(job.state.processes.front().process, address, data);
-      return true;
-    };
-    TRY(visit_pages(job.memory, mappings, wanted, take));
-    std::sort(job.pages.begin(), job.pages.end(), [](const auto& a, const auto& b) { return a.address < b.address; });
-  }
-  note_zero_pages(job);
-  Encoder header;
-  encode(job.state, header);
-  size_t at = 0;
-  const auto next = [&](PageRef& page) {
-    if (at == job.pages.size()) return false;
-    page = {job.pages[at].process, job.pages[at].address, job.pages[at].data.get()};
-    ++at;
-    return true;
+  const auto read = [&](const AddPages& add) -> Result<Bytes> {
+    for (const auto& run : job.runs) TRY(add(run.process, run.address, run.pages));
+    if (job.copy >= 0) {
+      const ProcessState& process = job.state.processes.front();
+      const auto wanted = [](const Mapping& m) { return m.shared_object == 0; };
+      Bytes copy;
+      TRY(visit_pages(job.memory, process.mappings, wanted,
+                      [&](const Mapping& mapping, Address address, std::span<const uint8_t> pages) {
+                        const auto original = job.unpatched(process.process, address, pages, copy);
+                        note_zero_pages(job.state, process.process, mapping, address, original);
+                        return add(process.process, address, original);
+                      }));
+    }
+    Encoder header;
+    encode(job.state, header);
+    return header.take();
   };
-  auto stats = writer_.publish_image(job.unit, job.interval, header.data(), next);
-  if (!stats) return stats.error();
+  const auto published = writer_.publish_image(job.unit, job.interval, read);
+  if (!published) return published.error();
   return {};
 }
 

@@ -1,5 +1,5 @@
-// Publishes images off the critical path: a thread of its own reads a stopped copy's memory, or takes pages read
-// already, and hands them to the trace.
+// Publishes images off the critical path: a thread of its own reads a stopped copy's memory piece by piece, and takes
+// what was read already, and hands it to the trace.
 #pragma once
 
 #include <condition_variable>
@@ -19,13 +19,15 @@ struct ImageJob {
   UnitId unit = 0;
   IntervalIndex interval = 0;
   UnitState state;
-  // Pages read while the unit was stopped, sorted by process and address.
-  struct Page {
+  // Pages read while the unit was stopped.
+  struct Run {
     uint32_t process;
     Address address;
-    std::unique_ptr<uint8_t[]> data;
+    Bytes pages;
   };
-  std::vector<Page> pages;
+  std::vector<Run> runs;
+  void add(uint32_t process, const Mapping& mapping, Address address, std::span<const uint8_t> pages);  // copies them
+  uint64_t bytes() const;                                                                               // of the runs
   // What the program's memory would hold there if the recorder had not patched it.
   struct Patch {
     uint32_t process;
@@ -33,7 +35,9 @@ struct ImageJob {
     Bytes original;
   };
   std::vector<Patch> patches;
-  void add_page(uint32_t process, Address address, const uint8_t* data);  // copies it
+  // The pages as they would be; `copy` holds them if that makes a difference.
+  std::span<const uint8_t> unpatched(uint32_t process, Address address, std::span<const uint8_t> pages,
+                                     Bytes& copy) const;
   // The copy whose private pages are still to be read (process 0 of the state); -1 if there is none.
   pid_t copy = -1;
   pid_t original = -1;  // whose child the copy is
@@ -67,7 +71,7 @@ class ImageWorker {
   std::deque<ImageJob> queue_;
   std::vector<Done> done_;
   size_t copies_ = 0;
-  size_t queued_pages_ = 0;
+  uint64_t queued_bytes_ = 0;
   bool busy_ = false;
   bool stopping_ = false;
   std::thread thread_;

@@ -1,6 +1,7 @@
 // redrive plan: the replay set of one interval, and how long re-driving it would take.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "base/units.h"
@@ -9,6 +10,7 @@
 #include "supervisor/commands.h"
 #include "supervisor/graph.h"
 #include "supervisor/plan.h"
+#include "supervisor/restore_cost.h"
 
 namespace redrive {
 
@@ -18,11 +20,16 @@ using Json = nlohmann::ordered_json;
 
 double seconds(uint64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
-// The schedule's bound, and the restores, `jobs` at a time.
+// The bound of a list schedule (Graham), restores included: these are work as well, and the longest path begins with
+// one.
 double predicted_s(const Plan& plan, const Trace& trace, int jobs) {
-  const auto cores = static_cast<uint64_t>(jobs);
-  const uint64_t rounds = (plan.replay_set.size() + cores - 1) / cores;
-  return seconds(plan.predicted_ns(jobs)) + static_cast<double>(rounds) * trace.settings().restore_cost_s;
+  double sum = 0, longest = 0;
+  for (const auto& planned : plan.replay_set) {
+    const double restore = restore_s(trace, planned.unit, planned.start);
+    sum += restore;
+    longest = std::max(longest, restore);
+  }
+  return seconds(plan.predicted_ns(jobs)) + sum / jobs + longest * (1 - 1.0 / jobs);
 }
 
 // The last event to execute; none if nothing is.

@@ -15,6 +15,7 @@
 #include "supervisor/commands.h"
 #include "supervisor/interrupts.h"
 #include "supervisor/recorder.h"
+#include "supervisor/restore_cost.h"
 
 namespace redrive {
 namespace {
@@ -158,11 +159,12 @@ Result<int> record(const RecordOptions& options) {
 
   RecordingEnd end;
   {
-    const bool cpuid_traps = trap_own_cpuid();
-    Recorder recorder(*writer, *policy,
-                      {.checkpoint_period_ns = parameters.checkpoint_period_ns,
-                       .in_process = options.in_process,
-                       .cpuid_traps = cpuid_traps});
+    RecorderLimits limits;
+    limits.checkpoint_period_ns = parameters.checkpoint_period_ns;
+    if (!options.checkpoint_period_s) limits.restore_budget_s = options.bound_s - tuning.restore_s;
+    limits.in_process = options.in_process;
+    limits.cpuid_traps = trap_own_cpuid();
+    Recorder recorder(*writer, *policy, limits);
     pin_to_one_processor();
     personality(ADDR_NO_RANDOMIZE);
     catch_interrupts();
@@ -174,6 +176,8 @@ Result<int> record(const RecordOptions& options) {
   if (auto finished = writer->finish(end); !finished) {
     return Error{"the trace is incomplete: " + finished.error().message};
   }
+  ASSIGN_OR_RETURN(const auto trace, Trace::open(directory));
+  for (const auto& over : over_bound(*trace)) std::fprintf(stderr, "redrive: %s\n", describe(*trace, over).c_str());
   if (isatty(STDERR_FILENO)) std::fprintf(stderr, "redrive: recorded to %s\n", directory.c_str());
   return end.exit_status;
 }

@@ -17,6 +17,7 @@ namespace redrive {
 
 struct RecorderLimits {
   uint64_t checkpoint_period_ns = 0;  // T, CPU time; 0: no image checkpoints
+  double restore_budget_s = 0;        // the bound, if T follows from it: units with much memory get less than T
   size_t copies = 8;                  // checkpoint copies alive at once
   bool in_process = true;             // serve calls inside tracees where that can be done
   bool cpuid_traps = true;            // else the instructions are replaced
@@ -100,6 +101,7 @@ class Recorder {
   uint64_t interval_ns(const Unit& unit) const {
     return unit.served_ns ? *unit.served_ns : cpu_ns(unit) - unit.cpu_base_ns;
   }
+  uint64_t period_ns(uint64_t memory_bytes) const;
   Result<uint64_t> file_of(Process& process, const Mapping& mapping);
 
   // recorder_messages.cc

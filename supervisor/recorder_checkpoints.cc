@@ -16,6 +16,7 @@
 #include "supervisor/memory_calls.h"
 #include "supervisor/recorder.h"
 #include "supervisor/registers.h"
+#include "supervisor/restore_cost.h"
 
 namespace redrive {
 namespace {
@@ -62,7 +63,18 @@ void Recorder::begin_interval(Unit& unit, CheckpointKind kind, Process& process,
   record.command = process.command;
   record.pause_ns = pause_ns;
   writer_.add(record);
+  unit.interval_record = record;
+  unit.period_ns = limits_.checkpoint_period_ns;
   policy_.on_checkpoint(unit.id);
+}
+
+// Of an interval that begins with this much memory: restoring it and executing the interval have to fit into the bound.
+// Where they cannot, nor could with less than a quarter of T, closer checkpoints would only cost.
+uint64_t Recorder::period_ns(uint64_t memory_bytes) const {
+  const uint64_t whole = limits_.checkpoint_period_ns;
+  const double left_s = limits_.restore_budget_s - restore_s(memory_bytes);
+  if (left_s <= 0) return whole;
+  return std::max(whole / 4, static_cast<uint64_t>(static_cast<double>(whole) * left_s / limits_.restore_budget_s));
 }
 
 void Recorder::end_interval(Unit& unit) {
@@ -76,7 +88,7 @@ bool Recorder::checkpoint_due(Unit& unit) {
   const auto now = Clock::now();
   if (now - unit.last_clock_check < kClockInterval) return false;
   unit.last_clock_check = now;
-  if (!unit.checkpoint_wanted && interval_ns(unit) < limits_.checkpoint_period_ns) return false;
+  if (!unit.checkpoint_wanted && interval_ns(unit) < unit.period_ns) return false;
   const bool borrowed =
       std::any_of(unit.processes.begin(), unit.processes.end(), [](const auto& p) { return p->borrows_memory; });
   const bool starting = std::any_of(unit.threads.begin(), unit.threads.end(),
@@ -95,9 +107,9 @@ bool Recorder::checkpoint_due(Unit& unit) {
 // at the same pace. A unit that waits for others most of the time grows old by their messages, not by its own CPU time.
 void Recorder::align_checkpoints(const Unit& with) {
   const auto now = Clock::now();
-  const std::chrono::nanoseconds half(limits_.checkpoint_period_ns / 2);
   for (auto& [id, unit] : units_) {
     if (unit.get() == &with || !unit->in_interval || unit->processes.empty()) continue;
+    const std::chrono::nanoseconds half(unit->period_ns / 2);
     const bool old_by_messages = unit->received && now - unit->interval_began >= half;
     unit->checkpoint_wanted = old_by_messages || std::chrono::nanoseconds(interval_ns(*unit)) >= half;
   }
@@ -168,13 +180,15 @@ void Recorder::checkpoint(Thread& trigger) {
   begin_interval(unit, CheckpointKind::image, process, static_cast<uint64_t>((Clock::now() - stopped_at).count()));
   job.interval = unit.interval;
   rewind(trigger, entry);
+  unit.period_ns = period_ns(job.bytes() + (copied ? private_bytes(process.pid) : 0));
   if (!std::exchange(unit.checkpoint_wanted, false)) align_checkpoints(unit);
   images_.add(std::move(job));
 }
 
 // The image of a unit whose next event is not a syscall's entry: all of it is read while it is stopped, and its
-// interval has begun or begins here. `regs` are the trigger's if it has not run yet.
+// interval has begun. `regs` are the trigger's if it has not run yet.
 void Recorder::store_now(Unit& unit, Thread& trigger, const user_regs_struct* regs) {
+  const auto stopped_at = Clock::now();
   auto job = capture(unit, trigger, false, false);
   if (!job) {
     ++skipped_checkpoints_;
@@ -183,7 +197,10 @@ void Recorder::store_now(Unit& unit, Thread& trigger, const user_regs_struct* re
   }
   if (regs) job->state.threads.front().regs = *regs;
   job->interval = unit.interval;
+  unit.period_ns = period_ns(job->bytes());
   images_.add(std::move(*job));
+  unit.interval_record.pause_ns = static_cast<uint64_t>((Clock::now() - stopped_at).count());
+  writer_.add(unit.interval_record);
 }
 
 // What is read of a unit while it is stopped: its state, and all of its pages or the shared ones.
@@ -258,9 +275,9 @@ Result<void> Recorder::capture_pages(Unit& unit, bool shared_only, ImageJob& job
   for (size_t i = 0; i < job.state.processes.size(); ++i) {
     const ProcessState& saved = job.state.processes[i];
     const auto wanted = [&](const Mapping& m) { return m.shared_object != 0 || !shared_only; };
-    const auto take = [&](Address address, const uint8_t* data) {
-      job.add_page(saved.process, address, data);
-      return true;
+    const auto take = [&](const Mapping& mapping, Address address, std::span<const uint8_t> pages) -> Result<void> {
+      job.add(saved.process, mapping, address, pages);
+      return {};
     };
     TRY(visit_pages(unit.processes[i]->memory, saved.mappings, wanted, take));
   }

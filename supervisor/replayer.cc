@@ -113,16 +113,8 @@ Result<void> Replayer::restore_start() {
                      " cannot be understood",
                  Status::damaged};
   }
-  size_t at = 0;
-  uint8_t data[kPageSize];
-  const auto next_page = [&](StoredPage& page) -> Result<bool> {
-    if (at == image.pages.size()) return false;
-    TRY(trace_.read_page(image.pages[at].page_id, data));
-    page = {image.pages[at].process, image.pages[at].address, data};
-    ++at;
-    return true;
-  };
-  ASSIGN_OR_RETURN(unit_, restore(state, next_page, file_path_));
+  const auto read_pages = [&](const FillPages& fill) { return trace_.read_pages(image.pages, fill); };
+  ASSIGN_OR_RETURN(unit_, restore(state, read_pages, file_path_));
   next_process_ = state.next_process;
   for (const auto& saved : state.threads) {
     Thread& thread = threads_[saved.thread];

@@ -10,6 +10,7 @@
 #include "supervisor/columns.h"
 #include "supervisor/commands.h"
 #include "supervisor/graph.h"
+#include "supervisor/restore_cost.h"
 #include "supervisor/tally.h"
 
 namespace redrive {
@@ -124,6 +125,19 @@ Json unsure_json(const Trace& trace) {
   return out;
 }
 
+Json over_bound_json(const Trace& trace) {
+  Json out = Json::array();
+  for (const auto& over : over_bound(trace)) {
+    out.push_back({{"unit", over.unit},
+                   {"interval", over.interval},
+                   {"memory_bytes", over.memory_bytes},
+                   {"restore_s", over.restore_s},
+                   {"cpu_s", over.cpu_s},
+                   {"predicted_s", over.predicted_s()}});
+  }
+  return out;
+}
+
 void print_stats_json(const Trace& trace, const Stats& stats) {
   const Settings& settings = trace.settings();
   Json out = {{"units", stats.units.size()}, {"intervals", stats.intervals}, {"events", stats.total.events}};
@@ -138,6 +152,7 @@ void print_stats_json(const Trace& trace, const Stats& stats) {
                   {"bound_s", settings.bound_s},
                   {"refused", refused_json(trace)},
                   {"unsure", unsure_json(trace)},
+                  {"over_bound", over_bound_json(trace)},
                   {"finished", trace.finished()},
                   {"wall_s", trace.end().wall_s},
                   {"cpu_s", stats.cpu_s},
@@ -224,6 +239,9 @@ void print_doubts(const Trace& trace) {
     fmt::print("\n");
     unsure.print();
   }
+  const auto too_long = over_bound(trace);
+  if (!too_long.empty()) fmt::print("\n");
+  for (const auto& over : too_long) fmt::print("{}\n", describe(trace, over));
 }
 
 }  // namespace

@@ -114,6 +114,8 @@ struct Unit {
 
   bool in_interval = false;
   IntervalIndex interval = 0;  // of the current interval
+  IntervalRecord interval_record;
+  uint64_t period_ns = 0;  // CPU time that the current interval may take
   IntervalIndex next_interval = 0;
   uint64_t cpu_base_ns = 0;           // CPU time at the interval's start
   uint64_t cpu_ended_ns = 0;          // of processes that have ended

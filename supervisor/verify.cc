@@ -13,29 +13,85 @@
 namespace redrive {
 namespace {
 
-// What an image says a page of one process holds.
-class ExpectedPages {
+// Takes out of a page what lies in the ranges.
+void blank(uint8_t* page, Address address, const std::vector<AddressRange>& ranges) {
+  for (const auto& range : ranges) {
+    const Address first = std::max(range.start, address), last = std::min(range.end, address + kPageSize);
+    if (first < last) std::memset(page + (first - address), 0, last - first);
+  }
+}
+
+// The memory of a re-driven process beside what an image says of it.
+class Comparison {
  public:
-  ExpectedPages(const Trace& trace, const Image& image, const UnitState& state, const ProcessState& process)
-      : trace_(trace), process_(process) {
-    for (const auto& page : image.pages) {
-      if (page.process == process.process) stored_[page.address] = page.page_id;
-    }
-    for (const auto& page : state.zero_pages) {
-      if (page.process == process.process) zero_.insert(page.address);
-    }
+  Comparison(const Trace& trace, const ProcessState& process, const Stub& stub, const std::vector<AddressRange>& except)
+      : trace_(trace), process_(process), stub_(stub), except_(except) {}
+
+  // Compares with the pages that the image holds.
+  Result<void> stored(const std::vector<Image::Page>& pages) {
+    return trace_.read_pages(pages, [&](std::span<const PageRef> expected) -> Result<void> {
+      found_.resize(expected.size() * kPageSize);
+      pieces_.clear();
+      for (size_t i = 0; i < expected.size(); ++i) {
+        pieces_.push_back({expected[i].address, found_.data() + i * kPageSize, kPageSize});
+      }
+      const bool all = stub_.memory().read(pieces_);
+      for (size_t i = 0; i < expected.size(); ++i) {
+        if (!all && !stub_.memory().read(pieces_[i].address, pieces_[i].data, kPageSize)) {
+          note(expected[i].address);
+        } else {
+          compare(expected[i].address, expected[i].data, pieces_[i].data);
+        }
+      }
+      return {};
+    });
   }
 
-  const std::map<Address, uint64_t>& stored() const { return stored_; }
+  // Compares what the process holds beside these with zeros and files. `zero`: pages of file mappings that are zero.
+  Result<void> others(const std::vector<Image::Page>& stored, const std::set<Address>& zero) {
+    ASSIGN_OR_RETURN(const auto mappings, read_mappings(stub_.pid()));
+    for (const auto& mapping : mappings) {
+      if (mapping.start >= kGateStart && mapping.start < kGateEnd) continue;
+      ASSIGN_OR_RETURN(const auto held, stored_pages(stub_.pid(), mapping));
+      TRY(read_runs(stub_.memory(), mapping, without(held, stored),
+                    [&](const Mapping&, Address address, std::span<const uint8_t> pages) -> Result<void> {
+                      for (size_t at = 0; at < pages.size(); at += kPageSize) {
+                        uint8_t expected[kPageSize] = {};
+                        if (!zero.contains(address + at)) TRY(read_file(address + at, expected));
+                        compare(address + at, expected, pages.data() + at);
+                      }
+                      return {};
+                    }));
+    }
+    return {};
+  }
 
-  Result<void> read(Address address, uint8_t (&page)[kPageSize]) {
-    if (const auto it = stored_.find(address); it != stored_.end()) return trace_.read_page(it->second, page);
-    std::memset(page, 0, sizeof page);
+  std::optional<Address> first_difference() const { return difference_; }
+
+ private:
+  // The pages of the runs that are not in the list; both ascend.
+  static std::vector<PageRun> without(const std::vector<PageRun>& runs, const std::vector<Image::Page>& pages) {
+    std::vector<PageRun> rest;
+    for (const auto& run : runs) {
+      const Address end = run.start + run.pages * kPageSize;
+      Address at = run.start;
+      auto page = std::lower_bound(pages.begin(), pages.end(), at,
+                                   [](const Image::Page& p, Address address) { return p.address < address; });
+      for (; page != pages.end() && page->address < end; ++page) {
+        if (page->address > at) rest.push_back({at, (page->address - at) / kPageSize});
+        at = page->address + kPageSize;
+      }
+      if (at < end) rest.push_back({at, (end - at) / kPageSize});
+    }
+    return rest;
+  }
+
+  // What the image's mapping of a file holds there; leaves the page as it is where no file is mapped.
+  Result<void> read_file(Address address, uint8_t (&page)[kPageSize]) {
     const auto& mappings = process_.mappings;
     const auto mapping = std::upper_bound(mappings.begin(), mappings.end(), address,
                                           [](Address a, const Mapping& m) { return a < m.end; });
-    const bool from_file = mapping != mappings.end() && mapping->start <= address && mapping->file;
-    if (!from_file || zero_.contains(address)) return {};
+    if (mapping == mappings.end() || mapping->start > address || !mapping->file) return {};
     Fd& fd = files_[mapping->file];
     if (!fd) {
       ASSIGN_OR_RETURN(const std::string path, trace_.file_path(mapping->file));
@@ -47,65 +103,45 @@ class ExpectedPages {
     return {};
   }
 
- private:
+  void compare(Address address, const uint8_t* expected, const uint8_t* found) {
+    if (std::memcmp(expected, found, kPageSize) == 0) return;
+    uint8_t a[kPageSize], b[kPageSize];
+    std::memcpy(a, expected, sizeof a);
+    std::memcpy(b, found, sizeof b);
+    blank(a, address, except_);
+    blank(b, address, except_);
+    const auto differs = std::mismatch(a, a + kPageSize, b);
+    if (differs.first != a + kPageSize) note(address + static_cast<Address>(differs.first - a));
+  }
+
+  void note(Address address) { difference_ = std::min(address, difference_.value_or(address)); }
+
   const Trace& trace_;
   const ProcessState& process_;
-  std::map<Address, uint64_t> stored_;
-  std::set<Address> zero_;
+  const Stub& stub_;
+  const std::vector<AddressRange>& except_;
   std::map<uint64_t, Fd> files_;
+  std::vector<MemoryPiece> pieces_;
+  Bytes found_;
+  std::optional<Address> difference_;
 };
-
-// Takes out of a page what lies in the ranges.
-void blank(uint8_t* page, Address address, const std::vector<AddressRange>& ranges) {
-  for (const auto& range : ranges) {
-    const Address first = std::max(range.start, address), last = std::min(range.end, address + kPageSize);
-    if (first < last) std::memset(page + (first - address), 0, last - first);
-  }
-}
-
-// Where two pages differ outside the ranges, if they do. `b` is scribbled on.
-std::optional<Address> page_difference(Address address, uint8_t* a, uint8_t* b,
-                                       const std::vector<AddressRange>& except) {
-  if (std::memcmp(a, b, kPageSize) == 0) return std::nullopt;
-  blank(a, address, except);
-  blank(b, address, except);
-  const auto differs = std::mismatch(a, a + kPageSize, b);
-  if (differs.first == a + kPageSize) return std::nullopt;
-  return address + static_cast<Address>(differs.first - a);
-}
 
 }  // namespace
 
 Result<std::optional<Address>> memory_difference(const Trace& trace, const Image& image, const UnitState& state,
                                                  const ProcessState& process, const Stub& stub,
                                                  const std::vector<AddressRange>& except) {
-  ExpectedPages pages(trace, image, state, process);
-  ASSIGN_OR_RETURN(const auto mappings, read_mappings(stub.pid()));
-  const auto wanted = [](const Mapping& m) { return m.start < kGateStart || m.start >= kGateEnd; };
-  std::set<Address> seen;
-  std::optional<Address> difference;
-  std::optional<Error> error;
-  uint8_t expected[kPageSize];
-  uint8_t found[kPageSize];
-  TRY(visit_pages(stub.memory(), mappings, wanted, [&](Address address, const uint8_t* page) {
-    seen.insert(address);
-    if (auto result = pages.read(address, expected); !result) {
-      error = result.error();
-      return false;
-    }
-    std::memcpy(found, page, sizeof found);
-    difference = page_difference(address, expected, found, except);
-    return !difference;
-  }));
-  if (error) return *error;
-  if (difference) return difference;
-  for (const auto& [address, id] : pages.stored()) {
-    if (seen.contains(address)) continue;
-    TRY(pages.read(address, expected));
-    if (!stub.memory().read(address, found, sizeof found)) return std::optional<Address>(address);
-    if (auto differs = page_difference(address, expected, found, except)) return differs;
+  std::vector<Image::Page> stored;
+  std::copy_if(image.pages.begin(), image.pages.end(), std::back_inserter(stored),
+               [&](const Image::Page& page) { return page.process == process.process; });
+  std::set<Address> zero;
+  for (const auto& page : state.zero_pages) {
+    if (page.process == process.process) zero.insert(page.address);
   }
-  return std::optional<Address>();
+  Comparison comparison(trace, process, stub, except);
+  TRY(comparison.stored(stored));
+  TRY(comparison.others(stored, zero));
+  return comparison.first_difference();
 }
 
 }  // namespace redrive

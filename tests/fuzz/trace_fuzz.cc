@@ -83,8 +83,7 @@ bool read_all(MemoryStorage& storage) {
       auto image = trace.image(unit.unit, interval.interval);
       if (interval.has_image) note(static_cast<bool>(image));
       if (!image) continue;
-      uint8_t page[4096];
-      for (const auto& at : image.value().pages) note(static_cast<bool>(trace.read_page(at.page_id, page)));
+      note(static_cast<bool>(trace.read_pages(image->pages, [](std::span<const PageRef>) { return Result<void>(); })));
     }
   }
   for (const auto& [id, file] : trace.files()) note(static_cast<bool>(trace.file_path(id)));

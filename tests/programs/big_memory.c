@@ -1,6 +1,6 @@
 // args: 64 250
 // Touches N MB, then works for M ms of CPU time with an event every half millisecond, changing some pages, and checks all of it.
-// Its pauses at checkpoints are what tests/bench measures.
+// Its pauses at checkpoints are what tests/bench measures. With a third argument, pages are full of numbers that do not compress.
 #include "test.h"
 
 #include <sys/mman.h>
@@ -18,7 +18,12 @@ int main(int argc, char** argv) {
   const size_t words = 512;
   uint64_t* memory =
       (uint64_t*)MUST(mmap(NULL, pages * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-  for (size_t i = 0; i < pages; i++) memory[i * words] = i * 3 + 1, memory[i * words + 511] = i;
+  uint64_t noise = 88172645463325252u;
+  for (size_t i = 0; i < (argc > 3 ? pages * words : 0); i++) {
+    noise ^= noise << 13, noise ^= noise >> 7, noise ^= noise << 17;
+    memory[i] = noise;
+  }
+  for (size_t i = 0; i < pages; i++) memory[i * words] = i * 3 + 1, memory[i * words + 1] = 0, memory[i * words + 511] = i;
 
   uint64_t writes = 0;
   for (const double start_s = cpu_s(); cpu_s() - start_s < work_s; writes++) {

@@ -44,6 +44,16 @@ def ls(ctx):
     ctx.expect("t" in text.stdout.split(), text, "does not list the trace")
 
 
+@test("reports/pauses")
+def pauses(ctx):
+    """Every checkpoint whose memory was read, or copied, while the program was stopped says for how long."""
+    recorded(ctx, options=(*PERIOD, "--policy", "all"))
+    for unit in units(ctx):
+        for interval in unit["intervals"]:
+            if not 0 < interval["pause_s"] < 5:
+                raise Failure(f"a pause of {interval['pause_s']} s at {unit['unit']}:{interval['interval']}")
+
+
 @test("reports/stats")
 def stats(ctx):
     recorded(ctx)

@@ -23,7 +23,7 @@ class Written {
   }
   // Publishes the image of the unit's last interval.
   void image(UnitId id) {
-    REQUIRE(writer_->publish_image(id, intervals_[id] - 1, {}, [](PageRef&) { return false; }));
+    REQUIRE(writer_->publish_image(id, intervals_[id] - 1, [](const AddPages&) { return Bytes(); }));
   }
   void end_interval(UnitId id, uint64_t cpu_ns) {
     writer_->add(IntervalEnd{id, intervals_[id] - 1, cpu_ns, count_[id]});

@@ -107,15 +107,9 @@ inline Bytes page(UnitId unit, IntervalIndex interval, size_t i) {
 inline uint64_t page_address(size_t i) { return 0x40'0000 + i * 4096 + (i > 50 ? 0x7000'0000'0000 : 0); }
 
 inline Result<TraceWriter::ImageStats> publish(TraceWriter& writer, UnitId unit, IntervalIndex interval) {
-  size_t next = 0;
-  Bytes current;
-  const Bytes header = Values(77).bytes(300);
-  return writer.publish_image(unit, interval, header, [&](PageRef& ref) {
-    if (next == kPages) return false;
-    current = page(unit, interval, next);
-    ref = PageRef{1, page_address(next), current.data()};
-    next++;
-    return true;
+  return writer.publish_image(unit, interval, [&](const AddPages& add) -> Result<Bytes> {
+    for (size_t i = 0; i < kPages; i++) TRY(add(1, page_address(i), page(unit, interval, i)));
+    return Values(77).bytes(300);
   });
 }
 

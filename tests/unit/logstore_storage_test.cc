@@ -74,7 +74,7 @@ TEST_CASE("a full disk is told by the file that could not be written") {
   CHECK_EQ(flushed.error().message, "cannot write /t/events/1.seg: No space left on device");
   CHECK_EQ(flushed.error().status, Status::failed);
   CHECK_EQ((*writer)->append(1, Event{}), 1);
-  CHECK_FALSE((*writer)->publish_image(1, 0, {}, [](PageRef&) { return false; }));
+  CHECK_FALSE((*writer)->publish_image(1, 0, [](const AddPages&) { return Bytes(); }));
 }
 
 TEST_CASE("power is lost: what was synced stays readable, the rest is cut") {

@@ -47,22 +47,35 @@ void check_events(const Trace& trace, UnitId unit, EventIndex first, EventIndex 
   CHECK_EQ(next, last);
 }
 
+// The contents by address; each page must be visited once.
+std::map<Address, Bytes> pages_of(const Trace& trace, const std::vector<Image::Page>& pages) {
+  std::map<Address, Bytes> contents;
+  const auto read = trace.read_pages(pages, [&](std::span<const PageRef> found) -> Result<void> {
+    for (const auto& page : found) {
+      CHECK(contents.emplace(page.address, Bytes(page.data, page.data + kPageSize)).second);
+    }
+    return {};
+  });
+  REQUIRE_MESSAGE(read, read.error().message);
+  return contents;
+}
+
 void check_image(const Trace& trace, UnitId unit, IntervalIndex interval) {
   auto image = trace.image(unit, interval);
   REQUIRE_MESSAGE(image, image.error().message);
   CHECK(image->header == sample::Values(77).bytes(300));
   CHECK_EQ(image->pages.size(), sample::kPages * 9 / 10);
+  const auto read = pages_of(trace, image->pages);
   size_t at = 0;
   for (size_t i = 0; i < sample::kPages; i++) {
     if (i % 10 == 9) continue;
     const auto& page = image->pages[at++];
     CHECK_EQ(page.address, sample::page_address(i));
     CHECK_EQ(page.process, 1);
-    uint8_t data[4096];
-    REQUIRE(trace.read_page(page.page_id, data));
-    const Bytes expected = sample::page(unit, interval, i);
-    CHECK(std::equal(expected.begin(), expected.end(), data));
+    REQUIRE(read.contains(page.address));
+    CHECK(read.at(page.address) == sample::page(unit, interval, i));
   }
+  CHECK_EQ(read.size(), at);
 }
 
 // Makes a record of the journal say something else, with a checksum that is right.
@@ -127,8 +140,8 @@ TEST_CASE("events are found from any place, in any order, by several threads") {
       for (EventIndex i = 0; i < 80; i++) {
         (void)static_cast<bool>(
             trace->for_each_event(1, i, i + 1, [&](EventIndex, const Event&) { return ++seen > 0; }));
-        uint8_t page[4096];
-        (void)static_cast<bool>(trace->read_page(i, page));
+        (void)static_cast<bool>(
+            trace->read_pages({{1, i, i}}, [](std::span<const PageRef>) { return Result<void>(); }));
       }
     });
   }
@@ -301,6 +314,65 @@ TEST_CASE("a zero page is recognized, and nothing else") {
     CHECK_FALSE(is_zero_page(page.data()));
     page[i] = 0;
   }
+}
+
+TEST_CASE("pages are read in the store's order, wherever they lie, and as often as they are named") {
+  MemoryStorage storage;
+  auto writer = TraceWriter::create("/t", sample::settings(), storage);
+  REQUIRE(writer);
+  constexpr size_t kMany = 300;  // more than one record
+  const auto page = [](size_t i) { return Bytes(kPageSize, static_cast<uint8_t>(1 + i % 200)); };
+  REQUIRE((*writer)->publish_image(1, 0, [&](const AddPages& add) -> Result<Bytes> {
+    Bytes run;
+    for (size_t i = kMany; i-- > 0;) {  // backwards: the image's order is not the store's
+      run = page(i);
+      TRY(add(1, 0x1000 * (i + 1), run));
+    }
+    run.insert(run.end(), kPageSize, 0);
+    run.insert(run.end(), kPageSize, 77);
+    TRY(add(2, 0x10000, run));  // page 0, a zero page, and one that process 1 has too
+    return Bytes();
+  }));
+  REQUIRE((*writer)->finish(sample::recording_end()));
+  const auto trace = opened(storage);
+  const auto image = trace->image(1, 0);
+  REQUIRE(image);
+  REQUIRE_EQ(image->pages.size(), kMany + 2);
+  std::map<std::pair<uint32_t, Address>, Bytes> read;
+  REQUIRE(trace->read_pages(image->pages, [&](std::span<const PageRef> found) -> Result<void> {
+    for (const auto& p : found) read[{p.process, p.address}] = Bytes(p.data, p.data + kPageSize);
+    return {};
+  }));
+  CHECK_EQ(read.size(), kMany + 2);
+  for (size_t i = 0; i < kMany; i++) CHECK((read[{1, 0x1000 * (i + 1)}] == page(i)));
+  CHECK((read[{2, 0x10000}] == page(0)));
+  CHECK((read[{2, 0x12000}] == Bytes(kPageSize, 77)));
+
+  size_t visits = 0;
+  const auto stopped = trace->read_pages(image->pages, [&](std::span<const PageRef>) -> Result<void> {
+    visits++;
+    return Error{"enough"};
+  });
+  REQUIRE_FALSE(stopped);
+  CHECK_EQ(stopped.error().message, "enough");
+  CHECK_EQ(visits, 1);
+}
+
+TEST_CASE("an image that cannot be read leaves the writer as good as it was") {
+  MemoryStorage storage;
+  auto writer = TraceWriter::create("/t", sample::settings(), storage);
+  REQUIRE(writer);
+  const auto failed = (*writer)->publish_image(1, 0, [](const AddPages& add) -> Result<Bytes> {
+    TRY(add(1, 0x1000, Bytes(kPageSize, 1)));
+    return Error{"the copy has ended"};
+  });
+  REQUIRE_FALSE(failed);
+  CHECK_EQ(failed.error().message, "the copy has ended");
+  REQUIRE(sample::publish(**writer, 1, 1));
+  REQUIRE((*writer)->finish(sample::recording_end()));
+  const auto trace = opened(storage);
+  CHECK_FALSE(trace->image(1, 0));
+  check_image(*trace, 1, 1);
 }
 
 TEST_CASE("an image is published while another thread records") {

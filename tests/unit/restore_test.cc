@@ -432,7 +432,7 @@ void add_thread(UnitState& state, uint32_t thread, uint32_t process, const user_
   state.threads.push_back(added);
 }
 
-// Stored pages from memory, each once, in order.
+// Stored pages from memory, each once, in the order in which they were added.
 class Pages {
  public:
   void add(uint32_t process, Address start, const Bytes& contents) {
@@ -440,12 +440,13 @@ class Pages {
       pages_.push_back({process, start + at, part(contents, at / kPageSize, 1)});
     }
   }
-  NextPage reader() {
-    return [this, next = size_t{0}](StoredPage& page) mutable -> Result<bool> {
-      if (next == pages_.size()) return false;
-      page = {pages_[next].process, pages_[next].address, pages_[next].data.data()};
-      ++next;
-      return true;
+  ReadPages reader() const {
+    return [this](const FillPages& fill) -> Result<void> {
+      std::vector<PageRef> refs;
+      for (const auto& page : pages_) refs.push_back({page.process, page.address, page.data.data()});
+      const auto all = std::span<const PageRef>(refs);
+      TRY(fill(all.first(refs.size() / 2)));
+      return fill(all.subspan(refs.size() / 2));
     };
   }
 
@@ -615,7 +616,7 @@ TEST_CASE("what the environment refuses during a restore is passed on") {
   state.processes.push_back({0, 100, 0, {mapping(kAnonymous, 1, PROT_READ)}});
   SUBCASE("a page that cannot be read") {
     const auto unit = restore(
-        state, [](StoredPage&) -> Result<bool> { return Error{"unreadable"}; }, no_files());
+        state, [](const FillPages&) -> Result<void> { return Error{"unreadable"}; }, no_files());
     REQUIRE_FALSE(unit);
     CHECK_EQ(unit.error().message, "unreadable");
   }
