@@ -56,6 +56,16 @@ def stats(ctx):
         raise Failure(f"stats: {found}")
 
 
+@test("reports/early_sends")
+def early_sends(ctx):
+    """What is sent into a unix stream before it is accepted is a message, as is the answer."""
+    recorded(ctx, "unix_early")
+    channels = ctx.json("stats", ctx.trace)["per_channel"]
+    counts = sorted(channel["messages"] for channel in channels if channel["kind"] == "unix")
+    if counts != [1] * 4 + [25] * 4:
+        raise Failure(f"unix streams with {counts} messages: {channels}")
+
+
 @test("reports/plan")
 def plan(ctx):
     recorded(ctx)
