@@ -23,7 +23,6 @@ namespace redrive {
 
 enum class Treat : uint8_t {
   emulate,  // record result and output memory; replay injects them and does not enter the kernel
-  execute,  // replay runs it again: memory layout
   special,  // a record/replay pair of its own (see `Special`)
   refuse,   // answered with `refusal` as a kernel without the feature would, and counted
 };
