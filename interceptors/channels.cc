@@ -23,9 +23,11 @@ namespace redrive {
 namespace {
 
 constexpr uint64_t kMaxHeldPerStream = uint64_t{64} << 20;
+constexpr uint64_t kMaxHeld = uint64_t{256} << 20;  // of all streams
 constexpr uint64_t kMaxHeldDatagrams = uint64_t{64} << 20;
-constexpr uint64_t kDatagramOverhead = 64;  // what an empty datagram counts for
-constexpr size_t kReorderWindow = 8;        // sends that may overtake each other on their way into one channel
+constexpr uint64_t kOverhead = 192;    // what a send of no bytes counts for: its place in lists, its token
+constexpr size_t kReorderWindow = 8;   // sends that may overtake each other on their way into one channel
+constexpr size_t kForgetEvery = 4096;  // new channels
 
 // "127.0.0.1:80" or "[::1]:80"; v4 addresses mapped into v6 are written as v4, so that both ends agree.
 std::string address_text(const sockaddr_storage& address) {
@@ -57,10 +59,33 @@ bool begins_alike(std::span<const uint8_t> a, std::span<const uint8_t> b) {
 
 }  // namespace
 
-uint64_t Channels::channel(const std::string& key, const char* kind, const std::string& name) {
-  const auto [it, inserted] = ids_.try_emplace(key, ids_.size() + 1);
-  if (inserted) new_.push_back({it->second, kind, name});
-  return it->second;
+ChannelLease Channels::channel(const std::string& key, const char* kind, const std::string& name) {
+  if (const auto it = known_.find(key); it != known_.end()) return it->second.lease;
+  if (known_.size() >= forget_at_) forget_channels();
+  const auto lease = std::make_shared<const uint64_t>(++last_id_);
+  known_[key].lease = lease;
+  new_.push_back({*lease, kind, name});
+  return lease;
+}
+
+// Forgets what nobody has held this time and the last. What was let go only now may yet be found by a process that has
+// a descriptor and has not used it.
+void Channels::forget_channels() {
+  for (auto it = known_.begin(); it != known_.end();) {
+    Known& known = it->second;
+    const bool held = known.lease.use_count() > 1;
+    if (held || !known.idle) {
+      known.idle = !held;
+      ++it;
+      continue;
+    }
+    if (const auto stream = streams_.find(*known.lease); stream != streams_.end()) {
+      held_ -= stream->second.held;
+      streams_.erase(stream);
+    }
+    it = known_.erase(it);
+  }
+  forget_at_ = known_.size() + std::max(kForgetEvery, known_.size());
 }
 
 std::vector<ChannelInfo> Channels::take_new() { return std::exchange(new_, {}); }
@@ -71,8 +96,8 @@ std::optional<Endpoint> Channels::resolve(int pidfd, int fd) {
   if (!copy || fstat(copy.get(), &info) != 0) return std::nullopt;
   if (S_ISFIFO(info.st_mode)) {
     const std::string id = std::to_string(info.st_dev) + ":" + std::to_string(info.st_ino);
-    const uint64_t pipe = channel("pipe " + id, is_pipefs(copy.get()) ? "pipe" : "fifo", id);
-    return Endpoint{Endpoint::Kind::stream, pipe, pipe};
+    const auto pipe = channel("pipe " + id, is_pipefs(copy.get()) ? "pipe" : "fifo", id);
+    return Endpoint{Endpoint::Kind::stream, *pipe, *pipe, {pipe, nullptr}};
   }
   if (S_ISSOCK(info.st_mode)) return resolve_socket(copy.get(), info.st_ino);
   return Endpoint{};
@@ -89,16 +114,16 @@ std::optional<Endpoint> Channels::resolve_socket(int fd, uint64_t inode) {
   if (type != SOCK_STREAM) {
     const char* kind = domain == AF_UNIX ? (type == SOCK_SEQPACKET ? "unix-seqpacket" : "unix-dgram")
                                          : (type == SOCK_DGRAM ? "udp" : "raw");
-    const uint64_t out = channel("dgram " + self, kind, "socket " + self);
-    return Endpoint{Endpoint::Kind::datagram, out, 0};
+    const auto out = channel("dgram " + self, kind, "socket " + self);
+    return Endpoint{Endpoint::Kind::datagram, *out, 0, {out, nullptr}};
   }
-  Endpoint endpoint{Endpoint::Kind::stream};
+  ChannelLease to_peer, from_peer;
   if (domain == AF_UNIX) {
-    const uint64_t peer = unix_peer(inode);
+    const auto peer = unix_peer(inode);
     if (!peer) return std::nullopt;
-    const std::string other = std::to_string(peer);
-    endpoint.out = channel("unix " + self, "unix", self + "->" + other);
-    endpoint.in = channel("unix " + other, "unix", other + "->" + self);
+    const std::string other = *peer ? std::to_string(*peer) : "?";
+    to_peer = channel("unix " + self, "unix", self + "->" + other);
+    if (*peer) from_peer = channel("unix " + other, "unix", other + "->" + self);
   } else {
     sockaddr_storage local{}, peer{};
     socklen_t local_size = sizeof local, peer_size = sizeof peer;
@@ -112,19 +137,22 @@ std::optional<Endpoint> Channels::resolve_socket(int fd, uint64_t inode) {
     const std::string to = address_text(local) + "->" + address_text(peer);
     const std::string from = address_text(peer) + "->" + address_text(local);
     const std::string prefix = "tcp " + std::to_string(network) + " ";
-    endpoint.out = channel(prefix + to, "tcp", to);
-    endpoint.in = channel(prefix + from, "tcp", from);
+    to_peer = channel(prefix + to, "tcp", to);
+    from_peer = channel(prefix + from, "tcp", from);
   }
   // The same addresses may be used again by a later connection: what the earlier one left unread is gone.
-  Stream& out = streams_[endpoint.out];
-  if (out.sender_inode != inode) {
-    if (out.sender_inode) out = Stream{};
-    out.sender_inode = inode;
+  Stream& out = streams_[*to_peer];
+  if (out.sender_inode && out.sender_inode != inode) {
+    held_ -= out.held;
+    out = Stream{};
   }
-  return endpoint;
+  out.sender_inode = inode;
+  return Endpoint{Endpoint::Kind::stream, *to_peer, from_peer ? *from_peer : 0, {to_peer, from_peer}};
 }
 
-uint64_t Channels::unix_peer(uint64_t inode) {
+// The inode of the other end: 0 if it has none, not yet (it is connected, and not accepted) or no more (it is closed).
+// Nothing if the socket is not connected.
+std::optional<uint64_t> Channels::unix_peer(uint64_t inode) {
   if (!diag_) diag_ = Fd(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG));
   struct {
     nlmsghdr header;
@@ -138,7 +166,7 @@ uint64_t Channels::unix_peer(uint64_t inode) {
   message.request.udiag_ino = static_cast<uint32_t>(inode);
   message.request.udiag_show = UDIAG_SHOW_PEER;
   message.request.udiag_cookie[0] = message.request.udiag_cookie[1] = ~0u;
-  if (::send(diag_.get(), &message, sizeof message, 0) < 0) return 0;
+  if (::send(diag_.get(), &message, sizeof message, 0) < 0) return std::nullopt;
   alignas(nlmsghdr) char reply[4096];
   const ssize_t got = ::recv(diag_.get(), reply, sizeof reply, 0);
   auto left = static_cast<unsigned>(got < 0 ? 0 : got);
@@ -150,7 +178,36 @@ uint64_t Channels::unix_peer(uint64_t inode) {
       if (a->rta_type == UNIX_DIAG_PEER) return *static_cast<uint32_t*>(RTA_DATA(a));
     }
   }
-  return 0;
+  return std::nullopt;
+}
+
+void Channels::hold(Stream& stream, const Segment& segment) {
+  stream.held += segment.data.size() + kOverhead;
+  held_ += segment.data.size() + kOverhead;
+}
+
+void Channels::release(Stream& stream, const Segment& segment) {
+  if (!segment.send) return;
+  stream.held -= segment.data.size() + kOverhead;
+  held_ -= segment.data.size() + kOverhead;
+}
+
+// All that it brings from now on is input.
+void Channels::give_up(Stream& stream) {
+  held_ -= stream.held;
+  stream = Stream{{}, {}, 0, stream.sender_inode, true, 0};
+}
+
+// The streams that hold most are given up: nobody here receives from them, or not for long. Half of the room is made at
+// once, since looking at all streams takes time.
+void Channels::make_room() {
+  std::vector<Stream*> largest;
+  for (auto& [id, stream] : streams_) largest.push_back(&stream);
+  std::sort(largest.begin(), largest.end(), [](const Stream* a, const Stream* b) { return a->held > b->held; });
+  for (Stream* stream : largest) {
+    if (held_ <= kMaxHeld / 2) return;
+    give_up(*stream);
+  }
 }
 
 void Channels::begin_send(const Endpoint& endpoint, SendToken send, Bytes payload,
@@ -158,71 +215,73 @@ void Channels::begin_send(const Endpoint& endpoint, SendToken send, Bytes payloa
   if (endpoint.kind == Endpoint::Kind::stream) {
     Stream& stream = streams_[endpoint.out];
     if (stream.foreign || payload.empty()) return;
-    stream.held += payload.size();
-    if (stream.held > kMaxHeldPerStream) {
-      stream.give_up();
-      return;
-    }
     const uint64_t length = payload.size();
     stream.in_flight.push_back({std::move(send), 0, length, std::move(payload)});
+    hold(stream, stream.in_flight.back());
+    if (stream.held > kMaxHeldPerStream) give_up(stream);
+    if (held_ > kMaxHeld) make_room();
     return;
   }
-  uint64_t offset = 0, index = 0;
+  first_of_call_[send.get()] = next_datagram_;
+  uint64_t offset = 0;
   for (const uint64_t length : datagrams) {
-    Datagram datagram;
-    datagram.data.assign(payload.begin() + static_cast<ptrdiff_t>(offset),
-                         payload.begin() + static_cast<ptrdiff_t>(offset + length));
+    const auto from = payload.begin() + static_cast<ptrdiff_t>(offset);
+    Datagram datagram{0, send, offset, Bytes(from, from + static_cast<ptrdiff_t>(length))};
     datagram.hash = XXH3_64bits(datagram.data.data(), datagram.data.size());
-    datagram.send = send;
-    datagram.offset = offset;
     offset += length;
-    datagram.index = index++;
-    datagram_bytes_ += length + kDatagramOverhead;
-    datagrams_.push_back(std::move(datagram));
-    by_hash_.emplace(datagrams_.back().hash, std::prev(datagrams_.end()));
+    datagram_bytes_ += length + kOverhead;
+    by_hash_.emplace(datagram.hash, next_datagram_);
+    datagrams_.emplace_hint(datagrams_.end(), next_datagram_++, std::move(datagram));
   }
   // Datagrams may be lost or go to nobody we know: the oldest make room.
-  while (datagram_bytes_ > kMaxHeldDatagrams) forget(datagrams_.begin());
+  while (datagram_bytes_ > kMaxHeldDatagrams) forget_datagram(datagrams_.begin()->first);
 }
 
-Channels::DatagramList::iterator Channels::forget(DatagramList::iterator datagram) {
-  const auto [first, last] = by_hash_.equal_range(datagram->hash);
-  const auto entry = std::find_if(first, last, [&](const auto& e) { return e.second == datagram; });
-  if (entry != last) by_hash_.erase(entry);
-  datagram_bytes_ -= datagram->data.size() + kDatagramOverhead;
-  return datagrams_.erase(datagram);
+void Channels::forget_datagram(DatagramNumber number) {
+  const auto datagram = datagrams_.find(number);
+  if (datagram == datagrams_.end()) return;
+  by_hash_.erase({datagram->second.hash, number});
+  datagram_bytes_ -= datagram->second.data.size() + kOverhead;
+  datagrams_.erase(datagram);
+}
+
+// Takes the end of a payload away that did not go; some of what did may have been received already.
+void Channels::cut_unsent(Stream& stream, Segment& segment, uint64_t sent) {
+  const uint64_t end = std::max(sent, segment.offset);
+  if (end >= segment.data.size()) return;
+  release(stream, segment);
+  segment.length = end - segment.offset;
+  segment.data.resize(end);
+  segment.data.shrink_to_fit();
+  hold(stream, segment);
 }
 
 void Channels::end_send(const Endpoint& endpoint, const SendToken& send, int64_t sent) {
   const uint64_t count = sent > 0 ? static_cast<uint64_t>(sent) : 0;
   if (endpoint.kind == Endpoint::Kind::datagram) {
-    // Datagrams that the call did not send; those that were received meanwhile are gone from the list already.
-    for (auto it = datagrams_.begin(); it != datagrams_.end();) {
-      it = it->send == send && it->index >= count ? forget(it) : std::next(it);
+    // Datagrams that the call did not send; those that were received meanwhile are gone already.
+    const auto call = first_of_call_.find(send.get());
+    if (call == first_of_call_.end()) return;
+    for (auto it = datagrams_.lower_bound(call->second + count); it != datagrams_.end() && it->second.send == send;) {
+      forget_datagram(it++->first);
     }
+    first_of_call_.erase(call);
     return;
   }
   Stream& stream = streams_[endpoint.out];
-  const auto shorten = [&](Segment& segment) {
-    // What was sent counts from the payload's beginning; some of it may have been received already.
-    const uint64_t end = std::max(count, segment.offset);
-    const uint64_t length = std::min(segment.length, end - segment.offset);
-    stream.held -= segment.length - length;
-    segment.length = length;
-  };
-  const auto flying =
-      std::find_if(stream.in_flight.begin(), stream.in_flight.end(), [&](const Segment& s) { return s.send == send; });
+  const auto is_it = [&](const Segment& s) { return s.send == send; };
+  const auto flying = std::find_if(stream.in_flight.begin(), stream.in_flight.end(), is_it);
   if (flying != stream.in_flight.end()) {
-    shorten(*flying);
-    if (flying->length > 0) stream.segments.push_back(std::move(*flying));
+    stream.segments.push_back(std::move(*flying));
     stream.in_flight.erase(flying);
-    return;
   }
-  const auto queued =
-      std::find_if(stream.segments.begin(), stream.segments.end(), [&](const Segment& s) { return s.send == send; });
-  if (queued == stream.segments.end()) return;
-  shorten(*queued);
-  if (queued->length == 0) stream.segments.erase(queued);
+  // Mostly the last.
+  const auto queued = std::find_if(stream.segments.rbegin(), stream.segments.rend(), is_it);
+  if (queued == stream.segments.rend()) return;
+  cut_unsent(stream, *queued, count);
+  if (queued->length > 0) return;
+  release(stream, *queued);
+  stream.segments.erase(std::next(queued).base());
 }
 
 void Channels::transfer(const Endpoint& endpoint, uint64_t length) {
@@ -238,98 +297,96 @@ void Channels::transfer(const Endpoint& endpoint, uint64_t length) {
 }
 
 void Channels::drain(const Endpoint& endpoint, uint64_t length) {
-  if (endpoint.kind != Endpoint::Kind::stream) return;
+  if (endpoint.in == 0) return;
   Stream& stream = streams_[endpoint.in];
-  while (length > 0 && !(stream.segments.empty() && stream.in_flight.empty())) {
+  stream.owed += length - consume(stream, length);
+}
+
+// Takes bytes off the front, of sends that have not ended if there are no others; returns how many were there.
+uint64_t Channels::consume(Stream& stream, uint64_t length) {
+  uint64_t left = length;
+  while (left > 0 && !(stream.segments.empty() && stream.in_flight.empty())) {
     if (stream.segments.empty()) {
       stream.segments.push_back(std::move(stream.in_flight.front()));
       stream.in_flight.erase(stream.in_flight.begin());
     }
     Segment& front = stream.segments.front();
-    const uint64_t taken = std::min(front.length, length);
-    if (front.send) stream.held -= taken;
+    const uint64_t taken = std::min(front.length, left);
     front.offset += taken;
     front.length -= taken;
-    length -= taken;
-    if (front.length == 0) stream.segments.pop_front();
+    left -= taken;
+    if (front.length > 0) break;
+    release(stream, front);
+    stream.segments.pop_front();
   }
-  stream.owed += length;
+  return length - left;
 }
 
 std::vector<MatchedPart> Channels::receive(const Endpoint& endpoint, std::span<const uint8_t> content, bool peek) {
   if (content.empty()) return {};
   if (endpoint.kind == Endpoint::Kind::datagram) return receive_datagram(content, peek);
-  if (endpoint.kind == Endpoint::Kind::none) return {};
+  if (endpoint.in == 0) return {};
   Stream& stream = streams_[endpoint.in];
   if (stream.foreign) return {};
-  if (peek) {
-    Stream copy = stream;
-    return receive_stream(copy, content, true);
-  }
-  return receive_stream(stream, content, false);
+  return receive_stream(stream, content, peek);
 }
 
 std::vector<MatchedPart> Channels::receive_stream(Stream& stream, std::span<const uint8_t> content, bool peek) {
   std::vector<MatchedPart> parts;
+  auto& segments = stream.segments;
   bool known = true;
-  const auto foreign = [&] {
-    if (!peek) stream.give_up();
-    return std::vector<MatchedPart>{};
+  uint64_t matched = 0;
+  const auto fits = [&](const Segment& s) {
+    return !s.send || begins_alike(std::span(s.data).subspan(s.offset, s.length), content);
   };
-  while (!content.empty()) {
-    const auto fits = [&](const Segment& s) {
-      return !s.send || begins_alike(std::span(s.data).subspan(s.offset, s.length), content);
-    };
-    if (stream.segments.empty() || !fits(stream.segments.front())) {
+  for (size_t at = 0; !content.empty(); ++at) {
+    const auto place = segments.begin() + static_cast<ptrdiff_t>(at);
+    if (place == segments.end() || !fits(*place)) {
       // Sends that overtook each other on their way into the kernel: take the one that fits.
-      const size_t window = std::min(kReorderWindow, stream.segments.size());
-      const auto last = stream.segments.begin() + static_cast<ptrdiff_t>(window);
-      const auto later =
-          std::find_if(stream.segments.begin(), last, [&](const Segment& s) { return s.send && fits(s); });
+      const auto last = place + static_cast<ptrdiff_t>(std::min(kReorderWindow, segments.size() - at));
+      const auto later = std::find_if(place, last, [&](const Segment& s) { return s.send && fits(s); });
+      const auto flying = std::find_if(stream.in_flight.begin(), stream.in_flight.end(), fits);
       if (later != last) {
-        std::rotate(stream.segments.begin(), later, later + 1);
-      } else {
-        const auto flying = std::find_if(stream.in_flight.begin(), stream.in_flight.end(), fits);
-        if (flying == stream.in_flight.end()) {
-          if (!stream.segments.empty()) return foreign();
-          // Nothing is known of these bytes: a transfer whose end is still to be seen, or somebody outside.
-          stream.owed += content.size();
-          return {};
-        }
-        stream.segments.push_front(std::move(*flying));
+        std::rotate(place, later, later + 1);
+      } else if (flying != stream.in_flight.end()) {
+        segments.insert(place, std::move(*flying));
         stream.in_flight.erase(flying);
+      } else if (place != segments.end()) {
+        if (!peek) give_up(stream);
+        return {};
+      } else {
+        // Nothing is known of these bytes: a transfer whose end is still to be seen, or somebody outside.
+        if (!peek) stream.owed += content.size();
+        known = false;
+        break;
       }
     }
-    Segment& front = stream.segments.front();
-    const uint64_t taken = std::min<uint64_t>(front.length, content.size());
-    if (front.send) {
-      parts.push_back({front.send, front.offset, taken});
-      stream.held -= taken;
+    const Segment& segment = segments[at];
+    const uint64_t taken = std::min<uint64_t>(segment.length, content.size());
+    if (segment.send) {
+      parts.push_back({segment.send, segment.offset, taken});
     } else {
       known = false;
     }
-    front.offset += taken;
-    front.length -= taken;
+    matched += taken;
     content = content.subspan(taken);
-    if (front.length == 0) stream.segments.pop_front();
   }
+  if (!peek) consume(stream, matched);
   return known ? parts : std::vector<MatchedPart>{};
 }
 
 std::vector<MatchedPart> Channels::receive_datagram(std::span<const uint8_t> content, bool peek) {
   const uint64_t hash = XXH3_64bits(content.data(), content.size());
-  const auto [first, last] = by_hash_.equal_range(hash);
   // Equal contents: the one sent first.
-  auto best = last;
-  for (auto it = first; it != last; ++it) {
-    const Bytes& data = it->second->data;
-    if (data.size() == content.size() && std::memcmp(data.data(), content.data(), data.size()) == 0) best = it;
+  for (auto it = by_hash_.lower_bound({hash, 0}); it != by_hash_.end() && it->first == hash; ++it) {
+    const DatagramNumber number = it->second;
+    const Datagram& datagram = datagrams_.at(number);
+    if (!std::equal(content.begin(), content.end(), datagram.data.begin(), datagram.data.end())) continue;
+    std::vector<MatchedPart> parts{{datagram.send, datagram.offset, datagram.data.size()}};
+    if (!peek) forget_datagram(number);
+    return parts;
   }
-  if (best == last) return {};
-  const auto datagram = best->second;
-  std::vector<MatchedPart> parts{{datagram->send, datagram->offset, datagram->data.size()}};
-  if (!peek) forget(datagram);
-  return parts;
+  return {};
 }
 
 }  // namespace redrive

@@ -4,16 +4,21 @@
 // descriptor is closed or replaced. Streams are matched by byte offset per direction, datagrams by content; both are
 // confirmed by comparing the bytes. Whatever cannot be confirmed is no message: the receive is then input and its
 // payload is logged, which is always right.
+//
+// What is kept is limited, whatever the program does: unreceived bytes for each stream, for all together, and for all
+// datagrams; and channels that no descriptor leads to any more, as far as was seen, are forgotten in time. Where a
+// limit takes something away, what would have been matched with it is input.
 #pragma once
 
 #include <sys/types.h>
 
+#include <array>
 #include <cstdint>
 #include <deque>
-#include <list>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -28,11 +33,18 @@ namespace redrive {
 struct SendInfo;
 using SendToken = std::shared_ptr<SendInfo>;
 
+// A channel's number. The channel is not forgotten while somebody else than Channels holds it.
+using ChannelLease = std::shared_ptr<const uint64_t>;
+
 struct Endpoint {
   enum class Kind : uint8_t { none, stream, datagram };
   Kind kind = Kind::none;
   uint64_t out = 0;  // channel that sends go into
-  uint64_t in = 0;   // channel that receives come out of
+  uint64_t in = 0;  // channel that receives come out of; 0: a datagram socket, or a stream whose other end is not known
+  std::array<ChannelLease, 2> leases{};
+
+  // Whether resolve() will go on to say the same. It does not of a unix stream that is not accepted yet.
+  bool settled() const { return kind != Kind::stream || in != 0; }
 };
 
 // The endpoints behind a descriptor table, as far as they were asked for. Shared by processes that share the table
@@ -54,7 +66,7 @@ struct ChannelInfo {
 class Channels {
  public:
   // The endpoint behind `fd` of the process that `pidfd` names. Kind::none for files and foreign objects; nothing if it
-  // cannot be told yet (a socket that is not connected).
+  // cannot be told yet (a socket that is not connected). To be remembered only if it is settled().
   std::optional<Endpoint> resolve(int pidfd, int fd);
 
   // A send enters: its whole payload, of which end_send() says how much went. For several datagrams in one call, their
@@ -87,36 +99,46 @@ class Channels {
     uint64_t owed = 0;               // bytes received before the transfer that moved them was seen to end
     uint64_t sender_inode = 0;
     bool foreign = false;  // somebody outside the recording writes here too
-    uint64_t held = 0;     // bytes sent and not received
-
-    void give_up() {
-      segments.clear();
-      in_flight.clear();
-      held = owed = 0;
-      foreign = true;
-    }
+    uint64_t held = 0;     // memory of the segments
   };
   struct Datagram {
     uint64_t hash = 0;
     SendToken send;
-    uint64_t index = 0;   // which datagram of its call
     uint64_t offset = 0;  // in the call's payload
     Bytes data;
   };
-  using DatagramList = std::list<Datagram>;
+  using DatagramNumber = uint64_t;  // in the order of sending
+  struct Known {
+    ChannelLease lease;
+    bool idle = false;  // nobody held it when that was last looked at
+  };
 
-  uint64_t channel(const std::string& key, const char* kind, const std::string& name);
+  ChannelLease channel(const std::string& key, const char* kind, const std::string& name);
+  void forget_channels();
   std::optional<Endpoint> resolve_socket(int fd, uint64_t inode);
+  std::optional<uint64_t> unix_peer(uint64_t inode);
+
+  void hold(Stream& stream, const Segment& segment);
+  void release(Stream& stream, const Segment& segment);
+  void give_up(Stream& stream);
+  void make_room();
+  void cut_unsent(Stream& stream, Segment& segment, uint64_t sent);
+  uint64_t consume(Stream& stream, uint64_t length);
   std::vector<MatchedPart> receive_stream(Stream& stream, std::span<const uint8_t> content, bool peek);
   std::vector<MatchedPart> receive_datagram(std::span<const uint8_t> content, bool peek);
-  DatagramList::iterator forget(DatagramList::iterator datagram);
-  uint64_t unix_peer(uint64_t inode);
+  void forget_datagram(DatagramNumber number);
 
-  std::map<std::string, uint64_t> ids_;
+  std::unordered_map<std::string, Known> known_;  // by what the kernel calls it
+  uint64_t last_id_ = 0;
+  size_t forget_at_ = 0;  // so many known channels
   std::vector<ChannelInfo> new_;
   std::unordered_map<uint64_t, Stream> streams_;
-  DatagramList datagrams_;
-  std::unordered_multimap<uint64_t, DatagramList::iterator> by_hash_;
+  uint64_t held_ = 0;  // of all streams
+
+  std::map<DatagramNumber, Datagram> datagrams_;
+  std::set<std::pair<uint64_t, DatagramNumber>> by_hash_;
+  std::unordered_map<const SendInfo*, DatagramNumber> first_of_call_;  // of calls that have not ended
+  DatagramNumber next_datagram_ = 0;
   uint64_t datagram_bytes_ = 0;
   Fd diag_;
 };

@@ -23,7 +23,6 @@ namespace redrive {
 
 enum class Treat : uint8_t {
   emulate,  // record result and output memory; replay injects them and does not enter the kernel
-  execute,  // replay runs it again: memory layout
   special,  // a record/replay pair of its own (see `Special`)
   refuse,   // answered with `refusal` as a kernel without the feature would, and counted
 };
@@ -136,7 +135,7 @@ struct SyscallRow {
   // shape, its multiplexer's number and name, and beside them the command's.
   int8_t selector = -1;
   uint32_t selector_mask = 0xffffffff;  // commands are 32-bit; futex: without its flag bits
-  int16_t unknown_command = 0;          // positive errno for commands without a sub-row
+  int16_t unknown_command = 0;          // positive errno for commands without a sub-row; 0: this row is theirs
   int64_t command = -1;                 // sub-rows only; -1 as well for the generic ioctl rows
   const char* command_name = nullptr;
   bool common = false;        // refuse: every program's C library tries it and has another way; not worth a warning

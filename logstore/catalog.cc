@@ -52,30 +52,16 @@ class CatalogBuilder {
 
   Result<void> build() {
     TRY(database_.run("BEGIN"));
-    TRY(create_tables());
+    TRY(database_.run(catalog_schema()));
     TRY(fill_settings());
     TRY(collect_sends());
     TRY(fill_units());
     TRY(fill_channels());
     TRY(fill_lists());
-    TRY(database_.run(index_sql_.c_str()));
     return database_.run("COMMIT");
   }
 
  private:
-  // Tables first, indexes when the tables are full: sorting once is faster than inserting in random places.
-  Result<void> create_tables() {
-    const std::string schema = catalog_schema();
-    std::string tables;
-    for (size_t at = 0; at < schema.size();) {
-      const size_t end = schema.find(";\n", at) + 2;
-      const std::string statement = schema.substr(at, end - at);
-      (statement.starts_with("CREATE INDEX") ? index_sql_ : tables) += statement;
-      at = end;
-    }
-    return database_.run(tables.c_str());
-  }
-
   Result<void> fill_settings() {
     ASSIGN_OR_RETURN(auto insert, Inserter::prepare(database_, "settings", 2));
     const Settings& s = trace_.settings();
@@ -197,7 +183,6 @@ class CatalogBuilder {
 
   const Trace& trace_;
   Database& database_;
-  std::string index_sql_;
   SendTimes sends_;
   std::map<uint64_t, Counts> channels_;
 };

@@ -4,7 +4,7 @@ namespace redrive {
 
 // FORMAT.md and redrive-trace(5) show this text; a test compares. A change raises user_version.
 const char* catalog_schema() {
-  return R"(PRAGMA user_version = 1;
+  return R"(PRAGMA user_version = 2;
 CREATE TABLE settings(key TEXT PRIMARY KEY, value);
 CREATE TABLE units(unit INTEGER PRIMARY KEY, name TEXT, pid INTEGER, command TEXT, parent_unit INTEGER, parent_event INTEGER,
   joined TEXT, events INTEGER, repeats INTEGER);
@@ -15,8 +15,7 @@ CREATE TABLE channels(channel INTEGER PRIMARY KEY, kind TEXT, name TEXT, sends I
   logged_messages INTEGER, message_bytes INTEGER, logged_bytes INTEGER);
 CREATE TABLE messages(unit INTEGER, event INTEGER, part INTEGER, interval INTEGER, sender_unit INTEGER, sender_event INTEGER,
   offset INTEGER, length INTEGER, hash INTEGER, logged INTEGER, arrival INTEGER, channel INTEGER, at_ns INTEGER,
-  sender_at_ns INTEGER, PRIMARY KEY(unit, event, part)) WITHOUT ROWID;
-CREATE INDEX messages_by_sender ON messages(sender_unit, sender_event);
+  sender_at_ns INTEGER);
 CREATE TABLE files(file INTEGER PRIMARY KEY, path TEXT, copy TEXT, size INTEGER);
 CREATE TABLE refused(unit INTEGER, what TEXT, answer TEXT, count INTEGER);
 CREATE TABLE unsure(unit INTEGER, event INTEGER, reason TEXT);

@@ -2,13 +2,12 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
-
-#include "base/fd.h"
 
 namespace redrive {
 namespace {
@@ -106,6 +105,15 @@ class Disk : public Storage {
       if (all_at_once) break;
     }
     return {};
+  }
+
+  Fd lock(const std::string& directory) override {
+    Fd fd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    return fd && ::flock(fd.get(), LOCK_EX) == 0 ? std::move(fd) : Fd();  // whoever asks holds it for a moment
+  }
+  bool locked(const std::string& directory) override {
+    const Fd fd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    return fd && ::flock(fd.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
   }
 
   bool has_real_paths() const override { return true; }

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/fd.h"
 #include "base/result.h"
 
 namespace redrive {
@@ -39,6 +40,10 @@ class Storage {
   virtual Result<std::vector<std::string>> list(const std::string& directory) = 0;  // names of its files, sorted
   // What the files (or directories: their entries) hold survives a loss of power once this returns. Thread-safe.
   virtual Result<void> sync(const std::vector<std::string>& paths) = 0;
+  // Marks a directory as being written to, until what is returned is gone, or this process: locked() says so to others,
+  // but for file systems that have no locks.
+  virtual Fd lock(const std::string& directory) = 0;
+  virtual bool locked(const std::string& directory) = 0;
   // Whether other libraries (SQLite) can open the paths themselves.
   virtual bool has_real_paths() const = 0;
 };

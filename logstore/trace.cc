@@ -248,6 +248,7 @@ Trace::~Trace() = default;
 Result<std::shared_ptr<Trace>> Trace::open(const std::string& directory, Storage& storage) {
   if (!storage.exists(directory)) return Error{"no trace " + directory};
   auto state = std::make_unique<State>(directory, storage);
+  state->locked = storage.locked(directory);
   const std::string path = state->files.journal();
   if (!storage.exists(path)) return Error{directory + " is no trace: it has no file 'journal'"};
   ASSIGN_OR_RETURN(state->journal, RecordFile::open(storage, path, FileKind::journal, 0, 0, Tail::torn));
@@ -274,6 +275,7 @@ const std::string& Trace::directory() const { return state_->files.directory; }
 Storage& Trace::storage() const { return state_->storage; }
 const Settings& Trace::settings() const { return state_->settings; }
 bool Trace::finished() const { return state_->end.has_value(); }
+bool Trace::recording() const { return state_->locked && !finished(); }
 const RecordingEnd& Trace::end() const { return state_->recording_end; }
 const std::vector<UnitRecord>& Trace::units() const { return state_->units; }
 const std::vector<ChannelRecord>& Trace::channels() const { return state_->channels; }

@@ -168,7 +168,8 @@ class Trace {
   // Changes whenever the journal or a segment does: what is derived from a trace keeps it, to know whether it is stale.
   uint64_t fingerprint() const;
   const Settings& settings() const;
-  bool finished() const;            // false: the recorder was killed
+  bool finished() const;            // false: the recorder was killed, or is
+  bool recording() const;           // ... still at work, when the trace was opened
   const RecordingEnd& end() const;  // zeros if not finished
   const std::vector<UnitRecord>& units() const;
   const std::vector<IntervalRecord>& intervals(

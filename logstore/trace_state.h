@@ -46,6 +46,7 @@ struct Trace::State {
   TraceFiles files;
   Storage& storage;
   std::unique_ptr<RecordFile> journal;
+  bool locked = false;  // by its writer, before the journal was read
   Settings settings;
   std::optional<JournalEnd> end;
   RecordingEnd recording_end;

@@ -118,6 +118,7 @@ struct TraceWriter::State {
 
   Storage& storage;
   TraceFiles files;
+  Fd lock;  // tells readers that the recording is under way
   JournalWriter journal;
   PageStoreWriter pages;  // of the publishing thread
   FileStoreWriter copies;
@@ -205,6 +206,7 @@ Result<std::unique_ptr<TraceWriter>> TraceWriter::create(const std::string& dire
   const TraceFiles files{directory};
   TRY(storage.make_directory(directory));
   auto state = std::make_unique<State>(storage, directory);
+  state->lock = storage.lock(directory);
   const auto begin = [&]() -> Result<void> {
     for (const auto& below : {files.events(), files.images(), files.files()}) TRY(storage.make_directory(below));
     state->journal.add(settings);

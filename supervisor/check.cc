@@ -12,7 +12,11 @@ namespace redrive {
 
 namespace {
 
-constexpr char kKilled[] = "the recorder was killed before it could finish; what is there is good";
+const char* how_it_ended(const Trace& trace) {
+  if (trace.finished()) return "";
+  return trace.recording() ? "; the recording goes on; what is there is good"
+                           : "; the recorder was killed before it could finish; what is there is good";
+}
 
 std::string summary(const Trace& trace) {
   uint64_t intervals = 0;
@@ -23,7 +27,7 @@ std::string summary(const Trace& trace) {
   }
   return fmt::format("{}: clean: {}, {}, {}, {}{}", trace.directory(), counted(trace.units().size(), "unit"),
                      counted(intervals, "interval"), counted(events, "event"), format_size(trace.size_on_disk()),
-                     trace.finished() ? "" : fmt::format("; {}", kKilled));
+                     how_it_ended(trace));
 }
 
 int print_json_report(const std::string& directory, const std::vector<std::string>& damage, bool finished) {

@@ -16,31 +16,42 @@ namespace redrive {
 
 namespace {
 
+// `summary` begins a list's line and, with a full stop, the command's help. `words` says what the synopsis' words are.
 struct CommandText {
   const char* name;
   const char* synopsis;
   const char* summary;
   const char* details;
+  const char* words;
 };
+constexpr char kTrace[] = "TRACE: a directory, or a name from 'redrive ls'; the latest if left out\n";
+constexpr char kTraceAndUnit[] =
+    "TRACE: a directory, or a name from 'redrive ls'; the latest if left out\n"
+    "UNIT:  a number or a name from 'redrive ls TRACE'\n"
+    "I, J:  intervals of the unit, from 0 on\n";
 constexpr std::array<CommandText, 8> kCommands{{
     {"record",
      "redrive record [-o DIR] [--bound D] [--policy P] [--critical-path C] [--checkpoint-period T] "
      "[--interception TIER] [--] CMD ...",
      "run a command and record it with everything it starts",
-     "Options end at the first word that is none. The exit status is the command's."},
-    {"ls", "redrive ls [--json] [TRACE]", "list the traces, or the units and intervals of one", ""},
+     "Options end at the first word that is not one of these. The exit status is the command's.\n"
+     "The trace is made in $REDRIVE_TRACE_DIR, or else in ~/.local/share/redrive, if -o does not say where.\n",
+     "D, C, T: durations such as 500ms, 2s or 10m\n"},
+    {"ls", "redrive ls [--json] [TRACE]", "list the traces, or the units and intervals of one", "",
+     "TRACE: a directory, or a name from 'redrive ls'\n"},
     {"replay",
-     "redrive replay [--verify] [--output] [--jobs J] [--until EVENT] [--json] [TRACE] UNIT[:I[-J]] | --all [TRACE]",
-     "re-drive intervals of a unit", "UNIT is a number or a name from 'redrive ls TRACE'."},
-    {"plan", "redrive plan [--jobs J] [--until EVENT] [--json] [TRACE] UNIT:I",
-     "show what a replay would have to execute, and how long it would take", ""},
+     "redrive replay [--verify] [--output] [--jobs N] [--until EVENT] [--json] [TRACE] UNIT[:I[-J]] | --all [TRACE]",
+     "re-drive intervals of a unit", "Without I, all intervals of the unit.\n", kTraceAndUnit},
+    {"plan", "redrive plan [--jobs N] [--until EVENT] [--json] [TRACE] UNIT:I",
+     "show what a replay would have to execute, and how long it would take", "", kTraceAndUnit},
     {"dump", "redrive dump [--json] [TRACE] [UNIT[:I[-J]]]", "print the recorded events",
-     "A single word is a TRACE if there is such a trace, and else a UNIT of the latest one."},
+     "A single word is a TRACE if there is such a trace, and else a UNIT of the latest one.\n", kTraceAndUnit},
     {"stats", "redrive stats [--json] [TRACE]", "count messages, bytes and checkpoints, whole and per unit and channel",
-     ""},
+     "", kTrace},
     {"check", "redrive check [--json] [TRACE] | --host",
-     "verify every byte of a trace, or whether this host can record", ""},
-    {"rm", "redrive rm TRACE ...", "remove traces", ""},
+     "verify every byte of a trace, or whether this host can record", "", kTrace},
+    {"rm", "redrive rm TRACE ...", "remove traces", "If one of the words is no trace, nothing is removed.\n",
+     "TRACE: a directory, or a name from 'redrive ls'\n"},
 }};
 
 const CommandText* find_text(const std::string& command) {
@@ -57,17 +68,32 @@ const CommandText& text_of(const std::string& command) {
 
 constexpr uint64_t kMaxJobs = 4096;
 
+// Usage, what it does, options, words: in this order for each command.
 class HelpFormatter : public CLI::Formatter {
  public:
   HelpFormatter() { column_width(28); }
+  std::string make_description(const CLI::App*) const override { return ""; }
   std::string make_usage(const CLI::App* app, std::string) const override {
-    if (app->get_parent() == nullptr) return "usage: redrive COMMAND ...\n";
+    if (app->get_parent() == nullptr) {
+      return fmt::format("usage: redrive COMMAND ...\n\n{}\n", app->get_description());
+    }
     const CommandText& text = text_of(app->get_name());
-    return fmt::format("usage: {}\n{}{}", text.synopsis, text.details, *text.details ? "\n" : "");
+    std::string summary = text.summary;
+    summary[0] = static_cast<char>(std::toupper(summary[0]));
+    return fmt::format("usage: {}\n\n{}.\n{}", text.synopsis, summary, text.details);
   }
   std::string make_positionals(const CLI::App*) const override { return ""; }
+  std::string make_option_name(const CLI::Option* option, bool) const override {
+    return fmt::format("{}", fmt::join(CLI::detail::split(option->get_name(false, true), ','), ", "));
+  }
   std::string make_option_opts(const CLI::Option* option) const override {
     return option->get_type_size() == 0 ? "" : " " + option->get_type_name();
+  }
+  std::string make_footer(const CLI::App* app) const override {
+    if (app->get_parent() == nullptr) {
+      return "'redrive COMMAND --help' says more of a command, redrive(1) all there is to say.\n";
+    }
+    return text_of(app->get_name()).words;
   }
 };
 
@@ -84,7 +110,7 @@ class Parser {
   void add_listings();
   void add_duration(CLI::App* command, const char* name, const char* value, const char* help,
                     const std::function<void(double)>& set);
-  void add_jobs(CLI::App* command);
+  void add_jobs(CLI::App* command, const char* help);
   void add_until(CLI::App* command);
   static void add_flag(CLI::App* command, const char* name, bool& flag, const char* help) {
     command->add_flag(name, flag, help)->disable_flag_override();  // no --flag=value
@@ -98,7 +124,7 @@ class Parser {
   Result<Command> finish_dump();
   Result<std::string> only_trace(const std::string& command) const;
 
-  CLI::App app_{"redrive records unmodified multi-process programs and re-drives any interval of any process."};
+  CLI::App app_{"Records unmodified multi-process programs and re-drives any interval of any process."};
   std::vector<std::string> words_;  // positionals
   RecordOptions record_;
   ReplayOptions replay_;
@@ -119,9 +145,8 @@ Parser::Parser() {
   app_.formatter(std::make_shared<HelpFormatter>());
   app_.set_version_flag("--version", std::string("redrive ") + kVersion, "print the version");
   app_.set_help_flag("-h,--help", "print this help");
-  app_.footer("A TRACE is a directory or a name from 'redrive ls'; the latest if left out. See redrive(1).");
   app_.require_subcommand(1);
-  for (const auto& text : kCommands) app_.add_subcommand(text.name, text.summary);
+  for (const auto& text : kCommands) app_.add_subcommand(text.name, text.summary)->group("Commands");
   add_record();
   add_replay();
   add_listings();
@@ -144,8 +169,9 @@ void Parser::add_record() {
   std::vector<std::string> names;
   std::transform(policies().begin(), policies().end(), std::back_inserter(names), name);
 
-  record->add_option("-o", record_.directory, "the directory to make for the trace")->type_name("DIR");
-  add_duration(record, "--bound", "D", "no replay of one interval is to take longer (10s)",
+  record->add_option("-o", record_.directory, "the directory to make for the trace; it must not exist")
+      ->type_name("DIR");
+  add_duration(record, "--bound", "D", "replays of one interval shall take no longer (10s)",
                [this](double s) { record_.bound_s = s; });
   const auto policy = [this, names](const std::string& text) {
     if (std::find(names.begin(), names.end(), text) == names.end()) {
@@ -156,7 +182,7 @@ void Parser::add_record() {
   };
   const auto help = fmt::format("which messages to keep: {} ({})", fmt::join(names, ", "), record_.policy);
   record->add_option_function<std::string>("--policy", policy, help)->type_name("P");
-  add_duration(record, "--critical-path", "C", "longest chain of re-executed CPU time allowed (from the bound)",
+  add_duration(record, "--critical-path", "C", "longest chain of re-executed CPU time allowed (0.3 of the bound)",
                [this](double s) { record_.critical_path_s = s; });
   add_duration(record, "--checkpoint-period", "T", "longest CPU time between checkpoints of a unit (C/2)",
                [this](double s) { record_.checkpoint_period_s = s; });
@@ -172,7 +198,7 @@ void Parser::add_record() {
       ->type_name("TIER");
 }
 
-void Parser::add_jobs(CLI::App* command) {
+void Parser::add_jobs(CLI::App* command, const char* help) {
   const auto read = [this](const std::string& text) {
     const auto jobs = parse_number(text);
     if (!jobs || *jobs < 1 || *jobs > kMaxJobs) {
@@ -180,8 +206,7 @@ void Parser::add_jobs(CLI::App* command) {
     }
     jobs_ = static_cast<int>(*jobs);
   };
-  command->add_option_function<std::string>("--jobs", read, "intervals executed at once (one per processor)")
-      ->type_name("J");
+  command->add_option_function<std::string>("--jobs", read, help)->type_name("N");
 }
 
 void Parser::add_until(CLI::App* command) {
@@ -197,14 +222,14 @@ void Parser::add_replay() {
   CLI::App* replay = app_.get_subcommand("replay");
   add_flag(replay, "--all", replay_.all, "every interval of every unit");
   add_flag(replay, "--verify", replay_.verify, "compare registers and memory with the next checkpoint");
-  add_flag(replay, "--output", replay_.output, "show what the unit wrote to its terminal, files and pipes");
-  add_jobs(replay);
+  add_flag(replay, "--output", replay_.output, "show what the unit wrote to standard output and error, and no table");
+  add_jobs(replay, "intervals executed at once (one per processor)");
   add_until(replay);
   add_json(replay);
   take_words(replay);
 
   CLI::App* plan = app_.get_subcommand("plan");
-  add_jobs(plan);
+  add_jobs(plan, "predict for so many intervals executed at once (one per processor)");
   add_until(plan);
   add_json(plan);
   take_words(plan);
@@ -216,7 +241,7 @@ void Parser::add_listings() {
     add_json(command);
     take_words(command);
   }
-  add_flag(app_.get_subcommand("check"), "--host", host_, "tell whether and why this host can or cannot record");
+  add_flag(app_.get_subcommand("check"), "--host", host_, "tell whether this host can record, and if not, why");
   take_words(app_.get_subcommand("rm"));
 }
 

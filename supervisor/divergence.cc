@@ -4,21 +4,56 @@
 #include <fmt/format.h>
 #include <libunwind-ptrace.h>
 
+#include <algorithm>
+
+#include "checkpoint/address_space.h"
+
 namespace redrive {
 
-std::string stack_of(pid_t tid) {
+namespace {
+
+// "libc.so.6+0x2724a", as debuggers take it: counted from where the file's first mapping begins. What is mapped is the
+// trace's copy of the file.
+std::string place_in_module(const std::vector<Mapping>& mappings, const CopiedFiles& files, Address address) {
+  const auto covers = [&](const Mapping& m) { return m.start <= address && address < m.end; };
+  const auto at = std::find_if(mappings.begin(), mappings.end(), covers);
+  if (at == mappings.end() || at->name.empty()) return "";
+  const auto base = std::find_if(mappings.begin(), at, [&](const Mapping& m) { return m.name == at->name; });
+  const auto name_of = [](const std::string& path) { return path.substr(path.rfind('/') + 1); };
+  const auto is_copy = [&](const auto& file) { return file.second.copy == name_of(at->name); };
+  const auto copied = std::find_if(files.begin(), files.end(), is_copy);
+  return fmt::format("{}+{:#x}", name_of(copied == files.end() ? at->name : copied->second.path),
+                     address - base->start);
+}
+
+// "function+0x8a" if the symbol's function is the one that the unwind tables have for the address. A stripped file has
+// some symbols left, and the nearest one before an address mostly belongs to another function.
+std::string place_in_function(unw_cursor_t& cursor, Address address) {
+  unw_word_t offset = 0;
+  char name[256] = {};
+  unw_proc_info_t function{};
+  const bool known = unw_get_proc_name(&cursor, name, sizeof name, &offset) == 0 &&
+                     unw_get_proc_info(&cursor, &function) == 0 && address - offset >= function.start_ip;
+  return known ? fmt::format("{}+{:#x}", name, offset) : "";
+}
+
+}  // namespace
+
+std::string stack_of(pid_t tid, const CopiedFiles& files) {
   constexpr int kMaxFrames = 32;
+  const auto found = read_mappings(tid);
+  const std::vector<Mapping> mappings = found ? *found : std::vector<Mapping>{};
   std::string out;
   unw_addr_space_t space = unw_create_addr_space(&_UPT_accessors, 0);
   void* context = space ? _UPT_create(tid) : nullptr;
   unw_cursor_t cursor;
   if (context && unw_init_remote(&cursor, space, context) == 0) {
     for (int frame = 0; frame < kMaxFrames; ++frame) {
-      unw_word_t ip = 0, offset = 0;
-      char name[256] = {};
+      unw_word_t ip = 0;
       unw_get_reg(&cursor, UNW_REG_IP, &ip);
-      const bool named = unw_get_proc_name(&cursor, name, sizeof name, &offset) == 0;
-      out += fmt::format("#{} {:#x}{}\n", frame, ip, named ? fmt::format(" {}+{:#x}", name, offset) : "");
+      std::string place = place_in_function(cursor, ip);
+      if (place.empty()) place = place_in_module(mappings, files, ip);
+      out += fmt::format("#{} {:#x} {}\n", frame, ip, place);
       if (unw_step(&cursor) <= 0) break;
     }
   }

@@ -1,14 +1,19 @@
 // What a divergence report shows of the diverging thread.
 #pragma once
 
+#include <map>
 #include <string>
 
 #include "base/remote.h"
+#include "logstore/trace.h"
 
 namespace redrive {
 
-// The call stack of a stopped tracee of the calling thread, one frame a line (libunwind-ptrace(3)).
-std::string stack_of(pid_t tid);
+using CopiedFiles = std::map<uint64_t, FileRecord>;  // as Trace::files()
+
+// The call stack of a stopped tracee of the calling thread, one frame a line (libunwind-ptrace(3)): by function where
+// the symbols tell it, else by place in the file.
+std::string stack_of(pid_t tid, const CopiedFiles& files);
 // The instructions at an address, one a line (Capstone).
 std::string disassembly_at(const Memory& memory, Address address);
 // General registers on one line.

@@ -12,6 +12,7 @@
 
 #include "checkpoint/stub.h"
 #include "interceptors/trapped_instructions.h"
+#include "supervisor/columns.h"
 #include "supervisor/commands.h"
 
 namespace redrive {
@@ -74,7 +75,7 @@ Check cpuid_trapping() {
 Result<void> check_host(bool json) {
   const std::vector<Check> checks{kernel(), tracing(), seccomp(), descriptors(), cpuid_trapping()};
   bool can_record = true;
-  nlohmann::json list = nlohmann::json::array();
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const auto& check : checks) {
     can_record &= check.ok || !check.required;
     list.push_back({{"name", check.name}, {"ok", check.ok}, {"required", check.required}, {"detail", check.detail}});
@@ -85,7 +86,7 @@ Result<void> check_host(bool json) {
                                    : "no",
                   check.detail.c_str());
   }
-  if (json) std::printf("%s\n", nlohmann::json{{"can_record", can_record}, {"checks", list}}.dump(2).c_str());
+  if (json) print_json({{"can_record", can_record}, {"checks", list}});
   if (!can_record) return Error{"this host cannot record: see the lines marked NO"};
   if (!json) std::printf("This host can record.\n");
   return {};

@@ -19,8 +19,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// How a recording ended, in a word; the recorder's own words stand in end().reason.
+// Whether and how a recording ended, in a word; the recorder's own words stand in end().reason.
 const char* state_of(const Trace& trace) {
+  if (trace.recording()) return "recording";
   if (!trace.finished()) return "interrupted";
   return trace.end().reason == "interrupted" ? "interrupted" : "finished";
 }

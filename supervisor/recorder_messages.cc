@@ -19,7 +19,7 @@ std::optional<Endpoint> Recorder::endpoint(Thread& thread, int fd_arg) {
   FdCache& cache = *thread.process->fds;
   if (const auto known = cache.find(fd); known != cache.end()) return known->second;
   const auto found = channels_.resolve(thread.process->pidfd.get(), fd);
-  if (found) cache[fd] = *found;
+  if (found && found->settled()) cache[fd] = *found;
   return found;
 }
 

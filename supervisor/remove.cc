@@ -29,6 +29,9 @@ Result<fs::path> trace_directory(const std::string& text) {
   const fs::path directory = fs::canonical(found, failure);
   if (failure) return Error{fmt::format("{}: {}", found, failure.message())};
   if (!is_trace(directory)) return Error{fmt::format("{} is not a trace: not removed", found)};
+  if (const auto trace = Trace::open(directory); trace && trace.value()->recording()) {
+    return Error{fmt::format("{} is being recorded: not removed", found)};
+  }
   return directory;
 }
 

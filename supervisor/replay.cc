@@ -6,12 +6,15 @@
 #include <thread>
 
 #include "interceptors/trapped_instructions.h"
+#include "supervisor/columns.h"
 #include "supervisor/commands.h"
 #include "supervisor/graph.h"
 #include "supervisor/replayer.h"
 
 namespace redrive {
 namespace {
+
+using Json = nlohmann::ordered_json;
 
 struct Request {
   UnitId unit = 0;
@@ -141,16 +144,16 @@ void print_divergence(const Trace& trace, const Report& report) {
              report.request.interval, own ? "" : " --verify");
 }
 
-nlohmann::json to_json(const Trace& trace, const Report& report) {
-  nlohmann::json out{{"unit", report.request.unit},
-                     {"name", trace.unit_name(report.request.unit)},
-                     {"interval", report.request.interval},
-                     {"replay_set_size", report.replay_set_size},
-                     {"seconds", report.seconds},
-                     {"bound_s", trace.settings().bound_s},
-                     {"verified", report.verified},
-                     {"divergence", nullptr},
-                     {"error", nullptr}};
+Json to_json(const Trace& trace, const Report& report) {
+  Json out{{"unit", report.request.unit},
+           {"name", trace.unit_name(report.request.unit)},
+           {"interval", report.request.interval},
+           {"replay_set_size", report.replay_set_size},
+           {"seconds", report.seconds},
+           {"bound_s", trace.settings().bound_s},
+           {"verified", report.verified},
+           {"divergence", nullptr},
+           {"error", nullptr}};
   if (report.divergence) {
     const Divergence& d = *report.divergence;
     out["divergence"] = {{"unit", d.unit},
@@ -248,14 +251,13 @@ Result<int> replay(const ReplayOptions& options) {
     if (report.error && !error) error = report.error;
   }
   if (options.json) {
-    nlohmann::json list = nlohmann::json::array();
+    Json list = Json::array();
     for (const auto& report : reports) list.push_back(to_json(*trace, report));
-    fmt::print("{}\n", nlohmann::json{{"intervals", list},
-                                      {"max_seconds", slowest},
-                                      {"divergences", divergences},
-                                      {"not_verified", not_verified},
-                                      {"late", late}}
-                           .dump(2));
+    print_json({{"intervals", list},
+                {"max_seconds", slowest},
+                {"divergences", divergences},
+                {"not_verified", not_verified},
+                {"late", late}});
   } else if (!options.output) {
     print_table(*trace, graph, reports, options.verify && !options.until);
     fmt::print("{} interval{}, {} divergence{}, {} not verified, slowest {:.3f} s, bound {:g} s\n", reports.size(),

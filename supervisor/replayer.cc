@@ -156,7 +156,7 @@ void Replayer::diverge(Thread* thread, EventIndex index, std::string expected, s
   d.expected = std::move(expected);
   d.found = std::move(found);
   if (thread && unit_.processes.contains(thread->process)) {
-    d.stack = stack_of(thread->tid);
+    d.stack = stack_of(thread->tid, trace_.files());
     d.disassembly = disassembly_at(memory(*thread), thread->regs.rip);
   }
   divergence_ = std::move(d);

@@ -89,20 +89,21 @@ Json per_unit_json(const Stats& stats) {
   return out;
 }
 
-// What the trace says of a channel that carried messages; nothing but its number if the recorder could not name it.
-ChannelRecord describe_channel(const Trace& trace, uint64_t channel) {
-  const auto& known = trace.channels();
-  const auto found =
-      std::find_if(known.begin(), known.end(), [&](const auto& record) { return record.channel == channel; });
-  return found == known.end() ? ChannelRecord{channel, "?", ""} : *found;
+// The channels that carried messages; nothing but its number is known of one that the recorder did not come to name.
+std::map<uint64_t, ChannelRecord> describe_channels(const Trace& trace, const Stats& stats) {
+  std::map<uint64_t, ChannelRecord> described;
+  for (const auto& [number, tally] : stats.channels) described[number] = {number, "?", ""};
+  for (const auto& record : trace.channels()) {
+    if (const auto it = described.find(record.channel); it != described.end()) it->second = record;
+  }
+  return described;
 }
 
 Json per_channel_json(const Trace& trace, const Stats& stats) {
   Json out = Json::array();
-  for (const auto& [number, tally] : stats.channels) {
-    const ChannelRecord channel = describe_channel(trace, number);
-    Json row = {{"channel", channel.channel}, {"kind", channel.kind}, {"name", channel.name}};
-    row.update(message_counts(tally));
+  for (const auto& [number, channel] : describe_channels(trace, stats)) {
+    Json row = {{"channel", number}, {"kind", channel.kind}, {"name", channel.name}};
+    row.update(message_counts(stats.channels.at(number)));
     out.push_back(row);
   }
   return out;
@@ -154,6 +155,7 @@ void print_stats_json(const Trace& trace, const Stats& stats) {
                   {"unsure", unsure_json(trace)},
                   {"over_bound", over_bound_json(trace)},
                   {"finished", trace.finished()},
+                  {"recording", trace.recording()},
                   {"wall_s", trace.end().wall_s},
                   {"cpu_s", stats.cpu_s},
                   {"image_checkpoints", stats.image_checkpoints},
@@ -177,9 +179,10 @@ void print_summary(const Trace& trace, const Stats& stats) {
   const auto line = [](const char* what, const std::string& value) { fmt::print("{:<13}{}\n", what, value); };
   line("trace", trace.directory());
   line("command", join_words(settings.command));
-  line("recorded", trace.finished() ? fmt::format("{} of wall time, {} of CPU time", format_duration(wall_s),
-                                                  format_duration(stats.cpu_s))
-                                    : "the recorder was killed");
+  line("recorded", trace.finished()    ? fmt::format("{} of wall time, {} of CPU time", format_duration(wall_s),
+                                                     format_duration(stats.cpu_s))
+                   : trace.recording() ? "so far: the recording goes on"
+                                       : "the recorder was killed");
   line("size", wall_s > 0 ? fmt::format("{}, {}/s", format_size(bytes),
                                         format_size(static_cast<uint64_t>(static_cast<double>(bytes) / wall_s)))
                           : format_size(bytes));
@@ -212,9 +215,9 @@ void print_tables(const Trace& trace, const Stats& stats) {
 
   if (stats.channels.empty()) return;
   Columns channels({">CHANNEL", "KIND", ">MESSAGES", ">LOGGED", ">SHARE", ">BYTES", "NAME"});
-  for (const auto& [id, tally] : stats.channels) {
-    const ChannelRecord channel = describe_channel(trace, id);
-    channels.add({number(channel.channel), channel.kind, number(tally.messages), number(tally.logged_messages),
+  for (const auto& [id, channel] : describe_channels(trace, stats)) {
+    const Tally& tally = stats.channels.at(id);
+    channels.add({number(id), channel.kind, number(tally.messages), number(tally.logged_messages),
                   share(tally.logged_messages, tally.messages), format_size(tally.message_bytes),
                   printable(channel.name)});
   }

@@ -232,6 +232,34 @@ def still_good(ctx):
     return redrive_all(ctx)
 
 
+def expect_state(ctx, state):
+    shown = {row["name"]: row["state"] for row in ctx.json("ls")["traces"]}
+    if shown != {"t": state} or ctx.json("stats", ctx.trace)["recording"] != (state == "recording"):
+        raise Failure(f"a trace that is {state} is listed as {shown}")
+    outcome = ctx.expect_status(ctx.redrive("stats", ctx.trace), 0)
+    killed = "recorder was killed" in outcome.stdout
+    ctx.expect(killed == (state == "interrupted"), outcome, f"what it says of a trace that is {state}")
+
+
+@test("bad_input/recorder_at_work")
+def recorder_at_work(ctx):
+    """A recording can be listed and re-driven, and not be removed, while it goes on."""
+    recording = started_recording(ctx)
+    limit = time.monotonic() + ctx.timeout_s
+    while not (found := units(ctx)) or len(found[0]["intervals"]) < 2:
+        if time.monotonic() > limit:
+            raise Failure(f"of a recording that goes on there is {found}")
+        time.sleep(0.05)
+    expect_state(ctx, "recording")
+    ctx.expect_status(ctx.redrive("replay", ctx.trace, f"{found[0]['unit']}:0"), 0)
+    check_trace(ctx)
+    ctx.expect_status(ctx.redrive("rm", ctx.trace), 1)
+    os.kill(tracees_of(recording)[0], signal.SIGTERM)
+    ctx.expect_status(recording.finish(ctx.timeout_s), 128 + signal.SIGTERM)
+    expect_state(ctx, "finished")
+    still_good(ctx)
+
+
 @test("bad_input/recorder_killed")
 def recorder_killed(ctx):
     recording = started_recording(ctx)
@@ -243,6 +271,7 @@ def recorder_killed(ctx):
             raise Failure(f"the recorder was killed, and its tracees live on: {left}")
         time.sleep(0.02)
     recording.finish(ctx.timeout_s)
+    expect_state(ctx, "interrupted")
     still_good(ctx)
 
 

@@ -209,6 +209,7 @@ class Context:
     def json(self, *words, statuses=(0,), **how):
         """What a redrive command writes as JSON."""
         outcome = self.expect_status(self.redrive(*words, "--json", **how), *statuses)
+        self.expect(words[0] == "dump" or outcome.stdout.count("\n") == 1, outcome, "does not write its JSON on one line")
         try:
             return json.loads(outcome.stdout)
         except ValueError as error:

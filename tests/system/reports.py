@@ -66,6 +66,16 @@ def stats(ctx):
         raise Failure(f"stats: {found}")
 
 
+@test("reports/early_sends")
+def early_sends(ctx):
+    """What is sent into a unix stream before it is accepted is a message, as is the answer."""
+    recorded(ctx, "unix_early")
+    channels = ctx.json("stats", ctx.trace)["per_channel"]
+    counts = sorted(channel["messages"] for channel in channels if channel["kind"] == "unix")
+    if counts != [1] * 4 + [25] * 4:
+        raise Failure(f"unix streams with {counts} messages: {channels}")
+
+
 @test("reports/plan")
 def plan(ctx):
     recorded(ctx)
@@ -102,6 +112,19 @@ def output(ctx):
     unit = units(ctx)[0]["unit"]
     text = ctx.expect_status(ctx.redrive("replay", ctx.trace, str(unit), "--output", cwd="/"), 0)
     ctx.expect(result in text.stdout, text, f"does not show what the program wrote: {result}")
+
+
+@test("reports/unseen_output")
+def unseen_output(ctx):
+    """What the kernel could have moved to standard output by itself is shown as well."""
+    calls = [f"by {name}" for name in ("sendfile", "copy_file_range", "splice", "tee", "vmsplice")]
+    native = recorded(ctx, "unseen_output").stdout
+    text = ctx.expect_status(ctx.redrive("replay", ctx.trace, "1", "--output"), 0)
+    ctx.expect(text.stdout == native and all(call in native for call in calls), text, f"is not what was written: {native}")
+    (ctx.fresh_work() / "file").write_text("by cat\n" * 1000)
+    ctx.expect_status(ctx.redrive("record", "-o", ctx.traces / "cat", "--", "cat", ctx.work / "file"), 0)
+    text = ctx.expect_status(ctx.redrive("replay", ctx.traces / "cat", "1", "--output"), 0)
+    ctx.expect(text.stdout == "by cat\n" * 1000, text, "is not what cat wrote")
 
 
 @test("reports/until")

@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <netinet/in.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
@@ -13,6 +14,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
 
 #include "supervisor/tracee.h"
 #include "tests/unit/unit_test.h"
@@ -242,9 +244,11 @@ TEST_CASE("a stream: it holds a limited number of bytes") {
     CHECK_EQ(wire.receive("yy"), "2+0:2");
   }
   SUBCASE("those that did not go make room") {
-    wire.begin(2, Bytes(31 * kMiB, 'y'));
+    wire.begin(2, Bytes(30 * kMiB, 'y'));
     wire.end(2, -EAGAIN);
-    wire.begin(3, Bytes(31 * kMiB, 'z'));
+    wire.begin(3, Bytes(30 * kMiB, 'z'));
+    wire.end(3, 1);
+    wire.begin(4, Bytes(30 * kMiB, 'u'));
     CHECK_EQ(wire.receive("xx"), "1+0:2");
   }
   SUBCASE("more is given up for good") {
@@ -254,6 +258,61 @@ TEST_CASE("a stream: it holds a limited number of bytes") {
     CHECK_EQ(wire.receive("xx"), "");
     CHECK_EQ(wire.receive("small"), "");
   }
+}
+
+TEST_CASE("all streams together hold a limited number of bytes: those that hold most become input") {
+  Channels channels;
+  const auto end = [](uint64_t stream) { return Endpoint{Kind::stream, stream, stream}; };
+  const auto send = [&](uint64_t stream, Bytes payload) {
+    const auto token = std::make_shared<SendInfo>(SendInfo{{1, stream}, {}});
+    const auto size = static_cast<int64_t>(payload.size());
+    channels.begin_send(end(stream), token, std::move(payload), {});
+    channels.end_send(end(stream), token, size);
+  };
+  const auto receive = [&](uint64_t stream, std::string_view content) {
+    return text(channels.receive(end(stream), bytes(content), false));
+  };
+  send(100, bytes("small"));
+  for (uint64_t stream = 1; stream <= 4; ++stream) send(stream, Bytes((50 + stream) * kMiB, 'x'));
+  CHECK_EQ(receive(4, "x"), "4+0:1");
+  send(5, Bytes(50 * kMiB, 'x'));
+  CHECK_EQ(receive(4, "x"), "");
+  CHECK_EQ(receive(3, "x"), "");
+  CHECK_EQ(receive(2, "x"), "");
+  CHECK_EQ(receive(1, "x"), "1+0:1");
+  CHECK_EQ(receive(5, "x"), "5+0:1");
+  CHECK_EQ(receive(100, "small"), "100+0:5");
+  // There is room again, and what was given up stays so.
+  send(6, Bytes(60 * kMiB, 'x'));
+  send(7, Bytes(60 * kMiB, 'x'));
+  send(4, bytes("later"));
+  CHECK_EQ(receive(6, "x"), "6+0:1");
+  CHECK_EQ(receive(4, "later"), "");
+}
+
+TEST_CASE("sends of a few bytes are not free") {
+  Wire wire;
+  wire.send(0, "0");
+  for (EventIndex event = 1; event <= kMiB; ++event) wire.send(event, "x");
+  CHECK_EQ(wire.receive("0"), "");
+}
+
+TEST_CASE("a peek costs what it looks at, not what is queued") {
+  Wire wire;
+  for (EventIndex event = 1; event <= 100'000; ++event) wire.send(event, "0123456789");
+  const auto started = std::chrono::steady_clock::now();
+  for (int i = 0; i < 10'000; ++i) CHECK_EQ(wire.receive("01234567890123", true), "1+0:10 2+0:4");
+  CHECK(std::chrono::steady_clock::now() - started < std::chrono::seconds(2));
+}
+
+TEST_CASE("datagrams that nobody receives do not slow those that follow") {
+  Datagrams net;
+  const auto started = std::chrono::steady_clock::now();
+  for (EventIndex event = 1; event <= 200'000; ++event) net.send(event, "unheard");
+  for (EventIndex event = 1; event <= 200'000; ++event) net.begin(event, std::to_string(event)), net.end(event, -1);
+  CHECK(std::chrono::steady_clock::now() - started < std::chrono::seconds(4));
+  CHECK_EQ(net.receive("200000"), "");
+  CHECK_FALSE(net.receive("unheard").empty());
 }
 
 TEST_CASE("datagrams are matched whole, in any order") {
@@ -455,6 +514,58 @@ TEST_CASE("both ends of a stream are told from descriptors") {
     }
     check_stream(self, connected(listening, SocketAddress::of(listening)), family == AF_UNIX ? "unix" : "tcp", true);
   }
+}
+
+TEST_CASE("memory does not grow with the number of connections that were closed") {
+  Self self;
+  const auto send = [&](const Endpoint& from, EventIndex event) {
+    const auto token = std::make_shared<SendInfo>(SendInfo{{1, event}, {}});
+    self.channels.begin_send(from, token, bytes("question"), {});
+    self.channels.end_send(from, token, 8);
+  };
+  const auto receive = [&](const Pair& pair, std::string_view content) {
+    return text(self.channels.receive(*self.ask(pair.b), bytes(content), false));
+  };
+  const Pair lasting = socket_pair(SOCK_STREAM);
+  const auto held = self.ask(lasting.a);
+  send(*held, 1);
+  size_t early = 0;
+  Pair recent;
+  for (EventIndex event = 2; event <= 100'000; ++event) {
+    Pair pair = socket_pair(SOCK_STREAM);
+    send(*self.ask(pair.a), event);
+    if (event % 2) CHECK_EQ(receive(pair, "question"), std::to_string(event) + "+0:8");
+    self.channels.take_new();
+    if (event == 20'000) early = mallinfo2().uordblks;
+    if (event == 99'000) recent = std::move(pair);
+  }
+  CHECK(mallinfo2().uordblks < early + 16 * kMiB);
+  CHECK_EQ(receive(lasting, "question"), "1+0:8");
+  // Nobody has looked at this end before.
+  CHECK_EQ(receive(recent, "question"), "99000+0:8");
+}
+
+TEST_CASE("a unix stream can be sent into before it is accepted") {
+  const Fd listening = listener(SocketAddress::loopback(AF_UNIX));
+  SocketAddress to = SocketAddress::of(listening);
+  const Fd client = new_socket(AF_UNIX, SOCK_STREAM);
+  REQUIRE_EQ(connect(client.get(), to.get(), to.size), 0);
+  Self self;
+  const auto early = self.ask(client);
+  REQUIRE(early);
+  CHECK_FALSE(early->settled());
+  CHECK_EQ(text(self.channels.receive(*early, bytes("from nobody"), false)), "");
+  const auto token = std::make_shared<SendInfo>(SendInfo{{1, 5}, {}});
+  self.channels.begin_send(*early, token, bytes("early"), {});
+  self.channels.end_send(*early, token, 5);
+  const Fd accepted(accept4(listening.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  const auto server = self.ask(accepted), now = self.ask(client);
+  REQUIRE(server);
+  REQUIRE(now);
+  CHECK(now->settled());
+  CHECK_EQ(now->out, early->out);
+  CHECK_EQ(now->in, server->out);
+  CHECK_EQ(text(self.channels.receive(*server, bytes("early"), false)), "5+0:5");
 }
 
 TEST_CASE("a fifo is told from a pipe") {

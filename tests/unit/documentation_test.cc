@@ -60,7 +60,12 @@ TEST_CASE("--help lists every command, and each command's --help its options") {
     CAPTURE(command.name);
     CHECK(overview.find("\n  " + command.name + " ") != std::string::npos);
     const std::string help = text({command.name, "--help"});
-    CHECK(help.find(command.synopsis) != std::string::npos);
+    CHECK(help.starts_with("usage: " + command.synopsis + "\n\n"));
+    CHECK(help.find("\n\n\n") == std::string::npos);
+    for (const char* word : {"TRACE", "UNIT"}) {
+      const bool used = command.synopsis.find(word) != std::string::npos;
+      CHECK_EQ(help.find(std::string("\n") + word + ": ") != std::string::npos, used);
+    }
     for (const auto& option : command.options) {
       CAPTURE(option);
       CHECK(help.find("  " + option) != std::string::npos);

@@ -126,7 +126,7 @@ TEST_CASE("the documented schema is the catalog's") {
     CHECK(kept.find(schema.substr(at, end - at)) != std::string::npos);
     at = end + 2;
   }
-  CHECK_EQ(query(directory / "t/catalog.sqlite", "PRAGMA user_version"), "1");
+  CHECK_EQ(query(directory / "t/catalog.sqlite", "PRAGMA user_version"), "2");
 }
 
 TEST_CASE("the catalog says what the segments say") {
