@@ -8,7 +8,6 @@
 #include <sys/prctl.h>
 #include <sys/sem.h>
 #include <sys/shm.h>
-#include <unistd.h>
 
 #include "interceptors/syscall_rows.h"
 
@@ -32,12 +31,6 @@ constexpr const char* kLayout = "changes how later mappings are answered";
 // Memory. All other advice changes performance, or what a dump holds, but nothing that the program can see.
 constexpr Row advice(Call call) { return emulate(call, ptr, val, val); }
 constexpr Row layout_advice(Call call) { return special(call, Special::madvise, ptr, val, val); }
-
-// Bytes that only the kernel sees on their way to standard output or error could not be shown in replay. Programs write
-// them instead, as where the kernel cannot move them for this pair of descriptors.
-constexpr Row unseen_output(Call call, int16_t refusal) {
-  return refuse(call, refusal, "the output could not be shown in replay").is_common();
-}
 
 // prctl(command, ...) without memory.
 constexpr Row process_flag(Call call) { return emulate(call, val, val, val, val, val); }
@@ -264,17 +257,6 @@ constexpr auto kCommands = sorted({
     refuse(NEW_CMD(arch_prctl, 0x5002, ARCH_SHSTK_DISABLE), EINVAL, kShadowStack),
     refuse(NEW_CMD(arch_prctl, 0x5003, ARCH_SHSTK_LOCK), EINVAL, kShadowStack),
     refuse(NEW_CMD(arch_prctl, 0x5004, ARCH_SHSTK_UNLOCK), EINVAL, kShadowStack),
-
-    unseen_output(CMD(sendfile, STDOUT_FILENO), EINVAL),
-    unseen_output(CMD(sendfile, STDERR_FILENO), EINVAL),
-    unseen_output(CMD(splice, STDOUT_FILENO), EINVAL),
-    unseen_output(CMD(splice, STDERR_FILENO), EINVAL),
-    unseen_output(CMD(tee, STDOUT_FILENO), EINVAL),
-    unseen_output(CMD(tee, STDERR_FILENO), EINVAL),
-    unseen_output(CMD(vmsplice, STDOUT_FILENO), EBADF),
-    unseen_output(CMD(vmsplice, STDERR_FILENO), EBADF),
-    unseen_output(CMD(copy_file_range, STDOUT_FILENO), EINVAL),
-    unseen_output(CMD(copy_file_range, STDERR_FILENO), EINVAL),
 });
 
 static_assert(valid_table(kCommands), "unique, every extent refers to an argument that exists");

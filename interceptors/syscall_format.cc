@@ -123,10 +123,9 @@ std::string_view error_name(int64_t err) {
 std::string call_name(int64_t number, Args args) {
   std::string name(syscall_name(number));
   const SyscallRow* multiplexer = main_row(number);
-  const SyscallRow* row = find_row(number, args);
-  if (!multiplexer || multiplexer->selector < 0 || row == multiplexer) return name;
+  if (!multiplexer || multiplexer->selector < 0) return name;
   const uint64_t command = args[multiplexer->selector] & multiplexer->selector_mask;
-  return name + "(" + command_name(*multiplexer, row, command) + ")";
+  return name + "(" + command_name(*multiplexer, find_row(number, args), command) + ")";
 }
 
 std::string format_call(int64_t number, Args args, const Memory* memory) {

@@ -150,8 +150,6 @@ struct Row : SyscallRow {
   constexpr Row selects(int8_t arg, int16_t unknown = EINVAL, uint32_t mask = 0xffffffff) const {
     return with([=](Row& row) { row.selector = arg, row.unknown_command = unknown, row.selector_mask = mask; });
   }
-  // Only some values of the argument have rows of their own.
-  constexpr Row sets_apart(int8_t arg) const { return selects(arg, 0); }
   constexpr Row unsure(const char* why) const {
     return with([=](Row& row) { row.why = why; });
   }
@@ -237,7 +235,7 @@ constexpr bool valid(const SyscallRow& row) {
   if ((row.treat == Treat::refuse) != (row.refusal > 0)) return false;
   if (row.treat == Treat::refuse && (!row.why || row.args[0].kind != ArgKind::none)) return false;
   if ((row.treat == Treat::special) != (row.special != Special::none)) return false;
-  if (row.selector < 0 && row.unknown_command > 0) return false;
+  if ((row.selector >= 0) != (row.unknown_command > 0)) return false;
   if (row.in_process && (row.treat != Treat::emulate || row.selector >= 0 || row.fd_effect != FdEffect::none)) {
     return false;
   }

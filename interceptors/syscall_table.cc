@@ -60,7 +60,7 @@ constexpr SyscallRow kRows[] = {
     emulate(SYS(alarm), val),
     emulate(SYS(setitimer), val, in(32), out(32)),
     emulate(SYS(getpid)).served(),
-    emulate(SYS(sendfile), fd, fd, always(in_out(8)), val).transfers(1, 0).blocks().sets_apart(0),
+    emulate(SYS(sendfile), fd, fd, always(in_out(8)), val).transfers(1, 0).blocks(),
     emulate(SYS(socket), val, val, val),
     emulate(SYS(connect), fd, addr_in(2), val).blocks(),
     emulate(SYS(accept), fd, out_pointee(2), in_out(4)).tests(),
@@ -304,10 +304,10 @@ constexpr SyscallRow kRows[] = {
     emulate(SYS(unshare), val),
     emulate(SYS(set_robust_list), ptr, val),
     emulate(SYS(get_robust_list), val, out(8), out(8)),
-    emulate(SYS(splice), fd, in_out(8), fd, in_out(8), val, val).transfers(0, 2).blocks().sets_apart(2),
-    emulate(SYS(tee), fd, fd, val, val).transfers(0, 1).blocks().sets_apart(1),
+    emulate(SYS(splice), fd, in_out(8), fd, in_out(8), val, val).transfers(0, 2).blocks(),
+    emulate(SYS(tee), fd, fd, val, val).transfers(0, 1).blocks(),
     emulate(SYS(sync_file_range), fd, val, val, val),
-    emulate(SYS(vmsplice), fd, iov_out, val, val).transfers(-1, 0).blocks().sets_apart(0),
+    emulate(SYS(vmsplice), fd, iov_out, val, val).transfers(-1, 0).blocks(),
     refuse(SYS(move_pages), ENOSYS, "placement of pages is not modelled"),
     emulate(SYS(utimensat), fd, path, in(32), val),
     emulate(SYS(epoll_pwait), fd, out_result(2, 12), val, val, in_sized_by(5), val).tests(),
@@ -359,8 +359,7 @@ constexpr SyscallRow kRows[] = {
     emulate(SYS(mlock2), ptr, val, val),
     emulate(SYS(copy_file_range), fd, if_positive(in_out(8)), fd, if_positive(in_out(8)), val, val)
         .transfers(0, 2)
-        .blocks()
-        .sets_apart(2),
+        .blocks(),
     // With position -1 these two are readv and writev, on any file.
     emulate(SYS(preadv2), fd, payload(iov_out), val, val, val, val).receives(0).tests(),
     emulate(SYS(pwritev2), fd, payload(iov_in), val, val, val, val).sends(0).blocks(),
@@ -449,10 +448,7 @@ const SyscallRow* find_row(int64_t number, std::span<const uint64_t, 6> args) {
   const SyscallRow* row = row_of(number);
   if (!row || row->selector < 0) return row;
   const uint32_t command = static_cast<uint32_t>(args[row->selector]) & row->selector_mask;
-  if (number != __NR_ioctl) {
-    const SyscallRow* apart = find_in(command_rows(), row->number, command);
-    return apart || row->unknown_command ? apart : row;
-  }
+  if (number != __NR_ioctl) return find_in(command_rows(), row->number, command);
   const SyscallRow* known = find_in(ioctl_rows(), row->number, command);
   return known ? known : generic_ioctl_row(command);
 }

@@ -135,7 +135,7 @@ struct SyscallRow {
   // shape, its multiplexer's number and name, and beside them the command's.
   int8_t selector = -1;
   uint32_t selector_mask = 0xffffffff;  // commands are 32-bit; futex: without its flag bits
-  int16_t unknown_command = 0;          // positive errno for commands without a sub-row; 0: this row is theirs
+  int16_t unknown_command = 0;          // positive errno for commands without a sub-row
   int64_t command = -1;                 // sub-rows only; -1 as well for the generic ioctl rows
   const char* command_name = nullptr;
   bool common = false;        // refuse: every program's C library tries it and has another way; not worth a warning

@@ -114,19 +114,6 @@ def output(ctx):
     ctx.expect(result in text.stdout, text, f"does not show what the program wrote: {result}")
 
 
-@test("reports/unseen_output")
-def unseen_output(ctx):
-    """What the kernel could have moved to standard output by itself is shown as well."""
-    calls = [f"by {name}" for name in ("sendfile", "copy_file_range", "splice", "tee", "vmsplice")]
-    native = recorded(ctx, "unseen_output").stdout
-    text = ctx.expect_status(ctx.redrive("replay", ctx.trace, "1", "--output"), 0)
-    ctx.expect(text.stdout == native and all(call in native for call in calls), text, f"is not what was written: {native}")
-    (ctx.fresh_work() / "file").write_text("by cat\n" * 1000)
-    ctx.expect_status(ctx.redrive("record", "-o", ctx.traces / "cat", "--", "cat", ctx.work / "file"), 0)
-    text = ctx.expect_status(ctx.redrive("replay", ctx.traces / "cat", "1", "--output"), 0)
-    ctx.expect(text.stdout == "by cat\n" * 1000, text, "is not what cat wrote")
-
-
 @test("reports/until")
 def until(ctx):
     recorded(ctx, "relay", "40")

@@ -62,25 +62,6 @@ TEST_CASE("unknown commands are answered as the multiplexer does") {
   CHECK(refusal_without_row(__NR_futex) == ENOSYS);
 }
 
-TEST_CASE("what standard output would get unseen is refused, other descriptors are not") {
-  const auto check = [](int64_t number, const CallArgs& to_output, const CallArgs& to_other, const std::string& name) {
-    const SyscallRow* output = find_row(number, to_output);
-    const SyscallRow* other = find_row(number, to_other);
-    REQUIRE(output);
-    REQUIRE(other);
-    CHECK(output->treat == Treat::refuse);
-    CHECK(other->traffic == Traffic::transfer);
-    CHECK_EQ(call_name(number, to_output), name + "(STDOUT_FILENO)");
-    CHECK_EQ(call_name(number, to_other), name);
-  };
-  check(__NR_sendfile, call_args(1, 3), call_args(3, 1), "sendfile");
-  check(__NR_splice, call_args(3, 0, 1), call_args(1, 0, 3), "splice");
-  check(__NR_tee, call_args(3, 1), call_args(1, 3), "tee");
-  check(__NR_vmsplice, call_args(1), call_args(3), "vmsplice");
-  check(__NR_copy_file_range, call_args(3, 0, 1), call_args(1, 0, 3), "copy_file_range");
-  CHECK_EQ(format_call(__NR_tee, call_args(3, 5, 100, 0)), "tee(3, 5, 100, 0)");
-}
-
 TEST_CASE("ioctl requests that are not listed are read from their encoding") {
   struct Block {
     char bytes[24];
