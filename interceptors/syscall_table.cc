@@ -231,7 +231,7 @@ constexpr SyscallRow kRows[] = {
     emulate(SYS(tkill), val, val),
     emulate(SYS(time), out(8)).served(),
     emulate(SYS(futex), ptr, val, val, ptr, ptr, val).selects(1, ENOSYS, ~0x180u /* without PRIVATE, CLOCK_REALTIME */),
-    emulate(SYS(sched_setaffinity), val, val, in_sized_by(1)),
+    special(SYS(sched_setaffinity), Special::sched_setaffinity, val, val, in_sized_by(1)),
     emulate(SYS(sched_getaffinity), val, val, out_result(1)).served(),
     refuse(SYS(set_thread_area), ENOSYS, "i386 only"),
     refuse(SYS(io_setup), ENOSYS, kAio),

@@ -47,7 +47,8 @@ enum class Special : uint8_t {
   exit_group,
   sigreturn,
   arch_prctl,
-  set_tid_address,  // FS/GS base are registers
+  set_tid_address,    // FS/GS base are registers
+  sched_setaffinity,  // what is recorded stays on one processor
 };
 
 // What a syscall does to a channel, for the pairing of endpoints. The fd is always in the argument named by `fd_arg`;

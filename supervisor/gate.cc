@@ -1,5 +1,6 @@
 #include "supervisor/gate.h"
 
+#include <sched.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -59,7 +60,9 @@ gate::Slot* GateArena::take_slot(uint64_t& file_offset) {
       mmap(nullptr, gate::kSlotSize, PROT_READ | PROT_WRITE, MAP_SHARED, file_.get(), static_cast<off_t>(file_offset));
   if (slot == MAP_FAILED) return nullptr;
   free_.pop_back();
-  return static_cast<gate::Slot*>(slot);
+  auto* made = static_cast<gate::Slot*>(slot);
+  made->processor = static_cast<uint32_t>(sched_getcpu());
+  return made;
 }
 
 void GateArena::give_back(gate::Slot* slot, uint64_t file_offset) {

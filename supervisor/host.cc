@@ -67,7 +67,7 @@ Check cpuid_trapping() {
   waitpid(child, &status, 0);
   const bool ok = WIFEXITED(status) && WEXITSTATUS(status) == 0;
   return {"cpuid trapping", false, ok,
-          ok ? "works" : "not on this processor: programs see RDRAND, and traces replay on this machine only"};
+          ok ? "works" : "not on this processor: the instruction is replaced in the files that programs map"};
 }
 
 }  // namespace

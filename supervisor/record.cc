@@ -3,6 +3,7 @@
 #include <sched.h>
 #include <sys/personality.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -29,20 +30,28 @@ constexpr double kLeastPeriod_s = 0.02;  // checkpoints closer than this cost mo
 struct Tuning {
   double critical_path_s;
   double period_s;
-  double restore_s;
+  double restore_s;  // to make an empty stub ready: the part of a restore that does not depend on the program
+  double stop_s;     // for a system call
 };
 
-// Seconds to make an empty stub ready, the part of a restore that does not depend on the program.
-Result<double> measure_restore() {
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+// What a replay needs on this host beside the program's own CPU time.
+Result<void> measure_replay(Tuning& tuning) {
   const auto started = Clock::now();
   ASSIGN_OR_RETURN(const Stub stub, Stub::spawn());
-  return std::chrono::duration<double>(Clock::now() - started).count();
+  tuning.restore_s = seconds_since(started);
+  constexpr int kCalls = 100;
+  const auto before = Clock::now();
+  for (int i = 0; i < kCalls; ++i) TRY(stub.call(stub.pid(), SYS_getppid, {}));
+  tuning.stop_s = seconds_since(before) / kCalls;
+  return {};
 }
 
 Result<Tuning> tune(const RecordOptions& options) {
-  ASSIGN_OR_RETURN(const double restore, measure_restore());
   Tuning tuning{};
-  tuning.restore_s = restore;
+  TRY(measure_replay(tuning));
+  const double restore = tuning.restore_s;
   tuning.critical_path_s = options.critical_path_s.value_or(kPathOfBound * (options.bound_s - restore));
   tuning.period_s = options.checkpoint_period_s.value_or(kPeriodOfPath * tuning.critical_path_s);
   if (!options.checkpoint_period_s && tuning.period_s < kLeastPeriod_s) {
@@ -163,6 +172,7 @@ Result<int> record(const RecordOptions& options) {
     limits.checkpoint_period_ns = parameters.checkpoint_period_ns;
     if (!options.checkpoint_period_s) limits.restore_budget_s = options.bound_s - tuning.restore_s;
     limits.in_process = options.in_process;
+    limits.replayed_call_ns = static_cast<uint64_t>(tuning.stop_s * 1e9);
     limits.cpuid_traps = trap_own_cpuid();
     Recorder recorder(*writer, *policy, limits);
     pin_to_one_processor();

@@ -1,5 +1,6 @@
 #include "supervisor/recorder.h"
 
+#include <sched.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -125,7 +126,9 @@ void Recorder::tick() {
   for (auto& [id, unit] : units_) {
     Thread* holder = unit->current;
     if (!holder || holder->run != Thread::Run::user) continue;
-    if ((!unit->ready.empty() && now - unit->baton_since > kBatonSlice) || checkpoint_due(*unit)) ask_to_stop(*holder);
+    const bool checkpoint = checkpoint_due(*unit);
+    if (checkpoint) unit->last_clock_check = {};  // it is to be asked again at the next call
+    if (checkpoint || (!unit->ready.empty() && now - unit->baton_since > kBatonSlice)) ask_to_stop(*holder);
     if (unit->reported_spinning) continue;
     const bool others_wait = !unit->ready.empty() && now - unit->baton_since > kSpinningAfter;
     const bool signal_waits = !holder->held.empty() && now - holder->held_since > kSpinningAfter;
@@ -435,6 +438,16 @@ void Recorder::leave(Thread& thread) {
   resume_user(thread, regs);
 }
 
+// A program may not leave the processor that all of the recording shares.
+void Recorder::pin_to_our_processor(const Thread& caller) {
+  const pid_t named = static_cast<pid_t>(caller.args[0]);
+  const Thread* moved = named == 0 ? &caller : find(named);
+  if (!moved) return;
+  cpu_set_t set;
+  sched_getaffinity(0, sizeof set, &set);
+  sched_setaffinity(moved->tid, sizeof set, &set);
+}
+
 // A call ends that was opened; `memory` is the thread's at its exit.
 void Recorder::close_call(Thread& thread, int64_t result, const Memory& memory) {
   Unit& unit = *thread.process->unit;
@@ -456,6 +469,7 @@ void Recorder::close_call(Thread& thread, int64_t result, const Memory& memory) 
   record_memory_call(thread, result, event);
   if (result > 0) note_mapped_writes(thread, event);
   if (row.special == Special::set_tid_address) thread.clear_tid = thread.args[0];
+  if (row.special == Special::sched_setaffinity && result == 0) pin_to_our_processor(thread);
   if (row.fd_effect != FdEffect::none) forget_descriptors(thread);
   const bool restarts = result <= -512 && result >= -516;
   thread.restarting = restarts ? &row : nullptr;

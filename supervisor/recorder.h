@@ -20,6 +20,7 @@ struct RecorderLimits {
   double restore_budget_s = 0;        // the bound, if T follows from it: units with much memory get less than T
   size_t copies = 8;                  // checkpoint copies alive at once
   bool in_process = true;             // serve calls inside tracees where that can be done
+  uint64_t replayed_call_ns = 0;      // what a replay needs for a call that cost the recording no stop
   bool cpuid_traps = true;            // else the instructions are replaced
 };
 
@@ -51,6 +52,7 @@ class Recorder {
   void end_thread(Thread& thread, bool whole_process);
   void open_call(Thread& thread, const Memory& memory);
   void close_call(Thread& thread, int64_t result, const Memory& memory);
+  void pin_to_our_processor(const Thread& caller);
   void refuse(Thread& thread, const SyscallRow* row);
   void count_refusal(Unit& unit, const std::string& what, const std::string& answer, bool common);
   void take_or_queue(Thread& thread, Thread::Stop stop);
@@ -99,7 +101,7 @@ class Recorder {
   void reap_copies(Thread& thread);
   uint64_t cpu_ns(const Unit& unit) const;
   uint64_t interval_ns(const Unit& unit) const {
-    return unit.served_ns ? *unit.served_ns : cpu_ns(unit) - unit.cpu_base_ns;
+    return unit.served_ns ? *unit.served_ns : cpu_ns(unit) - unit.cpu_base_ns + unit.stops_saved_ns;
   }
   uint64_t period_ns(uint64_t memory_bytes) const;
   Result<uint64_t> file_of(Process& process, const Mapping& mapping);

@@ -398,11 +398,12 @@ void Recorder::drain() {
 void Recorder::begin_served(Gate& gate, uint64_t head) {
   Unit& unit = *gate.unit;
   const auto* ring = reinterpret_cast<const uint8_t*>(gate.slot()) + (gate::kRing - gate::kSlot);
-  uint64_t count = 1;
+  uint64_t count = 0;
   for (uint64_t at = gate.drained; at < head; ++count) at += reinterpret_cast<const gate::Record*>(ring + at)->size;
+  unit.stops_saved_ns += count * limits_.replayed_call_ns;
   const uint64_t now = interval_ns(unit);
   const uint64_t from = std::min(unit.drained_ns, now);
-  unit.served_step_ns = (now - from) / count;
+  unit.served_step_ns = (now - from) / (count + 1);
   unit.served_ns = from;
   unit.drained_ns = now;
 }

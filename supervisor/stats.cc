@@ -179,7 +179,7 @@ void print_summary(const Trace& trace, const Stats& stats) {
   const auto line = [](const char* what, const std::string& value) { fmt::print("{:<13}{}\n", what, value); };
   line("trace", trace.directory());
   line("command", join_words(settings.command));
-  line("recorded", trace.finished()    ? fmt::format("{} of wall time, {} of CPU time", format_duration(wall_s),
+  line("recorded", trace.finished()    ? fmt::format("{} of wall time, {} to execute again", format_duration(wall_s),
                                                      format_duration(stats.cpu_s))
                    : trace.recording() ? "so far: the recording goes on"
                                        : "the recorder was killed");

@@ -121,7 +121,8 @@ struct Unit {
   uint64_t cpu_ended_ns = 0;          // of processes that have ended
   std::optional<uint64_t> served_ns;  // the interval's clock while served calls become events
   uint64_t served_step_ns = 0;
-  uint64_t drained_ns = 0;  // the interval's clock when that was last done
+  uint64_t stops_saved_ns = 0;  // in this interval, by serving calls: a replay has these stops
+  uint64_t drained_ns = 0;      // the interval's clock when that was last done
   Clock::time_point last_clock_check{};
   bool reported_spinning = false;
   bool checkpoint_wanted = false;  // another unit takes one now, and this one's is old enough

@@ -202,6 +202,14 @@ bool is_written(Written written, int64_t result) {
   return false;
 }
 
+// The kernel keeps it in the limit of a segment (asm/segment.h, __CPUNODE_SEG).
+uint32_t processor() {
+  constexpr uint32_t kSegment = 0x7b, kMask = 0xfff;
+  uint32_t limit = 0;
+  asm volatile("lsl %1, %0" : "=r"(limit) : "r"(kSegment) : "cc");
+  return limit & kMask;
+}
+
 uint64_t take_stamp() {
   uint64_t stamp = 1;
   asm volatile("lock xaddq %0, %1" : "+r"(stamp), "+m"(reinterpret_cast<Clock*>(kClock)->now) : : "memory", "cc");
@@ -214,7 +222,7 @@ uint64_t take_stamp() {
 extern "C" int serve() {
   Slot& s = slot();
   const Registers& regs = s.regs;
-  if (s.want_stop || regs.rax >= kCalls) return 0;
+  if (s.want_stop || regs.rax >= kCalls || processor() != s.processor) return 0;
   const Call& call = reinterpret_cast<const Call*>(kTable)[regs.rax];
   if (call.serve == Serve::never || (call.serve == Serve::alone && !s.alone)) return 0;
 

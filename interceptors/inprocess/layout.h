@@ -1,8 +1,8 @@
 // What the supervisor and the code inside tracees share: where the code lies, the table of calls that it serves, and
 // the slot of an address space, with the ring of records that it writes.
 //
-// One thread of a unit runs user code at a time, so an address space needs one slot only. All that is recorded runs on
-// one processor: while the supervisor looks at a slot, nobody writes to it.
+// One thread of a unit runs user code at a time, so an address space needs one slot only. Calls are served on the
+// supervisor's processor only: while it looks at a slot, nobody writes to it.
 #pragma once
 
 #include <cstddef>
@@ -86,7 +86,7 @@ struct Slot {
   uint32_t thread;     // serial of the thread that runs
   uint64_t head;       // bytes of complete records in the ring
   uint64_t pending;    // a send's record at `head` is complete but for its result
-  uint64_t unused[5];
+  uint32_t processor;  // where the supervisor runs: calls are served on no other
 };
 
 // A record is followed by `before` and then `after` pieces, each padded to 8 bytes.
