@@ -302,8 +302,8 @@ Event Recorder::entry_event(Thread& thread) {
 void Recorder::enter(Thread& thread) {
   Unit& unit = *thread.process->unit;
   const bool interrupted = std::exchange(thread.interrupted, false) && !thread.held.empty();
-  if (!thread.held.empty() && !interrupted) {
-    raise_held(thread);
+  if (!interrupted && raise_held(thread)) {
+    rewind(thread, thread.entry);  // it is delivered before the call
     return;
   }
   if (!thread.process->copies_to_reap.empty()) {
@@ -336,7 +336,7 @@ void Recorder::enter(Thread& thread) {
   const bool slice_over = !birth && !unit.ready.empty() && Clock::now() - unit.baton_since > kBatonSlice;
   const bool lets_others_run = (row.may_block && !alone(unit)) || slice_over;
   if (lets_others_run) thread.xstate = get_xstate(thread.tid);
-  if (interrupted) raise_first_held(thread);
+  if (interrupted) raise_held(thread);
   resume(thread, PTRACE_SYSCALL);
   if (lets_others_run) {
     thread.run = Thread::Run::blocked;

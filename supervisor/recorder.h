@@ -83,8 +83,7 @@ class Recorder {
   void handle_signal(Thread& thread, int signal);
   bool answer_trapped_instruction(Thread& thread, const user_regs_struct& regs);
   void deliver(Thread& thread, int signal, const user_regs_struct& regs, uint64_t where);
-  void raise_held(Thread& thread);
-  void raise_first_held(Thread& thread);
+  bool raise_held(Thread& thread);
 
   // recorder_checkpoints.cc
   void begin_interval(Unit& unit, CheckpointKind kind, Process& process, uint64_t pause_ns);

@@ -264,6 +264,7 @@ void Recorder::executed(pid_t pid, pid_t former_tid) {
   if (auto memory = Memory::open(pid)) process.memory = std::move(*memory);
   thread.clear_tid = 0;
   thread.held.clear();
+  thread.raised.clear();
   thread.run = Thread::Run::executing;
   resume(thread, PTRACE_SYSCALL);
 }

@@ -199,7 +199,7 @@ void Recorder::at_boundary(Thread& thread, user_regs_struct regs) {
   redrive::set_regs(thread.tid, regs);
   regs.rip = thread.process->gate->canonical(regs.rip);
   thread.rewound = false;
-  raise_first_held(thread);
+  raise_held(thread);
   resume_user(thread, regs);
 }
 

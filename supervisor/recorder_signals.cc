@@ -108,10 +108,14 @@ void Recorder::handle_signal(Thread& thread, int signal) {
     return;
   }
   const bool at_event = equal(regs, thread.resumed);
-  if (at_event && !thread.held.empty() && thread.held.front().si_signo == signal) {
-    // The one that was raised again in place of a held one.
-    ptrace(PTRACE_SETSIGINFO, thread.tid, nullptr, &thread.held.front());
-    thread.held.pop_front();
+  if (info.si_code == SI_TKILL && info.si_pid == getpid()) {
+    const auto was = std::find_if(thread.raised.begin(), thread.raised.end(),
+                                  [&](const siginfo_t& raised) { return raised.si_signo == signal; });
+    if (was != thread.raised.end()) {
+      info = *was;
+      thread.raised.erase(was);
+      ptrace(PTRACE_SETSIGINFO, thread.tid, nullptr, &info);
+    }
   }
   if (at_event) {
     const auto point = thread.rewound ? SignalPoint::before_syscall : SignalPoint::boundary;
@@ -177,16 +181,22 @@ void Recorder::deliver(Thread& thread, int signal, const user_regs_struct& regs,
   resume_user(thread, handler);
 }
 
-// At a syscall's entry, with held signals: goes back before its instruction and has the first one delivered there.
-void Recorder::raise_held(Thread& thread) {
-  raise_first_held(thread);
-  rewind(thread, thread.entry);
-}
-
-void Recorder::raise_first_held(Thread& thread) {
-  if (thread.held.empty()) return;
-  const int signal = thread.held.front().si_signo;
-  if (syscall(SYS_tgkill, thread.process->pid, thread.tid, signal) != 0) thread.held.pop_front();
+// Sends held signals again, up to the first that is delivered when the thread runs on; true if there is one. Those that
+// it blocks by now stay with the kernel until it does not.
+bool Recorder::raise_held(Thread& thread) {
+  uint64_t blocked = 0;
+  if (!thread.held.empty()) ptrace(PTRACE_GETSIGMASK, thread.tid, sizeof blocked, &blocked);
+  while (!thread.held.empty()) {
+    const siginfo_t info = thread.held.front();
+    thread.held.pop_front();
+    const bool pending = std::any_of(thread.raised.begin(), thread.raised.end(),
+                                     [&](const siginfo_t& raised) { return raised.si_signo == info.si_signo; });
+    if (pending && info.si_signo < SIGRTMIN) continue;  // the kernel keeps one of each
+    if (syscall(SYS_tgkill, thread.process->pid, thread.tid, info.si_signo) != 0) continue;
+    thread.raised.push_back(info);
+    if (!(blocked & (uint64_t{1} << (info.si_signo - 1)))) return true;
+  }
+  return false;
 }
 
 bool Recorder::answer_trapped_instruction(Thread& thread, const user_regs_struct& regs) {

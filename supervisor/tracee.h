@@ -84,11 +84,12 @@ struct Thread {
   bool image_at_birth = false;      // the policy wants a checkpoint before its first instruction
   Address clear_tid = 0;            // CLONE_CHILD_CLEARTID, set_tid_address
 
-  user_regs_struct resumed{};  // when it was last let into user code
-  bool exited = false;         // a leader whose end is not reported yet
-  bool rewound = false;        // ... right before a syscall instruction that it has entered once already
-  bool interrupted = false;    // a signal or the recorder woke it up in a served call, which it enters again
-  std::deque<siginfo_t> held;  // asynchronous signals that wait for its next event
+  user_regs_struct resumed{};    // when it was last let into user code
+  bool exited = false;           // a leader whose end is not reported yet
+  bool rewound = false;          // ... right before a syscall instruction that it has entered once already
+  bool interrupted = false;      // a signal or the recorder woke it up in a served call, which it enters again
+  std::deque<siginfo_t> held;    // asynchronous signals that wait for its next event
+  std::deque<siginfo_t> raised;  // of these, those that the recorder has sent again; the kernel still has them
   Clock::time_point held_since{};
 };
 
