@@ -50,7 +50,12 @@ void set_extent(gate::Span& span, const Extent& extent) {
 
 gate::Call call_of(const SyscallRow& row) {
   gate::Call call;
-  call.serve = row.may_block ? gate::Serve::alone : gate::Serve::always;
+  call.serve = row.may_block ? gate::Serve::sleeps : gate::Serve::always;
+  if (row.traffic == Traffic::send || row.traffic == Traffic::receive) {
+    call.descriptor = static_cast<uint8_t>(row.fd_arg);
+  }
+  if (row.timeout_arg >= 0) call.timeout = static_cast<uint8_t>(row.timeout_arg);
+  call.yields = row.may_block && row.args[0].kind == ArgKind::none;
   call.send = row.traffic == Traffic::send;
   for (uint8_t i = 0; i < 6; ++i) {
     const Arg& arg = row.args[i];

@@ -144,6 +144,9 @@ struct Row : SyscallRow {
   constexpr Row served() const {
     return with([](Row& row) { row.in_process = true; });
   }
+  constexpr Row times_out(int8_t arg) const {
+    return with([=](Row& row) { row.timeout_arg = arg; });
+  }
   constexpr Row effect(FdEffect effect) const {
     return with([=](Row& row) { row.fd_effect = effect; });
   }

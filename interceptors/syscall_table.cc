@@ -27,7 +27,7 @@ constexpr SyscallRow kRows[] = {
     emulate(SYS(fstat), fd, stat_out).served(),
     emulate(SYS(lstat), path, stat_out).served(),
     // revents are written even when a signal ends the wait (fs/select.c, do_sys_poll).
-    emulate(SYS(poll), always(in_out_sized_by(1, 8)), val, val).tests().served(),
+    emulate(SYS(poll), always(in_out_sized_by(1, 8)), val, val).tests().times_out(2).served(),
     emulate(SYS(lseek), fd, val, val).served(),
     special(SYS(mmap), Special::mmap, ptr, val, val, val, fd, val),
     special(SYS(mprotect), Special::mprotect, ptr, val, val),
@@ -260,7 +260,7 @@ constexpr SyscallRow kRows[] = {
     emulate(SYS(clock_getres), val, timespec_out).served(),
     emulate(SYS(clock_nanosleep), val, val, timespec_in, on_error(timespec_out)).blocks().served(),
     special(SYS(exit_group), Special::exit_group, val),
-    emulate(SYS(epoll_wait), fd, out_result(2, 12), val, val).tests().served(),
+    emulate(SYS(epoll_wait), fd, out_result(2, 12), val, val).tests().times_out(3).served(),
     emulate(SYS(epoll_ctl), fd, val, fd, in(12)).served(),
     emulate(SYS(tgkill), val, val, val),
     emulate(SYS(utimes), path, in(32)),

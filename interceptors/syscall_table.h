@@ -129,7 +129,8 @@ struct SyscallRow {
   // May be served without a stop by the code inside tracees (inprocess/): touches neither the table of descriptors nor
   // signals nor memory layout, and has no sub-rows. If it may sleep, only while no other thread of the unit could run.
   bool in_process = false;
-  int16_t refusal = 0;  // positive errno for Treat::refuse
+  int8_t timeout_arg = -1;  // with 0 in it, the call does not sleep
+  int16_t refusal = 0;      // positive errno for Treat::refuse
   const char* why =
       nullptr;  // for refuse: reason shown in the list of refused calls; else: what the row may miss ("unsure")
   // Multiplexers: sub-rows selected by the value of argument `selector`; -1 = not a multiplexer. A sub-row has the same

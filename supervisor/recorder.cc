@@ -245,6 +245,9 @@ void Recorder::take_or_queue(Thread& thread, Thread::Stop stop) {
   thread.stop = stop;
   Unit& unit = *thread.process->unit;
   unit.ready.push_back(&thread);
+  if (unit.current && unit.current->process->gate && unit.current->process->gate->slot()) {
+    unit.current->process->gate->slot()->others_wait = 1;
+  }
   schedule(unit);
 }
 

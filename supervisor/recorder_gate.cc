@@ -157,6 +157,7 @@ void Recorder::set_slot(Thread& thread) {
   gate::Slot& slot = *process.gate->slot();
   slot.thread = thread.serial;
   slot.alone = alone(unit);
+  slot.others_wait = !unit.ready.empty();
   slot.want_stop =
       !thread.held.empty() || !process.copies_to_reap.empty() || !unit.joining.empty() || unit.checkpoint_first;
 }

@@ -131,6 +131,8 @@ executed:
 
 extern "C" int64_t execute(const Registers* regs);
 
+constexpr uint64_t kFcntl = 72, kGetFlags = 3, kNonBlocking = 04000;  // fcntl(2): F_GETFL, O_NONBLOCK
+
 namespace {
 
 Slot& slot() { return *reinterpret_cast<Slot*>(kSlot); }
@@ -210,6 +212,15 @@ uint32_t processor() {
   return limit & kMask;
 }
 
+// With the signal-safe exit of `execute`: nothing of the served call has happened yet.
+bool is_nonblocking(Slot& slot, uint64_t descriptor) {
+  Registers regs{};
+  regs.rax = kFcntl, regs.rdi = descriptor, regs.rsi = kGetFlags;
+  const int64_t flags = execute(&regs);
+  slot.phase = Phase::before;
+  return flags >= 0 && (flags & kNonBlocking);
+}
+
 uint64_t take_stamp() {
   uint64_t stamp = 1;
   asm volatile("lock xaddq %0, %1" : "+r"(stamp), "+m"(reinterpret_cast<Clock*>(kClock)->now) : : "memory", "cc");
@@ -224,7 +235,14 @@ extern "C" int serve() {
   const Registers& regs = s.regs;
   if (s.want_stop || regs.rax >= kCalls || processor() != s.processor) return 0;
   const Call& call = reinterpret_cast<const Call*>(kTable)[regs.rax];
-  if (call.serve == Serve::never || (call.serve == Serve::alone && !s.alone)) return 0;
+  if (call.serve == Serve::never) return 0;
+  const bool may_sleep = call.serve == Serve::always || s.alone;
+  if (!may_sleep) {
+    if (call.yields && s.others_wait) return 0;
+    if (call.descriptor != kNoArg && !is_nonblocking(s, argument(regs, call.descriptor))) return 0;
+    if (call.descriptor == kNoArg && call.timeout == kNoArg && !call.yields) return 0;
+  }
+  const bool without_timeout = !may_sleep && call.timeout != kNoArg && argument(regs, call.timeout) != 0;
 
   uint8_t* const ring = reinterpret_cast<uint8_t*>(kRing);
   if (kRingSize - s.head < sizeof(Record)) return 0;
@@ -269,7 +287,15 @@ extern "C" int serve() {
     s.pending = 1;
     asm volatile("" : : : "memory");
   }
-  const int64_t result = execute(&regs);
+  int64_t result = 0;
+  if (without_timeout) {
+    Registers now = regs;
+    (&now.rdi)[call.timeout] = 0;
+    result = execute(&now);
+    if (result == 0) return 0;  // it would sleep
+  } else {
+    result = execute(&regs);
+  }
 
   for (int i = 0; i < call.spans; ++i) {
     const Span& span = call.span[i];

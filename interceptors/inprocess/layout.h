@@ -50,11 +50,19 @@ struct Span {
 enum class Serve : uint8_t {
   never,   // stops
   always,  // never sleeps
-  alone,   // may sleep: only if no other thread of the unit could run meanwhile
+  sleeps,  // may sleep; not while another thread of the unit could run
 };
+
+inline constexpr uint8_t kNoArg = 0xff;
 
 struct Call {
   Serve serve = Serve::never;
+  // What tells whether a call would sleep: the argument that holds a descriptor (not if O_NONBLOCK is set), or a
+  // timeout (it is tried without one). A call with neither gives up the processor (sched_yield): not while another
+  // thread waits.
+  uint8_t descriptor = kNoArg;
+  uint8_t timeout = kNoArg;
+  bool yields = false;
   bool send = false;  // its bytes can be received before it returns
   uint8_t spans = 0;
   Span span[kMaxSpans];
@@ -81,12 +89,13 @@ struct Slot {
   Registers regs;
   uint64_t site;  // the traced syscall instruction of the call's trampoline; the call returns behind it
   Phase phase;
-  uint32_t want_stop;  // the next call shall stop
-  uint32_t alone;      // Serve::alone calls may be served
-  uint32_t thread;     // serial of the thread that runs
-  uint64_t head;       // bytes of complete records in the ring
-  uint64_t pending;    // a send's record at `head` is complete but for its result
-  uint32_t processor;  // where the supervisor runs: calls are served on no other
+  uint32_t want_stop;    // the next call shall stop
+  uint32_t alone;        // the unit has no other thread: calls may sleep
+  uint32_t others_wait;  // another thread of the unit could run
+  uint32_t thread;       // serial of the thread that runs
+  uint64_t head;         // bytes of complete records in the ring
+  uint64_t pending;      // a send's record at `head` is complete but for its result
+  uint32_t processor;    // where the supervisor runs: calls are served on no other
 };
 
 // A record is followed by `before` and then `after` pieces, each padded to 8 bytes.
