@@ -30,6 +30,7 @@ Memory Memory::of(std::vector<Piece> pieces) {
 
 size_t Memory::read_piece(Address from, void* to, size_t size) const {
   for (auto piece = pieces_.rbegin(); piece != pieces_.rend(); ++piece) {
+    if (from < piece->address) size = std::min<size_t>(size, piece->address - from);  // there it goes before the others
     if (from < piece->address || from - piece->address >= piece->data.size()) continue;
     const size_t offset = from - piece->address;
     const size_t length = std::min(size, piece->data.size() - offset);

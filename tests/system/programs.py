@@ -1,5 +1,5 @@
-"""Group programs: every tests/programs/*.c and *.cc, found by wildcard, natively and recorded and re-driven with a checkpoint every
-100 ms; then, that they exercise every row of the syscall table. The hints at the top of a program are described in
+"""Groups programs and stops: every tests/programs/*.c and *.cc, found by wildcard, natively and recorded and re-driven with a checkpoint every
+100 ms, served in process and by stops alone; then, that they exercise every row of the syscall table. The hints at the top of a program are described in
 tests/programs/test.h."""
 import re
 import shlex
@@ -41,10 +41,10 @@ def job_of(ctx, name, *arguments, **changes):
     return Job([f"./{name}", *arguments], prepare=copy_into(program(ctx.options, name)), **changes)
 
 
-def program_job(ctx, source):
+def program_job(ctx, source, *options):
     hints = hints_of(source)
     return job_of(ctx, source.stem, *shlex.split(hints.get("args", "")), status=int(hints.get("exit", 0)),
-                  record_options=("--bound", "2s", "--checkpoint-period", "100ms"))
+                  record_options=("--bound", "2s", "--checkpoint-period", "100ms", *options))
 
 
 def table_rows(ctx, *traces):
@@ -60,6 +60,10 @@ def run_program(ctx, source):
     found = sum(map(len, images_by_unit(ctx).values()))
     if found < wanted:
         raise Failure(f"{found} image checkpoints, at least {wanted} expected")
+
+
+def run_program_with_stops(ctx, source):
+    cycle(ctx, program_job(ctx, source, "--interception", "stops"))
 
 
 def exercise_every_row(ctx, sources):
@@ -80,6 +84,7 @@ def register():
     sources = sorted([*(TESTS / "programs").glob("*.c"), *(TESTS / "programs").glob("*.cc")])
     for source in sources:
         test(f"programs/{source.stem}", timeout_s=60)(lambda ctx, source=source: run_program(ctx, source))
+        test(f"stops/{source.stem}", timeout_s=60)(lambda ctx, source=source: run_program_with_stops(ctx, source))
     test("programs/every_row", timeout_s=60)(lambda ctx: exercise_every_row(ctx, sources))
 
 

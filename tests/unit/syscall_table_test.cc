@@ -200,13 +200,16 @@ TEST_CASE("a length above one span comes as several") {
 }
 
 // What the filter answers: simulated, because without a tracer RET_TRACE is ENOSYS as well.
-uint32_t run_filter(const std::vector<sock_filter>& filter, uint32_t arch, uint32_t number) {
+uint32_t run_filter(const std::vector<sock_filter>& filter, uint32_t arch, uint32_t number, uint64_t ip = 0) {
   uint32_t loaded = 0;
   for (size_t at = 0; at < filter.size(); ++at) {
     const sock_filter& step = filter[at];
     switch (step.code) {
       case BPF_LD | BPF_W | BPF_ABS:
-        loaded = step.k == offsetof(seccomp_data, arch) ? arch : number;
+        loaded = step.k == offsetof(seccomp_data, arch)                  ? arch
+                 : step.k == offsetof(seccomp_data, nr)                  ? number
+                 : step.k == offsetof(seccomp_data, instruction_pointer) ? static_cast<uint32_t>(ip)
+                                                                         : static_cast<uint32_t>(ip >> 32);
         break;
       case BPF_JMP | BPF_JEQ | BPF_K:
         at += loaded == step.k ? step.jt : step.jf;
@@ -230,6 +233,19 @@ TEST_CASE("the filter traces this architecture and refuses others") {
   CHECK(run_filter(filter, AUDIT_ARCH_X86_64, 999) == SECCOMP_RET_TRACE);
   CHECK(run_filter(filter, AUDIT_ARCH_X86_64, 0x40000000) == (SECCOMP_RET_ERRNO | ENOSYS));
   CHECK(run_filter(filter, AUDIT_ARCH_I386, 1) == (SECCOMP_RET_ERRNO | ENOSYS));
+}
+
+TEST_CASE("the filter tells the syscall instructions of the code inside tracees from others") {
+  constexpr uint64_t kUntraced = 0x6f000100, kTraced = 0x6f000200;
+  const auto filter = seccomp_filter(kUntraced, kTraced);
+  const auto at = [&](uint64_t ip, uint32_t number) { return run_filter(filter, AUDIT_ARCH_X86_64, number, ip); };
+  CHECK(at(kUntraced, 0) == SECCOMP_RET_ALLOW);
+  CHECK(at(kUntraced + (1ull << 32), 0) == SECCOMP_RET_TRACE);
+  CHECK(at(kUntraced + 2, 0) == SECCOMP_RET_TRACE);
+  // A result stands where the number is.
+  CHECK(at(kTraced, 0xfffffff2) == SECCOMP_RET_TRACE);
+  CHECK(at(0x401000, 0xfffffff2) == (SECCOMP_RET_ERRNO | ENOSYS));
+  CHECK(run_filter(filter, AUDIT_ARCH_I386, 1, kUntraced) == (SECCOMP_RET_ERRNO | ENOSYS));
 }
 
 TEST_CASE("the kernel accepts the filter") {

@@ -1,0 +1,146 @@
+// What the in-process tier is made of: windows around syscall instructions, trampolines, cpuid in files, the table of
+// calls, and memory as it was.
+#include <sys/mman.h>
+
+#include <cstring>
+#include <fstream>
+#include <iterator>
+
+#include "base/remote.h"
+#include "interceptors/cpuid_sites.h"
+#include "interceptors/gate_calls.h"
+#include "interceptors/patch_window.h"
+#include "interceptors/syscall_table.h"
+#include "supervisor/gate.h"
+#include "tests/unit/unit_test.h"
+
+namespace redrive {
+namespace {
+
+// Code at offset 512 of a segment of nops, with its syscall instruction at `site` of that.
+struct Case {
+  const char* name;
+  Bytes code;
+  uint64_t site;
+  std::optional<PatchWindow> expected;
+};
+
+CodeSegment segment_of(const Bytes& code, const Bytes& end = {}) {
+  Bytes segment(1024, 0x90);
+  std::copy(code.begin(), code.end(), segment.begin() + 512);
+  std::copy(end.begin(), end.end(), segment.end() - static_cast<int64_t>(end.size()));
+  return CodeSegment(segment);
+}
+
+Bytes file_contents(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return Bytes((std::istreambuf_iterator<char>(file)), {});
+}
+
+}  // namespace
+
+TEST_CASE("a window holds instructions that can move, and nothing jumps into it") {
+  const Bytes compare{0x0f, 0x05, 0x48, 0x3d, 0x00, 0xf0, 0xff, 0xff, 0x77, 0x02, 0xc3};  // cmp $-4096, %rax; ja; ret
+  const Case cases[] = {
+      {"cmp behind", compare, 0, PatchWindow{0, 6}},
+      {"ret behind, mov in front", {0xb8, 0x27, 0, 0, 0, 0x0f, 0x05, 0xc3}, 5, PatchWindow{5, 0}},
+      {"mov of 7 bytes in front", {0x48, 0xc7, 0xc0, 0x27, 0, 0, 0, 0x0f, 0x05, 0xc3}, 7, PatchWindow{7, 0}},
+      {"xor in front is too short", {0x31, 0xc0, 0x0f, 0x05, 0xc3}, 2, std::nullopt},
+      {"a load may fault", {0x0f, 0x05, 0x48, 0x8b, 0x07, 0xc3}, 0, std::nullopt},
+      {"a load relative to its place", {0x0f, 0x05, 0x8b, 0x05, 1, 2, 3, 4, 0xc3}, 0, std::nullopt},
+      {"a landing pad", {0x0f, 0x05, 0xf3, 0x0f, 0x1e, 0xfa, 0xc3}, 0, std::nullopt},
+      {"no syscall instruction", {0x0f, 0x0b, 0x48, 0x3d, 0, 0xf0, 0xff, 0xff}, 0, std::nullopt},
+      // jmp to the cmp, over it: the first may not be patched, the second may.
+      {"a short jump to behind the call", {0xeb, 0x02, 0x0f, 0x05, 0x48, 0x3d, 0, 0xf0, 0xff, 0xff}, 2, std::nullopt},
+      {"a short jump to the call", {0xeb, 0x00, 0x0f, 0x05, 0x48, 0x3d, 0, 0xf0, 0xff, 0xff}, 2, PatchWindow{0, 6}},
+      {"a short jump over it", {0xeb, 0x08, 0x0f, 0x05, 0x48, 0x3d, 0, 0xf0, 0xff, 0xff}, 2, PatchWindow{0, 6}},
+  };
+  for (const auto& [name, code, site, expected] : cases) {
+    CAPTURE(name);
+    const auto found = segment_of(code).window(512 + site);
+    REQUIRE(found.has_value() == expected.has_value());
+    if (found) CHECK(found->before == expected->before);
+    if (found) CHECK(found->after == expected->after);
+  }
+  // A near jump from afar: from the end of the segment to behind the call, and to the call.
+  const auto jump_to = [](uint64_t target) { return jump(1024 - kJumpSize, target, kJumpSize); };
+  CHECK_FALSE(segment_of(compare, jump_to(514)).window(512));
+  CHECK(segment_of(compare, jump_to(512)).window(512));
+  CHECK_FALSE(segment_of(compare).window(1023));
+}
+
+TEST_CASE("a trampoline executes what was moved, and its calls return to what follows") {
+  // mov $7, %eax; [syscall]; add $1, %eax; ret, with the trampoline's own syscall taken (no gate: its jump leads
+  // there).
+  auto* const page = static_cast<uint8_t*>(
+      mmap(nullptr, kPageSize, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  REQUIRE(page != MAP_FAILED);
+  const auto base = reinterpret_cast<Address>(page);
+  const Bytes before{0xb8, 0x27, 0, 0, 0};  // mov $39 (getpid), %eax
+  const Bytes after{0x83, 0xc0, 0x01};      // add $1, %eax
+  const Bytes rest{0xc3};                   // ret
+  const Address site = base + before.size(), at = base + 512, pointer = base + 256;
+  Address stop = 0;
+  const Bytes code = trampoline(at, pointer, before, after, site, stop);
+  std::memcpy(page + 512, code.data(), code.size());
+  std::memcpy(page + 256, &stop, sizeof stop);
+  const Bytes entry = jump(base, at, before.size() + kSyscallSize + after.size());
+  std::memcpy(page, entry.data(), entry.size());
+  std::memcpy(page + entry.size(), rest.data(), rest.size());
+  CHECK(page[stop - base] == 0x0f);
+  CHECK(page[stop - base + 1] == 0x05);
+  int result = 0;
+  uint64_t rcx = 0;
+  asm volatile("call *%2" : "=a"(result), "=&c"(rcx) : "r"(page) : "r11", "memory", "cc");
+  CHECK(result == getpid() + 1);
+  CHECK(rcx == site + kSyscallSize);
+  munmap(page, kPageSize);
+}
+
+TEST_CASE("cpuid is found where a file proves that it is an instruction") {
+  const Bytes linker = file_contents("/lib64/ld-linux-x86-64.so.2");
+  const auto sites = cpuid_sites(linker);
+  CHECK(sites.size() > 5);
+  for (const uint64_t site : sites) CHECK((linker[site] == 0x0f && linker[site + 1] == 0xa2));
+  CHECK(cpuid_sites({}).empty());
+  CHECK(cpuid_sites(Bytes(4096, 0xa2)).empty());
+  // Damaged files: never out of bounds, never more than there is.
+  uint64_t random = 1;
+  for (int round = 0; round < 200; ++round) {
+    Bytes damaged(linker.begin(), linker.begin() + static_cast<int64_t>(random % linker.size()));
+    for (int flip = 0; flip < 20 && !damaged.empty(); ++flip) {
+      random = random * 6364136223846793005u + 1442695040888963407u;
+      damaged[(random >> 20) % std::min<size_t>(damaged.size(), round % 2 ? 4096 : damaged.size())] ^=
+          static_cast<uint8_t>(random >> 56);
+    }
+    for (const uint64_t site : cpuid_sites(damaged)) REQUIRE(site + 1 < damaged.size());
+  }
+}
+
+TEST_CASE("the table of calls follows the syscall table") {
+  const auto calls = gate_calls();
+  REQUIRE(calls.size() == gate::kCalls);
+  for (const SyscallRow& row : all_rows()) {
+    CAPTURE(row.name);
+    const gate::Call& call = calls[static_cast<size_t>(row.number)];
+    CHECK((call.serve != gate::Serve::never) == row.in_process);
+    if (call.serve == gate::Serve::never) continue;
+    CHECK((call.serve == gate::Serve::sleeps) == row.may_block);
+    CHECK(call.send == (row.traffic == Traffic::send));
+    CHECK((row.treat == Treat::emulate && row.fd_effect == FdEffect::none && row.selector < 0));
+  }
+}
+
+TEST_CASE("memory as it was: later pieces first, nothing else") {
+  const uint8_t early[] = {1, 2, 3, 4, 5, 6}, late[] = {9, 9};
+  const Memory memory = Memory::of({{0x1000, early}, {0x1002, late}});
+  uint8_t bytes[8] = {};
+  CHECK(memory.read_some(0x1000, bytes, sizeof bytes) == 6);
+  const uint8_t expected[] = {1, 2, 9, 9, 5, 6};
+  CHECK(std::memcmp(bytes, expected, sizeof expected) == 0);
+  CHECK_FALSE(memory.read(0xfff, bytes, 2));
+  CHECK_FALSE(memory.read(0x1005, bytes, 2));
+  CHECK(Memory::of({}).read_some(0x1000, bytes, 1) == 0);
+}
+
+}  // namespace redrive
