@@ -112,6 +112,7 @@ void Recorder::align_checkpoints(const Unit& with) {
     const std::chrono::nanoseconds half(unit->period_ns / 2);
     const bool old_by_messages = unit->received && now - unit->interval_began >= half;
     unit->checkpoint_wanted = old_by_messages || std::chrono::nanoseconds(interval_ns(*unit)) >= half;
+    if (unit->checkpoint_wanted && unit->current) ask_to_stop(*unit->current);
   }
 }
 

@@ -158,8 +158,8 @@ void Recorder::set_slot(Thread& thread) {
   slot.thread = thread.serial;
   slot.alone = alone(unit);
   slot.others_wait = !unit.ready.empty();
-  slot.want_stop =
-      !thread.held.empty() || !process.copies_to_reap.empty() || !unit.joining.empty() || unit.checkpoint_first;
+  slot.want_stop = !thread.held.empty() || !process.copies_to_reap.empty() || !unit.joining.empty() ||
+                   unit.checkpoint_first || unit.checkpoint_wanted;
 }
 
 void Recorder::ask_to_stop(const Thread& thread) {

@@ -22,7 +22,8 @@ from programs import program  # noqa: E402
 from real import made_project  # noqa: E402
 from redriving import free_port  # noqa: E402
 
-LIMITS = {"cpu-bound": 1.03}          # of recorded / native
+LIMITS = {"cpu-bound": 1.03, "dd": 1.5, "pipe": 1.3, "unix": 1.3, "tcp": 1.3, "jacobi": 1.3, "redis": 1.25, "make -j2": 1.5,
+          "exec": 2.0, "python": 1.3}  # of recorded / native
 PAUSE_BASE_S, PAUSE_PER_GB_S = 1e-3, 12e-3
 
 
@@ -77,14 +78,13 @@ class Bench:
         native_s, recorded_s = statistics.median(native), statistics.median(recorded)
         stats = self.json("stats", trace)
         replay = self.json("replay", trace, "--all", statuses=(0, 3))  # divergences are counted, not fatal here
-        cpu_s = sum(i["cpu_s"] for unit in self.json("ls", trace)["units"] for i in unit["intervals"])
         replayed_s = sum(i["seconds"] for i in replay["intervals"])
         self.add({"row": name, "native_s": native_s, "recorded_s": recorded_s, "ratio": recorded_s / native_s,
                   "native_runs_s": native, "recorded_runs_s": recorded, "pinned": pinned, "limit": LIMITS.get(name),
                   "trace_bytes_per_s": stats["trace_bytes"] / recorded_s, "messages": stats["messages"],
                   "logged_percent": 100 * stats["logged_messages"] / max(1, stats["messages"]),
                   "checkpoints": stats["checkpoints"], "skipped_checkpoints": stats["skipped_checkpoints"],
-                  "replay_speed": cpu_s / replayed_s if replayed_s else None, "replay_max_s": replay["max_seconds"],
+                  "replay_ratio": replayed_s / native_s, "replay_max_s": replay["max_seconds"],
                   "divergences": replay["divergences"]})
 
     def pause_row(self, megabytes):
@@ -159,13 +159,30 @@ def measures(bench):
     def mesh():
         bench.overhead_row("mesh", [workload("mesh"), 4, "200i" if quick else "1000i"], pinned=True)
 
-    rows = {"cpu-bound": cpu_bound, "jacobi": jacobi, "redis": redis, "make -j2": make, "mesh": mesh}
+    def dd():
+        count = 60_000 if quick else 600_000
+        bench.overhead_row("dd", ["dd", "if=/dev/zero", "of=/dev/null", "bs=64", f"count={count}", "status=none"], pinned=True)
+
+    def pingpong(kind):
+        bench.overhead_row(kind, [workload("pingpong"), kind, 10_000 if quick else 100_000], pinned=True)
+
+    def execs():
+        count = 50 if quick else 500
+        bench.overhead_row("exec", ["sh", "-c", f"i=0; while [ $i -lt {count} ]; do /bin/true; i=$((i+1)); done"], pinned=True)
+
+    def python():
+        script = "import json, re, subprocess, asyncio; print(len(json.dumps([re.sub('a', 'b', str(i)) for i in range(100000)])))"
+        bench.overhead_row("python", ["/usr/bin/python3", "-c", script], pinned=True)
+
+    rows = {"cpu-bound": cpu_bound, "dd": dd, "exec": execs, "python": python, "jacobi": jacobi, "redis": redis, "make -j2": make, "mesh": mesh}
+    for kind in ("pipe", "unix", "tcp"):
+        rows[kind] = lambda kind=kind: pingpong(kind)
     for megabytes in (1, 100, 1024):
         rows[f"pause {megabytes} MB"] = lambda megabytes=megabytes: bench.pause_row(megabytes)
     return rows
 
 
-HEADER = f"{'row':<16}{'native':>9}{'recorded':>10}{'ratio':>8}{'limit':>8}{'trace/s':>11}{'logged':>9}{'replay x':>10}{'max':>8}"
+HEADER = f"{'row':<16}{'native':>9}{'recorded':>10}{'ratio':>8}{'limit':>8}{'trace/s':>11}{'logged':>9}{'replay':>10}{'max':>8}"
 
 
 def format_bytes(count):
@@ -187,10 +204,9 @@ def format_row(row):
         return (f"{name}{row['fork_s'] * 1e3:>6.2f} ms{row['pause_median_s'] * 1e3:>7.2f} ms{row['ratio_to_fork']:>8.2f}"
                 f"{row['limit_s'] * 1e3:>5.1f} ms{growth:>11}{'':>19}{row['pause_max_s'] * 1e3:>5.2f} ms")
     limit = f"{row['limit']:.2f}" if row["limit"] else "-"
-    speed = f"{row['replay_speed']:.2f}" if row["replay_speed"] else "-"
     diverged = f"  {row['divergences']} DIVERGENCES" if row["divergences"] else ""
     return (f"{name}{row['native_s']:>7.2f} s{row['recorded_s']:>8.2f} s{row['ratio']:>8.2f}{limit:>8}{growth:>11}"
-            f"{row['logged_percent']:>7.1f} %{speed:>10}{row['replay_max_s']:>6.2f} s{diverged}")
+            f"{row['logged_percent']:>7.1f} %{row['replay_ratio']:>10.2f}{row['replay_max_s']:>6.2f} s{diverged}")
 
 
 def exceeded(row):
