@@ -81,6 +81,7 @@ class Gate {
 
   Unit* unit;
   uint64_t drained = 0;         // bytes of the ring
+  bool broken = false;          // the program has written into its slot: nothing is served any more
   bool pending_opened = false;  // the entry of the send at the ring's head is in the log
   std::vector<PatchedSite> sites;
   std::vector<Trampolines> trampolines;

@@ -39,6 +39,24 @@ user_regs_struct at_exit(const gate::Record& record, Address site) {
   return regs;
 }
 
+const uint8_t* ring(const gate::Slot& slot) {
+  return reinterpret_cast<const uint8_t*>(&slot) + (gate::kRing - gate::kSlot);
+}
+
+// Whether it is one that the code inside the tracee wrote: the program could have written there too.
+bool valid(const gate::Record& record, uint64_t available) {
+  if (available < sizeof record || record.size < sizeof record || record.size > available) return false;
+  uint64_t at = sizeof record;
+  for (uint64_t i = 0; i < uint64_t{record.before} + record.after; ++i) {
+    if (record.size - at < sizeof(gate::Piece)) return false;
+    const auto& piece = *reinterpret_cast<const gate::Piece*>(reinterpret_cast<const uint8_t*>(&record) + at);
+    at += sizeof piece;
+    if (piece.length > record.size - at) return false;
+    at = std::min<uint64_t>(record.size, at + ((piece.length + 7) & ~uint64_t{7}));
+  }
+  return true;
+}
+
 std::vector<Memory::Piece> pieces_of(const gate::Record& record, bool after) {
   std::vector<Memory::Piece> pieces;
   const auto* at = reinterpret_cast<const uint8_t*>(&record + 1);
@@ -158,8 +176,8 @@ void Recorder::set_slot(Thread& thread) {
   slot.thread = thread.serial;
   slot.alone = alone(unit);
   slot.others_wait = !unit.ready.empty();
-  slot.want_stop = !thread.held.empty() || !process.copies_to_reap.empty() || !unit.joining.empty() ||
-                   unit.checkpoint_first || unit.checkpoint_wanted;
+  slot.want_stop = process.gate->broken || !thread.held.empty() || !process.copies_to_reap.empty() ||
+                   !unit.joining.empty() || unit.checkpoint_first || unit.checkpoint_wanted;
 }
 
 void Recorder::ask_to_stop(const Thread& thread) {
@@ -357,11 +375,20 @@ void Recorder::drain() {
     std::shared_ptr<Gate> gate;
     const gate::Record* next;
   };
-  const auto next_record = [](Gate& gate) -> const gate::Record* {
-    const gate::Slot& slot = *gate.slot();
-    if (gate.drained == slot.head && (!slot.pending || gate.pending_opened)) return nullptr;
-    return reinterpret_cast<const gate::Record*>(reinterpret_cast<const uint8_t*>(&slot) + (gate::kRing - gate::kSlot) +
-                                                 gate.drained);
+  const auto next_record = [this](Gate& gate) -> const gate::Record* {
+    gate::Slot& slot = *gate.slot();
+    const bool pending = gate.drained == slot.head;
+    if (gate.broken || (pending && (!slot.pending || gate.pending_opened))) return nullptr;
+    const auto& record = *reinterpret_cast<const gate::Record*>(ring(slot) + gate.drained);
+    const uint64_t end = pending ? gate::kRingSize : slot.head;
+    if (end <= gate::kRingSize && gate.drained <= end && valid(record, end - gate.drained) &&
+        gate.unit->threads.contains(record.thread)) {
+      return &record;
+    }
+    gate.broken = true;
+    slot.want_stop = 1;
+    add_unsure(*gate.unit, "the program wrote into the memory that it shares with the recorder: calls are missing");
+    return nullptr;
   };
   std::vector<Source> sources;
   for (const auto& known : gates_) {
@@ -398,9 +425,12 @@ void Recorder::drain() {
 // The clock of served events is not read at each: it goes evenly from the last drain to this one.
 void Recorder::begin_served(Gate& gate, uint64_t head) {
   Unit& unit = *gate.unit;
-  const auto* ring = reinterpret_cast<const uint8_t*>(gate.slot()) + (gate::kRing - gate::kSlot);
   uint64_t count = 0;
-  for (uint64_t at = gate.drained; at < head; ++count) at += reinterpret_cast<const gate::Record*>(ring + at)->size;
+  for (uint64_t at = gate.drained; at < head; ++count) {
+    const auto& record = *reinterpret_cast<const gate::Record*>(ring(*gate.slot()) + at);
+    if (!valid(record, head - at)) break;
+    at += record.size;
+  }
   unit.stops_saved_ns += count * limits_.replayed_call_ns;
   const uint64_t now = interval_ns(unit);
   const uint64_t from = std::min(unit.drained_ns, now);

@@ -5,7 +5,7 @@ import random
 import re
 import shutil
 
-from harness import Failure, Skip, test
+from harness import TESTS, Failure, Skip, compiled, test
 from programs import job_of
 from redriving import check_trace, divergence_of, record, redrive_all, take_away_surroundings
 
@@ -147,6 +147,19 @@ def truncated_segment(ctx):
     damage_offsets(ctx, second, ctx.trace)
     outcome = ctx.expect_status(ctx.redrive("replay", ctx.trace, first.stem), 0, 4)
     ctx.expect(outcome.status == 0 or "offset" in outcome.stderr, outcome, "damage without an offset")
+
+
+@test("faults/wild_writes")
+def wild_writes(ctx):
+    """A program that writes into the memory that it shares with the recorder runs on, and the recording says what it is worth."""
+    wild_writer = compiled(ctx.options, TESTS / "workloads" / "wild_writer.c", flags=["-O1"], directory="workloads")
+    for what in ("head", "records"):
+        trace = ctx.traces / what
+        outcome = ctx.expect_status(ctx.redrive("record", "-o", trace, "--", wild_writer, what, cwd=ctx.work), 0)
+        ctx.expect(outcome.stdout == "ok 1\n", outcome, "the program did not end well")
+        ctx.expect("wrote into the memory that it shares" in outcome.stderr, outcome, "nothing is said of it")
+        if not any("shares" in unsure["reason"] for unsure in ctx.json("stats", trace)["unsure"]):
+            raise Failure("stats lists no doubt")
 
 
 @test("faults/missing_files")
