@@ -5,10 +5,10 @@
 #include <sys/sysmacros.h>
 
 #include <algorithm>
-#include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <memory>
 #include <string_view>
 
@@ -90,10 +90,9 @@ Address vdso_address(pid_t pid) {
 }
 
 uint64_t private_bytes(pid_t pid) {
-  const std::string path = "/proc/" + std::to_string(pid) + "/statm";
-  const File file(std::fopen(path.c_str(), "re"));
+  std::ifstream file("/proc/" + std::to_string(pid) + "/statm");
   uint64_t size = 0, resident = 0, shared = 0;
-  if (!file || std::fscanf(file.get(), "%" SCNu64 " %" SCNu64 " %" SCNu64, &size, &resident, &shared) != 3) return 0;
+  if (!(file >> size >> resident >> shared)) return 0;
   return (resident - std::min(shared, resident)) * kPageSize;
 }
 
