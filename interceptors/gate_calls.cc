@@ -6,20 +6,6 @@
 namespace redrive {
 namespace {
 
-gate::Written written(Written written) {
-  switch (written) {
-    case Written::success:
-      return gate::Written::success;
-    case Written::positive:
-      return gate::Written::positive;
-    case Written::error:
-      return gate::Written::error;
-    case Written::always:
-      return gate::Written::always;
-  }
-  return gate::Written::always;
-}
-
 void set_extent(gate::Span& span, const Extent& extent) {
   CHECK(extent.header == 0);
   span.divisor = extent.divisor;
@@ -61,7 +47,7 @@ gate::Call call_of(const SyscallRow& row) {
     const Arg& arg = row.args[i];
     gate::Span span;
     span.arg = i;
-    span.written = written(arg.written);
+    span.written = arg.written;
     switch (arg.kind) {
       case ArgKind::none:
       case ArgKind::val:

@@ -252,20 +252,6 @@ void add_messages(EntrySizes& entry, const SyscallRow& row, Args args, int index
 
 // ---- Exit
 
-bool is_written(Written written, int64_t result) {
-  switch (written) {
-    case Written::success:
-      return result >= 0;
-    case Written::positive:
-      return result > 0;
-    case Written::error:
-      return result < 0;
-    case Written::always:
-      return true;
-  }
-  return false;
-}
-
 // How many bytes were written at an out or in_out argument that was written.
 uint64_t written_size(const Arg& arg, Args args, int index, uint64_t size, int64_t result, const Memory& memory) {
   const Extent& extent = arg.extent;

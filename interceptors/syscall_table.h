@@ -18,6 +18,7 @@
 
 #include "base/bytes.h"
 #include "base/remote.h"
+#include "interceptors/written.h"
 
 namespace redrive {
 
@@ -103,9 +104,6 @@ struct Extent {
   uint16_t header = 0;  // bytes before the extent proper; never payload: msgbuf's type, file_handle's head
   int8_t cap_arg = -1;
 };
-
-// On which results the kernel writes an out or in_out argument.
-enum class Written : uint8_t { success, positive, error, always };
 
 struct Arg {
   ArgKind kind = ArgKind::none;

@@ -13,6 +13,7 @@
 
 #include "checkpoint/address_space.h"
 #include "supervisor/recorder.h"
+#include "supervisor/registers.h"
 
 namespace redrive {
 namespace {
@@ -34,12 +35,6 @@ bool open_for_writing(pid_t pid, uint64_t fd) {
   return false;
 }
 
-const Mapping* mapping_at(const std::vector<Mapping>& mappings, Address address) {
-  const auto it = std::find_if(mappings.begin(), mappings.end(),
-                               [&](const Mapping& m) { return m.start <= address && address < m.end; });
-  return it == mappings.end() ? nullptr : &*it;
-}
-
 // Notes what a shared mapping shows. When it is made, zero pages need no mention.
 void note_contents(const Memory& memory, Address start, uint64_t length, bool zeros, Event& event) {
   Bytes page(kPageSize);
@@ -58,13 +53,19 @@ void note_contents(const Memory& memory, Address start, uint64_t length, bool ze
 
 Result<void> done(const Result<int64_t>& result, const char* what) {
   if (!result) return result.error();
-  if (*result < 0 && *result > -4096) {
+  if (is_error(*result)) {
     return Error{std::string(what) + " failed in replay: " + std::strerror(static_cast<int>(-*result))};
   }
   return {};
 }
 
 }  // namespace
+
+const Mapping* mapping_at(const std::vector<Mapping>& mappings, Address address) {
+  const auto it = std::find_if(mappings.begin(), mappings.end(),
+                               [&](const Mapping& m) { return m.start <= address && address < m.end; });
+  return it == mappings.end() ? nullptr : &*it;
+}
 
 uint64_t shared_object(uint64_t device, uint64_t inode) {
   const uint64_t name[] = {device, inode};
@@ -105,7 +106,7 @@ void Recorder::record_memory_call(Thread& thread, int64_t result, Event& event) 
   Process& process = *thread.process;
   if (special == Special::brk) process.brk = static_cast<Address>(result);
   const bool maps = special == Special::mmap || special == Special::shmat;
-  if (!maps || (result < 0 && result > -4096)) return;
+  if (!maps || is_error(result)) return;
   const auto start = static_cast<Address>(result);
   Unit& unit = *process.unit;
   MapSource source;
@@ -158,7 +159,7 @@ Result<void> replay_memory_call(const Event& event, Special special, RestoredPro
                                 SharedObjects& shared, const FilePath& file_path) {
   const auto& args = event.args;
   const Stub& stub = process.stub;
-  const bool failed = event.result < 0 && event.result > -4096;
+  const bool failed = is_error(event.result);
   switch (special) {
     case Special::mmap:
     case Special::shmat: {

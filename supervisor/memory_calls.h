@@ -11,6 +11,9 @@ namespace redrive {
 // The name of an object that several mappings share, from what the host calls it. Never 0.
 uint64_t shared_object(uint64_t device, uint64_t inode);
 
+// The mapping that holds an address; null if there is none.
+const Mapping* mapping_at(const std::vector<Mapping>& mappings, Address address);
+
 // Makes the layout change that `event` recorded, in the stub's thread `tid`.
 Result<void> replay_memory_call(const Event& event, Special special, RestoredProcess& process, pid_t tid,
                                 SharedObjects& shared, const FilePath& file_path);

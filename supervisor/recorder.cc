@@ -245,9 +245,7 @@ void Recorder::take_or_queue(Thread& thread, Thread::Stop stop) {
   thread.stop = stop;
   Unit& unit = *thread.process->unit;
   unit.ready.push_back(&thread);
-  if (unit.current && unit.current->process->gate && unit.current->process->gate->slot()) {
-    unit.current->process->gate->slot()->others_wait = 1;
-  }
+  if (gate::Slot* slot = unit.current ? slot_of(*unit.current) : nullptr) slot->others_wait = 1;
   schedule(unit);
 }
 
@@ -474,9 +472,8 @@ void Recorder::close_call(Thread& thread, int64_t result, const Memory& memory) 
   if (row.special == Special::set_tid_address) thread.clear_tid = thread.args[0];
   if (row.special == Special::sched_setaffinity && result == 0) pin_to_our_processor(thread);
   if (row.fd_effect != FdEffect::none) forget_descriptors(thread);
-  const bool restarts = result <= -512 && result >= -516;
-  thread.restarting = restarts ? &row : nullptr;
-  unit.log.close(std::move(event), row.test && !restarts);
+  thread.restarting = restarts(result) ? &row : nullptr;
+  unit.log.close(std::move(event), row.test && !restarts(result));
 }
 
 }  // namespace redrive

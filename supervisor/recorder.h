@@ -83,6 +83,7 @@ class Recorder {
   void handle_signal(Thread& thread, int signal);
   bool answer_trapped_instruction(Thread& thread, const user_regs_struct& regs);
   void deliver(Thread& thread, int signal, const user_regs_struct& regs, uint64_t where);
+  static void hold(Thread& thread, const siginfo_t& info);
   bool raise_held(Thread& thread);
 
   // recorder_checkpoints.cc
@@ -124,6 +125,7 @@ class Recorder {
                           std::initializer_list<uint64_t> args);
   void map_gate(Thread& thread, const user_regs_struct& regs, Address instruction, std::shared_ptr<Gate> gate,
                 bool fresh);
+  static gate::Slot* slot_of(const Thread& thread);
   void set_slot(Thread& thread);
   void ask_to_stop(const Thread& thread);
   static bool in_gate(const Thread& thread, Address ip);

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "checkpoint/address_space.h"
+#include "supervisor/memory_calls.h"
 #include "supervisor/recorder.h"
 #include "supervisor/registers.h"
 
@@ -19,10 +20,6 @@ namespace {
 constexpr uint32_t kPatchAtStop = 2;  // of a site: many are used once
 constexpr uint64_t kReach = 1ull << 31;
 constexpr uint64_t kReachMargin = 1 << 24;
-
-// Results with which the kernel says that a signal came before it did anything (linux/errno.h, ERESTARTSYS and its
-// like).
-bool restarts(int64_t result) { return result <= -512 && result >= -516; }
 
 user_regs_struct at_exit(const gate::Record& record, Address site) {
   user_regs_struct regs{};
@@ -52,7 +49,7 @@ bool valid(const gate::Record& record, uint64_t available) {
     const auto& piece = *reinterpret_cast<const gate::Piece*>(reinterpret_cast<const uint8_t*>(&record) + at);
     at += sizeof piece;
     if (piece.length > record.size - at) return false;
-    at = std::min<uint64_t>(record.size, at + ((piece.length + 7) & ~uint64_t{7}));
+    at = std::min<uint64_t>(record.size, at + gate::padded(piece.length));
   }
   return true;
 }
@@ -64,7 +61,7 @@ std::vector<Memory::Piece> pieces_of(const gate::Record& record, bool after) {
     const auto& piece = *reinterpret_cast<const gate::Piece*>(at);
     at += sizeof piece;
     pieces.push_back({piece.address, {at, piece.length}});
-    at += (piece.length + 7) & ~uint64_t{7};
+    at += gate::padded(piece.length);
   }
   return pieces;
 }
@@ -104,8 +101,7 @@ Result<int64_t> Recorder::call_at(Thread& thread, Address instruction, const use
     } else if (WSTOPSIG(status) == (SIGTRAP | 0x80)) {
       break;
     } else if (siginfo_t info{}; status >> 16 == 0 && ptrace(PTRACE_GETSIGINFO, thread.tid, nullptr, &info) == 0) {
-      if (thread.held.empty()) thread.held_since = Clock::now();
-      thread.held.push_back(info);
+      hold(thread, info);
     }
   }
   if (!redrive::get_regs(thread.tid, regs)) return Error{"the program was killed"};
@@ -122,7 +118,6 @@ void Recorder::map_gate(Thread& thread, const user_regs_struct& regs, Address in
     const auto result = call_at(thread, instruction, regs, number, args);
     return result ? *result : -ESRCH;
   };
-  const auto failed = [](int64_t result) { return result < 0 && result > -4096; };
   const auto map = [&](Address at, uint64_t size, int protection, int flags, int64_t fd, uint64_t offset) {
     const int64_t made = call(SYS_mmap, {at, size, static_cast<uint64_t>(protection), static_cast<uint64_t>(flags),
                                          static_cast<uint64_t>(fd), offset});
@@ -139,7 +134,7 @@ void Recorder::map_gate(Thread& thread, const user_regs_struct& regs, Address in
   const int64_t fd = gate->take_slot() ? call(SYS_open, {path, O_RDWR | O_CLOEXEC, 0}) : -ENOMEM;
   if (fresh) process.memory.write(path, below.data(), below.size());
   constexpr int kReadWrite = PROT_READ | PROT_WRITE;
-  bool mapped = !failed(fd);
+  bool mapped = !is_error(fd);
   if (fresh) {
     mapped = mapped &&
              map(gate::kCode, gate::kCodeSize + gate::kTableSize, PROT_READ | PROT_EXEC,
@@ -150,7 +145,7 @@ void Recorder::map_gate(Thread& thread, const user_regs_struct& regs, Address in
   } else {
     mapped = mapped && map(gate::kSlot, gate::kSlotSize, kReadWrite, MAP_SHARED | MAP_FIXED, fd, gate->slot_offset());
   }
-  if (!failed(fd)) call(SYS_close, {static_cast<uint64_t>(fd)});
+  if (!is_error(fd)) call(SYS_close, {static_cast<uint64_t>(fd)});
   redrive::set_regs(thread.tid, regs);
   if (mapped) {
     process.gate = std::move(gate);
@@ -167,21 +162,27 @@ void Recorder::map_gate(Thread& thread, const user_regs_struct& regs, Address in
   process.gate = std::move(gate);
 }
 
+// Of the thread's address space; null if nothing is served there.
+gate::Slot* Recorder::slot_of(const Thread& thread) {
+  const Gate* gate = thread.process->gate.get();
+  return gate ? gate->slot() : nullptr;
+}
+
 // What the code inside the thread's address space must know before the thread runs user code.
 void Recorder::set_slot(Thread& thread) {
+  gate::Slot* const slot = slot_of(thread);
+  if (!slot) return;
   const Process& process = *thread.process;
-  if (!process.gate || !process.gate->slot()) return;
   const Unit& unit = *process.unit;
-  gate::Slot& slot = *process.gate->slot();
-  slot.thread = thread.serial;
-  slot.alone = alone(unit);
-  slot.others_wait = !unit.ready.empty();
-  slot.want_stop = process.gate->broken || !thread.held.empty() || !process.copies_to_reap.empty() ||
-                   !unit.joining.empty() || unit.checkpoint_first || unit.checkpoint_wanted;
+  slot->thread = thread.serial;
+  slot->alone = alone(unit);
+  slot->others_wait = !unit.ready.empty();
+  slot->want_stop = process.gate->broken || !thread.held.empty() || !process.copies_to_reap.empty() ||
+                    !unit.joining.empty() || unit.checkpoint_first || unit.checkpoint_wanted;
 }
 
 void Recorder::ask_to_stop(const Thread& thread) {
-  if (thread.process->gate && thread.process->gate->slot()) thread.process->gate->slot()->want_stop = 1;
+  if (gate::Slot* slot = slot_of(thread)) slot->want_stop = 1;
 }
 
 bool Recorder::in_gate(const Thread& thread, Address ip) {
@@ -245,9 +246,8 @@ bool Recorder::patch(Thread& thread) {
   }
   const auto mappings = read_mappings(process.pid);
   if (!mappings) return false;
-  const auto mapping = std::find_if(mappings->begin(), mappings->end(),
-                                    [&](const Mapping& m) { return m.start <= site && site < m.end; });
-  if (mapping == mappings->end() || mapping->inode == 0 || mapping->shared || (mapping->protection & PROT_WRITE)) {
+  const Mapping* mapping = mapping_at(*mappings, site);
+  if (!mapping || mapping->inode == 0 || mapping->shared || (mapping->protection & PROT_WRITE)) {
     return false;
   }
   const auto window = window_at(process, *mapping, site);
@@ -347,7 +347,7 @@ bool Recorder::touches_gate(const Thread& thread) const {
 // The program's mappings have changed: what was patched there is gone.
 void Recorder::forget_patches(Thread& thread, int64_t result) {
   Gate* gate = thread.process->gate.get();
-  if (!gate || (result < 0 && result > -4096)) return;
+  if (!gate || is_error(result)) return;
   const auto& args = thread.args;
   switch (thread.row->special) {
     case Special::munmap:

@@ -8,13 +8,14 @@
 #include "checkpoint/address_space.h"
 #include "supervisor/memory_calls.h"
 #include "supervisor/recorder.h"
+#include "supervisor/registers.h"
 
 namespace redrive {
 
 // The unit that has mapped the same object for writing before, if another one has. `thread` is at the exit of its call.
 Unit* Recorder::unit_to_join(Thread& thread, int64_t result) {
   const Special special = thread.row->special;
-  if ((special != Special::mmap && special != Special::shmat) || (result < 0 && result > -4096)) return nullptr;
+  if ((special != Special::mmap && special != Special::shmat) || is_error(result)) return nullptr;
   if (special == Special::mmap && (thread.args[3] & (MAP_ANONYMOUS | MAP_PRIVATE))) return nullptr;
   const auto mappings = read_mappings(thread.process->pid);
   if (!mappings) return nullptr;

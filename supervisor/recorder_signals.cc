@@ -126,8 +126,7 @@ void Recorder::handle_signal(Thread& thread, int signal) {
     deliver(thread, signal, regs, static_cast<uint64_t>(SignalPoint::anywhere));
     return;
   }
-  if (thread.held.empty()) thread.held_since = Clock::now();
-  thread.held.push_back(info);
+  hold(thread, info);
   ask_to_stop(thread);
   leave_gate(thread);
   resume(thread, PTRACE_CONT);
@@ -179,6 +178,12 @@ void Recorder::deliver(Thread& thread, int signal, const user_regs_struct& regs,
   unit.log.add(std::move(event));
   thread.rewound = false;
   resume_user(thread, handler);
+}
+
+// Keeps an asynchronous signal for the thread's next event.
+void Recorder::hold(Thread& thread, const siginfo_t& info) {
+  if (thread.held.empty()) thread.held_since = Clock::now();
+  thread.held.push_back(info);
 }
 
 // Sends held signals again, up to the first that is delivered when the thread runs on; true if there is one. Those that

@@ -42,6 +42,17 @@ inline bool caused_by_instruction(const siginfo_t& info) {
   }
 }
 
+// Whether a result says that a signal came before the kernel did anything: it enters the call again unless a handler
+// says otherwise (linux/errno.h).
+inline constexpr int64_t kErestartRestartblock = -516;
+inline bool restarts(int64_t result) {
+  constexpr int64_t kErestartsys = -512;
+  return result <= kErestartsys && result >= kErestartRestartblock;
+}
+
+// Whether a result is an error: -4095 to -1 (syscalls(2)).
+inline bool is_error(int64_t result) { return result < 0 && result > -4096; }
+
 inline Bytes as_bytes(const user_regs_struct& regs) {
   const auto* first = reinterpret_cast<const uint8_t*>(&regs);
   return Bytes(first, first + sizeof regs);

@@ -23,16 +23,12 @@ namespace redrive {
 namespace {
 
 constexpr int kSyscallStop = SIGTRAP | 0x80;
-constexpr int64_t kErestartRestartblock = -516;
-constexpr int64_t kErestartsys = -512;
 
 std::string hex(uint64_t value) {
   char text[24];
   std::snprintf(text, sizeof text, "%#lx", value);
   return text;
 }
-
-bool restarts(int64_t result) { return result <= kErestartsys && result >= kErestartRestartblock; }
 
 // How many arguments the call has, as far as the table tells.
 size_t argument_count(const SyscallRow& row) {

@@ -143,8 +143,6 @@ void copy(void* to, uint64_t from, uint64_t length) {
   asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(length) : : "memory");
 }
 
-uint64_t padded(uint64_t length) { return (length + 7) & ~uint64_t{7}; }
-
 // Writes a record at the ring's head, never beyond its end.
 struct Writer {
   uint8_t* at;
@@ -188,20 +186,6 @@ uint64_t capacity(const Span& span, const Registers& regs) {
       return other > 64 ? kRingSize + 1 : other * sizeof(iovec);
   }
   return kRingSize + 1;
-}
-
-bool is_written(Written written, int64_t result) {
-  switch (written) {
-    case Written::success:
-      return result >= 0;
-    case Written::positive:
-      return result > 0;
-    case Written::error:
-      return result < 0;
-    case Written::always:
-      return true;
-  }
-  return false;
 }
 
 // The kernel keeps it in the limit of a segment (asm/segment.h, __CPUNODE_SEG).

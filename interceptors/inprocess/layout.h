@@ -8,6 +8,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "interceptors/written.h"
+
 namespace redrive::gate {
 
 // Fixed, so that a seccomp filter can tell the code's own syscalls from others by their address. Below 2 GiB, so that
@@ -34,8 +36,6 @@ enum class Extent : uint8_t {
   path,     // NUL-terminated
   vector,   // iovec array with argument `other` elements, and its buffers
 };
-enum class Written : uint8_t { success, positive, error, always };
-
 struct Span {
   uint8_t arg = 0;
   Extent extent = Extent::fixed;
@@ -113,6 +113,7 @@ struct Piece {
   uint64_t address;
   uint64_t length;
 };
+constexpr uint64_t padded(uint64_t length) { return (length + 7) & ~uint64_t{7}; }
 
 inline constexpr uint64_t kStack = kSlot + 0x1000;
 inline constexpr uint64_t kRing = kStack + kStackSize;
