@@ -10,7 +10,7 @@
 
 namespace redrive {
 
-std::vector<sock_filter> seccomp_filter(uint64_t untraced, uint64_t traced) {
+std::vector<sock_filter> seccomp_filter(std::initializer_list<uint64_t> untraced, uint64_t traced) {
   constexpr uint32_t kLoad = BPF_LD | BPF_W | BPF_ABS;
   constexpr uint32_t kForeign = SECCOMP_RET_ERRNO | ENOSYS;
   std::vector<sock_filter> filter{
@@ -30,7 +30,7 @@ std::vector<sock_filter> seccomp_filter(uint64_t untraced, uint64_t traced) {
     };
     filter.insert(filter.end(), std::begin(test), std::end(test));
   };
-  answer_at(untraced, SECCOMP_RET_ALLOW);
+  for (const uint64_t address : untraced) answer_at(address, SECCOMP_RET_ALLOW);
   answer_at(traced, SECCOMP_RET_TRACE);
   const sock_filter rest[] = {
       BPF_STMT(kLoad, offsetof(seccomp_data, nr)),

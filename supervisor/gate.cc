@@ -48,29 +48,34 @@ Result<std::unique_ptr<GateArena>> GateArena::make() {
 }
 
 GateArena::~GateArena() {
+  for (const auto& free : free_) munmap(free.slot, gate::kSlotSize);
   if (common_) munmap(common_, kCommonSize);
 }
 
 gate::Slot* GateArena::take_slot(uint64_t& file_offset) {
   if (free_.empty()) {
     if (ftruncate(file_.get(), static_cast<off_t>(size_ + gate::kSlotSize)) != 0) return nullptr;
-    free_.push_back(size_);
+    void* slot =
+        mmap(nullptr, gate::kSlotSize, PROT_READ | PROT_WRITE, MAP_SHARED, file_.get(), static_cast<off_t>(size_));
+    if (slot == MAP_FAILED) return nullptr;
+    free_.push_back({static_cast<gate::Slot*>(slot), size_});
     size_ += gate::kSlotSize;
   }
-  file_offset = free_.back();
-  void* slot =
-      mmap(nullptr, gate::kSlotSize, PROT_READ | PROT_WRITE, MAP_SHARED, file_.get(), static_cast<off_t>(file_offset));
-  if (slot == MAP_FAILED) return nullptr;
+  const FreeSlot taken = free_.back();
   free_.pop_back();
-  auto* made = static_cast<gate::Slot*>(slot);
-  made->processor = static_cast<uint32_t>(sched_getcpu());
-  return made;
+  file_offset = taken.file_offset;
+  taken.slot->processor = static_cast<uint32_t>(sched_getcpu());
+  return taken.slot;
 }
 
 void GateArena::give_back(gate::Slot* slot, uint64_t file_offset) {
   std::memset(static_cast<void*>(slot), 0, sizeof *slot);
-  munmap(slot, gate::kSlotSize);
-  free_.push_back(file_offset);
+  free_.push_back({slot, file_offset});
+}
+
+void GateArena::set_injected(std::span<const gate::InjectedCall> calls) {
+  CHECK(calls.size() <= gate::kMaxInjected);
+  std::memcpy(common_ + (gate::kInjected - gate::kCode), calls.data(), calls.size_bytes());
 }
 
 std::optional<PatchWindow> CodeSegments::window(const Memory& memory, const Mapping& mapping, Address site) {

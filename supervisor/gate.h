@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <tuple>
 #include <unordered_map>
@@ -34,9 +35,12 @@ class GateArena {
   const std::string& path() const { return path_; }
   static constexpr Address kPath = gate::kClock + sizeof(gate::Clock);
 
-  // A zeroed slot, mapped here; null if there is no memory for one.
+  // A slot, mapped here, zero but for its processor; null if there is no memory for one.
   gate::Slot* take_slot(uint64_t& file_offset);
   void give_back(gate::Slot* slot, uint64_t file_offset);
+
+  // What tracees find at gate::kInjected.
+  void set_injected(std::span<const gate::InjectedCall> calls);
 
  private:
   GateArena() = default;
@@ -44,7 +48,11 @@ class GateArena {
   Fd file_;
   uint8_t* common_ = nullptr;
   std::string path_;
-  std::vector<uint64_t> free_;
+  struct FreeSlot {
+    gate::Slot* slot;
+    uint64_t file_offset;
+  };
+  std::vector<FreeSlot> free_;
   uint64_t size_ = 0;
 };
 

@@ -282,8 +282,8 @@ void Recorder::start(Thread& thread) {
   user_regs_struct regs;
   if (thread.process->inherited) {
     if (!redrive::get_regs(thread.tid, regs)) return;
-    map_gate(thread, regs, arena_->header().boundary - kSyscallSize, std::exchange(thread.process->inherited, nullptr),
-             false);
+    regs.orig_rax = ~0ull;
+    if (!inherit_gate(thread, regs, std::exchange(thread.process->inherited, nullptr))) return;
   }
   if (!get_regs(thread, regs)) return;
   if (std::exchange(thread.image_at_birth, false)) store_now(*thread.process->unit, thread, &regs);

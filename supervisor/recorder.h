@@ -92,10 +92,12 @@ class Recorder {
   bool checkpoint_due(Unit& unit);
   void align_checkpoints(const Unit& with);
   void checkpoint(Thread& trigger);
-  void store_now(Unit& unit, Thread& trigger, const user_regs_struct* regs);
-  Result<UnitState> capture_state(Unit& unit, Thread& trigger, bool at_entry);
+  void store_now(Unit& unit, Thread& trigger, const user_regs_struct* regs,
+                 const std::vector<Mapping>* mappings = nullptr);
+  Result<UnitState> capture_state(Unit& unit, Thread& trigger, bool at_entry, const std::vector<Mapping>* mappings);
   Result<void> capture_pages(Unit& unit, bool shared_only, ImageJob& job);
-  Result<ImageJob> capture(Unit& unit, Thread& trigger, bool at_entry, bool shared_only);
+  Result<ImageJob> capture(Unit& unit, Thread& trigger, bool at_entry, bool shared_only,
+                           const std::vector<Mapping>* mappings = nullptr);
   Result<uint64_t> inject(Thread& thread, const user_regs_struct& at_entry, long number,
                           std::initializer_list<uint64_t> args, pid_t* born = nullptr);
   void reap_copies(Thread& thread);
@@ -123,8 +125,11 @@ class Recorder {
   bool set_regs(const Thread& thread, const user_regs_struct& regs) const;
   Result<int64_t> call_at(Thread& thread, Address instruction, const user_regs_struct& base, long number,
                           std::initializer_list<uint64_t> args);
-  void map_gate(Thread& thread, const user_regs_struct& regs, Address instruction, std::shared_ptr<Gate> gate,
-                bool fresh);
+  Result<int64_t> make_calls(Thread& thread, const user_regs_struct& base,
+                             const std::vector<gate::InjectedCall>& calls);
+  Result<void> map_gate(Thread& thread, const user_regs_struct& regs, Address instruction,
+                        const std::vector<Mapping>& mappings);
+  Result<void> inherit_gate(Thread& thread, const user_regs_struct& regs, std::shared_ptr<Gate> gate);
   static gate::Slot* slot_of(const Thread& thread);
   void set_slot(Thread& thread);
   void ask_to_stop(const Thread& thread);

@@ -187,10 +187,12 @@ void Recorder::checkpoint(Thread& trigger) {
 }
 
 // The image of a unit whose next event is not a syscall's entry: all of it is read while it is stopped, and its
-// interval has begun. `regs` are the trigger's if it has not run yet.
-void Recorder::store_now(Unit& unit, Thread& trigger, const user_regs_struct* regs) {
+// interval has begun. `regs` are the trigger's if it has not run yet, `mappings` those of the unit's only process if they
+// are known.
+void Recorder::store_now(Unit& unit, Thread& trigger, const user_regs_struct* regs,
+                         const std::vector<Mapping>* mappings) {
   const auto stopped_at = Clock::now();
-  auto job = capture(unit, trigger, false, false);
+  auto job = capture(unit, trigger, false, false, mappings);
   if (!job) {
     ++skipped_checkpoints_;
     add_unsure(unit, "a checkpoint that it needs could not be stored: " + job.error().message);
@@ -205,10 +207,11 @@ void Recorder::store_now(Unit& unit, Thread& trigger, const user_regs_struct* re
 }
 
 // What is read of a unit while it is stopped: its state, and all of its pages or the shared ones.
-Result<ImageJob> Recorder::capture(Unit& unit, Thread& trigger, bool at_entry, bool shared_only) {
+Result<ImageJob> Recorder::capture(Unit& unit, Thread& trigger, bool at_entry, bool shared_only,
+                                   const std::vector<Mapping>* mappings) {
   ImageJob job;
   job.unit = unit.id;
-  ASSIGN_OR_RETURN(job.state, capture_state(unit, trigger, at_entry));
+  ASSIGN_OR_RETURN(job.state, capture_state(unit, trigger, at_entry, mappings));
   for (const auto& process : unit.processes) {
     if (!process->gate) continue;
     for (const auto& site : process->gate->sites) job.patches.push_back({process->serial, site.start, site.original});
@@ -217,7 +220,8 @@ Result<ImageJob> Recorder::capture(Unit& unit, Thread& trigger, bool at_entry, b
   return job;
 }
 
-Result<UnitState> Recorder::capture_state(Unit& unit, Thread& trigger, bool at_entry) {
+Result<UnitState> Recorder::capture_state(Unit& unit, Thread& trigger, bool at_entry,
+                                          const std::vector<Mapping>* mappings) {
   UnitState state;
   state.trigger = trigger.serial;
   state.next_thread = unit.next_thread;
@@ -237,7 +241,11 @@ Result<UnitState> Recorder::capture_state(Unit& unit, Thread& trigger, bool at_e
       if (alive == unit.threads.end()) continue;
       ASSIGN_OR_RETURN(process->memory, Memory::open(alive->second->tid));
     }
-    ASSIGN_OR_RETURN(saved.mappings, read_mappings(process->memory.pid()));
+    if (mappings) {
+      saved.mappings = *mappings;
+    } else {
+      ASSIGN_OR_RETURN(saved.mappings, read_mappings(process->memory.pid()));
+    }
     if (const Gate* gate = process->gate.get()) {
       std::erase_if(saved.mappings, [&](const Mapping& m) { return gate->owns(m.start, m.end); });
     }

@@ -34,6 +34,11 @@ user_regs_struct at_exit(const gate::Record& record, Address site) {
   return regs;
 }
 
+gate::InjectedCall map_trampolines_at(Address at) {
+  return {SYS_mmap,
+          {at, kTrampolinesSize, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, ~0ull, 0}};
+}
+
 const uint8_t* ring(const gate::Slot& slot) {
   return reinterpret_cast<const uint8_t*>(&slot) + (gate::kRing - gate::kSlot);
 }
@@ -106,58 +111,108 @@ Result<int64_t> Recorder::call_at(Thread& thread, Address instruction, const use
   return static_cast<int64_t>(regs.rax);
 }
 
-// Maps the tier into an address space that has none (`fresh`), or a slot of its own into a forked child's. The thread
-// is stopped in user code with these registers; `instruction` is a syscall instruction that it has mapped. Where that
-// cannot be, calls are left to stops.
-void Recorder::map_gate(Thread& thread, const user_regs_struct& regs, Address instruction, std::shared_ptr<Gate> gate,
-                        bool fresh) {
+// Has the thread make these calls, up to the first that fails, with one stop behind the last, whose result it is. Its
+// address space has the tier's code; `base` as above.
+Result<int64_t> Recorder::make_calls(Thread& thread, const user_regs_struct& base,
+                                     const std::vector<gate::InjectedCall>& calls) {
+  arena_->set_injected(calls);
+  user_regs_struct regs = base;
+  regs.rip = arena_->header().inject;
+  regs.orig_rax = ~0ull;
+  regs.rbp = gate::kInjected;
+  regs.rbx = gate::kInjected + calls.size() * sizeof(gate::InjectedCall);
+  redrive::set_regs(thread.tid, regs);
+  for (;;) {
+    int status = 0;
+    resume(thread, PTRACE_CONT);
+    if (!wait_stop(thread.tid, status)) return Error{"the program was killed"};
+    if (status >> 16 == PTRACE_EVENT_SECCOMP) break;
+    if (siginfo_t info{}; status >> 16 == 0 && ptrace(PTRACE_GETSIGINFO, thread.tid, nullptr, &info) == 0) {
+      hold(thread, info);
+    }
+  }
+  if (!redrive::get_regs(thread.tid, regs)) return Error{"the program was killed"};
+  return static_cast<int64_t>(regs.orig_rax);
+}
+
+// Maps the tier into the address space of a new program, with memory for trampolines near its first instruction. The
+// thread is stopped before it, with these registers; `instruction` is a syscall instruction that it has mapped. Where
+// that cannot be, calls are left to stops. Fails if the program was killed.
+Result<void> Recorder::map_gate(Thread& thread, const user_regs_struct& regs, Address instruction,
+                                const std::vector<Mapping>& mappings) {
   Process& process = *thread.process;
-  const auto call = [&](long number, std::initializer_list<uint64_t> args) -> int64_t {
-    const auto result = call_at(thread, instruction, regs, number, args);
-    return result ? *result : -ESRCH;
-  };
-  const auto map = [&](Address at, uint64_t size, int protection, int flags, int64_t fd, uint64_t offset) {
-    const int64_t made = call(SYS_mmap, {at, size, static_cast<uint64_t>(protection), static_cast<uint64_t>(flags),
-                                         static_cast<uint64_t>(fd), offset});
-    return made == static_cast<int64_t>(at);
-  };
-  Address path = GateArena::kPath;
-  Bytes below;  // the stack, where the path is put for a moment
-  if (fresh) {
-    below.resize(arena_->path().size() + 1);
-    path = (regs.rsp - 512 - below.size()) & ~uint64_t{15};
-    if (!process.memory.read(path, below.data(), below.size())) return;
-    process.memory.write(path, arena_->path().c_str(), below.size());
+  auto gate = std::make_shared<Gate>(*arena_, process.unit);
+  if (!gate->take_slot()) return {};
+  // The path is put below the stack for a moment.
+  Bytes below(arena_->path().size() + 1);
+  const Address path = (regs.rsp - 512 - below.size()) & ~uint64_t{15};
+  if (!process.memory.read(path, below.data(), below.size())) return {};
+  process.memory.write(path, arena_->path().c_str(), below.size());
+  ASSIGN_OR_RETURN(const int64_t opened,
+                   call_at(thread, instruction, regs, SYS_open, {path, O_RDWR | O_CLOEXEC, 0}));
+  process.memory.write(path, below.data(), below.size());
+  if (is_error(opened)) return {};
+  const auto fd = static_cast<uint64_t>(opened);
+  constexpr uint64_t kShared = MAP_SHARED | MAP_FIXED_NOREPLACE;
+  constexpr uint64_t kReadWrite = PROT_READ | PROT_WRITE;
+  ASSIGN_OR_RETURN(const int64_t code, call_at(thread, instruction, regs, SYS_mmap,
+                                               {gate::kCode, gate::kCodeSize + gate::kTableSize,
+                                                PROT_READ | PROT_EXEC, kShared, fd, 0}));
+  if (code != static_cast<int64_t>(gate::kCode)) {
+    TRY(call_at(thread, instruction, regs, SYS_close, {fd}));
+    return {};
   }
-  const int64_t fd = gate->take_slot() ? call(SYS_open, {path, O_RDWR | O_CLOEXEC, 0}) : -ENOMEM;
-  if (fresh) process.memory.write(path, below.data(), below.size());
-  constexpr int kReadWrite = PROT_READ | PROT_WRITE;
-  bool mapped = !is_error(fd);
-  if (fresh) {
-    mapped = mapped &&
-             map(gate::kCode, gate::kCodeSize + gate::kTableSize, PROT_READ | PROT_EXEC,
-                 MAP_SHARED | MAP_FIXED_NOREPLACE, fd, 0) &&
-             map(gate::kClock, gate::kClockSize, kReadWrite, MAP_SHARED | MAP_FIXED_NOREPLACE, fd,
-                 gate::kClock - gate::kCode) &&
-             map(gate::kSlot, gate::kSlotSize, kReadWrite, MAP_SHARED | MAP_FIXED_NOREPLACE, fd, gate->slot_offset());
-  } else {
-    mapped = mapped && map(gate::kSlot, gate::kSlotSize, kReadWrite, MAP_SHARED | MAP_FIXED, fd, gate->slot_offset());
+  std::vector<gate::InjectedCall> calls{
+      {SYS_mmap, {gate::kClock, gate::kClockSize, kReadWrite, kShared, fd, gate::kClock - gate::kCode}},
+      {SYS_mmap, {gate::kSlot, gate::kSlotSize, kReadWrite, kShared, fd, gate->slot_offset()}}};
+  const auto trampolines = Gate::gap_near(mappings, regs.rip);
+  if (trampolines) calls.push_back(map_trampolines_at(*trampolines));
+  calls.push_back({SYS_close, {fd}});
+  calls.push_back({SYS_brk, {}});
+  ASSIGN_OR_RETURN(const int64_t brk, make_calls(thread, regs, calls));
+  if (is_error(brk)) {
+    TRY(make_calls(thread, regs, {{SYS_close, {fd}}}));
+    return {};
   }
-  if (!is_error(fd)) call(SYS_close, {static_cast<uint64_t>(fd)});
-  redrive::set_regs(thread.tid, regs);
-  if (mapped) {
-    process.gate = std::move(gate);
-    gates_.push_back(process.gate);
-    return;
-  }
-  if (fresh) return;
-  // The child's sites are patched: it gets a slot that serves nothing.
-  gate::Slot nothing{};
-  nothing.want_stop = 1;
-  map(gate::kSlot, gate::kSlotSize, kReadWrite, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
-  process.memory.put(gate::kSlot, nothing);
-  redrive::set_regs(thread.tid, regs);
+  process.brk = static_cast<Address>(brk);
+  if (trampolines) gate->add_trampolines(process.memory, *trampolines);
   process.gate = std::move(gate);
+  gates_.push_back(process.gate);
+  return {};
+}
+
+// Gives a forked child a slot of its own in place of its parent's. The thread is stopped before its first instruction,
+// with these registers. Fails if it was killed.
+Result<void> Recorder::inherit_gate(Thread& thread, const user_regs_struct& regs, std::shared_ptr<Gate> gate) {
+  Process& process = *thread.process;
+  const auto map_slot = [&](uint64_t flags, uint64_t fd, uint64_t offset) {
+    return gate::InjectedCall{SYS_mmap,
+                              {gate::kSlot, gate::kSlotSize, PROT_READ | PROT_WRITE, flags | MAP_FIXED, fd, offset}};
+  };
+  process.gate = gate;
+  bool mapped = false;
+  if (gate->take_slot()) {
+    ASSIGN_OR_RETURN(const int64_t fd,
+                     make_calls(thread, regs, {{SYS_open, {GateArena::kPath, O_RDWR | O_CLOEXEC}}}));
+    if (!is_error(fd)) {
+      const gate::InjectedCall map = map_slot(MAP_SHARED, static_cast<uint64_t>(fd), gate->slot_offset());
+      const gate::InjectedCall close{SYS_close, {static_cast<uint64_t>(fd)}};
+      ASSIGN_OR_RETURN(const int64_t made, make_calls(thread, regs, {map, close}));
+      mapped = !is_error(made);
+      if (!mapped) TRY(make_calls(thread, regs, {close}));
+    }
+  }
+  if (mapped) {
+    gates_.push_back(gate);
+  } else {
+    // The child's sites are patched: it gets a slot that serves nothing.
+    TRY(make_calls(thread, regs, {map_slot(MAP_PRIVATE | MAP_ANONYMOUS, ~0ull, 0)}));
+    gate::Slot nothing{};
+    nothing.want_stop = 1;
+    process.memory.put(gate::kSlot, nothing);
+  }
+  redrive::set_regs(thread.tid, regs);
+  return {};
 }
 
 // Of the thread's address space; null if nothing is served there.
@@ -264,10 +319,8 @@ bool Recorder::patch(Thread& thread) {
 Gate::Trampolines* Recorder::map_trampolines(Thread& thread, const std::vector<Mapping>& mappings, Address near) {
   const auto at = Gate::gap_near(mappings, near);
   if (!at) return nullptr;
-  const auto made = inject(
-      thread, thread.entry, SYS_mmap,
-      {*at, kTrampolinesSize, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, ~0ull, 0});
-  if (!made || *made != *at) return nullptr;
+  const auto made = make_calls(thread, thread.entry, {map_trampolines_at(*at)});
+  if (!made || *made != static_cast<int64_t>(*at)) return nullptr;
   return &thread.process->gate->add_trampolines(thread.process->memory, *at);
 }
 

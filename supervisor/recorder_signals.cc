@@ -236,14 +236,26 @@ void Recorder::replace_cpuid(Process& process, const Mapping& mapping, Event* ev
     if (file.empty()) add_unsure(*process.unit, "cpuid instructions of " + mapping.name + " could not be looked for");
     known = cpuid_sites_.emplace(key, cpuid_sites(file)).first;
   }
+  std::vector<Address> sites;
   for (const uint64_t site : known->second) {
-    if (site < mapping.offset || site - mapping.offset >= mapping.length()) continue;
-    const Address at = mapping.start + (site - mapping.offset);
-    if (!process.memory.write(at, kCpuidStandIn, sizeof kCpuidStandIn)) continue;
-    process.cpuid_sites.insert(at);
-    if (event)
-      event->writes.push_back(
-          {at, sizeof kCpuidStandIn, false, Bytes(std::begin(kCpuidStandIn), std::end(kCpuidStandIn))});
+    if (site >= mapping.offset && site + sizeof kCpuidStandIn - mapping.offset <= mapping.length())
+      sites.push_back(mapping.start + (site - mapping.offset));
+  }
+  // Those that lie close together are written at once.
+  for (auto first = sites.begin(), end = first; first != sites.end(); first = end) {
+    while (end != sites.end() && *end - *first < kPageSize) ++end;
+    Bytes code(*std::prev(end) + sizeof kCpuidStandIn - *first);
+    if (!process.memory.read(*first, code.data(), code.size())) continue;
+    for (auto site = first; site != end; ++site) {
+      std::copy(std::begin(kCpuidStandIn), std::end(kCpuidStandIn), code.begin() + static_cast<ptrdiff_t>(*site - *first));
+    }
+    if (!process.memory.write(*first, code.data(), code.size())) continue;
+    for (auto site = first; site != end; ++site) {
+      process.cpuid_sites.insert(*site);
+      if (event)
+        event->writes.push_back(
+            {*site, sizeof kCpuidStandIn, false, Bytes(std::begin(kCpuidStandIn), std::end(kCpuidStandIn))});
+    }
   }
 }
 

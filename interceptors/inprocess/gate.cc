@@ -37,13 +37,14 @@ using namespace redrive::gate;
 
 static_assert(kSlot == SLOT && kStack + kStackSize == STACK_TOP);
 static_assert(offsetof(Slot, site) == 120 && offsetof(Slot, phase) == 128 && offsetof(Slot, want_stop) == 132);
+static_assert(sizeof(InjectedCall) == 56 && offsetof(InjectedCall, args) == 8);
 static_assert(offsetof(Registers, rbx) == 56 && offsetof(Registers, rsp) == 104 && offsetof(Registers, flags) == 112);
 
 #define AT(field) VALUE(SLOT) "+" field
 
 asm(R"(
   .section .header, "ax"
-  .quad entry, leave, executed, boundary
+  .quad entry, leave, executed, boundary, inject, injected
   .text
 entry:
   mov %rsp, )" AT(RSP) R"(
@@ -88,6 +89,7 @@ entry:
   jmp *%rcx
 report:
   mov )" AT(RSP) R"(, %rsp
+stop:
   syscall
 boundary:
   ud2
@@ -112,6 +114,23 @@ leave:
   mov )" AT(SITE) R"(, %rcx
   movl $0, )" AT(PHASE) R"(
   jmp *%rcx
+
+inject:
+  mov 0(%rbp), %rax
+  mov 8(%rbp), %rdi
+  mov 16(%rbp), %rsi
+  mov 24(%rbp), %rdx
+  mov 32(%rbp), %r10
+  mov 40(%rbp), %r8
+  mov 48(%rbp), %r9
+  syscall
+injected:
+  cmp $-4095, %rax
+  jae stop
+  add $56, %rbp
+  cmp %rbx, %rbp
+  jne inject
+  jmp stop
 
 # rdi: the registers of the call
 execute:

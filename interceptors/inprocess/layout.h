@@ -115,6 +115,16 @@ struct Piece {
 };
 constexpr uint64_t padded(uint64_t length) { return (length + 7) & ~uint64_t{7}; }
 
+// A call that the supervisor has a tracee make.
+struct InjectedCall {
+  uint64_t number;
+  uint64_t args[6];
+};
+// Where they lie, behind the table; only the supervisor can write there.
+inline constexpr uint32_t kMaxInjected = 8;
+inline constexpr uint64_t kInjected = kTable + kTableSize - kMaxInjected * sizeof(InjectedCall);
+static_assert(kTable + sizeof(Call) * kCalls <= kInjected);
+
 inline constexpr uint64_t kStack = kSlot + 0x1000;
 inline constexpr uint64_t kRing = kStack + kStackSize;
 inline constexpr uint64_t kSlotSize = kRing + kRingSize - kSlot;
@@ -126,6 +136,10 @@ struct Header {
   uint64_t leave;     // puts the registers back and goes to the traced syscall instruction
   uint64_t executed;  // right behind the untraced syscall instruction
   uint64_t boundary;  // right behind the traced syscall instruction that reports a served call
+  // Makes the calls from rbp to rbx, up to the first that fails, and stops at the boundary with the last one's result in
+  // place of the number.
+  uint64_t inject;
+  uint64_t injected;  // right behind its untraced syscall instruction
 };
 
 }  // namespace redrive::gate
