@@ -126,13 +126,17 @@ class TraceWriter {
   // `path` is opened through `open_path` (e.g. /proc/PID/map_files/...), named `path` in the trace.
   Result<uint64_t> add_file(const std::string& open_path, const std::string& path);
 
-  // Publishes an image. Pages equal to one already stored are stored once; zero pages not at all. Callable from another
-  // thread than the rest, by one thread at a time. Journals an ImagePublished record only after everything is synced.
-  // An error of `read` is returned and leaves the writer as good as it was.
+  // Writes an image, which is part of the trace when publish_images() has returned. Pages equal to one already stored
+  // are stored once; zero pages not at all. These three are callable from another thread than the rest, by one thread at
+  // a time. An error of `read` is returned and leaves the writer as good as it was.
   struct ImageStats {
     uint64_t pages = 0, new_pages = 0, bytes = 0;
   };
-  Result<ImageStats> publish_image(UnitId unit, IntervalIndex interval, const ReadImage& read);
+  Result<ImageStats> write_image(UnitId unit, IntervalIndex interval, const ReadImage& read);
+  // Syncs all images that were written, and journals an ImagePublished record of each. Every sync waits for the disk,
+  // however little it writes.
+  Result<void> publish_images();
+  Result<ImageStats> publish_image(UnitId unit, IntervalIndex interval, const ReadImage& read);  // both
 
   uint64_t bytes_written() const;
   Result<void> finish(const RecordingEnd& end);  // flush, sync, build the catalog
