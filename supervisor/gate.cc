@@ -53,6 +53,7 @@ GateArena::~GateArena() {
 }
 
 gate::Slot* GateArena::take_slot(uint64_t& file_offset) {
+  const std::lock_guard lock(mutex_);
   if (free_.empty()) {
     if (ftruncate(file_.get(), static_cast<off_t>(size_ + gate::kSlotSize)) != 0) return nullptr;
     void* slot =
@@ -70,6 +71,7 @@ gate::Slot* GateArena::take_slot(uint64_t& file_offset) {
 
 void GateArena::give_back(gate::Slot* slot, uint64_t file_offset) {
   std::memset(static_cast<void*>(slot), 0, sizeof *slot);
+  const std::lock_guard lock(mutex_);
   free_.push_back({slot, file_offset});
 }
 
@@ -121,8 +123,9 @@ Address Gate::physical(Address ip) const {
   return ip;
 }
 
-bool Gate::is_patched(Address site) const {
-  return std::any_of(sites.begin(), sites.end(), [&](const auto& patched) { return patched.site == site; });
+const PatchedSite* Gate::patched(Address site) const {
+  const auto found = std::find_if(sites.begin(), sites.end(), [&](const auto& each) { return each.site == site; });
+  return found == sites.end() ? nullptr : &*found;
 }
 
 Gate::Trampolines* Gate::trampolines_near(Address site) {

@@ -22,7 +22,7 @@ namespace redrive {
 
 struct Unit;
 
-// One file, mapped by all tracees: the code, its table, the clock, and a slot for each address space.
+// One file, mapped by all tracees: the code, its table, the clock, and a slot for each address space. Thread-safe.
 class GateArena {
  public:
   static Result<std::unique_ptr<GateArena>> make();
@@ -52,6 +52,7 @@ class GateArena {
     gate::Slot* slot;
     uint64_t file_offset;
   };
+  std::mutex mutex_;  // of what follows
   std::vector<FreeSlot> free_;
   uint64_t size_ = 0;
 };
@@ -91,7 +92,7 @@ class Gate {
   // Addresses as the program would know them, and as they are while it is patched.
   Address canonical(Address ip) const;
   Address physical(Address ip) const;
-  bool is_patched(Address site) const;
+  const PatchedSite* patched(Address site) const;  // null if it is not
 
   struct Trampolines {
     Address start;
@@ -106,6 +107,8 @@ class Gate {
   // Replaces the instructions of the window by a jump to a new trampoline. False if the memory cannot be changed. No
   // thread may go on inside the window but through `physical`.
   bool patch(const Memory& memory, Address site, PatchWindow window, Trampolines& trampolines);
+  // Whether it is an address in the code inside tracees.
+  static bool executes_at(Address ip) { return ip >= gate::kCode && ip < gate::kCode + gate::kCodeSize; }
   // Whether a range overlaps memory that is not the program's.
   bool owns(Address start, Address end) const;
   // The program has unmapped this range, or mapped something else there.

@@ -239,7 +239,7 @@ void Recorder::ask_to_stop(const Thread& thread) {
 }
 
 bool Recorder::in_gate(const Thread& thread, Address ip) {
-  return thread.process->gate && ip >= gate::kCode && ip < gate::kCode + gate::kCodeSize;
+  return thread.process->gate && Gate::executes_at(ip);
 }
 
 // At a stop amid a served call: if nothing has come of it yet, it is left to a stop.
@@ -285,7 +285,7 @@ bool Recorder::patch(Thread& thread) {
   Gate* const gate = process.gate.get();
   if (!gate || !gate->slot()) return false;
   const Address site = thread.entry.rip - kSyscallSize;
-  if (gate->is_patched(site)) return false;
+  if (gate->patched(site)) return false;
   const auto args = syscall_args(thread.entry);
   const SyscallRow* row = find_row(static_cast<int64_t>(thread.entry.orig_rax), args);
   if (!row || !row->in_process) return false;
