@@ -100,6 +100,29 @@ bool Memory::write(std::span<const MemoryPiece> pieces) const {
                      [&](const MemoryPiece& piece) { return write(piece.address, piece.data, piece.size); });
 }
 
+bool Memory::patch(std::span<const MemoryPiece> pieces) const {
+  bool all = true;
+  Bytes merged;
+  for (size_t first = 0, end = 0; first < pieces.size(); first = end) {
+    const Address start = pieces[first].address;
+    Address stop = start;
+    while (end < pieces.size() && pieces[end].address - start < kPageSize) {
+      stop = std::max(stop, pieces[end].address + pieces[end].size);
+      ++end;
+    }
+    merged.resize(stop - start);
+    if (end - first > 1 && !read(start, merged.data(), merged.size())) {
+      all = false;
+      continue;
+    }
+    for (size_t i = first; i < end; ++i) {
+      std::memcpy(merged.data() + (pieces[i].address - start), pieces[i].data, pieces[i].size);
+    }
+    all = write(start, merged.data(), merged.size()) && all;
+  }
+  return all;
+}
+
 std::string Memory::string(Address from, size_t limit) const {
   std::string out;
   char chunk[256];

@@ -49,6 +49,9 @@ class Memory {
   // a fork's copy, because the kernel then gives it a page of its own for each that is read.
   bool read(std::span<const MemoryPiece> pieces) const;   // all or false
   bool write(std::span<const MemoryPiece> pieces) const;  // all or false
+  // Pieces in ascending order, whatever protects them. Those that lie close together are written at once, with what is
+  // between them, so the process must be stopped. False if some could not be written.
+  bool patch(std::span<const MemoryPiece> pieces) const;
   // A NUL-terminated string of at most `limit` bytes, without its NUL; what could be read if it has none.
   std::string string(Address from, size_t limit = 4096) const;
 

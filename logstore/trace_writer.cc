@@ -121,7 +121,7 @@ struct TraceWriter::State {
   TraceFiles files;
   Fd lock;  // tells readers that the recording is under way
   JournalWriter journal;
-  PageStoreWriter pages;                        // of the publishing thread
+  PageStoreWriter pages;                       // of the publishing thread
   std::vector<ImagePublished> written_images;  // ditto; not yet in the journal
   FileStoreWriter copies;
   Compressor compressor;

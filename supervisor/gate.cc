@@ -96,7 +96,12 @@ std::optional<PatchWindow> CodeSegments::window(const Memory& memory, const Mapp
 Gate::Gate(GateArena& arena, Unit* unit) : unit(unit), arena_(arena) {}
 
 Gate::Gate(const Gate& parent, Unit* unit)
-    : unit(unit), sites(parent.sites), trampolines(parent.trampolines), stops(parent.stops), arena_(parent.arena_) {}
+    : unit(unit),
+      sites(parent.sites),
+      trampolines(parent.trampolines),
+      stops(parent.stops),
+      stopping(parent.stopping),
+      arena_(parent.arena_) {}
 
 Gate::~Gate() {
   if (slot_) arena_.give_back(slot_, slot_offset_);
@@ -108,6 +113,10 @@ bool Gate::take_slot() {
 }
 
 Address Gate::canonical(Address ip) const {
+  const bool inside = std::any_of(trampolines.begin(), trampolines.end(), [&](const Trampolines& area) {
+    return ip >= area.start && ip < area.start + kTrampolinesSize;
+  });
+  if (!inside) return ip;
   for (const auto& site : sites) {
     if (ip == site.stop) return site.site;
     if (ip == site.stop + kSyscallSize) return site.site + kSyscallSize;
@@ -131,7 +140,7 @@ const PatchedSite* Gate::patched(Address site) const {
 Gate::Trampolines* Gate::trampolines_near(Address site) {
   for (auto& known : trampolines) {
     const uint64_t distance = known.start > site ? known.start - site : site - known.start;
-    if (distance < kReach - kReachMargin && known.used < kTrampolinesSize / kTrampolineSize) return &known;
+    if (distance < kReach - kReachMargin && !known.used.all()) return &known;
   }
   return nullptr;
 }
@@ -151,30 +160,67 @@ std::optional<Address> Gate::gap_near(const std::vector<Mapping>& mappings, Addr
 
 Gate::Trampolines& Gate::add_trampolines(const Memory& memory, Address start) {
   memory.put(start, arena_.header().entry);
-  return trampolines.emplace_back(Trampolines{start});
+  return trampolines.emplace_back(start);
 }
 
-bool Gate::patch(const Memory& memory, Address site, PatchWindow window, Trampolines& area) {
-  PatchedSite patched;
-  patched.site = site;
-  patched.start = site - window.before;
-  Bytes before(window.before), after(window.after);
-  patched.original.resize(window.before ? window.before : kSyscallSize + window.after);
-  const Address at = area.start + area.used * kTrampolineSize;
-  if (!memory.read(patched.start, patched.original.data(), patched.original.size()) ||
-      !memory.read(site - window.before, before.data(), before.size()) ||
-      !memory.read(site + kSyscallSize, after.data(), after.size())) {
-    return false;
+bool Gate::patch(const Memory& memory, Address site, PatchWindow window, Trampolines&) {
+  patch(memory, {{site, window, {}}});
+  return patched(site);
+}
+
+void Gate::patch(const Memory& memory, std::vector<SitePatch> patches) {
+  std::vector<Bytes> held, code, jumps;
+  std::vector<MemoryPiece> pieces;
+  held.reserve(patches.size());
+  for (const auto& patch : patches) {
+    held.emplace_back(patch.size());
+    pieces.push_back({patch.start(), held.back().data(), held.back().size()});
   }
-  const Bytes code = trampoline(at, area.start, before, after, site, patched.stop);
-  const Bytes instruction = jump(patched.start, at, patched.original.size());
-  if (!memory.write(at, code.data(), code.size()) ||
-      !memory.write(patched.start, instruction.data(), instruction.size())) {
-    return false;
+  constexpr size_t kPiecesPerRead = 512;
+  for (size_t first = 0; first < pieces.size(); first += kPiecesPerRead) {
+    if (!memory.read(std::span(pieces).subspan(first, std::min(kPiecesPerRead, pieces.size() - first)))) return;
   }
-  ++area.used;
-  sites.push_back(std::move(patched));
-  return true;
+  std::vector<PatchedSite> made;
+  std::vector<Address> places;
+  for (size_t i = 0; i < patches.size(); ++i) {
+    const SitePatch& patch = patches[i];
+    if (!patch.original.empty() && patch.original != held[i]) continue;
+    Trampolines* const area = trampolines_near(patch.site);
+    if (!area) continue;
+    size_t index = 0;
+    while (area->used[index]) ++index;
+    area->used.set(index);
+    const Address at = area->start + index * kTrampolineSize;
+    const Bytes before(held[i].begin(), held[i].begin() + patch.window.before);
+    const Bytes after(held[i].end() - patch.window.after, held[i].end());
+    PatchedSite site{patch.site, patch.start(), held[i], 0};
+    code.push_back(trampoline(at, area->start, before, after, patch.site, site.stop));
+    jumps.push_back(jump(site.start, at, held[i].size()));
+    places.push_back(at);
+    made.push_back(std::move(site));
+  }
+  const auto written = [&](std::vector<Bytes>& contents, const auto& place) {
+    std::vector<MemoryPiece> all;
+    for (size_t i = 0; i < made.size(); ++i) all.push_back({place(i), contents[i].data(), contents[i].size()});
+    std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.address < b.address; });
+    return memory.patch(all);
+  };
+  if (written(code, [&](size_t i) { return places[i]; }) && written(jumps, [&](size_t i) { return made[i].start; })) {
+    sites.insert(sites.end(), made.begin(), made.end());
+    return;
+  }
+  // Nothing of it shall stay.
+  std::vector<Bytes> originals;
+  for (const auto& site : made) originals.push_back(site.original);
+  written(originals, [&](size_t i) { return made[i].start; });
+  for (const auto& site : made) release(site);
+}
+
+void Gate::release(const PatchedSite& site) {
+  for (auto& area : trampolines) {
+    if (site.stop >= area.start && site.stop < area.start + kTrampolinesSize)
+      area.used.reset((site.stop - area.start) / kTrampolineSize);
+  }
 }
 
 bool Gate::owns(Address start, Address end) const {
@@ -185,8 +231,13 @@ bool Gate::owns(Address start, Address end) const {
 }
 
 void Gate::forget(Address start, Address end) {
-  std::erase_if(sites, [&](const auto& site) { return start < site.start + site.original.size() && site.start < end; });
+  std::erase_if(sites, [&](const PatchedSite& site) {
+    const bool gone = start < site.start + site.original.size() && site.start < end;
+    if (gone) release(site);
+    return gone;
+  });
   std::erase_if(stops, [&](const auto& entry) { return start <= entry.first && entry.first < end; });
+  std::erase_if(stopping, [&](const auto& entry) { return start <= entry.first && entry.first < end; });
 }
 
 Bytes jump(Address at, Address target, size_t size) {

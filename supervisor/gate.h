@@ -1,6 +1,7 @@
 // The in-process tier of address spaces: the memory that it shares with the supervisor, and the patched syscall sites.
 #pragma once
 
+#include <bitset>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -21,6 +22,8 @@
 namespace redrive {
 
 struct Unit;
+struct CodeSite;
+class CodePlan;
 
 // One file, mapped by all tracees: the code, its table, the clock, and a slot for each address space. Thread-safe.
 class GateArena {
@@ -68,13 +71,26 @@ class CodeSegments {
   std::map<std::tuple<uint64_t, uint64_t, uint64_t, uint64_t>, CodeSegment> segments_;  // device, inode, offset, length
 };
 
-// A syscall instruction that was replaced, or has been preceded, by a jump.
+// A syscall instruction that can be replaced, or preceded, by a jump.
+struct SitePatch {
+  Address site;
+  PatchWindow window;
+  Bytes original;  // what the window must hold; empty: whatever it does
+
+  Address start() const { return site - window.before; }
+  size_t size() const { return window.before ? window.before : kSyscallSize + window.after; }
+};
+
+// One that was.
 struct PatchedSite {
   Address site;    // of the syscall instruction
   Address start;   // of the window
   Bytes original;  // what it held
   Address stop;    // the trampoline's own syscall instruction; the call goes on behind it
 };
+
+inline constexpr uint64_t kTrampolineSize = 64;
+inline constexpr uint64_t kTrampolinesSize = 4 * kPageSize;
 
 // The tier in one address space. Processes that share the memory share it.
 class Gate {
@@ -95,10 +111,11 @@ class Gate {
   const PatchedSite* patched(Address site) const;  // null if it is not
 
   struct Trampolines {
+    explicit Trampolines(Address start) : start(start) { used.set(0); }
     Address start;
-    uint32_t used = 1;  // the first holds the address of the entry
+    std::bitset<kTrampolinesSize / kTrampolineSize> used;  // the first holds the address of the entry
   };
-  // A page of trampolines within reach of the site that has room; null if there is none.
+  // Memory for trampolines within reach of the site that has room; null if there is none.
   Trampolines* trampolines_near(Address site);
   // Where one could be mapped: in a gap below `near`. None if there is no such gap.
   static std::optional<Address> gap_near(const std::vector<Mapping>& mappings, Address near);
@@ -107,6 +124,9 @@ class Gate {
   // Replaces the instructions of the window by a jump to a new trampoline. False if the memory cannot be changed. No
   // thread may go on inside the window but through `physical`.
   bool patch(const Memory& memory, Address site, PatchWindow window, Trampolines& trampolines);
+  // The same of several sites, with trampolines that are mapped. Sites whose window holds something else than it should
+  // stay as they are, and those that no trampoline is near.
+  void patch(const Memory& memory, std::vector<SitePatch> patches);
   // Whether it is an address in the code inside tracees.
   static bool executes_at(Address ip) { return ip >= gate::kCode && ip < gate::kCode + gate::kCodeSize; }
   // Whether a range overlaps memory that is not the program's.
@@ -121,15 +141,20 @@ class Gate {
   std::vector<PatchedSite> sites;
   std::vector<Trampolines> trampolines;
   std::unordered_map<Address, uint32_t> stops;  // of sites that are not patched
+  // The same in a recording: what is known of the site; nothing if it is in no file.
+  struct StoppingSite {
+    CodePlan* plan = nullptr;
+    CodeSite* site = nullptr;
+  };
+  std::unordered_map<Address, StoppingSite> stopping;
 
  private:
+  void release(const PatchedSite& site);  // its trampoline can be another's
+
   GateArena& arena_;
   gate::Slot* slot_ = nullptr;
   uint64_t slot_offset_ = 0;
 };
-
-inline constexpr uint64_t kTrampolineSize = 64;
-inline constexpr uint64_t kTrampolinesSize = kPageSize;
 
 // The bytes of a trampoline at `at` for this site, given the moved instructions. `stop` becomes the address of its
 // syscall instruction.

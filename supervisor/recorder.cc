@@ -432,8 +432,8 @@ void Recorder::leave(Thread& thread) {
     event.registers = RegisterFile{as_bytes(regs), get_xstate(thread.tid)};
     thread.process->unit->log.close(std::move(event), false);
   } else {
-    close_call(thread, result, thread.process->memory);
     forget_patches(thread, result);
+    close_call(thread, result, thread.process->memory);
   }
   thread.xstate.clear();
   resume_user(thread, regs);

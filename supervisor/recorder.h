@@ -11,6 +11,8 @@
 #include "base/result.h"
 #include "supervisor/gate.h"
 #include "supervisor/image_worker.h"
+#include "supervisor/mapped_file.h"
+#include "supervisor/patch_plans.h"
 #include "supervisor/tracee.h"
 
 namespace redrive {
@@ -79,7 +81,7 @@ class Recorder {
   Unit& add_unit(EventRef parent, pid_t pid);
 
   // recorder_signals.cc
-  void replace_cpuid(Process& process, const Mapping& mapping, Event* event);
+  void replace_cpuid(Process& process, const Mapping& mapping, const MappedFile* file, Event* event);
   void handle_signal(Thread& thread, int signal);
   bool answer_trapped_instruction(Thread& thread, const user_regs_struct& regs);
   void deliver(Thread& thread, int signal, const user_regs_struct& regs, uint64_t where);
@@ -106,7 +108,7 @@ class Recorder {
     return unit.served_ns ? *unit.served_ns : cpu_ns(unit) - unit.cpu_base_ns + unit.stops_saved_ns;
   }
   uint64_t period_ns(uint64_t memory_bytes) const;
-  Result<uint64_t> file_of(Process& process, const Mapping& mapping);
+  Result<uint64_t> file_of(MappedFiles& files, const Mapping& mapping);
 
   // recorder_messages.cc
   std::optional<Endpoint> endpoint(Thread& thread, int fd_arg);
@@ -138,6 +140,8 @@ class Recorder {
   void at_boundary(Thread& thread, user_regs_struct regs);
   bool patch(Thread& thread);
   Gate::Trampolines* map_trampolines(Thread& thread, const std::vector<Mapping>& mappings, Address near);
+  void apply_plan(Process& process, const Mapping& mapping, const FileVersion& file);
+  bool in_use(const Thread& thread, Address start, Address end) const;
   bool touches_gate(const Thread& thread) const;
   void forget_patches(Thread& thread, int64_t result);
   void drain();
@@ -147,6 +151,7 @@ class Recorder {
 
   // memory_calls.cc
   void record_memory_call(Thread& thread, int64_t result, Event& event);
+  void map_file(Thread& thread, Address start, MapSource& source, Event& event);
   bool mappable(Thread& thread);
   void note_mapped_writes(Thread& thread, Event& event);
 
@@ -164,8 +169,8 @@ class Recorder {
   std::unordered_map<pid_t, int> early_;  // stops of tracees whose birth was not reported yet
   std::map<std::pair<UnitId, std::string>, Refused> refusals_;
   std::vector<Unsure> unsure_;
-  std::map<std::pair<uint64_t, uint64_t>, uint64_t> file_ids_;  // (device, inode) of mapped files
-  std::map<uint64_t, UnitId> shared_objects_;                   // who maps them writably
+  std::map<FileVersion, uint64_t> file_ids_;   // of mapped files
+  std::map<uint64_t, UnitId> shared_objects_;  // who maps them writably
   UnitId next_unit_ = 1;
   uint64_t arrivals_ = 0;
   uint64_t skipped_checkpoints_ = 0;
@@ -173,11 +178,11 @@ class Recorder {
   int root_status_ = 0;
   bool interrupted_ = false;
   bool write_failed_ = false;
-  std::map<std::pair<uint64_t, uint64_t>, std::vector<uint64_t>> cpuid_sites_;  // of mapped files, as file_ids_
+  std::map<FileVersion, std::vector<uint64_t>> cpuid_sites_;  // of mapped files
   Bytes scratch_;
   std::unique_ptr<GateArena> arena_;  // null: stops only
   std::vector<std::weak_ptr<Gate>> gates_;
-  CodeSegments code_;
+  PatchPlans plans_;
 };
 
 }  // namespace redrive

@@ -127,7 +127,8 @@ Result<void> Recorder::launch(const std::string& path, const std::vector<std::st
   if (pipe2(go, O_CLOEXEC) != 0) return errno_error("cannot make a pipe");
   const Fd read_end(go[0]), write_end(go[1]);
   const std::vector<sock_filter> filter =
-      arena_ ? seccomp_filter({arena_->header().executed, arena_->header().injected}, arena_->header().boundary) : seccomp_filter();
+      arena_ ? seccomp_filter({arena_->header().executed, arena_->header().injected}, arena_->header().boundary)
+             : seccomp_filter();
   const sock_fprog program{static_cast<unsigned short>(filter.size()), const_cast<sock_filter*>(filter.data())};
   std::vector<char*> argv;
   for (const auto& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
@@ -320,13 +321,20 @@ void Recorder::begin_program(Thread& thread) {
     redrive::set_regs(thread.tid, regs);
   }
   if (!process.gate) process.brk = start_brk(process.pid);
-  for (const auto& mapping : *mappings) replace_cpuid(process, mapping, nullptr);
+  MappedFiles files(process.pid);
+  for (const auto& mapping : *mappings) {
+    if (PatchPlans::is_code(mapping)) replace_cpuid(process, mapping, files.of(mapping), nullptr);
+  }
   begin_interval(unit, CheckpointKind::exec, process, 0);
   if (struct stat info{}; stat(("/proc/" + std::to_string(process.pid) + "/exe").c_str(), &info) == 0 &&
                           (info.st_mode & (S_ISUID | S_ISGID))) {
     count_refusal(unit, "the privileges of setuid program " + process.command, "ran without them", false);
   }
   store_now(unit, thread, &regs, &*mappings);
+  for (const auto& mapping : *mappings) {
+    const MappedFile* file = PatchPlans::is_code(mapping) ? files.of(mapping) : nullptr;
+    if (file) apply_plan(process, mapping, file->version);
+  }
   resume_user(thread, regs);
 }
 

@@ -17,7 +17,7 @@
 namespace redrive {
 namespace {
 
-constexpr uint32_t kPatchAtStop = 2;  // of a site: many are used once
+constexpr uint32_t kPatchAtStop = 2;  // of a site, in all programs that map the file: many are used once
 
 user_regs_struct at_exit(const gate::Record& record, Address site) {
   user_regs_struct regs{};
@@ -148,16 +148,15 @@ Result<void> Recorder::map_gate(Thread& thread, const user_regs_struct& regs, Ad
   const Address path = (regs.rsp - 512 - below.size()) & ~uint64_t{15};
   if (!process.memory.read(path, below.data(), below.size())) return {};
   process.memory.write(path, arena_->path().c_str(), below.size());
-  ASSIGN_OR_RETURN(const int64_t opened,
-                   call_at(thread, instruction, regs, SYS_open, {path, O_RDWR | O_CLOEXEC, 0}));
+  ASSIGN_OR_RETURN(const int64_t opened, call_at(thread, instruction, regs, SYS_open, {path, O_RDWR | O_CLOEXEC, 0}));
   process.memory.write(path, below.data(), below.size());
   if (is_error(opened)) return {};
   const auto fd = static_cast<uint64_t>(opened);
   constexpr uint64_t kShared = MAP_SHARED | MAP_FIXED_NOREPLACE;
   constexpr uint64_t kReadWrite = PROT_READ | PROT_WRITE;
-  ASSIGN_OR_RETURN(const int64_t code, call_at(thread, instruction, regs, SYS_mmap,
-                                               {gate::kCode, gate::kCodeSize + gate::kTableSize,
-                                                PROT_READ | PROT_EXEC, kShared, fd, 0}));
+  ASSIGN_OR_RETURN(const int64_t code,
+                   call_at(thread, instruction, regs, SYS_mmap,
+                           {gate::kCode, gate::kCodeSize + gate::kTableSize, PROT_READ | PROT_EXEC, kShared, fd, 0}));
   if (code != static_cast<int64_t>(gate::kCode)) {
     TRY(call_at(thread, instruction, regs, SYS_close, {fd}));
     return {};
@@ -192,8 +191,7 @@ Result<void> Recorder::inherit_gate(Thread& thread, const user_regs_struct& regs
   process.gate = gate;
   bool mapped = false;
   if (gate->take_slot()) {
-    ASSIGN_OR_RETURN(const int64_t fd,
-                     make_calls(thread, regs, {{SYS_open, {GateArena::kPath, O_RDWR | O_CLOEXEC}}}));
+    ASSIGN_OR_RETURN(const int64_t fd, make_calls(thread, regs, {{SYS_open, {GateArena::kPath, O_RDWR | O_CLOEXEC}}}));
     if (!is_error(fd)) {
       const gate::InjectedCall map = map_slot(MAP_SHARED, static_cast<uint64_t>(fd), gate->slot_offset());
       const gate::InjectedCall close{SYS_close, {static_cast<uint64_t>(fd)}};
@@ -238,9 +236,7 @@ void Recorder::ask_to_stop(const Thread& thread) {
   if (gate::Slot* slot = slot_of(thread)) slot->want_stop = 1;
 }
 
-bool Recorder::in_gate(const Thread& thread, Address ip) {
-  return thread.process->gate && Gate::executes_at(ip);
-}
+bool Recorder::in_gate(const Thread& thread, Address ip) { return thread.process->gate && Gate::executes_at(ip); }
 
 // At a stop amid a served call: if nothing has come of it yet, it is left to a stop.
 void Recorder::leave_gate(Thread& thread) {
@@ -278,34 +274,46 @@ void Recorder::at_boundary(Thread& thread, user_regs_struct regs) {
 
 // ---- Patching
 
-// At a syscall's stop: replaces its instruction if it comes here often enough. True if the thread had to be resumed,
-// and comes to the same call again.
+// At a syscall's stop: replaces its instruction if that has proved worth it. True if the thread had to be resumed, and
+// comes to the same call again.
 bool Recorder::patch(Thread& thread) {
   Process& process = *thread.process;
   Gate* const gate = process.gate.get();
   if (!gate || !gate->slot()) return false;
-  const Address site = thread.entry.rip - kSyscallSize;
-  if (gate->patched(site)) return false;
+  const Address at = thread.entry.rip - kSyscallSize;
+  if (gate->patched(at)) return false;
   const auto args = syscall_args(thread.entry);
   const SyscallRow* row = find_row(static_cast<int64_t>(thread.entry.orig_rax), args);
   if (!row || !row->in_process) return false;
-  if (++gate->stops[site] != kPatchAtStop) return false;
-  // Others may return to the instructions that would be replaced.
-  for (const auto& [tid, other] : threads_) {
-    if (other.get() != &thread && other->process->gate.get() == gate && other->entry.rip == site + kSyscallSize) {
-      gate->stops[site] = 0;
-      return false;
+  std::vector<Mapping> mappings;
+  const auto find_mapping = [&]() -> const Mapping* {
+    if (auto read = read_mappings(process.pid); mappings.empty() && read) mappings = std::move(*read);
+    return mapping_at(mappings, at);
+  };
+  auto [known, fresh] = gate->stopping.try_emplace(at);
+  if (fresh) {
+    MappedFiles files(process.pid);
+    const Mapping* mapping = find_mapping();
+    if (CodePlan* plan = mapping ? plans_.of(files, *mapping) : nullptr) {
+      known->second = {plan, &plan->site(at - mapping->start)};
     }
   }
-  const auto mappings = read_mappings(process.pid);
-  if (!mappings) return false;
-  const Mapping* mapping = mapping_at(*mappings, site);
-  const auto window = mapping ? code_.window(process.memory, *mapping, site) : std::nullopt;
-  if (!window) return false;
-  Gate::Trampolines* area = gate->trampolines_near(site);
+  const auto [plan, site] = known->second;
+  if (!site) return false;
+  ++site->stops;
+  if (site->stops < kPatchAtStop || (site->examined && !site->window)) return false;
+  const Mapping* mapping = find_mapping();
+  const auto window = mapping ? plan->examine(*site, process.memory, *mapping) : std::nullopt;
+  // Others may return to the instructions that would be replaced.
+  if (!window || in_use(thread, at - window->before, at + kSyscallSize + window->after)) return false;
+  Gate::Trampolines* area = gate->trampolines_near(at);
   const bool inject_mapping = !area;
-  if (!area) area = map_trampolines(thread, *mappings, site);
-  if (area) gate->patch(process.memory, site, *window, *area);
+  if (!area) area = map_trampolines(thread, mappings, at);
+  if (area) gate->patch(process.memory, {{at, *window, site->original}});
+  if (const PatchedSite* made = gate->patched(at)) {
+    site->original = made->original;
+    gate->stopping.erase(at);
+  }
   if (inject_mapping) {
     rewind(thread, thread.entry);
     return true;
@@ -314,7 +322,25 @@ bool Recorder::patch(Thread& thread) {
   return false;
 }
 
-// Maps a page for trampolines within reach of `near`. The thread is at a syscall's entry, and must be rewound
+// Whether another thread of the address space may return to an instruction there.
+bool Recorder::in_use(const Thread& thread, Address start, Address end) const {
+  return std::any_of(threads_.begin(), threads_.end(), [&](const auto& entry) {
+    const Thread& other = *entry.second;
+    return &other != &thread && other.process->gate == thread.process->gate && other.entry.rip >= start &&
+           other.entry.rip <= end;
+  });
+}
+
+// Code was mapped that nothing has run yet: patches what has proved worth it in other programs. What maps more memory
+// for trampolines is left to the sites' stops.
+void Recorder::apply_plan(Process& process, const Mapping& mapping, const FileVersion& file) {
+  Gate* const gate = process.gate.get();
+  if (!gate || !gate->slot() || !PatchPlans::is_code(mapping)) return;
+  auto patches = plans_.of(file, mapping).ready(mapping.start);
+  if (!patches.empty()) gate->patch(process.memory, std::move(patches));
+}
+
+// Maps memory for trampolines within reach of `near`. The thread is at a syscall's entry, and must be rewound
 // afterwards.
 Gate::Trampolines* Recorder::map_trampolines(Thread& thread, const std::vector<Mapping>& mappings, Address near) {
   const auto at = Gate::gap_near(mappings, near);

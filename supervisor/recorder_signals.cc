@@ -2,7 +2,6 @@
 // fault. What the kernel does to start it (frame, registers) is recorded, so replay needs no signals.
 #include <sys/mman.h>
 #include <sys/ptrace.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/ucontext.h>
 #include <unistd.h>
@@ -70,19 +69,10 @@ uint64_t frame_size(const Memory& memory, Address sp) {
   return std::min(fp - sp + size, kMaxFrame);
 }
 
-// A mapped file, whole; empty if it cannot be read, or is gone.
-Bytes file_contents(const Process& process, const Mapping& mapping) {
-  char range[64];
-  std::snprintf(range, sizeof range, "/map_files/%lx-%lx", mapping.start, mapping.end);
-  const std::string base = "/proc/" + std::to_string(process.pid);
-  for (const std::string& path : {base + range, base + "/root" + mapping.name}) {
-    struct stat info {};
-    if (stat(path.c_str(), &info) != 0 || info.st_ino != mapping.inode) continue;
-    std::ifstream file(path, std::ios::binary);
-    Bytes contents((std::istreambuf_iterator<char>(file)), {});
-    if (!contents.empty()) return contents;
-  }
-  return {};
+// A file, whole; empty if it cannot be read.
+Bytes contents_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return Bytes((std::istreambuf_iterator<char>(file)), {});
 }
 
 }  // namespace
@@ -226,36 +216,26 @@ bool Recorder::answer_trapped_instruction(Thread& thread, const user_regs_struct
 }
 
 // On processors that cannot trap cpuid: replaces it in a file's mapping that was just made, and notes that in the
-// event.
-void Recorder::replace_cpuid(Process& process, const Mapping& mapping, Event* event) {
+// event. `file`: null if it cannot be reached.
+void Recorder::replace_cpuid(Process& process, const Mapping& mapping, const MappedFile* file, Event* event) {
   if (limits_.cpuid_traps || mapping.inode == 0 || mapping.shared || !(mapping.protection & PROT_EXEC)) return;
-  const auto key = std::make_pair(mapping.device, mapping.inode);
-  auto known = cpuid_sites_.find(key);
+  const Bytes contents = file && !cpuid_sites_.contains(file->version) ? contents_of(file->path) : Bytes();
+  if (!contents.empty()) cpuid_sites_.emplace(file->version, cpuid_sites(contents));
+  const auto known = file ? cpuid_sites_.find(file->version) : cpuid_sites_.end();
   if (known == cpuid_sites_.end()) {
-    const Bytes file = file_contents(process, mapping);
-    if (file.empty()) add_unsure(*process.unit, "cpuid instructions of " + mapping.name + " could not be looked for");
-    known = cpuid_sites_.emplace(key, cpuid_sites(file)).first;
+    add_unsure(*process.unit, "cpuid instructions of " + mapping.name + " could not be looked for");
+    return;
   }
-  std::vector<Address> sites;
+  Bytes stand_in(std::begin(kCpuidStandIn), std::end(kCpuidStandIn));
+  std::vector<MemoryPiece> pieces;
   for (const uint64_t site : known->second) {
-    if (site >= mapping.offset && site + sizeof kCpuidStandIn - mapping.offset <= mapping.length())
-      sites.push_back(mapping.start + (site - mapping.offset));
+    if (site < mapping.offset || site + stand_in.size() - mapping.offset > mapping.length()) continue;
+    pieces.push_back({mapping.start + (site - mapping.offset), stand_in.data(), stand_in.size()});
   }
-  // Those that lie close together are written at once.
-  for (auto first = sites.begin(), end = first; first != sites.end(); first = end) {
-    while (end != sites.end() && *end - *first < kPageSize) ++end;
-    Bytes code(*std::prev(end) + sizeof kCpuidStandIn - *first);
-    if (!process.memory.read(*first, code.data(), code.size())) continue;
-    for (auto site = first; site != end; ++site) {
-      std::copy(std::begin(kCpuidStandIn), std::end(kCpuidStandIn), code.begin() + static_cast<ptrdiff_t>(*site - *first));
-    }
-    if (!process.memory.write(*first, code.data(), code.size())) continue;
-    for (auto site = first; site != end; ++site) {
-      process.cpuid_sites.insert(*site);
-      if (event)
-        event->writes.push_back(
-            {*site, sizeof kCpuidStandIn, false, Bytes(std::begin(kCpuidStandIn), std::end(kCpuidStandIn))});
-    }
+  if (!process.memory.patch(pieces)) add_unsure(*process.unit, "cpuid instructions could not be replaced");
+  for (const auto& piece : pieces) {
+    process.cpuid_sites.insert(piece.address);
+    if (event) event->writes.push_back({piece.address, piece.size, false, stand_in});
   }
 }
 

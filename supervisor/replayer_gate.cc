@@ -207,8 +207,8 @@ bool Replayer::expect(EventIndex index, const Event& event) {
   return true;
 }
 
-// Executes the events in the ring. The thread goes on to its next stop; unless `onward`, it stands right behind the last
-// event instead.
+// Executes the events in the ring. The thread goes on to its next stop; unless `onward`, it stands right behind the
+// last event instead.
 Result<bool> Replayer::run_batch(bool onward) {
   if (batch_.ends.empty()) return true;
   const Batch batch = std::exchange(batch_, {});
@@ -221,8 +221,8 @@ Result<bool> Replayer::run_batch(bool onward) {
     if (done < answered) {
       ASSIGN_OR_RETURN(const StopKind stop, run_to_stop(thread));
       thread.ahead = stop;
-      const size_t now = static_cast<size_t>(
-          std::upper_bound(batch.ends.begin(), batch.ends.end(), slot.taken) - batch.ends.begin());
+      const size_t now =
+          static_cast<size_t>(std::upper_bound(batch.ends.begin(), batch.ends.end(), slot.taken) - batch.ends.begin());
       executed_ += now - done;
       done = now;
       if (done == batch.ends.size()) break;

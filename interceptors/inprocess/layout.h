@@ -154,8 +154,8 @@ struct Header {
   uint64_t leave;     // puts the registers back and goes to the traced syscall instruction
   uint64_t executed;  // right behind the untraced syscall instruction
   uint64_t boundary;  // right behind the traced syscall instruction that reports a served call
-  // Makes the calls from rbp to rbx, up to the first that fails, and stops at the boundary with the last one's result in
-  // place of the number.
+  // Makes the calls from rbp to rbx, up to the first that fails, and stops at the boundary with the last one's result
+  // in place of the number.
   uint64_t inject;
   uint64_t injected;  // right behind its untraced syscall instruction
 };
