@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "interceptors/gate_calls.h"
+#include "interceptors/trapped_instructions.h"
 
 extern "C" const uint8_t redrive_gate_code[];
 extern "C" const uint8_t redrive_gate_code_end[];
@@ -78,6 +79,13 @@ void GateArena::give_back(gate::Slot* slot, uint64_t file_offset) {
 void GateArena::set_injected(std::span<const gate::InjectedCall> calls) {
   CHECK(calls.size() <= gate::kMaxInjected);
   std::memcpy(common_ + (gate::kInjected - gate::kCode), calls.data(), calls.size_bytes());
+}
+
+void GateArena::set_answers(std::span<const gate::CpuidAnswer> answers) {
+  auto& shared = *reinterpret_cast<gate::CpuidAnswers*>(common_ + (gate::kAnswers - gate::kCode));
+  CHECK(answers.size() <= gate::kMaxAnswers);
+  std::copy(answers.begin(), answers.end(), shared.answers);
+  shared.count = answers.size();
 }
 
 std::optional<PatchWindow> CodeSegments::window(const Memory& memory, const Mapping& mapping, Address site) {
@@ -159,7 +167,8 @@ std::optional<Address> Gate::gap_near(const std::vector<Mapping>& mappings, Addr
 }
 
 Gate::Trampolines& Gate::add_trampolines(const Memory& memory, Address start) {
-  memory.put(start, arena_.header().entry);
+  const uint64_t entries[] = {arena_.header().entry, arena_.header().cpuid};  // by SiteKind
+  memory.put(start, entries);
   return trampolines.emplace_back(start);
 }
 
@@ -184,6 +193,10 @@ void Gate::patch(const Memory& memory, std::vector<SitePatch> patches) {
   std::vector<Address> places;
   for (size_t i = 0; i < patches.size(); ++i) {
     const SitePatch& patch = patches[i];
+    const auto overlaps = [&](const PatchedSite& other) {
+      return patch.start() < other.start + other.original.size() && other.start < patch.start() + patch.size();
+    };
+    if (std::any_of(sites.begin(), sites.end(), overlaps) || std::any_of(made.begin(), made.end(), overlaps)) continue;
     if (!patch.original.empty() && patch.original != held[i]) continue;
     Trampolines* const area = trampolines_near(patch.site);
     if (!area) continue;
@@ -193,8 +206,9 @@ void Gate::patch(const Memory& memory, std::vector<SitePatch> patches) {
     const Address at = area->start + index * kTrampolineSize;
     const Bytes before(held[i].begin(), held[i].begin() + patch.window.before);
     const Bytes after(held[i].end() - patch.window.after, held[i].end());
-    PatchedSite site{patch.site, patch.start(), held[i], 0};
-    code.push_back(trampoline(at, area->start, before, after, patch.site, site.stop));
+    PatchedSite site{patch.site, patch.start(), held[i], 0, patch.kind};
+    const Address entry = area->start + static_cast<uint64_t>(patch.kind) * sizeof(uint64_t);
+    code.push_back(trampoline(at, entry, before, after, patch.site, site.stop, patch.kind));
     jumps.push_back(jump(site.start, at, held[i].size()));
     places.push_back(at);
     made.push_back(std::move(site));
@@ -249,7 +263,7 @@ Bytes jump(Address at, Address target, size_t size) {
 }
 
 Bytes trampoline(Address at, Address entry_pointer, const Bytes& before, const Bytes& after, Address site,
-                 Address& stop) {
+                 Address& stop, SiteKind kind) {
   Bytes code = before;
   const auto append = [&](std::initializer_list<uint8_t> bytes) { code.insert(code.end(), bytes); };
   const auto relative_to = [&](Address target) {
@@ -258,14 +272,19 @@ Bytes trampoline(Address at, Address entry_pointer, const Bytes& before, const B
     std::memcpy(bytes, &distance, sizeof distance);
     code.insert(code.end(), std::begin(bytes), std::end(bytes));
   };
-  append({0x48, 0x8d, 0x0d});  // lea stop, %rcx
+  // lea stop to a register that the instruction overwrites, and does not read: %rcx, %rdx
+  append({0x48, 0x8d, kind == SiteKind::syscall ? uint8_t{0x0d} : uint8_t{0x15}});
   stop = at + code.size() + 4 + 6;
   relative_to(stop);
   append({0xff, 0x25});  // jmp *entry_pointer
   relative_to(entry_pointer);
-  append({0x0f, 0x05});        // syscall
-  append({0x48, 0x8d, 0x0d});  // lea: what the syscall instruction leaves in %rcx
-  relative_to(site + kSyscallSize);
+  if (kind == SiteKind::syscall) {
+    append({0x0f, 0x05});        // syscall
+    append({0x48, 0x8d, 0x0d});  // lea: what the syscall instruction leaves in %rcx
+    relative_to(site + kSyscallSize);
+  } else {
+    code.insert(code.end(), std::begin(kCpuidStandIn), std::end(kCpuidStandIn));
+  }
   code.insert(code.end(), after.begin(), after.end());
   append({0xe9});
   relative_to(site + kSyscallSize + after.size());

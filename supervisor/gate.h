@@ -42,8 +42,9 @@ class GateArena {
   gate::Slot* take_slot(uint64_t& file_offset);
   void give_back(gate::Slot* slot, uint64_t file_offset);
 
-  // What tracees find at gate::kInjected.
+  // What tracees find at gate::kInjected and gate::kAnswers.
   void set_injected(std::span<const gate::InjectedCall> calls);
+  void set_answers(std::span<const gate::CpuidAnswer> answers);
 
  private:
   GateArena() = default;
@@ -71,11 +72,15 @@ class CodeSegments {
   std::map<std::tuple<uint64_t, uint64_t, uint64_t, uint64_t>, CodeSegment> segments_;  // device, inode, offset, length
 };
 
-// A syscall instruction that can be replaced, or preceded, by a jump.
+// Both are of two bytes.
+enum class SiteKind : uint8_t { syscall, cpuid };
+
+// An instruction that can be replaced, or preceded, by a jump.
 struct SitePatch {
   Address site;
   PatchWindow window;
   Bytes original;  // what the window must hold; empty: whatever it does
+  SiteKind kind = SiteKind::syscall;
 
   Address start() const { return site - window.before; }
   size_t size() const { return window.before ? window.before : kSyscallSize + window.after; }
@@ -83,10 +88,11 @@ struct SitePatch {
 
 // One that was.
 struct PatchedSite {
-  Address site;    // of the syscall instruction
+  Address site;    // of the instruction
   Address start;   // of the window
   Bytes original;  // what it held
-  Address stop;    // the trampoline's own syscall instruction; the call goes on behind it
+  Address stop;    // the trampoline's own such instruction, which stops; the thread goes on behind it
+  SiteKind kind = SiteKind::syscall;
 };
 
 inline constexpr uint64_t kTrampolineSize = 64;
@@ -113,7 +119,7 @@ class Gate {
   struct Trampolines {
     explicit Trampolines(Address start) : start(start) { used.set(0); }
     Address start;
-    std::bitset<kTrampolinesSize / kTrampolineSize> used;  // the first holds the address of the entry
+    std::bitset<kTrampolinesSize / kTrampolineSize> used;  // the first holds the addresses of the entries
   };
   // Memory for trampolines within reach of the site that has room; null if there is none.
   Trampolines* trampolines_near(Address site);
@@ -157,9 +163,9 @@ class Gate {
 };
 
 // The bytes of a trampoline at `at` for this site, given the moved instructions. `stop` becomes the address of its
-// syscall instruction.
+// own instruction of the kind.
 Bytes trampoline(Address at, Address entry_pointer, const Bytes& before, const Bytes& after, Address site,
-                 Address& stop);
+                 Address& stop, SiteKind kind = SiteKind::syscall);
 // jmp to `target`, padded to the window's size.
 Bytes jump(Address at, Address target, size_t size);
 

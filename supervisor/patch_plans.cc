@@ -20,13 +20,14 @@ std::optional<PatchWindow> CodePlan::examine(CodeSite& site, const Memory& memor
     code.resize(memory.read_some(mapping.start, code.data(), code.size()));
     code_.emplace(std::move(code));
   }
-  return site.window = code_->window(site.offset - offset_);
+  const uint64_t at = site.offset - offset_;
+  return site.window = site.kind == SiteKind::cpuid ? code_->window(at, site.front) : code_->window(at);
 }
 
 std::vector<SitePatch> CodePlan::ready(Address start) const {
   std::vector<SitePatch> patches;
   for (const auto& [at, site] : sites_) {
-    if (!site.original.empty()) patches.push_back({start + at, *site.window, site.original});
+    if (!site.original.empty()) patches.push_back({start + at, *site.window, site.original, site.kind});
   }
   return patches;
 }

@@ -17,9 +17,15 @@ namespace redrive {
 struct CodeSite {
   uint64_t offset = 0;  // in the file
   uint64_t stops = 0;   // of calls that could have been served
+  SiteKind kind = SiteKind::syscall;
+  std::vector<uint8_t> front;  // of a cpuid instruction (CpuidSite)
   bool examined = false;
   std::optional<PatchWindow> window;  // once it was examined; none if it cannot be patched
   Bytes original;                     // what the window holds; empty until it was patched somewhere
+
+  // Counts a stop. False if it is the first, in all programs that map the file, or nothing can be done about it: many
+  // sites are used once.
+  bool stopped_again() { return ++stops > 1 && (!examined || window); }
 };
 
 // An executable segment of one version of a file.

@@ -9,6 +9,8 @@
 #include <unordered_map>
 
 #include "base/result.h"
+#include "interceptors/cpuid_sites.h"
+#include "interceptors/trapped_instructions.h"
 #include "supervisor/gate.h"
 #include "supervisor/image_worker.h"
 #include "supervisor/mapped_file.h"
@@ -84,6 +86,8 @@ class Recorder {
   void replace_cpuid(Process& process, const Mapping& mapping, const MappedFile* file, Event* event);
   void handle_signal(Thread& thread, int signal);
   bool answer_trapped_instruction(Thread& thread, const user_regs_struct& regs);
+  void add_trap(Thread& thread, const TrappedInstruction& trap, const user_regs_struct& before,
+                const user_regs_struct& after);
   void deliver(Thread& thread, int signal, const user_regs_struct& regs, uint64_t where);
   static void hold(Thread& thread, const siginfo_t& info);
   bool raise_held(Thread& thread);
@@ -138,7 +142,12 @@ class Recorder {
   static bool in_gate(const Thread& thread, Address ip);
   void leave_gate(Thread& thread);
   void at_boundary(Thread& thread, user_regs_struct regs);
+  Gate::StoppingSite stopping_site(const Thread& thread, Address at, SiteKind kind);
+  bool worth_patching(const Thread& thread, Address at, Gate::StoppingSite stopping,
+                      const std::vector<Mapping>& mappings) const;
+  static void replace(Process& process, Address at, CodeSite& site);
   bool patch(Thread& thread);
+  void patch_cpuid(Thread& thread, Address at);
   Gate::Trampolines* map_trampolines(Thread& thread, const std::vector<Mapping>& mappings, Address near);
   void apply_plan(Process& process, const Mapping& mapping, const FileVersion& file);
   bool in_use(const Thread& thread, Address start, Address end) const;
@@ -147,6 +156,7 @@ class Recorder {
   void drain();
   void begin_served(Gate& gate, uint64_t head);
   void open_served(Gate& gate, const gate::Record& record);
+  void add_served_cpuid(Gate& gate, const gate::Record& record);
   void close_served(Gate& gate, const gate::Record& record);
 
   // memory_calls.cc
@@ -178,7 +188,8 @@ class Recorder {
   int root_status_ = 0;
   bool interrupted_ = false;
   bool write_failed_ = false;
-  std::map<FileVersion, std::vector<uint64_t>> cpuid_sites_;  // of mapped files
+  std::map<FileVersion, std::vector<CpuidSite>> cpuid_sites_;  // of mapped files
+  CpuidAnswers answers_;
   Bytes scratch_;
   std::unique_ptr<GateArena> arena_;  // null: stops only
   std::vector<std::weak_ptr<Gate>> gates_;

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "checkpoint/address_space.h"
+#include "interceptors/trapped_instructions.h"
 #include "supervisor/memory_calls.h"
 #include "supervisor/recorder.h"
 #include "supervisor/registers.h"
@@ -17,7 +18,6 @@
 namespace redrive {
 namespace {
 
-constexpr uint32_t kPatchAtStop = 2;  // of a site, in all programs that map the file: many are used once
 
 user_regs_struct at_exit(const gate::Record& record, Address site) {
   user_regs_struct regs{};
@@ -274,52 +274,79 @@ void Recorder::at_boundary(Thread& thread, user_regs_struct regs) {
 
 // ---- Patching
 
+// What is known of the site, which has just stopped the thread.
+Gate::StoppingSite Recorder::stopping_site(const Thread& thread, Address at, SiteKind kind) {
+  const Process& process = *thread.process;
+  auto [known, fresh] = process.gate->stopping.try_emplace(at);
+  if (!fresh) return known->second;
+  const auto mappings = read_mappings(process.pid);
+  const Mapping* mapping = mappings ? mapping_at(*mappings, at) : nullptr;
+  MappedFiles files(process.pid);
+  const MappedFile* file = mapping && PatchPlans::is_code(*mapping) ? files.of(*mapping) : nullptr;
+  if (!file) return {};
+  CodePlan& plan = plans_.of(file->version, *mapping);
+  CodeSite& site = plan.site(at - mapping->start);
+  site.kind = kind;
+  if (const auto sites = cpuid_sites_.find(file->version); kind == SiteKind::cpuid && sites != cpuid_sites_.end()) {
+    for (const auto& each : sites->second) {
+      if (each.offset == site.offset) site.front = each.front;
+    }
+  }
+  return known->second = {&plan, &site};
+}
+
+// Whether it has proved worth it to replace the site's instruction, and that can be done now.
+bool Recorder::worth_patching(const Thread& thread, Address at, Gate::StoppingSite stopping,
+                              const std::vector<Mapping>& mappings) const {
+  const auto [plan, site] = stopping;
+  const Mapping* mapping = mapping_at(mappings, at);
+  const auto window = mapping ? plan->examine(*site, thread.process->memory, *mapping) : std::nullopt;
+  // Others may return to the instructions that would be replaced.
+  return window && !in_use(thread, at - window->before, at + kSyscallSize + window->after);
+}
+
+void Recorder::replace(Process& process, Address at, CodeSite& site) {
+  Gate& gate = *process.gate;
+  gate.patch(process.memory, {{at, *site.window, site.original, site.kind}});
+  if (const PatchedSite* made = gate.patched(at)) {
+    site.original = made->original;
+    gate.stopping.erase(at);
+  }
+}
+
 // At a syscall's stop: replaces its instruction if that has proved worth it. True if the thread had to be resumed, and
 // comes to the same call again.
 bool Recorder::patch(Thread& thread) {
   Process& process = *thread.process;
   Gate* const gate = process.gate.get();
-  if (!gate || !gate->slot()) return false;
   const Address at = thread.entry.rip - kSyscallSize;
-  if (gate->patched(at)) return false;
+  if (!gate || !gate->slot() || gate->patched(at)) return false;
   const auto args = syscall_args(thread.entry);
   const SyscallRow* row = find_row(static_cast<int64_t>(thread.entry.orig_rax), args);
   if (!row || !row->in_process) return false;
-  std::vector<Mapping> mappings;
-  const auto find_mapping = [&]() -> const Mapping* {
-    if (auto read = read_mappings(process.pid); mappings.empty() && read) mappings = std::move(*read);
-    return mapping_at(mappings, at);
-  };
-  auto [known, fresh] = gate->stopping.try_emplace(at);
-  if (fresh) {
-    MappedFiles files(process.pid);
-    const Mapping* mapping = find_mapping();
-    if (CodePlan* plan = mapping ? plans_.of(files, *mapping) : nullptr) {
-      known->second = {plan, &plan->site(at - mapping->start)};
-    }
-  }
-  const auto [plan, site] = known->second;
-  if (!site) return false;
-  ++site->stops;
-  if (site->stops < kPatchAtStop || (site->examined && !site->window)) return false;
-  const Mapping* mapping = find_mapping();
-  const auto window = mapping ? plan->examine(*site, process.memory, *mapping) : std::nullopt;
-  // Others may return to the instructions that would be replaced.
-  if (!window || in_use(thread, at - window->before, at + kSyscallSize + window->after)) return false;
-  Gate::Trampolines* area = gate->trampolines_near(at);
-  const bool inject_mapping = !area;
-  if (!area) area = map_trampolines(thread, mappings, at);
-  if (area) gate->patch(process.memory, {{at, *window, site->original}});
-  if (const PatchedSite* made = gate->patched(at)) {
-    site->original = made->original;
-    gate->stopping.erase(at);
-  }
-  if (inject_mapping) {
+  const auto stopping = stopping_site(thread, at, SiteKind::syscall);
+  if (!stopping.site || !stopping.site->stopped_again()) return false;
+  const auto mappings = read_mappings(process.pid);
+  if (!mappings || !worth_patching(thread, at, stopping, *mappings)) return false;
+  const bool near = gate->trampolines_near(at);
+  if (near || map_trampolines(thread, *mappings, at)) replace(process, at, *stopping.site);
+  if (!near) {
     rewind(thread, thread.entry);
     return true;
   }
   set_regs(thread, thread.entry);
   return false;
+}
+
+// The same at the stop of a cpuid instruction.
+void Recorder::patch_cpuid(Thread& thread, Address at) {
+  Process& process = *thread.process;
+  Gate* const gate = process.gate.get();
+  if (!gate || !gate->slot() || gate->patched(at)) return;
+  const auto stopping = stopping_site(thread, at, SiteKind::cpuid);
+  if (!stopping.site || !stopping.site->stopped_again() || !gate->trampolines_near(at)) return;
+  const auto mappings = read_mappings(process.pid);
+  if (mappings && worth_patching(thread, at, stopping, *mappings)) replace(process, at, *stopping.site);
 }
 
 // Whether another thread of the address space may return to an instruction there.
@@ -435,8 +462,12 @@ void Recorder::drain() {
       open_served(gate, *first->next);
       gate.pending_opened = true;
     } else {
-      if (!std::exchange(gate.pending_opened, false)) open_served(gate, *first->next);
-      close_served(gate, *first->next);
+      if (first->next->regs.rax == gate::kCpuidNumber) {
+        add_served_cpuid(gate, *first->next);
+      } else {
+        if (!std::exchange(gate.pending_opened, false)) open_served(gate, *first->next);
+        close_served(gate, *first->next);
+      }
       gate.drained += first->next->size;
     }
     first->next = next_record(gate);
@@ -475,6 +506,20 @@ void Recorder::open_served(Gate& gate, const gate::Record& record) {
   thread.args = syscall_args(thread.entry);
   thread.row = find_row(static_cast<int64_t>(record.regs.rax), thread.args);
   open_call(thread, Memory::of(pieces_of(record, false)));
+}
+
+void Recorder::add_served_cpuid(Gate& gate, const gate::Record& record) {
+  Unit& unit = *gate.unit;
+  *unit.served_ns += unit.served_step_ns;
+  Thread& thread = *unit.threads.at(record.thread);
+  thread.resumed.rip = 0;
+  thread.rewound = false;
+  user_regs_struct before{}, after{};
+  before.rip = gate.canonical(record.site);
+  before.rax = after.rax = record.regs.rdi;
+  before.rcx = after.rcx = record.regs.rsi;
+  answer(cpuid_instruction(), after, answers_);
+  add_trap(thread, cpuid_instruction(), before, after);
 }
 
 void Recorder::close_served(Gate& gate, const gate::Record& record) {

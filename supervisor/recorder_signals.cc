@@ -195,24 +195,36 @@ bool Recorder::raise_held(Thread& thread) {
 }
 
 bool Recorder::answer_trapped_instruction(Thread& thread, const user_regs_struct& regs) {
+  const Process& process = *thread.process;
   uint8_t code[3] = {};
-  thread.process->memory.read_some(regs.rip, code, sizeof code);
-  user_regs_struct after = regs;
-  const bool stand_in = stands_for_cpuid(code) && thread.process->cpuid_sites.contains(regs.rip);
+  process.memory.read_some(regs.rip, code, sizeof code);
+  const PatchedSite* patched = process.gate ? process.gate->patched(regs.rip) : nullptr;
+  const bool stand_in = patched ? patched->kind == SiteKind::cpuid
+                                : stands_for_cpuid(code) && process.cpuid_sites.contains(regs.rip);
   const auto trap = stand_in ? cpuid_instruction() : decode_trapped(code);
   if (!trap) return false;
-  answer(*trap, after);
-  Event event;
-  event.kind = EventKind::trap;
-  event.thread = thread.serial;
-  event.number = static_cast<int32_t>(trap->instruction);
-  event.ip = regs.rip;
-  event.args = {after.rax, after.rbx, after.rcx, after.rdx, regs.rax, regs.rcx};
-  thread.process->unit->log.add(std::move(event));
+  user_regs_struct after = regs;
+  answer(*trap, after, answers_);
+  add_trap(thread, *trap, regs, after);
+  if (stand_in) {
+    if (arena_) arena_->set_answers(answers_.all());
+    patch_cpuid(thread, regs.rip);
+  }
   set_regs(thread, after);
   thread.rewound = false;
   resume_user(thread, after);
   return true;
+}
+
+void Recorder::add_trap(Thread& thread, const TrappedInstruction& trap, const user_regs_struct& before,
+                        const user_regs_struct& after) {
+  Event event;
+  event.kind = EventKind::trap;
+  event.thread = thread.serial;
+  event.number = trap.instruction;
+  event.ip = before.rip;
+  event.args = {after.rax, after.rbx, after.rcx, after.rdx, before.rax, before.rcx};
+  thread.process->unit->log.add(std::move(event));
 }
 
 // On processors that cannot trap cpuid: replaces it in a file's mapping that was just made, and notes that in the
@@ -228,9 +240,10 @@ void Recorder::replace_cpuid(Process& process, const Mapping& mapping, const Map
   }
   Bytes stand_in(std::begin(kCpuidStandIn), std::end(kCpuidStandIn));
   std::vector<MemoryPiece> pieces;
-  for (const uint64_t site : known->second) {
-    if (site < mapping.offset || site + stand_in.size() - mapping.offset > mapping.length()) continue;
-    pieces.push_back({mapping.start + (site - mapping.offset), stand_in.data(), stand_in.size()});
+  for (const auto& site : known->second) {
+    const uint64_t offset = site.offset - mapping.offset;
+    if (site.offset < mapping.offset || offset + stand_in.size() > mapping.length()) continue;
+    pieces.push_back({mapping.start + offset, stand_in.data(), stand_in.size()});
   }
   if (!process.memory.patch(pieces)) add_unsure(*process.unit, "cpuid instructions could not be replaced");
   for (const auto& piece : pieces) {

@@ -133,6 +133,23 @@ struct Expected {
 };
 constexpr uint64_t padded(uint64_t length) { return (length + 7) & ~uint64_t{7}; }
 
+// cpuid's answer, as the supervisor gives it.
+struct CpuidAnswer {
+  uint32_t leaf, subleaf;
+  uint32_t eax, ebx, ecx, edx;
+};
+// Those that were given already; only the supervisor can write there.
+inline constexpr uint32_t kMaxAnswers = 128;
+struct CpuidAnswers {
+  uint64_t count;
+  CpuidAnswer answers[kMaxAnswers];
+};
+inline constexpr uint64_t kAnswers = kTable + kTableSize - sizeof(CpuidAnswers);
+
+// A record of a cpuid instruction has this in place of the call's number, and its leaf and subleaf are the first two
+// arguments.
+inline constexpr uint64_t kCpuidNumber = 0x100000;
+
 // A call that the supervisor has a tracee make.
 struct InjectedCall {
   uint64_t number;
@@ -140,7 +157,7 @@ struct InjectedCall {
 };
 // Where they lie, behind the table; only the supervisor can write there.
 inline constexpr uint32_t kMaxInjected = 8;
-inline constexpr uint64_t kInjected = kTable + kTableSize - kMaxInjected * sizeof(InjectedCall);
+inline constexpr uint64_t kInjected = kAnswers - kMaxInjected * sizeof(InjectedCall);
 static_assert(kTable + sizeof(Call) * kCalls <= kInjected);
 
 inline constexpr uint64_t kStack = kSlot + 0x1000;
@@ -158,6 +175,7 @@ struct Header {
   // in place of the number.
   uint64_t inject;
   uint64_t injected;  // right behind its untraced syscall instruction
+  uint64_t cpuid;     // where trampolines of cpuid instructions jump to
 };
 
 }  // namespace redrive::gate

@@ -101,7 +101,7 @@ TEST_CASE("cpuid is found where a file proves that it is an instruction") {
   const Bytes linker = file_contents("/lib64/ld-linux-x86-64.so.2");
   const auto sites = cpuid_sites(linker);
   CHECK(sites.size() > 5);
-  for (const uint64_t site : sites) CHECK((linker[site] == 0x0f && linker[site + 1] == 0xa2));
+  for (const auto& site : sites) CHECK((linker[site.offset] == 0x0f && linker[site.offset + 1] == 0xa2));
   CHECK(cpuid_sites({}).empty());
   CHECK(cpuid_sites(Bytes(4096, 0xa2)).empty());
   // Damaged files: never out of bounds, never more than there is.
@@ -113,7 +113,7 @@ TEST_CASE("cpuid is found where a file proves that it is an instruction") {
       damaged[(random >> 20) % std::min<size_t>(damaged.size(), round % 2 ? 4096 : damaged.size())] ^=
           static_cast<uint8_t>(random >> 56);
     }
-    for (const uint64_t site : cpuid_sites(damaged)) REQUIRE(site + 1 < damaged.size());
+    for (const auto& site : cpuid_sites(damaged)) REQUIRE(site.offset + 1 < damaged.size());
   }
 }
 
