@@ -40,6 +40,9 @@ class Memory {
     std::span<const uint8_t> data;
   };
   static Memory of(std::vector<Piece> pieces);
+  // The same memory, of which each page is read once: to look at many places while the process is stopped. `source`
+  // must outlive it. Not to be written.
+  static Memory snapshot(const Memory& source);
 
   pid_t pid() const { return pid_; }
   bool read(Address from, void* to, size_t size) const;         // all or false
@@ -66,10 +69,13 @@ class Memory {
 
  private:
   size_t read_piece(Address from, void* to, size_t size) const;
+  size_t read_snapshot(Address from, void* to, size_t size) const;
 
   pid_t pid_ = -1;
   Fd fd_;
   std::vector<Piece> pieces_;
+  const Memory* source_ = nullptr;
+  mutable std::vector<std::pair<Address, Bytes>> pages_;
 };
 
 bool get_regs(pid_t tid, user_regs_struct& regs);

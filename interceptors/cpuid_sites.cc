@@ -97,8 +97,8 @@ class Elf {
   std::vector<Elf64_Shdr> sections_;
 };
 
-// The lengths of the instructions in front of the cpuid instruction at `address`, the nearest first, if disassembly from
-// the function's start comes upon it.
+// The lengths of the instructions in front of the cpuid instruction at `address`, the nearest first, if disassembly
+// from the function's start comes upon it.
 std::optional<std::vector<uint8_t>> front_of(const Elf& elf, const Bytes& file, const Function& function,
                                              uint64_t address) {
   const auto from = elf.offset_of(function.start);

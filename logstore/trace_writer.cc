@@ -251,6 +251,8 @@ void TraceWriter::add(const IntervalEnd& end) { state_->note(end); }
 void TraceWriter::add(const ChannelRecord& channel) { state_->note(channel); }
 void TraceWriter::add(const Refusal& refusal) { state_->note(refusal); }
 void TraceWriter::add(const Unsure& unsure) { state_->note(unsure); }
+void TraceWriter::add(const Interception& interception) { state_->note(interception); }
+void TraceWriter::add(const StoppingSite& site) { state_->note(site); }
 
 Result<void> TraceWriter::flush() {
   if (!state_->failed) state_->keep_error(state_->write_all());

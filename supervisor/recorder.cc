@@ -83,6 +83,7 @@ RecordingEnd Recorder::run() {
   collect_images();
   add_channels();
   for (const auto& [key, refusal] : refusals_) writer_.add(refusal);
+  add_interception();
   RecordingEnd end;
   end.exit_status = WIFSIGNALED(root_status_) ? 128 + WTERMSIG(root_status_) : WEXITSTATUS(root_status_);
   end.reason = interrupted_ ? "interrupted" : WIFSIGNALED(root_status_) ? "killed by a signal" : "exited";
@@ -100,6 +101,15 @@ void Recorder::flush() {
 
 void Recorder::add_channels() {
   for (auto& channel : channels_.take_new()) writer_.add(ChannelRecord{channel.id, channel.kind, channel.name});
+}
+
+void Recorder::add_interception() {
+  constexpr size_t kSites = 100;
+  for (const auto& [id, unit] : units_) writer_.add(Interception{id, unit->served_calls, unit->stopped_calls});
+  for (const auto& [plan, site] : plans_.worst(kSites)) {
+    writer_.add(StoppingSite{plan->name(), site->offset, site->kind == SiteKind::cpuid ? "cpuid" : "syscall",
+                             site->stops, site->window.has_value()});
+  }
 }
 
 // Ends the copies whose images are stored.
@@ -220,11 +230,13 @@ void Recorder::handle_seccomp_stop(Thread& thread) {
   }
   user_regs_struct regs;
   if (!redrive::get_regs(thread.tid, regs)) return;
-  if (thread.process->gate && regs.rip == arena_->header().boundary) {
+  const Gate* const gate = thread.process->gate.get();
+  if (gate && regs.rip == arena_->header().boundary) {
     at_boundary(thread, regs);
     return;
   }
-  if (!get_regs(thread, thread.entry)) return;
+  if (gate) regs.rip = gate->canonical(regs.rip);
+  thread.entry = regs;
   if (!patch(thread)) enter(thread);
 }
 
@@ -318,6 +330,7 @@ void Recorder::enter(Thread& thread) {
     return;
   }
   thread.rewound = false;
+  ++unit.stopped_calls;
   thread.args = syscall_args(thread.entry);
   thread.row = find_row(static_cast<int64_t>(thread.entry.orig_rax), thread.args);
   if (!thread.row || thread.row->treat == Treat::refuse || !mappable(thread) || touches_gate(thread)) {
@@ -325,7 +338,7 @@ void Recorder::enter(Thread& thread) {
     return;
   }
   const SyscallRow& row = *thread.row;
-  open_call(thread, thread.process->memory);
+  open_call(thread, Memory::snapshot(thread.process->memory));
   if (row.special == Special::exit_group || row.special == Special::exit) {
     end_thread(thread, row.special == Special::exit_group);
     return;

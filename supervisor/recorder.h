@@ -70,6 +70,7 @@ class Recorder {
   void collect_images();
   void tick();
   void add_channels();
+  void add_interception();
   void flush();
 
   // recorder_births.cc: threads, processes, programs, ends

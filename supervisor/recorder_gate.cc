@@ -18,7 +18,6 @@
 namespace redrive {
 namespace {
 
-
 user_regs_struct at_exit(const gate::Record& record, Address site) {
   user_regs_struct regs{};
   const gate::Registers& r = record.regs;
@@ -524,6 +523,7 @@ void Recorder::add_served_cpuid(Gate& gate, const gate::Record& record) {
 
 void Recorder::close_served(Gate& gate, const gate::Record& record) {
   Thread& thread = *gate.unit->threads.at(record.thread);
+  ++gate.unit->served_calls;
   close_call(thread, record.result, Memory::of(pieces_of(record, true)));
 }
 

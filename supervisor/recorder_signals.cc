@@ -199,8 +199,8 @@ bool Recorder::answer_trapped_instruction(Thread& thread, const user_regs_struct
   uint8_t code[3] = {};
   process.memory.read_some(regs.rip, code, sizeof code);
   const PatchedSite* patched = process.gate ? process.gate->patched(regs.rip) : nullptr;
-  const bool stand_in = patched ? patched->kind == SiteKind::cpuid
-                                : stands_for_cpuid(code) && process.cpuid_sites.contains(regs.rip);
+  const bool stand_in =
+      patched ? patched->kind == SiteKind::cpuid : stands_for_cpuid(code) && process.cpuid_sites.contains(regs.rip);
   const auto trap = stand_in ? cpuid_instruction() : decode_trapped(code);
   if (!trap) return false;
   user_regs_struct after = regs;
