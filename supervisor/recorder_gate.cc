@@ -183,9 +183,7 @@ void Recorder::ask_to_stop(const Thread& thread) {
   if (gate::Slot* slot = slot_of(thread)) slot->want_stop = 1;
 }
 
-bool Recorder::in_gate(const Thread& thread, Address ip) {
-  return thread.process->gate && Gate::executes_at(ip);
-}
+bool Recorder::in_gate(const Thread& thread, Address ip) { return thread.process->gate && Gate::executes_at(ip); }
 
 // At a stop amid a served call: if nothing has come of it yet, it is left to a stop.
 void Recorder::leave_gate(Thread& thread) {
