@@ -105,6 +105,7 @@ Gate::Gate(GateArena& arena, Unit* unit) : unit(unit), arena_(arena) {}
 
 Gate::Gate(const Gate& parent, Unit* unit)
     : unit(unit),
+      messages(parent.messages),
       sites(parent.sites),
       trampolines(parent.trampolines),
       stops(parent.stops),
@@ -239,7 +240,7 @@ void Gate::release(const PatchedSite& site) {
 
 bool Gate::owns(Address start, Address end) const {
   const auto overlaps = [&](Address first, Address last) { return start < last && first < end; };
-  return overlaps(gate::kCode, gate::kEnd) ||
+  return overlaps(gate::kCode, gate::kEnd) || overlaps(messages.start, messages.end) ||
          std::any_of(trampolines.begin(), trampolines.end(),
                      [&](const auto& area) { return overlaps(area.start, area.start + kTrampolinesSize); });
 }

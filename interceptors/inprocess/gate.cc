@@ -170,6 +170,7 @@ cpuid:
   jmp *)" AT(SITE) R"(
 
 # rdi: the registers of the call
+  .globl execute
 execute:
   mov 0(%rdi), %rax
   mov 16(%rdi), %rsi
