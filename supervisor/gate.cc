@@ -40,7 +40,7 @@ Result<std::unique_ptr<GateArena>> GateArena::make() {
   arena->common_ = static_cast<uint8_t*>(common);
   arena->path_ = "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(arena->file_.get());
   const auto size = static_cast<size_t>(redrive_gate_code_end - redrive_gate_code);
-  CHECK(size <= gate::kCodeSize);
+  CHECK(size <= gate::kCodeSize - gate::kOrdersSize);
   std::memcpy(arena->common_, redrive_gate_code, size);
   const auto calls = gate_calls();
   std::memcpy(arena->common_ + (gate::kTable - gate::kCode), calls.data(), calls.size() * sizeof calls.front());
@@ -78,14 +78,13 @@ void GateArena::give_back(gate::Slot* slot, uint64_t file_offset) {
 
 void GateArena::set_injected(std::span<const gate::InjectedCall> calls) {
   CHECK(calls.size() <= gate::kMaxInjected);
-  std::memcpy(common_ + (gate::kInjected - gate::kCode), calls.data(), calls.size_bytes());
+  std::copy(calls.begin(), calls.end(), orders().injected);
 }
 
 void GateArena::set_answers(std::span<const gate::CpuidAnswer> answers) {
-  auto& shared = *reinterpret_cast<gate::CpuidAnswers*>(common_ + (gate::kAnswers - gate::kCode));
   CHECK(answers.size() <= gate::kMaxAnswers);
-  std::copy(answers.begin(), answers.end(), shared.answers);
-  shared.count = answers.size();
+  std::copy(answers.begin(), answers.end(), orders().cpuid.answers);
+  orders().cpuid.count = answers.size();
 }
 
 std::optional<PatchWindow> CodeSegments::window(const Memory& memory, const Mapping& mapping, Address site) {

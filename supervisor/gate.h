@@ -42,12 +42,13 @@ class GateArena {
   gate::Slot* take_slot(uint64_t& file_offset);
   void give_back(gate::Slot* slot, uint64_t file_offset);
 
-  // What tracees find at gate::kInjected and gate::kAnswers.
+  // What tracees find at gate::kOrders.
   void set_injected(std::span<const gate::InjectedCall> calls);
   void set_answers(std::span<const gate::CpuidAnswer> answers);
 
  private:
   GateArena() = default;
+  gate::Orders& orders() { return *reinterpret_cast<gate::Orders*>(common_ + (gate::kOrders - gate::kCode)); }
 
   Fd file_;
   uint8_t* common_ = nullptr;

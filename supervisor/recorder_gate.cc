@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 
 #include "checkpoint/address_space.h"
@@ -118,8 +119,8 @@ Result<int64_t> Recorder::make_calls(Thread& thread, const user_regs_struct& bas
   user_regs_struct regs = base;
   regs.rip = arena_->header().inject;
   regs.orig_rax = ~0ull;
-  regs.rbp = gate::kInjected;
-  regs.rbx = gate::kInjected + calls.size() * sizeof(gate::InjectedCall);
+  regs.rbp = gate::kOrders + offsetof(gate::Orders, injected);
+  regs.rbx = regs.rbp + calls.size() * sizeof(gate::InjectedCall);
   redrive::set_regs(thread.tid, regs);
   for (;;) {
     int status = 0;

@@ -163,13 +163,12 @@ struct CpuidAnswer {
   uint32_t leaf, subleaf;
   uint32_t eax, ebx, ecx, edx;
 };
-// Those that were given already; only the supervisor can write there.
+// Those that were given already.
 inline constexpr uint32_t kMaxAnswers = 128;
 struct CpuidAnswers {
   uint64_t count;
   CpuidAnswer answers[kMaxAnswers];
 };
-inline constexpr uint64_t kAnswers = kTable + kTableSize - sizeof(CpuidAnswers);
 
 // A record of a cpuid instruction has this in place of the call's number, and its leaf and subleaf are the first two
 // arguments.
@@ -180,10 +179,16 @@ struct InjectedCall {
   uint64_t number;
   uint64_t args[6];
 };
-// Where they lie, behind the table; only the supervisor can write there.
 inline constexpr uint32_t kMaxInjected = 8;
-inline constexpr uint64_t kInjected = kAnswers - kMaxInjected * sizeof(InjectedCall);
-static_assert(kTable + sizeof(Call) * kCalls <= kInjected);
+
+// What the supervisor writes while tracees run, and they only read: the last page of the code.
+struct Orders {
+  InjectedCall injected[kMaxInjected];
+  CpuidAnswers cpuid;
+};
+inline constexpr uint64_t kOrdersSize = 0x1000;
+inline constexpr uint64_t kOrders = kCode + kCodeSize - kOrdersSize;
+static_assert(sizeof(Orders) <= kOrdersSize);
 
 inline constexpr uint64_t kStack = kSlot + 0x1000;
 inline constexpr uint64_t kRing = kStack + kStackSize;
