@@ -15,12 +15,13 @@ namespace redrive::gate {
 // Fixed, so that a seccomp filter can tell the code's own syscalls from others by their address. Below 2 GiB, so that
 // the code can address all of it absolutely.
 inline constexpr uint64_t kCode = 0x6f000000;
-inline constexpr uint64_t kCodeSize = 0x4000;
+inline constexpr uint64_t kCodeSize = 0x8000;
 inline constexpr uint64_t kTable = kCode + kCodeSize;  // Call[kCalls]
 inline constexpr uint64_t kTableSize = 0xc000;
 inline constexpr uint64_t kClock = kTable + kTableSize;  // Clock, the same page in all address spaces
 inline constexpr uint64_t kClockSize = 0x1000;
-inline constexpr uint64_t kSlot = kClock + 0x10000;
+inline constexpr uint64_t kSlot = kCode + 0x20000;
+static_assert(kClock + kClockSize <= kSlot);
 inline constexpr uint64_t kStackSize = 0x4000;
 inline constexpr uint64_t kRingSize = 0x100000;
 
