@@ -149,7 +149,7 @@ class Recorder {
   static void replace(Process& process, Address at, CodeSite& site);
   bool patch(Thread& thread);
   void patch_cpuid(Thread& thread, Address at);
-  Gate::Trampolines* map_trampolines(Thread& thread, const std::vector<Mapping>& mappings, Address near);
+  Result<void> map_trampolines(Thread& thread, const std::vector<Mapping>& mappings, Address near);
   void apply_plan(Process& process, const Mapping& mapping, const FileVersion& file);
   bool in_use(const Thread& thread, Address start, Address end) const;
   bool touches_gate(const Thread& thread) const;

@@ -311,18 +311,18 @@ void Recorder::begin_program(Thread& thread) {
   if (!get_regs(thread, regs)) return;
   const auto stack = InitialStack::read(process.memory, regs.rsp);
   process.command = stack.command(process.memory);
-  const auto mappings = read_mappings(process.pid);
-  if (!mappings) return;
+  const auto found = read_mappings(process.pid);
+  const std::vector<Mapping> mappings = found ? *found : std::vector<Mapping>();
   if (const Address site = vdso_syscall(process.memory, stack.hide_vdso(process.memory, regs.rsp))) {
     // execve switched cpuid faulting off.
     if (limits_.cpuid_traps && !call_at(thread, site, regs, SYS_arch_prctl, {kArchSetCpuid, 0})) return;
-    if (arena_ && !map_gate(thread, regs, site, *mappings)) return;
+    if (arena_ && !map_gate(thread, regs, site, mappings)) return;
     regs.orig_rax = ~0ull;
     redrive::set_regs(thread.tid, regs);
   }
   if (!process.gate) process.brk = start_brk(process.pid);
   MappedFiles files(process.pid);
-  for (const auto& mapping : *mappings) {
+  for (const auto& mapping : mappings) {
     if (PatchPlans::is_code(mapping)) replace_cpuid(process, mapping, files.of(mapping), nullptr);
   }
   begin_interval(unit, CheckpointKind::exec, process, 0);
@@ -330,8 +330,8 @@ void Recorder::begin_program(Thread& thread) {
                           (info.st_mode & (S_ISUID | S_ISGID))) {
     count_refusal(unit, "the privileges of setuid program " + process.command, "ran without them", false);
   }
-  store_now(unit, thread, &regs, &*mappings);
-  for (const auto& mapping : *mappings) {
+  store_now(unit, thread, &regs, found ? &mappings : nullptr);
+  for (const auto& mapping : mappings) {
     const MappedFile* file = PatchPlans::is_code(mapping) ? files.of(mapping) : nullptr;
     if (file) apply_plan(process, mapping, file->version);
   }

@@ -305,8 +305,10 @@ bool Recorder::worth_patching(const Thread& thread, Address at, Gate::StoppingSi
   return window && !in_use(thread, at - window->before, at + kSyscallSize + window->after);
 }
 
+// Tried once in an address space.
 void Recorder::replace(Process& process, Address at, CodeSite& site) {
   Gate& gate = *process.gate;
+  gate.stopping[at] = {};
   gate.patch(process.memory, {{at, *site.window, site.original, site.kind}});
   if (const PatchedSite* made = gate.patched(at)) {
     site.original = made->original;
@@ -329,7 +331,8 @@ bool Recorder::patch(Thread& thread) {
   const auto mappings = read_mappings(process.pid);
   if (!mappings || !worth_patching(thread, at, stopping, *mappings)) return false;
   const bool near = gate->trampolines_near(at);
-  if (near || map_trampolines(thread, *mappings, at)) replace(process, at, *stopping.site);
+  if (!near && !map_trampolines(thread, *mappings, at)) return true;
+  replace(process, at, *stopping.site);
   if (!near) {
     rewind(thread, thread.entry);
     return true;
@@ -367,14 +370,14 @@ void Recorder::apply_plan(Process& process, const Mapping& mapping, const FileVe
   if (!patches.empty()) gate->patch(process.memory, std::move(patches));
 }
 
-// Maps memory for trampolines within reach of `near`. The thread is at a syscall's entry, and must be rewound
-// afterwards.
-Gate::Trampolines* Recorder::map_trampolines(Thread& thread, const std::vector<Mapping>& mappings, Address near) {
+// Maps memory for trampolines within reach of `near`, if there is a gap. The thread is at a syscall's entry, and must
+// be rewound afterwards. Fails if it was killed.
+Result<void> Recorder::map_trampolines(Thread& thread, const std::vector<Mapping>& mappings, Address near) {
   const auto at = Gate::gap_near(mappings, near);
-  if (!at) return nullptr;
-  const auto made = make_calls(thread, thread.entry, {map_trampolines_at(*at)});
-  if (!made || *made != static_cast<int64_t>(*at)) return nullptr;
-  return &thread.process->gate->add_trampolines(thread.process->memory, *at);
+  if (!at) return {};
+  ASSIGN_OR_RETURN(const int64_t made, make_calls(thread, thread.entry, {map_trampolines_at(*at)}));
+  if (made == static_cast<int64_t>(*at)) thread.process->gate->add_trampolines(thread.process->memory, *at);
+  return {};
 }
 
 // Whether the call would change memory that is the tier's.
