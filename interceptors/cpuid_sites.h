@@ -15,8 +15,8 @@ struct CpuidSite {
 inline constexpr size_t kMaxFront = 4;
 
 // The cpuid instructions of an ELF file that are beyond doubt: in a section of instructions, inside a function that
-// .eh_frame tells the start of (LSB Core, "Exception Frames"), and met when it is disassembled from there. Sorted.
-// Empty for anything that is no such file.
+// .eh_frame (LSB Core, "Exception Frames") or Go's .gopclntab tells the start of, and met when it is disassembled from
+// there. Sorted. Empty for anything that is no such file.
 std::vector<CpuidSite> cpuid_sites(const Bytes& file);
 
 }  // namespace redrive

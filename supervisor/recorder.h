@@ -89,6 +89,7 @@ class Recorder {
   bool answer_trapped_instruction(Thread& thread, const user_regs_struct& regs);
   void add_trap(Thread& thread, const TrappedInstruction& trap, const user_regs_struct& before,
                 const user_regs_struct& after);
+  int64_t result_of_woken(Thread& thread, int64_t result);
   void deliver(Thread& thread, int signal, const user_regs_struct& regs, uint64_t where);
   static void hold(Thread& thread, const siginfo_t& info);
   bool raise_held(Thread& thread);
