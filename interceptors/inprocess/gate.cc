@@ -361,7 +361,7 @@ extern "C" void answer_cpuid(CpuidRegisters* regs) {
   s.site = regs->rdx;
   if (s.want_stop || processor() != s.processor || kRingSize - s.head < sizeof(Record)) return;
   const auto leaf = static_cast<uint32_t>(regs->rax), subleaf = static_cast<uint32_t>(regs->rcx);
-  const auto& known = *reinterpret_cast<const Orders*>(kOrders)->cpuid;
+  const auto& known = reinterpret_cast<const Orders*>(kOrders)->cpuid;
   const CpuidAnswer* const end = known.answers + known.count;
   const CpuidAnswer* answer = known.answers;
   while (answer != end && (answer->leaf != leaf || answer->subleaf != subleaf)) ++answer;

@@ -61,8 +61,8 @@ def interception(ctx):
     found = ctx.json("stats", ctx.trace)
     code = [site for site in found["stopping_sites"] if site["file"].endswith("/code")]
     fits = [site for site in code if site["patchable"]]
-    fixed = [site for site in code if not site["patchable"] and site["stops"] > 3]
-    if not fits or max(site["stops"] for site in fits) > 3 or len(fixed) != 1 or fixed[0]["stops"] < 40:
+    fixed = [site for site in code if not site["patchable"] and site["stops"] > 2]  # one, in each version of the file
+    if not fits or max(site["stops"] for site in fits) > 2 or len({site["offset"] for site in fixed}) != 1 or fixed[0]["stops"] < 40:
         raise Failure(f"stops of {len(fits)} sites where a jump fits, and of others: {code[:5]}")
     if found["served_calls"] < 10_000 or found["stopped_calls"] > found["served_calls"] / 4:
         raise Failure(f"{found['served_calls']} calls served, {found['stopped_calls']} stopped")
