@@ -174,39 +174,42 @@ TEST_CASE("a catalog that is absent or stale is made again, a damaged one is rep
   CHECK(query(db, "SELECT count(*) FROM messages") == "3");
 }
 
-TEST_CASE("the golden trace reads as when it was made") {
-  const std::string golden = "tests/unit/golden/format-1";
+TEST_CASE("golden traces of all formats read as when they were made") {
+  const std::string newest = "tests/unit/golden/format-" + std::to_string(kFormatVersion);
   Directory directory;
   const auto fresh = make_trace(directory / "fresh", [](TraceWriter& writer) { sample::fill(writer); });
   if (std::getenv("REDRIVE_MAKE_GOLDEN")) {
     std::filesystem::create_directories("tests/unit/golden");
-    std::filesystem::copy(directory / "fresh", golden, std::filesystem::copy_options::recursive);
-    std::filesystem::remove(golden + "/catalog.sqlite");  // derived, and of the SQLite that made it
-    std::filesystem::remove(golden + "/catalog.sqlite.sum");
+    std::filesystem::copy(directory / "fresh", newest, std::filesystem::copy_options::recursive);
+    std::filesystem::remove(newest + "/catalog.sqlite");  // derived, and of the SQLite that made it
+    std::filesystem::remove(newest + "/catalog.sqlite.sum");
   }
-  const auto trace = Trace::open(golden);
-  REQUIRE_MESSAGE(trace, trace.error().message);
-  CHECK(trace.value()->check().empty());
-  CHECK(trace.value()->finished());
+  for (uint32_t format = 1; format <= kFormatVersion; ++format) {
+    const auto trace = Trace::open("tests/unit/golden/format-" + std::to_string(format));
+    REQUIRE_MESSAGE(trace, trace.error().message);
+    CHECK(trace.value()->check().empty());
+    CHECK(trace.value()->finished());
+    CHECK(trace.value()->interceptions().size() == (format < 2 ? 0 : 1));
+    for (UnitId unit = 1; unit <= sample::kUnits; unit++) {
+      std::vector<Event> events;
+      REQUIRE(trace.value()->for_each_event(unit, 0, UINT64_MAX, [&](EventIndex, const Event& event) {
+        events.push_back(event);
+        return true;
+      }));
+      // The golden trace holds the values of its day: the same seed makes them again.
+      auto values = sample::event_values(unit);
+      REQUIRE_EQ(events.size(), 2 * sample::kEventsPerInterval);
+      for (const auto& event : events) CHECK(event == sample::event(values));
+      CHECK(trace.value()->image(unit, 1));
+    }
+    CHECK(trace.value()->file_path(1));
+  }
+  check_same_records(newest, directory / "fresh", "journal", FileKind::journal, 0, 0);
   for (UnitId unit = 1; unit <= sample::kUnits; unit++) {
-    std::vector<Event> events;
-    REQUIRE(trace.value()->for_each_event(unit, 0, UINT64_MAX, [&](EventIndex, const Event& event) {
-      events.push_back(event);
-      return true;
-    }));
-    // The golden trace holds the values of its day: the same seed makes them again.
-    auto values = sample::event_values(unit);
-    REQUIRE_EQ(events.size(), 2 * sample::kEventsPerInterval);
-    for (const auto& event : events) CHECK(event == sample::event(values));
-    CHECK(trace.value()->image(unit, 1));
+    check_same_records(newest, directory / "fresh", fmt::format("events/{}.seg", unit), FileKind::events, unit, 0);
   }
-  CHECK(trace.value()->file_path(1));
-  check_same_records(golden, directory / "fresh", "journal", FileKind::journal, 0, 0);
-  for (UnitId unit = 1; unit <= sample::kUnits; unit++) {
-    check_same_records(golden, directory / "fresh", fmt::format("events/{}.seg", unit), FileKind::events, unit, 0);
-  }
-  check_same_records(golden, directory / "fresh", "pages", FileKind::pages, 0, 0);
-  check_same_records(golden, directory / "fresh", "images/1-1.img", FileKind::image, 1, 1);
+  check_same_records(newest, directory / "fresh", "pages", FileKind::pages, 0, 0);
+  check_same_records(newest, directory / "fresh", "images/1-1.img", FileKind::image, 1, 1);
 }
 
 TEST_CASE("traces are numbered, listed and found by name") {
