@@ -31,11 +31,11 @@ void put(std::span<uint8_t> to, size_t offset, T value) {
 
 using Preamble = std::array<uint8_t, kPreambleSize>;
 
-Preamble make_preamble(FileKind kind, uint32_t id, uint32_t sub_id) {
+Preamble make_preamble(FileKind kind, uint32_t id, uint32_t sub_id, uint32_t version = kFormatVersion) {
   Preamble out{};
   std::memcpy(out.data(), kMagic, sizeof kMagic - 1);
   out[7] = static_cast<uint8_t>(kind);
-  put<uint32_t>(out, 8, kFormatVersion);
+  put<uint32_t>(out, 8, version);
   put<uint32_t>(out, 12, id);
   put<uint32_t>(out, 16, sub_id);
   put<uint32_t>(out, 20, static_cast<uint32_t>(hash64(std::span(out).first(20))));
@@ -169,11 +169,13 @@ Result<void> RecordFile::read_preamble(FileKind kind, uint32_t id, uint32_t sub_
   if (get<uint32_t>(found, 20) != static_cast<uint32_t>(hash64(std::span(found).first(20)))) {
     return damage(path_, 0, "preamble does not match its checksum");
   }
-  if (const auto version = get<uint32_t>(found, 8); version > kFormatVersion) {
+  const auto version = get<uint32_t>(found, 8);
+  if (version > kFormatVersion) {
     return Error{path_ + ": trace made by a newer redrive, format " + std::to_string(version) +
                  "; this one reads up to " + std::to_string(kFormatVersion)};
   }
-  if (found != make_preamble(kind, id, sub_id)) return damage(path_, 0, "another file of a trace stands here");
+  if (version == 0 || found != make_preamble(kind, id, sub_id, version))
+    return damage(path_, 0, "another file of a trace stands here");
   return {};
 }
 
