@@ -62,7 +62,7 @@ class Recorder {
   void resume(Thread& thread, int how, int signal = 0);
   void resume_user(Thread& thread, const user_regs_struct& regs);
   void rewind(Thread& thread, const user_regs_struct& entry);
-  Event entry_event(Thread& thread);
+  Event& open_event(Thread& thread);
   void collect_images();
   void tick();
   void add_channels();
@@ -107,7 +107,7 @@ class Recorder {
   Result<uint64_t> file_of(Process& process, const Mapping& mapping);
 
   // recorder_messages.cc
-  std::optional<Endpoint> endpoint(Thread& thread, int fd_arg);
+  const Endpoint* endpoint(Thread& thread, int fd_arg);
   void begin_send(Thread& thread, const std::vector<Span>& inputs, const Memory& memory, Event& event);
   void end_send(Thread& thread, int64_t result);
   void receive(Thread& thread, int64_t result, const Memory& memory, Event& event);
@@ -137,9 +137,10 @@ class Recorder {
   bool touches_gate(const Thread& thread) const;
   void forget_patches(Thread& thread, int64_t result);
   void drain();
-  void begin_served(Gate& gate, uint64_t head);
-  void open_served(Gate& gate, const gate::Record& record);
-  void close_served(Gate& gate, const gate::Record& record);
+  struct Served;
+  bool next_served(Served& served);
+  void begin_served(Gate& gate);
+  void open_served(Served& served);
 
   // memory_calls.cc
   void record_memory_call(Thread& thread, int64_t result, Event& event);
@@ -170,6 +171,9 @@ class Recorder {
   bool interrupted_ = false;
   bool write_failed_ = false;
   std::map<std::pair<uint64_t, uint64_t>, std::vector<uint64_t>> cpuid_sites_;  // of mapped files, as file_ids_
+  std::optional<Endpoint> unsettled_;                                           // the last that endpoint() asked for
+  // Used again and again:
+  std::vector<Span> spans_;
   Bytes scratch_;
   std::unique_ptr<GateArena> arena_;  // null: stops only
   std::vector<std::weak_ptr<Gate>> gates_;

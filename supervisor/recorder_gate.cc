@@ -21,8 +21,7 @@ constexpr uint32_t kPatchAtStop = 2;  // of a site: many are used once
 constexpr uint64_t kReach = 1ull << 31;
 constexpr uint64_t kReachMargin = 1 << 24;
 
-user_regs_struct at_exit(const gate::Record& record, Address site) {
-  user_regs_struct regs{};
+void set_at_exit(user_regs_struct& regs, const gate::Record& record, Address site) {
   const gate::Registers& r = record.regs;
   regs.rip = site + kSyscallSize;
   regs.rcx = regs.rip;
@@ -33,37 +32,26 @@ user_regs_struct at_exit(const gate::Record& record, Address site) {
   regs.r12 = r.r12, regs.r13 = r.r13, regs.r14 = r.r14, regs.r15 = r.r15;
   regs.eflags = regs.r11 = r.flags;
   regs.fs_base = record.fs_base, regs.gs_base = record.gs_base;
-  return regs;
 }
 
 const uint8_t* ring(const gate::Slot& slot) {
   return reinterpret_cast<const uint8_t*>(&slot) + (gate::kRing - gate::kSlot);
 }
 
-// Whether it is one that the code inside the tracee wrote: the program could have written there too.
-bool valid(const gate::Record& record, uint64_t available) {
+// The pieces of memory of a record, or false: the program could have written there, instead of the code inside it.
+bool split(const gate::Record& record, uint64_t available, std::vector<Memory::Piece>& pieces) {
   if (available < sizeof record || record.size < sizeof record || record.size > available) return false;
+  pieces.clear();
   uint64_t at = sizeof record;
   for (uint64_t i = 0; i < uint64_t{record.before} + record.after; ++i) {
     if (record.size - at < sizeof(gate::Piece)) return false;
-    const auto& piece = *reinterpret_cast<const gate::Piece*>(reinterpret_cast<const uint8_t*>(&record) + at);
-    at += sizeof piece;
-    if (piece.length > record.size - at) return false;
-    at = std::min<uint64_t>(record.size, at + gate::padded(piece.length));
+    const auto* piece = reinterpret_cast<const gate::Piece*>(reinterpret_cast<const uint8_t*>(&record) + at);
+    at += sizeof *piece;
+    if (piece->length > record.size - at) return false;
+    pieces.push_back({piece->address, {reinterpret_cast<const uint8_t*>(piece + 1), piece->length}});
+    at = std::min<uint64_t>(record.size, at + gate::padded(piece->length));
   }
   return true;
-}
-
-std::vector<Memory::Piece> pieces_of(const gate::Record& record, bool after) {
-  std::vector<Memory::Piece> pieces;
-  const auto* at = reinterpret_cast<const uint8_t*>(&record + 1);
-  for (uint32_t i = 0; i < record.before + (after ? record.after : 0); ++i) {
-    const auto& piece = *reinterpret_cast<const gate::Piece*>(at);
-    at += sizeof piece;
-    pieces.push_back({piece.address, {at, piece.length}});
-    at += gate::padded(piece.length);
-  }
-  return pieces;
 }
 
 }  // namespace
@@ -367,69 +355,82 @@ void Recorder::forget_patches(Thread& thread, int64_t result) {
 
 // ---- Records
 
+// A gate with records that are not events yet.
+struct Recorder::Served {
+  std::shared_ptr<Gate> gate;
+  const gate::Record* record = nullptr;  // the next
+  Thread* thread = nullptr;
+  std::vector<Memory::Piece> pieces;
+};
+
+// Finds the next record. False if there is none, or what is there is not the tier's.
+bool Recorder::next_served(Served& served) {
+  Gate& gate = *served.gate;
+  gate::Slot& slot = *gate.slot();
+  const bool pending = gate.drained == slot.head;
+  if (gate.broken || (pending && (!slot.pending || gate.pending_opened))) return false;
+  const uint64_t end = pending ? gate::kRingSize : slot.head;
+  if (end <= gate::kRingSize && gate.drained <= end) {
+    const auto* record = reinterpret_cast<const gate::Record*>(ring(slot) + gate.drained);
+    if (split(*record, end - gate.drained, served.pieces)) {
+      if (!served.thread || served.thread->serial != record->thread) {
+        const auto known = gate.unit->threads.find(record->thread);
+        served.thread = known == gate.unit->threads.end() ? nullptr : known->second;
+      }
+      served.record = record;
+      if (served.thread) return true;
+    }
+  }
+  gate.broken = true;
+  slot.want_stop = 1;
+  add_unsure(*gate.unit, "the program wrote into the memory that it shares with the recorder: calls are missing");
+  return false;
+}
+
 // Makes events of all that was served so far, in the order in which it happened. Nothing that is recorded runs
 // meanwhile (one processor), so a send's record is here if anybody has received its bytes.
 void Recorder::drain() {
   std::erase_if(gates_, [](const auto& gate) { return gate.expired(); });
-  struct Source {
-    std::shared_ptr<Gate> gate;
-    const gate::Record* next;
-  };
-  const auto next_record = [this](Gate& gate) -> const gate::Record* {
-    gate::Slot& slot = *gate.slot();
-    const bool pending = gate.drained == slot.head;
-    if (gate.broken || (pending && (!slot.pending || gate.pending_opened))) return nullptr;
-    const auto& record = *reinterpret_cast<const gate::Record*>(ring(slot) + gate.drained);
-    const uint64_t end = pending ? gate::kRingSize : slot.head;
-    if (end <= gate::kRingSize && gate.drained <= end && valid(record, end - gate.drained) &&
-        gate.unit->threads.contains(record.thread)) {
-      return &record;
-    }
-    gate.broken = true;
-    slot.want_stop = 1;
-    add_unsure(*gate.unit, "the program wrote into the memory that it shares with the recorder: calls are missing");
-    return nullptr;
-  };
-  std::vector<Source> sources;
+  std::vector<Served> sources;
   for (const auto& known : gates_) {
-    auto gate = known.lock();
-    const gate::Slot& slot = *gate->slot();
-    if (const auto* record = next_record(*gate)) {
-      begin_served(*gate, slot.head);
-      sources.push_back({std::move(gate), record});
-    } else if (gate->drained == slot.head && slot.phase == gate::Phase::outside && slot.head) {
-      gate->slot()->head = gate->drained = 0;
+    Served served{known.lock(), nullptr, nullptr, {}};
+    gate::Slot& slot = *served.gate->slot();
+    if (next_served(served)) {
+      begin_served(*served.gate);
+      sources.push_back(std::move(served));
+    } else if (served.gate->drained == slot.head && slot.phase == gate::Phase::outside && slot.head) {
+      slot.head = served.gate->drained = 0;
     }
   }
   while (!sources.empty()) {
-    auto first = std::min_element(sources.begin(), sources.end(),
-                                  [](const Source& a, const Source& b) { return a.next->stamp < b.next->stamp; });
+    const auto first = std::min_element(sources.begin(), sources.end(), [](const Served& a, const Served& b) {
+      return a.record->stamp < b.record->stamp;
+    });
     Gate& gate = *first->gate;
-    if (gate.drained == gate.slot()->head) {
-      open_served(gate, *first->next);
+    gate::Slot& slot = *gate.slot();
+    if (!std::exchange(gate.pending_opened, false)) open_served(*first);
+    if (gate.drained == slot.head) {
       gate.pending_opened = true;
     } else {
-      if (!std::exchange(gate.pending_opened, false)) open_served(gate, *first->next);
-      close_served(gate, *first->next);
-      gate.drained += first->next->size;
+      close_call(*first->thread, first->record->result, Memory::of(first->pieces));
+      gate.drained += first->record->size;
     }
-    first->next = next_record(gate);
-    if (first->next) continue;
+    if (next_served(*first)) continue;
     gate.unit->served_ns.reset();
-    gate::Slot& slot = *gate.slot();
     if (slot.phase == gate::Phase::outside && !slot.pending) slot.head = gate.drained = 0;
     sources.erase(first);
   }
 }
 
 // The clock of served events is not read at each: it goes evenly from the last drain to this one.
-void Recorder::begin_served(Gate& gate, uint64_t head) {
+void Recorder::begin_served(Gate& gate) {
   Unit& unit = *gate.unit;
+  const gate::Slot& slot = *gate.slot();
   uint64_t count = 0;
-  for (uint64_t at = gate.drained; at < head; ++count) {
-    const auto& record = *reinterpret_cast<const gate::Record*>(ring(*gate.slot()) + at);
-    if (!valid(record, head - at)) break;
-    at += record.size;
+  for (uint64_t at = gate.drained; at < slot.head; ++count) {
+    const auto* record = reinterpret_cast<const gate::Record*>(ring(slot) + at);
+    if (slot.head - at < sizeof *record || record->size < sizeof *record || record->size > slot.head - at) break;
+    at += record->size;
   }
   unit.stops_saved_ns += count * limits_.replayed_call_ns;
   const uint64_t now = interval_ns(unit);
@@ -439,21 +440,17 @@ void Recorder::begin_served(Gate& gate, uint64_t head) {
   unit.drained_ns = now;
 }
 
-void Recorder::open_served(Gate& gate, const gate::Record& record) {
-  Unit& unit = *gate.unit;
+void Recorder::open_served(Served& served) {
+  Unit& unit = *served.gate->unit;
+  const gate::Record& record = *served.record;
   *unit.served_ns += unit.served_step_ns;
-  Thread& thread = *unit.threads.at(record.thread);
-  thread.entry = at_exit(record, gate.canonical(record.site));
+  Thread& thread = *served.thread;
+  set_at_exit(thread.entry, record, served.gate->canonical(record.site));
   thread.resumed.rip = 0;
   thread.rewound = false;
   thread.args = syscall_args(thread.entry);
   thread.row = find_row(static_cast<int64_t>(record.regs.rax), thread.args);
-  open_call(thread, Memory::of(pieces_of(record, false)));
-}
-
-void Recorder::close_served(Gate& gate, const gate::Record& record) {
-  Thread& thread = *gate.unit->threads.at(record.thread);
-  close_call(thread, record.result, Memory::of(pieces_of(record, true)));
+  open_call(thread, Memory::of(std::span(served.pieces).first(record.before)));
 }
 
 }  // namespace redrive
