@@ -141,6 +141,12 @@ struct SyscallRow {
   bool common = false;        // refuse: every program's C library tries it and has another way; not worth a warning
   int8_t source_fd_arg = -1;  // Traffic::transfer: `fd_arg` is the destination
   int8_t flags_arg = -1;      // send, receive: the argument that holds the MSG_* flags
+
+  size_t argument_count() const {
+    size_t count = args.size();
+    while (count > 0 && args[count - 1].kind == ArgKind::none) --count;
+    return count;
+  }
 };
 
 // The row for an entered syscall, sub-row resolved by its arguments; null if the number (or sub-command) has no row: to

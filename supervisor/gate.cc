@@ -19,6 +19,8 @@ namespace {
 
 constexpr uint64_t kCommonSize = gate::kSlot - gate::kCode;
 constexpr unsigned long kFsGsBase = 1 << 1;  // HWCAP2_FSGSBASE
+constexpr uint64_t kReach = 1ull << 31;      // of a jump
+constexpr uint64_t kReachMargin = 1 << 24;
 
 }  // namespace
 
@@ -50,6 +52,7 @@ GateArena::~GateArena() {
 }
 
 gate::Slot* GateArena::take_slot(uint64_t& file_offset) {
+  const std::lock_guard lock(mutex_);
   if (free_.empty()) {
     if (ftruncate(file_.get(), static_cast<off_t>(size_ + gate::kSlotSize)) != 0) return nullptr;
     free_.push_back(size_);
@@ -68,7 +71,21 @@ gate::Slot* GateArena::take_slot(uint64_t& file_offset) {
 void GateArena::give_back(gate::Slot* slot, uint64_t file_offset) {
   std::memset(static_cast<void*>(slot), 0, sizeof *slot);
   munmap(slot, gate::kSlotSize);
+  const std::lock_guard lock(mutex_);
   free_.push_back(file_offset);
+}
+
+std::optional<PatchWindow> CodeSegments::window(const Memory& memory, const Mapping& mapping, Address site) {
+  if (mapping.inode == 0 || mapping.shared || (mapping.protection & PROT_WRITE)) return std::nullopt;
+  const std::lock_guard lock(mutex_);
+  const auto key = std::make_tuple(mapping.device, mapping.inode, mapping.offset, mapping.length());
+  auto known = segments_.find(key);
+  if (known == segments_.end()) {
+    Bytes code(mapping.length());
+    code.resize(memory.read_some(mapping.start, code.data(), code.size()));
+    known = segments_.emplace(key, CodeSegment(std::move(code))).first;
+  }
+  return known->second.window(site - mapping.start);
 }
 
 Gate::Gate(GateArena& arena, Unit* unit) : unit(unit), arena_(arena) {}
@@ -101,8 +118,58 @@ Address Gate::physical(Address ip) const {
   return ip;
 }
 
-bool Gate::is_patched(Address site) const {
-  return std::any_of(sites.begin(), sites.end(), [&](const auto& patched) { return patched.site == site; });
+const PatchedSite* Gate::patched(Address site) const {
+  const auto found = std::find_if(sites.begin(), sites.end(), [&](const auto& each) { return each.site == site; });
+  return found == sites.end() ? nullptr : &*found;
+}
+
+Gate::Trampolines* Gate::trampolines_near(Address site) {
+  for (auto& known : trampolines) {
+    const uint64_t distance = known.start > site ? known.start - site : site - known.start;
+    if (distance < kReach - kReachMargin && known.used < kTrampolinesSize / kTrampolineSize) return &known;
+  }
+  return nullptr;
+}
+
+std::optional<Address> Gate::gap_near(const std::vector<Mapping>& mappings, Address near) {
+  constexpr uint64_t kGuard = 16 * kPageSize;
+  constexpr Address kLowest = 1 << 20;
+  for (auto above = mappings.rbegin(); above != mappings.rend(); ++above) {
+    if (above->start > near) continue;
+    const Address below = above + 1 == mappings.rend() ? kLowest : (above + 1)->end;
+    if (near - above->start > kReach - 2 * kReachMargin) break;
+    if (above->start < below + 2 * kGuard + kTrampolinesSize) continue;
+    return above->start - kGuard - kTrampolinesSize;
+  }
+  return std::nullopt;
+}
+
+Gate::Trampolines& Gate::add_trampolines(const Memory& memory, Address start) {
+  memory.put(start, arena_.header().entry);
+  return trampolines.emplace_back(Trampolines{start});
+}
+
+bool Gate::patch(const Memory& memory, Address site, PatchWindow window, Trampolines& area) {
+  PatchedSite patched;
+  patched.site = site;
+  patched.start = site - window.before;
+  Bytes before(window.before), after(window.after);
+  patched.original.resize(window.before ? window.before : kSyscallSize + window.after);
+  const Address at = area.start + area.used * kTrampolineSize;
+  if (!memory.read(patched.start, patched.original.data(), patched.original.size()) ||
+      !memory.read(site - window.before, before.data(), before.size()) ||
+      !memory.read(site + kSyscallSize, after.data(), after.size())) {
+    return false;
+  }
+  const Bytes code = trampoline(at, area.start, before, after, site, patched.stop);
+  const Bytes instruction = jump(patched.start, at, patched.original.size());
+  if (!memory.write(at, code.data(), code.size()) ||
+      !memory.write(patched.start, instruction.data(), instruction.size())) {
+    return false;
+  }
+  ++area.used;
+  sites.push_back(std::move(patched));
+  return true;
 }
 
 bool Gate::owns(Address start, Address end) const {

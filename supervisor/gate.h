@@ -1,15 +1,19 @@
 // The in-process tier of address spaces: the memory that it shares with the supervisor, and the patched syscall sites.
 #pragma once
 
+#include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <unordered_map>
 #include <vector>
 
 #include "base/fd.h"
 #include "base/remote.h"
 #include "base/result.h"
+#include "checkpoint/address_space.h"
 #include "interceptors/inprocess/layout.h"
 #include "interceptors/patch_window.h"
 
@@ -17,7 +21,7 @@ namespace redrive {
 
 struct Unit;
 
-// One file, mapped by all tracees: the code, its table, the clock, and a slot for each address space.
+// One file, mapped by all tracees: the code, its table, the clock, and a slot for each address space. Thread-safe.
 class GateArena {
  public:
   static Result<std::unique_ptr<GateArena>> make();
@@ -40,8 +44,20 @@ class GateArena {
   Fd file_;
   uint8_t* common_ = nullptr;
   std::string path_;
+  std::mutex mutex_;  // of what follows
   std::vector<uint64_t> free_;
   uint64_t size_ = 0;
+};
+
+// The windows of syscall sites, by mapped file. Thread-safe.
+class CodeSegments {
+ public:
+  // None if the mapping is not the unchanging code of a file, or the site has no window.
+  std::optional<PatchWindow> window(const Memory& memory, const Mapping& mapping, Address site);
+
+ private:
+  std::mutex mutex_;
+  std::map<std::tuple<uint64_t, uint64_t, uint64_t, uint64_t>, CodeSegment> segments_;  // device, inode, offset, length
 };
 
 // A syscall instruction that was replaced, or has been preceded, by a jump.
@@ -68,16 +84,27 @@ class Gate {
   // Addresses as the program would know them, and as they are while it is patched.
   Address canonical(Address ip) const;
   Address physical(Address ip) const;
-  bool is_patched(Address site) const;
-  // Whether a range overlaps memory that is not the program's.
-  bool owns(Address start, Address end) const;
-  // The program has unmapped this range, or mapped something else there.
-  void forget(Address start, Address end);
+  const PatchedSite* patched(Address site) const;  // null if it is not
 
   struct Trampolines {
     Address start;
     uint32_t used = 1;  // the first holds the address of the entry
   };
+  // A page of trampolines within reach of the site that has room; null if there is none.
+  Trampolines* trampolines_near(Address site);
+  // Where one could be mapped: in a gap below `near`. None if there is no such gap.
+  static std::optional<Address> gap_near(const std::vector<Mapping>& mappings, Address near);
+  // One was mapped there.
+  Trampolines& add_trampolines(const Memory& memory, Address start);
+  // Replaces the instructions of the window by a jump to a new trampoline. False if the memory cannot be changed. No
+  // thread may go on inside the window but through `physical`.
+  bool patch(const Memory& memory, Address site, PatchWindow window, Trampolines& trampolines);
+  // Whether it is an address in the code inside tracees.
+  static bool executes_at(Address ip) { return ip >= gate::kCode && ip < gate::kCode + gate::kCodeSize; }
+  // Whether a range overlaps memory that is not the program's.
+  bool owns(Address start, Address end) const;
+  // The program has unmapped this range, or mapped something else there.
+  void forget(Address start, Address end);
 
   Unit* unit;
   uint64_t drained = 0;         // bytes of the ring

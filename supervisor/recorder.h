@@ -132,7 +132,6 @@ class Recorder {
   void leave_gate(Thread& thread);
   void at_boundary(Thread& thread, user_regs_struct regs);
   bool patch(Thread& thread);
-  std::optional<PatchWindow> window_at(const Process& process, const Mapping& mapping, Address site);
   Gate::Trampolines* map_trampolines(Thread& thread, const std::vector<Mapping>& mappings, Address near);
   bool touches_gate(const Thread& thread) const;
   void forget_patches(Thread& thread, int64_t result);
@@ -177,7 +176,7 @@ class Recorder {
   Bytes scratch_;
   std::unique_ptr<GateArena> arena_;  // null: stops only
   std::vector<std::weak_ptr<Gate>> gates_;
-  std::map<std::tuple<uint64_t, uint64_t, uint64_t, uint64_t>, CodeSegment> code_;  // by device, inode, offset, length
+  CodeSegments code_;
 };
 
 }  // namespace redrive

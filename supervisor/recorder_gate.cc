@@ -18,8 +18,6 @@ namespace redrive {
 namespace {
 
 constexpr uint32_t kPatchAtStop = 2;  // of a site: many are used once
-constexpr uint64_t kReach = 1ull << 31;
-constexpr uint64_t kReachMargin = 1 << 24;
 
 void set_at_exit(user_regs_struct& regs, const gate::Record& record, Address site) {
   const gate::Registers& r = record.regs;
@@ -174,7 +172,7 @@ void Recorder::ask_to_stop(const Thread& thread) {
 }
 
 bool Recorder::in_gate(const Thread& thread, Address ip) {
-  return thread.process->gate && ip >= gate::kCode && ip < gate::kCode + gate::kCodeSize;
+  return thread.process->gate && Gate::executes_at(ip);
 }
 
 // At a stop amid a served call: if nothing has come of it yet, it is left to a stop.
@@ -220,7 +218,7 @@ bool Recorder::patch(Thread& thread) {
   Gate* const gate = process.gate.get();
   if (!gate || !gate->slot()) return false;
   const Address site = thread.entry.rip - kSyscallSize;
-  if (gate->is_patched(site)) return false;
+  if (gate->patched(site)) return false;
   const auto args = syscall_args(thread.entry);
   const SyscallRow* row = find_row(static_cast<int64_t>(thread.entry.orig_rax), args);
   if (!row || !row->in_process) return false;
@@ -235,41 +233,12 @@ bool Recorder::patch(Thread& thread) {
   const auto mappings = read_mappings(process.pid);
   if (!mappings) return false;
   const Mapping* mapping = mapping_at(*mappings, site);
-  if (!mapping || mapping->inode == 0 || mapping->shared || (mapping->protection & PROT_WRITE)) {
-    return false;
-  }
-  const auto window = window_at(process, *mapping, site);
+  const auto window = mapping ? code_.window(process.memory, *mapping, site) : std::nullopt;
   if (!window) return false;
-  Gate::Trampolines* area = nullptr;
-  for (auto& known : gate->trampolines) {
-    const uint64_t distance = known.start > site ? known.start - site : site - known.start;
-    if (distance < kReach - kReachMargin && known.used < kTrampolinesSize / kTrampolineSize) area = &known;
-  }
+  Gate::Trampolines* area = gate->trampolines_near(site);
   const bool inject_mapping = !area;
-  if (!area) {
-    area = map_trampolines(thread, *mappings, site);
-    if (!area) {
-      rewind(thread, thread.entry);
-      return true;
-    }
-  }
-  PatchedSite patched;
-  patched.site = site;
-  patched.start = site - window->before;
-  Bytes before(window->before), after(window->after);
-  patched.original.resize(window->before ? window->before : kSyscallSize + window->after);
-  const Address at = area->start + area->used * kTrampolineSize;
-  if (process.memory.read(patched.start, patched.original.data(), patched.original.size()) &&
-      process.memory.read(site - window->before, before.data(), before.size()) &&
-      process.memory.read(site + kSyscallSize, after.data(), after.size())) {
-    const Bytes code = trampoline(at, area->start, before, after, site, patched.stop);
-    const Bytes instruction = jump(patched.start, at, patched.original.size());
-    if (process.memory.write(at, code.data(), code.size()) &&
-        process.memory.write(patched.start, instruction.data(), instruction.size())) {
-      ++area->used;
-      gate->sites.push_back(std::move(patched));
-    }
-  }
+  if (!area) area = map_trampolines(thread, *mappings, site);
+  if (area) gate->patch(process.memory, site, *window, *area);
   if (inject_mapping) {
     rewind(thread, thread.entry);
     return true;
@@ -278,38 +247,16 @@ bool Recorder::patch(Thread& thread) {
   return false;
 }
 
-std::optional<PatchWindow> Recorder::window_at(const Process& process, const Mapping& mapping, Address site) {
-  const auto key = std::make_tuple(mapping.device, mapping.inode, mapping.offset, mapping.length());
-  auto known = code_.find(key);
-  if (known == code_.end()) {
-    Bytes code(mapping.length());
-    code.resize(process.memory.read_some(mapping.start, code.data(), code.size()));
-    known = code_.emplace(key, CodeSegment(std::move(code))).first;
-  }
-  return known->second.window(site - mapping.start);
-}
-
-// Maps a page for trampolines within reach of `near`, in a gap below. The thread is at a syscall's entry, and must be
-// rewound afterwards.
+// Maps a page for trampolines within reach of `near`. The thread is at a syscall's entry, and must be rewound
+// afterwards.
 Gate::Trampolines* Recorder::map_trampolines(Thread& thread, const std::vector<Mapping>& mappings, Address near) {
-  constexpr uint64_t kGuard = 16 * kPageSize;
-  constexpr Address kLowest = 1 << 20;
-  for (auto above = mappings.rbegin(); above != mappings.rend(); ++above) {
-    if (above->start > near) continue;
-    const Address below = above + 1 == mappings.rend() ? kLowest : (above + 1)->end;
-    if (near - above->start > kReach - 2 * kReachMargin) break;
-    if (above->start < below + 2 * kGuard + kTrampolinesSize) continue;
-    const Address at = above->start - kGuard - kTrampolinesSize;
-    const auto made = inject(
-        thread, thread.entry, SYS_mmap,
-        {at, kTrampolinesSize, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, ~0ull, 0});
-    if (!made) return nullptr;
-    if (*made != at) return nullptr;
-    thread.process->memory.put(at, arena_->header().entry);
-    thread.process->gate->trampolines.push_back({at});
-    return &thread.process->gate->trampolines.back();
-  }
-  return nullptr;
+  const auto at = Gate::gap_near(mappings, near);
+  if (!at) return nullptr;
+  const auto made = inject(
+      thread, thread.entry, SYS_mmap,
+      {*at, kTrampolinesSize, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, ~0ull, 0});
+  if (!made || *made != *at) return nullptr;
+  return &thread.process->gate->add_trampolines(thread.process->memory, *at);
 }
 
 // Whether the call would change memory that is the tier's.

@@ -7,6 +7,8 @@
 #include <sys/uio.h>
 
 #include "interceptors/inprocess/layout.h"
+#include "interceptors/inprocess/replay.h"
+#include "interceptors/inprocess/spans.h"
 
 using namespace redrive::gate;
 
@@ -137,8 +139,6 @@ namespace {
 
 Slot& slot() { return *reinterpret_cast<Slot*>(kSlot); }
 
-uint64_t argument(const Registers& regs, int index) { return (&regs.rdi)[index]; }
-
 void copy(void* to, uint64_t from, uint64_t length) {
   asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(length) : : "memory");
 }
@@ -159,34 +159,6 @@ struct Writer {
     return true;
   }
 };
-
-uint64_t string_length(uint64_t address) {
-  const auto* text = reinterpret_cast<const char*>(address);
-  uint64_t length = 0;
-  while (length < 4096 && text[length]) ++length;
-  return length < 4096 ? length + 1 : length;
-}
-
-// What the call may read or write at the span, as far as its arguments say.
-uint64_t capacity(const Span& span, const Registers& regs) {
-  const uint64_t other = argument(regs, span.other);
-  switch (span.extent) {
-    case Extent::fixed:
-      return span.value;
-    case Extent::arg:
-      if (other > kRingSize * 8) return kRingSize + 1;
-      return (other + span.divisor - 1) / span.divisor * span.value;
-    case Extent::result:
-      return other > kRingSize ? kRingSize + 1 : other * span.value;
-    case Extent::pointee:
-      return other ? *reinterpret_cast<const uint32_t*>(other) : 0;
-    case Extent::path:
-      return string_length(argument(regs, span.arg));
-    case Extent::vector:
-      return other > 64 ? kRingSize + 1 : other * sizeof(iovec);
-  }
-  return kRingSize + 1;
-}
 
 // The kernel keeps it in the limit of a segment (asm/segment.h, __CPUNODE_SEG).
 uint32_t processor() {
@@ -217,6 +189,7 @@ uint64_t take_stamp() {
 extern "C" int serve() {
   Slot& s = slot();
   const Registers& regs = s.regs;
+  if (s.replay) return answer(s);
   if (s.want_stop || regs.rax >= kCalls || processor() != s.processor) return 0;
   const Call& call = reinterpret_cast<const Call*>(kTable)[regs.rax];
   if (call.serve == Serve::never) return 0;

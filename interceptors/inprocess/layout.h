@@ -96,6 +96,9 @@ struct Slot {
   uint64_t head;         // bytes of complete records in the ring
   uint64_t pending;      // a send's record at `head` is complete but for its result
   uint32_t processor;    // where the supervisor runs: calls are served on no other
+  uint32_t replay;       // the ring holds expected calls, which are answered from it
+  uint32_t repeated;     // how often the expected call at `taken` was made already
+  uint64_t taken;        // bytes of the ring's expected calls that were made
 };
 
 // A record is followed by `before` and then `after` pieces, each padded to 8 bytes.
@@ -112,6 +115,21 @@ struct Record {
 struct Piece {
   uint64_t address;
   uint64_t length;
+};
+
+// A call that the recording holds, and what it brought: in replay. Followed by what the kernel wrote, each piece padded
+// to 8 bytes.
+struct Expected {
+  uint32_t size;  // with all that follows
+  int32_t number;
+  uint64_t site;  // as in the slot
+  uint64_t args[6];
+  uint64_t in_hash;  // of the memory that it reads (payload.h); 0 = none
+  int64_t result;
+  uint64_t repeat;     // how often it is made
+  uint32_t regs_hash;  // preserved_registers_hash (registers.h)
+  uint32_t arguments;  // that are compared
+  uint32_t writes;
 };
 constexpr uint64_t padded(uint64_t length) { return (length + 7) & ~uint64_t{7}; }
 
