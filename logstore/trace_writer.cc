@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/write_behind.h"
 #include "logstore/catalog.h"
 #include "logstore/file_store.h"
 #include "logstore/image_file.h"
@@ -11,7 +12,6 @@
 #include "logstore/page_store.h"
 #include "logstore/trace.h"
 #include "logstore/trace_files.h"
-#include "logstore/write_behind.h"
 
 namespace redrive {
 namespace {

@@ -37,6 +37,12 @@ Recorder::Recorder(TraceWriter& writer, Policy& policy, RecorderLimits limits)
   } else {
     std::fprintf(stderr, "redrive: %s; every system call will stop\n", arena.error().message.c_str());
   }
+  cpu_set_t processors;
+  const bool several = sched_getaffinity(0, sizeof processors, &processors) == 0 && CPU_COUNT(&processors) > 1;
+  if (arena_ && several) {
+    event_maker_ = std::make_unique<WriteBehind<std::vector<Served>>>(
+        1, [this](std::vector<Served>& sources) { make_events(sources); });
+  }
 }
 
 Thread* Recorder::find(pid_t tid) {
@@ -142,14 +148,16 @@ void Recorder::tick() {
 }
 
 void Recorder::handle(pid_t tid, int status) {
+  Thread* found = find(tid);
+  if (found && status >> 16 == PTRACE_EVENT_SECCOMP && serve_again(*found)) return;
   drain();
+  if (found) empty_ring(*found);
   if (WIFEXITED(status) || WIFSIGNALED(status)) {
     ended(tid, status);
     return;
   }
   const int event = status >> 16;
   const int signal = WSTOPSIG(status);
-  Thread* found = find(tid);
   if (event == PTRACE_EVENT_EXEC) {
     unsigned long former = 0;
     ptrace(PTRACE_GETEVENTMSG, tid, nullptr, &former);

@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "base/result.h"
+#include "base/write_behind.h"
 #include "supervisor/gate.h"
 #include "supervisor/image_worker.h"
 #include "supervisor/tracee.h"
@@ -136,9 +137,32 @@ class Recorder {
   bool touches_gate(const Thread& thread) const;
   void forget_patches(Thread& thread, int64_t result);
   void drain();
-  struct Served;
-  bool next_served(Served& served);
-  void begin_served(Gate& gate);
+  // What an address space has served and is not events yet: a stretch of its ring, or a copy of it.
+  struct Served {
+    std::shared_ptr<Gate> gate;
+    const uint8_t* at = nullptr;  // the next record
+    uint64_t left = 0;            // bytes of complete records
+    uint64_t count = 0;           // ... how many, at first
+    uint64_t pending = 0;         // behind them: bytes of a send's record that is complete but for its result
+    uint64_t cpu_ns = 0;          // of the unit, since its interval began
+
+    // The next record, or null.
+    const gate::Record* record = nullptr;
+    uint64_t size = 0;
+    uint64_t stamp = 0;
+    uint32_t before = 0;
+    Thread* thread = nullptr;
+    std::vector<Memory::Piece> pieces;
+  };
+  void break_gate(Gate& gate);
+  std::vector<Served> take_served();
+  bool find_records(Served& served, uint64_t now);
+  void empty_ring(const Thread& thread);
+  void next_record(Served& served);
+  static bool split(Served& served, uint64_t available);
+  void make_events(std::vector<Served>& sources);
+  bool serve_again(Thread& thread);
+  void begin_served(const Served& served);
   void open_served(Served& served);
 
   // memory_calls.cc
@@ -174,9 +198,12 @@ class Recorder {
   // Used again and again:
   std::vector<Span> spans_;
   Bytes scratch_;
+  std::vector<Bytes> copies_;
   std::unique_ptr<GateArena> arena_;  // null: stops only
   std::vector<std::weak_ptr<Gate>> gates_;
   CodeSegments code_;
+  // Makes events on another processor; null if there is none. The last member: its thread uses the others.
+  std::unique_ptr<WriteBehind<std::vector<Served>>> event_maker_;
 };
 
 }  // namespace redrive

@@ -36,20 +36,10 @@ const uint8_t* ring(const gate::Slot& slot) {
   return reinterpret_cast<const uint8_t*>(&slot) + (gate::kRing - gate::kSlot);
 }
 
-// The pieces of memory of a record, or false: the program could have written there, instead of the code inside it.
-bool split(const gate::Record& record, uint64_t available, std::vector<Memory::Piece>& pieces) {
-  if (available < sizeof record || record.size < sizeof record || record.size > available) return false;
-  pieces.clear();
-  uint64_t at = sizeof record;
-  for (uint64_t i = 0; i < uint64_t{record.before} + record.after; ++i) {
-    if (record.size - at < sizeof(gate::Piece)) return false;
-    const auto* piece = reinterpret_cast<const gate::Piece*>(reinterpret_cast<const uint8_t*>(&record) + at);
-    at += sizeof *piece;
-    if (piece->length > record.size - at) return false;
-    pieces.push_back({piece->address, {reinterpret_cast<const uint8_t*>(piece + 1), piece->length}});
-    at = std::min<uint64_t>(record.size, at + gate::padded(piece->length));
-  }
-  return true;
+// A value that the code inside the tracee, or the program, may change meanwhile.
+template <typename T>
+T read_once(const T& value) {
+  return __atomic_load_n(&value, __ATOMIC_ACQUIRE);
 }
 
 }  // namespace
@@ -171,9 +161,7 @@ void Recorder::ask_to_stop(const Thread& thread) {
   if (gate::Slot* slot = slot_of(thread)) slot->want_stop = 1;
 }
 
-bool Recorder::in_gate(const Thread& thread, Address ip) {
-  return thread.process->gate && Gate::executes_at(ip);
-}
+bool Recorder::in_gate(const Thread& thread, Address ip) { return thread.process->gate && Gate::executes_at(ip); }
 
 // At a stop amid a served call: if nothing has come of it yet, it is left to a stop.
 void Recorder::leave_gate(Thread& thread) {
@@ -302,87 +290,197 @@ void Recorder::forget_patches(Thread& thread, int64_t result) {
 
 // ---- Records
 
-// A gate with records that are not events yet.
-struct Recorder::Served {
-  std::shared_ptr<Gate> gate;
-  const gate::Record* record = nullptr;  // the next
-  Thread* thread = nullptr;
-  std::vector<Memory::Piece> pieces;
-};
-
-// Finds the next record. False if there is none, or what is there is not the tier's.
-bool Recorder::next_served(Served& served) {
-  Gate& gate = *served.gate;
-  gate::Slot& slot = *gate.slot();
-  const bool pending = gate.drained == slot.head;
-  if (gate.broken || (pending && (!slot.pending || gate.pending_opened))) return false;
-  const uint64_t end = pending ? gate::kRingSize : slot.head;
-  if (end <= gate::kRingSize && gate.drained <= end) {
-    const auto* record = reinterpret_cast<const gate::Record*>(ring(slot) + gate.drained);
-    if (split(*record, end - gate.drained, served.pieces)) {
-      if (!served.thread || served.thread->serial != record->thread) {
-        const auto known = gate.unit->threads.find(record->thread);
-        served.thread = known == gate.unit->threads.end() ? nullptr : known->second;
-      }
-      served.record = record;
-      if (served.thread) return true;
-    }
-  }
+void Recorder::break_gate(Gate& gate) {
   gate.broken = true;
-  slot.want_stop = 1;
+  gate.slot()->want_stop = 1;
   add_unsure(*gate.unit, "the program wrote into the memory that it shares with the recorder: calls are missing");
-  return false;
 }
 
-// Makes events of all that was served so far, in the order in which it happened. Nothing that is recorded runs
-// meanwhile (one processor), so a send's record is here if anybody has received its bytes.
-void Recorder::drain() {
+// Takes what was served off the rings. It stays there until empty_ring().
+//
+// Which threads run meanwhile is up to the kernel. The clock is read first, and what has a later stamp is left for the
+// next time: a send has its stamp, and can be seen here, before its bytes can be received, so what is taken has the
+// sends of all that it receives.
+std::vector<Recorder::Served> Recorder::take_served() {
   std::erase_if(gates_, [](const auto& gate) { return gate.expired(); });
   std::vector<Served> sources;
+  const uint64_t now = arena_ ? arena_->now() : 0;
   for (const auto& known : gates_) {
-    Served served{known.lock(), nullptr, nullptr, {}};
-    gate::Slot& slot = *served.gate->slot();
-    if (next_served(served)) {
-      begin_served(*served.gate);
-      sources.push_back(std::move(served));
-    } else if (served.gate->drained == slot.head && slot.phase == gate::Phase::outside && slot.head) {
-      slot.head = served.gate->drained = 0;
-    }
+    Served served;
+    served.gate = known.lock();
+    Gate& gate = *served.gate;
+    if (gate.broken || !find_records(served, now)) continue;
+    served.cpu_ns = cpu_ns(*gate.unit) - gate.unit->cpu_base_ns;
+    sources.push_back(std::move(served));
   }
-  while (!sources.empty()) {
-    const auto first = std::min_element(sources.begin(), sources.end(), [](const Served& a, const Served& b) {
-      return a.record->stamp < b.record->stamp;
-    });
-    Gate& gate = *first->gate;
-    gate::Slot& slot = *gate.slot();
-    if (!std::exchange(gate.pending_opened, false)) open_served(*first);
-    if (gate.drained == slot.head) {
-      gate.pending_opened = true;
-    } else {
-      close_call(*first->thread, first->record->result, Memory::of(first->pieces));
-      gate.drained += first->record->size;
-    }
-    if (next_served(*first)) continue;
-    gate.unit->served_ns.reset();
-    if (slot.phase == gate::Phase::outside && !slot.pending) slot.head = gate.drained = 0;
-    sources.erase(first);
-  }
+  return sources;
 }
 
-// The clock of served events is not read at each: it goes evenly from the last drain to this one.
-void Recorder::begin_served(Gate& gate) {
-  Unit& unit = *gate.unit;
+// Finds the extent of what was served up to `now`; false if that is nothing.
+bool Recorder::find_records(Served& served, uint64_t now) {
+  Gate& gate = *served.gate;
   const gate::Slot& slot = *gate.slot();
-  uint64_t count = 0;
-  for (uint64_t at = gate.drained; at < slot.head; ++count) {
-    const auto* record = reinterpret_cast<const gate::Record*>(ring(slot) + at);
-    if (slot.head - at < sizeof *record || record->size < sizeof *record || record->size > slot.head - at) break;
-    at += record->size;
+  uint64_t head = read_once(slot.head);
+  bool pending = false;
+  for (uint64_t again = head;; head = again) {
+    pending = read_once(slot.pending) && !gate.pending_opened;
+    again = read_once(slot.head);
+    if (again == head) break;
   }
-  unit.stops_saved_ns += count * limits_.replayed_call_ns;
-  const uint64_t now = interval_ns(unit);
+  if (head == gate.drained && !pending) return false;
+  if (head > gate::kRingSize || gate.drained > head) return break_gate(gate), false;
+  const uint8_t* const first = served.at = ring(slot) + gate.drained;
+  const uint8_t* const end = ring(slot) + head;
+  while (served.at < end) {
+    const auto& record = *reinterpret_cast<const gate::Record*>(served.at);
+    const auto available = static_cast<uint64_t>(end - served.at);
+    const uint64_t size = available < sizeof record ? 0 : read_once(record.size);
+    if (size < sizeof record || size > available) return break_gate(gate), false;
+    const uint64_t stamp = read_once(record.stamp);
+    if (stamp > now) break;
+    gate.last_stamp = stamp;
+    served.at += size;
+    ++served.count;
+  }
+  served.left = static_cast<uint64_t>(served.at - first);
+  // Its stamp tells whether it is pending still, or was made complete right now: then an older record lies behind it.
+  const uint64_t room = gate::kRingSize - head;
+  if (pending && served.at == end && room >= sizeof(gate::Record)) {
+    const auto& record = *reinterpret_cast<const gate::Record*>(end);
+    const uint64_t stamp = read_once(record.stamp);
+    if (stamp > gate.last_stamp && stamp <= now) served.pending = std::min<uint64_t>(read_once(record.size), room);
+  }
+  served.at = first;
+  gate.drained += served.left;
+  return served.left || served.pending;
+}
+
+// The thread is stopped, and no other of its unit runs user code: what was taken off its ring is gone.
+void Recorder::empty_ring(const Thread& thread) {
+  Gate* const gate = thread.process->gate.get();
+  if (!gate || !gate->slot() || thread.process->unit->current != &thread) return;
+  gate::Slot& slot = *gate->slot();
+  if (slot.phase == gate::Phase::outside && !slot.pending && slot.head == gate->drained) slot.head = gate->drained = 0;
+}
+
+// Finds the next record, if what is there is the tier's: the program could have written there.
+void Recorder::next_record(Served& served) {
+  served.record = nullptr;
+  const uint64_t available = served.left ? served.left : served.pending;
+  if (available == 0) return;
+  if (!split(served, available)) {
+    served.left = served.pending = 0;
+    break_gate(*served.gate);
+    return;
+  }
+  served.record = reinterpret_cast<const gate::Record*>(served.at);
+}
+
+// Splits a record into its pieces of memory.
+bool Recorder::split(Served& served, uint64_t available) {
+  const auto& record = *reinterpret_cast<const gate::Record*>(served.at);
+  if (available < sizeof record) return false;
+  served.size = read_once(record.size);
+  served.stamp = read_once(record.stamp);
+  served.before = read_once(record.before);
+  const uint64_t count = uint64_t{served.before} + read_once(record.after);
+  if (served.size < sizeof record || served.size > available) return false;
+  served.pieces.clear();
+  uint64_t at = sizeof record;
+  for (uint64_t i = 0; i < count; ++i) {
+    if (served.size - at < sizeof(gate::Piece)) return false;
+    const auto& piece = *reinterpret_cast<const gate::Piece*>(served.at + at);
+    const uint64_t length = read_once(piece.length);
+    at += sizeof piece;
+    if (length > served.size - at) return false;
+    served.pieces.push_back({read_once(piece.address), {served.at + at, length}});
+    at = std::min(served.size, at + gate::padded(length));
+  }
+  const ThreadSerial serial = read_once(record.thread);
+  if (served.thread && served.thread->serial == serial) return true;
+  const auto& threads = served.gate->unit->threads;
+  const auto known = threads.find(serial);
+  served.thread = known == threads.end() ? nullptr : known->second;
+  return served.thread != nullptr;
+}
+
+// Makes events of what was taken, in the order in which it happened.
+void Recorder::make_events(std::vector<Served>& sources) {
+  for (Served& served : sources) {
+    begin_served(served);
+    next_record(served);
+  }
+  for (;;) {
+    Served* first = nullptr;
+    for (Served& served : sources) {
+      if (served.record && (!first || served.stamp < first->stamp)) first = &served;
+    }
+    if (!first) break;
+    if (!std::exchange(first->gate->pending_opened, false)) open_served(*first);
+    if (first->left == 0) {
+      first->gate->pending_opened = true;
+      first->pending = 0;
+    } else {
+      close_call(*first->thread, first->record->result, Memory::of(first->pieces));
+      first->at += first->size;
+      first->left -= first->size;
+    }
+    next_record(*first);
+  }
+  for (const Served& served : sources) served.gate->unit->served_ns.reset();
+}
+
+// All that was served so far becomes events.
+void Recorder::drain() {
+  if (event_maker_) event_maker_->wait_until_idle();
+  auto sources = take_served();
+  make_events(sources);
+}
+
+// At a stop that came because the ring is full: what is in the rings becomes events on another processor, while the
+// thread goes on and its call is served after all. Until then nothing but that looks at what is recorded: every other
+// stop begins with drain().
+bool Recorder::serve_again(Thread& thread) {
+  Gate* const gate = thread.process->gate.get();
+  if (!event_maker_ || !gate || !gate->slot() || thread.run != Thread::Run::user || thread.interrupted) return false;
+  const gate::Slot& slot = *gate->slot();
+  const bool full = slot.phase == gate::Phase::outside && !slot.want_stop && slot.head >= gate::kRingSize / 2;
+  // What note_mapped_writes() reads must not change meanwhile.
+  user_regs_struct regs;
+  if (!full || !shared_objects_.empty() || !redrive::get_regs(thread.tid, regs)) return false;
+  const Address stop = regs.rip - kSyscallSize;
+  if (gate->canonical(stop) == stop) return false;
+  event_maker_->wait_until_idle();
+  if (checkpoint_due(*thread.process->unit)) {
+    thread.process->unit->last_clock_check = {};  // it is to be asked again at once
+    return false;
+  }
+  auto sources = take_served();
+  copies_.resize(std::max(copies_.size(), sources.size()));
+  for (size_t i = 0; i < sources.size(); ++i) {
+    Served& served = sources[i];
+    copies_[i].assign(served.at, served.at + served.left + served.pending);
+    served.at = copies_[i].data();
+  }
+  empty_ring(thread);
+  event_maker_->add(std::move(sources));
+  regs.rip = arena_->header().entry;
+  regs.rcx = stop;
+  regs.rax = regs.orig_rax;
+  regs.orig_rax = ~0ull;
+  redrive::set_regs(thread.tid, regs);
+  set_slot(thread);
+  resume(thread, PTRACE_CONT);
+  return true;
+}
+
+// The clock of served events is not read at each: it goes evenly from the last time to this one.
+void Recorder::begin_served(const Served& served) {
+  Unit& unit = *served.gate->unit;
+  unit.stops_saved_ns += served.count * limits_.replayed_call_ns;
+  const uint64_t now = served.cpu_ns + unit.stops_saved_ns;
   const uint64_t from = std::min(unit.drained_ns, now);
-  unit.served_step_ns = (now - from) / (count + 1);
+  unit.served_step_ns = (now - from) / (served.count + 1);
   unit.served_ns = from;
   unit.drained_ns = now;
 }
@@ -397,7 +495,7 @@ void Recorder::open_served(Served& served) {
   thread.rewound = false;
   thread.args = syscall_args(thread.entry);
   thread.row = find_row(static_cast<int64_t>(record.regs.rax), thread.args);
-  open_call(thread, Memory::of(std::span(served.pieces).first(record.before)));
+  open_call(thread, Memory::of(std::span(served.pieces).first(served.before)));
 }
 
 }  // namespace redrive

@@ -1,4 +1,6 @@
 """Group concurrency: replays beside each other, with many jobs and with one, from several recordings at once."""
+import os
+
 from harness import Failure, test
 from programs import job_of
 from redriving import (TakenPorts, check_report, free_port, images_by_unit, record, redrive_all, take_away_surroundings)
@@ -58,6 +60,21 @@ def replay_while_recording(ctx):
     redrive_all(ctx)
     ctx.expect_status(recording.finish(ctx.timeout_s), 0)
     redrive_all(ctx, ctx.traces / "second")
+
+
+@test("concurrency/busy_processors")
+def busy_processors(ctx):
+    """Where others want the processors too, the recorder is interrupted anywhere: no served call gets lost."""
+    burners = [ctx.start("sh", "-c", "while :; do :; done") for _ in range(2 * len(os.sched_getaffinity(0)))]
+    try:
+        dd = ["dd", "if=/dev/zero", "of=/dev/null", "bs=8", "count=700000", "status=none"]
+        ctx.expect_status(ctx.redrive("record", "-o", ctx.trace, "--checkpoint-period", "100s", "--", *dd), 0)
+    finally:
+        for burner in burners:
+            burner.kill()
+    stats = ctx.json("stats", ctx.trace)
+    if stats["unsure"] or stats["events"] < 1_400_000:
+        raise Failure(f"{stats['events']} events; unsure: {stats['unsure']}")
 
 
 @test("concurrency/two_recordings")
