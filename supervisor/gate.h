@@ -116,6 +116,9 @@ class Gate {
   Unit* unit;
   uint64_t drained = 0;     // bytes of the ring
   uint64_t last_stamp = 0;  // of the last complete record among them
+  struct {
+    Address start = 0, end = 0;
+  } messages;  // in replay: what the program has mapped of those that its calls send and receive
   // The program has written into its slot: nothing is served any more.
   std::atomic<bool> broken = false;
   bool pending_opened = false;  // the entry of the send at the ring's head is in the log

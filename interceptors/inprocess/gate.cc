@@ -116,6 +116,7 @@ leave:
   jmp *%rcx
 
 # rdi: the registers of the call
+  .globl execute
 execute:
   mov 0(%rdi), %rax
   mov 16(%rdi), %rsi

@@ -37,4 +37,23 @@ inline uint64_t capacity(const Span& span, const Registers& regs) {
   return kRingSize + 1;
 }
 
+inline const Call& call_at(uint64_t number) { return reinterpret_cast<const Call*>(kTable)[number]; }
+
+// visit(address, length, payload) for each piece of memory that the kernel reads at the call's entry, in order.
+template <typename Visit>
+void for_each_input(const Call& call, const Registers& regs, Visit visit) {
+  for (int i = 0; i < call.spans; ++i) {
+    const Span& span = call.span[i];
+    const uint64_t address = argument(regs, span.arg);
+    if (!address || !span.before) continue;
+    const bool buffers = span.extent == Extent::vector;
+    visit(address, capacity(span, regs), span.payload && !buffers);
+    if (!buffers || span.after) continue;
+    const auto* vector = reinterpret_cast<const iovec*>(address);
+    for (uint64_t k = 0; k < argument(regs, span.other); ++k) {
+      if (vector[k].iov_base) visit(reinterpret_cast<uint64_t>(vector[k].iov_base), vector[k].iov_len, span.payload);
+    }
+  }
+}
+
 }  // namespace redrive::gate

@@ -41,10 +41,10 @@ def job_of(ctx, name, *arguments, **changes):
     return Job([f"./{name}", *arguments], prepare=copy_into(program(ctx.options, name)), **changes)
 
 
-def program_job(ctx, source, *options):
+def program_job(ctx, source, *interception):
     hints = hints_of(source)
     return job_of(ctx, source.stem, *shlex.split(hints.get("args", "")), status=int(hints.get("exit", 0)),
-                  record_options=("--bound", "2s", "--checkpoint-period", "100ms", *options))
+                  record_options=("--bound", "2s", "--checkpoint-period", "100ms", *interception), replay_options=interception)
 
 
 def table_rows(ctx, *traces):
