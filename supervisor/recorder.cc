@@ -124,8 +124,9 @@ void Recorder::collect_images() {
   }
 }
 
+// Right behind a stop, so that nothing is in the rings that matters.
 void Recorder::tick() {
-  drain();
+  if (event_maker_) event_maker_->wait_until_idle();
   collect_images();
   add_channels();
   const auto now = Clock::now();

@@ -323,7 +323,7 @@ bool Recorder::find_records(Served& served, uint64_t now) {
   uint64_t head = read_once(slot.head);
   bool pending = false;
   for (uint64_t again = head;; head = again) {
-    pending = read_once(slot.pending) && !gate.pending_opened;
+    pending = read_once(slot.pending) && !(gate.pending_opened && head == gate.drained);
     again = read_once(slot.head);
     if (again == head) break;
   }
@@ -380,10 +380,11 @@ void Recorder::next_record(Served& served) {
 bool Recorder::split(Served& served, uint64_t available) {
   const auto& record = *reinterpret_cast<const gate::Record*>(served.at);
   if (available < sizeof record) return false;
-  served.size = read_once(record.size);
+  // A record that is pending may become complete meanwhile.
+  served.size = served.left ? read_once(record.size) : available;
   served.stamp = read_once(record.stamp);
   served.before = read_once(record.before);
-  const uint64_t count = uint64_t{served.before} + read_once(record.after);
+  const uint64_t count = uint64_t{served.before} + (served.left ? read_once(record.after) : 0);
   if (served.size < sizeof record || served.size > available) return false;
   served.pieces.clear();
   uint64_t at = sizeof record;
