@@ -83,6 +83,7 @@ class Recorder {
   void replace_cpuid(Process& process, const Mapping& mapping, Event* event);
   void handle_signal(Thread& thread, int signal);
   bool answer_trapped_instruction(Thread& thread, const user_regs_struct& regs);
+  int64_t result_of_woken(Thread& thread, int64_t result);
   void deliver(Thread& thread, int signal, const user_regs_struct& regs, uint64_t where);
   static void hold(Thread& thread, const siginfo_t& info);
   bool raise_held(Thread& thread);

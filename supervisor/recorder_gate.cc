@@ -169,7 +169,9 @@ void Recorder::leave_gate(Thread& thread) {
   Gate* const gate = thread.process->gate.get();
   if (!gate || !gate->slot() || !redrive::get_regs(thread.tid, regs) || !in_gate(thread, regs.rip)) return;
   gate::Slot& slot = *gate->slot();
-  const bool executed = regs.rip == arena_->header().executed && !restarts(static_cast<int64_t>(regs.rax));
+  const auto result = static_cast<int64_t>(regs.rax);
+  const bool woken = restarts(result) || result == -EINTR;
+  const bool executed = regs.rip == arena_->header().executed && !woken;
   if (slot.phase != gate::Phase::before && (slot.phase != gate::Phase::kernel || executed)) return;
   thread.interrupted = slot.phase == gate::Phase::kernel && regs.rip == arena_->header().executed;
   slot.pending = 0;

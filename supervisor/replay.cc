@@ -322,6 +322,7 @@ Result<int> replay(const ReplayOptions& options) {
     Json list = Json::array();
     for (const auto& report : reports) list.push_back(to_json(*trace, report));
     print_json({{"intervals", list},
+                {"opening_s", opening_s},
                 {"max_seconds", slowest},
                 {"divergences", divergences},
                 {"not_verified", not_verified},
