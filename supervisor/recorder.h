@@ -164,7 +164,7 @@ class Recorder {
   void make_events(std::vector<Served>& sources);
   bool serve_again(Thread& thread);
   void begin_served(const Served& served);
-  void open_served(Served& served);
+  bool open_served(Served& served);
 
   // memory_calls.cc
   void record_memory_call(Thread& thread, int64_t result, Event& event);

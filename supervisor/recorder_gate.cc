@@ -419,8 +419,10 @@ void Recorder::make_events(std::vector<Served>& sources) {
       if (served.record && (!first || served.stamp < first->stamp)) first = &served;
     }
     if (!first) break;
-    if (!std::exchange(first->gate->pending_opened, false)) open_served(*first);
-    if (first->left == 0) {
+    if (!std::exchange(first->gate->pending_opened, false) && !open_served(*first)) {
+      break_gate(*first->gate);
+      first->left = first->pending = 0;
+    } else if (first->left == 0) {
       first->gate->pending_opened = true;
       first->pending = 0;
     } else {
@@ -488,7 +490,8 @@ void Recorder::begin_served(const Served& served) {
   unit.drained_ns = now;
 }
 
-void Recorder::open_served(Served& served) {
+// False if the call is none that is served: then the program wrote the record.
+bool Recorder::open_served(Served& served) {
   Unit& unit = *served.gate->unit;
   const gate::Record& record = *served.record;
   *unit.served_ns += unit.served_step_ns;
@@ -497,8 +500,10 @@ void Recorder::open_served(Served& served) {
   thread.resumed.rip = 0;
   thread.rewound = false;
   thread.args = syscall_args(thread.entry);
-  thread.row = find_row(static_cast<int64_t>(record.regs.rax), thread.args);
+  thread.row = find_row(static_cast<int64_t>(thread.entry.orig_rax), thread.args);
+  if (!thread.row || !thread.row->in_process) return false;
   open_call(thread, Memory::of(std::span(served.pieces).first(served.before)));
+  return true;
 }
 
 }  // namespace redrive
