@@ -86,10 +86,19 @@ bool stands_for_cpuid(const uint8_t (&code)[3]) {
 
 TrappedInstruction cpuid_instruction() { return {kCpuid, 2}; }
 
-void answer(const TrappedInstruction& trapped, user_regs_struct& regs) {
+const gate::CpuidAnswer& CpuidAnswers::of(uint32_t leaf, uint32_t subleaf) {
+  for (const auto& known : answers_) {
+    if (known.leaf == leaf && known.subleaf == subleaf) return known;
+  }
+  const Leaf out = masked_cpuid(leaf, subleaf);
+  last_ = {leaf, subleaf, out.eax, out.ebx, out.ecx, out.edx};
+  return answers_.size() < gate::kMaxAnswers ? answers_.emplace_back(last_) : last_;
+}
+
+void answer(const TrappedInstruction& trapped, user_regs_struct& regs, CpuidAnswers& answers) {
   regs.rip += static_cast<uint64_t>(trapped.length);
   if (trapped.instruction == kCpuid) {
-    const Leaf out = masked_cpuid(static_cast<uint32_t>(regs.rax), static_cast<uint32_t>(regs.rcx));
+    const auto& out = answers.of(static_cast<uint32_t>(regs.rax), static_cast<uint32_t>(regs.rcx));
     regs.rax = out.eax;
     regs.rbx = out.ebx;
     regs.rcx = out.ecx;

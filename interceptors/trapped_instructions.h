@@ -7,6 +7,9 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
+
+#include "interceptors/inprocess/layout.h"
 
 namespace redrive {
 
@@ -26,7 +29,17 @@ TrappedInstruction cpuid_instruction();
 // Sets the result registers and moves behind the instruction. cpuid hides what cannot be recorded: RDRAND, RDSEED,
 // RDPID, TSX, WAITPKG, and which processor it runs on; and the size of the XSAVE area, so that the dynamic linker uses
 // FXSAVE: what XSAVE leaves in memory depends on when the kernel switched threads.
-void answer(const TrappedInstruction& trapped, user_regs_struct& regs);
+// Its answers for the same leaf and subleaf are the same in a recording: asking costs 10 us on virtual machines.
+class CpuidAnswers {
+ public:
+  const gate::CpuidAnswer& of(uint32_t leaf, uint32_t subleaf);
+  const std::vector<gate::CpuidAnswer>& all() const { return answers_; }  // the first ones that were asked for
+
+ private:
+  std::vector<gate::CpuidAnswer> answers_;
+  gate::CpuidAnswer last_{};
+};
+void answer(const TrappedInstruction& trapped, user_regs_struct& regs, CpuidAnswers& answers);
 
 // Makes cpuid fault in the calling thread too. Switching between threads that differ in this costs about 15 us on
 // virtual machines, so the tracer must do what its tracees do. cpuid executed by the tracer's own libraries is answered

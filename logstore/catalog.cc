@@ -129,6 +129,12 @@ Result<void> fill_lists(Database& database, const Trace& trace) {
   for (const auto& refusal : trace.refusals()) TRY(refused(refusal.unit, refusal.what, refusal.answer, refusal.count));
   ASSIGN_OR_RETURN(auto unsure, Inserter::prepare(database, "unsure", 3));
   for (const auto& one : trace.unsure()) TRY(unsure(one.unit, one.event, one.reason));
+  ASSIGN_OR_RETURN(auto interceptions, Inserter::prepare(database, "interceptions", 3));
+  for (const auto& one : trace.interceptions()) TRY(interceptions(one.unit, one.served, one.stopped));
+  ASSIGN_OR_RETURN(auto sites, Inserter::prepare(database, "stopping_sites", 5));
+  for (const auto& site : trace.stopping_sites()) {
+    TRY(sites(site.file, site.offset, site.instruction, site.stops, site.patchable));
+  }
   return {};
 }
 

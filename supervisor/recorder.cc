@@ -89,6 +89,7 @@ RecordingEnd Recorder::run() {
   collect_images();
   add_channels();
   for (const auto& [key, refusal] : refusals_) writer_.add(refusal);
+  add_interception();
   RecordingEnd end;
   end.exit_status = WIFSIGNALED(root_status_) ? 128 + WTERMSIG(root_status_) : WEXITSTATUS(root_status_);
   end.reason = interrupted_ ? "interrupted" : WIFSIGNALED(root_status_) ? "killed by a signal" : "exited";
@@ -106,6 +107,15 @@ void Recorder::flush() {
 
 void Recorder::add_channels() {
   for (auto& channel : channels_.take_new()) writer_.add(ChannelRecord{channel.id, channel.kind, channel.name});
+}
+
+void Recorder::add_interception() {
+  constexpr size_t kSites = 100;
+  for (const auto& [id, unit] : units_) writer_.add(Interception{id, unit->served_calls, unit->stopped_calls});
+  for (const auto& [plan, site] : plans_.worst(kSites)) {
+    writer_.add(StoppingSite{plan->name(), site->offset, site->kind == SiteKind::cpuid ? "cpuid" : "syscall",
+                             site->stops, site->window.has_value()});
+  }
 }
 
 // Ends the copies whose images are stored.
@@ -150,9 +160,10 @@ void Recorder::tick() {
 
 void Recorder::handle(pid_t tid, int status) {
   Thread* found = find(tid);
-  if (found && status >> 16 == PTRACE_EVENT_SECCOMP && serve_again(*found)) return;
+  const bool at_call = found && status >> 16 == PTRACE_EVENT_SECCOMP;
+  if (at_call && serve_again(*found)) return;
   drain();
-  if (found) empty_ring(*found);
+  if (at_call) empty_ring(*found);
   if (WIFEXITED(status) || WIFSIGNALED(status)) {
     ended(tid, status);
     return;
@@ -229,11 +240,13 @@ void Recorder::handle_seccomp_stop(Thread& thread) {
   }
   user_regs_struct regs;
   if (!redrive::get_regs(thread.tid, regs)) return;
-  if (thread.process->gate && regs.rip == arena_->header().boundary) {
+  const Gate* const gate = thread.process->gate.get();
+  if (gate && regs.rip == arena_->header().boundary) {
     at_boundary(thread, regs);
     return;
   }
-  if (!get_regs(thread, thread.entry)) return;
+  if (gate) regs.rip = gate->canonical(regs.rip);
+  thread.entry = regs;
   if (!patch(thread)) enter(thread);
 }
 
@@ -291,8 +304,8 @@ void Recorder::start(Thread& thread) {
   user_regs_struct regs;
   if (thread.process->inherited) {
     if (!redrive::get_regs(thread.tid, regs)) return;
-    map_gate(thread, regs, arena_->header().boundary - kSyscallSize, std::exchange(thread.process->inherited, nullptr),
-             false);
+    regs.orig_rax = ~0ull;
+    if (!inherit_gate(thread, regs, std::exchange(thread.process->inherited, nullptr))) return;
   }
   if (!get_regs(thread, regs)) return;
   if (std::exchange(thread.image_at_birth, false)) store_now(*thread.process->unit, thread, &regs);
@@ -327,6 +340,7 @@ void Recorder::enter(Thread& thread) {
     return;
   }
   thread.rewound = false;
+  ++unit.stopped_calls;
   thread.args = syscall_args(thread.entry);
   thread.row = find_row(static_cast<int64_t>(thread.entry.orig_rax), thread.args);
   if (!thread.row || thread.row->treat == Treat::refuse || !mappable(thread) || touches_gate(thread)) {
@@ -334,7 +348,7 @@ void Recorder::enter(Thread& thread) {
     return;
   }
   const SyscallRow& row = *thread.row;
-  open_call(thread, thread.process->memory);
+  open_call(thread, Memory::snapshot(thread.process->memory));
   if (row.special == Special::exit_group || row.special == Special::exit) {
     end_thread(thread, row.special == Special::exit_group);
     return;
@@ -443,8 +457,8 @@ void Recorder::leave(Thread& thread) {
     event.registers = RegisterFile{as_bytes(regs), get_xstate(thread.tid)};
     log.close(false);
   } else {
-    close_call(thread, result, thread.process->memory);
     forget_patches(thread, result);
+    close_call(thread, result, thread.process->memory);
   }
   thread.xstate.clear();
   resume_user(thread, regs);

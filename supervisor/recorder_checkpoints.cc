@@ -2,7 +2,6 @@
 // off the critical path.
 #include <sched.h>
 #include <sys/ptrace.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
@@ -190,10 +189,12 @@ void Recorder::checkpoint(Thread& trigger) {
 }
 
 // The image of a unit whose next event is not a syscall's entry: all of it is read while it is stopped, and its
-// interval has begun. `regs` are the trigger's if it has not run yet.
-void Recorder::store_now(Unit& unit, Thread& trigger, const user_regs_struct* regs) {
+// interval has begun. `regs` are the trigger's if it has not run yet, `mappings` those of the unit's only process if
+// they are known.
+void Recorder::store_now(Unit& unit, Thread& trigger, const user_regs_struct* regs,
+                         const std::vector<Mapping>* mappings) {
   const auto stopped_at = Clock::now();
-  auto job = capture(unit, trigger, false, false);
+  auto job = capture(unit, trigger, false, false, mappings);
   if (!job) {
     ++skipped_checkpoints_;
     add_unsure(unit, "a checkpoint that it needs could not be stored: " + job.error().message);
@@ -208,10 +209,11 @@ void Recorder::store_now(Unit& unit, Thread& trigger, const user_regs_struct* re
 }
 
 // What is read of a unit while it is stopped: its state, and all of its pages or the shared ones.
-Result<ImageJob> Recorder::capture(Unit& unit, Thread& trigger, bool at_entry, bool shared_only) {
+Result<ImageJob> Recorder::capture(Unit& unit, Thread& trigger, bool at_entry, bool shared_only,
+                                   const std::vector<Mapping>* mappings) {
   ImageJob job;
   job.unit = unit.id;
-  ASSIGN_OR_RETURN(job.state, capture_state(unit, trigger, at_entry));
+  ASSIGN_OR_RETURN(job.state, capture_state(unit, trigger, at_entry, mappings));
   for (const auto& process : unit.processes) {
     if (!process->gate) continue;
     for (const auto& site : process->gate->sites) job.patches.push_back({process->serial, site.start, site.original});
@@ -220,7 +222,8 @@ Result<ImageJob> Recorder::capture(Unit& unit, Thread& trigger, bool at_entry, b
   return job;
 }
 
-Result<UnitState> Recorder::capture_state(Unit& unit, Thread& trigger, bool at_entry) {
+Result<UnitState> Recorder::capture_state(Unit& unit, Thread& trigger, bool at_entry,
+                                          const std::vector<Mapping>* mappings) {
   UnitState state;
   state.trigger = trigger.serial;
   state.next_thread = unit.next_thread;
@@ -240,15 +243,20 @@ Result<UnitState> Recorder::capture_state(Unit& unit, Thread& trigger, bool at_e
       if (alive == unit.threads.end()) continue;
       ASSIGN_OR_RETURN(process->memory, Memory::open(alive->second->tid));
     }
-    ASSIGN_OR_RETURN(saved.mappings, read_mappings(process->memory.pid()));
+    if (mappings) {
+      saved.mappings = *mappings;
+    } else {
+      ASSIGN_OR_RETURN(saved.mappings, read_mappings(process->memory.pid()));
+    }
     if (const Gate* gate = process->gate.get()) {
       std::erase_if(saved.mappings, [&](const Mapping& m) { return gate->owns(m.start, m.end); });
     }
+    MappedFiles files(process->memory.pid());
     for (auto& mapping : saved.mappings) {
       if (mapping.shared && shared_objects_.contains(shared_object(mapping.device, mapping.inode))) {
         mapping.shared_object = shared_object(mapping.device, mapping.inode);
       } else if (mapping.inode != 0) {
-        ASSIGN_OR_RETURN(mapping.file, file_of(*process, mapping));
+        ASSIGN_OR_RETURN(mapping.file, file_of(files, mapping));
       }
     }
     state.processes.push_back(std::move(saved));
@@ -288,19 +296,12 @@ Result<void> Recorder::capture_pages(Unit& unit, bool shared_only, ImageJob& job
   return {};
 }
 
-Result<uint64_t> Recorder::file_of(Process& process, const Mapping& mapping) {
-  const auto key = std::make_pair(mapping.device, mapping.inode);
-  if (const auto known = file_ids_.find(key); known != file_ids_.end()) return known->second;
-  char range[64];
-  std::snprintf(range, sizeof range, "/map_files/%lx-%lx", mapping.start, mapping.end);
-  const std::string base = "/proc/" + std::to_string(process.pid);
-  auto id = writer_.add_file(base + range, mapping.name);
-  // map_files wants a capability; the path serves as well while it names the same file.
-  if (struct stat info{};
-      !id && stat((base + "/root" + mapping.name).c_str(), &info) == 0 && info.st_ino == mapping.inode) {
-    id = writer_.add_file(base + "/root" + mapping.name, mapping.name);
-  }
-  if (id) file_ids_[key] = *id;
+Result<uint64_t> Recorder::file_of(MappedFiles& files, const Mapping& mapping) {
+  const MappedFile* file = files.of(mapping);
+  if (!file) return Error{"cannot open the mapped file " + mapping.name};
+  if (const auto known = file_ids_.find(file->version); known != file_ids_.end()) return known->second;
+  auto id = writer_.add_file(file->path, mapping.name);
+  if (id) file_ids_[file->version] = *id;
   return id;
 }
 
