@@ -4,11 +4,13 @@
 // so a decoder checks ok() once at the end. Integers are LEB128 (unsigned) and zig-zag (signed).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace redrive {
@@ -18,11 +20,12 @@ using Bytes = std::vector<uint8_t>;
 class Encoder {
  public:
   void u(uint64_t value) {
-    while (value >= 0x80) {
-      out_.push_back(static_cast<uint8_t>(value | 0x80));
-      value >>= 7;
-    }
-    out_.push_back(static_cast<uint8_t>(value));
+    constexpr size_t kLongest = 10;
+    uint8_t* const first = room(kLongest);
+    uint8_t* at = first;
+    for (; value >= 0x80; value >>= 7) *at++ = static_cast<uint8_t>(value | 0x80);
+    *at++ = static_cast<uint8_t>(value);
+    size_ += static_cast<size_t>(at - first);
   }
   void s(int64_t value) { u((static_cast<uint64_t>(value) << 1) ^ static_cast<uint64_t>(value >> 63)); }
   void fixed64(uint64_t value) { raw(&value, sizeof value); }
@@ -33,15 +36,25 @@ class Encoder {
   }
   void str(std::string_view text) { bytes({reinterpret_cast<const uint8_t*>(text.data()), text.size()}); }
   void raw(const void* data, size_t size) {
-    const auto* first = static_cast<const uint8_t*>(data);
-    out_.insert(out_.end(), first, first + size);
+    if (size) std::memcpy(room(size), data, size);
+    size_ += size;
   }
-  size_t size() const { return out_.size(); }
-  const Bytes& data() const { return out_; }
-  Bytes take() { return std::move(out_); }
+  size_t size() const { return size_; }
+  std::span<const uint8_t> data() const { return {out_.data(), size_}; }
+  Bytes take() {
+    out_.resize(std::exchange(size_, 0));
+    return std::move(out_);
+  }
+  void clear() { size_ = 0; }
 
  private:
-  Bytes out_;
+  uint8_t* room(size_t size) {
+    if (out_.size() - size_ < size) out_.resize(std::max(2 * out_.size(), size_ + size));
+    return out_.data() + size_;
+  }
+
+  Bytes out_;  // longer than what was written
+  size_t size_ = 0;
 };
 
 class Decoder {

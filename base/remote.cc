@@ -22,10 +22,20 @@ Result<Memory> Memory::open(pid_t pid) {
   return memory;
 }
 
-Memory Memory::of(std::vector<Piece> pieces) {
+Memory Memory::of(std::span<const Piece> pieces) {
   Memory memory;
-  memory.pieces_ = std::move(pieces);
+  memory.pieces_ = pieces;
   return memory;
+}
+
+const uint8_t* Memory::view(Address from, size_t size) const {
+  for (auto piece = pieces_.rbegin(); piece != pieces_.rend(); ++piece) {
+    const bool whole =
+        from >= piece->address && piece->data.size() >= size && from - piece->address <= piece->data.size() - size;
+    if (whole) return piece->data.data() + (from - piece->address);
+    if (from < piece->address + piece->data.size() && piece->address < from + size) return nullptr;
+  }
+  return nullptr;
 }
 
 Memory Memory::snapshot(const Memory& source) {
@@ -70,7 +80,7 @@ size_t Memory::read_piece(Address from, void* to, size_t size) const {
 size_t Memory::read_some(Address from, void* to, size_t size) const {
   size_t done = 0;
   if (source_) return read_snapshot(from, to, size);
-  if (!pieces_.empty()) {
+  if (!fd_) {
     while (done < size) {
       const size_t n = read_piece(from + done, static_cast<uint8_t*>(to) + done, size - done);
       if (n == 0) break;

@@ -39,7 +39,7 @@ class Memory {
     Address address;
     std::span<const uint8_t> data;
   };
-  static Memory of(std::vector<Piece> pieces);
+  static Memory of(std::span<const Piece> pieces);
   // The same memory, of which each page is read once: to look at many places while the process is stopped. `source`
   // must outlive it. Not to be written.
   static Memory snapshot(const Memory& source);
@@ -48,6 +48,8 @@ class Memory {
   bool read(Address from, void* to, size_t size) const;         // all or false
   size_t read_some(Address from, void* to, size_t size) const;  // up to the first unreadable page
   bool write(Address to, const void* from, size_t size) const;  // all or false
+  // Where these bytes lie in one piece already; null if they have to be read.
+  const uint8_t* view(Address from, size_t size) const;
   // Up to 1024 pieces in one call. Not of a process that may exec meanwhile, because it is named by its number; nor of
   // a fork's copy, because the kernel then gives it a page of its own for each that is read.
   bool read(std::span<const MemoryPiece> pieces) const;   // all or false
@@ -73,7 +75,7 @@ class Memory {
 
   pid_t pid_ = -1;
   Fd fd_;
-  std::vector<Piece> pieces_;
+  std::span<const Piece> pieces_;
   const Memory* source_ = nullptr;
   mutable std::vector<std::pair<Address, Bytes>> pages_;
 };

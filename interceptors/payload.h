@@ -13,6 +13,9 @@ namespace redrive {
 // One fingerprint of all the memory that a call reads. Unreadable spans count as empty. `scratch` is only reused space.
 inline uint64_t hash_spans(const std::vector<Span>& spans, const Memory& memory, Bytes& scratch) {
   if (spans.empty()) return 0;
+  if (const uint8_t* whole = spans.size() == 1 ? memory.view(spans[0].address, spans[0].length) : nullptr) {
+    return XXH3_64bits(whole, spans[0].length);
+  }
   scratch.clear();
   for (const auto& span : spans) {
     const size_t at = scratch.size();

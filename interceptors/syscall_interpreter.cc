@@ -351,14 +351,22 @@ void add_output(std::vector<Span>& spans, const SyscallRow& row, Args args, int 
 
 }  // namespace
 
+void inputs(const SyscallRow& row, Args args, const Memory& memory, std::vector<Span>& spans) {
+  spans.clear();
+  for (int i = 0; i < 6; ++i) add_input(spans, row, args, i, memory);
+}
+
 std::vector<Span> inputs(const SyscallRow& row, Args args, const Memory& memory) {
   std::vector<Span> spans;
-  for (int i = 0; i < 6; ++i) add_input(spans, row, args, i, memory);
+  inputs(row, args, memory, spans);
   return spans;
 }
 
-EntrySizes entry_sizes(const SyscallRow& row, Args args, const Memory& memory) {
-  EntrySizes entry;
+void entry_sizes(const SyscallRow& row, Args args, const Memory& memory, EntrySizes& entry) {
+  entry.size = {};
+  entry.buffers.clear();
+  entry.buffer_counts.clear();
+  entry.fixed_outputs.clear();
   for (int i = 0; i < 6; ++i) {
     const Arg& arg = row.args[i];
     if (is_output(arg.kind)) entry.size[i] = capacity(row, args, i, memory);
@@ -368,12 +376,17 @@ EntrySizes entry_sizes(const SyscallRow& row, Args args, const Memory& memory) {
       add_messages(entry, row, args, i, memory);
     }
   }
+}
+
+EntrySizes entry_sizes(const SyscallRow& row, Args args, const Memory& memory) {
+  EntrySizes entry;
+  entry_sizes(row, args, memory, entry);
   return entry;
 }
 
-std::vector<Span> outputs(const SyscallRow& row, Args args, const EntrySizes& entry, int64_t result,
-                          const Memory& memory) {
-  std::vector<Span> spans;
+void outputs(const SyscallRow& row, Args args, const EntrySizes& entry, int64_t result, const Memory& memory,
+             std::vector<Span>& spans) {
+  spans.clear();
   for (int i = 0; i < 6; ++i) {
     if (is_written(row.args[i].written, result)) add_output(spans, row, args, i, entry, result, memory);
   }
@@ -381,6 +394,12 @@ std::vector<Span> outputs(const SyscallRow& row, Args args, const EntrySizes& en
     for (Span& span : spans) span.length = readable(memory, span.address, span.length, false);
     std::erase_if(spans, [](const Span& span) { return span.length == 0; });
   }
+}
+
+std::vector<Span> outputs(const SyscallRow& row, Args args, const EntrySizes& entry, int64_t result,
+                          const Memory& memory) {
+  std::vector<Span> spans;
+  outputs(row, args, entry, result, memory, spans);
   return spans;
 }
 

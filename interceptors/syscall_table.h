@@ -175,6 +175,8 @@ struct Span {
 // longer extent comes as several.
 inline constexpr uint64_t kMaxSpan = 1ull << 30;
 std::vector<Span> inputs(const SyscallRow& row, std::span<const uint64_t, 6> args, const Memory& memory);
+// The same into a vector that is used again and again, as of the two below.
+void inputs(const SyscallRow& row, std::span<const uint64_t, 6> args, const Memory& memory, std::vector<Span>& spans);
 
 // Extents of value-result arguments, which must be read before the kernel changes them.
 struct EntrySizes {
@@ -185,6 +187,7 @@ struct EntrySizes {
                                     // number: name, control, the header's lengths and flags; empty ones too
 };
 EntrySizes entry_sizes(const SyscallRow& row, std::span<const uint64_t, 6> args, const Memory& memory);
+void entry_sizes(const SyscallRow& row, std::span<const uint64_t, 6> args, const Memory& memory, EntrySizes& entry);
 
 // The memory the kernel wrote, found at exit. Never longer than what the entry allowed; payload spans in the order in
 // which bytes were received, exactly `result` bytes in all for stream receives. For recvmmsg the payload of each
@@ -193,6 +196,8 @@ EntrySizes entry_sizes(const SyscallRow& row, std::span<const uint64_t, 6> args,
 // restarts: pass that call's row.
 std::vector<Span> outputs(const SyscallRow& row, std::span<const uint64_t, 6> args, const EntrySizes& entry,
                           int64_t result, const Memory& memory);
+void outputs(const SyscallRow& row, std::span<const uint64_t, 6> args, const EntrySizes& entry, int64_t result,
+             const Memory& memory, std::vector<Span>& spans);
 
 // For recvmmsg: payload length of each received datagram in order, read at exit. For other receives: one element, the
 // result.

@@ -1,34 +1,142 @@
 // catalog.sqlite: what people query, derived from the journal and the segments.
+#include "logstore/catalog.h"
+
 #include <algorithm>
 
 #include "base/check.h"
 #include "logstore/block_sums.h"
-#include "logstore/database.h"
-#include "logstore/trace.h"
 #include "logstore/trace_files.h"
 
 namespace redrive {
+
+void CatalogCounts::receive(const Receive& receive) {
+  messages++;
+  message_bytes += receive.length();
+  if (!receive.logged) return;
+  logged_messages++;
+  logged_bytes += receive.length();
+}
+
+CatalogTally::Unit& CatalogTally::unit(UnitId id) {
+  if (id >= units_.size()) units_.resize(id + 1);
+  return units_[id];
+}
+
+// A later record of the same interval replaces the earlier one.
+void CatalogTally::add(const IntervalRecord& interval) {
+  Unit& of = unit(interval.unit);
+  if (interval.interval >= of.first_events.size()) of.first_events.resize(interval.interval + 1);
+  of.first_events[interval.interval] = interval.first_event;
+  of.counts.resize(of.first_events.size());
+}
+
+void CatalogTally::add(UnitId id, EventIndex index, const Event& event) {
+  Unit& of = unit(id);
+  while (of.current + 1 < of.first_events.size() && of.first_events[of.current + 1] <= index) of.current++;
+  CatalogCounts& count = of.counts[of.current];
+  count.events++;
+  count.repeats += event.repeat;
+  if (event.send) {
+    CatalogCounts& channel = channels_[event.send->channel];
+    channel.sends++;
+    channel.sent_bytes += event.send->length;
+  }
+  if (!event.receive || event.receive->parts.empty()) {
+    for (const auto& write : event.writes) count.input_bytes += write.data.size();
+    return;
+  }
+  const Receive& receive = *event.receive;
+  count.receive(receive);
+  channels_[receive.channel].receive(receive);
+  for (size_t part = 0; part < receive.parts.size(); part++) {
+    messages_.push_back({{id, index},
+                         part,
+                         static_cast<IntervalIndex>(of.current),
+                         receive.logged,
+                         receive.arrival,
+                         receive.channel,
+                         receive.at_ns,
+                         receive.parts[part]});
+  }
+}
+
 namespace {
 
-struct Counts {
-  uint64_t events = 0;
-  uint64_t repeats = 0;
-  uint64_t messages = 0;
-  uint64_t logged_messages = 0;
-  uint64_t message_bytes = 0;
-  uint64_t logged_bytes = 0;
-  uint64_t input_bytes = 0;
-  uint64_t sends = 0;
-  uint64_t sent_bytes = 0;
+Result<void> fill_settings(Database& database, const Trace& trace) {
+  ASSIGN_OR_RETURN(auto insert, Inserter::prepare(database, "settings", 2));
+  const Settings& s = trace.settings();
+  std::string command;
+  for (const auto& word : s.command) command += (command.empty() ? "" : " ") + word;
+  TRY(insert("policy", s.policy));
+  TRY(insert("critical_path_s", s.critical_path_s));
+  TRY(insert("checkpoint_period_s", s.checkpoint_period_s));
+  TRY(insert("bound_s", s.bound_s));
+  TRY(insert("restore_cost_s", s.restore_cost_s));
+  TRY(insert("command", command));
+  TRY(insert("working_directory", s.working_directory));
+  TRY(insert("host", s.host));
+  TRY(insert("started_unix_ns", s.started_unix_ns));
+  TRY(insert("finished", trace.finished()));
+  TRY(insert("exit_status", trace.end().exit_status));
+  TRY(insert("end_reason", trace.end().reason));
+  TRY(insert("wall_s", trace.end().wall_s));
+  return insert("skipped_checkpoints", trace.end().skipped_checkpoints);
+}
 
-  void receive(const Receive& receive) {
-    messages++;
-    message_bytes += receive.length();
-    if (!receive.logged) return;
-    logged_messages++;
-    logged_bytes += receive.length();
+Result<void> fill_units(Database& database, const Trace& trace, CatalogTally& tally) {
+  ASSIGN_OR_RETURN(auto units, Inserter::prepare(database, "units", 9));
+  ASSIGN_OR_RETURN(auto intervals, Inserter::prepare(database, "intervals", 16));
+  for (const auto& unit : trace.units()) {
+    const auto& list = trace.intervals(unit.unit);
+    const auto& counts = tally.intervals(unit.unit);
+    CatalogCounts sum;
+    for (const auto& one : counts) sum.events += one.events, sum.repeats += one.repeats;
+    std::string joined;
+    for (const UnitId other : unit.joined) joined += (joined.empty() ? "" : " ") + std::to_string(other);
+    TRY(units(unit.unit, trace.unit_name(unit.unit), unit.pid, list.empty() ? "" : list.back().command,
+              unit.parent.unit, unit.parent.event, joined, sum.events, sum.repeats));
+    for (const IntervalRecord& i : list) {
+      const CatalogCounts& c = counts[i.interval];
+      const IntervalEnd* end = trace.interval_end(i.unit, i.interval);
+      std::optional<double> cpu_s;
+      if (end) cpu_s = static_cast<double>(end->cpu_ns) / 1e9;
+      TRY(intervals(i.unit, i.interval, name(i.kind), i.has_image, i.pid, i.command, i.first_event, c.events, c.repeats,
+                    cpu_s, i.pause_ns, c.messages, c.logged_messages, c.message_bytes, c.logged_bytes, c.input_bytes));
+    }
   }
-};
+  return {};
+}
+
+// Channels that a killed recorder did not come to journal are listed without kind and name.
+Result<void> fill_channels(Database& database, const Trace& trace, const CatalogTally& tally) {
+  ASSIGN_OR_RETURN(auto insert, Inserter::prepare(database, "channels", 9));
+  std::map<uint64_t, ChannelRecord> records;
+  for (const auto& [id, counts] : tally.channels()) records[id].channel = id;
+  for (const auto& channel : trace.channels()) records[channel.channel] = channel;
+  for (const auto& [id, r] : records) {
+    const auto counted = tally.channels().find(id);
+    const CatalogCounts c = counted == tally.channels().end() ? CatalogCounts{} : counted->second;
+    TRY(insert(id, r.kind, r.name, c.sends, c.sent_bytes, c.messages, c.logged_messages, c.message_bytes,
+               c.logged_bytes));
+  }
+  return {};
+}
+
+Result<void> fill_lists(Database& database, const Trace& trace) {
+  ASSIGN_OR_RETURN(auto files, Inserter::prepare(database, "files", 4));
+  for (const auto& [id, file] : trace.files()) TRY(files(id, file.path, file.copy, file.size));
+  ASSIGN_OR_RETURN(auto refused, Inserter::prepare(database, "refused", 4));
+  for (const auto& refusal : trace.refusals()) TRY(refused(refusal.unit, refusal.what, refusal.answer, refusal.count));
+  ASSIGN_OR_RETURN(auto unsure, Inserter::prepare(database, "unsure", 3));
+  for (const auto& one : trace.unsure()) TRY(unsure(one.unit, one.event, one.reason));
+  ASSIGN_OR_RETURN(auto interceptions, Inserter::prepare(database, "interceptions", 3));
+  for (const auto& one : trace.interceptions()) TRY(interceptions(one.unit, one.served, one.stopped));
+  ASSIGN_OR_RETURN(auto sites, Inserter::prepare(database, "stopping_sites", 5));
+  for (const auto& site : trace.stopping_sites()) {
+    TRY(sites(site.file, site.offset, site.instruction, site.stops, site.patchable));
+  }
+  return {};
+}
 
 // When each send of a unit took place, in order of events.
 struct SendTime {
@@ -46,160 +154,16 @@ std::optional<uint64_t> send_time(const SendTimes& times, EventRef sender) {
   return at->at_ns;
 }
 
-class CatalogBuilder {
- public:
-  CatalogBuilder(const Trace& trace, Database& database) : trace_(trace), database_(database) {}
-
-  Result<void> build() {
-    TRY(database_.run("BEGIN"));
-    TRY(database_.run(catalog_schema()));
-    TRY(fill_settings());
-    TRY(collect_sends());
-    TRY(fill_units());
-    TRY(fill_channels());
-    TRY(fill_lists());
-    return database_.run("COMMIT");
-  }
-
- private:
-  Result<void> fill_settings() {
-    ASSIGN_OR_RETURN(auto insert, Inserter::prepare(database_, "settings", 2));
-    const Settings& s = trace_.settings();
-    std::string command;
-    for (const auto& word : s.command) command += (command.empty() ? "" : " ") + word;
-    TRY(insert("policy", s.policy));
-    TRY(insert("critical_path_s", s.critical_path_s));
-    TRY(insert("checkpoint_period_s", s.checkpoint_period_s));
-    TRY(insert("bound_s", s.bound_s));
-    TRY(insert("restore_cost_s", s.restore_cost_s));
-    TRY(insert("command", command));
-    TRY(insert("working_directory", s.working_directory));
-    TRY(insert("host", s.host));
-    TRY(insert("started_unix_ns", s.started_unix_ns));
-    TRY(insert("finished", trace_.finished()));
-    TRY(insert("exit_status", trace_.end().exit_status));
-    TRY(insert("end_reason", trace_.end().reason));
-    TRY(insert("wall_s", trace_.end().wall_s));
-    return insert("skipped_checkpoints", trace_.end().skipped_checkpoints);
-  }
-
-  Result<void> each_event(UnitId unit, const std::function<bool(EventIndex, const Event&)>& visit) {
-    return trace_.for_each_event(unit, 0, trace_.event_count(unit), visit);
-  }
-
-  Result<void> collect_sends() {
-    for (const auto& unit : trace_.units()) {
-      auto& times = sends_[unit.unit];
-      TRY(each_event(unit.unit, [&](EventIndex index, const Event& event) {
-        if (!event.send) return true;
-        times.push_back({index, event.send->at_ns});
-        auto& channel = channels_[event.send->channel];
-        channel.sends++;
-        channel.sent_bytes += event.send->length;
-        return true;
-      }));
-    }
-    return {};
-  }
-
-  Result<void> fill_units() {
-    ASSIGN_OR_RETURN(auto units, Inserter::prepare(database_, "units", 9));
-    ASSIGN_OR_RETURN(auto intervals, Inserter::prepare(database_, "intervals", 16));
-    ASSIGN_OR_RETURN(auto messages, Inserter::prepare(database_, "messages", 14));
-    for (const auto& unit : trace_.units()) {
-      const auto& list = trace_.intervals(unit.unit);
-      std::vector<Counts> counts(std::max<size_t>(list.size(), 1));
-      TRY(fill_messages(unit.unit, list, counts, messages));
-      Counts sum;
-      for (const auto& one : counts) sum.events += one.events, sum.repeats += one.repeats;
-      std::string joined;
-      for (const UnitId other : unit.joined) joined += (joined.empty() ? "" : " ") + std::to_string(other);
-      TRY(units(unit.unit, trace_.unit_name(unit.unit), unit.pid, list.empty() ? "" : list.back().command,
-                unit.parent.unit, unit.parent.event, joined, sum.events, sum.repeats));
-      for (size_t i = 0; i < list.size(); i++) TRY(fill_interval(list[i], counts[i], intervals));
-    }
-    return {};
-  }
-
-  // The messages that a unit received, and the counts of its intervals.
-  Result<void> fill_messages(UnitId unit, const std::vector<IntervalRecord>& list, std::vector<Counts>& counts,
-                             Inserter& insert) {
-    size_t current = 0;
-    Result<void> inserted;
-    TRY(each_event(unit, [&](EventIndex index, const Event& event) {
-      while (current + 1 < list.size() && list[current + 1].first_event <= index) current++;
-      Counts& count = counts[current];
-      count.events++;
-      count.repeats += event.repeat;
-      if (!event.receive || event.receive->parts.empty()) {
-        for (const auto& write : event.writes) count.input_bytes += write.data.size();
-        return true;
-      }
-      const Receive& receive = *event.receive;
-      count.receive(receive);
-      channels_[receive.channel].receive(receive);
-      for (size_t part = 0; inserted && part < receive.parts.size(); part++) {
-        const MessagePart& p = receive.parts[part];
-        inserted = insert(unit, index, part, current, p.sender.unit, p.sender.event, p.offset, p.length, p.hash,
-                          receive.logged, receive.arrival, receive.channel, receive.at_ns, send_time(sends_, p.sender));
-      }
-      return static_cast<bool>(inserted);
+Result<SendTimes> send_times(const Trace& trace) {
+  SendTimes sends;
+  for (const auto& unit : trace.units()) {
+    auto& times = sends[unit.unit];
+    TRY(trace.for_each_event(unit.unit, 0, trace.event_count(unit.unit), [&](EventIndex index, const Event& event) {
+      if (event.send) times.push_back({index, event.send->at_ns});
+      return true;
     }));
-    return inserted;
   }
-
-  Result<void> fill_interval(const IntervalRecord& i, const Counts& c, Inserter& insert) {
-    const IntervalEnd* end = trace_.interval_end(i.unit, i.interval);
-    std::optional<double> cpu_s;
-    if (end) cpu_s = static_cast<double>(end->cpu_ns) / 1e9;
-    return insert(i.unit, i.interval, name(i.kind), i.has_image, i.pid, i.command, i.first_event, c.events, c.repeats,
-                  cpu_s, i.pause_ns, c.messages, c.logged_messages, c.message_bytes, c.logged_bytes, c.input_bytes);
-  }
-
-  // Channels that a killed recorder did not come to journal are listed without kind and name.
-  Result<void> fill_channels() {
-    ASSIGN_OR_RETURN(auto insert, Inserter::prepare(database_, "channels", 9));
-    std::map<uint64_t, ChannelRecord> records;
-    for (const auto& [id, counts] : channels_) records[id].channel = id;
-    for (const auto& channel : trace_.channels()) records[channel.channel] = channel;
-    for (const auto& [id, r] : records) {
-      const Counts& c = channels_[id];
-      TRY(insert(id, r.kind, r.name, c.sends, c.sent_bytes, c.messages, c.logged_messages, c.message_bytes,
-                 c.logged_bytes));
-    }
-    return {};
-  }
-
-  Result<void> fill_lists() {
-    ASSIGN_OR_RETURN(auto files, Inserter::prepare(database_, "files", 4));
-    for (const auto& [id, file] : trace_.files()) TRY(files(id, file.path, file.copy, file.size));
-    ASSIGN_OR_RETURN(auto refused, Inserter::prepare(database_, "refused", 4));
-    for (const auto& refusal : trace_.refusals())
-      TRY(refused(refusal.unit, refusal.what, refusal.answer, refusal.count));
-    ASSIGN_OR_RETURN(auto unsure, Inserter::prepare(database_, "unsure", 3));
-    for (const auto& one : trace_.unsure()) TRY(unsure(one.unit, one.event, one.reason));
-    ASSIGN_OR_RETURN(auto interceptions, Inserter::prepare(database_, "interceptions", 3));
-    for (const auto& one : trace_.interceptions()) TRY(interceptions(one.unit, one.served, one.stopped));
-    ASSIGN_OR_RETURN(auto sites, Inserter::prepare(database_, "stopping_sites", 5));
-    for (const auto& site : trace_.stopping_sites()) {
-      TRY(sites(site.file, site.offset, site.instruction, site.stops, site.patchable));
-    }
-    return {};
-  }
-
-  const Trace& trace_;
-  Database& database_;
-  SendTimes sends_;
-  std::map<uint64_t, Counts> channels_;
-};
-
-Result<void> fill_database(const Trace& trace, const std::string& path) {
-  Storage& storage = trace.storage();
-  ASSIGN_OR_RETURN(const auto file, storage.create(path));
-  ASSIGN_OR_RETURN(auto database, Database::open(storage.has_real_paths() ? path : ":memory:"));
-  TRY(CatalogBuilder(trace, database).build());
-  if (storage.has_real_paths()) return {};
-  return file->append(database.contents());
+  return sends;
 }
 
 Result<BlockSums> sum_file(Storage& storage, const std::string& path, uint64_t stamp) {
@@ -217,28 +181,67 @@ Result<BlockSums> sum_file(Storage& storage, const std::string& path, uint64_t s
 
 }  // namespace
 
-Result<void> build_catalog(const Trace& trace) {
-  Storage& storage = trace.storage();
-  const std::string path = TraceFiles{trace.directory()}.catalog();
-  const std::string made = temporary(path);
-  const auto publish = [&]() -> Result<void> {
-    TRY(fill_database(trace, made));
-    ASSIGN_OR_RETURN(const BlockSums sums, sum_file(storage, made, trace.fingerprint()));
-    TRY(write_sums(storage, made, sums));
-    TRY(storage.sync({made, sums_path(made)}));
-    // Sums without a catalog mean nothing: a kill between these steps leaves nothing that could be taken for damage.
-    if (storage.exists(path)) TRY(storage.remove(path));
-    TRY(storage.rename(sums_path(made), sums_path(path)));
-    TRY(storage.rename(made, path));
-    return storage.sync({trace.directory()});
-  };
-  auto published = publish();
-  if (!published) {
-    for (const auto& left : {made, sums_path(made)}) {
-      if (storage.exists(left)) (void)static_cast<bool>(storage.remove(left));
-    }
+Result<std::unique_ptr<CatalogWriter>> CatalogWriter::create(Storage& storage, std::string path) {
+  ASSIGN_OR_RETURN(auto file, storage.create(path));
+  ASSIGN_OR_RETURN(auto database, Database::open(storage.has_real_paths() ? path : ":memory:"));
+  std::unique_ptr<CatalogWriter> made(new CatalogWriter(storage, path, std::move(file), std::move(database)));
+  TRY(made->database_.run("BEGIN"));
+  TRY(made->database_.run(catalog_schema()));
+  ASSIGN_OR_RETURN(made->insert_message_, Inserter::prepare(made->database_, "messages", 14));
+  return made;
+}
+
+CatalogWriter::~CatalogWriter() {
+  for (const auto& left : {path_, sums_path(path_)}) {
+    if (storage_.exists(left)) (void)static_cast<bool>(storage_.remove(left));
   }
-  return published;
+}
+
+Result<void> CatalogWriter::add(std::span<const CatalogMessage> messages) {
+  for (const auto& m : messages) {
+    TRY((*insert_message_)(m.receiver.unit, m.receiver.event, m.part, m.interval, m.sent.sender.unit,
+                           m.sent.sender.event, m.sent.offset, m.sent.length, m.sent.hash, m.logged, m.arrival,
+                           m.channel, m.at_ns, m.sent.sent_at_ns));
+  }
+  return {};
+}
+
+Result<void> CatalogWriter::publish(const Trace& trace, CatalogTally& tally) {
+  TRY(fill_settings(database_, trace));
+  TRY(fill_units(database_, trace, tally));
+  TRY(fill_channels(database_, trace, tally));
+  TRY(fill_lists(database_, trace));
+  TRY(database_.run("COMMIT"));
+  if (!storage_.has_real_paths()) TRY(file_->append(database_.contents()));
+  ASSIGN_OR_RETURN(const BlockSums sums, sum_file(storage_, path_, trace.fingerprint()));
+  TRY(write_sums(storage_, path_, sums));
+  TRY(storage_.sync({path_, sums_path(path_)}));
+  // Sums without a catalog mean nothing: a kill between these steps leaves nothing that could be taken for damage.
+  const std::string place = TraceFiles{trace.directory()}.catalog();
+  if (storage_.exists(place)) TRY(storage_.remove(place));
+  TRY(storage_.rename(sums_path(path_), sums_path(place)));
+  TRY(storage_.rename(path_, place));
+  return storage_.sync({trace.directory()});
+}
+
+Result<void> build_catalog(const Trace& trace) {
+  const std::string path = temporary(TraceFiles{trace.directory()}.catalog());
+  ASSIGN_OR_RETURN(const auto writer, CatalogWriter::create(trace.storage(), path));
+  ASSIGN_OR_RETURN(const SendTimes sends, send_times(trace));
+  CatalogTally tally;
+  for (const auto& unit : trace.units()) {
+    for (const auto& interval : trace.intervals(unit.unit)) tally.add(interval);
+    Result<void> added;
+    TRY(trace.for_each_event(unit.unit, 0, trace.event_count(unit.unit), [&](EventIndex index, const Event& event) {
+      tally.add(unit.unit, index, event);
+      for (auto& message : tally.messages()) message.sent.sent_at_ns = send_time(sends, message.sent.sender);
+      added = writer->add(tally.messages());
+      tally.messages().clear();
+      return static_cast<bool>(added);
+    }));
+    TRY(added);
+  }
+  return writer->publish(trace, tally);
 }
 
 Result<std::string> catalog_path(const Trace& trace) {

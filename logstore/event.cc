@@ -194,6 +194,26 @@ void decode_rare(Decoder& in, uint64_t flags, Event& event) {
 
 }  // namespace
 
+void Event::clear() {
+  kind = EventKind::syscall;
+  thread = 0;
+  repeat = 1;
+  number = 0;
+  args = {};
+  ip = 0;
+  regs_hash = 0;
+  in_hash = 0;
+  result = 0;
+  writes.clear();
+  receive.reset();
+  send.reset();
+  map.reset();
+  registers.reset();
+  child_unit = 0;
+  child_thread = 0;
+  fatal = false;
+}
+
 void encode(const Event& event, Encoder& out) {
   const uint64_t flags = flags_of(event);
   out.u(flags);

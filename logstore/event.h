@@ -61,6 +61,8 @@ struct MessagePart {
   uint64_t offset = 0;
   uint64_t length = 0;
   uint64_t hash = 0;  // XXH3-64 of those bytes
+  // Send::at_ns of that event: known while it is recorded, not encoded.
+  std::optional<uint64_t> sent_at_ns = std::nullopt;
   bool operator==(const MessagePart&) const = default;
 };
 
@@ -120,6 +122,9 @@ struct Event {
   UnitId child_unit = 0;          // fork, vfork, clone: the unit born here (0: a thread or process of this unit)
   ThreadSerial child_thread = 0;  // ... its first thread's serial, if it belongs to this unit
   bool fatal = false;             // signal: it ended the process; syscall: the process ended in or by it
+
+  // Makes it a new event that goes on to use the same memory.
+  void clear();
   bool operator==(const Event&) const = default;
 };
 

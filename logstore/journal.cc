@@ -175,6 +175,11 @@ void JournalWriter::add(const JournalRecord& record) {
   writer_.add(type_of(record), payload);
 }
 
+size_t JournalWriter::buffered() {
+  const std::lock_guard lock(mutex_);
+  return writer_.buffered();
+}
+
 Result<uint64_t> JournalWriter::write() {
   const std::lock_guard lock(mutex_);
   const uint64_t before = writer_.written();

@@ -50,6 +50,7 @@ class JournalWriter {
   void add(const JournalRecord& record);
   // Returns the bytes written.
   Result<uint64_t> write();
+  size_t buffered();  // bytes that write() would write
   const std::string& path() const { return writer_.path(); }
 
  private:

@@ -127,9 +127,9 @@ class TraceWriter {
                                                      Storage& storage = disk());
   ~TraceWriter();
 
-  // Buffered; written by flush() and whenever buffers grow beyond 256 KiB. The first I/O error (a full disk) is kept,
-  // makes everything later a no-op and is returned by flush() and finish(): the recording then ends, and what is before
-  // stays good.
+  // Buffered; packed and written by a thread of its own, whenever buffers grow beyond 256 KiB. If it falls behind by a
+  // few of them, append() waits. The first I/O error (a full disk) is kept, makes everything later a no-op and is
+  // returned by write_behind(), flush() and finish(): the recording then ends, and what is before stays good.
   EventIndex append(UnitId unit, const Event& event);  // returns the event's number
   void add(const UnitRecord& unit);
   void add(const IntervalRecord& interval);
@@ -139,7 +139,8 @@ class TraceWriter {
   void add(const Unsure& unsure);
   void add(const Interception& interception);
   void add(const StoppingSite& site);
-  Result<void> flush();
+  Result<void> write_behind();  // soon, what is buffered now
+  Result<void> flush();         // the same, and waits for it
 
   // Copies a file into the trace once per content; later calls with the same device, inode, size and times are free.
   // `path` is opened through `open_path` (e.g. /proc/PID/map_files/...), named `path` in the trace.

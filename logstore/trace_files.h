@@ -16,6 +16,8 @@ struct TraceFiles {
   std::string journal() const { return at("journal"); }
   std::string pages() const { return at("pages"); }
   std::string catalog() const { return at("catalog.sqlite"); }
+  // The recorder's, until the recording ends. A reader meanwhile makes one of its own.
+  std::string growing_catalog() const { return at("catalog.growing.tmp"); }
   std::string events() const { return at("events"); }
   std::string images() const { return at("images"); }
   std::string files() const { return at("files"); }

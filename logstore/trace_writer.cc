@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/write_behind.h"
+#include "logstore/catalog.h"
 #include "logstore/file_store.h"
 #include "logstore/image_file.h"
 #include "logstore/journal.h"
@@ -17,13 +19,26 @@ namespace {
 constexpr size_t kFlushSize = 256 << 10;  // of all units' encoded events together
 constexpr int kEventLevel = 1;
 constexpr size_t kOpenSegments = 256;  // a make -j has thousands of units, a process 1024 descriptors
+constexpr size_t kQueuedBatches = 4;
+constexpr size_t kSpareEncoders = 8;
 
 struct Segment {
   Segment(Storage& storage, const std::string& path, UnitId unit) : writer(storage, path, FileKind::events, unit) {}
-  RecordWriter writer;
+  RecordWriter writer;  // of the writing thread
   Encoder pending;
   uint32_t pending_events = 0;
   EventIndex events = 0;
+};
+
+// Events on their way to the disk: of each unit those since the batch before.
+struct Batch {
+  struct Block {
+    Segment* segment;
+    Encoder events;
+    uint32_t count;
+  };
+  std::vector<Block> blocks;
+  std::vector<CatalogMessage> messages;
 };
 
 std::string parent_of(const std::string& path) {
@@ -40,7 +55,10 @@ struct TraceWriter::State {
         journal(s, files.journal()),
         pages(s, files.pages()),
         copies(s, files.files()),
-        compressor(kEventLevel) {}
+        compressor(kEventLevel),
+        batches(kQueuedBatches, [this](Batch& batch) {
+          if (!failed) keep_error(write(batch));
+        }) {}
 
   // Keeps the first error.
   void fail(const Error& error) {
@@ -67,35 +85,81 @@ struct TraceWriter::State {
     return *segments[unit];
   }
 
-  Result<void> write_segment(Segment& segment) {
-    const uint64_t before = segment.writer.written();
-    const Bytes block = segment.pending.take();
-    segment.writer.add(RecordType::events, block, std::exchange(segment.pending_events, 0), &compressor);
-    const bool opens = !segment.writer.is_open();
-    TRY(segment.writer.write());
-    if (opens) open_segments++;
-    bytes += segment.writer.written() - before;
+  // Gives what is buffered to the writing thread.
+  void hand_over() {
+    Batch batch;
+    for (auto& segment : segments) {
+      if (!segment || segment->pending_events == 0) continue;
+      batch.blocks.push_back({segment.get(), std::move(segment->pending), std::exchange(segment->pending_events, 0)});
+      segment->pending = Encoder();
+    }
+    pending_bytes = 0;
+    if (batch.blocks.empty() && journal.buffered() == 0) return;
+    std::swap(batch.messages, tally.messages());
+    batches.add(std::move(batch));
+  }
+
+  // Memory that was used already is not cleared and mapped again.
+  Encoder spare_encoder() {
+    const std::lock_guard lock(spare_mutex);
+    if (spare.empty()) return {};
+    Encoder encoder = std::move(spare.back());
+    spare.pop_back();
+    return encoder;
+  }
+
+  // ---- The writing thread's
+
+  // Events before the journal: an interval's record should not name events that a kill takes away.
+  Result<void> write(Batch& batch) {
+    for (auto& block : batch.blocks) {
+      if (open_segments.size() >= kOpenSegments) close_segments();
+      TRY(write_block(block));
+      block.events.clear();
+      const std::lock_guard lock(spare_mutex);
+      if (spare.size() < kSpareEncoders) spare.push_back(std::move(block.events));
+    }
+    TRY(write_journal());
+    list_messages(batch.messages);
+    return {};
+  }
+
+  Result<void> write_block(const Batch::Block& block) {
+    RecordWriter& writer = block.segment->writer;
+    const uint64_t before = writer.written();
+    writer.add(RecordType::events, block.events.data(), block.count, &compressor);
+    if (!writer.is_open()) open_segments.push_back(block.segment);
+    TRY(writer.write());
+    bytes += writer.written() - before;
     const std::lock_guard lock(unsynced_mutex);
-    unsynced.insert(segment.writer.path());
+    unsynced.insert(writer.path());
     return {};
   }
 
   void close_segments() {
-    for (auto& segment : segments) {
-      if (segment) segment->writer.close();
-    }
-    open_segments = 0;
+    for (Segment* segment : open_segments) segment->writer.close();
+    open_segments.clear();
   }
 
-  // Events before the journal: an interval's record should not name events that a kill takes away.
-  Result<void> write_all() {
-    pending_bytes = 0;
-    for (auto& segment : segments) {
-      if (!segment || segment->pending_events == 0) continue;
-      if (open_segments >= kOpenSegments) close_segments();
-      TRY(write_segment(*segment));
+  // The catalog's rows for what was written. Where they cannot be stored, the catalog is made from the trace in the
+  // end.
+  void list_messages(std::span<const CatalogMessage> messages) {
+    if (!messages.empty() && !catalog && !catalog_failed) {
+      if (auto created = CatalogWriter::create(storage, files.growing_catalog())) catalog = std::move(created).value();
     }
-    return write_journal();
+    if (!messages.empty() && (!catalog || !catalog->add(messages))) {
+      catalog_failed = true;
+      catalog.reset();
+    }
+  }
+
+  Result<void> publish_catalog(const Trace& trace) {
+    if (!catalog && !catalog_failed) {
+      ASSIGN_OR_RETURN(catalog, CatalogWriter::create(storage, files.growing_catalog()));
+    }
+    auto published = catalog ? catalog->publish(trace, tally) : build_catalog(trace);
+    catalog.reset();
+    return published;
   }
 
   Result<void> write_journal() {
@@ -124,11 +188,16 @@ struct TraceWriter::State {
   PageStoreWriter pages;                       // of the publishing thread
   std::vector<ImagePublished> written_images;  // ditto; not yet in the journal
   FileStoreWriter copies;
-  Compressor compressor;
+  CatalogTally tally;
   std::vector<std::unique_ptr<Segment>> segments;  // by unit
   size_t pending_bytes = 0;
-  size_t open_segments = 0;
   bool finished = false;
+
+  // The writing thread's, as long as it is not idle:
+  Compressor compressor;
+  std::unique_ptr<CatalogWriter> catalog;  // from the first message on
+  bool catalog_failed = false;
+  std::vector<Segment*> open_segments;
 
   std::atomic<uint64_t> bytes = 0;
   std::atomic<bool> failed = false;
@@ -136,6 +205,9 @@ struct TraceWriter::State {
   std::optional<Error> first_error;
   std::mutex unsynced_mutex;
   std::set<std::string> unsynced;
+  std::mutex spare_mutex;
+  std::vector<Encoder> spare;
+  WriteBehind<Batch> batches;  // the last member: its thread uses the others
 };
 
 Result<TraceWriter::ImageStats> TraceWriter::State::write_image(UnitId unit, IntervalIndex interval,
@@ -185,7 +257,9 @@ Result<void> TraceWriter::State::publish_images() {
 }
 
 Result<void> TraceWriter::State::finish(const RecordingEnd& end) {
-  TRY(write_all());
+  hand_over();
+  batches.wait_until_idle();
+  TRY(outcome());
   JournalEnd last{end, {}};
   for (const auto& segment : segments) {
     if (!segment || !segment->writer.exists()) continue;
@@ -202,13 +276,13 @@ Result<void> TraceWriter::State::finish(const RecordingEnd& end) {
   TRY(write_journal());
   TRY(storage.sync({files.journal()}));
   ASSIGN_OR_RETURN(const auto trace, Trace::open(files.directory, storage));
-  return build_catalog(*trace);
+  return publish_catalog(*trace);
 }
 
 TraceWriter::TraceWriter(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
 TraceWriter::~TraceWriter() {
-  if (!state_->finished && !state_->failed) state_->keep_error(state_->write_all());
+  if (!state_->finished && !state_->failed) state_->hand_over();
 }
 
 Result<std::unique_ptr<TraceWriter>> TraceWriter::create(const std::string& directory, const Settings& settings,
@@ -237,16 +311,21 @@ EventIndex TraceWriter::append(UnitId unit, const Event& event) {
   Segment& segment = state_->segment(unit);
   const EventIndex index = segment.events++;
   if (state_->failed) return index;
+  if (segment.pending_events == 0) segment.pending = state_->spare_encoder();
   const size_t before = segment.pending.size();
   encode(event, segment.pending);
   segment.pending_events++;
+  state_->tally.add(unit, index, event);
   state_->pending_bytes += segment.pending.size() - before;
-  if (state_->pending_bytes > kFlushSize) state_->keep_error(state_->write_all());
+  if (state_->pending_bytes > kFlushSize) state_->hand_over();
   return index;
 }
 
 void TraceWriter::add(const UnitRecord& unit) { state_->note(unit); }
-void TraceWriter::add(const IntervalRecord& interval) { state_->note(interval); }
+void TraceWriter::add(const IntervalRecord& interval) {
+  state_->tally.add(interval);
+  state_->note(interval);
+}
 void TraceWriter::add(const IntervalEnd& end) { state_->note(end); }
 void TraceWriter::add(const ChannelRecord& channel) { state_->note(channel); }
 void TraceWriter::add(const Refusal& refusal) { state_->note(refusal); }
@@ -254,8 +333,14 @@ void TraceWriter::add(const Unsure& unsure) { state_->note(unsure); }
 void TraceWriter::add(const Interception& interception) { state_->note(interception); }
 void TraceWriter::add(const StoppingSite& site) { state_->note(site); }
 
+Result<void> TraceWriter::write_behind() {
+  if (!state_->failed) state_->hand_over();
+  return state_->outcome();
+}
+
 Result<void> TraceWriter::flush() {
-  if (!state_->failed) state_->keep_error(state_->write_all());
+  if (!state_->failed) state_->hand_over();
+  state_->batches.wait_until_idle();
   return state_->outcome();
 }
 

@@ -1,6 +1,7 @@
 // The in-process tier of address spaces: the memory that it shares with the supervisor, and the patched syscall sites.
 #pragma once
 
+#include <atomic>
 #include <bitset>
 #include <map>
 #include <memory>
@@ -37,6 +38,12 @@ class GateArena {
   // Where a tracee finds the file; the text lies at kPath in those that have mapped the clock.
   const std::string& path() const { return path_; }
   static constexpr Address kPath = gate::kClock + sizeof(gate::Clock);
+
+  // The last stamp that a call has taken.
+  uint64_t now() const {
+    const auto* clock = reinterpret_cast<const gate::Clock*>(common_ + (gate::kClock - gate::kCode));
+    return __atomic_load_n(&clock->now, __ATOMIC_ACQUIRE);
+  }
 
   // A slot, mapped here, zero but for its processor; null if there is no memory for one.
   gate::Slot* take_slot(uint64_t& file_offset);
@@ -142,11 +149,13 @@ class Gate {
   void forget(Address start, Address end);
 
   Unit* unit;
-  uint64_t drained = 0;  // bytes of the ring
+  uint64_t drained = 0;     // bytes of the ring
+  uint64_t last_stamp = 0;  // of the last complete record among them
   struct {
     Address start = 0, end = 0;
-  } messages;                   // in replay: what the program has mapped of those that its calls send and receive
-  bool broken = false;          // the program has written into its slot: nothing is served any more
+  } messages;  // in replay: what the program has mapped of those that its calls send and receive
+  // The program has written into its slot: nothing is served any more.
+  std::atomic<bool> broken = false;
   bool pending_opened = false;  // the entry of the send at the ring's head is in the log
   std::vector<PatchedSite> sites;
   std::vector<Trampolines> trampolines;

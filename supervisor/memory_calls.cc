@@ -85,11 +85,12 @@ bool Recorder::mappable(Thread& thread) {
 // A write to a file that the process also has mapped for writing shows in the mapping.
 void Recorder::note_mapped_writes(Thread& thread, Event& event) {
   const Process& process = *thread.process;
+  if (!process.shares_memory) return;
   const auto& kinds = thread.row->args;
   const bool reads_memory = std::any_of(kinds.begin(), kinds.end(), [](const Arg& arg) {
     return arg.kind == ArgKind::in || arg.kind == ArgKind::iovec_in;
   });
-  if (!process.shares_memory || kinds[0].kind != ArgKind::fd || !reads_memory) return;
+  if (kinds[0].kind != ArgKind::fd || !reads_memory) return;
   struct stat info {};
   const std::string path = descriptor_path(process.pid, thread.args[0]);
   if (stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return;

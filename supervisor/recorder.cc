@@ -37,6 +37,12 @@ Recorder::Recorder(TraceWriter& writer, Policy& policy, RecorderLimits limits)
   } else {
     std::fprintf(stderr, "redrive: %s; every system call will stop\n", arena.error().message.c_str());
   }
+  cpu_set_t processors;
+  const bool several = sched_getaffinity(0, sizeof processors, &processors) == 0 && CPU_COUNT(&processors) > 1;
+  if (arena_ && several) {
+    event_maker_ = std::make_unique<WriteBehind<std::vector<Served>>>(
+        1, [this](std::vector<Served>& sources) { make_events(sources); });
+  }
 }
 
 Thread* Recorder::find(pid_t tid) {
@@ -94,7 +100,7 @@ RecordingEnd Recorder::run() {
 
 // A full disk ends the trace, not the program.
 void Recorder::flush() {
-  const auto flushed = writer_.flush();
+  const auto flushed = writer_.write_behind();
   if (flushed || std::exchange(write_failed_, true)) return;
   std::fprintf(stderr, "redrive: %s; the program goes on, and is recorded no more\n", flushed.error().message.c_str());
 }
@@ -128,8 +134,9 @@ void Recorder::collect_images() {
   }
 }
 
+// Right behind a stop, so that nothing is in the rings that matters.
 void Recorder::tick() {
-  drain();
+  if (event_maker_) event_maker_->wait_until_idle();
   collect_images();
   add_channels();
   const auto now = Clock::now();
@@ -152,14 +159,17 @@ void Recorder::tick() {
 }
 
 void Recorder::handle(pid_t tid, int status) {
+  Thread* found = find(tid);
+  const bool at_call = found && status >> 16 == PTRACE_EVENT_SECCOMP;
+  if (at_call && serve_again(*found)) return;
   drain();
+  if (at_call) empty_ring(*found);
   if (WIFEXITED(status) || WIFSIGNALED(status)) {
     ended(tid, status);
     return;
   }
   const int event = status >> 16;
   const int signal = WSTOPSIG(status);
-  Thread* found = find(tid);
   if (event == PTRACE_EVENT_EXEC) {
     unsigned long former = 0;
     ptrace(PTRACE_GETEVENTMSG, tid, nullptr, &former);
@@ -302,8 +312,8 @@ void Recorder::start(Thread& thread) {
   resume_user(thread, regs);
 }
 
-Event Recorder::entry_event(Thread& thread) {
-  Event event;
+Event& Recorder::open_event(Thread& thread) {
+  Event& event = thread.process->unit->log.open();
   event.thread = thread.serial;
   event.number = static_cast<int32_t>(thread.entry.orig_rax);
   event.args = thread.args;
@@ -361,21 +371,20 @@ void Recorder::enter(Thread& thread) {
 // A call begins, with thread.entry, args and row; `memory` is the thread's at its entry.
 void Recorder::open_call(Thread& thread, const Memory& memory) {
   const SyscallRow& row = *thread.row;
-  Event event = entry_event(thread);
-  const auto read = inputs(row, thread.args, memory);
-  event.in_hash = hash_spans(read, memory, scratch_);
+  Event& event = open_event(thread);
+  inputs(row, thread.args, memory, spans_);
+  event.in_hash = hash_spans(spans_, memory, scratch_);
   if (row.number == SYS_restart_syscall) {
     // Its outputs are those of the call that it restarts, whose description is still there.
     thread.row = thread.restarting ? thread.restarting : &row;
   } else {
     thread.restarting = nullptr;
-    thread.sizes = entry_sizes(row, thread.args, memory);
+    entry_sizes(row, thread.args, memory, thread.sizes);
     thread.output_args = thread.args;
   }
   thread.send.reset();
   thread.send_unheld = false;
-  if (row.traffic == Traffic::send) begin_send(thread, read, memory, event);
-  thread.process->unit->log.open(std::move(event));
+  if (row.traffic == Traffic::send) begin_send(thread, spans_, memory, event);
 }
 
 // At the entry of exit or exit_group, which does not return.
@@ -388,7 +397,7 @@ void Recorder::end_thread(Thread& thread, bool whole_process) {
   process.leader_exited |= leader;
   thread.exited = true;
   cpu_ns(unit);  // asked for the last time while the process lives
-  Event event = *unit.log.open_of(thread.serial);
+  Event& event = unit.log.closing(thread.serial, thread.row->number);
   event.fatal = true;
   // What the kernel does to memory that others may go on to use: robust mutexes are marked, and the word that joiners
   // wait for is cleared (get_robust_list(2), set_tid_address(2)).
@@ -396,7 +405,7 @@ void Recorder::end_thread(Thread& thread, bool whole_process) {
     if (other == &thread || (whole_process && other->process == &process)) note_robust_futexes(*other, event);
   }
   if (thread.clear_tid && !last) event.writes.push_back({thread.clear_tid, 4, false, Bytes(4)});
-  unit.log.close(std::move(event), false);
+  unit.log.close(false);
   thread.run = Thread::Run::syscall;
   resume(thread, PTRACE_CONT);
   // A leader's end is reported only after its last thread's; the others go on meanwhile.
@@ -416,10 +425,8 @@ void Recorder::refuse(Thread& thread, const SyscallRow* row) {
   Unit& unit = *thread.process->unit;
   const auto number = static_cast<int64_t>(thread.entry.orig_rax);
   const int error = !row ? refusal_without_row(number) : row->treat == Treat::refuse ? row->refusal : ENODEV;
-  Event event = entry_event(thread);
-  event.result = -error;
-  unit.log.open(event);
-  unit.log.close(std::move(event), row && row->test);
+  open_event(thread).result = -error;
+  unit.log.close(row && row->test);
   count_refusal(unit, call_name(number, thread.args), std::string(error_name(error)), row && row->common);
   user_regs_struct regs = thread.entry;
   regs.orig_rax = ~0ull;
@@ -445,11 +452,10 @@ void Recorder::leave(Thread& thread) {
   if (thread.row->special == Special::sigreturn) {
     // It may return to an instruction that was replaced meanwhile.
     set_regs(thread, regs);
-    Event event;
-    event.thread = thread.serial;
-    event.number = static_cast<int32_t>(thread.entry.orig_rax);
+    UnitLog& log = thread.process->unit->log;
+    Event& event = log.closing(thread.serial, thread.row->number);
     event.registers = RegisterFile{as_bytes(regs), get_xstate(thread.tid)};
-    thread.process->unit->log.close(std::move(event), false);
+    log.close(false);
   } else {
     forget_patches(thread, result);
     close_call(thread, result, thread.process->memory);
@@ -472,18 +478,20 @@ void Recorder::pin_to_our_processor(const Thread& caller) {
 void Recorder::close_call(Thread& thread, int64_t result, const Memory& memory) {
   Unit& unit = *thread.process->unit;
   const SyscallRow& row = *thread.row;
-  Event event;
-  event.thread = thread.serial;
+  Event& event = unit.log.closing(thread.serial, static_cast<int32_t>(thread.entry.orig_rax));
   event.result = result;
-  event.number = static_cast<int32_t>(thread.entry.orig_rax);  // of an exit that becomes an event of its own
   end_send(thread, result);
-  for (const auto& span : outputs(row, thread.output_args, thread.sizes, result, memory)) {
-    MemoryWrite write{span.address, span.length, span.payload, Bytes(span.length)};
-    if (!memory.read(span.address, write.data.data(), span.length)) {
-      add_unsure(unit, "the output of " + call_name(row.number, thread.args) + " could not be read");
+  outputs(row, thread.output_args, thread.sizes, result, memory, spans_);
+  for (const auto& span : spans_) {
+    MemoryWrite& write = event.writes.emplace_back(MemoryWrite{span.address, span.length, span.payload, {}});
+    if (const uint8_t* bytes = memory.view(span.address, span.length)) {
+      write.data.assign(bytes, bytes + span.length);
       continue;
     }
-    event.writes.push_back(std::move(write));
+    write.data.resize(span.length);
+    if (memory.read(span.address, write.data.data(), span.length)) continue;
+    event.writes.pop_back();
+    add_unsure(unit, "the output of " + call_name(row.number, thread.args) + " could not be read");
   }
   receive(thread, result, memory, event);
   record_memory_call(thread, result, event);
@@ -492,7 +500,7 @@ void Recorder::close_call(Thread& thread, int64_t result, const Memory& memory) 
   if (row.special == Special::sched_setaffinity && result == 0) pin_to_our_processor(thread);
   if (row.fd_effect != FdEffect::none) forget_descriptors(thread);
   thread.restarting = restarts(result) ? &row : nullptr;
-  unit.log.close(std::move(event), row.test && !restarts(result));
+  unit.log.close(row.test && !restarts(result));
 }
 
 }  // namespace redrive

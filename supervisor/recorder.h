@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "base/result.h"
+#include "base/write_behind.h"
 #include "interceptors/cpuid_sites.h"
 #include "interceptors/trapped_instructions.h"
 #include "supervisor/gate.h"
@@ -66,7 +67,7 @@ class Recorder {
   void resume(Thread& thread, int how, int signal = 0);
   void resume_user(Thread& thread, const user_regs_struct& regs);
   void rewind(Thread& thread, const user_regs_struct& entry);
-  Event entry_event(Thread& thread);
+  Event& open_event(Thread& thread);
   void collect_images();
   void tick();
   void add_channels();
@@ -117,7 +118,7 @@ class Recorder {
   Result<uint64_t> file_of(MappedFiles& files, const Mapping& mapping);
 
   // recorder_messages.cc
-  std::optional<Endpoint> endpoint(Thread& thread, int fd_arg);
+  const Endpoint* endpoint(Thread& thread, int fd_arg);
   void begin_send(Thread& thread, const std::vector<Span>& inputs, const Memory& memory, Event& event);
   void end_send(Thread& thread, int64_t result);
   void receive(Thread& thread, int64_t result, const Memory& memory, Event& event);
@@ -156,10 +157,34 @@ class Recorder {
   bool touches_gate(const Thread& thread) const;
   void forget_patches(Thread& thread, int64_t result);
   void drain();
-  void begin_served(Gate& gate, uint64_t head);
-  void open_served(Gate& gate, const gate::Record& record);
-  void add_served_cpuid(Gate& gate, const gate::Record& record);
-  void close_served(Gate& gate, const gate::Record& record);
+  // What an address space has served and is not events yet: a stretch of its ring, or a copy of it.
+  struct Served {
+    std::shared_ptr<Gate> gate;
+    const uint8_t* at = nullptr;  // the next record
+    uint64_t left = 0;            // bytes of complete records
+    uint64_t count = 0;           // ... how many, at first
+    uint64_t pending = 0;         // behind them: bytes of a send's record that is complete but for its result
+    uint64_t cpu_ns = 0;          // of the unit, since its interval began
+
+    // The next record, or null.
+    const gate::Record* record = nullptr;
+    uint64_t size = 0;
+    uint64_t stamp = 0;
+    uint32_t before = 0;
+    Thread* thread = nullptr;
+    std::vector<Memory::Piece> pieces;
+  };
+  void break_gate(Gate& gate);
+  std::vector<Served> take_served();
+  bool find_records(Served& served, uint64_t now);
+  void empty_ring(const Thread& thread);
+  void next_record(Served& served);
+  static bool split(Served& served, uint64_t available);
+  void make_events(std::vector<Served>& sources);
+  bool serve_again(Thread& thread);
+  void begin_served(const Served& served);
+  bool open_served(Served& served);
+  void add_served_cpuid(const Served& served);
 
   // memory_calls.cc
   void record_memory_call(Thread& thread, int64_t result, Event& event);
@@ -192,10 +217,16 @@ class Recorder {
   bool write_failed_ = false;
   std::map<FileVersion, std::vector<CpuidSite>> cpuid_sites_;  // of mapped files
   CpuidAnswers answers_;
+  std::optional<Endpoint> unsettled_;  // the last that endpoint() asked for
+  // Used again and again:
+  std::vector<Span> spans_;
   Bytes scratch_;
+  std::vector<Bytes> copies_;
   std::unique_ptr<GateArena> arena_;  // null: stops only
   std::vector<std::weak_ptr<Gate>> gates_;
   PatchPlans plans_;
+  // Makes events on another processor; null if there is none. The last member: its thread uses the others.
+  std::unique_ptr<WriteBehind<std::vector<Served>>> event_maker_;
 };
 
 }  // namespace redrive

@@ -261,16 +261,14 @@ void Recorder::executed(pid_t pid, pid_t former_tid) {
     threads_.insert(std::move(node));
   }
   if (former_unit.in_interval) {
-    Event done;
-    done.thread = thread.serial;
-    done.number = static_cast<int32_t>(thread.entry.orig_rax);
     const EventIndex number =
         former_unit.log.open_of(thread.serial) ? former_unit.log.next() - 1 : former_unit.log.next();
+    Event& done = former_unit.log.closing(thread.serial, static_cast<int32_t>(thread.entry.orig_rax));
     if (former_unit.processes.size() > 1) {
       // A vfork child, or a process that shared memory, leaves: its new program is a unit of its own.
       Unit& unit = add_unit({former_unit.id, number}, pid);
       done.child_unit = unit.id;
-      former_unit.log.close(std::move(done), false);
+      former_unit.log.close(false);
       cpu_ns(former_unit);
       former_unit.cpu_ended_ns += process.cpu_ns;
       const auto owned = std::find_if(former_unit.processes.begin(), former_unit.processes.end(),
@@ -285,7 +283,7 @@ void Recorder::executed(pid_t pid, pid_t former_tid) {
       unit.current = &thread;
       if (former_unit.current == &thread) give_up_baton(former_unit);
     } else {
-      former_unit.log.close(std::move(done), false);
+      former_unit.log.close(false);
       end_interval(former_unit);
       former_unit.current = &thread;
     }

@@ -19,8 +19,7 @@
 namespace redrive {
 namespace {
 
-user_regs_struct at_exit(const gate::Record& record, Address site) {
-  user_regs_struct regs{};
+void set_at_exit(user_regs_struct& regs, const gate::Record& record, Address site) {
   const gate::Registers& r = record.regs;
   regs.rip = site + kSyscallSize;
   regs.rcx = regs.rip;
@@ -31,7 +30,6 @@ user_regs_struct at_exit(const gate::Record& record, Address site) {
   regs.r12 = r.r12, regs.r13 = r.r13, regs.r14 = r.r14, regs.r15 = r.r15;
   regs.eflags = regs.r11 = r.flags;
   regs.fs_base = record.fs_base, regs.gs_base = record.gs_base;
-  return regs;
 }
 
 gate::InjectedCall map_trampolines_at(Address at) {
@@ -43,30 +41,10 @@ const uint8_t* ring(const gate::Slot& slot) {
   return reinterpret_cast<const uint8_t*>(&slot) + (gate::kRing - gate::kSlot);
 }
 
-// Whether it is one that the code inside the tracee wrote: the program could have written there too.
-bool valid(const gate::Record& record, uint64_t available) {
-  if (available < sizeof record || record.size < sizeof record || record.size > available) return false;
-  uint64_t at = sizeof record;
-  for (uint64_t i = 0; i < uint64_t{record.before} + record.after; ++i) {
-    if (record.size - at < sizeof(gate::Piece)) return false;
-    const auto& piece = *reinterpret_cast<const gate::Piece*>(reinterpret_cast<const uint8_t*>(&record) + at);
-    at += sizeof piece;
-    if (piece.length > record.size - at) return false;
-    at = std::min<uint64_t>(record.size, at + gate::padded(piece.length));
-  }
-  return true;
-}
-
-std::vector<Memory::Piece> pieces_of(const gate::Record& record, bool after) {
-  std::vector<Memory::Piece> pieces;
-  const auto* at = reinterpret_cast<const uint8_t*>(&record + 1);
-  for (uint32_t i = 0; i < record.before + (after ? record.after : 0); ++i) {
-    const auto& piece = *reinterpret_cast<const gate::Piece*>(at);
-    at += sizeof piece;
-    pieces.push_back({piece.address, {at, piece.length}});
-    at += gate::padded(piece.length);
-  }
-  return pieces;
+// A value that the code inside the tracee, or the program, may change meanwhile.
+template <typename T>
+T read_once(const T& value) {
+  return __atomic_load_n(&value, __ATOMIC_ACQUIRE);
 }
 
 }  // namespace
@@ -425,112 +403,240 @@ void Recorder::forget_patches(Thread& thread, int64_t result) {
 
 // ---- Records
 
-// Makes events of all that was served so far, in the order in which it happened. Nothing that is recorded runs
-// meanwhile (one processor), so a send's record is here if anybody has received its bytes.
-void Recorder::drain() {
-  std::erase_if(gates_, [](const auto& gate) { return gate.expired(); });
-  struct Source {
-    std::shared_ptr<Gate> gate;
-    const gate::Record* next;
-  };
-  const auto next_record = [this](Gate& gate) -> const gate::Record* {
-    gate::Slot& slot = *gate.slot();
-    const bool pending = gate.drained == slot.head;
-    if (gate.broken || (pending && (!slot.pending || gate.pending_opened))) return nullptr;
-    const auto& record = *reinterpret_cast<const gate::Record*>(ring(slot) + gate.drained);
-    const uint64_t end = pending ? gate::kRingSize : slot.head;
-    if (end <= gate::kRingSize && gate.drained <= end && valid(record, end - gate.drained) &&
-        gate.unit->threads.contains(record.thread)) {
-      return &record;
-    }
-    gate.broken = true;
-    slot.want_stop = 1;
-    add_unsure(*gate.unit, "the program wrote into the memory that it shares with the recorder: calls are missing");
-    return nullptr;
-  };
-  std::vector<Source> sources;
-  for (const auto& known : gates_) {
-    auto gate = known.lock();
-    const gate::Slot& slot = *gate->slot();
-    if (const auto* record = next_record(*gate)) {
-      begin_served(*gate, slot.head);
-      sources.push_back({std::move(gate), record});
-    } else if (gate->drained == slot.head && slot.phase == gate::Phase::outside && slot.head) {
-      gate->slot()->head = gate->drained = 0;
-    }
-  }
-  while (!sources.empty()) {
-    auto first = std::min_element(sources.begin(), sources.end(),
-                                  [](const Source& a, const Source& b) { return a.next->stamp < b.next->stamp; });
-    Gate& gate = *first->gate;
-    if (gate.drained == gate.slot()->head) {
-      open_served(gate, *first->next);
-      gate.pending_opened = true;
-    } else {
-      if (first->next->regs.rax == gate::kCpuidNumber) {
-        add_served_cpuid(gate, *first->next);
-      } else {
-        if (!std::exchange(gate.pending_opened, false)) open_served(gate, *first->next);
-        close_served(gate, *first->next);
-      }
-      gate.drained += first->next->size;
-    }
-    first->next = next_record(gate);
-    if (first->next) continue;
-    gate.unit->served_ns.reset();
-    gate::Slot& slot = *gate.slot();
-    if (slot.phase == gate::Phase::outside && !slot.pending) slot.head = gate.drained = 0;
-    sources.erase(first);
-  }
+void Recorder::break_gate(Gate& gate) {
+  gate.broken = true;
+  gate.slot()->want_stop = 1;
+  add_unsure(*gate.unit, "the program wrote into the memory that it shares with the recorder: calls are missing");
 }
 
-// The clock of served events is not read at each: it goes evenly from the last drain to this one.
-void Recorder::begin_served(Gate& gate, uint64_t head) {
-  Unit& unit = *gate.unit;
-  uint64_t count = 0;
-  for (uint64_t at = gate.drained; at < head; ++count) {
-    const auto& record = *reinterpret_cast<const gate::Record*>(ring(*gate.slot()) + at);
-    if (!valid(record, head - at)) break;
-    at += record.size;
+// Takes what was served off the rings. It stays there until empty_ring().
+//
+// Which threads run meanwhile is up to the kernel. The clock is read first, and what has a later stamp is left for the
+// next time: a send has its stamp, and can be seen here, before its bytes can be received, so what is taken has the
+// sends of all that it receives.
+std::vector<Recorder::Served> Recorder::take_served() {
+  std::erase_if(gates_, [](const auto& gate) { return gate.expired(); });
+  std::vector<Served> sources;
+  const uint64_t now = arena_ ? arena_->now() : 0;
+  for (const auto& known : gates_) {
+    Served served;
+    served.gate = known.lock();
+    Gate& gate = *served.gate;
+    if (gate.broken || !find_records(served, now)) continue;
+    served.cpu_ns = cpu_ns(*gate.unit) - gate.unit->cpu_base_ns;
+    sources.push_back(std::move(served));
   }
-  unit.stops_saved_ns += count * limits_.replayed_call_ns;
-  const uint64_t now = interval_ns(unit);
+  return sources;
+}
+
+// Finds the extent of what was served up to `now`; false if that is nothing.
+bool Recorder::find_records(Served& served, uint64_t now) {
+  Gate& gate = *served.gate;
+  const gate::Slot& slot = *gate.slot();
+  uint64_t head = read_once(slot.head);
+  bool pending = false;
+  for (uint64_t again = head;; head = again) {
+    pending = read_once(slot.pending) && !(gate.pending_opened && head == gate.drained);
+    again = read_once(slot.head);
+    if (again == head) break;
+  }
+  if (head == gate.drained && !pending) return false;
+  if (head > gate::kRingSize || gate.drained > head) return break_gate(gate), false;
+  const uint8_t* const first = served.at = ring(slot) + gate.drained;
+  const uint8_t* const end = ring(slot) + head;
+  while (served.at < end) {
+    const auto& record = *reinterpret_cast<const gate::Record*>(served.at);
+    const auto available = static_cast<uint64_t>(end - served.at);
+    const uint64_t size = available < sizeof record ? 0 : read_once(record.size);
+    if (size < sizeof record || size > available) return break_gate(gate), false;
+    const uint64_t stamp = read_once(record.stamp);
+    if (stamp > now) break;
+    gate.last_stamp = stamp;
+    served.at += size;
+    ++served.count;
+  }
+  served.left = static_cast<uint64_t>(served.at - first);
+  // Its stamp tells whether it is pending still, or was made complete right now: then an older record lies behind it.
+  const uint64_t room = gate::kRingSize - head;
+  if (pending && served.at == end && room >= sizeof(gate::Record)) {
+    const auto& record = *reinterpret_cast<const gate::Record*>(end);
+    const uint64_t stamp = read_once(record.stamp);
+    if (stamp > gate.last_stamp && stamp <= now) served.pending = std::min<uint64_t>(read_once(record.size), room);
+  }
+  served.at = first;
+  gate.drained += served.left;
+  return served.left || served.pending;
+}
+
+// The thread is stopped at a syscall, not amid the code that writes records. If no other of its unit runs user code,
+// what was taken off its ring is gone.
+void Recorder::empty_ring(const Thread& thread) {
+  Gate* const gate = thread.process->gate.get();
+  if (!gate || !gate->slot() || thread.process->unit->current != &thread) return;
+  gate::Slot& slot = *gate->slot();
+  if (slot.phase == gate::Phase::outside && !slot.pending && slot.head == gate->drained) slot.head = gate->drained = 0;
+}
+
+// Finds the next record, if what is there is the tier's: the program could have written there.
+void Recorder::next_record(Served& served) {
+  served.record = nullptr;
+  const uint64_t available = served.left ? served.left : served.pending;
+  if (available == 0) return;
+  if (!split(served, available)) {
+    served.left = served.pending = 0;
+    break_gate(*served.gate);
+    return;
+  }
+  served.record = reinterpret_cast<const gate::Record*>(served.at);
+}
+
+// Splits a record into its pieces of memory.
+bool Recorder::split(Served& served, uint64_t available) {
+  const auto& record = *reinterpret_cast<const gate::Record*>(served.at);
+  if (available < sizeof record) return false;
+  // A record that is pending may become complete meanwhile.
+  served.size = served.left ? read_once(record.size) : available;
+  served.stamp = read_once(record.stamp);
+  served.before = read_once(record.before);
+  const uint64_t count = uint64_t{served.before} + (served.left ? read_once(record.after) : 0);
+  if (served.size < sizeof record || served.size > available) return false;
+  served.pieces.clear();
+  uint64_t at = sizeof record;
+  for (uint64_t i = 0; i < count; ++i) {
+    if (served.size - at < sizeof(gate::Piece)) return false;
+    const auto& piece = *reinterpret_cast<const gate::Piece*>(served.at + at);
+    const uint64_t length = read_once(piece.length);
+    at += sizeof piece;
+    if (length > served.size - at) return false;
+    served.pieces.push_back({read_once(piece.address), {served.at + at, length}});
+    at = std::min(served.size, at + gate::padded(length));
+  }
+  const ThreadSerial serial = read_once(record.thread);
+  if (served.thread && served.thread->serial == serial) return true;
+  const auto& threads = served.gate->unit->threads;
+  const auto known = threads.find(serial);
+  served.thread = known == threads.end() ? nullptr : known->second;
+  return served.thread != nullptr;
+}
+
+// Makes events of what was taken, in the order in which it happened.
+void Recorder::make_events(std::vector<Served>& sources) {
+  for (Served& served : sources) {
+    begin_served(served);
+    next_record(served);
+  }
+  for (;;) {
+    Served* first = nullptr;
+    for (Served& served : sources) {
+      if (served.record && (!first || served.stamp < first->stamp)) first = &served;
+    }
+    if (!first) break;
+    const bool cpuid = first->record->regs.rax == gate::kCpuidNumber;
+    if (cpuid && first->left) {
+      add_served_cpuid(*first);
+    } else if (!std::exchange(first->gate->pending_opened, false) && !open_served(*first)) {
+      break_gate(*first->gate);
+      first->left = first->pending = 0;
+    } else if (first->left == 0) {
+      first->gate->pending_opened = true;
+      first->pending = 0;
+    } else {
+      close_call(*first->thread, first->record->result, Memory::of(first->pieces));
+      ++first->gate->unit->served_calls;
+    }
+    if (first->left) {
+      first->at += first->size;
+      first->left -= first->size;
+    }
+    next_record(*first);
+  }
+  for (const Served& served : sources) served.gate->unit->served_ns.reset();
+}
+
+// All that was served so far becomes events.
+void Recorder::drain() {
+  if (event_maker_) event_maker_->wait_until_idle();
+  auto sources = take_served();
+  make_events(sources);
+}
+
+// At a stop that came because the ring is full: what is in the rings becomes events on another processor, while the
+// thread goes on and its call is served after all. Until then nothing but that looks at what is recorded: every other
+// stop begins with drain().
+bool Recorder::serve_again(Thread& thread) {
+  Gate* const gate = thread.process->gate.get();
+  if (!event_maker_ || !gate || !gate->slot() || thread.run != Thread::Run::user || thread.interrupted) return false;
+  const gate::Slot& slot = *gate->slot();
+  const bool full = slot.phase == gate::Phase::outside && !slot.want_stop && slot.head >= gate::kRingSize / 2;
+  // What note_mapped_writes() reads must not change meanwhile.
+  user_regs_struct regs;
+  if (!full || !shared_objects_.empty() || !redrive::get_regs(thread.tid, regs)) return false;
+  const Address stop = regs.rip - kSyscallSize;
+  if (gate->canonical(stop) == stop) return false;
+  event_maker_->wait_until_idle();
+  if (checkpoint_due(*thread.process->unit)) {
+    thread.process->unit->last_clock_check = {};  // it is to be asked again at once
+    return false;
+  }
+  auto sources = take_served();
+  copies_.resize(std::max(copies_.size(), sources.size()));
+  for (size_t i = 0; i < sources.size(); ++i) {
+    Served& served = sources[i];
+    copies_[i].assign(served.at, served.at + served.left + served.pending);
+    served.at = copies_[i].data();
+  }
+  empty_ring(thread);
+  event_maker_->add(std::move(sources));
+  regs.rip = arena_->header().entry;
+  regs.rcx = stop;
+  regs.rax = regs.orig_rax;
+  regs.orig_rax = ~0ull;
+  redrive::set_regs(thread.tid, regs);
+  set_slot(thread);
+  resume(thread, PTRACE_CONT);
+  return true;
+}
+
+// The clock of served events is not read at each: it goes evenly from the last time to this one.
+void Recorder::begin_served(const Served& served) {
+  Unit& unit = *served.gate->unit;
+  unit.stops_saved_ns += served.count * limits_.replayed_call_ns;
+  const uint64_t now = served.cpu_ns + unit.stops_saved_ns;
   const uint64_t from = std::min(unit.drained_ns, now);
-  unit.served_step_ns = (now - from) / (count + 1);
+  unit.served_step_ns = (now - from) / (served.count + 1);
   unit.served_ns = from;
   unit.drained_ns = now;
 }
 
-void Recorder::open_served(Gate& gate, const gate::Record& record) {
-  Unit& unit = *gate.unit;
+// False if the call is none that is served: then the program wrote the record.
+bool Recorder::open_served(Served& served) {
+  Unit& unit = *served.gate->unit;
+  const gate::Record& record = *served.record;
   *unit.served_ns += unit.served_step_ns;
-  Thread& thread = *unit.threads.at(record.thread);
-  thread.entry = at_exit(record, gate.canonical(record.site));
+  Thread& thread = *served.thread;
+  set_at_exit(thread.entry, record, served.gate->canonical(record.site));
   thread.resumed.rip = 0;
   thread.rewound = false;
   thread.args = syscall_args(thread.entry);
-  thread.row = find_row(static_cast<int64_t>(record.regs.rax), thread.args);
-  open_call(thread, Memory::of(pieces_of(record, false)));
+  thread.row = find_row(static_cast<int64_t>(thread.entry.orig_rax), thread.args);
+  if (!thread.row || !thread.row->in_process) return false;
+  open_call(thread, Memory::of(std::span(served.pieces).first(served.before)));
+  return true;
 }
 
-void Recorder::add_served_cpuid(Gate& gate, const gate::Record& record) {
-  Unit& unit = *gate.unit;
+void Recorder::add_served_cpuid(const Served& served) {
+  Unit& unit = *served.gate->unit;
+  const gate::Record& record = *served.record;
   *unit.served_ns += unit.served_step_ns;
-  Thread& thread = *unit.threads.at(record.thread);
+  Thread& thread = *served.thread;
   thread.resumed.rip = 0;
   thread.rewound = false;
   user_regs_struct before{}, after{};
-  before.rip = gate.canonical(record.site);
+  before.rip = served.gate->canonical(record.site);
   before.rax = after.rax = record.regs.rdi;
   before.rcx = after.rcx = record.regs.rsi;
   answer(cpuid_instruction(), after, answers_);
   add_trap(thread, cpuid_instruction(), before, after);
-}
-
-void Recorder::close_served(Gate& gate, const gate::Record& record) {
-  Thread& thread = *gate.unit->threads.at(record.thread);
-  ++gate.unit->served_calls;
-  close_call(thread, record.result, Memory::of(pieces_of(record, true)));
 }
 
 }  // namespace redrive

@@ -11,16 +11,31 @@ namespace redrive {
 namespace {
 constexpr uint64_t kMaxPayload = uint64_t{16}
                                  << 20;  // larger sends are not held for matching: their receivers' copies are logged
+
+// The bytes that a receive has brought, in order. `scratch`: for those that lie in several places.
+std::span<const uint8_t> payload_of(const Event& event, Bytes& scratch) {
+  const auto brought = [](const MemoryWrite& write) { return write.from_message; };
+  const auto first = std::find_if(event.writes.begin(), event.writes.end(), brought);
+  if (first == event.writes.end()) return {};
+  if (std::none_of(std::next(first), event.writes.end(), brought)) return first->data;
+  scratch.clear();
+  for (auto write = first; write != event.writes.end(); ++write) {
+    if (write->from_message) scratch.insert(scratch.end(), write->data.begin(), write->data.end());
+  }
+  return scratch;
 }
 
-std::optional<Endpoint> Recorder::endpoint(Thread& thread, int fd_arg) {
-  if (fd_arg < 0) return std::nullopt;  // a SysV queue
+}  // namespace
+
+// What is behind the descriptor in an argument, valid until the next call; null if that cannot be told.
+const Endpoint* Recorder::endpoint(Thread& thread, int fd_arg) {
+  if (fd_arg < 0) return nullptr;  // a SysV queue
   const int fd = static_cast<int>(thread.args[static_cast<size_t>(fd_arg)]);
   FdCache& cache = *thread.process->fds;
-  if (const auto known = cache.find(fd); known != cache.end()) return known->second;
-  const auto found = channels_.resolve(thread.process->pidfd.get(), fd);
-  if (found && found->settled()) cache[fd] = *found;
-  return found;
+  if (const auto known = cache.find(fd); known != cache.end()) return &known->second;
+  unsettled_ = channels_.resolve(thread.process->pidfd.get(), fd);
+  if (!unsettled_) return nullptr;
+  return unsettled_->settled() ? &(cache[fd] = *unsettled_) : &*unsettled_;
 }
 
 void Recorder::forget_descriptors(Thread& thread) {
@@ -45,7 +60,7 @@ void Recorder::forget_descriptors(Thread& thread) {
 }
 
 void Recorder::begin_send(Thread& thread, const std::vector<Span>& inputs, const Memory& memory, Event& event) {
-  const auto to = endpoint(thread, thread.row->fd_arg);
+  const Endpoint* to = endpoint(thread, thread.row->fd_arg);
   if (!to || to->kind == Endpoint::Kind::none) return;
   uint64_t length = 0;
   for (const auto& span : inputs) length += span.payload ? span.length : 0;
@@ -56,7 +71,8 @@ void Recorder::begin_send(Thread& thread, const std::vector<Span>& inputs, const
   thread.datagrams = send_lengths(*thread.row, thread.args, memory, payload.size());
   Unit& unit = *thread.process->unit;
   const uint64_t at_ns = interval_ns(unit);
-  thread.send = std::make_shared<SendInfo>(SendInfo{{unit.id, unit.log.next()}, policy_.on_send(unit.id, at_ns)});
+  thread.send =
+      std::make_shared<SendInfo>(SendInfo{{unit.id, unit.log.next() - 1}, policy_.on_send(unit.id, at_ns), at_ns});
   event.send = Send{to->out, payload.size(), at_ns};
   channels_.begin_send(*to, thread.send, std::move(payload), thread.datagrams);
 }
@@ -80,18 +96,16 @@ void Recorder::receive(Thread& thread, int64_t result, const Memory& memory, Eve
     for (auto& write : event.writes) write.from_message = false;
   };
   if (row.traffic == Traffic::transfer && result > 0) {
-    if (const auto to = endpoint(thread, row.fd_arg)) {
+    if (const Endpoint* to = endpoint(thread, row.fd_arg)) {
       channels_.transfer(*to, static_cast<uint64_t>(result));
     }
-    if (const auto from = endpoint(thread, row.source_fd_arg)) channels_.drain(*from, static_cast<uint64_t>(result));
+    if (const Endpoint* from = endpoint(thread, row.source_fd_arg))
+      channels_.drain(*from, static_cast<uint64_t>(result));
   }
   if (row.traffic != Traffic::receive || result <= 0) return keep_as_input();
-  const auto from = endpoint(thread, row.fd_arg);
+  const Endpoint* from = endpoint(thread, row.fd_arg);
   if (!from || from->kind == Endpoint::Kind::none) return keep_as_input();
-  Bytes content;
-  for (const auto& write : event.writes) {
-    if (write.from_message) content.insert(content.end(), write.data.begin(), write.data.end());
-  }
+  const std::span<const uint8_t> content = payload_of(event, scratch_);
   const bool peek = row.flags_arg >= 0 && (thread.args[static_cast<size_t>(row.flags_arg)] & MSG_PEEK);
   std::vector<MatchedPart> parts;
   uint64_t offset = 0;
@@ -99,7 +113,7 @@ void Recorder::receive(Thread& thread, int64_t result, const Memory& memory, Eve
                                                               : std::vector<uint64_t>{content.size()};
   for (const uint64_t wanted : lengths) {
     const uint64_t length = std::min<uint64_t>(wanted, content.size() - offset);
-    const auto matched = channels_.receive(*from, std::span(content).subspan(offset, length), peek);
+    const auto matched = channels_.receive(*from, content.subspan(offset, length), peek);
     if (matched.empty() && length > 0) return keep_as_input();
     parts.insert(parts.end(), matched.begin(), matched.end());
     offset += length;
@@ -113,8 +127,8 @@ void Recorder::receive(Thread& thread, int64_t result, const Memory& memory, Eve
   offset = 0;
   for (const auto& part : parts) {
     tag = join(tag, part.send->tag);
-    message.parts.push_back(
-        {part.send->event, part.offset, part.length, XXH3_64bits(content.data() + offset, part.length)});
+    message.parts.push_back({part.send->event, part.offset, part.length,
+                             XXH3_64bits(content.data() + offset, part.length), part.send->at_ns});
     offset += part.length;
   }
   message.logged = policy_.on_receive(unit.id, message.at_ns, tag).keep != Keep::drop;

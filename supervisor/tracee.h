@@ -26,6 +26,7 @@ namespace redrive {
 struct SendInfo {
   EventRef event;
   Tag tag;
+  uint64_t at_ns = 0;  // Send::at_ns
 };
 
 using Clock = std::chrono::steady_clock;

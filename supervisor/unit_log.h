@@ -3,10 +3,14 @@
 // A syscall's entry is held back until its exit, so that both become one event unless another event of the unit comes
 // between. The last complete event is held back too, so that a series of identical unsuccessful tests becomes one event
 // with a count.
+//
+// Events are made in place, in memory that is used again and again.
 #pragma once
 
-#include <optional>
+#include <array>
+#include <utility>
 
+#include "base/check.h"
 #include "logstore/trace.h"
 
 namespace redrive {
@@ -14,47 +18,55 @@ namespace redrive {
 class UnitLog {
  public:
   UnitLog(TraceWriter& writer, UnitId unit) : writer_(writer), unit_(unit) {}
+  UnitLog(const UnitLog&) = delete;
+  UnitLog& operator=(const UnitLog&) = delete;
 
   // The number that the next event gets, provided it does not continue a series.
   EventIndex next() const { return written_ + (complete_ ? 1 : 0) + (open_ ? 1 : 0); }
 
-  void open(Event event) {
+  // A syscall's entry, to be filled in.
+  Event& open() {
     flush_open();
-    open_ = std::move(event);
+    open_ = blank();
+    return *open_;
   }
   // The entry that is still open if it is this thread's: may be amended.
-  Event* open_of(ThreadSerial thread) { return open_ && open_->thread == thread ? &*open_ : nullptr; }
+  Event* open_of(ThreadSerial thread) { return open_ && open_->thread == thread ? open_ : nullptr; }
 
   // The call whose entry is open did not happen after all.
-  void cancel() { open_.reset(); }
+  void cancel() { open_ = nullptr; }
 
-  // A syscall's exit. `exit` holds result, writes and so on; it is merged into the open entry if no event came between.
-  void close(Event exit, bool test) {
-    if (!open_of(exit.thread)) {
-      exit.kind = EventKind::exit;
-      add(std::move(exit));
+  // Where result, writes and so on of a syscall's exit belong: its open entry, or an event of its own if another came
+  // between. close() says that it is complete.
+  Event& closing(ThreadSerial thread, int32_t number) {
+    CHECK(!exit_);
+    if (Event* entry = open_of(thread)) return *entry;
+    exit_ = blank();
+    exit_->kind = EventKind::exit;
+    exit_->thread = thread;
+    exit_->number = number;
+    return *exit_;
+  }
+  void close(bool test) {
+    if (exit_) {
+      flush();
+      complete_ = std::exchange(exit_, nullptr);
       return;
     }
-    exit.kind = EventKind::syscall;
-    exit.number = open_->number;
-    exit.args = open_->args;
-    exit.ip = open_->ip;
-    exit.regs_hash = open_->regs_hash;
-    exit.in_hash = open_->in_hash;
-    exit.send = open_->send;
-    if (!exit.child_unit) exit.child_unit = open_->child_unit;
-    if (!exit.child_thread) exit.child_thread = open_->child_thread;
-    open_.reset();
-    if (test && complete_ && continues(exit)) {
+    CHECK(open_);
+    if (test && complete_ && continues()) {
       ++complete_->repeat;
-      return;
+    } else {
+      flush_complete();
+      complete_ = open_;
     }
-    add(std::move(exit));
+    open_ = nullptr;
   }
 
   void add(Event event) {
     flush();
-    complete_ = std::move(event);
+    complete_ = blank();
+    *complete_ = std::move(event);
   }
 
   void flush() {
@@ -63,16 +75,26 @@ class UnitLog {
   }
 
  private:
-  bool continues(Event& event) const {
-    event.repeat = complete_->repeat;
-    const bool same = event == *complete_;
-    event.repeat = 1;
+  Event* blank() {
+    for (Event& event : events_) {
+      if (&event == complete_ || &event == open_ || &event == exit_) continue;
+      event.clear();
+      return &event;
+    }
+    CHECK(!"an event was not closed");
+    return nullptr;
+  }
+  // Whether the open event is one more of the complete one's series.
+  bool continues() {
+    open_->repeat = complete_->repeat;
+    const bool same = *open_ == *complete_;
+    open_->repeat = 1;
     return same;
   }
   void flush_complete() {
     if (!complete_) return;
     writer_.append(unit_, *complete_);
-    complete_.reset();
+    complete_ = nullptr;
     ++written_;
   }
   void flush_open() {
@@ -80,15 +102,17 @@ class UnitLog {
     flush_complete();
     open_->kind = EventKind::entry;
     writer_.append(unit_, *open_);
-    open_.reset();
+    open_ = nullptr;
     ++written_;
   }
 
   TraceWriter& writer_;
   UnitId unit_;
   EventIndex written_ = 0;
-  std::optional<Event> complete_;  // older than open_
-  std::optional<Event> open_;
+  std::array<Event, 3> events_;
+  Event* complete_ = nullptr;  // older than open_
+  Event* open_ = nullptr;
+  Event* exit_ = nullptr;  // between closing() and close()
 };
 
 }  // namespace redrive

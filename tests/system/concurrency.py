@@ -1,5 +1,7 @@
 """Group concurrency: replays beside each other, with many jobs and with one, from several recordings at once."""
-from harness import Failure, test
+import os
+
+from harness import TESTS, Failure, compiled, test
 from programs import job_of
 from redriving import (TakenPorts, check_report, free_port, images_by_unit, record, redrive_all, take_away_surroundings)
 
@@ -58,6 +60,24 @@ def replay_while_recording(ctx):
     redrive_all(ctx)
     ctx.expect_status(recording.finish(ctx.timeout_s), 0)
     redrive_all(ctx, ctx.traces / "second")
+
+
+@test("concurrency/busy_processors")
+def busy_processors(ctx):
+    """Where others want the processors too, the recorder is interrupted anywhere: no served call gets lost."""
+    pingpong = compiled(ctx.options, TESTS / "workloads" / "pingpong.c", flags=["-O1"], directory="workloads")
+    dd = ["dd", "if=/dev/zero", "of=/dev/null", "bs=8", "count=500000", "status=none"]
+    burners = [ctx.start("sh", "-c", "while :; do :; done") for _ in range(2 * len(os.sched_getaffinity(0)))]
+    try:
+        for name, command in (("dd", dd), ("pipe", [pingpong, "pipe", 200_000])):
+            options = ("-o", ctx.traces / name, "--checkpoint-period", "100s")
+            ctx.expect_status(ctx.redrive("record", *options, "--", *command, cwd=ctx.work), 0)
+    finally:
+        for burner in burners:
+            burner.kill()
+    calls, messages = (ctx.json("stats", ctx.traces / name) for name in ("dd", "pipe"))
+    if calls["unsure"] or calls["events"] < 1_000_000 or messages["unsure"] or messages["messages"] != 400_000:
+        raise Failure(f"of 1 million calls: {calls}; of 400000 messages: {messages}")
 
 
 @test("concurrency/two_recordings")

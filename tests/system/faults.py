@@ -1,9 +1,11 @@
 """Group faults: recordings with one planted fault. What is validly encoded must be found as a divergence, what is not as damage with file
 and offset, and what merely ends early must be cut."""
+import itertools
 import json
 import random
 import re
 import shutil
+import sqlite3
 
 from harness import TESTS, Failure, Skip, compiled, test
 from programs import job_of
@@ -175,6 +177,31 @@ def missing_files(ctx):
         wanted = (1,) if path.name == "journal" else (4,)
         ctx.expect(outcome.status in wanted, outcome, f"without {path.name}: exit status {outcome.status}, not {wanted[0]}")
         shutil.rmtree(broken)
+
+
+def catalog_rows(path):
+    with sqlite3.connect(path) as database:
+        tables = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        return {table: sorted(database.execute(f"SELECT * FROM {table}"), key=repr) for table in tables}
+
+
+@test("faults/catalog_both_ways")
+def catalog_both_ways(ctx):
+    """The catalog that grows with a recording says what one says that is made from the finished trace."""
+    for program in ("compute_messages", "relay", "unix_datagram", "fork_tree"):
+        recorded(ctx, program=program, options=("--checkpoint-period", "100ms"))
+        grown = catalog_rows(ctx.trace / "catalog.sqlite")
+        ctx.expect_status(ctx.run(ctx.options.build / "trace_catalog", ctx.trace), 0)
+        made = catalog_rows(ctx.trace / "catalog.sqlite")
+        for table in made:
+            if grown[table] != made[table]:
+                differ = [pair for pair in itertools.zip_longest(grown[table], made[table]) if pair[0] != pair[1]]
+                raise Failure(f"{program}: {len(differ)} rows of {table} differ, first {differ[0]}")
+        if program == "compute_messages" and not any(row[-1] for row in made["messages"]):
+            raise Failure("no message with the time of its send")
+        if list(ctx.trace.glob("*.tmp")):
+            raise Failure("a temporary file is left")
+        shutil.rmtree(ctx.trace)
 
 
 @test("faults/rebuilt_catalog")

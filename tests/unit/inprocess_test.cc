@@ -322,7 +322,8 @@ TEST_CASE("the table of calls follows the syscall table") {
 
 TEST_CASE("memory as it was: later pieces first, nothing else") {
   const uint8_t early[] = {1, 2, 3, 4, 5, 6}, late[] = {9, 9};
-  const Memory memory = Memory::of({{0x1000, early}, {0x1002, late}});
+  const std::vector<Memory::Piece> pieces{{0x1000, early}, {0x1002, late}};
+  const Memory memory = Memory::of(pieces);
   uint8_t bytes[8] = {};
   CHECK(memory.read_some(0x1000, bytes, sizeof bytes) == 6);
   const uint8_t expected[] = {1, 2, 9, 9, 5, 6};

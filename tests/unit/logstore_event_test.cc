@@ -17,6 +17,15 @@ Bytes encoded(const Event& event) {
 
 }  // namespace
 
+TEST_CASE("a cleared event is as a new one") {
+  sample::Values values(11);
+  for (int i = 0; i < 300; i++) {
+    Event event = sample::event(values);
+    event.clear();
+    CHECK(event == Event{});
+  }
+}
+
 TEST_CASE("an event is what its encoding says") {
   sample::Values values(1);
   for (int i = 0; i < 2000; i++) {

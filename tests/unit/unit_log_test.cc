@@ -37,6 +37,18 @@ Event signal(ThreadSerial thread) {
   return event;
 }
 
+void open(UnitLog& log, const Event& entry) { log.open() = entry; }
+
+// `exit`: what is noted at a call's exit.
+void close(UnitLog& log, const Event& exit, bool test) {
+  Event& event = log.closing(exit.thread, exit.number);
+  event.result = exit.result;
+  event.writes = exit.writes;
+  event.receive = exit.receive;
+  if (exit.child_unit) event.child_unit = exit.child_unit;
+  log.close(test);
+}
+
 // A log in a trace in memory.
 class Recording {
  public:
@@ -48,8 +60,8 @@ class Recording {
 
   // A whole call of which nothing can come in between.
   void call(ThreadSerial thread, int32_t number, int64_t result, bool test = false) {
-    log_.open(entry(thread, number));
-    log_.close(exit(thread, result), test);
+    open(log_, entry(thread, number));
+    close(log_, exit(thread, result), test);
   }
 
   std::vector<Event> events() {
@@ -81,11 +93,11 @@ TEST_CASE("entry and exit become one event") {
   enters.send = Send{4, 10, 99};
   enters.child_unit = 8;
   enters.child_thread = 9;
-  recording.log().open(enters);
+  open(recording.log(), enters);
   Event leaves = exit(1, 10);
   leaves.writes.push_back({0x1000, 2, false, {1, 2}});
   leaves.receive = Receive{2, 3, 4, true, {}};
-  recording.log().close(leaves, false);
+  close(recording.log(), leaves, false);
 
   Event expected = enters;
   expected.result = 10;
@@ -101,36 +113,36 @@ TEST_CASE("the child that an exit names is kept") {
   Recording recording;
   Event enters = entry(0, 56);
   enters.child_unit = 8;
-  recording.log().open(enters);
+  open(recording.log(), enters);
   Event leaves = exit(0, 1234);
   leaves.child_unit = 9;
-  recording.log().close(leaves, false);
+  close(recording.log(), leaves, false);
   CHECK_EQ(recording.events().at(0).child_unit, 9);
 }
 
 TEST_CASE("an entry may be amended while it is open, by its thread only") {
   Recording recording;
-  recording.log().open(entry(1, kRead));
+  open(recording.log(), entry(1, kRead));
   CHECK(recording.log().open_of(2) == nullptr);
   REQUIRE(recording.log().open_of(1));
   recording.log().open_of(1)->child_thread = 6;
-  recording.log().close(exit(1, 0), false);
+  close(recording.log(), exit(1, 0), false);
   CHECK(recording.log().open_of(1) == nullptr);
   CHECK_EQ(recording.events().at(0).child_thread, 6);
 }
 
 TEST_CASE("what comes between an entry and its exit parts them") {
   Recording recording;
-  recording.log().open(entry(1, kRead, 5));
+  open(recording.log(), entry(1, kRead, 5));
   SUBCASE("another thread's entry") {
-    recording.log().open(entry(2, kWrite));
+    open(recording.log(), entry(2, kWrite));
     CHECK(recording.log().open_of(1) == nullptr);
-    recording.log().close(exit(2, 3), false);
+    close(recording.log(), exit(2, 3), false);
   }
   SUBCASE("another thread's signal") { recording.log().add(signal(2)); }
   Event leaves = exit(1, 7);
   leaves.number = kRead;
-  recording.log().close(leaves, false);
+  close(recording.log(), leaves, false);
 
   const auto events = recording.events();
   REQUIRE_EQ(events.size(), 3);
@@ -144,10 +156,10 @@ TEST_CASE("what comes between an entry and its exit parts them") {
 
 TEST_CASE("two threads in the kernel at once, the later one out first") {
   Recording recording;
-  recording.log().open(entry(1, kRead));
-  recording.log().open(entry(2, kPoll));
-  recording.log().close(exit(2, 1), true);
-  recording.log().close(exit(1, 7), true);
+  open(recording.log(), entry(1, kRead));
+  open(recording.log(), entry(2, kPoll));
+  close(recording.log(), exit(2, 1), true);
+  close(recording.log(), exit(1, 7), true);
   const auto events = recording.events();
   REQUIRE_EQ(events.size(), 3);
   CHECK(events[0].kind == EventKind::entry);
@@ -159,7 +171,7 @@ TEST_CASE("two threads in the kernel at once, the later one out first") {
 TEST_CASE("an entry without exit is written as such") {
   Recording recording;
   recording.call(0, kWrite, 1);
-  recording.log().open(entry(0, 60));
+  open(recording.log(), entry(0, 60));
   const auto events = recording.events();
   REQUIRE_EQ(events.size(), 2);
   CHECK_EQ(events[0].number, kWrite);
@@ -187,14 +199,14 @@ TEST_CASE("what ends a series") {
   size_t expected = 2;
   SUBCASE("another thread") { recording.call(1, kPoll, 0, true); }
   SUBCASE("another place") {
-    recording.log().open(entry(0, kPoll, 4));
-    recording.log().close(exit(0, 0), true);
+    open(recording.log(), entry(0, kPoll, 4));
+    close(recording.log(), exit(0, 0), true);
   }
   SUBCASE("another output") {
-    recording.log().open(entry(0, kPoll));
+    open(recording.log(), entry(0, kPoll));
     Event leaves = exit(0, 0);
     leaves.writes.push_back({0x2000, 1, false, {9}});
-    recording.log().close(leaves, true);
+    close(recording.log(), leaves, true);
   }
   SUBCASE("a call that is no test") { recording.call(0, kPoll, 0, false); }
   SUBCASE("a signal between") {
@@ -221,20 +233,20 @@ TEST_CASE("an event's number is known before it happens") {
   Recording recording;
   UnitLog& log = recording.log();
   CHECK_EQ(log.next(), 0);
-  log.open(entry(1, kRead));  // event 0
+  open(log, entry(1, kRead));  // event 0
   CHECK_EQ(log.next(), 1);
-  log.open(entry(2, kWrite, 42));  // parts the first: event 1
+  open(log, entry(2, kWrite, 42));  // parts the first: event 1
   CHECK_EQ(log.next(), 2);
-  log.close(exit(2, 1), false);
+  close(log, exit(2, 1), false);
   CHECK_EQ(log.next(), 2);
-  log.close(exit(1, 5), false);  // event 2
+  close(log, exit(1, 5), false);  // event 2
   CHECK_EQ(log.next(), 3);
   log.add(signal(1));  // event 3
   CHECK_EQ(log.next(), 4);
   log.flush();
   CHECK_EQ(log.next(), 4);
-  log.open(entry(1, kWrite, 43));  // event 4
-  log.close(exit(1, 1), false);
+  open(log, entry(1, kWrite, 43));  // event 4
+  close(log, exit(1, 1), false);
   const auto events = recording.events();
   REQUIRE_EQ(events.size(), 5);
   CHECK_EQ(events[1].args[0], 42);

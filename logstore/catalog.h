@@ -1,0 +1,92 @@
+// Makes catalog.sqlite (FORMAT.md, "Catalog"): from a trace's events as they are written, or as they are read again.
+// Either way it gets to know the same and says the same.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "logstore/database.h"
+#include "logstore/trace.h"
+
+namespace redrive {
+
+// What is counted of an interval, or of a channel.
+struct CatalogCounts {
+  uint64_t events = 0;
+  uint64_t repeats = 0;
+  uint64_t messages = 0;
+  uint64_t logged_messages = 0;
+  uint64_t message_bytes = 0;
+  uint64_t logged_bytes = 0;
+  uint64_t input_bytes = 0;
+  uint64_t sends = 0;
+  uint64_t sent_bytes = 0;
+
+  void receive(const Receive& receive);
+};
+
+// A row of `messages`: one part of a receive.
+struct CatalogMessage {
+  EventRef receiver;
+  uint64_t part = 0;
+  IntervalIndex interval = 0;
+  bool logged = false;
+  uint64_t arrival = 0;
+  uint64_t channel = 0;
+  uint64_t at_ns = 0;
+  MessagePart sent;
+};
+
+// Counts a trace's events, given in each unit's order, and lists their messages. Grows with units, intervals and
+// channels.
+class CatalogTally {
+ public:
+  // Before the interval's first event.
+  void add(const IntervalRecord& interval);
+  void add(UnitId unit, EventIndex index, const Event& event);
+
+  // The messages since they were last cleared.
+  std::vector<CatalogMessage>& messages() { return messages_; }
+  // Of each interval of the unit; one element if it has none.
+  const std::vector<CatalogCounts>& intervals(UnitId unit) { return this->unit(unit).counts; }
+  const std::map<uint64_t, CatalogCounts>& channels() const { return channels_; }
+
+ private:
+  struct Unit {
+    std::vector<EventIndex> first_events;  // of its intervals
+    size_t current = 0;
+    std::vector<CatalogCounts> counts = std::vector<CatalogCounts>(1);
+  };
+  Unit& unit(UnitId id);
+
+  std::vector<Unit> units_;
+  std::map<uint64_t, CatalogCounts> channels_;
+  std::vector<CatalogMessage> messages_;
+};
+
+// A catalog in the making, in a temporary file. Of one thread at a time.
+class CatalogWriter {
+ public:
+  static Result<std::unique_ptr<CatalogWriter>> create(Storage& storage, std::string path);
+  // Removes the file if it was not published.
+  ~CatalogWriter();
+
+  Result<void> add(std::span<const CatalogMessage> messages);
+  // Adds all that the trace's journal and the tally say, and puts the catalog into its place.
+  Result<void> publish(const Trace& trace, CatalogTally& tally);
+
+ private:
+  CatalogWriter(Storage& storage, std::string path, std::unique_ptr<File> file, Database database)
+      : storage_(storage), path_(std::move(path)), file_(std::move(file)), database_(std::move(database)) {}
+
+  Storage& storage_;
+  std::string path_;
+  std::unique_ptr<File> file_;  // of a storage that SQLite cannot write to
+  Database database_;
+  std::optional<Inserter> insert_message_;
+};
+
+}  // namespace redrive
