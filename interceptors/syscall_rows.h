@@ -144,8 +144,17 @@ struct Row : SyscallRow {
   constexpr Row served() const {
     return with([](Row& row) { row.in_process = true; });
   }
-  constexpr Row times_out(int8_t arg) const {
-    return with([=](Row& row) { row.timeout_arg = arg; });
+  constexpr Row times_out(int8_t arg, int16_t answer = 0) const {
+    return with([=](Row& row) { row.timeout_arg = arg, row.timed_out = answer; });
+  }
+  constexpr Row waits_on(int8_t arg) const {
+    return with([=](Row& row) { row.waits_on_arg = arg; });
+  }
+  constexpr Row waits_while(int8_t word, int8_t expected) const {
+    return with([=](Row& row) { row.word_arg = word, row.expected_arg = expected; });
+  }
+  constexpr Row masks(int8_t arg) const {
+    return with([=](Row& row) { row.mask_arg = arg; });
   }
   constexpr Row effect(FdEffect effect) const {
     return with([=](Row& row) { row.fd_effect = effect; });

@@ -33,8 +33,8 @@ constexpr SyscallRow kRows[] = {
     special(SYS(mprotect), Special::mprotect, ptr, val, val),
     special(SYS(munmap), Special::munmap, ptr, val),
     special(SYS(brk), Special::brk, ptr),
-    emulate(SYS(rt_sigaction), val, in(32), out(32), val),
-    emulate(SYS(rt_sigprocmask), val, in_sized_by(3), out_sized_by(3), val),
+    emulate(SYS(rt_sigaction), val, in(32), out(32), val).served(),
+    emulate(SYS(rt_sigprocmask), val, in_sized_by(3), out_sized_by(3), val).served(),
     special(SYS(rt_sigreturn), Special::sigreturn),
     emulate(SYS(ioctl), fd, val, ptr).selects(1, ENOTTY),
     emulate(SYS(pread64), fd, out_result(2), val, val).served(),
@@ -43,7 +43,10 @@ constexpr SyscallRow kRows[] = {
     emulate(SYS(writev), fd, payload(iov_in), val).sends(0).blocks().served(),
     emulate(SYS(access), path, val).served(),
     emulate(SYS(pipe), out(8)),
-    emulate(SYS(select), val, in_out_bits(0), in_out_bits(0), in_out_bits(0), always(in_out(16))).tests().served(),
+    emulate(SYS(select), val, in_out_bits(0), in_out_bits(0), in_out_bits(0), always(in_out(16)))
+        .tests()
+        .times_out(4)
+        .served(),
     emulate(SYS(sched_yield)).tests().served(),
     special(SYS(mremap), Special::mremap, ptr, val, val, val, ptr),
     emulate(SYS(msync), ptr, val, val),
@@ -64,14 +67,14 @@ constexpr SyscallRow kRows[] = {
     emulate(SYS(socket), val, val, val),
     emulate(SYS(connect), fd, addr_in(2), val).blocks(),
     emulate(SYS(accept), fd, out_pointee(2), in_out(4)).tests(),
-    emulate(SYS(sendto), fd, payload(in_sized_by(2)), val, val, addr_in(5), val).sends(0).blocks().served(),
+    emulate(SYS(sendto), fd, payload(in_sized_by(2)), val, val, addr_in(5), val).sends(0).flags(3).blocks().served(),
     emulate(SYS(recvfrom), fd, payload(out_result(2)), val, val, out_pointee(5), in_out(4))
         .receives(0)
         .flags(3)
         .tests()
         .served(),
-    emulate(SYS(sendmsg), fd, msg_in, val).sends(0).blocks(),
-    emulate(SYS(recvmsg), fd, msg_out, val).receives(0).flags(2).tests(),
+    emulate(SYS(sendmsg), fd, msg_in, val).sends(0).flags(2).blocks().served(),
+    emulate(SYS(recvmsg), fd, msg_out, val).receives(0).flags(2).tests().served(),
     emulate(SYS(shutdown), fd, val),
     emulate(SYS(bind), fd, addr_in(2), val),
     emulate(SYS(listen), fd, val),
@@ -159,7 +162,7 @@ constexpr SyscallRow kRows[] = {
     emulate(SYS(rt_sigtimedwait), in_sized_by(3), siginfo_out, timespec_in, val).blocks(),
     emulate(SYS(rt_sigqueueinfo), val, val, siginfo_in),
     emulate(SYS(rt_sigsuspend), in_sized_by(1), val).blocks(),
-    emulate(SYS(sigaltstack), in(24), out(24)),
+    emulate(SYS(sigaltstack), in(24), out(24)),  // the answer depends on the stack pointer
     emulate(SYS(utime), path, in(16)),
     emulate(SYS(mknod), path, val, val),
     refuse(SYS(uselib), ENOSYS, kGone),
@@ -299,8 +302,16 @@ constexpr SyscallRow kRows[] = {
     emulate(SYS(readlinkat), fd, path, out_result(3), val).served(),
     emulate(SYS(fchmodat), fd, path, val),
     emulate(SYS(faccessat), fd, path, val).served(),
-    emulate(SYS(pselect6), val, in_out_bits(0), in_out_bits(0), in_out_bits(0), always(in_out(16)), one_iov_in).tests(),
-    emulate(SYS(ppoll), always(in_out_sized_by(1, 8)), val, always(in_out(16)), in_sized_by(4), val).tests(),
+    emulate(SYS(pselect6), val, in_out_bits(0), in_out_bits(0), in_out_bits(0), always(in_out(16)), one_iov_in)
+        .tests()
+        .times_out(4)
+        .masks(5)
+        .served(),
+    emulate(SYS(ppoll), always(in_out_sized_by(1, 8)), val, always(in_out(16)), in_sized_by(4), val)
+        .tests()
+        .times_out(2)
+        .masks(3)
+        .served(),
     emulate(SYS(unshare), val),
     emulate(SYS(set_robust_list), ptr, val),
     emulate(SYS(get_robust_list), val, out(8), out(8)),
@@ -310,7 +321,11 @@ constexpr SyscallRow kRows[] = {
     emulate(SYS(vmsplice), fd, iov_out, val, val).transfers(-1, 0).blocks(),
     refuse(SYS(move_pages), ENOSYS, "placement of pages is not modelled"),
     emulate(SYS(utimensat), fd, path, in(32), val),
-    emulate(SYS(epoll_pwait), fd, out_result(2, 12), val, val, in_sized_by(5), val).tests(),
+    emulate(SYS(epoll_pwait), fd, out_result(2, 12), val, val, in_sized_by(5), val)
+        .tests()
+        .times_out(3)
+        .masks(4)
+        .served(),
     emulate(SYS(signalfd), fd, in_sized_by(2), val),
     emulate(SYS(timerfd_create), val, val),
     emulate(SYS(eventfd), val),
@@ -328,7 +343,7 @@ constexpr SyscallRow kRows[] = {
     emulate(SYS(pwritev), fd, iov_in, val, val, val).served(),
     emulate(SYS(rt_tgsigqueueinfo), val, val, val, siginfo_in),
     refuse(SYS(perf_event_open), ENOSYS, "counters differ between runs, and samples bypass syscall stops"),
-    emulate(SYS(recvmmsg), fd, mmsg_out, val, val, if_positive(in_out(16))).receives(0).flags(3).tests(),
+    emulate(SYS(recvmmsg), fd, mmsg_out, val, val, if_positive(in_out(16))).receives(0).flags(3).tests().served(),
     emulate(SYS(fanotify_init), val, val),
     emulate(SYS(fanotify_mark), fd, val, val, fd, path),
     emulate(SYS(prlimit64), val, val, in(16), out(16)),
@@ -337,7 +352,7 @@ constexpr SyscallRow kRows[] = {
     emulate(SYS(open_by_handle_at), fd, self_sized(ArgKind::in, -1, 8), val).blocks(),
     emulate(SYS(clock_adjtime), val, in_out(208)),
     emulate(SYS(syncfs), fd),
-    emulate(SYS(sendmmsg), fd, mmsg_in, val, val).sends(0).blocks(),
+    emulate(SYS(sendmmsg), fd, mmsg_in, val, val).sends(0).flags(3).blocks().served(),
     emulate(SYS(setns), fd, val),
     emulate(SYS(getcpu), out(4), out(4), ptr).served(),
     refuse(SYS(process_vm_readv), EPERM, kForeignMemory),
@@ -387,7 +402,11 @@ constexpr SyscallRow kRows[] = {
     emulate(SYS(pidfd_getfd), fd, val, val),
     emulate(SYS(faccessat2), fd, path, val, val).served(),
     refuse(SYS(process_madvise), ENOSYS, kOutsideAdvice),
-    emulate(SYS(epoll_pwait2), fd, out_result(2, 12), val, timespec_in, in_sized_by(5), val).tests(),
+    emulate(SYS(epoll_pwait2), fd, out_result(2, 12), val, timespec_in, in_sized_by(5), val)
+        .tests()
+        .times_out(3)
+        .masks(4)
+        .served(),
     emulate(SYS(mount_setattr), fd, path, val, in_sized_by(4), val),
     refuse(SYS(quotactl_fd), ENOSYS, kQuota),
     refuse(SYS(landlock_create_ruleset), ENOSYS, kSandbox),

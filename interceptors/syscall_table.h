@@ -125,10 +125,16 @@ struct SyscallRow {
   bool test =
       false;  // may be repeated unsuccessfully in series: poll, epoll_wait, select, sched_yield, non-blocking receives
   // May be served without a stop by the code inside tracees (inprocess/): touches neither the table of descriptors nor
-  // signals nor memory layout, and has no sub-rows. If it may sleep, only while no other thread of the unit could run.
+  // memory layout, and has no sub-rows. If it may sleep, only while no other thread of the unit could run, or if one of
+  // the following says that it would not.
   bool in_process = false;
-  int8_t timeout_arg = -1;  // with 0 in it, the call does not sleep
-  int16_t refusal = 0;      // positive errno for Treat::refuse
+  int8_t waits_on_arg = -1;  // a descriptor: with O_NONBLOCK, the call does not sleep; as with Traffic's fd_arg
+  int8_t timeout_arg = -1;   // with 0 in it, or in what it points to, the call does not sleep
+  int16_t timed_out = 0;     // positive errno that it answers then; 0: with 0
+  int8_t word_arg = -1;      // a futex: the call does not sleep if the word there is not what expected_arg says
+  int8_t expected_arg = -1;
+  int8_t mask_arg = -1;  // signal mask while the call sleeps: served only if it is null
+  int16_t refusal = 0;   // positive errno for Treat::refuse
   const char* why =
       nullptr;  // for refuse: reason shown in the list of refused calls; else: what the row may miss ("unsure")
   // Multiplexers: sub-rows selected by the value of argument `selector`; -1 = not a multiplexer. A sub-row has the same

@@ -41,8 +41,7 @@ Result<std::unique_ptr<GateArena>> GateArena::make() {
   const auto size = static_cast<size_t>(redrive_gate_code_end - redrive_gate_code);
   CHECK(size <= gate::kCodeSize);
   std::memcpy(arena->common_, redrive_gate_code, size);
-  const auto calls = gate_calls();
-  std::memcpy(arena->common_ + (gate::kTable - gate::kCode), calls.data(), calls.size() * sizeof calls.front());
+  std::memcpy(arena->common_ + (gate::kTable - gate::kCode), gate_table().get(), sizeof(gate::Table));
   std::memcpy(arena->common_ + (kPath - gate::kCode), arena->path_.c_str(), arena->path_.size() + 1);
   return arena;
 }

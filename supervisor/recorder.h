@@ -129,7 +129,7 @@ class Recorder {
   void set_slot(Thread& thread);
   void ask_to_stop(const Thread& thread);
   static bool in_gate(const Thread& thread, Address ip);
-  void leave_gate(Thread& thread);
+  void leave_gate(Thread& thread, bool ignored = false);
   void at_boundary(Thread& thread, user_regs_struct regs);
   bool patch(Thread& thread);
   Gate::Trampolines* map_trampolines(Thread& thread, const std::vector<Mapping>& mappings, Address near);

@@ -187,13 +187,17 @@ bool Recorder::in_gate(const Thread& thread, Address ip) {
   return thread.process->gate && ip >= gate::kCode && ip < gate::kCode + gate::kCodeSize;
 }
 
-// At a stop amid a served call: if nothing has come of it yet, it is left to a stop.
-void Recorder::leave_gate(Thread& thread) {
+// At a stop amid a served call: if nothing has come of it yet, it is left to a stop. Nothing has come of a wait either
+// that only a signal has ended which the program would not have noticed (`ignored`).
+void Recorder::leave_gate(Thread& thread, bool ignored) {
   user_regs_struct regs;
   Gate* const gate = thread.process->gate.get();
   if (!gate || !gate->slot() || !redrive::get_regs(thread.tid, regs) || !in_gate(thread, regs.rip)) return;
   gate::Slot& slot = *gate->slot();
-  const bool executed = regs.rip == arena_->header().executed && !restarts(static_cast<int64_t>(regs.rax));
+  const auto result = static_cast<int64_t>(regs.rax);
+  const auto* row = find_row(static_cast<int64_t>(slot.regs.rax), std::span<const uint64_t, 6>(&slot.regs.rdi, 6));
+  const bool again = restarts(result) || (ignored && result == -EINTR && row && row->test);
+  const bool executed = regs.rip == arena_->header().executed && !again;
   if (slot.phase != gate::Phase::before && (slot.phase != gate::Phase::kernel || executed)) return;
   thread.interrupted = slot.phase == gate::Phase::kernel && regs.rip == arena_->header().executed;
   slot.pending = 0;
@@ -201,6 +205,7 @@ void Recorder::leave_gate(Thread& thread) {
     end_send(thread, -EINTR);
     gate->unit->log.cancel();
   }
+  slot.target = slot.site;
   regs.rip = arena_->header().leave;
   regs.orig_rax = ~0ull;
   redrive::set_regs(thread.tid, regs);
@@ -325,7 +330,7 @@ void Recorder::drain() {
   const auto next_record = [this](Gate& gate) -> const gate::Record* {
     gate::Slot& slot = *gate.slot();
     const bool pending = gate.drained == slot.head;
-    if (gate.broken || (pending && (!slot.pending || gate.pending_opened))) return nullptr;
+    if (gate.broken || (pending && (slot.pending != slot.head + 1 || gate.pending_opened))) return nullptr;
     const auto& record = *reinterpret_cast<const gate::Record*>(ring(slot) + gate.drained);
     const uint64_t end = pending ? gate::kRingSize : slot.head;
     if (end <= gate::kRingSize && gate.drained <= end && valid(record, end - gate.drained) &&

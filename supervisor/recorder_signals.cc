@@ -122,7 +122,8 @@ void Recorder::handle_signal(Thread& thread, int signal) {
     deliver(thread, signal, regs, static_cast<uint64_t>(point));
     return;
   }
-  if (disposition(thread.process->pid, signal) != Disposition::caught) {
+  if (const auto what = disposition(thread.process->pid, signal); what != Disposition::caught) {
+    if (what == Disposition::ignored) leave_gate(thread, true);
     deliver(thread, signal, regs, static_cast<uint64_t>(SignalPoint::anywhere));
     return;
   }

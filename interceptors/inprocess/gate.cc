@@ -4,6 +4,7 @@
 //
 // It has no libc and no stack but the slot's, leaves extended registers alone, and can be left for the traced
 // instruction at any moment before the kernel is entered. Signals never see it: the supervisor holds them.
+#include <sys/socket.h>
 #include <sys/uio.h>
 
 #include "interceptors/inprocess/layout.h"
@@ -31,13 +32,15 @@ using namespace redrive::gate;
 #define R15 "96"
 #define RSP "104"
 #define FLAGS "112"
-#define SITE "120"
-#define PHASE "128"
-#define WANT_STOP "132"
+#define RCX "120"
+#define R11 "128"
+#define SITE "136"
+#define TARGET "144"
+#define PHASE "152"
 
 static_assert(kSlot == SLOT && kStack + kStackSize == STACK_TOP);
-static_assert(offsetof(Slot, site) == 120 && offsetof(Slot, phase) == 128 && offsetof(Slot, want_stop) == 132);
-static_assert(offsetof(Registers, rbx) == 56 && offsetof(Registers, rsp) == 104 && offsetof(Registers, flags) == 112);
+static_assert(offsetof(Registers, rbx) == 56 && offsetof(Registers, rsp) == 104 && offsetof(Registers, r11) == 128);
+static_assert(offsetof(Slot, site) == 136 && offsetof(Slot, target) == 144 && offsetof(Slot, phase) == 152);
 
 #define AT(field) VALUE(SLOT) "+" field
 
@@ -67,30 +70,6 @@ entry:
   mov %r15, )" AT(R15) R"(
   movl $1, )" AT(PHASE) R"(
   call serve
-  test %eax, %eax
-  jz leave
-  mov )" AT(RDI) R"(, %rdi
-  mov )" AT(RSI) R"(, %rsi
-  mov )" AT(RDX) R"(, %rdx
-  mov )" AT(R10) R"(, %r10
-  mov )" AT(R8) R"(, %r8
-  mov )" AT(R9) R"(, %r9
-  mov )" AT(RAX) R"(, %rax
-  mov )" AT(SITE) R"(, %rcx
-  lea 2(%rcx), %rcx
-  cmpl $0, )" AT(WANT_STOP) R"(
-  jne report
-  pushq )" AT(FLAGS) R"(
-  popfq
-  mov )" AT(FLAGS) R"(, %r11
-  mov )" AT(RSP) R"(, %rsp
-  movl $0, )" AT(PHASE) R"(
-  jmp *%rcx
-report:
-  mov )" AT(RSP) R"(, %rsp
-  syscall
-boundary:
-  ud2
 leave:
   mov $)" VALUE(STACK_TOP) R"(, %esp
   pushq )" AT(FLAGS) R"(
@@ -108,13 +87,19 @@ leave:
   mov )" AT(R13) R"(, %r13
   mov )" AT(R14) R"(, %r14
   mov )" AT(R15) R"(, %r15
+  mov )" AT(RCX) R"(, %rcx
+  mov )" AT(R11) R"(, %r11
   mov )" AT(RSP) R"(, %rsp
-  mov )" AT(SITE) R"(, %rcx
   movl $0, )" AT(PHASE) R"(
-  jmp *%rcx
+  jmp *)" AT(TARGET) R"(
+report:
+  syscall
+boundary:
+  ud2
 
-# rdi: the registers of the call
+# rdi: the registers of the call; esi: the phase of the slot while the kernel is in it
 execute:
+  movl %esi, )" AT(PHASE) R"(
   mov 0(%rdi), %rax
   mov 16(%rdi), %rsi
   mov 24(%rdi), %rdx
@@ -122,16 +107,20 @@ execute:
   mov 40(%rdi), %r8
   mov 48(%rdi), %r9
   mov 8(%rdi), %rdi
-  movl $2, )" AT(PHASE) R"(
   syscall
 executed:
   movl $3, )" AT(PHASE) R"(
   ret
 )");
 
-extern "C" int64_t execute(const Registers* regs);
+extern "C" int64_t execute(const Registers* regs, Phase during);
+extern "C" const uint8_t report[];
 
 constexpr uint64_t kFcntl = 72, kGetFlags = 3, kNonBlocking = 04000;  // fcntl(2): F_GETFL, O_NONBLOCK
+constexpr uint64_t kDontWait = 0x40;                                  // recv(2): MSG_DONTWAIT
+constexpr uint64_t kMaxVector = 64;                                   // elements of an array; longer ones stop
+constexpr uint64_t kMaxName = sizeof(sockaddr_storage);
+constexpr uint64_t kTooLong = kRingSize + 1;
 
 namespace {
 
@@ -139,25 +128,43 @@ Slot& slot() { return *reinterpret_cast<Slot*>(kSlot); }
 
 uint64_t argument(const Registers& regs, int index) { return (&regs.rdi)[index]; }
 
-void copy(void* to, uint64_t from, uint64_t length) {
+template <typename T>
+const T& at(uint64_t address) {
+  return *reinterpret_cast<const T*>(address);
+}
+
+uint64_t smaller(uint64_t a, uint64_t b) { return a < b ? a : b; }
+
+void copy(void* to, const void* from, uint64_t length) {
   asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(length) : : "memory");
 }
 
 // Writes a record at the ring's head, never beyond its end.
 struct Writer {
-  uint8_t* at;
+  uint8_t* next;
   uint8_t* end;
+  uint32_t before = 0, after = 0;  // pieces
+  uint64_t room = 0;               // that the kernel's output may need
 
   bool add(uint64_t address, uint64_t length, uint32_t& pieces) {
-    if (length > kRingSize || static_cast<uint64_t>(end - at) < sizeof(Piece) + padded(length)) return false;
-    auto* piece = reinterpret_cast<Piece*>(at);
+    if (length > kRingSize || static_cast<uint64_t>(end - next) < sizeof(Piece) + padded(length)) return false;
+    auto* piece = reinterpret_cast<Piece*>(next);
     piece->address = address;
     piece->length = length;
-    copy(piece + 1, address, length);
-    at += sizeof(Piece) + padded(length);
+    copy(piece + 1, reinterpret_cast<const void*>(address), length);
+    next += sizeof(Piece) + padded(length);
     ++pieces;
     return true;
   }
+  bool add_before(uint64_t address, uint64_t length) { return add(address, length, before); }
+  // There is room for it.
+  void add_after(uint64_t address, uint64_t length) { add(address, length, after); }
+  bool need(uint64_t length) {
+    if (length > kRingSize) return false;
+    room += sizeof(Piece) + padded(length);
+    return true;
+  }
+  bool has_room() const { return room <= static_cast<uint64_t>(end - next); }
 };
 
 uint64_t string_length(uint64_t address) {
@@ -167,25 +174,119 @@ uint64_t string_length(uint64_t address) {
   return length < 4096 ? length + 1 : length;
 }
 
-// What the call may read or write at the span, as far as its arguments say.
+// What the call may read or write at the span itself, as far as its arguments say.
 uint64_t capacity(const Span& span, const Registers& regs) {
   const uint64_t other = argument(regs, span.other);
   switch (span.extent) {
     case Extent::fixed:
       return span.value;
     case Extent::arg:
-      if (other > kRingSize * 8) return kRingSize + 1;
+      if (other > kRingSize * 8) return kTooLong;
       return (other + span.divisor - 1) / span.divisor * span.value;
     case Extent::result:
-      return other > kRingSize ? kRingSize + 1 : other * span.value;
+      return other > kRingSize ? kTooLong : other * span.value;
     case Extent::pointee:
-      return other ? *reinterpret_cast<const uint32_t*>(other) : 0;
+      return other ? at<uint32_t>(other) : 0;
     case Extent::path:
       return string_length(argument(regs, span.arg));
     case Extent::vector:
-      return other > 64 ? kRingSize + 1 : other * sizeof(iovec);
+      return other > kMaxVector ? kTooLong : other * sizeof(iovec);
+    case Extent::message:
+      return sizeof(msghdr);
+    case Extent::messages:
+      return other > kMaxVector ? kTooLong : other * sizeof(mmsghdr);
   }
-  return kRingSize + 1;
+  return kTooLong;
+}
+
+// ---- What the kernel will read
+
+bool add_buffers(Writer& writer, const iovec* vector, uint64_t count, bool sent) {
+  for (uint64_t i = 0; i < count; ++i) {
+    const auto address = reinterpret_cast<uint64_t>(vector[i].iov_base);
+    if (!(sent ? writer.add_before(address, vector[i].iov_len) : writer.need(vector[i].iov_len))) return false;
+  }
+  return true;
+}
+
+bool add_message(Writer& writer, const msghdr& message, bool sent) {
+  const uint64_t name = message.msg_name ? smaller(message.msg_namelen, kMaxName) : 0;
+  const uint64_t control = message.msg_control ? message.msg_controllen : 0;
+  const auto add = [&](const void* address, uint64_t length) {
+    return sent ? writer.add_before(reinterpret_cast<uint64_t>(address), length) : writer.need(length);
+  };
+  return message.msg_iovlen <= kMaxVector && add(message.msg_name, name) && add(message.msg_control, control) &&
+         writer.add_before(reinterpret_cast<uint64_t>(message.msg_iov), message.msg_iovlen * sizeof(iovec)) &&
+         add_buffers(writer, message.msg_iov, message.msg_iovlen, sent);
+}
+
+// False if it does not fit.
+bool add_inputs(Writer& writer, const Span& span, const Registers& regs, uint64_t address, uint64_t length) {
+  if (length > kRingSize || (span.before && !writer.add_before(address, length))) return false;
+  if (span.after && !writer.need(length)) return false;
+  switch (span.extent) {
+    case Extent::vector:
+      return add_buffers(writer, &at<iovec>(address), argument(regs, span.other), span.sent);
+    case Extent::message:
+      return add_message(writer, at<msghdr>(address), span.sent);
+    case Extent::messages:
+      for (uint64_t i = 0; i < argument(regs, span.other); ++i) {
+        if (!add_message(writer, (&at<mmsghdr>(address))[i].msg_hdr, span.sent)) return false;
+      }
+      return true;
+    default:
+      return true;
+  }
+}
+
+// ---- What it has written
+
+void add_written(Writer& writer, const iovec* vector, uint64_t count, uint64_t bytes) {
+  for (uint64_t i = 0; i < count && bytes; ++i) {
+    const uint64_t part = smaller(vector[i].iov_len, bytes);
+    writer.add_after(reinterpret_cast<uint64_t>(vector[i].iov_base), part);
+    bytes -= part;
+  }
+}
+
+// `before`: what the call found. Where its memory lies, the kernel leaves alone.
+void add_received(Writer& writer, const msghdr& before, const msghdr& now, uint64_t bytes) {
+  const uint64_t name = before.msg_name ? smaller(before.msg_namelen, kMaxName) : 0;
+  const uint64_t control = before.msg_control ? before.msg_controllen : 0;
+  writer.add_after(reinterpret_cast<uint64_t>(before.msg_name), smaller(name, now.msg_namelen));
+  writer.add_after(reinterpret_cast<uint64_t>(before.msg_control), smaller(control, now.msg_controllen));
+  add_written(writer, before.msg_iov, before.msg_iovlen, bytes);
+}
+
+// `before`: the span's own memory as the call found it, `length` bytes.
+void add_outputs(Writer& writer, const Span& span, const Registers& regs, const Piece* before, uint64_t length,
+                 int64_t result) {
+  const uint64_t address = argument(regs, span.arg);
+  const uint64_t made = result < 0 ? 0 : static_cast<uint64_t>(result);
+  switch (span.extent) {
+    case Extent::result:
+      return writer.add_after(address, smaller(length, made * span.value));
+    case Extent::pointee: {
+      const uint64_t other = argument(regs, span.other);
+      return writer.add_after(address, other ? smaller(length, at<uint32_t>(other)) : 0);
+    }
+    case Extent::vector:
+      return add_written(writer, &at<iovec>(address), argument(regs, span.other), made);
+    case Extent::message:
+      writer.add_after(address, length);
+      return add_received(writer, *reinterpret_cast<const msghdr*>(before + 1), at<msghdr>(address), made);
+    case Extent::messages: {
+      writer.add_after(address, length);
+      const auto* was = reinterpret_cast<const mmsghdr*>(before + 1);
+      const auto* now = &at<mmsghdr>(address);
+      for (uint64_t i = 0; i < made && !span.sent; ++i) {
+        add_received(writer, was[i].msg_hdr, now[i].msg_hdr, now[i].msg_len);
+      }
+      return;
+    }
+    default:
+      return writer.add_after(address, length);
+  }
 }
 
 // The kernel keeps it in the limit of a segment (asm/segment.h, __CPUNODE_SEG).
@@ -196,13 +297,31 @@ uint32_t processor() {
   return limit & kMask;
 }
 
-// With the signal-safe exit of `execute`: nothing of the served call has happened yet.
 bool is_nonblocking(Slot& slot, uint64_t descriptor) {
   Registers regs{};
   regs.rax = kFcntl, regs.rdi = descriptor, regs.rsi = kGetFlags;
-  const int64_t flags = execute(&regs);
+  const int64_t flags = execute(&regs, Phase::kernel);
   slot.phase = Phase::before;
   return flags >= 0 && (flags & kNonBlocking);
+}
+
+// Whether the call would not sleep, as far as can be told before it; `tried`: it is to be tried without its timeout.
+bool returns_at_once(Slot& slot, const Call& call, bool& tried) {
+  const Registers& regs = slot.regs;
+  if (call.flags != kNoArg && (argument(regs, call.flags) & kDontWait)) return true;
+  if (call.descriptor != kNoArg) return is_nonblocking(slot, argument(regs, call.descriptor));
+  if (call.word != kNoArg &&
+      at<uint32_t>(argument(regs, call.word)) == static_cast<uint32_t>(argument(regs, call.expected))) {
+    return false;
+  }
+  if (call.timeout == kNoArg) return call.yields && !slot.others_wait;
+  const uint64_t timeout = argument(regs, call.timeout);
+  tried = call.timeout_at || timeout != 0;
+  if (!call.timeout_at || !timeout) return true;
+  // One that the kernel would refuse is left to it.
+  constexpr int64_t kSecond = 1'000'000'000;
+  const auto* time = &at<int64_t>(timeout);
+  return time[0] >= 0 && time[1] >= 0 && time[1] < kSecond;
 }
 
 uint64_t take_stamp() {
@@ -211,113 +330,108 @@ uint64_t take_stamp() {
   return stamp + 1;
 }
 
-}  // namespace
+// The kernel and the supervisor see what was written above before what is written below.
+void barrier() { asm volatile("" : : : "memory"); }
 
-// Serves the call whose registers are in the slot, and puts its result there; 0 if it must stop.
-extern "C" int serve() {
-  Slot& s = slot();
-  const Registers& regs = s.regs;
-  if (s.want_stop || regs.rax >= kCalls || processor() != s.processor) return 0;
-  const Call& call = reinterpret_cast<const Call*>(kTable)[regs.rax];
-  if (call.serve == Serve::never) return 0;
-  const bool may_sleep = call.serve == Serve::always || s.alone;
-  if (!may_sleep) {
-    if (call.yields && s.others_wait) return 0;
-    if (call.descriptor != kNoArg && !is_nonblocking(s, argument(regs, call.descriptor))) return 0;
-    if (call.descriptor == kNoArg && call.timeout == kNoArg && !call.yields) return 0;
+const Call* call_of(const Registers& regs) {
+  if (regs.rax >= kCalls) return nullptr;
+  const auto& table = at<Table>(kTable);
+  const Call& call = table.calls[regs.rax];
+  if (call.selector == kNoArg) return &call;
+  const uint32_t command = static_cast<uint32_t>(argument(regs, call.selector)) & call.selector_mask;
+  uint32_t first = call.first_command, end = first + call.commands;
+  while (first < end) {
+    const uint32_t middle = (first + end) / 2;
+    if (table.command_numbers[middle] == command) return &table.commands[middle];
+    (table.command_numbers[middle] < command ? first : end) = middle + (table.command_numbers[middle] < command);
   }
-  const bool without_timeout = !may_sleep && call.timeout != kNoArg && argument(regs, call.timeout) != 0;
+  return nullptr;
+}
+
+// Executes the call whose registers are in the slot, and adds its record to the ring. False if it must stop; then
+// nothing has happened that the program could see.
+bool serve_call(Slot& s) {
+  const Registers& regs = s.regs;
+  if (s.want_stop || processor() != s.processor) return false;
+  const Call* const found = call_of(regs);
+  if (!found || found->serve == Serve::never) return false;
+  const Call& call = *found;
+  if (call.null != kNoArg && argument(regs, call.null)) return false;
+  bool tried = false;
+  if (call.serve == Serve::sleeps && !s.alone && (!returns_at_once(s, call, tried) || s.want_stop)) return false;
 
   uint8_t* const ring = reinterpret_cast<uint8_t*>(kRing);
-  if (kRingSize - s.head < sizeof(Record)) return 0;
+  if (kRingSize - s.head < sizeof(Record)) return false;
   auto* record = reinterpret_cast<Record*>(ring + s.head);
   Writer writer{reinterpret_cast<uint8_t*>(record + 1), ring + kRingSize};
-  record->before = record->after = 0;
-  uint64_t capacities[kMaxSpans];
-  uint64_t room = 0;  // for what the call may write
+  uint64_t lengths[kMaxSpans];
+  Piece* pieces[kMaxSpans];
   for (int i = 0; i < call.spans; ++i) {
     const Span& span = call.span[i];
     const uint64_t address = argument(regs, span.arg);
-    capacities[i] = address ? capacity(span, regs) : 0;
-    if (capacities[i] > kRingSize) return 0;
-    if (!address) continue;
-    if (span.before && !writer.add(address, capacities[i], record->before)) return 0;
-    uint64_t buffers = 0;
-    if (span.extent == Extent::vector) {
-      const auto* vector = reinterpret_cast<const iovec*>(address);
-      for (uint64_t k = 0; k < argument(regs, span.other); ++k) {
-        if (vector[k].iov_len > kRingSize) return 0;
-        buffers += vector[k].iov_len + sizeof(Piece) + 8;
-        if (!span.after &&
-            !writer.add(reinterpret_cast<uint64_t>(vector[k].iov_base), vector[k].iov_len, record->before)) {
-          return 0;
-        }
-      }
-      if (!span.after) buffers = 0;
-    }
-    if (span.after) room += sizeof(Piece) + capacities[i] + 8 + buffers;
+    pieces[i] = reinterpret_cast<Piece*>(writer.next);
+    lengths[i] = address ? capacity(span, regs) : 0;
+    if (address && !add_inputs(writer, span, regs, address, lengths[i])) return false;
   }
-  if (room > static_cast<uint64_t>(writer.end - writer.at)) return 0;
+  if (!writer.has_room()) return false;
 
+  record->before = writer.before;
+  record->after = 0;
   record->thread = s.thread;
   record->site = s.site;
   record->regs = regs;
   asm volatile("rdfsbase %0" : "=r"(record->fs_base));
   asm volatile("rdgsbase %0" : "=r"(record->gs_base));
   if (call.send) {
-    record->size = static_cast<uint32_t>(writer.at - reinterpret_cast<uint8_t*>(record));
+    record->size = static_cast<uint32_t>(writer.next - reinterpret_cast<uint8_t*>(record));
     record->stamp = take_stamp();
-    asm volatile("" : : : "memory");
-    s.pending = 1;
-    asm volatile("" : : : "memory");
+    barrier();
+    s.pending = s.head + 1;
+    barrier();
   }
-  int64_t result = 0;
-  if (without_timeout) {
-    Registers now = regs;
-    (&now.rdi)[call.timeout] = 0;
-    result = execute(&now);
-    if (result == 0) return 0;  // it would sleep
-  } else {
-    result = execute(&regs);
+  Registers now = regs;
+  if (tried) {
+    s.no_time[0] = s.no_time[1] = 0;
+    (&now.rdi)[call.timeout] = call.timeout_at ? reinterpret_cast<uint64_t>(s.no_time) : 0;
+  }
+  const int64_t result = execute(&now, Phase::kernel);
+  if (tried && result == call.timed_out) {
+    // It would sleep. What the kernel has written is undone.
+    for (int i = 0; i < call.spans; ++i) {
+      const Span& span = call.span[i];
+      if (!span.before || !span.after || !argument(regs, span.arg)) continue;
+      if (is_written(span.written, result))
+        copy(reinterpret_cast<void*>(pieces[i]->address), pieces[i] + 1, lengths[i]);
+    }
+    return false;
   }
 
   for (int i = 0; i < call.spans; ++i) {
     const Span& span = call.span[i];
-    const uint64_t address = argument(regs, span.arg);
-    if (!span.after || !address || !is_written(span.written, result)) continue;
-    uint64_t length = capacities[i];
-    switch (span.extent) {
-      case Extent::result: {
-        const uint64_t made = result < 0 ? 0 : static_cast<uint64_t>(result) * span.value;
-        length = made < length ? made : length;
-        break;
-      }
-      case Extent::pointee: {
-        const uint64_t made = argument(regs, span.other) ? *reinterpret_cast<uint32_t*>(argument(regs, span.other)) : 0;
-        length = made < length ? made : length;
-        break;
-      }
-      case Extent::vector: {
-        uint64_t left = result < 0 ? 0 : static_cast<uint64_t>(result);
-        const auto* vector = reinterpret_cast<const iovec*>(address);
-        for (uint64_t k = 0; k < argument(regs, span.other) && left; ++k) {
-          const uint64_t part = vector[k].iov_len < left ? vector[k].iov_len : left;
-          writer.add(reinterpret_cast<uint64_t>(vector[k].iov_base), part, record->after);
-          left -= part;
-        }
-        continue;
-      }
-      default:
-        break;
-    }
-    writer.add(address, length, record->after);
+    if (!span.after || !argument(regs, span.arg) || !is_written(span.written, result)) continue;
+    add_outputs(writer, span, regs, pieces[i], lengths[i], result);
   }
-  record->size = static_cast<uint32_t>(writer.at - reinterpret_cast<uint8_t*>(record));
+  record->size = static_cast<uint32_t>(writer.next - reinterpret_cast<uint8_t*>(record));
+  barrier();
+  record->after = writer.after;
   record->result = result;
   if (!call.send) record->stamp = take_stamp();
-  s.regs.rax = static_cast<uint64_t>(result);
-  asm volatile("" : : : "memory");
+  barrier();
   s.head += record->size;
+  barrier();
   s.pending = 0;
-  return 1;
+  s.regs.rax = static_cast<uint64_t>(result);
+  return true;
+}
+
+}  // namespace
+
+// Where the thread goes on: behind a served call, at the supervisor's stop there, or at the call itself.
+extern "C" void serve() {
+  Slot& s = slot();
+  s.target = s.site;
+  if (!serve_call(s)) return;
+  constexpr uint64_t kSyscallSize = 2;
+  s.regs.r11 = s.regs.flags;
+  s.target = s.want_stop ? reinterpret_cast<uint64_t>(report) : s.site + kSyscallSize;
 }

@@ -2,6 +2,7 @@
 // calls, and memory as it was.
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -118,16 +119,23 @@ TEST_CASE("cpuid is found where a file proves that it is an instruction") {
 }
 
 TEST_CASE("the table of calls follows the syscall table") {
-  const auto calls = gate_calls();
-  REQUIRE(calls.size() == gate::kCalls);
-  for (const SyscallRow& row : all_rows()) {
+  const auto table = gate_table();
+  const auto follows = [](const gate::Call& call, const SyscallRow& row) {
     CAPTURE(row.name);
-    const gate::Call& call = calls[static_cast<size_t>(row.number)];
     CHECK((call.serve != gate::Serve::never) == row.in_process);
-    if (call.serve == gate::Serve::never) continue;
+    if (call.serve == gate::Serve::never) return;
     CHECK((call.serve == gate::Serve::sleeps) == row.may_block);
     CHECK(call.send == (row.traffic == Traffic::send));
-    CHECK((row.treat == Treat::emulate && row.fd_effect == FdEffect::none && row.selector < 0));
+    CHECK((row.treat == Treat::emulate && row.selector < 0));
+  };
+  for (const SyscallRow& row : all_rows()) follows(table->calls[row.number], row);
+  for (const SyscallRow* row : all_commands()) {
+    const gate::Call& multiplexer = table->calls[row->number];
+    const auto* first = table->command_numbers + multiplexer.first_command;
+    const auto* found = std::find(first, first + multiplexer.commands, static_cast<uint32_t>(row->command));
+    REQUIRE((found != first + multiplexer.commands) == row->in_process);
+    if (row->in_process) follows(table->commands[found - table->command_numbers], *row);
+    CHECK(std::is_sorted(first, first + multiplexer.commands));
   }
 }
 
