@@ -28,21 +28,22 @@ all: $(BUILD)/redrive ## build build/redrive
 
 # The code inside tracees: flat, at a fixed address, without libc, and without registers that it would have to save.
 GATE := interceptors/inprocess
-GATE_FLAGS := -std=c++20 $(WARN) -I. -MMD -MP -O2 -ffreestanding -fno-exceptions -fno-rtti -fno-stack-protector -fno-pic \
+GATE_FLAGS := -std=c++20 $(WARN) -I. -MMD -MP -O2 -ffreestanding -fbuiltin -fno-exceptions -fno-rtti -fno-stack-protector -fno-pic \
   -mgeneral-regs-only -mno-red-zone -fcf-protection=none -fno-asynchronous-unwind-tables -fno-jump-tables \
-  -fno-tree-loop-distribute-patterns
-$(BUILD)/$(GATE)/gate.o: $(GATE)/gate.cc
+  -fno-tree-loop-distribute-patterns -DXXH_FORCE_MEMORY_ACCESS=1
+GATE_OBJS := $(patsubst %.cc,$(BUILD)/%.o,$(wildcard $(GATE)/*.cc))
+$(GATE_OBJS): $(BUILD)/%.o: %.cc
 	@mkdir -p $(@D)
 	$(CXX) $(GATE_FLAGS) -c -o $@ $<
 
-$(BUILD)/$(GATE)/gate.bin: $(BUILD)/$(GATE)/gate.o $(GATE)/gate.ld
-	ld -T $(GATE)/gate.ld -o $(BUILD)/$(GATE)/gate.elf $<
+$(BUILD)/$(GATE)/gate.bin: $(GATE)/gate.ld $(GATE_OBJS)
+	ld -T $(GATE)/gate.ld -o $(BUILD)/$(GATE)/gate.elf $(GATE_OBJS)
 	objcopy -O binary $(BUILD)/$(GATE)/gate.elf $@
 
 $(BUILD)/$(GATE)/image.o: $(GATE)/image.S $(BUILD)/$(GATE)/gate.bin
 	$(CXX) -c -DGATE_IMAGE='"$(BUILD)/$(GATE)/gate.bin"' -o $@ $<
 
--include $(BUILD)/$(GATE)/gate.d
+-include $(GATE_OBJS:.o=.d)
 
 $(BUILD)/libredrive.a: $(LIB_OBJS)
 	@rm -f $@

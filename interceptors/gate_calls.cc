@@ -49,9 +49,13 @@ gate::Call call_of(const SyscallRow& row) {
   call.timeout_at = row.timeout_arg >= 0 && row.args[static_cast<size_t>(row.timeout_arg)].kind != ArgKind::val;
   call.timed_out = static_cast<int16_t>(-row.timed_out);
   call.null = argument(row.mask_arg);
+  call.test = row.test;
+  call.writes_file = row.writes_file();
+  call.makes = row.new_descriptor;
+  if (row.fd_effect == FdEffect::closes) call.closes = 0;
+  if (row.fd_effect == FdEffect::replaces) call.closes = 1;
   for (uint8_t i = 0; i < 6; ++i) {
     const Arg& arg = row.args[i];
-    if (i == row.mask_arg) continue;
     gate::Span span;
     span.arg = i;
     span.written = arg.written;
@@ -74,8 +78,8 @@ gate::Call call_of(const SyscallRow& row) {
         break;
       case ArgKind::iovec_in:
       case ArgKind::iovec_out:
-        CHECK(arg.extent.kind == ExtentKind::none);
         span.extent = gate::Extent::vector;
+        span.value = arg.extent.kind == ExtentKind::fixed ? arg.extent.value : 0;
         span.other = static_cast<uint8_t>(i + 1);
         span.before = true;
         span.sent = arg.kind == ArgKind::iovec_in;

@@ -65,7 +65,7 @@ constexpr auto kCommands = sorted({
     refuse(NEW_CMD(madvise, 103, MADV_GUARD_REMOVE), EINVAL, kGuards),
 
     // Files.
-    emulate(CMD(fcntl, F_DUPFD), fd, val, val),
+    emulate(CMD(fcntl, F_DUPFD), fd, val, val).makes(NewDescriptor::copy).served(),
     emulate(CMD(fcntl, F_GETFD), fd, val).served(),
     emulate(CMD(fcntl, F_SETFD), fd, val, val).served(),
     emulate(CMD(fcntl, F_GETFL), fd, val).served(),
@@ -89,7 +89,7 @@ constexpr auto kCommands = sorted({
     emulate(NEW_CMD(fcntl, 1027, F_DUPFD_QUERY), fd, val, fd),
     emulate(NEW_CMD(fcntl, 1028, F_CREATED_QUERY), fd, val),
     emulate(NEW_CMD(fcntl, 1029, F_CANCELLK), fd, val, val),
-    emulate(CMD(fcntl, F_DUPFD_CLOEXEC), fd, val, val),
+    emulate(CMD(fcntl, F_DUPFD_CLOEXEC), fd, val, val).makes(NewDescriptor::copy).served(),
     emulate(CMD(fcntl, F_SETPIPE_SZ), fd, val, val),
     emulate(CMD(fcntl, F_GETPIPE_SZ), fd, val).served(),
     emulate(CMD(fcntl, F_ADD_SEALS), fd, val, val),

@@ -8,6 +8,7 @@
 
 #include <linux/filter.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <functional>
@@ -18,6 +19,7 @@
 
 #include "base/bytes.h"
 #include "base/remote.h"
+#include "interceptors/new_descriptor.h"
 #include "interceptors/written.h"
 
 namespace redrive {
@@ -121,12 +123,13 @@ struct SyscallRow {
   Traffic traffic = Traffic::none;
   int8_t fd_arg = -1;
   FdEffect fd_effect = FdEffect::none;
-  bool may_block = false;  // can sleep for long: the unit's other threads go on meanwhile
+  NewDescriptor new_descriptor = NewDescriptor::none;  // the result
+  bool may_block = false;                     // can sleep for long: the unit's other threads go on meanwhile
   bool test =
       false;  // may be repeated unsuccessfully in series: poll, epoll_wait, select, sched_yield, non-blocking receives
-  // May be served without a stop by the code inside tracees (inprocess/): touches neither the table of descriptors nor
-  // memory layout, and has no sub-rows. If it may sleep, only while no other thread of the unit could run, or if one of
-  // the following says that it would not.
+  // May be served without a stop by the code inside tracees (inprocess/): does not touch memory layout, and has no
+  // sub-rows. If it may sleep, only while no other thread of the unit could run, or if one of the following says that
+  // it would not. If it closes a descriptor, only if it is known what is behind that.
   bool in_process = false;
   int8_t waits_on_arg = -1;  // a descriptor: with O_NONBLOCK, the call does not sleep; as with Traffic's fd_arg
   int8_t timeout_arg = -1;   // with 0 in it, or in what it points to, the call does not sleep
@@ -147,6 +150,18 @@ struct SyscallRow {
   bool common = false;        // refuse: every program's C library tries it and has another way; not worth a warning
   int8_t source_fd_arg = -1;  // Traffic::transfer: `fd_arg` is the destination
   int8_t flags_arg = -1;      // send, receive: the argument that holds the MSG_* flags
+
+  // Whether it may change the contents of the file behind its first argument.
+  bool writes_file() const {
+    return args[0].kind == ArgKind::fd && std::any_of(args.begin(), args.end(), [](const Arg& arg) {
+             return arg.kind == ArgKind::in || arg.kind == ArgKind::iovec_in;
+           });
+  }
+  size_t argument_count() const {
+    size_t count = args.size();
+    while (count > 0 && args[count - 1].kind == ArgKind::none) --count;
+    return count;
+  }
 };
 
 // The row for an entered syscall, sub-row resolved by its arguments; null if the number (or sub-command) has no row: to

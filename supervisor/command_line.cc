@@ -40,7 +40,8 @@ constexpr std::array<CommandText, 8> kCommands{{
     {"ls", "redrive ls [--json] [TRACE]", "list the traces, or the units and intervals of one", "",
      "TRACE: a directory, or a name from 'redrive ls'\n"},
     {"replay",
-     "redrive replay [--verify] [--output] [--jobs N] [--until EVENT] [--json] [TRACE] UNIT[:I[-J]] | --all [TRACE]",
+     "redrive replay [--verify] [--output] [--jobs N] [--until EVENT] [--interception TIER] [--json] "
+     "[TRACE] UNIT[:I[-J]] | --all [TRACE]",
      "re-drive intervals of a unit", "Without I, all intervals of the unit.\n", kTraceAndUnit},
     {"plan", "redrive plan [--jobs N] [--until EVENT] [--json] [TRACE] UNIT:I",
      "show what a replay would have to execute, and how long it would take", "", kTraceAndUnit},
@@ -110,6 +111,7 @@ class Parser {
   void add_listings();
   void add_duration(CLI::App* command, const char* name, const char* value, const char* help,
                     const std::function<void(double)>& set);
+  static void add_interception(CLI::App* command, bool& in_process);
   void add_jobs(CLI::App* command, const char* help);
   void add_until(CLI::App* command);
   static void add_flag(CLI::App* command, const char* name, bool& flag, const char* help) {
@@ -186,14 +188,18 @@ void Parser::add_record() {
                [this](double s) { record_.critical_path_s = s; });
   add_duration(record, "--checkpoint-period", "T", "longest CPU time between checkpoints of a unit (C/2)",
                [this](double s) { record_.checkpoint_period_s = s; });
-  const auto interception = [this](const std::string& text) {
+  add_interception(record, record_.in_process);
+}
+
+void Parser::add_interception(CLI::App* command, bool& in_process) {
+  const auto read = [&in_process](const std::string& text) {
     if (text != "in-process" && text != "stops") {
       throw CLI::ValidationError("--interception", fmt::format("there is no '{}': in-process, stops", text));
     }
-    record_.in_process = text == "in-process";
+    in_process = text == "in-process";
   };
-  record
-      ->add_option_function<std::string>("--interception", interception,
+  command
+      ->add_option_function<std::string>("--interception", read,
                                          "how system calls are seen: in-process, stops (in-process)")
       ->type_name("TIER");
 }
@@ -225,6 +231,7 @@ void Parser::add_replay() {
   add_flag(replay, "--output", replay_.output, "show what the unit wrote to standard output and error, and no table");
   add_jobs(replay, "intervals executed at once (one per processor)");
   add_until(replay);
+  add_interception(replay, replay_.in_process);
   add_json(replay);
   take_words(replay);
 

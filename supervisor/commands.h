@@ -35,6 +35,7 @@ struct ReplayOptions {
   bool all = false;
   bool verify = false;
   bool output = false;
+  bool in_process = true;  // answer calls inside the re-driven processes where that can be done
   int jobs = 1;
   std::optional<uint64_t> until;  // the event to stop before; only with a single interval
   bool json = false;

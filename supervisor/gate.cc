@@ -51,6 +51,7 @@ GateArena::~GateArena() {
 }
 
 gate::Slot* GateArena::take_slot(uint64_t& file_offset) {
+  const std::lock_guard lock(mutex_);
   if (free_.empty()) {
     if (ftruncate(file_.get(), static_cast<off_t>(size_ + gate::kSlotSize)) != 0) return nullptr;
     free_.push_back(size_);
@@ -69,6 +70,7 @@ gate::Slot* GateArena::take_slot(uint64_t& file_offset) {
 void GateArena::give_back(gate::Slot* slot, uint64_t file_offset) {
   std::memset(static_cast<void*>(slot), 0, sizeof *slot);
   munmap(slot, gate::kSlotSize);
+  const std::lock_guard lock(mutex_);
   free_.push_back(file_offset);
 }
 
@@ -94,6 +96,21 @@ Gate::~Gate() {
   if (slot_) arena_.give_back(slot_, slot_offset_);
 }
 
+void Gate::use_table(const std::shared_ptr<FdCache>& table) {
+  if (!slot_ || table_ == table) return;
+  table_ = table;
+  std::fill(std::begin(slot_->known), std::end(slot_->known), 0);
+  if (!table) return;
+  for (const auto& [descriptor, endpoint] : table->known) set_known(*table, descriptor, true);
+}
+
+void Gate::set_known(const FdCache& table, int descriptor, bool known) {
+  const auto fd = static_cast<uint32_t>(descriptor);
+  if (table_.get() != &table || table.in_several_memories || fd >= gate::kDescriptors) return;
+  const uint64_t bit = uint64_t{1} << fd % 64;
+  slot_->known[fd / 64] = known ? slot_->known[fd / 64] | bit : slot_->known[fd / 64] & ~bit;
+}
+
 bool Gate::take_slot() {
   slot_ = arena_.take_slot(slot_offset_);
   return slot_ != nullptr;
@@ -115,8 +132,9 @@ Address Gate::physical(Address ip) const {
   return ip;
 }
 
-bool Gate::is_patched(Address site) const {
-  return std::any_of(sites.begin(), sites.end(), [&](const auto& patched) { return patched.site == site; });
+const PatchedSite* Gate::patched(Address site) const {
+  const auto found = std::find_if(sites.begin(), sites.end(), [&](const auto& each) { return each.site == site; });
+  return found == sites.end() ? nullptr : &*found;
 }
 
 Gate::Trampolines* Gate::trampolines_near(Address site) {

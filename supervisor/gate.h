@@ -14,6 +14,7 @@
 #include "base/remote.h"
 #include "base/result.h"
 #include "checkpoint/address_space.h"
+#include "interceptors/channels.h"
 #include "interceptors/inprocess/layout.h"
 #include "interceptors/patch_window.h"
 
@@ -21,7 +22,7 @@ namespace redrive {
 
 struct Unit;
 
-// One file, mapped by all tracees: the code, its table, the clock, and a slot for each address space.
+// One file, mapped by all tracees: the code, its table, the clock, and a slot for each address space. Thread-safe.
 class GateArena {
  public:
   static Result<std::unique_ptr<GateArena>> make();
@@ -44,6 +45,7 @@ class GateArena {
   Fd file_;
   uint8_t* common_ = nullptr;
   std::string path_;
+  std::mutex mutex_;  // of what follows
   std::vector<uint64_t> free_;
   uint64_t size_ = 0;
 };
@@ -83,7 +85,7 @@ class Gate {
   // Addresses as the program would know them, and as they are while it is patched.
   Address canonical(Address ip) const;
   Address physical(Address ip) const;
-  bool is_patched(Address site) const;
+  const PatchedSite* patched(Address site) const;  // null if it is not
 
   struct Trampolines {
     Address start;
@@ -98,10 +100,18 @@ class Gate {
   // Replaces the instructions of the window by a jump to a new trampoline. False if the memory cannot be changed. No
   // thread may go on inside the window but through `physical`.
   bool patch(const Memory& memory, Address site, PatchWindow window, Trampolines& trampolines);
+  // Whether it is an address in the code inside tracees.
+  static bool executes_at(Address ip) { return ip >= gate::kCode && ip < gate::kCode + gate::kCodeSize; }
   // Whether a range overlaps memory that is not the program's.
   bool owns(Address start, Address end) const;
   // The program has unmapped this range, or mapped something else there.
   void forget(Address start, Address end);
+
+  // Whose descriptors the code inside the tracee closes from now on: those that are known, and stay so until it closes
+  // them. None if that cannot be told, because another address space has the same descriptors.
+  void use_table(const std::shared_ptr<FdCache>& table);
+  // What is behind one of these became known, or is not known any more.
+  void set_known(const FdCache& table, int descriptor, bool known);
 
   Unit* unit;
   uint64_t drained = 0;         // bytes of the ring
@@ -113,6 +123,7 @@ class Gate {
 
  private:
   GateArena& arena_;
+  std::shared_ptr<FdCache> table_;
   gate::Slot* slot_ = nullptr;
   uint64_t slot_offset_ = 0;
 };

@@ -14,6 +14,7 @@
 #include "base/remote.h"
 #include "base/result.h"
 #include "logstore/event.h"
+#include "supervisor/gate.h"
 
 namespace redrive {
 
@@ -36,6 +37,7 @@ struct Birth {
   pid_t pid = -1;
   Address brk = 0;
   user_regs_struct regs{};
+  std::shared_ptr<Gate> gate;  // with a slot of the child's own; null: none
 };
 
 class MessageStore {

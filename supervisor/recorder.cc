@@ -326,6 +326,7 @@ void Recorder::enter(Thread& thread) {
   }
   const SyscallRow& row = *thread.row;
   open_call(thread, thread.process->memory);
+  forget_descriptors(thread, false);  // others may use the number before its exit is seen
   if (row.special == Special::exit_group || row.special == Special::exit) {
     end_thread(thread, row.special == Special::exit_group);
     return;
@@ -449,8 +450,10 @@ void Recorder::pin_to_our_processor(const Thread& caller) {
   sched_setaffinity(moved->tid, sizeof set, &set);
 }
 
-// A call ends that was opened; `memory` is the thread's at its exit.
-void Recorder::close_call(Thread& thread, int64_t result, const Memory& memory) {
+// A call ends that was opened; `memory` is the thread's at its exit. `served`: its record, if it was. `times`:
+// as many calls that were the same.
+void Recorder::close_call(Thread& thread, int64_t result, const Memory& memory, const gate::Record* served,
+                          uint64_t times) {
   Unit& unit = *thread.process->unit;
   const SyscallRow& row = *thread.row;
   Event event;
@@ -468,12 +471,13 @@ void Recorder::close_call(Thread& thread, int64_t result, const Memory& memory) 
   }
   receive(thread, result, memory, event);
   record_memory_call(thread, result, event);
-  if (result > 0) note_mapped_writes(thread, event);
+  if (!served && result > 0) note_mapped_writes(thread, event);
   if (row.special == Special::set_tid_address) thread.clear_tid = thread.args[0];
   if (row.special == Special::sched_setaffinity && result == 0) pin_to_our_processor(thread);
-  if (row.fd_effect != FdEffect::none) forget_descriptors(thread);
+  forget_descriptors(thread, served);
+  if (served) note_descriptor(thread, *served);
   thread.restarting = restarts(result) ? &row : nullptr;
-  unit.log.close(std::move(event), row.test && !restarts(result));
+  unit.log.close(std::move(event), row.test && !restarts(result), times);
 }
 
 }  // namespace redrive

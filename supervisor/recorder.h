@@ -51,7 +51,8 @@ class Recorder {
   void leave(Thread& thread);
   void end_thread(Thread& thread, bool whole_process);
   void open_call(Thread& thread, const Memory& memory);
-  void close_call(Thread& thread, int64_t result, const Memory& memory);
+  void close_call(Thread& thread, int64_t result, const Memory& memory, const gate::Record* served = nullptr,
+                  uint64_t times = 1);
   void pin_to_our_processor(const Thread& caller);
   void refuse(Thread& thread, const SyscallRow* row);
   void count_refusal(Unit& unit, const std::string& what, const std::string& answer, bool common);
@@ -111,7 +112,8 @@ class Recorder {
   void begin_send(Thread& thread, const std::vector<Span>& inputs, const Memory& memory, Event& event);
   void end_send(Thread& thread, int64_t result);
   void receive(Thread& thread, int64_t result, const Memory& memory, Event& event);
-  void forget_descriptors(Thread& thread);
+  void forget_descriptors(Thread& thread, bool served);
+  void note_descriptor(Thread& thread, const gate::Record& record);
 
   // recorder_joins.cc: units that come to share writable memory
   Unit* unit_to_join(Thread& thread, int64_t result);
@@ -138,7 +140,7 @@ class Recorder {
   void drain();
   void begin_served(Gate& gate, uint64_t head);
   void open_served(Gate& gate, const gate::Record& record);
-  void close_served(Gate& gate, const gate::Record& record);
+  void close_served(Gate& gate, gate::Record& record);
 
   // memory_calls.cc
   void record_memory_call(Thread& thread, int64_t result, Event& event);

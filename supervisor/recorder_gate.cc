@@ -34,13 +34,12 @@ user_regs_struct at_exit(const gate::Record& record, Address site) {
   return regs;
 }
 
-const uint8_t* ring(const gate::Slot& slot) {
-  return reinterpret_cast<const uint8_t*>(&slot) + (gate::kRing - gate::kSlot);
-}
+uint8_t* ring(gate::Slot& slot) { return reinterpret_cast<uint8_t*>(&slot) + (gate::kRing - gate::kSlot); }
 
 // Whether it is one that the code inside the tracee wrote: the program could have written there too.
 bool valid(const gate::Record& record, uint64_t available) {
-  if (available < sizeof record || record.size < sizeof record || record.size > available) return false;
+  if (available < sizeof record || record.size < sizeof record || record.size > available || record.repeat == 0)
+    return false;
   uint64_t at = sizeof record;
   for (uint64_t i = 0; i < uint64_t{record.before} + record.after; ++i) {
     if (record.size - at < sizeof(gate::Piece)) return false;
@@ -172,6 +171,8 @@ void Recorder::set_slot(Thread& thread) {
   if (!slot) return;
   const Process& process = *thread.process;
   const Unit& unit = *process.unit;
+  process.gate->use_table(process.fds);
+  slot->maps_files = process.maps_files;
   slot->thread = thread.serial;
   slot->alone = alone(unit);
   slot->others_wait = !unit.ready.empty();
@@ -183,9 +184,7 @@ void Recorder::ask_to_stop(const Thread& thread) {
   if (gate::Slot* slot = slot_of(thread)) slot->want_stop = 1;
 }
 
-bool Recorder::in_gate(const Thread& thread, Address ip) {
-  return thread.process->gate && ip >= gate::kCode && ip < gate::kCode + gate::kCodeSize;
-}
+bool Recorder::in_gate(const Thread& thread, Address ip) { return thread.process->gate && Gate::executes_at(ip); }
 
 // At a stop amid a served call: if nothing has come of it yet, it is left to a stop. Nothing has come of a wait either
 // that only a signal has ended which the program would not have noticed (`ignored`).
@@ -235,7 +234,7 @@ bool Recorder::patch(Thread& thread) {
   Gate* const gate = process.gate.get();
   if (!gate || !gate->slot()) return false;
   const Address site = thread.entry.rip - kSyscallSize;
-  if (gate->is_patched(site)) return false;
+  if (gate->patched(site)) return false;
   const auto args = syscall_args(thread.entry);
   const SyscallRow* row = find_row(static_cast<int64_t>(thread.entry.orig_rax), args);
   if (!row || !row->in_process) return false;
@@ -325,13 +324,13 @@ void Recorder::drain() {
   std::erase_if(gates_, [](const auto& gate) { return gate.expired(); });
   struct Source {
     std::shared_ptr<Gate> gate;
-    const gate::Record* next;
+    gate::Record* next;
   };
-  const auto next_record = [this](Gate& gate) -> const gate::Record* {
+  const auto next_record = [this](Gate& gate) -> gate::Record* {
     gate::Slot& slot = *gate.slot();
     const bool pending = gate.drained == slot.head;
     if (gate.broken || (pending && (slot.pending != slot.head + 1 || gate.pending_opened))) return nullptr;
-    const auto& record = *reinterpret_cast<const gate::Record*>(ring(slot) + gate.drained);
+    auto& record = *reinterpret_cast<gate::Record*>(ring(slot) + gate.drained);
     const uint64_t end = pending ? gate::kRingSize : slot.head;
     if (end <= gate::kRingSize && gate.drained <= end && valid(record, end - gate.drained) &&
         gate.unit->threads.contains(record.thread)) {
@@ -346,7 +345,7 @@ void Recorder::drain() {
   for (const auto& known : gates_) {
     auto gate = known.lock();
     const gate::Slot& slot = *gate->slot();
-    if (const auto* record = next_record(*gate)) {
+    if (auto* record = next_record(*gate)) {
       begin_served(*gate, slot.head);
       sources.push_back({std::move(gate), record});
     } else if (gate->drained == slot.head && slot.phase == gate::Phase::outside && slot.head) {
@@ -378,10 +377,11 @@ void Recorder::drain() {
 void Recorder::begin_served(Gate& gate, uint64_t head) {
   Unit& unit = *gate.unit;
   uint64_t count = 0;
-  for (uint64_t at = gate.drained; at < head; ++count) {
+  for (uint64_t at = gate.drained; at < head;) {
     const auto& record = *reinterpret_cast<const gate::Record*>(ring(*gate.slot()) + at);
     if (!valid(record, head - at)) break;
     at += record.size;
+    count += record.repeat;
   }
   unit.stops_saved_ns += count * limits_.replayed_call_ns;
   const uint64_t now = interval_ns(unit);
@@ -403,9 +403,10 @@ void Recorder::open_served(Gate& gate, const gate::Record& record) {
   open_call(thread, Memory::of(pieces_of(record, false)));
 }
 
-void Recorder::close_served(Gate& gate, const gate::Record& record) {
+void Recorder::close_served(Gate& gate, gate::Record& record) {
   Thread& thread = *gate.unit->threads.at(record.thread);
-  close_call(thread, record.result, Memory::of(pieces_of(record, true)));
+  const uint32_t times = std::exchange(record.repeat, 0);  // calls that follow are not counted here any more
+  close_call(thread, record.result, Memory::of(pieces_of(record, true)), &record, times);
 }
 
 }  // namespace redrive

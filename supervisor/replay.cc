@@ -35,6 +35,7 @@ struct Work {
   DependenceGraph& graph;
   const ReplayOptions& options;
   Processors& processors;
+  ReplayTier* tier;  // null: every call stops
 };
 
 // What the intervals of a plan need of each other: sends whose payload was not logged, and forks.
@@ -93,7 +94,7 @@ Report redrive_interval(const Work& work, const Request& request) {
   std::atomic<double> last_event = 0;
   const auto redrive_one = [&](size_t i) {
     const bool requested = i == 0;
-    Replayer replayer(work.trace, set[i], birth_of(work.graph.rdg(), set[i]), store, work.processors,
+    Replayer replayer(work.trace, set[i], birth_of(work.graph.rdg(), set[i]), store, work.processors, work.tier,
                       {work.options.verify && requested, work.options.output && requested});
     auto outcome = replayer.run();
     if (requested && outcome) last_event = outcome->seconds;
@@ -124,6 +125,14 @@ bool ends_in_checkpoint(const Trace& trace, const Rdg& graph, const Request& req
   const size_t next = request.interval + 1;
   return next < intervals.size() && intervals[next].kind == CheckpointKind::image && intervals[next].has_image &&
          graph.units.at(request.unit)[request.interval].end_event == intervals[next].first_event;
+}
+
+// What lets calls be answered inside re-driven processes; null, with a word why, if that cannot be.
+std::unique_ptr<ReplayTier> make_tier() {
+  auto arena = GateArena::make();
+  if (arena) return std::make_unique<ReplayTier>(std::move(*arena));
+  fmt::print(stderr, "redrive: {}; every system call will stop\n", arena.error().message);
+  return nullptr;
 }
 
 // Whether the trace holds more of the interval than can be re-driven.
@@ -228,7 +237,8 @@ Result<int> replay(const ReplayOptions& options) {
   const Rdg& graph = dependences.rdg();
   trap_own_cpuid();
   Processors processors(options.jobs);
-  const Work work{*trace, dependences, options, processors};
+  const auto tier = options.in_process ? make_tier() : nullptr;
+  const Work work{*trace, dependences, options, processors, tier.get()};
   const double opening_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
   std::vector<Report> reports;
   {

@@ -30,13 +30,6 @@ std::string hex(uint64_t value) {
   return text;
 }
 
-// How many arguments the call has, as far as the table tells.
-size_t argument_count(const SyscallRow& row) {
-  size_t count = row.args.size();
-  while (count > 0 && row.args[count - 1].kind == ArgKind::none) --count;
-  return count;
-}
-
 uint64_t clone_flags(const Event& event, const SyscallRow& row) {
   if (row.special == Special::clone) return event.args[0];
   return row.special == Special::vfork ? uint64_t{CLONE_VM | CLONE_VFORK} : 0;
@@ -49,8 +42,14 @@ bool bears(const SyscallRow& row) {
 }  // namespace
 
 Replayer::Replayer(const Trace& trace, const PlannedInterval& what, std::optional<EventRef> birth, MessageStore& store,
-                   Processors& processors, ReplayerOptions options)
-    : trace_(trace), what_(what), birth_(birth), store_(store), processors_(processors), options_(options) {
+                   Processors& processors, ReplayTier* tier, ReplayerOptions options)
+    : trace_(trace),
+      what_(what),
+      birth_(birth),
+      store_(store),
+      processors_(processors),
+      options_(options),
+      tier_(tier) {
   file_path_ = [this](uint64_t file) { return trace_.file_path(file); };
 }
 
@@ -79,11 +78,12 @@ Result<Replayer::Outcome> Replayer::run() {
   end_ = what_.requisite_event;
   std::optional<Error> error;
   TRY(trace_.for_each_event(what_.unit, first, end_, [&](EventIndex index, const Event& event) {
-    auto went_on = step(index, event);
+    auto went_on = visit(index, event);
     if (!went_on) error = went_on.error();
     return went_on && *went_on;
   }));
   if (error) return *error;
+  if (!divergence_) TRY(run_batch(false));
   Outcome outcome;
   outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
   if (!divergence_ && first + executed_ != end_) {
@@ -119,6 +119,7 @@ Result<void> Replayer::restore_start() {
     thread.stopped_at_syscall = saved.in_syscall;
     thread.regs = saved.regs;
   }
+  for (const auto& [serial, process] : unit_.processes) TRY(map_gate({serial}, process.stub.pid()));
   return {};
 }
 
@@ -135,12 +136,13 @@ Result<void> Replayer::adopt_birth() {
   if (!birth) return birth.error();
   ASSIGN_OR_RETURN(Stub stub, Stub::take_over(birth->pid));
   unit_.processes.emplace(0, RestoredProcess{std::move(stub), birth->brk});
-  if (!set_regs(birth->pid, birth->regs)) return errno_error("cannot set registers");
+  if (birth->gate) gates_[0] = std::move(birth->gate);
   Thread& thread = threads_[0];
   thread.tid = birth->pid;
   thread.regs = birth->regs;
+  if (!set_regs(thread, thread.regs)) return errno_error("cannot set registers");
   next_process_ = 1;
-  return {};
+  return gates_.empty() ? map_gate({0}, birth->pid) : Result<void>();
 }
 
 void Replayer::diverge(Thread* thread, EventIndex index, std::string expected, std::string found) {
@@ -152,13 +154,22 @@ void Replayer::diverge(Thread* thread, EventIndex index, std::string expected, s
   d.expected = std::move(expected);
   d.found = std::move(found);
   if (thread && unit_.processes.contains(thread->process)) {
+    remove_gate(thread->process);  // the code is to be shown as it is in the program
     d.stack = stack_of(thread->tid, trace_.files());
     d.disassembly = disassembly_at(memory(*thread), thread->regs.rip);
   }
   divergence_ = std::move(d);
 }
 
+bool Replayer::set_regs(const Thread& thread, const user_regs_struct& regs) const {
+  user_regs_struct physical = regs;
+  if (const Gate* gate = gate_of(thread)) physical.rip = gate->physical(regs.rip);
+  return redrive::set_regs(thread.tid, physical);
+}
+
 Result<Replayer::StopKind> Replayer::run_to_stop(Thread& thread) {
+  if (thread.ahead) return *std::exchange(thread.ahead, std::nullopt);
+  const Gate* const gate = gate_of(thread);
   for (;;) {
     if (ptrace(PTRACE_SYSEMU, thread.tid, nullptr, nullptr) != 0) return StopKind::gone;
     int status = 0;
@@ -167,6 +178,7 @@ Result<Replayer::StopKind> Replayer::run_to_stop(Thread& thread) {
     const int signal = WSTOPSIG(status);
     if (signal == kSyscallStop) {
       if (!get_regs(thread.tid, thread.regs)) return StopKind::gone;
+      if (gate) thread.regs.rip = gate->canonical(thread.regs.rip);
       thread.stopped_at_syscall = true;
       return StopKind::syscall;
     }
@@ -175,6 +187,13 @@ Result<Replayer::StopKind> Replayer::run_to_stop(Thread& thread) {
     // Anything that no instruction caused comes from outside (a terminal's Ctrl-C) and is none of the program's.
     if (!caused_by_instruction(info)) continue;
     if (!get_regs(thread.tid, thread.regs)) return StopKind::gone;
+    if (gate && gate->executes_at(thread.regs.rip)) {
+      // An argument of a call that would have been answered: the call is left to a stop.
+      thread.regs.rip = tier_->arena->header().leave;
+      thread.regs.orig_rax = ~0ull;
+      if (!redrive::set_regs(thread.tid, thread.regs)) return StopKind::gone;
+      continue;
+    }
     return StopKind::fault;
   }
 }
@@ -231,7 +250,7 @@ Result<bool> Replayer::replay_entry(Thread& thread, EventIndex index, const Even
     return false;
   };
   if (number != event.number || thread.regs.rip != event.ip) return differs("");
-  const size_t count = row ? argument_count(*row) : 0;
+  const size_t count = row ? row->argument_count() : 0;
   if (!std::equal(args.begin(), args.begin() + static_cast<ptrdiff_t>(count), event.args.begin())) return differs("");
   if (preserved_registers_hash(thread.regs) != event.regs_hash) return differs(", with other registers");
   if (!row || row->treat == Treat::refuse) return true;
@@ -253,13 +272,16 @@ Result<bool> Replayer::replay_entry(Thread& thread, EventIndex index, const Even
       if (thread.tid != stub.pid()) stub.end_thread(thread.tid);
       threads_.erase(event.thread);
     }
+    return true;
   }
+  TRY(patch(thread, *row));
   return true;
 }
 
 void Replayer::forget_process(ProcessSerial process) {
   std::erase_if(threads_, [&](const auto& entry) { return entry.second.process == process; });
   unit_.processes.erase(process);
+  gates_.erase(process);
 }
 
 Result<void> Replayer::replay_birth(Thread& parent, EventIndex index, const Event& event, const SyscallRow& row) {
@@ -277,18 +299,26 @@ Result<void> Replayer::replay_birth(Thread& parent, EventIndex index, const Even
   regs.orig_rax = ~0ull;
   if (row.special == Special::clone && event.args[1]) regs.rsp = event.args[1];
   if (flags & CLONE_SETTLS) regs.fs_base = event.args[4];
-  if (!set_regs(tid, regs)) return errno_error("cannot set registers");
+  const auto parents = gates_.find(parent.process);
+  std::shared_ptr<Gate> gate = parents == gates_.end() ? nullptr : parents->second;
+  user_regs_struct physical = regs;
+  if (gate) physical.rip = gate->physical(regs.rip);
+  if (!redrive::set_regs(tid, physical)) return errno_error("cannot set registers");
   const auto id = static_cast<int32_t>(event.result);
   if (flags & CLONE_THREAD) {
     if (flags & CLONE_CHILD_SETTID) process.stub.memory().put(event.args[3], id);
   } else {
     ASSIGN_OR_RETURN(Stub stub, Stub::adopt(tid));
     if (flags & CLONE_CHILD_SETTID) stub.memory().put(event.args[3], id);
+    if (gate && !(flags & CLONE_VM)) {
+      ASSIGN_OR_RETURN(gate, inherit_gate(*gate, stub));
+    }
     if (elsewhere) {
       ASSIGN_OR_RETURN(const pid_t child, std::move(stub).hand_over());
-      store_.publish(self, Birth{child, process.brk, regs});
+      store_.publish(self, Birth{child, process.brk, regs, std::move(gate)});
     } else {
       const ProcessSerial serial = next_process_++;
+      if (gate) gates_[serial] = std::move(gate);
       unit_.processes.emplace(serial, RestoredProcess{std::move(stub), process.brk});
       threads_[event.child_thread].process = serial;
     }
@@ -319,13 +349,15 @@ Result<bool> Replayer::replay_effects(Thread& thread, EventIndex index, const Ev
       return Error{"an event holds no registers", Status::damaged};
     thread.regs.orig_rax = ~0ull;
     set_xstate(thread.tid, event.registers->xstate);
-    set_regs(thread.tid, thread.regs);
+    set_regs(thread, thread.regs);
     return true;
   }
   if (special != Special::none) {
     Event call = event;
     call.args = args;
+    const auto moved = make_room(thread, call, special);
     TRY(replay_memory_call(call, special, unit_.processes.at(thread.process), thread.tid, unit_.shared, file_path_));
+    TRY(map_gate(moved, thread.tid));
     constexpr uint64_t kArchSetGs = 0x1001, kArchSetFs = 0x1002;
     if (special == Special::arch_prctl && event.result == 0) {
       if (args[0] == kArchSetFs) thread.regs.fs_base = args[1];
@@ -341,7 +373,7 @@ Result<bool> Replayer::replay_effects(Thread& thread, EventIndex index, const Ev
     thread.regs.rax = static_cast<uint64_t>(event.result == kErestartRestartblock ? SYS_restart_syscall : number);
   }
   thread.regs.orig_rax = ~0ull;
-  if (!set_regs(thread.tid, thread.regs)) return errno_error("cannot set registers");
+  if (!set_regs(thread, thread.regs)) return errno_error("cannot set registers");
   return true;
 }
 
@@ -406,7 +438,7 @@ Result<bool> Replayer::replay_signal(Thread& thread, EventIndex index, const Eve
   if (!written) return false;
   thread.regs.orig_rax = ~0ull;
   if (!event.registers->xstate.empty()) set_xstate(thread.tid, event.registers->xstate);
-  if (!set_regs(thread.tid, thread.regs)) return errno_error("cannot set registers");
+  if (!set_regs(thread, thread.regs)) return errno_error("cannot set registers");
   return true;
 }
 
@@ -432,7 +464,7 @@ Result<bool> Replayer::replay_trap(Thread& thread, EventIndex index, const Event
   thread.regs.rcx = event.args[2];
   thread.regs.rdx = event.args[3];
   thread.regs.orig_rax = ~0ull;
-  if (!set_regs(thread.tid, thread.regs)) return errno_error("cannot set registers");
+  if (!set_regs(thread, thread.regs)) return errno_error("cannot set registers");
   return true;
 }
 
@@ -519,6 +551,7 @@ Result<bool> Replayer::verify_end() {
       diverge(nullptr, end_, "process " + std::to_string(process.process), "no such process");
       return false;
     }
+    remove_gate(process.process);
     const Stub& stub = found->second.stub;
     ASSIGN_OR_RETURN(auto difference, memory_difference(trace_, image, expected, process, stub, {}));
     if (difference) {

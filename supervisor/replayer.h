@@ -5,12 +5,16 @@
 // what the recording holds; the first difference is a Divergence.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
+#include <unordered_map>
+#include <vector>
 
 #include "checkpoint/restore.h"
 #include "interceptors/syscall_table.h"
 #include "logstore/trace.h"
+#include "supervisor/gate.h"
 #include "supervisor/message_store.h"
 #include "supervisor/plan.h"
 #include "supervisor/verify.h"
@@ -27,6 +31,14 @@ struct Divergence {
   std::string disassembly;  // around the instruction pointer
 };
 
+// The in-process tier, as all intervals that are re-driven share it.
+struct ReplayTier {
+  explicit ReplayTier(std::unique_ptr<GateArena> made) : arena(std::move(made)) {}
+
+  const std::unique_ptr<GateArena> arena;
+  CodeSegments code;
+};
+
 struct ReplayerOptions {
   bool verify = false;  // compare with the next checkpoint at the end
   bool output = false;  // copy what it writes to descriptors 1 and 2 to ours
@@ -35,7 +47,7 @@ struct ReplayerOptions {
 class Replayer {
  public:
   Replayer(const Trace& trace, const PlannedInterval& what, std::optional<EventRef> birth, MessageStore& store,
-           Processors& processors, ReplayerOptions options);
+           Processors& processors, ReplayTier* tier, ReplayerOptions options);  // no tier: every call stops
   ~Replayer();
 
   struct Outcome {
@@ -47,15 +59,23 @@ class Replayer {
   Result<Outcome> run();
 
  private:
+  enum class StopKind : uint8_t { syscall, fault, gone };
   struct Thread {
     pid_t tid = -1;
     ProcessSerial process = 0;
     bool stopped_at_syscall = false;  // entered, its result not given yet
     user_regs_struct regs{};          // as at the last stop
+    std::optional<StopKind> ahead;    // it is at its next stop already
     int output_fd = -1;               // where `output`, of the call being made, goes
     Bytes output;
   };
-  enum class StopKind : uint8_t { syscall, fault, gone };
+
+  // Consecutive events of one thread that lie in its ring and have not been executed.
+  struct Batch {
+    ThreadSerial thread = 0;
+    EventIndex first = 0;
+    std::vector<uint64_t> ends;  // of each, in the ring
+  };
 
   Result<void> restore_start();
   Result<void> adopt_birth();
@@ -73,6 +93,20 @@ class Replayer {
   void show_output(Thread& thread, int64_t result);
   void diverge(Thread* thread, EventIndex index, std::string expected, std::string found);
   void forget_process(ProcessSerial process);
+  bool set_regs(const Thread& thread, const user_regs_struct& regs) const;
+
+  // replayer_gate.cc: the in-process tier
+  Gate* gate_of(const Thread& thread) const;
+  Result<void> map_gate(const std::vector<ProcessSerial>& sharing, pid_t tid);
+  Result<std::shared_ptr<Gate>> inherit_gate(const Gate& parent, const Stub& child);
+  std::vector<ProcessSerial> remove_gate(ProcessSerial process);
+  void reseat(const Thread& thread, const Gate& before, const Gate* after) const;
+  Result<void> patch(Thread& thread, const SyscallRow& row);
+  std::vector<ProcessSerial> make_room(Thread& thread, const Event& event, Special special);
+  Result<bool> visit(EventIndex index, const Event& event);
+  bool expect(EventIndex index, const Event& event);
+  Result<bool> run_batch(bool onward);
+
   void take_processor();
   void give_processor_back();
   const Memory& memory(const Thread& thread) const { return unit_.processes.at(thread.process).stub.memory(); }
@@ -83,7 +117,10 @@ class Replayer {
   MessageStore& store_;
   Processors& processors_;
   const ReplayerOptions options_;
+  ReplayTier* const tier_;
   RestoredUnit unit_;
+  std::map<ProcessSerial, std::shared_ptr<Gate>> gates_;
+  Batch batch_;
   std::map<ThreadSerial, Thread> threads_;
   FilePath file_path_;
   std::optional<Divergence> divergence_;

@@ -29,7 +29,8 @@ class UnitLog {
   void cancel() { open_.reset(); }
 
   // A syscall's exit. `exit` holds result, writes and so on; it is merged into the open entry if no event came between.
-  void close(Event exit, bool test) {
+  // `times`: as many calls that were the same, one after the other.
+  void close(Event exit, bool test, uint64_t times = 1) {
     if (!open_of(exit.thread)) {
       exit.kind = EventKind::exit;
       add(std::move(exit));
@@ -46,9 +47,10 @@ class UnitLog {
     if (!exit.child_thread) exit.child_thread = open_->child_thread;
     open_.reset();
     if (test && complete_ && continues(exit)) {
-      ++complete_->repeat;
+      complete_->repeat += times;
       return;
     }
+    exit.repeat = times;
     add(std::move(exit));
   }
 

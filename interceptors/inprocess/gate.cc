@@ -4,11 +4,12 @@
 //
 // It has no libc and no stack but the slot's, leaves extended registers alone, and can be left for the traced
 // instruction at any moment before the kernel is entered. Signals never see it: the supervisor holds them.
-#include <sys/socket.h>
-#include <sys/uio.h>
 
 #include "interceptors/inprocess/layout.h"
+#include "interceptors/inprocess/replay.h"
+#include "interceptors/inprocess/spans.h"
 
+using namespace redrive;
 using namespace redrive::gate;
 
 #define TEXT(x) #x
@@ -116,24 +117,13 @@ executed:
 extern "C" int64_t execute(const Registers* regs, Phase during);
 extern "C" const uint8_t report[];
 
+constexpr uint64_t kFstat = 5;
 constexpr uint64_t kFcntl = 72, kGetFlags = 3, kNonBlocking = 04000;  // fcntl(2): F_GETFL, O_NONBLOCK
 constexpr uint64_t kDontWait = 0x40;                                  // recv(2): MSG_DONTWAIT
-constexpr uint64_t kMaxVector = 64;                                   // elements of an array; longer ones stop
-constexpr uint64_t kMaxName = sizeof(sockaddr_storage);
-constexpr uint64_t kTooLong = kRingSize + 1;
 
 namespace {
 
 Slot& slot() { return *reinterpret_cast<Slot*>(kSlot); }
-
-uint64_t argument(const Registers& regs, int index) { return (&regs.rdi)[index]; }
-
-template <typename T>
-const T& at(uint64_t address) {
-  return *reinterpret_cast<const T*>(address);
-}
-
-uint64_t smaller(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
 void copy(void* to, const void* from, uint64_t length) {
   asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(length) : : "memory");
@@ -167,80 +157,6 @@ struct Writer {
   bool has_room() const { return room <= static_cast<uint64_t>(end - next); }
 };
 
-uint64_t string_length(uint64_t address) {
-  const auto* text = reinterpret_cast<const char*>(address);
-  uint64_t length = 0;
-  while (length < 4096 && text[length]) ++length;
-  return length < 4096 ? length + 1 : length;
-}
-
-// What the call may read or write at the span itself, as far as its arguments say.
-uint64_t capacity(const Span& span, const Registers& regs) {
-  const uint64_t other = argument(regs, span.other);
-  switch (span.extent) {
-    case Extent::fixed:
-      return span.value;
-    case Extent::arg:
-      if (other > kRingSize * 8) return kTooLong;
-      return (other + span.divisor - 1) / span.divisor * span.value;
-    case Extent::result:
-      return other > kRingSize ? kTooLong : other * span.value;
-    case Extent::pointee:
-      return other ? at<uint32_t>(other) : 0;
-    case Extent::path:
-      return string_length(argument(regs, span.arg));
-    case Extent::vector:
-      return other > kMaxVector ? kTooLong : other * sizeof(iovec);
-    case Extent::message:
-      return sizeof(msghdr);
-    case Extent::messages:
-      return other > kMaxVector ? kTooLong : other * sizeof(mmsghdr);
-  }
-  return kTooLong;
-}
-
-// ---- What the kernel will read
-
-bool add_buffers(Writer& writer, const iovec* vector, uint64_t count, bool sent) {
-  for (uint64_t i = 0; i < count; ++i) {
-    const auto address = reinterpret_cast<uint64_t>(vector[i].iov_base);
-    if (!(sent ? writer.add_before(address, vector[i].iov_len) : writer.need(vector[i].iov_len))) return false;
-  }
-  return true;
-}
-
-bool add_message(Writer& writer, const msghdr& message, bool sent) {
-  const uint64_t name = message.msg_name ? smaller(message.msg_namelen, kMaxName) : 0;
-  const uint64_t control = message.msg_control ? message.msg_controllen : 0;
-  const auto add = [&](const void* address, uint64_t length) {
-    return sent ? writer.add_before(reinterpret_cast<uint64_t>(address), length) : writer.need(length);
-  };
-  return message.msg_iovlen <= kMaxVector && add(message.msg_name, name) && add(message.msg_control, control) &&
-         writer.add_before(reinterpret_cast<uint64_t>(message.msg_iov), message.msg_iovlen * sizeof(iovec)) &&
-         add_buffers(writer, message.msg_iov, message.msg_iovlen, sent);
-}
-
-// False if it does not fit.
-bool add_inputs(Writer& writer, const Span& span, const Registers& regs, uint64_t address, uint64_t length) {
-  if (length > kRingSize || (span.before && !writer.add_before(address, length))) return false;
-  if (span.after && !writer.need(length)) return false;
-  switch (span.extent) {
-    case Extent::vector:
-      return add_buffers(writer, &at<iovec>(address), argument(regs, span.other), span.sent);
-    case Extent::message:
-      return add_message(writer, at<msghdr>(address), span.sent);
-    case Extent::messages:
-      for (uint64_t i = 0; i < argument(regs, span.other); ++i) {
-        if (!add_message(writer, (&at<mmsghdr>(address))[i].msg_hdr, span.sent)) return false;
-      }
-      return true;
-    default:
-      return true;
-  }
-}
-
-// ---- What it has written
-
 void add_written(Writer& writer, const iovec* vector, uint64_t count, uint64_t bytes) {
   for (uint64_t i = 0; i < count && bytes; ++i) {
     const uint64_t part = smaller(vector[i].iov_len, bytes);
@@ -251,10 +167,8 @@ void add_written(Writer& writer, const iovec* vector, uint64_t count, uint64_t b
 
 // `before`: what the call found. Where its memory lies, the kernel leaves alone.
 void add_received(Writer& writer, const msghdr& before, const msghdr& now, uint64_t bytes) {
-  const uint64_t name = before.msg_name ? smaller(before.msg_namelen, kMaxName) : 0;
-  const uint64_t control = before.msg_control ? before.msg_controllen : 0;
-  writer.add_after(reinterpret_cast<uint64_t>(before.msg_name), smaller(name, now.msg_namelen));
-  writer.add_after(reinterpret_cast<uint64_t>(before.msg_control), smaller(control, now.msg_controllen));
+  writer.add_after(reinterpret_cast<uint64_t>(before.msg_name), smaller(name_length(before), now.msg_namelen));
+  writer.add_after(reinterpret_cast<uint64_t>(before.msg_control), smaller(control_length(before), now.msg_controllen));
   add_written(writer, before.msg_iov, before.msg_iovlen, bytes);
 }
 
@@ -271,7 +185,7 @@ void add_outputs(Writer& writer, const Span& span, const Registers& regs, const 
       return writer.add_after(address, other ? smaller(length, at<uint32_t>(other)) : 0);
     }
     case Extent::vector:
-      return add_written(writer, &at<iovec>(address), argument(regs, span.other), made);
+      return add_written(writer, &at<iovec>(address), count(span, regs), made);
     case Extent::message:
       writer.add_after(address, length);
       return add_received(writer, *reinterpret_cast<const msghdr*>(before + 1), at<msghdr>(address), made);
@@ -324,6 +238,69 @@ bool returns_at_once(Slot& slot, const Call& call, bool& tried) {
   return time[0] >= 0 && time[1] >= 0 && time[1] < kSecond;
 }
 
+// Mode of the file behind a descriptor; 0 if there is none. `during`: whether the call can still be left to a stop.
+uint32_t file_mode(uint64_t descriptor, Phase during) {
+  struct stat info;
+  Registers regs{};
+  regs.rax = kFstat, regs.rdi = descriptor, regs.rsi = reinterpret_cast<uint64_t>(&info);
+  return execute(&regs, during) == 0 ? info.st_mode : 0;
+}
+
+// ---- The table of descriptors
+
+bool is_known(const Slot& s, uint64_t descriptor) {
+  const auto fd = static_cast<uint32_t>(descriptor);
+  return fd < kDescriptors && (s.known[fd / 64] >> fd % 64 & 1);
+}
+
+void set_known(Slot& s, uint64_t descriptor, bool known) {
+  const auto fd = static_cast<uint32_t>(descriptor);
+  if (fd >= kDescriptors) return;
+  const uint64_t bit = uint64_t{1} << fd % 64;
+  s.known[fd / 64] = known ? s.known[fd / 64] | bit : s.known[fd / 64] & ~bit;
+}
+
+// The call has made a descriptor.
+void note_descriptor(Slot& s, const Call& call, Record& record, bool copied_is_known, uint64_t descriptor) {
+  switch (call.makes) {
+    case NewDescriptor::none:
+      return;
+    case NewDescriptor::file: {
+      const uint32_t mode = file_mode(descriptor, Phase::after);
+      record.no_channel = mode && !may_be_channel(mode);
+      break;
+    }
+    case NewDescriptor::no_channel:
+      record.no_channel = 1;
+      break;
+    case NewDescriptor::copy:
+      set_known(s, descriptor, copied_is_known);
+      return;
+  }
+  if (record.no_channel) set_known(s, descriptor, true);
+}
+
+// ---- Records
+
+// Whether the record at the ring's head says the same as the one before it, which is counted up then.
+bool continues_series(Slot& s, const Record& record) {
+  if (s.series != record.size || s.series > s.head) return false;
+  auto& last = *reinterpret_cast<Record*>(kRing + s.head - s.series);
+  const auto same = [&](const void* from, const void* to) {
+    const auto* a = static_cast<const uint64_t*>(from);
+    for (const uint64_t* b = a + s.series / sizeof *a; a != to; ++a, ++b) {
+      if (*a != *b) return false;
+    }
+    return true;
+  };
+  // Registers that calls change need not be the same.
+  if (!same(&last.thread, &last.regs.flags) || !same(&last.fs_base, &record)) return false;
+  // The supervisor may read it at any moment, and says so.
+  uint32_t count = last.repeat;
+  return count &&
+         __atomic_compare_exchange_n(&last.repeat, &count, count + 1, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+}
+
 uint64_t take_stamp() {
   uint64_t stamp = 1;
   asm volatile("lock xaddq %0, %1" : "+r"(stamp), "+m"(reinterpret_cast<Clock*>(kClock)->now) : : "memory", "cc");
@@ -333,30 +310,21 @@ uint64_t take_stamp() {
 // The kernel and the supervisor see what was written above before what is written below.
 void barrier() { asm volatile("" : : : "memory"); }
 
-const Call* call_of(const Registers& regs) {
-  if (regs.rax >= kCalls) return nullptr;
-  const auto& table = at<Table>(kTable);
-  const Call& call = table.calls[regs.rax];
-  if (call.selector == kNoArg) return &call;
-  const uint32_t command = static_cast<uint32_t>(argument(regs, call.selector)) & call.selector_mask;
-  uint32_t first = call.first_command, end = first + call.commands;
-  while (first < end) {
-    const uint32_t middle = (first + end) / 2;
-    if (table.command_numbers[middle] == command) return &table.commands[middle];
-    (table.command_numbers[middle] < command ? first : end) = middle + (table.command_numbers[middle] < command);
-  }
-  return nullptr;
-}
-
 // Executes the call whose registers are in the slot, and adds its record to the ring. False if it must stop; then
 // nothing has happened that the program could see.
 bool serve_call(Slot& s) {
   const Registers& regs = s.regs;
   if (s.want_stop || processor() != s.processor) return false;
   const Call* const found = call_of(regs);
-  if (!found || found->serve == Serve::never) return false;
+  if (!found) return false;
   const Call& call = *found;
   if (call.null != kNoArg && argument(regs, call.null)) return false;
+  if (call.closes != kNoArg && !is_known(s, argument(regs, call.closes))) return false;
+  if (call.writes_file && s.maps_files) {
+    const uint32_t mode = file_mode(argument(regs, 0), Phase::kernel);
+    s.phase = Phase::before;
+    if (S_ISREG(mode) || s.want_stop) return false;
+  }
   bool tried = false;
   if (call.serve == Serve::sleeps && !s.alone && (!returns_at_once(s, call, tried) || s.want_stop)) return false;
 
@@ -371,12 +339,20 @@ bool serve_call(Slot& s) {
     const uint64_t address = argument(regs, span.arg);
     pieces[i] = reinterpret_cast<Piece*>(writer.next);
     lengths[i] = address ? capacity(span, regs) : 0;
-    if (address && !add_inputs(writer, span, regs, address, lengths[i])) return false;
+    if (!address) continue;
+    if (span.after && !writer.need(lengths[i])) return false;
+    // Of arrays of messages, the whole: what the kernel found there is asked for later.
+    if (span.extent == Extent::messages && !writer.add_before(address, lengths[i])) return false;
+    const auto reads = [&](uint64_t from, uint64_t length) { return writer.add_before(from, length); };
+    const auto writes = [&](uint64_t, uint64_t length) { return writer.need(length); };
+    if (!visit_memory(span, regs, lengths[i], reads, writes)) return false;
   }
   if (!writer.has_room()) return false;
 
   record->before = writer.before;
   record->after = 0;
+  record->repeat = 1;
+  record->no_channel = 0;
   record->thread = s.thread;
   record->site = s.site;
   record->regs = regs;
@@ -394,6 +370,8 @@ bool serve_call(Slot& s) {
     s.no_time[0] = s.no_time[1] = 0;
     (&now.rdi)[call.timeout] = call.timeout_at ? reinterpret_cast<uint64_t>(s.no_time) : 0;
   }
+  if (call.closes != kNoArg) set_known(s, argument(regs, call.closes), false);
+  const bool copied_is_known = is_known(s, argument(regs, 0));
   const int64_t result = execute(&now, Phase::kernel);
   if (tried && result == call.timed_out) {
     // It would sleep. What the kernel has written is undone.
@@ -415,12 +393,16 @@ bool serve_call(Slot& s) {
   barrier();
   record->after = writer.after;
   record->result = result;
+  s.regs.rax = static_cast<uint64_t>(result);
+  const bool unsuccessful = call.test && result <= 0;
+  if (unsuccessful && continues_series(s, *record)) return true;
+  if (result >= 0) note_descriptor(s, call, *record, copied_is_known, static_cast<uint64_t>(result));
   if (!call.send) record->stamp = take_stamp();
+  s.series = unsuccessful ? record->size : 0;
   barrier();
   s.head += record->size;
   barrier();
   s.pending = 0;
-  s.regs.rax = static_cast<uint64_t>(result);
   return true;
 }
 
@@ -430,7 +412,7 @@ bool serve_call(Slot& s) {
 extern "C" void serve() {
   Slot& s = slot();
   s.target = s.site;
-  if (!serve_call(s)) return;
+  if (!(s.replay ? answer(s) : serve_call(s))) return;
   constexpr uint64_t kSyscallSize = 2;
   s.regs.r11 = s.regs.flags;
   s.target = s.want_stop ? reinterpret_cast<uint64_t>(report) : s.site + kSyscallSize;

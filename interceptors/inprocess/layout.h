@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "interceptors/new_descriptor.h"
 #include "interceptors/written.h"
 
 namespace redrive::gate {
@@ -15,7 +16,7 @@ namespace redrive::gate {
 // Fixed, so that a seccomp filter can tell the code's own syscalls from others by their address. Below 2 GiB, so that
 // the code can address all of it absolutely.
 inline constexpr uint64_t kCode = 0x6f000000;
-inline constexpr uint64_t kCodeSize = 0x4000;
+inline constexpr uint64_t kCodeSize = 0x8000;
 inline constexpr uint64_t kTable = kCode + kCodeSize;  // Table
 inline constexpr uint64_t kTableSize = 0x10000;
 inline constexpr uint64_t kClock = kTable + kTableSize;  // Clock, the same page in all address spaces
@@ -28,6 +29,7 @@ inline constexpr uint64_t kRingSize = 0x100000;
 inline constexpr uint32_t kCalls = 470;
 inline constexpr uint32_t kCommands = 96;  // of multiplexers, that are served
 inline constexpr uint32_t kMaxSpans = 6;
+inline constexpr uint32_t kDescriptors = 4096;  // higher ones are closed with a stop
 
 // How long the memory is that a call reads or writes at one of its arguments (ExtentKind in syscall_table.h).
 enum class Extent : uint8_t {
@@ -36,7 +38,7 @@ enum class Extent : uint8_t {
   result,    // result times `value`, at most argument `other` times `value`
   pointee,   // *(u32*)argument `other`, the smaller of before and after
   path,      // NUL-terminated
-  vector,    // iovec array with argument `other` elements, and its buffers
+  vector,    // iovec array with `value` elements, or argument `other` if that is 0, and its buffers
   message,   // msghdr, and what it points to
   messages,  // mmsghdr array with argument `other` elements, and what they point to
 };
@@ -62,7 +64,11 @@ inline constexpr uint8_t kNoArg = 0xff;
 
 struct Call {
   Serve serve = Serve::never;
-  bool send = false;  // its bytes can be received before it returns
+  bool send = false;         // its bytes can be received before it returns
+  bool test = false;         // may be repeated unsuccessfully in series
+  bool writes_file = false;  // may change the contents of the file behind argument 0
+  uint8_t closes = kNoArg;   // the argument that holds a descriptor which it closes
+  NewDescriptor makes = NewDescriptor::none;
   // What tells whether a call that may sleep would. Its descriptor: not if O_NONBLOCK is set, or MSG_DONTWAIT is among
   // the flags. A futex: not if the word at `word` is another than argument `expected`. A timeout: it is tried without
   // one, and answers `timed_out` if it would; `timeout_at`: the argument points to it. If a call has none of these, it
@@ -118,16 +124,26 @@ struct Slot {
   uint32_t others_wait;  // another thread of the unit could run
   uint32_t thread;       // serial of the thread that runs
   uint64_t head;         // bytes of complete records in the ring
+  uint64_t series;       // size of the last of them, if equal calls that follow are counted in it
   uint64_t pending;      // head + 1: a send's record at `head` is complete but for its result
   uint32_t processor;    // where the supervisor runs: calls are served on no other
+  uint32_t maps_files;   // the program sees files that it writes to in its memory: those calls stop
   uint64_t no_time[2];   // a timeout of zero
+  // Descriptors of which the supervisor will still know what is behind them when it reads the records up to now, though
+  // they be closed then: only these are.
+  uint64_t known[kDescriptors / 64];
+  uint32_t replay;    // the ring holds expected calls, which are answered from it
+  uint32_t repeated;  // how often the expected call at `taken` was made already
+  uint64_t taken;     // bytes of the ring's expected calls that were made
 };
 
 // A record is followed by `before` and then `after` pieces, each padded to 8 bytes.
 struct Record {
-  uint32_t size;  // with all that follows
+  uint32_t size;    // with all that follows
+  uint32_t repeat;  // how many calls it stands for, which were the same; 0: the supervisor has read it
+  uint64_t stamp;   // of the first
   uint32_t thread;
-  uint64_t stamp;
+  uint32_t no_channel;  // the result is a descriptor with no channel behind it
   uint64_t site;
   Registers regs;
   uint64_t fs_base, gs_base;
@@ -137,6 +153,21 @@ struct Record {
 struct Piece {
   uint64_t address;
   uint64_t length;
+};
+
+// A call that the recording holds, and what it brought: in replay. Followed by what the kernel wrote, each piece padded
+// to 8 bytes.
+struct Expected {
+  uint32_t size;  // with all that follows
+  int32_t number;
+  uint64_t site;  // as in the slot
+  uint64_t args[6];
+  uint64_t in_hash;  // of the memory that it reads (payload.h); 0 = none
+  int64_t result;
+  uint64_t repeat;     // how often it is made
+  uint32_t regs_hash;  // preserved_registers_hash (registers.h)
+  uint32_t arguments;  // that are compared
+  uint32_t writes;
 };
 constexpr uint64_t padded(uint64_t length) { return (length + 7) & ~uint64_t{7}; }
 

@@ -1,0 +1,243 @@
+// The in-process tier in replay (interceptors/DESIGN.md): events that a patched site will make are put into the ring of
+// its address space, and the code there answers them. What differs, and all else, stops.
+#include <fcntl.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "checkpoint/address_space.h"
+#include "supervisor/memory_calls.h"
+#include "supervisor/registers.h"
+#include "supervisor/replayer.h"
+
+namespace redrive {
+namespace {
+
+constexpr uint32_t kPatchAtStop = 2;  // of a site: many are used once
+
+uint64_t page_up(uint64_t length) { return (length + kPageSize - 1) & ~(kPageSize - 1); }
+
+uint8_t* ring(gate::Slot& slot) { return reinterpret_cast<uint8_t*>(&slot) + (gate::kRing - gate::kSlot); }
+
+// The memory that a call has mapped, unmapped or protected anew.
+std::vector<AddressRange> changed(const Event& event, Special special, Address brk) {
+  const auto& args = event.args;
+  const auto result = static_cast<Address>(event.result);
+  if (is_error(event.result)) return {};
+  switch (special) {
+    case Special::mmap:
+    case Special::shmat:
+      return {{result, result + (event.map ? event.map->length : page_up(args[1]))}};
+    case Special::munmap:
+    case Special::mprotect:
+    case Special::madvise:
+      return {{args[0], args[0] + page_up(args[1])}};
+    case Special::mremap:
+      return {{args[0], args[0] + page_up(args[1])}, {result, result + page_up(args[2])}};
+    case Special::brk:
+      return {{std::min(brk, result), page_up(std::max(brk, result))}};
+    default:
+      return {};
+  }
+}
+
+}  // namespace
+
+Gate* Replayer::gate_of(const Thread& thread) const {
+  const auto found = gates_.find(thread.process);
+  return found == gates_.end() ? nullptr : found->second.get();
+}
+
+// Maps the tier into the address space of these processes, unless the program has something there.
+Result<void> Replayer::map_gate(const std::vector<ProcessSerial>& sharing, pid_t tid) {
+  if (!tier_ || sharing.empty()) return {};
+  const Stub& stub = unit_.processes.at(sharing.front()).stub;
+  ASSIGN_OR_RETURN(const auto mappings, read_mappings(stub.pid()));
+  const bool taken = std::any_of(mappings.begin(), mappings.end(),
+                                 [](const Mapping& m) { return m.start < gate::kEnd && gate::kCode < m.end; });
+  auto gate = std::make_shared<Gate>(*tier_->arena, nullptr);
+  if (taken || !gate->take_slot()) return {};
+  gate->slot()->replay = 1;
+  const std::string& path = tier_->arena->path();
+  TRY(stub.map_file(tid, path, gate::kCode, gate::kCodeSize + gate::kTableSize, PROT_READ | PROT_EXEC, MAP_SHARED, 0));
+  TRY(stub.map_file(tid, path, gate::kSlot, gate::kSlotSize, PROT_READ | PROT_WRITE, MAP_SHARED, gate->slot_offset()));
+  for (const ProcessSerial serial : sharing) gates_[serial] = gate;
+  return {};
+}
+
+// The tier of a forked child, which has its parent's patches and slot mapped.
+Result<std::shared_ptr<Gate>> Replayer::inherit_gate(const Gate& parent, const Stub& child) {
+  auto gate = std::make_shared<Gate>(parent, nullptr);
+  if (!gate->take_slot()) return Error{"no memory for the calls of a forked process"};
+  gate->slot()->replay = 1;
+  TRY(child.map_file(child.pid(), tier_->arena->path(), gate::kSlot, gate::kSlotSize, PROT_READ | PROT_WRITE,
+                     MAP_SHARED, gate->slot_offset()));
+  return gate;
+}
+
+// Moves a stopped thread from where one state of the tier has its instruction to where another has it; null: none.
+void Replayer::reseat(const Thread& thread, const Gate& before, const Gate* after) const {
+  user_regs_struct regs;
+  if (!get_regs(thread.tid, regs)) return;
+  const Address canonical = before.canonical(regs.rip);
+  const Address physical = after ? after->physical(canonical) : canonical;
+  if (std::exchange(regs.rip, physical) != physical) redrive::set_regs(thread.tid, regs);
+}
+
+// Leaves the address space as the program would have it. Returns the processes that share it.
+std::vector<ProcessSerial> Replayer::remove_gate(ProcessSerial serial) {
+  const auto found = gates_.find(serial);
+  if (found == gates_.end()) return {};
+  const std::shared_ptr<Gate> gate = found->second;
+  const Stub& stub = unit_.processes.at(serial).stub;
+  for (const auto& [unused, thread] : threads_) {
+    if (gate_of(thread) == gate.get()) reseat(thread, *gate, nullptr);
+  }
+  for (const auto& site : gate->sites) stub.memory().write(site.start, site.original.data(), site.original.size());
+  for (const auto& area : gate->trampolines) {
+    static_cast<void>(stub.unmap(stub.pid(), area.start, kTrampolinesSize));
+  }
+  static_cast<void>(stub.unmap(stub.pid(), gate::kCode, gate::kEnd - gate::kCode));
+  std::vector<ProcessSerial> sharing;
+  for (const auto& [process, its] : gates_) {
+    if (its == gate) sharing.push_back(process);
+  }
+  for (const ProcessSerial process : sharing) gates_.erase(process);
+  return sharing;
+}
+
+// At a syscall's stop: replaces its instruction if it comes here often enough.
+Result<void> Replayer::patch(Thread& thread, const SyscallRow& row) {
+  Gate* const gate = gate_of(thread);
+  const Address site = thread.regs.rip - kSyscallSize;
+  if (!gate || !row.in_process || gate->patched(site) || ++gate->stops[site] != kPatchAtStop) return {};
+  const Stub& stub = unit_.processes.at(thread.process).stub;
+  ASSIGN_OR_RETURN(const auto mappings, read_mappings(stub.pid()));
+  const Mapping* mapping = mapping_at(mappings, site);
+  const auto window = mapping ? tier_->code.window(stub.memory(), *mapping, site) : std::nullopt;
+  if (!window) return {};
+  Gate::Trampolines* area = gate->trampolines_near(site);
+  if (!area) {
+    const auto at = Gate::gap_near(mappings, site);
+    if (!at) return {};
+    TRY(stub.map_anonymous(thread.tid, *at, kTrampolinesSize, PROT_READ | PROT_EXEC, MAP_PRIVATE));
+    area = &gate->add_trampolines(stub.memory(), *at);
+  }
+  if (!gate->patch(stub.memory(), site, *window, *area)) return {};
+  for (const auto& [serial, other] : threads_) {
+    if (gate_of(other) == gate) reseat(other, *gate, gate);
+  }
+  return {};
+}
+
+// Before the program's mappings change: if the tier or code that it has replaced is there, it is removed. Returns whose
+// it was.
+std::vector<ProcessSerial> Replayer::make_room(Thread& thread, const Event& event, Special special) {
+  const Gate* const gate = gate_of(thread);
+  if (!gate) return std::vector<ProcessSerial>();
+  for (const auto& range : changed(event, special, unit_.processes.at(thread.process).brk)) {
+    const bool patched = std::any_of(gate->sites.begin(), gate->sites.end(), [&](const PatchedSite& site) {
+      return range.start < site.start + site.original.size() && site.start < range.end;
+    });
+    if (patched || gate->owns(range.start, range.end)) return remove_gate(thread.process);
+  }
+  return std::vector<ProcessSerial>();
+}
+
+// Takes the next event: executes it, or has it executed together with those that follow.
+Result<bool> Replayer::visit(EventIndex index, const Event& event) {
+  if (expect(index, event)) return true;
+  // What follows may happen right behind the last of them, or while its thread stands there.
+  const bool own = event.thread == batch_.thread && event.kind != EventKind::signal;
+  const bool behind = event.kind == EventKind::signal && event.thread == batch_.thread &&
+                      (event.args[0] == static_cast<uint64_t>(SignalPoint::before_syscall) ||
+                       event.args[0] == static_cast<uint64_t>(SignalPoint::fault));
+  ASSIGN_OR_RETURN(const bool ran, run_batch(own || behind));
+  if (!ran) return false;
+  return expect(index, event) ? true : step(index, event);
+}
+
+// Puts the event into the ring of its thread. False if it must stop, or does not fit to those that are there.
+bool Replayer::expect(EventIndex index, const Event& event) {
+  if (event.kind != EventKind::syscall || event.fatal || event.child_unit || event.child_thread || event.map ||
+      event.registers || restarts(event.result)) {
+    return false;
+  }
+  const auto found = threads_.find(event.thread);
+  Gate* const gate = found == threads_.end() ? nullptr : gate_of(found->second);
+  const PatchedSite* const site = gate ? gate->patched(event.ip - kSyscallSize) : nullptr;
+  if (!site || (!batch_.ends.empty() && batch_.thread != event.thread)) return false;
+  const SyscallRow* const row = find_row(event.number, event.args);
+  if (!row || !row->in_process) return false;
+  if ((event.receive && !event.receive->logged) || store_.wants_send({what_.unit, index})) return false;
+  if (options_.output && row->traffic == Traffic::send) return false;
+  uint64_t size = sizeof(gate::Expected);
+  for (const auto& write : event.writes) size += sizeof(gate::Piece) + gate::padded(write.length);
+  const uint64_t at = batch_.ends.empty() ? 0 : batch_.ends.back();
+  if (size > gate::kRingSize - at) return false;
+  uint8_t* out = ring(*gate->slot()) + at;
+  auto& expected = *reinterpret_cast<gate::Expected*>(out);
+  expected.size = static_cast<uint32_t>(size);
+  expected.number = event.number;
+  expected.site = site->stop;
+  std::copy(event.args.begin(), event.args.end(), expected.args);
+  expected.in_hash = event.in_hash;
+  expected.result = event.result;
+  expected.repeat = event.repeat;
+  expected.regs_hash = event.regs_hash;
+  expected.arguments = static_cast<uint32_t>(row->argument_count());
+  expected.writes = static_cast<uint32_t>(event.writes.size());
+  out += sizeof expected;
+  for (const auto& write : event.writes) {
+    auto& piece = *reinterpret_cast<gate::Piece*>(out);
+    piece.address = write.address;
+    piece.length = write.length;
+    std::memcpy(&piece + 1, write.data.data(), write.length);
+    out += sizeof piece + gate::padded(write.length);
+  }
+  if (batch_.ends.empty()) {
+    batch_.thread = event.thread;
+    batch_.first = index;
+  }
+  batch_.ends.push_back(at + size);
+  return true;
+}
+
+// Executes the events in the ring. The thread goes on to its next stop; unless `onward`, it stands right behind the
+// last event instead.
+Result<bool> Replayer::run_batch(bool onward) {
+  if (batch_.ends.empty()) return true;
+  const Batch batch = std::exchange(batch_, {});
+  Thread& thread = threads_.at(batch.thread);
+  gate::Slot& slot = *gate_of(thread)->slot();
+  const size_t answered = batch.ends.size() - (onward ? 0 : 1);
+  slot.taken = slot.repeated = 0;
+  slot.head = answered ? batch.ends[answered - 1] : 0;
+  for (size_t done = 0; done < batch.ends.size();) {
+    if (done < answered) {
+      ASSIGN_OR_RETURN(const StopKind stop, run_to_stop(thread));
+      thread.ahead = stop;
+      const size_t now =
+          static_cast<size_t>(std::upper_bound(batch.ends.begin(), batch.ends.end(), slot.taken) - batch.ends.begin());
+      executed_ += now - done;
+      done = now;
+      if (done == batch.ends.size()) break;
+    }
+    const EventIndex index = batch.first + done;
+    const uint64_t repeated = std::exchange(slot.repeated, 0);
+    slot.taken = batch.ends[done++];
+    Result<bool> went_on = false;
+    TRY(trace_.for_each_event(what_.unit, index, index + 1, [&](EventIndex, const Event& missed) {
+      Event rest = missed;
+      rest.repeat -= repeated;
+      went_on = step(index, rest);
+      return true;
+    }));
+    if (!went_on || !*went_on) return went_on;
+  }
+  slot.head = slot.taken = 0;
+  return true;
+}
+
+}  // namespace redrive
