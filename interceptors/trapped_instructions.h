@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "interceptors/counter.h"
+
 namespace redrive {
 
 struct TrappedInstruction {
@@ -28,9 +30,13 @@ TrappedInstruction cpuid_instruction();
 // FXSAVE: what XSAVE leaves in memory depends on when the kernel switched threads.
 void answer(const TrappedInstruction& trapped, user_regs_struct& regs);
 
-// Makes cpuid fault in the calling thread too. Switching between threads that differ in this costs about 15 us on
-// virtual machines, so the tracer must do what its tracees do. cpuid executed by the tracer's own libraries is answered
-// by a SIGSEGV handler. False if this processor cannot.
-bool trap_own_cpuid();
+// Makes these instructions fault in the calling thread and those that it will start too. Switching between threads that
+// differ in this costs 5 us each way on virtual machines (rdtsc), or 15 (cpuid), so the tracer must do what its tracees
+// do. Where its own libraries execute them, a SIGSEGV handler answers; clock_gettime(2) enters the kernel instead.
+// False if this processor cannot trap cpuid.
+bool trap_own_instructions();
+
+// The counter that rdtsc answers. trap_own_instructions() must have been called some time before.
+const Counter& counter();
 
 }  // namespace redrive

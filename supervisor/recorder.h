@@ -131,6 +131,7 @@ class Recorder {
   void set_slot(Thread& thread);
   void ask_to_stop(const Thread& thread);
   static bool in_gate(const Thread& thread, Address ip);
+  static void undo_writes(const Process& process);
   void leave_gate(Thread& thread, bool ignored = false);
   void at_boundary(Thread& thread, user_regs_struct regs);
   bool patch(Thread& thread);

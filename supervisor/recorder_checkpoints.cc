@@ -86,7 +86,7 @@ void Recorder::end_interval(Unit& unit) {
 bool Recorder::checkpoint_due(Unit& unit) {
   if (limits_.checkpoint_period_ns == 0) return false;
   const auto now = Clock::now();
-  if (now - unit.last_clock_check < kClockInterval) return false;
+  if (!unit.checkpoint_wanted && now - unit.last_clock_check < kClockInterval) return false;
   unit.last_clock_check = now;
   if (!unit.checkpoint_wanted && interval_ns(unit) < unit.period_ns) return false;
   const bool borrowed =
@@ -96,6 +96,7 @@ bool Recorder::checkpoint_due(Unit& unit) {
   if (borrowed || starting) return false;  // at the next event, when the vfork child has its program
   if (images_.copies_alive() >= limits_.copies) {
     ++skipped_checkpoints_;
+    unit.checkpoint_wanted = false;  // till then, all its calls would stop
     unit.last_clock_check = now + 100ms;
     return false;
   }

@@ -186,6 +186,24 @@ void Recorder::ask_to_stop(const Thread& thread) {
 
 bool Recorder::in_gate(const Thread& thread, Address ip) { return thread.process->gate && Gate::executes_at(ip); }
 
+// The kernel may have written before a signal ended the call that is being served: it will find what it found before.
+void Recorder::undo_writes(const Process& process) {
+  gate::Slot& slot = *process.gate->slot();
+  if (slot.head > gate::kRingSize - sizeof(gate::Record)) return;
+  auto& record = *reinterpret_cast<gate::Record*>(ring(slot) + slot.head);
+  record.after = 0;
+  record.repeat = 1;
+  record.size = static_cast<uint32_t>(gate::kRingSize - slot.head);
+  if (!valid(record, record.size)) return;
+  for (const auto& piece : pieces_of(record, false)) {
+    Bytes now(piece.data.size());
+    const bool read = process.memory.read(piece.address, now.data(), now.size());
+    if (read && !std::equal(now.begin(), now.end(), piece.data.begin())) {
+      process.memory.write(piece.address, piece.data.data(), piece.data.size());
+    }
+  }
+}
+
 // At a stop amid a served call: if nothing has come of it yet, it is left to a stop. Nothing has come of a wait either
 // that only a signal has ended which the program would not have noticed (`ignored`).
 void Recorder::leave_gate(Thread& thread, bool ignored) {
@@ -199,6 +217,7 @@ void Recorder::leave_gate(Thread& thread, bool ignored) {
   const bool executed = regs.rip == arena_->header().executed && !again;
   if (slot.phase != gate::Phase::before && (slot.phase != gate::Phase::kernel || executed)) return;
   thread.interrupted = slot.phase == gate::Phase::kernel && regs.rip == arena_->header().executed;
+  if (thread.interrupted) undo_writes(*thread.process);
   slot.pending = 0;
   if (std::exchange(gate->pending_opened, false)) {
     end_send(thread, -EINTR);
