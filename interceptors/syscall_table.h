@@ -124,7 +124,7 @@ struct SyscallRow {
   int8_t fd_arg = -1;
   FdEffect fd_effect = FdEffect::none;
   NewDescriptor new_descriptor = NewDescriptor::none;  // the result
-  bool may_block = false;                     // can sleep for long: the unit's other threads go on meanwhile
+  bool may_block = false;                              // can sleep for long: the unit's other threads go on meanwhile
   bool test =
       false;  // may be repeated unsuccessfully in series: poll, epoll_wait, select, sched_yield, non-blocking receives
   // May be served without a stop by the code inside tracees (inprocess/): does not touch memory layout, and has no

@@ -131,9 +131,22 @@ bool stands_for_cpuid(const uint8_t (&code)[3]) {
 
 TrappedInstruction cpuid_instruction() { return {kCpuid, 2}; }
 
-void answer(const TrappedInstruction& trapped, user_regs_struct& regs) {
+TrappedInstruction counter_instruction(uint64_t length) {
+  return {length == 2 ? kRdtsc : kRdtscp, static_cast<int>(length)};
+}
+
+bool reads_counter(const TrappedInstruction& trapped) { return trapped.instruction != kCpuid; }
+
+void answer_counter(const TrappedInstruction& trapped, uint64_t now, user_regs_struct& regs) {
   regs.rip += static_cast<uint64_t>(trapped.length);
+  regs.rax = now & 0xffffffff;
+  regs.rdx = now >> 32;
+  if (trapped.instruction == kRdtscp) regs.rcx = 0;  // IA32_TSC_AUX: the processor's number
+}
+
+void answer(const TrappedInstruction& trapped, user_regs_struct& regs) {
   if (trapped.instruction == kCpuid) {
+    regs.rip += static_cast<uint64_t>(trapped.length);
     const Leaf out = masked_cpuid(static_cast<uint32_t>(regs.rax), static_cast<uint32_t>(regs.rcx));
     regs.rax = out.eax;
     regs.rbx = out.ebx;
@@ -141,10 +154,7 @@ void answer(const TrappedInstruction& trapped, user_regs_struct& regs) {
     regs.rdx = out.edx;
     return;
   }
-  const uint64_t now = counter_at(counter(), raw_ns());
-  regs.rax = now & 0xffffffff;
-  regs.rdx = now >> 32;
-  if (trapped.instruction == kRdtscp) regs.rcx = 0;  // IA32_TSC_AUX: the processor's number
+  answer_counter(trapped, counter_at(counter(), raw_ns()), regs);
 }
 
 const Counter& counter() {

@@ -20,6 +20,10 @@ struct TrappedInstruction {
 // The trapped instruction that begins with these bytes, if it is one.
 std::optional<TrappedInstruction> decode_trapped(const uint8_t (&code)[3]);
 
+// rdtsc or rdtscp, by its length.
+TrappedInstruction counter_instruction(uint64_t length);
+bool reads_counter(const TrappedInstruction& trapped);
+
 // Where cpuid cannot be told to fault, ud2 stands in for it: as long, and raises SIGILL.
 inline constexpr uint8_t kCpuidStandIn[] = {0x0f, 0x0b};
 bool stands_for_cpuid(const uint8_t (&code)[3]);
@@ -29,6 +33,9 @@ TrappedInstruction cpuid_instruction();
 // RDPID, TSX, WAITPKG, and which processor it runs on; and the size of the XSAVE area, so that the dynamic linker uses
 // FXSAVE: what XSAVE leaves in memory depends on when the kernel switched threads.
 void answer(const TrappedInstruction& trapped, user_regs_struct& regs);
+
+// The same for rdtsc and rdtscp, with what they read.
+void answer_counter(const TrappedInstruction& trapped, uint64_t now, user_regs_struct& regs);
 
 // Makes these instructions fault in the calling thread and those that it will start too. Switching between threads that
 // differ in this costs 5 us each way on virtual machines (rdtsc), or 15 (cpuid), so the tracer must do what its tracees

@@ -119,7 +119,7 @@ bool Gate::take_slot() {
 Address Gate::canonical(Address ip) const {
   for (const auto& site : sites) {
     if (ip == site.stop) return site.site;
-    if (ip == site.stop + kSyscallSize) return site.site + kSyscallSize;
+    if (ip == site.stop + site.size) return site.site + site.size;
   }
   return ip;
 }
@@ -127,7 +127,7 @@ Address Gate::canonical(Address ip) const {
 Address Gate::physical(Address ip) const {
   for (const auto& site : sites) {
     if (ip == site.site) return site.stop;
-    if (ip == site.site + kSyscallSize) return site.stop + kSyscallSize;
+    if (ip == site.site + site.size) return site.stop + site.size;
   }
   return ip;
 }
@@ -167,18 +167,21 @@ bool Gate::patch(const Memory& memory, Address site, PatchWindow window, Trampol
   PatchedSite patched;
   patched.site = site;
   patched.start = site - window.before;
-  Bytes before(window.before), after(window.after);
-  patched.original.resize(window.before ? window.before : kSyscallSize + window.after);
+  Bytes before(window.before), instruction(3), after(window.after);
+  instruction.resize(memory.read_some(site, instruction.data(), instruction.size()));
+  patched.size = replaceable_size(instruction);
+  if (patched.size == 0) return false;
+  instruction.resize(patched.size);
+  patched.original.resize(window.before ? window.before : patched.size + window.after);
   const Address at = area.start + area.used * kTrampolineSize;
   if (!memory.read(patched.start, patched.original.data(), patched.original.size()) ||
       !memory.read(site - window.before, before.data(), before.size()) ||
-      !memory.read(site + kSyscallSize, after.data(), after.size())) {
+      !memory.read(site + patched.size, after.data(), after.size())) {
     return false;
   }
-  const Bytes code = trampoline(at, area.start, before, after, site, patched.stop);
-  const Bytes instruction = jump(patched.start, at, patched.original.size());
-  if (!memory.write(at, code.data(), code.size()) ||
-      !memory.write(patched.start, instruction.data(), instruction.size())) {
+  const Bytes code = trampoline(at, area.start, before, instruction, after, site, patched.stop);
+  const Bytes entrance = jump(patched.start, at, patched.original.size());
+  if (!memory.write(at, code.data(), code.size()) || !memory.write(patched.start, entrance.data(), entrance.size())) {
     return false;
   }
   ++area.used;
@@ -206,8 +209,10 @@ Bytes jump(Address at, Address target, size_t size) {
   return code;
 }
 
-Bytes trampoline(Address at, Address entry_pointer, const Bytes& before, const Bytes& after, Address site,
-                 Address& stop) {
+Bytes trampoline(Address at, Address entry_pointer, const Bytes& before, const Bytes& instruction, const Bytes& after,
+                 Address site, Address& stop) {
+  const bool syscall = instruction[1] == 0x05;
+  constexpr auto kSavedRcx = static_cast<uint32_t>(gate::kSlot + offsetof(gate::Slot, regs.rcx));
   Bytes code = before;
   const auto append = [&](std::initializer_list<uint8_t> bytes) { code.insert(code.end(), bytes); };
   const auto relative_to = [&](Address target) {
@@ -216,17 +221,23 @@ Bytes trampoline(Address at, Address entry_pointer, const Bytes& before, const B
     std::memcpy(bytes, &distance, sizeof distance);
     code.insert(code.end(), std::begin(bytes), std::end(bytes));
   };
+  if (!syscall) {
+    append({0x48, 0x89, 0x0c, 0x25});  // mov %rcx, to where the gate puts it back from
+    for (int shift = 0; shift < 32; shift += 8) append({static_cast<uint8_t>(kSavedRcx >> shift)});
+  }
   append({0x48, 0x8d, 0x0d});  // lea stop, %rcx
   stop = at + code.size() + 4 + 6;
   relative_to(stop);
   append({0xff, 0x25});  // jmp *entry_pointer
   relative_to(entry_pointer);
-  append({0x0f, 0x05});        // syscall
-  append({0x48, 0x8d, 0x0d});  // lea: what the syscall instruction leaves in %rcx
-  relative_to(site + kSyscallSize);
+  code.insert(code.end(), instruction.begin(), instruction.end());
+  if (syscall) {
+    append({0x48, 0x8d, 0x0d});  // lea: what the syscall instruction leaves in %rcx
+    relative_to(site + kSyscallSize);
+  }
   code.insert(code.end(), after.begin(), after.end());
   append({0xe9});
-  relative_to(site + kSyscallSize + after.size());
+  relative_to(site + instruction.size() + after.size());
   CHECK(code.size() <= kTrampolineSize);
   return code;
 }

@@ -35,6 +35,11 @@ class GateArena {
   const std::string& path() const { return path_; }
   static constexpr Address kPath = gate::kClock + sizeof(gate::Clock);
 
+  // What a served rdtsc answers.
+  void set_counter(const Counter& counter) {
+    reinterpret_cast<gate::Clock*>(common_ + (gate::kClock - gate::kCode))->counter = counter;
+  }
+
   // A zeroed slot, mapped here; null if there is no memory for one.
   gate::Slot* take_slot(uint64_t& file_offset);
   void give_back(gate::Slot* slot, uint64_t file_offset);
@@ -61,12 +66,13 @@ class CodeSegments {
   std::map<std::tuple<uint64_t, uint64_t, uint64_t, uint64_t>, CodeSegment> segments_;  // device, inode, offset, length
 };
 
-// A syscall instruction that was replaced, or has been preceded, by a jump.
+// A syscall instruction that was replaced, or has been preceded, by a jump; or an rdtsc or rdtscp that was replaced.
 struct PatchedSite {
-  Address site;    // of the syscall instruction
+  Address site;    // of the instruction
   Address start;   // of the window
   Bytes original;  // what it held
-  Address stop;    // the trampoline's own syscall instruction; the call goes on behind it
+  Address stop;    // the trampoline's own such instruction; the program goes on behind it
+  uint64_t size;   // of the instruction
 };
 
 // The tier in one address space. Processes that share the memory share it.
@@ -131,10 +137,10 @@ class Gate {
 inline constexpr uint64_t kTrampolineSize = 64;
 inline constexpr uint64_t kTrampolinesSize = kPageSize;
 
-// The bytes of a trampoline at `at` for this site, given the moved instructions. `stop` becomes the address of its
-// syscall instruction.
-Bytes trampoline(Address at, Address entry_pointer, const Bytes& before, const Bytes& after, Address site,
-                 Address& stop);
+// The bytes of a trampoline at `at` for this site, given the moved instructions and the instruction itself. `stop`
+// becomes the address where that is in the trampoline.
+Bytes trampoline(Address at, Address entry_pointer, const Bytes& before, const Bytes& instruction, const Bytes& after,
+                 Address site, Address& stop);
 // jmp to `target`, padded to the window's size.
 Bytes jump(Address at, Address target, size_t size);
 

@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "base/result.h"
+#include "interceptors/trapped_instructions.h"
 #include "supervisor/gate.h"
 #include "supervisor/image_worker.h"
 #include "supervisor/tracee.h"
@@ -82,6 +83,8 @@ class Recorder {
   // recorder_signals.cc
   void replace_cpuid(Process& process, const Mapping& mapping, Event* event);
   void handle_signal(Thread& thread, int signal);
+  static void log_trap(Thread& thread, const TrappedInstruction& trap, const user_regs_struct& before,
+                       const user_regs_struct& after);
   bool answer_trapped_instruction(Thread& thread, const user_regs_struct& regs);
   void deliver(Thread& thread, int signal, const user_regs_struct& regs, uint64_t where);
   static void hold(Thread& thread, const siginfo_t& info);
@@ -135,6 +138,7 @@ class Recorder {
   void leave_gate(Thread& thread, bool ignored = false);
   void at_boundary(Thread& thread, user_regs_struct regs);
   bool patch(Thread& thread);
+  void patch_counter(Thread& thread, const user_regs_struct& regs, uint64_t size);
   Gate::Trampolines* map_trampolines(Thread& thread, const std::vector<Mapping>& mappings, Address near);
   bool touches_gate(const Thread& thread) const;
   void forget_patches(Thread& thread, int64_t result);

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "checkpoint/address_space.h"
+#include "interceptors/trapped_instructions.h"
 #include "supervisor/memory_calls.h"
 #include "supervisor/recorder.h"
 #include "supervisor/registers.h"
@@ -282,6 +283,30 @@ bool Recorder::patch(Thread& thread) {
   return false;
 }
 
+// At a trap: the same for rdtsc and rdtscp, `size` bytes. `regs`: where the thread is.
+void Recorder::patch_counter(Thread& thread, const user_regs_struct& regs, uint64_t size) {
+  Process& process = *thread.process;
+  Gate* const gate = process.gate.get();
+  const Address site = regs.rip;
+  if (!gate || !gate->slot() || gate->patched(site) || ++gate->stops[site] != kPatchAtStop) return;
+  for (const auto& [tid, other] : threads_) {
+    if (other.get() != &thread && other->process->gate.get() == gate && other->entry.rip == site + size) return;
+  }
+  const auto mappings = read_mappings(process.pid);
+  const Mapping* mapping = mappings ? mapping_at(*mappings, site) : nullptr;
+  const auto window = mapping ? code_.window(process.memory, *mapping, site) : std::nullopt;
+  if (!window) return;
+  Gate::Trampolines* area = gate->trampolines_near(site);
+  if (const auto at = area ? std::nullopt : Gate::gap_near(*mappings, site)) {
+    const auto made = call_at(
+        thread, arena_->header().boundary - kSyscallSize, regs, SYS_mmap,
+        {*at, kTrampolinesSize, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, ~0ull, 0});
+    if (made && *made == static_cast<int64_t>(*at)) area = &gate->add_trampolines(process.memory, *at);
+  }
+  arena_->set_counter(counter());
+  if (area) gate->patch(process.memory, site, *window, *area);
+}
+
 // Maps a page for trampolines within reach of `near`. The thread is at a syscall's entry, and must be rewound
 // afterwards.
 Gate::Trampolines* Recorder::map_trampolines(Thread& thread, const std::vector<Mapping>& mappings, Address near) {
@@ -417,6 +442,7 @@ void Recorder::open_served(Gate& gate, const gate::Record& record) {
   thread.entry = at_exit(record, gate.canonical(record.site));
   thread.resumed.rip = 0;
   thread.rewound = false;
+  if (record.counter) return;
   thread.args = syscall_args(thread.entry);
   thread.row = find_row(static_cast<int64_t>(record.regs.rax), thread.args);
   open_call(thread, Memory::of(pieces_of(record, false)));
@@ -425,6 +451,19 @@ void Recorder::open_served(Gate& gate, const gate::Record& record) {
 void Recorder::close_served(Gate& gate, gate::Record& record) {
   Thread& thread = *gate.unit->threads.at(record.thread);
   const uint32_t times = std::exchange(record.repeat, 0);  // calls that follow are not counted here any more
+  if (record.counter) {
+    const Address site = gate.canonical(record.site);
+    user_regs_struct before = at_exit(record, site), after;
+    before.rip = site;
+    before.rax = record.regs.rax;
+    before.rcx = record.regs.rcx;
+    after = before;
+    const PatchedSite* const patched = gate.patched(site);
+    const auto trapped = counter_instruction(patched ? patched->size : 0);
+    answer_counter(trapped, static_cast<uint64_t>(record.result), after);
+    log_trap(thread, trapped, before, after);
+    return;
+  }
   close_call(thread, record.result, Memory::of(pieces_of(record, true)), &record, times);
 }
 

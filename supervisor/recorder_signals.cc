@@ -205,21 +205,28 @@ bool Recorder::raise_held(Thread& thread) {
   return false;
 }
 
+void Recorder::log_trap(Thread& thread, const TrappedInstruction& trap, const user_regs_struct& before,
+                        const user_regs_struct& after) {
+  Event event;
+  event.kind = EventKind::trap;
+  event.thread = thread.serial;
+  event.number = static_cast<int32_t>(trap.instruction);
+  event.ip = before.rip;
+  event.args = {after.rax, after.rbx, after.rcx, after.rdx, before.rax, before.rcx};
+  thread.process->unit->log.add(std::move(event));
+}
+
 bool Recorder::answer_trapped_instruction(Thread& thread, const user_regs_struct& regs) {
   uint8_t code[3] = {};
-  thread.process->memory.read_some(regs.rip, code, sizeof code);
+  const Gate* const gate = thread.process->gate.get();
+  thread.process->memory.read_some(gate ? gate->physical(regs.rip) : regs.rip, code, sizeof code);
   user_regs_struct after = regs;
   const bool stand_in = stands_for_cpuid(code) && thread.process->cpuid_sites.contains(regs.rip);
   const auto trap = stand_in ? cpuid_instruction() : decode_trapped(code);
   if (!trap) return false;
   answer(*trap, after);
-  Event event;
-  event.kind = EventKind::trap;
-  event.thread = thread.serial;
-  event.number = static_cast<int32_t>(trap->instruction);
-  event.ip = regs.rip;
-  event.args = {after.rax, after.rbx, after.rcx, after.rdx, regs.rax, regs.rcx};
-  thread.process->unit->log.add(std::move(event));
+  log_trap(thread, *trap, regs, after);
+  if (reads_counter(*trap)) patch_counter(thread, regs, static_cast<uint64_t>(trap->length));
   set_regs(thread, after);
   thread.rewound = false;
   resume_user(thread, after);

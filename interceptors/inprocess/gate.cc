@@ -61,6 +61,7 @@ entry:
   mov %rsi, )" AT(RSI) R"(
   mov %rdx, )" AT(RDX) R"(
   mov %r10, )" AT(R10) R"(
+  mov %r11, )" AT(R11) R"(
   mov %r8, )" AT(R8) R"(
   mov %r9, )" AT(R9) R"(
   mov %rbx, )" AT(RBX) R"(
@@ -118,8 +119,11 @@ extern "C" int64_t execute(const Registers* regs, Phase during);
 extern "C" const uint8_t report[];
 
 constexpr uint64_t kFstat = 5;
+constexpr uint64_t kClockGettime = 228, kRawClock = 4;                // clock_gettime(2), CLOCK_MONOTONIC_RAW
 constexpr uint64_t kFcntl = 72, kGetFlags = 3, kNonBlocking = 04000;  // fcntl(2): F_GETFL, O_NONBLOCK
-constexpr uint64_t kDontWait = 0x40;                                  // recv(2): MSG_DONTWAIT
+constexpr uint16_t kRdtsc = 0x310f, kRdtscp = 0x010f;                 // as they begin
+constexpr uint64_t kRdtscSize = 2, kRdtscpSize = 3;
+constexpr uint64_t kDontWait = 0x40;  // recv(2): MSG_DONTWAIT
 
 namespace {
 
@@ -352,7 +356,7 @@ bool serve_call(Slot& s) {
   record->before = writer.before;
   record->after = 0;
   record->repeat = 1;
-  record->no_channel = 0;
+  record->counter = record->no_channel = 0;
   record->thread = s.thread;
   record->site = s.site;
   record->regs = regs;
@@ -406,12 +410,49 @@ bool serve_call(Slot& s) {
   return true;
 }
 
+// Executes rdtsc or rdtscp, `size` bytes, as the recorder does where they stop. False if it must stop.
+bool serve_counter(Slot& s, uint64_t size) {
+  if (s.replay || s.want_stop || processor() != s.processor || kRingSize - s.head < sizeof(Record)) return false;
+  auto& record = *reinterpret_cast<Record*>(kRing + s.head);
+  struct {
+    uint64_t s, ns;
+  } time;
+  Registers regs{};
+  regs.rax = kClockGettime, regs.rdi = kRawClock, regs.rsi = reinterpret_cast<uint64_t>(&time);
+  execute(&regs, Phase::before);
+  const uint64_t now = counter_at(at<Clock>(kClock).counter, time.s * 1'000'000'000 + time.ns);
+  record.size = sizeof record;
+  record.repeat = 1;
+  record.thread = s.thread;
+  record.counter = 1;
+  record.no_channel = 0;
+  record.site = s.site;
+  record.regs = s.regs;
+  record.fs_base = record.gs_base = 0;
+  record.result = static_cast<int64_t>(now);
+  record.before = record.after = 0;
+  record.stamp = take_stamp();
+  s.regs.rax = static_cast<uint32_t>(now);
+  s.regs.rdx = now >> 32;
+  if (size == kRdtscpSize) s.regs.rcx = 0;
+  s.series = 0;
+  s.target = s.site + size;
+  barrier();
+  s.head += record.size;
+  return true;
+}
+
 }  // namespace
 
 // Where the thread goes on: behind a served call, at the supervisor's stop there, or at the call itself.
 extern "C" void serve() {
   Slot& s = slot();
   s.target = s.site;
+  const auto code = at<uint16_t>(s.site);
+  if (code == kRdtsc || code == kRdtscp) {
+    serve_counter(s, code == kRdtsc ? kRdtscSize : kRdtscpSize);
+    return;
+  }
   if (!(s.replay ? answer(s) : serve_call(s))) return;
   constexpr uint64_t kSyscallSize = 2;
   s.regs.r11 = s.regs.flags;

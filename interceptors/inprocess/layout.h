@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "interceptors/counter.h"
 #include "interceptors/new_descriptor.h"
 #include "interceptors/written.h"
 
@@ -100,9 +101,10 @@ static_assert(sizeof(Table) <= kTableSize);
 
 struct Clock {
   uint64_t now;  // the last stamp taken
+  Counter counter;
 };
 
-// The registers of a served call at its entry, as the gate saves them.
+// The registers of a served call at its entry, as the gate saves them; rcx only if it is none that the call changes.
 struct Registers {
   uint64_t rax, rdi, rsi, rdx, r10, r8, r9, rbx, rbp, r12, r13, r14, r15, rsp, flags, rcx, r11;
 };
@@ -143,7 +145,8 @@ struct Record {
   uint32_t repeat;  // how many calls it stands for, which were the same; 0: the supervisor has read it
   uint64_t stamp;   // of the first
   uint32_t thread;
-  uint32_t no_channel;  // the result is a descriptor with no channel behind it
+  uint16_t counter;     // no call: rdtsc or rdtscp was executed, and `result` is what it read
+  uint16_t no_channel;  // the result is a descriptor with no channel behind it
   uint64_t site;
   Registers regs;
   uint64_t fs_base, gs_base;

@@ -50,6 +50,10 @@ TEST_CASE("a window holds instructions that can move, and nothing jumps into it"
       {"a load may fault", {0x0f, 0x05, 0x48, 0x8b, 0x07, 0xc3}, 0, std::nullopt},
       {"a load relative to its place", {0x0f, 0x05, 0x8b, 0x05, 1, 2, 3, 4, 0xc3}, 0, std::nullopt},
       {"a landing pad", {0x0f, 0x05, 0xf3, 0x0f, 0x1e, 0xfa, 0xc3}, 0, std::nullopt},
+      {"rdtsc", {0x0f, 0x31, 0x48, 0xc1, 0xe2, 0x20, 0x48, 0x09, 0xd0}, 0, PatchWindow{0, 4}},
+      {"rdtscp", {0x0f, 0x01, 0xf9, 0x89, 0x0c, 0x24, 0x48, 0xc1}, 0, std::nullopt},  // stores
+      {"rdtscp that can move", {0x0f, 0x01, 0xf9, 0x48, 0xc1, 0xe2, 0x20}, 0, PatchWindow{0, 4}},
+      {"rdtsc behind a mov", {0xb8, 0x27, 0, 0, 0, 0x0f, 0x31, 0xc3}, 5, std::nullopt},
       {"no syscall instruction", {0x0f, 0x0b, 0x48, 0x3d, 0, 0xf0, 0xff, 0xff}, 0, std::nullopt},
       // jmp to the cmp, over it: the first may not be patched, the second may.
       {"a short jump to behind the call", {0xeb, 0x02, 0x0f, 0x05, 0x48, 0x3d, 0, 0xf0, 0xff, 0xff}, 2, std::nullopt},
@@ -82,7 +86,7 @@ TEST_CASE("a trampoline executes what was moved, and its calls return to what fo
   const Bytes rest{0xc3};                   // ret
   const Address site = base + before.size(), at = base + 512, pointer = base + 256;
   Address stop = 0;
-  const Bytes code = trampoline(at, pointer, before, after, site, stop);
+  const Bytes code = trampoline(at, pointer, before, {0x0f, 0x05}, after, site, stop);
   std::memcpy(page + 512, code.data(), code.size());
   std::memcpy(page + 256, &stop, sizeof stop);
   const Bytes entry = jump(base, at, before.size() + kSyscallSize + after.size());
