@@ -94,6 +94,7 @@ demo: all ## record a 4-process job, re-drive an interval from its middle
 	$(RUN) scripts/demo.sh
 
 bench: all ## costs as ratios against native
+	scripts/deps.sh --bench
 	$(RUN) python3 tests/bench/bench.py
 
 fuzz: $(FUZZERS) ## feed damaged traces and arguments to the readers

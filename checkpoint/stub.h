@@ -54,6 +54,8 @@ class Stub {
 // The pages that a stub keeps for itself. Recorded programs must leave them alone.
 inline constexpr Address kGateStart = 0x70000000;
 inline constexpr Address kGateEnd = kGateStart + 2 * kPageSize;
+// Behind the instruction with which Stub::call runs system calls: a seccomp filter must let them through.
+inline constexpr Address kStubSyscallEnd = kGateStart + 0x102;
 
 // Waits for the next stop or end of one tracee of the calling thread. False if it does not exist.
 bool wait_for(pid_t tid, int& status);

@@ -56,11 +56,20 @@ class Elf {
     return std::nullopt;
   }
 
-  // The functions that .eh_frame describes, in the encoding that compilers use, sorted.
+  // The functions that the file itself describes, sorted.
   std::vector<Function> functions() const {
     std::vector<Function> functions;
+    add_from_frames(functions);
+    add_from_go_table(functions);
+    std::sort(functions.begin(), functions.end(), [](const auto& a, const auto& b) { return a.start < b.start; });
+    return functions;
+  }
+
+ private:
+  // Those of .eh_frame, in the encoding that compilers use.
+  void add_from_frames(std::vector<Function>& functions) const {
     const Elf64_Shdr* frames = find(".eh_frame");
-    if (!frames) return functions;
+    if (!frames) return;
     for (uint64_t at = 0; at < frames->sh_size;) {
       // Length, CIE (0: this is one), start of the function relative to itself, length of the function.
       const uint64_t entry = frames->sh_offset + at;
@@ -73,11 +82,34 @@ class Elf {
       }
       at += sizeof length + length;
     }
-    std::sort(functions.begin(), functions.end(), [](const auto& a, const auto& b) { return a.start < b.start; });
-    return functions;
   }
 
- private:
+  // Those of .gopclntab as Go has it since 1.18: starts are distances from its first function, and each ends where the
+  // next begins. https://go.dev/s/go12symtab and the Go source, src/debug/gosym/pclntab.go, describe it. The table of a
+  // position-independent binary says where that is only once it is loaded; it is left out.
+  void add_from_go_table(std::vector<Function>& functions) const {
+    struct Header {
+      uint32_t magic;
+      uint8_t zero[2];
+      uint8_t code_unit;
+      uint8_t pointer_size;
+      uint64_t functions, files;
+      uint64_t text;
+      uint64_t names, units, paths, values;  // offsets of parts of it
+      uint64_t table;                        // ... and of this one: a pair of 32-bit numbers for each function
+    } header;
+    const Elf64_Shdr *lines = find(".gopclntab"), *code = find(".text");
+    if (!lines || !code || !get(file_, lines->sh_offset, header)) return;
+    const bool known = (header.magic == 0xfffffff0 || header.magic == 0xfffffff1) && header.pointer_size == 8;
+    if (!known || header.text - code->sh_addr >= code->sh_size) return;
+    const uint64_t table = lines->sh_offset + header.table;
+    uint32_t start = 0, next = 0;
+    for (uint64_t i = 0; i < header.functions; ++i, start = next) {
+      if ((i == 0 && !get(file_, table, start)) || !get(file_, table + (i + 1) * 8, next) || next < start) return;
+      if (next - start <= kMaxFunction) functions.push_back({header.text + start, header.text + next});
+    }
+  }
+
   const Elf64_Shdr* find(std::string_view name) const {
     if (header_.e_shstrndx >= sections_.size()) return nullptr;
     const uint64_t names = sections_[header_.e_shstrndx].sh_offset;

@@ -9,8 +9,8 @@
 namespace redrive {
 
 // Offsets in an ELF file of the cpuid instructions that are beyond doubt: in a section of instructions, inside a
-// function that .eh_frame tells the start of (LSB Core, "Exception Frames"), and met when it is disassembled from
-// there. Sorted. Empty for anything that is no such file.
+// function that .eh_frame (LSB Core, "Exception Frames") or Go's .gopclntab tells the start of, and met when it is
+// disassembled from there. Sorted. Empty for anything that is no such file.
 std::vector<uint64_t> cpuid_sites(const Bytes& file);
 
 }  // namespace redrive

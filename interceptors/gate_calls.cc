@@ -59,6 +59,7 @@ gate::Call call_of(const SyscallRow& row) {
     gate::Span span;
     span.arg = i;
     span.written = arg.written;
+    span.payload = arg.payload;
     switch (arg.kind) {
       case ArgKind::none:
       case ArgKind::val:

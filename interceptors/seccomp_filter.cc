@@ -4,13 +4,14 @@
 
 #include <cerrno>
 #include <cstddef>
+#include <initializer_list>
 #include <iterator>
 
 #include "interceptors/syscall_table.h"
 
 namespace redrive {
 
-std::vector<sock_filter> seccomp_filter(uint64_t untraced, uint64_t traced) {
+std::vector<sock_filter> seccomp_filter(std::initializer_list<uint64_t> untraced, uint64_t traced) {
   constexpr uint32_t kLoad = BPF_LD | BPF_W | BPF_ABS;
   constexpr uint32_t kForeign = SECCOMP_RET_ERRNO | ENOSYS;
   std::vector<sock_filter> filter{
@@ -20,7 +21,6 @@ std::vector<sock_filter> seccomp_filter(uint64_t untraced, uint64_t traced) {
   };
   const auto answer_at = [&](uint64_t address, uint32_t answer) {
     constexpr uint32_t kAddress = offsetof(seccomp_data, instruction_pointer);
-    if (address == 0) return;
     const sock_filter test[] = {
         BPF_STMT(kLoad, kAddress),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<uint32_t>(address), 0, 3),
@@ -30,8 +30,8 @@ std::vector<sock_filter> seccomp_filter(uint64_t untraced, uint64_t traced) {
     };
     filter.insert(filter.end(), std::begin(test), std::end(test));
   };
-  answer_at(untraced, SECCOMP_RET_ALLOW);
-  answer_at(traced, SECCOMP_RET_TRACE);
+  for (const uint64_t address : untraced) answer_at(address, SECCOMP_RET_ALLOW);
+  if (traced) answer_at(traced, SECCOMP_RET_TRACE);
   const sock_filter rest[] = {
       BPF_STMT(kLoad, offsetof(seccomp_data, nr)),
       BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, __X32_SYSCALL_BIT, 0, 1),

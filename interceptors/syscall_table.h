@@ -12,6 +12,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <span>
 #include <string>
 #include <string_view>
@@ -214,9 +215,9 @@ std::vector<uint64_t> datagram_lengths(const SyscallRow& row, std::span<const ui
                                        const Memory& memory);
 
 // The seccomp program: RET_TRACE for every syscall of this architecture, ENOSYS for other architectures (x32, i386).
-// Syscall instructions of the code inside tracees, named by the addresses behind them: at `untraced` all are allowed,
-// at `traced` all are RET_TRACE, whatever the number. 0: none.
-std::vector<sock_filter> seccomp_filter(uint64_t untraced = 0, uint64_t traced = 0);
+// Syscall instructions of the code inside tracees, named by the addresses behind them: at those in `untraced` all are
+// allowed, at `traced` (0: none) all are RET_TRACE, whatever the number.
+std::vector<sock_filter> seccomp_filter(std::initializer_list<uint64_t> untraced = {}, uint64_t traced = 0);
 
 // "read(3, 0x7ffe..., 64)", from a recorded event's numbers. With `memory`, strings and sent bytes are shown as strace
 // does.

@@ -1,14 +1,16 @@
 #!/bin/bash
-# Installs the Debian packages that redrive is built with; with --test also the programs that the tests record.
+# Installs the Debian packages that redrive is built with; with --test also the programs that the tests record, with --bench those and perf.
 # Does nothing, and needs neither root nor network, where all is there. No daemon is left running that was not running before.
 set -euo pipefail
 
 packages=(build-essential pkg-config libsqlite3-dev libzstd-dev libxxhash-dev libfmt-dev libcapstone-dev libunwind-dev
           libseccomp-dev doctest-dev libcli11-dev nlohmann-json3-dev python3)
+recorded=(openmpi-bin libopenmpi-dev redis-server redis-tools nginx-light apache2-utils memcached git musl-tools golang-go nodejs)
 case "${1-}" in
   '') ;;
-  --test) packages+=(openmpi-bin libopenmpi-dev redis-server redis-tools nginx-light apache2-utils memcached git) ;;
-  *) echo "usage: scripts/deps.sh [--test]" >&2; exit 2 ;;
+  --test) packages+=("${recorded[@]}") ;;
+  --bench) packages+=("${recorded[@]}" linux-perf) ;;
+  *) echo "usage: scripts/deps.sh [--test|--bench]" >&2; exit 2 ;;
 esac
 
 missing=()

@@ -90,7 +90,12 @@ std::optional<PatchWindow> CodeSegments::window(const Memory& memory, const Mapp
 Gate::Gate(GateArena& arena, Unit* unit) : unit(unit), arena_(arena) {}
 
 Gate::Gate(const Gate& parent, Unit* unit)
-    : unit(unit), sites(parent.sites), trampolines(parent.trampolines), stops(parent.stops), arena_(parent.arena_) {}
+    : unit(unit),
+      messages(parent.messages),
+      sites(parent.sites),
+      trampolines(parent.trampolines),
+      stops(parent.stops),
+      arena_(parent.arena_) {}
 
 Gate::~Gate() {
   if (slot_) arena_.give_back(slot_, slot_offset_);
@@ -191,7 +196,7 @@ bool Gate::patch(const Memory& memory, Address site, PatchWindow window, Trampol
 
 bool Gate::owns(Address start, Address end) const {
   const auto overlaps = [&](Address first, Address last) { return start < last && first < end; };
-  return overlaps(gate::kCode, gate::kEnd) ||
+  return overlaps(gate::kCode, gate::kEnd) || overlaps(messages.start, messages.end) ||
          std::any_of(trampolines.begin(), trampolines.end(),
                      [&](const auto& area) { return overlaps(area.start, area.start + kTrampolinesSize); });
 }

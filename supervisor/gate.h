@@ -120,7 +120,10 @@ class Gate {
   void set_known(const FdCache& table, int descriptor, bool known);
 
   Unit* unit;
-  uint64_t drained = 0;         // bytes of the ring
+  uint64_t drained = 0;  // bytes of the ring
+  struct {
+    Address start = 0, end = 0;
+  } messages;                   // in replay: what the program has mapped of those that its calls send and receive
   bool broken = false;          // the program has written into its slot: nothing is served any more
   bool pending_opened = false;  // the entry of the send at the ring's head is in the log
   std::vector<PatchedSite> sites;

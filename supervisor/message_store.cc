@@ -1,70 +1,130 @@
 #include "supervisor/message_store.h"
 
-#include <sched.h>
+#include <linux/futex.h>
 #include <signal.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <climits>
+#include <cstring>
+
+#include "base/check.h"
 
 namespace redrive {
+namespace {
 
-Processors::Processors(int count) {
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  sched_getaffinity(0, sizeof allowed, &allowed);
-  std::vector<int> cpus;
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (CPU_ISSET(cpu, &allowed)) cpus.push_back(cpu);
+using gate::MessageState;
+using namespace std::chrono_literals;
+
+constexpr auto kPatience = 100ms;  // then who waits looks whether what it waits for can still come
+
+std::atomic_ref<MessageState> state(gate::Message& message) { return std::atomic_ref(message.state); }
+
+void futex(gate::Message& message, int operation, uint32_t value, const timespec* timeout) {
+  syscall(SYS_futex, &message.state, operation, value, timeout, nullptr, 0);
+}
+
+void wake(gate::Message& message) { futex(message, FUTEX_WAKE, INT_MAX, nullptr); }
+
+}  // namespace
+
+Result<std::unique_ptr<MessageStore>> MessageStore::make(const std::vector<NeededSend>& sends,
+                                                         std::set<EventRef> births, size_t intervals) {
+  std::unique_ptr<MessageStore> store(new MessageStore(std::move(births), intervals));
+  if (sends.empty()) return store;
+  uint64_t size = sends.size() * sizeof(gate::Message);
+  for (const auto& send : sends) size += send.length;
+  store->file_ = Fd(memfd_create("redrive-messages", MFD_CLOEXEC));
+  if (!store->file_ || ftruncate(store->file_.get(), static_cast<off_t>(size)) != 0) {
+    return errno_error("cannot make shared memory for messages");
   }
-  for (int i = 0; i < count; ++i) free_.push_back(cpus[static_cast<size_t>(i) % cpus.size()]);
+  void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, store->file_.get(), 0);
+  if (memory == MAP_FAILED) return errno_error("cannot map shared memory for messages");
+  store->memory_ = static_cast<uint8_t*>(memory);
+  store->size_ = size;
+  store->path_ = "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(store->file_.get());
+  uint64_t offset = sends.size() * sizeof(gate::Message);
+  for (const auto& send : sends) {
+    const uint64_t index = store->indices_.size();
+    store->indices_[send.event] = index;
+    gate::Message& message = store->message(index);
+    message.processor = static_cast<uint32_t>(send.processor);
+    message.capacity = send.length;
+    message.offset = offset;
+    offset += send.length;
+  }
+  CHECK(store->indices_.size() == sends.size());
+  return store;
 }
-
-int Processors::take() {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return !free_.empty(); });
-  const int cpu = free_.back();
-  free_.pop_back();
-  return cpu;
-}
-
-void Processors::give_back(int cpu) {
-  const std::lock_guard lock(mutex_);
-  free_.push_back(cpu);
-  changed_.notify_one();
-}
-
-MessageStore::MessageStore(std::set<EventRef> sends, std::set<EventRef> births, size_t intervals)
-    : sends_(std::move(sends)), births_(std::move(births)), running_(intervals) {}
 
 MessageStore::~MessageStore() {
   for (const auto& [event, birth] : born_) kill(birth.pid, SIGKILL);
+  if (memory_) munmap(memory_, size_);
 }
 
-void MessageStore::publish(EventRef event, Bytes payload) {
-  const std::lock_guard lock(mutex_);
-  payloads_[event] = std::move(payload);
-  changed_.notify_all();
+std::optional<uint64_t> MessageStore::index(EventRef event) const {
+  const auto found = indices_.find(event);
+  return found == indices_.end() ? std::nullopt : std::optional(found->second);
+}
+
+void MessageStore::publish(EventRef event, const Bytes& payload) {
+  const auto place = index(event);
+  if (!place) return;
+  gate::Message& to = message(*place);
+  to.length = payload.size();
+  std::memcpy(bytes(to), payload.data(), std::min<uint64_t>(to.capacity, payload.size()));
+  if (state(to).exchange(MessageState::sent) == MessageState::awaited) wake(to);
 }
 
 void MessageStore::publish(EventRef event, Birth birth) {
   CHECK(birth.pid > 0);
   const std::lock_guard lock(mutex_);
-  born_[event] = birth;
+  born_[event] = std::move(birth);
   changed_.notify_all();
+}
+
+bool MessageStore::available(EventRef event) const {
+  const auto place = index(event);
+  return place ? state(message(*place)).load() == MessageState::sent : born_.contains(event);
+}
+
+// Everybody who waits here is to look again.
+void MessageStore::wake_all() {
+  changed_.notify_all();
+  for (const EventRef event : awaited_) {
+    if (const auto place = index(event)) wake(message(*place));
+  }
 }
 
 // The replay set is closed under dependences and they follow causality, so somebody can always go on; if all wait for
 // what is not there, a recorded dependence is wrong, and waiting for ever would hide it.
 bool MessageStore::wait_for(std::unique_lock<std::mutex>& lock, EventRef event) {
-  const auto available = [&](EventRef e) { return payloads_.contains(e) || born_.contains(e); };
   const auto stuck = [&] {
-    return awaited_.size() >= running_ && std::none_of(awaited_.begin(), awaited_.end(), available);
+    return awaited_.size() >= running_ &&
+           std::none_of(awaited_.begin(), awaited_.end(), [this](EventRef e) { return available(e); });
   };
+  const auto place = index(event);
   const auto entry = awaited_.insert(event);
-  if (stuck()) changed_.notify_all();
-  changed_.wait(lock, [&] { return available(event) || failed_ || stuck(); });
+  if (stuck()) wake_all();
+  while (!available(event) && !failed_ && !stuck()) {
+    if (!place) {
+      changed_.wait_for(lock, kPatience);
+      continue;
+    }
+    gate::Message& wanted = message(*place);
+    MessageState absent = MessageState::absent;
+    state(wanted).compare_exchange_strong(absent, MessageState::awaited);
+    lock.unlock();
+    const timespec timeout{0, std::chrono::nanoseconds(kPatience).count()};
+    futex(wanted, FUTEX_WAIT, static_cast<uint32_t>(MessageState::awaited), &timeout);
+    lock.lock();
+  }
   failed_ |= !available(event);
   awaited_.erase(entry);
-  if (failed_) changed_.notify_all();
+  if (failed_) wake_all();
   return available(event);
 }
 
@@ -74,12 +134,13 @@ Result<Bytes> MessageStore::payload(const MessagePart& part) {
     return Error{"the sender did not get to event " + std::to_string(part.sender.event) + " of unit " +
                  std::to_string(part.sender.unit)};
   }
-  const Bytes& whole = payloads_.at(part.sender);
-  if (part.offset > whole.size() || part.length > whole.size() - part.offset) {
+  const gate::Message& sent = message(*index(part.sender));
+  const uint64_t there = std::min(sent.length, sent.capacity);
+  if (part.offset > there || part.length > there - part.offset) {
     return Error{"unit " + std::to_string(part.sender.unit) + " sent a shorter message than it did when recorded"};
   }
-  const auto first = whole.begin() + static_cast<ptrdiff_t>(part.offset);
-  return Bytes(first, first + static_cast<ptrdiff_t>(part.length));
+  const uint8_t* first = bytes(sent) + part.offset;
+  return Bytes(first, first + part.length);
 }
 
 Result<Birth> MessageStore::birth(EventRef event) {
@@ -87,21 +148,16 @@ Result<Birth> MessageStore::birth(EventRef event) {
   if (!wait_for(lock, event)) {
     return Error{"the parent, unit " + std::to_string(event.unit) + ", did not get to its fork"};
   }
-  const Birth birth = born_.at(event);
+  Birth birth = std::move(born_.at(event));
   born_.erase(event);
   return birth;
-}
-
-bool MessageStore::has_payload(EventRef event) const {
-  const std::lock_guard lock(mutex_);
-  return payloads_.contains(event);
 }
 
 void MessageStore::interval_ended(bool failed) {
   const std::lock_guard lock(mutex_);
   --running_;
   failed_ |= failed;
-  changed_.notify_all();
+  wake_all();
 }
 
 }  // namespace redrive

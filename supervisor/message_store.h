@@ -1,36 +1,28 @@
-// Where the intervals that are re-driven together meet: payloads that one sends again and another receives, processes
-// that one forks and another goes on with, and the processors that they share.
+// Where the intervals that are re-driven together meet: payloads that one sends again and another receives, and
+// processes that one forks and another goes on with.
 //
-// Thread-safe. An interval that waits for another gives up its processor meanwhile.
+// Payloads lie in memory that the re-driven processes share, and the code inside them sends and receives without a stop
+// (interceptors/inprocess/replay.cc); the functions here do the same for calls that stop. Thread-safe.
 #pragma once
 
 #include <condition_variable>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <set>
+#include <string>
+#include <unordered_map>
 #include <vector>
 
+#include "base/fd.h"
 #include "base/remote.h"
 #include "base/result.h"
+#include "interceptors/inprocess/layout.h"
 #include "logstore/event.h"
 #include "supervisor/gate.h"
 
 namespace redrive {
-
-// The processors that re-driven intervals may use, at most one interval on each at a time. Tracer and tracee stay on
-// one processor: stops between processors cost ten times as much.
-class Processors {
- public:
-  explicit Processors(int count);
-  int take();  // waits; the processor's number
-  void give_back(int cpu);
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<int> free_;
-};
 
 // A child forked by a re-driven parent, stopped and traced by nobody, to be taken over by the thread that re-drives it.
 struct Birth {
@@ -40,38 +32,60 @@ struct Birth {
   std::shared_ptr<Gate> gate;  // with a slot of the child's own; null: none
 };
 
+// A payload that somebody in the replay set needs.
+struct NeededSend {
+  EventRef event;
+  uint64_t length = 0;  // how much of it
+  int processor = 0;    // on which it is sent
+};
+
 class MessageStore {
  public:
-  // Only these events' payloads and births are kept: those that somebody in the replay set needs.
-  MessageStore(std::set<EventRef> sends, std::set<EventRef> births, size_t intervals);
+  // Only these events' payloads and births are kept; each event once. `intervals`: how many are re-driven.
+  static Result<std::unique_ptr<MessageStore>> make(const std::vector<NeededSend>& sends, std::set<EventRef> births,
+                                                    size_t intervals);
   ~MessageStore();  // ends processes that were never taken over
+  MessageStore(const MessageStore&) = delete;
+  MessageStore& operator=(const MessageStore&) = delete;
 
-  bool wants_send(EventRef event) const { return sends_.contains(event); }
+  // Of the event's message in the table; none if nobody needs it.
+  std::optional<uint64_t> index(EventRef event) const;
   bool wants_birth(EventRef event) const { return births_.contains(event); }
-  void publish(EventRef event, Bytes payload);
+  // Nothing happens if nobody needs the payload.
+  void publish(EventRef event, const Bytes& payload);
   void publish(EventRef event, Birth birth);
 
   // Copies bytes of a payload; waits until its sender has got there. Fails if that will never be.
   Result<Bytes> payload(const MessagePart& part);
   // Takes a birth over.
   Result<Birth> birth(EventRef event);
-  // Whether the call would have to wait: then the caller gives up its processor first.
-  bool has_payload(EventRef event) const;
 
   // An interval has ended, well or not; whoever waits for something that can no longer come is told.
   void interval_ended(bool failed);
 
- private:
-  bool wait_for(std::unique_lock<std::mutex>& lock, EventRef event);
+  // The file that holds the table and the bytes; 0 bytes: no message is needed.
+  const std::string& path() const { return path_; }
+  uint64_t size() const { return size_; }
 
-  const std::set<EventRef> sends_;
+ private:
+  MessageStore(std::set<EventRef> births, size_t intervals) : births_(std::move(births)), running_(intervals) {}
+  gate::Message& message(uint64_t index) const { return reinterpret_cast<gate::Message*>(memory_)[index]; }
+  uint8_t* bytes(const gate::Message& message) const { return memory_ + message.offset; }
+  bool available(EventRef event) const;
+  bool wait_for(std::unique_lock<std::mutex>& lock, EventRef event);
+  void wake_all();
+
   const std::set<EventRef> births_;
-  mutable std::mutex mutex_;
+  Fd file_;
+  std::string path_;
+  uint8_t* memory_ = nullptr;
+  uint64_t size_ = 0;
+  std::map<EventRef, uint64_t> indices_;
+  mutable std::mutex mutex_;  // of what follows
   std::condition_variable changed_;
-  std::map<EventRef, Bytes> payloads_;
   std::map<EventRef, Birth> born_;
   size_t running_;
-  std::multiset<EventRef> awaited_;  // one entry an interval that waits
+  std::multiset<EventRef> awaited_;  // one entry an interval that waits here
   bool failed_ = false;
 };
 

@@ -419,7 +419,13 @@ void Recorder::refuse(Thread& thread, const SyscallRow* row) {
 void Recorder::leave(Thread& thread) {
   user_regs_struct regs;
   if (!get_regs(thread, regs)) return;
-  const auto result = static_cast<int64_t>(regs.rax);
+  auto result = static_cast<int64_t>(regs.rax);
+  // What rt_sigreturn leaves in rax is not its own result.
+  if (thread.row->special == Special::none &&
+      (result = result_of_woken(thread, result)) != static_cast<int64_t>(regs.rax)) {
+    regs.rax = static_cast<uint64_t>(result);
+    set_regs(thread, regs);
+  }
   if (Unit* other = unit_to_join(thread, result)) {
     join_unit(thread, *other);
     return;

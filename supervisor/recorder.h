@@ -86,6 +86,7 @@ class Recorder {
   static void log_trap(Thread& thread, const TrappedInstruction& trap, const user_regs_struct& before,
                        const user_regs_struct& after);
   bool answer_trapped_instruction(Thread& thread, const user_regs_struct& regs);
+  int64_t result_of_woken(Thread& thread, int64_t result);
   void deliver(Thread& thread, int signal, const user_regs_struct& regs, uint64_t where);
   static void hold(Thread& thread, const siginfo_t& info);
   bool raise_held(Thread& thread);
@@ -135,7 +136,7 @@ class Recorder {
   void ask_to_stop(const Thread& thread);
   static bool in_gate(const Thread& thread, Address ip);
   static void undo_writes(const Process& process);
-  void leave_gate(Thread& thread, bool ignored = false);
+  void leave_gate(Thread& thread);
   void at_boundary(Thread& thread, user_regs_struct regs);
   bool patch(Thread& thread);
   void patch_counter(Thread& thread, const user_regs_struct& regs, uint64_t size);

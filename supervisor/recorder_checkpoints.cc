@@ -23,7 +23,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kClockInterval = 1ms;  // how often a unit's CPU clock is asked whether a checkpoint is due
+constexpr auto kSkippedInterval = 10ms;  // until it is tried again to take a checkpoint that was skipped
+constexpr auto kClockInterval = 1ms;     // how often a unit's CPU clock is asked whether a checkpoint is due
 
 // The CPU clock of a process (clock_getcpuclockid(3)); false if it has ended.
 bool process_cpu_ns(pid_t pid, uint64_t& ns) {
@@ -86,7 +87,7 @@ void Recorder::end_interval(Unit& unit) {
 bool Recorder::checkpoint_due(Unit& unit) {
   if (limits_.checkpoint_period_ns == 0) return false;
   const auto now = Clock::now();
-  if (!unit.checkpoint_wanted && now - unit.last_clock_check < kClockInterval) return false;
+  if (now - unit.last_clock_check < kClockInterval) return false;
   unit.last_clock_check = now;
   if (!unit.checkpoint_wanted && interval_ns(unit) < unit.period_ns) return false;
   const bool borrowed =
@@ -95,9 +96,10 @@ bool Recorder::checkpoint_due(Unit& unit) {
                                     [](const auto& t) { return t.second->run == Thread::Run::starting; });
   if (borrowed || starting) return false;  // at the next event, when the vfork child has its program
   if (images_.copies_alive() >= limits_.copies) {
+    // Nor together with others: while one is wanted, no call is served.
+    unit.checkpoint_wanted = false;
     ++skipped_checkpoints_;
-    unit.checkpoint_wanted = false;  // till then, all its calls would stop
-    unit.last_clock_check = now + 100ms;
+    unit.last_clock_check = now + kSkippedInterval;
     return false;
   }
   return true;

@@ -205,17 +205,16 @@ void Recorder::undo_writes(const Process& process) {
   }
 }
 
-// At a stop amid a served call: if nothing has come of it yet, it is left to a stop. Nothing has come of a wait either
-// that only a signal has ended which the program would not have noticed (`ignored`).
-void Recorder::leave_gate(Thread& thread, bool ignored) {
+// At a stop amid a served call: if nothing has come of it yet, it is left to a stop.
+void Recorder::leave_gate(Thread& thread) {
   user_regs_struct regs;
   Gate* const gate = thread.process->gate.get();
   if (!gate || !gate->slot() || !redrive::get_regs(thread.tid, regs) || !in_gate(thread, regs.rip)) return;
   gate::Slot& slot = *gate->slot();
   const auto result = static_cast<int64_t>(regs.rax);
   const auto* row = find_row(static_cast<int64_t>(slot.regs.rax), std::span<const uint64_t, 6>(&slot.regs.rdi, 6));
-  const bool again = restarts(result) || (ignored && result == -EINTR && row && row->test);
-  const bool executed = regs.rip == arena_->header().executed && !again;
+  const bool woken = restarts(result) || (result == -EINTR && row && row->may_block);
+  const bool executed = regs.rip == arena_->header().executed && !woken;
   if (slot.phase != gate::Phase::before && (slot.phase != gate::Phase::kernel || executed)) return;
   thread.interrupted = slot.phase == gate::Phase::kernel && regs.rip == arena_->header().executed;
   if (thread.interrupted) undo_writes(*thread.process);

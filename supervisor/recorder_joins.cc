@@ -46,6 +46,7 @@ void Recorder::join_unit(Thread& thread, Unit& target) {
   if (target.current) {
     ask_to_stop(*target.current);
     if (target.current->run == Thread::Run::syscall || target.current->run == Thread::Run::user) {
+      target.current->woken = target.current->run == Thread::Run::syscall;
       ptrace(PTRACE_INTERRUPT, target.current->tid, nullptr, nullptr);
     }
   }

@@ -25,15 +25,36 @@ constexpr uint64_t kMaxFrame = 64 << 10;
 
 enum class Disposition { ignored, caught, stops, ends };
 
-// What the process does about a signal that is delivered to it (proc_pid_status(5), signal(7)).
-Disposition disposition(pid_t pid, int signal) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/status");
-  const uint64_t bit = uint64_t{1} << (signal - 1);
+// A thread's signals, bit N-1 for signal N (proc_pid_status(5)).
+struct SignalMasks {
+  uint64_t pending = 0;  // for the thread or its process
+  uint64_t blocked = 0;
+  uint64_t ignored = 0;
+  uint64_t caught = 0;
+};
+
+SignalMasks signal_masks(pid_t tid) {
+  SignalMasks masks;
+  std::ifstream file("/proc/" + std::to_string(tid) + "/status");
   for (std::string line; std::getline(file, line);) {
-    if (line.starts_with("SigIgn:") && (std::strtoull(line.c_str() + 7, nullptr, 16) & bit))
-      return Disposition::ignored;
-    if (line.starts_with("SigCgt:") && (std::strtoull(line.c_str() + 7, nullptr, 16) & bit)) return Disposition::caught;
+    const auto take = [&](const char* name, uint64_t& mask) {
+      if (line.starts_with(name)) mask |= std::strtoull(line.c_str() + std::strlen(name), nullptr, 16);
+    };
+    take("SigPnd:", masks.pending);
+    take("ShdPnd:", masks.pending);
+    take("SigBlk:", masks.blocked);
+    take("SigIgn:", masks.ignored);
+    take("SigCgt:", masks.caught);
   }
+  return masks;
+}
+
+// What the process does about a signal that is delivered to it (signal(7)).
+Disposition disposition(pid_t pid, int signal) {
+  const SignalMasks masks = signal_masks(pid);
+  const uint64_t bit = uint64_t{1} << (signal - 1);
+  if (masks.ignored & bit) return Disposition::ignored;
+  if (masks.caught & bit) return Disposition::caught;
   switch (signal) {
     case SIGCHLD:
     case SIGCONT:
@@ -122,8 +143,7 @@ void Recorder::handle_signal(Thread& thread, int signal) {
     deliver(thread, signal, regs, static_cast<uint64_t>(point));
     return;
   }
-  if (const auto what = disposition(thread.process->pid, signal); what != Disposition::caught) {
-    if (what == Disposition::ignored) leave_gate(thread, true);
+  if (disposition(thread.process->pid, signal) != Disposition::caught) {
     deliver(thread, signal, regs, static_cast<uint64_t>(SignalPoint::anywhere));
     return;
   }
@@ -133,10 +153,22 @@ void Recorder::handle_signal(Thread& thread, int signal) {
   resume(thread, PTRACE_CONT);
 }
 
+// A tracee is woken by signals that it ignores, too, and by its tracer. The kernel then enters most calls again, but
+// some fail with EINTR (ptrace(2), BUGS; epoll_wait(2), rt_sigtimedwait(2), semop(2), sockets with a timeout). With
+// this result the kernel does the same with them: it enters the call again, or makes it EINTR if a handler runs now.
+// Their timeout then begins anew.
+int64_t Recorder::result_of_woken(Thread& thread, int64_t result) {
+  const bool woken = std::exchange(thread.woken, false);
+  if (result != -EINTR) return result;
+  const SignalMasks masks = signal_masks(thread.tid);
+  return woken || (masks.pending & ~masks.blocked) ? kErestartNoHandler : result;
+}
+
 void Recorder::deliver(Thread& thread, int signal, const user_regs_struct& regs, uint64_t where) {
   Unit& unit = *thread.process->unit;
   const Disposition what = disposition(thread.process->pid, signal);
   if (what == Disposition::ignored || what == Disposition::stops) {
+    leave_gate(thread);
     resume(thread, PTRACE_CONT, signal);
     return;
   }

@@ -44,6 +44,7 @@ inline bool caused_by_instruction(const siginfo_t& info) {
 
 // Whether a result says that a signal came before the kernel did anything: it enters the call again unless a handler
 // says otherwise (linux/errno.h).
+inline constexpr int64_t kErestartNoHandler = -514;
 inline constexpr int64_t kErestartRestartblock = -516;
 inline bool restarts(int64_t result) {
   constexpr int64_t kErestartsys = -512;

@@ -1,8 +1,11 @@
 // redrive replay: plans each interval, re-drives its replay set side by side, reports.
 #include <fmt/format.h>
+#include <sched.h>
 
+#include <algorithm>
 #include <atomic>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <thread>
 
 #include "interceptors/trapped_instructions.h"
@@ -34,37 +37,90 @@ struct Work {
   const Trace& trace;
   DependenceGraph& graph;
   const ReplayOptions& options;
-  Processors& processors;
-  ReplayTier* tier;  // null: every call stops
-};
-
-// What the intervals of a plan need of each other: sends whose payload was not logged, and forks.
-struct Needs {
-  std::set<EventRef> sends;
-  std::set<EventRef> births;
+  const std::vector<int>& processors;  // those that intervals may be executed on
+  ReplayTier* tier;                    // null: every call stops
 };
 
 EventIndex first_event(const Rdg& graph, const PlannedInterval& planned) {
   return graph.units.at(planned.unit).at(planned.start).first_event;
 }
 
+bool executes(const Rdg& graph, const PlannedInterval& planned, EventRef event) {
+  return planned.unit == event.unit && first_event(graph, planned) <= event.event &&
+         event.event < planned.requisite_event;
+}
+
 std::optional<EventRef> birth_of(const Rdg& graph, const PlannedInterval& planned) {
   return graph.units.at(planned.unit).at(planned.start).birth;
 }
 
-Result<Needs> needs_of(const Work& work, const Plan& plan) {
-  Needs needs;
+// The first `count` processors that this process may use, some several times if there are fewer.
+std::vector<int> usable_processors(int count) {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  sched_getaffinity(0, sizeof allowed, &allowed);
+  std::vector<int> usable;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(cpu, &allowed)) usable.push_back(cpu);
+  }
+  std::vector<int> processors;
+  for (int i = 0; i < count; ++i) processors.push_back(usable[static_cast<size_t>(i) % usable.size()]);
+  return processors;
+}
+
+// Where each planned interval is executed: the longest first, each where least is to be done.
+std::vector<int> spread(const std::vector<PlannedInterval>& set, const std::vector<int>& processors) {
+  std::vector<size_t> order(set.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return set[a].cpu_ns > set[b].cpu_ns; });
+  std::vector<uint64_t> load(processors.size());
+  std::vector<int> chosen(set.size());
+  for (const size_t i : order) {
+    const auto least = std::min_element(load.begin(), load.end());
+    *least += set[i].cpu_ns + 1;
+    chosen[i] = processors[static_cast<size_t>(least - load.begin())];
+  }
+  return chosen;
+}
+
+// The forks that intervals of a plan begin with.
+std::set<EventRef> births_of(const Work& work, const Plan& plan) {
+  std::set<EventRef> births;
   for (const auto& planned : plan.replay_set) {
-    if (const auto birth = birth_of(work.graph.rdg(), planned)) needs.births.insert(*birth);
+    if (const auto birth = birth_of(work.graph.rdg(), planned)) births.insert(*birth);
+  }
+  return births;
+}
+
+// The sends whose payload intervals of a plan receive and find in no log. `processors`: where each is executed.
+Result<std::vector<NeededSend>> sends_of(const Work& work, const Plan& plan, const std::vector<int>& processors) {
+  std::vector<NeededSend> all;
+  for (const auto& planned : plan.replay_set) {
     TRY(work.trace.for_each_event(planned.unit, first_event(work.graph.rdg(), planned), planned.requisite_event,
                                   [&](EventIndex, const Event& event) {
                                     if (event.receive && !event.receive->logged) {
-                                      for (const auto& part : event.receive->parts) needs.sends.insert(part.sender);
+                                      for (const auto& part : event.receive->parts) {
+                                        all.push_back({part.sender, part.offset + part.length});
+                                      }
                                     }
                                     return true;
                                   }));
   }
-  return needs;
+  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.event < b.event; });
+  std::vector<NeededSend> sends;
+  for (const auto& send : all) {
+    if (sends.empty() || sends.back().event != send.event) {
+      sends.push_back(send);
+    } else {
+      sends.back().length = std::max(sends.back().length, send.length);
+    }
+  }
+  for (auto& send : sends) {
+    for (size_t i = 0; i < plan.replay_set.size(); ++i) {
+      if (executes(work.graph.rdg(), plan.replay_set[i], send.event)) send.processor = processors[i];
+    }
+  }
+  return sends;
 }
 
 std::string describe(const PlanError& error) {
@@ -72,7 +128,7 @@ std::string describe(const PlanError& error) {
                      error.needed_by.event, error.needed_by.unit, error.missing.event, error.missing.unit);
 }
 
-// Re-drives one interval with all that it needs, one thread (and one processor at a time) for each interval of the set.
+// Re-drives one interval with all that it needs, one thread for each interval of the set.
 Report redrive_interval(const Work& work, const Request& request) {
   const auto started = std::chrono::steady_clock::now();
   Report report{request, 0, 0, false, std::nullopt, std::nullopt};
@@ -84,17 +140,19 @@ Report redrive_interval(const Work& work, const Request& request) {
   }
   const auto& set = planned->plan->replay_set;
   report.replay_set_size = set.size();
-  auto needs = needs_of(work, *planned->plan);
-  if (!needs) {
-    report.error = needs.error();
+  const std::vector<int> processors = spread(set, work.processors);
+  const auto sends = sends_of(work, *planned->plan, processors);
+  auto made = sends ? MessageStore::make(*sends, births_of(work, *planned->plan), set.size()) : sends.error();
+  if (!made) {
+    report.error = made.error();
     return report;
   }
-  MessageStore store(std::move(needs->sends), std::move(needs->births), set.size());
+  MessageStore& store = **made;
   std::vector<std::optional<Result<Replayer::Outcome>>> outcomes(set.size());
   std::atomic<double> last_event = 0;
   const auto redrive_one = [&](size_t i) {
     const bool requested = i == 0;
-    Replayer replayer(work.trace, set[i], birth_of(work.graph.rdg(), set[i]), store, work.processors, work.tier,
+    Replayer replayer(work.trace, set[i], birth_of(work.graph.rdg(), set[i]), store, processors[i], work.tier,
                       {work.options.verify && requested, work.options.output && requested});
     auto outcome = replayer.run();
     if (requested && outcome) last_event = outcome->seconds;
@@ -236,7 +294,7 @@ Result<int> replay(const ReplayOptions& options) {
   ASSIGN_OR_RETURN(DependenceGraph dependences, DependenceGraph::open(*trace));
   const Rdg& graph = dependences.rdg();
   trap_own_instructions();
-  Processors processors(options.jobs);
+  const std::vector<int> processors = usable_processors(options.jobs);
   const auto tier = options.in_process ? make_tier() : nullptr;
   const Work work{*trace, dependences, options, processors, tier.get()};
   const double opening_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
@@ -264,6 +322,7 @@ Result<int> replay(const ReplayOptions& options) {
     Json list = Json::array();
     for (const auto& report : reports) list.push_back(to_json(*trace, report));
     print_json({{"intervals", list},
+                {"opening_s", opening_s},
                 {"max_seconds", slowest},
                 {"divergences", divergences},
                 {"not_verified", not_verified},

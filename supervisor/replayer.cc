@@ -35,6 +35,13 @@ uint64_t clone_flags(const Event& event, const SyscallRow& row) {
   return row.special == Special::vfork ? uint64_t{CLONE_VM | CLONE_VFORK} : 0;
 }
 
+void stay_on(pid_t tid, int processor) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(processor, &set);
+  sched_setaffinity(tid, sizeof set, &set);
+}
+
 bool bears(const SyscallRow& row) {
   return row.special == Special::fork || row.special == Special::vfork || row.special == Special::clone;
 }
@@ -42,36 +49,13 @@ bool bears(const SyscallRow& row) {
 }  // namespace
 
 Replayer::Replayer(const Trace& trace, const PlannedInterval& what, std::optional<EventRef> birth, MessageStore& store,
-                   Processors& processors, ReplayTier* tier, ReplayerOptions options)
-    : trace_(trace),
-      what_(what),
-      birth_(birth),
-      store_(store),
-      processors_(processors),
-      options_(options),
-      tier_(tier) {
+                   int processor, ReplayTier* tier, ReplayerOptions options)
+    : trace_(trace), what_(what), birth_(birth), store_(store), processor_(processor), options_(options), tier_(tier) {
   file_path_ = [this](uint64_t file) { return trace_.file_path(file); };
 }
 
-Replayer::~Replayer() { give_processor_back(); }
-
-void Replayer::take_processor() {
-  cpu_ = processors_.take();
-  if (cpu_ == last_cpu_) return;
-  last_cpu_ = cpu_;
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  CPU_SET(cpu_, &set);
-  sched_setaffinity(0, sizeof set, &set);
-  for (const auto& [serial, thread] : threads_) sched_setaffinity(thread.tid, sizeof set, &set);
-}
-
-void Replayer::give_processor_back() {
-  if (cpu_ >= 0) processors_.give_back(std::exchange(cpu_, -1));
-}
-
 Result<Replayer::Outcome> Replayer::run() {
-  take_processor();
+  stay_on(0, processor_);
   const auto started = std::chrono::steady_clock::now();
   TRY(restore_start());
   const EventIndex first = trace_.intervals(what_.unit).at(what_.start).first_event;
@@ -128,15 +112,15 @@ Result<void> Replayer::adopt_birth() {
     return Error{"the checkpoint of interval " + std::to_string(what_.start) + " of unit " +
                  std::to_string(what_.unit) + " was not stored before the recorder was killed"};
   }
-  give_processor_back();
   auto birth = store_.birth(*birth_);
-  last_cpu_ = -1;  // where the process runs is its parent's choice until now
-  if (birth) threads_[0].tid = birth->pid;
-  take_processor();
   if (!birth) return birth.error();
+  stay_on(birth->pid, processor_);
   ASSIGN_OR_RETURN(Stub stub, Stub::take_over(birth->pid));
   unit_.processes.emplace(0, RestoredProcess{std::move(stub), birth->brk});
-  if (birth->gate) gates_[0] = std::move(birth->gate);
+  if (birth->gate) {
+    birth->gate->slot()->processor = static_cast<uint32_t>(processor_);
+    gates_[0] = std::move(birth->gate);
+  }
   Thread& thread = threads_[0];
   thread.tid = birth->pid;
   thread.regs = birth->regs;
@@ -171,12 +155,15 @@ Result<Replayer::StopKind> Replayer::run_to_stop(Thread& thread) {
   if (thread.ahead) return *std::exchange(thread.ahead, std::nullopt);
   const Gate* const gate = gate_of(thread);
   for (;;) {
-    if (ptrace(PTRACE_SYSEMU, thread.tid, nullptr, nullptr) != 0) return StopKind::gone;
+    // With the tier a seccomp filter stops the program's calls, but not those of the code inside it.
+    const auto how = static_cast<__ptrace_request>(gate ? PTRACE_CONT : PTRACE_SYSEMU);
+    if (ptrace(how, thread.tid, nullptr, nullptr) != 0) return StopKind::gone;
     int status = 0;
     if (!wait_for(thread.tid, status) || !WIFSTOPPED(status)) return StopKind::gone;
-    if (status >> 16) continue;
+    const bool filtered = status >> 16 == PTRACE_EVENT_SECCOMP;
+    if (status >> 16 && !filtered) continue;
     const int signal = WSTOPSIG(status);
-    if (signal == kSyscallStop) {
+    if (filtered || signal == kSyscallStop) {
       if (!get_regs(thread.tid, thread.regs)) return StopKind::gone;
       if (gate) thread.regs.rip = gate->canonical(thread.regs.rip);
       thread.stopped_at_syscall = true;
@@ -258,7 +245,7 @@ Result<bool> Replayer::replay_entry(Thread& thread, EventIndex index, const Even
   if (event.in_hash != 0 && hash_spans(read, memory(thread), scratch_) != event.in_hash) {
     return differs(", with other contents of the memory that it reads");
   }
-  if (store_.wants_send({what_.unit, index})) store_.publish({what_.unit, index}, read_payload(read, memory(thread)));
+  if (store_.index({what_.unit, index})) store_.publish({what_.unit, index}, read_payload(read, memory(thread)));
   if (options_.output) keep_output(thread, event, *row, read);
   if (bears(*row) && (event.child_unit || event.child_thread)) TRY(replay_birth(thread, index, event, *row));
   if (event.fatal) {
@@ -381,10 +368,7 @@ Result<bool> Replayer::write_memory(Thread& thread, EventIndex index, const Even
   Bytes message;
   if (event.receive && !event.receive->logged) {
     for (const auto& part : event.receive->parts) {
-      const bool waits = !store_.has_payload(part.sender);
-      if (waits) give_processor_back();
       auto bytes = store_.payload(part);
-      if (waits) take_processor();
       if (!bytes) return bytes.error();
       if (XXH3_64bits(bytes->data(), bytes->size()) != part.hash) {
         diverge(&thread, index,

@@ -1,7 +1,8 @@
 // Re-drives one interval of one unit: restores its checkpoint in stubs and executes its code again, answering every
 // event from the trace.
 //
-// All of an object's life happens on one thread, which is the tracer of its stubs. What the execution asks for must be
+// All of an object's life happens on one thread, which is the tracer of its stubs. Tracer and tracees stay on one
+// processor: stops between processors cost ten times as much. What the execution asks for must be
 // what the recording holds; the first difference is a Divergence.
 #pragma once
 
@@ -47,8 +48,7 @@ struct ReplayerOptions {
 class Replayer {
  public:
   Replayer(const Trace& trace, const PlannedInterval& what, std::optional<EventRef> birth, MessageStore& store,
-           Processors& processors, ReplayTier* tier, ReplayerOptions options);  // no tier: every call stops
-  ~Replayer();
+           int processor, ReplayTier* tier, ReplayerOptions options);  // no tier: every call stops
 
   struct Outcome {
     std::optional<Divergence> divergence;
@@ -98,6 +98,8 @@ class Replayer {
   // replayer_gate.cc: the in-process tier
   Gate* gate_of(const Thread& thread) const;
   Result<void> map_gate(const std::vector<ProcessSerial>& sharing, pid_t tid);
+  Result<Address> map_messages(const Stub& stub, pid_t tid, const std::vector<Mapping>& mappings);
+  Result<void> let_gate_call(const Stub& stub, pid_t tid, gate::Slot& slot);
   Result<std::shared_ptr<Gate>> inherit_gate(const Gate& parent, const Stub& child);
   std::vector<ProcessSerial> remove_gate(ProcessSerial process);
   void reseat(const Thread& thread, const Gate& before, const Gate* after) const;
@@ -107,15 +109,13 @@ class Replayer {
   bool expect(EventIndex index, const Event& event);
   Result<bool> run_batch(bool onward);
 
-  void take_processor();
-  void give_processor_back();
   const Memory& memory(const Thread& thread) const { return unit_.processes.at(thread.process).stub.memory(); }
 
   const Trace& trace_;
   const PlannedInterval what_;
   const std::optional<EventRef> birth_;
   MessageStore& store_;
-  Processors& processors_;
+  const int processor_;
   const ReplayerOptions options_;
   ReplayTier* const tier_;
   RestoredUnit unit_;
@@ -127,8 +127,6 @@ class Replayer {
   EventIndex end_ = 0;
   ProcessSerial next_process_ = 0;
   uint64_t executed_ = 0;
-  int cpu_ = -1;
-  int last_cpu_ = -1;
   Bytes scratch_;
 };
 

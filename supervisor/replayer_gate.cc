@@ -1,7 +1,10 @@
 // The in-process tier in replay (interceptors/DESIGN.md): events that a patched site will make are put into the ring of
 // its address space, and the code there answers them. What differs, and all else, stops.
 #include <fcntl.h>
+#include <linux/seccomp.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 
 #include <algorithm>
 #include <cstring>
@@ -62,7 +65,38 @@ Result<void> Replayer::map_gate(const std::vector<ProcessSerial>& sharing, pid_t
   const std::string& path = tier_->arena->path();
   TRY(stub.map_file(tid, path, gate::kCode, gate::kCodeSize + gate::kTableSize, PROT_READ | PROT_EXEC, MAP_SHARED, 0));
   TRY(stub.map_file(tid, path, gate::kSlot, gate::kSlotSize, PROT_READ | PROT_WRITE, MAP_SHARED, gate->slot_offset()));
+  TRY(let_gate_call(stub, tid, *gate->slot()));
+  gate->slot()->processor = static_cast<uint32_t>(processor_);
+  ASSIGN_OR_RETURN(gate->slot()->messages, map_messages(stub, tid, mappings));
+  gate->messages = {gate->slot()->messages, gate->slot()->messages + store_.size()};
   for (const ProcessSerial serial : sharing) gates_[serial] = gate;
+  return {};
+}
+
+// Maps the messages that the intervals of the replay set need of each other where nothing else is.
+Result<Address> Replayer::map_messages(const Stub& stub, pid_t tid, const std::vector<Mapping>& mappings) {
+  if (store_.size() == 0) return Address{0};
+  constexpr Address kLowest = 1ull << 36, kStep = 1ull << 36;  // where neither heaps nor the kernel's choices are
+  const uint64_t length = page_up(store_.size());
+  Address at = kLowest;
+  const auto overlaps = [&](const Mapping& m) { return m.start < at + length && at < m.end; };
+  while (std::any_of(mappings.begin(), mappings.end(), overlaps)) at += kStep;
+  TRY(stub.map_file(tid, store_.path(), at, length, PROT_READ | PROT_WRITE, MAP_SHARED, 0));
+  return at;
+}
+
+// From now on all threads of the process stop at every system call but those of the tier's code. The slot's ring is
+// where the kernel finds the filter.
+Result<void> Replayer::let_gate_call(const Stub& stub, pid_t tid, gate::Slot& slot) {
+  const auto filter = seccomp_filter({tier_->arena->header().executed, kStubSyscallEnd});
+  const sock_fprog program{static_cast<unsigned short>(filter.size()),
+                           reinterpret_cast<sock_filter*>(gate::kRing + sizeof(sock_fprog))};
+  std::memcpy(ring(slot), &program, sizeof program);
+  std::memcpy(ring(slot) + sizeof program, filter.data(), filter.size() * sizeof filter.front());
+  ASSIGN_OR_RETURN(const int64_t locked, stub.call(tid, SYS_prctl, {PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0}));
+  ASSIGN_OR_RETURN(const int64_t set,
+                   stub.call(tid, SYS_seccomp, {SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, gate::kRing}));
+  if (locked != 0 || set != 0) return Error{"a seccomp filter is refused here (see `redrive check --host`)"};
   return {};
 }
 
@@ -71,6 +105,8 @@ Result<std::shared_ptr<Gate>> Replayer::inherit_gate(const Gate& parent, const S
   auto gate = std::make_shared<Gate>(parent, nullptr);
   if (!gate->take_slot()) return Error{"no memory for the calls of a forked process"};
   gate->slot()->replay = 1;
+  gate->slot()->processor = static_cast<uint32_t>(processor_);
+  gate->slot()->messages = parent.slot()->messages;
   TRY(child.map_file(child.pid(), tier_->arena->path(), gate::kSlot, gate::kSlotSize, PROT_READ | PROT_WRITE,
                      MAP_SHARED, gate->slot_offset()));
   return gate;
@@ -99,6 +135,9 @@ std::vector<ProcessSerial> Replayer::remove_gate(ProcessSerial serial) {
     static_cast<void>(stub.unmap(stub.pid(), area.start, kTrampolinesSize));
   }
   static_cast<void>(stub.unmap(stub.pid(), gate::kCode, gate::kEnd - gate::kCode));
+  if (gate->messages.start) {
+    static_cast<void>(stub.unmap(stub.pid(), gate->messages.start, page_up(store_.size())));
+  }
   std::vector<ProcessSerial> sharing;
   for (const auto& [process, its] : gates_) {
     if (its == gate) sharing.push_back(process);
@@ -170,10 +209,10 @@ bool Replayer::expect(EventIndex index, const Event& event) {
   if (!site || (!batch_.ends.empty() && batch_.thread != event.thread)) return false;
   const SyscallRow* const row = find_row(event.number, event.args);
   if (!row || !row->in_process) return false;
-  if ((event.receive && !event.receive->logged) || store_.wants_send({what_.unit, index})) return false;
   if (options_.output && row->traffic == Traffic::send) return false;
-  uint64_t size = sizeof(gate::Expected);
-  for (const auto& write : event.writes) size += sizeof(gate::Piece) + gate::padded(write.length);
+  const bool unlogged = event.receive && !event.receive->logged;
+  uint64_t size = sizeof(gate::Expected) + (unlogged ? event.receive->parts.size() * sizeof(gate::Part) : 0);
+  for (const auto& write : event.writes) size += sizeof(gate::Output) + gate::padded(write.data.size());
   const uint64_t at = batch_.ends.empty() ? 0 : batch_.ends.back();
   if (size > gate::kRingSize - at) return false;
   uint8_t* out = ring(*gate->slot()) + at;
@@ -187,14 +226,29 @@ bool Replayer::expect(EventIndex index, const Event& event) {
   expected.repeat = event.repeat;
   expected.regs_hash = event.regs_hash;
   expected.arguments = static_cast<uint32_t>(row->argument_count());
-  expected.writes = static_cast<uint32_t>(event.writes.size());
+  const auto needed = store_.index({what_.unit, index});
+  expected.sends = needed ? static_cast<uint32_t>(*needed + 1) : 0;
+  expected.parts = 0;
+  expected.outputs = static_cast<uint32_t>(event.writes.size());
   out += sizeof expected;
+  if (unlogged) {
+    uint64_t received = 0, written = 0;
+    for (const auto& part : event.receive->parts) {
+      const auto message = store_.index(part.sender);
+      if (!message) return false;
+      *reinterpret_cast<gate::Part*>(out) = {*message, part.offset, part.length, part.hash};
+      out += sizeof(gate::Part);
+      ++expected.parts;
+      received += part.length;
+    }
+    for (const auto& write : event.writes) written += write.from_message ? write.length : 0;
+    if (written > received) return false;
+  }
   for (const auto& write : event.writes) {
-    auto& piece = *reinterpret_cast<gate::Piece*>(out);
-    piece.address = write.address;
-    piece.length = write.length;
-    std::memcpy(&piece + 1, write.data.data(), write.length);
-    out += sizeof piece + gate::padded(write.length);
+    *reinterpret_cast<gate::Output*>(out) = {write.address, write.length, write.from_message};
+    out += sizeof(gate::Output);
+    std::memcpy(out, write.data.data(), write.data.size());
+    out += gate::padded(write.data.size());
   }
   if (batch_.ends.empty()) {
     batch_.thread = event.thread;

@@ -89,6 +89,7 @@ struct Thread {
   bool exited = false;           // a leader whose end is not reported yet
   bool rewound = false;          // ... right before a syscall instruction that it has entered once already
   bool interrupted = false;      // a signal or the recorder woke it up in a served call, which it enters again
+  bool woken = false;            // the recorder woke it up in a call that stops
   std::deque<siginfo_t> held;    // asynchronous signals that wait for its next event
   std::deque<siginfo_t> raised;  // of these, those that the recorder has sent again; the kernel still has them
   Clock::time_point held_since{};

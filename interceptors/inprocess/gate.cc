@@ -100,6 +100,7 @@ boundary:
   ud2
 
 # rdi: the registers of the call; esi: the phase of the slot while the kernel is in it
+  .globl execute
 execute:
   movl %esi, )" AT(PHASE) R"(
   mov 0(%rdi), %rax
@@ -347,7 +348,7 @@ bool serve_call(Slot& s) {
     if (span.after && !writer.need(lengths[i])) return false;
     // Of arrays of messages, the whole: what the kernel found there is asked for later.
     if (span.extent == Extent::messages && !writer.add_before(address, lengths[i])) return false;
-    const auto reads = [&](uint64_t from, uint64_t length) { return writer.add_before(from, length); };
+    const auto reads = [&](uint64_t from, uint64_t length, bool) { return writer.add_before(from, length); };
     const auto writes = [&](uint64_t, uint64_t length) { return writer.need(length); };
     if (!visit_memory(span, regs, lengths[i], reads, writes)) return false;
   }

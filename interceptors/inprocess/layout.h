@@ -47,9 +47,10 @@ struct Span {
   uint8_t arg = 0;
   Extent extent = Extent::fixed;
   Written written = Written::success;
-  bool before : 1 = false;  // read by the kernel
-  bool after : 1 = false;   // written by it
-  bool sent : 1 = false;    // vectors and messages: read by it are the buffers that they point to, not written
+  bool before : 1 = false;   // read by the kernel
+  bool after : 1 = false;    // written by it
+  bool sent : 1 = false;     // vectors and messages: read by it are the buffers that they point to, not written
+  bool payload : 1 = false;  // travels through the channel; of vectors and messages, the buffers do
   uint8_t other = 0;
   uint16_t divisor = 1;
   uint32_t value = 0;
@@ -137,6 +138,7 @@ struct Slot {
   uint32_t replay;    // the ring holds expected calls, which are answered from it
   uint32_t repeated;  // how often the expected call at `taken` was made already
   uint64_t taken;     // bytes of the ring's expected calls that were made
+  uint64_t messages;  // in replay: where the table of messages is mapped
 };
 
 // A record is followed by `before` and then `after` pieces, each padded to 8 bytes.
@@ -158,8 +160,8 @@ struct Piece {
   uint64_t length;
 };
 
-// A call that the recording holds, and what it brought: in replay. Followed by what the kernel wrote, each piece padded
-// to 8 bytes.
+// A call that the recording holds, and what it brought: in replay. Followed by the parts of the received message, if it
+// was not logged, and the outputs.
 struct Expected {
   uint32_t size;  // with all that follows
   int32_t number;
@@ -170,7 +172,30 @@ struct Expected {
   uint64_t repeat;     // how often it is made
   uint32_t regs_hash;  // preserved_registers_hash (registers.h)
   uint32_t arguments;  // that are compared
-  uint32_t writes;
+  uint32_t sends;      // a message that others need: its index + 1; 0: none
+  uint32_t parts;
+  uint32_t outputs;
+};
+struct Part {
+  uint64_t message;  // its index
+  uint64_t offset, length;
+  uint64_t hash;  // XXH3-64 of these bytes
+};
+// What the kernel wrote: the next bytes of the message, or those that follow, padded to 8 bytes.
+struct Output {
+  uint64_t address, length;
+  uint64_t from_message;
+};
+
+// What intervals that are re-driven together send to each other, in memory that all of them share: a table of these,
+// and their bytes behind it.
+enum class MessageState : uint32_t { absent, awaited, sent };
+struct Message {
+  MessageState state;  // a futex (futex(2)): who makes it `sent` wakes those who made it `awaited`
+  uint32_t processor;  // on which the sender is re-driven
+  uint64_t length;     // that was sent
+  uint64_t capacity;   // how much of it anybody needs
+  uint64_t offset;     // of the bytes, from the table's start
 };
 constexpr uint64_t padded(uint64_t length) { return (length + 7) & ~uint64_t{7}; }
 

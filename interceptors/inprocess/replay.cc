@@ -1,9 +1,13 @@
 #include "interceptors/inprocess/replay.h"
 
+#include <time.h>
+
 #include "interceptors/inprocess/spans.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
+
+extern "C" int64_t execute(const redrive::gate::Registers* regs, redrive::gate::Phase during);  // gate.cc
 
 // What the compiler and xxhash expect of a C library.
 extern "C" void* memcpy(void* to, const void* from, size_t length) {
@@ -19,6 +23,10 @@ extern "C" void* memset(void* to, int byte, size_t length) {
 
 namespace redrive::gate {
 namespace {
+
+constexpr uint64_t kFutex = 202, kFutexWait = 0, kFutexWake = 1;  // futex(2)
+constexpr int kSpins = 2000;
+constexpr long kPatience = 100'000'000;  // ns; then the supervisor waits, and finds out whether the sender will come
 
 // As preserved_registers_hash (registers.h).
 uint32_t registers_hash(const Registers& r) {
@@ -56,16 +64,7 @@ class InputHash {
 
 [[gnu::noinline]] uint64_t hash_inputs(const Call& call, const Registers& regs) {
   InputHash hash;
-  const auto reads = [&](uint64_t address, uint64_t length) {
-    hash.add(address, length);
-    return true;
-  };
-  for (int i = 0; i < call.spans; ++i) {
-    const Span& span = call.span[i];
-    if (argument(regs, span.arg)) {
-      visit_memory(span, regs, capacity(span, regs), reads, [](uint64_t, uint64_t) { return true; });
-    }
-  }
+  for_each_input(call, regs, [&](uint64_t address, uint64_t length, bool) { hash.add(address, length); });
   return hash.value();
 }
 
@@ -80,16 +79,102 @@ bool same_call(const Expected& expected, const Slot& slot) {
   return call && (expected.in_hash == 0 || hash_inputs(*call, regs) == expected.in_hash);
 }
 
+Message& message_at(const Slot& slot, uint64_t index) { return reinterpret_cast<Message*>(slot.messages)[index]; }
+uint8_t* bytes_of(const Slot& slot, const Message& message) {
+  return reinterpret_cast<uint8_t*>(slot.messages + message.offset);
+}
+
+int64_t futex(const Message& message, uint64_t operation, uint64_t value, const timespec* timeout) {
+  Registers regs{};
+  regs.rax = kFutex, regs.rdi = reinterpret_cast<uint64_t>(&message.state), regs.rsi = operation, regs.rdx = value;
+  regs.r10 = reinterpret_cast<uint64_t>(timeout);
+  return execute(&regs, Phase::kernel);
+}
+
+bool is_sent(const Message& message) { return __atomic_load_n(&message.state, __ATOMIC_ACQUIRE) == MessageState::sent; }
+
+// Waits a while for the sender, which another processor may be about to execute.
+bool await(const Slot& slot, Message& message) {
+  if (is_sent(message)) return true;
+  for (int i = 0; i < kSpins && message.processor != slot.processor; ++i) {
+    if (is_sent(message)) return true;
+    __builtin_ia32_pause();
+  }
+  MessageState absent = MessageState::absent;
+  __atomic_compare_exchange_n(&message.state, &absent, MessageState::awaited, false, __ATOMIC_SEQ_CST,
+                              __ATOMIC_SEQ_CST);
+  const timespec timeout{0, kPatience};
+  if (!is_sent(message)) futex(message, kFutexWait, static_cast<uint64_t>(MessageState::awaited), &timeout);
+  return is_sent(message);
+}
+
+// Whether all that the call receives is there, as it was when recorded.
+bool arrived(const Slot& slot, const Expected& expected, const Part* parts) {
+  for (uint32_t i = 0; i < expected.parts; ++i) {
+    const Part& part = parts[i];
+    Message& message = message_at(slot, part.message);
+    if (!await(slot, message)) return false;
+    const uint64_t there = message.length < message.capacity ? message.length : message.capacity;
+    if (part.offset > there || part.length > there - part.offset) return false;
+    if (XXH3_64bits(bytes_of(slot, message) + part.offset, part.length) != part.hash) return false;
+  }
+  return true;
+}
+
+void send(const Slot& slot, const Call& call, Message& message) {
+  message.length = 0;
+  for_each_input(call, slot.regs, [&](uint64_t address, uint64_t length, bool payload) {
+    if (!payload) return;
+    const uint64_t room = message.length < message.capacity ? message.capacity - message.length : 0;
+    memcpy(bytes_of(slot, message) + message.length, reinterpret_cast<const void*>(address),
+           length < room ? length : room);
+    message.length += length;
+  });
+  const MessageState before = __atomic_exchange_n(&message.state, MessageState::sent, __ATOMIC_SEQ_CST);
+  if (before == MessageState::awaited) futex(message, kFutexWake, INT32_MAX, nullptr);
+}
+
+// Bytes of the received message, one part after the other.
+class Received {
+ public:
+  Received(const Slot& slot, const Part* part) : slot_(slot), part_(part) {}
+  void take(uint64_t to, uint64_t length) {
+    while (length) {
+      const uint64_t left = part_->length - taken_;
+      const uint64_t now = length < left ? length : left;
+      const Message& message = message_at(slot_, part_->message);
+      memcpy(reinterpret_cast<void*>(to), bytes_of(slot_, message) + part_->offset + taken_, now);
+      to += now, length -= now, taken_ += now;
+      if (taken_ == part_->length) ++part_, taken_ = 0;
+    }
+  }
+
+ private:
+  const Slot& slot_;
+  const Part* part_;
+  uint64_t taken_ = 0;
+};
+
 }  // namespace
 
 bool answer(Slot& slot) {
   if (slot.taken == slot.head) return false;
   const auto& expected = *reinterpret_cast<const Expected*>(kRing + slot.taken);
   if (!same_call(expected, slot)) return false;
-  const auto* piece = reinterpret_cast<const Piece*>(&expected + 1);
-  for (uint32_t i = 0; i < expected.writes; ++i) {
-    memcpy(reinterpret_cast<void*>(piece->address), piece + 1, piece->length);
-    piece = reinterpret_cast<const Piece*>(reinterpret_cast<uint64_t>(piece + 1) + padded(piece->length));
+  const auto* parts = reinterpret_cast<const Part*>(&expected + 1);
+  if (!arrived(slot, expected, parts)) return false;
+  if (expected.sends) send(slot, *call_of(slot.regs), message_at(slot, expected.sends - 1));
+  Received received(slot, parts);
+  const auto* output = reinterpret_cast<const Output*>(parts + expected.parts);
+  for (uint32_t i = 0; i < expected.outputs; ++i) {
+    uint64_t next = reinterpret_cast<uint64_t>(output + 1);
+    if (output->from_message) {
+      received.take(output->address, output->length);
+    } else {
+      memcpy(reinterpret_cast<void*>(output->address), output + 1, output->length);
+      next += padded(output->length);
+    }
+    output = reinterpret_cast<const Output*>(next);
   }
   slot.regs.rax = static_cast<uint64_t>(expected.result);
   if (++slot.repeated == expected.repeat) {

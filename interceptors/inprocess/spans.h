@@ -86,9 +86,9 @@ inline uint64_t name_length(const msghdr& message) {
 }
 inline uint64_t control_length(const msghdr& message) { return message.msg_control ? message.msg_controllen : 0; }
 
-// The memory at and behind a span, `length` bytes itself: `reads(address, length)` for what the kernel reads, in the
-// order of inputs() (syscall_table.h), `writes(address, length)` for what it may write behind it. They say whether to
-// go on. False if they do not, or it is too much.
+// The memory at and behind a span, `length` bytes itself: `reads(address, length, payload)` for what the kernel reads,
+// in the order of inputs() (syscall_table.h), `writes(address, length)` for what it may write behind it. They say
+// whether to go on. False if they do not, or it is too much.
 template <typename Reads, typename Writes>
 bool visit_memory(const Span& span, const Registers& regs, uint64_t length, const Reads& reads, const Writes& writes) {
   const uint64_t address = argument(regs, span.arg);
@@ -96,7 +96,8 @@ bool visit_memory(const Span& span, const Registers& regs, uint64_t length, cons
     for (uint64_t i = 0; i < elements; ++i) {
       const auto buffer = reinterpret_cast<uint64_t>(vector[i].iov_base);
       if (!buffer) continue;
-      if (!(span.sent ? reads(buffer, vector[i].iov_len) : writes(buffer, vector[i].iov_len))) return false;
+      if (!(span.sent ? reads(buffer, vector[i].iov_len, span.payload) : writes(buffer, vector[i].iov_len)))
+        return false;
     }
     return true;
   };
@@ -104,17 +105,21 @@ bool visit_memory(const Span& span, const Registers& regs, uint64_t length, cons
     const auto name = reinterpret_cast<uint64_t>(header.msg_name),
                control = reinterpret_cast<uint64_t>(header.msg_control);
     const auto vector = reinterpret_cast<uint64_t>(header.msg_iov);
-    if (header.msg_iovlen > kMaxVector || !reads(reinterpret_cast<uint64_t>(&header), sizeof header)) return false;
-    if (name && !(span.sent ? reads(name, name_length(header)) : writes(name, name_length(header)))) return false;
-    if (vector && !(reads(vector, header.msg_iovlen * sizeof(iovec)) && buffers(header.msg_iov, header.msg_iovlen))) {
+    if (header.msg_iovlen > kMaxVector || !reads(reinterpret_cast<uint64_t>(&header), sizeof header, false))
+      return false;
+    if (name && !(span.sent ? reads(name, name_length(header), false) : writes(name, name_length(header))))
+      return false;
+    if (vector &&
+        !(reads(vector, header.msg_iovlen * sizeof(iovec), false) && buffers(header.msg_iov, header.msg_iovlen))) {
       return false;
     }
-    return !control || (span.sent ? reads(control, control_length(header)) : writes(control, control_length(header)));
+    return !control ||
+           (span.sent ? reads(control, control_length(header), false) : writes(control, control_length(header)));
   };
   if (length > kRingSize) return false;
   switch (span.extent) {
     case Extent::vector:
-      return reads(address, length) && buffers(&at<iovec>(address), count(span, regs));
+      return reads(address, length, false) && buffers(&at<iovec>(address), count(span, regs));
     case Extent::message:
       return message(at<msghdr>(address));
     case Extent::messages:
@@ -123,7 +128,21 @@ bool visit_memory(const Span& span, const Registers& regs, uint64_t length, cons
       }
       return true;
     default:
-      return !span.before || reads(address, length);
+      return !span.before || reads(address, length, span.payload);
+  }
+}
+
+// visit(address, length, payload) for each piece of memory that the kernel reads at the call's entry, in order.
+template <typename Visit>
+void for_each_input(const Call& call, const Registers& regs, const Visit& visit) {
+  const auto reads = [&](uint64_t address, uint64_t length, bool payload) {
+    if (length) visit(address, length, payload);
+    return true;
+  };
+  for (int i = 0; i < call.spans; ++i) {
+    const Span& span = call.span[i];
+    if (!argument(regs, span.arg)) continue;
+    visit_memory(span, regs, capacity(span, regs), reads, [](uint64_t, uint64_t) { return true; });
   }
 }
 

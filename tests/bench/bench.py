@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Costs of recording as ratios against native: `make bench`.
+"""Costs of recording and replay as ratios against native: `make bench`.
 
 Each row alternates native and recorded runs (so that a change of the machine's load meets both), pinned to one core where the job talks
-(FACTS.md: two processes that talk are 13-16x slower on two idle virtual cores), and compares medians. Prints a table, writes JSON."""
+(FACTS.md: two processes that talk are 13-16x slower on two idle virtual cores), and compares medians. Prints a table, writes JSON.
+With --profile it also says, for each row, what the time of a recording goes into, and brings the tables of README.md up to date."""
 import argparse
+import dataclasses
 import json
 import os
 import pathlib
@@ -12,19 +14,91 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "system"))
 import mpi  # noqa: E402
+import recording_profile  # noqa: E402
+import tables  # noqa: E402
 from harness import ROOT, TESTS, Failure, Options, Skip, compiled, needs  # noqa: E402
 from programs import program  # noqa: E402
-from real import made_project  # noqa: E402
+from real import NGINX_ENV, made_project, nginx_files, nginx_script, redis_script, script  # noqa: E402
 from redriving import free_port  # noqa: E402
 
-LIMITS = {"cpu-bound": 1.03, "cpu-bound 2s": 1.03, "dd": 1.5, "pipe": 1.3, "unix": 1.3, "tcp": 1.3, "jacobi": 1.3, "redis": 1.25, "make -j2": 1.5,
-          "exec": 2.0, "python": 1.3}  # of recorded / native
+SAMPLE_S = 0.05
+
+
+@dataclasses.dataclass
+class Row:
+    """What a row runs, and what it may cost: times natively; the supervisor's CPU time in percent of that of the recorded programs."""
+    work: str
+    record: float = None
+    replay: float = None
+    supervisor: float = None
+    options: tuple = ("--bound", "2s")
+
+
+DEFAULT_BOUND = ()
+ROWS = {
+    "dd": Row("600k reads, 600k writes of 64 bytes", 1.5, 0.3),
+    "pipe": Row("ping-pong of 64 bytes, 100k each", 1.3, 0.5),
+    "unix": Row("the same", 1.3, 0.5),
+    "tcp": Row("the same", 1.3, 0.5),
+    "ring": Row("OpenMPI, 4 ranks, TCP: a token goes round", 1.15, 1.0, 15, DEFAULT_BOUND),
+    "ring 2s": Row("the same, `--bound 2s`", 1.3, None, 15),
+    "jacobi": Row("OpenMPI, 4 ranks, TCP: a stencil with halos", 1.15, 1.0, 15, DEFAULT_BOUND),
+    "jacobi 2s": Row("the same, `--bound 2s`", 1.3, None, 15),
+    "fft": Row("OpenMPI, 4 ranks, TCP: transposes, all to all", 1.15, 1.0, 15, DEFAULT_BOUND),
+    "fft 2s": Row("the same, `--bound 2s`", 1.3, None, 15),
+    "redis": Row("redis-benchmark, 20 clients, get and set", 1.25, 0.8, 15),
+    "nginx": Row("2 workers, ab with 8 clients", 1.25, 0.8),
+    "make -j2": Row("a C project", 1.5, 1.5),
+    "exec": Row("500 x fork and exec of /bin/true", 2.0),
+    "python": Row("start-up and a short job", 1.3, 1.0),
+    "node": Row("start-up and a short job", 1.3, 1.0),
+    "cpu-bound": Row("computes over 8 MB, the default bound", 1.02, 1.02, None, DEFAULT_BOUND),
+    "cpu-bound 2s": Row("the same, `--bound 2s`", 1.02, 1.02),
+    "mesh": Row("4 processes, messages and work"),
+}
 PAUSE_BASE_S, PAUSE_PER_GB_S = 1e-3, 12e-3
+LONG_GROWTH_BYTES = 4 << 20
+
+
+@dataclasses.dataclass
+class Run:
+    seconds: float
+    output: str
+    user_s: float         # of all that ran
+    own_cpu_s: float      # of the first process alone: user and system time
+    children_cpu_s: float  # of those it started, and those they started
+    peak_bytes: int       # VmHWM of the first process, as last seen
+    memory: list          # (seconds since the start, VmRSS) of the first process
+
+
+class MemorySampler(threading.Thread):
+    """Looks at a process's memory until told to end."""
+
+    def __init__(self, pid, period_s):
+        super().__init__()
+        self.path, self.period_s, self.done = f"/proc/{pid}/status", period_s, threading.Event()
+        self.start_s, self.peak, self.samples = time.monotonic(), 0, []
+        self.start()
+
+    def run(self):
+        while not self.done.wait(self.period_s):
+            try:
+                fields = dict(line.split(":", 1) for line in pathlib.Path(self.path).read_text().splitlines())
+            except OSError:
+                return
+            if "VmRSS" in fields:  # not of a zombie
+                self.peak = int(fields["VmHWM"].split()[0]) << 10
+                self.samples.append((time.monotonic() - self.start_s, int(fields["VmRSS"].split()[0]) << 10))
+
+    def end(self):
+        self.done.set()
+        self.join()
 
 
 class Bench:
@@ -32,26 +106,37 @@ class Bench:
         self.arguments = arguments
         self.options = Options(arguments.redrive, arguments.build)
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="rd-bench-"))
+        self.directory.chmod(0o755)  # servers drop privileges
         self.env = {key: value for key, value in os.environ.items() if not key.startswith(("MAKE", "MFLAGS"))}
         self.env.update(mpi.ENV, REDRIVE_TRACE_DIR=str(self.directory / "traces"), LANG="C.UTF-8")
+        self.trace = self.directory / "trace"
         self.rows = []
 
-    def run(self, command, cwd=None, statuses=(0,)):
-        """Seconds of wall time, standard output."""
-        start = time.monotonic()
-        done = subprocess.run([str(word) for word in command], cwd=cwd or self.directory, env=self.env, stdin=subprocess.DEVNULL,
-                              capture_output=True, text=True)
-        seconds = time.monotonic() - start
-        if done.returncode not in statuses:
-            told = (done.stderr or done.stdout).strip().splitlines()[-1:] or [""]
-            raise Failure(f"{' '.join(map(str, command))}: exit status {done.returncode}: {told[0][:200]}")
-        return seconds, done.stdout
+    def run(self, command, cwd=None, statuses=(0,), sample_s=SAMPLE_S):
+        with tempfile.TemporaryFile("w+", errors="replace") as output, tempfile.TemporaryFile("w+", errors="replace") as errors:
+            start = time.monotonic()
+            process = subprocess.Popen([str(word) for word in command], cwd=cwd or self.directory, env=self.env, stdin=subprocess.DEVNULL,
+                                       stdout=output, stderr=errors)
+            memory = MemorySampler(process.pid, sample_s)
+            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+            seconds = time.monotonic() - start
+            # A zombie's own times are not mixed with its children's, as those of wait4(2) are.
+            fields = pathlib.Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+            user, system, children_user, children_system = (int(field) / os.sysconf("SC_CLK_TCK") for field in fields[11:15])
+            memory.end()
+            status = process.wait()
+            output.seek(0), errors.seek(0)
+            if status not in statuses:
+                told = (errors.read() or output.read()).strip().splitlines()[-1:] or [""]
+                raise Failure(f"{' '.join(map(str, command))}: exit status {status}: {told[0][:200]}")
+            return Run(seconds, output.read(), user + children_user, user + system, children_user + children_system,
+                       memory.peak, memory.samples)
 
-    def redrive(self, *words, cwd=None):
-        return self.run([self.options.redrive, *words], cwd)
+    def redrive(self, *words, **how):
+        return self.run([self.options.redrive, *words], **how)
 
     def json(self, *words, statuses=(0,)):
-        return json.loads(self.run([self.options.redrive, *words, "--json"], statuses=statuses)[1])
+        return json.loads(self.redrive(*words, "--json", statuses=statuses).output)
 
     def fresh(self, name, prepare=None):
         work = self.directory / name
@@ -61,54 +146,99 @@ class Bench:
             prepare(work)
         return work
 
-    def record_all(self, traces, command, prepare, options):
-        """Seconds natively and recorded, one each, run in turns; the last trace stays in `traces`."""
+    def record(self, command, prepare, options, wrapper=()):
+        """Into the trace `self.trace`, anew."""
+        shutil.rmtree(self.trace, ignore_errors=True)
+        work = self.fresh("work", prepare)
+        return self.run([*wrapper, self.options.redrive, "record", "-o", self.trace, *options, "--", *command], cwd=work)
+
+    def overhead_row(self, name, command, *, pinned, prepare=None):
+        row = ROWS[name]
+        command = ["taskset", "-c", str(min(os.sched_getaffinity(0)))] * pinned + list(command)
         native, recorded = [], []
         for _ in range(self.arguments.runs):
-            native.append(self.run(command, self.fresh("work", prepare))[0])
-            shutil.rmtree(traces, ignore_errors=True)
-            work = self.fresh("work", prepare)
-            recorded.append(self.redrive("record", "-o", traces, *options, "--", *command, cwd=work)[0])
-        return native, recorded
+            native.append(self.run(command, self.fresh("work", prepare)))
+            recorded.append(self.record(command, prepare, row.options))
+        stats = self.json("stats", self.trace)
+        start = time.monotonic()
+        replay = self.json("replay", self.trace, "--all", statuses=(0, 3))  # divergences are counted, not fatal here
+        replay_s = time.monotonic() - start
 
-    def overhead_row(self, name, command, *, pinned, prepare=None, options=("--bound", "2s")):
-        command = ["taskset", "-c", str(min(os.sched_getaffinity(0)))] * pinned + list(command)
-        trace = self.directory / "trace"
-        native, recorded = self.record_all(trace, command, prepare, options)
-        native_s, recorded_s = statistics.median(native), statistics.median(recorded)
-        stats = self.json("stats", trace)
-        replay = self.json("replay", trace, "--all", statuses=(0, 3))  # divergences are counted, not fatal here
-        replayed_s = sum(i["seconds"] for i in replay["intervals"])
-        self.add({"row": name, "native_s": native_s, "recorded_s": recorded_s, "ratio": recorded_s / native_s,
-                  "native_runs_s": native, "recorded_runs_s": recorded, "pinned": pinned, "limit": LIMITS.get(name),
+        def median(runs, field):
+            return statistics.median(getattr(run, field) for run in runs)
+        native_s, recorded_s = median(native, "seconds"), median(recorded, "seconds")
+        intervals, opening_s = replay["intervals"], replay["opening_s"]
+        once_s = opening_s + sum((i["seconds"] - opening_s) / i["replay_set_size"] for i in intervals)
+        result = {"row": name, "work": row.work, "native_s": native_s, "recorded_s": recorded_s, "ratio": recorded_s / native_s,
+                  "native_runs_s": [run.seconds for run in native], "recorded_runs_s": [run.seconds for run in recorded],
+                  "pinned": pinned, "limit": row.record,
+                  "supervisor_percent": 100 * median(recorded, "own_cpu_s") / max(0.01, median(recorded, "children_cpu_s")),
+                  "supervisor_limit": row.supervisor, "peak_bytes": max(run.peak_bytes for run in recorded),
                   "trace_bytes_per_s": stats["trace_bytes"] / recorded_s, "messages": stats["messages"],
                   "logged_percent": 100 * stats["logged_messages"] / max(1, stats["messages"]),
                   "checkpoints": stats["checkpoints"], "skipped_checkpoints": stats["skipped_checkpoints"],
-                  "replay_ratio": replayed_s / native_s, "replay_max_s": replay["max_seconds"],
-                  "divergences": replay["divergences"]})
+                  "replay_s": replay_s, "replay_ratio": replay_s / native_s, "replay_limit": row.replay,
+                  "replay_set_mean": statistics.mean(i["replay_set_size"] for i in intervals),
+                  "replay_once_ratio": once_s / native_s,
+                  "replay_max_s": replay["max_seconds"], "divergences": replay["divergences"]}
+        result.update(self.least(stats, native_s, median(native, "user_s")))
+        if self.arguments.profile:
+            data = self.directory / "perf.data"
+            self.record(command, prepare, row.options, recording_profile.command(data))
+            result["profile"] = recording_profile.shares(data, self.options.build)
+        self.add(result)
+
+    def least(self, stats, native_s, user_s):
+        """What no recorder and no replayer can do without: all the data copied once, and the program's own work."""
+        probe = compiled(self.options, ROOT / "tests" / "bench" / "limit_probe.c", flags=["-O1"], directory="bench")
+        calls, size = stats["events"], stats["message_bytes"] + stats["input_bytes"]
+        calls_s, copy_s = (int(word) / 1e9 for word in self.run([probe, calls, size]).output.split())
+        return {"events": calls, "data_bytes": size, "bare_calls_s": calls_s, "copy_s": copy_s,
+                "least_ratio": (native_s + copy_s) / native_s, "least_replay_ratio": (user_s + copy_s) / native_s}
+
+    def long_row(self, seconds):
+        """A recording's memory over a long run: processes that stay, and others that come and go."""
+        mesh, pingpong = (self.workload(name) for name in ("mesh", "pingpong"))
+        text = (f"( {mesh} 4 {seconds}; touch done ) &\n"
+                f"until [ -e done ]; do {pingpong} tcp 500; seq 1 2000 | sort -r | tail -n 1; done\nwait\n")
+        shutil.rmtree(self.trace, ignore_errors=True)
+        work = self.fresh("work", script(text))
+        run = self.redrive("record", "-o", self.trace, "--bound", "2s", "--", "sh", "run.sh", cwd=work, sample_s=max(0.2, seconds / 300))
+        samples = [size for at, size in run.memory if at < seconds]
+        quarter = len(samples) // 4
+        if quarter < 3:
+            raise Failure(f"only {len(samples)} looks at its memory")
+        first, last = statistics.mean(samples[:quarter]), statistics.mean(samples[-quarter:])
+        stats = self.json("stats", self.trace)
+        self.add({"row": "long", "recorded_s": run.seconds, "units": stats["units"], "events": stats["events"],
+                  "messages": stats["messages"], "memory_first_bytes": first, "memory_last_bytes": last, "peak_bytes": run.peak_bytes,
+                  "growth_bytes": last - first, "growth_limit_bytes": LONG_GROWTH_BYTES, "memory_samples": run.memory,
+                  "supervisor_percent": 100 * run.own_cpu_s / run.children_cpu_s,
+                  "trace_bytes_per_s": stats["trace_bytes"] / run.seconds})
+
+    def workload(self, name):
+        return compiled(self.options, TESTS / "workloads" / f"{name}.c", flags=["-O2"], directory="workloads")
 
     def pause_row(self, megabytes):
         """Pauses at image checkpoints of a program that keeps so much memory and works through several periods."""
         name = f"pause {megabytes} MB"
-        trace = self.directory / "trace"
-        shutil.rmtree(trace, ignore_errors=True)
         command = [program(self.options, "big_memory"), megabytes, 3000]
-        seconds, _ = self.redrive("record", "-o", trace, "--bound", "5s", "--checkpoint-period", "500ms", "--", *command)
-        pauses = [i["pause_s"] for unit in self.json("ls", trace)["units"] for i in unit["intervals"]
+        seconds = self.record(command, None, ("--bound", "5s", "--checkpoint-period", "500ms")).seconds
+        pauses = [i["pause_s"] for unit in self.json("ls", self.trace)["units"] for i in unit["intervals"]
                   if i["checkpoint_kind"] == "image"]
         if not pauses:
             raise Failure("no image checkpoint was taken")
         limit_s = PAUSE_BASE_S + PAUSE_PER_GB_S * megabytes / 1024
         fork = compiled(self.options, ROOT / "tests" / "bench" / "fork_cost.c", flags=["-O1"], directory="bench")
-        fork_s = int(self.run([fork, megabytes])[1]) / 1e9
+        fork_s = int(self.run([fork, megabytes]).output) / 1e9
         self.add({"row": name, "pause_median_s": statistics.median(pauses), "pause_max_s": max(pauses), "limit_s": limit_s,
                   "fork_s": fork_s, "ratio_to_fork": statistics.median(pauses) / fork_s,
                   "checkpoints": len(pauses), "recorded_s": seconds,
-                  "trace_bytes_per_s": self.json("stats", trace)["trace_bytes"] / seconds})
+                  "trace_bytes_per_s": self.json("stats", self.trace)["trace_bytes"] / seconds})
 
     def add(self, row):
         self.rows.append(row)
-        print(format_row(row), flush=True)
+        print(tables.line(row), flush=True)
 
     def attempt(self, name, measure):
         try:
@@ -122,98 +252,79 @@ class Bench:
         shutil.rmtree(self.directory, ignore_errors=True)
 
 
-def redis_script(port):
-    return f"""set -eu
-redis-server --port {port} --bind 127.0.0.1 --dir . --save '' --daemonize no > server.log &
-server=$!
-until redis-cli -p {port} ping > ping.out 2>&1 && grep -q PONG ping.out; do sleep 0.05; done
-redis-benchmark -p {port} -c 20 -n 50000 -t get,set -q
-redis-cli -p {port} shutdown nosave || true
-wait $server
-"""
-
-
 def measures(bench):
     """The rows, by name."""
     quick = bench.arguments.quick
+    workload = bench.workload
 
-    def workload(name):
-        return compiled(bench.options, TESTS / "workloads" / f"{name}.c", flags=["-O2"], directory="workloads")
+    def cpu_bound(name):
+        bench.overhead_row(name, [workload("cpu_bound"), 50 if quick else 1000], pinned=True)
 
-    def cpu_bound():
-        command = [workload("cpu_bound"), 50 if quick else 1000]
-        bench.overhead_row("cpu-bound", command, pinned=True, options=())
-        bench.overhead_row("cpu-bound 2s", command, pinned=True)
+    def mpi_job(name):
+        kind = name.split()[0]
+        sizes = {"ring": (300 if quick else 3000, 50), "jacobi": (400, 300 if quick else 4000, "nocheck"), "fft": (256, 20 if quick else 150)}
+        bench.overhead_row(name, mpi.command(bench.options, kind, *sizes[kind]), pinned=True)
 
-    def jacobi():
-        command = mpi.command(bench.options, "jacobi", 400, 300 if quick else 2000, "nocheck")
-        bench.overhead_row("jacobi", command, pinned=True)
-
-    def redis():
+    def redis(name):
         needs("redis-server", "redis-benchmark", "redis-cli")
-        script = redis_script(free_port())
-        bench.overhead_row("redis", ["sh", "run.sh"], pinned=True, prepare=lambda work: (work / "run.sh").write_text(script))
+        text = redis_script(free_port(), 5000 if quick else 50000)
+        bench.overhead_row(name, ["sh", "-eu", "run.sh"], pinned=True, prepare=script(text))
 
-    def make():
+    def nginx(name):
+        needs("nginx", "ab")
+        port = free_port()
+        bench.env["PATH"] = NGINX_ENV["PATH"] + ":" + bench.env["PATH"]
+        prepare = script(nginx_script(port, 500 if quick else 10000), nginx_files(port))
+        bench.overhead_row(name, ["sh", "-eu", "run.sh"], pinned=True, prepare=prepare)
+
+    def make(name):
         needs("make", "gcc")
-        bench.overhead_row("make -j2", ["sh", "run.sh"], pinned=False, prepare=made_project)
+        bench.overhead_row(name, ["sh", "run.sh"], pinned=False, prepare=made_project)
 
-    def mesh():
-        bench.overhead_row("mesh", [workload("mesh"), 4, "200i" if quick else "1000i"], pinned=True)
+    def mesh(name):
+        bench.overhead_row(name, [workload("mesh"), 4, "200i" if quick else "1000i"], pinned=True)
 
-    def dd():
+    def dd(name):
         count = 60_000 if quick else 600_000
-        bench.overhead_row("dd", ["dd", "if=/dev/zero", "of=/dev/null", "bs=64", f"count={count}", "status=none"], pinned=True)
+        bench.overhead_row(name, ["dd", "if=/dev/zero", "of=/dev/null", "bs=64", f"count={count}", "status=none"], pinned=True)
 
-    def pingpong(kind):
-        bench.overhead_row(kind, [workload("pingpong"), kind, 10_000 if quick else 100_000], pinned=True)
+    def pingpong(name):
+        bench.overhead_row(name, [workload("pingpong"), name, 10_000 if quick else 100_000], pinned=True)
 
-    def execs():
+    def execs(name):
         count = 50 if quick else 500
-        bench.overhead_row("exec", ["sh", "-c", f"i=0; while [ $i -lt {count} ]; do /bin/true; i=$((i+1)); done"], pinned=True)
+        bench.overhead_row(name, ["sh", "-c", f"i=0; while [ $i -lt {count} ]; do /bin/true; i=$((i+1)); done"], pinned=True)
 
-    def python():
-        script = "import json, re, subprocess, asyncio; print(len(json.dumps([re.sub('a', 'b', str(i)) for i in range(100000)])))"
-        bench.overhead_row("python", ["/usr/bin/python3", "-c", script], pinned=True)
+    def python(name):
+        text = "import json, re, subprocess, asyncio; print(len(json.dumps([re.sub('a', 'b', str(i)) for i in range(100000)])))"
+        bench.overhead_row(name, ["/usr/bin/python3", "-c", text], pinned=True)
 
-    rows = {"cpu-bound": cpu_bound, "dd": dd, "exec": execs, "python": python, "jacobi": jacobi, "redis": redis, "make -j2": make, "mesh": mesh}
-    for kind in ("pipe", "unix", "tcp"):
-        rows[kind] = lambda kind=kind: pingpong(kind)
+    def node(name):
+        needs("node")
+        bench.overhead_row(name, ["node", TESTS / "workloads" / "short_job.js", 50 if quick else 300], pinned=True)
+
+    kinds = {"dd": dd, "pipe": pingpong, "unix": pingpong, "tcp": pingpong, "ring": mpi_job, "ring 2s": mpi_job, "jacobi": mpi_job,
+             "jacobi 2s": mpi_job, "fft": mpi_job, "fft 2s": mpi_job, "redis": redis, "nginx": nginx, "make -j2": make, "exec": execs,
+             "python": python, "node": node, "cpu-bound": cpu_bound, "cpu-bound 2s": cpu_bound, "mesh": mesh}
+    rows = {name: lambda name=name: kinds[name](name) for name in ROWS}
     for megabytes in (1, 100, 1024):
         rows[f"pause {megabytes} MB"] = lambda megabytes=megabytes: bench.pause_row(megabytes)
+    rows["long"] = lambda: bench.long_row(bench.arguments.long or (10 if quick else 600))
     return rows
 
 
-HEADER = f"{'row':<16}{'native':>9}{'recorded':>10}{'ratio':>8}{'limit':>8}{'trace/s':>11}{'logged':>9}{'replay':>10}{'max':>8}"
-
-
-def format_bytes(count):
-    for unit in ("B", "KB", "MB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}"
-        count /= 1000
-    return f"{count:.1f} GB"
-
-
-def format_row(row):
-    """Pause rows put a bare fork and the median pause where others have native and recorded time; max is the longest."""
-    name = f"{row['row']:<16}"
-    if "skipped" in row or "failed" in row:
-        kind = "skipped" if "skipped" in row else "failed"
-        return f"{name}  {kind}: {row[kind]}"
-    growth = format_bytes(row["trace_bytes_per_s"])
-    if "pause_max_s" in row:
-        return (f"{name}{row['fork_s'] * 1e3:>6.2f} ms{row['pause_median_s'] * 1e3:>7.2f} ms{row['ratio_to_fork']:>8.2f}"
-                f"{row['limit_s'] * 1e3:>5.1f} ms{growth:>11}{'':>19}{row['pause_max_s'] * 1e3:>5.2f} ms")
-    limit = f"{row['limit']:.2f}" if row["limit"] else "-"
-    diverged = f"  {row['divergences']} DIVERGENCES" if row["divergences"] else ""
-    return (f"{name}{row['native_s']:>7.2f} s{row['recorded_s']:>8.2f} s{row['ratio']:>8.2f}{limit:>8}{growth:>11}"
-            f"{row['logged_percent']:>7.1f} %{row['replay_ratio']:>10.2f}{row['replay_max_s']:>6.2f} s{diverged}")
-
-
 def exceeded(row):
-    return ("ratio" in row and row["limit"] and row["ratio"] > row["limit"]) or \
-           ("pause_max_s" in row and row["pause_median_s"] > row["limit_s"]) or bool(row.get("divergences"))
+    """What of a row is over its limit."""
+    over = {"recording": row.get("limit") and row["ratio"] > row["limit"],
+            "replay": row.get("replay_limit") and row["replay_ratio"] > row["replay_limit"],
+            "supervisor": row.get("supervisor_limit") and row["supervisor_percent"] > row["supervisor_limit"],
+            "pause": "pause_max_s" in row and row["pause_median_s"] > row["limit_s"],
+            "divergences": row.get("divergences")}
+    return [what for what, is_over in over.items() if is_over]
+
+
+def failed(row):
+    return "failed" in row or ("growth_bytes" in row and row["growth_bytes"] > row["growth_limit_bytes"])
 
 
 def parse_arguments():
@@ -224,10 +335,12 @@ def parse_arguments():
     parser.add_argument("--build", type=pathlib.Path, default=build, help=argparse.SUPPRESS)
     parser.add_argument("--runs", type=int, default=5, help="pairs of native and recorded runs (%(default)s)")
     parser.add_argument("--quick", action="store_true", help="shorter jobs: to try the benchmark itself")
+    parser.add_argument("--long", type=int, metavar="SECONDS", help="how long the row 'long' records (600, --quick: 10)")
+    parser.add_argument("--profile", action="store_true", help="also profile each row's recording (needs perf); without --quick, bring the tables of README.md up to date")
     parser.add_argument("--json", type=pathlib.Path, default=build / "bench.json", metavar="FILE", help="results (%(default)s)")
     parser.add_argument("--strict", action="store_true", help="fail if a row is over its limit")
     arguments = parser.parse_args()
-    arguments.redrive = arguments.redrive.resolve()
+    arguments.redrive, arguments.build = arguments.redrive.resolve(), arguments.build.resolve()
     return arguments
 
 
@@ -237,8 +350,10 @@ def main():
     rows = measures(bench)
     if unknown := [name for name in arguments.rows if name not in rows]:
         sys.exit(f"bench.py: no row {unknown[0]!r}; there are: {', '.join(rows)}")
+    if arguments.profile and not shutil.which("perf"):
+        sys.exit("bench.py: no perf here (scripts/deps.sh --bench installs it)")
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, {arguments.runs} runs a row; pause rows: a bare fork, the median pause, the longest")
-    print(HEADER)
+    print(tables.HEADER)
     try:
         for name in arguments.rows or rows:
             bench.attempt(name, rows[name])
@@ -246,10 +361,15 @@ def main():
         bench.close()
     host = {"cores": os.cpu_count(), "kernel": os.uname().release, "load": os.getloadavg()}
     arguments.json.write_text(json.dumps({"host": host, "runs": arguments.runs, "rows": bench.rows}, indent=1) + "\n")
-    over = [row["row"] for row in bench.rows if exceeded(row) or "failed" in row]
-    if over:
-        print(f"failed, diverged or over the limit: {', '.join(over)}")
-    return 1 if any("failed" in row for row in bench.rows) or (arguments.strict and over) else 0
+    if arguments.profile and not arguments.quick:
+        tables.update_readme(pathlib.Path(__file__).with_name("README.md"), bench.rows)
+    over = {row["row"]: ", ".join(exceeded(row)) for row in bench.rows if exceeded(row)}
+    for name, what in over.items():
+        print(f"over the limit: {name}: {what}")
+    wrong = [row["row"] for row in bench.rows if failed(row)]
+    if wrong:
+        print(f"failed: {', '.join(wrong)}")
+    return 1 if wrong or (arguments.strict and over) else 0
 
 
 if __name__ == "__main__":

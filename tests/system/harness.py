@@ -235,11 +235,21 @@ class Context:
             shutil.rmtree(self.directory, ignore_errors=True)
 
 
+def compiled(options, source, *, compiler="gcc", flags=(), directory="programs"):
+    """The binary of a C or C++ source below tests/, built anew if that (or a header beside it) is newer."""
+    return built(options, source, directory, lambda made: [*compiler.split(), "-g", "-pthread", str(source), "-o", made, *flags])
+
+
+def go_compiled(options, source):
+    """The static binary of a Go source."""
+    env = {"CGO_ENABLED": "0", "GO111MODULE": "off", "GOCACHE": str(options.build / "tests" / "go-cache")}
+    return built(options, source, "workloads", lambda made: ["go", "build", "-o", made, str(source)], env)
+
+
 compile_lock = threading.Lock()
 
 
-def compiled(options, source, *, compiler="gcc", flags=(), directory="programs"):
-    """The binary of a source below tests/, built anew if that (or a header beside it) is newer."""
+def built(options, source, directory, command_for, env=None):
     binary = options.build / "tests" / directory / source.stem
     inputs = [source, *source.parent.glob("*.h")]
     with compile_lock:
@@ -247,8 +257,8 @@ def compiled(options, source, *, compiler="gcc", flags=(), directory="programs")
             return binary
         binary.parent.mkdir(parents=True, exist_ok=True)
         made = binary.with_suffix(".new")
-        command = [*compiler.split(), "-g", "-pthread", str(source), "-o", str(made), *flags]
-        done = subprocess.run(command, capture_output=True, text=True)
+        command = command_for(str(made))
+        done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **(env or {})})
         if done.returncode != 0:
             raise Failure(describe("does not compile", shlex.join(command), done.stdout, done.stderr))
         made.rename(binary)

@@ -10,7 +10,7 @@ RANKS = 4
 
 def binary(options, name):
     needs("mpicc", "mpirun")
-    return compiled(options, TESTS / "workloads" / f"{name}.c", compiler="mpicc -O2", directory="workloads")
+    return compiled(options, TESTS / "workloads" / f"{name}.c", compiler="mpicc -O2", flags=["-lm"], directory="workloads")
 
 
 def command(options, name, *arguments, ranks=RANKS):

@@ -1,10 +1,12 @@
 """Groups programs and stops: every tests/programs/*.c and *.cc, found by wildcard, natively and recorded and re-driven with a checkpoint every
 100 ms, served in process and by stops alone; then, that they exercise every row of the syscall table. The hints at the top of a program are described in
-tests/programs/test.h."""
+tests/programs/test.h.
+
+Groups musl and static: some of the programs with another libc, or with theirs inside, on both tiers."""
 import re
 import shlex
 
-from harness import TESTS, Failure, compiled, test
+from harness import TESTS, Failure, compiled, needs, test
 from redriving import Job, copy_into, cycle, images_by_unit, record
 
 # Rows of the syscall table that no program can exercise, and why.
@@ -15,6 +17,13 @@ NOT_EXERCISED = {
     "syslog(SYSLOG_ACTION_CONSOLE_ON)": "changes what the machine's console shows, if somebody set it",
 }
 
+# Threads, sockets, births, and signals that come while calls are made: what depends on how a libc makes calls.
+OTHER_LIBCS = {"musl": "musl-gcc -O1 -static", "static": "gcc -O1 -static"}
+WITH_OTHER_LIBCS = ("condvar", "epoll_server", "fork_tree", "served_births", "served_cancel", "served_signals", "stress_threads", "tcp",
+                    "vfork_exec")
+WITH_OTHER_LIBCS_AND_STOPS = ("served_cancel", "served_signals", "tcp")
+
+RECORD_OPTIONS = ("--bound", "2s", "--checkpoint-period", "100ms")
 rows_by_program = {}  # the rows in the trace of each program that has run
 HINT = re.compile(r"^// (build|args|exit|images): (.*)$")
 
@@ -41,10 +50,10 @@ def job_of(ctx, name, *arguments, **changes):
     return Job([f"./{name}", *arguments], prepare=copy_into(program(ctx.options, name)), **changes)
 
 
-def program_job(ctx, source, *options):
+def program_job(ctx, source, *interception):
     hints = hints_of(source)
     return job_of(ctx, source.stem, *shlex.split(hints.get("args", "")), status=int(hints.get("exit", 0)),
-                  record_options=("--bound", "2s", "--checkpoint-period", "100ms", *options))
+                  record_options=(*RECORD_OPTIONS, *interception), replay_options=interception)
 
 
 def table_rows(ctx, *traces):
@@ -66,6 +75,14 @@ def run_program_with_stops(ctx, source):
     cycle(ctx, program_job(ctx, source, "--interception", "stops"))
 
 
+def run_with_other_libc(ctx, libc, name, *interception):
+    compiler = OTHER_LIBCS[libc]
+    needs(compiler.split()[0])
+    binary = compiled(ctx.options, TESTS / "programs" / f"{name}.c", compiler=compiler, directory=libc)
+    options = (*RECORD_OPTIONS, *interception)
+    cycle(ctx, Job([f"./{name}"], prepare=copy_into(binary), record_options=options, replay_options=interception))
+
+
 def exercise_every_row(ctx, sources):
     """A program whose own test has not run is only recorded here."""
     for source in sources:
@@ -85,6 +102,12 @@ def register():
     for source in sources:
         test(f"programs/{source.stem}", timeout_s=60)(lambda ctx, source=source: run_program(ctx, source))
         test(f"stops/{source.stem}", timeout_s=60)(lambda ctx, source=source: run_program_with_stops(ctx, source))
+    for libc in OTHER_LIBCS:
+        for name in WITH_OTHER_LIBCS:
+            test(f"{libc}/{name}", timeout_s=60)(lambda ctx, libc=libc, name=name: run_with_other_libc(ctx, libc, name))
+        for name in WITH_OTHER_LIBCS_AND_STOPS:
+            test(f"{libc}/{name}_stops", timeout_s=60)(
+                lambda ctx, libc=libc, name=name: run_with_other_libc(ctx, libc, name, "--interception", "stops"))
     test("programs/every_row", timeout_s=60)(lambda ctx: exercise_every_row(ctx, sources))
 
 

@@ -1,10 +1,12 @@
 """Group real: servers, interpreters, shells, compilers and MPI, as issue 2 lists them. Each is recorded with --bound 2s and re-driven
 whole, with every interval within the bound, after its directory is gone and its ports are taken."""
+import contextlib
+import os
 import subprocess
 import sys
 
 import mpi
-from harness import TESTS, Failure, compiled, needs, test
+from harness import TESTS, Failure, compiled, go_compiled, needs, test
 from redriving import (BOUND_S, Job, copy_into, cycle, free_port, images_by_unit, is_root, record, redrive_all, run_natively,
                        take_away_surroundings, units)
 
@@ -24,22 +26,26 @@ def shell_job(text, files=None, **changes):
     return Job(["sh", "run.sh"], prepare=script("set -eu\n" + text, files), **changes)
 
 
-@test("real/redis", timeout_s=600, slow=True)
-def redis(ctx):
-    needs("redis-server", "redis-benchmark", "redis-cli")
-    port = free_port()
-    cycle(ctx, shell_job(f"""
+def redis_script(port, requests):
+    return f"""
 redis-server --port {port} --bind 127.0.0.1 --dir . --save '' --appendonly no --daemonize no > server.log &
 server=$!
 until redis-cli -p {port} ping > ping.out 2>&1 && grep -q PONG ping.out; do sleep 0.05; done
-redis-benchmark -p {port} -c 20 -n 50000 -t get,set -q > benchmark.out
+redis-benchmark -p {port} -c 20 -n {requests} -t get,set -q > benchmark.out
 redis-cli -p {port} set key value > /dev/null
 test "$(redis-cli -p {port} get key)" = value
 redis-cli -p {port} shutdown nosave || true
 wait $server
 grep -q 'GET: .* requests per second' benchmark.out
 echo ok
-""", ports=(port,)), bound_s=BOUND_S)
+"""
+
+
+@test("real/redis", timeout_s=600, slow=True)
+def redis(ctx):
+    needs("redis-server", "redis-benchmark", "redis-cli")
+    port = free_port()
+    cycle(ctx, shell_job(redis_script(port, 50000), ports=(port,)), bound_s=BOUND_S)
 
 
 NGINX_CONF = """
@@ -53,24 +59,34 @@ http {{
 """
 
 
-@test("real/nginx", timeout_s=600, slow=True)
-def nginx(ctx):
-    needs("nginx", "ab")
-    port = free_port()
-    conf = NGINX_CONF.format(port=port, user="user root;\n" if is_root() else "")
-    cycle(ctx, shell_job(f"""
+NGINX_ENV = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
+
+
+def nginx_files(port):
+    return {"nginx.conf": NGINX_CONF.format(port=port, user="user root;\n" if is_root() else "")}
+
+
+def nginx_script(port, requests):
+    return f"""
 mkdir html && echo 'hello from nginx' > html/index.html
 nginx -p "$PWD" -c nginx.conf -e error.log &
 server=$!
 until [ -s nginx.pid ]; do sleep 0.05; done
-ab -q -n 2000 -c 8 http://127.0.0.1:{port}/index.html > ab.out
-grep -q 'Complete requests: *2000' ab.out
+ab -q -n {requests} -c 8 http://127.0.0.1:{port}/index.html > ab.out
+grep -q 'Complete requests: *{requests}' ab.out
 grep -q 'Failed requests: *0' ab.out
 kill -QUIT $server
 wait $server
-test "$(wc -l < access.log)" -eq 2000
+test "$(wc -l < access.log)" -eq {requests}
 echo ok
-""", files={"nginx.conf": conf}, env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}, ports=(port,)), bound_s=BOUND_S)
+"""
+
+
+@test("real/nginx", timeout_s=600, slow=True)
+def nginx(ctx):
+    needs("nginx", "ab")
+    port = free_port()
+    cycle(ctx, shell_job(nginx_script(port, 2000), files=nginx_files(port), env=NGINX_ENV, ports=(port,)), bound_s=BOUND_S)
 
 
 @test("real/memcached", timeout_s=600, slow=True)
@@ -110,6 +126,48 @@ def producer_consumer(ctx):
 def mesh(ctx):
     binary = compiled(ctx.options, WORKLOADS / "mesh.c", flags=["-O2"], directory="workloads")
     cycle(ctx, Job(["./mesh", "4", "800i"], prepare=copy_into(binary)), bound_s=BOUND_S)
+
+
+def register_goroutines():
+    for tier in ("in-process", "stops"):
+        @test(f"real/go_{tier}", timeout_s=300)
+        def go(ctx, tier=tier):
+            needs("go")
+            binary = go_compiled(ctx.options, WORKLOADS / "goroutines.go")
+            interception = ("--interception", tier)
+            cycle(ctx, Job(["./goroutines", "100"], prepare=copy_into(binary), record_options=("--bound", "2s", *interception),
+                           replay_options=interception), bound_s=BOUND_S)
+
+
+register_goroutines()
+
+
+@test("real/node", timeout_s=600, slow=True)
+def node(ctx):
+    needs("node")
+    cycle(ctx, Job(["node", "short_job.js", "100"], prepare=copy_into(WORKLOADS / "short_job.js")), bound_s=BOUND_S)
+
+
+def made_class(work):
+    subprocess.run(["javac", "-d", work, WORKLOADS / "ShortJob.java"], check=True)
+
+
+@contextlib.contextmanager
+def on_one_processor():
+    """What this thread starts runs on one processor, and so gets the same answer of a cpuid that cannot be trapped."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(before)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+@test("real/java", timeout_s=600, slow=True)
+def java(ctx):
+    needs("java", "javac")
+    with on_one_processor():  # code that Java writes when it starts asks for the processor's number (interceptors/DESIGN.md, "Limits")
+        cycle(ctx, Job(["java", "-cp", ".", "ShortJob", "50"], prepare=made_class), bound_s=BOUND_S)
 
 
 @test("real/pipeline", timeout_s=300)
@@ -159,6 +217,11 @@ def expect_images(ctx, program, at_least):
 @test("real/mpi_ring", timeout_s=300)
 def mpi_ring(ctx):
     cycle(ctx, mpi.job(ctx.options, "ring", 300, 50), bound_s=BOUND_S)
+
+
+@test("real/mpi_fft", timeout_s=300)
+def mpi_fft(ctx):
+    cycle(ctx, mpi.job(ctx.options, "fft", 256, 20), bound_s=BOUND_S)
 
 
 @test("real/mpi_jacobi", timeout_s=1200, slow=True)

@@ -25,6 +25,7 @@ class Job:
     env: dict = None
     ports: tuple = ()            # taken by others during the replay
     record_options: tuple = ("--bound", "2s")
+    replay_options: tuple = ()
 
 
 class TakenPorts:
@@ -140,7 +141,7 @@ def cycle(ctx, job, *, natively=True, bound_s=None):
     take_away_surroundings(ctx)
     check_trace(ctx)
     with TakenPorts(job.ports):
-        return recorded, redrive_all(ctx, bound_s=bound_s)
+        return recorded, redrive_all(ctx, bound_s=bound_s, options=job.replay_options)
 
 
 def units(ctx, trace=None):

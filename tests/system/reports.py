@@ -9,7 +9,7 @@ skipped_checkpoints trace_bytes policy critical_path_s checkpoint_period_s bound
 UNIT_KEYS = "unit name pid command joined intervals".split()
 INTERVAL_KEYS = "interval checkpoint_kind first_event events cpu_s messages logged_messages".split()
 PLAN_KEYS = "unit interval replay_set critical_path_s work_s predicted_s".split()
-REPLAY_KEYS = "intervals max_seconds divergences not_verified".split()
+REPLAY_KEYS = "intervals opening_s max_seconds divergences not_verified".split()
 REPLAYED_KEYS = "unit interval replay_set_size seconds bound_s verified divergence".split()
 
 
@@ -101,6 +101,8 @@ def replay(ctx):
     recorded_intervals = sum(len(unit["intervals"]) for unit in units(ctx))
     if len(report["intervals"]) != recorded_intervals:
         raise Failure(f"{len(report['intervals'])} of {recorded_intervals} intervals were re-driven")
+    if not 0 < report["opening_s"] <= min(interval["seconds"] for interval in report["intervals"]):
+        raise Failure(f"opening_s, which each interval's seconds have in them, is {report['opening_s']}")
     slowest = max(interval["seconds"] for interval in report["intervals"])
     if abs(report["max_seconds"] - slowest) > 0.01:
         raise Failure(f"max_seconds is {report['max_seconds']}, the slowest took {slowest}")

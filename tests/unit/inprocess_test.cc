@@ -1,5 +1,6 @@
 // What the in-process tier is made of: windows around syscall instructions, trampolines, cpuid in files, the table of
 // calls, and memory as it was.
+#include <elf.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -120,6 +121,44 @@ TEST_CASE("cpuid is found where a file proves that it is an instruction") {
     }
     for (const uint64_t site : cpuid_sites(damaged)) REQUIRE(site + 1 < damaged.size());
   }
+}
+
+// A binary without .eh_frame as Go's linker makes it: two functions in .text, the second of which holds cpuid and, in
+// the constant of a mov, what looks like it.
+TEST_CASE("cpuid instructions of Go binaries") {
+  constexpr uint64_t kText = 0x401000;
+  const Bytes code = {0x90, 0x90, 0x90, 0xc3,                           // nop, nop, nop, ret
+                      0xb8, 0x0f, 0xa2, 0x0f, 0xa2, 0x0f, 0xa2, 0xc3};  // mov eax, 0xa20fa20f; cpuid; ret
+  const char names[] = "\0.text\0.gopclntab\0.shstrtab";
+  constexpr size_t kCodeAt = 512, kTableAt = 1024, kNamesAt = 2048, kSectionsAt = 3072;
+  const auto binary = [&](uint32_t magic, uint64_t text) {
+    Bytes file(4096, 0);
+    const auto put = [&](size_t at, const auto& value) { std::memcpy(file.data() + at, &value, sizeof value); };
+    Elf64_Ehdr header{};
+    std::memcpy(header.e_ident, ELFMAG, SELFMAG);
+    header.e_ident[EI_CLASS] = ELFCLASS64;
+    header.e_machine = EM_X86_64;
+    header.e_phoff = sizeof header, header.e_phnum = 1;
+    header.e_shoff = kSectionsAt, header.e_shnum = 3, header.e_shstrndx = 2;
+    put(0, header);
+    put(sizeof header, Elf64_Phdr{PT_LOAD, PF_X, kCodeAt, kText, kText, code.size(), code.size(), 4096});
+    put(kSectionsAt, Elf64_Shdr{1, SHT_PROGBITS, SHF_EXECINSTR, kText, kCodeAt, code.size(), 0, 0, 1, 0});
+    put(kSectionsAt + sizeof(Elf64_Shdr), Elf64_Shdr{7, SHT_PROGBITS, 0, 0, kTableAt, 256, 0, 0, 1, 0});
+    put(kSectionsAt + 2 * sizeof(Elf64_Shdr), Elf64_Shdr{18, SHT_STRTAB, 0, 0, kNamesAt, sizeof names, 0, 0, 1, 0});
+    put(kNamesAt, names);
+    std::copy(code.begin(), code.end(), file.begin() + kCodeAt);
+    put(kTableAt, magic);
+    file[kTableAt + 6] = 1, file[kTableAt + 7] = 8;
+    const uint64_t words[] = {2, 0, text, 0, 0, 0, 0, 72};  // functions, ... where the first is, ... where the table is
+    put(kTableAt + 8, words);
+    const uint32_t table[] = {0, 0, 4, 0, 12, 0};
+    put(kTableAt + 72, table);
+    return file;
+  };
+  CHECK(cpuid_sites(binary(0xfffffff1, kText)) == std::vector<uint64_t>{kCodeAt + 9});
+  CHECK(cpuid_sites(binary(0xfffffff0, kText)) == std::vector<uint64_t>{kCodeAt + 9});
+  CHECK(cpuid_sites(binary(0xfffffffb, kText)).empty());  // another layout
+  CHECK(cpuid_sites(binary(0xfffffff1, 0)).empty());      // position-independent
 }
 
 TEST_CASE("the table of calls follows the syscall table") {

@@ -1,0 +1,96 @@
+"""Rows of the benchmark as text: on the terminal, and in the tables of README.md."""
+import recording_profile
+
+HEADER = (f"{'row':<14}{'native':>8}{'recorded':>10}{'ratio':>7}{'limit':>7}{'own CPU':>9}{'limit':>7}{'peak':>9}{'trace/s':>9}{'logged':>8}"
+          f"{'replay':>8}{'limit':>7}{'once':>7}{'set':>6}{'max':>8}")
+
+
+def size_of(count):
+    for unit in ("B", "KB", "MB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}"
+        count /= 1000
+    return f"{count:.1f} GB"
+
+
+def number(value, digits=2):
+    """Or a dash for what has no limit."""
+    return "-" if value is None else f"{value:.{digits}f}"
+
+
+def line(row):
+    """Pause rows put a bare fork and the median pause where others have native and recorded time; max is the longest."""
+    name = f"{row['row']:<14}"
+    if "skipped" in row or "failed" in row:
+        kind = "skipped" if "skipped" in row else "failed"
+        return f"{name}  {kind}: {row[kind]}"
+    growth = size_of(row["trace_bytes_per_s"])
+    if "pause_max_s" in row:
+        return (f"{name}{row['fork_s'] * 1e3:>5.2f} ms{row['pause_median_s'] * 1e3:>7.2f} ms{row['ratio_to_fork']:>7.2f}"
+                f"{row['limit_s'] * 1e3:>4.1f} ms{'':>25}{growth:>9}{'':>36}{row['pause_max_s'] * 1e3:>5.2f} ms")
+    if "growth_bytes" in row:
+        return (f"{name}{'':>8}{row['recorded_s']:>8.0f} s  memory {size_of(row['memory_first_bytes'])} in the first quarter, "
+                f"{size_of(row['memory_last_bytes'])} in the last, peak {size_of(row['peak_bytes'])}, limit of growth "
+                f"{size_of(row['growth_limit_bytes'])}; {row['units']} units, {row['events']} events")
+    diverged = f"  {row['divergences']} DIVERGENCES" if row["divergences"] else ""
+    return (f"{name}{row['native_s']:>6.2f} s{row['recorded_s']:>8.2f} s{row['ratio']:>7.2f}{number(row['limit']):>7}"
+            f"{row['supervisor_percent']:>7.0f} %{number(row['supervisor_limit'], 0):>7}{size_of(row['peak_bytes']):>9}{growth:>9}"
+            f"{row['logged_percent']:>6.1f} %{row['replay_ratio']:>8.2f}{number(row['replay_limit']):>7}{row['replay_once_ratio']:>7.2f}"
+            f"{row['replay_set_mean']:>6.1f}{row['replay_max_s']:>6.2f} s{diverged}")
+
+
+def cost_cells(row):
+    return [row["work"], f"{row['native_s']:.2f} s", f"{row['recorded_s']:.2f} s", f"{row['ratio']:.2f}", number(row["limit"]),
+            f"{row['supervisor_percent']:.0f} %", number(row["supervisor_limit"], 0), size_of(row["peak_bytes"]),
+            size_of(row["trace_bytes_per_s"]), f"{row['logged_percent']:.1f} %"]
+
+
+def replay_cells(row):
+    return [f"{row['replay_ratio']:.2f}", number(row["replay_limit"]), f"{row['replay_once_ratio']:.2f}", f"{row['replay_set_mean']:.1f}",
+            f"{row['replay_max_s']:.2f} s"]
+
+
+def least_cells(row):
+    return [f"{row['events']:,}", size_of(row["data_bytes"]), f"{row['bare_calls_s']:.2f} s", f"{row['copy_s']:.3f} s",
+            f"{row['least_ratio']:.2f}", f"{row['ratio']:.2f}", f"{row['least_replay_ratio']:.2f}", f"{row['replay_ratio']:.2f}"]
+
+
+def profile_cells(row):
+    shares = row["profile"]
+    return [f"{shares[group]:.0f}" if shares.get(group, 0) >= 0.5 else "" for group in recording_profile.GROUPS]
+
+
+def pause_cells(row):
+    return [f"{row['fork_s'] * 1e3:.2f} ms", f"{row['pause_median_s'] * 1e3:.2f} ms", f"{row['pause_max_s'] * 1e3:.2f} ms",
+            f"{row['limit_s'] * 1e3:.1f} ms"]
+
+
+def long_cells(row):
+    return [f"{row['recorded_s']:.0f} s", f"{row['units']:,}", f"{row['events']:,}", size_of(row["memory_first_bytes"]),
+            size_of(row["memory_last_bytes"]), size_of(row["peak_bytes"]), size_of(row["growth_limit_bytes"])]
+
+
+# Of README.md, in its order: what a row must have to be in the table, the table's columns, and the row's cells.
+TABLES = {
+    "recording": ("ratio", ["work", "native", "recorded", "ratio", "aim", "own CPU", "aim", "peak", "trace/s", "logged"], cost_cells),
+    "replay": ("replay_ratio", ["replay", "aim", "once", "set", "max"], replay_cells),
+    "pause": ("pause_max_s", ["bare fork", "median", "longest", "aim"], pause_cells),
+    "long": ("growth_bytes", ["recorded", "units", "events", "first quarter", "last quarter", "peak", "may grow by"], long_cells),
+    "profile": ("profile", recording_profile.GROUPS, profile_cells),
+    "least": ("least_ratio", ["events", "data", "bare calls", "copied once", "least", "recorded", "least", "replay"], least_cells),
+}
+
+
+def update_readme(path, rows):
+    """Puts the rows into the tables between `<!-- table NAME -->` and `<!-- end -->`; those not measured this time stay."""
+    text = path.read_text()
+    for name, (needed, columns, cells_of) in TABLES.items():
+        before, rest = text.split(f"<!-- table {name} -->\n", 1)
+        old, after = rest.split("<!-- end -->", 1)
+        lines = {line.split("|")[1].strip(): line for line in old.splitlines()[2:]}
+        for row in rows:
+            if needed in row:
+                lines[row["row"]] = "| " + " | ".join([row["row"], *cells_of(row)]) + " |"
+        head = ["| " + " | ".join(["row", *columns]) + " |", "| " + " | ".join(["---"] * (len(columns) + 1)) + " |"]
+        text = f"{before}<!-- table {name} -->\n" + "\n".join([*head, *lines.values()]) + f"\n<!-- end -->{after}"
+    path.write_text(text)
