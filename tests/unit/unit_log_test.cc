@@ -47,9 +47,9 @@ class Recording {
   UnitLog& log() { return log_; }
 
   // A whole call of which nothing can come in between.
-  void call(ThreadSerial thread, int32_t number, int64_t result, bool test = false) {
+  void call(ThreadSerial thread, int32_t number, int64_t result, bool test = false, uint64_t times = 1) {
     log_.open(entry(thread, number));
-    log_.close(exit(thread, result), test);
+    log_.close(exit(thread, result), test, times);
   }
 
   std::vector<Event> events() {
@@ -179,6 +179,20 @@ TEST_CASE("a series of equal tests is one event with a count") {
   CHECK_EQ(events[1].repeat, 1);
   CHECK_EQ(events[1].result, 1);
   CHECK_EQ(events[2].repeat, 2);
+}
+
+TEST_CASE("a series that comes in parts is one") {
+  Recording recording;
+  recording.call(0, kPoll, 0, true, 7);
+  recording.call(0, kPoll, 0, true);
+  recording.call(0, kPoll, 0, true, 20);
+  recording.call(0, kPoll, 1, true);
+  recording.call(0, kPoll, 0, true, 5);
+  const auto events = recording.events();
+  REQUIRE_EQ(events.size(), 3);
+  CHECK_EQ(events[0].repeat, 28);
+  CHECK_EQ(events[1].repeat, 1);
+  CHECK_EQ(events[2].repeat, 5);
 }
 
 TEST_CASE("what ends a series") {
