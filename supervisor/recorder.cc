@@ -102,15 +102,19 @@ void Recorder::add_channels() {
   for (auto& channel : channels_.take_new()) writer_.add(ChannelRecord{channel.id, channel.kind, channel.name});
 }
 
+void Recorder::end_copy(pid_t copy) {
+  kill(copy, SIGKILL);
+  int status = 0;
+  while (waitpid(copy, &status, __WALL) == copy && WIFSTOPPED(status)) {
+  }
+}
+
 // Ends the copies whose images are stored.
 void Recorder::collect_images() {
   for (auto& done : images_.take_done()) {
     if (done.error) ++skipped_checkpoints_;
     if (done.copy < 0) continue;
-    kill(done.copy, SIGKILL);
-    int status = 0;
-    while (waitpid(done.copy, &status, __WALL) == done.copy && WIFSTOPPED(status)) {
-    }
+    end_copy(done.copy);
     if (Thread* original = find(done.original)) {
       original->process->copies_to_reap.push_back(done.copy);
       ask_to_stop(*original);

@@ -65,6 +65,7 @@ class Recorder {
   void resume_user(Thread& thread, const user_regs_struct& regs);
   void rewind(Thread& thread, const user_regs_struct& entry);
   Event entry_event(Thread& thread);
+  static void end_copy(pid_t copy);
   void collect_images();
   void tick();
   void add_channels();

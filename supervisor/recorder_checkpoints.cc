@@ -169,7 +169,11 @@ void Recorder::checkpoint(Thread& trigger) {
     // CLONE_FILES: the copy adds no references to the program's open files. Exit signal 0: the program is not told of
     // its end.
     const auto made = inject(trigger, entry, SYS_clone, {CLONE_FILES, 0, 0, 0, 0}, &copy);
-    if (!made) return;
+    if (!made) {
+      // The program was killed meanwhile. The copy would keep its descriptors open.
+      if (copy >= 0) end_copy(copy);
+      return;
+    }
     int status = 0;
     if (copy < 0 || !wait_stop(copy, status)) {
       ++skipped_checkpoints_;
