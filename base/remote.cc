@@ -28,6 +28,33 @@ Memory Memory::of(std::vector<Piece> pieces) {
   return memory;
 }
 
+Memory Memory::snapshot(const Memory& source) {
+  Memory memory;
+  memory.pid_ = source.pid_;
+  memory.source_ = &source;
+  return memory;
+}
+
+size_t Memory::read_snapshot(Address from, void* to, size_t size) const {
+  if (size > kPageSize) return source_->read_some(from, to, size);  // it is not read again
+  size_t done = 0;
+  while (done < size) {
+    const size_t offset = (from + done) % kPageSize;
+    const Address start = from + done - offset;
+    auto page = std::find_if(pages_.begin(), pages_.end(), [&](const auto& known) { return known.first == start; });
+    if (page == pages_.end()) {
+      Bytes contents(kPageSize);
+      contents.resize(source_->read_some(start, contents.data(), contents.size()));
+      page = pages_.insert(pages_.end(), {start, std::move(contents)});
+    }
+    if (offset >= page->second.size()) break;
+    const size_t length = std::min(size - done, page->second.size() - offset);
+    std::memcpy(static_cast<uint8_t*>(to) + done, page->second.data() + offset, length);
+    done += length;
+  }
+  return done;
+}
+
 size_t Memory::read_piece(Address from, void* to, size_t size) const {
   for (auto piece = pieces_.rbegin(); piece != pieces_.rend(); ++piece) {
     if (from < piece->address) size = std::min<size_t>(size, piece->address - from);  // there it goes before the others
@@ -42,6 +69,7 @@ size_t Memory::read_piece(Address from, void* to, size_t size) const {
 
 size_t Memory::read_some(Address from, void* to, size_t size) const {
   size_t done = 0;
+  if (source_) return read_snapshot(from, to, size);
   if (!pieces_.empty()) {
     while (done < size) {
       const size_t n = read_piece(from + done, static_cast<uint8_t*>(to) + done, size - done);
@@ -98,6 +126,29 @@ bool Memory::write(std::span<const MemoryPiece> pieces) const {
   return transfer(pid_, pieces, process_vm_writev) ||
          std::all_of(pieces.begin(), pieces.end(),
                      [&](const MemoryPiece& piece) { return write(piece.address, piece.data, piece.size); });
+}
+
+bool Memory::patch(std::span<const MemoryPiece> pieces) const {
+  bool all = true;
+  Bytes merged;
+  for (size_t first = 0, end = 0; first < pieces.size(); first = end) {
+    const Address start = pieces[first].address;
+    Address stop = start;
+    while (end < pieces.size() && pieces[end].address - start < kPageSize) {
+      stop = std::max(stop, pieces[end].address + pieces[end].size);
+      ++end;
+    }
+    merged.resize(stop - start);
+    if (end - first > 1 && !read(start, merged.data(), merged.size())) {
+      all = false;
+      continue;
+    }
+    for (size_t i = first; i < end; ++i) {
+      std::memcpy(merged.data() + (pieces[i].address - start), pieces[i].data, pieces[i].size);
+    }
+    all = write(start, merged.data(), merged.size()) && all;
+  }
+  return all;
 }
 
 std::string Memory::string(Address from, size_t limit) const {

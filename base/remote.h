@@ -40,6 +40,9 @@ class Memory {
     std::span<const uint8_t> data;
   };
   static Memory of(std::vector<Piece> pieces);
+  // The same memory, of which each page is read once: to look at many places while the process is stopped. `source`
+  // must outlive it. Not to be written.
+  static Memory snapshot(const Memory& source);
 
   pid_t pid() const { return pid_; }
   bool read(Address from, void* to, size_t size) const;         // all or false
@@ -49,6 +52,9 @@ class Memory {
   // a fork's copy, because the kernel then gives it a page of its own for each that is read.
   bool read(std::span<const MemoryPiece> pieces) const;   // all or false
   bool write(std::span<const MemoryPiece> pieces) const;  // all or false
+  // Pieces in ascending order, whatever protects them. Those that lie close together are written at once, with what is
+  // between them, so the process must be stopped. False if some could not be written.
+  bool patch(std::span<const MemoryPiece> pieces) const;
   // A NUL-terminated string of at most `limit` bytes, without its NUL; what could be read if it has none.
   std::string string(Address from, size_t limit = 4096) const;
 
@@ -63,10 +69,13 @@ class Memory {
 
  private:
   size_t read_piece(Address from, void* to, size_t size) const;
+  size_t read_snapshot(Address from, void* to, size_t size) const;
 
   pid_t pid_ = -1;
   Fd fd_;
   std::vector<Piece> pieces_;
+  const Memory* source_ = nullptr;
+  mutable std::vector<std::pair<Address, Bytes>> pages_;
 };
 
 bool get_regs(pid_t tid, user_regs_struct& regs);

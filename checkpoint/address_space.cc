@@ -96,18 +96,23 @@ uint64_t private_bytes(pid_t pid) {
   return (resident - std::min(shared, resident)) * kPageSize;
 }
 
-Result<std::vector<PageRun>> stored_pages(pid_t pid, const Mapping& mapping) {
-  // Another process may have written shared pages that this one never touched, so its page table does not tell.
-  if (mapping.shared) return std::vector<PageRun>{{mapping.start, mapping.length() / kPageSize}};
+Result<PageTable> PageTable::open(pid_t pid) {
   const std::string path = "/proc/" + std::to_string(pid) + "/pagemap";
   Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd) return errno_error("cannot open " + path);
-  std::vector<PageRun> runs;
-  std::vector<uint64_t> entries(16384);
+  return PageTable(std::move(fd));
+}
+
+std::vector<PageRun> PageTable::stored_pages(const Mapping& mapping) const {
+  constexpr uint64_t kEntriesPerRead = 16384;
   const uint64_t total = mapping.length() / kPageSize;
+  // Another process may have written shared pages that this one never touched, so its page table does not tell.
+  if (mapping.shared) return {{mapping.start, total}};
+  std::vector<PageRun> runs;
+  std::vector<uint64_t> entries(std::min(total, kEntriesPerRead));
   for (uint64_t done = 0; done < total;) {
     const size_t want = std::min<uint64_t>(entries.size(), total - done);
-    const ssize_t got = ::pread(fd.get(), entries.data(), want * sizeof(uint64_t),
+    const ssize_t got = ::pread(fd_.get(), entries.data(), want * sizeof(uint64_t),
                                 static_cast<off_t>((mapping.start / kPageSize + done) * sizeof(uint64_t)));
     if (got <= 0) break;
     for (size_t i = 0; i < static_cast<size_t>(got) / sizeof(uint64_t); ++i) {
@@ -144,10 +149,9 @@ Result<void> read_runs(const Memory& memory, const Mapping& mapping, const std::
 
 Result<void> visit_pages(const Memory& memory, const std::vector<Mapping>& mappings,
                          const std::function<bool(const Mapping&)>& wanted, const VisitRun& visit) {
+  ASSIGN_OR_RETURN(const PageTable table, PageTable::open(memory.pid()));
   for (const auto& mapping : mappings) {
-    if (!wanted(mapping)) continue;
-    ASSIGN_OR_RETURN(const auto runs, stored_pages(memory.pid(), mapping));
-    TRY(read_runs(memory, mapping, runs, visit));
+    if (wanted(mapping)) TRY(read_runs(memory, mapping, table.stored_pages(mapping), visit));
   }
   return {};
 }

@@ -4,6 +4,7 @@
 #include <functional>
 #include <vector>
 
+#include "base/fd.h"
 #include "base/remote.h"
 #include "base/result.h"
 #include "checkpoint/unit_state.h"
@@ -24,8 +25,18 @@ struct PageRun {
   Address start = 0;
   uint64_t pages = 0;
 };
-// The runs of one mapping. Pages that equal the mapped file (never written) are not among them.
-Result<std::vector<PageRun>> stored_pages(pid_t pid, const Mapping& mapping);
+// A process's page table.
+class PageTable {
+ public:
+  static Result<PageTable> open(pid_t pid);
+  // The runs of one mapping. Pages that equal the mapped file (never written) are not among them.
+  std::vector<PageRun> stored_pages(const Mapping& mapping) const;
+
+ private:
+  explicit PageTable(Fd fd) : fd_(std::move(fd)) {}
+
+  Fd fd_;
+};
 
 // Adjacent pages, valid until the visitor returns. Its error ends the visit.
 using VisitRun = std::function<Result<void>(const Mapping&, Address, std::span<const uint8_t>)>;

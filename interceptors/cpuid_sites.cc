@@ -129,10 +129,12 @@ class Elf {
   std::vector<Elf64_Shdr> sections_;
 };
 
-// Whether disassembly from the function's start comes upon a cpuid instruction at `address`.
-bool is_instruction(const Elf& elf, const Bytes& file, const Function& function, uint64_t address) {
+// The lengths of the instructions in front of the cpuid instruction at `address`, the nearest first, if disassembly
+// from the function's start comes upon it.
+std::optional<std::vector<uint8_t>> front_of(const Elf& elf, const Bytes& file, const Function& function,
+                                             uint64_t address) {
   const auto from = elf.offset_of(function.start);
-  if (!from || *from > file.size() || file.size() - *from < function.end - function.start) return false;
+  if (!from || *from > file.size() || file.size() - *from < function.end - function.start) return std::nullopt;
   csh handle = 0;
   CHECK(cs_open(CS_ARCH_X86, CS_MODE_64, &handle) == CS_ERR_OK);
   cs_insn* instruction = cs_malloc(handle);
@@ -140,18 +142,25 @@ bool is_instruction(const Elf& elf, const Bytes& file, const Function& function,
   size_t left = function.end - function.start;
   uint64_t at = function.start;
   bool found = false;
+  std::vector<uint8_t> front;
   while (at <= address && cs_disasm_iter(handle, &code, &left, &at, instruction)) {
-    if (instruction->address == address) found = instruction->id == X86_INS_CPUID;
+    if (instruction->address == address) {
+      found = instruction->id == X86_INS_CPUID;
+    } else {
+      front.insert(front.begin(), static_cast<uint8_t>(instruction->size));
+      if (front.size() > kMaxFront) front.pop_back();
+    }
   }
   cs_free(instruction, 1);
   cs_close(&handle);
-  return found;
+  if (!found) return std::nullopt;
+  return front;
 }
 
 }  // namespace
 
-std::vector<uint64_t> cpuid_sites(const Bytes& file) {
-  std::vector<uint64_t> sites;
+std::vector<CpuidSite> cpuid_sites(const Bytes& file) {
+  std::vector<CpuidSite> sites;
   const Elf elf(file);
   const std::vector<Function> functions = elf.functions();
   const auto function_around = [&](uint64_t address) {
@@ -169,10 +178,11 @@ std::vector<uint64_t> cpuid_sites(const Bytes& file) {
       const auto offset = static_cast<uint64_t>(at - file.begin());
       const uint64_t address = section.sh_addr + (offset - section.sh_offset);
       const Function* function = function_around(address);
-      if (function && is_instruction(elf, file, *function, address)) sites.push_back(offset);
+      auto front = function ? front_of(elf, file, *function, address) : std::nullopt;
+      if (front) sites.push_back({offset, std::move(*front)});
     }
   }
-  std::sort(sites.begin(), sites.end());
+  std::sort(sites.begin(), sites.end(), [](const auto& a, const auto& b) { return a.offset < b.offset; });
   return sites;
 }
 

@@ -8,9 +8,15 @@
 
 namespace redrive {
 
-// Offsets in an ELF file of the cpuid instructions that are beyond doubt: in a section of instructions, inside a
-// function that .eh_frame (LSB Core, "Exception Frames") or Go's .gopclntab tells the start of, and met when it is
-// disassembled from there. Sorted. Empty for anything that is no such file.
-std::vector<uint64_t> cpuid_sites(const Bytes& file);
+struct CpuidSite {
+  uint64_t offset;             // in the file
+  std::vector<uint8_t> front;  // lengths of the instructions in front of it, the nearest first; at most kMaxFront
+};
+inline constexpr size_t kMaxFront = 4;
+
+// The cpuid instructions of an ELF file that are beyond doubt: in a section of instructions, inside a function that
+// .eh_frame (LSB Core, "Exception Frames") or Go's .gopclntab tells the start of, and met when it is disassembled from
+// there. Sorted. Empty for anything that is no such file.
+std::vector<CpuidSite> cpuid_sites(const Bytes& file);
 
 }  // namespace redrive

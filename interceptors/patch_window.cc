@@ -126,10 +126,7 @@ bool CodeSegment::jumped_into(uint64_t first, uint64_t end) const {
   return short_jump_into(first, end);
 }
 
-std::optional<PatchWindow> CodeSegment::window(uint64_t site) const {
-  if (site >= code_.size()) return std::nullopt;
-  const uint64_t size = replaceable_size(std::span(code_).subspan(site));
-  if (size == 0) return std::nullopt;
+std::optional<PatchWindow> CodeSegment::window_behind(uint64_t site, uint64_t size) const {
   const Disassembler disassembler;
   uint64_t end = site + size;
   while (end < site + kJumpSize && end < code_.size()) {
@@ -137,9 +134,15 @@ std::optional<PatchWindow> CodeSegment::window(uint64_t site) const {
     if (!instruction || !movable(disassembler, *instruction)) break;
     end += instruction->size;
   }
-  if (end >= site + kJumpSize && end <= code_.size() && !jumped_into(site, end)) {
-    return PatchWindow{0, static_cast<uint8_t>(end - site - size)};
-  }
+  if (end < site + kJumpSize || end > code_.size() || jumped_into(site, end)) return std::nullopt;
+  return PatchWindow{0, static_cast<uint8_t>(end - site - size)};
+}
+
+std::optional<PatchWindow> CodeSegment::window(uint64_t site) const {
+  if (site >= code_.size()) return std::nullopt;
+  const uint64_t size = replaceable_size(std::span(code_).subspan(site));
+  if (size == 0) return std::nullopt;
+  if (const auto behind = window_behind(site, size)) return behind;
   if (code_[site + 1] != 0x05) return std::nullopt;
   // mov $number, %eax or %rax
   const auto preceded_by = [&](std::initializer_list<uint8_t> opcode, uint64_t size) {
@@ -147,6 +150,23 @@ std::optional<PatchWindow> CodeSegment::window(uint64_t site) const {
   };
   const uint8_t before = preceded_by({0xb8}, 5) ? 5 : preceded_by({0x48, 0xc7, 0xc0}, 7) ? 7 : 0;
   if (before && !jumped_into(site - before, site)) return PatchWindow{before, 0};
+  return std::nullopt;
+}
+
+std::optional<PatchWindow> CodeSegment::window(uint64_t site, const std::vector<uint8_t>& front) const {
+  if (site + kSyscallSize > code_.size()) return std::nullopt;
+  if (const auto behind = window_behind(site, kSyscallSize)) return behind;
+  const Disassembler disassembler;
+  uint64_t start = site;
+  for (const uint8_t length : front) {
+    if (length > start) break;
+    start -= length;
+    const cs_insn* instruction = disassembler.at(code_, start);
+    if (!instruction || instruction->size != length || !movable(disassembler, *instruction)) break;
+    if (site - start < kJumpSize) continue;
+    if (jumped_into(start, site)) break;
+    return PatchWindow{static_cast<uint8_t>(site - start), 0};
+  }
   return std::nullopt;
 }
 

@@ -32,8 +32,12 @@ class CodeSegment {
   // For the syscall, rdtsc or rdtscp instruction at this offset; none if no window can be shown to be safe: something
   // may jump into it, or its instructions cannot move.
   std::optional<PatchWindow> window(uint64_t site) const;
+  // The same for another instruction of two bytes. `front`: the lengths of the instructions in front of it, the nearest
+  // first.
+  std::optional<PatchWindow> window(uint64_t site, const std::vector<uint8_t>& front) const;
 
  private:
+  std::optional<PatchWindow> window_behind(uint64_t site, uint64_t size) const;
   // Behind the window's first byte.
   bool jumped_into(uint64_t first, uint64_t end) const;
   bool short_jump_into(uint64_t first, uint64_t end) const;

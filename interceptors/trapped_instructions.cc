@@ -137,6 +137,15 @@ TrappedInstruction counter_instruction(uint64_t length) {
 
 bool reads_counter(const TrappedInstruction& trapped) { return trapped.instruction != kCpuid; }
 
+const gate::CpuidAnswer& CpuidAnswers::of(uint32_t leaf, uint32_t subleaf) {
+  for (const auto& known : answers_) {
+    if (known.leaf == leaf && known.subleaf == subleaf) return known;
+  }
+  const Leaf out = masked_cpuid(leaf, subleaf);
+  last_ = {leaf, subleaf, out.eax, out.ebx, out.ecx, out.edx};
+  return answers_.size() < gate::kMaxAnswers ? answers_.emplace_back(last_) : last_;
+}
+
 void answer_counter(const TrappedInstruction& trapped, uint64_t now, user_regs_struct& regs) {
   regs.rip += static_cast<uint64_t>(trapped.length);
   regs.rax = now & 0xffffffff;
@@ -144,10 +153,10 @@ void answer_counter(const TrappedInstruction& trapped, uint64_t now, user_regs_s
   if (trapped.instruction == kRdtscp) regs.rcx = 0;  // IA32_TSC_AUX: the processor's number
 }
 
-void answer(const TrappedInstruction& trapped, user_regs_struct& regs) {
+void answer(const TrappedInstruction& trapped, user_regs_struct& regs, CpuidAnswers& answers) {
   if (trapped.instruction == kCpuid) {
     regs.rip += static_cast<uint64_t>(trapped.length);
-    const Leaf out = masked_cpuid(static_cast<uint32_t>(regs.rax), static_cast<uint32_t>(regs.rcx));
+    const auto& out = answers.of(static_cast<uint32_t>(regs.rax), static_cast<uint32_t>(regs.rcx));
     regs.rax = out.eax;
     regs.rbx = out.ebx;
     regs.rcx = out.ecx;

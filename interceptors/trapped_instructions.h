@@ -7,8 +7,10 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "interceptors/counter.h"
+#include "interceptors/inprocess/layout.h"
 
 namespace redrive {
 
@@ -32,7 +34,17 @@ TrappedInstruction cpuid_instruction();
 // Sets the result registers and moves behind the instruction. cpuid hides what cannot be recorded: RDRAND, RDSEED,
 // RDPID, TSX, WAITPKG, and which processor it runs on; and the size of the XSAVE area, so that the dynamic linker uses
 // FXSAVE: what XSAVE leaves in memory depends on when the kernel switched threads.
-void answer(const TrappedInstruction& trapped, user_regs_struct& regs);
+// Its answers for the same leaf and subleaf are the same in a recording: asking costs 10 us on virtual machines.
+class CpuidAnswers {
+ public:
+  const gate::CpuidAnswer& of(uint32_t leaf, uint32_t subleaf);
+  const std::vector<gate::CpuidAnswer>& all() const { return answers_; }  // the first ones that were asked for
+
+ private:
+  std::vector<gate::CpuidAnswer> answers_;
+  gate::CpuidAnswer last_{};
+};
+void answer(const TrappedInstruction& trapped, user_regs_struct& regs, CpuidAnswers& answers);
 
 // The same for rdtsc and rdtscp, with what they read.
 void answer_counter(const TrappedInstruction& trapped, uint64_t now, user_regs_struct& regs);

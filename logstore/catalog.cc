@@ -178,6 +178,12 @@ class CatalogBuilder {
       TRY(refused(refusal.unit, refusal.what, refusal.answer, refusal.count));
     ASSIGN_OR_RETURN(auto unsure, Inserter::prepare(database_, "unsure", 3));
     for (const auto& one : trace_.unsure()) TRY(unsure(one.unit, one.event, one.reason));
+    ASSIGN_OR_RETURN(auto interceptions, Inserter::prepare(database_, "interceptions", 3));
+    for (const auto& one : trace_.interceptions()) TRY(interceptions(one.unit, one.served, one.stopped));
+    ASSIGN_OR_RETURN(auto sites, Inserter::prepare(database_, "stopping_sites", 5));
+    for (const auto& site : trace_.stopping_sites()) {
+      TRY(sites(site.file, site.offset, site.instruction, site.stops, site.patchable));
+    }
     return {};
   }
 

@@ -4,7 +4,7 @@ namespace redrive {
 
 // FORMAT.md and redrive-trace(5) show this text; a test compares. A change raises user_version.
 const char* catalog_schema() {
-  return R"(PRAGMA user_version = 2;
+  return R"(PRAGMA user_version = 3;
 CREATE TABLE settings(key TEXT PRIMARY KEY, value);
 CREATE TABLE units(unit INTEGER PRIMARY KEY, name TEXT, pid INTEGER, command TEXT, parent_unit INTEGER, parent_event INTEGER,
   joined TEXT, events INTEGER, repeats INTEGER);
@@ -19,6 +19,8 @@ CREATE TABLE messages(unit INTEGER, event INTEGER, part INTEGER, interval INTEGE
 CREATE TABLE files(file INTEGER PRIMARY KEY, path TEXT, copy TEXT, size INTEGER);
 CREATE TABLE refused(unit INTEGER, what TEXT, answer TEXT, count INTEGER);
 CREATE TABLE unsure(unit INTEGER, event INTEGER, reason TEXT);
+CREATE TABLE interceptions(unit INTEGER, served INTEGER, stopped INTEGER);
+CREATE TABLE stopping_sites(file TEXT, offset INTEGER, instruction TEXT, stops INTEGER, patchable INTEGER);
 )";
 }
 

@@ -36,7 +36,7 @@ struct JournalEnd {
 };
 
 using JournalRecord = std::variant<Settings, UnitRecord, IntervalRecord, IntervalEnd, ChannelRecord, Refusal, Unsure,
-                                   FileRecord, ImagePublished, JournalEnd>;
+                                   FileRecord, ImagePublished, JournalEnd, Interception, StoppingSite>;
 
 RecordType type_of(const JournalRecord& record);
 Bytes encode(const JournalRecord& record);

@@ -40,6 +40,8 @@ enum class RecordType : uint8_t {
   file = 8,
   image_published = 9,
   recording_end = 10,
+  interception = 11,
+  stopping_site = 12,
   events = 16,
   pages = 17,
   image_header = 18,

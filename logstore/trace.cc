@@ -186,6 +186,10 @@ Result<void> Trace::State::take(const RecordHeader& at, const JournalRecord& rec
     refusals.push_back(*r);
   } else if (const auto* r = std::get_if<Unsure>(&record)) {
     unsure.push_back(*r);
+  } else if (const auto* r = std::get_if<Interception>(&record)) {
+    interceptions.push_back(*r);
+  } else if (const auto* r = std::get_if<StoppingSite>(&record)) {
+    stopping_sites.push_back(*r);
   } else if (const auto* r = std::get_if<ImagePublished>(&record)) {
     images[{r->unit, r->interval}] = *r;
     last_image = *r;
@@ -282,6 +286,8 @@ const std::vector<ChannelRecord>& Trace::channels() const { return state_->chann
 const std::map<uint64_t, FileRecord>& Trace::files() const { return state_->file_records; }
 const std::vector<Refusal>& Trace::refusals() const { return state_->refusals; }
 const std::vector<Unsure>& Trace::unsure() const { return state_->unsure; }
+const std::vector<Interception>& Trace::interceptions() const { return state_->interceptions; }
+const std::vector<StoppingSite>& Trace::stopping_sites() const { return state_->stopping_sites; }
 
 uint64_t Trace::fingerprint() const {
   Encoder out;

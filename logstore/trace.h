@@ -91,6 +91,23 @@ struct Unsure {
   std::string reason;
 };
 
+// How a unit's calls were recorded: inside the process, or by stops.
+struct Interception {
+  UnitId unit = 0;
+  uint64_t served = 0;
+  uint64_t stopped = 0;
+};
+
+// An instruction at which threads stopped though the code inside tracees could have done without: one that is used too
+// seldom to be replaced, or that no jump can replace.
+struct StoppingSite {
+  std::string file;  // as mapped
+  uint64_t offset = 0;
+  std::string instruction;  // "syscall", "cpuid"
+  uint64_t stops = 0;
+  bool patchable = false;  // a jump was found to fit
+};
+
 struct RecordingEnd {
   int32_t exit_status = 0;  // as `record` returns it
   std::string reason;       // "exited", "interrupted", ...
@@ -120,19 +137,25 @@ class TraceWriter {
   void add(const ChannelRecord& channel);
   void add(const Refusal& refusal);
   void add(const Unsure& unsure);
+  void add(const Interception& interception);
+  void add(const StoppingSite& site);
   Result<void> flush();
 
   // Copies a file into the trace once per content; later calls with the same device, inode, size and times are free.
   // `path` is opened through `open_path` (e.g. /proc/PID/map_files/...), named `path` in the trace.
   Result<uint64_t> add_file(const std::string& open_path, const std::string& path);
 
-  // Publishes an image. Pages equal to one already stored are stored once; zero pages not at all. Callable from another
-  // thread than the rest, by one thread at a time. Journals an ImagePublished record only after everything is synced.
-  // An error of `read` is returned and leaves the writer as good as it was.
+  // Writes an image, which is part of the trace when publish_images() has returned. Pages equal to one already stored
+  // are stored once; zero pages not at all. These three are callable from another thread than the rest, by one thread
+  // at a time. An error of `read` is returned and leaves the writer as good as it was.
   struct ImageStats {
     uint64_t pages = 0, new_pages = 0, bytes = 0;
   };
-  Result<ImageStats> publish_image(UnitId unit, IntervalIndex interval, const ReadImage& read);
+  Result<ImageStats> write_image(UnitId unit, IntervalIndex interval, const ReadImage& read);
+  // Syncs all images that were written, and journals an ImagePublished record of each. Every sync waits for the disk,
+  // however little it writes.
+  Result<void> publish_images();
+  Result<ImageStats> publish_image(UnitId unit, IntervalIndex interval, const ReadImage& read);  // both
 
   uint64_t bytes_written() const;
   Result<void> finish(const RecordingEnd& end);  // flush, sync, build the catalog
@@ -179,6 +202,9 @@ class Trace {
   const std::map<uint64_t, FileRecord>& files() const;
   const std::vector<Refusal>& refusals() const;
   const std::vector<Unsure>& unsure() const;
+  // Written when a recording ends; the sites with most stops only, most first.
+  const std::vector<Interception>& interceptions() const;
+  const std::vector<StoppingSite>& stopping_sites() const;
   std::string unit_name(
       UnitId unit) const;  // "jacobi.2": program of its last interval, and a number if several have it
   // UNIT as users write it: a number or a name.

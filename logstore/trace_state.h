@@ -58,6 +58,8 @@ struct Trace::State {
   std::map<uint64_t, FileRecord> file_records;
   std::vector<Refusal> refusals;
   std::vector<Unsure> unsure;
+  std::vector<Interception> interceptions;
+  std::vector<StoppingSite> stopping_sites;
   std::map<std::pair<UnitId, IntervalIndex>, ImagePublished> images;
   std::optional<ImagePublished> last_image;
   std::map<UnitId, std::string> names;

@@ -113,14 +113,16 @@ struct TraceWriter::State {
     return paths;
   }
 
-  Result<ImageStats> publish(UnitId unit, IntervalIndex interval, const ReadImage& read, bool& storage_failed);
+  Result<ImageStats> write_image(UnitId unit, IntervalIndex interval, const ReadImage& read, bool& storage_failed);
+  Result<void> publish_images();
   Result<void> finish(const RecordingEnd& end);
 
   Storage& storage;
   TraceFiles files;
   Fd lock;  // tells readers that the recording is under way
   JournalWriter journal;
-  PageStoreWriter pages;  // of the publishing thread
+  PageStoreWriter pages;                       // of the publishing thread
+  std::vector<ImagePublished> written_images;  // ditto; not yet in the journal
   FileStoreWriter copies;
   Compressor compressor;
   std::vector<std::unique_ptr<Segment>> segments;  // by unit
@@ -136,8 +138,8 @@ struct TraceWriter::State {
   std::set<std::string> unsynced;
 };
 
-Result<TraceWriter::ImageStats> TraceWriter::State::publish(UnitId unit, IntervalIndex interval, const ReadImage& read,
-                                                            bool& storage_failed) {
+Result<TraceWriter::ImageStats> TraceWriter::State::write_image(UnitId unit, IntervalIndex interval,
+                                                                const ReadImage& read, bool& storage_failed) {
   const uint64_t bytes_before = pages.bytes();
   const uint64_t pages_before = pages.pages();
   std::vector<Image::Page> list;
@@ -157,20 +159,29 @@ Result<TraceWriter::ImageStats> TraceWriter::State::publish(UnitId unit, Interva
   ASSIGN_OR_RETURN(const Bytes header, read(add));
   storage_failed = true;
   if (pages.pages()) TRY(pages.write());
-  const std::string path = files.image(unit, interval);
-  ASSIGN_OR_RETURN(const uint64_t image_size, write_image(storage, temporary(path), unit, interval, header, list));
-  std::vector<std::string> unsynced_paths = take_unsynced();
-  if (pages.exists()) unsynced_paths.push_back(pages.path());
-  unsynced_paths.push_back(temporary(path));
-  TRY(storage.sync(unsynced_paths));
-  TRY(storage.rename(temporary(path), path));
-  TRY(storage.sync({files.images()}));
-  journal.add(ImagePublished{unit, interval, list.size(), image_size, pages.bytes(), pages.pages()});
-  TRY(write_journal());
-  TRY(storage.sync({files.journal()}));
+  const std::string path = temporary(files.image(unit, interval));
+  ASSIGN_OR_RETURN(const uint64_t image_size, redrive::write_image(storage, path, unit, interval, header, list));
+  written_images.push_back({unit, interval, list.size(), image_size, pages.bytes(), pages.pages()});
   const ImageStats stats{list.size(), pages.pages() - pages_before, image_size + pages.bytes() - bytes_before};
   bytes += stats.bytes;
   return stats;
+}
+
+Result<void> TraceWriter::State::publish_images() {
+  if (written_images.empty()) return {};
+  const std::vector<ImagePublished> images = std::exchange(written_images, {});
+  std::vector<std::string> unsynced_paths = take_unsynced();
+  if (pages.exists()) unsynced_paths.push_back(pages.path());
+  for (const auto& image : images) unsynced_paths.push_back(temporary(files.image(image.unit, image.interval)));
+  TRY(storage.sync(unsynced_paths));
+  for (const auto& image : images) {
+    const std::string path = files.image(image.unit, image.interval);
+    TRY(storage.rename(temporary(path), path));
+  }
+  TRY(storage.sync({files.images()}));
+  for (const auto& image : images) journal.add(image);
+  TRY(write_journal());
+  return storage.sync({files.journal()});
 }
 
 Result<void> TraceWriter::State::finish(const RecordingEnd& end) {
@@ -240,6 +251,8 @@ void TraceWriter::add(const IntervalEnd& end) { state_->note(end); }
 void TraceWriter::add(const ChannelRecord& channel) { state_->note(channel); }
 void TraceWriter::add(const Refusal& refusal) { state_->note(refusal); }
 void TraceWriter::add(const Unsure& unsure) { state_->note(unsure); }
+void TraceWriter::add(const Interception& interception) { state_->note(interception); }
+void TraceWriter::add(const StoppingSite& site) { state_->note(site); }
 
 Result<void> TraceWriter::flush() {
   if (!state_->failed) state_->keep_error(state_->write_all());
@@ -261,12 +274,25 @@ Result<uint64_t> TraceWriter::add_file(const std::string& open_path, const std::
   return added->record.file;
 }
 
-Result<TraceWriter::ImageStats> TraceWriter::publish_image(UnitId unit, IntervalIndex interval, const ReadImage& read) {
+Result<TraceWriter::ImageStats> TraceWriter::write_image(UnitId unit, IntervalIndex interval, const ReadImage& read) {
   TRY(state_->outcome());
   bool storage_failed = false;
-  auto published = state_->publish(unit, interval, read, storage_failed);
-  if (!published && storage_failed) state_->fail(published.error());
+  auto written = state_->write_image(unit, interval, read, storage_failed);
+  if (!written && storage_failed) state_->fail(written.error());
+  return written;
+}
+
+Result<void> TraceWriter::publish_images() {
+  TRY(state_->outcome());
+  auto published = state_->publish_images();
+  state_->keep_error(published);
   return published;
+}
+
+Result<TraceWriter::ImageStats> TraceWriter::publish_image(UnitId unit, IntervalIndex interval, const ReadImage& read) {
+  ASSIGN_OR_RETURN(const ImageStats stats, write_image(unit, interval, read));
+  TRY(publish_images());
+  return stats;
 }
 
 uint64_t TraceWriter::bytes_written() const { return state_->bytes; }

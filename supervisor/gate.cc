@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "interceptors/gate_calls.h"
+#include "interceptors/trapped_instructions.h"
 
 extern "C" const uint8_t redrive_gate_code[];
 extern "C" const uint8_t redrive_gate_code_end[];
@@ -39,7 +40,7 @@ Result<std::unique_ptr<GateArena>> GateArena::make() {
   arena->common_ = static_cast<uint8_t*>(common);
   arena->path_ = "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(arena->file_.get());
   const auto size = static_cast<size_t>(redrive_gate_code_end - redrive_gate_code);
-  CHECK(size <= gate::kCodeSize);
+  CHECK(size <= gate::kCodeSize - gate::kOrdersSize);
   std::memcpy(arena->common_, redrive_gate_code, size);
   std::memcpy(arena->common_ + (gate::kTable - gate::kCode), gate_table().get(), sizeof(gate::Table));
   std::memcpy(arena->common_ + (kPath - gate::kCode), arena->path_.c_str(), arena->path_.size() + 1);
@@ -47,6 +48,7 @@ Result<std::unique_ptr<GateArena>> GateArena::make() {
 }
 
 GateArena::~GateArena() {
+  for (const auto& free : free_) munmap(free.slot, gate::kSlotSize);
   if (common_) munmap(common_, kCommonSize);
 }
 
@@ -54,24 +56,34 @@ gate::Slot* GateArena::take_slot(uint64_t& file_offset) {
   const std::lock_guard lock(mutex_);
   if (free_.empty()) {
     if (ftruncate(file_.get(), static_cast<off_t>(size_ + gate::kSlotSize)) != 0) return nullptr;
-    free_.push_back(size_);
+    void* slot =
+        mmap(nullptr, gate::kSlotSize, PROT_READ | PROT_WRITE, MAP_SHARED, file_.get(), static_cast<off_t>(size_));
+    if (slot == MAP_FAILED) return nullptr;
+    free_.push_back({static_cast<gate::Slot*>(slot), size_});
     size_ += gate::kSlotSize;
   }
-  file_offset = free_.back();
-  void* slot =
-      mmap(nullptr, gate::kSlotSize, PROT_READ | PROT_WRITE, MAP_SHARED, file_.get(), static_cast<off_t>(file_offset));
-  if (slot == MAP_FAILED) return nullptr;
+  const FreeSlot taken = free_.back();
   free_.pop_back();
-  auto* made = static_cast<gate::Slot*>(slot);
-  made->processor = static_cast<uint32_t>(sched_getcpu());
-  return made;
+  file_offset = taken.file_offset;
+  taken.slot->processor = static_cast<uint32_t>(sched_getcpu());
+  return taken.slot;
 }
 
 void GateArena::give_back(gate::Slot* slot, uint64_t file_offset) {
   std::memset(static_cast<void*>(slot), 0, sizeof *slot);
-  munmap(slot, gate::kSlotSize);
   const std::lock_guard lock(mutex_);
-  free_.push_back(file_offset);
+  free_.push_back({slot, file_offset});
+}
+
+void GateArena::set_injected(std::span<const gate::InjectedCall> calls) {
+  CHECK(calls.size() <= gate::kMaxInjected);
+  std::copy(calls.begin(), calls.end(), orders().injected);
+}
+
+void GateArena::set_answers(std::span<const gate::CpuidAnswer> answers) {
+  CHECK(answers.size() <= gate::kMaxAnswers);
+  std::copy(answers.begin(), answers.end(), orders().cpuid.answers);
+  orders().cpuid.count = answers.size();
 }
 
 std::optional<PatchWindow> CodeSegments::window(const Memory& memory, const Mapping& mapping, Address site) {
@@ -95,6 +107,7 @@ Gate::Gate(const Gate& parent, Unit* unit)
       sites(parent.sites),
       trampolines(parent.trampolines),
       stops(parent.stops),
+      stopping(parent.stopping),
       arena_(parent.arena_) {}
 
 Gate::~Gate() {
@@ -122,9 +135,13 @@ bool Gate::take_slot() {
 }
 
 Address Gate::canonical(Address ip) const {
+  const bool inside = std::any_of(trampolines.begin(), trampolines.end(), [&](const Trampolines& area) {
+    return ip >= area.start && ip < area.start + kTrampolinesSize;
+  });
+  if (!inside) return ip;
   for (const auto& site : sites) {
     if (ip == site.stop) return site.site;
-    if (ip == site.stop + site.size) return site.site + site.size;
+    if (ip == site.stop + instruction_size(site.kind)) return site.site + instruction_size(site.kind);
   }
   return ip;
 }
@@ -132,7 +149,7 @@ Address Gate::canonical(Address ip) const {
 Address Gate::physical(Address ip) const {
   for (const auto& site : sites) {
     if (ip == site.site) return site.stop;
-    if (ip == site.site + site.size) return site.stop + site.size;
+    if (ip == site.site + instruction_size(site.kind)) return site.stop + instruction_size(site.kind);
   }
   return ip;
 }
@@ -145,7 +162,7 @@ const PatchedSite* Gate::patched(Address site) const {
 Gate::Trampolines* Gate::trampolines_near(Address site) {
   for (auto& known : trampolines) {
     const uint64_t distance = known.start > site ? known.start - site : site - known.start;
-    if (distance < kReach - kReachMargin && known.used < kTrampolinesSize / kTrampolineSize) return &known;
+    if (distance < kReach - kReachMargin && !known.used.all()) return &known;
   }
   return nullptr;
 }
@@ -164,34 +181,74 @@ std::optional<Address> Gate::gap_near(const std::vector<Mapping>& mappings, Addr
 }
 
 Gate::Trampolines& Gate::add_trampolines(const Memory& memory, Address start) {
-  memory.put(start, arena_.header().entry);
-  return trampolines.emplace_back(Trampolines{start});
+  const uint64_t entries[] = {arena_.header().entry, arena_.header().cpuid};
+  memory.put(start, entries);
+  return trampolines.emplace_back(start);
 }
 
-bool Gate::patch(const Memory& memory, Address site, PatchWindow window, Trampolines& area) {
-  PatchedSite patched;
-  patched.site = site;
-  patched.start = site - window.before;
-  Bytes before(window.before), instruction(3), after(window.after);
-  instruction.resize(memory.read_some(site, instruction.data(), instruction.size()));
-  patched.size = replaceable_size(instruction);
-  if (patched.size == 0) return false;
-  instruction.resize(patched.size);
-  patched.original.resize(window.before ? window.before : patched.size + window.after);
-  const Address at = area.start + area.used * kTrampolineSize;
-  if (!memory.read(patched.start, patched.original.data(), patched.original.size()) ||
-      !memory.read(site - window.before, before.data(), before.size()) ||
-      !memory.read(site + patched.size, after.data(), after.size())) {
-    return false;
+bool Gate::patch(const Memory& memory, Address site, PatchWindow window, Trampolines&) {
+  patch(memory, {{site, window, {}}});
+  return patched(site);
+}
+
+void Gate::patch(const Memory& memory, std::vector<SitePatch> patches) {
+  std::vector<Bytes> held, code, jumps;
+  std::vector<MemoryPiece> pieces;
+  held.reserve(patches.size());
+  for (const auto& patch : patches) {
+    held.emplace_back(patch.size());
+    pieces.push_back({patch.start(), held.back().data(), held.back().size()});
   }
-  const Bytes code = trampoline(at, area.start, before, instruction, after, site, patched.stop);
-  const Bytes entrance = jump(patched.start, at, patched.original.size());
-  if (!memory.write(at, code.data(), code.size()) || !memory.write(patched.start, entrance.data(), entrance.size())) {
-    return false;
+  constexpr size_t kPiecesPerRead = 512;
+  for (size_t first = 0; first < pieces.size(); first += kPiecesPerRead) {
+    if (!memory.read(std::span(pieces).subspan(first, std::min(kPiecesPerRead, pieces.size() - first)))) return;
   }
-  ++area.used;
-  sites.push_back(std::move(patched));
-  return true;
+  std::vector<PatchedSite> made;
+  std::vector<Address> places;
+  for (size_t i = 0; i < patches.size(); ++i) {
+    const SitePatch& patch = patches[i];
+    const auto overlaps = [&](const PatchedSite& other) {
+      return patch.start() < other.start + other.original.size() && other.start < patch.start() + patch.size();
+    };
+    if (std::any_of(sites.begin(), sites.end(), overlaps) || std::any_of(made.begin(), made.end(), overlaps)) continue;
+    if (!patch.original.empty() && patch.original != held[i]) continue;
+    Trampolines* const area = trampolines_near(patch.site);
+    if (!area) continue;
+    size_t index = 0;
+    while (area->used[index]) ++index;
+    area->used.set(index);
+    const Address at = area->start + index * kTrampolineSize;
+    const Bytes before(held[i].begin(), held[i].begin() + patch.window.before);
+    const Bytes after(held[i].end() - patch.window.after, held[i].end());
+    PatchedSite site{patch.site, patch.start(), held[i], 0, patch.kind};
+    const Address entry = area->start + (patch.kind == SiteKind::cpuid) * sizeof(uint64_t);
+    code.push_back(trampoline(at, entry, before, after, patch.site, site.stop, patch.kind));
+    jumps.push_back(jump(site.start, at, held[i].size()));
+    places.push_back(at);
+    made.push_back(std::move(site));
+  }
+  const auto written = [&](std::vector<Bytes>& contents, const auto& place) {
+    std::vector<MemoryPiece> all;
+    for (size_t i = 0; i < made.size(); ++i) all.push_back({place(i), contents[i].data(), contents[i].size()});
+    std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.address < b.address; });
+    return memory.patch(all);
+  };
+  if (written(code, [&](size_t i) { return places[i]; }) && written(jumps, [&](size_t i) { return made[i].start; })) {
+    sites.insert(sites.end(), made.begin(), made.end());
+    return;
+  }
+  // Nothing of it shall stay.
+  std::vector<Bytes> originals;
+  for (const auto& site : made) originals.push_back(site.original);
+  written(originals, [&](size_t i) { return made[i].start; });
+  for (const auto& site : made) release(site);
+}
+
+void Gate::release(const PatchedSite& site) {
+  for (auto& area : trampolines) {
+    if (site.stop >= area.start && site.stop < area.start + kTrampolinesSize)
+      area.used.reset((site.stop - area.start) / kTrampolineSize);
+  }
 }
 
 bool Gate::owns(Address start, Address end) const {
@@ -202,8 +259,13 @@ bool Gate::owns(Address start, Address end) const {
 }
 
 void Gate::forget(Address start, Address end) {
-  std::erase_if(sites, [&](const auto& site) { return start < site.start + site.original.size() && site.start < end; });
+  std::erase_if(sites, [&](const PatchedSite& site) {
+    const bool gone = start < site.start + site.original.size() && site.start < end;
+    if (gone) release(site);
+    return gone;
+  });
   std::erase_if(stops, [&](const auto& entry) { return start <= entry.first && entry.first < end; });
+  std::erase_if(stopping, [&](const auto& entry) { return start <= entry.first && entry.first < end; });
 }
 
 Bytes jump(Address at, Address target, size_t size) {
@@ -214,10 +276,10 @@ Bytes jump(Address at, Address target, size_t size) {
   return code;
 }
 
-Bytes trampoline(Address at, Address entry_pointer, const Bytes& before, const Bytes& instruction, const Bytes& after,
-                 Address site, Address& stop) {
-  const bool syscall = instruction[1] == 0x05;
+Bytes trampoline(Address at, Address entry_pointer, const Bytes& before, const Bytes& after, Address site,
+                 Address& stop, SiteKind kind) {
   constexpr auto kSavedRcx = static_cast<uint32_t>(gate::kSlot + offsetof(gate::Slot, regs.rcx));
+  const bool counter = kind == SiteKind::rdtsc || kind == SiteKind::rdtscp;
   Bytes code = before;
   const auto append = [&](std::initializer_list<uint8_t> bytes) { code.insert(code.end(), bytes); };
   const auto relative_to = [&](Address target) {
@@ -226,23 +288,35 @@ Bytes trampoline(Address at, Address entry_pointer, const Bytes& before, const B
     std::memcpy(bytes, &distance, sizeof distance);
     code.insert(code.end(), std::begin(bytes), std::end(bytes));
   };
-  if (!syscall) {
+  if (counter) {
     append({0x48, 0x89, 0x0c, 0x25});  // mov %rcx, to where the gate puts it back from
     for (int shift = 0; shift < 32; shift += 8) append({static_cast<uint8_t>(kSavedRcx >> shift)});
   }
-  append({0x48, 0x8d, 0x0d});  // lea stop, %rcx
+  // lea stop to a register that the instruction overwrites, and does not read: %rcx, %rdx
+  append({0x48, 0x8d, kind == SiteKind::cpuid ? uint8_t{0x15} : uint8_t{0x0d}});
   stop = at + code.size() + 4 + 6;
   relative_to(stop);
   append({0xff, 0x25});  // jmp *entry_pointer
   relative_to(entry_pointer);
-  code.insert(code.end(), instruction.begin(), instruction.end());
-  if (syscall) {
-    append({0x48, 0x8d, 0x0d});  // lea: what the syscall instruction leaves in %rcx
-    relative_to(site + kSyscallSize);
+  switch (kind) {
+    case SiteKind::syscall:
+      append({0x0f, 0x05});
+      append({0x48, 0x8d, 0x0d});  // lea: what the syscall instruction leaves in %rcx
+      relative_to(site + kSyscallSize);
+      break;
+    case SiteKind::cpuid:
+      code.insert(code.end(), std::begin(kCpuidStandIn), std::end(kCpuidStandIn));
+      break;
+    case SiteKind::rdtsc:
+      append({0x0f, 0x31});
+      break;
+    case SiteKind::rdtscp:
+      append({0x0f, 0x01, 0xf9});
+      break;
   }
   code.insert(code.end(), after.begin(), after.end());
   append({0xe9});
-  relative_to(site + instruction.size() + after.size());
+  relative_to(site + instruction_size(kind) + after.size());
   CHECK(code.size() <= kTrampolineSize);
   return code;
 }

@@ -1,10 +1,12 @@
 // The in-process tier of address spaces: the memory that it shares with the supervisor, and the patched syscall sites.
 #pragma once
 
+#include <bitset>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <tuple>
 #include <unordered_map>
@@ -21,6 +23,8 @@
 namespace redrive {
 
 struct Unit;
+struct CodeSite;
+class CodePlan;
 
 // One file, mapped by all tracees: the code, its table, the clock, and a slot for each address space. Thread-safe.
 class GateArena {
@@ -40,18 +44,27 @@ class GateArena {
     reinterpret_cast<gate::Clock*>(common_ + (gate::kClock - gate::kCode))->counter = counter;
   }
 
-  // A zeroed slot, mapped here; null if there is no memory for one.
+  // A slot, mapped here, zero but for its processor; null if there is no memory for one.
   gate::Slot* take_slot(uint64_t& file_offset);
   void give_back(gate::Slot* slot, uint64_t file_offset);
 
+  // What tracees find at gate::kOrders.
+  void set_injected(std::span<const gate::InjectedCall> calls);
+  void set_answers(std::span<const gate::CpuidAnswer> answers);
+
  private:
   GateArena() = default;
+  gate::Orders& orders() { return *reinterpret_cast<gate::Orders*>(common_ + (gate::kOrders - gate::kCode)); }
 
   Fd file_;
   uint8_t* common_ = nullptr;
   std::string path_;
+  struct FreeSlot {
+    gate::Slot* slot;
+    uint64_t file_offset;
+  };
   std::mutex mutex_;  // of what follows
-  std::vector<uint64_t> free_;
+  std::vector<FreeSlot> free_;
   uint64_t size_ = 0;
 };
 
@@ -66,14 +79,35 @@ class CodeSegments {
   std::map<std::tuple<uint64_t, uint64_t, uint64_t, uint64_t>, CodeSegment> segments_;  // device, inode, offset, length
 };
 
-// A syscall instruction that was replaced, or has been preceded, by a jump; or an rdtsc or rdtscp that was replaced.
+enum class SiteKind : uint8_t { syscall, cpuid, rdtsc, rdtscp };
+constexpr const char* name_of(SiteKind kind) {
+  constexpr const char* kNames[] = {"syscall", "cpuid", "rdtsc", "rdtscp"};
+  return kNames[static_cast<size_t>(kind)];
+}
+constexpr uint64_t instruction_size(SiteKind kind) { return kind == SiteKind::rdtscp ? 3 : 2; }
+
+// An instruction that can be replaced, or preceded, by a jump.
+struct SitePatch {
+  Address site;
+  PatchWindow window;
+  Bytes original;  // what the window must hold; empty: whatever it does
+  SiteKind kind = SiteKind::syscall;
+
+  Address start() const { return site - window.before; }
+  size_t size() const { return window.before ? window.before : instruction_size(kind) + window.after; }
+};
+
+// One that was.
 struct PatchedSite {
   Address site;    // of the instruction
   Address start;   // of the window
   Bytes original;  // what it held
-  Address stop;    // the trampoline's own such instruction; the program goes on behind it
-  uint64_t size;   // of the instruction
+  Address stop;    // the trampoline's own such instruction, which stops; the thread goes on behind it
+  SiteKind kind = SiteKind::syscall;
 };
+
+inline constexpr uint64_t kTrampolineSize = 64;
+inline constexpr uint64_t kTrampolinesSize = 4 * kPageSize;
 
 // The tier in one address space. Processes that share the memory share it.
 class Gate {
@@ -94,10 +128,11 @@ class Gate {
   const PatchedSite* patched(Address site) const;  // null if it is not
 
   struct Trampolines {
+    explicit Trampolines(Address start) : start(start) { used.set(0); }
     Address start;
-    uint32_t used = 1;  // the first holds the address of the entry
+    std::bitset<kTrampolinesSize / kTrampolineSize> used;  // the first holds the addresses of the entries
   };
-  // A page of trampolines within reach of the site that has room; null if there is none.
+  // Memory for trampolines within reach of the site that has room; null if there is none.
   Trampolines* trampolines_near(Address site);
   // Where one could be mapped: in a gap below `near`. None if there is no such gap.
   static std::optional<Address> gap_near(const std::vector<Mapping>& mappings, Address near);
@@ -106,6 +141,9 @@ class Gate {
   // Replaces the instructions of the window by a jump to a new trampoline. False if the memory cannot be changed. No
   // thread may go on inside the window but through `physical`.
   bool patch(const Memory& memory, Address site, PatchWindow window, Trampolines& trampolines);
+  // The same of several sites, with trampolines that are mapped. Sites whose window holds something else than it should
+  // stay as they are, and those that no trampoline is near.
+  void patch(const Memory& memory, std::vector<SitePatch> patches);
   // Whether it is an address in the code inside tracees.
   static bool executes_at(Address ip) { return ip >= gate::kCode && ip < gate::kCode + gate::kCodeSize; }
   // Whether a range overlaps memory that is not the program's.
@@ -129,21 +167,26 @@ class Gate {
   std::vector<PatchedSite> sites;
   std::vector<Trampolines> trampolines;
   std::unordered_map<Address, uint32_t> stops;  // of sites that are not patched
+  // The same in a recording: what is known of the site; nothing if it is in no file.
+  struct StoppingSite {
+    CodePlan* plan = nullptr;
+    CodeSite* site = nullptr;
+  };
+  std::unordered_map<Address, StoppingSite> stopping;
 
  private:
+  void release(const PatchedSite& site);  // its trampoline can be another's
+
   GateArena& arena_;
   std::shared_ptr<FdCache> table_;
   gate::Slot* slot_ = nullptr;
   uint64_t slot_offset_ = 0;
 };
 
-inline constexpr uint64_t kTrampolineSize = 64;
-inline constexpr uint64_t kTrampolinesSize = kPageSize;
-
-// The bytes of a trampoline at `at` for this site, given the moved instructions and the instruction itself. `stop`
-// becomes the address where that is in the trampoline.
-Bytes trampoline(Address at, Address entry_pointer, const Bytes& before, const Bytes& instruction, const Bytes& after,
-                 Address site, Address& stop);
+// The bytes of a trampoline at `at` for this site, given the moved instructions. `stop` becomes the address of its
+// own instruction of the kind.
+Bytes trampoline(Address at, Address entry_pointer, const Bytes& before, const Bytes& after, Address site,
+                 Address& stop, SiteKind kind = SiteKind::syscall);
 // jmp to `target`, padded to the window's size.
 Bytes jump(Address at, Address target, size_t size);
 

@@ -8,6 +8,7 @@
 namespace redrive {
 namespace {
 constexpr uint64_t kMaxQueued = 256 << 20;
+constexpr size_t kMaxUnpublished = 64;  // images
 
 // Notes the pages that the page store will not keep, of mappings where their absence would mean the file's contents.
 void note_zero_pages(UnitState& state, uint32_t process, const Mapping& mapping, Address address,
@@ -82,12 +83,24 @@ std::vector<ImageWorker::Done> ImageWorker::take_done() {
 
 void ImageWorker::wait_until_idle() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return queue_.empty() && !busy_; });
+  changed_.wait(lock, [&] { return queue_.empty() && !busy_ && unpublished_ == 0; });
 }
 
 void ImageWorker::run() {
   std::unique_lock lock(mutex_);
   for (;;) {
+    if (unpublished_ > kMaxUnpublished || (queue_.empty() && unpublished_ > 0)) {
+      busy_ = true;
+      lock.unlock();
+      // The writer keeps an error, and says it when the recording ends.
+      const bool published = static_cast<bool>(writer_.publish_images());
+      lock.lock();
+      busy_ = false;
+      if (!published) done_.insert(done_.end(), unpublished_, Done{-1, -1, Error{"images could not be published"}});
+      unpublished_ = 0;
+      changed_.notify_all();
+      continue;
+    }
     changed_.wait(lock, [&] { return stopping_ || !queue_.empty(); });
     if (queue_.empty()) return;
     ImageJob job = std::move(queue_.front());
@@ -96,17 +109,18 @@ void ImageWorker::run() {
     busy_ = true;
     lock.unlock();
     Done done{job.copy, job.original, std::nullopt};
-    if (auto result = publish(job); !result) done.error = result.error();
+    if (auto result = write(job); !result) done.error = result.error();
     job = {};
     lock.lock();
     busy_ = false;
     queued_bytes_ -= bytes;
+    if (!done.error) ++unpublished_;
     done_.push_back(std::move(done));
     changed_.notify_all();
   }
 }
 
-Result<void> ImageWorker::publish(ImageJob& job) {
+Result<void> ImageWorker::write(ImageJob& job) {
   const auto read = [&](const AddPages& add) -> Result<Bytes> {
     for (const auto& run : job.runs) TRY(add(run.process, run.address, run.pages));
     if (job.copy >= 0) {
@@ -124,8 +138,8 @@ Result<void> ImageWorker::publish(ImageJob& job) {
     encode(job.state, header);
     return header.take();
   };
-  const auto published = writer_.publish_image(job.unit, job.interval, read);
-  if (!published) return published.error();
+  const auto written = writer_.write_image(job.unit, job.interval, read);
+  if (!written) return written.error();
   return {};
 }
 

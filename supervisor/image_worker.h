@@ -63,7 +63,7 @@ class ImageWorker {
 
  private:
   void run();
-  Result<void> publish(ImageJob& job);
+  Result<void> write(ImageJob& job);
 
   TraceWriter& writer_;
   mutable std::mutex mutex_;
@@ -73,6 +73,7 @@ class ImageWorker {
   size_t copies_ = 0;
   uint64_t queued_bytes_ = 0;
   bool busy_ = false;
+  size_t unpublished_ = 0;  // images that are written; published together while none waits, or when they are many
   bool stopping_ = false;
   std::thread thread_;
 };

@@ -5,9 +5,11 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
+#include <unistd.h>
 #include <xxhash.h>
 
 #include <algorithm>
+#include <climits>
 #include <cstring>
 #include <fstream>
 
@@ -116,6 +118,11 @@ void Recorder::record_memory_call(Thread& thread, int64_t result, Event& event) 
     event.map = source;
     return;
   }
+  if (!shares) {
+    map_file(thread, start, source, event);
+    event.map = source;
+    return;
+  }
   const auto mappings = read_mappings(process.pid);
   const Mapping* made = mappings ? mapping_at(*mappings, start) : nullptr;
   if (!made) {
@@ -124,32 +131,47 @@ void Recorder::record_memory_call(Thread& thread, int64_t result, Event& event) 
   }
   if (special == Special::shmat) source.length = made->length();
   source.offset = made->offset + (start - made->start);
-  if (shares) {
-    source.shared_object = shared_object(made->device, made->inode);
-    process.shares_memory = true;
-    process.maps_files |= !anonymous && special == Special::mmap;
-    shared_objects_.try_emplace(source.shared_object, unit.id);
-    if (!anonymous) note_contents(process.memory, start, source.length, false, event);
-  } else if (made->inode != 0 && made->device != makedev(0, 0)) {
-    // /dev/zero mapped privately shows up with its inode, and is anonymous memory.
-    struct stat info {};
-    const std::string path = descriptor_path(process.pid, thread.args[4]);
-    const bool device = stat(path.c_str(), &info) == 0 && S_ISCHR(info.st_mode);
-    if (!device) {
-      auto file = writer_.add_file(path, made->name);
-      if (file) {
-        source.file = file_ids_[{made->device, made->inode}] = *file;
-      } else {
-        add_unsure(unit, "a mapped file could not be copied: " + file.error().message);
-      }
-      Mapping part = *made;
-      part.start = start;
-      part.end = start + source.length;
-      part.offset = source.offset;
-      replace_cpuid(process, part, &event);
+  source.shared_object = shared_object(made->device, made->inode);
+  process.shares_memory = true;
+  process.maps_files |= !anonymous && special == Special::mmap;
+  shared_objects_.try_emplace(source.shared_object, unit.id);
+  if (!anonymous) note_contents(process.memory, start, source.length, false, event);
+  event.map = source;
+}
+
+// At the exit of an mmap that made a private view of a file.
+void Recorder::map_file(Thread& thread, Address start, MapSource& source, Event& event) {
+  Process& process = *thread.process;
+  const std::string path = descriptor_path(process.pid, thread.args[4]);
+  struct stat info {};
+  if (stat(path.c_str(), &info) != 0) {
+    add_unsure(*process.unit, "a mapped file could not be found in /proc");
+    return;
+  }
+  if (S_ISCHR(info.st_mode)) return;  // /dev/zero: anonymous memory
+  char name[PATH_MAX] = {};
+  if (readlink(path.c_str(), name, sizeof name - 1) < 0) name[0] = 0;
+  source.offset = thread.args[5];
+  const MappedFile file{path, version_of(info)};
+  auto known = file_ids_.find(file.version);
+  if (known == file_ids_.end()) {
+    if (auto id = writer_.add_file(path, name)) {
+      known = file_ids_.emplace(file.version, *id).first;
+    } else {
+      add_unsure(*process.unit, "a mapped file could not be copied: " + id.error().message);
     }
   }
-  event.map = source;
+  if (known != file_ids_.end()) source.file = known->second;
+  Mapping made;
+  made.start = start;
+  made.end = start + source.length;
+  made.protection = static_cast<int>(thread.args[2]);
+  made.offset = source.offset;
+  made.device = info.st_dev;
+  made.inode = info.st_ino;
+  made.name = name;
+  replace_cpuid(process, made, &file, &event);
+  apply_plan(process, made, file.version);
 }
 
 Result<void> replay_memory_call(const Event& event, Special special, RestoredProcess& process, pid_t tid,

@@ -83,6 +83,7 @@ RecordingEnd Recorder::run() {
   collect_images();
   add_channels();
   for (const auto& [key, refusal] : refusals_) writer_.add(refusal);
+  add_interception();
   RecordingEnd end;
   end.exit_status = WIFSIGNALED(root_status_) ? 128 + WTERMSIG(root_status_) : WEXITSTATUS(root_status_);
   end.reason = interrupted_ ? "interrupted" : WIFSIGNALED(root_status_) ? "killed by a signal" : "exited";
@@ -106,6 +107,14 @@ void Recorder::end_copy(pid_t copy) {
   kill(copy, SIGKILL);
   int status = 0;
   while (waitpid(copy, &status, __WALL) == copy && WIFSTOPPED(status)) {
+  }
+}
+
+void Recorder::add_interception() {
+  constexpr size_t kSites = 100;
+  for (const auto& [id, unit] : units_) writer_.add(Interception{id, unit->served_calls, unit->stopped_calls});
+  for (const auto& [plan, site] : plans_.worst(kSites)) {
+    writer_.add(StoppingSite{plan->name(), site->offset, name_of(site->kind), site->stops, site->window.has_value()});
   }
 }
 
@@ -161,6 +170,10 @@ void Recorder::handle(pid_t tid, int status) {
     return;
   }
   if (!found) {
+    if (is_lost_copy(tid)) {
+      end_copy(tid);
+      return;
+    }
     early_[tid] = status;
     return;
   }
@@ -224,11 +237,13 @@ void Recorder::handle_seccomp_stop(Thread& thread) {
   }
   user_regs_struct regs;
   if (!redrive::get_regs(thread.tid, regs)) return;
-  if (thread.process->gate && regs.rip == arena_->header().boundary) {
+  const Gate* const gate = thread.process->gate.get();
+  if (gate && regs.rip == arena_->header().boundary) {
     at_boundary(thread, regs);
     return;
   }
-  if (!get_regs(thread, thread.entry)) return;
+  if (gate) regs.rip = gate->canonical(regs.rip);
+  thread.entry = regs;
   if (!patch(thread)) enter(thread);
 }
 
@@ -286,8 +301,8 @@ void Recorder::start(Thread& thread) {
   user_regs_struct regs;
   if (thread.process->inherited) {
     if (!redrive::get_regs(thread.tid, regs)) return;
-    map_gate(thread, regs, arena_->header().boundary - kSyscallSize, std::exchange(thread.process->inherited, nullptr),
-             false);
+    regs.orig_rax = ~0ull;
+    if (!inherit_gate(thread, regs, std::exchange(thread.process->inherited, nullptr))) return;
   }
   if (!get_regs(thread, regs)) return;
   if (std::exchange(thread.image_at_birth, false)) store_now(*thread.process->unit, thread, &regs);
@@ -322,6 +337,7 @@ void Recorder::enter(Thread& thread) {
     return;
   }
   thread.rewound = false;
+  ++unit.stopped_calls;
   thread.args = syscall_args(thread.entry);
   thread.row = find_row(static_cast<int64_t>(thread.entry.orig_rax), thread.args);
   if (!thread.row || thread.row->treat == Treat::refuse || !mappable(thread) || touches_gate(thread)) {
@@ -329,7 +345,7 @@ void Recorder::enter(Thread& thread) {
     return;
   }
   const SyscallRow& row = *thread.row;
-  open_call(thread, thread.process->memory);
+  open_call(thread, Memory::snapshot(thread.process->memory));
   forget_descriptors(thread, false);  // others may use the number before its exit is seen
   if (row.special == Special::exit_group || row.special == Special::exit) {
     end_thread(thread, row.special == Special::exit_group);
@@ -443,8 +459,8 @@ void Recorder::leave(Thread& thread) {
     event.registers = RegisterFile{as_bytes(regs), get_xstate(thread.tid)};
     thread.process->unit->log.close(std::move(event), false);
   } else {
-    close_call(thread, result, thread.process->memory);
     forget_patches(thread, result);
+    close_call(thread, result, thread.process->memory);
   }
   thread.xstate.clear();
   resume_user(thread, regs);

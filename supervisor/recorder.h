@@ -9,9 +9,12 @@
 #include <unordered_map>
 
 #include "base/result.h"
+#include "interceptors/cpuid_sites.h"
 #include "interceptors/trapped_instructions.h"
 #include "supervisor/gate.h"
 #include "supervisor/image_worker.h"
+#include "supervisor/mapped_file.h"
+#include "supervisor/patch_plans.h"
 #include "supervisor/tracee.h"
 
 namespace redrive {
@@ -66,9 +69,11 @@ class Recorder {
   void rewind(Thread& thread, const user_regs_struct& entry);
   Event entry_event(Thread& thread);
   static void end_copy(pid_t copy);
+  static bool is_lost_copy(pid_t tid);
   void collect_images();
   void tick();
   void add_channels();
+  void add_interception();
   void flush();
 
   // recorder_births.cc: threads, processes, programs, ends
@@ -82,11 +87,11 @@ class Recorder {
   Unit& add_unit(EventRef parent, pid_t pid);
 
   // recorder_signals.cc
-  void replace_cpuid(Process& process, const Mapping& mapping, Event* event);
+  void replace_cpuid(Process& process, const Mapping& mapping, const MappedFile* file, Event* event);
   void handle_signal(Thread& thread, int signal);
-  static void log_trap(Thread& thread, const TrappedInstruction& trap, const user_regs_struct& before,
-                       const user_regs_struct& after);
   bool answer_trapped_instruction(Thread& thread, const user_regs_struct& regs);
+  void add_trap(Thread& thread, const TrappedInstruction& trap, const user_regs_struct& before,
+                const user_regs_struct& after);
   int64_t result_of_woken(Thread& thread, int64_t result);
   void deliver(Thread& thread, int signal, const user_regs_struct& regs, uint64_t where);
   static void hold(Thread& thread, const siginfo_t& info);
@@ -98,10 +103,12 @@ class Recorder {
   bool checkpoint_due(Unit& unit);
   void align_checkpoints(const Unit& with);
   void checkpoint(Thread& trigger);
-  void store_now(Unit& unit, Thread& trigger, const user_regs_struct* regs);
-  Result<UnitState> capture_state(Unit& unit, Thread& trigger, bool at_entry);
+  void store_now(Unit& unit, Thread& trigger, const user_regs_struct* regs,
+                 const std::vector<Mapping>* mappings = nullptr);
+  Result<UnitState> capture_state(Unit& unit, Thread& trigger, bool at_entry, const std::vector<Mapping>* mappings);
   Result<void> capture_pages(Unit& unit, bool shared_only, ImageJob& job);
-  Result<ImageJob> capture(Unit& unit, Thread& trigger, bool at_entry, bool shared_only);
+  Result<ImageJob> capture(Unit& unit, Thread& trigger, bool at_entry, bool shared_only,
+                           const std::vector<Mapping>* mappings = nullptr);
   Result<uint64_t> inject(Thread& thread, const user_regs_struct& at_entry, long number,
                           std::initializer_list<uint64_t> args, pid_t* born = nullptr);
   void reap_copies(Thread& thread);
@@ -110,7 +117,7 @@ class Recorder {
     return unit.served_ns ? *unit.served_ns : cpu_ns(unit) - unit.cpu_base_ns + unit.stops_saved_ns;
   }
   uint64_t period_ns(uint64_t memory_bytes) const;
-  Result<uint64_t> file_of(Process& process, const Mapping& mapping);
+  Result<uint64_t> file_of(MappedFiles& files, const Mapping& mapping);
 
   // recorder_messages.cc
   std::optional<Endpoint> endpoint(Thread& thread, int fd_arg);
@@ -130,8 +137,11 @@ class Recorder {
   bool set_regs(const Thread& thread, const user_regs_struct& regs) const;
   Result<int64_t> call_at(Thread& thread, Address instruction, const user_regs_struct& base, long number,
                           std::initializer_list<uint64_t> args);
-  void map_gate(Thread& thread, const user_regs_struct& regs, Address instruction, std::shared_ptr<Gate> gate,
-                bool fresh);
+  Result<int64_t> make_calls(Thread& thread, const user_regs_struct& base,
+                             const std::vector<gate::InjectedCall>& calls);
+  Result<void> map_gate(Thread& thread, const user_regs_struct& regs, Address instruction,
+                        const std::vector<Mapping>& mappings);
+  Result<void> inherit_gate(Thread& thread, const user_regs_struct& regs, std::shared_ptr<Gate> gate);
   static gate::Slot* slot_of(const Thread& thread);
   void set_slot(Thread& thread);
   void ask_to_stop(const Thread& thread);
@@ -139,18 +149,26 @@ class Recorder {
   static void undo_writes(const Process& process);
   void leave_gate(Thread& thread);
   void at_boundary(Thread& thread, user_regs_struct regs);
+  Gate::StoppingSite stopping_site(const Thread& thread, Address at, SiteKind kind);
+  bool worth_patching(const Thread& thread, Address at, Gate::StoppingSite stopping,
+                      const std::vector<Mapping>& mappings) const;
+  static void replace(Process& process, Address at, CodeSite& site);
   bool patch(Thread& thread);
-  void patch_counter(Thread& thread, const user_regs_struct& regs, uint64_t size);
-  Gate::Trampolines* map_trampolines(Thread& thread, const std::vector<Mapping>& mappings, Address near);
+  void patch_instruction(Thread& thread, Address at, SiteKind kind);
+  Result<void> map_trampolines(Thread& thread, const std::vector<Mapping>& mappings, Address near);
+  void apply_plan(Process& process, const Mapping& mapping, const FileVersion& file);
+  bool in_use(const Thread& thread, Address start, Address end) const;
   bool touches_gate(const Thread& thread) const;
   void forget_patches(Thread& thread, int64_t result);
   void drain();
   void begin_served(Gate& gate, uint64_t head);
   void open_served(Gate& gate, const gate::Record& record);
+  void add_served_trap(Gate& gate, const gate::Record& record);
   void close_served(Gate& gate, gate::Record& record);
 
   // memory_calls.cc
   void record_memory_call(Thread& thread, int64_t result, Event& event);
+  void map_file(Thread& thread, Address start, MapSource& source, Event& event);
   bool mappable(Thread& thread);
   void note_mapped_writes(Thread& thread, Event& event);
 
@@ -168,8 +186,8 @@ class Recorder {
   std::unordered_map<pid_t, int> early_;  // stops of tracees whose birth was not reported yet
   std::map<std::pair<UnitId, std::string>, Refused> refusals_;
   std::vector<Unsure> unsure_;
-  std::map<std::pair<uint64_t, uint64_t>, uint64_t> file_ids_;  // (device, inode) of mapped files
-  std::map<uint64_t, UnitId> shared_objects_;                   // who maps them writably
+  std::map<FileVersion, uint64_t> file_ids_;   // of mapped files
+  std::map<uint64_t, UnitId> shared_objects_;  // who maps them writably
   UnitId next_unit_ = 1;
   uint64_t arrivals_ = 0;
   uint64_t skipped_checkpoints_ = 0;
@@ -177,11 +195,12 @@ class Recorder {
   int root_status_ = 0;
   bool interrupted_ = false;
   bool write_failed_ = false;
-  std::map<std::pair<uint64_t, uint64_t>, std::vector<uint64_t>> cpuid_sites_;  // of mapped files, as file_ids_
+  std::map<FileVersion, std::vector<CpuidSite>> cpuid_sites_;  // of mapped files
+  CpuidAnswers answers_;
   Bytes scratch_;
   std::unique_ptr<GateArena> arena_;  // null: stops only
   std::vector<std::weak_ptr<Gate>> gates_;
-  CodeSegments code_;
+  PatchPlans plans_;
 };
 
 }  // namespace redrive

@@ -25,7 +25,7 @@ namespace {
 constexpr long kOptions = PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK |
                           PTRACE_O_TRACEEXEC | PTRACE_O_TRACESECCOMP | PTRACE_O_EXITKILL;
 constexpr uint64_t kArchSetCpuid = 0x1012;
-constexpr size_t kMaxCommand = 200;
+constexpr size_t kMaxCommand = 200, kMaxArguments = 4096;
 
 // The flags of fork, vfork and clone, in clone(2)'s terms.
 uint64_t clone_flags(const Thread& parent) {
@@ -39,19 +39,6 @@ uint64_t clone_flags(const Thread& parent) {
   }
 }
 
-// The program and its arguments, for listings; the program's name alone is used to name units.
-std::string command_of(pid_t pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/cmdline", std::ios::binary);
-  std::string text((std::istreambuf_iterator<char>(file)), {});
-  while (!text.empty() && text.back() == '\0') text.pop_back();
-  const size_t first = text.find('\0');
-  const size_t slash = text.substr(0, first).rfind('/');
-  if (slash != std::string::npos) text.erase(0, slash + 1);
-  std::replace(text.begin(), text.end(), '\0', ' ');
-  if (text.size() > kMaxCommand) text.resize(kMaxCommand);
-  return text;
-}
-
 // Where the kernel let the heap begin (proc_pid_stat(5), start_brk); right after execve that is the current break.
 Address start_brk(pid_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
@@ -63,22 +50,68 @@ Address start_brk(pid_t pid) {
   return fields ? std::strtoull(field.c_str(), nullptr, 10) : 0;
 }
 
-// Takes the vDSO away from the program that is about to start: its clock functions read the time without a syscall.
-void hide_vdso(const Memory& memory, Address stack) {
-  uint64_t count = 0;
-  if (!memory.get(stack, count)) return;
-  Address at = stack + 8 * (count + 2);  // argc, argv, NULL
-  for (uint64_t word = 1; word != 0; at += 8) {
-    if (!memory.get(at, word)) return;  // envp, NULL
-  }
-  for (uint64_t entry[2]; memory.get(at, entry) && entry[0] != AT_NULL; at += 16) {
-    if (entry[0] == AT_SYSINFO_EHDR) memory.put(at, uint64_t{AT_IGNORE});
-  }
-}
+// What the kernel puts on a new program's stack (System V ABI for x86-64, "Process Initialization").
+struct InitialStack {
+  std::vector<uint64_t> words;  // argc, argv, NULL, envp, NULL, the auxiliary vector; empty if it has another form
+  size_t environment = 0;       // indexes of the first words
+  size_t auxiliary = 0;
 
-// A syscall instruction in the vDSO, which every new program has mapped; 0 if there is none.
-Address vdso_syscall(pid_t pid, const Memory& memory) {
-  const Address vdso = vdso_address(pid);
+  static InitialStack read(const Memory& memory, Address stack) {
+    constexpr size_t kUsual = 512, kMost = 1 << 20;
+    InitialStack out;
+    for (size_t count = kUsual; count <= kMost; count *= 8) {
+      out.words.resize(count);
+      out.words.resize(memory.read_some(stack, out.words.data(), count * sizeof(uint64_t)) / sizeof(uint64_t));
+      if (out.parse()) return out;
+      if (out.words.size() < count) break;
+    }
+    out.words.clear();
+    return out;
+  }
+
+  // The program and its arguments, for listings; the program's name alone is used to name units.
+  std::string command(const Memory& memory) const {
+    if (words.empty() || words[0] == 0) return {};
+    const Address first = words[1], end = words[environment] ? words[environment] : first + kMaxCommand;
+    std::string text(std::min<uint64_t>(end - first, kMaxArguments), '\0');
+    text.resize(memory.read_some(first, text.data(), text.size()));
+    while (!text.empty() && text.back() == '\0') text.pop_back();
+    const size_t slash = text.substr(0, text.find('\0')).rfind('/');
+    if (slash != std::string::npos) text.erase(0, slash + 1);
+    std::replace(text.begin(), text.end(), '\0', ' ');
+    if (text.size() > kMaxCommand) text.resize(kMaxCommand);
+    return text;
+  }
+
+  // Takes the vDSO away from the program: its clock functions read the time without a syscall. Returns where it is.
+  Address hide_vdso(const Memory& memory, Address stack) const {
+    for (size_t at = auxiliary; at + 1 < words.size() && words[at] != AT_NULL; at += 2) {
+      if (words[at] != AT_SYSINFO_EHDR) continue;
+      memory.put(stack + at * sizeof(uint64_t), uint64_t{AT_IGNORE});
+      return words[at + 1];
+    }
+    return 0;
+  }
+
+ private:
+  bool parse() {
+    if (words.empty()) return false;
+    const auto end_of_list = [&](size_t from) {
+      if (from > words.size()) return words.size();
+      return static_cast<size_t>(std::find(words.begin() + static_cast<ptrdiff_t>(from), words.end(), 0) -
+                                 words.begin());
+    };
+    environment = end_of_list(1) + 1;
+    auxiliary = end_of_list(environment) + 1;
+    for (size_t at = auxiliary; at + 1 < words.size(); at += 2) {
+      if (words[at] == AT_NULL) return true;
+    }
+    return false;
+  }
+};
+
+// A syscall instruction in the vDSO; 0 if there is none.
+Address vdso_syscall(const Memory& memory, Address vdso) {
   if (!vdso) return 0;
   Bytes code(2 * kPageSize);
   code.resize(memory.read_some(vdso, code.data(), code.size()));
@@ -94,7 +127,8 @@ Result<void> Recorder::launch(const std::string& path, const std::vector<std::st
   if (pipe2(go, O_CLOEXEC) != 0) return errno_error("cannot make a pipe");
   const Fd read_end(go[0]), write_end(go[1]);
   const std::vector<sock_filter> filter =
-      arena_ ? seccomp_filter({arena_->header().executed}, arena_->header().boundary) : seccomp_filter();
+      arena_ ? seccomp_filter({arena_->header().executed, arena_->header().injected}, arena_->header().boundary)
+             : seccomp_filter();
   const sock_fprog program{static_cast<unsigned short>(filter.size()), const_cast<sock_filter*>(filter.data())};
   std::vector<char*> argv;
   for (const auto& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
@@ -278,27 +312,32 @@ void Recorder::begin_program(Thread& thread) {
   Unit& unit = *process.unit;
   user_regs_struct regs;
   if (!get_regs(thread, regs)) return;
-  process.brk = start_brk(process.pid);
-  process.command = command_of(process.pid);
-  hide_vdso(process.memory, regs.rsp);
-  if (const Address site = vdso_syscall(process.pid, process.memory)) {
+  const auto stack = InitialStack::read(process.memory, regs.rsp);
+  process.command = stack.command(process.memory);
+  const auto found = read_mappings(process.pid);
+  const std::vector<Mapping> mappings = found ? *found : std::vector<Mapping>();
+  if (const Address site = vdso_syscall(process.memory, stack.hide_vdso(process.memory, regs.rsp))) {
     // execve switched cpuid faulting off.
-    if (!call_at(thread, site, regs, SYS_arch_prctl, {kArchSetCpuid, 0})) return;
+    if (limits_.cpuid_traps && !call_at(thread, site, regs, SYS_arch_prctl, {kArchSetCpuid, 0})) return;
+    if (arena_ && !map_gate(thread, regs, site, mappings)) return;
     regs.orig_rax = ~0ull;
-    if (arena_) map_gate(thread, regs, site, std::make_shared<Gate>(*arena_, &unit), true);
     redrive::set_regs(thread.tid, regs);
   }
-  if (!limits_.cpuid_traps) {
-    if (const auto mappings = read_mappings(process.pid)) {
-      for (const auto& mapping : *mappings) replace_cpuid(process, mapping, nullptr);
-    }
+  if (!process.gate) process.brk = start_brk(process.pid);
+  MappedFiles files(process.pid);
+  for (const auto& mapping : mappings) {
+    if (PatchPlans::is_code(mapping)) replace_cpuid(process, mapping, files.of(mapping), nullptr);
   }
   begin_interval(unit, CheckpointKind::exec, process, 0);
   if (struct stat info{}; stat(("/proc/" + std::to_string(process.pid) + "/exe").c_str(), &info) == 0 &&
                           (info.st_mode & (S_ISUID | S_ISGID))) {
     count_refusal(unit, "the privileges of setuid program " + process.command, "ran without them", false);
   }
-  store_now(unit, thread, &regs);
+  store_now(unit, thread, &regs, found ? &mappings : nullptr);
+  for (const auto& mapping : mappings) {
+    const MappedFile* file = PatchPlans::is_code(mapping) ? files.of(mapping) : nullptr;
+    if (file) apply_plan(process, mapping, file->version);
+  }
   resume_user(thread, regs);
 }
 

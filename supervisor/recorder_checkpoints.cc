@@ -2,7 +2,6 @@
 // off the critical path.
 #include <sched.h>
 #include <sys/ptrace.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
@@ -25,6 +24,8 @@ using namespace std::chrono_literals;
 
 constexpr auto kSkippedInterval = 10ms;  // until it is tried again to take a checkpoint that was skipped
 constexpr auto kClockInterval = 1ms;     // how often a unit's CPU clock is asked whether a checkpoint is due
+
+constexpr uint64_t kCopyMark = 0x79706f63;  // in a register that clone(2) does not read, so that copies can be told
 
 // The CPU clock of a process (clock_getcpuclockid(3)); false if it has ended.
 bool process_cpu_ns(pid_t pid, uint64_t& ns) {
@@ -149,6 +150,12 @@ void Recorder::reap_copies(Thread& thread) {
   if (inject(thread, entry, SYS_wait4, {static_cast<uint64_t>(copy), 0, __WALL | WNOHANG, 0})) rewind(thread, entry);
 }
 
+// Whether an unknown tracee is a copy whose original was killed before its birth was reported.
+bool Recorder::is_lost_copy(pid_t tid) {
+  user_regs_struct regs;
+  return redrive::get_regs(tid, regs) && regs.orig_rax == SYS_clone && regs.rdi == CLONE_FILES && regs.r9 == kCopyMark;
+}
+
 void Recorder::checkpoint(Thread& trigger) {
   const auto stopped_at = Clock::now();
   Process& process = *trigger.process;
@@ -168,7 +175,7 @@ void Recorder::checkpoint(Thread& trigger) {
     pid_t copy = -1;
     // CLONE_FILES: the copy adds no references to the program's open files. Exit signal 0: the program is not told of
     // its end.
-    const auto made = inject(trigger, entry, SYS_clone, {CLONE_FILES, 0, 0, 0, 0}, &copy);
+    const auto made = inject(trigger, entry, SYS_clone, {CLONE_FILES, 0, 0, 0, 0, kCopyMark}, &copy);
     if (!made) {
       // The program was killed meanwhile. The copy would keep its descriptors open.
       if (copy >= 0) end_copy(copy);
@@ -194,10 +201,12 @@ void Recorder::checkpoint(Thread& trigger) {
 }
 
 // The image of a unit whose next event is not a syscall's entry: all of it is read while it is stopped, and its
-// interval has begun. `regs` are the trigger's if it has not run yet.
-void Recorder::store_now(Unit& unit, Thread& trigger, const user_regs_struct* regs) {
+// interval has begun. `regs` are the trigger's if it has not run yet, `mappings` those of the unit's only process if
+// they are known.
+void Recorder::store_now(Unit& unit, Thread& trigger, const user_regs_struct* regs,
+                         const std::vector<Mapping>* mappings) {
   const auto stopped_at = Clock::now();
-  auto job = capture(unit, trigger, false, false);
+  auto job = capture(unit, trigger, false, false, mappings);
   if (!job) {
     ++skipped_checkpoints_;
     add_unsure(unit, "a checkpoint that it needs could not be stored: " + job.error().message);
@@ -212,10 +221,11 @@ void Recorder::store_now(Unit& unit, Thread& trigger, const user_regs_struct* re
 }
 
 // What is read of a unit while it is stopped: its state, and all of its pages or the shared ones.
-Result<ImageJob> Recorder::capture(Unit& unit, Thread& trigger, bool at_entry, bool shared_only) {
+Result<ImageJob> Recorder::capture(Unit& unit, Thread& trigger, bool at_entry, bool shared_only,
+                                   const std::vector<Mapping>* mappings) {
   ImageJob job;
   job.unit = unit.id;
-  ASSIGN_OR_RETURN(job.state, capture_state(unit, trigger, at_entry));
+  ASSIGN_OR_RETURN(job.state, capture_state(unit, trigger, at_entry, mappings));
   for (const auto& process : unit.processes) {
     if (!process->gate) continue;
     for (const auto& site : process->gate->sites) job.patches.push_back({process->serial, site.start, site.original});
@@ -224,7 +234,8 @@ Result<ImageJob> Recorder::capture(Unit& unit, Thread& trigger, bool at_entry, b
   return job;
 }
 
-Result<UnitState> Recorder::capture_state(Unit& unit, Thread& trigger, bool at_entry) {
+Result<UnitState> Recorder::capture_state(Unit& unit, Thread& trigger, bool at_entry,
+                                          const std::vector<Mapping>* mappings) {
   UnitState state;
   state.trigger = trigger.serial;
   state.next_thread = unit.next_thread;
@@ -244,15 +255,20 @@ Result<UnitState> Recorder::capture_state(Unit& unit, Thread& trigger, bool at_e
       if (alive == unit.threads.end()) continue;
       ASSIGN_OR_RETURN(process->memory, Memory::open(alive->second->tid));
     }
-    ASSIGN_OR_RETURN(saved.mappings, read_mappings(process->memory.pid()));
+    if (mappings) {
+      saved.mappings = *mappings;
+    } else {
+      ASSIGN_OR_RETURN(saved.mappings, read_mappings(process->memory.pid()));
+    }
     if (const Gate* gate = process->gate.get()) {
       std::erase_if(saved.mappings, [&](const Mapping& m) { return gate->owns(m.start, m.end); });
     }
+    MappedFiles files(process->memory.pid());
     for (auto& mapping : saved.mappings) {
       if (mapping.shared && shared_objects_.contains(shared_object(mapping.device, mapping.inode))) {
         mapping.shared_object = shared_object(mapping.device, mapping.inode);
       } else if (mapping.inode != 0) {
-        ASSIGN_OR_RETURN(mapping.file, file_of(*process, mapping));
+        ASSIGN_OR_RETURN(mapping.file, file_of(files, mapping));
       }
     }
     state.processes.push_back(std::move(saved));
@@ -292,19 +308,12 @@ Result<void> Recorder::capture_pages(Unit& unit, bool shared_only, ImageJob& job
   return {};
 }
 
-Result<uint64_t> Recorder::file_of(Process& process, const Mapping& mapping) {
-  const auto key = std::make_pair(mapping.device, mapping.inode);
-  if (const auto known = file_ids_.find(key); known != file_ids_.end()) return known->second;
-  char range[64];
-  std::snprintf(range, sizeof range, "/map_files/%lx-%lx", mapping.start, mapping.end);
-  const std::string base = "/proc/" + std::to_string(process.pid);
-  auto id = writer_.add_file(base + range, mapping.name);
-  // map_files wants a capability; the path serves as well while it names the same file.
-  if (struct stat info{};
-      !id && stat((base + "/root" + mapping.name).c_str(), &info) == 0 && info.st_ino == mapping.inode) {
-    id = writer_.add_file(base + "/root" + mapping.name, mapping.name);
-  }
-  if (id) file_ids_[key] = *id;
+Result<uint64_t> Recorder::file_of(MappedFiles& files, const Mapping& mapping) {
+  const MappedFile* file = files.of(mapping);
+  if (!file) return Error{"cannot open the mapped file " + mapping.name};
+  if (const auto known = file_ids_.find(file->version); known != file_ids_.end()) return known->second;
+  auto id = writer_.add_file(file->path, mapping.name);
+  if (id) file_ids_[file->version] = *id;
   return id;
 }
 

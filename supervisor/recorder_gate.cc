@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 
 #include "checkpoint/address_space.h"
@@ -17,8 +18,6 @@
 
 namespace redrive {
 namespace {
-
-constexpr uint32_t kPatchAtStop = 2;  // of a site: many are used once
 
 user_regs_struct at_exit(const gate::Record& record, Address site) {
   user_regs_struct regs{};
@@ -33,6 +32,11 @@ user_regs_struct at_exit(const gate::Record& record, Address site) {
   regs.eflags = regs.r11 = r.flags;
   regs.fs_base = record.fs_base, regs.gs_base = record.gs_base;
   return regs;
+}
+
+gate::InjectedCall map_trampolines_at(Address at) {
+  return {SYS_mmap,
+          {at, kTrampolinesSize, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, ~0ull, 0}};
 }
 
 uint8_t* ring(gate::Slot& slot) { return reinterpret_cast<uint8_t*>(&slot) + (gate::kRing - gate::kSlot); }
@@ -106,58 +110,106 @@ Result<int64_t> Recorder::call_at(Thread& thread, Address instruction, const use
   return static_cast<int64_t>(regs.rax);
 }
 
-// Maps the tier into an address space that has none (`fresh`), or a slot of its own into a forked child's. The thread
-// is stopped in user code with these registers; `instruction` is a syscall instruction that it has mapped. Where that
-// cannot be, calls are left to stops.
-void Recorder::map_gate(Thread& thread, const user_regs_struct& regs, Address instruction, std::shared_ptr<Gate> gate,
-                        bool fresh) {
+// Has the thread make these calls, up to the first that fails, with one stop behind the last, whose result it is. Its
+// address space has the tier's code; `base` as above.
+Result<int64_t> Recorder::make_calls(Thread& thread, const user_regs_struct& base,
+                                     const std::vector<gate::InjectedCall>& calls) {
+  arena_->set_injected(calls);
+  user_regs_struct regs = base;
+  regs.rip = arena_->header().inject;
+  regs.orig_rax = ~0ull;
+  regs.rbp = gate::kOrders + offsetof(gate::Orders, injected);
+  regs.rbx = regs.rbp + calls.size() * sizeof(gate::InjectedCall);
+  redrive::set_regs(thread.tid, regs);
+  for (;;) {
+    int status = 0;
+    resume(thread, PTRACE_CONT);
+    if (!wait_stop(thread.tid, status)) return Error{"the program was killed"};
+    if (status >> 16 == PTRACE_EVENT_SECCOMP) break;
+    if (siginfo_t info{}; status >> 16 == 0 && ptrace(PTRACE_GETSIGINFO, thread.tid, nullptr, &info) == 0) {
+      hold(thread, info);
+    }
+  }
+  if (!redrive::get_regs(thread.tid, regs)) return Error{"the program was killed"};
+  return static_cast<int64_t>(regs.orig_rax);
+}
+
+// Maps the tier into the address space of a new program, with memory for trampolines near its first instruction. The
+// thread is stopped before it, with these registers; `instruction` is a syscall instruction that it has mapped. Where
+// that cannot be, calls are left to stops. Fails if the program was killed.
+Result<void> Recorder::map_gate(Thread& thread, const user_regs_struct& regs, Address instruction,
+                                const std::vector<Mapping>& mappings) {
   Process& process = *thread.process;
-  const auto call = [&](long number, std::initializer_list<uint64_t> args) -> int64_t {
-    const auto result = call_at(thread, instruction, regs, number, args);
-    return result ? *result : -ESRCH;
-  };
-  const auto map = [&](Address at, uint64_t size, int protection, int flags, int64_t fd, uint64_t offset) {
-    const int64_t made = call(SYS_mmap, {at, size, static_cast<uint64_t>(protection), static_cast<uint64_t>(flags),
-                                         static_cast<uint64_t>(fd), offset});
-    return made == static_cast<int64_t>(at);
-  };
-  Address path = GateArena::kPath;
-  Bytes below;  // the stack, where the path is put for a moment
-  if (fresh) {
-    below.resize(arena_->path().size() + 1);
-    path = (regs.rsp - 512 - below.size()) & ~uint64_t{15};
-    if (!process.memory.read(path, below.data(), below.size())) return;
-    process.memory.write(path, arena_->path().c_str(), below.size());
+  auto gate = std::make_shared<Gate>(*arena_, process.unit);
+  if (!gate->take_slot()) return {};
+  // The path is put below the stack for a moment.
+  Bytes below(arena_->path().size() + 1);
+  const Address path = (regs.rsp - 512 - below.size()) & ~uint64_t{15};
+  if (!process.memory.read(path, below.data(), below.size())) return {};
+  process.memory.write(path, arena_->path().c_str(), below.size());
+  ASSIGN_OR_RETURN(const int64_t opened, call_at(thread, instruction, regs, SYS_open, {path, O_RDWR | O_CLOEXEC, 0}));
+  process.memory.write(path, below.data(), below.size());
+  if (is_error(opened)) return {};
+  const auto fd = static_cast<uint64_t>(opened);
+  constexpr uint64_t kShared = MAP_SHARED | MAP_FIXED_NOREPLACE;
+  constexpr uint64_t kReadWrite = PROT_READ | PROT_WRITE;
+  ASSIGN_OR_RETURN(const int64_t code,
+                   call_at(thread, instruction, regs, SYS_mmap,
+                           {gate::kCode, gate::kCodeSize + gate::kTableSize, PROT_READ | PROT_EXEC, kShared, fd, 0}));
+  if (code != static_cast<int64_t>(gate::kCode)) {
+    TRY(call_at(thread, instruction, regs, SYS_close, {fd}));
+    return {};
   }
-  const int64_t fd = gate->take_slot() ? call(SYS_open, {path, O_RDWR | O_CLOEXEC, 0}) : -ENOMEM;
-  if (fresh) process.memory.write(path, below.data(), below.size());
-  constexpr int kReadWrite = PROT_READ | PROT_WRITE;
-  bool mapped = !is_error(fd);
-  if (fresh) {
-    mapped = mapped &&
-             map(gate::kCode, gate::kCodeSize + gate::kTableSize, PROT_READ | PROT_EXEC,
-                 MAP_SHARED | MAP_FIXED_NOREPLACE, fd, 0) &&
-             map(gate::kClock, gate::kClockSize, kReadWrite, MAP_SHARED | MAP_FIXED_NOREPLACE, fd,
-                 gate::kClock - gate::kCode) &&
-             map(gate::kSlot, gate::kSlotSize, kReadWrite, MAP_SHARED | MAP_FIXED_NOREPLACE, fd, gate->slot_offset());
-  } else {
-    mapped = mapped && map(gate::kSlot, gate::kSlotSize, kReadWrite, MAP_SHARED | MAP_FIXED, fd, gate->slot_offset());
+  std::vector<gate::InjectedCall> calls{
+      {SYS_mmap, {gate::kClock, gate::kClockSize, kReadWrite, kShared, fd, gate::kClock - gate::kCode}},
+      {SYS_mmap, {gate::kSlot, gate::kSlotSize, kReadWrite, kShared, fd, gate->slot_offset()}}};
+  const auto trampolines = Gate::gap_near(mappings, regs.rip);
+  if (trampolines) calls.push_back(map_trampolines_at(*trampolines));
+  calls.push_back({SYS_close, {fd}});
+  calls.push_back({SYS_brk, {}});
+  ASSIGN_OR_RETURN(const int64_t brk, make_calls(thread, regs, calls));
+  if (is_error(brk)) {
+    TRY(make_calls(thread, regs, {{SYS_close, {fd}}}));
+    return {};
   }
-  if (!is_error(fd)) call(SYS_close, {static_cast<uint64_t>(fd)});
-  redrive::set_regs(thread.tid, regs);
-  if (mapped) {
-    process.gate = std::move(gate);
-    gates_.push_back(process.gate);
-    return;
-  }
-  if (fresh) return;
-  // The child's sites are patched: it gets a slot that serves nothing.
-  gate::Slot nothing{};
-  nothing.want_stop = 1;
-  map(gate::kSlot, gate::kSlotSize, kReadWrite, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
-  process.memory.put(gate::kSlot, nothing);
-  redrive::set_regs(thread.tid, regs);
+  process.brk = static_cast<Address>(brk);
+  if (trampolines) gate->add_trampolines(process.memory, *trampolines);
   process.gate = std::move(gate);
+  gates_.push_back(process.gate);
+  return {};
+}
+
+// Gives a forked child a slot of its own in place of its parent's. The thread is stopped before its first instruction,
+// with these registers. Fails if it was killed.
+Result<void> Recorder::inherit_gate(Thread& thread, const user_regs_struct& regs, std::shared_ptr<Gate> gate) {
+  Process& process = *thread.process;
+  const auto map_slot = [&](uint64_t flags, uint64_t fd, uint64_t offset) {
+    return gate::InjectedCall{SYS_mmap,
+                              {gate::kSlot, gate::kSlotSize, PROT_READ | PROT_WRITE, flags | MAP_FIXED, fd, offset}};
+  };
+  process.gate = gate;
+  bool mapped = false;
+  if (gate->take_slot()) {
+    ASSIGN_OR_RETURN(const int64_t fd, make_calls(thread, regs, {{SYS_open, {GateArena::kPath, O_RDWR | O_CLOEXEC}}}));
+    if (!is_error(fd)) {
+      const gate::InjectedCall map = map_slot(MAP_SHARED, static_cast<uint64_t>(fd), gate->slot_offset());
+      const gate::InjectedCall close{SYS_close, {static_cast<uint64_t>(fd)}};
+      ASSIGN_OR_RETURN(const int64_t made, make_calls(thread, regs, {map, close}));
+      mapped = !is_error(made);
+      if (!mapped) TRY(make_calls(thread, regs, {close}));
+    }
+  }
+  if (mapped) {
+    gates_.push_back(gate);
+  } else {
+    // The child's sites are patched: it gets a slot that serves nothing.
+    TRY(make_calls(thread, regs, {map_slot(MAP_PRIVATE | MAP_ANONYMOUS, ~0ull, 0)}));
+    gate::Slot nothing{};
+    nothing.want_stop = 1;
+    process.memory.put(gate::kSlot, nothing);
+  }
+  redrive::set_regs(thread.tid, regs);
+  return {};
 }
 
 // Of the thread's address space; null if nothing is served there.
@@ -246,35 +298,66 @@ void Recorder::at_boundary(Thread& thread, user_regs_struct regs) {
 
 // ---- Patching
 
-// At a syscall's stop: replaces its instruction if it comes here often enough. True if the thread had to be resumed,
-// and comes to the same call again.
+// What is known of the site, which has just stopped the thread.
+Gate::StoppingSite Recorder::stopping_site(const Thread& thread, Address at, SiteKind kind) {
+  const Process& process = *thread.process;
+  auto [known, fresh] = process.gate->stopping.try_emplace(at);
+  if (!fresh) return known->second;
+  const auto mappings = read_mappings(process.pid);
+  const Mapping* mapping = mappings ? mapping_at(*mappings, at) : nullptr;
+  MappedFiles files(process.pid);
+  const MappedFile* file = mapping && PatchPlans::is_code(*mapping) ? files.of(*mapping) : nullptr;
+  if (!file) return {};
+  CodePlan& plan = plans_.of(file->version, *mapping);
+  CodeSite& site = plan.site(at - mapping->start);
+  site.kind = kind;
+  if (const auto sites = cpuid_sites_.find(file->version); kind == SiteKind::cpuid && sites != cpuid_sites_.end()) {
+    for (const auto& each : sites->second) {
+      if (each.offset == site.offset) site.front = each.front;
+    }
+  }
+  return known->second = {&plan, &site};
+}
+
+// Whether it has proved worth it to replace the site's instruction, and that can be done now.
+bool Recorder::worth_patching(const Thread& thread, Address at, Gate::StoppingSite stopping,
+                              const std::vector<Mapping>& mappings) const {
+  const auto [plan, site] = stopping;
+  const Mapping* mapping = mapping_at(mappings, at);
+  const auto window = mapping ? plan->examine(*site, thread.process->memory, *mapping) : std::nullopt;
+  // Others may return to the instructions that would be replaced.
+  return window && !in_use(thread, at - window->before, at + instruction_size(site->kind) + window->after);
+}
+
+// Tried once in an address space.
+void Recorder::replace(Process& process, Address at, CodeSite& site) {
+  Gate& gate = *process.gate;
+  gate.stopping[at] = {};
+  gate.patch(process.memory, {{at, *site.window, site.original, site.kind}});
+  if (const PatchedSite* made = gate.patched(at)) {
+    site.original = made->original;
+    gate.stopping.erase(at);
+  }
+}
+
+// At a syscall's stop: replaces its instruction if that has proved worth it. True if the thread had to be resumed, and
+// comes to the same call again.
 bool Recorder::patch(Thread& thread) {
   Process& process = *thread.process;
   Gate* const gate = process.gate.get();
-  if (!gate || !gate->slot()) return false;
-  const Address site = thread.entry.rip - kSyscallSize;
-  if (gate->patched(site)) return false;
+  const Address at = thread.entry.rip - kSyscallSize;
+  if (!gate || !gate->slot() || gate->patched(at)) return false;
   const auto args = syscall_args(thread.entry);
   const SyscallRow* row = find_row(static_cast<int64_t>(thread.entry.orig_rax), args);
   if (!row || !row->in_process) return false;
-  if (++gate->stops[site] != kPatchAtStop) return false;
-  // Others may return to the instructions that would be replaced.
-  for (const auto& [tid, other] : threads_) {
-    if (other.get() != &thread && other->process->gate.get() == gate && other->entry.rip == site + kSyscallSize) {
-      gate->stops[site] = 0;
-      return false;
-    }
-  }
+  const auto stopping = stopping_site(thread, at, SiteKind::syscall);
+  if (!stopping.site || !stopping.site->stopped_again()) return false;
   const auto mappings = read_mappings(process.pid);
-  if (!mappings) return false;
-  const Mapping* mapping = mapping_at(*mappings, site);
-  const auto window = mapping ? code_.window(process.memory, *mapping, site) : std::nullopt;
-  if (!window) return false;
-  Gate::Trampolines* area = gate->trampolines_near(site);
-  const bool inject_mapping = !area;
-  if (!area) area = map_trampolines(thread, *mappings, site);
-  if (area) gate->patch(process.memory, site, *window, *area);
-  if (inject_mapping) {
+  if (!mappings || !worth_patching(thread, at, stopping, *mappings)) return false;
+  const bool near = gate->trampolines_near(at);
+  if (!near && !map_trampolines(thread, *mappings, at)) return true;
+  replace(process, at, *stopping.site);
+  if (!near) {
     rewind(thread, thread.entry);
     return true;
   }
@@ -282,40 +365,43 @@ bool Recorder::patch(Thread& thread) {
   return false;
 }
 
-// At a trap: the same for rdtsc and rdtscp, `size` bytes. `regs`: where the thread is.
-void Recorder::patch_counter(Thread& thread, const user_regs_struct& regs, uint64_t size) {
+// The same at the stop of another instruction, if there is room for a trampoline.
+void Recorder::patch_instruction(Thread& thread, Address at, SiteKind kind) {
   Process& process = *thread.process;
   Gate* const gate = process.gate.get();
-  const Address site = regs.rip;
-  if (!gate || !gate->slot() || gate->patched(site) || ++gate->stops[site] != kPatchAtStop) return;
-  for (const auto& [tid, other] : threads_) {
-    if (other.get() != &thread && other->process->gate.get() == gate && other->entry.rip == site + size) return;
-  }
+  if (!gate || !gate->slot() || gate->patched(at)) return;
+  const auto stopping = stopping_site(thread, at, kind);
+  if (!stopping.site || !stopping.site->stopped_again() || !gate->trampolines_near(at)) return;
   const auto mappings = read_mappings(process.pid);
-  const Mapping* mapping = mappings ? mapping_at(*mappings, site) : nullptr;
-  const auto window = mapping ? code_.window(process.memory, *mapping, site) : std::nullopt;
-  if (!window) return;
-  Gate::Trampolines* area = gate->trampolines_near(site);
-  if (const auto at = area ? std::nullopt : Gate::gap_near(*mappings, site)) {
-    const auto made = call_at(
-        thread, arena_->header().boundary - kSyscallSize, regs, SYS_mmap,
-        {*at, kTrampolinesSize, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, ~0ull, 0});
-    if (made && *made == static_cast<int64_t>(*at)) area = &gate->add_trampolines(process.memory, *at);
-  }
-  arena_->set_counter(counter());
-  if (area) gate->patch(process.memory, site, *window, *area);
+  if (mappings && worth_patching(thread, at, stopping, *mappings)) replace(process, at, *stopping.site);
 }
 
-// Maps a page for trampolines within reach of `near`. The thread is at a syscall's entry, and must be rewound
-// afterwards.
-Gate::Trampolines* Recorder::map_trampolines(Thread& thread, const std::vector<Mapping>& mappings, Address near) {
+// Whether another thread of the address space may return to an instruction there.
+bool Recorder::in_use(const Thread& thread, Address start, Address end) const {
+  return std::any_of(threads_.begin(), threads_.end(), [&](const auto& entry) {
+    const Thread& other = *entry.second;
+    return &other != &thread && other.process->gate == thread.process->gate && other.entry.rip >= start &&
+           other.entry.rip <= end;
+  });
+}
+
+// Code was mapped that nothing has run yet: patches what has proved worth it in other programs. What maps more memory
+// for trampolines is left to the sites' stops.
+void Recorder::apply_plan(Process& process, const Mapping& mapping, const FileVersion& file) {
+  Gate* const gate = process.gate.get();
+  if (!gate || !gate->slot() || !PatchPlans::is_code(mapping)) return;
+  auto patches = plans_.of(file, mapping).ready(mapping.start);
+  if (!patches.empty()) gate->patch(process.memory, std::move(patches));
+}
+
+// Maps memory for trampolines within reach of `near`, if there is a gap. The thread is at a syscall's entry, and must
+// be rewound afterwards. Fails if it was killed.
+Result<void> Recorder::map_trampolines(Thread& thread, const std::vector<Mapping>& mappings, Address near) {
   const auto at = Gate::gap_near(mappings, near);
-  if (!at) return nullptr;
-  const auto made = inject(
-      thread, thread.entry, SYS_mmap,
-      {*at, kTrampolinesSize, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, ~0ull, 0});
-  if (!made || *made != *at) return nullptr;
-  return &thread.process->gate->add_trampolines(thread.process->memory, *at);
+  if (!at) return {};
+  ASSIGN_OR_RETURN(const int64_t made, make_calls(thread, thread.entry, {map_trampolines_at(*at)}));
+  if (made == static_cast<int64_t>(*at)) thread.process->gate->add_trampolines(thread.process->memory, *at);
+  return {};
 }
 
 // Whether the call would change memory that is the tier's.
@@ -403,8 +489,12 @@ void Recorder::drain() {
       open_served(gate, *first->next);
       gate.pending_opened = true;
     } else {
-      if (!std::exchange(gate.pending_opened, false)) open_served(gate, *first->next);
-      close_served(gate, *first->next);
+      if (first->next->counter || first->next->regs.rax == gate::kCpuidNumber) {
+        add_served_trap(gate, *first->next);
+      } else {
+        if (!std::exchange(gate.pending_opened, false)) open_served(gate, *first->next);
+        close_served(gate, *first->next);
+      }
       gate.drained += first->next->size;
     }
     first->next = next_record(gate);
@@ -441,28 +531,42 @@ void Recorder::open_served(Gate& gate, const gate::Record& record) {
   thread.entry = at_exit(record, gate.canonical(record.site));
   thread.resumed.rip = 0;
   thread.rewound = false;
-  if (record.counter) return;
   thread.args = syscall_args(thread.entry);
   thread.row = find_row(static_cast<int64_t>(record.regs.rax), thread.args);
   open_call(thread, Memory::of(pieces_of(record, false)));
 }
 
+// cpuid, rdtsc and rdtscp are no calls.
+void Recorder::add_served_trap(Gate& gate, const gate::Record& record) {
+  Unit& unit = *gate.unit;
+  *unit.served_ns += unit.served_step_ns;
+  Thread& thread = *unit.threads.at(record.thread);
+  thread.resumed.rip = 0;
+  thread.rewound = false;
+  const Address at = gate.canonical(record.site);
+  user_regs_struct before{};
+  before.rip = at;
+  if (!record.counter) {
+    before.rax = record.regs.rdi;
+    before.rcx = record.regs.rsi;
+    user_regs_struct after = before;
+    answer(cpuid_instruction(), after, answers_);
+    add_trap(thread, cpuid_instruction(), before, after);
+    return;
+  }
+  before.rax = record.regs.rax, before.rbx = record.regs.rbx;
+  before.rcx = record.regs.rcx, before.rdx = record.regs.rdx;
+  const PatchedSite* const patched = gate.patched(at);
+  const auto instruction = counter_instruction(instruction_size(patched ? patched->kind : SiteKind::rdtsc));
+  user_regs_struct after = before;
+  answer_counter(instruction, static_cast<uint64_t>(record.result), after);
+  add_trap(thread, instruction, before, after);
+}
+
 void Recorder::close_served(Gate& gate, gate::Record& record) {
   Thread& thread = *gate.unit->threads.at(record.thread);
   const uint32_t times = std::exchange(record.repeat, 0);  // calls that follow are not counted here any more
-  if (record.counter) {
-    const Address site = gate.canonical(record.site);
-    user_regs_struct before = at_exit(record, site), after;
-    before.rip = site;
-    before.rax = record.regs.rax;
-    before.rcx = record.regs.rcx;
-    after = before;
-    const PatchedSite* const patched = gate.patched(site);
-    const auto trapped = counter_instruction(patched ? patched->size : 0);
-    answer_counter(trapped, static_cast<uint64_t>(record.result), after);
-    log_trap(thread, trapped, before, after);
-    return;
-  }
+  gate.unit->served_calls += times;
   close_call(thread, record.result, Memory::of(pieces_of(record, true)), &record, times);
 }
 

@@ -2,7 +2,6 @@
 // fault. What the kernel does to start it (frame, registers) is recorded, so replay needs no signals.
 #include <sys/mman.h>
 #include <sys/ptrace.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/ucontext.h>
 #include <unistd.h>
@@ -91,19 +90,10 @@ uint64_t frame_size(const Memory& memory, Address sp) {
   return std::min(fp - sp + size, kMaxFrame);
 }
 
-// A mapped file, whole; empty if it cannot be read, or is gone.
-Bytes file_contents(const Process& process, const Mapping& mapping) {
-  char range[64];
-  std::snprintf(range, sizeof range, "/map_files/%lx-%lx", mapping.start, mapping.end);
-  const std::string base = "/proc/" + std::to_string(process.pid);
-  for (const std::string& path : {base + range, base + "/root" + mapping.name}) {
-    struct stat info {};
-    if (stat(path.c_str(), &info) != 0 || info.st_ino != mapping.inode) continue;
-    std::ifstream file(path, std::ios::binary);
-    Bytes contents((std::istreambuf_iterator<char>(file)), {});
-    if (!contents.empty()) return contents;
-  }
-  return {};
+// A file, whole; empty if it cannot be read.
+Bytes contents_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return Bytes((std::istreambuf_iterator<char>(file)), {});
 }
 
 }  // namespace
@@ -237,53 +227,64 @@ bool Recorder::raise_held(Thread& thread) {
   return false;
 }
 
-void Recorder::log_trap(Thread& thread, const TrappedInstruction& trap, const user_regs_struct& before,
-                        const user_regs_struct& after) {
-  Event event;
-  event.kind = EventKind::trap;
-  event.thread = thread.serial;
-  event.number = static_cast<int32_t>(trap.instruction);
-  event.ip = before.rip;
-  event.args = {after.rax, after.rbx, after.rcx, after.rdx, before.rax, before.rcx};
-  thread.process->unit->log.add(std::move(event));
-}
-
 bool Recorder::answer_trapped_instruction(Thread& thread, const user_regs_struct& regs) {
+  const Process& process = *thread.process;
   uint8_t code[3] = {};
-  const Gate* const gate = thread.process->gate.get();
-  thread.process->memory.read_some(gate ? gate->physical(regs.rip) : regs.rip, code, sizeof code);
-  user_regs_struct after = regs;
-  const bool stand_in = stands_for_cpuid(code) && thread.process->cpuid_sites.contains(regs.rip);
+  const PatchedSite* patched = process.gate ? process.gate->patched(regs.rip) : nullptr;
+  process.memory.read_some(patched ? patched->stop : regs.rip, code, sizeof code);
+  const bool stand_in =
+      patched ? patched->kind == SiteKind::cpuid : stands_for_cpuid(code) && process.cpuid_sites.contains(regs.rip);
   const auto trap = stand_in ? cpuid_instruction() : decode_trapped(code);
   if (!trap) return false;
-  answer(*trap, after);
-  log_trap(thread, *trap, regs, after);
-  if (reads_counter(*trap)) patch_counter(thread, regs, static_cast<uint64_t>(trap->length));
+  user_regs_struct after = regs;
+  answer(*trap, after, answers_);
+  add_trap(thread, *trap, regs, after);
+  if (stand_in) {
+    if (arena_) arena_->set_answers(answers_.all());
+    patch_instruction(thread, regs.rip, SiteKind::cpuid);
+  } else if (reads_counter(*trap)) {
+    if (arena_) arena_->set_counter(counter());
+    patch_instruction(thread, regs.rip, trap->length == 2 ? SiteKind::rdtsc : SiteKind::rdtscp);
+  }
   set_regs(thread, after);
   thread.rewound = false;
   resume_user(thread, after);
   return true;
 }
 
+void Recorder::add_trap(Thread& thread, const TrappedInstruction& trap, const user_regs_struct& before,
+                        const user_regs_struct& after) {
+  Event event;
+  event.kind = EventKind::trap;
+  event.thread = thread.serial;
+  event.number = trap.instruction;
+  event.ip = before.rip;
+  event.args = {after.rax, after.rbx, after.rcx, after.rdx, before.rax, before.rcx};
+  thread.process->unit->log.add(std::move(event));
+}
+
 // On processors that cannot trap cpuid: replaces it in a file's mapping that was just made, and notes that in the
-// event.
-void Recorder::replace_cpuid(Process& process, const Mapping& mapping, Event* event) {
+// event. `file`: null if it cannot be reached.
+void Recorder::replace_cpuid(Process& process, const Mapping& mapping, const MappedFile* file, Event* event) {
   if (limits_.cpuid_traps || mapping.inode == 0 || mapping.shared || !(mapping.protection & PROT_EXEC)) return;
-  const auto key = std::make_pair(mapping.device, mapping.inode);
-  auto known = cpuid_sites_.find(key);
+  const Bytes contents = file && !cpuid_sites_.contains(file->version) ? contents_of(file->path) : Bytes();
+  if (!contents.empty()) cpuid_sites_.emplace(file->version, cpuid_sites(contents));
+  const auto known = file ? cpuid_sites_.find(file->version) : cpuid_sites_.end();
   if (known == cpuid_sites_.end()) {
-    const Bytes file = file_contents(process, mapping);
-    if (file.empty()) add_unsure(*process.unit, "cpuid instructions of " + mapping.name + " could not be looked for");
-    known = cpuid_sites_.emplace(key, cpuid_sites(file)).first;
+    add_unsure(*process.unit, "cpuid instructions of " + mapping.name + " could not be looked for");
+    return;
   }
-  for (const uint64_t site : known->second) {
-    if (site < mapping.offset || site - mapping.offset >= mapping.length()) continue;
-    const Address at = mapping.start + (site - mapping.offset);
-    if (!process.memory.write(at, kCpuidStandIn, sizeof kCpuidStandIn)) continue;
-    process.cpuid_sites.insert(at);
-    if (event)
-      event->writes.push_back(
-          {at, sizeof kCpuidStandIn, false, Bytes(std::begin(kCpuidStandIn), std::end(kCpuidStandIn))});
+  Bytes stand_in(std::begin(kCpuidStandIn), std::end(kCpuidStandIn));
+  std::vector<MemoryPiece> pieces;
+  for (const auto& site : known->second) {
+    const uint64_t offset = site.offset - mapping.offset;
+    if (site.offset < mapping.offset || offset + stand_in.size() > mapping.length()) continue;
+    pieces.push_back({mapping.start + offset, stand_in.data(), stand_in.size()});
+  }
+  if (!process.memory.patch(pieces)) add_unsure(*process.unit, "cpuid instructions could not be replaced");
+  for (const auto& piece : pieces) {
+    process.cpuid_sites.insert(piece.address);
+    if (event) event->writes.push_back({piece.address, piece.size, false, stand_in});
   }
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "base/units.h"
 #include "logstore/trace.h"
@@ -25,6 +26,7 @@ struct UnitStats {
   uint64_t intervals = 0;
   double cpu_s = 0;
   Tally tally;
+  Interception calls;
 };
 
 struct Stats {
@@ -35,6 +37,7 @@ struct Stats {
   double cpu_s = 0;
   double pause_s = 0;
   double longest_pause_s = 0;
+  Interception calls;
   std::vector<UnitStats> units;
   std::map<uint64_t, Tally> channels;
 };
@@ -56,7 +59,12 @@ void count_intervals(const Trace& trace, UnitStats& unit, Stats& stats) {
 Result<Stats> gather(const Trace& trace) {
   Stats stats;
   for (const auto& record : trace.units()) {
-    UnitStats unit{record.unit, trace.unit_name(record.unit), 0, 0, {}};
+    UnitStats unit{record.unit, trace.unit_name(record.unit), 0, 0, {}, {}};
+    for (const auto& calls : trace.interceptions()) {
+      if (calls.unit == unit.unit) unit.calls = calls;
+    }
+    stats.calls.served += unit.calls.served;
+    stats.calls.stopped += unit.calls.stopped;
     count_intervals(trace, unit, stats);
     TRY(trace.for_each_event(record.unit, 0, trace.event_count(record.unit), [&](EventIndex, const Event& event) {
       unit.tally.add(record.unit, event);
@@ -81,8 +89,14 @@ Json message_counts(const Tally& tally) {
 Json per_unit_json(const Stats& stats) {
   Json out = Json::array();
   for (const auto& unit : stats.units) {
-    Json row = {{"unit", unit.unit},   {"name", unit.name},           {"intervals", unit.intervals},
-                {"cpu_s", unit.cpu_s}, {"events", unit.tally.events}, {"input_bytes", unit.tally.input_bytes}};
+    Json row = {{"unit", unit.unit},
+                {"name", unit.name},
+                {"intervals", unit.intervals},
+                {"cpu_s", unit.cpu_s},
+                {"events", unit.tally.events},
+                {"input_bytes", unit.tally.input_bytes},
+                {"served_calls", unit.calls.served},
+                {"stopped_calls", unit.calls.stopped}};
     row.update(message_counts(unit.tally));
     out.push_back(row);
   }
@@ -105,6 +119,18 @@ Json per_channel_json(const Trace& trace, const Stats& stats) {
     Json row = {{"channel", number}, {"kind", channel.kind}, {"name", channel.name}};
     row.update(message_counts(stats.channels.at(number)));
     out.push_back(row);
+  }
+  return out;
+}
+
+Json stopping_sites_json(const Trace& trace) {
+  Json out = Json::array();
+  for (const auto& site : trace.stopping_sites()) {
+    out.push_back({{"file", site.file},
+                   {"offset", site.offset},
+                   {"instruction", site.instruction},
+                   {"stops", site.stops},
+                   {"patchable", site.patchable}});
   }
   return out;
 }
@@ -162,6 +188,9 @@ void print_stats_json(const Trace& trace, const Stats& stats) {
                   {"pause_s", stats.pause_s},
                   {"longest_pause_s", stats.longest_pause_s},
                   {"restore_cost_s", settings.restore_cost_s},
+                  {"served_calls", stats.calls.served},
+                  {"stopped_calls", stats.calls.stopped},
+                  {"stopping_sites", stopping_sites_json(trace)},
                   {"per_unit", per_unit_json(stats)},
                   {"per_channel", per_channel_json(trace, stats)}});
   print_json(out);
@@ -195,6 +224,10 @@ void print_summary(const Trace& trace, const Stats& stats) {
                                total.logged_messages, format_size(total.logged_bytes),
                                share(total.logged_messages, total.messages)));
   line("input", format_size(total.input_bytes));
+  if (!trace.interceptions().empty()) {
+    line("calls", fmt::format("{} served in process, {} stopped ({})", stats.calls.served, stats.calls.stopped,
+                              share(stats.calls.stopped, stats.calls.served + stats.calls.stopped)));
+  }
   line("checkpoints", fmt::format("{}, {} of them images, {} skipped; pauses {}, longest {}", stats.checkpoints,
                                   stats.image_checkpoints, trace.end().skipped_checkpoints,
                                   format_duration(stats.pause_s), format_duration(stats.longest_pause_s)));
@@ -223,6 +256,20 @@ void print_tables(const Trace& trace, const Stats& stats) {
   }
   fmt::print("\n");
   channels.print();
+}
+
+// Where threads stopped most that need not have.
+void print_stopping_sites(const Trace& trace) {
+  constexpr size_t kShown = 10;
+  const auto& sites = trace.stopping_sites();
+  if (sites.empty()) return;
+  Columns columns({">STOPS", "INSTRUCTION", "JUMP", ">OFFSET", "FILE"});
+  for (const auto& site : std::span(sites).first(std::min(kShown, sites.size()))) {
+    columns.add({fmt::format("{}", site.stops), site.instruction, site.patchable ? "fits" : "-",
+                 fmt::format("{:#x}", site.offset), printable(site.file)});
+  }
+  fmt::print("\n");
+  columns.print();
 }
 
 void print_doubts(const Trace& trace) {
@@ -258,6 +305,7 @@ Result<int> stats_command(const StatsOptions& options) {
   } else {
     print_summary(*trace, stats);
     print_tables(*trace, stats);
+    print_stopping_sites(*trace);
     print_doubts(*trace);
   }
   return 0;

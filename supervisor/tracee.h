@@ -128,6 +128,8 @@ struct Unit {
   uint64_t drained_ns = 0;      // the interval's clock when that was last done
   Clock::time_point last_clock_check{};
   bool reported_spinning = false;
+  uint64_t served_calls = 0;  // in process
+  uint64_t stopped_calls = 0;
   bool checkpoint_wanted = false;  // another unit takes one now, and this one's is old enough
   bool received = false;           // a message, in this interval
   Clock::time_point interval_began{};

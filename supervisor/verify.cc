@@ -50,10 +50,10 @@ class Comparison {
   // Compares what the process holds beside these with zeros and files. `zero`: pages of file mappings that are zero.
   Result<void> others(const std::vector<Image::Page>& stored, const std::set<Address>& zero) {
     ASSIGN_OR_RETURN(const auto mappings, read_mappings(stub_.pid()));
+    ASSIGN_OR_RETURN(const PageTable table, PageTable::open(stub_.pid()));
     for (const auto& mapping : mappings) {
       if (mapping.start >= kGateStart && mapping.start < kGateEnd) continue;
-      ASSIGN_OR_RETURN(const auto held, stored_pages(stub_.pid(), mapping));
-      TRY(read_runs(stub_.memory(), mapping, without(held, stored),
+      TRY(read_runs(stub_.memory(), mapping, without(table.stored_pages(mapping), stored),
                     [&](const Mapping&, Address address, std::span<const uint8_t> pages) -> Result<void> {
                       for (size_t at = 0; at < pages.size(); at += kPageSize) {
                         uint8_t expected[kPageSize] = {};

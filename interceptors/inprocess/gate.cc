@@ -40,6 +40,7 @@ using namespace redrive::gate;
 #define PHASE "152"
 
 static_assert(kSlot == SLOT && kStack + kStackSize == STACK_TOP);
+static_assert(sizeof(InjectedCall) == 56 && offsetof(InjectedCall, args) == 8);
 static_assert(offsetof(Registers, rbx) == 56 && offsetof(Registers, rsp) == 104 && offsetof(Registers, r11) == 128);
 static_assert(offsetof(Slot, site) == 136 && offsetof(Slot, target) == 144 && offsetof(Slot, phase) == 152);
 
@@ -47,7 +48,7 @@ static_assert(offsetof(Slot, site) == 136 && offsetof(Slot, target) == 144 && of
 
 asm(R"(
   .section .header, "ax"
-  .quad entry, leave, executed, boundary
+  .quad entry, leave, executed, boundary, inject, injected, cpuid
   .text
 entry:
   mov %rsp, )" AT(RSP) R"(
@@ -95,9 +96,62 @@ leave:
   movl $0, )" AT(PHASE) R"(
   jmp *)" AT(TARGET) R"(
 report:
+stop:
   syscall
 boundary:
   ud2
+
+inject:
+  mov 0(%rbp), %rax
+  mov 8(%rbp), %rdi
+  mov 16(%rbp), %rsi
+  mov 24(%rbp), %rdx
+  mov 32(%rbp), %r10
+  mov 40(%rbp), %r8
+  mov 48(%rbp), %r9
+  syscall
+injected:
+  cmp $-4095, %rax
+  jae stop
+  add $56, %rbp
+  cmp %rbx, %rbp
+  jne inject
+  jmp stop
+
+# rdx: the stand-in for cpuid in the trampoline. It is over before anything else happens: nothing stops it midway but what
+# is held until it is over.
+cpuid:
+  movl $3, )" AT(PHASE) R"(
+  mov %rsp, )" AT(RSP) R"(
+  mov $)" VALUE(STACK_TOP) R"(, %esp
+  pushfq
+  cld
+  push %r11
+  push %r10
+  push %r9
+  push %r8
+  push %rdi
+  push %rsi
+  push %rdx
+  push %rcx
+  push %rbx
+  push %rax
+  mov %rsp, %rdi
+  call answer_cpuid
+  pop %rax
+  pop %rbx
+  pop %rcx
+  pop %rdx
+  pop %rsi
+  pop %rdi
+  pop %r8
+  pop %r9
+  pop %r10
+  pop %r11
+  popfq
+  mov )" AT(RSP) R"(, %rsp
+  movl $0, )" AT(PHASE) R"(
+  jmp *)" AT(SITE) R"(
 
 # rdi: the registers of the call; esi: the phase of the slot while the kernel is in it
   .globl execute
@@ -458,4 +512,41 @@ extern "C" void serve() {
   constexpr uint64_t kSyscallSize = 2;
   s.regs.r11 = s.regs.flags;
   s.target = s.want_stop ? reinterpret_cast<uint64_t>(report) : s.site + kSyscallSize;
+}
+
+// As the code that calls it has put them on the stack.
+struct CpuidRegisters {
+  uint64_t rax, rbx, rcx, rdx;
+};
+
+// Answers cpuid if the supervisor has answered the same before; else the thread goes on at the stand-in, and stops.
+extern "C" void answer_cpuid(CpuidRegisters* regs) {
+  Slot& s = slot();
+  s.site = regs->rdx;
+  if (s.want_stop || processor() != s.processor || kRingSize - s.head < sizeof(Record)) return;
+  const auto leaf = static_cast<uint32_t>(regs->rax), subleaf = static_cast<uint32_t>(regs->rcx);
+  const auto& known = reinterpret_cast<const Orders*>(kOrders)->cpuid;
+  const CpuidAnswer* const end = known.answers + known.count;
+  const CpuidAnswer* answer = known.answers;
+  while (answer != end && (answer->leaf != leaf || answer->subleaf != subleaf)) ++answer;
+  if (answer == end) return;
+  auto* record = reinterpret_cast<Record*>(reinterpret_cast<uint8_t*>(kRing) + s.head);
+  *record = Record{};
+  record->size = sizeof *record;
+  record->repeat = 1;
+  record->thread = s.thread;
+  record->site = s.site;
+  record->regs.rax = kCpuidNumber;
+  record->regs.rdi = regs->rax;
+  record->regs.rsi = regs->rcx;
+  record->stamp = take_stamp();
+  regs->rax = answer->eax;
+  regs->rbx = answer->ebx;
+  regs->rcx = answer->ecx;
+  regs->rdx = answer->edx;
+  constexpr uint64_t kInstructionSize = 2;
+  s.site += kInstructionSize;
+  s.series = 0;
+  barrier();
+  s.head += record->size;
 }

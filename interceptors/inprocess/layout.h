@@ -199,6 +199,38 @@ struct Message {
 };
 constexpr uint64_t padded(uint64_t length) { return (length + 7) & ~uint64_t{7}; }
 
+// cpuid's answer, as the supervisor gives it.
+struct CpuidAnswer {
+  uint32_t leaf, subleaf;
+  uint32_t eax, ebx, ecx, edx;
+};
+// Those that were given already.
+inline constexpr uint32_t kMaxAnswers = 128;
+struct CpuidAnswers {
+  uint64_t count;
+  CpuidAnswer answers[kMaxAnswers];
+};
+
+// A record of a cpuid instruction has this in place of the call's number, and its leaf and subleaf are the first two
+// arguments.
+inline constexpr uint64_t kCpuidNumber = 0x100000;
+
+// A call that the supervisor has a tracee make.
+struct InjectedCall {
+  uint64_t number;
+  uint64_t args[6];
+};
+inline constexpr uint32_t kMaxInjected = 8;
+
+// What the supervisor writes while tracees run, and they only read: the last page of the code.
+struct Orders {
+  InjectedCall injected[kMaxInjected];
+  CpuidAnswers cpuid;
+};
+inline constexpr uint64_t kOrdersSize = 0x1000;
+inline constexpr uint64_t kOrders = kCode + kCodeSize - kOrdersSize;
+static_assert(sizeof(Orders) <= kOrdersSize);
+
 inline constexpr uint64_t kStack = kSlot + 0x1000;
 inline constexpr uint64_t kRing = kStack + kStackSize;
 inline constexpr uint64_t kSlotSize = kRing + kRingSize - kSlot;
@@ -210,6 +242,11 @@ struct Header {
   uint64_t leave;     // puts the registers back and goes to the slot's target
   uint64_t executed;  // right behind the untraced syscall instruction
   uint64_t boundary;  // right behind the traced syscall instruction that reports a served call
+  // Makes the calls from rbp to rbx, up to the first that fails, and stops at the boundary with the last one's result
+  // in place of the number.
+  uint64_t inject;
+  uint64_t injected;  // right behind its untraced syscall instruction
+  uint64_t cpuid;     // where trampolines of cpuid instructions jump to
 };
 
 }  // namespace redrive::gate

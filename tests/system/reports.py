@@ -54,6 +54,25 @@ def pauses(ctx):
                 raise Failure(f"a pause of {interval['pause_s']} s at {unit['unit']}:{interval['interval']}")
 
 
+@test("reports/interception")
+def interception(ctx):
+    """Sites that a jump can replace stop twice in all, in whatever maps their file; others stop each time, and are counted."""
+    record(ctx, job_of(ctx, "mapped_code", record_options=PERIOD))
+    found = ctx.json("stats", ctx.trace)
+    code = [site for site in found["stopping_sites"] if site["file"].endswith("/code")]
+    fits = [site for site in code if site["patchable"]]
+    fixed = [site for site in code if not site["patchable"] and site["stops"] > 2]  # one, in each version of the file
+    if not fits or max(site["stops"] for site in fits) > 2 or len({site["offset"] for site in fixed}) != 1 or fixed[0]["stops"] < 40:
+        raise Failure(f"stops of {len(fits)} sites where a jump fits, and of others: {code[:5]}")
+    if found["served_calls"] < 10_000 or found["stopped_calls"] > found["served_calls"] / 4:
+        raise Failure(f"{found['served_calls']} calls served, {found['stopped_calls']} stopped")
+    trace = ctx.traces / "stops"
+    record(ctx, job_of(ctx, "mapped_code", record_options=(*PERIOD, "--interception", "stops")), trace)
+    found = ctx.json("stats", trace)
+    if found["served_calls"] or found["stopping_sites"]:
+        raise Failure(f"--interception stops: {found['served_calls']} calls served, {found['stopping_sites'][:5]}")
+
+
 @test("reports/stats")
 def stats(ctx):
     recorded(ctx)

@@ -14,6 +14,7 @@
 #include "interceptors/patch_window.h"
 #include "interceptors/syscall_table.h"
 #include "supervisor/gate.h"
+#include "supervisor/patch_plans.h"
 #include "tests/unit/unit_test.h"
 
 namespace redrive {
@@ -75,6 +76,152 @@ TEST_CASE("a window holds instructions that can move, and nothing jumps into it"
   CHECK_FALSE(segment_of(compare).window(1023));
 }
 
+TEST_CASE("a window in front of cpuid holds whole instructions that can move") {
+  const Bytes code{0x89, 0xc6, 0xb8, 0x0d, 0,    0,   0,
+                   0x31, 0xc9, 0x0f, 0x0b, 0x89, 0x07};  // mov; mov $13, %eax; xor; ud2
+  const auto segment = segment_of(code);
+  const auto in_front = [&](std::vector<uint8_t> front) { return segment.window(512 + 9, front); };
+  REQUIRE(in_front({2, 5, 2}));
+  CHECK(in_front({2, 5, 2})->before == 7);
+  CHECK(in_front({2, 5, 2})->after == 0);
+  CHECK_FALSE(in_front({2}));     // too short
+  CHECK_FALSE(in_front({}));      // not known
+  CHECK_FALSE(in_front({2, 4}));  // not where instructions begin
+  CHECK_FALSE(segment_of({0x89, 0x06, 0xb8, 0x0d, 0, 0x0f, 0x0b, 0xc3}).window(512 + 5, {5, 2}));
+  // Jumps: to the xor, and to cpuid itself.
+  const auto jump_to = [](uint64_t target) { return jump(1024 - kJumpSize, target, kJumpSize); };
+  CHECK_FALSE(segment_of(code, jump_to(512 + 7)).window(512 + 9, {2, 5, 2}));
+  CHECK(segment_of(code, jump_to(512 + 9)).window(512 + 9, {2, 5, 2}));
+  // Behind it: mov $1, %edi.
+  const auto behind = segment_of({0x0f, 0x0b, 0xbf, 1, 0, 0, 0, 0xc3}).window(512, {});
+  REQUIRE(behind);
+  CHECK(behind->after == 5);
+}
+
+TEST_CASE("sites are patched if they hold what is expected, and give their trampolines back") {
+  auto arena = GateArena::make();
+  if (!arena) return;
+  constexpr uint64_t kSize = kPageSize + kTrampolinesSize;
+  auto* const code = static_cast<uint8_t*>(
+      mmap(nullptr, kSize, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  REQUIRE(code != MAP_FAILED);
+  const auto start = reinterpret_cast<Address>(code);
+  const auto memory = Memory::open(getpid());
+  REQUIRE(memory);
+  const Bytes window{0x0f, 0x05, 0x90, 0x90, 0x90};
+  const auto write = [&](uint64_t at, const Bytes& bytes) { std::memcpy(code + at, bytes.data(), bytes.size()); };
+  for (const uint64_t at : {0, 64, 2048}) write(at, window);
+  write(128, {0x0f, 0x05, 0x83, 0xc0, 0x01});
+  Gate gate(**arena, nullptr);
+  gate.patch(*memory, {{start, {0, 3}, window}});
+  CHECK(gate.sites.empty());  // no trampolines
+  gate.add_trampolines(*memory, start + kPageSize);
+  gate.patch(*memory, {{start, {0, 3}, window},
+                       {start + 64, {0, 3}, {}},
+                       {start + 66, {0, 3}, {}},       // overlaps
+                       {start + 128, {0, 3}, window},  // another version of the file
+                       {start + 2048, {0, 3}, window}});
+  CHECK(gate.sites.size() == 3);
+  for (const uint64_t at : {0, 64, 2048}) {
+    const PatchedSite* site = gate.patched(start + at);
+    REQUIRE(site);
+    CHECK(site->original == window);
+    CHECK(code[at] == 0xe9);
+    CHECK(gate.canonical(site->stop) == start + at);
+    CHECK(gate.physical(start + at + kSyscallSize) == site->stop + kSyscallSize);
+  }
+  CHECK(code[128 + 2] == 0x83);
+  CHECK(code[200] == 0);
+  gate.patch(*memory, {{start + 3, {0, 3}, {}}});  // overlaps what is patched already
+  CHECK(gate.sites.size() == 3);
+  const auto used = gate.trampolines.front().used.count();
+  gate.forget(start, start + 128);
+  CHECK(gate.sites.size() == 1);
+  CHECK(gate.trampolines.front().used.count() == used - 2);
+  munmap(code, kSize);
+}
+
+TEST_CASE("what was learnt of a file's sites is of that version and that segment") {
+  PatchPlans plans;
+  const FileVersion file{1, 2, 3, 4, 5};
+  FileVersion later = file;
+  later.changed_ns = 6;
+  Bytes code(kPageSize, 0x90);
+  const Bytes site{0x0f, 0x05, 0x90, 0x90, 0x90, 0xc3};
+  std::copy(site.begin(), site.end(), code.begin() + 64);
+  Mapping mapping;
+  mapping.start = reinterpret_cast<Address>(code.data());
+  mapping.end = mapping.start + code.size();
+  mapping.offset = 0x3000;
+  mapping.inode = 2;
+  mapping.protection = PROT_READ | PROT_EXEC;
+  mapping.name = "/lib/x";
+  CodePlan& plan = plans.of(file, mapping);
+  CodeSite& known = plan.site(64);
+  CHECK(known.offset == 0x3040);
+  CHECK_FALSE(known.stopped_again());
+  CHECK(known.stopped_again());
+  const auto memory = Memory::open(getpid());
+  REQUIRE(memory);
+  REQUIRE(plan.examine(known, *memory, mapping));
+  CHECK(plan.ready(mapping.start).empty());  // not patched anywhere
+  known.original.assign(site.begin(), site.begin() + 5);
+  CHECK_FALSE(plan.examine(plan.site(128), *memory, mapping));
+  const auto ready = plans.of(file, mapping).ready(0x10000);
+  REQUIRE(ready.size() == 1);
+  CHECK(ready[0].site == 0x10040);
+  CHECK(ready[0].original == known.original);
+  CHECK(plans.of(later, mapping).ready(0x10000).empty());
+  mapping.offset = 0x4000;
+  CHECK(plans.of(file, mapping).ready(0x10000).empty());
+  plan.site(256).stops = 7;
+  const auto worst = plans.worst(1);
+  REQUIRE(worst.size() == 1);
+  CHECK(worst[0].site->stops == 7);
+  CHECK(plans.worst(9).size() == 2);
+  mapping.shared = true;
+  CHECK_FALSE(PatchPlans::is_code(mapping));
+}
+
+TEST_CASE("memory is written in pieces, and read as it was at a moment") {
+  auto* const pages =
+      static_cast<uint8_t*>(mmap(nullptr, 4 * kPageSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  REQUIRE(pages != MAP_FAILED);
+  std::memset(pages, 7, 3 * kPageSize);
+  munmap(pages + 3 * kPageSize, kPageSize);
+  mprotect(pages, kPageSize, PROT_READ);
+  const auto start = reinterpret_cast<Address>(pages);
+  const auto memory = Memory::open(getpid());
+  REQUIRE(memory);
+  Bytes one{1, 1}, two{2, 2};
+  const MemoryPiece pieces[] = {
+      {start + 1, one.data(), 2}, {start + 4000, two.data(), 2}, {start + 8192, one.data(), 2}};
+  CHECK(memory->patch(pieces));
+  CHECK(pages[0] == 7);
+  CHECK(pages[1] == 1);
+  CHECK(pages[3] == 7);
+  CHECK(pages[4001] == 2);
+  CHECK(pages[4002] == 7);
+  CHECK(pages[8193] == 1);
+  const MemoryPiece beyond[] = {{start + 3 * kPageSize, one.data(), 2}};
+  CHECK_FALSE(memory->patch(beyond));
+
+  const Memory then = Memory::snapshot(*memory);
+  uint8_t found[2 * kPageSize] = {};
+  REQUIRE(then.read(start + 1, found, 2));
+  CHECK(found[0] == 1);
+  pages[kPageSize] = 3;
+  memory->write(start + 2, two.data(), 1);
+  REQUIRE(then.read(start + 1, found, 2));
+  CHECK(found[1] == 1);  // as it was
+  REQUIRE(then.read(start + kPageSize - 1, found, 2));
+  CHECK(found[1] == 3);
+  REQUIRE(then.read(start + kPageSize / 2, found, 2 * kPageSize));
+  CHECK(then.read_some(start + 3 * kPageSize - 10, found, 20) == 10);
+  CHECK_FALSE(then.read(start + 3 * kPageSize, found, 1));
+  munmap(pages, 3 * kPageSize);
+}
+
 TEST_CASE("a trampoline executes what was moved, and its calls return to what follows") {
   // mov $7, %eax; [syscall]; add $1, %eax; ret, with the trampoline's own syscall taken (no gate: its jump leads
   // there).
@@ -87,7 +234,7 @@ TEST_CASE("a trampoline executes what was moved, and its calls return to what fo
   const Bytes rest{0xc3};                   // ret
   const Address site = base + before.size(), at = base + 512, pointer = base + 256;
   Address stop = 0;
-  const Bytes code = trampoline(at, pointer, before, {0x0f, 0x05}, after, site, stop);
+  const Bytes code = trampoline(at, pointer, before, after, site, stop);
   std::memcpy(page + 512, code.data(), code.size());
   std::memcpy(page + 256, &stop, sizeof stop);
   const Bytes entry = jump(base, at, before.size() + kSyscallSize + after.size());
@@ -107,7 +254,7 @@ TEST_CASE("cpuid is found where a file proves that it is an instruction") {
   const Bytes linker = file_contents("/lib64/ld-linux-x86-64.so.2");
   const auto sites = cpuid_sites(linker);
   CHECK(sites.size() > 5);
-  for (const uint64_t site : sites) CHECK((linker[site] == 0x0f && linker[site + 1] == 0xa2));
+  for (const auto& site : sites) CHECK((linker[site.offset] == 0x0f && linker[site.offset + 1] == 0xa2));
   CHECK(cpuid_sites({}).empty());
   CHECK(cpuid_sites(Bytes(4096, 0xa2)).empty());
   // Damaged files: never out of bounds, never more than there is.
@@ -119,7 +266,7 @@ TEST_CASE("cpuid is found where a file proves that it is an instruction") {
       damaged[(random >> 20) % std::min<size_t>(damaged.size(), round % 2 ? 4096 : damaged.size())] ^=
           static_cast<uint8_t>(random >> 56);
     }
-    for (const uint64_t site : cpuid_sites(damaged)) REQUIRE(site + 1 < damaged.size());
+    for (const auto& site : cpuid_sites(damaged)) REQUIRE(site.offset + 1 < damaged.size());
   }
 }
 
@@ -155,8 +302,11 @@ TEST_CASE("cpuid instructions of Go binaries") {
     put(kTableAt + 72, table);
     return file;
   };
-  CHECK(cpuid_sites(binary(0xfffffff1, kText)) == std::vector<uint64_t>{kCodeAt + 9});
-  CHECK(cpuid_sites(binary(0xfffffff0, kText)) == std::vector<uint64_t>{kCodeAt + 9});
+  for (const uint32_t magic : {0xfffffff1, 0xfffffff0}) {
+    const auto sites = cpuid_sites(binary(magic, kText));
+    REQUIRE(sites.size() == 1);
+    CHECK(sites[0].offset == kCodeAt + 9);
+  }
   CHECK(cpuid_sites(binary(0xfffffffb, kText)).empty());  // another layout
   CHECK(cpuid_sites(binary(0xfffffff1, 0)).empty());      // position-independent
 }

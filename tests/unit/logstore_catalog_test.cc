@@ -86,6 +86,8 @@ void fill_messages(TraceWriter& writer) {
   writer.append(2, receive);
   writer.add(IntervalEnd{2, 0, 1'500'000'000, 2});
   writer.add(Refusal{1, "bpf", "EPERM", 2});
+  writer.add(Interception{1, 7, 3});
+  writer.add(StoppingSite{"/lib/x", 16, "cpuid", 4, true});
 }
 
 // A trace written again must be the same: else this is another format, which needs another number and golden trace.
@@ -126,7 +128,7 @@ TEST_CASE("the documented schema is the catalog's") {
     CHECK(kept.find(schema.substr(at, end - at)) != std::string::npos);
     at = end + 2;
   }
-  CHECK_EQ(query(directory / "t/catalog.sqlite", "PRAGMA user_version"), "2");
+  CHECK_EQ(query(directory / "t/catalog.sqlite", "PRAGMA user_version"), "3");
 }
 
 TEST_CASE("the catalog says what the segments say") {
@@ -144,6 +146,8 @@ TEST_CASE("the catalog says what the segments say") {
   CHECK_EQ(query(db, "SELECT value FROM settings WHERE key = 'command'"), "jacobi --size 100");
   CHECK_EQ(query(db, "SELECT value FROM settings WHERE key = 'exit_status'"), "7");
   CHECK_EQ(query(db, "SELECT * FROM refused"), "1|bpf|EPERM|2");
+  CHECK_EQ(query(db, "SELECT * FROM interceptions"), "1|7|3");
+  CHECK_EQ(query(db, "SELECT * FROM stopping_sites"), "/lib/x|16|cpuid|4|1");
 }
 
 TEST_CASE("a catalog that is absent or stale is made again, a damaged one is reported") {

@@ -167,6 +167,8 @@ inline void fill(TraceWriter& writer, const std::function<void(EventIndex)>& flu
   }
   writer.add(Refusal{2, "io_uring_setup", "ENOSYS", 3});
   writer.add(Unsure{3, 17, "shared memory with an unrecorded process"});
+  writer.add(Interception{2, 10, 5});
+  writer.add(StoppingSite{"/lib/x", 0x1234, "syscall", 5, false});
 }
 
 inline RecordingEnd recording_end() { return RecordingEnd{7, "exited", 12.5, 1}; }

@@ -104,6 +104,12 @@ TEST_CASE("a finished trace says what was written") {
   CHECK_EQ(trace->refusals()[0].what, "io_uring_setup");
   REQUIRE_EQ(trace->unsure().size(), 1);
   CHECK_EQ(trace->unsure()[0].event, 17);
+  REQUIRE_EQ(trace->interceptions().size(), 1);
+  CHECK_EQ(trace->interceptions()[0].served, 10);
+  CHECK_EQ(trace->interceptions()[0].stopped, 5);
+  REQUIRE_EQ(trace->stopping_sites().size(), 1);
+  CHECK_EQ(trace->stopping_sites()[0].offset, 0x1234);
+  CHECK_EQ(trace->stopping_sites()[0].stops, 5);
   for (UnitId unit = 1; unit <= sample::kUnits; unit++) {
     REQUIRE_EQ(trace->intervals(unit).size(), 2);
     CHECK_FALSE(trace->intervals(unit)[0].has_image);
@@ -411,7 +417,9 @@ TEST_CASE("journal records are what their encodings say, and nothing longer or s
                                            Unsure{1, 2, "a"},
                                            FileRecord{1, "a", "b", 2},
                                            ImagePublished{1, 2, 3, 4, 5, 6},
-                                           JournalEnd{sample::recording_end(), {{"a", 1, 2}, {"b", 3, 4}}}};
+                                           JournalEnd{sample::recording_end(), {{"a", 1, 2}, {"b", 3, 4}}},
+                                           Interception{1, 2, 3},
+                                           StoppingSite{"a", 1, "b", 2, true}};
   CHECK_EQ(records.size(), std::variant_size_v<JournalRecord>);
   for (const auto& record : records) {
     Bytes data = encode(record);

@@ -1,0 +1,44 @@
+// Which file a mapping shows, and which version of it: files are overwritten between two programs that map them.
+#pragma once
+
+#include <sys/stat.h>
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "checkpoint/unit_state.h"
+
+namespace redrive {
+
+struct FileVersion {
+  uint64_t device = 0;
+  uint64_t inode = 0;
+  uint64_t size = 0;
+  int64_t modified_ns = 0;
+  int64_t changed_ns = 0;
+  auto operator<=>(const FileVersion&) const = default;
+};
+FileVersion version_of(const struct stat& info);
+
+struct MappedFile {
+  std::string path;  // by which it can be opened as long as the process has it mapped
+  FileVersion version;
+};
+
+// The files of one process's mappings, asked for once each.
+class MappedFiles {
+ public:
+  explicit MappedFiles(pid_t pid) : pid_(pid) {}
+  // Null if the mapping shows no file, or one that cannot be reached.
+  const MappedFile* of(const Mapping& mapping);
+
+ private:
+  pid_t pid_;
+  std::map<std::pair<uint64_t, uint64_t>, std::optional<MappedFile>> known_;  // by device and inode
+};
+
+}  // namespace redrive

@@ -1,0 +1,73 @@
+// What a recording has learnt of the syscall sites in mapped files: how often calls there stopped that could have been
+// served, and where a jump fits. A site that has proved worth it is patched at once in whatever maps that file next.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "interceptors/patch_window.h"
+#include "supervisor/gate.h"
+#include "supervisor/mapped_file.h"
+
+namespace redrive {
+
+struct CodeSite {
+  uint64_t offset = 0;  // in the file
+  uint64_t stops = 0;   // of calls that could have been served
+  SiteKind kind = SiteKind::syscall;
+  std::vector<uint8_t> front;  // of a cpuid instruction (CpuidSite)
+  bool examined = false;
+  std::optional<PatchWindow> window;  // once it was examined; none if it cannot be patched
+  Bytes original;                     // what the window holds; empty until it was patched somewhere
+
+  // Counts a stop. False if it is the first, in all programs that map the file, or nothing can be done about it: many
+  // sites are used once.
+  bool stopped_again() { return ++stops > 1 && (!examined || window); }
+};
+
+// An executable segment of one version of a file.
+class CodePlan {
+ public:
+  explicit CodePlan(const Mapping& mapping) : name_(mapping.name), offset_(mapping.offset) {}
+
+  const std::string& name() const { return name_; }
+  // At this distance from the segment's start.
+  CodeSite& site(uint64_t at);
+  const std::map<uint64_t, CodeSite>& sites() const { return sites_; }
+  // The window at the site, which lies there in this memory. Looked for once.
+  std::optional<PatchWindow> examine(CodeSite& site, const Memory& memory, const Mapping& mapping);
+  // What shall be patched where the segment is mapped from `start` on.
+  std::vector<SitePatch> ready(Address start) const;
+
+ private:
+  std::string name_;
+  uint64_t offset_;
+  std::map<uint64_t, CodeSite> sites_;
+  std::optional<CodeSegment> code_;
+};
+
+class PatchPlans {
+ public:
+  // Null if the mapping is not the unchanging code of a file.
+  CodePlan* of(MappedFiles& files, const Mapping& mapping) {
+    const MappedFile* file = is_code(mapping) ? files.of(mapping) : nullptr;
+    return file ? &of(file->version, mapping) : nullptr;
+  }
+  CodePlan& of(const FileVersion& file, const Mapping& mapping);
+  static bool is_code(const Mapping& mapping);
+
+  // The sites where most calls stopped that could have been served, most first.
+  struct Stopping {
+    const CodePlan* plan;
+    const CodeSite* site;
+  };
+  std::vector<Stopping> worst(size_t count) const;
+
+ private:
+  std::map<std::tuple<FileVersion, uint64_t, uint64_t>, CodePlan> plans_;  // file, offset, length
+};
+
+}  // namespace redrive
