@@ -49,7 +49,10 @@ struct Endpoint {
 
 // The endpoints behind a descriptor table, as far as they were asked for. Shared by processes that share the table
 // (CLONE_FILES).
-using FdCache = std::unordered_map<int, Endpoint>;
+struct FdCache {
+  std::unordered_map<int, Endpoint> known;
+  bool in_several_memories = false;  // processes that share the table have address spaces of their own
+};
 
 struct MatchedPart {
   SendToken send;

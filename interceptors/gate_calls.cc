@@ -34,15 +34,26 @@ void set_extent(gate::Span& span, const Extent& extent) {
   }
 }
 
+uint8_t argument(int8_t index) { return index < 0 ? gate::kNoArg : static_cast<uint8_t>(index); }
+
 gate::Call call_of(const SyscallRow& row) {
   gate::Call call;
   call.serve = row.may_block ? gate::Serve::sleeps : gate::Serve::always;
-  if (row.traffic == Traffic::send || row.traffic == Traffic::receive) {
-    call.descriptor = static_cast<uint8_t>(row.fd_arg);
-  }
-  if (row.timeout_arg >= 0) call.timeout = static_cast<uint8_t>(row.timeout_arg);
-  call.yields = row.may_block && row.args[0].kind == ArgKind::none;
   call.send = row.traffic == Traffic::send;
+  call.yields = row.may_block && row.args[0].kind == ArgKind::none;
+  call.descriptor = argument(row.traffic != Traffic::none ? row.fd_arg : row.waits_on_arg);
+  call.flags = argument(row.flags_arg);
+  call.word = argument(row.word_arg);
+  call.expected = argument(row.expected_arg);
+  call.timeout = argument(row.timeout_arg);
+  call.timeout_at = row.timeout_arg >= 0 && row.args[static_cast<size_t>(row.timeout_arg)].kind != ArgKind::val;
+  call.timed_out = static_cast<int16_t>(-row.timed_out);
+  call.null = argument(row.mask_arg);
+  call.test = row.test;
+  call.writes_file = row.writes_file();
+  call.makes = row.new_descriptor;
+  if (row.fd_effect == FdEffect::closes) call.closes = 0;
+  if (row.fd_effect == FdEffect::replaces) call.closes = 1;
   for (uint8_t i = 0; i < 6; ++i) {
     const Arg& arg = row.args[i];
     gate::Span span;
@@ -68,11 +79,26 @@ gate::Call call_of(const SyscallRow& row) {
         break;
       case ArgKind::iovec_in:
       case ArgKind::iovec_out:
-        CHECK(arg.extent.kind == ExtentKind::none);
         span.extent = gate::Extent::vector;
+        span.value = arg.extent.kind == ExtentKind::fixed ? arg.extent.value : 0;
         span.other = static_cast<uint8_t>(i + 1);
         span.before = true;
-        span.after = arg.kind == ArgKind::iovec_out;
+        span.sent = arg.kind == ArgKind::iovec_in;
+        span.after = !span.sent;
+        break;
+      case ArgKind::msghdr_in:
+      case ArgKind::msghdr_out:
+        span.extent = gate::Extent::message;
+        span.before = true;
+        span.sent = arg.kind == ArgKind::msghdr_in;
+        span.after = !span.sent;
+        break;
+      case ArgKind::mmsghdr_in:
+      case ArgKind::mmsghdr_out:
+        span.extent = gate::Extent::messages;
+        span.other = static_cast<uint8_t>(i + 1);
+        span.before = span.after = true;
+        span.sent = arg.kind == ArgKind::mmsghdr_in;
         break;
       default:
         CHECK(!"an argument that calls served in process cannot have");
@@ -84,12 +110,24 @@ gate::Call call_of(const SyscallRow& row) {
 
 }  // namespace
 
-std::vector<gate::Call> gate_calls() {
-  std::vector<gate::Call> calls(gate::kCalls);
+std::unique_ptr<gate::Table> gate_table() {
+  auto table = std::make_unique<gate::Table>();
   for (const SyscallRow& row : all_rows()) {
-    if (row.in_process) calls[static_cast<size_t>(row.number)] = call_of(row);
+    gate::Call& call = table->calls[row.number];
+    if (row.in_process) call = call_of(row);
+    call.selector = argument(row.selector);
+    call.selector_mask = row.selector_mask;
   }
-  return calls;
+  uint16_t made = 0;
+  for (const SyscallRow* row : all_commands()) {  // those of a multiplexer lie together, sorted
+    if (!row->in_process) continue;
+    CHECK(made < gate::kCommands);
+    gate::Call& multiplexer = table->calls[row->number];
+    if (multiplexer.commands++ == 0) multiplexer.first_command = made;
+    table->command_numbers[made] = static_cast<uint32_t>(row->command);
+    table->commands[made++] = call_of(*row);
+  }
+  return table;
 }
 
 }  // namespace redrive

@@ -77,6 +77,14 @@ bool movable(const Disassembler& disassembler, const cs_insn& instruction) {
 
 }  // namespace
 
+uint64_t replaceable_size(std::span<const uint8_t> code) {
+  const auto begins_with = [&](std::initializer_list<uint8_t> instruction) {
+    return code.size() >= instruction.size() && std::equal(instruction.begin(), instruction.end(), code.begin());
+  };
+  if (begins_with({0x0f, 0x05}) || begins_with({0x0f, 0x31})) return 2;
+  return begins_with({0x0f, 0x01, 0xf9}) ? 3 : 0;
+}
+
 CodeSegment::CodeSegment(Bytes code) : code_(std::move(code)), targets_(code_.size()) {
   for (size_t at = 0; at + kJumpSize <= code_.size(); ++at) {
     const bool near =
@@ -118,21 +126,24 @@ bool CodeSegment::jumped_into(uint64_t first, uint64_t end) const {
   return short_jump_into(first, end);
 }
 
-std::optional<PatchWindow> CodeSegment::window_behind(uint64_t site) const {
+std::optional<PatchWindow> CodeSegment::window_behind(uint64_t site, uint64_t size) const {
   const Disassembler disassembler;
-  uint64_t end = site + kSyscallSize;
+  uint64_t end = site + size;
   while (end < site + kJumpSize && end < code_.size()) {
     const cs_insn* instruction = disassembler.at(code_, end);
     if (!instruction || !movable(disassembler, *instruction)) break;
     end += instruction->size;
   }
   if (end < site + kJumpSize || end > code_.size() || jumped_into(site, end)) return std::nullopt;
-  return PatchWindow{0, static_cast<uint8_t>(end - site - kSyscallSize)};
+  return PatchWindow{0, static_cast<uint8_t>(end - site - size)};
 }
 
 std::optional<PatchWindow> CodeSegment::window(uint64_t site) const {
-  if (site + kSyscallSize > code_.size() || code_[site] != 0x0f || code_[site + 1] != 0x05) return std::nullopt;
-  if (const auto behind = window_behind(site)) return behind;
+  if (site >= code_.size()) return std::nullopt;
+  const uint64_t size = replaceable_size(std::span(code_).subspan(site));
+  if (size == 0) return std::nullopt;
+  if (const auto behind = window_behind(site, size)) return behind;
+  if (code_[site + 1] != 0x05) return std::nullopt;
   // mov $number, %eax or %rax
   const auto preceded_by = [&](std::initializer_list<uint8_t> opcode, uint64_t size) {
     return site >= size && std::equal(opcode.begin(), opcode.end(), code_.begin() + static_cast<int64_t>(site - size));
@@ -144,7 +155,7 @@ std::optional<PatchWindow> CodeSegment::window(uint64_t site) const {
 
 std::optional<PatchWindow> CodeSegment::window(uint64_t site, const std::vector<uint8_t>& front) const {
   if (site + kSyscallSize > code_.size()) return std::nullopt;
-  if (const auto behind = window_behind(site)) return behind;
+  if (const auto behind = window_behind(site, kSyscallSize)) return behind;
   const Disassembler disassembler;
   uint64_t start = site;
   for (const uint8_t length : front) {

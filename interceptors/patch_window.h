@@ -1,8 +1,9 @@
-// Where a jump to a trampoline can replace instructions around a syscall instruction.
+// Where a jump to a trampoline can replace instructions around a syscall instruction, or behind rdtsc and rdtscp.
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/bytes.h"
@@ -12,8 +13,12 @@ namespace redrive {
 inline constexpr uint64_t kSyscallSize = 2;  // of the instruction
 inline constexpr uint64_t kJumpSize = 5;     // jmp rel32
 
-// Instructions that move to the trampoline. Either the syscall instruction and `after` bytes behind it are replaced, or
-// `before` bytes in front of it, and it stays. The moved instructions mean the same anywhere and touch no memory.
+// The length of the syscall, rdtsc or rdtscp instruction that these bytes begin with; 0 if they do not.
+uint64_t replaceable_size(std::span<const uint8_t> code);
+
+// Instructions that move to the trampoline. Either the instruction and `after` bytes behind it are replaced, or
+// `before` bytes in front of a syscall instruction, and it stays. The moved instructions mean the same anywhere and
+// touch no memory.
 struct PatchWindow {
   uint8_t before = 0;
   uint8_t after = 0;
@@ -24,15 +29,15 @@ class CodeSegment {
  public:
   explicit CodeSegment(Bytes code);
 
-  // For the syscall instruction at this offset; none if no window can be shown to be safe: something may jump into it,
-  // or its instructions cannot move.
+  // For the syscall, rdtsc or rdtscp instruction at this offset; none if no window can be shown to be safe: something
+  // may jump into it, or its instructions cannot move.
   std::optional<PatchWindow> window(uint64_t site) const;
   // The same for another instruction of two bytes. `front`: the lengths of the instructions in front of it, the nearest
   // first.
   std::optional<PatchWindow> window(uint64_t site, const std::vector<uint8_t>& front) const;
 
  private:
-  std::optional<PatchWindow> window_behind(uint64_t site) const;
+  std::optional<PatchWindow> window_behind(uint64_t site, uint64_t size) const;
   // Behind the window's first byte.
   bool jumped_into(uint64_t first, uint64_t end) const;
   bool short_jump_into(uint64_t first, uint64_t end) const;

@@ -29,7 +29,7 @@ constexpr const char* kXfeatures = "extended state that must be asked for is not
 constexpr const char* kLayout = "changes how later mappings are answered";
 
 // Memory. All other advice changes performance, or what a dump holds, but nothing that the program can see.
-constexpr Row advice(Call call) { return emulate(call, ptr, val, val); }
+constexpr Row advice(Call call) { return emulate(call, ptr, val, val).served(); }
 constexpr Row layout_advice(Call call) { return special(call, Special::madvise, ptr, val, val); }
 
 // prctl(command, ...) without memory.
@@ -65,33 +65,33 @@ constexpr auto kCommands = sorted({
     refuse(NEW_CMD(madvise, 103, MADV_GUARD_REMOVE), EINVAL, kGuards),
 
     // Files.
-    emulate(CMD(fcntl, F_DUPFD), fd, val, val),
-    emulate(CMD(fcntl, F_GETFD), fd, val),
-    emulate(CMD(fcntl, F_SETFD), fd, val, val),
-    emulate(CMD(fcntl, F_GETFL), fd, val),
-    emulate(CMD(fcntl, F_SETFL), fd, val, val),
-    emulate(CMD(fcntl, F_GETLK), fd, val, in_out(32)),
-    emulate(CMD(fcntl, F_SETLK), fd, val, in(32)),
-    emulate(CMD(fcntl, F_SETLKW), fd, val, in(32)).blocks(),
-    emulate(CMD(fcntl, F_SETOWN), fd, val, val),
-    emulate(CMD(fcntl, F_GETOWN), fd, val),
+    emulate(CMD(fcntl, F_DUPFD), fd, val, val).makes(NewDescriptor::copy).served(),
+    emulate(CMD(fcntl, F_GETFD), fd, val).served(),
+    emulate(CMD(fcntl, F_SETFD), fd, val, val).served(),
+    emulate(CMD(fcntl, F_GETFL), fd, val).served(),
+    emulate(CMD(fcntl, F_SETFL), fd, val, val).served(),
+    emulate(CMD(fcntl, F_GETLK), fd, val, in_out(32)).served(),
+    emulate(CMD(fcntl, F_SETLK), fd, val, in(32)).served(),
+    emulate(CMD(fcntl, F_SETLKW), fd, val, in(32)).blocks().served(),
+    emulate(CMD(fcntl, F_SETOWN), fd, val, val).served(),
+    emulate(CMD(fcntl, F_GETOWN), fd, val).served(),
     emulate(CMD(fcntl, F_SETSIG), fd, val, val),
     emulate(CMD(fcntl, F_GETSIG), fd, val),
     emulate(CMD(fcntl, F_SETOWN_EX), fd, val, in(8)),
     emulate(CMD(fcntl, F_GETOWN_EX), fd, val, out(8)),
     emulate(NEW_CMD(fcntl, 17, F_GETOWNER_UIDS), fd, val, out(8)),
-    emulate(CMD(fcntl, F_OFD_GETLK), fd, val, in_out(32)),
-    emulate(CMD(fcntl, F_OFD_SETLK), fd, val, in(32)),
-    emulate(CMD(fcntl, F_OFD_SETLKW), fd, val, in(32)).blocks(),
+    emulate(CMD(fcntl, F_OFD_GETLK), fd, val, in_out(32)).served(),
+    emulate(CMD(fcntl, F_OFD_SETLK), fd, val, in(32)).served(),
+    emulate(CMD(fcntl, F_OFD_SETLKW), fd, val, in(32)).blocks().served(),
     emulate(CMD(fcntl, F_SETLEASE), fd, val, val),
     emulate(CMD(fcntl, F_GETLEASE), fd, val),
     emulate(CMD(fcntl, F_NOTIFY), fd, val, val),
     emulate(NEW_CMD(fcntl, 1027, F_DUPFD_QUERY), fd, val, fd),
     emulate(NEW_CMD(fcntl, 1028, F_CREATED_QUERY), fd, val),
     emulate(NEW_CMD(fcntl, 1029, F_CANCELLK), fd, val, val),
-    emulate(CMD(fcntl, F_DUPFD_CLOEXEC), fd, val, val),
+    emulate(CMD(fcntl, F_DUPFD_CLOEXEC), fd, val, val).makes(NewDescriptor::copy).served(),
     emulate(CMD(fcntl, F_SETPIPE_SZ), fd, val, val),
-    emulate(CMD(fcntl, F_GETPIPE_SZ), fd, val),
+    emulate(CMD(fcntl, F_GETPIPE_SZ), fd, val).served(),
     emulate(CMD(fcntl, F_ADD_SEALS), fd, val, val),
     emulate(CMD(fcntl, F_GET_SEALS), fd, val),
     emulate(CMD(fcntl, F_GET_RW_HINT), fd, val, out(8)),
@@ -162,16 +162,24 @@ constexpr auto kCommands = sorted({
     emulate(NEW_CMD(syslog, 10, SYSLOG_ACTION_SIZE_BUFFER), val, ptr, val),
 
     // Futexes. The words themselves are the program's memory: the kernel only compares them.
-    emulate(CMD(futex, FUTEX_WAIT), ptr, val, val, timespec_in).tests(),
-    emulate(CMD(futex, FUTEX_WAKE), ptr, val, val),
-    emulate(CMD(futex, FUTEX_REQUEUE), ptr, val, val, val, ptr),
-    emulate(CMD(futex, FUTEX_CMP_REQUEUE), ptr, val, val, val, ptr, val),
-    emulate(CMD(futex, FUTEX_WAKE_OP), ptr, val, val, val, in_out(4), val),
+    emulate(CMD(futex, FUTEX_WAIT), ptr, val, val, timespec_in)
+        .tests()
+        .times_out(3, ETIMEDOUT)
+        .waits_while(0, 2)
+        .served(),
+    emulate(CMD(futex, FUTEX_WAKE), ptr, val, val).served(),
+    emulate(CMD(futex, FUTEX_REQUEUE), ptr, val, val, val, ptr).served(),
+    emulate(CMD(futex, FUTEX_CMP_REQUEUE), ptr, val, val, val, ptr, val).served(),
+    emulate(CMD(futex, FUTEX_WAKE_OP), ptr, val, val, val, in_out(4), val).served(),
     refuse(CMD(futex, FUTEX_LOCK_PI), ENOSYS, kPriorityInheritance),
     refuse(CMD(futex, FUTEX_UNLOCK_PI), ENOSYS, kPriorityInheritance),
     refuse(CMD(futex, FUTEX_TRYLOCK_PI), ENOSYS, kPriorityInheritance),
-    emulate(CMD(futex, FUTEX_WAIT_BITSET), ptr, val, val, timespec_in, ptr, val).tests(),
-    emulate(CMD(futex, FUTEX_WAKE_BITSET), ptr, val, val, ptr, ptr, val),
+    emulate(CMD(futex, FUTEX_WAIT_BITSET), ptr, val, val, timespec_in, ptr, val)
+        .tests()
+        .times_out(3, ETIMEDOUT)
+        .waits_while(0, 2)
+        .served(),
+    emulate(CMD(futex, FUTEX_WAKE_BITSET), ptr, val, val, ptr, ptr, val).served(),
     refuse(CMD(futex, FUTEX_WAIT_REQUEUE_PI), ENOSYS, kPriorityInheritance),
     refuse(CMD(futex, FUTEX_CMP_REQUEUE_PI), ENOSYS, kPriorityInheritance),
     refuse(NEW_CMD(futex, 13, FUTEX_LOCK_PI2), ENOSYS, kPriorityInheritance),

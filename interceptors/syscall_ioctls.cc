@@ -41,8 +41,8 @@ constexpr Row interface(Call call) { return updates(call, kIfreq); }
 
 constexpr auto kIoctls = sorted({
     // Terminals.
-    writes(CMD(ioctl, TCGETS), kTermios),
-    reads(CMD(ioctl, TCSETS), kTermios),
+    writes(CMD(ioctl, TCGETS), kTermios).served(),
+    reads(CMD(ioctl, TCSETS), kTermios).served(),
     reads(CMD(ioctl, TCSETSW), kTermios).blocks(),
     reads(CMD(ioctl, TCSETSF), kTermios).blocks(),
     writes(CMD(ioctl, TCGETA), kTermio),
@@ -62,13 +62,13 @@ constexpr auto kIoctls = sorted({
     writes(CMD(ioctl, TIOCGEXCL), kInt),
     plain(CMD(ioctl, TIOCSCTTY)),
     plain(CMD(ioctl, TIOCNOTTY)),
-    writes(CMD(ioctl, TIOCGPGRP), kInt),
+    writes(CMD(ioctl, TIOCGPGRP), kInt).served(),
     reads(CMD(ioctl, TIOCSPGRP), kInt),
     writes(CMD(ioctl, TIOCGSID), kInt),
-    writes(CMD(ioctl, TIOCOUTQ), kInt),
-    writes(CMD(ioctl, FIONREAD), kInt),  // also TIOCINQ, SIOCINQ
+    writes(CMD(ioctl, TIOCOUTQ), kInt).served(),
+    writes(CMD(ioctl, FIONREAD), kInt).served(),  // also TIOCINQ, SIOCINQ
     reads(CMD(ioctl, TIOCSTI), 1),
-    writes(CMD(ioctl, TIOCGWINSZ), 8),
+    writes(CMD(ioctl, TIOCGWINSZ), 8).served(),
     reads(CMD(ioctl, TIOCSWINSZ), 8),
     writes(CMD(ioctl, TIOCMGET), kInt),
     reads(CMD(ioctl, TIOCMSET), kInt),
@@ -113,10 +113,10 @@ constexpr auto kIoctls = sorted({
     plain(CMD(ioctl, VT_WAITACTIVE)).blocks(),
 
     // Any descriptor.
-    reads(CMD(ioctl, FIONBIO), kInt),
+    reads(CMD(ioctl, FIONBIO), kInt).served(),
     reads(CMD(ioctl, FIOASYNC), kInt),
-    plain(CMD(ioctl, FIOCLEX)),
-    plain(CMD(ioctl, FIONCLEX)),
+    plain(CMD(ioctl, FIOCLEX)).served(),
+    plain(CMD(ioctl, FIONCLEX)).served(),
     writes(CMD(ioctl, FIOQSIZE), 8),
     reads(CMD(ioctl, FIOSETOWN), kInt),
     writes(CMD(ioctl, FIOGETOWN), kInt),
@@ -124,7 +124,7 @@ constexpr auto kIoctls = sorted({
     // Sockets and network interfaces.
     reads(CMD(ioctl, SIOCSPGRP), kInt),
     writes(CMD(ioctl, SIOCGPGRP), kInt),
-    writes(CMD(ioctl, SIOCATMARK), kInt),
+    writes(CMD(ioctl, SIOCATMARK), kInt).served(),
     writes(NEW_CMD(ioctl, 0x8906, SIOCGSTAMP), 16),
     writes(NEW_CMD(ioctl, 0x8907, SIOCGSTAMPNS), 16),
     writes(NEW_CMD(ioctl, 0x80108906, SIOCGSTAMP_NEW), 16),

@@ -144,8 +144,20 @@ struct Row : SyscallRow {
   constexpr Row served() const {
     return with([](Row& row) { row.in_process = true; });
   }
-  constexpr Row times_out(int8_t arg) const {
-    return with([=](Row& row) { row.timeout_arg = arg; });
+  constexpr Row times_out(int8_t arg, int16_t answer = 0) const {
+    return with([=](Row& row) { row.timeout_arg = arg, row.timed_out = answer; });
+  }
+  constexpr Row makes(NewDescriptor what) const {
+    return with([=](Row& row) { row.new_descriptor = what; });
+  }
+  constexpr Row waits_on(int8_t arg) const {
+    return with([=](Row& row) { row.waits_on_arg = arg; });
+  }
+  constexpr Row waits_while(int8_t word, int8_t expected) const {
+    return with([=](Row& row) { row.word_arg = word, row.expected_arg = expected; });
+  }
+  constexpr Row masks(int8_t arg) const {
+    return with([=](Row& row) { row.mask_arg = arg; });
   }
   constexpr Row effect(FdEffect effect) const {
     return with([=](Row& row) { row.fd_effect = effect; });
@@ -239,7 +251,8 @@ constexpr bool valid(const SyscallRow& row) {
   if (row.treat == Treat::refuse && (!row.why || row.args[0].kind != ArgKind::none)) return false;
   if ((row.treat == Treat::special) != (row.special != Special::none)) return false;
   if ((row.selector >= 0) != (row.unknown_command > 0)) return false;
-  if (row.in_process && (row.treat != Treat::emulate || row.selector >= 0 || row.fd_effect != FdEffect::none)) {
+  if (row.new_descriptor == NewDescriptor::copy && !is_fd(0)) return false;
+  if (row.in_process && (row.treat != Treat::emulate || row.selector >= 0 || row.fd_effect == FdEffect::closes_range)) {
     return false;
   }
   return row.selector < 6 && (row.command_name == nullptr || row.selector < 0);

@@ -8,6 +8,7 @@
 
 #include <linux/filter.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <functional>
@@ -19,6 +20,7 @@
 
 #include "base/bytes.h"
 #include "base/remote.h"
+#include "interceptors/new_descriptor.h"
 #include "interceptors/written.h"
 
 namespace redrive {
@@ -122,14 +124,21 @@ struct SyscallRow {
   Traffic traffic = Traffic::none;
   int8_t fd_arg = -1;
   FdEffect fd_effect = FdEffect::none;
-  bool may_block = false;  // can sleep for long: the unit's other threads go on meanwhile
+  NewDescriptor new_descriptor = NewDescriptor::none;  // the result
+  bool may_block = false;                              // can sleep for long: the unit's other threads go on meanwhile
   bool test =
       false;  // may be repeated unsuccessfully in series: poll, epoll_wait, select, sched_yield, non-blocking receives
-  // May be served without a stop by the code inside tracees (inprocess/): touches neither the table of descriptors nor
-  // signals nor memory layout, and has no sub-rows. If it may sleep, only while no other thread of the unit could run.
+  // May be served without a stop by the code inside tracees (inprocess/): does not touch memory layout, and has no
+  // sub-rows. If it may sleep, only while no other thread of the unit could run, or if one of the following says that
+  // it would not. If it closes a descriptor, only if it is known what is behind that.
   bool in_process = false;
-  int8_t timeout_arg = -1;  // with 0 in it, the call does not sleep
-  int16_t refusal = 0;      // positive errno for Treat::refuse
+  int8_t waits_on_arg = -1;  // a descriptor: with O_NONBLOCK, the call does not sleep; as with Traffic's fd_arg
+  int8_t timeout_arg = -1;   // with 0 in it, or in what it points to, the call does not sleep
+  int16_t timed_out = 0;     // positive errno that it answers then; 0: with 0
+  int8_t word_arg = -1;      // a futex: the call does not sleep if the word there is not what expected_arg says
+  int8_t expected_arg = -1;
+  int8_t mask_arg = -1;  // signal mask while the call sleeps: served only if it is null
+  int16_t refusal = 0;   // positive errno for Treat::refuse
   const char* why =
       nullptr;  // for refuse: reason shown in the list of refused calls; else: what the row may miss ("unsure")
   // Multiplexers: sub-rows selected by the value of argument `selector`; -1 = not a multiplexer. A sub-row has the same
@@ -143,6 +152,12 @@ struct SyscallRow {
   int8_t source_fd_arg = -1;  // Traffic::transfer: `fd_arg` is the destination
   int8_t flags_arg = -1;      // send, receive: the argument that holds the MSG_* flags
 
+  // Whether it may change the contents of the file behind its first argument.
+  bool writes_file() const {
+    return args[0].kind == ArgKind::fd && std::any_of(args.begin(), args.end(), [](const Arg& arg) {
+             return arg.kind == ArgKind::in || arg.kind == ArgKind::iovec_in;
+           });
+  }
   size_t argument_count() const {
     size_t count = args.size();
     while (count > 0 && args[count - 1].kind == ArgKind::none) --count;

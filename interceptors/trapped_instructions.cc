@@ -2,12 +2,15 @@
 
 #include <cpuid.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <ucontext.h>
 #include <unistd.h>
 #include <x86intrin.h>
 
 #include <algorithm>
+#include <cstring>
 #include <iterator>
 
 namespace redrive {
@@ -53,11 +56,54 @@ Leaf masked_cpuid(uint32_t leaf, uint32_t subleaf) {
   return out;
 }
 
+// The counter itself.
+uint64_t read_counter() {
+  prctl(PR_SET_TSC, PR_TSC_ENABLE);
+  const uint64_t now = __rdtsc();
+  prctl(PR_SET_TSC, PR_TSC_SIGSEGV);
+  return now;
+}
+
+uint64_t raw_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC_RAW, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+// Both at one moment: the best of some attempts.
+Counter sample() {
+  Counter best;
+  uint64_t shortest = ~0ull;
+  for (int i = 0; i < 5; ++i) {
+    prctl(PR_SET_TSC, PR_TSC_ENABLE);
+    const uint64_t before = __rdtsc();
+    const uint64_t ns = raw_ns();
+    const uint64_t after = __rdtsc();
+    prctl(PR_SET_TSC, PR_TSC_SIGSEGV);
+    if (after - before >= shortest) continue;
+    shortest = after - before;
+    best = {ns, before + shortest / 2, 0};
+  }
+  return best;
+}
+
+Counter first_sample;
+
 void answer_own(int, siginfo_t*, void* context) {
   auto& gregs = static_cast<ucontext_t*>(context)->uc_mcontext.gregs;
-  const auto* code = reinterpret_cast<const uint8_t*>(gregs[REG_RIP]);
-  if (code[0] != 0x0f || code[1] != 0xa2) {
+  uint8_t code[3];
+  std::memcpy(code, reinterpret_cast<const void*>(gregs[REG_RIP]), sizeof code);
+  const auto trapped = decode_trapped(code);
+  if (!trapped) {
     signal(SIGSEGV, SIG_DFL);  // a real fault: it happens again and is reported as usual
+    return;
+  }
+  gregs[REG_RIP] += trapped->length;
+  if (trapped->instruction != kCpuid) {
+    const uint64_t now = read_counter();
+    gregs[REG_RAX] = static_cast<greg_t>(now & 0xffffffff);
+    gregs[REG_RDX] = static_cast<greg_t>(now >> 32);
+    if (trapped->instruction == kRdtscp) gregs[REG_RCX] = 0;
     return;
   }
   syscall(SYS_arch_prctl, kArchSetCpuid, 1);
@@ -67,7 +113,6 @@ void answer_own(int, siginfo_t*, void* context) {
   gregs[REG_RBX] = out.ebx;
   gregs[REG_RCX] = out.ecx;
   gregs[REG_RDX] = out.edx;
-  gregs[REG_RIP] += 2;
 }
 
 }  // namespace
@@ -86,6 +131,12 @@ bool stands_for_cpuid(const uint8_t (&code)[3]) {
 
 TrappedInstruction cpuid_instruction() { return {kCpuid, 2}; }
 
+TrappedInstruction counter_instruction(uint64_t length) {
+  return {length == 2 ? kRdtsc : kRdtscp, static_cast<int>(length)};
+}
+
+bool reads_counter(const TrappedInstruction& trapped) { return trapped.instruction != kCpuid; }
+
 const gate::CpuidAnswer& CpuidAnswers::of(uint32_t leaf, uint32_t subleaf) {
   for (const auto& known : answers_) {
     if (known.leaf == leaf && known.subleaf == subleaf) return known;
@@ -95,9 +146,16 @@ const gate::CpuidAnswer& CpuidAnswers::of(uint32_t leaf, uint32_t subleaf) {
   return answers_.size() < gate::kMaxAnswers ? answers_.emplace_back(last_) : last_;
 }
 
-void answer(const TrappedInstruction& trapped, user_regs_struct& regs, CpuidAnswers& answers) {
+void answer_counter(const TrappedInstruction& trapped, uint64_t now, user_regs_struct& regs) {
   regs.rip += static_cast<uint64_t>(trapped.length);
+  regs.rax = now & 0xffffffff;
+  regs.rdx = now >> 32;
+  if (trapped.instruction == kRdtscp) regs.rcx = 0;  // IA32_TSC_AUX: the processor's number
+}
+
+void answer(const TrappedInstruction& trapped, user_regs_struct& regs, CpuidAnswers& answers) {
   if (trapped.instruction == kCpuid) {
+    regs.rip += static_cast<uint64_t>(trapped.length);
     const auto& out = answers.of(static_cast<uint32_t>(regs.rax), static_cast<uint32_t>(regs.rcx));
     regs.rax = out.eax;
     regs.rbx = out.ebx;
@@ -105,18 +163,32 @@ void answer(const TrappedInstruction& trapped, user_regs_struct& regs, CpuidAnsw
     regs.rdx = out.edx;
     return;
   }
-  const uint64_t now = __rdtsc();
-  regs.rax = now & 0xffffffff;
-  regs.rdx = now >> 32;
-  if (trapped.instruction == kRdtscp) regs.rcx = 0;  // IA32_TSC_AUX: the processor's number
+  answer_counter(trapped, counter_at(counter(), raw_ns()), regs);
 }
 
-bool trap_own_cpuid() {
+const Counter& counter() {
+  static const Counter known = [] {
+    const Counter now = sample();
+    const auto elapsed = static_cast<unsigned __int128>(now.value - first_sample.value) << 32;
+    Counter made = first_sample;
+    made.rate = static_cast<uint64_t>(elapsed / std::max<uint64_t>(1, now.ns - first_sample.ns));
+    return made;
+  }();
+  return known;
+}
+
+bool trap_own_instructions() {
   struct sigaction action {};
   action.sa_sigaction = answer_own;
   action.sa_flags = SA_SIGINFO;
   sigaction(SIGSEGV, &action, nullptr);
+  first_sample = sample();
   return syscall(SYS_arch_prctl, kArchSetCpuid, 0) == 0;
 }
 
 }  // namespace redrive
+
+// The C library's would execute rdtsc.
+extern "C" int clock_gettime(clockid_t clock, timespec* now) noexcept {
+  return static_cast<int>(syscall(SYS_clock_gettime, clock, now));
+}

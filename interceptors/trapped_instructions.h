@@ -9,6 +9,7 @@
 #include <optional>
 #include <vector>
 
+#include "interceptors/counter.h"
 #include "interceptors/inprocess/layout.h"
 
 namespace redrive {
@@ -20,6 +21,10 @@ struct TrappedInstruction {
 
 // The trapped instruction that begins with these bytes, if it is one.
 std::optional<TrappedInstruction> decode_trapped(const uint8_t (&code)[3]);
+
+// rdtsc or rdtscp, by its length.
+TrappedInstruction counter_instruction(uint64_t length);
+bool reads_counter(const TrappedInstruction& trapped);
 
 // Where cpuid cannot be told to fault, ud2 stands in for it: as long, and raises SIGILL.
 inline constexpr uint8_t kCpuidStandIn[] = {0x0f, 0x0b};
@@ -41,9 +46,16 @@ class CpuidAnswers {
 };
 void answer(const TrappedInstruction& trapped, user_regs_struct& regs, CpuidAnswers& answers);
 
-// Makes cpuid fault in the calling thread too. Switching between threads that differ in this costs about 15 us on
-// virtual machines, so the tracer must do what its tracees do. cpuid executed by the tracer's own libraries is answered
-// by a SIGSEGV handler. False if this processor cannot.
-bool trap_own_cpuid();
+// The same for rdtsc and rdtscp, with what they read.
+void answer_counter(const TrappedInstruction& trapped, uint64_t now, user_regs_struct& regs);
+
+// Makes these instructions fault in the calling thread and those that it will start too. Switching between threads that
+// differ in this costs 5 us each way on virtual machines (rdtsc), or 15 (cpuid), so the tracer must do what its tracees
+// do. Where its own libraries execute them, a SIGSEGV handler answers; clock_gettime(2) enters the kernel instead.
+// False if this processor cannot trap cpuid.
+bool trap_own_instructions();
+
+// The counter that rdtsc answers. trap_own_instructions() must have been called some time before.
+const Counter& counter();
 
 }  // namespace redrive

@@ -42,8 +42,7 @@ Result<std::unique_ptr<GateArena>> GateArena::make() {
   const auto size = static_cast<size_t>(redrive_gate_code_end - redrive_gate_code);
   CHECK(size <= gate::kCodeSize - gate::kOrdersSize);
   std::memcpy(arena->common_, redrive_gate_code, size);
-  const auto calls = gate_calls();
-  std::memcpy(arena->common_ + (gate::kTable - gate::kCode), calls.data(), calls.size() * sizeof calls.front());
+  std::memcpy(arena->common_ + (gate::kTable - gate::kCode), gate_table().get(), sizeof(gate::Table));
   std::memcpy(arena->common_ + (kPath - gate::kCode), arena->path_.c_str(), arena->path_.size() + 1);
   return arena;
 }
@@ -115,6 +114,25 @@ Gate::~Gate() {
   if (slot_) arena_.give_back(slot_, slot_offset_);
 }
 
+void Gate::use_table(const std::shared_ptr<FdCache>& table) {
+  if (!slot_ || table_ == table) return;
+  table_ = table;
+  std::fill(std::begin(slot_->known), std::end(slot_->known), 0);
+  if (!table) return;
+  for (const auto& [descriptor, endpoint] : table->known) set_known(*table, descriptor, true);
+}
+
+void Gate::set_known(const FdCache& table, int descriptor, bool known) {
+  const auto fd = static_cast<uint32_t>(descriptor);
+  if (table_.get() != &table || table.in_several_memories || fd >= gate::kDescriptors) return;
+  const uint64_t bit = uint64_t{1} << fd % 64;
+  if (known) {
+    __atomic_fetch_or(&slot_->known[fd / 64], bit, __ATOMIC_SEQ_CST);
+  } else {
+    __atomic_fetch_and(&slot_->known[fd / 64], ~bit, __ATOMIC_SEQ_CST);
+  }
+}
+
 bool Gate::take_slot() {
   slot_ = arena_.take_slot(slot_offset_);
   return slot_ != nullptr;
@@ -127,7 +145,7 @@ Address Gate::canonical(Address ip) const {
   if (!inside) return ip;
   for (const auto& site : sites) {
     if (ip == site.stop) return site.site;
-    if (ip == site.stop + kSyscallSize) return site.site + kSyscallSize;
+    if (ip == site.stop + instruction_size(site.kind)) return site.site + instruction_size(site.kind);
   }
   return ip;
 }
@@ -135,7 +153,7 @@ Address Gate::canonical(Address ip) const {
 Address Gate::physical(Address ip) const {
   for (const auto& site : sites) {
     if (ip == site.site) return site.stop;
-    if (ip == site.site + kSyscallSize) return site.stop + kSyscallSize;
+    if (ip == site.site + instruction_size(site.kind)) return site.stop + instruction_size(site.kind);
   }
   return ip;
 }
@@ -167,7 +185,7 @@ std::optional<Address> Gate::gap_near(const std::vector<Mapping>& mappings, Addr
 }
 
 Gate::Trampolines& Gate::add_trampolines(const Memory& memory, Address start) {
-  const uint64_t entries[] = {arena_.header().entry, arena_.header().cpuid};  // by SiteKind
+  const uint64_t entries[] = {arena_.header().entry, arena_.header().cpuid};
   memory.put(start, entries);
   return trampolines.emplace_back(start);
 }
@@ -207,7 +225,7 @@ void Gate::patch(const Memory& memory, std::vector<SitePatch> patches) {
     const Bytes before(held[i].begin(), held[i].begin() + patch.window.before);
     const Bytes after(held[i].end() - patch.window.after, held[i].end());
     PatchedSite site{patch.site, patch.start(), held[i], 0, patch.kind};
-    const Address entry = area->start + static_cast<uint64_t>(patch.kind) * sizeof(uint64_t);
+    const Address entry = area->start + (patch.kind == SiteKind::cpuid) * sizeof(uint64_t);
     code.push_back(trampoline(at, entry, before, after, patch.site, site.stop, patch.kind));
     jumps.push_back(jump(site.start, at, held[i].size()));
     places.push_back(at);
@@ -264,6 +282,8 @@ Bytes jump(Address at, Address target, size_t size) {
 
 Bytes trampoline(Address at, Address entry_pointer, const Bytes& before, const Bytes& after, Address site,
                  Address& stop, SiteKind kind) {
+  constexpr auto kSavedRcx = static_cast<uint32_t>(gate::kSlot + offsetof(gate::Slot, regs.rcx));
+  const bool counter = kind == SiteKind::rdtsc || kind == SiteKind::rdtscp;
   Bytes code = before;
   const auto append = [&](std::initializer_list<uint8_t> bytes) { code.insert(code.end(), bytes); };
   const auto relative_to = [&](Address target) {
@@ -272,22 +292,35 @@ Bytes trampoline(Address at, Address entry_pointer, const Bytes& before, const B
     std::memcpy(bytes, &distance, sizeof distance);
     code.insert(code.end(), std::begin(bytes), std::end(bytes));
   };
+  if (counter) {
+    append({0x48, 0x89, 0x0c, 0x25});  // mov %rcx, to where the gate puts it back from
+    for (int shift = 0; shift < 32; shift += 8) append({static_cast<uint8_t>(kSavedRcx >> shift)});
+  }
   // lea stop to a register that the instruction overwrites, and does not read: %rcx, %rdx
-  append({0x48, 0x8d, kind == SiteKind::syscall ? uint8_t{0x0d} : uint8_t{0x15}});
+  append({0x48, 0x8d, kind == SiteKind::cpuid ? uint8_t{0x15} : uint8_t{0x0d}});
   stop = at + code.size() + 4 + 6;
   relative_to(stop);
   append({0xff, 0x25});  // jmp *entry_pointer
   relative_to(entry_pointer);
-  if (kind == SiteKind::syscall) {
-    append({0x0f, 0x05});        // syscall
-    append({0x48, 0x8d, 0x0d});  // lea: what the syscall instruction leaves in %rcx
-    relative_to(site + kSyscallSize);
-  } else {
-    code.insert(code.end(), std::begin(kCpuidStandIn), std::end(kCpuidStandIn));
+  switch (kind) {
+    case SiteKind::syscall:
+      append({0x0f, 0x05});
+      append({0x48, 0x8d, 0x0d});  // lea: what the syscall instruction leaves in %rcx
+      relative_to(site + kSyscallSize);
+      break;
+    case SiteKind::cpuid:
+      code.insert(code.end(), std::begin(kCpuidStandIn), std::end(kCpuidStandIn));
+      break;
+    case SiteKind::rdtsc:
+      append({0x0f, 0x31});
+      break;
+    case SiteKind::rdtscp:
+      append({0x0f, 0x01, 0xf9});
+      break;
   }
   code.insert(code.end(), after.begin(), after.end());
   append({0xe9});
-  relative_to(site + kSyscallSize + after.size());
+  relative_to(site + instruction_size(kind) + after.size());
   CHECK(code.size() <= kTrampolineSize);
   return code;
 }

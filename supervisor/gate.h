@@ -17,6 +17,7 @@
 #include "base/remote.h"
 #include "base/result.h"
 #include "checkpoint/address_space.h"
+#include "interceptors/channels.h"
 #include "interceptors/inprocess/layout.h"
 #include "interceptors/patch_window.h"
 
@@ -43,6 +44,10 @@ class GateArena {
   uint64_t now() const {
     const auto* clock = reinterpret_cast<const gate::Clock*>(common_ + (gate::kClock - gate::kCode));
     return __atomic_load_n(&clock->now, __ATOMIC_ACQUIRE);
+  }
+  // What a served rdtsc answers.
+  void set_counter(const Counter& counter) {
+    reinterpret_cast<gate::Clock*>(common_ + (gate::kClock - gate::kCode))->counter = counter;
   }
 
   // A slot, mapped here, zero but for its processor; null if there is no memory for one.
@@ -80,8 +85,12 @@ class CodeSegments {
   std::map<std::tuple<uint64_t, uint64_t, uint64_t, uint64_t>, CodeSegment> segments_;  // device, inode, offset, length
 };
 
-// Both are of two bytes.
-enum class SiteKind : uint8_t { syscall, cpuid };
+enum class SiteKind : uint8_t { syscall, cpuid, rdtsc, rdtscp };
+constexpr const char* name_of(SiteKind kind) {
+  constexpr const char* kNames[] = {"syscall", "cpuid", "rdtsc", "rdtscp"};
+  return kNames[static_cast<size_t>(kind)];
+}
+constexpr uint64_t instruction_size(SiteKind kind) { return kind == SiteKind::rdtscp ? 3 : 2; }
 
 // An instruction that can be replaced, or preceded, by a jump.
 struct SitePatch {
@@ -91,7 +100,7 @@ struct SitePatch {
   SiteKind kind = SiteKind::syscall;
 
   Address start() const { return site - window.before; }
-  size_t size() const { return window.before ? window.before : kSyscallSize + window.after; }
+  size_t size() const { return window.before ? window.before : instruction_size(kind) + window.after; }
 };
 
 // One that was.
@@ -148,6 +157,12 @@ class Gate {
   // The program has unmapped this range, or mapped something else there.
   void forget(Address start, Address end);
 
+  // Whose descriptors the code inside the tracee closes from now on: those that are known, and stay so until it closes
+  // them. None if that cannot be told, because another address space has the same descriptors.
+  void use_table(const std::shared_ptr<FdCache>& table);
+  // What is behind one of these became known, or is not known any more.
+  void set_known(const FdCache& table, int descriptor, bool known);
+
   Unit* unit;
   uint64_t drained = 0;     // bytes of the ring
   uint64_t last_stamp = 0;  // of the last complete record among them
@@ -171,6 +186,7 @@ class Gate {
   void release(const PatchedSite& site);  // its trampoline can be another's
 
   GateArena& arena_;
+  std::shared_ptr<FdCache> table_;
   gate::Slot* slot_ = nullptr;
   uint64_t slot_offset_ = 0;
 };

@@ -62,7 +62,7 @@ Check descriptors() {
 // In a child, because it cannot be undone for the libraries that we use.
 Check cpuid_trapping() {
   const pid_t child = fork();
-  if (child == 0) _exit(trap_own_cpuid() ? 0 : 1);
+  if (child == 0) _exit(trap_own_instructions() ? 0 : 1);
   int status = 1;
   waitpid(child, &status, 0);
   const bool ok = WIFEXITED(status) && WEXITSTATUS(status) == 0;

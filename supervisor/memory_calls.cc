@@ -85,12 +85,7 @@ bool Recorder::mappable(Thread& thread) {
 // A write to a file that the process also has mapped for writing shows in the mapping.
 void Recorder::note_mapped_writes(Thread& thread, Event& event) {
   const Process& process = *thread.process;
-  if (!process.shares_memory) return;
-  const auto& kinds = thread.row->args;
-  const bool reads_memory = std::any_of(kinds.begin(), kinds.end(), [](const Arg& arg) {
-    return arg.kind == ArgKind::in || arg.kind == ArgKind::iovec_in;
-  });
-  if (kinds[0].kind != ArgKind::fd || !reads_memory) return;
+  if (!process.maps_files || !thread.row->writes_file()) return;
   struct stat info {};
   const std::string path = descriptor_path(process.pid, thread.args[0]);
   if (stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return;
@@ -138,6 +133,7 @@ void Recorder::record_memory_call(Thread& thread, int64_t result, Event& event) 
   source.offset = made->offset + (start - made->start);
   source.shared_object = shared_object(made->device, made->inode);
   process.shares_memory = true;
+  process.maps_files |= !anonymous && special == Special::mmap;
   shared_objects_.try_emplace(source.shared_object, unit.id);
   if (!anonymous) note_contents(process.memory, start, source.length, false, event);
   event.map = source;

@@ -177,7 +177,7 @@ Result<int> record(const RecordOptions& options) {
     if (!options.checkpoint_period_s) limits.restore_budget_s = options.bound_s - tuning.restore_s;
     limits.in_process = options.in_process;
     limits.replayed_call_ns = static_cast<uint64_t>(tuning.stop_s * 1e9);
-    limits.cpuid_traps = trap_own_cpuid();
+    limits.cpuid_traps = trap_own_instructions();
     Recorder recorder(*writer, *policy, limits);
     pin_to_one_processor();
     personality(ADDR_NO_RANDOMIZE);

@@ -109,12 +109,18 @@ void Recorder::add_channels() {
   for (auto& channel : channels_.take_new()) writer_.add(ChannelRecord{channel.id, channel.kind, channel.name});
 }
 
+void Recorder::end_copy(pid_t copy) {
+  kill(copy, SIGKILL);
+  int status = 0;
+  while (waitpid(copy, &status, __WALL) == copy && WIFSTOPPED(status)) {
+  }
+}
+
 void Recorder::add_interception() {
   constexpr size_t kSites = 100;
   for (const auto& [id, unit] : units_) writer_.add(Interception{id, unit->served_calls, unit->stopped_calls});
   for (const auto& [plan, site] : plans_.worst(kSites)) {
-    writer_.add(StoppingSite{plan->name(), site->offset, site->kind == SiteKind::cpuid ? "cpuid" : "syscall",
-                             site->stops, site->window.has_value()});
+    writer_.add(StoppingSite{plan->name(), site->offset, name_of(site->kind), site->stops, site->window.has_value()});
   }
 }
 
@@ -123,10 +129,7 @@ void Recorder::collect_images() {
   for (auto& done : images_.take_done()) {
     if (done.error) ++skipped_checkpoints_;
     if (done.copy < 0) continue;
-    kill(done.copy, SIGKILL);
-    int status = 0;
-    while (waitpid(done.copy, &status, __WALL) == done.copy && WIFSTOPPED(status)) {
-    }
+    end_copy(done.copy);
     if (Thread* original = find(done.original)) {
       original->process->copies_to_reap.push_back(done.copy);
       ask_to_stop(*original);
@@ -177,6 +180,10 @@ void Recorder::handle(pid_t tid, int status) {
     return;
   }
   if (!found) {
+    if (is_lost_copy(tid)) {
+      end_copy(tid);
+      return;
+    }
     early_[tid] = status;
     return;
   }
@@ -349,6 +356,7 @@ void Recorder::enter(Thread& thread) {
   }
   const SyscallRow& row = *thread.row;
   open_call(thread, Memory::snapshot(thread.process->memory));
+  forget_descriptors(thread, false);  // others may use the number before its exit is seen
   if (row.special == Special::exit_group || row.special == Special::exit) {
     end_thread(thread, row.special == Special::exit_group);
     return;
@@ -474,8 +482,10 @@ void Recorder::pin_to_our_processor(const Thread& caller) {
   sched_setaffinity(moved->tid, sizeof set, &set);
 }
 
-// A call ends that was opened; `memory` is the thread's at its exit.
-void Recorder::close_call(Thread& thread, int64_t result, const Memory& memory) {
+// A call ends that was opened; `memory` is the thread's at its exit. `served`: its record, if it was. `times`:
+// as many calls that were the same.
+void Recorder::close_call(Thread& thread, int64_t result, const Memory& memory, const gate::Record* served,
+                          uint64_t times) {
   Unit& unit = *thread.process->unit;
   const SyscallRow& row = *thread.row;
   Event& event = unit.log.closing(thread.serial, static_cast<int32_t>(thread.entry.orig_rax));
@@ -495,12 +505,13 @@ void Recorder::close_call(Thread& thread, int64_t result, const Memory& memory) 
   }
   receive(thread, result, memory, event);
   record_memory_call(thread, result, event);
-  if (result > 0) note_mapped_writes(thread, event);
+  if (!served && result > 0) note_mapped_writes(thread, event);
   if (row.special == Special::set_tid_address) thread.clear_tid = thread.args[0];
   if (row.special == Special::sched_setaffinity && result == 0) pin_to_our_processor(thread);
-  if (row.fd_effect != FdEffect::none) forget_descriptors(thread);
+  forget_descriptors(thread, served);
+  if (served) note_descriptor(thread, *served);
   thread.restarting = restarts(result) ? &row : nullptr;
-  unit.log.close(row.test && !restarts(result));
+  unit.log.close(row.test && !restarts(result), times);
 }
 
 }  // namespace redrive

@@ -56,7 +56,8 @@ class Recorder {
   void leave(Thread& thread);
   void end_thread(Thread& thread, bool whole_process);
   void open_call(Thread& thread, const Memory& memory);
-  void close_call(Thread& thread, int64_t result, const Memory& memory);
+  void close_call(Thread& thread, int64_t result, const Memory& memory, const gate::Record* served = nullptr,
+                  uint64_t times = 1);
   void pin_to_our_processor(const Thread& caller);
   void refuse(Thread& thread, const SyscallRow* row);
   void count_refusal(Unit& unit, const std::string& what, const std::string& answer, bool common);
@@ -68,6 +69,8 @@ class Recorder {
   void resume_user(Thread& thread, const user_regs_struct& regs);
   void rewind(Thread& thread, const user_regs_struct& entry);
   Event& open_event(Thread& thread);
+  static void end_copy(pid_t copy);
+  static bool is_lost_copy(pid_t tid);
   void collect_images();
   void tick();
   void add_channels();
@@ -122,7 +125,8 @@ class Recorder {
   void begin_send(Thread& thread, const std::vector<Span>& inputs, const Memory& memory, Event& event);
   void end_send(Thread& thread, int64_t result);
   void receive(Thread& thread, int64_t result, const Memory& memory, Event& event);
-  void forget_descriptors(Thread& thread);
+  void forget_descriptors(Thread& thread, bool served);
+  void note_descriptor(Thread& thread, const gate::Record& record);
 
   // recorder_joins.cc: units that come to share writable memory
   Unit* unit_to_join(Thread& thread, int64_t result);
@@ -143,6 +147,7 @@ class Recorder {
   void set_slot(Thread& thread);
   void ask_to_stop(const Thread& thread);
   static bool in_gate(const Thread& thread, Address ip);
+  static void undo_writes(const Process& process);
   void leave_gate(Thread& thread);
   void at_boundary(Thread& thread, user_regs_struct regs);
   Gate::StoppingSite stopping_site(const Thread& thread, Address at, SiteKind kind);
@@ -150,7 +155,7 @@ class Recorder {
                       const std::vector<Mapping>& mappings) const;
   static void replace(Process& process, Address at, CodeSite& site);
   bool patch(Thread& thread);
-  void patch_cpuid(Thread& thread, Address at);
+  void patch_instruction(Thread& thread, Address at, SiteKind kind);
   Result<void> map_trampolines(Thread& thread, const std::vector<Mapping>& mappings, Address near);
   void apply_plan(Process& process, const Mapping& mapping, const FileVersion& file);
   bool in_use(const Thread& thread, Address start, Address end) const;
@@ -184,7 +189,8 @@ class Recorder {
   bool serve_again(Thread& thread);
   void begin_served(const Served& served);
   bool open_served(Served& served);
-  void add_served_cpuid(const Served& served);
+  void add_served_trap(const Served& served);
+  void close_served(const Served& served);
 
   // memory_calls.cc
   void record_memory_call(Thread& thread, int64_t result, Event& event);

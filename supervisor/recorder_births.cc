@@ -205,11 +205,14 @@ void Recorder::born(Thread& parent, pid_t tid) {
     Process& made = add_process(home, tid);
     if (flags & CLONE_FILES) {
       made.fds = process.fds;
+      made.fds->in_several_memories |= !(flags & CLONE_VM);
+      if (process.gate) process.gate->use_table(nullptr);
     } else {
-      *made.fds = *process.fds;
+      made.fds->known = process.fds->known;
     }
     made.brk = process.brk;
     made.shares_memory = process.shares_memory;
+    made.maps_files = process.maps_files;
     made.borrows_memory = flags & CLONE_VM;
     if (flags & CLONE_VM) {
       made.gate = process.gate;
@@ -289,7 +292,7 @@ void Recorder::executed(pid_t pid, pid_t former_tid) {
     }
   }
   process.fds = std::make_shared<FdCache>();
-  process.shares_memory = process.borrows_memory = false;
+  process.shares_memory = process.maps_files = process.borrows_memory = false;
   process.cpuid_sites.clear();
   process.gate.reset();
   process.inherited.reset();

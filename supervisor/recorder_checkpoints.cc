@@ -25,6 +25,8 @@ using namespace std::chrono_literals;
 constexpr auto kSkippedInterval = 10ms;  // until it is tried again to take a checkpoint that was skipped
 constexpr auto kClockInterval = 1ms;     // how often a unit's CPU clock is asked whether a checkpoint is due
 
+constexpr uint64_t kCopyMark = 0x79706f63;  // in a register that clone(2) does not read, so that copies can be told
+
 // The CPU clock of a process (clock_getcpuclockid(3)); false if it has ended.
 bool process_cpu_ns(pid_t pid, uint64_t& ns) {
   constexpr clockid_t kSched = 2;
@@ -148,6 +150,12 @@ void Recorder::reap_copies(Thread& thread) {
   if (inject(thread, entry, SYS_wait4, {static_cast<uint64_t>(copy), 0, __WALL | WNOHANG, 0})) rewind(thread, entry);
 }
 
+// Whether an unknown tracee is a copy whose original was killed before its birth was reported.
+bool Recorder::is_lost_copy(pid_t tid) {
+  user_regs_struct regs;
+  return redrive::get_regs(tid, regs) && regs.orig_rax == SYS_clone && regs.rdi == CLONE_FILES && regs.r9 == kCopyMark;
+}
+
 void Recorder::checkpoint(Thread& trigger) {
   const auto stopped_at = Clock::now();
   Process& process = *trigger.process;
@@ -167,8 +175,12 @@ void Recorder::checkpoint(Thread& trigger) {
     pid_t copy = -1;
     // CLONE_FILES: the copy adds no references to the program's open files. Exit signal 0: the program is not told of
     // its end.
-    const auto made = inject(trigger, entry, SYS_clone, {CLONE_FILES, 0, 0, 0, 0}, &copy);
-    if (!made) return;
+    const auto made = inject(trigger, entry, SYS_clone, {CLONE_FILES, 0, 0, 0, 0, kCopyMark}, &copy);
+    if (!made) {
+      // The program was killed meanwhile. The copy would keep its descriptors open.
+      if (copy >= 0) end_copy(copy);
+      return;
+    }
     int status = 0;
     if (copy < 0 || !wait_stop(copy, status)) {
       ++skipped_checkpoints_;

@@ -37,9 +37,7 @@ gate::InjectedCall map_trampolines_at(Address at) {
           {at, kTrampolinesSize, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, ~0ull, 0}};
 }
 
-const uint8_t* ring(const gate::Slot& slot) {
-  return reinterpret_cast<const uint8_t*>(&slot) + (gate::kRing - gate::kSlot);
-}
+uint8_t* ring(gate::Slot& slot) { return reinterpret_cast<uint8_t*>(&slot) + (gate::kRing - gate::kSlot); }
 
 // A value that the code inside the tracee, or the program, may change meanwhile.
 template <typename T>
@@ -203,6 +201,8 @@ void Recorder::set_slot(Thread& thread) {
   if (!slot) return;
   const Process& process = *thread.process;
   const Unit& unit = *process.unit;
+  process.gate->use_table(process.fds);
+  slot->maps_files = process.maps_files;
   slot->thread = thread.serial;
   slot->alone = alone(unit);
   slot->others_wait = !unit.ready.empty();
@@ -216,6 +216,23 @@ void Recorder::ask_to_stop(const Thread& thread) {
 
 bool Recorder::in_gate(const Thread& thread, Address ip) { return thread.process->gate && Gate::executes_at(ip); }
 
+// The kernel may have written before a signal ended the call that is being served: it will find what it found before.
+void Recorder::undo_writes(const Process& process) {
+  gate::Slot& slot = *process.gate->slot();
+  if (slot.head > gate::kRingSize - sizeof(gate::Record)) return;
+  Served served;
+  served.gate = process.gate;
+  served.at = ring(slot) + slot.head;
+  if (!split(served, gate::kRingSize - slot.head)) return;
+  for (const auto& piece : served.pieces) {
+    Bytes now(piece.data.size());
+    const bool read = process.memory.read(piece.address, now.data(), now.size());
+    if (read && !std::equal(now.begin(), now.end(), piece.data.begin())) {
+      process.memory.write(piece.address, piece.data.data(), piece.data.size());
+    }
+  }
+}
+
 // At a stop amid a served call: if nothing has come of it yet, it is left to a stop.
 void Recorder::leave_gate(Thread& thread) {
   user_regs_struct regs;
@@ -223,15 +240,18 @@ void Recorder::leave_gate(Thread& thread) {
   if (!gate || !gate->slot() || !redrive::get_regs(thread.tid, regs) || !in_gate(thread, regs.rip)) return;
   gate::Slot& slot = *gate->slot();
   const auto result = static_cast<int64_t>(regs.rax);
-  const bool woken = restarts(result) || result == -EINTR;
+  const auto* row = find_row(static_cast<int64_t>(slot.regs.rax), std::span<const uint64_t, 6>(&slot.regs.rdi, 6));
+  const bool woken = restarts(result) || (result == -EINTR && row && row->may_block);
   const bool executed = regs.rip == arena_->header().executed && !woken;
   if (slot.phase != gate::Phase::before && (slot.phase != gate::Phase::kernel || executed)) return;
   thread.interrupted = slot.phase == gate::Phase::kernel && regs.rip == arena_->header().executed;
+  if (thread.interrupted) undo_writes(*thread.process);
   slot.pending = 0;
   if (std::exchange(gate->pending_opened, false)) {
     end_send(thread, -EINTR);
     gate->unit->log.cancel();
   }
+  slot.target = slot.site;
   regs.rip = arena_->header().leave;
   regs.orig_rax = ~0ull;
   redrive::set_regs(thread.tid, regs);
@@ -282,7 +302,7 @@ bool Recorder::worth_patching(const Thread& thread, Address at, Gate::StoppingSi
   const Mapping* mapping = mapping_at(mappings, at);
   const auto window = mapping ? plan->examine(*site, thread.process->memory, *mapping) : std::nullopt;
   // Others may return to the instructions that would be replaced.
-  return window && !in_use(thread, at - window->before, at + kSyscallSize + window->after);
+  return window && !in_use(thread, at - window->before, at + instruction_size(site->kind) + window->after);
 }
 
 // Tried once in an address space.
@@ -321,12 +341,12 @@ bool Recorder::patch(Thread& thread) {
   return false;
 }
 
-// The same at the stop of a cpuid instruction.
-void Recorder::patch_cpuid(Thread& thread, Address at) {
+// The same at the stop of another instruction, if there is room for a trampoline.
+void Recorder::patch_instruction(Thread& thread, Address at, SiteKind kind) {
   Process& process = *thread.process;
   Gate* const gate = process.gate.get();
   if (!gate || !gate->slot() || gate->patched(at)) return;
-  const auto stopping = stopping_site(thread, at, SiteKind::cpuid);
+  const auto stopping = stopping_site(thread, at, kind);
   if (!stopping.site || !stopping.site->stopped_again() || !gate->trampolines_near(at)) return;
   const auto mappings = read_mappings(process.pid);
   if (mappings && worth_patching(thread, at, stopping, *mappings)) replace(process, at, *stopping.site);
@@ -432,11 +452,11 @@ std::vector<Recorder::Served> Recorder::take_served() {
 // Finds the extent of what was served up to `now`; false if that is nothing.
 bool Recorder::find_records(Served& served, uint64_t now) {
   Gate& gate = *served.gate;
-  const gate::Slot& slot = *gate.slot();
+  gate::Slot& slot = *gate.slot();
   uint64_t head = read_once(slot.head);
   bool pending = false;
   for (uint64_t again = head;; head = again) {
-    pending = read_once(slot.pending) && !(gate.pending_opened && head == gate.drained);
+    pending = read_once(slot.pending) == head + 1 && !(gate.pending_opened && head == gate.drained);
     again = read_once(slot.head);
     if (again == head) break;
   }
@@ -444,6 +464,7 @@ bool Recorder::find_records(Served& served, uint64_t now) {
   if (head > gate::kRingSize || gate.drained > head) return break_gate(gate), false;
   const uint8_t* const first = served.at = ring(slot) + gate.drained;
   const uint8_t* const end = ring(slot) + head;
+  gate::Record* last = nullptr;
   while (served.at < end) {
     const auto& record = *reinterpret_cast<const gate::Record*>(served.at);
     const auto available = static_cast<uint64_t>(end - served.at);
@@ -452,9 +473,12 @@ bool Recorder::find_records(Served& served, uint64_t now) {
     const uint64_t stamp = read_once(record.stamp);
     if (stamp > now) break;
     gate.last_stamp = stamp;
+    last = reinterpret_cast<gate::Record*>(ring(slot) + (served.at - ring(slot)));
     served.at += size;
-    ++served.count;
+    served.count += read_once(record.repeat);
   }
+  // What continues its series from now on is a record of its own.
+  if (last) __atomic_fetch_or(&last->repeat, gate::kTaken, __ATOMIC_SEQ_CST);
   served.left = static_cast<uint64_t>(served.at - first);
   // Its stamp tells whether it is pending still, or was made complete right now: then an older record lies behind it.
   const uint64_t room = gate::kRingSize - head;
@@ -531,9 +555,9 @@ void Recorder::make_events(std::vector<Served>& sources) {
       if (served.record && (!first || served.stamp < first->stamp)) first = &served;
     }
     if (!first) break;
-    const bool cpuid = first->record->regs.rax == gate::kCpuidNumber;
-    if (cpuid && first->left) {
-      add_served_cpuid(*first);
+    const bool trap = first->record->counter || first->record->regs.rax == gate::kCpuidNumber;
+    if (trap && first->left) {
+      add_served_trap(*first);
     } else if (!std::exchange(first->gate->pending_opened, false) && !open_served(*first)) {
       break_gate(*first->gate);
       first->left = first->pending = 0;
@@ -541,8 +565,7 @@ void Recorder::make_events(std::vector<Served>& sources) {
       first->gate->pending_opened = true;
       first->pending = 0;
     } else {
-      close_call(*first->thread, first->record->result, Memory::of(first->pieces));
-      ++first->gate->unit->served_calls;
+      close_served(*first);
     }
     if (first->left) {
       first->at += first->size;
@@ -568,9 +591,8 @@ bool Recorder::serve_again(Thread& thread) {
   if (!event_maker_ || !gate || !gate->slot() || thread.run != Thread::Run::user || thread.interrupted) return false;
   const gate::Slot& slot = *gate->slot();
   const bool full = slot.phase == gate::Phase::outside && !slot.want_stop && slot.head >= gate::kRingSize / 2;
-  // What note_mapped_writes() reads must not change meanwhile.
   user_regs_struct regs;
-  if (!full || !shared_objects_.empty() || !redrive::get_regs(thread.tid, regs)) return false;
+  if (!full || !redrive::get_regs(thread.tid, regs)) return false;
   const Address stop = regs.rip - kSyscallSize;
   if (gate->canonical(stop) == stop) return false;
   event_maker_->wait_until_idle();
@@ -624,19 +646,39 @@ bool Recorder::open_served(Served& served) {
   return true;
 }
 
-void Recorder::add_served_cpuid(const Served& served) {
+// cpuid, rdtsc and rdtscp are no calls.
+void Recorder::add_served_trap(const Served& served) {
   Unit& unit = *served.gate->unit;
   const gate::Record& record = *served.record;
   *unit.served_ns += unit.served_step_ns;
   Thread& thread = *served.thread;
   thread.resumed.rip = 0;
   thread.rewound = false;
-  user_regs_struct before{}, after{};
-  before.rip = served.gate->canonical(record.site);
-  before.rax = after.rax = record.regs.rdi;
-  before.rcx = after.rcx = record.regs.rsi;
-  answer(cpuid_instruction(), after, answers_);
-  add_trap(thread, cpuid_instruction(), before, after);
+  const Address at = served.gate->canonical(record.site);
+  user_regs_struct before{};
+  before.rip = at;
+  if (!record.counter) {
+    before.rax = record.regs.rdi;
+    before.rcx = record.regs.rsi;
+    user_regs_struct after = before;
+    answer(cpuid_instruction(), after, answers_);
+    add_trap(thread, cpuid_instruction(), before, after);
+    return;
+  }
+  before.rax = record.regs.rax, before.rbx = record.regs.rbx;
+  before.rcx = record.regs.rcx, before.rdx = record.regs.rdx;
+  const PatchedSite* const patched = served.gate->patched(at);
+  const auto instruction = counter_instruction(instruction_size(patched ? patched->kind : SiteKind::rdtsc));
+  user_regs_struct after = before;
+  answer_counter(instruction, static_cast<uint64_t>(record.result), after);
+  add_trap(thread, instruction, before, after);
+}
+
+void Recorder::close_served(const Served& served) {
+  const gate::Record& record = *served.record;
+  const uint32_t times = read_once(record.repeat) & ~gate::kTaken;
+  served.gate->unit->served_calls += times;
+  close_call(*served.thread, record.result, Memory::of(served.pieces), &record, times);
 }
 
 }  // namespace redrive

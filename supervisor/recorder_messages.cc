@@ -31,31 +31,42 @@ std::span<const uint8_t> payload_of(const Event& event, Bytes& scratch) {
 const Endpoint* Recorder::endpoint(Thread& thread, int fd_arg) {
   if (fd_arg < 0) return nullptr;  // a SysV queue
   const int fd = static_cast<int>(thread.args[static_cast<size_t>(fd_arg)]);
-  FdCache& cache = *thread.process->fds;
+  const Process& process = *thread.process;
+  auto& cache = process.fds->known;
   if (const auto known = cache.find(fd); known != cache.end()) return &known->second;
-  unsettled_ = channels_.resolve(thread.process->pidfd.get(), fd);
-  if (!unsettled_) return nullptr;
-  return unsettled_->settled() ? &(cache[fd] = *unsettled_) : &*unsettled_;
+  // It is what it was when the call was made: descriptors that are not known here are not closed without a stop.
+  unsettled_ = channels_.resolve(process.pidfd.get(), fd);
+  if (!unsettled_ || !unsettled_->settled()) return unsettled_ ? &*unsettled_ : nullptr;
+  if (process.gate) process.gate->set_known(*process.fds, fd, true);
+  return &(cache[fd] = *unsettled_);
 }
 
-void Recorder::forget_descriptors(Thread& thread) {
-  FdCache& cache = *thread.process->fds;
+// What the call closes. `served`: the code inside the tracee has seen to its own knowledge of that.
+void Recorder::forget_descriptors(Thread& thread, bool served) {
+  if (thread.row->fd_effect == FdEffect::none) return;
+  const Process& process = *thread.process;
   const auto& args = thread.args;
-  switch (thread.row->fd_effect) {
-    case FdEffect::closes:
-      cache.erase(static_cast<int>(args[0]));
-      break;
-    case FdEffect::replaces:
-      cache.erase(static_cast<int>(args[1]));
-      break;
-    case FdEffect::closes_range:
-      std::erase_if(cache, [&](const auto& entry) {
-        const auto fd = static_cast<uint32_t>(entry.first);
-        return fd >= static_cast<uint32_t>(args[0]) && fd <= static_cast<uint32_t>(args[1]);
-      });
-      break;
-    case FdEffect::none:
-      break;
+  const bool range = thread.row->fd_effect == FdEffect::closes_range;
+  const auto first = static_cast<uint32_t>(args[thread.row->fd_effect == FdEffect::replaces ? 1 : 0]);
+  const auto last = range ? static_cast<uint32_t>(args[1]) : first;
+  std::erase_if(process.fds->known, [&](const auto& entry) {
+    const auto fd = static_cast<uint32_t>(entry.first);
+    if (fd < first || fd > last) return false;
+    if (!served && process.gate) process.gate->set_known(*process.fds, entry.first, false);
+    return true;
+  });
+}
+
+// What is known of the descriptor that a served call has made.
+void Recorder::note_descriptor(Thread& thread, const gate::Record& record) {
+  if (record.result < 0) return;
+  const auto fd = static_cast<int>(record.result);
+  auto& known = thread.process->fds->known;
+  if (record.no_channel) known[fd] = Endpoint{};
+  if (thread.row->new_descriptor != NewDescriptor::copy) return;
+  if (const auto copied = known.find(static_cast<int>(thread.args[0])); copied != known.end()) {
+    const Endpoint endpoint = copied->second;
+    known[fd] = endpoint;
   }
 }
 

@@ -230,8 +230,8 @@ bool Recorder::raise_held(Thread& thread) {
 bool Recorder::answer_trapped_instruction(Thread& thread, const user_regs_struct& regs) {
   const Process& process = *thread.process;
   uint8_t code[3] = {};
-  process.memory.read_some(regs.rip, code, sizeof code);
   const PatchedSite* patched = process.gate ? process.gate->patched(regs.rip) : nullptr;
+  process.memory.read_some(patched ? patched->stop : regs.rip, code, sizeof code);
   const bool stand_in =
       patched ? patched->kind == SiteKind::cpuid : stands_for_cpuid(code) && process.cpuid_sites.contains(regs.rip);
   const auto trap = stand_in ? cpuid_instruction() : decode_trapped(code);
@@ -241,7 +241,10 @@ bool Recorder::answer_trapped_instruction(Thread& thread, const user_regs_struct
   add_trap(thread, *trap, regs, after);
   if (stand_in) {
     if (arena_) arena_->set_answers(answers_.all());
-    patch_cpuid(thread, regs.rip);
+    patch_instruction(thread, regs.rip, SiteKind::cpuid);
+  } else if (reads_counter(*trap)) {
+    if (arena_) arena_->set_counter(counter());
+    patch_instruction(thread, regs.rip, trap->length == 2 ? SiteKind::rdtsc : SiteKind::rdtscp);
   }
   set_regs(thread, after);
   thread.rewound = false;

@@ -293,7 +293,7 @@ Result<int> replay(const ReplayOptions& options) {
   ASSIGN_OR_RETURN(const auto requests, requests_of(*trace, options));
   ASSIGN_OR_RETURN(DependenceGraph dependences, DependenceGraph::open(*trace));
   const Rdg& graph = dependences.rdg();
-  trap_own_cpuid();
+  trap_own_instructions();
   const std::vector<int> processors = usable_processors(options.jobs);
   const auto tier = options.in_process ? make_tier() : nullptr;
   const Work work{*trace, dependences, options, processors, tier.get()};

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "checkpoint/restore.h"
-#include "interceptors/gate_calls.h"
 #include "interceptors/syscall_table.h"
 #include "logstore/trace.h"
 #include "supervisor/gate.h"
@@ -38,7 +37,6 @@ struct ReplayTier {
   explicit ReplayTier(std::unique_ptr<GateArena> made) : arena(std::move(made)) {}
 
   const std::unique_ptr<GateArena> arena;
-  const std::vector<gate::Call> calls = gate_calls();
   CodeSegments code;
 };
 

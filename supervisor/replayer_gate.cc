@@ -208,10 +208,7 @@ bool Replayer::expect(EventIndex index, const Event& event) {
   const PatchedSite* const site = gate ? gate->patched(event.ip - kSyscallSize) : nullptr;
   if (!site || (!batch_.ends.empty() && batch_.thread != event.thread)) return false;
   const SyscallRow* const row = find_row(event.number, event.args);
-  if (!row || row->treat != Treat::emulate ||
-      tier_->calls[static_cast<size_t>(event.number)].serve == gate::Serve::never) {
-    return false;
-  }
+  if (!row || !row->in_process) return false;
   if (options_.output && row->traffic == Traffic::send) return false;
   const bool unlogged = event.receive && !event.receive->logged;
   uint64_t size = sizeof(gate::Expected) + (unlogged ? event.receive->parts.size() * sizeof(gate::Part) : 0);

@@ -43,6 +43,7 @@ struct Process {
   Address brk = 0;
   unsigned threads = 0;         // alive
   bool shares_memory = false;   // has writable shared mappings: its forks stay in the unit
+  bool maps_files = false;      // of these, some are files
   bool borrows_memory = false;  // vfork child: runs on its parent's address space
   bool end_logged = false;
   bool leader_exited = false;  // its end is reported only after the last thread's

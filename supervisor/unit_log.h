@@ -37,7 +37,7 @@ class UnitLog {
   void cancel() { open_ = nullptr; }
 
   // Where result, writes and so on of a syscall's exit belong: its open entry, or an event of its own if another came
-  // between. close() says that it is complete.
+  // between. close() says that it is complete; `times`: as many calls that were the same, one after the other.
   Event& closing(ThreadSerial thread, int32_t number) {
     CHECK(!exit_);
     if (Event* entry = open_of(thread)) return *entry;
@@ -47,7 +47,7 @@ class UnitLog {
     exit_->number = number;
     return *exit_;
   }
-  void close(bool test) {
+  void close(bool test, uint64_t times = 1) {
     if (exit_) {
       flush();
       complete_ = std::exchange(exit_, nullptr);
@@ -55,10 +55,11 @@ class UnitLog {
     }
     CHECK(open_);
     if (test && complete_ && continues()) {
-      ++complete_->repeat;
+      complete_->repeat += times;
     } else {
       flush_complete();
       complete_ = open_;
+      complete_->repeat = times;
     }
     open_ = nullptr;
   }

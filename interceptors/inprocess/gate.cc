@@ -4,12 +4,12 @@
 //
 // It has no libc and no stack but the slot's, leaves extended registers alone, and can be left for the traced
 // instruction at any moment before the kernel is entered. Signals never see it: the supervisor holds them.
-#include <sys/uio.h>
 
 #include "interceptors/inprocess/layout.h"
 #include "interceptors/inprocess/replay.h"
 #include "interceptors/inprocess/spans.h"
 
+using namespace redrive;
 using namespace redrive::gate;
 
 #define TEXT(x) #x
@@ -33,14 +33,16 @@ using namespace redrive::gate;
 #define R15 "96"
 #define RSP "104"
 #define FLAGS "112"
-#define SITE "120"
-#define PHASE "128"
-#define WANT_STOP "132"
+#define RCX "120"
+#define R11 "128"
+#define SITE "136"
+#define TARGET "144"
+#define PHASE "152"
 
 static_assert(kSlot == SLOT && kStack + kStackSize == STACK_TOP);
-static_assert(offsetof(Slot, site) == 120 && offsetof(Slot, phase) == 128 && offsetof(Slot, want_stop) == 132);
 static_assert(sizeof(InjectedCall) == 56 && offsetof(InjectedCall, args) == 8);
-static_assert(offsetof(Registers, rbx) == 56 && offsetof(Registers, rsp) == 104 && offsetof(Registers, flags) == 112);
+static_assert(offsetof(Registers, rbx) == 56 && offsetof(Registers, rsp) == 104 && offsetof(Registers, r11) == 128);
+static_assert(offsetof(Slot, site) == 136 && offsetof(Slot, target) == 144 && offsetof(Slot, phase) == 152);
 
 #define AT(field) VALUE(SLOT) "+" field
 
@@ -60,6 +62,7 @@ entry:
   mov %rsi, )" AT(RSI) R"(
   mov %rdx, )" AT(RDX) R"(
   mov %r10, )" AT(R10) R"(
+  mov %r11, )" AT(R11) R"(
   mov %r8, )" AT(R8) R"(
   mov %r9, )" AT(R9) R"(
   mov %rbx, )" AT(RBX) R"(
@@ -70,31 +73,6 @@ entry:
   mov %r15, )" AT(R15) R"(
   movl $1, )" AT(PHASE) R"(
   call serve
-  test %eax, %eax
-  jz leave
-  mov )" AT(RDI) R"(, %rdi
-  mov )" AT(RSI) R"(, %rsi
-  mov )" AT(RDX) R"(, %rdx
-  mov )" AT(R10) R"(, %r10
-  mov )" AT(R8) R"(, %r8
-  mov )" AT(R9) R"(, %r9
-  mov )" AT(RAX) R"(, %rax
-  mov )" AT(SITE) R"(, %rcx
-  lea 2(%rcx), %rcx
-  cmpl $0, )" AT(WANT_STOP) R"(
-  jne report
-  pushq )" AT(FLAGS) R"(
-  popfq
-  mov )" AT(FLAGS) R"(, %r11
-  mov )" AT(RSP) R"(, %rsp
-  movl $0, )" AT(PHASE) R"(
-  jmp *%rcx
-report:
-  mov )" AT(RSP) R"(, %rsp
-stop:
-  syscall
-boundary:
-  ud2
 leave:
   mov $)" VALUE(STACK_TOP) R"(, %esp
   pushq )" AT(FLAGS) R"(
@@ -112,10 +90,16 @@ leave:
   mov )" AT(R13) R"(, %r13
   mov )" AT(R14) R"(, %r14
   mov )" AT(R15) R"(, %r15
+  mov )" AT(RCX) R"(, %rcx
+  mov )" AT(R11) R"(, %r11
   mov )" AT(RSP) R"(, %rsp
-  mov )" AT(SITE) R"(, %rcx
   movl $0, )" AT(PHASE) R"(
-  jmp *%rcx
+  jmp *)" AT(TARGET) R"(
+report:
+stop:
+  syscall
+boundary:
+  ud2
 
 inject:
   mov 0(%rbp), %rax
@@ -169,9 +153,10 @@ cpuid:
   movl $0, )" AT(PHASE) R"(
   jmp *)" AT(SITE) R"(
 
-# rdi: the registers of the call
+# rdi: the registers of the call; esi: the phase of the slot while the kernel is in it
   .globl execute
 execute:
+  movl %esi, )" AT(PHASE) R"(
   mov 0(%rdi), %rax
   mov 16(%rdi), %rsi
   mov 24(%rdi), %rdx
@@ -179,41 +164,103 @@ execute:
   mov 40(%rdi), %r8
   mov 48(%rdi), %r9
   mov 8(%rdi), %rdi
-  movl $2, )" AT(PHASE) R"(
   syscall
 executed:
   movl $3, )" AT(PHASE) R"(
   ret
 )");
 
-extern "C" int64_t execute(const Registers* regs);
+extern "C" int64_t execute(const Registers* regs, Phase during);
+extern "C" const uint8_t report[];
 
+constexpr uint64_t kFstat = 5;
+constexpr uint64_t kClockGettime = 228, kRawClock = 4;                // clock_gettime(2), CLOCK_MONOTONIC_RAW
 constexpr uint64_t kFcntl = 72, kGetFlags = 3, kNonBlocking = 04000;  // fcntl(2): F_GETFL, O_NONBLOCK
+constexpr uint16_t kRdtsc = 0x310f, kRdtscp = 0x010f;                 // as they begin
+constexpr uint64_t kRdtscSize = 2, kRdtscpSize = 3;
+constexpr uint64_t kDontWait = 0x40;  // recv(2): MSG_DONTWAIT
 
 namespace {
 
 Slot& slot() { return *reinterpret_cast<Slot*>(kSlot); }
 
-void copy(void* to, uint64_t from, uint64_t length) {
+void copy(void* to, const void* from, uint64_t length) {
   asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(length) : : "memory");
 }
 
 // Writes a record at the ring's head, never beyond its end.
 struct Writer {
-  uint8_t* at;
+  uint8_t* next;
   uint8_t* end;
+  uint32_t before = 0, after = 0;  // pieces
+  uint64_t room = 0;               // that the kernel's output may need
 
   bool add(uint64_t address, uint64_t length, uint32_t& pieces) {
-    if (length > kRingSize || static_cast<uint64_t>(end - at) < sizeof(Piece) + padded(length)) return false;
-    auto* piece = reinterpret_cast<Piece*>(at);
+    if (length > kRingSize || static_cast<uint64_t>(end - next) < sizeof(Piece) + padded(length)) return false;
+    auto* piece = reinterpret_cast<Piece*>(next);
     piece->address = address;
     piece->length = length;
-    copy(piece + 1, address, length);
-    at += sizeof(Piece) + padded(length);
+    copy(piece + 1, reinterpret_cast<const void*>(address), length);
+    next += sizeof(Piece) + padded(length);
     ++pieces;
     return true;
   }
+  bool add_before(uint64_t address, uint64_t length) { return add(address, length, before); }
+  // There is room for it.
+  void add_after(uint64_t address, uint64_t length) { add(address, length, after); }
+  bool need(uint64_t length) {
+    if (length > kRingSize) return false;
+    room += sizeof(Piece) + padded(length);
+    return true;
+  }
+  bool has_room() const { return room <= static_cast<uint64_t>(end - next); }
 };
+
+void add_written(Writer& writer, const iovec* vector, uint64_t count, uint64_t bytes) {
+  for (uint64_t i = 0; i < count && bytes; ++i) {
+    const uint64_t part = smaller(vector[i].iov_len, bytes);
+    writer.add_after(reinterpret_cast<uint64_t>(vector[i].iov_base), part);
+    bytes -= part;
+  }
+}
+
+// `before`: what the call found. Where its memory lies, the kernel leaves alone.
+void add_received(Writer& writer, const msghdr& before, const msghdr& now, uint64_t bytes) {
+  writer.add_after(reinterpret_cast<uint64_t>(before.msg_name), smaller(name_length(before), now.msg_namelen));
+  writer.add_after(reinterpret_cast<uint64_t>(before.msg_control), smaller(control_length(before), now.msg_controllen));
+  add_written(writer, before.msg_iov, before.msg_iovlen, bytes);
+}
+
+// `before`: the span's own memory as the call found it, `length` bytes.
+void add_outputs(Writer& writer, const Span& span, const Registers& regs, const Piece* before, uint64_t length,
+                 int64_t result) {
+  const uint64_t address = argument(regs, span.arg);
+  const uint64_t made = result < 0 ? 0 : static_cast<uint64_t>(result);
+  switch (span.extent) {
+    case Extent::result:
+      return writer.add_after(address, smaller(length, made * span.value));
+    case Extent::pointee: {
+      const uint64_t other = argument(regs, span.other);
+      return writer.add_after(address, other ? smaller(length, at<uint32_t>(other)) : 0);
+    }
+    case Extent::vector:
+      return add_written(writer, &at<iovec>(address), count(span, regs), made);
+    case Extent::message:
+      writer.add_after(address, length);
+      return add_received(writer, *reinterpret_cast<const msghdr*>(before + 1), at<msghdr>(address), made);
+    case Extent::messages: {
+      writer.add_after(address, length);
+      const auto* was = reinterpret_cast<const mmsghdr*>(before + 1);
+      const auto* now = &at<mmsghdr>(address);
+      for (uint64_t i = 0; i < made && !span.sent; ++i) {
+        add_received(writer, was[i].msg_hdr, now[i].msg_hdr, now[i].msg_len);
+      }
+      return;
+    }
+    default:
+      return writer.add_after(address, length);
+  }
+}
 
 // The kernel keeps it in the limit of a segment (asm/segment.h, __CPUNODE_SEG).
 uint32_t processor() {
@@ -223,13 +270,99 @@ uint32_t processor() {
   return limit & kMask;
 }
 
-// With the signal-safe exit of `execute`: nothing of the served call has happened yet.
 bool is_nonblocking(Slot& slot, uint64_t descriptor) {
   Registers regs{};
   regs.rax = kFcntl, regs.rdi = descriptor, regs.rsi = kGetFlags;
-  const int64_t flags = execute(&regs);
+  const int64_t flags = execute(&regs, Phase::kernel);
   slot.phase = Phase::before;
   return flags >= 0 && (flags & kNonBlocking);
+}
+
+// Whether the call would not sleep, as far as can be told before it; `tried`: it is to be tried without its timeout.
+bool returns_at_once(Slot& slot, const Call& call, bool& tried) {
+  const Registers& regs = slot.regs;
+  if (call.flags != kNoArg && (argument(regs, call.flags) & kDontWait)) return true;
+  if (call.descriptor != kNoArg) return is_nonblocking(slot, argument(regs, call.descriptor));
+  if (call.word != kNoArg &&
+      at<uint32_t>(argument(regs, call.word)) == static_cast<uint32_t>(argument(regs, call.expected))) {
+    return false;
+  }
+  if (call.timeout == kNoArg) return call.yields && !slot.others_wait;
+  const uint64_t timeout = argument(regs, call.timeout);
+  tried = call.timeout_at || timeout != 0;
+  if (!call.timeout_at || !timeout) return true;
+  // One that the kernel would refuse is left to it.
+  constexpr int64_t kSecond = 1'000'000'000;
+  const auto* time = &at<int64_t>(timeout);
+  return time[0] >= 0 && time[1] >= 0 && time[1] < kSecond;
+}
+
+// Mode of the file behind a descriptor; 0 if there is none. `during`: whether the call can still be left to a stop.
+uint32_t file_mode(uint64_t descriptor, Phase during) {
+  struct stat info;
+  Registers regs{};
+  regs.rax = kFstat, regs.rdi = descriptor, regs.rsi = reinterpret_cast<uint64_t>(&info);
+  return execute(&regs, during) == 0 ? info.st_mode : 0;
+}
+
+// ---- The table of descriptors
+
+bool is_known(const Slot& s, uint64_t descriptor) {
+  const auto fd = static_cast<uint32_t>(descriptor);
+  return fd < kDescriptors && (s.known[fd / 64] >> fd % 64 & 1);
+}
+
+void set_known(Slot& s, uint64_t descriptor, bool known) {
+  const auto fd = static_cast<uint32_t>(descriptor);
+  if (fd >= kDescriptors) return;
+  const uint64_t bit = uint64_t{1} << fd % 64;
+  // The supervisor learns of others meanwhile, on another processor.
+  if (known) {
+    __atomic_fetch_or(&s.known[fd / 64], bit, __ATOMIC_SEQ_CST);
+  } else {
+    __atomic_fetch_and(&s.known[fd / 64], ~bit, __ATOMIC_SEQ_CST);
+  }
+}
+
+// The call has made a descriptor.
+void note_descriptor(Slot& s, const Call& call, Record& record, bool copied_is_known, uint64_t descriptor) {
+  switch (call.makes) {
+    case NewDescriptor::none:
+      return;
+    case NewDescriptor::file: {
+      const uint32_t mode = file_mode(descriptor, Phase::after);
+      record.no_channel = mode && !may_be_channel(mode);
+      break;
+    }
+    case NewDescriptor::no_channel:
+      record.no_channel = 1;
+      break;
+    case NewDescriptor::copy:
+      set_known(s, descriptor, copied_is_known);
+      return;
+  }
+  if (record.no_channel) set_known(s, descriptor, true);
+}
+
+// ---- Records
+
+// Whether the record at the ring's head says the same as the one before it, which is counted up then.
+bool continues_series(Slot& s, const Record& record) {
+  if (s.series != record.size || s.series > s.head) return false;
+  auto& last = *reinterpret_cast<Record*>(kRing + s.head - s.series);
+  const auto same = [&](const void* from, const void* to) {
+    const auto* a = static_cast<const uint64_t*>(from);
+    for (const uint64_t* b = a + s.series / sizeof *a; a != to; ++a, ++b) {
+      if (*a != *b) return false;
+    }
+    return true;
+  };
+  // Registers that calls change need not be the same.
+  if (!same(&last.thread, &last.regs.flags) || !same(&last.fs_base, &record)) return false;
+  // The supervisor may read it at any moment, and says so.
+  uint32_t count = last.repeat;
+  return !(count & kTaken) &&
+         __atomic_compare_exchange_n(&last.repeat, &count, count + 1, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
 }
 
 uint64_t take_stamp() {
@@ -238,116 +371,152 @@ uint64_t take_stamp() {
   return stamp + 1;
 }
 
-}  // namespace
+// The kernel and the supervisor see what was written above before what is written below.
+void barrier() { asm volatile("" : : : "memory"); }
 
-// Serves the call whose registers are in the slot, and puts its result there; 0 if it must stop.
-extern "C" int serve() {
-  Slot& s = slot();
+// Executes the call whose registers are in the slot, and adds its record to the ring. False if it must stop; then
+// nothing has happened that the program could see.
+bool serve_call(Slot& s) {
   const Registers& regs = s.regs;
-  if (s.replay) return answer(s);
-  if (s.want_stop || regs.rax >= kCalls || processor() != s.processor) return 0;
-  const Call& call = reinterpret_cast<const Call*>(kTable)[regs.rax];
-  if (call.serve == Serve::never) return 0;
-  const bool may_sleep = call.serve == Serve::always || s.alone;
-  if (!may_sleep) {
-    if (call.yields && s.others_wait) return 0;
-    if (call.descriptor != kNoArg && !is_nonblocking(s, argument(regs, call.descriptor))) return 0;
-    if (call.descriptor == kNoArg && call.timeout == kNoArg && !call.yields) return 0;
+  if (s.want_stop || processor() != s.processor) return false;
+  const Call* const found = call_of(regs);
+  if (!found) return false;
+  const Call& call = *found;
+  if (call.null != kNoArg && argument(regs, call.null)) return false;
+  if (call.closes != kNoArg && !is_known(s, argument(regs, call.closes))) return false;
+  if (call.writes_file && s.maps_files) {
+    const uint32_t mode = file_mode(argument(regs, 0), Phase::kernel);
+    s.phase = Phase::before;
+    if (S_ISREG(mode) || s.want_stop) return false;
   }
-  const bool without_timeout = !may_sleep && call.timeout != kNoArg && argument(regs, call.timeout) != 0;
+  bool tried = false;
+  if (call.serve == Serve::sleeps && !s.alone && (!returns_at_once(s, call, tried) || s.want_stop)) return false;
 
   uint8_t* const ring = reinterpret_cast<uint8_t*>(kRing);
-  if (kRingSize - s.head < sizeof(Record)) return 0;
+  if (kRingSize - s.head < sizeof(Record)) return false;
   auto* record = reinterpret_cast<Record*>(ring + s.head);
   Writer writer{reinterpret_cast<uint8_t*>(record + 1), ring + kRingSize};
-  record->before = record->after = 0;
-  uint64_t capacities[kMaxSpans];
-  uint64_t room = 0;  // for what the call may write
+  uint64_t lengths[kMaxSpans];
+  Piece* pieces[kMaxSpans];
   for (int i = 0; i < call.spans; ++i) {
     const Span& span = call.span[i];
     const uint64_t address = argument(regs, span.arg);
-    capacities[i] = address ? capacity(span, regs) : 0;
-    if (capacities[i] > kRingSize) return 0;
+    pieces[i] = reinterpret_cast<Piece*>(writer.next);
+    lengths[i] = address ? capacity(span, regs) : 0;
     if (!address) continue;
-    if (span.before && !writer.add(address, capacities[i], record->before)) return 0;
-    uint64_t buffers = 0;
-    if (span.extent == Extent::vector) {
-      const auto* vector = reinterpret_cast<const iovec*>(address);
-      for (uint64_t k = 0; k < argument(regs, span.other); ++k) {
-        if (vector[k].iov_len > kRingSize) return 0;
-        buffers += vector[k].iov_len + sizeof(Piece) + 8;
-        if (!span.after &&
-            !writer.add(reinterpret_cast<uint64_t>(vector[k].iov_base), vector[k].iov_len, record->before)) {
-          return 0;
-        }
-      }
-      if (!span.after) buffers = 0;
-    }
-    if (span.after) room += sizeof(Piece) + capacities[i] + 8 + buffers;
+    if (span.after && !writer.need(lengths[i])) return false;
+    // Of arrays of messages, the whole: what the kernel found there is asked for later.
+    if (span.extent == Extent::messages && !writer.add_before(address, lengths[i])) return false;
+    const auto reads = [&](uint64_t from, uint64_t length, bool) { return writer.add_before(from, length); };
+    const auto writes = [&](uint64_t, uint64_t length) { return writer.need(length); };
+    if (!visit_memory(span, regs, lengths[i], reads, writes)) return false;
   }
-  if (room > static_cast<uint64_t>(writer.end - writer.at)) return 0;
+  if (!writer.has_room()) return false;
 
+  record->before = writer.before;
+  record->after = 0;
+  record->repeat = 1;
+  record->counter = record->no_channel = 0;
   record->thread = s.thread;
   record->site = s.site;
   record->regs = regs;
   asm volatile("rdfsbase %0" : "=r"(record->fs_base));
   asm volatile("rdgsbase %0" : "=r"(record->gs_base));
   if (call.send) {
-    record->size = static_cast<uint32_t>(writer.at - reinterpret_cast<uint8_t*>(record));
+    record->size = static_cast<uint32_t>(writer.next - reinterpret_cast<uint8_t*>(record));
     record->stamp = take_stamp();
-    asm volatile("" : : : "memory");
-    s.pending = 1;
-    asm volatile("" : : : "memory");
+    barrier();
+    s.pending = s.head + 1;
+    barrier();
   }
-  int64_t result = 0;
-  if (without_timeout) {
-    Registers now = regs;
-    (&now.rdi)[call.timeout] = 0;
-    result = execute(&now);
-    if (result == 0) return 0;  // it would sleep
-  } else {
-    result = execute(&regs);
+  Registers now = regs;
+  if (tried) {
+    s.no_time[0] = s.no_time[1] = 0;
+    (&now.rdi)[call.timeout] = call.timeout_at ? reinterpret_cast<uint64_t>(s.no_time) : 0;
+  }
+  if (call.closes != kNoArg) set_known(s, argument(regs, call.closes), false);
+  const bool copied_is_known = is_known(s, argument(regs, 0));
+  const int64_t result = execute(&now, Phase::kernel);
+  if (tried && result == call.timed_out) {
+    // It would sleep. What the kernel has written is undone.
+    for (int i = 0; i < call.spans; ++i) {
+      const Span& span = call.span[i];
+      if (!span.before || !span.after || !argument(regs, span.arg)) continue;
+      if (is_written(span.written, result))
+        copy(reinterpret_cast<void*>(pieces[i]->address), pieces[i] + 1, lengths[i]);
+    }
+    return false;
   }
 
   for (int i = 0; i < call.spans; ++i) {
     const Span& span = call.span[i];
-    const uint64_t address = argument(regs, span.arg);
-    if (!span.after || !address || !is_written(span.written, result)) continue;
-    uint64_t length = capacities[i];
-    switch (span.extent) {
-      case Extent::result: {
-        const uint64_t made = result < 0 ? 0 : static_cast<uint64_t>(result) * span.value;
-        length = made < length ? made : length;
-        break;
-      }
-      case Extent::pointee: {
-        const uint64_t made = argument(regs, span.other) ? *reinterpret_cast<uint32_t*>(argument(regs, span.other)) : 0;
-        length = made < length ? made : length;
-        break;
-      }
-      case Extent::vector: {
-        uint64_t left = result < 0 ? 0 : static_cast<uint64_t>(result);
-        const auto* vector = reinterpret_cast<const iovec*>(address);
-        for (uint64_t k = 0; k < argument(regs, span.other) && left; ++k) {
-          const uint64_t part = vector[k].iov_len < left ? vector[k].iov_len : left;
-          writer.add(reinterpret_cast<uint64_t>(vector[k].iov_base), part, record->after);
-          left -= part;
-        }
-        continue;
-      }
-      default:
-        break;
-    }
-    writer.add(address, length, record->after);
+    if (!span.after || !argument(regs, span.arg) || !is_written(span.written, result)) continue;
+    add_outputs(writer, span, regs, pieces[i], lengths[i], result);
   }
-  record->size = static_cast<uint32_t>(writer.at - reinterpret_cast<uint8_t*>(record));
+  record->size = static_cast<uint32_t>(writer.next - reinterpret_cast<uint8_t*>(record));
+  barrier();
+  record->after = writer.after;
   record->result = result;
-  if (!call.send) record->stamp = take_stamp();
   s.regs.rax = static_cast<uint64_t>(result);
-  asm volatile("" : : : "memory");
+  const bool unsuccessful = call.test && result <= 0;
+  if (unsuccessful && continues_series(s, *record)) return true;
+  if (result >= 0) note_descriptor(s, call, *record, copied_is_known, static_cast<uint64_t>(result));
+  if (!call.send) record->stamp = take_stamp();
+  s.series = unsuccessful ? record->size : 0;
+  barrier();
   s.head += record->size;
+  barrier();
   s.pending = 0;
-  return 1;
+  return true;
+}
+
+// Executes rdtsc or rdtscp, `size` bytes, as the recorder does where they stop. False if it must stop.
+bool serve_counter(Slot& s, uint64_t size) {
+  if (s.replay || s.want_stop || processor() != s.processor || kRingSize - s.head < sizeof(Record)) return false;
+  auto& record = *reinterpret_cast<Record*>(kRing + s.head);
+  struct {
+    uint64_t s, ns;
+  } time;
+  Registers regs{};
+  regs.rax = kClockGettime, regs.rdi = kRawClock, regs.rsi = reinterpret_cast<uint64_t>(&time);
+  execute(&regs, Phase::before);
+  const uint64_t now = counter_at(at<Clock>(kClock).counter, time.s * 1'000'000'000 + time.ns);
+  record.size = sizeof record;
+  record.repeat = 1;
+  record.thread = s.thread;
+  record.counter = 1;
+  record.no_channel = 0;
+  record.site = s.site;
+  record.regs = s.regs;
+  record.fs_base = record.gs_base = 0;
+  record.result = static_cast<int64_t>(now);
+  record.before = record.after = 0;
+  record.stamp = take_stamp();
+  s.regs.rax = static_cast<uint32_t>(now);
+  s.regs.rdx = now >> 32;
+  if (size == kRdtscpSize) s.regs.rcx = 0;
+  s.series = 0;
+  s.target = s.site + size;
+  barrier();
+  s.head += record.size;
+  return true;
+}
+
+}  // namespace
+
+// Where the thread goes on: behind a served call, at the supervisor's stop there, or at the call itself.
+extern "C" void serve() {
+  Slot& s = slot();
+  s.target = s.site;
+  const auto code = at<uint16_t>(s.site);
+  if (code == kRdtsc || code == kRdtscp) {
+    serve_counter(s, code == kRdtsc ? kRdtscSize : kRdtscpSize);
+    return;
+  }
+  if (!(s.replay ? answer(s) : serve_call(s))) return;
+  constexpr uint64_t kSyscallSize = 2;
+  s.regs.r11 = s.regs.flags;
+  s.target = s.want_stop ? reinterpret_cast<uint64_t>(report) : s.site + kSyscallSize;
 }
 
 // As the code that calls it has put them on the stack.
@@ -369,6 +538,7 @@ extern "C" void answer_cpuid(CpuidRegisters* regs) {
   auto* record = reinterpret_cast<Record*>(reinterpret_cast<uint8_t*>(kRing) + s.head);
   *record = Record{};
   record->size = sizeof *record;
+  record->repeat = 1;
   record->thread = s.thread;
   record->site = s.site;
   record->regs.rax = kCpuidNumber;
@@ -381,6 +551,7 @@ extern "C" void answer_cpuid(CpuidRegisters* regs) {
   regs->rdx = answer->edx;
   constexpr uint64_t kInstructionSize = 2;
   s.site += kInstructionSize;
-  asm volatile("" : : : "memory");
+  s.series = 0;
+  barrier();
   s.head += record->size;
 }

@@ -8,6 +8,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "interceptors/counter.h"
+#include "interceptors/new_descriptor.h"
 #include "interceptors/written.h"
 
 namespace redrive::gate {
@@ -16,8 +18,8 @@ namespace redrive::gate {
 // the code can address all of it absolutely.
 inline constexpr uint64_t kCode = 0x6f000000;
 inline constexpr uint64_t kCodeSize = 0x8000;
-inline constexpr uint64_t kTable = kCode + kCodeSize;  // Call[kCalls]
-inline constexpr uint64_t kTableSize = 0xc000;
+inline constexpr uint64_t kTable = kCode + kCodeSize;  // Table
+inline constexpr uint64_t kTableSize = 0x10000;
 inline constexpr uint64_t kClock = kTable + kTableSize;  // Clock, the same page in all address spaces
 inline constexpr uint64_t kClockSize = 0x1000;
 inline constexpr uint64_t kSlot = kCode + 0x20000;
@@ -26,24 +28,29 @@ inline constexpr uint64_t kStackSize = 0x4000;
 inline constexpr uint64_t kRingSize = 0x100000;
 
 inline constexpr uint32_t kCalls = 470;
+inline constexpr uint32_t kCommands = 96;  // of multiplexers, that are served
 inline constexpr uint32_t kMaxSpans = 6;
+inline constexpr uint32_t kDescriptors = 4096;  // higher ones are closed with a stop
 
 // How long the memory is that a call reads or writes at one of its arguments (ExtentKind in syscall_table.h).
 enum class Extent : uint8_t {
-  fixed,    // `value` bytes
-  arg,      // argument `other`, divided by `divisor` and rounded up, times `value`
-  result,   // result times `value`, at most argument `other` times `value`
-  pointee,  // *(u32*)argument `other`, the smaller of before and after
-  path,     // NUL-terminated
-  vector,   // iovec array with argument `other` elements, and its buffers
+  fixed,     // `value` bytes
+  arg,       // argument `other`, divided by `divisor` and rounded up, times `value`
+  result,    // result times `value`, at most argument `other` times `value`
+  pointee,   // *(u32*)argument `other`, the smaller of before and after
+  path,      // NUL-terminated
+  vector,    // iovec array with `value` elements, or argument `other` if that is 0, and its buffers
+  message,   // msghdr, and what it points to
+  messages,  // mmsghdr array with argument `other` elements, and what they point to
 };
 struct Span {
   uint8_t arg = 0;
   Extent extent = Extent::fixed;
-  bool before = false;   // read by the kernel
-  bool after = false;    // written by it
-  bool payload = false;  // travels through the channel
   Written written = Written::success;
+  bool before : 1 = false;   // read by the kernel
+  bool after : 1 = false;    // written by it
+  bool sent : 1 = false;     // vectors and messages: read by it are the buffers that they point to, not written
+  bool payload : 1 = false;  // travels through the channel; of vectors and messages, the buffers do
   uint8_t other = 0;
   uint16_t divisor = 1;
   uint32_t value = 0;
@@ -59,25 +66,48 @@ inline constexpr uint8_t kNoArg = 0xff;
 
 struct Call {
   Serve serve = Serve::never;
-  // What tells whether a call would sleep: the argument that holds a descriptor (not if O_NONBLOCK is set), or a
-  // timeout (it is tried without one). A call with neither gives up the processor (sched_yield): not while another
-  // thread waits.
-  uint8_t descriptor = kNoArg;
-  uint8_t timeout = kNoArg;
+  bool send = false;         // its bytes can be received before it returns
+  bool test = false;         // may be repeated unsuccessfully in series
+  bool writes_file = false;  // may change the contents of the file behind argument 0
+  uint8_t closes = kNoArg;   // the argument that holds a descriptor which it closes
+  NewDescriptor makes = NewDescriptor::none;
+  // What tells whether a call that may sleep would. Its descriptor: not if O_NONBLOCK is set, or MSG_DONTWAIT is among
+  // the flags. A futex: not if the word at `word` is another than argument `expected`. A timeout: it is tried without
+  // one, and answers `timed_out` if it would; `timeout_at`: the argument points to it. If a call has none of these, it
+  // gives up the processor (sched_yield): not while another thread waits.
   bool yields = false;
-  bool send = false;  // its bytes can be received before it returns
+  bool timeout_at = false;
+  uint8_t descriptor = kNoArg;
+  uint8_t flags = kNoArg;
+  uint8_t word = kNoArg;
+  uint8_t expected = kNoArg;
+  uint8_t timeout = kNoArg;
+  uint8_t null = kNoArg;  // an argument that must be null: a signal mask that holds while the call sleeps
+  int16_t timed_out = 0;
+  // Multiplexers: the argument that holds the command, which bits of it count, and its commands in the table.
+  uint8_t selector = kNoArg;
+  uint8_t commands = 0;
+  uint16_t first_command = 0;
+  uint32_t selector_mask = 0;
   uint8_t spans = 0;
   Span span[kMaxSpans];
 };
-static_assert(sizeof(Call) * kCalls <= kTableSize);
+
+struct Table {
+  Call calls[kCalls];
+  uint32_t command_numbers[kCommands];  // sorted for each multiplexer
+  Call commands[kCommands];
+};
+static_assert(sizeof(Table) <= kTableSize);
 
 struct Clock {
   uint64_t now;  // the last stamp taken
+  Counter counter;
 };
 
-// The registers of a served call at its entry, as the gate saves them.
+// The registers of a served call at its entry, as the gate saves them; rcx only if it is none that the call changes.
 struct Registers {
-  uint64_t rax, rdi, rsi, rdx, r10, r8, r9, rbx, rbp, r12, r13, r14, r15, rsp, flags;
+  uint64_t rax, rdi, rsi, rdx, r10, r8, r9, rbx, rbp, r12, r13, r14, r15, rsp, flags, rcx, r11;
 };
 
 enum class Phase : uint32_t {
@@ -89,26 +119,38 @@ enum class Phase : uint32_t {
 
 struct Slot {
   Registers regs;
-  uint64_t site;  // the traced syscall instruction of the call's trampoline; the call returns behind it
+  uint64_t site;    // the traced syscall instruction of the call's trampoline; the call returns behind it
+  uint64_t target;  // where the code goes to when it has put the registers back
   Phase phase;
   uint32_t want_stop;    // the next call shall stop
   uint32_t alone;        // the unit has no other thread: calls may sleep
   uint32_t others_wait;  // another thread of the unit could run
   uint32_t thread;       // serial of the thread that runs
   uint64_t head;         // bytes of complete records in the ring
-  uint64_t pending;      // a send's record at `head` is complete but for its result
+  uint64_t series;       // size of the last of them, if equal calls that follow are counted in it
+  uint64_t pending;      // head + 1: a send's record at `head` is complete but for its result
   uint32_t processor;    // where the supervisor runs: calls are served on no other
-  uint32_t replay;       // the ring holds expected calls, which are answered from it
-  uint32_t repeated;     // how often the expected call at `taken` was made already
-  uint64_t taken;        // bytes of the ring's expected calls that were made
-  uint64_t messages;     // in replay: where the table of messages is mapped
+  uint32_t maps_files;   // the program sees files that it writes to in its memory: those calls stop
+  uint64_t no_time[2];   // a timeout of zero
+  // Descriptors of which the supervisor will still know what is behind them when it reads the records up to now, though
+  // they be closed then: only these are.
+  uint64_t known[kDescriptors / 64];
+  uint32_t replay;    // the ring holds expected calls, which are answered from it
+  uint32_t repeated;  // how often the expected call at `taken` was made already
+  uint64_t taken;     // bytes of the ring's expected calls that were made
+  uint64_t messages;  // in replay: where the table of messages is mapped
 };
+
+inline constexpr uint32_t kTaken = 1u << 31;  // the supervisor has counted them: those that follow are others
 
 // A record is followed by `before` and then `after` pieces, each padded to 8 bytes.
 struct Record {
-  uint32_t size;  // with all that follows
+  uint32_t size;    // with all that follows
+  uint32_t repeat;  // how many calls it stands for, which were the same; and kTaken
+  uint64_t stamp;   // of the first
   uint32_t thread;
-  uint64_t stamp;
+  uint16_t counter;     // no call: rdtsc or rdtscp was executed, and `result` is what it read
+  uint16_t no_channel;  // the result is a descriptor with no channel behind it
   uint64_t site;
   Registers regs;
   uint64_t fs_base, gs_base;
@@ -199,7 +241,7 @@ inline constexpr uint64_t kEnd = kSlot + kSlotSize;
 // At the start of the code: where its instructions are that the supervisor must know.
 struct Header {
   uint64_t entry;     // where trampolines jump to
-  uint64_t leave;     // puts the registers back and goes to the traced syscall instruction
+  uint64_t leave;     // puts the registers back and goes to the slot's target
   uint64_t executed;  // right behind the untraced syscall instruction
   uint64_t boundary;  // right behind the traced syscall instruction that reports a served call
   // Makes the calls from rbp to rbx, up to the first that fails, and stops at the boundary with the last one's result

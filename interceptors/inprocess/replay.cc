@@ -7,7 +7,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-extern "C" int64_t execute(const redrive::gate::Registers* regs);  // gate.cc
+extern "C" int64_t execute(const redrive::gate::Registers* regs, redrive::gate::Phase during);  // gate.cc
 
 // What the compiler and xxhash expect of a C library.
 extern "C" void* memcpy(void* to, const void* from, size_t length) {
@@ -40,7 +40,7 @@ uint32_t registers_hash(const Registers& r) {
 // The fingerprint of what the kernel would read (payload.h). One piece, as nearly all have, needs no state.
 class InputHash {
  public:
-  void add(uint64_t address, uint64_t length) {
+  [[gnu::noinline]] void add(uint64_t address, uint64_t length) {
     if (pieces_++ == 0) {
       address_ = address, length_ = length;
       return;
@@ -51,7 +51,7 @@ class InputHash {
     }
     XXH3_64bits_update(&state_, reinterpret_cast<const void*>(address), length);
   }
-  uint64_t value() const {
+  [[gnu::noinline]] uint64_t value() const {
     if (pieces_ == 0) return 0;
     return pieces_ == 1 ? XXH3_64bits(reinterpret_cast<const void*>(address_), length_) : XXH3_64bits_digest(&state_);
   }
@@ -62,7 +62,7 @@ class InputHash {
   XXH3_state_t state_;
 };
 
-uint64_t hash_inputs(const Call& call, const Registers& regs) {
+[[gnu::noinline]] uint64_t hash_inputs(const Call& call, const Registers& regs) {
   InputHash hash;
   for_each_input(call, regs, [&](uint64_t address, uint64_t length, bool) { hash.add(address, length); });
   return hash.value();
@@ -75,7 +75,8 @@ bool same_call(const Expected& expected, const Slot& slot) {
     if (argument(regs, static_cast<int>(i)) != expected.args[i]) return false;
   }
   if (registers_hash(regs) != expected.regs_hash) return false;
-  return expected.in_hash == 0 || hash_inputs(call_at(regs.rax), regs) == expected.in_hash;
+  const Call* const call = call_of(regs);
+  return call && (expected.in_hash == 0 || hash_inputs(*call, regs) == expected.in_hash);
 }
 
 Message& message_at(const Slot& slot, uint64_t index) { return reinterpret_cast<Message*>(slot.messages)[index]; }
@@ -87,7 +88,7 @@ int64_t futex(const Message& message, uint64_t operation, uint64_t value, const 
   Registers regs{};
   regs.rax = kFutex, regs.rdi = reinterpret_cast<uint64_t>(&message.state), regs.rsi = operation, regs.rdx = value;
   regs.r10 = reinterpret_cast<uint64_t>(timeout);
-  return execute(&regs);
+  return execute(&regs, Phase::kernel);
 }
 
 bool is_sent(const Message& message) { return __atomic_load_n(&message.state, __ATOMIC_ACQUIRE) == MessageState::sent; }
@@ -156,13 +157,13 @@ class Received {
 
 }  // namespace
 
-int answer(Slot& slot) {
-  if (slot.taken == slot.head) return 0;
+bool answer(Slot& slot) {
+  if (slot.taken == slot.head) return false;
   const auto& expected = *reinterpret_cast<const Expected*>(kRing + slot.taken);
-  if (!same_call(expected, slot)) return 0;
+  if (!same_call(expected, slot)) return false;
   const auto* parts = reinterpret_cast<const Part*>(&expected + 1);
-  if (!arrived(slot, expected, parts)) return 0;
-  if (expected.sends) send(slot, call_at(slot.regs.rax), message_at(slot, expected.sends - 1));
+  if (!arrived(slot, expected, parts)) return false;
+  if (expected.sends) send(slot, *call_of(slot.regs), message_at(slot, expected.sends - 1));
   Received received(slot, parts);
   const auto* output = reinterpret_cast<const Output*>(parts + expected.parts);
   for (uint32_t i = 0; i < expected.outputs; ++i) {
@@ -180,7 +181,7 @@ int answer(Slot& slot) {
     slot.repeated = 0;
     slot.taken += expected.size;
   }
-  return 1;
+  return true;
 }
 
 }  // namespace redrive::gate

@@ -6,7 +6,7 @@
 namespace redrive::gate {
 
 // Answers the call whose registers are in the slot if it is the one that the ring expects next, with the same
-// arguments, registers and inputs, and puts its result there; 0 if it must stop.
-int answer(Slot& slot);
+// arguments, registers and inputs, and puts its result there; false if it must stop.
+bool answer(Slot& slot);
 
 }  // namespace redrive::gate

@@ -3,6 +3,7 @@
 #include <elf.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -51,6 +52,10 @@ TEST_CASE("a window holds instructions that can move, and nothing jumps into it"
       {"a load may fault", {0x0f, 0x05, 0x48, 0x8b, 0x07, 0xc3}, 0, std::nullopt},
       {"a load relative to its place", {0x0f, 0x05, 0x8b, 0x05, 1, 2, 3, 4, 0xc3}, 0, std::nullopt},
       {"a landing pad", {0x0f, 0x05, 0xf3, 0x0f, 0x1e, 0xfa, 0xc3}, 0, std::nullopt},
+      {"rdtsc", {0x0f, 0x31, 0x48, 0xc1, 0xe2, 0x20, 0x48, 0x09, 0xd0}, 0, PatchWindow{0, 4}},
+      {"rdtscp", {0x0f, 0x01, 0xf9, 0x89, 0x0c, 0x24, 0x48, 0xc1}, 0, std::nullopt},  // stores
+      {"rdtscp that can move", {0x0f, 0x01, 0xf9, 0x48, 0xc1, 0xe2, 0x20}, 0, PatchWindow{0, 4}},
+      {"rdtsc behind a mov", {0xb8, 0x27, 0, 0, 0, 0x0f, 0x31, 0xc3}, 5, std::nullopt},
       {"no syscall instruction", {0x0f, 0x0b, 0x48, 0x3d, 0, 0xf0, 0xff, 0xff}, 0, std::nullopt},
       // jmp to the cmp, over it: the first may not be patched, the second may.
       {"a short jump to behind the call", {0xeb, 0x02, 0x0f, 0x05, 0x48, 0x3d, 0, 0xf0, 0xff, 0xff}, 2, std::nullopt},
@@ -307,16 +312,23 @@ TEST_CASE("cpuid instructions of Go binaries") {
 }
 
 TEST_CASE("the table of calls follows the syscall table") {
-  const auto calls = gate_calls();
-  REQUIRE(calls.size() == gate::kCalls);
-  for (const SyscallRow& row : all_rows()) {
+  const auto table = gate_table();
+  const auto follows = [](const gate::Call& call, const SyscallRow& row) {
     CAPTURE(row.name);
-    const gate::Call& call = calls[static_cast<size_t>(row.number)];
     CHECK((call.serve != gate::Serve::never) == row.in_process);
-    if (call.serve == gate::Serve::never) continue;
+    if (call.serve == gate::Serve::never) return;
     CHECK((call.serve == gate::Serve::sleeps) == row.may_block);
     CHECK(call.send == (row.traffic == Traffic::send));
-    CHECK((row.treat == Treat::emulate && row.fd_effect == FdEffect::none && row.selector < 0));
+    CHECK((row.treat == Treat::emulate && row.selector < 0));
+  };
+  for (const SyscallRow& row : all_rows()) follows(table->calls[row.number], row);
+  for (const SyscallRow* row : all_commands()) {
+    const gate::Call& multiplexer = table->calls[row->number];
+    const auto* first = table->command_numbers + multiplexer.first_command;
+    const auto* found = std::find(first, first + multiplexer.commands, static_cast<uint32_t>(row->command));
+    REQUIRE((found != first + multiplexer.commands) == row->in_process);
+    if (row->in_process) follows(table->commands[found - table->command_numbers], *row);
+    CHECK(std::is_sorted(first, first + multiplexer.commands));
   }
 }
 

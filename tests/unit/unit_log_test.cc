@@ -40,13 +40,13 @@ Event signal(ThreadSerial thread) {
 void open(UnitLog& log, const Event& entry) { log.open() = entry; }
 
 // `exit`: what is noted at a call's exit.
-void close(UnitLog& log, const Event& exit, bool test) {
+void close(UnitLog& log, const Event& exit, bool test, uint64_t times = 1) {
   Event& event = log.closing(exit.thread, exit.number);
   event.result = exit.result;
   event.writes = exit.writes;
   event.receive = exit.receive;
   if (exit.child_unit) event.child_unit = exit.child_unit;
-  log.close(test);
+  log.close(test, times);
 }
 
 // A log in a trace in memory.
@@ -59,9 +59,9 @@ class Recording {
   UnitLog& log() { return log_; }
 
   // A whole call of which nothing can come in between.
-  void call(ThreadSerial thread, int32_t number, int64_t result, bool test = false) {
+  void call(ThreadSerial thread, int32_t number, int64_t result, bool test = false, uint64_t times = 1) {
     open(log_, entry(thread, number));
-    close(log_, exit(thread, result), test);
+    close(log_, exit(thread, result), test, times);
   }
 
   std::vector<Event> events() {
@@ -191,6 +191,20 @@ TEST_CASE("a series of equal tests is one event with a count") {
   CHECK_EQ(events[1].repeat, 1);
   CHECK_EQ(events[1].result, 1);
   CHECK_EQ(events[2].repeat, 2);
+}
+
+TEST_CASE("a series that comes in parts is one") {
+  Recording recording;
+  recording.call(0, kPoll, 0, true, 7);
+  recording.call(0, kPoll, 0, true);
+  recording.call(0, kPoll, 0, true, 20);
+  recording.call(0, kPoll, 1, true);
+  recording.call(0, kPoll, 0, true, 5);
+  const auto events = recording.events();
+  REQUIRE_EQ(events.size(), 3);
+  CHECK_EQ(events[0].repeat, 28);
+  CHECK_EQ(events[1].repeat, 1);
+  CHECK_EQ(events[2].repeat, 5);
 }
 
 TEST_CASE("what ends a series") {
