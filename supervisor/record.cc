@@ -32,30 +32,15 @@ struct Tuning {
   double critical_path_s;
   double period_s;
   double restore_s;  // to make an empty stub ready: the part of a restore that does not depend on the program
-  double stop_s;     // for a system call
 };
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-// What a replay needs on this host beside the program's own CPU time.
-Result<void> measure_replay(Tuning& tuning) {
-  const auto started = Clock::now();
-  ASSIGN_OR_RETURN(const Stub stub, Stub::spawn());
-  tuning.restore_s = seconds_since(started);
-  constexpr int kBatches = 10, kCalls = 20;  // the least of them: others that run may only add to what a call costs
-  tuning.stop_s = 1;
-  for (int batch = 0; batch < kBatches; ++batch) {
-    const auto before = Clock::now();
-    for (int i = 0; i < kCalls; ++i) TRY(stub.call(stub.pid(), SYS_getppid, {}));
-    tuning.stop_s = std::min(tuning.stop_s, seconds_since(before) / kCalls);
-  }
-  return {};
-}
-
 Result<Tuning> tune(const RecordOptions& options) {
   Tuning tuning{};
-  TRY(measure_replay(tuning));
-  const double restore = tuning.restore_s;
+  const auto started = Clock::now();
+  TRY(Stub::spawn());
+  const double restore = tuning.restore_s = seconds_since(started);
   tuning.critical_path_s = options.critical_path_s.value_or(kPathOfBound * (options.bound_s - restore));
   tuning.period_s = options.checkpoint_period_s.value_or(kPeriodOfPath * tuning.critical_path_s);
   if (!options.checkpoint_period_s && tuning.period_s < kLeastPeriod_s) {
@@ -176,7 +161,6 @@ Result<int> record(const RecordOptions& options) {
     limits.checkpoint_period_ns = parameters.checkpoint_period_ns;
     if (!options.checkpoint_period_s) limits.restore_budget_s = options.bound_s - tuning.restore_s;
     limits.in_process = options.in_process;
-    limits.replayed_call_ns = static_cast<uint64_t>(tuning.stop_s * 1e9);
     limits.cpuid_traps = trap_own_instructions();
     Recorder recorder(*writer, *policy, limits);
     pin_to_one_processor();

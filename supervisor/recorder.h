@@ -25,8 +25,9 @@ struct RecorderLimits {
   double restore_budget_s = 0;        // the bound, if T follows from it: units with much memory get less than T
   size_t copies = 8;                  // checkpoint copies alive at once
   bool in_process = true;             // serve calls inside tracees where that can be done
-  uint64_t replayed_call_ns = 0;      // what a replay needs for a call that cost the recording no stop
-  bool cpuid_traps = true;            // else the instructions are replaced
+  // What a replay needs for a served call beside what the call itself takes: reading and comparing it.
+  uint64_t replayed_call_ns = 1000;
+  bool cpuid_traps = true;  // else the instructions are replaced
 };
 
 class Recorder {
@@ -115,7 +116,7 @@ class Recorder {
   void reap_copies(Thread& thread);
   uint64_t cpu_ns(const Unit& unit) const;
   uint64_t interval_ns(const Unit& unit) const {
-    return unit.served_ns ? *unit.served_ns : cpu_ns(unit) - unit.cpu_base_ns + unit.stops_saved_ns;
+    return unit.served_ns ? *unit.served_ns : cpu_ns(unit) - unit.cpu_base_ns + unit.replay_ns;
   }
   uint64_t period_ns(uint64_t memory_bytes) const;
   Result<uint64_t> file_of(MappedFiles& files, const Mapping& mapping);

@@ -53,7 +53,7 @@ void Recorder::begin_interval(Unit& unit, CheckpointKind kind, Process& process,
   unit.in_interval = true;
   unit.interval = unit.next_interval++;
   unit.cpu_base_ns = cpu_ns(unit);
-  unit.drained_ns = unit.stops_saved_ns = 0;
+  unit.drained_ns = unit.replay_ns = 0;
   unit.received = false;
   unit.interval_began = Clock::now();
   IntervalRecord record;

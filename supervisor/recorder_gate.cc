@@ -622,8 +622,8 @@ bool Recorder::serve_again(Thread& thread) {
 // The clock of served events is not read at each: it goes evenly from the last time to this one.
 void Recorder::begin_served(const Served& served) {
   Unit& unit = *served.gate->unit;
-  unit.stops_saved_ns += served.count * limits_.replayed_call_ns;
-  const uint64_t now = served.cpu_ns + unit.stops_saved_ns;
+  unit.replay_ns += served.count * limits_.replayed_call_ns;
+  const uint64_t now = served.cpu_ns + unit.replay_ns;
   const uint64_t from = std::min(unit.drained_ns, now);
   unit.served_step_ns = (now - from) / (served.count + 1);
   unit.served_ns = from;

@@ -125,8 +125,8 @@ struct Unit {
   uint64_t cpu_ended_ns = 0;          // of processes that have ended
   std::optional<uint64_t> served_ns;  // the interval's clock while served calls become events
   uint64_t served_step_ns = 0;
-  uint64_t stops_saved_ns = 0;  // in this interval, by serving calls: a replay has these stops
-  uint64_t drained_ns = 0;      // the interval's clock when that was last done
+  uint64_t replay_ns = 0;   // what a replay of this interval needs for served calls beside their CPU time
+  uint64_t drained_ns = 0;  // the interval's clock when that was last done
   Clock::time_point last_clock_check{};
   bool reported_spinning = false;
   uint64_t served_calls = 0;  // in process
