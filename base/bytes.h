@@ -62,12 +62,15 @@ class Decoder {
   explicit Decoder(std::span<const uint8_t> data) : data_(data) {}
 
   uint64_t u() {
+    const uint8_t* at = data_.data() + at_;
+    const uint8_t* const end = data_.data() + data_.size();
     uint64_t value = 0;
-    for (int shift = 0; shift < 64; shift += 7) {
-      if (at_ >= data_.size()) break;
-      const uint8_t byte = data_[at_++];
+    for (int shift = 0; shift < 64 && at != end; shift += 7) {
+      const uint8_t byte = *at++;
       value |= static_cast<uint64_t>(byte & 0x7f) << shift;
-      if (!(byte & 0x80)) return value;
+      if (byte & 0x80) continue;
+      at_ = static_cast<size_t>(at - data_.data());
+      return value;
     }
     ok_ = false;
     return 0;

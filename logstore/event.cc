@@ -81,10 +81,8 @@ void decode_write(Decoder& in, MemoryWrite& write) {
   write.from_message = head & 1;
   write.address = in.u();
   if (write.length >> 62) in.fail();
-  if (!write.from_message) {
-    const auto data = in.take(write.length);
-    write.data.assign(data.begin(), data.end());
-  }
+  const auto data = in.take(write.from_message ? 0 : write.length);
+  write.data.assign(data.begin(), data.end());
 }
 
 void encode_receive(const Receive& receive, Encoder& out) {
@@ -137,7 +135,28 @@ Receive decode_receive(Decoder& in) {
 
 void decode_writes(Decoder& in, std::vector<MemoryWrite>& writes) {
   const size_t count = in.count(2);
-  for (size_t i = 0; i < count && in.ok(); i++) decode_write(in, writes.emplace_back());
+  size_t decoded = 0;
+  for (; decoded < count && in.ok(); ++decoded) {
+    decode_write(in, decoded < writes.size() ? writes[decoded] : writes.emplace_back());
+  }
+  writes.resize(decoded);
+}
+
+// As a new one, but for the memory that `writes` has.
+void clear(Event& event) {
+  event.thread = 0;
+  event.repeat = 1;
+  event.args = {};
+  event.ip = 0;
+  event.regs_hash = 0;
+  event.in_hash = 0;
+  event.result = 0;
+  event.receive.reset();
+  event.send.reset();
+  event.map.reset();
+  event.registers.reset();
+  event.child_unit = 0;
+  event.child_thread = 0;
 }
 
 Bytes decode_bytes(Decoder& in) {
@@ -232,7 +251,7 @@ void encode(const Event& event, Encoder& out) {
 }
 
 bool decode(Decoder& in, Event& event) {
-  event = Event{};
+  clear(event);
   const uint64_t flags = in.u();
   if (flags & ~kAllFlags || (flags & kKindMask) > static_cast<uint64_t>(EventKind::trap)) in.fail();
   event.kind = static_cast<EventKind>(flags & kKindMask);
@@ -245,7 +264,11 @@ bool decode(Decoder& in, Event& event) {
   if (flags & kHasIp) event.ip = in.u();
   if (flags & kHasRegsHash) event.regs_hash = in.fixed32();
   if (flags & kHasInHash) event.in_hash = in.fixed64();
-  if (flags & kHasWrites) decode_writes(in, event.writes);
+  if (flags & kHasWrites) {
+    decode_writes(in, event.writes);
+  } else {
+    event.writes.clear();
+  }
   if (in.ok()) decode_rare(in, flags, event);
   event.fatal = flags & kFatal;
   return in.ok();

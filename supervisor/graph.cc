@@ -109,13 +109,17 @@ Result<DependenceGraph> DependenceGraph::open(const Trace& trace) {
 }
 
 Result<void> DependenceGraph::read(UnitId unit, IntervalIndex index) {
-  if (!read_.emplace(unit, index).second) return {};
+  const auto [place_read, is_new] = read_.try_emplace({unit, index});
+  if (!is_new) return {};
+  auto& needed = place_read->second;
   const Rdg::Interval& interval = rdg_.units.at(unit).at(index);
   auto& sent = sends_[unit];
   std::vector<Rdg::Dependence> found;
   TRY(trace_.for_each_event(unit, interval.first_event, interval.end_event, [&](EventIndex at, const Event& event) {
     if (event.send) sent[at] = event.send->at_ns;
-    if (event.receive && !event.receive->logged) add_dependences(rdg_, {unit, at}, *event.receive, found);
+    if (!event.receive || event.receive->logged) return true;
+    add_dependences(rdg_, {unit, at}, *event.receive, found);
+    for (const auto& part : event.receive->parts) needed.push_back({at, part.sender, part.offset + part.length});
     return true;
   }));
   auto& unlogged = rdg_.unlogged[unit];
@@ -124,6 +128,16 @@ Result<void> DependenceGraph::read(UnitId unit, IntervalIndex index) {
                        [](const Rdg::Dependence& d, EventIndex event) { return d.receiver.event < event; });
   unlogged.insert(place, found.begin(), found.end());
   return {};
+}
+
+std::vector<DependenceGraph::Needed> DependenceGraph::needed(const PlannedInterval& planned) const {
+  std::vector<Needed> all;
+  for (IntervalIndex i = planned.start; i <= planned.interval; ++i) {
+    for (const Needed& needed : read_.at({planned.unit, i})) {
+      if (needed.receiver < planned.requisite_event) all.push_back(needed);
+    }
+  }
+  return all;
 }
 
 void DependenceGraph::note_send_times() {

@@ -5,7 +5,8 @@
 // dependences, but are not counted as messages.
 #pragma once
 
-#include <set>
+#include <map>
+#include <vector>
 
 #include "base/result.h"
 #include "logstore/trace.h"
@@ -45,6 +46,14 @@ class DependenceGraph {
   // All intervals, and the dependences of those read so far.
   const Rdg& rdg() const { return rdg_; }
 
+  // What the events of a planned interval receive and find in no log, in their order. The interval was planned.
+  struct Needed {
+    EventIndex receiver = 0;
+    EventRef sender;
+    uint64_t length = 0;  // of the sender's payload, from its start
+  };
+  std::vector<Needed> needed(const PlannedInterval& planned) const;
+
  private:
   explicit DependenceGraph(const Trace& trace) : trace_(trace) {}
   Result<void> read(UnitId unit, IntervalIndex interval);
@@ -52,7 +61,7 @@ class DependenceGraph {
 
   const Trace& trace_;
   Rdg rdg_;
-  std::set<std::pair<UnitId, IntervalIndex>> read_;
+  std::map<std::pair<UnitId, IntervalIndex>, std::vector<Needed>> read_;
   std::map<UnitId, std::map<EventIndex, uint64_t>> sends_;  // when each send happened
 };
 

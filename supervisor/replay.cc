@@ -54,7 +54,8 @@ std::optional<EventRef> birth_of(const Rdg& graph, const PlannedInterval& planne
   return graph.units.at(planned.unit).at(planned.start).birth;
 }
 
-// The first `count` processors that this process may use, some several times if there are fewer.
+// As many processors that this process may use, some several times if there are fewer. First the one that the kernel
+// has put it on, which is the least busy.
 std::vector<int> usable_processors(int count) {
   cpu_set_t allowed;
   CPU_ZERO(&allowed);
@@ -63,6 +64,8 @@ std::vector<int> usable_processors(int count) {
   for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
     if (CPU_ISSET(cpu, &allowed)) usable.push_back(cpu);
   }
+  const auto here = std::find(usable.begin(), usable.end(), sched_getcpu());
+  if (here != usable.end()) std::rotate(usable.begin(), here, usable.end());
   std::vector<int> processors;
   for (int i = 0; i < count; ++i) processors.push_back(usable[static_cast<size_t>(i) % usable.size()]);
   return processors;
@@ -93,18 +96,10 @@ std::set<EventRef> births_of(const Work& work, const Plan& plan) {
 }
 
 // The sends whose payload intervals of a plan receive and find in no log. `processors`: where each is executed.
-Result<std::vector<NeededSend>> sends_of(const Work& work, const Plan& plan, const std::vector<int>& processors) {
+std::vector<NeededSend> sends_of(const Work& work, const Plan& plan, const std::vector<int>& processors) {
   std::vector<NeededSend> all;
   for (const auto& planned : plan.replay_set) {
-    TRY(work.trace.for_each_event(planned.unit, first_event(work.graph.rdg(), planned), planned.requisite_event,
-                                  [&](EventIndex, const Event& event) {
-                                    if (event.receive && !event.receive->logged) {
-                                      for (const auto& part : event.receive->parts) {
-                                        all.push_back({part.sender, part.offset + part.length});
-                                      }
-                                    }
-                                    return true;
-                                  }));
+    for (const auto& needed : work.graph.needed(planned)) all.push_back({needed.sender, needed.length});
   }
   std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.event < b.event; });
   std::vector<NeededSend> sends;
@@ -141,8 +136,8 @@ Report redrive_interval(const Work& work, const Request& request) {
   const auto& set = planned->plan->replay_set;
   report.replay_set_size = set.size();
   const std::vector<int> processors = spread(set, work.processors);
-  const auto sends = sends_of(work, *planned->plan, processors);
-  auto made = sends ? MessageStore::make(*sends, births_of(work, *planned->plan), set.size()) : sends.error();
+  auto made =
+      MessageStore::make(sends_of(work, *planned->plan, processors), births_of(work, *planned->plan), set.size());
   if (!made) {
     report.error = made.error();
     return report;

@@ -7,7 +7,7 @@ import re
 import shutil
 import sqlite3
 
-from harness import TESTS, Failure, Skip, compiled, test
+from harness import ROOT, TESTS, Failure, Skip, compiled, test
 from programs import job_of
 from redriving import check_trace, divergence_of, record, redrive_all, take_away_surroundings
 
@@ -154,7 +154,7 @@ def truncated_segment(ctx):
 @test("faults/wild_writes")
 def wild_writes(ctx):
     """A program that writes into the memory that it shares with the recorder runs on, and the recording says what it is worth."""
-    wild_writer = compiled(ctx.options, TESTS / "workloads" / "wild_writer.c", flags=["-O1"], directory="workloads")
+    wild_writer = compiled(ctx.options, TESTS / "workloads" / "wild_writer.cc", flags=["-O1", "-std=c++20", f"-I{ROOT}"], directory="workloads")
     for what in ("head", "records"):
         trace = ctx.traces / what
         outcome = ctx.expect_status(ctx.redrive("record", "-o", trace, "--", wild_writer, what, cwd=ctx.work), 0)

@@ -224,10 +224,13 @@ def mpi_fft(ctx):
     cycle(ctx, mpi.job(ctx.options, "fft", 256, 20), bound_s=BOUND_S)
 
 
+MANY_IMAGES = ("--bound", "2s", "--checkpoint-period", "100ms")
+
+
 @test("real/mpi_jacobi", timeout_s=1200, slow=True)
 def mpi_jacobi(ctx):
     checked = run_natively(ctx, mpi.job(ctx.options, "jacobi", 1000, 4000))
-    recorded = record(ctx, mpi.job(ctx.options, "jacobi", 1000, 4000, "nocheck"))
+    recorded = record(ctx, mpi.job(ctx.options, "jacobi", 1000, 4000, "nocheck", record_options=MANY_IMAGES))
     same = mpi.value_of("checksum", recorded) == mpi.value_of("checksum", checked)
     ctx.expect(same, recorded, "another checksum than natively")
     take_away_surroundings(ctx)
@@ -237,7 +240,7 @@ def mpi_jacobi(ctx):
 
 @test("real/mpi_master_worker", timeout_s=1200, slow=True)
 def mpi_master_worker(ctx):
-    job = mpi.job(ctx.options, "master_worker", 4000, 3000)
+    job = mpi.job(ctx.options, "master_worker", 4000, 3000, record_options=MANY_IMAGES)
     natively = run_natively(ctx, job)
     recorded = record(ctx, job)
     ctx.expect(mpi.value_of("sum", recorded) == mpi.value_of("sum", natively), recorded, "another sum than natively")
