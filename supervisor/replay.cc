@@ -206,7 +206,7 @@ void print_divergence(const Trace& trace, const Report& report) {
              report.request.interval, own ? "" : " --verify");
 }
 
-Json to_json(const Trace& trace, const Report& report) {
+Json to_json(const Trace& trace, const Rdg& graph, const Report& report) {
   Json out{{"unit", report.request.unit},
            {"name", trace.unit_name(report.request.unit)},
            {"interval", report.request.interval},
@@ -214,6 +214,7 @@ Json to_json(const Trace& trace, const Report& report) {
            {"seconds", report.seconds},
            {"bound_s", trace.settings().bound_s},
            {"verified", report.verified},
+           {"cut", is_cut(trace, graph, report.request)},
            {"divergence", nullptr},
            {"error", nullptr}};
   if (report.divergence) {
@@ -315,7 +316,7 @@ Result<int> replay(const ReplayOptions& options) {
   }
   if (options.json) {
     Json list = Json::array();
-    for (const auto& report : reports) list.push_back(to_json(*trace, report));
+    for (const auto& report : reports) list.push_back(to_json(*trace, graph, report));
     print_json({{"intervals", list},
                 {"opening_s", opening_s},
                 {"max_seconds", slowest},
