@@ -142,23 +142,6 @@ void decode_writes(Decoder& in, std::vector<MemoryWrite>& writes) {
   writes.resize(decoded);
 }
 
-// As a new one, but for the memory that `writes` has.
-void clear(Event& event) {
-  event.thread = 0;
-  event.repeat = 1;
-  event.args = {};
-  event.ip = 0;
-  event.regs_hash = 0;
-  event.in_hash = 0;
-  event.result = 0;
-  event.receive.reset();
-  event.send.reset();
-  event.map.reset();
-  event.registers.reset();
-  event.child_unit = 0;
-  event.child_thread = 0;
-}
-
 Bytes decode_bytes(Decoder& in) {
   const auto data = in.bytes();
   return Bytes(data.begin(), data.end());
@@ -251,7 +234,9 @@ void encode(const Event& event, Encoder& out) {
 }
 
 bool decode(Decoder& in, Event& event) {
-  clear(event);
+  std::vector<MemoryWrite> writes = std::move(event.writes);  // its memory is used again
+  event.clear();
+  event.writes = std::move(writes);
   const uint64_t flags = in.u();
   if (flags & ~kAllFlags || (flags & kKindMask) > static_cast<uint64_t>(EventKind::trap)) in.fail();
   event.kind = static_cast<EventKind>(flags & kKindMask);

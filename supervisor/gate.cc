@@ -123,14 +123,8 @@ void Gate::use_table(const std::shared_ptr<FdCache>& table) {
 }
 
 void Gate::set_known(const FdCache& table, int descriptor, bool known) {
-  const auto fd = static_cast<uint32_t>(descriptor);
-  if (table_.get() != &table || table.in_several_memories || fd >= gate::kDescriptors) return;
-  const uint64_t bit = uint64_t{1} << fd % 64;
-  if (known) {
-    __atomic_fetch_or(&slot_->known[fd / 64], bit, __ATOMIC_SEQ_CST);
-  } else {
-    __atomic_fetch_and(&slot_->known[fd / 64], ~bit, __ATOMIC_SEQ_CST);
-  }
+  if (table_.get() != &table || table.in_several_memories) return;
+  gate::set_known(*slot_, static_cast<uint32_t>(descriptor), known);
 }
 
 bool Gate::take_slot() {
@@ -184,15 +178,10 @@ std::optional<Address> Gate::gap_near(const std::vector<Mapping>& mappings, Addr
   return std::nullopt;
 }
 
-Gate::Trampolines& Gate::add_trampolines(const Memory& memory, Address start) {
+void Gate::add_trampolines(const Memory& memory, Address start) {
   const uint64_t entries[] = {arena_.header().entry, arena_.header().cpuid};
   memory.put(start, entries);
-  return trampolines.emplace_back(start);
-}
-
-bool Gate::patch(const Memory& memory, Address site, PatchWindow window, Trampolines&) {
-  patch(memory, {{site, window, {}}});
-  return patched(site);
+  trampolines.emplace_back(start);
 }
 
 void Gate::patch(const Memory& memory, std::vector<SitePatch> patches) {

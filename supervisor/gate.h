@@ -74,6 +74,9 @@ class GateArena {
   uint64_t size_ = 0;
 };
 
+// The ring of a slot that is mapped here.
+inline uint8_t* ring(gate::Slot& slot) { return reinterpret_cast<uint8_t*>(&slot) + (gate::kRing - gate::kSlot); }
+
 // The windows of syscall sites, by mapped file. Thread-safe.
 class CodeSegments {
  public:
@@ -143,12 +146,10 @@ class Gate {
   // Where one could be mapped: in a gap below `near`. None if there is no such gap.
   static std::optional<Address> gap_near(const std::vector<Mapping>& mappings, Address near);
   // One was mapped there.
-  Trampolines& add_trampolines(const Memory& memory, Address start);
-  // Replaces the instructions of the window by a jump to a new trampoline. False if the memory cannot be changed. No
-  // thread may go on inside the window but through `physical`.
-  bool patch(const Memory& memory, Address site, PatchWindow window, Trampolines& trampolines);
-  // The same of several sites, with trampolines that are mapped. Sites whose window holds something else than it should
-  // stay as they are, and those that no trampoline is near.
+  void add_trampolines(const Memory& memory, Address start);
+  // Replaces the instructions of windows by jumps to new trampolines, in memory that is mapped for them. Sites whose
+  // window holds something else than it should stay as they are, and those that no such memory is near. No thread may
+  // go on inside a window but through `physical`.
   void patch(const Memory& memory, std::vector<SitePatch> patches);
   // Whether it is an address in the code inside tracees.
   static bool executes_at(Address ip) { return ip >= gate::kCode && ip < gate::kCode + gate::kCodeSize; }

@@ -37,8 +37,6 @@ gate::InjectedCall map_trampolines_at(Address at) {
           {at, kTrampolinesSize, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, ~0ull, 0}};
 }
 
-uint8_t* ring(gate::Slot& slot) { return reinterpret_cast<uint8_t*>(&slot) + (gate::kRing - gate::kSlot); }
-
 // A value that the code inside the tracee, or the program, may change meanwhile.
 template <typename T>
 T read_once(const T& value) {

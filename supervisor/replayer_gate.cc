@@ -21,8 +21,6 @@ constexpr uint32_t kPatchAtStop = 2;  // of a site: many are used once
 
 uint64_t page_up(uint64_t length) { return (length + kPageSize - 1) & ~(kPageSize - 1); }
 
-uint8_t* ring(gate::Slot& slot) { return reinterpret_cast<uint8_t*>(&slot) + (gate::kRing - gate::kSlot); }
-
 // The memory that a call has mapped, unmapped or protected anew.
 std::vector<AddressRange> changed(const Event& event, Special special, Address brk) {
   const auto& args = event.args;
@@ -156,14 +154,14 @@ Result<void> Replayer::patch(Thread& thread, const SyscallRow& row) {
   const Mapping* mapping = mapping_at(mappings, site);
   const auto window = mapping ? tier_->code.window(stub.memory(), *mapping, site) : std::nullopt;
   if (!window) return {};
-  Gate::Trampolines* area = gate->trampolines_near(site);
-  if (!area) {
+  if (!gate->trampolines_near(site)) {
     const auto at = Gate::gap_near(mappings, site);
     if (!at) return {};
     TRY(stub.map_anonymous(thread.tid, *at, kTrampolinesSize, PROT_READ | PROT_EXEC, MAP_PRIVATE));
-    area = &gate->add_trampolines(stub.memory(), *at);
+    gate->add_trampolines(stub.memory(), *at);
   }
-  if (!gate->patch(stub.memory(), site, *window, *area)) return {};
+  gate->patch(stub.memory(), {{site, *window, {}}});
+  if (!gate->patched(site)) return {};
   for (const auto& [serial, other] : threads_) {
     if (gate_of(other) == gate) reseat(other, *gate, gate);
   }
@@ -187,6 +185,7 @@ std::vector<ProcessSerial> Replayer::make_room(Thread& thread, const Event& even
 // Takes the next event: executes it, or has it executed together with those that follow.
 Result<bool> Replayer::visit(EventIndex index, const Event& event) {
   if (expect(index, event)) return true;
+  if (batch_.ends.empty()) return step(index, event);
   // What follows may happen right behind the last of them, or while its thread stands there.
   const bool own = event.thread == batch_.thread && event.kind != EventKind::signal;
   const bool behind = event.kind == EventKind::signal && event.thread == batch_.thread &&

@@ -312,18 +312,6 @@ bool is_known(const Slot& s, uint64_t descriptor) {
   return fd < kDescriptors && (s.known[fd / 64] >> fd % 64 & 1);
 }
 
-void set_known(Slot& s, uint64_t descriptor, bool known) {
-  const auto fd = static_cast<uint32_t>(descriptor);
-  if (fd >= kDescriptors) return;
-  const uint64_t bit = uint64_t{1} << fd % 64;
-  // The supervisor learns of others meanwhile, on another processor.
-  if (known) {
-    __atomic_fetch_or(&s.known[fd / 64], bit, __ATOMIC_SEQ_CST);
-  } else {
-    __atomic_fetch_and(&s.known[fd / 64], ~bit, __ATOMIC_SEQ_CST);
-  }
-}
-
 // The call has made a descriptor.
 void note_descriptor(Slot& s, const Call& call, Record& record, bool copied_is_known, uint64_t descriptor) {
   switch (call.makes) {

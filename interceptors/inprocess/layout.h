@@ -141,6 +141,19 @@ struct Slot {
   uint64_t messages;  // in replay: where the table of messages is mapped
 };
 
+// What is behind a descriptor became known, or is not known any more. The code inside tracees and the supervisor learn
+// of that at the same time, on two processors.
+inline void set_known(Slot& slot, uint64_t descriptor, bool known) {
+  const auto fd = static_cast<uint32_t>(descriptor);
+  if (fd >= kDescriptors) return;
+  const uint64_t bit = uint64_t{1} << fd % 64;
+  if (known) {
+    __atomic_fetch_or(&slot.known[fd / 64], bit, __ATOMIC_SEQ_CST);
+  } else {
+    __atomic_fetch_and(&slot.known[fd / 64], ~bit, __ATOMIC_SEQ_CST);
+  }
+}
+
 inline constexpr uint32_t kTaken = 1u << 31;  // the supervisor has counted them: those that follow are others
 
 // A record is followed by `before` and then `after` pieces, each padded to 8 bytes.

@@ -114,7 +114,7 @@ bool arrived(const Slot& slot, const Expected& expected, const Part* parts) {
     const Part& part = parts[i];
     Message& message = message_at(slot, part.message);
     if (!await(slot, message)) return false;
-    const uint64_t there = message.length < message.capacity ? message.length : message.capacity;
+    const uint64_t there = smaller(message.length, message.capacity);
     if (part.offset > there || part.length > there - part.offset) return false;
     if (XXH3_64bits(bytes_of(slot, message) + part.offset, part.length) != part.hash) return false;
   }
@@ -126,8 +126,7 @@ void send(const Slot& slot, const Call& call, Message& message) {
   for_each_input(call, slot.regs, [&](uint64_t address, uint64_t length, bool payload) {
     if (!payload) return;
     const uint64_t room = message.length < message.capacity ? message.capacity - message.length : 0;
-    memcpy(bytes_of(slot, message) + message.length, reinterpret_cast<const void*>(address),
-           length < room ? length : room);
+    memcpy(bytes_of(slot, message) + message.length, reinterpret_cast<const void*>(address), smaller(length, room));
     message.length += length;
   });
   const MessageState before = __atomic_exchange_n(&message.state, MessageState::sent, __ATOMIC_SEQ_CST);
@@ -140,8 +139,7 @@ class Received {
   Received(const Slot& slot, const Part* part) : slot_(slot), part_(part) {}
   void take(uint64_t to, uint64_t length) {
     while (length) {
-      const uint64_t left = part_->length - taken_;
-      const uint64_t now = length < left ? length : left;
+      const uint64_t now = smaller(length, part_->length - taken_);
       const Message& message = message_at(slot_, part_->message);
       memcpy(reinterpret_cast<void*>(to), bytes_of(slot_, message) + part_->offset + taken_, now);
       to += now, length -= now, taken_ += now;
