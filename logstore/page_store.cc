@@ -1,6 +1,7 @@
 #include "logstore/page_store.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 #include "logstore/hash.h"
@@ -15,29 +16,30 @@ constexpr size_t kWriteSize = 1 << 20;
 
 }  // namespace
 
-PageIndex::Slot& PageIndex::slot_of(uint64_t low, uint64_t high) {
-  size_t at = low & (slots_.size() - 1);
-  while (slots_[at].id_plus_one && (slots_[at].low != low || slots_[at].high != high))
-    at = (at + 1) & (slots_.size() - 1);
-  return slots_[at];
+PageIndex::Table::Slot& PageIndex::Table::slot_of(uint64_t low, uint64_t high) {
+  size_t at = low & (slots.size() - 1);
+  while (slots[at].id_plus_one && (slots[at].low != low || slots[at].high != high)) at = (at + 1) & (slots.size() - 1);
+  return slots[at];
 }
 
-void PageIndex::grow() {
-  std::vector<Slot> old(slots_.size() * 2);
-  old.swap(slots_);
-  for (const auto& slot : old) {
-    if (slot.id_plus_one) slot_of(slot.low, slot.high) = slot;
+void PageIndex::Table::add(const Slot& slot) {
+  if (++used * 4 >= slots.size() * 3) {
+    std::vector<Slot> before(slots.size() * 2);
+    before.swap(slots);
+    for (const auto& each : before) {
+      if (each.id_plus_one) slot_of(each.low, each.high) = each;
+    }
   }
+  slot_of(slot.low, slot.high) = slot;
 }
 
 uint64_t PageIndex::find_or_add(uint64_t low, uint64_t high, uint64_t fresh_id) {
-  if (used_ * 4 >= slots_.size() * 3) grow();
-  Slot& slot = slot_of(low, high);
-  if (!slot.id_plus_one) {
-    slot = Slot{low, high, fresh_id + 1};
-    used_++;
-  }
-  return slot.id_plus_one - 1;
+  if (const auto& known = young_.slot_of(low, high); known.id_plus_one) return known.id_plus_one - 1;
+  const auto& former = old_.slot_of(low, high);
+  const Table::Slot found{low, high, former.id_plus_one ? former.id_plus_one : fresh_id + 1};
+  if (young_.used == generation_) old_ = std::exchange(young_, {});
+  young_.add(found);
+  return found.id_plus_one - 1;
 }
 
 PageStoreWriter::PageStoreWriter(Storage& storage, std::string path)

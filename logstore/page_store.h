@@ -12,23 +12,32 @@ namespace redrive {
 
 inline constexpr uint32_t kPagesPerRecord = 64;
 
-// Finds a page's id by its content hash: open addressing, because there are millions.
+// Finds a page's id by its content hash, among those that were asked for last: a long recording may not need more and
+// more memory. A page that was forgotten is stored again.
 class PageIndex {
  public:
-  PageIndex() : slots_(1 << 10) {}
-  // The id of the page with this hash; `fresh_id`, now remembered, if there is none.
+  // Remembers at least the last `generation` different pages, and fewer than twice as many.
+  explicit PageIndex(size_t generation = 1 << 19) : generation_(generation) {}
+  // The id of the page with this hash; `fresh_id`, now remembered, if it knows none.
   uint64_t find_or_add(uint64_t low, uint64_t high, uint64_t fresh_id);
 
  private:
-  struct Slot {
-    uint64_t low = 0;
-    uint64_t high = 0;
-    uint64_t id_plus_one = 0;  // 0: free
+  // Open addressing, because there are hundreds of thousands.
+  struct Table {
+    struct Slot {
+      uint64_t low = 0;
+      uint64_t high = 0;
+      uint64_t id_plus_one = 0;  // 0: free
+    };
+    std::vector<Slot> slots = std::vector<Slot>(1 << 10);  // a power of two of them
+    size_t used = 0;
+
+    Slot& slot_of(uint64_t low, uint64_t high);
+    void add(const Slot& slot);
   };
-  Slot& slot_of(uint64_t low, uint64_t high);
-  void grow();
-  std::vector<Slot> slots_;  // a power of two of them
-  size_t used_ = 0;
+  size_t generation_;
+  Table young_;
+  Table old_;
 };
 
 class PageStoreWriter {

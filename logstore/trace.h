@@ -131,6 +131,7 @@ class TraceWriter {
   // few of them, append() waits. The first I/O error (a full disk) is kept, makes everything later a no-op and is
   // returned by write_behind(), flush() and finish(): the recording then ends, and what is before stays good.
   EventIndex append(UnitId unit, const Event& event);  // returns the event's number
+  void end_unit(UnitId unit);                          // no event of it follows: its memory is released
   void add(const UnitRecord& unit);
   void add(const IntervalRecord& interval);
   void add(const IntervalEnd& end);

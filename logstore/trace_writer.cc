@@ -1,6 +1,8 @@
+#include <algorithm>
 #include <atomic>
 #include <filesystem>
 #include <set>
+#include <unordered_map>
 #include <utility>
 
 #include "base/check.h"
@@ -23,10 +25,19 @@ constexpr size_t kQueuedBatches = 4;
 constexpr size_t kSpareEncoders = 8;
 
 struct Segment {
-  Segment(Storage& storage, const std::string& path, UnitId unit) : writer(storage, path, FileKind::events, unit) {}
+  Segment(Storage& storage, const std::string& path, UnitId unit)
+      : unit(unit), writer(storage, path, FileKind::events, unit) {}
+  UnitId unit;
   RecordWriter writer;  // of the writing thread
   Encoder pending;
   uint32_t pending_events = 0;
+  EventIndex events = 0;
+};
+
+// What is left to say of a segment when the recording ends.
+struct SegmentEnd {
+  UnitId unit = 0;
+  uint64_t bytes = 0;
   EventIndex events = 0;
 };
 
@@ -38,6 +49,7 @@ struct Batch {
     uint32_t count;
   };
   std::vector<Block> blocks;
+  std::vector<std::unique_ptr<Segment>> ended;  // nothing comes after this
   std::vector<CatalogMessage> messages;
 };
 
@@ -80,21 +92,24 @@ struct TraceWriter::State {
   }
 
   Segment& segment(UnitId unit) {
-    if (unit >= segments.size()) segments.resize(unit + 1);
-    if (!segments[unit]) segments[unit] = std::make_unique<Segment>(storage, files.segment(unit), unit);
-    return *segments[unit];
+    auto& segment = segments[unit];
+    if (!segment) segment = std::make_unique<Segment>(storage, files.segment(unit), unit);
+    return *segment;
   }
 
   // Gives what is buffered to the writing thread.
   void hand_over() {
     Batch batch;
-    for (auto& segment : segments) {
-      if (!segment || segment->pending_events == 0) continue;
-      batch.blocks.push_back({segment.get(), std::move(segment->pending), std::exchange(segment->pending_events, 0)});
-      segment->pending = Encoder();
-    }
+    const auto take = [&](Segment& segment) {
+      if (segment.pending_events == 0) return;
+      batch.blocks.push_back({&segment, std::move(segment.pending), std::exchange(segment.pending_events, 0)});
+      segment.pending = Encoder();
+    };
+    for (auto& [unit, segment] : segments) take(*segment);
+    for (auto& segment : ended) take(*segment);
+    batch.ended = std::exchange(ended, {});
     pending_bytes = 0;
-    if (batch.blocks.empty() && journal.buffered() == 0) return;
+    if (batch.blocks.empty() && batch.ended.empty() && journal.buffered() == 0) return;
     std::swap(batch.messages, tally.messages());
     batches.add(std::move(batch));
   }
@@ -119,9 +134,15 @@ struct TraceWriter::State {
       const std::lock_guard lock(spare_mutex);
       if (spare.size() < kSpareEncoders) spare.push_back(std::move(block.events));
     }
+    for (auto& segment : batch.ended) end(*segment);
     TRY(write_journal());
     list_messages(batch.messages);
     return {};
+  }
+
+  void end(Segment& segment) {
+    std::erase(open_segments, &segment);
+    if (segment.writer.exists()) segment_ends.push_back({segment.unit, segment.writer.written(), segment.events});
   }
 
   Result<void> write_block(const Batch::Block& block) {
@@ -189,7 +210,8 @@ struct TraceWriter::State {
   std::vector<ImagePublished> written_images;  // ditto; not yet in the journal
   FileStoreWriter copies;
   CatalogTally tally;
-  std::vector<std::unique_ptr<Segment>> segments;  // by unit
+  std::unordered_map<UnitId, std::unique_ptr<Segment>> segments;
+  std::vector<std::unique_ptr<Segment>> ended;  // not yet handed over
   size_t pending_bytes = 0;
   bool finished = false;
 
@@ -198,6 +220,7 @@ struct TraceWriter::State {
   std::unique_ptr<CatalogWriter> catalog;  // from the first message on
   bool catalog_failed = false;
   std::vector<Segment*> open_segments;
+  std::vector<SegmentEnd> segment_ends;
 
   std::atomic<uint64_t> bytes = 0;
   std::atomic<bool> failed = false;
@@ -257,14 +280,16 @@ Result<void> TraceWriter::State::publish_images() {
 }
 
 Result<void> TraceWriter::State::finish(const RecordingEnd& end) {
+  for (auto& [unit, segment] : segments) ended.push_back(std::move(segment));
+  segments.clear();
   hand_over();
   batches.wait_until_idle();
   TRY(outcome());
   JournalEnd last{end, {}};
-  for (const auto& segment : segments) {
-    if (!segment || !segment->writer.exists()) continue;
-    const std::string name = segment->writer.path().substr(files.directory.size() + 1);
-    last.files.push_back({name, segment->writer.written(), segment->events});
+  std::sort(segment_ends.begin(), segment_ends.end(), [](const auto& a, const auto& b) { return a.unit < b.unit; });
+  for (const auto& segment : segment_ends) {
+    last.files.push_back(
+        {files.segment(segment.unit).substr(files.directory.size() + 1), segment.bytes, segment.events});
   }
   std::vector<std::string> unsynced_paths = take_unsynced();
   if (pages.exists()) {
@@ -319,6 +344,13 @@ EventIndex TraceWriter::append(UnitId unit, const Event& event) {
   state_->pending_bytes += segment.pending.size() - before;
   if (state_->pending_bytes > kFlushSize) state_->hand_over();
   return index;
+}
+
+void TraceWriter::end_unit(UnitId unit) {
+  const auto found = state_->segments.find(unit);
+  if (found == state_->segments.end()) return;
+  state_->ended.push_back(std::move(found->second));
+  state_->segments.erase(found);
 }
 
 void TraceWriter::add(const UnitRecord& unit) { state_->note(unit); }

@@ -84,12 +84,13 @@ RecordingEnd Recorder::run() {
   for (auto& [id, unit] : units_) {
     unit->log.flush();
     end_interval(*unit);
+    add_interception(*unit);
   }
   images_.wait_until_idle();
   collect_images();
   add_channels();
   for (const auto& [key, refusal] : refusals_) writer_.add(refusal);
-  add_interception();
+  add_sites();
   RecordingEnd end;
   end.exit_status = WIFSIGNALED(root_status_) ? 128 + WTERMSIG(root_status_) : WEXITSTATUS(root_status_);
   end.reason = interrupted_ ? "interrupted" : WIFSIGNALED(root_status_) ? "killed by a signal" : "exited";
@@ -116,9 +117,12 @@ void Recorder::end_copy(pid_t copy) {
   }
 }
 
-void Recorder::add_interception() {
+void Recorder::add_interception(const Unit& unit) {
+  writer_.add(Interception{unit.id, unit.served_calls, unit.stopped_calls});
+}
+
+void Recorder::add_sites() {
   constexpr size_t kSites = 100;
-  for (const auto& [id, unit] : units_) writer_.add(Interception{id, unit->served_calls, unit->stopped_calls});
   for (const auto& [plan, site] : plans_.worst(kSites)) {
     writer_.add(StoppingSite{plan->name(), site->offset, name_of(site->kind), site->stops, site->window.has_value()});
   }
@@ -166,6 +170,7 @@ void Recorder::handle(pid_t tid, int status) {
   const bool at_call = found && status >> 16 == PTRACE_EVENT_SECCOMP;
   if (at_call && serve_again(*found)) return;
   drain();
+  forget_ended_units();
   if (at_call) empty_ring(*found);
   if (WIFEXITED(status) || WIFSIGNALED(status)) {
     ended(tid, status);

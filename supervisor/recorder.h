@@ -75,7 +75,8 @@ class Recorder {
   void collect_images();
   void tick();
   void add_channels();
-  void add_interception();
+  void add_interception(const Unit& unit);
+  void add_sites();
   void flush();
 
   // recorder_births.cc: threads, processes, programs, ends
@@ -87,6 +88,7 @@ class Recorder {
   Process& add_process(Unit& unit, pid_t pid);
   Thread& add_thread(Process& process, pid_t tid);
   Unit& add_unit(EventRef parent, pid_t pid);
+  void forget_ended_units();
 
   // recorder_signals.cc
   void replace_cpuid(Process& process, const Mapping& mapping, const MappedFile* file, Event* event);
@@ -209,6 +211,7 @@ class Recorder {
   Channels channels_;
   ImageWorker images_;
   std::map<UnitId, std::unique_ptr<Unit>> units_;
+  std::vector<UnitId> ended_units_;  // nobody runs in them any more
   std::unordered_map<pid_t, std::unique_ptr<Thread>> threads_;
   std::unordered_map<pid_t, int> early_;  // stops of tracees whose birth was not reported yet
   std::map<std::pair<UnitId, std::string>, Refused> refusals_;

@@ -377,6 +377,19 @@ void Recorder::ended(pid_t tid, int status) {
     }
   }
   schedule(unit);
+  if (unit.processes.empty() && !unit.frozen) ended_units_.push_back(unit.id);
+}
+
+// At a stop, when nothing refers to them: a recording holds no memory for what has ended.
+void Recorder::forget_ended_units() {
+  for (const UnitId id : std::exchange(ended_units_, {})) {
+    const auto unit = units_.find(id);
+    if (unit == units_.end()) continue;
+    std::erase_if(shared_objects_, [&](const auto& object) { return object.second == id; });
+    add_interception(*unit->second);
+    units_.erase(unit);
+    writer_.end_unit(id);
+  }
 }
 
 bool Recorder::wait_stop(pid_t tid, int& status) {

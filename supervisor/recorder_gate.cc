@@ -106,7 +106,7 @@ Result<int64_t> Recorder::make_calls(Thread& thread, const user_regs_struct& bas
     }
   }
   if (!redrive::get_regs(thread.tid, regs)) return Error{"the program was killed"};
-  return static_cast<int64_t>(regs.orig_rax);
+  return static_cast<int64_t>(regs.rdi);
 }
 
 // Maps the tier into the address space of a new program, with memory for trampolines near its first instruction. The

@@ -78,6 +78,7 @@ void Recorder::absorb(Unit& unit) {
       if (owner == joined->id) owner = unit.id;
     }
     unit.record.joined.push_back(joined->id);
+    ended_units_.push_back(joined->id);
   }
   writer_.add(unit.record);
   unit.checkpoint_first = true;
