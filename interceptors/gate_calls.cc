@@ -52,6 +52,7 @@ gate::Call call_of(const SyscallRow& row) {
   call.test = row.test;
   call.writes_file = row.writes_file();
   call.makes = row.new_descriptor;
+  call.memory = row.memory;
   if (row.fd_effect == FdEffect::closes) call.closes = 0;
   if (row.fd_effect == FdEffect::replaces) call.closes = 1;
   for (uint8_t i = 0; i < 6; ++i) {

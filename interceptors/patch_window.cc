@@ -41,8 +41,11 @@ class Disassembler {
   cs_insn* instruction_ = nullptr;
 };
 
-// Whether the disassembler's instruction means the same at another address, and can neither fault nor leave.
-bool movable(const Disassembler& disassembler, const cs_insn& instruction) {
+enum class Operands : uint8_t { registers, any };
+
+// Whether the disassembler's instruction can be made to mean the same at another address, does not leave and, if it may
+// have registers only, cannot fault.
+bool movable(const Disassembler& disassembler, const cs_insn& instruction, Operands allowed) {
   if (instruction.id == X86_INS_NOP) return true;
   for (const uint8_t group : {CS_GRP_JUMP, CS_GRP_CALL, CS_GRP_RET, CS_GRP_INT, CS_GRP_IRET, CS_GRP_PRIVILEGE}) {
     if (disassembler.in_group(group)) return false;
@@ -50,6 +53,7 @@ bool movable(const Disassembler& disassembler, const cs_insn& instruction) {
   switch (instruction.id) {
     case X86_INS_MOV:
     case X86_INS_MOVABS:
+    case X86_INS_LEA:
     case X86_INS_MOVZX:
     case X86_INS_MOVSXD:
     case X86_INS_CMP:
@@ -71,8 +75,18 @@ bool movable(const Disassembler& disassembler, const cs_insn& instruction) {
       return false;
   }
   const cs_x86& detail = instruction.detail->x86;
-  return std::none_of(detail.operands, detail.operands + detail.op_count,
-                      [](const cs_x86_op& operand) { return operand.type == X86_OP_MEM; });
+  return std::none_of(detail.operands, detail.operands + detail.op_count, [&](const cs_x86_op& operand) {
+    return operand.type == X86_OP_MEM && (allowed == Operands::registers || operand.mem.base == X86_REG_EIP);
+  });
+}
+
+// Where in the instruction the distance lies from its end to the memory that it names; 0 if it names none like that.
+uint8_t displacement_at(const cs_insn& instruction) {
+  const cs_x86& detail = instruction.detail->x86;
+  const bool relative = std::any_of(detail.operands, detail.operands + detail.op_count, [](const cs_x86_op& operand) {
+    return operand.type == X86_OP_MEM && operand.mem.base == X86_REG_RIP;
+  });
+  return relative ? detail.encoding.disp_offset : 0;
 }
 
 }  // namespace
@@ -128,14 +142,17 @@ bool CodeSegment::jumped_into(uint64_t first, uint64_t end) const {
 
 std::optional<PatchWindow> CodeSegment::window_behind(uint64_t site, uint64_t size) const {
   const Disassembler disassembler;
-  uint64_t end = site + size;
+  const uint64_t behind = site + size;
+  uint64_t end = behind;
+  uint32_t displacements = 0;
   while (end < site + kJumpSize && end < code_.size()) {
     const cs_insn* instruction = disassembler.at(code_, end);
-    if (!instruction || !movable(disassembler, *instruction)) break;
+    if (!instruction || !movable(disassembler, *instruction, Operands::any)) break;
+    if (const uint8_t at = displacement_at(*instruction)) displacements |= uint32_t{1} << (end - behind + at);
     end += instruction->size;
   }
   if (end < site + kJumpSize || end > code_.size() || jumped_into(site, end)) return std::nullopt;
-  return PatchWindow{0, static_cast<uint8_t>(end - site - size)};
+  return PatchWindow{0, static_cast<uint8_t>(end - behind), displacements};
 }
 
 std::optional<PatchWindow> CodeSegment::window(uint64_t site) const {
@@ -162,7 +179,9 @@ std::optional<PatchWindow> CodeSegment::window(uint64_t site, const std::vector<
     if (length > start) break;
     start -= length;
     const cs_insn* instruction = disassembler.at(code_, start);
-    if (!instruction || instruction->size != length || !movable(disassembler, *instruction)) break;
+    if (!instruction || instruction->size != length || !movable(disassembler, *instruction, Operands::registers)) {
+      break;
+    }
     if (site - start < kJumpSize) continue;
     if (jumped_into(start, site)) break;
     return PatchWindow{static_cast<uint8_t>(site - start), 0};

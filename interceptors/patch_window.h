@@ -17,11 +17,13 @@ inline constexpr uint64_t kJumpSize = 5;     // jmp rel32
 uint64_t replaceable_size(std::span<const uint8_t> code);
 
 // Instructions that move to the trampoline. Either the instruction and `after` bytes behind it are replaced, or
-// `before` bytes in front of a syscall instruction, and it stays. The moved instructions mean the same anywhere and
-// touch no memory.
+// `before` bytes in front of a syscall instruction, and it stays. The moved instructions do not leave, and those in
+// front touch no memory. They mean the same anywhere but for displacements.
 struct PatchWindow {
   uint8_t before = 0;
   uint8_t after = 0;
+  // Where 32-bit distances lie among the instructions behind, from the next one to memory: bit k for byte k.
+  uint32_t displacements = 0;
 };
 
 // The executable segment of a file.

@@ -30,7 +30,9 @@ constexpr const char* kLayout = "changes how later mappings are answered";
 
 // Memory. All other advice changes performance, or what a dump holds, but nothing that the program can see.
 constexpr Row advice(Call call) { return emulate(call, ptr, val, val).served(); }
-constexpr Row layout_advice(Call call) { return special(call, Special::madvise, ptr, val, val); }
+constexpr Row layout_advice(Call call) {
+  return special(call, Special::madvise, ptr, val, val).served().changes(MemoryChange::range);
+}
 
 // prctl(command, ...) without memory.
 constexpr Row process_flag(Call call) { return emulate(call, val, val, val, val, val); }

@@ -144,6 +144,9 @@ struct Row : SyscallRow {
   constexpr Row served() const {
     return with([](Row& row) { row.in_process = true; });
   }
+  constexpr Row changes(MemoryChange what) const {
+    return with([=](Row& row) { row.memory = what; });
+  }
   constexpr Row times_out(int8_t arg, int16_t answer = 0) const {
     return with([=](Row& row) { row.timeout_arg = arg, row.timed_out = answer; });
   }
@@ -252,7 +255,8 @@ constexpr bool valid(const SyscallRow& row) {
   if ((row.treat == Treat::special) != (row.special != Special::none)) return false;
   if ((row.selector >= 0) != (row.unknown_command > 0)) return false;
   if (row.new_descriptor == NewDescriptor::copy && !is_fd(0)) return false;
-  if (row.in_process && (row.treat != Treat::emulate || row.selector >= 0 || row.fd_effect == FdEffect::closes_range)) {
+  const bool served_treatment = row.treat == Treat::emulate || row.memory != MemoryChange::none;
+  if (row.in_process && (!served_treatment || row.selector >= 0 || row.fd_effect == FdEffect::closes_range)) {
     return false;
   }
   return row.selector < 6 && (row.command_name == nullptr || row.selector < 0);

@@ -29,10 +29,10 @@ constexpr SyscallRow kRows[] = {
     // revents are written even when a signal ends the wait (fs/select.c, do_sys_poll).
     emulate(SYS(poll), always(in_out_sized_by(1, 8)), val, val).tests().times_out(2).served(),
     emulate(SYS(lseek), fd, val, val).served(),
-    special(SYS(mmap), Special::mmap, ptr, val, val, val, fd, val),
-    special(SYS(mprotect), Special::mprotect, ptr, val, val),
-    special(SYS(munmap), Special::munmap, ptr, val),
-    special(SYS(brk), Special::brk, ptr),
+    special(SYS(mmap), Special::mmap, ptr, val, val, val, fd, val).served().changes(MemoryChange::maps),
+    special(SYS(mprotect), Special::mprotect, ptr, val, val).served().changes(MemoryChange::range),
+    special(SYS(munmap), Special::munmap, ptr, val).served().changes(MemoryChange::range),
+    special(SYS(brk), Special::brk, ptr).served().changes(MemoryChange::breaks),
     emulate(SYS(rt_sigaction), val, in(32), out(32), val).served(),
     emulate(SYS(rt_sigprocmask), val, in_sized_by(3), out_sized_by(3), val).served(),
     special(SYS(rt_sigreturn), Special::sigreturn),
@@ -313,7 +313,7 @@ constexpr SyscallRow kRows[] = {
         .masks(3)
         .served(),
     emulate(SYS(unshare), val),
-    emulate(SYS(set_robust_list), ptr, val),
+    emulate(SYS(set_robust_list), ptr, val).served(),
     emulate(SYS(get_robust_list), val, out(8), out(8)),
     emulate(SYS(splice), fd, in_out(8), fd, in_out(8), val, val).transfers(0, 2).blocks(),
     emulate(SYS(tee), fd, fd, val, val).transfers(0, 1).blocks(),
@@ -346,7 +346,7 @@ constexpr SyscallRow kRows[] = {
     emulate(SYS(recvmmsg), fd, mmsg_out, val, val, if_positive(in_out(16))).receives(0).flags(3).tests().served(),
     emulate(SYS(fanotify_init), val, val),
     emulate(SYS(fanotify_mark), fd, val, val, fd, path),
-    emulate(SYS(prlimit64), val, val, in(16), out(16)),
+    emulate(SYS(prlimit64), val, val, in(16), out(16)).served(),
     // The number is written into mount_id, 4 bytes or 8; on EOVERFLOW the handle's head says how much it would need.
     emulate(SYS(name_to_handle_at), fd, path, ptr, ptr, val).selects(4, EINVAL, 1 /* AT_HANDLE_MNT_ID_UNIQUE */),
     emulate(SYS(open_by_handle_at), fd, self_sized(ArgKind::in, -1, 8), val).blocks(),

@@ -20,6 +20,7 @@
 
 #include "base/bytes.h"
 #include "base/remote.h"
+#include "interceptors/memory_change.h"
 #include "interceptors/new_descriptor.h"
 #include "interceptors/written.h"
 
@@ -128,10 +129,12 @@ struct SyscallRow {
   bool may_block = false;                              // can sleep for long: the unit's other threads go on meanwhile
   bool test =
       false;  // may be repeated unsuccessfully in series: poll, epoll_wait, select, sched_yield, non-blocking receives
-  // May be served without a stop by the code inside tracees (inprocess/): does not touch memory layout, and has no
-  // sub-rows. If it may sleep, only while no other thread of the unit could run, or if one of the following says that
-  // it would not. If it closes a descriptor, only if it is known what is behind that.
+  // May be served without a stop by the code inside tracees (inprocess/): has no sub-rows. If it may sleep, only while
+  // no other thread of the unit could run, or if one of the following says that it would not. If it closes a
+  // descriptor, only if it is known what is behind that. If it changes the memory layout, only the program's own
+  // private anonymous memory; a replay executes it, at a stop.
   bool in_process = false;
+  MemoryChange memory = MemoryChange::none;
   int8_t waits_on_arg = -1;  // a descriptor: with O_NONBLOCK, the call does not sleep; as with Traffic's fd_arg
   int8_t timeout_arg = -1;   // with 0 in it, or in what it points to, the call does not sleep
   int16_t timed_out = 0;     // positive errno that it answers then; 0: with 0

@@ -76,10 +76,8 @@ Result<void> EventSegment::for_each(EventIndex first, EventIndex last,
 
 std::optional<FileEnd> Trace::State::end_of(const std::string& name) const {
   if (!end) return std::nullopt;
-  for (const auto& file : end->files) {
-    if (file.name == name) return file;
-  }
-  return FileEnd{name, 0, 0};
+  const auto found = file_ends.find(name);
+  return found == file_ends.end() ? FileEnd{name, 0, 0} : found->second;
 }
 
 Result<std::unique_ptr<EventSegment>> Trace::State::open_segment(UnitId unit) const {
@@ -196,6 +194,7 @@ Result<void> Trace::State::take(const RecordHeader& at, const JournalRecord& rec
   } else if (const auto* r = std::get_if<JournalEnd>(&record)) {
     end = *r;
     recording_end = r->end;
+    for (const auto& file : r->files) file_ends.emplace(file.name, file);
   }
   return {};
 }

@@ -3,6 +3,7 @@
 
 #include <mutex>
 #include <optional>
+#include <unordered_map>
 
 #include "logstore/journal.h"
 #include "logstore/page_store.h"
@@ -49,6 +50,7 @@ struct Trace::State {
   bool locked = false;  // by its writer, before the journal was read
   Settings settings;
   std::optional<JournalEnd> end;
+  std::unordered_map<std::string, FileEnd> file_ends;  // by name
   RecordingEnd recording_end;
   std::map<UnitId, UnitRecord> unit_records;
   std::vector<UnitRecord> units;

@@ -129,7 +129,15 @@ void Gate::set_known(const FdCache& table, int descriptor, bool known) {
 
 bool Gate::take_slot() {
   slot_ = arena_.take_slot(slot_offset_);
+  if (slot_) list_areas();
   return slot_ != nullptr;
+}
+
+void Gate::list_areas() {
+  for (size_t i = 0; i < std::min<size_t>(trampolines.size(), gate::kAreas); ++i) {
+    slot_->area[i] = {trampolines[i].start, trampolines[i].start + kTrampolinesSize};
+  }
+  slot_->areas = static_cast<uint32_t>(trampolines.size());
 }
 
 Address Gate::canonical(Address ip) const {
@@ -139,7 +147,8 @@ Address Gate::canonical(Address ip) const {
   if (!inside) return ip;
   for (const auto& site : sites) {
     if (ip == site.stop) return site.site;
-    if (ip == site.stop + instruction_size(site.kind)) return site.site + instruction_size(site.kind);
+    if (ip == site.stop + instruction_size(site.kind)) return site.behind();
+    if (ip >= site.moved && ip - site.moved < site.moved_size()) return site.behind() + (ip - site.moved);
   }
   return ip;
 }
@@ -147,7 +156,8 @@ Address Gate::canonical(Address ip) const {
 Address Gate::physical(Address ip) const {
   for (const auto& site : sites) {
     if (ip == site.site) return site.stop;
-    if (ip == site.site + instruction_size(site.kind)) return site.stop + instruction_size(site.kind);
+    if (ip == site.behind()) return site.stop + instruction_size(site.kind);
+    if (ip > site.behind() && ip - site.behind() < site.moved_size()) return site.moved + (ip - site.behind());
   }
   return ip;
 }
@@ -182,6 +192,7 @@ void Gate::add_trampolines(const Memory& memory, Address start) {
   const uint64_t entries[] = {arena_.header().entry, arena_.header().cpuid};
   memory.put(start, entries);
   trampolines.emplace_back(start);
+  if (slot_) list_areas();
 }
 
 void Gate::patch(const Memory& memory, std::vector<SitePatch> patches) {
@@ -201,7 +212,7 @@ void Gate::patch(const Memory& memory, std::vector<SitePatch> patches) {
   for (size_t i = 0; i < patches.size(); ++i) {
     const SitePatch& patch = patches[i];
     const auto overlaps = [&](const PatchedSite& other) {
-      return patch.start() < other.start + other.original.size() && other.start < patch.start() + patch.size();
+      return patch.start() < other.end() && other.start < patch.start() + patch.size();
     };
     if (std::any_of(sites.begin(), sites.end(), overlaps) || std::any_of(made.begin(), made.end(), overlaps)) continue;
     if (!patch.original.empty() && patch.original != held[i]) continue;
@@ -209,13 +220,13 @@ void Gate::patch(const Memory& memory, std::vector<SitePatch> patches) {
     if (!area) continue;
     size_t index = 0;
     while (area->used[index]) ++index;
-    area->used.set(index);
     const Address at = area->start + index * kTrampolineSize;
-    const Bytes before(held[i].begin(), held[i].begin() + patch.window.before);
-    const Bytes after(held[i].end() - patch.window.after, held[i].end());
-    PatchedSite site{patch.site, patch.start(), held[i], 0, patch.kind};
+    PatchedSite site{patch.site, patch.start(), held[i], 0, 0, patch.kind};
     const Address entry = area->start + (patch.kind == SiteKind::cpuid) * sizeof(uint64_t);
-    code.push_back(trampoline(at, entry, before, after, patch.site, site.stop, patch.kind));
+    Bytes bytes = trampoline(at, entry, patch.window, site);
+    if (bytes.empty()) continue;
+    area->used.set(index);
+    code.push_back(std::move(bytes));
     jumps.push_back(jump(site.start, at, held[i].size()));
     places.push_back(at);
     made.push_back(std::move(site));
@@ -253,7 +264,7 @@ bool Gate::owns(Address start, Address end) const {
 
 void Gate::forget(Address start, Address end) {
   std::erase_if(sites, [&](const PatchedSite& site) {
-    const bool gone = start < site.start + site.original.size() && site.start < end;
+    const bool gone = start < site.end() && site.start < end;
     if (gone) release(site);
     return gone;
   });
@@ -269,11 +280,11 @@ Bytes jump(Address at, Address target, size_t size) {
   return code;
 }
 
-Bytes trampoline(Address at, Address entry_pointer, const Bytes& before, const Bytes& after, Address site,
-                 Address& stop, SiteKind kind) {
+Bytes trampoline(Address at, Address entry_pointer, const PatchWindow& window, PatchedSite& site) {
   constexpr auto kSavedRcx = static_cast<uint32_t>(gate::kSlot + offsetof(gate::Slot, regs.rcx));
+  const SiteKind kind = site.kind;
   const bool counter = kind == SiteKind::rdtsc || kind == SiteKind::rdtscp;
-  Bytes code = before;
+  Bytes code(site.original.begin(), site.original.begin() + window.before);
   const auto append = [&](std::initializer_list<uint8_t> bytes) { code.insert(code.end(), bytes); };
   const auto relative_to = [&](Address target) {
     const auto distance = static_cast<int32_t>(target - (at + code.size() + 4));
@@ -287,15 +298,15 @@ Bytes trampoline(Address at, Address entry_pointer, const Bytes& before, const B
   }
   // lea stop to a register that the instruction overwrites, and does not read: %rcx, %rdx
   append({0x48, 0x8d, kind == SiteKind::cpuid ? uint8_t{0x15} : uint8_t{0x0d}});
-  stop = at + code.size() + 4 + 6;
-  relative_to(stop);
+  site.stop = at + code.size() + 4 + 6;
+  relative_to(site.stop);
   append({0xff, 0x25});  // jmp *entry_pointer
   relative_to(entry_pointer);
   switch (kind) {
     case SiteKind::syscall:
       append({0x0f, 0x05});
       append({0x48, 0x8d, 0x0d});  // lea: what the syscall instruction leaves in %rcx
-      relative_to(site + kSyscallSize);
+      relative_to(site.behind());
       break;
     case SiteKind::cpuid:
       code.insert(code.end(), std::begin(kCpuidStandIn), std::end(kCpuidStandIn));
@@ -307,9 +318,20 @@ Bytes trampoline(Address at, Address entry_pointer, const Bytes& before, const B
       append({0x0f, 0x01, 0xf9});
       break;
   }
+  site.moved = at + code.size();
+  Bytes after(site.original.end() - window.after, site.original.end());
+  for (size_t k = 0; k + sizeof(int32_t) <= after.size(); ++k) {
+    if (!(window.displacements >> k & 1)) continue;
+    int32_t distance;
+    std::memcpy(&distance, after.data() + k, sizeof distance);
+    const int64_t farther = distance + static_cast<int64_t>(site.behind() - site.moved);
+    if (farther != static_cast<int32_t>(farther)) return {};
+    distance = static_cast<int32_t>(farther);
+    std::memcpy(after.data() + k, &distance, sizeof distance);
+  }
   code.insert(code.end(), after.begin(), after.end());
   append({0xe9});
-  relative_to(site + instruction_size(kind) + after.size());
+  relative_to(site.behind() + after.size());
   CHECK(code.size() <= kTrampolineSize);
   return code;
 }

@@ -112,7 +112,12 @@ struct PatchedSite {
   Address start;   // of the window
   Bytes original;  // what it held
   Address stop;    // the trampoline's own such instruction, which stops; the thread goes on behind it
+  Address moved;   // where the instructions from behind it lie
   SiteKind kind = SiteKind::syscall;
+
+  Address behind() const { return site + instruction_size(kind); }
+  Address end() const { return start + original.size(); }
+  uint64_t moved_size() const { return end() > behind() ? end() - behind() : 0; }
 };
 
 inline constexpr uint64_t kTrampolineSize = 64;
@@ -185,6 +190,7 @@ class Gate {
 
  private:
   void release(const PatchedSite& site);  // its trampoline can be another's
+  void list_areas();
 
   GateArena& arena_;
   std::shared_ptr<FdCache> table_;
@@ -192,10 +198,9 @@ class Gate {
   uint64_t slot_offset_ = 0;
 };
 
-// The bytes of a trampoline at `at` for this site, given the moved instructions. `stop` becomes the address of its
-// own instruction of the kind.
-Bytes trampoline(Address at, Address entry_pointer, const Bytes& before, const Bytes& after, Address site,
-                 Address& stop, SiteKind kind = SiteKind::syscall);
+// The bytes of a trampoline at `at` for the site, of which `stop` and `moved` become known. Empty if what a moved
+// instruction names is out of its reach there.
+Bytes trampoline(Address at, Address entry_pointer, const PatchWindow& window, PatchedSite& site);
 // jmp to `target`, padded to the window's size.
 Bytes jump(Address at, Address target, size_t size);
 

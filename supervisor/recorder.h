@@ -27,7 +27,8 @@ struct RecorderLimits {
   bool in_process = true;             // serve calls inside tracees where that can be done
   // What a replay needs for a served call beside what the call itself takes: reading and comparing it.
   uint64_t replayed_call_ns = 1000;
-  bool cpuid_traps = true;  // else the instructions are replaced
+  uint64_t replayed_stop_ns = 8000;  // ... of one that a replay executes
+  bool cpuid_traps = true;           // else the instructions are replaced
 };
 
 class Recorder {

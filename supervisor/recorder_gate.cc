@@ -640,6 +640,7 @@ bool Recorder::open_served(Served& served) {
   thread.args = syscall_args(thread.entry);
   thread.row = find_row(static_cast<int64_t>(thread.entry.orig_rax), thread.args);
   if (!thread.row || !thread.row->in_process) return false;
+  if (thread.row->memory != MemoryChange::none) unit.replay_ns += limits_.replayed_stop_ns;
   open_call(thread, Memory::of(std::span(served.pieces).first(served.before)));
   return true;
 }
@@ -676,6 +677,7 @@ void Recorder::close_served(const Served& served) {
   const gate::Record& record = *served.record;
   const uint32_t times = read_once(record.repeat) & ~gate::kTaken;
   served.gate->unit->served_calls += times;
+  forget_patches(*served.thread, record.result);
   close_call(*served.thread, record.result, Memory::of(served.pieces), &record, times);
 }
 

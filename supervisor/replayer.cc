@@ -181,6 +181,7 @@ Result<Replayer::StopKind> Replayer::run_to_stop(Thread& thread) {
       if (!redrive::set_regs(thread.tid, thread.regs)) return StopKind::gone;
       continue;
     }
+    if (gate) thread.regs.rip = gate->canonical(thread.regs.rip);
     return StopKind::fault;
   }
 }

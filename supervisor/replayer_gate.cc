@@ -43,6 +43,9 @@ std::vector<AddressRange> changed(const Event& event, Special special, Address b
   }
 }
 
+// Whether the code inside tracees can answer the call: it executes none.
+bool is_answered(const SyscallRow& row) { return row.in_process && row.memory == MemoryChange::none; }
+
 }  // namespace
 
 Gate* Replayer::gate_of(const Thread& thread) const {
@@ -148,7 +151,7 @@ std::vector<ProcessSerial> Replayer::remove_gate(ProcessSerial serial) {
 Result<void> Replayer::patch(Thread& thread, const SyscallRow& row) {
   Gate* const gate = gate_of(thread);
   const Address site = thread.regs.rip - kSyscallSize;
-  if (!gate || !row.in_process || gate->patched(site) || ++gate->stops[site] != kPatchAtStop) return {};
+  if (!gate || !is_answered(row) || gate->patched(site) || ++gate->stops[site] != kPatchAtStop) return {};
   const Stub& stub = unit_.processes.at(thread.process).stub;
   ASSIGN_OR_RETURN(const auto mappings, read_mappings(stub.pid()));
   const Mapping* mapping = mapping_at(mappings, site);
@@ -175,7 +178,7 @@ std::vector<ProcessSerial> Replayer::make_room(Thread& thread, const Event& even
   if (!gate) return std::vector<ProcessSerial>();
   for (const auto& range : changed(event, special, unit_.processes.at(thread.process).brk)) {
     const bool patched = std::any_of(gate->sites.begin(), gate->sites.end(), [&](const PatchedSite& site) {
-      return range.start < site.start + site.original.size() && site.start < range.end;
+      return range.start < site.end() && site.start < range.end;
     });
     if (patched || gate->owns(range.start, range.end)) return remove_gate(thread.process);
   }
@@ -207,7 +210,7 @@ bool Replayer::expect(EventIndex index, const Event& event) {
   const PatchedSite* const site = gate ? gate->patched(event.ip - kSyscallSize) : nullptr;
   if (!site || (!batch_.ends.empty() && batch_.thread != event.thread)) return false;
   const SyscallRow* const row = find_row(event.number, event.args);
-  if (!row || !row->in_process) return false;
+  if (!row || !is_answered(*row)) return false;
   if (options_.output && row->traffic == Traffic::send) return false;
   const bool unlogged = event.receive && !event.receive->logged;
   uint64_t size = sizeof(gate::Expected) + (unlogged ? event.receive->parts.size() * sizeof(gate::Part) : 0);

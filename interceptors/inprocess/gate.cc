@@ -5,6 +5,8 @@
 // It has no libc and no stack but the slot's, leaves extended registers alone, and can be left for the traced
 // instruction at any moment before the kernel is entered. Signals never see it: the supervisor holds them.
 
+#include <sys/mman.h>
+
 #include "interceptors/inprocess/layout.h"
 #include "interceptors/inprocess/replay.h"
 #include "interceptors/inprocess/spans.h"
@@ -338,6 +340,31 @@ void note_descriptor(Slot& s, const Call& call, Record& record, bool copied_is_k
   if (record.no_channel) set_known(s, descriptor, true);
 }
 
+// ---- Memory
+
+// Whether the call changes nothing but memory of the program alone, of which nothing needs to be known.
+bool is_private_change(const Slot& s, const Call& call) {
+  const Registers& regs = s.regs;
+  switch (call.memory) {
+    case MemoryChange::none:
+    case MemoryChange::breaks:
+      return true;
+    case MemoryChange::maps: {
+      constexpr uint64_t kWhere = MAP_FIXED | MAP_FIXED_NOREPLACE;
+      return (regs.r10 & (MAP_TYPE | MAP_ANONYMOUS | kWhere)) == (MAP_PRIVATE | MAP_ANONYMOUS);
+    }
+    case MemoryChange::range:
+      break;
+  }
+  const uint64_t start = regs.rdi, end = start + regs.rsi;
+  const auto overlaps = [&](uint64_t first, uint64_t last) { return start < last && first < end; };
+  if (end < start || s.areas > kAreas || overlaps(kCode, kEnd)) return false;
+  for (uint32_t i = 0; i < s.areas; ++i) {
+    if (overlaps(s.area[i].start, s.area[i].end)) return false;
+  }
+  return true;
+}
+
 // ---- Records
 
 // Whether the record at the ring's head says the same as the one before it, which is counted up then.
@@ -383,6 +410,7 @@ bool serve_call(Slot& s) {
     s.phase = Phase::before;
     if (S_ISREG(mode) || s.want_stop) return false;
   }
+  if (!is_private_change(s, call)) return false;
   bool tried = false;
   if (call.serve == Serve::sleeps && !s.alone && (!returns_at_once(s, call, tried) || s.want_stop)) return false;
 

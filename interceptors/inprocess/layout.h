@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "interceptors/counter.h"
+#include "interceptors/memory_change.h"
 #include "interceptors/new_descriptor.h"
 #include "interceptors/written.h"
 
@@ -30,6 +31,7 @@ inline constexpr uint64_t kRingSize = 0x100000;
 inline constexpr uint32_t kCalls = 470;
 inline constexpr uint32_t kCommands = 96;  // of multiplexers, that are served
 inline constexpr uint32_t kMaxSpans = 6;
+inline constexpr uint32_t kAreas = 16;
 inline constexpr uint32_t kDescriptors = 4096;  // higher ones are closed with a stop
 
 // How long the memory is that a call reads or writes at one of its arguments (ExtentKind in syscall_table.h).
@@ -71,6 +73,7 @@ struct Call {
   bool writes_file = false;  // may change the contents of the file behind argument 0
   uint8_t closes = kNoArg;   // the argument that holds a descriptor which it closes
   NewDescriptor makes = NewDescriptor::none;
+  MemoryChange memory = MemoryChange::none;
   // What tells whether a call that may sleep would. Its descriptor: not if O_NONBLOCK is set, or MSG_DONTWAIT is among
   // the flags. A futex: not if the word at `word` is another than argument `expected`. A timeout: it is tried without
   // one, and answers `timed_out` if it would; `timeout_at`: the argument points to it. If a call has none of these, it
@@ -131,7 +134,12 @@ struct Slot {
   uint64_t pending;      // head + 1: a send's record at `head` is complete but for its result
   uint32_t processor;    // where the supervisor runs: calls are served on no other
   uint32_t maps_files;   // the program sees files that it writes to in its memory: those calls stop
-  uint64_t no_time[2];   // a timeout of zero
+  // Trampolines, which the program may not change; if there are more, calls that change memory stop.
+  uint32_t areas;
+  struct {
+    uint64_t start, end;
+  } area[kAreas];
+  uint64_t no_time[2];  // a timeout of zero
   // Descriptors of which the supervisor will still know what is behind them when it reads the records up to now, though
   // they be closed then: only these are.
   uint64_t known[kDescriptors / 64];
@@ -258,7 +266,7 @@ struct Header {
   uint64_t executed;  // right behind the untraced syscall instruction
   uint64_t boundary;  // right behind the traced syscall instruction that reports a served call
   // Makes the calls from rbp to rbx, up to the first that fails, and stops at the boundary with the last one's result
-  // in place of the number.
+  // in rdi.
   uint64_t inject;
   uint64_t injected;  // right behind its untraced syscall instruction
   uint64_t cpuid;     // where trampolines of cpuid instructions jump to

@@ -49,11 +49,13 @@ TEST_CASE("a window holds instructions that can move, and nothing jumps into it"
       {"ret behind, mov in front", {0xb8, 0x27, 0, 0, 0, 0x0f, 0x05, 0xc3}, 5, PatchWindow{5, 0}},
       {"mov of 7 bytes in front", {0x48, 0xc7, 0xc0, 0x27, 0, 0, 0, 0x0f, 0x05, 0xc3}, 7, PatchWindow{7, 0}},
       {"xor in front is too short", {0x31, 0xc0, 0x0f, 0x05, 0xc3}, 2, std::nullopt},
-      {"a load may fault", {0x0f, 0x05, 0x48, 0x8b, 0x07, 0xc3}, 0, std::nullopt},
-      {"a load relative to its place", {0x0f, 0x05, 0x8b, 0x05, 1, 2, 3, 4, 0xc3}, 0, std::nullopt},
+      {"a load behind", {0x0f, 0x05, 0x48, 0x8b, 0x07, 0xc3}, 0, PatchWindow{0, 3}},
+      {"a load relative to its place", {0x0f, 0x05, 0x8b, 0x05, 1, 2, 3, 4, 0xc3}, 0, PatchWindow{0, 6, 1 << 2}},
+      {"a lea behind another", {0x0f, 0x05, 0x89, 0xc2, 0x48, 0x8d, 0x15, 1, 2, 3, 4}, 0, PatchWindow{0, 9, 1 << 5}},
+      {"a push behind", {0x0f, 0x05, 0x50, 0x50, 0x50, 0xc3}, 0, std::nullopt},
       {"a landing pad", {0x0f, 0x05, 0xf3, 0x0f, 0x1e, 0xfa, 0xc3}, 0, std::nullopt},
       {"rdtsc", {0x0f, 0x31, 0x48, 0xc1, 0xe2, 0x20, 0x48, 0x09, 0xd0}, 0, PatchWindow{0, 4}},
-      {"rdtscp", {0x0f, 0x01, 0xf9, 0x89, 0x0c, 0x24, 0x48, 0xc1}, 0, std::nullopt},  // stores
+      {"rdtscp", {0x0f, 0x01, 0xf9, 0x89, 0x0c, 0x24, 0x48, 0xc1}, 0, PatchWindow{0, 3}},  // stores
       {"rdtscp that can move", {0x0f, 0x01, 0xf9, 0x48, 0xc1, 0xe2, 0x20}, 0, PatchWindow{0, 4}},
       {"rdtsc behind a mov", {0xb8, 0x27, 0, 0, 0, 0x0f, 0x31, 0xc3}, 5, std::nullopt},
       {"no syscall instruction", {0x0f, 0x0b, 0x48, 0x3d, 0, 0xf0, 0xff, 0xff}, 0, std::nullopt},
@@ -68,6 +70,7 @@ TEST_CASE("a window holds instructions that can move, and nothing jumps into it"
     REQUIRE(found.has_value() == expected.has_value());
     if (found) CHECK(found->before == expected->before);
     if (found) CHECK(found->after == expected->after);
+    if (found) CHECK(found->displacements == expected->displacements);
   }
   // A near jump from afar: from the end of the segment to behind the call, and to the call.
   const auto jump_to = [](uint64_t target) { return jump(1024 - kJumpSize, target, kJumpSize); };
@@ -78,7 +81,7 @@ TEST_CASE("a window holds instructions that can move, and nothing jumps into it"
 
 TEST_CASE("a window in front of cpuid holds whole instructions that can move") {
   const Bytes code{0x89, 0xc6, 0xb8, 0x0d, 0,    0,   0,
-                   0x31, 0xc9, 0x0f, 0x0b, 0x89, 0x07};  // mov; mov $13, %eax; xor; ud2
+                   0x31, 0xc9, 0x0f, 0x0b, 0xc3};  // mov; mov $13, %eax; xor; ud2; ret
   const auto segment = segment_of(code);
   const auto in_front = [&](std::vector<uint8_t> front) { return segment.window(512 + 9, front); };
   REQUIRE(in_front({2, 5, 2}));
@@ -129,6 +132,9 @@ TEST_CASE("sites are patched if they hold what is expected, and give their tramp
     CHECK(code[at] == 0xe9);
     CHECK(gate.canonical(site->stop) == start + at);
     CHECK(gate.physical(start + at + kSyscallSize) == site->stop + kSyscallSize);
+    CHECK(gate.canonical(site->moved + 1) == start + at + kSyscallSize + 1);
+    CHECK(gate.physical(start + at + kSyscallSize + 1) == site->moved + 1);
+    CHECK(gate.canonical(site->moved + 3) == site->moved + 3);  // the jump back
   }
   CHECK(code[128 + 2] == 0x83);
   CHECK(code[200] == 0);
@@ -223,31 +229,38 @@ TEST_CASE("memory is written in pieces, and read as it was at a moment") {
 }
 
 TEST_CASE("a trampoline executes what was moved, and its calls return to what follows") {
-  // mov $7, %eax; [syscall]; add $1, %eax; ret, with the trampoline's own syscall taken (no gate: its jump leads
-  // there).
+  // mov $39, %eax; [syscall]; add one(%rip), %eax; ret, with the trampoline's own syscall taken (no gate: its jump
+  // leads there).
   auto* const page = static_cast<uint8_t*>(
       mmap(nullptr, kPageSize, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   REQUIRE(page != MAP_FAILED);
   const auto base = reinterpret_cast<Address>(page);
-  const Bytes before{0xb8, 0x27, 0, 0, 0};  // mov $39 (getpid), %eax
-  const Bytes after{0x83, 0xc0, 0x01};      // add $1, %eax
-  const Bytes rest{0xc3};                   // ret
-  const Address site = base + before.size(), at = base + 512, pointer = base + 256;
-  Address stop = 0;
-  const Bytes code = trampoline(at, pointer, before, after, site, stop);
+  const uint8_t before = 5, after = 6;
+  const Bytes original{0xb8, 0x27, 0, 0, 0, 0x0f, 0x05, 0x03, 0x05, 128 - 13, 0, 0, 0};
+  const Bytes rest{0xc3};  // ret
+  const Address at = base + 512, pointer = base + 256;
+  const uint32_t one = 1;
+  std::memcpy(page + 128, &one, sizeof one);
+  PatchedSite site{base + before, base, original, 0, 0};
+  const Bytes code = trampoline(at, pointer, {before, after, 1 << 2}, site);
+  REQUIRE(!code.empty());
   std::memcpy(page + 512, code.data(), code.size());
-  std::memcpy(page + 256, &stop, sizeof stop);
-  const Bytes entry = jump(base, at, before.size() + kSyscallSize + after.size());
+  std::memcpy(page + 256, &site.stop, sizeof site.stop);
+  const Bytes entry = jump(base, at, original.size());
   std::memcpy(page, entry.data(), entry.size());
   std::memcpy(page + entry.size(), rest.data(), rest.size());
-  CHECK(page[stop - base] == 0x0f);
-  CHECK(page[stop - base + 1] == 0x05);
+  CHECK(page[site.stop - base] == 0x0f);
+  CHECK(page[site.stop - base + 1] == 0x05);
+  CHECK(page[site.moved - base] == 0x03);
+  CHECK(site.moved_size() == after);
   int result = 0;
   uint64_t rcx = 0;
   asm volatile("call *%2" : "=a"(result), "=&c"(rcx) : "r"(page) : "r11", "memory", "cc");
   CHECK(result == getpid() + 1);
-  CHECK(rcx == site + kSyscallSize);
+  CHECK(rcx == site.behind());
   munmap(page, kPageSize);
+  PatchedSite far{base, base, {0x0f, 0x05, 0x03, 0x05, 0, 0, 0, 0x80}, 0, 0};
+  CHECK(trampoline(at, pointer, {0, 6, 1 << 2}, far).empty());  // 2 GiB below the page, from behind it
 }
 
 TEST_CASE("cpuid is found where a file proves that it is an instruction") {
@@ -319,7 +332,8 @@ TEST_CASE("the table of calls follows the syscall table") {
     if (call.serve == gate::Serve::never) return;
     CHECK((call.serve == gate::Serve::sleeps) == row.may_block);
     CHECK(call.send == (row.traffic == Traffic::send));
-    CHECK((row.treat == Treat::emulate && row.selector < 0));
+    CHECK(call.memory == row.memory);
+    CHECK(((row.treat == Treat::emulate || row.memory != MemoryChange::none) && row.selector < 0));
   };
   for (const SyscallRow& row : all_rows()) follows(table->calls[row.number], row);
   for (const SyscallRow* row : all_commands()) {
