@@ -110,7 +110,7 @@ size_t Compressor::pack(std::span<const uint8_t> from, std::span<uint8_t> to) {
   return ZSTD_isError(n) ? 0 : n;
 }
 
-Unpacker::Unpacker() : context_(ZSTD_createDCtx(), ZSTD_freeDCtx) { CHECK(context_ != nullptr); }
+void Unpacker::Free::operator()(ZSTD_DCtx* context) const { ZSTD_freeDCtx(context); }
 
 RecordWriter::RecordWriter(Storage& storage, std::string path, FileKind kind, uint32_t id, uint32_t sub_id)
     : storage_(storage), path_(std::move(path)) {
@@ -278,6 +278,8 @@ Result<std::span<const uint8_t>> RecordFile::payload(const RecordHeader& record,
   TRY(read_stored(record, stored));
   if (hash64(stored) != record.checksum) return damage(path_, record.offset, "record does not match its checksum");
   if (!record.packed) return std::span<const uint8_t>(stored);
+  if (!unpacker.context_) unpacker.context_.reset(ZSTD_createDCtx());
+  CHECK(unpacker.context_);
   raw.resize(record.raw_length);
   const size_t n = ZSTD_decompressDCtx(unpacker.context_.get(), raw.data(), raw.size(), stored.data(), stored.size());
   if (ZSTD_isError(n) || n != raw.size()) return damage(path_, record.offset, "record cannot be unpacked");

@@ -105,12 +105,12 @@ struct RecordHeader {
 
 // What reading one record after the other uses again. For one thread.
 class Unpacker {
- public:
-  Unpacker();
-
  private:
   friend class RecordFile;
-  std::unique_ptr<ZSTD_DCtx, size_t (*)(ZSTD_DCtx*)> context_;
+  struct Free {
+    void operator()(ZSTD_DCtx* context) const;
+  };
+  std::unique_ptr<ZSTD_DCtx, Free> context_;  // from the first packed record on
   Bytes stored_;
   Bytes raw_;
 };

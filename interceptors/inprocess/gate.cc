@@ -181,7 +181,7 @@ executed:
 extern "C" int64_t execute(const Registers* regs, Phase during);
 extern "C" const uint8_t report[];
 
-constexpr uint64_t kFstat = 5;
+constexpr uint64_t kFstat = 5, kFstatAt = 262, kHere = -100;          // newfstatat(2), AT_FDCWD
 constexpr uint64_t kClockGettime = 228, kRawClock = 4;                // clock_gettime(2), CLOCK_MONOTONIC_RAW
 constexpr uint64_t kFcntl = 72, kGetFlags = 3, kNonBlocking = 04000;  // fcntl(2): F_GETFL, O_NONBLOCK
 constexpr uint16_t kRdtsc = 0x310f, kRdtscp = 0x010f;                 // as they begin
@@ -278,12 +278,32 @@ uint32_t processor() {
   return limit & kMask;
 }
 
+// Mode of the file behind a descriptor; 0 if there is none. `during`: whether the call can still be left to a stop.
+uint32_t file_mode(uint64_t descriptor, Phase during) {
+  struct stat info;
+  Registers regs{};
+  regs.rax = kFstat, regs.rdi = descriptor, regs.rsi = reinterpret_cast<uint64_t>(&info);
+  return execute(&regs, during) == 0 ? info.st_mode : 0;
+}
+
+// Whether a read or write of the descriptor does not sleep.
 bool is_nonblocking(Slot& slot, uint64_t descriptor) {
   Registers regs{};
   regs.rax = kFcntl, regs.rdi = descriptor, regs.rsi = kGetFlags;
   const int64_t flags = execute(&regs, Phase::kernel);
+  const bool at_once = flags >= 0 && ((flags & kNonBlocking) || S_ISREG(file_mode(descriptor, Phase::kernel)));
   slot.phase = Phase::before;
-  return flags >= 0 && (flags & kNonBlocking);
+  return at_once;
+}
+
+// Whether opening what has the name, relative to a directory, does not sleep: FIFOs and devices may.
+bool opens_at_once(Slot& slot, uint64_t directory, uint64_t path) {
+  struct stat info;
+  Registers regs{};
+  regs.rax = kFstatAt, regs.rdi = directory, regs.rsi = path, regs.rdx = reinterpret_cast<uint64_t>(&info);
+  const int64_t result = execute(&regs, Phase::kernel);
+  slot.phase = Phase::before;
+  return result < 0 || S_ISREG(info.st_mode) || S_ISDIR(info.st_mode);
 }
 
 // Whether the call would not sleep, as far as can be told before it; `tried`: it is to be tried without its timeout.
@@ -291,6 +311,10 @@ bool returns_at_once(Slot& slot, const Call& call, bool& tried) {
   const Registers& regs = slot.regs;
   if (call.flags != kNoArg && (argument(regs, call.flags) & kDontWait)) return true;
   if (call.descriptor != kNoArg) return is_nonblocking(slot, argument(regs, call.descriptor));
+  if (call.makes == NewDescriptor::file) {
+    const uint8_t path = call.span[0].arg;
+    return opens_at_once(slot, path ? argument(regs, path - 1) : kHere, argument(regs, path));
+  }
   if (call.word != kNoArg &&
       at<uint32_t>(argument(regs, call.word)) == static_cast<uint32_t>(argument(regs, call.expected))) {
     return false;
@@ -303,14 +327,6 @@ bool returns_at_once(Slot& slot, const Call& call, bool& tried) {
   constexpr int64_t kSecond = 1'000'000'000;
   const auto* time = &at<int64_t>(timeout);
   return time[0] >= 0 && time[1] >= 0 && time[1] < kSecond;
-}
-
-// Mode of the file behind a descriptor; 0 if there is none. `during`: whether the call can still be left to a stop.
-uint32_t file_mode(uint64_t descriptor, Phase during) {
-  struct stat info;
-  Registers regs{};
-  regs.rax = kFstat, regs.rdi = descriptor, regs.rsi = reinterpret_cast<uint64_t>(&info);
-  return execute(&regs, during) == 0 ? info.st_mode : 0;
 }
 
 // ---- The table of descriptors
