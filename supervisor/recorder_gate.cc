@@ -1,4 +1,4 @@
-// The in-process tier (interceptors/DESIGN.md): maps the code into address spaces, patches syscall sites, and turns the
+// The in-process tier (interceptors/inprocess/DESIGN.md): maps the code into address spaces, patches syscall sites, and turns the
 // records of served calls into events. Registers are translated where stops are read and written, so nothing else
 // knows of trampolines.
 #include <fcntl.h>

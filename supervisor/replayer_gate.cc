@@ -1,4 +1,4 @@
-// The in-process tier in replay (interceptors/DESIGN.md): events that a patched site will make are put into the ring of
+// The in-process tier in replay (interceptors/inprocess/DESIGN.md): events that a patched site will make are put into the ring of
 // its address space, and the code there answers them. What differs, and all else, stops.
 #include <fcntl.h>
 #include <linux/seccomp.h>
