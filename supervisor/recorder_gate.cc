@@ -1,6 +1,6 @@
-// The in-process tier (interceptors/inprocess/DESIGN.md): maps the code into address spaces, patches syscall sites, and turns the
-// records of served calls into events. Registers are translated where stops are read and written, so nothing else
-// knows of trampolines.
+// The in-process tier (interceptors/inprocess/DESIGN.md): maps the code into address spaces, patches syscall sites, and
+// turns the records of served calls into events. Registers are translated where stops are read and written, so nothing
+// else knows of trampolines.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/ptrace.h>

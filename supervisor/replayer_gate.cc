@@ -1,5 +1,5 @@
-// The in-process tier in replay (interceptors/inprocess/DESIGN.md): events that a patched site will make are put into the ring of
-// its address space, and the code there answers them. What differs, and all else, stops.
+// The in-process tier in replay (interceptors/inprocess/DESIGN.md): events that a patched site will make are put into
+// the ring of its address space, and the code there answers them. What differs, and all else, stops.
 #include <fcntl.h>
 #include <linux/seccomp.h>
 #include <sys/mman.h>
