@@ -172,10 +172,11 @@ std::vector<CpuidSite> cpuid_sites(const Bytes& file) {
   for (const auto& section : elf.sections()) {
     if (section.sh_type != SHT_PROGBITS || !(section.sh_flags & SHF_EXECINSTR)) continue;
     if (section.sh_offset > file.size() || section.sh_size > file.size() - section.sh_offset) continue;
-    const auto begin = file.begin() + static_cast<int64_t>(section.sh_offset);
-    const auto end = begin + static_cast<int64_t>(section.sh_size);
-    for (auto at = begin; (at = std::search(at, end, std::begin(kCpuid), std::end(kCpuid))) != end; ++at) {
-      const auto offset = static_cast<uint64_t>(at - file.begin());
+    const uint8_t* const end = file.data() + section.sh_offset + section.sh_size;
+    for (const uint8_t* at = file.data() + section.sh_offset;; ++at) {
+      at = static_cast<const uint8_t*>(memmem(at, static_cast<size_t>(end - at), kCpuid, sizeof kCpuid));
+      if (!at) break;
+      const auto offset = static_cast<uint64_t>(at - file.data());
       const uint64_t address = section.sh_addr + (offset - section.sh_offset);
       const Function* function = function_around(address);
       auto front = function ? front_of(elf, file, *function, address) : std::nullopt;

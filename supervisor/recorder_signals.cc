@@ -92,8 +92,13 @@ uint64_t frame_size(const Memory& memory, Address sp) {
 
 // A file, whole; empty if it cannot be read.
 Bytes contents_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return Bytes((std::istreambuf_iterator<char>(file)), {});
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  if (!file) return {};
+  Bytes contents(static_cast<size_t>(file.tellg()));
+  file.seekg(0);
+  file.read(reinterpret_cast<char*>(contents.data()), static_cast<std::streamsize>(contents.size()));
+  contents.resize(static_cast<size_t>(file.gcount()));
+  return contents;
 }
 
 }  // namespace
