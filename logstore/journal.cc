@@ -116,17 +116,20 @@ void fields(Direction& io, R& r) {
     io(r.end.exit_status, r.end.reason, r.end.wall_s, r.end.skipped_checkpoints, r.files);
   } else if constexpr (std::is_same_v<T, Interception>) {
     io(r.unit, r.served, r.stopped);
-  } else {
-    static_assert(std::is_same_v<T, StoppingSite>);
+  } else if constexpr (std::is_same_v<T, StoppingSite>) {
     io(r.file, r.offset, r.instruction, r.stops, r.patchable);
+  } else {
+    static_assert(std::is_same_v<T, PayloadsPublished>);
+    io(r.unit, r.size, r.items);
   }
 }
 
 // In the order of JournalRecord's alternatives.
-constexpr RecordType kTypes[] = {RecordType::settings,      RecordType::unit,         RecordType::interval,
-                                 RecordType::interval_end,  RecordType::channel,      RecordType::refusal,
-                                 RecordType::unsure,        RecordType::file,         RecordType::image_published,
-                                 RecordType::recording_end, RecordType::interception, RecordType::stopping_site};
+constexpr RecordType kTypes[] = {
+    RecordType::settings,          RecordType::unit,          RecordType::interval,     RecordType::interval_end,
+    RecordType::channel,           RecordType::refusal,       RecordType::unsure,       RecordType::file,
+    RecordType::image_published,   RecordType::recording_end, RecordType::interception, RecordType::stopping_site,
+    RecordType::payloads_published};
 static_assert(std::size(kTypes) == std::variant_size_v<JournalRecord>);
 
 template <size_t kIndex = 0>

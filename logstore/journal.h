@@ -22,6 +22,13 @@ struct ImagePublished {
   uint64_t store_pages = 0;  // pages in them
 };
 
+// Contents of messages that unit's receives brought were written and synced, after the recording.
+struct PayloadsPublished {
+  UnitId unit = 0;
+  uint64_t size = 0;   // bytes of payloads/U.seg
+  uint64_t items = 0;  // payloads in them
+};
+
 // A growing file as it was when the recording ended.
 struct FileEnd {
   std::string name;    // below the trace's directory
@@ -29,14 +36,15 @@ struct FileEnd {
   uint64_t items = 0;  // events or pages
 };
 
-// The last record of a finished trace: nothing may be missing any more.
+// The last record of a recording: nothing may be missing any more. What follows was added later (trace_additions.h).
 struct JournalEnd {
   RecordingEnd end;
   std::vector<FileEnd> files;
 };
 
-using JournalRecord = std::variant<Settings, UnitRecord, IntervalRecord, IntervalEnd, ChannelRecord, Refusal, Unsure,
-                                   FileRecord, ImagePublished, JournalEnd, Interception, StoppingSite>;
+using JournalRecord =
+    std::variant<Settings, UnitRecord, IntervalRecord, IntervalEnd, ChannelRecord, Refusal, Unsure, FileRecord,
+                 ImagePublished, JournalEnd, Interception, StoppingSite, PayloadsPublished>;
 
 RecordType type_of(const JournalRecord& record);
 Bytes encode(const JournalRecord& record);
@@ -47,6 +55,7 @@ bool decode(RecordType type, std::span<const uint8_t> payload, JournalRecord& re
 class JournalWriter {
  public:
   JournalWriter(Storage& storage, std::string path) : writer_(storage, std::move(path), FileKind::journal) {}
+  Result<void> resume(uint64_t written, uint64_t items) { return writer_.resume(written, items); }
   void add(const JournalRecord& record);
   // Returns the bytes written.
   Result<uint64_t> write();

@@ -47,6 +47,11 @@ PageStoreWriter::PageStoreWriter(Storage& storage, std::string path)
   record_.reserve(kPagesPerRecord * kPageSize);
 }
 
+Result<void> PageStoreWriter::resume(uint64_t size, uint64_t pages) {
+  next_id_ = pages;
+  return writer_.resume(size, pages);
+}
+
 Result<uint64_t> PageStoreWriter::add(const uint8_t* page) {
   const XXH128_hash_t hash = XXH3_128bits(page, kPageSize);
   const uint64_t id = index_.find_or_add(hash.low64, hash.high64, next_id_);

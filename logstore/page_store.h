@@ -43,6 +43,8 @@ class PageIndex {
 class PageStoreWriter {
  public:
   PageStoreWriter(Storage& storage, std::string path);
+  // Goes on with a store that has so many bytes and pages, of which it knows nothing.
+  Result<void> resume(uint64_t size, uint64_t pages);
   // Stores a page that is not zero, unless it is there. Its id.
   Result<uint64_t> add(const uint8_t* page);
   // Writes what is buffered, as a record that may be short.

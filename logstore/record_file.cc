@@ -145,6 +145,15 @@ void RecordWriter::add(RecordType type, std::span<const uint8_t> payload, uint32
   next_item_ += items;
 }
 
+Result<void> RecordWriter::resume(uint64_t written, uint64_t items) {
+  ASSIGN_OR_RETURN(file_, storage_.append_to(path_));
+  if (file_->size() > written) TRY(file_->truncate(written));
+  written_ = written;
+  next_item_ = items;
+  buffer_.clear();
+  return {};
+}
+
 Result<void> RecordWriter::write() {
   if (buffer_.empty()) return {};
   if (!file_) {

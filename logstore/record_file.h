@@ -22,12 +22,12 @@ typedef struct ZSTD_DCtx_s ZSTD_DCtx;
 
 namespace redrive {
 
-inline constexpr uint32_t kFormatVersion = 2;
+inline constexpr uint32_t kFormatVersion = 3;
 inline constexpr size_t kPreambleSize = 24;
 inline constexpr size_t kRecordHeaderSize = 40;
 inline constexpr uint64_t kMaxPacked = 16 << 20;  // larger payloads are stored as they are
 
-enum class FileKind : uint8_t { journal = 'J', events = 'E', pages = 'P', image = 'I', sums = 'S' };
+enum class FileKind : uint8_t { journal = 'J', events = 'E', pages = 'P', image = 'I', sums = 'S', payloads = 'L' };
 
 enum class RecordType : uint8_t {
   settings = 1,
@@ -42,11 +42,13 @@ enum class RecordType : uint8_t {
   recording_end = 10,
   interception = 11,
   stopping_site = 12,
+  payloads_published = 13,
   events = 16,
   pages = 17,
   image_header = 18,
   image_pages = 19,
   block_sums = 20,
+  payloads = 21,
 };
 
 // Damage at a byte of a file: "FILE: offset N: WHAT", Status::damaged.
@@ -68,6 +70,9 @@ class RecordWriter {
   // Nothing is made before the first write(). `id` and `sub_id` say which file of its kind it is, e.g. the unit.
   RecordWriter(Storage& storage, std::string path, FileKind kind, uint32_t id = 0, uint32_t sub_id = 0);
 
+  // Goes on with a file that has `written` bytes of `items` items, and maybe something behind them, which is cut off.
+  // Before the first add().
+  Result<void> resume(uint64_t written, uint64_t items);
   // Buffers a record of `items` items; packs it with `compressor`, if any, where that makes it smaller.
   void add(RecordType type, std::span<const uint8_t> payload, uint32_t items = 1, Compressor* compressor = nullptr);
   // Writes what was added, in one append. After an error the file is cut back to its last whole record if that can be

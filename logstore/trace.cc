@@ -111,16 +111,35 @@ Result<const EventSegment*> Trace::State::segment(UnitId unit) const {
   return static_cast<const EventSegment*>(lazy.segment.get());
 }
 
-Result<std::unique_ptr<PageStore>> Trace::State::open_page_store() const {
-  const auto known = end_of(TraceFiles::pages_name());
-  uint64_t size = 0;
-  if (known) {
-    size = known->size;
-  } else if (last_image) {
-    size = last_image->store_size;
+FileEnd Trace::State::published_pages() const {
+  FileEnd known = end_of(TraceFiles::pages_name()).value_or(FileEnd{});
+  if (last_image && last_image->store_size > known.size) {
+    known.size = last_image->store_size;
+    known.items = last_image->store_pages;
   }
+  return known;
+}
+
+Result<const PayloadFile*> Trace::State::payloads(UnitId unit) const {
+  const auto it = payload_files.find(unit);
+  if (it == payload_files.end()) return static_cast<const PayloadFile*>(nullptr);
+  LazyPayloads& lazy = it->second;
+  std::call_once(lazy.once, [&] {
+    auto opened = PayloadFile::open(storage, files.payloads(unit), unit, payloads_published.at(unit).size);
+    if (opened) {
+      lazy.file = std::move(opened).value();
+    } else {
+      lazy.error = opened.error();
+    }
+  });
+  if (lazy.error) return *lazy.error;
+  return static_cast<const PayloadFile*>(lazy.file.get());
+}
+
+Result<std::unique_ptr<PageStore>> Trace::State::open_page_store() const {
+  const uint64_t size = published_pages().size;
   if (size == 0) return std::unique_ptr<PageStore>();
-  const Tail tail = known ? Tail::whole : Tail::ignored;
+  const Tail tail = end && !preparing() ? Tail::whole : Tail::ignored;
   ASSIGN_OR_RETURN(auto file, RecordFile::open(storage, files.pages(), FileKind::pages, 0, 0, tail, size));
   return std::make_unique<PageStore>(std::move(file));
 }
@@ -141,18 +160,21 @@ Result<const PageStore*> Trace::State::page_store() const {
 Result<void> Trace::State::read_journal() {
   for (const auto& header : journal->records()) {
     ASSIGN_OR_RETURN(const Bytes payload, journal->payload(header));
-    if (end) return damage(journal->path(), header.offset, "record after the recording's end");
     JournalRecord record;
     if (!decode(header.type, payload, record)) {
       return damage(journal->path(), header.offset, "record cannot be decoded");
     }
+    const bool settings = std::holds_alternative<Settings>(record);
+    const bool added =
+        settings || std::holds_alternative<ImagePublished>(record) || std::holds_alternative<PayloadsPublished>(record);
+    if (end && !added) return damage(journal->path(), header.offset, "record after the recording's end");
     const bool first = header.offset == kPreambleSize;
-    if (first != std::holds_alternative<Settings>(record)) {
+    if (!end && first != settings) {
       return damage(journal->path(), header.offset, "settings are not the first record, or not the only ones");
     }
     TRY(take(header, record));
   }
-  if (end && journal->readable_size() != journal->size_on_disk()) {
+  if (end && journal->readable_size() != journal->size_on_disk() && !preparing()) {
     return damage(journal->path(), journal->readable_size(), "bytes after the recording's end");
   }
   return {};
@@ -191,6 +213,9 @@ Result<void> Trace::State::take(const RecordHeader& at, const JournalRecord& rec
   } else if (const auto* r = std::get_if<ImagePublished>(&record)) {
     images[{r->unit, r->interval}] = *r;
     last_image = *r;
+  } else if (const auto* r = std::get_if<PayloadsPublished>(&record)) {
+    payloads_published[r->unit] = *r;
+    payload_files.try_emplace(r->unit);
   } else if (const auto* r = std::get_if<JournalEnd>(&record)) {
     end = *r;
     recording_end = r->end;
@@ -245,6 +270,7 @@ Result<void> Trace::State::verify_copy(const FileRecord& file) const {
   return verified.emplace(file.copy, verify()).first->second;
 }
 
+const Trace::State& Trace::state() const { return *state_; }
 Trace::Trace(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Trace::~Trace() = default;
 
@@ -348,7 +374,19 @@ Result<void> Trace::for_each_event(UnitId unit, EventIndex first, EventIndex las
                                    const std::function<bool(EventIndex, const Event&)>& visit) const {
   auto segment = state_->segment(unit);
   if (!segment) return segment.error();
-  return *segment ? (*segment)->for_each(first, last, visit) : Result<void>();
+  if (!*segment) return {};
+  ASSIGN_OR_RETURN(const PayloadFile* added, state_->payloads(unit));
+  if (!added) return (*segment)->for_each(first, last, visit);
+  std::optional<Error> error;
+  TRY((*segment)->for_each(first, last, [&](EventIndex index, const Event& event) {
+    if (!event.receive || event.receive->logged) return visit(index, event);
+    Event filled = event;
+    const auto found = added->fill(index, filled);
+    if (!found) error = found.error();
+    return found && visit(index, filled);
+  }));
+  if (error) return *error;
+  return {};
 }
 
 uint64_t Trace::stored_bytes(UnitId unit, IntervalIndex interval) const {
@@ -387,7 +425,7 @@ Result<std::string> Trace::file_path(uint64_t file) const {
 uint64_t Trace::size_on_disk() const {
   uint64_t sum = 0;
   const TraceFiles& files = state_->files;
-  for (const auto& below : {files.directory, files.events(), files.images(), files.files()}) {
+  for (const auto& below : {files.directory, files.events(), files.images(), files.files(), files.payloads()}) {
     const auto names = storage().list(below);
     if (!names) continue;
     for (const auto& file_name : names.value()) {

@@ -229,8 +229,10 @@ class Trace {
   // Verifies every byte of every file. Returns all damage found, each "FILE: offset N: what".
   std::vector<std::string> check() const;
 
- private:
   struct State;
+  const State& state() const;  // for the rest of logstore
+
+ private:
   explicit Trace(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };

@@ -62,6 +62,10 @@ std::vector<std::string> Trace::check() const {
   }
   auto pages = state_->page_store();
   if (checker.note(pages) && *pages) checker.note((*pages)->file().check());
+  for (const auto& [unit, lazy] : state_->payload_files) {
+    auto added = state_->payloads(unit);
+    if (checker.note(added) && *added) checker.note((*added)->file().check());
+  }
   for (const auto& [key, published] : state_->images) checker.note(image(key.first, key.second));
   for (const auto& [id, file] : state_->file_records) checker.note(state_->verify_copy(file));
   checker.check_catalog();

@@ -18,6 +18,10 @@ struct TraceFiles {
   std::string catalog() const { return at("catalog.sqlite"); }
   // The recorder's, until the recording ends. A reader meanwhile makes one of its own.
   std::string growing_catalog() const { return at("catalog.growing.tmp"); }
+  // There while somebody adds to the trace, or was killed while doing so.
+  std::string preparing() const { return at("preparing"); }
+  std::string payloads() const { return at("payloads"); }
+  std::string payloads(UnitId unit) const { return payloads() + "/" + std::to_string(unit) + ".seg"; }
   std::string events() const { return at("events"); }
   std::string images() const { return at("images"); }
   std::string files() const { return at("files"); }

@@ -7,6 +7,7 @@
 
 #include "logstore/journal.h"
 #include "logstore/page_store.h"
+#include "logstore/payload_file.h"
 #include "logstore/trace.h"
 #include "logstore/trace_files.h"
 
@@ -63,9 +64,13 @@ struct Trace::State {
   std::vector<Interception> interceptions;
   std::vector<StoppingSite> stopping_sites;
   std::map<std::pair<UnitId, IntervalIndex>, ImagePublished> images;
+  std::map<UnitId, PayloadsPublished> payloads_published;
   std::optional<ImagePublished> last_image;
   std::map<UnitId, std::string> names;
 
+  // Whether somebody was killed while adding to the trace: more may stand in its files than the journal says.
+  bool preparing() const { return storage.exists(files.preparing()); }
+  FileEnd published_pages() const;
   Result<void> read_journal();
   Result<void> take(const RecordHeader& at, const JournalRecord& record);
   void cut_to_events();
@@ -88,6 +93,15 @@ struct Trace::State {
   mutable std::optional<Error> pages_error;
   Result<const PageStore*> page_store() const;  // null: no page was stored
   Result<std::unique_ptr<PageStore>> open_page_store() const;
+
+  // Payloads that were added; null: none of the unit's. Opened when first asked for, if there may be some.
+  struct LazyPayloads {
+    std::once_flag once;
+    std::unique_ptr<PayloadFile> file;
+    std::optional<Error> error;
+  };
+  mutable std::map<UnitId, LazyPayloads> payload_files;  // one for each unit that has some
+  Result<const PayloadFile*> payloads(UnitId unit) const;
 
   mutable std::mutex verified_mutex;
   mutable std::map<std::string, Result<void>> verified;  // file copies

@@ -9,9 +9,8 @@
 #include "base/write_behind.h"
 #include "logstore/catalog.h"
 #include "logstore/file_store.h"
-#include "logstore/image_file.h"
+#include "logstore/image_publisher.h"
 #include "logstore/journal.h"
-#include "logstore/page_store.h"
 #include "logstore/trace.h"
 #include "logstore/trace_files.h"
 
@@ -65,7 +64,7 @@ struct TraceWriter::State {
       : storage(s),
         files{std::move(directory)},
         journal(s, files.journal()),
-        pages(s, files.pages()),
+        images(s, files, journal),
         copies(s, files.files()),
         compressor(kEventLevel),
         batches(kQueuedBatches, [this](Batch& batch) {
@@ -198,16 +197,19 @@ struct TraceWriter::State {
     return paths;
   }
 
-  Result<ImageStats> write_image(UnitId unit, IntervalIndex interval, const ReadImage& read, bool& storage_failed);
-  Result<void> publish_images();
+  Result<void> publish_images() {
+    if (!images.pending()) return {};
+    TRY(images.publish(take_unsynced()));
+    TRY(write_journal());
+    return storage.sync({files.journal()});
+  }
   Result<void> finish(const RecordingEnd& end);
 
   Storage& storage;
   TraceFiles files;
   Fd lock;  // tells readers that the recording is under way
   JournalWriter journal;
-  PageStoreWriter pages;                       // of the publishing thread
-  std::vector<ImagePublished> written_images;  // ditto; not yet in the journal
+  ImagePublisher images;  // of the publishing thread
   FileStoreWriter copies;
   CatalogTally tally;
   std::unordered_map<UnitId, std::unique_ptr<Segment>> segments;
@@ -233,52 +235,6 @@ struct TraceWriter::State {
   WriteBehind<Batch> batches;  // the last member: its thread uses the others
 };
 
-Result<TraceWriter::ImageStats> TraceWriter::State::write_image(UnitId unit, IntervalIndex interval,
-                                                                const ReadImage& read, bool& storage_failed) {
-  const uint64_t bytes_before = pages.bytes();
-  const uint64_t pages_before = pages.pages();
-  std::vector<Image::Page> list;
-  storage_failed = false;
-  const AddPages add = [&](uint32_t process, Address address, std::span<const uint8_t> run) -> Result<void> {
-    CHECK(run.size() % kPageSize == 0);
-    for (size_t at = 0; at < run.size(); at += kPageSize) {
-      const uint8_t* page = run.data() + at;
-      if (is_zero_page(page)) continue;
-      const auto id = pages.add(page);
-      storage_failed = !id;
-      if (!id) return id.error();
-      list.push_back({process, address + at, *id});
-    }
-    return {};
-  };
-  ASSIGN_OR_RETURN(const Bytes header, read(add));
-  storage_failed = true;
-  if (pages.pages()) TRY(pages.write());
-  const std::string path = temporary(files.image(unit, interval));
-  ASSIGN_OR_RETURN(const uint64_t image_size, redrive::write_image(storage, path, unit, interval, header, list));
-  written_images.push_back({unit, interval, list.size(), image_size, pages.bytes(), pages.pages()});
-  const ImageStats stats{list.size(), pages.pages() - pages_before, image_size + pages.bytes() - bytes_before};
-  bytes += stats.bytes;
-  return stats;
-}
-
-Result<void> TraceWriter::State::publish_images() {
-  if (written_images.empty()) return {};
-  const std::vector<ImagePublished> images = std::exchange(written_images, {});
-  std::vector<std::string> unsynced_paths = take_unsynced();
-  if (pages.exists()) unsynced_paths.push_back(pages.path());
-  for (const auto& image : images) unsynced_paths.push_back(temporary(files.image(image.unit, image.interval)));
-  TRY(storage.sync(unsynced_paths));
-  for (const auto& image : images) {
-    const std::string path = files.image(image.unit, image.interval);
-    TRY(storage.rename(temporary(path), path));
-  }
-  TRY(storage.sync({files.images()}));
-  for (const auto& image : images) journal.add(image);
-  TRY(write_journal());
-  return storage.sync({files.journal()});
-}
-
 Result<void> TraceWriter::State::finish(const RecordingEnd& end) {
   for (auto& [unit, segment] : segments) ended.push_back(std::move(segment));
   segments.clear();
@@ -292,7 +248,7 @@ Result<void> TraceWriter::State::finish(const RecordingEnd& end) {
         {files.segment(segment.unit).substr(files.directory.size() + 1), segment.bytes, segment.events});
   }
   std::vector<std::string> unsynced_paths = take_unsynced();
-  if (pages.exists()) {
+  if (const PageStoreWriter& pages = images.pages(); pages.exists()) {
     last.files.push_back({TraceFiles::pages_name(), pages.bytes(), pages.pages()});
     unsynced_paths.push_back(pages.path());
   }
@@ -394,8 +350,9 @@ Result<uint64_t> TraceWriter::add_file(const std::string& open_path, const std::
 Result<TraceWriter::ImageStats> TraceWriter::write_image(UnitId unit, IntervalIndex interval, const ReadImage& read) {
   TRY(state_->outcome());
   bool storage_failed = false;
-  auto written = state_->write_image(unit, interval, read, storage_failed);
+  auto written = state_->images.write(unit, interval, read, storage_failed);
   if (!written && storage_failed) state_->fail(written.error());
+  if (written) state_->bytes += written->bytes;
   return written;
 }
 

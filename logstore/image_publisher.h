@@ -1,0 +1,36 @@
+// Puts images into a trace: pages first, then the image, then the journal's word that it is there.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "logstore/journal.h"
+#include "logstore/page_store.h"
+#include "logstore/trace.h"
+#include "logstore/trace_files.h"
+
+namespace redrive {
+
+// Of one thread at a time; the journal may be written by others.
+class ImagePublisher {
+ public:
+  ImagePublisher(Storage& storage, const TraceFiles& files, JournalWriter& journal)
+      : storage_(storage), files_(files), journal_(journal), pages_(storage, files.pages()) {}
+
+  // As TraceWriter's. `storage_failed`: whether an error is not the reader's.
+  Result<TraceWriter::ImageStats> write(UnitId unit, IntervalIndex interval, const ReadImage& read,
+                                        bool& storage_failed);
+  // What was written becomes part of the trace. `unsynced`: files that must be on disk before.
+  Result<void> publish(std::vector<std::string> unsynced);
+  bool pending() const { return !written_.empty(); }
+  PageStoreWriter& pages() { return pages_; }
+
+ private:
+  Storage& storage_;
+  const TraceFiles& files_;
+  JournalWriter& journal_;
+  PageStoreWriter pages_;
+  std::vector<ImagePublished> written_;  // not yet in the journal
+};
+
+}  // namespace redrive

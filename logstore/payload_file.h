@@ -1,0 +1,58 @@
+// payloads/U.seg: contents of messages that unit U received and that were stored after the recording (`redrive
+// prepare`). A reader puts them back into the events, which then look as if they had been logged at once.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "logstore/event.h"
+#include "logstore/record_file.h"
+
+namespace redrive {
+
+class PayloadFileWriter {
+ public:
+  PayloadFileWriter(Storage& storage, const std::string& path, UnitId unit)
+      : writer_(storage, path, FileKind::payloads, unit) {}
+  // Goes on behind what was published before.
+  Result<void> resume(uint64_t size, uint64_t items) { return writer_.resume(size, items); }
+  void add(EventIndex event, std::span<const uint8_t> payload);
+  size_t buffered() const { return pending_.size(); }  // bytes
+  Result<void> write(Compressor& compressor);
+  const std::string& path() const { return writer_.path(); }
+  uint64_t written() const { return writer_.written(); }
+  uint64_t items() const { return writer_.items(); }
+
+ private:
+  RecordWriter writer_;
+  Encoder pending_;
+  uint32_t pending_items_ = 0;
+};
+
+// Thread-safe.
+class PayloadFile {
+ public:
+  // `size`: what the journal says was published; more may follow.
+  static Result<std::unique_ptr<PayloadFile>> open(Storage& storage, const std::string& path, UnitId unit,
+                                                   uint64_t size);
+  // Makes the receive a logged one, if its contents are here. False: they are not. Status::damaged: they do not fit.
+  Result<bool> fill(EventIndex index, Event& event) const;
+  const RecordFile& file() const { return *file_; }
+
+ private:
+  struct Place {
+    const RecordHeader* record = nullptr;
+    size_t offset = 0, length = 0;  // in its payload
+  };
+  explicit PayloadFile(std::unique_ptr<RecordFile> file) : file_(std::move(file)) {}
+  Result<void> list();
+
+  std::unique_ptr<RecordFile> file_;
+  std::map<EventIndex, Place> places_;
+  mutable std::mutex mutex_;  // of what follows: receives are read in order, and many share a record
+  mutable const RecordHeader* last_ = nullptr;
+  mutable std::shared_ptr<const Bytes> contents_;
+};
+
+}  // namespace redrive

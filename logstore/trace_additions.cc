@@ -1,0 +1,126 @@
+#include "logstore/trace_additions.h"
+
+#include <map>
+#include <mutex>
+
+#include "logstore/image_publisher.h"
+#include "logstore/payload_file.h"
+#include "logstore/trace_state.h"
+
+namespace redrive {
+namespace {
+
+constexpr int kPayloadLevel = 1;
+constexpr size_t kWriteSize = 256 << 10;  // of a unit's payloads
+
+}  // namespace
+
+struct TraceAdditions::State {
+  State(Storage& s, const TraceFiles& f)
+      : storage(s), files(f), journal(s, files.journal()), images(s, files, journal), compressor(kPayloadLevel) {}
+
+  // Goes on where the trace ends, or where somebody who was killed while adding left off.
+  Result<void> resume(const Trace::State& trace) {
+    TRY(journal.resume(trace.journal->readable_size(), trace.journal->items()));
+    const auto pages = trace.published_pages();
+    if (pages.size) TRY(images.pages().resume(pages.size, pages.items));
+    for (const auto& [unit, published] : trace.payloads_published) {
+      TRY(payloads_of(unit).resume(published.size, published.items));
+    }
+    return {};
+  }
+
+  PayloadFileWriter& payloads_of(UnitId unit) {
+    return payloads.try_emplace(unit, storage, files.payloads(unit), unit).first->second;
+  }
+
+  // The payloads before the image: what an image stands for may need them.
+  Result<void> publish() {
+    std::vector<std::string> unsynced{files.payloads()};
+    for (auto& [unit, writer] : payloads) {
+      TRY(writer.write(compressor));
+      if (writer.written() == published[unit]) continue;
+      unsynced.push_back(writer.path());
+    }
+    if (unsynced.size() > 1) TRY(storage.sync(unsynced));
+    for (auto& [unit, writer] : payloads) {
+      if (writer.written() == published[unit]) continue;
+      published[unit] = writer.written();
+      journal.add(PayloadsPublished{unit, writer.written(), writer.items()});
+    }
+    TRY(images.publish({files.journal()}));
+    ASSIGN_OR_RETURN(const uint64_t written, journal.write());
+    return written ? storage.sync({files.journal()}) : Result<void>();
+  }
+
+  Result<void> keep_error(Result<void> result) {
+    if (!result && !first_error) first_error = result.error();
+    return result;
+  }
+
+  Storage& storage;
+  const TraceFiles files;
+  Fd lock;
+  JournalWriter journal;
+  std::mutex mutex;  // of what follows
+  ImagePublisher images;
+  Compressor compressor;
+  std::map<UnitId, PayloadFileWriter> payloads;
+  std::map<UnitId, uint64_t> published;  // bytes of payloads
+  std::optional<Error> first_error;
+};
+
+TraceAdditions::TraceAdditions(std::unique_ptr<State> state) : state_(std::move(state)) {}
+TraceAdditions::~TraceAdditions() = default;
+
+Result<std::unique_ptr<TraceAdditions>> TraceAdditions::begin(const Trace& trace) {
+  const std::string& directory = trace.directory();
+  if (!trace.finished()) return Error{directory + " is not finished: nothing can be added to it"};
+  Storage& storage = trace.storage();
+  if (storage.locked(directory)) return Error{directory + " is being prepared by somebody else"};
+  auto state = std::make_unique<State>(storage, trace.state().files);
+  state->lock = storage.lock(directory);
+  const std::string mark = state->files.preparing();
+  if (!storage.exists(mark)) TRY(storage.create(mark));
+  if (!storage.exists(state->files.payloads())) TRY(storage.make_directory(state->files.payloads()));
+  TRY(storage.sync({directory}));
+  TRY(state->resume(trace.state()));
+  for (const auto& [unit, writer] : state->payloads) state->published[unit] = writer.written();
+  return std::unique_ptr<TraceAdditions>(new TraceAdditions(std::move(state)));
+}
+
+Result<void> TraceAdditions::add_image(UnitId unit, IntervalIndex interval, const ReadImage& read) {
+  const std::lock_guard lock(state_->mutex);
+  if (state_->first_error) return *state_->first_error;
+  bool storage_failed = false;
+  const auto written = state_->images.write(unit, interval, read, storage_failed);
+  if (written) return state_->keep_error(state_->publish());
+  return storage_failed ? state_->keep_error(written.error()) : Result<void>(written.error());
+}
+
+Result<void> TraceAdditions::add_payload(EventRef receiver, std::span<const uint8_t> payload) {
+  const std::lock_guard lock(state_->mutex);
+  if (state_->first_error) return *state_->first_error;
+  PayloadFileWriter& writer = state_->payloads_of(receiver.unit);
+  writer.add(receiver.event, payload);
+  if (writer.buffered() < kWriteSize) return {};
+  return state_->keep_error(writer.write(state_->compressor));
+}
+
+Result<void> TraceAdditions::publish() {
+  const std::lock_guard lock(state_->mutex);
+  if (state_->first_error) return *state_->first_error;
+  return state_->keep_error(state_->publish());
+}
+
+Result<void> TraceAdditions::finish(const Settings& settings) {
+  TRY(publish());
+  const std::lock_guard lock(state_->mutex);
+  state_->journal.add(settings);
+  TRY(state_->keep_error(state_->publish()));
+  TRY(state_->storage.remove(state_->files.preparing()));
+  ASSIGN_OR_RETURN(const auto trace, Trace::open(state_->files.directory, state_->storage));
+  return build_catalog(*trace);
+}
+
+}  // namespace redrive
