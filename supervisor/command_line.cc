@@ -31,8 +31,8 @@ constexpr char kTraceAndUnit[] =
     "I, J:  intervals of the unit, from 0 on\n";
 constexpr std::array<CommandText, 8> kCommands{{
     {"record",
-     "redrive record [-o DIR] [--bound D] [--policy P] [--critical-path C] [--checkpoint-period T] "
-     "[--interception TIER] [--] CMD ...",
+     "redrive record [-o DIR] [--bound D] [--policy P] [--critical-path C] [--checkpoint-period T] [--set-bound N] "
+     "[--multiplicity M] [--approximate] [--cores J] [--interception TIER] [--] CMD ...",
      "run a command and record it with everything it starts",
      "Options end at the first word that is not one of these. The exit status is the command's.\n"
      "The trace is made in $REDRIVE_TRACE_DIR, or else in ~/.local/share/redrive, if -o does not say where.\n",
@@ -68,6 +68,7 @@ const CommandText& text_of(const std::string& command) {
 }
 
 constexpr uint64_t kMaxJobs = 4096;
+constexpr uint64_t kMaxPolicyNumber = 1'000'000;
 
 // Usage, what it does, options, words: in this order for each command.
 class HelpFormatter : public CLI::Formatter {
@@ -112,6 +113,7 @@ class Parser {
   void add_duration(CLI::App* command, const char* name, const char* value, const char* help,
                     const std::function<void(double)>& set);
   static void add_interception(CLI::App* command, bool& in_process);
+  void add_policy_number(CLI::App* record, Parameter parameter, const char* value, const char* help);
   void add_jobs(CLI::App* command, const char* help);
   void add_until(CLI::App* command);
   static void add_flag(CLI::App* command, const char* name, bool& flag, const char* help) {
@@ -121,6 +123,7 @@ class Parser {
   void take_words(CLI::App* command) { command->add_option("words", words_); }
 
   Result<Command> finish(const std::string& command);
+  Result<Command> finish_record();
   Result<Command> finish_replay();
   Result<Command> finish_plan();
   Result<Command> finish_dump();
@@ -188,7 +191,44 @@ void Parser::add_record() {
                [this](double s) { record_.critical_path_s = s; });
   add_duration(record, "--checkpoint-period", "T", "longest CPU time between checkpoints of a unit (C/2)",
                [this](double s) { record_.checkpoint_period_s = s; });
+  add_policy_number(record, kSetBound, "N", "replay-set: most intervals of a replay set");
+  add_policy_number(record, kMultiplicity, "M", "critical-path-multiplicity: most intervals of one unit");
+  add_flag(record, "--approximate", record_.parameters.approximate, "... remember the first and last of a unit only");
+  add_policy_number(record, kCores, "J", "makespan: intervals executed at once in a replay");
   add_interception(record, record_.in_process);
+}
+
+// An option of `record` that only some policies have.
+void Parser::add_policy_number(CLI::App* record, Parameter parameter, const char* value, const char* help) {
+  const PolicyNumber& number = policy_number(parameter);
+  const auto read = [this, &number](const std::string& text) {
+    const auto given = parse_number(text);
+    if (!given || *given < 1 || *given > kMaxPolicyNumber) {
+      throw CLI::ValidationError(number.option,
+                                 fmt::format("'{}' is not a number from 1 to {}", text, kMaxPolicyNumber));
+    }
+    record_.parameters.*number.value = static_cast<uint32_t>(*given);
+  };
+  record
+      ->add_option_function<std::string>(number.option, read,
+                                         fmt::format("{} ({})", help, record_.parameters.*number.value))
+      ->type_name(value);
+}
+
+// An option of a policy that was not chosen says that something else was meant.
+Result<Command> Parser::finish_record() {
+  if (record_.command.empty()) return usage("record", "the command to record is missing");
+  ASSIGN_OR_RETURN(const PolicyInfo* policy, find_policy(record_.policy));
+  const CLI::App* record = app_.get_subcommand("record");
+  for (const PolicyNumber& number : policy_numbers()) {
+    if (record->count(number.option) > 0 && !(policy->parameters & number.parameter)) {
+      return usage("record", fmt::format("{}: policy {} has no such parameter", number.option, policy->name));
+    }
+  }
+  if (record_.parameters.approximate && !(policy->parameters & kApproximate)) {
+    return usage("record", fmt::format("--approximate: policy {} has no such parameter", policy->name));
+  }
+  return Command{record_};
 }
 
 void Parser::add_interception(CLI::App* command, bool& in_process) {
@@ -304,10 +344,7 @@ Result<Command> Parser::finish(const std::string& command) {
   if (command == "replay") return finish_replay();
   if (command == "plan") return finish_plan();
   if (command == "dump") return finish_dump();
-  if (command == "record") {
-    if (record_.command.empty()) return usage(command, "the command to record is missing");
-    return Command{record_};
-  }
+  if (command == "record") return finish_record();
   if (command == "rm") {
     if (words_.empty()) return usage(command, "name the traces to remove");
     return Command{RemoveOptions{words_}};

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "logstore/policy/policy.h"
 #include "supervisor/unit_spec.h"
 
 namespace redrive {
@@ -23,6 +24,7 @@ struct RecordOptions {
   double bound_s = 10;
   std::optional<double> critical_path_s;      // C; derived from the bound if absent
   std::optional<double> checkpoint_period_s;  // T; C/2 if absent
+  PolicyParameters parameters;                // all but C and T
   bool in_process = true;                     // serve calls inside the program where that can be done
 };
 // Records the command and everything it starts. Returns the program's exit status.
