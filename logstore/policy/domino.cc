@@ -25,9 +25,10 @@ class Domino : public Policy {
     const auto own = std::lower_bound(tag.needs->begin(), tag.needs->end(), id,
                                       [](const Need& need, uint32_t wanted) { return need.unit < wanted; });
     if (own != tag.needs->end() && own->unit == id && own->interval + 1 < unit.intervals) return {Keep::keep};
+    if (goes_back_to(*unit.frontier, *tag.needs)) return {Keep::drop};
     Needs both = unite(*unit.frontier, *tag.needs);
     keep_earliest(both);
-    if (both != *unit.frontier) unit.frontier = std::make_shared<Needs>(std::move(both));
+    unit.frontier = std::make_shared<Needs>(std::move(both));
     return {Keep::drop};
   }
 
@@ -36,6 +37,16 @@ class Domino : public Policy {
     uint32_t intervals = 0;
     std::shared_ptr<const Needs> frontier;
   };
+
+  // Whether a frontier has an interval as early as each of these.
+  static bool goes_back_to(const Needs& frontier, const Needs& needs) {
+    auto own = frontier.begin();
+    for (const Need& need : needs) {
+      while (own != frontier.end() && own->unit < need.unit) ++own;
+      if (own == frontier.end() || own->unit != need.unit || own->interval > need.interval) return false;
+    }
+    return true;
+  }
 
   std::unordered_map<uint32_t, Unit> units_;
 };
