@@ -78,6 +78,9 @@ deps: ## install what is missing (Debian 12 and 13; needs root only then)
 unit: $(BUILD)/unit_tests ## unit tests
 	$(BUILD)/unit_tests
 
+simulate: $(BUILD)/unit_tests ## every policy's promise over 100,000 random executions: minutes
+	REDRIVE_EXECUTIONS=100000 $(BUILD)/unit_tests -tc="promises:*"
+
 check: ## deps (those of the recorded programs too), unit tests, fast system tests: under 15 minutes
 	scripts/deps.sh --test
 	$(MAKE) tests
@@ -126,4 +129,4 @@ clean: ## remove what was built
 help: ## this list
 	@sed -nE 's/^([a-z_.-]+):[^#]*## (.*)/  \1\t\2/p' Makefile | expand -t 26
 
-.PHONY: all tests deps unit check check-all demo bench fuzz asan tidy format install compile_commands.json clean help
+.PHONY: all tests deps unit simulate check check-all demo bench fuzz asan tidy format install compile_commands.json clean help

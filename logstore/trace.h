@@ -28,7 +28,7 @@ enum class CheckpointKind : uint8_t {
 const char* name(CheckpointKind kind);
 
 struct Settings {
-  std::string policy;
+  std::string policy;  // policy_text()
   double critical_path_s = 0;
   double checkpoint_period_s = 0;
   double bound_s = 0;

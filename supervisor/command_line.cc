@@ -29,10 +29,10 @@ constexpr char kTraceAndUnit[] =
     "TRACE: a directory, or a name from 'redrive ls'; the latest if left out\n"
     "UNIT:  a number or a name from 'redrive ls TRACE'\n"
     "I, J:  intervals of the unit, from 0 on\n";
-constexpr std::array<CommandText, 8> kCommands{{
+constexpr std::array<CommandText, 9> kCommands{{
     {"record",
-     "redrive record [-o DIR] [--bound D] [--policy P] [--critical-path C] [--checkpoint-period T] "
-     "[--interception TIER] [--] CMD ...",
+     "redrive record [-o DIR] [--bound D] [--policy P] [--critical-path C] [--checkpoint-period T] [--set-bound N] "
+     "[--multiplicity M] [--approximate] [--cores J] [--interception TIER] [--] CMD ...",
      "run a command and record it with everything it starts",
      "Options end at the first word that is not one of these. The exit status is the command's.\n"
      "The trace is made in $REDRIVE_TRACE_DIR, or else in ~/.local/share/redrive, if -o does not say where.\n",
@@ -49,6 +49,14 @@ constexpr std::array<CommandText, 8> kCommands{{
      "A single word is a TRACE if there is such a trace, and else a UNIT of the latest one.\n", kTraceAndUnit},
     {"stats", "redrive stats [--json] [TRACE]", "count messages, bytes and checkpoints, whole and per unit and channel",
      "", kTrace},
+    {"evaluate",
+     "redrive evaluate [--policy P,...] [--critical-path C,...] [--checkpoint-period T,...] [--skew S,...] "
+     "[--set-bound N,...] [--multiplicity M,...] [--approximate] [--cores J,...] [--seed X] [--json | --csv] "
+     "[TRACE] | --synthetic PATTERN [--units U] [--messages K] ...",
+     "compare policies on a recorded execution, or on a synthetic one",
+     "A row for each policy and each combination of the values given of the parameters that it has.\n"
+     "With T or S, checkpoints are placed anew; else they are where they were recorded.\n",
+     "TRACE: a directory, or a name from 'redrive ls'; the latest if left out\n"},
     {"check", "redrive check [--json] [TRACE] | --host",
      "verify every byte of a trace, or whether this host can record", "", kTrace},
     {"rm", "redrive rm TRACE ...", "remove traces", "If one of the words is no trace, nothing is removed.\n",
@@ -68,6 +76,7 @@ const CommandText& text_of(const std::string& command) {
 }
 
 constexpr uint64_t kMaxJobs = 4096;
+constexpr uint64_t kMaxPolicyNumber = 1'000'000;
 
 // Usage, what it does, options, words: in this order for each command.
 class HelpFormatter : public CLI::Formatter {
@@ -112,6 +121,9 @@ class Parser {
   void add_duration(CLI::App* command, const char* name, const char* value, const char* help,
                     const std::function<void(double)>& set);
   static void add_interception(CLI::App* command, bool& in_process);
+  void add_evaluate();
+  void add_synthetic(CLI::App* evaluate);
+  void add_policy_number(CLI::App* record, Parameter parameter, const char* value, const char* help);
   void add_jobs(CLI::App* command, const char* help);
   void add_until(CLI::App* command);
   static void add_flag(CLI::App* command, const char* name, bool& flag, const char* help) {
@@ -121,15 +133,19 @@ class Parser {
   void take_words(CLI::App* command) { command->add_option("words", words_); }
 
   Result<Command> finish(const std::string& command);
+  Result<Command> finish_record();
   Result<Command> finish_replay();
   Result<Command> finish_plan();
   Result<Command> finish_dump();
+  Result<Command> finish_evaluate();
   Result<std::string> only_trace(const std::string& command) const;
 
   CLI::App app_{"Records unmodified multi-process programs and re-drives any interval of any process."};
   std::vector<std::string> words_;  // positionals
   RecordOptions record_;
   ReplayOptions replay_;
+  EvaluateOptions evaluate_;
+  SyntheticOptions synthetic_;
   int jobs_ = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   std::optional<uint64_t> until_;
   bool json_ = false;
@@ -142,6 +158,39 @@ Error usage(const std::string& command, const std::string& what) {
 
 bool is_option(const std::string& word) { return word.size() > 1 && word[0] == '-'; }
 
+// A number from `least` to `most`, or what is wrong with it.
+uint64_t read_number(const char* option, const std::string& text, uint64_t least, uint64_t most) {
+  const auto number = parse_number(text);
+  if (!number || *number < least || *number > most) {
+    throw CLI::ValidationError(option, fmt::format("'{}' is not a number from {} to {}", text, least, most));
+  }
+  return *number;
+}
+
+double read_duration(const char* option, const std::string& text) {
+  const auto seconds = parse_duration(text);
+  if (!seconds) throw CLI::ValidationError(option, seconds.error().message);
+  if (seconds.value() <= 0) throw CLI::ValidationError(option, "must be more than 0");
+  return seconds.value();
+}
+
+void add_number(CLI::App* command, const char* option, const char* value, uint64_t least, uint64_t most,
+                const std::string& help, const std::function<void(uint64_t)>& set) {
+  const auto read = [option, least, most, set](const std::string& text) {
+    set(read_number(option, text, least, most));
+  };
+  command->add_option_function<std::string>(option, read, help)->type_name(value);
+}
+
+// An option with values between commas.
+void add_list(CLI::App* command, const char* option, const char* value, const std::string& help,
+              const std::function<void(const std::string&)>& add) {
+  const auto read = [add](const std::string& text) {
+    for (const auto& word : CLI::detail::split(text, ',')) add(word);
+  };
+  command->add_option_function<std::string>(option, read, help)->type_name(value);
+}
+
 Parser::Parser() {
   app_.name("redrive");
   app_.formatter(std::make_shared<HelpFormatter>());
@@ -152,16 +201,12 @@ Parser::Parser() {
   add_record();
   add_replay();
   add_listings();
+  add_evaluate();
 }
 
 void Parser::add_duration(CLI::App* command, const char* name, const char* value, const char* help,
                           const std::function<void(double)>& set) {
-  const auto read = [name, set](const std::string& text) {
-    const auto seconds = parse_duration(text);
-    if (!seconds) throw CLI::ValidationError(name, seconds.error().message);
-    if (seconds.value() <= 0) throw CLI::ValidationError(name, "must be more than 0");
-    set(seconds.value());
-  };
+  const auto read = [name, set](const std::string& text) { set(read_duration(name, text)); };
   command->add_option_function<std::string>(name, read, help)->type_name(value);
 }
 
@@ -188,7 +233,101 @@ void Parser::add_record() {
                [this](double s) { record_.critical_path_s = s; });
   add_duration(record, "--checkpoint-period", "T", "longest CPU time between checkpoints of a unit (C/2)",
                [this](double s) { record_.checkpoint_period_s = s; });
+  add_policy_number(record, kSetBound, "N", "replay-set: most intervals of a replay set");
+  add_policy_number(record, kMultiplicity, "M", "critical-path-multiplicity: most intervals of one unit");
+  add_flag(record, "--approximate", record_.parameters.approximate, "... remember the first and last of a unit only");
+  add_policy_number(record, kCores, "J", "makespan: intervals executed at once in a replay");
   add_interception(record, record_.in_process);
+}
+
+// An option of `record` that only some policies have.
+void Parser::add_policy_number(CLI::App* record, Parameter parameter, const char* value, const char* help) {
+  const PolicyNumber& number = policy_number(parameter);
+  add_number(record, number.option, value, 1, kMaxPolicyNumber,
+             fmt::format("{} ({})", help, record_.parameters.*number.value),
+             [this, &number](uint64_t given) { record_.parameters.*number.value = static_cast<uint32_t>(given); });
+}
+
+// An option of a policy that was not chosen says that something else was meant.
+Result<Command> Parser::finish_record() {
+  if (record_.command.empty()) return usage("record", "the command to record is missing");
+  ASSIGN_OR_RETURN(const PolicyInfo* policy, find_policy(record_.policy));
+  const CLI::App* record = app_.get_subcommand("record");
+  for (const PolicyNumber& number : policy_numbers()) {
+    if (record->count(number.option) > 0 && !(policy->parameters & number.parameter)) {
+      return usage("record", fmt::format("{}: policy {} has no such parameter", number.option, policy->name));
+    }
+  }
+  if (record_.parameters.approximate && !(policy->parameters & kApproximate)) {
+    return usage("record", fmt::format("--approximate: policy {} has no such parameter", policy->name));
+  }
+  return Command{record_};
+}
+
+void Parser::add_evaluate() {
+  CLI::App* evaluate = app_.get_subcommand("evaluate");
+  add_list(evaluate, "--policy", "P,...", "the policies to compare (all)", [this](const std::string& word) {
+    const auto policy = find_policy(word);
+    if (!policy) throw CLI::ValidationError("--policy", policy.error().message);
+    evaluate_.policies.push_back(word);
+  });
+  const auto durations = [&](const char* option, const char* value, const char* help, std::vector<double>& out) {
+    add_list(evaluate, option, value, help,
+             [option, &out](const std::string& word) { out.push_back(read_duration(option, word)); });
+  };
+  const auto numbers = [&](const char* option, const char* value, const char* help, std::vector<uint32_t>& out) {
+    add_list(evaluate, option, value, help, [option, &out](const std::string& word) {
+      out.push_back(static_cast<uint32_t>(read_number(option, word, 1, kMaxPolicyNumber)));
+    });
+  };
+  durations("--critical-path", "C,...", "longest critical path allowed (as recorded)", evaluate_.critical_path_s);
+  durations("--checkpoint-period", "T,...", "longest CPU time between checkpoints of a unit (as recorded)",
+            evaluate_.checkpoint_period_s);
+  durations("--skew", "S,...", "first checkpoints at random times up to S (all at T)", evaluate_.skew_s);
+  numbers("--set-bound", "N,...", "replay-set: most intervals of a replay set (16)", evaluate_.set_bound);
+  numbers("--multiplicity", "M,...", "critical-path-multiplicity: most intervals of one unit (2)",
+          evaluate_.multiplicity);
+  add_flag(evaluate, "--approximate", evaluate_.approximate, "... remember the first and last of a unit only");
+  numbers("--cores", "J,...", "intervals executed at once (one per processor)", evaluate_.cores);
+  add_synthetic(evaluate);
+  add_json(evaluate);
+  add_flag(evaluate, "--csv", evaluate_.csv, "write comma-separated values");
+  take_words(evaluate);
+}
+
+void Parser::add_synthetic(CLI::App* evaluate) {
+  const auto patterns = fmt::format("{}", fmt::join(synthetic_patterns(), ", "));
+  const auto pattern = [this, patterns](const std::string& text) {
+    const auto& known = synthetic_patterns();
+    if (std::find(known.begin(), known.end(), text) == known.end()) {
+      throw CLI::ValidationError("--synthetic", fmt::format("there is no '{}': {}", text, patterns));
+    }
+    synthetic_.pattern = text;
+  };
+  evaluate->add_option_function<std::string>("--synthetic", pattern, "instead of a trace: " + patterns)
+      ->type_name("PATTERN");
+  add_number(evaluate, "--units", "U", 2, 65536, fmt::format("... of so many units ({})", synthetic_.units),
+             [this](uint64_t number) { synthetic_.units = static_cast<uint32_t>(number); });
+  add_number(evaluate, "--messages", "K", 1, 100'000'000,
+             fmt::format("... with so many messages ({})", synthetic_.messages),
+             [this](uint64_t number) { synthetic_.messages = number; });
+  add_number(evaluate, "--seed", "X", 0, UINT64_MAX, "of what is random (1)",
+             [this](uint64_t number) { evaluate_.seed = synthetic_.seed = number; });
+}
+
+Result<Command> Parser::finish_evaluate() {
+  const CLI::App* evaluate = app_.get_subcommand("evaluate");
+  if (json_ && evaluate_.csv) return usage("evaluate", "--json or --csv, not both");
+  evaluate_.json = json_;
+  ASSIGN_OR_RETURN(evaluate_.trace, only_trace("evaluate"));
+  if (evaluate_.cores.empty()) evaluate_.cores.push_back(static_cast<uint32_t>(jobs_));
+  if (!synthetic_.pattern.empty()) {
+    if (!words_.empty()) return usage("evaluate", "--synthetic takes no TRACE");
+    evaluate_.synthetic = synthetic_;
+  } else if (evaluate->count("--units") + evaluate->count("--messages") > 0) {
+    return usage("evaluate", "--units and --messages go with --synthetic");
+  }
+  return Command{evaluate_};
 }
 
 void Parser::add_interception(CLI::App* command, bool& in_process) {
@@ -205,14 +344,7 @@ void Parser::add_interception(CLI::App* command, bool& in_process) {
 }
 
 void Parser::add_jobs(CLI::App* command, const char* help) {
-  const auto read = [this](const std::string& text) {
-    const auto jobs = parse_number(text);
-    if (!jobs || *jobs < 1 || *jobs > kMaxJobs) {
-      throw CLI::ValidationError("--jobs", fmt::format("'{}' is not a number from 1 to {}", text, kMaxJobs));
-    }
-    jobs_ = static_cast<int>(*jobs);
-  };
-  command->add_option_function<std::string>("--jobs", read, help)->type_name("N");
+  add_number(command, "--jobs", "N", 1, kMaxJobs, help, [this](uint64_t jobs) { jobs_ = static_cast<int>(jobs); });
 }
 
 void Parser::add_until(CLI::App* command) {
@@ -304,10 +436,8 @@ Result<Command> Parser::finish(const std::string& command) {
   if (command == "replay") return finish_replay();
   if (command == "plan") return finish_plan();
   if (command == "dump") return finish_dump();
-  if (command == "record") {
-    if (record_.command.empty()) return usage(command, "the command to record is missing");
-    return Command{record_};
-  }
+  if (command == "evaluate") return finish_evaluate();
+  if (command == "record") return finish_record();
   if (command == "rm") {
     if (words_.empty()) return usage(command, "name the traces to remove");
     return Command{RemoveOptions{words_}};

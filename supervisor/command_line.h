@@ -21,7 +21,7 @@ struct CheckHostOptions {
 };
 
 using Command = std::variant<PrintText, RecordOptions, ListOptions, ReplayOptions, PlanOptions, DumpOptions,
-                             StatsOptions, CheckOptions, CheckHostOptions, RemoveOptions>;
+                             StatsOptions, EvaluateOptions, CheckOptions, CheckHostOptions, RemoveOptions>;
 
 // `words` without the program's name. Every error is Status::usage and one line.
 Result<Command> parse_command_line(std::vector<std::string> words);

@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "base/result.h"
+#include "logstore/policy/policy.h"
+#include "supervisor/execution.h"
 #include "supervisor/unit_spec.h"
 
 namespace redrive {
@@ -23,6 +25,7 @@ struct RecordOptions {
   double bound_s = 10;
   std::optional<double> critical_path_s;      // C; derived from the bound if absent
   std::optional<double> checkpoint_period_s;  // T; C/2 if absent
+  PolicyParameters parameters;                // all but C and T
   bool in_process = true;                     // serve calls inside the program where that can be done
 };
 // Records the command and everything it starts. Returns the program's exit status.
@@ -62,6 +65,20 @@ struct PlanOptions {
   bool json = false;
 };
 Result<int> plan_command(const PlanOptions& options);
+
+// Lists are swept: a row for each combination. Empty: as recorded.
+struct EvaluateOptions {
+  std::string trace;
+  std::optional<SyntheticOptions> synthetic;  // instead of a trace
+  std::vector<std::string> policies;          // empty: all
+  std::vector<double> critical_path_s, checkpoint_period_s, skew_s;
+  std::vector<uint32_t> set_bound, multiplicity, cores;
+  bool approximate = false;
+  uint64_t seed = 1;
+  bool json = false;
+  bool csv = false;
+};
+Result<int> evaluate_command(const EvaluateOptions& options);
 
 struct DumpOptions {
   std::string trace;

@@ -25,6 +25,7 @@ Result<int> run(const ListOptions& options) { return list_command(options); }
 Result<int> run(const PlanOptions& options) { return plan_command(options); }
 Result<int> run(const DumpOptions& options) { return dump_command(options); }
 Result<int> run(const StatsOptions& options) { return stats_command(options); }
+Result<int> run(const EvaluateOptions& options) { return evaluate_command(options); }
 Result<int> run(const CheckOptions& options) { return check_command(options); }
 Result<int> run(const CheckHostOptions& options) {
   TRY(check_host(options.json));

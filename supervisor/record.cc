@@ -131,15 +131,17 @@ void report(const Recorder& recorder) {
 Result<int> record(const RecordOptions& options) {
   ASSIGN_OR_RETURN(const std::string program, find_program(options.command.front()));
   ASSIGN_OR_RETURN(const Tuning tuning, tune(options));
-  const PolicyParameters parameters{static_cast<uint64_t>(tuning.critical_path_s * 1e9),
-                                    static_cast<uint64_t>(tuning.period_s * 1e9)};
-  ASSIGN_OR_RETURN(const auto policy, make_policy(options.policy, parameters));
+  PolicyParameters parameters = options.parameters;
+  parameters.critical_path_ns = static_cast<uint64_t>(tuning.critical_path_s * 1e9);
+  parameters.checkpoint_period_ns = static_cast<uint64_t>(tuning.period_s * 1e9);
+  ASSIGN_OR_RETURN(const PolicyInfo* info, find_policy(options.policy));
+  const std::unique_ptr<Policy> policy = info->make(parameters);
   std::string directory = options.directory;
   if (directory.empty()) {
     ASSIGN_OR_RETURN(directory, new_trace_directory(program.substr(program.rfind('/') + 1)));
   }
   Settings settings;
-  settings.policy = options.policy;
+  settings.policy = policy_text(*info, parameters);
   settings.critical_path_s = tuning.critical_path_s;
   settings.checkpoint_period_s = tuning.period_s;
   settings.bound_s = options.bound_s;

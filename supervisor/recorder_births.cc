@@ -229,7 +229,7 @@ void Recorder::born(Thread& parent, pid_t tid) {
       begin_interval(home, CheckpointKind::fork, made, 0);
       // A fork is a send, the child's first event its receive; to keep that message is to store the child's memory.
       const Tag tag = policy_.on_send(unit.id, interval_ns(unit));
-      child->image_at_birth = policy_.on_receive(home.id, 0, tag).keep == Keep::keep;
+      child->image_at_birth = policy_.on_receive(home.id, 0, tag, 0).keep != Keep::drop;
     }
   }
   if (flags & CLONE_CHILD_CLEARTID) child->clear_tid = parent.args[3];

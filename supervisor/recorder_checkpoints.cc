@@ -115,7 +115,7 @@ void Recorder::align_checkpoints(const Unit& with) {
     if (unit.get() == &with || !unit->in_interval || unit->processes.empty()) continue;
     const std::chrono::nanoseconds half(unit->period_ns / 2);
     const bool old_by_messages = unit->received && now - unit->interval_began >= half;
-    unit->checkpoint_wanted = old_by_messages || std::chrono::nanoseconds(interval_ns(*unit)) >= half;
+    if (old_by_messages || std::chrono::nanoseconds(interval_ns(*unit)) >= half) unit->checkpoint_wanted = true;
     if (unit->checkpoint_wanted && unit->current) ask_to_stop(*unit->current);
   }
 }
@@ -196,7 +196,7 @@ void Recorder::checkpoint(Thread& trigger) {
   job.interval = unit.interval;
   rewind(trigger, entry);
   unit.period_ns = period_ns(job.bytes() + (copied ? private_bytes(process.pid) : 0));
-  if (!std::exchange(unit.checkpoint_wanted, false)) align_checkpoints(unit);
+  if (!unit.checkpoint_wanted.exchange(false)) align_checkpoints(unit);
   images_.add(std::move(job));
 }
 

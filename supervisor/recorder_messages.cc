@@ -142,7 +142,10 @@ void Recorder::receive(Thread& thread, int64_t result, const Memory& memory, Eve
                              XXH3_64bits(content.data() + offset, part.length), part.send->at_ns});
     offset += part.length;
   }
-  message.logged = policy_.on_receive(unit.id, message.at_ns, tag).keep != Keep::drop;
+  const auto decision = policy_.on_receive(unit.id, message.at_ns, tag, offset);
+  message.logged = decision.keep != Keep::drop;
+  // The receive has happened: what it brought is kept, so the checkpoint may follow it.
+  if (decision.force_checkpoint_first) unit.checkpoint_wanted = true;
   for (auto& write : event.writes) {
     if (!write.from_message) continue;
     write.from_message = !message.logged;

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/user.h>
 
+#include <atomic>
 #include <chrono>
 #include <deque>
 #include <map>
@@ -131,7 +132,8 @@ struct Unit {
   bool reported_spinning = false;
   uint64_t served_calls = 0;  // in process
   uint64_t stopped_calls = 0;
-  bool checkpoint_wanted = false;  // another unit takes one now, and this one's is old enough
+  // Another unit takes one now, and this one's is old enough; or the policy wants one (event_maker_ sets it then).
+  std::atomic<bool> checkpoint_wanted = false;
   bool received = false;           // a message, in this interval
   Clock::time_point interval_began{};
 };

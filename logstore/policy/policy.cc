@@ -1,33 +1,128 @@
 #include "logstore/policy/policy.h"
 
 #include <algorithm>
+#include <sstream>
+
+#include "logstore/policy/needs.h"
 
 namespace redrive {
 
 // One factory per policy, each in the file of its name.
 std::unique_ptr<Policy> make_critical_path(const PolicyParameters& parameters);
+std::unique_ptr<Policy> make_critical_path_multiplicity(const PolicyParameters& parameters);
+std::unique_ptr<Policy> make_makespan(const PolicyParameters& parameters);
+std::unique_ptr<Policy> make_replay_set(const PolicyParameters& parameters);
+std::unique_ptr<Policy> make_domino(const PolicyParameters& parameters);
+std::unique_ptr<Policy> make_mrt(const PolicyParameters& parameters);
+std::unique_ptr<Policy> make_ros(const PolicyParameters& parameters);
 std::unique_ptr<Policy> make_all(const PolicyParameters& parameters);
 std::unique_ptr<Policy> make_none(const PolicyParameters& parameters);
 
 const std::vector<PolicyInfo>& policies() {
   static const std::vector<PolicyInfo> kPolicies{
       {"critical-path", "keep a message if recomputing it could make a replay's critical path exceed C (Netzer et al.)",
-       make_critical_path},
-      {"all", "keep every message: any interval replays alone", make_all},
-      {"none", "keep no message, only order and hashes: smallest trace, unbounded replay", make_none},
+       kCriticalPath | kCheckpointPeriod, make_critical_path},
+      {"critical-path-multiplicity", "... or a replay set have more than M intervals of a unit (Netzer et al.)",
+       kCriticalPath | kCheckpointPeriod | kMultiplicity | kApproximate, make_critical_path_multiplicity},
+      {"makespan", "keep a message if a replay on J cores could take longer than C",
+       kCriticalPath | kCheckpointPeriod | kCores, make_makespan},
+      {"replay-set", "keep a message if a replay set could exceed N intervals (Zambonelli and Netzer)", kSetBound,
+       make_replay_set},
+      {"domino", "keep a message if a replay could need an earlier interval of its unit (Netzer and Xu)", 0,
+       make_domino},
+      {"mrt", "keep what a recovery line at most 2T before any breakpoint needs, replayed in 2T (Thoai and Volkert)", 0,
+       make_mrt},
+      {"ros", "as mrt, without a limit of the replay's time", 0, make_ros},
+      {"all", "keep every message: any interval replays alone", 0, make_all},
+      {"none", "keep no message, only order and hashes: smallest trace, unbounded replay", 0, make_none},
   };
   return kPolicies;
 }
 
-Result<std::unique_ptr<Policy>> make_policy(const std::string& name, const PolicyParameters& parameters) {
+Result<const PolicyInfo*> find_policy(const std::string& name) {
   std::string known;
   for (const auto& policy : policies()) {
-    if (name == policy.name) return policy.make(parameters);
+    if (name == policy.name) return &policy;
     known += (known.empty() ? "" : ", ") + std::string(policy.name);
   }
   return Error{"there is no policy '" + name + "': there are " + known, Status::usage};
 }
 
-Tag join(const Tag& a, const Tag& b) { return Tag{std::max(a.critical_path_ns, b.critical_path_ns)}; }
+Result<std::unique_ptr<Policy>> make_policy(const std::string& name, const PolicyParameters& parameters) {
+  ASSIGN_OR_RETURN(const PolicyInfo* policy, find_policy(name));
+  return policy->make(parameters);
+}
+
+const std::vector<PolicyNumber>& policy_numbers() {
+  static const std::vector<PolicyNumber> kNumbers{
+      {kSetBound, "--set-bound", &PolicyParameters::set_bound},
+      {kMultiplicity, "--multiplicity", &PolicyParameters::multiplicity},
+      {kCores, "--cores", &PolicyParameters::cores},
+  };
+  return kNumbers;
+}
+
+const PolicyNumber& policy_number(Parameter parameter) {
+  return *std::find_if(policy_numbers().begin(), policy_numbers().end(),
+                       [&](const PolicyNumber& number) { return number.parameter == parameter; });
+}
+
+namespace {
+
+constexpr char kApproximateOption[] = "--approximate";
+
+}  // namespace
+
+std::string policy_text(const PolicyInfo& policy, const PolicyParameters& parameters) {
+  std::string text = policy.name;
+  for (const auto& number : policy_numbers()) {
+    if (policy.parameters & number.parameter) {
+      text += std::string(" ") + number.option + " " + std::to_string(parameters.*number.value);
+    }
+  }
+  if ((policy.parameters & kApproximate) && parameters.approximate) text += std::string(" ") + kApproximateOption;
+  return text;
+}
+
+Result<const PolicyInfo*> parse_policy_text(const std::string& text, PolicyParameters& parameters) {
+  std::istringstream words(text);
+  std::string word;
+  words >> word;
+  ASSIGN_OR_RETURN(const PolicyInfo* policy, find_policy(word));
+  while (words >> word) {
+    const auto number = std::find_if(policy_numbers().begin(), policy_numbers().end(),
+                                     [&](const PolicyNumber& known) { return word == known.option; });
+    if (word == kApproximateOption) {
+      parameters.approximate = true;
+    } else if (number == policy_numbers().end() || !(words >> parameters.*number->value)) {
+      return Error{"'" + text + "' is not a policy with its parameters", Status::usage};
+    }
+  }
+  return policy;
+}
+
+namespace {
+
+// Of two values, either of which may be absent: the one that there is, or `merge` of both.
+template <typename Value, typename Merge>
+std::shared_ptr<const Value> join(const std::shared_ptr<const Value>& a, const std::shared_ptr<const Value>& b,
+                                  Merge merge) {
+  if (!a || a == b) return b;
+  return b ? std::make_shared<const Value>(merge(*a, *b)) : a;
+}
+
+VectorClock later_of(const VectorClock& a, const VectorClock& b) {
+  VectorClock out = a;
+  out.resize(std::max(a.size(), b.size()));
+  for (size_t i = 0; i < b.size(); ++i) out[i] = std::max(out[i], b[i]);
+  return out;
+}
+
+}  // namespace
+
+Tag join(const Tag& a, const Tag& b) {
+  return Tag{std::max(a.critical_path_ns, b.critical_path_ns), join(a.needs, b.needs, unite),
+             join(a.clock, b.clock, later_of)};
+}
 
 }  // namespace redrive

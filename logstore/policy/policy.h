@@ -14,17 +14,40 @@
 
 namespace redrive {
 
+// `later`: cannot be told yet; on_settle() says. Only if the caller is off_line.
 enum class Keep : uint8_t { keep, drop, later };
 
+// What is needed of an interval: its execution from the checkpoint up to `cpu_ns`. Intervals are those that
+// on_checkpoint() began, from 0 for each unit.
+struct Need {
+  uint32_t unit = 0;
+  uint32_t interval = 0;
+  uint64_t cpu_ns = 0;
+  bool operator==(const Need&) const = default;
+};
+// Sorted by unit and interval, each interval once.
+using Needs = std::vector<Need>;
+// By unit: how many of its checkpoints happened before. Units behind the end: none.
+using VectorClock = std::vector<uint32_t>;
+
 // What the papers piggyback on a message; the recorder keeps it beside the message's byte range. The fields a policy
-// does not use stay empty.
+// does not use stay empty. What is shared is never changed, so a tag is copied in constant time.
 struct Tag {
   uint64_t critical_path_ns = 0;
+  std::shared_ptr<const Needs> needs = nullptr;
+  std::shared_ptr<const VectorClock> clock = nullptr;
 };
 
 struct PolicyParameters {
   uint64_t critical_path_ns = 0;      // C
   uint64_t checkpoint_period_ns = 0;  // T
+  uint32_t set_bound = 16;            // replay-set: intervals in a replay set, at least 1
+  uint32_t multiplicity = 2;          // critical-path-multiplicity: M, at least 1
+  bool approximate = false;           // ... remember the earliest and latest interval of each unit only
+  uint32_t cores = 2;                 // makespan: J, at least 1
+  // The caller can do what cannot be done while a program is recorded: take a checkpoint before a receive, and hold
+  // every payload until on_settle().
+  bool off_line = false;
 };
 
 class Policy {
@@ -33,24 +56,61 @@ class Policy {
 
   struct Decision {
     Keep keep = Keep::keep;
+    // The receiver's checkpoint has to come before this receive. Who can take it then does, and asks again; who cannot
+    // keeps the message and takes one soon.
     bool force_checkpoint_first = false;
+    uint64_t ticket = 0;  // of `later`: names the receive in on_settle()
+  };
+  struct Settled {
+    uint64_t ticket = 0;
+    bool keep = true;
   };
 
+  // Events come in an order in which they may have happened: a send before its receive.
   virtual void on_checkpoint(uint32_t unit) = 0;  // a new interval of unit begins
   virtual Tag on_send(uint32_t unit, uint64_t at_ns) = 0;
-  virtual Decision on_receive(uint32_t unit, uint64_t at_ns, const Tag& tag) = 0;
+  virtual Decision on_receive(uint32_t unit, uint64_t at_ns, const Tag& tag, uint64_t bytes) = 0;
+  virtual void on_end(uint32_t /*unit*/, uint64_t /*at_ns*/) {}  // no event of unit follows
+  // The receives that have been decided since it was asked last. All are, once every unit has ended.
+  virtual std::vector<Settled> on_settle() { return {}; }
 };
 
 // The join of the tags of several sends, for a receive that takes bytes of all of them.
 Tag join(const Tag& a, const Tag& b);
 
+// Which of PolicyParameters a policy looks at, apart from off_line.
+enum Parameter : unsigned {
+  kCriticalPath = 1,
+  kCheckpointPeriod = 2,
+  kSetBound = 4,
+  kMultiplicity = 8,
+  kApproximate = 16,
+  kCores = 32,
+};
+
 struct PolicyInfo {
   const char* name;
   const char* summary;
+  unsigned parameters;  // Parameters
   std::unique_ptr<Policy> (*make)(const PolicyParameters&);
 };
 // The list of policies: command line, man page and tests are derived from it.
 const std::vector<PolicyInfo>& policies();
+Result<const PolicyInfo*> find_policy(const std::string& name);
 Result<std::unique_ptr<Policy>> make_policy(const std::string& name, const PolicyParameters& parameters);
+
+// The parameters that are numbers, and the options that set them.
+struct PolicyNumber {
+  Parameter parameter;
+  const char* option;
+  uint32_t PolicyParameters::*value;
+};
+const std::vector<PolicyNumber>& policy_numbers();
+const PolicyNumber& policy_number(Parameter parameter);
+
+// A policy with its parameters, C and T apart, as options say it: "replay-set --set-bound 16". Traces hold it.
+std::string policy_text(const PolicyInfo& policy, const PolicyParameters& parameters);
+// The reverse: sets the parameters in the text and leaves the others.
+Result<const PolicyInfo*> parse_policy_text(const std::string& text, PolicyParameters& parameters);
 
 }  // namespace redrive

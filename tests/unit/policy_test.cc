@@ -19,7 +19,7 @@ std::unique_ptr<Policy> make(const std::string& name, PolicyParameters parameter
 Tag tag(uint64_t path_ns) { return Tag{path_ns}; }
 
 Keep receive(Policy& policy, uint32_t unit, uint64_t at_ns, uint64_t path_ns) {
-  const auto decision = policy.on_receive(unit, at_ns, tag(path_ns));
+  const auto decision = policy.on_receive(unit, at_ns, tag(path_ns), 1);
   CHECK_FALSE(decision.force_checkpoint_first);
   return decision.keep;
 }
@@ -34,15 +34,19 @@ TEST_CASE("every listed policy can be made by its name") {
     CHECK_FALSE(std::string(policy.summary).empty());
     CHECK(make_policy(policy.name, {kC, kT}));
   }
-  CHECK_EQ(names, std::set<std::string>{"critical-path", "all", "none"});
+  CHECK_EQ(names, std::set<std::string>{"critical-path", "critical-path-multiplicity", "makespan", "replay-set",
+                                        "domino", "mrt", "ros", "all", "none"});
   CHECK_EQ(std::string(policies().front().name), "critical-path");
 }
 
 TEST_CASE("an unknown policy is a usage error that names the known ones") {
-  const auto made = make_policy("domino", {kC, kT});
+  const auto made = make_policy("best", {kC, kT});
   REQUIRE_FALSE(made);
   CHECK(made.error().status == Status::usage);
-  CHECK_EQ(made.error().message, "there is no policy 'domino': there are critical-path, all, none");
+  CHECK_EQ(
+      made.error().message,
+      "there is no policy 'best': there are critical-path, critical-path-multiplicity, makespan, replay-set, domino, "
+      "mrt, ros, all, none");
 }
 
 TEST_CASE("join is associative, commutative and idempotent") {
@@ -103,11 +107,11 @@ TEST_CASE("critical-path: a chain through three intervals is cut where it would 
   const auto policy = make("critical-path");
   for (uint32_t unit : {1, 2, 3}) policy->on_checkpoint(unit);
   const Tag m1 = policy->on_send(1, 3);
-  CHECK(policy->on_receive(2, 1, m1).keep == Keep::drop);  // 3 + 3 <= 7
+  CHECK(policy->on_receive(2, 1, m1, 1).keep == Keep::drop);  // 3 + 3 <= 7
   const Tag m2 = policy->on_send(2, 3);
   CHECK_EQ(m2.critical_path_ns, 5);
-  CHECK(policy->on_receive(3, 1, m2).keep == Keep::keep);  // 5 + 3 > 7
-  CHECK(policy->on_receive(3, 2, m2).keep == Keep::drop);  // 5 + 2 <= 7: late enough
+  CHECK(policy->on_receive(3, 1, m2, 1).keep == Keep::keep);  // 5 + 3 > 7
+  CHECK(policy->on_receive(3, 2, m2, 1).keep == Keep::drop);  // 5 + 2 <= 7: late enough
 }
 
 TEST_CASE("critical-path: units are independent") {
@@ -125,10 +129,10 @@ TEST_CASE("critical-path: birth, with a long and a short way behind it") {
   policy->on_checkpoint(1);
   const Tag early = policy->on_send(1, 1), late = policy->on_send(1, 4);
   policy->on_checkpoint(2);
-  CHECK(policy->on_receive(2, 0, early).keep == Keep::drop);
+  CHECK(policy->on_receive(2, 0, early, 0).keep == Keep::drop);
   CHECK_EQ(policy->on_send(2, 2).critical_path_ns, 3);
   policy->on_checkpoint(3);
-  CHECK(policy->on_receive(3, 0, late).keep == Keep::keep);  // 4 + 4 > 7: a checkpoint at birth
+  CHECK(policy->on_receive(3, 0, late, 0).keep == Keep::keep);  // 4 + 4 > 7: a checkpoint at birth
 }
 
 TEST_CASE("critical-path: an interval that outgrows T, clocks that stand still, and extremes") {

@@ -1,203 +1,20 @@
 // Policies and planner on random executions, judged by a checker that shares no code and no idea with them: it knows
 // every event, and follows dependences event by event. A failure prints the seed; REDRIVE_SEED=N runs that one
 // execution only.
+#include "tests/unit/simulation.h"
+
 #include <algorithm>
 #include <cstdlib>
-#include <deque>
 #include <functional>
+#include <map>
 #include <optional>
-#include <random>
-#include <sstream>
 
-#include "logstore/policy/policy.h"
-#include "supervisor/plan.h"
 #include "tests/unit/unit_test.h"
 
 using namespace redrive;
+using namespace redrive::simulation;
 
 namespace {
-
-// What really happened. Events of all units in one list, in the order in which they happened: a topological order.
-struct World {
-  struct Happened {
-    UnitId unit = 0;
-    EventIndex event = 0;
-    IntervalIndex interval = 0;
-    uint64_t at_ns = 0;
-    std::vector<EventRef> unlogged;  // senders of what it received and was not kept
-  };
-  struct Interval {
-    EventIndex first_event = 0, end_event = 0;
-    uint64_t cpu_ns = 0;
-    bool startable = true;
-    std::optional<EventRef> birth;
-    uint64_t birth_at_ns = 0;
-  };
-  // A decision of the policy, with what it was about.
-  struct Decided {
-    size_t before = 0;  // events that had happened
-    UnitId unit = 0;
-    uint64_t at_ns = 0;
-    std::vector<EventRef> senders;
-    bool kept = false;
-  };
-  std::vector<Happened> events;
-  std::map<UnitId, std::vector<Interval>> units;
-  std::vector<Decided> decisions;
-  std::map<EventRef, uint64_t> at_ns;  // by event
-  bool forks_listed = true;            // forks are dependences of the graph too, so their times are known
-  PolicyParameters limits;
-
-  size_t kept() const {
-    return static_cast<size_t>(
-        std::count_if(decisions.begin(), decisions.end(), [](const Decided& d) { return d.kept; }));
-  }
-};
-
-// Makes a random execution, asking the policy on line as the recorder does.
-class Simulation {
- public:
-  Simulation(uint64_t seed, bool images_fail, bool late = false)
-      : random_(seed), images_fail_(images_fail), late_(late) {
-    world_.limits.checkpoint_period_ns = 20 + below(200);
-    world_.limits.critical_path_ns = world_.limits.checkpoint_period_ns * (4 + below(13)) / 4;
-    world_.forks_listed = below(3) != 0;
-  }
-
-  const PolicyParameters& limits() const { return world_.limits; }
-
-  World run(Policy& policy) {
-    policy_ = &policy;
-    for (uint64_t i = 2 + below(5); i > 0; --i) begin_unit();
-    for (uint64_t i = 0; i < units_.size() * 2; ++i) channels_.push_back({1 + below(units_.size()), {}});
-    for (uint64_t steps = 30 + below(250); steps > 0; --steps) step(1 + below(units_.size()));
-    for (UnitId unit = 1; unit <= units_.size(); ++unit) end_interval(unit);
-    return std::move(world_);
-  }
-
- private:
-  struct Unit {
-    uint64_t at_ns = 0;
-    EventIndex next_event = 0;
-    uint64_t longest_ns = 0;  // of its interval
-  };
-  struct Message {
-    EventRef sender;
-    Tag tag;
-  };
-  struct Channel {
-    uint64_t receiver;
-    std::deque<Message> messages;
-  };
-
-  uint64_t below(uint64_t limit) { return random_() % limit; }
-  Unit& unit_of(UnitId id) { return units_[id - 1]; }
-  World::Interval& interval_of(UnitId id) { return world_.units[id].back(); }
-
-  UnitId begin_unit() {
-    units_.emplace_back();
-    const auto id = static_cast<UnitId>(units_.size());
-    world_.units[id].push_back({});
-    policy_->on_checkpoint(id);
-    limit_interval(id);
-    return id;
-  }
-
-  void end_interval(UnitId id) {
-    interval_of(id).end_event = unit_of(id).next_event;
-    interval_of(id).cpu_ns = unit_of(id).at_ns;
-  }
-
-  void checkpoint(UnitId id) {
-    end_interval(id);
-    const EventIndex first = unit_of(id).next_event;
-    world_.units[id].push_back({first, first, 0, !images_fail_ || below(3) != 0, std::nullopt, 0});
-    unit_of(id).at_ns = 0;
-    policy_->on_checkpoint(id);
-    limit_interval(id);
-  }
-
-  void limit_interval(UnitId id) {
-    const uint64_t period_ns = world_.limits.checkpoint_period_ns;
-    unit_of(id).longest_ns = period_ns + (late_ ? below(period_ns) : 0);
-  }
-
-  // Computes for a while; checkpoints come at T at the latest, sometimes sooner, and sometimes at once again.
-  void compute(UnitId id) {
-    const uint64_t period_ns = world_.limits.checkpoint_period_ns;
-    uint64_t more_ns = below(period_ns / (1 + below(8)) + 1);
-    if (below(20) == 0) checkpoint(id);
-    while (unit_of(id).at_ns + more_ns > unit_of(id).longest_ns) {
-      more_ns -= unit_of(id).longest_ns - unit_of(id).at_ns;
-      unit_of(id).at_ns = unit_of(id).longest_ns;
-      checkpoint(id);
-    }
-    unit_of(id).at_ns += more_ns;
-  }
-
-  EventRef happen(UnitId id, std::vector<EventRef> unlogged) {
-    Unit& unit = unit_of(id);
-    const EventRef ref{id, unit.next_event++};
-    world_.events.push_back(
-        {id, ref.event, static_cast<IntervalIndex>(world_.units[id].size() - 1), unit.at_ns, std::move(unlogged)});
-    world_.at_ns[ref] = unit.at_ns;
-    return ref;
-  }
-
-  bool decide(UnitId id, const std::vector<EventRef>& senders, const Tag& tag) {
-    const bool kept = policy_->on_receive(id, unit_of(id).at_ns, tag).keep == Keep::keep;
-    world_.decisions.push_back({world_.events.size(), id, unit_of(id).at_ns, senders, kept});
-    return kept;
-  }
-
-  // Takes bytes of up to three sends; of the last perhaps not all.
-  std::vector<EventRef> take(UnitId id, Channel& channel) {
-    std::vector<EventRef> senders;
-    Tag tag;
-    for (uint64_t sends = 1 + below(3); sends > 0 && !channel.messages.empty(); --sends) {
-      const Message& message = channel.messages.front();
-      senders.push_back(message.sender);
-      tag = senders.size() == 1 ? message.tag : join(tag, message.tag);
-      if (sends == 1 && below(4) == 0) break;
-      channel.messages.pop_front();
-    }
-    if (decide(id, senders, tag)) senders.clear();
-    return senders;
-  }
-
-  void fork(UnitId parent) {
-    const Tag tag = policy_->on_send(parent, unit_of(parent).at_ns);
-    const EventRef ref = happen(parent, {});
-    const UnitId child = begin_unit();
-    channels_.push_back({child, {}});
-    if (decide(child, {ref}, tag)) return;
-    interval_of(child).birth = ref;
-    interval_of(child).birth_at_ns = unit_of(parent).at_ns;
-  }
-
-  void step(UnitId id) {
-    compute(id);
-    if (below(30) == 0 && units_.size() < 12) return fork(id);
-    Channel& in = channels_[below(channels_.size())];
-    Channel& out = channels_[below(channels_.size())];
-    const uint64_t what = below(10);
-    const bool receives = what < 5 && in.receiver == id && !in.messages.empty();
-    const bool sends = what >= 4 && what < 9;  // 4: both in one event, as splice(2) does
-    std::vector<EventRef> unlogged;
-    if (receives) unlogged = take(id, in);
-    if (!sends) return void(happen(id, std::move(unlogged)));
-    const Tag tag = policy_->on_send(id, unit_of(id).at_ns);
-    out.messages.push_back({happen(id, std::move(unlogged)), tag});
-  }
-
-  std::mt19937_64 random_;
-  bool images_fail_;
-  bool late_;  // checkpoints come up to T too late
-  World world_;
-  Policy* policy_ = nullptr;
-  std::deque<Unit> units_;
-  std::vector<Channel> channels_;
-};
 
 // The planner's input, as supervisor/graph.cc makes it from a trace.
 Rdg graph_of(const World& world) {
@@ -217,105 +34,7 @@ Rdg graph_of(const World& world) {
   return rdg;
 }
 
-// Brute force over events. Every event belongs to one run: the execution from the latest interval at or before its own
-// that can be started from. Knows nothing of intervals' dependences, only of events'.
-class EventGraph {
- public:
-  using RunId = std::pair<UnitId, IntervalIndex>;  // unit, interval it starts from
-
-  explicit EventGraph(const World& world) : world_(world) {
-    for (size_t i = 0; i < world.events.size(); ++i) position_[{world.events[i].unit, world.events[i].event}] = i;
-  }
-
-  RunId run_of(UnitId unit, IntervalIndex interval) const {
-    while (!world_.units.at(unit)[interval].startable) --interval;
-    return {unit, interval};
-  }
-  RunId run_of(EventRef event) const { return run_of(event.unit, world_.events[position_.at(event)].interval); }
-  const World::Interval& start_of(RunId run) const { return world_.units.at(run.first)[run.second]; }
-
-  // CPU time since the run's start of a point of an interval.
-  uint64_t time_in_run(UnitId unit, IntervalIndex interval, uint64_t at_ns) const {
-    for (IntervalIndex i = run_of(unit, interval).second; i < interval; ++i) at_ns += world_.units.at(unit)[i].cpu_ns;
-    return at_ns;
-  }
-  uint64_t time_of(EventRef event) const {
-    return time_in_run(event.unit, world_.events[position_.at(event)].interval, world_.at_ns.at(event));
-  }
-
-  // Everything that must be executed first, one step back.
-  std::vector<EventRef> before(EventRef event) const {
-    std::vector<EventRef> out = world_.events[position_.at(event)].unlogged;
-    const World::Interval& start = start_of(run_of(event));
-    if (event.event > start.first_event) out.push_back({event.unit, event.event - 1});
-    if (event.event == start.first_event && start.birth) out.push_back(*start.birth);
-    return out;
-  }
-
-  // One past the last event to execute of every run, to get run `wanted` up to, not including, `until`.
-  std::map<RunId, EventIndex> closure(RunId wanted, EventIndex until) const {
-    std::map<RunId, EventIndex> ends{{wanted, until}};
-    std::vector<bool> seen(world_.events.size());
-    std::vector<EventRef> todo;
-    if (start_of(wanted).birth) todo.push_back(*start_of(wanted).birth);
-    if (until > start_of(wanted).first_event) todo.push_back({wanted.first, until - 1});
-    while (!todo.empty()) {
-      const EventRef event = todo.back();
-      todo.pop_back();
-      if (seen[position_.at(event)]) continue;
-      seen[position_.at(event)] = true;
-      EventIndex& end = ends[run_of(event)];
-      end = std::max(end, event.event + 1);
-      for (const EventRef& needed : before(event)) todo.push_back(needed);
-    }
-    return ends;
-  }
-
-  // Longest path to each of the first `count` events, in the order in which they happened.
-  std::vector<uint64_t> paths(size_t count) const {
-    std::vector<uint64_t> path(count);
-    for (size_t i = 0; i < count; ++i) {
-      const EventRef event{world_.events[i].unit, world_.events[i].event};
-      const World::Interval& start = start_of(run_of(event));
-      path[i] = time_of(event);
-      for (const EventRef& needed : before(event)) {
-        const bool same_run =
-            needed.unit == event.unit && needed.event + 1 == event.event && event.event > start.first_event;
-        const bool birth = event.event == start.first_event && start.birth == needed;
-        uint64_t weight_ns = 0;
-        if (same_run) weight_ns = time_of(event) - time_of(needed);
-        if (birth) weight_ns = time_of(event);
-        path[i] = std::max(path[i], path[position_.at(needed)] + weight_ns);
-      }
-    }
-    return path;
-  }
-
-  // Longest path to the end of an interval.
-  uint64_t critical_path(const std::vector<uint64_t>& path, UnitId unit, IntervalIndex interval) const {
-    const World::Interval& i = world_.units.at(unit)[interval];
-    const RunId run = run_of(unit, interval);
-    const World::Interval& start = start_of(run);
-    const uint64_t end_ns = time_in_run(unit, interval, i.cpu_ns);
-    if (i.end_event == start.first_event) return end_ns + (start.birth ? path[position_.at(*start.birth)] : 0);
-    const EventRef last{unit, i.end_event - 1};
-    return path[position_.at(last)] + end_ns - time_of(last);
-  }
-
-  size_t position(EventRef event) const { return position_.at(event); }
-
- private:
-  const World& world_;
-  std::map<EventRef, size_t> position_;
-};
-
-// The checks: none if all is well, else what is wrong.
-using Complaint = std::optional<std::string>;
 using PlanFunction = std::function<PlanResult(const Rdg&, UnitId, IntervalIndex, std::optional<EventIndex>)>;
-
-std::string at(UnitId unit, IntervalIndex interval, const std::string& what) {
-  return "interval " + std::to_string(unit) + ":" + std::to_string(interval) + ": " + what;
-}
 
 Complaint check_plan(const EventGraph& events, const PlanResult& result, UnitId unit, IntervalIndex interval,
                      EventIndex until) {
@@ -381,22 +100,6 @@ Complaint check_plans(const World& world, const PlanFunction& planner) {
   return std::nullopt;
 }
 
-// critical-path's promise, as users see it. A late checkpoint costs its own interval as much, and no other.
-Complaint check_bound(const World& world) {
-  const EventGraph events(world);
-  const auto paths = events.paths(world.events.size());
-  for (const auto& [unit, intervals] : world.units) {
-    for (IntervalIndex i = 0; i < intervals.size(); ++i) {
-      const uint64_t path_ns = events.critical_path(paths, unit, i);
-      const uint64_t late_ns = intervals[i].cpu_ns - std::min(intervals[i].cpu_ns, world.limits.checkpoint_period_ns);
-      if (path_ns > world.limits.critical_path_ns + late_ns) {
-        return at(unit, i, "critical path " + std::to_string(path_ns) + " exceeds C");
-      }
-    }
-  }
-  return std::nullopt;
-}
-
 // Algorithm 1 keeps exactly the messages whose longest path, with what remains of T, exceeds C: one more is waste.
 Complaint check_decisions(const World& world) {
   const EventGraph events(world);
@@ -425,26 +128,12 @@ Complaint check_alone(const World& world) {
   return std::nullopt;
 }
 
-#ifdef __SANITIZE_ADDRESS__
-constexpr uint64_t kSeeds = 100;
-#else
-constexpr uint64_t kSeeds = 400;
-#endif
-
-void for_each_seed(const std::function<void(uint64_t)>& run) {
-  if (const char* only = std::getenv("REDRIVE_SEED")) return run(std::strtoull(only, nullptr, 10));
-  for (uint64_t seed = 1; seed <= kSeeds; ++seed) run(seed);
-}
-
 World simulate(uint64_t seed, const std::string& policy, bool images_fail = false, bool late = false) {
   Simulation simulation(seed, images_fail, late);
   return simulation.run(*make_policy(policy, simulation.limits()).value());
 }
 
-void expect_well(uint64_t seed, const Complaint& complaint) {
-  CHECK_MESSAGE(!complaint,
-                "seed " << seed << ": " << complaint.value_or("") << " (again: REDRIVE_SEED=" << seed << ")");
-}
+void expect_well(uint64_t seed, const Complaint& complaint) { CHECK_MESSAGE(!complaint, again(seed, complaint)); }
 
 // Algorithm 1 with one fault.
 enum class Fault { none, no_remaining, min_for_max, joins_shortest_way, forgets_computing, never_resets, off_by_one };
@@ -458,7 +147,7 @@ class Faulty : public Policy {
     if (fault_ != Fault::never_resets) u.path_ns = 0;
   }
   Tag on_send(uint32_t unit, uint64_t at_ns) override { return Tag{advance(unit, at_ns).path_ns}; }
-  Decision on_receive(uint32_t unit, uint64_t at_ns, const Tag& tag) override {
+  Decision on_receive(uint32_t unit, uint64_t at_ns, const Tag& tag, uint64_t) override {
     Unit& u = advance(unit, at_ns);
     const uint64_t slack_ns = fault_ == Fault::off_by_one ? 1 : 0;
     const uint64_t remaining_ns = fault_ == Fault::no_remaining ? 0 : limits_.checkpoint_period_ns - at_ns;
@@ -491,19 +180,11 @@ World simulate_fault(uint64_t seed, Fault fault) {
   return simulation.run(policy);
 }
 
-// Whether `check` complains of some execution.
-bool complains(const std::function<Complaint(uint64_t)>& check) {
-  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
-    if (check(seed)) return true;
-  }
-  return false;
-}
-
 }  // namespace
 
 TEST_CASE("simulation: critical-path keeps what it must, and nothing else; no interval's path exceeds C") {
   size_t kept = 0, decided = 0, at_limit = 0;
-  for_each_seed([&](uint64_t seed) {
+  for_each_seed(kSeeds, [&](uint64_t seed) {
     const World world = simulate(seed, "critical-path");
     expect_well(seed, check_bound(world));
     expect_well(seed, check_decisions(world));
@@ -520,7 +201,7 @@ TEST_CASE("simulation: critical-path keeps what it must, and nothing else; no in
 
 TEST_CASE("simulation: a late checkpoint lengthens its own interval's path by its lateness at most") {
   size_t late = 0;
-  for_each_seed([&](uint64_t seed) {
+  for_each_seed(kSeeds, [&](uint64_t seed) {
     const World world = simulate(seed, "critical-path", false, true);
     expect_well(seed, check_bound(world));
     expect_well(seed, check_decisions(world));
@@ -533,11 +214,11 @@ TEST_CASE("simulation: a late checkpoint lengthens its own interval's path by it
 }
 
 TEST_CASE("simulation: all makes every interval replay alone") {
-  for_each_seed([](uint64_t seed) { expect_well(seed, check_alone(simulate(seed, "all"))); });
+  for_each_seed(kSeeds, [](uint64_t seed) { expect_well(seed, check_alone(simulate(seed, "all"))); });
 }
 
 TEST_CASE("simulation: none keeps nothing, and the plan is the whole closure") {
-  for_each_seed([](uint64_t seed) {
+  for_each_seed(kSeeds, [](uint64_t seed) {
     const World world = simulate(seed, "none");
     CHECK_EQ(world.kept(), 0);
     expect_well(seed, check_plans(world, plan));
@@ -545,7 +226,7 @@ TEST_CASE("simulation: none keeps nothing, and the plan is the whole closure") {
 }
 
 TEST_CASE("simulation: plans are right where checkpoints cannot be used") {
-  for_each_seed([](uint64_t seed) {
+  for_each_seed(kSeeds, [](uint64_t seed) {
     for (const char* policy : {"critical-path", "none"})
       expect_well(seed, check_plans(simulate(seed, policy, true), plan));
   });

@@ -1,0 +1,61 @@
+// Netzer et al., Algorithm 2: no interval's critical path exceeds C, and no replay set has more than M intervals of a
+// unit, so that on one processor per unit a replay takes at most C*M (theorem 1).
+//
+// Invariants: Algorithm 1's; a unit's set holds every interval that its own depends on (so far), its own included, and
+// at most M of each unit. Approximate: the set holds the earliest and latest of each unit and stands for all between.
+#include <unordered_map>
+
+#include "logstore/policy/needs.h"
+#include "logstore/policy/path.h"
+
+namespace redrive {
+namespace {
+
+class CriticalPathMultiplicity : public Policy {
+ public:
+  explicit CriticalPathMultiplicity(const PolicyParameters& parameters) : parameters_(parameters) {}
+
+  void on_checkpoint(uint32_t id) override {
+    Unit& unit = units_[id];
+    unit.path = {};
+    unit.set = std::make_shared<Needs>(Needs{{id, unit.intervals++, 0}});
+  }
+
+  Tag on_send(uint32_t id, uint64_t at_ns) override {
+    Unit& unit = units_[id];
+    unit.path.advance(at_ns);
+    return Tag{unit.path.path_ns, unit.set};
+  }
+
+  Decision on_receive(uint32_t id, uint64_t at_ns, const Tag& tag, uint64_t) override {
+    Unit& unit = units_[id];
+    unit.path.advance(at_ns);
+    if (unit.path.may_exceed(tag.critical_path_ns, parameters_)) return {Keep::keep};
+    if (!covers(*unit.set, *tag.needs)) {
+      Needs both = unite(*unit.set, *tag.needs);
+      if (parameters_.approximate) keep_ends(both);
+      if (multiplicity(both, parameters_.approximate) > parameters_.multiplicity) return {Keep::keep};
+      unit.set = std::make_shared<Needs>(std::move(both));
+    }
+    unit.path.path_ns = std::max(unit.path.path_ns, tag.critical_path_ns);
+    return {Keep::drop};
+  }
+
+ private:
+  struct Unit {
+    Path path;
+    uint32_t intervals = 0;
+    std::shared_ptr<const Needs> set;
+  };
+
+  const PolicyParameters parameters_;
+  std::unordered_map<uint32_t, Unit> units_;
+};
+
+}  // namespace
+
+std::unique_ptr<Policy> make_critical_path_multiplicity(const PolicyParameters& parameters) {
+  return std::make_unique<CriticalPathMultiplicity>(parameters);
+}
+
+}  // namespace redrive

@@ -1,0 +1,58 @@
+// Netzer and Xu: no replay of an interval needs an earlier interval of its own unit (a domino dependence). No
+// parameter.
+//
+// Invariant: a unit's set is the left frontier of its interval's replay set: of each unit the earliest interval. A
+// unit's own interval is its own earliest, because what would add an earlier one is kept.
+#include <algorithm>
+#include <unordered_map>
+
+#include "logstore/policy/needs.h"
+
+namespace redrive {
+namespace {
+
+class Domino : public Policy {
+ public:
+  void on_checkpoint(uint32_t id) override {
+    Unit& unit = units_[id];
+    unit.frontier = std::make_shared<Needs>(Needs{{id, unit.intervals++, 0}});
+  }
+
+  Tag on_send(uint32_t id, uint64_t) override { return Tag{0, units_[id].frontier}; }
+
+  Decision on_receive(uint32_t id, uint64_t, const Tag& tag, uint64_t) override {
+    Unit& unit = units_[id];
+    const auto own = std::lower_bound(tag.needs->begin(), tag.needs->end(), id,
+                                      [](const Need& need, uint32_t wanted) { return need.unit < wanted; });
+    if (own != tag.needs->end() && own->unit == id && own->interval + 1 < unit.intervals) return {Keep::keep};
+    if (goes_back_to(*unit.frontier, *tag.needs)) return {Keep::drop};
+    Needs both = unite(*unit.frontier, *tag.needs);
+    keep_earliest(both);
+    unit.frontier = std::make_shared<Needs>(std::move(both));
+    return {Keep::drop};
+  }
+
+ private:
+  struct Unit {
+    uint32_t intervals = 0;
+    std::shared_ptr<const Needs> frontier;
+  };
+
+  // Whether a frontier has an interval as early as each of these.
+  static bool goes_back_to(const Needs& frontier, const Needs& needs) {
+    auto own = frontier.begin();
+    for (const Need& need : needs) {
+      while (own != frontier.end() && own->unit < need.unit) ++own;
+      if (own == frontier.end() || own->unit != need.unit || own->interval > need.interval) return false;
+    }
+    return true;
+  }
+
+  std::unordered_map<uint32_t, Unit> units_;
+};
+
+}  // namespace
+
+std::unique_ptr<Policy> make_domino(const PolicyParameters&) { return std::make_unique<Domino>(); }
+
+}  // namespace redrive

@@ -1,0 +1,80 @@
+// No replay takes longer than C on J cores, restoring apart. The papers bound the longest path, as if every unit had a
+// processor of its own, or the number of intervals, as if there were one; users have J.
+//
+// A list schedule of work W with longest path P takes at most W/J + P*(1 - 1/J) (Graham, 1969). Invariant, as long as
+// no interval is longer than T and T <= C: that sum + what may remain of the interval <= C. A checkpoint makes it T;
+// computing adds as much to W and to P as it takes from what remains; a receive keeps what would break it.
+#include <algorithm>
+#include <unordered_map>
+
+#include "logstore/policy/needs.h"
+#include "logstore/policy/path.h"
+
+namespace redrive {
+namespace {
+
+class Makespan : public Policy {
+ public:
+  explicit Makespan(const PolicyParameters& parameters) : parameters_(parameters) {}
+
+  void on_checkpoint(uint32_t id) override {
+    Unit& unit = units_[id];
+    unit.path = {};
+    unit.interval = unit.intervals++;
+    unit.set.assign(1, {id, unit.interval, 0});
+  }
+
+  Tag on_send(uint32_t id, uint64_t at_ns) override {
+    Unit& unit = advance(id, at_ns);
+    return Tag{unit.path.path_ns, std::make_shared<Needs>(unit.set)};
+  }
+
+  Decision on_receive(uint32_t id, uint64_t at_ns, const Tag& tag, uint64_t) override {
+    Unit& unit = advance(id, at_ns);
+    const uint64_t path_ns = std::max(unit.path.path_ns, tag.critical_path_ns);
+    Needs both = unite(unit.set, *tag.needs);
+    if (exceeds(both, path_ns, unit.path.remaining_ns(parameters_))) return {Keep::keep};
+    unit.set = std::move(both);
+    unit.path.path_ns = path_ns;
+    return {Keep::drop};
+  }
+
+ private:
+  struct Unit {
+    Path path;
+    uint32_t intervals = 0;
+    uint32_t interval = 0;
+    Needs set;  // what the interval needs so far, itself included
+  };
+
+  Unit& advance(uint32_t id, uint64_t at_ns) {
+    Unit& unit = units_[id];
+    unit.path.advance(at_ns);
+    const auto own =
+        std::lower_bound(unit.set.begin(), unit.set.end(), unit.interval, [id](const Need& need, uint32_t interval) {
+          return std::pair(need.unit, need.interval) < std::pair(id, interval);
+        });
+    own->cpu_ns = unit.path.at_ns;
+    return unit;
+  }
+
+  // W/J + P*(1 - 1/J) + remaining > C, in whole numbers.
+  bool exceeds(const Needs& needs, uint64_t path_ns, uint64_t remaining_ns) const {
+    using Wide = unsigned __int128;
+    Wide work_ns = 0;
+    for (const Need& need : needs) work_ns += need.cpu_ns;
+    const Wide cores = parameters_.cores;
+    return work_ns + path_ns * (cores - 1) + remaining_ns * cores > parameters_.critical_path_ns * cores;
+  }
+
+  const PolicyParameters parameters_;
+  std::unordered_map<uint32_t, Unit> units_;
+};
+
+}  // namespace
+
+std::unique_ptr<Policy> make_makespan(const PolicyParameters& parameters) {
+  return std::make_unique<Makespan>(parameters);
+}
+
+}  // namespace redrive

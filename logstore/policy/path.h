@@ -1,0 +1,34 @@
+// The longest path into a unit's current interval (Netzer et al., figure 3): what the policies that bound it share.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "logstore/policy/policy.h"
+
+namespace redrive {
+
+struct Path {
+  uint64_t at_ns = 0;    // of the unit's previous event
+  uint64_t path_ns = 0;  // the papers' cp
+
+  // A clock that stands still or goes back adds nothing.
+  void advance(uint64_t now_ns) {
+    if (now_ns <= at_ns) return;
+    path_ns += now_ns - at_ns;
+    at_ns = now_ns;
+  }
+
+  // Upper bound of the interval's time that is still to come.
+  uint64_t remaining_ns(const PolicyParameters& parameters) const {
+    return parameters.checkpoint_period_ns - std::min(parameters.checkpoint_period_ns, at_ns);
+  }
+
+  // Whether a path of this length to the next receive could exceed C at the interval's end.
+  bool may_exceed(uint64_t to_receive_ns, const PolicyParameters& parameters) const {
+    const uint64_t limit_ns = parameters.critical_path_ns, left_ns = remaining_ns(parameters);
+    return left_ns > limit_ns || to_receive_ns > limit_ns - left_ns;
+  }
+};
+
+}  // namespace redrive

@@ -1,0 +1,47 @@
+// Zambonelli and Netzer, "full informed": no interval's replay set has more intervals than the bound.
+//
+// Invariant: a unit's set is exactly what its interval depends on so far, its own interval included, and within the
+// bound.
+#include <unordered_map>
+
+#include "logstore/policy/needs.h"
+
+namespace redrive {
+namespace {
+
+class ReplaySet : public Policy {
+ public:
+  explicit ReplaySet(const PolicyParameters& parameters) : bound_(parameters.set_bound) {}
+
+  void on_checkpoint(uint32_t id) override {
+    Unit& unit = units_[id];
+    unit.set = std::make_shared<Needs>(Needs{{id, unit.intervals++, 0}});
+  }
+
+  Tag on_send(uint32_t id, uint64_t) override { return Tag{0, units_[id].set}; }
+
+  Decision on_receive(uint32_t id, uint64_t, const Tag& tag, uint64_t) override {
+    Unit& unit = units_[id];
+    const size_t size = size_of_union(*unit.set, *tag.needs);
+    if (size > bound_) return {Keep::keep};
+    if (size > unit.set->size()) unit.set = std::make_shared<Needs>(unite(*unit.set, *tag.needs));
+    return {Keep::drop};
+  }
+
+ private:
+  struct Unit {
+    uint32_t intervals = 0;
+    std::shared_ptr<const Needs> set;
+  };
+
+  const size_t bound_;
+  std::unordered_map<uint32_t, Unit> units_;
+};
+
+}  // namespace
+
+std::unique_ptr<Policy> make_replay_set(const PolicyParameters& parameters) {
+  return std::make_unique<ReplaySet>(parameters);
+}
+
+}  // namespace redrive

@@ -1,0 +1,215 @@
+// Off-line evaluation: its figures against the planner's, which shares no code with it, and against what a schedule
+// must obey.
+#include "supervisor/evaluation.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "supervisor/plan.h"
+#include "tests/unit/unit_test.h"
+
+using namespace redrive;
+
+namespace {
+
+using What = Execution::What;
+
+PolicyParameters parameters() {
+  PolicyParameters out;
+  out.critical_path_ns = 40'000'000;
+  out.checkpoint_period_ns = 20'000'000;
+  out.off_line = true;
+  return out;
+}
+
+struct Evaluated {
+  Execution execution;
+  Decided decided;
+};
+
+Evaluated evaluate(const std::string& pattern, const std::string& policy, uint64_t seed,
+                   PolicyParameters limits = parameters()) {
+  Evaluated out;
+  out.execution = make_execution({pattern, 5, 1600, seed});
+  const auto made = make_policy(policy, limits).value();
+  out.decided = decide(out.execution, *made, limits, {false, seed % 2 ? 0 : limits.checkpoint_period_ns, seed});
+  return out;
+}
+
+// Events are an execution's steps by number, intervals those of each unit in order.
+Rdg graph_of(const Evaluated& evaluated) {
+  Rdg rdg;
+  const auto& [execution, decided] = evaluated;
+  std::vector<EventIndex> events(execution.units);
+  std::vector<EventRef> event_of(execution.steps.size());
+  std::vector<uint32_t> current(execution.units, UINT32_MAX);
+  for (uint32_t i = 0; i < execution.steps.size(); ++i) {
+    const auto& step = execution.steps[i];
+    const uint32_t interval = decided.interval_of[i];
+    auto& intervals = rdg.units[step.unit];
+    while (current[step.unit] != interval) {  // those without a step too
+      uint32_t& at = current[step.unit];
+      do ++at;
+      while (decided.intervals[at].unit != step.unit);
+      intervals.push_back({events[step.unit], events[step.unit], decided.intervals[at].cpu_ns(), true, std::nullopt});
+    }
+    if (step.what == What::end) continue;
+    event_of[i] = {step.unit, events[step.unit]++};
+    intervals.back().end_event = events[step.unit];
+    if (step.what != What::receive || decided.kept[i]) continue;
+    for (uint32_t k = 0; k < step.sender_count; ++k) {
+      const uint32_t sender = execution.senders[step.first_sender + k];
+      const auto at_ns = [&](uint32_t of) {
+        return execution.steps[of].at_ns - decided.intervals[decided.interval_of[of]].start_ns;
+      };
+      rdg.unlogged[step.unit].push_back({event_of[i], event_of[sender], at_ns(i), at_ns(sender)});
+    }
+  }
+  return rdg;
+}
+
+}  // namespace
+
+TEST_CASE("evaluation: replay sets, work and critical paths are the planner's") {
+  for (const auto& pattern : synthetic_patterns()) {
+    for (const char* policy : {"critical-path", "none", "replay-set", "mrt"}) {
+      for (uint64_t seed = 1; seed <= 4; ++seed) {
+        CAPTURE(pattern);
+        CAPTURE(std::string(policy));
+        CAPTURE(seed);
+        const Evaluated evaluated = evaluate(pattern, policy, seed);
+        const Rdg rdg = graph_of(evaluated);
+        Spread sets, work, paths;
+        uint64_t intervals = 0;
+        for (const auto& [unit, of_unit] : rdg.units) {
+          for (IntervalIndex i = 0; i < of_unit.size(); ++i, ++intervals) {
+            const auto planned = plan(rdg, unit, i).plan.value();
+            sets.add(static_cast<double>(planned.replay_set.size()));
+            work.add(static_cast<double>(planned.work_ns) * 1e-9);
+            paths.add(static_cast<double>(planned.critical_path_ns) * 1e-9);
+          }
+        }
+        const Costs costs = measure(evaluated.execution, evaluated.decided, 2);
+        CHECK_EQ(costs.measured, costs.intervals);
+        CHECK_EQ(costs.intervals, intervals);
+        CHECK_EQ(costs.replay_set.sum, sets.sum);
+        CHECK_EQ(costs.replay_set.largest, sets.largest);
+        CHECK_EQ(costs.work_s.sum, doctest::Approx(work.sum));
+        CHECK_EQ(costs.work_s.largest, doctest::Approx(work.largest));
+        CHECK_EQ(costs.critical_path_s.sum, doctest::Approx(paths.sum));
+        CHECK_EQ(costs.critical_path_s.largest, doctest::Approx(paths.largest));
+      }
+    }
+  }
+}
+
+TEST_CASE("evaluation: a schedule takes the work on one core, the critical path on many, and Graham's bound at most") {
+  for (const auto& pattern : synthetic_patterns()) {
+    for (const char* policy : {"critical-path", "none"}) {
+      CAPTURE(pattern);
+      CAPTURE(std::string(policy));
+      const Evaluated evaluated = evaluate(pattern, policy, 1);
+      const auto on = [&](uint32_t cores) { return measure(evaluated.execution, evaluated.decided, cores); };
+      const Costs one = on(1), two = on(2), many = on(1000);
+      CHECK_EQ(one.makespan_s.sum, doctest::Approx(one.work_s.sum));
+      CHECK_EQ(many.makespan_s.sum, doctest::Approx(many.critical_path_s.sum));
+      CHECK_LE(two.makespan_s.sum, two.predicted_s.sum + 1e-9);
+      CHECK_GE(two.makespan_s.sum, std::max(two.critical_path_s.sum, two.work_s.sum / 2) - 1e-9);
+    }
+  }
+}
+
+TEST_CASE("evaluation: policies keep their promises on patterns") {
+  PolicyParameters limits = parameters();
+  limits.set_bound = 4;
+  limits.cores = 3;
+  for (const auto& pattern : synthetic_patterns()) {
+    CAPTURE(pattern);
+    const auto costs_of = [&](const char* policy) {
+      const Evaluated evaluated = evaluate(pattern, policy, 2, limits);
+      return measure(evaluated.execution, evaluated.decided, limits.cores);
+    };
+    const double limit_s = 0.040 + 1e-12;
+    CHECK_LE(costs_of("critical-path").critical_path_s.largest, limit_s);
+    CHECK_LE(costs_of("makespan").predicted_s.largest, limit_s);
+    CHECK_LE(costs_of("makespan").makespan_s.largest, limit_s);
+    CHECK_LE(costs_of("replay-set").replay_set.largest, 4);
+    CHECK_EQ(costs_of("all").replay_set.largest, 1);
+    CHECK_GT(costs_of("none").critical_path_s.largest, limit_s);
+  }
+}
+
+TEST_CASE("evaluation: checkpoints come every T, the first within the skew") {
+  const PolicyParameters limits = parameters();
+  for (const uint64_t skew_ns : {uint64_t{0}, limits.checkpoint_period_ns / 4}) {
+    const Execution execution = make_execution({"random", 6, 2000, 7});
+    const auto policy = make_policy("none", limits).value();
+    const Decided decided = decide(execution, *policy, limits, {false, skew_ns, 3});
+    std::vector<int> seen(execution.units);
+    for (const auto& interval : decided.intervals) {
+      const int index = seen[interval.unit]++;
+      CHECK_LE(interval.cpu_ns(), limits.checkpoint_period_ns);
+      if (index == 1) CHECK_LE(interval.start_ns, skew_ns ? skew_ns : limits.checkpoint_period_ns);
+      if (index == 1 && skew_ns == 0) CHECK_EQ(interval.start_ns, limits.checkpoint_period_ns);
+    }
+    CHECK_EQ(decided.checkpoints + execution.units, decided.intervals.size());
+    CHECK_GT(decided.checkpoints, execution.units);
+  }
+}
+
+TEST_CASE("evaluation: a birth that is not kept needs its parent's fork, one that is kept nothing") {
+  // Unit 0 computes 10 ms and forks unit 1, which computes 5 ms.
+  Execution execution;
+  execution.units = 2;
+  const auto add = [&](What what, uint32_t unit, uint64_t at_ms) -> Execution::Step& {
+    auto& step = execution.steps.emplace_back();
+    step.what = what;
+    step.unit = unit;
+    step.at_ns = at_ms * 1'000'000;
+    return step;
+  };
+  add(What::program, 0, 0);
+  add(What::send, 0, 10);
+  add(What::birth, 1, 0).sender_count = 1;
+  execution.senders = {1};
+  add(What::end, 0, 12);
+  add(What::end, 1, 5);
+  const auto cost = [&](const char* policy) {
+    const auto made = make_policy(policy, parameters()).value();
+    return measure(execution, decide(execution, *made, parameters(), {}), 1);
+  };
+  CHECK_EQ(cost("none").critical_path_s.largest, doctest::Approx(0.015));
+  CHECK_EQ(cost("none").replay_set.largest, 2);
+  CHECK_EQ(cost("none").makespan_s.largest, doctest::Approx(0.015));
+  CHECK_EQ(cost("all").critical_path_s.largest, doctest::Approx(0.012));
+  CHECK_EQ(cost("all").replay_set.largest, 1);
+}
+
+TEST_CASE("synthetic executions have what was asked for, and the same from the same seed") {
+  for (const auto& pattern : synthetic_patterns()) {
+    CAPTURE(pattern);
+    const Execution one = make_execution({pattern, 9, 500, 3}), same = make_execution({pattern, 9, 500, 3});
+    const Execution other = make_execution({pattern, 9, 500, 4});
+    const auto messages = [](const Execution& e) {
+      return std::count_if(e.steps.begin(), e.steps.end(), [](const auto& step) { return step.message; });
+    };
+    const auto time_ns = [](const Execution& e) {
+      return std::accumulate(e.steps.begin(), e.steps.end(), uint64_t{0},
+                             [](uint64_t sum, const auto& step) { return sum + step.at_ns; });
+    };
+    CHECK_EQ(one.units, 9);
+    CHECK_EQ(messages(one), 500);
+    CHECK_EQ(time_ns(one), time_ns(same));
+    CHECK(time_ns(one) != time_ns(other));
+    std::vector<uint64_t> at_ns(one.units);
+    for (const auto& step : one.steps) {
+      CHECK_GE(step.at_ns, at_ns[step.unit]);
+      at_ns[step.unit] = step.at_ns;
+      for (uint32_t k = 0; k < step.sender_count; ++k) {
+        const uint32_t sender = one.senders[step.first_sender + k];
+        CHECK_LT(sender, static_cast<uint32_t>(&step - one.steps.data()));
+        CHECK(one.steps[sender].what == What::send);
+      }
+    }
+  }
+}

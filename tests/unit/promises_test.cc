@@ -1,0 +1,399 @@
+// Every policy's promise, over random executions, judged by brute force over their events. REDRIVE_EXECUTIONS=N runs N
+// of them (`make simulate`); a failure prints its seed, and REDRIVE_SEED=S runs that one only.
+#include <algorithm>
+#include <iostream>
+#include <queue>
+#include <set>
+
+#include "tests/unit/simulation.h"
+#include "tests/unit/unit_test.h"
+
+using namespace redrive;
+using namespace redrive::simulation;
+
+namespace {
+
+using Limits = PolicyParameters;
+
+// What re-driving one interval takes: of each run the time needed, and the longest path.
+struct Replay {
+  std::map<EventGraph::RunId, uint64_t> cpu_ns;
+  uint64_t work_ns = 0;
+  uint64_t path_ns = 0;
+};
+
+Replay replay_of(const World& world, const EventGraph& events, const std::vector<uint64_t>& paths, UnitId unit,
+                 IntervalIndex i) {
+  Replay replay;
+  const auto& interval = world.units.at(unit)[i];
+  for (const auto& [run, end] : events.closure({unit, i}, interval.end_event)) {
+    const bool wanted = run == EventGraph::RunId{unit, i};
+    const uint64_t cpu_ns = wanted ? interval.cpu_ns : world.at_ns.at({run.first, end - 1});
+    replay.cpu_ns[run] = cpu_ns;
+    replay.work_ns += cpu_ns;
+  }
+  replay.path_ns = events.critical_path(paths, unit, i);
+  return replay;
+}
+
+using CheckReplay = std::function<Complaint(const Replay&, EventGraph::RunId)>;
+
+Complaint check_replays(const World& world, const CheckReplay& check) {
+  if (world.unsettled > 0) return "receives were not settled";
+  const EventGraph events(world);
+  const auto paths = events.paths(world.events.size());
+  for (const auto& [unit, intervals] : world.units) {
+    for (IntervalIndex i = 0; i < intervals.size(); ++i) {
+      if (auto wrong = check(replay_of(world, events, paths, unit, i), {unit, i})) return wrong;
+    }
+  }
+  return std::nullopt;
+}
+
+Complaint check_multiplicity(const World& world) {
+  if (auto wrong = check_bound(world)) return wrong;
+  return check_replays(world, [&](const Replay& replay, EventGraph::RunId run) -> Complaint {
+    std::map<UnitId, uint32_t> count;
+    for (const auto& [needed, cpu_ns] : replay.cpu_ns) {
+      if (++count[needed.first] > world.limits.multiplicity) return at(run.first, run.second, "more than M of a unit");
+    }
+    return std::nullopt;
+  });
+}
+
+Complaint check_set_bound(const World& world) {
+  return check_replays(world, [&](const Replay& replay, EventGraph::RunId run) -> Complaint {
+    if (replay.cpu_ns.size() <= world.limits.set_bound) return std::nullopt;
+    return at(run.first, run.second, "replay set of " + std::to_string(replay.cpu_ns.size()));
+  });
+}
+
+Complaint check_domino(const World& world) {
+  return check_replays(world, [&](const Replay& replay, EventGraph::RunId run) -> Complaint {
+    const bool earlier = std::any_of(replay.cpu_ns.begin(), replay.cpu_ns.end(), [&](const auto& needed) {
+      return needed.first.first == run.first && needed.first.second < run.second;
+    });
+    return earlier ? Complaint(at(run.first, run.second, "needs an earlier interval of its unit")) : std::nullopt;
+  });
+}
+
+Complaint check_all(const World& world) {
+  return check_replays(world, [&](const Replay& replay, EventGraph::RunId run) -> Complaint {
+    return replay.cpu_ns.size() > 1 ? Complaint(at(run.first, run.second, "needs others")) : std::nullopt;
+  });
+}
+
+// A list schedule of a replay on `cores`, which takes what is ready in random order: when the wanted interval is done.
+uint64_t schedule_ns(const World& world, const EventGraph& events, const Replay& replay, EventGraph::RunId wanted,
+                     uint64_t cores, std::mt19937_64& random) {
+  struct Running {
+    uint64_t done_ns;
+    EventGraph::RunId run;
+    bool operator>(const Running& other) const { return done_ns > other.done_ns; }
+  };
+  const auto ends = events.closure(wanted, world.units.at(wanted.first)[wanted.second].end_event);
+  std::map<EventGraph::RunId, EventIndex> next;  // the event that a run comes to
+  std::map<EventGraph::RunId, uint64_t> reached_ns;
+  std::set<EventRef> done;
+  std::vector<EventGraph::RunId> ready, waiting;
+  for (const auto& [run, end] : ends) {
+    next[run] = events.start_of(run).first_event;
+    const auto& birth = events.start_of(run).birth;
+    (birth ? waiting : ready).push_back(run);
+  }
+  std::priority_queue<Running, std::vector<Running>, std::greater<>> running;
+  uint64_t now_ns = 0;
+  const auto born = [&](EventGraph::RunId run) { return done.contains(*events.start_of(run).birth); };
+  const auto has_messages = [&](EventGraph::RunId run) {
+    const auto& unlogged = world.events[events.position({run.first, next[run]})].unlogged;
+    return std::all_of(unlogged.begin(), unlogged.end(), [&](EventRef sender) { return done.contains(sender); });
+  };
+  // What has computed up to its next event passes it if its messages are there, and is ready to go on.
+  std::vector<EventGraph::RunId> at_event;
+  const auto pass = [&] {
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (auto* list : {&at_event, &waiting}) {
+        for (size_t i = 0; i < list->size(); ++i) {
+          const EventGraph::RunId run = (*list)[i];
+          if (list == &waiting ? !born(run) : !has_messages(run)) continue;
+          list->erase(list->begin() + static_cast<ptrdiff_t>(i--));
+          changed = true;
+          if (list == &at_event) done.insert({run.first, next[run]++});
+          ready.push_back(run);
+        }
+      }
+    }
+  };
+  for (;;) {
+    pass();
+    while (running.size() < cores && !ready.empty()) {
+      const size_t pick = random() % ready.size();
+      const EventGraph::RunId run = ready[pick];
+      ready.erase(ready.begin() + static_cast<ptrdiff_t>(pick));
+      const bool last = next[run] >= ends.at(run);
+      const uint64_t to_ns = last ? replay.cpu_ns.at(run) : world.at_ns.at({run.first, next[run]});
+      running.push({now_ns + to_ns - reached_ns[run], run});
+      reached_ns[run] = to_ns;
+    }
+    if (running.empty()) return now_ns;
+    const auto [done_ns, run] = running.top();
+    running.pop();
+    now_ns = done_ns;
+    if (next[run] < ends.at(run)) at_event.push_back(run);
+  }
+}
+
+Complaint check_makespan(const World& world) {
+  std::mt19937_64 random(world.events.size());
+  const EventGraph events(world);
+  const uint64_t limit_ns = world.limits.critical_path_ns, cores = world.limits.cores;
+  return check_replays(world, [&](const Replay& replay, EventGraph::RunId run) -> Complaint {
+    if (replay.work_ns + replay.path_ns * (cores - 1) > limit_ns * cores) {
+      return at(run.first, run.second, "Graham's bound exceeds C");
+    }
+    const uint64_t schedule = schedule_ns(world, events, replay, run, cores, random);
+    if (schedule > limit_ns) return at(run.first, run.second, "a schedule takes " + std::to_string(schedule));
+    if (schedule < replay.path_ns) return at(run.first, run.second, "a schedule is shorter than the critical path");
+    return std::nullopt;
+  });
+}
+
+// A distributed breakpoint: of each unit, how many of its events have happened. Closed under happened-before.
+using Breakpoint = std::map<UnitId, EventIndex>;
+
+Breakpoint random_breakpoint(const World& world, const EventGraph& events, std::mt19937_64& random) {
+  Breakpoint breakpoint;
+  std::vector<EventRef> todo;
+  for (const auto& [unit, intervals] : world.units) {
+    const EventIndex count = intervals.back().end_event;
+    if (count > 0 && random() % 3 != 0) todo.push_back({unit, random() % count});
+  }
+  while (!todo.empty()) {
+    const EventRef event = todo.back();
+    todo.pop_back();
+    EventIndex& reached = breakpoint[event.unit];
+    if (event.event < reached) continue;
+    for (EventIndex e = reached; e <= event.event; ++e) {
+      const auto& received = world.events[events.position({event.unit, e})].received;
+      todo.insert(todo.end(), received.begin(), received.end());
+    }
+    const auto fork = world.forks.find(event.unit);
+    if (reached == 0 && fork != world.forks.end()) todo.push_back(fork->second);
+    reached = event.event + 1;
+  }
+  return breakpoint;
+}
+
+// The latest recovery line of a breakpoint: nothing that is executed from it on needs what is before it.
+std::map<UnitId, IntervalIndex> recovery_line(const World& world, const EventGraph& events,
+                                              const Breakpoint& breakpoint) {
+  const auto interval_of = [&](EventRef event) { return world.events[events.position(event)].interval; };
+  std::map<UnitId, IntervalIndex> line;
+  std::vector<UnitId> todo;
+  for (const auto& [unit, end] : breakpoint) {
+    line[unit] = interval_of({unit, end - 1});
+    todo.push_back(unit);
+  }
+  const auto need = [&](EventRef sender) {
+    IntervalIndex& start = line.at(sender.unit);
+    if (interval_of(sender) >= start) return;
+    start = interval_of(sender);
+    todo.push_back(sender.unit);
+  };
+  while (!todo.empty()) {
+    const UnitId unit = todo.back();
+    todo.pop_back();
+    const auto& start = world.units.at(unit)[line.at(unit)];
+    if (start.birth) need(*start.birth);
+    for (EventIndex e = start.first_event; e < breakpoint.at(unit); ++e) {
+      for (const auto& sender : world.events[events.position({unit, e})].unlogged) need(sender);
+    }
+  }
+  return line;
+}
+
+// CPU time from the recovery line to an event.
+uint64_t distance_ns(const World& world, const EventGraph& events, IntervalIndex start, EventRef event) {
+  const auto& last = world.events[events.position(event)];
+  uint64_t sum_ns = last.at_ns;
+  for (IntervalIndex i = start; i < last.interval; ++i) sum_ns += world.units.at(event.unit)[i].cpu_ns;
+  return sum_ns;
+}
+
+Complaint check_breakpoints(const World& world, bool bounds_time) {
+  if (world.unsettled > 0) return "receives were not settled";
+  const EventGraph events(world);
+  std::mt19937_64 random(world.events.size());
+  const uint64_t limit_ns = 2 * world.limits.checkpoint_period_ns;
+  for (int count = 0; count < 5; ++count) {
+    const Breakpoint breakpoint = random_breakpoint(world, events, random);
+    const auto line = recovery_line(world, events, breakpoint);
+    std::map<EventRef, uint64_t> path;
+    for (const auto& happened : world.events) {
+      const EventRef event{happened.unit, happened.event};
+      const auto start = line.find(event.unit);
+      if (start == line.end() || event.event >= breakpoint.at(event.unit) || happened.interval < start->second)
+        continue;
+      const uint64_t here_ns = distance_ns(world, events, start->second, event);
+      if (here_ns > limit_ns) return "replay distance " + std::to_string(here_ns) + " exceeds 2T";
+      const auto& first = world.units.at(event.unit)[start->second];
+      uint64_t& path_ns = path[event] = here_ns;
+      if (event.event > first.first_event) {
+        const EventRef previous{event.unit, event.event - 1};
+        path_ns = path.at(previous) + here_ns - distance_ns(world, events, start->second, previous);
+      } else if (first.birth) {
+        path_ns += path.at(*first.birth);
+      }
+      for (const auto& sender : happened.unlogged) path_ns = std::max(path_ns, path.at(sender));
+      if (bounds_time && path_ns > limit_ns) return "replay time " + std::to_string(path_ns) + " exceeds 2T";
+    }
+  }
+  return std::nullopt;
+}
+
+struct Promise {
+  const char* policy;
+  Complaint (*check)(const World&);
+};
+const std::vector<Promise> kPromises{
+    {"critical-path", check_bound},
+    {"critical-path-multiplicity", check_multiplicity},
+    {"makespan", check_makespan},
+    {"replay-set", check_set_bound},
+    {"domino", check_domino},
+    {"mrt", [](const World& world) { return check_breakpoints(world, true); }},
+    {"ros", [](const World& world) { return check_breakpoints(world, false); }},
+    {"all", check_all},
+};
+
+World run_policy(uint64_t seed, const std::string& policy, bool off_line) {
+  Simulation simulation(seed, false);
+  simulation.limits().off_line = off_line;
+  return simulation.run(*make_policy(policy, simulation.limits()).value());
+}
+
+// One thing that is wrong with a policy.
+enum class Bug {
+  none,
+  drops_some,     // of what is to be kept
+  forgets_chain,  // a tag says nothing of what the sender received
+  wider_limits,   // each parameter a little beyond what was asked for
+  never_forces,   // a checkpoint
+  settles_drop,   // whatever was to be decided later
+  no_rule_3,      // ros for mrt
+  never_resets,   // checkpoints are not told to the policy
+};
+
+class Buggy : public Policy {
+ public:
+  Buggy(const std::string& policy, Limits limits, Bug bug) : bug_(bug) {
+    if (bug == Bug::wider_limits) {
+      limits.critical_path_ns += limits.critical_path_ns / 8;
+      ++limits.multiplicity;
+      ++limits.set_bound;
+      ++limits.cores;
+    }
+    policy_ = make_policy(bug == Bug::no_rule_3 ? "ros" : policy, limits).value();
+  }
+
+  void on_checkpoint(uint32_t unit) override {
+    const uint32_t count = intervals_[unit]++;
+    if (bug_ != Bug::never_resets || count == 0) policy_->on_checkpoint(unit);
+  }
+  Tag on_send(uint32_t unit, uint64_t at_ns) override {
+    Tag tag = policy_->on_send(unit, at_ns);
+    if (bug_ != Bug::forgets_chain) return tag;
+    tag.critical_path_ns = at_ns;
+    if (tag.needs) tag.needs = std::make_shared<Needs>(Needs{{unit, intervals_[unit] - 1, at_ns}});
+    return tag;
+  }
+  Decision on_receive(uint32_t unit, uint64_t at_ns, const Tag& tag, uint64_t bytes) override {
+    Decision decision = policy_->on_receive(unit, at_ns, tag, bytes);
+    if (bug_ == Bug::drops_some && decision.keep == Keep::keep && ++kept_ % 4 == 0 &&
+        !decision.force_checkpoint_first) {
+      decision.keep = Keep::drop;
+    }
+    if (bug_ == Bug::never_forces && decision.force_checkpoint_first) return {Keep::drop};
+    return decision;
+  }
+  void on_end(uint32_t unit, uint64_t at_ns) override { policy_->on_end(unit, at_ns); }
+  std::vector<Settled> on_settle() override {
+    auto settled = policy_->on_settle();
+    if (bug_ == Bug::settles_drop) {
+      for (auto& one : settled) one.keep = false;
+    }
+    return settled;
+  }
+
+ private:
+  const Bug bug_;
+  std::unique_ptr<Policy> policy_;
+  std::map<uint32_t, uint32_t> intervals_;
+  size_t kept_ = 0;
+};
+
+uint64_t executions() {
+  const char* wanted = std::getenv("REDRIVE_EXECUTIONS");
+  return wanted ? std::strtoull(wanted, nullptr, 10) : 2 * kSeeds;
+}
+
+}  // namespace
+
+TEST_CASE("promises: every policy but none has one") {
+  std::set<std::string> with{"none"};
+  for (const auto& promise : kPromises) with.insert(promise.policy);
+  for (const auto& policy : policies()) CHECK(with.contains(policy.name));
+}
+
+TEST_CASE("promises: kept on line and off line") {
+  for (const auto& promise : kPromises) {
+    CAPTURE(std::string(promise.policy));
+    size_t kept = 0, decided = 0, forced = 0, wrong = 0;
+    for_each_seed(executions(), [&](uint64_t seed) {
+      const World world = run_policy(seed, promise.policy, seed % 2 == 0);
+      const auto complaint = promise.check(world);
+      if (complaint && ++wrong <= 3) CHECK_MESSAGE(!complaint, again(seed, complaint));
+      kept += world.kept();
+      decided += world.decisions.size();
+      forced += world.forced;
+    });
+    CHECK_EQ(wrong, 0);
+    if (std::getenv("REDRIVE_SEED")) continue;
+    CHECK_GT(kept, decided / 100);  // else the simulation asks for nothing
+    if (std::string(promise.policy) != "all") CHECK_LT(kept, decided);
+    if (std::string(promise.policy) == "mrt") CHECK_GT(forced, executions());
+    if (std::getenv("REDRIVE_EXECUTIONS")) {
+      std::cout << promise.policy << ": " << executions() << " executions, " << decided << " receives, " << kept
+                << " kept, " << forced << " checkpoints forced, " << wrong << " executions wrong\n";
+    }
+  }
+}
+
+TEST_CASE("promises: the checkers find planted bugs") {
+  const std::map<std::string, std::vector<Bug>> bugs{
+      {"critical-path", {Bug::drops_some, Bug::forgets_chain, Bug::wider_limits}},
+      {"critical-path-multiplicity", {Bug::drops_some, Bug::forgets_chain, Bug::wider_limits}},
+      {"makespan", {Bug::drops_some, Bug::forgets_chain, Bug::wider_limits}},
+      {"replay-set", {Bug::drops_some, Bug::forgets_chain, Bug::wider_limits}},
+      {"domino", {Bug::drops_some, Bug::forgets_chain, Bug::never_resets}},
+      {"mrt", {Bug::drops_some, Bug::never_forces, Bug::settles_drop, Bug::no_rule_3}},
+      {"ros", {Bug::drops_some, Bug::never_forces, Bug::settles_drop}},
+      {"all", {Bug::drops_some}},
+  };
+  for (const auto& promise : kPromises) {
+    CAPTURE(std::string(promise.policy));
+    REQUIRE(bugs.contains(promise.policy));
+    const auto check = [&](uint64_t seed, Bug bug) {
+      Simulation simulation(seed, false);
+      simulation.limits().off_line = true;
+      Buggy policy(promise.policy, simulation.limits(), bug);
+      return promise.check(simulation.run(policy));
+    };
+    for_each_seed(kSeeds / 4, [&](uint64_t seed) { CHECK_FALSE(check(seed, Bug::none)); });
+    for (const Bug bug : bugs.at(promise.policy)) {
+      CAPTURE(static_cast<int>(bug));
+      CHECK(complains([&](uint64_t seed) { return check(seed, bug); }));
+    }
+  }
+}

@@ -1,0 +1,460 @@
+// Random executions, and the brute force that knows every event of them: what the tests of policies and planner judge
+// by.
+#pragma once
+
+#include <cstdlib>
+#include <deque>
+#include <functional>
+#include <map>
+#include <optional>
+#include <random>
+#include <string>
+#include <utility>
+
+#include "logstore/policy/policy.h"
+#include "supervisor/plan.h"
+
+namespace redrive::simulation {
+
+// What really happened. Events of all units in one list, in the order in which they happened: a topological order.
+struct World {
+  struct Happened {
+    UnitId unit = 0;
+    EventIndex event = 0;
+    IntervalIndex interval = 0;
+    uint64_t at_ns = 0;
+    std::vector<EventRef> received;  // senders of what it received
+    std::vector<EventRef> unlogged;  // ... if it was not kept
+  };
+  struct Interval {
+    EventIndex first_event = 0, end_event = 0;
+    uint64_t cpu_ns = 0;
+    bool startable = true;
+    std::optional<EventRef> birth;
+    uint64_t birth_at_ns = 0;
+  };
+  // A decision of the policy, with what it was about.
+  struct Decided {
+    size_t before = 0;  // events that had happened
+    UnitId unit = 0;
+    uint64_t at_ns = 0;
+    std::vector<EventRef> senders;
+    bool kept = false;
+    uint64_t bytes = 0;
+  };
+  std::vector<Happened> events;
+  std::map<UnitId, std::vector<Interval>> units;
+  std::vector<Decided> decisions;
+  std::map<EventRef, uint64_t> at_ns;  // by event
+  std::map<UnitId, EventRef> forks;    // of each unit that was born
+  size_t forced = 0;                   // checkpoints that the policy asked for
+  size_t unsettled = 0;                // receives that were to be decided later, and were not
+  bool forks_listed = true;            // forks are dependences of the graph too, so their times are known
+  PolicyParameters limits;
+
+  size_t kept() const {
+    return static_cast<size_t>(
+        std::count_if(decisions.begin(), decisions.end(), [](const Decided& d) { return d.kept; }));
+  }
+};
+
+// Makes a random execution, asking the policy on line as the recorder does; or as evaluation does, if the limits say
+// off_line.
+class Simulation {
+ public:
+  Simulation(uint64_t seed, bool images_fail, bool late = false)
+      : random_(seed), images_fail_(images_fail), late_(late) {
+    world_.limits.checkpoint_period_ns = 20 + below(200);
+    world_.limits.critical_path_ns = world_.limits.checkpoint_period_ns * (4 + below(13)) / 4;
+    world_.limits.set_bound = static_cast<uint32_t>(1 + below(12));
+    world_.limits.multiplicity = static_cast<uint32_t>(1 + below(3));
+    world_.limits.approximate = below(2) != 0;
+    world_.limits.cores = static_cast<uint32_t>(1 + below(6));
+    world_.forks_listed = below(3) != 0;
+    talkative_ = below(2) != 0;
+    pace_ = 1 + below(2) * below(12);
+  }
+
+  PolicyParameters& limits() { return world_.limits; }
+
+  World run(Policy& policy) {
+    policy_ = &policy;
+    for (uint64_t i = 2 + below(5); i > 0; --i) begin_unit();
+    for (uint64_t i = 0; i < units_.size() * 2; ++i) channels_.push_back({1 + below(units_.size()), {}});
+    if (below(8) == 0) relay();
+    const uint64_t turn = 1 + below(2) * below(30);  // steps that a unit makes while the others wait
+    UnitId id = 1;
+    for (uint64_t steps = 30 + below(talkative_ ? 600 : 250); steps > 0; --steps) {
+      if (below(turn) == 0) id = static_cast<UnitId>(1 + below(units_.size()));
+      if (!unit_of(id).ended) step(id);
+      if (below(100) == 0) end(id);
+    }
+    for (UnitId unit = 1; unit <= units_.size(); ++unit) end(unit);
+    world_.unsettled = later_.size();
+    return std::move(world_);
+  }
+
+ private:
+  struct Unit {
+    uint64_t at_ns = 0;
+    EventIndex next_event = 0;
+    uint64_t longest_ns = 0;  // of its interval
+    bool checkpoint_soon = false;
+    bool ended = false;
+  };
+  struct Message {
+    EventRef sender;
+    Tag tag;
+    uint64_t bytes;
+  };
+  // A receive that is decided later, or a birth.
+  struct Undecided {
+    size_t decision;
+    std::optional<size_t> event;
+    UnitId born = 0;
+  };
+  struct Channel {
+    uint64_t receiver;
+    std::deque<Message> messages;
+  };
+
+  uint64_t below(uint64_t limit) { return random_() % limit; }
+  Unit& unit_of(UnitId id) { return units_[id - 1]; }
+  World::Interval& interval_of(UnitId id) { return world_.units[id].back(); }
+
+  UnitId begin_unit() {
+    units_.emplace_back();
+    const auto id = static_cast<UnitId>(units_.size());
+    world_.units[id].push_back({});
+    policy_->on_checkpoint(id);
+    limit_interval(id);
+    return id;
+  }
+
+  void end(UnitId id) {
+    if (std::exchange(unit_of(id).ended, true)) return;
+    end_interval(id);
+    policy_->on_end(id, unit_of(id).at_ns);
+    settle();
+  }
+
+  void settle() {
+    for (const auto& settled : policy_->on_settle()) {
+      const Undecided undecided = later_.at(settled.ticket);
+      later_.erase(settled.ticket);
+      world_.decisions[undecided.decision].kept = settled.keep;
+      if (!settled.keep) continue;
+      if (undecided.event) world_.events[*undecided.event].unlogged.clear();
+      if (undecided.born) world_.units.at(undecided.born).front().birth.reset();
+    }
+  }
+
+  void end_interval(UnitId id) {
+    interval_of(id).end_event = unit_of(id).next_event;
+    interval_of(id).cpu_ns = unit_of(id).at_ns;
+  }
+
+  void checkpoint(UnitId id) {
+    end_interval(id);
+    const EventIndex first = unit_of(id).next_event;
+    world_.units[id].push_back({first, first, 0, !images_fail_ || below(3) != 0, std::nullopt, 0});
+    unit_of(id).at_ns = 0;
+    unit_of(id).checkpoint_soon = false;
+    policy_->on_checkpoint(id);
+    settle();
+    limit_interval(id);
+  }
+
+  void limit_interval(UnitId id) {
+    const uint64_t period_ns = world_.limits.checkpoint_period_ns;
+    unit_of(id).longest_ns = period_ns + (late_ ? below(period_ns) : 0);
+  }
+
+  // Computes for a while; checkpoints come at T at the latest, sometimes sooner, and sometimes at once again.
+  void compute(UnitId id) {
+    const uint64_t period_ns = world_.limits.checkpoint_period_ns;
+    uint64_t more_ns = below(period_ns / (1 + below(8 * pace_)) + 1);
+    if (below(20 * pace_) == 0 || unit_of(id).checkpoint_soon) checkpoint(id);
+    while (unit_of(id).at_ns + more_ns > unit_of(id).longest_ns) {
+      more_ns -= unit_of(id).longest_ns - unit_of(id).at_ns;
+      unit_of(id).at_ns = unit_of(id).longest_ns;
+      checkpoint(id);
+    }
+    unit_of(id).at_ns += more_ns;
+  }
+
+  EventRef happen(UnitId id, std::vector<EventRef> received, bool kept) {
+    Unit& unit = unit_of(id);
+    const EventRef ref{id, unit.next_event++};
+    if (undecided_) later_.at(*std::exchange(undecided_, std::nullopt)).event = world_.events.size();
+    world_.events.push_back({id, ref.event, static_cast<IntervalIndex>(world_.units[id].size() - 1), unit.at_ns,
+                             received, kept ? std::vector<EventRef>() : received});
+    world_.at_ns[ref] = unit.at_ns;
+    return ref;
+  }
+
+  bool decide(UnitId id, const std::vector<EventRef>& senders, const Tag& tag, uint64_t bytes, bool birth) {
+    auto decision = policy_->on_receive(id, unit_of(id).at_ns, tag, bytes);
+    if (decision.force_checkpoint_first && world_.limits.off_line) {
+      ++world_.forced;
+      if (birth) {
+        policy_->on_checkpoint(id);  // nothing has happened in its interval
+      } else {
+        checkpoint(id);
+      }
+      decision = policy_->on_receive(id, unit_of(id).at_ns, tag, bytes);
+    }
+    if (decision.force_checkpoint_first) unit_of(id).checkpoint_soon = true;
+    if (decision.keep == Keep::later) {
+      undecided_ = decision.ticket;
+      later_[decision.ticket] = {world_.decisions.size(), std::nullopt, birth ? id : 0};
+    }
+    const bool kept = decision.keep == Keep::keep;
+    world_.decisions.push_back({world_.events.size(), id, unit_of(id).at_ns, senders, kept, bytes});
+    return kept;
+  }
+
+  struct Taken {
+    std::vector<EventRef> senders;
+    bool kept = false;
+  };
+
+  // Takes bytes of up to three sends; of the last perhaps not all.
+  Taken take(UnitId id, Channel& channel) {
+    Taken taken;
+    Tag tag;
+    uint64_t bytes = 0;
+    for (uint64_t sends = 1 + below(3); sends > 0 && !channel.messages.empty(); --sends) {
+      const Message& message = channel.messages.front();
+      taken.senders.push_back(message.sender);
+      tag = taken.senders.size() == 1 ? message.tag : join(tag, message.tag);
+      bytes += message.bytes;
+      if (sends == 1 && below(4) == 0) break;
+      channel.messages.pop_front();
+    }
+    taken.kept = decide(id, taken.senders, tag, bytes, false);
+    return taken;
+  }
+
+  void fork(UnitId parent) {
+    const Tag tag = policy_->on_send(parent, unit_of(parent).at_ns);
+    const EventRef ref = happen(parent, {}, false);
+    const UnitId child = begin_unit();
+    world_.forks[child] = ref;
+    channels_.push_back({child, {}});
+    if (decide(child, {ref}, tag, 0, true)) return;
+    undecided_.reset();
+    interval_of(child).birth = ref;
+    interval_of(child).birth_at_ns = unit_of(parent).at_ns;
+  }
+
+  // One that has something for the unit, if there is any.
+  Channel& channel_to(UnitId id) {
+    std::vector<size_t> full;
+    for (size_t i = 0; i < channels_.size(); ++i) {
+      if (channels_[i].receiver == id && !channels_[i].messages.empty()) full.push_back(i);
+    }
+    return channels_[full.empty() ? 0 : full[below(full.size())]];
+  }
+
+  void send(UnitId id, Channel& out, Taken taken) {
+    const Tag tag = policy_->on_send(id, unit_of(id).at_ns);
+    const EventRef sender = happen(id, std::move(taken.senders), taken.kept);
+    out.messages.push_back({sender, tag, uint64_t{1} << below(16)});
+  }
+
+  void receive_all(UnitId id, Channel& in) {
+    while (!in.messages.empty()) {
+      Taken taken = take(id, in);
+      happen(id, std::move(taken.senders), taken.kept);
+    }
+  }
+
+  // Units that work one after the other, each for most of T, then all tell all: the longest replays that receiving
+  // before one's own work can bring about.
+  void relay() {
+    std::vector<Channel> to;
+    for (UnitId id = 1; id <= units_.size(); ++id) to.push_back({id, {}});
+    for (uint64_t rounds = 2 + below(3); rounds > 0; --rounds) {
+      for (UnitId id = 1; id <= units_.size(); ++id) {
+        receive_all(id, to[id - 1]);
+        unit_of(id).at_ns = std::max(unit_of(id).at_ns, unit_of(id).longest_ns - unit_of(id).longest_ns / 8);
+        send(id, to[id % units_.size()], {});
+      }
+      for (int twice = 0; twice < 2; ++twice) {
+        for (UnitId id = 1; id <= units_.size(); ++id) {
+          for (Channel& other : to) send(id, other, {});
+        }
+        for (UnitId id = 1; id <= units_.size(); ++id) receive_all(id, to[id - 1]);
+      }
+      for (UnitId id = 1; id <= units_.size(); ++id) checkpoint(id);
+    }
+  }
+
+  void step(UnitId id) {
+    compute(id);
+    if (below(30) == 0 && units_.size() < 12) return fork(id);
+    Channel& in = talkative_ ? channel_to(id) : channels_[below(channels_.size())];
+    Channel& out = channels_[below(channels_.size())];
+    const uint64_t what = below(10);
+    const bool receives = what < 5 && in.receiver == id && !in.messages.empty();
+    const bool sends = what >= 4 && what < 9;  // 4: both in one event, as splice(2) does
+    Taken taken;
+    if (receives) taken = take(id, in);
+    if (!sends) return void(happen(id, std::move(taken.senders), taken.kept));
+    send(id, out, std::move(taken));
+  }
+
+  std::mt19937_64 random_;
+  bool images_fail_;
+  bool late_;       // checkpoints come up to T too late
+  bool talkative_;  // units receive whenever they can
+  uint64_t pace_;   // about how many events there are in an eighth of T
+  World world_;
+  Policy* policy_ = nullptr;
+  std::deque<Unit> units_;
+  std::vector<Channel> channels_;
+  std::map<uint64_t, Undecided> later_;  // by ticket
+  std::optional<uint64_t> undecided_;    // the receive that has no event yet
+};
+
+// Brute force over events. Every event belongs to one run: the execution from the latest interval at or before its own
+// that can be started from. Knows nothing of intervals' dependences, only of events'.
+class EventGraph {
+ public:
+  using RunId = std::pair<UnitId, IntervalIndex>;  // unit, interval it starts from
+
+  explicit EventGraph(const World& world) : world_(world) {
+    for (size_t i = 0; i < world.events.size(); ++i) position_[{world.events[i].unit, world.events[i].event}] = i;
+  }
+
+  RunId run_of(UnitId unit, IntervalIndex interval) const {
+    while (!world_.units.at(unit)[interval].startable) --interval;
+    return {unit, interval};
+  }
+  RunId run_of(EventRef event) const { return run_of(event.unit, world_.events[position_.at(event)].interval); }
+  const World::Interval& start_of(RunId run) const { return world_.units.at(run.first)[run.second]; }
+
+  // CPU time since the run's start of a point of an interval.
+  uint64_t time_in_run(UnitId unit, IntervalIndex interval, uint64_t at_ns) const {
+    for (IntervalIndex i = run_of(unit, interval).second; i < interval; ++i) at_ns += world_.units.at(unit)[i].cpu_ns;
+    return at_ns;
+  }
+  uint64_t time_of(EventRef event) const {
+    return time_in_run(event.unit, world_.events[position_.at(event)].interval, world_.at_ns.at(event));
+  }
+
+  // Everything that must be executed first, one step back.
+  std::vector<EventRef> before(EventRef event) const {
+    std::vector<EventRef> out = world_.events[position_.at(event)].unlogged;
+    const World::Interval& start = start_of(run_of(event));
+    if (event.event > start.first_event) out.push_back({event.unit, event.event - 1});
+    if (event.event == start.first_event && start.birth) out.push_back(*start.birth);
+    return out;
+  }
+
+  // One past the last event to execute of every run, to get run `wanted` up to, not including, `until`.
+  std::map<RunId, EventIndex> closure(RunId wanted, EventIndex until) const {
+    std::map<RunId, EventIndex> ends{{wanted, until}};
+    std::vector<bool> seen(world_.events.size());
+    std::vector<EventRef> todo;
+    if (start_of(wanted).birth) todo.push_back(*start_of(wanted).birth);
+    if (until > start_of(wanted).first_event) todo.push_back({wanted.first, until - 1});
+    while (!todo.empty()) {
+      const EventRef event = todo.back();
+      todo.pop_back();
+      if (seen[position_.at(event)]) continue;
+      seen[position_.at(event)] = true;
+      EventIndex& end = ends[run_of(event)];
+      end = std::max(end, event.event + 1);
+      for (const EventRef& needed : before(event)) todo.push_back(needed);
+    }
+    return ends;
+  }
+
+  // Longest path to each of the first `count` events, in the order in which they happened.
+  std::vector<uint64_t> paths(size_t count) const {
+    std::vector<uint64_t> path(count);
+    for (size_t i = 0; i < count; ++i) {
+      const EventRef event{world_.events[i].unit, world_.events[i].event};
+      const World::Interval& start = start_of(run_of(event));
+      path[i] = time_of(event);
+      for (const EventRef& needed : before(event)) {
+        const bool same_run =
+            needed.unit == event.unit && needed.event + 1 == event.event && event.event > start.first_event;
+        const bool birth = event.event == start.first_event && start.birth == needed;
+        uint64_t weight_ns = 0;
+        if (same_run) weight_ns = time_of(event) - time_of(needed);
+        if (birth) weight_ns = time_of(event);
+        path[i] = std::max(path[i], path[position_.at(needed)] + weight_ns);
+      }
+    }
+    return path;
+  }
+
+  // Longest path to the end of an interval.
+  uint64_t critical_path(const std::vector<uint64_t>& path, UnitId unit, IntervalIndex interval) const {
+    const World::Interval& i = world_.units.at(unit)[interval];
+    const RunId run = run_of(unit, interval);
+    const World::Interval& start = start_of(run);
+    const uint64_t end_ns = time_in_run(unit, interval, i.cpu_ns);
+    if (i.end_event == start.first_event) return end_ns + (start.birth ? path[position_.at(*start.birth)] : 0);
+    const EventRef last{unit, i.end_event - 1};
+    return path[position_.at(last)] + end_ns - time_of(last);
+  }
+
+  size_t position(EventRef event) const { return position_.at(event); }
+
+ private:
+  const World& world_;
+  std::map<EventRef, size_t> position_;
+};
+
+// The checks: none if all is well, else what is wrong.
+using Complaint = std::optional<std::string>;
+
+inline std::string at(UnitId unit, IntervalIndex interval, const std::string& what) {
+  return "interval " + std::to_string(unit) + ":" + std::to_string(interval) + ": " + what;
+}
+
+// critical-path's promise, as users see it. A late checkpoint costs its own interval as much, and no other.
+inline Complaint check_bound(const World& world) {
+  const EventGraph events(world);
+  const auto paths = events.paths(world.events.size());
+  for (const auto& [unit, intervals] : world.units) {
+    for (IntervalIndex i = 0; i < intervals.size(); ++i) {
+      const uint64_t path_ns = events.critical_path(paths, unit, i);
+      const uint64_t late_ns = intervals[i].cpu_ns - std::min(intervals[i].cpu_ns, world.limits.checkpoint_period_ns);
+      if (path_ns > world.limits.critical_path_ns + late_ns) {
+        return at(unit, i, "critical path " + std::to_string(path_ns) + " exceeds C");
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+#ifdef __SANITIZE_ADDRESS__
+constexpr uint64_t kSeeds = 100;
+#else
+constexpr uint64_t kSeeds = 400;
+#endif
+
+inline void for_each_seed(uint64_t count, const std::function<void(uint64_t)>& run) {
+  if (const char* only = std::getenv("REDRIVE_SEED")) return run(std::strtoull(only, nullptr, 10));
+  for (uint64_t seed = 1; seed <= count; ++seed) run(seed);
+}
+
+inline std::string again(uint64_t seed, const Complaint& complaint) {
+  const std::string number = std::to_string(seed);
+  return "seed " + number + ": " + complaint.value_or("") + " (again: REDRIVE_SEED=" + number + ")";
+}
+
+// Whether `check` complains of some execution.
+inline bool complains(const std::function<Complaint(uint64_t)>& check) {
+  for (uint64_t seed = 1; seed <= 10 * kSeeds; ++seed) {
+    if (check(seed)) return true;
+  }
+  return false;
+}
+
+}  // namespace redrive::simulation
