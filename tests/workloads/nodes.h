@@ -1,6 +1,7 @@
 // A network of nodes, each a process with an inbox that all may send to: the connectionless endpoints of DR-MCAPI's
 // programs. A message arrives whole; those of one sender arrive in order, those of several in whatever order they were
 // sent. An inbox holds some 200 KB, and who sends to a full one waits: no node may send on and on without receiving.
+#include <errno.h>
 #include <poll.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -53,6 +54,18 @@ static inline void start_nodes(int count) {
 
 static inline void send_to(int node, const void* message, size_t size) {
   if (send(network.sending[node], message, size, MSG_NOSIGNAL) != (ssize_t)size) die("send");
+}
+
+// As send_to, but does not wait in vain while others wait for this node: returns 0, and has sent nothing, if the other
+// inbox is full and something is in this node's.
+static inline int send_unless_stuck(int node, const void* message, size_t size) {
+  while (send(network.sending[node], message, size, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)size) {
+    struct pollfd either[2] = {{network.receiving[network.self], POLLIN, 0}, {network.sending[node], POLLOUT, 0}};
+    if (errno != EAGAIN) die("send");
+    if (poll(either, 2, -1) < 0) die("poll");
+    if (either[0].revents) return 0;
+  }
+  return 1;
 }
 
 static inline void send_to_others(const void* message, size_t size) {
