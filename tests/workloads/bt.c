@@ -1,9 +1,9 @@
-// DR-MCAPI's binary tree: tridiagonal systems of equations are solved by condensing them on the way from the leaves to
-// the root. usage: bt [NODES [SYSTEMS [ROWS [nocheck]]]]     NODES: odd; ROWS: of each leaf. The paper's are `bt 3 5`
-// to `bt 21 5`. A leaf condenses each half of its rows into two equations for its first and last unknown, and sends
-// each half (50 bytes) to its parent; an inner node joins what its children send, in whatever order that comes, and
-// sends it on. Node 0 finds the first and last unknown of the whole system, and checks them against those that Gauss's
-// elimination of all rows gives (which takes about as long again).
+// DR-MCAPI's binary tree: tridiagonal systems of equations are solved by condensing them from the leaves to the root.
+// usage: bt [NODES [SYSTEMS [ROWS [nocheck]]]]     NODES: odd; ROWS: of each leaf. The paper's: `bt 3` to `bt 21`
+// A leaf condenses each half of its rows into two equations for its first and last unknown, and sends each half (50
+// bytes) to its parent; an inner node joins what its children send, in whatever order that comes, and sends it on. Node
+// 0 finds the first and last unknown of the whole system, and checks them against those that Gauss's elimination of all
+// rows gives (which takes about as long again).
 #include <math.h>
 #include <string.h>
 
@@ -11,8 +11,8 @@
 
 static int systems, rows;
 
-// The outer unknowns of consecutive rows by their neighbours outside: first = first[0] + first[1] * before + first[2] *
-// after.
+// The outer unknowns of consecutive rows, by their neighbours outside: first[0] + first[1] * before + first[2] * after,
+// and so last.
 struct __attribute__((packed)) Segment {
   double first[3], last[3];
 };

@@ -170,7 +170,7 @@ int main(int argc, char** argv) {
     make_rows(&recipe, rows);
     const struct Determinant found = determinant(rows);
     const double error = fabs(found.logarithm - expected.logarithm);
-    good = good && found.sign == expected.sign && error < 1e-9 * size;
+    good = good && found.sign == expected.sign && error < 1e-12 * size;
     if (rank == 0 && i == matrices - 1)
       printf("%s log |det| %.6f, sign %d, error %.1e\n", good ? "ok" : "WRONG", found.logarithm, found.sign, error);
   }

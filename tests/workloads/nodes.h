@@ -3,9 +3,11 @@
 // sent. An inbox holds some 200 KB, and who sends to a full one waits: no node may send on and on without receiving.
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -33,15 +35,17 @@ static inline void make_inboxes(int count) {
   }
 }
 
-// Returns whether this is the new node.
+// Returns whether this is the new node. It ends when node 0 does.
 static inline int start_node(int node) {
   const pid_t process = fork();
   if (process < 0) die("fork");
-  if (process == 0)
-    network.self = node;
-  else
+  if (process > 0) {
     network.processes[node] = process;
-  return process == 0;
+    return 0;
+  }
+  network.self = node;
+  if (prctl(PR_SET_PDEATHSIG, SIGKILL)) die("prctl");
+  return 1;
 }
 
 // Returns in every node; the caller is node 0.
