@@ -11,7 +11,7 @@
 
 static int systems, rows;
 
-// The outer unknowns of consecutive rows, by their neighbours outside: first[0] + first[1] * before + first[2] * after,
+// The outer unknowns of consecutive rows by their neighbours outside: first[0] + first[1] * before + first[2] * after,
 // and so last.
 struct __attribute__((packed)) Segment {
   double first[3], last[3];

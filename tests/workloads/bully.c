@@ -1,9 +1,9 @@
 // The bully algorithm (Garcia-Molina): of the nodes that are alive, the one with the highest number shall lead.
-// usage: bully [NODES [CRASHES [TIMEOUT_MS]]]     DR-MCAPI's: about `bully 3 2` to `bully 12 1`, with messages of 4
-// bytes Node 0 is an observer. Again and again it kills the leader (each third time the second as well) without a word,
-// and has a node look for the leader; then it starts the dead again. Nodes notice by timeouts, so that what is sent
-// differs from run to run. Checked: after each crash and each start all nodes that are alive report the highest of them
-// as leader, and at the end they still know it.
+// usage: bully [NODES [CRASHES [TIMEOUT_MS]]]     DR-MCAPI's: about `bully 3 2` to `bully 12 1`, messages of 4 bytes
+// Node 0 is an observer. Again and again it kills the leader (each third time the second as well) without a word, and
+// has a node look for the leader; then it starts the dead again. Nodes notice by timeouts, so that what is sent differs
+// from run to run. Checked: after each crash and each start all nodes that are alive report the highest of them as
+// leader, and at the end they still know it.
 #include <time.h>
 
 #include "nodes.h"

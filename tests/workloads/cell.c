@@ -1,8 +1,8 @@
-// Cell placement by parallel simulated annealing: the cells of a circuit are put into a square of slots so that wires
-// are short. usage: cell SIDE ROUNDS     SIDE * SIDE cells; some 100 rounds at least, as the result shall be good In
-// each round the slots are dealt out anew to MPI ranks; each swaps cells in its slots, as if the others' stayed where
-// they are, then tells all others what changed; they take that as it comes (MPI_ANY_SOURCE). The length of a net's
-// wires is half its bounding box's perimeter. Checked: every cell is in exactly one slot, all ranks have the same
+// Cell placement by parallel simulated annealing: the cells of a circuit are put into a square of slots, wires short.
+// usage: cell SIDE ROUNDS     SIDE * SIDE cells; 100 rounds at least, as the result shall be good
+// In each round the slots are dealt out anew to MPI ranks; each swaps cells in its slots, as if the others' stayed
+// where they are, then tells all others what changed; they take that as it comes (MPI_ANY_SOURCE). The length of a
+// net's wires is half its bounding box's perimeter. Checked: every cell is in exactly one slot, all ranks have the same
 // placement, the ranks' shares of its length are those that rank 0 computes, and it is less than half the length at the
 // beginning.
 #include <math.h>

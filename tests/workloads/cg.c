@@ -1,8 +1,8 @@
-// DR-MCAPI's complete graph: conjugate gradient on a dense symmetric matrix, as in NAS CG within an inverse power
-// iteration. usage: cg [NODES [SOLVES [UNKNOWNS]]]     UNKNOWNS: of each node. The paper's are `cg 2` to `cg 11`, with
-// messages of 50 bytes. Each node multiplies its rows of the matrix, and sends its part of the product to all others
-// (in each of a solve's 10 steps); parts are received in the order in which they come. Checked by node 0: the residual
-// of the last solve, computed from the whole matrix.
+// DR-MCAPI's complete graph: conjugate gradient on a dense matrix, within inverse power iteration as in NAS CG.
+// usage: cg [NODES [SOLVES [UNKNOWNS]]]     UNKNOWNS: of each node. The paper's: `cg 2` to `cg 11`
+// Each node multiplies its rows of the matrix, and sends its part of the product (50 bytes) to all others (in each of a
+// solve's 10 steps); parts are received in the order in which they come. Checked by node 0: the residual of the last
+// solve, computed from the whole matrix.
 #include <math.h>
 #include <string.h>
 

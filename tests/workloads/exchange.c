@@ -1,9 +1,8 @@
-// Message exchange: keys travel between all MPI ranks. In each round a key becomes another one, and goes to the rank
-// that this one names. usage: exchange KEYS ROUNDS [WORK]     KEYS: that each rank begins with; WORK: times that a key
-// is hashed in a round In each round each rank sends one message to each other one, and takes theirs as they come
-// (MPI_ANY_SOURCE). `exchange 64 10000` on 4 or 8 ranks and `exchange 64 5000` on 16 send as many messages as MRT's.
-// Checked: at the end each key is where it belongs, and their number and sum are those that every rank finds by
-// following its first keys alone.
+// Message exchange: keys travel between MPI ranks. In a round each becomes another one, and goes where that belongs.
+// usage: exchange KEYS ROUNDS [WORK]     KEYS: that each rank begins with; WORK: times that a key is hashed in a round
+// In each round each rank sends one message to each other one, and takes theirs as they come (MPI_ANY_SOURCE). 10000
+// rounds on 4 or 8 ranks and 5000 on 16 send as many messages as MRT's. Checked: at the end each key is where it
+// belongs, and their number and sum are those that every rank finds by following its first keys alone.
 #include <mpi.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -1,7 +1,8 @@
-// Poisson's equation on the unit square, by red-black successive over-relaxation; blocks of the grid are divided among
-// MPI ranks. usage: poisson SIZE SOLVES In each half of an iteration neighbours exchange the edges of their blocks;
-// every 10 iterations all ranks find out how much still changes, and stop if it is next to nothing. Each solve has
-// another right side. Checked: the result is the known solution.
+// Poisson's equation on the unit square, by red-black successive over-relaxation; MPI ranks have blocks of the grid.
+// usage: poisson SIZE SOLVES
+// In each half of an iteration neighbours exchange the edges of their blocks; every 10 iterations all ranks find out
+// how much still changes, and stop if it is next to nothing. Each solve has another right side. Checked: the result is
+// the known solution.
 #include <math.h>
 #include <mpi.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 // Channel routing with doglegs: nets between pins above and below a channel get tracks in it, as few as can be found.
-// usage: router NETS ITERATIONS     e.g. `router 131 20000`: as many nets as Netzer's
+// usage: router NETS ITERATIONS     Netzer's: 131 nets
 // A net is cut at its pins into segments. Constrained left-edge puts them into tracks by priorities, those first that
 // must lie above others. Each MPI rank rips up and routes again with some priorities changed, keeps what is not worse,
 // and sends that change to another rank, which tries it too; a rank that finds a better routing than all before sends

@@ -1,5 +1,5 @@
-// Test generation for a combinational circuit: input patterns that tell it from one where a line is stuck at 0 or 1,
-// found by PODEM. usage: tester [NODES [GATES [CIRCUITS [BACKTRACKS]]]]     BACKTRACKS: after which a fault is given up
+// Test generation by PODEM: input patterns that tell a circuit from one where a line is stuck at 0 or 1.
+// usage: tester [NODES [GATES [CIRCUITS [BACKTRACKS]]]]     BACKTRACKS: after which a fault is given up
 // Each node has a share of the faults. It sends each pattern it finds to all others; whoever receives one drops those
 // of its faults that the pattern detects too, so that arrival decides which patterns are looked for. Checked by node 0:
 // a serial simulation of all faults with all patterns finds those detected that are said to be, and, with random

@@ -1,7 +1,7 @@
-// DR-MCAPI's ten nodes: bodies that attract one another, a tenth of them each node's; in every step each node moves its
-// bodies and tells all others where they are. usage: tn [STEPS [BODIES [nocheck]]]     BODIES: of each node. The
-// paper's are `tn 1` to `tn 10`: 90 to 900 messages of 50 bytes. Checked by node 0: the positions are, to the bit,
-// those that one process computes (which takes as long again).
+// DR-MCAPI's ten nodes: bodies that attract one another, a tenth of them each node's.
+// usage: tn [STEPS [BODIES [nocheck]]]     BODIES: of each node. The paper's: `tn 1` to `tn 10`
+// In every step each node moves its bodies and tells all others where they are (50 bytes). Checked by node 0: the
+// positions are, to the bit, those that one process computes (which takes as long again).
 #include <math.h>
 #include <string.h>
 
