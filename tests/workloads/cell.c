@@ -182,6 +182,11 @@ int main(int argc, char** argv) {
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   side = argc > 1 ? atoi(argv[1]) : 20;
   const int rounds = argc > 2 ? atoi(argv[2]) : 200;
+  if (side < 3) {
+    if (rank == 0) fprintf(stderr, "cell: SIDE must be at least 3\n");
+    MPI_Finalize();
+    return 2;
+  }
   cells = side * side;
   nets = kNetsPerCell * cells;
   uint64_t common = 88172645463325252U;  // the same on all ranks
