@@ -1,0 +1,57 @@
+"""Group workloads: the programs of the papers' tables (tests/workloads/README.md). Each checks its own result; it is run natively, recorded
+with --bound 2s, and every interval is re-driven and verified. The small sizes are for every day; the others take checkpoints in the middle."""
+import mpi
+from harness import Failure, compiled, test
+from real import WORKLOADS
+from redriving import Job, copy_into, cycle, images_by_unit
+
+# Arguments, small and large.
+MPI = {
+    "cell": ((16, 100), (40, 1000)),
+    "det": ((300, 1), (600, 20)),
+    "exchange": ((64, 300), (64, 8000, 100)),
+    "poisson": ((64, 1), (300, 8)),
+    "router": ((131, 500), (131, 10000)),
+}
+SOCKETS = {
+    "bt": ((21, 5), (7, 2000, 20000)),
+    "bully": ((4, 3), (12, 20)),
+    "cg": ((11,), (4, 500, 300)),
+    "tester": ((4, 500), (8, 2000, 40)),
+    "tn": ((10,), (1000, 60)),
+}
+MESSAGES = {"bt": 155, "cg": 1100, "tn": 900}  # as in DR-MCAPI's largest program of the kind
+
+
+def mpi_job(ctx, name, arguments):
+    return mpi.job(ctx.options, name, *arguments)
+
+
+def socket_job(ctx, name, arguments):
+    binary = compiled(ctx.options, WORKLOADS / f"{name}.c", flags=["-O2", "-lm"], directory="workloads")
+    return Job([f"./{name}", *map(str, arguments)], prepare=copy_into(binary))
+
+
+def expect_messages(ctx, count):
+    found = ctx.json("stats", ctx.trace)["messages"]
+    if found != count:
+        raise Failure(f"{found} messages, {count} expected")
+
+
+def register():
+    for make_job, programs in ((mpi_job, MPI), (socket_job, SOCKETS)):
+        for name, (small, large) in programs.items():
+            @test(f"workloads/{name}", timeout_s=300)
+            def run(ctx, make_job=make_job, name=name, arguments=small):
+                cycle(ctx, make_job(ctx, name, arguments))
+                if name in MESSAGES:
+                    expect_messages(ctx, MESSAGES[name])
+
+            @test(f"workloads/{name}_large", timeout_s=1200, slow=True)
+            def run_large(ctx, make_job=make_job, name=name, arguments=large):
+                cycle(ctx, make_job(ctx, name, arguments))
+                if name != "bully" and not any(images_by_unit(ctx).values()):  # its nodes hardly compute
+                    raise Failure("no image checkpoint was taken")
+
+
+register()
