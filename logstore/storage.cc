@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 
 namespace redrive {
@@ -14,6 +15,13 @@ namespace {
 
 // Beyond this many files one syncfs(2) is cheaper than an fsync(2) each: every fsync waits for a commit of its own.
 constexpr size_t kSyncOneByOne = 16;
+
+Result<Fd> open_regular(const std::string& path, int flags, const char* what, struct stat& info) {
+  Fd fd(::open(path.c_str(), flags | O_CLOEXEC, 0666));
+  if (!fd || ::fstat(fd.get(), &info) != 0) return errno_error(what + path);
+  if (!S_ISREG(info.st_mode)) return Error{what + path + ": not a regular file"};
+  return fd;
+}
 
 class DiskFile : public File {
  public:
@@ -30,17 +38,7 @@ class DiskFile : public File {
     return {};
   }
 
-  Result<size_t> read(uint64_t offset, std::span<uint8_t> to) const override {
-    size_t done = 0;
-    while (done < to.size()) {
-      const ssize_t n = ::pread(fd_.get(), to.data() + done, to.size() - done, static_cast<off_t>(offset + done));
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) return errno_error("cannot read " + path_);
-      if (n == 0) break;
-      done += static_cast<size_t>(n);
-    }
-    return done;
-  }
+  Result<size_t> read(uint64_t, std::span<uint8_t>) const override { return Error{path_ + ": open for writing only"}; }
 
   Result<void> truncate(uint64_t size) override {
     if (::ftruncate(fd_.get(), static_cast<off_t>(size)) != 0) return errno_error("cannot truncate " + path_);
@@ -56,6 +54,61 @@ class DiskFile : public File {
   uint64_t size_;
 };
 
+// A trace may have more files than a process may have open: only the first ones that are read stay open.
+class DiskReader : public File {
+ public:
+  static Result<std::unique_ptr<File>> open(const std::string& path) {
+    struct stat info {};
+    ASSIGN_OR_RETURN(Fd fd, open_regular(path, kFlags, "cannot open ", info));
+    if (held_.fetch_add(1) >= kMostHeld) {
+      --held_;
+      fd = Fd();
+    }
+    return std::unique_ptr<File>(new DiskReader(std::move(fd), path, info));
+  }
+  ~DiskReader() override {
+    if (fd_) --held_;
+  }
+
+  Result<size_t> read(uint64_t offset, std::span<uint8_t> to) const override {
+    if (fd_) return read(fd_.get(), offset, to);
+    struct stat info {};
+    ASSIGN_OR_RETURN(const Fd fd, open_regular(path_, kFlags, "cannot open ", info));
+    if (info.st_dev != info_.st_dev || info.st_ino != info_.st_ino) return Error{path_ + " was replaced meanwhile"};
+    return read(fd.get(), offset, to);
+  }
+
+  Result<void> append(std::span<const uint8_t>) override { return Error{path_ + ": open for reading only"}; }
+  Result<void> truncate(uint64_t) override { return Error{path_ + ": open for reading only"}; }
+  uint64_t size() const override { return static_cast<uint64_t>(info_.st_size); }
+
+ private:
+  // O_NONBLOCK: a trace is untrusted, and a FIFO in a file's place must not hang the reader.
+  static constexpr int kFlags = O_RDONLY | O_NONBLOCK;
+  static constexpr int kMostHeld = 256;
+
+  DiskReader(Fd fd, std::string path, const struct stat& info)
+      : fd_(std::move(fd)), path_(std::move(path)), info_(info) {}
+
+  Result<size_t> read(int fd, uint64_t offset, std::span<uint8_t> to) const {
+    size_t done = 0;
+    while (done < to.size()) {
+      const ssize_t n = ::pread(fd, to.data() + done, to.size() - done, static_cast<off_t>(offset + done));
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) return errno_error("cannot read " + path_);
+      if (n == 0) break;
+      done += static_cast<size_t>(n);
+    }
+    return done;
+  }
+
+  static std::atomic<int> held_;
+  const Fd fd_;  // none: opened for each read
+  const std::string path_;
+  const struct stat info_;
+};
+std::atomic<int> DiskReader::held_ = 0;
+
 class Disk : public Storage {
  public:
   Result<std::unique_ptr<File>> create(const std::string& path) override {
@@ -64,10 +117,7 @@ class Disk : public Storage {
   Result<std::unique_ptr<File>> append_to(const std::string& path) override {
     return open_file(path, O_WRONLY | O_APPEND, "cannot open ");
   }
-  Result<std::unique_ptr<File>> open(const std::string& path) override {
-    // O_NONBLOCK: a trace is untrusted, and a FIFO in a file's place must not hang the reader.
-    return open_file(path, O_RDONLY | O_NONBLOCK, "cannot open ");
-  }
+  Result<std::unique_ptr<File>> open(const std::string& path) override { return DiskReader::open(path); }
   bool exists(const std::string& path) override { return ::access(path.c_str(), F_OK) == 0; }
 
   Result<void> make_directory(const std::string& path) override {
@@ -120,12 +170,9 @@ class Disk : public Storage {
 
  private:
   static Result<std::unique_ptr<File>> open_file(const std::string& path, int flags, const char* what) {
-    Fd fd(::open(path.c_str(), flags | O_CLOEXEC, 0666));
-    if (!fd) return errno_error(what + path);
-    struct stat st;
-    if (::fstat(fd.get(), &st) != 0) return errno_error(what + path);
-    if (!S_ISREG(st.st_mode)) return Error{what + path + ": not a regular file"};
-    return std::unique_ptr<File>(std::make_unique<DiskFile>(std::move(fd), path, static_cast<uint64_t>(st.st_size)));
+    struct stat info {};
+    ASSIGN_OR_RETURN(Fd fd, open_regular(path, flags, what, info));
+    return std::unique_ptr<File>(std::make_unique<DiskFile>(std::move(fd), path, static_cast<uint64_t>(info.st_size)));
   }
 };
 

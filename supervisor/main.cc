@@ -1,6 +1,5 @@
 // redrive(1). The only place that prints errors and turns them into exit statuses.
 #include <fmt/format.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -33,15 +32,6 @@ Result<int> run(const CheckHostOptions& options) {
 }
 Result<int> run(const RemoveOptions& options) { return remove_command(options); }
 
-// Readers have a file open for each unit, and a trace may have tens of thousands. What is recorded keeps the limit that
-// it was given.
-void allow_many_open_files() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &limit);
-}
-
 int report(const Error& error) {
   fmt::print(stderr, "redrive: {}\n", error.message);
   return static_cast<int>(error.status);
@@ -49,7 +39,6 @@ int report(const Error& error) {
 
 Result<int> main(std::vector<std::string> words) {
   ASSIGN_OR_RETURN(const Command command, parse_command_line(std::move(words)));
-  if (!std::holds_alternative<RecordOptions>(command)) allow_many_open_files();
   ASSIGN_OR_RETURN(const int status, std::visit([](const auto& options) { return run(options); }, command));
   if (std::fflush(stdout) != 0) return errno_error("cannot write the output");
   return status;

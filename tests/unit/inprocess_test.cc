@@ -80,8 +80,7 @@ TEST_CASE("a window holds instructions that can move, and nothing jumps into it"
 }
 
 TEST_CASE("a window in front of cpuid holds whole instructions that can move") {
-  const Bytes code{0x89, 0xc6, 0xb8, 0x0d, 0,    0,   0,
-                   0x31, 0xc9, 0x0f, 0x0b, 0xc3};  // mov; mov $13, %eax; xor; ud2; ret
+  const Bytes code{0x89, 0xc6, 0xb8, 0x0d, 0, 0, 0, 0x31, 0xc9, 0x0f, 0x0b, 0xc3};  // mov; mov $13, %eax; xor; ud2; ret
   const auto segment = segment_of(code);
   const auto in_front = [&](std::vector<uint8_t> front) { return segment.window(512 + 9, front); };
   REQUIRE(in_front({2, 5, 2}));

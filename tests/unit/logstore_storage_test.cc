@@ -1,4 +1,5 @@
 // Disks that fill up, lose power or were tampered with.
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <filesystem>
@@ -176,6 +177,40 @@ TEST_CASE("the disk and its twin do the same") {
     CHECK_FALSE(storage->make_directory(name));
   }
   REQUIRE(disk().remove(name));
+}
+
+TEST_CASE("more files can be read than a process may have open") {
+  char name[] = "/tmp/redrive-many-XXXXXX";
+  REQUIRE(::mkdtemp(name));
+  rlimit before{};
+  REQUIRE_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit few{300, before.rlim_max};
+  REQUIRE_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  constexpr int kFiles = 600;
+  std::vector<std::unique_ptr<File>> files;
+  for (int i = 0; i < kFiles; ++i) {
+    const std::string path = std::string(name) + "/" + std::to_string(i);
+    REQUIRE((*disk().create(path))->append(Bytes{static_cast<uint8_t>(i), 7}));
+    auto file = disk().open(path);
+    REQUIRE_MESSAGE(file, file.error().message);
+    files.push_back(std::move(file).value());
+  }
+  for (int i = 0; i < kFiles; ++i) {
+    Bytes data(2);
+    REQUIRE_EQ(files[static_cast<size_t>(i)]->read(0, data).value(), 2);
+    CHECK_EQ(data[0], static_cast<uint8_t>(i));
+  }
+  const std::string last = std::string(name) + "/" + std::to_string(kFiles - 1);
+  Bytes data(2);
+  REQUIRE((*disk().create(last + "x"))->append(data));
+  REQUIRE(disk().rename(last + "x", last));
+  const auto replaced = files.back()->read(0, data);
+  REQUIRE_FALSE(replaced);
+  CHECK_EQ(replaced.error().message, last + " was replaced meanwhile");
+  REQUIRE(disk().remove(last));
+  CHECK_FALSE(files.back()->read(0, data));
+  REQUIRE_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  std::filesystem::remove_all(name);
 }
 
 TEST_CASE("a FIFO in a file's place does not hang a reader") {

@@ -274,7 +274,7 @@ TEST_CASE("a newer format and what is no trace are told apart from damage") {
   const auto newer = Trace::open("/t", storage);
   REQUIRE_FALSE(newer);
   CHECK_EQ(newer.error().status, Status::failed);
-  CHECK_EQ(newer.error().message, "/t/journal: trace made by a newer redrive, format 7; this one reads up to 2");
+  CHECK_EQ(newer.error().message, "/t/journal: trace made by a newer redrive, format 7; this one reads up to 3");
   CHECK_EQ(Trace::open("/none", storage).error().message, "no trace /none");
   REQUIRE(storage.make_directory("/d"));
   CHECK_EQ(Trace::open("/d", storage).error().message, "/d is no trace: it has no file 'journal'");
@@ -419,7 +419,8 @@ TEST_CASE("journal records are what their encodings say, and nothing longer or s
                                            ImagePublished{1, 2, 3, 4, 5, 6},
                                            JournalEnd{sample::recording_end(), {{"a", 1, 2}, {"b", 3, 4}}},
                                            Interception{1, 2, 3},
-                                           StoppingSite{"a", 1, "b", 2, true}};
+                                           StoppingSite{"a", 1, "b", 2, true},
+                                           PayloadsPublished{1, 2, 3}};
   CHECK_EQ(records.size(), std::variant_size_v<JournalRecord>);
   for (const auto& record : records) {
     Bytes data = encode(record);
