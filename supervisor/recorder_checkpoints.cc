@@ -50,6 +50,7 @@ uint64_t Recorder::cpu_ns(const Unit& unit) const {
 }
 
 void Recorder::begin_interval(Unit& unit, CheckpointKind kind, Process& process, uint64_t pause_ns) {
+  unit.log.flush();  // no series goes on from one interval into the next, and no call ends in the one where it began
   unit.in_interval = true;
   unit.interval = unit.next_interval++;
   unit.cpu_base_ns = cpu_ns(unit);

@@ -74,6 +74,7 @@ class Replayer {
     ThreadSerial thread = 0;
     EventIndex first = 0;
     std::vector<uint64_t> ends;  // of each, in the ring
+    uint64_t repeated = 0;       // how often the first was made before
   };
 
   Result<void> restore_start();
@@ -105,6 +106,7 @@ class Replayer {
   Result<void> patch(Thread& thread, const SyscallRow& row);
   std::vector<ProcessSerial> make_room(Thread& thread, const Event& event, Special special);
   Result<bool> visit(EventIndex index, const Event& event);
+  Result<bool> take(EventIndex index, const Event& event);
   bool expect(EventIndex index, const Event& event);
   Result<bool> run_batch(bool onward);
 

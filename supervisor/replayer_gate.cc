@@ -188,7 +188,7 @@ std::vector<ProcessSerial> Replayer::make_room(Thread& thread, const Event& even
 // Takes the next event: executes it, or has it executed together with those that follow.
 Result<bool> Replayer::visit(EventIndex index, const Event& event) {
   if (expect(index, event)) return true;
-  if (batch_.ends.empty()) return step(index, event);
+  if (batch_.ends.empty()) return take(index, event);
   // What follows may happen right behind the last of them, or while its thread stands there.
   const bool own = event.thread == batch_.thread && event.kind != EventKind::signal;
   const bool behind = event.kind == EventKind::signal && event.thread == batch_.thread &&
@@ -196,7 +196,21 @@ Result<bool> Replayer::visit(EventIndex index, const Event& event) {
                        event.args[0] == static_cast<uint64_t>(SignalPoint::fault));
   ASSIGN_OR_RETURN(const bool ran, run_batch(own || behind));
   if (!ran) return false;
-  return expect(index, event) ? true : step(index, event);
+  return expect(index, event) ? true : take(index, event);
+}
+
+// Executes the event by stops; of a long series, until its site is patched.
+Result<bool> Replayer::take(EventIndex index, const Event& event) {
+  if (event.kind != EventKind::syscall || event.repeat <= kPatchAtStop) return step(index, event);
+  Event part = event;
+  part.repeat = kPatchAtStop;
+  ASSIGN_OR_RETURN(const bool went_on, step(index, part));
+  if (!went_on) return false;
+  --executed_;
+  part.repeat = event.repeat - kPatchAtStop;
+  if (!expect(index, part)) return step(index, part);
+  batch_.repeated = kPatchAtStop;
+  return true;
 }
 
 // Puts the event into the ring of its thread. False if it must stop, or does not fit to those that are there.
@@ -281,7 +295,7 @@ Result<bool> Replayer::run_batch(bool onward) {
       if (done == batch.ends.size()) break;
     }
     const EventIndex index = batch.first + done;
-    const uint64_t repeated = std::exchange(slot.repeated, 0);
+    const uint64_t repeated = std::exchange(slot.repeated, 0) + (done == 0 ? batch.repeated : 0);
     slot.taken = batch.ends[done++];
     Result<bool> went_on = false;
     TRY(trace_.for_each_event(what_.unit, index, index + 1, [&](EventIndex, const Event& missed) {
