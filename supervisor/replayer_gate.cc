@@ -281,9 +281,24 @@ Result<bool> Replayer::run_batch(bool onward) {
   const Batch batch = std::exchange(batch_, {});
   Thread& thread = threads_.at(batch.thread);
   gate::Slot& slot = *gate_of(thread)->slot();
-  const size_t answered = batch.ends.size() - (onward ? 0 : 1);
+  // Behind the last event's last call the thread can only stand if that stops.
+  const uint64_t last_start = batch.ends.size() > 1 ? batch.ends[batch.ends.size() - 2] : 0;
+  uint64_t& last_repeat = reinterpret_cast<gate::Expected*>(ring(slot) + last_start)->repeat;
+  const bool last_stops = !onward && last_repeat > 1;
+  if (last_stops) --last_repeat;
+  const size_t answered = batch.ends.size() - (onward || last_stops ? 0 : 1);
   slot.taken = slot.repeated = 0;
   slot.head = answered ? batch.ends[answered - 1] : 0;
+  const auto make = [&](EventIndex index, const std::function<void(Event&)>& change) {
+    Result<bool> went_on = false;
+    const auto read = trace_.for_each_event(what_.unit, index, index + 1, [&](EventIndex, const Event& found) {
+      Event event = found;
+      change(event);
+      went_on = step(index, event);
+      return true;
+    });
+    return read ? std::move(went_on) : Result<bool>(read.error());
+  };
   for (size_t done = 0; done < batch.ends.size();) {
     if (done < answered) {
       ASSIGN_OR_RETURN(const StopKind stop, run_to_stop(thread));
@@ -297,16 +312,18 @@ Result<bool> Replayer::run_batch(bool onward) {
     const EventIndex index = batch.first + done;
     const uint64_t repeated = std::exchange(slot.repeated, 0) + (done == 0 ? batch.repeated : 0);
     slot.taken = batch.ends[done++];
-    Result<bool> went_on = false;
-    TRY(trace_.for_each_event(what_.unit, index, index + 1, [&](EventIndex, const Event& missed) {
-      Event rest = missed;
-      rest.repeat -= repeated;
-      went_on = step(index, rest);
-      return true;
-    }));
+    auto went_on = make(index, [&](Event& rest) { rest.repeat -= repeated; });
     if (!went_on || !*went_on) return went_on;
+    if (last_stops && done == batch.ends.size()) {
+      slot.head = slot.taken = 0;
+      return true;
+    }
   }
   slot.head = slot.taken = 0;
+  if (last_stops) {
+    --executed_;
+    return make(batch.first + batch.ends.size() - 1, [](Event& last) { last.repeat = 1; });
+  }
   return true;
 }
 
