@@ -90,7 +90,8 @@ bool Recorder::checkpoint_due(Unit& unit) {
   const auto now = Clock::now();
   if (now - unit.last_clock_check < kClockInterval) return false;
   unit.last_clock_check = now;
-  if (!unit.checkpoint_wanted && interval_ns(unit) < unit.period_ns) return false;
+  const uint64_t at_ns = interval_ns(unit);
+  if (!unit.checkpoint_wanted && at_ns < unit.period_ns && !policy_.wants_checkpoint(unit.id, at_ns)) return false;
   const bool borrowed =
       std::any_of(unit.processes.begin(), unit.processes.end(), [](const auto& p) { return p->borrows_memory; });
   const bool starting = std::any_of(unit.threads.begin(), unit.threads.end(),
