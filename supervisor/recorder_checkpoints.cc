@@ -116,7 +116,10 @@ void Recorder::align_checkpoints(const Unit& with) {
     if (unit.get() == &with || !unit->in_interval || unit->processes.empty()) continue;
     const std::chrono::nanoseconds half(unit->period_ns / 2);
     const bool old_by_messages = unit->received && now - unit->interval_began >= half;
-    if (old_by_messages || std::chrono::nanoseconds(interval_ns(*unit)) >= half) unit->checkpoint_wanted = true;
+    const uint64_t at_ns = interval_ns(*unit);
+    if (old_by_messages || std::chrono::nanoseconds(at_ns) >= half || policy_.wants_checkpoint(id, at_ns)) {
+      unit->checkpoint_wanted = true;
+    }
     if (unit->checkpoint_wanted && unit->current) ask_to_stop(*unit->current);
   }
 }
