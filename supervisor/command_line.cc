@@ -288,7 +288,7 @@ void Parser::add_evaluate() {
   numbers("--multiplicity", "M,...", "critical-path-multiplicity: most intervals of one unit (2)",
           evaluate_.multiplicity);
   add_flag(evaluate, "--approximate", evaluate_.approximate, "... remember the first and last of a unit only");
-  numbers("--cores", "J,...", "intervals executed at once (one per processor)", evaluate_.cores);
+  numbers("--cores", "J,...", "intervals executed at once (as recorded, or one per processor)", evaluate_.cores);
   add_synthetic(evaluate);
   add_json(evaluate);
   add_flag(evaluate, "--csv", evaluate_.csv, "write comma-separated values");
@@ -320,7 +320,7 @@ Result<Command> Parser::finish_evaluate() {
   if (json_ && evaluate_.csv) return usage("evaluate", "--json or --csv, not both");
   evaluate_.json = json_;
   ASSIGN_OR_RETURN(evaluate_.trace, only_trace("evaluate"));
-  if (evaluate_.cores.empty()) evaluate_.cores.push_back(static_cast<uint32_t>(jobs_));
+  evaluate_.jobs = jobs_;
   if (!synthetic_.pattern.empty()) {
     if (!words_.empty()) return usage("evaluate", "--synthetic takes no TRACE");
     evaluate_.synthetic = synthetic_;

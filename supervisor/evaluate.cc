@@ -117,6 +117,7 @@ Result<Subject> read_subject(const EvaluateOptions& options) {
   Subject subject;
   subject.parameters.off_line = true;
   subject.parameters.approximate = options.approximate;
+  subject.parameters.cores = static_cast<uint32_t>(options.jobs);
   if (options.synthetic) {
     subject.execution = make_execution(*options.synthetic);
     subject.parameters.checkpoint_period_ns = kSyntheticPeriod_ns;

@@ -46,7 +46,7 @@ class Deciding {
       take_due_checkpoints(step);
       if (step.what == What::program || step.what == What::birth) begin_program(step);
       if (step.what == What::checkpoint && placement_.recorded) checkpoint(step.unit, step.at_ns, step.restore_s);
-      if (step.what == What::send) tags_[i] = policy_.on_send(step.unit, at_ns(step));
+      if (step.what == What::send) tags_[i] = policy_.on_send(step.unit, at_ns(step), step.bytes);
       if ((step.what == What::receive || step.what == What::birth) && step.sender_count > 0) receive(i, step);
       out_.interval_of[i] = units_[step.unit].interval;
       if (step.what == What::end) end(step);
@@ -70,9 +70,10 @@ class Deciding {
   uint64_t at_ns(const Step& step) const { return step.at_ns - out_.intervals[units_[step.unit].interval].start_ns; }
 
   void take_due_checkpoints(const Step& step) {
-    while (units_[step.unit].due_ns < step.at_ns) {
-      checkpoint(step.unit, units_[step.unit].due_ns, units_[step.unit].restore_s);
-    }
+    const Unit& unit = units_[step.unit];
+    if (placement_.recorded || !unit.began) return;
+    while (unit.due_ns < step.at_ns) checkpoint(step.unit, unit.due_ns, unit.restore_s);
+    if (policy_.wants_checkpoint(step.unit, at_ns(step))) checkpoint(step.unit, step.at_ns, unit.restore_s);
   }
 
   void begin_program(const Step& step) {

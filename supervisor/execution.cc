@@ -30,7 +30,7 @@ class Reader {
   Result<Execution> read() {
     for (const auto& unit : trace_.units()) TRY(read_unit(unit));
     for (auto& unit : units_) {
-      estimate_forks(unit);
+      set_times(unit);
       unit.placed.assign(unit.steps.size(), kNotPlaced);
     }
     order();
@@ -94,6 +94,7 @@ class Reader {
       if (event.send || event.child_unit) {
         Found& found = add(unit, number, What::send, at, event.send ? before_ns + event.send->at_ns : 0);
         found.timed = event.send.has_value();
+        found.step.bytes = event.send ? event.send->length : 0;
         unit.sends.emplace_back(at, unit.steps.size() - 1);
       }
       return true;
@@ -109,17 +110,21 @@ class Reader {
     return found;
   }
 
-  // Between the steps around them, by the events' numbers.
-  static void estimate_forks(Unit& unit) {
-    for (size_t i = 0; i < unit.steps.size(); ++i) {
-      if (unit.steps[i].timed) continue;
+  // Forks: between the steps around them, by the events' numbers. Times never go back, as policies see them.
+  static void set_times(Unit& unit) {
+    for (size_t i = 1; i < unit.steps.size(); ++i) {
+      uint64_t& at_ns = unit.steps[i].step.at_ns;
+      if (unit.steps[i].timed) {
+        at_ns = std::max(at_ns, unit.steps[i - 1].step.at_ns);
+        continue;
+      }
       const Found& before = unit.steps[i - 1];
       const auto after = std::find_if(unit.steps.begin() + static_cast<ptrdiff_t>(i), unit.steps.end(),
                                       [](const Found& found) { return found.timed; });
       const double events = static_cast<double>(std::max<EventIndex>(after->event - before.event, 1));
       const double share = static_cast<double>(unit.steps[i].event - before.event) / events;
       const auto more_ns = static_cast<double>(after->step.at_ns - std::min(after->step.at_ns, before.step.at_ns));
-      unit.steps[i].step.at_ns = before.step.at_ns + static_cast<uint64_t>(more_ns * share);
+      at_ns = before.step.at_ns + static_cast<uint64_t>(more_ns * share);
     }
   }
 

@@ -29,7 +29,7 @@ struct Execution {
     uint32_t first_sender = 0;  // receive, birth: `sender_count` indexes of sends from here on in `senders`
     uint32_t sender_count = 0;
     uint64_t at_ns = 0;    // CPU time of the unit since its beginning; ascends
-    uint64_t bytes = 0;    // receive
+    uint64_t bytes = 0;    // send, receive
     double restore_s = 0;  // program, birth, checkpoint: to restore memory from it
   };
   std::vector<Step> steps;  // in an order in which they may have happened: a send before its receive

@@ -228,7 +228,7 @@ void Recorder::born(Thread& parent, pid_t tid) {
       event->child_unit = home.id;
       begin_interval(home, CheckpointKind::fork, made, 0);
       // A fork is a send, the child's first event its receive; to keep that message is to store the child's memory.
-      const Tag tag = policy_.on_send(unit.id, interval_ns(unit));
+      const Tag tag = policy_.on_send(unit.id, interval_ns(unit), 0);
       child->image_at_birth = policy_.on_receive(home.id, 0, tag, 0).keep != Keep::drop;
     }
   }

@@ -91,7 +91,8 @@ bool Recorder::checkpoint_due(Unit& unit) {
   const auto now = Clock::now();
   if (now - unit.last_clock_check < kClockInterval) return false;
   unit.last_clock_check = now;
-  if (!unit.checkpoint_wanted && interval_ns(unit) < unit.period_ns) return false;
+  const uint64_t at_ns = interval_ns(unit);
+  if (!unit.checkpoint_wanted && at_ns < unit.period_ns && !policy_.wants_checkpoint(unit.id, at_ns)) return false;
   const bool borrowed =
       std::any_of(unit.processes.begin(), unit.processes.end(), [](const auto& p) { return p->borrows_memory; });
   const bool starting = std::any_of(unit.threads.begin(), unit.threads.end(),
@@ -116,7 +117,10 @@ void Recorder::align_checkpoints(const Unit& with) {
     if (unit.get() == &with || !unit->in_interval || unit->processes.empty()) continue;
     const std::chrono::nanoseconds half(unit->period_ns / 2);
     const bool old_by_messages = unit->received && now - unit->interval_began >= half;
-    if (old_by_messages || std::chrono::nanoseconds(interval_ns(*unit)) >= half) unit->checkpoint_wanted = true;
+    const uint64_t at_ns = interval_ns(*unit);
+    if (old_by_messages || std::chrono::nanoseconds(at_ns) >= half || policy_.wants_checkpoint(id, at_ns)) {
+      unit->checkpoint_wanted = true;
+    }
     if (unit->checkpoint_wanted && unit->current) ask_to_stop(*unit->current);
   }
 }

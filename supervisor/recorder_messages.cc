@@ -82,8 +82,8 @@ void Recorder::begin_send(Thread& thread, const std::vector<Span>& inputs, const
   thread.datagrams = send_lengths(*thread.row, thread.args, memory, payload.size());
   Unit& unit = *thread.process->unit;
   const uint64_t at_ns = interval_ns(unit);
-  thread.send =
-      std::make_shared<SendInfo>(SendInfo{{unit.id, unit.log.next() - 1}, policy_.on_send(unit.id, at_ns), at_ns});
+  thread.send = std::make_shared<SendInfo>(
+      SendInfo{{unit.id, unit.log.next() - 1}, policy_.on_send(unit.id, at_ns, payload.size()), at_ns});
   event.send = Send{to->out, payload.size(), at_ns};
   channels_.begin_send(*to, thread.send, std::move(payload), thread.datagrams);
 }

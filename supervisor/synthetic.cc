@@ -108,7 +108,7 @@ class Generator {
 
   void send(uint32_t unit, uint32_t to, uint64_t bytes) {
     queues_[to].push_back({static_cast<uint32_t>(execution_.steps.size()), bytes});
-    add(What::send, unit);
+    add(What::send, unit).bytes = bytes;
   }
 
   void receive_all(uint32_t unit) {

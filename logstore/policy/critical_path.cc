@@ -16,7 +16,7 @@ class CriticalPath : public Policy {
 
   void on_checkpoint(uint32_t unit) override { units_[unit] = {}; }
 
-  Tag on_send(uint32_t unit, uint64_t at_ns) override { return Tag{advance(unit, at_ns).path_ns}; }
+  Tag on_send(uint32_t unit, uint64_t at_ns, uint64_t) override { return Tag{advance(unit, at_ns).path_ns}; }
 
   Decision on_receive(uint32_t unit, uint64_t at_ns, const Tag& tag, uint64_t) override {
     Path& receiver = advance(unit, at_ns);

@@ -21,7 +21,7 @@ class CriticalPathMultiplicity : public Policy {
     unit.set = std::make_shared<Needs>(Needs{{id, unit.intervals++, 0}});
   }
 
-  Tag on_send(uint32_t id, uint64_t at_ns) override {
+  Tag on_send(uint32_t id, uint64_t at_ns, uint64_t) override {
     Unit& unit = units_[id];
     unit.path.advance(at_ns);
     return Tag{unit.path.path_ns, unit.set};

@@ -24,7 +24,7 @@ class Makespan : public Policy {
     unit.set.assign(1, {id, unit.interval, 0});
   }
 
-  Tag on_send(uint32_t id, uint64_t at_ns) override {
+  Tag on_send(uint32_t id, uint64_t at_ns, uint64_t) override {
     Unit& unit = advance(id, at_ns);
     return Tag{unit.path.path_ns, std::make_shared<Needs>(unit.set)};
   }

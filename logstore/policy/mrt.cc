@@ -42,7 +42,7 @@ class Mrt : public Policy {
     settle();
   }
 
-  Tag on_send(uint32_t id, uint64_t at_ns) override {
+  Tag on_send(uint32_t id, uint64_t at_ns, uint64_t) override {
     const Unit& unit = units_.at(id);
     return Tag{0, std::make_shared<Needs>(Needs{{id, unit.index, at_ns}}), unit.clock};
   }

@@ -9,6 +9,7 @@ namespace redrive {
 
 // One factory per policy, each in the file of its name.
 std::unique_ptr<Policy> make_critical_path(const PolicyParameters& parameters);
+std::unique_ptr<Policy> make_fewest_bytes(const PolicyParameters& parameters);
 std::unique_ptr<Policy> make_critical_path_multiplicity(const PolicyParameters& parameters);
 std::unique_ptr<Policy> make_makespan(const PolicyParameters& parameters);
 std::unique_ptr<Policy> make_replay_set(const PolicyParameters& parameters);
@@ -22,6 +23,8 @@ const std::vector<PolicyInfo>& policies() {
   static const std::vector<PolicyInfo> kPolicies{
       {"critical-path", "keep a message if recomputing it could make a replay's critical path exceed C (Netzer et al.)",
        kCriticalPath | kCheckpointPeriod, make_critical_path},
+      {"fewest-bytes", "as critical-path, with checkpoints on lines that few bytes cross",
+       kCriticalPath | kCheckpointPeriod, make_fewest_bytes},
       {"critical-path-multiplicity", "... or a replay set have more than M intervals of a unit (Netzer et al.)",
        kCriticalPath | kCheckpointPeriod | kMultiplicity | kApproximate, make_critical_path_multiplicity},
       {"makespan", "keep a message if a replay on J cores could take longer than C",

@@ -68,8 +68,10 @@ class Policy {
 
   // Events come in an order in which they may have happened: a send before its receive.
   virtual void on_checkpoint(uint32_t unit) = 0;  // a new interval of unit begins
-  virtual Tag on_send(uint32_t unit, uint64_t at_ns) = 0;
+  virtual Tag on_send(uint32_t unit, uint64_t at_ns, uint64_t bytes) = 0;
   virtual Decision on_receive(uint32_t unit, uint64_t at_ns, const Tag& tag, uint64_t bytes) = 0;
+  // Asked before each event of unit: whether this is a good place for a checkpoint.
+  virtual bool wants_checkpoint(uint32_t /*unit*/, uint64_t /*at_ns*/) { return false; }
   virtual void on_end(uint32_t /*unit*/, uint64_t /*at_ns*/) {}  // no event of unit follows
   // The receives that have been decided since it was asked last. All are, once every unit has ended.
   virtual std::vector<Settled> on_settle() { return {}; }

@@ -18,7 +18,7 @@ class ReplaySet : public Policy {
     unit.set = std::make_shared<Needs>(Needs{{id, unit.intervals++, 0}});
   }
 
-  Tag on_send(uint32_t id, uint64_t) override { return Tag{0, units_[id].set}; }
+  Tag on_send(uint32_t id, uint64_t, uint64_t) override { return Tag{0, units_[id].set}; }
 
   Decision on_receive(uint32_t id, uint64_t, const Tag& tag, uint64_t) override {
     Unit& unit = units_[id];

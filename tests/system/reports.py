@@ -188,6 +188,6 @@ def refused(ctx):
 @test("reports/help")
 def help_texts(ctx):
     for words in (["--help"], ["--version"], *([name, "--help"] for name in
-                  ("record", "ls", "replay", "plan", "dump", "stats", "check", "rm"))):
+                  ("record", "ls", "replay", "plan", "dump", "stats", "evaluate", "check", "rm"))):
         outcome = ctx.expect_status(ctx.redrive(*words), 0)
         ctx.expect(outcome.stdout.strip() and not outcome.stderr, outcome, "help belongs on standard output")

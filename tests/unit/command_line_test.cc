@@ -85,6 +85,43 @@ TEST_CASE("record refuses nonsense before it runs anything") {
   check_usage_error({"record", "--policy", "best", "true"}, "critical-path");
 }
 
+TEST_CASE("record takes a policy's parameters, and only that policy's") {
+  const auto record = parsed<RecordOptions>({"record", "--policy", "replay-set", "--set-bound", "5", "true"});
+  CHECK_EQ(record.parameters.set_bound, 5);
+  CHECK(parsed<RecordOptions>({"record", "--policy", "critical-path-multiplicity", "--approximate", "true"})
+            .parameters.approximate);
+  check_usage_error({"record", "--set-bound", "5", "true"}, "critical-path");
+  check_usage_error({"record", "--policy", "makespan", "--cores", "0", "true"}, "'0'");
+  check_usage_error({"record", "--policy", "makespan", "--cores", "many", "true"}, "many");
+  check_usage_error({"record", "--approximate", "true"}, "--approximate");
+}
+
+TEST_CASE("evaluate takes lists") {
+  const auto sweep = parsed<EvaluateOptions>({"evaluate", "--policy", "mrt,all", "--critical-path", "0.5s,1s",
+                                              "--cores", "1,2,4", "--skew", "10ms", "--csv", "run-1"});
+  CHECK_EQ(sweep.policies, Words{"mrt", "all"});
+  CHECK_EQ(sweep.critical_path_s, std::vector{0.5, 1.0});
+  CHECK_EQ(sweep.cores, std::vector<uint32_t>{1, 2, 4});
+  CHECK_EQ(sweep.skew_s, std::vector{0.01});
+  CHECK_EQ(sweep.trace, "run-1");
+  CHECK(sweep.csv);
+  const auto made = parsed<EvaluateOptions>({"evaluate", "--synthetic", "ring", "--units", "3", "--seed", "4"});
+  CHECK_EQ(made.synthetic->units, 3);
+  CHECK_EQ(made.synthetic->seed, 4);
+  CHECK_GE(made.jobs, 1);
+  check_usage_error({"evaluate", "--policy", "best"}, "best");
+  check_usage_error({"evaluate", "--policy", ""});
+  check_usage_error({"evaluate", "--critical-path", "1s,fast"}, "fast");
+  check_usage_error({"evaluate", "--critical-path", "1s,,2s"});
+  check_usage_error({"evaluate", "--cores", "2,0"}, "'0'");
+  check_usage_error({"evaluate", "--synthetic", "star"}, "star");
+  check_usage_error({"evaluate", "--synthetic", "ring", "run-1"}, "TRACE");
+  check_usage_error({"evaluate", "--synthetic", "ring", "--units", "1"}, "'1'");
+  check_usage_error({"evaluate", "--units", "3"}, "--synthetic");
+  check_usage_error({"evaluate", "--json", "--csv"}, "both");
+  check_usage_error({"evaluate", "a", "b"}, "'b'");
+}
+
 TEST_CASE("the first word is a command") {
   check_usage_error({});
   check_usage_error({"frobnicate"}, "frobnicate");

@@ -34,8 +34,8 @@ TEST_CASE("every listed policy can be made by its name") {
     CHECK_FALSE(std::string(policy.summary).empty());
     CHECK(make_policy(policy.name, {kC, kT}));
   }
-  CHECK_EQ(names, std::set<std::string>{"critical-path", "critical-path-multiplicity", "makespan", "replay-set",
-                                        "domino", "mrt", "ros", "all", "none"});
+  CHECK_EQ(names, std::set<std::string>{"critical-path", "fewest-bytes", "critical-path-multiplicity", "makespan",
+                                        "replay-set", "domino", "mrt", "ros", "all", "none"});
   CHECK_EQ(std::string(policies().front().name), "critical-path");
 }
 
@@ -43,10 +43,10 @@ TEST_CASE("an unknown policy is a usage error that names the known ones") {
   const auto made = make_policy("best", {kC, kT});
   REQUIRE_FALSE(made);
   CHECK(made.error().status == Status::usage);
-  CHECK_EQ(
-      made.error().message,
-      "there is no policy 'best': there are critical-path, critical-path-multiplicity, makespan, replay-set, domino, "
-      "mrt, ros, all, none");
+  CHECK_EQ(made.error().message,
+           "there is no policy 'best': there are critical-path, fewest-bytes, critical-path-multiplicity, makespan, "
+           "replay-set, domino, "
+           "mrt, ros, all, none");
 }
 
 TEST_CASE("join is associative, commutative and idempotent") {
@@ -69,18 +69,18 @@ TEST_CASE("all keeps, none drops") {
 TEST_CASE("critical-path: the tag of a send is the longest path to it") {
   const auto policy = make("critical-path");
   policy->on_checkpoint(1);
-  CHECK_EQ(policy->on_send(1, 2).critical_path_ns, 2);
+  CHECK_EQ(policy->on_send(1, 2, 1).critical_path_ns, 2);
   CHECK(receive(*policy, 1, 3, 6) == Keep::drop);  // longer than its own 3
-  CHECK_EQ(policy->on_send(1, 4).critical_path_ns, 7);
+  CHECK_EQ(policy->on_send(1, 4, 1).critical_path_ns, 7);
   policy->on_checkpoint(1);
-  CHECK_EQ(policy->on_send(1, 1).critical_path_ns, 1);
+  CHECK_EQ(policy->on_send(1, 1, 1).critical_path_ns, 1);
 }
 
 TEST_CASE("critical-path: a shorter path does not shorten the receiver's") {
   const auto policy = make("critical-path");
   policy->on_checkpoint(1);
   CHECK(receive(*policy, 1, 3, 1) == Keep::drop);
-  CHECK_EQ(policy->on_send(1, 3).critical_path_ns, 3);
+  CHECK_EQ(policy->on_send(1, 3, 1).critical_path_ns, 3);
 }
 
 TEST_CASE("critical-path: keeps exactly what could exceed C with what remains of T") {
@@ -99,16 +99,16 @@ TEST_CASE("critical-path: a kept message does not lengthen the path") {
   const auto policy = make("critical-path");
   policy->on_checkpoint(1);
   CHECK(receive(*policy, 1, 1, 100) == Keep::keep);
-  CHECK_EQ(policy->on_send(1, 2).critical_path_ns, 2);
+  CHECK_EQ(policy->on_send(1, 2, 1).critical_path_ns, 2);
 }
 
 // With the C and T of Netzer et al., figure 2, whose m2 is logged for the same reason; the times are ours.
 TEST_CASE("critical-path: a chain through three intervals is cut where it would exceed C") {
   const auto policy = make("critical-path");
   for (uint32_t unit : {1, 2, 3}) policy->on_checkpoint(unit);
-  const Tag m1 = policy->on_send(1, 3);
+  const Tag m1 = policy->on_send(1, 3, 1);
   CHECK(policy->on_receive(2, 1, m1, 1).keep == Keep::drop);  // 3 + 3 <= 7
-  const Tag m2 = policy->on_send(2, 3);
+  const Tag m2 = policy->on_send(2, 3, 1);
   CHECK_EQ(m2.critical_path_ns, 5);
   CHECK(policy->on_receive(3, 1, m2, 1).keep == Keep::keep);  // 5 + 3 > 7
   CHECK(policy->on_receive(3, 2, m2, 1).keep == Keep::drop);  // 5 + 2 <= 7: late enough
@@ -118,19 +118,19 @@ TEST_CASE("critical-path: units are independent") {
   const auto policy = make("critical-path");
   policy->on_checkpoint(1);
   policy->on_checkpoint(2);
-  policy->on_send(1, 3);
-  CHECK_EQ(policy->on_send(2, 1).critical_path_ns, 1);
+  policy->on_send(1, 3, 1);
+  CHECK_EQ(policy->on_send(2, 1, 1).critical_path_ns, 1);
   policy->on_checkpoint(1);
-  CHECK_EQ(policy->on_send(2, 2).critical_path_ns, 2);
+  CHECK_EQ(policy->on_send(2, 2, 1).critical_path_ns, 2);
 }
 
 TEST_CASE("critical-path: birth, with a long and a short way behind it") {
   const auto policy = make("critical-path");
   policy->on_checkpoint(1);
-  const Tag early = policy->on_send(1, 1), late = policy->on_send(1, 4);
+  const Tag early = policy->on_send(1, 1, 1), late = policy->on_send(1, 4, 1);
   policy->on_checkpoint(2);
   CHECK(policy->on_receive(2, 0, early, 0).keep == Keep::drop);
-  CHECK_EQ(policy->on_send(2, 2).critical_path_ns, 3);
+  CHECK_EQ(policy->on_send(2, 2, 1).critical_path_ns, 3);
   policy->on_checkpoint(3);
   CHECK(policy->on_receive(3, 0, late, 0).keep == Keep::keep);  // 4 + 4 > 7: a checkpoint at birth
 }
@@ -140,7 +140,7 @@ TEST_CASE("critical-path: an interval that outgrows T, clocks that stand still, 
   policy->on_checkpoint(1);
   CHECK(receive(*policy, 1, kT + 5, kC) == Keep::drop);  // nothing remains
   CHECK(receive(*policy, 1, kT + 5, kC + 1) == Keep::keep);
-  CHECK_EQ(policy->on_send(1, kT + 4).critical_path_ns, 9);  // earlier than the previous event: no time passed
+  CHECK_EQ(policy->on_send(1, kT + 4, 1).critical_path_ns, 9);  // earlier than the previous event: no time passed
   CHECK(receive(*policy, 1, kT + 5, UINT64_MAX) == Keep::keep);
   const auto short_limit = make("critical-path", {3, 4});  // C < T: the first receives cannot be dropped
   CHECK(receive(*short_limit, 1, 0, 0) == Keep::keep);
@@ -148,4 +148,177 @@ TEST_CASE("critical-path: an interval that outgrows T, clocks that stand still, 
   const auto unlimited = make("critical-path", {UINT64_MAX, UINT64_MAX});
   CHECK(receive(*unlimited, 1, 0, 1) == Keep::keep);
   CHECK(receive(*unlimited, 1, 1, 1) == Keep::drop);
+}
+
+namespace {
+
+PolicyParameters with(void (*set)(PolicyParameters&)) {
+  PolicyParameters parameters{kC, kT};
+  set(parameters);
+  return parameters;
+}
+
+}  // namespace
+
+TEST_CASE("join unites sets and clocks") {
+  const Tag a{1, std::make_shared<Needs>(Needs{{1, 0, 5}, {2, 3, 1}}),
+              std::make_shared<VectorClock>(VectorClock{1, 4})};
+  const Tag b{2, std::make_shared<Needs>(Needs{{1, 0, 7}, {2, 1, 2}}), std::make_shared<VectorClock>(VectorClock{2})};
+  for (const Tag& both : {join(a, b), join(b, a), join(join(a, b), b)}) {
+    CHECK_EQ(both.critical_path_ns, 2);
+    CHECK(*both.needs == Needs{{1, 0, 7}, {2, 1, 2}, {2, 3, 1}});
+    CHECK_EQ(*both.clock, VectorClock{2, 4});
+  }
+  CHECK(join(a, Tag{}).needs == a.needs);
+}
+
+TEST_CASE("a policy's text says its parameters, and can be read again") {
+  for (const auto& policy : policies()) {
+    PolicyParameters given{kC, kT}, read{kC, kT};
+    given.set_bound = 5, given.multiplicity = 6, given.cores = 7, given.approximate = true;
+    const std::string text = policy_text(policy, given);
+    CAPTURE(text);
+    CHECK_EQ(std::string(parse_policy_text(text, read).value()->name), policy.name);
+    CHECK_EQ(policy_text(policy, read), text);
+  }
+  PolicyParameters unused;
+  CHECK_EQ(policy_text(*find_policy("replay-set").value(), unused), "replay-set --set-bound 16");
+  for (const char* wrong : {"", "best", "replay-set --set-bound", "replay-set --set-bound x", "all --nonsense"}) {
+    CAPTURE(std::string(wrong));
+    CHECK_FALSE(parse_policy_text(wrong, unused));
+  }
+}
+
+TEST_CASE("critical-path-multiplicity: keeps what would add an interval too many of a unit") {
+  for (const bool approximate : {false, true}) {
+    PolicyParameters parameters{100, kT};
+    parameters.approximate = approximate;
+    const auto policy = make("critical-path-multiplicity", parameters);  // M = 2
+    std::vector<Tag> tags;
+    policy->on_checkpoint(2);
+    for (int interval = 0; interval < 4; ++interval) {
+      policy->on_checkpoint(1);
+      tags.push_back(policy->on_send(1, 1, 1));
+    }
+    CHECK(policy->on_receive(2, 0, tags[0], 1).keep == Keep::drop);
+    // Intervals 0 and 2 are two; with what lies between they are three.
+    CHECK((policy->on_receive(2, 0, tags[2], 1).keep == Keep::keep) == approximate);
+    CHECK((policy->on_receive(2, 0, tags[1], 1).keep == Keep::drop) == approximate);
+    CHECK(policy->on_receive(2, 0, tags[3], 1).keep == Keep::keep);
+    CHECK(policy->on_receive(2, 0, tags[0], 1).keep == Keep::drop);
+  }
+}
+
+TEST_CASE("replay-set: keeps what would make the set larger than the bound, and counts nothing twice") {
+  const auto policy = make("replay-set", with([](PolicyParameters& p) { p.set_bound = 3; }));
+  for (uint32_t unit : {1, 2, 3, 4}) policy->on_checkpoint(unit);
+  CHECK(policy->on_receive(2, 1, policy->on_send(1, 1, 1), 1).keep == Keep::drop);
+  CHECK(policy->on_receive(3, 1, policy->on_send(2, 2, 1), 1).keep == Keep::drop);  // 1, 2, 3
+  CHECK(policy->on_receive(3, 2, policy->on_send(1, 2, 1), 1).keep == Keep::drop);
+  CHECK(policy->on_receive(4, 1, policy->on_send(3, 3, 1), 1).keep == Keep::keep);  // 1, 2, 3, 4
+  policy->on_checkpoint(3);
+  CHECK(policy->on_receive(4, 1, policy->on_send(3, 1, 1), 1).keep == Keep::drop);
+}
+
+// Netzer and Xu's domino dependence: through another unit back to an earlier interval of its own.
+TEST_CASE("domino: keeps what leads back to an earlier interval of the receiver") {
+  const auto policy = make("domino");
+  policy->on_checkpoint(1);
+  policy->on_checkpoint(2);
+  const Tag there = policy->on_send(1, 1, 1);
+  CHECK(policy->on_receive(2, 1, there, 1).keep == Keep::drop);
+  const Tag back = policy->on_send(2, 2, 1);
+  CHECK(policy->on_receive(1, 2, back, 1).keep == Keep::drop);  // its own interval
+  policy->on_checkpoint(1);
+  CHECK(policy->on_receive(1, 0, back, 1).keep == Keep::keep);
+  policy->on_checkpoint(2);
+  CHECK(policy->on_receive(1, 0, policy->on_send(2, 0, 1), 1).keep == Keep::drop);
+}
+
+TEST_CASE("makespan: on one core the sum of the work counts, on many the longest path") {
+  const auto last = [](uint32_t cores) {
+    PolicyParameters parameters{12, kT};
+    parameters.cores = cores;
+    const auto policy = make("makespan", parameters);
+    for (uint32_t unit : {1, 2, 3, 4}) policy->on_checkpoint(unit);
+    std::vector<Keep> kept;
+    for (uint32_t unit : {1, 2, 3}) kept.push_back(policy->on_receive(4, 0, policy->on_send(unit, 4, 1), 1).keep);
+    return kept;
+  };
+  // Of each unit 4 are needed, and 4 remain: 4 + 4, 8 + 4, 12 + 4 of work, but no path longer than 4 + 4.
+  CHECK_EQ(last(1), std::vector{Keep::drop, Keep::drop, Keep::keep});
+  CHECK_EQ(last(4), std::vector{Keep::drop, Keep::drop, Keep::drop});
+}
+
+TEST_CASE("mrt: rule 1 keeps, a later index forces a checkpoint first, rule 3 compares times") {
+  const auto policy = make("mrt", with([](PolicyParameters& p) { p.off_line = true; }));
+  policy->on_checkpoint(1);
+  policy->on_checkpoint(2);
+  const Tag early = policy->on_send(1, 1, 1), late = policy->on_send(1, 3, 1);
+  CHECK(policy->on_receive(2, 2, early, 1).keep == Keep::later);
+  CHECK(policy->on_receive(2, 2, late, 1).keep == Keep::keep);  // rule 3
+  policy->on_checkpoint(1);
+  const auto forced = policy->on_receive(2, 3, policy->on_send(1, 0, 1), 1);
+  CHECK(forced.force_checkpoint_first);
+  policy->on_checkpoint(2);
+  CHECK(policy->on_receive(2, 0, early, 1).keep == Keep::keep);  // rule 1
+}
+
+// Two units: rule 2 drops what both know of at the next checkpoint but one.
+TEST_CASE("mrt: rule 2 settles when all units are two checkpoints on") {
+  for (const bool answered : {false, true}) {
+    const auto policy = make("mrt", with([](PolicyParameters& p) { p.off_line = true; }));
+    const uint32_t p = 1, q = 2;
+    for (uint32_t unit : {p, q}) policy->on_checkpoint(unit);
+    const auto asked = policy->on_receive(p, 1, policy->on_send(q, 1, 1), 1);
+    REQUIRE(asked.keep == Keep::later);
+    for (uint32_t unit : {p, q}) policy->on_checkpoint(unit);
+    // C(p,1) happens before C(q,2) only if q hears of it.
+    if (answered) policy->on_receive(q, 2, policy->on_send(p, 1, 1), 1);
+    policy->on_checkpoint(p);
+    CHECK(policy->on_settle().empty());
+    policy->on_checkpoint(q);
+    const auto settled = policy->on_settle();
+    REQUIRE_EQ(settled.size(), 1);
+    CHECK_EQ(settled[0].ticket, asked.ticket);
+    CHECK_EQ(settled[0].keep, !answered);
+  }
+}
+
+TEST_CASE("mrt: while a program is recorded everything is kept") {
+  const auto policy = make("mrt");
+  policy->on_checkpoint(1);
+  policy->on_checkpoint(2);
+  CHECK(policy->on_receive(2, 2, policy->on_send(1, 1, 1), 1).keep == Keep::keep);
+  policy->on_checkpoint(1);
+  const auto forced = policy->on_receive(2, 3, policy->on_send(1, 0, 1), 1);
+  CHECK(forced.keep == Keep::keep);
+  CHECK(forced.force_checkpoint_first);
+}
+
+TEST_CASE("fewest-bytes: a line is drawn near T, where little is in flight, and units take their checkpoints there") {
+  const auto policy = make("fewest-bytes", {200, 100});
+  for (uint32_t unit : {1, 2, 3}) policy->on_checkpoint(unit);
+  const Tag message = policy->on_send(1, 60, 1000);
+  CHECK_FALSE(policy->wants_checkpoint(1, 70));  // 1000 in flight, before the last quarter
+  const Tag other = policy->on_send(2, 60, 10);
+  CHECK_FALSE(policy->wants_checkpoint(1, 80));  // 1010 are more
+  policy->on_receive(2, 70, message, 1000);
+  CHECK(policy->wants_checkpoint(1, 81));
+  CHECK(policy->wants_checkpoint(2, 71));
+  CHECK_FALSE(policy->wants_checkpoint(3, 5));  // a short path
+  policy->on_checkpoint(1);
+  CHECK_FALSE(policy->wants_checkpoint(1, 1));
+  CHECK(policy->wants_checkpoint(1, 100));  // at T in any case
+}
+
+TEST_CASE("fewest-bytes: keeps a small message rather than a large one later") {
+  const auto policy = make("fewest-bytes", {200, 100});
+  for (uint32_t unit : {1, 2}) policy->on_checkpoint(unit);
+  Tag path{180};
+  CHECK(policy->on_receive(1, 90, path, 10).keep == Keep::drop);  // nothing had to be kept yet
+  for (int i = 0; i < 100; ++i) CHECK(policy->on_receive(2, 0, path, 1000).keep == Keep::keep);
+  CHECK(policy->on_receive(2, 90, path, 1000).keep == Keep::drop);
+  path.critical_path_ns = 190;
+  CHECK(policy->on_receive(2, 90, path, 10).keep == Keep::keep);
 }

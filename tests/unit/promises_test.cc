@@ -258,6 +258,7 @@ struct Promise {
 };
 const std::vector<Promise> kPromises{
     {"critical-path", check_bound},
+    {"fewest-bytes", check_bound},
     {"critical-path-multiplicity", check_multiplicity},
     {"makespan", check_makespan},
     {"replay-set", check_set_bound},
@@ -301,8 +302,8 @@ class Buggy : public Policy {
     const uint32_t count = intervals_[unit]++;
     if (bug_ != Bug::never_resets || count == 0) policy_->on_checkpoint(unit);
   }
-  Tag on_send(uint32_t unit, uint64_t at_ns) override {
-    Tag tag = policy_->on_send(unit, at_ns);
+  Tag on_send(uint32_t unit, uint64_t at_ns, uint64_t bytes) override {
+    Tag tag = policy_->on_send(unit, at_ns, bytes);
     if (bug_ != Bug::forgets_chain) return tag;
     tag.critical_path_ns = at_ns;
     if (tag.needs) tag.needs = std::make_shared<Needs>(Needs{{unit, intervals_[unit] - 1, at_ns}});
@@ -317,6 +318,7 @@ class Buggy : public Policy {
     if (bug_ == Bug::never_forces && decision.force_checkpoint_first) return {Keep::drop};
     return decision;
   }
+  bool wants_checkpoint(uint32_t unit, uint64_t at_ns) override { return policy_->wants_checkpoint(unit, at_ns); }
   void on_end(uint32_t unit, uint64_t at_ns) override { policy_->on_end(unit, at_ns); }
   std::vector<Settled> on_settle() override {
     auto settled = policy_->on_settle();
@@ -373,6 +375,7 @@ TEST_CASE("promises: kept on line and off line") {
 TEST_CASE("promises: the checkers find planted bugs") {
   const std::map<std::string, std::vector<Bug>> bugs{
       {"critical-path", {Bug::drops_some, Bug::forgets_chain, Bug::wider_limits}},
+      {"fewest-bytes", {Bug::drops_some, Bug::forgets_chain, Bug::wider_limits}},
       {"critical-path-multiplicity", {Bug::drops_some, Bug::forgets_chain, Bug::wider_limits}},
       {"makespan", {Bug::drops_some, Bug::forgets_chain, Bug::wider_limits}},
       {"replay-set", {Bug::drops_some, Bug::forgets_chain, Bug::wider_limits}},

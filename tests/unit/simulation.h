@@ -181,6 +181,7 @@ class Simulation {
       checkpoint(id);
     }
     unit_of(id).at_ns += more_ns;
+    if (policy_->wants_checkpoint(id, unit_of(id).at_ns)) checkpoint(id);
   }
 
   EventRef happen(UnitId id, std::vector<EventRef> received, bool kept) {
@@ -237,7 +238,7 @@ class Simulation {
   }
 
   void fork(UnitId parent) {
-    const Tag tag = policy_->on_send(parent, unit_of(parent).at_ns);
+    const Tag tag = policy_->on_send(parent, unit_of(parent).at_ns, 0);
     const EventRef ref = happen(parent, {}, false);
     const UnitId child = begin_unit();
     world_.forks[child] = ref;
@@ -258,9 +259,10 @@ class Simulation {
   }
 
   void send(UnitId id, Channel& out, Taken taken) {
-    const Tag tag = policy_->on_send(id, unit_of(id).at_ns);
+    const uint64_t bytes = uint64_t{1} << below(16);
+    const Tag tag = policy_->on_send(id, unit_of(id).at_ns, bytes);
     const EventRef sender = happen(id, std::move(taken.senders), taken.kept);
-    out.messages.push_back({sender, tag, uint64_t{1} << below(16)});
+    out.messages.push_back({sender, tag, bytes});
   }
 
   void receive_all(UnitId id, Channel& in) {

@@ -146,7 +146,7 @@ class Faulty : public Policy {
     u.at_ns = 0;
     if (fault_ != Fault::never_resets) u.path_ns = 0;
   }
-  Tag on_send(uint32_t unit, uint64_t at_ns) override { return Tag{advance(unit, at_ns).path_ns}; }
+  Tag on_send(uint32_t unit, uint64_t at_ns, uint64_t) override { return Tag{advance(unit, at_ns).path_ns}; }
   Decision on_receive(uint32_t unit, uint64_t at_ns, const Tag& tag, uint64_t) override {
     Unit& u = advance(unit, at_ns);
     const uint64_t slack_ns = fault_ == Fault::off_by_one ? 1 : 0;

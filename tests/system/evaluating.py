@@ -1,0 +1,82 @@
+"""Group evaluate: policies off line. The recorded policy with the recorded parameters must decide as the recording did."""
+import mpi
+from harness import Failure, test
+from programs import job_of
+from redriving import record
+
+LIMITS = ("--critical-path", "30ms", "--checkpoint-period", "20ms")
+ROW_KEYS = """policy messages logged_messages logged_share logged_bytes replay_set_average replay_set_max critical_path_max_s work_max_s
+makespan_average_s makespan_max_s makespan_max_c predicted_max_s forced_checkpoints measured_intervals different""".split()
+
+
+def rows(ctx, *words):
+    return ctx.json("evaluate", *words)["policies"]
+
+
+def expect_reproduced(ctx, policy, least_logged):
+    """Decision by decision, and each critical path as `plan` finds it in the recording."""
+    stats = ctx.json("stats", ctx.trace)
+    row, = rows(ctx, "--policy", policy, ctx.trace)
+    missing = [key for key in ROW_KEYS if key not in row]
+    if missing:
+        raise Failure(f"a row lacks {missing}")
+    counts = [(of["messages"], of["logged_messages"], of["logged_bytes"]) for of in (stats, row)]
+    if counts[0][1] < least_logged:
+        raise Failure(f"the recording kept {counts[0][1]} messages: nothing to reproduce")
+    if counts[0] != counts[1] or row["different"] != 0 or row["policy"] != stats["policy"]:
+        raise Failure(f"recorded {counts[0]}, evaluated {counts[1]}, {row['different']} decisions differ, policy {row['policy']}")
+    plans = [ctx.json("plan", ctx.trace, f"{unit['unit']}:{interval['interval']}")
+             for unit in ctx.json("ls", ctx.trace)["units"] for interval in unit["intervals"]]
+    for key, planned in (("critical_path_max_s", "critical_path_s"), ("work_max_s", "work_s")):
+        longest = max(plan[planned] for plan in plans)
+        if abs(longest - row[key]) > max(0.001, 0.01 * longest):  # times of forks are estimated, in different ways
+            raise Failure(f"{key} is {row[key]}, the largest {planned} of all plans {longest}")
+    largest = max(len(plan["replay_set"]) for plan in plans)
+    if largest != row["replay_set_max"] or len(plans) != row["intervals"]:
+        raise Failure(f"largest replay set {row['replay_set_max']} of {row['intervals']}, by plan {largest} of {len(plans)}")
+
+
+def register():
+    for policy, least, options in (("critical-path", 1, ()), ("replay-set", 1, ("--set-bound", "2")), ("domino", 0, ()),
+                                   ("critical-path-multiplicity", 1, ("--multiplicity", "1")), ("makespan", 1, ("--cores", "1"))):
+        @test(f"evaluate/reproduces_{policy}")
+        def reproduces(ctx, policy=policy, least=least, options=options):
+            record(ctx, job_of(ctx, "compute_messages", record_options=(*LIMITS, "--policy", policy, *options)))
+            expect_reproduced(ctx, policy, least)
+
+
+register()
+
+
+@test("evaluate/reproduces_mpi", timeout_s=600, slow=True)
+def reproduces_mpi(ctx):
+    record(ctx, mpi.job(ctx.options, "jacobi", 400, 1500, "nocheck", record_options=LIMITS))
+    expect_reproduced(ctx, "critical-path", 1)
+
+
+@test("evaluate/sweeps")
+def sweeps(ctx):
+    """A row for each combination; a longer C keeps no more, more cores take no longer."""
+    record(ctx, job_of(ctx, "compute_messages", record_options=LIMITS))
+    found = rows(ctx, "--policy", "critical-path,all", "--critical-path", "30ms,60ms", "--checkpoint-period", "10ms,20ms",
+                 "--cores", "1,2", ctx.trace)
+    if len(found) != 2 * 2 * 2 + 2 * 2:
+        raise Failure(f"{len(found)} rows")
+    for row in found:
+        if row["policy"] == "all" and row["logged_messages"] != row["messages"]:
+            raise Failure(f"all keeps {row['logged_messages']}")
+        if row["policy"] == "critical-path" and row["critical_path_max_s"] > row["critical_path_limit_s"]:
+            raise Failure(f"a critical path is longer than C: {row}")
+    csv = ctx.expect_status(ctx.redrive("evaluate", "--csv", "--policy", "none", ctx.trace), 0).stdout.splitlines()
+    if len(csv) != 2 or len(csv[0].split(",")) != len(csv[1].split(",")):
+        raise Failure(f"CSV: {csv}")
+    text = ctx.expect_status(ctx.redrive("evaluate", ctx.trace), 0)
+    ctx.expect("recorded with critical-path" in text.stdout, text, "does not say what was recorded")
+
+
+@test("evaluate/large")
+def large(ctx):
+    """A million messages between 1,024 units, in seconds."""
+    row, = rows(ctx, "--synthetic", "stencil", "--units", "1024", "--messages", "1000000", "--policy", "critical-path")
+    if row["messages"] != 1_000_000 or not 0 < row["measured_intervals"] <= row["intervals"]:
+        raise Failure(f"{row}")
