@@ -80,6 +80,19 @@ Result<std::vector<Mapping>> read_mappings(pid_t pid) {
   return mappings;
 }
 
+Result<std::set<Address>> growing_mappings(pid_t pid) {
+  const std::string path = "/proc/" + std::to_string(pid) + "/smaps";
+  std::ifstream file(path);
+  if (!file) return errno_error("cannot open " + path);
+  std::set<Address> found;
+  Mapping mapping;
+  for (std::string line; std::getline(file, line);) {
+    if (Mapping next; parse_line(line.c_str(), next)) mapping = next;
+    if (line.starts_with("VmFlags:") && (line + " ").find(" gd ") != std::string::npos) found.insert(mapping.start);
+  }
+  return found;
+}
+
 Address vdso_address(pid_t pid) {
   const auto mappings = all_mappings(pid);
   if (!mappings) return 0;

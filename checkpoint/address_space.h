@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <set>
 #include <vector>
 
 #include "base/fd.h"
@@ -14,6 +15,8 @@ namespace redrive {
 // The mappings of a process, in address order, the kernel's own ([vdso], [vvar], [vsyscall]) left out. `file` is not
 // filled in.
 Result<std::vector<Mapping>> read_mappings(pid_t pid);
+// Where those of them begin that grow downwards.
+Result<std::set<Address>> growing_mappings(pid_t pid);
 // Where the kernel mapped its vDSO; 0 if nowhere.
 Address vdso_address(pid_t pid);
 

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -121,6 +122,14 @@ Result<void> SharedObjects::write(uint64_t object, uint64_t offset, const void* 
     return errno_error("cannot fill shared memory");
   }
   return {};
+}
+
+std::optional<uint64_t> SharedObjects::object_of(uint64_t device, uint64_t inode) const {
+  for (const auto& [object, entry] : objects_) {
+    struct stat info {};
+    if (fstat(entry.fd.get(), &info) == 0 && info.st_dev == device && info.st_ino == inode) return object;
+  }
+  return std::nullopt;
 }
 
 Result<void> map(const Stub& stub, pid_t tid, const Mapping& mapping, SharedObjects& shared,

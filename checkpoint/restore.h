@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "base/result.h"
@@ -18,6 +19,8 @@ class SharedObjects {
   // A path by which a stub can open the object, which is at least `size` bytes long.
   Result<std::string> path(uint64_t object, uint64_t size);
   Result<void> write(uint64_t object, uint64_t offset, const void* data, size_t size);
+  // Which object this is, as processes that have mapped it show it.
+  std::optional<uint64_t> object_of(uint64_t device, uint64_t inode) const;
 
  private:
   struct Object {

@@ -25,9 +25,8 @@ namespace {
 
 constexpr Address kGateCode = kStubSyscallEnd - 2;  // syscall; int3
 constexpr Address kScratch = kGateStart + kPageSize;
-constexpr long kOptions =
-    PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_TRACESECCOMP |
-    PTRACE_O_EXITKILL;
+constexpr long kOptions = PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK |
+                          PTRACE_O_TRACESECCOMP | PTRACE_O_EXITKILL;
 constexpr uint64_t kCpuidFaulting = 0x1012;  // ARCH_SET_CPUID, off = faults
 
 // The stub program: an ELF header, one loadable segment, and the gate's code.

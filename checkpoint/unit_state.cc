@@ -4,6 +4,14 @@
 
 namespace redrive {
 
+void UnitState::note_zero_pages(uint32_t process, const Mapping& mapping, Address address,
+                                std::span<const uint8_t> pages) {
+  if (!mapping.file) return;
+  for (size_t at = 0; at < pages.size(); at += kPageSize) {
+    if (is_zero_page(pages.data() + at)) zero_pages.push_back({process, address + at});
+  }
+}
+
 void encode(const UnitState& state, Encoder& out) {
   out.u(state.trigger);
   out.u(state.next_thread);

@@ -7,6 +7,7 @@
 
 #include <sys/user.h>
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -62,6 +63,9 @@ struct UnitState {
   uint32_t trigger = 0;      // the thread whose next event is the first of the interval
   uint32_t next_thread = 0;  // serials handed out so far
   uint32_t next_process = 0;
+
+  // Notes the zero pages among those of a mapping's that are stored, if their absence would mean the file's contents.
+  void note_zero_pages(uint32_t process, const Mapping& mapping, Address address, std::span<const uint8_t> pages);
 };
 
 void encode(const UnitState& state, Encoder& out);

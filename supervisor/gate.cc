@@ -248,6 +248,13 @@ void Gate::patch(const Memory& memory, std::vector<SitePatch> patches) {
   for (const auto& site : made) release(site);
 }
 
+void Gate::undo_patches(Address address, std::span<uint8_t> copy) const {
+  for (const auto& site : sites) {
+    const Address first = std::max(address, site.start), last = std::min(address + copy.size(), site.end());
+    if (first < last) std::copy_n(site.original.data() + (first - site.start), last - first, &copy[first - address]);
+  }
+}
+
 void Gate::release(const PatchedSite& site) {
   for (auto& area : trampolines) {
     if (site.stop >= area.start && site.stop < area.start + kTrampolinesSize)

@@ -156,6 +156,8 @@ class Gate {
   // window holds something else than it should stay as they are, and those that no such memory is near. No thread may
   // go on inside a window but through `physical`.
   void patch(const Memory& memory, std::vector<SitePatch> patches);
+  // Puts back what windows held into a copy of the memory from `address` on.
+  void undo_patches(Address address, std::span<uint8_t> copy) const;
   // Whether it is an address in the code inside tracees.
   static bool executes_at(Address ip) { return ip >= gate::kCode && ip < gate::kCode + gate::kCodeSize; }
   // Whether a range overlaps memory that is not the program's.

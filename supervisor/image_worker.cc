@@ -10,21 +10,12 @@ namespace {
 constexpr uint64_t kMaxQueued = 256 << 20;
 constexpr size_t kMaxUnpublished = 64;  // images
 
-// Notes the pages that the page store will not keep, of mappings where their absence would mean the file's contents.
-void note_zero_pages(UnitState& state, uint32_t process, const Mapping& mapping, Address address,
-                     std::span<const uint8_t> pages) {
-  if (!mapping.file) return;
-  for (size_t at = 0; at < pages.size(); at += kPageSize) {
-    if (is_zero_page(pages.data() + at)) state.zero_pages.push_back({process, address + at});
-  }
-}
-
 }  // namespace
 
 void ImageJob::add(uint32_t process, const Mapping& mapping, Address address, std::span<const uint8_t> pages) {
   Bytes copy;
   const auto original = unpatched(process, address, pages, copy);
-  note_zero_pages(state, process, mapping, address, original);
+  state.note_zero_pages(process, mapping, address, original);
   runs.push_back({process, address, Bytes(original.begin(), original.end())});
 }
 
@@ -130,7 +121,7 @@ Result<void> ImageWorker::write(ImageJob& job) {
       TRY(visit_pages(job.memory, process.mappings, wanted,
                       [&](const Mapping& mapping, Address address, std::span<const uint8_t> pages) {
                         const auto original = job.unpatched(process.process, address, pages, copy);
-                        note_zero_pages(job.state, process.process, mapping, address, original);
+                        job.state.note_zero_pages(process.process, mapping, address, original);
                         return add(process.process, address, original);
                       }));
     }

@@ -346,10 +346,15 @@ void Recorder::enter(Thread& thread) {
     return;
   }
   if (!unit.joining.empty()) absorb(unit);
-  if (std::exchange(unit.checkpoint_first, false) || checkpoint_due(unit)) {
-    thread.interrupted = interrupted;
-    checkpoint(thread);
-    return;
+  const bool must_come = std::exchange(unit.checkpoint_first, false);
+  if (must_come || checkpoint_due(unit)) {
+    if (!must_come && limits_.virtual_checkpoints) {
+      note_checkpoint(*thread.process);
+    } else {
+      thread.interrupted = interrupted;
+      checkpoint(thread);
+      return;
+    }
   }
   thread.rewound = false;
   ++unit.stopped_calls;

@@ -24,6 +24,7 @@ struct RecorderLimits {
   uint64_t checkpoint_period_ns = 0;  // T, CPU time; 0: no image checkpoints
   double restore_budget_s = 0;        // the bound, if T follows from it: units with much memory get less than T
   size_t copies = 8;                  // checkpoint copies alive at once
+  bool virtual_checkpoints = false;   // every T only the place is noted, for `prepare` to make an image there
   bool in_process = true;             // serve calls inside tracees where that can be done
   // What a replay needs for a served call beside what the call itself takes: reading and comparing it.
   uint64_t replayed_call_ns = 1000;
@@ -108,6 +109,7 @@ class Recorder {
   bool checkpoint_due(Unit& unit);
   void align_checkpoints(const Unit& with);
   void checkpoint(Thread& trigger);
+  void note_checkpoint(Process& process);
   void store_now(Unit& unit, Thread& trigger, const user_regs_struct* regs,
                  const std::vector<Mapping>* mappings = nullptr);
   Result<UnitState> capture_state(Unit& unit, Thread& trigger, bool at_entry, const std::vector<Mapping>* mappings);

@@ -205,6 +205,14 @@ void Recorder::checkpoint(Thread& trigger) {
   images_.add(std::move(job));
 }
 
+// A virtual checkpoint, at a syscall's entry.
+void Recorder::note_checkpoint(Process& process) {
+  Unit& unit = *process.unit;
+  end_interval(unit);
+  begin_interval(unit, CheckpointKind::image, process, 0);
+  if (!unit.checkpoint_wanted.exchange(false)) align_checkpoints(unit);
+}
+
 // The image of a unit whose next event is not a syscall's entry: all of it is read while it is stopped, and its
 // interval has begun. `regs` are the trigger's if it has not run yet, `mappings` those of the unit's only process if
 // they are known.

@@ -1,18 +1,14 @@
 // redrive replay: plans each interval, re-drives its replay set side by side, reports.
 #include <fmt/format.h>
-#include <sched.h>
 
 #include <algorithm>
-#include <atomic>
 #include <nlohmann/json.hpp>
-#include <numeric>
-#include <thread>
 
 #include "interceptors/trapped_instructions.h"
 #include "supervisor/columns.h"
 #include "supervisor/commands.h"
 #include "supervisor/graph.h"
-#include "supervisor/replayer.h"
+#include "supervisor/replay_set.h"
 
 namespace redrive {
 namespace {
@@ -34,89 +30,9 @@ struct Report {
 };
 
 struct Work {
-  const Trace& trace;
-  DependenceGraph& graph;
+  const SetRun& set;
   const ReplayOptions& options;
-  const std::vector<int>& processors;  // those that intervals may be executed on
-  ReplayTier* tier;                    // null: every call stops
 };
-
-EventIndex first_event(const Rdg& graph, const PlannedInterval& planned) {
-  return graph.units.at(planned.unit).at(planned.start).first_event;
-}
-
-bool executes(const Rdg& graph, const PlannedInterval& planned, EventRef event) {
-  return planned.unit == event.unit && first_event(graph, planned) <= event.event &&
-         event.event < planned.requisite_event;
-}
-
-std::optional<EventRef> birth_of(const Rdg& graph, const PlannedInterval& planned) {
-  return graph.units.at(planned.unit).at(planned.start).birth;
-}
-
-// As many processors that this process may use, some several times if there are fewer. First the one that the kernel
-// has put it on, which is the least busy.
-std::vector<int> usable_processors(int count) {
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  sched_getaffinity(0, sizeof allowed, &allowed);
-  std::vector<int> usable;
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (CPU_ISSET(cpu, &allowed)) usable.push_back(cpu);
-  }
-  const auto here = std::find(usable.begin(), usable.end(), sched_getcpu());
-  if (here != usable.end()) std::rotate(usable.begin(), here, usable.end());
-  std::vector<int> processors;
-  for (int i = 0; i < count; ++i) processors.push_back(usable[static_cast<size_t>(i) % usable.size()]);
-  return processors;
-}
-
-// Where each planned interval is executed: the longest first, each where least is to be done.
-std::vector<int> spread(const std::vector<PlannedInterval>& set, const std::vector<int>& processors) {
-  std::vector<size_t> order(set.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return set[a].cpu_ns > set[b].cpu_ns; });
-  std::vector<uint64_t> load(processors.size());
-  std::vector<int> chosen(set.size());
-  for (const size_t i : order) {
-    const auto least = std::min_element(load.begin(), load.end());
-    *least += set[i].cpu_ns + 1;
-    chosen[i] = processors[static_cast<size_t>(least - load.begin())];
-  }
-  return chosen;
-}
-
-// The forks that intervals of a plan begin with.
-std::set<EventRef> births_of(const Work& work, const Plan& plan) {
-  std::set<EventRef> births;
-  for (const auto& planned : plan.replay_set) {
-    if (const auto birth = birth_of(work.graph.rdg(), planned)) births.insert(*birth);
-  }
-  return births;
-}
-
-// The sends whose payload intervals of a plan receive and find in no log. `processors`: where each is executed.
-std::vector<NeededSend> sends_of(const Work& work, const Plan& plan, const std::vector<int>& processors) {
-  std::vector<NeededSend> all;
-  for (const auto& planned : plan.replay_set) {
-    for (const auto& needed : work.graph.needed(planned)) all.push_back({needed.sender, needed.length});
-  }
-  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.event < b.event; });
-  std::vector<NeededSend> sends;
-  for (const auto& send : all) {
-    if (sends.empty() || sends.back().event != send.event) {
-      sends.push_back(send);
-    } else {
-      sends.back().length = std::max(sends.back().length, send.length);
-    }
-  }
-  for (auto& send : sends) {
-    for (size_t i = 0; i < plan.replay_set.size(); ++i) {
-      if (executes(work.graph.rdg(), plan.replay_set[i], send.event)) send.processor = processors[i];
-    }
-  }
-  return sends;
-}
 
 std::string describe(const PlanError& error) {
   return fmt::format("event {} of unit {} needs event {} of unit {}, which the trace does not hold",
@@ -128,47 +44,30 @@ Report redrive_interval(const Work& work, const Request& request) {
   const auto started = std::chrono::steady_clock::now();
   Report report{request, 0, 0, false, std::nullopt, std::nullopt};
   const auto until = work.options.until ? std::optional<EventIndex>(*work.options.until) : std::nullopt;
-  const auto planned = work.graph.plan(request.unit, request.interval, until);
+  const auto planned = work.set.graph.plan(request.unit, request.interval, until);
   if (!planned || !planned->plan) {
     report.error = planned ? Error{describe(*planned->error)} : planned.error();
     return report;
   }
   const auto& set = planned->plan->replay_set;
   report.replay_set_size = set.size();
-  const std::vector<int> processors = spread(set, work.processors);
-  auto made =
-      MessageStore::make(sends_of(work, *planned->plan, processors), births_of(work, *planned->plan), set.size());
-  if (!made) {
-    report.error = made.error();
+  const auto run = run_set(work.set, set, [&](size_t i) {
+    return ReplayerOptions{work.options.verify && i == 0, work.options.output && i == 0, nullptr, started};
+  });
+  if (!run) {
+    report.error = run.error();
     return report;
   }
-  MessageStore& store = **made;
-  std::vector<std::optional<Result<Replayer::Outcome>>> outcomes(set.size());
-  std::atomic<double> last_event = 0;
-  const auto redrive_one = [&](size_t i) {
-    const bool requested = i == 0;
-    Replayer replayer(work.trace, set[i], birth_of(work.graph.rdg(), set[i]), store, processors[i], work.tier,
-                      {work.options.verify && requested, work.options.output && requested});
-    auto outcome = replayer.run();
-    if (requested && outcome) last_event = outcome->seconds;
-    const bool failed = !outcome || outcome->divergence;
-    outcomes[i] = std::move(outcome);
-    store.interval_ended(failed);
-  };
-  std::vector<std::thread> threads;
-  for (size_t i = 1; i < set.size(); ++i) threads.emplace_back(redrive_one, i);
-  const auto planned_at = std::chrono::steady_clock::now();
-  std::thread(redrive_one, 0).join();
-  for (auto& thread : threads) thread.join();
-  report.seconds = std::chrono::duration<double>(planned_at - started).count() + last_event;
-  for (const auto& slot : outcomes) {
-    const Result<Replayer::Outcome>& outcome = *slot;
+  const auto& outcomes = *run;
+  report.seconds = outcomes[0] ? outcomes[0]->seconds
+                               : std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+  for (const auto& outcome : outcomes) {
     if (!outcome && !report.error) report.error = outcome.error();
     if (outcome && outcome->divergence) report.divergence = outcome->divergence;
   }
   // Those that waited for a diverged interval failed because of it.
   if (report.divergence) report.error.reset();
-  report.verified = !report.error && !report.divergence && outcomes[0]->value().verified;
+  report.verified = !report.error && !report.divergence && outcomes[0]->verified;
   return report;
 }
 
@@ -178,14 +77,6 @@ bool ends_in_checkpoint(const Trace& trace, const Rdg& graph, const Request& req
   const size_t next = request.interval + 1;
   return next < intervals.size() && intervals[next].kind == CheckpointKind::image && intervals[next].has_image &&
          graph.units.at(request.unit)[request.interval].end_event == intervals[next].first_event;
-}
-
-// What lets calls be answered inside re-driven processes; null, with a word why, if that cannot be.
-std::unique_ptr<ReplayTier> make_tier() {
-  auto arena = GateArena::make();
-  if (arena) return std::make_unique<ReplayTier>(std::move(*arena));
-  fmt::print(stderr, "redrive: {}; every system call will stop\n", arena.error().message);
-  return nullptr;
 }
 
 // Whether the trace holds more of the interval than can be re-driven.
@@ -292,7 +183,8 @@ Result<int> replay(const ReplayOptions& options) {
   trap_own_instructions();
   const std::vector<int> processors = usable_processors(options.jobs);
   const auto tier = options.in_process ? make_tier() : nullptr;
-  const Work work{*trace, dependences, options, processors, tier.get()};
+  const SetRun set{*trace, dependences, processors, tier.get()};
+  const Work work{set, options};
   const double opening_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
   std::vector<Report> reports;
   {

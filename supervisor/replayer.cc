@@ -56,20 +56,21 @@ Replayer::Replayer(const Trace& trace, const PlannedInterval& what, std::optiona
 
 Result<Replayer::Outcome> Replayer::run() {
   stay_on(0, processor_);
-  const auto started = std::chrono::steady_clock::now();
   TRY(restore_start());
   const EventIndex first = trace_.intervals(what_.unit).at(what_.start).first_event;
   end_ = what_.requisite_event;
   std::optional<Error> error;
   TRY(trace_.for_each_event(what_.unit, first, end_, [&](EventIndex index, const Event& event) {
-    auto went_on = visit(index, event);
+    auto went_on = options_.preparation ? prepare_before(index, event) : Result<bool>(true);
+    if (went_on && *went_on) went_on = visit(index, event);
     if (!went_on) error = went_on.error();
     return went_on && *went_on;
   }));
   if (error) return *error;
   if (!divergence_) TRY(run_batch(false));
+  if (!divergence_) TRY(take_payloads());
   Outcome outcome;
-  outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+  outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - options_.started).count();
   if (!divergence_ && first + executed_ != end_) {
     return Error{
         "unit " + std::to_string(what_.unit) + " has no event " + std::to_string(first + executed_) + " in this trace",
@@ -96,6 +97,7 @@ Result<void> Replayer::restore_start() {
   const auto read_pages = [&](const FillPages& fill) { return trace_.read_pages(image.pages, fill); };
   ASSIGN_OR_RETURN(unit_, restore(state, read_pages, file_path_));
   next_process_ = state.next_process;
+  next_thread_ = state.next_thread;
   for (const auto& saved : state.threads) {
     Thread& thread = threads_[saved.thread];
     thread.tid = unit_.threads.at(saved.thread);
@@ -125,7 +127,7 @@ Result<void> Replayer::adopt_birth() {
   thread.tid = birth->pid;
   thread.regs = birth->regs;
   if (!set_regs(thread, thread.regs)) return errno_error("cannot set registers");
-  next_process_ = 1;
+  next_process_ = next_thread_ = 1;
   return gates_.empty() ? map_gate({0}, birth->pid) : Result<void>();
 }
 
@@ -314,6 +316,7 @@ Result<void> Replayer::replay_birth(Thread& parent, EventIndex index, const Even
   if (flags & CLONE_PARENT_SETTID) process.stub.memory().put(event.args[2], id);
   if (elsewhere) return {};
   Thread& child = threads_[event.child_thread];
+  next_thread_ = std::max(next_thread_, event.child_thread + 1);
   if (flags & CLONE_THREAD) child.process = parent.process;
   child.tid = tid;
   child.regs = regs;

@@ -6,6 +6,8 @@
 // what the recording holds; the first difference is a Divergence.
 #pragma once
 
+#include <chrono>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -39,9 +41,22 @@ struct ReplayTier {
   CodeSegments code;
 };
 
+// What is taken from intervals while they are re-driven: the third phase (ALGORITHMS.md). Called by many threads.
+class Preparation {
+ public:
+  virtual ~Preparation() = default;
+  // Whether an image is to be made of the checkpoint that the interval begins with.
+  virtual bool wants_image(UnitId unit, IntervalIndex interval) const = 0;
+  virtual Result<void> add_image(UnitId unit, IntervalIndex interval, const ReadImage& read) = 0;
+  virtual bool wants_payload(EventRef receiver) const = 0;
+  virtual Result<void> add_payload(EventRef receiver, const Bytes& payload) = 0;
+};
+
 struct ReplayerOptions {
   bool verify = false;  // compare with the next checkpoint at the end
   bool output = false;  // copy what it writes to descriptors 1 and 2 to ours
+  Preparation* preparation = nullptr;
+  std::chrono::steady_clock::time_point started = std::chrono::steady_clock::now();
 };
 
 class Replayer {
@@ -52,7 +67,7 @@ class Replayer {
   struct Outcome {
     std::optional<Divergence> divergence;
     bool verified = false;  // compared with the next checkpoint, and equal
-    double seconds = 0;     // until the last event, verification not included
+    double seconds = 0;     // from `started` until the last event, verification not included
   };
   // An Error: the interval could not be re-driven (a damaged trace, no memory, another interval of the set failed).
   Result<Outcome> run();
@@ -91,6 +106,14 @@ class Replayer {
   Result<std::vector<AddressRange>> pending_outputs(const UnitState& state) const;
   void keep_output(Thread& thread, const Event& event, const SyscallRow& row, const std::vector<Span>& inputs);
   void show_output(Thread& thread, int64_t result);
+
+  // replayer_capture.cc: what is taken on the way
+  Result<bool> prepare_before(EventIndex index, const Event& event);
+  Result<void> take_payloads();
+  Result<void> capture(IntervalIndex interval, ThreadSerial trigger, bool at_entry);
+  Result<UnitState> state_for(IntervalIndex interval, ThreadSerial trigger, bool at_entry) const;
+  Result<std::vector<Mapping>> program_mappings(ProcessSerial serial) const;
+
   void diverge(Thread* thread, EventIndex index, std::string expected, std::string found);
   void forget_process(ProcessSerial process);
   bool set_regs(const Thread& thread, const user_regs_struct& regs) const;
@@ -122,11 +145,19 @@ class Replayer {
   RestoredUnit unit_;
   std::map<ProcessSerial, std::shared_ptr<Gate>> gates_;
   Batch batch_;
+  IntervalIndex next_interval_ = 0;  // behind the current one
+  // Receives that have not been executed yet and whose contents are wanted.
+  struct WantedPayload {
+    EventIndex receiver = 0;
+    std::vector<MessagePart> parts;
+  };
+  std::deque<WantedPayload> wanted_payloads_;
   std::map<ThreadSerial, Thread> threads_;
   FilePath file_path_;
   std::optional<Divergence> divergence_;
   EventIndex end_ = 0;
   ProcessSerial next_process_ = 0;
+  ThreadSerial next_thread_ = 0;
   uint64_t executed_ = 0;
   Bytes scratch_;
 };

@@ -134,7 +134,7 @@ struct Unit {
   uint64_t stopped_calls = 0;
   // Another unit takes one now, and this one's is old enough; or the policy wants one (event_maker_ sets it then).
   std::atomic<bool> checkpoint_wanted = false;
-  bool received = false;           // a message, in this interval
+  bool received = false;  // a message, in this interval
   Clock::time_point interval_began{};
 };
 

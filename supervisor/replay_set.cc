@@ -1,0 +1,167 @@
+#include "supervisor/replay_set.h"
+
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <filesystem>
+#include <fstream>
+#include <mutex>
+#include <numeric>
+#include <optional>
+#include <set>
+#include <stop_token>
+#include <thread>
+
+namespace redrive {
+namespace {
+
+EventIndex first_event(const Rdg& graph, const PlannedInterval& planned) {
+  return graph.units.at(planned.unit).at(planned.start).first_event;
+}
+
+bool executes(const Rdg& graph, const PlannedInterval& planned, EventRef event) {
+  return planned.unit == event.unit && first_event(graph, planned) <= event.event &&
+         event.event < planned.requisite_event;
+}
+
+std::optional<EventRef> birth_of(const Rdg& graph, const PlannedInterval& planned) {
+  return graph.units.at(planned.unit).at(planned.start).birth;
+}
+
+// Where each planned interval is executed: the longest first, each where least is to be done.
+std::vector<int> spread(const std::vector<PlannedInterval>& set, const std::vector<int>& processors) {
+  std::vector<size_t> order(set.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return set[a].cpu_ns > set[b].cpu_ns; });
+  std::vector<uint64_t> load(processors.size());
+  std::vector<int> chosen(set.size());
+  for (const size_t i : order) {
+    const auto least = std::min_element(load.begin(), load.end());
+    *least += set[i].cpu_ns + 1;
+    chosen[i] = processors[static_cast<size_t>(least - load.begin())];
+  }
+  return chosen;
+}
+
+// The forks that intervals of the set begin with.
+std::set<EventRef> births_of(const SetRun& run, const std::vector<PlannedInterval>& members) {
+  std::set<EventRef> births;
+  for (const auto& planned : members) {
+    if (const auto birth = birth_of(run.graph.rdg(), planned)) births.insert(*birth);
+  }
+  return births;
+}
+
+// The sends whose payload intervals of the set receive and find in no log. `processors`: where each is executed.
+std::vector<NeededSend> sends_of(const SetRun& run, const std::vector<PlannedInterval>& members,
+                                 const std::vector<int>& processors) {
+  std::vector<NeededSend> all;
+  for (const auto& planned : members) {
+    for (const auto& needed : run.graph.needed(planned)) all.push_back({needed.sender, needed.length});
+  }
+  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.event < b.event; });
+  std::vector<NeededSend> sends;
+  for (const auto& send : all) {
+    if (sends.empty() || sends.back().event != send.event) {
+      sends.push_back(send);
+    } else {
+      sends.back().length = std::max(sends.back().length, send.length);
+    }
+  }
+  for (auto& send : sends) {
+    for (size_t i = 0; i < members.size(); ++i) {
+      if (executes(run.graph.rdg(), members[i], send.event)) send.processor = processors[i];
+    }
+  }
+  return sends;
+}
+
+// Lets everybody run on all processors if the replay takes long. The kernel can starve a thread that has to stay on one
+// for as long as other sessions keep that busy (sched(7), autogroup).
+class Watch {
+ public:
+  explicit Watch(const std::vector<int>& processors)
+      : thread_([this, processors](const std::stop_token& over) {
+          cpu_set_t all;
+          CPU_ZERO(&all);
+          for (const int processor : processors) CPU_SET(static_cast<size_t>(processor), &all);
+          std::unique_lock lock(mutex_);
+          while (!ended_.wait_for(lock, over, kPatience, [&] { return over.stop_requested(); })) release(all);
+        }) {}
+
+ private:
+  static constexpr auto kPatience = std::chrono::seconds(1);
+
+  // Our threads, and those of their children: the stubs.
+  static void release(const cpu_set_t& processors) {
+    for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+      std::ifstream children(task.path() / "children");
+      release_task(task.path(), processors);
+      for (std::string pid; children >> pid;) {
+        std::error_code gone;
+        for (std::filesystem::directory_iterator thread("/proc/" + pid + "/task", gone), end; thread != end;
+             thread.increment(gone)) {
+          release_task(thread->path(), processors);
+        }
+      }
+    }
+  }
+  static void release_task(const std::filesystem::path& task, const cpu_set_t& processors) {
+    sched_setaffinity(std::stoi(task.filename()), sizeof processors, &processors);
+  }
+
+  std::mutex mutex_;
+  std::condition_variable_any ended_;
+  std::jthread thread_;
+};
+
+}  // namespace
+
+std::vector<int> usable_processors(int count) {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  sched_getaffinity(0, sizeof allowed, &allowed);
+  std::vector<int> usable;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(cpu, &allowed)) usable.push_back(cpu);
+  }
+  const auto here = std::find(usable.begin(), usable.end(), sched_getcpu());
+  if (here != usable.end()) std::rotate(usable.begin(), here, usable.end());
+  std::vector<int> processors;
+  for (int i = 0; i < count; ++i) processors.push_back(usable[static_cast<size_t>(i) % usable.size()]);
+  return processors;
+}
+
+std::unique_ptr<ReplayTier> make_tier() {
+  auto arena = GateArena::make();
+  if (arena) return std::make_unique<ReplayTier>(std::move(*arena));
+  fmt::print(stderr, "redrive: {}; every system call will stop\n", arena.error().message);
+  return nullptr;
+}
+
+Result<std::vector<Result<Replayer::Outcome>>> run_set(const SetRun& run, const std::vector<PlannedInterval>& members,
+                                                       const std::function<ReplayerOptions(size_t)>& options) {
+  const std::vector<int> processors = spread(members, run.processors);
+  ASSIGN_OR_RETURN(const auto made,
+                   MessageStore::make(sends_of(run, members, processors), births_of(run, members), members.size()));
+  MessageStore& store = *made;
+  std::vector<std::optional<Result<Replayer::Outcome>>> outcomes(members.size());
+  const auto redrive_one = [&](size_t i) {
+    Replayer replayer(run.trace, members[i], birth_of(run.graph.rdg(), members[i]), store, processors[i], run.tier,
+                      options(i));
+    outcomes[i] = replayer.run();
+    store.interval_ended(!*outcomes[i] || (*outcomes[i])->divergence);
+  };
+  const Watch watch(run.processors);
+  std::vector<std::thread> threads;
+  for (size_t i = 1; i < members.size(); ++i) threads.emplace_back(redrive_one, i);
+  threads.emplace_back(redrive_one, 0);
+  for (auto& thread : threads) thread.join();
+  std::vector<Result<Replayer::Outcome>> all;
+  for (auto& outcome : outcomes) all.push_back(std::move(*outcome));
+  return all;
+}
+
+}  // namespace redrive
