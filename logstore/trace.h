@@ -31,7 +31,7 @@ struct Settings {
   std::string policy;  // policy_text()
   double critical_path_s = 0;
   double checkpoint_period_s = 0;
-  double bound_s = 0;
+  double bound_s = 0;  // 0: none is kept, the checkpoints are virtual
   double restore_cost_s = 0;  // measured on the recording host
   std::vector<std::string> command;
   std::string working_directory;

@@ -29,10 +29,10 @@ constexpr char kTraceAndUnit[] =
     "TRACE: a directory, or a name from 'redrive ls'; the latest if left out\n"
     "UNIT:  a number or a name from 'redrive ls TRACE'\n"
     "I, J:  intervals of the unit, from 0 on\n";
-constexpr std::array<CommandText, 9> kCommands{{
+constexpr std::array<CommandText, 10> kCommands{{
     {"record",
-     "redrive record [-o DIR] [--bound D] [--policy P] [--critical-path C] [--checkpoint-period T] [--set-bound N] "
-     "[--multiplicity M] [--approximate] [--cores J] [--interception TIER] [--] CMD ...",
+     "redrive record [-o DIR] [--bound D | --virtual] [--policy P] [--critical-path C] [--checkpoint-period T] "
+     "[--set-bound N] [--multiplicity M] [--approximate] [--cores J] [--interception TIER] [--] CMD ...",
      "run a command and record it with everything it starts",
      "Options end at the first word that is not one of these. The exit status is the command's.\n"
      "The trace is made in $REDRIVE_TRACE_DIR, or else in ~/.local/share/redrive, if -o does not say where.\n",
@@ -57,6 +57,14 @@ constexpr std::array<CommandText, 9> kCommands{{
      "A row for each policy and each combination of the values given of the parameters that it has.\n"
      "With T or S, checkpoints are placed anew; else they are where they were recorded.\n",
      "TRACE: a directory, or a name from 'redrive ls'; the latest if left out\n"},
+    {"prepare",
+     "redrive prepare [--bound D] [--policy P] [--set-bound N] [--multiplicity M] [--approximate] [--cores J] "
+     "[--isolate UNIT,...] [--jobs N] [--interception TIER] [--json] [TRACE]",
+     "make a trace with virtual checkpoints keep a bound, or change the bound",
+     "Re-drives what is needed to store checkpoints and messages that the bound needs and the trace lacks.\n"
+     "It can be interrupted, and goes on where it was.\n",
+     "TRACE: a directory, or a name from 'redrive ls'; the latest if left out\n"
+     "UNIT:  a number or a name from 'redrive ls TRACE'\n"},
     {"check", "redrive check [--json] [TRACE] | --host",
      "verify every byte of a trace, or whether this host can record", "", kTrace},
     {"rm", "redrive rm TRACE ...", "remove traces", "If one of the words is no trace, nothing is removed.\n",
@@ -123,7 +131,9 @@ class Parser {
   static void add_interception(CLI::App* command, bool& in_process);
   void add_evaluate();
   void add_synthetic(CLI::App* evaluate);
-  void add_policy_number(CLI::App* record, Parameter parameter, const char* value, const char* help);
+  void add_prepare();
+  static void add_policy(CLI::App* command, const std::string& standard, std::string& policy,
+                         PolicyParameters& parameters);
   void add_jobs(CLI::App* command, const char* help);
   void add_until(CLI::App* command);
   static void add_flag(CLI::App* command, const char* name, bool& flag, const char* help) {
@@ -134,6 +144,9 @@ class Parser {
 
   Result<Command> finish(const std::string& command);
   Result<Command> finish_record();
+  Result<Command> finish_prepare();
+  Result<void> check_policy(const std::string& command, const std::string& name,
+                            const PolicyParameters& parameters) const;
   Result<Command> finish_replay();
   Result<Command> finish_plan();
   Result<Command> finish_dump();
@@ -144,6 +157,7 @@ class Parser {
   std::vector<std::string> words_;  // positionals
   RecordOptions record_;
   ReplayOptions replay_;
+  PrepareOptions prepare_;
   EvaluateOptions evaluate_;
   SyntheticOptions synthetic_;
   int jobs_ = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
@@ -202,6 +216,7 @@ Parser::Parser() {
   add_replay();
   add_listings();
   add_evaluate();
+  add_prepare();
 }
 
 void Parser::add_duration(CLI::App* command, const char* name, const char* value, const char* help,
@@ -212,55 +227,96 @@ void Parser::add_duration(CLI::App* command, const char* name, const char* value
 
 void Parser::add_record() {
   CLI::App* record = app_.get_subcommand("record");
-  const auto name = [](const PolicyInfo& policy) { return policy.name; };
-  std::vector<std::string> names;
-  std::transform(policies().begin(), policies().end(), std::back_inserter(names), name);
-
   record->add_option("-o", record_.directory, "the directory to make for the trace; it must not exist")
       ->type_name("DIR");
   add_duration(record, "--bound", "D", "replays of one interval shall take no longer (10s)",
                [this](double s) { record_.bound_s = s; });
-  const auto policy = [this, names](const std::string& text) {
-    if (std::find(names.begin(), names.end(), text) == names.end()) {
-      throw CLI::ValidationError("--policy", fmt::format("there is no '{}': {}", text, fmt::join(names, ", ")));
-    }
-    record_.policy = text;
-    record_.policy_given = true;
-  };
-  const auto help = fmt::format("which messages to keep: {} ({})", fmt::join(names, ", "), record_.policy);
-  record->add_option_function<std::string>("--policy", policy, help)->type_name("P");
   add_duration(record, "--critical-path", "C", "longest chain of re-executed CPU time allowed (0.3 of the bound)",
                [this](double s) { record_.critical_path_s = s; });
   add_duration(record, "--checkpoint-period", "T", "longest CPU time between checkpoints of a unit (C/2)",
                [this](double s) { record_.checkpoint_period_s = s; });
-  add_policy_number(record, kSetBound, "N", "replay-set: most intervals of a replay set");
-  add_policy_number(record, kMultiplicity, "M", "critical-path-multiplicity: most intervals of one unit");
-  add_flag(record, "--approximate", record_.parameters.approximate, "... remember the first and last of a unit only");
-  add_policy_number(record, kCores, "J", "makespan: intervals executed at once in a replay");
+  add_policy(record, record_.policy, record_.policy, record_.parameters);
+  add_flag(record, "--virtual", record_.virtual_checkpoints,
+           "note checkpoints and keep no messages; redrive prepare does the rest");
   add_interception(record, record_.in_process);
 }
 
-// An option of `record` that only some policies have.
-void Parser::add_policy_number(CLI::App* record, Parameter parameter, const char* value, const char* help) {
-  const PolicyNumber& number = policy_number(parameter);
-  add_number(record, number.option, value, 1, kMaxPolicyNumber,
-             fmt::format("{} ({})", help, record_.parameters.*number.value),
-             [this, &number](uint64_t given) { record_.parameters.*number.value = static_cast<uint32_t>(given); });
+// `standard`: the policy if none is given.
+void Parser::add_policy(CLI::App* command, const std::string& standard, std::string& policy,
+                        PolicyParameters& parameters) {
+  std::vector<std::string> names;
+  for (const auto& known : policies()) names.emplace_back(known.name);
+  const auto read = [names, &policy](const std::string& text) {
+    if (std::find(names.begin(), names.end(), text) == names.end()) {
+      throw CLI::ValidationError("--policy", fmt::format("there is no '{}': {}", text, fmt::join(names, ", ")));
+    }
+    policy = text;
+  };
+  const auto help = fmt::format("which messages to keep: {} ({})", fmt::join(names, ", "), standard);
+  command->add_option_function<std::string>("--policy", read, help)->type_name("P");
+  const auto number = [&](Parameter parameter, const char* value, const char* text) {
+    const PolicyNumber& known = policy_number(parameter);
+    add_number(command, known.option, value, 1, kMaxPolicyNumber, fmt::format("{} ({})", text, parameters.*known.value),
+               [&parameters, &known](uint64_t given) { parameters.*known.value = static_cast<uint32_t>(given); });
+  };
+  number(kSetBound, "N", "replay-set: most intervals of a replay set");
+  number(kMultiplicity, "M", "critical-path-multiplicity: most intervals of one unit");
+  add_flag(command, "--approximate", parameters.approximate, "... remember the first and last of a unit only");
+  number(kCores, "J", "makespan: intervals executed at once in a replay");
+}
+
+void Parser::add_prepare() {
+  CLI::App* prepare = app_.get_subcommand("prepare");
+  add_duration(prepare, "--bound", "D", "replays of one interval shall take no longer (the trace's, or 10s)",
+               [this](double s) { prepare_.bound_s = s; });
+  add_policy(prepare, "the trace's, or critical-path", prepare_.policy, prepare_.parameters);
+  add_list(prepare, "--isolate", "UNIT,...", "units that shall replay without the others",
+           [this](const std::string& word) { prepare_.isolate.push_back(word); });
+  add_jobs(prepare, "intervals executed at once (one per processor)");
+  add_interception(prepare, prepare_.in_process);
+  add_json(prepare);
+  take_words(prepare);
+}
+
+Result<Command> Parser::finish_prepare() {
+  ASSIGN_OR_RETURN(prepare_.trace, only_trace("prepare"));
+  TRY(check_policy("prepare", prepare_.policy, prepare_.parameters));
+  prepare_.jobs = jobs_;
+  prepare_.json = json_;
+  return Command{prepare_};
 }
 
 // An option of a policy that was not chosen says that something else was meant.
-Result<Command> Parser::finish_record() {
-  if (record_.command.empty()) return usage("record", "the command to record is missing");
-  ASSIGN_OR_RETURN(const PolicyInfo* policy, find_policy(record_.policy));
-  const CLI::App* record = app_.get_subcommand("record");
+Result<void> Parser::check_policy(const std::string& command, const std::string& name,
+                                  const PolicyParameters& parameters) const {
+  unsigned known = 0;
+  if (!name.empty()) {
+    ASSIGN_OR_RETURN(const PolicyInfo* policy, find_policy(name));
+    known = policy->parameters;
+  }
+  const auto wrong = [&](const std::string& option) {
+    return usage(command, name.empty() ? fmt::format("{} wants --policy", option)
+                                       : fmt::format("{}: policy {} has no such parameter", option, name));
+  };
   for (const PolicyNumber& number : policy_numbers()) {
-    if (record->count(number.option) > 0 && !(policy->parameters & number.parameter)) {
-      return usage("record", fmt::format("{}: policy {} has no such parameter", number.option, policy->name));
+    if (app_.get_subcommand(command)->count(number.option) > 0 && !(known & number.parameter)) {
+      return wrong(number.option);
     }
   }
-  if (record_.parameters.approximate && !(policy->parameters & kApproximate)) {
-    return usage("record", fmt::format("--approximate: policy {} has no such parameter", policy->name));
+  if (parameters.approximate && !(known & kApproximate)) return wrong("--approximate");
+  return {};
+}
+
+Result<Command> Parser::finish_record() {
+  if (record_.command.empty()) return usage("record", "the command to record is missing");
+  const CLI::App* record = app_.get_subcommand("record");
+  if (record_.virtual_checkpoints) {
+    for (const char* option : {"--bound", "--policy", "--critical-path"}) {
+      if (record->count(option) > 0) return usage("record", fmt::format("{} is chosen later: redrive prepare", option));
+    }
+    record_.policy = "none";
   }
+  TRY(check_policy("record", record_.policy, record_.parameters));
   return Command{record_};
 }
 
@@ -438,6 +494,7 @@ Result<Command> Parser::finish(const std::string& command) {
   if (command == "dump") return finish_dump();
   if (command == "evaluate") return finish_evaluate();
   if (command == "record") return finish_record();
+  if (command == "prepare") return finish_prepare();
   if (command == "rm") {
     if (words_.empty()) return usage(command, "name the traces to remove");
     return Command{RemoveOptions{words_}};

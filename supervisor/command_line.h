@@ -20,8 +20,9 @@ struct CheckHostOptions {
   bool json = false;
 };
 
-using Command = std::variant<PrintText, RecordOptions, ListOptions, ReplayOptions, PlanOptions, DumpOptions,
-                             StatsOptions, EvaluateOptions, CheckOptions, CheckHostOptions, RemoveOptions>;
+using Command =
+    std::variant<PrintText, RecordOptions, ListOptions, ReplayOptions, PlanOptions, DumpOptions, StatsOptions,
+                 EvaluateOptions, PrepareOptions, CheckOptions, CheckHostOptions, RemoveOptions>;
 
 // `words` without the program's name. Every error is Status::usage and one line.
 Result<Command> parse_command_line(std::vector<std::string> words);

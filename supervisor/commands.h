@@ -21,7 +21,6 @@ struct RecordOptions {
   std::string directory;  // of the trace to make; empty: a new one below trace_home()
   std::vector<std::string> command;
   std::string policy = "critical-path";
-  bool policy_given = false;
   double bound_s = 10;
   std::optional<double> critical_path_s;      // C; derived from the bound if absent
   std::optional<double> checkpoint_period_s;  // T; C/2 if absent
@@ -47,6 +46,21 @@ struct ReplayOptions {
 };
 // Re-drives intervals. Returns 0, or Status::divergence if any diverged or failed verification.
 Result<int> replay(const ReplayOptions& options);
+
+struct PrepareOptions {
+  std::string trace;
+  std::optional<double> bound_s;     // that of the trace if absent, or 10 s if it has none
+  std::string policy;                // that of the trace if empty, or critical-path if it was recorded with none
+  PolicyParameters parameters;       // all but C and T
+  std::vector<std::string> isolate;  // units whose messages from others are all kept
+  bool in_process = true;
+  int jobs = 1;
+  bool json = false;
+  bool progress = false;  // standard error is a terminal
+};
+// Re-drives what is needed to make real checkpoints of virtual ones, and keeps the messages that the policy wants.
+// Whoever ends it leaves a good trace, and the next one goes on there.
+Result<int> prepare(const PrepareOptions& options);
 
 // Whether, and why not, this host can record.
 Result<void> check_host(bool json);

@@ -40,6 +40,7 @@ class Reader {
 
  private:
   struct Unit {
+    UnitId id = 0;
     std::vector<Found> steps;
     std::vector<std::pair<EventIndex, size_t>> sends;  // by event: which step
     std::vector<uint32_t> placed;                      // of each step that is in order: where; sends only
@@ -50,6 +51,7 @@ class Reader {
   Result<void> read_unit(const UnitRecord& record) {
     numbers_[record.unit] = units_.size();
     Unit& unit = units_.emplace_back();
+    unit.id = record.unit;
     const auto number = static_cast<uint32_t>(units_.size() - 1);
     uint64_t before_ns = 0;
     for (const auto& interval : trace_.intervals(record.unit)) {
@@ -207,6 +209,7 @@ class Reader {
       units_[step.unit].placed[units_[step.unit].next] = static_cast<uint32_t>(execution_.steps.size());
     }
     execution_.steps.push_back(step);
+    execution_.events.push_back({units_[step.unit].id, found.event});
   }
 
   const Trace& trace_;

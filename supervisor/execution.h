@@ -34,6 +34,7 @@ struct Execution {
   };
   std::vector<Step> steps;  // in an order in which they may have happened: a send before its receive
   std::vector<uint32_t> senders;
+  std::vector<EventRef> events;  // by step: of the trace, those of `program`, `birth` and `checkpoint` the next one
   uint32_t units = 0;
 };
 

@@ -144,11 +144,13 @@ void print_units_json(const Trace& trace, const std::vector<UnitRows>& units) {
   print_json({{"directory", trace.directory()}, {"state", state_of(trace)}, {"units", list}});
 }
 
-void print_units(const std::vector<UnitRows>& units) {
+void print_units(const Trace& trace, const std::vector<UnitRows>& units) {
   Columns unit_columns({">UNIT", "NAME", ">PID", ">PARENT", ">INTERVALS", "JOINED", "COMMAND"});
   Columns columns(
       {">UNIT", ">INTERVAL", "CHECKPOINT", ">FIRST EVENT", ">EVENTS", ">CPU", ">MESSAGES", ">LOGGED", ">PAUSE"});
   const auto number = [](uint64_t value) { return fmt::format("{}", value); };
+  const bool whole = trace.finished() && trace.end().skipped_checkpoints == 0;
+  const std::string without_image = whole ? "virtual" : "image (lost)";
   for (const auto& rows : units) {
     unit_columns.add({number(rows.unit.unit), printable(rows.name), number(static_cast<uint64_t>(rows.unit.pid)),
                       rows.unit.parent.unit ? number(rows.unit.parent.unit) : "-", number(rows.intervals.size()),
@@ -156,7 +158,7 @@ void print_units(const std::vector<UnitRows>& units) {
                       printable(rows.command)});
     for (const auto& row : rows.intervals) {
       const std::string kind = name(row.record.kind);
-      columns.add({number(rows.unit.unit), number(row.record.interval), startable(row.record) ? kind : kind + " (lost)",
+      columns.add({number(rows.unit.unit), number(row.record.interval), startable(row.record) ? kind : without_image,
                    number(row.extent.first_event), number(row.extent.end_event - row.extent.first_event),
                    format_duration(static_cast<double>(row.extent.cpu_ns) * 1e-9), number(row.tally.messages),
                    number(row.tally.logged_messages),
@@ -178,7 +180,7 @@ Result<int> list_command(const ListOptions& options) {
   if (options.json) {
     print_units_json(*trace, units);
   } else {
-    print_units(units);
+    print_units(*trace, units);
   }
   return 0;
 }

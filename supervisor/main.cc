@@ -20,6 +20,11 @@ Result<int> run(const ReplayOptions& options) {
   with_progress.progress = isatty(STDERR_FILENO) != 0;
   return replay(with_progress);
 }
+Result<int> run(const PrepareOptions& options) {
+  PrepareOptions with_progress = options;
+  with_progress.progress = isatty(STDERR_FILENO) != 0;
+  return prepare(with_progress);
+}
 Result<int> run(const ListOptions& options) { return list_command(options); }
 Result<int> run(const PlanOptions& options) { return plan_command(options); }
 Result<int> run(const DumpOptions& options) { return dump_command(options); }

@@ -12,44 +12,25 @@
 #include <cstdlib>
 #include <sstream>
 
-#include "checkpoint/stub.h"
 #include "interceptors/trapped_instructions.h"
 #include "supervisor/commands.h"
 #include "supervisor/interrupts.h"
 #include "supervisor/recorder.h"
 #include "supervisor/restore_cost.h"
+#include "supervisor/tuning.h"
 
 namespace redrive {
 namespace {
 
-// A replay of several units at once has the sum of their work on two processors, not only the longest path; so the path
-// may take this part of the bound. Checkpoints come twice as often.
-constexpr double kPathOfBound = 0.3;
-constexpr double kPeriodOfPath = 0.5;
-constexpr double kLeastPeriod_s = 0.02;  // checkpoints closer than this cost more than they save
+// How far virtual checkpoints lie apart, in CPU time: no bound can be prepared that needs them closer.
+constexpr double kVirtualPeriod_s = 0.1;
 
-struct Tuning {
-  double critical_path_s;
-  double period_s;
-  double restore_s;  // to make an empty stub ready: the part of a restore that does not depend on the program
-};
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
-Result<Tuning> tune(const RecordOptions& options) {
-  Tuning tuning{};
-  const auto started = Clock::now();
-  TRY(Stub::spawn());
-  const double restore = tuning.restore_s = seconds_since(started);
-  tuning.critical_path_s = options.critical_path_s.value_or(kPathOfBound * (options.bound_s - restore));
-  tuning.period_s = options.checkpoint_period_s.value_or(kPeriodOfPath * tuning.critical_path_s);
-  if (!options.checkpoint_period_s && tuning.period_s < kLeastPeriod_s) {
-    const double least = kLeastPeriod_s / kPeriodOfPath / kPathOfBound + restore;
-    char text[160];
-    std::snprintf(text, sizeof text, "a bound of %g s cannot be kept here; the shortest that can is %.3g s",
-                  options.bound_s, least);
-    return Error{text, Status::usage};
+Result<Tuning> tuning_of(const RecordOptions& options) {
+  if (!options.virtual_checkpoints) {
+    return tune(options.bound_s, options.critical_path_s, options.checkpoint_period_s);
   }
+  Tuning tuning;
+  tuning.period_s = options.checkpoint_period_s.value_or(kVirtualPeriod_s);
   return tuning;
 }
 
@@ -130,7 +111,7 @@ void report(const Recorder& recorder) {
 
 Result<int> record(const RecordOptions& options) {
   ASSIGN_OR_RETURN(const std::string program, find_program(options.command.front()));
-  ASSIGN_OR_RETURN(const Tuning tuning, tune(options));
+  ASSIGN_OR_RETURN(const Tuning tuning, tuning_of(options));
   PolicyParameters parameters = options.parameters;
   parameters.critical_path_ns = static_cast<uint64_t>(tuning.critical_path_s * 1e9);
   parameters.checkpoint_period_ns = static_cast<uint64_t>(tuning.period_s * 1e9);
@@ -144,7 +125,7 @@ Result<int> record(const RecordOptions& options) {
   settings.policy = policy_text(*info, parameters);
   settings.critical_path_s = tuning.critical_path_s;
   settings.checkpoint_period_s = tuning.period_s;
-  settings.bound_s = options.bound_s;
+  settings.bound_s = options.virtual_checkpoints ? 0 : options.bound_s;
   settings.restore_cost_s = tuning.restore_s;
   settings.command = options.command;
   if (char* cwd = getcwd(nullptr, 0)) {
@@ -161,8 +142,10 @@ Result<int> record(const RecordOptions& options) {
   {
     RecorderLimits limits;
     limits.checkpoint_period_ns = parameters.checkpoint_period_ns;
-    if (!options.checkpoint_period_s) limits.restore_budget_s = options.bound_s - tuning.restore_s;
+    if (!options.checkpoint_period_s && !options.virtual_checkpoints)
+      limits.restore_budget_s = options.bound_s - tuning.restore_s;
     limits.in_process = options.in_process;
+    limits.virtual_checkpoints = options.virtual_checkpoints;
     limits.cpuid_traps = trap_own_instructions();
     Recorder recorder(*writer, *policy, limits);
     pin_to_one_processor();

@@ -215,9 +215,12 @@ void print_summary(const Trace& trace, const Stats& stats) {
   line("size", wall_s > 0 ? fmt::format("{}, {}/s", format_size(bytes),
                                         format_size(static_cast<uint64_t>(static_cast<double>(bytes) / wall_s)))
                           : format_size(bytes));
-  line("policy", fmt::format("{}, bound {}, critical path {}, checkpoint period {}", settings.policy,
-                             format_duration(settings.bound_s), format_duration(settings.critical_path_s),
-                             format_duration(settings.checkpoint_period_s)));
+  line("policy", settings.bound_s > 0
+                     ? fmt::format("{}, bound {}, critical path {}, checkpoint period {}", settings.policy,
+                                   format_duration(settings.bound_s), format_duration(settings.critical_path_s),
+                                   format_duration(settings.checkpoint_period_s))
+                     : fmt::format("none, virtual checkpoints every {}: see redrive prepare",
+                                   format_duration(settings.checkpoint_period_s)));
   line("units", fmt::format("{}, {}, {}", stats.units.size(), counted(stats.intervals, "interval"),
                             counted(total.events, "event")));
   line("messages", fmt::format("{} ({}), {} logged ({}): {}", total.messages, format_size(total.message_bytes),

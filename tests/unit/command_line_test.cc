@@ -55,7 +55,6 @@ TEST_CASE("record takes its own options and leaves the command's alone") {
   const auto plain = parsed<RecordOptions>({"record", "ls", "-l", "--bound", "x"});
   CHECK_EQ(plain.command, Words{"ls", "-l", "--bound", "x"});
   CHECK_EQ(plain.policy, "critical-path");
-  CHECK_FALSE(plain.policy_given);
   CHECK_EQ(plain.bound_s, 10);
   CHECK_FALSE(plain.critical_path_s);
 
@@ -64,7 +63,6 @@ TEST_CASE("record takes its own options and leaves the command's alone") {
   CHECK_EQ(full.directory, "dir");
   CHECK_EQ(full.bound_s, 2);
   CHECK_EQ(full.policy, "all");
-  CHECK(full.policy_given);
   CHECK_EQ(full.critical_path_s.value(), doctest::Approx(0.8));
   CHECK_EQ(full.checkpoint_period_s.value(), doctest::Approx(0.4));
   CHECK_EQ(full.command, Words{"-odd", "--name"});

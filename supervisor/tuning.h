@@ -1,0 +1,22 @@
+// From a bound to the critical-path limit C and the checkpoint period T.
+#pragma once
+
+#include <optional>
+
+#include "base/result.h"
+
+namespace redrive {
+
+struct Tuning {
+  double critical_path_s = 0;
+  double period_s = 0;
+  double restore_s = 0;  // to make an empty stub ready: the part of a restore that does not depend on the program
+};
+// Measures what a restore takes here. C and T are derived unless given. Fails with Status::usage if the bound cannot be
+// kept, and says which one can.
+Result<Tuning> tune(double bound_s, std::optional<double> critical_path_s, std::optional<double> period_s);
+
+// The shortest bound for which checkpoints come this far apart.
+double bound_for_period_s(double period_s, double restore_s);
+
+}  // namespace redrive
