@@ -3,6 +3,7 @@
 #include <map>
 #include <mutex>
 
+#include "logstore/block_sums.h"
 #include "logstore/image_publisher.h"
 #include "logstore/payload_file.h"
 #include "logstore/trace_state.h"
@@ -83,6 +84,11 @@ Result<std::unique_ptr<TraceAdditions>> TraceAdditions::begin(const Trace& trace
   const std::string mark = state->files.preparing();
   if (!storage.exists(mark)) TRY(storage.create(mark));
   if (!storage.exists(state->files.payloads())) TRY(storage.make_directory(state->files.payloads()));
+  // Of the trace as it was. Whoever asks makes another.
+  const std::string catalog = state->files.catalog();
+  for (const auto& old : {catalog, sums_path(catalog)}) {
+    if (storage.exists(old)) TRY(storage.remove(old));
+  }
   TRY(storage.sync({directory}));
   TRY(state->resume(trace.state()));
   for (const auto& [unit, writer] : state->payloads) state->published[unit] = writer.written();

@@ -114,9 +114,17 @@ Result<std::vector<UnitRows>> read_rows(const Trace& trace) {
   return units;
 }
 
-Json to_json(const IntervalRow& row) {
+// An image that should be there and is not.
+bool lost(const Trace& trace, const IntervalRecord& interval) {
+  return !startable(interval) && !(trace.finished() && trace.end().skipped_checkpoints == 0);
+}
+std::string kind_of(const Trace& trace, const IntervalRecord& interval) {
+  return startable(interval) || lost(trace, interval) ? name(interval.kind) : "virtual";
+}
+
+Json to_json(const Trace& trace, const IntervalRow& row) {
   return {{"interval", row.record.interval},
-          {"checkpoint_kind", name(row.record.kind)},
+          {"checkpoint_kind", kind_of(trace, row.record)},
           {"first_event", row.extent.first_event},
           {"events", row.extent.end_event - row.extent.first_event},
           {"cpu_s", static_cast<double>(row.extent.cpu_ns) * 1e-9},
@@ -132,7 +140,7 @@ void print_units_json(const Trace& trace, const std::vector<UnitRows>& units) {
   Json list = Json::array();
   for (const auto& rows : units) {
     Json intervals = Json::array();
-    for (const auto& row : rows.intervals) intervals.push_back(to_json(row));
+    for (const auto& row : rows.intervals) intervals.push_back(to_json(trace, row));
     list.push_back({{"unit", rows.unit.unit},
                     {"name", rows.name},
                     {"pid", rows.unit.pid},
@@ -149,16 +157,14 @@ void print_units(const Trace& trace, const std::vector<UnitRows>& units) {
   Columns columns(
       {">UNIT", ">INTERVAL", "CHECKPOINT", ">FIRST EVENT", ">EVENTS", ">CPU", ">MESSAGES", ">LOGGED", ">PAUSE"});
   const auto number = [](uint64_t value) { return fmt::format("{}", value); };
-  const bool whole = trace.finished() && trace.end().skipped_checkpoints == 0;
-  const std::string without_image = whole ? "virtual" : "image (lost)";
   for (const auto& rows : units) {
     unit_columns.add({number(rows.unit.unit), printable(rows.name), number(static_cast<uint64_t>(rows.unit.pid)),
                       rows.unit.parent.unit ? number(rows.unit.parent.unit) : "-", number(rows.intervals.size()),
                       rows.unit.joined.empty() ? "-" : fmt::format("{}", fmt::join(rows.unit.joined, ",")),
                       printable(rows.command)});
     for (const auto& row : rows.intervals) {
-      const std::string kind = name(row.record.kind);
-      columns.add({number(rows.unit.unit), number(row.record.interval), startable(row.record) ? kind : without_image,
+      columns.add({number(rows.unit.unit), number(row.record.interval),
+                   kind_of(trace, row.record) + (lost(trace, row.record) ? " (lost)" : ""),
                    number(row.extent.first_event), number(row.extent.end_event - row.extent.first_event),
                    format_duration(static_cast<double>(row.extent.cpu_ns) * 1e-9), number(row.tally.messages),
                    number(row.tally.logged_messages),

@@ -1,0 +1,157 @@
+"""Group preparing: four-phase replay. A recording notes where checkpoints would be and keeps no messages; prepare makes both, from a
+replay, and the trace then is as good as one that was recorded with that bound."""
+import json
+import os
+import re
+import shutil
+import signal
+import time
+
+from harness import Failure, test
+from programs import job_of
+from redriving import Job, check_trace, record, redrive_all, take_away_surroundings, units
+
+VIRTUAL = ("--virtual", "--checkpoint-period", "20ms")
+# Threads, processes of one unit, births, memory of all kinds, signals.
+PROGRAMS = ("stress_threads", "fork_tree", "vfork_exec", "shared_memory", "mappings", "stack_growth", "signal_nested", "served_signals", "tcp",
+            "series_checkpoints", "moved_faults", "mapped_code")
+
+
+def record_virtually(ctx, job, *options):
+    job.record_options = (*VIRTUAL, *options)
+    record(ctx, job)
+    take_away_surroundings(ctx)
+    stats = ctx.json("stats", ctx.trace)
+    if stats["bound_s"] != 0 or stats["logged_messages"] != 0:
+        raise Failure(f"a virtual recording has a bound of {stats['bound_s']} s and {stats['logged_messages']} logged messages")
+
+
+def marks(ctx, kind="virtual"):
+    return [(unit["unit"], i["interval"]) for unit in units(ctx) for i in unit["intervals"] if i["checkpoint_kind"] == kind]
+
+
+def prepare(ctx, bound, *options):
+    """With this bound, or with the shortest that can be kept if it cannot."""
+    outcome = ctx.redrive("prepare", "--bound", bound, *options, "--json", ctx.trace)
+    if refused := re.search("a bound of (.*) can$", outcome.stderr.strip()):
+        outcome = ctx.redrive("prepare", "--bound", refused[1].replace(" ", ""), *options, "--json", ctx.trace)
+    made = json.loads(ctx.expect_status(outcome, 0).stdout)
+    check_trace(ctx)
+    stats = ctx.json("stats", ctx.trace)
+    if abs(stats["bound_s"] - made["bound_s"]) > 1e-9:
+        raise Failure(f"prepared for {made['bound_s']} s, and the trace says {stats['bound_s']} s")
+    return made
+
+
+def register(name):
+    @test(f"preparing/{name}", timeout_s=120)
+    def cycle(ctx):
+        record_virtually(ctx, job_of(ctx, name))
+        noted = len(marks(ctx))
+        made = prepare(ctx, "1s")
+        if made["images"] > noted + len(units(ctx)):
+            raise Failure(f"{made['images']} images of {noted} virtual checkpoints")
+        if name != "vfork_exec" and noted >= 10 and made["images"] == 0:
+            raise Failure(f"no image of {noted} virtual checkpoints")
+        redrive_all(ctx)
+
+
+for program in PROGRAMS:
+    register(program)
+
+
+def mesh(ctx):
+    from harness import TESTS, compiled
+    binary = compiled(ctx.options, TESTS / "workloads" / "mesh.c", flags=["-O2", "-lm"], directory="workloads")
+    return Job([str(binary), "4", "600i"])
+
+
+@test("preparing/bounds", timeout_s=240)
+def bounds(ctx):
+    """A bound can be changed, to a smaller one as far as the marks allow, and each is kept."""
+    record_virtually(ctx, mesh(ctx))
+    refused = ctx.redrive("prepare", "--bound", "50ms", ctx.trace)
+    ctx.expect(refused.status in (1, 2) and "can" in refused.stderr, refused, "does not say which bound can be kept")
+    before = 0
+    for bound in ("2s", "700ms", "500ms"):
+        made = prepare(ctx, bound)
+        redrive_all(ctx)
+        images = len(marks(ctx, "image"))
+        if images != before + made["images"]:
+            raise Failure(f"{before} images, {made['images']} added, {images} there")
+        before = images
+    if before == 0:
+        raise Failure("no image was needed")
+    again = prepare(ctx, "500ms")
+    if again["images"] or again["messages"]:
+        raise Failure(f"what was prepared already is made again: {again}")
+
+
+@test("preparing/policies", timeout_s=240)
+def policies(ctx):
+    """With all messages every interval replays alone; an isolated group without the rest."""
+    record_virtually(ctx, mesh(ctx))
+    prepare(ctx, "1s", "--isolate", "2,3")
+    names = {unit["unit"]: unit for unit in units(ctx)}
+    for unit in (2, 3):
+        for interval in names[unit]["intervals"]:
+            plan = ctx.json("plan", ctx.trace, f"{unit}:{interval['interval']}")
+            outside = {member["unit"] for member in plan["replay_set"]} - {2, 3}
+            if outside and interval["interval"] > 0:
+                raise Failure(f"{unit}:{interval['interval']} needs units {outside}")
+    made = prepare(ctx, "1s", "--policy", "all")
+    stats = ctx.json("stats", ctx.trace)
+    if made["messages"] == 0 or stats["logged_messages"] != stats["messages"] or stats["policy"] != "all":
+        raise Failure(f"of {stats['messages']} messages {stats['logged_messages']} are kept, policy {stats['policy']}")
+    report = redrive_all(ctx)
+    largest = max(i["replay_set_size"] for i in report["intervals"])
+    if largest != 1:
+        raise Failure(f"with all messages kept, an interval needs {largest - 1} others")
+
+
+@test("preparing/killed", timeout_s=240)
+def killed(ctx):
+    """Whoever is killed leaves a good trace, and the next one goes on with what is there."""
+    record_virtually(ctx, mesh(ctx))
+    whole = ctx.trace.with_name("whole")
+    shutil.copytree(ctx.trace, whole)
+    wanted = ctx.json("prepare", "--bound", "500ms", whole)["images"]
+    process = ctx.start_redrive("prepare", "--bound", "500ms", "--jobs", "1", ctx.trace)
+    images = ctx.trace / "images"
+    start = len(os.listdir(images))
+    limit = time.monotonic() + 60
+    while len(os.listdir(images)) < start + wanted // 3 and process.process.poll() is None and time.monotonic() < limit:
+        time.sleep(0.001)
+    os.kill(process.pid, signal.SIGKILL)
+    if process.finish(30).status == 0:
+        raise Failure("it had ended before it could be killed")
+    check_trace(ctx)
+    there = len(marks(ctx, "image"))
+    if not 0 < there < wanted:
+        raise Failure(f"{there} of {wanted} images were published when it was killed")
+    redrive_all(ctx)
+    made = prepare(ctx, "500ms")
+    if made["images"] != wanted - there:
+        raise Failure(f"{there} of {wanted} images were there, and {made['images']} were made")
+    redrive_all(ctx)
+
+
+@test("preparing/mistakes")
+def mistakes(ctx):
+    record_virtually(ctx, job_of(ctx, "tls"))
+    for words, status, said in ((("--isolate", "77", ctx.trace), 1, "77"), (("--policy", "best", ctx.trace), 2, "best"),
+                                (("--cores", "2", ctx.trace), 2, "--policy"), (("--bound", "0s", ctx.trace), 2, "0"),
+                                ((ctx.trace, "more"), 2, "more"), ((ctx.trace.with_name("none"),), 1, "none")):
+        outcome = ctx.expect_status(ctx.redrive("prepare", *words), status)
+        ctx.expect(said in outcome.stderr and outcome.stderr.count("\n") == 1, outcome, f"one line with '{said}' was expected")
+    for option in (("--bound", "2s"), ("--policy", "all"), ("--critical-path", "1s")):
+        outcome = ctx.expect_status(ctx.redrive("record", "--virtual", *option, "--", "true"), 2)
+        ctx.expect("prepare" in outcome.stderr, outcome, "does not say when that is chosen")
+    unfinished = ctx.trace.with_name("unfinished")
+    process = ctx.start_redrive("record", "--virtual", "-o", unfinished, "--", "sleep", "60")
+    limit = time.monotonic() + 20
+    while not (unfinished / "events" / "1.seg").exists() and time.monotonic() < limit:
+        time.sleep(0.02)
+    process.kill()
+    outcome = ctx.expect_status(ctx.redrive("prepare", unfinished), 1)
+    ctx.expect("not finished" in outcome.stderr, outcome, "does not say that the trace is not finished")
