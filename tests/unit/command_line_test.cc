@@ -94,6 +94,28 @@ TEST_CASE("record takes a policy's parameters, and only that policy's") {
   check_usage_error({"record", "--approximate", "true"}, "--approximate");
 }
 
+TEST_CASE("virtual recordings choose nothing, prepare does") {
+  const auto plain = parsed<PrepareOptions>({"prepare"});
+  CHECK(plain.trace.empty());
+  CHECK_FALSE(plain.bound_s);
+  CHECK(plain.policy.empty());
+  const auto full = parsed<PrepareOptions>({"prepare", "--bound", "2s", "--policy", "makespan", "--cores", "4",
+                                            "--isolate", "1,jacobi.2", "--jobs", "3", "--json", "run-1"});
+  CHECK(full.trace == "run-1");
+  CHECK(full.bound_s == 2);
+  CHECK(full.policy == "makespan");
+  CHECK(full.parameters.cores == 4);
+  CHECK(full.isolate == std::vector<std::string>{"1", "jacobi.2"});
+  CHECK(full.jobs == 3);
+  CHECK(full.json);
+  check_usage_error({"prepare", "--cores", "4"}, "--policy");
+  check_usage_error({"prepare", "--policy", "all", "--cores", "4"}, "--cores");
+  check_usage_error({"prepare", "a", "b"}, "'b'");
+  CHECK(parsed<RecordOptions>({"record", "--virtual", "--checkpoint-period", "50ms", "true"}).virtual_checkpoints);
+  check_usage_error({"record", "--virtual", "--bound", "2s", "true"}, "prepare");
+  check_usage_error({"record", "--virtual", "--policy", "all", "true"}, "prepare");
+}
+
 TEST_CASE("evaluate takes lists") {
   const auto sweep = parsed<EvaluateOptions>({"evaluate", "--policy", "mrt,all", "--critical-path", "0.5s,1s",
                                               "--cores", "1,2,4", "--skew", "10ms", "--csv", "run-1"});
