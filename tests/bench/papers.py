@@ -23,21 +23,21 @@ from harness import ROOT, TESTS, Failure, Options, Process, Skip, compiled  # no
 
 # Arguments: quick, and of some seconds. {n} is the number of processes, which MPI programs have from mpirun.
 MPI_PROGRAMS = {
-    "det": ("300 1", "600 5"),
-    "fft": ("256 20", "512 60"),
-    "cell": ("16 100", "24 250"),
-    "router": ("131 500", "131 3000"),
+    "det": ("300 1", "600 10"),
+    "fft": ("256 20", "512 100"),
+    "cell": ("16 100", "24 1000"),
+    "router": ("131 500", "131 4000"),
     "exchange": ("64 600", "64 3000"),
-    "poisson": ("64 1", "200 2"),
-    "jacobi": ("256 200", "600 1500 nocheck"),
+    "poisson": ("64 1", "200 3"),
+    "jacobi": ("256 200", "600 2000 nocheck"),
 }
 NODE_PROGRAMS = {
-    "mesh": ("{n} 300i", "{n} 1200i"),
-    "tester": ("{n} 500", "{n} 2000 12"),
-    "bt": ("21 5", "7 1000 20000"),
-    "cg": ("11", "4 500 100"),
-    "tn": ("10", "500 60"),
-    "bully": ("4 3", "12 8"),
+    "mesh": ("{n} 300i", "{n} 1500i"),
+    "tester": ("{n} 500", "{n} 2000 20"),
+    "bt": ("21 5", "7 1500 20000"),
+    "cg": ("11", "4 500 200"),
+    "tn": ("10", "800 60"),
+    "bully": ("4 3", "12 12"),
 }
 SIX = ("det", "mesh", "fft", "tester", "cell", "router")  # N's; Z has all but cell
 FIVE = ("det", "fft", "mesh", "tester", "router")
@@ -62,6 +62,7 @@ EQUAL_BOUNDS = (0.75, 1.25, 1.75, 3.0, 4.0, 6.0)  # more of them, to log as much
 BREAKPOINTS = 1000
 PROCESSORS = 64             # more than any plan has units
 PERIOD_PER_BOUND = 0.15     # T of a recording with --bound: C is 0.3 of it, T half of C
+LEAST_BOUND_S = 0.3         # redrive refuses what restoring alone takes
 
 
 def ns(seconds):
@@ -85,19 +86,23 @@ class Papers:
         self.env = {key: value for key, value in os.environ.items() if not key.startswith(("MAKE", "MFLAGS"))}
         self.env.update(mpi.ENV, REDRIVE_TRACE_DIR=str(self.directory / "traces"), LANG="C.UTF-8")
         self.bases = {}      # (program, processes): what recording() returns, or the Failure
-        self.timeout_s = 30 if arguments.quick else 75
+        self.timeout_s = 15 if arguments.quick else 60
 
-    def run(self, *command, timeout_s=None):
+    def run(self, *command, timeout_s=None, statuses=(0,)):
         shown = " ".join(map(str, command))
         process = Process(command, self.work, self.env, shown, self.directory)
-        outcome = process.finish(timeout_s or self.timeout_s)
-        if outcome.status:
+        what = f"redrive {command[1]}" if command[0] == self.options.redrive else "run without redrive"
+        try:
+            outcome = process.finish(timeout_s or self.timeout_s)
+        except Failure as failure:
+            raise Failure(f"{what} {str(failure).splitlines()[0]}") from None
+        if outcome.status not in statuses:
             last = (outcome.stderr or outcome.stdout).strip().splitlines()[-1:] or [""]
-            raise Failure(f"exit status {outcome.status}: {last[0][:160]}")
+            raise Failure(f"{what}: exit status {outcome.status}: {last[0][:160]}")
         return outcome
 
-    def json(self, *words, timeout_s=600):
-        return json.loads(self.run(self.options.redrive, *words, "--json", timeout_s=timeout_s).stdout)
+    def json(self, *words, timeout_s=600, statuses=(0,)):
+        return json.loads(self.run(self.options.redrive, *words, "--json", timeout_s=timeout_s, statuses=statuses).stdout)
 
     def command(self, program, processes, arguments=None):
         is_mpi = program in MPI_PROGRAMS
@@ -116,12 +121,11 @@ class Papers:
     def recording(self, program, processes, name, *options):
         """Recorded, and what there is to say about it; its trace is under `trace`."""
         command = self.command(program, processes)
-        native_s = self.run(*command).seconds
         trace, recorded_s = self.record(name, command, *options)
         stats = self.json("stats", trace)
         run_s = max(sum(i["cpu_s"] or 0 for i in unit["intervals"]) for unit in self.json("ls", trace)["units"])
         return {"program": program, "processes": processes, "arguments": " ".join(map(str, command[1:] if program in NODE_PROGRAMS else command[8:])),
-                "trace": str(trace), "native_s": native_s, "recorded_s": recorded_s, "run_s": run_s,
+                "trace": str(trace), "recorded_s": recorded_s, "run_s": run_s,
                 **{key: stats[key] for key in ("units", "messages", "message_bytes", "trace_bytes")},
                 "unsure": len(stats["unsure"])}
 
@@ -130,7 +134,8 @@ class Papers:
         key = program, processes
         if key not in self.bases:
             try:
-                self.bases[key] = self.recording(program, processes, f"{program}-{processes}")
+                native_s = self.run(*self.command(program, processes)).seconds
+                self.bases[key] = {**self.recording(program, processes, f"{program}-{processes}"), "native_s": native_s}
             except Failure as failure:
                 self.bases[key] = failure
         if isinstance(self.bases[key], Failure):
@@ -231,28 +236,16 @@ class Papers:
     def makespan(self, program, processes):
         """--bound, kept for every interval."""
         base = self.base(program, processes)
-        bound_s = base["run_s"] / 10 / PERIOD_PER_BOUND
+        bound_s = max(base["run_s"] / 10 / PERIOD_PER_BOUND, LEAST_BOUND_S)
         made = self.recording(program, processes, "makespan", "--policy", "makespan", "--bound", duration(bound_s))
         return {"program": program, "bound_s": bound_s, **shares(made), **self.redrive(made["trace"], bound_s)}
 
     def redrive(self, trace, unit_s):
         """All intervals, verified; times in C or in the bound."""
-        intervals = self.replays(trace, "--all", "--verify")
+        intervals = self.json("replay", trace, "--all", "--verify", timeout_s=4 * self.timeout_s, statuses=(0, 3))["intervals"]
         seconds = [interval["seconds"] for interval in intervals]
         return {"redriven": len(intervals), "average": statistics.mean(seconds) / unit_s, "max": max(seconds) / unit_s,
-                "late": sum(second > unit_s for second in seconds)}
-
-    def replays(self, trace, *words):
-        start = time.monotonic()
-        outcome = Process([self.options.redrive, "replay", *words, "--json", trace], self.work, self.env, "replay", self.directory).finish(
-            4 * self.timeout_s)
-        if outcome.status not in (0, 3):
-            raise Failure(f"replay: exit status {outcome.status}: {outcome.stderr.strip()[-160:]}")
-        intervals = json.loads(outcome.stdout)["intervals"]
-        wrong = [f"{i['unit']}:{i['interval']}" for i in intervals if i["divergence"] or i["error"]]
-        if wrong:
-            raise Failure(f"{len(wrong)} of {len(intervals)} intervals diverged or failed ({', '.join(wrong[:4])}) in {time.monotonic() - start:.0f} s")
-        return intervals
+                "late": sum(second > unit_s for second in seconds), "wrong": wrong_of(intervals)}
 
     def policies(self, program, processes):
         """All policies, C = 2T, T = 10 % of the run."""
@@ -282,12 +275,19 @@ class Papers:
             times["native"].append(self.run(*command).seconds)
             trace, seconds = self.record("times", command, *record)
             times["recorded"].append(seconds)
-            times["replayed"].append(max(interval["seconds"] for interval in self.replays(trace, "--all", *replay)))
+            intervals = self.json("replay", trace, "--all", *replay, timeout_s=4 * self.timeout_s, statuses=(0, 3))["intervals"]
+            times["replayed"].append(max(interval["seconds"] for interval in intervals))
         medians = {key: statistics.median(values) for key, values in times.items()}
-        return {"program": program, "technique": technique, "size": size, **medians}
+        return {"program": program, "technique": technique, "size": size, **medians, "wrong": wrong_of(intervals)}
 
     def close(self):
         shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def wrong_of(intervals):
+    """What of a replay went wrong."""
+    wrong = [f"{i['unit']}:{i['interval']}" for i in intervals if i["divergence"] or i["error"]]
+    return f"{len(wrong)} of {len(intervals)} intervals diverged or failed: {', '.join(wrong[:6])}" if wrong else ""
 
 
 def row_of(row, **more):
@@ -333,9 +333,10 @@ def measure_all(papers):
         results.setdefault(part, [])
         try:
             results[part].append(measure(*words))
-            told = "measured"
+            told = results[part][-1].get("wrong") or "measured"
         except (Failure, Skip) as failure:
             told = str(failure).splitlines()[0]
+        if told != "measured":
             results["failures"].append({"part": part, "what": name, "why": told})
         print(f"{part:<16}{name:<22}{time.monotonic() - start:>7.1f} s  {told}", flush=True)
     results["recordings"] = [{k: v for k, v in base.items() if k != "trace"} for base in papers.bases.values() if isinstance(base, dict)]
