@@ -21,6 +21,7 @@ class Step:
     senders: tuple = ()    # of a receive, or of a fork's child: (unit, event) each; later indexes of steps
     message: bool = False  # from another unit
     logged: bool = False   # as recorded
+    arrival: int = 0       # of a receive: its place among all
 
 
 @dataclasses.dataclass
@@ -51,9 +52,10 @@ def read(directory):
     with sqlite3.connect(f"file:{directory}/catalog.sqlite?mode=ro", uri=True) as catalog:
         intervals = catalog.execute("SELECT unit, interval, checkpoint_kind, has_image, first_event, coalesce(cpu_s, 0) FROM intervals "
                                     "ORDER BY unit, interval").fetchall()
-        parents = {unit: (parent, event) for unit, parent, event in catalog.execute("SELECT unit, parent_unit, parent_event FROM units")}
-        messages = catalog.execute("SELECT unit, event, interval, at_ns, sender_unit, sender_event, sender_at_ns, logged FROM messages "
+        units = catalog.execute("SELECT unit, parent_unit, parent_event, events FROM units").fetchall()
+        messages = catalog.execute("SELECT unit, event, interval, at_ns, sender_unit, sender_event, sender_at_ns, logged, arrival FROM messages "
                                    "ORDER BY unit, event, part").fetchall()
+    parents, events = {unit: (parent, event) for unit, parent, event, _ in units}, {unit: count for unit, _, _, count in units}
     starts, end, by_unit = collections.defaultdict(list), collections.Counter(), collections.defaultdict(list)
     for unit, _, kind, has_image, first, cpu_s in intervals:
         starts[unit].append((first, end[unit]))
@@ -62,7 +64,7 @@ def read(directory):
         by_unit[unit].append(Step(what, unit, first, end[unit], senders, logged=bool(has_image)))
         end[unit] += round(cpu_s * 1e9)
     add_messages(by_unit, starts, messages)
-    add_forks(by_unit, end)
+    add_forks(by_unit, events, end)
     for unit, steps in by_unit.items():
         # A checkpoint comes before its interval's first event; what an event sent may depend on what it received.
         steps.sort(key=lambda step: (step.event, (BEGIN, CHECKPOINT, RECEIVE, SEND).index(step.what)))
@@ -72,10 +74,10 @@ def read(directory):
 
 def add_messages(by_unit, starts, messages):
     receives, sends = {}, {}
-    for unit, event, interval, at, sender_unit, sender_event, sender_at, logged in messages:
+    for unit, event, interval, at, sender_unit, sender_event, sender_at, logged, arrival in messages:
         if sender_at is None:
             continue
-        step = receives.setdefault((unit, event), Step(RECEIVE, unit, event, starts[unit][interval][1] + at, logged=bool(logged)))
+        step = receives.setdefault((unit, event), Step(RECEIVE, unit, event, starts[unit][interval][1] + at, logged=bool(logged), arrival=arrival))
         step.senders += ((sender_unit, sender_event),)
         step.message |= sender_unit != unit
         started = starts[sender_unit]
@@ -85,7 +87,7 @@ def add_messages(by_unit, starts, messages):
         by_unit[step.unit].append(step)
 
 
-def add_forks(by_unit, end):
+def add_forks(by_unit, events, end):
     """Their times are not in the catalog: between the parent's steps around them, by the events' numbers."""
     for steps in list(by_unit.values()):
         for parent, event in (sender for step in steps if step.what == BEGIN for sender in step.senders):
@@ -93,28 +95,37 @@ def add_forks(by_unit, end):
             if any(step.event == event and step.what == SEND for step in by_unit[parent]):
                 continue
             before = max((pair for pair in known if pair[0] <= event), default=(0, 0))
-            after = min((pair for pair in known if pair[0] > event), default=(event + 1, end[parent]))
+            after = min((pair for pair in known if pair[0] > event), default=(max(events[parent], event + 1), end[parent]))
             share = (event - before[0]) / (after[0] - before[0])
             by_unit[parent].append(Step(SEND, parent, event, round(before[1] + share * (after[1] - before[1]))))
 
 
 def in_causal_order(by_unit):
-    """Every send before its receives; senders become indexes. A receive whose send is not there is left out."""
-    sent = {(step.unit, step.event) for steps in by_unit.values() for step in steps if step.what == SEND}
-    queues = {unit: collections.deque(steps) for unit, steps in by_unit.items()}
-    order, place, progress = [], {}, True
-    while progress:
-        progress = False
-        for queue in queues.values():
-            while queue and all(sender in place or sender not in sent for sender in queue[0].senders):
-                step, progress = queue.popleft(), True
-                wanted = len(step.senders)
-                step.senders = tuple(sorted({place[sender] for sender in step.senders if sender in place}))
-                if step.what == RECEIVE and len(step.senders) == 0 < wanted:
-                    continue
-                if step.what == SEND:
-                    place[step.unit, step.event] = len(order)
-                order.append(step)
+    """By arrival, every send before its receives; senders become indexes. A receive whose send is not there is left out."""
+    where = {(step.unit, step.event): place for steps in by_unit.values() for place, step in enumerate(steps) if step.what == SEND}
+    arrivals = sorted((step.arrival, unit, place) for unit, steps in by_unit.items() for place, step in enumerate(steps) if step.arrival)
+    goals = [(unit, place) for _, unit, place in arrivals] + [(unit, len(steps) - 1) for unit, steps in by_unit.items()]
+    order, index_of, done = [], {}, collections.Counter()
+    for goal in goals:
+        todo = [goal]
+        while todo:
+            unit, place = todo[-1]
+            if done[unit] > place:
+                todo.pop()
+                continue
+            step = by_unit[unit][done[unit]]
+            missing = [sender for sender in step.senders if sender in where and sender not in index_of]
+            if missing:
+                todo.append((missing[0][0], where[missing[0]]))
+                continue
+            done[unit] += 1
+            wanted = len(step.senders)
+            step.senders = tuple(sorted({index_of[sender] for sender in step.senders if sender in where}))
+            if step.what == RECEIVE and len(step.senders) == 0 < wanted:
+                continue
+            if step.what == SEND:
+                index_of[step.unit, step.event] = len(order)
+            order.append(step)
     return order
 
 
@@ -123,17 +134,20 @@ def as_recorded(execution):
 
 
 class Deciding:
-    """Walks over an execution with a policy and a checkpoint every `period`; without them, as it was recorded."""
+    """Walks over an execution with a policy and a checkpoint every `period`; or with checkpoints of all units at once, which part the CPU time
+    of all into `parts`; without either, as it was recorded."""
 
-    def __init__(self, execution, policy=None, period=None):
-        self.execution, self.policy, self.period = execution, policy, period
+    def __init__(self, execution, policy=None, period=None, parts=None):
+        self.execution, self.policy, self.period, self.parts = execution, policy, period, parts
         self.now, self.due, self.decided = {}, {}, Decided([], [], [])
+        self.reached, self.spent = {}, 0  # each unit's time at its last step; the sum
 
     def run(self):
-        steps = self.execution.steps
-        for index, step in enumerate(steps):
+        for index, step in enumerate(self.execution.steps):
             while self.due.get(step.unit, step.at) < step.at:
                 self.begin(step.unit, self.due[step.unit])
+            if self.parts:
+                self.begin_all(step)
             if step.what == BEGIN or (step.what == CHECKPOINT and not self.policy):
                 self.begin(step.unit, step.at)
             self.decided.kept.append(self.decide(index, step))
@@ -146,6 +160,15 @@ class Deciding:
             self.policy.settle(self.decided.kept)
         return self.decided
 
+    def begin_all(self, step):
+        """If a common moment has come before the step."""
+        share, before = sum(self.execution.end.values()) / self.parts, self.spent
+        self.spent += step.at - self.reached.get(step.unit, 0)
+        self.reached[step.unit] = step.at
+        if self.spent // share > before // share:
+            for unit in self.now:
+                self.begin(unit, self.reached[unit])
+
     def begin(self, unit, at):
         intervals = self.decided.intervals
         if unit in self.now:
@@ -153,7 +176,8 @@ class Deciding:
         self.now[unit] = len(intervals)
         intervals.append(Interval(unit, at, at))
         if self.policy:
-            self.due[unit] = at + self.period
+            if self.period:
+                self.due[unit] = at + self.period
             self.policy.on_checkpoint(unit)
 
     def decide(self, index, step):

@@ -73,6 +73,11 @@ def duration(seconds):
     return f"{max(1, round(seconds * 1e6))}us"
 
 
+def tenth(base):
+    """T = 10 % of the run, in whole microseconds as redrive takes it."""
+    return max(1, round(base["run_s"] * 1e5)) / 1e6
+
+
 def joined(values):
     return ",".join(map(str, values))
 
@@ -86,7 +91,7 @@ class Papers:
         self.env = {key: value for key, value in os.environ.items() if not key.startswith(("MAKE", "MFLAGS"))}
         self.env.update(mpi.ENV, REDRIVE_TRACE_DIR=str(self.directory / "traces"), LANG="C.UTF-8")
         self.bases = {}      # (program, processes): what recording() returns, or the Failure
-        self.timeout_s = 15 if arguments.quick else 60
+        self.timeout_s = 15 if arguments.quick else 45
 
     def run(self, *command, timeout_s=None, statuses=(0,)):
         shown = " ".join(map(str, command))
@@ -150,12 +155,14 @@ class Papers:
         return self.json("evaluate", *words, trace)["policies"]
 
     def critical_path(self, program, processes):
-        """Figures 4 and 5 of N."""
+        """Figures 4 and 5 of N; what would be logged if all processes took their checkpoints together, by the checker alone."""
         base, rows = self.base(program, processes), []
+        execution = executions.read(base["trace"])
         for period in PERIODS:
             period_s = period * base["run_s"]
             found = self.evaluate(base["trace"], ["critical-path"], period_s, [limit * period_s for limit in LIMITS])
-            rows += [row_of(row, period=period, limit=limit) for row, limit in zip(found, LIMITS)]
+            together = logged_together(execution, round(1 / period))
+            rows += [row_of(row, period=period, limit=limit, together_percent=together[limit]) for row, limit in zip(found, LIMITS)]
         return {"program": program, "rows": rows}
 
     def skew(self, program, processes):
@@ -189,13 +196,16 @@ class Papers:
         run_s, interval_s = paper_values.MRT[program, processes][:2]
         period_s = base["run_s"] * interval_s / run_s
         found = self.evaluate(base["trace"], ["mrt", "ros"], period_s, [2 * period_s])
+        execution = executions.read(base["trace"])
+        # By one clock, what is received later than it was sent is never kept by rule 3.
+        together = executions.Deciding(execution, executions.Mrt(rule_3=False), parts=round(run_s / interval_s)).run()
         return {"program": program, "processes": processes, "messages": base["messages"], "period_s": period_s,
-                **{row["policy"]: row_of(row) for row in found}}
+                "together_percent": logged_percent(execution, together), **{row["policy"]: row_of(row) for row in found}}
 
     def breakpoints(self, program, processes):
         """MRT's promise, by an independent decision, replayed in thought from 1,000 breakpoints."""
         base = self.base(program, processes)
-        execution, period_s = executions.read(base["trace"]), base["run_s"] / 10
+        execution, period_s = executions.read(base["trace"]), tenth(base)
         out = {"program": program, "units": base["units"], "count": BREAKPOINTS}
         agreed = {row["policy"]: row["logged_messages"] for row in self.evaluate(base["trace"], ["mrt", "ros"], period_s, [2 * period_s])}
         for policy in ("mrt", "ros"):
@@ -210,28 +220,30 @@ class Papers:
     def bounded_path(self, program, processes):
         """C = 2T, T = 10 % of the run: as recorded, checked, and re-driven."""
         base = self.base(program, processes)
-        period_s = base["run_s"] / 10
+        period_s = tenth(base)
         made = self.recording(program, processes, "path", "--policy", "critical-path", "--critical-path", duration(2 * period_s),
                               "--checkpoint-period", duration(period_s))
         execution = executions.read(made["trace"])
-        paths = executions.critical_paths(execution, executions.as_recorded(execution))
+        recorded = executions.as_recorded(execution)
+        paths = executions.critical_paths(execution, recorded)
         evaluated = self.json("evaluate", made["trace"], "--policy", "critical-path", "--cores", PROCESSORS)["policies"][0]
         out = {"program": program, "period_s": period_s, "limit_s": 2 * period_s, "intervals": len(paths), "path_max_c": max(paths) / ns(2 * period_s),
-               "over": sum(path > ns(2 * period_s) for path in paths), "longest_t": longest_interval(execution) / ns(period_s),
+               "over": sum(path > ns(2 * period_s) for path in paths), "longest_t": longest_interval(recorded) / ns(period_s),
                "simulated_average_c": evaluated["makespan_average_c"], "simulated_max_c": evaluated["makespan_max_c"], **shares(made)}
         return {**out, **self.redrive(made["trace"], 2 * period_s)}
 
     def checked(self, program, processes):
         """The same off line, where checkpoints are exactly at T: the checker decides by itself, and measures every interval."""
         base = self.base(program, processes)
-        period_s = base["run_s"] / 10
+        period_s = tenth(base)
         execution = executions.read(base["trace"])
         decided = executions.Deciding(execution, executions.CriticalPath(ns(2 * period_s), ns(period_s)), ns(period_s)).run()
         paths = executions.critical_paths(execution, decided)
         row = self.evaluate(base["trace"], ["critical-path"], period_s, [2 * period_s])[0]
-        return {"program": program, "processes": processes, "intervals": len(paths), "path_max_c": max(paths) / ns(2 * period_s),
-                "over": sum(path > ns(2 * period_s) for path in paths), "logged": logged_by(execution, decided),
-                "evaluated": row["logged_messages"], **row_of(row)}
+        return {**row_of(row), "program": program, "processes": processes, "intervals": len(paths), "path_max_c": max(paths) / ns(2 * period_s),
+                "over": sum(path > ns(2 * period_s) for path in paths), "logged": logged_by(execution, decided), "evaluated": row["logged_messages"],
+                "births": sum(step.what == executions.BEGIN and bool(step.senders) for step in execution.steps),
+                "evaluated_path_max_c": row["critical_path_max_s"] / (2 * period_s)}
 
     def makespan(self, program, processes):
         """--bound, kept for every interval."""
@@ -242,7 +254,7 @@ class Papers:
 
     def redrive(self, trace, unit_s):
         """All intervals, verified; times in C or in the bound."""
-        intervals = self.json("replay", trace, "--all", "--verify", timeout_s=4 * self.timeout_s, statuses=(0, 3))["intervals"]
+        intervals = self.json("replay", trace, "--all", "--verify", timeout_s=5 * self.timeout_s, statuses=(0, 3))["intervals"]
         seconds = [interval["seconds"] for interval in intervals]
         return {"redriven": len(intervals), "average": statistics.mean(seconds) / unit_s, "max": max(seconds) / unit_s,
                 "late": sum(second > unit_s for second in seconds), "wrong": wrong_of(intervals)}
@@ -250,7 +262,7 @@ class Papers:
     def policies(self, program, processes):
         """All policies, C = 2T, T = 10 % of the run."""
         base = self.base(program, processes)
-        period_s = base["run_s"] / 10
+        period_s = tenth(base)
         names = ["all", "critical-path", "critical-path-multiplicity", "makespan", "domino", "replay-set", "mrt", "ros", "none"]
         found = self.json("evaluate", base["trace"], "--policy", joined(names), "--checkpoint-period", duration(period_s), "--critical-path",
                           duration(2 * period_s), "--cores", 2, "--set-bound", 2 * base["units"])["policies"]
@@ -275,7 +287,7 @@ class Papers:
             times["native"].append(self.run(*command).seconds)
             trace, seconds = self.record("times", command, *record)
             times["recorded"].append(seconds)
-            intervals = self.json("replay", trace, "--all", *replay, timeout_s=4 * self.timeout_s, statuses=(0, 3))["intervals"]
+            intervals = self.json("replay", trace, "--all", *replay, timeout_s=5 * self.timeout_s, statuses=(0, 3))["intervals"]
             times["replayed"].append(max(interval["seconds"] for interval in intervals))
         medians = {key: statistics.median(values) for key, values in times.items()}
         return {"program": program, "technique": technique, "size": size, **medians, "wrong": wrong_of(intervals)}
@@ -306,8 +318,19 @@ def logged_by(execution, decided):
     return sum(kept for kept, step in zip(decided.kept, execution.steps) if step.message)
 
 
-def longest_interval(execution):
-    return max(interval.end - interval.start for interval in executions.as_recorded(execution).intervals)
+def logged_percent(execution, decided):
+    return 100 * logged_by(execution, decided) / max(1, sum(step.message for step in execution.steps))
+
+
+def longest_interval(decided):
+    return max(interval.end - interval.start for interval in decided.intervals)
+
+
+def logged_together(execution, parts):
+    """Percent by C in T, with all processes' checkpoints at common moments; T is the longest interval then."""
+    period = longest_interval(executions.Deciding(execution, executions.CriticalPath(0, 0), parts=parts).run())
+    return {limit: logged_percent(execution, executions.Deciding(execution, executions.CriticalPath(round(limit * period), period), parts=parts).run())
+            for limit in LIMITS}
 
 
 def plan(papers):
@@ -318,18 +341,20 @@ def plan(papers):
             ("critical_path", papers.critical_path, many), ("skew", papers.skew, [("tester", MANY)]),
             ("replay_set", papers.replay_set, [(name, MANY) for name in FIVE]),
             ("mrt", papers.mrt, [(name, count) for name in MRT_PROGRAMS for count in (4, 8, 16)]),
-            ("bounded_path", papers.bounded_path, [(name, FEW) for name in SIX]), ("makespan", papers.makespan, few),
             ("record_sizes", papers.record_sizes, itertools.product(DR_PROGRAMS, ("D", "R"))),
-            ("run_times", papers.run_times, itertools.product(DR_PROGRAMS, DR_TECHNIQUES, ("paper's", "long")))]
+            ("run_times", papers.run_times, itertools.product(DR_PROGRAMS, DR_TECHNIQUES, ("paper's", "long"))),
+            ("bounded_path", papers.bounded_path, [(name, FEW) for name in SIX]), ("makespan", papers.makespan, few)]
     return [(part, measure, words) for part, measure, rows in jobs for words in rows]
 
 
 def measure_all(papers):
+    """Writes the results after each: what is there can be rendered while the rest is measured."""
+    start, load = time.monotonic(), os.getloadavg()[0]
     results = {"failures": []}
     for part, measure, words in plan(papers):
         if papers.arguments.parts and part not in papers.arguments.parts:
             continue
-        start, name = time.monotonic(), " ".join(map(str, words))
+        begin, name = time.monotonic(), " ".join(map(str, words))
         results.setdefault(part, [])
         try:
             results[part].append(measure(*words))
@@ -338,9 +363,11 @@ def measure_all(papers):
             told = str(failure).splitlines()[0]
         if told != "measured":
             results["failures"].append({"part": part, "what": name, "why": told})
-        print(f"{part:<16}{name:<22}{time.monotonic() - start:>7.1f} s  {told}", flush=True)
-    results["recordings"] = [{k: v for k, v in base.items() if k != "trace"} for base in papers.bases.values() if isinstance(base, dict)]
-    return results
+        print(f"{part:<16}{name:<22}{time.monotonic() - begin:>7.1f} s  {told}", flush=True)
+        results["recordings"] = [{k: v for k, v in base.items() if k != "trace"} for base in papers.bases.values() if isinstance(base, dict)]
+        results["host"] = {"cores": os.cpu_count(), "kernel": os.uname().release, "load": load, "minutes": (time.monotonic() - start) / 60,
+                           "quick": papers.arguments.quick}
+        papers.arguments.json.write_text(json.dumps(results, indent=1) + "\n")
 
 
 def parse_arguments():
@@ -362,14 +389,10 @@ def main():
     arguments = parse_arguments()
     if not arguments.render:
         papers = Papers(arguments)
-        start, load = time.monotonic(), os.getloadavg()[0]
         try:
-            results = measure_all(papers)
+            measure_all(papers)
         finally:
             papers.close()
-        results["host"] = {"cores": os.cpu_count(), "kernel": os.uname().release, "load": load, "minutes": (time.monotonic() - start) / 60,
-                           "quick": arguments.quick}
-        arguments.json.write_text(json.dumps(results, indent=1) + "\n")
     import papers_page
     page = pathlib.Path(__file__).with_name("papers.md")
     target = arguments.json.parent / "papers-quick" if arguments.quick else page.parent
