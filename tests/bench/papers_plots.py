@@ -32,13 +32,15 @@ def legend_below(figure, axis, columns):
     figure.legend(handles, labels, loc="upper center", bbox_to_anchor=(0.5, 0), ncol=columns)
 
 
-def by_period(results, y, heading, papers):
+def by_period(results, y, heading, papers, together=None):
     """Figures 4 and 5 of N: a panel for each program, a curve for each T."""
     figure, axes = panels(len(results), 3)
     for axis, result in zip(axes, results):
         for number, period in enumerate(sorted({row["period"] for row in result["rows"]})):
             rows = [row for row in result["rows"] if row["period"] == period]
             curve(axis, rows, "limit", y, number, f"T = {100 * period:.0f} % of the run")
+        if together:
+            curve(axis, [row for row in result["rows"] if row["period"] == 0.1], "limit", together, 4, "T = 10 %, checkpoints together", marker="s")
         papers(axis, result["program"])
         axis.set(title=result["program"], xlabel="C, in T", ylabel=heading)
         axis.set_ylim(bottom=0)
@@ -57,7 +59,7 @@ def average_bound(axis, program):
 
 
 def n_figure_4(results):
-    return by_period(results["critical_path"], "logged_percent", "messages logged, %", logged_bound)
+    return by_period(results["critical_path"], "logged_percent", "messages logged, %", logged_bound, "together_percent")
 
 
 def n_figure_5(results):
@@ -75,6 +77,7 @@ def n_figure_6(results):
     axes[0].set_title("(a) tester, T = 10 % of the run")
     axes[1].set_title("(b) the same")
     axes[1].axhline(paper_values.REPLAY_MAX_C, **PAPER, label="paper: typically less than this")
+    axes[1].set_ylim(top=1.1 * max(paper_values.REPLAY_MAX_C, *(row["max_c"] for row in rows)))
     legend_below(figure, axes[1], 5)
     return figure
 
@@ -101,6 +104,7 @@ def z_figure_2(results):
         curve(axis, averaged(results, policy="none"), "percent", y, 5, "no logging", marker="s")
         axis.axhline(paper[2], **PAPER, label="paper's text: bound 2")
         axis.set(xlabel="T, % of the run", ylabel="intervals to replay, per process", title=f"replay set: {heading}", yscale="log")
+        axis.yaxis.set_major_formatter("{x:g}")
     legend_below(figure, axes[0], 4)
     return figure
 
@@ -158,25 +162,26 @@ def z_figure_5(results):
 
 
 def m_figure_7_1(results):
-    figure, axes = panels(1, 1, 8, 3.4)
+    figure, axes = panels(1, 1, 10, 3.6)
     keys = list(paper_values.MRT)
     found = {(row["program"], row["processes"]): row for row in results["mrt"]}
     places = range(len(keys))
     bars = (("MRT, paper (table 7.1)", "black", [paper_values.MRT[key][4] for key in keys]),
             ("MRT, ours", LINES[0], [found[key]["mrt"]["logged_percent"] if key in found else 0 for key in keys]),
+            ("MRT, ours, checkpoints together", LINES[2], [found[key]["together_percent"] if key in found else 0 for key in keys]),
             ("ROS, ours", LINES[1], [found[key]["ros"]["logged_percent"] if key in found else 0 for key in keys]))
     for number, (label, colour, values) in enumerate(bars):
-        axes[0].bar([place + 0.27 * (number - 1) for place in places], values, 0.25, color=colour, label=label)
+        axes[0].bar([place + 0.2 * (number - 1.5) for place in places], values, 0.18, color=colour, label=label)
     for place, key in enumerate(keys):
         if key not in found:
-            axes[0].text(place + 0.14, 1, "not recorded", rotation=90, ha="center", va="bottom", fontsize=7)
+            axes[0].text(place + 0.1, 1, "not recorded", rotation=90, ha="center", va="bottom", fontsize=7)
     axes[0].set_xticks(list(places), [f"{program}\n{count}" for program, count in keys])
     axes[0].set(ylabel="messages logged, %", xlabel="program, processes")
-    legend_below(figure, axes[0], 3)
+    legend_below(figure, axes[0], 4)
     return figure
 
 
-TECHNIQUES = {"D": "data (`all`)", "R": "receiver-based (`none`)", "S": "sender-based"}
+TECHNIQUES = {"D": "data (policy all)", "R": "receiver-based (policy none)", "S": "sender-based"}
 
 
 def d_figure_21(results):
@@ -187,7 +192,7 @@ def d_figure_21(results):
             for row in results["record_sizes"]:
                 if (row["program"], row["technique"]) == (program, technique):
                     points = [{"messages": x, "kb": y / 1e3} for x, y in row["points"]]
-                    curve(axis, points, "messages", "kb", number, f"ours, {TECHNIQUES[technique]}")
+                   curve(axis, points, "messages", "kb", number, f"ours, {TECHNIQUES[technique]}")
                     record = paper_values.RECORD_BYTES[technique](paper_values.MESSAGE_BYTES[program])
                     axis.plot([0, points[-1]["messages"]], [0, record * points[-1]["messages"] / 1e3], color=LINES[number], linestyle="--", linewidth=1,
                               label=f"paper, {technique}: messages x record of table 6")

@@ -26,6 +26,12 @@ def expect(found, wanted, what):
         raise Failure(f"{what}: {found}, not {wanted}")
 
 
+def expect_near(found, wanted, most, what):
+    """The catalog has not the sends that nobody received: a checkpoint may fall between other steps."""
+    if abs(found - wanted) > most:
+        raise Failure(f"{what}: {found}, not about {wanted}")
+
+
 def decided_with(limit):
     execution = chain()
     decided = executions.Deciding(execution, executions.CriticalPath(limit, 4), 4).run()
@@ -68,6 +74,7 @@ def evaluate(ctx):
     for row in ctx.json("evaluate", ctx.trace, "--policy", ",".join(policies), *limits)["policies"]:
         decided = executions.Deciding(execution, policies[row["policy"]], 1_000 * period_us).run()
         logged = sum(kept for kept, step in zip(decided.kept, execution.steps) if step.message)
-        expect((logged, len(decided.intervals)), (row["logged_messages"], row["intervals"]), f"{row['policy']}: messages logged, intervals")
-        longest = round(row["critical_path_max_s"] * 1e9)
-        expect(max(executions.critical_paths(execution, decided)), longest, f"{row['policy']}: longest path")
+        expect_near(logged, row["logged_messages"], row["messages"] / 100, f"{row['policy']}: messages logged")
+        expect_near(len(decided.intervals), row["intervals"], 1, f"{row['policy']}: intervals")
+        longest = max(executions.critical_paths(execution, decided))
+        expect_near(longest / 1e9, row["critical_path_max_s"], row["critical_path_max_s"] / 100, f"{row['policy']}: longest path")
