@@ -131,7 +131,7 @@ class Papers:
         run_s = max(sum(i["cpu_s"] or 0 for i in unit["intervals"]) for unit in self.json("ls", trace)["units"])
         return {"program": program, "processes": processes, "arguments": " ".join(map(str, command[1:] if program in NODE_PROGRAMS else command[8:])),
                 "trace": str(trace), "recorded_s": recorded_s, "run_s": run_s,
-                **{key: stats[key] for key in ("units", "messages", "message_bytes", "trace_bytes")},
+                **{key: stats[key] for key in ("units", "messages", "logged_messages", "message_bytes")},
                 "unsure": len(stats["unsure"])}
 
     def base(self, program, processes):
@@ -229,7 +229,7 @@ class Papers:
         evaluated = self.json("evaluate", made["trace"], "--policy", "critical-path", "--cores", PROCESSORS)["policies"][0]
         out = {"program": program, "period_s": period_s, "limit_s": 2 * period_s, "intervals": len(paths), "path_max_c": max(paths) / ns(2 * period_s),
                "over": sum(path > ns(2 * period_s) for path in paths), "longest_t": longest_interval(recorded) / ns(period_s),
-               "simulated_average_c": evaluated["makespan_average_c"], "simulated_max_c": evaluated["makespan_max_c"], **shares(made)}
+               "simulated_average_c": evaluated["makespan_average_c"], "simulated_max_c": evaluated["makespan_max_c"], **told(made)}
         return {**out, **self.redrive(made["trace"], 2 * period_s)}
 
     def checked(self, program, processes):
@@ -250,7 +250,7 @@ class Papers:
         base = self.base(program, processes)
         bound_s = max(base["run_s"] / 10 / PERIOD_PER_BOUND, LEAST_BOUND_S)
         made = self.recording(program, processes, "makespan", "--policy", "makespan", "--bound", duration(bound_s))
-        return {"program": program, "bound_s": bound_s, **shares(made), **self.redrive(made["trace"], bound_s)}
+        return {"program": program, "bound_s": bound_s, **told(made), **self.redrive(made["trace"], bound_s)}
 
     def redrive(self, trace, unit_s):
         """All intervals, verified; times in C or in the bound."""
@@ -310,8 +310,9 @@ def row_of(row, **more):
             "logged_messages": row["logged_messages"], "forced": row["forced_checkpoints"], **more}
 
 
-def shares(recording):
-    return {key: recording[key] for key in ("recorded_s", "run_s", "units", "unsure")}
+def told(recording):
+    """What the page says of a recording with limits."""
+    return {"logged_percent": 100 * recording["logged_messages"] / max(1, recording["messages"]), "unsure": recording["unsure"]}
 
 
 def logged_by(execution, decided):
@@ -350,30 +351,35 @@ def plan(papers):
 def measure_all(papers):
     """Writes the results after each: what is there can be rendered while the rest is measured."""
     start, load = time.monotonic(), os.getloadavg()[0]
-    results = {"failures": []}
+    chosen, results = papers.arguments.parts, {"failures": [], "recordings": []}
+    if chosen:
+        results.update(json.loads(papers.arguments.json.read_text()))
+        results["failures"] = [failure for failure in results["failures"] if failure["part"] not in chosen]
+        results.update({part: [] for part in chosen})
     for part, measure, words in plan(papers):
-        if papers.arguments.parts and part not in papers.arguments.parts:
+        if chosen and part not in chosen:
             continue
         begin, name = time.monotonic(), " ".join(map(str, words))
         results.setdefault(part, [])
         try:
             results[part].append(measure(*words))
-            told = results[part][-1].get("wrong") or "measured"
+            outcome = results[part][-1].get("wrong") or "measured"
         except (Failure, Skip) as failure:
-            told = str(failure).splitlines()[0]
-        if told != "measured":
-            results["failures"].append({"part": part, "what": name, "why": told})
-        print(f"{part:<16}{name:<22}{time.monotonic() - begin:>7.1f} s  {told}", flush=True)
-        results["recordings"] = [{k: v for k, v in base.items() if k != "trace"} for base in papers.bases.values() if isinstance(base, dict)]
-        results["host"] = {"cores": os.cpu_count(), "kernel": os.uname().release, "load": load, "minutes": (time.monotonic() - start) / 60,
-                           "quick": papers.arguments.quick}
+            outcome = str(failure).splitlines()[0]
+        if outcome != "measured":
+            results["failures"].append({"part": part, "what": name, "why": outcome})
+        print(f"{part:<16}{name:<22}{time.monotonic() - begin:>7.1f} s  {outcome}", flush=True)
+        if not chosen:
+            results["recordings"] = [base for base in papers.bases.values() if isinstance(base, dict)]
+            results["host"] = {"cores": os.cpu_count(), "kernel": os.uname().release, "load": load, "minutes": (time.monotonic() - start) / 60,
+                               "quick": papers.arguments.quick}
         papers.arguments.json.write_text(json.dumps(results, indent=1) + "\n")
 
 
 def parse_arguments():
     build = pathlib.Path(os.environ.get("REDRIVE_BUILD", ROOT / "build")).resolve()
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("parts", nargs="*", help="parts to measure (default: all)")
+    parser.add_argument("parts", nargs="*", help="parts to measure; the results of others stay as they are (default: all)")
     parser.add_argument("--redrive", type=pathlib.Path, default=pathlib.Path(os.environ.get("REDRIVE", build / "redrive")))
     parser.add_argument("--build", type=pathlib.Path, default=build, help=argparse.SUPPRESS)
     parser.add_argument("--quick", action="store_true", help="runs of a second; the page is written beside the results instead")

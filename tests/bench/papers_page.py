@@ -72,11 +72,19 @@ def goals(results):
 
 
 def path_goals(results):
+    if made := results.get("bounded_path"):
+        most, router = worst(made, "logged_percent"), [row for row in made if row["program"] == "router"]
+        yield goal(results, ["bounded_path"], "`critical-path`, C = 2T, T = 10 % of the run: at most 5 % logged on each of the six, as recorded",
+                   "papers.py bounded_path", f"most: {most['program']} {percent(most['logged_percent'])}", most["logged_percent"] <= 5)
+        if router:
+            yield goal(results, [], "... at most 1 % on router", "papers.py bounded_path", percent(router[0]["logged_percent"]),
+                       router[0]["logged_percent"] <= 1)
     evaluate, six = "redrive evaluate T --policy critical-path --checkpoint-period RUN/10 --critical-path RUN/5", at(results, 0.1, 2.0)
     if six:
         most, router = worst(six, "logged_percent"), [row for row in six if row["program"] == "router"]
-        yield goal(results, ["critical_path"], "`critical-path`, C = 2T, T = 10 % of the run: at most 5 % logged on each of the six", evaluate,
-                   f"most: {most['program']} {percent(most['logged_percent'])}", most["logged_percent"] <= 5)
+        yield goal(results, ["critical_path"], "the same off line, every process's checkpoints at its own T", evaluate,
+                   f"most: {most['program']} {percent(most['logged_percent'])}; with checkpoints together (executions.py): "
+                   f"{worst(six, 'together_percent')['program']} {percent(worst(six, 'together_percent')['together_percent'])}", most["logged_percent"] <= 5)
         if router:
             yield goal(results, [], "... at most 1 % on router", evaluate, percent(router[0]["logged_percent"]), router[0]["logged_percent"] <= 1)
     if checked := results.get("checked"):
@@ -124,11 +132,13 @@ def other_goals(results):
         over = sum(row["set_most"] > row["most"] for row in sets)
         yield goal(results, ["replay_set"], "`replay-set`: never above its bound", "redrive evaluate T --policy replay-set --set-bound N,...",
                    f"{over} of {len(sets)} sweeps above", over == 0)
-        pairs = [(domino, other) for _, domino, other in papers_plots.equal_logging(results) if domino["logged_percent"] > 0]
-        lower = sum(other is not None and other["set_max"] < domino["set_max"] for domino, other in pairs)
-        equal = sum(other is not None and other["set_max"] == domino["set_max"] for domino, other in pairs)
-        yield goal(results, ["replay_set"], "... at domino's logged % a lower maximum", "redrive evaluate T --policy domino,replay-set --set-bound N,...",
-                   f"lower in {lower}, equal in {equal} of {len(pairs)} (program, T)", lower == len(pairs))
+        pairs = [(domino, other) for _, domino, other in papers_plots.equal_logging(results) if other]
+        periods = sorted({domino["period"] for domino, _ in pairs})
+        lower = [period for period in periods if sum(other["set_max"] - domino["set_max"] for domino, other in pairs if domino["period"] == period) < 0]
+        each = sum(other["set_max"] < domino["set_max"] for domino, other in pairs)
+        yield goal(results, ["replay_set"], "... at domino's logged % a lower maximum, as the paper finds in means over programs",
+                   "redrive evaluate T --policy domino,replay-set --set-bound N,...",
+                   f"means are lower at {len(lower)} of {len(periods)} T; single programs in {each} of {len(pairs)} cases", len(lower) == len(periods))
 
 
 def figure_4(results):
@@ -228,12 +238,12 @@ def checked(results):
 def measured(results):
     rows = []
     for row in results.get("bounded_path", []):
-        rows.append([row["program"], f"critical-path, C = {row['limit_s'] * 1e3:.0f} ms", row["redriven"], f"{row['average']:.2f} C", f"{row['max']:.2f} C",
+        rows.append([row["program"], f"critical-path, C = {row['limit_s'] * 1e3:.0f} ms", percent(row["logged_percent"]), row["redriven"], f"{row['average']:.2f} C", f"{row['max']:.2f} C",
                      row["late"], f"{row['simulated_average_c']:.2f} C", f"{row['simulated_max_c']:.2f} C", f"{row['path_max_c']:.3f} C"])
     for row in results.get("makespan", []):
-        rows.append([row["program"], f"makespan, bound {row['bound_s'] * 1e3:.0f} ms", row["redriven"], f"{row['average']:.2f}", f"{row['max']:.2f}",
+        rows.append([row["program"], f"makespan, bound {row['bound_s'] * 1e3:.0f} ms", percent(row["logged_percent"]), row["redriven"], f"{row['average']:.2f}", f"{row['max']:.2f}",
                      row["late"], "", "", ""])
-    return table(["program", "policy", "intervals", "average", "longest", "above 1", "simulated average", "longest", "longest path"], rows)
+    return table(["program", "policy", "logged", "intervals", "average", "longest", "above 1", "simulated average", "longest", "longest path"], rows)
 
 
 def record_sizes(results):

@@ -192,7 +192,7 @@ def d_figure_21(results):
             for row in results["record_sizes"]:
                 if (row["program"], row["technique"]) == (program, technique):
                     points = [{"messages": x, "kb": y / 1e3} for x, y in row["points"]]
-                   curve(axis, points, "messages", "kb", number, f"ours, {TECHNIQUES[technique]}")
+                    curve(axis, points, "messages", "kb", number, f"ours, {TECHNIQUES[technique]}")
                     record = paper_values.RECORD_BYTES[technique](paper_values.MESSAGE_BYTES[program])
                     axis.plot([0, points[-1]["messages"]], [0, record * points[-1]["messages"] / 1e3], color=LINES[number], linestyle="--", linewidth=1,
                               label=f"paper, {technique}: messages x record of table 6")
