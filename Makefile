@@ -100,6 +100,11 @@ bench: all ## costs as ratios against native
 	scripts/deps.sh --bench
 	$(RUN) python3 tests/bench/bench.py
 
+# Debian's Python, which sees its packages.
+papers: all ## the papers' results beside ours, into tests/bench/papers.md: half an hour
+	scripts/deps.sh --bench
+	$(RUN) /usr/bin/python3 tests/bench/papers.py
+
 fuzz: $(FUZZERS) ## feed damaged traces and arguments to the readers
 	set -e; for fuzzer in $(FUZZERS); do $$fuzzer; done
 
@@ -129,4 +134,4 @@ clean: ## remove what was built
 help: ## this list
 	@sed -nE 's/^([a-z_.-]+):[^#]*## (.*)/  \1\t\2/p' Makefile | expand -t 26
 
-.PHONY: all tests deps unit simulate check check-all demo bench fuzz asan tidy format install compile_commands.json clean help
+.PHONY: all tests deps unit simulate check check-all demo bench papers fuzz asan tidy format install compile_commands.json clean help

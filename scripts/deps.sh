@@ -1,5 +1,5 @@
 #!/bin/bash
-# Installs the Debian packages that redrive is built with; with --test also the programs that the tests record, with --bench those and perf.
+# Installs the Debian packages that redrive is built with; with --test also the programs that the tests record, with --bench those, perf and matplotlib.
 # Does nothing, and needs neither root nor network, where all is there. No daemon is left running that was not running before.
 set -euo pipefail
 
@@ -9,7 +9,7 @@ recorded=(openmpi-bin libopenmpi-dev redis-server redis-tools nginx-light apache
 case "${1-}" in
   '') ;;
   --test) packages+=("${recorded[@]}") ;;
-  --bench) packages+=("${recorded[@]}" linux-perf) ;;
+  --bench) packages+=("${recorded[@]}" linux-perf python3-matplotlib) ;;
   *) echo "usage: scripts/deps.sh [--test|--bench]" >&2; exit 2 ;;
 esac
 

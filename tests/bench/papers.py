@@ -1,0 +1,410 @@
+#!/usr/bin/python3
+"""The papers' results, from recordings made here: `make papers`.
+
+Records the papers' programs, evaluates every policy off line on these recordings, measures replays where the papers bound them, and writes
+papers.md and papers/*.svg. What does not work is told in the page. Debian's Python: it has matplotlib."""
+import argparse
+import itertools
+import json
+import os
+import pathlib
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "system"))
+import executions  # noqa: E402
+import mpi  # noqa: E402
+import paper_values  # noqa: E402
+from harness import ROOT, TESTS, Failure, Options, Process, Skip, compiled  # noqa: E402
+
+# Arguments: quick, and of some seconds. {n} is the number of processes, which MPI programs have from mpirun.
+MPI_PROGRAMS = {
+    "det": ("300 1", "600 10"),
+    "fft": ("256 20", "512 100"),
+    "cell": ("16 100", "24 1000"),
+    "router": ("131 500", "131 4000"),
+    "exchange": ("64 600", "64 3000"),
+    "poisson": ("64 1", "200 3"),
+    "jacobi": ("256 200", "600 2000 nocheck"),
+}
+NODE_PROGRAMS = {
+    "mesh": ("{n} 300i", "{n} 1500i"),
+    "tester": ("{n} 500", "{n} 2000 20"),
+    "bt": ("21 5", "7 1500 20000"),
+    "cg": ("11", "4 500 200"),
+    "tn": ("10", "800 60"),
+    "bully": ("4 3", "12 12"),
+}
+SIX = ("det", "mesh", "fft", "tester", "cell", "router")  # N's; Z has all but cell
+FIVE = ("det", "fft", "mesh", "tester", "router")
+MRT_PROGRAMS = ("exchange", "poisson", "fft", "jacobi")
+# D's ten programs of each kind: arguments.
+DR_PROGRAMS = {
+    "bt": [f"{n}" for n in range(3, 22, 2)],
+    "cg": [f"{n}" for n in range(2, 12)],
+    "tn": [f"{n}" for n in range(1, 11)],
+    "bully": [f"{n} {max(1, n // 3)}" for n in range(3, 13)],
+}
+DR_TECHNIQUES = {"D": (("--policy", "all"), ()), "R": (("--policy", "none"), ()), "S": (("--policy", "none"), ("--total-order",))}
+
+FEW, MANY = 4, 8            # processes: where replays are measured; of figures that the papers have of 16
+PERIODS = (0.05, 0.10, 0.15, 0.20)
+LIMITS = (1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0)  # C in T
+SKEWS = (0.2, 0.4, 0.6, 0.8, 1.0)              # S in T
+SKEW_LIMITS = (1.5, 2.0, 2.5, 3.0)
+SET_PERIODS = (0.01, 0.05, 0.10, 0.20, 0.30, 0.50)
+SET_BOUNDS = (0.5, 1.0, 1.5, 2.0, 2.5)         # intervals per process: 8 to 40 of the paper's 16 processes
+EQUAL_BOUNDS = (0.75, 1.25, 1.75, 3.0, 4.0, 6.0)  # more of them, to log as much as domino
+BREAKPOINTS = 1000
+PROCESSORS = 64             # more than any plan has units
+PERIOD_PER_BOUND = 0.15     # T of a recording with --bound: C is 0.3 of it, T half of C
+LEAST_BOUND_S = 0.3         # redrive refuses what restoring alone takes
+
+
+def ns(seconds):
+    return round(seconds * 1e9)
+
+
+def duration(seconds):
+    return f"{max(1, round(seconds * 1e6))}us"
+
+
+def tenth(base):
+    """T = 10 % of the run, in whole microseconds as redrive takes it."""
+    return max(1, round(base["run_s"] * 1e5)) / 1e6
+
+
+def joined(values):
+    return ",".join(map(str, values))
+
+
+class Papers:
+    def __init__(self, arguments):
+        self.arguments, self.options = arguments, Options(arguments.redrive, arguments.build)
+        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="rd-papers-"))
+        self.work = self.directory / "work"
+        self.work.mkdir()
+        self.env = {key: value for key, value in os.environ.items() if not key.startswith(("MAKE", "MFLAGS"))}
+        self.env.update(mpi.ENV, REDRIVE_TRACE_DIR=str(self.directory / "traces"), LANG="C.UTF-8")
+        self.bases = {}      # (program, processes): what recording() returns, or the Failure
+        self.timeout_s = 15 if arguments.quick else 45
+
+    def run(self, *command, timeout_s=None, statuses=(0,)):
+        shown = " ".join(map(str, command))
+        process = Process(command, self.work, self.env, shown, self.directory)
+        what = f"redrive {command[1]}" if command[0] == self.options.redrive else "run without redrive"
+        try:
+            outcome = process.finish(timeout_s or self.timeout_s)
+        except Failure as failure:
+            raise Failure(f"{what} {str(failure).splitlines()[0]}") from None
+        if outcome.status not in statuses:
+            last = (outcome.stderr or outcome.stdout).strip().splitlines()[-1:] or [""]
+            raise Failure(f"{what}: exit status {outcome.status}: {last[0][:160]}")
+        return outcome
+
+    def json(self, *words, timeout_s=600, statuses=(0,)):
+        return json.loads(self.run(self.options.redrive, *words, "--json", timeout_s=timeout_s, statuses=statuses).stdout)
+
+    def command(self, program, processes, arguments=None):
+        is_mpi = program in MPI_PROGRAMS
+        sizes = (MPI_PROGRAMS if is_mpi else NODE_PROGRAMS)[program]
+        words = (arguments or sizes[0 if self.arguments.quick else 1]).format(n=processes).split()
+        if is_mpi:
+            return mpi.command(self.options, program, *words, ranks=processes)
+        return [compiled(self.options, TESTS / "workloads" / f"{program}.c", flags=["-O2", "-lm"], directory="workloads"), *words]
+
+    def record(self, name, command, *options):
+        trace = self.directory / name
+        shutil.rmtree(trace, ignore_errors=True)
+        outcome = self.run(self.options.redrive, "record", "-o", trace, *options, "--", *command)
+        return trace, outcome.seconds
+
+    def recording(self, program, processes, name, *options):
+        """Recorded, and what there is to say about it; its trace is under `trace`."""
+        command = self.command(program, processes)
+        trace, recorded_s = self.record(name, command, *options)
+        stats = self.json("stats", trace)
+        run_s = max(sum(i["cpu_s"] or 0 for i in unit["intervals"]) for unit in self.json("ls", trace)["units"])
+        return {"program": program, "processes": processes, "arguments": " ".join(map(str, command[1:] if program in NODE_PROGRAMS else command[8:])),
+                "trace": str(trace), "recorded_s": recorded_s, "run_s": run_s,
+                **{key: stats[key] for key in ("units", "messages", "logged_messages", "message_bytes")},
+                "unsure": len(stats["unsure"])}
+
+    def base(self, program, processes):
+        """The recording that is evaluated off line; made once."""
+        key = program, processes
+        if key not in self.bases:
+            try:
+                native_s = self.run(*self.command(program, processes)).seconds
+                self.bases[key] = {**self.recording(program, processes, f"{program}-{processes}"), "native_s": native_s}
+            except Failure as failure:
+                self.bases[key] = failure
+        if isinstance(self.bases[key], Failure):
+            raise Failure(f"its recording failed: {str(self.bases[key]).splitlines()[0]}")
+        return self.bases[key]
+
+    def evaluate(self, trace, policies, period_s, limits_s, *, skews_s=(), bounds=()):
+        words = ["--policy", joined(policies), "--checkpoint-period", duration(period_s), "--critical-path", joined(map(duration, limits_s)),
+                 "--cores", PROCESSORS]
+        words += ["--skew", joined(map(duration, skews_s))] if skews_s else []
+        words += ["--set-bound", joined(bounds)] if bounds else []
+        return self.json("evaluate", *words, trace)["policies"]
+
+    def critical_path(self, program, processes):
+        """Figures 4 and 5 of N; what would be logged if all processes took their checkpoints together, by the checker alone."""
+        base, rows = self.base(program, processes), []
+        execution = executions.read(base["trace"])
+        for period in PERIODS:
+            period_s = period * base["run_s"]
+            found = self.evaluate(base["trace"], ["critical-path"], period_s, [limit * period_s for limit in LIMITS])
+            together = logged_together(execution, round(1 / period))
+            rows += [row_of(row, period=period, limit=limit, together_percent=together[limit]) for row, limit in zip(found, LIMITS)]
+        return {"program": program, "rows": rows}
+
+    def skew(self, program, processes):
+        """Figure 6 of N; with S = 0 all checkpoints are at multiples of T."""
+        base, rows = self.base(program, processes), []
+        for period in PERIODS:
+            period_s = period * base["run_s"]
+            limits_s = [limit * period_s for limit in SKEW_LIMITS]
+            plain = self.evaluate(base["trace"], ["critical-path"], period_s, limits_s)
+            skewed = self.evaluate(base["trace"], ["critical-path"], period_s, limits_s, skews_s=[skew * period_s for skew in SKEWS])
+            for row, (skew, limit) in zip(plain + skewed, itertools.product((0.0, *SKEWS), SKEW_LIMITS)):
+                rows.append(row_of(row, period=period, limit=limit, skew=skew))
+        return {"program": program, "rows": rows}
+
+    def replay_set(self, program, processes):
+        """Figures 2 to 5 of Z: skewed checkpoints, bounds in intervals per unit."""
+        base, rows = self.base(program, processes), []
+        factors = sorted(SET_BOUNDS + EQUAL_BOUNDS)
+        bounds = [max(1, round(factor * base["units"])) for factor in factors]
+        for period in SET_PERIODS:
+            period_s = period * base["run_s"]
+            found = self.evaluate(base["trace"], ["replay-set", "domino", "none"], period_s, [2 * period_s], skews_s=[period_s], bounds=bounds)
+            sets = [row for row in found if row["policy"].startswith("replay-set")]
+            rows += [row_of(row, period=period, bound=factor, most=bound) for row, factor, bound in zip(sets, factors, bounds)]
+            rows += [row_of(row, period=period) for row in found if row["policy"] in ("domino", "none")]
+        return {"program": program, "rows": rows}
+
+    def mrt(self, program, processes):
+        """A row of M's table 7.1: T has the same share of the run as in the paper."""
+        base = self.base(program, processes)
+        run_s, interval_s = paper_values.MRT[program, processes][:2]
+        period_s = base["run_s"] * interval_s / run_s
+        found = self.evaluate(base["trace"], ["mrt", "ros"], period_s, [2 * period_s])
+        execution = executions.read(base["trace"])
+        # By one clock, what is received later than it was sent is never kept by rule 3.
+        together = executions.Deciding(execution, executions.Mrt(rule_3=False), parts=round(run_s / interval_s)).run()
+        return {"program": program, "processes": processes, "messages": base["messages"], "period_s": period_s,
+                "together_percent": logged_percent(execution, together), **{row["policy"]: row_of(row) for row in found}}
+
+    def breakpoints(self, program, processes):
+        """MRT's promise, by an independent decision, replayed in thought from 1,000 breakpoints."""
+        base = self.base(program, processes)
+        execution, period_s = executions.read(base["trace"]), tenth(base)
+        out = {"program": program, "units": base["units"], "count": BREAKPOINTS}
+        agreed = {row["policy"]: row["logged_messages"] for row in self.evaluate(base["trace"], ["mrt", "ros"], period_s, [2 * period_s])}
+        for policy in ("mrt", "ros"):
+            decided = executions.Deciding(execution, executions.Mrt(policy == "mrt"), ns(period_s)).run()
+            points = executions.Breakpoints(execution, decided)
+            costs = points.costs(points.random(BREAKPOINTS))
+            out[policy] = {"distance_t": max(distance for distance, _ in costs) / ns(period_s),
+                           "time_t": max(replay for _, replay in costs) / ns(period_s),
+                           "logged": logged_by(execution, decided), "evaluated": agreed[policy], "messages": base["messages"]}
+        return out
+
+    def bounded_path(self, program, processes):
+        """C = 2T, T = 10 % of the run: as recorded, checked, and re-driven."""
+        base = self.base(program, processes)
+        period_s = tenth(base)
+        made = self.recording(program, processes, "path", "--policy", "critical-path", "--critical-path", duration(2 * period_s),
+                              "--checkpoint-period", duration(period_s))
+        execution = executions.read(made["trace"])
+        recorded = executions.as_recorded(execution)
+        paths = executions.critical_paths(execution, recorded)
+        evaluated = self.json("evaluate", made["trace"], "--policy", "critical-path", "--cores", PROCESSORS)["policies"][0]
+        out = {"program": program, "period_s": period_s, "limit_s": 2 * period_s, "intervals": len(paths), "path_max_c": max(paths) / ns(2 * period_s),
+               "over": sum(path > ns(2 * period_s) for path in paths), "longest_t": longest_interval(recorded) / ns(period_s),
+               "simulated_average_c": evaluated["makespan_average_c"], "simulated_max_c": evaluated["makespan_max_c"], **told(made)}
+        return {**out, **self.redrive(made["trace"], 2 * period_s)}
+
+    def checked(self, program, processes):
+        """The same off line, where checkpoints are exactly at T: the checker decides by itself, and measures every interval."""
+        base = self.base(program, processes)
+        period_s = tenth(base)
+        execution = executions.read(base["trace"])
+        decided = executions.Deciding(execution, executions.CriticalPath(ns(2 * period_s), ns(period_s)), ns(period_s)).run()
+        paths = executions.critical_paths(execution, decided)
+        row = self.evaluate(base["trace"], ["critical-path"], period_s, [2 * period_s])[0]
+        return {**row_of(row), "program": program, "processes": processes, "intervals": len(paths), "path_max_c": max(paths) / ns(2 * period_s),
+                "over": sum(path > ns(2 * period_s) for path in paths), "logged": logged_by(execution, decided), "evaluated": row["logged_messages"],
+                "births": sum(step.what == executions.BEGIN and bool(step.senders) for step in execution.steps),
+                "evaluated_path_max_c": row["critical_path_max_s"] / (2 * period_s)}
+
+    def makespan(self, program, processes):
+        """--bound, kept for every interval."""
+        base = self.base(program, processes)
+        bound_s = max(base["run_s"] / 10 / PERIOD_PER_BOUND, LEAST_BOUND_S)
+        made = self.recording(program, processes, "makespan", "--policy", "makespan", "--bound", duration(bound_s))
+        return {"program": program, "bound_s": bound_s, **told(made), **self.redrive(made["trace"], bound_s)}
+
+    def redrive(self, trace, unit_s):
+        """All intervals, verified; times in C or in the bound."""
+        intervals = self.json("replay", trace, "--all", "--verify", timeout_s=5 * self.timeout_s, statuses=(0, 3))["intervals"]
+        seconds = [interval["seconds"] for interval in intervals]
+        return {"redriven": len(intervals), "average": statistics.mean(seconds) / unit_s, "max": max(seconds) / unit_s,
+                "late": sum(second > unit_s for second in seconds), "wrong": wrong_of(intervals)}
+
+    def policies(self, program, processes):
+        """All policies, C = 2T, T = 10 % of the run."""
+        base = self.base(program, processes)
+        period_s = tenth(base)
+        names = ["all", "critical-path", "critical-path-multiplicity", "makespan", "domino", "replay-set", "mrt", "ros", "none"]
+        found = self.json("evaluate", base["trace"], "--policy", joined(names), "--checkpoint-period", duration(period_s), "--critical-path",
+                          duration(2 * period_s), "--cores", 2, "--set-bound", 2 * base["units"])["policies"]
+        return {"program": program, "rows": [row_of(row, name=row["policy"].split()[0]) for row in found]}
+
+    def record_sizes(self, program, technique):
+        """Figure 21 of D: bytes of all event logs, by messages."""
+        arguments = DR_PROGRAMS[program][:: 4 if self.arguments.quick else 1]
+        points = []
+        for words in arguments:
+            trace, _ = self.record("sizes", self.command(program, 0, words), *DR_TECHNIQUES[technique][0])
+            events = sum(file.stat().st_size for file in (trace / "events").glob("*.seg"))
+            points.append((self.json("stats", trace)["messages"], events))
+        return {"program": program, "technique": technique, "points": sorted(points)}
+
+    def run_times(self, program, technique, size):
+        """Figures 22 to 24 of D: medians of a run, of a recording, and of the longest replay."""
+        arguments = DR_PROGRAMS[program][-1] if size == "paper's" else None
+        command, (record, replay) = self.command(program, 0, arguments), DR_TECHNIQUES[technique]
+        times = {"native": [], "recorded": [], "replayed": []}
+        for _ in range(2 if self.arguments.quick else 5 if arguments else 3):
+            times["native"].append(self.run(*command).seconds)
+            trace, seconds = self.record("times", command, *record)
+            times["recorded"].append(seconds)
+            intervals = self.json("replay", trace, "--all", *replay, timeout_s=5 * self.timeout_s, statuses=(0, 3))["intervals"]
+            times["replayed"].append(max(interval["seconds"] for interval in intervals))
+        medians = {key: statistics.median(values) for key, values in times.items()}
+        return {"program": program, "technique": technique, "size": size, **medians, "wrong": wrong_of(intervals)}
+
+    def close(self):
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def wrong_of(intervals):
+    """What of a replay went wrong."""
+    wrong = [f"{i['unit']}:{i['interval']}" for i in intervals if i["divergence"] or i["error"]]
+    return f"{len(wrong)} of {len(intervals)} intervals diverged or failed: {', '.join(wrong[:6])}" if wrong else ""
+
+
+def row_of(row, **more):
+    """What the page needs of a row of `redrive evaluate`."""
+    return {"policy": row["policy"], "logged_percent": 100 * row["logged_share"], "average_c": row["makespan_average_c"],
+            "max_c": row["makespan_max_c"], "path_max_c": row["critical_path_max_s"] / row["critical_path_limit_s"],
+            "set_average": row["replay_set_average_per_unit"], "set_max": row["replay_set_max_per_unit"], "set_most": row["replay_set_max"],
+            "logged_messages": row["logged_messages"], "forced": row["forced_checkpoints"], **more}
+
+
+def told(recording):
+    """What the page says of a recording with limits."""
+    return {"logged_percent": 100 * recording["logged_messages"] / max(1, recording["messages"]), "unsure": recording["unsure"]}
+
+
+def logged_by(execution, decided):
+    return sum(kept for kept, step in zip(decided.kept, execution.steps) if step.message)
+
+
+def logged_percent(execution, decided):
+    return 100 * logged_by(execution, decided) / max(1, sum(step.message for step in execution.steps))
+
+
+def longest_interval(decided):
+    return max(interval.end - interval.start for interval in decided.intervals)
+
+
+def logged_together(execution, parts):
+    """Percent by C in T, with all processes' checkpoints at common moments; T is the longest interval then."""
+    period = longest_interval(executions.Deciding(execution, executions.CriticalPath(0, 0), parts=parts).run())
+    return {limit: logged_percent(execution, executions.Deciding(execution, executions.CriticalPath(round(limit * period), period), parts=parts).run())
+            for limit in LIMITS}
+
+
+def plan(papers):
+    """What is measured, in order: the part of the results it belongs to, and how."""
+    everything = [*SIX, *(name for name in (*MPI_PROGRAMS, *NODE_PROGRAMS) if name not in SIX)]
+    few, many = [(name, FEW) for name in everything], [(name, MANY) for name in SIX]
+    jobs = [("checked", papers.checked, few + many), ("policies", papers.policies, few), ("breakpoints", papers.breakpoints, few),
+            ("critical_path", papers.critical_path, many), ("skew", papers.skew, [("tester", MANY)]),
+            ("replay_set", papers.replay_set, [(name, MANY) for name in FIVE]),
+            ("mrt", papers.mrt, [(name, count) for name in MRT_PROGRAMS for count in (4, 8, 16)]),
+            ("record_sizes", papers.record_sizes, itertools.product(DR_PROGRAMS, ("D", "R"))),
+            ("run_times", papers.run_times, itertools.product(DR_PROGRAMS, DR_TECHNIQUES, ("paper's", "long"))),
+            ("bounded_path", papers.bounded_path, [(name, FEW) for name in SIX]), ("makespan", papers.makespan, few)]
+    return [(part, measure, words) for part, measure, rows in jobs for words in rows]
+
+
+def measure_all(papers):
+    """Writes the results after each: what is there can be rendered while the rest is measured."""
+    start, load = time.monotonic(), os.getloadavg()[0]
+    chosen, results = papers.arguments.parts, {"failures": [], "recordings": []}
+    if chosen:
+        results.update(json.loads(papers.arguments.json.read_text()))
+        results["failures"] = [failure for failure in results["failures"] if failure["part"] not in chosen]
+        results.update({part: [] for part in chosen})
+    for part, measure, words in plan(papers):
+        if chosen and part not in chosen:
+            continue
+        begin, name = time.monotonic(), " ".join(map(str, words))
+        results.setdefault(part, [])
+        try:
+            results[part].append(measure(*words))
+            outcome = results[part][-1].get("wrong") or "measured"
+        except (Failure, Skip) as failure:
+            outcome = str(failure).splitlines()[0]
+        if outcome != "measured":
+            results["failures"].append({"part": part, "what": name, "why": outcome})
+        print(f"{part:<16}{name:<22}{time.monotonic() - begin:>7.1f} s  {outcome}", flush=True)
+        if not chosen:
+            results["recordings"] = [base for base in papers.bases.values() if isinstance(base, dict)]
+            results["host"] = {"cores": os.cpu_count(), "kernel": os.uname().release, "load": load, "minutes": (time.monotonic() - start) / 60,
+                               "quick": papers.arguments.quick}
+        papers.arguments.json.write_text(json.dumps(results, indent=1) + "\n")
+
+
+def parse_arguments():
+    build = pathlib.Path(os.environ.get("REDRIVE_BUILD", ROOT / "build")).resolve()
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("parts", nargs="*", help="parts to measure; the results of others stay as they are (default: all)")
+    parser.add_argument("--redrive", type=pathlib.Path, default=pathlib.Path(os.environ.get("REDRIVE", build / "redrive")))
+    parser.add_argument("--build", type=pathlib.Path, default=build, help=argparse.SUPPRESS)
+    parser.add_argument("--quick", action="store_true", help="runs of a second; the page is written beside the results instead")
+    parser.add_argument("--render", action="store_true", help="measure nothing: write the page from the results there are")
+    parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="results (build/papers.json; --quick: build/papers-quick.json)")
+    arguments = parser.parse_args()
+    arguments.redrive, arguments.build = arguments.redrive.resolve(), arguments.build.resolve()
+    arguments.json = arguments.json or build / ("papers-quick.json" if arguments.quick else "papers.json")
+    return arguments
+
+
+def main():
+    arguments = parse_arguments()
+    if not arguments.render:
+        papers = Papers(arguments)
+        try:
+            measure_all(papers)
+        finally:
+            papers.close()
+    import papers_page
+    page = pathlib.Path(__file__).with_name("papers.md")
+    target = arguments.json.parent / "papers-quick" if arguments.quick else page.parent
+    papers_page.write(page, target, json.loads(arguments.json.read_text()))
+    print(f"{target / 'papers.md'}")
+
+
+if __name__ == "__main__":
+    main()

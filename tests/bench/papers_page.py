@@ -1,0 +1,279 @@
+"""papers.md from results: its tables between `<!-- table NAME -->` and `<!-- end -->`, and the figures beside it. The words around them stay."""
+import paper_values
+import papers_plots
+from tables import size_of
+
+
+
+def percent(value):
+    return f"{value:.2f} %"
+
+
+def between(pair):
+    return f"{pair[0]} to {pair[1]} %"
+
+
+def verdict(met):
+    return "met" if met else "**missed**"
+
+
+def table(columns, rows):
+    lines = [columns, ["---"] * len(columns), *rows]
+    return ["| " + " | ".join(map(str, cells)) + " |" for cells in lines]
+
+
+def worst(rows, key):
+    return max(rows, key=lambda row: row[key])
+
+
+def at(results, period, limit):
+    """Of N's six programs, the row of figures 4 and 5 with this T and C."""
+    return [{"program": result["program"], **row} for result in results.get("critical_path", []) for row in result["rows"]
+            if (row["period"], row["limit"]) == (period, limit)]
+
+
+def host(results):
+    told = results["host"]
+    size = " Sizes of `--quick`: for trying the script, not for results." if told["quick"] else ""
+    return [f"{told['cores']} processors, kernel {told['kernel']}, load {told['load']:.1f} at the start, {told['minutes']:.0f} minutes.{size}"]
+
+
+def recordings(results):
+    rows = []
+    for row in results["recordings"]:
+        seconds, megabytes = paper_values.RUNS.get(row["program"], ("", ""))
+        unsure = f"{row['unsure']} units" if row["unsure"] else ""
+        rows.append([row["program"], row["processes"], f"`{row['arguments']}`", f"{row['native_s']:.1f} s", f"{row['recorded_s']:.1f} s",
+                     f"{row['run_s']:.2f} s", row["units"], f"{row['messages']:,}", size_of(row["message_bytes"]), unsure,
+                     f"{seconds} s, {megabytes} MB" if seconds else ""])
+    return table(["program", "processes", "arguments", "native", "recorded", "run", "units", "messages", "sent", "unsure", "paper (Z)"], rows)
+
+
+def failures(results):
+    if not results["failures"]:
+        return ["All could be measured."]
+    return table(["part", "what", "why not"], [[f"`{row['part']}`", row["what"], row["why"].replace("|", "/")] for row in results["failures"]])
+
+
+def failed_in(results, *parts):
+    missing = [row["what"] for row in results["failures"] if row["part"] in parts]
+    return f"; failed: {', '.join(missing)}" if missing else ""
+
+
+def goal(results, parts, claim, command, value, met):
+    """One that could not be looked at everywhere is not met."""
+    missing = failed_in(results, *parts)
+    return [claim, f"`{command}`", value + missing, verdict(met and not missing)]
+
+
+def goals(results):
+    rows = [*path_goals(results), *measured_goals(results), *other_goals(results)]
+    return table(["goal", "shown by", "measured", ""], rows)
+
+
+def path_goals(results):
+    if made := results.get("bounded_path"):
+        most, router = worst(made, "logged_percent"), [row for row in made if row["program"] == "router"]
+        yield goal(results, ["bounded_path"], "`critical-path`, C = 2T, T = 10 % of the run: at most 5 % logged on each of the six, as recorded",
+                   "papers.py bounded_path", f"most: {most['program']} {percent(most['logged_percent'])}", most["logged_percent"] <= 5)
+        if router:
+            yield goal(results, [], "... at most 1 % on router", "papers.py bounded_path", percent(router[0]["logged_percent"]),
+                       router[0]["logged_percent"] <= 1)
+    evaluate, six = "redrive evaluate T --policy critical-path --checkpoint-period RUN/10 --critical-path RUN/5", at(results, 0.1, 2.0)
+    if six:
+        most, router = worst(six, "logged_percent"), [row for row in six if row["program"] == "router"]
+        yield goal(results, ["critical_path"], "the same off line, every process's checkpoints at its own T", evaluate,
+                   f"most: {most['program']} {percent(most['logged_percent'])}; with checkpoints together (executions.py): "
+                   f"{worst(six, 'together_percent')['program']} {percent(worst(six, 'together_percent')['together_percent'])}", most["logged_percent"] <= 5)
+        if router:
+            yield goal(results, [], "... at most 1 % on router", evaluate, percent(router[0]["logged_percent"]), router[0]["logged_percent"] <= 1)
+    if checked := results.get("checked"):
+        over = sum(row["over"] for row in checked)
+        alike = [row for row in checked if not row["births"]]
+        apart = max((100 * abs(row["logged"] - row["evaluated"]) / max(1, row["evaluated"]) for row in alike), default=0)
+        agree = f"on the {len(alike)} recordings without forks, what it logs differs from evaluate's by at most {apart:.2f} %"
+        yield goal(results, ["checked"], "every interval's critical path at most C, checked by executions.py", "papers.py checked",
+                   f"{over} of {sum(row['intervals'] for row in checked)} above, longest {worst(checked, 'path_max_c')['path_max_c']:.4f} C; {agree}",
+                   over == 0 and apart < 1)
+    if made := results.get("bounded_path"):
+        over, row = sum(row["over"] for row in made), worst(made, "path_max_c")
+        late = worst(made, "longest_t")["longest_t"]
+        yield goal(results, ["bounded_path"], "... of recordings made with these limits", "papers.py bounded_path",
+                   f"{over} of {sum(row['intervals'] for row in made)} above, longest {row['path_max_c']:.3f} C ({row['program']}); "
+                   f"longest interval {late:.2f} T", over == 0)
+
+
+def measured_goals(results):
+    if made := results.get("bounded_path"):
+        average, most = worst(made, "simulated_average_c"), worst(made, "simulated_max_c")
+        yield goal(results, ["bounded_path"], "... average replay at most 0.8 C, simulated with a processor for each unit", "redrive evaluate T --cores 64",
+                   f"{average['simulated_average_c']:.2f} C ({average['program']})", average["simulated_average_c"] <= 0.8)
+        yield goal(results, ["bounded_path"], "... longest at most 2 C", "redrive evaluate T --cores 64",
+                   f"{most['simulated_max_c']:.2f} C ({most['program']})", most["simulated_max_c"] <= 2)
+        average, most = worst(made, "average"), worst(made, "max")
+        yield goal(results, ["bounded_path"], "the same on the processors here, restoring included (no promise)", "redrive replay --all --verify T",
+                   f"average {average['average']:.2f} C ({average['program']}), longest {most['max']:.2f} C ({most['program']})",
+                   average["average"] <= 0.8 and most["max"] <= 2)
+    if made := results.get("makespan"):
+        most = worst(made, "max")
+        yield goal(results, ["makespan"], "`makespan`: longest replay at most 1.0 of the bound, every interval of every workload",
+                   "redrive record --policy makespan --bound D; replay --all --verify",
+                   f"{sum(row['late'] for row in made)} of {sum(row['redriven'] for row in made)} late, longest {most['max']:.2f} ({most['program']})",
+                   most["max"] <= 1)
+
+
+def other_goals(results):
+    if points := results.get("breakpoints"):
+        distance, time = (max(row["mrt"][key] for row in points) for key in ("distance_t", "time_t"))
+        yield goal(results, ["breakpoints"], "`mrt`: replay distance and time at most 2T for each of 1,000 random distributed breakpoints per workload",
+                   "papers.py breakpoints", f"{sum(row['count'] for row in points)} breakpoints: distance {distance:.3f} T, time {time:.3f} T",
+                   max(distance, time) <= 2)
+    if sets := [row for result in results.get("replay_set", []) for row in result["rows"] if "bound" in row]:
+        over = sum(row["set_most"] > row["most"] for row in sets)
+        yield goal(results, ["replay_set"], "`replay-set`: never above its bound", "redrive evaluate T --policy replay-set --set-bound N,...",
+                   f"{over} of {len(sets)} sweeps above", over == 0)
+        pairs = [(domino, other) for _, domino, other in papers_plots.equal_logging(results) if other]
+        periods = sorted({domino["period"] for domino, _ in pairs})
+        lower = [period for period in periods if sum(other["set_max"] - domino["set_max"] for domino, other in pairs if domino["period"] == period) < 0]
+        each = sum(other["set_max"] < domino["set_max"] for domino, other in pairs)
+        yield goal(results, ["replay_set"], "... at domino's logged % a lower maximum, as the paper finds in means over programs",
+                   "redrive evaluate T --policy domino,replay-set --set-bound N,...",
+                   f"means are lower at {len(lower)} of {len(periods)} T; single programs in {each} of {len(pairs)} cases", len(lower) == len(periods))
+
+
+def figure_4(results):
+    rows = []
+    for row in at(results, 0.1, 2.0):
+        flat = next(other for other in at(results, 0.1, 4.0) if other["program"] == row["program"])
+        tight = next(other for other in at(results, 0.1, 1.0) if other["program"] == row["program"])
+        paper = f"< {paper_values.LOGGED_ROUTER_PERCENT} %" if row["program"] == "router" else "1 to 2 %"
+        rows.append([row["program"], between(paper_values.LOGGED_AT_T_PERCENT), percent(tight["logged_percent"]),
+                     f"< {paper_values.LOGGED_AT_2T_PERCENT} %", percent(row["logged_percent"]), percent(row["together_percent"]), paper,
+                     percent(flat["logged_percent"]), percent(flat["together_percent"])])
+    return table(["program", "C = T: paper", "ours", "C = 2T: paper", "ours", "together", "flat: paper", "ours (C = 4T)", "together"], rows)
+
+
+def figure_5(results):
+    rows = []
+    for result in results.get("critical_path", []):
+        loose = [row for row in result["rows"] if row["limit"] >= 2]
+        rows.append([result["program"], f"< {paper_values.REPLAY_AVERAGE_C} C", f"{worst(loose, 'average_c')['average_c']:.2f} C",
+                     f"< {paper_values.REPLAY_MAX_C} C", f"{worst(loose, 'max_c')['max_c']:.2f} C"])
+    return table(["program", "average: paper", "ours, worst T and C >= 2T", "longest: paper", "ours"], rows)
+
+
+def figure_6(results):
+    rows = []
+    for result in results.get("skew", []):
+        for period, paper in paper_values.SKEW_MORE_PERCENT.items():
+            chosen = [row for row in result["rows"] if round(100 * row["period"]) == period and row["limit"] == 2]
+            plain = next(row for row in chosen if row["skew"] == 0)
+            full = next(row for row in chosen if row["skew"] == 1)
+            rows.append([f"{period} %", f"at most {paper}", f"{full['logged_percent'] - plain['logged_percent']:.2f}",
+                         f"< {paper_values.REPLAY_MAX_C} C", f"{worst(chosen, 'max_c')['max_c']:.2f} C"])
+    return table(["T of the run", "more logged with S = T, points: paper", "ours (C = 2T)", "longest replay: paper", "ours, worst S"], rows)
+
+
+def figures_2_3(results):
+    rows = []
+    for bound, paper in paper_values.SET_LOGGED_PERCENT.items():
+        means = papers_plots.averaged(results, bound=float(bound))
+        if not means:
+            continue
+        logged = [row["logged_percent"] for row in means]
+        rows.append([f"{bound} ({16 * bound} of 16)", between(paper), f"{min(logged):.1f} to {max(logged):.1f} %",
+                     f"about {paper_values.SET_AVERAGE[bound]:g}" if bound in paper_values.SET_AVERAGE else "in the figure only",
+                     f"{worst(means, 'set_average')['set_average']:.2f}",
+                     f"at most {paper_values.SET_MAX[bound]:g}" if bound in paper_values.SET_MAX else f"at most {bound}, by definition",
+                     f"{worst(means, 'set_max')['set_max']:.2f}"])
+    return table(["bound, intervals per process", "logged: paper", "ours, over T", "average: paper", "ours, most", "longest: paper", "ours, most"], rows)
+
+
+def figures_4_5(results):
+    rows = []
+    for program, domino, other in papers_plots.equal_logging(results):
+        mine = [f"{other['bound']:g}", percent(other["logged_percent"]), f"{other['set_average']:.2f}", f"{other['set_max']:.2f}"] if other else ["-"] * 4
+        found = "none of the bounds logs so little" if not other else \
+            "lower" if other["set_max"] < domino["set_max"] else "equal" if other["set_max"] == domino["set_max"] else "**higher**"
+        rows.append([program, f"{100 * domino['period']:.0f} %", percent(domino["logged_percent"]), f"{domino['set_average']:.2f}",
+                     f"{domino['set_max']:.2f}", *mine, "lower", found])
+    return table(["program", "T", "domino logs", "average", "longest", "bound", "replay-set logs", "average", "longest", "longest: paper", "ours"], rows)
+
+
+def table_7_1(results):
+    found, rows = {(row["program"], row["processes"]): row for row in results.get("mrt", [])}, []
+    for (program, processes), (run_s, interval_s, messages, logged, share) in paper_values.MRT.items():
+        row = found.get((program, processes))
+        ours = [f"{row['period_s'] * 1e3:.0f} ms", f"{row['messages']:,}", f"{row['mrt']['logged_messages']:,}", percent(row["mrt"]["logged_percent"]),
+                percent(row["together_percent"]), percent(row["ros"]["logged_percent"])] if row else ["not recorded"] + [""] * 5
+        rows.append([program, processes, f"{run_s} s / {interval_s} s", f"{messages:,}", f"{logged:,}", f"{share} %", *ours])
+    return table(["program", "processes", "run / T: paper", "messages", "logged", "%", "T: ours", "messages", "logged", "%", "together %", "ROS %"], rows)
+
+
+def breakpoints(results):
+    rows = []
+    for row in results.get("breakpoints", []):
+        for policy, limit in (("mrt", "2"), ("ros", f"n = {row['units']}")):
+            one = row[policy]
+            rows.append([row["program"], policy, f"{one['logged']:,} of {one['messages']:,}", f"{one['evaluated']:,}", f"{one['distance_t']:.2f} T", "2 T",
+                         f"{one['time_t']:.2f} T", f"{limit} T"])
+    return table(["program", "policy", "logged: checker", "evaluate", "longest distance", "paper: at most", "longest time", "paper: at most"], rows)
+
+
+def policies(results):
+    found = results.get("policies", [])
+    if not found:
+        return []
+    names = [row["name"] for row in found[0]["rows"]]
+    return table(["program", *names], [[result["program"], *(f"{row['logged_percent']:.1f} %, {row['max_c']:.2f} C" for row in result["rows"])]
+                                       for result in found])
+
+
+def checked(results):
+    return table(["program", "processes", "intervals", "above C", "longest path", "evaluate", "logged: checker", "evaluate", "forks", "%", "average", "longest"],
+                 [[row["program"], row["processes"], row["intervals"], row["over"], f"{row['path_max_c']:.4f} C", f"{row['evaluated_path_max_c']:.4f} C", row["logged"], row["evaluated"], row["births"],
+                   percent(row["logged_percent"]), f"{row['average_c']:.2f} C", f"{row['max_c']:.2f} C"] for row in results.get("checked", [])])
+
+
+def measured(results):
+    rows = []
+    for row in results.get("bounded_path", []):
+        rows.append([row["program"], f"critical-path, C = {row['limit_s'] * 1e3:.0f} ms", percent(row["logged_percent"]), row["redriven"], f"{row['average']:.2f} C", f"{row['max']:.2f} C",
+                     row["late"], f"{row['simulated_average_c']:.2f} C", f"{row['simulated_max_c']:.2f} C", f"{row['path_max_c']:.3f} C"])
+    for row in results.get("makespan", []):
+        rows.append([row["program"], f"makespan, bound {row['bound_s'] * 1e3:.0f} ms", percent(row["logged_percent"]), row["redriven"], f"{row['average']:.2f}", f"{row['max']:.2f}",
+                     row["late"], "", "", ""])
+    return table(["program", "policy", "logged", "intervals", "average", "longest", "above 1", "simulated average", "longest", "longest path"], rows)
+
+
+def record_sizes(results):
+    rows = []
+    for row in results.get("record_sizes", []):
+        paper = paper_values.RECORD_BYTES[row["technique"]](paper_values.MESSAGE_BYTES[row["program"]])
+        (first, least), (last, most) = row["points"][0], row["points"][-1]
+        grown = f"{(most - least) / (last - first):.1f}" if last > first else "-"
+        rows.append([row["program"], row["technique"], paper, grown, f"{most / last:.1f}"])
+    return table(["program", "technique", "bytes of a record: paper", "bytes for each further message", "all bytes by messages, most messages"], rows)
+
+
+def run_times(results):
+    rows = []
+    for row in results.get("run_times", []):
+        recording, replay = paper_values.RUN_TIME[row["technique"]][row["program"]]
+        rows.append([row["program"], row["technique"], row["size"], f"{row['native'] * 1e3:.0f} ms", recording, f"{row['recorded'] / row['native']:.1f}",
+                     replay or "< 1", f"{row['replayed'] / row['native']:.2f}"])
+    return table(["program", "technique", "size", "plain run", "recording: paper", "ours", "replay: paper", "ours"], rows)
+
+
+TABLES = [host, recordings, failures, goals, checked, measured, policies, figure_4, figure_5, figure_6, figures_2_3, figures_4_5, table_7_1, breakpoints,
+          record_sizes, run_times]
+
+
+def write(template, target, results):
+    text = template.read_text()
+    for make in TABLES:
+        before, rest = text.split(f"<!-- table {make.__name__} -->\n", 1)
+        after = rest.split("<!-- end -->", 1)[1]
+        text = f"{before}<!-- table {make.__name__} -->\n" + "\n".join(make(results)) + f"\n<!-- end -->{after}"
+    papers_plots.write(target / "papers", results)
+    (target / "papers.md").write_text(text)

@@ -1,0 +1,80 @@
+"""Group papers: the checker of tests/bench/executions.py on executions small enough to work out by hand, and against `redrive evaluate` on a recording."""
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "bench"))
+import executions  # noqa: E402
+import mpi  # noqa: E402
+from executions import BEGIN, RECEIVE, SEND, Step  # noqa: E402
+from harness import Failure, test  # noqa: E402
+from redriving import record  # noqa: E402
+
+# Units 1 and 2, a checkpoint of each after every 4: 1 sends at 3, 2 receives that at 1 and sends at 3, 1 receives that at 5, in its second interval.
+CHAIN = {
+    1: [Step(BEGIN, 1, 0, 0), Step(SEND, 1, 1, 3), Step(RECEIVE, 1, 2, 5, ((2, 2),), True, arrival=2)],
+    2: [Step(BEGIN, 2, 0, 0), Step(RECEIVE, 2, 1, 1, ((1, 1),), True, arrival=1), Step(SEND, 2, 2, 3)],
+}
+
+
+def chain():
+    by_unit = {unit: [Step(**vars(step)) for step in steps] for unit, steps in CHAIN.items()}
+    return executions.Execution(executions.in_causal_order(by_unit), {1: 6, 2: 4})
+
+
+def expect(found, wanted, what):
+    if found != wanted:
+        raise Failure(f"{what}: {found}, not {wanted}")
+
+
+def expect_near(found, wanted, most, what):
+    """The catalog has not the sends that nobody received: a checkpoint may fall between other steps."""
+    if abs(found - wanted) > most:
+        raise Failure(f"{what}: {found}, not about {wanted}")
+
+
+def decided_with(limit):
+    execution = chain()
+    decided = executions.Deciding(execution, executions.CriticalPath(limit, 4), 4).run()
+    kept = [(step.unit, step.event) for step, kept in zip(execution.steps, decided.kept) if kept]
+    paths = executions.critical_paths(execution, decided)
+    return kept, {(interval.unit, interval.start): path for interval, path in zip(decided.intervals, paths)}
+
+
+@test("papers/critical_paths")
+def critical_paths(ctx):
+    # 1 computes 3; 2, which has come to 1, goes on from there: 3 + 2 at its send, 3 + 3 at its end. That send and the rest of 1's second interval, 3, make 8.
+    expect(decided_with(8), ([], {(1, 0): 4, (2, 0): 6, (1, 4): 6}), "C = 8")
+    expect(decided_with(7), ([(1, 2)], {(1, 0): 4, (2, 0): 6, (1, 4): 2}), "C = 7")
+    # 3 and the rest of 2's first interval make 6, and so do the 3 that 2 has then computed and the rest of 1's second.
+    expect(decided_with(5), ([(2, 1), (1, 2)], {(1, 0): 4, (2, 0): 4, (1, 4): 2}), "C = 5")
+
+
+@test("papers/mrt")
+def mrt(ctx):
+    execution = chain()
+    decided = executions.Deciding(execution, executions.Mrt(), 4).run()
+    # Rule 3 keeps what unit 2 receives, rule 1 what unit 1 does: sent in an interval with a lower index.
+    expect([step.unit for step, kept in zip(execution.steps, decided.kept) if kept], [2, 1], "kept")
+    decided.kept = [False] * len(decided.kept)
+    points = executions.Breakpoints(execution, decided)
+    # All of it: from both beginnings, since unit 1's second interval needs unit 2's first, and that unit 1's first.
+    everything = {1: 3, 2: 3}
+    first = {unit: decided.intervals.index(next(i for i in decided.intervals if i.unit == unit)) for unit in (1, 2)}
+    expect(points.recovery_line(everything), first, "recovery line")
+    expect(points.costs([everything]), [(5, 5)], "distance and time")
+
+
+@test("papers/evaluate")
+def evaluate(ctx):
+    record(ctx, mpi.job(ctx.options, "det", 300, 1))  # ranks are started by exec: times of forks are estimates
+    execution = executions.read(ctx.trace)
+    period_us = max(execution.end.values()) // 10_000
+    limits = ("--checkpoint-period", f"{period_us}us", "--critical-path", f"{2 * period_us}us")
+    policies = {"critical-path": executions.CriticalPath(2_000 * period_us, 1_000 * period_us), "mrt": executions.Mrt(), "ros": executions.Mrt(rule_3=False)}
+    for row in ctx.json("evaluate", ctx.trace, "--policy", ",".join(policies), *limits)["policies"]:
+        decided = executions.Deciding(execution, policies[row["policy"]], 1_000 * period_us).run()
+        logged = sum(kept for kept, step in zip(decided.kept, execution.steps) if step.message)
+        expect_near(logged, row["logged_messages"], row["messages"] / 100, f"{row['policy']}: messages logged")
+        expect_near(len(decided.intervals), row["intervals"], 1, f"{row['policy']}: intervals")
+        longest = max(executions.critical_paths(execution, decided))
+        expect_near(longest / 1e9, row["critical_path_max_s"], row["critical_path_max_s"] / 100, f"{row['policy']}: longest path")
