@@ -11,6 +11,7 @@
 
 #include "logstore/memory_storage.h"
 #include "logstore/record_file.h"
+#include "logstore/trace_additions.h"
 #include "tests/unit/logstore_sample.h"
 
 using namespace redrive;
@@ -44,18 +45,48 @@ void require(bool good, const char* what) {
   std::abort();
 }
 
-Files make_trace(bool finished) {
+enum class State { killed, finished, prepared };
+
+// As `prepare` leaves it: contents of all messages, another image, other settings.
+void prepare(MemoryStorage& storage) {
+  const auto trace = Trace::open("/t", storage);
+  require(static_cast<bool>(trace), "cannot open a trace");
+  const auto additions = TraceAdditions::begin(**trace);
+  require(static_cast<bool>(additions), "cannot add to a trace");
+  const auto add_payload = [&](EventRef receiver, const Event& event) {
+    uint64_t length = 0;
+    for (const auto& write : event.writes) length += write.from_message ? write.length : 0;
+    return !event.receive || event.receive->logged || (*additions)->add_payload(receiver, Bytes(length, 7));
+  };
+  for (const auto& unit : (*trace)->units()) {
+    const auto read = (*trace)->for_each_event(unit.unit, 0, UINT64_MAX, [&](EventIndex index, const Event& event) {
+      require(add_payload({unit.unit, index}, event), "cannot add a payload");
+      return true;
+    });
+    require(static_cast<bool>(read), "cannot read a trace");
+  }
+  const auto image = [](const AddPages& add) -> Result<Bytes> {
+    TRY(add(1, sample::page_address(1), sample::page(9, 9, 1)));
+    return Bytes(50);
+  };
+  require(static_cast<bool>((*additions)->add_image(1, 0, image)), "cannot add an image");
+  require(static_cast<bool>((*additions)->finish(sample::settings())), "cannot end adding");
+}
+
+Files make_trace(State state) {
+  const bool finished = state != State::killed;
   MemoryStorage storage;
   auto writer = TraceWriter::create("/t", sample::settings(), storage);
   require(static_cast<bool>(writer), "cannot make a trace");
   sample::fill(*writer.value());
   if (finished) require(static_cast<bool>(writer.value()->finish(sample::recording_end())), "cannot finish a trace");
   if (!finished) require(static_cast<bool>(writer.value()->flush()), "cannot flush a trace");
+  if (state == State::prepared) prepare(storage);
   return files_of(storage);
 }
 
 void put_back(const Files& files, MemoryStorage& storage) {
-  for (const char* directory : {"/t", "/t/events", "/t/images", "/t/files"}) {
+  for (const char* directory : {"/t", "/t/events", "/t/images", "/t/files", "/t/payloads"}) {
     (void)static_cast<bool>(storage.make_directory(directory));
   }
   for (const auto& [path, data] : files) {
@@ -158,7 +189,7 @@ void one_trace(const Files& good, bool finished, uint64_t seed) {
   sample::Values v(seed);
   Files files = good;
   const std::string path = any_path(good, v);
-  const bool flip = v.once_in(3);
+  const bool flip = v.once_in(3) && !files[path].empty();
   if (flip) {
     Bytes& data = files[path];
     data[v.below(data.size())] ^= static_cast<uint8_t>(1 << v.below(8));
@@ -180,9 +211,8 @@ void one_trace(const Files& good, bool finished, uint64_t seed) {
 int main(int argc, char** argv) {
   const uint64_t first_seed = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 1;
   const uint64_t iterations = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 2000;
-  const Files finished = make_trace(true);
-  const Files killed = make_trace(false);
-  for (const Files& good : {finished, killed}) {
+  const Files traces[] = {make_trace(State::killed), make_trace(State::finished), make_trace(State::prepared)};
+  for (const Files& good : traces) {
     MemoryStorage storage;
     put_back(good, storage);
     require(!read_all(storage), "an undamaged trace is reported");
@@ -195,8 +225,7 @@ int main(int argc, char** argv) {
     std::snprintf(g_how_to_show, sizeof g_how_to_show, "trace_fuzz: show again with: trace_fuzz %llu 1\n",
                   static_cast<unsigned long long>(seed));
     ::alarm(kSecondsPerTrace);
-    const bool use_finished = seed % 3 != 0;
-    one_trace(use_finished ? finished : killed, use_finished, seed);
+    one_trace(traces[seed % 3], seed % 3 != 0, seed);
   }
   std::printf("trace_fuzz: %llu traces from seed %llu read\n", static_cast<unsigned long long>(iterations),
               static_cast<unsigned long long>(first_seed));
