@@ -1,17 +1,16 @@
 // redrive replay: plans each interval, re-drives its replay set side by side, reports.
 #include <fmt/format.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <atomic>
 #include <nlohmann/json.hpp>
-#include <numeric>
 #include <thread>
 
 #include "interceptors/trapped_instructions.h"
 #include "supervisor/columns.h"
 #include "supervisor/commands.h"
 #include "supervisor/graph.h"
+#include "supervisor/replay_set.h"
 #include "supervisor/replayer.h"
 
 namespace redrive {
@@ -41,88 +40,6 @@ struct Work {
   ReplayTier* tier;                    // null: every call stops
 };
 
-EventIndex first_event(const Rdg& graph, const PlannedInterval& planned) {
-  return graph.units.at(planned.unit).at(planned.start).first_event;
-}
-
-bool executes(const Rdg& graph, const PlannedInterval& planned, EventRef event) {
-  return planned.unit == event.unit && first_event(graph, planned) <= event.event &&
-         event.event < planned.requisite_event;
-}
-
-std::optional<EventRef> birth_of(const Rdg& graph, const PlannedInterval& planned) {
-  return graph.units.at(planned.unit).at(planned.start).birth;
-}
-
-// As many processors that this process may use, some several times if there are fewer. First the one that the kernel
-// has put it on, which is the least busy.
-std::vector<int> usable_processors(int count) {
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  sched_getaffinity(0, sizeof allowed, &allowed);
-  std::vector<int> usable;
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (CPU_ISSET(cpu, &allowed)) usable.push_back(cpu);
-  }
-  const auto here = std::find(usable.begin(), usable.end(), sched_getcpu());
-  if (here != usable.end()) std::rotate(usable.begin(), here, usable.end());
-  std::vector<int> processors;
-  for (int i = 0; i < count; ++i) processors.push_back(usable[static_cast<size_t>(i) % usable.size()]);
-  return processors;
-}
-
-// Where each planned interval is executed: the longest first, each where least is to be done.
-std::vector<int> spread(const std::vector<PlannedInterval>& set, const std::vector<int>& processors) {
-  std::vector<size_t> order(set.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return set[a].cpu_ns > set[b].cpu_ns; });
-  std::vector<uint64_t> load(processors.size());
-  std::vector<int> chosen(set.size());
-  for (const size_t i : order) {
-    const auto least = std::min_element(load.begin(), load.end());
-    *least += set[i].cpu_ns + 1;
-    chosen[i] = processors[static_cast<size_t>(least - load.begin())];
-  }
-  return chosen;
-}
-
-// The forks that intervals of a plan begin with.
-std::set<EventRef> births_of(const Work& work, const Plan& plan) {
-  std::set<EventRef> births;
-  for (const auto& planned : plan.replay_set) {
-    if (const auto birth = birth_of(work.graph.rdg(), planned)) births.insert(*birth);
-  }
-  return births;
-}
-
-// The sends whose payload intervals of a plan receive and find in no log. `processors`: where each is executed.
-std::vector<NeededSend> sends_of(const Work& work, const Plan& plan, const std::vector<int>& processors) {
-  std::vector<NeededSend> all;
-  for (const auto& planned : plan.replay_set) {
-    for (const auto& needed : work.graph.needed(planned)) all.push_back({needed.sender, needed.length});
-  }
-  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.event < b.event; });
-  std::vector<NeededSend> sends;
-  for (const auto& send : all) {
-    if (sends.empty() || sends.back().event != send.event) {
-      sends.push_back(send);
-    } else {
-      sends.back().length = std::max(sends.back().length, send.length);
-    }
-  }
-  for (auto& send : sends) {
-    for (size_t i = 0; i < plan.replay_set.size(); ++i) {
-      if (executes(work.graph.rdg(), plan.replay_set[i], send.event)) send.processor = processors[i];
-    }
-  }
-  return sends;
-}
-
-std::string describe(const PlanError& error) {
-  return fmt::format("event {} of unit {} needs event {} of unit {}, which the trace does not hold",
-                     error.needed_by.event, error.needed_by.unit, error.missing.event, error.missing.unit);
-}
-
 // Re-drives one interval with all that it needs, one thread for each interval of the set.
 Report redrive_interval(const Work& work, const Request& request) {
   const auto started = std::chrono::steady_clock::now();
@@ -136,8 +53,8 @@ Report redrive_interval(const Work& work, const Request& request) {
   const auto& set = planned->plan->replay_set;
   report.replay_set_size = set.size();
   const std::vector<int> processors = spread(set, work.processors);
-  auto made =
-      MessageStore::make(sends_of(work, *planned->plan, processors), births_of(work, *planned->plan), set.size());
+  auto made = MessageStore::make(sends_of(work.graph, *planned->plan, processors),
+                                 births_of(work.graph.rdg(), *planned->plan), set.size());
   if (!made) {
     report.error = made.error();
     return report;
@@ -180,14 +97,6 @@ bool ends_in_checkpoint(const Trace& trace, const Rdg& graph, const Request& req
          graph.units.at(request.unit)[request.interval].end_event == intervals[next].first_event;
 }
 
-// What lets calls be answered inside re-driven processes; null, with a word why, if that cannot be.
-std::unique_ptr<ReplayTier> make_tier() {
-  auto arena = GateArena::make();
-  if (arena) return std::make_unique<ReplayTier>(std::move(*arena));
-  fmt::print(stderr, "redrive: {}; every system call will stop\n", arena.error().message);
-  return nullptr;
-}
-
 // Whether the trace holds more of the interval than can be re-driven.
 bool is_cut(const Trace& trace, const Rdg& graph, const Request& request) {
   return graph.units.at(request.unit)[request.interval].end_event <
@@ -196,14 +105,10 @@ bool is_cut(const Trace& trace, const Rdg& graph, const Request& request) {
 
 void print_divergence(const Trace& trace, const Report& report) {
   const Divergence& d = *report.divergence;
-  fmt::print(stderr, "redrive: divergence in unit {} ({}), interval {}, event {}\n  expected: {}\n  found:    {}\n",
-             d.unit, trace.unit_name(d.unit), d.interval, d.event, d.expected, d.found);
-  if (!d.stack.empty()) fmt::print(stderr, "  stack:\n{}", d.stack);
-  if (!d.disassembly.empty()) fmt::print(stderr, "  code:\n{}", d.disassembly);
   // Up to and including the event, unless another interval of the replay set has it.
   const bool own = d.unit == report.request.unit && d.interval == report.request.interval;
-  fmt::print(stderr, "  reproduce: redrive replay {} {}:{}{}\n", trace.directory(), report.request.unit,
-             report.request.interval, own ? "" : " --verify");
+  print_divergence(trace, d,
+                   fmt::format("{}:{}{}", report.request.unit, report.request.interval, own ? "" : " --verify"));
 }
 
 Json to_json(const Trace& trace, const Rdg& graph, const Report& report) {

@@ -1,0 +1,38 @@
+// What the intervals of a replay set share when they are re-driven side by side.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "supervisor/graph.h"
+#include "supervisor/message_store.h"
+#include "supervisor/plan.h"
+#include "supervisor/replayer.h"
+
+namespace redrive {
+
+// The fork that a planned interval begins with, if it has no image.
+std::optional<EventRef> birth_of(const Rdg& graph, const PlannedInterval& planned);
+
+// As many processors that this process may use, some several times if there are fewer. First the one that the kernel
+// has put it on, which is the least busy.
+std::vector<int> usable_processors(int count);
+// Where each planned interval is executed: the longest first, each where least is to be done.
+std::vector<int> spread(const std::vector<PlannedInterval>& set, const std::vector<int>& processors);
+
+// The forks that intervals of a plan begin with.
+std::set<EventRef> births_of(const Rdg& graph, const Plan& plan);
+// The sends whose payload intervals of a plan receive and find in no log. `processors`: where each is executed.
+std::vector<NeededSend> sends_of(const DependenceGraph& graph, const Plan& plan, const std::vector<int>& processors);
+
+// What lets calls be answered inside re-driven processes; null, with a word why, if that cannot be.
+std::unique_ptr<ReplayTier> make_tier();
+
+std::string describe(const PlanError& error);
+// On standard error. `reproduce`: the words behind "redrive replay TRACE" that lead to it again.
+void print_divergence(const Trace& trace, const Divergence& divergence, const std::string& reproduce);
+
+}  // namespace redrive
