@@ -188,6 +188,7 @@ void print_table(const Trace& trace, const Rdg& graph, const std::vector<Report>
 }  // namespace
 
 Result<int> replay(const ReplayOptions& options) {
+  if (!options.breaks.empty()) return replay_to_breakpoint(options);
   const auto started = std::chrono::steady_clock::now();
   ASSIGN_OR_RETURN(const std::string directory, find_trace(options.trace));
   ASSIGN_OR_RETURN(const auto trace, Trace::open(directory));

@@ -17,6 +17,7 @@
 #include "supervisor/gate.h"
 #include "supervisor/message_store.h"
 #include "supervisor/plan.h"
+#include "supervisor/stopped_unit.h"
 #include "supervisor/verify.h"
 
 namespace redrive {
@@ -40,8 +41,9 @@ struct ReplayTier {
 };
 
 struct ReplayerOptions {
-  bool verify = false;  // compare with the next checkpoint at the end
-  bool output = false;  // copy what it writes to descriptors 1 and 2 to ours
+  bool verify = false;   // compare with the next checkpoint at the end
+  bool output = false;   // copy what it writes to descriptors 1 and 2 to ours
+  Halt* halt = nullptr;  // where it stops on its way; null: nowhere
 };
 
 class Replayer {
@@ -76,6 +78,7 @@ class Replayer {
     std::vector<uint64_t> ends;  // of each, in the ring
   };
 
+  Result<void> execute(EventIndex first, EventIndex last);
   Result<void> restore_start();
   Result<void> adopt_birth();
   Result<bool> step(EventIndex index, const Event& event);  // false: diverged
@@ -93,6 +96,10 @@ class Replayer {
   void diverge(Thread* thread, EventIndex index, std::string expected, std::string found);
   void forget_process(ProcessSerial process);
   bool set_regs(const Thread& thread, const user_regs_struct& regs) const;
+
+  // replayer_stop.cc: stopping on the way
+  Result<bool> arrive(EventIndex index, const Event& event);
+  Result<bool> stand(EventIndex index);
 
   // replayer_gate.cc: the in-process tier
   Gate* gate_of(const Thread& thread) const;
