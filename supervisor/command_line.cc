@@ -41,9 +41,11 @@ constexpr std::array<CommandText, 10> kCommands{{
      "TRACE: a directory, or a name from 'redrive ls'\n"},
     {"replay",
      "redrive replay [--verify] [--output] [--jobs N] [--until EVENT] [--interception TIER] [--json] "
-     "[TRACE] UNIT[:I[-J]] | --all [TRACE]",
-     "re-drive intervals of a unit", "Without I, all intervals of the unit.\n", kTraceAndUnit},
-    {"plan", "redrive plan [--jobs N] [--until EVENT] [--json] [TRACE] UNIT:I",
+     "[TRACE] UNIT[:I[-J]] | --all [TRACE] | "
+     "--break UNIT@EVENT ... [--memory UNIT:ADDRESS+LENGTH ...] [--inspect] [TRACE]",
+     "re-drive intervals of a unit, or all units up to a distributed breakpoint",
+     "Without I, all intervals of the unit.\n", kTraceAndUnit},
+    {"plan", "redrive plan [--jobs N] [--until EVENT] [--json] [TRACE] UNIT:I | --break UNIT@EVENT ... [TRACE]",
      "show what a replay would have to execute, and how long it would take", "", kTraceAndUnit},
     {"dump", "redrive dump [--json] [TRACE] [UNIT[:I[-J]]]", "print the recorded events",
      "A single word is a TRACE if there is such a trace, and else a UNIT of the latest one.\n", kTraceAndUnit},
@@ -136,6 +138,7 @@ class Parser {
                          PolicyParameters& parameters);
   void add_jobs(CLI::App* command, const char* help);
   void add_until(CLI::App* command);
+  void add_break(CLI::App* command, const char* help);
   static void add_flag(CLI::App* command, const char* name, bool& flag, const char* help) {
     command->add_flag(name, flag, help)->disable_flag_override();  // no --flag=value
   }
@@ -148,6 +151,7 @@ class Parser {
   Result<void> check_policy(const std::string& command, const std::string& name,
                             const PolicyParameters& parameters) const;
   Result<Command> finish_replay();
+  Result<Command> finish_break();
   Result<Command> finish_plan();
   Result<Command> finish_dump();
   Result<Command> finish_evaluate();
@@ -162,6 +166,7 @@ class Parser {
   SyntheticOptions synthetic_;
   int jobs_ = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   std::optional<uint64_t> until_;
+  std::vector<PlaceSpec> breaks_;
   bool json_ = false;
   bool host_ = false;
 };
@@ -203,6 +208,18 @@ void add_list(CLI::App* command, const char* option, const char* value, const st
     for (const auto& word : CLI::detail::split(text, ',')) add(word);
   };
   command->add_option_function<std::string>(option, read, help)->type_name(value);
+}
+
+// An option that may be given several times, with one value each.
+void add_each(CLI::App* command, const char* option, const char* value, const char* help,
+              const std::function<void(const std::string&)>& add) {
+  const auto read = [add](const std::vector<std::string>& texts) {
+    for (const auto& text : texts) add(text);
+  };
+  command->add_option_function<std::vector<std::string>>(option, read, help)
+      ->type_name(value)
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 }
 
 Parser::Parser() {
@@ -412,6 +429,14 @@ void Parser::add_until(CLI::App* command) {
       ->type_name("EVENT");
 }
 
+void Parser::add_break(CLI::App* command, const char* help) {
+  add_each(command, "--break", "UNIT@EVENT", help, [this](const std::string& text) {
+    const auto place = parse_place_spec(text);
+    if (!place) throw CLI::ValidationError("--break", place.error().message);
+    breaks_.push_back(*place);
+  });
+}
+
 void Parser::add_replay() {
   CLI::App* replay = app_.get_subcommand("replay");
   add_flag(replay, "--all", replay_.all, "every interval of every unit");
@@ -419,6 +444,14 @@ void Parser::add_replay() {
   add_flag(replay, "--output", replay_.output, "show what the unit wrote to standard output and error, and no table");
   add_jobs(replay, "intervals executed at once (one per processor)");
   add_until(replay);
+  add_break(replay, "stop all units where this one stands before EVENT, and show them; may be repeated");
+  const auto memory = [this](const std::string& text) {
+    const auto spec = parse_memory_spec(text);
+    if (!spec) throw CLI::ValidationError("--memory", spec.error().message);
+    replay_.memory.push_back(*spec);
+  };
+  add_each(replay, "--memory", "UNIT:ADDRESS+LENGTH", "with --break: show this memory", memory);
+  add_flag(replay, "--inspect", replay_.inspect, "with --break: read commands from standard input there");
   add_interception(replay, replay_.in_process);
   add_json(replay);
   take_words(replay);
@@ -426,6 +459,7 @@ void Parser::add_replay() {
   CLI::App* plan = app_.get_subcommand("plan");
   add_jobs(plan, "predict for so many intervals executed at once (one per processor)");
   add_until(plan);
+  add_break(plan, "plan the distributed breakpoint where this unit stands before EVENT; may be repeated");
   add_json(plan);
   take_words(plan);
 }
@@ -512,6 +546,8 @@ Result<Command> Parser::finish_replay() {
   replay_.jobs = jobs_;
   replay_.until = until_;
   replay_.json = json_;
+  if (!breaks_.empty()) return finish_break();
+  if (!replay_.memory.empty() || replay_.inspect) return usage("replay", "--memory and --inspect go with --break");
   if (replay_.all) {
     if (until_) return usage("replay", "--until wants one interval, not --all");
     if (words_.size() > 1) return usage("replay", "--all takes a TRACE and no UNIT");
@@ -528,11 +564,26 @@ Result<Command> Parser::finish_replay() {
   return Command{replay_};
 }
 
+Result<Command> Parser::finish_break() {
+  if (replay_.all || until_ || replay_.output)
+    return usage("replay", "--break goes without --all, --until and --output");
+  if (words_.size() > 1) return usage("replay", "--break takes a TRACE and no UNIT");
+  if (replay_.inspect && json_) return usage("replay", "--inspect or --json, not both");
+  if (!words_.empty()) replay_.trace = words_[0];
+  replay_.breaks = breaks_;
+  return Command{replay_};
+}
+
 Result<Command> Parser::finish_plan() {
+  if (!breaks_.empty()) {
+    if (until_) return usage("plan", "--break goes without --until");
+    if (words_.size() > 1) return usage("plan", "--break takes a TRACE and no UNIT");
+    return Command{PlanOptions{words_.empty() ? "" : words_[0], {}, jobs_, std::nullopt, breaks_, json_}};
+  }
   if (words_.empty() || words_.size() > 2) return usage("plan", "wants [TRACE] UNIT:I");
   ASSIGN_OR_RETURN(const UnitSpec spec, parse_unit_spec(words_.back()));
   if (!spec.single()) return usage("plan", fmt::format("'{}' does not name one interval: write UNIT:I", words_.back()));
-  return Command{PlanOptions{words_.size() == 2 ? words_[0] : "", spec, jobs_, until_, json_}};
+  return Command{PlanOptions{words_.size() == 2 ? words_[0] : "", spec, jobs_, until_, {}, json_}};
 }
 
 Result<Command> Parser::finish_dump() {

@@ -40,12 +40,17 @@ struct ReplayOptions {
   bool output = false;
   bool in_process = true;  // answer calls inside the re-driven processes where that can be done
   int jobs = 1;
-  std::optional<uint64_t> until;  // the event to stop before; only with a single interval
+  std::optional<uint64_t> until;   // the event to stop before; only with a single interval
+  std::vector<PlaceSpec> breaks;   // a distributed breakpoint instead of a unit; what follows only with it
+  std::vector<MemorySpec> memory;  // to be shown there
+  bool inspect = false;            // read commands from standard input there
   bool json = false;
   bool progress = false;  // standard error is a terminal
 };
 // Re-drives intervals. Returns 0, or Status::divergence if any diverged or failed verification.
 Result<int> replay(const ReplayOptions& options);
+// With `breaks`: all units stand there, are shown, and go on if it is to be verified or they are told to.
+Result<int> replay_to_breakpoint(const ReplayOptions& options);
 
 struct PrepareOptions {
   std::string trace;
@@ -74,9 +79,10 @@ Result<int> list_command(const ListOptions& options);
 
 struct PlanOptions {
   std::string trace;
-  UnitSpec what;  // a single interval
+  UnitSpec what;  // a single interval; of no meaning with `breaks`
   int jobs = 1;
   std::optional<uint64_t> until;  // as in ReplayOptions
+  std::vector<PlaceSpec> breaks;  // plan a distributed breakpoint instead
   bool json = false;
 };
 Result<int> plan_command(const PlanOptions& options);

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -10,6 +9,7 @@
 #include "logstore/trace.h"
 #include "supervisor/columns.h"
 #include "supervisor/commands.h"
+#include "supervisor/event_text.h"
 #include "supervisor/graph.h"
 
 namespace redrive {
@@ -32,58 +32,6 @@ const char* kind_name(EventKind kind) {
       return "trap";
   }
   return "?";
-}
-
-std::string signal_name(int number) {
-  const char* known = sigabbrev_np(number);
-  return known != nullptr ? fmt::format("SIG{}", known) : fmt::format("SIG_{}", number);
-}
-
-const char* trap_name(int32_t number) {
-  switch (static_cast<Trap>(number)) {
-    case Trap::rdtsc:
-      return "rdtsc";
-    case Trap::rdtscp:
-      return "rdtscp";
-    case Trap::cpuid:
-      return "cpuid";
-  }
-  return "?";
-}
-
-std::string call_text(const Event& event) {
-  switch (event.kind) {
-    case EventKind::syscall:
-      return fmt::format("{} = {}", format_call(event.number, event.args), format_result(event.result));
-    case EventKind::entry:
-      return format_call(event.number, event.args) + " <unfinished ...>";
-    case EventKind::exit:
-      return fmt::format("<... {} resumed> = {}", syscall_name(event.number), format_result(event.result));
-    case EventKind::signal:
-      return fmt::format("--- {}{} ---", signal_name(event.number), event.fatal ? ", fatal" : "");
-    case EventKind::trap:
-      return fmt::format("--- {} at {:#x} ---", trap_name(event.number), event.ip);
-  }
-  return "?";
-}
-
-// What stands behind the call: series count, births, messages.
-std::string notes(const Event& event) {
-  std::string out;
-  if (event.repeat > 1) out += fmt::format("  x{}", event.repeat);
-  if (event.child_unit) out += fmt::format("  [unit {}]", event.child_unit);
-  if (event.child_thread) out += fmt::format("  [thread {}]", event.child_thread);
-  if (event.send) out += fmt::format("  -> channel {}, {} bytes", event.send->channel, event.send->length);
-  if (event.receive) {
-    const Receive& receive = *event.receive;
-    out +=
-        fmt::format("  <- channel {}, no. {}{}:", receive.channel, receive.arrival, receive.logged ? ", logged" : "");
-    for (const auto& part : receive.parts) {
-      out += fmt::format(" {}@{}[{}..{}]", part.sender.unit, part.sender.event, part.offset, part.offset + part.length);
-    }
-  }
-  if (event.fatal && event.kind != EventKind::signal) out += "  [the process ended here]";
-  return out;
 }
 
 Json receive_json(const Receive& receive) {
@@ -111,7 +59,7 @@ Json event_json(UnitId unit, IntervalIndex interval, EventIndex index, const Eve
   } else if (event.kind != EventKind::trap) {
     out["call"] = syscall_name(event.number);
   }
-  out["text"] = call_text(event);
+  out["text"] = event_text(event);
   if (event.kind == EventKind::syscall || event.kind == EventKind::entry) out["args"] = event.args;
   if (event.kind == EventKind::syscall || event.kind == EventKind::exit) out["result"] = event.result;
   if (event.receive) out["receive"] = receive_json(*event.receive);
@@ -157,7 +105,8 @@ class Dumper {
     if (json_) {
       fmt::print("{}\n{}", any_ ? "," : "", json_line(event_json(unit, interval, index, event)));
     } else {
-      fmt::print("{:>3} {:>8} {:>3}  {}{}\n", unit, index, event.thread, printable(call_text(event)), notes(event));
+      fmt::print("{:>3} {:>8} {:>3}  {}{}\n", unit, index, event.thread, printable(event_text(event)),
+                 event_notes(event));
     }
     any_ = true;
   }

@@ -149,10 +149,15 @@ void DependenceGraph::note_send_times() {
 }
 
 Result<PlanResult> DependenceGraph::plan(UnitId unit, IntervalIndex interval, std::optional<EventIndex> until) {
-  TRY(read(unit, interval));
+  const PlanRequest request{unit, interval, until};
+  return plan_together({&request, 1});
+}
+
+Result<PlanResult> DependenceGraph::plan_together(std::span<const PlanRequest> requests) {
+  for (const PlanRequest& request : requests) TRY(read(request.unit, request.interval));
   for (;;) {
     note_send_times();
-    PlanResult result = redrive::plan(rdg_, unit, interval, until);
+    PlanResult result = redrive::plan_together(rdg_, requests);
     if (!result.plan) return result;
     const size_t before = read_.size();
     for (const auto& planned : result.plan->replay_set) {

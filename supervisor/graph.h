@@ -42,6 +42,7 @@ class DependenceGraph {
   static Result<DependenceGraph> open(const Trace& trace);  // the trace must outlive the graph
 
   Result<PlanResult> plan(UnitId unit, IntervalIndex interval, std::optional<EventIndex> until = std::nullopt);
+  Result<PlanResult> plan_together(std::span<const PlanRequest> requests);
 
   // All intervals, and the dependences of those read so far.
   const Rdg& rdg() const { return rdg_; }

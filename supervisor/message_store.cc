@@ -153,6 +153,17 @@ Result<Birth> MessageStore::birth(EventRef event) {
   return birth;
 }
 
+void MessageStore::interval_stands() {
+  const std::lock_guard lock(mutex_);
+  --running_;
+  wake_all();
+}
+
+void MessageStore::intervals_go_on(size_t count) {
+  const std::lock_guard lock(mutex_);
+  running_ += count;
+}
+
 void MessageStore::interval_ended(bool failed) {
   const std::lock_guard lock(mutex_);
   --running_;

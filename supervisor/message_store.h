@@ -59,6 +59,10 @@ class MessageStore {
   // Takes a birth over.
   Result<Birth> birth(EventRef event);
 
+  // An interval stands stopped on its way: nothing comes from it. So many of these go on.
+  void interval_stands();
+  void intervals_go_on(size_t count);
+
   // An interval has ended, well or not; whoever waits for something that can no longer come is told.
   void interval_ended(bool failed);
 

@@ -9,6 +9,8 @@
 #include <deque>
 #include <unordered_map>
 
+#include "base/check.h"
+
 namespace redrive {
 namespace {
 
@@ -68,14 +70,21 @@ class Planner {
  public:
   explicit Planner(const Rdg& graph) : graph_(graph) {}
 
-  PlanResult plan(UnitId unit, IntervalIndex interval, std::optional<EventIndex> until) {
-    if (!request(unit, interval, until) || !reach_fixed_point() || !time_all(0)) return {std::nullopt, error_};
-    Plan plan{unit, interval, {}, finish_ns(0), 0};
+  PlanResult plan(std::span<const PlanRequest> requests) {
+    for (const PlanRequest& wanted : requests) {
+      if (!request(wanted.unit, wanted.interval, wanted.until)) return {std::nullopt, error_};
+    }
+    if (!reach_fixed_point()) return {std::nullopt, error_};
+    Plan plan{requests.front().unit, requests.front().interval, {}, 0, 0};
+    for (uint32_t run = 0; run < requests.size(); ++run) {
+      if (!time_all(run)) return {std::nullopt, error_};
+      plan.critical_path_ns = std::max(plan.critical_path_ns, finish_ns(run));
+    }
     for (const Run& run : runs_) {
       plan.replay_set.push_back({run.unit, run.start, run.last, run.end_event, run.cpu_ns});
       plan.work_ns += run.cpu_ns;
     }
-    std::sort(plan.replay_set.begin() + 1, plan.replay_set.end(),
+    std::sort(plan.replay_set.begin() + static_cast<ptrdiff_t>(requests.size()), plan.replay_set.end(),
               [](const PlannedInterval& a, const PlannedInterval& b) {
                 return std::pair(a.unit, a.start) < std::pair(b.unit, b.start);
               });
@@ -159,7 +168,7 @@ class Planner {
     enqueue(id);
   }
 
-  // The requested interval becomes run 0.
+  // The requested intervals become the first runs.
   bool request(UnitId unit, IntervalIndex i, std::optional<EventIndex> until) {
     UnitIndex* index = index_of(unit);
     if (!index || i >= index->intervals->size()) return fail({unit, until.value_or(0)}, {unit, until.value_or(0)});
@@ -280,7 +289,7 @@ class Planner {
 
   const Rdg& graph_;
   std::unordered_map<UnitId, UnitIndex> units_;
-  std::deque<Run> runs_;  // the requested interval's first
+  std::deque<Run> runs_;  // the requested intervals' first
   std::deque<uint32_t> queue_;
   std::optional<PlanError> error_;
 };
@@ -299,7 +308,13 @@ uint64_t Plan::predicted_ns(int cores) const {
 }
 
 PlanResult plan(const Rdg& graph, UnitId unit, IntervalIndex interval, std::optional<EventIndex> until) {
-  return Planner(graph).plan(unit, interval, until);
+  const PlanRequest request{unit, interval, until};
+  return plan_together(graph, {&request, 1});
+}
+
+PlanResult plan_together(const Rdg& graph, std::span<const PlanRequest> requests) {
+  CHECK(!requests.empty());
+  return Planner(graph).plan(requests);
 }
 
 }  // namespace redrive

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "logstore/event.h"
@@ -46,7 +47,7 @@ struct PlannedInterval {
 struct Plan {
   UnitId unit = 0;
   IntervalIndex interval = 0;
-  std::vector<PlannedInterval> replay_set;  // requested interval first
+  std::vector<PlannedInterval> replay_set;  // requested intervals first
   uint64_t critical_path_ns = 0;            // longest path, as if each interval had its own processor
   uint64_t work_ns = 0;                     // sum of CPU times
   // Bound of a list schedule on `cores` (Graham): work/J + path*(1 - 1/J).
@@ -64,5 +65,14 @@ struct PlanResult {
   std::optional<PlanError> error;
 };
 PlanResult plan(const Rdg& graph, UnitId unit, IntervalIndex interval, std::optional<EventIndex> until = std::nullopt);
+
+// Intervals of different units that are re-driven together: one replay set, which begins with them in their order, and
+// the longest path of all. The plan's unit and interval are the first's.
+struct PlanRequest {
+  UnitId unit = 0;
+  IntervalIndex interval = 0;
+  std::optional<EventIndex> until;
+};
+PlanResult plan_together(const Rdg& graph, std::span<const PlanRequest> requests);
 
 }  // namespace redrive

@@ -1,4 +1,4 @@
-// redrive plan: the replay set of one interval, and how long re-driving it would take.
+// redrive plan: the replay set of one interval or of a distributed breakpoint, and how long re-driving it would take.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,6 +10,7 @@
 #include "supervisor/commands.h"
 #include "supervisor/graph.h"
 #include "supervisor/plan.h"
+#include "supervisor/recovery_line.h"
 #include "supervisor/restore_cost.h"
 
 namespace redrive {
@@ -38,7 +39,7 @@ std::optional<EventIndex> requisite_event(const PlannedInterval& planned) {
   return planned.requisite_event - 1;
 }
 
-void print_plan_json(const Plan& plan, const Trace& trace, int jobs) {
+Json replay_set_json(const Plan& plan, const Trace& trace) {
   Json set = Json::array();
   for (const auto& planned : plan.replay_set) {
     const auto requisite = requisite_event(planned);
@@ -49,14 +50,25 @@ void print_plan_json(const Plan& plan, const Trace& trace, int jobs) {
                    {"cpu_s", seconds(planned.cpu_ns)},
                    {"name", trace.unit_name(planned.unit)}});
   }
+  return set;
+}
+
+void print_plan_json(const Plan& plan, const Trace& trace, int jobs) {
   print_json({{"unit", plan.unit},
               {"interval", plan.interval},
-              {"replay_set", set},
+              {"replay_set", replay_set_json(plan, trace)},
               {"critical_path_s", seconds(plan.critical_path_ns)},
               {"work_s", seconds(plan.work_ns)},
               {"predicted_s", predicted_s(plan, trace, jobs)},
               {"jobs", jobs},
               {"bound_s", trace.settings().bound_s}});
+}
+
+void print_sums(const Plan& plan, const Trace& trace, int jobs) {
+  fmt::print("\n{} to execute: critical path {}, work {}; about {} with {} (bound {})\n",
+             counted(plan.replay_set.size(), "interval"), format_duration(seconds(plan.critical_path_ns)),
+             format_duration(seconds(plan.work_ns)), format_duration(predicted_s(plan, trace, jobs)),
+             counted(static_cast<uint64_t>(jobs), "job"), format_duration(trace.settings().bound_s));
 }
 
 void print_plan(const Plan& plan, const Trace& trace, int jobs) {
@@ -68,10 +80,89 @@ void print_plan(const Plan& plan, const Trace& trace, int jobs) {
                  requisite ? fmt::format("{}", *requisite) : "-", format_duration(seconds(planned.cpu_ns))});
   }
   columns.print();
-  fmt::print("\n{} to execute: critical path {}, work {}; about {} with {} (bound {})\n",
-             counted(plan.replay_set.size(), "interval"), format_duration(seconds(plan.critical_path_ns)),
-             format_duration(seconds(plan.work_ns)), format_duration(predicted_s(plan, trace, jobs)),
-             counted(static_cast<uint64_t>(jobs), "job"), format_duration(trace.settings().bound_s));
+  print_sums(plan, trace, jobs);
+}
+
+// Where a unit stands at a breakpoint, and what its part of the recovery line is.
+struct Placed {
+  UnitId unit = 0;
+  Breakpoint::Place place;
+  const char* state = "not started";
+  const PlannedInterval* planned = nullptr;  // null: nothing of it is executed to stand there
+  EventIndex first_event = 0;                // of what is
+};
+
+std::vector<Placed> placed_units(const Breakpoint& breakpoint, const RecoveryLine& line, const Trace& trace) {
+  std::vector<Placed> all;
+  for (const auto& [unit, place] : breakpoint.units) {
+    Placed placed{unit, place, place.started ? "ended" : "not started", nullptr, 0};
+    for (size_t i = 0; i < line.standing.size(); ++i) {
+      if (line.standing[i].unit != unit) continue;
+      placed.state = "standing";
+      placed.planned = &line.plan.replay_set[i];
+      placed.first_event = trace.intervals(unit).at(placed.planned->start).first_event;
+    }
+    all.push_back(placed);
+  }
+  return all;
+}
+
+void print_breakpoint_json(const std::vector<Placed>& units, const Plan& plan, const Trace& trace, int jobs) {
+  Json list = Json::array();
+  for (const Placed& placed : units) {
+    Json unit{{"unit", placed.unit},
+              {"name", trace.unit_name(placed.unit)},
+              {"state", placed.state},
+              {"event", placed.place.event}};
+    if (placed.planned) {
+      unit["interval"] = placed.planned->interval;
+      unit["start"] = placed.planned->start;
+      unit["events"] = placed.place.event - placed.first_event;
+      unit["cpu_s"] = seconds(placed.planned->cpu_ns);
+    }
+    list.push_back(unit);
+  }
+  print_json({{"units", list},
+              {"replay_set", replay_set_json(plan, trace)},
+              {"critical_path_s", seconds(plan.critical_path_ns)},
+              {"work_s", seconds(plan.work_ns)},
+              {"predicted_s", predicted_s(plan, trace, jobs)},
+              {"jobs", jobs},
+              {"bound_s", trace.settings().bound_s}});
+}
+
+void print_breakpoint(const std::vector<Placed>& units, const RecoveryLine& line, const Trace& trace, int jobs) {
+  Columns columns({">UNIT", "NAME", "STATE", ">BEFORE EVENT", ">FROM", ">EVENTS", ">CPU"});
+  for (const Placed& placed : units) {
+    const bool stands = placed.planned != nullptr;
+    columns.add({fmt::format("{}", placed.unit), printable(trace.unit_name(placed.unit)), placed.state,
+                 stands ? fmt::format("{}", placed.place.event) : "-",
+                 stands ? fmt::format("{}", placed.planned->start) : "-",
+                 stands ? fmt::format("{}", placed.place.event - placed.first_event) : "-",
+                 stands ? format_duration(seconds(placed.planned->cpu_ns)) : "-"});
+  }
+  columns.print();
+  for (size_t i = line.standing.size(); i < line.plan.replay_set.size(); ++i) {
+    const PlannedInterval& planned = line.plan.replay_set[i];
+    fmt::print("{}needs interval {} of unit {}, up to event {}\n", i == line.standing.size() ? "\n" : "",
+               planned.interval, planned.unit, planned.requisite_event - 1);
+  }
+  print_sums(line.plan, trace, jobs);
+}
+
+Result<int> plan_breakpoint(const PlanOptions& options, const Trace& trace) {
+  ASSIGN_OR_RETURN(const auto events, find_events(trace, options.breaks));
+  ASSIGN_OR_RETURN(const Communication communication, read_communication(trace));
+  ASSIGN_OR_RETURN(const Breakpoint breakpoint, causal_breakpoint(communication, events));
+  ASSIGN_OR_RETURN(DependenceGraph graph, DependenceGraph::open(trace));
+  ASSIGN_OR_RETURN(const RecoveryLine line, recovery_line(communication, graph, breakpoint));
+  const auto units = placed_units(breakpoint, line, trace);
+  if (options.json) {
+    print_breakpoint_json(units, line.plan, trace, options.jobs);
+  } else {
+    print_breakpoint(units, line, trace, options.jobs);
+  }
+  return 0;
 }
 
 }  // namespace
@@ -79,6 +170,7 @@ void print_plan(const Plan& plan, const Trace& trace, int jobs) {
 Result<int> plan_command(const PlanOptions& options) {
   ASSIGN_OR_RETURN(const std::string directory, find_trace(options.trace));
   ASSIGN_OR_RETURN(const std::shared_ptr<Trace> trace, Trace::open(directory));
+  if (!options.breaks.empty()) return plan_breakpoint(options, *trace);
   ASSIGN_OR_RETURN(const Selection selection, select(*trace, options.what));
   if (options.until) {
     TRY(check_until(*trace, selection.unit, selection.first, *options.until));

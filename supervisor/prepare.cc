@@ -224,7 +224,9 @@ Result<void> take(const Trace& trace, DependenceGraph& graph, const PrepareOptio
   const auto tier = options.in_process ? make_tier() : nullptr;
   const SetRun run{trace, graph, processors, tier.get()};
   for (const auto& set : sets) {
-    ASSIGN_OR_RETURN(const auto outcomes, run_set(run, set, [&](size_t) {
+    Plan plan;
+    plan.replay_set = set;
+    ASSIGN_OR_RETURN(const auto outcomes, run_set(run, plan, [&](size_t) {
                        ReplayerOptions how;
                        how.preparation = &taking;
                        return how;

@@ -34,11 +34,6 @@ struct Work {
   const ReplayOptions& options;
 };
 
-std::string describe(const PlanError& error) {
-  return fmt::format("event {} of unit {} needs event {} of unit {}, which the trace does not hold",
-                     error.needed_by.event, error.needed_by.unit, error.missing.event, error.missing.unit);
-}
-
 // Re-drives one interval with all that it needs, one thread for each interval of the set.
 Report redrive_interval(const Work& work, const Request& request) {
   const auto started = std::chrono::steady_clock::now();
@@ -51,8 +46,12 @@ Report redrive_interval(const Work& work, const Request& request) {
   }
   const auto& set = planned->plan->replay_set;
   report.replay_set_size = set.size();
-  const auto run = run_set(work.set, set, [&](size_t i) {
-    return ReplayerOptions{work.options.verify && i == 0, work.options.output && i == 0, nullptr, started};
+  const auto run = run_set(work.set, *planned->plan, [&](size_t i) {
+    ReplayerOptions how;
+    how.verify = work.options.verify && i == 0;
+    how.output = work.options.output && i == 0;
+    how.started = started;
+    return how;
   });
   if (!run) {
     report.error = run.error();
@@ -87,14 +86,10 @@ bool is_cut(const Trace& trace, const Rdg& graph, const Request& request) {
 
 void print_divergence(const Trace& trace, const Report& report) {
   const Divergence& d = *report.divergence;
-  fmt::print(stderr, "redrive: divergence in unit {} ({}), interval {}, event {}\n  expected: {}\n  found:    {}\n",
-             d.unit, trace.unit_name(d.unit), d.interval, d.event, d.expected, d.found);
-  if (!d.stack.empty()) fmt::print(stderr, "  stack:\n{}", d.stack);
-  if (!d.disassembly.empty()) fmt::print(stderr, "  code:\n{}", d.disassembly);
   // Up to and including the event, unless another interval of the replay set has it.
   const bool own = d.unit == report.request.unit && d.interval == report.request.interval;
-  fmt::print(stderr, "  reproduce: redrive replay {} {}:{}{}\n", trace.directory(), report.request.unit,
-             report.request.interval, own ? "" : " --verify");
+  print_divergence(trace, d,
+                   fmt::format("{}:{}{}", report.request.unit, report.request.interval, own ? "" : " --verify"));
 }
 
 Json to_json(const Trace& trace, const Rdg& graph, const Report& report) {
@@ -174,6 +169,7 @@ void print_table(const Trace& trace, const Rdg& graph, const std::vector<Report>
 }  // namespace
 
 Result<int> replay(const ReplayOptions& options) {
+  if (!options.breaks.empty()) return replay_to_breakpoint(options);
   const auto started = std::chrono::steady_clock::now();
   ASSIGN_OR_RETURN(const std::string directory, find_trace(options.trace));
   ASSIGN_OR_RETURN(const auto trace, Trace::open(directory));

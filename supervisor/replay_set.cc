@@ -9,8 +9,6 @@
 #include <fstream>
 #include <mutex>
 #include <numeric>
-#include <optional>
-#include <set>
 #include <stop_token>
 #include <thread>
 
@@ -24,58 +22,6 @@ EventIndex first_event(const Rdg& graph, const PlannedInterval& planned) {
 bool executes(const Rdg& graph, const PlannedInterval& planned, EventRef event) {
   return planned.unit == event.unit && first_event(graph, planned) <= event.event &&
          event.event < planned.requisite_event;
-}
-
-std::optional<EventRef> birth_of(const Rdg& graph, const PlannedInterval& planned) {
-  return graph.units.at(planned.unit).at(planned.start).birth;
-}
-
-// Where each planned interval is executed: the longest first, each where least is to be done.
-std::vector<int> spread(const std::vector<PlannedInterval>& set, const std::vector<int>& processors) {
-  std::vector<size_t> order(set.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return set[a].cpu_ns > set[b].cpu_ns; });
-  std::vector<uint64_t> load(processors.size());
-  std::vector<int> chosen(set.size());
-  for (const size_t i : order) {
-    const auto least = std::min_element(load.begin(), load.end());
-    *least += set[i].cpu_ns + 1;
-    chosen[i] = processors[static_cast<size_t>(least - load.begin())];
-  }
-  return chosen;
-}
-
-// The forks that intervals of the set begin with.
-std::set<EventRef> births_of(const SetRun& run, const std::vector<PlannedInterval>& members) {
-  std::set<EventRef> births;
-  for (const auto& planned : members) {
-    if (const auto birth = birth_of(run.graph.rdg(), planned)) births.insert(*birth);
-  }
-  return births;
-}
-
-// The sends whose payload intervals of the set receive and find in no log. `processors`: where each is executed.
-std::vector<NeededSend> sends_of(const SetRun& run, const std::vector<PlannedInterval>& members,
-                                 const std::vector<int>& processors) {
-  std::vector<NeededSend> all;
-  for (const auto& planned : members) {
-    for (const auto& needed : run.graph.needed(planned)) all.push_back({needed.sender, needed.length});
-  }
-  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.event < b.event; });
-  std::vector<NeededSend> sends;
-  for (const auto& send : all) {
-    if (sends.empty() || sends.back().event != send.event) {
-      sends.push_back(send);
-    } else {
-      sends.back().length = std::max(sends.back().length, send.length);
-    }
-  }
-  for (auto& send : sends) {
-    for (size_t i = 0; i < members.size(); ++i) {
-      if (executes(run.graph.rdg(), members[i], send.event)) send.processor = processors[i];
-    }
-  }
-  return sends;
 }
 
 // Lets everybody run on all processors if the replay takes long. The kernel can starve a thread that has to stay on one
@@ -119,6 +65,10 @@ class Watch {
 
 }  // namespace
 
+std::optional<EventRef> birth_of(const Rdg& graph, const PlannedInterval& planned) {
+  return graph.units.at(planned.unit).at(planned.start).birth;
+}
+
 std::vector<int> usable_processors(int count) {
   cpu_set_t allowed;
   CPU_ZERO(&allowed);
@@ -134,6 +84,55 @@ std::vector<int> usable_processors(int count) {
   return processors;
 }
 
+std::vector<int> spread(const std::vector<PlannedInterval>& set, const std::vector<int>& processors) {
+  std::vector<size_t> order(set.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return set[a].cpu_ns > set[b].cpu_ns; });
+  std::vector<uint64_t> load(processors.size());
+  std::vector<int> chosen(set.size());
+  for (const size_t i : order) {
+    const auto least = std::min_element(load.begin(), load.end());
+    *least += set[i].cpu_ns + 1;
+    chosen[i] = processors[static_cast<size_t>(least - load.begin())];
+  }
+  return chosen;
+}
+
+std::set<EventRef> births_of(const Rdg& graph, const Plan& plan) {
+  std::set<EventRef> births;
+  for (const auto& planned : plan.replay_set) {
+    if (const auto birth = birth_of(graph, planned)) births.insert(*birth);
+  }
+  return births;
+}
+
+std::vector<NeededSend> sends_of(const DependenceGraph& graph, const Plan& plan, const std::vector<int>& processors) {
+  std::vector<NeededSend> all;
+  for (const auto& planned : plan.replay_set) {
+    for (const auto& needed : graph.needed(planned)) all.push_back({needed.sender, needed.length});
+  }
+  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.event < b.event; });
+  std::vector<NeededSend> sends;
+  for (const auto& send : all) {
+    if (sends.empty() || sends.back().event != send.event) {
+      sends.push_back(send);
+    } else {
+      sends.back().length = std::max(sends.back().length, send.length);
+    }
+  }
+  for (auto& send : sends) {
+    for (size_t i = 0; i < plan.replay_set.size(); ++i) {
+      if (executes(graph.rdg(), plan.replay_set[i], send.event)) send.processor = processors[i];
+    }
+  }
+  return sends;
+}
+
+std::string describe(const PlanError& error) {
+  return fmt::format("event {} of unit {} needs event {} of unit {}, which the trace does not hold",
+                     error.needed_by.event, error.needed_by.unit, error.missing.event, error.missing.unit);
+}
+
 std::unique_ptr<ReplayTier> make_tier() {
   auto arena = GateArena::make();
   if (arena) return std::make_unique<ReplayTier>(std::move(*arena));
@@ -141,11 +140,20 @@ std::unique_ptr<ReplayTier> make_tier() {
   return nullptr;
 }
 
-Result<std::vector<Result<Replayer::Outcome>>> run_set(const SetRun& run, const std::vector<PlannedInterval>& members,
+void print_divergence(const Trace& trace, const Divergence& d, const std::string& reproduce) {
+  fmt::print(stderr, "redrive: divergence in unit {} ({}), interval {}, event {}\n  expected: {}\n  found:    {}\n",
+             d.unit, trace.unit_name(d.unit), d.interval, d.event, d.expected, d.found);
+  if (!d.stack.empty()) fmt::print(stderr, "  stack:\n{}", d.stack);
+  if (!d.disassembly.empty()) fmt::print(stderr, "  code:\n{}", d.disassembly);
+  fmt::print(stderr, "  reproduce: redrive replay {} {}\n", trace.directory(), reproduce);
+}
+
+Result<std::vector<Result<Replayer::Outcome>>> run_set(const SetRun& run, const Plan& plan,
                                                        const std::function<ReplayerOptions(size_t)>& options) {
+  const auto& members = plan.replay_set;
   const std::vector<int> processors = spread(members, run.processors);
-  ASSIGN_OR_RETURN(const auto made,
-                   MessageStore::make(sends_of(run, members, processors), births_of(run, members), members.size()));
+  ASSIGN_OR_RETURN(const auto made, MessageStore::make(sends_of(run.graph, plan, processors),
+                                                       births_of(run.graph.rdg(), plan), members.size()));
   MessageStore& store = *made;
   std::vector<std::optional<Result<Replayer::Outcome>>> outcomes(members.size());
   const auto redrive_one = [&](size_t i) {

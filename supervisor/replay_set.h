@@ -1,14 +1,40 @@
-// Re-drives intervals side by side, which exchange their messages and children.
+// What the intervals of a replay set share when they are re-driven side by side.
 #pragma once
 
 #include <functional>
 #include <memory>
+#include <optional>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "supervisor/graph.h"
+#include "supervisor/message_store.h"
+#include "supervisor/plan.h"
 #include "supervisor/replayer.h"
 
 namespace redrive {
+
+// The fork that a planned interval begins with, if it has no image.
+std::optional<EventRef> birth_of(const Rdg& graph, const PlannedInterval& planned);
+
+// As many processors that this process may use, some several times if there are fewer. First the one that the kernel
+// has put it on, which is the least busy.
+std::vector<int> usable_processors(int count);
+// Where each planned interval is executed: the longest first, each where least is to be done.
+std::vector<int> spread(const std::vector<PlannedInterval>& set, const std::vector<int>& processors);
+
+// The forks that intervals of a plan begin with.
+std::set<EventRef> births_of(const Rdg& graph, const Plan& plan);
+// The sends whose payload intervals of a plan receive and find in no log. `processors`: where each is executed.
+std::vector<NeededSend> sends_of(const DependenceGraph& graph, const Plan& plan, const std::vector<int>& processors);
+
+// What lets calls be answered inside re-driven processes; null, with a word why, if that cannot be.
+std::unique_ptr<ReplayTier> make_tier();
+
+std::string describe(const PlanError& error);
+// On standard error. `reproduce`: the words behind "redrive replay TRACE" that lead to it again.
+void print_divergence(const Trace& trace, const Divergence& divergence, const std::string& reproduce);
 
 struct SetRun {
   const Trace& trace;
@@ -16,18 +42,9 @@ struct SetRun {
   const std::vector<int>& processors;  // those that intervals may be executed on
   ReplayTier* tier;                    // null: every call stops
 };
-
-// As many processors that this process may use, some several times if there are fewer. First the one that the kernel
-// has put it on, which is the least busy.
-std::vector<int> usable_processors(int count);
-
-// What lets calls be answered inside re-driven processes; null, with a word why, if that cannot be.
-std::unique_ptr<ReplayTier> make_tier();
-
-// Runs each member on a thread of its own. They are closed under dependences: what a member receives and is not logged
-// is sent by one of them. What a member's outcome does not hold another's does: of those that waited for one that
-// failed, all fail. An error: nothing was run.
-Result<std::vector<Result<Replayer::Outcome>>> run_set(const SetRun& run, const std::vector<PlannedInterval>& members,
+// Runs each interval of the plan's set on a thread of its own. They are closed under dependences: what one receives and
+// is not logged is sent by another. Where one fails, those that wait for it fail as well. An error: nothing was run.
+Result<std::vector<Result<Replayer::Outcome>>> run_set(const SetRun& run, const Plan& plan,
                                                        const std::function<ReplayerOptions(size_t)>& options);
 
 }  // namespace redrive

@@ -59,8 +59,28 @@ Result<Replayer::Outcome> Replayer::run() {
   TRY(restore_start());
   const EventIndex first = trace_.intervals(what_.unit).at(what_.start).first_event;
   end_ = what_.requisite_event;
+  for (EventIndex at = first;;) {
+    const auto halt = options_.halt ? options_.halt->next() : std::nullopt;
+    TRY(execute(at, halt.value_or(end_)));
+    if (!halt || divergence_) break;
+    at = *halt;
+    ASSIGN_OR_RETURN(const bool goes_on, stand(at));
+    if (!goes_on) return Outcome{divergence_, false, 0};
+  }
+  Outcome outcome;
+  outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - options_.started).count();
+  if (!divergence_ && options_.verify) {
+    ASSIGN_OR_RETURN(outcome.verified, verify_end());
+  }
+  outcome.divergence = divergence_;
+  return outcome;
+}
+
+// Events [first, last), of which `first` is the next.
+Result<void> Replayer::execute(EventIndex first, EventIndex last) {
+  const uint64_t before = executed_;
   std::optional<Error> error;
-  TRY(trace_.for_each_event(what_.unit, first, end_, [&](EventIndex index, const Event& event) {
+  TRY(trace_.for_each_event(what_.unit, first, last, [&](EventIndex index, const Event& event) {
     auto went_on = options_.preparation ? prepare_before(index, event) : Result<bool>(true);
     if (went_on && *went_on) went_on = visit(index, event);
     if (!went_on) error = went_on.error();
@@ -69,18 +89,10 @@ Result<Replayer::Outcome> Replayer::run() {
   if (error) return *error;
   if (!divergence_) TRY(run_batch(false));
   if (!divergence_) TRY(take_payloads());
-  Outcome outcome;
-  outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - options_.started).count();
-  if (!divergence_ && first + executed_ != end_) {
-    return Error{
-        "unit " + std::to_string(what_.unit) + " has no event " + std::to_string(first + executed_) + " in this trace",
-        Status::damaged};
-  }
-  if (!divergence_ && options_.verify) {
-    ASSIGN_OR_RETURN(outcome.verified, verify_end());
-  }
-  outcome.divergence = divergence_;
-  return outcome;
+  const EventIndex next = first + (executed_ - before);
+  if (divergence_ || next == last) return {};
+  return Error{"unit " + std::to_string(what_.unit) + " has no event " + std::to_string(next) + " in this trace",
+               Status::damaged};
 }
 
 Result<void> Replayer::restore_start() {

@@ -19,6 +19,7 @@
 #include "supervisor/gate.h"
 #include "supervisor/message_store.h"
 #include "supervisor/plan.h"
+#include "supervisor/stopped_unit.h"
 #include "supervisor/verify.h"
 
 namespace redrive {
@@ -53,8 +54,9 @@ class Preparation {
 };
 
 struct ReplayerOptions {
-  bool verify = false;  // compare with the next checkpoint at the end
-  bool output = false;  // copy what it writes to descriptors 1 and 2 to ours
+  bool verify = false;   // compare with the next checkpoint at the end
+  bool output = false;   // copy what it writes to descriptors 1 and 2 to ours
+  Halt* halt = nullptr;  // where it stops on its way; null: nowhere
   Preparation* preparation = nullptr;
   std::chrono::steady_clock::time_point started = std::chrono::steady_clock::now();
 };
@@ -92,6 +94,7 @@ class Replayer {
     uint64_t repeated = 0;       // how often the first was made before
   };
 
+  Result<void> execute(EventIndex first, EventIndex last);
   Result<void> restore_start();
   Result<void> adopt_birth();
   Result<bool> step(EventIndex index, const Event& event);  // false: diverged
@@ -117,6 +120,10 @@ class Replayer {
   void diverge(Thread* thread, EventIndex index, std::string expected, std::string found);
   void forget_process(ProcessSerial process);
   bool set_regs(const Thread& thread, const user_regs_struct& regs) const;
+
+  // replayer_stop.cc: stopping on the way
+  Result<bool> arrive(EventIndex index, const Event& event);
+  Result<bool> stand(EventIndex index);
 
   // replayer_gate.cc: the in-process tier
   Gate* gate_of(const Thread& thread) const;

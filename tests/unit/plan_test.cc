@@ -129,6 +129,18 @@ TEST_CASE("plan: intervals wait for each other in turn without being a cycle") {
   CHECK_EQ(result.plan->critical_path_ns, 105);
 }
 
+TEST_CASE("plan: intervals that are re-driven together share one replay set") {
+  Rdg rdg = graph(4, 2);
+  add(rdg, {1, 2}, 20, {3, 4}, 45);
+  add(rdg, {2, 6}, 60, {3, 7}, 75);
+  add(rdg, {2, 8}, 80, {1, 1}, 10);
+  add(rdg, {1, 5}, 50, {4, 5}, 99);  // behind where 1 is to stop
+  const PlanRequest requests[] = {{2, 0, {}}, {1, 0, 5}};
+  const auto result = plan_together(rdg, requests);
+  check_set(result, {{2, 0, 0, 10, 100}, {1, 0, 0, 5, 40}, {3, 0, 0, 8, 75}});
+  CHECK_EQ(result.plan->critical_path_ns, 115);  // message of 75 at 60
+}
+
 TEST_CASE("plan: an event that receives and sends needs what it receives") {
   Rdg rdg = graph(3, 1);
   add(rdg, {1, 5}, 50, {2, 5}, 50);

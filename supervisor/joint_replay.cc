@@ -1,0 +1,170 @@
+#include "supervisor/joint_replay.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "supervisor/replay_set.h"
+
+namespace redrive {
+namespace {
+
+enum class Doing : uint8_t { waits, runs, stands, ended };  // waits: it has not been needed yet
+
+}  // namespace
+
+struct JointReplay::State {
+  // One interval, as its thread and the other one see it.
+  struct Member final : Halt {
+    Member(State& owner, PlannedInterval planned, bool is_shown) : all(owner), what(planned), is_shown(is_shown) {}
+    std::optional<EventIndex> next() override {
+      const std::lock_guard lock(all.mutex);
+      return stop;
+    }
+    bool shown() const override { return is_shown; }
+    bool stand(const StoppedUnit& unit) override;
+    void redrive();
+
+    State& all;
+    const PlannedInterval what;
+    const bool is_shown;
+    int processor = 0;
+    Doing doing = Doing::waits;      // this and what follows: of all.mutex
+    std::optional<EventIndex> stop;  // none: its end
+    const Look* look = nullptr;      // to be called where it stands
+    std::optional<Result<Replayer::Outcome>> outcome;
+    std::thread thread;
+  };
+
+  explicit State(const Setting& given) : setting(given) {}
+  bool any(Doing doing) const {
+    return std::any_of(members.begin(), members.end(), [&](const auto& member) { return member->doing == doing; });
+  }
+  // Lets these go on, to where they are to stop next, and waits until all stand or have ended.
+  void release(const std::vector<Member*>& chosen);
+  void end();
+
+  const Setting setting;
+  std::unique_ptr<MessageStore> store;
+  std::vector<std::unique_ptr<Member>> members;
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool ending = false;
+};
+
+bool JointReplay::State::Member::stand(const StoppedUnit& unit) {
+  all.store->interval_stands();
+  std::unique_lock lock(all.mutex);
+  doing = Doing::stands;
+  all.changed.notify_all();
+  while (doing == Doing::stands) {
+    all.changed.wait(lock, [&] { return doing != Doing::stands || look; });
+    if (!look) continue;
+    (*look)(unit);
+    look = nullptr;
+    all.changed.notify_all();
+  }
+  return !all.ending;
+}
+
+void JointReplay::State::Member::redrive() {
+  const Setting& setting = all.setting;
+  Replayer replayer(setting.trace, what, birth_of(setting.graph.rdg(), what), *all.store, processor, setting.tier,
+                    {setting.verify && is_shown, false, this});
+  auto result = replayer.run();
+  all.store->interval_ended(!result || result->divergence);
+  const std::lock_guard lock(all.mutex);
+  outcome = std::move(result);
+  doing = Doing::ended;
+  all.changed.notify_all();
+}
+
+void JointReplay::State::release(const std::vector<Member*>& chosen) {
+  store->intervals_go_on(chosen.size());
+  std::unique_lock lock(mutex);
+  for (Member* member : chosen) {
+    const bool starts = std::exchange(member->doing, Doing::runs) == Doing::waits;
+    if (starts) member->thread = std::thread([member] { member->redrive(); });
+  }
+  changed.notify_all();
+  changed.wait(lock, [&] { return !any(Doing::runs); });
+}
+
+void JointReplay::State::end() {
+  std::vector<Member*> standing;
+  {
+    const std::lock_guard lock(mutex);
+    ending = true;
+    for (const auto& member : members) {
+      if (member->doing == Doing::stands) standing.push_back(member.get());
+    }
+  }
+  release(standing);
+}
+
+JointReplay::JointReplay(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+JointReplay::~JointReplay() {
+  state_->end();
+  for (const auto& member : state_->members) {
+    if (member->thread.joinable()) member->thread.join();
+  }
+}
+
+Result<std::unique_ptr<JointReplay>> JointReplay::make(const Setting& setting, const Plan& whole, size_t shown) {
+  auto state = std::make_unique<State>(setting);
+  const std::vector<int> processors = spread(whole.replay_set, setting.processors);
+  ASSIGN_OR_RETURN(state->store, MessageStore::make(sends_of(setting.graph, whole, processors),
+                                                    births_of(setting.graph.rdg(), whole), 0));
+  for (const PlannedInterval& planned : whole.replay_set) {
+    state->members.push_back(std::make_unique<State::Member>(*state, planned, state->members.size() < shown));
+    state->members.back()->processor = processors[state->members.size() - 1];
+  }
+  return std::unique_ptr<JointReplay>(new JointReplay(std::move(state)));
+}
+
+bool JointReplay::go_to(const Plan& plan) {
+  std::vector<State::Member*> chosen;
+  for (const PlannedInterval& planned : plan.replay_set) {
+    const auto found = std::find_if(state_->members.begin(), state_->members.end(), [&](const auto& member) {
+      return member->what.unit == planned.unit && member->what.start == planned.start;
+    });
+    CHECK(found != state_->members.end() && (*found)->what.requisite_event >= planned.requisite_event);
+    State::Member& member = **found;
+    if (member.doing == Doing::stands && member.stop == planned.requisite_event) continue;
+    member.stop = planned.requisite_event;
+    chosen.push_back(&member);
+  }
+  state_->release(chosen);
+  if (!state_->any(Doing::ended)) return true;
+  state_->end();
+  return false;
+}
+
+void JointReplay::go_on() {
+  std::vector<State::Member*> chosen;
+  for (const auto& member : state_->members) {
+    if (member->doing == Doing::ended) continue;
+    member->stop.reset();
+    chosen.push_back(member.get());
+  }
+  state_->release(chosen);
+}
+
+bool JointReplay::look(size_t index, const Look& look) {
+  State::Member& member = *state_->members.at(index);
+  CHECK(member.is_shown);
+  std::unique_lock lock(state_->mutex);
+  if (member.doing != Doing::stands) return false;
+  member.look = &look;
+  state_->changed.notify_all();
+  state_->changed.wait(lock, [&] { return !member.look; });
+  return true;
+}
+
+const std::optional<Result<Replayer::Outcome>>& JointReplay::outcome(size_t index) const {
+  return state_->members.at(index)->outcome;
+}
+
+}  // namespace redrive

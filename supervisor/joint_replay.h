@@ -1,0 +1,52 @@
+// A replay set whose intervals stop on their way, all at a distributed breakpoint, are looked at there, and go on.
+//
+// Every interval has a thread that re-drives it. The object is used by one other thread, for which all of them stand
+// still whenever a function returns.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "supervisor/graph.h"
+#include "supervisor/replayer.h"
+#include "supervisor/stopped_unit.h"
+
+namespace redrive {
+
+class JointReplay {
+ public:
+  struct Setting {
+    const Trace& trace;
+    DependenceGraph& graph;
+    const std::vector<int>& processors;  // those that intervals may be executed on
+    ReplayTier* tier;                    // null: every call stops
+    bool verify;                         // those that are shown, when they have come to their ends
+  };
+  // `whole`: all that will ever be executed. Its first `shown` intervals are those to look at.
+  static Result<std::unique_ptr<JointReplay>> make(const Setting& setting, const Plan& whole, size_t shown);
+  ~JointReplay();  // ends all where they stand
+  JointReplay(const JointReplay&) = delete;
+  JointReplay& operator=(const JointReplay&) = delete;
+
+  // Executes until each interval of `plan` stands behind its requisite event; a part of the whole, not smaller than
+  // what was executed before. False if one failed or diverged; then all have ended.
+  bool go_to(const Plan& plan);
+  // Executes the whole to its end.
+  void go_on();
+
+  // Looks at a shown interval where it stands, in the thread that traces it. False if it has ended.
+  using Look = std::function<void(const StoppedUnit&)>;
+  bool look(size_t index, const Look& look);
+
+  // Of an interval of the whole that has ended. None: it was not needed yet, or stands.
+  const std::optional<Result<Replayer::Outcome>>& outcome(size_t index) const;
+
+ private:
+  struct State;
+  explicit JointReplay(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace redrive

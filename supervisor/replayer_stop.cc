@@ -1,0 +1,61 @@
+// A re-driven unit that stops on its way (stopped_unit.h), to be looked at and to go on.
+#include <fmt/format.h>
+
+#include "interceptors/patch_window.h"
+#include "supervisor/registers.h"
+#include "supervisor/replayer.h"
+
+namespace redrive {
+
+// The thread that makes the next event goes on to the instruction that makes it, and is found there when the event is
+// executed. False: it came to something else, and diverged.
+Result<bool> Replayer::arrive(EventIndex index, const Event& event) {
+  const auto found = threads_.find(event.thread);
+  if (found == threads_.end()) {
+    diverge(nullptr, index, "an event of thread " + std::to_string(event.thread), "no such thread");
+    return false;
+  }
+  Thread& thread = found->second;
+  const auto point = static_cast<SignalPoint>(event.args[0]);
+  const bool signal = event.kind == EventKind::signal;
+  if (event.kind == EventKind::exit) return true;
+  if (signal && point != SignalPoint::before_syscall && point != SignalPoint::fault) return true;
+  ASSIGN_OR_RETURN(const StopKind stop, run_to_stop(thread));
+  thread.ahead = stop;
+  const bool faults = event.kind == EventKind::trap || (signal && point == SignalPoint::fault);
+  const Address ip = signal && !faults ? event.ip + kSyscallSize : event.ip;  // behind the instruction
+  if (stop == (faults ? StopKind::fault : StopKind::syscall) && thread.regs.rip == ip) return true;
+  diverge(&thread, index, fmt::format("to stop at {:#x}", ip), fmt::format("a stop at {:#x}", thread.regs.rip));
+  return false;
+}
+
+// Stands before an event until told to go on. False: it is to end.
+Result<bool> Replayer::stand(EventIndex index) {
+  StoppedUnit stopped{what_.unit, index, std::nullopt, {}, {}};
+  if (!options_.halt->shown()) return options_.halt->stand(stopped);
+  Result<bool> arrived = true;
+  TRY(trace_.for_each_event(what_.unit, index, index + 1, [&](EventIndex, const Event& event) {
+    stopped.thread = event.thread;
+    arrived = arrive(index, event);
+    return true;
+  }));
+  if (!arrived || !*arrived) return arrived;
+  std::vector<std::vector<ProcessSerial>> without_gate;
+  while (!gates_.empty()) without_gate.push_back(remove_gate(gates_.begin()->first));
+  for (const auto& [serial, thread] : threads_) {
+    const bool before_call = thread.ahead == StopKind::syscall;
+    const user_regs_struct regs = before_call ? before_syscall(thread.regs) : thread.regs;
+    if (!redrive::set_regs(thread.tid, regs)) return errno_error("cannot set registers");
+    stopped.threads[serial] = {thread.process, thread.tid, regs, thread.stopped_at_syscall && !before_call};
+  }
+  for (const auto& [serial, process] : unit_.processes) stopped.memories[serial] = &process.stub.memory();
+  const bool goes_on = options_.halt->stand(stopped);
+  if (!goes_on) return false;
+  for (const auto& [serial, thread] : threads_) {
+    if (!redrive::set_regs(thread.tid, thread.regs)) return errno_error("cannot set registers");
+  }
+  for (const auto& sharing : without_gate) TRY(map_gate(sharing, unit_.processes.at(sharing.front()).stub.pid()));
+  return true;
+}
+
+}  // namespace redrive

@@ -1,0 +1,40 @@
+// A re-driven unit that stands stopped on its way: what there is to look at, and who tells it where to stop.
+#pragma once
+
+#include <map>
+#include <optional>
+
+#include "base/remote.h"
+#include "logstore/event.h"
+
+namespace redrive {
+
+// As the program would find itself: its own code where the in-process tier had replaced it, its own registers. For the
+// thread that traces it, while it stands.
+struct StoppedUnit {
+  struct Thread {
+    ProcessSerial process = 0;
+    pid_t tid = -1;           // the stub's
+    user_regs_struct regs{};  // at the instruction that makes the next event; behind its system call if it is in one
+    bool in_call = false;     // entered, its exit is an event to come
+  };
+  UnitId unit = 0;
+  EventIndex event = 0;                // the next one
+  std::optional<ThreadSerial> thread;  // which makes it; none: the recording ends here
+  std::map<ThreadSerial, Thread> threads;
+  std::map<ProcessSerial, const Memory*> memories;
+};
+
+// Tells one re-driven interval where to stop. Called by the thread that re-drives it.
+class Halt {
+ public:
+  virtual ~Halt() = default;
+  // The event to stop before, not before that where it stands; none: it goes on to its end, and stands no more.
+  virtual std::optional<EventIndex> next() = 0;
+  // Whether it is looked at where it stands; if not, there is nothing in the StoppedUnit but its place.
+  virtual bool shown() const = 0;
+  // It stands there, and does until this returns. False: it is to end now.
+  virtual bool stand(const StoppedUnit& unit) = 0;
+};
+
+}  // namespace redrive

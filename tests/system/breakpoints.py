@@ -1,0 +1,236 @@
+"""Group breakpoints: distributed breakpoints of recorded programs. Where the units stand is judged by the events as `dump` prints them;
+going on from there must verify."""
+import random
+
+import mpi
+from bad_input import expect_one_line
+from harness import TESTS, Failure, test
+from programs import job_of, program_job
+from redriving import record, take_away_surroundings, units
+from workloads import socket_job
+
+PLACES = 6  # random breakpoints of each trace
+
+
+class Events:
+    """All events of a trace, and what each needs of other units."""
+
+    def __init__(self, ctx):
+        self.by_unit, self.needs = {}, {}
+        births = {}
+        for event in ctx.json("dump", ctx.trace):
+            at = event["unit"], event["event"]
+            self.by_unit.setdefault(event["unit"], []).append(event)
+            parts = event.get("receive", {}).get("parts", [])
+            self.needs[at] = [(part["unit"], part["event"]) for part in parts if part["unit"] not in (0, event["unit"])]
+            if event.get("child_unit"):
+                births[event["child_unit"]] = at
+        for unit, fork in births.items():
+            if unit in self.by_unit:
+                self.needs[unit, 0].append(fork)
+
+    def causal(self, listed):
+        """How many events each unit has done at the causal distributed breakpoint of one event, by walking back from it."""
+        done = {unit: 0 for unit in self.by_unit}
+        done[listed[0]] = listed[1]
+        todo = [(listed[0], event) for event in range(listed[1] + 1)]
+        while todo:
+            for unit, event in self.needs[todo.pop()]:
+                todo += [(unit, earlier) for earlier in range(done[unit], event + 1)]
+                done[unit] = max(done[unit], event + 1)
+        return done
+
+    def choose(self, seed, count):
+        generator = random.Random(seed)
+        everywhere = [(unit, event["event"]) for unit, events in self.by_unit.items() for event in events]
+        return [generator.choice(everywhere) for _ in range(count)]
+
+
+def comparable(ctx):
+    """Intervals that end in an image: their ends can be verified."""
+    return {(unit["unit"], later["interval"] - 1) for unit in units(ctx) for later in unit["intervals"]
+            if later["checkpoint_kind"] == "image"}
+
+
+def check_places(found, events, done, listed):
+    for unit in found["units"]:
+        number, event = unit["unit"], done.get(unit["unit"], 0)
+        if unit["event"] != event:
+            raise Failure(f"at {listed}, unit {number} stands before {unit['event']}, not before {event}")
+        all_events = events.by_unit.get(number, [])
+        state = "ended" if event == len(all_events) and event > 0 else "standing" if event > 0 or number == listed[0] else "not started"
+        if unit["state"] != state:
+            raise Failure(f"at {listed}, unit {number} is {unit['state']}, not {state}")
+        if state != "standing":
+            continue
+        if not unit["next"].startswith(all_events[event]["text"]):
+            raise Failure(f"at {listed}, unit {number} is about to do {unit['next']}, not {all_events[event]['text']}")
+        at = [thread for thread in unit["threads"] if thread["next"]]
+        if len(at) != 1 or at[0]["thread"] != all_events[event]["thread"]:
+            raise Failure(f"at {listed}, unit {number}: thread {at} is to make {all_events[event]}")
+        check_registers(at[0], all_events[event])
+
+
+def check_registers(thread, event):
+    """At a call that is about to be made, the registers hold its first argument."""
+    if event["kind"] not in ("syscall", "entry"):
+        return
+    registers = thread["registers"]
+    if "()" not in event["text"] and int(registers["rdi"], 16) != event["args"][0]:
+        raise Failure(f"registers {registers} before {event}")
+    if not thread["stack"]:
+        raise Failure(f"no stack before {event}")
+
+
+def check_ends(ctx, found, listed):
+    wrong = [end for end in found["intervals"] if end["diverged"] or end["error"]
+             or (not end["verified"] and (end["unit"], end["interval"]) in comparable(ctx))]
+    standing = sum(unit["state"] == "standing" for unit in found["units"])
+    if wrong or len(found["intervals"]) != standing:
+        raise Failure(f"at {listed}, {standing} units stood; when they had gone on: {wrong or found['intervals']}")
+
+
+def check_breakpoints(ctx, *options, places=PLACES):
+    take_away_surroundings(ctx)
+    events = Events(ctx)
+    for listed in events.choose(ctx.test.name, places):
+        found = ctx.json("replay", ctx.trace, "--break", f"{listed[0]}@{listed[1]}", "--verify", *options, cwd="/")
+        check_places(found, events, events.causal(listed), listed)
+        check_ends(ctx, found, listed)
+
+
+PROGRAMS = ("barrier", "compute_messages", "compute_threads", "condvar", "exec_chain", "epoll_server", "fork_tree", "late_births", "pipe_pingpong",
+            "pipe_writers", "prefork_server", "rdtsc", "relay", "served_births", "served_messages", "served_signals", "signal_segv", "signal_nested",
+            "stress_threads", "tcp", "vfork_exec")
+
+
+def register():
+    for name in PROGRAMS:
+        source = next((TESTS / "programs").glob(f"{name}.c*"))
+
+        @test(f"breakpoints/{name}")
+        def run(ctx, source=source):
+            record(ctx, program_job(ctx, source))
+            check_breakpoints(ctx)
+
+    @test("breakpoints/stops")
+    def stops(ctx):
+        record(ctx, program_job(ctx, TESTS / "programs" / "relay.c"))
+        check_breakpoints(ctx, "--interception", "stops")
+
+    @test("breakpoints/jacobi", timeout_s=300)
+    def jacobi(ctx):
+        record(ctx, mpi.job(ctx.options, "jacobi", 200, 300))
+        check_breakpoints(ctx)
+
+    for name, arguments in (("mesh", (4, "800i")), ("bully", (4, 3)), ("tester", (4, 500))):
+        @test(f"breakpoints/{name}", timeout_s=300)
+        def run_sockets(ctx, name=name, arguments=arguments):
+            record(ctx, socket_job(ctx, name, arguments))
+            check_breakpoints(ctx)
+
+
+def inspected(ctx, place, commands, *options, status=0):
+    script = ctx.directory / "commands"
+    script.write_text(commands)
+    words = [str(word) for word in (ctx.options.redrive, "replay", ctx.trace, "--break", place, "--inspect", *options)]
+    return ctx.expect_status(ctx.run("sh", "-c", 'in=$1; shift; exec "$@" < "$in"', "sh", script, *words), status)
+
+
+@test("breakpoints/inspect")
+def inspect(ctx):
+    """The commands, one after the other, and what they say; mistakes are told and change nothing."""
+    record(ctx, job_of(ctx, "relay", "40"))
+    take_away_surroundings(ctx)
+    events = Events(ctx)
+    calls = [event for event in events.by_unit[1] if event["text"].startswith("sendto(")]
+    first, later = calls[3], calls[9]
+    outcome = inspected(ctx, f"1@{first['event']}",
+                        f"regs 1\nstack 1.0\nx 1 {first['args'][1]:#x} 32\ngo 1@{later['event']}\nregs 1\nunits\ncontinue\nunits\n",
+                        "--verify")
+    lines = outcome.stdout.splitlines()
+    registers = [line for line in lines if line.startswith("rip=")]
+    ctx.expect(len(registers) == 2 and f"rsi={first['args'][1]:#x} " in registers[0], outcome, "shows other registers")
+    ctx.expect(sum(line.startswith(f"{first['args'][1]:08x}: ") for line in lines) == 1, outcome, "does not show the memory")
+    ctx.expect(any(line.startswith("#0 0x") for line in lines), outcome, "shows no stack")
+    at_later = [line for line in lines if line.split()[:1] == ["1"] and str(later["event"]) in line.split()]
+    ctx.expect(len(at_later) == 2, outcome, "does not stand twice where it was told to go")
+    ctx.expect("ok" in lines[-1], outcome, "does not say how it ended")
+    ctx.expect(not outcome.stderr, outcome, "complains")
+    outcome = inspected(ctx, f"1@{first['event']}", "nonsense\nregs 99\nx 1 0 8\nx 1 nowhere 8\ngo 1@0\ngo 1@999999\nregs 1.7\nquit\nunits\n")
+    ctx.expect(len(outcome.stderr.splitlines()) == 7 and all(line.startswith("redrive: ") for line in outcome.stderr.splitlines()),
+               outcome, "does not have a line for each mistake")
+
+
+@test("breakpoints/memory")
+def memory(ctx):
+    """Memory is the program's: what a call is about to send is what its receiver gets."""
+    record(ctx, job_of(ctx, "relay", "40"))
+    take_away_surroundings(ctx)
+    event = [event for event in Events(ctx).by_unit[1] if event["text"].startswith("sendto(")][5]
+    address, length = event["args"][1], event["result"]
+    place = ("replay", ctx.trace, "--break", f"relay.1@{event['event']}")
+    shown = ctx.json(*place, "--memory", f"relay.1:{address:#x}+{length}", "--memory", f"1:{address}+1")["memory"]
+    text = ctx.expect_status(ctx.redrive(*place, "--memory", f"1:{address:#x}+{length}"), 0)
+    words = bytes.fromhex(shown[0]["hex"])
+    if len(words) != length or shown[1]["hex"] != shown[0]["hex"][:2]:
+        raise Failure(f"{shown} for {length} bytes")
+    quoted = event["text"].split('"')
+    if len(quoted) > 2 and not words.startswith(quoted[1].encode()[:8]):
+        raise Failure(f"{shown}: not what {event['text']} sends")
+    ctx.expect(f"{address:08x}: {words[:2].hex()}" in text.stdout, text, "does not dump the memory")
+    expect_one_line(ctx, ctx.redrive(*place, "--memory", "1:0x10+8"), 1, "no memory at 0x10")
+
+
+@test("breakpoints/plan")
+def plan(ctx):
+    """What `plan` says of a breakpoint is what `replay` stops at; and the set that it prints is one that has it."""
+    record(ctx, program_job(ctx, TESTS / "programs" / "compute_messages.c"))
+    take_away_surroundings(ctx)
+    events = Events(ctx)
+    for listed in events.choose("plan", PLACES):
+        place = ("--break", f"{listed[0]}@{listed[1]}")
+        found = ctx.json("plan", ctx.trace, *place)
+        check = {unit["unit"]: unit for unit in found["units"]}
+        for unit, done in events.causal(listed).items():
+            if check[unit]["event"] != done:
+                raise Failure(f"at {listed}, unit {unit} is planned before {check[unit]['event']}, not before {done}")
+        standing = [unit for unit in found["units"] if unit["state"] == "standing"]
+        starts = {(unit["unit"], i["interval"]): i["first_event"] for unit in units(ctx) for i in unit["intervals"]}
+        for unit in standing:
+            if unit["event"] != starts[unit["unit"], unit["start"]] + unit["events"]:
+                raise Failure(f"{unit['events']} events from interval {unit['start']} do not lead to {unit}")
+        if [unit["unit"] for unit in standing] != [member["unit"] for member in found["replay_set"]][:len(standing)]:
+            raise Failure(f"the replay set does not begin with the standing units: {found}")
+        if not 0 <= found["critical_path_s"] <= found["work_s"] + 1e-9 or found["predicted_s"] <= 0:
+            raise Failure(f"times: {found}")
+        again = [word for unit in standing for word in ("--break", f"{unit['unit']}@{unit['event']}")]
+        if {unit["unit"]: unit["event"] for unit in ctx.json("plan", ctx.trace, *again)["units"]} != events.causal(listed):
+            raise Failure(f"the whole breakpoint of {listed}, given as a set, is another")
+        ctx.expect_status(ctx.redrive("plan", ctx.trace, *place), 0)
+
+
+@test("breakpoints/mistakes")
+def mistakes(ctx):
+    record(ctx, job_of(ctx, "relay", "40"))
+    take_away_surroundings(ctx)
+    events = Events(ctx)
+    count = len(events.by_unit[1])
+    receiver, sender = next((at, needs[0]) for at, needs in events.needs.items() if needs and at[1] > 0)
+    for command in ("replay", "plan"):
+        refused = [(1, "nobody", "nobody@3"), (1, "99", "99@3"), (1, f"no event {count}: it has 0 to {count - 1}", f"1@{count}"),
+                   (2, "UNIT@EVENT", "1"), (2, "UNIT@EVENT", "1@soon"), (2, "UNIT@EVENT", "@3")]
+        for status, words, place in refused:
+            expect_one_line(ctx, ctx.redrive(command, ctx.trace, "--break", place), status, words)
+        both = ("--break", f"{sender[0]}@{sender[1]}", "--break", f"{receiver[0]}@{receiver[1] + 1}")
+        expect_one_line(ctx, ctx.redrive(command, ctx.trace, *both), 1,
+                        f"{sender[0]}@{sender[1]} happened before {receiver[0]}@{receiver[1] + 1}")
+        expect_one_line(ctx, ctx.redrive(command, ctx.trace, "--break", "1@1", "--break", "1@2"), 1, "two events")
+        expect_one_line(ctx, ctx.redrive(command, ctx.trace, "1:0", "--break", "1@1"), 2, "no UNIT")
+        expect_one_line(ctx, ctx.redrive(command, ctx.trace, "--break", "1@1", "--until", "3"), 2, "--until")
+    for words in (("--all", "--break", "1@1"), ("--output", "--break", "1@1"), ("--inspect", "1"), ("--memory", "1:0+1", "1"),
+                  ("--break", "1@1", "--inspect", "--json"), ("--break", "1@1", "--memory", "1:0"), ("--break", "1@1", "--memory", "1:0+0")):
+        expect_one_line(ctx, ctx.redrive("replay", ctx.trace, *words), 2)
+
+
+register()
