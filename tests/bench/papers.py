@@ -91,7 +91,7 @@ class Papers:
         self.env = {key: value for key, value in os.environ.items() if not key.startswith(("MAKE", "MFLAGS"))}
         self.env.update(mpi.ENV, REDRIVE_TRACE_DIR=str(self.directory / "traces"), LANG="C.UTF-8")
         self.bases = {}      # (program, processes): what recording() returns, or the Failure
-        self.timeout_s = 15 if arguments.quick else 45
+        self.timeout_s = 12 if arguments.quick else 45
 
     def run(self, *command, timeout_s=None, statuses=(0,)):
         shown = " ".join(map(str, command))
@@ -350,12 +350,14 @@ def plan(papers):
 
 def measure_all(papers):
     """Writes the results after each: what is there can be rendered while the rest is measured."""
-    start, load = time.monotonic(), os.getloadavg()[0]
-    chosen, results = papers.arguments.parts, {"failures": [], "recordings": []}
+    start, chosen = time.monotonic(), papers.arguments.parts
+    host = {"cores": os.cpu_count(), "kernel": os.uname().release, "load": os.getloadavg()[0], "minutes": 0, "quick": papers.arguments.quick}
+    results = {"failures": [], "recordings": [], "host": host}
     if chosen:
         results.update(json.loads(papers.arguments.json.read_text()))
         results["failures"] = [failure for failure in results["failures"] if failure["part"] not in chosen]
         results.update({part: [] for part in chosen})
+    minutes = results["host"]["minutes"]
     for part, measure, words in plan(papers):
         if chosen and part not in chosen:
             continue
@@ -371,8 +373,7 @@ def measure_all(papers):
         print(f"{part:<16}{name:<22}{time.monotonic() - begin:>7.1f} s  {outcome}", flush=True)
         if not chosen:
             results["recordings"] = [base for base in papers.bases.values() if isinstance(base, dict)]
-            results["host"] = {"cores": os.cpu_count(), "kernel": os.uname().release, "load": load, "minutes": (time.monotonic() - start) / 60,
-                               "quick": papers.arguments.quick}
+        results["host"]["minutes"] = minutes + (time.monotonic() - start) / 60
         papers.arguments.json.write_text(json.dumps(results, indent=1) + "\n")
 
 

@@ -204,7 +204,7 @@ def table_7_1(results):
     found, rows = {(row["program"], row["processes"]): row for row in results.get("mrt", [])}, []
     for (program, processes), (run_s, interval_s, messages, logged, share) in paper_values.MRT.items():
         row = found.get((program, processes))
-        ours = [f"{row['period_s'] * 1e3:.0f} ms", f"{row['messages']:,}", f"{row['mrt']['logged_messages']:,}", percent(row["mrt"]["logged_percent"]),
+        ours = [f"{row['period_s'] * 1e3:.1f} ms", f"{row['messages']:,}", f"{row['mrt']['logged_messages']:,}", percent(row["mrt"]["logged_percent"]),
                 percent(row["together_percent"]), percent(row["ros"]["logged_percent"])] if row else ["not recorded"] + [""] * 5
         rows.append([program, processes, f"{run_s} s / {interval_s} s", f"{messages:,}", f"{logged:,}", f"{share} %", *ours])
     return table(["program", "processes", "run / T: paper", "messages", "logged", "%", "T: ours", "messages", "logged", "%", "together %", "ROS %"], rows)
@@ -230,20 +230,27 @@ def policies(results):
 
 
 def checked(results):
-    return table(["program", "processes", "intervals", "above C", "longest path", "evaluate", "logged: checker", "evaluate", "forks", "%", "average", "longest"],
-                 [[row["program"], row["processes"], row["intervals"], row["over"], f"{row['path_max_c']:.4f} C", f"{row['evaluated_path_max_c']:.4f} C", row["logged"], row["evaluated"], row["births"],
-                   percent(row["logged_percent"]), f"{row['average_c']:.2f} C", f"{row['max_c']:.2f} C"] for row in results.get("checked", [])])
+    rows = []
+    for row in results.get("checked", []):
+        rows.append([row["program"], row["processes"], row["intervals"], row["over"], f"{row['path_max_c']:.4f} C", f"{row['evaluated_path_max_c']:.4f} C",
+                     row["logged"], row["evaluated"], row["births"], percent(row["logged_percent"]), f"{row['average_c']:.2f} C", f"{row['max_c']:.2f} C"])
+    return table(["program", "processes", "intervals", "above C", "longest path: checker", "evaluate", "logged: checker", "evaluate", "forks", "%",
+                  "average replay", "longest"], rows)
 
 
 def measured(results):
     rows = []
     for row in results.get("bounded_path", []):
-        rows.append([row["program"], f"critical-path, C = {row['limit_s'] * 1e3:.0f} ms", percent(row["logged_percent"]), row["redriven"], f"{row['average']:.2f} C", f"{row['max']:.2f} C",
-                     row["late"], f"{row['simulated_average_c']:.2f} C", f"{row['simulated_max_c']:.2f} C", f"{row['path_max_c']:.3f} C"])
+        rows.append([row["program"], f"critical-path, C = {row['limit_s'] * 1e3:.0f} ms", *replayed(row, " C"), f"{row['simulated_average_c']:.2f} C",
+                     f"{row['simulated_max_c']:.2f} C", f"{row['path_max_c']:.3f} C", f"{row['longest_t']:.2f} T"])
     for row in results.get("makespan", []):
-        rows.append([row["program"], f"makespan, bound {row['bound_s'] * 1e3:.0f} ms", percent(row["logged_percent"]), row["redriven"], f"{row['average']:.2f}", f"{row['max']:.2f}",
-                     row["late"], "", "", ""])
-    return table(["program", "policy", "logged", "intervals", "average", "longest", "above 1", "simulated average", "longest", "longest path"], rows)
+        rows.append([row["program"], f"makespan, bound {row['bound_s'] * 1e3:.0f} ms", *replayed(row, ""), "", "", "", ""])
+    return table(["program", "policy", "logged", "intervals", "average", "longest", "above 1", "simulated average", "longest", "longest path",
+                  "longest interval"], rows)
+
+
+def replayed(row, unit):
+    return [percent(row["logged_percent"]), row["redriven"], f"{row['average']:.2f}{unit}", f"{row['max']:.2f}{unit}", row["late"]]
 
 
 def record_sizes(results):

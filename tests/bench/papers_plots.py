@@ -9,7 +9,7 @@ import paper_values  # noqa: E402
 plt.rcParams.update({"svg.hashsalt": "redrive", "svg.fonttype": "none", "font.size": 9, "axes.grid": True, "grid.alpha": 0.3, "axes.axisbelow": True,
                      "legend.fontsize": 8})
 PAPER = {"color": "black", "linestyle": "--", "linewidth": 1}
-LINES = dict(zip(range(6), ["tab:blue", "tab:orange", "tab:green", "tab:red", "tab:purple", "tab:brown"]))
+LINES = ["tab:blue", "tab:orange", "tab:green", "tab:red", "tab:purple", "tab:brown"]
 
 
 def panels(count, columns, width=3.3, height=2.6):
@@ -23,7 +23,7 @@ def panels(count, columns, width=3.3, height=2.6):
 
 def curve(axis, rows, x, y, number, label, marker="o"):
     points = sorted((row[x], row[y]) for row in rows)
-    axis.plot(*zip(*points), marker=marker, markersize=3.5, linewidth=1.3, color=LINES[number % 6], label=label)
+    axis.plot(*zip(*points), marker=marker, markersize=3.5, linewidth=1.3, color=LINES[number], label=label)
 
 
 def legend_below(figure, axis, columns):
@@ -213,10 +213,11 @@ def d_factors(results, technique):
             bars.append((f"ours, {size} size", LINES[number], values))
         for number, (label, colour, values) in enumerate(bars):
             axis.bar([index + 0.27 * (number - 1) for index in range(len(programs))], values, 0.25, color=colour, label=label)
-        axis.axhline(1, color="grey", linewidth=1)
+        less = not any(bars[0][2])
+        axis.axhline(1, **(PAPER | {"label": "paper: less than the run"} if less else {"color": "grey", "linewidth": 1}))
         axis.set_xticks(range(len(programs)), programs)
         axis.set(title=f"{TECHNIQUES[technique].split(' (')[0]}: {what}", ylabel="factor of the plain run's time")
-    legend_below(figure, axes[0], 3)
+    legend_below(figure, axes[1], 4)
     return figure
 
 
