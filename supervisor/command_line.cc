@@ -53,7 +53,8 @@ constexpr std::array<CommandText, 10> kCommands{{
      "", kTrace},
     {"evaluate",
      "redrive evaluate [--policy P,...] [--critical-path C,...] [--checkpoint-period T,...] [--skew S,...] "
-     "[--set-bound N,...] [--multiplicity M,...] [--approximate] [--cores J,...] [--seed X] [--json | --csv] "
+     "[--set-bound N,...] [--multiplicity M,...] [--approximate] [--cores J,...] [--measure] [--seed X] "
+     "[--json | --csv] "
      "[TRACE] | --synthetic PATTERN [--units U] [--messages K] ...",
      "compare policies on a recorded execution, or on a synthetic one",
      "A row for each policy and each combination of the values given of the parameters that it has.\n"
@@ -362,6 +363,8 @@ void Parser::add_evaluate() {
           evaluate_.multiplicity);
   add_flag(evaluate, "--approximate", evaluate_.approximate, "... remember the first and last of a unit only");
   numbers("--cores", "J,...", "intervals executed at once (as recorded, or one per processor)", evaluate_.cores);
+  add_flag(evaluate, "--measure", evaluate_.measure,
+           "re-drive every interval, for policies that keep what the trace holds");
   add_synthetic(evaluate);
   add_json(evaluate);
   add_flag(evaluate, "--csv", evaluate_.csv, "write comma-separated values");

@@ -95,7 +95,8 @@ struct EvaluateOptions {
   std::vector<double> critical_path_s, checkpoint_period_s, skew_s;
   std::vector<uint32_t> set_bound, multiplicity, cores;
   bool approximate = false;
-  int jobs = 1;  // cores, if none are given and none were recorded
+  bool measure = false;  // re-drive every interval of the trace
+  int jobs = 1;          // cores, if none are given and none were recorded
   uint64_t seed = 1;
   bool json = false;
   bool csv = false;

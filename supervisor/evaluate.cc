@@ -9,6 +9,7 @@
 #include "supervisor/columns.h"
 #include "supervisor/commands.h"
 #include "supervisor/evaluation.h"
+#include "supervisor/replay_set.h"
 
 namespace redrive {
 
@@ -21,6 +22,9 @@ struct Subject {
   Execution execution;
   PolicyParameters parameters;
   Json recorded;  // null if nothing was
+  // Of the replays of all intervals, with what the trace holds; none if they were not asked for.
+  std::optional<Spread> replays_s;
+  size_t replays = 0;
 };
 
 struct Row {
@@ -55,7 +59,13 @@ std::string plain(const Json& value) { return value.is_string() ? value.get<std:
 std::string duration(const Json& value) { return value.is_null() ? "-" : format_duration(value.get<double>()); }
 std::string percent(const Json& value) { return fmt::format("{:.2f} %", 100 * value.get<double>()); }
 std::string size(const Json& value) { return format_size(value.get<uint64_t>()); }
-std::string decimal(const Json& value) { return fmt::format("{:.2f}", value.get<double>()); }
+std::string decimal(const Json& value) { return value.is_null() ? "-" : fmt::format("{:.2f}", value.get<double>()); }
+
+// Only what the trace holds can be re-driven.
+bool is_measured(const Row& row, const Subject& subject) {
+  return subject.replays_s && row.placement.recorded && row.different == 0;
+}
+double measured_average_s(const Subject& subject) { return mean(*subject.replays_s, subject.replays); }
 
 double in_c(double s, const Row& row) { return s / seconds(row.parameters.critical_path_ns); }
 
@@ -101,6 +111,14 @@ const std::vector<Field>& fields() {
       {"predicted_average_s", nullptr, [](R r, S) { return Json(mean(r.costs.predicted_s, r.costs.measured)); },
        duration},
       {"predicted_max_s", ">PREDICTED", [](R r, S) { return Json(r.costs.predicted_s.largest); }, duration},
+      {"measured_average_s", nullptr, [](R r, S s) { return is_measured(r, s) ? Json(measured_average_s(s)) : Json(); },
+       duration},
+      {"measured_max_s", ">MEASURED", [](R r, S s) { return is_measured(r, s) ? Json(s.replays_s->largest) : Json(); },
+       duration},
+      {"measured_average_c", nullptr,
+       [](R r, S s) { return is_measured(r, s) ? Json(in_c(measured_average_s(s), r)) : Json(); }, decimal},
+      {"measured_max_c", ">MAX/C",
+       [](R r, S s) { return is_measured(r, s) ? Json(in_c(s.replays_s->largest, r)) : Json(); }, decimal},
       {"different", nullptr, [](R r, S s) { return s.recorded.is_null() ? Json() : Json(r.different); }, plain},
   };
   return kFields;
@@ -131,6 +149,13 @@ Result<Subject> read_subject(const EvaluateOptions& options) {
   TRY(parse_policy_text(settings.policy, subject.parameters));
   subject.parameters.critical_path_ns = nanoseconds(settings.critical_path_s);
   subject.parameters.checkpoint_period_ns = nanoseconds(settings.checkpoint_period_s);
+  if (settings.bound_s == 0) subject.parameters.critical_path_ns = 2 * subject.parameters.checkpoint_period_ns;
+  if (options.measure) {
+    ASSIGN_OR_RETURN(const auto times_s, replay_times_s(*trace, options.jobs));
+    subject.replays = times_s.size();
+    subject.replays_s.emplace();
+    for (const double time_s : times_s) subject.replays_s->add(time_s);
+  }
   uint64_t messages = 0, logged_messages = 0, logged_bytes = 0;
   for (const auto& step : subject.execution.steps) {
     if (!step.message) continue;

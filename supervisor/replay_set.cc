@@ -12,6 +12,8 @@
 #include <stop_token>
 #include <thread>
 
+#include "interceptors/trapped_instructions.h"
+
 namespace redrive {
 namespace {
 
@@ -170,6 +172,31 @@ Result<std::vector<Result<Replayer::Outcome>>> run_set(const SetRun& run, const 
   std::vector<Result<Replayer::Outcome>> all;
   for (auto& outcome : outcomes) all.push_back(std::move(*outcome));
   return all;
+}
+
+Result<std::vector<double>> replay_times_s(const Trace& trace, int jobs) {
+  ASSIGN_OR_RETURN(DependenceGraph graph, DependenceGraph::open(trace));
+  trap_own_instructions();
+  const std::vector<int> processors = usable_processors(jobs);
+  const auto tier = make_tier();
+  const SetRun run{trace, graph, processors, tier.get()};
+  std::vector<double> times_s;
+  for (const auto& unit : trace.units()) {
+    for (const auto& interval : trace.intervals(unit.unit)) {
+      ReplayerOptions how;  // from now on
+      ASSIGN_OR_RETURN(const PlanResult planned, graph.plan(unit.unit, interval.interval));
+      if (!planned.plan) return Error{describe(*planned.error)};
+      ASSIGN_OR_RETURN(const auto outcomes, run_set(run, *planned.plan, [&](size_t) { return how; }));
+      for (const auto& outcome : outcomes) {
+        if (!outcome) return outcome.error();
+        if (!outcome->divergence) continue;
+        return Error{fmt::format("interval {} of unit {} diverges: see redrive replay", interval.interval, unit.unit),
+                     Status::divergence};
+      }
+      times_s.push_back(outcomes.front()->seconds);
+    }
+  }
+  return times_s;
 }
 
 }  // namespace redrive

@@ -47,4 +47,8 @@ struct SetRun {
 Result<std::vector<Result<Replayer::Outcome>>> run_set(const SetRun& run, const Plan& plan,
                                                        const std::function<ReplayerOptions(size_t)>& options);
 
+// Re-drives every interval of the trace, one after the other, each with its replay set: seconds that each takes,
+// restoring included. Fails if one cannot be re-driven, or diverges.
+Result<std::vector<double>> replay_times_s(const Trace& trace, int jobs);
+
 }  // namespace redrive

@@ -45,6 +45,19 @@ def register():
             expect_reproduced(ctx, policy, least)
 
 
+@test("evaluate/measure", timeout_s=120)
+def measure(ctx):
+    """Replays are measured for the policy that was recorded, and for none that keeps something else."""
+    record(ctx, job_of(ctx, "compute_messages", record_options=LIMITS))
+    path, everything = rows(ctx, "--measure", "--policy", "critical-path,all", ctx.trace)
+    if everything["measured_max_s"] is not None or path["different"] != 0:
+        raise Failure(f"all: {everything['measured_max_s']} s measured; critical-path: {path['different']} decisions differ")
+    if not 0 < path["measured_average_s"] <= path["measured_max_s"] < 60:
+        raise Failure(f"measured: {path['measured_average_s']} s in the mean, {path['measured_max_s']} s at most")
+    if abs(path["measured_max_c"] - path["measured_max_s"] / path["critical_path_limit_s"]) > 1e-6:
+        raise Failure(f"{path['measured_max_s']} s are {path['measured_max_c']} C of {path['critical_path_limit_s']} s")
+
+
 register()
 
 
