@@ -30,6 +30,7 @@ struct Report {
   bool verified = false;
   std::optional<Divergence> divergence;
   std::optional<Error> error;
+  std::vector<uint64_t> arrivals;  // with --total-order: of the receives, in the order in which they happened
 };
 
 struct Work {
@@ -43,7 +44,7 @@ struct Work {
 // Re-drives one interval with all that it needs, one thread for each interval of the set.
 Report redrive_interval(const Work& work, const Request& request) {
   const auto started = std::chrono::steady_clock::now();
-  Report report{request, 0, 0, false, std::nullopt, std::nullopt};
+  Report report{request, 0, 0, false, std::nullopt, std::nullopt, {}};
   const auto until = work.options.until ? std::optional<EventIndex>(*work.options.until) : std::nullopt;
   const auto planned = work.graph.plan(request.unit, request.interval, until);
   if (!planned || !planned->plan) {
@@ -60,12 +61,20 @@ Report redrive_interval(const Work& work, const Request& request) {
     return report;
   }
   MessageStore& store = **made;
+  if (work.options.total_order) {
+    auto arrivals = arrivals_of(work.trace, *planned->plan);
+    if (!arrivals) {
+      report.error = arrivals.error();
+      return report;
+    }
+    store.keep_order_of(std::move(*arrivals));
+  }
   std::vector<std::optional<Result<Replayer::Outcome>>> outcomes(set.size());
   std::atomic<double> last_event = 0;
   const auto redrive_one = [&](size_t i) {
     const bool requested = i == 0;
     Replayer replayer(work.trace, set[i], birth_of(work.graph.rdg(), set[i]), store, processors[i], work.tier,
-                      {work.options.verify && requested, work.options.output && requested});
+                      {work.options.verify && requested, work.options.output && requested, work.options.total_order});
     auto outcome = replayer.run();
     if (requested && outcome) last_event = outcome->seconds;
     const bool failed = !outcome || outcome->divergence;
@@ -77,6 +86,7 @@ Report redrive_interval(const Work& work, const Request& request) {
   const auto planned_at = std::chrono::steady_clock::now();
   std::thread(redrive_one, 0).join();
   for (auto& thread : threads) thread.join();
+  report.arrivals = store.turns_taken();
   report.seconds = std::chrono::duration<double>(planned_at - started).count() + last_event;
   for (const auto& slot : outcomes) {
     const Result<Replayer::Outcome>& outcome = *slot;
@@ -111,7 +121,7 @@ void print_divergence(const Trace& trace, const Report& report) {
                    fmt::format("{}:{}{}", report.request.unit, report.request.interval, own ? "" : " --verify"));
 }
 
-Json to_json(const Trace& trace, const Rdg& graph, const Report& report) {
+Json to_json(const Trace& trace, const Rdg& graph, const Report& report, bool total_order) {
   Json out{{"unit", report.request.unit},
            {"name", trace.unit_name(report.request.unit)},
            {"interval", report.request.interval},
@@ -133,6 +143,7 @@ Json to_json(const Trace& trace, const Rdg& graph, const Report& report) {
                          {"disassembly", d.disassembly}};
   }
   if (report.error) out["error"] = report.error->message;
+  if (total_order) out["arrivals"] = report.arrivals;
   return out;
 }
 
@@ -222,7 +233,7 @@ Result<int> replay(const ReplayOptions& options) {
   }
   if (options.json) {
     Json list = Json::array();
-    for (const auto& report : reports) list.push_back(to_json(*trace, graph, report));
+    for (const auto& report : reports) list.push_back(to_json(*trace, graph, report, options.total_order));
     print_json({{"intervals", list},
                 {"opening_s", opening_s},
                 {"max_seconds", slowest},

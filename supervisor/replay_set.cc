@@ -83,6 +83,18 @@ std::vector<NeededSend> sends_of(const DependenceGraph& graph, const Plan& plan,
   return sends;
 }
 
+Result<std::vector<uint64_t>> arrivals_of(const Trace& trace, const Plan& plan) {
+  std::vector<uint64_t> arrivals;
+  for (const auto& planned : plan.replay_set) {
+    const EventIndex first = trace.intervals(planned.unit).at(planned.start).first_event;
+    TRY(trace.for_each_event(planned.unit, first, planned.requisite_event, [&](EventIndex, const Event& event) {
+      if (event.receive) arrivals.push_back(event.receive->arrival);
+      return true;
+    }));
+  }
+  return arrivals;
+}
+
 std::string describe(const PlanError& error) {
   return fmt::format("event {} of unit {} needs event {} of unit {}, which the trace does not hold",
                      error.needed_by.event, error.needed_by.unit, error.missing.event, error.missing.unit);

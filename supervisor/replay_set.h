@@ -28,6 +28,9 @@ std::set<EventRef> births_of(const Rdg& graph, const Plan& plan);
 // The sends whose payload intervals of a plan receive and find in no log. `processors`: where each is executed.
 std::vector<NeededSend> sends_of(const DependenceGraph& graph, const Plan& plan, const std::vector<int>& processors);
 
+// Arrival numbers of all that intervals of a plan receive, logged or not.
+Result<std::vector<uint64_t>> arrivals_of(const Trace& trace, const Plan& plan);
+
 // What lets calls be answered inside re-driven processes; null, with a word why, if that cannot be.
 std::unique_ptr<ReplayTier> make_tier();
 

@@ -1,4 +1,4 @@
-"""Group breakpoints: distributed breakpoints of recorded programs. Where the units stand is judged by the events as `dump` prints them;
+"""Group breakpoints: distributed breakpoints of recorded programs, and receives in the recorded total order. Where the units stand is judged by the events as `dump` prints them;
 going on from there must verify."""
 import random
 
@@ -6,8 +6,8 @@ import mpi
 from bad_input import expect_one_line
 from harness import TESTS, Failure, test
 from programs import job_of, program_job
-from redriving import record, take_away_surroundings, units
-from workloads import socket_job
+from redriving import record, redrive_all, take_away_surroundings, units
+from workloads import MPI, SOCKETS, socket_job
 
 PLACES = 6  # random breakpoints of each trace
 
@@ -123,11 +123,47 @@ def register():
         record(ctx, mpi.job(ctx.options, "jacobi", 200, 300))
         check_breakpoints(ctx)
 
+    @test("breakpoints/total_order", timeout_s=300)
+    def total_order(ctx):
+        record(ctx, program_job(ctx, TESTS / "programs" / "compute_messages.c"))
+        if not check_total_order(ctx):
+            raise Failure("no replay set has receives of several intervals")
+
+    for name, (arguments, _) in SOCKETS.items():
+        @test(f"breakpoints/total_order_{name}", timeout_s=300)
+        def run_total_order(ctx, name=name, arguments=arguments):
+            record(ctx, socket_job(ctx, name, arguments))
+            check_total_order(ctx)
+
+    for name, (arguments, _) in MPI.items():
+        @test(f"breakpoints/total_order_{name}", timeout_s=600, slow=True)
+        def run_total_order_mpi(ctx, name=name, arguments=arguments):
+            record(ctx, mpi.job(ctx.options, name, *arguments))
+            check_total_order(ctx)
+
     for name, arguments in (("mesh", (4, "800i")), ("bully", (4, 3)), ("tester", (4, 500))):
         @test(f"breakpoints/{name}", timeout_s=300)
         def run_sockets(ctx, name=name, arguments=arguments):
             record(ctx, socket_job(ctx, name, arguments))
             check_breakpoints(ctx)
+
+
+def check_total_order(ctx):
+    """Every replay set has its receives in the recorded order; those of the interval itself are among them."""
+    take_away_surroundings(ctx)
+    own, several = {}, 0
+    for event in ctx.json("dump", ctx.trace):
+        if "receive" in event:
+            own.setdefault((event["unit"], event["interval"]), []).append(event["receive"]["arrival"])
+    report = redrive_all(ctx, options=("--total-order",))
+    for interval in report["intervals"]:
+        arrivals, which = interval["arrivals"], (interval["unit"], interval["interval"])
+        if arrivals != sorted(set(arrivals)):
+            raise Failure(f"{which}: receives happened in the order {arrivals}")
+        if not set(own.get(which, [])) <= set(arrivals):
+            raise Failure(f"{which}: of its receives {own[which]} only {arrivals} happened")
+        several += len(arrivals) > len(own.get(which, []))
+    return several  # sets in which other intervals received too
 
 
 def inspected(ctx, place, commands, *options, status=0):
@@ -228,7 +264,7 @@ def mistakes(ctx):
         expect_one_line(ctx, ctx.redrive(command, ctx.trace, "--break", "1@1", "--break", "1@2"), 1, "two events")
         expect_one_line(ctx, ctx.redrive(command, ctx.trace, "1:0", "--break", "1@1"), 2, "no UNIT")
         expect_one_line(ctx, ctx.redrive(command, ctx.trace, "--break", "1@1", "--until", "3"), 2, "--until")
-    for words in (("--all", "--break", "1@1"), ("--output", "--break", "1@1"), ("--inspect", "1"), ("--memory", "1:0+1", "1"),
+    for words in (("--all", "--break", "1@1"), ("--output", "--break", "1@1"), ("--total-order", "--break", "1@1"), ("--inspect", "1"), ("--memory", "1:0+1", "1"),
                   ("--break", "1@1", "--inspect", "--json"), ("--break", "1@1", "--memory", "1:0"), ("--break", "1@1", "--memory", "1:0+0")):
         expect_one_line(ctx, ctx.redrive("replay", ctx.trace, *words), 2)
 
