@@ -198,6 +198,22 @@ def inspect(ctx):
                outcome, "does not have a line for each mistake")
 
 
+@test("breakpoints/joined")
+def joined(ctx):
+    """A unit that others joined needs all of them from there on; before that, only what they sent."""
+    record(ctx, program_job(ctx, TESTS / "programs" / "memfd.c"))
+    take_away_surroundings(ctx)
+    survivor = next(unit for unit in units(ctx) if unit["joined"])
+    other, first = survivor["joined"][0], survivor["intervals"][1]["first_event"]
+    for event, state in ((first - 1, "not started"), (first, "ended"), (first + 1, "ended")):
+        found = ctx.json("replay", ctx.trace, "--break", f"{survivor['unit']}@{event}", "--verify", cwd="/")
+        if {unit["unit"]: unit["state"] for unit in found["units"]}[other] != state:
+            raise Failure(f"before event {event}, where unit {other} joins at {first}: {found}")
+        check_ends(ctx, found, (survivor["unit"], event))
+    both = ("--break", f"{survivor['unit']}@{first}", "--break", f"{other}@3")
+    expect_one_line(ctx, ctx.redrive("replay", ctx.trace, *both), 1, f"unit {other} joins unit {survivor['unit']} before event {first}")
+
+
 @test("breakpoints/memory")
 def memory(ctx):
     """Memory is the program's: what a call is about to send is what its receiver gets."""
