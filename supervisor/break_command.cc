@@ -58,7 +58,7 @@ class Session {
   };
   // What there is to say of an interval that has come to its end.
   struct End {
-    PlannedInterval interval;
+    PlanRequest standing;
     bool verified = false;
     std::optional<std::string> error;
     bool diverged = false;
@@ -261,7 +261,7 @@ std::vector<Session::End> Session::ends() const {
   for (size_t i = 0; i < line_.standing.size(); ++i) {
     const auto& outcome = replay_->outcome(i);
     if (!outcome) continue;
-    End end{whole_.replay_set[i], false, std::nullopt, false};
+    End end{line_.standing[i], false, std::nullopt, false};
     if (!*outcome) {
       end.error = outcome->error().message;
     } else {
@@ -276,9 +276,9 @@ std::vector<Session::End> Session::ends() const {
 Json Session::ends_json() const {
   Json list = Json::array();
   for (const End& end : ends()) {
-    list.push_back({{"unit", end.interval.unit},
-                    {"name", trace_->unit_name(end.interval.unit)},
-                    {"interval", end.interval.interval},
+    list.push_back({{"unit", end.standing.unit},
+                    {"name", trace_->unit_name(end.standing.unit)},
+                    {"interval", end.standing.interval},
                     {"verified", end.verified},
                     {"diverged", end.diverged},
                     {"error", end.error ? Json(*end.error) : Json()}});
@@ -289,8 +289,8 @@ Json Session::ends_json() const {
 void Session::print_ends() const {
   Columns columns({">UNIT", "NAME", ">INTERVAL", "RESULT"});
   for (const End& end : ends()) {
-    columns.add({fmt::format("{}", end.interval.unit), printable(trace_->unit_name(end.interval.unit)),
-                 fmt::format("{}", end.interval.interval),
+    columns.add({fmt::format("{}", end.standing.unit), printable(trace_->unit_name(end.standing.unit)),
+                 fmt::format("{}", end.standing.interval),
                  end.error      ? "not re-driven: " + *end.error
                  : end.diverged ? "DIVERGED"
                  : end.verified ? "ok, state equals the next checkpoint"

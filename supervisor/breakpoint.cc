@@ -182,7 +182,7 @@ Result<void> add_joins(const Trace& trace, const UnitRecord& unit, std::vector<C
       const bool joined = std::find(unit.joined.begin(), unit.joined.end(), other.unit) != unit.joined.end();
       const EventIndex events = trace.event_count(other.unit);
       if (joined && pids.contains(other.pid) && events > 0) {
-        needs.push_back({interval.first_event, {other.unit, events - 1}});
+        needs.push_back({interval.first_event, {other.unit, events - 1}, true});
       }
     }
   }
@@ -193,7 +193,7 @@ Result<void> add_unit(const Trace& trace, const UnitRecord& record, Communicatio
   Communication::Unit& unit = communication.units[record.unit];
   const auto needs = [&](EventIndex at, const Receive& receive) {
     for (const auto& part : receive.parts) {
-      if (part.sender.unit != 0 && part.sender.unit != record.unit) unit.needs.push_back({at, part.sender});
+      if (part.sender.unit != 0 && part.sender.unit != record.unit) unit.needs.push_back({at, part.sender, false});
     }
   };
   unit.events = trace.event_count(record.unit);

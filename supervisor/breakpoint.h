@@ -20,6 +20,7 @@ struct Communication {
   struct Need {
     EventIndex event = 0;  // has happened only if
     EventRef sender;       // this, of another unit, has
+    bool join = false;     // the sender's unit joined this one right before the event
   };
   struct Unit {
     EventIndex events = 0;          // how many it has

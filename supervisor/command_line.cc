@@ -40,7 +40,7 @@ constexpr std::array<CommandText, 10> kCommands{{
     {"ls", "redrive ls [--json] [TRACE]", "list the traces, or the units and intervals of one", "",
      "TRACE: a directory, or a name from 'redrive ls'\n"},
     {"replay",
-     "redrive replay [--verify] [--output] [--jobs N] [--until EVENT] [--interception TIER] [--json] "
+     "redrive replay [--verify] [--output] [--jobs N] [--until EVENT] [--total-order] [--interception TIER] [--json] "
      "[TRACE] UNIT[:I[-J]] | --all [TRACE] | "
      "--break UNIT@EVENT ... [--memory UNIT:ADDRESS+LENGTH ...] [--inspect] [TRACE]",
      "re-drive intervals of a unit, or all units up to a distributed breakpoint",
@@ -447,6 +447,7 @@ void Parser::add_replay() {
   add_flag(replay, "--output", replay_.output, "show what the unit wrote to standard output and error, and no table");
   add_jobs(replay, "intervals executed at once (one per processor)");
   add_until(replay);
+  add_flag(replay, "--total-order", replay_.total_order, "receives of all units happen in the recorded order");
   add_break(replay, "stop all units where this one stands before EVENT, and show them; may be repeated");
   const auto memory = [this](const std::string& text) {
     const auto spec = parse_memory_spec(text);
@@ -568,8 +569,9 @@ Result<Command> Parser::finish_replay() {
 }
 
 Result<Command> Parser::finish_break() {
-  if (replay_.all || until_ || replay_.output)
-    return usage("replay", "--break goes without --all, --until and --output");
+  if (replay_.all || until_ || replay_.output || replay_.total_order) {
+    return usage("replay", "--break goes without --all, --until, --output and --total-order");
+  }
   if (words_.size() > 1) return usage("replay", "--break takes a TRACE and no UNIT");
   if (replay_.inspect && json_) return usage("replay", "--inspect or --json, not both");
   if (!words_.empty()) replay_.trace = words_[0];

@@ -41,6 +41,7 @@ struct ReplayOptions {
   bool in_process = true;  // answer calls inside the re-driven processes where that can be done
   int jobs = 1;
   std::optional<uint64_t> until;   // the event to stop before; only with a single interval
+  bool total_order = false;        // all receives of a replay set happen in the recorded order
   std::vector<PlaceSpec> breaks;   // a distributed breakpoint instead of a unit; what follows only with it
   std::vector<MemorySpec> memory;  // to be shown there
   bool inspect = false;            // read commands from standard input there

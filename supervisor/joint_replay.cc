@@ -71,7 +71,7 @@ bool JointReplay::State::Member::stand(const StoppedUnit& unit) {
 void JointReplay::State::Member::redrive() {
   const Setting& setting = all.setting;
   Replayer replayer(setting.trace, what, birth_of(setting.graph.rdg(), what), *all.store, processor, setting.tier,
-                    {setting.verify && is_shown, false, this});
+                    {setting.verify && is_shown, false, false, this});
   auto result = replayer.run();
   all.store->interval_ended(!result || result->divergence);
   const std::lock_guard lock(all.mutex);

@@ -99,13 +99,15 @@ void MessageStore::wake_all() {
   }
 }
 
-// The replay set is closed under dependences and they follow causality, so somebody can always go on; if all wait for
-// what is not there, a recorded dependence is wrong, and waiting for ever would hide it.
+// The replay set is closed under dependences and they follow causality, as do arrivals, so somebody can always go on;
+// if all wait for what is not there, a recorded dependence is wrong, and waiting for ever would hide it.
+bool MessageStore::stuck() const {
+  return awaited_.size() + awaited_turns_.size() >= running_ &&
+         std::none_of(awaited_.begin(), awaited_.end(), [this](EventRef event) { return available(event); }) &&
+         std::none_of(awaited_turns_.begin(), awaited_turns_.end(), [this](uint64_t turn) { return is_turn(turn); });
+}
+
 bool MessageStore::wait_for(std::unique_lock<std::mutex>& lock, EventRef event) {
-  const auto stuck = [&] {
-    return awaited_.size() >= running_ &&
-           std::none_of(awaited_.begin(), awaited_.end(), [this](EventRef e) { return available(e); });
-  };
   const auto place = index(event);
   const auto entry = awaited_.insert(event);
   if (stuck()) wake_all();
@@ -151,6 +153,39 @@ Result<Birth> MessageStore::birth(EventRef event) {
   Birth birth = std::move(born_.at(event));
   born_.erase(event);
   return birth;
+}
+
+void MessageStore::keep_order_of(std::vector<uint64_t> arrivals) {
+  const std::lock_guard lock(mutex_);
+  turns_ = std::move(arrivals);
+  std::sort(turns_.begin(), turns_.end());
+}
+
+bool MessageStore::is_turn(uint64_t arrival) const {
+  return taken_.size() < turns_.size() && turns_[taken_.size()] == arrival;
+}
+
+Result<void> MessageStore::await_turn(uint64_t arrival) {
+  std::unique_lock lock(mutex_);
+  const auto entry = awaited_turns_.insert(arrival);
+  if (stuck()) wake_all();
+  while (!is_turn(arrival) && !failed_ && !stuck()) changed_.wait_for(lock, kPatience);
+  failed_ |= !is_turn(arrival);
+  awaited_turns_.erase(entry);
+  if (failed_) wake_all();
+  if (is_turn(arrival)) return {};
+  return Error{"a receive that came before no. " + std::to_string(arrival) + " did not happen"};
+}
+
+void MessageStore::turn_taken(uint64_t arrival) {
+  const std::lock_guard lock(mutex_);
+  taken_.push_back(arrival);
+  changed_.notify_all();
+}
+
+std::vector<uint64_t> MessageStore::turns_taken() const {
+  const std::lock_guard lock(mutex_);
+  return taken_;
 }
 
 void MessageStore::interval_stands() {

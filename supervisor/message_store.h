@@ -59,6 +59,13 @@ class MessageStore {
   // Takes a birth over.
   Result<Birth> birth(EventRef event);
 
+  // The total order: each of these receives, by arrival number, is to happen when all with smaller numbers have.
+  void keep_order_of(std::vector<uint64_t> arrivals);
+  // Waits until one of them may happen. Fails if that will never be.
+  Result<void> await_turn(uint64_t arrival);
+  void turn_taken(uint64_t arrival);          // it has happened
+  std::vector<uint64_t> turns_taken() const;  // in the order in which they were
+
   // An interval stands stopped on its way: nothing comes from it. So many of these go on.
   void interval_stands();
   void intervals_go_on(size_t count);
@@ -76,6 +83,8 @@ class MessageStore {
   uint8_t* bytes(const gate::Message& message) const { return memory_ + message.offset; }
   bool available(EventRef event) const;
   bool wait_for(std::unique_lock<std::mutex>& lock, EventRef event);
+  bool is_turn(uint64_t arrival) const;
+  bool stuck() const;
   void wake_all();
 
   const std::set<EventRef> births_;
@@ -89,6 +98,8 @@ class MessageStore {
   std::map<EventRef, Birth> born_;
   size_t running_;
   std::multiset<EventRef> awaited_;  // one entry an interval that waits here
+  std::vector<uint64_t> turns_, taken_;
+  std::multiset<uint64_t> awaited_turns_;  // one entry an interval that waits for its turn
   bool failed_ = false;
 };
 

@@ -142,11 +142,6 @@ void print_breakpoint(const std::vector<Placed>& units, const RecoveryLine& line
                  stands ? format_duration(seconds(placed.planned->cpu_ns)) : "-"});
   }
   columns.print();
-  for (size_t i = line.standing.size(); i < line.plan.replay_set.size(); ++i) {
-    const PlannedInterval& planned = line.plan.replay_set[i];
-    fmt::print("{}needs interval {} of unit {}, up to event {}\n", i == line.standing.size() ? "\n" : "",
-               planned.interval, planned.unit, planned.requisite_event - 1);
-  }
   print_sums(line.plan, trace, jobs);
 }
 

@@ -232,7 +232,7 @@ Result<void> take(const Trace& trace, DependenceGraph& graph, const PrepareOptio
                        return how;
                      }));
     std::optional<Error> error;
-    for (const auto& outcome : outcomes) {
+    for (const auto& outcome : outcomes.members) {
       if (!outcome && !error) error = outcome.error();
       if (!outcome || !outcome->divergence) continue;
       const Divergence& d = *outcome->divergence;

@@ -21,6 +21,17 @@ Result<Plan> planned(DependenceGraph& graph, const std::vector<PlanRequest>& req
   return std::move(*result.plan);
 }
 
+// An interval that begins with a join has the joined threads in it, whether its events have happened or not.
+Result<void> check_joins(const Communication& communication, const Breakpoint& breakpoint, UnitId unit) {
+  const EventIndex event = breakpoint.units.at(unit).event;
+  for (const auto& need : communication.units.at(unit).needs) {
+    if (!need.join || need.event != event || need.sender.event < breakpoint.units.at(need.sender.unit).event) continue;
+    return Error{fmt::format("unit {} joins unit {} before event {}, where this would stand, and has yet to get there",
+                             need.sender.unit, unit, event)};
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<RecoveryLine> recovery_line(const Communication& communication, DependenceGraph& graph,
@@ -34,6 +45,7 @@ Result<RecoveryLine> recovery_line(const Communication& communication, Dependenc
           "unit {} cannot be re-driven up to event {}: the recorder was stopped before it wrote what that needs", unit,
           place.event)};
     }
+    TRY(check_joins(communication, breakpoint, unit));
     line.standing.push_back({unit, *interval, place.event});
   }
   if (line.standing.empty()) return Error{"no unit stands there: none has been started"};

@@ -27,6 +27,7 @@ struct Report {
   bool verified = false;
   std::optional<Divergence> divergence;
   std::optional<Error> error;
+  std::vector<uint64_t> arrivals;  // with --total-order: of the receives, in the order in which they happened
 };
 
 struct Work {
@@ -37,7 +38,7 @@ struct Work {
 // Re-drives one interval with all that it needs, one thread for each interval of the set.
 Report redrive_interval(const Work& work, const Request& request) {
   const auto started = std::chrono::steady_clock::now();
-  Report report{request, 0, 0, false, std::nullopt, std::nullopt};
+  Report report{request, 0, 0, false, std::nullopt, std::nullopt, {}};
   const auto until = work.options.until ? std::optional<EventIndex>(*work.options.until) : std::nullopt;
   const auto planned = work.set.graph.plan(request.unit, request.interval, until);
   if (!planned || !planned->plan) {
@@ -50,6 +51,7 @@ Report redrive_interval(const Work& work, const Request& request) {
     ReplayerOptions how;
     how.verify = work.options.verify && i == 0;
     how.output = work.options.output && i == 0;
+    how.total_order = work.options.total_order;
     how.started = started;
     return how;
   });
@@ -57,7 +59,8 @@ Report redrive_interval(const Work& work, const Request& request) {
     report.error = run.error();
     return report;
   }
-  const auto& outcomes = *run;
+  const auto& outcomes = run->members;
+  report.arrivals = run->arrivals;
   report.seconds = outcomes[0] ? outcomes[0]->seconds
                                : std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
   for (const auto& outcome : outcomes) {
@@ -92,7 +95,7 @@ void print_divergence(const Trace& trace, const Report& report) {
                    fmt::format("{}:{}{}", report.request.unit, report.request.interval, own ? "" : " --verify"));
 }
 
-Json to_json(const Trace& trace, const Rdg& graph, const Report& report) {
+Json to_json(const Trace& trace, const Rdg& graph, const Report& report, bool total_order) {
   Json out{{"unit", report.request.unit},
            {"name", trace.unit_name(report.request.unit)},
            {"interval", report.request.interval},
@@ -114,6 +117,7 @@ Json to_json(const Trace& trace, const Rdg& graph, const Report& report) {
                          {"disassembly", d.disassembly}};
   }
   if (report.error) out["error"] = report.error->message;
+  if (total_order) out["arrivals"] = report.arrivals;
   return out;
 }
 
@@ -179,7 +183,7 @@ Result<int> replay(const ReplayOptions& options) {
   trap_own_instructions();
   const std::vector<int> processors = usable_processors(options.jobs);
   const auto tier = options.in_process ? make_tier() : nullptr;
-  const SetRun set{*trace, dependences, processors, tier.get()};
+  const SetRun set{*trace, dependences, processors, tier.get(), options.total_order};
   const Work work{set, options};
   const double opening_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
   std::vector<Report> reports;
@@ -204,7 +208,7 @@ Result<int> replay(const ReplayOptions& options) {
   }
   if (options.json) {
     Json list = Json::array();
-    for (const auto& report : reports) list.push_back(to_json(*trace, graph, report));
+    for (const auto& report : reports) list.push_back(to_json(*trace, graph, report, options.total_order));
     print_json({{"intervals", list},
                 {"opening_s", opening_s},
                 {"max_seconds", slowest},

@@ -130,6 +130,18 @@ std::vector<NeededSend> sends_of(const DependenceGraph& graph, const Plan& plan,
   return sends;
 }
 
+Result<std::vector<uint64_t>> arrivals_of(const Trace& trace, const Plan& plan) {
+  std::vector<uint64_t> arrivals;
+  for (const auto& planned : plan.replay_set) {
+    const EventIndex first = trace.intervals(planned.unit).at(planned.start).first_event;
+    TRY(trace.for_each_event(planned.unit, first, planned.requisite_event, [&](EventIndex, const Event& event) {
+      if (event.receive) arrivals.push_back(event.receive->arrival);
+      return true;
+    }));
+  }
+  return arrivals;
+}
+
 std::string describe(const PlanError& error) {
   return fmt::format("event {} of unit {} needs event {} of unit {}, which the trace does not hold",
                      error.needed_by.event, error.needed_by.unit, error.missing.event, error.missing.unit);
@@ -150,13 +162,16 @@ void print_divergence(const Trace& trace, const Divergence& d, const std::string
   fmt::print(stderr, "  reproduce: redrive replay {} {}\n", trace.directory(), reproduce);
 }
 
-Result<std::vector<Result<Replayer::Outcome>>> run_set(const SetRun& run, const Plan& plan,
-                                                       const std::function<ReplayerOptions(size_t)>& options) {
+Result<SetOutcome> run_set(const SetRun& run, const Plan& plan, const std::function<ReplayerOptions(size_t)>& options) {
   const auto& members = plan.replay_set;
   const std::vector<int> processors = spread(members, run.processors);
   ASSIGN_OR_RETURN(const auto made, MessageStore::make(sends_of(run.graph, plan, processors),
                                                        births_of(run.graph.rdg(), plan), members.size()));
   MessageStore& store = *made;
+  if (run.total_order) {
+    ASSIGN_OR_RETURN(auto arrivals, arrivals_of(run.trace, plan));
+    store.keep_order_of(std::move(arrivals));
+  }
   std::vector<std::optional<Result<Replayer::Outcome>>> outcomes(members.size());
   const auto redrive_one = [&](size_t i) {
     Replayer replayer(run.trace, members[i], birth_of(run.graph.rdg(), members[i]), store, processors[i], run.tier,
@@ -169,8 +184,9 @@ Result<std::vector<Result<Replayer::Outcome>>> run_set(const SetRun& run, const 
   for (size_t i = 1; i < members.size(); ++i) threads.emplace_back(redrive_one, i);
   threads.emplace_back(redrive_one, 0);
   for (auto& thread : threads) thread.join();
-  std::vector<Result<Replayer::Outcome>> all;
-  for (auto& outcome : outcomes) all.push_back(std::move(*outcome));
+  SetOutcome all;
+  for (auto& outcome : outcomes) all.members.push_back(std::move(*outcome));
+  all.arrivals = store.turns_taken();
   return all;
 }
 
@@ -187,13 +203,13 @@ Result<std::vector<double>> replay_times_s(const Trace& trace, int jobs) {
       ASSIGN_OR_RETURN(const PlanResult planned, graph.plan(unit.unit, interval.interval));
       if (!planned.plan) return Error{describe(*planned.error)};
       ASSIGN_OR_RETURN(const auto outcomes, run_set(run, *planned.plan, [&](size_t) { return how; }));
-      for (const auto& outcome : outcomes) {
+      for (const auto& outcome : outcomes.members) {
         if (!outcome) return outcome.error();
         if (!outcome->divergence) continue;
         return Error{fmt::format("interval {} of unit {} diverges: see redrive replay", interval.interval, unit.unit),
                      Status::divergence};
       }
-      times_s.push_back(outcomes.front()->seconds);
+      times_s.push_back(outcomes.members.front()->seconds);
     }
   }
   return times_s;

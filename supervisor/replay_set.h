@@ -29,6 +29,9 @@ std::set<EventRef> births_of(const Rdg& graph, const Plan& plan);
 // The sends whose payload intervals of a plan receive and find in no log. `processors`: where each is executed.
 std::vector<NeededSend> sends_of(const DependenceGraph& graph, const Plan& plan, const std::vector<int>& processors);
 
+// Arrival numbers of all that intervals of a plan receive, logged or not.
+Result<std::vector<uint64_t>> arrivals_of(const Trace& trace, const Plan& plan);
+
 // What lets calls be answered inside re-driven processes; null, with a word why, if that cannot be.
 std::unique_ptr<ReplayTier> make_tier();
 
@@ -41,11 +44,15 @@ struct SetRun {
   DependenceGraph& graph;
   const std::vector<int>& processors;  // those that intervals may be executed on
   ReplayTier* tier;                    // null: every call stops
+  bool total_order = false;            // receives happen in the recorded order of all
+};
+struct SetOutcome {
+  std::vector<Result<Replayer::Outcome>> members;
+  std::vector<uint64_t> arrivals;  // of receives, in their order; only with total_order
 };
 // Runs each interval of the plan's set on a thread of its own. They are closed under dependences: what one receives and
 // is not logged is sent by another. Where one fails, those that wait for it fail as well. An error: nothing was run.
-Result<std::vector<Result<Replayer::Outcome>>> run_set(const SetRun& run, const Plan& plan,
-                                                       const std::function<ReplayerOptions(size_t)>& options);
+Result<SetOutcome> run_set(const SetRun& run, const Plan& plan, const std::function<ReplayerOptions(size_t)>& options);
 
 // Re-drives every interval of the trace, one after the other, each with its replay set: seconds that each takes,
 // restoring included. Fails if one cannot be re-driven, or diverges.

@@ -54,9 +54,10 @@ class Preparation {
 };
 
 struct ReplayerOptions {
-  bool verify = false;   // compare with the next checkpoint at the end
-  bool output = false;   // copy what it writes to descriptors 1 and 2 to ours
-  Halt* halt = nullptr;  // where it stops on its way; null: nowhere
+  bool verify = false;       // compare with the next checkpoint at the end
+  bool output = false;       // copy what it writes to descriptors 1 and 2 to ours
+  bool total_order = false;  // receives happen in the order that the store keeps
+  Halt* halt = nullptr;      // where it stops on its way; null: nowhere
   Preparation* preparation = nullptr;
   std::chrono::steady_clock::time_point started = std::chrono::steady_clock::now();
 };
@@ -137,6 +138,7 @@ class Replayer {
   std::vector<ProcessSerial> make_room(Thread& thread, const Event& event, Special special);
   Result<bool> visit(EventIndex index, const Event& event);
   Result<bool> take(EventIndex index, const Event& event);
+  Result<bool> receive_in_turn(EventIndex index, const Event& event);
   bool expect(EventIndex index, const Event& event);
   Result<bool> run_batch(bool onward);
 

@@ -187,6 +187,7 @@ std::vector<ProcessSerial> Replayer::make_room(Thread& thread, const Event& even
 
 // Takes the next event: executes it, or has it executed together with those that follow.
 Result<bool> Replayer::visit(EventIndex index, const Event& event) {
+  if (options_.total_order && event.receive) return receive_in_turn(index, event);
   if (expect(index, event)) return true;
   if (batch_.ends.empty()) return take(index, event);
   // What follows may happen right behind the last of them, or while its thread stands there.
@@ -211,6 +212,17 @@ Result<bool> Replayer::take(EventIndex index, const Event& event) {
   if (!expect(index, part)) return step(index, part);
   batch_.repeated = kPatchAtStop;
   return true;
+}
+
+// The total order: a receive happens at a stop, when all that came before it have happened. What was sent before it has
+// been sent by then.
+Result<bool> Replayer::receive_in_turn(EventIndex index, const Event& event) {
+  ASSIGN_OR_RETURN(const bool ran, run_batch(event.thread == batch_.thread));
+  if (!ran) return false;
+  TRY(store_.await_turn(event.receive->arrival));
+  ASSIGN_OR_RETURN(const bool received, step(index, event));
+  store_.turn_taken(event.receive->arrival);
+  return received;
 }
 
 // Puts the event into the ring of its thread. False if it must stop, or does not fit to those that are there.

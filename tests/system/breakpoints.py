@@ -1,4 +1,4 @@
-"""Group breakpoints: distributed breakpoints of recorded programs. Where the units stand is judged by the events as `dump` prints them;
+"""Group breakpoints: distributed breakpoints of recorded programs, and receives in the recorded total order. Where the units stand is judged by the events as `dump` prints them;
 going on from there must verify."""
 import random
 
@@ -6,8 +6,8 @@ import mpi
 from bad_input import expect_one_line
 from harness import TESTS, Failure, test
 from programs import job_of, program_job
-from redriving import record, take_away_surroundings, units
-from workloads import socket_job
+from redriving import record, redrive_all, take_away_surroundings, units
+from workloads import MPI, SOCKETS, socket_job
 
 PLACES = 6  # random breakpoints of each trace
 
@@ -123,11 +123,47 @@ def register():
         record(ctx, mpi.job(ctx.options, "jacobi", 200, 300))
         check_breakpoints(ctx)
 
+    @test("breakpoints/total_order", timeout_s=300)
+    def total_order(ctx):
+        record(ctx, program_job(ctx, TESTS / "programs" / "compute_messages.c"))
+        if not check_total_order(ctx):
+            raise Failure("no replay set has receives of several intervals")
+
+    for name, (arguments, _) in SOCKETS.items():
+        @test(f"breakpoints/total_order_{name}", timeout_s=300)
+        def run_total_order(ctx, name=name, arguments=arguments):
+            record(ctx, socket_job(ctx, name, arguments))
+            check_total_order(ctx)
+
+    for name, (arguments, _) in MPI.items():
+        @test(f"breakpoints/total_order_{name}", timeout_s=600, slow=True)
+        def run_total_order_mpi(ctx, name=name, arguments=arguments):
+            record(ctx, mpi.job(ctx.options, name, *arguments))
+            check_total_order(ctx)
+
     for name, arguments in (("mesh", (4, "800i")), ("bully", (4, 3)), ("tester", (4, 500))):
         @test(f"breakpoints/{name}", timeout_s=300)
         def run_sockets(ctx, name=name, arguments=arguments):
             record(ctx, socket_job(ctx, name, arguments))
             check_breakpoints(ctx)
+
+
+def check_total_order(ctx):
+    """Every replay set has its receives in the recorded order; those of the interval itself are among them."""
+    take_away_surroundings(ctx)
+    own, several = {}, 0
+    for event in ctx.json("dump", ctx.trace):
+        if "receive" in event:
+            own.setdefault((event["unit"], event["interval"]), []).append(event["receive"]["arrival"])
+    report = redrive_all(ctx, options=("--total-order",))
+    for interval in report["intervals"]:
+        arrivals, which = interval["arrivals"], (interval["unit"], interval["interval"])
+        if arrivals != sorted(set(arrivals)):
+            raise Failure(f"{which}: receives happened in the order {arrivals}")
+        if not set(own.get(which, [])) <= set(arrivals):
+            raise Failure(f"{which}: of its receives {own[which]} only {arrivals} happened")
+        several += len(arrivals) > len(own.get(which, []))
+    return several  # sets in which other intervals received too
 
 
 def inspected(ctx, place, commands, *options, status=0):
@@ -160,6 +196,22 @@ def inspect(ctx):
     outcome = inspected(ctx, f"1@{first['event']}", "nonsense\nregs 99\nx 1 0 8\nx 1 nowhere 8\ngo 1@0\ngo 1@999999\nregs 1.7\nquit\nunits\n")
     ctx.expect(len(outcome.stderr.splitlines()) == 7 and all(line.startswith("redrive: ") for line in outcome.stderr.splitlines()),
                outcome, "does not have a line for each mistake")
+
+
+@test("breakpoints/joined")
+def joined(ctx):
+    """A unit that others joined needs all of them from there on; before that, only what they sent."""
+    record(ctx, program_job(ctx, TESTS / "programs" / "memfd.c"))
+    take_away_surroundings(ctx)
+    survivor = next(unit for unit in units(ctx) if unit["joined"])
+    other, first = survivor["joined"][0], survivor["intervals"][1]["first_event"]
+    for event, state in ((first - 1, "not started"), (first, "ended"), (first + 1, "ended")):
+        found = ctx.json("replay", ctx.trace, "--break", f"{survivor['unit']}@{event}", "--verify", cwd="/")
+        if {unit["unit"]: unit["state"] for unit in found["units"]}[other] != state:
+            raise Failure(f"before event {event}, where unit {other} joins at {first}: {found}")
+        check_ends(ctx, found, (survivor["unit"], event))
+    both = ("--break", f"{survivor['unit']}@{first}", "--break", f"{other}@3")
+    expect_one_line(ctx, ctx.redrive("replay", ctx.trace, *both), 1, f"unit {other} joins unit {survivor['unit']} before event {first}")
 
 
 @test("breakpoints/memory")
@@ -228,7 +280,7 @@ def mistakes(ctx):
         expect_one_line(ctx, ctx.redrive(command, ctx.trace, "--break", "1@1", "--break", "1@2"), 1, "two events")
         expect_one_line(ctx, ctx.redrive(command, ctx.trace, "1:0", "--break", "1@1"), 2, "no UNIT")
         expect_one_line(ctx, ctx.redrive(command, ctx.trace, "--break", "1@1", "--until", "3"), 2, "--until")
-    for words in (("--all", "--break", "1@1"), ("--output", "--break", "1@1"), ("--inspect", "1"), ("--memory", "1:0+1", "1"),
+    for words in (("--all", "--break", "1@1"), ("--output", "--break", "1@1"), ("--total-order", "--break", "1@1"), ("--inspect", "1"), ("--memory", "1:0+1", "1"),
                   ("--break", "1@1", "--inspect", "--json"), ("--break", "1@1", "--memory", "1:0"), ("--break", "1@1", "--memory", "1:0+0")):
         expect_one_line(ctx, ctx.redrive("replay", ctx.trace, *words), 2)
 

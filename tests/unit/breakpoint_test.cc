@@ -37,7 +37,7 @@ Communication execution(UnitId units) {
 }
 
 void message(Communication& execution, EventRef from, EventRef to) {
-  execution.units[to.unit].needs.push_back({to.event, from});
+  execution.units[to.unit].needs.push_back({to.event, from, false});
 }
 
 // Up to six units, some of them forked; events happen one after the other.
@@ -63,7 +63,7 @@ struct Random {
   void receive(Communication::Unit& unit, EventRef at) {
     for (uint64_t parts = 1 + below(2); parts > 0 && !order.empty(); --parts) {
       const EventRef sender = order[below(order.size())];
-      if (sender.unit != at.unit) unit.needs.push_back({at.event, sender});
+      if (sender.unit != at.unit) unit.needs.push_back({at.event, sender, false});
     }
   }
   uint64_t below(uint64_t limit) { return engine() % limit; }

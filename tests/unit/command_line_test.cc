@@ -178,6 +178,41 @@ TEST_CASE("replay finds trace, unit and intervals by position") {
   CHECK_GE(parsed<ReplayOptions>({"replay", "3"}).jobs, 1);
 }
 
+TEST_CASE("replay takes a distributed breakpoint, and what to show there") {
+  const auto replay = parsed<ReplayOptions>({"replay", "run-1", "--break", "jacobi.2@120", "--break", "3@7", "--memory",
+                                             "3:0x1f+16", "--memory", "a:b:9+0x10", "--inspect", "--verify"});
+  CHECK_EQ(replay.trace, "run-1");
+  REQUIRE_EQ(replay.breaks.size(), 2);
+  CHECK_EQ(replay.breaks[0].unit, "jacobi.2");
+  CHECK_EQ(replay.breaks[0].event, 120U);
+  CHECK_EQ(replay.breaks[1].unit, "3");
+  REQUIRE_EQ(replay.memory.size(), 2);
+  CHECK_EQ(replay.memory[0].address, 0x1fU);
+  CHECK_EQ(replay.memory[0].length, 16U);
+  CHECK_EQ(replay.memory[1].unit, "a:b");
+  CHECK_EQ(replay.memory[1].address, 9U);
+  CHECK_EQ(replay.memory[1].length, 16U);
+  CHECK(replay.inspect);
+  CHECK(parsed<ReplayOptions>({"replay", "--total-order", "3"}).total_order);
+}
+
+TEST_CASE("replay and plan refuse breakpoints and memory that cannot be meant") {
+  for (const char* memory :
+       {"3", "3:", "3:0x", "3:1", "3:1+", "3:+1", ":1+1", "3:1+0", "3:1+99999999999", "3:1+1+1", ""}) {
+    CAPTURE(memory);
+    check_usage_error({"replay", "--break", "3@1", "--memory", memory});
+  }
+  for (const char* place : {"3", "@1", "3@", "3@-1", "3@0x1", ""}) {
+    CAPTURE(place);
+    check_usage_error({"replay", "--break", place});
+    check_usage_error({"plan", "--break", place});
+  }
+  check_usage_error({"replay", "--break", "3@1", "--all"});
+  check_usage_error({"replay", "run-1", "3", "--break", "3@1"});
+  check_usage_error({"replay", "--inspect", "3"});
+  check_usage_error({"plan", "--break", "3@1", "--until", "4"});
+}
+
 TEST_CASE("replay and plan refuse what cannot be meant") {
   check_usage_error({"replay"});
   check_usage_error({"replay", "a", "b", "c"});

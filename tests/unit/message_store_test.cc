@@ -211,3 +211,48 @@ TEST_CASE("a birth is taken over once; those left over are ended") {
   CHECK_EQ(kill(taken, SIGUSR1), 0);
   CHECK_EQ(ended_by(taken), SIGUSR1);  // and not by the store before
 }
+
+TEST_CASE("what stands is not waited for, and may be once it goes on") {
+  const auto owner = made({kA}, {}, 2);
+  MessageStore& store = *owner;
+  store.interval_stands();
+  CHECK_FALSE(store.payload({kA, 0, 1, 0}));
+  const auto again = made({kA}, {}, 1);
+  again->interval_stands();
+  again->intervals_go_on(2);
+  auto waiting = waiter(*again, kA);
+  again->publish(kA, bytes("x"));
+  CHECK(waiting.get());
+}
+
+TEST_CASE("turns are taken in the order of arrivals, whoever comes first") {
+  for (int round = 0; round < 50; ++round) {
+    const auto owner = made({}, {}, 3);
+    MessageStore& store = *owner;
+    store.keep_order_of({9, 2, 4, 7, 5, 1});
+    const auto receives = [&](std::vector<uint64_t> arrivals) {
+      return std::async(std::launch::async, [&store, arrivals] {
+        for (const uint64_t arrival : arrivals) {
+          if (!store.await_turn(arrival)) return false;
+          store.turn_taken(arrival);
+        }
+        store.interval_ended(false);
+        return true;
+      });
+    };
+    auto first = receives({5, 9}), second = receives({2, 7}), third = receives({1, 4});
+    CHECK(first.get());
+    CHECK(second.get());
+    CHECK(third.get());
+    CHECK(store.turns_taken() == std::vector<uint64_t>{1, 2, 4, 5, 7, 9});
+  }
+}
+
+TEST_CASE("a turn that cannot come is a deadlock, and all are told") {
+  const auto owner = made({kA}, {}, 2);
+  MessageStore& store = *owner;
+  store.keep_order_of({1, 2});
+  auto waiting = waiter(store, kA);
+  CHECK_FALSE(store.await_turn(2));
+  CHECK_FALSE(waiting.get());
+}
