@@ -297,9 +297,12 @@ class Papers:
 
 
 def wrong_of(intervals):
-    """What of a replay went wrong."""
-    wrong = [f"{i['unit']}:{i['interval']}" for i in intervals if i["divergence"] or i["error"]]
-    return f"{len(wrong)} of {len(intervals)} intervals diverged or failed: {', '.join(wrong[:6])}" if wrong else ""
+    """What of a replay went wrong; the first of it in its own words."""
+    wrong = {f"{i['unit']}:{i['interval']}": i["divergence"] or i["error"] for i in intervals if i["divergence"] or i["error"]}
+    if not wrong:
+        return ""
+    first = " ".join(str(next(iter(wrong.values()))).split())
+    return f"{len(wrong)} of {len(intervals)} intervals diverged or failed: {', '.join(list(wrong)[:6])}: {first[:160]}"
 
 
 def row_of(row, **more):

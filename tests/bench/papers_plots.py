@@ -239,7 +239,8 @@ def long_replays(results):
         axis.bar([place + 0.2 for place in places], [row["max"] for row in rows], 0.38, color=LINES[1], label="longest")
         axis.axhline(2 if unit == "C" else 1, **PAPER, label="limit of the longest")
         axis.set_xticks(list(places), [row["program"] for row in rows], rotation=60)
-        axis.set(title=f"{heading}: measured here", ylabel=f"replay of an interval, in {unit}")
+        axis.set(title=f"{heading}: measured here", ylabel=f"replay of an interval, in {unit}", yscale="log")
+        axis.yaxis.set_major_formatter("{x:g}")
     legend_below(figure, axes[0], 3)
     return figure
 
