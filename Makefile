@@ -101,8 +101,9 @@ bench: all ## costs as ratios against native
 	$(RUN) python3 tests/bench/bench.py
 
 # Debian's Python, which sees its packages.
-papers: all ## the papers' results beside ours, into tests/bench/papers.md: half an hour
+papers: ## the papers' results beside ours, into tests/bench/papers.md: half an hour
 	scripts/deps.sh --bench
+	$(MAKE) all
 	$(RUN) /usr/bin/python3 tests/bench/papers.py
 
 fuzz: $(FUZZERS) ## feed damaged traces and arguments to the readers

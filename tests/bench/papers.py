@@ -91,7 +91,7 @@ class Papers:
         self.env = {key: value for key, value in os.environ.items() if not key.startswith(("MAKE", "MFLAGS"))}
         self.env.update(mpi.ENV, REDRIVE_TRACE_DIR=str(self.directory / "traces"), LANG="C.UTF-8")
         self.bases = {}      # (program, processes): what recording() returns, or the Failure
-        self.timeout_s = 12 if arguments.quick else 45
+        self.timeout_s = 8 if arguments.quick else 45
 
     def run(self, *command, timeout_s=None, statuses=(0,)):
         shown = " ".join(map(str, command))
@@ -283,7 +283,7 @@ class Papers:
         arguments = DR_PROGRAMS[program][-1] if size == "paper's" else None
         command, (record, replay) = self.command(program, 0, arguments), DR_TECHNIQUES[technique]
         times = {"native": [], "recorded": [], "replayed": []}
-        for _ in range(2 if self.arguments.quick else 5 if arguments else 3):
+        for _ in range(1 if self.arguments.quick else 5 if arguments else 3):
             times["native"].append(self.run(*command).seconds)
             trace, seconds = self.record("times", command, *record)
             times["recorded"].append(seconds)
@@ -297,9 +297,12 @@ class Papers:
 
 
 def wrong_of(intervals):
-    """What of a replay went wrong."""
-    wrong = [f"{i['unit']}:{i['interval']}" for i in intervals if i["divergence"] or i["error"]]
-    return f"{len(wrong)} of {len(intervals)} intervals diverged or failed: {', '.join(wrong[:6])}" if wrong else ""
+    """What of a replay went wrong; the first of it in its own words."""
+    wrong = {f"{i['unit']}:{i['interval']}": i["divergence"] or i["error"] for i in intervals if i["divergence"] or i["error"]}
+    if not wrong:
+        return ""
+    first = " ".join(str(next(iter(wrong.values()))).split())
+    return f"{len(wrong)} of {len(intervals)} intervals diverged or failed: {', '.join(list(wrong)[:6])}: {first[:160]}"
 
 
 def row_of(row, **more):

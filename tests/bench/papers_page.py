@@ -1,4 +1,6 @@
 """papers.md from results: its tables between `<!-- table NAME -->` and `<!-- end -->`, and the figures beside it. The words around them stay."""
+import itertools
+
 import paper_values
 import papers_plots
 from tables import size_of
@@ -254,21 +256,26 @@ def replayed(row, unit):
 
 
 def record_sizes(results):
-    rows = []
-    for row in results.get("record_sizes", []):
-        paper = paper_values.RECORD_BYTES[row["technique"]](paper_values.MESSAGE_BYTES[row["program"]])
-        (first, least), (last, most) = row["points"][0], row["points"][-1]
-        grown = f"{(most - least) / (last - first):.1f}" if last > first else "-"
-        rows.append([row["program"], row["technique"], paper, grown, f"{most / last:.1f}"])
+    found, rows = {(row["program"], row["technique"]): row["points"] for row in results.get("record_sizes", [])}, []
+    for program, technique in itertools.product(paper_values.MESSAGE_BYTES, paper_values.RECORD_BYTES):
+        paper = paper_values.RECORD_BYTES[technique](paper_values.MESSAGE_BYTES[program])
+        ours = ["not measured", ""]
+        if points := found.get((program, technique)):
+            (first, least), (last, most) = points[0], points[-1]
+            ours = [f"{(most - least) / (last - first):.1f}" if last > first else "-", f"{most / last:.1f}"]
+        rows.append([program, technique, paper, *ours])
     return table(["program", "technique", "bytes of a record: paper", "bytes for each further message", "all bytes by messages, most messages"], rows)
 
 
 def run_times(results):
-    rows = []
-    for row in results.get("run_times", []):
-        recording, replay = paper_values.RUN_TIME[row["technique"]][row["program"]]
-        rows.append([row["program"], row["technique"], row["size"], f"{row['native'] * 1e3:.0f} ms", recording, f"{row['recorded'] / row['native']:.1f}",
-                     replay or "< 1", f"{row['replayed'] / row['native']:.2f}"])
+    found, rows = {(row["program"], row["technique"], row["size"]): row for row in results.get("run_times", [])}, []
+    for key in itertools.product(paper_values.MESSAGE_BYTES, paper_values.RUN_TIME, ("paper's", "long")):
+        recording, replay = paper_values.RUN_TIME[key[1]][key[0]]
+        native, recorded, replay_factor = "", "not measured", "not measured"
+        if row := found.get(key):
+            native, recorded = f"{row['native'] * 1e3:.0f} ms", f"{row['recorded'] / row['native']:.1f}"
+            replay_factor = f"{row['replayed'] / row['native']:.2f}"
+        rows.append([*key, native, recording, recorded, replay or "< 1", replay_factor])
     return table(["program", "technique", "size", "plain run", "recording: paper", "ours", "replay: paper", "ours"], rows)
 
 

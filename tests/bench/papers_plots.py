@@ -239,11 +239,15 @@ def long_replays(results):
         axis.bar([place + 0.2 for place in places], [row["max"] for row in rows], 0.38, color=LINES[1], label="longest")
         axis.axhline(2 if unit == "C" else 1, **PAPER, label="limit of the longest")
         axis.set_xticks(list(places), [row["program"] for row in rows], rotation=60)
-        axis.set(title=f"{heading}: measured here", ylabel=f"replay of an interval, in {unit}")
+        axis.set(title=f"{heading}: measured here", ylabel=f"replay of an interval, in {unit}", yscale="log")
+        axis.set_ylim(bottom=0.1)
+        axis.yaxis.set_major_formatter("{x:g}")
+        axis.yaxis.set_minor_formatter("")
     legend_below(figure, axes[0], 3)
     return figure
 
 
+# What is drawn, and the part of the results that it needs.
 FIGURES = {"n4": (n_figure_4, "critical_path"), "n5": (n_figure_5, "critical_path"), "n6": (n_figure_6, "skew"), "z2": (z_figure_2, "replay_set"),
            "z3": (z_figure_3, "replay_set"), "z4": (z_figure_4, "replay_set"), "z5": (z_figure_5, "replay_set"), "m71": (m_figure_7_1, "mrt"),
            "d21": (d_figure_21, "record_sizes"), "d22": (d_figure_22, "run_times"), "d24": (d_figure_24, "run_times"),
@@ -251,7 +255,7 @@ FIGURES = {"n4": (n_figure_4, "critical_path"), "n5": (n_figure_5, "critical_pat
 
 
 def write(directory, results, kind="svg"):
-    """Those whose part was measured."""
+    """Of the figures, those whose part was measured. `kind`: png to look at them."""
     directory.mkdir(parents=True, exist_ok=True)
     for name, (draw, part) in FIGURES.items():
         if results.get(part):
