@@ -240,8 +240,8 @@ Result<ImageJob> Recorder::capture(Unit& unit, Thread& trigger, bool at_entry, b
   job.unit = unit.id;
   ASSIGN_OR_RETURN(job.state, capture_state(unit, trigger, at_entry, mappings));
   for (const auto& process : unit.processes) {
-    if (!process->gate) continue;
-    for (const auto& site : process->gate->sites) job.patches.push_back({process->serial, site.start, site.original});
+    if (!process->tier()) continue;
+    for (const auto& site : process->tier()->sites) job.patches.push_back({process->serial, site.start, site.original});
   }
   TRY(capture_pages(unit, shared_only, job));
   return job;
@@ -273,7 +273,7 @@ Result<UnitState> Recorder::capture_state(Unit& unit, Thread& trigger, bool at_e
     } else {
       ASSIGN_OR_RETURN(saved.mappings, read_mappings(process->memory.pid()));
     }
-    if (const Gate* gate = process->gate.get()) {
+    if (const Gate* gate = process->tier()) {
       std::erase_if(saved.mappings, [&](const Mapping& m) { return gate->owns(m.start, m.end); });
     }
     MappedFiles files(process->memory.pid());

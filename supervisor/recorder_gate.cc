@@ -47,13 +47,13 @@ T read_once(const T& value) {
 
 bool Recorder::get_regs(const Thread& thread, user_regs_struct& regs) const {
   if (!redrive::get_regs(thread.tid, regs)) return false;
-  if (const Gate* gate = thread.process->gate.get()) regs.rip = gate->canonical(regs.rip);
+  if (const Gate* gate = thread.process->tier()) regs.rip = gate->canonical(regs.rip);
   return true;
 }
 
 bool Recorder::set_regs(const Thread& thread, const user_regs_struct& regs) const {
   user_regs_struct physical = regs;
-  if (const Gate* gate = thread.process->gate.get()) physical.rip = gate->physical(regs.rip);
+  if (const Gate* gate = thread.process->tier()) physical.rip = gate->physical(regs.rip);
   return redrive::set_regs(thread.tid, physical);
 }
 

@@ -62,7 +62,7 @@ void Recorder::absorb(Unit& unit) {
     end_interval(*joined);
     for (auto& process : joined->processes) {
       process->unit = &unit;
-      if (process->gate) process->gate->unit = &unit;
+      if (process->tier()) process->tier()->unit = &unit;
       process->serial = unit.next_process++;
       unit.processes.push_back(std::move(process));
     }

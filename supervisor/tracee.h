@@ -54,6 +54,9 @@ struct Process {
   std::shared_ptr<Gate> gate;         // the in-process tier; null: stops only
   std::shared_ptr<Gate> inherited;    // of a forked child that has not run yet
   std::vector<pid_t> copies_to_reap;  // ended checkpoint copies, still zombies of this process
+
+  // What is mapped and patched in its memory; null: nothing.
+  Gate* tier() const { return gate ? gate.get() : inherited.get(); }
 };
 
 struct Thread {
