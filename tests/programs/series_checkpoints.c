@@ -18,12 +18,12 @@ static void* wait_for_byte(void* unused) {
 int main(void) {
   MUST(pipe(pipe_ends));
   struct pollfd end = {.fd = pipe_ends[0], .events = POLLIN};
-  for (polls = 0; polls < 400000; polls++) {
+  for (polls = 0; polls < 200000; polls++) {
     if (poll(&end, 1, 0) != 0) _exit(97);
   }
   pthread_t waiting;
   MUST0(pthread_create(&waiting, NULL, wait_for_byte, NULL));
-  for (yields = 0; yields < 200000; yields++) {
+  for (yields = 0; yields < 100000; yields++) {
     if (sched_yield() != 0) _exit(96);
   }
   MUST(write(pipe_ends[1], "x", 1));
