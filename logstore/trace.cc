@@ -98,17 +98,7 @@ Result<std::unique_ptr<EventSegment>> Trace::State::open_segment(UnitId unit) co
 Result<const EventSegment*> Trace::State::segment(UnitId unit) const {
   const auto it = segments.find(unit);
   if (it == segments.end()) return static_cast<const EventSegment*>(nullptr);
-  Lazy& lazy = it->second;
-  std::call_once(lazy.once, [&] {
-    auto opened = open_segment(unit);
-    if (opened) {
-      lazy.segment = std::move(opened).value();
-    } else {
-      lazy.error = opened.error();
-    }
-  });
-  if (lazy.error) return *lazy.error;
-  return static_cast<const EventSegment*>(lazy.segment.get());
+  return it->second.get([&] { return open_segment(unit); });
 }
 
 FileEnd Trace::State::published_pages() const {
@@ -123,17 +113,8 @@ FileEnd Trace::State::published_pages() const {
 Result<const PayloadFile*> Trace::State::payloads(UnitId unit) const {
   const auto it = payload_files.find(unit);
   if (it == payload_files.end()) return static_cast<const PayloadFile*>(nullptr);
-  LazyPayloads& lazy = it->second;
-  std::call_once(lazy.once, [&] {
-    auto opened = PayloadFile::open(storage, files.payloads(unit), unit, payloads_published.at(unit).size);
-    if (opened) {
-      lazy.file = std::move(opened).value();
-    } else {
-      lazy.error = opened.error();
-    }
-  });
-  if (lazy.error) return *lazy.error;
-  return static_cast<const PayloadFile*>(lazy.file.get());
+  return it->second.get(
+      [&] { return PayloadFile::open(storage, files.payloads(unit), unit, payloads_published.at(unit).size); });
 }
 
 Result<std::unique_ptr<PageStore>> Trace::State::open_page_store() const {
@@ -145,16 +126,7 @@ Result<std::unique_ptr<PageStore>> Trace::State::open_page_store() const {
 }
 
 Result<const PageStore*> Trace::State::page_store() const {
-  std::call_once(pages_once, [&] {
-    auto opened = open_page_store();
-    if (opened) {
-      pages = std::move(opened).value();
-    } else {
-      pages_error = opened.error();
-    }
-  });
-  if (pages_error) return *pages_error;
-  return static_cast<const PageStore*>(pages.get());
+  return pages.get([&] { return open_page_store(); });
 }
 
 Result<void> Trace::State::read_journal() {

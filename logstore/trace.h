@@ -31,12 +31,15 @@ struct Settings {
   std::string policy;  // policy_text()
   double critical_path_s = 0;
   double checkpoint_period_s = 0;
-  double bound_s = 0;  // 0: none is kept, the checkpoints are virtual
+  double bound_s = 0;         // 0: none
   double restore_cost_s = 0;  // measured on the recording host
   std::vector<std::string> command;
   std::string working_directory;
   std::string host;  // uname, CPU model: what `check` compares on another machine
   int64_t started_unix_ns = 0;
+
+  // False: its checkpoints are virtual, and nobody has prepared it.
+  bool keeps_bound() const { return bound_s > 0; }
 };
 
 struct UnitRecord {

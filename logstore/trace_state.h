@@ -42,6 +42,31 @@ class EventSegment {
   mutable Cursor last_;  // where the last reader stopped: the next one mostly goes on there
 };
 
+// Opened when first asked for; if that fails, so it stays. Null is a value. Thread-safe.
+template <typename T>
+class Lazy {
+ public:
+  // `open`: a Result<std::unique_ptr<T>>.
+  template <typename Open>
+  Result<const T*> get(Open open) {
+    std::call_once(once_, [&] {
+      auto opened = open();
+      if (opened) {
+        value_ = std::move(opened).value();
+      } else {
+        error_ = opened.error();
+      }
+    });
+    if (error_) return *error_;
+    return static_cast<const T*>(value_.get());
+  }
+
+ private:
+  std::once_flag once_;
+  std::unique_ptr<T> value_;
+  std::optional<Error> error_;
+};
+
 struct Trace::State {
   State(std::string directory, Storage& s) : files{std::move(directory)}, storage(s) {}
 
@@ -78,30 +103,16 @@ struct Trace::State {
   void name_units();
   std::optional<FileEnd> end_of(const std::string& name) const;
 
-  // Segments are opened when first asked for; null: the unit has no events.
-  struct Lazy {
-    std::once_flag once;
-    std::unique_ptr<EventSegment> segment;
-    std::optional<Error> error;
-  };
-  mutable std::map<UnitId, Lazy> segments;  // one for each unit, made at open
-  Result<const EventSegment*> segment(UnitId unit) const;
+  mutable std::map<UnitId, Lazy<EventSegment>> segments;   // one for each unit, made at open
+  Result<const EventSegment*> segment(UnitId unit) const;  // null: the unit has no events
   Result<std::unique_ptr<EventSegment>> open_segment(UnitId unit) const;
 
-  mutable std::once_flag pages_once;
-  mutable std::unique_ptr<PageStore> pages;
-  mutable std::optional<Error> pages_error;
+  mutable Lazy<PageStore> pages;
   Result<const PageStore*> page_store() const;  // null: no page was stored
   Result<std::unique_ptr<PageStore>> open_page_store() const;
 
-  // Payloads that were added; null: none of the unit's. Opened when first asked for, if there may be some.
-  struct LazyPayloads {
-    std::once_flag once;
-    std::unique_ptr<PayloadFile> file;
-    std::optional<Error> error;
-  };
-  mutable std::map<UnitId, LazyPayloads> payload_files;  // one for each unit that has some
-  Result<const PayloadFile*> payloads(UnitId unit) const;
+  mutable std::map<UnitId, Lazy<PayloadFile>> payload_files;  // one for each unit that has some
+  Result<const PayloadFile*> payloads(UnitId unit) const;     // that were added; null: none
 
   mutable std::mutex verified_mutex;
   mutable std::map<std::string, Result<void>> verified;  // file copies

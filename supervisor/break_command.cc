@@ -117,8 +117,8 @@ Result<void> Session::prepare() {
   trap_own_instructions();
   processors_ = usable_processors(options_.jobs);
   if (options_.in_process) tier_ = make_tier();
-  ASSIGN_OR_RETURN(replay_, JointReplay::make({*trace_, graph_, processors_, tier_.get(), options_.verify}, whole_,
-                                              line_.standing.size()));
+  ASSIGN_OR_RETURN(replay_, JointReplay::make({*trace_, graph_, processors_, tier_.get()}, whole_,
+                                              line_.standing.size(), options_.verify));
   return {};
 }
 

@@ -149,7 +149,7 @@ Result<Subject> read_subject(const EvaluateOptions& options) {
   TRY(parse_policy_text(settings.policy, subject.parameters));
   subject.parameters.critical_path_ns = nanoseconds(settings.critical_path_s);
   subject.parameters.checkpoint_period_ns = nanoseconds(settings.checkpoint_period_s);
-  if (settings.bound_s == 0) subject.parameters.critical_path_ns = 2 * subject.parameters.checkpoint_period_ns;
+  if (!settings.keeps_bound()) subject.parameters.critical_path_ns = 2 * subject.parameters.checkpoint_period_ns;
   if (options.measure) {
     ASSIGN_OR_RETURN(const auto times_s, replay_times_s(*trace, options.jobs));
     subject.replays = times_s.size();

@@ -5,8 +5,6 @@
 #include <mutex>
 #include <thread>
 
-#include "supervisor/replay_set.h"
-
 namespace redrive {
 namespace {
 
@@ -37,7 +35,7 @@ struct JointReplay::State {
     std::thread thread;
   };
 
-  explicit State(const Setting& given) : setting(given) {}
+  State(const SetRun& given, bool verify_shown) : run(given), verify(verify_shown) {}
   bool any(Doing doing) const {
     return std::any_of(members.begin(), members.end(), [&](const auto& member) { return member->doing == doing; });
   }
@@ -45,7 +43,8 @@ struct JointReplay::State {
   void release(const std::vector<Member*>& chosen);
   void end();
 
-  const Setting setting;
+  const SetRun run;
+  const bool verify;  // those that are shown
   std::unique_ptr<MessageStore> store;
   std::vector<std::unique_ptr<Member>> members;
   std::mutex mutex;
@@ -69,9 +68,11 @@ bool JointReplay::State::Member::stand(const StoppedUnit& unit) {
 }
 
 void JointReplay::State::Member::redrive() {
-  const Setting& setting = all.setting;
-  Replayer replayer(setting.trace, what, birth_of(setting.graph.rdg(), what), *all.store, processor, setting.tier,
-                    {setting.verify && is_shown, false, false, this});
+  const SetRun& run = all.run;
+  ReplayerOptions how;
+  how.verify = all.verify && is_shown;
+  how.halt = this;
+  Replayer replayer(run.trace, what, birth_of(run.graph.rdg(), what), *all.store, processor, run.tier, how);
   auto result = replayer.run();
   all.store->interval_ended(!result || result->divergence);
   const std::lock_guard lock(all.mutex);
@@ -112,11 +113,12 @@ JointReplay::~JointReplay() {
   }
 }
 
-Result<std::unique_ptr<JointReplay>> JointReplay::make(const Setting& setting, const Plan& whole, size_t shown) {
-  auto state = std::make_unique<State>(setting);
-  const std::vector<int> processors = spread(whole.replay_set, setting.processors);
-  ASSIGN_OR_RETURN(state->store, MessageStore::make(sends_of(setting.graph, whole, processors),
-                                                    births_of(setting.graph.rdg(), whole), 0));
+Result<std::unique_ptr<JointReplay>> JointReplay::make(const SetRun& run, const Plan& whole, size_t shown,
+                                                       bool verify) {
+  auto state = std::make_unique<State>(run, verify);
+  const std::vector<int> processors = spread(whole.replay_set, run.processors);
+  ASSIGN_OR_RETURN(state->store,
+                   MessageStore::make(sends_of(run.graph, whole, processors), births_of(run.graph.rdg(), whole), 0));
   for (const PlannedInterval& planned : whole.replay_set) {
     state->members.push_back(std::make_unique<State::Member>(*state, planned, state->members.size() < shown));
     state->members.back()->processor = processors[state->members.size() - 1];

@@ -9,23 +9,16 @@
 #include <optional>
 #include <vector>
 
-#include "supervisor/graph.h"
-#include "supervisor/replayer.h"
+#include "supervisor/replay_set.h"
 #include "supervisor/stopped_unit.h"
 
 namespace redrive {
 
 class JointReplay {
  public:
-  struct Setting {
-    const Trace& trace;
-    DependenceGraph& graph;
-    const std::vector<int>& processors;  // those that intervals may be executed on
-    ReplayTier* tier;                    // null: every call stops
-    bool verify;                         // those that are shown, when they have come to their ends
-  };
-  // `whole`: all that will ever be executed. Its first `shown` intervals are those to look at.
-  static Result<std::unique_ptr<JointReplay>> make(const Setting& setting, const Plan& whole, size_t shown);
+  // `whole`: all that will ever be executed. Its first `shown` intervals are those to look at;
+  // `verify`: and to verify, when they have come to their ends.
+  static Result<std::unique_ptr<JointReplay>> make(const SetRun& run, const Plan& whole, size_t shown, bool verify);
   ~JointReplay();  // ends all where they stand
   JointReplay(const JointReplay&) = delete;
   JointReplay& operator=(const JointReplay&) = delete;

@@ -15,16 +15,13 @@ Result<int> run(const PrintText& text) {
   return 0;
 }
 Result<int> run(const RecordOptions& options) { return record(options); }
-Result<int> run(const ReplayOptions& options) {
-  ReplayOptions with_progress = options;
-  with_progress.progress = isatty(STDERR_FILENO) != 0;
-  return replay(with_progress);
+template <typename Options>
+Options with_progress(Options options) {
+  options.progress = isatty(STDERR_FILENO) != 0;
+  return options;
 }
-Result<int> run(const PrepareOptions& options) {
-  PrepareOptions with_progress = options;
-  with_progress.progress = isatty(STDERR_FILENO) != 0;
-  return prepare(with_progress);
-}
+Result<int> run(const ReplayOptions& options) { return replay(with_progress(options)); }
+Result<int> run(const PrepareOptions& options) { return prepare(with_progress(options)); }
 Result<int> run(const ListOptions& options) { return list_command(options); }
 Result<int> run(const PlanOptions& options) { return plan_command(options); }
 Result<int> run(const DumpOptions& options) { return dump_command(options); }

@@ -61,6 +61,7 @@ class MessageStore {
 
   // The total order: each of these receives, by arrival number, is to happen when all with smaller numbers have.
   void keep_order_of(std::vector<uint64_t> arrivals);
+  bool keeps_order() const { return !turns_.empty(); }
   // Waits until one of them may happen. Fails if that will never be.
   Result<void> await_turn(uint64_t arrival);
   void turn_taken(uint64_t arrival);          // it has happened

@@ -11,6 +11,7 @@
 #include "supervisor/graph.h"
 #include "supervisor/plan.h"
 #include "supervisor/recovery_line.h"
+#include "supervisor/replay_set.h"
 #include "supervisor/restore_cost.h"
 
 namespace redrive {
@@ -53,15 +54,15 @@ Json replay_set_json(const Plan& plan, const Trace& trace) {
   return set;
 }
 
-void print_plan_json(const Plan& plan, const Trace& trace, int jobs) {
-  print_json({{"unit", plan.unit},
-              {"interval", plan.interval},
-              {"replay_set", replay_set_json(plan, trace)},
-              {"critical_path_s", seconds(plan.critical_path_ns)},
-              {"work_s", seconds(plan.work_ns)},
-              {"predicted_s", predicted_s(plan, trace, jobs)},
-              {"jobs", jobs},
-              {"bound_s", trace.settings().bound_s}});
+// What a plan is made of, and what it would take: behind what it is a plan of.
+void print_plan_json(Json of, const Plan& plan, const Trace& trace, int jobs) {
+  of.update({{"replay_set", replay_set_json(plan, trace)},
+             {"critical_path_s", seconds(plan.critical_path_ns)},
+             {"work_s", seconds(plan.work_ns)},
+             {"predicted_s", predicted_s(plan, trace, jobs)},
+             {"jobs", jobs},
+             {"bound_s", trace.settings().bound_s}});
+  print_json(of);
 }
 
 void print_sums(const Plan& plan, const Trace& trace, int jobs) {
@@ -122,13 +123,7 @@ void print_breakpoint_json(const std::vector<Placed>& units, const Plan& plan, c
     }
     list.push_back(unit);
   }
-  print_json({{"units", list},
-              {"replay_set", replay_set_json(plan, trace)},
-              {"critical_path_s", seconds(plan.critical_path_ns)},
-              {"work_s", seconds(plan.work_ns)},
-              {"predicted_s", predicted_s(plan, trace, jobs)},
-              {"jobs", jobs},
-              {"bound_s", trace.settings().bound_s}});
+  print_plan_json({{"units", list}}, plan, trace, jobs);
 }
 
 void print_breakpoint(const std::vector<Placed>& units, const RecoveryLine& line, const Trace& trace, int jobs) {
@@ -174,13 +169,12 @@ Result<int> plan_command(const PlanOptions& options) {
   ASSIGN_OR_RETURN(const PlanResult result, graph.plan(selection.unit, selection.first, options.until));
   if (!result.plan) {
     CHECK(result.error.has_value());
-    return Error{fmt::format(
-        "{}:{} cannot be re-driven: event {} of unit {} needs event {} of unit {}, which the trace does not hold",
-        options.what.unit, selection.first, result.error->needed_by.event, result.error->needed_by.unit,
-        result.error->missing.event, result.error->missing.unit)};
+    return Error{
+        fmt::format("{}:{} cannot be re-driven: {}", options.what.unit, selection.first, describe(*result.error))};
   }
   if (options.json) {
-    print_plan_json(*result.plan, *trace, options.jobs);
+    print_plan_json({{"unit", result.plan->unit}, {"interval", result.plan->interval}}, *result.plan, *trace,
+                    options.jobs);
   } else {
     print_plan(*result.plan, *trace, options.jobs);
   }

@@ -118,7 +118,7 @@ struct Stretch {
   EventIndex until = 0;    // one past the last event
 };
 
-std::vector<Stretch> stretches_of(const Trace& trace, const Missing& missing) {
+std::vector<Stretch> stretches_of(const Trace& trace, const Rdg& graph, const Missing& missing) {
   std::map<Checkpoint, Stretch> by_start;
   const auto need = [&](UnitId unit, IntervalIndex interval, EventIndex until) {
     const auto& intervals = trace.intervals(unit);
@@ -133,13 +133,7 @@ std::vector<Stretch> stretches_of(const Trace& trace, const Missing& missing) {
     // Its first event is not executed, but the program has to come to it.
     need(unit, interval, trace.intervals(unit)[interval].first_event + 1);
   }
-  for (const auto& event : missing.payloads) {
-    const auto& intervals = trace.intervals(event.unit);
-    const auto after =
-        std::upper_bound(intervals.begin(), intervals.end(), event.event,
-                         [](EventIndex at, const IntervalRecord& interval) { return at < interval.first_event; });
-    need(event.unit, static_cast<IntervalIndex>(after - intervals.begin() - 1), event.event + 1);
-  }
+  for (const auto& event : missing.payloads) need(event.unit, graph.interval_of(event).value(), event.event + 1);
   std::vector<Stretch> all;
   for (const auto& [start, stretch] : by_start) all.push_back(stretch);
   return all;
@@ -156,9 +150,8 @@ Result<std::vector<std::vector<PlannedInterval>>> sets_of(DependenceGraph& graph
   for (const auto& stretch : stretches) {
     ASSIGN_OR_RETURN(const PlanResult planned, graph.plan(stretch.unit, stretch.last, stretch.until));
     if (!planned.plan) {
-      return Error{
-          fmt::format("unit {} cannot be re-driven up to event {}: the trace does not hold event {} of unit {}",
-                      stretch.unit, stretch.until, planned.error->missing.event, planned.error->missing.unit)};
+      return Error{fmt::format("unit {} cannot be re-driven up to event {}: {}", stretch.unit, stretch.until,
+                               describe(*planned.error))};
     }
     std::optional<Checkpoint> first;
     for (const auto& member : planned.plan->replay_set) {
@@ -263,12 +256,12 @@ Result<Target> target_of(const Trace& trace, const PrepareOptions& options) {
   target.parameters = options.parameters;
   if (!options.policy.empty()) {
     ASSIGN_OR_RETURN(target.policy, find_policy(options.policy));
-  } else if (target.settings.bound_s > 0) {
+  } else if (target.settings.keeps_bound()) {
     ASSIGN_OR_RETURN(target.policy, parse_policy_text(target.settings.policy, target.parameters));
   } else {
     ASSIGN_OR_RETURN(target.policy, find_policy("critical-path"));
   }
-  const double recorded_s = target.settings.bound_s > 0 ? target.settings.bound_s : kDefaultBound_s;
+  const double recorded_s = target.settings.keeps_bound() ? target.settings.bound_s : kDefaultBound_s;
   target.settings.bound_s = options.bound_s.value_or(recorded_s);
   ASSIGN_OR_RETURN(target.tuning, tune(target.settings.bound_s, std::nullopt, std::nullopt));
   target.parameters.critical_path_ns = static_cast<uint64_t>(target.tuning.critical_path_s * 1e9);
@@ -291,7 +284,7 @@ Result<int> prepare(const PrepareOptions& options) {
   const auto policy = target.policy->make(target.parameters);
   ASSIGN_OR_RETURN(const Missing missing, choose(*trace, chosen, *policy, target.parameters, isolated));
   ASSIGN_OR_RETURN(DependenceGraph graph, DependenceGraph::open(*trace));
-  ASSIGN_OR_RETURN(const auto sets, sets_of(graph, stretches_of(*trace, missing)));
+  ASSIGN_OR_RETURN(const auto sets, sets_of(graph, stretches_of(*trace, graph.rdg(), missing)));
   ASSIGN_OR_RETURN(const auto additions, TraceAdditions::begin(*trace));
   Taking taking(missing, *additions, options.progress && !options.json);
   const auto taken = take(*trace, graph, options, sets, taking);

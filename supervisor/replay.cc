@@ -51,7 +51,6 @@ Report redrive_interval(const Work& work, const Request& request) {
     ReplayerOptions how;
     how.verify = work.options.verify && i == 0;
     how.output = work.options.output && i == 0;
-    how.total_order = work.options.total_order;
     how.started = started;
     return how;
   });
@@ -203,7 +202,7 @@ Result<int> replay(const ReplayOptions& options) {
     const bool should_verify = options.verify && !options.until && ends_in_checkpoint(*trace, graph, report.request);
     not_verified += report.error.has_value() || (should_verify && !report.verified);
     slowest = std::max(slowest, report.seconds);
-    late += trace->settings().bound_s > 0 && report.seconds > trace->settings().bound_s;
+    late += trace->settings().keeps_bound() && report.seconds > trace->settings().bound_s;
     if (report.error && !error) error = report.error;
   }
   if (options.json) {
@@ -217,10 +216,11 @@ Result<int> replay(const ReplayOptions& options) {
                 {"late", late}});
   } else if (!options.output) {
     print_table(*trace, graph, reports, options.verify && !options.until);
-    const double bound_s = trace->settings().bound_s;
-    fmt::print("{} interval{}, {} divergence{}, {} not verified, slowest {:.3f} s, {}\n", reports.size(),
-               reports.size() == 1 ? "" : "s", divergences, divergences == 1 ? "" : "s", not_verified, slowest,
-               bound_s > 0 ? fmt::format("bound {:g} s", bound_s) : "no bound: see redrive prepare");
+    const Settings& settings = trace->settings();
+    fmt::print(
+        "{} interval{}, {} divergence{}, {} not verified, slowest {:.3f} s, {}\n", reports.size(),
+        reports.size() == 1 ? "" : "s", divergences, divergences == 1 ? "" : "s", not_verified, slowest,
+        settings.keeps_bound() ? fmt::format("bound {:g} s", settings.bound_s) : "no bound: see redrive prepare");
   }
   for (const auto& report : reports) {
     if (report.divergence) print_divergence(*trace, report);

@@ -200,13 +200,17 @@ Result<Replayer::StopKind> Replayer::run_to_stop(Thread& thread) {
   }
 }
 
-Result<bool> Replayer::step(EventIndex index, const Event& event) {
+Replayer::Thread* Replayer::thread_of(EventIndex index, const Event& event) {
   const auto found = threads_.find(event.thread);
-  if (found == threads_.end()) {
-    diverge(nullptr, index, "an event of thread " + std::to_string(event.thread), "no such thread");
-    return false;
-  }
-  Thread& thread = found->second;
+  if (found != threads_.end()) return &found->second;
+  diverge(nullptr, index, "an event of thread " + std::to_string(event.thread), "no such thread");
+  return nullptr;
+}
+
+Result<bool> Replayer::step(EventIndex index, const Event& event) {
+  Thread* const found = thread_of(index, event);
+  if (!found) return false;
+  Thread& thread = *found;
   ++executed_;
   switch (event.kind) {
     case EventKind::syscall:

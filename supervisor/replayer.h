@@ -54,10 +54,9 @@ class Preparation {
 };
 
 struct ReplayerOptions {
-  bool verify = false;       // compare with the next checkpoint at the end
-  bool output = false;       // copy what it writes to descriptors 1 and 2 to ours
-  bool total_order = false;  // receives happen in the order that the store keeps
-  Halt* halt = nullptr;      // where it stops on its way; null: nowhere
+  bool verify = false;   // compare with the next checkpoint at the end
+  bool output = false;   // copy what it writes to descriptors 1 and 2 to ours
+  Halt* halt = nullptr;  // where it stops on its way; null: nowhere
   Preparation* preparation = nullptr;
   std::chrono::steady_clock::time_point started = std::chrono::steady_clock::now();
 };
@@ -98,6 +97,7 @@ class Replayer {
   Result<void> execute(EventIndex first, EventIndex last);
   Result<void> restore_start();
   Result<void> adopt_birth();
+  Thread* thread_of(EventIndex index, const Event& event);  // null: diverged
   Result<bool> step(EventIndex index, const Event& event);  // false: diverged
   Result<bool> replay_entry(Thread& thread, EventIndex index, const Event& event);
   Result<bool> replay_effects(Thread& thread, EventIndex index, const Event& event);

@@ -24,11 +24,10 @@ Result<bool> Replayer::prepare_before(EventIndex index, const Event& event) {
     }
     ASSIGN_OR_RETURN(const bool ran, run_batch(event.thread == batch_.thread));
     if (!ran) return false;
-    const auto found = threads_.find(event.thread);
-    if (found == threads_.end()) return visit(index, event);  // it diverges there
-    Thread& trigger = found->second;
-    ASSIGN_OR_RETURN(const StopKind stop, run_to_stop(trigger));
-    trigger.ahead = stop;
+    Thread* const trigger = thread_of(index, event);
+    if (!trigger) return false;
+    ASSIGN_OR_RETURN(const StopKind stop, run_to_stop(*trigger));
+    trigger->ahead = stop;
     if (stop != StopKind::syscall) return visit(index, event);
     TRY(capture(interval, event.thread, true));
   }

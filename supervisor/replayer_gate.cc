@@ -187,7 +187,7 @@ std::vector<ProcessSerial> Replayer::make_room(Thread& thread, const Event& even
 
 // Takes the next event: executes it, or has it executed together with those that follow.
 Result<bool> Replayer::visit(EventIndex index, const Event& event) {
-  if (options_.total_order && event.receive) return receive_in_turn(index, event);
+  if (event.receive && store_.keeps_order()) return receive_in_turn(index, event);
   if (expect(index, event)) return true;
   if (batch_.ends.empty()) return take(index, event);
   // What follows may happen right behind the last of them, or while its thread stands there.

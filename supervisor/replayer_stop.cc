@@ -10,12 +10,9 @@ namespace redrive {
 // The thread that makes the next event goes on to the instruction that makes it, and is found there when the event is
 // executed. False: it came to something else, and diverged.
 Result<bool> Replayer::arrive(EventIndex index, const Event& event) {
-  const auto found = threads_.find(event.thread);
-  if (found == threads_.end()) {
-    diverge(nullptr, index, "an event of thread " + std::to_string(event.thread), "no such thread");
-    return false;
-  }
-  Thread& thread = found->second;
+  Thread* const found = thread_of(index, event);
+  if (!found) return false;
+  Thread& thread = *found;
   const auto point = static_cast<SignalPoint>(event.args[0]);
   const bool signal = event.kind == EventKind::signal;
   if (event.kind == EventKind::exit) return true;

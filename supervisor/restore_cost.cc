@@ -13,7 +13,7 @@ double restore_s(const Trace& trace, UnitId unit, IntervalIndex interval) {
 
 std::vector<OverBound> over_bound(const Trace& trace) {
   std::vector<OverBound> found;
-  if (trace.settings().bound_s == 0) return found;
+  if (!trace.settings().keeps_bound()) return found;
   for (const auto& unit : trace.units()) {
     OverBound longest, run;
     for (const auto& interval : trace.intervals(unit.unit)) {

@@ -215,7 +215,7 @@ void print_summary(const Trace& trace, const Stats& stats) {
   line("size", wall_s > 0 ? fmt::format("{}, {}/s", format_size(bytes),
                                         format_size(static_cast<uint64_t>(static_cast<double>(bytes) / wall_s)))
                           : format_size(bytes));
-  line("policy", settings.bound_s > 0
+  line("policy", settings.keeps_bound()
                      ? fmt::format("{}, bound {}, critical path {}, checkpoint period {}", settings.policy,
                                    format_duration(settings.bound_s), format_duration(settings.critical_path_s),
                                    format_duration(settings.checkpoint_period_s))

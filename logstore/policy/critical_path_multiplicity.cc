@@ -18,7 +18,7 @@ class CriticalPathMultiplicity : public Policy {
   void on_checkpoint(uint32_t id) override {
     Unit& unit = units_[id];
     unit.path = {};
-    unit.set = std::make_shared<Needs>(Needs{{id, unit.intervals++, 0}});
+    unit.begin_interval(id);
   }
 
   Tag on_send(uint32_t id, uint64_t at_ns, uint64_t) override {
@@ -42,10 +42,8 @@ class CriticalPathMultiplicity : public Policy {
   }
 
  private:
-  struct Unit {
+  struct Unit : OwnNeeds {
     Path path;
-    uint32_t intervals = 0;
-    std::shared_ptr<const Needs> set;
   };
 
   const PolicyParameters parameters_;

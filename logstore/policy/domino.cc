@@ -13,31 +13,23 @@ namespace {
 
 class Domino : public Policy {
  public:
-  void on_checkpoint(uint32_t id) override {
-    Unit& unit = units_[id];
-    unit.frontier = std::make_shared<Needs>(Needs{{id, unit.intervals++, 0}});
-  }
+  void on_checkpoint(uint32_t id) override { units_[id].begin_interval(id); }
 
-  Tag on_send(uint32_t id, uint64_t, uint64_t) override { return Tag{0, units_[id].frontier}; }
+  Tag on_send(uint32_t id, uint64_t, uint64_t) override { return Tag{0, units_[id].set}; }
 
   Decision on_receive(uint32_t id, uint64_t, const Tag& tag, uint64_t) override {
-    Unit& unit = units_[id];
+    OwnNeeds& unit = units_[id];
     const auto own = std::lower_bound(tag.needs->begin(), tag.needs->end(), id,
                                       [](const Need& need, uint32_t wanted) { return need.unit < wanted; });
     if (own != tag.needs->end() && own->unit == id && own->interval + 1 < unit.intervals) return {Keep::keep};
-    if (goes_back_to(*unit.frontier, *tag.needs)) return {Keep::drop};
-    Needs both = unite(*unit.frontier, *tag.needs);
+    if (goes_back_to(*unit.set, *tag.needs)) return {Keep::drop};
+    Needs both = unite(*unit.set, *tag.needs);
     keep_earliest(both);
-    unit.frontier = std::make_shared<Needs>(std::move(both));
+    unit.set = std::make_shared<Needs>(std::move(both));
     return {Keep::drop};
   }
 
  private:
-  struct Unit {
-    uint32_t intervals = 0;
-    std::shared_ptr<const Needs> frontier;
-  };
-
   // Whether a frontier has an interval as early as each of these.
   static bool goes_back_to(const Needs& frontier, const Needs& needs) {
     auto own = frontier.begin();
@@ -48,7 +40,7 @@ class Domino : public Policy {
     return true;
   }
 
-  std::unordered_map<uint32_t, Unit> units_;
+  std::unordered_map<uint32_t, OwnNeeds> units_;
 };
 
 }  // namespace

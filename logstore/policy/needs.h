@@ -8,6 +8,14 @@
 
 namespace redrive {
 
+// The intervals that a unit's current one depends on, itself included.
+struct OwnNeeds {
+  uint32_t intervals = 0;  // of the unit, so far
+  std::shared_ptr<const Needs> set;
+
+  void begin_interval(uint32_t unit) { set = std::make_shared<Needs>(Needs{{unit, intervals++, 0}}); }
+};
+
 // The intervals of both, each with as much as either needs of it.
 Needs unite(const Needs& a, const Needs& b);
 // Whether `a` has all intervals of `b`, and needs as much of them.

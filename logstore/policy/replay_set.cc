@@ -13,15 +13,12 @@ class ReplaySet : public Policy {
  public:
   explicit ReplaySet(const PolicyParameters& parameters) : bound_(parameters.set_bound) {}
 
-  void on_checkpoint(uint32_t id) override {
-    Unit& unit = units_[id];
-    unit.set = std::make_shared<Needs>(Needs{{id, unit.intervals++, 0}});
-  }
+  void on_checkpoint(uint32_t id) override { units_[id].begin_interval(id); }
 
   Tag on_send(uint32_t id, uint64_t, uint64_t) override { return Tag{0, units_[id].set}; }
 
   Decision on_receive(uint32_t id, uint64_t, const Tag& tag, uint64_t) override {
-    Unit& unit = units_[id];
+    OwnNeeds& unit = units_[id];
     const size_t size = size_of_union(*unit.set, *tag.needs);
     if (size > bound_) return {Keep::keep};
     if (size > unit.set->size()) unit.set = std::make_shared<Needs>(unite(*unit.set, *tag.needs));
@@ -29,13 +26,8 @@ class ReplaySet : public Policy {
   }
 
  private:
-  struct Unit {
-    uint32_t intervals = 0;
-    std::shared_ptr<const Needs> set;
-  };
-
   const size_t bound_;
-  std::unordered_map<uint32_t, Unit> units_;
+  std::unordered_map<uint32_t, OwnNeeds> units_;
 };
 
 }  // namespace

@@ -22,7 +22,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "system"))
 import mpi  # noqa: E402
 import recording_profile  # noqa: E402
 import tables  # noqa: E402
-from harness import ROOT, TESTS, Failure, Options, Skip, compiled, needs  # noqa: E402
+from harness import ROOT, TESTS, Failure, Options, Skip, compiled, needs, workload  # noqa: E402
 from programs import program  # noqa: E402
 from real import NGINX_ENV, made_project, nginx_files, nginx_script, redis_script, script  # noqa: E402
 from redriving import free_port  # noqa: E402
@@ -217,7 +217,7 @@ class Bench:
                   "trace_bytes_per_s": stats["trace_bytes"] / run.seconds})
 
     def workload(self, name):
-        return compiled(self.options, TESTS / "workloads" / f"{name}.c", flags=["-O2"], directory="workloads")
+        return workload(self.options, name)
 
     def pause_row(self, megabytes):
         """Pauses at image checkpoints of a program that keeps so much memory and works through several periods."""

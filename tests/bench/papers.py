@@ -19,7 +19,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "system"))
 import executions  # noqa: E402
 import mpi  # noqa: E402
 import paper_values  # noqa: E402
-from harness import ROOT, TESTS, Failure, Options, Process, Skip, compiled  # noqa: E402
+from harness import ROOT, Failure, Options, Process, Skip, workload  # noqa: E402
 
 # Arguments: quick, and of some seconds. {n} is the number of processes, which MPI programs have from mpirun.
 MPI_PROGRAMS = {
@@ -115,7 +115,7 @@ class Papers:
         words = (arguments or sizes[0 if self.arguments.quick else 1]).format(n=processes).split()
         if is_mpi:
             return mpi.command(self.options, program, *words, ranks=processes)
-        return [compiled(self.options, TESTS / "workloads" / f"{program}.c", flags=["-O2", "-lm"], directory="workloads"), *words]
+        return [workload(self.options, program), *words]
 
     def record(self, name, command, *options):
         trace = self.directory / name

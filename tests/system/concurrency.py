@@ -1,7 +1,7 @@
 """Group concurrency: replays beside each other, with many jobs and with one, from several recordings at once."""
 import os
 
-from harness import TESTS, Failure, compiled, test
+from harness import Failure, test, workload
 from programs import job_of
 from redriving import (TakenPorts, check_report, free_port, images_by_unit, record, redrive_all, take_away_surroundings)
 
@@ -65,7 +65,7 @@ def replay_while_recording(ctx):
 @test("concurrency/busy_processors")
 def busy_processors(ctx):
     """Where others want the processors too, the recorder is interrupted anywhere: no served call gets lost."""
-    pingpong = compiled(ctx.options, TESTS / "workloads" / "pingpong.c", flags=["-O1"], directory="workloads")
+    pingpong = workload(ctx.options, "pingpong")
     dd = ["dd", "if=/dev/zero", "of=/dev/null", "bs=8", "count=500000", "status=none"]
     burners = [ctx.start("sh", "-c", "while :; do :; done") for _ in range(2 * len(os.sched_getaffinity(0)))]
     try:

@@ -240,6 +240,11 @@ def compiled(options, source, *, compiler="gcc", flags=(), directory="programs")
     return built(options, source, directory, lambda made: [*compiler.split(), "-g", "-pthread", str(source), "-o", made, *flags])
 
 
+def workload(options, name):
+    """The binary of a C program of tests/workloads that needs no MPI."""
+    return compiled(options, TESTS / "workloads" / f"{name}.c", flags=["-O2", "-lm"], directory="workloads")
+
+
 def go_compiled(options, source):
     """The static binary of a Go source."""
     env = {"CGO_ENABLED": "0", "GO111MODULE": "off", "GOCACHE": str(options.build / "tests" / "go-cache")}

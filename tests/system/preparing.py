@@ -7,7 +7,7 @@ import shutil
 import signal
 import time
 
-from harness import Failure, test
+from harness import Failure, test, workload
 from programs import job_of
 from redriving import Job, check_trace, record, redrive_all, take_away_surroundings, units
 
@@ -61,9 +61,7 @@ for program in PROGRAMS:
 
 
 def mesh(ctx):
-    from harness import TESTS, compiled
-    binary = compiled(ctx.options, TESTS / "workloads" / "mesh.c", flags=["-O2", "-lm"], directory="workloads")
-    return Job([str(binary), "4", "600i"])
+    return Job([str(workload(ctx.options, "mesh")), "4", "600i"])
 
 
 @test("preparing/bounds", timeout_s=240)

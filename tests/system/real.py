@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import mpi
-from harness import TESTS, Failure, compiled, go_compiled, needs, test
+from harness import TESTS, Failure, go_compiled, needs, test, workload
 from redriving import (BOUND_S, Job, copy_into, cycle, free_port, images_by_unit, is_root, record, redrive_all, run_natively,
                        take_away_surroundings, units)
 
@@ -118,14 +118,13 @@ register_python()
 
 @test("real/producer_consumer", timeout_s=300)
 def producer_consumer(ctx):
-    binary = compiled(ctx.options, WORKLOADS / "producer_consumer.c", flags=["-O2"], directory="workloads")
+    binary = workload(ctx.options, "producer_consumer")
     cycle(ctx, Job(["./producer_consumer", "3000", "300"], prepare=copy_into(binary)), bound_s=BOUND_S)
 
 
 @test("real/mesh", timeout_s=300)
 def mesh(ctx):
-    binary = compiled(ctx.options, WORKLOADS / "mesh.c", flags=["-O2"], directory="workloads")
-    cycle(ctx, Job(["./mesh", "4", "800i"], prepare=copy_into(binary)), bound_s=BOUND_S)
+    cycle(ctx, Job(["./mesh", "4", "800i"], prepare=copy_into(workload(ctx.options, "mesh"))), bound_s=BOUND_S)
 
 
 def register_goroutines():

@@ -1,8 +1,7 @@
 """Group workloads: the programs of the papers' tables (tests/workloads/README.md). Each checks its own result; it is run natively, recorded
 with --bound 2s, and every interval is re-driven and verified. The small sizes are for every day; the others take checkpoints in the middle."""
 import mpi
-from harness import Failure, compiled, test
-from real import WORKLOADS
+from harness import Failure, test, workload
 from redriving import Job, copy_into, cycle, images_by_unit
 
 # Arguments, small and large.
@@ -28,8 +27,7 @@ def mpi_job(ctx, name, arguments):
 
 
 def socket_job(ctx, name, arguments):
-    binary = compiled(ctx.options, WORKLOADS / f"{name}.c", flags=["-O2", "-lm"], directory="workloads")
-    return Job([f"./{name}", *map(str, arguments)], prepare=copy_into(binary))
+    return Job([f"./{name}", *map(str, arguments)], prepare=copy_into(workload(ctx.options, name)))
 
 
 def expect_messages(ctx, count):

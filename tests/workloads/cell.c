@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "random.h"
+
 enum { kNetsPerCell = 2, kMostPins = 5, kMovesPerSlot = 8, kTags = 1024 };
 
 struct Net {
@@ -32,13 +34,6 @@ static void* allocate(size_t count, size_t size) {
   if (!memory) MPI_Abort(MPI_COMM_WORLD, 1);
   return memory;
 }
-
-static uint64_t next_random(uint64_t* state) {
-  *state ^= *state << 13, *state ^= *state >> 7, *state ^= *state << 17;
-  return *state * 0x2545f4914f6cdd1dULL;
-}
-
-static int random_below(uint64_t* state, int limit) { return (int)((next_random(state) >> 33) % (uint64_t)limit); }
 
 static void shuffle(int* numbers, int count, uint64_t* state) {
   for (int i = 0; i < count; i++) numbers[i] = i;

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "random.h"
+
 // As the product of all pivots may be out of range.
 struct Determinant {
   double logarithm;
@@ -33,11 +35,6 @@ static void* allocate(size_t bytes) {
 }
 
 static double* allocate_row(void) { return allocate((size_t)size * sizeof(double)); }
-
-static uint64_t next_random(uint64_t* state) {
-  *state ^= *state << 13, *state ^= *state >> 7, *state ^= *state << 17;
-  return *state * 0x2545f4914f6cdd1dULL;
-}
 
 // In [-1, 1).
 static double random_number(uint64_t* state) { return (double)(int64_t)next_random(state) / 9223372036854775808.0; }

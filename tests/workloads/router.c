@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "random.h"
+
 enum Tag { kMove, kBest, kDone };
 enum { kMostInMove = 4, kFree = -1 };
 
@@ -40,13 +42,6 @@ static void* allocate(size_t count, size_t size) {
   if (!memory) MPI_Abort(MPI_COMM_WORLD, 1);
   return memory;
 }
-
-static uint64_t next_random(uint64_t* state) {
-  *state ^= *state << 13, *state ^= *state >> 7, *state ^= *state << 17;
-  return *state * 0x2545f4914f6cdd1dULL;
-}
-
-static int random_below(uint64_t* state, int limit) { return (int)((next_random(state) >> 33) % (uint64_t)limit); }
 
 // The next column that has room for a pin of a net in a lower track: its upper pin becomes one at the top.
 static int next_open(int column) {

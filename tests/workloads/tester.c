@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "nodes.h"
+#include "random.h"
 
 enum Gate { kInput, kAnd, kNand, kOr, kNor, kXor, kGateKinds };
 enum Value { kZero = 1, kOne = 2, kUnknown = 3 };  // a set: which it can be
@@ -33,13 +34,6 @@ static uint8_t (*patterns)[kMostGates];  // node 0's: all
 static int circuit_number, pattern_count, missing_verdicts, is_stopped;
 static uint64_t random_state;
 
-static uint64_t next_random(void) {
-  random_state ^= random_state << 13, random_state ^= random_state >> 7, random_state ^= random_state << 17;
-  return random_state * 0x2545f4914f6cdd1dULL;
-}
-
-static int random_below(int limit) { return (int)((next_random() >> 33) % (uint64_t)limit); }
-
 static void make_circuit(int gates) {
   circuit.gates = gates;
   circuit.inputs = gates / 10 + 2;
@@ -48,9 +42,9 @@ static void make_circuit(int gates) {
   for (int g = circuit.inputs; g < gates; g++) {
     const int reach =
         g < gates / 3 ? g : gates / 3;  // from close by the same lines meet again and again: much is untestable
-    circuit.kind[g] = (uint8_t)(kAnd + random_below(kGateKinds - kAnd));
-    circuit.from[g][0] = g - 1 - random_below(reach);
-    do circuit.from[g][1] = g - 1 - random_below(reach);
+    circuit.kind[g] = (uint8_t)(kAnd + random_below(&random_state, kGateKinds - kAnd));
+    circuit.from[g][0] = g - 1 - random_below(&random_state, reach);
+    do circuit.from[g][1] = g - 1 - random_below(&random_state, reach);
     while (circuit.from[g][1] == circuit.from[g][0]);
     circuit.is_output[circuit.from[g][0]] = circuit.is_output[circuit.from[g][1]] = 0;
   }
@@ -258,7 +252,7 @@ static void publish(uint8_t* pattern) {
   message.kind = kPattern;
   message.circuit = (uint8_t)circuit_number;
   for (int i = 0; i < circuit.inputs; i++) {
-    if (pattern[i] == kUnknown) pattern[i] = next_random() >> 63 ? kOne : kZero;
+    if (pattern[i] == kUnknown) pattern[i] = next_random(&random_state) >> 63 ? kOne : kZero;
     message.data[i] = pattern[i];
   }
   const size_t size = offsetof(struct Message, data) + (size_t)circuit.inputs;
@@ -329,7 +323,7 @@ static void mark_detected_by_patterns(uint8_t* detected) {
 static void mark_detected_at_random(uint8_t* detected) {
   static uint64_t inputs[kMostGates];
   for (int first = 0; first < kRandomPatterns; first += kLanes) {
-    for (int i = 0; i < circuit.inputs; i++) inputs[i] = next_random();
+    for (int i = 0; i < circuit.inputs; i++) inputs[i] = next_random(&random_state);
     mark_detected(inputs, detected);
   }
 }
