@@ -41,7 +41,7 @@ constexpr std::array<CommandText, 10> kCommands{{
      "TRACE: a directory, or a name from 'redrive ls'\n"},
     {"replay",
      "redrive replay [--verify] [--output] [--jobs N] [--until EVENT] [--total-order] [--interception TIER] [--json] "
-     "[TRACE] UNIT[:I[-J]] | --all [TRACE] | "
+     "[TRACE] UNIT[:I[-J]] | --all [--once] [TRACE] | "
      "--break UNIT@EVENT ... [--memory UNIT:ADDRESS+LENGTH ...] [--inspect] [TRACE]",
      "re-drive intervals of a unit, or all units up to a distributed breakpoint",
      "Without I, all intervals of the unit.\n", kTraceAndUnit},
@@ -443,6 +443,8 @@ void Parser::add_break(CLI::App* command, const char* help) {
 void Parser::add_replay() {
   CLI::App* replay = app_.get_subcommand("replay");
   add_flag(replay, "--all", replay_.all, "every interval of every unit");
+  add_flag(replay, "--once", replay_.once,
+           "with --all: execute every interval once, all together, not each with its set");
   add_flag(replay, "--verify", replay_.verify, "compare registers and memory with the next checkpoint");
   add_flag(replay, "--output", replay_.output, "show what the unit wrote to standard output and error, and no table");
   add_jobs(replay, "intervals executed at once (one per processor)");
@@ -555,9 +557,11 @@ Result<Command> Parser::finish_replay() {
   if (replay_.all) {
     if (until_) return usage("replay", "--until wants one interval, not --all");
     if (words_.size() > 1) return usage("replay", "--all takes a TRACE and no UNIT");
+    if (replay_.once && replay_.output) return usage("replay", "--output or --once, not both");
     if (!words_.empty()) replay_.trace = words_[0];
     return Command{replay_};
   }
+  if (replay_.once) return usage("replay", "--once goes with --all");
   if (words_.empty() || words_.size() > 2) return usage("replay", "wants [TRACE] UNIT[:I[-J]], or --all");
   ASSIGN_OR_RETURN(const UnitSpec spec, parse_unit_spec(words_.back()));
   if (until_ && !spec.single()) return usage("replay", "--until wants one interval: UNIT:I");
@@ -569,8 +573,8 @@ Result<Command> Parser::finish_replay() {
 }
 
 Result<Command> Parser::finish_break() {
-  if (replay_.all || until_ || replay_.output || replay_.total_order) {
-    return usage("replay", "--break goes without --all, --until, --output and --total-order");
+  if (replay_.all || replay_.once || until_ || replay_.output || replay_.total_order) {
+    return usage("replay", "--break goes without --all, --once, --until, --output and --total-order");
   }
   if (words_.size() > 1) return usage("replay", "--break takes a TRACE and no UNIT");
   if (replay_.inspect && json_) return usage("replay", "--inspect or --json, not both");

@@ -36,6 +36,7 @@ struct ReplayOptions {
   std::string unit_text;                                  // empty only if `all`
   std::optional<uint32_t> first_interval, last_interval;  // both or neither; neither: every interval of the unit
   bool all = false;
+  bool once = false;  // with `all`: every interval is executed once, together with the others
   bool verify = false;
   bool output = false;
   bool in_process = true;  // answer calls inside the re-driven processes where that can be done

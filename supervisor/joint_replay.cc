@@ -5,6 +5,8 @@
 #include <mutex>
 #include <thread>
 
+#include "supervisor/watch.h"
+
 namespace redrive {
 namespace {
 
@@ -27,6 +29,7 @@ struct JointReplay::State {
     State& all;
     const PlannedInterval what;
     const bool is_shown;
+    size_t index = 0;
     int processor = 0;
     Doing doing = Doing::waits;      // this and what follows: of all.mutex
     std::optional<EventIndex> stop;  // none: its end
@@ -50,6 +53,7 @@ struct JointReplay::State {
   std::mutex mutex;
   std::condition_variable changed;
   bool ending = false;
+  std::optional<Watch> watch;
 };
 
 bool JointReplay::State::Member::stand(const StoppedUnit& unit) {
@@ -74,7 +78,7 @@ void JointReplay::State::Member::redrive() {
   how.halt = this;
   Replayer replayer(run.trace, what, birth_of(run.graph.rdg(), what), *all.store, processor, run.tier, how);
   auto result = replayer.run();
-  all.store->interval_ended(!result || result->divergence);
+  all.store->interval_ended(index, !result || result->divergence);
   const std::lock_guard lock(all.mutex);
   outcome = std::move(result);
   doing = Doing::ended;
@@ -117,12 +121,16 @@ Result<std::unique_ptr<JointReplay>> JointReplay::make(const SetRun& run, const 
                                                        bool verify) {
   auto state = std::make_unique<State>(run, verify);
   const std::vector<int> processors = spread(whole.replay_set, run.processors);
-  ASSIGN_OR_RETURN(state->store,
-                   MessageStore::make(sends_of(run.graph, whole, processors), births_of(run.graph.rdg(), whole), 0));
+  ASSIGN_OR_RETURN(state->store, store_for(run.graph, whole));
   for (const PlannedInterval& planned : whole.replay_set) {
     state->members.push_back(std::make_unique<State::Member>(*state, planned, state->members.size() < shown));
-    state->members.back()->processor = processors[state->members.size() - 1];
+    const size_t index = state->members.size() - 1;
+    state->members[index]->index = index;
+    state->members[index]->processor = processors[index];
+    state->store->interval_starts(index, processors[index]);
+    state->store->interval_stands();  // until it is needed
   }
+  state->watch.emplace(run.processors, [store = state->store.get()] { return store->progress(); });
   return std::unique_ptr<JointReplay>(new JointReplay(std::move(state)));
 }
 

@@ -1,5 +1,7 @@
 #include "supervisor/message_store.h"
 
+#include <fcntl.h>
+#include <linux/falloc.h>
 #include <linux/futex.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -10,8 +12,10 @@
 #include <atomic>
 #include <climits>
 #include <cstring>
+#include <tuple>
 
 #include "base/check.h"
+#include "base/page.h"
 
 namespace redrive {
 namespace {
@@ -20,6 +24,8 @@ using gate::MessageState;
 using namespace std::chrono_literals;
 
 constexpr auto kPatience = 100ms;  // then who waits looks whether what it waits for can still come
+// Forked processes that nobody has taken over yet: who would add to them waits.
+constexpr size_t kMostBirths = 64;
 
 std::atomic_ref<MessageState> state(gate::Message& message) { return std::atomic_ref(message.state); }
 
@@ -31,33 +37,68 @@ void wake(gate::Message& message) { futex(message, FUTEX_WAKE, INT_MAX, nullptr)
 
 }  // namespace
 
-Result<std::unique_ptr<MessageStore>> MessageStore::make(const std::vector<NeededSend>& sends,
-                                                         std::set<EventRef> births, size_t intervals) {
-  std::unique_ptr<MessageStore> store(new MessageStore(std::move(births), intervals));
-  if (sends.empty()) return store;
-  uint64_t size = sends.size() * sizeof(gate::Message);
-  for (const auto& send : sends) size += send.length;
-  store->file_ = Fd(memfd_create("redrive-messages", MFD_CLOEXEC));
-  if (!store->file_ || ftruncate(store->file_.get(), static_cast<off_t>(size)) != 0) {
+Result<std::unique_ptr<MessageStore>> MessageStore::make(const std::vector<ExecutedEvents>& intervals,
+                                                         std::vector<NeededSend> sends, std::set<EventRef> births) {
+  std::unique_ptr<MessageStore> store(new MessageStore(std::move(births)));
+  store->intervals_ = intervals;
+  for (size_t i = 0; i < intervals.size(); ++i) {
+    if (intervals[i].first < intervals[i].end) store->by_first_event_[{intervals[i].unit, intervals[i].first}] = i;
+  }
+  store->ended_.resize(intervals.size());
+  store->receives_.resize(intervals.size());
+  store->running_ = intervals.size();
+  if (!sends.empty()) TRY(store->lay_out(std::move(sends)));
+  return store;
+}
+
+// Messages with the same receivers lie side by side, in the table and behind it, because they are released together.
+Result<void> MessageStore::lay_out(std::vector<NeededSend> sends) {
+  std::sort(sends.begin(), sends.end(),
+            [](const auto& a, const auto& b) { return std::tie(a.event, a.receiver) < std::tie(b.event, b.receiver); });
+  std::map<std::vector<uint32_t>, uint32_t> group_of;
+  std::vector<uint32_t> receivers;
+  std::vector<uint64_t> lengths;
+  for (size_t i = 0; i < sends.size();) {
+    const EventRef event = sends[i].event;
+    uint64_t length = 0;
+    receivers.clear();
+    for (; i < sends.size() && sends[i].event == event; ++i) {
+      length = std::max(length, sends[i].length);
+      if (receivers.empty() || receivers.back() != sends[i].receiver) receivers.push_back(sends[i].receiver);
+    }
+    const auto [group, fresh] = group_of.try_emplace(receivers, groups_.size());
+    if (fresh) {
+      groups_.emplace_back().receivers = receivers.size();
+      for (const uint32_t receiver : receivers) receives_[receiver].push_back(group->second);
+    }
+    ++groups_[group->second].end;
+    places_.push_back({event, 0, group->second});
+    lengths.push_back(length);
+  }
+  uint64_t size = sizeof(gate::MessagesHeader) + places_.size() * sizeof(gate::Message);
+  for (const uint64_t length : lengths) size += length;
+  file_ = Fd(memfd_create("redrive-messages", MFD_CLOEXEC));
+  if (!file_ || ftruncate(file_.get(), static_cast<off_t>(size)) != 0) {
     return errno_error("cannot make shared memory for messages");
   }
-  void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, store->file_.get(), 0);
+  void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file_.get(), 0);
   if (memory == MAP_FAILED) return errno_error("cannot map shared memory for messages");
-  store->memory_ = static_cast<uint8_t*>(memory);
-  store->size_ = size;
-  store->path_ = "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(store->file_.get());
-  uint64_t offset = sends.size() * sizeof(gate::Message);
-  for (const auto& send : sends) {
-    const uint64_t index = store->indices_.size();
-    store->indices_[send.event] = index;
-    gate::Message& message = store->message(index);
-    message.processor = static_cast<uint32_t>(send.processor);
-    message.capacity = send.length;
-    message.offset = offset;
-    offset += send.length;
+  memory_ = static_cast<uint8_t*>(memory);
+  size_ = size;
+  path_ = "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(file_.get());
+  uint64_t count = 0;
+  for (auto& group : groups_) {
+    group.first = std::exchange(count, count + group.end);
+    group.end = group.first;  // grows again below
   }
-  CHECK(store->indices_.size() == sends.size());
-  return store;
+  for (auto& place : places_) place.index = groups_[place.group].end++;
+  std::vector<uint64_t> in_order(places_.size());
+  for (size_t i = 0; i < places_.size(); ++i) in_order[places_[i].index] = lengths[i];
+  uint64_t offset = sizeof(gate::MessagesHeader) + places_.size() * sizeof(gate::Message);
+  offsets_.reserve(in_order.size() + 1);
+  for (const uint64_t length : in_order) offsets_.push_back(std::exchange(offset, offset + length));
+  offsets_.push_back(offset);
+  return {};
 }
 
 MessageStore::~MessageStore() {
@@ -65,13 +106,23 @@ MessageStore::~MessageStore() {
   if (memory_) munmap(memory_, size_);
 }
 
-std::optional<uint64_t> MessageStore::index(EventRef event) const {
-  const auto found = indices_.find(event);
-  return found == indices_.end() ? std::nullopt : std::optional(found->second);
+std::optional<uint64_t> MessageStore::index(EventRef event, Hint& near) const {
+  const auto is_place = [&](size_t at) {  // of the first that is not before the event
+    return at <= places_.size() && (at == 0 || places_[at - 1].event < event) &&
+           (at == places_.size() || event <= places_[at].event);
+  };
+  if (!is_place(near) && !is_place(++near)) {
+    const auto found = std::lower_bound(places_.begin(), places_.end(), event,
+                                        [](const Place& place, EventRef wanted) { return place.event < wanted; });
+    near = static_cast<size_t>(found - places_.begin());
+  }
+  if (near == places_.size() || places_[near].event != event) return std::nullopt;
+  return places_[near].index;
 }
 
 void MessageStore::publish(EventRef event, const Bytes& payload) {
-  const auto place = index(event);
+  Hint unknown = 0;
+  const auto place = index(event, unknown);
   if (!place) return;
   gate::Message& to = message(*place);
   to.length = payload.size();
@@ -81,25 +132,44 @@ void MessageStore::publish(EventRef event, const Bytes& payload) {
 
 void MessageStore::publish(EventRef event, Birth birth) {
   CHECK(birth.pid > 0);
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
+  ++bearing_;
+  while (born_.size() >= kMostBirths && !stuck_) changed_.wait_for(lock, kPatience);
+  --bearing_;
   born_[event] = std::move(birth);
   changed_.notify_all();
 }
 
 bool MessageStore::available(EventRef event) const {
-  const auto place = index(event);
+  Hint unknown = 0;
+  const auto place = index(event, unknown);
   return place ? state(message(*place)).load() == MessageState::sent : born_.contains(event);
+}
+
+// Which interval executes the event.
+std::optional<size_t> MessageStore::executor_of(EventRef event) const {
+  const auto after = by_first_event_.upper_bound(event);
+  if (after == by_first_event_.begin()) return std::nullopt;
+  const size_t interval = std::prev(after)->second;
+  const ExecutedEvents& its = intervals_[interval];
+  return its.unit == event.unit && event.event < its.end ? std::optional(interval) : std::nullopt;
+}
+
+bool MessageStore::comes_no_more(EventRef event) const {
+  const auto executor = executor_of(event);
+  return !executor || ended_[*executor] || stuck_;
 }
 
 // Everybody who waits here is to look again.
 void MessageStore::wake_all() {
   changed_.notify_all();
+  Hint unknown = 0;
   for (const EventRef event : awaited_) {
-    if (const auto place = index(event)) wake(message(*place));
+    if (const auto place = index(event, unknown)) wake(message(*place));
   }
 }
 
-// The replay set is closed under dependences and they follow causality, as do arrivals, so somebody can always go on;
+// The intervals are closed under dependences and these follow causality, as do arrivals, so somebody can always go on;
 // if all wait for what is not there, a recorded dependence is wrong, and waiting for ever would hide it.
 bool MessageStore::stuck() const {
   return awaited_.size() + awaited_turns_.size() >= running_ &&
@@ -108,10 +178,11 @@ bool MessageStore::stuck() const {
 }
 
 bool MessageStore::wait_for(std::unique_lock<std::mutex>& lock, EventRef event) {
-  const auto place = index(event);
+  Hint unknown = 0;
+  const auto place = index(event, unknown);
   const auto entry = awaited_.insert(event);
   if (stuck()) wake_all();
-  while (!available(event) && !failed_ && !stuck()) {
+  while (!available(event) && !comes_no_more(event) && !stuck()) {
     if (!place) {
       changed_.wait_for(lock, kPatience);
       continue;
@@ -124,10 +195,11 @@ bool MessageStore::wait_for(std::unique_lock<std::mutex>& lock, EventRef event) 
     futex(wanted, FUTEX_WAIT, static_cast<uint32_t>(MessageState::awaited), &timeout);
     lock.lock();
   }
-  failed_ |= !available(event);
+  const bool there = available(event);
+  stuck_ |= !there && !comes_no_more(event);
   awaited_.erase(entry);
-  if (failed_) wake_all();
-  return available(event);
+  if (!there) wake_all();
+  return there;
 }
 
 Result<Bytes> MessageStore::payload(const MessagePart& part) {
@@ -136,7 +208,8 @@ Result<Bytes> MessageStore::payload(const MessagePart& part) {
     return Error{"the sender did not get to event " + std::to_string(part.sender.event) + " of unit " +
                  std::to_string(part.sender.unit)};
   }
-  const gate::Message& sent = message(*index(part.sender));
+  Hint unknown = 0;
+  const gate::Message& sent = message(*index(part.sender, unknown));
   const uint64_t there = std::min(sent.length, sent.capacity);
   if (part.offset > there || part.length > there - part.offset) {
     return Error{"unit " + std::to_string(part.sender.unit) + " sent a shorter message than it did when recorded"};
@@ -152,6 +225,7 @@ Result<Birth> MessageStore::birth(EventRef event) {
   }
   Birth birth = std::move(born_.at(event));
   born_.erase(event);
+  if (bearing_ > 0) changed_.notify_all();
   return birth;
 }
 
@@ -169,11 +243,12 @@ Result<void> MessageStore::await_turn(uint64_t arrival) {
   std::unique_lock lock(mutex_);
   const auto entry = awaited_turns_.insert(arrival);
   if (stuck()) wake_all();
-  while (!is_turn(arrival) && !failed_ && !stuck()) changed_.wait_for(lock, kPatience);
-  failed_ |= !is_turn(arrival);
+  while (!is_turn(arrival) && !order_broken_ && !stuck_ && !stuck()) changed_.wait_for(lock, kPatience);
+  const bool may = is_turn(arrival);
+  stuck_ |= !may && !order_broken_;
   awaited_turns_.erase(entry);
-  if (failed_) wake_all();
-  if (is_turn(arrival)) return {};
+  if (may) return {};
+  wake_all();
   return Error{"a receive that came before no. " + std::to_string(arrival) + " did not happen"};
 }
 
@@ -199,11 +274,72 @@ void MessageStore::intervals_go_on(size_t count) {
   running_ += count;
 }
 
-void MessageStore::interval_ended(bool failed) {
+void MessageStore::interval_starts(size_t interval, int processor) {
+  const ExecutedEvents& its = intervals_[interval];
+  const auto before = [](const Place& place, EventRef wanted) { return place.event < wanted; };
+  const auto first = std::lower_bound(places_.begin(), places_.end(), EventRef{its.unit, its.first}, before);
+  const auto end = std::lower_bound(first, places_.end(), EventRef{its.unit, its.end}, before);
+  const std::lock_guard lock(mutex_);
+  for (auto place = first; place < end; ++place) {
+    gate::Message& sent = message(place->index);
+    sent.processor = static_cast<uint32_t>(processor);
+    sent.offset = offsets_[place->index];
+    sent.capacity = offsets_[place->index + 1] - sent.offset;
+    Group& group = groups_[place->group];
+    if (group.released) continue;
+    group.held_bytes += sent.capacity;
+    held_bytes_ += sent.capacity;
+  }
+}
+
+void MessageStore::interval_ended(size_t interval, bool failed) {
   const std::lock_guard lock(mutex_);
   --running_;
-  failed_ |= failed;
+  ended_[interval] = true;
+  order_broken_ |= failed;
+  for (const uint32_t group : receives_[interval]) {
+    if (--groups_[group].receivers == 0) release(group);
+  }
   wake_all();
+}
+
+// Gives back the memory of a group that nobody receives any more, in whole pages: with that of its neighbours, if they
+// are released too.
+void MessageStore::release(size_t group) {
+  groups_[group].released = true;
+  held_bytes_ -= std::exchange(groups_[group].held_bytes, 0);
+  size_t first = group, last = group;
+  while (first > 0 && groups_[first - 1].released) --first;
+  while (last + 1 < groups_.size() && groups_[last + 1].released) ++last;
+  const auto forget = [this](uint64_t start, uint64_t end, uint64_t fresh_start, uint64_t fresh_end) {
+    start = std::max((start + kPageSize - 1) & ~(kPageSize - 1), fresh_start & ~(kPageSize - 1));
+    end = std::min(end & ~(kPageSize - 1), (fresh_end + kPageSize - 1) & ~(kPageSize - 1));
+    if (start >= end) return;
+    fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(start),
+              static_cast<off_t>(end - start));
+  };
+  const auto entry = [](uint64_t index) { return sizeof(gate::MessagesHeader) + index * sizeof(gate::Message); };
+  const Group &its = groups_[group], &low = groups_[first], &high = groups_[last];
+  forget(entry(low.first), entry(high.end), entry(its.first), entry(its.end));
+  forget(offsets_[low.first], offsets_[high.end], offsets_[its.first], offsets_[its.end]);
+}
+
+size_t MessageStore::waiting() const {
+  const std::lock_guard lock(mutex_);
+  const size_t inside = memory_ ? std::atomic_ref(header().waiting).load() : 0;
+  return inside + awaited_.size() + awaited_turns_.size() + bearing_;
+}
+
+std::vector<EventRef> MessageStore::births_left() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<EventRef> forks;
+  for (const auto& [fork, birth] : born_) forks.push_back(fork);
+  return forks;
+}
+
+uint64_t MessageStore::held_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return held_bytes_;
 }
 
 }  // namespace redrive

@@ -1,7 +1,8 @@
-// redrive replay: plans each interval, re-drives its replay set side by side, reports.
+// redrive replay: plans each interval, re-drives its replay set side by side, reports. Or re-drives all at once.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <mutex>
 #include <nlohmann/json.hpp>
 
 #include "interceptors/trapped_instructions.h"
@@ -9,6 +10,7 @@
 #include "supervisor/commands.h"
 #include "supervisor/graph.h"
 #include "supervisor/replay_set.h"
+#include "supervisor/whole_replay.h"
 
 namespace redrive {
 namespace {
@@ -72,6 +74,18 @@ Report redrive_interval(const Work& work, const Request& request) {
   return report;
 }
 
+// Re-drives every interval of the trace together with all others. `arrivals`: as in a Report, of all.
+Result<std::vector<Report>> redrive_whole(const Work& work, const std::function<void()>& advance,
+                                          std::vector<uint64_t>& arrivals) {
+  ASSIGN_OR_RETURN(WholeOutcome whole, redrive_once(work.set, work.options.verify, advance));
+  std::vector<Report> reports;
+  for (auto& its : whole.intervals) {
+    reports.push_back({{its.unit, its.interval}, 1, its.seconds, its.verified, its.divergence, its.error, {}});
+  }
+  arrivals = std::move(whole.arrivals);
+  return reports;
+}
+
 // "all registers and pages equal" can be said of intervals that end in a checkpoint; others end with their program.
 bool ends_in_checkpoint(const Trace& trace, const Rdg& graph, const Request& request) {
   const auto& intervals = trace.intervals(request.unit);
@@ -94,7 +108,7 @@ void print_divergence(const Trace& trace, const Report& report) {
                    fmt::format("{}:{}{}", report.request.unit, report.request.interval, own ? "" : " --verify"));
 }
 
-Json to_json(const Trace& trace, const Rdg& graph, const Report& report, bool total_order) {
+Json to_json(const Trace& trace, const Rdg& graph, const Report& report, bool with_arrivals) {
   Json out{{"unit", report.request.unit},
            {"name", trace.unit_name(report.request.unit)},
            {"interval", report.request.interval},
@@ -116,7 +130,7 @@ Json to_json(const Trace& trace, const Rdg& graph, const Report& report, bool to
                          {"disassembly", d.disassembly}};
   }
   if (report.error) out["error"] = report.error->message;
-  if (total_order) out["arrivals"] = report.arrivals;
+  if (with_arrivals) out["arrivals"] = report.arrivals;
   return out;
 }
 
@@ -141,7 +155,8 @@ class Progress {
   ~Progress() {
     if (enabled_) fmt::print(stderr, "\r\033[K");
   }
-  void advance() {
+  void advance() {  // by any thread
+    const std::lock_guard lock(mutex_);
     ++done_;
     if (enabled_) fmt::print(stderr, "\r{}/{} intervals", done_, total_);
   }
@@ -149,6 +164,7 @@ class Progress {
  private:
   bool enabled_;
   size_t total_;
+  std::mutex mutex_;
   size_t done_ = 0;
 };
 
@@ -186,14 +202,21 @@ Result<int> replay(const ReplayOptions& options) {
   const Work work{set, options};
   const double opening_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
   std::vector<Report> reports;
+  std::vector<uint64_t> arrivals;
   {
     Progress progress(options.progress && !options.json && !options.output, requests.size());
-    for (const auto& request : requests) {
-      reports.push_back(redrive_interval(work, request));
-      reports.back().seconds += opening_s;  // as if it were asked for alone
-      progress.advance();
+    if (options.once) {
+      ASSIGN_OR_RETURN(reports, redrive_whole(
+                                    work, [&] { progress.advance(); }, arrivals));
+    } else {
+      for (const auto& request : requests) {
+        reports.push_back(redrive_interval(work, request));
+        reports.back().seconds += opening_s;  // as if it were asked for alone
+        progress.advance();
+      }
     }
   }
+  const double whole_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
   size_t divergences = 0, not_verified = 0, late = 0;
   double slowest = 0;
   std::optional<Error> error;
@@ -202,25 +225,26 @@ Result<int> replay(const ReplayOptions& options) {
     const bool should_verify = options.verify && !options.until && ends_in_checkpoint(*trace, graph, report.request);
     not_verified += report.error.has_value() || (should_verify && !report.verified);
     slowest = std::max(slowest, report.seconds);
-    late += trace->settings().keeps_bound() && report.seconds > trace->settings().bound_s;
+    late += !options.once && trace->settings().keeps_bound() && report.seconds > trace->settings().bound_s;
     if (report.error && !error) error = report.error;
   }
   if (options.json) {
     Json list = Json::array();
-    for (const auto& report : reports) list.push_back(to_json(*trace, graph, report, options.total_order));
-    print_json({{"intervals", list},
-                {"opening_s", opening_s},
-                {"max_seconds", slowest},
-                {"divergences", divergences},
-                {"not_verified", not_verified},
-                {"late", late}});
+    const bool each_arrives = options.total_order && !options.once;
+    for (const auto& report : reports) list.push_back(to_json(*trace, graph, report, each_arrives));
+    Json out{
+        {"intervals", list},          {"opening_s", opening_s},       {"whole_s", whole_s}, {"max_seconds", slowest},
+        {"divergences", divergences}, {"not_verified", not_verified}, {"late", late}};
+    if (options.total_order && options.once) out["arrivals"] = arrivals;
+    print_json(out);
   } else if (!options.output) {
     print_table(*trace, graph, reports, options.verify && !options.until);
     const Settings& settings = trace->settings();
-    fmt::print(
-        "{} interval{}, {} divergence{}, {} not verified, slowest {:.3f} s, {}\n", reports.size(),
-        reports.size() == 1 ? "" : "s", divergences, divergences == 1 ? "" : "s", not_verified, slowest,
-        settings.keeps_bound() ? fmt::format("bound {:g} s", settings.bound_s) : "no bound: see redrive prepare");
+    fmt::print("{} interval{}, {} divergence{}, {} not verified, slowest {:.3f} s, {}\n", reports.size(),
+               reports.size() == 1 ? "" : "s", divergences, divergences == 1 ? "" : "s", not_verified, slowest,
+               options.once             ? fmt::format("all in {:.3f} s", whole_s)
+               : settings.keeps_bound() ? fmt::format("bound {:g} s", settings.bound_s)
+                                        : "no bound: see redrive prepare");
   }
   for (const auto& report : reports) {
     if (report.divergence) print_divergence(*trace, report);

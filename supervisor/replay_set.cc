@@ -4,68 +4,13 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <condition_variable>
-#include <filesystem>
-#include <fstream>
-#include <mutex>
 #include <numeric>
-#include <stop_token>
 #include <thread>
 
 #include "interceptors/trapped_instructions.h"
+#include "supervisor/watch.h"
 
 namespace redrive {
-namespace {
-
-EventIndex first_event(const Rdg& graph, const PlannedInterval& planned) {
-  return graph.units.at(planned.unit).at(planned.start).first_event;
-}
-
-bool executes(const Rdg& graph, const PlannedInterval& planned, EventRef event) {
-  return planned.unit == event.unit && first_event(graph, planned) <= event.event &&
-         event.event < planned.requisite_event;
-}
-
-// Lets everybody run on all processors if the replay takes long. The kernel can starve a thread that has to stay on one
-// for as long as other sessions keep that busy (sched(7), autogroup).
-class Watch {
- public:
-  explicit Watch(const std::vector<int>& processors)
-      : thread_([this, processors](const std::stop_token& over) {
-          cpu_set_t all;
-          CPU_ZERO(&all);
-          for (const int processor : processors) CPU_SET(static_cast<size_t>(processor), &all);
-          std::unique_lock lock(mutex_);
-          while (!ended_.wait_for(lock, over, kPatience, [&] { return over.stop_requested(); })) release(all);
-        }) {}
-
- private:
-  static constexpr auto kPatience = std::chrono::seconds(1);
-
-  // Our threads, and those of their children: the stubs.
-  static void release(const cpu_set_t& processors) {
-    for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
-      std::ifstream children(task.path() / "children");
-      release_task(task.path(), processors);
-      for (std::string pid; children >> pid;) {
-        std::error_code gone;
-        for (std::filesystem::directory_iterator thread("/proc/" + pid + "/task", gone), end; thread != end;
-             thread.increment(gone)) {
-          release_task(thread->path(), processors);
-        }
-      }
-    }
-  }
-  static void release_task(const std::filesystem::path& task, const cpu_set_t& processors) {
-    sched_setaffinity(std::stoi(task.filename()), sizeof processors, &processors);
-  }
-
-  std::mutex mutex_;
-  std::condition_variable_any ended_;
-  std::jthread thread_;
-};
-
-}  // namespace
 
 std::optional<EventRef> birth_of(const Rdg& graph, const PlannedInterval& planned) {
   return graph.units.at(planned.unit).at(planned.start).birth;
@@ -100,34 +45,18 @@ std::vector<int> spread(const std::vector<PlannedInterval>& set, const std::vect
   return chosen;
 }
 
-std::set<EventRef> births_of(const Rdg& graph, const Plan& plan) {
+Result<std::unique_ptr<MessageStore>> store_for(const DependenceGraph& graph, const Plan& plan) {
+  std::vector<ExecutedEvents> intervals;
+  std::vector<NeededSend> sends;
   std::set<EventRef> births;
   for (const auto& planned : plan.replay_set) {
-    if (const auto birth = birth_of(graph, planned)) births.insert(*birth);
+    const auto receiver = static_cast<uint32_t>(intervals.size());
+    for (const auto& needed : graph.needed(planned)) sends.push_back({needed.sender, needed.length, receiver});
+    const Rdg::Interval& start = graph.rdg().units.at(planned.unit).at(planned.start);
+    intervals.push_back({planned.unit, start.first_event, planned.requisite_event});
+    if (start.birth) births.insert(*start.birth);
   }
-  return births;
-}
-
-std::vector<NeededSend> sends_of(const DependenceGraph& graph, const Plan& plan, const std::vector<int>& processors) {
-  std::vector<NeededSend> all;
-  for (const auto& planned : plan.replay_set) {
-    for (const auto& needed : graph.needed(planned)) all.push_back({needed.sender, needed.length});
-  }
-  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.event < b.event; });
-  std::vector<NeededSend> sends;
-  for (const auto& send : all) {
-    if (sends.empty() || sends.back().event != send.event) {
-      sends.push_back(send);
-    } else {
-      sends.back().length = std::max(sends.back().length, send.length);
-    }
-  }
-  for (auto& send : sends) {
-    for (size_t i = 0; i < plan.replay_set.size(); ++i) {
-      if (executes(graph.rdg(), plan.replay_set[i], send.event)) send.processor = processors[i];
-    }
-  }
-  return sends;
+  return MessageStore::make(intervals, std::move(sends), std::move(births));
 }
 
 Result<std::vector<uint64_t>> arrivals_of(const Trace& trace, const Plan& plan) {
@@ -165,8 +94,7 @@ void print_divergence(const Trace& trace, const Divergence& d, const std::string
 Result<SetOutcome> run_set(const SetRun& run, const Plan& plan, const std::function<ReplayerOptions(size_t)>& options) {
   const auto& members = plan.replay_set;
   const std::vector<int> processors = spread(members, run.processors);
-  ASSIGN_OR_RETURN(const auto made, MessageStore::make(sends_of(run.graph, plan, processors),
-                                                       births_of(run.graph.rdg(), plan), members.size()));
+  ASSIGN_OR_RETURN(const auto made, store_for(run.graph, plan));
   MessageStore& store = *made;
   if (run.total_order) {
     ASSIGN_OR_RETURN(auto arrivals, arrivals_of(run.trace, plan));
@@ -177,9 +105,10 @@ Result<SetOutcome> run_set(const SetRun& run, const Plan& plan, const std::funct
     Replayer replayer(run.trace, members[i], birth_of(run.graph.rdg(), members[i]), store, processors[i], run.tier,
                       options(i));
     outcomes[i] = replayer.run();
-    store.interval_ended(!*outcomes[i] || (*outcomes[i])->divergence);
+    store.interval_ended(i, !*outcomes[i] || (*outcomes[i])->divergence);
   };
-  const Watch watch(run.processors);
+  for (size_t i = 0; i < members.size(); ++i) store.interval_starts(i, processors[i]);
+  const Watch watch(run.processors, [&] { return store.progress(); });
   std::vector<std::thread> threads;
   for (size_t i = 1; i < members.size(); ++i) threads.emplace_back(redrive_one, i);
   threads.emplace_back(redrive_one, 0);

@@ -24,10 +24,8 @@ std::vector<int> usable_processors(int count);
 // Where each planned interval is executed: the longest first, each where least is to be done.
 std::vector<int> spread(const std::vector<PlannedInterval>& set, const std::vector<int>& processors);
 
-// The forks that intervals of a plan begin with.
-std::set<EventRef> births_of(const Rdg& graph, const Plan& plan);
-// The sends whose payload intervals of a plan receive and find in no log. `processors`: where each is executed.
-std::vector<NeededSend> sends_of(const DependenceGraph& graph, const Plan& plan, const std::vector<int>& processors);
+// Where intervals of a plan meet, known by their places in its replay set.
+Result<std::unique_ptr<MessageStore>> store_for(const DependenceGraph& graph, const Plan& plan);
 
 // Arrival numbers of all that intervals of a plan receive, logged or not.
 Result<std::vector<uint64_t>> arrivals_of(const Trace& trace, const Plan& plan);

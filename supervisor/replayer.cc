@@ -212,6 +212,7 @@ Result<bool> Replayer::step(EventIndex index, const Event& event) {
   if (!found) return false;
   Thread& thread = *found;
   ++executed_;
+  store_.got_on();
   switch (event.kind) {
     case EventKind::syscall:
       for (uint64_t i = 0; i < event.repeat; ++i) {
@@ -264,7 +265,7 @@ Result<bool> Replayer::replay_entry(Thread& thread, EventIndex index, const Even
   if (event.in_hash != 0 && hash_spans(read, memory(thread), scratch_) != event.in_hash) {
     return differs(", with other contents of the memory that it reads");
   }
-  if (store_.index({what_.unit, index})) store_.publish({what_.unit, index}, read_payload(read, memory(thread)));
+  if (store_.index({what_.unit, index}, sent_)) store_.publish({what_.unit, index}, read_payload(read, memory(thread)));
   if (options_.output) keep_output(thread, event, *row, read);
   if (bears(*row) && (event.child_unit || event.child_thread)) TRY(replay_birth(thread, index, event, *row));
   if (event.fatal) {

@@ -148,6 +148,7 @@ class Replayer {
   const PlannedInterval what_;
   const std::optional<EventRef> birth_;
   MessageStore& store_;
+  MessageStore::Hint sent_ = 0, received_ = 0;
   const int processor_;
   const ReplayerOptions options_;
   ReplayTier* const tier_;

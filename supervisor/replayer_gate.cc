@@ -254,7 +254,7 @@ bool Replayer::expect(EventIndex index, const Event& event) {
   expected.repeat = event.repeat;
   expected.regs_hash = event.regs_hash;
   expected.arguments = static_cast<uint32_t>(row->argument_count());
-  const auto needed = store_.index({what_.unit, index});
+  const auto needed = store_.index({what_.unit, index}, sent_);
   expected.sends = needed ? static_cast<uint32_t>(*needed + 1) : 0;
   expected.parts = 0;
   expected.outputs = static_cast<uint32_t>(event.writes.size());
@@ -262,7 +262,7 @@ bool Replayer::expect(EventIndex index, const Event& event) {
   if (unlogged) {
     uint64_t received = 0, written = 0;
     for (const auto& part : event.receive->parts) {
-      const auto message = store_.index(part.sender);
+      const auto message = store_.index(part.sender, received_);
       if (!message) return false;
       *reinterpret_cast<gate::Part*>(out) = {*message, part.offset, part.length, part.hash};
       out += sizeof(gate::Part);
@@ -291,6 +291,7 @@ bool Replayer::expect(EventIndex index, const Event& event) {
 Result<bool> Replayer::run_batch(bool onward) {
   if (batch_.ends.empty()) return true;
   const Batch batch = std::exchange(batch_, {});
+  store_.got_on();
   Thread& thread = threads_.at(batch.thread);
   gate::Slot& slot = *gate_of(thread)->slot();
   // Behind the last event's last call the thread can only stand if that stops.

@@ -210,8 +210,12 @@ struct Output {
   uint64_t from_message;
 };
 
-// What intervals that are re-driven together send to each other, in memory that all of them share: a table of these,
-// and their bytes behind it.
+// What intervals that are re-driven together send to each other, in memory that all of them share: this, a table of
+// messages, and their bytes behind it.
+struct MessagesHeader {
+  uint64_t waiting;  // how many threads wait for one
+  uint64_t unused[7];
+};
 enum class MessageState : uint32_t { absent, awaited, sent };
 struct Message {
   MessageState state;  // a futex (futex(2)): who makes it `sent` wakes those who made it `awaited`

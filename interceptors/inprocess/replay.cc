@@ -79,7 +79,10 @@ bool same_call(const Expected& expected, const Slot& slot) {
   return call && (expected.in_hash == 0 || hash_inputs(*call, regs) == expected.in_hash);
 }
 
-Message& message_at(const Slot& slot, uint64_t index) { return reinterpret_cast<Message*>(slot.messages)[index]; }
+MessagesHeader& header_of(const Slot& slot) { return *reinterpret_cast<MessagesHeader*>(slot.messages); }
+Message& message_at(const Slot& slot, uint64_t index) {
+  return reinterpret_cast<Message*>(slot.messages + sizeof(MessagesHeader))[index];
+}
 uint8_t* bytes_of(const Slot& slot, const Message& message) {
   return reinterpret_cast<uint8_t*>(slot.messages + message.offset);
 }
@@ -104,7 +107,9 @@ bool await(const Slot& slot, Message& message) {
   __atomic_compare_exchange_n(&message.state, &absent, MessageState::awaited, false, __ATOMIC_SEQ_CST,
                               __ATOMIC_SEQ_CST);
   const timespec timeout{0, kPatience};
+  __atomic_fetch_add(&header_of(slot).waiting, 1, __ATOMIC_SEQ_CST);
   if (!is_sent(message)) futex(message, kFutexWait, static_cast<uint64_t>(MessageState::awaited), &timeout);
+  __atomic_fetch_sub(&header_of(slot).waiting, 1, __ATOMIC_SEQ_CST);
   return is_sent(message);
 }
 

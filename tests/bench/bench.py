@@ -163,6 +163,7 @@ class Bench:
         start = time.monotonic()
         replay = self.json("replay", self.trace, "--all", statuses=(0, 3))  # divergences are counted, not fatal here
         replay_s = time.monotonic() - start
+        whole = [self.redrive("replay", self.trace, "--all", "--once", statuses=(0, 3)).seconds for _ in range(self.arguments.runs)]
 
         def median(runs, field):
             return statistics.median(getattr(run, field) for run in runs)
@@ -178,6 +179,7 @@ class Bench:
                   "logged_percent": 100 * stats["logged_messages"] / max(1, stats["messages"]),
                   "checkpoints": stats["checkpoints"], "skipped_checkpoints": stats["skipped_checkpoints"],
                   "replay_s": replay_s, "replay_ratio": replay_s / native_s, "replay_limit": row.replay,
+                  "whole_runs_s": whole, "whole_ratio": statistics.median(whole) / native_s,
                   "replay_set_mean": statistics.mean(i["replay_set_size"] for i in intervals),
                   "replay_once_ratio": once_s / native_s,
                   "replay_max_s": replay["max_seconds"], "divergences": replay["divergences"]}
@@ -316,7 +318,7 @@ def measures(bench):
 def exceeded(row):
     """What of a row is over its limit."""
     over = {"recording": row.get("limit") and row["ratio"] > row["limit"],
-            "replay": row.get("replay_limit") and row["replay_ratio"] > row["replay_limit"],
+            "replay": row.get("replay_limit") and row["whole_ratio"] > row["replay_limit"],
             "supervisor": row.get("supervisor_limit") and row["supervisor_percent"] > row["supervisor_limit"],
             "pause": "pause_max_s" in row and row["pause_median_s"] > row["limit_s"],
             "divergences": row.get("divergences")}

@@ -2,7 +2,7 @@
 import recording_profile
 
 HEADER = (f"{'row':<14}{'native':>8}{'recorded':>10}{'ratio':>7}{'limit':>7}{'own CPU':>9}{'limit':>7}{'peak':>9}{'trace/s':>9}{'logged':>8}"
-          f"{'replay':>8}{'limit':>7}{'once':>7}{'set':>6}{'max':>8}")
+          f"{'replay':>8}{'whole':>8}{'limit':>7}{'once':>7}{'set':>6}{'max':>8}")
 
 
 def size_of(count):
@@ -35,8 +35,8 @@ def line(row):
     diverged = f"  {row['divergences']} DIVERGENCES" if row["divergences"] else ""
     return (f"{name}{row['native_s']:>6.2f} s{row['recorded_s']:>8.2f} s{row['ratio']:>7.2f}{number(row['limit']):>7}"
             f"{row['supervisor_percent']:>7.0f} %{number(row['supervisor_limit'], 0):>7}{size_of(row['peak_bytes']):>9}{growth:>9}"
-            f"{row['logged_percent']:>6.1f} %{row['replay_ratio']:>8.2f}{number(row['replay_limit']):>7}{row['replay_once_ratio']:>7.2f}"
-            f"{row['replay_set_mean']:>6.1f}{row['replay_max_s']:>6.2f} s{diverged}")
+            f"{row['logged_percent']:>6.1f} %{row['replay_ratio']:>8.2f}{row['whole_ratio']:>8.2f}{number(row['replay_limit']):>7}"
+            f"{row['replay_once_ratio']:>7.2f}{row['replay_set_mean']:>6.1f}{row['replay_max_s']:>6.2f} s{diverged}")
 
 
 def cost_cells(row):
@@ -46,8 +46,8 @@ def cost_cells(row):
 
 
 def replay_cells(row):
-    return [f"{row['replay_ratio']:.2f}", number(row["replay_limit"]), f"{row['replay_once_ratio']:.2f}", f"{row['replay_set_mean']:.1f}",
-            f"{row['replay_max_s']:.2f} s"]
+    return [f"{row['replay_ratio']:.2f}", f"{row['whole_ratio']:.2f}", number(row["replay_limit"]), f"{row['replay_once_ratio']:.2f}",
+            f"{row['replay_set_mean']:.1f}", f"{row['replay_max_s']:.2f} s"]
 
 
 def least_cells(row):
@@ -73,7 +73,7 @@ def long_cells(row):
 # Of README.md, in its order: what a row must have to be in the table, the table's columns, and the row's cells.
 TABLES = {
     "recording": ("ratio", ["work", "native", "recorded", "ratio", "aim", "own CPU", "aim", "peak", "trace/s", "logged"], cost_cells),
-    "replay": ("replay_ratio", ["replay", "aim", "once", "set", "max"], replay_cells),
+    "replay": ("replay_ratio", ["replay", "whole", "aim", "once", "set", "max"], replay_cells),
     "pause": ("pause_max_s", ["bare fork", "median", "longest", "aim"], pause_cells),
     "long": ("growth_bytes", ["recorded", "units", "events", "first quarter", "last quarter", "peak", "may grow by"], long_cells),
     "profile": ("profile", recording_profile.GROUPS, profile_cells),

@@ -44,6 +44,10 @@ def expect_divergence(ctx, kind, policy="all"):
         at = int(match[1]) if match else None
     if unit != 1 or at is None or not event <= at <= event + EVENTS_UNTIL_SENT:
         raise Failure(f"{kind} altered at 1:{event}, reported at {unit}:{at}: {text}")
+    once = ctx.json("replay", altered, "--all", "--once", statuses=(3,))
+    same = [divergence_of(interval)[:2] for interval in once["intervals"] if divergence_of(interval)]
+    if (unit, at) not in same or once["divergences"] != len(same):
+        raise Failure(f"{kind} altered at 1:{event} diverges at {unit}:{at}; all at once at {same}")
     told = ctx.expect_status(ctx.redrive("replay", altered, "1"), 3)
     for word in ("expected", "found"):
         ctx.expect(word in (told.stdout + told.stderr).lower(), told, f"the report has no '{word}'")
@@ -119,7 +123,8 @@ def damaged_replay(ctx):
     for path in files_of(ctx.trace):
         offset = chooser.randrange(path.stat().st_size)
         flip(path, offset, 1 << chooser.randrange(8))
-        for words in (("replay", ctx.trace, "--all"), ("ls", ctx.trace), ("stats", ctx.trace), ("dump", ctx.trace)):
+        for words in (("replay", ctx.trace, "--all"), ("replay", ctx.trace, "--all", "--once"), ("ls", ctx.trace),
+                      ("stats", ctx.trace), ("dump", ctx.trace)):
             outcome = ctx.expect_status(ctx.redrive(*words), 0, 4)
             ctx.expect(outcome.status == 0 or "offset" in outcome.stderr, outcome, "damage without an offset")
         flip(path, offset, None)

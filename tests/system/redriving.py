@@ -116,7 +116,23 @@ def redrive_all(ctx, trace=None, *, bound_s=None, cwd="/", options=()):
     report = ctx.json("replay", trace, "--all", "--verify", *options, cwd=cwd, statuses=(0, 3))
     check_report(ctx, report, bound_s=bound_s)
     check_verified(ctx, report, trace)
+    redrive_once(ctx, trace, report, cwd=cwd, options=options)
     return report
+
+
+def redrive_once(ctx, trace, each, *, cwd="/", options=()):
+    """Executes every interval once: the same intervals come to the same ends as where each is re-driven with its set. Without
+    --verify one process goes through several intervals."""
+    once = ctx.json("replay", trace, "--all", "--once", "--verify", *options, cwd=cwd, statuses=(0, 3))
+    check_report(ctx, once)
+    check_verified(ctx, once, trace)
+    through = ctx.json("replay", trace, "--all", "--once", *options, cwd=cwd, statuses=(0, 3))
+    check_report(ctx, through)
+    for report in (once, through):
+        if [(i["unit"], i["interval"], i["cut"]) for i in report["intervals"]] != [(i["unit"], i["interval"], i["cut"]) for i in each["intervals"]]:
+            raise Failure("replay --once has other intervals than replay")
+        if "arrivals" in report and report["arrivals"] != sorted(set(report["arrivals"])):
+            raise Failure(f"replay --once: receives happened in the order {report['arrivals']}")
 
 
 def check_verified(ctx, report, trace):

@@ -196,6 +196,18 @@ TEST_CASE("replay takes a distributed breakpoint, and what to show there") {
   CHECK(parsed<ReplayOptions>({"replay", "--total-order", "3"}).total_order);
 }
 
+TEST_CASE("a whole recording is replayed once only if all of it is") {
+  const auto replay = parsed<ReplayOptions>({"replay", "--all", "--once", "--verify", "t"});
+  CHECK(replay.once);
+  CHECK(replay.all);
+  CHECK_EQ(replay.trace, "t");
+  CHECK_FALSE(parsed<ReplayOptions>({"replay", "--all"}).once);
+  check_usage_error({"replay", "--once", "3"});
+  check_usage_error({"replay", "--once", "--break", "3@1"});
+  check_usage_error({"replay", "--all", "--once", "--output"});
+  check_usage_error({"replay", "--all", "--once", "--until", "3"});
+}
+
 TEST_CASE("replay and plan refuse breakpoints and memory that cannot be meant") {
   for (const char* memory :
        {"3", "3:", "3:0x", "3:1", "3:1+", "3:+1", ":1+1", "3:1+0", "3:1+99999999999", "3:1+1+1", ""}) {

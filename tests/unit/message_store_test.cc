@@ -4,6 +4,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,12 +20,20 @@ namespace {
 
 constexpr EventRef kA{1, 10}, kB{2, 20}, kC{3, 30};
 
-// Of messages with room for 16 bytes.
-std::unique_ptr<MessageStore> made(std::vector<EventRef> sends, std::set<EventRef> births, size_t intervals) {
+// The interval that executes an event, of those below.
+size_t executor(EventRef event) { return event.unit - 1; }
+constexpr uint32_t kReceiver = 3;
+
+// Messages with room for 16 bytes, needed by an interval that executes nothing else. The unit of each event has one
+// interval; those that the test leaves out do not run.
+std::unique_ptr<MessageStore> made(std::vector<EventRef> sends, std::set<EventRef> births, size_t running) {
   std::vector<NeededSend> needed;
-  for (const EventRef send : sends) needed.push_back({send, 16, 0});
-  auto store = MessageStore::make(needed, std::move(births), intervals);
+  for (const EventRef send : sends) needed.push_back({send, 16, kReceiver});
+  const std::vector<ExecutedEvents> intervals{{1, 0, 100}, {2, 0, 100}, {3, 0, 100}, {4, 0, 100}};
+  auto store = MessageStore::make(intervals, needed, std::move(births));
   REQUIRE(store);
+  for (size_t i = 0; i < intervals.size(); ++i) (*store)->interval_starts(i, 0);
+  for (size_t i = running; i < intervals.size(); ++i) (*store)->interval_stands();
   return std::move(*store);
 }
 
@@ -58,8 +67,10 @@ int ended_by(pid_t pid) {
 TEST_CASE("only what somebody needs is wanted") {
   const auto owner = made({kA}, {kB}, 1);
   const MessageStore& store = *owner;
-  CHECK_EQ(store.index(kA), 0);
-  CHECK_FALSE(store.index(kB));
+  MessageStore::Hint near = 0;
+  CHECK_EQ(store.index(kA, near), 0);
+  CHECK_FALSE(store.index(kB, near));
+  CHECK_EQ(store.index(kA, near), 0);
   CHECK(store.wants_birth(kB));
   CHECK_FALSE(store.wants_birth(kA));
 }
@@ -113,14 +124,14 @@ TEST_CASE("a chain of waiters is released one after the other") {
     return std::async(std::launch::async, [&, from, to] {
       const auto got = store.payload({from, 0, 1, 0});
       if (got) store.publish(to, got.value());
-      store.interval_ended(!got);
+      store.interval_ended(executor(to), !got);
       return static_cast<bool>(got);
     });
   };
   auto last = waiter(store, kC);
   auto second = forward(kB, kC), first = forward(kA, kB);
   store.publish(kA, bytes("x"));
-  store.interval_ended(false);
+  store.interval_ended(executor(kA), false);
   CHECK(first.get());
   CHECK(second.get());
   CHECK(last.get().value() == bytes("x"));
@@ -130,11 +141,12 @@ TEST_CASE("who waits for a sender that never gets there is told") {
   const auto owner = made({kA, kB}, {}, 2);
   MessageStore& store = *owner;
   auto waiting = waiter(store, kA);
-  SUBCASE("because it ended early") { store.interval_ended(false); }
-  SUBCASE("because it failed") { store.interval_ended(true); }
+  SUBCASE("because it ended early") { store.interval_ended(executor(kA), false); }
+  SUBCASE("because it failed") { store.interval_ended(executor(kA), true); }
+  SUBCASE("because all others have ended") { store.interval_ended(executor(kB), false); }
   SUBCASE("because it sent something else") {
     store.publish(kB, bytes("x"));
-    store.interval_ended(false);
+    store.interval_ended(executor(kA), false);
   }
   const auto got = waiting.get();
   REQUIRE_FALSE(got);
@@ -177,13 +189,104 @@ TEST_CASE("a waiter that has been served but not run yet is no deadlock") {
   }
 }
 
-TEST_CASE("after a failure what is there can still be had, and nothing is waited for") {
-  const auto owner = made({kA, kB}, {}, 3);
+TEST_CASE("a failure ends the waiting for what only that interval could send") {
+  const auto owner = made({kA, kB, kC}, {}, 4);
   MessageStore& store = *owner;
   store.publish(kA, bytes("x"));
-  store.interval_ended(true);
+  store.interval_ended(executor(kA), false);
+  auto fails = waiter(store, kB), goes_on = waiter(store, kC);
+  store.interval_ended(executor(kB), true);
   CHECK(store.payload({kA, 0, 1, 0}));
-  CHECK_FALSE(store.payload({kB, 0, 1, 0}));
+  CHECK_FALSE(fails.get());
+  store.publish(kC, bytes("x"));
+  CHECK(goes_on.get());
+}
+
+TEST_CASE("payloads are held until all who receive them have ended") {
+  constexpr uint64_t kLength = 1 << 20;
+  const std::vector<ExecutedEvents> intervals{{1, 0, 10}, {1, 10, 20}, {2, 0, 10}, {3, 0, 10}};
+  const std::vector<NeededSend> sends{
+      {{1, 1}, kLength, 2}, {{1, 2}, kLength, 3}, {{1, 2}, kLength, 2}, {{1, 12}, kLength, 3}, {{1, 1}, 5, 2}};
+  auto made = MessageStore::make(intervals, sends, {});
+  REQUIRE(made);
+  MessageStore& store = **made;
+  const auto in_memory = [&] {
+    struct stat status {};
+    REQUIRE_EQ(stat(store.path().c_str(), &status), 0);
+    return static_cast<uint64_t>(status.st_blocks) * 512;
+  };
+  CHECK_EQ(store.held_bytes(), 0);
+  store.interval_starts(0, 0);
+  CHECK_EQ(store.held_bytes(), 2 * kLength);
+  store.interval_starts(1, 0);
+  CHECK_EQ(store.held_bytes(), 3 * kLength);
+  for (const EventRef event : {EventRef{1, 1}, {1, 2}, {1, 12}})
+    store.publish(event, Bytes(kLength, uint8_t(event.event)));
+  const uint64_t full = in_memory();
+  CHECK_GE(full, 3 * kLength);
+  store.interval_ended(2, false);
+  CHECK_EQ(store.held_bytes(), 2 * kLength);
+  CHECK_LE(in_memory(), full - kLength + 2 * kPageSize);
+  for (const EventRef event : {EventRef{1, 2}, {1, 12}}) {
+    CHECK(store.payload({event, 0, kLength, 0}).value() == Bytes(kLength, uint8_t(event.event)));
+  }
+  store.interval_ended(0, false);
+  CHECK_EQ(store.held_bytes(), 2 * kLength);
+  store.interval_ended(3, true);
+  CHECK_EQ(store.held_bytes(), 0);
+  CHECK_LE(in_memory(), 2 * kPageSize);
+}
+
+TEST_CASE("an event is found from any place before") {
+  std::vector<NeededSend> sends;
+  for (EventIndex event = 0; event < 100; event += 3) sends.push_back({{1, event}, 1, 1});
+  for (EventIndex event = 0; event < 100; event += 7) sends.push_back({{2, event}, 1, 0});
+  const auto made = MessageStore::make({{1, 0, 100}, {2, 0, 100}}, sends, {});
+  REQUIRE(made);
+  std::set<uint64_t> indices;
+  for (MessageStore::Hint near = 0; near < 60; ++near) {
+    for (const UnitId unit : {1, 2, 3}) {
+      for (EventIndex event = 0; event < 102; ++event) {
+        MessageStore::Hint hint = near;
+        const auto index = (*made)->index({unit, event}, hint);
+        REQUIRE_EQ(index.has_value(), event < 100 && ((unit == 1 && event % 3 == 0) || (unit == 2 && event % 7 == 0)));
+        if (index) indices.insert(*index);
+      }
+    }
+  }
+  CHECK_EQ(indices.size(), sends.size());
+}
+
+TEST_CASE("who forks waits while too many children are left") {
+  std::set<EventRef> forks;
+  for (EventIndex event = 0; event < 80; ++event) forks.insert({1, event});
+  const auto made = MessageStore::make({{1, 0, 100}, {2, 0, 1}}, {}, forks);
+  REQUIRE(made);
+  MessageStore& store = **made;
+  std::atomic<size_t> published = 0;
+  std::vector<pid_t> children;
+  for (const EventRef& fork : forks) {
+    static_cast<void>(fork);
+    children.push_back(sleeper());
+  }
+  auto parent = std::async(std::launch::async, [&] {
+    for (const EventRef& fork : forks) {
+      Birth birth;
+      birth.pid = children[fork.event];
+      store.publish(fork, birth);
+      ++published;
+    }
+  });
+  while (store.waiting() == 0) std::this_thread::yield();
+  CHECK_LT(published, forks.size());
+  CHECK_EQ(store.births_left().size(), published);
+  for (const EventRef& fork : forks) CHECK_EQ(store.birth(fork)->pid, children[fork.event]);
+  parent.get();
+  CHECK_EQ(store.waiting(), 0);
+  for (const pid_t child : children) {
+    kill(child, SIGKILL);
+    ended_by(child);
+  }
 }
 
 TEST_CASE("a birth is taken over once; those left over are ended") {
@@ -204,7 +307,7 @@ TEST_CASE("a birth is taken over once; those left over are ended") {
     CHECK_EQ(got->pid, taken);
     CHECK_EQ(got->brk, 0x1234);
     CHECK_EQ(got->regs.rip, 99);
-    store.interval_ended(false);
+    store.interval_ended(executor(kA), false);
     CHECK_FALSE(store.birth(kA));
   }
   CHECK_EQ(ended_by(left), SIGKILL);
@@ -230,13 +333,14 @@ TEST_CASE("turns are taken in the order of arrivals, whoever comes first") {
     const auto owner = made({}, {}, 3);
     MessageStore& store = *owner;
     store.keep_order_of({9, 2, 4, 7, 5, 1});
+    size_t started = 0;
     const auto receives = [&](std::vector<uint64_t> arrivals) {
-      return std::async(std::launch::async, [&store, arrivals] {
+      return std::async(std::launch::async, [&store, arrivals, unit = started++] {
         for (const uint64_t arrival : arrivals) {
           if (!store.await_turn(arrival)) return false;
           store.turn_taken(arrival);
         }
-        store.interval_ended(false);
+        store.interval_ended(unit, false);
         return true;
       });
     };
