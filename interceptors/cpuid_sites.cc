@@ -15,6 +15,7 @@ namespace {
 
 constexpr uint8_t kCpuid[] = {0x0f, 0xa2};
 constexpr uint64_t kMaxFunction = 1 << 20;
+constexpr uint8_t kLongestInstruction = 15;
 
 template <typename T>
 bool get(const Bytes& file, uint64_t offset, T& value) {
@@ -184,6 +185,32 @@ std::vector<CpuidSite> cpuid_sites(const Bytes& file) {
     }
   }
   std::sort(sites.begin(), sites.end(), [](const auto& a, const auto& b) { return a.offset < b.offset; });
+  return sites;
+}
+
+Bytes encode(const std::vector<CpuidSite>& sites) {
+  Encoder out;
+  out.u(sites.size());
+  for (const auto& site : sites) {
+    out.u(site.offset);
+    out.bytes(site.front);
+  }
+  return out.take();
+}
+
+std::optional<std::vector<CpuidSite>> decode_cpuid_sites(std::span<const uint8_t> bytes) {
+  Decoder in(bytes);
+  std::vector<CpuidSite> sites(in.count(2));
+  bool good = true;
+  for (size_t i = 0; i < sites.size(); ++i) {
+    sites[i].offset = in.u();
+    const auto front = in.bytes();
+    sites[i].front.assign(front.begin(), front.end());
+    const auto is_length = [](uint8_t length) { return length > 0 && length <= kLongestInstruction; };
+    good &= front.size() <= kMaxFront && std::all_of(front.begin(), front.end(), is_length) &&
+            (i == 0 || sites[i].offset > sites[i - 1].offset);
+  }
+  if (!good || !in.ok() || !in.at_end()) return std::nullopt;
   return sites;
 }
 

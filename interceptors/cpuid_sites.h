@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "base/bytes.h"
@@ -18,5 +20,9 @@ inline constexpr size_t kMaxFront = 4;
 // .eh_frame (LSB Core, "Exception Frames") or Go's .gopclntab tells the start of, and met when it is disassembled from
 // there. Sorted. Empty for anything that is no such file.
 std::vector<CpuidSite> cpuid_sites(const Bytes& file);
+
+// To keep them; none if the bytes are not what encode() makes of some.
+Bytes encode(const std::vector<CpuidSite>& sites);
+std::optional<std::vector<CpuidSite>> decode_cpuid_sites(std::span<const uint8_t> bytes);
 
 }  // namespace redrive

@@ -1,7 +1,6 @@
 #include "logstore/file_store.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 
@@ -9,8 +8,6 @@
 
 namespace redrive {
 namespace {
-
-int64_t nanoseconds(const timespec& time) { return time.tv_sec * 1'000'000'000 + time.tv_nsec; }
 
 // Fills the block unless the file ends. Returns the bytes read, or -1.
 ssize_t read_block(int fd, Bytes& block) {
@@ -81,6 +78,17 @@ Result<std::string> FileStoreWriter::store(int source, const std::string& open_p
   return copied->name;
 }
 
+// Whether the content is here, if need be from now on as the cache's.
+bool FileStoreWriter::share(const FileFacts& facts) {
+  if (facts.content.empty() || contents_.contains(facts.content)) return !facts.content.empty();
+  const std::string path = directory_ + "/" + facts.content;
+  if (!cache_->put_copy(facts, path)) return false;
+  contents_.insert(facts.content);
+  unsynced_.push_back(path);
+  unsynced_.push_back(sums_path(path));
+  return true;
+}
+
 Result<FileStoreWriter::Added> FileStoreWriter::add(const std::string& open_path, const std::string& path,
                                                     bool& storage_failed) {
   storage_failed = false;
@@ -88,13 +96,19 @@ Result<FileStoreWriter::Added> FileStoreWriter::add(const std::string& open_path
   struct stat st;
   if (!source || ::fstat(source.get(), &st) != 0) return errno_error("cannot read " + open_path);
   if (!S_ISREG(st.st_mode)) return Error{"cannot copy " + open_path + ": not a regular file"};
-  const Identity identity{st.st_dev, st.st_ino, st.st_size, nanoseconds(st.st_mtim), nanoseconds(st.st_ctim)};
+  const FileVersion version = version_of(st);
   Added added;
-  auto known = by_identity_.find(identity);
-  if (known == by_identity_.end()) {
+  auto known = by_version_.find(version);
+  if (known == by_version_.end()) {
+    FileFacts* const facts = cache_ ? cache_->of(open_path, version) : nullptr;
     Content content;
-    ASSIGN_OR_RETURN(content.name, store(source.get(), open_path, content.size, added.written, storage_failed));
-    known = by_identity_.emplace(identity, std::move(content)).first;
+    if (facts && share(*facts)) {
+      content = {facts->content, version.size};
+    } else {
+      ASSIGN_OR_RETURN(content.name, store(source.get(), open_path, content.size, added.written, storage_failed));
+      if (facts && content.size == version.size) facts->content = content.name;
+    }
+    known = by_version_.emplace(version, std::move(content)).first;
   }
   const auto [it, fresh] = by_path_.try_emplace({path, known->second.name});
   if (fresh) it->second = FileRecord{next_id_++, path, known->second.name, known->second.size};

@@ -1,34 +1,34 @@
 // files/: copies of the files that programs mapped, named by content, each with its block sums beside it.
 #pragma once
 
-#include <sys/types.h>
-
 #include <map>
 #include <set>
-#include <tuple>
 
+#include "base/file_version.h"
 #include "logstore/block_sums.h"
+#include "logstore/file_cache.h"
 #include "logstore/trace.h"
 
 namespace redrive {
 
 class FileStoreWriter {
  public:
-  FileStoreWriter(Storage& storage, std::string directory) : storage_(storage), directory_(std::move(directory)) {}
+  // `cache`: null if there is none.
+  FileStoreWriter(Storage& storage, std::string directory, FileCache* cache)
+      : storage_(storage), directory_(std::move(directory)), cache_(cache) {}
 
   struct Added {
     FileRecord record;
     bool fresh = false;    // the record is new and belongs in the journal
     uint64_t written = 0;  // bytes
   };
-  // Copies the file unless that content is here. On an error, `storage_failed` tells a full disk from an unreadable
-  // source.
+  // Copies the file unless that content is here, or the cache has a copy to share. On an error, `storage_failed` tells
+  // a full disk from an unreadable source.
   Result<Added> add(const std::string& open_path, const std::string& path, bool& storage_failed);
   // The files copied since the last call: they are not synced yet.
   std::vector<std::string> take_unsynced() { return std::exchange(unsynced_, {}); }
 
  private:
-  using Identity = std::tuple<dev_t, ino_t, off_t, int64_t, int64_t>;  // device, inode, size, mtime and ctime in ns
   struct Copied {
     std::string name;
     BlockSums sums;
@@ -37,13 +37,16 @@ class FileStoreWriter {
   Result<std::string> store(int source, const std::string& open_path, uint64_t& size, uint64_t& written,
                             bool& storage_failed);
 
+  bool share(const FileFacts& facts);
+
   Storage& storage_;
   std::string directory_;
+  FileCache* cache_;
   struct Content {
     std::string name;
     uint64_t size = 0;
   };
-  std::map<Identity, Content> by_identity_;
+  std::map<FileVersion, Content> by_version_;
   std::map<std::pair<std::string, std::string>, FileRecord> by_path_;  // path and content
   std::set<std::string> contents_;
   std::vector<std::string> unsynced_;

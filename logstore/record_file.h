@@ -27,7 +27,15 @@ inline constexpr size_t kPreambleSize = 24;
 inline constexpr size_t kRecordHeaderSize = 40;
 inline constexpr uint64_t kMaxPacked = 16 << 20;  // larger payloads are stored as they are
 
-enum class FileKind : uint8_t { journal = 'J', events = 'E', pages = 'P', image = 'I', sums = 'S', payloads = 'L' };
+enum class FileKind : uint8_t {
+  journal = 'J',
+  events = 'E',
+  pages = 'P',
+  image = 'I',
+  sums = 'S',
+  payloads = 'L',
+  facts = 'C'
+};
 
 enum class RecordType : uint8_t {
   settings = 1,
@@ -49,6 +57,7 @@ enum class RecordType : uint8_t {
   image_pages = 19,
   block_sums = 20,
   payloads = 21,
+  file_facts = 22,
 };
 
 // Damage at a byte of a file: "FILE: offset N: WHAT", Status::damaged.

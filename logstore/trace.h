@@ -123,11 +123,14 @@ using AddPages = std::function<Result<void>(uint32_t process, Address address, s
 // Hands all pages of an image over, in any order, and returns its header (opaque here: checkpoint/unit_state.h).
 using ReadImage = std::function<Result<Bytes>(const AddPages& add)>;
 
+class FileCache;
+
 class TraceWriter {
  public:
   // Makes `directory`, which must not exist. Fails with a clear line if it does, or cannot be made or written.
+  // `cache`: what is known of files already; null if there is none.
   static Result<std::unique_ptr<TraceWriter>> create(const std::string& directory, const Settings& settings,
-                                                     Storage& storage = disk());
+                                                     Storage& storage = disk(), FileCache* cache = nullptr);
   ~TraceWriter();
 
   // Buffered; packed and written by a thread of its own, whenever buffers grow beyond 256 KiB. If it falls behind by a

@@ -60,12 +60,12 @@ std::string parent_of(const std::string& path) {
 }  // namespace
 
 struct TraceWriter::State {
-  State(Storage& s, std::string directory)
+  State(Storage& s, std::string directory, FileCache* cache)
       : storage(s),
         files{std::move(directory)},
         journal(s, files.journal()),
         images(s, files, journal),
-        copies(s, files.files()),
+        copies(s, files.files(), cache),
         compressor(kEventLevel),
         batches(kQueuedBatches, [this](Batch& batch) {
           if (!failed) keep_error(write(batch));
@@ -267,11 +267,11 @@ TraceWriter::~TraceWriter() {
 }
 
 Result<std::unique_ptr<TraceWriter>> TraceWriter::create(const std::string& directory, const Settings& settings,
-                                                         Storage& storage) {
+                                                         Storage& storage, FileCache* cache) {
   if (storage.exists(directory)) return Error{directory + " exists already: choose another directory, or remove it"};
   const TraceFiles files{directory};
   TRY(storage.make_directory(directory));
-  auto state = std::make_unique<State>(storage, directory);
+  auto state = std::make_unique<State>(storage, directory, cache);
   state->lock = storage.lock(directory);
   const auto begin = [&]() -> Result<void> {
     for (const auto& below : {files.events(), files.images(), files.files()}) TRY(storage.make_directory(below));

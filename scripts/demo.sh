@@ -9,6 +9,7 @@ bound=2s
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trace=$work/trace
+export REDRIVE_CACHE_DIR=$work/cache
 
 run() { printf '\n$ redrive %s\n' "${*//$work\//}"; "$redrive" "$@"; }
 # The value of a Python expression over the JSON `d` on standard input.

@@ -20,11 +20,6 @@ std::optional<MappedFile> find(pid_t pid, const Mapping& mapping) {
 
 }  // namespace
 
-FileVersion version_of(const struct stat& info) {
-  const auto ns = [](const timespec& time) { return time.tv_sec * 1'000'000'000 + time.tv_nsec; };
-  return {info.st_dev, info.st_ino, static_cast<uint64_t>(info.st_size), ns(info.st_mtim), ns(info.st_ctim)};
-}
-
 const MappedFile* MappedFiles::of(const Mapping& mapping) {
   if (mapping.inode == 0) return nullptr;
   auto [known, fresh] = known_.try_emplace({mapping.device, mapping.inode});

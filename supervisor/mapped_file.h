@@ -1,28 +1,16 @@
 // Which file a mapping shows, and which version of it: files are overwritten between two programs that map them.
 #pragma once
 
-#include <sys/stat.h>
-
-#include <compare>
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
 #include <utility>
 
+#include "base/file_version.h"
 #include "checkpoint/unit_state.h"
 
 namespace redrive {
-
-struct FileVersion {
-  uint64_t device = 0;
-  uint64_t inode = 0;
-  uint64_t size = 0;
-  int64_t modified_ns = 0;
-  int64_t changed_ns = 0;
-  auto operator<=>(const FileVersion&) const = default;
-};
-FileVersion version_of(const struct stat& info);
 
 struct MappedFile {
   std::string path;  // by which it can be opened as long as the process has it mapped

@@ -171,7 +171,7 @@ void Recorder::map_file(Thread& thread, Address start, MapSource& source, Event&
   made.inode = info.st_ino;
   made.name = name;
   replace_cpuid(process, made, &file, &event);
-  apply_plan(process, made, file.version);
+  apply_plan(process, made, file);
 }
 
 Result<void> replay_memory_call(const Event& event, Special special, RestoredProcess& process, pid_t tid,

@@ -37,21 +37,108 @@ bool PatchPlans::is_code(const Mapping& mapping) {
          !(mapping.protection & PROT_WRITE);
 }
 
-CodePlan& PatchPlans::of(const FileVersion& file, const Mapping& mapping) {
-  const auto key = std::make_tuple(file, mapping.offset, mapping.length());
-  return plans_.try_emplace(key, mapping).first->second;
+CodePlan& PatchPlans::of(const MappedFile& file, const Mapping& mapping) {
+  auto [known, fresh] = files_.try_emplace(file.version);
+  if (fresh && cache_) {
+    known->second.facts = cache_->of(file.path, file.version);
+    if (const FileFacts* facts = known->second.facts) {
+      if (auto kept = decode_plans(facts->patch_plans, mapping.name)) known->second.plans = std::move(*kept);
+    }
+  }
+  const auto key = std::make_pair(mapping.offset, mapping.length());
+  return known->second.plans.try_emplace(key, mapping.name, mapping.offset).first->second;
 }
 
 std::vector<PatchPlans::Stopping> PatchPlans::worst(size_t count) const {
   std::vector<Stopping> out;
-  for (const auto& [key, plan] : plans_) {
-    for (const auto& [at, site] : plan.sites()) {
-      if (site.stops) out.push_back({&plan, &site});
+  for (const auto& [version, known] : files_) {
+    for (const auto& [key, plan] : known.plans) {
+      for (const auto& [at, site] : plan.sites()) {
+        if (site.stops) out.push_back({&plan, &site});
+      }
     }
   }
   std::sort(out.begin(), out.end(), [](const Stopping& a, const Stopping& b) { return a.site->stops > b.site->stops; });
   if (out.size() > count) out.resize(count);
   return out;
+}
+
+void PatchPlans::keep() const {
+  for (const auto& [version, known] : files_) {
+    if (known.facts) known.facts->patch_plans = encode(known.plans);
+  }
+}
+
+// ---- As bytes
+
+namespace {
+
+uint64_t settled_sites(const CodePlan& plan) {
+  return static_cast<uint64_t>(
+      std::count_if(plan.sites().begin(), plan.sites().end(), [](const auto& each) { return each.second.settled(); }));
+}
+
+// Whether a jump to a trampoline can be made of it: of what a trampoline may be, the bytes are compared later.
+bool is_window(const CodeSite& site, uint64_t at, uint64_t length) {
+  constexpr uint64_t kLongestWindow = kJumpSize + 14;  // an instruction begins before the jump's end
+  const PatchWindow& window = *site.window;
+  const SitePatch patch{at, window, site.original, site.kind};
+  const bool counter = site.kind == SiteKind::rdtsc || site.kind == SiteKind::rdtscp;
+  if (patch.size() != site.original.size() || patch.size() < kJumpSize || patch.size() > kLongestWindow) return false;
+  if (window.before ? window.after || window.displacements || counter : window.displacements >> window.after) {
+    return false;
+  }
+  return window.before <= at && patch.start() + patch.size() <= length;
+}
+
+}  // namespace
+
+Bytes encode(const FilePlans& plans) {
+  Encoder out;
+  for (const auto& [key, plan] : plans) {
+    const uint64_t count = settled_sites(plan);
+    if (count == 0) continue;
+    out.u(key.first);
+    out.u(key.second);
+    out.u(count);
+    for (const auto& [at, site] : plan.sites()) {
+      if (!site.settled()) continue;
+      out.u(at);
+      out.u(static_cast<uint64_t>(site.kind));
+      out.bytes(site.original);
+      if (site.original.empty()) continue;
+      out.u(site.window->before);
+      out.u(site.window->after);
+      out.u(site.window->displacements);
+    }
+  }
+  return out.take();
+}
+
+std::optional<FilePlans> decode_plans(std::span<const uint8_t> bytes, const std::string& name) {
+  FilePlans plans;
+  Decoder in(bytes);
+  while (in.ok() && !in.at_end()) {
+    const uint64_t offset = in.u(), length = in.u();
+    CodePlan& plan = plans.try_emplace({offset, length}, name, offset).first->second;
+    for (size_t left = in.count(3); left > 0 && in.ok(); --left) {
+      const uint64_t at = in.u();
+      CodeSite& site = plan.site(at);
+      const uint64_t kind = in.u();
+      const auto original = in.bytes();
+      if (kind > static_cast<uint64_t>(SiteKind::rdtscp) || at >= length || site.examined) return std::nullopt;
+      site.kind = static_cast<SiteKind>(kind);
+      site.examined = true;
+      site.original.assign(original.begin(), original.end());
+      if (original.empty()) continue;
+      const uint64_t before = in.u(), after = in.u(), displacements = in.u();
+      if (before > UINT8_MAX || after > UINT8_MAX || displacements > UINT32_MAX) return std::nullopt;
+      site.window = {static_cast<uint8_t>(before), static_cast<uint8_t>(after), static_cast<uint32_t>(displacements)};
+      if (!is_window(site, at, length)) return std::nullopt;
+    }
+  }
+  if (!in.ok()) return std::nullopt;
+  return plans;
 }
 
 }  // namespace redrive

@@ -1,14 +1,17 @@
 // What a recording has learnt of the syscall sites in mapped files: how often calls there stopped that could have been
-// served, and where a jump fits. A site that has proved worth it is patched at once in whatever maps that file next.
+// served, and where a jump fits. A site that has proved worth it is patched at once in whatever maps that file next, in
+// this recording and, by the cache of files, in those that follow.
 #pragma once
 
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
-#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "interceptors/patch_window.h"
+#include "logstore/file_cache.h"
 #include "supervisor/gate.h"
 #include "supervisor/mapped_file.h"
 
@@ -26,12 +29,14 @@ struct CodeSite {
   // Counts a stop. False if it is the first, in all programs that map the file, or nothing can be done about it: many
   // sites are used once.
   bool stopped_again() { return ++stops > 1 && (!examined || window); }
+  // Whether it is known for good what can be done about it.
+  bool settled() const { return examined && (!window || !original.empty()); }
 };
 
 // An executable segment of one version of a file.
 class CodePlan {
  public:
-  explicit CodePlan(const Mapping& mapping) : name_(mapping.name), offset_(mapping.offset) {}
+  CodePlan(std::string name, uint64_t offset) : name_(std::move(name)), offset_(offset) {}
 
   const std::string& name() const { return name_; }
   // At this distance from the segment's start.
@@ -49,14 +54,24 @@ class CodePlan {
   std::optional<CodeSegment> code_;
 };
 
+// Of one version of a file: by offset and length of the segment.
+using FilePlans = std::map<std::pair<uint64_t, uint64_t>, CodePlan>;
+// Its settled sites, to keep them; empty if there are none.
+Bytes encode(const FilePlans& plans);
+// None if the bytes are not what encode() makes of some. `name`: the file's.
+std::optional<FilePlans> decode_plans(std::span<const uint8_t> bytes, const std::string& name);
+
 class PatchPlans {
  public:
+  // `cache`: null if there is none.
+  explicit PatchPlans(FileCache* cache = nullptr) : cache_(cache) {}
+
   // Null if the mapping is not the unchanging code of a file.
   CodePlan* of(MappedFiles& files, const Mapping& mapping) {
     const MappedFile* file = is_code(mapping) ? files.of(mapping) : nullptr;
-    return file ? &of(file->version, mapping) : nullptr;
+    return file ? &of(*file, mapping) : nullptr;
   }
-  CodePlan& of(const FileVersion& file, const Mapping& mapping);
+  CodePlan& of(const MappedFile& file, const Mapping& mapping);
   static bool is_code(const Mapping& mapping);
 
   // The sites where most calls stopped that could have been served, most first.
@@ -65,9 +80,16 @@ class PatchPlans {
     const CodeSite* site;
   };
   std::vector<Stopping> worst(size_t count) const;
+  // Tells the cache.
+  void keep() const;
 
  private:
-  std::map<std::tuple<FileVersion, uint64_t, uint64_t>, CodePlan> plans_;  // file, offset, length
+  struct Known {
+    FileFacts* facts = nullptr;  // the cache's
+    FilePlans plans;
+  };
+  FileCache* cache_;
+  std::map<FileVersion, Known> files_;
 };
 
 }  // namespace redrive

@@ -13,6 +13,8 @@
 #include <sstream>
 
 #include "interceptors/trapped_instructions.h"
+#include "logstore/file_cache.h"
+#include "logstore/trace_files.h"
 #include "supervisor/commands.h"
 #include "supervisor/interrupts.h"
 #include "supervisor/recorder.h"
@@ -135,7 +137,8 @@ Result<int> record(const RecordOptions& options) {
   settings.host = host_description();
   settings.started_unix_ns =
       std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
-  ASSIGN_OR_RETURN(const auto writer, TraceWriter::create(directory, settings));
+  const auto cache = FileCache::open(FileCache::home());
+  ASSIGN_OR_RETURN(const auto writer, TraceWriter::create(directory, settings, disk(), cache.get()));
   if (options.directory.empty()) TRY(set_latest(directory));
 
   RecordingEnd end;
@@ -147,7 +150,7 @@ Result<int> record(const RecordOptions& options) {
     limits.in_process = options.in_process;
     limits.virtual_checkpoints = options.virtual_checkpoints;
     limits.cpuid_traps = trap_own_instructions();
-    Recorder recorder(*writer, *policy, limits);
+    Recorder recorder(*writer, *policy, limits, cache.get());
     pin_to_one_processor();
     personality(ADDR_NO_RANDOMIZE);
     catch_interrupts();
@@ -159,6 +162,7 @@ Result<int> record(const RecordOptions& options) {
   if (auto finished = writer->finish(end); !finished) {
     return Error{"the trace is incomplete: " + finished.error().message};
   }
+  if (cache) cache->keep(TraceFiles{directory}.files());
   ASSIGN_OR_RETURN(const auto trace, Trace::open(directory));
   for (const auto& over : over_bound(*trace)) std::fprintf(stderr, "redrive: %s\n", describe(*trace, over).c_str());
   if (isatty(STDERR_FILENO)) std::fprintf(stderr, "redrive: recorded to %s\n", directory.c_str());

@@ -29,8 +29,8 @@ bool stops_the_group(int signal) {
 
 }  // namespace
 
-Recorder::Recorder(TraceWriter& writer, Policy& policy, RecorderLimits limits)
-    : writer_(writer), policy_(policy), limits_(limits), images_(writer) {
+Recorder::Recorder(TraceWriter& writer, Policy& policy, RecorderLimits limits, FileCache* cache)
+    : writer_(writer), policy_(policy), limits_(limits), cache_(cache), images_(writer), plans_(cache) {
   if (!limits.in_process) return;
   if (auto arena = GateArena::make()) {
     arena_ = std::move(*arena);
@@ -91,6 +91,7 @@ RecordingEnd Recorder::run() {
   add_channels();
   for (const auto& [key, refusal] : refusals_) writer_.add(refusal);
   add_sites();
+  plans_.keep();
   RecordingEnd end;
   end.exit_status = WIFSIGNALED(root_status_) ? 128 + WTERMSIG(root_status_) : WEXITSTATUS(root_status_);
   end.reason = interrupted_ ? "interrupted" : WIFSIGNALED(root_status_) ? "killed by a signal" : "exited";

@@ -34,7 +34,9 @@ struct RecorderLimits {
 
 class Recorder {
  public:
-  Recorder(TraceWriter& writer, Policy& policy, RecorderLimits limits);
+  // `cache`: what is known of files already, and is told what was learnt of them when run() ends; null if there is
+  // none.
+  Recorder(TraceWriter& writer, Policy& policy, RecorderLimits limits, FileCache* cache = nullptr);
 
   // Starts `path` with these arguments, stopped before its first instruction, under a filter that stops at every
   // syscall.
@@ -93,6 +95,7 @@ class Recorder {
   void forget_ended_units();
 
   // recorder_signals.cc
+  const std::vector<CpuidSite>* cpuid_sites_of(const MappedFile& file);
   void replace_cpuid(Process& process, const Mapping& mapping, const MappedFile* file, Event* event);
   void handle_signal(Thread& thread, int signal);
   bool answer_trapped_instruction(Thread& thread, const user_regs_struct& regs);
@@ -163,7 +166,7 @@ class Recorder {
   bool patch(Thread& thread);
   void patch_instruction(Thread& thread, Address at, SiteKind kind);
   Result<void> map_trampolines(Thread& thread, const std::vector<Mapping>& mappings, Address near);
-  void apply_plan(Process& process, const Mapping& mapping, const FileVersion& file);
+  void apply_plan(Process& process, const Mapping& mapping, const MappedFile& file);
   bool in_use(const Thread& thread, Address start, Address end) const;
   bool touches_gate(const Thread& thread) const;
   void forget_patches(Thread& thread, int64_t result);
@@ -211,6 +214,7 @@ class Recorder {
   TraceWriter& writer_;
   Policy& policy_;
   RecorderLimits limits_;
+  FileCache* cache_;
   Channels channels_;
   ImageWorker images_;
   std::map<UnitId, std::unique_ptr<Unit>> units_;

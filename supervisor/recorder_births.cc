@@ -334,7 +334,7 @@ void Recorder::begin_program(Thread& thread) {
   store_now(unit, thread, &regs, found ? &mappings : nullptr);
   for (const auto& mapping : mappings) {
     const MappedFile* file = PatchPlans::is_code(mapping) ? files.of(mapping) : nullptr;
-    if (file) apply_plan(process, mapping, file->version);
+    if (file) apply_plan(process, mapping, *file);
   }
   resume_user(thread, regs);
 }

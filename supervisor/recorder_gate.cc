@@ -283,7 +283,7 @@ Gate::StoppingSite Recorder::stopping_site(const Thread& thread, Address at, Sit
   MappedFiles files(process.pid);
   const MappedFile* file = mapping && PatchPlans::is_code(*mapping) ? files.of(*mapping) : nullptr;
   if (!file) return {};
-  CodePlan& plan = plans_.of(file->version, *mapping);
+  CodePlan& plan = plans_.of(*file, *mapping);
   CodeSite& site = plan.site(at - mapping->start);
   site.kind = kind;
   if (const auto sites = cpuid_sites_.find(file->version); kind == SiteKind::cpuid && sites != cpuid_sites_.end()) {
@@ -362,7 +362,7 @@ bool Recorder::in_use(const Thread& thread, Address start, Address end) const {
 
 // Code was mapped that nothing has run yet: patches what has proved worth it in other programs. What maps more memory
 // for trampolines is left to the sites' stops.
-void Recorder::apply_plan(Process& process, const Mapping& mapping, const FileVersion& file) {
+void Recorder::apply_plan(Process& process, const Mapping& mapping, const MappedFile& file) {
   Gate* const gate = process.gate.get();
   if (!gate || !gate->slot() || !PatchPlans::is_code(mapping)) return;
   auto patches = plans_.of(file, mapping).ready(mapping.start);

@@ -101,6 +101,15 @@ Bytes contents_of(const std::string& path) {
   return contents;
 }
 
+bool all_hold_cpuid(const std::string& path, const std::vector<CpuidSite>& sites) {
+  std::ifstream file(path, std::ios::binary);
+  return std::all_of(sites.begin(), sites.end(), [&](const CpuidSite& site) {
+    char code[2] = {};
+    file.seekg(static_cast<std::streamoff>(site.offset));
+    return file.read(code, sizeof code) && code[0] == '\x0f' && code[1] == '\xa2';
+  });
+}
+
 }  // namespace
 
 void Recorder::handle_signal(Thread& thread, int signal) {
@@ -268,22 +277,35 @@ void Recorder::add_trap(Thread& thread, const TrappedInstruction& trap, const us
   thread.process->unit->log.add(std::move(event));
 }
 
+// Null if the file cannot be read.
+const std::vector<CpuidSite>* Recorder::cpuid_sites_of(const MappedFile& file) {
+  auto known = cpuid_sites_.find(file.version);
+  if (known != cpuid_sites_.end()) return &known->second;
+  FileFacts* const facts = cache_ ? cache_->of(file.path, file.version) : nullptr;
+  auto sites = facts ? decode_cpuid_sites(facts->cpuid_sites) : std::nullopt;
+  if (!sites || !all_hold_cpuid(file.path, *sites)) {
+    const Bytes contents = contents_of(file.path);
+    if (contents.empty()) return nullptr;
+    sites = cpuid_sites(contents);
+    if (facts) facts->cpuid_sites = encode(*sites);
+  }
+  return &cpuid_sites_.emplace(file.version, std::move(*sites)).first->second;
+}
+
 // On processors that cannot trap cpuid: replaces it in a file's mapping that was just made, and notes that in the
 // event. `file`: null if it cannot be reached.
 void Recorder::replace_cpuid(Process& process, const Mapping& mapping, const MappedFile* file, Event* event) {
   if (limits_.cpuid_traps || mapping.inode == 0 || mapping.shared || !(mapping.protection & PROT_EXEC)) return;
-  const Bytes contents = file && !cpuid_sites_.contains(file->version) ? contents_of(file->path) : Bytes();
-  if (!contents.empty()) cpuid_sites_.emplace(file->version, cpuid_sites(contents));
-  const auto known = file ? cpuid_sites_.find(file->version) : cpuid_sites_.end();
-  if (known == cpuid_sites_.end()) {
+  const auto* const sites = file ? cpuid_sites_of(*file) : nullptr;
+  if (!sites) {
     add_unsure(*process.unit, "cpuid instructions of " + mapping.name + " could not be looked for");
     return;
   }
   Bytes stand_in(std::begin(kCpuidStandIn), std::end(kCpuidStandIn));
   std::vector<MemoryPiece> pieces;
-  for (const auto& site : known->second) {
+  for (const auto& site : *sites) {
     const uint64_t offset = site.offset - mapping.offset;
-    if (site.offset < mapping.offset || offset + stand_in.size() > mapping.length()) continue;
+    if (site.offset < mapping.offset || offset > mapping.length() - stand_in.size()) continue;
     pieces.push_back({mapping.start + offset, stand_in.data(), stand_in.size()});
   }
   if (!process.memory.patch(pieces)) add_unsure(*process.unit, "cpuid instructions could not be replaced");

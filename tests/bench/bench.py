@@ -108,7 +108,8 @@ class Bench:
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="rd-bench-"))
         self.directory.chmod(0o755)  # servers drop privileges
         self.env = {key: value for key, value in os.environ.items() if not key.startswith(("MAKE", "MFLAGS"))}
-        self.env.update(mpi.ENV, REDRIVE_TRACE_DIR=str(self.directory / "traces"), LANG="C.UTF-8")
+        self.env.update(mpi.ENV, REDRIVE_TRACE_DIR=str(self.directory / "traces"),
+                        REDRIVE_CACHE_DIR=str(self.directory / "cache"), LANG="C.UTF-8")
         self.trace = self.directory / "trace"
         self.rows = []
 

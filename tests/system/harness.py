@@ -179,7 +179,7 @@ class Context:
     def _environment(self):
         dropped = ("MAKE", "MFLAGS", "REDRIVE", "PYTHON", "PYENV", "GIT_", "LC_", "NO_COLOR")
         env = {key: value for key, value in os.environ.items() if not key.startswith(dropped)}
-        env.update(REDRIVE_TRACE_DIR=str(self.traces), HOME=str(self.home), TMPDIR=str(self.home), LANG="C.UTF-8")
+        env.update(REDRIVE_TRACE_DIR=str(self.traces), REDRIVE_CACHE_DIR=str(self.directory / "cache"), HOME=str(self.home), TMPDIR=str(self.home), LANG="C.UTF-8")
         return env
 
     def fresh_work(self):

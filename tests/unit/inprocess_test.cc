@@ -148,9 +148,9 @@ TEST_CASE("sites are patched if they hold what is expected, and give their tramp
 
 TEST_CASE("what was learnt of a file's sites is of that version and that segment") {
   PatchPlans plans;
-  const FileVersion file{1, 2, 3, 4, 5};
-  FileVersion later = file;
-  later.changed_ns = 6;
+  const MappedFile file{"/lib/x", {1, 2, 3, 4, 5}};
+  MappedFile later = file;
+  later.version.changed_ns = 6;
   Bytes code(kPageSize, 0x90);
   const Bytes site{0x0f, 0x05, 0x90, 0x90, 0x90, 0xc3};
   std::copy(site.begin(), site.end(), code.begin() + 64);

@@ -1,0 +1,165 @@
+// cache_fuzz [SEED [ITERATIONS]]: feeds damaged entries of the cache of files to what reads them. Nothing may crash,
+// and of any plan that is accepted the trampolines can be made. A failure prints the seed that shows it.
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "interceptors/cpuid_sites.h"
+#include "logstore/file_cache.h"
+#include "supervisor/patch_plans.h"
+#include "tests/unit/logstore_sample.h"
+
+using namespace redrive;
+
+namespace {
+
+char g_how_to_show[64];  // read by a signal handler
+
+void show_seed(int signal) {
+  (void)!::write(STDERR_FILENO, g_how_to_show, std::strlen(g_how_to_show));
+  std::signal(signal, SIG_DFL);
+  std::raise(signal);
+}
+
+#ifdef __SANITIZE_ADDRESS__
+extern "C" void __asan_on_error() { (void)!::write(STDERR_FILENO, g_how_to_show, std::strlen(g_how_to_show)); }
+#endif
+
+void require(bool good, const char* what) {
+  if (good) return;
+  std::fprintf(stderr, "cache_fuzz: %s\n", what);
+  std::abort();
+}
+
+Bytes good_plans(sample::Values& v) {
+  FilePlans plans;
+  for (uint64_t segments = v.below(3); segments > 0; --segments) {
+    const uint64_t offset = v.below(4) * 4096;
+    CodePlan& plan = plans.try_emplace({offset, 0x10000}, "", offset).first->second;
+    for (uint64_t sites = v.below(5); sites > 0; --sites) {
+      CodeSite& site = plan.site(100 + v.below(0x8000));
+      if (std::exchange(site.examined, true)) continue;
+      site.kind = static_cast<SiteKind>(v.below(4));
+      if (v.once_in(3)) continue;
+      const bool in_front = v.once_in(3) && site.kind <= SiteKind::cpuid;
+      if (in_front) {
+        site.window = PatchWindow{static_cast<uint8_t>(5 + v.below(15)), 0, 0};
+        site.original = v.bytes(site.window->before);
+      } else {
+        const uint64_t size = instruction_size(site.kind), after = 5 - size + v.below(15);
+        site.window = PatchWindow{0, static_cast<uint8_t>(after), static_cast<uint32_t>(v.any() & ((1u << after) - 1))};
+        site.original = v.bytes(size + after);
+      }
+    }
+  }
+  const Bytes bytes = encode(plans);
+  const auto again = decode_plans(bytes, "");
+  require(again && encode(*again) == bytes, "plans do not come back as they were");
+  return bytes;
+}
+
+Bytes good_sites(sample::Values& v) {
+  std::vector<CpuidSite> sites;
+  for (uint64_t count = v.below(5), offset = 0; count > 0; --count) {
+    sites.push_back({offset += 1 + v.below(1000), {}});
+    for (uint64_t front = v.below(kMaxFront + 1); front > 0; --front) {
+      sites.back().front.push_back(static_cast<uint8_t>(1 + v.below(15)));
+    }
+  }
+  const Bytes bytes = encode(sites);
+  const auto again = decode_cpuid_sites(bytes);
+  require(again && encode(*again) == bytes, "cpuid sites do not come back as they were");
+  return bytes;
+}
+
+Bytes good_entry(sample::Values& v) {
+  CacheEntry entry;
+  const Bytes build = v.bytes(20);
+  entry.build.assign(build.begin(), build.end());
+  entry.version = {v.any(), v.any(), v.any(), static_cast<int64_t>(v.any()), static_cast<int64_t>(v.any())};
+  entry.filesystem = v.any();
+  entry.samples = std::string(32, 'a');
+  if (v.once_in(2)) {
+    entry.facts.content = std::string(32, '0');
+    entry.copy_inode = v.any();
+  }
+  entry.facts.patch_plans = good_plans(v);
+  entry.facts.cpuid_sites = good_sites(v);
+  const Bytes bytes = encode(entry);
+  const auto again = decode_cache_entry(bytes);
+  require(again && encode(*again) == bytes, "an entry does not come back as it was");
+  return bytes;
+}
+
+void damage(Bytes& data, sample::Values& v) {
+  for (uint64_t n = v.below(4) + 1; n > 0 && !data.empty(); n--) {
+    const size_t at = v.below(data.size());
+    switch (v.below(4)) {
+      case 0:
+        data.resize(at);
+        break;
+      case 1:
+        data.insert(data.begin() + static_cast<ptrdiff_t>(at), static_cast<uint8_t>(v.any()));
+        break;
+      case 2:
+        data[at] = 0xff;
+        break;
+      default:
+        data[at] ^= static_cast<uint8_t>(1u << v.below(8));
+    }
+  }
+}
+
+// As the recorder uses them.
+void use_plans(const Bytes& bytes) {
+  constexpr Address kStart = 0x7f0000000000, kTrampolines = kStart - 0x100000;
+  const auto plans = decode_plans(bytes, "");
+  if (!plans) return;
+  for (const auto& [key, plan] : *plans) {
+    for (const SitePatch& patch : plan.ready(kStart)) {
+      require(patch.start() >= kStart && patch.start() + patch.size() <= kStart + key.second, "a patch outside");
+      require(patch.size() == patch.original.size(), "a patch of another size than what it replaces");
+      PatchedSite site{patch.site, patch.start(), patch.original, 0, 0, patch.kind};
+      (void)trampoline(kTrampolines, kTrampolines, patch.window, site);
+      require(jump(patch.start(), kTrampolines, patch.size()).size() == patch.size(), "a jump that does not fit");
+    }
+  }
+}
+
+void use_sites(const Bytes& bytes) {
+  const auto sites = decode_cpuid_sites(bytes);
+  if (!sites) return;
+  for (const auto& site : *sites) require(site.front.size() <= kMaxFront, "too many instructions in front");
+}
+
+void one_entry(uint64_t seed) {
+  sample::Values v(seed);
+  Bytes plans = good_plans(v), sites = good_sites(v), entry = good_entry(v);
+  for (Bytes* each : {&plans, &sites, &entry}) damage(*each, v);
+  use_plans(plans);
+  use_sites(sites);
+  if (const auto decoded = decode_cache_entry(entry)) {
+    use_plans(decoded->facts.patch_plans);
+    use_sites(decoded->facts.cpuid_sites);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const uint64_t first_seed = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 1;
+  const uint64_t iterations = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 50000;
+  for (const int signal : {SIGABRT, SIGALRM}) std::signal(signal, show_seed);
+#ifndef __SANITIZE_ADDRESS__
+  for (const int signal : {SIGSEGV, SIGBUS, SIGFPE}) std::signal(signal, show_seed);
+#endif
+  for (uint64_t seed = first_seed; seed < first_seed + iterations; seed++) {
+    std::snprintf(g_how_to_show, sizeof g_how_to_show, "cache_fuzz: show again with: cache_fuzz %llu 1\n",
+                  static_cast<unsigned long long>(seed));
+    one_entry(seed);
+  }
+  std::printf("cache_fuzz: %llu entries from seed %llu read\n", static_cast<unsigned long long>(iterations),
+              static_cast<unsigned long long>(first_seed));
+  return 0;
+}
