@@ -11,7 +11,8 @@
 
 namespace redrive {
 
-std::vector<sock_filter> seccomp_filter(std::initializer_list<uint64_t> untraced, uint64_t traced) {
+std::vector<sock_filter> seccomp_filter(std::initializer_list<uint64_t> untraced, uint64_t traced,
+                                        std::span<const ExactCall> calls) {
   constexpr uint32_t kLoad = BPF_LD | BPF_W | BPF_ABS;
   constexpr uint32_t kForeign = SECCOMP_RET_ERRNO | ENOSYS;
   std::vector<sock_filter> filter{
@@ -32,6 +33,23 @@ std::vector<sock_filter> seccomp_filter(std::initializer_list<uint64_t> untraced
   };
   for (const uint64_t address : untraced) answer_at(address, SECCOMP_RET_ALLOW);
   if (traced) answer_at(traced, SECCOMP_RET_TRACE);
+  for (const auto& call : calls) {
+    std::vector<sock_filter> test;
+    const auto compare = [&](size_t offset, uint64_t value) {
+      test.push_back(BPF_STMT(kLoad, static_cast<uint32_t>(offset)));
+      test.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<uint32_t>(value), 0, 0));
+    };
+    compare(offsetof(seccomp_data, nr), static_cast<uint64_t>(call.number));
+    for (size_t i = 0; i < call.args.size(); ++i) {
+      if (!call.args[i]) continue;
+      const size_t at = offsetof(seccomp_data, args) + i * sizeof(uint64_t);
+      compare(at, *call.args[i]);
+      compare(at + 4, *call.args[i] >> 32);
+    }
+    test.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
+    for (size_t i = 1; i < test.size(); i += 2) test[i].jf = static_cast<uint8_t>(test.size() - 1 - i);
+    filter.insert(filter.end(), test.begin(), test.end());
+  }
   const sock_filter rest[] = {
       BPF_STMT(kLoad, offsetof(seccomp_data, nr)),
       BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, __X32_SYSCALL_BIT, 0, 1),

@@ -222,10 +222,17 @@ void outputs(const SyscallRow& row, std::span<const uint64_t, 6> args, const Ent
 std::vector<uint64_t> datagram_lengths(const SyscallRow& row, std::span<const uint64_t, 6> args, int64_t result,
                                        const Memory& memory);
 
+// A call with certain values in some of its arguments.
+struct ExactCall {
+  int32_t number;
+  std::array<std::optional<uint64_t>, 6> args;
+};
+
 // The seccomp program: RET_TRACE for every syscall of this architecture, ENOSYS for other architectures (x32, i386).
 // Syscall instructions of the code inside tracees, named by the addresses behind them: at those in `untraced` all are
-// allowed, at `traced` (0: none) all are RET_TRACE, whatever the number.
-std::vector<sock_filter> seccomp_filter(std::initializer_list<uint64_t> untraced = {}, uint64_t traced = 0);
+// allowed, at `traced` (0: none) all are RET_TRACE, whatever the number. `calls` are allowed wherever they are made.
+std::vector<sock_filter> seccomp_filter(std::initializer_list<uint64_t> untraced = {}, uint64_t traced = 0,
+                                        std::span<const ExactCall> calls = {});
 
 // "read(3, 0x7ffe..., 64)", from a recorded event's numbers. With `memory`, strings and sent bytes are shown as strace
 // does.

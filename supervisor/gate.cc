@@ -1,8 +1,10 @@
 #include "supervisor/gate.h"
 
+#include <fcntl.h>
 #include <sched.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,7 +20,7 @@ extern "C" const uint8_t redrive_gate_code_end[];
 namespace redrive {
 namespace {
 
-constexpr uint64_t kCommonSize = gate::kSlot - gate::kCode;
+constexpr uint64_t kSharedSize = gate::kSlot - gate::kCode;  // the slots come behind it
 constexpr unsigned long kFsGsBase = 1 << 1;  // HWCAP2_FSGSBASE
 constexpr uint64_t kReach = 1ull << 31;      // of a jump
 constexpr uint64_t kReachMargin = 1 << 24;
@@ -32,10 +34,10 @@ Result<std::unique_ptr<GateArena>> GateArena::make() {
   std::unique_ptr<GateArena> arena(new GateArena);
   arena->file_ = Fd(memfd_create("redrive", MFD_CLOEXEC));
   if (!arena->file_) return errno_error("cannot make shared memory");
-  arena->size_ = kCommonSize;
-  if (ftruncate(arena->file_.get(), static_cast<off_t>(kCommonSize)) != 0)
+  arena->size_ = kSharedSize;
+  if (ftruncate(arena->file_.get(), static_cast<off_t>(kSharedSize)) != 0)
     return errno_error("cannot make shared memory");
-  void* common = mmap(nullptr, kCommonSize, PROT_READ | PROT_WRITE, MAP_SHARED, arena->file_.get(), 0);
+  void* common = mmap(nullptr, kSharedSize, PROT_READ | PROT_WRITE, MAP_SHARED, arena->file_.get(), 0);
   if (common == MAP_FAILED) return errno_error("cannot map shared memory");
   arena->common_ = static_cast<uint8_t*>(common);
   arena->path_ = "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(arena->file_.get());
@@ -44,12 +46,22 @@ Result<std::unique_ptr<GateArena>> GateArena::make() {
   std::memcpy(arena->common_, redrive_gate_code, size);
   std::memcpy(arena->common_ + (gate::kTable - gate::kCode), gate_table().get(), sizeof(gate::Table));
   std::memcpy(arena->common_ + (kPath - gate::kCode), arena->path_.c_str(), arena->path_.size() + 1);
+  const auto at = [&](Address address) { return arena->common_ + (address - gate::kCode); };
+  arena->loader_.assign(at(arena->header().load), at(arena->header().load_end));
+  arena->loader_.insert(arena->loader_.end(), arena->path_.c_str(), arena->path_.c_str() + arena->path_.size() + 1);
   return arena;
 }
 
 GateArena::~GateArena() {
   for (const auto& free : free_) munmap(free.slot, gate::kSlotSize);
-  if (common_) munmap(common_, kCommonSize);
+  if (common_) munmap(common_, kSharedSize);
+}
+
+std::array<ExactCall, 2> GateArena::loader_calls() {
+  constexpr std::nullopt_t any = std::nullopt;
+  constexpr uint64_t kProtection = PROT_READ | PROT_EXEC, kFlags = MAP_SHARED | MAP_FIXED_NOREPLACE;
+  return {{{SYS_open, {any, O_RDWR | O_CLOEXEC, 0, gate::kLoads, gate::kLoads, gate::kLoads}},
+           {SYS_mmap, {gate::kCode, gate::kCommonSize, kProtection, kFlags, any, 0}}}};
 }
 
 gate::Slot* GateArena::take_slot(uint64_t& file_offset) {

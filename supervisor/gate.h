@@ -1,6 +1,7 @@
 // The in-process tier of address spaces: the memory that it shares with the supervisor, and the patched syscall sites.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <bitset>
 #include <map>
@@ -20,6 +21,7 @@
 #include "interceptors/channels.h"
 #include "interceptors/inprocess/layout.h"
 #include "interceptors/patch_window.h"
+#include "interceptors/syscall_table.h"
 
 namespace redrive {
 
@@ -36,6 +38,10 @@ class GateArena {
   GateArena& operator=(const GateArena&) = delete;
 
   const gate::Header& header() const { return *reinterpret_cast<const gate::Header*>(common_); }
+  // What is written into a program that has none of it mapped, to be run there (Header::load), and the calls that the
+  // filter must let through for that.
+  const Bytes& loader() const { return loader_; }
+  static std::array<ExactCall, 2> loader_calls();
   // Where a tracee finds the file; the text lies at kPath in those that have mapped the clock.
   const std::string& path() const { return path_; }
   static constexpr Address kPath = gate::kClock + sizeof(gate::Clock);
@@ -65,6 +71,7 @@ class GateArena {
   Fd file_;
   uint8_t* common_ = nullptr;
   std::string path_;
+  Bytes loader_;
   struct FreeSlot {
     gate::Slot* slot;
     uint64_t file_offset;

@@ -247,7 +247,7 @@ void Recorder::rewind(Thread& thread, const user_regs_struct& entry) {
 }
 
 void Recorder::handle_seccomp_stop(Thread& thread) {
-  if (thread.run == Thread::Run::starting || thread.run == Thread::Run::executing) {
+  if (thread.run == Thread::Run::starting) {
     resume(thread, PTRACE_CONT);  // the launcher, before its program begins
     return;
   }
@@ -264,10 +264,6 @@ void Recorder::handle_seccomp_stop(Thread& thread) {
 }
 
 void Recorder::handle_syscall_exit(Thread& thread) {
-  if (thread.run == Thread::Run::executing) {
-    begin_program(thread);
-    return;
-  }
   if (thread.run == Thread::Run::syscall) {
     leave(thread);
   } else {

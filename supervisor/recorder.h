@@ -147,9 +147,11 @@ class Recorder {
   bool set_regs(const Thread& thread, const user_regs_struct& regs) const;
   Result<int64_t> call_at(Thread& thread, Address instruction, const user_regs_struct& base, long number,
                           std::initializer_list<uint64_t> args);
+  Result<user_regs_struct> make_calls_from(Thread& thread, const user_regs_struct& base, Address instruction,
+                                           const std::vector<gate::InjectedCall>& calls);
   Result<int64_t> make_calls(Thread& thread, const user_regs_struct& base,
                              const std::vector<gate::InjectedCall>& calls);
-  Result<void> map_gate(Thread& thread, const user_regs_struct& regs, Address instruction,
+  Result<void> map_gate(Thread& thread, const user_regs_struct& regs, Address vdso,
                         const std::vector<Mapping>& mappings);
   Result<void> inherit_gate(Thread& thread, const user_regs_struct& regs, std::shared_ptr<Gate> gate);
   static gate::Slot* slot_of(const Thread& thread);

@@ -127,7 +127,8 @@ Result<void> Recorder::launch(const std::string& path, const std::vector<std::st
   if (pipe2(go, O_CLOEXEC) != 0) return errno_error("cannot make a pipe");
   const Fd read_end(go[0]), write_end(go[1]);
   const std::vector<sock_filter> filter =
-      arena_ ? seccomp_filter({arena_->header().executed, arena_->header().injected}, arena_->header().boundary)
+      arena_ ? seccomp_filter({arena_->header().executed, arena_->header().injected}, arena_->header().boundary,
+                              GateArena::loader_calls())
              : seccomp_filter();
   const sock_fprog program{static_cast<unsigned short>(filter.size()), const_cast<sock_filter*>(filter.data())};
   std::vector<char*> argv;
@@ -300,24 +301,26 @@ void Recorder::executed(pid_t pid, pid_t former_tid) {
   thread.clear_tid = 0;
   thread.held.clear();
   thread.raised.clear();
-  thread.run = Thread::Run::executing;
-  resume(thread, PTRACE_SYSCALL);
+  begin_program(thread);
 }
 
-// At the exit of a successful execve: nothing of the new program has run.
+// At the stop that reports a successful execve: nothing of the new program has run. The kernel is still to put its
+// result into rax.
 void Recorder::begin_program(Thread& thread) {
   Process& process = *thread.process;
   Unit& unit = *process.unit;
   user_regs_struct regs;
   if (!get_regs(thread, regs)) return;
+  regs.rax = 0;
   const auto stack = InitialStack::read(process.memory, regs.rsp);
   process.command = stack.command(process.memory);
   const auto found = read_mappings(process.pid);
   const std::vector<Mapping> mappings = found ? *found : std::vector<Mapping>();
-  if (const Address site = vdso_syscall(process.memory, stack.hide_vdso(process.memory, regs.rsp))) {
+  if (const Address vdso = stack.hide_vdso(process.memory, regs.rsp)) {
+    if (arena_ && !map_gate(thread, regs, vdso, mappings)) return;
     // execve switched cpuid faulting off.
-    if (limits_.cpuid_traps && !call_at(thread, site, regs, SYS_arch_prctl, {kArchSetCpuid, 0})) return;
-    if (arena_ && !map_gate(thread, regs, site, mappings)) return;
+    const Address site = limits_.cpuid_traps ? vdso_syscall(process.memory, vdso) : 0;
+    if (site && !call_at(thread, site, regs, SYS_arch_prctl, {kArchSetCpuid, 0})) return;
     regs.orig_rax = ~0ull;
     redrive::set_regs(thread.tid, regs);
   }

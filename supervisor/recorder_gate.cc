@@ -74,6 +74,9 @@ Result<int64_t> Recorder::call_at(Thread& thread, Address instruction, const use
     resume(thread, how);
     if (!wait_stop(thread.tid, status)) return Error{"the program was killed"};
     if (status >> 16 == PTRACE_EVENT_SECCOMP) {
+      // Behind an execve the kernel has put its result where the number was.
+      regs.orig_rax = static_cast<uint64_t>(number);
+      redrive::set_regs(thread.tid, regs);
       how = PTRACE_SYSCALL;
     } else if (WSTOPSIG(status) == (SIGTRAP | 0x80)) {
       break;
@@ -85,13 +88,13 @@ Result<int64_t> Recorder::call_at(Thread& thread, Address instruction, const use
   return static_cast<int64_t>(regs.rax);
 }
 
-// Has the thread make these calls, up to the first that fails, with one stop behind the last, whose result it is. Its
-// address space has the tier's code; `base` as above.
-Result<int64_t> Recorder::make_calls(Thread& thread, const user_regs_struct& base,
-                                     const std::vector<gate::InjectedCall>& calls) {
+// Has the thread make these calls, up to the first that fails, from the instruction on that makes them. Returns its
+// registers at the stop behind them. `base` as above.
+Result<user_regs_struct> Recorder::make_calls_from(Thread& thread, const user_regs_struct& base, Address instruction,
+                                                   const std::vector<gate::InjectedCall>& calls) {
   arena_->set_injected(calls);
   user_regs_struct regs = base;
-  regs.rip = arena_->header().inject;
+  regs.rip = instruction;
   regs.orig_rax = ~0ull;
   regs.rbp = gate::kOrders + offsetof(gate::Orders, injected);
   regs.rbx = regs.rbp + calls.size() * sizeof(gate::InjectedCall);
@@ -106,45 +109,46 @@ Result<int64_t> Recorder::make_calls(Thread& thread, const user_regs_struct& bas
     }
   }
   if (!redrive::get_regs(thread.tid, regs)) return Error{"the program was killed"};
-  return static_cast<int64_t>(regs.rdi);
+  return regs;
+}
+
+// The same in an address space that has the tier's code. Returns the last call's result.
+Result<int64_t> Recorder::make_calls(Thread& thread, const user_regs_struct& base,
+                                     const std::vector<gate::InjectedCall>& calls) {
+  ASSIGN_OR_RETURN(const user_regs_struct made, make_calls_from(thread, base, arena_->header().inject, calls));
+  return static_cast<int64_t>(made.rdi);
 }
 
 // Maps the tier into the address space of a new program, with memory for trampolines near its first instruction. The
-// thread is stopped before it, with these registers; `instruction` is a syscall instruction that it has mapped. Where
-// that cannot be, calls are left to stops. Fails if the program was killed.
-Result<void> Recorder::map_gate(Thread& thread, const user_regs_struct& regs, Address instruction,
+// thread is stopped before it, with these registers, and has code mapped at `vdso` that it will not use. Where that cannot
+// be, calls are left to stops. Fails if the program was killed.
+Result<void> Recorder::map_gate(Thread& thread, const user_regs_struct& regs, Address vdso,
                                 const std::vector<Mapping>& mappings) {
   Process& process = *thread.process;
   auto gate = std::make_shared<Gate>(*arena_, process.unit);
-  if (!gate->take_slot()) return {};
-  // The path is put below the stack for a moment.
-  Bytes below(arena_->path().size() + 1);
-  const Address path = (regs.rsp - 512 - below.size()) & ~uint64_t{15};
-  if (!process.memory.read(path, below.data(), below.size())) return {};
-  process.memory.write(path, arena_->path().c_str(), below.size());
-  ASSIGN_OR_RETURN(const int64_t opened, call_at(thread, instruction, regs, SYS_open, {path, O_RDWR | O_CLOEXEC, 0}));
-  process.memory.write(path, below.data(), below.size());
-  if (is_error(opened)) return {};
-  const auto fd = static_cast<uint64_t>(opened);
+  const Bytes& loader = arena_->loader();
+  Bytes covered(loader.size());
+  if (!gate->take_slot() || !process.memory.read(vdso, covered.data(), covered.size())) return {};
+  if (!process.memory.write(vdso, loader.data(), loader.size())) return {};
   constexpr uint64_t kShared = MAP_SHARED | MAP_FIXED_NOREPLACE;
   constexpr uint64_t kReadWrite = PROT_READ | PROT_WRITE;
-  ASSIGN_OR_RETURN(const int64_t code,
-                   call_at(thread, instruction, regs, SYS_mmap,
-                           {gate::kCode, gate::kCodeSize + gate::kTableSize, PROT_READ | PROT_EXEC, kShared, fd, 0}));
-  if (code != static_cast<int64_t>(gate::kCode)) {
-    TRY(call_at(thread, instruction, regs, SYS_close, {fd}));
-    return {};
-  }
   std::vector<gate::InjectedCall> calls{
-      {SYS_mmap, {gate::kClock, gate::kClockSize, kReadWrite, kShared, fd, gate::kClock - gate::kCode}},
-      {SYS_mmap, {gate::kSlot, gate::kSlotSize, kReadWrite, kShared, fd, gate->slot_offset()}}};
+      {SYS_mmap, {gate::kClock, gate::kClockSize, kReadWrite, kShared, gate::kOpened, gate::kClock - gate::kCode}},
+      {SYS_mmap, {gate::kSlot, gate::kSlotSize, kReadWrite, kShared, gate::kOpened, gate->slot_offset()}}};
   const auto trampolines = Gate::gap_near(mappings, regs.rip);
   if (trampolines) calls.push_back(map_trampolines_at(*trampolines));
-  calls.push_back({SYS_close, {fd}});
+  calls.push_back({SYS_close, {gate::kOpened}});
   calls.push_back({SYS_brk, {}});
-  ASSIGN_OR_RETURN(const int64_t brk, make_calls(thread, regs, calls));
+  ASSIGN_OR_RETURN(const user_regs_struct made, make_calls_from(thread, regs, vdso, calls));
+  process.memory.write(vdso, covered.data(), covered.size());
+  if (made.rip != arena_->header().boundary) {
+    int status = 0;
+    resume(thread, PTRACE_SYSCALL);  // the loader closes what it has opened
+    return wait_stop(thread.tid, status) ? Result<void>() : Error{"the program was killed"};
+  }
+  const auto brk = static_cast<int64_t>(made.rdi);
   if (is_error(brk)) {
-    TRY(make_calls(thread, regs, {{SYS_close, {fd}}}));
+    TRY(make_calls(thread, regs, {{SYS_close, {made.r12}}}));
     return {};
   }
   process.brk = static_cast<Address>(brk);
@@ -165,14 +169,15 @@ Result<void> Recorder::inherit_gate(Thread& thread, const user_regs_struct& regs
   process.gate = gate;
   bool mapped = false;
   if (gate->take_slot()) {
-    ASSIGN_OR_RETURN(const int64_t fd, make_calls(thread, regs, {{SYS_open, {GateArena::kPath, O_RDWR | O_CLOEXEC}}}));
-    if (!is_error(fd)) {
-      const gate::InjectedCall map = map_slot(MAP_SHARED, static_cast<uint64_t>(fd), gate->slot_offset());
-      const gate::InjectedCall close{SYS_close, {static_cast<uint64_t>(fd)}};
-      ASSIGN_OR_RETURN(const int64_t made, make_calls(thread, regs, {map, close}));
-      mapped = !is_error(made);
-      if (!mapped) TRY(make_calls(thread, regs, {close}));
-    }
+    user_regs_struct before = regs;
+    before.r12 = ~0ull;
+    ASSIGN_OR_RETURN(const user_regs_struct made,
+                     make_calls_from(thread, before, arena_->header().inject,
+                                     {{SYS_open, {GateArena::kPath, O_RDWR | O_CLOEXEC}},
+                                      map_slot(MAP_SHARED, gate::kOpened, gate->slot_offset()),
+                                      {SYS_close, {gate::kOpened}}}));
+    mapped = !is_error(static_cast<int64_t>(made.rdi));
+    if (!mapped && made.r12 != before.r12) TRY(make_calls(thread, regs, {{SYS_close, {made.r12}}}));
   }
   if (mapped) {
     gates_.push_back(gate);

@@ -64,7 +64,7 @@ Result<void> Replayer::map_gate(const std::vector<ProcessSerial>& sharing, pid_t
   if (taken || !gate->take_slot()) return {};
   gate->slot()->replay = 1;
   const std::string& path = tier_->arena->path();
-  TRY(stub.map_file(tid, path, gate::kCode, gate::kCodeSize + gate::kTableSize, PROT_READ | PROT_EXEC, MAP_SHARED, 0));
+  TRY(stub.map_file(tid, path, gate::kCode, gate::kCommonSize, PROT_READ | PROT_EXEC, MAP_SHARED, 0));
   TRY(stub.map_file(tid, path, gate::kSlot, gate::kSlotSize, PROT_READ | PROT_WRITE, MAP_SHARED, gate->slot_offset()));
   TRY(let_gate_call(stub, tid, *gate->slot()));
   gate->slot()->processor = static_cast<uint32_t>(processor_);

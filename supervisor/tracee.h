@@ -61,12 +61,11 @@ struct Process {
 
 struct Thread {
   enum class Run : uint8_t {
-    starting,   // born, its first stop still to come
-    user,       // runs user code; holds the baton
-    syscall,    // in the kernel; holds the baton
-    blocked,    // in the kernel, without the baton
-    ready,      // stopped, waits for the baton to have its stop handled
-    executing,  // execve succeeded, its exit still to come
+    starting,  // born, its first stop still to come
+    user,      // runs user code; holds the baton
+    syscall,   // in the kernel; holds the baton
+    blocked,   // in the kernel, without the baton
+    ready,     // stopped, waits for the baton to have its stop handled
   };
   enum class Stop : uint8_t { none, start, exit };
 

@@ -18,6 +18,8 @@ using namespace redrive::gate;
 #define VALUE(x) TEXT(x)
 
 // The slot's fields by their offsets; checked below.
+#define CODE 0x6f000000
+#define COMMON_SIZE 0x18000
 #define SLOT 0x6f020000
 #define STACK_TOP 0x6f025000
 #define RAX "0"
@@ -41,6 +43,18 @@ using namespace redrive::gate;
 #define TARGET "144"
 #define PHASE "152"
 
+// Calls and their arguments.
+#define OPEN 2
+#define CLOSE 3
+#define MMAP 9
+#define OPEN_FLAGS 0x80002
+#define READ_EXECUTE 5
+#define SHARED_FIXED 0x100001
+#define LOADS 0x6f6c6f61
+#define OPENED -2
+
+static_assert(kCode == CODE && kCommonSize == COMMON_SIZE && kLoads == LOADS && kOpened == static_cast<uint64_t>(OPENED));
+static_assert(SHARED_FIXED == (MAP_SHARED | MAP_FIXED_NOREPLACE) && READ_EXECUTE == (PROT_READ | PROT_EXEC));
 static_assert(kSlot == SLOT && kStack + kStackSize == STACK_TOP);
 static_assert(sizeof(InjectedCall) == 56 && offsetof(InjectedCall, args) == 8);
 static_assert(offsetof(Registers, rbx) == 56 && offsetof(Registers, rsp) == 104 && offsetof(Registers, r11) == 128);
@@ -50,7 +64,7 @@ static_assert(offsetof(Slot, site) == 136 && offsetof(Slot, target) == 144 && of
 
 asm(R"(
   .section .header, "ax"
-  .quad entry, leave, executed, boundary, inject, injected, cpuid
+  .quad entry, leave, executed, boundary, inject, injected, cpuid, load, load_end
   .text
 entry:
   mov %rsp, )" AT(RSP) R"(
@@ -117,14 +131,53 @@ inject:
   mov 32(%rbp), %r10
   mov 40(%rbp), %r8
   mov 48(%rbp), %r9
+  cmp $)" VALUE(OPENED) R"(, %rdi
+  cmove %r12, %rdi
+  cmp $)" VALUE(OPENED) R"(, %r8
+  cmove %r12, %r8
   syscall
 injected:
   cmp $-4095, %rax
   jae stop
+  cmpq $)" VALUE(OPEN) R"(, 0(%rbp)
+  cmove %rax, %r12
   add $56, %rbp
   cmp %rbx, %rbp
   jne inject
   jmp stop
+
+# Runs anywhere, with the path of the file behind it: maps this code, and makes the calls from rbp to rbx. The filter lets
+# these two calls through, if all their arguments are these (kLoadOpens, kLoadMaps). If one fails, it stops at close.
+load:
+  lea load_end(%rip), %rdi
+  mov $)" VALUE(OPEN_FLAGS) R"(, %esi
+  xor %edx, %edx
+  mov $)" VALUE(LOADS) R"(, %r10d
+  mov %r10, %r8
+  mov %r10, %r9
+  mov $)" VALUE(OPEN) R"(, %eax
+  syscall
+  mov %rax, %r12
+  test %rax, %rax
+  js fail
+  mov $)" VALUE(CODE) R"(, %edi
+  mov $)" VALUE(COMMON_SIZE) R"(, %esi
+  mov $)" VALUE(READ_EXECUTE) R"(, %edx
+  mov $)" VALUE(SHARED_FIXED) R"(, %r10d
+  mov %r12, %r8
+  xor %r9d, %r9d
+  mov $)" VALUE(MMAP) R"(, %eax
+  syscall
+  mov $inject, %edx
+  cmp %rdi, %rax
+  jne fail
+  jmp *%rdx
+fail:
+  mov %r12, %rdi
+  mov $)" VALUE(CLOSE) R"(, %eax
+  syscall
+  ud2
+load_end:
 
 # rdx: the stand-in for cpuid in the trampoline. It is over before anything else happens: nothing stops it midway but what
 # is held until it is over.

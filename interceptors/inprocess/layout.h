@@ -21,6 +21,7 @@ inline constexpr uint64_t kCode = 0x6f000000;
 inline constexpr uint64_t kCodeSize = 0x8000;
 inline constexpr uint64_t kTable = kCode + kCodeSize;  // Table
 inline constexpr uint64_t kTableSize = 0x10000;
+inline constexpr uint64_t kCommonSize = kCodeSize + kTableSize;  // what is mapped together, read only
 inline constexpr uint64_t kClock = kTable + kTableSize;  // Clock, the same page in all address spaces
 inline constexpr uint64_t kClockSize = 0x1000;
 inline constexpr uint64_t kSlot = kCode + 0x20000;
@@ -248,6 +249,10 @@ struct InjectedCall {
   uint64_t args[6];
 };
 inline constexpr uint32_t kMaxInjected = 8;
+// As an injected call's argument 0 or 4: the descriptor that was opened last.
+inline constexpr uint64_t kOpened = ~uint64_t{1};
+// How Header::load opens the arena's file: in the last three arguments, which open(2) does not have.
+inline constexpr uint64_t kLoads = 0x6f6c6f61;
 
 // What the supervisor writes while tracees run, and they only read: the last page of the code.
 struct Orders {
@@ -274,6 +279,10 @@ struct Header {
   uint64_t inject;
   uint64_t injected;  // right behind its untraced syscall instruction
   uint64_t cpuid;     // where trampolines of cpuid instructions jump to
+  // Code up to load_end that is copied, with the arena's path behind it, to a program that has none of this mapped:
+  // maps the first kCommonSize bytes, and goes on at `inject`. Stops at a close if it cannot.
+  uint64_t load;
+  uint64_t load_end;
 };
 
 }  // namespace redrive::gate
