@@ -62,12 +62,11 @@ RecordingEnd Recorder::run() {
   const auto started = Clock::now();
   auto last_tick = started;
   while (!threads_.empty()) {
-    int status = 0;
-    const pid_t tid = waitpid(-1, &status, __WALL);
-    if (tid > 0) {
-      handle(tid, status);
-    } else if (errno == ECHILD) {
-      break;
+    if (stopped_.empty() && !collect_stops()) break;
+    if (!stopped_.empty()) {
+      const Stopped next = stopped_.front();
+      stopped_.pop_front();
+      handle(next);
     }
     if (const int count = pass_on_interrupts(root_)) {
       interrupted_ = true;
@@ -98,6 +97,23 @@ RecordingEnd Recorder::run() {
   end.wall_s = std::chrono::duration<double>(Clock::now() - started).count();
   end.skipped_checkpoints = skipped_checkpoints_;
   return end;
+}
+
+// Waits until a tracee has stopped or ended, and takes all that have: waitpid(2) answers with the youngest first, and
+// would starve the others while that stops again and again. A signal to us ends the wait. False if no tracee is left.
+bool Recorder::collect_stops() {
+  for (int flags = __WALL;; flags |= WNOHANG) {
+    Stopped next;
+    next.tid = waitpid(-1, &next.status, flags);
+    if (next.tid < 0 && stopped_.empty() && errno == ECHILD) return false;
+    if (next.tid <= 0) return true;
+    const int event = next.status >> 16;
+    const bool birth = event == PTRACE_EVENT_CLONE || event == PTRACE_EVENT_FORK || event == PTRACE_EVENT_VFORK;
+    if (birth || event == PTRACE_EVENT_EXEC) ptrace(PTRACE_GETEVENTMSG, next.tid, nullptr, &next.message);
+    // It was killed while it was stopped, perhaps by an exec that has taken over its number.
+    std::erase_if(stopped_, [&](const Stopped& was) { return was.tid == next.tid && !was.message; });
+    stopped_.push_back(next);
+  }
 }
 
 // A full disk ends the trace, not the program.
@@ -166,7 +182,8 @@ void Recorder::tick() {
   }
 }
 
-void Recorder::handle(pid_t tid, int status) {
+void Recorder::handle(const Stopped& stopped) {
+  const auto [tid, status, message] = stopped;
   Thread* found = find(tid);
   const bool at_call = found && status >> 16 == PTRACE_EVENT_SECCOMP;
   if (at_call && serve_again(*found)) return;
@@ -180,9 +197,7 @@ void Recorder::handle(pid_t tid, int status) {
   const int event = status >> 16;
   const int signal = WSTOPSIG(status);
   if (event == PTRACE_EVENT_EXEC) {
-    unsigned long former = 0;
-    ptrace(PTRACE_GETEVENTMSG, tid, nullptr, &former);
-    executed(tid, static_cast<pid_t>(former));
+    executed(tid, static_cast<pid_t>(message));
     return;
   }
   if (!found) {
@@ -200,12 +215,9 @@ void Recorder::handle(pid_t tid, int status) {
       return;
     case PTRACE_EVENT_CLONE:
     case PTRACE_EVENT_FORK:
-    case PTRACE_EVENT_VFORK: {
-      unsigned long child = 0;
-      ptrace(PTRACE_GETEVENTMSG, tid, nullptr, &child);
-      born(thread, static_cast<pid_t>(child));
+    case PTRACE_EVENT_VFORK:
+      born(thread, static_cast<pid_t>(message));
       return;
-    }
     case PTRACE_EVENT_STOP:
       if (thread.run == Thread::Run::starting) {
         take_or_queue(thread, Thread::Stop::start);

@@ -5,6 +5,7 @@
 // the kernel without the baton stays stopped until it gets it, and its event is logged then.
 #pragma once
 
+#include <deque>
 #include <tuple>
 #include <unordered_map>
 
@@ -53,7 +54,13 @@ class Recorder {
 
  private:
   // recorder.cc: stops and the baton
-  void handle(pid_t tid, int status);
+  struct Stopped {
+    pid_t tid = -1;
+    int status = 0;
+    unsigned long message = 0;  // of births and execs (ptrace(2), PTRACE_GETEVENTMSG)
+  };
+  bool collect_stops();
+  void handle(const Stopped& stopped);
   void handle_seccomp_stop(Thread& thread);
   void handle_syscall_exit(Thread& thread);
   void start(Thread& thread);
@@ -222,6 +229,7 @@ class Recorder {
   std::map<UnitId, std::unique_ptr<Unit>> units_;
   std::vector<UnitId> ended_units_;  // nobody runs in them any more
   std::unordered_map<pid_t, std::unique_ptr<Thread>> threads_;
+  std::deque<Stopped> stopped_;           // what has still to be handled
   std::unordered_map<pid_t, int> early_;  // stops of tracees whose birth was not reported yet
   std::map<std::pair<UnitId, std::string>, Refused> refusals_;
   std::vector<Unsure> unsure_;

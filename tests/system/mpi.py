@@ -18,8 +18,8 @@ def command(options, name, *arguments, ranks=RANKS):
             *map(str, arguments)]
 
 
-def job(options, name, *arguments, **changes):
-    return Job(command(options, name, *arguments), env=ENV, **changes)
+def job(options, name, *arguments, ranks=RANKS, **changes):
+    return Job(command(options, name, *arguments, ranks=ranks), env=ENV, **changes)
 
 
 def value_of(name, outcome):

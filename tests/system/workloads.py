@@ -2,7 +2,8 @@
 with --bound 2s, and every interval is re-driven and verified. The small sizes are for every day; the others take checkpoints in the middle."""
 import mpi
 from harness import Failure, test, workload
-from redriving import Job, copy_into, cycle, images_by_unit
+from redriving import (Job, check_report, check_trace, copy_into, cycle, images_by_unit, record, run_natively,
+                       take_away_surroundings)
 
 # Arguments, small and large.
 MPI = {
@@ -53,3 +54,19 @@ def register():
 
 
 register()
+
+
+@test("workloads/sixteen_ranks", timeout_s=120)
+def sixteen_ranks(ctx):
+    """Sixteen ranks on the one processor of a recording, most of which poll: each has its turn. With the youngest first, rank 0 and mpirun
+    waited for minutes."""
+    job = mpi.job(ctx.options, "jacobi", 64, 20, ranks=16)
+    run_natively(ctx, job)
+    record(ctx, job)
+    take_away_surroundings(ctx)
+    check_trace(ctx)
+    calls = ctx.json("stats", ctx.trace)["stopped_calls"]
+    if calls > 200_000:  # some 20,000; one rank alone made more than a million while the others waited
+        raise Failure(f"{calls} calls stopped")
+    for unit in ("jacobi.1", "jacobi.16"):
+        check_report(ctx, ctx.json("replay", ctx.trace, f"{unit}:0", "--verify", cwd="/", statuses=(0, 3)))
