@@ -60,6 +60,16 @@ void CatalogTally::add(UnitId id, EventIndex index, const Event& event) {
   }
 }
 
+void CatalogTally::add_payload(EventRef receiver, uint64_t channel, uint64_t bytes) {
+  Unit& of = unit(receiver.unit);
+  const auto after = std::upper_bound(of.first_events.begin(), of.first_events.end(), receiver.event);
+  const auto interval = std::max<ptrdiff_t>(after - of.first_events.begin(), 1) - 1;
+  for (CatalogCounts* counts : {&of.counts[static_cast<size_t>(interval)], &channels_[channel]}) {
+    counts->logged_messages++;
+    counts->logged_bytes += bytes;
+  }
+}
+
 namespace {
 
 Result<void> fill_settings(Database& database, const Trace& trace) {
@@ -206,7 +216,19 @@ Result<void> CatalogWriter::add(std::span<const CatalogMessage> messages) {
   return {};
 }
 
+Result<void> CatalogWriter::note_payload(EventRef receiver) {
+  if (!insert_payload_) {
+    TRY(database_.run("CREATE TEMP TABLE payloads(unit INTEGER, event INTEGER, PRIMARY KEY(unit, event)) WITHOUT ROWID"));
+    ASSIGN_OR_RETURN(insert_payload_, Inserter::prepare(database_, "payloads", 2));
+  }
+  return (*insert_payload_)(receiver.unit, receiver.event);
+}
+
 Result<void> CatalogWriter::publish(const Trace& trace, CatalogTally& tally) {
+  if (insert_payload_) {
+    TRY(database_.run("UPDATE messages SET logged = 1 WHERE EXISTS (SELECT 1 FROM payloads "
+                      "WHERE payloads.unit = messages.unit AND payloads.event = messages.event)"));
+  }
   TRY(fill_settings(database_, trace));
   TRY(fill_units(database_, trace, tally));
   TRY(fill_channels(database_, trace, tally));

@@ -47,6 +47,8 @@ class CatalogTally {
   // Before the interval's first event.
   void add(const IntervalRecord& interval);
   void add(UnitId unit, EventIndex index, const Event& event);
+  // What an unlogged receive on the channel brought was kept after all; before its event or behind it.
+  void add_payload(EventRef receiver, uint64_t channel, uint64_t bytes);
 
   // The messages since they were last cleared.
   std::vector<CatalogMessage>& messages() { return messages_; }
@@ -75,6 +77,8 @@ class CatalogWriter {
   ~CatalogWriter();
 
   Result<void> add(std::span<const CatalogMessage> messages);
+  // The receive's messages are logged ones, though they were or will be listed as unlogged.
+  Result<void> note_payload(EventRef receiver);
   // Adds all that the trace's journal and the tally say, and puts the catalog into its place.
   Result<void> publish(const Trace& trace, CatalogTally& tally);
 
@@ -87,6 +91,7 @@ class CatalogWriter {
   std::unique_ptr<File> file_;  // of a storage that SQLite cannot write to
   Database database_;
   std::optional<Inserter> insert_message_;
+  std::optional<Inserter> insert_payload_;  // from the first on
 };
 
 }  // namespace redrive

@@ -3,6 +3,11 @@
 #include <utility>
 
 namespace redrive {
+namespace {
+
+constexpr int kPayloadLevel = 1;
+
+}  // namespace
 
 void PayloadFileWriter::add(EventIndex event, std::span<const uint8_t> payload) {
   pending_.u(event);
@@ -15,6 +20,43 @@ Result<void> PayloadFileWriter::write(Compressor& compressor) {
   writer_.add(RecordType::payloads, pending_.data(), std::exchange(pending_items_, 0), &compressor);
   pending_.clear();
   return writer_.write();
+}
+
+PayloadWriter::PayloadWriter(Storage& storage, TraceFiles files)
+    : storage_(storage), files_(std::move(files)), compressor_(kPayloadLevel) {}
+
+PayloadFileWriter& PayloadWriter::of(UnitId unit) {
+  return units_.try_emplace(unit, storage_, files_.payloads(unit), unit).first->second;
+}
+
+Result<void> PayloadWriter::resume(const PayloadsPublished& published) {
+  return of(published.unit).resume(published.size, published.items);
+}
+
+void PayloadWriter::add(EventRef receiver, std::span<const uint8_t> payload) {
+  PayloadFileWriter& writer = of(receiver.unit);
+  const size_t before = writer.buffered();
+  writer.add(receiver.event, payload);
+  buffered_ += writer.buffered() - before;
+}
+
+Result<void> PayloadWriter::write() {
+  if (buffered_ == 0) return {};
+  if (!storage_.exists(files_.payloads())) TRY(storage_.make_directory(files_.payloads()));
+  buffered_ = 0;
+  for (auto& [unit, writer] : units_) {
+    if (writer.buffered() == 0) continue;
+    TRY(writer.write(compressor_));
+    writer.close();
+    written_[unit] = {unit, writer.written(), writer.items()};
+  }
+  return {};
+}
+
+std::vector<PayloadsPublished> PayloadWriter::take_written() {
+  std::vector<PayloadsPublished> taken;
+  for (const auto& [unit, published] : std::exchange(written_, {})) taken.push_back(published);
+  return taken;
 }
 
 Result<std::unique_ptr<PayloadFile>> PayloadFile::open(Storage& storage, const std::string& path, UnitId unit,

@@ -1,5 +1,6 @@
-// payloads/U.seg: contents of messages that unit U received and that were stored after the recording (`redrive
-// prepare`). A reader puts them back into the events, which then look as if they had been logged at once.
+// payloads/U.seg: contents of messages that unit U received and that were stored after their events: because a policy
+// decided later, or by `redrive prepare`. A reader puts them back into the events, which then look as if they had been
+// logged at once.
 #pragma once
 
 #include <map>
@@ -7,7 +8,9 @@
 #include <mutex>
 
 #include "logstore/event.h"
+#include "logstore/journal.h"
 #include "logstore/record_file.h"
+#include "logstore/trace_files.h"
 
 namespace redrive {
 
@@ -23,11 +26,34 @@ class PayloadFileWriter {
   const std::string& path() const { return writer_.path(); }
   uint64_t written() const { return writer_.written(); }
   uint64_t items() const { return writer_.items(); }
+  void close() { writer_.close(); }
 
  private:
   RecordWriter writer_;
   Encoder pending_;
   uint32_t pending_items_ = 0;
+};
+
+// Those of all units. For one thread.
+class PayloadWriter {
+ public:
+  PayloadWriter(Storage& storage, TraceFiles files);
+  Result<void> resume(const PayloadsPublished& published);
+  void add(EventRef receiver, std::span<const uint8_t> payload);
+  size_t buffered() const { return buffered_; }  // bytes
+  Result<void> write();                          // what is buffered
+  // What was written since it was last asked for. The journal may have it when the files were synced.
+  std::vector<PayloadsPublished> take_written();
+
+ private:
+  PayloadFileWriter& of(UnitId unit);
+
+  Storage& storage_;
+  const TraceFiles files_;
+  Compressor compressor_;
+  std::map<UnitId, PayloadFileWriter> units_;
+  std::map<UnitId, PayloadsPublished> written_;
+  size_t buffered_ = 0;
 };
 
 // Thread-safe.

@@ -1,6 +1,5 @@
 #include "logstore/trace_additions.h"
 
-#include <map>
 #include <mutex>
 
 #include "logstore/block_sums.h"
@@ -11,44 +10,31 @@
 namespace redrive {
 namespace {
 
-constexpr int kPayloadLevel = 1;
-constexpr size_t kWriteSize = 256 << 10;  // of a unit's payloads
+constexpr size_t kWriteSize = 256 << 10;  // of payloads
 
 }  // namespace
 
 struct TraceAdditions::State {
   State(Storage& s, const TraceFiles& f)
-      : storage(s), files(f), journal(s, files.journal()), images(s, files, journal), compressor(kPayloadLevel) {}
+      : storage(s), files(f), journal(s, files.journal()), images(s, files, journal), payloads(s, f) {}
 
   // Goes on where the trace ends, or where somebody who was killed while adding left off.
   Result<void> resume(const Trace::State& trace) {
     TRY(journal.resume(trace.journal->readable_size(), trace.journal->items()));
     const auto pages = trace.published_pages();
     if (pages.size) TRY(images.pages().resume(pages.size, pages.items));
-    for (const auto& [unit, published] : trace.payloads_published) {
-      TRY(payloads_of(unit).resume(published.size, published.items));
-    }
+    for (const auto& [unit, published] : trace.payloads_published) TRY(payloads.resume(published));
     return {};
-  }
-
-  PayloadFileWriter& payloads_of(UnitId unit) {
-    return payloads.try_emplace(unit, storage, files.payloads(unit), unit).first->second;
   }
 
   // The payloads before the image: what an image stands for may need them.
   Result<void> publish() {
+    TRY(payloads.write());
+    const auto written_payloads = payloads.take_written();
     std::vector<std::string> unsynced{files.payloads()};
-    for (auto& [unit, writer] : payloads) {
-      TRY(writer.write(compressor));
-      if (writer.written() == published[unit]) continue;
-      unsynced.push_back(writer.path());
-    }
-    if (unsynced.size() > 1) TRY(storage.sync(unsynced));
-    for (auto& [unit, writer] : payloads) {
-      if (writer.written() == published[unit]) continue;
-      published[unit] = writer.written();
-      journal.add(PayloadsPublished{unit, writer.written(), writer.items()});
-    }
+    for (const auto& of : written_payloads) unsynced.push_back(files.payloads(of.unit));
+    if (!written_payloads.empty()) TRY(storage.sync(unsynced));
+    for (const auto& of : written_payloads) journal.add(of);
     TRY(images.publish({files.journal()}));
     ASSIGN_OR_RETURN(const uint64_t written, journal.write());
     return written ? storage.sync({files.journal()}) : Result<void>();
@@ -65,9 +51,7 @@ struct TraceAdditions::State {
   JournalWriter journal;
   std::mutex mutex;  // of what follows
   ImagePublisher images;
-  Compressor compressor;
-  std::map<UnitId, PayloadFileWriter> payloads;
-  std::map<UnitId, uint64_t> published;  // bytes of payloads
+  PayloadWriter payloads;
   std::optional<Error> first_error;
 };
 
@@ -91,7 +75,6 @@ Result<std::unique_ptr<TraceAdditions>> TraceAdditions::begin(const Trace& trace
   }
   TRY(storage.sync({directory}));
   TRY(state->resume(trace.state()));
-  for (const auto& [unit, writer] : state->payloads) state->published[unit] = writer.written();
   return std::unique_ptr<TraceAdditions>(new TraceAdditions(std::move(state)));
 }
 
@@ -107,10 +90,9 @@ Result<void> TraceAdditions::add_image(UnitId unit, IntervalIndex interval, cons
 Result<void> TraceAdditions::add_payload(EventRef receiver, std::span<const uint8_t> payload) {
   const std::lock_guard lock(state_->mutex);
   if (state_->first_error) return *state_->first_error;
-  PayloadFileWriter& writer = state_->payloads_of(receiver.unit);
-  writer.add(receiver.event, payload);
-  if (writer.buffered() < kWriteSize) return {};
-  return state_->keep_error(writer.write(state_->compressor));
+  state_->payloads.add(receiver, payload);
+  if (state_->payloads.buffered() < kWriteSize) return {};
+  return state_->keep_error(state_->payloads.write());
 }
 
 Result<void> TraceAdditions::publish() {

@@ -11,6 +11,7 @@
 #include "logstore/file_store.h"
 #include "logstore/image_publisher.h"
 #include "logstore/journal.h"
+#include "logstore/payload_file.h"
 #include "logstore/trace.h"
 #include "logstore/trace_files.h"
 
@@ -50,6 +51,11 @@ struct Batch {
   std::vector<Block> blocks;
   std::vector<std::unique_ptr<Segment>> ended;  // nothing comes after this
   std::vector<CatalogMessage> messages;
+  struct Payload {
+    EventRef receiver;
+    Bytes bytes;
+  };
+  std::vector<Payload> payloads;  // of events in this batch, in one before, or still to come
 };
 
 std::string parent_of(const std::string& path) {
@@ -67,6 +73,7 @@ struct TraceWriter::State {
         images(s, files, journal),
         copies(s, files.files(), cache),
         compressor(kEventLevel),
+        payloads(s, files),
         batches(kQueuedBatches, [this](Batch& batch) {
           if (!failed) keep_error(write(batch));
         }) {}
@@ -108,7 +115,8 @@ struct TraceWriter::State {
     for (auto& segment : ended) take(*segment);
     batch.ended = std::exchange(ended, {});
     pending_bytes = 0;
-    if (batch.blocks.empty() && batch.ended.empty() && journal.buffered() == 0) return;
+    batch.payloads = std::exchange(pending_payloads, {});
+    if (batch.blocks.empty() && batch.ended.empty() && batch.payloads.empty() && journal.buffered() == 0) return;
     std::swap(batch.messages, tally.messages());
     batches.add(std::move(batch));
   }
@@ -134,8 +142,20 @@ struct TraceWriter::State {
       if (spare.size() < kSpareEncoders) spare.push_back(std::move(block.events));
     }
     for (auto& segment : batch.ended) end(*segment);
+    for (const auto& payload : batch.payloads) payloads.add(payload.receiver, payload.bytes);
+    if (payloads.buffered() > kFlushSize) TRY(write_payloads());
     TRY(write_journal());
-    list_messages(batch.messages);
+    list_messages(batch);
+    return {};
+  }
+
+  Result<void> write_payloads() {
+    TRY(payloads.write());
+    const std::lock_guard lock(unsynced_mutex);
+    for (const auto& written : payloads.take_written()) {
+      unsynced.insert({files.payloads(), files.payloads(written.unit)});
+      written_payloads.push_back(written);
+    }
     return {};
   }
 
@@ -163,14 +183,19 @@ struct TraceWriter::State {
 
   // The catalog's rows for what was written. Where they cannot be stored, the catalog is made from the trace in the
   // end.
-  void list_messages(std::span<const CatalogMessage> messages) {
-    if (!messages.empty() && !catalog && !catalog_failed) {
-      if (auto created = CatalogWriter::create(storage, files.growing_catalog())) catalog = std::move(created).value();
-    }
-    if (!messages.empty() && (!catalog || !catalog->add(messages))) {
-      catalog_failed = true;
-      catalog.reset();
-    }
+  void list_messages(const Batch& batch) {
+    if (catalog_failed || (batch.messages.empty() && batch.payloads.empty())) return;
+    const auto list = [&]() -> Result<void> {
+      if (!catalog) {
+        ASSIGN_OR_RETURN(catalog, CatalogWriter::create(storage, files.growing_catalog()));
+      }
+      TRY(catalog->add(batch.messages));
+      for (const auto& payload : batch.payloads) TRY(catalog->note_payload(payload.receiver));
+      return {};
+    };
+    if (list()) return;
+    catalog_failed = true;
+    catalog.reset();
   }
 
   Result<void> publish_catalog(const Trace& trace) {
@@ -188,18 +213,24 @@ struct TraceWriter::State {
     return {};
   }
 
-  // What must be on disk before the journal may speak of it.
-  std::vector<std::string> take_unsynced() {
+  // What must be on disk before the journal may speak of it; of the payloads it must not before.
+  struct Unsynced {
+    std::vector<std::string> paths;
+    std::vector<PayloadsPublished> payloads;
+  };
+  Unsynced take_unsynced() {
     const std::lock_guard lock(unsynced_mutex);
-    std::vector<std::string> paths(unsynced.begin(), unsynced.end());
+    Unsynced taken{{unsynced.begin(), unsynced.end()}, std::exchange(written_payloads, {})};
     unsynced.clear();
-    paths.insert(paths.end(), {files.events(), files.files(), files.directory});
-    return paths;
+    taken.paths.insert(taken.paths.end(), {files.events(), files.files(), files.directory});
+    return taken;
   }
 
   Result<void> publish_images() {
     if (!images.pending()) return {};
-    TRY(images.publish(take_unsynced()));
+    const Unsynced synced = take_unsynced();
+    TRY(images.publish(synced.paths));
+    for (const auto& of : synced.payloads) journal.add(of);
     TRY(write_journal());
     return storage.sync({files.journal()});
   }
@@ -214,7 +245,8 @@ struct TraceWriter::State {
   CatalogTally tally;
   std::unordered_map<UnitId, std::unique_ptr<Segment>> segments;
   std::vector<std::unique_ptr<Segment>> ended;  // not yet handed over
-  size_t pending_bytes = 0;
+  size_t pending_bytes = 0;  // of events and payloads
+  std::vector<Batch::Payload> pending_payloads;
   bool finished = false;
 
   // The writing thread's, as long as it is not idle:
@@ -223,6 +255,7 @@ struct TraceWriter::State {
   bool catalog_failed = false;
   std::vector<Segment*> open_segments;
   std::vector<SegmentEnd> segment_ends;
+  PayloadWriter payloads;
 
   std::atomic<uint64_t> bytes = 0;
   std::atomic<bool> failed = false;
@@ -230,6 +263,7 @@ struct TraceWriter::State {
   std::optional<Error> first_error;
   std::mutex unsynced_mutex;
   std::set<std::string> unsynced;
+  std::vector<PayloadsPublished> written_payloads;  // those that the journal has not
   std::mutex spare_mutex;
   std::vector<Encoder> spare;
   WriteBehind<Batch> batches;  // the last member: its thread uses the others
@@ -247,12 +281,14 @@ Result<void> TraceWriter::State::finish(const RecordingEnd& end) {
     last.files.push_back(
         {files.segment(segment.unit).substr(files.directory.size() + 1), segment.bytes, segment.events});
   }
-  std::vector<std::string> unsynced_paths = take_unsynced();
+  TRY(write_payloads());
+  Unsynced unsynced_now = take_unsynced();
   if (const PageStoreWriter& pages = images.pages(); pages.exists()) {
     last.files.push_back({TraceFiles::pages_name(), pages.bytes(), pages.pages()});
-    unsynced_paths.push_back(pages.path());
+    unsynced_now.paths.push_back(pages.path());
   }
-  TRY(storage.sync(unsynced_paths));
+  TRY(storage.sync(unsynced_now.paths));
+  for (const auto& of : unsynced_now.payloads) journal.add(of);
   journal.add(last);
   TRY(write_journal());
   TRY(storage.sync({files.journal()}));
@@ -300,6 +336,14 @@ EventIndex TraceWriter::append(UnitId unit, const Event& event) {
   state_->pending_bytes += segment.pending.size() - before;
   if (state_->pending_bytes > kFlushSize) state_->hand_over();
   return index;
+}
+
+void TraceWriter::add_payload(EventRef receiver, uint64_t channel, Bytes payload) {
+  if (state_->failed) return;
+  state_->tally.add_payload(receiver, channel, payload.size());
+  state_->pending_bytes += payload.size();
+  state_->pending_payloads.push_back({receiver, std::move(payload)});
+  if (state_->pending_bytes > kFlushSize) state_->hand_over();
 }
 
 void TraceWriter::end_unit(UnitId unit) {
@@ -369,6 +413,7 @@ Result<TraceWriter::ImageStats> TraceWriter::publish_image(UnitId unit, Interval
   return stats;
 }
 
+const std::string& TraceWriter::directory() const { return state_->files.directory; }
 uint64_t TraceWriter::bytes_written() const { return state_->bytes; }
 
 Result<void> TraceWriter::finish(const RecordingEnd& end) {

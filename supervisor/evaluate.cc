@@ -133,7 +133,6 @@ uint64_t count_different(const Execution& execution, const Decided& decided) {
 Result<Subject> read_subject(const EvaluateOptions& options) {
   constexpr uint64_t kSyntheticPeriod_ns = 100'000'000;
   Subject subject;
-  subject.parameters.off_line = true;
   subject.parameters.approximate = options.approximate;
   subject.parameters.cores = static_cast<uint32_t>(options.jobs);
   if (options.synthetic) {

@@ -20,14 +20,13 @@ using Step = Execution::Step;
 // Replay sets are built until they have had this many dependences: a few seconds.
 constexpr uint64_t kMostVisits = 5'000'000;
 
-// Feeds an execution to a policy as a caller that is off_line does.
+// Feeds an execution to a policy.
 class Deciding {
  public:
   Deciding(const Execution& execution, Policy& policy, const PolicyParameters& parameters, const Placement& placement)
       : execution_(execution),
         policy_(policy),
         period_ns_(parameters.checkpoint_period_ns),
-        off_line_(parameters.off_line),
         placement_(placement),
         random_(placement.seed),
         units_(execution.units),
@@ -72,8 +71,14 @@ class Deciding {
   void take_due_checkpoints(const Step& step) {
     const Unit& unit = units_[step.unit];
     if (placement_.recorded || !unit.began) return;
-    while (unit.due_ns < step.at_ns) checkpoint(step.unit, unit.due_ns, unit.restore_s);
+    while (due_ns(step.unit) < step.at_ns) checkpoint(step.unit, due_ns(step.unit), unit.restore_s);
     if (policy_.wants_checkpoint(step.unit, at_ns(step))) checkpoint(step.unit, step.at_ns, unit.restore_s);
+  }
+
+  uint64_t due_ns(uint32_t id) const {
+    const Unit& unit = units_[id];
+    const uint64_t by_ns = policy_.checkpoint_by_ns(id);
+    return by_ns == UINT64_MAX ? unit.due_ns : std::min(unit.due_ns, out_.intervals[unit.interval].start_ns + by_ns);
   }
 
   void begin_program(const Step& step) {
@@ -91,11 +96,15 @@ class Deciding {
 
   void begin_interval(uint32_t id, uint64_t at_ns, double restore_s) {
     Unit& unit = units_[id];
-    if (std::exchange(unit.began, true)) out_.intervals[unit.interval].end_ns = at_ns;
+    uint64_t ended_ns = 0;
+    if (std::exchange(unit.began, true)) {
+      out_.intervals[unit.interval].end_ns = at_ns;
+      ended_ns = out_.intervals[unit.interval].cpu_ns();
+    }
     unit.interval = static_cast<uint32_t>(out_.intervals.size());
     unit.restore_s = restore_s;
     out_.intervals.push_back({id, at_ns, at_ns, std::nullopt, restore_s});
-    policy_.on_checkpoint(id);
+    policy_.on_checkpoint(id, ended_ns);
     settle();
   }
 
@@ -106,7 +115,9 @@ class Deciding {
       if (last_use_[sender] == i) tags_[sender] = {};
     }
     auto decision = policy_.on_receive(step.unit, at_ns(step), tag, step.bytes);
-    if (decision.force_checkpoint_first && off_line_) {
+    if (decision.force_checkpoint_first && !placement_.forced) {
+      policy_.on_kept(step.unit, tag);
+    } else if (decision.force_checkpoint_first) {
       if (step.what == What::birth) {
         policy_.on_checkpoint(step.unit);  // nothing has happened in its interval
       } else {
@@ -147,7 +158,6 @@ class Deciding {
   const Execution& execution_;
   Policy& policy_;
   const uint64_t period_ns_;
-  const bool off_line_;
   const Placement placement_;
   std::mt19937_64 random_;
   std::vector<Unit> units_;

@@ -15,6 +15,7 @@ struct Placement {
   uint64_t skew_ns =
       0;  // else every T, the first of each program at a random time up to T, or up to this if more than 0
   uint64_t seed = 1;
+  bool forced = true;  // those that the policy asks for, too
 };
 
 // An execution with a policy's decisions.

@@ -93,7 +93,9 @@ Result<Missing> choose(const Trace& trace, const std::set<Checkpoint>& chosen, P
   }
   ASSIGN_OR_RETURN(Execution execution, read_execution(trace));
   keep_checkpoints(trace, chosen, execution);
-  const Decided decided = decide(execution, policy, parameters, Placement{});
+  Placement placement;
+  placement.forced = false;  // intervals are those that were recorded
+  const Decided decided = decide(execution, policy, parameters, placement);
   for (uint32_t i = 0; i < execution.steps.size(); ++i) {
     const Execution::Step& step = execution.steps[i];
     const EventRef event = execution.events[i];

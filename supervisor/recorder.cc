@@ -30,7 +30,13 @@ bool stops_the_group(int signal) {
 }  // namespace
 
 Recorder::Recorder(TraceWriter& writer, Policy& policy, RecorderLimits limits, FileCache* cache)
-    : writer_(writer), policy_(policy), limits_(limits), cache_(cache), images_(writer), plans_(cache) {
+    : writer_(writer),
+      policy_(policy),
+      limits_(limits),
+      cache_(cache),
+      held_(writer.directory()),
+      images_(writer),
+      plans_(cache) {
   if (!limits.in_process) return;
   if (auto arena = GateArena::make()) {
     arena_ = std::move(*arena);
@@ -83,6 +89,7 @@ RecordingEnd Recorder::run() {
   for (auto& [id, unit] : units_) {
     unit->log.flush();
     end_interval(*unit);
+    end_unit(*unit);
     add_interception(*unit);
   }
   images_.wait_until_idle();
@@ -165,6 +172,7 @@ void Recorder::tick() {
   add_channels();
   const auto now = Clock::now();
   for (auto& [id, unit] : units_) {
+    wake_for_checkpoint(*unit);
     Thread* holder = unit->current;
     if (!holder || holder->run != Thread::Run::user) continue;
     const bool checkpoint = checkpoint_due(*unit);

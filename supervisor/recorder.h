@@ -14,6 +14,7 @@
 #include "interceptors/cpuid_sites.h"
 #include "interceptors/trapped_instructions.h"
 #include "supervisor/gate.h"
+#include "supervisor/held_payloads.h"
 #include "supervisor/image_worker.h"
 #include "supervisor/mapped_file.h"
 #include "supervisor/patch_plans.h"
@@ -118,6 +119,7 @@ class Recorder {
   void end_interval(Unit& unit);
   bool checkpoint_due(Unit& unit);
   void align_checkpoints(const Unit& with);
+  void wake_for_checkpoint(Unit& unit);
   void checkpoint(Thread& trigger);
   void note_checkpoint(Process& process);
   void store_now(Unit& unit, Thread& trigger, const user_regs_struct* regs,
@@ -141,6 +143,9 @@ class Recorder {
   void begin_send(Thread& thread, const std::vector<Span>& inputs, const Memory& memory, Event& event);
   void end_send(Thread& thread, int64_t result);
   void receive(Thread& thread, int64_t result, const Memory& memory, Event& event);
+  void keep_payload(HeldPayload held);
+  void settle();
+  void end_unit(const Unit& unit);
   void forget_descriptors(Thread& thread, bool served);
   void note_descriptor(Thread& thread, const gate::Record& record);
 
@@ -225,6 +230,7 @@ class Recorder {
   RecorderLimits limits_;
   FileCache* cache_;
   Channels channels_;
+  HeldPayloads held_;
   ImageWorker images_;
   std::map<UnitId, std::unique_ptr<Unit>> units_;
   std::vector<UnitId> ended_units_;  // nobody runs in them any more

@@ -230,7 +230,12 @@ void Recorder::born(Thread& parent, pid_t tid) {
       begin_interval(home, CheckpointKind::fork, made, 0);
       // A fork is a send, the child's first event its receive; to keep that message is to store the child's memory.
       const Tag tag = policy_.on_send(unit.id, interval_ns(unit), 0);
-      child->image_at_birth = policy_.on_receive(home.id, 0, tag, 0).keep != Keep::drop;
+      auto decision = policy_.on_receive(home.id, 0, tag, 0);
+      if (decision.force_checkpoint_first) {
+        policy_.on_checkpoint(home.id);  // nothing has happened in its interval
+        decision = policy_.on_receive(home.id, 0, tag, 0);
+      }
+      child->image_at_birth = decision.keep != Keep::drop;  // later would be too late
     }
   }
   if (flags & CLONE_CHILD_CLEARTID) child->clear_tid = parent.args[3];
@@ -389,6 +394,7 @@ void Recorder::forget_ended_units() {
     const auto unit = units_.find(id);
     if (unit == units_.end()) continue;
     std::erase_if(shared_objects_, [&](const auto& object) { return object.second == id; });
+    end_unit(*unit->second);
     add_interception(*unit->second);
     units_.erase(unit);
     writer_.end_unit(id);

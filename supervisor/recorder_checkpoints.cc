@@ -2,6 +2,7 @@
 // off the critical path.
 #include <sched.h>
 #include <sys/ptrace.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
@@ -24,6 +25,36 @@ using namespace std::chrono_literals;
 
 constexpr auto kSkippedInterval = 10ms;  // until it is tried again to take a checkpoint that was skipped
 constexpr auto kClockInterval = 1ms;     // how often a unit's CPU clock is asked whether a checkpoint is due
+
+constexpr auto kWakeInterval = 100ms;    // until a unit is woken again for a checkpoint
+
+// Whether a call that sleeps has done nothing yet: once woken, it can be entered again as if nothing had been.
+bool sleeps_whole(int64_t number, std::span<const uint64_t, 6> args) {
+  switch (number) {
+    case SYS_read:
+    case SYS_readv:
+    case SYS_poll:
+    case SYS_ppoll:
+    case SYS_select:
+    case SYS_pselect6:
+    case SYS_epoll_wait:
+    case SYS_epoll_pwait:
+    case SYS_futex:
+    case SYS_wait4:
+    case SYS_waitid:
+    case SYS_accept:
+    case SYS_accept4:
+    case SYS_nanosleep:
+    case SYS_clock_nanosleep:
+      return true;
+    case SYS_recvfrom:
+      return !(args[3] & MSG_WAITALL);
+    case SYS_recvmsg:
+      return !(args[2] & MSG_WAITALL);
+    default:
+      return false;
+  }
+}
 
 constexpr uint64_t kCopyMark = 0x79706f63;  // in a register that clone(2) does not read, so that copies can be told
 
@@ -68,7 +99,8 @@ void Recorder::begin_interval(Unit& unit, CheckpointKind kind, Process& process,
   writer_.add(record);
   unit.interval_record = record;
   unit.period_ns = limits_.checkpoint_period_ns;
-  policy_.on_checkpoint(unit.id);
+  policy_.on_checkpoint(unit.id, unit.ended_ns);
+  settle();
 }
 
 // Of an interval that begins with this much memory: restoring it and executing the interval have to fit into the bound.
@@ -83,16 +115,20 @@ uint64_t Recorder::period_ns(uint64_t memory_bytes) const {
 void Recorder::end_interval(Unit& unit) {
   if (!unit.in_interval) return;
   unit.in_interval = false;
-  writer_.add(IntervalEnd{unit.id, unit.interval, interval_ns(unit), unit.log.next()});
+  unit.ended_ns = interval_ns(unit);
+  writer_.add(IntervalEnd{unit.id, unit.interval, unit.ended_ns, unit.log.next()});
 }
 
 bool Recorder::checkpoint_due(Unit& unit) {
   if (limits_.checkpoint_period_ns == 0) return false;
   const auto now = Clock::now();
-  if (now - unit.last_clock_check < kClockInterval) return false;
+  if (now < unit.last_clock_check || (!unit.checkpoint_wanted && now - unit.last_clock_check < kClockInterval)) {
+    return false;
+  }
   unit.last_clock_check = now;
   const uint64_t at_ns = interval_ns(unit);
-  if (!unit.checkpoint_wanted && at_ns < unit.period_ns && !policy_.wants_checkpoint(unit.id, at_ns)) return false;
+  const bool due = unit.checkpoint_wanted || at_ns >= std::min(unit.period_ns, policy_.checkpoint_by_ns(unit.id));
+  if (!due && !policy_.wants_checkpoint(unit.id, at_ns)) return false;
   const bool borrowed =
       std::any_of(unit.processes.begin(), unit.processes.end(), [](const auto& p) { return p->borrows_memory; });
   const bool starting = std::any_of(unit.threads.begin(), unit.threads.end(),
@@ -123,6 +159,32 @@ void Recorder::align_checkpoints(const Unit& with) {
     }
     if (unit->checkpoint_wanted && unit->current) ask_to_stop(*unit->current);
   }
+}
+
+// What the policy waits for until all units have taken their checkpoints must not wait for one that sleeps: it is woken,
+// takes its checkpoint and enters its call again. Not calls that would return with a part of their work done.
+void Recorder::wake_for_checkpoint(Unit& unit) {
+  const auto now = Clock::now();
+  if (now - unit.last_woken < kWakeInterval || !unit.in_interval || images_.copies_alive() >= limits_.copies) return;
+  if (limits_.checkpoint_period_ns == 0 || !policy_.wants_checkpoint(unit.id, interval_ns(unit))) return;
+  const auto asleep = [&](const auto& entry) {
+    const Thread& thread = *entry.second;
+    if (thread.run == Thread::Run::user) {
+      const gate::Slot* slot = thread.process->gate ? slot_of(thread) : nullptr;
+      if (!slot || slot->phase != gate::Phase::kernel) return false;
+      return sleeps_whole(static_cast<int64_t>(slot->regs.rax), std::span<const uint64_t, 6>(&slot->regs.rdi, 6));
+    }
+    if (thread.run != Thread::Run::syscall && thread.run != Thread::Run::blocked) return false;
+    return sleeps_whole(static_cast<int64_t>(thread.entry.orig_rax), thread.args);
+  };
+  const auto sleeper = std::find_if(unit.threads.begin(), unit.threads.end(), asleep);
+  if (sleeper == unit.threads.end() || (unit.current && unit.current != sleeper->second)) return;
+  unit.last_woken = now;
+  unit.checkpoint_wanted = true;
+  Thread& thread = *sleeper->second;
+  thread.woken = thread.run != Thread::Run::user;
+  ask_to_stop(thread);
+  ptrace(PTRACE_INTERRUPT, thread.tid, nullptr, nullptr);
 }
 
 Result<uint64_t> Recorder::inject(Thread& thread, const user_regs_struct& at_entry, long number,

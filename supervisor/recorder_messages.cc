@@ -143,9 +143,16 @@ void Recorder::receive(Thread& thread, int64_t result, const Memory& memory, Eve
     offset += part.length;
   }
   const auto decision = policy_.on_receive(unit.id, message.at_ns, tag, offset);
-  message.logged = decision.keep != Keep::drop;
+  message.logged = decision.keep == Keep::keep;
   // The receive has happened: what it brought is kept, so the checkpoint may follow it.
-  if (decision.force_checkpoint_first) unit.checkpoint_wanted = true;
+  if (decision.force_checkpoint_first) {
+    unit.checkpoint_wanted = true;
+    policy_.on_kept(unit.id, tag);
+  }
+  if (decision.keep == Keep::later) {
+    HeldPayload held{{unit.id, unit.log.closing_index()}, message.channel, {content.begin(), content.end()}};
+    for (auto& kept : held_.add(decision.ticket, std::move(held))) keep_payload(std::move(kept));
+  }
   for (auto& write : event.writes) {
     if (!write.from_message) continue;
     write.from_message = !message.logged;
@@ -153,6 +160,23 @@ void Recorder::receive(Thread& thread, int64_t result, const Memory& memory, Eve
   }
   unit.received = true;
   event.receive = std::move(message);
+}
+
+void Recorder::keep_payload(HeldPayload held) {
+  writer_.add_payload(held.receiver, held.channel, std::move(held.bytes));
+}
+
+void Recorder::settle() {
+  for (const auto& settled : policy_.on_settle()) {
+    if (auto held = held_.settle(settled)) keep_payload(std::move(*held));
+  }
+}
+
+// Nobody runs in it any more, and all that it received is known.
+void Recorder::end_unit(const Unit& unit) {
+  if (unit.next_interval == 0) return;
+  policy_.on_end(unit.id, unit.ended_ns);
+  settle();
 }
 
 }  // namespace redrive

@@ -125,6 +125,8 @@ struct Unit {
   IntervalRecord interval_record;
   uint64_t period_ns = 0;  // CPU time that the current interval may take
   IntervalIndex next_interval = 0;
+  uint64_t ended_ns = 0;              // how long the interval before was, or the last one if none goes on
+  Clock::time_point last_woken{};     // for a checkpoint
   uint64_t cpu_base_ns = 0;           // CPU time at the interval's start
   uint64_t cpu_ended_ns = 0;          // of processes that have ended
   std::optional<uint64_t> served_ns;  // the interval's clock while served calls become events

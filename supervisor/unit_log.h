@@ -47,6 +47,8 @@ class UnitLog {
     exit_->number = number;
     return *exit_;
   }
+  // The number of the event from closing().
+  EventIndex closing_index() const { return exit_ ? next() : next() - 1; }
   void close(bool test, uint64_t times = 1) {
     if (exit_) {
       flush();

@@ -14,7 +14,7 @@ class CriticalPath : public Policy {
  public:
   explicit CriticalPath(const PolicyParameters& parameters) : parameters_(parameters) {}
 
-  void on_checkpoint(uint32_t unit) override { units_[unit] = {}; }
+  void on_checkpoint(uint32_t unit, uint64_t) override { units_[unit] = {}; }
 
   Tag on_send(uint32_t unit, uint64_t at_ns, uint64_t) override { return Tag{advance(unit, at_ns).path_ns}; }
 

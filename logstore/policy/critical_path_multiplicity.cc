@@ -15,7 +15,7 @@ class CriticalPathMultiplicity : public Policy {
  public:
   explicit CriticalPathMultiplicity(const PolicyParameters& parameters) : parameters_(parameters) {}
 
-  void on_checkpoint(uint32_t id) override {
+  void on_checkpoint(uint32_t id, uint64_t) override {
     Unit& unit = units_[id];
     unit.path = {};
     unit.begin_interval(id);

@@ -13,7 +13,7 @@ namespace {
 
 class Domino : public Policy {
  public:
-  void on_checkpoint(uint32_t id) override { units_[id].begin_interval(id); }
+  void on_checkpoint(uint32_t id, uint64_t) override { units_[id].begin_interval(id); }
 
   Tag on_send(uint32_t id, uint64_t, uint64_t) override { return Tag{0, units_[id].set}; }
 

@@ -25,7 +25,7 @@ class FewestBytes : public Policy {
  public:
   explicit FewestBytes(const PolicyParameters& parameters) : parameters_(parameters) {}
 
-  void on_checkpoint(uint32_t id) override {
+  void on_checkpoint(uint32_t id, uint64_t) override {
     Unit& unit = units_[id];
     unit.path = {};
     unit.line = line_;

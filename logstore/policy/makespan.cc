@@ -17,7 +17,7 @@ class Makespan : public Policy {
  public:
   explicit Makespan(const PolicyParameters& parameters) : parameters_(parameters) {}
 
-  void on_checkpoint(uint32_t id) override {
+  void on_checkpoint(uint32_t id, uint64_t) override {
     Unit& unit = units_[id];
     unit.path = {};
     unit.interval = unit.intervals++;

@@ -3,20 +3,29 @@
 // without rule 3: replay distance at most 2T, replay time up to n*T.
 //
 // Indexes are the paper's, not the unit's count of intervals: a unit that receives from a later index takes a
-// checkpoint of that index first, and those it has skipped count as one with it. So of the messages that are not kept
-// sender and receiver have the same index (rule 1), and the sender's time is not beyond the receiver's (rule 3), so
-// that a replay never waits for a message longer than for the receiver itself. Rule 2 sees to it that of two units, of
-// which one replays an interval and needs the other's, both roll back to it.
+// checkpoint of that index first, any other checkpoint goes to the latest index there is, and those that a unit has
+// skipped count as one with the next. So of the messages that are not kept sender and receiver have the same index
+// (rule 1). Rule 2 sees to it that of two units, of which one replays an interval and needs the other's, both roll back
+// to it.
+//
+// Rule 3 keeps what was sent later after its sender's checkpoint than it was received after its receiver's: a replay
+// never waits longer for a message than for the receiver itself. The paper's clock goes on while a process waits, and
+// its checkpoints come by it: such messages are rare. Ours is CPU time, which stands still. So a unit's time in an index
+// is counted with its waits: it is at least the sender's of each message that is not kept, a path; and the next checkpoint
+// is due when that comes to T. What rule 3 keeps is thus left to the end of an interval: if its path became longer than
+// T all the same, every message that made it wait is kept. (If the checkpoint itself came later than T, waits may make
+// it longer by another eighth.)
 //
 // Rule 2 for index i asks what the checkpoints of index i+2 know, of every unit. Where the papers broadcast, this
 // object sees all units: it settles index i when all have got there or have ended (counted as no coordination time).
-// While a program is recorded nothing can wait for that: everything is kept.
 #include <algorithm>
 #include <map>
+#include <set>
 #include <unordered_map>
 #include <utility>
 
 #include "logstore/policy/needs.h"
+#include "logstore/policy/path.h"
 
 namespace redrive {
 namespace {
@@ -25,52 +34,67 @@ constexpr uint32_t kEnded = UINT32_MAX;
 
 class Mrt : public Policy {
  public:
-  Mrt(const PolicyParameters& parameters, bool bounds_time) : off_line_(parameters.off_line), rule_3_(bounds_time) {}
+  Mrt(const PolicyParameters& parameters, bool bounds_time)
+      : period_ns_(parameters.checkpoint_period_ns), rule_3_(bounds_time) {}
 
-  void on_checkpoint(uint32_t id) override {
+  void on_checkpoint(uint32_t id, uint64_t ended_ns) override {
     const auto [place, is_new] = units_.try_emplace(id);
     Unit& unit = place->second;
     if (is_new) {
       unit.number = static_cast<uint32_t>(units_.size() - 1);
     } else {
-      unit.index = std::max(unit.index + 1, unit.forced_index);
+      end_interval(unit, ended_ns);
+      unit.index = std::max({unit.index + 1, unit.forced_index, latest_});
     }
+    latest_ = std::max(latest_, unit.index);
     unit.forced_index = 0;
-    if (!off_line_) return;
+    unit.path = {};
     know(unit, unit.number, unit.index + 1);
     unit.checkpoints[unit.index] = unit.clock;
     settle();
   }
 
   Tag on_send(uint32_t id, uint64_t at_ns, uint64_t) override {
-    const Unit& unit = units_.at(id);
-    return Tag{0, std::make_shared<Needs>(Needs{{id, unit.index, at_ns}}), unit.clock};
+    Unit& unit = units_.at(id);
+    unit.path.advance(at_ns);
+    return Tag{unit.path.path_ns, std::make_shared<Needs>(Needs{{id, unit.index, at_ns}}), unit.clock};
   }
 
   Decision on_receive(uint32_t id, uint64_t at_ns, const Tag& tag, uint64_t) override {
     Unit& unit = units_.at(id);
-    const auto later = [](const Need& a, const Need& b) { return a.interval < b.interval; };
-    const uint32_t latest = std::max_element(tag.needs->begin(), tag.needs->end(), later)->interval;
-    if (latest > unit.index) {
-      unit.forced_index = latest;
+    const auto [earliest, latest] =
+        std::minmax_element(tag.needs->begin(), tag.needs->end(),
+                            [](const Need& a, const Need& b) { return a.interval < b.interval; });
+    if (latest->interval > unit.index) {
+      unit.forced_index = std::max(unit.forced_index, latest->interval);
       return {Keep::keep, true};
     }
-    if (!off_line_) return {Keep::keep};
     learn(unit, *tag.clock);
-    const bool rules_1_3 = std::any_of(tag.needs->begin(), tag.needs->end(), [&](const Need& sender) {
-      return sender.interval < unit.index || (rule_3_ && sender.cpu_ns > at_ns);
-    });
-    if (rules_1_3) return {Keep::keep};
+    if (earliest->interval < unit.index) return {Keep::keep};
+    unit.path.advance(at_ns);
+    const bool waits = tag.critical_path_ns > at_ns;
+    unit.path.path_ns = std::max(unit.path.path_ns, tag.critical_path_ns);
     auto& waiting = waiting_[unit.index];
-    waiting.push_back({next_ticket_, unit.number, {}});
+    waiting.push_back({next_ticket_, unit.number, waits, {}});
     for (const Need& sender : *tag.needs) waiting.back().senders.push_back(units_.at(sender.unit).number);
     return {Keep::later, false, next_ticket_++};
   }
 
-  void on_end(uint32_t id, uint64_t) override {
-    if (!off_line_) return;
+  void on_kept(uint32_t id, const Tag& tag) override { learn(units_.at(id), *tag.clock); }
+
+  // Units come to a new index together: fewer messages are then in flight from one to the next.
+  bool wants_checkpoint(uint32_t id, uint64_t) override { return units_.at(id).index < latest_; }
+
+  // An eighth sooner than must be, because checkpoints can come late.
+  uint64_t checkpoint_by_ns(uint32_t id) const override {
+    const Path& path = units_.at(id).path;
+    if (!rule_3_ || period_ns_ == 0) return UINT64_MAX;
+    return path.at_ns + std::max(period_ns_ - period_ns_ / 8, path.path_ns) - path.path_ns;
+  }
+
+  void on_end(uint32_t id, uint64_t at_ns) override {
     Unit& unit = units_.at(id);
-    unit.checkpoints[kEnded] = unit.clock;
+    end_interval(unit, at_ns);
     unit.index = kEnded;
     settle();
   }
@@ -85,13 +109,23 @@ class Mrt : public Policy {
     std::shared_ptr<const VectorClock> clock;  // what has happened before, its own checkpoints included
     std::map<uint32_t, std::shared_ptr<const VectorClock>>
         checkpoints;  // the clock at each that can still be asked for
+    const VectorClock& clock_at_next() const { return *checkpoints.begin()->second; }
+    Path path;  // in its index
+    std::set<uint32_t> too_long;  // indexes in which it was longer than T
   };
   struct Waiting {
     uint64_t ticket;
     uint32_t receiver;
+    bool waits;  // for its sender, in a replay
     std::vector<uint32_t> senders;
   };
   using Bits = std::vector<uint64_t>;
+
+  void end_interval(Unit& unit, uint64_t at_ns) const {
+    unit.path.advance(at_ns);
+    const uint64_t limit_ns = at_ns > period_ns_ ? at_ns + period_ns_ / 8 : period_ns_;
+    if (rule_3_ && unit.path.path_ns > limit_ns) unit.too_long.insert(unit.index);
+  }
 
   static void know(Unit& unit, uint32_t number, uint32_t checkpoints) {
     VectorClock clock = unit.clock ? *unit.clock : VectorClock();
@@ -124,24 +158,28 @@ class Mrt : public Policy {
     }
   }
 
-  // Rule 2, of the messages sent and received in index i-1.
+  // Rules 2 and 3, of the messages sent and received in an index.
   void settle(uint32_t index, const std::vector<Waiting>& receives) {
     const std::vector<Bits> known = known_by_next(index + 1);
+    std::vector<bool> too_long(units_.size());
+    for (auto& [id, unit] : units_) too_long[unit.number] = unit.too_long.erase(index) > 0;
     for (const Waiting& receive : receives) {
-      const bool drop = std::all_of(receive.senders.begin(), receive.senders.end(),
+      const bool drop = !(receive.waits && too_long[receive.receiver]) &&
+                        std::all_of(receive.senders.begin(), receive.senders.end(),
                                     [&](uint32_t sender) { return may_drop(known, sender, receive.receiver); });
       settled_.push_back({receive.ticket, !drop});
     }
   }
 
-  // Of each unit p, the set of units s with C(p,i) -> C(s,i+1).
+  // Of each unit p, the set of units s with C(p,i) -> C(s,i+1), or that have ended without: they never roll back so far.
   std::vector<Bits> known_by_next(uint32_t i) {
     std::vector<Bits> known(units_.size(), Bits((units_.size() + 63) / 64));
     for (auto& [id, s] : units_) {
       s.checkpoints.erase(s.checkpoints.begin(), s.checkpoints.lower_bound(i + 1));
-      const VectorClock& clock = *s.checkpoints.begin()->second;
-      for (size_t p = 0; p < clock.size(); ++p) {
-        if (clock[p] > i) known[p][s.number / 64] |= uint64_t{1} << s.number % 64;
+      const bool ended = s.checkpoints.empty();
+      for (size_t p = 0; p < known.size(); ++p) {
+        const bool knows = ended || (p < s.clock_at_next().size() && s.clock_at_next()[p] > i);
+        if (knows) known[p][s.number / 64] |= uint64_t{1} << s.number % 64;
       }
     }
     return known;
@@ -159,8 +197,9 @@ class Mrt : public Policy {
     return true;
   }
 
-  const bool off_line_;
+  const uint64_t period_ns_;
   const bool rule_3_;
+  uint32_t latest_ = 0;  // index
   std::unordered_map<uint32_t, Unit> units_;
   std::map<uint32_t, std::vector<Waiting>> waiting_;  // by index
   std::vector<Settled> settled_;

@@ -6,7 +6,7 @@ namespace {
 
 class None : public Policy {
  public:
-  void on_checkpoint(uint32_t) override {}
+  void on_checkpoint(uint32_t, uint64_t) override {}
   Tag on_send(uint32_t, uint64_t, uint64_t) override { return {}; }
   Decision on_receive(uint32_t, uint64_t, const Tag&, uint64_t) override { return {Keep::drop}; }
 };

@@ -14,7 +14,7 @@
 
 namespace redrive {
 
-// `later`: cannot be told yet; on_settle() says. Only if the caller is off_line.
+// `later`: cannot be told yet; on_settle() says. Who cannot hold the payload until then keeps it, which is always right.
 enum class Keep : uint8_t { keep, drop, later };
 
 // What is needed of an interval: its execution from the checkpoint up to `cpu_ns`. Intervals are those that
@@ -45,9 +45,6 @@ struct PolicyParameters {
   uint32_t multiplicity = 2;          // critical-path-multiplicity: M, at least 1
   bool approximate = false;           // ... remember the earliest and latest interval of each unit only
   uint32_t cores = 2;                 // makespan: J, at least 1
-  // The caller can do what cannot be done while a program is recorded: take a checkpoint before a receive, and hold
-  // every payload until on_settle().
-  bool off_line = false;
 };
 
 class Policy {
@@ -57,7 +54,7 @@ class Policy {
   struct Decision {
     Keep keep = Keep::keep;
     // The receiver's checkpoint has to come before this receive. Who can take it then does, and asks again; who cannot
-    // keeps the message and takes one soon.
+    // keeps the message, says so (on_kept), and takes one soon.
     bool force_checkpoint_first = false;
     uint64_t ticket = 0;  // of `later`: names the receive in on_settle()
   };
@@ -67,11 +64,16 @@ class Policy {
   };
 
   // Events come in an order in which they may have happened: a send before its receive.
-  virtual void on_checkpoint(uint32_t unit) = 0;  // a new interval of unit begins
+  // A new interval of unit begins; how long the one before was.
+  virtual void on_checkpoint(uint32_t unit, uint64_t ended_ns = 0) = 0;
   virtual Tag on_send(uint32_t unit, uint64_t at_ns, uint64_t bytes) = 0;
   virtual Decision on_receive(uint32_t unit, uint64_t at_ns, const Tag& tag, uint64_t bytes) = 0;
+  // The receive has happened with its payload kept, though it was to come behind a checkpoint.
+  virtual void on_kept(uint32_t /*unit*/, const Tag& /*tag*/) {}
   // Asked before each event of unit: whether this is a good place for a checkpoint.
   virtual bool wants_checkpoint(uint32_t /*unit*/, uint64_t /*at_ns*/) { return false; }
+  // The time in the unit's interval at which a checkpoint should come, if that is before T. Events change it.
+  virtual uint64_t checkpoint_by_ns(uint32_t /*unit*/) const { return UINT64_MAX; }
   virtual void on_end(uint32_t /*unit*/, uint64_t /*at_ns*/) {}  // no event of unit follows
   // The receives that have been decided since it was asked last. All are, once every unit has ended.
   virtual std::vector<Settled> on_settle() { return {}; }
@@ -80,7 +82,7 @@ class Policy {
 // The join of the tags of several sends, for a receive that takes bytes of all of them.
 Tag join(const Tag& a, const Tag& b);
 
-// Which of PolicyParameters a policy looks at, apart from off_line.
+// Which of PolicyParameters a policy looks at.
 enum Parameter : unsigned {
   kCriticalPath = 1,
   kCheckpointPeriod = 2,

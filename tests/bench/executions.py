@@ -144,8 +144,9 @@ class Deciding:
 
     def run(self):
         for index, step in enumerate(self.execution.steps):
-            while self.due.get(step.unit, step.at) < step.at:
-                self.begin(step.unit, self.due[step.unit])
+            self.begin_due(step.unit, step.at)
+            if self.period and step.unit in self.now and self.policy.wants_checkpoint(step.unit):
+                self.begin(step.unit, step.at)
             if self.parts:
                 self.begin_all(step)
             if step.what == BEGIN or (step.what == CHECKPOINT and not self.policy):
@@ -153,12 +154,18 @@ class Deciding:
             self.decided.kept.append(self.decide(index, step))
             self.decided.interval_of.append(self.now[step.unit])
         for unit, end in self.execution.end.items():
-            while self.due.get(unit, end) < end:
-                self.begin(unit, self.due[unit])
+            self.begin_due(unit, end)
             self.decided.intervals[self.now[unit]].end = end
         if self.policy:
-            self.policy.settle(self.decided.kept)
+            self.policy.settle(self.decided.kept, {unit: end - self.decided.intervals[self.now[unit]].start for unit, end in self.execution.end.items()})
         return self.decided
+
+    def begin_due(self, unit, at):
+        while unit in self.due:
+            due = min(self.due[unit], self.decided.intervals[self.now[unit]].start + self.policy.checkpoint_by(unit))
+            if due >= at:
+                break
+            self.begin(unit, due)
 
     def begin_all(self, step):
         """If a common moment has come before the step."""
@@ -171,14 +178,16 @@ class Deciding:
 
     def begin(self, unit, at):
         intervals = self.decided.intervals
+        ended = 0
         if unit in self.now:
             intervals[self.now[unit]].end = at
+            ended = at - intervals[self.now[unit]].start
         self.now[unit] = len(intervals)
         intervals.append(Interval(unit, at, at))
         if self.policy:
             if self.period:
                 self.due[unit] = at + self.period
-            self.policy.on_checkpoint(unit)
+            self.policy.on_checkpoint(unit, ended)
 
     def decide(self, index, step):
         if not self.policy:
@@ -190,7 +199,7 @@ class Deciding:
             return False
         if self.policy.must_checkpoint(step.unit, step.senders):
             if step.what == BEGIN:
-                self.policy.on_checkpoint(step.unit)  # nothing has happened since
+                self.policy.on_checkpoint(step.unit, 0)  # nothing has happened since
             else:
                 self.begin(step.unit, step.at)
                 start = step.at
@@ -203,7 +212,7 @@ class CriticalPath:
     def __init__(self, limit, period):
         self.limit, self.period, self.path, self.tags = limit, period, {}, {}
 
-    def on_checkpoint(self, unit):
+    def on_checkpoint(self, unit, ended):
         self.path[unit] = (0, 0)  # the longest path to the last event, and when that was
 
     def advance(self, unit, at):
@@ -224,27 +233,59 @@ class CriticalPath:
         self.path[unit] = (max(path, tag), at)
         return False
 
-    def settle(self, kept):
+    def wants_checkpoint(self, unit):
+        return False
+
+    def checkpoint_by(self, unit):
+        return self.period
+
+    def settle(self, kept, ended):
         pass
 
 
 class Mrt:
-    """Thoai and Volkert's three rules; ROS without the third."""
+    """Thoai and Volkert's three rules; ROS without the third. The clock of the third is CPU time, and time that the unit waits for messages of
+    its index: with it the next checkpoint comes, before it is at `period`. Where it gets longer all the same, rule 3 keeps all that was waited for."""
 
-    def __init__(self, rule_3=True):
-        self.rule_3, self.index, self.forced, self.number = rule_3, {}, {}, {}
+    def __init__(self, rule_3=True, period=None):
+        self.rule_3, self.period, self.index, self.forced = rule_3, period, {}, {}
+        self.elapsed, self.before = {}, {}                # of each unit: that clock, and its CPU time then
+        self.too_long, self.latest = set(), 0             # (unit, index); index
         self.clock = {}                                  # of each unit: the latest index that it knows of each unit's checkpoints
         self.checkpoints = collections.defaultdict(list)  # of each unit: (index, clock)
         self.tags, self.waiting = {}, []
 
-    def on_checkpoint(self, unit):
-        index = max(self.index.get(unit, -1) + 1, self.forced.pop(unit, 0))
+    def on_checkpoint(self, unit, ended):
+        if unit in self.index:
+            self.end(unit, ended)
+        index = max(self.index[unit] + 1, self.forced.pop(unit, 0), self.latest) if unit in self.index else 0
+        self.latest = max(self.latest, index)
+        self.elapsed[unit] = self.before[unit] = 0
         self.index[unit] = index
         self.clock[unit] = {**self.clock.get(unit, {}), unit: index}
         self.checkpoints[unit].append((index, self.clock[unit]))
 
+    def advance(self, unit, at):
+        self.elapsed[unit] += at - self.before[unit]
+        self.before[unit] = at
+
+    def end(self, unit, at):
+        self.advance(unit, at)
+        limit = at + self.period // 8 if self.period and at > self.period else self.period
+        if self.rule_3 and self.period and self.elapsed[unit] > limit:
+            self.too_long.add((unit, self.index[unit]))
+
+    def wants_checkpoint(self, unit):
+        return self.index[unit] < self.latest
+
+    def checkpoint_by(self, unit):
+        if not self.rule_3 or not self.period:
+            return float("inf")
+        return self.before[unit] + max(0, self.period - self.period // 8 - self.elapsed[unit])
+
     def on_send(self, index, unit, at):
-        self.tags[index] = (unit, self.index[unit], at, self.clock[unit])
+        self.advance(unit, at)
+        self.tags[index] = (unit, self.index[unit], self.elapsed[unit], self.clock[unit])
 
     def must_checkpoint(self, unit, senders):
         latest = max(self.tags[sender][1] for sender in senders)
@@ -258,15 +299,23 @@ class Mrt:
             if any(known > self.clock[unit].get(other, -1) for other, known in clock.items()):
                 units = {**self.clock[unit], **clock}
                 self.clock[unit] = {other: max(self.clock[unit].get(other, -1), clock.get(other, -1)) for other in units}
-        if any(sent < self.index[unit] or (self.rule_3 and since > at) for _, sent, since, _ in tags):
+        if any(sent < self.index[unit] for _, sent, _, _ in tags):
             return True
-        self.waiting.append((index, unit, self.index[unit], {sender for sender, *_ in tags}))
+        self.advance(unit, at)
+        latest = max(since for _, _, since, _ in tags)
+        self.elapsed[unit] = max(self.elapsed[unit], latest)
+        self.waiting.append((index, unit, self.index[unit], {sender for sender, *_ in tags}, latest > at))
         return False
 
-    def settle(self, kept):
-        """Rule 2 of all that rules 1 and 3 have not kept: now that all is known."""
+    def settle(self, kept, ended):
+        """Rules 2 and 3 of all that rule 1 has not kept: now that all is known."""
         known = {}
-        for index, unit, interval, senders in self.waiting:
+        for unit, at in ended.items():
+            self.end(unit, at)
+        for index, unit, interval, senders, waited in self.waiting:
+            if waited and (unit, interval) in self.too_long:
+                kept[index] = True
+                continue
             i = interval + 1
             if i not in known:
                 known[i] = self.known_by_next(i)
@@ -274,12 +323,12 @@ class Mrt:
                                   for sender in senders)
 
     def known_by_next(self, i):
-        """Of each unit p, the units s with C(p,i) -> C(s,i+1)."""
+        """Of each unit p, the units s with C(p,i) -> C(s,i+1), or that have no such checkpoint: they never roll back so far."""
         known = collections.defaultdict(set)
         for unit, checkpoints in self.checkpoints.items():
-            clock = next((clock for index, clock in checkpoints if index > i), self.clock[unit])
-            for other, index in clock.items():
-                if index >= i:
+            clock = next((clock for index, clock in checkpoints if index > i), None)
+            for other in self.checkpoints:
+                if clock is None or clock.get(other, -1) >= i:
                     known[other].add(unit)
         return known
 

@@ -210,7 +210,7 @@ class Papers:
         out = {"program": program, "units": base["units"], "count": BREAKPOINTS}
         agreed = {row["policy"]: row["logged_messages"] for row in self.evaluate(base["trace"], ["mrt", "ros"], period_s, [2 * period_s])}
         for policy in ("mrt", "ros"):
-            decided = executions.Deciding(execution, executions.Mrt(policy == "mrt"), ns(period_s)).run()
+            decided = executions.Deciding(execution, executions.Mrt(policy == "mrt", ns(period_s)), ns(period_s)).run()
             points = executions.Breakpoints(execution, decided)
             costs = points.costs(points.random(BREAKPOINTS))
             out[policy] = {"distance_t": max(distance for distance, _ in costs) / ns(period_s),

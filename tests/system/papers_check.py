@@ -52,7 +52,7 @@ def critical_paths(ctx):
 @test("papers/mrt")
 def mrt(ctx):
     execution = chain()
-    decided = executions.Deciding(execution, executions.Mrt(), 4).run()
+    decided = executions.Deciding(execution, executions.Mrt(period=4), 4).run()
     # Rule 3 keeps what unit 2 receives, rule 1 what unit 1 does: sent in an interval with a lower index.
     expect([step.unit for step, kept in zip(execution.steps, decided.kept) if kept], [2, 1], "kept")
     decided.kept = [False] * len(decided.kept)
@@ -70,7 +70,7 @@ def evaluate(ctx):
     execution = executions.read(ctx.trace)
     period_us = max(execution.end.values()) // 10_000
     limits = ("--checkpoint-period", f"{period_us}us", "--critical-path", f"{2 * period_us}us")
-    policies = {"critical-path": executions.CriticalPath(2_000 * period_us, 1_000 * period_us), "mrt": executions.Mrt(), "ros": executions.Mrt(rule_3=False)}
+    policies = {"critical-path": executions.CriticalPath(2_000 * period_us, 1_000 * period_us), "mrt": executions.Mrt(period=1_000 * period_us), "ros": executions.Mrt(rule_3=False)}
     for row in ctx.json("evaluate", ctx.trace, "--policy", ",".join(policies), *limits)["policies"]:
         decided = executions.Deciding(execution, policies[row["policy"]], 1_000 * period_us).run()
         logged = sum(kept for kept, step in zip(decided.kept, execution.steps) if step.message)

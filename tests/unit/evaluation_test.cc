@@ -18,7 +18,6 @@ PolicyParameters parameters() {
   PolicyParameters out;
   out.critical_path_ns = 40'000'000;
   out.checkpoint_period_ns = 20'000'000;
-  out.off_line = true;
   return out;
 }
 

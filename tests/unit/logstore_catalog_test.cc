@@ -174,6 +174,36 @@ TEST_CASE("a catalog made while the trace is written is the one made from it") {
   }
 }
 
+TEST_CASE("a catalog made while the trace is written knows what was kept later") {
+  const Directory directory;
+  const auto trace = make_trace(directory / "t", [](TraceWriter& writer) {
+    writer.add(UnitRecord{1, 100, {}, {}});
+    for (EventIndex i = 0; i < 20; ++i) {
+      if (i % 10 == 0) {
+        const auto kind = i == 0 ? CheckpointKind::exec : CheckpointKind::image;
+        writer.add(IntervalRecord{1, static_cast<IntervalIndex>(i / 10), kind, i, false, 100, "a", 0});
+      }
+      Event event;
+      event.writes = {{0x1000, 3, true, {}}};
+      event.receive = Receive{i % 2 + 1, i + 1, i, false, {{{2, i}, 0, 2, 9}, {{2, i + 1}, 0, 1, 9}}};
+      writer.append(1, event);
+      if (i == 12) writer.add_payload({1, 13}, 2, {1, 2, 3});
+      if (i == 15) writer.add_payload({1, 4}, 1, {1, 2, 3});
+    }
+  });
+  const auto all = [&] {
+    std::string text;
+    for (const char* sql : {"SELECT * FROM messages", "SELECT * FROM intervals", "SELECT * FROM channels ORDER BY channel"}) {
+      text += query(catalog_path(*trace).value(), sql) + "\n";
+    }
+    return text;
+  };
+  const std::string written = all();
+  CHECK_EQ(query(catalog_path(*trace).value(), "SELECT DISTINCT event FROM messages WHERE logged ORDER BY event"), "4\n13");
+  REQUIRE(std::filesystem::remove(directory / "t/catalog.sqlite"));
+  CHECK_EQ(all(), written);
+}
+
 TEST_CASE("a catalog that is absent or stale is made again, a damaged one is reported") {
   Directory directory;
   const auto trace = make_trace(directory / "t", fill_messages);

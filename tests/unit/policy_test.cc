@@ -250,24 +250,49 @@ TEST_CASE("makespan: on one core the sum of the work counts, on many the longest
   CHECK_EQ(last(4), std::vector{Keep::drop, Keep::drop, Keep::drop});
 }
 
-TEST_CASE("mrt: rule 1 keeps, a later index forces a checkpoint first, rule 3 compares times") {
-  const auto policy = make("mrt", with([](PolicyParameters& p) { p.off_line = true; }));
+TEST_CASE("mrt: rule 1 keeps, a later index forces a checkpoint first") {
+  const auto policy = make("mrt");
   policy->on_checkpoint(1);
   policy->on_checkpoint(2);
-  const Tag early = policy->on_send(1, 1, 1), late = policy->on_send(1, 3, 1);
+  const Tag early = policy->on_send(1, 1, 1);
   CHECK(policy->on_receive(2, 2, early, 1).keep == Keep::later);
-  CHECK(policy->on_receive(2, 2, late, 1).keep == Keep::keep);  // rule 3
-  policy->on_checkpoint(1);
+  policy->on_checkpoint(1, 3);
+  CHECK(policy->wants_checkpoint(2, 3));
+  CHECK_FALSE(policy->wants_checkpoint(1, 0));
   const auto forced = policy->on_receive(2, 3, policy->on_send(1, 0, 1), 1);
+  CHECK(forced.keep == Keep::keep);
   CHECK(forced.force_checkpoint_first);
-  policy->on_checkpoint(2);
+  policy->on_checkpoint(2, 3);
+  CHECK_FALSE(policy->wants_checkpoint(2, 0));
   CHECK(policy->on_receive(2, 0, early, 1).keep == Keep::keep);  // rule 1
+}
+
+// Unit 2 receives at 1 what unit 1 has sent at 60 of its 80: they tell each other of that before the next checkpoints.
+TEST_CASE("mrt: rule 3 counts the time of waiting, and keeps what made an interval longer than T") {
+  for (const uint64_t length : {20, 60}) {
+    CAPTURE(length);
+    const auto policy = make("mrt", {160, 80});
+    for (uint32_t unit : {1, 2}) policy->on_checkpoint(unit);
+    CHECK_EQ(policy->checkpoint_by_ns(2), 70);
+    const auto waited = policy->on_receive(2, 1, policy->on_send(1, 60, 1), 1);
+    REQUIRE(waited.keep == Keep::later);
+    CHECK_EQ(policy->checkpoint_by_ns(2), 11);  // 60 have passed, 70 are seven eighths
+    policy->on_checkpoint(1, 61);
+    policy->on_checkpoint(2, length);
+    policy->on_receive(1, 1, policy->on_send(2, 1, 1), 1);
+    policy->on_receive(2, 2, policy->on_send(1, 2, 1), 1);
+    for (uint32_t unit : {1, 2}) policy->on_checkpoint(unit, 3);
+    const auto settled = policy->on_settle();
+    REQUIRE_EQ(settled.size(), 1);
+    CHECK_EQ(settled[0].ticket, waited.ticket);
+    CHECK_EQ(settled[0].keep, length == 60);
+  }
 }
 
 // Two units: rule 2 drops what both know of at the next checkpoint but one.
 TEST_CASE("mrt: rule 2 settles when all units are two checkpoints on") {
   for (const bool answered : {false, true}) {
-    const auto policy = make("mrt", with([](PolicyParameters& p) { p.off_line = true; }));
+    const auto policy = make("mrt");
     const uint32_t p = 1, q = 2;
     for (uint32_t unit : {p, q}) policy->on_checkpoint(unit);
     const auto asked = policy->on_receive(p, 1, policy->on_send(q, 1, 1), 1);
@@ -285,15 +310,35 @@ TEST_CASE("mrt: rule 2 settles when all units are two checkpoints on") {
   }
 }
 
-TEST_CASE("mrt: while a program is recorded everything is kept") {
+// Unit 1 hears of unit 2's second interval in its first, because that receive could not wait for a checkpoint.
+TEST_CASE("mrt: what was received before a forced checkpoint is known at it") {
+  for (const bool heard : {false, true}) {
+    const auto policy = make("mrt");
+    for (uint32_t unit : {1, 2}) policy->on_checkpoint(unit);
+    const auto asked = policy->on_receive(2, 1, policy->on_send(1, 1, 1), 1);
+    REQUIRE(asked.keep == Keep::later);
+    for (int twice = 0; twice < 2; ++twice) {
+      policy->on_checkpoint(2, 1);
+      const Tag tag = policy->on_send(2, 0, 1);
+      CHECK(policy->on_receive(1, 1, tag, 1).force_checkpoint_first);
+      if (heard) policy->on_kept(1, tag);
+      policy->on_checkpoint(1, 1);
+    }
+    const auto settled = policy->on_settle();
+    REQUIRE_EQ(settled.size(), 1);
+    CHECK_EQ(settled[0].keep, !heard);
+  }
+}
+
+TEST_CASE("mrt: nothing is kept for units that end before the next checkpoint but one") {
   const auto policy = make("mrt");
-  policy->on_checkpoint(1);
-  policy->on_checkpoint(2);
-  CHECK(policy->on_receive(2, 2, policy->on_send(1, 1, 1), 1).keep == Keep::keep);
-  policy->on_checkpoint(1);
-  const auto forced = policy->on_receive(2, 3, policy->on_send(1, 0, 1), 1);
-  CHECK(forced.keep == Keep::keep);
-  CHECK(forced.force_checkpoint_first);
+  for (uint32_t unit : {1, 2}) policy->on_checkpoint(unit);
+  const auto asked = policy->on_receive(2, 1, policy->on_send(1, 1, 1), 1);
+  for (uint32_t unit : {1, 2}) policy->on_end(unit, 2);
+  const auto settled = policy->on_settle();
+  REQUIRE_EQ(settled.size(), 1);
+  CHECK_EQ(settled[0].ticket, asked.ticket);
+  CHECK_FALSE(settled[0].keep);
 }
 
 TEST_CASE("fewest-bytes: a line is drawn near T, where little is in flight, and units take their checkpoints there") {

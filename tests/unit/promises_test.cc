@@ -268,9 +268,9 @@ const std::vector<Promise> kPromises{
     {"all", check_all},
 };
 
-World run_policy(uint64_t seed, const std::string& policy, bool off_line) {
+World run_policy(uint64_t seed, const std::string& policy, bool forces) {
   Simulation simulation(seed, false);
-  simulation.limits().off_line = off_line;
+  if (forces) simulation.force_checkpoints();
   return simulation.run(*make_policy(policy, simulation.limits()).value());
 }
 
@@ -298,9 +298,9 @@ class Buggy : public Policy {
     policy_ = make_policy(bug == Bug::no_rule_3 ? "ros" : policy, limits).value();
   }
 
-  void on_checkpoint(uint32_t unit) override {
+  void on_checkpoint(uint32_t unit, uint64_t ended_ns) override {
     const uint32_t count = intervals_[unit]++;
-    if (bug_ != Bug::never_resets || count == 0) policy_->on_checkpoint(unit);
+    if (bug_ != Bug::never_resets || count == 0) policy_->on_checkpoint(unit, ended_ns);
   }
   Tag on_send(uint32_t unit, uint64_t at_ns, uint64_t bytes) override {
     Tag tag = policy_->on_send(unit, at_ns, bytes);
@@ -319,6 +319,8 @@ class Buggy : public Policy {
     return decision;
   }
   bool wants_checkpoint(uint32_t unit, uint64_t at_ns) override { return policy_->wants_checkpoint(unit, at_ns); }
+  uint64_t checkpoint_by_ns(uint32_t unit) const override { return policy_->checkpoint_by_ns(unit); }
+  void on_kept(uint32_t unit, const Tag& tag) override { policy_->on_kept(unit, tag); }
   void on_end(uint32_t unit, uint64_t at_ns) override { policy_->on_end(unit, at_ns); }
   std::vector<Settled> on_settle() override {
     auto settled = policy_->on_settle();
@@ -389,7 +391,7 @@ TEST_CASE("promises: the checkers find planted bugs") {
     REQUIRE(bugs.contains(promise.policy));
     const auto check = [&](uint64_t seed, Bug bug) {
       Simulation simulation(seed, false);
-      simulation.limits().off_line = true;
+      simulation.force_checkpoints();
       Buggy policy(promise.policy, simulation.limits(), bug);
       return promise.check(simulation.run(policy));
     };

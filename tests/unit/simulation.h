@@ -58,8 +58,7 @@ struct World {
   }
 };
 
-// Makes a random execution, asking the policy on line as the recorder does; or as evaluation does, if the limits say
-// off_line.
+// Makes a random execution, asking the policy as the recorder does; or, if it can force checkpoints, as evaluation does.
 class Simulation {
  public:
   Simulation(uint64_t seed, bool images_fail, bool late = false)
@@ -73,9 +72,11 @@ class Simulation {
     world_.forks_listed = below(3) != 0;
     talkative_ = below(2) != 0;
     pace_ = 1 + below(2) * below(12);
+    grants_ = below(2) != 0;
   }
 
   PolicyParameters& limits() { return world_.limits; }
+  void force_checkpoints() { forces_ = true; }
 
   World run(Policy& policy) {
     policy_ = &policy;
@@ -158,9 +159,9 @@ class Simulation {
     end_interval(id);
     const EventIndex first = unit_of(id).next_event;
     world_.units[id].push_back({first, first, 0, !images_fail_ || below(3) != 0, std::nullopt, 0});
-    unit_of(id).at_ns = 0;
+    const uint64_t ended_ns = std::exchange(unit_of(id).at_ns, 0);
     unit_of(id).checkpoint_soon = false;
-    policy_->on_checkpoint(id);
+    policy_->on_checkpoint(id, ended_ns);
     settle();
     limit_interval(id);
   }
@@ -175,13 +176,20 @@ class Simulation {
     const uint64_t period_ns = world_.limits.checkpoint_period_ns;
     uint64_t more_ns = below(period_ns / (1 + below(8 * pace_)) + 1);
     if (below(20 * pace_) == 0 || unit_of(id).checkpoint_soon) checkpoint(id);
-    while (unit_of(id).at_ns + more_ns > unit_of(id).longest_ns) {
-      more_ns -= unit_of(id).longest_ns - unit_of(id).at_ns;
-      unit_of(id).at_ns = unit_of(id).longest_ns;
+    spend(id, more_ns);
+    if (grants_ && policy_->wants_checkpoint(id, unit_of(id).at_ns)) checkpoint(id);
+  }
+
+  void spend(UnitId id, uint64_t more_ns) {
+    for (;;) {
+      Unit& unit = unit_of(id);
+      const uint64_t until_ns = std::max(unit.at_ns, std::min(unit.longest_ns, policy_->checkpoint_by_ns(id)));
+      if (unit.at_ns + more_ns <= until_ns) break;
+      more_ns -= until_ns - unit.at_ns;
+      unit.at_ns = until_ns;
       checkpoint(id);
     }
     unit_of(id).at_ns += more_ns;
-    if (policy_->wants_checkpoint(id, unit_of(id).at_ns)) checkpoint(id);
   }
 
   EventRef happen(UnitId id, std::vector<EventRef> received, bool kept) {
@@ -196,7 +204,7 @@ class Simulation {
 
   bool decide(UnitId id, const std::vector<EventRef>& senders, const Tag& tag, uint64_t bytes, bool birth) {
     auto decision = policy_->on_receive(id, unit_of(id).at_ns, tag, bytes);
-    if (decision.force_checkpoint_first && world_.limits.off_line) {
+    if (decision.force_checkpoint_first && forces_) {
       ++world_.forced;
       if (birth) {
         policy_->on_checkpoint(id);  // nothing has happened in its interval
@@ -205,7 +213,10 @@ class Simulation {
       }
       decision = policy_->on_receive(id, unit_of(id).at_ns, tag, bytes);
     }
-    if (decision.force_checkpoint_first) unit_of(id).checkpoint_soon = true;
+    if (decision.force_checkpoint_first) {
+      unit_of(id).checkpoint_soon = true;
+      policy_->on_kept(id, tag);
+    }
     if (decision.keep == Keep::later) {
       undecided_ = decision.ticket;
       later_[decision.ticket] = {world_.decisions.size(), std::nullopt, birth ? id : 0};
@@ -280,7 +291,8 @@ class Simulation {
     for (uint64_t rounds = 2 + below(3); rounds > 0; --rounds) {
       for (UnitId id = 1; id <= units_.size(); ++id) {
         receive_all(id, to[id - 1]);
-        unit_of(id).at_ns = std::max(unit_of(id).at_ns, unit_of(id).longest_ns - unit_of(id).longest_ns / 8);
+        const uint64_t most_ns = unit_of(id).longest_ns - unit_of(id).longest_ns / 8;
+        spend(id, most_ns - std::min(most_ns, unit_of(id).at_ns));
         send(id, to[id % units_.size()], {});
       }
       for (int twice = 0; twice < 2; ++twice) {
@@ -309,8 +321,10 @@ class Simulation {
 
   std::mt19937_64 random_;
   bool images_fail_;
+  bool forces_ = false;
   bool late_;       // checkpoints come up to T too late
   bool talkative_;  // units receive whenever they can
+  bool grants_;     // checkpoints are taken where the policy only wishes for one
   uint64_t pace_;   // about how many events there are in an eighth of T
   World world_;
   Policy* policy_ = nullptr;

@@ -141,7 +141,7 @@ enum class Fault { none, no_remaining, min_for_max, joins_shortest_way, forgets_
 class Faulty : public Policy {
  public:
   Faulty(PolicyParameters limits, Fault fault) : limits_(limits), fault_(fault) {}
-  void on_checkpoint(uint32_t unit) override {
+  void on_checkpoint(uint32_t unit, uint64_t) override {
     Unit& u = units_[unit];
     u.at_ns = 0;
     if (fault_ != Fault::never_resets) u.path_ns = 0;

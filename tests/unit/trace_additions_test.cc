@@ -120,6 +120,47 @@ TEST_CASE("what is added to a trace is there, and what was there stays") {
   CHECK(opened(storage)->check().empty());
 }
 
+// A policy that decides later: the payload comes behind its event, or before it.
+TEST_CASE("what a recording keeps later is there at the end, and at the next image of one that was killed") {
+  for (const bool killed : {false, true}) {
+    CAPTURE(killed);
+    MemoryStorage storage;
+    const auto receive = [](TraceWriter& writer, EventIndex event) {
+      CHECK_EQ(writer.append(1, receive_event()), event);
+    };
+    {
+      auto made = TraceWriter::create("/t", sample::settings(), storage);
+      REQUIRE(made);
+      TraceWriter& writer = **made;
+      writer.add(UnitRecord{1, 100, {}, {}});
+      writer.add(IntervalRecord{1, 0, CheckpointKind::exec, 0, false, 100, "a", 0});
+      receive(writer, 0);
+      writer.add(IntervalRecord{1, 1, CheckpointKind::image, 1, false, 100, "a", 0});
+      receive(writer, 1);
+      writer.add_payload({1, 0}, 1, kPayload);
+      for (EventIndex i = 2; i < 70'000; ++i) receive(writer, i);
+      for (EventIndex i = 2; i < 60'000; ++i) writer.add_payload({1, i}, 1, kPayload);
+      REQUIRE(writer.flush());
+      REQUIRE(sample::publish(writer, 1, 1));
+      writer.add_payload({1, 65'000}, 1, kPayload);
+      REQUIRE(writer.flush());
+      if (!killed) REQUIRE(writer.finish(sample::recording_end()));
+    }
+    const auto trace = opened(storage);
+    CHECK_EQ(trace->finished(), !killed);
+    CHECK(trace->check().empty());
+    uint64_t logged = 0;
+    REQUIRE(trace->for_each_event(1, 0, 70'000, [&](EventIndex index, const Event& event) {
+      const bool expected = index == 0 || (index >= 2 && index < 60'000) || (index == 65'000 && !killed);
+      logged += event.receive->logged;
+      if (!killed) CHECK_EQ(event.receive->logged, expected);
+      if (event.receive->logged) CHECK(expected);
+      return true;
+    }));
+    CHECK_GT(logged, 40'000);
+  }
+}
+
 TEST_CASE("who is stopped while adding leaves a good trace, to which the rest can be added") {
   MemoryStorage counted;
   make_virtual(counted);
