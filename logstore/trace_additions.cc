@@ -25,6 +25,8 @@ struct TraceAdditions::State {
     TRY(journal.resume(trace.journal->readable_size(), trace.journal->items()));
     const auto pages = trace.published_pages();
     if (pages.size) TRY(images.pages().resume(pages.size, pages.items));
+    const auto lists = trace.published_images();
+    if (lists.size) TRY(images.images().resume(lists.size, lists.items));
     for (const auto& [unit, published] : trace.payloads_published) {
       TRY(payloads_of(unit).resume(published.size, published.items));
     }
@@ -49,7 +51,7 @@ struct TraceAdditions::State {
       published[unit] = writer.written();
       journal.add(PayloadsPublished{unit, writer.written(), writer.items()});
     }
-    TRY(images.publish({files.journal()}));
+    TRY(images.publish({files.journal(), files.directory}));
     ASSIGN_OR_RETURN(const uint64_t written, journal.write());
     return written ? storage.sync({files.journal()}) : Result<void>();
   }
