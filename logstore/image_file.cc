@@ -39,11 +39,10 @@ Image::Page decode_page(Decoder& in, Image::Page& expected) {
 
 }  // namespace
 
-Result<uint64_t> write_image(Storage& storage, const std::string& path, UnitId unit, IntervalIndex interval,
-                             const Bytes& header, std::vector<Image::Page>& pages) {
+uint64_t add_image(RecordWriter& writer, const Bytes& header, std::vector<Image::Page>& pages) {
   if (!std::is_sorted(pages.begin(), pages.end(), before)) std::sort(pages.begin(), pages.end(), before);
+  const uint64_t first_item = writer.items();
   Compressor compressor(kListLevel);
-  RecordWriter writer(storage, path, FileKind::image, unit, interval);
   writer.add(RecordType::image_header, header, 1, &compressor);
   for (size_t first = 0; first < pages.size(); first += kPagesPerList) {
     const size_t count = std::min(kPagesPerList, pages.size() - first);
@@ -52,33 +51,30 @@ Result<uint64_t> write_image(Storage& storage, const std::string& path, UnitId u
     for (size_t i = 0; i < count; i++) encode_page(pages[first + i], expected, out);
     writer.add(RecordType::image_pages, out.data(), static_cast<uint32_t>(count), &compressor);
   }
-  TRY(writer.write());
-  return writer.written();
+  return first_item;
 }
 
-Result<Image> read_image(Storage& storage, const std::string& path, UnitId unit, IntervalIndex interval,
-                         uint64_t size) {
-  ASSIGN_OR_RETURN(const auto file,
-                   RecordFile::open(storage, path, FileKind::image, unit, interval, Tail::whole, size));
-  if (file->damaged()) return *file->damaged();
+Result<Image> read_image(const RecordFile& file, uint64_t first_item) {
+  const RecordHeader* const header = file.find(first_item);
+  if (!header) {
+    if (file.damaged()) return *file.damaged();
+    return damage(file.path(), file.readable_size(), "an image is missing");
+  }
+  if (header->type != RecordType::image_header || header->first_item != first_item) {
+    return damage(file.path(), header->offset, "no image begins here");
+  }
   Image image;
-  for (const auto& record : file->records()) {
-    ASSIGN_OR_RETURN(Bytes payload, file->payload(record));
-    const bool first = record.offset == kPreambleSize;
-    if (record.type != (first ? RecordType::image_header : RecordType::image_pages)) {
-      return damage(path, record.offset, "record does not belong in an image");
-    }
-    if (first) {
-      image.header = std::move(payload);
-      continue;
-    }
+  ASSIGN_OR_RETURN(image.header, file.payload(*header));
+  const RecordHeader* const end = file.records().data() + file.records().size();
+  for (const RecordHeader* record = header + 1; record < end && record->type == RecordType::image_pages; ++record) {
+    ASSIGN_OR_RETURN(const Bytes payload, file.payload(*record));
     Decoder in(payload);
     Image::Page expected{};
-    for (uint32_t i = 0; i < record.items && in.ok(); i++) image.pages.push_back(decode_page(in, expected));
-    if (!in.ok() || !in.at_end()) return damage(path, record.offset, "list of pages cannot be decoded");
+    for (uint32_t i = 0; i < record->items && in.ok(); i++) image.pages.push_back(decode_page(in, expected));
+    if (!in.ok() || !in.at_end()) return damage(file.path(), record->offset, "list of pages cannot be decoded");
   }
   if (!std::is_sorted(image.pages.begin(), image.pages.end(), before)) {
-    return damage(path, kPreambleSize, "pages are not in order");
+    return damage(file.path(), header->offset, "pages are not in order");
   }
   return image;
 }

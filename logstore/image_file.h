@@ -1,4 +1,5 @@
-// images/U-I.img: the header of one checkpoint's image and which stored page lies where. Published whole.
+// images.seg: of each checkpoint's image the header, and which stored page lies where. Up to format 3 each had a file
+// of its own, images/U-I.img.
 #pragma once
 
 #include "logstore/record_file.h"
@@ -6,10 +7,9 @@
 
 namespace redrive {
 
-// Sorts the pages and writes the file (not synced). Returns its size.
-Result<uint64_t> write_image(Storage& storage, const std::string& path, UnitId unit, IntervalIndex interval,
-                             const Bytes& header, std::vector<Image::Page>& pages);
-// `size`: what the journal says the file has.
-Result<Image> read_image(Storage& storage, const std::string& path, UnitId unit, IntervalIndex interval, uint64_t size);
+// Sorts the pages and adds the image's records; nothing is written yet. Returns the first one's item.
+uint64_t add_image(RecordWriter& writer, const Bytes& header, std::vector<Image::Page>& pages);
+// The image that begins at that item of the file.
+Result<Image> read_image(const RecordFile& file, uint64_t first_item);
 
 }  // namespace redrive

@@ -28,9 +28,12 @@ Result<TraceWriter::ImageStats> ImagePublisher::write(UnitId unit, IntervalIndex
   ASSIGN_OR_RETURN(const Bytes header, read(add));
   storage_failed = true;
   if (pages_.pages()) TRY(pages_.write());
-  const std::string path = temporary(files_.image(unit, interval));
-  ASSIGN_OR_RETURN(const uint64_t image_size, write_image(storage_, path, unit, interval, header, list));
-  written_.push_back({unit, interval, list.size(), image_size, pages_.bytes(), pages_.pages()});
+  const uint64_t images_before = images_.written();
+  const uint64_t first_item = add_image(images_, header, list);
+  TRY(images_.write());
+  const uint64_t image_size = images_.written() - images_before;
+  written_.push_back(
+      {unit, interval, list.size(), images_.written(), pages_.bytes(), pages_.pages(), first_item, false});
   return TraceWriter::ImageStats{list.size(), pages_.pages() - pages_before,
                                  image_size + pages_.bytes() - bytes_before};
 }
@@ -39,13 +42,8 @@ Result<void> ImagePublisher::publish(std::vector<std::string> unsynced) {
   if (written_.empty()) return {};
   const std::vector<ImagePublished> images = std::exchange(written_, {});
   if (pages_.exists()) unsynced.push_back(pages_.path());
-  for (const auto& image : images) unsynced.push_back(temporary(files_.image(image.unit, image.interval)));
+  unsynced.push_back(images_.path());
   TRY(storage_.sync(unsynced));
-  for (const auto& image : images) {
-    const std::string path = files_.image(image.unit, image.interval);
-    TRY(storage_.rename(temporary(path), path));
-  }
-  TRY(storage_.sync({files_.images()}));
   for (const auto& image : images) journal_.add(image);
   return {};
 }

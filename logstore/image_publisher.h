@@ -6,6 +6,7 @@
 
 #include "logstore/journal.h"
 #include "logstore/page_store.h"
+#include "logstore/record_file.h"
 #include "logstore/trace.h"
 #include "logstore/trace_files.h"
 
@@ -15,7 +16,11 @@ namespace redrive {
 class ImagePublisher {
  public:
   ImagePublisher(Storage& storage, const TraceFiles& files, JournalWriter& journal)
-      : storage_(storage), files_(files), journal_(journal), pages_(storage, files.pages()) {}
+      : storage_(storage),
+        files_(files),
+        journal_(journal),
+        pages_(storage, files.pages()),
+        images_(storage, files.images(), FileKind::image) {}
 
   // As TraceWriter's. `storage_failed`: whether an error is not the reader's.
   Result<TraceWriter::ImageStats> write(UnitId unit, IntervalIndex interval, const ReadImage& read,
@@ -24,12 +29,14 @@ class ImagePublisher {
   Result<void> publish(std::vector<std::string> unsynced);
   bool pending() const { return !written_.empty(); }
   PageStoreWriter& pages() { return pages_; }
+  RecordWriter& images() { return images_; }
 
  private:
   Storage& storage_;
   const TraceFiles& files_;
   JournalWriter& journal_;
   PageStoreWriter pages_;
+  RecordWriter images_;
   std::vector<ImagePublished> written_;  // not yet in the journal
 };
 

@@ -37,6 +37,10 @@ class Writing {
   void operator()(const T&... values) {
     (field(values), ...);
   }
+  // A field that older formats lack.
+  void since_4(uint64_t value, bool absent) {
+    if (!absent) field(value);
+  }
   Bytes take() { return out_.take(); }
 
  private:
@@ -78,6 +82,10 @@ class Reading {
   void operator()(T&... values) {
     (field(values), ...);
   }
+  void since_4(uint64_t& value, bool& absent) {
+    absent = in_.at_end();
+    if (!absent) field(value);
+  }
   bool done() const { return in_.ok() && in_.at_end(); }
 
  private:
@@ -112,24 +120,36 @@ void fields(Direction& io, R& r) {
     io(r.file, r.path, r.copy, r.size);
   } else if constexpr (std::is_same_v<T, ImagePublished>) {
     io(r.unit, r.interval, r.pages, r.file_size, r.store_size, r.store_pages);
+    io.since_4(r.first_item, r.own_file);
   } else if constexpr (std::is_same_v<T, JournalEnd>) {
     io(r.end.exit_status, r.end.reason, r.end.wall_s, r.end.skipped_checkpoints, r.files);
   } else if constexpr (std::is_same_v<T, Interception>) {
     io(r.unit, r.served, r.stopped);
   } else if constexpr (std::is_same_v<T, StoppingSite>) {
     io(r.file, r.offset, r.instruction, r.stops, r.patchable);
-  } else {
-    static_assert(std::is_same_v<T, PayloadsPublished>);
+  } else if constexpr (std::is_same_v<T, PayloadsPublished>) {
     io(r.unit, r.size, r.items);
+  } else {
+    static_assert(std::is_same_v<T, ShortUnit>);
+    io(r.unit, r.first_item, r.events);
   }
 }
 
 // In the order of JournalRecord's alternatives.
-constexpr RecordType kTypes[] = {
-    RecordType::settings,          RecordType::unit,          RecordType::interval,     RecordType::interval_end,
-    RecordType::channel,           RecordType::refusal,       RecordType::unsure,       RecordType::file,
-    RecordType::image_published,   RecordType::recording_end, RecordType::interception, RecordType::stopping_site,
-    RecordType::payloads_published};
+constexpr RecordType kTypes[] = {RecordType::settings,
+                                 RecordType::unit,
+                                 RecordType::interval,
+                                 RecordType::interval_end,
+                                 RecordType::channel,
+                                 RecordType::refusal,
+                                 RecordType::unsure,
+                                 RecordType::file,
+                                 RecordType::image_published,
+                                 RecordType::recording_end,
+                                 RecordType::interception,
+                                 RecordType::stopping_site,
+                                 RecordType::payloads_published,
+                                 RecordType::short_unit};
 static_assert(std::size(kTypes) == std::variant_size_v<JournalRecord>);
 
 template <size_t kIndex = 0>

@@ -12,14 +12,23 @@
 
 namespace redrive {
 
-// An image was written, synced and renamed into place, and the pages that it names were synced before.
+// An image was written and synced, and the pages that it names were synced before.
 struct ImagePublished {
   UnitId unit = 0;
   IntervalIndex interval = 0;
   uint64_t pages = 0;        // in the image
-  uint64_t file_size = 0;    // bytes of images/U-I.img
+  uint64_t file_size = 0;    // bytes of the images' file up to its end; of a file of its own, where it has one
   uint64_t store_size = 0;   // bytes of the page store that were synced before
   uint64_t store_pages = 0;  // pages in them
+  uint64_t first_item = 0;   // of its header in the images' file
+  bool own_file = false;     // images/U-I.img, as up to format 3
+};
+
+// All events of a unit that has ended lie in one record, in the segment that such units share.
+struct ShortUnit {
+  UnitId unit = 0;
+  uint64_t first_item = 0;  // of its first event
+  uint64_t events = 0;
 };
 
 // Contents of messages that unit's receives brought were written and synced, after the recording.
@@ -44,7 +53,7 @@ struct JournalEnd {
 
 using JournalRecord =
     std::variant<Settings, UnitRecord, IntervalRecord, IntervalEnd, ChannelRecord, Refusal, Unsure, FileRecord,
-                 ImagePublished, JournalEnd, Interception, StoppingSite, PayloadsPublished>;
+                 ImagePublished, JournalEnd, Interception, StoppingSite, PayloadsPublished, ShortUnit>;
 
 RecordType type_of(const JournalRecord& record);
 Bytes encode(const JournalRecord& record);

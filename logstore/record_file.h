@@ -22,7 +22,7 @@ typedef struct ZSTD_DCtx_s ZSTD_DCtx;
 
 namespace redrive {
 
-inline constexpr uint32_t kFormatVersion = 3;
+inline constexpr uint32_t kFormatVersion = 4;
 inline constexpr size_t kPreambleSize = 24;
 inline constexpr size_t kRecordHeaderSize = 40;
 inline constexpr uint64_t kMaxPacked = 16 << 20;  // larger payloads are stored as they are
@@ -51,6 +51,7 @@ enum class RecordType : uint8_t {
   interception = 11,
   stopping_site = 12,
   payloads_published = 13,
+  short_unit = 14,
   events = 16,
   pages = 17,
   image_header = 18,

@@ -21,39 +21,40 @@ std::string program_of(const IntervalRecord& interval) {
 
 }  // namespace
 
-Result<EventSegment::Cursor> EventSegment::cursor_at(const RecordHeader& record, EventIndex event) const {
+Result<EventSegment::Cursor> EventSegment::cursor_at(const RecordHeader& record, uint64_t item) const {
   {
     const std::lock_guard lock(mutex_);
     if (last_.block && last_.first_item == record.first_item) {
       Cursor cursor = last_;
-      if (cursor.next > event) cursor.next = record.first_item, cursor.position = 0;
+      if (cursor.next > item) cursor.next = record.first_item, cursor.position = 0;
       return cursor;
     }
   }
-  if (record.type != RecordType::events) return damage(file_->path(), record.offset, "not a record of events");
-  ASSIGN_OR_RETURN(Bytes payload, file_->payload(record));
+  if (record.type != RecordType::events) return damage(file_.path(), record.offset, "not a record of events");
+  ASSIGN_OR_RETURN(Bytes payload, file_.payload(record));
   return Cursor{record.first_item, std::make_shared<const Bytes>(std::move(payload)), record.first_item, 0};
 }
 
 // False if the visitor wants no more.
-Result<bool> EventSegment::visit_block(const RecordHeader& record, EventIndex& at, EventIndex last,
+Result<bool> EventSegment::visit_block(const RecordHeader& record, uint64_t& item, uint64_t last,
                                        const std::function<bool(EventIndex, const Event&)>& visit) const {
-  ASSIGN_OR_RETURN(Cursor cursor, cursor_at(record, at));
+  ASSIGN_OR_RETURN(Cursor cursor, cursor_at(record, item));
   const auto rest = std::span(*cursor.block).subspan(cursor.position);
   Decoder in(rest);
   const size_t start = cursor.position;
-  const EventIndex block_end = record.first_item + record.items;
+  const uint64_t block_end = record.first_item + record.items;
   Event event;
   bool more = true;
   while (more && cursor.next < std::min(last, block_end)) {
     const bool good = decode(in, event);
     if (!good || (cursor.next + 1 == block_end && !in.at_end())) {
-      return damage(file_->path(), record.offset, "event " + std::to_string(cursor.next) + " cannot be decoded");
+      return damage(file_.path(), record.offset,
+                    "event " + std::to_string(cursor.next - first_item_) + " cannot be decoded");
     }
-    const EventIndex index = cursor.next++;
-    if (index >= at) more = visit(index, event);
+    const uint64_t at = cursor.next++;
+    if (at >= item) more = visit(at - first_item_, event);
   }
-  at = cursor.next;
+  item = cursor.next;
   cursor.position = start + in.position();
   const std::lock_guard lock(mutex_);
   last_ = std::move(cursor);
@@ -62,15 +63,16 @@ Result<bool> EventSegment::visit_block(const RecordHeader& record, EventIndex& a
 
 Result<void> EventSegment::for_each(EventIndex first, EventIndex last,
                                     const std::function<bool(EventIndex, const Event&)>& visit) const {
-  const uint64_t readable = file_->items();
-  for (EventIndex at = first; at < std::min(last, readable);) {
-    const RecordHeader* record = file_->find(at);
+  const uint64_t end = first_item_ + std::min(last, readable_);
+  for (uint64_t item = first_item_ + std::min(first, readable_); item < end;) {
+    const RecordHeader* record = file_.find(item);
     CHECK(record != nullptr);
-    ASSIGN_OR_RETURN(const bool more, visit_block(*record, at, last, visit));
+    ASSIGN_OR_RETURN(const bool more, visit_block(*record, item, end, visit));
     if (!more) return {};
   }
-  const bool wants_damaged = last > readable || (last == readable && !end_);
-  if (first < last && wants_damaged && file_->damaged()) return *file_->damaged();
+  const bool whole = !has_own_file() && readable_ == count_;
+  const bool wants_damaged = !whole && (last > readable_ || (last == readable_ && open_end_));
+  if (first < last && wants_damaged && file_.damaged()) return *file_.damaged();
   return {};
 }
 
@@ -80,7 +82,28 @@ std::optional<FileEnd> Trace::State::end_of(const std::string& name) const {
   return found == file_ends.end() ? FileEnd{name, 0, 0} : found->second;
 }
 
+Result<const RecordFile*> Trace::State::short_events() const {
+  return short_segment.get([&]() -> Result<std::unique_ptr<RecordFile>> {
+    constexpr UnitId kUnit = TraceFiles::kShortUnits;
+    const auto known = end_of(TraceFiles::segment_name(kUnit));
+    const std::string path = files.segment(kUnit);
+    if (known ? known->size == 0 : !storage.exists(path)) return std::unique_ptr<RecordFile>();
+    const auto size = known ? std::optional(known->size) : std::nullopt;
+    return RecordFile::open(storage, path, FileKind::events, kUnit, 0, known ? Tail::whole : Tail::torn, size);
+  });
+}
+
 Result<std::unique_ptr<EventSegment>> Trace::State::open_segment(UnitId unit) const {
+  if (const auto place = short_units.find(unit); place != short_units.end()) {
+    ASSIGN_OR_RETURN(const RecordFile* file, short_events());
+    const uint64_t needed = place->second.first_item + place->second.events;
+    if (file && (!end || file->damaged() || file->items() >= needed)) {
+      return std::make_unique<EventSegment>(*file, place->second, end.has_value());
+    }
+    if (!file && !end) return std::unique_ptr<EventSegment>();
+    return damage(files.segment(TraceFiles::kShortUnits), file ? file->readable_size() : 0,
+                  "events of unit " + std::to_string(unit) + " are missing");
+  }
   const auto known = end_of(TraceFiles::segment_name(unit));
   const std::string path = files.segment(unit);
   if (known ? known->size == 0 : !storage.exists(path)) return std::unique_ptr<EventSegment>();
@@ -108,6 +131,24 @@ FileEnd Trace::State::published_pages() const {
     known.items = last_image->store_pages;
   }
   return known;
+}
+
+FileEnd Trace::State::published_images() const {
+  FileEnd known = end_of(TraceFiles::images_name()).value_or(FileEnd{});
+  if (last_image && !last_image->own_file && last_image->file_size > known.size) {
+    known.size = last_image->file_size;
+    known.items = last_image->first_item + 1 + last_image->pages;
+  }
+  return known;
+}
+
+Result<const RecordFile*> Trace::State::image_file() const {
+  return image_lists.get([&]() -> Result<std::unique_ptr<RecordFile>> {
+    const uint64_t size = published_images().size;
+    if (size == 0) return std::unique_ptr<RecordFile>();
+    const Tail tail = end && !preparing() ? Tail::whole : Tail::ignored;
+    return RecordFile::open(storage, files.images(), FileKind::image, 0, 0, tail, size);
+  });
 }
 
 Result<const PayloadFile*> Trace::State::payloads(UnitId unit) const {
@@ -185,6 +226,9 @@ Result<void> Trace::State::take(const RecordHeader& at, const JournalRecord& rec
   } else if (const auto* r = std::get_if<ImagePublished>(&record)) {
     images[{r->unit, r->interval}] = *r;
     last_image = *r;
+  } else if (const auto* r = std::get_if<ShortUnit>(&record)) {
+    if (r->unit == 0 || r->first_item + r->events < r->events) return wrong("place of a unit's events");
+    short_units[r->unit] = *r;
   } else if (const auto* r = std::get_if<PayloadsPublished>(&record)) {
     payloads_published[r->unit] = *r;
     payload_files.try_emplace(r->unit);
@@ -261,6 +305,7 @@ Result<std::shared_ptr<Trace>> Trace::open(const std::string& directory, Storage
     state->segments.try_emplace(unit);
   }
   for (const auto& [unit, list] : state->intervals) state->segments.try_emplace(unit);
+  for (const auto& [unit, place] : state->short_units) state->segments.try_emplace(unit);
   if (state->end) {
     for (const auto& file : state->end->files) {
       if (const auto unit = TraceFiles::unit_of_segment(file.name)) state->segments.try_emplace(*unit);
@@ -336,6 +381,9 @@ Result<UnitId> Trace::find_unit(const std::string& text) const {
 EventIndex Trace::event_count(UnitId unit) const {
   auto segment = state_->segment(unit);
   if (!segment) {
+    if (const auto place = state_->short_units.find(unit); place != state_->short_units.end()) {
+      return place->second.events;
+    }
     const auto known = state_->end_of(TraceFiles::segment_name(unit));
     return known ? known->items : 0;
   }
@@ -371,12 +419,25 @@ Result<Image> Trace::image(UnitId unit, IntervalIndex interval) const {
   if (it == state_->images.end()) {
     return Error{"interval " + unit_name(unit) + ":" + std::to_string(interval) + " has no image"};
   }
-  const std::string path = state_->files.image(unit, interval);
-  ASSIGN_OR_RETURN(Image image, read_image(storage(), path, unit, interval, it->second.file_size));
+  const ImagePublished& published = it->second;
+  const auto read = [&]() -> Result<Image> {
+    if (!published.own_file) {
+      ASSIGN_OR_RETURN(const RecordFile* file, state_->image_file());
+      if (!file) return damage(state_->files.images(), 0, "file is missing");
+      return read_image(*file, published.first_item);
+    }
+    ASSIGN_OR_RETURN(const auto file, RecordFile::open(storage(), state_->files.image(unit, interval), FileKind::image,
+                                                       unit, interval, Tail::whole, published.file_size));
+    if (file->damaged()) return *file->damaged();
+    return read_image(*file, 0);
+  };
+  ASSIGN_OR_RETURN(Image image, read());
   const bool known = std::all_of(image.pages.begin(), image.pages.end(),
-                                 [&](const Image::Page& page) { return page.page_id < it->second.store_pages; });
-  if (image.pages.size() != it->second.pages || !known)
+                                 [&](const Image::Page& page) { return page.page_id < published.store_pages; });
+  if (image.pages.size() != published.pages || !known) {
+    const std::string path = published.own_file ? state_->files.image(unit, interval) : state_->files.images();
     return damage(path, kPreambleSize, "pages differ from the journal's");
+  }
   return image;
 }
 
@@ -397,7 +458,8 @@ Result<std::string> Trace::file_path(uint64_t file) const {
 uint64_t Trace::size_on_disk() const {
   uint64_t sum = 0;
   const TraceFiles& files = state_->files;
-  for (const auto& below : {files.directory, files.events(), files.images(), files.files(), files.payloads()}) {
+  for (const auto& below :
+       {files.directory, files.events(), files.image_directory(), files.files(), files.payloads()}) {
     const auto names = storage().list(below);
     if (!names) continue;
     for (const auto& file_name : names.value()) {

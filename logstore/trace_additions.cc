@@ -23,6 +23,8 @@ struct TraceAdditions::State {
     TRY(journal.resume(trace.journal->readable_size(), trace.journal->items()));
     const auto pages = trace.published_pages();
     if (pages.size) TRY(images.pages().resume(pages.size, pages.items));
+    const auto lists = trace.published_images();
+    if (lists.size) TRY(images.images().resume(lists.size, lists.items));
     for (const auto& [unit, published] : trace.payloads_published) TRY(payloads.resume(published));
     return {};
   }
@@ -35,7 +37,7 @@ struct TraceAdditions::State {
     for (const auto& of : written_payloads) unsynced.push_back(files.payloads(of.unit));
     if (!written_payloads.empty()) TRY(storage.sync(unsynced));
     for (const auto& of : written_payloads) journal.add(of);
-    TRY(images.publish({files.journal()}));
+    TRY(images.publish({files.journal(), files.directory}));
     ASSIGN_OR_RETURN(const uint64_t written, journal.write());
     return written ? storage.sync({files.journal()}) : Result<void>();
   }

@@ -56,9 +56,12 @@ std::vector<std::string> Trace::check() const {
   for (const auto& [unit, lazy] : state_->segments) {
     auto segment = state_->segment(unit);
     if (!checker.note(segment) || !*segment) continue;
-    const auto damaged = (*segment)->file().check();
+    const auto damaged = (*segment)->has_own_file() ? (*segment)->file().check() : std::vector<Error>();
     checker.note(damaged);
     if (damaged.empty()) checker.check_events(unit);
+  }
+  for (const auto& shared : {state_->short_events(), state_->image_file()}) {
+    if (checker.note(shared) && *shared) checker.note((*shared)->check());
   }
   auto pages = state_->page_store();
   if (checker.note(pages) && *pages) checker.note((*pages)->file().check());

@@ -23,21 +23,26 @@ struct TraceFiles {
   std::string payloads() const { return at("payloads"); }
   std::string payloads(UnitId unit) const { return payloads() + "/" + std::to_string(unit) + ".seg"; }
   std::string events() const { return at("events"); }
-  std::string images() const { return at("images"); }
+  std::string images() const { return at(images_name()); }
   std::string files() const { return at("files"); }
   std::string copy(const std::string& name) const { return files() + "/" + name; }
   std::string segment(UnitId unit) const { return at(segment_name(unit)); }
+  // Up to format 3 each image had a file, in a directory of them.
+  std::string image_directory() const { return at("images"); }
   std::string image(UnitId unit, IntervalIndex interval) const {
-    return images() + "/" + std::to_string(unit) + "-" + std::to_string(interval) + ".img";
+    return image_directory() + "/" + std::to_string(unit) + "-" + std::to_string(interval) + ".img";
   }
 
+  static std::string images_name() { return "images.seg"; }
   static std::string pages_name() { return "pages"; }
   static std::string segment_name(UnitId unit) { return "events/" + std::to_string(unit) + ".seg"; }
+  // Of the units that were over soon.
+  static constexpr UnitId kShortUnits = 0;
   static std::optional<UnitId> unit_of_segment(const std::string& name) {
     constexpr size_t kPrefix = sizeof("events/") - 1;
     UnitId unit = 0;
     if (name.size() > kPrefix) std::from_chars(name.data() + kPrefix, name.data() + name.size(), unit);
-    return name == segment_name(unit) ? std::optional(unit) : std::nullopt;
+    return unit != kShortUnits && name == segment_name(unit) ? std::optional(unit) : std::nullopt;
   }
 };
 

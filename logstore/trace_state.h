@@ -1,6 +1,7 @@
 // What a Trace holds. Shared by trace.cc (reading) and trace_check.cc (verifying), not by anybody else.
 #pragma once
 
+#include <algorithm>
 #include <mutex>
 #include <optional>
 #include <unordered_map>
@@ -18,9 +19,21 @@ class EventSegment {
  public:
   // `end`: what the journal says of a finished recording's segment.
   EventSegment(std::unique_ptr<RecordFile> file, std::optional<FileEnd> end)
-      : file_(std::move(file)), end_(std::move(end)) {}
-  EventIndex count() const { return end_ ? end_->items : file_->items(); }
-  const RecordFile& file() const { return *file_; }
+      : own_file_(std::move(file)),
+        file_(*own_file_),
+        count_(end ? end->items : file_.items()),
+        readable_(file_.items()),
+        open_end_(!end) {}
+  // Of a unit that has its place in a file of many. `finished`: whether all of its events must be there.
+  EventSegment(const RecordFile& file, const ShortUnit& place, bool finished)
+      : file_(file),
+        first_item_(place.first_item),
+        readable_(std::min(place.events, file_.items() - std::min(file_.items(), place.first_item))) {
+    count_ = finished ? place.events : readable_;
+  }
+  EventIndex count() const { return count_; }
+  const RecordFile& file() const { return file_; }
+  bool has_own_file() const { return own_file_ != nullptr; }
   Result<void> for_each(EventIndex first, EventIndex last,
                         const std::function<bool(EventIndex, const Event&)>& visit) const;
 
@@ -29,15 +42,19 @@ class EventSegment {
   struct Cursor {
     uint64_t first_item = 0;
     std::shared_ptr<const Bytes> block;
-    EventIndex next = 0;
+    uint64_t next = 0;  // item
     size_t position = 0;
   };
-  Result<Cursor> cursor_at(const RecordHeader& record, EventIndex event) const;
-  Result<bool> visit_block(const RecordHeader& record, EventIndex& at, EventIndex last,
+  Result<Cursor> cursor_at(const RecordHeader& record, uint64_t item) const;
+  Result<bool> visit_block(const RecordHeader& record, uint64_t& item, uint64_t last,
                            const std::function<bool(EventIndex, const Event&)>& visit) const;
 
-  std::unique_ptr<RecordFile> file_;
-  std::optional<FileEnd> end_;
+  std::unique_ptr<RecordFile> own_file_;
+  const RecordFile& file_;
+  uint64_t first_item_ = 0;  // of event 0
+  EventIndex count_ = 0;
+  EventIndex readable_ = 0;
+  bool open_end_ = false;  // more may follow what is readable
   mutable std::mutex mutex_;
   mutable Cursor last_;  // where the last reader stopped: the next one mostly goes on there
 };
@@ -91,11 +108,13 @@ struct Trace::State {
   std::map<std::pair<UnitId, IntervalIndex>, ImagePublished> images;
   std::map<UnitId, PayloadsPublished> payloads_published;
   std::optional<ImagePublished> last_image;
+  std::map<UnitId, ShortUnit> short_units;
   std::map<UnitId, std::string> names;
 
   // Whether somebody was killed while adding to the trace: more may stand in its files than the journal says.
   bool preparing() const { return storage.exists(files.preparing()); }
   FileEnd published_pages() const;
+  FileEnd published_images() const;
   Result<void> read_journal();
   Result<void> take(const RecordHeader& at, const JournalRecord& record);
   void cut_to_events();
@@ -106,6 +125,12 @@ struct Trace::State {
   mutable std::map<UnitId, Lazy<EventSegment>> segments;   // one for each unit, made at open
   Result<const EventSegment*> segment(UnitId unit) const;  // null: the unit has no events
   Result<std::unique_ptr<EventSegment>> open_segment(UnitId unit) const;
+
+  mutable Lazy<RecordFile> short_segment;
+  Result<const RecordFile*> short_events() const;  // null: there are none
+
+  mutable Lazy<RecordFile> image_lists;
+  Result<const RecordFile*> image_file() const;  // null: no image was stored there
 
   mutable Lazy<PageStore> pages;
   Result<const PageStore*> page_store() const;  // null: no page was stored

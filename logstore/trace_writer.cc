@@ -47,6 +47,7 @@ struct Batch {
     Segment* segment;
     Encoder events;
     uint32_t count;
+    bool last;  // the unit has ended
   };
   std::vector<Block> blocks;
   std::vector<std::unique_ptr<Segment>> ended;  // nothing comes after this
@@ -73,6 +74,7 @@ struct TraceWriter::State {
         images(s, files, journal),
         copies(s, files.files(), cache),
         compressor(kEventLevel),
+        short_units(s, files.segment(TraceFiles::kShortUnits), FileKind::events, TraceFiles::kShortUnits),
         payloads(s, files),
         batches(kQueuedBatches, [this](Batch& batch) {
           if (!failed) keep_error(write(batch));
@@ -106,13 +108,13 @@ struct TraceWriter::State {
   // Gives what is buffered to the writing thread.
   void hand_over() {
     Batch batch;
-    const auto take = [&](Segment& segment) {
+    const auto take = [&](Segment& segment, bool last) {
       if (segment.pending_events == 0) return;
-      batch.blocks.push_back({&segment, std::move(segment.pending), std::exchange(segment.pending_events, 0)});
+      batch.blocks.push_back({&segment, std::move(segment.pending), std::exchange(segment.pending_events, 0), last});
       segment.pending = Encoder();
     };
-    for (auto& [unit, segment] : segments) take(*segment);
-    for (auto& segment : ended) take(*segment);
+    for (auto& [unit, segment] : segments) take(*segment, false);
+    for (auto& segment : ended) take(*segment, true);
     batch.ended = std::exchange(ended, {});
     pending_bytes = 0;
     batch.payloads = std::exchange(pending_payloads, {});
@@ -135,12 +137,17 @@ struct TraceWriter::State {
   // Events before the journal: an interval's record should not name events that a kill takes away.
   Result<void> write(Batch& batch) {
     for (auto& block : batch.blocks) {
-      if (open_segments.size() >= kOpenSegments) close_segments();
-      TRY(write_block(block));
+      if (block.last && !block.segment->writer.exists()) {
+        add_short_unit(block);
+      } else {
+        if (open_segments.size() >= kOpenSegments) close_segments();
+        TRY(write_block(block));
+      }
       block.events.clear();
       const std::lock_guard lock(spare_mutex);
       if (spare.size() < kSpareEncoders) spare.push_back(std::move(block.events));
     }
+    TRY(write_short_units());
     for (auto& segment : batch.ended) end(*segment);
     for (const auto& payload : batch.payloads) payloads.add(payload.receiver, payload.bytes);
     if (payloads.buffered() > kFlushSize) TRY(write_payloads());
@@ -173,6 +180,23 @@ struct TraceWriter::State {
     bytes += writer.written() - before;
     const std::lock_guard lock(unsynced_mutex);
     unsynced.insert(writer.path());
+    return {};
+  }
+
+  // Making a file takes longer than most programs of a shell script make events.
+  void add_short_unit(const Batch::Block& block) {
+    new_short_units.push_back({block.segment->unit, short_units.items(), block.count});
+    short_units.add(RecordType::events, block.events.data(), block.count, &compressor);
+  }
+
+  Result<void> write_short_units() {
+    if (new_short_units.empty()) return {};
+    const uint64_t before = short_units.written();
+    TRY(short_units.write());
+    bytes += short_units.written() - before;
+    for (const auto& unit : std::exchange(new_short_units, {})) journal.add(unit);
+    const std::lock_guard lock(unsynced_mutex);
+    unsynced.insert(short_units.path());
     return {};
   }
 
@@ -254,6 +278,8 @@ struct TraceWriter::State {
   std::unique_ptr<CatalogWriter> catalog;  // from the first message on
   bool catalog_failed = false;
   std::vector<Segment*> open_segments;
+  RecordWriter short_units;
+  std::vector<ShortUnit> new_short_units;  // not yet in the journal
   std::vector<SegmentEnd> segment_ends;
   PayloadWriter payloads;
 
@@ -282,10 +308,18 @@ Result<void> TraceWriter::State::finish(const RecordingEnd& end) {
         {files.segment(segment.unit).substr(files.directory.size() + 1), segment.bytes, segment.events});
   }
   TRY(write_payloads());
+  if (short_units.exists()) {
+    last.files.push_back(
+        {TraceFiles::segment_name(TraceFiles::kShortUnits), short_units.written(), short_units.items()});
+  }
+  if (const RecordWriter& lists = images.images(); lists.exists()) {
+    last.files.push_back({TraceFiles::images_name(), lists.written(), lists.items()});
+  }
   Unsynced unsynced_now = take_unsynced();
   if (const PageStoreWriter& pages = images.pages(); pages.exists()) {
     last.files.push_back({TraceFiles::pages_name(), pages.bytes(), pages.pages()});
     unsynced_now.paths.push_back(pages.path());
+    unsynced_now.paths.push_back(images.images().path());
   }
   TRY(storage.sync(unsynced_now.paths));
   for (const auto& of : unsynced_now.payloads) journal.add(of);
@@ -310,13 +344,13 @@ Result<std::unique_ptr<TraceWriter>> TraceWriter::create(const std::string& dire
   auto state = std::make_unique<State>(storage, directory, cache);
   state->lock = storage.lock(directory);
   const auto begin = [&]() -> Result<void> {
-    for (const auto& below : {files.events(), files.images(), files.files()}) TRY(storage.make_directory(below));
+    for (const auto& below : {files.events(), files.files()}) TRY(storage.make_directory(below));
     state->journal.add(settings);
     TRY(state->write_journal());
     return storage.sync({files.journal(), directory, parent_of(directory)});
   };
   if (auto begun = begin(); !begun) {
-    for (const auto& path : {files.journal(), files.events(), files.images(), files.files(), directory}) {
+    for (const auto& path : {files.journal(), files.events(), files.files(), directory}) {
       (void)static_cast<bool>(storage.remove(path));
     }
     return begun.error();

@@ -108,8 +108,8 @@ Result<uint64_t> write_segment(const std::string& path, UnitId unit, const std::
   return writer.written();
 }
 
-// The journal anew, with the right size of the one segment that changed.
-Result<void> rewrite_journal(const TraceFiles& files, const std::string& segment, uint64_t size) {
+// The journal anew, with a segment of its own for the unit.
+Result<void> rewrite_journal(const TraceFiles& files, UnitId unit, const FileEnd& segment) {
   std::vector<JournalRecord> records;
   {
     ASSIGN_OR_RETURN(const auto old, RecordFile::open(disk(), files.journal(), FileKind::journal, 0, 0, Tail::torn));
@@ -118,11 +118,11 @@ Result<void> rewrite_journal(const TraceFiles& files, const std::string& segment
       JournalRecord record;
       if (!decode(header.type, payload, record)) return Error{"the journal cannot be decoded"};
       if (auto* end = std::get_if<JournalEnd>(&record)) {
-        for (auto& file : end->files) {
-          if (file.name == segment) file.size = size;
-        }
+        std::erase_if(end->files, [&](const FileEnd& file) { return file.name == segment.name; });
+        end->files.push_back(segment);
       }
-      records.push_back(std::move(record));
+      const auto* place = std::get_if<ShortUnit>(&record);
+      if (!place || place->unit != unit) records.push_back(std::move(record));
     }
   }
   JournalWriter writer(disk(), files.journal());
@@ -143,7 +143,7 @@ Result<EventIndex> plant_in_events(const TraceFiles& files, const std::string& k
   }
   ASSIGN_OR_RETURN(const EventIndex at, found->second(events));
   ASSIGN_OR_RETURN(const uint64_t size, write_segment(files.segment(unit), unit, events));
-  TRY(rewrite_journal(files, TraceFiles::segment_name(unit), size));
+  TRY(rewrite_journal(files, unit, {TraceFiles::segment_name(unit), size, events.size()}));
   fs::remove(files.catalog());  // derived; made again when asked for
   return at;
 }

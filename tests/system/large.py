@@ -1,5 +1,7 @@
 """Group large: processes with much memory."""
+import pathlib
 import re
+import time
 
 from harness import Failure, test
 from programs import job_of, program
@@ -10,16 +12,18 @@ LIMIT_MB = 64  # of redrive: its code and libraries, a few MiB of pages on their
 
 @test("large/recorder_memory")
 def recorder_memory(ctx):
-    """The recorder's peak, asked for from inside the recording, once an image of 512 MB has been published."""
-    job = program(ctx.options, "big_memory")
-    image = ctx.trace / "images" / "2-2.img"  # 0: fork, 1: exec
-    script = f"{job} 512 700 & until [ -e {image} ]; do sleep 0.2; done; grep VmHWM /proc/$PPID/status; wait $!"
-    outcome = ctx.expect_status(ctx.redrive("record", "-o", ctx.trace, "--checkpoint-period", "200ms", "--",
-                                            "sh", "-c", script), 0)
-    peak = re.search(r"VmHWM:\s+(\d+) kB", outcome.stdout)
-    if not peak or int(peak[1]) > LIMIT_MB * 1024:
-        raise Failure(f"the recorder had {peak[0] if peak else '?'} while it stored 512 MB")
-    if not images_by_unit(ctx).get(2):
+    """The recorder's peak while it stores images of 512 MB."""
+    recording = ctx.start_redrive("record", "-o", ctx.trace, "--checkpoint-period", "200ms", "--",
+                                  program(ctx.options, "big_memory"), 512, 700)
+    status, peak_kb = pathlib.Path(f"/proc/{recording.pid}/status"), 0
+    while recording.process.poll() is None:
+        if peak := re.search(r"VmHWM:\s+(\d+) kB", status.read_text()):
+            peak_kb = int(peak[1])
+        time.sleep(0.02)
+    ctx.expect_status(recording.finish(ctx.timeout_s), 0)
+    if not 0 < peak_kb <= LIMIT_MB * 1024:
+        raise Failure(f"the recorder had {peak_kb} kB while it stored 512 MB")
+    if not images_by_unit(ctx).get(1):
         raise Failure("the large process has no image")
 
 

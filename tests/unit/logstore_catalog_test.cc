@@ -8,6 +8,7 @@
 
 #include "logstore/record_file.h"
 #include "logstore/trace.h"
+#include "logstore/trace_additions.h"
 #include "logstore/trace_files.h"
 #include "tests/unit/logstore_sample.h"
 #include "tests/unit/unit_test.h"
@@ -257,13 +258,45 @@ TEST_CASE("golden traces of all formats read as when they were made") {
       CHECK(trace.value()->image(unit, 1));
     }
     CHECK(trace.value()->file_path(1));
+    CHECK(trace.value()->event_count(sample::kShortUnit) == (format < 4 ? 0 : sample::kShortEvents));
+    auto values = sample::event_values(sample::kShortUnit);
+    CHECK(trace.value()->for_each_event(sample::kShortUnit, 0, UINT64_MAX, [&](EventIndex, const Event& event) {
+      CHECK(event == sample::event(values));
+      return true;
+    }));
   }
   check_same_records(newest, directory / "fresh", "journal", FileKind::journal, 0, 0);
   for (UnitId unit = 1; unit <= sample::kUnits; unit++) {
     check_same_records(newest, directory / "fresh", fmt::format("events/{}.seg", unit), FileKind::events, unit, 0);
   }
   check_same_records(newest, directory / "fresh", "pages", FileKind::pages, 0, 0);
-  check_same_records(newest, directory / "fresh", "images/1-1.img", FileKind::image, 1, 1);
+  check_same_records(newest, directory / "fresh", "events/0.seg", FileKind::events, 0, 0);
+  check_same_records(newest, directory / "fresh", "images.seg", FileKind::image, 0, 0);
+}
+
+TEST_CASE("images can be added to traces of all formats") {
+  Directory directory;
+  for (uint32_t format = 1; format <= kFormatVersion; ++format) {
+    CAPTURE(format);
+    const std::string name = "format-" + std::to_string(format);
+    std::filesystem::copy("tests/unit/golden/" + name, directory / name, std::filesystem::copy_options::recursive);
+    {
+      const auto additions = TraceAdditions::begin(*Trace::open(directory / name).value());
+      REQUIRE_MESSAGE(additions, additions.error().message);
+      REQUIRE((*additions)->add_image(1, 0, [](const AddPages& add) -> Result<Bytes> {
+        TRY(add(1, sample::page_address(1), sample::page(9, 9, 1)));
+        return Bytes(50);
+      }));
+      REQUIRE((*additions)->finish(sample::settings()));
+    }
+    const auto trace = Trace::open(directory / name);
+    REQUIRE(trace);
+    CHECK(trace.value()->check().empty());
+    const auto added = trace.value()->image(1, 0);
+    REQUIRE(added);
+    CHECK_EQ(added->pages.size(), 1);
+    CHECK(trace.value()->image(1, 1));
+  }
 }
 
 TEST_CASE("traces are numbered, listed and found by name") {

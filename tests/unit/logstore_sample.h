@@ -89,6 +89,8 @@ inline Settings settings() {
 }
 
 constexpr UnitId kUnits = 3;
+constexpr UnitId kShortUnit = 4;  // over before anything of it was written, since format 4
+constexpr EventIndex kShortEvents = 5;
 constexpr EventIndex kEventsPerInterval = 40;
 constexpr IntervalIndex kIntervals = 2;
 constexpr size_t kPages = 100;  // of each image, a tenth of them zero
@@ -165,6 +167,12 @@ inline void fill(TraceWriter& writer, const std::function<void(EventIndex)>& flu
       writer.add(IntervalEnd{unit, interval, 1'000'000'000 * unit, first + kEventsPerInterval});
     }
   }
+  writer.add(UnitRecord{kShortUnit, 104, EventRef{1, 4}, {}});
+  writer.add(IntervalRecord{kShortUnit, 0, CheckpointKind::fork, 0, false, 104, "true", 0});
+  Values short_values = event_values(kShortUnit);
+  for (EventIndex i = 0; i < kShortEvents; i++) writer.append(kShortUnit, event(short_values));
+  writer.add(IntervalEnd{kShortUnit, 0, 1000, kShortEvents});
+  writer.end_unit(kShortUnit);
   writer.add(Refusal{2, "io_uring_setup", "ENOSYS", 3});
   writer.add(Unsure{3, 17, "shared memory with an unrecorded process"});
   writer.add(Interception{2, 10, 5});
