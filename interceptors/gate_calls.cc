@@ -49,6 +49,7 @@ gate::Call call_of(const SyscallRow& row) {
   call.timeout_at = row.timeout_arg >= 0 && row.args[static_cast<size_t>(row.timeout_arg)].kind != ArgKind::val;
   call.timed_out = static_cast<int16_t>(-row.timed_out);
   call.null = argument(row.mask_arg);
+  call.refusal = row.refusal;
   call.test = row.test;
   call.writes_file = row.writes_file();
   call.makes = row.new_descriptor;

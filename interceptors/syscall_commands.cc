@@ -249,8 +249,8 @@ constexpr auto kCommands = sorted({
     refuse(NEW_CMD(prctl, 0x53564d41, PR_SET_VMA), EINVAL, "names of anonymous memory are not recorded"),
     emulate(NEW_CMD(prctl, 0x41555856, PR_GET_AUXV), val, out_result(2), val, val, val),
 
-    special(CMD(arch_prctl, ARCH_SET_GS), Special::arch_prctl, val, ptr),
-    special(CMD(arch_prctl, ARCH_SET_FS), Special::arch_prctl, val, ptr),
+    special(CMD(arch_prctl, ARCH_SET_GS), Special::arch_prctl, val, ptr).served(),
+    special(CMD(arch_prctl, ARCH_SET_FS), Special::arch_prctl, val, ptr).served(),
     emulate(CMD(arch_prctl, ARCH_GET_FS), val, out(8)),
     emulate(CMD(arch_prctl, ARCH_GET_GS), val, out(8)),
     refuse(CMD(arch_prctl, ARCH_GET_CPUID), ENODEV, kCpuid),

@@ -255,7 +255,9 @@ constexpr bool valid(const SyscallRow& row) {
   if ((row.treat == Treat::special) != (row.special != Special::none)) return false;
   if ((row.selector >= 0) != (row.unknown_command > 0)) return false;
   if (row.new_descriptor == NewDescriptor::copy && !is_fd(0)) return false;
-  const bool served_treatment = row.treat == Treat::emulate || row.memory != MemoryChange::none;
+  const bool served_special = row.memory != MemoryChange::none || row.special == Special::arch_prctl ||
+                              row.special == Special::set_tid_address;
+  const bool served_treatment = row.treat != Treat::special || served_special;
   if (row.in_process && (!served_treatment || row.selector >= 0 || row.fd_effect == FdEffect::closes_range)) {
     return false;
   }

@@ -132,7 +132,7 @@ struct SyscallRow {
   // May be served without a stop by the code inside tracees (inprocess/): has no sub-rows. If it may sleep, only while
   // no other thread of the unit could run, or if one of the following says that it would not. If it closes a
   // descriptor, only if it is known what is behind that. If it changes the memory layout, only the program's own
-  // private anonymous memory; a replay executes it, at a stop.
+  // private memory, anonymous or of files that the trace holds. A replay executes what is special, at a stop.
   bool in_process = false;
   MemoryChange memory = MemoryChange::none;
   int8_t waits_on_arg = -1;  // a descriptor: with O_NONBLOCK, the call does not sleep; as with Traffic's fd_arg

@@ -87,6 +87,23 @@ void GateArena::give_back(gate::Slot* slot, uint64_t file_offset) {
   free_.push_back({slot, file_offset});
 }
 
+std::optional<uint32_t> GateArena::add_file(const FileVersion& file, bool code) {
+  constexpr uint32_t kMost = gate::kKnownFiles / 4 * 3;  // a search ends at a free place
+  auto* const known = reinterpret_cast<gate::KnownFiles*>(common_ + (gate::kFiles - gate::kCode))->file;
+  uint32_t place = gate::place_of(file.inode, file.size, file.modified_ns);
+  for (; known[place].held; place = (place + 1) % gate::kKnownFiles) {
+    const gate::KnownFile& k = known[place];
+    if (file != FileVersion{k.device, k.inode, k.size, k.modified_ns, k.changed_ns}) continue;
+    if (code) __atomic_store_n(&known[place].code, 1, __ATOMIC_RELEASE);
+    return place;
+  }
+  if (files_ == kMost) return std::nullopt;
+  ++files_;
+  known[place] = {file.device, file.inode, file.size, file.modified_ns, file.changed_ns, 0, code};
+  __atomic_store_n(&known[place].held, 1, __ATOMIC_RELEASE);
+  return place;
+}
+
 void GateArena::set_injected(std::span<const gate::InjectedCall> calls) {
   CHECK(calls.size() <= gate::kMaxInjected);
   std::copy(calls.begin(), calls.end(), orders().injected);

@@ -22,6 +22,7 @@
 #include "interceptors/inprocess/layout.h"
 #include "interceptors/patch_window.h"
 #include "interceptors/syscall_table.h"
+#include "supervisor/mapped_file.h"
 
 namespace redrive {
 
@@ -60,6 +61,10 @@ class GateArena {
   gate::Slot* take_slot(uint64_t& file_offset);
   void give_back(gate::Slot* slot, uint64_t file_offset);
 
+  // From now on mappings of this file are served, its code only if `code`. Returns its place among those; none if there
+  // are too many.
+  std::optional<uint32_t> add_file(const FileVersion& file, bool code);
+
   // What tracees find at gate::kOrders.
   void set_injected(std::span<const gate::InjectedCall> calls);
   void set_answers(std::span<const gate::CpuidAnswer> answers);
@@ -70,6 +75,7 @@ class GateArena {
 
   Fd file_;
   uint8_t* common_ = nullptr;
+  uint32_t files_ = 0;
   std::string path_;
   Bytes loader_;
   struct FreeSlot {

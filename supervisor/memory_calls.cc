@@ -99,7 +99,7 @@ void Recorder::note_mapped_writes(Thread& thread, Event& event) {
   }
 }
 
-void Recorder::record_memory_call(Thread& thread, int64_t result, Event& event) {
+void Recorder::record_memory_call(Thread& thread, int64_t result, Event& event, const gate::Record* served) {
   const Special special = thread.row->special;
   Process& process = *thread.process;
   if (special == Special::brk) process.brk = static_cast<Address>(result);
@@ -119,7 +119,7 @@ void Recorder::record_memory_call(Thread& thread, int64_t result, Event& event) 
     return;
   }
   if (!shares) {
-    map_file(thread, start, source, event);
+    map_file(thread, start, source, event, served);
     event.map = source;
     return;
   }
@@ -139,39 +139,56 @@ void Recorder::record_memory_call(Thread& thread, int64_t result, Event& event) 
   event.map = source;
 }
 
-// At the exit of an mmap that made a private view of a file.
-void Recorder::map_file(Thread& thread, Address start, MapSource& source, Event& event) {
+// The file behind the descriptor of an mmap that is stopped at its exit, of which the trace gets a copy. None if it is
+// none, or cannot be had.
+std::optional<Recorder::KnownFile> Recorder::look_at_file(Thread& thread) {
   Process& process = *thread.process;
   const std::string path = descriptor_path(process.pid, thread.args[4]);
   struct stat info {};
   if (stat(path.c_str(), &info) != 0) {
     add_unsure(*process.unit, "a mapped file could not be found in /proc");
-    return;
+    return std::nullopt;
   }
-  if (S_ISCHR(info.st_mode)) return;  // /dev/zero: anonymous memory
+  if (S_ISCHR(info.st_mode)) return std::nullopt;  // /dev/zero: anonymous memory
   char name[PATH_MAX] = {};
   if (readlink(path.c_str(), name, sizeof name - 1) < 0) name[0] = 0;
-  source.offset = thread.args[5];
-  const MappedFile file{path, version_of(info)};
-  auto known = file_ids_.find(file.version);
+  const FileVersion version = version_of(info);
+  auto known = file_ids_.find(version);
   if (known == file_ids_.end()) {
-    if (auto id = writer_.add_file(path, name)) {
-      known = file_ids_.emplace(file.version, *id).first;
-    } else {
+    auto id = writer_.add_file(path, name);
+    if (!id) {
       add_unsure(*process.unit, "a mapped file could not be copied: " + id.error().message);
+      return KnownFile{0, version, name};
     }
+    known = file_ids_.emplace(version, *id).first;
   }
-  if (known != file_ids_.end()) source.file = known->second;
-  Mapping made;
-  made.start = start;
-  made.end = start + source.length;
-  made.protection = static_cast<int>(thread.args[2]);
-  made.offset = source.offset;
-  made.device = info.st_dev;
-  made.inode = info.st_ino;
-  made.name = name;
-  replace_cpuid(process, made, &file, &event);
-  apply_plan(process, made, file);
+  return KnownFile{known->second, version, name};
+}
+
+// Behind an mmap that made a private view of a file. `served`: its record, if it did not stop; then nothing has to be
+// asked for.
+void Recorder::map_file(Thread& thread, Address start, MapSource& source, Event& event, const gate::Record* served) {
+  Process& process = *thread.process;
+  const bool code = thread.args[2] & PROT_EXEC;
+  const auto file = served ? served_files_.at(served->file - 1u) : look_at_file(thread);
+  if (!file) return;
+  source.offset = thread.args[5];
+  source.file = file->id;
+  if (code) {
+    Mapping made;
+    made.start = start;
+    made.end = start + source.length;
+    made.protection = static_cast<int>(thread.args[2]);
+    made.offset = source.offset;
+    made.device = file->version.device;
+    made.inode = file->version.inode;
+    made.name = file->name;
+    const MappedFile mapped{served ? "" : descriptor_path(process.pid, thread.args[4]), file->version};
+    replace_cpuid(process, made, &mapped, &event);
+    apply_plan(process, made, mapped);
+  }
+  if (served || !arena_ || !file->id) return;
+  if (const auto place = arena_->add_file(file->version, code)) served_files_.insert_or_assign(*place, *file);
 }
 
 Result<void> replay_memory_call(const Event& event, Special special, RestoredProcess& process, pid_t tid,

@@ -457,13 +457,18 @@ void Recorder::count_refusal(Unit& unit, const std::string& what, const std::str
   ++refusal.count;
 }
 
+void Recorder::count_refusal(const Thread& thread, const SyscallRow* row, int error) {
+  count_refusal(*thread.process->unit, call_name(static_cast<int64_t>(thread.entry.orig_rax), thread.args),
+                std::string(error_name(error)), row && row->common);
+}
+
 void Recorder::refuse(Thread& thread, const SyscallRow* row) {
   Unit& unit = *thread.process->unit;
   const auto number = static_cast<int64_t>(thread.entry.orig_rax);
   const int error = !row ? refusal_without_row(number) : row->treat == Treat::refuse ? row->refusal : ENODEV;
   open_event(thread).result = -error;
   unit.log.close(row && row->test);
-  count_refusal(unit, call_name(number, thread.args), std::string(error_name(error)), row && row->common);
+  count_refusal(thread, row, error);
   user_regs_struct regs = thread.entry;
   regs.orig_rax = ~0ull;
   regs.rax = static_cast<uint64_t>(-static_cast<int64_t>(error));
@@ -532,7 +537,7 @@ void Recorder::close_call(Thread& thread, int64_t result, const Memory& memory, 
     add_unsure(unit, "the output of " + call_name(row.number, thread.args) + " could not be read");
   }
   receive(thread, result, memory, event);
-  record_memory_call(thread, result, event);
+  record_memory_call(thread, result, event, served);
   if (!served && result > 0) note_mapped_writes(thread, event);
   if (row.special == Special::set_tid_address) thread.clear_tid = thread.args[0];
   if (row.special == Special::sched_setaffinity && result == 0) pin_to_our_processor(thread);

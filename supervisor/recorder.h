@@ -73,6 +73,7 @@ class Recorder {
                   uint64_t times = 1);
   void pin_to_our_processor(const Thread& caller);
   void refuse(Thread& thread, const SyscallRow* row);
+  void count_refusal(const Thread& thread, const SyscallRow* row, int error);
   void count_refusal(Unit& unit, const std::string& what, const std::string& answer, bool common);
   void take_or_queue(Thread& thread, Thread::Stop stop);
   void give_up_baton(Unit& unit);
@@ -216,8 +217,14 @@ class Recorder {
   void close_served(const Served& served);
 
   // memory_calls.cc
-  void record_memory_call(Thread& thread, int64_t result, Event& event);
-  void map_file(Thread& thread, Address start, MapSource& source, Event& event);
+  void record_memory_call(Thread& thread, int64_t result, Event& event, const gate::Record* served);
+  struct KnownFile {
+    uint64_t id = 0;  // in the trace
+    FileVersion version;
+    std::string name;
+  };
+  std::optional<KnownFile> look_at_file(Thread& thread);
+  void map_file(Thread& thread, Address start, MapSource& source, Event& event, const gate::Record* served);
   bool mappable(Thread& thread);
   void note_mapped_writes(Thread& thread, Event& event);
 
@@ -240,6 +247,7 @@ class Recorder {
   std::map<std::pair<UnitId, std::string>, Refused> refusals_;
   std::vector<Unsure> unsure_;
   std::map<FileVersion, uint64_t> file_ids_;   // of mapped files
+  std::map<uint32_t, KnownFile> served_files_;  // whose mappings are served, by their place in the arena
   std::map<uint64_t, UnitId> shared_objects_;  // who maps them writably
   UnitId next_unit_ = 1;
   uint64_t arrivals_ = 0;

@@ -598,8 +598,8 @@ bool Recorder::serve_again(Thread& thread) {
   user_regs_struct regs;
   if (!full || !redrive::get_regs(thread.tid, regs)) return false;
   const Address stop = regs.rip - kSyscallSize;
-  if (gate->canonical(stop) == stop) return false;
   event_maker_->wait_until_idle();
+  if (gate->canonical(stop) == stop) return false;
   if (checkpoint_due(*thread.process->unit)) {
     thread.process->unit->last_clock_check = {};  // it is to be asked again at once
     return false;
@@ -646,6 +646,7 @@ bool Recorder::open_served(Served& served) {
   thread.args = syscall_args(thread.entry);
   thread.row = find_row(static_cast<int64_t>(thread.entry.orig_rax), thread.args);
   if (!thread.row || !thread.row->in_process) return false;
+  if (record.file && !served_files_.contains(record.file - 1u)) return false;
   if (thread.row->memory != MemoryChange::none) unit.replay_ns += limits_.replayed_stop_ns;
   open_call(thread, Memory::of(std::span(served.pieces).first(served.before)));
   return true;
@@ -683,6 +684,8 @@ void Recorder::close_served(const Served& served) {
   const gate::Record& record = *served.record;
   const uint32_t times = read_once(record.repeat) & ~gate::kTaken;
   served.gate->unit->served_calls += times;
+  const SyscallRow* const row = served.thread->row;
+  if (row->treat == Treat::refuse) count_refusal(*served.thread, row, row->refusal);
   forget_patches(*served.thread, record.result);
   close_call(*served.thread, record.result, Memory::of(served.pieces), &record, times);
 }

@@ -44,7 +44,7 @@ std::vector<AddressRange> changed(const Event& event, Special special, Address b
 }
 
 // Whether the code inside tracees can answer the call: it executes none.
-bool is_answered(const SyscallRow& row) { return row.in_process && row.memory == MemoryChange::none; }
+bool is_answered(const SyscallRow& row) { return row.in_process && row.special == Special::none; }
 
 }  // namespace
 

@@ -19,7 +19,7 @@ using namespace redrive::gate;
 
 // The slot's fields by their offsets; checked below.
 #define CODE 0x6f000000
-#define COMMON_SIZE 0x18000
+#define COMMON_SIZE 0x1e000
 #define SLOT 0x6f020000
 #define STACK_TOP 0x6f025000
 #define RAX "0"
@@ -411,16 +411,54 @@ void note_descriptor(Slot& s, const Call& call, Record& record, bool copied_is_k
 
 // ---- Memory
 
-// Whether the call changes nothing but memory of the program alone, of which nothing needs to be known.
-bool is_private_change(const Slot& s, const Call& call) {
+// The place of the version of the file behind the descriptor that the trace holds; kKnownFiles if it holds none.
+uint32_t known_file(Slot& s, uint64_t descriptor) {
+  struct stat info;
+  Registers regs{};
+  regs.rax = kFstat, regs.rdi = descriptor, regs.rsi = reinterpret_cast<uint64_t>(&info);
+  const int64_t result = execute(&regs, Phase::kernel);
+  s.phase = Phase::before;
+  if (result != 0) return kKnownFiles;
+  const auto ns = [](const timespec& time) { return time.tv_sec * 1'000'000'000 + time.tv_nsec; };
+  const auto* const known = at<KnownFiles>(kFiles).file;
+  const auto size = static_cast<uint64_t>(info.st_size);
+  const int64_t modified = ns(info.st_mtim), changed = ns(info.st_ctim);
+  for (uint32_t place = place_of(info.st_ino, size, modified);; place = (place + 1) % kKnownFiles) {
+    const KnownFile& file = known[place];
+    if (!__atomic_load_n(&file.held, __ATOMIC_ACQUIRE)) return kKnownFiles;
+    if (file.inode == info.st_ino && file.device == info.st_dev && file.size == size &&
+        file.modified_ns == modified && file.changed_ns == changed) {
+      return place;
+    }
+  }
+}
+
+// Whether the call maps a file of which nothing needs to be known but which it is: `file`, as in a record.
+bool maps_known_file(Slot& s, uint16_t& file) {
+  constexpr uint64_t kFlags = MAP_PRIVATE | MAP_FIXED | MAP_DENYWRITE | MAP_NORESERVE | MAP_POPULATE;
+  const Registers& regs = s.regs;
+  if ((regs.r10 & ~kFlags) || (regs.r10 & MAP_TYPE) != MAP_PRIVATE || !is_known(s, regs.r8)) return false;
+  const uint32_t place = known_file(s, regs.r8);
+  if (place == kKnownFiles || s.want_stop) return false;
+  s.stops_behind = (regs.rdx & PROT_EXEC) != 0;
+  if (s.stops_behind && !at<KnownFiles>(kFiles).file[place].code) return false;
+  file = static_cast<uint16_t>(place + 1);
+  return true;
+}
+
+// Whether the call changes nothing but memory of the program alone, of which nothing needs to be known but the file that
+// is mapped there.
+bool is_private_change(Slot& s, const Call& call, uint16_t& file) {
   const Registers& regs = s.regs;
   switch (call.memory) {
     case MemoryChange::none:
     case MemoryChange::breaks:
       return true;
     case MemoryChange::maps: {
-      constexpr uint64_t kWhere = MAP_FIXED | MAP_FIXED_NOREPLACE;
-      return (regs.r10 & (MAP_TYPE | MAP_ANONYMOUS | kWhere)) == (MAP_PRIVATE | MAP_ANONYMOUS);
+      constexpr uint64_t kKind = MAP_TYPE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE;
+      if ((regs.r10 & kKind) != (MAP_PRIVATE | MAP_ANONYMOUS) && !maps_known_file(s, file)) return false;
+      if (!(regs.r10 & MAP_FIXED)) return true;
+      break;
     }
     case MemoryChange::range:
       break;
@@ -479,7 +517,8 @@ bool serve_call(Slot& s) {
     s.phase = Phase::before;
     if (S_ISREG(mode) || s.want_stop) return false;
   }
-  if (!is_private_change(s, call)) return false;
+  uint16_t file = 0;
+  if (!is_private_change(s, call, file)) return false;
   bool tried = false;
   if (call.serve == Serve::sleeps && !s.alone && (!returns_at_once(s, call, tried) || s.want_stop)) return false;
 
@@ -508,6 +547,7 @@ bool serve_call(Slot& s) {
   record->after = 0;
   record->repeat = 1;
   record->counter = record->no_channel = 0;
+  record->file = file;
   record->thread = s.thread;
   record->site = s.site;
   record->regs = regs;
@@ -527,7 +567,8 @@ bool serve_call(Slot& s) {
   }
   if (call.closes != kNoArg) set_known(s, argument(regs, call.closes), false);
   const bool copied_is_known = is_known(s, argument(regs, 0));
-  const int64_t result = execute(&now, Phase::kernel);
+  if (call.refusal) s.phase = Phase::after;
+  const int64_t result = call.refusal ? -call.refusal : execute(&now, Phase::kernel);
   if (tried && result == call.timed_out) {
     // It would sleep. What the kernel has written is undone.
     for (int i = 0; i < call.spans; ++i) {
@@ -577,6 +618,7 @@ bool serve_counter(Slot& s, uint64_t size) {
   record.thread = s.thread;
   record.counter = 1;
   record.no_channel = 0;
+  record.file = 0;
   record.site = s.site;
   record.regs = s.regs;
   record.fs_base = record.gs_base = 0;
@@ -604,10 +646,11 @@ extern "C" void serve() {
     serve_counter(s, code == kRdtsc ? kRdtscSize : kRdtscpSize);
     return;
   }
+  s.stops_behind = 0;
   if (!(s.replay ? answer(s) : serve_call(s))) return;
   constexpr uint64_t kSyscallSize = 2;
   s.regs.r11 = s.regs.flags;
-  s.target = s.want_stop ? reinterpret_cast<uint64_t>(report) : s.site + kSyscallSize;
+  s.target = s.want_stop || s.stops_behind ? reinterpret_cast<uint64_t>(report) : s.site + kSyscallSize;
 }
 
 // As the code that calls it has put them on the stack.

@@ -21,8 +21,10 @@ inline constexpr uint64_t kCode = 0x6f000000;
 inline constexpr uint64_t kCodeSize = 0x8000;
 inline constexpr uint64_t kTable = kCode + kCodeSize;  // Table
 inline constexpr uint64_t kTableSize = 0x10000;
-inline constexpr uint64_t kCommonSize = kCodeSize + kTableSize;  // what is mapped together, read only
-inline constexpr uint64_t kClock = kTable + kTableSize;  // Clock, the same page in all address spaces
+inline constexpr uint64_t kFiles = kTable + kTableSize;  // KnownFiles
+inline constexpr uint64_t kFilesSize = 0x6000;
+inline constexpr uint64_t kCommonSize = kCodeSize + kTableSize + kFilesSize;  // what is mapped together, read only
+inline constexpr uint64_t kClock = kFiles + kFilesSize;  // Clock, the same page in all address spaces
 inline constexpr uint64_t kClockSize = 0x1000;
 inline constexpr uint64_t kSlot = kCode + 0x20000;
 static_assert(kClock + kClockSize <= kSlot);
@@ -88,6 +90,7 @@ struct Call {
   uint8_t timeout = kNoArg;
   uint8_t null = kNoArg;  // an argument that must be null: a signal mask that holds while the call sleeps
   int16_t timed_out = 0;
+  int16_t refusal = 0;  // positive errno that it gets, without the kernel
   // Multiplexers: the argument that holds the command, which bits of it count, and its commands in the table.
   uint8_t selector = kNoArg;
   uint8_t commands = 0;
@@ -103,6 +106,24 @@ struct Table {
   Call commands[kCommands];
 };
 static_assert(sizeof(Table) <= kTableSize);
+
+// A version of a file of which the trace holds a copy (stat(2)); `held` becomes set when all else is.
+struct KnownFile {
+  uint64_t device, inode, size;
+  int64_t modified_ns, changed_ns;
+  uint32_t held;
+  uint32_t code;  // what must be done when its code is mapped can be done behind the call
+};
+inline constexpr uint32_t kKnownFiles = 512;
+// Each is at place_of(its version) or one of the next.
+struct KnownFiles {
+  KnownFile file[kKnownFiles];
+};
+static_assert(sizeof(KnownFiles) <= kFilesSize);
+constexpr uint32_t place_of(uint64_t inode, uint64_t size, int64_t modified_ns) {
+  const uint64_t mixed = (inode * 31 + size) * 31 + static_cast<uint64_t>(modified_ns);
+  return static_cast<uint32_t>(mixed ^ mixed >> 32) % kKnownFiles;
+}
 
 struct Clock {
   uint64_t now;  // the last stamp taken
@@ -140,7 +161,8 @@ struct Slot {
   struct {
     uint64_t start, end;
   } area[kAreas];
-  uint64_t no_time[2];  // a timeout of zero
+  uint32_t stops_behind;  // the call that is being served
+  uint64_t no_time[2];    // a timeout of zero
   // Descriptors of which the supervisor will still know what is behind them when it reads the records up to now, though
   // they be closed then: only these are.
   uint64_t known[kDescriptors / 64];
@@ -171,8 +193,9 @@ struct Record {
   uint32_t repeat;  // how many calls it stands for, which were the same; and kTaken
   uint64_t stamp;   // of the first
   uint32_t thread;
-  uint16_t counter;     // no call: rdtsc or rdtscp was executed, and `result` is what it read
-  uint16_t no_channel;  // the result is a descriptor with no channel behind it
+  uint8_t counter;     // no call: rdtsc or rdtscp was executed, and `result` is what it read
+  uint8_t no_channel;  // the result is a descriptor with no channel behind it
+  uint16_t file;       // 1 + place of the file that was mapped
   uint64_t site;
   Registers regs;
   uint64_t fs_base, gs_base;

@@ -2,6 +2,7 @@
 #include "test.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/ioctl.h>
 #include <termios.h>
 
@@ -18,8 +19,15 @@ static void terminal_child(int terminal) {
   write_all(terminal, "ready\n", 6);
   const ssize_t n = MUST(read(terminal, line, sizeof line));
   CHECK(n == 6 && memcmp(line, "hallo\n", 6) == 0);  // the erased character is gone
+  sigset_t before;
+  sigset_t blocked;
+  sigemptyset(&blocked);
+  sigaddset(&blocked, SIGINT);
+  MUST(sigprocmask(SIG_BLOCK, &blocked, &before));
   write_all(terminal, "again\n", 6);
-  while (!interrupts) CHECK(read(terminal, line, 1) == -1 && errno == EINTR);
+  // It comes while this waits: in between, a read would wait for ever.
+  while (!interrupts) CHECK(ppoll(&(struct pollfd){terminal, POLLIN, 0}, 1, NULL, &before) == -1 && errno == EINTR);
+  MUST(sigprocmask(SIG_SETMASK, &before, NULL));
   write_all(terminal, "interrupted\n", 12);
   CHECK(read(terminal, line, sizeof line) == 0);  // ^D
   _exit(3);

@@ -13,7 +13,9 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <csignal>
+#include <cstring>
 #include <random>
 #include <set>
 
@@ -200,16 +202,17 @@ TEST_CASE("a length above one span comes as several") {
 }
 
 // What the filter answers: simulated, because without a tracer RET_TRACE is ENOSYS as well.
-uint32_t run_filter(const std::vector<sock_filter>& filter, uint32_t arch, uint32_t number, uint64_t ip = 0) {
+uint32_t run_filter(const std::vector<sock_filter>& filter, uint32_t arch, uint32_t number, uint64_t ip = 0,
+                    const std::array<uint64_t, 6>& args = {}) {
+  seccomp_data data{static_cast<int>(number), arch, ip, {}};
+  std::copy(args.begin(), args.end(), data.args);
   uint32_t loaded = 0;
   for (size_t at = 0; at < filter.size(); ++at) {
     const sock_filter& step = filter[at];
     switch (step.code) {
       case BPF_LD | BPF_W | BPF_ABS:
-        loaded = step.k == offsetof(seccomp_data, arch)                  ? arch
-                 : step.k == offsetof(seccomp_data, nr)                  ? number
-                 : step.k == offsetof(seccomp_data, instruction_pointer) ? static_cast<uint32_t>(ip)
-                                                                         : static_cast<uint32_t>(ip >> 32);
+        REQUIRE(step.k <= sizeof data - sizeof loaded);
+        std::memcpy(&loaded, reinterpret_cast<const char*>(&data) + step.k, sizeof loaded);
         break;
       case BPF_JMP | BPF_JEQ | BPF_K:
         at += loaded == step.k ? step.jt : step.jf;
@@ -247,6 +250,19 @@ TEST_CASE("the filter tells the syscall instructions of the code inside tracees 
   CHECK(at(kTraced, 0xfffffff2) == SECCOMP_RET_TRACE);
   CHECK(at(0x401000, 0xfffffff2) == (SECCOMP_RET_ERRNO | ENOSYS));
   CHECK(run_filter(filter, AUDIT_ARCH_I386, 1, kUntraced) == (SECCOMP_RET_ERRNO | ENOSYS));
+}
+
+TEST_CASE("the filter lets calls through that are exactly those it was told") {
+  const ExactCall call{SYS_open, {std::nullopt, 7, std::nullopt, 1ull << 32, std::nullopt, std::nullopt}};
+  const auto filter = seccomp_filter({}, 0, std::span(&call, 1));
+  const auto answer = [&](uint32_t number, std::array<uint64_t, 6> args) {
+    return run_filter(filter, AUDIT_ARCH_X86_64, number, 0x401000, args);
+  };
+  CHECK(answer(SYS_open, {1, 7, 3, 1ull << 32, 5, 6}) == SECCOMP_RET_ALLOW);
+  CHECK(answer(SYS_open, {1, 7, 3, 0, 5, 6}) == SECCOMP_RET_TRACE);
+  CHECK(answer(SYS_open, {1, 7, 3, 1, 5, 6}) == SECCOMP_RET_TRACE);
+  CHECK(answer(SYS_open, {1, 8, 3, 1ull << 32, 5, 6}) == SECCOMP_RET_TRACE);
+  CHECK(answer(SYS_openat, {1, 7, 3, 1ull << 32, 5, 6}) == SECCOMP_RET_TRACE);
 }
 
 TEST_CASE("the kernel accepts the filter") {
