@@ -36,7 +36,9 @@ void CatalogTally::add(UnitId id, EventIndex index, const Event& event) {
   CatalogCounts& count = of.counts[of.current];
   count.events++;
   count.repeats += event.repeat;
-  if (event.send) {
+  if (event.send && event.child_unit) {
+    births_[event.child_unit] = event.send->at_ns;
+  } else if (event.send) {
     CatalogCounts& channel = channels_[event.send->channel];
     channel.sends++;
     channel.sent_bytes += event.send->length;
@@ -94,7 +96,7 @@ Result<void> fill_settings(Database& database, const Trace& trace) {
 }
 
 Result<void> fill_units(Database& database, const Trace& trace, CatalogTally& tally) {
-  ASSIGN_OR_RETURN(auto units, Inserter::prepare(database, "units", 9));
+  ASSIGN_OR_RETURN(auto units, Inserter::prepare(database, "units", 10));
   ASSIGN_OR_RETURN(auto intervals, Inserter::prepare(database, "intervals", 16));
   for (const auto& unit : trace.units()) {
     const auto& list = trace.intervals(unit.unit);
@@ -103,8 +105,11 @@ Result<void> fill_units(Database& database, const Trace& trace, CatalogTally& ta
     for (const auto& one : counts) sum.events += one.events, sum.repeats += one.repeats;
     std::string joined;
     for (const UnitId other : unit.joined) joined += (joined.empty() ? "" : " ") + std::to_string(other);
+    const auto birth = tally.births().find(unit.unit);
+    std::optional<uint64_t> parent_at_ns;
+    if (birth != tally.births().end()) parent_at_ns = birth->second;
     TRY(units(unit.unit, trace.unit_name(unit.unit), unit.pid, list.empty() ? "" : list.back().command,
-              unit.parent.unit, unit.parent.event, joined, sum.events, sum.repeats));
+              unit.parent.unit, unit.parent.event, parent_at_ns, joined, sum.events, sum.repeats));
     for (const IntervalRecord& i : list) {
       const CatalogCounts& c = counts[i.interval];
       const IntervalEnd* end = trace.interval_end(i.unit, i.interval);
@@ -218,7 +223,8 @@ Result<void> CatalogWriter::add(std::span<const CatalogMessage> messages) {
 
 Result<void> CatalogWriter::note_payload(EventRef receiver) {
   if (!insert_payload_) {
-    TRY(database_.run("CREATE TEMP TABLE payloads(unit INTEGER, event INTEGER, PRIMARY KEY(unit, event)) WITHOUT ROWID"));
+    TRY(database_.run(
+        "CREATE TEMP TABLE payloads(unit INTEGER, event INTEGER, PRIMARY KEY(unit, event)) WITHOUT ROWID"));
     ASSIGN_OR_RETURN(insert_payload_, Inserter::prepare(database_, "payloads", 2));
   }
   return (*insert_payload_)(receiver.unit, receiver.event);
@@ -226,7 +232,8 @@ Result<void> CatalogWriter::note_payload(EventRef receiver) {
 
 Result<void> CatalogWriter::publish(const Trace& trace, CatalogTally& tally) {
   if (insert_payload_) {
-    TRY(database_.run("UPDATE messages SET logged = 1 WHERE EXISTS (SELECT 1 FROM payloads "
+    TRY(
+        database_.run("UPDATE messages SET logged = 1 WHERE EXISTS (SELECT 1 FROM payloads "
                       "WHERE payloads.unit = messages.unit AND payloads.event = messages.event)"));
   }
   TRY(fill_settings(database_, trace));

@@ -55,6 +55,8 @@ class CatalogTally {
   // Of each interval of the unit; one element if it has none.
   const std::vector<CatalogCounts>& intervals(UnitId unit) { return this->unit(unit).counts; }
   const std::map<uint64_t, CatalogCounts>& channels() const { return channels_; }
+  // When each unit was born, in its parent's interval; those whose fork says so.
+  const std::map<UnitId, uint64_t>& births() const { return births_; }
 
  private:
   struct Unit {
@@ -66,6 +68,7 @@ class CatalogTally {
 
   std::vector<Unit> units_;
   std::map<uint64_t, CatalogCounts> channels_;
+  std::map<UnitId, uint64_t> births_;
   std::vector<CatalogMessage> messages_;
 };
 

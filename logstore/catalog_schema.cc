@@ -4,10 +4,10 @@ namespace redrive {
 
 // FORMAT.md and redrive-trace(5) show this text; a test compares. A change raises user_version.
 const char* catalog_schema() {
-  return R"(PRAGMA user_version = 3;
+  return R"(PRAGMA user_version = 4;
 CREATE TABLE settings(key TEXT PRIMARY KEY, value);
 CREATE TABLE units(unit INTEGER PRIMARY KEY, name TEXT, pid INTEGER, command TEXT, parent_unit INTEGER, parent_event INTEGER,
-  joined TEXT, events INTEGER, repeats INTEGER);
+  parent_at_ns INTEGER, joined TEXT, events INTEGER, repeats INTEGER);
 CREATE TABLE intervals(unit INTEGER, interval INTEGER, checkpoint_kind TEXT, has_image INTEGER, pid INTEGER, command TEXT,
   first_event INTEGER, events INTEGER, repeats INTEGER, cpu_s REAL, pause_ns INTEGER, messages INTEGER, logged_messages INTEGER,
   message_bytes INTEGER, logged_bytes INTEGER, input_bytes INTEGER, PRIMARY KEY(unit, interval)) WITHOUT ROWID;

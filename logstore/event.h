@@ -116,7 +116,7 @@ struct Event {
   int64_t result = 0;               // syscall, exit
   std::vector<MemoryWrite> writes;  // syscall, exit, signal
   std::optional<Receive> receive;
-  std::optional<Send> send;
+  std::optional<Send> send;  // of a fork that bears a unit: of nothing, into no channel, for its time
   std::optional<MapSource> map;
   std::optional<RegisterFile> registers;
   UnitId child_unit = 0;          // fork, vfork, clone: the unit born here (0: a thread or process of this unit)

@@ -137,10 +137,11 @@ class TraceWriter {
   // few of them, append() waits. The first I/O error (a full disk) is kept, makes everything later a no-op and is
   // returned by write_behind(), flush() and finish(): the recording then ends, and what is before stays good.
   EventIndex append(UnitId unit, const Event& event);  // returns the event's number
-  // The bytes that an unlogged receive on the channel brought, all of them, because they are kept after all. Part of the
-  // trace when the next image is published, or at the end: of a recording that is killed before, the receive is unlogged.
+  // The bytes that an unlogged receive on the channel brought, all of them, because they are kept after all. Part of
+  // the trace when the next image is published, or at the end: of a recording that is killed before, the receive is
+  // unlogged.
   void add_payload(EventRef receiver, uint64_t channel, Bytes payload);
-  void end_unit(UnitId unit);                          // no event of it follows: its memory is released
+  void end_unit(UnitId unit);  // no event of it follows: its memory is released
   void add(const UnitRecord& unit);
   void add(const IntervalRecord& interval);
   void add(const IntervalEnd& end);

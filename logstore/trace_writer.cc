@@ -269,7 +269,7 @@ struct TraceWriter::State {
   CatalogTally tally;
   std::unordered_map<UnitId, std::unique_ptr<Segment>> segments;
   std::vector<std::unique_ptr<Segment>> ended;  // not yet handed over
-  size_t pending_bytes = 0;  // of events and payloads
+  size_t pending_bytes = 0;                     // of events and payloads
   std::vector<Batch::Payload> pending_payloads;
   bool finished = false;
 

@@ -31,8 +31,9 @@ constexpr char kTraceAndUnit[] =
     "I, J:  intervals of the unit, from 0 on\n";
 constexpr std::array<CommandText, 10> kCommands{{
     {"record",
-     "redrive record [-o DIR] [--bound D | --virtual] [--policy P] [--critical-path C] [--checkpoint-period T] "
-     "[--set-bound N] [--multiplicity M] [--approximate] [--cores J] [--interception TIER] [--] CMD ...",
+     "redrive record [-o DIR] [--bound D | --virtual] [--tuning RULE] [--policy P] [--critical-path C] "
+     "[--checkpoint-period T] [--set-bound N] [--multiplicity M] [--approximate] [--cores J] [--interception TIER] "
+     "[--] CMD ...",
      "run a command and record it with everything it starts",
      "Options end at the first word that is not one of these. The exit status is the command's.\n"
      "The trace is made in $REDRIVE_TRACE_DIR, or else in ~/.local/share/redrive, if -o does not say where.\n",
@@ -61,8 +62,8 @@ constexpr std::array<CommandText, 10> kCommands{{
      "With T or S, checkpoints are placed anew; else they are where they were recorded.\n",
      "TRACE: a directory, or a name from 'redrive ls'; the latest if left out\n"},
     {"prepare",
-     "redrive prepare [--bound D] [--policy P] [--set-bound N] [--multiplicity M] [--approximate] [--cores J] "
-     "[--isolate UNIT,...] [--jobs N] [--interception TIER] [--json] [TRACE]",
+     "redrive prepare [--bound D] [--tuning RULE] [--policy P] [--set-bound N] [--multiplicity M] [--approximate] "
+     "[--cores J] [--isolate UNIT,...] [--jobs N] [--interception TIER] [--json] [TRACE]",
      "make a trace with virtual checkpoints keep a bound, or change the bound",
      "Re-drives what is needed to store checkpoints and messages that the bound needs and the trace lacks.\n"
      "It can be interrupted, and goes on where it was.\n",
@@ -135,6 +136,7 @@ class Parser {
   void add_evaluate();
   void add_synthetic(CLI::App* evaluate);
   void add_prepare();
+  static void add_tuning(CLI::App* command, TuningRule& rule);
   static void add_policy(CLI::App* command, const std::string& standard, std::string& policy,
                          PolicyParameters& parameters);
   void add_jobs(CLI::App* command, const char* help);
@@ -243,12 +245,24 @@ void Parser::add_duration(CLI::App* command, const char* name, const char* value
   command->add_option_function<std::string>(name, read, help)->type_name(value);
 }
 
+void Parser::add_tuning(CLI::App* command, TuningRule& rule) {
+  const auto read = [&rule](const std::string& text) {
+    if (text != "promise" && text != "paper") {
+      throw CLI::ValidationError("--tuning", fmt::format("there is no '{}': promise, paper", text));
+    }
+    rule = text == "paper" ? TuningRule::paper : TuningRule::promise;
+  };
+  const char* help = "C from the bound: promise keeps it for every replay, paper takes 1.25 of it (promise)";
+  command->add_option_function<std::string>("--tuning", read, help)->type_name("RULE");
+}
+
 void Parser::add_record() {
   CLI::App* record = app_.get_subcommand("record");
   record->add_option("-o", record_.directory, "the directory to make for the trace; it must not exist")
       ->type_name("DIR");
   add_duration(record, "--bound", "D", "replays of one interval shall take no longer (10s)",
                [this](double s) { record_.bound_s = s; });
+  add_tuning(record, record_.tuning);
   add_duration(record, "--critical-path", "C", "longest chain of re-executed CPU time allowed (0.3 of the bound)",
                [this](double s) { record_.critical_path_s = s; });
   add_duration(record, "--checkpoint-period", "T", "longest CPU time between checkpoints of a unit (C/2)",
@@ -287,6 +301,7 @@ void Parser::add_prepare() {
   CLI::App* prepare = app_.get_subcommand("prepare");
   add_duration(prepare, "--bound", "D", "replays of one interval shall take no longer (the trace's, or 10s)",
                [this](double s) { prepare_.bound_s = s; });
+  add_tuning(prepare, prepare_.tuning);
   add_policy(prepare, "the trace's, or critical-path", prepare_.policy, prepare_.parameters);
   add_list(prepare, "--isolate", "UNIT,...", "units that shall replay without the others",
            [this](const std::string& word) { prepare_.isolate.push_back(word); });
@@ -329,7 +344,7 @@ Result<Command> Parser::finish_record() {
   if (record_.command.empty()) return usage("record", "the command to record is missing");
   const CLI::App* record = app_.get_subcommand("record");
   if (record_.virtual_checkpoints) {
-    for (const char* option : {"--bound", "--policy", "--critical-path"}) {
+    for (const char* option : {"--bound", "--policy", "--critical-path", "--tuning"}) {
       if (record->count(option) > 0) return usage("record", fmt::format("{} is chosen later: redrive prepare", option));
     }
     record_.policy = "none";

@@ -13,6 +13,7 @@
 #include "base/result.h"
 #include "logstore/policy/policy.h"
 #include "supervisor/execution.h"
+#include "supervisor/tuning.h"
 #include "supervisor/unit_spec.h"
 
 namespace redrive {
@@ -22,6 +23,7 @@ struct RecordOptions {
   std::vector<std::string> command;
   std::string policy = "critical-path";
   double bound_s = 10;
+  TuningRule tuning = TuningRule::promise;
   std::optional<double> critical_path_s;      // C; derived from the bound if absent
   std::optional<double> checkpoint_period_s;  // T; C/2 if absent
   PolicyParameters parameters;                // all but C and T
@@ -56,7 +58,8 @@ Result<int> replay_to_breakpoint(const ReplayOptions& options);
 
 struct PrepareOptions {
   std::string trace;
-  std::optional<double> bound_s;     // that of the trace if absent, or 10 s if it has none
+  std::optional<double> bound_s;  // that of the trace if absent, or 10 s if it has none
+  TuningRule tuning = TuningRule::promise;
   std::string policy;                // that of the trace if empty, or critical-path if it was recorded with none
   PolicyParameters parameters;       // all but C and T
   std::vector<std::string> isolate;  // units whose messages from others are all kept

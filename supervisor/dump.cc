@@ -63,7 +63,7 @@ Json event_json(UnitId unit, IntervalIndex interval, EventIndex index, const Eve
   if (event.kind == EventKind::syscall || event.kind == EventKind::entry) out["args"] = event.args;
   if (event.kind == EventKind::syscall || event.kind == EventKind::exit) out["result"] = event.result;
   if (event.receive) out["receive"] = receive_json(*event.receive);
-  if (event.send) out["send"] = {{"channel", event.send->channel}, {"length", event.send->length}};
+  if (event.send && !event.child_unit) out["send"] = {{"channel", event.send->channel}, {"length", event.send->length}};
   if (event.child_unit) out["child_unit"] = event.child_unit;
   if (event.child_thread) out["child_thread"] = event.child_thread;
   if (event.fatal) out["fatal"] = true;

@@ -49,7 +49,7 @@ std::string event_notes(const Event& event) {
   if (event.repeat > 1) out += fmt::format("  x{}", event.repeat);
   if (event.child_unit) out += fmt::format("  [unit {}]", event.child_unit);
   if (event.child_thread) out += fmt::format("  [thread {}]", event.child_thread);
-  if (event.send) out += fmt::format("  -> channel {}, {} bytes", event.send->channel, event.send->length);
+  if (event.send && !event.child_unit) out += fmt::format("  -> channel {}, {} bytes", event.send->channel, event.send->length);
   if (event.receive) {
     const Receive& receive = *event.receive;
     out +=

@@ -112,7 +112,8 @@ class Reader {
     return found;
   }
 
-  // Forks: between the steps around them, by the events' numbers. Times never go back, as policies see them.
+  // Forks of traces that do not say their times: between the steps around them, by the events' numbers. Times never go
+  // back, as policies see them.
   static void set_times(Unit& unit) {
     for (size_t i = 1; i < unit.steps.size(); ++i) {
       uint64_t& at_ns = unit.steps[i].step.at_ns;

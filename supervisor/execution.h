@@ -39,7 +39,7 @@ struct Execution {
 };
 
 // Reads all events of a trace. What a receive had from a send that the trace does not hold makes it no step. Times of
-// forks are not recorded: they are estimated from the events around them.
+// forks that an older trace does not say are estimated from the events around them.
 Result<Execution> read_execution(const Trace& trace);
 
 // Executions of well-known patterns of communication, each from its seed.

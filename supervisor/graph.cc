@@ -45,7 +45,8 @@ void add_intervals(const Trace& trace, const UnitRecord& unit, Rdg& graph) {
   auto& out = graph.units[unit.unit];
   for (const auto& record : trace.intervals(unit.unit)) {
     const IntervalExtent extent = interval_extent(trace, unit.unit, record.interval);
-    Rdg::Interval interval{extent.first_event, extent.end_event, extent.cpu_ns, startable(record), std::nullopt};
+    Rdg::Interval interval{extent.first_event, extent.end_event, extent.cpu_ns,
+                           startable(record),  std::nullopt,     std::nullopt};
     if (record.kind == CheckpointKind::fork && !record.has_image) interval.birth = unit.parent;
     out.push_back(interval);
   }
@@ -141,6 +142,10 @@ std::vector<DependenceGraph::Needed> DependenceGraph::needed(const PlannedInterv
 }
 
 void DependenceGraph::note_send_times() {
+  for (auto& [unit, intervals] : rdg_.units) {
+    if (intervals.empty() || !intervals.front().birth) continue;
+    if (const uint64_t at_ns = sent_at_ns(sends_, *intervals.front().birth)) intervals.front().birth_at_ns = at_ns;
+  }
   for (auto& [receiver, dependences] : rdg_.unlogged) {
     for (auto& dependence : dependences) {
       if (dependence.sender_at_ns == 0) dependence.sender_at_ns = sent_at_ns(sends_, dependence.sender);

@@ -1,5 +1,5 @@
-// Payloads of received messages of which the policy says later whether they are kept: in memory, and beyond some of that
-// in a file without a name in the directory of the trace. What that has no room for either is kept.
+// Payloads of received messages of which the policy says later whether they are kept: in memory, and beyond some of
+// that in a file without a name in the directory of the trace. What that has no room for either is kept.
 #pragma once
 
 #include <map>
@@ -23,8 +23,8 @@ struct HeldPayload {
 class HeldPayloads {
  public:
   struct Limits {
-    uint64_t memory = 64 << 20;         // bytes
-    uint64_t chunk = 16 << 20;          // bytes that go into the file at once, or one payload
+    uint64_t memory = 64 << 20;          // bytes
+    uint64_t chunk = 16 << 20;           // bytes that go into the file at once, or one payload
     uint64_t slot = uint64_t{32} << 20;  // what a chunk has of the file: at least a chunk and a payload
     size_t slots = 64;
   };
@@ -39,7 +39,7 @@ class HeldPayloads {
 
  private:
   struct Entry {
-    HeldPayload held;           // without its bytes if they are in the file
+    HeldPayload held;            // without its bytes if they are in the file
     std::optional<size_t> slot;  // in the file
     uint64_t offset = 0;
     uint64_t size = 0;

@@ -203,7 +203,7 @@ class Planner {
     const UnitIndex& index = *index_of(runs_[run].unit);
     const Rdg::Interval& interval = (*index.intervals)[runs_[run].start];
     if (!interval.birth) return true;
-    std::optional<uint64_t> at_ns;
+    std::optional<uint64_t> at_ns = interval.birth_at_ns;
     for (size_t i = first_at(*index.unlogged, interval.first_event); i < index.unlogged->size(); ++i) {
       const Rdg::Dependence& dependence = (*index.unlogged)[i];
       if (dependence.receiver.event != interval.first_event) break;

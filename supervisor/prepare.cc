@@ -37,7 +37,7 @@ struct Missing {
 // ---- Which checkpoints
 
 // The intervals that the longest CPU time between checkpoints makes begin with one, those that have one included.
-Result<std::set<Checkpoint>> choose_checkpoints(const Trace& trace, const Tuning& tuning) {
+Result<std::set<Checkpoint>> choose_checkpoints(const Trace& trace, TuningRule rule, const Tuning& tuning) {
   std::set<Checkpoint> chosen;
   double longest_s = 0;
   for (const auto& unit : trace.units()) {
@@ -55,7 +55,7 @@ Result<std::set<Checkpoint>> choose_checkpoints(const Trace& trace, const Tuning
   }
   if (longest_s <= tuning.period_s) return chosen;
   constexpr double kMargin = 1.05;  // what a restore takes is measured anew each time
-  const double least_s = kMargin * bound_for_period_s(longest_s, tuning.restore_s);
+  const double least_s = kMargin * bound_for_period_s(rule, longest_s, tuning.restore_s);
   return Error{
       fmt::format("this bound cannot be kept: a checkpoint would have to come every {}, and some that were "
                   "noted lie {} apart; a bound of {} can",
@@ -265,7 +265,7 @@ Result<Target> target_of(const Trace& trace, const PrepareOptions& options) {
   }
   const double recorded_s = target.settings.keeps_bound() ? target.settings.bound_s : kDefaultBound_s;
   target.settings.bound_s = options.bound_s.value_or(recorded_s);
-  ASSIGN_OR_RETURN(target.tuning, tune(target.settings.bound_s, std::nullopt, std::nullopt));
+  ASSIGN_OR_RETURN(target.tuning, tune(options.tuning, target.settings.bound_s, std::nullopt, std::nullopt));
   target.parameters.critical_path_ns = static_cast<uint64_t>(target.tuning.critical_path_s * 1e9);
   target.parameters.checkpoint_period_ns = static_cast<uint64_t>(target.tuning.period_s * 1e9);
   target.settings.policy = policy_text(*target.policy, target.parameters);
@@ -282,7 +282,7 @@ Result<int> prepare(const PrepareOptions& options) {
   ASSIGN_OR_RETURN(const auto trace, Trace::open(directory));
   ASSIGN_OR_RETURN(const Target target, target_of(*trace, options));
   ASSIGN_OR_RETURN(const auto isolated, find_units(*trace, options.isolate));
-  ASSIGN_OR_RETURN(const auto chosen, choose_checkpoints(*trace, target.tuning));
+  ASSIGN_OR_RETURN(const auto chosen, choose_checkpoints(*trace, options.tuning, target.tuning));
   const auto policy = target.policy->make(target.parameters);
   ASSIGN_OR_RETURN(const Missing missing, choose(*trace, chosen, *policy, target.parameters, isolated));
   ASSIGN_OR_RETURN(DependenceGraph graph, DependenceGraph::open(*trace));

@@ -29,7 +29,7 @@ constexpr double kVirtualPeriod_s = 0.1;
 
 Result<Tuning> tuning_of(const RecordOptions& options) {
   if (!options.virtual_checkpoints) {
-    return tune(options.bound_s, options.critical_path_s, options.checkpoint_period_s);
+    return tune(options.tuning, options.bound_s, options.critical_path_s, options.checkpoint_period_s);
   }
   Tuning tuning;
   tuning.period_s = options.checkpoint_period_s.value_or(kVirtualPeriod_s);
@@ -145,8 +145,8 @@ Result<int> record(const RecordOptions& options) {
   {
     RecorderLimits limits;
     limits.checkpoint_period_ns = parameters.checkpoint_period_ns;
-    if (!options.checkpoint_period_s && !options.virtual_checkpoints)
-      limits.restore_budget_s = options.bound_s - tuning.restore_s;
+    const bool promises = options.tuning == TuningRule::promise && !options.virtual_checkpoints;
+    if (promises && !options.checkpoint_period_s) limits.restore_budget_s = options.bound_s - tuning.restore_s;
     limits.in_process = options.in_process;
     limits.virtual_checkpoints = options.virtual_checkpoints;
     limits.cpuid_traps = trap_own_instructions();

@@ -229,7 +229,9 @@ void Recorder::born(Thread& parent, pid_t tid) {
       event->child_unit = home.id;
       begin_interval(home, CheckpointKind::fork, made, 0);
       // A fork is a send, the child's first event its receive; to keep that message is to store the child's memory.
-      const Tag tag = policy_.on_send(unit.id, interval_ns(unit), 0);
+      const uint64_t at_ns = interval_ns(unit);
+      event->send = Send{0, 0, at_ns};
+      const Tag tag = policy_.on_send(unit.id, at_ns, 0);
       auto decision = policy_.on_receive(home.id, 0, tag, 0);
       if (decision.force_checkpoint_first) {
         policy_.on_checkpoint(home.id);  // nothing has happened in its interval

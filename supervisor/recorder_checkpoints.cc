@@ -26,7 +26,7 @@ using namespace std::chrono_literals;
 constexpr auto kSkippedInterval = 10ms;  // until it is tried again to take a checkpoint that was skipped
 constexpr auto kClockInterval = 1ms;     // how often a unit's CPU clock is asked whether a checkpoint is due
 
-constexpr auto kWakeInterval = 100ms;    // until a unit is woken again for a checkpoint
+constexpr auto kWakeInterval = 100ms;  // until a unit is woken again for a checkpoint
 
 // Whether a call that sleeps has done nothing yet: once woken, it can be entered again as if nothing had been.
 bool sleeps_whole(int64_t number, std::span<const uint64_t, 6> args) {
@@ -161,8 +161,8 @@ void Recorder::align_checkpoints(const Unit& with) {
   }
 }
 
-// What the policy waits for until all units have taken their checkpoints must not wait for one that sleeps: it is woken,
-// takes its checkpoint and enters its call again. Not calls that would return with a part of their work done.
+// What the policy waits for until all units have taken their checkpoints must not wait for one that sleeps: it is
+// woken, takes its checkpoint and enters its call again. Not calls that would return with a part of their work done.
 void Recorder::wake_for_checkpoint(Unit& unit) {
   const auto now = Clock::now();
   if (now - unit.last_woken < kWakeInterval || !unit.in_interval || images_.copies_alive() >= limits_.copies) return;

@@ -12,26 +12,30 @@ namespace {
 // A replay of several units at once has the sum of their work on two processors, not only the longest path; so the path
 // may take this part of the bound. Checkpoints come twice as often.
 constexpr double kPathOfBound = 0.3;
+constexpr double kPapersPathOfBound = 1.25;
 constexpr double kPeriodOfPath = 0.5;
 constexpr double kLeastPeriod_s = 0.02;  // checkpoints closer than this cost more than they save
 
 }  // namespace
 
-double bound_for_period_s(double period_s, double restore_s) {
-  return period_s / kPeriodOfPath / kPathOfBound + restore_s;
+double bound_for_period_s(TuningRule rule, double period_s, double restore_s) {
+  const double path_s = period_s / kPeriodOfPath;
+  return rule == TuningRule::paper ? path_s / kPapersPathOfBound : path_s / kPathOfBound + restore_s;
 }
 
-Result<Tuning> tune(double bound_s, std::optional<double> critical_path_s, std::optional<double> period_s) {
+Result<Tuning> tune(TuningRule rule, double bound_s, std::optional<double> critical_path_s,
+                    std::optional<double> period_s) {
   using Clock = std::chrono::steady_clock;
   Tuning tuning;
   const auto started = Clock::now();
   TRY(Stub::spawn());
   tuning.restore_s = std::chrono::duration<double>(Clock::now() - started).count();
-  tuning.critical_path_s = critical_path_s.value_or(kPathOfBound * (bound_s - tuning.restore_s));
+  tuning.critical_path_s = critical_path_s.value_or(
+      rule == TuningRule::paper ? kPapersPathOfBound * bound_s : kPathOfBound * (bound_s - tuning.restore_s));
   tuning.period_s = period_s.value_or(kPeriodOfPath * tuning.critical_path_s);
   if (!period_s && tuning.period_s < kLeastPeriod_s) {
     return Error{fmt::format("a bound of {:g} s cannot be kept here; the shortest that can is {:.3g} s", bound_s,
-                             bound_for_period_s(kLeastPeriod_s, tuning.restore_s)),
+                             bound_for_period_s(rule, kLeastPeriod_s, tuning.restore_s)),
                  Status::usage};
   }
   return tuning;

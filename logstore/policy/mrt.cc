@@ -10,11 +10,11 @@
 //
 // Rule 3 keeps what was sent later after its sender's checkpoint than it was received after its receiver's: a replay
 // never waits longer for a message than for the receiver itself. The paper's clock goes on while a process waits, and
-// its checkpoints come by it: such messages are rare. Ours is CPU time, which stands still. So a unit's time in an index
-// is counted with its waits: it is at least the sender's of each message that is not kept, a path; and the next checkpoint
-// is due when that comes to T. What rule 3 keeps is thus left to the end of an interval: if its path became longer than
-// T all the same, every message that made it wait is kept. (If the checkpoint itself came later than T, waits may make
-// it longer by another eighth.)
+// its checkpoints come by it: such messages are rare. Ours is CPU time, which stands still. So a unit's time in an
+// index is counted with its waits: it is at least the sender's of each message that is not kept, a path; and the next
+// checkpoint is due when that comes to T. What rule 3 keeps is thus left to the end of an interval: if its path became
+// longer than T all the same, every message that made it wait is kept. (If the checkpoint itself came later than T,
+// waits may make it longer by another eighth.)
 //
 // Rule 2 for index i asks what the checkpoints of index i+2 know, of every unit. Where the papers broadcast, this
 // object sees all units: it settles index i when all have got there or have ended (counted as no coordination time).
@@ -62,9 +62,8 @@ class Mrt : public Policy {
 
   Decision on_receive(uint32_t id, uint64_t at_ns, const Tag& tag, uint64_t) override {
     Unit& unit = units_.at(id);
-    const auto [earliest, latest] =
-        std::minmax_element(tag.needs->begin(), tag.needs->end(),
-                            [](const Need& a, const Need& b) { return a.interval < b.interval; });
+    const auto [earliest, latest] = std::minmax_element(
+        tag.needs->begin(), tag.needs->end(), [](const Need& a, const Need& b) { return a.interval < b.interval; });
     if (latest->interval > unit.index) {
       unit.forced_index = std::max(unit.forced_index, latest->interval);
       return {Keep::keep, true};
@@ -110,7 +109,7 @@ class Mrt : public Policy {
     std::map<uint32_t, std::shared_ptr<const VectorClock>>
         checkpoints;  // the clock at each that can still be asked for
     const VectorClock& clock_at_next() const { return *checkpoints.begin()->second; }
-    Path path;  // in its index
+    Path path;                    // in its index
     std::set<uint32_t> too_long;  // indexes in which it was longer than T
   };
   struct Waiting {
@@ -171,7 +170,8 @@ class Mrt : public Policy {
     }
   }
 
-  // Of each unit p, the set of units s with C(p,i) -> C(s,i+1), or that have ended without: they never roll back so far.
+  // Of each unit p, the set of units s with C(p,i) -> C(s,i+1), or that have ended without: they never roll back so
+  // far.
   std::vector<Bits> known_by_next(uint32_t i) {
     std::vector<Bits> known(units_.size(), Bits((units_.size() + 63) / 64));
     for (auto& [id, s] : units_) {

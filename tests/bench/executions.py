@@ -52,10 +52,10 @@ def read(directory):
     with sqlite3.connect(f"file:{directory}/catalog.sqlite?mode=ro", uri=True) as catalog:
         intervals = catalog.execute("SELECT unit, interval, checkpoint_kind, has_image, first_event, coalesce(cpu_s, 0) FROM intervals "
                                     "ORDER BY unit, interval").fetchall()
-        units = catalog.execute("SELECT unit, parent_unit, parent_event, events FROM units").fetchall()
+        units = catalog.execute("SELECT unit, parent_unit, parent_event, parent_at_ns FROM units").fetchall()
         messages = catalog.execute("SELECT unit, event, interval, at_ns, sender_unit, sender_event, sender_at_ns, logged, arrival FROM messages "
                                    "ORDER BY unit, event, part").fetchall()
-    parents, events = {unit: (parent, event) for unit, parent, event, _ in units}, {unit: count for unit, _, _, count in units}
+    parents = {unit: (parent, event) for unit, parent, event, _ in units}
     starts, end, by_unit = collections.defaultdict(list), collections.Counter(), collections.defaultdict(list)
     for unit, _, kind, has_image, first, cpu_s in intervals:
         starts[unit].append((first, end[unit]))
@@ -64,7 +64,10 @@ def read(directory):
         by_unit[unit].append(Step(what, unit, first, end[unit], senders, logged=bool(has_image)))
         end[unit] += round(cpu_s * 1e9)
     add_messages(by_unit, starts, messages)
-    add_forks(by_unit, events, end)
+    for unit, parent, event, at in units:
+        if at is not None and by_unit[unit] and by_unit[unit][0].senders:
+            place = bisect.bisect_right(starts[parent], event, key=lambda start: start[0]) - 1
+            by_unit[parent].append(Step(SEND, parent, event, starts[parent][place][1] + at))
     for unit, steps in by_unit.items():
         # A checkpoint comes before its interval's first event; what an event sent may depend on what it received.
         steps.sort(key=lambda step: (step.event, (BEGIN, CHECKPOINT, RECEIVE, SEND).index(step.what)))
@@ -85,19 +88,6 @@ def add_messages(by_unit, starts, messages):
         sends[sender_unit, sender_event] = Step(SEND, sender_unit, sender_event, started[place][1] + sender_at)
     for step in [*receives.values(), *sends.values()]:
         by_unit[step.unit].append(step)
-
-
-def add_forks(by_unit, events, end):
-    """Their times are not in the catalog: between the parent's steps around them, by the events' numbers."""
-    for steps in list(by_unit.values()):
-        for parent, event in (sender for step in steps if step.what == BEGIN for sender in step.senders):
-            known = sorted((step.event, step.at) for step in by_unit[parent])
-            if any(step.event == event and step.what == SEND for step in by_unit[parent]):
-                continue
-            before = max((pair for pair in known if pair[0] <= event), default=(0, 0))
-            after = min((pair for pair in known if pair[0] > event), default=(max(events[parent], event + 1), end[parent]))
-            share = (event - before[0]) / (after[0] - before[0])
-            by_unit[parent].append(Step(SEND, parent, event, round(before[1] + share * (after[1] - before[1]))))
 
 
 def in_causal_order(by_unit):

@@ -1,13 +1,16 @@
 """Group papers: the checker of tests/bench/executions.py on executions small enough to work out by hand, and against `redrive evaluate` on a recording."""
+import os
 import pathlib
+import signal
 import sys
+import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "bench"))
 import executions  # noqa: E402
 import mpi  # noqa: E402
 from executions import BEGIN, RECEIVE, SEND, Step  # noqa: E402
-from harness import Failure, test  # noqa: E402
-from redriving import record  # noqa: E402
+from harness import Failure, test, workload  # noqa: E402
+from redriving import Job, check_trace, record, redrive_all  # noqa: E402
 
 # Units 1 and 2, a checkpoint of each after every 4: 1 sends at 3, 2 receives that at 1 and sends at 3, 1 receives that at 5, in its second interval.
 CHAIN = {
@@ -78,3 +81,57 @@ def evaluate(ctx):
         expect_near(len(decided.intervals), row["intervals"], 1, f"{row['policy']}: intervals")
         longest = max(executions.critical_paths(execution, decided))
         expect_near(longest / 1e9, row["critical_path_max_s"], row["critical_path_max_s"] / 100, f"{row['policy']}: longest path")
+
+
+PERIOD_MS = 40
+LATE = ("--critical-path", f"{2 * PERIOD_MS}ms", "--checkpoint-period", f"{PERIOD_MS}ms")
+
+
+def logged_of(ctx):
+    """Messages, and those that are logged, by the trace's events and by its catalog, which must agree."""
+    stats = ctx.json("stats", ctx.trace)
+    execution = executions.read(ctx.trace)
+    logged = sum(step.logged for step in execution.steps if step.message)
+    if (stats["messages"], stats["logged_messages"]) != (sum(step.message for step in execution.steps), logged):
+        raise Failure(f"{stats['logged_messages']} of {stats['messages']} messages are logged, {logged} by the catalog")
+    return execution, stats["messages"], logged
+
+
+def check_recovery(policy):
+    @test(f"papers/recorded_{policy}", timeout_s=240)
+    def recorded(ctx):
+        """What is decided later while it is recorded: 1,000 breakpoints, by the recording alone. The paper's T is the longest interval."""
+        record(ctx, Job([str(workload(ctx.options, "mesh")), "4", "800i"], record_options=("--policy", policy, *LATE)))
+        check_trace(ctx)
+        execution, messages, logged = logged_of(ctx)
+        if logged > messages // 2:
+            raise Failure(f"{logged} of {messages} messages are logged: nothing was let go")
+        decided = executions.as_recorded(execution)
+        period = max(PERIOD_MS * 1_000_000, *(interval.end - interval.start for interval in decided.intervals))
+        points = executions.Breakpoints(execution, decided)
+        costs = points.costs(points.random(1000))
+        distance, replay = (max(values) / period for values in zip(*costs))
+        if distance > 2 or (policy == "mrt" and replay > 2):
+            raise Failure(f"a breakpoint is {distance:.2f} T away, and {replay:.2f} T to replay, with T = {period / 1e6:.1f} ms")
+        redrive_all(ctx)
+
+
+for name in ("mrt", "ros"):
+    check_recovery(name)
+
+
+@test("papers/killed_while_undecided", timeout_s=240)
+def killed_while_undecided(ctx):
+    """What was not decided, or not published, when the recorder was killed is not logged: its senders are executed again."""
+    job = Job([str(workload(ctx.options, "mesh")), "4", "20000i"])
+    process = ctx.start_redrive("record", "-o", ctx.trace, "--policy", "mrt", *LATE, "--", *job.command, cwd=ctx.work)
+    images, limit = ctx.trace / "images", time.monotonic() + 60
+    while (not images.exists() or len(os.listdir(images)) < 24) and time.monotonic() < limit:
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGKILL)
+    process.finish(30)
+    check_trace(ctx)
+    stats = ctx.json("stats", ctx.trace)
+    if stats["messages"] < 1000 or stats["logged_messages"] == stats["messages"]:
+        raise Failure(f"{stats['logged_messages']} of {stats['messages']} messages are logged")
+    redrive_all(ctx)

@@ -7,7 +7,7 @@ import shutil
 import signal
 import time
 
-from harness import Failure, test, workload
+from harness import Failure, Skip, needs, test, workload
 from programs import job_of
 from redriving import Job, check_trace, record, redrive_all, take_away_surroundings, units
 
@@ -132,6 +132,36 @@ def killed(ctx):
     if made["images"] != wanted - there:
         raise Failure(f"{there} of {wanted} images were there, and {made['images']} were made")
     redrive_all(ctx)
+
+
+@test("preparing/unprivileged", timeout_s=240)
+def unprivileged(ctx):
+    """All four phases by a user without any capability, who can gain none: ptrace of one's own children is enough."""
+    if os.geteuid() != 0:
+        raise Skip("not root: all other tests are this one")
+    needs("setpriv")
+    redrive, program = ctx.directory / "redrive", ctx.directory / "mesh"  # where that user can reach them
+    shutil.copy(ctx.options.redrive, redrive)
+    shutil.copy(workload(ctx.options, "mesh"), program)
+    for directory in (ctx.work, ctx.traces, ctx.home):
+        os.chown(directory, 65534, 65534)
+    nobody = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "--no-new-privs", "--inh-caps=-all", "--bounding-set=-all")
+    powers = ctx.run(*nobody, "cat", "/proc/self/status").stdout
+    if re.search("^Cap.*[1-9a-f]", powers, re.MULTILINE) or "NoNewPrivs:\t1" not in powers:
+        raise Failure(f"setpriv has left it some power:\n{powers}")
+
+    def run(*words):
+        return ctx.expect_status(ctx.run(*nobody, redrive, *words, cwd=ctx.work), 0)
+
+    run("record", *VIRTUAL, "-o", ctx.trace, "--", program, "4", "300i")
+    noted = len(marks(ctx))
+    made = json.loads(run("prepare", "--bound", "1s", "--policy", "all", "--json", ctx.trace).stdout)
+    if noted < 4 or made["images"] == 0 or made["messages"] == 0:
+        raise Failure(f"{noted} virtual checkpoints, and of a replay: {made}")
+    report = json.loads(run("replay", "--all", "--verify", "--json", ctx.trace).stdout)
+    if report["divergences"] or not any(i["verified"] for i in report["intervals"]):
+        raise Failure(f"{report['divergences']} divergences, {report['not_verified']} intervals not verified")
+    check_trace(ctx)
 
 
 @test("preparing/mistakes")

@@ -194,13 +194,15 @@ TEST_CASE("a catalog made while the trace is written knows what was kept later")
   });
   const auto all = [&] {
     std::string text;
-    for (const char* sql : {"SELECT * FROM messages", "SELECT * FROM intervals", "SELECT * FROM channels ORDER BY channel"}) {
+    for (const char* sql :
+         {"SELECT * FROM messages", "SELECT * FROM intervals", "SELECT * FROM channels ORDER BY channel"}) {
       text += query(catalog_path(*trace).value(), sql) + "\n";
     }
     return text;
   };
   const std::string written = all();
-  CHECK_EQ(query(catalog_path(*trace).value(), "SELECT DISTINCT event FROM messages WHERE logged ORDER BY event"), "4\n13");
+  CHECK_EQ(query(catalog_path(*trace).value(), "SELECT DISTINCT event FROM messages WHERE logged ORDER BY event"),
+           "4\n13");
   REQUIRE(std::filesystem::remove(directory / "t/catalog.sqlite"));
   CHECK_EQ(all(), written);
 }

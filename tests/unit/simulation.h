@@ -58,7 +58,8 @@ struct World {
   }
 };
 
-// Makes a random execution, asking the policy as the recorder does; or, if it can force checkpoints, as evaluation does.
+// Makes a random execution, asking the policy as the recorder does; or, if it can force checkpoints, as evaluation
+// does.
 class Simulation {
  public:
   Simulation(uint64_t seed, bool images_fail, bool late = false)
