@@ -90,7 +90,7 @@ class Session {
   Result<void> look(UnitId unit, const std::function<Result<void>(const StoppedUnit&)>& what);
   Result<void> look_at_thread(const std::string& text, const std::function<void(const StoppedUnit::Thread&)>& show);
   Result<void> go(const std::vector<std::string>& places);
-  void go_on();
+  Result<void> go_on();
 
   const ReplayOptions& options_;
   const std::shared_ptr<Trace> trace_;
@@ -117,14 +117,15 @@ Result<void> Session::prepare() {
   trap_own_instructions();
   processors_ = usable_processors(options_.jobs);
   if (options_.in_process) tier_ = make_tier();
-  ASSIGN_OR_RETURN(replay_, JointReplay::make({*trace_, graph_, processors_, tier_.get()}, whole_,
+  ASSIGN_OR_RETURN(replay_, JointReplay::make({*trace_, graph_, processors_, tier_.get(), options_.total_order}, whole_,
                                               line_.standing.size(), options_.verify));
   return {};
 }
 
 Result<int> Session::run(Clock::time_point started) {
   TRY(prepare());
-  if (!replay_->go_to(line_.plan)) {
+  ASSIGN_OR_RETURN(const bool stands, replay_->go_to(line_.plan));
+  if (!stands) {
     TRY(failure());
     return status();
   }
@@ -137,11 +138,12 @@ Result<int> Session::run(Clock::time_point started) {
   if (options_.inspect) {
     inspect();
   } else if (options_.verify) {
-    go_on();
+    TRY(go_on());
   }
   TRY(failure());
   if (options_.json) {
     out["intervals"] = ends_json();
+    if (options_.total_order) out["arrivals"] = replay_->arrivals();
     print_json(out);
   }
   return status();
@@ -358,7 +360,7 @@ Result<void> Session::obey(const std::vector<std::string>& words) {
     return {};
   }
   if (command == "go" && arguments > 0) return go({words.begin() + 1, words.end()});
-  if (command == "continue" && arguments == 0) return go_on(), Result<void>();
+  if (command == "continue" && arguments == 0) return go_on();
   if (command == "quit" && arguments == 0) return over_ = true, Result<void>();
   return Error{
       "commands: units, regs UNIT[.THREAD], stack UNIT[.THREAD], x UNIT ADDRESS LENGTH, go UNIT@EVENT ..., "
@@ -416,16 +418,18 @@ Result<void> Session::go(const std::vector<std::string>& places) {
   ASSIGN_OR_RETURN(const auto wanted, find_events(*trace_, specs));
   ASSIGN_OR_RETURN(Breakpoint later, later_breakpoint(communication_, breakpoint_, wanted));
   ASSIGN_OR_RETURN(const Plan plan, plan_to(line_, communication_, graph_, breakpoint_, later));
-  over_ = !replay_->go_to(plan);
+  ASSIGN_OR_RETURN(const bool stands, replay_->go_to(plan));
+  over_ = !stands;
   if (over_) return {};
   breakpoint_ = std::move(later);
   return print_units();
 }
 
-void Session::go_on() {
-  replay_->go_on();
+Result<void> Session::go_on() {
+  TRY(replay_->go_on());
   over_ = true;
   if (!options_.json) print_ends();
+  return {};
 }
 
 }  // namespace

@@ -588,8 +588,8 @@ Result<Command> Parser::finish_replay() {
 }
 
 Result<Command> Parser::finish_break() {
-  if (replay_.all || replay_.once || until_ || replay_.output || replay_.total_order) {
-    return usage("replay", "--break goes without --all, --once, --until, --output and --total-order");
+  if (replay_.all || replay_.once || until_ || replay_.output) {
+    return usage("replay", "--break goes without --all, --once, --until and --output");
   }
   if (words_.size() > 1) return usage("replay", "--break takes a TRACE and no UNIT");
   if (replay_.inspect && json_) return usage("replay", "--inspect or --json, not both");

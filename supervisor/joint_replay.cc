@@ -33,6 +33,7 @@ struct JointReplay::State {
     int processor = 0;
     Doing doing = Doing::waits;      // this and what follows: of all.mutex
     std::optional<EventIndex> stop;  // none: its end
+    EventIndex at = 0;               // its next event, when it does not run
     const Look* look = nullptr;      // to be called where it stands
     std::optional<Result<Replayer::Outcome>> outcome;
     std::thread thread;
@@ -42,6 +43,8 @@ struct JointReplay::State {
   bool any(Doing doing) const {
     return std::any_of(members.begin(), members.end(), [&](const auto& member) { return member->doing == doing; });
   }
+  // The receives of these happen in the recorded order, up to where they are to stop next.
+  Result<void> order(const std::vector<Member*>& chosen);
   // Lets these go on, to where they are to stop next, and waits until all stand or have ended.
   void release(const std::vector<Member*>& chosen);
   void end();
@@ -85,6 +88,19 @@ void JointReplay::State::Member::redrive() {
   all.changed.notify_all();
 }
 
+Result<void> JointReplay::State::order(const std::vector<Member*>& chosen) {
+  if (!run.total_order) return {};
+  std::vector<uint64_t> arrivals;
+  for (Member* member : chosen) {
+    const EventIndex end = member->stop.value_or(member->what.requisite_event);
+    ASSIGN_OR_RETURN(const auto its, arrivals_of(run.trace, member->what.unit, member->at, end));
+    arrivals.insert(arrivals.end(), its.begin(), its.end());
+    member->at = end;
+  }
+  store->keep_order_of(std::move(arrivals));
+  return {};
+}
+
 void JointReplay::State::release(const std::vector<Member*>& chosen) {
   store->intervals_go_on(chosen.size());
   std::unique_lock lock(mutex);
@@ -126,6 +142,7 @@ Result<std::unique_ptr<JointReplay>> JointReplay::make(const SetRun& run, const 
     state->members.push_back(std::make_unique<State::Member>(*state, planned, state->members.size() < shown));
     const size_t index = state->members.size() - 1;
     state->members[index]->index = index;
+    state->members[index]->at = run.trace.intervals(planned.unit).at(planned.start).first_event;
     state->members[index]->processor = processors[index];
     state->store->interval_starts(index, processors[index]);
     state->store->interval_stands();  // until it is needed
@@ -134,7 +151,7 @@ Result<std::unique_ptr<JointReplay>> JointReplay::make(const SetRun& run, const 
   return std::unique_ptr<JointReplay>(new JointReplay(std::move(state)));
 }
 
-bool JointReplay::go_to(const Plan& plan) {
+Result<bool> JointReplay::go_to(const Plan& plan) {
   std::vector<State::Member*> chosen;
   for (const PlannedInterval& planned : plan.replay_set) {
     const auto found = std::find_if(state_->members.begin(), state_->members.end(), [&](const auto& member) {
@@ -146,21 +163,26 @@ bool JointReplay::go_to(const Plan& plan) {
     member.stop = planned.requisite_event;
     chosen.push_back(&member);
   }
+  TRY(state_->order(chosen));
   state_->release(chosen);
   if (!state_->any(Doing::ended)) return true;
   state_->end();
   return false;
 }
 
-void JointReplay::go_on() {
+Result<void> JointReplay::go_on() {
   std::vector<State::Member*> chosen;
   for (const auto& member : state_->members) {
     if (member->doing == Doing::ended) continue;
     member->stop.reset();
     chosen.push_back(member.get());
   }
+  TRY(state_->order(chosen));
   state_->release(chosen);
+  return {};
 }
+
+std::vector<uint64_t> JointReplay::arrivals() const { return state_->store->turns_taken(); }
 
 bool JointReplay::look(size_t index, const Look& look) {
   State::Member& member = *state_->members.at(index);

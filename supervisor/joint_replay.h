@@ -24,10 +24,15 @@ class JointReplay {
   JointReplay& operator=(const JointReplay&) = delete;
 
   // Executes until each interval of `plan` stands behind its requisite event; a part of the whole, not smaller than
-  // what was executed before. False if one failed or diverged; then all have ended.
-  bool go_to(const Plan& plan);
+  // what was executed before. False if one failed or diverged; then all have ended. With total_order the receives
+  // between two such places happen in the recorded order: a place is no point of that order, but one of causality. An
+  // error: the trace cannot be read.
+  Result<bool> go_to(const Plan& plan);
   // Executes the whole to its end.
-  void go_on();
+  Result<void> go_on();
+
+  // Numbers of receives that have happened, in their order; only with total_order.
+  std::vector<uint64_t> arrivals() const;
 
   // Looks at a shown interval where it stands, in the thread that traces it. False if it has ended.
   using Look = std::function<void(const StoppedUnit&)>;

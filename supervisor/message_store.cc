@@ -233,10 +233,11 @@ void MessageStore::keep_order_of(std::vector<uint64_t> arrivals) {
   const std::lock_guard lock(mutex_);
   turns_ = std::move(arrivals);
   std::sort(turns_.begin(), turns_.end());
+  next_turn_ = 0;
 }
 
 bool MessageStore::is_turn(uint64_t arrival) const {
-  return taken_.size() < turns_.size() && turns_[taken_.size()] == arrival;
+  return next_turn_ < turns_.size() && turns_[next_turn_] == arrival;
 }
 
 Result<void> MessageStore::await_turn(uint64_t arrival) {
@@ -255,6 +256,7 @@ Result<void> MessageStore::await_turn(uint64_t arrival) {
 void MessageStore::turn_taken(uint64_t arrival) {
   const std::lock_guard lock(mutex_);
   taken_.push_back(arrival);
+  ++next_turn_;
   changed_.notify_all();
 }
 

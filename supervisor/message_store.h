@@ -69,7 +69,8 @@ class MessageStore {
   // Takes a birth over.
   Result<Birth> birth(EventRef event);
 
-  // The total order: each of these receives, by arrival number, is to happen when all with smaller numbers have.
+  // The total order: each of these receives, by arrival number, is to happen when all with smaller numbers have. They
+  // are those that happen from now on; all of which it was said before have happened.
   void keep_order_of(std::vector<uint64_t> arrivals);
   bool keeps_order() const { return !turns_.empty(); }
   // Waits until one of them may happen. Fails if that will never be.
@@ -151,6 +152,7 @@ class MessageStore {
   size_t running_ = 0;
   std::multiset<EventRef> awaited_;  // one entry an interval that waits here
   std::vector<uint64_t> turns_, taken_;
+  size_t next_turn_ = 0;                   // of turns_
   std::multiset<uint64_t> awaited_turns_;  // one entry an interval that waits for its turn
   bool stuck_ = false;                     // all were waiting for each other
   bool order_broken_ = false;              // one has failed: some turns will not be taken

@@ -59,15 +59,12 @@ Result<std::unique_ptr<MessageStore>> store_for(const DependenceGraph& graph, co
   return MessageStore::make(intervals, std::move(sends), std::move(births));
 }
 
-Result<std::vector<uint64_t>> arrivals_of(const Trace& trace, const Plan& plan) {
+Result<std::vector<uint64_t>> arrivals_of(const Trace& trace, UnitId unit, EventIndex first, EventIndex end) {
   std::vector<uint64_t> arrivals;
-  for (const auto& planned : plan.replay_set) {
-    const EventIndex first = trace.intervals(planned.unit).at(planned.start).first_event;
-    TRY(trace.for_each_event(planned.unit, first, planned.requisite_event, [&](EventIndex, const Event& event) {
-      if (event.receive) arrivals.push_back(event.receive->arrival);
-      return true;
-    }));
-  }
+  TRY(trace.for_each_event(unit, first, end, [&](EventIndex, const Event& event) {
+    if (event.receive) arrivals.push_back(event.receive->arrival);
+    return true;
+  }));
   return arrivals;
 }
 
@@ -97,7 +94,12 @@ Result<SetOutcome> run_set(const SetRun& run, const Plan& plan, const std::funct
   ASSIGN_OR_RETURN(const auto made, store_for(run.graph, plan));
   MessageStore& store = *made;
   if (run.total_order) {
-    ASSIGN_OR_RETURN(auto arrivals, arrivals_of(run.trace, plan));
+    std::vector<uint64_t> arrivals;
+    for (const auto& member : members) {
+      const EventIndex first = run.trace.intervals(member.unit).at(member.start).first_event;
+      ASSIGN_OR_RETURN(const auto its, arrivals_of(run.trace, member.unit, first, member.requisite_event));
+      arrivals.insert(arrivals.end(), its.begin(), its.end());
+    }
     store.keep_order_of(std::move(arrivals));
   }
   std::vector<std::optional<Result<Replayer::Outcome>>> outcomes(members.size());

@@ -27,8 +27,8 @@ std::vector<int> spread(const std::vector<PlannedInterval>& set, const std::vect
 // Where intervals of a plan meet, known by their places in its replay set.
 Result<std::unique_ptr<MessageStore>> store_for(const DependenceGraph& graph, const Plan& plan);
 
-// Arrival numbers of all that intervals of a plan receive, logged or not.
-Result<std::vector<uint64_t>> arrivals_of(const Trace& trace, const Plan& plan);
+// Arrival numbers of all that events [first, end) receive, logged or not.
+Result<std::vector<uint64_t>> arrivals_of(const Trace& trace, UnitId unit, EventIndex first, EventIndex end);
 
 // What lets calls be answered inside re-driven processes; null, with a word why, if that cannot be.
 std::unique_ptr<ReplayTier> make_tier();

@@ -129,6 +129,17 @@ def register():
         if not check_total_order(ctx):
             raise Failure("no replay set has receives of several intervals")
 
+    @test("breakpoints/ordered", timeout_s=300)
+    def ordered(ctx):
+        record(ctx, program_job(ctx, TESTS / "programs" / "compute_messages.c"))
+        if not check_ordered_breakpoints(ctx):
+            raise Failure("nothing was received before any breakpoint")
+
+    @test("breakpoints/ordered_mesh", timeout_s=300)
+    def ordered_mesh(ctx):
+        record(ctx, socket_job(ctx, "mesh", (4, "800i")))
+        check_ordered_breakpoints(ctx)
+
     for name, (arguments, _) in SOCKETS.items():
         @test(f"breakpoints/total_order_{name}", timeout_s=300)
         def run_total_order(ctx, name=name, arguments=arguments):
@@ -146,6 +157,32 @@ def register():
         def run_sockets(ctx, name=name, arguments=arguments):
             record(ctx, socket_job(ctx, name, arguments))
             check_breakpoints(ctx)
+
+
+def check_ordered_breakpoints(ctx):
+    """With --total-order, what is received until all stand is received in the recorded order, and so is what they receive when they
+    have gone on."""
+    take_away_surroundings(ctx)
+    events, received = Events(ctx), 0
+    starts = {(unit["unit"], i["interval"]): i["first_event"] for unit in units(ctx) for i in unit["intervals"]}
+    for listed in events.choose(ctx.test.name, PLACES):
+        place = ("--break", f"{listed[0]}@{listed[1]}", "--total-order")
+        found = ctx.json("replay", ctx.trace, *place, cwd="/")
+        check_places(found, events, events.causal(listed), listed)
+        arrivals = found["arrivals"]
+        if arrivals != sorted(set(arrivals)):
+            raise Failure(f"at {listed}: receives happened in the order {arrivals}")
+        own = {event["receive"]["arrival"] for unit in found["units"] if unit["state"] == "standing"
+               for event in events.by_unit[unit["unit"]][starts[unit["unit"], unit["interval"]]:unit["event"]] if "receive" in event}
+        if not own <= set(arrivals):
+            raise Failure(f"at {listed}: {sorted(own - set(arrivals))} were not received")
+        received += len(own)
+        further = ctx.json("replay", ctx.trace, *place, "--verify", cwd="/")
+        check_ends(ctx, further, listed)
+        before, behind = further["arrivals"][:len(arrivals)], further["arrivals"][len(arrivals):]
+        if before != arrivals or behind != sorted(set(behind)):
+            raise Failure(f"at {listed}: receives happened in the order {before}, and then {behind}")
+    return received
 
 
 def check_total_order(ctx):
@@ -280,7 +317,7 @@ def mistakes(ctx):
         expect_one_line(ctx, ctx.redrive(command, ctx.trace, "--break", "1@1", "--break", "1@2"), 1, "two events")
         expect_one_line(ctx, ctx.redrive(command, ctx.trace, "1:0", "--break", "1@1"), 2, "no UNIT")
         expect_one_line(ctx, ctx.redrive(command, ctx.trace, "--break", "1@1", "--until", "3"), 2, "--until")
-    for words in (("--all", "--break", "1@1"), ("--output", "--break", "1@1"), ("--total-order", "--break", "1@1"), ("--inspect", "1"), ("--memory", "1:0+1", "1"),
+    for words in (("--all", "--break", "1@1"), ("--output", "--break", "1@1"), ("--once", "--break", "1@1"), ("--inspect", "1"), ("--memory", "1:0+1", "1"),
                   ("--break", "1@1", "--inspect", "--json"), ("--break", "1@1", "--memory", "1:0"), ("--break", "1@1", "--memory", "1:0+0")):
         expect_one_line(ctx, ctx.redrive("replay", ctx.trace, *words), 2)
 
