@@ -118,14 +118,32 @@ void GateArena::set_answers(std::span<const gate::CpuidAnswer> answers) {
 std::optional<PatchWindow> CodeSegments::window(const Memory& memory, const Mapping& mapping, Address site) {
   if (mapping.inode == 0 || mapping.shared || (mapping.protection & PROT_WRITE)) return std::nullopt;
   const std::lock_guard lock(mutex_);
-  const auto key = std::make_tuple(mapping.device, mapping.inode, mapping.offset, mapping.length());
-  auto known = segments_.find(key);
+  auto known = segments_.find(key(mapping));
   if (known == segments_.end()) {
     Bytes code(mapping.length());
     code.resize(memory.read_some(mapping.start, code.data(), code.size()));
-    known = segments_.emplace(key, CodeSegment(std::move(code))).first;
+    known = segments_.emplace(key(mapping), Segment{CodeSegment(std::move(code)), {}, {}}).first;
   }
-  return known->second.window(site - mapping.start);
+  const auto [window, fresh] = known->second.windows.try_emplace(site - mapping.start);
+  if (fresh) window->second = known->second.code.window(site - mapping.start);
+  return window->second;
+}
+
+void CodeSegments::add(const Mapping& mapping, const PatchedSite& site) {
+  const std::lock_guard lock(mutex_);
+  const auto known = segments_.find(key(mapping));
+  if (known != segments_.end()) known->second.patched.try_emplace(site.site - mapping.start, site.original);
+}
+
+std::vector<SitePatch> CodeSegments::known(const Mapping& mapping) const {
+  const std::lock_guard lock(mutex_);
+  std::vector<SitePatch> patches;
+  const auto known = segments_.find(key(mapping));
+  if (known == segments_.end()) return patches;
+  for (const auto& [at, original] : known->second.patched) {
+    patches.push_back({mapping.start + at, *known->second.windows.at(at), original});
+  }
+  return patches;
 }
 
 Gate::Gate(GateArena& arena, Unit* unit) : unit(unit), arena_(arena) {}

@@ -90,17 +90,6 @@ class GateArena {
 // The ring of a slot that is mapped here.
 inline uint8_t* ring(gate::Slot& slot) { return reinterpret_cast<uint8_t*>(&slot) + (gate::kRing - gate::kSlot); }
 
-// The windows of syscall sites, by mapped file. Thread-safe.
-class CodeSegments {
- public:
-  // None if the mapping is not the unchanging code of a file, or the site has no window.
-  std::optional<PatchWindow> window(const Memory& memory, const Mapping& mapping, Address site);
-
- private:
-  std::mutex mutex_;
-  std::map<std::tuple<uint64_t, uint64_t, uint64_t, uint64_t>, CodeSegment> segments_;  // device, inode, offset, length
-};
-
 enum class SiteKind : uint8_t { syscall, cpuid, rdtsc, rdtscp };
 constexpr const char* name_of(SiteKind kind) {
   constexpr const char* kNames[] = {"syscall", "cpuid", "rdtsc", "rdtscp"};
@@ -131,6 +120,29 @@ struct PatchedSite {
   Address behind() const { return site + instruction_size(kind); }
   Address end() const { return start + original.size(); }
   uint64_t moved_size() const { return end() > behind() ? end() - behind() : 0; }
+};
+
+// What replays have learnt of the syscall sites in mapped files: where a jump fits, and which are worth one. Thread-safe.
+class CodeSegments {
+ public:
+  // None if the mapping is not the unchanging code of a file, or the site has no window.
+  std::optional<PatchWindow> window(const Memory& memory, const Mapping& mapping, Address site);
+  // The site was patched: it shall be in whatever else maps the file.
+  void add(const Mapping& mapping, const PatchedSite& site);
+  std::vector<SitePatch> known(const Mapping& mapping) const;
+
+ private:
+  struct Segment {
+    CodeSegment code;
+    std::map<uint64_t, std::optional<PatchWindow>> windows;  // by the site's distance from the start
+    std::map<uint64_t, Bytes> patched;                       // what the windows held
+  };
+  static auto key(const Mapping& mapping) {
+    return std::make_tuple(mapping.device, mapping.inode, mapping.offset, mapping.length());
+  }
+
+  mutable std::mutex mutex_;
+  std::map<std::tuple<uint64_t, uint64_t, uint64_t, uint64_t>, Segment> segments_;  // device, inode, offset, length
 };
 
 inline constexpr uint64_t kTrampolineSize = 64;

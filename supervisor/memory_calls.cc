@@ -170,7 +170,12 @@ std::optional<Recorder::KnownFile> Recorder::look_at_file(Thread& thread) {
 void Recorder::map_file(Thread& thread, Address start, MapSource& source, Event& event, const gate::Record* served) {
   Process& process = *thread.process;
   const bool code = thread.args[2] & PROT_EXEC;
-  const auto file = served ? served_files_.at(served->file - 1u) : look_at_file(thread);
+  std::optional<KnownFile> file;
+  if (!served) {
+    file = look_at_file(thread);
+  } else if (const auto known = served_files_.find(served->file - 1u); known != served_files_.end()) {
+    file = known->second;
+  }
   if (!file) return;
   source.offset = thread.args[5];
   source.file = file->id;

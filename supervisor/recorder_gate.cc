@@ -646,8 +646,9 @@ bool Recorder::open_served(Served& served) {
   thread.args = syscall_args(thread.entry);
   thread.row = find_row(static_cast<int64_t>(thread.entry.orig_rax), thread.args);
   if (!thread.row || !thread.row->in_process) return false;
-  if (record.file && !served_files_.contains(record.file - 1u)) return false;
-  if (thread.row->memory != MemoryChange::none) unit.replay_ns += limits_.replayed_stop_ns;
+  const bool maps_file = thread.row->memory == MemoryChange::maps && !(thread.args[3] & MAP_ANONYMOUS);
+  if (maps_file && !served_files_.contains(record.file - 1u)) return false;
+  if (thread.row->treat == Treat::special) unit.replay_ns += limits_.replayed_stop_ns;
   open_call(thread, Memory::of(std::span(served.pieces).first(served.before)));
   return true;
 }

@@ -364,6 +364,7 @@ Result<bool> Replayer::replay_effects(Thread& thread, EventIndex index, const Ev
     Event call = event;
     call.args = args;
     const auto moved = make_room(thread, call, special);
+    mappings_.clear();
     TRY(replay_memory_call(call, special, unit_.processes.at(thread.process), thread.tid, unit_.shared, file_path_));
     TRY(map_gate(moved, thread.tid));
     constexpr uint64_t kArchSetGs = 0x1001, kArchSetFs = 0x1002;
@@ -374,6 +375,7 @@ Result<bool> Replayer::replay_effects(Thread& thread, EventIndex index, const Ev
   }
   ASSIGN_OR_RETURN(const bool written, write_memory(thread, index, event));
   if (!written) return false;
+  if (special == Special::mmap) TRY(apply_known(thread, event));
   thread.regs.rax = static_cast<uint64_t>(event.result);
   if (restarts(event.result)) {
     // Unless a handler runs now (the next event says so), the kernel enters the call again.

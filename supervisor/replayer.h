@@ -134,7 +134,11 @@ class Replayer {
   Result<std::shared_ptr<Gate>> inherit_gate(const Gate& parent, const Stub& child);
   std::vector<ProcessSerial> remove_gate(ProcessSerial process);
   void reseat(const Thread& thread, const Gate& before, const Gate* after) const;
+  Result<const std::vector<Mapping>*> mappings_of(ProcessSerial process);
   Result<void> patch(Thread& thread, const SyscallRow& row);
+  Result<void> replace(ProcessSerial process, pid_t tid, std::vector<SitePatch> patches);
+  Result<void> apply_known(ProcessSerial process, pid_t tid, const Mapping& mapping);
+  Result<void> apply_known(const Thread& thread, const Event& event);
   std::vector<ProcessSerial> make_room(Thread& thread, const Event& event, Special special);
   Result<bool> visit(EventIndex index, const Event& event);
   Result<bool> take(EventIndex index, const Event& event);
@@ -154,6 +158,7 @@ class Replayer {
   ReplayTier* const tier_;
   RestoredUnit unit_;
   std::map<ProcessSerial, std::shared_ptr<Gate>> gates_;
+  std::map<ProcessSerial, std::vector<Mapping>> mappings_;  // that patch() has looked at
   Batch batch_;
   IntervalIndex next_interval_ = 0;  // behind the current one
   // Receives that have not been executed yet and whose contents are wanted.

@@ -4,6 +4,7 @@
 #include <linux/seccomp.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 
 #include <algorithm>
@@ -71,6 +72,8 @@ Result<void> Replayer::map_gate(const std::vector<ProcessSerial>& sharing, pid_t
   ASSIGN_OR_RETURN(gate->slot()->messages, map_messages(stub, tid, mappings));
   gate->messages = {gate->slot()->messages, gate->slot()->messages + store_.size()};
   for (const ProcessSerial serial : sharing) gates_[serial] = gate;
+  mappings_.clear();
+  for (const auto& mapping : mappings) TRY(apply_known(sharing.front(), tid, mapping));
   return {};
 }
 
@@ -144,7 +147,22 @@ std::vector<ProcessSerial> Replayer::remove_gate(ProcessSerial serial) {
     if (its == gate) sharing.push_back(process);
   }
   for (const ProcessSerial process : sharing) gates_.erase(process);
+  mappings_.clear();
   return sharing;
+}
+
+// The mappings of a process, read again when they may have changed.
+Result<const std::vector<Mapping>*> Replayer::mappings_of(ProcessSerial serial) {
+  auto [known, fresh] = mappings_.try_emplace(serial);
+  if (fresh) {
+    auto read = read_mappings(unit_.processes.at(serial).stub.pid());
+    if (!read) {
+      mappings_.erase(known);
+      return read.error();
+    }
+    known->second = std::move(*read);
+  }
+  return &known->second;
 }
 
 // At a syscall's stop: replaces its instruction if it comes here often enough.
@@ -152,23 +170,57 @@ Result<void> Replayer::patch(Thread& thread, const SyscallRow& row) {
   Gate* const gate = gate_of(thread);
   const Address site = thread.regs.rip - kSyscallSize;
   if (!gate || !is_answered(row) || gate->patched(site) || ++gate->stops[site] != kPatchAtStop) return {};
-  const Stub& stub = unit_.processes.at(thread.process).stub;
-  ASSIGN_OR_RETURN(const auto mappings, read_mappings(stub.pid()));
-  const Mapping* mapping = mapping_at(mappings, site);
-  const auto window = mapping ? tier_->code.window(stub.memory(), *mapping, site) : std::nullopt;
+  ASSIGN_OR_RETURN(const auto* mappings, mappings_of(thread.process));
+  const Mapping* found = mapping_at(*mappings, site);
+  if (!found) return {};
+  const Mapping mapping = *found;
+  const auto window = tier_->code.window(memory(thread), mapping, site);
   if (!window) return {};
-  if (!gate->trampolines_near(site)) {
-    const auto at = Gate::gap_near(mappings, site);
+  TRY(replace(thread.process, thread.tid, {{site, *window, {}}}));
+  if (const PatchedSite* made = gate->patched(site)) tier_->code.add(mapping, *made);
+  return {};
+}
+
+// Replaces instructions that lie near each other.
+Result<void> Replayer::replace(ProcessSerial process, pid_t tid, std::vector<SitePatch> patches) {
+  Gate* const gate = gates_.at(process).get();
+  const Stub& stub = unit_.processes.at(process).stub;
+  if (!gate->trampolines_near(patches.front().site)) {
+    ASSIGN_OR_RETURN(const auto* mappings, mappings_of(process));
+    const auto at = Gate::gap_near(*mappings, patches.front().site);
     if (!at) return {};
-    TRY(stub.map_anonymous(thread.tid, *at, kTrampolinesSize, PROT_READ | PROT_EXEC, MAP_PRIVATE));
+    mappings_.clear();
+    TRY(stub.map_anonymous(tid, *at, kTrampolinesSize, PROT_READ | PROT_EXEC, MAP_PRIVATE));
     gate->add_trampolines(stub.memory(), *at);
   }
-  gate->patch(stub.memory(), {{site, *window, {}}});
-  if (!gate->patched(site)) return {};
+  gate->patch(stub.memory(), std::move(patches));
   for (const auto& [serial, other] : threads_) {
     if (gate_of(other) == gate) reseat(other, *gate, gate);
   }
   return {};
+}
+
+// The process has mapped this: replaces what has proved worth it in other stubs.
+Result<void> Replayer::apply_known(ProcessSerial process, pid_t tid, const Mapping& mapping) {
+  if (!gates_.contains(process) || !(mapping.protection & PROT_EXEC)) return {};
+  auto patches = tier_->code.known(mapping);
+  return patches.empty() ? Result<void>() : replace(process, tid, std::move(patches));
+}
+
+// The same behind an event that has mapped a file.
+Result<void> Replayer::apply_known(const Thread& thread, const Event& event) {
+  struct stat info {};
+  if (!tier_ || !event.map || !event.map->file) return {};
+  ASSIGN_OR_RETURN(const std::string path, file_path_(event.map->file));
+  if (stat(path.c_str(), &info) != 0) return {};
+  Mapping mapping;
+  mapping.start = static_cast<Address>(event.result);
+  mapping.end = mapping.start + event.map->length;
+  mapping.protection = static_cast<int>(event.args[2]);
+  mapping.offset = event.map->offset;
+  mapping.device = info.st_dev;
+  mapping.inode = info.st_ino;
+  return apply_known(thread.process, thread.tid, mapping);
 }
 
 // Before the program's mappings change: if the tier or code that it has replaced is there, it is removed. Returns whose
