@@ -51,7 +51,7 @@ struct TraceAdditions::State {
       published[unit] = writer.written();
       journal.add(PayloadsPublished{unit, writer.written(), writer.items()});
     }
-    TRY(images.publish({files.journal(), files.directory}));
+    TRY(images.publish({files.journal()}));
     ASSIGN_OR_RETURN(const uint64_t written, journal.write());
     return written ? storage.sync({files.journal()}) : Result<void>();
   }

@@ -154,12 +154,14 @@ struct TraceWriter::State {
   Result<void> write_block(const Batch::Block& block) {
     RecordWriter& writer = block.segment->writer;
     const uint64_t before = writer.written();
+    const bool fresh = !writer.exists();
     writer.add(RecordType::events, block.events.data(), block.count, &compressor);
     if (!writer.is_open()) open_segments.push_back(block.segment);
     TRY(writer.write());
     bytes += writer.written() - before;
     const std::lock_guard lock(unsynced_mutex);
     unsynced.insert(writer.path());
+    if (fresh) unsynced.insert(files.events());
     return {};
   }
 
@@ -172,11 +174,13 @@ struct TraceWriter::State {
   Result<void> write_short_units() {
     if (new_short_units.empty()) return {};
     const uint64_t before = short_units.written();
+    const bool fresh = !short_units.exists();
     TRY(short_units.write());
     bytes += short_units.written() - before;
     for (const auto& unit : std::exchange(new_short_units, {})) journal.add(unit);
     const std::lock_guard lock(unsynced_mutex);
     unsynced.insert(short_units.path());
+    if (fresh) unsynced.insert(files.events());
     return {};
   }
 
@@ -212,12 +216,11 @@ struct TraceWriter::State {
     return {};
   }
 
-  // What must be on disk before the journal may speak of it.
+  // What must be on disk before the journal may speak of it: files, and the directories that new ones are in.
   std::vector<std::string> take_unsynced() {
     const std::lock_guard lock(unsynced_mutex);
     std::vector<std::string> paths(unsynced.begin(), unsynced.end());
     unsynced.clear();
-    paths.insert(paths.end(), {files.events(), files.files(), files.directory});
     return paths;
   }
 
@@ -377,7 +380,10 @@ Result<uint64_t> TraceWriter::add_file(const std::string& open_path, const std::
   state_->bytes += added->written;
   if (added->fresh) state_->note(added->record);
   const std::lock_guard lock(state_->unsynced_mutex);
-  for (auto& copied : state_->copies.take_unsynced()) state_->unsynced.insert(std::move(copied));
+  for (auto& copied : state_->copies.take_unsynced()) {
+    state_->unsynced.insert(std::move(copied));
+    state_->unsynced.insert(state_->files.files());
+  }
   return added->record.file;
 }
 

@@ -5,7 +5,7 @@
 // the kernel without the baton stays stopped until it gets it, and its event is logged then.
 #pragma once
 
-#include <tuple>
+#include <array>
 #include <unordered_map>
 
 #include "base/result.h"
@@ -44,11 +44,15 @@ class Recorder {
   // Runs until every tracee has ended.
   RecordingEnd run();
 
-  // What was refused, by unit and call, with how often, and what a replay may fail at. After run().
-  struct Refused : Refusal {
-    bool common = false;  // SyscallRow::common
+  // What was refused and not only because all programs try it, by call and answer; and what a replay may fail at. After
+  // run().
+  struct Refused {
+    static constexpr size_t kNamed = 8;
+    uint64_t count = 0;
+    uint64_t units = 0;         // that asked for it
+    std::vector<UnitId> first;  // ... at most kNamed of them
   };
-  const std::map<std::pair<UnitId, std::string>, Refused>& refusals() const { return refusals_; }
+  const std::map<std::string, Refused>& refused() const { return refused_; }
   const std::vector<Unsure>& unsure() const { return unsure_; }
 
  private:
@@ -65,7 +69,7 @@ class Recorder {
                   uint64_t times = 1);
   void pin_to_our_processor(const Thread& caller);
   void refuse(Thread& thread, const SyscallRow* row);
-  void count_refusal(Unit& unit, const std::string& what, const std::string& answer, bool common);
+  static void count_refusal(Unit& unit, const std::string& what, const std::string& answer, bool common);
   void take_or_queue(Thread& thread, Thread::Stop stop);
   void give_up_baton(Unit& unit);
   void schedule(Unit& unit);
@@ -79,7 +83,7 @@ class Recorder {
   void collect_images();
   void tick();
   void add_channels();
-  void add_interception(const Unit& unit);
+  void add_calls(const Unit& unit);
   void add_sites();
   void flush();
 
@@ -187,6 +191,13 @@ class Recorder {
     uint32_t before = 0;
     Thread* thread = nullptr;
     std::vector<Memory::Piece> pieces;
+
+    // Gate::canonical() of the instruction that the record is of. Programs call from few sites, and gates have many.
+    Address site();
+    struct KnownSite {
+      Address physical = 0, canonical = 0;
+    };
+    std::array<KnownSite, 8> known_sites;  // by trampoline
   };
   void break_gate(Gate& gate);
   std::vector<Served> take_served();
@@ -198,7 +209,7 @@ class Recorder {
   bool serve_again(Thread& thread);
   void begin_served(const Served& served);
   bool open_served(Served& served);
-  void add_served_trap(const Served& served);
+  void add_served_trap(Served& served);
   void close_served(const Served& served);
 
   // memory_calls.cc
@@ -221,7 +232,7 @@ class Recorder {
   std::vector<UnitId> ended_units_;  // nobody runs in them any more
   std::unordered_map<pid_t, std::unique_ptr<Thread>> threads_;
   std::unordered_map<pid_t, int> early_;  // stops of tracees whose birth was not reported yet
-  std::map<std::pair<UnitId, std::string>, Refused> refusals_;
+  std::map<std::string, Refused> refused_;
   std::vector<Unsure> unsure_;
   std::map<FileVersion, uint64_t> file_ids_;   // of mapped files
   std::map<uint64_t, UnitId> shared_objects_;  // who maps them writably

@@ -386,7 +386,8 @@ void Recorder::forget_ended_units() {
     const auto unit = units_.find(id);
     if (unit == units_.end()) continue;
     std::erase_if(shared_objects_, [&](const auto& object) { return object.second == id; });
-    add_interception(*unit->second);
+    add_calls(*unit->second);
+    policy_.on_end(id, interval_ns(*unit->second));
     units_.erase(unit);
     writer_.end_unit(id);
   }
