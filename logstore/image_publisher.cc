@@ -27,6 +27,7 @@ Result<TraceWriter::ImageStats> ImagePublisher::write(UnitId unit, IntervalIndex
   };
   ASSIGN_OR_RETURN(const Bytes header, read(add));
   storage_failed = true;
+  new_files_ |= !pages_.exists() || !images_.exists();
   if (pages_.pages()) TRY(pages_.write());
   const uint64_t images_before = images_.written();
   const uint64_t first_item = add_image(images_, header, list);
@@ -43,6 +44,7 @@ Result<void> ImagePublisher::publish(std::vector<std::string> unsynced) {
   const std::vector<ImagePublished> images = std::exchange(written_, {});
   if (pages_.exists()) unsynced.push_back(pages_.path());
   unsynced.push_back(images_.path());
+  if (std::exchange(new_files_, false)) unsynced.push_back(files_.directory);
   TRY(storage_.sync(unsynced));
   for (const auto& image : images) journal_.add(image);
   return {};

@@ -37,6 +37,7 @@ class ImagePublisher {
   JournalWriter& journal_;
   PageStoreWriter pages_;
   RecordWriter images_;
+  bool new_files_ = false;               // whose names were not synced
   std::vector<ImagePublished> written_;  // not yet in the journal
 };
 

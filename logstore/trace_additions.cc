@@ -37,7 +37,7 @@ struct TraceAdditions::State {
     for (const auto& of : written_payloads) unsynced.push_back(files.payloads(of.unit));
     if (!written_payloads.empty()) TRY(storage.sync(unsynced));
     for (const auto& of : written_payloads) journal.add(of);
-    TRY(images.publish({files.journal(), files.directory}));
+    TRY(images.publish({files.journal()}));
     ASSIGN_OR_RETURN(const uint64_t written, journal.write());
     return written ? storage.sync({files.journal()}) : Result<void>();
   }

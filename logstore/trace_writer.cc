@@ -160,7 +160,7 @@ struct TraceWriter::State {
     TRY(payloads.write());
     const std::lock_guard lock(unsynced_mutex);
     for (const auto& written : payloads.take_written()) {
-      unsynced.insert({files.payloads(), files.payloads(written.unit)});
+      unsynced.insert({files.directory, files.payloads(), files.payloads(written.unit)});
       written_payloads.push_back(written);
     }
     return {};
@@ -174,12 +174,14 @@ struct TraceWriter::State {
   Result<void> write_block(const Batch::Block& block) {
     RecordWriter& writer = block.segment->writer;
     const uint64_t before = writer.written();
+    const bool fresh = !writer.exists();
     writer.add(RecordType::events, block.events.data(), block.count, &compressor);
     if (!writer.is_open()) open_segments.push_back(block.segment);
     TRY(writer.write());
     bytes += writer.written() - before;
     const std::lock_guard lock(unsynced_mutex);
     unsynced.insert(writer.path());
+    if (fresh) unsynced.insert(files.events());
     return {};
   }
 
@@ -192,11 +194,13 @@ struct TraceWriter::State {
   Result<void> write_short_units() {
     if (new_short_units.empty()) return {};
     const uint64_t before = short_units.written();
+    const bool fresh = !short_units.exists();
     TRY(short_units.write());
     bytes += short_units.written() - before;
     for (const auto& unit : std::exchange(new_short_units, {})) journal.add(unit);
     const std::lock_guard lock(unsynced_mutex);
     unsynced.insert(short_units.path());
+    if (fresh) unsynced.insert(files.events());
     return {};
   }
 
@@ -237,7 +241,8 @@ struct TraceWriter::State {
     return {};
   }
 
-  // What must be on disk before the journal may speak of it; of the payloads it must not before.
+  // What must be on disk before the journal may speak of it: files, and the directories that new ones are in. Of the
+  // payloads it must not before.
   struct Unsynced {
     std::vector<std::string> paths;
     std::vector<PayloadsPublished> payloads;
@@ -246,7 +251,6 @@ struct TraceWriter::State {
     const std::lock_guard lock(unsynced_mutex);
     Unsynced taken{{unsynced.begin(), unsynced.end()}, std::exchange(written_payloads, {})};
     unsynced.clear();
-    taken.paths.insert(taken.paths.end(), {files.events(), files.files(), files.directory});
     return taken;
   }
 
@@ -421,7 +425,10 @@ Result<uint64_t> TraceWriter::add_file(const std::string& open_path, const std::
   state_->bytes += added->written;
   if (added->fresh) state_->note(added->record);
   const std::lock_guard lock(state_->unsynced_mutex);
-  for (auto& copied : state_->copies.take_unsynced()) state_->unsynced.insert(std::move(copied));
+  for (auto& copied : state_->copies.take_unsynced()) {
+    state_->unsynced.insert(std::move(copied));
+    state_->unsynced.insert(state_->files.files());
+  }
   return added->record.file;
 }
 

@@ -88,20 +88,14 @@ void pin_to_one_processor() {
 // The end of a recording: what was refused, by whom, how often (`stats` has the whole list); and what a replay may fail
 // at.
 void report(const Recorder& recorder) {
-  struct Sum {
-    uint64_t count = 0;
+  for (const auto& [what, refused] : recorder.refused()) {
     std::string units;
-  };
-  std::map<std::string, Sum> sums;
-  for (const auto& [key, refusal] : recorder.refusals()) {
-    if (refusal.common) continue;
-    Sum& sum = sums[refusal.what + " (" + refusal.answer + ")"];
-    sum.count += refusal.count;
-    sum.units += (sum.units.empty() ? "" : ", ") + std::to_string(refusal.unit);
-  }
-  for (const auto& [what, sum] : sums) {
-    std::fprintf(stderr, "redrive: refused %s %lu time%s, of unit %s\n", what.c_str(), sum.count,
-                 sum.count == 1 ? "" : "s", sum.units.c_str());
+    for (const UnitId unit : refused.first) units += (units.empty() ? "" : ", ") + std::to_string(unit);
+    if (refused.units > refused.first.size()) {
+      units += " and " + std::to_string(refused.units - refused.first.size()) + " more";
+    }
+    std::fprintf(stderr, "redrive: refused %s %lu time%s, of unit %s\n", what.c_str(), refused.count,
+                 refused.count == 1 ? "" : "s", units.c_str());
   }
   for (const auto& unsure : recorder.unsure()) {
     std::fprintf(stderr, "redrive: unit %u may not replay from event %lu on: %s\n", unsure.unit, unsure.event,

@@ -90,12 +90,11 @@ RecordingEnd Recorder::run() {
     unit->log.flush();
     end_interval(*unit);
     end_unit(*unit);
-    add_interception(*unit);
+    add_calls(*unit);
   }
   images_.wait_until_idle();
   collect_images();
   add_channels();
-  for (const auto& [key, refusal] : refusals_) writer_.add(refusal);
   add_sites();
   plans_.keep();
   RecordingEnd end;
@@ -141,8 +140,16 @@ void Recorder::end_copy(pid_t copy) {
   }
 }
 
-void Recorder::add_interception(const Unit& unit) {
+// How a unit's calls were recorded, and which were refused.
+void Recorder::add_calls(const Unit& unit) {
   writer_.add(Interception{unit.id, unit.served_calls, unit.stopped_calls});
+  for (const auto& [what, refusal] : unit.refusals) {
+    writer_.add(refusal);
+    if (refusal.common) continue;
+    Refused& sum = refused_[what + " (" + refusal.answer + ")"];
+    sum.count += refusal.count;
+    if (sum.units++ < Refused::kNamed) sum.first.push_back(unit.id);
+  }
 }
 
 void Recorder::add_sites() {
@@ -449,7 +456,7 @@ void Recorder::end_thread(Thread& thread, bool whole_process) {
 }
 
 void Recorder::count_refusal(Unit& unit, const std::string& what, const std::string& answer, bool common) {
-  Refused& refusal = refusals_[{unit.id, what}];
+  Unit::Refused& refusal = unit.refusals[what];
   refusal.common = common;
   refusal.unit = unit.id;
   refusal.what = what;

@@ -5,8 +5,8 @@
 // the kernel without the baton stays stopped until it gets it, and its event is logged then.
 #pragma once
 
+#include <array>
 #include <deque>
-#include <tuple>
 #include <unordered_map>
 
 #include "base/result.h"
@@ -46,11 +46,15 @@ class Recorder {
   // Runs until every tracee has ended.
   RecordingEnd run();
 
-  // What was refused, by unit and call, with how often, and what a replay may fail at. After run().
-  struct Refused : Refusal {
-    bool common = false;  // SyscallRow::common
+  // What was refused and not only because all programs try it, by call and answer; and what a replay may fail at. After
+  // run().
+  struct Refused {
+    static constexpr size_t kNamed = 8;
+    uint64_t count = 0;
+    uint64_t units = 0;         // that asked for it
+    std::vector<UnitId> first;  // ... at most kNamed of them
   };
-  const std::map<std::pair<UnitId, std::string>, Refused>& refusals() const { return refusals_; }
+  const std::map<std::string, Refused>& refused() const { return refused_; }
   const std::vector<Unsure>& unsure() const { return unsure_; }
 
  private:
@@ -74,7 +78,7 @@ class Recorder {
   void pin_to_our_processor(const Thread& caller);
   void refuse(Thread& thread, const SyscallRow* row);
   void count_refusal(const Thread& thread, const SyscallRow* row, int error);
-  void count_refusal(Unit& unit, const std::string& what, const std::string& answer, bool common);
+  static void count_refusal(Unit& unit, const std::string& what, const std::string& answer, bool common);
   void take_or_queue(Thread& thread, Thread::Stop stop);
   void give_up_baton(Unit& unit);
   void schedule(Unit& unit);
@@ -88,7 +92,7 @@ class Recorder {
   void collect_images();
   void tick();
   void add_channels();
-  void add_interception(const Unit& unit);
+  void add_calls(const Unit& unit);
   void add_sites();
   void flush();
 
@@ -202,6 +206,13 @@ class Recorder {
     uint32_t before = 0;
     Thread* thread = nullptr;
     std::vector<Memory::Piece> pieces;
+
+    // Gate::canonical() of the instruction that the record is of. Programs call from few sites, and gates have many.
+    Address site();
+    struct KnownSite {
+      Address physical = 0, canonical = 0;
+    };
+    std::array<KnownSite, 8> known_sites;  // by trampoline
   };
   void break_gate(Gate& gate);
   std::vector<Served> take_served();
@@ -213,7 +224,7 @@ class Recorder {
   bool serve_again(Thread& thread);
   void begin_served(const Served& served);
   bool open_served(Served& served);
-  void add_served_trap(const Served& served);
+  void add_served_trap(Served& served);
   void close_served(const Served& served);
 
   // memory_calls.cc
@@ -244,7 +255,7 @@ class Recorder {
   std::unordered_map<pid_t, std::unique_ptr<Thread>> threads_;
   std::deque<Stopped> stopped_;           // what has still to be handled
   std::unordered_map<pid_t, int> early_;  // stops of tracees whose birth was not reported yet
-  std::map<std::pair<UnitId, std::string>, Refused> refusals_;
+  std::map<std::string, Refused> refused_;
   std::vector<Unsure> unsure_;
   std::map<FileVersion, uint64_t> file_ids_;   // of mapped files
   std::map<uint32_t, KnownFile> served_files_;  // whose mappings are served, by their place in the arena

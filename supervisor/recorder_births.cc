@@ -397,7 +397,7 @@ void Recorder::forget_ended_units() {
     if (unit == units_.end()) continue;
     std::erase_if(shared_objects_, [&](const auto& object) { return object.second == id; });
     end_unit(*unit->second);
-    add_interception(*unit->second);
+    add_calls(*unit->second);
     units_.erase(unit);
     writer_.end_unit(id);
   }

@@ -547,6 +547,13 @@ bool Recorder::split(Served& served, uint64_t available) {
   return served.thread != nullptr;
 }
 
+Address Recorder::Served::site() {
+  const Address physical = record->site;
+  KnownSite& known = known_sites[physical / kTrampolineSize % known_sites.size()];
+  if (known.physical != physical) known = {physical, gate->canonical(physical)};
+  return known.canonical;
+}
+
 // Makes events of what was taken, in the order in which it happened.
 void Recorder::make_events(std::vector<Served>& sources) {
   for (Served& served : sources) {
@@ -640,7 +647,7 @@ bool Recorder::open_served(Served& served) {
   const gate::Record& record = *served.record;
   *unit.served_ns += unit.served_step_ns;
   Thread& thread = *served.thread;
-  set_at_exit(thread.entry, record, served.gate->canonical(record.site));
+  set_at_exit(thread.entry, record, served.site());
   thread.resumed.rip = 0;
   thread.rewound = false;
   thread.args = syscall_args(thread.entry);
@@ -654,14 +661,14 @@ bool Recorder::open_served(Served& served) {
 }
 
 // cpuid, rdtsc and rdtscp are no calls.
-void Recorder::add_served_trap(const Served& served) {
+void Recorder::add_served_trap(Served& served) {
   Unit& unit = *served.gate->unit;
   const gate::Record& record = *served.record;
   *unit.served_ns += unit.served_step_ns;
   Thread& thread = *served.thread;
   thread.resumed.rip = 0;
   thread.rewound = false;
-  const Address at = served.gate->canonical(record.site);
+  const Address at = served.site();
   user_regs_struct before{};
   before.rip = at;
   if (!record.counter) {

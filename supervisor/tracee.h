@@ -137,6 +137,10 @@ struct Unit {
   bool reported_spinning = false;
   uint64_t served_calls = 0;  // in process
   uint64_t stopped_calls = 0;
+  struct Refused : Refusal {
+    bool common = false;  // SyscallRow::common
+  };
+  std::map<std::string, Refused> refusals;  // by call
   // Another unit takes one now, and this one's is old enough; or the policy wants one (event_maker_ sets it then).
   std::atomic<bool> checkpoint_wanted = false;
   bool received = false;  // a message, in this interval

@@ -25,6 +25,8 @@ class CriticalPath : public Policy {
     return {Keep::drop};
   }
 
+  void on_end(uint32_t unit, uint64_t) override { units_.erase(unit); }
+
  private:
   Path& advance(uint32_t unit, uint64_t at_ns) {
     Path& path = units_[unit];

@@ -41,6 +41,8 @@ class CriticalPathMultiplicity : public Policy {
     return {Keep::drop};
   }
 
+  void on_end(uint32_t id, uint64_t) override { units_.erase(id); }
+
  private:
   struct Unit : OwnNeeds {
     Path path;

@@ -29,6 +29,8 @@ class Domino : public Policy {
     return {Keep::drop};
   }
 
+  void on_end(uint32_t id, uint64_t) override { units_.erase(id); }
+
  private:
   // Whether a frontier has an interval as early as each of these.
   static bool goes_back_to(const Needs& frontier, const Needs& needs) {

@@ -58,6 +58,8 @@ class FewestBytes : public Policy {
     return false;
   }
 
+  void on_end(uint32_t id, uint64_t) override { units_.erase(id); }
+
  private:
   struct Unit {
     Path path;

@@ -39,6 +39,8 @@ class Makespan : public Policy {
     return {Keep::drop};
   }
 
+  void on_end(uint32_t id, uint64_t) override { units_.erase(id); }
+
  private:
   struct Unit {
     Path path;

@@ -25,6 +25,8 @@ class ReplaySet : public Policy {
     return {Keep::drop};
   }
 
+  void on_end(uint32_t id, uint64_t) override { units_.erase(id); }
+
  private:
   const size_t bound_;
   std::unordered_map<uint32_t, OwnNeeds> units_;

@@ -115,10 +115,11 @@ def killed(ctx):
     shutil.copytree(ctx.trace, whole)
     wanted = ctx.json("prepare", "--bound", "500ms", whole)["images"]
     process = ctx.start_redrive("prepare", "--bound", "500ms", "--jobs", "1", ctx.trace)
-    images = ctx.trace / "images"
-    start = len(os.listdir(images))
+    images = ctx.trace / "images.seg"
+    complete = (whole / "images.seg").stat().st_size
+    start = images.stat().st_size
     limit = time.monotonic() + 60
-    while len(os.listdir(images)) < start + wanted // 3 and process.process.poll() is None and time.monotonic() < limit:
+    while images.stat().st_size < start + (complete - start) // 3 and process.process.poll() is None and time.monotonic() < limit:
         time.sleep(0.001)
     os.kill(process.pid, signal.SIGKILL)
     if process.finish(30).status == 0:
