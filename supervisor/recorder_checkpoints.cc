@@ -26,7 +26,7 @@ using namespace std::chrono_literals;
 constexpr auto kSkippedInterval = 10ms;  // until it is tried again to take a checkpoint that was skipped
 constexpr auto kClockInterval = 1ms;     // how often a unit's CPU clock is asked whether a checkpoint is due
 
-constexpr auto kWakeInterval = 100ms;  // until a unit is woken again for a checkpoint
+constexpr auto kWakeInterval = 100ms;  // how often it is asked whether a unit is to be woken for a checkpoint
 
 // Whether a call that sleeps has done nothing yet: once woken, it can be entered again as if nothing had been.
 bool sleeps_whole(int64_t number, std::span<const uint64_t, 6> args) {
@@ -166,6 +166,7 @@ void Recorder::align_checkpoints(const Unit& with) {
 void Recorder::wake_for_checkpoint(Unit& unit) {
   const auto now = Clock::now();
   if (now - unit.last_woken < kWakeInterval || !unit.in_interval || images_.copies_alive() >= limits_.copies) return;
+  unit.last_woken = now;
   if (limits_.checkpoint_period_ns == 0 || !policy_.wants_checkpoint(unit.id, interval_ns(unit))) return;
   const auto asleep = [&](const auto& entry) {
     const Thread& thread = *entry.second;
@@ -179,7 +180,6 @@ void Recorder::wake_for_checkpoint(Unit& unit) {
   };
   const auto sleeper = std::find_if(unit.threads.begin(), unit.threads.end(), asleep);
   if (sleeper == unit.threads.end() || (unit.current && unit.current != sleeper->second)) return;
-  unit.last_woken = now;
   unit.checkpoint_wanted = true;
   Thread& thread = *sleeper->second;
   thread.woken = thread.run != Thread::Run::user;

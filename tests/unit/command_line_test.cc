@@ -67,6 +67,11 @@ TEST_CASE("record takes its own options and leaves the command's alone") {
   CHECK_EQ(full.checkpoint_period_s.value(), doctest::Approx(0.4));
   CHECK_EQ(full.command, Words{"-odd", "--name"});
 
+  CHECK(plain.tuning == TuningRule::promise);
+  CHECK(parsed<RecordOptions>({"record", "--tuning", "paper", "true"}).tuning == TuningRule::paper);
+  CHECK(parsed<PrepareOptions>({"prepare", "--tuning", "paper"}).tuning == TuningRule::paper);
+  check_usage_error({"record", "--tuning", "best", "true"}, "best");
+  check_usage_error({"record", "--virtual", "--tuning", "paper", "true"}, "prepare");
   CHECK_EQ(parsed<RecordOptions>({"record", "-odir", "true"}).directory, "dir");
   CHECK_EQ(parsed<RecordOptions>({"record", "sh", "-c", "--", "x"}).command, Words{"sh", "-c", "--", "x"});
   CHECK_EQ(parsed<RecordOptions>({"record", "--", "--"}).command, Words{"--"});
