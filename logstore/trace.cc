@@ -31,21 +31,23 @@ Result<EventSegment::Cursor> EventSegment::cursor_at(const RecordHeader& record,
     }
   }
   if (record.type != RecordType::events) return damage(file_->path(), record.offset, "not a record of events");
-  ASSIGN_OR_RETURN(Bytes payload, file_->payload(record));
-  return Cursor{record.first_item, std::make_shared<const Bytes>(std::move(payload)), record.first_item, 0};
+  thread_local Unpacker unpacker;
+  ASSIGN_OR_RETURN(const auto payload, file_->payload(record, unpacker));
+  return Cursor{record.first_item, std::make_shared<const Bytes>(payload.begin(), payload.end()), record.first_item, 0};
 }
 
 // False if the visitor wants no more.
 Result<bool> EventSegment::visit_block(const RecordHeader& record, EventIndex& at, EventIndex last,
+                                       std::array<Event, 2>& events,
                                        const std::function<bool(EventIndex, const Event&)>& visit) const {
   ASSIGN_OR_RETURN(Cursor cursor, cursor_at(record, at));
   const auto rest = std::span(*cursor.block).subspan(cursor.position);
   Decoder in(rest);
   const size_t start = cursor.position;
   const EventIndex block_end = record.first_item + record.items;
-  Event event;
   bool more = true;
   while (more && cursor.next < std::min(last, block_end)) {
+    Event& event = events[cursor.next % events.size()];
     const bool good = decode(in, event);
     if (!good || (cursor.next + 1 == block_end && !in.at_end())) {
       return damage(file_->path(), record.offset, "event " + std::to_string(cursor.next) + " cannot be decoded");
@@ -63,10 +65,11 @@ Result<bool> EventSegment::visit_block(const RecordHeader& record, EventIndex& a
 Result<void> EventSegment::for_each(EventIndex first, EventIndex last,
                                     const std::function<bool(EventIndex, const Event&)>& visit) const {
   const uint64_t readable = file_->items();
+  std::array<Event, 2> events;
   for (EventIndex at = first; at < std::min(last, readable);) {
     const RecordHeader* record = file_->find(at);
     CHECK(record != nullptr);
-    ASSIGN_OR_RETURN(const bool more, visit_block(*record, at, last, visit));
+    ASSIGN_OR_RETURN(const bool more, visit_block(*record, at, last, events, visit));
     if (!more) return {};
   }
   const bool wants_damaged = last > readable || (last == readable && !end_);

@@ -1,6 +1,7 @@
 // What a Trace holds. Shared by trace.cc (reading) and trace_check.cc (verifying), not by anybody else.
 #pragma once
 
+#include <array>
 #include <mutex>
 #include <optional>
 #include <unordered_map>
@@ -33,7 +34,7 @@ class EventSegment {
     size_t position = 0;
   };
   Result<Cursor> cursor_at(const RecordHeader& record, EventIndex event) const;
-  Result<bool> visit_block(const RecordHeader& record, EventIndex& at, EventIndex last,
+  Result<bool> visit_block(const RecordHeader& record, EventIndex& at, EventIndex last, std::array<Event, 2>& events,
                            const std::function<bool(EventIndex, const Event&)>& visit) const;
 
   std::unique_ptr<RecordFile> file_;
