@@ -150,11 +150,9 @@ void Recorder::tick() {
   for (auto& [id, unit] : units_) {
     Thread* holder = unit->current;
     if (!holder || holder->run != Thread::Run::user) continue;
-    if (checkpoint_due(*unit)) {
-      unit->checkpoint_due = true;  // a call that is being served may still end at a stop that is no entry
-      unit->last_clock_check = {};  // it is to be asked again at the next call
-    }
-    if (unit->checkpoint_due || (!unit->ready.empty() && now - unit->baton_since > kBatonSlice)) ask_to_stop(*holder);
+    const bool checkpoint = checkpoint_due(*unit);
+    if (checkpoint) unit->last_clock_check = {};  // it is to be asked again at the next call
+    if (checkpoint || (!unit->ready.empty() && now - unit->baton_since > kBatonSlice)) ask_to_stop(*holder);
     if (unit->reported_spinning) continue;
     const bool others_wait = !unit->ready.empty() && now - unit->baton_since > kSpinningAfter;
     const bool signal_waits = !holder->held.empty() && now - holder->held_since > kSpinningAfter;
@@ -349,7 +347,6 @@ void Recorder::enter(Thread& thread) {
   }
   if (!unit.joining.empty()) absorb(unit);
   const bool must_come = std::exchange(unit.checkpoint_first, false);
-  unit.checkpoint_due = false;
   if (must_come || checkpoint_due(unit)) {
     if (!must_come && limits_.virtual_checkpoints) {
       note_checkpoint(*thread.process);

@@ -205,7 +205,7 @@ void Recorder::set_slot(Thread& thread) {
   slot->alone = alone(unit);
   slot->others_wait = !unit.ready.empty();
   slot->want_stop = process.gate->broken || !thread.held.empty() || !process.copies_to_reap.empty() ||
-                    !unit.joining.empty() || unit.checkpoint_first || unit.checkpoint_wanted || unit.checkpoint_due;
+                    !unit.joining.empty() || unit.checkpoint_first || unit.checkpoint_wanted;
 }
 
 void Recorder::ask_to_stop(const Thread& thread) {

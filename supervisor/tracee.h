@@ -135,7 +135,6 @@ struct Unit {
   bool reported_spinning = false;
   uint64_t served_calls = 0;  // in process
   uint64_t stopped_calls = 0;
-  bool checkpoint_due = false;  // one is to be taken at its next stop at a call's entry; until then no call is served
   // Another unit takes one now, and this one's is old enough; or the policy wants one (event_maker_ sets it then).
   std::atomic<bool> checkpoint_wanted = false;
   bool received = false;  // a message, in this interval
