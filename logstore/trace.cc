@@ -31,21 +31,23 @@ Result<EventSegment::Cursor> EventSegment::cursor_at(const RecordHeader& record,
     }
   }
   if (record.type != RecordType::events) return damage(file_.path(), record.offset, "not a record of events");
-  ASSIGN_OR_RETURN(Bytes payload, file_.payload(record));
-  return Cursor{record.first_item, std::make_shared<const Bytes>(std::move(payload)), record.first_item, 0};
+  thread_local Unpacker unpacker;
+  ASSIGN_OR_RETURN(const auto payload, file_.payload(record, unpacker));
+  return Cursor{record.first_item, std::make_shared<const Bytes>(payload.begin(), payload.end()), record.first_item, 0};
 }
 
 // False if the visitor wants no more.
 Result<bool> EventSegment::visit_block(const RecordHeader& record, uint64_t& item, uint64_t last,
+                                       std::array<Event, 2>& events,
                                        const std::function<bool(EventIndex, const Event&)>& visit) const {
   ASSIGN_OR_RETURN(Cursor cursor, cursor_at(record, item));
   const auto rest = std::span(*cursor.block).subspan(cursor.position);
   Decoder in(rest);
   const size_t start = cursor.position;
   const uint64_t block_end = record.first_item + record.items;
-  Event event;
   bool more = true;
   while (more && cursor.next < std::min(last, block_end)) {
+    Event& event = events[cursor.next % events.size()];
     const bool good = decode(in, event);
     if (!good || (cursor.next + 1 == block_end && !in.at_end())) {
       return damage(file_.path(), record.offset,
@@ -64,10 +66,11 @@ Result<bool> EventSegment::visit_block(const RecordHeader& record, uint64_t& ite
 Result<void> EventSegment::for_each(EventIndex first, EventIndex last,
                                     const std::function<bool(EventIndex, const Event&)>& visit) const {
   const uint64_t end = first_item_ + std::min(last, readable_);
+  std::array<Event, 2> events;
   for (uint64_t item = first_item_ + std::min(first, readable_); item < end;) {
     const RecordHeader* record = file_.find(item);
     CHECK(record != nullptr);
-    ASSIGN_OR_RETURN(const bool more, visit_block(*record, item, end, visit));
+    ASSIGN_OR_RETURN(const bool more, visit_block(*record, item, end, events, visit));
     if (!more) return {};
   }
   const bool whole = !has_own_file() && readable_ == count_;

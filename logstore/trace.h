@@ -224,7 +224,8 @@ class Trace {
   Result<UnitId> find_unit(const std::string& text) const;
 
   EventIndex event_count(UnitId unit) const;
-  // Events [first, last) of a unit in order; stops early if the callback returns false.
+  // Events [first, last) of a unit in order; stops early if the callback returns false. When it is called with one, the
+  // event of its last call is still there.
   Result<void> for_each_event(UnitId unit, EventIndex first, EventIndex last,
                               const std::function<bool(EventIndex, const Event&)>& visit) const;
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <mutex>
 #include <optional>
 #include <unordered_map>
@@ -46,7 +47,7 @@ class EventSegment {
     size_t position = 0;
   };
   Result<Cursor> cursor_at(const RecordHeader& record, uint64_t item) const;
-  Result<bool> visit_block(const RecordHeader& record, uint64_t& item, uint64_t last,
+  Result<bool> visit_block(const RecordHeader& record, uint64_t& item, uint64_t last, std::array<Event, 2>& events,
                            const std::function<bool(EventIndex, const Event&)>& visit) const;
 
   std::unique_ptr<RecordFile> own_file_;

@@ -83,9 +83,11 @@ Result<void> Replayer::execute(EventIndex first, EventIndex last) {
   TRY(trace_.for_each_event(what_.unit, first, last, [&](EventIndex index, const Event& event) {
     auto went_on = options_.preparation ? prepare_before(index, event) : Result<bool>(true);
     if (went_on && *went_on) went_on = visit(index, event);
+    previous_ = &event;
     if (!went_on) error = went_on.error();
     return went_on && *went_on;
   }));
+  previous_ = nullptr;
   if (error) return *error;
   if (!divergence_) TRY(run_batch(false));
   if (!divergence_) TRY(take_payloads());

@@ -160,6 +160,7 @@ class Replayer {
   std::map<ProcessSerial, std::shared_ptr<Gate>> gates_;
   std::map<ProcessSerial, std::vector<Mapping>> mappings_;  // that patch() has looked at
   Batch batch_;
+  const Event* previous_ = nullptr;  // the event before the one that is visited; null: it must be read again
   IntervalIndex next_interval_ = 0;  // behind the current one
   // Receives that have not been executed yet and whose contents are wanted.
   struct WantedPayload {

@@ -356,12 +356,15 @@ Result<bool> Replayer::run_batch(bool onward) {
   slot.head = answered ? batch.ends[answered - 1] : 0;
   const auto make = [&](EventIndex index, const std::function<void(Event&)>& change) {
     Result<bool> went_on = false;
-    const auto read = trace_.for_each_event(what_.unit, index, index + 1, [&](EventIndex, const Event& found) {
+    const auto make_one = [&](EventIndex, const Event& found) {
       Event event = found;
       change(event);
       went_on = step(index, event);
       return true;
-    });
+    };
+    const bool is_previous = previous_ && index == batch.first + batch.ends.size() - 1;
+    if (is_previous) return make_one(index, *previous_), std::move(went_on);
+    const auto read = trace_.for_each_event(what_.unit, index, index + 1, make_one);
     return read ? std::move(went_on) : Result<bool>(read.error());
   };
   for (size_t done = 0; done < batch.ends.size();) {

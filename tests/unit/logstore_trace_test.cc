@@ -38,8 +38,13 @@ void check_events(const Trace& trace, UnitId unit, EventIndex first, EventIndex 
   for (EventIndex i = 0; i < first; i++) (void)sample::event(values);
   EventIndex next = first;
   uint64_t wrong = 0;
+  const Event* before = nullptr;
+  Event expected_before;
   const auto read = trace.for_each_event(unit, first, last, [&](EventIndex index, const Event& event) {
-    if (index != next++ || !(event == sample::event(values))) wrong++;
+    if (before && !(*before == expected_before)) wrong++;  // it is still there
+    before = &event;
+    expected_before = sample::event(values);
+    if (index != next++ || !(event == expected_before)) wrong++;
     return true;
   });
   REQUIRE_MESSAGE(read, read.error().message);
