@@ -14,7 +14,7 @@ from redriving import Job, check_trace, record, redrive_all, take_away_surroundi
 VIRTUAL = ("--virtual", "--checkpoint-period", "20ms")
 # Threads, processes of one unit, births, memory of all kinds, signals.
 PROGRAMS = ("stress_threads", "fork_tree", "vfork_exec", "shared_memory", "mappings", "stack_growth", "signal_nested", "served_signals", "tcp",
-            "series_checkpoints", "moved_faults", "mapped_code")
+            "series_checkpoints", "moved_faults", "mapped_code", "mapped_files")
 
 
 def record_virtually(ctx, job, *options):
