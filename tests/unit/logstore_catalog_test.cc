@@ -129,7 +129,7 @@ TEST_CASE("the documented schema is the catalog's") {
     CHECK(kept.find(schema.substr(at, end - at)) != std::string::npos);
     at = end + 2;
   }
-  CHECK_EQ(query(directory / "t/catalog.sqlite", "PRAGMA user_version"), "3");
+  CHECK_EQ(query(directory / "t/catalog.sqlite", "PRAGMA user_version"), "4");
 }
 
 TEST_CASE("the catalog says what the segments say") {
@@ -139,7 +139,7 @@ TEST_CASE("the catalog says what the segments say") {
   CHECK_EQ(query(db, "SELECT * FROM messages"),
            "2|1|0|0|1|0|0|10|11|1|1|4|500|1000\n2|1|1|0|1|1|0|5|-1|1|1|4|500|2000\n2|2|0|1|1|1|5|5|13|0|2|4|600|2000");
   CHECK_EQ(query(db, "SELECT * FROM channels"), "4|pipe|pipe:[7]|2|20|2|1|20|15");
-  CHECK_EQ(query(db, "SELECT * FROM units"), "1|prog.1|1|prog x|0|0||2|4\n2|prog.2|2|prog x|0|0||3|3");
+  CHECK_EQ(query(db, "SELECT * FROM units"), "1|prog.1|1|prog x|0|0|NULL||2|4\n2|prog.2|2|prog x|0|0|NULL||3|3");
   CHECK_EQ(query(db, "SELECT * FROM intervals"),
            "1|0|exec|0|1|prog x|0|2|4|NULL|9|0|0|0|0|0\n"
            "2|0|exec|0|1|prog x|0|2|2|1.5|9|1|1|15|15|6\n"
@@ -188,19 +188,28 @@ TEST_CASE("a catalog made while the trace is written knows what was kept later")
       event.writes = {{0x1000, 3, true, {}}};
       event.receive = Receive{i % 2 + 1, i + 1, i, false, {{{2, i}, 0, 2, 9}, {{2, i + 1}, 0, 1, 9}}};
       writer.append(1, event);
+      if (i == 16) {
+        writer.add(UnitRecord{2, 200, {1, 17}, {}});
+        Event fork;
+        fork.child_unit = 2;
+        fork.send = Send{0, 0, 77};
+        CHECK_EQ(writer.append(1, fork), ++i);
+      }
       if (i == 12) writer.add_payload({1, 13}, 2, {1, 2, 3});
       if (i == 15) writer.add_payload({1, 4}, 1, {1, 2, 3});
     }
   });
   const auto all = [&] {
     std::string text;
-    for (const char* sql :
-         {"SELECT * FROM messages", "SELECT * FROM intervals", "SELECT * FROM channels ORDER BY channel"}) {
+    for (const char* sql : {"SELECT * FROM messages", "SELECT * FROM units", "SELECT * FROM intervals",
+                            "SELECT * FROM channels ORDER BY channel"}) {
       text += query(catalog_path(*trace).value(), sql) + "\n";
     }
     return text;
   };
   const std::string written = all();
+  CHECK_EQ(query(catalog_path(*trace).value(), "SELECT parent_at_ns FROM units"), "NULL\n77");
+  CHECK_EQ(query(catalog_path(*trace).value(), "SELECT COUNT(*) FROM channels"), "2");
   CHECK_EQ(query(catalog_path(*trace).value(), "SELECT DISTINCT event FROM messages WHERE logged ORDER BY event"),
            "4\n13");
   REQUIRE(std::filesystem::remove(directory / "t/catalog.sqlite"));
