@@ -38,6 +38,9 @@ class CodeSegment {
   // first.
   std::optional<PatchWindow> window(uint64_t site, const std::vector<uint8_t>& front) const;
 
+  // From any instruction on: `after` bytes are replaced, and its own are the first of them.
+  std::optional<PatchWindow> window_at(uint64_t place) const;
+
  private:
   std::optional<PatchWindow> window_behind(uint64_t site, uint64_t size) const;
   // Behind the window's first byte.

@@ -82,8 +82,12 @@ class CodeSegments {
  public:
   // None if the mapping is not the unchanging code of a file, or the site has no window.
   std::optional<PatchWindow> window(const Memory& memory, const Mapping& mapping, Address site);
+  // The same at any instruction (CodeSegment::window_at).
+  std::optional<PatchWindow> window_at(const Memory& memory, const Mapping& mapping, Address place);
 
  private:
+  const CodeSegment* segment(const Memory& memory, const Mapping& mapping);
+
   std::mutex mutex_;
   std::map<std::tuple<uint64_t, uint64_t, uint64_t, uint64_t>, CodeSegment> segments_;  // device, inode, offset, length
 };
@@ -203,6 +207,8 @@ class Gate {
 // The bytes of a trampoline at `at` for the site, of which `stop` and `moved` become known. Empty if what a moved
 // instruction names is out of its reach there.
 Bytes trampoline(Address at, Address entry_pointer, const PatchWindow& window, PatchedSite& site);
+// Has the distances among moved instructions, which lay at `from`, name the same from `to`. False if one cannot.
+bool correct_distances(Bytes& code, uint32_t displacements, Address from, Address to);
 // jmp to `target`, padded to the window's size.
 Bytes jump(Address at, Address target, size_t size);
 

@@ -86,9 +86,9 @@ Result<int64_t> Recorder::call_at(Thread& thread, Address instruction, const use
 }
 
 // Has the thread make these calls, up to the first that fails, with one stop behind the last, whose result it is. Its
-// address space has the tier's code; `base` as above.
+// address space has the tier's code; `base` as above. `born`: of a clone among them, its process.
 Result<int64_t> Recorder::make_calls(Thread& thread, const user_regs_struct& base,
-                                     const std::vector<gate::InjectedCall>& calls) {
+                                     const std::vector<gate::InjectedCall>& calls, pid_t* born) {
   arena_->set_injected(calls);
   user_regs_struct regs = base;
   regs.rip = arena_->header().inject;
@@ -101,6 +101,11 @@ Result<int64_t> Recorder::make_calls(Thread& thread, const user_regs_struct& bas
     resume(thread, PTRACE_CONT);
     if (!wait_stop(thread.tid, status)) return Error{"the program was killed"};
     if (status >> 16 == PTRACE_EVENT_SECCOMP) break;
+    if (status >> 16 == PTRACE_EVENT_CLONE && born) {
+      unsigned long child = 0;
+      ptrace(PTRACE_GETEVENTMSG, thread.tid, nullptr, &child);
+      *born = static_cast<pid_t>(child);
+    }
     if (siginfo_t info{}; status >> 16 == 0 && ptrace(PTRACE_GETSIGINFO, thread.tid, nullptr, &info) == 0) {
       hold(thread, info);
     }
