@@ -88,7 +88,6 @@ bool makes_events(unsigned id) {
   }
 }
 
-
 // Whether the disassembler's instruction can be made to mean the same at another address, does not leave and, if it may
 // have registers only, cannot fault.
 bool movable(const Disassembler& disassembler, const cs_insn& instruction, Operands allowed) {
@@ -174,14 +173,21 @@ std::optional<PatchWindow> CodeSegment::window_behind(uint64_t site, uint64_t si
   const uint64_t behind = site + size;
   uint64_t end = behind;
   uint32_t displacements = 0;
+  bool ends_in_jump = false;
   while (end < site + kJumpSize && end < code_.size()) {
     const cs_insn* instruction = disassembler.at(code_, end);
+    const bool short_jump = instruction && instruction->size == 2 && code_[end] >> 4 == 7;
+    if (allowed == Operands::all && short_jump && end + 2 >= site + kJumpSize) {
+      ends_in_jump = true;
+      end += 2;
+      break;
+    }
     if (!instruction || !movable(disassembler, *instruction, allowed)) break;
     if (const uint8_t at = displacement_at(*instruction)) displacements |= uint32_t{1} << (end - behind + at);
     end += instruction->size;
   }
   if (end < site + kJumpSize || end > code_.size() || jumped_into(site, end)) return std::nullopt;
-  return PatchWindow{0, static_cast<uint8_t>(end - behind), displacements};
+  return PatchWindow{0, static_cast<uint8_t>(end - behind), displacements, ends_in_jump};
 }
 
 std::optional<PatchWindow> CodeSegment::window(uint64_t site) const {

@@ -15,13 +15,13 @@ namespace redrive {
 namespace {
 
 constexpr uint8_t kBreakpoint = 0xcc;
-constexpr unsigned kRequired = 8;  // places in memory that can be compared
+constexpr unsigned kRequired = 64;             // places in memory that can be compared
 constexpr uint64_t kFlagsOfTracing = 0x10100;  // RF, TF
 constexpr size_t kRegisters = 15;              // all but rax
 
 // What the code reads and writes: the page behind it.
 struct Data {
-  uint64_t rax, flags;             // the thread's, while the code compares
+  uint64_t rax, flags;              // the thread's, while the code compares
   uint64_t wanted[kRegisters + 1];  // rax first, then as in kOrder
   struct {
     uint64_t address, value;
@@ -31,15 +31,16 @@ struct Data {
 
 // Registers by their numbers in instructions, but for rax, which is 0.
 constexpr unsigned long long user_regs_struct::*kOrder[kRegisters] = {
-    &user_regs_struct::rcx, &user_regs_struct::rdx, &user_regs_struct::rbx, &user_regs_struct::rsp, &user_regs_struct::rbp,
-    &user_regs_struct::rsi, &user_regs_struct::rdi, &user_regs_struct::r8,  &user_regs_struct::r9,  &user_regs_struct::r10,
-    &user_regs_struct::r11, &user_regs_struct::r12, &user_regs_struct::r13, &user_regs_struct::r14, &user_regs_struct::r15};
+    &user_regs_struct::rcx, &user_regs_struct::rdx, &user_regs_struct::rbx, &user_regs_struct::rsp,
+    &user_regs_struct::rbp, &user_regs_struct::rsi, &user_regs_struct::rdi, &user_regs_struct::r8,
+    &user_regs_struct::r9,  &user_regs_struct::r10, &user_regs_struct::r11, &user_regs_struct::r12,
+    &user_regs_struct::r13, &user_regs_struct::r14, &user_regs_struct::r15};
 
 // Code at `area` that compares, and goes on with the moved instructions. Flags are kept in rax meanwhile (lahf, seto):
 // the stack below the thread's pointer is the program's.
 class Comparison {
  public:
-  Comparison(Address area, const Bytes& moved, uint32_t displacements, Address place) : area_(area) {
+  Comparison(Address area, const Bytes& moved, const PatchWindow& window, Address place) : area_(area) {
     save(offsetof(Data, rax));
     append({0x9f, 0x0f, 0x90, 0xc0});  // lahf; seto %al
     save(offsetof(Data, flags));
@@ -63,11 +64,16 @@ class Comparison {
     for (const size_t jump : misses_) patch(jump, code_.size());
     restore();
     patch(over, code_.size());
-    Bytes instructions = moved;
-    fits_ = correct_distances(instructions, displacements, place, area_ + code_.size());
+    const Address behind = place + moved.size();
+    Bytes instructions(moved.begin(), moved.end() - (window.ends_in_jump ? 2 : 0));
+    fits_ = correct_distances(instructions, window.displacements, place, area_ + code_.size());
     code_.insert(code_.end(), instructions.begin(), instructions.end());
+    if (window.ends_in_jump) {
+      append({0x0f, static_cast<uint8_t>(0x10 + moved[moved.size() - 2])});
+      append_distance(behind + static_cast<uint64_t>(static_cast<int8_t>(moved.back())));
+    }
     append({0xe9});
-    append_distance(place + moved.size());
+    append_distance(behind);
   }
 
   const Bytes& code() const { return code_; }
@@ -122,7 +128,7 @@ Result<Probe> Probe::set(const Stub& stub, pid_t tid, const user_regs_struct& wa
   if (window && gap) {
     Bytes moved(window->after);
     if (!memory.read(wanted.rip, moved.data(), moved.size())) return Error{"code cannot be read"};
-    const Comparison comparison(*gap, moved, window->displacements, wanted.rip);
+    const Comparison comparison(*gap, moved, *window, wanted.rip);
     if (comparison.fits()) {
       TRY(stub.map_anonymous(tid, *gap, 2 * kPageSize, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE));
       Data data{};
@@ -133,8 +139,8 @@ Result<Probe> Probe::set(const Stub& stub, pid_t tid, const user_regs_struct& wa
       probe.hit_ = comparison.hit();
       probe.original_ = moved;
       probe.inserted_ = jump(wanted.rip, *gap, moved.size());
-      const bool written = memory.write(*gap, comparison.code().data(), comparison.code().size()) &&
-                           memory.put(*gap + kPageSize, data);
+      const bool written =
+          memory.write(*gap, comparison.code().data(), comparison.code().size()) && memory.put(*gap + kPageSize, data);
       if (!written) return Error{"code cannot be written"};
     }
   }

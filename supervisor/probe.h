@@ -40,7 +40,7 @@ class Probe {
 
   const Stub* stub_;
   user_regs_struct wanted_;
-  Bytes original_;    // what the place held
+  Bytes original_;  // what the place held
   Bytes inserted_;
   Address area_ = 0;  // of the comparing code and its data; 0: a breakpoint
   Address hit_ = 0;   // its breakpoint

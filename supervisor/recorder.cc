@@ -19,7 +19,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kBatonSlice = 5ms;    // at the next event after this, waiting threads get the baton
+constexpr auto kBatonSlice = 5ms;  // at the next event after this, waiting threads get the baton
 // CPU time without an event from when one was first needed: until the holder is stopped where it is, and until the
 // recording says that this fails.
 constexpr uint64_t kPatienceNs = 10'000'000, kGivenUpNs = 2'000'000'000;
@@ -180,8 +180,8 @@ void Recorder::watch(Unit& unit, bool checkpoint_due) {
   const auto now = Clock::now();
   const bool others_wait = (!unit.ready.empty() || !unit.joining.empty()) && now - unit.baton_since > kBatonSlice;
   const bool signal_waits = !holder.held.empty() && now - holder.held_since > kBatonSlice;
-  const bool late =
-      checkpoint_due && !limits_.virtual_checkpoints && interval_ns(unit) > unit.period_ns + unit.period_ns / 8;
+  const bool late = unit.period_ns && !limits_.virtual_checkpoints && unit.in_interval &&
+                    interval_ns(unit) > unit.period_ns + unit.period_ns / 8;
   if (checkpoint_due || others_wait) ask_to_stop(holder);
   if (!late && !others_wait && !signal_waits) {
     unit.late_since_ns.reset();
@@ -190,11 +190,11 @@ void Recorder::watch(Unit& unit, bool checkpoint_due) {
   const uint64_t at_ns = cpu_ns(unit);
   if (!unit.late_since_ns) unit.late_since_ns = at_ns;
   const uint64_t late_ns = at_ns - *unit.late_since_ns;
-  if (late_ns < kPatienceNs) return;
-  if (late_ns > kGivenUpNs && !std::exchange(unit.reported_spinning, true)) {
+  if (late_ns < kPatienceNs || images_.copies_alive() >= limits_.copies) return;
+  if (!late && late_ns > kGivenUpNs && !std::exchange(unit.reported_spinning, true)) {
     add_unsure(unit, "a thread that makes no system call could not be stopped where it is");
   }
-  if (holder.preempting || images_.copies_alive() >= limits_.copies) return;
+  if (holder.preempting) return;
   holder.preempting = ptrace(PTRACE_INTERRUPT, holder.tid, nullptr, nullptr) == 0;
 }
 

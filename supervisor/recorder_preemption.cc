@@ -1,6 +1,6 @@
 // Forced preemption: a thread that makes no event, while a checkpoint is overdue, another thread of its unit waits or a
-// signal is held for it, is stopped where it is. An interval begins there, with an image: what follows is re-driven from
-// that, so that nothing needs to find the place again but a comparison of the interval before (replayer_place.cc).
+// signal is held for it, is stopped where it is. An interval begins there, with an image: what follows is re-driven
+// from that, so that nothing needs to find the place again but a comparison of the interval before (replayer_place.cc).
 #include <sched.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
@@ -46,7 +46,8 @@ Instruction classify(std::span<const uint8_t> code) {
 // Of a repeated string instruction.
 size_t repeated_size(std::span<const uint8_t> code) {
   size_t size = 0;
-  while (size < code.size() && !((code[size] >= 0xa4 && code[size] <= 0xa7) || (code[size] >= 0xaa && code[size] <= 0xaf)))
+  while (size < code.size() &&
+         !((code[size] >= 0xa4 && code[size] <= 0xa7) || (code[size] >= 0xaa && code[size] <= 0xaf)))
     ++size;
   return size + 1;
 }
@@ -79,8 +80,7 @@ bool Recorder::preempt(Thread& thread, bool& handled) {
   }
   if (copied) {
     pid_t copy = -1;
-    const auto made =
-        make_calls(thread, regs, {{SYS_clone, {CLONE_FILES, 0, 0, 0, 0, kCopyMark}}}, &copy);
+    const auto made = make_calls(thread, regs, {{SYS_clone, {CLONE_FILES, 0, 0, 0, 0, kCopyMark}}}, &copy);
     if (!made) {
       if (copy >= 0) end_copy(copy);
       return handled = true, false;
@@ -121,8 +121,8 @@ void Recorder::go_on(Thread& thread) {
 }
 
 // Brings a thread that was interrupted to a place that a replay can find cheaply: where a jump can stand, if there is
-// one within some instructions; never amid a repeated one, nor in the tier's code. False if it is about to make an event,
-// or was stopped by something else, which is handled then.
+// one within some instructions; never amid a repeated one, nor in the tier's code. False if it is about to make an
+// event, or was stopped by something else, which is handled then.
 bool Recorder::settle(Thread& thread, user_regs_struct& regs, bool& handled) {
   const Memory& memory = thread.process->memory;
   const Gate* const gate = thread.process->gate.get();

@@ -129,7 +129,7 @@ class Replayer {
   };
   Result<Place> read_place(IntervalIndex interval) const;
   Result<std::optional<Address>> difference(const Place& place, const std::vector<AddressRange>& except) const;
-  Result<uint64_t> word_of(const Place& place, ProcessSerial process, Address address) const;
+  Result<Bytes> pages_of(const Place& place, ProcessSerial process, Address first, size_t count) const;
   Result<bool> run_to_place(ThreadSerial serial, EventIndex index, IntervalIndex interval);
   Result<bool> replay_preemption(Thread& thread, EventIndex index, const Event& event);
   Result<bool> next_is_preemption(EventIndex index) const;

@@ -1,5 +1,6 @@
-// Where a thread was preempted, found again: its registers and all memory of its unit are those of the interval's image.
-// Two equal states in one stretch without events are one state: a thread that comes from it to itself does so forever.
+// Where a thread was preempted, found again: its registers and all memory of its unit are those of the interval's
+// image. Two equal states in one stretch without events are one state: a thread that comes from it to itself does so
+// forever.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,7 +14,8 @@ namespace redrive {
 namespace {
 
 constexpr unsigned kBreakpoints = 200'000;  // that a search passes, 10 us each
-constexpr unsigned kComparisons = 64;       // of all memory
+constexpr size_t kStackPages = 16;
+constexpr unsigned kComparisons = 64;  // of all memory
 
 // Extended registers, but for what XSAVE says of itself.
 bool same_xstate(const Bytes& a, const Bytes& b) {
@@ -46,18 +48,22 @@ Result<std::optional<Address>> Replayer::difference(const Place& place, const st
   return std::optional<Address>();
 }
 
-// The 8 bytes of the place's memory there.
-Result<uint64_t> Replayer::word_of(const Place& place, ProcessSerial process, Address address) const {
-  const Address page = address & ~(kPageSize - 1);
-  uint64_t word = 0;
+// The place's memory from this page on, up to the first that its image does not hold.
+Result<Bytes> Replayer::pages_of(const Place& place, ProcessSerial process, Address first, size_t count) const {
+  const Address end = first + count * kPageSize;
   std::vector<Image::Page> pages;
-  std::copy_if(place.image.pages.begin(), place.image.pages.end(), std::back_inserter(pages),
-               [&](const Image::Page& p) { return p.process == process && p.address == page; });
+  std::copy_if(place.image.pages.begin(), place.image.pages.end(), std::back_inserter(pages), [&](const auto& page) {
+    return page.process == process && page.address >= first && page.address < end;
+  });
+  size_t held = 0;
+  while (held < pages.size() && pages[held].address == first + held * kPageSize) ++held;
+  pages.resize(held);
+  Bytes bytes(held * kPageSize);
   TRY(trace_.read_pages(pages, [&](std::span<const PageRef> read) -> Result<void> {
-    std::memcpy(&word, read.front().data + (address - page), sizeof word);
+    for (const auto& page : read) std::memcpy(bytes.data() + (page.address - first), page.data, kPageSize);
     return {};
   }));
-  return word;
+  return bytes;
 }
 
 // Runs the thread, which stands somewhere behind its last event, to the place where it was preempted: the interval's
@@ -84,6 +90,24 @@ Result<bool> Replayer::run_to_place(ThreadSerial serial, EventIndex index, Inter
   }
   const Stub& stub = unit_.processes.at(thread.process).stub;
   ASSIGN_OR_RETURN(Probe probe, Probe::set(stub, thread.tid, saved->regs));
+  // Of a recursion the outermost frame that differs keeps most of the wrong ones away.
+  const Address stack = saved->regs.rsp & ~uint64_t{7}, stack_page = stack & ~(kPageSize - 1);
+  ASSIGN_OR_RETURN(const Bytes frames, pages_of(place, thread.process, stack_page, kStackPages));
+  Bytes now(frames.size());
+  const auto outermost = [&]() -> std::optional<Address> {
+    if (!stub.memory().read(stack_page, now.data(), now.size())) return std::nullopt;
+    for (size_t at = now.size(); at >= stack - stack_page + sizeof(uint64_t); at -= sizeof(uint64_t)) {
+      const size_t word = at - sizeof(uint64_t);
+      if (std::memcmp(&now[word], &frames[word], sizeof(uint64_t)) != 0) return stack_page + word;
+    }
+    return std::nullopt;
+  };
+  const auto require = [&](Address address, const Bytes& page, Address start) {
+    uint64_t word = 0;
+    if (address - start > page.size() || page.size() - (address - start) < sizeof word) return;
+    std::memcpy(&word, &page[address - start], sizeof word);
+    probe.require(address, word);
+  };
   unsigned passed = 0, compared = 0;
   for (;;) {
     ASSIGN_OR_RETURN(const StopKind stop, run_to_stop(thread));
@@ -93,14 +117,16 @@ Result<bool> Replayer::run_to_place(ThreadSerial serial, EventIndex index, Inter
               fmt::format("a {} at {:#x}", stop == StopKind::fault ? "fault" : "system call", thread.regs.rip));
       return false;
     }
-    if (at == Probe::Stop::wanted) {
+    if (const auto frame = at == Probe::Stop::wanted ? outermost() : std::nullopt) {
+      require(*frame, frames, stack_page);
+    } else if (at == Probe::Stop::wanted) {
       ASSIGN_OR_RETURN(const auto differs, here(probe.foreign()));
       if (!differs) break;
       if (++compared == kComparisons) return false;
       if (*differs && place.state.processes.size() == 1) {
-        const Address word = *differs & ~uint64_t{7};
-        ASSIGN_OR_RETURN(const uint64_t wanted, word_of(place, thread.process, word));
-        probe.require(word, wanted);
+        const Address word = *differs & ~uint64_t{7}, page = word & ~(kPageSize - 1);
+        ASSIGN_OR_RETURN(const Bytes held, pages_of(place, thread.process, page, 1));
+        require(word, held, page);
       }
     }
     if (++passed == kBreakpoints || !probe.pass(thread.tid, thread.regs)) return false;
@@ -120,8 +146,8 @@ Result<bool> Replayer::replay_preemption(Thread& thread, EventIndex index, const
     return false;
   }
   if (static_cast<Preempted>(event.args[0]) == Preempted::checkpoint) return true;
-  const auto interval = std::find_if(intervals.begin(), intervals.end(),
-                                     [&](const IntervalRecord& i) { return i.first_event == index; });
+  const auto interval =
+      std::find_if(intervals.begin(), intervals.end(), [&](const IntervalRecord& i) { return i.first_event == index; });
   if (interval == intervals.end() || !interval->has_image) {
     return Error{fmt::format("unit {} was preempted before event {}, and the checkpoint that says where is not stored",
                              what_.unit, index)};

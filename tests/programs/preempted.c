@@ -1,6 +1,6 @@
-// Computes for long without a system call, in every way that a checkpoint may come upon: loops too tight for a jump, loops with their
-// counter in memory, recursion, vectors, repeated string instructions, a handler that computes, and code around system calls.
-// images: 4
+// Computes for long without a system call, in every way that a checkpoint may come upon: loops too tight for a jump,
+// loops with their counter in memory, recursion, vectors, repeated string instructions, a handler that computes, and
+// code around system calls. images: 4
 #include "test.h"
 
 static uint64_t volatile counter;
@@ -31,7 +31,9 @@ static uint64_t in_memory(void) {
   return counter;
 }
 
-static uint64_t __attribute__((noinline)) fibonacci(unsigned n) { return n < 2 ? n : fibonacci(n - 1) + fibonacci(n - 2); }
+static uint64_t __attribute__((noinline)) fibonacci(unsigned n) {
+  return n < 2 ? n : fibonacci(n - 1) + fibonacci(n - 2);
+}
 
 static double vectors(void) {
   static float a[4096], b[4096];
@@ -69,7 +71,8 @@ static void handler(int signal) {
   in_handler = registers();
 }
 
-int main(void) {
+int main(int argc, char** argv) {
+  for (int more = argc > 1 ? atoi(argv[1]) : 0; more > 0; more--) CHECK(registers() && tight() == 0);
   CHECK(tight() == 0);
   const uint64_t random = registers();
   CHECK(in_memory() == ROUNDS);
