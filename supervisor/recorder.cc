@@ -372,6 +372,7 @@ Event& Recorder::open_event(Thread& thread) {
 
 void Recorder::enter(Thread& thread) {
   Unit& unit = *thread.process->unit;
+  thread.asked_to_stop = false;
   const bool interrupted = std::exchange(thread.interrupted, false) && !thread.held.empty();
   if (!interrupted && raise_held(thread)) {
     rewind(thread, thread.entry);  // it is delivered before the call

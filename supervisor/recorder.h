@@ -168,7 +168,7 @@ class Recorder {
   Result<void> inherit_gate(Thread& thread, const user_regs_struct& regs, std::shared_ptr<Gate> gate);
   static gate::Slot* slot_of(const Thread& thread);
   void set_slot(Thread& thread);
-  void ask_to_stop(const Thread& thread);
+  void ask_to_stop(Thread& thread);
   static bool in_gate(const Thread& thread, Address ip);
   static void undo_writes(const Process& process);
   void leave_gate(Thread& thread);

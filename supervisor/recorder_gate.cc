@@ -210,10 +210,11 @@ void Recorder::set_slot(Thread& thread) {
   slot->alone = alone(unit);
   slot->others_wait = !unit.ready.empty();
   slot->want_stop = process.gate->broken || !thread.held.empty() || !process.copies_to_reap.empty() ||
-                    !unit.joining.empty() || unit.checkpoint_first || unit.checkpoint_wanted;
+                    !unit.joining.empty() || unit.checkpoint_first || unit.checkpoint_wanted || thread.asked_to_stop;
 }
 
-void Recorder::ask_to_stop(const Thread& thread) {
+void Recorder::ask_to_stop(Thread& thread) {
+  thread.asked_to_stop = true;
   if (gate::Slot* slot = slot_of(thread)) slot->want_stop = 1;
 }
 

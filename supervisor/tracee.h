@@ -93,6 +93,7 @@ struct Thread {
   user_regs_struct resumed{};    // when it was last let into user code
   bool exited = false;           // a leader whose end is not reported yet
   bool rewound = false;          // ... right before a syscall instruction that it has entered once already
+  bool asked_to_stop = false;    // and has come to no call's entry since
   bool interrupted = false;      // a signal or the recorder woke it up in a served call, which it enters again
   bool preempting = false;       // it was interrupted to be preempted, and has not stopped yet
   bool woken = false;            // the recorder woke it up in a call that stops

@@ -103,6 +103,37 @@ echo ok
 """, ports=(port,)), bound_s=BOUND_S)
 
 
+POSTGRES_SCRIPT = """
+bin=$(ls -d /usr/lib/postgresql/*/bin | tail -n 1)
+"$bin/initdb" -D data -A trust -U tester > initdb.out
+"$bin/pg_ctl" -D data -w -o "-c listen_addresses='' -k $PWD -c autovacuum_naptime=1" -l log start > start.out
+ask() { psql -h "$PWD" -U tester -d postgres -At -c "$1"; }
+ask "create table t(i int primary key, s text); insert into t select g, md5(g::text) from generate_series(1, 3000) g" > create.out
+ask "update t set s = upper(s) where i % 3 = 0" > update.out &
+ask "select count(*) from t, t u where t.i = u.i + 1" > join.out
+wait $!
+test "$(cat join.out)" = 2999
+test "$(ask "select count(*) from t where s = upper(md5(i::text)) and i % 3 = 0")" = 1000
+"$bin/pg_ctl" -D data -w stop > stop.out
+echo ok
+"""
+
+
+@test("real/postgres", timeout_s=600)
+def postgres(ctx):
+    """A server that shares memory, semaphores and signals with one process for each client, and will not run as root."""
+    needs("psql", "setpriv")
+
+    def prepare(work):
+        script("set -eu\n" + POSTGRES_SCRIPT)(work)
+        if is_root():
+            work.parent.chmod(0o711)
+            work.chmod(0o777)
+
+    as_nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if is_root() else []
+    cycle(ctx, Job([*as_nobody, "sh", "run.sh"], prepare=prepare), bound_s=BOUND_S)
+
+
 def register_python():
     for name in ("pool", "pipes", "server_threads", "server_asyncio", "subprocesses"):
         source = WORKLOADS / f"{name}.py"

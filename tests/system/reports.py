@@ -1,5 +1,5 @@
 """Group reports: what the listing commands say, as text and as JSON with the keys of DESIGN.md section 8."""
-from harness import Failure, test
+from harness import Failure, test, workload
 from programs import job_of
 from redriving import record, redrive_all, take_away_surroundings, units
 
@@ -52,6 +52,20 @@ def pauses(ctx):
         for interval in unit["intervals"]:
             if not 0 < interval["pause_s"] < 5:
                 raise Failure(f"a pause of {interval['pause_s']} s at {unit['unit']}:{interval['interval']}")
+
+
+@test("reports/checkpoints_when_due")
+def checkpoints_when_due(ctx):
+    """Two processes that are in a served call whenever the recorder looks take their checkpoints together, and when they are due."""
+    command = [workload(ctx.options, "pingpong"), "tcp", 60_000]
+    options = ("-o", ctx.trace, "--checkpoint-period", "100ms", "--critical-path", "200ms")
+    ctx.expect_status(ctx.redrive("record", *options, "--", *command, cwd=ctx.work), 0)
+    late = [(unit["unit"], each) for unit in units(ctx) for each in unit["intervals"] if (each["cpu_s"] or 0) > 0.2]
+    if late or len(units(ctx)[0]["intervals"]) < 4:
+        raise Failure(f"intervals of more than 200 ms, with a checkpoint due every 100 ms: {late}")
+    found = ctx.json("stats", ctx.trace)
+    if found["logged_messages"] > 0.01 * found["messages"]:
+        raise Failure(f"{found['logged_messages']} of {found['messages']} messages are logged, and each needs but what came since the checkpoints")
 
 
 @test("reports/interception")
