@@ -41,16 +41,12 @@ class Disassembler {
   cs_insn* instruction_ = nullptr;
 };
 
-enum class Operands : uint8_t { registers, any };
+// Which instructions: those of the list, with registers only or with memory; or all that do not depend on where they
+// are and cause no event.
+enum class Operands : uint8_t { registers, any, all };
 
-// Whether the disassembler's instruction can be made to mean the same at another address, does not leave and, if it may
-// have registers only, cannot fault.
-bool movable(const Disassembler& disassembler, const cs_insn& instruction, Operands allowed) {
-  if (instruction.id == X86_INS_NOP) return true;
-  for (const uint8_t group : {CS_GRP_JUMP, CS_GRP_CALL, CS_GRP_RET, CS_GRP_INT, CS_GRP_IRET, CS_GRP_PRIVILEGE}) {
-    if (disassembler.in_group(group)) return false;
-  }
-  switch (instruction.id) {
+bool is_listed(unsigned id) {
+  switch (id) {
     case X86_INS_MOV:
     case X86_INS_MOVABS:
     case X86_INS_LEA:
@@ -70,9 +66,40 @@ bool movable(const Disassembler& disassembler, const cs_insn& instruction, Opera
     case X86_INS_SAR:
     case X86_INS_SETE:
     case X86_INS_SETNE:
-      break;
+      return true;
     default:
       return false;
+  }
+}
+
+bool makes_events(unsigned id) {
+  switch (id) {
+    case X86_INS_SYSCALL:
+    case X86_INS_SYSENTER:
+    case X86_INS_RDTSC:
+    case X86_INS_RDTSCP:
+    case X86_INS_CPUID:
+    case X86_INS_UD2:
+    case X86_INS_XBEGIN:
+    case X86_INS_INVALID:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// Whether the disassembler's instruction can be made to mean the same at another address, does not leave and, if it may
+// have registers only, cannot fault.
+bool movable(const Disassembler& disassembler, const cs_insn& instruction, Operands allowed) {
+  if (instruction.id == X86_INS_NOP) return true;
+  for (const uint8_t group : {CS_GRP_JUMP, CS_GRP_CALL, CS_GRP_RET, CS_GRP_INT, CS_GRP_IRET, CS_GRP_PRIVILEGE}) {
+    if (disassembler.in_group(group)) return false;
+  }
+  if (allowed == Operands::all) {
+    // x87 instructions leave their own address in the registers.
+    if (makes_events(instruction.id) || disassembler.in_group(X86_GRP_FPU)) return false;
+  } else if (!is_listed(instruction.id)) {
+    return false;
   }
   const cs_x86& detail = instruction.detail->x86;
   return std::none_of(detail.operands, detail.operands + detail.op_count, [&](const cs_x86_op& operand) {
@@ -141,18 +168,26 @@ bool CodeSegment::jumped_into(uint64_t first, uint64_t end) const {
 }
 
 std::optional<PatchWindow> CodeSegment::window_behind(uint64_t site, uint64_t size) const {
+  const Operands allowed = size ? Operands::any : Operands::all;
   const Disassembler disassembler;
   const uint64_t behind = site + size;
   uint64_t end = behind;
   uint32_t displacements = 0;
+  bool ends_in_jump = false;
   while (end < site + kJumpSize && end < code_.size()) {
     const cs_insn* instruction = disassembler.at(code_, end);
-    if (!instruction || !movable(disassembler, *instruction, Operands::any)) break;
+    const bool short_jump = instruction && instruction->size == 2 && code_[end] >> 4 == 7;
+    if (allowed == Operands::all && short_jump && end + 2 >= site + kJumpSize) {
+      ends_in_jump = true;
+      end += 2;
+      break;
+    }
+    if (!instruction || !movable(disassembler, *instruction, allowed)) break;
     if (const uint8_t at = displacement_at(*instruction)) displacements |= uint32_t{1} << (end - behind + at);
     end += instruction->size;
   }
   if (end < site + kJumpSize || end > code_.size() || jumped_into(site, end)) return std::nullopt;
-  return PatchWindow{0, static_cast<uint8_t>(end - behind), displacements};
+  return PatchWindow{0, static_cast<uint8_t>(end - behind), displacements, ends_in_jump};
 }
 
 std::optional<PatchWindow> CodeSegment::window(uint64_t site) const {
@@ -168,6 +203,10 @@ std::optional<PatchWindow> CodeSegment::window(uint64_t site) const {
   const uint8_t before = preceded_by({0xb8}, 5) ? 5 : preceded_by({0x48, 0xc7, 0xc0}, 7) ? 7 : 0;
   if (before && !jumped_into(site - before, site)) return PatchWindow{before, 0};
   return std::nullopt;
+}
+
+std::optional<PatchWindow> CodeSegment::window_at(uint64_t place) const {
+  return place < code_.size() ? window_behind(place, 0) : std::nullopt;
 }
 
 std::optional<PatchWindow> CodeSegment::window(uint64_t site, const std::vector<uint8_t>& front) const {

@@ -24,6 +24,7 @@ struct PatchWindow {
   uint8_t after = 0;
   // Where 32-bit distances lie among the instructions behind, from the next one to memory: bit k for byte k.
   uint32_t displacements = 0;
+  bool ends_in_jump = false;  // of two bytes, conditional, which has to become one of six (window_at)
 };
 
 // The executable segment of a file.
@@ -37,6 +38,9 @@ class CodeSegment {
   // The same for another instruction of two bytes. `front`: the lengths of the instructions in front of it, the nearest
   // first.
   std::optional<PatchWindow> window(uint64_t site, const std::vector<uint8_t>& front) const;
+
+  // From any instruction on, that a replay is to stop at: `after` bytes are replaced, and its own are the first of them.
+  std::optional<PatchWindow> window_at(uint64_t place) const;
 
  private:
   std::optional<PatchWindow> window_behind(uint64_t site, uint64_t size) const;

@@ -238,7 +238,7 @@ bool decode(Decoder& in, Event& event) {
   event.clear();
   event.writes = std::move(writes);
   const uint64_t flags = in.u();
-  if (flags & ~kAllFlags || (flags & kKindMask) > static_cast<uint64_t>(EventKind::trap)) in.fail();
+  if (flags & ~kAllFlags || (flags & kKindMask) > static_cast<uint64_t>(EventKind::preemption)) in.fail();
   event.kind = static_cast<EventKind>(flags & kKindMask);
   const int64_t number = in.s();
   if (number < INT32_MIN || number > INT32_MAX) in.fail();

@@ -32,6 +32,14 @@ enum class EventKind : uint8_t {
   exit,
   signal,  // a signal was delivered to a handler, or ended the process
   trap,    // a trapped instruction (rdtsc, rdtscp, cpuid) was answered
+  // A thread that made no event was stopped where it was: the first event of an interval, whose image says where.
+  preemption,
+};
+
+// What came of a preemption (args[0] of the event).
+enum class Preempted : uint64_t {
+  checkpoint,  // nothing but the interval's image: the thread went on
+  turn,        // another thread of the unit had its turn, or a signal was delivered to this one
 };
 
 // Where in its thread's execution a signal event lies (args[0] of the event).
@@ -111,7 +119,7 @@ struct Event {
   int32_t number = 0;               // syscall or signal number; for a trap a Trap
   std::array<uint64_t, 6> args{};   // syscall, entry: as entered
   uint64_t ip = 0;                  // instruction pointer at the event
-  uint32_t regs_hash = 0;           // syscall, entry: the registers a syscall preserves
+  uint32_t regs_hash = 0;           // syscall, entry, preemption: the registers a syscall preserves
   uint64_t in_hash = 0;             // syscall, entry: the memory the call reads, payload of sends included
   int64_t result = 0;               // syscall, exit
   std::vector<MemoryWrite> writes;  // syscall, exit, signal

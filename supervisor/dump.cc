@@ -30,6 +30,8 @@ const char* kind_name(EventKind kind) {
       return "signal";
     case EventKind::trap:
       return "trap";
+    case EventKind::preemption:
+      return "preemption";
   }
   return "?";
 }
@@ -56,7 +58,7 @@ Json event_json(UnitId unit, IntervalIndex interval, EventIndex index, const Eve
               {"thread", event.thread}, {"kind", kind_name(event.kind)}, {"repeat", event.repeat}};
   if (event.kind == EventKind::signal) {
     out["signal"] = event.number;
-  } else if (event.kind != EventKind::trap) {
+  } else if (event.kind != EventKind::trap && event.kind != EventKind::preemption) {
     out["call"] = syscall_name(event.number);
   }
   out["text"] = event_text(event);

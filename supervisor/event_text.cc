@@ -40,6 +40,8 @@ std::string event_text(const Event& event) {
       return fmt::format("--- {}{} ---", signal_name(event.number), event.fatal ? ", fatal" : "");
     case EventKind::trap:
       return fmt::format("--- {} at {:#x} ---", trap_name(event.number), event.ip);
+    case EventKind::preemption:
+      return fmt::format("--- stopped at {:#x} ---", event.ip);
   }
   return "?";
 }

@@ -116,17 +116,29 @@ void GateArena::set_answers(std::span<const gate::CpuidAnswer> answers) {
 }
 
 std::optional<PatchWindow> CodeSegments::window(const Memory& memory, const Mapping& mapping, Address site) {
-  if (mapping.inode == 0 || mapping.shared || (mapping.protection & PROT_WRITE)) return std::nullopt;
   const std::lock_guard lock(mutex_);
+  Segment* known = segment(memory, mapping);
+  if (!known) return std::nullopt;
+  const auto [window, fresh] = known->windows.try_emplace(site - mapping.start);
+  if (fresh) window->second = known->code.window(site - mapping.start);
+  return window->second;
+}
+
+std::optional<PatchWindow> CodeSegments::window_at(const Memory& memory, const Mapping& mapping, Address place) {
+  const std::lock_guard lock(mutex_);
+  const Segment* known = segment(memory, mapping);
+  return known ? known->code.window_at(place - mapping.start) : std::nullopt;
+}
+
+CodeSegments::Segment* CodeSegments::segment(const Memory& memory, const Mapping& mapping) {
+  if (mapping.inode == 0 || mapping.shared || (mapping.protection & PROT_WRITE)) return nullptr;
   auto known = segments_.find(key(mapping));
   if (known == segments_.end()) {
     Bytes code(mapping.length());
     code.resize(memory.read_some(mapping.start, code.data(), code.size()));
     known = segments_.emplace(key(mapping), Segment{CodeSegment(std::move(code)), {}, {}}).first;
   }
-  const auto [window, fresh] = known->second.windows.try_emplace(site - mapping.start);
-  if (fresh) window->second = known->second.code.window(site - mapping.start);
-  return window->second;
+  return &known->second;
 }
 
 void CodeSegments::add(const Mapping& mapping, const PatchedSite& site) {
@@ -334,6 +346,19 @@ Bytes jump(Address at, Address target, size_t size) {
   return code;
 }
 
+bool correct_distances(Bytes& code, uint32_t displacements, Address from, Address to) {
+  for (size_t k = 0; k + sizeof(int32_t) <= code.size(); ++k) {
+    if (!(displacements >> k & 1)) continue;
+    int32_t distance;
+    std::memcpy(&distance, code.data() + k, sizeof distance);
+    const int64_t farther = distance + static_cast<int64_t>(from - to);
+    if (farther != static_cast<int32_t>(farther)) return false;
+    distance = static_cast<int32_t>(farther);
+    std::memcpy(code.data() + k, &distance, sizeof distance);
+  }
+  return true;
+}
+
 Bytes trampoline(Address at, Address entry_pointer, const PatchWindow& window, PatchedSite& site) {
   constexpr auto kSavedRcx = static_cast<uint32_t>(gate::kSlot + offsetof(gate::Slot, regs.rcx));
   const SiteKind kind = site.kind;
@@ -374,15 +399,7 @@ Bytes trampoline(Address at, Address entry_pointer, const PatchWindow& window, P
   }
   site.moved = at + code.size();
   Bytes after(site.original.end() - window.after, site.original.end());
-  for (size_t k = 0; k + sizeof(int32_t) <= after.size(); ++k) {
-    if (!(window.displacements >> k & 1)) continue;
-    int32_t distance;
-    std::memcpy(&distance, after.data() + k, sizeof distance);
-    const int64_t farther = distance + static_cast<int64_t>(site.behind() - site.moved);
-    if (farther != static_cast<int32_t>(farther)) return {};
-    distance = static_cast<int32_t>(farther);
-    std::memcpy(after.data() + k, &distance, sizeof distance);
-  }
+  if (!correct_distances(after, window.displacements, site.behind(), site.moved)) return {};
   code.insert(code.end(), after.begin(), after.end());
   append({0xe9});
   relative_to(site.behind() + after.size());

@@ -127,6 +127,8 @@ class CodeSegments {
  public:
   // None if the mapping is not the unchanging code of a file, or the site has no window.
   std::optional<PatchWindow> window(const Memory& memory, const Mapping& mapping, Address site);
+  // The same at any instruction (CodeSegment::window_at).
+  std::optional<PatchWindow> window_at(const Memory& memory, const Mapping& mapping, Address place);
   // The site was patched: it shall be in whatever else maps the file.
   void add(const Mapping& mapping, const PatchedSite& site);
   std::vector<SitePatch> known(const Mapping& mapping) const;
@@ -137,6 +139,7 @@ class CodeSegments {
     std::map<uint64_t, std::optional<PatchWindow>> windows;  // by the site's distance from the start
     std::map<uint64_t, Bytes> patched;                       // what the windows held
   };
+  Segment* segment(const Memory& memory, const Mapping& mapping);
   static auto key(const Mapping& mapping) {
     return std::make_tuple(mapping.device, mapping.inode, mapping.offset, mapping.length());
   }
@@ -228,6 +231,8 @@ class Gate {
 // The bytes of a trampoline at `at` for the site, of which `stop` and `moved` become known. Empty if what a moved
 // instruction names is out of its reach there.
 Bytes trampoline(Address at, Address entry_pointer, const PatchWindow& window, PatchedSite& site);
+// Has the distances among moved instructions, which lay at `from`, name the same from `to`. False if one cannot.
+bool correct_distances(Bytes& code, uint32_t displacements, Address from, Address to);
 // jmp to `target`, padded to the window's size.
 Bytes jump(Address at, Address target, size_t size);
 

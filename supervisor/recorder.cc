@@ -19,8 +19,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kBatonSlice = 5ms;    // at the next event after this, waiting threads get the baton
-constexpr auto kSpinningAfter = 2s;  // a holder without events for so long is reported
+constexpr auto kBatonSlice = 5ms;  // at the next event after this, waiting threads get the baton
+// CPU time without an event from when one was first needed: until the holder is stopped where it is, and until the
+// recording says that this fails.
+constexpr uint64_t kPatienceNs = 10'000'000, kGivenUpNs = 2'000'000'000;
 constexpr int kSyscallStop = SIGTRAP | 0x80;
 
 bool stops_the_group(int signal) {
@@ -177,24 +179,40 @@ void Recorder::tick() {
   if (event_maker_) event_maker_->wait_until_idle();
   collect_images();
   add_channels();
-  const auto now = Clock::now();
   for (auto& [id, unit] : units_) {
     wake_for_checkpoint(*unit);
     Thread* holder = unit->current;
     if (!holder || holder->run != Thread::Run::user) continue;
     const bool checkpoint = checkpoint_due(*unit);
     if (checkpoint) unit->last_clock_check = {};  // it is to be asked again at the next call
-    if (checkpoint || (!unit->ready.empty() && now - unit->baton_since > kBatonSlice)) ask_to_stop(*holder);
-    if (unit->reported_spinning) continue;
-    const bool others_wait = !unit->ready.empty() && now - unit->baton_since > kSpinningAfter;
-    const bool signal_waits = !holder->held.empty() && now - holder->held_since > kSpinningAfter;
-    if (!others_wait && !signal_waits) continue;
-    unit->reported_spinning = true;
-    std::fprintf(stderr, "redrive: unit %u (%s) makes no system call, and %s waits for it to\n", unit->id,
-                 holder->process->command.c_str(), others_wait ? "another of its threads" : "a signal");
-    add_unsure(*unit, others_wait ? "a thread made no system call for 2 s while other threads waited to run"
-                                  : "a signal waited 2 s because its thread made no system call");
+    watch(*unit, checkpoint);
   }
+}
+
+// Right behind a stop. Interrupts the unit's running thread if it is due to make an event for long and does not. Its
+// CPU time counts: it may be waiting for the processor.
+void Recorder::watch(Unit& unit, bool checkpoint_due) {
+  Thread& holder = *unit.current;
+  const auto now = Clock::now();
+  const bool others_wait = (!unit.ready.empty() || !unit.joining.empty()) && now - unit.baton_since > kBatonSlice;
+  const bool signal_waits = !holder.held.empty() && now - holder.held_since > kBatonSlice;
+  const uint64_t due_ns = std::min(unit.period_ns, policy_.checkpoint_by_ns(unit.id));
+  const bool late = unit.period_ns && !limits_.virtual_checkpoints && unit.in_interval &&
+                    interval_ns(unit) > due_ns + due_ns / 8;
+  if (checkpoint_due || others_wait) ask_to_stop(holder);
+  if (!late && !others_wait && !signal_waits) {
+    unit.late_since_ns.reset();
+    return;
+  }
+  const uint64_t at_ns = cpu_ns(unit);
+  if (!unit.late_since_ns) unit.late_since_ns = at_ns;
+  const uint64_t late_ns = at_ns - *unit.late_since_ns;
+  if (late_ns < kPatienceNs || images_.copies_alive() >= limits_.copies) return;
+  if (!late && late_ns > kGivenUpNs && !std::exchange(unit.reported_spinning, true)) {
+    add_unsure(unit, "a thread that makes no system call could not be stopped where it is");
+  }
+  if (holder.preempting) return;
+  holder.preempting = ptrace(PTRACE_INTERRUPT, holder.tid, nullptr, nullptr) == 0;
 }
 
 void Recorder::handle(const Stopped& stopped) {
@@ -239,6 +257,9 @@ void Recorder::handle(const Stopped& stopped) {
       } else if (stops_the_group(signal)) {
         ptrace(PTRACE_LISTEN, tid, nullptr, nullptr);
       } else {
+        bool handled = false;
+        const bool due = std::exchange(thread.preempting, false) && thread.run == Thread::Run::user;
+        if (due && (preempt(thread, handled) || handled)) return;
         if (thread.run == Thread::Run::user) leave_gate(thread);
         resume(thread, thread.run == Thread::Run::user ? PTRACE_CONT : PTRACE_SYSCALL);
       }
@@ -320,6 +341,7 @@ void Recorder::schedule(Unit& unit) {
   unit.ready.pop_front();
   unit.current = &thread;
   unit.baton_since = Clock::now();
+  unit.late_since_ns.reset();
   if (std::exchange(unit.checkpoint_first, false)) {
     begin_interval(unit, CheckpointKind::image, *thread.process, 0);
     store_now(unit, thread, nullptr);
@@ -330,6 +352,9 @@ void Recorder::schedule(Unit& unit) {
       break;
     case Thread::Stop::exit:
       leave(thread);
+      break;
+    case Thread::Stop::preempted:
+      go_on(thread);
       break;
     case Thread::Stop::none:
       CHECK(!"a thread without a stop is ready");
@@ -382,6 +407,7 @@ void Recorder::enter(Thread& thread) {
     }
   }
   thread.rewound = false;
+  thread.woken |= thread.preempting;  // that will wake it up
   ++unit.stopped_calls;
   thread.args = syscall_args(thread.entry);
   thread.row = find_row(static_cast<int64_t>(thread.entry.orig_rax), thread.args);

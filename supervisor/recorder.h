@@ -91,6 +91,7 @@ class Recorder {
   static bool is_lost_copy(pid_t tid);
   void collect_images();
   void tick();
+  void watch(Unit& unit, bool checkpoint_due);
   void add_channels();
   void add_calls(const Unit& unit);
   void add_sites();
@@ -133,6 +134,10 @@ class Recorder {
   Result<void> capture_pages(Unit& unit, bool shared_only, ImageJob& job);
   Result<ImageJob> capture(Unit& unit, Thread& trigger, bool at_entry, bool shared_only,
                            const std::vector<Mapping>* mappings = nullptr);
+  static constexpr uint64_t kCopyMark = 0x79706f63;  // in a register that clone(2) does not read: copies can be told
+  static bool births_pending(const Unit& unit);
+  bool take_copy(ImageJob& job, pid_t copy, const Thread& original);
+  void add_image(Unit& unit, ImageJob job, bool copied);
   Result<uint64_t> inject(Thread& thread, const user_regs_struct& at_entry, long number,
                           std::initializer_list<uint64_t> args, pid_t* born = nullptr);
   void reap_copies(Thread& thread);
@@ -154,6 +159,11 @@ class Recorder {
   void forget_descriptors(Thread& thread, bool served);
   void note_descriptor(Thread& thread, const gate::Record& record);
 
+  // recorder_preemption.cc
+  bool preempt(Thread& thread, bool& handled);
+  bool settle(Thread& thread, user_regs_struct& regs, bool& handled);
+  void go_on(Thread& thread);
+
   // recorder_joins.cc: units that come to share writable memory
   Unit* unit_to_join(Thread& thread, int64_t result);
   void join_unit(Thread& thread, Unit& target);
@@ -165,9 +175,9 @@ class Recorder {
   Result<int64_t> call_at(Thread& thread, Address instruction, const user_regs_struct& base, long number,
                           std::initializer_list<uint64_t> args);
   Result<user_regs_struct> make_calls_from(Thread& thread, const user_regs_struct& base, Address instruction,
-                                           const std::vector<gate::InjectedCall>& calls);
+                                           const std::vector<gate::InjectedCall>& calls, pid_t* born = nullptr);
   Result<int64_t> make_calls(Thread& thread, const user_regs_struct& base,
-                             const std::vector<gate::InjectedCall>& calls);
+                             const std::vector<gate::InjectedCall>& calls, pid_t* born = nullptr);
   Result<void> map_gate(Thread& thread, const user_regs_struct& regs, Address vdso,
                         const std::vector<Mapping>& mappings);
   Result<void> inherit_gate(Thread& thread, const user_regs_struct& regs, std::shared_ptr<Gate> gate);
@@ -277,6 +287,7 @@ class Recorder {
   std::unique_ptr<GateArena> arena_;  // null: stops only
   std::vector<std::weak_ptr<Gate>> gates_;
   PatchPlans plans_;
+  CodeSegments code_;
   // Makes events on another processor; null if there is none. The last member: its thread uses the others.
   std::unique_ptr<WriteBehind<std::vector<Served>>> event_maker_;
 };

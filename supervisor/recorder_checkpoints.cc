@@ -56,8 +56,6 @@ bool sleeps_whole(int64_t number, std::span<const uint64_t, 6> args) {
   }
 }
 
-constexpr uint64_t kCopyMark = 0x79706f63;  // in a register that clone(2) does not read, so that copies can be told
-
 // The CPU clock of a process (clock_getcpuclockid(3)); false if it has ended.
 bool process_cpu_ns(pid_t pid, uint64_t& ns) {
   constexpr clockid_t kSched = 2;
@@ -119,6 +117,13 @@ void Recorder::end_interval(Unit& unit) {
   writer_.add(IntervalEnd{unit.id, unit.interval, unit.ended_ns, unit.log.next()});
 }
 
+// A checkpoint can be taken when the vfork child has its program, and what was born is seen.
+bool Recorder::births_pending(const Unit& unit) {
+  return std::any_of(unit.processes.begin(), unit.processes.end(), [](const auto& p) { return p->borrows_memory; }) ||
+         std::any_of(unit.threads.begin(), unit.threads.end(),
+                     [](const auto& t) { return t.second->run == Thread::Run::starting; });
+}
+
 bool Recorder::checkpoint_due(Unit& unit) {
   if (limits_.checkpoint_period_ns == 0) return false;
   const auto now = Clock::now();
@@ -129,11 +134,7 @@ bool Recorder::checkpoint_due(Unit& unit) {
   const uint64_t at_ns = interval_ns(unit);
   const bool due = unit.checkpoint_wanted || at_ns >= std::min(unit.period_ns, policy_.checkpoint_by_ns(unit.id));
   if (!due && !policy_.wants_checkpoint(unit.id, at_ns)) return false;
-  const bool borrowed =
-      std::any_of(unit.processes.begin(), unit.processes.end(), [](const auto& p) { return p->borrows_memory; });
-  const bool starting = std::any_of(unit.threads.begin(), unit.threads.end(),
-                                    [](const auto& t) { return t.second->run == Thread::Run::starting; });
-  if (borrowed || starting) return false;  // at the next event, when the vfork child has its program
+  if (births_pending(unit)) return false;
   if (images_.copies_alive() >= limits_.copies) {
     // Nor together with others: while one is wanted, no call is served.
     unit.checkpoint_wanted = false;
@@ -248,21 +249,34 @@ void Recorder::checkpoint(Thread& trigger) {
       if (copy >= 0) end_copy(copy);
       return;
     }
-    int status = 0;
-    if (copy < 0 || !wait_stop(copy, status)) {
-      ++skipped_checkpoints_;
+    if (!take_copy(job, copy, trigger)) {
       rewind(trigger, entry);
       return;
     }
-    job.copy = copy;
-    job.original = trigger.tid;
-    if (auto memory = Memory::open(copy)) job.memory = std::move(*memory);
   }
   end_interval(unit);
   begin_interval(unit, CheckpointKind::image, process, static_cast<uint64_t>((Clock::now() - stopped_at).count()));
   job.interval = unit.interval;
   rewind(trigger, entry);
-  unit.period_ns = period_ns(job.bytes() + (copied ? private_bytes(process.pid) : 0));
+  add_image(unit, std::move(job), copied);
+}
+
+// Of a copy that was born; -1: it was not. False: the checkpoint is skipped.
+bool Recorder::take_copy(ImageJob& job, pid_t copy, const Thread& original) {
+  int status = 0;
+  if (copy < 0 || !wait_stop(copy, status)) {
+    ++skipped_checkpoints_;
+    return false;
+  }
+  job.copy = copy;
+  job.original = original.tid;
+  if (auto memory = Memory::open(copy)) job.memory = std::move(*memory);
+  return true;
+}
+
+// Of the interval that has just begun. `copied`: the pages of its process are in a copy.
+void Recorder::add_image(Unit& unit, ImageJob job, bool copied) {
+  unit.period_ns = period_ns(job.bytes() + (copied ? private_bytes(unit.processes.front()->pid) : 0));
   if (!unit.checkpoint_wanted.exchange(false)) align_checkpoints(unit);
   images_.add(std::move(job));
 }

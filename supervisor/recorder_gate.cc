@@ -89,9 +89,9 @@ Result<int64_t> Recorder::call_at(Thread& thread, Address instruction, const use
 }
 
 // Has the thread make these calls, up to the first that fails, from the instruction on that makes them. Returns its
-// registers at the stop behind them. `base` as above.
+// registers at the stop behind them. `base` as above; `born`: of a clone among them, its process.
 Result<user_regs_struct> Recorder::make_calls_from(Thread& thread, const user_regs_struct& base, Address instruction,
-                                                   const std::vector<gate::InjectedCall>& calls) {
+                                                   const std::vector<gate::InjectedCall>& calls, pid_t* born) {
   arena_->set_injected(calls);
   user_regs_struct regs = base;
   regs.rip = instruction;
@@ -104,6 +104,11 @@ Result<user_regs_struct> Recorder::make_calls_from(Thread& thread, const user_re
     resume(thread, PTRACE_CONT);
     if (!wait_stop(thread.tid, status)) return Error{"the program was killed"};
     if (status >> 16 == PTRACE_EVENT_SECCOMP) break;
+    if (status >> 16 == PTRACE_EVENT_CLONE && born) {
+      unsigned long child = 0;
+      ptrace(PTRACE_GETEVENTMSG, thread.tid, nullptr, &child);
+      *born = static_cast<pid_t>(child);
+    }
     if (siginfo_t info{}; status >> 16 == 0 && ptrace(PTRACE_GETSIGINFO, thread.tid, nullptr, &info) == 0) {
       hold(thread, info);
     }
@@ -114,8 +119,8 @@ Result<user_regs_struct> Recorder::make_calls_from(Thread& thread, const user_re
 
 // The same in an address space that has the tier's code. Returns the last call's result.
 Result<int64_t> Recorder::make_calls(Thread& thread, const user_regs_struct& base,
-                                     const std::vector<gate::InjectedCall>& calls) {
-  ASSIGN_OR_RETURN(const user_regs_struct made, make_calls_from(thread, base, arena_->header().inject, calls));
+                                     const std::vector<gate::InjectedCall>& calls, pid_t* born) {
+  ASSIGN_OR_RETURN(const user_regs_struct made, make_calls_from(thread, base, arena_->header().inject, calls, born));
   return static_cast<int64_t>(made.rdi);
 }
 

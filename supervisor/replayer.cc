@@ -238,6 +238,8 @@ Result<bool> Replayer::step(EventIndex index, const Event& event) {
       return replay_signal(thread, index, event);
     case EventKind::trap:
       return replay_trap(thread, index, event);
+    case EventKind::preemption:
+      return replay_preemption(thread, index, event);
   }
   return Error{"an event of unknown kind", Status::damaged};
 }
@@ -499,7 +501,7 @@ void Replayer::show_output(Thread& thread, int64_t result) {
 
 // What the system calls that a checkpoint caught threads in went on to write. The kernel may have written it before the
 // checkpoint or after; the program can tell only from the calls' exits on.
-Result<std::vector<AddressRange>> Replayer::pending_outputs(const UnitState& state) const {
+Result<std::vector<AddressRange>> Replayer::pending_outputs(const UnitState& state, EventIndex from) const {
   std::set<ThreadSerial> pending;
   for (const auto& thread : state.threads) {
     if (thread.in_syscall) pending.insert(thread.thread);
@@ -511,7 +513,7 @@ Result<std::vector<AddressRange>> Replayer::pending_outputs(const UnitState& sta
     }
     return !pending.empty();
   };
-  if (!pending.empty()) TRY(trace_.for_each_event(what_.unit, end_, trace_.event_count(what_.unit), visit));
+  if (!pending.empty()) TRY(trace_.for_each_event(what_.unit, from, trace_.event_count(what_.unit), visit));
   return ranges;
 }
 
@@ -526,6 +528,11 @@ Result<bool> Replayer::verify_end() {
   Decoder header(image.header);
   if (!decode(header, expected)) {
     return Error{"the image of interval " + std::to_string(next) + " cannot be understood", Status::damaged};
+  }
+  ASSIGN_OR_RETURN(const bool preempted, next_is_preemption(end_));
+  if (preempted && threads_.contains(expected.trigger)) {
+    ASSIGN_OR_RETURN(const bool found, run_to_place(expected.trigger, end_, next));
+    if (!found) return false;
   }
   for (const auto& saved : expected.threads) {
     if (saved.thread >= expected.first_joined_thread) continue;
@@ -564,7 +571,7 @@ Result<bool> Replayer::verify_end() {
     const Stub& stub = found->second.stub;
     ASSIGN_OR_RETURN(auto difference, memory_difference(trace_, image, expected, process, stub, {}));
     if (difference) {
-      ASSIGN_OR_RETURN(const auto pending, pending_outputs(expected));
+      ASSIGN_OR_RETURN(const auto pending, pending_outputs(expected, end_));
       ASSIGN_OR_RETURN(difference, memory_difference(trace_, image, expected, process, stub, pending));
     }
     if (difference) {

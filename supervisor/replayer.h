@@ -107,7 +107,7 @@ class Replayer {
   Result<bool> write_memory(Thread& thread, EventIndex index, const Event& event);
   Result<StopKind> run_to_stop(Thread& thread);
   Result<bool> verify_end();
-  Result<std::vector<AddressRange>> pending_outputs(const UnitState& state) const;
+  Result<std::vector<AddressRange>> pending_outputs(const UnitState& state, EventIndex from) const;
   void keep_output(Thread& thread, const Event& event, const SyscallRow& row, const std::vector<Span>& inputs);
   void show_output(Thread& thread, int64_t result);
 
@@ -121,6 +121,18 @@ class Replayer {
   void diverge(Thread* thread, EventIndex index, std::string expected, std::string found);
   void forget_process(ProcessSerial process);
   bool set_regs(const Thread& thread, const user_regs_struct& regs) const;
+
+  // replayer_place.cc: where threads were preempted
+  struct Place {
+    Image image;
+    UnitState state;
+  };
+  Result<Place> read_place(IntervalIndex interval) const;
+  Result<std::optional<Address>> difference(const Place& place, const std::vector<AddressRange>& except) const;
+  Result<Bytes> pages_of(const Place& place, ProcessSerial process, Address first, size_t count) const;
+  Result<bool> run_to_place(ThreadSerial serial, EventIndex index, IntervalIndex interval);
+  Result<bool> replay_preemption(Thread& thread, EventIndex index, const Event& event);
+  Result<bool> next_is_preemption(EventIndex index) const;
 
   // replayer_stop.cc: stopping on the way
   Result<bool> arrive(EventIndex index, const Event& event);

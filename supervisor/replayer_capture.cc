@@ -22,6 +22,7 @@ Result<bool> Replayer::prepare_before(EventIndex index, const Event& event) {
       TRY(capture(interval, 0, false));  // a forked process that has not run
       continue;
     }
+    if (event.kind == EventKind::preemption) continue;  // its place is known from its image alone
     ASSIGN_OR_RETURN(const bool ran, run_batch(event.thread == batch_.thread));
     if (!ran) return false;
     Thread* const trigger = thread_of(index, event);

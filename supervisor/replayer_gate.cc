@@ -243,7 +243,8 @@ Result<bool> Replayer::visit(EventIndex index, const Event& event) {
   if (expect(index, event)) return true;
   if (batch_.ends.empty()) return take(index, event);
   // What follows may happen right behind the last of them, or while its thread stands there.
-  const bool own = event.thread == batch_.thread && event.kind != EventKind::signal;
+  const bool own =
+      event.thread == batch_.thread && event.kind != EventKind::signal && event.kind != EventKind::preemption;
   const bool behind = event.kind == EventKind::signal && event.thread == batch_.thread &&
                       (event.args[0] == static_cast<uint64_t>(SignalPoint::before_syscall) ||
                        event.args[0] == static_cast<uint64_t>(SignalPoint::fault));

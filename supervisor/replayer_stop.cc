@@ -16,6 +16,10 @@ Result<bool> Replayer::arrive(EventIndex index, const Event& event) {
   const auto point = static_cast<SignalPoint>(event.args[0]);
   const bool signal = event.kind == EventKind::signal;
   if (event.kind == EventKind::exit) return true;
+  if (event.kind == EventKind::preemption) {
+    const bool goes_on = static_cast<Preempted>(event.args[0]) == Preempted::checkpoint;
+    return goes_on ? Result<bool>(true) : replay_preemption(thread, index, event);
+  }
   if (signal && point != SignalPoint::before_syscall && point != SignalPoint::fault) return true;
   ASSIGN_OR_RETURN(const StopKind stop, run_to_stop(thread));
   thread.ahead = stop;

@@ -67,7 +67,7 @@ struct Thread {
     blocked,   // in the kernel, without the baton
     ready,     // stopped, waits for the baton to have its stop handled
   };
-  enum class Stop : uint8_t { none, start, exit };
+  enum class Stop : uint8_t { none, start, exit, preempted };
 
   pid_t tid = -1;
   ThreadSerial serial = 0;
@@ -75,7 +75,7 @@ struct Thread {
   Run run = Run::starting;
   Stop stop = Stop::none;  // what waits to be handled while ready
 
-  user_regs_struct entry{};  // at the entry of the current syscall
+  user_regs_struct entry{};  // at the entry of the current syscall; where it was preempted
   Bytes xstate;              // ditto, if other threads may be checkpointed meanwhile
   std::array<uint64_t, 6> args{};
   const SyscallRow* row = nullptr;
@@ -94,6 +94,7 @@ struct Thread {
   bool rewound = false;          // ... right before a syscall instruction that it has entered once already
   bool asked_to_stop = false;    // and has come to no call's entry since
   bool interrupted = false;      // a signal or the recorder woke it up in a served call, which it enters again
+  bool preempting = false;       // it was interrupted to be preempted, and has not stopped yet
   bool woken = false;            // the recorder woke it up in a call that stops
   std::deque<siginfo_t> held;    // asynchronous signals that wait for its next event
   std::deque<siginfo_t> raised;  // of these, those that the recorder has sent again; the kernel still has them
@@ -134,6 +135,7 @@ struct Unit {
   uint64_t replay_ns = 0;   // what a replay of this interval needs for served calls beside their CPU time
   uint64_t drained_ns = 0;  // the interval's clock when that was last done
   Clock::time_point last_clock_check{};
+  std::optional<uint64_t> late_since_ns;  // CPU time when the thread with the baton was first late for an event
   bool reported_spinning = false;
   uint64_t served_calls = 0;  // in process
   uint64_t stopped_calls = 0;

@@ -29,19 +29,10 @@ class Comparison {
 
   // Compares with the pages that the image holds.
   Result<void> stored(const std::vector<Image::Page>& pages) {
+    constexpr size_t kAtOnce = 256;  // a page that the program holds many times comes that often
     return trace_.read_pages(pages, [&](std::span<const PageRef> expected) -> Result<void> {
-      found_.resize(expected.size() * kPageSize);
-      pieces_.clear();
-      for (size_t i = 0; i < expected.size(); ++i) {
-        pieces_.push_back({expected[i].address, found_.data() + i * kPageSize, kPageSize});
-      }
-      const bool all = stub_.memory().read(pieces_);
-      for (size_t i = 0; i < expected.size(); ++i) {
-        if (!all && !stub_.memory().read(pieces_[i].address, pieces_[i].data, kPageSize)) {
-          note(expected[i].address);
-        } else {
-          compare(expected[i].address, expected[i].data, pieces_[i].data);
-        }
+      for (; !expected.empty(); expected = expected.subspan(std::min(kAtOnce, expected.size()))) {
+        stored(expected.first(std::min(kAtOnce, expected.size())));
       }
       return {};
     });
@@ -69,6 +60,21 @@ class Comparison {
   std::optional<Address> first_difference() const { return difference_; }
 
  private:
+  void stored(std::span<const PageRef> expected) {
+    found_.resize(expected.size() * kPageSize);
+    pieces_.clear();
+    for (size_t i = 0; i < expected.size(); ++i) {
+      pieces_.push_back({expected[i].address, found_.data() + i * kPageSize, kPageSize});
+    }
+    const bool all = stub_.memory().read(pieces_);
+    for (size_t i = 0; i < expected.size(); ++i) {
+      if (!all && !stub_.memory().read(pieces_[i].address, pieces_[i].data, kPageSize)) {
+        note(expected[i].address);
+      } else {
+        compare(expected[i].address, expected[i].data, pieces_[i].data);
+      }
+    }
+  }
   // The pages of the runs that are not in the list; both ascend.
   static std::vector<PageRun> without(const std::vector<PageRun>& runs, const std::vector<Image::Page>& pages) {
     std::vector<PageRun> rest;

@@ -1,5 +1,6 @@
 """Group concurrency: replays beside each other, with many jobs and with one, from several recordings at once."""
 import os
+import signal
 
 from harness import Failure, test, workload
 from programs import job_of
@@ -18,6 +19,31 @@ def middle_interval(ctx):
     if not images:
         raise Failure("no image checkpoint was taken")
     return f"{unit}:{images[len(images) // 2]['interval']}"
+
+
+@test("concurrency/no_calls")
+def no_calls(ctx):
+    """The bound holds for a program that computes for seconds without a system call, and every checkpoint comes in time."""
+    record(ctx, job_of(ctx, "preempted", "8", record_options=("--bound", "1s")))
+    take_away_surroundings(ctx)
+    period_s = ctx.json("stats", ctx.trace)["checkpoint_period_s"]
+    intervals = [i["cpu_s"] for unit in ctx.json("ls", ctx.trace)["units"] for i in unit["intervals"]]
+    if len(intervals) < 8 or max(intervals) > 1.5 * period_s:
+        raise Failure(f"{len(intervals)} intervals, the longest of {max(intervals):.3f} s, T is {period_s:.3f} s")
+    redrive_all(ctx, bound_s=1)
+
+
+@test("concurrency/spinning_is_ended")
+def spinning_is_ended(ctx):
+    """SIGTERM reaches a program that makes no system call, and its handler runs where it is."""
+    job = job_of(ctx, "spin_flag", "forever", record_options=PERIOD)
+    job.prepare(ctx.fresh_work())
+    recording = ctx.start_redrive("record", "-o", ctx.trace, *PERIOD, "--", *job.command, cwd=ctx.work)
+    recording.wait_for("waits", ctx.timeout_s)
+    os.kill(recording.pid, signal.SIGTERM)
+    outcome = ctx.expect_status(recording.finish(ctx.timeout_s), 0)
+    ctx.expect(job.good(outcome), outcome, "the handler has not run")
+    redrive_all(ctx)
 
 
 @test("concurrency/one_interval_twice")

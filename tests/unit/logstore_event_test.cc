@@ -79,8 +79,23 @@ TEST_CASE("an encoding cut short anywhere is not an event") {
   }
 }
 
+TEST_CASE("a preemption is encoded whole, in few bytes") {
+  Event event;
+  event.kind = EventKind::preemption;
+  event.thread = 2;
+  event.ip = 0x5555'5555'1234;
+  event.regs_hash = 0x12345678;
+  event.args[0] = static_cast<uint64_t>(Preempted::turn);
+  const Bytes data = encoded(event);
+  CHECK(data.size() <= 20);
+  Decoder in(data);
+  Event read;
+  CHECK(decode(in, read));
+  CHECK(read == event);
+}
+
 TEST_CASE("unknown kinds and flags are not events") {
-  for (const uint64_t flags : {uint64_t{5}, uint64_t{7}, uint64_t{1} << 18, UINT64_MAX}) {
+  for (const uint64_t flags : {uint64_t{6}, uint64_t{7}, uint64_t{1} << 18, UINT64_MAX}) {
     Encoder out;
     out.u(flags);
     for (int i = 0; i < 100; i++) out.u(0);
