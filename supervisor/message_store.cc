@@ -169,12 +169,14 @@ void MessageStore::wake_all() {
   }
 }
 
-// The intervals are closed under dependences and these follow causality, as do arrivals, so somebody can always go on;
-// if all wait for what is not there, a recorded dependence is wrong, and waiting for ever would hide it.
+// The intervals are closed under dependences and these follow causality, as do arrivals, so somebody can always go on,
+// or is told that he cannot; if all wait for what is not there, a recorded dependence is wrong, and waiting for ever
+// would hide it.
 bool MessageStore::stuck() const {
-  return awaited_.size() + awaited_turns_.size() >= running_ &&
-         std::none_of(awaited_.begin(), awaited_.end(), [this](EventRef event) { return available(event); }) &&
-         std::none_of(awaited_turns_.begin(), awaited_turns_.end(), [this](uint64_t turn) { return is_turn(turn); });
+  const auto waits = [this](EventRef event) { return !available(event) && !comes_no_more(event); };
+  const auto has_no_turn = [this](uint64_t turn) { return !is_turn(turn) && !order_broken_; };
+  return awaited_.size() + awaited_turns_.size() >= running_ && std::all_of(awaited_.begin(), awaited_.end(), waits) &&
+         std::all_of(awaited_turns_.begin(), awaited_turns_.end(), has_no_turn);
 }
 
 bool MessageStore::wait_for(std::unique_lock<std::mutex>& lock, EventRef event) {
