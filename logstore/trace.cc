@@ -401,12 +401,13 @@ Result<void> Trace::for_each_event(UnitId unit, EventIndex first, EventIndex las
   ASSIGN_OR_RETURN(const PayloadFile* added, state_->payloads(unit));
   if (!added) return (*segment)->for_each(first, last, visit);
   std::optional<Error> error;
+  std::array<Event, 2> filled;  // the one before is still there
   TRY((*segment)->for_each(first, last, [&](EventIndex index, const Event& event) {
     if (!event.receive || event.receive->logged) return visit(index, event);
-    Event filled = event;
-    const auto found = added->fill(index, filled);
+    Event& own = filled[index % filled.size()] = event;
+    const auto found = added->fill(index, own);
     if (!found) error = found.error();
-    return found && visit(index, filled);
+    return found && visit(index, own);
   }));
   if (error) return *error;
   return {};

@@ -72,7 +72,8 @@ class Deciding {
     const Unit& unit = units_[step.unit];
     if (placement_.recorded || !unit.began) return;
     while (due_ns(step.unit) < step.at_ns) checkpoint(step.unit, due_ns(step.unit), unit.restore_s);
-    if (policy_.wants_checkpoint(step.unit, at_ns(step))) checkpoint(step.unit, step.at_ns, unit.restore_s);
+    const bool last = step.what == What::end;  // nothing would follow the checkpoint
+    if (!last && policy_.wants_checkpoint(step.unit, at_ns(step))) checkpoint(step.unit, step.at_ns, unit.restore_s);
   }
 
   uint64_t due_ns(uint32_t id) const {

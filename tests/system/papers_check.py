@@ -10,7 +10,7 @@ import executions  # noqa: E402
 import mpi  # noqa: E402
 from executions import BEGIN, RECEIVE, SEND, Step  # noqa: E402
 from harness import Failure, test, workload  # noqa: E402
-from redriving import Job, check_trace, record, redrive_all  # noqa: E402
+from redriving import Job, check_trace, images_by_unit, record, redrive_all  # noqa: E402
 
 # Units 1 and 2, a checkpoint of each after every 4: 1 sends at 3, 2 receives that at 1 and sends at 3, 1 receives that at 5, in its second interval.
 CHAIN = {
@@ -84,8 +84,10 @@ def evaluate(ctx):
         logged = sum(kept for kept, step in zip(decided.kept, execution.steps) if step.message)
         expect_near(logged, row["logged_messages"], row["messages"] / 100, f"{row['policy']}: messages logged")
         expect_near(len(decided.intervals), row["intervals"], 1, f"{row['policy']}: intervals")
+        # ros limits no path: a single message that one of the two keeps can be what the longest one goes by.
+        tolerance = row["critical_path_max_s"] * (0.5 if row["policy"] == "ros" else 0.01)
         longest = max(executions.critical_paths(execution, decided))
-        expect_near(longest / 1e9, row["critical_path_max_s"], row["critical_path_max_s"] / 100, f"{row['policy']}: longest path")
+        expect_near(longest / 1e9, row["critical_path_max_s"], tolerance, f"{row['policy']}: longest path")
 
 
 @test("papers/tuning")
@@ -143,9 +145,11 @@ def killed_while_undecided(ctx):
     """What was not decided, or not published, when the recorder was killed is not logged: its senders are executed again."""
     job = Job([str(workload(ctx.options, "mesh")), "4", "20000i"])
     process = ctx.start_redrive("record", "-o", ctx.trace, "--policy", "mrt", *LATE, "--", *job.command, cwd=ctx.work)
-    images, limit = ctx.trace / "images", time.monotonic() + 60
-    while (not images.exists() or len(os.listdir(images)) < 24) and time.monotonic() < limit:
+    limit = time.monotonic() + 60
+    while not (ctx.trace / "images.seg").exists() and time.monotonic() < limit:
         time.sleep(0.01)
+    while sum(map(len, images_by_unit(ctx).values())) < 24 and time.monotonic() < limit:
+        time.sleep(0.05)
     os.kill(process.pid, signal.SIGKILL)
     process.finish(30)
     check_trace(ctx)

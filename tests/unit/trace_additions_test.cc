@@ -66,10 +66,15 @@ Result<void> add_all(Storage& storage) {
   return additions->finish(settings);
 }
 
-// Which receives are logged; what is must be right.
+// Which receives are logged; what is must be right, and still there at the next event.
 int logged(const Trace& trace) {
   int count = 0;
+  const Event* before = nullptr;
+  Event was;
   REQUIRE(trace.for_each_event(1, 0, kEvents, [&](EventIndex, const Event& event) {
+    if (before) CHECK(*before == was);
+    before = &event;
+    was = event;
     if (!event.receive || !event.receive->logged) return true;
     ++count;
     CHECK(event.writes[0].data == Bytes{1, 2, 3});
