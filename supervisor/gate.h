@@ -104,6 +104,7 @@ struct SitePatch {
   Bytes original;  // what the window must hold; empty: whatever it does
   SiteKind kind = SiteKind::syscall;
 
+  bool counter() const { return kind == SiteKind::rdtsc || kind == SiteKind::rdtscp; }
   Address start() const { return site - window.before; }
   size_t size() const { return window.before ? window.before : instruction_size(kind) + window.after; }
 };

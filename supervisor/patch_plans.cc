@@ -83,9 +83,8 @@ bool is_window(const CodeSite& site, uint64_t at, uint64_t length) {
   constexpr uint64_t kLongestWindow = kJumpSize + 14;  // an instruction begins before the jump's end
   const PatchWindow& window = *site.window;
   const SitePatch patch{at, window, site.original, site.kind};
-  const bool counter = site.kind == SiteKind::rdtsc || site.kind == SiteKind::rdtscp;
   if (patch.size() != site.original.size() || patch.size() < kJumpSize || patch.size() > kLongestWindow) return false;
-  if (window.before ? window.after || window.displacements || counter : window.displacements >> window.after) {
+  if (window.before ? window.after || window.displacements || patch.counter() : window.displacements >> window.after) {
     return false;
   }
   return window.before <= at && patch.start() + patch.size() <= length;

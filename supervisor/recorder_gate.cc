@@ -376,7 +376,12 @@ void Recorder::apply_plan(Process& process, const Mapping& mapping, const Mapped
   Gate* const gate = process.gate.get();
   if (!gate || !gate->slot() || !PatchPlans::is_code(mapping)) return;
   auto patches = plans_.of(file, mapping).ready(mapping.start);
-  if (!patches.empty()) gate->patch(process.memory, std::move(patches));
+  if (patches.empty()) return;
+  // No trap of such an instruction may have come yet.
+  if (std::any_of(patches.begin(), patches.end(), [](const SitePatch& patch) { return patch.counter(); })) {
+    arena_->set_counter(counter());
+  }
+  gate->patch(process.memory, std::move(patches));
 }
 
 // Maps memory for trampolines within reach of `near`, if there is a gap. The thread is at a syscall's entry, and must

@@ -232,3 +232,32 @@ def other_file_system(ctx):
         expect_no_rest(cache)
     finally:
         shutil.rmtree(directory)
+
+
+COUNTER_SOURCE = """
+#include <stdio.h>
+#include <x86intrin.h>
+int main(void) {
+  unsigned long long at[100];
+  for (int i = 0; i < 100; ++i) at[i] = __rdtsc();
+  for (int i = 1; i < 100; ++i) {
+    if (at[i] <= at[i - 1]) return puts("the counter stands still"), 1;
+  }
+  return puts("ok"), 0;
+}
+"""
+
+
+@test("caching/counter")
+def counter(ctx):
+    """rdtsc is answered in process from a program's beginning on: what that needs is there before any has trapped."""
+    source, binary, cache = ctx.directory / "counter.c", ctx.directory / "counter", cache_of(ctx)
+    source.write_text(COUNTER_SOURCE)
+    subprocess.run(["gcc", "-O1", "-static", "-o", binary, source], check=True)  # the linker reads it as well
+    time.sleep(CLOCK_S)
+    for name in ("first", "second", "third"):
+        outcome = record(ctx, name, cache, binary)
+        ctx.expect(outcome.stdout == "ok\n", outcome, "wrong result")
+        verify(ctx, name)
+    if stopped(ctx, "third") >= stopped(ctx, "first"):
+        raise Failure("nothing was learnt of the program")
