@@ -358,11 +358,15 @@ def measure_all(papers):
     start, chosen = time.monotonic(), papers.arguments.parts
     host = {"cores": os.cpu_count(), "kernel": os.uname().release, "load": os.getloadavg()[0], "minutes": 0, "quick": papers.arguments.quick}
     results = {"failures": [], "recordings": [], "host": host}
-    if chosen:
+    if chosen and not papers.arguments.json.exists():
+        results["only"] = chosen
+    elif chosen:
         results.update(json.loads(papers.arguments.json.read_text()))
         results["failures"] = [failure for failure in results["failures"] if failure["part"] not in chosen]
         results.update({part: [] for part in chosen})
     minutes = results["host"]["minutes"]
+    if "only" in results:
+        results["only"] = sorted({*results["only"], *chosen})
     for part, measure, words in plan(papers):
         if chosen and part not in chosen:
             continue

@@ -279,15 +279,37 @@ def run_times(results):
     return table(["program", "technique", "size", "plain run", "recording: paper", "ours", "replay: paper", "ours"], rows)
 
 
-TABLES = [host, recordings, failures, goals, checked, measured, policies, figure_4, figure_5, figure_6, figures_2_3, figures_4_5, table_7_1, breakpoints,
-          record_sizes, run_times]
+# Each table's part. Where it has none, its rows come from several, and their first two cells say which they are.
+TABLES = {host: "host", recordings: "recordings", failures: None, goals: None, checked: "checked", measured: None, policies: "policies",
+          figure_4: "critical_path", figure_5: "critical_path", figure_6: "skew", figures_2_3: "replay_set", figures_4_5: "replay_set",
+          table_7_1: "mrt", breakpoints: "breakpoints", record_sizes: "record_sizes", run_times: "run_times"}
+
+
+def key_of(row):
+    return [cell.strip().split(",")[0] for cell in row.split("|")[1:3]]
+
+
+def brought_up_to_date(old, new, measured_parts):
+    """The rows of a page's table with those that were measured now."""
+    if len(old) < 3:
+        return new
+    fresh = {tuple(key_of(row)): row for row in new[2:]}
+    kept = [row for row in old[2:] if key_of(row)[0].strip("`") not in measured_parts]
+    rows = [fresh.pop(tuple(key_of(row)), row) for row in kept]
+    return [*old[:2], *rows, *fresh.values()]
 
 
 def write(template, target, results):
-    text = template.read_text()
-    for make in TABLES:
+    """Of results that are not of all parts: the tables and rows that they bring up to date."""
+    text, parts = template.read_text(), results.get("only")
+    for make, part in TABLES.items():
+        if parts and part and part not in parts:
+            continue
         before, rest = text.split(f"<!-- table {make.__name__} -->\n", 1)
-        after = rest.split("<!-- end -->", 1)[1]
-        text = f"{before}<!-- table {make.__name__} -->\n" + "\n".join(make(results)) + f"\n<!-- end -->{after}"
+        old, after = rest.split("<!-- end -->", 1)
+        rows = make(results)
+        if parts and not part:
+            rows = brought_up_to_date(old.strip().split("\n"), rows, parts)
+        text = f"{before}<!-- table {make.__name__} -->\n" + "\n".join(rows) + f"\n<!-- end -->{after}"
     papers_plots.write(target / "papers", results)
     (target / "papers.md").write_text(text)
