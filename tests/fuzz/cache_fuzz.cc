@@ -1,36 +1,15 @@
 // cache_fuzz [SEED [ITERATIONS]]: feeds damaged entries of the cache of files to what reads them. Nothing may crash,
 // and of any plan that is accepted the trampolines can be made. A failure prints the seed that shows it.
-#include <csignal>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-
 #include "interceptors/cpuid_sites.h"
 #include "logstore/file_cache.h"
 #include "supervisor/patch_plans.h"
+#include "tests/fuzz/seeds.h"
 #include "tests/unit/logstore_sample.h"
 
 using namespace redrive;
+using fuzz::require;
 
 namespace {
-
-char g_how_to_show[64];  // read by a signal handler
-
-void show_seed(int signal) {
-  (void)!::write(STDERR_FILENO, g_how_to_show, std::strlen(g_how_to_show));
-  std::signal(signal, SIG_DFL);
-  std::raise(signal);
-}
-
-#ifdef __SANITIZE_ADDRESS__
-extern "C" void __asan_on_error() { (void)!::write(STDERR_FILENO, g_how_to_show, std::strlen(g_how_to_show)); }
-#endif
-
-void require(bool good, const char* what) {
-  if (good) return;
-  std::fprintf(stderr, "cache_fuzz: %s\n", what);
-  std::abort();
-}
 
 Bytes good_plans(sample::Values& v) {
   FilePlans plans;
@@ -147,19 +126,4 @@ void one_entry(uint64_t seed) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  const uint64_t first_seed = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 1;
-  const uint64_t iterations = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 50000;
-  for (const int signal : {SIGABRT, SIGALRM}) std::signal(signal, show_seed);
-#ifndef __SANITIZE_ADDRESS__
-  for (const int signal : {SIGSEGV, SIGBUS, SIGFPE}) std::signal(signal, show_seed);
-#endif
-  for (uint64_t seed = first_seed; seed < first_seed + iterations; seed++) {
-    std::snprintf(g_how_to_show, sizeof g_how_to_show, "cache_fuzz: show again with: cache_fuzz %llu 1\n",
-                  static_cast<unsigned long long>(seed));
-    one_entry(seed);
-  }
-  std::printf("cache_fuzz: %llu entries from seed %llu read\n", static_cast<unsigned long long>(iterations),
-              static_cast<unsigned long long>(first_seed));
-  return 0;
-}
+int main(int argc, char** argv) { return fuzz::run(argc, argv, 50000, "entries", one_entry); }

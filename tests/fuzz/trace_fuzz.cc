@@ -3,33 +3,20 @@
 // failure prints the seed that shows it.
 #include <unistd.h>
 
-#include <csignal>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <map>
 
 #include "logstore/memory_storage.h"
 #include "logstore/record_file.h"
 #include "logstore/trace_additions.h"
+#include "tests/fuzz/seeds.h"
 #include "tests/unit/logstore_sample.h"
 
 using namespace redrive;
+using fuzz::require;
 
 namespace {
 
 constexpr unsigned kSecondsPerTrace = 20;  // a hang, by far
-char g_how_to_show[64];                    // read by a signal handler
-
-void show_seed(int signal) {
-  (void)!::write(STDERR_FILENO, g_how_to_show, std::strlen(g_how_to_show));
-  std::signal(signal, SIG_DFL);
-  std::raise(signal);
-}
-
-#ifdef __SANITIZE_ADDRESS__
-extern "C" void __asan_on_error() { (void)!::write(STDERR_FILENO, g_how_to_show, std::strlen(g_how_to_show)); }
-#endif
 
 using Files = std::map<std::string, Bytes>;
 
@@ -37,12 +24,6 @@ Files files_of(MemoryStorage& storage) {
   Files out;
   for (const auto& path : storage.all_files()) out[path] = storage.bytes(path);
   return out;
-}
-
-void require(bool good, const char* what) {
-  if (good) return;
-  std::fprintf(stderr, "trace_fuzz: %s\n", what);
-  std::abort();
 }
 
 enum class State { killed, finished, prepared };
@@ -209,25 +190,14 @@ void one_trace(const Files& good, bool finished, uint64_t seed) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const uint64_t first_seed = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 1;
-  const uint64_t iterations = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 2000;
   const Files traces[] = {make_trace(State::killed), make_trace(State::finished), make_trace(State::prepared)};
   for (const Files& good : traces) {
     MemoryStorage storage;
     put_back(good, storage);
     require(!read_all(storage), "an undamaged trace is reported");
   }
-  for (const int signal : {SIGABRT, SIGALRM}) std::signal(signal, show_seed);
-#ifndef __SANITIZE_ADDRESS__
-  for (const int signal : {SIGSEGV, SIGBUS, SIGFPE}) std::signal(signal, show_seed);
-#endif
-  for (uint64_t seed = first_seed; seed < first_seed + iterations; seed++) {
-    std::snprintf(g_how_to_show, sizeof g_how_to_show, "trace_fuzz: show again with: trace_fuzz %llu 1\n",
-                  static_cast<unsigned long long>(seed));
+  return fuzz::run(argc, argv, 2000, "traces", [&](uint64_t seed) {
     ::alarm(kSecondsPerTrace);
     one_trace(traces[seed % 3], seed % 3 != 0, seed);
-  }
-  std::printf("trace_fuzz: %llu traces from seed %llu read\n", static_cast<unsigned long long>(iterations),
-              static_cast<unsigned long long>(first_seed));
-  return 0;
+  });
 }
