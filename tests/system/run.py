@@ -16,6 +16,8 @@ sys.dont_write_bytecode = True
 import harness  # noqa: E402
 import bad_input, breakpoints, caching, concurrency, evaluating, faults, large, logging_share, papers_check, preparing, programs, real, reports, workloads  # noqa: E401,E402,F401  (each registers its tests)
 
+FAILURE_AT_END = 600  # characters of a failure that are printed once more after all tests
+
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__)
@@ -52,10 +54,11 @@ def options_of(arguments):
 
 
 class Report:
-    """Prints each result once it is there; counts."""
+    """Prints each result once it is there, and at the end those that failed, where a log's last lines show them."""
 
     def __init__(self, arguments, total):
         self.arguments, self.total, self.counts = arguments, total, {"PASS": 0, "FAIL": 0, "SKIP": 0}
+        self.failures = []
         self.lock = threading.Lock()
 
     def add(self, name, verdict, detail, seconds, directory):
@@ -64,6 +67,7 @@ class Report:
             print(f"[{sum(self.counts.values())}/{self.total}] {verdict} {name} ({seconds:.1f} s)"
                   + (f": {detail}" if verdict == "SKIP" else ""), flush=True)
             if verdict == "FAIL":
+                self.failures.append(f"FAIL {name}: {' | '.join(detail.splitlines())[:FAILURE_AT_END]}")
                 print("  " + detail.replace("\n", "\n  "))
                 print(f"  again:   {self.again(name)}")
             if self.arguments.keep:
@@ -77,6 +81,7 @@ class Report:
 
     def close(self):
         counts = self.counts
+        print(*self.failures, sep="\n", end="\n" if self.failures else "")
         print(f"{counts['PASS']} passed, {counts['FAIL']} failed, {counts['SKIP']} skipped", flush=True)
         return 1 if counts["FAIL"] else 0
 
