@@ -30,7 +30,7 @@ all: $(BUILD)/redrive ## build build/redrive
 GATE := interceptors/inprocess
 GATE_FLAGS := -std=c++20 $(WARN) -I. -MMD -MP -O2 -ffreestanding -fbuiltin -fno-exceptions -fno-rtti -fno-stack-protector -fno-pic \
   -mgeneral-regs-only -mno-red-zone -fcf-protection=none -fno-asynchronous-unwind-tables -fno-jump-tables \
-  -fno-tree-loop-distribute-patterns -DXXH_FORCE_MEMORY_ACCESS=1
+  -fno-tree-loop-distribute-patterns -mmemcpy-strategy=unrolled_loop:256:noalign,rep_8byte:-1:noalign -DXXH_FORCE_MEMORY_ACCESS=1
 GATE_OBJS := $(patsubst %.cc,$(BUILD)/%.o,$(wildcard $(GATE)/*.cc))
 $(GATE_OBJS): $(BUILD)/%.o: %.cc
 	@mkdir -p $(@D)

@@ -1,5 +1,6 @@
 #include "logstore/image_publisher.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/check.h"
@@ -15,6 +16,7 @@ Result<TraceWriter::ImageStats> ImagePublisher::write(UnitId unit, IntervalIndex
   storage_failed = false;
   const AddPages add = [&](uint32_t process, Address address, std::span<const uint8_t> run) -> Result<void> {
     CHECK(run.size() % kPageSize == 0);
+    pages_.expect(2 * (sizes_sum_ + list.size() + run.size() / kPageSize));
     for (size_t at = 0; at < run.size(); at += kPageSize) {
       const uint8_t* page = run.data() + at;
       if (is_zero_page(page)) continue;
@@ -26,6 +28,7 @@ Result<TraceWriter::ImageStats> ImagePublisher::write(UnitId unit, IntervalIndex
     return {};
   };
   ASSIGN_OR_RETURN(const Bytes header, read(add));
+  note_size(unit, list.size());
   storage_failed = true;
   new_files_ |= !pages_.exists() || !images_.exists();
   if (pages_.pages()) TRY(pages_.write());
@@ -37,6 +40,18 @@ Result<TraceWriter::ImageStats> ImagePublisher::write(UnitId unit, IntervalIndex
       {unit, interval, list.size(), images_.written(), pages_.bytes(), pages_.pages(), first_item, false});
   return TraceWriter::ImageStats{list.size(), pages_.pages() - pages_before,
                                  image_size + pages_.bytes() - bytes_before};
+}
+
+void ImagePublisher::note_size(UnitId unit, size_t pages) {
+  constexpr size_t kUnits = 64;
+  size_t& size = sizes_[unit];
+  sizes_sum_ += pages - size;
+  size = pages;
+  if (sizes_.size() <= kUnits) return;
+  const auto least = std::min_element(sizes_.begin(), sizes_.end(),
+                                      [](const auto& a, const auto& b) { return a.second < b.second; });
+  sizes_sum_ -= least->second;
+  sizes_.erase(least);
 }
 
 Result<void> ImagePublisher::publish(std::vector<std::string> unsynced) {

@@ -1,6 +1,7 @@
 // Puts images into a trace: pages first, then the image, then the journal's word that it is there.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,8 @@ class ImagePublisher {
   RecordWriter& images() { return images_; }
 
  private:
+  void note_size(UnitId unit, size_t pages);
+
   Storage& storage_;
   const TraceFiles& files_;
   JournalWriter& journal_;
@@ -39,6 +42,9 @@ class ImagePublisher {
   RecordWriter images_;
   bool new_files_ = false;               // whose names were not synced
   std::vector<ImagePublished> written_;  // not yet in the journal
+  // Pages of the units' last images, of those that have most: what the next images will hold again, mostly.
+  std::map<UnitId, size_t> sizes_;
+  size_t sizes_sum_ = 0;
 };
 
 }  // namespace redrive

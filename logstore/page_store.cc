@@ -37,7 +37,7 @@ uint64_t PageIndex::find_or_add(uint64_t low, uint64_t high, uint64_t fresh_id) 
   if (const auto& known = young_.slot_of(low, high); known.id_plus_one) return known.id_plus_one - 1;
   const auto& former = old_.slot_of(low, high);
   const Table::Slot found{low, high, former.id_plus_one ? former.id_plus_one : fresh_id + 1};
-  if (young_.used == generation_) old_ = std::exchange(young_, {});
+  if (young_.used >= generation_) old_ = std::exchange(young_, {});
   young_.add(found);
   return found.id_plus_one - 1;
 }

@@ -2,6 +2,7 @@
 // stored.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -16,8 +17,12 @@ inline constexpr uint32_t kPagesPerRecord = 64;
 // more memory. A page that was forgotten is stored again.
 class PageIndex {
  public:
+  static constexpr size_t kLeast = 1 << 15, kMost = 1 << 19;
+
   // Remembers at least the last `generation` different pages, and fewer than twice as many.
-  explicit PageIndex(size_t generation = 1 << 19) : generation_(generation) {}
+  explicit PageIndex(size_t generation = kLeast) : generation_(generation) {}
+  // From now on; within these limits.
+  void remember(size_t generation) { generation_ = std::clamp(generation, kLeast, kMost); }
   // The id of the page with this hash; `fresh_id`, now remembered, if it knows none.
   uint64_t find_or_add(uint64_t low, uint64_t high, uint64_t fresh_id);
 
@@ -47,6 +52,8 @@ class PageStoreWriter {
   Result<void> resume(uint64_t size, uint64_t pages);
   // Stores a page that is not zero, unless it is there. Its id.
   Result<uint64_t> add(const uint8_t* page);
+  // So many different pages may come again soon.
+  void expect(size_t pages) { index_.remember(pages); }
   // Writes what is buffered, as a record that may be short.
   Result<void> write();
   uint64_t pages() const { return next_id_; }

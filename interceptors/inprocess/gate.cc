@@ -59,6 +59,9 @@ using namespace redrive::gate;
 #define LOADS 0x6f6c6f61
 #define OPENED -2
 
+// Those that are not the arithmetic ones, and differ from what they mostly are; of bits 0 to 31.
+#define RARE_FLAGS 0xfffff528
+
 // What execute() answers of a call that it has not made: no result of the kernel's.
 #define NOT_MADE -4096
 
@@ -100,9 +103,17 @@ entry:
   movl $1, )" AT(PHASE) R"(
   call serve
 leave:
-  mov $)" VALUE(STACK_TOP) R"(, %esp
-  pushq )" AT(FLAGS) R"(
-  popfq
+  mov )" AT(FLAGS) R"(, %rax
+  test $)" VALUE(RARE_FLAGS) R"(, %eax
+  jnz pop_flags
+  # popfq takes as long as all else here: the overflow flag from an addition, the others by sahf
+  mov %eax, %ecx
+  shr $11, %ecx
+  and $1, %ecx
+  add $0x7f, %cl
+  mov %al, %ah
+  sahf
+restore:
   mov )" AT(RAX) R"(, %rax
   mov )" AT(RDI) R"(, %rdi
   mov )" AT(RSI) R"(, %rsi
@@ -121,6 +132,12 @@ leave:
   mov )" AT(RSP) R"(, %rsp
   movl $0, )" AT(PHASE) R"(
   jmp *)" AT(TARGET) R"(
+
+pop_flags:
+  mov $)" VALUE(STACK_TOP) R"(, %esp
+  pushq )" AT(FLAGS) R"(
+  popfq
+  jmp restore
 
 # The tracer knows these stops by the address; the number is one that the kernel shows to filters. (It has seccomp(2) pass over
 # 335 and 336, uprobe's, and kills who calls them.)
@@ -289,8 +306,19 @@ namespace {
 
 Slot& slot() { return *reinterpret_cast<Slot*>(kSlot); }
 
+// Short pieces, which most are, take the processor longer as a string.
 void copy(void* to, const void* from, uint64_t length) {
-  asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(length) : : "memory");
+  constexpr uint64_t kWord = sizeof(uint64_t), kShort = 256;
+  uint64_t words = length / kWord;
+  length %= kWord;
+  if (words > kShort / kWord) {
+    asm volatile("rep movsq" : "+D"(to), "+S"(from), "+c"(words) : : "memory");
+    words = 0;
+  }
+  auto* t = static_cast<uint8_t*>(to);
+  const auto* f = static_cast<const uint8_t*>(from);
+  for (; words; --words, t += kWord, f += kWord) __builtin_memcpy(t, f, kWord);
+  for (; length; --length) *t++ = *f++;
 }
 
 // Writes a record at the ring's head, never beyond its end.
@@ -367,9 +395,15 @@ void add_outputs(Writer& writer, const Span& span, const Registers& regs, const 
   }
 }
 
-// The kernel keeps it in the limit of a segment (asm/segment.h, __CPUNODE_SEG).
-uint32_t processor() {
+// The kernel keeps it where rdpid reads it, and in the limit of a segment (asm/segment.h, __CPUNODE_SEG), which takes
+// ten times as long.
+uint32_t processor(const Slot& s) {
   constexpr uint32_t kSegment = 0x7b, kMask = 0xfff;
+  if (s.has_rdpid) {
+    uint64_t id;
+    asm volatile("rdpid %0" : "=r"(id));
+    return static_cast<uint32_t>(id) & kMask;
+  }
   uint32_t limit = 0;
   asm volatile("lsl %1, %0" : "=r"(limit) : "r"(kSegment) : "cc");
   return limit & kMask;
@@ -612,7 +646,7 @@ void barrier() { asm volatile("" : : : "memory"); }
 // nothing has happened that the program could see.
 bool serve_call(Slot& s) {
   const Registers& regs = s.regs;
-  if (s.want_stop || processor() != s.processor) return false;
+  if (s.want_stop || processor(s) != s.processor) return false;
   const Call* const found = call_of(regs);
   if (!found) return false;
   const Call& call = *found;
@@ -669,10 +703,11 @@ bool serve_call(Slot& s) {
     s.pending = s.head + 1;
     barrier();
   }
-  Registers now = regs;
+  Registers at_once;
   if (tried) {
+    at_once = regs;
     s.no_time[0] = s.no_time[1] = 0;
-    (&now.rdi)[call.timeout] = call.timeout_at ? reinterpret_cast<uint64_t>(s.no_time) : 0;
+    (&at_once.rdi)[call.timeout] = call.timeout_at ? reinterpret_cast<uint64_t>(s.no_time) : 0;
   }
   if (call.closes != kNoArg) {
     set_known(s, argument(regs, call.closes), false);
@@ -680,7 +715,7 @@ bool serve_call(Slot& s) {
   }
   const bool copied_is_known = is_known(s, argument(regs, 0));
   if (call.refusal) s.phase = Phase::after;
-  const int64_t result = call.refusal ? -call.refusal : execute(&now, Phase::kernel, sleeps ? ++s.sleeps : 0);
+  const int64_t result = call.refusal ? -call.refusal : execute(tried ? &at_once : &regs, Phase::kernel, sleeps ? ++s.sleeps : 0);
   if (sleeps && result == NOT_MADE) {
     s.phase = Phase::before;
     s.pending = 0;
@@ -725,7 +760,7 @@ bool serve_call(Slot& s) {
 
 // Executes rdtsc or rdtscp, `size` bytes, as the recorder does where they stop. False if it must stop.
 bool serve_counter(Slot& s, uint64_t size) {
-  if (s.replay || s.want_stop || processor() != s.processor || kRingSize - s.head < sizeof(Record)) return false;
+  if (s.replay || s.want_stop || processor(s) != s.processor || kRingSize - s.head < sizeof(Record)) return false;
   auto& record = *reinterpret_cast<Record*>(kRing + s.head);
   struct {
     uint64_t s, ns;
@@ -784,7 +819,7 @@ struct CpuidRegisters {
 extern "C" void answer_cpuid(CpuidRegisters* regs) {
   Slot& s = slot();
   s.site = regs->rdx;
-  if (s.want_stop || processor() != s.processor || kRingSize - s.head < sizeof(Record)) return;
+  if (s.want_stop || processor(s) != s.processor || kRingSize - s.head < sizeof(Record)) return;
   const auto leaf = static_cast<uint32_t>(regs->rax), subleaf = static_cast<uint32_t>(regs->rcx);
   const auto& known = reinterpret_cast<const Orders*>(kOrders)->cpuid;
   const CpuidAnswer* const end = known.answers + known.count;

@@ -158,6 +158,7 @@ struct Slot {
   uint32_t alone;        // the unit has no other thread: calls may sleep
   uint32_t others_wait;  // another thread of the unit could run
   uint32_t thread;       // serial of the thread that runs
+  uint32_t has_rdpid;    // the processor has the instruction
   uint64_t head;         // bytes of complete records in the ring
   uint64_t last;         // where the last of them begins
   uint64_t series;       // size of the last of them, if equal calls that follow are counted in it

@@ -321,6 +321,34 @@ TEST_CASE("equal pages are stored once, zero pages not at all, equal files once"
   CHECK(w.flush());
 }
 
+TEST_CASE("the pages of the last images are remembered, however many those are, and few others") {
+  MemoryStorage storage;
+  auto writer = TraceWriter::create("/t", sample::settings(), storage);
+  REQUIRE(writer);
+  // Of consecutive numbers, each page holding its own.
+  const auto publish = [&](UnitId unit, IntervalIndex interval, uint64_t first, uint64_t count) {
+    const auto stats = (*writer)->publish_image(unit, interval, [&](const AddPages& add) -> Result<Bytes> {
+      Bytes page(kPageSize);
+      for (uint64_t i = 0; i < count; ++i) {
+        const uint64_t number = first + i + 1;
+        std::memcpy(page.data(), &number, sizeof number);
+        TRY(add(1, kPageSize * (i + 1), page));
+      }
+      return Bytes{1};
+    });
+    REQUIRE(stats);
+    return stats->new_pages;
+  };
+  constexpr uint64_t kLarge = 2 * PageIndex::kLeast;
+  CHECK_EQ(publish(1, 0, 0, kLarge), kLarge);
+  CHECK_EQ(publish(2, 0, 50 * kLarge, 100), 100);
+  CHECK_EQ(publish(1, 1, 0, kLarge + 1), 1);
+  // Nothing large is alive: what was seen long ago is stored again.
+  CHECK_EQ(publish(1, 2, 0, 10), 0);
+  for (IntervalIndex i = 3; i < 20; ++i) CHECK_EQ(publish(1, i, i * kLarge, PageIndex::kLeast), PageIndex::kLeast);
+  CHECK_EQ(publish(2, 1, 50 * kLarge, 100), 100);
+}
+
 TEST_CASE("a zero page is recognized, and nothing else") {
   Bytes page(4096);
   CHECK(is_zero_page(page.data()));
