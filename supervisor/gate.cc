@@ -346,16 +346,29 @@ Bytes jump(Address at, Address target, size_t size) {
   return code;
 }
 
-bool correct_distances(Bytes& code, uint32_t displacements, Address from, Address to) {
-  for (size_t k = 0; k + sizeof(int32_t) <= code.size(); ++k) {
-    if (!(displacements >> k & 1)) continue;
+bool append_moved(Bytes& code, Address at, Bytes moved, const PatchWindow& window, Address from) {
+  const Address to = at + code.size(), behind = from + moved.size();
+  for (size_t k = 0; k + sizeof(int32_t) <= moved.size(); ++k) {
+    if (!(window.displacements >> k & 1)) continue;
     int32_t distance;
-    std::memcpy(&distance, code.data() + k, sizeof distance);
+    std::memcpy(&distance, moved.data() + k, sizeof distance);
     const int64_t farther = distance + static_cast<int64_t>(from - to);
     if (farther != static_cast<int32_t>(farther)) return false;
     distance = static_cast<int32_t>(farther);
-    std::memcpy(code.data() + k, &distance, sizeof distance);
+    std::memcpy(moved.data() + k, &distance, sizeof distance);
   }
+  const auto append_distance = [&](Address target) {
+    const auto distance = static_cast<int32_t>(target - (at + code.size() + sizeof(int32_t)));
+    code.resize(code.size() + sizeof distance);
+    std::memcpy(code.data() + code.size() - sizeof distance, &distance, sizeof distance);
+  };
+  code.insert(code.end(), moved.begin(), moved.end() - (window.ends_in_jump ? kShortJumpSize : 0));
+  if (window.ends_in_jump) {
+    code.insert(code.end(), {0x0f, static_cast<uint8_t>(0x10 + moved[moved.size() - kShortJumpSize])});
+    append_distance(behind + static_cast<uint64_t>(static_cast<int8_t>(moved.back())));
+  }
+  code.push_back(0xe9);
+  append_distance(behind);
   return true;
 }
 
@@ -398,11 +411,8 @@ Bytes trampoline(Address at, Address entry_pointer, const PatchWindow& window, P
       break;
   }
   site.moved = at + code.size();
-  Bytes after(site.original.end() - window.after, site.original.end());
-  if (!correct_distances(after, window.displacements, site.behind(), site.moved)) return {};
-  code.insert(code.end(), after.begin(), after.end());
-  append({0xe9});
-  relative_to(site.behind() + after.size());
+  const Bytes after(site.original.end() - window.after, site.original.end());
+  if (!append_moved(code, at, after, window, site.behind())) return {};
   CHECK(code.size() <= kTrampolineSize);
   return code;
 }

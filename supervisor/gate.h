@@ -232,8 +232,9 @@ class Gate {
 // The bytes of a trampoline at `at` for the site, of which `stop` and `moved` become known. Empty if what a moved
 // instruction names is out of its reach there.
 Bytes trampoline(Address at, Address entry_pointer, const PatchWindow& window, PatchedSite& site);
-// Has the distances among moved instructions, which lay at `from`, name the same from `to`. False if one cannot.
-bool correct_distances(Bytes& code, uint32_t displacements, Address from, Address to);
+// Appends to code that will lie at `at` the instructions at a window's end, which lay at `from`, so that they mean the
+// same, and a jump to what is behind them. False if one of them cannot.
+bool append_moved(Bytes& code, Address at, Bytes moved, const PatchWindow& window, Address from);
 // jmp to `target`, padded to the window's size.
 Bytes jump(Address at, Address target, size_t size);
 

@@ -84,8 +84,12 @@ bool is_window(const CodeSite& site, uint64_t at, uint64_t length) {
   const PatchWindow& window = *site.window;
   const SitePatch patch{at, window, site.original, site.kind};
   if (patch.size() != site.original.size() || patch.size() < kJumpSize || patch.size() > kLongestWindow) return false;
-  if (window.before ? window.after || window.displacements || patch.counter() : window.displacements >> window.after) {
-    return false;
+  const bool moves_behind = window.after || window.displacements || window.ends_in_jump;
+  if (window.before ? moves_behind || patch.counter() : window.displacements >> window.after) return false;
+  if (window.ends_in_jump) {
+    if (window.after < kShortJumpSize || !is_short_jump(site.original[site.original.size() - kShortJumpSize])) {
+      return false;
+    }
   }
   return window.before <= at && patch.start() + patch.size() <= length;
 }
@@ -109,6 +113,7 @@ Bytes encode(const FilePlans& plans) {
       out.u(site.window->before);
       out.u(site.window->after);
       out.u(site.window->displacements);
+      out.u(site.window->ends_in_jump);
     }
   }
   return out.take();
@@ -130,9 +135,10 @@ std::optional<FilePlans> decode_plans(std::span<const uint8_t> bytes, const std:
       site.examined = true;
       site.original.assign(original.begin(), original.end());
       if (original.empty()) continue;
-      const uint64_t before = in.u(), after = in.u(), displacements = in.u();
-      if (before > UINT8_MAX || after > UINT8_MAX || displacements > UINT32_MAX) return std::nullopt;
-      site.window = {static_cast<uint8_t>(before), static_cast<uint8_t>(after), static_cast<uint32_t>(displacements)};
+      const uint64_t before = in.u(), after = in.u(), displacements = in.u(), ends_in_jump = in.u();
+      if (before > UINT8_MAX || after > UINT8_MAX || displacements > UINT32_MAX || ends_in_jump > 1) return std::nullopt;
+      site.window = {static_cast<uint8_t>(before), static_cast<uint8_t>(after), static_cast<uint32_t>(displacements),
+                     ends_in_jump == 1};
       if (!is_window(site, at, length)) return std::nullopt;
     }
   }
