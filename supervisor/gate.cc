@@ -13,6 +13,7 @@
 #include "base/check.h"
 #include "interceptors/gate_calls.h"
 #include "interceptors/trapped_instructions.h"
+#include "supervisor/patch_plans.h"
 
 extern "C" const uint8_t redrive_gate_code[];
 extern "C" const uint8_t redrive_gate_code_end[];
@@ -24,6 +25,7 @@ constexpr uint64_t kSharedSize = gate::kSlot - gate::kCode;  // the slots come b
 constexpr unsigned long kFsGsBase = 1 << 1;  // HWCAP2_FSGSBASE
 constexpr uint64_t kReach = 1ull << 31;      // of a jump
 constexpr uint64_t kReachMargin = 1 << 24;
+constexpr uint8_t kNothing = 0xcc;  // where nobody comes by
 
 }  // namespace
 
@@ -162,6 +164,7 @@ Gate::Gate(GateArena& arena, Unit* unit) : unit(unit), arena_(arena) {}
 
 Gate::Gate(const Gate& parent, Unit* unit)
     : unit(unit),
+      program(parent.program),
       messages(parent.messages),
       sites(parent.sites),
       trampolines(parent.trampolines),
@@ -226,6 +229,12 @@ const PatchedSite* Gate::patched(Address site) const {
   return found == sites.end() ? nullptr : &*found;
 }
 
+void Gate::note_use(Address site) {
+  const auto found = std::find_if(sites.begin(), sites.end(), [&](const auto& each) { return each.site == site; });
+  if (found == sites.end() || std::exchange(found->used, true) || !found->source || !program) return;
+  found->source->used_by.insert(program);
+}
+
 Gate::Trampolines* Gate::trampolines_near(Address site) {
   for (auto& known : trampolines) {
     const uint64_t distance = known.start > site ? known.start - site : site - known.start;
@@ -255,56 +264,56 @@ void Gate::add_trampolines(const Memory& memory, Address start) {
 }
 
 void Gate::patch(const Memory& memory, std::vector<SitePatch> patches) {
-  std::vector<Bytes> held, code, jumps;
-  std::vector<MemoryPiece> pieces;
-  held.reserve(patches.size());
-  for (const auto& patch : patches) {
-    held.emplace_back(patch.size());
-    pieces.push_back({patch.start(), held.back().data(), held.back().size()});
-  }
-  constexpr size_t kPiecesPerRead = 512;
-  for (size_t first = 0; first < pieces.size(); first += kPiecesPerRead) {
-    if (!memory.read(std::span(pieces).subspan(first, std::min(kPiecesPerRead, pieces.size() - first)))) return;
-  }
+  std::stable_sort(patches.begin(), patches.end(), [](const auto& a, const auto& b) { return a.start() < b.start(); });
+  std::vector<MemoryPiece> windows;
+  for (const auto& patch : patches) windows.push_back({patch.start(), nullptr, patch.size()});
+  std::vector<Stretch> code, stretches = memory.stretches(windows);
   std::vector<PatchedSite> made;
-  std::vector<Address> places;
-  for (size_t i = 0; i < patches.size(); ++i) {
-    const SitePatch& patch = patches[i];
+  auto stretch = stretches.begin();
+  for (const SitePatch& patch : patches) {
+    while (stretch != stretches.end() && stretch->end() < patch.start() + patch.size()) ++stretch;
+    if (stretch == stretches.end()) break;
+    if (stretch->start > patch.start()) continue;
     const auto overlaps = [&](const PatchedSite& other) {
       return patch.start() < other.end() && other.start < patch.start() + patch.size();
     };
-    if (std::any_of(sites.begin(), sites.end(), overlaps) || std::any_of(made.begin(), made.end(), overlaps)) continue;
-    if (!patch.original.empty() && patch.original != held[i]) continue;
+    if (std::any_of(sites.begin(), sites.end(), overlaps) || (!made.empty() && overlaps(made.back()))) continue;
+    uint8_t* const window = stretch->bytes.data() + (patch.start() - stretch->start);
+    const Bytes held(window, window + patch.size());
+    if (!patch.original.empty() && patch.original != held) continue;
     Trampolines* const area = trampolines_near(patch.site);
     if (!area) continue;
     size_t index = 0;
     while (area->used[index]) ++index;
     const Address at = area->start + index * kTrampolineSize;
-    PatchedSite site{patch.site, patch.start(), held[i], 0, 0, patch.kind};
+    PatchedSite site{patch.site, patch.start(), held, 0, 0, patch.kind, patch.source};
     const Address entry = area->start + (patch.kind == SiteKind::cpuid) * sizeof(uint64_t);
     Bytes bytes = trampoline(at, entry, patch.window, site);
     if (bytes.empty()) continue;
     area->used.set(index);
-    code.push_back(std::move(bytes));
-    jumps.push_back(jump(site.start, at, held[i].size()));
-    places.push_back(at);
+    bytes.resize(kTrampolineSize, kNothing);
+    if (code.empty() || code.back().end() != at) code.push_back({at, {}});
+    code.back().bytes.insert(code.back().bytes.end(), bytes.begin(), bytes.end());
+    const Bytes leads = jump(site.start, at, held.size());
+    std::copy(leads.begin(), leads.end(), window);
     made.push_back(std::move(site));
   }
-  const auto written = [&](std::vector<Bytes>& contents, const auto& place) {
-    std::vector<MemoryPiece> all;
-    for (size_t i = 0; i < made.size(); ++i) all.push_back({place(i), contents[i].data(), contents[i].size()});
-    std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.address < b.address; });
-    return memory.patch(all);
+  // Whether one lies there.
+  const auto is_changed = [&](const Stretch& each) {
+    return std::any_of(made.begin(), made.end(),
+                       [&](const auto& site) { return site.start >= each.start && site.start < each.end(); });
   };
-  if (written(code, [&](size_t i) { return places[i]; }) && written(jumps, [&](size_t i) { return made[i].start; })) {
-    sites.insert(sites.end(), made.begin(), made.end());
+  std::erase_if(stretches, [&](const Stretch& each) { return !is_changed(each); });
+  const auto write = [&](const Stretch& each) { return memory.write(each.start, each.bytes.data(), each.bytes.size()); };
+  if (std::all_of(code.begin(), code.end(), write) && std::all_of(stretches.begin(), stretches.end(), write)) {
+    sites.insert(sites.end(), std::make_move_iterator(made.begin()), std::make_move_iterator(made.end()));
     return;
   }
   // Nothing of it shall stay.
-  std::vector<Bytes> originals;
-  for (const auto& site : made) originals.push_back(site.original);
-  written(originals, [&](size_t i) { return made[i].start; });
-  for (const auto& site : made) release(site);
+  for (const auto& site : made) {
+    memory.write(site.start, site.original.data(), site.original.size());
+    release(site);
+  }
 }
 
 void Gate::undo_patches(Address address, std::span<uint8_t> copy) const {
@@ -339,7 +348,7 @@ void Gate::forget(Address start, Address end) {
 }
 
 Bytes jump(Address at, Address target, size_t size) {
-  Bytes code(size, 0xcc);
+  Bytes code(size, kNothing);
   code[0] = 0xe9;
   const auto distance = static_cast<int32_t>(target - (at + kJumpSize));
   std::memcpy(code.data() + 1, &distance, sizeof distance);

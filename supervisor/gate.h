@@ -28,6 +28,7 @@ namespace redrive {
 
 struct Unit;
 struct CodeSite;
+struct Program;
 class CodePlan;
 
 // One file, mapped by all tracees: the code, its table, the clock, and a slot for each address space. Thread-safe.
@@ -103,6 +104,7 @@ struct SitePatch {
   PatchWindow window;
   Bytes original;  // what the window must hold; empty: whatever it does
   SiteKind kind = SiteKind::syscall;
+  CodeSite* source = nullptr;  // what a recording knows of it, if that is anything
 
   bool counter() const { return kind == SiteKind::rdtsc || kind == SiteKind::rdtscp; }
   Address start() const { return site - window.before; }
@@ -117,6 +119,8 @@ struct PatchedSite {
   Address stop;    // the trampoline's own such instruction, which stops; the thread goes on behind it
   Address moved;   // where the instructions from behind it lie
   SiteKind kind = SiteKind::syscall;
+  CodeSite* source = nullptr;
+  bool used = false;  // note_use()
 
   Address behind() const { return site + instruction_size(kind); }
   Address end() const { return start + original.size(); }
@@ -169,6 +173,8 @@ class Gate {
   Address canonical(Address ip) const;
   Address physical(Address ip) const;
   const PatchedSite* patched(Address site) const;  // null if it is not
+  // The program has come by this site, if it is patched.
+  void note_use(Address site);
 
   struct Trampolines {
     explicit Trampolines(Address start) : start(start) { used.set(0); }
@@ -201,6 +207,7 @@ class Gate {
   void set_known(const FdCache& table, int descriptor, bool known);
 
   Unit* unit;
+  Program* program = nullptr;  // that a recording executes there
   uint64_t drained = 0;     // bytes of the ring
   uint64_t last_stamp = 0;  // of the last complete record among them
   struct {

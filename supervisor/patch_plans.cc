@@ -24,10 +24,11 @@ std::optional<PatchWindow> CodePlan::examine(CodeSite& site, const Memory& memor
   return site.window = site.kind == SiteKind::cpuid ? code_->window(at, site.front) : code_->window(at);
 }
 
-std::vector<SitePatch> CodePlan::ready(Address start) const {
+std::vector<SitePatch> CodePlan::ready(Address start, const Program* program) {
   std::vector<SitePatch> patches;
-  for (const auto& [at, site] : sites_) {
-    if (!site.original.empty()) patches.push_back({start + at, *site.window, site.original, site.kind});
+  for (auto& [at, site] : sites_) {
+    const bool wanted = !program || !program->ended || site.used_by.contains(program);
+    if (wanted && !site.original.empty()) patches.push_back({start + at, *site.window, site.original, site.kind, &site});
   }
   return patches;
 }

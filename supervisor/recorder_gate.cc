@@ -318,9 +318,10 @@ bool Recorder::worth_patching(const Thread& thread, Address at, Gate::StoppingSi
 void Recorder::replace(Process& process, Address at, CodeSite& site) {
   Gate& gate = *process.gate;
   gate.stopping[at] = {};
-  gate.patch(process.memory, {{at, *site.window, site.original, site.kind}});
+  gate.patch(process.memory, {{at, *site.window, site.original, site.kind, &site}});
   if (const PatchedSite* made = gate.patched(at)) {
     site.original = made->original;
+    gate.note_use(at);
     gate.stopping.erase(at);
   }
 }
@@ -375,7 +376,7 @@ bool Recorder::in_use(const Thread& thread, Address start, Address end) const {
 void Recorder::apply_plan(Process& process, const Mapping& mapping, const MappedFile& file) {
   Gate* const gate = process.gate.get();
   if (!gate || !gate->slot() || !PatchPlans::is_code(mapping)) return;
-  auto patches = plans_.of(file, mapping).ready(mapping.start);
+  auto patches = plans_.of(file, mapping).ready(mapping.start, gate->program);
   if (patches.empty()) return;
   // No trap of such an instruction may have come yet.
   if (std::any_of(patches.begin(), patches.end(), [](const SitePatch& patch) { return patch.counter(); })) {
@@ -560,7 +561,10 @@ bool Recorder::split(Served& served, uint64_t available) {
 Address Recorder::Served::site() {
   const Address physical = record->site;
   KnownSite& known = known_sites[physical / kTrampolineSize % known_sites.size()];
-  if (known.physical != physical) known = {physical, gate->canonical(physical)};
+  if (known.physical != physical) {
+    known = {physical, gate->canonical(physical)};
+    gate->note_use(known.canonical);
+  }
   return known.canonical;
 }
 

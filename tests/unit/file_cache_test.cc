@@ -256,13 +256,20 @@ TEST_CASE("plans and cpuid sites come back as they were") {
   add(0x140, SiteKind::syscall, PatchWindow{0, 3, 0}, {});  // not patched anywhere
   plan.site(0x180).stops = 1;
   const Bytes bytes = encode(plans);
-  const auto decoded = decode_plans(bytes, "/lib/y");
+  auto decoded = decode_plans(bytes, "/lib/y");
   REQUIRE(decoded);
   CHECK(encode(*decoded) == bytes);
-  const CodePlan& again = decoded->at({0x1000, 0x8000});
+  CodePlan& again = decoded.value().at({0x1000, 0x8000});
   CHECK(again.name() == "/lib/y");
   REQUIRE(again.sites().size() == 5);
-  CHECK(again.ready(0x10000).size() == 4);
+  CHECK(again.ready(0x10000, nullptr).size() == 4);
+  Program program;
+  CHECK(again.ready(0x10000, &program).size() == 4);
+  program.ended = true;  // it has used none
+  CHECK(again.ready(0x10000, &program).empty());
+  again.site(0x80).used_by.insert(&program);
+  REQUIRE(again.ready(0x10000, &program).size() == 1);
+  CHECK(again.ready(0x10000, &program).front().site == 0x10080);
   CHECK(again.sites().at(0xe0).window->ends_in_jump);
   CHECK(again.sites().at(0x80).offset == 0x1080);
   CHECK(again.sites().at(0xc0).window->displacements == 1 << 3);

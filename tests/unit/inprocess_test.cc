@@ -174,16 +174,16 @@ TEST_CASE("what was learnt of a file's sites is of that version and that segment
   const auto memory = Memory::open(getpid());
   REQUIRE(memory);
   REQUIRE(plan.examine(known, *memory, mapping));
-  CHECK(plan.ready(mapping.start).empty());  // not patched anywhere
+  CHECK(plan.ready(mapping.start, nullptr).empty());  // not patched anywhere
   known.original.assign(site.begin(), site.begin() + 5);
   CHECK_FALSE(plan.examine(plan.site(128), *memory, mapping));
-  const auto ready = plans.of(file, mapping).ready(0x10000);
+  const auto ready = plans.of(file, mapping).ready(0x10000, nullptr);
   REQUIRE(ready.size() == 1);
   CHECK(ready[0].site == 0x10040);
   CHECK(ready[0].original == known.original);
-  CHECK(plans.of(later, mapping).ready(0x10000).empty());
+  CHECK(plans.of(later, mapping).ready(0x10000, nullptr).empty());
   mapping.offset = 0x4000;
-  CHECK(plans.of(file, mapping).ready(0x10000).empty());
+  CHECK(plans.of(file, mapping).ready(0x10000, nullptr).empty());
   plan.site(256).stops = 7;
   const auto worst = plans.worst(1);
   REQUIRE(worst.size() == 1);
