@@ -337,16 +337,18 @@ void Recorder::begin_program(Thread& thread) {
   }
   if (!process.gate) process.brk = start_brk(process.pid);
   MappedFiles files(process.pid);
+  const std::string executable = "/proc/" + std::to_string(process.pid) + "/exe";
+  struct stat info {};
+  const bool has_executable = stat(executable.c_str(), &info) == 0;
+  if (has_executable) files.add(executable, info);
   for (const auto& mapping : mappings) {
     if (PatchPlans::is_code(mapping)) replace_cpuid(process, mapping, files.of(mapping), nullptr);
   }
   begin_interval(unit, CheckpointKind::exec, process, 0);
-  if (struct stat info{}; stat(("/proc/" + std::to_string(process.pid) + "/exe").c_str(), &info) == 0) {
-    if (info.st_mode & (S_ISUID | S_ISGID)) {
-      count_refusal(unit, "the privileges of setuid program " + process.command, "ran without them", false);
-    }
-    if (process.gate) process.gate->program = &plans_.program(version_of(info));
+  if (has_executable && (info.st_mode & (S_ISUID | S_ISGID))) {
+    count_refusal(unit, "the privileges of setuid program " + process.command, "ran without them", false);
   }
+  if (has_executable && process.gate) process.gate->program = &plans_.program(version_of(info));
   KnownMappings known{mappings, files};
   store_now(unit, thread, &regs, found ? &known : nullptr);
   for (const auto& mapping : mappings) {
