@@ -154,7 +154,7 @@ std::vector<Stretch> Memory::stretches(std::span<const MemoryPiece> pieces) cons
   }
   std::vector<MemoryPiece> wanted;
   for (auto& stretch : out) wanted.push_back({stretch.start, stretch.bytes.data(), stretch.bytes.size()});
-  const bool all = wanted.size() <= IOV_MAX && transfer(pid_, wanted, process_vm_readv);
+  const bool all = out.empty() || (wanted.size() <= IOV_MAX && transfer(pid_, wanted, process_vm_readv));
   if (!all) {
     std::erase_if(out, [&](Stretch& each) { return !read(each.start, each.bytes.data(), each.bytes.size()); });
   }
