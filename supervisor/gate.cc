@@ -184,6 +184,11 @@ void Gate::use_table(const std::shared_ptr<FdCache>& table) {
   for (const auto& [descriptor, endpoint] : table->known) set_known(*table, descriptor, true);
 }
 
+void Gate::forget_fresh(uint32_t first, uint32_t last) {
+  if (!slot_) return;
+  for (uint32_t fd = first; fd <= std::min(last, gate::kDescriptors - 1); ++fd) gate::set_bit(slot_->fresh, fd, false);
+}
+
 void Gate::set_known(const FdCache& table, int descriptor, bool known) {
   if (table_.get() != &table || table.in_several_memories) return;
   gate::set_known(*slot_, static_cast<uint32_t>(descriptor), known);
@@ -224,15 +229,23 @@ Address Gate::physical(Address ip) const {
   return ip;
 }
 
+const PatchedSite* Gate::at_stop(Address stop) {
+  Stop& last = last_stops_[stop / kTrampolineSize % last_stops_.size()];
+  if (last.stop != stop) {
+    const auto site = std::find_if(sites.begin(), sites.end(), [&](const auto& s) { return s.stop == stop; });
+    last = {stop, site == sites.end() ? nullptr : &*site};
+    if (last.site) note_use(*site);
+  }
+  return last.site;
+}
+
 const PatchedSite* Gate::patched(Address site) const {
   const auto found = std::find_if(sites.begin(), sites.end(), [&](const auto& each) { return each.site == site; });
   return found == sites.end() ? nullptr : &*found;
 }
 
-void Gate::note_use(Address site) {
-  const auto found = std::find_if(sites.begin(), sites.end(), [&](const auto& each) { return each.site == site; });
-  if (found == sites.end() || std::exchange(found->used, true) || !found->source || !program) return;
-  found->source->used_by.insert(program);
+void Gate::note_use(PatchedSite& site) const {
+  if (site.source && program && !std::exchange(site.used, true)) site.source->used_by.insert(program);
 }
 
 Gate::Trampolines* Gate::trampolines_near(Address site) {
@@ -307,6 +320,7 @@ void Gate::patch(const Memory& memory, std::vector<SitePatch> patches) {
   const auto write = [&](const Stretch& each) { return memory.write(each.start, each.bytes.data(), each.bytes.size()); };
   if (std::all_of(code.begin(), code.end(), write) && std::all_of(stretches.begin(), stretches.end(), write)) {
     sites.insert(sites.end(), std::make_move_iterator(made.begin()), std::make_move_iterator(made.end()));
+    last_stops_ = {};
     return;
   }
   // Nothing of it shall stay.
@@ -338,6 +352,7 @@ bool Gate::owns(Address start, Address end) const {
 }
 
 void Gate::forget(Address start, Address end) {
+  last_stops_ = {};
   std::erase_if(sites, [&](const PatchedSite& site) {
     const bool gone = start < site.end() && site.start < end;
     if (gone) release(site);
