@@ -232,6 +232,36 @@ TEST_CASE("memory is written in pieces, and read as it was at a moment") {
   munmap(pages, 3 * kPageSize);
 }
 
+TEST_CASE("places that lie close together are read and written in one stretch") {
+  auto* const pages = static_cast<uint8_t*>(
+      mmap(nullptr, 4 * kPageSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  REQUIRE(pages != MAP_FAILED);
+  std::memset(pages, 7, 4 * kPageSize);
+  const auto start = reinterpret_cast<Address>(pages);
+  REQUIRE(munmap(pages + 2 * kPageSize, kPageSize) == 0);
+  const auto opened = Memory::open(getpid());
+  REQUIRE(opened);
+  const Memory memory = Memory::shared(getpid(), *opened);
+  uint8_t ones[] = {1, 1};
+  const std::vector<MemoryPiece> pieces{{start + 10, ones, 2},
+                                        {start + 100, ones, 2},
+                                        {start + kPageSize + 100, ones, 2},
+                                        {start + 2 * kPageSize + 200, ones, 2},  // not mapped
+                                        {start + 3 * kPageSize + 300, ones, 2}};
+  const auto found = memory.stretches(pieces);
+  REQUIRE(found.size() == 3);
+  CHECK(found[0].start == start + 10);
+  CHECK(found[0].bytes == Bytes(92, 7));
+  CHECK(found[2].start == start + 3 * kPageSize + 300);
+  CHECK_FALSE(memory.patch(pieces));
+  CHECK((pages[10] == 1 && pages[11] == 1 && pages[12] == 7 && pages[101] == 1));
+  CHECK((pages[kPageSize + 100] == 1 && pages[3 * kPageSize + 301] == 1));
+  CHECK(memory.patch(std::span(pieces).first(3)));
+  CHECK(memory.stretches({}).empty());
+  munmap(pages, 2 * kPageSize);
+  munmap(pages + 3 * kPageSize, kPageSize);
+}
+
 TEST_CASE("a trampoline executes what was moved, and its calls return to what follows") {
   // mov $39, %eax; [syscall]; add one(%rip), %eax; ret, with the trampoline's own syscall taken (no gate: its jump
   // leads there).
