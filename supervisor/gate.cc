@@ -317,7 +317,9 @@ void Gate::patch(const Memory& memory, std::vector<SitePatch> patches) {
                        [&](const auto& site) { return site.start >= each.start && site.start < each.end(); });
   };
   std::erase_if(stretches, [&](const Stretch& each) { return !is_changed(each); });
-  const auto write = [&](const Stretch& each) { return memory.write(each.start, each.bytes.data(), each.bytes.size()); };
+  const auto write = [&](const Stretch& each) {
+    return memory.write(each.start, each.bytes.data(), each.bytes.size());
+  };
   if (std::all_of(code.begin(), code.end(), write) && std::all_of(stretches.begin(), stretches.end(), write)) {
     sites.insert(sites.end(), std::make_move_iterator(made.begin()), std::make_move_iterator(made.end()));
     last_stops_ = {};

@@ -28,7 +28,8 @@ std::vector<SitePatch> CodePlan::ready(Address start, const Program* program) {
   std::vector<SitePatch> patches;
   for (auto& [at, site] : sites_) {
     const bool wanted = !program || !program->ended || site.used_by.contains(program);
-    if (wanted && !site.original.empty()) patches.push_back({start + at, *site.window, site.original, site.kind, &site});
+    if (!wanted || site.original.empty()) continue;
+    patches.push_back({start + at, *site.window, site.original, site.kind, &site});
   }
   return patches;
 }
@@ -137,7 +138,8 @@ std::optional<FilePlans> decode_plans(std::span<const uint8_t> bytes, const std:
       site.original.assign(original.begin(), original.end());
       if (original.empty()) continue;
       const uint64_t before = in.u(), after = in.u(), displacements = in.u(), ends_in_jump = in.u();
-      if (before > UINT8_MAX || after > UINT8_MAX || displacements > UINT32_MAX || ends_in_jump > 1) return std::nullopt;
+      if (before > UINT8_MAX || after > UINT8_MAX || displacements > UINT32_MAX) return std::nullopt;
+      if (ends_in_jump > 1) return std::nullopt;
       site.window = {static_cast<uint8_t>(before), static_cast<uint8_t>(after), static_cast<uint32_t>(displacements),
                      ends_in_jump == 1};
       if (!is_window(site, at, length)) return std::nullopt;
