@@ -49,8 +49,10 @@ $(BUILD)/libredrive.a: $(LIB_OBJS)
 	@rm -f $@
 	ar rcs $@ $^
 
+# At a fixed address, with its largest library inside: else relocating that is half of its start, which is part of each
+# recording.
 $(BUILD)/redrive: $(BUILD)/supervisor/main.o $(BUILD)/libredrive.a
-	$(CXX) $(CXXFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
+	$(CXX) $(CXXFLAGS) $(LDFLAGS) -no-pie -o $@ $^ $(subst -lcapstone,-l:libcapstone.a,$(LIBS))
 
 $(BUILD)/unit_tests: $(UNIT_OBJS) $(BUILD)/libredrive.a
 	$(CXX) $(CXXFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)

@@ -22,6 +22,13 @@ Result<Memory> Memory::open(pid_t pid) {
   return memory;
 }
 
+Memory Memory::shared(pid_t pid, const Memory& source) {
+  Memory memory;
+  memory.pid_ = pid;
+  memory.fd_ = Fd(fcntl(source.fd_.get(), F_DUPFD_CLOEXEC, 0));
+  return memory;
+}
+
 Memory Memory::of(std::span<const Piece> pieces) {
   Memory memory;
   memory.pieces_ = pieces;
@@ -138,27 +145,33 @@ bool Memory::write(std::span<const MemoryPiece> pieces) const {
                      [&](const MemoryPiece& piece) { return write(piece.address, piece.data, piece.size); });
 }
 
+std::vector<Stretch> Memory::stretches(std::span<const MemoryPiece> pieces) const {
+  std::vector<Stretch> out;
+  for (const auto& piece : pieces) {
+    const bool near = !out.empty() && piece.address - out.back().start < kPageSize;
+    Stretch& stretch = near ? out.back() : out.emplace_back(Stretch{piece.address, {}});
+    stretch.bytes.resize(std::max(stretch.bytes.size(), piece.address + piece.size - stretch.start));
+  }
+  std::vector<MemoryPiece> wanted;
+  for (auto& stretch : out) wanted.push_back({stretch.start, stretch.bytes.data(), stretch.bytes.size()});
+  const bool all = out.empty() || (wanted.size() <= IOV_MAX && transfer(pid_, wanted, process_vm_readv));
+  if (!all) {
+    std::erase_if(out, [&](Stretch& each) { return !read(each.start, each.bytes.data(), each.bytes.size()); });
+  }
+  return out;
+}
+
 bool Memory::patch(std::span<const MemoryPiece> pieces) const {
   bool all = true;
-  Bytes merged;
-  for (size_t first = 0, end = 0; first < pieces.size(); first = end) {
-    const Address start = pieces[first].address;
-    Address stop = start;
-    while (end < pieces.size() && pieces[end].address - start < kPageSize) {
-      stop = std::max(stop, pieces[end].address + pieces[end].size);
-      ++end;
+  auto left = pieces.begin();
+  for (auto& stretch : stretches(pieces)) {
+    for (; left != pieces.end() && left->address < stretch.start; ++left) all = false;
+    for (; left != pieces.end() && left->address < stretch.end(); ++left) {
+      std::memcpy(stretch.bytes.data() + (left->address - stretch.start), left->data, left->size);
     }
-    merged.resize(stop - start);
-    if (end - first > 1 && !read(start, merged.data(), merged.size())) {
-      all = false;
-      continue;
-    }
-    for (size_t i = first; i < end; ++i) {
-      std::memcpy(merged.data() + (pieces[i].address - start), pieces[i].data, pieces[i].size);
-    }
-    all = write(start, merged.data(), merged.size()) && all;
+    all = write(stretch.start, stretch.bytes.data(), stretch.bytes.size()) && all;
   }
-  return all;
+  return all && left == pieces.end();
 }
 
 std::string Memory::string(Address from, size_t limit) const {

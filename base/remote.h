@@ -28,6 +28,14 @@ struct MemoryPiece {
   size_t size = 0;
 };
 
+// Consecutive bytes of a tracee, here.
+struct Stretch {
+  Address start = 0;
+  Bytes bytes;
+
+  Address end() const { return start + bytes.size(); }
+};
+
 // A process's memory. Reads and writes ignore page protections, as ptrace does.
 class Memory {
  public:
@@ -44,6 +52,9 @@ class Memory {
   // must outlive it. Not to be written.
   static Memory snapshot(const Memory& source);
 
+  // The memory of this process, which shares it with `source`'s.
+  static Memory shared(pid_t pid, const Memory& source);
+
   pid_t pid() const { return pid_; }
   bool read(Address from, void* to, size_t size) const;         // all or false
   size_t read_some(Address from, void* to, size_t size) const;  // up to the first unreadable page
@@ -54,8 +65,11 @@ class Memory {
   // a fork's copy, because the kernel then gives it a page of its own for each that is read.
   bool read(std::span<const MemoryPiece> pieces) const;   // all or false
   bool write(std::span<const MemoryPiece> pieces) const;  // all or false
-  // Pieces in ascending order, whatever protects them. Those that lie close together are written at once, with what is
-  // between them, so the process must be stopped. False if some could not be written.
+  // What these pieces, in ascending order, lie in: those close together in one stretch, with what is between them. All
+  // are read at once. Without those that cannot be read.
+  std::vector<Stretch> stretches(std::span<const MemoryPiece> pieces) const;
+  // Pieces in ascending order, whatever protects them. Whole stretches are written, so the process must be stopped.
+  // False if some could not be written.
   bool patch(std::span<const MemoryPiece> pieces) const;
   // A NUL-terminated string of at most `limit` bytes, without its NUL; what could be read if it has none.
   std::string string(Address from, size_t limit = 4096) const;

@@ -176,10 +176,10 @@ std::optional<PatchWindow> CodeSegment::window_behind(uint64_t site, uint64_t si
   bool ends_in_jump = false;
   while (end < site + kJumpSize && end < code_.size()) {
     const cs_insn* instruction = disassembler.at(code_, end);
-    const bool short_jump = instruction && instruction->size == 2 && code_[end] >> 4 == 7;
-    if (allowed == Operands::all && short_jump && end + 2 >= site + kJumpSize) {
+    const bool short_jump = instruction && instruction->size == kShortJumpSize && is_short_jump(code_[end]);
+    if (short_jump && end + kShortJumpSize >= site + kJumpSize) {
       ends_in_jump = true;
-      end += 2;
+      end += kShortJumpSize;
       break;
     }
     if (!instruction || !movable(disassembler, *instruction, allowed)) break;

@@ -208,7 +208,6 @@ Result<bool> RecordFile::never_reached_disk(uint64_t offset, uint64_t end) const
 
 Result<void> RecordFile::scan(Tail tail, uint64_t size) {
   Window headers(*file_);
-  Bytes stored;
   uint64_t next_item = 0;
   for (uint64_t at = kPreambleSize; at < size;) {
     ASSIGN_OR_RETURN(const auto bytes, headers.get(at, kRecordHeaderSize));
@@ -225,7 +224,8 @@ Result<void> RecordFile::scan(Tail tail, uint64_t size) {
       return {};
     }
     if (!wrong && tail == Tail::torn) {
-      TRY(read_stored(record, stored));
+      ASSIGN_OR_RETURN(const auto stored, headers.get(at + kRecordHeaderSize, record.length));
+      if (stored.size() < record.length) return damage(path_, at, "file ends inside a record");
       if (hash64(stored) != record.checksum) wrong = "record does not match its checksum";
     }
     if (wrong) {
@@ -275,24 +275,36 @@ const RecordHeader* RecordFile::find(uint64_t item) const {
   return item - record.first_item < record.items ? &record : nullptr;
 }
 
-Result<void> RecordFile::read_stored(const RecordHeader& record, Bytes& stored) const {
-  stored.resize(record.length);
-  ASSIGN_OR_RETURN(const size_t n, file_->read(record.offset + kRecordHeaderSize, stored));
-  if (n < stored.size()) return damage(path_, record.offset, "file ends inside a record");
-  return {};
-}
-
-Result<std::span<const uint8_t>> RecordFile::payload(const RecordHeader& record, Unpacker& unpacker) const {
-  Bytes &stored = unpacker.stored_, &raw = unpacker.raw_;
-  TRY(read_stored(record, stored));
+Result<std::span<const uint8_t>> RecordFile::unpacked(const RecordHeader& record, std::span<const uint8_t> stored,
+                                                      Unpacker& unpacker) const {
+  if (stored.size() < record.length) return damage(path_, record.offset, "file ends inside a record");
   if (hash64(stored) != record.checksum) return damage(path_, record.offset, "record does not match its checksum");
-  if (!record.packed) return std::span<const uint8_t>(stored);
+  if (!record.packed) return stored;
+  Bytes& raw = unpacker.raw_;
   if (!unpacker.context_) unpacker.context_.reset(ZSTD_createDCtx());
   CHECK(unpacker.context_);
   raw.resize(record.raw_length);
   const size_t n = ZSTD_decompressDCtx(unpacker.context_.get(), raw.data(), raw.size(), stored.data(), stored.size());
   if (ZSTD_isError(n) || n != raw.size()) return damage(path_, record.offset, "record cannot be unpacked");
   return std::span<const uint8_t>(raw);
+}
+
+Result<std::span<const uint8_t>> RecordFile::payload(const RecordHeader& record, Unpacker& unpacker) const {
+  unpacker.stored_.resize(record.length);
+  ASSIGN_OR_RETURN(const size_t n, file_->read(record.offset + kRecordHeaderSize, unpacker.stored_));
+  return unpacked(record, std::span(unpacker.stored_).first(n), unpacker);
+}
+
+Result<void> RecordFile::for_each_payload(
+    const std::function<Result<void>(const RecordHeader&, std::span<const uint8_t>)>& visit) const {
+  Window window(*file_);
+  Unpacker unpacker;
+  for (const auto& record : records_) {
+    ASSIGN_OR_RETURN(const auto stored, window.get(record.offset + kRecordHeaderSize, record.length));
+    ASSIGN_OR_RETURN(const auto payload, unpacked(record, stored, unpacker));
+    TRY(visit(record, payload));
+  }
+  return {};
 }
 
 Result<Bytes> RecordFile::payload(const RecordHeader& record) const {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -157,6 +158,9 @@ class RecordFile {
   Result<Bytes> payload(const RecordHeader& record) const;
   // The same, valid until `unpacker` is used again.
   Result<std::span<const uint8_t>> payload(const RecordHeader& record, Unpacker& unpacker) const;
+  // All payloads, in order, verified and unpacked; each is valid during its visit. The file is read in large pieces.
+  Result<void> for_each_payload(
+      const std::function<Result<void>(const RecordHeader&, std::span<const uint8_t>)>& visit) const;
   // Every payload that does not match its checksum or does not unpack.
   std::vector<Error> check() const;
 
@@ -165,7 +169,8 @@ class RecordFile {
   Result<void> read_preamble(FileKind kind, uint32_t id, uint32_t sub_id) const;
   Result<void> scan(Tail tail, uint64_t size);
   Result<bool> never_reached_disk(uint64_t offset, uint64_t end) const;
-  Result<void> read_stored(const RecordHeader& record, Bytes& stored) const;
+  Result<std::span<const uint8_t>> unpacked(const RecordHeader& record, std::span<const uint8_t> stored,
+                                            Unpacker& unpacker) const;
 
   std::unique_ptr<File> file_;
   std::string path_;

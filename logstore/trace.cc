@@ -174,8 +174,7 @@ Result<const PageStore*> Trace::State::page_store() const {
 }
 
 Result<void> Trace::State::read_journal() {
-  for (const auto& header : journal->records()) {
-    ASSIGN_OR_RETURN(const Bytes payload, journal->payload(header));
+  TRY(journal->for_each_payload([&](const RecordHeader& header, std::span<const uint8_t> payload) -> Result<void> {
     JournalRecord record;
     if (!decode(header.type, payload, record)) {
       return damage(journal->path(), header.offset, "record cannot be decoded");
@@ -188,8 +187,8 @@ Result<void> Trace::State::read_journal() {
     if (!end && first != settings) {
       return damage(journal->path(), header.offset, "settings are not the first record, or not the only ones");
     }
-    TRY(take(header, record));
-  }
+    return take(header, record);
+  }));
   if (end && journal->readable_size() != journal->size_on_disk() && !preparing()) {
     return damage(journal->path(), journal->readable_size(), "bytes after the recording's end");
   }

@@ -14,6 +14,7 @@
 #include "base/check.h"
 #include "interceptors/gate_calls.h"
 #include "interceptors/trapped_instructions.h"
+#include "supervisor/patch_plans.h"
 
 extern "C" const uint8_t redrive_gate_code[];
 extern "C" const uint8_t redrive_gate_code_end[];
@@ -25,6 +26,7 @@ constexpr uint64_t kSharedSize = gate::kSlot - gate::kCode;  // the slots come b
 constexpr unsigned long kFsGsBase = 1 << 1;  // HWCAP2_FSGSBASE
 constexpr uint64_t kReach = 1ull << 31;      // of a jump
 constexpr uint64_t kReachMargin = 1 << 24;
+constexpr uint8_t kNothing = 0xcc;  // where nobody comes by
 
 // Intel SDM, CPUID.07H:ECX.RDPID[bit 22]. Asked once: on a virtual machine that takes long.
 bool has_rdpid() {
@@ -173,6 +175,7 @@ Gate::Gate(GateArena& arena, Unit* unit) : unit(unit), arena_(arena) {}
 
 Gate::Gate(const Gate& parent, Unit* unit)
     : unit(unit),
+      program(parent.program),
       messages(parent.messages),
       sites(parent.sites),
       trampolines(parent.trampolines),
@@ -242,6 +245,7 @@ const PatchedSite* Gate::at_stop(Address stop) {
   if (last.stop != stop) {
     const auto site = std::find_if(sites.begin(), sites.end(), [&](const auto& s) { return s.stop == stop; });
     last = {stop, site == sites.end() ? nullptr : &*site};
+    if (last.site) note_use(*site);
   }
   return last.site;
 }
@@ -249,6 +253,10 @@ const PatchedSite* Gate::at_stop(Address stop) {
 const PatchedSite* Gate::patched(Address site) const {
   const auto found = std::find_if(sites.begin(), sites.end(), [&](const auto& each) { return each.site == site; });
   return found == sites.end() ? nullptr : &*found;
+}
+
+void Gate::note_use(PatchedSite& site) const {
+  if (site.source && program && !std::exchange(site.used, true)) site.source->used_by.insert(program);
 }
 
 Gate::Trampolines* Gate::trampolines_near(Address site) {
@@ -280,57 +288,59 @@ void Gate::add_trampolines(const Memory& memory, Address start) {
 }
 
 void Gate::patch(const Memory& memory, std::vector<SitePatch> patches) {
-  std::vector<Bytes> held, code, jumps;
-  std::vector<MemoryPiece> pieces;
-  held.reserve(patches.size());
-  for (const auto& patch : patches) {
-    held.emplace_back(patch.size());
-    pieces.push_back({patch.start(), held.back().data(), held.back().size()});
-  }
-  constexpr size_t kPiecesPerRead = 512;
-  for (size_t first = 0; first < pieces.size(); first += kPiecesPerRead) {
-    if (!memory.read(std::span(pieces).subspan(first, std::min(kPiecesPerRead, pieces.size() - first)))) return;
-  }
+  std::stable_sort(patches.begin(), patches.end(), [](const auto& a, const auto& b) { return a.start() < b.start(); });
+  std::vector<MemoryPiece> windows;
+  for (const auto& patch : patches) windows.push_back({patch.start(), nullptr, patch.size()});
+  std::vector<Stretch> code, stretches = memory.stretches(windows);
   std::vector<PatchedSite> made;
-  std::vector<Address> places;
-  for (size_t i = 0; i < patches.size(); ++i) {
-    const SitePatch& patch = patches[i];
+  auto stretch = stretches.begin();
+  for (const SitePatch& patch : patches) {
+    while (stretch != stretches.end() && stretch->end() < patch.start() + patch.size()) ++stretch;
+    if (stretch == stretches.end()) break;
+    if (stretch->start > patch.start()) continue;
     const auto overlaps = [&](const PatchedSite& other) {
       return patch.start() < other.end() && other.start < patch.start() + patch.size();
     };
-    if (std::any_of(sites.begin(), sites.end(), overlaps) || std::any_of(made.begin(), made.end(), overlaps)) continue;
-    if (!patch.original.empty() && patch.original != held[i]) continue;
+    if (std::any_of(sites.begin(), sites.end(), overlaps) || (!made.empty() && overlaps(made.back()))) continue;
+    uint8_t* const window = stretch->bytes.data() + (patch.start() - stretch->start);
+    const Bytes held(window, window + patch.size());
+    if (!patch.original.empty() && patch.original != held) continue;
     Trampolines* const area = trampolines_near(patch.site);
     if (!area) continue;
     size_t index = 0;
     while (area->used[index]) ++index;
     const Address at = area->start + index * kTrampolineSize;
-    PatchedSite site{patch.site, patch.start(), held[i], 0, 0, patch.kind};
+    PatchedSite site{patch.site, patch.start(), held, 0, 0, patch.kind, patch.source};
     const Address entry = area->start + (patch.kind == SiteKind::cpuid) * sizeof(uint64_t);
     Bytes bytes = trampoline(at, entry, patch.window, site);
     if (bytes.empty()) continue;
     area->used.set(index);
-    code.push_back(std::move(bytes));
-    jumps.push_back(jump(site.start, at, held[i].size()));
-    places.push_back(at);
+    bytes.resize(kTrampolineSize, kNothing);
+    if (code.empty() || code.back().end() != at) code.push_back({at, {}});
+    code.back().bytes.insert(code.back().bytes.end(), bytes.begin(), bytes.end());
+    const Bytes leads = jump(site.start, at, held.size());
+    std::copy(leads.begin(), leads.end(), window);
     made.push_back(std::move(site));
   }
-  const auto written = [&](std::vector<Bytes>& contents, const auto& place) {
-    std::vector<MemoryPiece> all;
-    for (size_t i = 0; i < made.size(); ++i) all.push_back({place(i), contents[i].data(), contents[i].size()});
-    std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.address < b.address; });
-    return memory.patch(all);
+  // Whether one lies there.
+  const auto is_changed = [&](const Stretch& each) {
+    return std::any_of(made.begin(), made.end(),
+                       [&](const auto& site) { return site.start >= each.start && site.start < each.end(); });
   };
-  if (written(code, [&](size_t i) { return places[i]; }) && written(jumps, [&](size_t i) { return made[i].start; })) {
-    sites.insert(sites.end(), made.begin(), made.end());
+  std::erase_if(stretches, [&](const Stretch& each) { return !is_changed(each); });
+  const auto write = [&](const Stretch& each) {
+    return memory.write(each.start, each.bytes.data(), each.bytes.size());
+  };
+  if (std::all_of(code.begin(), code.end(), write) && std::all_of(stretches.begin(), stretches.end(), write)) {
+    sites.insert(sites.end(), std::make_move_iterator(made.begin()), std::make_move_iterator(made.end()));
     last_stops_ = {};
     return;
   }
   // Nothing of it shall stay.
-  std::vector<Bytes> originals;
-  for (const auto& site : made) originals.push_back(site.original);
-  written(originals, [&](size_t i) { return made[i].start; });
-  for (const auto& site : made) release(site);
+  for (const auto& site : made) {
+    memory.write(site.start, site.original.data(), site.original.size());
+    release(site);
+  }
 }
 
 void Gate::undo_patches(Address address, std::span<uint8_t> copy) const {
@@ -366,23 +376,36 @@ void Gate::forget(Address start, Address end) {
 }
 
 Bytes jump(Address at, Address target, size_t size) {
-  Bytes code(size, 0xcc);
+  Bytes code(size, kNothing);
   code[0] = 0xe9;
   const auto distance = static_cast<int32_t>(target - (at + kJumpSize));
   std::memcpy(code.data() + 1, &distance, sizeof distance);
   return code;
 }
 
-bool correct_distances(Bytes& code, uint32_t displacements, Address from, Address to) {
-  for (size_t k = 0; k + sizeof(int32_t) <= code.size(); ++k) {
-    if (!(displacements >> k & 1)) continue;
+bool append_moved(Bytes& code, Address at, Bytes moved, const PatchWindow& window, Address from) {
+  const Address to = at + code.size(), behind = from + moved.size();
+  for (size_t k = 0; k + sizeof(int32_t) <= moved.size(); ++k) {
+    if (!(window.displacements >> k & 1)) continue;
     int32_t distance;
-    std::memcpy(&distance, code.data() + k, sizeof distance);
+    std::memcpy(&distance, moved.data() + k, sizeof distance);
     const int64_t farther = distance + static_cast<int64_t>(from - to);
     if (farther != static_cast<int32_t>(farther)) return false;
     distance = static_cast<int32_t>(farther);
-    std::memcpy(code.data() + k, &distance, sizeof distance);
+    std::memcpy(moved.data() + k, &distance, sizeof distance);
   }
+  const auto append_distance = [&](Address target) {
+    const auto distance = static_cast<int32_t>(target - (at + code.size() + sizeof(int32_t)));
+    code.resize(code.size() + sizeof distance);
+    std::memcpy(code.data() + code.size() - sizeof distance, &distance, sizeof distance);
+  };
+  code.insert(code.end(), moved.begin(), moved.end() - (window.ends_in_jump ? kShortJumpSize : 0));
+  if (window.ends_in_jump) {
+    code.insert(code.end(), {0x0f, static_cast<uint8_t>(0x10 + moved[moved.size() - kShortJumpSize])});
+    append_distance(behind + static_cast<uint64_t>(static_cast<int8_t>(moved.back())));
+  }
+  code.push_back(0xe9);
+  append_distance(behind);
   return true;
 }
 
@@ -425,11 +448,8 @@ Bytes trampoline(Address at, Address entry_pointer, const PatchWindow& window, P
       break;
   }
   site.moved = at + code.size();
-  Bytes after(site.original.end() - window.after, site.original.end());
-  if (!correct_distances(after, window.displacements, site.behind(), site.moved)) return {};
-  code.insert(code.end(), after.begin(), after.end());
-  append({0xe9});
-  relative_to(site.behind() + after.size());
+  const Bytes after(site.original.end() - window.after, site.original.end());
+  if (!append_moved(code, at, after, window, site.behind())) return {};
   CHECK(code.size() <= kTrampolineSize);
   return code;
 }

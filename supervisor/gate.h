@@ -28,6 +28,7 @@ namespace redrive {
 
 struct Unit;
 struct CodeSite;
+struct Program;
 class CodePlan;
 
 // One file, mapped by all tracees: the code, its table, the clock, and a slot for each address space. Thread-safe.
@@ -103,6 +104,7 @@ struct SitePatch {
   PatchWindow window;
   Bytes original;  // what the window must hold; empty: whatever it does
   SiteKind kind = SiteKind::syscall;
+  CodeSite* source = nullptr;  // what a recording knows of it, if that is anything
 
   bool counter() const { return kind == SiteKind::rdtsc || kind == SiteKind::rdtscp; }
   Address start() const { return site - window.before; }
@@ -117,6 +119,8 @@ struct PatchedSite {
   Address stop;    // the trampoline's own such instruction, which stops; the thread goes on behind it
   Address moved;   // where the instructions from behind it lie
   SiteKind kind = SiteKind::syscall;
+  CodeSite* source = nullptr;
+  bool used = false;  // by the program that a recording executes there
 
   Address behind() const { return site + instruction_size(kind); }
   Address end() const { return start + original.size(); }
@@ -170,7 +174,8 @@ class Gate {
   Address physical(Address ip) const;
   const PatchedSite* patched(Address site) const;  // null if it is not
   // The site whose trampoline has its instruction there; null if there is none. Programs call from few sites, and gates
-  // have many: the last answers are kept, for one thread that asks. Valid until something is patched or forgotten.
+  // have many: the last answers are kept, for one thread that asks. Valid until something is patched or forgotten. It
+  // is noted that the program has come by there.
   const PatchedSite* at_stop(Address stop);
 
   struct Trampolines {
@@ -206,6 +211,7 @@ class Gate {
   void forget_fresh(uint32_t first, uint32_t last);
 
   Unit* unit;
+  Program* program = nullptr;  // that a recording executes there
   uint64_t drained = 0;     // bytes of the ring
   uint64_t last_stamp = 0;  // of the last complete record among them
   struct {
@@ -229,6 +235,7 @@ class Gate {
     Address stop = 0;
     const PatchedSite* site = nullptr;
   };
+  void note_use(PatchedSite& site) const;
   void release(const PatchedSite& site);  // its trampoline can be another's
   void list_areas();
 
@@ -242,8 +249,9 @@ class Gate {
 // The bytes of a trampoline at `at` for the site, of which `stop` and `moved` become known. Empty if what a moved
 // instruction names is out of its reach there.
 Bytes trampoline(Address at, Address entry_pointer, const PatchWindow& window, PatchedSite& site);
-// Has the distances among moved instructions, which lay at `from`, name the same from `to`. False if one cannot.
-bool correct_distances(Bytes& code, uint32_t displacements, Address from, Address to);
+// Appends to code that will lie at `at` the instructions at a window's end, which lay at `from`, so that they mean the
+// same, and a jump to what is behind them. False if one of them cannot.
+bool append_moved(Bytes& code, Address at, Bytes moved, const PatchWindow& window, Address from);
 // jmp to `target`, padded to the window's size.
 Bytes jump(Address at, Address target, size_t size);
 

@@ -9,13 +9,10 @@ namespace redrive {
 IntervalExtent interval_extent(const Trace& trace, UnitId unit, IntervalIndex interval) {
   const auto& intervals = trace.intervals(unit);
   CHECK(interval < intervals.size());
-  IntervalExtent extent{intervals[interval].first_event, trace.event_count(unit), 0};
-  if (interval + 1 < intervals.size()) extent.end_event = intervals[interval + 1].first_event;
-  if (const IntervalEnd* end = trace.interval_end(unit, interval)) {
-    extent.end_event = end->end_event;
-    extent.cpu_ns = end->cpu_ns;
-  }
-  return extent;
+  const EventIndex first_event = intervals[interval].first_event;
+  if (const IntervalEnd* end = trace.interval_end(unit, interval)) return {first_event, end->end_event, end->cpu_ns};
+  const bool last = interval + 1 == intervals.size();
+  return {first_event, last ? trace.event_count(unit) : intervals[interval + 1].first_event, 0};
 }
 
 Result<void> check_until(const Trace& trace, UnitId unit, IntervalIndex interval, EventIndex until) {

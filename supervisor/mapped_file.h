@@ -21,6 +21,10 @@ struct MappedFile {
 class MappedFiles {
  public:
   explicit MappedFiles(pid_t pid) : pid_(pid) {}
+  // One is at this path.
+  void add(const std::string& path, const struct stat& info) {
+    known_[{info.st_dev, info.st_ino}] = MappedFile{path, version_of(info)};
+  }
   // Null if the mapping shows no file, or one that cannot be reached.
   const MappedFile* of(const Mapping& mapping);
 

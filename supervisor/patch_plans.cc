@@ -24,10 +24,12 @@ std::optional<PatchWindow> CodePlan::examine(CodeSite& site, const Memory& memor
   return site.window = site.kind == SiteKind::cpuid ? code_->window(at, site.front) : code_->window(at);
 }
 
-std::vector<SitePatch> CodePlan::ready(Address start) const {
+std::vector<SitePatch> CodePlan::ready(Address start, const Program* program) {
   std::vector<SitePatch> patches;
-  for (const auto& [at, site] : sites_) {
-    if (!site.original.empty()) patches.push_back({start + at, *site.window, site.original, site.kind});
+  for (auto& [at, site] : sites_) {
+    const bool wanted = !program || !program->ended || site.used_by.contains(program);
+    if (!wanted || site.original.empty()) continue;
+    patches.push_back({start + at, *site.window, site.original, site.kind, &site});
   }
   return patches;
 }
@@ -84,8 +86,12 @@ bool is_window(const CodeSite& site, uint64_t at, uint64_t length) {
   const PatchWindow& window = *site.window;
   const SitePatch patch{at, window, site.original, site.kind};
   if (patch.size() != site.original.size() || patch.size() < kJumpSize || patch.size() > kLongestWindow) return false;
-  if (window.before ? window.after || window.displacements || patch.counter() : window.displacements >> window.after) {
-    return false;
+  const bool moves_behind = window.after || window.displacements || window.ends_in_jump;
+  if (window.before ? moves_behind || patch.counter() : window.displacements >> window.after) return false;
+  if (window.ends_in_jump) {
+    if (window.after < kShortJumpSize || !is_short_jump(site.original[site.original.size() - kShortJumpSize])) {
+      return false;
+    }
   }
   return window.before <= at && patch.start() + patch.size() <= length;
 }
@@ -109,6 +115,7 @@ Bytes encode(const FilePlans& plans) {
       out.u(site.window->before);
       out.u(site.window->after);
       out.u(site.window->displacements);
+      out.u(site.window->ends_in_jump);
     }
   }
   return out.take();
@@ -130,9 +137,11 @@ std::optional<FilePlans> decode_plans(std::span<const uint8_t> bytes, const std:
       site.examined = true;
       site.original.assign(original.begin(), original.end());
       if (original.empty()) continue;
-      const uint64_t before = in.u(), after = in.u(), displacements = in.u();
+      const uint64_t before = in.u(), after = in.u(), displacements = in.u(), ends_in_jump = in.u();
       if (before > UINT8_MAX || after > UINT8_MAX || displacements > UINT32_MAX) return std::nullopt;
-      site.window = {static_cast<uint8_t>(before), static_cast<uint8_t>(after), static_cast<uint32_t>(displacements)};
+      if (ends_in_jump > 1) return std::nullopt;
+      site.window = {static_cast<uint8_t>(before), static_cast<uint8_t>(after), static_cast<uint32_t>(displacements),
+                     ends_in_jump == 1};
       if (!is_window(site, at, length)) return std::nullopt;
     }
   }

@@ -5,6 +5,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -17,6 +18,11 @@
 
 namespace redrive {
 
+// An executable file as programs in this recording execute it.
+struct Program {
+  bool ended = false;  // one of them has: what it comes by is known
+};
+
 struct CodeSite {
   uint64_t offset = 0;  // in the file
   uint64_t stops = 0;   // of calls that could have been served
@@ -25,6 +31,7 @@ struct CodeSite {
   bool examined = false;
   std::optional<PatchWindow> window;  // once it was examined; none if it cannot be patched
   Bytes original;                     // what the window holds; empty until it was patched somewhere
+  std::set<const Program*> used_by;
 
   // Counts a stop. False if it is the first, in all programs that map the file, or nothing can be done about it: many
   // sites are used once.
@@ -44,8 +51,8 @@ class CodePlan {
   const std::map<uint64_t, CodeSite>& sites() const { return sites_; }
   // The window at the site, which lies there in this memory. Looked for once.
   std::optional<PatchWindow> examine(CodeSite& site, const Memory& memory, const Mapping& mapping);
-  // What shall be patched where the segment is mapped from `start` on.
-  std::vector<SitePatch> ready(Address start) const;
+  // What shall be patched where the segment is mapped from `start` on, before the program comes by; null: any program.
+  std::vector<SitePatch> ready(Address start, const Program* program);
 
  private:
   std::string name_;
@@ -72,6 +79,7 @@ class PatchPlans {
     return file ? &of(*file, mapping) : nullptr;
   }
   CodePlan& of(const MappedFile& file, const Mapping& mapping);
+  Program& program(const FileVersion& file) { return programs_[file]; }
   static bool is_code(const Mapping& mapping);
 
   // The sites where most calls stopped that could have been served, most first.
@@ -90,6 +98,7 @@ class PatchPlans {
   };
   FileCache* cache_;
   std::map<FileVersion, Known> files_;
+  std::map<FileVersion, Program> programs_;
 };
 
 }  // namespace redrive

@@ -64,16 +64,7 @@ class Comparison {
     for (const size_t jump : misses_) patch(jump, code_.size());
     restore();
     patch(over, code_.size());
-    const Address behind = place + moved.size();
-    Bytes instructions(moved.begin(), moved.end() - (window.ends_in_jump ? 2 : 0));
-    fits_ = correct_distances(instructions, window.displacements, place, area_ + code_.size());
-    code_.insert(code_.end(), instructions.begin(), instructions.end());
-    if (window.ends_in_jump) {
-      append({0x0f, static_cast<uint8_t>(0x10 + moved[moved.size() - 2])});
-      append_distance(behind + static_cast<uint64_t>(static_cast<int8_t>(moved.back())));
-    }
-    append({0xe9});
-    append_distance(behind);
+    fits_ = append_moved(code_, area_, moved, window, place);
   }
 
   const Bytes& code() const { return code_; }

@@ -103,7 +103,8 @@ class Recorder {
   void begin_program(Thread& thread);
   void remove_thread(Thread& thread);
   void ended(pid_t tid, int status);
-  Process& add_process(Unit& unit, pid_t pid);
+  // `sharer`: whose memory it shares; null if nobody's.
+  Process& add_process(Unit& unit, pid_t pid, const Process* sharer = nullptr);
   Thread& add_thread(Process& process, pid_t tid);
   Unit& add_unit(EventRef parent, pid_t pid);
   void forget_ended_units();
@@ -128,13 +129,17 @@ class Recorder {
   void wake_for_checkpoint(Unit& unit);
   void checkpoint(Thread& trigger);
   void note_checkpoint(Process& process);
-  void store_now(Unit& unit, Thread& trigger, const user_regs_struct* regs,
-                 const std::vector<Mapping>* mappings = nullptr);
+  // Of a unit's only process.
+  struct KnownMappings {
+    const std::vector<Mapping>& mappings;
+    MappedFiles& files;
+  };
+  void store_now(Unit& unit, Thread& trigger, const user_regs_struct* regs, const KnownMappings* known = nullptr);
   void stop_asleep(const Thread& thread);
-  Result<UnitState> capture_state(Unit& unit, Thread& trigger, bool at_entry, const std::vector<Mapping>* mappings);
+  Result<UnitState> capture_state(Unit& unit, Thread& trigger, bool at_entry, const KnownMappings* known);
   Result<void> capture_pages(Unit& unit, bool shared_only, ImageJob& job);
   Result<ImageJob> capture(Unit& unit, Thread& trigger, bool at_entry, bool shared_only,
-                           const std::vector<Mapping>* mappings = nullptr);
+                           const KnownMappings* known = nullptr);
   static constexpr uint64_t kCopyMark = 0x79706f63;  // in a register that clone(2) does not read: copies can be told
   static bool births_pending(const Unit& unit);
   bool take_copy(ImageJob& job, pid_t copy, const Thread& original);

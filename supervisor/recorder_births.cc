@@ -166,14 +166,18 @@ Unit& Recorder::add_unit(EventRef parent, pid_t pid) {
   return *unit;
 }
 
-Process& Recorder::add_process(Unit& unit, pid_t pid) {
+Process& Recorder::add_process(Unit& unit, pid_t pid, const Process* sharer) {
   auto process = std::make_unique<Process>();
   process->serial = unit.next_process++;
   process->pid = pid;
   process->unit = &unit;
   process->fds = std::make_shared<FdCache>();
   process->pidfd = Fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
-  if (auto memory = Memory::open(pid)) process->memory = std::move(*memory);
+  if (sharer) {
+    process->memory = Memory::shared(pid, sharer->memory);
+  } else if (auto memory = Memory::open(pid)) {
+    process->memory = std::move(*memory);
+  }
   unit.processes.push_back(std::move(process));
   return *unit.processes.back();
 }
@@ -203,7 +207,7 @@ void Recorder::born(Thread& parent, pid_t tid) {
     const bool same_unit = (flags & CLONE_VM) || process.shares_memory;
     const EventRef birth{unit.id, unit.log.next() - 1};
     Unit& home = same_unit ? unit : add_unit(birth, tid);
-    Process& made = add_process(home, tid);
+    Process& made = add_process(home, tid, flags & CLONE_VM ? &process : nullptr);
     if (flags & CLONE_FILES) {
       made.fds = process.fds;
       made.fds->in_several_memories |= !(flags & CLONE_VM);
@@ -335,15 +339,20 @@ void Recorder::begin_program(Thread& thread) {
   }
   if (!process.gate) process.brk = start_brk(process.pid);
   MappedFiles files(process.pid);
+  const std::string executable = "/proc/" + std::to_string(process.pid) + "/exe";
+  struct stat info {};
+  const bool has_executable = stat(executable.c_str(), &info) == 0;
+  if (has_executable) files.add(executable, info);
   for (const auto& mapping : mappings) {
     if (PatchPlans::is_code(mapping)) replace_cpuid(process, mapping, files.of(mapping), nullptr);
   }
   begin_interval(unit, CheckpointKind::exec, process, 0);
-  if (struct stat info{}; stat(("/proc/" + std::to_string(process.pid) + "/exe").c_str(), &info) == 0 &&
-                          (info.st_mode & (S_ISUID | S_ISGID))) {
+  if (has_executable && (info.st_mode & (S_ISUID | S_ISGID))) {
     count_refusal(unit, "the privileges of setuid program " + process.command, "ran without them", false);
   }
-  store_now(unit, thread, &regs, found ? &mappings : nullptr);
+  if (has_executable && process.gate) process.gate->program = &plans_.program(version_of(info));
+  KnownMappings known{mappings, files};
+  store_now(unit, thread, &regs, found ? &known : nullptr);
   for (const auto& mapping : mappings) {
     const MappedFile* file = PatchPlans::is_code(mapping) ? files.of(mapping) : nullptr;
     if (file) apply_plan(process, mapping, *file);
@@ -372,6 +381,7 @@ void Recorder::ended(pid_t tid, int status) {
   const ThreadSerial serial = found->serial;
   remove_thread(*found);
   if (process.threads == 0) {
+    if (process.gate && process.gate->program && !process.borrows_memory) process.gate->program->ended = true;
     if (!process.end_logged && unit.in_interval) {
       Event event;
       event.kind = EventKind::signal;

@@ -290,12 +290,10 @@ void Recorder::note_checkpoint(Process& process) {
 }
 
 // The image of a unit whose next event is not a syscall's entry: all of it is read while it is stopped, and its
-// interval has begun. `regs` are the trigger's if it has not run yet, `mappings` those of the unit's only process if
-// they are known.
-void Recorder::store_now(Unit& unit, Thread& trigger, const user_regs_struct* regs,
-                         const std::vector<Mapping>* mappings) {
+// interval has begun. `regs` are the trigger's if it has not run yet, `known` as in capture().
+void Recorder::store_now(Unit& unit, Thread& trigger, const user_regs_struct* regs, const KnownMappings* known) {
   const auto stopped_at = Clock::now();
-  auto job = capture(unit, trigger, false, false, mappings);
+  auto job = capture(unit, trigger, false, false, known);
   if (!job) {
     ++skipped_checkpoints_;
     add_unsure(unit, "a checkpoint that it needs could not be stored: " + job.error().message);
@@ -309,12 +307,12 @@ void Recorder::store_now(Unit& unit, Thread& trigger, const user_regs_struct* re
   writer_.add(unit.interval_record);
 }
 
-// What is read of a unit while it is stopped: its state, and all of its pages or the shared ones.
+// What is read of a unit while it is stopped: its state, and all of its pages or the shared ones. `known`: if that is.
 Result<ImageJob> Recorder::capture(Unit& unit, Thread& trigger, bool at_entry, bool shared_only,
-                                   const std::vector<Mapping>* mappings) {
+                                   const KnownMappings* known) {
   ImageJob job;
   job.unit = unit.id;
-  ASSIGN_OR_RETURN(job.state, capture_state(unit, trigger, at_entry, mappings));
+  ASSIGN_OR_RETURN(job.state, capture_state(unit, trigger, at_entry, known));
   for (const auto& process : unit.processes) {
     if (!process->tier()) continue;
     for (const auto& site : process->tier()->sites) job.patches.push_back({process->serial, site.start, site.original});
@@ -334,8 +332,7 @@ void Recorder::stop_asleep(const Thread& thread) {
   if (waitpid(thread.tid, &stopped.status, __WALL) == thread.tid) stopped_.push_back(stopped);
 }
 
-Result<UnitState> Recorder::capture_state(Unit& unit, Thread& trigger, bool at_entry,
-                                          const std::vector<Mapping>* mappings) {
+Result<UnitState> Recorder::capture_state(Unit& unit, Thread& trigger, bool at_entry, const KnownMappings* known) {
   UnitState state;
   state.trigger = trigger.serial;
   state.next_thread = unit.next_thread;
@@ -355,15 +352,16 @@ Result<UnitState> Recorder::capture_state(Unit& unit, Thread& trigger, bool at_e
       if (alive == unit.threads.end()) continue;
       ASSIGN_OR_RETURN(process->memory, Memory::open(alive->second->tid));
     }
-    if (mappings) {
-      saved.mappings = *mappings;
+    if (known) {
+      saved.mappings = known->mappings;
     } else {
       ASSIGN_OR_RETURN(saved.mappings, read_mappings(process->memory.pid()));
     }
     if (const Gate* gate = process->tier()) {
       std::erase_if(saved.mappings, [&](const Mapping& m) { return gate->owns(m.start, m.end); });
     }
-    MappedFiles files(process->memory.pid());
+    MappedFiles asked(process->memory.pid());
+    MappedFiles& files = known ? known->files : asked;
     for (auto& mapping : saved.mappings) {
       if (mapping.shared && shared_objects_.contains(shared_object(mapping.device, mapping.inode))) {
         mapping.shared_object = shared_object(mapping.device, mapping.inode);

@@ -404,9 +404,10 @@ bool Recorder::worth_patching(const Thread& thread, Address at, Gate::StoppingSi
 void Recorder::replace(Process& process, Address at, CodeSite& site) {
   Gate& gate = *process.gate;
   gate.stopping[at] = {};
-  gate.patch(process.memory, {{at, *site.window, site.original, site.kind}});
+  gate.patch(process.memory, {{at, *site.window, site.original, site.kind, &site}});
   if (const PatchedSite* made = gate.patched(at)) {
     site.original = made->original;
+    gate.at_stop(made->stop);  // the program has come by
     gate.stopping.erase(at);
   }
 }
@@ -463,7 +464,7 @@ bool Recorder::in_use(const Thread& thread, Address start, Address end) const {
 void Recorder::apply_plan(Process& process, const Mapping& mapping, const MappedFile& file) {
   Gate* const gate = process.gate.get();
   if (!gate || !gate->slot() || !PatchPlans::is_code(mapping)) return;
-  auto patches = plans_.of(file, mapping).ready(mapping.start);
+  auto patches = plans_.of(file, mapping).ready(mapping.start, gate->program);
   if (patches.empty()) return;
   // No trap of such an instruction may have come yet.
   if (std::any_of(patches.begin(), patches.end(), [](const SitePatch& patch) { return patch.counter(); })) {

@@ -1,5 +1,6 @@
 // Signals and trapped instructions. A signal handler starts at an event: right behind one, before a syscall, or at a
 // fault. What the kernel does to start it (frame, registers) is recorded, so replay needs no signals.
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
@@ -34,17 +35,24 @@ struct SignalMasks {
 
 SignalMasks signal_masks(pid_t tid) {
   SignalMasks masks;
-  std::ifstream file("/proc/" + std::to_string(tid) + "/status");
-  for (std::string line; std::getline(file, line);) {
-    const auto take = [&](const char* name, uint64_t& mask) {
-      if (line.starts_with(name)) mask |= std::strtoull(line.c_str() + std::strlen(name), nullptr, 16);
-    };
-    take("SigPnd:", masks.pending);
-    take("ShdPnd:", masks.pending);
-    take("SigBlk:", masks.blocked);
-    take("SigIgn:", masks.ignored);
-    take("SigCgt:", masks.caught);
+  const Fd file(open(("/proc/" + std::to_string(tid) + "/status").c_str(), O_RDONLY | O_CLOEXEC));
+  constexpr size_t kUsual = 4096;
+  std::string text;
+  for (ssize_t got = 1; got > 0;) {
+    const size_t had = text.size();
+    text.resize(had + kUsual);
+    got = read(file.get(), text.data() + had, kUsual);
+    text.resize(had + static_cast<size_t>(std::max<ssize_t>(got, 0)));
   }
+  const auto take = [&](const char* name, uint64_t& mask) {
+    const size_t at = text.find(name);
+    if (at != std::string::npos) mask |= std::strtoull(text.c_str() + at + std::strlen(name), nullptr, 16);
+  };
+  take("\nSigPnd:", masks.pending);
+  take("\nShdPnd:", masks.pending);
+  take("\nSigBlk:", masks.blocked);
+  take("\nSigIgn:", masks.ignored);
+  take("\nSigCgt:", masks.caught);
   return masks;
 }
 

@@ -93,10 +93,10 @@ void damage(Bytes& data, sample::Values& v) {
 // As the recorder uses them.
 void use_plans(const Bytes& bytes) {
   constexpr Address kStart = 0x7f0000000000, kTrampolines = kStart - 0x100000;
-  const auto plans = decode_plans(bytes, "");
+  auto plans = decode_plans(bytes, "");
   if (!plans) return;
-  for (const auto& [key, plan] : *plans) {
-    for (const SitePatch& patch : plan.ready(kStart)) {
+  for (auto& [key, plan] : *plans) {
+    for (const SitePatch& patch : plan.ready(kStart, nullptr)) {
       require(patch.start() >= kStart && patch.start() + patch.size() <= kStart + key.second, "a patch outside");
       require(patch.size() == patch.original.size(), "a patch of another size than what it replaces");
       PatchedSite site{patch.site, patch.start(), patch.original, 0, 0, patch.kind};

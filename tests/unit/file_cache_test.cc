@@ -251,17 +251,26 @@ TEST_CASE("plans and cpuid sites come back as they were") {
   add(0x40, SiteKind::syscall, PatchWindow{0, 3, 0}, {0x0f, 0x05, 1, 2, 3});
   add(0x80, SiteKind::syscall, PatchWindow{5, 0, 0}, {0xb8, 1, 0, 0, 0});
   add(0xc0, SiteKind::rdtscp, PatchWindow{0, 7, 1 << 3}, Bytes(10, 0x90));
+  add(0xe0, SiteKind::syscall, PatchWindow{0, 4, 0, true}, {0x0f, 0x05, 0x85, 0xc0, 0x75, 0x1e});
   add(0x100, SiteKind::cpuid, std::nullopt, {});
   add(0x140, SiteKind::syscall, PatchWindow{0, 3, 0}, {});  // not patched anywhere
   plan.site(0x180).stops = 1;
   const Bytes bytes = encode(plans);
-  const auto decoded = decode_plans(bytes, "/lib/y");
+  auto decoded = decode_plans(bytes, "/lib/y");
   REQUIRE(decoded);
   CHECK(encode(*decoded) == bytes);
-  const CodePlan& again = decoded->at({0x1000, 0x8000});
+  CodePlan& again = decoded.value().at({0x1000, 0x8000});
   CHECK(again.name() == "/lib/y");
-  REQUIRE(again.sites().size() == 4);
-  CHECK(again.ready(0x10000).size() == 3);
+  REQUIRE(again.sites().size() == 5);
+  CHECK(again.ready(0x10000, nullptr).size() == 4);
+  Program program;
+  CHECK(again.ready(0x10000, &program).size() == 4);
+  program.ended = true;  // it has used none
+  CHECK(again.ready(0x10000, &program).empty());
+  again.site(0x80).used_by.insert(&program);
+  REQUIRE(again.ready(0x10000, &program).size() == 1);
+  CHECK(again.ready(0x10000, &program).front().site == 0x10080);
+  CHECK(again.sites().at(0xe0).window->ends_in_jump);
   CHECK(again.sites().at(0x80).offset == 0x1080);
   CHECK(again.sites().at(0xc0).window->displacements == 1 << 3);
   CHECK(again.sites().at(0x100).examined);
@@ -283,6 +292,7 @@ TEST_CASE("plans and cpuid sites come back as they were") {
   CHECK(refused({0, 3, 0}, 6));
   CHECK(refused({0, 40, 0}, 42));
   CHECK(refused({0, 3, 1 << 5}, 5));
+  CHECK(refused({0, 4, 0, true}, 6));  // ends in nops
   CHECK(refused({5, 0, 0}, 5, SiteKind::rdtsc));
   CHECK(refused({5, 3, 0}, 5));
   CHECK(refused({5, 0, 0}, 5, SiteKind::syscall, 4));

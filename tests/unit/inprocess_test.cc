@@ -54,6 +54,9 @@ TEST_CASE("a window holds instructions that can move, and nothing jumps into it"
       {"a load relative to its place", {0x0f, 0x05, 0x8b, 0x05, 1, 2, 3, 4, 0xc3}, 0, PatchWindow{0, 6, 1 << 2}},
       {"a lea behind another", {0x0f, 0x05, 0x89, 0xc2, 0x48, 0x8d, 0x15, 1, 2, 3, 4}, 0, PatchWindow{0, 9, 1 << 5}},
       {"a push behind", {0x0f, 0x05, 0x50, 0x50, 0x50, 0xc3}, 0, std::nullopt},
+      {"a test and a short jump behind", {0x0f, 0x05, 0x85, 0xc0, 0x75, 0x1e, 0xc3}, 0, PatchWindow{0, 4, 0, true}},
+      {"a short jump to itself", {0x0f, 0x05, 0x85, 0xc0, 0x75, 0xfe, 0xc3}, 0, std::nullopt},
+      {"a short jump that begins too early", {0x0f, 0x05, 0x75, 0x1e, 0x90, 0xc3}, 0, std::nullopt},
       {"a landing pad", {0x0f, 0x05, 0xf3, 0x0f, 0x1e, 0xfa, 0xc3}, 0, std::nullopt},
       {"rdtsc", {0x0f, 0x31, 0x48, 0xc1, 0xe2, 0x20, 0x48, 0x09, 0xd0}, 0, PatchWindow{0, 4}},
       {"rdtscp", {0x0f, 0x01, 0xf9, 0x89, 0x0c, 0x24, 0x48, 0xc1}, 0, PatchWindow{0, 3}},  // stores
@@ -72,6 +75,7 @@ TEST_CASE("a window holds instructions that can move, and nothing jumps into it"
     if (found) CHECK(found->before == expected->before);
     if (found) CHECK(found->after == expected->after);
     if (found) CHECK(found->displacements == expected->displacements);
+    if (found) CHECK(found->ends_in_jump == expected->ends_in_jump);
   }
   // A near jump from afar: from the end of the segment to behind the call, and to the call.
   const auto jump_to = [](uint64_t target) { return jump(1024 - kJumpSize, target, kJumpSize); };
@@ -170,16 +174,16 @@ TEST_CASE("what was learnt of a file's sites is of that version and that segment
   const auto memory = Memory::open(getpid());
   REQUIRE(memory);
   REQUIRE(plan.examine(known, *memory, mapping));
-  CHECK(plan.ready(mapping.start).empty());  // not patched anywhere
+  CHECK(plan.ready(mapping.start, nullptr).empty());  // not patched anywhere
   known.original.assign(site.begin(), site.begin() + 5);
   CHECK_FALSE(plan.examine(plan.site(128), *memory, mapping));
-  const auto ready = plans.of(file, mapping).ready(0x10000);
+  const auto ready = plans.of(file, mapping).ready(0x10000, nullptr);
   REQUIRE(ready.size() == 1);
   CHECK(ready[0].site == 0x10040);
   CHECK(ready[0].original == known.original);
-  CHECK(plans.of(later, mapping).ready(0x10000).empty());
+  CHECK(plans.of(later, mapping).ready(0x10000, nullptr).empty());
   mapping.offset = 0x4000;
-  CHECK(plans.of(file, mapping).ready(0x10000).empty());
+  CHECK(plans.of(file, mapping).ready(0x10000, nullptr).empty());
   plan.site(256).stops = 7;
   const auto worst = plans.worst(1);
   REQUIRE(worst.size() == 1);
@@ -228,6 +232,36 @@ TEST_CASE("memory is written in pieces, and read as it was at a moment") {
   munmap(pages, 3 * kPageSize);
 }
 
+TEST_CASE("places that lie close together are read and written in one stretch") {
+  auto* const pages = static_cast<uint8_t*>(
+      mmap(nullptr, 4 * kPageSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  REQUIRE(pages != MAP_FAILED);
+  std::memset(pages, 7, 4 * kPageSize);
+  const auto start = reinterpret_cast<Address>(pages);
+  REQUIRE(munmap(pages + 2 * kPageSize, kPageSize) == 0);
+  const auto opened = Memory::open(getpid());
+  REQUIRE(opened);
+  const Memory memory = Memory::shared(getpid(), *opened);
+  uint8_t ones[] = {1, 1};
+  const std::vector<MemoryPiece> pieces{{start + 10, ones, 2},
+                                        {start + 100, ones, 2},
+                                        {start + kPageSize + 100, ones, 2},
+                                        {start + 2 * kPageSize + 200, ones, 2},  // not mapped
+                                        {start + 3 * kPageSize + 300, ones, 2}};
+  const auto found = memory.stretches(pieces);
+  REQUIRE(found.size() == 3);
+  CHECK(found[0].start == start + 10);
+  CHECK(found[0].bytes == Bytes(92, 7));
+  CHECK(found[2].start == start + 3 * kPageSize + 300);
+  CHECK_FALSE(memory.patch(pieces));
+  CHECK((pages[10] == 1 && pages[11] == 1 && pages[12] == 7 && pages[101] == 1));
+  CHECK((pages[kPageSize + 100] == 1 && pages[3 * kPageSize + 301] == 1));
+  CHECK(memory.patch(std::span(pieces).first(3)));
+  CHECK(memory.stretches({}).empty());
+  munmap(pages, 2 * kPageSize);
+  munmap(pages + 3 * kPageSize, kPageSize);
+}
+
 TEST_CASE("a trampoline executes what was moved, and its calls return to what follows") {
   // mov $39, %eax; [syscall]; add one(%rip), %eax; ret, with the trampoline's own syscall taken (no gate: its jump
   // leads there).
@@ -261,6 +295,31 @@ TEST_CASE("a trampoline executes what was moved, and its calls return to what fo
   munmap(page, kPageSize);
   PatchedSite far{base, base, {0x0f, 0x05, 0x03, 0x05, 0, 0, 0, 0x80}, 0, 0};
   CHECK(trampoline(at, pointer, {0, 6, 1 << 2}, far).empty());  // 2 GiB below the page, from behind it
+}
+
+TEST_CASE("a short jump that was moved leads where it led") {
+  // mov $39, %eax; [syscall]; test %edi, %edi; jne over; mov $1, %eax; ret; over: mov $2, %eax; ret
+  auto* const page = static_cast<uint8_t*>(
+      mmap(nullptr, kPageSize, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  REQUIRE(page != MAP_FAILED);
+  const auto base = reinterpret_cast<Address>(page);
+  const Bytes program{0xb8, 0x27, 0, 0, 0, 0x0f, 0x05, 0x85, 0xff, 0x75, 0x06, 0xb8,
+                      1,    0,    0, 0, 0xc3, 0xb8, 2,    0,    0,    0,    0xc3};
+  std::memcpy(page, program.data(), program.size());
+  const Address at = base + 512, pointer = base + 256;
+  PatchedSite site{base + 5, base + 5, Bytes(program.begin() + 5, program.begin() + 11), 0, 0};
+  const Bytes code = trampoline(at, pointer, {0, 4, 0, true}, site);
+  REQUIRE(!code.empty());
+  std::memcpy(page + 512, code.data(), code.size());
+  std::memcpy(page + 256, &site.stop, sizeof site.stop);
+  const Bytes entry = jump(site.start, at, site.original.size());
+  std::memcpy(page + 5, entry.data(), entry.size());
+  for (const int taken : {0, 1}) {
+    int result = 0;
+    asm volatile("call *%1" : "=a"(result) : "r"(page), "D"(taken) : "rcx", "r11", "memory", "cc");
+    CHECK(result == 1 + taken);
+  }
+  munmap(page, kPageSize);
 }
 
 TEST_CASE("cpuid is found where a file proves that it is an instruction") {
