@@ -124,6 +124,8 @@ class Recorder {
   void begin_interval(Unit& unit, CheckpointKind kind, Process& process, uint64_t pause_ns);
   void end_interval(Unit& unit);
   bool checkpoint_due(Unit& unit);
+  uint64_t checkpoint_at_ns(const Unit& unit) const;
+  void ask_at_each_event();
   void align_checkpoints(const Unit& with);
   void wake_for_checkpoint(Unit& unit);
   void checkpoint(Thread& trigger);
@@ -144,6 +146,12 @@ class Recorder {
   uint64_t cpu_ns(const Unit& unit) const;
   uint64_t interval_ns(const Unit& unit) const {
     return unit.served_ns ? *unit.served_ns : cpu_ns(unit) - unit.cpu_base_ns + unit.replay_ns;
+  }
+  // Of an event: calls that are served from then on come later.
+  uint64_t event_ns(Unit& unit) const {
+    const uint64_t now_ns = interval_ns(unit);
+    if (!unit.served_ns) unit.drained_ns = now_ns;
+    return now_ns;
   }
   uint64_t period_ns(uint64_t memory_bytes) const;
   Result<uint64_t> file_of(MappedFiles& files, const Mapping& mapping);
@@ -277,6 +285,7 @@ class Recorder {
   int root_status_ = 0;
   bool interrupted_ = false;
   bool write_failed_ = false;
+  Clock::time_point next_tick_{};
   std::map<FileVersion, std::vector<CpuidSite>> cpuid_sites_;  // of mapped files
   CpuidAnswers answers_;
   std::optional<Endpoint> unsettled_;  // the last that endpoint() asked for

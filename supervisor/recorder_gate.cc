@@ -616,7 +616,7 @@ bool Recorder::serve_again(Thread& thread) {
   if (!full || !redrive::get_regs(thread.tid, regs)) return false;
   const Address stop = regs.rip - kSyscallSize;
   event_maker_->wait_until_idle();
-  if (gate->canonical(stop) == stop) return false;
+  if (gate->canonical(stop) == stop || policy_.looks_for_place()) return false;
   if (checkpoint_due(*thread.process->unit)) {
     thread.process->unit->last_clock_check = {};  // it is to be asked again at once
     return false;

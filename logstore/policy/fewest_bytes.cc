@@ -4,14 +4,19 @@
 // just begun one: as many as are sent between the two units' checkpoints. So checkpoints are placed on lines. When one
 // unit comes near T, every unit takes a checkpoint before its next event; then only what was in flight when the line
 // was drawn goes from before it to behind it. In the last quarter of T it is drawn as soon as the bytes in flight are
-// as few as at their fewest in the quarter before, at T in any case. A unit with a short path stays out: what it sends
-// is cheap to recompute.
+// as few as at their fewest in the quarter before; a unit that takes its checkpoint without draws it in any case. A
+// unit with a short path stays out: what it sends is cheap to recompute.
+//
+// What crosses a line comes with a path of about T, often a little more, so that with C = 2T all of it would have to be
+// kept. Instead the receiver's interval is made to end sooner, by as much as is missing, unless that would be much: its
+// next checkpoint, and so the next line, comes then.
 //
 // Where paths grow long within a line's interval (units that work one after the other), any message of the chain can be
 // kept to cut it. So a small one is kept before its path is at the limit, rather than a large one when it is: small
 // against those that had to be kept of late.
 //
-// Invariant: Algorithm 1's (critical_path.cc). Lines, and keeping more than must be, do not touch it.
+// Invariant: Algorithm 1's (critical_path.cc), with the interval's end instead of T: a unit's path so far + what may
+// remain of its interval <= C. Lines, and keeping more than must be, do not touch it.
 #include <algorithm>
 #include <limits>
 #include <unordered_map>
@@ -21,14 +26,17 @@
 namespace redrive {
 namespace {
 
+constexpr unsigned kMostAsked = 256;  // times for a place, before a line is drawn at the latest
+
 class FewestBytes : public Policy {
  public:
-  explicit FewestBytes(const PolicyParameters& parameters) : parameters_(parameters) {}
+  explicit FewestBytes(const PolicyParameters& parameters)
+      : limit_ns_(parameters.critical_path_ns), period_ns_(parameters.checkpoint_period_ns) {}
 
-  void on_checkpoint(uint32_t id, uint64_t) override {
+  void on_checkpoint(uint32_t id, uint64_t ended_ns) override {
     Unit& unit = units_[id];
-    unit.path = {};
-    unit.line = line_;
+    if (unit.line == line_ && ended_ns >= period_ns_ / 2) draw_line();
+    unit = {{}, period_ns_, line_};
   }
 
   Tag on_send(uint32_t id, uint64_t at_ns, uint64_t bytes) override {
@@ -38,24 +46,42 @@ class FewestBytes : public Policy {
 
   Decision on_receive(uint32_t id, uint64_t at_ns, const Tag& tag, uint64_t bytes) override {
     in_flight_ -= bytes;
-    Path& receiver = advance(id, at_ns).path;
-    if (receiver.may_exceed(tag.critical_path_ns, parameters_)) {
-      must_keep_bytes_ += (static_cast<double>(bytes) - must_keep_bytes_) / 16;
-      return {Keep::keep};
+    Unit& unit = advance(id, at_ns);
+    if (unit.may_exceed(tag.critical_path_ns, limit_ns_)) {
+      // The latest end with which it does not.
+      const uint64_t end_ns = unit.path.at_ns + limit_ns_ - std::min(limit_ns_, tag.critical_path_ns);
+      if (end_ns < period_ns_ - period_ns_ / 4) {
+        must_keep_bytes_ += (static_cast<double>(bytes) - must_keep_bytes_) / 16;
+        return {Keep::keep};
+      }
+      unit.end_ns = end_ns;
     }
-    const bool longer = tag.critical_path_ns > receiver.path_ns;
-    if (longer && small(bytes) && nearly_exceeds(receiver, tag)) return {Keep::keep};
-    if (longer) receiver.path_ns = tag.critical_path_ns;
+    const bool longer = tag.critical_path_ns > unit.path.path_ns;
+    // Beyond three quarters of C at the interval's end.
+    if (longer && small(bytes) && unit.may_exceed(tag.critical_path_ns, limit_ns_ - limit_ns_ / 4)) return {Keep::keep};
+    if (longer) unit.path.path_ns = tag.critical_path_ns;
     return {Keep::drop};
   }
 
+  bool looks_for_place() const override { return near_ && asked_ < kMostAsked; }
+
   bool wants_checkpoint(uint32_t id, uint64_t at_ns) override {
-    Unit& unit = advance(id, at_ns);
-    if (unit.line == line_) draw_line(unit.path.at_ns);
+    Unit& unit = units_[id];
+    if (unit.line == line_) note_place(unit, at_ns);
+    if (near_) ++asked_;
+    if (near_ && in_flight_ <= fewest_) draw_line();
     if (unit.line == line_) return false;
-    if (unit.path.path_ns > parameters_.checkpoint_period_ns / 8) return true;
+    const uint64_t path_ns = unit.path.path_ns + at_ns - std::min(at_ns, unit.path.at_ns);
+    if (path_ns > period_ns_ / 8) return true;
     unit.line = line_;
     return false;
+  }
+
+  // A sixteenth of T sooner than must be, because it can come late.
+  uint64_t checkpoint_by_ns(uint32_t id) const override {
+    const Unit& unit = units_.at(id);
+    if (unit.end_ns == period_ns_) return UINT64_MAX;
+    return std::max(unit.path.at_ns, unit.end_ns - period_ns_ / 16);
   }
 
   void on_end(uint32_t id, uint64_t) override { units_.erase(id); }
@@ -63,40 +89,45 @@ class FewestBytes : public Policy {
  private:
   struct Unit {
     Path path;
-    uint64_t line = 0;  // the latest that it has passed
+    uint64_t end_ns = 0;  // of its interval, at the latest
+    uint64_t line = 0;    // the latest that it has passed
+
+    bool may_exceed(uint64_t to_receive_ns, uint64_t limit_ns) const {
+      return to_receive_ns + end_ns - std::min(end_ns, path.at_ns) > limit_ns;
+    }
   };
 
   Unit& advance(uint32_t id, uint64_t at_ns) {
     Unit& unit = units_[id];
     unit.path.advance(at_ns);
+    if (unit.line == line_) note_place(unit, at_ns);
     return unit;
+  }
+
+  // Of a unit that has passed the latest line.
+  void note_place(const Unit& unit, uint64_t at_ns) {
+    near_ |= at_ns >= unit.end_ns - unit.end_ns / 4;
+    if (!near_ && at_ns >= unit.end_ns / 2) fewest_ = std::min(fewest_, in_flight_);
   }
 
   bool small(uint64_t bytes) const { return static_cast<double>(bytes) <= must_keep_bytes_ / 2; }
 
-  // Beyond three quarters of C at the interval's end.
-  bool nearly_exceeds(const Path& receiver, const Tag& tag) const {
-    return tag.critical_path_ns + receiver.remaining_ns(parameters_) >
-           parameters_.critical_path_ns - parameters_.critical_path_ns / 4;
-  }
-
-  // `at_ns`: how far a unit is that has passed the latest line.
-  void draw_line(uint64_t at_ns) {
-    const uint64_t period_ns = parameters_.checkpoint_period_ns;
-    if (at_ns < period_ns / 2) return;
-    const bool may = at_ns >= period_ns - period_ns / 4;
-    if (!may) fewest_ = std::min(fewest_, in_flight_);
-    if (!may || (in_flight_ > fewest_ && at_ns < period_ns)) return;
+  void draw_line() {
     ++line_;
+    near_ = false;
+    asked_ = 0;
     fewest_ = std::numeric_limits<int64_t>::max();
   }
 
-  const PolicyParameters parameters_;
+  const uint64_t limit_ns_;
+  const uint64_t period_ns_;
   std::unordered_map<uint32_t, Unit> units_;
   uint64_t line_ = 0;
+  bool near_ = false;           // a unit is in the last quarter of its interval
+  unsigned asked_ = 0;          // ... since when it was asked so often
   double must_keep_bytes_ = 0;  // what a message had of late that could not be dropped, on average
   int64_t in_flight_ = 0;       // bytes sent and not received; what is never received does not matter to comparisons
-  int64_t fewest_ = std::numeric_limits<int64_t>::max();
+  int64_t fewest_ = std::numeric_limits<int64_t>::max();  // of them in the quarter before
 };
 
 }  // namespace

@@ -72,6 +72,8 @@ class Policy {
   virtual void on_kept(uint32_t /*unit*/, const Tag& /*tag*/) {}
   // Asked before each event of unit: whether this is a good place for a checkpoint.
   virtual bool wants_checkpoint(uint32_t /*unit*/, uint64_t /*at_ns*/) { return false; }
+  // Whether one of the next events may be a good place: then it is to be asked before every one, of all units.
+  virtual bool looks_for_place() const { return false; }
   // The time in the unit's interval at which a checkpoint should come, if that is before T. Events change it.
   virtual uint64_t checkpoint_by_ns(uint32_t /*unit*/) const { return UINT64_MAX; }
   virtual void on_end(uint32_t /*unit*/, uint64_t /*at_ns*/) {}  // no event of unit follows

@@ -8,14 +8,14 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "bench"))
 import executions  # noqa: E402
 import mpi  # noqa: E402
-from executions import BEGIN, RECEIVE, SEND, Step  # noqa: E402
+from executions import BEGIN, END, RECEIVE, SEND, Step  # noqa: E402
 from harness import Failure, test, workload  # noqa: E402
 from redriving import Job, check_trace, images_by_unit, record, redrive_all  # noqa: E402
 
 # Units 1 and 2, a checkpoint of each after every 4: 1 sends at 3, 2 receives that at 1 and sends at 3, 1 receives that at 5, in its second interval.
 CHAIN = {
-    1: [Step(BEGIN, 1, 0, 0), Step(SEND, 1, 1, 3), Step(RECEIVE, 1, 2, 5, ((2, 2),), True, arrival=2)],
-    2: [Step(BEGIN, 2, 0, 0), Step(RECEIVE, 2, 1, 1, ((1, 1),), True, arrival=1), Step(SEND, 2, 2, 3)],
+    1: [Step(BEGIN, 1, 0, 0), Step(SEND, 1, 1, 3), Step(RECEIVE, 1, 2, 5, ((2, 2),), True, arrival=2), Step(END, 1, 3, 6)],
+    2: [Step(BEGIN, 2, 0, 0), Step(RECEIVE, 2, 1, 1, ((1, 1),), True, arrival=1), Step(SEND, 2, 2, 3), Step(END, 2, 3, 4)],
 }
 
 
