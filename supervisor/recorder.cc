@@ -195,7 +195,7 @@ void Recorder::tick() {
     if (unit->period_ns == 0) continue;
     const uint64_t at_ns = interval_ns(*unit), asked_ns = checkpoint_at_ns(*unit);
     const uint64_t due_ns = at_ns < asked_ns ? asked_ns : asked_ns + unit->period_ns / kStoppedAfter;
-    next = std::min(next, std::chrono::nanoseconds((due_ns - std::min(due_ns, at_ns)) / 2));
+    next = std::min(next, std::chrono::nanoseconds((due_ns - std::min(due_ns, at_ns)) / 3));
   }
   next = std::max<std::chrono::nanoseconds>(next, kShortestTick);
   next_tick_ = Clock::now() + next;

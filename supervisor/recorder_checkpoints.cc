@@ -23,7 +23,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr uint64_t kAskedBefore = 16;    // of T
+constexpr uint64_t kAskedBefore = 8;     // of T
 constexpr auto kSkippedInterval = 10ms;  // until it is tried again to take a checkpoint that was skipped
 constexpr auto kClockInterval = 1ms;     // how often a unit's CPU clock is asked whether a checkpoint is due
 

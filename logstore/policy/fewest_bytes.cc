@@ -7,16 +7,16 @@
 // as few as at their fewest in the quarter before; a unit that takes its checkpoint without draws it in any case. A
 // unit with a short path stays out: what it sends is cheap to recompute.
 //
-// What crosses a line comes with a path of about T, often a little more, so that with C = 2T all of it would have to be
-// kept. Instead the receiver's interval is made to end sooner, by as much as is missing, unless that would be much: its
-// next checkpoint, and so the next line, comes then.
+// The rest are messages that would exceed C if their receiver's interval lasted for T. Because of the lines most end
+// sooner. So such a message is dropped if it does not exceed C with an interval as long as the one before, and from
+// then on the interval is to end in time: its checkpoint comes when the path is at C, if no line comes before.
 //
 // Where paths grow long within a line's interval (units that work one after the other), any message of the chain can be
 // kept to cut it. So a small one is kept before its path is at the limit, rather than a large one when it is: small
 // against those that had to be kept of late.
 //
-// Invariant: Algorithm 1's (critical_path.cc), with the interval's end instead of T: a unit's path so far + what may
-// remain of its interval <= C. Lines, and keeping more than must be, do not touch it.
+// Invariant: Algorithm 1's (critical_path.cc), with the interval's latest end instead of T: a unit's path so far + what
+// may remain of its interval <= C. Lines, and keeping more than must be, do not touch it.
 #include <algorithm>
 #include <limits>
 #include <unordered_map>
@@ -26,7 +26,7 @@
 namespace redrive {
 namespace {
 
-constexpr unsigned kMostAsked = 256;  // times for a place, before a line is drawn at the latest
+constexpr unsigned kMostAsked = 256;  // times for a place; then the line comes when a checkpoint does
 
 class FewestBytes : public Policy {
  public:
@@ -34,9 +34,16 @@ class FewestBytes : public Policy {
       : limit_ns_(parameters.critical_path_ns), period_ns_(parameters.checkpoint_period_ns) {}
 
   void on_checkpoint(uint32_t id, uint64_t ended_ns) override {
-    Unit& unit = units_[id];
-    if (unit.line == line_ && ended_ns >= period_ns_ / 2) draw_line();
-    unit = {{}, period_ns_, line_};
+    const auto [place, is_new] = units_.try_emplace(id, Unit{{}, period_ns_, usual_most_ns(), line_});
+    if (is_new) return;
+    Unit& unit = place->second;
+    unit.path.advance(ended_ns);
+    if (unit.line == line_ && unit.path.path_ns >= period_ns_ / 2) draw_line();
+    // How long one is that has been cut short says nothing of the next.
+    if (ended_ns < by_ns(unit)) unit.usual_ns = std::min(ended_ns, usual_most_ns());
+    unit.path = {};
+    unit.end_ns = period_ns_;
+    unit.line = line_;
   }
 
   Tag on_send(uint32_t id, uint64_t at_ns, uint64_t bytes) override {
@@ -47,41 +54,39 @@ class FewestBytes : public Policy {
   Decision on_receive(uint32_t id, uint64_t at_ns, const Tag& tag, uint64_t bytes) override {
     in_flight_ -= bytes;
     Unit& unit = advance(id, at_ns);
-    if (unit.may_exceed(tag.critical_path_ns, limit_ns_)) {
+    const uint64_t path_ns = tag.critical_path_ns;
+    if (unit.may_exceed(path_ns, limit_ns_)) {
       // The latest end with which it does not.
-      const uint64_t end_ns = unit.path.at_ns + limit_ns_ - std::min(limit_ns_, tag.critical_path_ns);
-      if (end_ns < period_ns_ - period_ns_ / 4) {
+      const uint64_t end_ns = unit.path.at_ns + limit_ns_ - std::min(limit_ns_, path_ns);
+      if (path_ns > limit_ns_ || end_ns < unit.usual_ns) {
         must_keep_bytes_ += (static_cast<double>(bytes) - must_keep_bytes_) / 16;
         return {Keep::keep};
       }
       unit.end_ns = end_ns;
     }
-    const bool longer = tag.critical_path_ns > unit.path.path_ns;
+    const bool longer = path_ns > unit.path.path_ns;
     // Beyond three quarters of C at the interval's end.
-    if (longer && small(bytes) && unit.may_exceed(tag.critical_path_ns, limit_ns_ - limit_ns_ / 4)) return {Keep::keep};
-    if (longer) unit.path.path_ns = tag.critical_path_ns;
+    if (longer && small(bytes) && unit.may_exceed(path_ns, limit_ns_ - limit_ns_ / 4)) return {Keep::keep};
+    if (longer) unit.path.path_ns = path_ns;
     return {Keep::drop};
   }
 
   bool looks_for_place() const override { return near_ && asked_ < kMostAsked; }
 
   bool wants_checkpoint(uint32_t id, uint64_t at_ns) override {
-    Unit& unit = units_[id];
+    Unit& unit = units_.at(id);
     if (unit.line == line_) note_place(unit, at_ns);
     if (near_) ++asked_;
     if (near_ && in_flight_ <= fewest_) draw_line();
     if (unit.line == line_) return false;
-    const uint64_t path_ns = unit.path.path_ns + at_ns - std::min(at_ns, unit.path.at_ns);
-    if (path_ns > period_ns_ / 8) return true;
+    if (unit.path.path_ns + at_ns - std::min(at_ns, unit.path.at_ns) > period_ns_ / 8) return true;
     unit.line = line_;
     return false;
   }
 
-  // A sixteenth of T sooner than must be, because it can come late.
   uint64_t checkpoint_by_ns(uint32_t id) const override {
     const Unit& unit = units_.at(id);
-    if (unit.end_ns == period_ns_) return UINT64_MAX;
-    return std::max(unit.path.at_ns, unit.end_ns - period_ns_ / 16);
+    return unit.end_ns == period_ns_ ? UINT64_MAX : by_ns(unit);
   }
 
   void on_end(uint32_t id, uint64_t) override { units_.erase(id); }
@@ -89,16 +94,23 @@ class FewestBytes : public Policy {
  private:
   struct Unit {
     Path path;
-    uint64_t end_ns = 0;  // of its interval, at the latest
-    uint64_t line = 0;    // the latest that it has passed
+    uint64_t end_ns = 0;    // of its interval, at the latest
+    uint64_t usual_ns = 0;  // no sooner, if it can be helped
+    uint64_t line = 0;      // the latest that it has passed
 
     bool may_exceed(uint64_t to_receive_ns, uint64_t limit_ns) const {
       return to_receive_ns + end_ns - std::min(end_ns, path.at_ns) > limit_ns;
     }
   };
 
+  uint64_t usual_most_ns() const { return period_ns_ - period_ns_ / 4; }
+  // A sixteenth of T sooner than must be, because it can come late.
+  uint64_t by_ns(const Unit& unit) const {
+    return std::max(unit.path.at_ns, unit.end_ns - std::min(unit.end_ns, period_ns_ / 16));
+  }
+
   Unit& advance(uint32_t id, uint64_t at_ns) {
-    Unit& unit = units_[id];
+    Unit& unit = units_.at(id);
     unit.path.advance(at_ns);
     if (unit.line == line_) note_place(unit, at_ns);
     return unit;
