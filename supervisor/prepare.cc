@@ -95,6 +95,7 @@ Result<Missing> choose(const Trace& trace, const std::set<Checkpoint>& chosen, P
   keep_checkpoints(trace, chosen, execution);
   Placement placement;
   placement.forced = false;  // intervals are those that were recorded
+  placement.lengths_known = true;
   const Decided decided = decide(execution, policy, parameters, placement);
   for (uint32_t i = 0; i < execution.steps.size(); ++i) {
     const Execution::Step& step = execution.steps[i];
@@ -261,7 +262,7 @@ Result<Target> target_of(const Trace& trace, const PrepareOptions& options) {
   } else if (target.settings.keeps_bound()) {
     ASSIGN_OR_RETURN(target.policy, parse_policy_text(target.settings.policy, target.parameters));
   } else {
-    ASSIGN_OR_RETURN(target.policy, find_policy("critical-path"));
+    ASSIGN_OR_RETURN(target.policy, find_policy(kDefaultPolicy));
   }
   const double recorded_s = target.settings.keeps_bound() ? target.settings.bound_s : kDefaultBound_s;
   target.settings.bound_s = options.bound_s.value_or(recorded_s);

@@ -184,8 +184,8 @@ class Recorder {
                           std::initializer_list<uint64_t> args);
   Result<user_regs_struct> make_calls_from(Thread& thread, const user_regs_struct& base, Address instruction,
                                            const std::vector<gate::InjectedCall>& calls, pid_t* born = nullptr);
-  Result<int64_t> make_calls(Thread& thread, const user_regs_struct& base,
-                             const std::vector<gate::InjectedCall>& calls, pid_t* born = nullptr);
+  Result<int64_t> make_calls(Thread& thread, const user_regs_struct& base, const std::vector<gate::InjectedCall>& calls,
+                             pid_t* born = nullptr);
   Result<void> map_gate(Thread& thread, const user_regs_struct& regs, Address vdso,
                         const std::vector<Mapping>& mappings);
   Result<void> inherit_gate(Thread& thread, const user_regs_struct& regs, std::shared_ptr<Gate> gate);
@@ -275,9 +275,9 @@ class Recorder {
   std::unordered_map<pid_t, int> early_;  // stops of tracees whose birth was not reported yet
   std::map<std::string, Refused> refused_;
   std::vector<Unsure> unsure_;
-  std::map<FileVersion, uint64_t> file_ids_;   // of mapped files
+  std::map<FileVersion, uint64_t> file_ids_;    // of mapped files
   std::map<uint32_t, KnownFile> served_files_;  // whose mappings are served, by their place in the arena
-  std::map<uint64_t, UnitId> shared_objects_;  // who maps them writably
+  std::map<uint64_t, UnitId> shared_objects_;   // who maps them writably
   UnitId next_unit_ = 1;
   uint64_t arrivals_ = 0;
   uint64_t skipped_checkpoints_ = 0;

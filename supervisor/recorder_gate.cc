@@ -125,8 +125,8 @@ Result<int64_t> Recorder::make_calls(Thread& thread, const user_regs_struct& bas
 }
 
 // Maps the tier into the address space of a new program, with memory for trampolines near its first instruction. The
-// thread is stopped before it, with these registers, and has code mapped at `vdso` that it will not use. Where that cannot
-// be, calls are left to stops. Fails if the program was killed.
+// thread is stopped before it, with these registers, and has code mapped at `vdso` that it will not use. Where that
+// cannot be, calls are left to stops. Fails if the program was killed.
 Result<void> Recorder::map_gate(Thread& thread, const user_regs_struct& regs, Address vdso,
                                 const std::vector<Mapping>& mappings) {
   Process& process = *thread.process;

@@ -9,7 +9,8 @@
 //
 // The rest are messages that would exceed C if their receiver's interval lasted for T. Because of the lines most end
 // sooner. So such a message is dropped if it does not exceed C with an interval as long as the one before, and from
-// then on the interval is to end in time: its checkpoint comes when the path is at C, if no line comes before.
+// then on the interval is to end in time: its checkpoint comes when the path is at C, if no line comes before. Where
+// the checkpoints are those of a recording, it is known what exceeds C, and nothing else is kept.
 //
 // Where paths grow long within a line's interval (units that work one after the other), any message of the chain can be
 // kept to cut it. So a small one is kept before its path is at the limit, rather than a large one when it is: small
@@ -46,6 +47,11 @@ class FewestBytes : public Policy {
     unit.line = line_;
   }
 
+  void on_length_known(uint32_t id, uint64_t length_ns) override {
+    Unit& unit = units_.at(id);
+    unit.end_ns = unit.usual_ns = length_ns;
+  }
+
   Tag on_send(uint32_t id, uint64_t at_ns, uint64_t bytes) override {
     in_flight_ += bytes;
     return Tag{advance(id, at_ns).path.path_ns};
@@ -53,6 +59,7 @@ class FewestBytes : public Policy {
 
   Decision on_receive(uint32_t id, uint64_t at_ns, const Tag& tag, uint64_t bytes) override {
     in_flight_ -= bytes;
+    mean_in_flight_ += (static_cast<double>(in_flight_) - mean_in_flight_) / 256;
     Unit& unit = advance(id, at_ns);
     const uint64_t path_ns = tag.critical_path_ns;
     if (unit.may_exceed(path_ns, limit_ns_)) {
@@ -77,7 +84,7 @@ class FewestBytes : public Policy {
     Unit& unit = units_.at(id);
     if (unit.line == line_) note_place(unit, at_ns);
     if (near_) ++asked_;
-    if (near_ && in_flight_ <= fewest_) draw_line();
+    if (near_ && in_flight_ <= few()) draw_line();
     if (unit.line == line_) return false;
     if (unit.path.path_ns + at_ns - std::min(at_ns, unit.path.at_ns) > period_ns_ / 8) return true;
     unit.line = line_;
@@ -104,9 +111,9 @@ class FewestBytes : public Policy {
   };
 
   uint64_t usual_most_ns() const { return period_ns_ - period_ns_ / 4; }
-  // A sixteenth of T sooner than must be, because it can come late.
+  // An eighth of T sooner than must be, because it can come late.
   uint64_t by_ns(const Unit& unit) const {
-    return std::max(unit.path.at_ns, unit.end_ns - std::min(unit.end_ns, period_ns_ / 16));
+    return std::max(unit.path.at_ns, unit.end_ns - std::min(unit.end_ns, period_ns_ / 8));
   }
 
   Unit& advance(uint32_t id, uint64_t at_ns) {
@@ -120,6 +127,12 @@ class FewestBytes : public Policy {
   void note_place(const Unit& unit, uint64_t at_ns) {
     near_ |= at_ns >= unit.end_ns - unit.end_ns / 4;
     if (!near_ && at_ns >= unit.end_ns / 2) fewest_ = std::min(fewest_, in_flight_);
+  }
+
+  // Bytes in flight with which a line is drawn. If it does not come to that for long, more will do.
+  int64_t few() const {
+    const auto most = static_cast<int64_t>(mean_in_flight_ / 4);
+    return asked_ < kMostAsked / 2 ? fewest_ : std::max(fewest_, most);
   }
 
   bool small(uint64_t bytes) const { return static_cast<double>(bytes) <= must_keep_bytes_ / 2; }
@@ -139,6 +152,7 @@ class FewestBytes : public Policy {
   unsigned asked_ = 0;          // ... since when it was asked so often
   double must_keep_bytes_ = 0;  // what a message had of late that could not be dropped, on average
   int64_t in_flight_ = 0;       // bytes sent and not received; what is never received does not matter to comparisons
+  double mean_in_flight_ = 0;   // of late
   int64_t fewest_ = std::numeric_limits<int64_t>::max();  // of them in the quarter before
 };
 

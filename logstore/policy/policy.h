@@ -14,7 +14,8 @@
 
 namespace redrive {
 
-// `later`: cannot be told yet; on_settle() says. Who cannot hold the payload until then keeps it, which is always right.
+// `later`: cannot be told yet; on_settle() says. Who cannot hold the payload until then keeps it, which is always
+// right.
 enum class Keep : uint8_t { keep, drop, later };
 
 // What is needed of an interval: its execution from the checkpoint up to `cpu_ns`. Intervals are those that
@@ -66,6 +67,8 @@ class Policy {
   // Events come in an order in which they may have happened: a send before its receive.
   // A new interval of unit begins; how long the one before was.
   virtual void on_checkpoint(uint32_t unit, uint64_t ended_ns = 0) = 0;
+  // Right behind that, where checkpoints are not taken any more but known: how long the new interval is.
+  virtual void on_length_known(uint32_t /*unit*/, uint64_t /*length_ns*/) {}
   virtual Tag on_send(uint32_t unit, uint64_t at_ns, uint64_t bytes) = 0;
   virtual Decision on_receive(uint32_t unit, uint64_t at_ns, const Tag& tag, uint64_t bytes) = 0;
   // The receive has happened with its payload kept, though it was to come behind a checkpoint.
@@ -100,7 +103,8 @@ struct PolicyInfo {
   unsigned parameters;  // Parameters
   std::unique_ptr<Policy> (*make)(const PolicyParameters&);
 };
-// The list of policies: command line, man page and tests are derived from it.
+inline constexpr const char* kDefaultPolicy = "fewest-bytes";
+// The list of policies, the default first: command line, man page and tests are derived from it.
 const std::vector<PolicyInfo>& policies();
 Result<const PolicyInfo*> find_policy(const std::string& name);
 Result<std::unique_ptr<Policy>> make_policy(const std::string& name, const PolicyParameters& parameters);
