@@ -5,6 +5,7 @@ import paper_values
 import papers_plots
 from tables import size_of
 
+SIX = ("det", "mesh", "fft", "tester", "cell", "router")  # N's programs
 
 
 def percent(value):
