@@ -3,7 +3,6 @@
 
 Records the papers' programs, evaluates every policy off line on these recordings, measures replays where the papers bound them, and writes
 papers.md and papers/*.svg. What does not work is told in the page. Debian's Python: it has matplotlib."""
-import argparse
 import itertools
 import json
 import os
@@ -16,11 +15,12 @@ import time
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "system"))
+import bench_arguments  # noqa: E402
 import executions  # noqa: E402
 import mpi  # noqa: E402
 import paper_values  # noqa: E402
 import papers_page  # noqa: E402
-from harness import ROOT, Failure, Options, Process, Skip, workload  # noqa: E402
+from harness import Failure, Options, Process, Skip, workload  # noqa: E402
 
 # Arguments: quick, and of some seconds. {n} is the number of processes, which MPI programs have from mpirun.
 MPI_PROGRAMS = {
@@ -390,31 +390,26 @@ def measure_all(papers):
 
 
 def parse_arguments():
-    build = pathlib.Path(os.environ.get("REDRIVE_BUILD", ROOT / "build")).resolve()
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = bench_arguments.parser(__doc__, "runs of a second; the page is written beside the results instead")
     parser.add_argument("parts", nargs="*", help="parts to measure; the results of others stay as they are (default: all)")
-    parser.add_argument("--redrive", type=pathlib.Path, default=pathlib.Path(os.environ.get("REDRIVE", build / "redrive")))
-    parser.add_argument("--build", type=pathlib.Path, default=build, help=argparse.SUPPRESS)
-    parser.add_argument("--quick", action="store_true", help="runs of a second; the page is written beside the results instead")
     parser.add_argument("--render", action="store_true", help="measure nothing: write the page from the results there are")
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="results (build/papers.json; --quick: build/papers-quick.json)")
-    arguments = parser.parse_args()
-    arguments.redrive, arguments.build = arguments.redrive.resolve(), arguments.build.resolve()
-    arguments.json = arguments.json or build / ("papers-quick.json" if arguments.quick else "papers.json")
-    return arguments
+    given = parser.parse_args()
+    given.json = given.json or given.build / ("papers-quick.json" if given.quick else "papers.json")
+    return given
 
 
 def main():
-    arguments = parse_arguments()
-    if not arguments.render:
-        papers = Papers(arguments)
+    given = parse_arguments()
+    if not given.render:
+        papers = Papers(given)
         try:
             measure_all(papers)
         finally:
             papers.close()
     page = pathlib.Path(__file__).with_name("papers.md")
-    target = arguments.json.parent / "papers-quick" if arguments.quick else page.parent
-    papers_page.write(page, target, json.loads(arguments.json.read_text()))
+    target = given.json.parent / "papers-quick" if given.quick else page.parent
+    papers_page.write(page, target, json.loads(given.json.read_text()))
     print(f"{target / 'papers.md'}")
 
 
