@@ -37,7 +37,7 @@ def expect_reproduced(ctx, policy, least_logged):
 
 
 def register():
-    for policy, least, options in (("critical-path", 1, ()), ("fewest-bytes", 1, ()), ("replay-set", 1, ("--set-bound", "2")), ("domino", 0, ()),
+    for policy, least, options in (("critical-path", 1, ()), ("fewest-bytes", 0, ()), ("replay-set", 1, ("--set-bound", "2")), ("domino", 0, ()),
                                    ("critical-path-multiplicity", 1, ("--multiplicity", "1")), ("makespan", 1, ("--cores", "1"))):
         @test(f"evaluate/reproduces_{policy}")
         def reproduces(ctx, policy=policy, least=least, options=options):
