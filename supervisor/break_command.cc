@@ -230,8 +230,9 @@ Result<void> Session::print_place(Clock::time_point started) {
     ASSIGN_OR_RETURN(const Bytes bytes, memory(spec));
     fmt::print("memory of unit {}:\n{}", printable(spec.unit), hex_dump(spec.address, bytes));
   }
-  fmt::print("{} at the breakpoint after {:.3f} s, bound {:g} s\n", counted(line_.standing.size(), "unit"), seconds,
-             trace_->settings().bound_s);
+  const Settings& settings = trace_->settings();
+  const std::string bound = settings.keeps_bound() ? fmt::format(", bound {:g} s", settings.bound_s) : std::string();
+  fmt::print("{} at the breakpoint after {:.3f} s{}\n", counted(line_.standing.size(), "unit"), seconds, bound);
   return {};
 }
 

@@ -302,7 +302,7 @@ void Parser::add_prepare() {
   add_duration(prepare, "--bound", "D", "replays of one interval shall take no longer (the trace's, or 10s)",
                [this](double s) { prepare_.bound_s = s; });
   add_tuning(prepare, prepare_.tuning);
-  add_policy(prepare, "the trace's, or critical-path", prepare_.policy, prepare_.parameters);
+  add_policy(prepare, fmt::format("the trace's, or {}", kDefaultPolicy), prepare_.policy, prepare_.parameters);
   add_list(prepare, "--isolate", "UNIT,...", "units that shall replay without the others",
            [this](const std::string& word) { prepare_.isolate.push_back(word); });
   add_jobs(prepare, "intervals executed at once (one per processor)");

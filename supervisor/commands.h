@@ -21,7 +21,7 @@ namespace redrive {
 struct RecordOptions {
   std::string directory;  // of the trace to make; empty: a new one below trace_home()
   std::vector<std::string> command;
-  std::string policy = "critical-path";
+  std::string policy{kDefaultPolicy};
   double bound_s = 10;
   TuningRule tuning = TuningRule::promise;
   std::optional<double> critical_path_s;      // C; derived from the bound if absent

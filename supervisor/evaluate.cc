@@ -232,8 +232,17 @@ class Sweep {
     });
   }
 
+  // Then its decisions are those that it took while recording.
+  bool is_recorded() const {
+    const PolicyParameters& recorded = subject_.parameters;
+    return policy_text(*row_.policy, row_.parameters) == subject_.recorded["policy"] &&
+           row_.parameters.critical_path_ns == recorded.critical_path_ns &&
+           row_.parameters.checkpoint_period_ns == recorded.checkpoint_period_ns;
+  }
+
   Decided decide_row() {
     const auto policy = row_.policy->make(row_.parameters);
+    row_.placement.lengths_known = row_.placement.recorded && !is_recorded();
     Decided decided = decide(subject_.execution, *policy, row_.parameters, row_.placement);
     row_.logged = count_logged(subject_.execution, decided);
     row_.different = count_different(subject_.execution, decided);

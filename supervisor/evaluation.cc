@@ -37,6 +37,7 @@ class Deciding {
     for (uint32_t i = 0; i < execution.steps.size(); ++i) {
       for (const uint32_t sender : senders(execution.steps[i])) last_use_[sender] = i;
     }
+    if (placement.lengths_known) ends_ = recorded_ends();
   }
 
   Decided run() {
@@ -57,6 +58,7 @@ class Deciding {
  private:
   struct Unit {
     uint32_t interval = 0;  // index of the current one
+    size_t intervals = 0;   // how many have begun
     bool began = false;
     uint64_t due_ns = UINT64_MAX;
     double restore_s = 0;
@@ -64,6 +66,22 @@ class Deciding {
 
   std::span<const uint32_t> senders(const Step& step) const {
     return std::span(execution_.senders).subspan(step.first_sender, step.sender_count);
+  }
+
+  static bool begins_interval(const Step& step) {
+    return step.what == What::program || step.what == What::birth || step.what == What::checkpoint;
+  }
+
+  // By unit, of its intervals in order.
+  std::vector<std::vector<uint64_t>> recorded_ends() const {
+    std::vector<std::vector<uint64_t>> ends(execution_.units);
+    std::vector<bool> began(execution_.units);
+    for (const Step& step : execution_.steps) {
+      if (!begins_interval(step) && step.what != What::end) continue;
+      if (began[step.unit]) ends[step.unit].push_back(step.at_ns);
+      began[step.unit] = true;
+    }
+    return ends;
   }
 
   uint64_t at_ns(const Step& step) const { return step.at_ns - out_.intervals[units_[step.unit].interval].start_ns; }
@@ -106,6 +124,8 @@ class Deciding {
     unit.restore_s = restore_s;
     out_.intervals.push_back({id, at_ns, at_ns, std::nullopt, restore_s});
     policy_.on_checkpoint(id, ended_ns);
+    if (placement_.lengths_known) policy_.on_length_known(id, ends_[id][unit.intervals] - at_ns);
+    ++unit.intervals;
     settle();
   }
 
@@ -162,6 +182,7 @@ class Deciding {
   const Placement placement_;
   std::mt19937_64 random_;
   std::vector<Unit> units_;
+  std::vector<std::vector<uint64_t>> ends_;                            // recorded_ends(), if the policy is told
   std::vector<uint32_t> last_use_;                                     // by send: the step that receives the last of it
   std::vector<Tag> tags_;                                              // by step
   std::unordered_map<uint64_t, std::pair<uint32_t, uint32_t>> later_;  // by ticket: step, interval

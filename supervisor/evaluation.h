@@ -15,7 +15,8 @@ struct Placement {
   uint64_t skew_ns =
       0;  // else every T, the first of each program at a random time up to T, or up to this if more than 0
   uint64_t seed = 1;
-  bool forced = true;  // those that the policy asks for, too
+  bool forced = true;          // those that the policy asks for, too
+  bool lengths_known = false;  // recorded: the policy is told how long intervals are, which it was not while recording
 };
 
 // An execution with a policy's decisions.

@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <sys/time.h>
 
+#include <algorithm>
 #include <atomic>
 #include <initializer_list>
 
@@ -31,8 +32,12 @@ void catch_interrupts() {
   struct sigaction tick {};
   tick.sa_handler = nothing;
   sigaction(SIGALRM, &tick, nullptr);
-  const itimerval period{{0, 10'000}, {0, 10'000}};
-  setitimer(ITIMER_REAL, &period, nullptr);
+  wake_within(kTick);
+}
+
+void wake_within(std::chrono::microseconds time) {
+  const itimerval timer{{0, kTick.count()}, {0, std::min(time, kTick).count()}};
+  setitimer(ITIMER_REAL, &timer, nullptr);
 }
 
 void release_interrupts() {

@@ -4,10 +4,15 @@
 
 #include <sys/types.h>
 
+#include <chrono>
+
 namespace redrive {
 
-// Installs the handlers and a timer that interrupts waitpid(2) now and then, for work that is due.
+// Installs the handlers and a timer that interrupts waitpid(2) at least this often, for work that is due.
+inline constexpr std::chrono::microseconds kTick{10'000};
 void catch_interrupts();
+// The next time sooner.
+void wake_within(std::chrono::microseconds time);
 void release_interrupts();
 
 // Passes on what came since the last call: a signal sent to the supervisor alone is sent to `root`, one from the

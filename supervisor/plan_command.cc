@@ -66,10 +66,13 @@ void print_plan_json(Json of, const Plan& plan, const Trace& trace, int jobs) {
 }
 
 void print_sums(const Plan& plan, const Trace& trace, int jobs) {
-  fmt::print("\n{} to execute: critical path {}, work {}; about {} with {} (bound {})\n",
+  const Settings& settings = trace.settings();
+  const std::string bound =
+      settings.keeps_bound() ? fmt::format(" (bound {})", format_duration(settings.bound_s)) : std::string();
+  fmt::print("\n{} to execute: critical path {}, work {}; about {} with {}{}\n",
              counted(plan.replay_set.size(), "interval"), format_duration(seconds(plan.critical_path_ns)),
              format_duration(seconds(plan.work_ns)), format_duration(predicted_s(plan, trace, jobs)),
-             counted(static_cast<uint64_t>(jobs), "job"), format_duration(trace.settings().bound_s));
+             counted(static_cast<uint64_t>(jobs), "job"), bound);
 }
 
 void print_plan(const Plan& plan, const Trace& trace, int jobs) {

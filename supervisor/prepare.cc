@@ -95,6 +95,7 @@ Result<Missing> choose(const Trace& trace, const std::set<Checkpoint>& chosen, P
   keep_checkpoints(trace, chosen, execution);
   Placement placement;
   placement.forced = false;  // intervals are those that were recorded
+  placement.lengths_known = true;
   const Decided decided = decide(execution, policy, parameters, placement);
   for (uint32_t i = 0; i < execution.steps.size(); ++i) {
     const Execution::Step& step = execution.steps[i];
@@ -261,11 +262,14 @@ Result<Target> target_of(const Trace& trace, const PrepareOptions& options) {
   } else if (target.settings.keeps_bound()) {
     ASSIGN_OR_RETURN(target.policy, parse_policy_text(target.settings.policy, target.parameters));
   } else {
-    ASSIGN_OR_RETURN(target.policy, find_policy("critical-path"));
+    ASSIGN_OR_RETURN(target.policy, find_policy(kDefaultPolicy));
   }
   const double recorded_s = target.settings.keeps_bound() ? target.settings.bound_s : kDefaultBound_s;
   target.settings.bound_s = options.bound_s.value_or(recorded_s);
-  ASSIGN_OR_RETURN(target.tuning, tune(options.tuning, target.settings.bound_s, std::nullopt, std::nullopt));
+  // What it was prepared for already is chosen again as it was: the cost of a restore is never measured twice alike.
+  std::optional<double> restore_s;
+  if (target.settings.bound_s == trace.settings().bound_s) restore_s = trace.settings().restore_cost_s;
+  ASSIGN_OR_RETURN(target.tuning, tune(options.tuning, target.settings.bound_s, std::nullopt, std::nullopt, restore_s));
   target.parameters.critical_path_ns = static_cast<uint64_t>(target.tuning.critical_path_s * 1e9);
   target.parameters.checkpoint_period_ns = static_cast<uint64_t>(target.tuning.period_s * 1e9);
   target.settings.policy = policy_text(*target.policy, target.parameters);

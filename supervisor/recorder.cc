@@ -23,6 +23,10 @@ constexpr auto kBatonSlice = 5ms;  // at the next event after this, waiting thre
 // CPU time without an event from when one was first needed: until the holder is stopped where it is, and until the
 // recording says that this fails.
 constexpr uint64_t kPatienceNs = 10'000'000, kGivenUpNs = 2'000'000'000;
+constexpr uint64_t kRetryNs = 1'000'000;  // ... until it is tried again
+constexpr auto kShortestTick = 1ms;
+// A checkpoint that the unit was asked for comes where it is, if not at a call before: this part of T later.
+constexpr uint64_t kStoppedAfter = 32;
 constexpr int kSyscallStop = SIGTRAP | 0x80;
 
 bool stops_the_group(int signal) {
@@ -68,7 +72,7 @@ void Recorder::add_unsure(Unit& unit, const std::string& reason) {
 
 RecordingEnd Recorder::run() {
   const auto started = Clock::now();
-  auto last_tick = started;
+  next_tick_ = started + kTick;
   while (!threads_.empty()) {
     if (stopped_.empty() && !collect_stops()) break;
     if (!stopped_.empty()) {
@@ -82,8 +86,7 @@ RecordingEnd Recorder::run() {
         for (const auto& [thread, unused] : threads_) kill(thread, SIGKILL);
       }
     }
-    if (const auto now = Clock::now(); now - last_tick > 10ms) {
-      last_tick = now;
+    if (Clock::now() >= next_tick_) {
       tick();
       flush();
     }
@@ -174,11 +177,14 @@ void Recorder::collect_images() {
   }
 }
 
-// Right behind a stop, so that nothing is in the rings that matters.
+// The next one comes when a unit may have to be asked or stopped for a checkpoint. They share a processor, so none gets
+// there before so much time has passed; but served calls let a unit's clock go faster than that.
 void Recorder::tick() {
-  if (event_maker_) event_maker_->wait_until_idle();
+  drain();
   collect_images();
   add_channels();
+  ask_at_each_event();
+  auto next = std::chrono::nanoseconds(kTick);
   for (auto& [id, unit] : units_) {
     wake_for_checkpoint(*unit);
     Thread* holder = unit->current;
@@ -186,7 +192,14 @@ void Recorder::tick() {
     const bool checkpoint = checkpoint_due(*unit);
     if (checkpoint) unit->last_clock_check = {};  // it is to be asked again at the next call
     watch(*unit, checkpoint);
+    if (unit->period_ns == 0) continue;
+    const uint64_t at_ns = interval_ns(*unit), asked_ns = checkpoint_at_ns(*unit);
+    const uint64_t due_ns = at_ns < asked_ns ? asked_ns : asked_ns + unit->period_ns / kStoppedAfter;
+    next = std::min(next, std::chrono::nanoseconds((due_ns - std::min(due_ns, at_ns)) / 3));
   }
+  next = std::max<std::chrono::nanoseconds>(next, kShortestTick);
+  next_tick_ = Clock::now() + next;
+  wake_within(std::chrono::duration_cast<std::chrono::microseconds>(next));
 }
 
 // Right behind a stop. Interrupts the unit's running thread if it is due to make an event for long and does not. Its
@@ -196,9 +209,8 @@ void Recorder::watch(Unit& unit, bool checkpoint_due) {
   const auto now = Clock::now();
   const bool others_wait = (!unit.ready.empty() || !unit.joining.empty()) && now - unit.baton_since > kBatonSlice;
   const bool signal_waits = !holder.held.empty() && now - holder.held_since > kBatonSlice;
-  const uint64_t due_ns = std::min(unit.period_ns, policy_.checkpoint_by_ns(unit.id));
   const bool late = unit.period_ns && !limits_.virtual_checkpoints && unit.in_interval &&
-                    interval_ns(unit) > due_ns + due_ns / 8;
+                    interval_ns(unit) > checkpoint_at_ns(unit) + unit.period_ns / kStoppedAfter;
   if (checkpoint_due || others_wait) ask_to_stop(holder);
   if (!late && !others_wait && !signal_waits) {
     unit.late_since_ns.reset();
@@ -207,11 +219,13 @@ void Recorder::watch(Unit& unit, bool checkpoint_due) {
   const uint64_t at_ns = cpu_ns(unit);
   if (!unit.late_since_ns) unit.late_since_ns = at_ns;
   const uint64_t late_ns = at_ns - *unit.late_since_ns;
-  if (late_ns < kPatienceNs || images_.copies_alive() >= limits_.copies) return;
+  if (images_.copies_alive() >= limits_.copies) return;
+  if (late_ns < kPatienceNs && !late) return;
   if (!late && late_ns > kGivenUpNs && !std::exchange(unit.reported_spinning, true)) {
     add_unsure(unit, "a thread that makes no system call could not be stopped where it is");
   }
-  if (holder.preempting) return;
+  if (holder.preempting || at_ns - unit.interrupted_ns < kRetryNs) return;
+  unit.interrupted_ns = at_ns;
   holder.preempting = ptrace(PTRACE_INTERRUPT, holder.tid, nullptr, nullptr) == 0;
 }
 
@@ -221,6 +235,7 @@ void Recorder::handle(const Stopped& stopped) {
   const bool at_call = found && status >> 16 == PTRACE_EVENT_SECCOMP;
   if (at_call && serve_again(*found)) return;
   drain();
+  ask_at_each_event();
   forget_ended_units();
   if (at_call) empty_ring(*found);
   if (WIFEXITED(status) || WIFSIGNALED(status)) {

@@ -125,6 +125,8 @@ class Recorder {
   void begin_interval(Unit& unit, CheckpointKind kind, Process& process, uint64_t pause_ns);
   void end_interval(Unit& unit);
   bool checkpoint_due(Unit& unit);
+  uint64_t checkpoint_at_ns(const Unit& unit) const;
+  void ask_at_each_event();
   void align_checkpoints(const Unit& with);
   void wake_for_checkpoint(Unit& unit);
   void checkpoint(Thread& trigger);
@@ -150,6 +152,12 @@ class Recorder {
   uint64_t cpu_ns(const Unit& unit) const;
   uint64_t interval_ns(const Unit& unit) const {
     return unit.served_ns ? *unit.served_ns : cpu_ns(unit) - unit.cpu_base_ns + unit.replay_ns;
+  }
+  // Of an event: calls that are served from then on come later.
+  uint64_t event_ns(Unit& unit) const {
+    const uint64_t now_ns = interval_ns(unit);
+    if (!unit.served_ns) unit.drained_ns = now_ns;
+    return now_ns;
   }
   uint64_t period_ns(uint64_t memory_bytes) const;
   Result<uint64_t> file_of(MappedFiles& files, const Mapping& mapping);
@@ -182,8 +190,8 @@ class Recorder {
                           std::initializer_list<uint64_t> args);
   Result<user_regs_struct> make_calls_from(Thread& thread, const user_regs_struct& base, Address instruction,
                                            const std::vector<gate::InjectedCall>& calls, pid_t* born = nullptr);
-  Result<int64_t> make_calls(Thread& thread, const user_regs_struct& base,
-                             const std::vector<gate::InjectedCall>& calls, pid_t* born = nullptr);
+  Result<int64_t> make_calls(Thread& thread, const user_regs_struct& base, const std::vector<gate::InjectedCall>& calls,
+                             pid_t* born = nullptr);
   Result<void> map_gate(Thread& thread, const user_regs_struct& regs, Address vdso,
                         const std::vector<Mapping>& mappings);
   Result<void> inherit_gate(Thread& thread, const user_regs_struct& regs, std::shared_ptr<Gate> gate);
@@ -273,9 +281,9 @@ class Recorder {
   std::unordered_map<pid_t, int> early_;  // stops of tracees whose birth was not reported yet
   std::map<std::string, Refused> refused_;
   std::vector<Unsure> unsure_;
-  std::map<FileVersion, uint64_t> file_ids_;   // of mapped files
+  std::map<FileVersion, uint64_t> file_ids_;    // of mapped files
   std::map<uint32_t, KnownFile> served_files_;  // whose mappings are served, by their place in the arena
-  std::map<uint64_t, UnitId> shared_objects_;  // who maps them writably
+  std::map<uint64_t, UnitId> shared_objects_;   // who maps them writably
   UnitId next_unit_ = 1;
   uint64_t arrivals_ = 0;
   uint64_t skipped_checkpoints_ = 0;
@@ -283,6 +291,7 @@ class Recorder {
   int root_status_ = 0;
   bool interrupted_ = false;
   bool write_failed_ = false;
+  Clock::time_point next_tick_{};
   std::map<FileVersion, std::vector<CpuidSite>> cpuid_sites_;  // of mapped files
   CpuidAnswers answers_;
   std::optional<Endpoint> unsettled_;  // the last that endpoint() asked for

@@ -126,10 +126,10 @@ Result<void> Recorder::launch(const std::string& path, const std::vector<std::st
   int go[2];
   if (pipe2(go, O_CLOEXEC) != 0) return errno_error("cannot make a pipe");
   const Fd read_end(go[0]), write_end(go[1]);
-  const std::vector<sock_filter> filter =
-      arena_ ? seccomp_filter({arena_->header().executed, arena_->header().injected}, arena_->header().boundary,
-                              GateArena::loader_calls())
-             : seccomp_filter();
+  const std::vector<sock_filter> filter = arena_
+                                              ? seccomp_filter({arena_->header().executed, arena_->header().injected},
+                                                               arena_->header().boundary, GateArena::loader_calls())
+                                              : seccomp_filter();
   const sock_fprog program{static_cast<unsigned short>(filter.size()), const_cast<sock_filter*>(filter.data())};
   std::vector<char*> argv;
   for (const auto& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));

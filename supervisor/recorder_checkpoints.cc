@@ -23,6 +23,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
+constexpr uint64_t kAskedBefore = 8;     // of T
 constexpr auto kSkippedInterval = 10ms;  // until it is tried again to take a checkpoint that was skipped
 constexpr auto kClockInterval = 1ms;     // how often a unit's CPU clock is asked whether a checkpoint is due
 
@@ -117,6 +118,18 @@ void Recorder::end_interval(Unit& unit) {
   writer_.add(IntervalEnd{unit.id, unit.interval, unit.ended_ns, unit.log.next()});
 }
 
+// When the unit is asked for one: so much before T that it comes to a call, or is stopped where it is, within T.
+uint64_t Recorder::checkpoint_at_ns(const Unit& unit) const {
+  return std::min(unit.period_ns - unit.period_ns / kAskedBefore, policy_.checkpoint_by_ns(unit.id));
+}
+
+void Recorder::ask_at_each_event() {
+  if (!policy_.looks_for_place()) return;
+  for (auto& [id, unit] : units_) {
+    if (unit->current && unit->in_interval) ask_to_stop(*unit->current);
+  }
+}
+
 // A checkpoint can be taken when the vfork child has its program, and what was born is seen.
 bool Recorder::births_pending(const Unit& unit) {
   return std::any_of(unit.processes.begin(), unit.processes.end(), [](const auto& p) { return p->borrows_memory; }) ||
@@ -127,12 +140,11 @@ bool Recorder::births_pending(const Unit& unit) {
 bool Recorder::checkpoint_due(Unit& unit) {
   if (limits_.checkpoint_period_ns == 0) return false;
   const auto now = Clock::now();
-  if (now < unit.last_clock_check || (!unit.checkpoint_wanted && now - unit.last_clock_check < kClockInterval)) {
-    return false;
-  }
+  const bool at_each_event = unit.checkpoint_wanted || policy_.looks_for_place();
+  if (now < unit.last_clock_check || (!at_each_event && now - unit.last_clock_check < kClockInterval)) return false;
   unit.last_clock_check = now;
   const uint64_t at_ns = interval_ns(unit);
-  const bool due = unit.checkpoint_wanted || at_ns >= std::min(unit.period_ns, policy_.checkpoint_by_ns(unit.id));
+  const bool due = unit.checkpoint_wanted || at_ns >= checkpoint_at_ns(unit);
   if (!due && !policy_.wants_checkpoint(unit.id, at_ns)) return false;
   if (births_pending(unit)) return false;
   if (images_.copies_alive() >= limits_.copies) {

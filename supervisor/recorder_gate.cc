@@ -133,8 +133,8 @@ Result<int64_t> Recorder::make_calls(Thread& thread, const user_regs_struct& bas
 }
 
 // Maps the tier into the address space of a new program, with memory for trampolines near its first instruction. The
-// thread is stopped before it, with these registers, and has code mapped at `vdso` that it will not use. Where that cannot
-// be, calls are left to stops. Fails if the program was killed.
+// thread is stopped before it, with these registers, and has code mapped at `vdso` that it will not use. Where that
+// cannot be, calls are left to stops. Fails if the program was killed.
 Result<void> Recorder::map_gate(Thread& thread, const user_regs_struct& regs, Address vdso,
                                 const std::vector<Mapping>& mappings) {
   Process& process = *thread.process;
@@ -708,7 +708,7 @@ bool Recorder::serve_again(Thread& thread) {
   if (!full || !redrive::get_regs(thread.tid, regs)) return false;
   const Address stop = regs.rip - kSyscallSize;
   event_maker_->wait_until_idle();
-  if (gate->canonical(stop) == stop) return false;
+  if (gate->canonical(stop) == stop || policy_.looks_for_place()) return false;
   if (checkpoint_due(*thread.process->unit)) {
     thread.process->unit->last_clock_check = {};  // it is to be asked again at once
     return false;

@@ -98,7 +98,7 @@ void Recorder::begin_send(Thread& thread, const std::vector<Span>& inputs, const
   Bytes payload = read_payload(inputs, memory);
   thread.datagrams = send_lengths(*thread.row, thread.args, memory, payload.size());
   Unit& unit = *thread.process->unit;
-  const uint64_t at_ns = interval_ns(unit);
+  const uint64_t at_ns = event_ns(unit);
   thread.send = std::make_shared<SendInfo>(
       SendInfo{{unit.id, unit.log.next() - 1}, policy_.on_send(unit.id, at_ns, payload.size()), at_ns});
   event.send = Send{to->out, payload.size(), at_ns};
@@ -150,7 +150,7 @@ void Recorder::receive(Thread& thread, int64_t result, const Memory& memory, Eve
   Receive message;
   message.channel = from->kind == Endpoint::Kind::datagram ? 0 : from->in;
   message.arrival = ++arrivals_;
-  message.at_ns = interval_ns(unit);
+  message.at_ns = event_ns(unit);
   Tag tag = parts.front().send->tag;
   offset = 0;
   for (const auto& part : parts) {

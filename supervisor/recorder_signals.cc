@@ -329,7 +329,8 @@ void Recorder::replace_cpuid(Process& process, const Mapping& mapping, const Map
     pieces.push_back({mapping.start + offset, stand_in.data(), stand_in.size()});
   }
   uint8_t byte = 0;  // none if the process was killed
-  if (!process.memory.patch(pieces) && process.memory.get(mapping.start, byte)) add_unsure(*process.unit, "cpuid instructions could not be replaced");
+  if (!process.memory.patch(pieces) && process.memory.get(mapping.start, byte))
+    add_unsure(*process.unit, "cpuid instructions could not be replaced");
   for (const auto& piece : pieces) {
     process.cpuid_sites.insert(piece.address);
     if (event) event->writes.push_back({piece.address, piece.size, false, stand_in});

@@ -134,9 +134,10 @@ struct Unit {
   std::optional<uint64_t> served_ns;  // the interval's clock while served calls become events
   uint64_t served_step_ns = 0;
   uint64_t replay_ns = 0;   // what a replay of this interval needs for served calls beside their CPU time
-  uint64_t drained_ns = 0;  // the interval's clock when that was last done
+  uint64_t drained_ns = 0;  // the interval's clock when that was last done, or at a later event
   Clock::time_point last_clock_check{};
   std::optional<uint64_t> late_since_ns;  // CPU time when the thread with the baton was first late for an event
+  uint64_t interrupted_ns = 0;            // CPU time when it was last interrupted for that
   bool reported_spinning = false;
   uint64_t served_calls = 0;  // in process
   uint64_t stopped_calls = 0;

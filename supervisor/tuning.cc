@@ -24,12 +24,16 @@ double bound_for_period_s(TuningRule rule, double period_s, double restore_s) {
 }
 
 Result<Tuning> tune(TuningRule rule, double bound_s, std::optional<double> critical_path_s,
-                    std::optional<double> period_s) {
+                    std::optional<double> period_s, std::optional<double> restore_s) {
   using Clock = std::chrono::steady_clock;
   Tuning tuning;
-  const auto started = Clock::now();
-  TRY(Stub::spawn());
-  tuning.restore_s = std::chrono::duration<double>(Clock::now() - started).count();
+  if (restore_s) {
+    tuning.restore_s = *restore_s;
+  } else {
+    const auto started = Clock::now();
+    TRY(Stub::spawn());
+    tuning.restore_s = std::chrono::duration<double>(Clock::now() - started).count();
+  }
   tuning.critical_path_s = critical_path_s.value_or(
       rule == TuningRule::paper ? kPapersPathOfBound * bound_s : kPathOfBound * (bound_s - tuning.restore_s));
   tuning.period_s = period_s.value_or(kPeriodOfPath * tuning.critical_path_s);

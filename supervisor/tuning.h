@@ -18,10 +18,10 @@ struct Tuning {
   double period_s = 0;
   double restore_s = 0;  // to make an empty stub ready: the part of a restore that does not depend on the program
 };
-// Measures what a restore takes here. C and T are derived unless given. Fails with Status::usage if the bound cannot be
+// Measures what a restore takes here, unless that is given. So are C and T derived. Fails with Status::usage if the bound cannot be
 // kept, and says which one can.
 Result<Tuning> tune(TuningRule rule, double bound_s, std::optional<double> critical_path_s,
-                    std::optional<double> period_s);
+                    std::optional<double> period_s, std::optional<double> restore_s = std::nullopt);
 
 // The shortest bound for which checkpoints come this far apart.
 double bound_for_period_s(TuningRule rule, double period_s, double restore_s);

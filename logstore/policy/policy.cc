@@ -21,10 +21,10 @@ std::unique_ptr<Policy> make_none(const PolicyParameters& parameters);
 
 const std::vector<PolicyInfo>& policies() {
   static const std::vector<PolicyInfo> kPolicies{
+      {kDefaultPolicy, "as critical-path, with checkpoints where few bytes are on their way",
+       kCriticalPath | kCheckpointPeriod, make_fewest_bytes},
       {"critical-path", "keep a message if recomputing it could make a replay's critical path exceed C (Netzer et al.)",
        kCriticalPath | kCheckpointPeriod, make_critical_path},
-      {"fewest-bytes", "as critical-path, with checkpoints on lines that few bytes cross",
-       kCriticalPath | kCheckpointPeriod, make_fewest_bytes},
       {"critical-path-multiplicity", "... or a replay set have more than M intervals of a unit (Netzer et al.)",
        kCriticalPath | kCheckpointPeriod | kMultiplicity | kApproximate, make_critical_path_multiplicity},
       {"makespan", "keep a message if a replay on J cores could take longer than C",

@@ -14,7 +14,8 @@
 
 namespace redrive {
 
-// `later`: cannot be told yet; on_settle() says. Who cannot hold the payload until then keeps it, which is always right.
+// `later`: cannot be told yet; on_settle() says. Who cannot hold the payload until then keeps it, which is always
+// right.
 enum class Keep : uint8_t { keep, drop, later };
 
 // What is needed of an interval: its execution from the checkpoint up to `cpu_ns`. Intervals are those that
@@ -66,12 +67,16 @@ class Policy {
   // Events come in an order in which they may have happened: a send before its receive.
   // A new interval of unit begins; how long the one before was.
   virtual void on_checkpoint(uint32_t unit, uint64_t ended_ns = 0) = 0;
+  // Right behind that, where checkpoints are not taken any more but known: how long the new interval is.
+  virtual void on_length_known(uint32_t /*unit*/, uint64_t /*length_ns*/) {}
   virtual Tag on_send(uint32_t unit, uint64_t at_ns, uint64_t bytes) = 0;
   virtual Decision on_receive(uint32_t unit, uint64_t at_ns, const Tag& tag, uint64_t bytes) = 0;
   // The receive has happened with its payload kept, though it was to come behind a checkpoint.
   virtual void on_kept(uint32_t /*unit*/, const Tag& /*tag*/) {}
   // Asked before each event of unit: whether this is a good place for a checkpoint.
   virtual bool wants_checkpoint(uint32_t /*unit*/, uint64_t /*at_ns*/) { return false; }
+  // Whether one of the next events may be a good place: then it is to be asked before every one, of all units.
+  virtual bool looks_for_place() const { return false; }
   // The time in the unit's interval at which a checkpoint should come, if that is before T. Events change it.
   virtual uint64_t checkpoint_by_ns(uint32_t /*unit*/) const { return UINT64_MAX; }
   virtual void on_end(uint32_t /*unit*/, uint64_t /*at_ns*/) {}  // no event of unit follows
@@ -98,7 +103,8 @@ struct PolicyInfo {
   unsigned parameters;  // Parameters
   std::unique_ptr<Policy> (*make)(const PolicyParameters&);
 };
-// The list of policies: command line, man page and tests are derived from it.
+inline constexpr const char* kDefaultPolicy = "fewest-bytes";
+// The list of policies, the default first: command line, man page and tests are derived from it.
 const std::vector<PolicyInfo>& policies();
 Result<const PolicyInfo*> find_policy(const std::string& name);
 Result<std::unique_ptr<Policy>> make_policy(const std::string& name, const PolicyParameters& parameters);

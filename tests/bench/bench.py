@@ -4,7 +4,6 @@
 Each row alternates native and recorded runs (so that a change of the machine's load meets both), pinned to one core where the job talks
 (FACTS.md: two processes that talk are 13-16x slower on two idle virtual cores), and compares medians. Prints a table, writes JSON.
 With --profile it also says, for each row, what the time of a recording goes into, and brings the tables of README.md up to date."""
-import argparse
 import dataclasses
 import json
 import os
@@ -19,6 +18,7 @@ import time
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "system"))
+import bench_arguments  # noqa: E402
 import mpi  # noqa: E402
 import recording_profile  # noqa: E402
 import tables  # noqa: E402
@@ -331,40 +331,36 @@ def failed(row):
 
 
 def parse_arguments():
-    build = pathlib.Path(os.environ.get("REDRIVE_BUILD", ROOT / "build")).resolve()
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = bench_arguments.parser(__doc__, "shorter jobs: to try the benchmark itself")
     parser.add_argument("rows", nargs="*", help="rows to measure, by name (default: all)")
-    parser.add_argument("--redrive", type=pathlib.Path, default=pathlib.Path(os.environ.get("REDRIVE", build / "redrive")))
-    parser.add_argument("--build", type=pathlib.Path, default=build, help=argparse.SUPPRESS)
     parser.add_argument("--runs", type=int, default=5, help="pairs of native and recorded runs (%(default)s)")
-    parser.add_argument("--quick", action="store_true", help="shorter jobs: to try the benchmark itself")
     parser.add_argument("--long", type=int, metavar="SECONDS", help="how long the row 'long' records (600, --quick: 10)")
     parser.add_argument("--profile", action="store_true", help="also profile each row's recording (needs perf); without --quick, bring the tables of README.md up to date")
-    parser.add_argument("--json", type=pathlib.Path, default=build / "bench.json", metavar="FILE", help="results (%(default)s)")
+    parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="results (build/bench.json)")
     parser.add_argument("--strict", action="store_true", help="fail if a row is over its limit")
-    arguments = parser.parse_args()
-    arguments.redrive, arguments.build = arguments.redrive.resolve(), arguments.build.resolve()
-    return arguments
+    given = parser.parse_args()
+    given.json = given.json or given.build / "bench.json"
+    return given
 
 
 def main():
-    arguments = parse_arguments()
-    bench = Bench(arguments)
+    given = parse_arguments()
+    bench = Bench(given)
     rows = measures(bench)
-    if unknown := [name for name in arguments.rows if name not in rows]:
+    if unknown := [name for name in given.rows if name not in rows]:
         sys.exit(f"bench.py: no row {unknown[0]!r}; there are: {', '.join(rows)}")
-    if arguments.profile and not shutil.which("perf"):
+    if given.profile and not shutil.which("perf"):
         sys.exit("bench.py: no perf here (scripts/deps.sh --bench installs it)")
-    print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, {arguments.runs} runs a row; pause rows: a bare fork, the median pause, the longest")
+    print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, {given.runs} runs a row; pause rows: a bare fork, the median pause, the longest")
     print(tables.HEADER)
     try:
-        for name in arguments.rows or rows:
+        for name in given.rows or rows:
             bench.attempt(name, rows[name])
     finally:
         bench.close()
     host = {"cores": os.cpu_count(), "kernel": os.uname().release, "load": os.getloadavg()}
-    arguments.json.write_text(json.dumps({"host": host, "runs": arguments.runs, "rows": bench.rows}, indent=1) + "\n")
-    if arguments.profile and not arguments.quick:
+    given.json.write_text(json.dumps({"host": host, "runs": given.runs, "rows": bench.rows}, indent=1) + "\n")
+    if given.profile and not given.quick:
         tables.update_readme(pathlib.Path(__file__).with_name("README.md"), bench.rows)
     over = {row["row"]: ", ".join(exceeded(row)) for row in bench.rows if exceeded(row)}
     for name, what in over.items():
@@ -372,7 +368,7 @@ def main():
     wrong = [row["row"] for row in bench.rows if failed(row)]
     if wrong:
         print(f"failed: {', '.join(wrong)}")
-    return 1 if wrong or (arguments.strict and over) else 0
+    return 1 if wrong or (given.strict and over) else 0
 
 
 if __name__ == "__main__":

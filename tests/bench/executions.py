@@ -9,7 +9,7 @@ import dataclasses
 import random
 import sqlite3
 
-BEGIN, SEND, RECEIVE, CHECKPOINT = "begin", "send", "receive", "checkpoint"
+BEGIN, SEND, RECEIVE, CHECKPOINT, END = "begin", "send", "receive", "checkpoint", "end"
 
 
 @dataclasses.dataclass
@@ -72,6 +72,7 @@ def read(directory):
         # A checkpoint comes before its interval's first event; what an event sent may depend on what it received.
         steps.sort(key=lambda step: (step.event, (BEGIN, CHECKPOINT, RECEIVE, SEND).index(step.what)))
         end[unit] = max(end[unit], steps[-1].at)
+        steps.append(Step(END, unit, steps[-1].event + 1, end[unit]))
     return Execution(in_causal_order(by_unit), dict(end))
 
 
@@ -135,7 +136,7 @@ class Deciding:
     def run(self):
         for index, step in enumerate(self.execution.steps):
             self.begin_due(step.unit, step.at)
-            if self.period and step.unit in self.now and self.policy.wants_checkpoint(step.unit):
+            if self.period and step.unit in self.now and step.what != END and self.policy.wants_checkpoint(step.unit):
                 self.begin(step.unit, step.at)
             if self.parts:
                 self.begin_all(step)
@@ -143,9 +144,8 @@ class Deciding:
                 self.begin(step.unit, step.at)
             self.decided.kept.append(self.decide(index, step))
             self.decided.interval_of.append(self.now[step.unit])
-        for unit, end in self.execution.end.items():
-            self.begin_due(unit, end)
-            self.decided.intervals[self.now[unit]].end = end
+            if step.what == END:
+                self.decided.intervals[self.now[step.unit]].end = step.at
         if self.policy:
             self.policy.settle(self.decided.kept, {unit: end - self.decided.intervals[self.now[unit]].start for unit, end in self.execution.end.items()})
         return self.decided
@@ -349,7 +349,8 @@ class Breakpoints:
         self.position = []                                   # by step: its place in that list
         for index, step in enumerate(execution.steps):
             self.position.append(len(self.own[step.unit]))
-            self.own[step.unit].append(index)
+            if step.what != END:
+                self.own[step.unit].append(index)
         self.past = self.happened_before()
         self.needs = collections.defaultdict(dict)           # of each interval: intervals it needs, from which step on
         for index, step in enumerate(execution.steps):

@@ -3,7 +3,6 @@
 
 Records the papers' programs, evaluates every policy off line on these recordings, measures replays where the papers bound them, and writes
 papers.md and papers/*.svg. What does not work is told in the page. Debian's Python: it has matplotlib."""
-import argparse
 import itertools
 import json
 import os
@@ -16,10 +15,12 @@ import time
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "system"))
+import bench_arguments  # noqa: E402
 import executions  # noqa: E402
 import mpi  # noqa: E402
 import paper_values  # noqa: E402
-from harness import ROOT, Failure, Options, Process, Skip, workload  # noqa: E402
+import papers_page  # noqa: E402
+from harness import Failure, Options, Process, Skip, workload  # noqa: E402
 
 # Arguments: quick, and of some seconds. {n} is the number of processes, which MPI programs have from mpirun.
 MPI_PROGRAMS = {
@@ -39,7 +40,7 @@ NODE_PROGRAMS = {
     "tn": ("10", "800 60"),
     "bully": ("4 3", "12 12"),
 }
-SIX = ("det", "mesh", "fft", "tester", "cell", "router")  # N's; Z has all but cell
+SIX = papers_page.SIX  # Z has all but cell
 FIVE = ("det", "fft", "mesh", "tester", "router")
 MRT_PROGRAMS = ("exchange", "poisson", "fft", "jacobi")
 # D's ten programs of each kind: arguments.
@@ -52,6 +53,7 @@ DR_PROGRAMS = {
 # How they are recorded and replayed: with data one process alone, else the whole program.
 DR_TECHNIQUES = {"D": (("--policy", "all"), ()), "R": (("--policy", "none"), ("--once",)), "S": (("--policy", "none"), ("--once", "--total-order"))}
 
+PATH_POLICIES = ("critical-path", "fewest-bytes")  # both promise C; the second is the default
 FEW, MANY = 4, 8            # processes: where replays are measured; of figures that the papers have of 16
 PERIODS = (0.05, 0.10, 0.15, 0.20)
 LIMITS = (1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0)  # C in T
@@ -133,7 +135,7 @@ class Papers:
         run_s = max(sum(i["cpu_s"] or 0 for i in unit["intervals"]) for unit in self.json("ls", trace)["units"])
         return {"program": program, "processes": processes, "arguments": " ".join(map(str, command[1:] if program in NODE_PROGRAMS else command[8:])),
                 "trace": str(trace), "recorded_s": recorded_s, "run_s": run_s,
-                **{key: stats[key] for key in ("units", "messages", "logged_messages", "message_bytes")},
+                **{key: stats[key] for key in ("units", "messages", "logged_messages", "message_bytes", "logged_bytes", "checkpoints")},
                 "unsure": len(stats["unsure"])}
 
     def base(self, program, processes):
@@ -219,17 +221,17 @@ class Papers:
                            "logged": logged_by(execution, decided), "evaluated": agreed[policy], "messages": base["messages"]}
         return out
 
-    def bounded_path(self, program, processes):
+    def bounded_path(self, program, processes, policy):
         """C = 2T, T = 10 % of the run: as recorded, checked, and re-driven."""
         base = self.base(program, processes)
         period_s = tenth(base)
-        made = self.recording(program, processes, "path", "--policy", "critical-path", "--critical-path", duration(2 * period_s),
+        made = self.recording(program, processes, "path", "--policy", policy, "--critical-path", duration(2 * period_s),
                               "--checkpoint-period", duration(period_s))
         execution = executions.read(made["trace"])
         recorded = executions.as_recorded(execution)
         paths = executions.critical_paths(execution, recorded)
-        evaluated = self.json("evaluate", made["trace"], "--policy", "critical-path", "--cores", PROCESSORS)["policies"][0]
-        out = {"program": program, "period_s": period_s, "limit_s": 2 * period_s, "intervals": len(paths), "path_max_c": max(paths) / ns(2 * period_s),
+        evaluated = self.json("evaluate", made["trace"], "--policy", policy, "--cores", PROCESSORS)["policies"][0]
+        out = {"program": program, "policy": policy, "period_s": period_s, "limit_s": 2 * period_s, "intervals": len(paths), "path_max_c": max(paths) / ns(2 * period_s),
                "over": sum(path > ns(2 * period_s) for path in paths), "longest_t": longest_interval(recorded) / ns(period_s),
                "simulated_average_c": evaluated["makespan_average_c"], "simulated_max_c": evaluated["makespan_max_c"], **told(made)}
         return {**out, **self.redrive(made["trace"], 2 * period_s)}
@@ -317,7 +319,8 @@ def row_of(row, **more):
 
 def told(recording):
     """What the page says of a recording with limits."""
-    return {"logged_percent": 100 * recording["logged_messages"] / max(1, recording["messages"]), "unsure": recording["unsure"]}
+    return {"logged_percent": 100 * recording["logged_messages"] / max(1, recording["messages"]),
+            **{key: recording[key] for key in ("logged_bytes", "checkpoints", "unsure")}}
 
 
 def logged_by(execution, decided):
@@ -349,7 +352,7 @@ def plan(papers):
             ("mrt", papers.mrt, [(name, count) for name in MRT_PROGRAMS for count in (4, 8, 16)]),
             ("record_sizes", papers.record_sizes, itertools.product(DR_PROGRAMS, ("D", "R"))),
             ("run_times", papers.run_times, itertools.product(DR_PROGRAMS, DR_TECHNIQUES, ("paper's", "long"))),
-            ("bounded_path", papers.bounded_path, [(name, FEW) for name in SIX]), ("makespan", papers.makespan, few)]
+            ("bounded_path", papers.bounded_path, [(*row, policy) for row in few for policy in PATH_POLICIES]), ("makespan", papers.makespan, few)]
     return [(part, measure, words) for part, measure, rows in jobs for words in rows]
 
 
@@ -387,32 +390,26 @@ def measure_all(papers):
 
 
 def parse_arguments():
-    build = pathlib.Path(os.environ.get("REDRIVE_BUILD", ROOT / "build")).resolve()
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = bench_arguments.parser(__doc__, "runs of a second; the page is written beside the results instead")
     parser.add_argument("parts", nargs="*", help="parts to measure; the results of others stay as they are (default: all)")
-    parser.add_argument("--redrive", type=pathlib.Path, default=pathlib.Path(os.environ.get("REDRIVE", build / "redrive")))
-    parser.add_argument("--build", type=pathlib.Path, default=build, help=argparse.SUPPRESS)
-    parser.add_argument("--quick", action="store_true", help="runs of a second; the page is written beside the results instead")
     parser.add_argument("--render", action="store_true", help="measure nothing: write the page from the results there are")
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="results (build/papers.json; --quick: build/papers-quick.json)")
-    arguments = parser.parse_args()
-    arguments.redrive, arguments.build = arguments.redrive.resolve(), arguments.build.resolve()
-    arguments.json = arguments.json or build / ("papers-quick.json" if arguments.quick else "papers.json")
-    return arguments
+    given = parser.parse_args()
+    given.json = given.json or given.build / ("papers-quick.json" if given.quick else "papers.json")
+    return given
 
 
 def main():
-    arguments = parse_arguments()
-    if not arguments.render:
-        papers = Papers(arguments)
+    given = parse_arguments()
+    if not given.render:
+        papers = Papers(given)
         try:
             measure_all(papers)
         finally:
             papers.close()
-    import papers_page
     page = pathlib.Path(__file__).with_name("papers.md")
-    target = arguments.json.parent / "papers-quick" if arguments.quick else page.parent
-    papers_page.write(page, target, json.loads(arguments.json.read_text()))
+    target = given.json.parent / "papers-quick" if given.quick else page.parent
+    papers_page.write(page, target, json.loads(given.json.read_text()))
     print(f"{target / 'papers.md'}")
 
 

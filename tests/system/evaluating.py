@@ -37,7 +37,7 @@ def expect_reproduced(ctx, policy, least_logged):
 
 
 def register():
-    for policy, least, options in (("critical-path", 1, ()), ("replay-set", 1, ("--set-bound", "2")), ("domino", 0, ()),
+    for policy, least, options in (("critical-path", 1, ()), ("fewest-bytes", 0, ()), ("replay-set", 1, ("--set-bound", "2")), ("domino", 0, ()),
                                    ("critical-path-multiplicity", 1, ("--multiplicity", "1")), ("makespan", 1, ("--cores", "1"))):
         @test(f"evaluate/reproduces_{policy}")
         def reproduces(ctx, policy=policy, least=least, options=options):
@@ -63,7 +63,7 @@ register()
 
 @test("evaluate/reproduces_mpi", timeout_s=600, slow=True)
 def reproduces_mpi(ctx):
-    record(ctx, mpi.job(ctx.options, "jacobi", 400, 1500, "nocheck", record_options=LIMITS))
+    record(ctx, mpi.job(ctx.options, "jacobi", 400, 1500, "nocheck", record_options=(*LIMITS, "--policy", "critical-path")))
     expect_reproduced(ctx, "critical-path", 1)
 
 
@@ -84,7 +84,7 @@ def sweeps(ctx):
     if len(csv) != 2 or len(csv[0].split(",")) != len(csv[1].split(",")):
         raise Failure(f"CSV: {csv}")
     text = ctx.expect_status(ctx.redrive("evaluate", ctx.trace), 0)
-    ctx.expect("recorded with critical-path" in text.stdout, text, "does not say what was recorded")
+    ctx.expect("recorded with fewest-bytes" in text.stdout, text, "does not say what was recorded")
 
 
 @test("evaluate/large")

@@ -168,6 +168,9 @@ def unprivileged(ctx):
 @test("preparing/mistakes")
 def mistakes(ctx):
     record_virtually(ctx, job_of(ctx, "tls"))
+    for words in (("plan", ctx.trace, "1:0"), ("replay", ctx.trace, "--break", "1@5")):
+        outcome = ctx.expect_status(ctx.redrive(*words), 0)
+        ctx.expect("bound" not in outcome.stdout, outcome, "names a bound that there is none of")
     for words, status, said in ((("--isolate", "77", ctx.trace), 1, "77"), (("--policy", "best", ctx.trace), 2, "best"),
                                 (("--cores", "2", ctx.trace), 2, "--policy"), (("--bound", "0s", ctx.trace), 2, "0"),
                                 ((ctx.trace, "more"), 2, "more"), ((ctx.trace.with_name("none"),), 1, "none")):

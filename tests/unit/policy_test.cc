@@ -36,7 +36,7 @@ TEST_CASE("every listed policy can be made by its name") {
   }
   CHECK_EQ(names, std::set<std::string>{"critical-path", "fewest-bytes", "critical-path-multiplicity", "makespan",
                                         "replay-set", "domino", "mrt", "ros", "all", "none"});
-  CHECK_EQ(std::string(policies().front().name), "critical-path");
+  CHECK_EQ(std::string(policies().front().name), kDefaultPolicy);
 }
 
 TEST_CASE("an unknown policy is a usage error that names the known ones") {
@@ -44,7 +44,7 @@ TEST_CASE("an unknown policy is a usage error that names the known ones") {
   REQUIRE_FALSE(made);
   CHECK(made.error().status == Status::usage);
   CHECK_EQ(made.error().message,
-           "there is no policy 'best': there are critical-path, fewest-bytes, critical-path-multiplicity, makespan, "
+           "there is no policy 'best': there are fewest-bytes, critical-path, critical-path-multiplicity, makespan, "
            "replay-set, domino, "
            "mrt, ros, all, none");
 }
@@ -366,4 +366,32 @@ TEST_CASE("fewest-bytes: keeps a small message rather than a large one later") {
   CHECK(policy->on_receive(2, 90, path, 1000).keep == Keep::drop);
   path.critical_path_ns = 190;
   CHECK(policy->on_receive(2, 90, path, 10).keep == Keep::keep);
+}
+
+TEST_CASE("fewest-bytes: an interval ends sooner rather than that a message is kept, if that is not much sooner") {
+  const auto policy = make("fewest-bytes", {200, 100});
+  for (uint32_t unit : {1, 2}) policy->on_checkpoint(unit);
+  CHECK_EQ(policy->checkpoint_by_ns(2), UINT64_MAX);
+  CHECK(policy->on_receive(2, 0, Tag{110}, 1000).keep == Keep::drop);
+  CHECK_EQ(policy->checkpoint_by_ns(2), 90 - 100 / 8);  // the path is 200 at 90; an eighth of T for being late
+  CHECK(policy->on_receive(2, 1, Tag{150}, 1000).keep == Keep::keep);
+  policy->on_checkpoint(2, 40);  // a line: the next may be as short
+  CHECK(policy->on_receive(2, 0, Tag{150}, 1000).keep == Keep::drop);
+  CHECK(policy->on_receive(2, 0, Tag{165}, 1000).keep == Keep::keep);
+}
+
+TEST_CASE("fewest-bytes: where the lengths of intervals are known, what exceeds C with them is kept") {
+  const auto policy = make("fewest-bytes", {200, 100});
+  policy->on_checkpoint(1);
+  policy->on_length_known(1, 20);
+  CHECK(policy->on_receive(1, 5, Tag{185}, 1000).keep == Keep::drop);
+  CHECK(policy->on_receive(1, 5, Tag{186}, 1000).keep == Keep::keep);
+}
+
+TEST_CASE("fewest-bytes: to be asked for a checkpoint before older events are told changes no path") {
+  const auto policy = make("fewest-bytes", {200, 100});
+  policy->on_checkpoint(1);
+  policy->wants_checkpoint(1, 50);
+  CHECK(policy->on_receive(1, 10, Tag{60}, 1000).keep == Keep::drop);
+  CHECK_EQ(policy->on_send(1, 50, 1).critical_path_ns, 100);
 }
