@@ -4,6 +4,7 @@
 #include <sched.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -21,9 +22,22 @@ namespace redrive {
 namespace {
 
 constexpr uint64_t kSharedSize = gate::kSlot - gate::kCode;  // the slots come behind it
-constexpr unsigned long kFsGsBase = 1 << 1;  // HWCAP2_FSGSBASE
-constexpr uint64_t kReach = 1ull << 31;      // of a jump
+constexpr unsigned long kFsGsBase = 1 << 1;                  // HWCAP2_FSGSBASE
+constexpr uint64_t kReach = 1ull << 31;                      // of a jump
 constexpr uint64_t kReachMargin = 1 << 24;
+constexpr uint64_t kWorthPatching = 2;  // times that a site is come to: many are used once
+
+// Of the file that is mapped; empty if it cannot be read, or is not there any more.
+Bytes contents_of(const Mapping& mapping) {
+  const Fd file(::open(mapping.name.c_str(), O_RDONLY | O_CLOEXEC));
+  struct stat info {};
+  if (!file || fstat(file.get(), &info) != 0 || info.st_dev != mapping.device || info.st_ino != mapping.inode)
+    return {};
+  Bytes contents(static_cast<size_t>(info.st_size));
+  const ssize_t got = ::read(file.get(), contents.data(), contents.size());
+  contents.resize(got < 0 ? 0 : static_cast<size_t>(got));
+  return contents;
+}
 
 }  // namespace
 
@@ -115,13 +129,22 @@ void GateArena::set_answers(std::span<const gate::CpuidAnswer> answers) {
   orders().cpuid.count = answers.size();
 }
 
-std::optional<PatchWindow> CodeSegments::window(const Memory& memory, const Mapping& mapping, Address site) {
+std::optional<PatchWindow> CodeSegments::window(const Memory& memory, const Mapping& mapping, Address address,
+                                                SiteKind kind, uint64_t times) {
   const std::lock_guard lock(mutex_);
   Segment* known = segment(memory, mapping);
   if (!known) return std::nullopt;
-  const auto [window, fresh] = known->windows.try_emplace(site - mapping.start);
-  if (fresh) window->second = known->code.window(site - mapping.start);
-  return window->second;
+  const uint64_t at = address - mapping.start;
+  Site& site = known->sites[at];
+  site.kind = kind;
+  site.times += times;
+  if (site.times < kWorthPatching) return std::nullopt;
+  if (std::exchange(site.examined, true)) return site.window;
+  if (kind != SiteKind::cpuid) return site.window = known->code.window(at);
+  if (!known->cpuid) known->cpuid = cpuid_sites(contents_of(mapping));
+  const auto front = std::find_if(known->cpuid->begin(), known->cpuid->end(),
+                                  [&](const CpuidSite& each) { return each.offset == mapping.offset + at; });
+  return site.window = known->code.window(at, front == known->cpuid->end() ? std::vector<uint8_t>() : front->front);
 }
 
 std::optional<PatchWindow> CodeSegments::window_at(const Memory& memory, const Mapping& mapping, Address place) {
@@ -144,7 +167,7 @@ CodeSegments::Segment* CodeSegments::segment(const Memory& memory, const Mapping
 void CodeSegments::add(const Mapping& mapping, const PatchedSite& site) {
   const std::lock_guard lock(mutex_);
   const auto known = segments_.find(key(mapping));
-  if (known != segments_.end()) known->second.patched.try_emplace(site.site - mapping.start, site.original);
+  if (known != segments_.end()) known->second.sites.at(site.site - mapping.start).original = site.original;
 }
 
 std::vector<SitePatch> CodeSegments::known(const Mapping& mapping) const {
@@ -152,8 +175,8 @@ std::vector<SitePatch> CodeSegments::known(const Mapping& mapping) const {
   std::vector<SitePatch> patches;
   const auto known = segments_.find(key(mapping));
   if (known == segments_.end()) return patches;
-  for (const auto& [at, original] : known->second.patched) {
-    patches.push_back({mapping.start + at, *known->second.windows.at(at), original});
+  for (const auto& [at, site] : known->second.sites) {
+    if (!site.original.empty()) patches.push_back({mapping.start + at, *site.window, site.original, site.kind});
   }
   return patches;
 }
@@ -165,7 +188,6 @@ Gate::Gate(const Gate& parent, Unit* unit)
       messages(parent.messages),
       sites(parent.sites),
       trampolines(parent.trampolines),
-      stops(parent.stops),
       stopping(parent.stopping),
       arena_(parent.arena_) {}
 
@@ -222,8 +244,9 @@ Address Gate::physical(Address ip) const {
 }
 
 const PatchedSite* Gate::patched(Address site) const {
-  const auto found = std::find_if(sites.begin(), sites.end(), [&](const auto& each) { return each.site == site; });
-  return found == sites.end() ? nullptr : &*found;
+  const auto found = std::lower_bound(sites.begin(), sites.end(), site,
+                                      [](const PatchedSite& each, Address wanted) { return each.site < wanted; });
+  return found == sites.end() || found->site != site ? nullptr : &*found;
 }
 
 Gate::Trampolines* Gate::trampolines_near(Address site) {
@@ -297,7 +320,8 @@ void Gate::patch(const Memory& memory, std::vector<SitePatch> patches) {
     return memory.patch(all);
   };
   if (written(code, [&](size_t i) { return places[i]; }) && written(jumps, [&](size_t i) { return made[i].start; })) {
-    sites.insert(sites.end(), made.begin(), made.end());
+    sites.insert(sites.end(), std::make_move_iterator(made.begin()), std::make_move_iterator(made.end()));
+    std::sort(sites.begin(), sites.end(), [](const auto& a, const auto& b) { return a.site < b.site; });
     return;
   }
   // Nothing of it shall stay.
@@ -334,7 +358,6 @@ void Gate::forget(Address start, Address end) {
     if (gone) release(site);
     return gone;
   });
-  std::erase_if(stops, [&](const auto& entry) { return start <= entry.first && entry.first < end; });
   std::erase_if(stopping, [&](const auto& entry) { return start <= entry.first && entry.first < end; });
 }
 

@@ -285,7 +285,6 @@ Result<bool> Replayer::replay_entry(Thread& thread, EventIndex index, const Even
     }
     return true;
   }
-  TRY(patch(thread, *row));
   return true;
 }
 
@@ -457,7 +456,9 @@ Result<bool> Replayer::replay_trap(Thread& thread, EventIndex index, const Event
   const auto expected = [&] { return "a trapped instruction at " + hex(event.ip); };
   ASSIGN_OR_RETURN(const StopKind stop, run_to_stop(thread));
   uint8_t code[3] = {};
-  if (stop == StopKind::fault) memory(thread).read_some(thread.regs.rip, code, sizeof code);
+  const Gate* const gate = stop == StopKind::fault ? gate_of(thread) : nullptr;
+  const Address instruction = gate ? gate->physical(thread.regs.rip) : thread.regs.rip;
+  if (stop == StopKind::fault) memory(thread).read_some(instruction, code, sizeof code);
   const bool cpuid = event.number == static_cast<int32_t>(Trap::cpuid);
   const auto trapped = cpuid && stands_for_cpuid(code) ? cpuid_instruction() : decode_trapped(code);
   if (stop != StopKind::fault || thread.regs.rip != event.ip || !trapped || trapped->instruction != event.number) {

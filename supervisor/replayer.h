@@ -91,7 +91,6 @@ class Replayer {
     ThreadSerial thread = 0;
     EventIndex first = 0;
     std::vector<uint64_t> ends;  // of each, in the ring
-    uint64_t repeated = 0;       // how often the first was made before
   };
 
   Result<void> execute(EventIndex first, EventIndex last);
@@ -147,15 +146,14 @@ class Replayer {
   std::vector<ProcessSerial> remove_gate(ProcessSerial process);
   void reseat(const Thread& thread, const Gate& before, const Gate* after) const;
   Result<const std::vector<Mapping>*> mappings_of(ProcessSerial process);
-  Result<void> patch(Thread& thread, const SyscallRow& row);
+  Result<const PatchedSite*> patched_site(const Thread& thread, const Event& event);
   Result<void> replace(ProcessSerial process, pid_t tid, std::vector<SitePatch> patches);
   Result<void> apply_known(ProcessSerial process, pid_t tid, const Mapping& mapping);
   Result<void> apply_known(const Thread& thread, const Event& event);
   std::vector<ProcessSerial> make_room(Thread& thread, const Event& event, Special special);
   Result<bool> visit(EventIndex index, const Event& event);
-  Result<bool> take(EventIndex index, const Event& event);
   Result<bool> receive_in_turn(EventIndex index, const Event& event);
-  bool expect(EventIndex index, const Event& event);
+  Result<bool> expect(EventIndex index, const Event& event);
   Result<bool> run_batch(bool onward);
 
   const Memory& memory(const Thread& thread) const { return unit_.processes.at(thread.process).stub.memory(); }
@@ -170,7 +168,7 @@ class Replayer {
   ReplayTier* const tier_;
   RestoredUnit unit_;
   std::map<ProcessSerial, std::shared_ptr<Gate>> gates_;
-  std::map<ProcessSerial, std::vector<Mapping>> mappings_;  // that patch() has looked at
+  std::map<ProcessSerial, std::vector<Mapping>> mappings_;  // where patched_site() has looked
   Batch batch_;
   const Event* previous_ = nullptr;  // the event before the one that is visited; null: it must be read again
   IntervalIndex next_interval_ = 0;  // behind the current one

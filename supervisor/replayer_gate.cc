@@ -18,8 +18,6 @@
 namespace redrive {
 namespace {
 
-constexpr uint32_t kPatchAtStop = 2;  // of a site: many are used once
-
 uint64_t page_up(uint64_t length) { return (length + kPageSize - 1) & ~(kPageSize - 1); }
 
 // The memory that a call has mapped, unmapped or protected anew.
@@ -46,6 +44,19 @@ std::vector<AddressRange> changed(const Event& event, Special special, Address b
 
 // Whether the code inside tracees can answer the call: it executes none.
 bool is_answered(const SyscallRow& row) { return row.in_process && row.special == Special::none; }
+
+SiteKind kind_of(const Event& event) {
+  if (event.kind == EventKind::syscall) return SiteKind::syscall;
+  switch (static_cast<Trap>(event.number)) {
+    case Trap::rdtsc:
+      return SiteKind::rdtsc;
+    case Trap::rdtscp:
+      return SiteKind::rdtscp;
+    case Trap::cpuid:
+      break;
+  }
+  return SiteKind::cpuid;
+}
 
 }  // namespace
 
@@ -165,20 +176,24 @@ Result<const std::vector<Mapping>*> Replayer::mappings_of(ProcessSerial serial) 
   return &known->second;
 }
 
-// At a syscall's stop: replaces its instruction if it comes here often enough.
-Result<void> Replayer::patch(Thread& thread, const SyscallRow& row) {
+// The instruction that makes the thread's next event, replaced if it was worth it; null if it is not. The memory there
+// is as it will be then: what changes code is in no batch.
+Result<const PatchedSite*> Replayer::patched_site(const Thread& thread, const Event& event) {
   Gate* const gate = gate_of(thread);
-  const Address site = thread.regs.rip - kSyscallSize;
-  if (!gate || !is_answered(row) || gate->patched(site) || ++gate->stops[site] != kPatchAtStop) return {};
+  if (!gate) return static_cast<const PatchedSite*>(nullptr);
+  const SiteKind kind = kind_of(event);
+  const Address site = kind == SiteKind::syscall ? event.ip - kSyscallSize : event.ip;
+  if (const PatchedSite* known = gate->patched(site)) return known->kind == kind ? known : nullptr;
   ASSIGN_OR_RETURN(const auto* mappings, mappings_of(thread.process));
   const Mapping* found = mapping_at(*mappings, site);
-  if (!found) return {};
+  if (!found) return static_cast<const PatchedSite*>(nullptr);
   const Mapping mapping = *found;
-  const auto window = tier_->code.window(memory(thread), mapping, site);
-  if (!window) return {};
-  TRY(replace(thread.process, thread.tid, {{site, *window, {}}}));
-  if (const PatchedSite* made = gate->patched(site)) tier_->code.add(mapping, *made);
-  return {};
+  const auto window = tier_->code.window(memory(thread), mapping, site, kind, event.repeat);
+  if (!window) return static_cast<const PatchedSite*>(nullptr);
+  TRY(replace(thread.process, thread.tid, {{site, *window, {}, kind}}));
+  const PatchedSite* const made = gate->patched(site);
+  if (made) tier_->code.add(mapping, *made);
+  return made;
 }
 
 // Replaces instructions that lie near each other.
@@ -240,8 +255,9 @@ std::vector<ProcessSerial> Replayer::make_room(Thread& thread, const Event& even
 // Takes the next event: executes it, or has it executed together with those that follow.
 Result<bool> Replayer::visit(EventIndex index, const Event& event) {
   if (event.receive && store_.keeps_order()) return receive_in_turn(index, event);
-  if (expect(index, event)) return true;
-  if (batch_.ends.empty()) return take(index, event);
+  ASSIGN_OR_RETURN(const bool expected, expect(index, event));
+  if (expected) return true;
+  if (batch_.ends.empty()) return step(index, event);
   // What follows may happen right behind the last of them, or while its thread stands there.
   const bool own =
       event.thread == batch_.thread && event.kind != EventKind::signal && event.kind != EventKind::preemption;
@@ -250,21 +266,8 @@ Result<bool> Replayer::visit(EventIndex index, const Event& event) {
                        event.args[0] == static_cast<uint64_t>(SignalPoint::fault));
   ASSIGN_OR_RETURN(const bool ran, run_batch(own || behind));
   if (!ran) return false;
-  return expect(index, event) ? true : take(index, event);
-}
-
-// Executes the event by stops; of a long series, until its site is patched.
-Result<bool> Replayer::take(EventIndex index, const Event& event) {
-  if (event.kind != EventKind::syscall || event.repeat <= kPatchAtStop) return step(index, event);
-  Event part = event;
-  part.repeat = kPatchAtStop;
-  ASSIGN_OR_RETURN(const bool went_on, step(index, part));
-  if (!went_on) return false;
-  --executed_;
-  part.repeat = event.repeat - kPatchAtStop;
-  if (!expect(index, part)) return step(index, part);
-  batch_.repeated = kPatchAtStop;
-  return true;
+  ASSIGN_OR_RETURN(const bool fits, expect(index, event));
+  return fits ? Result<bool>(true) : step(index, event);
 }
 
 // The total order: a receive happens at a stop, when all that came before it have happened. What was sent before it has
@@ -279,18 +282,26 @@ Result<bool> Replayer::receive_in_turn(EventIndex index, const Event& event) {
 }
 
 // Puts the event into the ring of its thread. False if it must stop, or does not fit to those that are there.
-bool Replayer::expect(EventIndex index, const Event& event) {
-  if (event.kind != EventKind::syscall || event.fatal || event.child_unit || event.child_thread || event.map ||
-      event.registers || restarts(event.result)) {
+Result<bool> Replayer::expect(EventIndex index, const Event& event) {
+  if (!batch_.ends.empty() && batch_.thread != event.thread) return false;
+  const bool trap = event.kind == EventKind::trap;
+  const SyscallRow* row = nullptr;
+  if (event.kind == EventKind::syscall) {
+    if (event.fatal || event.child_unit || event.child_thread || event.map || event.registers ||
+        restarts(event.result)) {
+      return false;
+    }
+    row = find_row(event.number, event.args);
+    if (!row || !is_answered(*row)) return false;
+    if (options_.output && row->traffic == Traffic::send) return false;
+  } else if (!trap) {
     return false;
   }
   const auto found = threads_.find(event.thread);
-  Gate* const gate = found == threads_.end() ? nullptr : gate_of(found->second);
-  const PatchedSite* const site = gate ? gate->patched(event.ip - kSyscallSize) : nullptr;
-  if (!site || (!batch_.ends.empty() && batch_.thread != event.thread)) return false;
-  const SyscallRow* const row = find_row(event.number, event.args);
-  if (!row || !is_answered(*row)) return false;
-  if (options_.output && row->traffic == Traffic::send) return false;
+  if (found == threads_.end()) return false;
+  ASSIGN_OR_RETURN(const PatchedSite* const site, patched_site(found->second, event));
+  if (!site) return false;
+  Gate* const gate = gate_of(found->second);
   const bool unlogged = event.receive && !event.receive->logged;
   uint64_t size = sizeof(gate::Expected) + (unlogged ? event.receive->parts.size() * sizeof(gate::Part) : 0);
   for (const auto& write : event.writes) size += sizeof(gate::Output) + gate::padded(write.data.size());
@@ -299,14 +310,14 @@ bool Replayer::expect(EventIndex index, const Event& event) {
   uint8_t* out = ring(*gate->slot()) + at;
   auto& expected = *reinterpret_cast<gate::Expected*>(out);
   expected.size = static_cast<uint32_t>(size);
-  expected.number = event.number;
+  expected.number = trap ? gate::kTrapNumber : event.number;
   expected.site = site->stop;
   std::copy(event.args.begin(), event.args.end(), expected.args);
   expected.in_hash = event.in_hash;
   expected.result = event.result;
   expected.repeat = event.repeat;
   expected.regs_hash = event.regs_hash;
-  expected.arguments = static_cast<uint32_t>(row->argument_count());
+  expected.arguments = row ? static_cast<uint32_t>(row->argument_count()) : 0;
   const auto needed = store_.index({what_.unit, index}, sent_);
   expected.sends = needed ? static_cast<uint32_t>(*needed + 1) : 0;
   expected.parts = 0;
@@ -379,7 +390,7 @@ Result<bool> Replayer::run_batch(bool onward) {
       if (done == batch.ends.size()) break;
     }
     const EventIndex index = batch.first + done;
-    const uint64_t repeated = std::exchange(slot.repeated, 0) + (done == 0 ? batch.repeated : 0);
+    const uint64_t repeated = std::exchange(slot.repeated, 0);
     slot.taken = batch.ends[done++];
     auto went_on = make(index, [&](Event& rest) { rest.repeat -= repeated; });
     if (!went_on || !*went_on) return went_on;

@@ -207,6 +207,10 @@ struct Piece {
   uint64_t length;
 };
 
+// The number of an expected rdtsc, rdtscp or cpuid. Its arguments are what rax, rbx, rcx and rdx hold behind it, and
+// rax and rcx before it; of these only cpuid's are compared.
+inline constexpr int32_t kTrapNumber = 0x200000;
+
 // A call that the recording holds, and what it brought: in replay. Followed by the parts of the received message, if it
 // was not logged, and the outputs.
 struct Expected {

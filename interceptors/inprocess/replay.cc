@@ -158,12 +158,43 @@ class Received {
   uint64_t taken_ = 0;
 };
 
+// What the ring expects next; null if it is empty.
+const Expected* next(const Slot& slot) {
+  return slot.taken == slot.head ? nullptr : reinterpret_cast<const Expected*>(kRing + slot.taken);
+}
+
+// The expected call was made once.
+void take(Slot& slot, const Expected& expected) {
+  if (++slot.repeated != expected.repeat) return;
+  slot.repeated = 0;
+  slot.taken += expected.size;
+}
+
+const Expected* next_trap(const Slot& slot) {
+  const Expected* const expected = next(slot);
+  return expected && expected->number == kTrapNumber && expected->site == slot.site ? expected : nullptr;
+}
+
 }  // namespace
 
+const uint64_t* counter_answer(Slot& slot) {
+  const Expected* const expected = next_trap(slot);
+  if (!expected) return nullptr;
+  take(slot, *expected);
+  return expected->args;
+}
+
+const uint64_t* cpuid_answer(Slot& slot, uint64_t leaf, uint64_t subleaf) {
+  const Expected* const expected = next_trap(slot);
+  if (!expected || expected->args[4] != leaf || expected->args[5] != subleaf) return nullptr;
+  take(slot, *expected);
+  return expected->args;
+}
+
 bool answer(Slot& slot) {
-  if (slot.taken == slot.head) return false;
-  const auto& expected = *reinterpret_cast<const Expected*>(kRing + slot.taken);
-  if (!same_call(expected, slot)) return false;
+  const Expected* const found = next(slot);
+  if (!found || !same_call(*found, slot)) return false;
+  const Expected& expected = *found;
   const auto* parts = reinterpret_cast<const Part*>(&expected + 1);
   if (!arrived(slot, expected, parts)) return false;
   if (expected.sends) send(slot, *call_of(slot.regs), message_at(slot, expected.sends - 1));
@@ -180,10 +211,7 @@ bool answer(Slot& slot) {
     output = reinterpret_cast<const Output*>(next);
   }
   slot.regs.rax = static_cast<uint64_t>(expected.result);
-  if (++slot.repeated == expected.repeat) {
-    slot.repeated = 0;
-    slot.taken += expected.size;
-  }
+  take(slot, expected);
   return true;
 }
 
