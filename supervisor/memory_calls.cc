@@ -213,7 +213,10 @@ Result<void> replay_memory_call(const Event& event, Special special, RestoredPro
       mapping.file = event.map->file;
       mapping.shared_object = event.map->shared_object;
       if (special == Special::mmap && (args[3] & MAP_GROWSDOWN)) mapping.name = "[stack]";
-      return map(stub, tid, mapping, shared, file_path);
+      StubCalls calls(stub, tid);
+      TRY(map(calls, mapping, shared, file_path));
+      TRY(calls.run());
+      return {};
     }
     case Special::shmdt: {
       if (failed) return {};

@@ -76,11 +76,12 @@ Result<void> Replayer::map_gate(const std::vector<ProcessSerial>& sharing, pid_t
   if (taken || !gate->take_slot()) return {};
   gate->slot()->replay = 1;
   const std::string& path = tier_->arena->path();
-  TRY(stub.map_file(tid, path, gate::kCode, gate::kCommonSize, PROT_READ | PROT_EXEC, MAP_SHARED, 0));
-  TRY(stub.map_file(tid, path, gate::kSlot, gate::kSlotSize, PROT_READ | PROT_WRITE, MAP_SHARED, gate->slot_offset()));
-  TRY(let_gate_call(stub, tid, *gate->slot()));
+  StubCalls calls(stub, tid);
+  TRY(calls.map_file(path, gate::kCode, gate::kCommonSize, PROT_READ | PROT_EXEC, MAP_SHARED, 0));
+  TRY(calls.map_file(path, gate::kSlot, gate::kSlotSize, PROT_READ | PROT_WRITE, MAP_SHARED, gate->slot_offset()));
   gate->slot()->processor = static_cast<uint32_t>(processor_);
-  ASSIGN_OR_RETURN(gate->slot()->messages, map_messages(stub, tid, mappings));
+  ASSIGN_OR_RETURN(gate->slot()->messages, map_messages(calls, mappings));
+  TRY(let_gate_call(calls, *gate->slot()));
   gate->messages = {gate->slot()->messages, gate->slot()->messages + store_.size()};
   for (const ProcessSerial serial : sharing) gates_[serial] = gate;
   mappings_.clear();
@@ -89,29 +90,30 @@ Result<void> Replayer::map_gate(const std::vector<ProcessSerial>& sharing, pid_t
 }
 
 // Maps the messages that the intervals of the replay set need of each other where nothing else is.
-Result<Address> Replayer::map_messages(const Stub& stub, pid_t tid, const std::vector<Mapping>& mappings) {
+Result<Address> Replayer::map_messages(StubCalls& calls, const std::vector<Mapping>& mappings) {
   if (store_.size() == 0) return Address{0};
   constexpr Address kLowest = 1ull << 36, kStep = 1ull << 36;  // where neither heaps nor the kernel's choices are
   const uint64_t length = page_up(store_.size());
   Address at = kLowest;
   const auto overlaps = [&](const Mapping& m) { return m.start < at + length && at < m.end; };
   while (std::any_of(mappings.begin(), mappings.end(), overlaps)) at += kStep;
-  TRY(stub.map_file(tid, store_.path(), at, length, PROT_READ | PROT_WRITE, MAP_SHARED, 0));
+  TRY(calls.map_file(store_.path(), at, length, PROT_READ | PROT_WRITE, MAP_SHARED, 0));
   return at;
 }
 
-// From now on all threads of the process stop at every system call but those of the tier's code. The slot's ring is
-// where the kernel finds the filter.
-Result<void> Replayer::let_gate_call(const Stub& stub, pid_t tid, gate::Slot& slot) {
+// Makes these calls, and more: from then on all threads of the process stop at every system call but those of the
+// tier's code. The slot's ring is where the kernel finds the filter.
+Result<void> Replayer::let_gate_call(StubCalls& calls, gate::Slot& slot) {
   const auto filter = seccomp_filter({tier_->arena->header().executed, kStubSyscallEnd});
   const sock_fprog program{static_cast<unsigned short>(filter.size()),
                            reinterpret_cast<sock_filter*>(gate::kRing + sizeof(sock_fprog))};
   std::memcpy(ring(slot), &program, sizeof program);
   std::memcpy(ring(slot) + sizeof program, filter.data(), filter.size() * sizeof filter.front());
-  ASSIGN_OR_RETURN(const int64_t locked, stub.call(tid, SYS_prctl, {PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0}));
-  ASSIGN_OR_RETURN(const int64_t set,
-                   stub.call(tid, SYS_seccomp, {SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, gate::kRing}));
-  if (locked != 0 || set != 0) return Error{"a seccomp filter is refused here (see `redrive check --host`)"};
+  const std::string doing = "set a seccomp filter (see `redrive check --host`)";
+  TRY(calls.add(doing, SYS_prctl, {PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0}));
+  TRY(calls.add(doing, SYS_seccomp, {SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, gate::kRing}));
+  ASSIGN_OR_RETURN(const int64_t other_thread, calls.run());
+  if (other_thread != 0) return Error{"cannot " + doing + " in all threads of a stub"};
   return {};
 }
 
@@ -176,24 +178,18 @@ Result<const std::vector<Mapping>*> Replayer::mappings_of(ProcessSerial serial) 
   return &known->second;
 }
 
-// The instruction that makes the thread's next event, replaced if it was worth it; null if it is not. The memory there
-// is as it will be then: what changes code is in no batch.
-Result<const PatchedSite*> Replayer::patched_site(const Thread& thread, const Event& event) {
-  Gate* const gate = gate_of(thread);
-  if (!gate) return static_cast<const PatchedSite*>(nullptr);
-  const SiteKind kind = kind_of(event);
-  const Address site = kind == SiteKind::syscall ? event.ip - kSyscallSize : event.ip;
-  if (const PatchedSite* known = gate->patched(site)) return known->kind == kind ? known : nullptr;
+// An instruction makes the thread's next event, or several: replaces it if that is worth it. The memory there is as it
+// will be then: what changes code is in no batch.
+Result<void> Replayer::patch_ahead(const Thread& thread, Address site, SiteKind kind, uint64_t times) {
   ASSIGN_OR_RETURN(const auto* mappings, mappings_of(thread.process));
   const Mapping* found = mapping_at(*mappings, site);
-  if (!found) return static_cast<const PatchedSite*>(nullptr);
+  if (!found) return {};
   const Mapping mapping = *found;
-  const auto window = tier_->code.window(memory(thread), mapping, site, kind, event.repeat);
-  if (!window) return static_cast<const PatchedSite*>(nullptr);
+  const auto window = tier_->code.window(memory(thread), mapping, site, kind, times);
+  if (!window) return {};
   TRY(replace(thread.process, thread.tid, {{site, *window, {}, kind}}));
-  const PatchedSite* const made = gate->patched(site);
-  if (made) tier_->code.add(mapping, *made);
-  return made;
+  if (const PatchedSite* made = gate_of(thread)->patched(site)) tier_->code.add(mapping, *made);
+  return {};
 }
 
 // Replaces instructions that lie near each other.
@@ -297,17 +293,26 @@ Result<bool> Replayer::expect(EventIndex index, const Event& event) {
   } else if (!trap) {
     return false;
   }
-  const auto found = threads_.find(event.thread);
-  if (found == threads_.end()) return false;
-  ASSIGN_OR_RETURN(const PatchedSite* const site, patched_site(found->second, event));
-  if (!site) return false;
-  Gate* const gate = gate_of(found->second);
+  if (batch_.ends.empty()) {
+    const auto found = threads_.find(event.thread);
+    batch_.gate = found == threads_.end() ? nullptr : gate_of(found->second);
+  }
+  Gate* const gate = batch_.gate;
+  if (!gate) return false;
+  const SiteKind kind = kind_of(event);
+  const Address at = trap ? event.ip : event.ip - kSyscallSize;
+  const PatchedSite* site = gate->patched(at);
+  if (!site) {
+    TRY(patch_ahead(threads_.at(event.thread), at, kind, event.repeat));
+    site = gate->patched(at);
+  }
+  if (!site || site->kind != kind) return false;
   const bool unlogged = event.receive && !event.receive->logged;
   uint64_t size = sizeof(gate::Expected) + (unlogged ? event.receive->parts.size() * sizeof(gate::Part) : 0);
   for (const auto& write : event.writes) size += sizeof(gate::Output) + gate::padded(write.data.size());
-  const uint64_t at = batch_.ends.empty() ? 0 : batch_.ends.back();
-  if (size > gate::kRingSize - at) return false;
-  uint8_t* out = ring(*gate->slot()) + at;
+  const uint64_t start = batch_.ends.empty() ? 0 : batch_.ends.back();
+  if (size > gate::kRingSize - start) return false;
+  uint8_t* out = ring(*gate->slot()) + start;
   auto& expected = *reinterpret_cast<gate::Expected*>(out);
   expected.size = static_cast<uint32_t>(size);
   expected.number = trap ? gate::kTrapNumber : event.number;
@@ -346,8 +351,23 @@ Result<bool> Replayer::expect(EventIndex index, const Event& event) {
     batch_.thread = event.thread;
     batch_.first = index;
   }
-  batch_.ends.push_back(at + size);
+  batch_.ends.push_back(start + size);
   return true;
+}
+
+// A thread that stands at a call which the ring answers goes on with the code there.
+void Replayer::send_to_gate(Thread& thread) const {
+  if (thread.ahead != StopKind::syscall) return;
+  const PatchedSite* const site = gate_of(thread)->patched(thread.regs.rip - kSyscallSize);
+  if (!site || site->kind != SiteKind::syscall) return;
+  user_regs_struct regs = thread.regs;
+  regs.rip = tier_->arena->header().entry;
+  regs.rcx = site->stop;
+  regs.rax = regs.orig_rax;
+  regs.orig_rax = ~0ull;
+  if (!redrive::set_regs(thread.tid, regs)) return;
+  thread.stopped_at_syscall = false;
+  thread.ahead.reset();
 }
 
 // Executes the events in the ring. The thread goes on to its next stop; unless `onward`, it stands right behind the
@@ -366,6 +386,7 @@ Result<bool> Replayer::run_batch(bool onward) {
   const size_t answered = batch.ends.size() - (onward || last_stops ? 0 : 1);
   slot.taken = slot.repeated = 0;
   slot.head = answered ? batch.ends[answered - 1] : 0;
+  if (answered) send_to_gate(thread);
   const auto make = [&](EventIndex index, const std::function<void(Event&)>& change) {
     Result<bool> went_on = false;
     const auto make_one = [&](EventIndex, const Event& found) {
