@@ -132,7 +132,7 @@ std::optional<uint64_t> SharedObjects::object_of(uint64_t device, uint64_t inode
   return std::nullopt;
 }
 
-Result<void> map(StubCalls& calls, const Mapping& mapping, SharedObjects& shared, const FilePath& file_path) {
+Result<void> map(Calls& calls, const Mapping& mapping, SharedObjects& shared, const FilePath& file_path) {
   if (mapping.shared_object) {
     ASSIGN_OR_RETURN(const std::string path, shared.path(mapping.shared_object, mapping.offset + mapping.length()));
     return calls.map_file(path, mapping.start, mapping.length(), mapping.protection, MAP_SHARED, mapping.offset);

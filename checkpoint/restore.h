@@ -50,6 +50,6 @@ using FilePath = std::function<Result<std::string>(uint64_t file)>;
 Result<RestoredUnit> restore(const UnitState& state, const ReadPages& read_pages, const FilePath& file_path);
 
 // Adds what maps one recorded mapping: file copies private, shared objects shared, the stack growing downwards.
-Result<void> map(StubCalls& calls, const Mapping& mapping, SharedObjects& shared, const FilePath& file_path);
+Result<void> map(Calls& calls, const Mapping& mapping, SharedObjects& shared, const FilePath& file_path);
 
 }  // namespace redrive

@@ -339,14 +339,14 @@ Result<void> StubCalls::map_file(const std::string& path, Address start, uint64_
       {start, length, static_cast<uint64_t>(protection), static_cast<uint64_t>(flags | MAP_FIXED), kOpened, offset});
 }
 
-Result<void> StubCalls::map_anonymous(Address start, uint64_t length, int protection, int flags) {
-  return push("map memory in a stub", SYS_mmap,
-              {start, length, static_cast<uint64_t>(protection),
-               static_cast<uint64_t>(flags | MAP_FIXED | MAP_ANONYMOUS), ~0ull, 0});
+Result<void> Calls::map_anonymous(Address start, uint64_t length, int protection, int flags) {
+  return add("map memory in a stub", SYS_mmap,
+             {start, length, static_cast<uint64_t>(protection),
+              static_cast<uint64_t>(flags | MAP_FIXED | MAP_ANONYMOUS), ~0ull, 0});
 }
 
-Result<void> StubCalls::unmap(Address start, uint64_t length) {
-  return push("unmap memory in a stub", SYS_munmap, {start, length});
+Result<void> Calls::unmap(Address start, uint64_t length) {
+  return add("unmap memory in a stub", SYS_munmap, {start, length});
 }
 
 Result<int64_t> StubCalls::run() {

@@ -58,19 +58,27 @@ class Stub {
   Memory memory_;
 };
 
-// Syscalls that a stopped thread of a stub makes one after the other, with one stop for as many as there is room for.
-// The first that fails ends it: the functions that add one report what failed of those before.
-class StubCalls {
+// Syscalls to be made in a stub, one after the other.
+class Calls {
  public:
-  StubCalls(const Stub& stub, pid_t tid) : stub_(stub), tid_(tid) {}
-
+  virtual ~Calls() = default;
   // `doing`: what errors say cannot be done.
-  Result<void> add(std::string doing, long number, std::initializer_list<uint64_t> args);
+  virtual Result<void> add(std::string doing, long number, std::initializer_list<uint64_t> args) = 0;
   // As the functions of a Stub.
-  Result<void> map_file(const std::string& path, Address start, uint64_t length, int protection, int flags,
-                        uint64_t offset);
+  virtual Result<void> map_file(const std::string& path, Address start, uint64_t length, int protection, int flags,
+                                uint64_t offset) = 0;
   Result<void> map_anonymous(Address start, uint64_t length, int protection, int flags);
   Result<void> unmap(Address start, uint64_t length);
+};
+
+// Those that a stopped thread makes, with one stop for as many as there is room for. The first that fails ends it: the
+// functions that add one report what failed of those before.
+class StubCalls final : public Calls {
+ public:
+  StubCalls(const Stub& stub, pid_t tid) : stub_(stub), tid_(tid) {}
+  Result<void> add(std::string doing, long number, std::initializer_list<uint64_t> args) override;
+  Result<void> map_file(const std::string& path, Address start, uint64_t length, int protection, int flags,
+                        uint64_t offset) override;
 
   // Makes those that were added. The last one's result.
   Result<int64_t> run();

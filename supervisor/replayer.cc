@@ -292,6 +292,7 @@ void Replayer::forget_process(ProcessSerial process) {
   std::erase_if(threads_, [&](const auto& entry) { return entry.second.process == process; });
   unit_.processes.erase(process);
   gates_.erase(process);
+  code_.erase(process);
 }
 
 Result<void> Replayer::replay_birth(Thread& parent, EventIndex index, const Event& event, const SyscallRow& row) {
@@ -366,9 +367,13 @@ Result<bool> Replayer::replay_effects(Thread& thread, EventIndex index, const Ev
   if (special != Special::none) {
     Event call = event;
     call.args = args;
+    RestoredProcess& process = unit_.processes.at(thread.process);
+    ASSIGN_OR_RETURN(const bool code, changes_code(thread.process, call, special, process.brk));
     const auto moved = make_room(thread, call, special);
-    mappings_.clear();
-    TRY(replay_memory_call(call, special, unit_.processes.at(thread.process), thread.tid, unit_.shared, file_path_));
+    StubCalls calls(process.stub, thread.tid);
+    TRY(replay_memory_call(call, special, process.stub, process.brk, calls, unit_.shared, file_path_));
+    TRY(calls.run());
+    if (code) code_.clear();
     TRY(map_gate(moved, thread.tid));
     constexpr uint64_t kArchSetGs = 0x1001, kArchSetFs = 0x1002;
     if (special == Special::arch_prctl && event.result == 0) {

@@ -61,6 +61,8 @@ struct ReplayerOptions {
   std::chrono::steady_clock::time_point started = std::chrono::steady_clock::now();
 };
 
+class RingCalls;
+
 class Replayer {
  public:
   Replayer(const Trace& trace, const PlannedInterval& what, std::optional<EventRef> birth, MessageStore& store,
@@ -92,6 +94,8 @@ class Replayer {
     EventIndex first = 0;
     Gate* gate = nullptr;
     std::vector<uint64_t> ends;  // of each, in the ring
+    bool changes_memory = false;
+    std::vector<std::pair<size_t, Address>> breaks;  // the process's, behind so many of them
   };
 
   Result<void> execute(EventIndex first, EventIndex last);
@@ -146,7 +150,10 @@ class Replayer {
   Result<std::shared_ptr<Gate>> inherit_gate(const Gate& parent, const Stub& child);
   std::vector<ProcessSerial> remove_gate(ProcessSerial process);
   void reseat(const Thread& thread, const Gate& before, const Gate* after) const;
-  Result<const std::vector<Mapping>*> mappings_of(ProcessSerial process);
+  Result<const std::vector<Mapping>*> code_of(ProcessSerial process);
+  Result<bool> changes_code(ProcessSerial process, const Event& event, Special special, Address brk);
+  bool is_in_the_way(const Gate& gate, const Event& event, Special special, Address brk) const;
+  Result<bool> make_in_ring(const Event& event, Special special, RingCalls& calls);
   Result<void> patch_ahead(const Thread& thread, Address site, SiteKind kind, uint64_t times);
   Result<void> replace(ProcessSerial process, pid_t tid, std::vector<SitePatch> patches);
   Result<void> apply_known(ProcessSerial process, pid_t tid, const Mapping& mapping);
@@ -170,7 +177,7 @@ class Replayer {
   ReplayTier* const tier_;
   RestoredUnit unit_;
   std::map<ProcessSerial, std::shared_ptr<Gate>> gates_;
-  std::map<ProcessSerial, std::vector<Mapping>> mappings_;  // where patch_ahead() has looked
+  std::map<ProcessSerial, std::vector<Mapping>> code_;
   Batch batch_;
   const Event* previous_ = nullptr;  // the event before the one that is visited; null: it must be read again
   IntervalIndex next_interval_ = 0;  // behind the current one

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/check.h"
 #include "checkpoint/address_space.h"
 #include "supervisor/memory_calls.h"
 #include "supervisor/registers.h"
@@ -45,6 +46,21 @@ std::vector<AddressRange> changed(const Event& event, Special special, Address b
 // Whether the code inside tracees can answer the call: it executes none.
 bool is_answered(const SyscallRow& row) { return row.in_process && row.special == Special::none; }
 
+// Whether that can make the call in a stub: it changes memory.
+bool is_made(const SyscallRow& row) {
+  switch (row.special) {
+    case Special::mmap:
+    case Special::munmap:
+    case Special::mprotect:
+    case Special::madvise:
+    case Special::mremap:
+    case Special::brk:
+      return row.in_process;
+    default:
+      return false;
+  }
+}
+
 SiteKind kind_of(const Event& event) {
   if (event.kind == EventKind::syscall) return SiteKind::syscall;
   switch (static_cast<Trap>(event.number)) {
@@ -59,6 +75,39 @@ SiteKind kind_of(const Event& event) {
 }
 
 }  // namespace
+
+// Calls that the code inside tracees makes, from the ring.
+class RingCalls final : public Calls {
+ public:
+  Result<void> add(std::string, long number, std::initializer_list<uint64_t> args) override {
+    auto& call = calls_.emplace_back(gate::InjectedCall{static_cast<uint64_t>(number), {}});
+    std::copy(args.begin(), args.end(), call.args);
+    return {};
+  }
+  Result<void> map_file(const std::string& path, Address start, uint64_t length, int protection, int flags,
+                        uint64_t offset) override {
+    CHECK(path_.empty());
+    path_ = path;
+    TRY(add({}, SYS_open, {0, static_cast<uint64_t>(flags & MAP_SHARED ? O_RDWR : O_RDONLY), 0}));
+    TRY(add({}, SYS_mmap,
+            {start, length, static_cast<uint64_t>(protection), static_cast<uint64_t>(flags | MAP_FIXED), gate::kOpened,
+             offset}));
+    return add({}, SYS_close, {gate::kOpened});
+  }
+
+  uint64_t path_size() const { return path_.empty() ? 0 : gate::padded(path_.size() + 1); }
+  // Puts the path there, for which `address` is the name inside the tracee.
+  void put_path(uint8_t* out, Address address) {
+    if (path_.empty()) return;
+    std::memcpy(out, path_.c_str(), path_.size() + 1);
+    calls_.front().args[0] = address;
+  }
+  const std::vector<gate::InjectedCall>& all() const { return calls_; }
+
+ private:
+  std::vector<gate::InjectedCall> calls_;
+  std::string path_;
+};
 
 Gate* Replayer::gate_of(const Thread& thread) const {
   const auto found = gates_.find(thread.process);
@@ -84,7 +133,6 @@ Result<void> Replayer::map_gate(const std::vector<ProcessSerial>& sharing, pid_t
   TRY(let_gate_call(calls, *gate->slot()));
   gate->messages = {gate->slot()->messages, gate->slot()->messages + store_.size()};
   for (const ProcessSerial serial : sharing) gates_[serial] = gate;
-  mappings_.clear();
   for (const auto& mapping : mappings) TRY(apply_known(sharing.front(), tid, mapping));
   return {};
 }
@@ -160,31 +208,45 @@ std::vector<ProcessSerial> Replayer::remove_gate(ProcessSerial serial) {
     if (its == gate) sharing.push_back(process);
   }
   for (const ProcessSerial process : sharing) gates_.erase(process);
-  mappings_.clear();
   return sharing;
 }
 
-// The mappings of a process, read again when they may have changed.
-Result<const std::vector<Mapping>*> Replayer::mappings_of(ProcessSerial serial) {
-  auto [known, fresh] = mappings_.try_emplace(serial);
+// The code that a process has mapped, read again when that has changed.
+Result<const std::vector<Mapping>*> Replayer::code_of(ProcessSerial serial) {
+  auto [known, fresh] = code_.try_emplace(serial);
   if (fresh) {
     auto read = read_mappings(unit_.processes.at(serial).stub.pid());
     if (!read) {
-      mappings_.erase(known);
+      code_.erase(known);
       return read.error();
     }
     known->second = std::move(*read);
+    std::erase_if(known->second, [](const Mapping& m) { return !(m.protection & PROT_EXEC); });
   }
   return &known->second;
+}
+
+// Whether the call maps, unmaps or protects code.
+Result<bool> Replayer::changes_code(ProcessSerial process, const Event& event, Special special, Address brk) {
+  if (is_error(event.result)) return false;
+  if ((special == Special::mmap || special == Special::mprotect) && (event.args[2] & PROT_EXEC)) return true;
+  ASSIGN_OR_RETURN(const auto* code, code_of(process));
+  const auto ranges = changed(event, special, brk);
+  return std::any_of(ranges.begin(), ranges.end(), [&](const AddressRange& range) {
+    return std::any_of(code->begin(), code->end(),
+                       [&](const Mapping& m) { return range.start < m.end && m.start < range.end; });
+  });
 }
 
 // An instruction makes the thread's next event, or several: replaces it if that is worth it. The memory there is as it
 // will be then: what changes code is in no batch.
 Result<void> Replayer::patch_ahead(const Thread& thread, Address site, SiteKind kind, uint64_t times) {
-  ASSIGN_OR_RETURN(const auto* mappings, mappings_of(thread.process));
-  const Mapping* found = mapping_at(*mappings, site);
+  ASSIGN_OR_RETURN(const auto* code, code_of(thread.process));
+  const Mapping* found = mapping_at(*code, site);
   if (!found) return {};
   const Mapping mapping = *found;
+  // What the batch will map may lie where trampolines would.
+  if (batch_.changes_memory && !gate_of(thread)->trampolines_near(site)) return {};
   const auto window = tier_->code.window(memory(thread), mapping, site, kind, times);
   if (!window) return {};
   TRY(replace(thread.process, thread.tid, {{site, *window, {}, kind}}));
@@ -197,10 +259,9 @@ Result<void> Replayer::replace(ProcessSerial process, pid_t tid, std::vector<Sit
   Gate* const gate = gates_.at(process).get();
   const Stub& stub = unit_.processes.at(process).stub;
   if (!gate->trampolines_near(patches.front().site)) {
-    ASSIGN_OR_RETURN(const auto* mappings, mappings_of(process));
-    const auto at = Gate::gap_near(*mappings, patches.front().site);
+    ASSIGN_OR_RETURN(const auto mappings, read_mappings(stub.pid()));
+    const auto at = Gate::gap_near(mappings, patches.front().site);
     if (!at) return {};
-    mappings_.clear();
     TRY(stub.map_anonymous(tid, *at, kTrampolinesSize, PROT_READ | PROT_EXEC, MAP_PRIVATE));
     gate->add_trampolines(stub.memory(), *at);
   }
@@ -234,18 +295,21 @@ Result<void> Replayer::apply_known(const Thread& thread, const Event& event) {
   return apply_known(thread.process, thread.tid, mapping);
 }
 
-// Before the program's mappings change: if the tier or code that it has replaced is there, it is removed. Returns whose
-// it was.
+// Whether the call changes memory where the tier lies, or code that it has replaced.
+bool Replayer::is_in_the_way(const Gate& gate, const Event& event, Special special, Address brk) const {
+  const auto ranges = changed(event, special, brk);
+  return std::any_of(ranges.begin(), ranges.end(), [&](const AddressRange& range) {
+    return gate.owns(range.start, range.end) ||
+           std::any_of(gate.sites.begin(), gate.sites.end(),
+                       [&](const PatchedSite& site) { return range.start < site.end() && site.start < range.end; });
+  });
+}
+
+// Before the program's mappings change: if the tier is in the way, it is removed. Returns whose it was.
 std::vector<ProcessSerial> Replayer::make_room(Thread& thread, const Event& event, Special special) {
   const Gate* const gate = gate_of(thread);
-  if (!gate) return std::vector<ProcessSerial>();
-  for (const auto& range : changed(event, special, unit_.processes.at(thread.process).brk)) {
-    const bool patched = std::any_of(gate->sites.begin(), gate->sites.end(), [&](const PatchedSite& site) {
-      return range.start < site.end() && site.start < range.end;
-    });
-    if (patched || gate->owns(range.start, range.end)) return remove_gate(thread.process);
-  }
-  return std::vector<ProcessSerial>();
+  const bool removed = gate && is_in_the_way(*gate, event, special, unit_.processes.at(thread.process).brk);
+  return removed ? remove_gate(thread.process) : std::vector<ProcessSerial>();
 }
 
 // Takes the next event: executes it, or has it executed together with those that follow.
@@ -283,12 +347,10 @@ Result<bool> Replayer::expect(EventIndex index, const Event& event) {
   const bool trap = event.kind == EventKind::trap;
   const SyscallRow* row = nullptr;
   if (event.kind == EventKind::syscall) {
-    if (event.fatal || event.child_unit || event.child_thread || event.map || event.registers ||
-        restarts(event.result)) {
+    if (event.fatal || event.child_unit || event.child_thread || event.registers || restarts(event.result))
       return false;
-    }
     row = find_row(event.number, event.args);
-    if (!row || !is_answered(*row)) return false;
+    if (!row || (!is_answered(*row) && !is_made(*row))) return false;
     if (options_.output && row->traffic == Traffic::send) return false;
   } else if (!trap) {
     return false;
@@ -307,8 +369,14 @@ Result<bool> Replayer::expect(EventIndex index, const Event& event) {
     site = gate->patched(at);
   }
   if (!site || site->kind != kind) return false;
+  RingCalls calls;
+  if (row && is_made(*row)) {
+    ASSIGN_OR_RETURN(const bool can_be_made, make_in_ring(event, row->special, calls));
+    if (!can_be_made) return false;
+  }
   const bool unlogged = event.receive && !event.receive->logged;
-  uint64_t size = sizeof(gate::Expected) + (unlogged ? event.receive->parts.size() * sizeof(gate::Part) : 0);
+  uint64_t size = sizeof(gate::Expected) + (unlogged ? event.receive->parts.size() * sizeof(gate::Part) : 0) +
+                  calls.all().size() * sizeof(gate::InjectedCall) + calls.path_size();
   for (const auto& write : event.writes) size += sizeof(gate::Output) + gate::padded(write.data.size());
   const uint64_t start = batch_.ends.empty() ? 0 : batch_.ends.back();
   if (size > gate::kRingSize - start) return false;
@@ -326,6 +394,7 @@ Result<bool> Replayer::expect(EventIndex index, const Event& event) {
   const auto needed = store_.index({what_.unit, index}, sent_);
   expected.sends = needed ? static_cast<uint32_t>(*needed + 1) : 0;
   expected.parts = 0;
+  expected.calls = static_cast<uint32_t>(calls.all().size());
   expected.outputs = static_cast<uint32_t>(event.writes.size());
   out += sizeof expected;
   if (unlogged) {
@@ -341,6 +410,12 @@ Result<bool> Replayer::expect(EventIndex index, const Event& event) {
     for (const auto& write : event.writes) written += write.from_message ? write.length : 0;
     if (written > received) return false;
   }
+  const uint64_t path = start + size - calls.path_size();
+  calls.put_path(ring(*gate->slot()) + path, gate::kRing + path);
+  for (const auto& call : calls.all()) {
+    std::memcpy(out, &call, sizeof call);
+    out += sizeof call;
+  }
   for (const auto& write : event.writes) {
     *reinterpret_cast<gate::Output*>(out) = {write.address, write.length, write.from_message};
     out += sizeof(gate::Output);
@@ -352,6 +427,22 @@ Result<bool> Replayer::expect(EventIndex index, const Event& event) {
     batch_.first = index;
   }
   batch_.ends.push_back(start + size);
+  if (row && is_made(*row)) {
+    batch_.changes_memory = true;
+    if (row->special == Special::brk) batch_.breaks.push_back({batch_.ends.size(), static_cast<Address>(event.result)});
+  }
+  return true;
+}
+
+// Adds what the tracee does to its memory in place of the call. False if the supervisor has to do it.
+Result<bool> Replayer::make_in_ring(const Event& event, Special special, RingCalls& calls) {
+  if (event.repeat != 1 || (event.map && event.map->shared_object)) return false;
+  const Thread& thread = threads_.at(event.thread);
+  const RestoredProcess& process = unit_.processes.at(thread.process);
+  Address brk = batch_.breaks.empty() ? process.brk : batch_.breaks.back().second;
+  ASSIGN_OR_RETURN(const bool code, changes_code(thread.process, event, special, brk));
+  if (code || is_in_the_way(*batch_.gate, event, special, brk)) return false;
+  TRY(replay_memory_call(event, special, process.stub, brk, calls, unit_.shared, file_path_));
   return true;
 }
 
@@ -408,6 +499,9 @@ Result<bool> Replayer::run_batch(bool onward) {
           static_cast<size_t>(std::upper_bound(batch.ends.begin(), batch.ends.end(), slot.taken) - batch.ends.begin());
       executed_ += now - done;
       done = now;
+      for (const auto& [events, brk] : batch.breaks) {
+        if (events <= done) unit_.processes.at(thread.process).brk = brk;
+      }
       if (done == batch.ends.size()) break;
     }
     const EventIndex index = batch.first + done;

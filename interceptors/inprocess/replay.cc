@@ -175,6 +175,24 @@ const Expected* next_trap(const Slot& slot) {
   return expected && expected->number == kTrapNumber && expected->site == slot.site ? expected : nullptr;
 }
 
+// Makes the calls that change memory as the expected one did. False if one fails.
+bool make(const InjectedCall* calls, uint32_t count) {
+  constexpr uint64_t kOpen = 2;  // open(2)
+  constexpr int64_t kLeastError = -4095;
+  int64_t opened = -1;
+  for (uint32_t i = 0; i < count; ++i) {
+    const auto& [number, args] = calls[i];
+    const auto value = [&](int k) { return args[k] == kOpened ? static_cast<uint64_t>(opened) : args[k]; };
+    Registers regs{};
+    regs.rax = number, regs.rdi = value(0), regs.rsi = args[1], regs.rdx = args[2];
+    regs.r10 = args[3], regs.r8 = value(4), regs.r9 = args[5];
+    const int64_t result = execute(&regs, Phase::kernel);
+    if (result < 0 && result >= kLeastError) return false;
+    if (number == kOpen) opened = result;
+  }
+  return true;
+}
+
 }  // namespace
 
 const uint64_t* counter_answer(Slot& slot) {
@@ -197,9 +215,11 @@ bool answer(Slot& slot) {
   const Expected& expected = *found;
   const auto* parts = reinterpret_cast<const Part*>(&expected + 1);
   if (!arrived(slot, expected, parts)) return false;
+  const auto* calls = reinterpret_cast<const InjectedCall*>(parts + expected.parts);
+  if (!make(calls, expected.calls)) return false;
   if (expected.sends) send(slot, *call_of(slot.regs), message_at(slot, expected.sends - 1));
   Received received(slot, parts);
-  const auto* output = reinterpret_cast<const Output*>(parts + expected.parts);
+  const auto* output = reinterpret_cast<const Output*>(calls + expected.calls);
   for (uint32_t i = 0; i < expected.outputs; ++i) {
     uint64_t next = reinterpret_cast<uint64_t>(output + 1);
     if (output->from_message) {
