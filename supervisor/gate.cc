@@ -25,7 +25,8 @@ constexpr uint64_t kSharedSize = gate::kSlot - gate::kCode;  // the slots come b
 constexpr unsigned long kFsGsBase = 1 << 1;                  // HWCAP2_FSGSBASE
 constexpr uint64_t kReach = 1ull << 31;                      // of a jump
 constexpr uint64_t kReachMargin = 1 << 24;
-constexpr uint64_t kWorthPatching = 2;  // times that a site is come to: many are used once
+constexpr uint64_t kWorthPatching = 2;      // times that a site is come to: many are used once
+constexpr uint64_t kReadAStop = 16 * 1024;  // bytes of code that are read in the time of a stop, about
 
 // Of the file that is mapped; empty if it cannot be read, or is not there any more.
 Bytes contents_of(const Mapping& mapping) {
@@ -131,37 +132,42 @@ void GateArena::set_answers(std::span<const gate::CpuidAnswer> answers) {
 
 std::optional<PatchWindow> CodeSegments::window(const Memory& memory, const Mapping& mapping, Address address,
                                                 SiteKind kind, uint64_t times) {
+  if (!is_unchanging(mapping)) return std::nullopt;
   const std::lock_guard lock(mutex_);
-  Segment* known = segment(memory, mapping);
-  if (!known) return std::nullopt;
+  Segment& known = segments_[key(mapping)];
   const uint64_t at = address - mapping.start;
-  Site& site = known->sites[at];
+  Site& site = known.sites[at];
   site.kind = kind;
   site.times += times;
-  if (site.times < kWorthPatching) return std::nullopt;
+  known.times += times;
+  // Stops are cheaper than reading code that has few of them.
+  if (site.times < kWorthPatching || known.times < mapping.length() / kReadAStop) return std::nullopt;
   if (std::exchange(site.examined, true)) return site.window;
-  if (kind != SiteKind::cpuid) return site.window = known->code.window(at);
-  if (!known->cpuid) known->cpuid = cpuid_sites(contents_of(mapping));
-  const auto front = std::find_if(known->cpuid->begin(), known->cpuid->end(),
+  const CodeSegment& code = code_of(known, memory, mapping);
+  if (kind != SiteKind::cpuid) return site.window = code.window(at);
+  if (!known.cpuid) known.cpuid = cpuid_sites(contents_of(mapping));
+  const auto front = std::find_if(known.cpuid->begin(), known.cpuid->end(),
                                   [&](const CpuidSite& each) { return each.offset == mapping.offset + at; });
-  return site.window = known->code.window(at, front == known->cpuid->end() ? std::vector<uint8_t>() : front->front);
+  return site.window = code.window(at, front == known.cpuid->end() ? std::vector<uint8_t>() : front->front);
 }
 
 std::optional<PatchWindow> CodeSegments::window_at(const Memory& memory, const Mapping& mapping, Address place) {
+  if (!is_unchanging(mapping)) return std::nullopt;
   const std::lock_guard lock(mutex_);
-  const Segment* known = segment(memory, mapping);
-  return known ? known->code.window_at(place - mapping.start) : std::nullopt;
+  return code_of(segments_[key(mapping)], memory, mapping).window_at(place - mapping.start);
 }
 
-CodeSegments::Segment* CodeSegments::segment(const Memory& memory, const Mapping& mapping) {
-  if (mapping.inode == 0 || mapping.shared || (mapping.protection & PROT_WRITE)) return nullptr;
-  auto known = segments_.find(key(mapping));
-  if (known == segments_.end()) {
+bool CodeSegments::is_unchanging(const Mapping& mapping) {
+  return mapping.inode != 0 && !mapping.shared && !(mapping.protection & PROT_WRITE);
+}
+
+const CodeSegment& CodeSegments::code_of(Segment& segment, const Memory& memory, const Mapping& mapping) {
+  if (!segment.code) {
     Bytes code(mapping.length());
     code.resize(memory.read_some(mapping.start, code.data(), code.size()));
-    known = segments_.emplace(key(mapping), Segment{CodeSegment(std::move(code)), {}, {}}).first;
+    segment.code.emplace(std::move(code));
   }
-  return &known->second;
+  return *segment.code;
 }
 
 void CodeSegments::add(const Mapping& mapping, const PatchedSite& site) {

@@ -128,7 +128,7 @@ struct PatchedSite {
 class CodeSegments {
  public:
   // Somebody is about to come to the site, `times` times. None if the mapping is not the unchanging code of a file, the
-  // site has no window, or nobody has come there before: many sites are used once.
+  // site has no window, or it has not proved worth it to look for one.
   std::optional<PatchWindow> window(const Memory& memory, const Mapping& mapping, Address site, SiteKind kind,
                                     uint64_t times);
   // At any instruction (CodeSegment::window_at).
@@ -146,11 +146,13 @@ class CodeSegments {
     Bytes original;                     // what the window held; empty until it was patched
   };
   struct Segment {
-    CodeSegment code;
+    std::optional<CodeSegment> code;              // once it was looked at
+    uint64_t times = 0;                           // at all sites
     std::map<uint64_t, Site> sites;               // by the distance from the start
     std::optional<std::vector<CpuidSite>> cpuid;  // of the file, once they were looked for
   };
-  Segment* segment(const Memory& memory, const Mapping& mapping);
+  static bool is_unchanging(const Mapping& mapping);
+  static const CodeSegment& code_of(Segment& segment, const Memory& memory, const Mapping& mapping);
   static auto key(const Mapping& mapping) {
     return std::make_tuple(mapping.device, mapping.inode, mapping.offset, mapping.length());
   }
