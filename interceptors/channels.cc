@@ -94,13 +94,37 @@ std::optional<Endpoint> Channels::resolve(int pidfd, int fd) {
   const Fd copy(static_cast<int>(syscall(SYS_pidfd_getfd, pidfd, fd, 0)));
   struct stat info {};
   if (!copy || fstat(copy.get(), &info) != 0) return std::nullopt;
-  if (S_ISFIFO(info.st_mode)) {
-    const std::string id = std::to_string(info.st_dev) + ":" + std::to_string(info.st_ino);
-    const auto pipe = channel("pipe " + id, is_pipefs(copy.get()) ? "pipe" : "fifo", id);
-    return Endpoint{Endpoint::Kind::stream, *pipe, *pipe, {pipe, nullptr}};
-  }
+  if (S_ISFIFO(info.st_mode)) return pipe_endpoint(info.st_dev, info.st_ino, is_pipefs(copy.get()) ? "pipe" : "fifo");
   if (S_ISSOCK(info.st_mode)) return resolve_socket(copy.get(), info.st_ino);
   return Endpoint{};
+}
+
+Endpoint Channels::resolve_pipe(uint64_t device, uint64_t inode) { return pipe_endpoint(device, inode, "pipe"); }
+
+Endpoint Channels::pipe_endpoint(uint64_t device, uint64_t inode, const char* kind) {
+  const std::string id = std::to_string(device) + ":" + std::to_string(inode);
+  const auto pipe = channel("pipe " + id, kind, id);
+  return Endpoint{Endpoint::Kind::stream, *pipe, *pipe, {pipe, nullptr}};
+}
+
+Endpoint Channels::resolve(const Connection& connection) {
+  const std::string local = address_text(connection.local), peer = address_text(connection.peer);
+  const std::string prefix = "tcp " + std::to_string(connection.network) + " ";
+  const std::string to = local + "->" + peer, from = peer + "->" + local;
+  const auto to_peer = channel(prefix + to, "tcp", to);
+  const auto from_peer = channel(prefix + from, "tcp", from);
+  note_sender(*to_peer, connection.inode);
+  return Endpoint{Endpoint::Kind::stream, *to_peer, *from_peer, {to_peer, from_peer}};
+}
+
+// The same addresses may be used again by a later connection: what the earlier one left unread is gone.
+void Channels::note_sender(uint64_t channel, uint64_t inode) {
+  Stream& out = streams_[channel];
+  if (out.sender_inode && out.sender_inode != inode) {
+    held_ -= out.held;
+    out = Stream{};
+  }
+  out.sender_inode = inode;
 }
 
 std::optional<Endpoint> Channels::resolve_socket(int fd, uint64_t inode) {
@@ -117,36 +141,24 @@ std::optional<Endpoint> Channels::resolve_socket(int fd, uint64_t inode) {
     const auto out = channel("dgram " + self, kind, "socket " + self);
     return Endpoint{Endpoint::Kind::datagram, *out, 0, {out, nullptr}};
   }
-  ChannelLease to_peer, from_peer;
-  if (domain == AF_UNIX) {
-    const auto peer = unix_peer(inode);
-    if (!peer) return std::nullopt;
-    const std::string other = *peer ? std::to_string(*peer) : "?";
-    to_peer = channel("unix " + self, "unix", self + "->" + other);
-    if (*peer) from_peer = channel("unix " + other, "unix", other + "->" + self);
-  } else {
-    sockaddr_storage local{}, peer{};
-    socklen_t local_size = sizeof local, peer_size = sizeof peer;
-    if (getsockname(fd, reinterpret_cast<sockaddr*>(&local), &local_size) != 0 ||
-        getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &peer_size) != 0) {
+  if (domain != AF_UNIX) {
+    Connection connection;
+    connection.inode = inode;
+    socklen_t local_size = sizeof connection.local, peer_size = sizeof connection.peer;
+    if (getsockname(fd, reinterpret_cast<sockaddr*>(&connection.local), &local_size) != 0 ||
+        getpeername(fd, reinterpret_cast<sockaddr*>(&connection.peer), &peer_size) != 0) {
       return std::nullopt;
     }
-    uint64_t network = 0;
-    socklen_t network_size = sizeof network;
-    getsockopt(fd, SOL_SOCKET, SO_NETNS_COOKIE, &network, &network_size);
-    const std::string to = address_text(local) + "->" + address_text(peer);
-    const std::string from = address_text(peer) + "->" + address_text(local);
-    const std::string prefix = "tcp " + std::to_string(network) + " ";
-    to_peer = channel(prefix + to, "tcp", to);
-    from_peer = channel(prefix + from, "tcp", from);
+    socklen_t network_size = sizeof connection.network;
+    getsockopt(fd, SOL_SOCKET, SO_NETNS_COOKIE, &connection.network, &network_size);
+    return resolve(connection);
   }
-  // The same addresses may be used again by a later connection: what the earlier one left unread is gone.
-  Stream& out = streams_[*to_peer];
-  if (out.sender_inode && out.sender_inode != inode) {
-    held_ -= out.held;
-    out = Stream{};
-  }
-  out.sender_inode = inode;
+  const auto peer = unix_peer(inode);
+  if (!peer) return std::nullopt;
+  const std::string other = *peer ? std::to_string(*peer) : "?";
+  const ChannelLease to_peer = channel("unix " + self, "unix", self + "->" + other);
+  const ChannelLease from_peer = *peer ? channel("unix " + other, "unix", other + "->" + self) : nullptr;
+  note_sender(*to_peer, inode);
   return Endpoint{Endpoint::Kind::stream, *to_peer, from_peer ? *from_peer : 0, {to_peer, from_peer}};
 }
 

@@ -10,6 +10,7 @@
 // limit takes something away, what would have been matched with it is input.
 #pragma once
 
+#include <sys/socket.h>
 #include <sys/types.h>
 
 #include <array>
@@ -68,6 +69,16 @@ struct ChannelInfo {
 
 class Channels {
  public:
+  // A TCP connection as one of its ends sees it: the socket's inode, SO_NETNS_COOKIE, and its addresses.
+  struct Connection {
+    uint64_t inode = 0;
+    uint64_t network = 0;
+    sockaddr_storage local{}, peer{};
+  };
+  Endpoint resolve(const Connection& connection);
+  // pipe(2)'s, not a FIFO.
+  Endpoint resolve_pipe(uint64_t device, uint64_t inode);
+
   // The endpoint behind `fd` of the process that `pidfd` names. Kind::none for files and foreign objects; nothing if it
   // cannot be told yet (a socket that is not connected). To be remembered only if it is settled().
   std::optional<Endpoint> resolve(int pidfd, int fd);
@@ -116,6 +127,8 @@ class Channels {
     bool idle = false;  // nobody held it when that was last looked at
   };
 
+  Endpoint pipe_endpoint(uint64_t device, uint64_t inode, const char* kind);
+  void note_sender(uint64_t channel, uint64_t inode);
   ChannelLease channel(const std::string& key, const char* kind, const std::string& name);
   void forget_channels();
   std::optional<Endpoint> resolve_socket(int fd, uint64_t inode);

@@ -12,6 +12,10 @@ enum class NewDescriptor : uint8_t {
   file,        // whatever has the name: its type tells
   no_channel,  // nothing that messages travel through
   copy,        // the same as behind argument 0
+  socket,      // a socket of the domain and type that arguments 0 and 1 say
+  accepted,    // one end of a connection
+  connected,   // no new one: argument 0 becomes one end of a connection
+  pipe,        // two of them, at argument 0, behind which the same pipe is
 };
 
 // Whether a file of this mode can carry messages between units.

@@ -42,7 +42,7 @@ constexpr SyscallRow kRows[] = {
     emulate(SYS(readv), fd, payload(iov_out), val).receives(0).tests().served(),
     emulate(SYS(writev), fd, payload(iov_in), val).sends(0).blocks().served(),
     emulate(SYS(access), path, val).served(),
-    emulate(SYS(pipe), out(8)).served(),
+    emulate(SYS(pipe), out(8)).makes(NewDescriptor::pipe).served(),
     emulate(SYS(select), val, in_out_bits(0), in_out_bits(0), in_out_bits(0), always(in_out(16)))
         .tests()
         .times_out(4)
@@ -64,9 +64,9 @@ constexpr SyscallRow kRows[] = {
     emulate(SYS(setitimer), val, in(32), out(32)),
     emulate(SYS(getpid)).served(),
     emulate(SYS(sendfile), fd, fd, always(in_out(8)), val).transfers(1, 0).blocks().served(),
-    emulate(SYS(socket), val, val, val).served(),
-    emulate(SYS(connect), fd, addr_in(2), val).blocks().waits_on(0).served(),
-    emulate(SYS(accept), fd, out_pointee(2), in_out(4)).tests().waits_on(0).served(),
+    emulate(SYS(socket), val, val, val).makes(NewDescriptor::socket).served(),
+    emulate(SYS(connect), fd, addr_in(2), val).blocks().waits_on(0).makes(NewDescriptor::connected).served(),
+    emulate(SYS(accept), fd, out_pointee(2), in_out(4)).tests().waits_on(0).makes(NewDescriptor::accepted).served(),
     emulate(SYS(sendto), fd, payload(in_sized_by(2)), val, val, addr_in(5), val).sends(0).flags(3).blocks().served(),
     emulate(SYS(recvfrom), fd, payload(out_result(2)), val, val, out_pointee(5), in_out(4))
         .receives(0)
@@ -332,12 +332,12 @@ constexpr SyscallRow kRows[] = {
     emulate(SYS(fallocate), fd, val, val, val),
     emulate(SYS(timerfd_settime), fd, val, in(32), out(32)).served(),
     emulate(SYS(timerfd_gettime), fd, out(32)).served(),
-    emulate(SYS(accept4), fd, out_pointee(2), in_out(4), val).tests().waits_on(0).served(),
+    emulate(SYS(accept4), fd, out_pointee(2), in_out(4), val).tests().waits_on(0).makes(NewDescriptor::accepted).served(),
     emulate(SYS(signalfd4), fd, in_sized_by(2), val, val).makes(NewDescriptor::no_channel).served(),
     emulate(SYS(eventfd2), val, val).makes(NewDescriptor::no_channel).served(),
     emulate(SYS(epoll_create1), val).makes(NewDescriptor::no_channel).served(),
     emulate(SYS(dup3), fd, fd, val).effect(FdEffect::replaces).makes(NewDescriptor::copy).served(),
-    emulate(SYS(pipe2), out(8), val).served(),
+    emulate(SYS(pipe2), out(8), val).makes(NewDescriptor::pipe).served(),
     emulate(SYS(inotify_init1), val).makes(NewDescriptor::no_channel).served(),
     emulate(SYS(preadv), fd, iov_out, val, val, val).served(),
     emulate(SYS(pwritev), fd, iov_in, val, val, val).served(),

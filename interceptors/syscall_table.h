@@ -125,7 +125,7 @@ struct SyscallRow {
   Traffic traffic = Traffic::none;
   int8_t fd_arg = -1;
   FdEffect fd_effect = FdEffect::none;
-  NewDescriptor new_descriptor = NewDescriptor::none;  // the result
+  NewDescriptor new_descriptor = NewDescriptor::none;  // that the call makes
   bool may_block = false;                              // can sleep for long: the unit's other threads go on meanwhile
   bool test =
       false;  // may be repeated unsuccessfully in series: poll, epoll_wait, select, sched_yield, non-blocking receives

@@ -209,6 +209,11 @@ void Gate::use_table(const std::shared_ptr<FdCache>& table) {
   for (const auto& [descriptor, endpoint] : table->known) set_known(*table, descriptor, true);
 }
 
+void Gate::forget_fresh(uint32_t first, uint32_t last) {
+  if (!slot_) return;
+  for (uint32_t fd = first; fd <= std::min(last, gate::kDescriptors - 1); ++fd) gate::set_bit(slot_->fresh, fd, false);
+}
+
 void Gate::set_known(const FdCache& table, int descriptor, bool known) {
   if (table_.get() != &table || table.in_several_memories) return;
   gate::set_known(*slot_, static_cast<uint32_t>(descriptor), known);
@@ -247,6 +252,15 @@ Address Gate::physical(Address ip) const {
     if (ip > site.behind() && ip - site.behind() < site.moved_size()) return site.moved + (ip - site.behind());
   }
   return ip;
+}
+
+const PatchedSite* Gate::at_stop(Address stop) {
+  Stop& last = last_stops_[stop / kTrampolineSize % last_stops_.size()];
+  if (last.stop != stop) {
+    const auto site = std::find_if(sites.begin(), sites.end(), [&](const auto& s) { return s.stop == stop; });
+    last = {stop, site == sites.end() ? nullptr : &*site};
+  }
+  return last.site;
 }
 
 const PatchedSite* Gate::patched(Address site) const {
@@ -328,6 +342,7 @@ void Gate::patch(const Memory& memory, std::vector<SitePatch> patches) {
   if (written(code, [&](size_t i) { return places[i]; }) && written(jumps, [&](size_t i) { return made[i].start; })) {
     sites.insert(sites.end(), std::make_move_iterator(made.begin()), std::make_move_iterator(made.end()));
     std::sort(sites.begin(), sites.end(), [](const auto& a, const auto& b) { return a.site < b.site; });
+    last_stops_ = {};
     return;
   }
   // Nothing of it shall stay.
@@ -359,6 +374,7 @@ bool Gate::owns(Address start, Address end) const {
 }
 
 void Gate::forget(Address start, Address end) {
+  last_stops_ = {};
   std::erase_if(sites, [&](const PatchedSite& site) {
     const bool gone = start < site.end() && site.start < end;
     if (gone) release(site);

@@ -181,6 +181,9 @@ class Gate {
   Address canonical(Address ip) const;
   Address physical(Address ip) const;
   const PatchedSite* patched(Address site) const;  // null if it is not
+  // The site whose trampoline has its instruction there; null if there is none. Programs call from few sites, and gates
+  // have many: the last answers are kept, for one thread that asks. Valid until something is patched or forgotten.
+  const PatchedSite* at_stop(Address stop);
 
   struct Trampolines {
     explicit Trampolines(Address start) : start(start) { used.set(0); }
@@ -211,6 +214,8 @@ class Gate {
   void use_table(const std::shared_ptr<FdCache>& table);
   // What is behind one of these became known, or is not known any more.
   void set_known(const FdCache& table, int descriptor, bool known);
+  // Descriptors that were fresh sockets (gate::Slot) may be something else by now.
+  void forget_fresh(uint32_t first, uint32_t last);
 
   Unit* unit;
   uint64_t drained = 0;     // bytes of the ring
@@ -231,11 +236,16 @@ class Gate {
   std::unordered_map<Address, StoppingSite> stopping;
 
  private:
+  struct Stop {
+    Address stop = 0;
+    const PatchedSite* site = nullptr;
+  };
   void release(const PatchedSite& site);  // its trampoline can be another's
   void list_areas();
 
   GateArena& arena_;
   std::shared_ptr<FdCache> table_;
+  std::array<Stop, 64> last_stops_;  // by trampoline
   gate::Slot* slot_ = nullptr;
   uint64_t slot_offset_ = 0;
 };

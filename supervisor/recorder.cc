@@ -256,6 +256,8 @@ void Recorder::handle(const Stopped& stopped) {
         take_or_queue(thread, Thread::Stop::start);
       } else if (stops_the_group(signal)) {
         ptrace(PTRACE_LISTEN, tid, nullptr, nullptr);
+      } else if (thread.asleep) {
+        disturb(thread, thread.asked_to_stop);
       } else {
         bool handled = false;
         const bool due = std::exchange(thread.preempting, false) && thread.run == Thread::Run::user;
@@ -303,10 +305,13 @@ void Recorder::handle_seccomp_stop(Thread& thread) {
   if (!redrive::get_regs(thread.tid, regs)) return;
   const Gate* const gate = thread.process->gate.get();
   if (gate && regs.rip == arena_->header().boundary) {
-    at_boundary(thread, regs);
+    thread.asleep ? woke(thread, regs) : at_boundary(thread, regs);
     return;
   }
-  if (gate) regs.rip = gate->canonical(regs.rip);
+  if (gate) {
+    regs.rip = gate->canonical(regs.rip);
+    cancel_pending(thread);
+  }
   thread.entry = regs;
   if (!patch(thread)) enter(thread);
 }
@@ -324,7 +329,7 @@ void Recorder::take_or_queue(Thread& thread, Thread::Stop stop) {
   thread.stop = stop;
   Unit& unit = *thread.process->unit;
   unit.ready.push_back(&thread);
-  if (gate::Slot* slot = unit.current ? slot_of(*unit.current) : nullptr) slot->others_wait = 1;
+  take_from_sleeper(unit);
   schedule(unit);
 }
 
@@ -510,8 +515,11 @@ void Recorder::refuse(Thread& thread, const SyscallRow* row) {
 }
 
 void Recorder::leave(Thread& thread) {
-  user_regs_struct regs;
-  if (!get_regs(thread, regs)) return;
+  user_regs_struct stopped;
+  if (!redrive::get_regs(thread.tid, stopped)) return;
+  user_regs_struct regs = stopped;
+  const Gate* const gate = thread.process->tier();
+  if (gate) regs.rip = gate->canonical(stopped.rip);
   auto result = static_cast<int64_t>(regs.rax);
   // What rt_sigreturn leaves in rax is not its own result.
   if (thread.row->special == Special::none &&
@@ -535,6 +543,13 @@ void Recorder::leave(Thread& thread) {
     close_call(thread, result, thread.process->memory);
   }
   thread.xstate.clear();
+  const bool came_from_gate = regs.orig_rax == ~0ull;
+  if (came_from_gate && restarts(result)) {  // else the kernel sees to that
+    regs = before_syscall(thread.entry);
+    set_regs(thread, regs);
+  } else if (gate && gate->physical(regs.rip) != stopped.rip) {
+    set_regs(thread, regs);  // its site was patched meanwhile
+  }
   resume_user(thread, regs);
 }
 
@@ -575,7 +590,11 @@ void Recorder::close_call(Thread& thread, int64_t result, const Memory& memory, 
   if (row.special == Special::set_tid_address) thread.clear_tid = thread.args[0];
   if (row.special == Special::sched_setaffinity && result == 0) pin_to_our_processor(thread);
   forget_descriptors(thread, served);
-  if (served) note_descriptor(thread, *served);
+  if (served) note_descriptor(thread, *served, memory);
+  if (!served && row.new_descriptor == NewDescriptor::connected && thread.process->gate) {
+    const auto fd = static_cast<uint32_t>(thread.args[0]);
+    thread.process->gate->forget_fresh(fd, fd);
+  }
   thread.restarting = restarts(result) ? &row : nullptr;
   unit.log.close(row.test && !restarts(result), times);
 }

@@ -130,6 +130,7 @@ class Recorder {
   void note_checkpoint(Process& process);
   void store_now(Unit& unit, Thread& trigger, const user_regs_struct* regs,
                  const std::vector<Mapping>* mappings = nullptr);
+  void stop_asleep(const Thread& thread);
   Result<UnitState> capture_state(Unit& unit, Thread& trigger, bool at_entry, const std::vector<Mapping>* mappings);
   Result<void> capture_pages(Unit& unit, bool shared_only, ImageJob& job);
   Result<ImageJob> capture(Unit& unit, Thread& trigger, bool at_entry, bool shared_only,
@@ -157,7 +158,7 @@ class Recorder {
   void settle();
   void end_unit(const Unit& unit);
   void forget_descriptors(Thread& thread, bool served);
-  void note_descriptor(Thread& thread, const gate::Record& record);
+  void note_descriptor(Thread& thread, const gate::Record& record, const Memory& memory);
 
   // recorder_preemption.cc
   bool preempt(Thread& thread, bool& handled);
@@ -187,6 +188,10 @@ class Recorder {
   static bool in_gate(const Thread& thread, Address ip);
   static void undo_writes(const Process& process);
   void leave_gate(Thread& thread);
+  void cancel_pending(Thread& thread);
+  void take_from_sleeper(Unit& unit);
+  void woke(Thread& thread, const user_regs_struct& stopped);
+  void disturb(Thread& thread, bool comes_out);
   void at_boundary(Thread& thread, user_regs_struct regs);
   Gate::StoppingSite stopping_site(const Thread& thread, Address at, SiteKind kind);
   bool worth_patching(const Thread& thread, Address at, Gate::StoppingSite stopping,
@@ -205,7 +210,6 @@ class Recorder {
     std::shared_ptr<Gate> gate;
     const uint8_t* at = nullptr;  // the next record
     uint64_t left = 0;            // bytes of complete records
-    uint64_t count = 0;           // ... how many, at first
     uint64_t pending = 0;         // behind them: bytes of a send's record that is complete but for its result
     uint64_t cpu_ns = 0;          // of the unit, since its interval began
 
@@ -217,12 +221,8 @@ class Recorder {
     Thread* thread = nullptr;
     std::vector<Memory::Piece> pieces;
 
-    // Gate::canonical() of the instruction that the record is of. Programs call from few sites, and gates have many.
-    Address site();
-    struct KnownSite {
-      Address physical = 0, canonical = 0;
-    };
-    std::array<KnownSite, 8> known_sites;  // by trampoline
+    // Gate::canonical() of the instruction that the record is of.
+    Address site() const;
   };
   void break_gate(Gate& gate);
   std::vector<Served> take_served();
@@ -232,6 +232,7 @@ class Recorder {
   static bool split(Served& served, uint64_t available);
   void make_events(std::vector<Served>& sources);
   bool serve_again(Thread& thread);
+  static uint64_t count(const Served& served);
   void begin_served(const Served& served);
   bool open_served(Served& served);
   void add_served_trap(Served& served);

@@ -210,6 +210,8 @@ void Recorder::born(Thread& parent, pid_t tid) {
       if (process.gate) process.gate->use_table(nullptr);
     } else {
       made.fds->known = process.fds->known;
+      // What one of them connects, the other one is connected to.
+      if (process.gate) process.gate->forget_fresh(0, gate::kDescriptors - 1);
     }
     made.brk = process.brk;
     made.shares_memory = process.shares_memory;

@@ -323,6 +323,17 @@ Result<ImageJob> Recorder::capture(Unit& unit, Thread& trigger, bool at_entry, b
   return job;
 }
 
+// Stops a thread that sleeps in a served call, if it is not stopped: its extended registers were not read when it fell
+// asleep. The stop is handled in its turn.
+void Recorder::stop_asleep(const Thread& thread) {
+  const auto of_it = [&](const Stopped& stopped) { return stopped.tid == thread.tid; };
+  if (std::any_of(stopped_.begin(), stopped_.end(), of_it)) return;
+  if (ptrace(PTRACE_INTERRUPT, thread.tid, nullptr, nullptr) != 0) return;
+  Stopped stopped;
+  stopped.tid = thread.tid;
+  if (waitpid(thread.tid, &stopped.status, __WALL) == thread.tid) stopped_.push_back(stopped);
+}
+
 Result<UnitState> Recorder::capture_state(Unit& unit, Thread& trigger, bool at_entry,
                                           const std::vector<Mapping>* mappings) {
   UnitState state;
@@ -373,9 +384,11 @@ Result<UnitState> Recorder::capture_state(Unit& unit, Thread& trigger, bool at_e
       saved.regs = before_syscall(thread->entry);
       saved.xstate = get_xstate(thread->tid);
     } else if (saved.in_syscall) {
+      if (thread->asleep) stop_asleep(*thread);
       saved.regs = thread->entry;
       // One that has come out of the kernel is stopped: syscalls leave the extended state alone.
-      saved.xstate = thread->stop == Thread::Stop::exit ? get_xstate(thread->tid) : thread->xstate;
+      const bool stopped = thread->stop == Thread::Stop::exit || thread->asleep;
+      saved.xstate = stopped ? get_xstate(thread->tid) : thread->xstate;
     } else if (get_regs(*thread, saved.regs)) {
       saved.xstate = get_xstate(thread->tid);
     }

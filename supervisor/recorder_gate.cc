@@ -43,6 +43,14 @@ T read_once(const T& value) {
   return __atomic_load_n(&value, __ATOMIC_ACQUIRE);
 }
 
+// The last complete record between two places in the ring; null if there is none, or the program has written there.
+gate::Record* last_record(gate::Slot& slot, uint64_t from, uint64_t head) {
+  const uint64_t at = read_once(slot.last);
+  if (at < from || at >= head || head - at < sizeof(gate::Record)) return nullptr;
+  auto* const record = reinterpret_cast<gate::Record*>(ring(slot) + at);
+  return read_once(record->size) == head - at ? record : nullptr;
+}
+
 }  // namespace
 
 bool Recorder::get_regs(const Thread& thread, user_regs_struct& regs) const {
@@ -251,19 +259,97 @@ void Recorder::leave_gate(Thread& thread) {
   const auto result = static_cast<int64_t>(regs.rax);
   const auto* row = find_row(static_cast<int64_t>(slot.regs.rax), std::span<const uint64_t, 6>(&slot.regs.rdi, 6));
   const bool woken = restarts(result) || (result == -EINTR && row && row->may_block);
-  const bool executed = regs.rip == arena_->header().executed && !woken;
+  const gate::Header& at = arena_->header();
+  const bool executed = regs.rip >= at.executed && regs.rip < at.finished && !(regs.rip == at.executed && woken);
   if (slot.phase != gate::Phase::before && (slot.phase != gate::Phase::kernel || executed)) return;
-  thread.interrupted = slot.phase == gate::Phase::kernel && regs.rip == arena_->header().executed;
+  thread.interrupted = slot.phase == gate::Phase::kernel && regs.rip == at.executed;
   if (thread.interrupted) undo_writes(*thread.process);
-  slot.pending = 0;
-  if (std::exchange(gate->pending_opened, false)) {
-    end_send(thread, -EINTR);
-    gate->unit->log.cancel();
-  }
+  slot.asleep = slot.pending = 0;
+  cancel_pending(thread);
   slot.target = slot.site;
-  regs.rip = arena_->header().leave;
+  regs.rip = at.leave;
   regs.orig_rax = ~0ull;
   redrive::set_regs(thread.tid, regs);
+}
+
+// The send that was about to be served is left to a stop.
+void Recorder::cancel_pending(Thread& thread) {
+  Gate& gate = *thread.process->gate;
+  if (!std::exchange(gate.pending_opened, false)) return;
+  end_send(thread, -EINTR);
+  gate.unit->log.cancel();
+}
+
+// ---- Served calls that sleep, in units of several threads
+
+// Another thread of the unit could run: it gets the baton if the holder sleeps in a served call. From then on that is a
+// call like those that stop: its entry is logged, and it will have to wait for the baton.
+void Recorder::take_from_sleeper(Unit& unit) {
+  Thread* const holder = unit.current;
+  gate::Slot* const slot = holder ? slot_of(*holder) : nullptr;
+  if (!slot) return;
+  __atomic_store_n(&slot->others_wait, 1, __ATOMIC_SEQ_CST);
+  if (holder->run != Thread::Run::user) return;
+  uint64_t asleep = read_once(slot->asleep);
+  if (!asleep || !__atomic_compare_exchange_n(&slot->asleep, &asleep, 0, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
+    return;
+  }
+  Gate& gate = *holder->process->gate;
+  drain();
+  if (gate.broken) return;
+  if (!std::exchange(gate.pending_opened, false)) {
+    Served served;
+    served.gate = holder->process->gate;
+    served.at = ring(*slot) + gate.drained;
+    served.pending = gate::kRingSize - std::min(gate.drained, gate::kRingSize);
+    served.cpu_ns = cpu_ns(unit) - unit.cpu_base_ns;
+    begin_served(served);
+    next_record(served);
+    const bool opened = served.record && served.thread == holder && open_served(served);
+    unit.served_ns.reset();
+    if (!opened) {
+      break_gate(gate);
+      return;
+    }
+  }
+  slot->phase = gate::Phase::outside;
+  slot->pending = slot->series = 0;
+  user_regs_struct& entry = holder->entry;
+  const user_regs_struct& resumed = holder->resumed;
+  entry.cs = resumed.cs, entry.ss = resumed.ss;
+  entry.ds = resumed.ds, entry.es = resumed.es, entry.fs = resumed.fs, entry.gs = resumed.gs;
+  entry.rax = static_cast<uint64_t>(-ENOSYS);
+  forget_descriptors(*holder, false);
+  holder->asleep = true;
+  holder->run = Thread::Run::blocked;
+  unit.current = nullptr;
+}
+
+// A thread that the baton was taken from in its sleep reports the result of its call.
+void Recorder::woke(Thread& thread, const user_regs_struct& stopped) {
+  thread.asleep = false;
+  user_regs_struct regs = thread.entry;
+  regs.rax = stopped.rdi;
+  regs.orig_rax = ~0ull;
+  set_regs(thread, regs);
+  take_or_queue(thread, Thread::Stop::exit);
+}
+
+// A signal or the recorder has stopped such a thread. If it `comes_out`, its call ends; else the kernel goes on with it,
+// unless it is one of those that end then, which is entered again.
+void Recorder::disturb(Thread& thread, bool comes_out) {
+  user_regs_struct regs;
+  if (!redrive::get_regs(thread.tid, regs)) return;
+  const auto result = static_cast<int64_t>(regs.rax);
+  const bool inside = regs.rip == arena_->header().executed && (restarts(result) || result == -EINTR);
+  thread.woken |= inside;
+  if (inside && comes_out) {
+    thread.interrupted = !thread.held.empty();
+    regs.rax = static_cast<uint64_t>(-EINTR);
+    regs.orig_rax = ~0ull;
+    redrive::set_regs(thread.tid, regs);
+  }
+  resume(thread, PTRACE_CONT);
 }
 
 // A served call ended while a stop was wanted: the thread is right behind it.
@@ -310,7 +396,7 @@ bool Recorder::worth_patching(const Thread& thread, Address at, Gate::StoppingSi
   const auto [plan, site] = stopping;
   const Mapping* mapping = mapping_at(mappings, at);
   const auto window = mapping ? plan->examine(*site, thread.process->memory, *mapping) : std::nullopt;
-  // Others may return to the instructions that would be replaced.
+  // Others may be at the instructions that would be replaced.
   return window && !in_use(thread, at - window->before, at + instruction_size(site->kind) + window->after);
 }
 
@@ -361,10 +447,12 @@ void Recorder::patch_instruction(Thread& thread, Address at, SiteKind kind) {
   if (mappings && worth_patching(thread, at, stopping, *mappings)) replace(process, at, *stopping.site);
 }
 
-// Whether another thread of the address space may return to an instruction there.
+// Whether another thread of the address space is at an instruction there. One that is in a call is told where it goes on
+// when it comes out of it.
 bool Recorder::in_use(const Thread& thread, Address start, Address end) const {
   return std::any_of(threads_.begin(), threads_.end(), [&](const auto& entry) {
     const Thread& other = *entry.second;
+    if (other.run == Thread::Run::blocked || other.stop == Thread::Stop::exit) return false;
     return &other != &thread && other.process->gate == thread.process->gate && other.entry.rip >= start &&
            other.entry.rip <= end;
   });
@@ -478,7 +566,13 @@ bool Recorder::find_records(Served& served, uint64_t now) {
   if (head > gate::kRingSize || gate.drained > head) return break_gate(gate), false;
   const uint8_t* const first = served.at = ring(slot) + gate.drained;
   const uint8_t* const end = ring(slot) + head;
-  gate::Record* last = nullptr;
+  gate::Record* last = last_record(slot, gate.drained, head);
+  if (last && read_once(last->stamp) <= now) {
+    gate.last_stamp = read_once(last->stamp);
+    served.at = end;
+  } else {
+    last = nullptr;
+  }
   while (served.at < end) {
     const auto& record = *reinterpret_cast<const gate::Record*>(served.at);
     const auto available = static_cast<uint64_t>(end - served.at);
@@ -489,7 +583,6 @@ bool Recorder::find_records(Served& served, uint64_t now) {
     gate.last_stamp = stamp;
     last = reinterpret_cast<gate::Record*>(ring(slot) + (served.at - ring(slot)));
     served.at += size;
-    served.count += read_once(record.repeat);
   }
   // What continues its series from now on is a record of its own.
   if (last) __atomic_fetch_or(&last->repeat, gate::kTaken, __ATOMIC_SEQ_CST);
@@ -557,11 +650,9 @@ bool Recorder::split(Served& served, uint64_t available) {
   return served.thread != nullptr;
 }
 
-Address Recorder::Served::site() {
-  const Address physical = record->site;
-  KnownSite& known = known_sites[physical / kTrampolineSize % known_sites.size()];
-  if (known.physical != physical) known = {physical, gate->canonical(physical)};
-  return known.canonical;
+Address Recorder::Served::site() const {
+  const PatchedSite* site = gate->at_stop(record->site);
+  return site ? site->site : record->site;
 }
 
 // Makes events of what was taken, in the order in which it happened.
@@ -640,13 +731,27 @@ bool Recorder::serve_again(Thread& thread) {
   return true;
 }
 
+// How many calls complete records stand for.
+uint64_t Recorder::count(const Served& served) {
+  uint64_t calls = 0;
+  for (uint64_t at = 0; served.left - at >= sizeof(gate::Record);) {
+    const auto& record = *reinterpret_cast<const gate::Record*>(served.at + at);
+    const uint64_t size = read_once(record.size);
+    if (size < sizeof record || size > served.left - at) break;
+    calls += read_once(record.repeat) & ~gate::kTaken;
+    at += size;
+  }
+  return calls;
+}
+
 // The clock of served events is not read at each: it goes evenly from the last time to this one.
 void Recorder::begin_served(const Served& served) {
   Unit& unit = *served.gate->unit;
-  unit.replay_ns += served.count * limits_.replayed_call_ns;
+  const uint64_t calls = count(served);
+  unit.replay_ns += calls * limits_.replayed_call_ns;
   const uint64_t now = served.cpu_ns + unit.replay_ns;
   const uint64_t from = std::min(unit.drained_ns, now);
-  unit.served_step_ns = (now - from) / (served.count + 1);
+  unit.served_step_ns = (now - from) / (calls + 1);
   unit.served_ns = from;
   unit.drained_ns = now;
 }
@@ -691,7 +796,7 @@ void Recorder::add_served_trap(Served& served) {
   }
   before.rax = record.regs.rax, before.rbx = record.regs.rbx;
   before.rcx = record.regs.rcx, before.rdx = record.regs.rdx;
-  const PatchedSite* const patched = served.gate->patched(at);
+  const PatchedSite* const patched = served.gate->at_stop(record.site);
   const auto instruction = counter_instruction(instruction_size(patched ? patched->kind : SiteKind::rdtsc));
   user_regs_struct after = before;
   answer_counter(instruction, static_cast<uint64_t>(record.result), after);

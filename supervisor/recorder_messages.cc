@@ -3,6 +3,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "interceptors/payload.h"
 #include "supervisor/recorder.h"
@@ -49,6 +50,7 @@ void Recorder::forget_descriptors(Thread& thread, bool served) {
   const bool range = thread.row->fd_effect == FdEffect::closes_range;
   const auto first = static_cast<uint32_t>(args[thread.row->fd_effect == FdEffect::replaces ? 1 : 0]);
   const auto last = range ? static_cast<uint32_t>(args[1]) : first;
+  if (!served && process.gate) process.gate->forget_fresh(first, last);
   std::erase_if(process.fds->known, [&](const auto& entry) {
     const auto fd = static_cast<uint32_t>(entry.first);
     if (fd < first || fd > last) return false;
@@ -57,11 +59,26 @@ void Recorder::forget_descriptors(Thread& thread, bool served) {
   });
 }
 
-// What is known of the descriptor that a served call has made.
-void Recorder::note_descriptor(Thread& thread, const gate::Record& record) {
-  if (record.result < 0) return;
+// What is known of the descriptor that a served call has made; `memory`: the pieces of its record.
+void Recorder::note_descriptor(Thread& thread, const gate::Record& record, const Memory& memory) {
+  if (thread.row->new_descriptor == NewDescriptor::none) return;
   const auto fd = static_cast<int>(record.result);
   auto& known = thread.process->fds->known;
+  if (gate::Described described; memory.get(gate::kDescribed, described)) {
+    if (thread.row->new_descriptor == NewDescriptor::pipe) {
+      int ends[2];
+      if (!memory.get(thread.args[0], ends)) return;
+      known[ends[0]] = known[ends[1]] = channels_.resolve_pipe(described.device, described.inode);
+      return;
+    }
+    Channels::Connection connection{described.inode, described.network, {}, {}};
+    std::memcpy(&connection.local, described.local, sizeof described.local);
+    std::memcpy(&connection.peer, described.peer, sizeof described.peer);
+    const bool made = thread.row->new_descriptor == NewDescriptor::accepted;
+    known[made ? fd : static_cast<int>(thread.args[0])] = channels_.resolve(connection);
+    return;
+  }
+  if (record.result < 0) return;
   if (record.no_channel) known[fd] = Endpoint{};
   if (thread.row->new_descriptor != NewDescriptor::copy) return;
   if (const auto copied = known.find(static_cast<int>(thread.args[0])); copied != known.end()) {

@@ -116,6 +116,18 @@ void Recorder::handle_signal(Thread& thread, int signal) {
   user_regs_struct regs;
   siginfo_t info{};
   if (!get_regs(thread, regs) || ptrace(PTRACE_GETSIGINFO, thread.tid, nullptr, &info) != 0) return;
+  if (thread.asleep && !caused_by_instruction(info)) {
+    const Disposition what = disposition(thread.process->pid, signal);
+    if (what == Disposition::ignored || what == Disposition::stops) {
+      thread.woken = true;
+      resume(thread, PTRACE_CONT, signal);
+      return;
+    }
+    hold(thread, info);
+    ask_to_stop(thread);
+    disturb(thread, true);
+    return;
+  }
   if (thread.run != Thread::Run::user) {
     // In the kernel: it is on its way out, and this comes again behind the syscall's exit; or the launcher was hit.
     resume(thread, thread.run == Thread::Run::starting ? PTRACE_CONT : PTRACE_SYSCALL, signal);

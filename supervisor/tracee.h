@@ -96,6 +96,7 @@ struct Thread {
   bool interrupted = false;      // a signal or the recorder woke it up in a served call, which it enters again
   bool preempting = false;       // it was interrupted to be preempted, and has not stopped yet
   bool woken = false;            // the recorder woke it up in a call that stops
+  bool asleep = false;           // the baton was taken from it while it slept in a served call
   std::deque<siginfo_t> held;    // asynchronous signals that wait for its next event
   std::deque<siginfo_t> raised;  // of these, those that the recorder has sent again; the kernel still has them
   Clock::time_point held_since{};

@@ -5,7 +5,10 @@
 // It has no libc and no stack but the slot's, leaves extended registers alone, and can be left for the traced
 // instruction at any moment before the kernel is entered. Signals never see it: the supervisor holds them.
 
+#include <asm/errno.h>
+#include <netinet/in.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 
 #include "interceptors/inprocess/layout.h"
 #include "interceptors/inprocess/replay.h"
@@ -42,6 +45,9 @@ using namespace redrive::gate;
 #define SITE "136"
 #define TARGET "144"
 #define PHASE "152"
+#define WANT_STOP "156"
+#define OTHERS_WAIT "164"
+#define ASLEEP "488"
 
 // Calls and their arguments.
 #define OPEN 2
@@ -53,6 +59,9 @@ using namespace redrive::gate;
 #define LOADS 0x6f6c6f61
 #define OPENED -2
 
+// What execute() answers of a call that it has not made: no result of the kernel's.
+#define NOT_MADE -4096
+
 static_assert(kCode == CODE && kCommonSize == COMMON_SIZE && kLoads == LOADS &&
               kOpened == static_cast<uint64_t>(OPENED));
 static_assert(SHARED_FIXED == (MAP_SHARED | MAP_FIXED_NOREPLACE) && READ_EXECUTE == (PROT_READ | PROT_EXEC));
@@ -60,12 +69,13 @@ static_assert(kSlot == SLOT && kStack + kStackSize == STACK_TOP);
 static_assert(sizeof(InjectedCall) == 56 && offsetof(InjectedCall, args) == 8);
 static_assert(offsetof(Registers, rbx) == 56 && offsetof(Registers, rsp) == 104 && offsetof(Registers, r11) == 128);
 static_assert(offsetof(Slot, site) == 136 && offsetof(Slot, target) == 144 && offsetof(Slot, phase) == 152);
+static_assert(offsetof(Slot, want_stop) == 156 && offsetof(Slot, others_wait) == 164 && offsetof(Slot, asleep) == 488);
 
 #define AT(field) VALUE(SLOT) "+" field
 
 asm(R"(
   .section .header, "ax"
-  .quad entry, leave, executed, boundary, inject, injected, cpuid, load, load_end
+  .quad entry, leave, executed, finished, boundary, inject, injected, cpuid, load, load_end
   .text
 entry:
   mov %rsp, )" AT(RSP) R"(
@@ -215,9 +225,12 @@ cpuid:
   movl $0, )" AT(PHASE) R"(
   jmp *)" AT(SITE) R"(
 
-# rdi: the registers of the call; esi: the phase of the slot while the kernel is in it
+# rdi: the registers of the call; esi: the phase of the slot while the kernel is in it; rdx: 0, or the number of a call
+# during which the supervisor may take the slot away. Such a call is not made if it should stop rather.
   .globl execute
 execute:
+  push %rbx
+  mov %rdx, %rbx
   movl %esi, )" AT(PHASE) R"(
   mov 0(%rdi), %rax
   mov 16(%rdi), %rsi
@@ -226,17 +239,48 @@ execute:
   mov 40(%rdi), %r8
   mov 48(%rdi), %r9
   mov 8(%rdi), %rdi
+  test %rbx, %rbx
+  jz enter
+  mov %rbx, %rcx
+  xchg %rcx, )" AT(ASLEEP) R"(
+  cmpl $0, )" AT(OTHERS_WAIT) R"(
+  jne stay
+  cmpl $0, )" AT(WANT_STOP) R"(
+  jne stay
+enter:
   syscall
 executed:
+  test %rbx, %rbx
+  jz keep
+  mov %rax, %rdi
+  mov %rbx, %rax
+  xor %ecx, %ecx
+  lock cmpxchg %rcx, )" AT(ASLEEP) R"(
+  jne report
+  mov %rdi, %rax
+keep:
   movl $3, )" AT(PHASE) R"(
+finished:
+  pop %rbx
+  ret
+stay:
+  mov %rax, %r11
+  mov %rbx, %rax
+  xor %ecx, %ecx
+  lock cmpxchg %rcx, )" AT(ASLEEP) R"(
+  mov %r11, %rax
+  jne enter
+  mov $)" VALUE(NOT_MADE) R"(, %rax
+  pop %rbx
   ret
 )");
 
-extern "C" int64_t execute(const Registers* regs, Phase during);
+extern "C" int64_t execute(const Registers* regs, Phase during, uint64_t asleep = 0);
 extern "C" const uint8_t report[];
 
 constexpr uint64_t kFstat = 5, kFstatAt = 262, kHere = -100;          // newfstatat(2), AT_FDCWD
 constexpr uint64_t kClockGettime = 228, kRawClock = 4;                // clock_gettime(2), CLOCK_MONOTONIC_RAW
+constexpr uint64_t kGetsockname = 51, kGetpeername = 52, kGetsockopt = 55;
 constexpr uint64_t kFcntl = 72, kGetFlags = 3, kNonBlocking = 04000;  // fcntl(2): F_GETFL, O_NONBLOCK
 constexpr uint16_t kRdtsc = 0x310f, kRdtscp = 0x010f;                 // as they begin
 constexpr uint64_t kRdtscSize = 2, kRdtscpSize = 3;
@@ -385,16 +429,76 @@ bool returns_at_once(Slot& slot, const Call& call, bool& tried) {
 
 // ---- The table of descriptors
 
-bool is_known(const Slot& s, uint64_t descriptor) {
+bool is_set(const uint64_t* bits, uint64_t descriptor) {
   const auto fd = static_cast<uint32_t>(descriptor);
-  return fd < kDescriptors && (s.known[fd / 64] >> fd % 64 & 1);
+  return fd < kDescriptors && (bits[fd / 64] >> fd % 64 & 1);
+}
+bool is_known(const Slot& s, uint64_t descriptor) { return is_set(s.known, descriptor); }
+bool may_close(const Slot& s, uint64_t descriptor) { return is_known(s, descriptor) || is_set(s.fresh, descriptor); }
+
+int64_t ask(uint64_t number, uint64_t a, uint64_t b, void* c, void* d = nullptr, uint64_t e = 0) {
+  Registers regs{};
+  regs.rax = number, regs.rdi = a, regs.rsi = b;
+  regs.rdx = reinterpret_cast<uint64_t>(c), regs.r10 = reinterpret_cast<uint64_t>(d), regs.r8 = e;
+  return execute(&regs, Phase::after);
 }
 
-// The call has made a descriptor.
-void note_descriptor(Slot& s, const Call& call, Record& record, bool copied_is_known, uint64_t descriptor) {
+int64_t option(uint64_t descriptor, uint64_t name, void* value, uint32_t size) {
+  return ask(kGetsockopt, descriptor, SOL_SOCKET, reinterpret_cast<void*>(name), value, reinterpret_cast<uint64_t>(&size));
+}
+
+bool describe_file(Described& d, uint64_t descriptor) {
+  struct stat info;
+  Registers regs{};
+  regs.rax = kFstat, regs.rdi = descriptor, regs.rsi = reinterpret_cast<uint64_t>(&info);
+  if (execute(&regs, Phase::after) != 0) return false;
+  d.device = info.st_dev;
+  d.inode = info.st_ino;
+  return true;
+}
+
+// False if it is no TCP connection, or not one yet.
+bool describe_connection(Described& d, uint64_t descriptor) {
+  uint32_t type = 0;
+  uint32_t local_size = sizeof d.local, peer_size = sizeof d.peer;
+  const auto address = [&](uint64_t number, uint8_t* to, uint32_t& size) {
+    return ask(number, descriptor, reinterpret_cast<uint64_t>(to), &size) == 0 && size <= sizeof d.local;
+  };
+  if (option(descriptor, SO_TYPE, &type, sizeof type) != 0 || type != SOCK_STREAM ||
+      !address(kGetsockname, d.local, local_size) || !address(kGetpeername, d.peer, peer_size)) {
+    return false;
+  }
+  const auto family = at<uint16_t>(reinterpret_cast<uint64_t>(d.local));
+  if (family != AF_INET && family != AF_INET6) return false;
+  d.network = 0;
+  option(descriptor, SO_NETNS_COOKIE, &d.network, sizeof d.network);
+  return describe_file(d, descriptor);
+}
+
+// The call has made a descriptor, or a connection of it. True if there is something to be added to its record.
+bool note_descriptor(Slot& s, const Call& call, Record& record, bool copied_is_known, uint64_t result) {
+  const Registers& regs = s.regs;
+  const uint64_t descriptor = call.makes == NewDescriptor::connected ? regs.rdi : result;
   switch (call.makes) {
     case NewDescriptor::none:
-      return;
+      return false;
+    case NewDescriptor::socket: {
+      const uint64_t type = regs.rsi & ~(uint64_t{SOCK_NONBLOCK} | SOCK_CLOEXEC);
+      const bool internet = regs.rdi == AF_INET || regs.rdi == AF_INET6;
+      record.no_channel = !internet && regs.rdi != AF_UNIX;
+      set_bit(s.fresh, descriptor, type == SOCK_STREAM && (internet || regs.rdi == AF_UNIX));
+      break;
+    }
+    case NewDescriptor::accepted:
+    case NewDescriptor::connected:
+      set_bit(s.fresh, descriptor, false);
+      if (is_known(s, descriptor) || !describe_connection(s.described, descriptor)) return false;
+      set_known(s, descriptor, true);
+      return true;
+    case NewDescriptor::pipe:
+      if (!describe_file(s.described, at<uint32_t>(regs.rdi))) return false;
+      for (uint64_t i = 0; i < 2; ++i) set_known(s, at<uint32_t>(regs.rdi + i * sizeof(uint32_t)), true);
+      return true;
     case NewDescriptor::file: {
       const uint32_t mode = file_mode(descriptor, Phase::after);
       record.no_channel = mode && !may_be_channel(mode);
@@ -405,9 +509,11 @@ void note_descriptor(Slot& s, const Call& call, Record& record, bool copied_is_k
       break;
     case NewDescriptor::copy:
       set_known(s, descriptor, copied_is_known);
-      return;
+      set_bit(s.fresh, regs.rdi, false);  // what one of them is connected to, the other is
+      return false;
   }
   if (record.no_channel) set_known(s, descriptor, true);
+  return false;
 }
 
 // ---- Memory
@@ -512,7 +618,7 @@ bool serve_call(Slot& s) {
   if (!found) return false;
   const Call& call = *found;
   if (call.null != kNoArg && argument(regs, call.null)) return false;
-  if (call.closes != kNoArg && !is_known(s, argument(regs, call.closes))) return false;
+  if (call.closes != kNoArg && !may_close(s, argument(regs, call.closes))) return false;
   if (call.writes_file && s.maps_files) {
     const uint32_t mode = file_mode(argument(regs, 0), Phase::kernel);
     s.phase = Phase::before;
@@ -521,7 +627,9 @@ bool serve_call(Slot& s) {
   uint16_t file = 0;
   if (!is_private_change(s, call, file)) return false;
   bool tried = false;
-  if (call.serve == Serve::sleeps && !s.alone && (!returns_at_once(s, call, tried) || s.want_stop)) return false;
+  const bool others = call.serve == Serve::sleeps && !s.alone;
+  const bool sleeps = others && !s.others_wait;
+  if (others && !sleeps && (!returns_at_once(s, call, tried) || s.want_stop)) return false;
 
   uint8_t* const ring = reinterpret_cast<uint8_t*>(kRing);
   if (kRingSize - s.head < sizeof(Record)) return false;
@@ -542,6 +650,7 @@ bool serve_call(Slot& s) {
     const auto writes = [&](uint64_t, uint64_t length) { return writer.need(length); };
     if (!visit_memory(span, regs, lengths[i], reads, writes)) return false;
   }
+  if (call.makes >= NewDescriptor::accepted) writer.need(sizeof(Described));
   if (!writer.has_room()) return false;
 
   record->before = writer.before;
@@ -566,10 +675,18 @@ bool serve_call(Slot& s) {
     s.no_time[0] = s.no_time[1] = 0;
     (&now.rdi)[call.timeout] = call.timeout_at ? reinterpret_cast<uint64_t>(s.no_time) : 0;
   }
-  if (call.closes != kNoArg) set_known(s, argument(regs, call.closes), false);
+  if (call.closes != kNoArg) {
+    set_known(s, argument(regs, call.closes), false);
+    set_bit(s.fresh, argument(regs, call.closes), false);
+  }
   const bool copied_is_known = is_known(s, argument(regs, 0));
   if (call.refusal) s.phase = Phase::after;
-  const int64_t result = call.refusal ? -call.refusal : execute(&now, Phase::kernel);
+  const int64_t result = call.refusal ? -call.refusal : execute(&now, Phase::kernel, sleeps ? ++s.sleeps : 0);
+  if (sleeps && result == NOT_MADE) {
+    s.phase = Phase::before;
+    s.pending = 0;
+    return false;
+  }
   if (tried && result == call.timed_out) {
     // It would sleep. What the kernel has written is undone.
     for (int i = 0; i < call.spans; ++i) {
@@ -586,6 +703,10 @@ bool serve_call(Slot& s) {
     if (!span.after || !argument(regs, span.arg) || !is_written(span.written, result)) continue;
     add_outputs(writer, span, regs, pieces[i], lengths[i], result);
   }
+  const bool made = result >= 0 || (call.makes == NewDescriptor::connected && result == -EINPROGRESS);
+  if (made && note_descriptor(s, call, *record, copied_is_known, static_cast<uint64_t>(result))) {
+    writer.add_after(kDescribed, sizeof(Described));
+  }
   record->size = static_cast<uint32_t>(writer.next - reinterpret_cast<uint8_t*>(record));
   barrier();
   record->after = writer.after;
@@ -593,10 +714,10 @@ bool serve_call(Slot& s) {
   s.regs.rax = static_cast<uint64_t>(result);
   const bool unsuccessful = call.test && result <= 0;
   if (unsuccessful && continues_series(s, *record)) return true;
-  if (result >= 0) note_descriptor(s, call, *record, copied_is_known, static_cast<uint64_t>(result));
   if (!call.send) record->stamp = take_stamp();
   s.series = unsuccessful ? record->size : 0;
   barrier();
+  s.last = s.head;
   s.head += record->size;
   barrier();
   s.pending = 0;
@@ -632,6 +753,7 @@ bool serve_counter(Slot& s, uint64_t size) {
   s.series = 0;
   s.target = s.site + size;
   barrier();
+  s.last = s.head;
   s.head += record.size;
   return true;
 }
@@ -705,5 +827,6 @@ extern "C" void answer_cpuid(CpuidRegisters* regs) {
   s.site += kInstructionSize;
   s.series = 0;
   barrier();
+  s.last = s.head;
   s.head += record->size;
 }

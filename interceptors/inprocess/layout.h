@@ -135,6 +135,13 @@ struct Registers {
   uint64_t rax, rdi, rsi, rdx, r10, r8, r9, rbx, rbp, r12, r13, r14, r15, rsp, flags, rcx, r11;
 };
 
+// What the code inside tracees has asked of a descriptor as soon as it was one end of a channel.
+struct Described {
+  uint64_t device, inode;   // stat(2)
+  uint64_t network;         // of a TCP connection: SO_NETNS_COOKIE
+  uint8_t local[32], peer[32];  // ... sockaddr_in or sockaddr_in6
+};
+
 enum class Phase : uint32_t {
   outside,  // user code runs
   before,   // the call's inputs are being recorded: it can still be left to a stop
@@ -152,6 +159,7 @@ struct Slot {
   uint32_t others_wait;  // another thread of the unit could run
   uint32_t thread;       // serial of the thread that runs
   uint64_t head;         // bytes of complete records in the ring
+  uint64_t last;         // where the last of them begins
   uint64_t series;       // size of the last of them, if equal calls that follow are counted in it
   uint64_t pending;      // head + 1: a send's record at `head` is complete but for its result
   uint32_t processor;    // where the supervisor runs: calls are served on no other
@@ -162,28 +170,39 @@ struct Slot {
     uint64_t start, end;
   } area[kAreas];
   uint32_t stops_behind;  // the call that is being served
+  // A call of a unit with other threads that sleeps. The supervisor gives the baton to another one by taking the number
+  // away: then the slot is not this thread's any more, and all that it does when it wakes up is to report the result.
+  uint64_t asleep;  // number of the call; 0: none, or the baton was taken
+  uint64_t sleeps;  // the last number
   uint64_t no_time[2];    // a timeout of zero
   // Descriptors of which the supervisor will still know what is behind them when it reads the records up to now, though
   // they be closed then: only these are.
   uint64_t known[kDescriptors / 64];
+  // Sockets that were never connected: nothing is behind them yet, and they may be closed as well.
+  uint64_t fresh[kDescriptors / 64];
+  Described described;    // by the call that is being served
   uint32_t replay;    // the ring holds expected calls, which are answered from it
   uint32_t repeated;  // how often the expected call at `taken` was made already
   uint64_t taken;     // bytes of the ring's expected calls that were made
   uint64_t messages;  // in replay: where the table of messages is mapped
 };
 
-// What is behind a descriptor became known, or is not known any more. The code inside tracees and the supervisor learn
-// of that at the same time, on two processors.
-inline void set_known(Slot& slot, uint64_t descriptor, bool known) {
+// The code inside tracees and the supervisor change these at the same time, on two processors.
+inline void set_bit(uint64_t* bits, uint64_t descriptor, bool value) {
   const auto fd = static_cast<uint32_t>(descriptor);
   if (fd >= kDescriptors) return;
   const uint64_t bit = uint64_t{1} << fd % 64;
-  if (known) {
-    __atomic_fetch_or(&slot.known[fd / 64], bit, __ATOMIC_SEQ_CST);
+  if (value) {
+    __atomic_fetch_or(&bits[fd / 64], bit, __ATOMIC_SEQ_CST);
   } else {
-    __atomic_fetch_and(&slot.known[fd / 64], ~bit, __ATOMIC_SEQ_CST);
+    __atomic_fetch_and(&bits[fd / 64], ~bit, __ATOMIC_SEQ_CST);
   }
 }
+// What is behind a descriptor became known, or is not known any more.
+inline void set_known(Slot& slot, uint64_t descriptor, bool known) { set_bit(slot.known, descriptor, known); }
+
+// Where a record's last piece is, if it has a description: no memory of the program's.
+inline constexpr uint64_t kDescribed = kSlot + offsetof(Slot, described);
 
 inline constexpr uint32_t kTaken = 1u << 31;  // the supervisor has counted them: those that follow are others
 
@@ -302,6 +321,7 @@ struct Header {
   uint64_t entry;     // where trampolines jump to
   uint64_t leave;     // puts the registers back and goes to the slot's target
   uint64_t executed;  // right behind the untraced syscall instruction
+  uint64_t finished;  // behind what follows it until the slot's phase says that the call was executed
   uint64_t boundary;  // right behind the traced syscall instruction that reports a served call
   // Makes the calls from rbp to rbx, up to the first that fails, and stops at the boundary with the last one's result
   // in rdi.

@@ -7,7 +7,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-extern "C" int64_t execute(const redrive::gate::Registers* regs, redrive::gate::Phase during);  // gate.cc
+extern "C" int64_t execute(const redrive::gate::Registers* regs, redrive::gate::Phase during, uint64_t asleep = 0);  // gate.cc
 
 // What the compiler and xxhash expect of a C library.
 extern "C" void* memcpy(void* to, const void* from, size_t length) {

