@@ -27,7 +27,7 @@ constexpr uint64_t kMaxHeld = uint64_t{256} << 20;  // of all streams
 constexpr uint64_t kMaxHeldDatagrams = uint64_t{64} << 20;
 constexpr uint64_t kOverhead = 192;    // what a send of no bytes counts for: its place in lists, its token
 constexpr size_t kReorderWindow = 8;   // sends that may overtake each other on their way into one channel
-constexpr size_t kForgetEvery = 4096;  // new channels
+constexpr size_t kForgetEvery = 512;   // new channels
 
 // "127.0.0.1:80" or "[::1]:80"; v4 addresses mapped into v6 are written as v4, so that both ends agree.
 std::string address_text(const sockaddr_storage& address) {

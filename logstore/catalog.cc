@@ -17,27 +17,35 @@ void CatalogCounts::receive(const Receive& receive) {
   logged_bytes += receive.length();
 }
 
-CatalogTally::Unit& CatalogTally::unit(UnitId id) {
-  if (id >= units_.size()) units_.resize(id + 1);
-  return units_[id];
+CatalogCounts& CatalogCounts::operator+=(const CatalogCounts& other) {
+  events += other.events;
+  repeats += other.repeats;
+  messages += other.messages;
+  logged_messages += other.logged_messages;
+  message_bytes += other.message_bytes;
+  logged_bytes += other.logged_bytes;
+  input_bytes += other.input_bytes;
+  sends += other.sends;
+  sent_bytes += other.sent_bytes;
+  return *this;
 }
 
 // A later record of the same interval replaces the earlier one.
 void CatalogTally::add(const IntervalRecord& interval) {
-  Unit& of = unit(interval.unit);
+  Unit& of = units_[interval.unit];
   if (interval.interval >= of.first_events.size()) of.first_events.resize(interval.interval + 1);
   of.first_events[interval.interval] = interval.first_event;
   of.counts.resize(of.first_events.size());
 }
 
 void CatalogTally::add(UnitId id, EventIndex index, const Event& event) {
-  Unit& of = unit(id);
+  Unit& of = units_[id];
   while (of.current + 1 < of.first_events.size() && of.first_events[of.current + 1] <= index) of.current++;
   CatalogCounts& count = of.counts[of.current];
   count.events++;
   count.repeats += event.repeat;
   if (event.send && event.child_unit) {
-    births_[event.child_unit] = event.send->at_ns;
+    units_[event.child_unit].born_at_ns = event.send->at_ns;
   } else if (event.send) {
     CatalogCounts& channel = channels_[event.send->channel];
     channel.sends++;
@@ -63,13 +71,33 @@ void CatalogTally::add(UnitId id, EventIndex index, const Event& event) {
 }
 
 void CatalogTally::add_payload(EventRef receiver, uint64_t channel, uint64_t bytes) {
-  Unit& of = unit(receiver.unit);
+  CatalogCounts kept;
+  kept.logged_messages = 1;
+  kept.logged_bytes = bytes;
+  channels_[channel] += kept;
+  const auto found = units_.find(receiver.unit);
+  if (found == units_.end() || found->second.first_events.empty()) {
+    late_payloads_[receiver] = bytes;
+    return;
+  }
+  Unit& of = found->second;
   const auto after = std::upper_bound(of.first_events.begin(), of.first_events.end(), receiver.event);
   const auto interval = std::max<ptrdiff_t>(after - of.first_events.begin(), 1) - 1;
-  for (CatalogCounts* counts : {&of.counts[static_cast<size_t>(interval)], &channels_[channel]}) {
-    counts->logged_messages++;
-    counts->logged_bytes += bytes;
-  }
+  of.counts[static_cast<size_t>(interval)] += kept;
+}
+
+void CatalogTally::end(UnitId unit) {
+  auto ended = units_.extract(unit);
+  if (ended) ended_.push_back({unit, ended.mapped().born_at_ns, std::move(ended.mapped().counts)});
+}
+
+void CatalogTally::end_all() {
+  while (!units_.empty()) end(units_.begin()->first);
+}
+
+CatalogTally::Channels CatalogTally::take_channels(bool all) {
+  constexpr size_t kFew = 1024;
+  return all || channels_.size() > kFew ? std::exchange(channels_, {}) : Channels();
 }
 
 namespace {
@@ -95,23 +123,98 @@ Result<void> fill_settings(Database& database, const Trace& trace) {
   return insert("skipped_checkpoints", trace.end().skipped_checkpoints);
 }
 
-Result<void> fill_units(Database& database, const Trace& trace, CatalogTally& tally) {
+// What was counted, a row for each part of it; in the end they are added up.
+constexpr const char* kCounted =
+    "CREATE TABLE counted(unit INTEGER, interval INTEGER, born_at_ns INTEGER, events INTEGER, repeats INTEGER, "
+    "messages INTEGER, logged_messages INTEGER, message_bytes INTEGER, logged_bytes INTEGER, input_bytes INTEGER);"
+    "CREATE TABLE counted_channels(channel INTEGER, sends INTEGER, sent_bytes INTEGER, messages INTEGER, "
+    "logged_messages INTEGER, message_bytes INTEGER, logged_bytes INTEGER)";
+
+// The sums of one interval.
+struct CountedInterval {
+  UnitId unit = 0;
+  IntervalIndex interval = 0;
+  std::optional<uint64_t> born_at_ns;
+  CatalogCounts counts;
+};
+
+// The sums, in the order of units and intervals.
+class CountedIntervals {
+ public:
+  static Result<CountedIntervals> read(const Database& database) {
+    ASSIGN_OR_RETURN(auto rows,
+                     Selector::prepare(database,
+                                       "SELECT unit, interval, max(born_at_ns), sum(events), sum(repeats), sum(messages), "
+                                       "sum(logged_messages), sum(message_bytes), sum(logged_bytes), sum(input_bytes) "
+                                       "FROM counted GROUP BY unit, interval ORDER BY unit, interval"));
+    return CountedIntervals(std::move(rows));
+  }
+
+  // Those of the unit, which is behind all that were asked for before; one element if there is none.
+  Result<std::vector<CountedInterval>> of(UnitId unit) {
+    std::vector<CountedInterval> found;
+    for (;; ahead_.reset()) {
+      if (!ahead_) {
+        ASSIGN_OR_RETURN(const bool more, rows_.next());
+        if (!more) break;
+        ahead_ = row();
+      }
+      if (ahead_->unit > unit) break;
+      if (ahead_->unit == unit) found.push_back(*ahead_);
+    }
+    if (found.empty()) found.push_back({unit, 0, {}, {}});
+    return found;
+  }
+
+ private:
+  explicit CountedIntervals(Selector rows) : rows_(std::move(rows)) {}
+  CountedInterval row() const {
+    CountedInterval counted;
+    counted.unit = static_cast<UnitId>(rows_.number(0));
+    counted.interval = static_cast<IntervalIndex>(rows_.number(1));
+    if (!rows_.is_null(2)) counted.born_at_ns = rows_.number(2);
+    CatalogCounts& c = counted.counts;
+    c.events = rows_.number(3), c.repeats = rows_.number(4), c.messages = rows_.number(5);
+    c.logged_messages = rows_.number(6), c.message_bytes = rows_.number(7);
+    c.logged_bytes = rows_.number(8), c.input_bytes = rows_.number(9);
+    return counted;
+  }
+
+  Selector rows_;
+  std::optional<CountedInterval> ahead_;
+};
+
+// Adds payloads that were kept when their unit had ended.
+void add_late(const CatalogTally& tally, const std::vector<IntervalRecord>& intervals,
+              std::vector<CountedInterval>& counted) {
+  const UnitId unit = counted.front().unit;
+  const auto& late = tally.late_payloads();
+  for (auto at = late.lower_bound({unit, 0}); at != late.end() && at->first.unit == unit; ++at) {
+    const auto after = std::upper_bound(intervals.begin(), intervals.end(), at->first.event,
+                                        [](EventIndex event, const auto& i) { return event < i.first_event; });
+    const auto interval = static_cast<size_t>(std::max<ptrdiff_t>(after - intervals.begin(), 1) - 1);
+    if (interval >= counted.size()) continue;
+    counted[interval].counts.logged_messages++;
+    counted[interval].counts.logged_bytes += at->second;
+  }
+}
+
+Result<void> fill_units(Database& database, const Trace& trace, const CatalogTally& tally) {
   ASSIGN_OR_RETURN(auto units, Inserter::prepare(database, "units", 10));
   ASSIGN_OR_RETURN(auto intervals, Inserter::prepare(database, "intervals", 16));
+  ASSIGN_OR_RETURN(auto all_counted, CountedIntervals::read(database));
   for (const auto& unit : trace.units()) {
     const auto& list = trace.intervals(unit.unit);
-    const auto& counts = tally.intervals(unit.unit);
+    ASSIGN_OR_RETURN(auto counted, all_counted.of(unit.unit));
+    add_late(tally, list, counted);
     CatalogCounts sum;
-    for (const auto& one : counts) sum.events += one.events, sum.repeats += one.repeats;
+    for (const auto& one : counted) sum += one.counts;
     std::string joined;
     for (const UnitId other : unit.joined) joined += (joined.empty() ? "" : " ") + std::to_string(other);
-    const auto birth = tally.births().find(unit.unit);
-    std::optional<uint64_t> parent_at_ns;
-    if (birth != tally.births().end()) parent_at_ns = birth->second;
     TRY(units(unit.unit, trace.unit_name(unit.unit), unit.pid, list.empty() ? "" : list.back().command,
-              unit.parent.unit, unit.parent.event, parent_at_ns, joined, sum.events, sum.repeats));
+              unit.parent.unit, unit.parent.event, counted.front().born_at_ns, joined, sum.events, sum.repeats));
     for (const IntervalRecord& i : list) {
-      const CatalogCounts& c = counts[i.interval];
+      const CatalogCounts c = i.interval < counted.size() ? counted[i.interval].counts : CatalogCounts();
       const IntervalEnd* end = trace.interval_end(i.unit, i.interval);
       std::optional<double> cpu_s;
       if (end) cpu_s = static_cast<double>(end->cpu_ns) / 1e9;
@@ -123,14 +226,23 @@ Result<void> fill_units(Database& database, const Trace& trace, CatalogTally& ta
 }
 
 // Channels that a killed recorder did not come to journal are listed without kind and name.
-Result<void> fill_channels(Database& database, const Trace& trace, const CatalogTally& tally) {
+Result<void> fill_channels(Database& database, const Trace& trace) {
   ASSIGN_OR_RETURN(auto insert, Inserter::prepare(database, "channels", 9));
-  std::map<uint64_t, ChannelRecord> records;
-  for (const auto& [id, counts] : tally.channels()) records[id].channel = id;
-  for (const auto& channel : trace.channels()) records[channel.channel] = channel;
-  for (const auto& [id, r] : records) {
-    const auto counted = tally.channels().find(id);
-    const CatalogCounts c = counted == tally.channels().end() ? CatalogCounts{} : counted->second;
+  ASSIGN_OR_RETURN(auto rows, Selector::prepare(database,
+                                                "SELECT channel, sum(sends), sum(sent_bytes), sum(messages), "
+                                                "sum(logged_messages), sum(message_bytes), sum(logged_bytes) "
+                                                "FROM counted_channels GROUP BY channel ORDER BY channel"));
+  std::map<uint64_t, std::pair<ChannelRecord, CatalogCounts>> channels;
+  for (const auto& record : trace.channels()) channels[record.channel].first = record;
+  for (;;) {
+    ASSIGN_OR_RETURN(const bool more, rows.next());
+    if (!more) break;
+    CatalogCounts& c = channels[rows.number(0)].second;
+    c.sends = rows.number(1), c.sent_bytes = rows.number(2), c.messages = rows.number(3);
+    c.logged_messages = rows.number(4), c.message_bytes = rows.number(5), c.logged_bytes = rows.number(6);
+  }
+  for (const auto& [id, channel] : channels) {
+    const auto& [r, c] = channel;
     TRY(insert(id, r.kind, r.name, c.sends, c.sent_bytes, c.messages, c.logged_messages, c.message_bytes,
                c.logged_bytes));
   }
@@ -202,7 +314,10 @@ Result<std::unique_ptr<CatalogWriter>> CatalogWriter::create(Storage& storage, s
   std::unique_ptr<CatalogWriter> made(new CatalogWriter(storage, path, std::move(file), std::move(database)));
   TRY(made->database_.run("BEGIN"));
   TRY(made->database_.run(catalog_schema()));
+  TRY(made->database_.run(kCounted));
   ASSIGN_OR_RETURN(made->insert_message_, Inserter::prepare(made->database_, "messages", 14));
+  ASSIGN_OR_RETURN(made->insert_counts_, Inserter::prepare(made->database_, "counted", 10));
+  ASSIGN_OR_RETURN(made->insert_channel_, Inserter::prepare(made->database_, "counted_channels", 7));
   return made;
 }
 
@@ -217,6 +332,20 @@ Result<void> CatalogWriter::add(std::span<const CatalogMessage> messages) {
     TRY((*insert_message_)(m.receiver.unit, m.receiver.event, m.part, m.interval, m.sent.sender.unit,
                            m.sent.sender.event, m.sent.offset, m.sent.length, m.sent.hash, m.logged, m.arrival,
                            m.channel, m.at_ns, m.sent.sent_at_ns));
+  }
+  return {};
+}
+
+Result<void> CatalogWriter::add(std::span<const CatalogTally::Ended> ended, const CatalogTally::Channels& channels) {
+  for (const auto& unit : ended) {
+    for (IntervalIndex i = 0; i < unit.intervals.size(); ++i) {
+      const CatalogCounts& c = unit.intervals[i];
+      TRY((*insert_counts_)(unit.unit, i, i == 0 ? unit.born_at_ns : std::nullopt, c.events, c.repeats, c.messages,
+                            c.logged_messages, c.message_bytes, c.logged_bytes, c.input_bytes));
+    }
+  }
+  for (const auto& [id, c] : channels) {
+    TRY((*insert_channel_)(id, c.sends, c.sent_bytes, c.messages, c.logged_messages, c.message_bytes, c.logged_bytes));
   }
   return {};
 }
@@ -236,10 +365,15 @@ Result<void> CatalogWriter::publish(const Trace& trace, CatalogTally& tally) {
         database_.run("UPDATE messages SET logged = 1 WHERE EXISTS (SELECT 1 FROM payloads "
                       "WHERE payloads.unit = messages.unit AND payloads.event = messages.event)"));
   }
+  tally.end_all();
+  TRY(add(tally.take_ended(), tally.take_channels(true)));
+  insert_counts_.reset();
+  insert_channel_.reset();
   TRY(fill_settings(database_, trace));
   TRY(fill_units(database_, trace, tally));
-  TRY(fill_channels(database_, trace, tally));
+  TRY(fill_channels(database_, trace));
   TRY(fill_lists(database_, trace));
+  TRY(database_.run("DROP TABLE counted; DROP TABLE counted_channels"));
   TRY(database_.run("COMMIT"));
   if (!storage_.has_real_paths()) TRY(file_->append(database_.contents()));
   ASSIGN_OR_RETURN(const BlockSums sums, sum_file(storage_, path_, trace.fingerprint()));
@@ -269,6 +403,8 @@ Result<void> build_catalog(const Trace& trace) {
       return static_cast<bool>(added);
     }));
     TRY(added);
+    tally.end(unit.unit);
+    TRY(writer->add(tally.take_ended(), tally.take_channels()));
   }
   return writer->publish(trace, tally);
 }

@@ -6,6 +6,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "logstore/database.h"
@@ -26,6 +28,7 @@ struct CatalogCounts {
   uint64_t sent_bytes = 0;
 
   void receive(const Receive& receive);
+  CatalogCounts& operator+=(const CatalogCounts& other);
 };
 
 // A row of `messages`: one part of a receive.
@@ -40,10 +43,17 @@ struct CatalogMessage {
   MessagePart sent;
 };
 
-// Counts a trace's events, given in each unit's order, and lists their messages. Grows with units, intervals and
-// channels.
+// Counts a trace's events, given in each unit's order, and lists their messages. Grows with what is taken from it only
+// in the end: the units that have not ended, their intervals, and payloads that were kept of units that have.
 class CatalogTally {
  public:
+  // Of a unit that has ended. There may be another one of the same, to be added.
+  struct Ended {
+    UnitId unit = 0;
+    std::optional<uint64_t> born_at_ns;  // in its parent's interval; if its fork says so
+    std::vector<CatalogCounts> intervals;
+  };
+  using Channels = std::map<uint64_t, CatalogCounts>;
   // Before the interval's first event.
   void add(const IntervalRecord& interval);
   void add(UnitId unit, EventIndex index, const Event& event);
@@ -52,23 +62,28 @@ class CatalogTally {
 
   // The messages since they were last cleared.
   std::vector<CatalogMessage>& messages() { return messages_; }
-  // Of each interval of the unit; one element if it has none.
-  const std::vector<CatalogCounts>& intervals(UnitId unit) { return this->unit(unit).counts; }
-  const std::map<uint64_t, CatalogCounts>& channels() const { return channels_; }
-  // When each unit was born, in its parent's interval; those whose fork says so.
-  const std::map<UnitId, uint64_t>& births() const { return births_; }
+  // No event of the unit follows.
+  void end(UnitId unit);
+  void end_all();
+  // What was counted of ended units since this was last asked.
+  std::vector<Ended> take_ended() { return std::exchange(ended_, {}); }
+  // The same of channels. Unless `all` is wanted, nothing as long as they are few.
+  Channels take_channels(bool all = false);
+  // Bytes of payloads that became known when their unit had ended, by receiver.
+  const std::map<EventRef, uint64_t>& late_payloads() const { return late_payloads_; }
 
  private:
   struct Unit {
     std::vector<EventIndex> first_events;  // of its intervals
     size_t current = 0;
     std::vector<CatalogCounts> counts = std::vector<CatalogCounts>(1);
+    std::optional<uint64_t> born_at_ns;
   };
-  Unit& unit(UnitId id);
 
-  std::vector<Unit> units_;
-  std::map<uint64_t, CatalogCounts> channels_;
-  std::map<UnitId, uint64_t> births_;
+  std::unordered_map<UnitId, Unit> units_;
+  Channels channels_;
+  std::vector<Ended> ended_;
+  std::map<EventRef, uint64_t> late_payloads_;
   std::vector<CatalogMessage> messages_;
 };
 
@@ -80,6 +95,7 @@ class CatalogWriter {
   ~CatalogWriter();
 
   Result<void> add(std::span<const CatalogMessage> messages);
+  Result<void> add(std::span<const CatalogTally::Ended> ended, const CatalogTally::Channels& channels);
   // The receive's messages are logged ones, though they were or will be listed as unlogged.
   Result<void> note_payload(EventRef receiver);
   // Adds all that the trace's journal and the tally say, and puts the catalog into its place.
@@ -94,6 +110,8 @@ class CatalogWriter {
   std::unique_ptr<File> file_;  // of a storage that SQLite cannot write to
   Database database_;
   std::optional<Inserter> insert_message_;
+  std::optional<Inserter> insert_counts_;
+  std::optional<Inserter> insert_channel_;
   std::optional<Inserter> insert_payload_;  // from the first on
 };
 

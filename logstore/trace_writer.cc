@@ -52,6 +52,8 @@ struct Batch {
   std::vector<Block> blocks;
   std::vector<std::unique_ptr<Segment>> ended;  // nothing comes after this
   std::vector<CatalogMessage> messages;
+  std::vector<CatalogTally::Ended> counted;
+  CatalogTally::Channels channels;
   struct Payload {
     EventRef receiver;
     Bytes bytes;
@@ -120,6 +122,8 @@ struct TraceWriter::State {
     batch.payloads = std::exchange(pending_payloads, {});
     if (batch.blocks.empty() && batch.ended.empty() && batch.payloads.empty() && journal.buffered() == 0) return;
     std::swap(batch.messages, tally.messages());
+    batch.counted = tally.take_ended();
+    batch.channels = tally.take_channels();
     batches.add(std::move(batch));
   }
 
@@ -212,12 +216,14 @@ struct TraceWriter::State {
   // The catalog's rows for what was written. Where they cannot be stored, the catalog is made from the trace in the
   // end.
   void list_messages(const Batch& batch) {
-    if (catalog_failed || (batch.messages.empty() && batch.payloads.empty())) return;
+    const bool counted = !batch.counted.empty() || !batch.channels.empty();
+    if (catalog_failed || (batch.messages.empty() && batch.payloads.empty() && !counted)) return;
     const auto list = [&]() -> Result<void> {
       if (!catalog) {
         ASSIGN_OR_RETURN(catalog, CatalogWriter::create(storage, files.growing_catalog()));
       }
       TRY(catalog->add(batch.messages));
+      TRY(catalog->add(batch.counted, batch.channels));
       for (const auto& payload : batch.payloads) TRY(catalog->note_payload(payload.receiver));
       return {};
     };
@@ -279,7 +285,7 @@ struct TraceWriter::State {
 
   // The writing thread's, as long as it is not idle:
   Compressor compressor;
-  std::unique_ptr<CatalogWriter> catalog;  // from the first message on
+  std::unique_ptr<CatalogWriter> catalog;  // from the first message or ended unit on
   bool catalog_failed = false;
   std::vector<Segment*> open_segments;
   RecordWriter short_units;
@@ -385,6 +391,7 @@ void TraceWriter::add_payload(EventRef receiver, uint64_t channel, Bytes payload
 }
 
 void TraceWriter::end_unit(UnitId unit) {
+  state_->tally.end(unit);
   const auto found = state_->segments.find(unit);
   if (found == state_->segments.end()) return;
   state_->ended.push_back(std::move(found->second));

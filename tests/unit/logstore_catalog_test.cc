@@ -190,6 +190,12 @@ TEST_CASE("a catalog made while the trace is written knows what was kept later")
       writer.append(1, event);
       if (i == 16) {
         writer.add(UnitRecord{2, 200, {1, 17}, {}});
+        writer.add(IntervalRecord{2, 0, CheckpointKind::fork, 0, false, 200, "b", 0});
+        Event input;
+        input.writes = {{0x1000, 3, false, Bytes(3)}};
+        writer.append(2, input);
+        writer.end_unit(2);  // before its birth is told
+        CHECK(writer.write_behind());
         Event fork;
         fork.child_unit = 2;
         fork.send = Send{0, 0, 77};
@@ -198,6 +204,10 @@ TEST_CASE("a catalog made while the trace is written knows what was kept later")
       if (i == 12) writer.add_payload({1, 13}, 2, {1, 2, 3});
       if (i == 15) writer.add_payload({1, 4}, 1, {1, 2, 3});
     }
+    writer.end_unit(1);
+    CHECK(writer.write_behind());
+    writer.add_payload({1, 8}, 1, {1, 2, 3});
+    writer.add_payload({1, 18}, 1, {1, 2, 3});
   });
   const auto all = [&] {
     std::string text;
@@ -211,7 +221,8 @@ TEST_CASE("a catalog made while the trace is written knows what was kept later")
   CHECK_EQ(query(catalog_path(*trace).value(), "SELECT parent_at_ns FROM units"), "NULL\n77");
   CHECK_EQ(query(catalog_path(*trace).value(), "SELECT COUNT(*) FROM channels"), "2");
   CHECK_EQ(query(catalog_path(*trace).value(), "SELECT DISTINCT event FROM messages WHERE logged ORDER BY event"),
-           "4\n13");
+           "4\n8\n13\n18");
+  CHECK_EQ(query(catalog_path(*trace).value(), "SELECT logged_messages FROM intervals WHERE unit = 1"), "2\n2");
   REQUIRE(std::filesystem::remove(directory / "t/catalog.sqlite"));
   CHECK_EQ(all(), written);
 }
