@@ -62,6 +62,7 @@ class Decoder {
   explicit Decoder(std::span<const uint8_t> data) : data_(data) {}
 
   uint64_t u() {
+    if (at_ < data_.size() && data_[at_] < 0x80) return data_[at_++];
     const uint8_t* at = data_.data() + at_;
     const uint8_t* const end = data_.data() + data_.size();
     uint64_t value = 0;

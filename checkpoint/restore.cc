@@ -132,28 +132,28 @@ std::optional<uint64_t> SharedObjects::object_of(uint64_t device, uint64_t inode
   return std::nullopt;
 }
 
-Result<void> map(const Stub& stub, pid_t tid, const Mapping& mapping, SharedObjects& shared,
-                 const FilePath& file_path) {
+Result<void> map(Calls& calls, const Mapping& mapping, SharedObjects& shared, const FilePath& file_path) {
   if (mapping.shared_object) {
     ASSIGN_OR_RETURN(const std::string path, shared.path(mapping.shared_object, mapping.offset + mapping.length()));
-    return stub.map_file(tid, path, mapping.start, mapping.length(), mapping.protection, MAP_SHARED, mapping.offset);
+    return calls.map_file(path, mapping.start, mapping.length(), mapping.protection, MAP_SHARED, mapping.offset);
   }
   if (mapping.file) {
     ASSIGN_OR_RETURN(const std::string path, file_path(mapping.file));
-    return stub.map_file(tid, path, mapping.start, mapping.length(), mapping.protection, MAP_PRIVATE, mapping.offset);
+    return calls.map_file(path, mapping.start, mapping.length(), mapping.protection, MAP_PRIVATE, mapping.offset);
   }
   const int growth = mapping.is_stack() ? MAP_GROWSDOWN | MAP_STACK : 0;
-  return stub.map_anonymous(tid, mapping.start, mapping.length(), mapping.protection,
-                            MAP_PRIVATE | MAP_NORESERVE | growth);
+  return calls.map_anonymous(mapping.start, mapping.length(), mapping.protection, MAP_PRIVATE | MAP_NORESERVE | growth);
 }
 
 Result<RestoredUnit> restore(const UnitState& state, const ReadPages& read_pages, const FilePath& file_path) {
   RestoredUnit unit;
   for (const auto& process : state.processes) {
     ASSIGN_OR_RETURN(Stub stub, Stub::spawn());
+    StubCalls calls(stub, stub.pid());
     for (const auto& mapping : process.mappings) {
-      TRY(map(stub, stub.pid(), mapping, unit.shared, file_path));
+      TRY(map(calls, mapping, unit.shared, file_path));
     }
+    TRY(calls.run());
     unit.processes.emplace(process.process, RestoredProcess{std::move(stub), process.brk});
   }
   PageFiller filler(state, unit);

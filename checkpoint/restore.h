@@ -49,7 +49,7 @@ using FilePath = std::function<Result<std::string>(uint64_t file)>;
 
 Result<RestoredUnit> restore(const UnitState& state, const ReadPages& read_pages, const FilePath& file_path);
 
-// Maps one recorded mapping in a stub: file copies private, shared objects shared, the stack growing downwards.
-Result<void> map(const Stub& stub, pid_t tid, const Mapping& mapping, SharedObjects& shared, const FilePath& file_path);
+// Adds what maps one recorded mapping: file copies private, shared objects shared, the stack growing downwards.
+Result<void> map(Calls& calls, const Mapping& mapping, SharedObjects& shared, const FilePath& file_path);
 
 }  // namespace redrive

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <filesystem>
 #include <vector>
@@ -23,15 +24,53 @@
 namespace redrive {
 namespace {
 
-constexpr Address kGateCode = kStubSyscallEnd - 2;  // syscall; int3
+// What a stub executes of its own: the calls from rbx to rbp, up to the first that fails; r12 is the descriptor that
+// was opened last, for those that name kOpened.
+extern "C" const uint8_t redrive_stub_code[], redrive_stub_syscall[], redrive_stub_code_end[];
+asm(R"(
+  .pushsection .rodata
+redrive_stub_code:
+  mov 0(%rbx), %rax
+  mov 8(%rbx), %rdi
+  mov 16(%rbx), %rsi
+  mov 24(%rbx), %rdx
+  mov 32(%rbx), %r10
+  mov 40(%rbx), %r8
+  mov 48(%rbx), %r9
+  cmp $-2, %rdi
+  cmove %r12, %rdi
+  cmp $-2, %r8
+  cmove %r12, %r8
+redrive_stub_syscall:
+  syscall
+  cmp $-4095, %rax
+  jae 1f
+  cmpq $2, 0(%rbx)  # open(2)
+  cmove %rax, %r12
+  add $56, %rbx
+  cmp %rbp, %rbx
+  jne redrive_stub_code
+1:
+  int3
+redrive_stub_code_end:
+  .popsection
+)");
+constexpr uint64_t kOpened = ~uint64_t{1};
+static_assert(SYS_open == 2);
+
+constexpr Address kGateCode = kStubSyscallEnd - 2;
 constexpr Address kScratch = kGateStart + kPageSize;
+constexpr uint64_t kCallSize = 56;  // StubCalls::Call
 constexpr long kOptions = PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK |
                           PTRACE_O_TRACESECCOMP | PTRACE_O_EXITKILL;
 constexpr uint64_t kCpuidFaulting = 0x1012;  // ARCH_SET_CPUID, off = faults
 
-// The stub program: an ELF header, one loadable segment, and the gate's code.
+// Where the code for a list of calls begins.
+Address list_code() { return kGateCode - static_cast<Address>(redrive_stub_syscall - redrive_stub_code); }
+
+// The stub program: an ELF header, a loadable segment with the gate's code, and one to be written to.
 Bytes stub_program() {
-  Bytes image(0x110);
+  Bytes image(0x180);
   Elf64_Ehdr header{};
   std::memcpy(header.e_ident, ELFMAG, SELFMAG);
   header.e_ident[EI_CLASS] = ELFCLASS64;
@@ -44,17 +83,23 @@ Bytes stub_program() {
   header.e_phoff = sizeof header;
   header.e_ehsize = sizeof header;
   header.e_phentsize = sizeof(Elf64_Phdr);
-  header.e_phnum = 1;
-  Elf64_Phdr segment{};
-  segment.p_type = PT_LOAD;
-  segment.p_flags = PF_R | PF_X;
-  segment.p_vaddr = segment.p_paddr = kGateStart;
-  segment.p_filesz = segment.p_memsz = image.size();
-  segment.p_align = kPageSize;
+  Elf64_Phdr segments[2] = {};
+  header.e_phnum = std::size(segments);
+  for (auto& segment : segments) {
+    segment.p_type = PT_LOAD;
+    segment.p_filesz = segment.p_memsz = image.size();
+    segment.p_align = kPageSize;
+  }
+  segments[0].p_flags = PF_R | PF_X;
+  segments[0].p_vaddr = segments[0].p_paddr = kGateStart;
+  segments[1].p_flags = PF_R | PF_W;
+  segments[1].p_vaddr = segments[1].p_paddr = kScratch;
+  const auto size = static_cast<size_t>(redrive_stub_code_end - redrive_stub_code);
+  const Address at = list_code() - kGateStart;
+  CHECK(at >= sizeof header + sizeof segments && at + size <= image.size());
   std::memcpy(image.data(), &header, sizeof header);
-  std::memcpy(image.data() + sizeof header, &segment, sizeof segment);
-  const uint8_t code[] = {0x0f, 0x05, 0xcc};
-  std::memcpy(image.data() + (kGateCode - kGateStart), code, sizeof code);
+  std::memcpy(image.data() + sizeof header, segments, sizeof segments);
+  std::memcpy(image.data() + at, redrive_stub_code, size);
   return image;
 }
 
@@ -105,21 +150,24 @@ Result<Stub> Stub::spawn() {
   }
   if (ptrace(PTRACE_SETOPTIONS, stub.pid_, nullptr, kOptions) != 0) return errno_error("cannot trace a stub process");
   ASSIGN_OR_RETURN(stub.memory_, Memory::open(stub.pid_));
-  // Leave nothing mapped but the gate, then add the scratch page that passes strings to the kernel.
+  // Leave nothing mapped but its own two pages.
   ASSIGN_OR_RETURN(const auto mappings, read_mappings(stub.pid_));
+  StubCalls calls(stub, stub.pid_);
   for (const auto& m : mappings) {
-    if (m.start != kGateStart) TRY(stub.unmap(stub.pid_, m.start, m.length()));
+    if (m.start >= kGateEnd || m.end <= kGateStart) TRY(calls.unmap(m.start, m.length()));
   }
   if (const Address vdso = vdso_address(stub.pid_)) {
     // The kernel's data pages lie right below the vDSO; unmapping holes is harmless.
-    TRY(stub.unmap(stub.pid_, vdso - 16 * kPageSize, 32 * kPageSize));
+    TRY(calls.unmap(vdso - 16 * kPageSize, 32 * kPageSize));
   }
-  TRY(stub.map_anonymous(stub.pid_, kScratch, kPageSize, PROT_READ | PROT_WRITE, MAP_PRIVATE));
-  ASSIGN_OR_RETURN(const int64_t tsc, stub.call(stub.pid_, SYS_prctl, {PR_SET_TSC, PR_TSC_SIGSEGV}));
-  if (tsc < 0) return Error{"cannot trap rdtsc in a stub process"};
+  TRY(calls.add("trap rdtsc in a stub process", SYS_prctl, {PR_SET_TSC, PR_TSC_SIGSEGV}));
+  TRY(calls.run());
   // Where the machine cannot trap cpuid, the recording could not either.
-  ASSIGN_OR_RETURN(const int64_t cpuid, stub.call(stub.pid_, SYS_arch_prctl, {kCpuidFaulting, 0}));
-  static_cast<void>(cpuid);
+  static std::atomic<bool> traps_cpuid = true;
+  if (traps_cpuid) {
+    ASSIGN_OR_RETURN(const int64_t cpuid, stub.call(stub.pid_, SYS_arch_prctl, {kCpuidFaulting, 0}));
+    traps_cpuid = cpuid == 0;
+  }
   return stub;
 }
 
@@ -184,15 +232,27 @@ Stub::~Stub() {
 }
 
 Result<int64_t> Stub::call(pid_t tid, long number, std::initializer_list<uint64_t> args) const {
-  user_regs_struct saved;
-  if (!get_regs(tid, saved)) return errno_error("cannot read a stub's registers");
-  user_regs_struct regs = saved;
+  user_regs_struct regs{};
   regs.rip = kGateCode;
   regs.rax = static_cast<uint64_t>(number);
-  regs.orig_rax = ~0ull;
-  regs.eflags = 0x202;
+  // As if it were the last of a list.
+  regs.rbx = kScratch;
+  regs.rbp = kScratch + kCallSize;
   int index = 0;
   for (const uint64_t arg : args) syscall_arg(regs, index++) = arg;
+  ASSIGN_OR_RETURN(regs, run(tid, regs));
+  return static_cast<int64_t>(regs.rax);
+}
+
+Result<user_regs_struct> Stub::run(pid_t tid, user_regs_struct regs) const {
+  user_regs_struct saved;
+  if (!get_regs(tid, saved)) return errno_error("cannot read a stub's registers");
+  regs.orig_rax = ~0ull;
+  regs.eflags = 0x202;
+  regs.cs = saved.cs, regs.ss = saved.ss, regs.ds = saved.ds, regs.es = saved.es, regs.fs = saved.fs,
+  regs.gs = saved.gs;
+  regs.fs_base = saved.fs_base, regs.gs_base = saved.gs_base;
+  regs.rsp = saved.rsp;
   if (!set_regs(tid, regs)) return errno_error("cannot set a stub's registers");
   int status = 0;
   do {
@@ -203,7 +263,7 @@ Result<int64_t> Stub::call(pid_t tid, long number, std::initializer_list<uint64_
   } while (!at_trap(status));
   if (!get_regs(tid, regs)) return errno_error("cannot read a stub's registers");
   if (!set_regs(tid, saved)) return errno_error("cannot set a stub's registers");
-  return static_cast<int64_t>(regs.rax);
+  return regs;
 }
 
 Result<pid_t> Stub::clone(pid_t tid, uint64_t flags) const {
@@ -220,37 +280,99 @@ Result<pid_t> Stub::clone(pid_t tid, uint64_t flags) const {
 
 Result<void> Stub::map_file(pid_t tid, const std::string& path, Address start, uint64_t length, int protection,
                             int flags, uint64_t offset) const {
-  CHECK(path.size() < kPageSize);
-  if (!memory_.write(kScratch, path.c_str(), path.size() + 1)) return errno_error("cannot write to a stub");
-  const uint64_t mode = flags & MAP_SHARED ? O_RDWR : O_RDONLY;
-  ASSIGN_OR_RETURN(const int64_t fd, call(tid, SYS_open, {kScratch, mode, 0}));
-  if (fd < 0) return Error{"cannot map " + path + ": " + std::strerror(static_cast<int>(-fd))};
-  ASSIGN_OR_RETURN(const int64_t at,
-                   call(tid, SYS_mmap,
-                        {start, length, static_cast<uint64_t>(protection), static_cast<uint64_t>(flags | MAP_FIXED),
-                         static_cast<uint64_t>(fd), offset}));
-  ASSIGN_OR_RETURN(const int64_t closed, call(tid, SYS_close, {static_cast<uint64_t>(fd)}));
-  static_cast<void>(closed);
-  if (at != static_cast<int64_t>(start))
-    return Error{"cannot map " + path + ": " + std::strerror(static_cast<int>(-at))};
+  StubCalls calls(*this, tid);
+  TRY(calls.map_file(path, start, length, protection, flags, offset));
+  TRY(calls.run());
   return {};
 }
 
 Result<void> Stub::map_anonymous(pid_t tid, Address start, uint64_t length, int protection, int flags) const {
-  ASSIGN_OR_RETURN(const int64_t at, call(tid, SYS_mmap,
-                                          {start, length, static_cast<uint64_t>(protection),
-                                           static_cast<uint64_t>(flags | MAP_FIXED | MAP_ANONYMOUS), ~0ull, 0}));
-  if (at != static_cast<int64_t>(start)) {
-    return Error{"cannot map memory in a stub: " + std::string(std::strerror(static_cast<int>(-at)))};
-  }
+  StubCalls calls(*this, tid);
+  TRY(calls.map_anonymous(start, length, protection, flags));
+  TRY(calls.run());
   return {};
 }
 
 Result<void> Stub::unmap(pid_t tid, Address start, uint64_t length) const {
-  ASSIGN_OR_RETURN(const int64_t result, call(tid, SYS_munmap, {start, length}));
-  if (result != 0)
-    return Error{"cannot unmap memory in a stub: " + std::string(std::strerror(static_cast<int>(-result)))};
+  StubCalls calls(*this, tid);
+  TRY(calls.unmap(start, length));
+  TRY(calls.run());
   return {};
+}
+
+Result<void> StubCalls::add(std::string doing, long number, std::initializer_list<uint64_t> args) {
+  close();
+  return push(std::move(doing), number, args);
+}
+
+// What was opened last, if it still is. There is room for that.
+void StubCalls::close() {
+  if (open_.empty()) return;
+  calls_.push_back({SYS_close, {kOpened}});
+  doing_.push_back("close " + std::exchange(open_, {}));
+}
+
+Result<void> StubCalls::push(std::string doing, long number, std::initializer_list<uint64_t> args) {
+  if ((calls_.size() + 2) * sizeof(Call) + texts_.size() > kPageSize) TRY(run());
+  Call& call = calls_.emplace_back(Call{static_cast<uint64_t>(number), {}});
+  std::copy(args.begin(), args.end(), call.args);
+  doing_.push_back(std::move(doing));
+  return {};
+}
+
+Result<void> StubCalls::map_file(const std::string& path, Address start, uint64_t length, int protection, int flags,
+                                 uint64_t offset) {
+  const uint64_t mode = flags & MAP_SHARED ? O_RDWR : O_RDONLY;
+  constexpr size_t kCalls = 4;  // what is open is closed, two are added, and what is opened is closed
+  if (kCalls * sizeof(Call) + path.size() + 1 > kPageSize)
+    return Error{"cannot map " + path + ": its name is too long"};
+  if ((calls_.size() + kCalls) * sizeof(Call) + texts_.size() + path.size() + 1 > kPageSize) TRY(run());
+  if (open_ != path || open_mode_ != mode) {
+    close();
+    texts_.insert(0, path.c_str(), path.size() + 1);
+    TRY(push("map " + path, SYS_open, {kScratch + kPageSize - texts_.size(), mode, 0}));
+    open_ = path;
+    open_mode_ = mode;
+  }
+  return push(
+      "map " + path, SYS_mmap,
+      {start, length, static_cast<uint64_t>(protection), static_cast<uint64_t>(flags | MAP_FIXED), kOpened, offset});
+}
+
+Result<void> Calls::map_anonymous(Address start, uint64_t length, int protection, int flags) {
+  return add("map memory in a stub", SYS_mmap,
+             {start, length, static_cast<uint64_t>(protection),
+              static_cast<uint64_t>(flags | MAP_FIXED | MAP_ANONYMOUS), ~0ull, 0});
+}
+
+Result<void> Calls::unmap(Address start, uint64_t length) {
+  return add("unmap memory in a stub", SYS_munmap, {start, length});
+}
+
+Result<int64_t> StubCalls::run() {
+  static_assert(sizeof(Call) == kCallSize);
+  if (calls_.empty()) return 0;
+  close();
+  const size_t size = calls_.size() * sizeof(Call);
+  MemoryPiece pieces[] = {
+      {kScratch, reinterpret_cast<uint8_t*>(calls_.data()), size},
+      {kScratch + kPageSize - texts_.size(), reinterpret_cast<uint8_t*>(texts_.data()), texts_.size()}};
+  if (!stub_.memory().write(std::span(pieces).first(texts_.empty() ? 1 : 2)))
+    return errno_error("cannot write to a stub");
+  user_regs_struct regs{};
+  regs.rip = list_code();
+  regs.rbx = kScratch;
+  regs.rbp = kScratch + size;
+  ASSIGN_OR_RETURN(regs, stub_.run(tid_, regs));
+  const auto result = static_cast<int64_t>(regs.rax);
+  const size_t made = (regs.rbx - kScratch) / sizeof(Call);
+  if (made < calls_.size()) {
+    return Error{"cannot " + doing_[made] + ": " + std::strerror(static_cast<int>(-result))};
+  }
+  calls_.clear();
+  doing_.clear();
+  texts_.clear();
+  return result;
 }
 
 }  // namespace redrive

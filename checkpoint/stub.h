@@ -1,13 +1,15 @@
 // A stub: the process in which a unit's recorded address space is built and its code re-driven.
 //
-// It starts as a one-page static program (the gate: a `syscall` instruction at an address that no recorded program
-// uses) and has nothing else mapped. Memory layout and threads are made by running syscalls at the gate. The thread
+// It starts as a static program of two pages (the gate: a `syscall` instruction at an address that no recorded program
+// uses, and room for a list of calls) and has nothing else mapped. Memory layout and threads are made by running
+// syscalls at the gate, several with one stop if need be. The thread
 // that spawned a stub is its tracer: all functions must be called from that thread. A stub dies with its tracer
 // (PTRACE_O_EXITKILL).
 #pragma once
 
 #include <initializer_list>
 #include <string>
+#include <vector>
 
 #include "base/remote.h"
 #include "base/result.h"
@@ -46,9 +48,56 @@ class Stub {
   Result<void> unmap(pid_t tid, Address start, uint64_t length) const;
 
  private:
+  friend class StubCalls;
   Stub() = default;
+  // Runs the gate's code with these registers, as the list of calls wants them, in the thread. Its registers behind it;
+  // it has those of before again.
+  Result<user_regs_struct> run(pid_t tid, user_regs_struct regs) const;
+
   pid_t pid_ = -1;
   Memory memory_;
+};
+
+// Syscalls to be made in a stub, one after the other.
+class Calls {
+ public:
+  virtual ~Calls() = default;
+  // `doing`: what errors say cannot be done.
+  virtual Result<void> add(std::string doing, long number, std::initializer_list<uint64_t> args) = 0;
+  // As the functions of a Stub.
+  virtual Result<void> map_file(const std::string& path, Address start, uint64_t length, int protection, int flags,
+                                uint64_t offset) = 0;
+  Result<void> map_anonymous(Address start, uint64_t length, int protection, int flags);
+  Result<void> unmap(Address start, uint64_t length);
+};
+
+// Those that a stopped thread makes, with one stop for as many as there is room for. The first that fails ends it: the
+// functions that add one report what failed of those before.
+class StubCalls final : public Calls {
+ public:
+  StubCalls(const Stub& stub, pid_t tid) : stub_(stub), tid_(tid) {}
+  Result<void> add(std::string doing, long number, std::initializer_list<uint64_t> args) override;
+  Result<void> map_file(const std::string& path, Address start, uint64_t length, int protection, int flags,
+                        uint64_t offset) override;
+
+  // Makes those that were added. The last one's result.
+  Result<int64_t> run();
+
+ private:
+  struct Call {
+    uint64_t number;
+    uint64_t args[6];
+  };
+  Result<void> push(std::string doing, long number, std::initializer_list<uint64_t> args);
+  void close();
+
+  const Stub& stub_;
+  const pid_t tid_;
+  std::vector<Call> calls_;
+  std::vector<std::string> doing_;
+  std::string texts_;  // paths, which lie at the end of the page
+  std::string open_;   // the file that was opened last, and is to be closed
+  uint64_t open_mode_ = 0;
 };
 
 // The pages that a stub keeps for itself. Recorded programs must leave them alone.

@@ -33,7 +33,13 @@ Result<EventSegment::Cursor> EventSegment::cursor_at(const RecordHeader& record,
   if (record.type != RecordType::events) return damage(file_.path(), record.offset, "not a record of events");
   thread_local Unpacker unpacker;
   ASSIGN_OR_RETURN(const auto payload, file_.payload(record, unpacker));
-  return Cursor{record.first_item, std::make_shared<const Bytes>(payload.begin(), payload.end()), record.first_item, 0};
+  // Fresh memory costs more than what it is filled with. One block is the last reader's.
+  thread_local std::array<std::shared_ptr<Bytes>, 2> blocks;
+  auto free = std::find_if(blocks.begin(), blocks.end(), [](const auto& block) { return block.use_count() <= 1; });
+  if (free == blocks.end()) free = blocks.begin(), free->reset();
+  if (!*free) *free = std::make_shared<Bytes>();
+  (*free)->assign(payload.begin(), payload.end());
+  return Cursor{record.first_item, *free, record.first_item, 0};
 }
 
 // False if the visitor wants no more.

@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -23,10 +24,12 @@ namespace redrive {
 namespace {
 
 constexpr uint64_t kSharedSize = gate::kSlot - gate::kCode;  // the slots come behind it
-constexpr unsigned long kFsGsBase = 1 << 1;  // HWCAP2_FSGSBASE
-constexpr uint64_t kReach = 1ull << 31;      // of a jump
+constexpr unsigned long kFsGsBase = 1 << 1;                  // HWCAP2_FSGSBASE
+constexpr uint64_t kReach = 1ull << 31;                      // of a jump
 constexpr uint64_t kReachMargin = 1 << 24;
-constexpr uint8_t kNothing = 0xcc;  // where nobody comes by
+constexpr uint8_t kNothing = 0xcc;          // where nobody comes by
+constexpr uint64_t kWorthPatching = 2;      // times that a site is come to: many are used once
+constexpr uint64_t kReadAStop = 16 * 1024;  // bytes of code that are read in the time of a stop, about
 
 // Intel SDM, CPUID.07H:ECX.RDPID[bit 22]. Asked once: on a virtual machine that takes long.
 bool has_rdpid() {
@@ -35,6 +38,18 @@ bool has_rdpid() {
     return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (c >> 22 & 1);
   }();
   return has;
+}
+
+// Of the file that is mapped; empty if it cannot be read, or is not there any more.
+Bytes contents_of(const Mapping& mapping) {
+  const Fd file(::open(mapping.name.c_str(), O_RDONLY | O_CLOEXEC));
+  struct stat info {};
+  if (!file || fstat(file.get(), &info) != 0 || info.st_dev != mapping.device || info.st_ino != mapping.inode)
+    return {};
+  Bytes contents(static_cast<size_t>(info.st_size));
+  const ssize_t got = ::read(file.get(), contents.data(), contents.size());
+  contents.resize(got < 0 ? 0 : static_cast<size_t>(got));
+  return contents;
 }
 
 }  // namespace
@@ -128,36 +143,50 @@ void GateArena::set_answers(std::span<const gate::CpuidAnswer> answers) {
   orders().cpuid.count = answers.size();
 }
 
-std::optional<PatchWindow> CodeSegments::window(const Memory& memory, const Mapping& mapping, Address site) {
+std::optional<PatchWindow> CodeSegments::window(const Memory& memory, const Mapping& mapping, Address address,
+                                                SiteKind kind, uint64_t times) {
+  if (!is_unchanging(mapping)) return std::nullopt;
   const std::lock_guard lock(mutex_);
-  Segment* known = segment(memory, mapping);
-  if (!known) return std::nullopt;
-  const auto [window, fresh] = known->windows.try_emplace(site - mapping.start);
-  if (fresh) window->second = known->code.window(site - mapping.start);
-  return window->second;
+  Segment& known = segments_[key(mapping)];
+  const uint64_t at = address - mapping.start;
+  Site& site = known.sites[at];
+  site.kind = kind;
+  site.times += times;
+  known.times += times;
+  // Stops are cheaper than reading code that has few of them.
+  if (site.times < kWorthPatching || known.times < mapping.length() / kReadAStop) return std::nullopt;
+  if (std::exchange(site.examined, true)) return site.window;
+  const CodeSegment& code = code_of(known, memory, mapping);
+  if (kind != SiteKind::cpuid) return site.window = code.window(at);
+  if (!known.cpuid) known.cpuid = cpuid_sites(contents_of(mapping));
+  const auto front = std::find_if(known.cpuid->begin(), known.cpuid->end(),
+                                  [&](const CpuidSite& each) { return each.offset == mapping.offset + at; });
+  return site.window = code.window(at, front == known.cpuid->end() ? std::vector<uint8_t>() : front->front);
 }
 
 std::optional<PatchWindow> CodeSegments::window_at(const Memory& memory, const Mapping& mapping, Address place) {
+  if (!is_unchanging(mapping)) return std::nullopt;
   const std::lock_guard lock(mutex_);
-  const Segment* known = segment(memory, mapping);
-  return known ? known->code.window_at(place - mapping.start) : std::nullopt;
+  return code_of(segments_[key(mapping)], memory, mapping).window_at(place - mapping.start);
 }
 
-CodeSegments::Segment* CodeSegments::segment(const Memory& memory, const Mapping& mapping) {
-  if (mapping.inode == 0 || mapping.shared || (mapping.protection & PROT_WRITE)) return nullptr;
-  auto known = segments_.find(key(mapping));
-  if (known == segments_.end()) {
+bool CodeSegments::is_unchanging(const Mapping& mapping) {
+  return mapping.inode != 0 && !mapping.shared && !(mapping.protection & PROT_WRITE);
+}
+
+const CodeSegment& CodeSegments::code_of(Segment& segment, const Memory& memory, const Mapping& mapping) {
+  if (!segment.code) {
     Bytes code(mapping.length());
     code.resize(memory.read_some(mapping.start, code.data(), code.size()));
-    known = segments_.emplace(key(mapping), Segment{CodeSegment(std::move(code)), {}, {}}).first;
+    segment.code.emplace(std::move(code));
   }
-  return &known->second;
+  return *segment.code;
 }
 
 void CodeSegments::add(const Mapping& mapping, const PatchedSite& site) {
   const std::lock_guard lock(mutex_);
   const auto known = segments_.find(key(mapping));
-  if (known != segments_.end()) known->second.patched.try_emplace(site.site - mapping.start, site.original);
+  if (known != segments_.end()) known->second.sites.at(site.site - mapping.start).original = site.original;
 }
 
 std::vector<SitePatch> CodeSegments::known(const Mapping& mapping) const {
@@ -165,8 +194,8 @@ std::vector<SitePatch> CodeSegments::known(const Mapping& mapping) const {
   std::vector<SitePatch> patches;
   const auto known = segments_.find(key(mapping));
   if (known == segments_.end()) return patches;
-  for (const auto& [at, original] : known->second.patched) {
-    patches.push_back({mapping.start + at, *known->second.windows.at(at), original});
+  for (const auto& [at, site] : known->second.sites) {
+    if (!site.original.empty()) patches.push_back({mapping.start + at, *site.window, site.original, site.kind});
   }
   return patches;
 }
@@ -179,7 +208,6 @@ Gate::Gate(const Gate& parent, Unit* unit)
       messages(parent.messages),
       sites(parent.sites),
       trampolines(parent.trampolines),
-      stops(parent.stops),
       stopping(parent.stopping),
       arena_(parent.arena_) {}
 
@@ -251,8 +279,9 @@ const PatchedSite* Gate::at_stop(Address stop) {
 }
 
 const PatchedSite* Gate::patched(Address site) const {
-  const auto found = std::find_if(sites.begin(), sites.end(), [&](const auto& each) { return each.site == site; });
-  return found == sites.end() ? nullptr : &*found;
+  const auto found = std::lower_bound(sites.begin(), sites.end(), site,
+                                      [](const PatchedSite& each, Address wanted) { return each.site < wanted; });
+  return found == sites.end() || found->site != site ? nullptr : &*found;
 }
 
 void Gate::note_use(PatchedSite& site) const {
@@ -333,6 +362,7 @@ void Gate::patch(const Memory& memory, std::vector<SitePatch> patches) {
   };
   if (std::all_of(code.begin(), code.end(), write) && std::all_of(stretches.begin(), stretches.end(), write)) {
     sites.insert(sites.end(), std::make_move_iterator(made.begin()), std::make_move_iterator(made.end()));
+    std::sort(sites.begin(), sites.end(), [](const auto& x, const auto& y) { return x.site < y.site; });
     last_stops_ = {};
     return;
   }
@@ -371,7 +401,6 @@ void Gate::forget(Address start, Address end) {
     if (gone) release(site);
     return gone;
   });
-  std::erase_if(stops, [&](const auto& entry) { return start <= entry.first && entry.first < end; });
   std::erase_if(stopping, [&](const auto& entry) { return start <= entry.first && entry.first < end; });
 }
 

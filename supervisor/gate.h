@@ -19,6 +19,7 @@
 #include "base/result.h"
 #include "checkpoint/address_space.h"
 #include "interceptors/channels.h"
+#include "interceptors/cpuid_sites.h"
 #include "interceptors/inprocess/layout.h"
 #include "interceptors/patch_window.h"
 #include "interceptors/syscall_table.h"
@@ -127,24 +128,35 @@ struct PatchedSite {
   uint64_t moved_size() const { return end() > behind() ? end() - behind() : 0; }
 };
 
-// What replays have learnt of the syscall sites in mapped files: where a jump fits, and which are worth one. Thread-safe.
+// What replays have learnt of the sites in mapped files: where a jump fits, and which are worth one. Thread-safe.
 class CodeSegments {
  public:
-  // None if the mapping is not the unchanging code of a file, or the site has no window.
-  std::optional<PatchWindow> window(const Memory& memory, const Mapping& mapping, Address site);
-  // The same at any instruction (CodeSegment::window_at).
+  // Somebody is about to come to the site, `times` times. None if the mapping is not the unchanging code of a file, the
+  // site has no window, or it has not proved worth it to look for one.
+  std::optional<PatchWindow> window(const Memory& memory, const Mapping& mapping, Address site, SiteKind kind,
+                                    uint64_t times);
+  // At any instruction (CodeSegment::window_at).
   std::optional<PatchWindow> window_at(const Memory& memory, const Mapping& mapping, Address place);
   // The site was patched: it shall be in whatever else maps the file.
   void add(const Mapping& mapping, const PatchedSite& site);
   std::vector<SitePatch> known(const Mapping& mapping) const;
 
  private:
-  struct Segment {
-    CodeSegment code;
-    std::map<uint64_t, std::optional<PatchWindow>> windows;  // by the site's distance from the start
-    std::map<uint64_t, Bytes> patched;                       // what the windows held
+  struct Site {
+    SiteKind kind = SiteKind::syscall;
+    uint64_t times = 0;
+    bool examined = false;
+    std::optional<PatchWindow> window;  // once it was examined
+    Bytes original;                     // what the window held; empty until it was patched
   };
-  Segment* segment(const Memory& memory, const Mapping& mapping);
+  struct Segment {
+    std::optional<CodeSegment> code;              // once it was looked at
+    uint64_t times = 0;                           // at all sites
+    std::map<uint64_t, Site> sites;               // by the distance from the start
+    std::optional<std::vector<CpuidSite>> cpuid;  // of the file, once they were looked for
+  };
+  static bool is_unchanging(const Mapping& mapping);
+  static const CodeSegment& code_of(Segment& segment, const Memory& memory, const Mapping& mapping);
   static auto key(const Mapping& mapping) {
     return std::make_tuple(mapping.device, mapping.inode, mapping.offset, mapping.length());
   }
@@ -219,11 +231,10 @@ class Gate {
   } messages;  // in replay: what the program has mapped of those that its calls send and receive
   // The program has written into its slot: nothing is served any more.
   std::atomic<bool> broken = false;
-  bool pending_opened = false;  // the entry of the send at the ring's head is in the log
-  std::vector<PatchedSite> sites;
+  bool pending_opened = false;     // the entry of the send at the ring's head is in the log
+  std::vector<PatchedSite> sites;  // by address
   std::vector<Trampolines> trampolines;
-  std::unordered_map<Address, uint32_t> stops;  // of sites that are not patched
-  // The same in a recording: what is known of the site; nothing if it is in no file.
+  // In a recording, of sites that are not patched: what is known of the site; nothing if it is in no file.
   struct StoppingSite {
     CodePlan* plan = nullptr;
     CodeSite* site = nullptr;

@@ -53,14 +53,6 @@ void note_contents(const Memory& memory, Address start, uint64_t length, bool ze
   }
 }
 
-Result<void> done(const Result<int64_t>& result, const char* what) {
-  if (!result) return result.error();
-  if (is_error(*result)) {
-    return Error{std::string(what) + " failed in replay: " + std::strerror(static_cast<int>(-*result))};
-  }
-  return {};
-}
-
 }  // namespace
 
 const Mapping* mapping_at(const std::vector<Mapping>& mappings, Address address) {
@@ -196,10 +188,9 @@ void Recorder::map_file(Thread& thread, Address start, MapSource& source, Event&
   if (const auto place = arena_->add_file(file->version, code)) served_files_.insert_or_assign(*place, *file);
 }
 
-Result<void> replay_memory_call(const Event& event, Special special, RestoredProcess& process, pid_t tid,
+Result<void> replay_memory_call(const Event& event, Special special, const Stub& stub, Address& brk, Calls& calls,
                                 SharedObjects& shared, const FilePath& file_path) {
   const auto& args = event.args;
-  const Stub& stub = process.stub;
   const bool failed = is_error(event.result);
   switch (special) {
     case Special::mmap:
@@ -213,38 +204,36 @@ Result<void> replay_memory_call(const Event& event, Special special, RestoredPro
       mapping.file = event.map->file;
       mapping.shared_object = event.map->shared_object;
       if (special == Special::mmap && (args[3] & MAP_GROWSDOWN)) mapping.name = "[stack]";
-      return map(stub, tid, mapping, shared, file_path);
+      return map(calls, mapping, shared, file_path);
     }
     case Special::shmdt: {
       if (failed) return {};
       ASSIGN_OR_RETURN(const auto mappings, read_mappings(stub.pid()));
       const Mapping* mapping = mapping_at(mappings, args[0]);
       if (!mapping) return Error{"shmdt of memory that is not mapped"};
-      return stub.unmap(tid, mapping->start, mapping->length());
+      return calls.unmap(mapping->start, mapping->length());
     }
     case Special::munmap:
       if (failed) return {};
-      return done(stub.call(tid, SYS_munmap, {args[0], args[1]}), "munmap");
+      return calls.unmap(args[0], args[1]);
     case Special::mprotect:
       if (failed) return {};
-      return done(stub.call(tid, SYS_mprotect, {args[0], args[1], args[2]}), "mprotect");
+      return calls.add("protect memory in a stub", SYS_mprotect, {args[0], args[1], args[2]});
     case Special::madvise:
       if (failed) return {};
-      return done(stub.call(tid, SYS_madvise, {args[0], args[1], args[2]}), "madvise");
+      return calls.add("empty memory in a stub", SYS_madvise, {args[0], args[1], args[2]});
     case Special::mremap: {
       if (failed) return {};
       const auto target = static_cast<Address>(event.result);
       const uint64_t flags =
           target == args[0] ? args[3] & ~uint64_t{MREMAP_FIXED} : args[3] | MREMAP_MAYMOVE | MREMAP_FIXED;
-      return done(stub.call(tid, SYS_mremap, {args[0], args[1], args[2], flags, target}), "mremap");
+      return calls.add("move memory in a stub", SYS_mremap, {args[0], args[1], args[2], flags, target});
     }
     case Special::brk: {
       const auto target = static_cast<Address>(event.result);
-      const Address from = page_up(process.brk), to = page_up(target);
-      process.brk = target;
-      if (to > from)
-        return stub.map_anonymous(tid, from, to - from, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE);
-      if (to < from) return stub.unmap(tid, to, from - to);
+      const Address from = page_up(std::exchange(brk, target)), to = page_up(target);
+      if (to > from) return calls.map_anonymous(from, to - from, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE);
+      if (to < from) return calls.unmap(to, from - to);
       return {};
     }
     default:

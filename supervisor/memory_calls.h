@@ -14,8 +14,9 @@ uint64_t shared_object(uint64_t device, uint64_t inode);
 // The mapping that holds an address; null if there is none.
 const Mapping* mapping_at(const std::vector<Mapping>& mappings, Address address);
 
-// Makes the layout change that `event` recorded, in the stub's thread `tid`.
-Result<void> replay_memory_call(const Event& event, Special special, RestoredProcess& process, pid_t tid,
+// Adds what makes the layout change that `event` recorded, in this stub. `brk` is the process's, as the call finds it
+// and leaves it.
+Result<void> replay_memory_call(const Event& event, Special special, const Stub& stub, Address& brk, Calls& calls,
                                 SharedObjects& shared, const FilePath& file_path);
 
 }  // namespace redrive

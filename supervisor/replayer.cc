@@ -265,8 +265,12 @@ Result<bool> Replayer::replay_entry(Thread& thread, EventIndex index, const Even
   if (!std::equal(args.begin(), args.begin() + static_cast<ptrdiff_t>(count), event.args.begin())) return differs("");
   if (preserved_registers_hash(thread.regs) != event.regs_hash) return differs(", with other registers");
   if (!row || row->treat == Treat::refuse) return true;
-  const auto read = inputs(*row, args, memory(thread));
-  if (event.in_hash != 0 && hash_spans(read, memory(thread), scratch_) != event.in_hash) {
+  // A new program's strings lie close together.
+  const bool executes = row->special == Special::execve || row->special == Special::execveat;
+  const Memory strings = executes ? Memory::snapshot(memory(thread)) : Memory();
+  const Memory& found = executes ? strings : memory(thread);
+  const auto read = inputs(*row, args, found);
+  if (event.in_hash != 0 && hash_spans(read, found, scratch_) != event.in_hash) {
     return differs(", with other contents of the memory that it reads");
   }
   if (store_.index({what_.unit, index}, sent_)) store_.publish({what_.unit, index}, read_payload(read, memory(thread)));
@@ -285,7 +289,6 @@ Result<bool> Replayer::replay_entry(Thread& thread, EventIndex index, const Even
     }
     return true;
   }
-  TRY(patch(thread, *row));
   return true;
 }
 
@@ -293,6 +296,7 @@ void Replayer::forget_process(ProcessSerial process) {
   std::erase_if(threads_, [&](const auto& entry) { return entry.second.process == process; });
   unit_.processes.erase(process);
   gates_.erase(process);
+  code_.erase(process);
 }
 
 Result<void> Replayer::replay_birth(Thread& parent, EventIndex index, const Event& event, const SyscallRow& row) {
@@ -367,9 +371,13 @@ Result<bool> Replayer::replay_effects(Thread& thread, EventIndex index, const Ev
   if (special != Special::none) {
     Event call = event;
     call.args = args;
+    RestoredProcess& process = unit_.processes.at(thread.process);
+    ASSIGN_OR_RETURN(const bool code, changes_code(thread.process, call, special, process.brk));
     const auto moved = make_room(thread, call, special);
-    mappings_.clear();
-    TRY(replay_memory_call(call, special, unit_.processes.at(thread.process), thread.tid, unit_.shared, file_path_));
+    StubCalls calls(process.stub, thread.tid);
+    TRY(replay_memory_call(call, special, process.stub, process.brk, calls, unit_.shared, file_path_));
+    TRY(calls.run());
+    if (code) code_.clear();
     TRY(map_gate(moved, thread.tid));
     constexpr uint64_t kArchSetGs = 0x1001, kArchSetFs = 0x1002;
     if (special == Special::arch_prctl && event.result == 0) {
@@ -457,7 +465,9 @@ Result<bool> Replayer::replay_trap(Thread& thread, EventIndex index, const Event
   const auto expected = [&] { return "a trapped instruction at " + hex(event.ip); };
   ASSIGN_OR_RETURN(const StopKind stop, run_to_stop(thread));
   uint8_t code[3] = {};
-  if (stop == StopKind::fault) memory(thread).read_some(thread.regs.rip, code, sizeof code);
+  const Gate* const gate = stop == StopKind::fault ? gate_of(thread) : nullptr;
+  const Address instruction = gate ? gate->physical(thread.regs.rip) : thread.regs.rip;
+  if (stop == StopKind::fault) memory(thread).read_some(instruction, code, sizeof code);
   const bool cpuid = event.number == static_cast<int32_t>(Trap::cpuid);
   const auto trapped = cpuid && stands_for_cpuid(code) ? cpuid_instruction() : decode_trapped(code);
   if (stop != StopKind::fault || thread.regs.rip != event.ip || !trapped || trapped->instruction != event.number) {

@@ -61,6 +61,8 @@ struct ReplayerOptions {
   std::chrono::steady_clock::time_point started = std::chrono::steady_clock::now();
 };
 
+class RingCalls;
+
 class Replayer {
  public:
   Replayer(const Trace& trace, const PlannedInterval& what, std::optional<EventRef> birth, MessageStore& store,
@@ -90,8 +92,10 @@ class Replayer {
   struct Batch {
     ThreadSerial thread = 0;
     EventIndex first = 0;
+    Gate* gate = nullptr;
     std::vector<uint64_t> ends;  // of each, in the ring
-    uint64_t repeated = 0;       // how often the first was made before
+    bool changes_memory = false;
+    std::vector<std::pair<size_t, Address>> breaks;  // the process's, behind so many of them
   };
 
   Result<void> execute(EventIndex first, EventIndex last);
@@ -141,21 +145,24 @@ class Replayer {
   // replayer_gate.cc: the in-process tier
   Gate* gate_of(const Thread& thread) const;
   Result<void> map_gate(const std::vector<ProcessSerial>& sharing, pid_t tid);
-  Result<Address> map_messages(const Stub& stub, pid_t tid, const std::vector<Mapping>& mappings);
-  Result<void> let_gate_call(const Stub& stub, pid_t tid, gate::Slot& slot);
+  Result<Address> map_messages(StubCalls& calls, const std::vector<Mapping>& mappings);
+  Result<void> let_gate_call(StubCalls& calls, gate::Slot& slot);
   Result<std::shared_ptr<Gate>> inherit_gate(const Gate& parent, const Stub& child);
   std::vector<ProcessSerial> remove_gate(ProcessSerial process);
   void reseat(const Thread& thread, const Gate& before, const Gate* after) const;
-  Result<const std::vector<Mapping>*> mappings_of(ProcessSerial process);
-  Result<void> patch(Thread& thread, const SyscallRow& row);
+  Result<const std::vector<Mapping>*> code_of(ProcessSerial process);
+  Result<bool> changes_code(ProcessSerial process, const Event& event, Special special, Address brk);
+  bool is_in_the_way(const Gate& gate, const Event& event, Special special, Address brk) const;
+  Result<bool> make_in_ring(const Event& event, Special special, RingCalls& calls);
+  Result<void> patch_ahead(const Thread& thread, Address site, SiteKind kind, uint64_t times);
   Result<void> replace(ProcessSerial process, pid_t tid, std::vector<SitePatch> patches);
   Result<void> apply_known(ProcessSerial process, pid_t tid, const Mapping& mapping);
   Result<void> apply_known(const Thread& thread, const Event& event);
   std::vector<ProcessSerial> make_room(Thread& thread, const Event& event, Special special);
   Result<bool> visit(EventIndex index, const Event& event);
-  Result<bool> take(EventIndex index, const Event& event);
   Result<bool> receive_in_turn(EventIndex index, const Event& event);
-  bool expect(EventIndex index, const Event& event);
+  Result<bool> expect(EventIndex index, const Event& event);
+  void send_to_gate(Thread& thread) const;
   Result<bool> run_batch(bool onward);
 
   const Memory& memory(const Thread& thread) const { return unit_.processes.at(thread.process).stub.memory(); }
@@ -170,7 +177,7 @@ class Replayer {
   ReplayTier* const tier_;
   RestoredUnit unit_;
   std::map<ProcessSerial, std::shared_ptr<Gate>> gates_;
-  std::map<ProcessSerial, std::vector<Mapping>> mappings_;  // that patch() has looked at
+  std::map<ProcessSerial, std::vector<Mapping>> code_;
   Batch batch_;
   const Event* previous_ = nullptr;  // the event before the one that is visited; null: it must be read again
   IntervalIndex next_interval_ = 0;  // behind the current one

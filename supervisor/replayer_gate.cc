@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/check.h"
 #include "checkpoint/address_space.h"
 #include "supervisor/memory_calls.h"
 #include "supervisor/registers.h"
@@ -17,8 +18,6 @@
 
 namespace redrive {
 namespace {
-
-constexpr uint32_t kPatchAtStop = 2;  // of a site: many are used once
 
 uint64_t page_up(uint64_t length) { return (length + kPageSize - 1) & ~(kPageSize - 1); }
 
@@ -47,7 +46,68 @@ std::vector<AddressRange> changed(const Event& event, Special special, Address b
 // Whether the code inside tracees can answer the call: it executes none.
 bool is_answered(const SyscallRow& row) { return row.in_process && row.special == Special::none; }
 
+// Whether that can make the call in a stub: it changes memory.
+bool is_made(const SyscallRow& row) {
+  switch (row.special) {
+    case Special::mmap:
+    case Special::munmap:
+    case Special::mprotect:
+    case Special::madvise:
+    case Special::mremap:
+    case Special::brk:
+      return row.in_process;
+    default:
+      return false;
+  }
+}
+
+SiteKind kind_of(const Event& event) {
+  if (event.kind == EventKind::syscall) return SiteKind::syscall;
+  switch (static_cast<Trap>(event.number)) {
+    case Trap::rdtsc:
+      return SiteKind::rdtsc;
+    case Trap::rdtscp:
+      return SiteKind::rdtscp;
+    case Trap::cpuid:
+      break;
+  }
+  return SiteKind::cpuid;
+}
+
 }  // namespace
+
+// Calls that the code inside tracees makes, from the ring.
+class RingCalls final : public Calls {
+ public:
+  Result<void> add(std::string, long number, std::initializer_list<uint64_t> args) override {
+    auto& call = calls_.emplace_back(gate::InjectedCall{static_cast<uint64_t>(number), {}});
+    std::copy(args.begin(), args.end(), call.args);
+    return {};
+  }
+  Result<void> map_file(const std::string& path, Address start, uint64_t length, int protection, int flags,
+                        uint64_t offset) override {
+    CHECK(path_.empty());
+    path_ = path;
+    TRY(add({}, SYS_open, {0, static_cast<uint64_t>(flags & MAP_SHARED ? O_RDWR : O_RDONLY), 0}));
+    TRY(add({}, SYS_mmap,
+            {start, length, static_cast<uint64_t>(protection), static_cast<uint64_t>(flags | MAP_FIXED), gate::kOpened,
+             offset}));
+    return add({}, SYS_close, {gate::kOpened});
+  }
+
+  uint64_t path_size() const { return path_.empty() ? 0 : gate::padded(path_.size() + 1); }
+  // Puts the path there, for which `address` is the name inside the tracee.
+  void put_path(uint8_t* out, Address address) {
+    if (path_.empty()) return;
+    std::memcpy(out, path_.c_str(), path_.size() + 1);
+    calls_.front().args[0] = address;
+  }
+  const std::vector<gate::InjectedCall>& all() const { return calls_; }
+
+ private:
+  std::vector<gate::InjectedCall> calls_;
+  std::string path_;
+};
 
 Gate* Replayer::gate_of(const Thread& thread) const {
   const auto found = gates_.find(thread.process);
@@ -65,42 +125,43 @@ Result<void> Replayer::map_gate(const std::vector<ProcessSerial>& sharing, pid_t
   if (taken || !gate->take_slot()) return {};
   gate->slot()->replay = 1;
   const std::string& path = tier_->arena->path();
-  TRY(stub.map_file(tid, path, gate::kCode, gate::kCommonSize, PROT_READ | PROT_EXEC, MAP_SHARED, 0));
-  TRY(stub.map_file(tid, path, gate::kSlot, gate::kSlotSize, PROT_READ | PROT_WRITE, MAP_SHARED, gate->slot_offset()));
-  TRY(let_gate_call(stub, tid, *gate->slot()));
+  StubCalls calls(stub, tid);
+  TRY(calls.map_file(path, gate::kCode, gate::kCommonSize, PROT_READ | PROT_EXEC, MAP_SHARED, 0));
+  TRY(calls.map_file(path, gate::kSlot, gate::kSlotSize, PROT_READ | PROT_WRITE, MAP_SHARED, gate->slot_offset()));
   gate->slot()->processor = static_cast<uint32_t>(processor_);
-  ASSIGN_OR_RETURN(gate->slot()->messages, map_messages(stub, tid, mappings));
+  ASSIGN_OR_RETURN(gate->slot()->messages, map_messages(calls, mappings));
+  TRY(let_gate_call(calls, *gate->slot()));
   gate->messages = {gate->slot()->messages, gate->slot()->messages + store_.size()};
   for (const ProcessSerial serial : sharing) gates_[serial] = gate;
-  mappings_.clear();
   for (const auto& mapping : mappings) TRY(apply_known(sharing.front(), tid, mapping));
   return {};
 }
 
 // Maps the messages that the intervals of the replay set need of each other where nothing else is.
-Result<Address> Replayer::map_messages(const Stub& stub, pid_t tid, const std::vector<Mapping>& mappings) {
+Result<Address> Replayer::map_messages(StubCalls& calls, const std::vector<Mapping>& mappings) {
   if (store_.size() == 0) return Address{0};
   constexpr Address kLowest = 1ull << 36, kStep = 1ull << 36;  // where neither heaps nor the kernel's choices are
   const uint64_t length = page_up(store_.size());
   Address at = kLowest;
   const auto overlaps = [&](const Mapping& m) { return m.start < at + length && at < m.end; };
   while (std::any_of(mappings.begin(), mappings.end(), overlaps)) at += kStep;
-  TRY(stub.map_file(tid, store_.path(), at, length, PROT_READ | PROT_WRITE, MAP_SHARED, 0));
+  TRY(calls.map_file(store_.path(), at, length, PROT_READ | PROT_WRITE, MAP_SHARED, 0));
   return at;
 }
 
-// From now on all threads of the process stop at every system call but those of the tier's code. The slot's ring is
-// where the kernel finds the filter.
-Result<void> Replayer::let_gate_call(const Stub& stub, pid_t tid, gate::Slot& slot) {
+// Makes these calls, and more: from then on all threads of the process stop at every system call but those of the
+// tier's code. The slot's ring is where the kernel finds the filter.
+Result<void> Replayer::let_gate_call(StubCalls& calls, gate::Slot& slot) {
   const auto filter = seccomp_filter({tier_->arena->header().executed, kStubSyscallEnd});
   const sock_fprog program{static_cast<unsigned short>(filter.size()),
                            reinterpret_cast<sock_filter*>(gate::kRing + sizeof(sock_fprog))};
   std::memcpy(ring(slot), &program, sizeof program);
   std::memcpy(ring(slot) + sizeof program, filter.data(), filter.size() * sizeof filter.front());
-  ASSIGN_OR_RETURN(const int64_t locked, stub.call(tid, SYS_prctl, {PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0}));
-  ASSIGN_OR_RETURN(const int64_t set,
-                   stub.call(tid, SYS_seccomp, {SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, gate::kRing}));
-  if (locked != 0 || set != 0) return Error{"a seccomp filter is refused here (see `redrive check --host`)"};
+  const std::string doing = "set a seccomp filter (see `redrive check --host`)";
+  TRY(calls.add(doing, SYS_prctl, {PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0}));
+  TRY(calls.add(doing, SYS_seccomp, {SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, gate::kRing}));
+  ASSIGN_OR_RETURN(const int64_t other_thread, calls.run());
+  if (other_thread != 0) return Error{"cannot " + doing + " in all threads of a stub"};
   return {};
 }
 
@@ -147,37 +208,49 @@ std::vector<ProcessSerial> Replayer::remove_gate(ProcessSerial serial) {
     if (its == gate) sharing.push_back(process);
   }
   for (const ProcessSerial process : sharing) gates_.erase(process);
-  mappings_.clear();
   return sharing;
 }
 
-// The mappings of a process, read again when they may have changed.
-Result<const std::vector<Mapping>*> Replayer::mappings_of(ProcessSerial serial) {
-  auto [known, fresh] = mappings_.try_emplace(serial);
+// The code that a process has mapped, read again when that has changed.
+Result<const std::vector<Mapping>*> Replayer::code_of(ProcessSerial serial) {
+  auto [known, fresh] = code_.try_emplace(serial);
   if (fresh) {
     auto read = read_mappings(unit_.processes.at(serial).stub.pid());
     if (!read) {
-      mappings_.erase(known);
+      code_.erase(known);
       return read.error();
     }
     known->second = std::move(*read);
+    std::erase_if(known->second, [](const Mapping& m) { return !(m.protection & PROT_EXEC); });
   }
   return &known->second;
 }
 
-// At a syscall's stop: replaces its instruction if it comes here often enough.
-Result<void> Replayer::patch(Thread& thread, const SyscallRow& row) {
-  Gate* const gate = gate_of(thread);
-  const Address site = thread.regs.rip - kSyscallSize;
-  if (!gate || !is_answered(row) || gate->patched(site) || ++gate->stops[site] != kPatchAtStop) return {};
-  ASSIGN_OR_RETURN(const auto* mappings, mappings_of(thread.process));
-  const Mapping* found = mapping_at(*mappings, site);
+// Whether the call maps, unmaps or protects code.
+Result<bool> Replayer::changes_code(ProcessSerial process, const Event& event, Special special, Address brk) {
+  if (is_error(event.result)) return false;
+  if ((special == Special::mmap || special == Special::mprotect) && (event.args[2] & PROT_EXEC)) return true;
+  ASSIGN_OR_RETURN(const auto* code, code_of(process));
+  const auto ranges = changed(event, special, brk);
+  return std::any_of(ranges.begin(), ranges.end(), [&](const AddressRange& range) {
+    return std::any_of(code->begin(), code->end(),
+                       [&](const Mapping& m) { return range.start < m.end && m.start < range.end; });
+  });
+}
+
+// An instruction makes the thread's next event, or several: replaces it if that is worth it. The memory there is as it
+// will be then: what changes code is in no batch.
+Result<void> Replayer::patch_ahead(const Thread& thread, Address site, SiteKind kind, uint64_t times) {
+  ASSIGN_OR_RETURN(const auto* code, code_of(thread.process));
+  const Mapping* found = mapping_at(*code, site);
   if (!found) return {};
   const Mapping mapping = *found;
-  const auto window = tier_->code.window(memory(thread), mapping, site);
+  // What the batch will map may lie where trampolines would.
+  if (batch_.changes_memory && !gate_of(thread)->trampolines_near(site)) return {};
+  const auto window = tier_->code.window(memory(thread), mapping, site, kind, times);
   if (!window) return {};
-  TRY(replace(thread.process, thread.tid, {{site, *window, {}}}));
-  if (const PatchedSite* made = gate->patched(site)) tier_->code.add(mapping, *made);
+  TRY(replace(thread.process, thread.tid, {{site, *window, {}, kind}}));
+  if (const PatchedSite* made = gate_of(thread)->patched(site)) tier_->code.add(mapping, *made);
   return {};
 }
 
@@ -186,10 +259,9 @@ Result<void> Replayer::replace(ProcessSerial process, pid_t tid, std::vector<Sit
   Gate* const gate = gates_.at(process).get();
   const Stub& stub = unit_.processes.at(process).stub;
   if (!gate->trampolines_near(patches.front().site)) {
-    ASSIGN_OR_RETURN(const auto* mappings, mappings_of(process));
-    const auto at = Gate::gap_near(*mappings, patches.front().site);
+    ASSIGN_OR_RETURN(const auto mappings, read_mappings(stub.pid()));
+    const auto at = Gate::gap_near(mappings, patches.front().site);
     if (!at) return {};
-    mappings_.clear();
     TRY(stub.map_anonymous(tid, *at, kTrampolinesSize, PROT_READ | PROT_EXEC, MAP_PRIVATE));
     gate->add_trampolines(stub.memory(), *at);
   }
@@ -223,25 +295,29 @@ Result<void> Replayer::apply_known(const Thread& thread, const Event& event) {
   return apply_known(thread.process, thread.tid, mapping);
 }
 
-// Before the program's mappings change: if the tier or code that it has replaced is there, it is removed. Returns whose
-// it was.
+// Whether the call changes memory where the tier lies, or code that it has replaced.
+bool Replayer::is_in_the_way(const Gate& gate, const Event& event, Special special, Address brk) const {
+  const auto ranges = changed(event, special, brk);
+  return std::any_of(ranges.begin(), ranges.end(), [&](const AddressRange& range) {
+    return gate.owns(range.start, range.end) ||
+           std::any_of(gate.sites.begin(), gate.sites.end(),
+                       [&](const PatchedSite& site) { return range.start < site.end() && site.start < range.end; });
+  });
+}
+
+// Before the program's mappings change: if the tier is in the way, it is removed. Returns whose it was.
 std::vector<ProcessSerial> Replayer::make_room(Thread& thread, const Event& event, Special special) {
   const Gate* const gate = gate_of(thread);
-  if (!gate) return std::vector<ProcessSerial>();
-  for (const auto& range : changed(event, special, unit_.processes.at(thread.process).brk)) {
-    const bool patched = std::any_of(gate->sites.begin(), gate->sites.end(), [&](const PatchedSite& site) {
-      return range.start < site.end() && site.start < range.end;
-    });
-    if (patched || gate->owns(range.start, range.end)) return remove_gate(thread.process);
-  }
-  return std::vector<ProcessSerial>();
+  const bool removed = gate && is_in_the_way(*gate, event, special, unit_.processes.at(thread.process).brk);
+  return removed ? remove_gate(thread.process) : std::vector<ProcessSerial>();
 }
 
 // Takes the next event: executes it, or has it executed together with those that follow.
 Result<bool> Replayer::visit(EventIndex index, const Event& event) {
   if (event.receive && store_.keeps_order()) return receive_in_turn(index, event);
-  if (expect(index, event)) return true;
-  if (batch_.ends.empty()) return take(index, event);
+  ASSIGN_OR_RETURN(const bool expected, expect(index, event));
+  if (expected) return true;
+  if (batch_.ends.empty()) return step(index, event);
   // What follows may happen right behind the last of them, or while its thread stands there.
   const bool own =
       event.thread == batch_.thread && event.kind != EventKind::signal && event.kind != EventKind::preemption;
@@ -250,21 +326,8 @@ Result<bool> Replayer::visit(EventIndex index, const Event& event) {
                        event.args[0] == static_cast<uint64_t>(SignalPoint::fault));
   ASSIGN_OR_RETURN(const bool ran, run_batch(own || behind));
   if (!ran) return false;
-  return expect(index, event) ? true : take(index, event);
-}
-
-// Executes the event by stops; of a long series, until its site is patched.
-Result<bool> Replayer::take(EventIndex index, const Event& event) {
-  if (event.kind != EventKind::syscall || event.repeat <= kPatchAtStop) return step(index, event);
-  Event part = event;
-  part.repeat = kPatchAtStop;
-  ASSIGN_OR_RETURN(const bool went_on, step(index, part));
-  if (!went_on) return false;
-  --executed_;
-  part.repeat = event.repeat - kPatchAtStop;
-  if (!expect(index, part)) return step(index, part);
-  batch_.repeated = kPatchAtStop;
-  return true;
+  ASSIGN_OR_RETURN(const bool fits, expect(index, event));
+  return fits ? Result<bool>(true) : step(index, event);
 }
 
 // The total order: a receive happens at a stop, when all that came before it have happened. What was sent before it has
@@ -279,37 +342,59 @@ Result<bool> Replayer::receive_in_turn(EventIndex index, const Event& event) {
 }
 
 // Puts the event into the ring of its thread. False if it must stop, or does not fit to those that are there.
-bool Replayer::expect(EventIndex index, const Event& event) {
-  if (event.kind != EventKind::syscall || event.fatal || event.child_unit || event.child_thread || event.map ||
-      event.registers || restarts(event.result)) {
+Result<bool> Replayer::expect(EventIndex index, const Event& event) {
+  if (!batch_.ends.empty() && batch_.thread != event.thread) return false;
+  const bool trap = event.kind == EventKind::trap;
+  const SyscallRow* row = nullptr;
+  if (event.kind == EventKind::syscall) {
+    if (event.fatal || event.child_unit || event.child_thread || event.registers || restarts(event.result))
+      return false;
+    row = find_row(event.number, event.args);
+    if (!row || (!is_answered(*row) && !is_made(*row))) return false;
+    if (options_.output && row->traffic == Traffic::send) return false;
+  } else if (!trap) {
     return false;
   }
-  const auto found = threads_.find(event.thread);
-  Gate* const gate = found == threads_.end() ? nullptr : gate_of(found->second);
-  const PatchedSite* const site = gate ? gate->patched(event.ip - kSyscallSize) : nullptr;
-  if (!site || (!batch_.ends.empty() && batch_.thread != event.thread)) return false;
-  const SyscallRow* const row = find_row(event.number, event.args);
-  if (!row || !is_answered(*row)) return false;
-  if (options_.output && row->traffic == Traffic::send) return false;
+  if (batch_.ends.empty()) {
+    const auto found = threads_.find(event.thread);
+    batch_.gate = found == threads_.end() ? nullptr : gate_of(found->second);
+  }
+  Gate* const gate = batch_.gate;
+  if (!gate) return false;
+  const SiteKind kind = kind_of(event);
+  const Address at = trap ? event.ip : event.ip - kSyscallSize;
+  const PatchedSite* site = gate->patched(at);
+  if (!site) {
+    TRY(patch_ahead(threads_.at(event.thread), at, kind, event.repeat));
+    site = gate->patched(at);
+  }
+  if (!site || site->kind != kind) return false;
+  RingCalls calls;
+  if (row && is_made(*row)) {
+    ASSIGN_OR_RETURN(const bool can_be_made, make_in_ring(event, row->special, calls));
+    if (!can_be_made) return false;
+  }
   const bool unlogged = event.receive && !event.receive->logged;
-  uint64_t size = sizeof(gate::Expected) + (unlogged ? event.receive->parts.size() * sizeof(gate::Part) : 0);
+  uint64_t size = sizeof(gate::Expected) + (unlogged ? event.receive->parts.size() * sizeof(gate::Part) : 0) +
+                  calls.all().size() * sizeof(gate::InjectedCall) + calls.path_size();
   for (const auto& write : event.writes) size += sizeof(gate::Output) + gate::padded(write.data.size());
-  const uint64_t at = batch_.ends.empty() ? 0 : batch_.ends.back();
-  if (size > gate::kRingSize - at) return false;
-  uint8_t* out = ring(*gate->slot()) + at;
+  const uint64_t start = batch_.ends.empty() ? 0 : batch_.ends.back();
+  if (size > gate::kRingSize - start) return false;
+  uint8_t* out = ring(*gate->slot()) + start;
   auto& expected = *reinterpret_cast<gate::Expected*>(out);
   expected.size = static_cast<uint32_t>(size);
-  expected.number = event.number;
+  expected.number = trap ? gate::kTrapNumber : event.number;
   expected.site = site->stop;
   std::copy(event.args.begin(), event.args.end(), expected.args);
   expected.in_hash = event.in_hash;
   expected.result = event.result;
   expected.repeat = event.repeat;
   expected.regs_hash = event.regs_hash;
-  expected.arguments = static_cast<uint32_t>(row->argument_count());
+  expected.arguments = row ? static_cast<uint32_t>(row->argument_count()) : 0;
   const auto needed = store_.index({what_.unit, index}, sent_);
   expected.sends = needed ? static_cast<uint32_t>(*needed + 1) : 0;
   expected.parts = 0;
+  expected.calls = static_cast<uint32_t>(calls.all().size());
   expected.outputs = static_cast<uint32_t>(event.writes.size());
   out += sizeof expected;
   if (unlogged) {
@@ -325,6 +410,12 @@ bool Replayer::expect(EventIndex index, const Event& event) {
     for (const auto& write : event.writes) written += write.from_message ? write.length : 0;
     if (written > received) return false;
   }
+  const uint64_t path = start + size - calls.path_size();
+  calls.put_path(ring(*gate->slot()) + path, gate::kRing + path);
+  for (const auto& call : calls.all()) {
+    std::memcpy(out, &call, sizeof call);
+    out += sizeof call;
+  }
   for (const auto& write : event.writes) {
     *reinterpret_cast<gate::Output*>(out) = {write.address, write.length, write.from_message};
     out += sizeof(gate::Output);
@@ -335,8 +426,39 @@ bool Replayer::expect(EventIndex index, const Event& event) {
     batch_.thread = event.thread;
     batch_.first = index;
   }
-  batch_.ends.push_back(at + size);
+  batch_.ends.push_back(start + size);
+  if (row && is_made(*row)) {
+    batch_.changes_memory = true;
+    if (row->special == Special::brk) batch_.breaks.push_back({batch_.ends.size(), static_cast<Address>(event.result)});
+  }
   return true;
+}
+
+// Adds what the tracee does to its memory in place of the call. False if the supervisor has to do it.
+Result<bool> Replayer::make_in_ring(const Event& event, Special special, RingCalls& calls) {
+  if (event.repeat != 1 || (event.map && event.map->shared_object)) return false;
+  const Thread& thread = threads_.at(event.thread);
+  const RestoredProcess& process = unit_.processes.at(thread.process);
+  Address brk = batch_.breaks.empty() ? process.brk : batch_.breaks.back().second;
+  ASSIGN_OR_RETURN(const bool code, changes_code(thread.process, event, special, brk));
+  if (code || is_in_the_way(*batch_.gate, event, special, brk)) return false;
+  TRY(replay_memory_call(event, special, process.stub, brk, calls, unit_.shared, file_path_));
+  return true;
+}
+
+// A thread that stands at a call which the ring answers goes on with the code there.
+void Replayer::send_to_gate(Thread& thread) const {
+  if (thread.ahead != StopKind::syscall) return;
+  const PatchedSite* const site = gate_of(thread)->patched(thread.regs.rip - kSyscallSize);
+  if (!site || site->kind != SiteKind::syscall) return;
+  user_regs_struct regs = thread.regs;
+  regs.rip = tier_->arena->header().entry;
+  regs.rcx = site->stop;
+  regs.rax = regs.orig_rax;
+  regs.orig_rax = ~0ull;
+  if (!redrive::set_regs(thread.tid, regs)) return;
+  thread.stopped_at_syscall = false;
+  thread.ahead.reset();
 }
 
 // Executes the events in the ring. The thread goes on to its next stop; unless `onward`, it stands right behind the
@@ -355,6 +477,7 @@ Result<bool> Replayer::run_batch(bool onward) {
   const size_t answered = batch.ends.size() - (onward || last_stops ? 0 : 1);
   slot.taken = slot.repeated = 0;
   slot.head = answered ? batch.ends[answered - 1] : 0;
+  if (answered) send_to_gate(thread);
   const auto make = [&](EventIndex index, const std::function<void(Event&)>& change) {
     Result<bool> went_on = false;
     const auto make_one = [&](EventIndex, const Event& found) {
@@ -376,10 +499,13 @@ Result<bool> Replayer::run_batch(bool onward) {
           static_cast<size_t>(std::upper_bound(batch.ends.begin(), batch.ends.end(), slot.taken) - batch.ends.begin());
       executed_ += now - done;
       done = now;
+      for (const auto& [events, brk] : batch.breaks) {
+        if (events <= done) unit_.processes.at(thread.process).brk = brk;
+      }
       if (done == batch.ends.size()) break;
     }
     const EventIndex index = batch.first + done;
-    const uint64_t repeated = std::exchange(slot.repeated, 0) + (done == 0 ? batch.repeated : 0);
+    const uint64_t repeated = std::exchange(slot.repeated, 0);
     slot.taken = batch.ends[done++];
     auto went_on = make(index, [&](Event& rest) { rest.repeat -= repeated; });
     if (!went_on || !*went_on) return went_on;

@@ -65,7 +65,8 @@ using namespace redrive::gate;
 // What execute() answers of a call that it has not made: no result of the kernel's.
 #define NOT_MADE -4096
 
-static_assert(kCode == CODE && kCommonSize == COMMON_SIZE && kLoads == LOADS && kOpened == static_cast<uint64_t>(OPENED));
+static_assert(kCode == CODE && kCommonSize == COMMON_SIZE && kLoads == LOADS &&
+              kOpened == static_cast<uint64_t>(OPENED));
 static_assert(SHARED_FIXED == (MAP_SHARED | MAP_FIXED_NOREPLACE) && READ_EXECUTE == (PROT_READ | PROT_EXEC));
 static_assert(kSlot == SLOT && kStack + kStackSize == STACK_TOP);
 static_assert(sizeof(InjectedCall) == 56 && offsetof(InjectedCall, args) == 8);
@@ -566,8 +567,8 @@ uint32_t known_file(Slot& s, uint64_t descriptor) {
   for (uint32_t place = place_of(info.st_ino, size, modified);; place = (place + 1) % kKnownFiles) {
     const KnownFile& file = known[place];
     if (!__atomic_load_n(&file.held, __ATOMIC_ACQUIRE)) return kKnownFiles;
-    if (file.inode == info.st_ino && file.device == info.st_dev && file.size == size &&
-        file.modified_ns == modified && file.changed_ns == changed) {
+    if (file.inode == info.st_ino && file.device == info.st_dev && file.size == size && file.modified_ns == modified &&
+        file.changed_ns == changed) {
       return place;
     }
   }
@@ -586,8 +587,8 @@ bool maps_known_file(Slot& s, uint16_t& file) {
   return true;
 }
 
-// Whether the call changes nothing but memory of the program alone, of which nothing needs to be known but the file that
-// is mapped there.
+// Whether the call changes nothing but memory of the program alone, of which nothing needs to be known but the file
+// that is mapped there.
 bool is_private_change(Slot& s, const Call& call, uint16_t& file) {
   const Registers& regs = s.regs;
   switch (call.memory) {
@@ -760,7 +761,7 @@ bool serve_call(Slot& s) {
 
 // Executes rdtsc or rdtscp, `size` bytes, as the recorder does where they stop. False if it must stop.
 bool serve_counter(Slot& s, uint64_t size) {
-  if (s.replay || s.want_stop || processor(s) != s.processor || kRingSize - s.head < sizeof(Record)) return false;
+  if (s.want_stop || processor(s) != s.processor || kRingSize - s.head < sizeof(Record)) return false;
   auto& record = *reinterpret_cast<Record*>(kRing + s.head);
   struct {
     uint64_t s, ns;
@@ -792,6 +793,15 @@ bool serve_counter(Slot& s, uint64_t size) {
   return true;
 }
 
+// The same in replay.
+bool replay_counter(Slot& s, uint64_t size) {
+  const uint64_t* const made = counter_answer(s);
+  if (!made) return false;
+  s.regs.rax = made[0], s.regs.rbx = made[1], s.regs.rcx = made[2], s.regs.rdx = made[3];
+  s.target = s.site + size;
+  return true;
+}
+
 }  // namespace
 
 // Where the thread goes on: behind a served call, at the supervisor's stop there, or at the call itself.
@@ -800,7 +810,8 @@ extern "C" void serve() {
   s.target = s.site;
   const auto code = at<uint16_t>(s.site);
   if (code == kRdtsc || code == kRdtscp) {
-    serve_counter(s, code == kRdtsc ? kRdtscSize : kRdtscpSize);
+    const uint64_t size = code == kRdtsc ? kRdtscSize : kRdtscpSize;
+    s.replay ? replay_counter(s, size) : serve_counter(s, size);
     return;
   }
   s.stops_behind = 0;
@@ -819,6 +830,14 @@ struct CpuidRegisters {
 extern "C" void answer_cpuid(CpuidRegisters* regs) {
   Slot& s = slot();
   s.site = regs->rdx;
+  constexpr uint64_t kInstructionSize = 2;
+  if (s.replay) {
+    if (const uint64_t* made = cpuid_answer(s, regs->rax, regs->rcx)) {
+      *regs = {made[0], made[1], made[2], made[3]};
+      s.site += kInstructionSize;
+    }
+    return;
+  }
   if (s.want_stop || processor(s) != s.processor || kRingSize - s.head < sizeof(Record)) return;
   const auto leaf = static_cast<uint32_t>(regs->rax), subleaf = static_cast<uint32_t>(regs->rcx);
   const auto& known = reinterpret_cast<const Orders*>(kOrders)->cpuid;
@@ -840,7 +859,6 @@ extern "C" void answer_cpuid(CpuidRegisters* regs) {
   regs->rbx = answer->ebx;
   regs->rcx = answer->ecx;
   regs->rdx = answer->edx;
-  constexpr uint64_t kInstructionSize = 2;
   s.site += kInstructionSize;
   s.series = 0;
   barrier();

@@ -227,8 +227,20 @@ struct Piece {
   uint64_t length;
 };
 
+// A call that the supervisor has a tracee make.
+struct InjectedCall {
+  uint64_t number;
+  uint64_t args[6];
+};
+// As an injected call's argument 0 or 4: the descriptor that was opened last.
+inline constexpr uint64_t kOpened = ~uint64_t{1};
+
+// The number of an expected rdtsc, rdtscp or cpuid. Its arguments are what rax, rbx, rcx and rdx hold behind it, and
+// rax and rcx before it; of these only cpuid's are compared.
+inline constexpr int32_t kTrapNumber = 0x200000;
+
 // A call that the recording holds, and what it brought: in replay. Followed by the parts of the received message, if it
-// was not logged, and the outputs.
+// was not logged, the calls that are made in its place (what changes memory), and the outputs.
 struct Expected {
   uint32_t size;  // with all that follows
   int32_t number;
@@ -241,6 +253,7 @@ struct Expected {
   uint32_t arguments;  // that are compared
   uint32_t sends;      // a message that others need: its index + 1; 0: none
   uint32_t parts;
+  uint32_t calls;  // of type InjectedCall
   uint32_t outputs;
 };
 struct Part {
@@ -286,14 +299,7 @@ struct CpuidAnswers {
 // arguments.
 inline constexpr uint64_t kCpuidNumber = 0x100000;
 
-// A call that the supervisor has a tracee make.
-struct InjectedCall {
-  uint64_t number;
-  uint64_t args[6];
-};
-inline constexpr uint32_t kMaxInjected = 8;
-// As an injected call's argument 0 or 4: the descriptor that was opened last.
-inline constexpr uint64_t kOpened = ~uint64_t{1};
+inline constexpr uint32_t kMaxInjected = 8;  // at a time
 // How Header::load opens the arena's file: in the last three arguments, which open(2) does not have.
 inline constexpr uint64_t kLoads = 0x6f6c6f61;
 

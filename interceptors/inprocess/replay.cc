@@ -25,7 +25,7 @@ namespace redrive::gate {
 namespace {
 
 constexpr uint64_t kFutex = 202, kFutexWait = 0, kFutexWake = 1;  // futex(2)
-constexpr int kSpins = 2000;
+constexpr int kSpins = 300;
 constexpr long kPatience = 100'000'000;  // ns; then the supervisor waits, and finds out whether the sender will come
 
 // As preserved_registers_hash (registers.h).
@@ -158,17 +158,68 @@ class Received {
   uint64_t taken_ = 0;
 };
 
+// What the ring expects next; null if it is empty.
+const Expected* next(const Slot& slot) {
+  return slot.taken == slot.head ? nullptr : reinterpret_cast<const Expected*>(kRing + slot.taken);
+}
+
+// The expected call was made once.
+void take(Slot& slot, const Expected& expected) {
+  if (++slot.repeated != expected.repeat) return;
+  slot.repeated = 0;
+  slot.taken += expected.size;
+}
+
+const Expected* next_trap(const Slot& slot) {
+  const Expected* const expected = next(slot);
+  return expected && expected->number == kTrapNumber && expected->site == slot.site ? expected : nullptr;
+}
+
+// Makes the calls that change memory as the expected one did. False if one fails.
+bool make(const InjectedCall* calls, uint32_t count) {
+  constexpr uint64_t kOpen = 2;  // open(2)
+  constexpr int64_t kLeastError = -4095;
+  int64_t opened = -1;
+  for (uint32_t i = 0; i < count; ++i) {
+    const auto& [number, args] = calls[i];
+    const auto value = [&](int k) { return args[k] == kOpened ? static_cast<uint64_t>(opened) : args[k]; };
+    Registers regs{};
+    regs.rax = number, regs.rdi = value(0), regs.rsi = args[1], regs.rdx = args[2];
+    regs.r10 = args[3], regs.r8 = value(4), regs.r9 = args[5];
+    const int64_t result = execute(&regs, Phase::kernel);
+    if (result < 0 && result >= kLeastError) return false;
+    if (number == kOpen) opened = result;
+  }
+  return true;
+}
+
 }  // namespace
 
+const uint64_t* counter_answer(Slot& slot) {
+  const Expected* const expected = next_trap(slot);
+  if (!expected) return nullptr;
+  take(slot, *expected);
+  return expected->args;
+}
+
+const uint64_t* cpuid_answer(Slot& slot, uint64_t leaf, uint64_t subleaf) {
+  const Expected* const expected = next_trap(slot);
+  if (!expected || expected->args[4] != leaf || expected->args[5] != subleaf) return nullptr;
+  take(slot, *expected);
+  return expected->args;
+}
+
 bool answer(Slot& slot) {
-  if (slot.taken == slot.head) return false;
-  const auto& expected = *reinterpret_cast<const Expected*>(kRing + slot.taken);
-  if (!same_call(expected, slot)) return false;
+  const Expected* const found = next(slot);
+  if (!found || !same_call(*found, slot)) return false;
+  const Expected& expected = *found;
   const auto* parts = reinterpret_cast<const Part*>(&expected + 1);
   if (!arrived(slot, expected, parts)) return false;
+  const auto* calls = reinterpret_cast<const InjectedCall*>(parts + expected.parts);
+  if (!make(calls, expected.calls)) return false;
   if (expected.sends) send(slot, *call_of(slot.regs), message_at(slot, expected.sends - 1));
   Received received(slot, parts);
-  const auto* output = reinterpret_cast<const Output*>(parts + expected.parts);
+  const auto* output = reinterpret_cast<const Output*>(calls + expected.calls);
   for (uint32_t i = 0; i < expected.outputs; ++i) {
     uint64_t next = reinterpret_cast<uint64_t>(output + 1);
     if (output->from_message) {
@@ -180,10 +231,7 @@ bool answer(Slot& slot) {
     output = reinterpret_cast<const Output*>(next);
   }
   slot.regs.rax = static_cast<uint64_t>(expected.result);
-  if (++slot.repeated == expected.repeat) {
-    slot.repeated = 0;
-    slot.taken += expected.size;
-  }
+  take(slot, expected);
   return true;
 }
 

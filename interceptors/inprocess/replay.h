@@ -9,4 +9,10 @@ namespace redrive::gate {
 // arguments, registers and inputs, and puts its result there; false if it must stop.
 bool answer(Slot& slot);
 
+// What rax, rbx, rcx and rdx hold behind the rdtsc or rdtscp instruction whose site is in the slot, if the ring expects
+// it next; null if it must stop.
+const uint64_t* counter_answer(Slot& slot);
+// The same for cpuid.
+const uint64_t* cpuid_answer(Slot& slot, uint64_t leaf, uint64_t subleaf);
+
 }  // namespace redrive::gate

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <random>
 #include <thread>
 
@@ -297,6 +298,37 @@ TEST_CASE("a stub maps and unmaps memory") {
   REQUIRE_FALSE(missing);
   CHECK_EQ(missing.error().message, "cannot map /nonexistent/file: No such file or directory");
   CHECK_FALSE(stub.map_anonymous(stub.pid(), kAt, 0, PROT_READ, MAP_PRIVATE));
+}
+
+TEST_CASE("a stub makes lists of calls that are longer than there is room for, and stops at the first that fails") {
+  const Stub stub = spawned();
+  constexpr Address kAt = 0x10000000;
+  const NamelessFile one(pattern(1, 50)), two(pattern(1, 90));
+  const auto descriptors = [&] {
+    const std::filesystem::directory_iterator open("/proc/" + std::to_string(stub.pid()) + "/fd");
+    return std::distance(begin(open), end(open));
+  };
+  const auto before = descriptors();
+  StubCalls calls(stub, stub.pid());
+  constexpr size_t kMappings = 200;
+  for (size_t i = 0; i < kMappings; ++i) {
+    const NamelessFile& file = i / 3 % 2 ? one : two;
+    REQUIRE(calls.map_file(file.path(), kAt + i * kPageSize, kPageSize, PROT_READ, MAP_PRIVATE, 0));
+  }
+  REQUIRE(calls.run());
+  for (size_t i = 0; i < kMappings; ++i) {
+    CHECK(memory_of(stub, kAt + i * kPageSize, 1) == pattern(1, i / 3 % 2 ? 50 : 90));
+  }
+  CHECK_EQ(descriptors(), before);
+
+  REQUIRE(calls.unmap(kAt, kPageSize));
+  REQUIRE(calls.add("do the impossible", SYS_close, {99}));
+  REQUIRE(calls.unmap(kAt + kPageSize, kPageSize));
+  const auto made = calls.run();
+  REQUIRE_FALSE(made);
+  CHECK_EQ(made.error().message, "cannot do the impossible: Bad file descriptor");
+  CHECK(memory_of(stub, kAt, 1).empty());
+  CHECK_FALSE(memory_of(stub, kAt + kPageSize, 1).empty());
 }
 
 TEST_CASE("threads of a stub share its memory and end one by one") {
