@@ -54,7 +54,7 @@ TEST_CASE("durations and sizes are shown with three digits") {
 TEST_CASE("record takes its own options and leaves the command's alone") {
   const auto plain = parsed<RecordOptions>({"record", "ls", "-l", "--bound", "x"});
   CHECK_EQ(plain.command, Words{"ls", "-l", "--bound", "x"});
-  CHECK_EQ(plain.policy, "critical-path");
+  CHECK_EQ(plain.policy, kDefaultPolicy);
   CHECK_EQ(plain.bound_s, 10);
   CHECK_FALSE(plain.critical_path_s);
 
@@ -93,7 +93,7 @@ TEST_CASE("record takes a policy's parameters, and only that policy's") {
   CHECK_EQ(record.parameters.set_bound, 5);
   CHECK(parsed<RecordOptions>({"record", "--policy", "critical-path-multiplicity", "--approximate", "true"})
             .parameters.approximate);
-  check_usage_error({"record", "--set-bound", "5", "true"}, "critical-path");
+  check_usage_error({"record", "--set-bound", "5", "true"}, kDefaultPolicy);
   check_usage_error({"record", "--policy", "makespan", "--cores", "0", "true"}, "'0'");
   check_usage_error({"record", "--policy", "makespan", "--cores", "many", "true"}, "many");
   check_usage_error({"record", "--approximate", "true"}, "--approximate");
