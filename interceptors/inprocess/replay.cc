@@ -25,7 +25,7 @@ namespace redrive::gate {
 namespace {
 
 constexpr uint64_t kFutex = 202, kFutexWait = 0, kFutexWake = 1;  // futex(2)
-constexpr int kSpins = 300;
+constexpr int kSpins = 600;
 constexpr long kPatience = 100'000'000;  // ns; then the supervisor waits, and finds out whether the sender will come
 
 // As preserved_registers_hash (registers.h).
