@@ -12,22 +12,12 @@ namespace redrive {
 void CatalogCounts::receive(const Receive& receive) {
   messages++;
   message_bytes += receive.length();
-  if (!receive.logged) return;
-  logged_messages++;
-  logged_bytes += receive.length();
+  if (receive.logged) keep(receive.length());
 }
 
-CatalogCounts& CatalogCounts::operator+=(const CatalogCounts& other) {
-  events += other.events;
-  repeats += other.repeats;
-  messages += other.messages;
-  logged_messages += other.logged_messages;
-  message_bytes += other.message_bytes;
-  logged_bytes += other.logged_bytes;
-  input_bytes += other.input_bytes;
-  sends += other.sends;
-  sent_bytes += other.sent_bytes;
-  return *this;
+void CatalogCounts::keep(uint64_t bytes) {
+  logged_messages++;
+  logged_bytes += bytes;
 }
 
 // A later record of the same interval replaces the earlier one.
@@ -71,10 +61,7 @@ void CatalogTally::add(UnitId id, EventIndex index, const Event& event) {
 }
 
 void CatalogTally::add_payload(EventRef receiver, uint64_t channel, uint64_t bytes) {
-  CatalogCounts kept;
-  kept.logged_messages = 1;
-  kept.logged_bytes = bytes;
-  channels_[channel] += kept;
+  channels_[channel].keep(bytes);
   const auto found = units_.find(receiver.unit);
   if (found == units_.end() || found->second.first_events.empty()) {
     late_payloads_[receiver] = bytes;
@@ -83,7 +70,7 @@ void CatalogTally::add_payload(EventRef receiver, uint64_t channel, uint64_t byt
   Unit& of = found->second;
   const auto after = std::upper_bound(of.first_events.begin(), of.first_events.end(), receiver.event);
   const auto interval = std::max<ptrdiff_t>(after - of.first_events.begin(), 1) - 1;
-  of.counts[static_cast<size_t>(interval)] += kept;
+  of.counts[static_cast<size_t>(interval)].keep(bytes);
 }
 
 void CatalogTally::end(UnitId unit) {
@@ -193,9 +180,7 @@ void add_late(const CatalogTally& tally, const std::vector<IntervalRecord>& inte
     const auto after = std::upper_bound(intervals.begin(), intervals.end(), at->first.event,
                                         [](EventIndex event, const auto& i) { return event < i.first_event; });
     const auto interval = static_cast<size_t>(std::max<ptrdiff_t>(after - intervals.begin(), 1) - 1);
-    if (interval >= counted.size()) continue;
-    counted[interval].counts.logged_messages++;
-    counted[interval].counts.logged_bytes += at->second;
+    if (interval < counted.size()) counted[interval].counts.keep(at->second);
   }
 }
 
@@ -208,7 +193,7 @@ Result<void> fill_units(Database& database, const Trace& trace, const CatalogTal
     ASSIGN_OR_RETURN(auto counted, all_counted.of(unit.unit));
     add_late(tally, list, counted);
     CatalogCounts sum;
-    for (const auto& one : counted) sum += one.counts;
+    for (const auto& one : counted) sum.events += one.counts.events, sum.repeats += one.counts.repeats;
     std::string joined;
     for (const UnitId other : unit.joined) joined += (joined.empty() ? "" : " ") + std::to_string(other);
     TRY(units(unit.unit, trace.unit_name(unit.unit), unit.pid, list.empty() ? "" : list.back().command,

@@ -28,7 +28,7 @@ struct CatalogCounts {
   uint64_t sent_bytes = 0;
 
   void receive(const Receive& receive);
-  CatalogCounts& operator+=(const CatalogCounts& other);
+  void keep(uint64_t bytes);  // of a message's payload
 };
 
 // A row of `messages`: one part of a receive.
