@@ -410,12 +410,17 @@ uint32_t processor(const Slot& s) {
   return limit & kMask;
 }
 
-// Mode of the file behind a descriptor; 0 if there is none. `during`: whether the call can still be left to a stop.
-uint32_t file_mode(uint64_t descriptor, Phase during) {
-  struct stat info;
+// fstat(2). `during`: whether the call that is served can still be left to a stop.
+bool file_status(uint64_t descriptor, struct stat& info, Phase during) {
   Registers regs{};
   regs.rax = kFstat, regs.rdi = descriptor, regs.rsi = reinterpret_cast<uint64_t>(&info);
-  return execute(&regs, during) == 0 ? info.st_mode : 0;
+  return execute(&regs, during) == 0;
+}
+
+// Mode of the file behind a descriptor; 0 if there is none.
+uint32_t file_mode(uint64_t descriptor, Phase during) {
+  struct stat info;
+  return file_status(descriptor, info, during) ? info.st_mode : 0;
 }
 
 // Whether a read or write of the descriptor does not sleep.
@@ -483,9 +488,7 @@ int64_t option(uint64_t descriptor, uint64_t name, void* value, uint32_t size) {
 
 bool describe_file(Described& d, uint64_t descriptor) {
   struct stat info;
-  Registers regs{};
-  regs.rax = kFstat, regs.rdi = descriptor, regs.rsi = reinterpret_cast<uint64_t>(&info);
-  if (execute(&regs, Phase::after) != 0) return false;
+  if (!file_status(descriptor, info, Phase::after)) return false;
   d.device = info.st_dev;
   d.inode = info.st_ino;
   return true;
@@ -555,11 +558,9 @@ bool note_descriptor(Slot& s, const Call& call, Record& record, bool copied_is_k
 // The place of the version of the file behind the descriptor that the trace holds; kKnownFiles if it holds none.
 uint32_t known_file(Slot& s, uint64_t descriptor) {
   struct stat info;
-  Registers regs{};
-  regs.rax = kFstat, regs.rdi = descriptor, regs.rsi = reinterpret_cast<uint64_t>(&info);
-  const int64_t result = execute(&regs, Phase::kernel);
+  const bool found = file_status(descriptor, info, Phase::kernel);
   s.phase = Phase::before;
-  if (result != 0) return kKnownFiles;
+  if (!found) return kKnownFiles;
   const auto ns = [](const timespec& time) { return time.tv_sec * 1'000'000'000 + time.tv_nsec; };
   const auto* const known = at<KnownFiles>(kFiles).file;
   const auto size = static_cast<uint64_t>(info.st_size);
