@@ -219,13 +219,20 @@ void Gate::use_table(const std::shared_ptr<FdCache>& table) {
   if (!slot_ || table_ == table) return;
   table_ = table;
   std::fill(std::begin(slot_->known), std::end(slot_->known), 0);
+  std::fill(std::begin(slot_->fresh), std::end(slot_->fresh), 0);
   if (!table) return;
   for (const auto& [descriptor, endpoint] : table->known) set_known(*table, descriptor, true);
 }
 
 void Gate::forget_fresh(uint32_t first, uint32_t last) {
   if (!slot_) return;
-  for (uint32_t fd = first; fd <= std::min(last, gate::kDescriptors - 1); ++fd) gate::set_bit(slot_->fresh, fd, false);
+  constexpr uint32_t kBits = 64;
+  last = std::min(last, gate::kDescriptors - 1);
+  for (uint32_t word = first / kBits; word <= last / kBits; ++word) {
+    if (!slot_->fresh[word]) continue;
+    const uint32_t begin = std::max(first, word * kBits), end = std::min(last, word * kBits + kBits - 1);
+    for (uint32_t fd = begin; fd <= end; ++fd) gate::set_bit(slot_->fresh, fd, false);
+  }
 }
 
 void Gate::set_known(const FdCache& table, int descriptor, bool known) {
