@@ -140,8 +140,21 @@ Result<Probe> Probe::set(const Stub& stub, pid_t tid, const user_regs_struct& wa
     probe.inserted_ = {kBreakpoint};
     if (!memory.read(wanted.rip, probe.original_.data(), 1)) return Error{"code cannot be read"};
   }
+  TRY(probe.leave_window(tid));
   if (!probe.insert()) return Error{"code cannot be written"};
   return probe;
+}
+
+// A thread that stands amid the instructions that a jump is to replace executes the rest of them.
+Result<void> Probe::leave_window(pid_t tid) const {
+  for (;;) {
+    user_regs_struct regs;
+    if (!get_regs(tid, regs)) return errno_error("cannot read registers");
+    if (regs.rip <= wanted_.rip || regs.rip >= wanted_.rip + original_.size()) return {};
+    int status = 0;
+    const bool stepped = ptrace(PTRACE_SINGLESTEP, tid, nullptr, nullptr) == 0 && wait_for(tid, status);
+    if (!stepped || status >> 8 != SIGTRAP) return Error{"a thread cannot be moved away from where it is to stop"};
+  }
 }
 
 bool Probe::insert() const { return stub_->memory().write(wanted_.rip, inserted_.data(), inserted_.size()); }

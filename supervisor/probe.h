@@ -36,6 +36,7 @@ class Probe {
 
  private:
   Probe(const Stub& stub, const user_regs_struct& wanted) : stub_(&stub), wanted_(wanted) {}
+  Result<void> leave_window(pid_t tid) const;
   bool insert() const;
 
   const Stub* stub_;

@@ -1,0 +1,107 @@
+// A thread is stopped at any state of a loop, whichever other state it comes from.
+#include "supervisor/probe.h"
+
+#include <sys/mman.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "supervisor/registers.h"
+#include "tests/unit/unit_test.h"
+
+using namespace redrive;
+
+namespace {
+
+constexpr Address kCode = 0x10000000;
+constexpr Address kCounter = kCode + 0x10000;
+
+// x ^= x << 13; x ^= x >> 7; x ^= x << 17; ++*counter; until rcx is 0; then int3.
+constexpr uint8_t kLoop[] = {
+    0x48, 0x89, 0xc2, 0x48, 0xc1, 0xe2, 0x0d, 0x48, 0x31, 0xd0, 0x48, 0x89, 0xc2, 0x48, 0xc1, 0xea, 0x07,
+    0x48, 0x31, 0xd0, 0x48, 0x89, 0xc2, 0x48, 0xc1, 0xe2, 0x11, 0x48, 0x31, 0xd0, 0x48, 0x83, 0xe9, 0x01,
+    0x48, 0x83, 0x03, 0x01, 0x48, 0x85, 0xc9, 0x75, 0xd5, 0xcc,
+};
+constexpr uint64_t kTurns = 4;
+
+struct State {
+  user_regs_struct regs;
+  uint64_t counter;
+};
+
+struct Computation {
+  Stub stub;
+  std::vector<State> states;
+};
+
+// All states that the loop goes through.
+Computation loop() {
+  auto stub = Stub::spawn();
+  REQUIRE_MESSAGE(stub, stub.error().message);
+  const int file = memfd_create("probe-test", MFD_CLOEXEC);
+  REQUIRE_EQ(write(file, kLoop, sizeof kLoop), static_cast<ssize_t>(sizeof kLoop));
+  const std::string path = "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(file);
+  const pid_t tid = stub->pid();
+  REQUIRE(stub->map_file(tid, path, kCode, kPageSize, PROT_READ | PROT_EXEC, MAP_PRIVATE, 0));
+  REQUIRE(stub->map_anonymous(tid, kCounter, kPageSize, PROT_READ | PROT_WRITE, MAP_PRIVATE));
+  close(file);
+  Computation out{std::move(stub).value(), {}};
+  user_regs_struct regs{};
+  REQUIRE(get_regs(tid, regs));
+  regs.rip = kCode;
+  regs.rax = 88172645463325252u;
+  regs.rbx = kCounter;
+  regs.rcx = kTurns;
+  regs.orig_rax = ~0ull;
+  REQUIRE(set_regs(tid, regs));
+  while (regs.rip != kCode + sizeof kLoop - 1) {
+    uint64_t counter = 0;
+    REQUIRE(out.stub.memory().get(kCounter, counter));
+    out.states.push_back({regs, counter});
+    int status = 0;
+    REQUIRE_EQ(ptrace(PTRACE_SINGLESTEP, tid, nullptr, nullptr), 0);
+    REQUIRE(wait_for(tid, status));
+    REQUIRE_EQ(status >> 8, SIGTRAP);
+    REQUIRE(get_regs(tid, regs));
+  }
+  REQUIRE_EQ(out.states.size() % kTurns, 0);
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("a probe stops a thread at each state of a loop, from each state before it") {
+  const Computation computation = loop();
+  const auto& states = computation.states;
+  const Stub& stub = computation.stub;
+  size_t comparing = 0;
+  for (size_t from = 0; from < states.size(); ++from) {
+    for (size_t to = from + 1; to < states.size(); ++to) {
+      CAPTURE(from);
+      CAPTURE(to);
+      REQUIRE(set_regs(stub.pid(), states[from].regs));
+      REQUIRE(stub.memory().put(kCounter, states[from].counter));
+      auto probe = Probe::set(stub, stub.pid(), states[to].regs);
+      REQUIRE_MESSAGE(probe, probe.error().message);
+      comparing += probe->compares();
+      user_regs_struct regs{};
+      for (;;) {
+        int status = 0;
+        REQUIRE_EQ(ptrace(PTRACE_CONT, stub.pid(), nullptr, nullptr), 0);
+        REQUIRE(wait_for(stub.pid(), status));
+        REQUIRE_EQ(status >> 8, SIGTRAP);
+        REQUIRE(get_regs(stub.pid(), regs));
+        const auto stop = probe->at(regs);
+        REQUIRE(stop != Probe::Stop::elsewhere);
+        if (stop == Probe::Stop::wanted) break;
+        REQUIRE(probe->pass(stub.pid(), regs));
+      }
+      CHECK(same_registers(regs, states[to].regs));
+      REQUIRE(probe->remove(stub.pid(), regs));
+      uint8_t code[sizeof kLoop];
+      REQUIRE(stub.memory().read(kCode, code, sizeof code));
+      CHECK(std::equal(std::begin(code), std::end(code), kLoop));
+    }
+  }
+  CHECK(comparing > 0);
+}
