@@ -30,6 +30,14 @@ class WriteBehind {
     jobs_.push_back(std::move(job));
     changed_.notify_all();
   }
+  void wait_for_room() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return jobs_.size() < limit_; });
+  }
+  bool idle() {
+    const std::lock_guard lock(mutex_);
+    return jobs_.empty();
+  }
   void wait_until_idle() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return jobs_.empty(); });

@@ -231,7 +231,7 @@ class Gate {
   } messages;  // in replay: what the program has mapped of those that its calls send and receive
   // The program has written into its slot: nothing is served any more.
   std::atomic<bool> broken = false;
-  bool pending_opened = false;     // the entry of the send at the ring's head is in the log
+  bool pending_taken = false;      // the entry of the send at the ring's head is in the log, or will be
   std::vector<PatchedSite> sites;  // by address
   std::vector<Trampolines> trampolines;
   // In a recording, of sites that are not patched: what is known of the site; nothing if it is in no file.

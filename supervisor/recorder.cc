@@ -53,7 +53,7 @@ Recorder::Recorder(TraceWriter& writer, Policy& policy, RecorderLimits limits, F
   const bool several = sched_getaffinity(0, sizeof processors, &processors) == 0 && CPU_COUNT(&processors) > 1;
   if (arena_ && several) {
     event_maker_ = std::make_unique<WriteBehind<std::vector<Served>>>(
-        1, [this](std::vector<Served>& sources) { make_events(sources); });
+        2, [this](std::vector<Served>& sources) { make_events(sources); });
   }
 }
 
@@ -86,11 +86,9 @@ RecordingEnd Recorder::run() {
         for (const auto& [thread, unused] : threads_) kill(thread, SIGKILL);
       }
     }
-    if (Clock::now() >= next_tick_) {
-      tick();
-      flush();
-    }
+    if (Clock::now() >= next_tick_) tick();
   }
+  drain();
   for (auto& [id, unit] : units_) {
     unit->log.flush();
     end_interval(*unit);
@@ -178,9 +176,14 @@ void Recorder::collect_images() {
 }
 
 // The next one comes when a unit may have to be asked or stopped for a checkpoint. They share a processor, so none gets
-// there before so much time has passed; but served calls let a unit's clock go faster than that.
+// there before so much time has passed; but served calls let a unit's clock go faster than that. What is decided here may
+// be as old as the last tick: events of what was served since are made, while the programs go on.
 void Recorder::tick() {
-  drain();
+  if (event_maker_) {
+    event_maker_->wait_until_idle();
+  } else {
+    drain();
+  }
   collect_images();
   add_channels();
   ask_at_each_event();
@@ -197,6 +200,8 @@ void Recorder::tick() {
     const uint64_t due_ns = at_ns < asked_ns ? asked_ns : asked_ns + unit->period_ns / kStoppedAfter;
     next = std::min(next, std::chrono::nanoseconds((due_ns - std::min(due_ns, at_ns)) / 3));
   }
+  flush();
+  if (event_maker_) make_events_behind();
   next = std::max<std::chrono::nanoseconds>(next, kShortestTick);
   next_tick_ = Clock::now() + next;
   wake_within(std::chrono::duration_cast<std::chrono::microseconds>(next));

@@ -225,6 +225,7 @@ class Recorder {
     uint64_t left = 0;            // bytes of complete records
     uint64_t pending = 0;         // behind them: bytes of a send's record that is complete but for its result
     uint64_t cpu_ns = 0;          // of the unit, since its interval began
+    bool opened = false;          // the first record's entry was taken before, while it was pending
 
     // The next record, or null.
     const gate::Record* record = nullptr;
@@ -244,6 +245,7 @@ class Recorder {
   void next_record(Served& served);
   static bool split(Served& served, uint64_t available);
   void make_events(std::vector<Served>& sources);
+  void make_events_behind();
   bool serve_again(Thread& thread);
   static uint64_t count(const Served& served);
   void begin_served(const Served& served);
@@ -298,7 +300,7 @@ class Recorder {
   // Used again and again:
   std::vector<Span> spans_;
   Bytes scratch_;
-  std::vector<Bytes> copies_;
+  std::vector<Bytes> copies_, other_copies_;  // of rings: of the last batch of events, of the one before
   std::unique_ptr<GateArena> arena_;  // null: stops only
   std::vector<std::weak_ptr<Gate>> gates_;
   PatchPlans plans_;

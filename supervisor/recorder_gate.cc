@@ -275,7 +275,7 @@ void Recorder::leave_gate(Thread& thread) {
 // The send that was about to be served is left to a stop.
 void Recorder::cancel_pending(Thread& thread) {
   Gate& gate = *thread.process->gate;
-  if (!std::exchange(gate.pending_opened, false)) return;
+  if (!std::exchange(gate.pending_taken, false)) return;
   end_send(thread, -EINTR);
   gate.unit->log.cancel();
 }
@@ -297,7 +297,7 @@ void Recorder::take_from_sleeper(Unit& unit) {
   Gate& gate = *holder->process->gate;
   drain();
   if (gate.broken) return;
-  if (!std::exchange(gate.pending_opened, false)) {
+  if (!std::exchange(gate.pending_taken, false)) {
     Served served;
     served.gate = holder->process->gate;
     served.at = ring(*slot) + gate.drained;
@@ -559,12 +559,17 @@ bool Recorder::find_records(Served& served, uint64_t now) {
   uint64_t head = read_once(slot.head);
   bool pending = false;
   for (uint64_t again = head;; head = again) {
-    pending = read_once(slot.pending) == head + 1 && !(gate.pending_opened && head == gate.drained);
+    pending = read_once(slot.pending) == head + 1 && !(gate.pending_taken && head == gate.drained);
     again = read_once(slot.head);
     if (again == head) break;
   }
   if (head == gate.drained && !pending) return false;
-  if (head > gate::kRingSize || gate.drained > head) return break_gate(gate), false;
+  const auto broken = [&] {
+    if (event_maker_) event_maker_->wait_until_idle();
+    break_gate(gate);
+    return false;
+  };
+  if (head > gate::kRingSize || gate.drained > head) return broken();
   const uint8_t* const first = served.at = ring(slot) + gate.drained;
   const uint8_t* const end = ring(slot) + head;
   gate::Record* last = last_record(slot, gate.drained, head);
@@ -578,7 +583,7 @@ bool Recorder::find_records(Served& served, uint64_t now) {
     const auto& record = *reinterpret_cast<const gate::Record*>(served.at);
     const auto available = static_cast<uint64_t>(end - served.at);
     const uint64_t size = available < sizeof record ? 0 : read_once(record.size);
-    if (size < sizeof record || size > available) return break_gate(gate), false;
+    if (size < sizeof record || size > available) return broken();
     const uint64_t stamp = read_once(record.stamp);
     if (stamp > now) break;
     gate.last_stamp = stamp;
@@ -597,6 +602,8 @@ bool Recorder::find_records(Served& served, uint64_t now) {
   }
   served.at = first;
   gate.drained += served.left;
+  if (served.left) served.opened = std::exchange(gate.pending_taken, false);
+  if (served.pending) gate.pending_taken = true;
   return served.left || served.pending;
 }
 
@@ -671,11 +678,10 @@ void Recorder::make_events(std::vector<Served>& sources) {
     const bool trap = first->record->counter || first->record->regs.rax == gate::kCpuidNumber;
     if (trap && first->left) {
       add_served_trap(*first);
-    } else if (!std::exchange(first->gate->pending_opened, false) && !open_served(*first)) {
+    } else if (!std::exchange(first->opened, false) && !open_served(*first)) {
       break_gate(*first->gate);
       first->left = first->pending = 0;
     } else if (first->left == 0) {
-      first->gate->pending_opened = true;
       first->pending = 0;
     } else {
       close_served(*first);
@@ -696,9 +702,24 @@ void Recorder::drain() {
   make_events(sources);
 }
 
-// At a stop that came because the ring is full: what is in the rings becomes events on another processor, while the
-// thread goes on and its call is served after all. Until then nothing but that looks at what is recorded: every other
-// stop begins with drain().
+// All that was served so far becomes events on another processor, while the programs go on. Until then nothing but that
+// looks at what is recorded.
+void Recorder::make_events_behind() {
+  event_maker_->wait_for_room();
+  auto sources = take_served();
+  if (sources.empty()) return;
+  std::swap(copies_, other_copies_);
+  copies_.resize(std::max(copies_.size(), sources.size()));
+  for (size_t i = 0; i < sources.size(); ++i) {
+    Served& served = sources[i];
+    copies_[i].assign(served.at, served.at + served.left + served.pending);
+    served.at = copies_[i].data();
+  }
+  event_maker_->add(std::move(sources));
+}
+
+// At a stop that came because the ring is full: the thread goes on and its call is served after all. Every other stop
+// begins with drain().
 bool Recorder::serve_again(Thread& thread) {
   Gate* const gate = thread.process->gate.get();
   if (!event_maker_ || !gate || !gate->slot() || thread.run != Thread::Run::user || thread.interrupted) return false;
@@ -707,21 +728,16 @@ bool Recorder::serve_again(Thread& thread) {
   user_regs_struct regs;
   if (!full || !redrive::get_regs(thread.tid, regs)) return false;
   const Address stop = regs.rip - kSyscallSize;
-  event_maker_->wait_until_idle();
-  if (gate->canonical(stop) == stop || policy_.looks_for_place()) return false;
-  if (checkpoint_due(*thread.process->unit)) {
-    thread.process->unit->last_clock_check = {};  // it is to be asked again at once
-    return false;
+  if (gate->canonical(stop) == stop) return false;
+  if (event_maker_->idle()) {  // else the next tick looks
+    if (policy_.looks_for_place()) return false;
+    if (checkpoint_due(*thread.process->unit)) {
+      thread.process->unit->last_clock_check = {};  // it is to be asked again at once
+      return false;
+    }
   }
-  auto sources = take_served();
-  copies_.resize(std::max(copies_.size(), sources.size()));
-  for (size_t i = 0; i < sources.size(); ++i) {
-    Served& served = sources[i];
-    copies_[i].assign(served.at, served.at + served.left + served.pending);
-    served.at = copies_[i].data();
-  }
+  make_events_behind();
   empty_ring(thread);
-  event_maker_->add(std::move(sources));
   regs.rip = arena_->header().entry;
   regs.rcx = stop;
   regs.rax = regs.orig_rax;
