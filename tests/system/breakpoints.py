@@ -100,8 +100,8 @@ def check_breakpoints(ctx, *options, places=PLACES):
 
 
 PROGRAMS = ("barrier", "compute_messages", "compute_threads", "condvar", "exec_chain", "epoll_server", "fork_tree", "late_births", "pipe_pingpong",
-            "pipe_writers", "prefork_server", "rdtsc", "relay", "served_births", "served_messages", "served_signals", "signal_segv", "signal_nested",
-            "stress_threads", "tcp", "vfork_exec")
+            "pipe_writers", "preempted", "prefork_server", "rdtsc", "relay", "served_births", "served_messages", "served_signals", "signal_segv", "signal_nested",
+            "spin_flag", "stress_threads", "tcp", "vfork_exec")
 
 
 def register():

@@ -60,6 +60,20 @@ for program in PROGRAMS:
     register(program)
 
 
+@test("preparing/preempted", timeout_s=120)
+def preempted(ctx):
+    """A recording in which threads were stopped where they were is prepared for another bound, with all it had."""
+    record(ctx, job_of(ctx, "preempted", "8", record_options=("--bound", "2s")))
+    take_away_surroundings(ctx)
+    there = marks(ctx, "image")
+    if len(there) < 4:
+        raise Failure(f"{len(there)} images: nothing was preempted")
+    prepare(ctx, "1s")
+    if not set(there) <= set(marks(ctx, "image")):
+        raise Failure(f"images {there} were there, and now {marks(ctx, 'image')}")
+    redrive_all(ctx)
+
+
 def mesh(ctx):
     return Job([str(workload(ctx.options, "mesh")), "4", "600i"])
 
