@@ -2,9 +2,11 @@
 #include "test.h"
 
 #include <atomic>
+#include <condition_variable>
 #include <fstream>
 #include <future>
 #include <iostream>
+#include <mutex>
 #include <numeric>
 #include <random>
 #include <thread>
@@ -23,18 +25,22 @@ int main() {
 
   std::atomic<int> turn = 0;
   std::jthread other([&](const std::stop_token& stop) {
-    for (int i = 0; !stop.stop_requested(); i++) {
+    for (int i = 0; i < 100; i++) {
       turn.wait(2 * i);
       turn++;
       turn.notify_all();
     }
+    std::mutex mutex;
+    std::condition_variable_any stopped;
+    std::unique_lock lock(mutex);
+    CHECK(!stopped.wait(lock, stop, [] { return false; }));
   });
   for (int i = 0; i < 100; i++) {
-    if (i == 99) other.request_stop();
     turn++;
     turn.notify_all();
     turn.wait(2 * i + 1);
   }
+  other.request_stop();
   other.join();
   CHECK(turn == 200);
 
