@@ -275,6 +275,11 @@ Address Gate::physical(Address ip) const {
   return ip;
 }
 
+void Gate::make_canonical(user_regs_struct& regs) const {
+  const Address ip = std::exchange(regs.rip, canonical(regs.rip));
+  if (regs.rcx == ip) regs.rcx = regs.rip;
+}
+
 const PatchedSite* Gate::at_stop(Address stop) {
   Stop& last = last_stops_[stop / kTrampolineSize % last_stops_.size()];
   if (last.stop != stop) {

@@ -184,6 +184,8 @@ class Gate {
   // Addresses as the program would know them, and as they are while it is patched.
   Address canonical(Address ip) const;
   Address physical(Address ip) const;
+  // Of a stopped thread, which may stand right behind a trampoline's system call: that has left its address in rcx.
+  void make_canonical(user_regs_struct& regs) const;
   const PatchedSite* patched(Address site) const;  // null if it is not
   // The site whose trampoline has its instruction there; null if there is none. Programs call from few sites, and gates
   // have many: the last answers are kept, for one thread that asks. Valid until something is patched or forgotten. It

@@ -225,7 +225,8 @@ void Recorder::watch(Unit& unit, bool checkpoint_due) {
   if (!unit.late_since_ns) unit.late_since_ns = at_ns;
   const uint64_t late_ns = at_ns - *unit.late_since_ns;
   if (images_.copies_alive() >= limits_.copies) return;
-  if (late_ns < kPatienceNs && !late) return;
+  // At the next call it stops, if it was asked just now only.
+  if (late_ns < (late ? 1 : kPatienceNs)) return;
   if (!late && late_ns > kGivenUpNs && !std::exchange(unit.reported_spinning, true)) {
     add_unsure(unit, "a thread that makes no system call could not be stopped where it is");
   }
@@ -329,7 +330,7 @@ void Recorder::handle_seccomp_stop(Thread& thread) {
     return;
   }
   if (gate) {
-    regs.rip = gate->canonical(regs.rip);
+    gate->make_canonical(regs);
     cancel_pending(thread);
   }
   thread.entry = regs;
@@ -539,7 +540,7 @@ void Recorder::leave(Thread& thread) {
   if (!redrive::get_regs(thread.tid, stopped)) return;
   user_regs_struct regs = stopped;
   const Gate* const gate = thread.process->tier();
-  if (gate) regs.rip = gate->canonical(stopped.rip);
+  if (gate) gate->make_canonical(regs);
   auto result = static_cast<int64_t>(regs.rax);
   // What rt_sigreturn leaves in rax is not its own result.
   if (thread.row->special == Special::none &&

@@ -55,7 +55,7 @@ gate::Record* last_record(gate::Slot& slot, uint64_t from, uint64_t head) {
 
 bool Recorder::get_regs(const Thread& thread, user_regs_struct& regs) const {
   if (!redrive::get_regs(thread.tid, regs)) return false;
-  if (const Gate* gate = thread.process->tier()) regs.rip = gate->canonical(regs.rip);
+  if (const Gate* gate = thread.process->tier()) gate->make_canonical(regs);
   return true;
 }
 
@@ -361,7 +361,7 @@ void Recorder::at_boundary(Thread& thread, user_regs_struct regs) {
   regs.rip = regs.rcx = slot.site + kSyscallSize;
   regs.eflags = regs.r11 = slot.regs.flags;
   redrive::set_regs(thread.tid, regs);
-  regs.rip = thread.process->gate->canonical(regs.rip);
+  thread.process->gate->make_canonical(regs);
   thread.rewound = false;
   raise_held(thread);
   resume_user(thread, regs);

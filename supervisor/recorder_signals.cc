@@ -222,9 +222,14 @@ void Recorder::deliver(Thread& thread, int signal, const user_regs_struct& regs,
   const Memory& memory = thread.process->memory;
   if (const Gate* gate = thread.process->gate.get()) {
     // The frame shall say where the program would be if it were not patched.
-    const Address at = handler.rsp + sizeof(uint64_t) + offsetof(ucontext_t, uc_mcontext.gregs[REG_RIP]);
-    Address ip = 0;
-    if (memory.get(at, ip) && gate->canonical(ip) != ip) memory.put(at, gate->canonical(ip));
+    const Address frame = handler.rsp + sizeof(uint64_t);
+    const Address rip = frame + offsetof(ucontext_t, uc_mcontext.gregs[REG_RIP]);
+    const Address rcx = frame + offsetof(ucontext_t, uc_mcontext.gregs[REG_RCX]);
+    user_regs_struct saved{};
+    const bool known = memory.get(rip, saved.rip) && memory.get(rcx, saved.rcx);
+    const Address ip = saved.rip;
+    if (known) gate->make_canonical(saved);
+    if (saved.rip != ip) memory.put(rip, saved.rip), memory.put(rcx, saved.rcx);
   }
   MemoryWrite frame{handler.rsp, frame_size(memory, handler.rsp), false, {}};
   frame.data.resize(frame.length);

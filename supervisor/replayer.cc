@@ -181,7 +181,7 @@ Result<Replayer::StopKind> Replayer::run_to_stop(Thread& thread) {
     const int signal = WSTOPSIG(status);
     if (filtered || signal == kSyscallStop) {
       if (!get_regs(thread.tid, thread.regs)) return StopKind::gone;
-      if (gate) thread.regs.rip = gate->canonical(thread.regs.rip);
+      if (gate) gate->make_canonical(thread.regs);
       thread.stopped_at_syscall = true;
       return StopKind::syscall;
     }
@@ -197,7 +197,7 @@ Result<Replayer::StopKind> Replayer::run_to_stop(Thread& thread) {
       if (!redrive::set_regs(thread.tid, thread.regs)) return StopKind::gone;
       continue;
     }
-    if (gate) thread.regs.rip = gate->canonical(thread.regs.rip);
+    if (gate) gate->make_canonical(thread.regs);
     return StopKind::fault;
   }
 }

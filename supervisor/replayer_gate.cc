@@ -181,9 +181,10 @@ Result<std::shared_ptr<Gate>> Replayer::inherit_gate(const Gate& parent, const S
 void Replayer::reseat(const Thread& thread, const Gate& before, const Gate* after) const {
   user_regs_struct regs;
   if (!get_regs(thread.tid, regs)) return;
-  const Address canonical = before.canonical(regs.rip);
-  const Address physical = after ? after->physical(canonical) : canonical;
-  if (std::exchange(regs.rip, physical) != physical) redrive::set_regs(thread.tid, regs);
+  const user_regs_struct stopped = regs;
+  before.make_canonical(regs);
+  if (after) regs.rip = after->physical(regs.rip);
+  if (regs.rip != stopped.rip || regs.rcx != stopped.rcx) redrive::set_regs(thread.tid, regs);
 }
 
 // Leaves the address space as the program would have it. Returns the processes that share it.

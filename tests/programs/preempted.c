@@ -1,6 +1,6 @@
 // Computes for long without a system call, in every way that a checkpoint may come upon: loops too tight for a jump,
 // loops with their counter in memory, recursion, vectors, repeated string instructions, a handler that computes, and
-// code around system calls. images: 4
+// code around system calls and right behind them. images: 4
 #include "test.h"
 
 static uint64_t volatile counter;
@@ -66,6 +66,29 @@ static double old_floating_point(void) {
   return (double)x;
 }
 
+// A system call leaves two registers, which are looked at much later now and then.
+static uint64_t behind_calls(void) {
+  const uint64_t parent = (uint64_t)getppid();
+  uint64_t x = 0;
+  for (int call = 1; call <= 4000; call++) {
+    uint64_t number = SYS_getppid, turns = call % 1000 ? 1 : ROUNDS, address, left;
+    __asm__ volatile(
+        "syscall\n"
+        "0: lea 1(%[x], %[x], 2), %[x]\n"
+        "1: lea 1(%[x], %[x], 2), %[x]\n"
+        "dec %[turns]\n"
+        "jnz 1b\n"
+        "lea 0b(%%rip), %[address]\n"
+        "mov %%rcx, %[left]\n"
+        : "+a"(number), [x] "+r"(x), [turns] "+r"(turns), [address] "=&r"(address), [left] "=&r"(left)
+        :
+        : "rcx", "r11", "memory");
+    CHECK(number == parent);
+    CHECK(left == address);
+  }
+  return x;
+}
+
 static void handler(int signal) {
   (void)signal;
   in_handler = registers();
@@ -83,10 +106,12 @@ int main(int argc, char** argv) {
   CHECK(filled == 4950);
   const double series = old_floating_point();
   CHECK(series > 2.6449 && series < 2.645);
+  const uint64_t behind = behind_calls();
   signal(SIGUSR1, handler);
   CHECK(raise(SIGUSR1) == 0);
   CHECK(in_handler == random);
   NOTE(random);
+  NOTE(behind);
   NOTE(sum);
   return ok("%g", series);
 }

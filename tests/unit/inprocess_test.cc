@@ -139,6 +139,15 @@ TEST_CASE("sites are patched if they hold what is expected, and give their tramp
     CHECK(gate.canonical(site->moved + 1) == start + at + kSyscallSize + 1);
     CHECK(gate.physical(start + at + kSyscallSize + 1) == site->moved + 1);
     CHECK(gate.canonical(site->moved + 3) == site->moved + 3);  // the jump back
+    user_regs_struct regs{};
+    regs.rip = regs.rcx = site->stop + kSyscallSize;
+    gate.make_canonical(regs);
+    CHECK(regs.rip == start + at + kSyscallSize);
+    CHECK(regs.rcx == regs.rip);
+    regs.rip = site->stop + kSyscallSize;
+    regs.rcx = 17;
+    gate.make_canonical(regs);
+    CHECK(regs.rcx == 17);
   }
   CHECK(code[128 + 2] == 0x83);
   CHECK(code[200] == 0);
