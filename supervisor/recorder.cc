@@ -176,8 +176,8 @@ void Recorder::collect_images() {
 }
 
 // The next one comes when a unit may have to be asked or stopped for a checkpoint. They share a processor, so none gets
-// there before so much time has passed; but served calls let a unit's clock go faster than that. What is decided here may
-// be as old as the last tick: events of what was served since are made, while the programs go on.
+// there before so much time has passed; but served calls let a unit's clock go faster than that. What is decided here
+// may be as old as the last tick: events of what was served since are made, while the programs go on.
 void Recorder::tick() {
   if (event_maker_) {
     event_maker_->wait_until_idle();
