@@ -12,6 +12,9 @@
 // then on the interval is to end in time: its checkpoint comes when the path is at C, if no line comes before. Where
 // the checkpoints are those of a recording, it is known what exceeds C, and nothing else is kept.
 //
+// Of what was in flight at a line each message is looked at as if it came right behind it: with the path that it brings
+// all that its receiver sends from then on would exceed C, whose own interval may end in time.
+//
 // Where paths grow long within a line's interval (units that work one after the other), any message of the chain can be
 // kept to cut it. So a small one is kept before its path is at the limit, rather than a large one when it is: small
 // against those that had to be kept of late.
@@ -54,7 +57,7 @@ class FewestBytes : public Policy {
 
   Tag on_send(uint32_t id, uint64_t at_ns, uint64_t bytes) override {
     in_flight_ += bytes;
-    return Tag{advance(id, at_ns).path.path_ns};
+    return {.critical_path_ns = advance(id, at_ns).path.path_ns, .line = line_};
   }
 
   Decision on_receive(uint32_t id, uint64_t at_ns, const Tag& tag, uint64_t bytes) override {
@@ -62,6 +65,7 @@ class FewestBytes : public Policy {
     mean_in_flight_ += (static_cast<double>(in_flight_) - mean_in_flight_) / 256;
     Unit& unit = advance(id, at_ns);
     const uint64_t path_ns = tag.critical_path_ns;
+    if (tag.line < unit.line && path_ns + period_ns_ > limit_ns_) return {Keep::keep};
     if (unit.may_exceed(path_ns, limit_ns_)) {
       // The latest end with which it does not.
       const uint64_t end_ns = unit.path.at_ns + limit_ns_ - std::min(limit_ns_, path_ns);

@@ -125,7 +125,7 @@ VectorClock later_of(const VectorClock& a, const VectorClock& b) {
 
 Tag join(const Tag& a, const Tag& b) {
   return Tag{std::max(a.critical_path_ns, b.critical_path_ns), join(a.needs, b.needs, unite),
-             join(a.clock, b.clock, later_of)};
+             join(a.clock, b.clock, later_of), std::max(a.line, b.line)};
 }
 
 }  // namespace redrive

@@ -37,6 +37,7 @@ struct Tag {
   uint64_t critical_path_ns = 0;
   std::shared_ptr<const Needs> needs = nullptr;
   std::shared_ptr<const VectorClock> clock = nullptr;
+  uint64_t line = 0;  // how many lines of checkpoints had been drawn
 };
 
 struct PolicyParameters {

@@ -376,8 +376,24 @@ TEST_CASE("fewest-bytes: an interval ends sooner rather than that a message is k
   CHECK_EQ(policy->checkpoint_by_ns(2), 90 - 100 / 8);  // the path is 200 at 90; an eighth of T for being late
   CHECK(policy->on_receive(2, 1, Tag{150}, 1000).keep == Keep::keep);
   policy->on_checkpoint(2, 40);  // a line: the next may be as short
-  CHECK(policy->on_receive(2, 0, Tag{150}, 1000).keep == Keep::drop);
-  CHECK(policy->on_receive(2, 0, Tag{165}, 1000).keep == Keep::keep);
+  CHECK(policy->on_receive(2, 0, Tag{150, {}, {}, 1}, 1000).keep == Keep::drop);
+  CHECK(policy->on_receive(2, 0, Tag{165, {}, {}, 1}, 1000).keep == Keep::keep);
+}
+
+TEST_CASE("fewest-bytes: what was in flight at a line is kept if it would make the next interval's paths too long") {
+  const auto policy = make("fewest-bytes", {200, 100});
+  for (uint32_t unit : {1, 2}) policy->on_checkpoint(unit);
+  const Tag before = policy->on_send(1, 60, 1000);
+  policy->on_checkpoint(1, 60);
+  policy->on_checkpoint(2, 40);
+  const Tag behind = policy->on_send(1, 5, 1000);
+  CHECK_EQ(join(before, behind).line, behind.line);
+  CHECK(policy->on_receive(2, 30, before, 1000).keep == Keep::drop);
+  Tag chain = before;
+  chain.critical_path_ns = 120;
+  CHECK(policy->on_receive(2, 30, chain, 1000).keep == Keep::keep);
+  chain.line = behind.line;
+  CHECK(policy->on_receive(2, 30, chain, 1000).keep == Keep::drop);
 }
 
 TEST_CASE("fewest-bytes: where the lengths of intervals are known, what exceeds C with them is kept") {
