@@ -75,6 +75,7 @@ BREAKPOINTS = 1000
 PROCESSORS = 64             # more than any plan has units
 PERIOD_PER_BOUND = 0.15     # T of a recording with --bound: C is 0.3 of it, T half of C
 LEAST_BOUND_S = 0.3         # redrive refuses what restoring alone takes
+LEAST_PERIOD_S = 0.01       # of recordings: well above what a checkpoint costs
 
 
 def ns(seconds):
@@ -235,7 +236,7 @@ class Papers:
         """C = 2T, T = 10 % of the run: as recorded, checked, and re-driven."""
         arguments = None if self.arguments.quick else LONG.get(program)
         base = self.base(program, processes, arguments)
-        period_s = tenth(base)
+        period_s = max(tenth(base), LEAST_PERIOD_S)
         made = self.recording(program, processes, "path", "--policy", policy, "--critical-path", duration(2 * period_s),
                               "--checkpoint-period", duration(period_s), arguments=arguments)
         execution = executions.read(made["trace"])

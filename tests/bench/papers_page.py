@@ -17,7 +17,8 @@ def between(pair):
 
 
 def verdict(met):
-    return "met" if met else "**missed**"
+    """None: measured, and nobody asks for it."""
+    return "no goal" if met is None else "met" if met else "**missed**"
 
 
 def table(columns, rows):
@@ -66,7 +67,7 @@ def failed_in(results, *parts):
 def goal(results, parts, claim, command, value, met):
     """One that could not be looked at everywhere is not met."""
     missing = failed_in(results, *parts)
-    return [claim, f"`{command}`", value + missing, verdict(met and not missing)]
+    return [claim, f"`{command}`", value + missing, verdict(None if met is None else met and not missing)]
 
 
 def goals(results):
@@ -113,9 +114,9 @@ def off_line_goals(results):
         most, router = worst(six, "logged_percent"), [row for row in six if row["program"] == "router"]
         yield goal(results, ["critical_path"], "`critical-path` off line, every process's checkpoints at its own T", evaluate,
                    f"most: {most['program']} {percent(most['logged_percent'])}; with checkpoints together (executions.py): "
-                   f"{worst(six, 'together_percent')['program']} {percent(worst(six, 'together_percent')['together_percent'])}", most["logged_percent"] <= 5)
+                   f"{worst(six, 'together_percent')['program']} {percent(worst(six, 'together_percent')['together_percent'])}", None)
         if router:
-            yield goal(results, [], "... at most 1 % on router", evaluate, percent(router[0]["logged_percent"]), router[0]["logged_percent"] <= 1)
+            yield goal(results, [], "... router", evaluate, percent(router[0]["logged_percent"]), None)
     if checked := results.get("checked"):
         over = sum(row["over"] for row in checked)
         alike = [row for row in checked if not row["births"]]
@@ -148,9 +149,8 @@ def measured_goals(results):
         yield goal(results, ["bounded_path"], "... longest at most 2 C", "redrive evaluate T --cores 64",
                    f"{most['simulated_max_c']:.2f} C ({most['program']})", most["simulated_max_c"] <= 2)
         average, most = worst(made, "average"), worst(made, "max")
-        yield goal(results, ["bounded_path"], "the same on the processors here, restoring included (no promise)", "redrive replay --all --verify T",
-                   f"average {average['average']:.2f} C ({average['program']}), longest {most['max']:.2f} C ({most['program']})",
-                   average["average"] <= 0.8 and most["max"] <= 2)
+        yield goal(results, ["bounded_path"], "the same on the processors here, fewer than units, restoring included", "redrive replay --all --verify T",
+                   f"average {average['average']:.2f} C ({average['program']}), longest {most['max']:.2f} C ({most['program']})", None)
     if made := results.get("makespan"):
         most = worst(made, "max")
         yield goal(results, ["makespan"], "`makespan`: longest replay at most 1.0 of the bound, every interval of every workload",
