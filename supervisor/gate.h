@@ -226,8 +226,8 @@ class Gate {
 
   Unit* unit;
   Program* program = nullptr;  // that a recording executes there
-  uint64_t drained = 0;     // bytes of the ring
-  uint64_t last_stamp = 0;  // of the last complete record among them
+  uint64_t drained = 0;        // bytes of the ring
+  uint64_t last_stamp = 0;     // of the last complete record among them
   struct {
     Address start = 0, end = 0;
   } messages;  // in replay: what the program has mapped of those that its calls send and receive

@@ -301,7 +301,7 @@ class Recorder {
   std::vector<Span> spans_;
   Bytes scratch_;
   std::vector<Bytes> copies_, other_copies_;  // of rings: of the last batch of events, of the one before
-  std::unique_ptr<GateArena> arena_;  // null: stops only
+  std::unique_ptr<GateArena> arena_;          // null: stops only
   std::vector<std::weak_ptr<Gate>> gates_;
   PatchPlans plans_;
   CodeSegments code_;

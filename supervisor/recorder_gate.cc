@@ -335,8 +335,8 @@ void Recorder::woke(Thread& thread, const user_regs_struct& stopped) {
   take_or_queue(thread, Thread::Stop::exit);
 }
 
-// A signal or the recorder has stopped such a thread. If it `comes_out`, its call ends; else the kernel goes on with it,
-// unless it is one of those that end then, which is entered again.
+// A signal or the recorder has stopped such a thread. If it `comes_out`, its call ends; else the kernel goes on with
+// it, unless it is one of those that end then, which is entered again.
 void Recorder::disturb(Thread& thread, bool comes_out) {
   user_regs_struct regs;
   if (!redrive::get_regs(thread.tid, regs)) return;
@@ -448,8 +448,8 @@ void Recorder::patch_instruction(Thread& thread, Address at, SiteKind kind) {
   if (mappings && worth_patching(thread, at, stopping, *mappings)) replace(process, at, *stopping.site);
 }
 
-// Whether another thread of the address space is at an instruction there. One that is in a call is told where it goes on
-// when it comes out of it.
+// Whether another thread of the address space is at an instruction there. One that is in a call is told where it goes
+// on when it comes out of it.
 bool Recorder::in_use(const Thread& thread, Address start, Address end) const {
   return std::any_of(threads_.begin(), threads_.end(), [&](const auto& entry) {
     const Thread& other = *entry.second;

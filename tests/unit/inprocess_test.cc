@@ -4,10 +4,10 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <set>
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <set>
 
 #include "base/remote.h"
 #include "interceptors/cpuid_sites.h"
@@ -242,8 +242,8 @@ TEST_CASE("memory is written in pieces, and read as it was at a moment") {
 }
 
 TEST_CASE("places that lie close together are read and written in one stretch") {
-  auto* const pages = static_cast<uint8_t*>(
-      mmap(nullptr, 4 * kPageSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  auto* const pages =
+      static_cast<uint8_t*>(mmap(nullptr, 4 * kPageSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   REQUIRE(pages != MAP_FAILED);
   std::memset(pages, 7, 4 * kPageSize);
   const auto start = reinterpret_cast<Address>(pages);
@@ -312,7 +312,7 @@ TEST_CASE("a short jump that was moved leads where it led") {
       mmap(nullptr, kPageSize, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   REQUIRE(page != MAP_FAILED);
   const auto base = reinterpret_cast<Address>(page);
-  const Bytes program{0xb8, 0x27, 0, 0, 0, 0x0f, 0x05, 0x85, 0xff, 0x75, 0x06, 0xb8,
+  const Bytes program{0xb8, 0x27, 0, 0, 0,    0x0f, 0x05, 0x85, 0xff, 0x75, 0x06, 0xb8,
                       1,    0,    0, 0, 0xc3, 0xb8, 2,    0,    0,    0,    0xc3};
   std::memcpy(page, program.data(), program.size());
   const Address at = base + 512, pointer = base + 256;
