@@ -728,7 +728,8 @@ bool Recorder::serve_again(Thread& thread) {
   user_regs_struct regs;
   if (!full || !redrive::get_regs(thread.tid, regs)) return false;
   const Address stop = regs.rip - kSyscallSize;
-  if (gate->canonical(stop) == stop) return false;
+  // Patches may be forgotten meanwhile: the slot knows from which trampoline it comes.
+  if (stop != slot.site) return false;
   if (event_maker_->idle()) {  // else the next tick looks
     if (policy_.looks_for_place()) return false;
     if (checkpoint_due(*thread.process->unit)) {
