@@ -36,6 +36,11 @@ constexpr unsigned long long user_regs_struct::*kOrder[kRegisters] = {
     &user_regs_struct::r9,  &user_regs_struct::r10, &user_regs_struct::r11, &user_regs_struct::r12,
     &user_regs_struct::r13, &user_regs_struct::r14, &user_regs_struct::r15};
 
+bool step(pid_t tid) {
+  int status = 0;
+  return ptrace(PTRACE_SINGLESTEP, tid, nullptr, nullptr) == 0 && wait_for(tid, status) && status >> 8 == SIGTRAP;
+}
+
 // Code at `area` that compares, and goes on with the moved instructions. Flags are kept in rax meanwhile (lahf, seto):
 // the stack below the thread's pointer is the program's.
 class Comparison {
@@ -151,9 +156,7 @@ Result<void> Probe::leave_window(pid_t tid) const {
     user_regs_struct regs;
     if (!get_regs(tid, regs)) return errno_error("cannot read registers");
     if (regs.rip <= wanted_.rip || regs.rip >= wanted_.rip + original_.size()) return {};
-    int status = 0;
-    const bool stepped = ptrace(PTRACE_SINGLESTEP, tid, nullptr, nullptr) == 0 && wait_for(tid, status);
-    if (!stepped || status >> 8 != SIGTRAP) return Error{"a thread cannot be moved away from where it is to stop"};
+    if (!step(tid)) return Error{"a thread cannot be moved away from where it is to stop"};
   }
 }
 
@@ -174,10 +177,9 @@ bool Probe::pass(pid_t tid, user_regs_struct regs) const {
     regs.rip = hit_ + 1;
     return set_regs(tid, regs);
   }
-  int status = 0;
-  const bool stepped = set_regs(tid, regs) && stub_->memory().write(wanted_.rip, original_.data(), original_.size()) &&
-                       ptrace(PTRACE_SINGLESTEP, tid, nullptr, nullptr) == 0 && wait_for(tid, status);
-  return insert() && stepped && status >> 8 == SIGTRAP;
+  const bool stepped =
+      set_regs(tid, regs) && stub_->memory().write(wanted_.rip, original_.data(), original_.size()) && step(tid);
+  return insert() && stepped;
 }
 
 bool Probe::require(Address address, uint64_t value) {

@@ -25,6 +25,7 @@ constexpr auto kBatonSlice = 5ms;  // at the next event after this, waiting thre
 constexpr uint64_t kPatienceNs = 10'000'000, kGivenUpNs = 2'000'000'000;
 constexpr uint64_t kRetryNs = 1'000'000;  // ... until it is tried again
 constexpr auto kShortestTick = 1ms;
+constexpr size_t kBatches = 2;  // of events to be made: copies_ and other_copies_ hold what they are made of
 // A checkpoint that the unit was asked for comes where it is, if not at a call before: this part of T later.
 constexpr uint64_t kStoppedAfter = 32;
 constexpr int kSyscallStop = SIGTRAP | 0x80;
@@ -53,7 +54,7 @@ Recorder::Recorder(TraceWriter& writer, Policy& policy, RecorderLimits limits, F
   const bool several = sched_getaffinity(0, sizeof processors, &processors) == 0 && CPU_COUNT(&processors) > 1;
   if (arena_ && several) {
     event_maker_ = std::make_unique<WriteBehind<std::vector<Served>>>(
-        2, [this](std::vector<Served>& sources) { make_events(sources); });
+        kBatches, [this](std::vector<Served>& sources) { make_events(sources); });
   }
 }
 

@@ -10,7 +10,7 @@
 // The rest are messages that would exceed C if their receiver's interval lasted for T. Because of the lines most end
 // sooner. So such a message is dropped if it does not exceed C with an interval as long as the one before, and from
 // then on the interval is to end in time: its checkpoint comes when the path is at C, if no line comes before. Where
-// the checkpoints are those of a recording, it is known what exceeds C, and nothing else is kept.
+// the checkpoints are those of a recording, it is known what exceeds C.
 //
 // Of what was in flight at a line each message is looked at as if it came right behind it: with the path that it brings
 // all that its receiver sends from then on would exceed C, whose own interval may end in time.

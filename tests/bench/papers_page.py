@@ -67,7 +67,7 @@ def failed_in(results, *parts):
 def goal(results, parts, claim, command, value, met):
     """One that could not be looked at everywhere is not met."""
     missing = failed_in(results, *parts)
-    return [claim, f"`{command}`", value + missing, verdict(None if met is None else met and not missing)]
+    return [claim, f"`{command}`", value + missing, verdict(met and not missing)]
 
 
 def goals(results):

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "supervisor/registers.h"
+#include "tests/unit/nameless_file.h"
 #include "tests/unit/unit_test.h"
 
 using namespace redrive;
@@ -38,13 +39,10 @@ struct Computation {
 Computation loop() {
   auto stub = Stub::spawn();
   REQUIRE_MESSAGE(stub, stub.error().message);
-  const int file = memfd_create("probe-test", MFD_CLOEXEC);
-  REQUIRE_EQ(write(file, kLoop, sizeof kLoop), static_cast<ssize_t>(sizeof kLoop));
-  const std::string path = "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(file);
+  const NamelessFile file(Bytes(std::begin(kLoop), std::end(kLoop)));
   const pid_t tid = stub->pid();
-  REQUIRE(stub->map_file(tid, path, kCode, kPageSize, PROT_READ | PROT_EXEC, MAP_PRIVATE, 0));
+  REQUIRE(stub->map_file(tid, file.path(), kCode, kPageSize, PROT_READ | PROT_EXEC, MAP_PRIVATE, 0));
   REQUIRE(stub->map_anonymous(tid, kCounter, kPageSize, PROT_READ | PROT_WRITE, MAP_PRIVATE));
-  close(file);
   Computation out{std::move(stub).value(), {}};
   user_regs_struct regs{};
   REQUIRE(get_regs(tid, regs));

@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "checkpoint/address_space.h"
+#include "tests/unit/nameless_file.h"
 #include "tests/unit/unit_test.h"
 
 using namespace redrive;
@@ -237,16 +238,6 @@ Bytes part(const Bytes& whole, size_t first_page, size_t pages) {
   const auto first = whole.begin() + static_cast<ptrdiff_t>(first_page * kPageSize);
   return Bytes(first, first + static_cast<ptrdiff_t>(pages * kPageSize));
 }
-
-// A file without a name, and the path by which a stub opens it.
-struct NamelessFile {
-  Fd fd{memfd_create("restore-test", MFD_CLOEXEC)};
-
-  explicit NamelessFile(const Bytes& contents) {
-    REQUIRE_EQ(write(fd.get(), contents.data(), contents.size()), static_cast<ssize_t>(contents.size()));
-  }
-  std::string path() const { return "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(fd.get()); }
-};
 
 }  // namespace
 
