@@ -53,7 +53,7 @@ enum class Special : uint8_t {
   sigreturn,
   arch_prctl,
   set_tid_address,    // FS/GS base are registers
-  sched_setaffinity,  // what is recorded stays on one processor
+  sched_setaffinity,  // where what is recorded runs is up to the recorder
 };
 
 // What a syscall does to a channel, for the pairing of endpoints. The fd is always in the argument named by `fd_arg`;

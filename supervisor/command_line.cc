@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <sched.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -32,8 +33,8 @@ constexpr char kTraceAndUnit[] =
 constexpr std::array<CommandText, 10> kCommands{{
     {"record",
      "redrive record [-o DIR] [--bound D | --virtual] [--tuning RULE] [--policy P] [--critical-path C] "
-     "[--checkpoint-period T] [--set-bound N] [--multiplicity M] [--approximate] [--cores J] [--interception TIER] "
-     "[--] CMD ...",
+     "[--checkpoint-period T] [--set-bound N] [--multiplicity M] [--approximate] [--cores J] [--processors N] "
+     "[--interception TIER] [--] CMD ...",
      "run a command and record it with everything it starts",
      "Options end at the first word that is not one of these. The exit status is the command's.\n"
      "The trace is made in $REDRIVE_TRACE_DIR, or else in ~/.local/share/redrive, if -o does not say where.\n",
@@ -270,6 +271,8 @@ void Parser::add_record() {
   add_policy(record, record_.policy, record_.policy, record_.parameters);
   add_flag(record, "--virtual", record_.virtual_checkpoints,
            "note checkpoints and keep no messages; redrive prepare does the rest");
+  add_number(record, "--processors", "N", 1, CPU_SETSIZE, "processors that the programs may run on (all)",
+             [this](uint64_t processors) { record_.processors = static_cast<unsigned>(processors); });
   add_interception(record, record_.in_process);
 }
 

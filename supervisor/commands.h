@@ -28,6 +28,7 @@ struct RecordOptions {
   std::optional<double> checkpoint_period_s;  // T; C/2 if absent
   PolicyParameters parameters;                // all but C and T
   bool in_process = true;                     // serve calls inside the program where that can be done
+  unsigned processors = 0;                    // that the programs may run on; 0: all
   bool virtual_checkpoints = false;           // the first of four phases: `prepare` does the rest
 };
 // Records the command and everything it starts. Returns the program's exit status.

@@ -31,15 +31,6 @@ constexpr uint8_t kNothing = 0xcc;          // where nobody comes by
 constexpr uint64_t kWorthPatching = 2;      // times that a site is come to: many are used once
 constexpr uint64_t kReadAStop = 16 * 1024;  // bytes of code that are read in the time of a stop, about
 
-// Intel SDM, CPUID.07H:ECX.RDPID[bit 22]. Asked once: on a virtual machine that takes long.
-bool has_rdpid() {
-  static const bool has = [] {
-    unsigned a = 0, b = 0, c = 0, d = 0;
-    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (c >> 22 & 1);
-  }();
-  return has;
-}
-
 // Of the file that is mapped; empty if it cannot be read, or is not there any more.
 Bytes contents_of(const Mapping& mapping) {
   const Fd file(::open(mapping.name.c_str(), O_RDONLY | O_CLOEXEC));
@@ -104,8 +95,6 @@ gate::Slot* GateArena::take_slot(uint64_t& file_offset) {
   const FreeSlot taken = free_.back();
   free_.pop_back();
   file_offset = taken.file_offset;
-  taken.slot->processor = static_cast<uint32_t>(sched_getcpu());
-  taken.slot->has_rdpid = has_rdpid();
   return taken.slot;
 }
 

@@ -77,14 +77,6 @@ std::string host_description() {
   return std::string(name.sysname) + " " + name.release + " " + name.machine;
 }
 
-// Tracer and tracees share one processor: a stop that crosses processors costs ten times as much.
-void pin_to_one_processor() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  CPU_SET(static_cast<size_t>(sched_getcpu()), &set);
-  sched_setaffinity(0, sizeof set, &set);
-}
-
 // The end of a recording: what was refused, by whom, how often (`stats` has the whole list); and what a replay may fail
 // at.
 void report(const Recorder& recorder) {
@@ -142,10 +134,10 @@ Result<int> record(const RecordOptions& options) {
     const bool promises = options.tuning == TuningRule::promise && !options.virtual_checkpoints;
     if (promises && !options.checkpoint_period_s) limits.restore_budget_s = options.bound_s - tuning.restore_s;
     limits.in_process = options.in_process;
+    limits.processors = options.processors;
     limits.virtual_checkpoints = options.virtual_checkpoints;
     limits.cpuid_traps = trap_own_instructions();
     Recorder recorder(*writer, *policy, limits, cache.get());
-    pin_to_one_processor();
     personality(ADDR_NO_RANDOMIZE);
     catch_interrupts();
     TRY(recorder.launch(program, options.command));

@@ -25,7 +25,10 @@ constexpr auto kBatonSlice = 5ms;  // at the next event after this, waiting thre
 constexpr uint64_t kPatienceNs = 10'000'000, kGivenUpNs = 2'000'000'000;
 constexpr uint64_t kRetryNs = 1'000'000;  // ... until it is tried again
 constexpr auto kShortestTick = 1ms;
-constexpr size_t kBatches = 2;  // of events to be made: copies_ and other_copies_ hold what they are made of
+constexpr auto kPlaced = 8ms;           // from one look at where units run to the next
+constexpr uint64_t kUsed = 200'000;     // CPU time since the last look from which on a unit is looked at
+constexpr uint64_t kOften = 1'000'000;  // sleeps
+constexpr size_t kBatches = 2;          // of events to be made: copies_ and other_copies_ hold what they are made of
 // A checkpoint that the unit was asked for comes where it is, if not at a call before: this part of T later.
 constexpr uint64_t kStoppedAfter = 32;
 constexpr int kSyscallStop = SIGTRAP | 0x80;
@@ -41,6 +44,7 @@ Recorder::Recorder(TraceWriter& writer, Policy& policy, RecorderLimits limits, F
       policy_(policy),
       limits_(limits),
       cache_(cache),
+      placement_(limits.processors),
       held_(writer.directory()),
       images_(writer),
       plans_(cache) {
@@ -176,9 +180,10 @@ void Recorder::collect_images() {
   }
 }
 
-// The next one comes when a unit may have to be asked or stopped for a checkpoint. They share a processor, so none gets
-// there before so much time has passed; but served calls let a unit's clock go faster than that. What is decided here
-// may be as old as the last tick: events of what was served since are made, while the programs go on.
+// The next one comes when a unit may have to be asked or stopped for a checkpoint. A unit's threads run one
+// at a time, so none gets there before so much time has passed; but served calls let its clock go faster than that.
+// What is decided here may be as old as the last tick: events of what was served since are made, while the programs go
+// on.
 void Recorder::tick() {
   if (event_maker_) {
     event_maker_->wait_until_idle();
@@ -201,11 +206,49 @@ void Recorder::tick() {
     const uint64_t due_ns = at_ns < asked_ns ? asked_ns : asked_ns + unit->period_ns / kStoppedAfter;
     next = std::min(next, std::chrono::nanoseconds((due_ns - std::min(due_ns, at_ns)) / 3));
   }
+  place_units();
   flush();
   if (event_maker_) make_events_behind();
   next = std::max<std::chrono::nanoseconds>(next, kShortestTick);
   next_tick_ = Clock::now() + next;
   wake_within(std::chrono::duration_cast<std::chrono::microseconds>(next));
+}
+
+// Sends units that compute to other processors, and calls back those that stop or sleep often.
+void Recorder::place_units() {
+  const auto now = Clock::now();
+  if (placement_.one_processor() || now - placed_ < kPlaced) return;
+  const auto last = std::exchange(placed_, now);
+  std::vector<UnitUse> uses;
+  std::vector<Unit*> users;
+  for (auto& [id, unit] : units_) {
+    Place& place = unit->place;
+    const uint64_t cpu = cpu_ns(*unit);
+    UnitUse use{&place, cpu - std::exchange(place.cpu_ns, cpu)};
+    if (use.cpu_ns < kUsed) continue;
+    const pid_t tid = unit->current ? unit->current->tid : -1;
+    const uint64_t sleeps = tid < 0 ? 0 : sleeps_of(tid);
+    // Threads that take turns stop for it.
+    use.sleeps = tid < 0 || std::exchange(place.tid, tid) != tid ? kOften : sleeps - place.sleeps;
+    place.sleeps = sleeps;
+    uses.push_back(use);
+    users.push_back(unit.get());
+  }
+  placement_.decide(uses, static_cast<uint64_t>(std::chrono::nanoseconds(now - last).count()));
+  for (size_t i = 0; i < uses.size(); ++i) {
+    if (uses[i].moved) place(*users[i]);
+  }
+}
+
+// A new program stops often.
+void Recorder::come_home(Unit& unit) const {
+  if (!unit.place.away) return;
+  unit.place = {};
+  place(unit);
+}
+
+void Recorder::place(const Unit& unit) const {
+  for (const auto& [serial, thread] : unit.threads) placement_.send(thread->tid, unit.place.away);
 }
 
 // Right behind a stop. Interrupts the unit's running thread if it is due to make an event for long and does not. Its
@@ -575,16 +618,6 @@ void Recorder::leave(Thread& thread) {
   resume_user(thread, regs);
 }
 
-// A program may not leave the processor that all of the recording shares.
-void Recorder::pin_to_our_processor(const Thread& caller) {
-  const pid_t named = static_cast<pid_t>(caller.args[0]);
-  const Thread* moved = named == 0 ? &caller : find(named);
-  if (!moved) return;
-  cpu_set_t set;
-  sched_getaffinity(0, sizeof set, &set);
-  sched_setaffinity(moved->tid, sizeof set, &set);
-}
-
 // A call ends that was opened; `memory` is the thread's at its exit. `served`: its record, if it was. `times`:
 // as many calls that were the same.
 void Recorder::close_call(Thread& thread, int64_t result, const Memory& memory, const gate::Record* served,
@@ -610,7 +643,12 @@ void Recorder::close_call(Thread& thread, int64_t result, const Memory& memory, 
   record_memory_call(thread, result, event, served);
   if (!served && result > 0) note_mapped_writes(thread, event);
   if (row.special == Special::set_tid_address) thread.clear_tid = thread.args[0];
-  if (row.special == Special::sched_setaffinity && result == 0) pin_to_our_processor(thread);
+  if (row.special == Special::sched_setaffinity && result == 0) {
+    // Where programs run is up to the recorder.
+    const auto named = static_cast<pid_t>(thread.args[0]);
+    const Thread* moved = named == 0 ? &thread : find(named);
+    if (moved) placement_.send(moved->tid, moved->process->unit->place.away);
+  }
   forget_descriptors(thread, served);
   if (served) note_descriptor(thread, *served, memory);
   if (!served && row.new_descriptor == NewDescriptor::connected && thread.process->gate) {

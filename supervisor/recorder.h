@@ -18,6 +18,7 @@
 #include "supervisor/image_worker.h"
 #include "supervisor/mapped_file.h"
 #include "supervisor/patch_plans.h"
+#include "supervisor/placement.h"
 #include "supervisor/tracee.h"
 
 namespace redrive {
@@ -27,6 +28,7 @@ struct RecorderLimits {
   double restore_budget_s = 0;        // the bound, if T follows from it: units with much memory get less than T
   size_t copies = 8;                  // checkpoint copies alive at once
   bool virtual_checkpoints = false;   // every T only the place is noted, for `prepare` to make an image there
+  unsigned processors = 0;            // that the programs may run on; 0: all
   bool in_process = true;             // serve calls inside tracees where that can be done
   // What a replay needs for a served call beside what the call itself takes: reading and comparing it.
   uint64_t replayed_call_ns = 1000;
@@ -75,7 +77,6 @@ class Recorder {
   void open_call(Thread& thread, const Memory& memory);
   void close_call(Thread& thread, int64_t result, const Memory& memory, const gate::Record* served = nullptr,
                   uint64_t times = 1);
-  void pin_to_our_processor(const Thread& caller);
   void refuse(Thread& thread, const SyscallRow* row);
   void count_refusal(const Thread& thread, const SyscallRow* row, int error);
   static void count_refusal(Unit& unit, const std::string& what, const std::string& answer, bool common);
@@ -91,6 +92,9 @@ class Recorder {
   static bool is_lost_copy(pid_t tid);
   void collect_images();
   void tick();
+  void place_units();
+  void place(const Unit& unit) const;
+  void come_home(Unit& unit) const;
   void watch(Unit& unit, bool checkpoint_due);
   void add_channels();
   void add_calls(const Unit& unit);
@@ -273,6 +277,7 @@ class Recorder {
   Policy& policy_;
   RecorderLimits limits_;
   FileCache* cache_;
+  Placement placement_;
   Channels channels_;
   HeldPayloads held_;
   ImageWorker images_;
@@ -294,6 +299,7 @@ class Recorder {
   bool interrupted_ = false;
   bool write_failed_ = false;
   Clock::time_point next_tick_{};
+  Clock::time_point placed_{};                                 // when the units' places were last looked at
   std::map<FileVersion, std::vector<CpuidSite>> cpuid_sites_;  // of mapped files
   CpuidAnswers answers_;
   std::optional<Endpoint> unsettled_;  // the last that endpoint() asked for

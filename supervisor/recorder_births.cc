@@ -134,6 +134,7 @@ Result<void> Recorder::launch(const std::string& path, const std::vector<std::st
   std::vector<char*> argv;
   for (const auto& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
+  placement_.stay_home();
   root_ = fork();
   if (root_ < 0) return errno_error("cannot fork");
   if (root_ == 0) {
@@ -229,6 +230,7 @@ void Recorder::born(Thread& parent, pid_t tid) {
     made.command = process.command;
     made.cpuid_sites = process.cpuid_sites;
     child = &add_thread(made, tid);
+    if (!same_unit && unit.place.away) placement_.send(tid, false);
     if (same_unit) {
       event->child_thread = child->serial;
     } else {
@@ -299,6 +301,7 @@ void Recorder::executed(pid_t pid, pid_t former_tid) {
       unit.threads[thread.serial] = &thread;
       unit.current = &thread;
       if (former_unit.current == &thread) give_up_baton(former_unit);
+      if (former_unit.place.away) placement_.send(pid, false);
     } else {
       former_unit.log.close(false);
       end_interval(former_unit);
@@ -314,6 +317,7 @@ void Recorder::executed(pid_t pid, pid_t former_tid) {
   thread.clear_tid = 0;
   thread.held.clear();
   thread.raised.clear();
+  come_home(*process.unit);
   begin_program(thread);
 }
 

@@ -80,6 +80,7 @@ void Recorder::absorb(Unit& unit) {
     unit.record.joined.push_back(joined->id);
     ended_units_.push_back(joined->id);
   }
+  place(unit);
   writer_.add(unit.record);
   unit.checkpoint_first = true;
 }

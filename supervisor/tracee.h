@@ -19,6 +19,7 @@
 #include "interceptors/syscall_table.h"
 #include "logstore/policy/policy.h"
 #include "supervisor/gate.h"
+#include "supervisor/placement.h"
 #include "supervisor/unit_log.h"
 
 namespace redrive {
@@ -148,6 +149,7 @@ struct Unit {
   // Another unit takes one now, and this one's is old enough; or the policy wants one (event_maker_ sets it then).
   std::atomic<bool> checkpoint_wanted = false;
   bool received = false;  // a message, in this interval
+  Place place;
   Clock::time_point interval_began{};
 };
 

@@ -47,7 +47,7 @@ using namespace redrive::gate;
 #define PHASE "152"
 #define WANT_STOP "156"
 #define OTHERS_WAIT "164"
-#define ASLEEP "488"
+#define ASLEEP "480"
 
 // Calls and their arguments.
 #define OPEN 2
@@ -72,7 +72,7 @@ static_assert(kSlot == SLOT && kStack + kStackSize == STACK_TOP);
 static_assert(sizeof(InjectedCall) == 56 && offsetof(InjectedCall, args) == 8);
 static_assert(offsetof(Registers, rbx) == 56 && offsetof(Registers, rsp) == 104 && offsetof(Registers, r11) == 128);
 static_assert(offsetof(Slot, site) == 136 && offsetof(Slot, target) == 144 && offsetof(Slot, phase) == 152);
-static_assert(offsetof(Slot, want_stop) == 156 && offsetof(Slot, others_wait) == 164 && offsetof(Slot, asleep) == 488);
+static_assert(offsetof(Slot, want_stop) == 156 && offsetof(Slot, others_wait) == 164 && offsetof(Slot, asleep) == 480);
 
 #define AT(field) VALUE(SLOT) "+" field
 
@@ -295,8 +295,8 @@ stay:
 extern "C" int64_t execute(const Registers* regs, Phase during, uint64_t asleep = 0);
 extern "C" const uint8_t report[];
 
-constexpr uint64_t kFstat = 5, kFstatAt = 262, kHere = -100;          // newfstatat(2), AT_FDCWD
-constexpr uint64_t kClockGettime = 228, kRawClock = 4;                // clock_gettime(2), CLOCK_MONOTONIC_RAW
+constexpr uint64_t kFstat = 5, kFstatAt = 262, kHere = -100;  // newfstatat(2), AT_FDCWD
+constexpr uint64_t kClockGettime = 228, kRawClock = 4;        // clock_gettime(2), CLOCK_MONOTONIC_RAW
 constexpr uint64_t kGetsockname = 51, kGetpeername = 52, kGetsockopt = 55;
 constexpr uint64_t kFcntl = 72, kGetFlags = 3, kNonBlocking = 04000;  // fcntl(2): F_GETFL, O_NONBLOCK
 constexpr uint16_t kRdtsc = 0x310f, kRdtscp = 0x010f;                 // as they begin
@@ -396,20 +396,6 @@ void add_outputs(Writer& writer, const Span& span, const Registers& regs, const 
   }
 }
 
-// The kernel keeps it where rdpid reads it, and in the limit of a segment (asm/segment.h, __CPUNODE_SEG), which takes
-// ten times as long.
-uint32_t processor(const Slot& s) {
-  constexpr uint32_t kSegment = 0x7b, kMask = 0xfff;
-  if (s.has_rdpid) {
-    uint64_t id;
-    asm volatile("rdpid %0" : "=r"(id));
-    return static_cast<uint32_t>(id) & kMask;
-  }
-  uint32_t limit = 0;
-  asm volatile("lsl %1, %0" : "=r"(limit) : "r"(kSegment) : "cc");
-  return limit & kMask;
-}
-
 // fstat(2). `during`: whether the call that is served can still be left to a stop.
 bool file_status(uint64_t descriptor, struct stat& info, Phase during) {
   Registers regs{};
@@ -483,7 +469,8 @@ int64_t ask(uint64_t number, uint64_t a, uint64_t b, void* c, void* d = nullptr,
 }
 
 int64_t option(uint64_t descriptor, uint64_t name, void* value, uint32_t size) {
-  return ask(kGetsockopt, descriptor, SOL_SOCKET, reinterpret_cast<void*>(name), value, reinterpret_cast<uint64_t>(&size));
+  return ask(kGetsockopt, descriptor, SOL_SOCKET, reinterpret_cast<void*>(name), value,
+             reinterpret_cast<uint64_t>(&size));
 }
 
 bool describe_file(Described& d, uint64_t descriptor) {
@@ -648,7 +635,7 @@ void barrier() { asm volatile("" : : : "memory"); }
 // nothing has happened that the program could see.
 bool serve_call(Slot& s) {
   const Registers& regs = s.regs;
-  if (s.want_stop || processor(s) != s.processor) return false;
+  if (s.want_stop) return false;
   const Call* const found = call_of(regs);
   if (!found) return false;
   const Call& call = *found;
@@ -717,7 +704,8 @@ bool serve_call(Slot& s) {
   }
   const bool copied_is_known = is_known(s, argument(regs, 0));
   if (call.refusal) s.phase = Phase::after;
-  const int64_t result = call.refusal ? -call.refusal : execute(tried ? &at_once : &regs, Phase::kernel, sleeps ? ++s.sleeps : 0);
+  const int64_t result =
+      call.refusal ? -call.refusal : execute(tried ? &at_once : &regs, Phase::kernel, sleeps ? ++s.sleeps : 0);
   if (sleeps && result == NOT_MADE) {
     s.phase = Phase::before;
     s.pending = 0;
@@ -762,7 +750,7 @@ bool serve_call(Slot& s) {
 
 // Executes rdtsc or rdtscp, `size` bytes, as the recorder does where they stop. False if it must stop.
 bool serve_counter(Slot& s, uint64_t size) {
-  if (s.want_stop || processor(s) != s.processor || kRingSize - s.head < sizeof(Record)) return false;
+  if (s.want_stop || kRingSize - s.head < sizeof(Record)) return false;
   auto& record = *reinterpret_cast<Record*>(kRing + s.head);
   struct {
     uint64_t s, ns;
@@ -839,7 +827,7 @@ extern "C" void answer_cpuid(CpuidRegisters* regs) {
     }
     return;
   }
-  if (s.want_stop || processor(s) != s.processor || kRingSize - s.head < sizeof(Record)) return;
+  if (s.want_stop || kRingSize - s.head < sizeof(Record)) return;
   const auto leaf = static_cast<uint32_t>(regs->rax), subleaf = static_cast<uint32_t>(regs->rcx);
   const auto& known = reinterpret_cast<const Orders*>(kOrders)->cpuid;
   const CpuidAnswer* const end = known.answers + known.count;

@@ -1,8 +1,9 @@
 // What the supervisor and the code inside tracees share: where the code lies, the table of calls that it serves, and
 // the slot of an address space, with the ring of records that it writes.
 //
-// One thread of a unit runs user code at a time, so an address space needs one slot only. Calls are served on the
-// supervisor's processor only: while it looks at a slot, nobody writes to it.
+// One thread of a unit runs user code at a time, so an address space needs one slot only. It may run on another processor
+// than the supervisor, which looks at the slot meanwhile: the order in which the code writes there counts, and x86 keeps it
+// (Intel SDM volume 3, "Memory Ordering").
 #pragma once
 
 #include <cstddef>
@@ -158,12 +159,10 @@ struct Slot {
   uint32_t alone;        // the unit has no other thread: calls may sleep
   uint32_t others_wait;  // another thread of the unit could run
   uint32_t thread;       // serial of the thread that runs
-  uint32_t has_rdpid;    // the processor has the instruction
   uint64_t head;         // bytes of complete records in the ring
   uint64_t last;         // where the last of them begins
   uint64_t series;       // size of the last of them, if equal calls that follow are counted in it
   uint64_t pending;      // head + 1: a send's record at `head` is complete but for its result
-  uint32_t processor;    // where the supervisor runs: calls are served on no other
   uint32_t maps_files;   // the program sees files that it writes to in its memory: those calls stop
   // Trampolines, which the program may not change; if there are more, calls that change memory stop.
   uint32_t areas;
@@ -184,6 +183,7 @@ struct Slot {
   Described described;    // by the call that is being served
   uint32_t replay;    // the ring holds expected calls, which are answered from it
   uint32_t repeated;  // how often the expected call at `taken` was made already
+  uint32_t processor;  // in replay: where it is re-driven
   uint64_t taken;     // bytes of the ring's expected calls that were made
   uint64_t messages;  // in replay: where the table of messages is mapped
 };

@@ -3,7 +3,7 @@ import os
 import shutil
 import signal
 
-from harness import Failure, test, workload
+from harness import Failure, Skip, test, workload
 from programs import job_of
 from redriving import (TRIES, TakenPorts, check_in_time, check_report, free_port, images_by_unit, record, redrive_all, take_away_surroundings)
 
@@ -49,6 +49,19 @@ def spinning_is_ended(ctx):
     outcome = ctx.expect_status(recording.finish(ctx.timeout_s), 0)
     ctx.expect(job.good(outcome), outcome, "the handler has not run")
     redrive_all(ctx)
+
+
+@test("concurrency/processors")
+def processors(ctx):
+    """Programs that compute run on several processors, unless that is not wanted."""
+    if len(os.sched_getaffinity(0)) < 2:
+        raise Skip("one processor")
+    for options, rounds, told in (((), "5000", "on two processors"), (("--processors", "1"), "100", "on one processor")):
+        shutil.rmtree(ctx.trace, ignore_errors=True)
+        outcome = record(ctx, job_of(ctx, "apart", rounds, record_options=(*PERIOD, *options)))
+        ctx.expect(told in outcome.stdout, outcome, f"not {told}")
+        take_away_surroundings(ctx)
+        redrive_all(ctx)
 
 
 @test("concurrency/one_interval_twice")
