@@ -668,6 +668,9 @@ bool serve_call(Slot& s) {
     if (span.after && !writer.need(lengths[i])) return false;
     // Of arrays of messages, the whole: what the kernel found there is asked for later.
     if (span.extent == Extent::messages && !writer.add_before(address, lengths[i])) return false;
+    // What a failing call writes can be undone: a signal ends it, and it is left to a stop.
+    const bool undone = span.after && !span.before && span.extent == Extent::fixed && span.written != Written::success;
+    if (undone && !writer.add_before(address, lengths[i])) return false;
     const auto reads = [&](uint64_t from, uint64_t length, bool) { return writer.add_before(from, length); };
     const auto writes = [&](uint64_t, uint64_t length) { return writer.need(length); };
     if (!visit_memory(span, regs, lengths[i], reads, writes)) return false;
