@@ -129,7 +129,7 @@ void GateArena::set_injected(std::span<const gate::InjectedCall> calls) {
 void GateArena::set_answers(std::span<const gate::CpuidAnswer> answers) {
   CHECK(answers.size() <= gate::kMaxAnswers);
   std::copy(answers.begin(), answers.end(), orders().cpuid.answers);
-  orders().cpuid.count = answers.size();
+  __atomic_store_n(&orders().cpuid.count, answers.size(), __ATOMIC_RELEASE);
 }
 
 std::optional<PatchWindow> CodeSegments::window(const Memory& memory, const Mapping& mapping, Address address,

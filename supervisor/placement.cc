@@ -28,8 +28,9 @@ Placement::Placement(unsigned most) {
   CPU_ZERO(&home_);
   CPU_ZERO(&away_);
   const int home = sched_getcpu();
-  if (home < 0 || sched_getaffinity(0, sizeof all, &all) != 0) return;
+  if (home < 0 || home >= CPU_SETSIZE) return;
   CPU_SET(static_cast<size_t>(home), &home_);
+  if (sched_getaffinity(0, sizeof all, &all) != 0) return;
   for (size_t i = 0; i < CPU_SETSIZE; ++i) {
     if (!CPU_ISSET(i, &all) || static_cast<int>(i) == home || (most && others_ + 1 >= most)) continue;
     CPU_SET(i, &away_);

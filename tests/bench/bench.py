@@ -61,6 +61,10 @@ ROWS = {
     "cpu-bound": Row("computes over 8 MB, the default bound", 1.02, 1.02, None, DEFAULT_BOUND),
     "cpu-bound 2s": Row("the same, `--bound 2s`", 1.02, 1.02),
     "mesh": Row("4 processes, messages and work"),
+    "jacobi all": Row("the row of that name on all processors, recorded and natively", options=DEFAULT_BOUND),
+    "fft all": Row("the same", options=DEFAULT_BOUND),
+    "redis all": Row("the same"),
+    "mesh all": Row("the same"),
 }
 PAUSE_BASE_S, PAUSE_PER_GB_S = 1e-3, 12e-3
 LONG_GROWTH_BYTES = 4 << 20
@@ -153,13 +157,16 @@ class Bench:
         work = self.fresh("work", prepare)
         return self.run([*wrapper, self.options.redrive, "record", "-o", self.trace, *options, "--", *command], cwd=work)
 
-    def overhead_row(self, name, command, *, pinned, prepare=None):
+    def overhead_row(self, name, command, *, pinned=None, prepare=None):
+        """`pinned`: on one processor, recorded and natively; by default, unless the row's name says `all`."""
         row = ROWS[name]
+        pinned = not name.endswith(" all") if pinned is None else pinned
         command = ["taskset", "-c", str(min(os.sched_getaffinity(0)))] * pinned + list(command)
+        options = (*row.options, *("--processors", "1") * pinned)
         native, recorded = [], []
         for _ in range(self.arguments.runs):
             native.append(self.run(command, self.fresh("work", prepare)))
-            recorded.append(self.record(command, prepare, row.options))
+            recorded.append(self.record(command, prepare, options))
         stats = self.json("stats", self.trace)
         start = time.monotonic()
         replay = self.json("replay", self.trace, "--all", statuses=(0, 3))  # divergences are counted, not fatal here
@@ -187,7 +194,7 @@ class Bench:
         result.update(self.least(stats, native_s, median(native, "user_s")))
         if self.arguments.profile:
             data = self.directory / "perf.data"
-            self.record(command, prepare, row.options, recording_profile.command(data))
+            self.record(command, prepare, options, recording_profile.command(data))
             result["profile"] = recording_profile.shares(data, self.options.build)
         self.add(result)
 
@@ -261,54 +268,55 @@ def measures(bench):
     workload = bench.workload
 
     def cpu_bound(name):
-        bench.overhead_row(name, [workload("cpu_bound"), 50 if quick else 1000], pinned=True)
+        bench.overhead_row(name, [workload("cpu_bound"), 50 if quick else 1000])
 
     def mpi_job(name):
         kind = name.split()[0]
         sizes = {"ring": (300 if quick else 3000, 50), "jacobi": (400, 300 if quick else 4000, "nocheck"), "fft": (256, 20 if quick else 150)}
-        bench.overhead_row(name, mpi.command(bench.options, kind, *sizes[kind]), pinned=True)
+        bench.overhead_row(name, mpi.command(bench.options, kind, *sizes[kind]))
 
     def redis(name):
         needs("redis-server", "redis-benchmark", "redis-cli")
         text = redis_script(free_port(), 5000 if quick else 50000)
-        bench.overhead_row(name, ["sh", "-eu", "run.sh"], pinned=True, prepare=script(text))
+        bench.overhead_row(name, ["sh", "-eu", "run.sh"], prepare=script(text))
 
     def nginx(name):
         needs("nginx", "ab")
         port = free_port()
         bench.env["PATH"] = NGINX_ENV["PATH"] + ":" + bench.env["PATH"]
         prepare = script(nginx_script(port, 500 if quick else 10000), nginx_files(port))
-        bench.overhead_row(name, ["sh", "-eu", "run.sh"], pinned=True, prepare=prepare)
+        bench.overhead_row(name, ["sh", "-eu", "run.sh"], prepare=prepare)
 
     def make(name):
         needs("make", "gcc")
         bench.overhead_row(name, ["sh", "run.sh"], pinned=False, prepare=made_project)
 
     def mesh(name):
-        bench.overhead_row(name, [workload("mesh"), 4, "200i" if quick else "1000i"], pinned=True)
+        bench.overhead_row(name, [workload("mesh"), 4, "200i" if quick else "1000i"])
 
     def dd(name):
         count = 60_000 if quick else 600_000
-        bench.overhead_row(name, ["dd", "if=/dev/zero", "of=/dev/null", "bs=64", f"count={count}", "status=none"], pinned=True)
+        bench.overhead_row(name, ["dd", "if=/dev/zero", "of=/dev/null", "bs=64", f"count={count}", "status=none"])
 
     def pingpong(name):
-        bench.overhead_row(name, [workload("pingpong"), name, 10_000 if quick else 100_000], pinned=True)
+        bench.overhead_row(name, [workload("pingpong"), name, 10_000 if quick else 100_000])
 
     def execs(name):
         count = 50 if quick else 500
-        bench.overhead_row(name, ["sh", "-c", f"i=0; while [ $i -lt {count} ]; do /bin/true; i=$((i+1)); done"], pinned=True)
+        bench.overhead_row(name, ["sh", "-c", f"i=0; while [ $i -lt {count} ]; do /bin/true; i=$((i+1)); done"])
 
     def python(name):
         text = "import json, re, subprocess, asyncio; print(len(json.dumps([re.sub('a', 'b', str(i)) for i in range(100000)])))"
-        bench.overhead_row(name, ["/usr/bin/python3", "-c", text], pinned=True)
+        bench.overhead_row(name, ["/usr/bin/python3", "-c", text])
 
     def node(name):
         needs("node")
-        bench.overhead_row(name, ["node", TESTS / "workloads" / "short_job.js", 50 if quick else 300], pinned=True)
+        bench.overhead_row(name, ["node", TESTS / "workloads" / "short_job.js", 50 if quick else 300])
 
     kinds = {"dd": dd, "pipe": pingpong, "unix": pingpong, "tcp": pingpong, "ring": mpi_job, "ring 2s": mpi_job, "jacobi": mpi_job,
              "jacobi 2s": mpi_job, "fft": mpi_job, "fft 2s": mpi_job, "redis": redis, "nginx": nginx, "make -j2": make, "exec": execs,
-             "python": python, "node": node, "cpu-bound": cpu_bound, "cpu-bound 2s": cpu_bound, "mesh": mesh}
+             "python": python, "node": node, "cpu-bound": cpu_bound, "cpu-bound 2s": cpu_bound, "mesh": mesh,
+             "jacobi all": mpi_job, "fft all": mpi_job, "redis all": redis, "mesh all": mesh}
     rows = {name: lambda name=name: kinds[name](name) for name in ROWS}
     for megabytes in (1, 100, 1024):
         rows[f"pause {megabytes} MB"] = lambda megabytes=megabytes: bench.pause_row(megabytes)
