@@ -25,9 +25,11 @@ namespace {
 constexpr uint64_t kMaxHeldPerStream = uint64_t{64} << 20;
 constexpr uint64_t kMaxHeld = uint64_t{256} << 20;  // of all streams
 constexpr uint64_t kMaxHeldDatagrams = uint64_t{64} << 20;
-constexpr uint64_t kOverhead = 192;    // what a send of no bytes counts for: its place in lists, its token
-constexpr size_t kReorderWindow = 8;   // sends that may overtake each other on their way into one channel
-constexpr size_t kForgetEvery = 2048;  // new channels
+constexpr uint64_t kOverhead = 192;   // what a send of no bytes counts for: its place in lists, its token
+constexpr size_t kReorderWindow = 8;  // sends that may overtake each other on their way into one channel
+// In new channels:
+constexpr size_t kLookEvery = 512;
+constexpr uint64_t kForgetAfter = 2048;
 
 // "127.0.0.1:80" or "[::1]:80"; v4 addresses mapped into v6 are written as v4, so that both ends agree.
 std::string address_text(const sockaddr_storage& address) {
@@ -61,31 +63,35 @@ bool begins_alike(std::span<const uint8_t> a, std::span<const uint8_t> b) {
 
 ChannelLease Channels::channel(const std::string& key, const char* kind, const std::string& name) {
   if (const auto it = known_.find(key); it != known_.end()) return it->second.lease;
-  if (known_.size() >= forget_at_) forget_channels();
+  if (last_id_ >= look_at_) forget_channels();
   const auto lease = std::make_shared<const uint64_t>(++last_id_);
   known_[key].lease = lease;
   new_.push_back({*lease, kind, name});
   return lease;
 }
 
-// Forgets what nobody has held this time and the last. What was let go only now may yet be found by a process that has
-// a descriptor and has not used it.
+// What was let go not long ago may yet be found by a process that has a descriptor and has not used it. Of a stream in
+// which nothing is, nothing but its number has to be known for that.
 void Channels::forget_channels() {
+  size_t held = 0;
   for (auto it = known_.begin(); it != known_.end();) {
     Known& known = it->second;
-    const bool held = known.lease.use_count() > 1;
-    if (held || !known.idle) {
-      known.idle = !held;
+    if (known.lease.use_count() > 1) {
+      known.idle_since.reset();
+      ++held;
       ++it;
       continue;
     }
-    if (const auto stream = streams_.find(*known.lease); stream != streams_.end()) {
+    if (!known.idle_since) known.idle_since = last_id_;
+    const bool forgotten = last_id_ - *known.idle_since >= kForgetAfter;
+    const auto stream = streams_.find(*known.lease);
+    if (stream != streams_.end() && (forgotten || stream->second.blank())) {
       held_ -= stream->second.held;
       streams_.erase(stream);
     }
-    it = known_.erase(it);
+    it = forgotten ? known_.erase(it) : std::next(it);
   }
-  forget_at_ = known_.size() + std::max(kForgetEvery, known_.size());
+  look_at_ = last_id_ + std::max(kLookEvery, held);
 }
 
 std::vector<ChannelInfo> Channels::take_new() { return std::exchange(new_, {}); }

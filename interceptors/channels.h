@@ -114,6 +114,8 @@ class Channels {
     uint64_t sender_inode = 0;
     bool foreign = false;  // somebody outside the recording writes here too
     uint64_t held = 0;     // memory of the segments
+
+    bool blank() const { return segments.empty() && in_flight.empty() && owed == 0 && !foreign; }
   };
   struct Datagram {
     uint64_t hash = 0;
@@ -124,7 +126,7 @@ class Channels {
   using DatagramNumber = uint64_t;  // in the order of sending
   struct Known {
     ChannelLease lease;
-    bool idle = false;  // nobody held it when that was last looked at
+    std::optional<uint64_t> idle_since;  // the last channel's number when it was first seen that nobody holds it
   };
 
   Endpoint pipe_endpoint(uint64_t device, uint64_t inode, const char* kind);
@@ -146,7 +148,7 @@ class Channels {
 
   std::unordered_map<std::string, Known> known_;  // by what the kernel calls it
   uint64_t last_id_ = 0;
-  size_t forget_at_ = 0;  // so many known channels
+  uint64_t look_at_ = 0;  // ... with which those that nobody holds are looked for
   std::vector<ChannelInfo> new_;
   std::unordered_map<uint64_t, Stream> streams_;
   uint64_t held_ = 0;  // of all streams

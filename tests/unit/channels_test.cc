@@ -545,6 +545,29 @@ TEST_CASE("memory does not grow with the number of connections that were closed"
   CHECK_EQ(receive(recent, "question"), "99000+0:8");
 }
 
+TEST_CASE("pipes that have come and gone leave little, however many and whatever lasts beside them") {
+  Channels channels;
+  std::vector<Endpoint> lasting;
+  for (uint64_t inode = 1; inode <= 100; ++inode) lasting.push_back(channels.resolve_pipe(1, inode));
+  const auto use = [&](uint64_t inode) {
+    const Endpoint pipe = channels.resolve_pipe(2, inode);
+    const auto token = std::make_shared<SendInfo>(SendInfo{{1, inode}, {}});
+    channels.begin_send(pipe, token, bytes("question"), {});
+    channels.end_send(pipe, token, 8);
+    CHECK_EQ(channels.receive(pipe, bytes("question"), false).size(), 1);
+    channels.take_new();
+  };
+  uint64_t inode = 1;
+  for (; inode < 600; ++inode) use(inode);
+  const size_t early = mallinfo2().uordblks;
+  size_t most = 0;
+  for (; inode < 200'000; ++inode) {
+    use(inode);
+    if (inode % 64 == 0) most = std::max<size_t>(most, mallinfo2().uordblks);
+  }
+  CHECK(most < early + kMiB);
+}
+
 TEST_CASE("a unix stream can be sent into before it is accepted") {
   const Fd listening = listener(SocketAddress::loopback(AF_UNIX));
   SocketAddress to = SocketAddress::of(listening);
