@@ -44,9 +44,10 @@ Result<TraceWriter::ImageStats> ImagePublisher::write(UnitId unit, IntervalIndex
 
 void ImagePublisher::note_size(UnitId unit, size_t pages) {
   constexpr size_t kUnits = 64;
-  size_t& size = sizes_[unit];
-  sizes_sum_ += pages - size;
-  size = pages;
+  if (const auto former = sizes_.extract(unit)) sizes_sum_ -= former.mapped();
+  if (pages == 0) return;
+  sizes_[unit] = pages;
+  sizes_sum_ += pages;
   if (sizes_.size() <= kUnits) return;
   const auto least = std::min_element(sizes_.begin(), sizes_.end(),
                                       [](const auto& a, const auto& b) { return a.second < b.second; });

@@ -28,6 +28,7 @@ class ImagePublisher {
                                         bool& storage_failed);
   // What was written becomes part of the trace. `unsynced`: files that must be on disk before.
   Result<void> publish(std::vector<std::string> unsynced);
+  void end_unit(UnitId unit) { note_size(unit, 0); }  // no image of it follows
   bool pending() const { return !written_.empty(); }
   PageStoreWriter& pages() { return pages_; }
   RecordWriter& images() { return images_; }
@@ -42,7 +43,7 @@ class ImagePublisher {
   RecordWriter images_;
   bool new_files_ = false;               // whose names were not synced
   std::vector<ImagePublished> written_;  // not yet in the journal
-  // Pages of the units' last images, of those that have most: what the next images will hold again, mostly.
+  // Pages of the units' last images, of those that go on and have most: what the next images will hold again, mostly.
   std::map<UnitId, size_t> sizes_;
   size_t sizes_sum_ = 0;
 };

@@ -17,7 +17,7 @@ inline constexpr uint32_t kPagesPerRecord = 64;
 // more memory. A page that was forgotten is stored again.
 class PageIndex {
  public:
-  static constexpr size_t kLeast = 1 << 15, kMost = 1 << 19;
+  static constexpr size_t kLeast = 1 << 14, kMost = 1 << 19;
 
   // Remembers at least the last `generation` different pages, and fewer than twice as many.
   explicit PageIndex(size_t generation = kLeast) : generation_(generation) {}

@@ -158,7 +158,7 @@ class TraceWriter {
   Result<uint64_t> add_file(const std::string& open_path, const std::string& path);
 
   // Writes an image, which is part of the trace when publish_images() has returned. Pages equal to one already stored
-  // are stored once; zero pages not at all. These three are callable from another thread than the rest, by one thread
+  // are stored once; zero pages not at all. These four are callable from another thread than the rest, by one thread
   // at a time. An error of `read` is returned and leaves the writer as good as it was.
   struct ImageStats {
     uint64_t pages = 0, new_pages = 0, bytes = 0;
@@ -168,6 +168,7 @@ class TraceWriter {
   // however little it writes.
   Result<void> publish_images();
   Result<ImageStats> publish_image(UnitId unit, IntervalIndex interval, const ReadImage& read);  // both
+  void end_images(UnitId unit);  // no image of it follows: its pages need not be remembered
 
   const std::string& directory() const;
   uint64_t bytes_written() const;

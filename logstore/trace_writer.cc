@@ -461,6 +461,8 @@ Result<TraceWriter::ImageStats> TraceWriter::publish_image(UnitId unit, Interval
   return stats;
 }
 
+void TraceWriter::end_images(UnitId unit) { state_->images.end_unit(unit); }
+
 const std::string& TraceWriter::directory() const { return state_->files.directory; }
 uint64_t TraceWriter::bytes_written() const { return state_->bytes; }
 

@@ -112,6 +112,7 @@ void ImageWorker::run() {
 }
 
 Result<void> ImageWorker::write(ImageJob& job) {
+  for (const UnitId ended : job.ended_units) writer_.end_images(ended);
   const auto read = [&](const AddPages& add) -> Result<Bytes> {
     for (const auto& run : job.runs) TRY(add(run.process, run.address, run.pages));
     if (job.copy >= 0) {

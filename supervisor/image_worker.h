@@ -42,6 +42,7 @@ struct ImageJob {
   pid_t copy = -1;
   pid_t original = -1;  // whose child the copy is
   Memory memory;
+  std::vector<UnitId> ended_units;  // no image of them follows
 };
 
 class ImageWorker {

@@ -149,6 +149,7 @@ class Recorder {
   static constexpr uint64_t kCopyMark = 0x79706f63;  // in a register that clone(2) does not read: copies can be told
   static bool births_pending(const Unit& unit);
   bool take_copy(ImageJob& job, pid_t copy, const Thread& original);
+  void hand_over(Unit& unit, ImageJob job);
   void add_image(Unit& unit, ImageJob job, bool copied);
   Result<uint64_t> inject(Thread& thread, const user_regs_struct& at_entry, long number,
                           std::initializer_list<uint64_t> args, pid_t* born = nullptr);
@@ -282,7 +283,8 @@ class Recorder {
   HeldPayloads held_;
   ImageWorker images_;
   std::map<UnitId, std::unique_ptr<Unit>> units_;
-  std::vector<UnitId> ended_units_;  // nobody runs in them any more
+  std::vector<UnitId> ended_units_;       // nobody runs in them any more
+  std::vector<UnitId> ended_with_image_;  // ... and the last image did not say so
   std::unordered_map<pid_t, std::unique_ptr<Thread>> threads_;
   std::deque<Stopped> stopped_;           // what has still to be handled
   std::unordered_map<pid_t, int> early_;  // stops of tracees whose birth was not reported yet

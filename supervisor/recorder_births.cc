@@ -414,6 +414,7 @@ void Recorder::forget_ended_units() {
     std::erase_if(shared_objects_, [&](const auto& object) { return object.second == id; });
     end_unit(*unit->second);
     add_calls(*unit->second);
+    if (unit->second->has_image) ended_with_image_.push_back(id);
     units_.erase(unit);
     writer_.end_unit(id);
   }

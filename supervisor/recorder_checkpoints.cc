@@ -286,11 +286,17 @@ bool Recorder::take_copy(ImageJob& job, pid_t copy, const Thread& original) {
   return true;
 }
 
+void Recorder::hand_over(Unit& unit, ImageJob job) {
+  unit.has_image = true;
+  job.ended_units = std::exchange(ended_with_image_, {});
+  images_.add(std::move(job));
+}
+
 // Of the interval that has just begun. `copied`: the pages of its process are in a copy.
 void Recorder::add_image(Unit& unit, ImageJob job, bool copied) {
   unit.period_ns = period_ns(job.bytes() + (copied ? private_bytes(unit.processes.front()->pid) : 0));
   if (!unit.checkpoint_wanted.exchange(false)) align_checkpoints(unit);
-  images_.add(std::move(job));
+  hand_over(unit, std::move(job));
 }
 
 // A virtual checkpoint, at a syscall's entry.
@@ -314,7 +320,7 @@ void Recorder::store_now(Unit& unit, Thread& trigger, const user_regs_struct* re
   if (regs) job->state.threads.front().regs = *regs;
   job->interval = unit.interval;
   unit.period_ns = period_ns(job->bytes());
-  images_.add(std::move(*job));
+  hand_over(unit, std::move(*job));
   unit.interval_record.pause_ns = static_cast<uint64_t>((Clock::now() - stopped_at).count());
   writer_.add(unit.interval_record);
 }

@@ -148,7 +148,8 @@ struct Unit {
   std::map<std::string, Refused> refusals;  // by call
   // Another unit takes one now, and this one's is old enough; or the policy wants one (event_maker_ sets it then).
   std::atomic<bool> checkpoint_wanted = false;
-  bool received = false;  // a message, in this interval
+  bool received = false;   // a message, in this interval
+  bool has_image = false;  // of any interval
   Place place;
   Clock::time_point interval_began{};
 };

@@ -347,6 +347,11 @@ TEST_CASE("the pages of the last images are remembered, however many those are, 
   CHECK_EQ(publish(1, 2, 0, 10), 0);
   for (IntervalIndex i = 3; i < 20; ++i) CHECK_EQ(publish(1, i, i * kLarge, PageIndex::kLeast), PageIndex::kLeast);
   CHECK_EQ(publish(2, 1, 50 * kLarge, 100), 100);
+  // Nor is what has ended.
+  CHECK_EQ(publish(3, 0, 60 * kLarge, kLarge), kLarge);
+  (*writer)->end_images(3);
+  for (IntervalIndex i = 20; i < 25; ++i) CHECK_EQ(publish(1, i, i * kLarge, PageIndex::kLeast), PageIndex::kLeast);
+  CHECK_EQ(publish(4, 0, 60 * kLarge, 10), 10);
 }
 
 TEST_CASE("a zero page is recognized, and nothing else") {
