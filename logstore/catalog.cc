@@ -60,18 +60,7 @@ void CatalogTally::add(UnitId id, EventIndex index, const Event& event) {
   }
 }
 
-void CatalogTally::add_payload(EventRef receiver, uint64_t channel, uint64_t bytes) {
-  channels_[channel].keep(bytes);
-  const auto found = units_.find(receiver.unit);
-  if (found == units_.end() || found->second.first_events.empty()) {
-    late_payloads_[receiver] = bytes;
-    return;
-  }
-  Unit& of = found->second;
-  const auto after = std::upper_bound(of.first_events.begin(), of.first_events.end(), receiver.event);
-  const auto interval = std::max<ptrdiff_t>(after - of.first_events.begin(), 1) - 1;
-  of.counts[static_cast<size_t>(interval)].keep(bytes);
-}
+void CatalogTally::add_payload(uint64_t channel, uint64_t bytes) { channels_[channel].keep(bytes); }
 
 void CatalogTally::end(UnitId unit) {
   auto ended = units_.extract(unit);
@@ -115,7 +104,8 @@ constexpr const char* kCounted =
     "CREATE TABLE counted(unit INTEGER, interval INTEGER, born_at_ns INTEGER, events INTEGER, repeats INTEGER, "
     "messages INTEGER, logged_messages INTEGER, message_bytes INTEGER, logged_bytes INTEGER, input_bytes INTEGER);"
     "CREATE TABLE counted_channels(channel INTEGER, sends INTEGER, sent_bytes INTEGER, messages INTEGER, "
-    "logged_messages INTEGER, message_bytes INTEGER, logged_bytes INTEGER)";
+    "logged_messages INTEGER, message_bytes INTEGER, logged_bytes INTEGER);"
+    "CREATE TABLE counted_payloads(unit INTEGER, event INTEGER, bytes INTEGER, PRIMARY KEY(unit, event)) WITHOUT ROWID";
 
 // The sums of one interval.
 struct CountedInterval {
@@ -171,27 +161,49 @@ class CountedIntervals {
   std::optional<CountedInterval> ahead_;
 };
 
-// Adds payloads that were kept when their unit had ended.
-void add_late(const CatalogTally& tally, const std::vector<IntervalRecord>& intervals,
-              std::vector<CountedInterval>& counted) {
-  const UnitId unit = counted.front().unit;
-  const auto& late = tally.late_payloads();
-  for (auto at = late.lower_bound({unit, 0}); at != late.end() && at->first.unit == unit; ++at) {
-    const auto after = std::upper_bound(intervals.begin(), intervals.end(), at->first.event,
-                                        [](EventIndex event, const auto& i) { return event < i.first_event; });
-    const auto interval = static_cast<size_t>(std::max<ptrdiff_t>(after - intervals.begin(), 1) - 1);
-    if (interval < counted.size()) counted[interval].counts.keep(at->second);
+// Payloads that were kept after all, in the order of units and receives.
+class CountedPayloads {
+ public:
+  static Result<CountedPayloads> read(const Database& database) {
+    ASSIGN_OR_RETURN(auto rows, Selector::prepare(database,
+                                                  "SELECT unit, event, bytes FROM counted_payloads "
+                                                  "ORDER BY unit, event"));
+    return CountedPayloads(std::move(rows));
   }
-}
 
-Result<void> fill_units(Database& database, const Trace& trace, const CatalogTally& tally) {
+  // Adds those of the unit, which is behind all that were asked for before.
+  Result<void> add_to(std::vector<CountedInterval>& counted, const std::vector<IntervalRecord>& intervals) {
+    const UnitId unit = counted.front().unit;
+    for (;; ahead_ = false) {
+      if (!ahead_) {
+        ASSIGN_OR_RETURN(ahead_, rows_.next());
+        if (!ahead_) return {};
+      }
+      if (rows_.number(0) > unit) return {};
+      if (rows_.number(0) < unit) continue;
+      const auto after = std::upper_bound(intervals.begin(), intervals.end(), rows_.number(1),
+                                          [](EventIndex event, const auto& i) { return event < i.first_event; });
+      const auto interval = static_cast<size_t>(std::max<ptrdiff_t>(after - intervals.begin(), 1) - 1);
+      if (interval < counted.size()) counted[interval].counts.keep(rows_.number(2));
+    }
+  }
+
+ private:
+  explicit CountedPayloads(Selector rows) : rows_(std::move(rows)) {}
+
+  Selector rows_;
+  bool ahead_ = false;  // whether it stands at a row
+};
+
+Result<void> fill_units(Database& database, const Trace& trace) {
   ASSIGN_OR_RETURN(auto units, Inserter::prepare(database, "units", 10));
   ASSIGN_OR_RETURN(auto intervals, Inserter::prepare(database, "intervals", 16));
   ASSIGN_OR_RETURN(auto all_counted, CountedIntervals::read(database));
+  ASSIGN_OR_RETURN(auto payloads, CountedPayloads::read(database));
   for (const auto& unit : trace.units()) {
     const auto& list = trace.intervals(unit.unit);
     ASSIGN_OR_RETURN(auto counted, all_counted.of(unit.unit));
-    add_late(tally, list, counted);
+    TRY(payloads.add_to(counted, list));
     CatalogCounts sum;
     for (const auto& one : counted) sum.events += one.counts.events, sum.repeats += one.counts.repeats;
     std::string joined;
@@ -335,30 +347,29 @@ Result<void> CatalogWriter::add(std::span<const CatalogTally::Ended> ended, cons
   return {};
 }
 
-Result<void> CatalogWriter::note_payload(EventRef receiver) {
+Result<void> CatalogWriter::note_payload(EventRef receiver, uint64_t bytes) {
   if (!insert_payload_) {
-    TRY(database_.run(
-        "CREATE TEMP TABLE payloads(unit INTEGER, event INTEGER, PRIMARY KEY(unit, event)) WITHOUT ROWID"));
-    ASSIGN_OR_RETURN(insert_payload_, Inserter::prepare(database_, "payloads", 2));
+    ASSIGN_OR_RETURN(insert_payload_, Inserter::prepare(database_, "counted_payloads", 3));
   }
-  return (*insert_payload_)(receiver.unit, receiver.event);
+  return (*insert_payload_)(receiver.unit, receiver.event, bytes);
 }
 
 Result<void> CatalogWriter::publish(const Trace& trace, CatalogTally& tally) {
   if (insert_payload_) {
     TRY(
-        database_.run("UPDATE messages SET logged = 1 WHERE EXISTS (SELECT 1 FROM payloads "
-                      "WHERE payloads.unit = messages.unit AND payloads.event = messages.event)"));
+        database_.run("UPDATE messages SET logged = 1 WHERE EXISTS (SELECT 1 FROM counted_payloads AS p "
+                      "WHERE p.unit = messages.unit AND p.event = messages.event)"));
   }
   tally.end_all();
   TRY(add(tally.take_ended(), tally.take_channels(true)));
   insert_counts_.reset();
   insert_channel_.reset();
+  insert_payload_.reset();
   TRY(fill_settings(database_, trace));
-  TRY(fill_units(database_, trace, tally));
+  TRY(fill_units(database_, trace));
   TRY(fill_channels(database_, trace));
   TRY(fill_lists(database_, trace));
-  TRY(database_.run("DROP TABLE counted; DROP TABLE counted_channels"));
+  TRY(database_.run("DROP TABLE counted; DROP TABLE counted_channels; DROP TABLE counted_payloads"));
   TRY(database_.run("COMMIT"));
   if (!storage_.has_real_paths()) TRY(file_->append(database_.contents()));
   ASSIGN_OR_RETURN(const BlockSums sums, sum_file(storage_, path_, trace.fingerprint()));

@@ -44,7 +44,7 @@ struct CatalogMessage {
 };
 
 // Counts a trace's events, given in each unit's order, and lists their messages. Grows with what is taken from it only
-// in the end: the units that have not ended, their intervals, and payloads that were kept of units that have.
+// in the end: the units that have not ended and their intervals.
 class CatalogTally {
  public:
   // Of a unit that has ended. There may be another one of the same, to be added.
@@ -57,8 +57,9 @@ class CatalogTally {
   // Before the interval's first event.
   void add(const IntervalRecord& interval);
   void add(UnitId unit, EventIndex index, const Event& event);
-  // What an unlogged receive on the channel brought was kept after all; before its event or behind it.
-  void add_payload(EventRef receiver, uint64_t channel, uint64_t bytes);
+  // What an unlogged receive on the channel brought was kept after all. Of its interval it is counted by
+  // CatalogWriter::note_payload().
+  void add_payload(uint64_t channel, uint64_t bytes);
 
   // The messages since they were last cleared.
   std::vector<CatalogMessage>& messages() { return messages_; }
@@ -69,8 +70,6 @@ class CatalogTally {
   std::vector<Ended> take_ended() { return std::exchange(ended_, {}); }
   // The same of channels. Unless `all` is wanted, nothing as long as they are few.
   Channels take_channels(bool all = false);
-  // Bytes of payloads that became known when their unit had ended, by receiver.
-  const std::map<EventRef, uint64_t>& late_payloads() const { return late_payloads_; }
 
  private:
   struct Unit {
@@ -83,7 +82,6 @@ class CatalogTally {
   std::unordered_map<UnitId, Unit> units_;
   Channels channels_;
   std::vector<Ended> ended_;
-  std::map<EventRef, uint64_t> late_payloads_;
   std::vector<CatalogMessage> messages_;
 };
 
@@ -96,8 +94,8 @@ class CatalogWriter {
 
   Result<void> add(std::span<const CatalogMessage> messages);
   Result<void> add(std::span<const CatalogTally::Ended> ended, const CatalogTally::Channels& channels);
-  // The receive's messages are logged ones, though they were or will be listed as unlogged.
-  Result<void> note_payload(EventRef receiver);
+  // The receive's messages, of so many bytes, are logged ones, though they were or will be listed as unlogged.
+  Result<void> note_payload(EventRef receiver, uint64_t bytes);
   // Adds all that the trace's journal and the tally say, and puts the catalog into its place.
   Result<void> publish(const Trace& trace, CatalogTally& tally);
 

@@ -224,7 +224,7 @@ struct TraceWriter::State {
       }
       TRY(catalog->add(batch.messages));
       TRY(catalog->add(batch.counted, batch.channels));
-      for (const auto& payload : batch.payloads) TRY(catalog->note_payload(payload.receiver));
+      for (const auto& payload : batch.payloads) TRY(catalog->note_payload(payload.receiver, payload.bytes.size()));
       return {};
     };
     if (list()) return;
@@ -384,7 +384,7 @@ EventIndex TraceWriter::append(UnitId unit, const Event& event) {
 
 void TraceWriter::add_payload(EventRef receiver, uint64_t channel, Bytes payload) {
   if (state_->failed) return;
-  state_->tally.add_payload(receiver, channel, payload.size());
+  state_->tally.add_payload(channel, payload.size());
   state_->pending_bytes += payload.size();
   state_->pending_payloads.push_back({receiver, std::move(payload)});
   if (state_->pending_bytes > kFlushSize) state_->hand_over();
