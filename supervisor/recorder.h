@@ -308,8 +308,9 @@ class Recorder {
   // Used again and again:
   std::vector<Span> spans_;
   Bytes scratch_;
-  std::vector<Bytes> copies_, other_copies_;  // of rings: of the last batch of events, of the one before
-  std::unique_ptr<GateArena> arena_;          // null: stops only
+  // Of rings: of the last batch of events that was copied, of the one before. kMostCopied bytes; null: none was yet.
+  std::unique_ptr<uint8_t[]> copies_, other_copies_;
+  std::unique_ptr<GateArena> arena_;  // null: stops only
   std::vector<std::weak_ptr<Gate>> gates_;
   PatchPlans plans_;
   CodeSegments code_;

@@ -19,6 +19,9 @@
 namespace redrive {
 namespace {
 
+// Bytes of rings that are copied at once: the copies stay. Mostly they are a few hundred KiB.
+constexpr uint64_t kMostCopied = gate::kRingSize;
+
 void set_at_exit(user_regs_struct& regs, const gate::Record& record, Address site) {
   const gate::Registers& r = record.regs;
   regs.rip = site + kSyscallSize;
@@ -702,18 +705,27 @@ void Recorder::drain() {
   make_events(sources);
 }
 
-// All that was served so far becomes events on another processor, while the programs go on. Until then nothing but that
-// looks at what is recorded.
+// All that was served so far becomes events on another processor, while the programs go on; or here, if it is much.
+// Until then nothing but that looks at what is recorded.
 void Recorder::make_events_behind() {
   event_maker_->wait_for_room();
   auto sources = take_served();
   if (sources.empty()) return;
+  uint64_t size = 0;
+  for (const Served& served : sources) size += gate::padded(served.left + served.pending);
+  if (size > kMostCopied) {
+    event_maker_->wait_until_idle();
+    make_events(sources);
+    return;
+  }
   std::swap(copies_, other_copies_);
-  copies_.resize(std::max(copies_.size(), sources.size()));
-  for (size_t i = 0; i < sources.size(); ++i) {
-    Served& served = sources[i];
-    copies_[i].assign(served.at, served.at + served.left + served.pending);
-    served.at = copies_[i].data();
+  if (!copies_) copies_ = std::make_unique_for_overwrite<uint8_t[]>(kMostCopied);
+  uint8_t* copy = copies_.get();
+  for (Served& served : sources) {
+    const uint64_t bytes = served.left + served.pending;
+    std::memcpy(copy, served.at, bytes);
+    served.at = copy;
+    copy += gate::padded(bytes);
   }
   event_maker_->add(std::move(sources));
 }
