@@ -19,8 +19,8 @@
 namespace redrive {
 namespace {
 
-// Bytes of rings that are copied at once: the copies stay. Mostly they are a few hundred KiB.
-constexpr uint64_t kMostCopied = gate::kRingSize;
+// Bytes of rings that are copied at once, mostly a few hundred KiB. What the largest copies needed stays in memory.
+constexpr uint64_t kMostCopied = 4 * gate::kRingSize;
 
 void set_at_exit(user_regs_struct& regs, const gate::Record& record, Address site) {
   const gate::Registers& r = record.regs;
