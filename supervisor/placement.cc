@@ -47,8 +47,8 @@ void Placement::send(pid_t tid, bool away) const {
   if (CPU_COUNT(&to)) sched_setaffinity(tid, sizeof to, &to);
 }
 
-void Placement::decide(std::vector<UnitUse>& uses, uint64_t elapsed_ns, unsigned others) {
-  if (others == 0 || elapsed_ns == 0) return;
+size_t Placement::decide(std::vector<UnitUse>& uses, uint64_t elapsed_ns, unsigned others) {
+  if (others == 0 || elapsed_ns == 0) return 0;
   const auto share = [&](const UnitUse& use) {
     return std::min(1.0, static_cast<double>(use.cpu_ns) / static_cast<double>(elapsed_ns));
   };
@@ -65,6 +65,7 @@ void Placement::decide(std::vector<UnitUse>& uses, uint64_t elapsed_ns, unsigned
     return share(use) * (was_away ? crowd_away : crowd_home) >= kComputes && !sleeps_often(use);
   };
   double home = 0, away = 0;
+  size_t computing = 0;
   const auto move = [&](UnitUse& use) {
     use.moved = true;
     use.place->away = !use.place->away;
@@ -72,6 +73,7 @@ void Placement::decide(std::vector<UnitUse>& uses, uint64_t elapsed_ns, unsigned
   for (UnitUse& use : uses) {
     Place& place = *use.place;
     const bool wants_one = computes(use, place.away);
+    computing += wants_one;
     if (place.stays) --place.stays;
     if (place.away && sleeps_often(use)) {
       move(use);
@@ -89,6 +91,7 @@ void Placement::decide(std::vector<UnitUse>& uses, uint64_t elapsed_ns, unsigned
       move(use), --home, ++away;
     }
   }
+  return computing;
 }
 
 uint64_t sleeps_of(pid_t tid) {

@@ -44,10 +44,10 @@ class Placement {
   // Where a thread of a unit runs from now on. Nothing happens if it has ended.
   void send(pid_t tid, bool away) const;
 
-  // Who is to move, after `elapsed_ns` with this use.
-  void decide(std::vector<UnitUse>& uses, uint64_t elapsed_ns) const { decide(uses, elapsed_ns, others_); }
+  // Who is to move, after `elapsed_ns` with this use. Returns how many compute.
+  size_t decide(std::vector<UnitUse>& uses, uint64_t elapsed_ns) const { return decide(uses, elapsed_ns, others_); }
   // ... with so many processors beside home.
-  static void decide(std::vector<UnitUse>& uses, uint64_t elapsed_ns, unsigned others);
+  static size_t decide(std::vector<UnitUse>& uses, uint64_t elapsed_ns, unsigned others);
 
  private:
   cpu_set_t home_{}, away_{};

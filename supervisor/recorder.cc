@@ -25,8 +25,9 @@ constexpr auto kBatonSlice = 5ms;  // at the next event after this, waiting thre
 constexpr uint64_t kPatienceNs = 10'000'000, kGivenUpNs = 2'000'000'000;
 constexpr uint64_t kRetryNs = 1'000'000;  // ... until it is tried again
 constexpr auto kShortestTick = 1ms;
-constexpr auto kPlaced = 8ms;           // from one look at where units run to the next
-constexpr uint64_t kUsed = 200'000;     // CPU time since the last look from which on a unit is looked at
+constexpr auto kCrowdedTick = 4ms;      // while several units compute
+constexpr auto kPlaced = 3500us;        // from one look at where units run to the next
+constexpr uint64_t kUsed = 100'000;     // CPU time since the last look from which on a unit is looked at
 constexpr uint64_t kOften = 1'000'000;  // sleeps
 constexpr size_t kBatches = 2;          // of events to be made: copies_ and other_copies_ hold what they are made of
 // A checkpoint that the unit was asked for comes where it is, if not at a call before: this part of T later.
@@ -209,6 +210,7 @@ void Recorder::tick() {
   place_units();
   flush();
   if (event_maker_) make_events_behind();
+  if (crowded_) next = std::min<std::chrono::nanoseconds>(next, kCrowdedTick);
   next = std::max<std::chrono::nanoseconds>(next, kShortestTick);
   next_tick_ = Clock::now() + next;
   wake_within(std::chrono::duration_cast<std::chrono::microseconds>(next));
@@ -234,7 +236,7 @@ void Recorder::place_units() {
     uses.push_back(use);
     users.push_back(unit.get());
   }
-  placement_.decide(uses, static_cast<uint64_t>(std::chrono::nanoseconds(now - last).count()));
+  crowded_ = placement_.decide(uses, static_cast<uint64_t>(std::chrono::nanoseconds(now - last).count())) > 1;
   for (size_t i = 0; i < uses.size(); ++i) {
     if (uses[i].moved) place(*users[i]);
   }

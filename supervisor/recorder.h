@@ -302,6 +302,7 @@ class Recorder {
   bool write_failed_ = false;
   Clock::time_point next_tick_{};
   Clock::time_point placed_{};                                 // when the units' places were last looked at
+  bool crowded_ = false;                                       // several of them computed then
   std::map<FileVersion, std::vector<CpuidSite>> cpuid_sites_;  // of mapped files
   CpuidAnswers answers_;
   std::optional<Endpoint> unsettled_;  // the last that endpoint() asked for
