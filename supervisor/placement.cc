@@ -75,7 +75,9 @@ size_t Placement::decide(std::vector<UnitUse>& uses, uint64_t elapsed_ns, unsign
     const bool wants_one = computes(use, place.away);
     computing += wants_one;
     if (place.stays) --place.stays;
-    if (place.away && sleeps_often(use)) {
+    if (place.settles) {
+      --place.settles;
+    } else if (place.away && sleeps_often(use)) {
       move(use);
       place.stays = 1u << std::min(place.called_back++, kMostDoublings);
     }

@@ -23,6 +23,7 @@ struct Place {
   // It stays at home for so many looks, twice as many each time that it was called back for its sleeps.
   unsigned stays = 0;
   unsigned called_back = 0;
+  unsigned settles = 0;  // looks for which its stops do not count: it was sent away when its program began
 };
 
 // What a unit has done since the last look.
@@ -39,6 +40,8 @@ class Placement {
   explicit Placement(unsigned most);
 
   bool one_processor() const { return others_ == 0; }
+  // Where a new program goes, while so many run at home and elsewhere.
+  bool begins_away(size_t home, size_t away) const { return home > 0 && away < others_; }
   // Lets this thread run at home only; what it starts from then on as well.
   void stay_home() const;
   // Where a thread of a unit runs from now on. Nothing happens if it has ended.

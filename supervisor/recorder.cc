@@ -242,10 +242,20 @@ void Recorder::place_units() {
   }
 }
 
-// A new program stops often.
-void Recorder::come_home(Unit& unit) const {
-  if (!unit.place.away) return;
-  unit.place = {};
+// A new program stops often, but others may need home all the time.
+void Recorder::place_program(Unit& unit) const {
+  if (placement_.one_processor()) return;
+  size_t home = 0, away = 0;
+  for (const auto& [id, other] : units_) {
+    const Thread* const holder = other->current;
+    if (other.get() == &unit || !holder || holder->run != Thread::Run::user) continue;
+    const gate::Slot* const slot = slot_of(*holder);
+    if (!slot || slot->phase != gate::Phase::kernel) ++(other->place.away ? away : home);
+  }
+  constexpr unsigned kSettles = 2;
+  if (!placement_.begins_away(home, away)) return;
+  unit.place.away = true;
+  unit.place.settles = kSettles;
   place(unit);
 }
 

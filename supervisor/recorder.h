@@ -94,7 +94,7 @@ class Recorder {
   void tick();
   void place_units();
   void place(const Unit& unit) const;
-  void come_home(Unit& unit) const;
+  void place_program(Unit& unit) const;
   void watch(Unit& unit, bool checkpoint_due);
   void add_channels();
   void add_calls(const Unit& unit);

@@ -301,7 +301,6 @@ void Recorder::executed(pid_t pid, pid_t former_tid) {
       unit.threads[thread.serial] = &thread;
       unit.current = &thread;
       if (former_unit.current == &thread) give_up_baton(former_unit);
-      if (former_unit.place.away) placement_.send(pid, false);
     } else {
       former_unit.log.close(false);
       end_interval(former_unit);
@@ -317,7 +316,8 @@ void Recorder::executed(pid_t pid, pid_t former_tid) {
   thread.clear_tid = 0;
   thread.held.clear();
   thread.raised.clear();
-  come_home(*process.unit);
+  if (former_unit.place.away) placement_.send(pid, false);
+  process.unit->place = {};
   begin_program(thread);
 }
 
@@ -361,6 +361,7 @@ void Recorder::begin_program(Thread& thread) {
     const MappedFile* file = PatchPlans::is_code(mapping) ? files.of(mapping) : nullptr;
     if (file) apply_plan(process, mapping, *file);
   }
+  place_program(unit);
   resume_user(thread, regs);
 }
 
