@@ -9,6 +9,8 @@ namespace redrive {
 namespace {
 constexpr uint64_t kMaxQueued = 256 << 20;
 constexpr size_t kMaxUnpublished = 64;  // images
+// From one publication to the next, unless somebody waits: each costs several fsyncs.
+constexpr auto kPublishEvery = std::chrono::milliseconds(50);
 
 }  // namespace
 
@@ -74,13 +76,18 @@ std::vector<ImageWorker::Done> ImageWorker::take_done() {
 
 void ImageWorker::wait_until_idle() {
   std::unique_lock lock(mutex_);
+  awaited_ = true;
+  changed_.notify_all();
   changed_.wait(lock, [&] { return queue_.empty() && !busy_ && unpublished_ == 0; });
+  awaited_ = false;
 }
 
 void ImageWorker::run() {
   std::unique_lock lock(mutex_);
+  std::chrono::steady_clock::time_point publish_at{};
   for (;;) {
-    if (unpublished_ > kMaxUnpublished || (queue_.empty() && unpublished_ > 0)) {
+    const bool due = awaited_ || stopping_ || std::chrono::steady_clock::now() >= publish_at;
+    if (unpublished_ > kMaxUnpublished || (queue_.empty() && unpublished_ > 0 && due)) {
       busy_ = true;
       lock.unlock();
       // The writer keeps an error, and says it when the recording ends.
@@ -89,11 +96,20 @@ void ImageWorker::run() {
       busy_ = false;
       if (!published) done_.insert(done_.end(), unpublished_, Done{-1, -1, Error{"images could not be published"}});
       unpublished_ = 0;
+      publish_at = std::chrono::steady_clock::now() + kPublishEvery;
       changed_.notify_all();
       continue;
     }
-    changed_.wait(lock, [&] { return stopping_ || !queue_.empty(); });
-    if (queue_.empty()) return;
+    const auto work = [&] { return stopping_ || !queue_.empty() || (awaited_ && unpublished_ > 0); };
+    if (unpublished_ > 0) {
+      changed_.wait_until(lock, publish_at, work);
+    } else {
+      changed_.wait(lock, work);
+    }
+    if (queue_.empty()) {
+      if (stopping_ && unpublished_ == 0) return;
+      continue;
+    }
     ImageJob job = std::move(queue_.front());
     queue_.pop_front();
     const uint64_t bytes = job.bytes();

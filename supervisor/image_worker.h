@@ -76,6 +76,7 @@ class ImageWorker {
   bool busy_ = false;
   size_t unpublished_ = 0;  // images that are written; published together while none waits, or when they are many
   bool stopping_ = false;
+  bool awaited_ = false;  // somebody waits until it is idle
   std::thread thread_;
 };
 
