@@ -101,6 +101,14 @@ TEST_CASE("placement: who sleeps often is called back, and for longer each time"
   CHECK_LE(stays.back(), 65);
 }
 
+TEST_CASE("placement: the stops of a program that began elsewhere do not count at first") {
+  Machine machine(1, {{0.2, kOften}, {1.0, kOften}});
+  machine.places[1] = {.away = true, .settles = 2};
+  for (int i = 0; i < 2; ++i) CHECK_EQ(machine.look(), 0);
+  CHECK_EQ(machine.look(), 1);
+  CHECK_EQ(machine.away(), 0);
+}
+
 TEST_CASE("placement: an empty home takes back one of those that share the others") {
   Machine machine(1, {{1.0, kNever}, {1.0, kNever}});
   for (Place& place : machine.places) place.away = true;
