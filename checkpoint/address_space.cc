@@ -1,6 +1,8 @@
 #include "checkpoint/address_space.h"
 
 #include <fcntl.h>
+#include <limits.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/sysmacros.h>
 
@@ -72,7 +74,49 @@ bool kernels_own(const Mapping& m) {
   return m.name.starts_with("[vdso") || m.name.starts_with("[vvar") || m.name == "[vsyscall]";
 }
 
+// Linux's include/uapi/linux/fs.h.
+struct MappingQuery {
+  uint64_t size, query_flags, query_address;
+  uint64_t start, end, flags, page_size, offset, inode;
+  uint32_t device_major, device_minor;
+  uint32_t name_size, build_id_size;
+  uint64_t name_address, build_id_address;
+};
+constexpr unsigned long kQueryMapping = _IOWR('f', 17, MappingQuery);
+constexpr uint64_t kReadable = 1, kWritable = 2, kExecutable = 4, kShared = 8;
+
 }  // namespace
+
+Result<Mapping> mapping_of(pid_t pid, Address address) {
+  const std::string path = "/proc/" + std::to_string(pid) + "/maps";
+  const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file) return errno_error("cannot open " + path);
+  char name[PATH_MAX] = {};
+  MappingQuery query{};
+  query.size = sizeof query;
+  query.query_address = address;
+  query.name_address = reinterpret_cast<uint64_t>(name);
+  query.name_size = sizeof name;
+  Mapping m;
+  if (ioctl(file.get(), kQueryMapping, &query) == 0) {
+    m.start = query.start;
+    m.end = query.end;
+    m.protection = (query.flags & kReadable ? PROT_READ : 0) | (query.flags & kWritable ? PROT_WRITE : 0) |
+                   (query.flags & kExecutable ? PROT_EXEC : 0);
+    m.shared = query.flags & kShared;
+    m.offset = query.offset;
+    m.device = makedev(query.device_major, query.device_minor);
+    m.inode = query.inode;
+    m.name = name;
+    if (!kernels_own(m)) return m;
+  } else if (errno != ENOENT) {
+    ASSIGN_OR_RETURN(const auto mappings, read_mappings(pid));
+    for (const auto& mapping : mappings) {
+      if (mapping.start <= address && address < mapping.end) return mapping;
+    }
+  }
+  return Error{"nothing is mapped there"};
+}
 
 Result<std::vector<Mapping>> read_mappings(pid_t pid) {
   ASSIGN_OR_RETURN(auto mappings, all_mappings(pid));

@@ -15,6 +15,9 @@ namespace redrive {
 // The mappings of a process, in address order, the kernel's own ([vdso], [vvar], [vsyscall]) left out. `file` is not
 // filled in.
 Result<std::vector<Mapping>> read_mappings(pid_t pid);
+// The one that holds the address. Fails if there is none. Where the kernel can be asked for one (ioctl(2) PROCMAP_QUERY,
+// Linux 6.11), that takes a few microseconds, however many there are.
+Result<Mapping> mapping_of(pid_t pid, Address address);
 // Where those of them begin that grow downwards.
 Result<std::set<Address>> growing_mappings(pid_t pid);
 // Where the kernel mapped its vDSO; 0 if nowhere.

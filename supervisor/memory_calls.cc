@@ -115,8 +115,7 @@ void Recorder::record_memory_call(Thread& thread, int64_t result, Event& event, 
     event.map = source;
     return;
   }
-  const auto mappings = read_mappings(process.pid);
-  const Mapping* made = mappings ? mapping_at(*mappings, start) : nullptr;
+  const auto made = mapping_of(process.pid, start);
   if (!made) {
     add_unsure(unit, "a mapping could not be found in /proc");
     return;

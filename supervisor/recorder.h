@@ -213,11 +213,11 @@ class Recorder {
   void at_boundary(Thread& thread, user_regs_struct regs);
   Gate::StoppingSite stopping_site(const Thread& thread, Address at, SiteKind kind);
   bool worth_patching(const Thread& thread, Address at, Gate::StoppingSite stopping,
-                      const std::vector<Mapping>& mappings) const;
+                      const Mapping& mapping) const;
   static void replace(Process& process, Address at, CodeSite& site);
   bool patch(Thread& thread);
   void patch_instruction(Thread& thread, Address at, SiteKind kind);
-  Result<void> map_trampolines(Thread& thread, const std::vector<Mapping>& mappings, Address near);
+  Result<void> map_trampolines(Thread& thread, Address near);
   void apply_plan(Process& process, const Mapping& mapping, const MappedFile& file);
   bool in_use(const Thread& thread, Address start, Address end) const;
   bool touches_gate(const Thread& thread) const;

@@ -377,8 +377,7 @@ Gate::StoppingSite Recorder::stopping_site(const Thread& thread, Address at, Sit
   const Process& process = *thread.process;
   auto [known, fresh] = process.gate->stopping.try_emplace(at);
   if (!fresh) return known->second;
-  const auto mappings = read_mappings(process.pid);
-  const Mapping* mapping = mappings ? mapping_at(*mappings, at) : nullptr;
+  const auto mapping = mapping_of(process.pid, at);
   MappedFiles files(process.pid);
   const MappedFile* file = mapping && PatchPlans::is_code(*mapping) ? files.of(*mapping) : nullptr;
   if (!file) return {};
@@ -395,10 +394,9 @@ Gate::StoppingSite Recorder::stopping_site(const Thread& thread, Address at, Sit
 
 // Whether it has proved worth it to replace the site's instruction, and that can be done now.
 bool Recorder::worth_patching(const Thread& thread, Address at, Gate::StoppingSite stopping,
-                              const std::vector<Mapping>& mappings) const {
+                              const Mapping& mapping) const {
   const auto [plan, site] = stopping;
-  const Mapping* mapping = mapping_at(mappings, at);
-  const auto window = mapping ? plan->examine(*site, thread.process->memory, *mapping) : std::nullopt;
+  const auto window = plan->examine(*site, thread.process->memory, mapping);
   // Others may be at the instructions that would be replaced.
   return window && !in_use(thread, at - window->before, at + instruction_size(site->kind) + window->after);
 }
@@ -427,10 +425,10 @@ bool Recorder::patch(Thread& thread) {
   if (!row || !row->in_process) return false;
   const auto stopping = stopping_site(thread, at, SiteKind::syscall);
   if (!stopping.site || !stopping.site->stopped_again()) return false;
-  const auto mappings = read_mappings(process.pid);
-  if (!mappings || !worth_patching(thread, at, stopping, *mappings)) return false;
+  const auto mapping = mapping_of(process.pid, at);
+  if (!mapping || !worth_patching(thread, at, stopping, *mapping)) return false;
   const bool near = gate->trampolines_near(at);
-  if (!near && !map_trampolines(thread, *mappings, at)) return true;
+  if (!near && !map_trampolines(thread, at)) return true;
   replace(process, at, *stopping.site);
   if (!near) {
     rewind(thread, thread.entry);
@@ -447,8 +445,8 @@ void Recorder::patch_instruction(Thread& thread, Address at, SiteKind kind) {
   if (!gate || !gate->slot() || gate->patched(at)) return;
   const auto stopping = stopping_site(thread, at, kind);
   if (!stopping.site || !stopping.site->stopped_again() || !gate->trampolines_near(at)) return;
-  const auto mappings = read_mappings(process.pid);
-  if (mappings && worth_patching(thread, at, stopping, *mappings)) replace(process, at, *stopping.site);
+  const auto mapping = mapping_of(process.pid, at);
+  if (mapping && worth_patching(thread, at, stopping, *mapping)) replace(process, at, *stopping.site);
 }
 
 // Whether another thread of the address space is at an instruction there. One that is in a call is told where it goes
@@ -478,8 +476,9 @@ void Recorder::apply_plan(Process& process, const Mapping& mapping, const Mapped
 
 // Maps memory for trampolines within reach of `near`, if there is a gap. The thread is at a syscall's entry, and must
 // be rewound afterwards. Fails if it was killed.
-Result<void> Recorder::map_trampolines(Thread& thread, const std::vector<Mapping>& mappings, Address near) {
-  const auto at = Gate::gap_near(mappings, near);
+Result<void> Recorder::map_trampolines(Thread& thread, Address near) {
+  const auto mappings = read_mappings(thread.process->pid);
+  const auto at = mappings ? Gate::gap_near(*mappings, near) : std::nullopt;
   if (!at) return {};
   ASSIGN_OR_RETURN(const int64_t made, make_calls(thread, thread.entry, {map_trampolines_at(*at)}));
   if (made == static_cast<int64_t>(*at)) thread.process->gate->add_trampolines(thread.process->memory, *at);

@@ -111,6 +111,35 @@ void check_equal(const UnitState& a, const UnitState& b) {
 
 }  // namespace
 
+TEST_CASE("address space: each mapping is found by its addresses, and none where nothing is") {
+  void* const hole = mmap(nullptr, 3 * kPageSize, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  REQUIRE(hole != MAP_FAILED);
+  const Address middle = reinterpret_cast<Address>(hole) + kPageSize;
+  REQUIRE_EQ(munmap(reinterpret_cast<void*>(middle), kPageSize), 0);
+  const auto mappings = read_mappings(getpid());
+  REQUIRE(mappings);
+  REQUIRE_GT(mappings->size(), 5);
+  for (const Mapping& mapping : *mappings) {
+    CAPTURE(mapping.name);
+    for (const Address address : {mapping.start, mapping.end - 1}) {
+      const auto found = mapping_of(getpid(), address);
+      REQUIRE(found);
+      CHECK_EQ(found->name, mapping.name);
+      CHECK_EQ(found->protection, mapping.protection);
+      CHECK_EQ(found->shared, mapping.shared);
+      CHECK_EQ(found->offset, mapping.offset);
+      CHECK_EQ(found->device, mapping.device);
+      CHECK_EQ(found->inode, mapping.inode);
+      if (mapping.is_stack() || mapping.name == "[heap]") continue;  // they grow
+      CHECK_EQ(found->start, mapping.start);
+      CHECK_EQ(found->end, mapping.end);
+    }
+  }
+  CHECK_FALSE(mapping_of(getpid(), middle));
+  CHECK_FALSE(mapping_of(getpid(), vdso_address(getpid())));
+  munmap(hole, 3 * kPageSize);
+}
+
 TEST_CASE("a unit's state survives encoding") {
   std::mt19937_64 random(1);
   for (int round = 0; round < 200; ++round) {
