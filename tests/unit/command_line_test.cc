@@ -67,6 +67,8 @@ TEST_CASE("record takes its own options and leaves the command's alone") {
   CHECK_EQ(full.checkpoint_period_s.value(), doctest::Approx(0.4));
   CHECK_EQ(full.command, Words{"-odd", "--name"});
 
+  CHECK_EQ(plain.processors, 0);
+  CHECK_EQ(parsed<RecordOptions>({"record", "--processors", "3", "true"}).processors, 3);
   CHECK(plain.tuning == TuningRule::promise);
   CHECK(parsed<RecordOptions>({"record", "--tuning", "paper", "true"}).tuning == TuningRule::paper);
   CHECK(parsed<PrepareOptions>({"prepare", "--tuning", "paper"}).tuning == TuningRule::paper);
@@ -86,6 +88,8 @@ TEST_CASE("record refuses nonsense before it runs anything") {
   check_usage_error({"record", "--bound", "10", "true"}, "10");
   check_usage_error({"record", "--bound", "0s", "true"}, "--bound");
   check_usage_error({"record", "--policy", "best", "true"}, "critical-path");
+  check_usage_error({"record", "--processors", "0", "true"}, "'0'");
+  check_usage_error({"record", "--processors", "many", "true"}, "many");
 }
 
 TEST_CASE("record takes a policy's parameters, and only that policy's") {
