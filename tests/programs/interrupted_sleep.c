@@ -25,7 +25,7 @@ int main(void) {
   }
   close(ends[0]);
   MUST(sigaction(SIGALRM, &(struct sigaction){.sa_handler = tick}, NULL));
-  set_timer(4000);
+  set_timer(8000);
   uint64_t value = 2;
   for (int i = 0; i < kSleeps; i++) {
     value = compute(value, 30);
