@@ -1,11 +1,11 @@
-// images: 4
+// images: 3
 // Sleeps that signals end: the kernel writes how long they still had to last, and nobody else may see that earlier. Another process
 // computes beside them, so that checkpoints come amid such sleeps.
 #include "test.h"
 
 #include <sys/time.h>
 
-enum { kSleeps = 150 };
+enum { kSleeps = 100 };
 
 static void tick(int signal) { (void)signal; }
 
