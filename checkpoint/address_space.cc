@@ -87,6 +87,12 @@ constexpr uint64_t kReadable = 1, kWritable = 2, kExecutable = 4, kShared = 8;
 
 }  // namespace
 
+const Mapping* mapping_at(const std::vector<Mapping>& mappings, Address address) {
+  const auto it = std::find_if(mappings.begin(), mappings.end(),
+                               [&](const Mapping& m) { return m.start <= address && address < m.end; });
+  return it == mappings.end() ? nullptr : &*it;
+}
+
 Result<Mapping> mapping_of(pid_t pid, Address address) {
   const std::string path = "/proc/" + std::to_string(pid) + "/maps";
   const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
@@ -111,9 +117,7 @@ Result<Mapping> mapping_of(pid_t pid, Address address) {
     if (!kernels_own(m)) return m;
   } else if (errno != ENOENT) {
     ASSIGN_OR_RETURN(const auto mappings, read_mappings(pid));
-    for (const auto& mapping : mappings) {
-      if (mapping.start <= address && address < mapping.end) return mapping;
-    }
+    if (const Mapping* mapping = mapping_at(mappings, address)) return *mapping;
   }
   return Error{"nothing is mapped there"};
 }

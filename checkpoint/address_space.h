@@ -15,8 +15,10 @@ namespace redrive {
 // The mappings of a process, in address order, the kernel's own ([vdso], [vvar], [vsyscall]) left out. `file` is not
 // filled in.
 Result<std::vector<Mapping>> read_mappings(pid_t pid);
-// The one that holds the address. Fails if there is none. Where the kernel can be asked for one (ioctl(2) PROCMAP_QUERY,
-// Linux 6.11), that takes a few microseconds, however many there are.
+// The one of them that holds the address; null if there is none.
+const Mapping* mapping_at(const std::vector<Mapping>& mappings, Address address);
+// The same of a process, if no other is wanted. Fails if there is none. Where the kernel can be asked for one
+// (ioctl(2) PROCMAP_QUERY, Linux 6.11), that takes a few microseconds, however many there are.
 Result<Mapping> mapping_of(pid_t pid, Address address);
 // Where those of them begin that grow downwards.
 Result<std::set<Address>> growing_mappings(pid_t pid);

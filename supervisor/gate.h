@@ -59,7 +59,7 @@ class GateArena {
     reinterpret_cast<gate::Clock*>(common_ + (gate::kClock - gate::kCode))->counter = counter;
   }
 
-  // A slot, mapped here, zero but for its processor; null if there is no memory for one.
+  // A slot, mapped here, zero; null if there is no memory for one.
   gate::Slot* take_slot(uint64_t& file_offset);
   void give_back(gate::Slot* slot, uint64_t file_offset);
 

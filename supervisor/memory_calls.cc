@@ -55,12 +55,6 @@ void note_contents(const Memory& memory, Address start, uint64_t length, bool ze
 
 }  // namespace
 
-const Mapping* mapping_at(const std::vector<Mapping>& mappings, Address address) {
-  const auto it = std::find_if(mappings.begin(), mappings.end(),
-                               [&](const Mapping& m) { return m.start <= address && address < m.end; });
-  return it == mappings.end() ? nullptr : &*it;
-}
-
 uint64_t shared_object(uint64_t device, uint64_t inode) {
   const uint64_t name[] = {device, inode};
   return XXH3_64bits(name, sizeof name) | 1;
@@ -207,8 +201,7 @@ Result<void> replay_memory_call(const Event& event, Special special, const Stub&
     }
     case Special::shmdt: {
       if (failed) return {};
-      ASSIGN_OR_RETURN(const auto mappings, read_mappings(stub.pid()));
-      const Mapping* mapping = mapping_at(mappings, args[0]);
+      const auto mapping = mapping_of(stub.pid(), args[0]);
       if (!mapping) return Error{"shmdt of memory that is not mapped"};
       return calls.unmap(mapping->start, mapping->length());
     }

@@ -11,9 +11,6 @@ namespace redrive {
 // The name of an object that several mappings share, from what the host calls it. Never 0.
 uint64_t shared_object(uint64_t device, uint64_t inode);
 
-// The mapping that holds an address; null if there is none.
-const Mapping* mapping_at(const std::vector<Mapping>& mappings, Address address);
-
 // Adds what makes the layout change that `event` recorded, in this stub. `brk` is the process's, as the call finds it
 // and leaves it.
 Result<void> replay_memory_call(const Event& event, Special special, const Stub& stub, Address& brk, Calls& calls,

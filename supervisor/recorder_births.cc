@@ -230,11 +230,11 @@ void Recorder::born(Thread& parent, pid_t tid) {
     made.command = process.command;
     made.cpuid_sites = process.cpuid_sites;
     child = &add_thread(made, tid);
-    if (!same_unit && unit.place.away) placement_.send(tid, false);
     if (same_unit) {
       event->child_thread = child->serial;
     } else {
       event->child_unit = home.id;
+      if (unit.place.away) placement_.send(tid, false);
       begin_interval(home, CheckpointKind::fork, made, 0);
       // A fork is a send, the child's first event its receive; to keep that message is to store the child's memory.
       const uint64_t at_ns = interval_ns(unit);
