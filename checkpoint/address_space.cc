@@ -12,6 +12,7 @@
 #include <cstring>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <string_view>
 
 namespace redrive {
@@ -83,7 +84,38 @@ struct MappingQuery {
   uint64_t name_address, build_id_address;
 };
 constexpr unsigned long kQueryMapping = _IOWR('f', 17, MappingQuery);
-constexpr uint64_t kReadable = 1, kWritable = 2, kExecutable = 4, kShared = 8;
+constexpr uint64_t kReadable = 1, kWritable = 2, kExecutable = 4, kShared = 8, kCoveringOrNext = 16;
+
+Result<Fd> open_maps(pid_t pid) {
+  const std::string path = "/proc/" + std::to_string(pid) + "/maps";
+  Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file) return errno_error("cannot open " + path);
+  return file;
+}
+
+// One mapping, the kernel's own included. If there is none errno is ENOENT, another if the kernel cannot be asked.
+std::optional<Mapping> query(int maps, Address address, uint64_t flags) {
+  char name[PATH_MAX];
+  name[0] = '\0';
+  MappingQuery query{};
+  query.size = sizeof query;
+  query.query_flags = flags;
+  query.query_address = address;
+  query.name_address = reinterpret_cast<uint64_t>(name);
+  query.name_size = sizeof name;
+  if (ioctl(maps, kQueryMapping, &query) != 0) return std::nullopt;
+  Mapping m;
+  m.start = query.start;
+  m.end = query.end;
+  m.protection = (query.flags & kReadable ? PROT_READ : 0) | (query.flags & kWritable ? PROT_WRITE : 0) |
+                 (query.flags & kExecutable ? PROT_EXEC : 0);
+  m.shared = query.flags & kShared;
+  m.offset = query.offset;
+  m.device = makedev(query.device_major, query.device_minor);
+  m.inode = query.inode;
+  m.name = name;
+  return m;
+}
 
 }  // namespace
 
@@ -94,32 +126,28 @@ const Mapping* mapping_at(const std::vector<Mapping>& mappings, Address address)
 }
 
 Result<Mapping> mapping_of(pid_t pid, Address address) {
-  const std::string path = "/proc/" + std::to_string(pid) + "/maps";
-  const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file) return errno_error("cannot open " + path);
-  char name[PATH_MAX] = {};
-  MappingQuery query{};
-  query.size = sizeof query;
-  query.query_address = address;
-  query.name_address = reinterpret_cast<uint64_t>(name);
-  query.name_size = sizeof name;
-  Mapping m;
-  if (ioctl(file.get(), kQueryMapping, &query) == 0) {
-    m.start = query.start;
-    m.end = query.end;
-    m.protection = (query.flags & kReadable ? PROT_READ : 0) | (query.flags & kWritable ? PROT_WRITE : 0) |
-                   (query.flags & kExecutable ? PROT_EXEC : 0);
-    m.shared = query.flags & kShared;
-    m.offset = query.offset;
-    m.device = makedev(query.device_major, query.device_minor);
-    m.inode = query.inode;
-    m.name = name;
-    if (!kernels_own(m)) return m;
+  ASSIGN_OR_RETURN(const Fd maps, open_maps(pid));
+  if (auto found = query(maps.get(), address, 0)) {
+    if (!kernels_own(*found)) return *found;
   } else if (errno != ENOENT) {
     ASSIGN_OR_RETURN(const auto mappings, read_mappings(pid));
     if (const Mapping* mapping = mapping_at(mappings, address)) return *mapping;
   }
   return Error{"nothing is mapped there"};
+}
+
+Result<std::vector<Mapping>> code_mappings(pid_t pid) {
+  ASSIGN_OR_RETURN(const Fd maps, open_maps(pid));
+  std::vector<Mapping> code;
+  Address from = 0;
+  while (auto found = query(maps.get(), from, kExecutable | kCoveringOrNext)) {
+    from = found->end;
+    if (!kernels_own(*found)) code.push_back(std::move(*found));
+  }
+  if (errno == ENOENT) return code;
+  ASSIGN_OR_RETURN(code, read_mappings(pid));
+  std::erase_if(code, [](const Mapping& m) { return !(m.protection & PROT_EXEC); });
+  return code;
 }
 
 Result<std::vector<Mapping>> read_mappings(pid_t pid) {

@@ -20,6 +20,8 @@ const Mapping* mapping_at(const std::vector<Mapping>& mappings, Address address)
 // The same of a process, if no other is wanted. Fails if there is none. Where the kernel can be asked for one
 // (ioctl(2) PROCMAP_QUERY, Linux 6.11), that takes a few microseconds, however many there are.
 Result<Mapping> mapping_of(pid_t pid, Address address);
+// Those that are executable, asked for in the same way.
+Result<std::vector<Mapping>> code_mappings(pid_t pid);
 // Where those of them begin that grow downwards.
 Result<std::set<Address>> growing_mappings(pid_t pid);
 // Where the kernel mapped its vDSO; 0 if nowhere.

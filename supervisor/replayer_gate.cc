@@ -216,13 +216,12 @@ std::vector<ProcessSerial> Replayer::remove_gate(ProcessSerial serial) {
 Result<const std::vector<Mapping>*> Replayer::code_of(ProcessSerial serial) {
   auto [known, fresh] = code_.try_emplace(serial);
   if (fresh) {
-    auto read = read_mappings(unit_.processes.at(serial).stub.pid());
+    auto read = code_mappings(unit_.processes.at(serial).stub.pid());
     if (!read) {
       code_.erase(known);
       return read.error();
     }
     known->second = std::move(*read);
-    std::erase_if(known->second, [](const Mapping& m) { return !(m.protection & PROT_EXEC); });
   }
   return &known->second;
 }

@@ -137,6 +137,17 @@ TEST_CASE("address space: each mapping is found by its addresses, and none where
   }
   CHECK_FALSE(mapping_of(getpid(), middle));
   CHECK_FALSE(mapping_of(getpid(), vdso_address(getpid())));
+  const auto code = code_mappings(getpid());
+  REQUIRE(code);
+  std::vector<Mapping> executable;
+  std::copy_if(mappings->begin(), mappings->end(), std::back_inserter(executable),
+               [](const Mapping& m) { return m.protection & PROT_EXEC; });
+  REQUIRE_EQ(code->size(), executable.size());
+  for (size_t i = 0; i < code->size(); ++i) {
+    CHECK_EQ((*code)[i].name, executable[i].name);
+    CHECK_EQ((*code)[i].start, executable[i].start);
+    CHECK_EQ((*code)[i].end, executable[i].end);
+  }
   munmap(hole, 3 * kPageSize);
 }
 
