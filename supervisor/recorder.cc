@@ -34,6 +34,11 @@ constexpr size_t kBatches = 2;          // of events to be made: copies_ and oth
 constexpr uint64_t kStoppedAfter = 32;
 constexpr int kSyscallStop = SIGTRAP | 0x80;
 
+bool reports_birth(int status) {
+  const int event = status >> 16;
+  return event == PTRACE_EVENT_CLONE || event == PTRACE_EVENT_FORK || event == PTRACE_EVENT_VFORK;
+}
+
 bool stops_the_group(int signal) {
   return signal == SIGSTOP || signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU;
 }
@@ -122,9 +127,9 @@ bool Recorder::collect_stops() {
     next.tid = waitpid(-1, &next.status, flags);
     if (next.tid < 0 && stopped_.empty() && errno == ECHILD) return false;
     if (next.tid <= 0) return true;
-    const int event = next.status >> 16;
-    const bool birth = event == PTRACE_EVENT_CLONE || event == PTRACE_EVENT_FORK || event == PTRACE_EVENT_VFORK;
-    if (birth || event == PTRACE_EVENT_EXEC) ptrace(PTRACE_GETEVENTMSG, next.tid, nullptr, &next.message);
+    if (reports_birth(next.status) || next.status >> 16 == PTRACE_EVENT_EXEC) {
+      ptrace(PTRACE_GETEVENTMSG, next.tid, nullptr, &next.message);
+    }
     // It was killed while it was stopped, perhaps by an exec that has taken over its number.
     std::erase_if(stopped_, [&](const Stopped& was) { return was.tid == next.tid && !was.message; });
     stopped_.push_back(next);
@@ -505,10 +510,13 @@ void Recorder::enter(Thread& thread) {
     return;
   }
   thread.run = Thread::Run::syscall;
+  if (row.special == Special::fork || row.special == Special::vfork || row.special == Special::clone) {
+    see_birth(thread);
+    return;
+  }
   // Even a call that does not sleep lets others run after a while. Its entry is logged first: what the thread did
-  // before it stays before what the others do. Not a birth: the child is noted in the open event.
-  const bool birth = row.special == Special::fork || row.special == Special::vfork || row.special == Special::clone;
-  const bool slice_over = !birth && !unit.ready.empty() && Clock::now() - unit.baton_since > kBatonSlice;
+  // before it stays before what the others do.
+  const bool slice_over = !unit.ready.empty() && Clock::now() - unit.baton_since > kBatonSlice;
   const bool lets_others_run = (row.may_block && !alone(unit)) || slice_over;
   if (lets_others_run) thread.xstate = get_xstate(thread.tid);
   if (interrupted) raise_held(thread);
@@ -517,6 +525,16 @@ void Recorder::enter(Thread& thread) {
     thread.run = Thread::Run::blocked;
     give_up_baton(unit);
   }
+}
+
+// The child is noted in the open event, so nothing may happen in the unit until it is born: not even the end of another
+// process, or of its execve.
+void Recorder::see_birth(Thread& thread) {
+  Stopped next{thread.tid};
+  resume(thread, PTRACE_SYSCALL);
+  if (!wait_stop(next.tid, next.status)) return;
+  if (reports_birth(next.status)) ptrace(PTRACE_GETEVENTMSG, next.tid, nullptr, &next.message);
+  handle(next);
 }
 
 // A call begins, with thread.entry, args and row; `memory` is the thread's at its entry.

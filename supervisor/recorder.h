@@ -72,6 +72,7 @@ class Recorder {
   void handle_syscall_exit(Thread& thread);
   void start(Thread& thread);
   void enter(Thread& thread);
+  void see_birth(Thread& thread);
   void leave(Thread& thread);
   void end_thread(Thread& thread, bool whole_process);
   void open_call(Thread& thread, const Memory& memory);
