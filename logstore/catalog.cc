@@ -312,7 +312,7 @@ Result<std::unique_ptr<CatalogWriter>> CatalogWriter::create(Storage& storage, s
   TRY(made->database_.run("BEGIN"));
   TRY(made->database_.run(catalog_schema()));
   TRY(made->database_.run(kCounted));
-  ASSIGN_OR_RETURN(made->insert_message_, Inserter::prepare(made->database_, "messages", 14));
+  ASSIGN_OR_RETURN(made->insert_messages_, RowsInserter::prepare(made->database_, "messages", 14));
   ASSIGN_OR_RETURN(made->insert_counts_, Inserter::prepare(made->database_, "counted", 10));
   ASSIGN_OR_RETURN(made->insert_channel_, Inserter::prepare(made->database_, "counted_channels", 7));
   return made;
@@ -325,12 +325,13 @@ CatalogWriter::~CatalogWriter() {
 }
 
 Result<void> CatalogWriter::add(std::span<const CatalogMessage> messages) {
+  values_.clear();
   for (const auto& m : messages) {
-    TRY((*insert_message_)(m.receiver.unit, m.receiver.event, m.part, m.interval, m.sent.sender.unit,
-                           m.sent.sender.event, m.sent.offset, m.sent.length, m.sent.hash, m.logged, m.arrival,
-                           m.channel, m.at_ns, m.sent.sent_at_ns));
+    values_.insert(values_.end(), {m.receiver.unit, m.receiver.event, m.part, m.interval, m.sent.sender.unit,
+                                   m.sent.sender.event, m.sent.offset, m.sent.length, m.sent.hash, m.logged, m.arrival,
+                                   m.channel, m.at_ns, m.sent.sent_at_ns});
   }
-  return {};
+  return (*insert_messages_)(values_);
 }
 
 Result<void> CatalogWriter::add(std::span<const CatalogTally::Ended> ended, const CatalogTally::Channels& channels) {

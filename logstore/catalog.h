@@ -107,7 +107,8 @@ class CatalogWriter {
   std::string path_;
   std::unique_ptr<File> file_;  // of a storage that SQLite cannot write to
   Database database_;
-  std::optional<Inserter> insert_message_;
+  std::optional<RowsInserter> insert_messages_;
+  std::vector<std::optional<uint64_t>> values_;  // of the messages that are being added
   std::optional<Inserter> insert_counts_;
   std::optional<Inserter> insert_channel_;
   std::optional<Inserter> insert_payload_;  // from the first on

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "base/bytes.h"
@@ -64,6 +65,27 @@ class Inserter {
   const Database* database_;
   std::unique_ptr<sqlite3_stmt, int (*)(sqlite3_stmt*)> statement_;
   int columns_;
+};
+
+// Inserts many rows of numbers at once, which SQLite reads from a virtual table (sqlite.org/vtab.html): a third of what a
+// statement for each row costs. Not to be used after the database is closed.
+class RowsInserter {
+ public:
+  // Once for a table.
+  static Result<RowsInserter> prepare(const Database& database, const std::string& table, int columns);
+
+  // Whole rows, one behind the other. Numbers are stored as Inserter does, nothing as NULL.
+  Result<void> operator()(std::span<const std::optional<uint64_t>> values);
+
+ private:
+  struct Source;  // of the virtual table; the database owns it
+  struct SourceTable;
+  RowsInserter(const Database& database, Source& source, sqlite3_stmt* statement)
+      : database_(&database), source_(&source), statement_(statement, sqlite3_finalize) {}
+
+  const Database* database_;
+  Source* source_;
+  std::unique_ptr<sqlite3_stmt, int (*)(sqlite3_stmt*)> statement_;
 };
 
 // The rows of a SELECT, one after the other.
