@@ -514,9 +514,11 @@ void Recorder::enter(Thread& thread) {
     see_birth(thread);
     return;
   }
-  // Even a call that does not sleep lets others run after a while. Its entry is logged first: what the thread did
-  // before it stays before what the others do.
-  const bool slice_over = !unit.ready.empty() && Clock::now() - unit.baton_since > kBatonSlice;
+  // Even a call that does not sleep lets others run after a while, unless a replay executes it, at its end: what it does
+  // to memory others find done. Its entry is logged first: what the thread did before it stays before what the others
+  // do.
+  const bool slice_over =
+      row.treat != Treat::special && !unit.ready.empty() && Clock::now() - unit.baton_since > kBatonSlice;
   const bool lets_others_run = (row.may_block && !alone(unit)) || slice_over;
   if (lets_others_run) thread.xstate = get_xstate(thread.tid);
   if (interrupted) raise_held(thread);
