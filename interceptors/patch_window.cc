@@ -12,6 +12,7 @@ namespace redrive {
 namespace {
 
 constexpr uint64_t kNear = 160;  // a short jump reaches 127 bytes
+constexpr uint8_t kNearJumpDistance = 2;  // where it lies in a conditional jump to anywhere
 
 class Disassembler {
  public:
@@ -66,6 +67,7 @@ bool is_listed(unsigned id) {
     case X86_INS_SAR:
     case X86_INS_SETE:
     case X86_INS_SETNE:
+    case X86_INS_XCHG:
       return true;
     default:
       return false;
@@ -106,6 +108,9 @@ bool movable(const Disassembler& disassembler, const cs_insn& instruction, Opera
     return operand.type == X86_OP_MEM && (allowed == Operands::registers || operand.mem.base == X86_REG_EIP);
   });
 }
+
+// Whether the instruction there is a conditional jump that reaches anywhere in the segment.
+bool is_near_jump(std::span<const uint8_t> code) { return code.size() >= 6 && code[0] == 0x0f && code[1] >> 4 == 8; }
 
 // Where in the instruction the distance lies from its end to the memory that it names; 0 if it names none like that.
 uint8_t displacement_at(const cs_insn& instruction) {
@@ -182,8 +187,10 @@ std::optional<PatchWindow> CodeSegment::window_behind(uint64_t site, uint64_t si
       end += kShortJumpSize;
       break;
     }
-    if (!instruction || !movable(disassembler, *instruction, allowed)) break;
-    if (const uint8_t at = displacement_at(*instruction)) displacements |= uint32_t{1} << (end - behind + at);
+    const bool near_jump = instruction && is_near_jump(std::span(code_).subspan(end));
+    if (!instruction || !(near_jump || movable(disassembler, *instruction, allowed))) break;
+    const uint8_t at = near_jump ? kNearJumpDistance : displacement_at(*instruction);
+    if (at) displacements |= uint32_t{1} << (end - behind + at);
     end += instruction->size;
   }
   if (end < site + kJumpSize || end > code_.size() || jumped_into(site, end)) return std::nullopt;

@@ -19,12 +19,14 @@ constexpr bool is_short_jump(uint8_t opcode) { return opcode >> 4 == 7; }
 uint64_t replaceable_size(std::span<const uint8_t> code);
 
 // Instructions that move to the trampoline. Either the instruction and `after` bytes behind it are replaced, or
-// `before` bytes in front of a syscall instruction, and it stays. The moved instructions do not leave, and those in
-// front touch no memory. They mean the same anywhere but for displacements and a jump at the end.
+// `before` bytes in front of a syscall instruction, and it stays. The moved instructions do not leave but by conditional
+// jumps, and those in front touch no memory. They mean the same anywhere but for displacements and a short jump at the
+// end.
 struct PatchWindow {
   uint8_t before = 0;
   uint8_t after = 0;
-  // Where 32-bit distances lie among the instructions behind, from the next one to memory: bit k for byte k.
+  // Where 32-bit distances lie among the instructions behind, from the next one to memory or to where it jumps: bit k
+  // for byte k.
   uint32_t displacements = 0;
   bool ends_in_jump = false;  // of two bytes, conditional, which has to become one of six
 };
