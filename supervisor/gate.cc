@@ -104,21 +104,41 @@ void GateArena::give_back(gate::Slot* slot, uint64_t file_offset) {
   free_.push_back({slot, file_offset});
 }
 
-std::optional<uint32_t> GateArena::add_file(const FileVersion& file, bool code) {
-  constexpr uint32_t kMost = gate::kKnownFiles / 4 * 3;  // a search ends at a free place
-  auto* const known = reinterpret_cast<gate::KnownFiles*>(common_ + (gate::kFiles - gate::kCode))->file;
+gate::KnownFile* GateArena::files() {
+  return reinterpret_cast<gate::KnownFiles*>(common_ + (gate::kFiles - gate::kCode))->file;
+}
+
+// Where the file is, or the free place where it is to be.
+uint32_t GateArena::place_of(const FileVersion& file) {
   uint32_t place = gate::place_of(file.inode, file.size, file.modified_ns);
-  for (; known[place].held; place = (place + 1) % gate::kKnownFiles) {
-    const gate::KnownFile& k = known[place];
-    if (file != FileVersion{k.device, k.inode, k.size, k.modified_ns, k.changed_ns}) continue;
-    if (code) __atomic_store_n(&known[place].code, 1, __ATOMIC_RELEASE);
+  for (; files()[place].held; place = (place + 1) % gate::kKnownFiles) {
+    const gate::KnownFile& k = files()[place];
+    if (file == FileVersion{k.device, k.inode, k.size, k.modified_ns, k.changed_ns}) break;
+  }
+  return place;
+}
+
+std::optional<uint32_t> GateArena::add_file(const FileVersion& file, gate::MappedCode code) {
+  constexpr uint32_t kMost = gate::kKnownFiles / 4 * 3;  // a search ends at a free place
+  const uint32_t place = place_of(file);
+  gate::KnownFile& known = files()[place];
+  if (known.held) {
+    const bool news = known.code == gate::MappedCode::unknown;
+    if (news) __atomic_store_n(&known.code, code, __ATOMIC_RELEASE);
     return place;
   }
   if (files_ == kMost) return std::nullopt;
   ++files_;
-  known[place] = {file.device, file.inode, file.size, file.modified_ns, file.changed_ns, 0, code};
-  __atomic_store_n(&known[place].held, 1, __ATOMIC_RELEASE);
+  known = {file.device, file.inode, file.size, file.modified_ns, file.changed_ns, 0, code};
+  __atomic_store_n(&known.held, 1, __ATOMIC_RELEASE);
   return place;
+}
+
+void GateArena::code_is_replaced(const FileVersion& file) {
+  gate::KnownFile& known = files()[place_of(file)];
+  if (known.held && known.code == gate::MappedCode::plain) {
+    __atomic_store_n(&known.code, gate::MappedCode::replaced, __ATOMIC_RELEASE);
+  }
 }
 
 void GateArena::set_injected(std::span<const gate::InjectedCall> calls) {

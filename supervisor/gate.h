@@ -63,9 +63,11 @@ class GateArena {
   gate::Slot* take_slot(uint64_t& file_offset);
   void give_back(gate::Slot* slot, uint64_t file_offset);
 
-  // From now on mappings of this file are served, its code only if `code`. Returns its place among those; none if there
-  // are too many.
-  std::optional<uint32_t> add_file(const FileVersion& file, bool code);
+  // From now on mappings of this file are served, as far as is known what its code calls for. Returns its place among
+  // those; none if there are too many.
+  std::optional<uint32_t> add_file(const FileVersion& file, gate::MappedCode code);
+  // An instruction of this file may be replaced from now on wherever its code is mapped.
+  void code_is_replaced(const FileVersion& file);
 
   // What tracees find at gate::kOrders.
   void set_injected(std::span<const gate::InjectedCall> calls);
@@ -74,6 +76,8 @@ class GateArena {
  private:
   GateArena() = default;
   gate::Orders& orders() { return *reinterpret_cast<gate::Orders*>(common_ + (gate::kOrders - gate::kCode)); }
+  gate::KnownFile* files();
+  uint32_t place_of(const FileVersion& file);
 
   Fd file_;
   uint8_t* common_ = nullptr;

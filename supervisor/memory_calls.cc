@@ -164,7 +164,8 @@ void Recorder::map_file(Thread& thread, Address start, MapSource& source, Event&
   if (!file) return;
   source.offset = thread.args[5];
   source.file = file->id;
-  if (code) {
+  const MappedFile mapped{served ? "" : descriptor_path(process.pid, thread.args[4]), file->version};
+  if (code && (!served || served->behind)) {
     Mapping made;
     made.start = start;
     made.end = start + source.length;
@@ -173,12 +174,22 @@ void Recorder::map_file(Thread& thread, Address start, MapSource& source, Event&
     made.device = file->version.device;
     made.inode = file->version.inode;
     made.name = file->name;
-    const MappedFile mapped{served ? "" : descriptor_path(process.pid, thread.args[4]), file->version};
     replace_cpuid(process, made, &mapped, &event);
     apply_plan(process, made, mapped);
   }
   if (served || !arena_ || !file->id) return;
-  if (const auto place = arena_->add_file(file->version, code)) served_files_.insert_or_assign(*place, *file);
+  // So the dynamic linker maps a library before it maps its code (mmap(2)).
+  const bool library = thread.args[3] & MAP_DENYWRITE;
+  const auto its_code = code || library ? mapped_code(mapped, file->name) : gate::MappedCode::unknown;
+  if (const auto place = arena_->add_file(file->version, its_code)) served_files_.insert_or_assign(*place, *file);
+}
+
+// What mapping code of the file calls for, which can be reached now.
+gate::MappedCode Recorder::mapped_code(const MappedFile& file, const std::string& name) {
+  const auto* const sites = limits_.cpuid_traps ? nullptr : cpuid_sites_of(file);
+  if (!sites && !limits_.cpuid_traps) return gate::MappedCode::unknown;
+  const bool replaced = (sites && !sites->empty()) || plans_.any_ready(file, name);
+  return replaced ? gate::MappedCode::replaced : gate::MappedCode::plain;
 }
 
 Result<void> replay_memory_call(const Event& event, Special special, const Stub& stub, Address& brk, Calls& calls,

@@ -39,16 +39,28 @@ bool PatchPlans::is_code(const Mapping& mapping) {
          !(mapping.protection & PROT_WRITE);
 }
 
-CodePlan& PatchPlans::of(const MappedFile& file, const Mapping& mapping) {
+PatchPlans::Known& PatchPlans::known(const MappedFile& file, const std::string& name) {
   auto [known, fresh] = files_.try_emplace(file.version);
   if (fresh && cache_) {
     known->second.facts = cache_->of(file.path, file.version);
     if (const FileFacts* facts = known->second.facts) {
-      if (auto kept = decode_plans(facts->patch_plans, mapping.name)) known->second.plans = std::move(*kept);
+      if (auto kept = decode_plans(facts->patch_plans, name)) known->second.plans = std::move(*kept);
     }
   }
+  return known->second;
+}
+
+CodePlan& PatchPlans::of(const MappedFile& file, const Mapping& mapping) {
   const auto key = std::make_pair(mapping.offset, mapping.length());
-  return known->second.plans.try_emplace(key, mapping.name, mapping.offset).first->second;
+  return known(file, mapping.name).plans.try_emplace(key, mapping.name, mapping.offset).first->second;
+}
+
+bool PatchPlans::any_ready(const MappedFile& file, const std::string& name) {
+  const FilePlans& plans = known(file, name).plans;
+  return std::any_of(plans.begin(), plans.end(), [](const auto& plan) {
+    const auto& sites = plan.second.sites();
+    return std::any_of(sites.begin(), sites.end(), [](const auto& site) { return !site.second.original.empty(); });
+  });
 }
 
 std::vector<PatchPlans::Stopping> PatchPlans::worst(size_t count) const {

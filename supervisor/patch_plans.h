@@ -79,6 +79,8 @@ class PatchPlans {
     return file ? &of(*file, mapping) : nullptr;
   }
   CodePlan& of(const MappedFile& file, const Mapping& mapping);
+  // Whether any segment of the file, which has this name, has a site that can be patched at once.
+  bool any_ready(const MappedFile& file, const std::string& name);
   Program& program(const FileVersion& file) { return programs_[file]; }
   static bool is_code(const Mapping& mapping);
 
@@ -96,6 +98,8 @@ class PatchPlans {
     FileFacts* facts = nullptr;  // the cache's
     FilePlans plans;
   };
+  Known& known(const MappedFile& file, const std::string& name);
+
   FileCache* cache_;
   std::map<FileVersion, Known> files_;
   std::map<FileVersion, Program> programs_;

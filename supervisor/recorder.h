@@ -267,6 +267,7 @@ class Recorder {
     std::string name;
   };
   std::optional<KnownFile> look_at_file(Thread& thread);
+  gate::MappedCode mapped_code(const MappedFile& file, const std::string& name);
   void map_file(Thread& thread, Address start, MapSource& source, Event& event, const gate::Record* served);
   bool mappable(Thread& thread);
   void note_mapped_writes(Thread& thread, Event& event);

@@ -381,6 +381,7 @@ Gate::StoppingSite Recorder::stopping_site(const Thread& thread, Address at, Sit
   MappedFiles files(process.pid);
   const MappedFile* file = mapping && PatchPlans::is_code(*mapping) ? files.of(*mapping) : nullptr;
   if (!file) return {};
+  arena_->code_is_replaced(file->version);
   CodePlan& plan = plans_.of(*file, *mapping);
   CodeSite& site = plan.site(at - mapping->start);
   site.kind = kind;

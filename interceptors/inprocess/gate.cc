@@ -569,8 +569,11 @@ bool maps_known_file(Slot& s, uint16_t& file) {
   if ((regs.r10 & ~kFlags) || (regs.r10 & MAP_TYPE) != MAP_PRIVATE || !is_known(s, regs.r8)) return false;
   const uint32_t place = known_file(s, regs.r8);
   if (place == kKnownFiles || s.want_stop) return false;
-  s.stops_behind = (regs.rdx & PROT_EXEC) != 0;
-  if (s.stops_behind && !at<KnownFiles>(kFiles).file[place].code) return false;
+  if (regs.rdx & PROT_EXEC) {
+    const MappedCode code = __atomic_load_n(&at<KnownFiles>(kFiles).file[place].code, __ATOMIC_ACQUIRE);
+    if (code == MappedCode::unknown) return false;
+    s.stops_behind = code == MappedCode::replaced;
+  }
   file = static_cast<uint16_t>(place + 1);
   return true;
 }
@@ -682,7 +685,8 @@ bool serve_call(Slot& s) {
   record->after = 0;
   record->repeat = 1;
   record->counter = record->no_channel = 0;
-  record->file = file;
+  record->file = file & 0x7fff;
+  record->behind = s.stops_behind & 1;
   record->thread = s.thread;
   record->site = s.site;
   record->regs = regs;

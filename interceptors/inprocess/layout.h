@@ -108,12 +108,18 @@ struct Table {
 };
 static_assert(sizeof(Table) <= kTableSize);
 
+// What mapping a file's code calls for.
+enum class MappedCode : uint32_t {
+  unknown,   // a stop
+  replaced,  // instructions are replaced there behind the call, at one stop
+  plain,     // nothing
+};
 // A version of a file of which the trace holds a copy (stat(2)); `held` becomes set when all else is.
 struct KnownFile {
   uint64_t device, inode, size;
   int64_t modified_ns, changed_ns;
   uint32_t held;
-  uint32_t code;  // what must be done when its code is mapped can be done behind the call
+  MappedCode code;
 };
 inline constexpr uint32_t kKnownFiles = 512;
 // Each is at place_of(its version) or one of the next.
@@ -215,7 +221,8 @@ struct Record {
   uint32_t thread;
   uint8_t counter;     // no call: rdtsc or rdtscp was executed, and `result` is what it read
   uint8_t no_channel;  // the result is a descriptor with no channel behind it
-  uint16_t file;       // 1 + place of the file that was mapped
+  uint16_t file : 15;  // 1 + place of the file that was mapped
+  uint16_t behind : 1;  // the thread stops behind the call, to have code replaced there
   uint64_t site;
   Registers regs;
   uint64_t fs_base, gs_base;

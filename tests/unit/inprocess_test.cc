@@ -399,20 +399,20 @@ TEST_CASE("files whose mappings are served, up to as many as there are places") 
   if (!made) return;  // not on this processor
   GateArena& arena = **made;
   FileVersion file{1, 2, 3, 4, 5};
-  const auto place = arena.add_file(file, false);
+  const auto place = arena.add_file(file, gate::MappedCode::unknown);
   REQUIRE(place);
-  CHECK(arena.add_file(file, true) == place);
+  CHECK(arena.add_file(file, gate::MappedCode::plain) == place);
   FileVersion newer = file;
   newer.changed_ns = 6;
-  CHECK(arena.add_file(newer, false) != place);
+  CHECK(arena.add_file(newer, gate::MappedCode::unknown) != place);
   std::set<uint32_t> places;
   for (uint64_t inode = 100; inode < 100 + 2 * gate::kKnownFiles; ++inode) {
     file.inode = inode;
-    if (const auto next = arena.add_file(file, false)) places.insert(*next);
+    if (const auto next = arena.add_file(file, gate::MappedCode::unknown)) places.insert(*next);
   }
   CHECK(places.size() > gate::kKnownFiles / 2);
   CHECK(places.size() < gate::kKnownFiles - 2);
-  CHECK(arena.add_file(newer, false));
+  CHECK(arena.add_file(newer, gate::MappedCode::unknown));
 }
 
 TEST_CASE("the table of calls follows the syscall table") {
