@@ -13,11 +13,10 @@ Result<Database> Database::open(const std::string& path) {
   Database database(handle, path);
   if (opened != SQLITE_OK) return database.error();
   // The file is made beside its place and renamed: if this is cut short, nobody has seen it.
-  // The pages that fill up, a few for each unit at work, are written once; the recorder has this memory as long as it
-  // runs.
+  // Rows are only added, so the pages that fill up are few, and are written once.
   TRY(
       database.run("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA locking_mode = EXCLUSIVE;"
-                   "PRAGMA cache_size = -8192; PRAGMA temp_store = MEMORY;"));
+                   "PRAGMA cache_size = -1024; PRAGMA temp_store = MEMORY;"));
   return database;
 }
 
