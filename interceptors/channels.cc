@@ -340,17 +340,17 @@ uint64_t Channels::consume(Stream& stream, uint64_t length) {
   return length - left;
 }
 
-std::vector<MatchedPart> Channels::receive(const Endpoint& endpoint, std::span<const uint8_t> content, bool peek) {
-  if (content.empty()) return {};
-  if (endpoint.kind == Endpoint::Kind::datagram) return receive_datagram(content, peek);
-  if (endpoint.in == 0) return {};
+bool Channels::receive(const Endpoint& endpoint, std::span<const uint8_t> content, bool peek,
+                       std::vector<MatchedPart>& parts) {
+  if (content.empty()) return false;
+  if (endpoint.kind == Endpoint::Kind::datagram) return receive_datagram(content, peek, parts);
+  if (endpoint.in == 0) return false;
   Stream& stream = streams_[endpoint.in];
-  if (stream.foreign) return {};
-  return receive_stream(stream, content, peek);
+  return !stream.foreign && receive_stream(stream, content, peek, parts);
 }
 
-std::vector<MatchedPart> Channels::receive_stream(Stream& stream, std::span<const uint8_t> content, bool peek) {
-  std::vector<MatchedPart> parts;
+bool Channels::receive_stream(Stream& stream, std::span<const uint8_t> content, bool peek,
+                              std::vector<MatchedPart>& parts) {
   auto& segments = stream.segments;
   bool known = true;
   uint64_t matched = 0;
@@ -371,7 +371,7 @@ std::vector<MatchedPart> Channels::receive_stream(Stream& stream, std::span<cons
         stream.in_flight.erase(flying);
       } else if (place != segments.end()) {
         if (!peek) give_up(stream);
-        return {};
+        return false;
       } else {
         // Nothing is known of these bytes: a transfer whose end is still to be seen, or somebody outside.
         if (!peek) stream.owed += content.size();
@@ -390,21 +390,21 @@ std::vector<MatchedPart> Channels::receive_stream(Stream& stream, std::span<cons
     content = content.subspan(taken);
   }
   if (!peek) consume(stream, matched);
-  return known ? parts : std::vector<MatchedPart>{};
+  return known;
 }
 
-std::vector<MatchedPart> Channels::receive_datagram(std::span<const uint8_t> content, bool peek) {
+bool Channels::receive_datagram(std::span<const uint8_t> content, bool peek, std::vector<MatchedPart>& parts) {
   const uint64_t hash = XXH3_64bits(content.data(), content.size());
   // Equal contents: the one sent first.
   for (auto it = by_hash_.lower_bound({hash, 0}); it != by_hash_.end() && it->first == hash; ++it) {
     const DatagramNumber number = it->second;
     const Datagram& datagram = datagrams_.at(number);
     if (!std::equal(content.begin(), content.end(), datagram.data.begin(), datagram.data.end())) continue;
-    std::vector<MatchedPart> parts{{datagram.send, datagram.offset, datagram.data.size()}};
+    parts.push_back({datagram.send, datagram.offset, datagram.data.size()});
     if (!peek) forget_datagram(number);
-    return parts;
+    return true;
   }
-  return {};
+  return false;
 }
 
 }  // namespace redrive

@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 #include <sys/types.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <deque>
@@ -48,10 +49,46 @@ struct Endpoint {
   bool settled() const { return kind != Kind::stream || in != 0; }
 };
 
+// Endpoints by descriptor.
+class Endpoints {
+ public:
+  // Null if it is not known; valid until it is forgotten or set again.
+  const Endpoint* find(int fd) const {
+    const auto place = static_cast<size_t>(fd);
+    return place < by_fd_.size() ? by_fd_[place].get() : nullptr;
+  }
+  const Endpoint& set(int fd, Endpoint endpoint) {
+    const auto place = static_cast<size_t>(fd);
+    if (place >= by_fd_.size()) by_fd_.resize(place + 1);
+    by_fd_[place] = std::make_shared<const Endpoint>(std::move(endpoint));
+    return *by_fd_[place];
+  }
+  // Those from `first` to `last`; calls forgotten(fd) for each.
+  template <typename Forgotten>
+  void forget(uint32_t first, uint32_t last, const Forgotten& forgotten) {
+    const size_t end = std::min<size_t>(size_t{last} + 1, by_fd_.size());
+    for (size_t place = first; place < end; ++place) {
+      if (!by_fd_[place]) continue;
+      by_fd_[place].reset();
+      forgotten(static_cast<int>(place));
+    }
+  }
+  // Calls visit(fd) for each.
+  template <typename Visit>
+  void for_each(const Visit& visit) const {
+    for (size_t place = 0; place < by_fd_.size(); ++place) {
+      if (by_fd_[place]) visit(static_cast<int>(place));
+    }
+  }
+
+ private:
+  std::vector<std::shared_ptr<const Endpoint>> by_fd_;  // copies of the table share them
+};
+
 // The endpoints behind a descriptor table, as far as they were asked for. Shared by processes that share the table
 // (CLONE_FILES).
 struct FdCache {
-  std::unordered_map<int, Endpoint> known;
+  Endpoints known;
   bool in_several_memories = false;  // processes that share the table have address spaces of their own
 };
 
@@ -94,8 +131,9 @@ class Channels {
   // The same at the other end: bytes that left the channel unseen.
   void drain(const Endpoint& endpoint, uint64_t length);
 
-  // What a receive got. Empty if it is no message, or not one that can be told. A peek leaves the bytes in the channel.
-  std::vector<MatchedPart> receive(const Endpoint& endpoint, std::span<const uint8_t> content, bool peek);
+  // Adds what a receive got. False if it is no message, or not one that can be told. A peek leaves the bytes in the
+  // channel.
+  bool receive(const Endpoint& endpoint, std::span<const uint8_t> content, bool peek, std::vector<MatchedPart>& parts);
 
   // Channels made since the last call.
   std::vector<ChannelInfo> take_new();
@@ -142,8 +180,8 @@ class Channels {
   void make_room();
   void cut_unsent(Stream& stream, Segment& segment, uint64_t sent);
   uint64_t consume(Stream& stream, uint64_t length);
-  std::vector<MatchedPart> receive_stream(Stream& stream, std::span<const uint8_t> content, bool peek);
-  std::vector<MatchedPart> receive_datagram(std::span<const uint8_t> content, bool peek);
+  bool receive_stream(Stream& stream, std::span<const uint8_t> content, bool peek, std::vector<MatchedPart>& parts);
+  bool receive_datagram(std::span<const uint8_t> content, bool peek, std::vector<MatchedPart>& parts);
   void forget_datagram(DatagramNumber number);
 
   std::unordered_map<std::string, Known> known_;  // by what the kernel calls it

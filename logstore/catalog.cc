@@ -22,20 +22,25 @@ void CatalogCounts::keep(uint64_t bytes) {
 
 // A later record of the same interval replaces the earlier one.
 void CatalogTally::add(const IntervalRecord& interval) {
-  Unit& of = units_[interval.unit];
+  Unit& of = unit(interval.unit);
   if (interval.interval >= of.first_events.size()) of.first_events.resize(interval.interval + 1);
   of.first_events[interval.interval] = interval.first_event;
   of.counts.resize(of.first_events.size());
 }
 
-void CatalogTally::add(UnitId id, EventIndex index, const Event& event) {
-  Unit& of = units_[id];
+CatalogTally::Unit& CatalogTally::unit(UnitId unit) {
+  Unit& found = units_[unit];
+  found.id = unit;
+  return found;
+}
+
+void CatalogTally::add(Unit& of, EventIndex index, const Event& event) {
   while (of.current + 1 < of.first_events.size() && of.first_events[of.current + 1] <= index) of.current++;
   CatalogCounts& count = of.counts[of.current];
   count.events++;
   count.repeats += event.repeat;
   if (event.send && event.child_unit) {
-    units_[event.child_unit].born_at_ns = event.send->at_ns;
+    unit(event.child_unit).born_at_ns = event.send->at_ns;
   } else if (event.send) {
     CatalogCounts& channel = channels_[event.send->channel];
     channel.sends++;
@@ -49,7 +54,7 @@ void CatalogTally::add(UnitId id, EventIndex index, const Event& event) {
   count.receive(receive);
   channels_[receive.channel].receive(receive);
   for (size_t part = 0; part < receive.parts.size(); part++) {
-    messages_.push_back({{id, index},
+    messages_.push_back({{of.id, index},
                          part,
                          static_cast<IntervalIndex>(of.current),
                          receive.logged,
@@ -393,7 +398,7 @@ Result<void> build_catalog(const Trace& trace) {
     for (const auto& interval : trace.intervals(unit.unit)) tally.add(interval);
     Result<void> added;
     TRY(trace.for_each_event(unit.unit, 0, trace.event_count(unit.unit), [&](EventIndex index, const Event& event) {
-      tally.add(unit.unit, index, event);
+      tally.add(tally.unit(unit.unit), index, event);
       for (auto& message : tally.messages()) message.sent.sent_at_ns = send_time(sends, message.sent.sender);
       added = writer->add(tally.messages());
       tally.messages().clear();

@@ -54,9 +54,19 @@ class CatalogTally {
     std::vector<CatalogCounts> intervals;
   };
   using Channels = std::map<uint64_t, CatalogCounts>;
+  // Of one that has not ended.
+  struct Unit {
+    UnitId id = 0;
+    std::vector<EventIndex> first_events;  // of its intervals
+    size_t current = 0;
+    std::vector<CatalogCounts> counts = std::vector<CatalogCounts>(1);
+    std::optional<uint64_t> born_at_ns;
+  };
+  // There until its end().
+  Unit& unit(UnitId unit);
   // Before the interval's first event.
   void add(const IntervalRecord& interval);
-  void add(UnitId unit, EventIndex index, const Event& event);
+  void add(Unit& unit, EventIndex index, const Event& event);
   // What an unlogged receive on the channel brought was kept after all. Of its interval it is counted by
   // CatalogWriter::note_payload().
   void add_payload(uint64_t channel, uint64_t bytes);
@@ -72,13 +82,6 @@ class CatalogTally {
   Channels take_channels(bool all = false);
 
  private:
-  struct Unit {
-    std::vector<EventIndex> first_events;  // of its intervals
-    size_t current = 0;
-    std::vector<CatalogCounts> counts = std::vector<CatalogCounts>(1);
-    std::optional<uint64_t> born_at_ns;
-  };
-
   std::unordered_map<UnitId, Unit> units_;
   Channels channels_;
   std::vector<Ended> ended_;

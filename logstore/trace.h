@@ -136,7 +136,11 @@ class TraceWriter {
   // Buffered; packed and written by a thread of its own, whenever buffers grow beyond 256 KiB. If it falls behind by a
   // few of them, append() waits. The first I/O error (a full disk) is kept, makes everything later a no-op and is
   // returned by write_behind(), flush() and finish(): the recording then ends, and what is before stays good.
-  EventIndex append(UnitId unit, const Event& event);  // returns the event's number
+  EventIndex append(UnitId unit, const Event& event) { return append(segment(unit), event); }  // the event's number
+  // The same of a unit that does not have to be looked for: where its events go, until end_unit().
+  struct Segment;
+  Segment& segment(UnitId unit);
+  EventIndex append(Segment& segment, const Event& event);
   // The bytes that an unlogged receive on the channel brought, all of them, because they are kept after all. Part of
   // the trace when the next image is published, or at the end: of a recording that is killed before, the receive is
   // unlogged.

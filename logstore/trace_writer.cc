@@ -16,23 +16,27 @@
 #include "logstore/trace_files.h"
 
 namespace redrive {
+
+struct TraceWriter::Segment {
+  Segment(Storage& storage, const std::string& path, CatalogTally::Unit& counts)
+      : unit(counts.id), counts(counts), writer(storage, path, FileKind::events, unit) {}
+  UnitId unit;
+  CatalogTally::Unit& counts;  // until its end
+  RecordWriter writer;         // of the writing thread
+  Encoder pending;
+  uint32_t pending_events = 0;
+  EventIndex events = 0;
+};
+
 namespace {
+
+using Segment = TraceWriter::Segment;
 
 constexpr size_t kFlushSize = 256 << 10;  // of all units' encoded events together
 constexpr int kEventLevel = 1;
 constexpr size_t kOpenSegments = 256;  // a make -j has thousands of units, a process 1024 descriptors
 constexpr size_t kQueuedBatches = 4;
 constexpr size_t kSpareEncoders = 8;
-
-struct Segment {
-  Segment(Storage& storage, const std::string& path, UnitId unit)
-      : unit(unit), writer(storage, path, FileKind::events, unit) {}
-  UnitId unit;
-  RecordWriter writer;  // of the writing thread
-  Encoder pending;
-  uint32_t pending_events = 0;
-  EventIndex events = 0;
-};
 
 // What is left to say of a segment when the recording ends.
 struct SegmentEnd {
@@ -103,7 +107,7 @@ struct TraceWriter::State {
 
   Segment& segment(UnitId unit) {
     auto& segment = segments[unit];
-    if (!segment) segment = std::make_unique<Segment>(storage, files.segment(unit), unit);
+    if (!segment) segment = std::make_unique<Segment>(storage, files.segment(unit), tally.unit(unit));
     return *segment;
   }
 
@@ -368,15 +372,16 @@ Result<std::unique_ptr<TraceWriter>> TraceWriter::create(const std::string& dire
   return std::unique_ptr<TraceWriter>(new TraceWriter(std::move(state)));
 }
 
-EventIndex TraceWriter::append(UnitId unit, const Event& event) {
-  Segment& segment = state_->segment(unit);
+TraceWriter::Segment& TraceWriter::segment(UnitId unit) { return state_->segment(unit); }
+
+EventIndex TraceWriter::append(Segment& segment, const Event& event) {
   const EventIndex index = segment.events++;
   if (state_->failed) return index;
   if (segment.pending_events == 0) segment.pending = state_->spare_encoder();
   const size_t before = segment.pending.size();
   encode(event, segment.pending);
   segment.pending_events++;
-  state_->tally.add(unit, index, event);
+  state_->tally.add(segment.counts, index, event);
   state_->pending_bytes += segment.pending.size() - before;
   if (state_->pending_bytes > kFlushSize) state_->hand_over();
   return index;

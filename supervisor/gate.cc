@@ -230,7 +230,7 @@ void Gate::use_table(const std::shared_ptr<FdCache>& table) {
   std::fill(std::begin(slot_->known), std::end(slot_->known), 0);
   std::fill(std::begin(slot_->fresh), std::end(slot_->fresh), 0);
   if (!table) return;
-  for (const auto& [descriptor, endpoint] : table->known) set_known(*table, descriptor, true);
+  table->known.for_each([&](int descriptor) { set_known(*table, descriptor, true); });
 }
 
 void Gate::forget_fresh(uint32_t first, uint32_t last) {

@@ -661,7 +661,7 @@ void Recorder::close_call(Thread& thread, int64_t result, const Memory& memory, 
   end_send(thread, result);
   outputs(row, thread.output_args, thread.sizes, result, memory, spans_);
   for (const auto& span : spans_) {
-    MemoryWrite& write = event.writes.emplace_back(MemoryWrite{span.address, span.length, span.payload, {}});
+    MemoryWrite& write = event.writes.emplace_back(MemoryWrite{span.address, span.length, span.payload, unit.log.spare()});
     if (const uint8_t* bytes = memory.view(span.address, span.length)) {
       write.data.assign(bytes, bytes + span.length);
       continue;

@@ -310,6 +310,7 @@ class Recorder {
   std::optional<Endpoint> unsettled_;  // the last that endpoint() asked for
   // Used again and again:
   std::vector<Span> spans_;
+  std::vector<MatchedPart> parts_;
   Bytes scratch_;
   // Of rings: of the last batch of events that was copied, of the one before. kMostCopied bytes; null: none was yet.
   std::unique_ptr<uint8_t[]> copies_, other_copies_;

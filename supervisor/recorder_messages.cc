@@ -33,13 +33,13 @@ const Endpoint* Recorder::endpoint(Thread& thread, int fd_arg) {
   if (fd_arg < 0) return nullptr;  // a SysV queue
   const int fd = static_cast<int>(thread.args[static_cast<size_t>(fd_arg)]);
   const Process& process = *thread.process;
-  auto& cache = process.fds->known;
-  if (const auto known = cache.find(fd); known != cache.end()) return &known->second;
+  Endpoints& known = process.fds->known;
+  if (const Endpoint* endpoint = known.find(fd)) return endpoint;
   // It is what it was when the call was made: descriptors that are not known here are not closed without a stop.
   unsettled_ = channels_.resolve(process.pidfd.get(), fd);
   if (!unsettled_ || !unsettled_->settled()) return unsettled_ ? &*unsettled_ : nullptr;
   if (process.gate) process.gate->set_known(*process.fds, fd, true);
-  return &(cache[fd] = *unsettled_);
+  return &known.set(fd, *unsettled_);
 }
 
 // What the call closes. `served`: the code inside the tracee has seen to its own knowledge of that.
@@ -51,11 +51,8 @@ void Recorder::forget_descriptors(Thread& thread, bool served) {
   const auto first = static_cast<uint32_t>(args[thread.row->fd_effect == FdEffect::replaces ? 1 : 0]);
   const auto last = range ? static_cast<uint32_t>(args[1]) : first;
   if (!served && process.gate) process.gate->forget_fresh(first, last);
-  std::erase_if(process.fds->known, [&](const auto& entry) {
-    const auto fd = static_cast<uint32_t>(entry.first);
-    if (fd < first || fd > last) return false;
-    if (!served && process.gate) process.gate->set_known(*process.fds, entry.first, false);
-    return true;
+  process.fds->known.forget(first, last, [&](int fd) {
+    if (!served && process.gate) process.gate->set_known(*process.fds, fd, false);
   });
 }
 
@@ -68,23 +65,21 @@ void Recorder::note_descriptor(Thread& thread, const gate::Record& record, const
     if (thread.row->new_descriptor == NewDescriptor::pipe) {
       int ends[2];
       if (!memory.get(thread.args[0], ends)) return;
-      known[ends[0]] = known[ends[1]] = channels_.resolve_pipe(described.device, described.inode);
+      const Endpoint pipe = channels_.resolve_pipe(described.device, described.inode);
+      for (const int end : ends) known.set(end, pipe);
       return;
     }
     Channels::Connection connection{described.inode, described.network, {}, {}};
     std::memcpy(&connection.local, described.local, sizeof described.local);
     std::memcpy(&connection.peer, described.peer, sizeof described.peer);
     const bool made = thread.row->new_descriptor == NewDescriptor::accepted;
-    known[made ? fd : static_cast<int>(thread.args[0])] = channels_.resolve(connection);
+    known.set(made ? fd : static_cast<int>(thread.args[0]), channels_.resolve(connection));
     return;
   }
   if (record.result < 0) return;
-  if (record.no_channel) known[fd] = Endpoint{};
+  if (record.no_channel) known.set(fd, {});
   if (thread.row->new_descriptor != NewDescriptor::copy) return;
-  if (const auto copied = known.find(static_cast<int>(thread.args[0])); copied != known.end()) {
-    const Endpoint endpoint = copied->second;
-    known[fd] = endpoint;
-  }
+  if (const Endpoint* copied = known.find(static_cast<int>(thread.args[0]))) known.set(fd, Endpoint(*copied));
 }
 
 void Recorder::begin_send(Thread& thread, const std::vector<Span>& inputs, const Memory& memory, Event& event) {
@@ -96,7 +91,10 @@ void Recorder::begin_send(Thread& thread, const std::vector<Span>& inputs, const
   thread.send_unheld = length > kMaxPayload;
   if (thread.send_unheld) return;
   Bytes payload = read_payload(inputs, memory);
-  thread.datagrams = send_lengths(*thread.row, thread.args, memory, payload.size());
+  thread.datagrams.clear();
+  if (to->kind == Endpoint::Kind::datagram) {
+    thread.datagrams = send_lengths(*thread.row, thread.args, memory, payload.size());
+  }
   Unit& unit = *thread.process->unit;
   const uint64_t at_ns = event_ns(unit);
   thread.send = std::make_shared<SendInfo>(
@@ -135,22 +133,27 @@ void Recorder::receive(Thread& thread, int64_t result, const Memory& memory, Eve
   if (!from || from->kind == Endpoint::Kind::none) return keep_as_input();
   const std::span<const uint8_t> content = payload_of(event, scratch_);
   const bool peek = row.flags_arg >= 0 && (thread.args[static_cast<size_t>(row.flags_arg)] & MSG_PEEK);
-  std::vector<MatchedPart> parts;
+  auto& parts = parts_;
+  parts.clear();
   uint64_t offset = 0;
-  const auto lengths = from->kind == Endpoint::Kind::datagram ? datagram_lengths(row, thread.args, result, memory)
-                                                              : std::vector<uint64_t>{content.size()};
-  for (const uint64_t wanted : lengths) {
+  const auto take = [&](uint64_t wanted) {
     const uint64_t length = std::min<uint64_t>(wanted, content.size() - offset);
-    const auto matched = channels_.receive(*from, content.subspan(offset, length), peek);
-    if (matched.empty() && length > 0) return keep_as_input();
-    parts.insert(parts.end(), matched.begin(), matched.end());
+    const bool matched = length == 0 || channels_.receive(*from, content.subspan(offset, length), peek, parts);
     offset += length;
+    return matched;
+  };
+  if (from->kind == Endpoint::Kind::datagram) {
+    const auto lengths = datagram_lengths(row, thread.args, result, memory);
+    if (!std::all_of(lengths.begin(), lengths.end(), take)) return keep_as_input();
+  } else if (!take(content.size())) {
+    return keep_as_input();
   }
   if (parts.empty() || offset != content.size()) return keep_as_input();
   Receive message;
   message.channel = from->kind == Endpoint::Kind::datagram ? 0 : from->in;
   message.arrival = ++arrivals_;
   message.at_ns = event_ns(unit);
+  message.parts.reserve(parts.size());
   Tag tag = parts.front().send->tag;
   offset = 0;
   for (const auto& part : parts) {

@@ -47,6 +47,13 @@ class UnitLog {
     exit_->number = number;
     return *exit_;
   }
+  // Memory for what an event writes, used before.
+  Bytes spare() {
+    if (spare_.empty()) return {};
+    Bytes bytes = std::move(spare_.back());
+    spare_.pop_back();
+    return bytes;
+  }
   // The number of the event from closing().
   EventIndex closing_index() const { return exit_ ? next() : next() - 1; }
   void close(bool test, uint64_t times = 1) {
@@ -96,21 +103,32 @@ class UnitLog {
   }
   void flush_complete() {
     if (!complete_) return;
-    writer_.append(unit_, *complete_);
+    write(*complete_);
     complete_ = nullptr;
-    ++written_;
   }
   void flush_open() {
     if (!open_) return;
     flush_complete();
     open_->kind = EventKind::entry;
-    writer_.append(unit_, *open_);
+    write(*open_);
     open_ = nullptr;
-    ++written_;
   }
+  void write(Event& event) {
+    if (!segment_) segment_ = &writer_.segment(unit_);
+    writer_.append(*segment_, event);
+    ++written_;
+    for (auto& written : event.writes) {
+      const size_t capacity = written.data.capacity();
+      if (capacity && capacity <= kLargestSpare && spare_.size() < kSpare) spare_.push_back(std::move(written.data));
+    }
+  }
+
+  static constexpr size_t kSpare = 8, kLargestSpare = 4096;
 
   TraceWriter& writer_;
   UnitId unit_;
+  TraceWriter::Segment* segment_ = nullptr;  // from the first event on
+  std::vector<Bytes> spare_;
   EventIndex written_ = 0;
   std::array<Event, 3> events_;
   Event* complete_ = nullptr;  // older than open_

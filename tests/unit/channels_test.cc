@@ -40,6 +40,12 @@ std::string text(const std::vector<MatchedPart>& parts) {
   return out;
 }
 
+// What a receive got; "" if that cannot be told.
+std::string matched(Channels& channels, const Endpoint& endpoint, const Bytes& content, bool peek) {
+  std::vector<MatchedPart> parts;
+  return channels.receive(endpoint, content, peek, parts) ? text(parts) : "";
+}
+
 // Two ends of a stream; sends go from `a` to `b`. A send is named by the number of its event.
 struct Wire {
   Channels channels;
@@ -62,7 +68,7 @@ struct Wire {
     end(event, static_cast<int64_t>(payload.size()));
   }
   std::string receive(std::string_view content, bool peek = false) {
-    return text(channels.receive(b, bytes(content), peek));
+    return matched(channels, b, bytes(content), peek);
   }
 };
 
@@ -94,7 +100,7 @@ TEST_CASE("a stream: the directions are apart") {
   const auto reply = std::make_shared<SendInfo>(SendInfo{{2, 7}, {}});
   wire.channels.begin_send(wire.b, reply, bytes("to a"), {});
   wire.channels.end_send(wire.b, reply, 4);
-  CHECK_EQ(text(wire.channels.receive(wire.a, bytes("to a"), false)), "7+0:4");
+  CHECK_EQ(matched(wire.channels, wire.a, bytes("to a"), false), "7+0:4");
   CHECK_EQ(wire.receive("to b"), "1+0:4");
 }
 
@@ -270,7 +276,7 @@ TEST_CASE("all streams together hold a limited number of bytes: those that hold 
     channels.end_send(end(stream), token, size);
   };
   const auto receive = [&](uint64_t stream, std::string_view content) {
-    return text(channels.receive(end(stream), bytes(content), false));
+    return matched(channels, end(stream), bytes(content), false);
   };
   send(100, bytes("small"));
   for (uint64_t stream = 1; stream <= 4; ++stream) send(stream, Bytes((50 + stream) * kMiB, 'x'));
@@ -372,7 +378,7 @@ TEST_CASE("the oldest datagrams make room for new ones") {
     net.begin(event, Bytes(8 * kMiB, static_cast<uint8_t>(event)));
     net.end(event, 1);
   }
-  const auto received = [&](uint8_t event) { return text(net.channels.receive(net.b, Bytes(8 * kMiB, event), false)); };
+  const auto received = [&](uint8_t event) { return matched(net.channels, net.b, Bytes(8 * kMiB, event), false); };
   const std::string whole = "+0:" + std::to_string(8 * kMiB);
   CHECK_EQ(received(1), "");
   CHECK_EQ(received(2), "");  // nine times eight is more than 64 by the overhead too
@@ -490,7 +496,7 @@ void check_stream(Self& self, const Pair& pair, const std::string& kind, bool tw
   self.channels.end_send(*a, token, write(pair.a.get(), payload.data(), payload.size()));
   Bytes got(7);
   REQUIRE_EQ(read(pair.b.get(), got.data(), got.size()), 7);
-  CHECK_EQ(text(self.channels.receive(*b, got, false)), "5+0:7");
+  CHECK_EQ(matched(self.channels, *b, got, false), "5+0:7");
   // A duplicate is the same endpoint.
   const Fd duplicate(fcntl(pair.a.get(), F_DUPFD_CLOEXEC, 0));
   const auto again = self.ask(duplicate);
@@ -524,7 +530,7 @@ TEST_CASE("memory does not grow with the number of connections that were closed"
     self.channels.end_send(from, token, 8);
   };
   const auto receive = [&](const Pair& pair, std::string_view content) {
-    return text(self.channels.receive(*self.ask(pair.b), bytes(content), false));
+    return matched(self.channels, *self.ask(pair.b), bytes(content), false);
   };
   const Pair lasting = socket_pair(SOCK_STREAM);
   const auto held = self.ask(lasting.a);
@@ -554,7 +560,7 @@ TEST_CASE("pipes that have come and gone leave little, however many and whatever
     const auto token = std::make_shared<SendInfo>(SendInfo{{1, inode}, {}});
     channels.begin_send(pipe, token, bytes("question"), {});
     channels.end_send(pipe, token, 8);
-    CHECK_EQ(channels.receive(pipe, bytes("question"), false).size(), 1);
+    CHECK_NE(matched(channels, pipe, bytes("question"), false), "");
     channels.take_new();
   };
   uint64_t inode = 1;
@@ -577,7 +583,7 @@ TEST_CASE("a unix stream can be sent into before it is accepted") {
   const auto early = self.ask(client);
   REQUIRE(early);
   CHECK_FALSE(early->settled());
-  CHECK_EQ(text(self.channels.receive(*early, bytes("from nobody"), false)), "");
+  CHECK_EQ(matched(self.channels, *early, bytes("from nobody"), false), "");
   const auto token = std::make_shared<SendInfo>(SendInfo{{1, 5}, {}});
   self.channels.begin_send(*early, token, bytes("early"), {});
   self.channels.end_send(*early, token, 5);
@@ -588,7 +594,7 @@ TEST_CASE("a unix stream can be sent into before it is accepted") {
   CHECK(now->settled());
   CHECK_EQ(now->out, early->out);
   CHECK_EQ(now->in, server->out);
-  CHECK_EQ(text(self.channels.receive(*server, bytes("early"), false)), "5+0:5");
+  CHECK_EQ(matched(self.channels, *server, bytes("early"), false), "5+0:5");
 }
 
 TEST_CASE("a fifo is told from a pipe") {
@@ -644,11 +650,11 @@ TEST_CASE("a later connection between the same addresses does not inherit what w
     REQUIRE(second);
     REQUIRE(server);
     CHECK_EQ(second->out, first->out);
-    CHECK_EQ(text(self.channels.receive(*server, bytes("same"), true)), "");
+    CHECK_EQ(matched(self.channels, *server, bytes("same"), true), "");
     const auto fresh = std::make_shared<SendInfo>(SendInfo{{1, 2}, {}});
     self.channels.begin_send(*second, fresh, bytes("same"), {});
     CHECK(self.ask(pair.a)->out == second->out);  // asked again: still the same connection
-    CHECK_EQ(text(self.channels.receive(*server, bytes("same"), false)), "2+0:4");
+    CHECK_EQ(matched(self.channels, *server, bytes("same"), false), "2+0:4");
     reset(pair);
   }
 }
