@@ -11,7 +11,7 @@
 namespace redrive {
 namespace {
 
-constexpr uint64_t kNear = 160;  // a short jump reaches 127 bytes
+constexpr uint64_t kNear = 160;           // a short jump reaches 127 bytes
 constexpr uint8_t kNearJumpDistance = 2;  // where it lies in a conditional jump to anywhere
 
 class Disassembler {

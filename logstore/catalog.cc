@@ -390,21 +390,28 @@ Result<void> CatalogWriter::publish(const Trace& trace, CatalogTally& tally) {
 }
 
 Result<void> build_catalog(const Trace& trace) {
+  constexpr size_t kMessagesAtOnce = 1024;
   const std::string path = temporary(TraceFiles{trace.directory()}.catalog());
   ASSIGN_OR_RETURN(const auto writer, CatalogWriter::create(trace.storage(), path));
   ASSIGN_OR_RETURN(const SendTimes sends, send_times(trace));
   CatalogTally tally;
   for (const auto& unit : trace.units()) {
     for (const auto& interval : trace.intervals(unit.unit)) tally.add(interval);
+    const auto add_messages = [&] {
+      for (auto& message : tally.messages()) message.sent.sent_at_ns = send_time(sends, message.sent.sender);
+      auto added = writer->add(tally.messages());
+      tally.messages().clear();
+      return added;
+    };
+    CatalogTally::Unit& counts = tally.unit(unit.unit);
     Result<void> added;
     TRY(trace.for_each_event(unit.unit, 0, trace.event_count(unit.unit), [&](EventIndex index, const Event& event) {
-      tally.add(tally.unit(unit.unit), index, event);
-      for (auto& message : tally.messages()) message.sent.sent_at_ns = send_time(sends, message.sent.sender);
-      added = writer->add(tally.messages());
-      tally.messages().clear();
+      tally.add(counts, index, event);
+      if (tally.messages().size() >= kMessagesAtOnce) added = add_messages();
       return static_cast<bool>(added);
     }));
     TRY(added);
+    TRY(add_messages());
     tally.end(unit.unit);
     TRY(writer->add(tally.take_ended(), tally.take_channels()));
   }

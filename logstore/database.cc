@@ -136,6 +136,7 @@ Result<RowsInserter> RowsInserter::prepare(const Database& database, const std::
 
 Result<void> RowsInserter::operator()(std::span<const std::optional<uint64_t>> values) {
   CHECK(values.size() % static_cast<size_t>(source_->columns) == 0);
+  if (values.empty()) return {};
   source_->values = values;
   const int result = sqlite3_step(statement_.get());
   source_->values = {};

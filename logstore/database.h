@@ -67,8 +67,8 @@ class Inserter {
   int columns_;
 };
 
-// Inserts many rows of numbers at once, which SQLite reads from a virtual table (sqlite.org/vtab.html): a third of what a
-// statement for each row costs. Not to be used after the database is closed.
+// Inserts many rows of numbers at once, which SQLite reads from a virtual table (sqlite.org/vtab.html): a third of what
+// a statement for each row costs. Not to be used after the database is closed.
 class RowsInserter {
  public:
   // Once for a table.

@@ -15,10 +15,10 @@ namespace {
 // "libc.so.6+0x2724a", as debuggers take it: counted from where the file's first mapping begins. What is mapped is the
 // trace's copy of the file.
 std::string place_in_module(const std::vector<Mapping>& mappings, const CopiedFiles& files, Address address) {
-  const auto covers = [&](const Mapping& m) { return m.start <= address && address < m.end; };
-  const auto at = std::find_if(mappings.begin(), mappings.end(), covers);
-  if (at == mappings.end() || at->name.empty()) return "";
-  const auto base = std::find_if(mappings.begin(), at, [&](const Mapping& m) { return m.name == at->name; });
+  const Mapping* const at = mapping_at(mappings, address);
+  if (!at || at->name.empty()) return "";
+  const auto base =
+      std::find_if(mappings.begin(), mappings.end(), [&](const Mapping& m) { return m.name == at->name; });
   const auto name_of = [](const std::string& path) { return path.substr(path.rfind('/') + 1); };
   const auto is_copy = [&](const auto& file) { return file.second.copy == name_of(at->name); };
   const auto copied = std::find_if(files.begin(), files.end(), is_copy);

@@ -9,7 +9,6 @@
 
 #include "checkpoint/address_space.h"
 #include "supervisor/gate.h"
-#include "supervisor/memory_calls.h"
 
 namespace redrive {
 namespace {

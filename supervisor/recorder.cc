@@ -34,9 +34,14 @@ constexpr size_t kBatches = 2;          // of events to be made: copies_ and oth
 constexpr uint64_t kStoppedAfter = 32;
 constexpr int kSyscallStop = SIGTRAP | 0x80;
 
-bool reports_birth(int status) {
+// What the report of a birth or an exec says, of a tracee that has just stopped (ptrace(2), PTRACE_GETEVENTMSG); 0 of
+// other stops.
+unsigned long message_of(pid_t tid, int status) {
   const int event = status >> 16;
-  return event == PTRACE_EVENT_CLONE || event == PTRACE_EVENT_FORK || event == PTRACE_EVENT_VFORK;
+  const bool birth = event == PTRACE_EVENT_CLONE || event == PTRACE_EVENT_FORK || event == PTRACE_EVENT_VFORK;
+  unsigned long message = 0;
+  if (birth || event == PTRACE_EVENT_EXEC) ptrace(PTRACE_GETEVENTMSG, tid, nullptr, &message);
+  return message;
 }
 
 bool stops_the_group(int signal) {
@@ -127,9 +132,7 @@ bool Recorder::collect_stops() {
     next.tid = waitpid(-1, &next.status, flags);
     if (next.tid < 0 && stopped_.empty() && errno == ECHILD) return false;
     if (next.tid <= 0) return true;
-    if (reports_birth(next.status) || next.status >> 16 == PTRACE_EVENT_EXEC) {
-      ptrace(PTRACE_GETEVENTMSG, next.tid, nullptr, &next.message);
-    }
+    next.message = message_of(next.tid, next.status);
     // It was killed while it was stopped, perhaps by an exec that has taken over its number.
     std::erase_if(stopped_, [&](const Stopped& was) { return was.tid == next.tid && !was.message; });
     stopped_.push_back(next);
@@ -514,9 +517,9 @@ void Recorder::enter(Thread& thread) {
     see_birth(thread);
     return;
   }
-  // Even a call that does not sleep lets others run after a while, unless a replay executes it, at its end: what it does
-  // to memory others find done. Its entry is logged first: what the thread did before it stays before what the others
-  // do.
+  // Even a call that does not sleep lets others run after a while, unless a replay executes it, at its end: what it
+  // does to memory others find done. Its entry is logged first: what the thread did before it stays before what the
+  // others do.
   const bool slice_over =
       row.treat != Treat::special && !unit.ready.empty() && Clock::now() - unit.baton_since > kBatonSlice;
   const bool lets_others_run = (row.may_block && !alone(unit)) || slice_over;
@@ -535,7 +538,7 @@ void Recorder::see_birth(Thread& thread) {
   Stopped next{thread.tid};
   resume(thread, PTRACE_SYSCALL);
   if (!wait_stop(next.tid, next.status)) return;
-  if (reports_birth(next.status)) ptrace(PTRACE_GETEVENTMSG, next.tid, nullptr, &next.message);
+  next.message = message_of(next.tid, next.status);
   handle(next);
 }
 
@@ -661,7 +664,8 @@ void Recorder::close_call(Thread& thread, int64_t result, const Memory& memory, 
   end_send(thread, result);
   outputs(row, thread.output_args, thread.sizes, result, memory, spans_);
   for (const auto& span : spans_) {
-    MemoryWrite& write = event.writes.emplace_back(MemoryWrite{span.address, span.length, span.payload, unit.log.spare()});
+    event.writes.push_back({span.address, span.length, span.payload, unit.log.spare()});
+    MemoryWrite& write = event.writes.back();
     if (const uint8_t* bytes = memory.view(span.address, span.length)) {
       write.data.assign(bytes, bytes + span.length);
       continue;

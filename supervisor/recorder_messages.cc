@@ -79,7 +79,7 @@ void Recorder::note_descriptor(Thread& thread, const gate::Record& record, const
   if (record.result < 0) return;
   if (record.no_channel) known.set(fd, {});
   if (thread.row->new_descriptor != NewDescriptor::copy) return;
-  if (const Endpoint* copied = known.find(static_cast<int>(thread.args[0]))) known.set(fd, Endpoint(*copied));
+  if (const Endpoint* copied = known.find(static_cast<int>(thread.args[0]))) known.set(fd, *copied);
 }
 
 void Recorder::begin_send(Thread& thread, const std::vector<Span>& inputs, const Memory& memory, Event& event) {

@@ -9,7 +9,6 @@
 #include <algorithm>
 
 #include "checkpoint/address_space.h"
-#include "supervisor/memory_calls.h"
 #include "supervisor/recorder.h"
 #include "supervisor/registers.h"
 
@@ -126,8 +125,8 @@ void Recorder::go_on(Thread& thread) {
 bool Recorder::settle(Thread& thread, user_regs_struct& regs, bool& handled) {
   const Memory& memory = thread.process->memory;
   const Gate* const gate = thread.process->gate.get();
-  const auto mappings = read_mappings(thread.process->pid);
-  if (!mappings) return false;
+  const auto mapped = code_mappings(thread.process->pid);
+  if (!mapped) return false;
   int status = 0;
   const auto run = [&](int how) {
     resume(thread, how);
@@ -157,7 +156,7 @@ bool Recorder::settle(Thread& thread, user_regs_struct& regs, bool& handled) {
       redrive::set_regs(thread.tid, regs);
       continue;
     }
-    const Mapping* mapping = mapping_at(*mappings, regs.rip);
+    const Mapping* mapping = mapping_at(*mapped, regs.rip);
     const bool cheap = mapping && code_.window_at(memory, *mapping, regs.rip);
     if (cheap || step == kSteps) break;
     if (!run(PTRACE_SINGLESTEP)) return leave_to_handler();

@@ -560,7 +560,7 @@ TEST_CASE("pipes that have come and gone leave little, however many and whatever
     const auto token = std::make_shared<SendInfo>(SendInfo{{1, inode}, {}});
     channels.begin_send(pipe, token, bytes("question"), {});
     channels.end_send(pipe, token, 8);
-    CHECK_NE(matched(channels, pipe, bytes("question"), false), "");
+    CHECK_EQ(matched(channels, pipe, bytes("question"), false), std::to_string(inode) + "+0:8");
     channels.take_new();
   };
   uint64_t inode = 1;
