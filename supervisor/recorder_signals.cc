@@ -183,7 +183,8 @@ void Recorder::handle_signal(Thread& thread, int signal) {
 // Their timeout then begins anew.
 int64_t Recorder::result_of_woken(Thread& thread, int64_t result) {
   const bool woken = std::exchange(thread.woken, false);
-  if (result != -EINTR) return result;
+  // Behind a handler the kernel has nothing to restart, and says so with EINTR, woken or not.
+  if (result != -EINTR || thread.entry.orig_rax == SYS_restart_syscall) return result;
   const SignalMasks masks = signal_masks(thread.tid);
   return woken || (masks.pending & ~masks.blocked) ? kErestartNoHandler : result;
 }

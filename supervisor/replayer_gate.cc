@@ -506,9 +506,12 @@ Result<bool> Replayer::run_batch(bool onward) {
     }
     const EventIndex index = batch.first + done;
     const uint64_t repeated = std::exchange(slot.repeated, 0);
+    // The ring answers nothing meanwhile: the rest of a series could look like the event that follows.
     slot.taken = batch.ends[done++];
+    const uint64_t head = std::exchange(slot.head, slot.taken);
     auto went_on = make(index, [&](Event& rest) { rest.repeat -= repeated; });
     if (!went_on || !*went_on) return went_on;
+    slot.head = head;
     if (last_stops && done == batch.ends.size()) {
       slot.head = slot.taken = 0;
       return true;

@@ -1,0 +1,35 @@
+"""Group tiers: what one tier has recorded, the other re-drives with every event and the state at the end of every interval the same, with
+checkpoints so often that intervals end anywhere between signals, timers and series."""
+import random
+
+from harness import test
+from programs import job_of
+from redriving import record
+
+TIERS = ("in-process", "stops")
+SEEDS = 4
+PERIODS = ("200us", "700us", "2ms")
+
+
+def compare_tiers(ctx, job, period, name):
+    """Each tier records; both re-drive every interval, and compare every event and the state at each end."""
+    for recorder in TIERS:
+        trace = ctx.traces / f"{name}-{recorder}"
+        job.record_options = ("--checkpoint-period", period, "--interception", recorder)
+        record(ctx, job, trace)
+        for replayer in TIERS:
+            outcome = ctx.redrive("replay", "--all", "--verify", "--interception", replayer, trace)
+            how = f"{name}, period {period}: recorded by {recorder}, re-driven by {replayer}"
+            ctx.expect(outcome.status == 0 and ", 0 not verified," in outcome.stdout, outcome, f"{how}: diverges, or is not verified")
+
+
+@test("tiers/random_calls", timeout_s=120)
+def random_calls(ctx):
+    for _ in range(SEEDS):
+        seed = random.randrange(1, 10**9)
+        compare_tiers(ctx, job_of(ctx, "random_calls", str(seed)), random.choice(PERIODS), f"seed-{seed}")
+
+
+@test("tiers/series_of_reads", timeout_s=120)
+def series_of_reads(ctx):
+    compare_tiers(ctx, job_of(ctx, "series_of_reads"), "200us", "series")
