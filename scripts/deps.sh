@@ -1,16 +1,19 @@
 #!/bin/bash
-# Installs the Debian packages that redrive is built with; with --test also the programs that the tests record, with --bench those, perf and matplotlib.
+# Installs the Debian packages that redrive is built with; with --test also the programs that the tests record and what else they use, with --bench
+# those, perf and matplotlib. With --list it prints the packages that redrive is built with, one a line.
 # Does nothing, and needs neither root nor network, where all is there. No daemon is left running that was not running before.
 set -euo pipefail
 
 packages=(build-essential pkg-config libsqlite3-dev libzstd-dev libxxhash-dev libfmt-dev libcapstone-dev libunwind-dev
           libseccomp-dev doctest-dev libcli11-dev nlohmann-json3-dev python3)
-recorded=(openmpi-bin libopenmpi-dev redis-server redis-tools nginx-light apache2-utils memcached postgresql git musl-tools golang-go nodejs)
+recorded=(openmpi-bin libopenmpi-dev redis-server redis-tools nginx-light apache2-utils memcached postgresql git musl-tools golang-go nodejs
+          debootstrap)
 case "${1-}" in
   '') ;;
+  --list) printf '%s\n' "${packages[@]}"; exit 0 ;;
   --test) packages+=("${recorded[@]}") ;;
   --bench) packages+=("${recorded[@]}" linux-perf python3-matplotlib) ;;
-  *) echo "usage: scripts/deps.sh [--test|--bench]" >&2; exit 2 ;;
+  *) echo "usage: scripts/deps.sh [--test|--bench|--list]" >&2; exit 2 ;;
 esac
 
 missing=()

@@ -235,7 +235,7 @@ class Sweep {
   // Then its decisions are those that it took while recording.
   bool is_recorded() const {
     const PolicyParameters& recorded = subject_.parameters;
-    return policy_text(*row_.policy, row_.parameters) == subject_.recorded["policy"] &&
+    return subject_.recorded["policy"] == Json(policy_text(*row_.policy, row_.parameters)) &&
            row_.parameters.critical_path_ns == recorded.critical_path_ns &&
            row_.parameters.checkpoint_period_ns == recorded.checkpoint_period_ns;
   }

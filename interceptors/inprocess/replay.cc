@@ -5,6 +5,7 @@
 #include "interceptors/inprocess/spans.h"
 
 #define XXH_INLINE_ALL
+#define XXH_NO_STDLIB  // no malloc here
 #include <xxhash.h>
 
 extern "C" int64_t execute(const redrive::gate::Registers* regs, redrive::gate::Phase during, uint64_t asleep = 0);  // gate.cc

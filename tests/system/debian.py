@@ -1,0 +1,72 @@
+"""Group debian: the Debian releases that the README names, beside the one that these tests run on. redrive is built and tried in a root directory
+of the release, which debootstrap makes once (scripts/in_debian.sh)."""
+import os
+import pathlib
+
+from harness import ROOT, Failure, Skip, test
+
+RELEASES = ("bookworm", "trixie")
+CANNOT = 99  # scripts/in_debian.sh: there is no such root to be had, and why
+
+SMOKE = """
+set -eu
+export HOME=$(mktemp -d)
+redrive=$PWD/$1/redrive
+cd "$HOME"
+"$redrive" check --host
+"$redrive" record --bound 2s -- sh -c 'seq 2000 | sort -n | tail -n 1' > out
+grep -qx 2000 out
+"$redrive" replay --all --verify
+"$redrive" check
+"""
+
+
+def own_release():
+    lines = pathlib.Path("/etc/os-release").read_text().splitlines()
+    return next((line.split("=")[1].strip('"') for line in lines if line.startswith("VERSION_CODENAME=")), "")
+
+
+def other_release():
+    return next(release for release in RELEASES if release != own_release())
+
+
+def in_debian(ctx, release, variant, script, *words):
+    """Runs a shell script there, in the repository, and expects it to end well."""
+    kept = {key: os.environ[key] for key in ("REDRIVE_ROOTS",) if key in os.environ}
+    command = (ROOT / "scripts" / "in_debian.sh", release, variant, "sh", "-c", script, "sh", *words)
+    outcome = ctx.run(*command, cwd=ROOT, env=kept)
+    if outcome.status == CANNOT:
+        raise Skip(outcome.stderr.strip().splitlines()[-1])
+    return ctx.expect_status(outcome, 0)
+
+
+def build_below_root(ctx, release):
+    """Where the release's build goes, relative to the repository, which is all that a root sees of this machine."""
+    build = ctx.options.build / f"debian-{release}"
+    if not build.is_relative_to(ROOT):
+        raise Failure(f"{build} is not below {ROOT}")
+    return build.relative_to(ROOT)
+
+
+@test("debian/other_release", timeout_s=1500)
+def other_release_builds(ctx):
+    release = other_release()
+    build = build_below_root(ctx, release)
+    in_debian(ctx, release, "build", f'make -j{os.cpu_count()} BUILD="$1" CXXFLAGS=-O1 LDFLAGS=-s', build)
+    told = in_debian(ctx, release, "build", SMOKE, build).stdout
+    if "0 divergences, 0 not verified" not in told:
+        raise Failure(f"a replay on {release} says: {told}")
+
+
+@test("debian/other_release_suite", timeout_s=4 * 3600, slow=True)
+def other_release_suite(ctx):
+    """All that `make check` does, but for this group."""
+    release = other_release()
+    build = build_below_root(ctx, f"{release}-suite")
+    in_debian(ctx, release, "build", f"""
+        set -eu
+        scripts/deps.sh --test
+        make -j{os.cpu_count()} BUILD="$1" tests
+        "$1/unit_tests"
+        export REDRIVE=$PWD/$1/redrive REDRIVE_BUILD=$PWD/$1
+        python3 tests/system/run.py $(python3 tests/system/run.py --list | grep -v -e '(slow)' -e '^debian/')""", build)
