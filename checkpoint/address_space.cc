@@ -4,7 +4,9 @@
 #include <limits.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -117,7 +119,110 @@ std::optional<Mapping> query(int maps, Address address, uint64_t flags) {
   return m;
 }
 
+// ioctl(2) PAGEMAP_SCAN, Linux 6.7, as in include/uapi/linux/fs.h: finds pages without a look at memory that has no
+// page tables.
+struct PageRegion {
+  uint64_t start, end, categories;
+};
+struct PageScan {
+  uint64_t size, flags, start, end, walk_end, regions, region_count, max_pages;
+  uint64_t inverted, all_of, any_of, returned;
+};
+constexpr unsigned long kScanPages = _IOWR('f', 16, PageScan);
+constexpr uint64_t kFileCategory = 1 << 2, kPresentCategory = 1 << 3, kSwappedCategory = 1 << 4;
+
+void add_run(std::vector<PageRun>& runs, Address start, Address end) {
+  if (!runs.empty() && runs.back().start + runs.back().pages * kPageSize == start) {
+    runs.back().pages += (end - start) / kPageSize;
+  } else {
+    runs.push_back({start, (end - start) / kPageSize});
+  }
+}
+
+// Written private pages; none if the kernel cannot be asked in this way.
+std::optional<std::vector<PageRun>> scan_pages(int pagemap, const Mapping& mapping) {
+  constexpr uint64_t kHeld = kPresentCategory | kSwappedCategory;
+  std::vector<PageRun> runs;
+  PageRegion regions[256];
+  PageScan scan{};
+  scan.size = sizeof scan;
+  scan.end = mapping.end;
+  scan.regions = reinterpret_cast<uint64_t>(regions);
+  scan.region_count = std::size(regions);
+  scan.inverted = scan.all_of = kFileCategory;
+  scan.any_of = scan.returned = kHeld;
+  for (scan.start = mapping.start; scan.start < mapping.end; scan.start = scan.walk_end) {
+    const int found = ioctl(pagemap, kScanPages, &scan);
+    if (found < 0) return std::nullopt;
+    for (int i = 0; i < found; ++i) add_run(runs, regions[i].start, regions[i].end);
+    if (scan.walk_end <= scan.start) return std::nullopt;
+  }
+  return runs;
+}
+
+// The same by the whole page table, 8 bytes a page.
+std::vector<PageRun> read_page_table(int pagemap, const Mapping& mapping) {
+  constexpr uint64_t kEntriesPerRead = 16384;
+  const uint64_t total = mapping.length() / kPageSize;
+  std::vector<PageRun> runs;
+  std::vector<uint64_t> entries(std::min(total, kEntriesPerRead));
+  for (uint64_t done = 0; done < total;) {
+    const size_t want = std::min<uint64_t>(entries.size(), total - done);
+    const ssize_t got = ::pread(pagemap, entries.data(), want * sizeof(uint64_t),
+                                static_cast<off_t>((mapping.start / kPageSize + done) * sizeof(uint64_t)));
+    if (got <= 0) break;
+    for (size_t i = 0; i < static_cast<size_t>(got) / sizeof(uint64_t); ++i) {
+      const uint64_t entry = entries[i];
+      if (!(entry & (kPresent | kSwapped)) || (entry & kFileOrShared)) continue;
+      const Address at = mapping.start + (done + i) * kPageSize;
+      add_run(runs, at, at + kPageSize);
+    }
+    done += static_cast<size_t>(got) / sizeof(uint64_t);
+  }
+  return runs;
+}
+
 }  // namespace
+
+Fd open_object(pid_t pid, const Mapping& mapping) {
+  char range[64];
+  std::snprintf(range, sizeof range, "/map_files/%lx-%lx", mapping.start, mapping.end);
+  const std::string base = "/proc/" + std::to_string(pid);
+  for (const std::string& path : {base + range, base + "/root" + mapping.name}) {
+    Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    struct stat info {};
+    if (file && fstat(file.get(), &info) == 0 && S_ISREG(info.st_mode) && info.st_ino == mapping.inode &&
+        info.st_dev == mapping.device) {
+      return file;
+    }
+  }
+  return {};
+}
+
+std::optional<uint64_t> object_size(pid_t pid, const Mapping& mapping) {
+  const Fd object = open_object(pid, mapping);
+  struct stat info {};
+  if (!object || fstat(object.get(), &info) != 0) return std::nullopt;
+  return static_cast<uint64_t>(info.st_size);
+}
+
+std::vector<FileRange> data_ranges(int file, uint64_t start, uint64_t end) {
+  std::vector<FileRange> ranges;
+  for (off_t at = static_cast<off_t>(start); at < static_cast<off_t>(end);) {
+    const off_t data = lseek(file, at, SEEK_DATA);
+    if (data < 0) {
+      // Nothing follows, or the file system cannot tell: then all is data.
+      if (errno != ENXIO) ranges.push_back({static_cast<uint64_t>(at), end});
+      break;
+    }
+    if (data >= static_cast<off_t>(end)) break;
+    const off_t hole = lseek(file, data, SEEK_HOLE);
+    const uint64_t last = hole < 0 ? end : std::min(end, static_cast<uint64_t>(hole));
+    ranges.push_back({static_cast<uint64_t>(data), last});
+    at = static_cast<off_t>(last);
+  }
+  return ranges;
+}
 
 const Mapping* mapping_at(const std::vector<Mapping>& mappings, Address address) {
   const auto it = std::find_if(mappings.begin(), mappings.end(),
@@ -189,32 +294,23 @@ Result<PageTable> PageTable::open(pid_t pid) {
   const std::string path = "/proc/" + std::to_string(pid) + "/pagemap";
   Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd) return errno_error("cannot open " + path);
-  return PageTable(std::move(fd));
+  return PageTable(pid, std::move(fd));
 }
 
 std::vector<PageRun> PageTable::stored_pages(const Mapping& mapping) const {
-  constexpr uint64_t kEntriesPerRead = 16384;
-  const uint64_t total = mapping.length() / kPageSize;
-  // Another process may have written shared pages that this one never touched, so its page table does not tell.
-  if (mapping.shared) return {{mapping.start, total}};
+  if (!mapping.shared) {
+    if (auto found = scan_pages(fd_.get(), mapping)) return *found;
+    return read_page_table(fd_.get(), mapping);
+  }
+  // Another process may have written shared pages that this one never touched, so its page table does not tell. Reading
+  // pages that the object does not hold would make them.
+  const Fd object = open_object(pid_, mapping);
+  if (!object) return {{mapping.start, mapping.length() / kPageSize}};
   std::vector<PageRun> runs;
-  std::vector<uint64_t> entries(std::min(total, kEntriesPerRead));
-  for (uint64_t done = 0; done < total;) {
-    const size_t want = std::min<uint64_t>(entries.size(), total - done);
-    const ssize_t got = ::pread(fd_.get(), entries.data(), want * sizeof(uint64_t),
-                                static_cast<off_t>((mapping.start / kPageSize + done) * sizeof(uint64_t)));
-    if (got <= 0) break;
-    for (size_t i = 0; i < static_cast<size_t>(got) / sizeof(uint64_t); ++i) {
-      const uint64_t entry = entries[i];
-      if (!(entry & (kPresent | kSwapped)) || (entry & kFileOrShared)) continue;
-      const Address at = mapping.start + (done + i) * kPageSize;
-      if (!runs.empty() && runs.back().start + runs.back().pages * kPageSize == at) {
-        ++runs.back().pages;
-      } else {
-        runs.push_back({at, 1});
-      }
-    }
-    done += static_cast<size_t>(got) / sizeof(uint64_t);
+  for (const FileRange& range : data_ranges(object.get(), mapping.offset, mapping.offset + mapping.length())) {
+    const uint64_t first = range.start / kPageSize * kPageSize;
+    const uint64_t last = (range.end + kPageSize - 1) / kPageSize * kPageSize;
+    add_run(runs, mapping.start + (first - mapping.offset), mapping.start + (last - mapping.offset));
   }
   return runs;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -30,7 +31,21 @@ Address vdso_address(pid_t pid);
 // Resident memory of its own, roughly: what an image of it will hold beside shared memory. 0 if it has ended.
 uint64_t private_bytes(pid_t pid);
 
-// A run of pages that hold contents of their own: written private pages, and all of shared memory.
+// The file or memory object that a shared mapping shows, opened for reading, if that can be done: the kernel wants a
+// capability for what no name leads to (proc_pid_map_files(5)).
+Fd open_object(pid_t pid, const Mapping& mapping);
+
+// Its size in bytes, if it could be opened.
+std::optional<uint64_t> object_size(pid_t pid, const Mapping& mapping);
+
+struct FileRange {
+  uint64_t start = 0;
+  uint64_t end = 0;
+};
+// What a file holds between two offsets, its holes left out (lseek(2), SEEK_DATA).
+std::vector<FileRange> data_ranges(int file, uint64_t start, uint64_t end);
+
+// A run of pages that hold contents of their own: written private pages, and those that a shared object holds.
 struct PageRun {
   Address start = 0;
   uint64_t pages = 0;
@@ -43,8 +58,9 @@ class PageTable {
   std::vector<PageRun> stored_pages(const Mapping& mapping) const;
 
  private:
-  explicit PageTable(Fd fd) : fd_(std::move(fd)) {}
+  PageTable(pid_t pid, Fd fd) : pid_(pid), fd_(std::move(fd)) {}
 
+  pid_t pid_;
   Fd fd_;
 };
 

@@ -8,6 +8,8 @@
 
 #include <algorithm>
 
+#include "checkpoint/address_space.h"
+
 namespace redrive {
 namespace {
 
@@ -19,7 +21,7 @@ class PageFiller {
   Result<void> fill(std::span<const PageRef> pages) {
     for (const auto& page : pages) {
       TRY(enter(page));
-      if (mapping_->shared_object) {
+      if (mapping_->shows_object()) {
         TRY(unit_.shared.write(mapping_->shared_object, mapping_->offset + (page.address - mapping_->start), page.data,
                                kPageSize));
         continue;
@@ -104,7 +106,7 @@ Result<SharedObjects::Object*> SharedObjects::at_least(uint64_t object, uint64_t
   Object& entry = objects_[object];
   if (!entry.fd) entry.fd = Fd(memfd_create("redrive-shared", MFD_CLOEXEC));
   if (!entry.fd) return errno_error("cannot make shared memory");
-  if (entry.size < size) {
+  if (entry.size < size && !entry.sized) {
     if (ftruncate(entry.fd.get(), static_cast<off_t>(size)) != 0) return errno_error("cannot grow shared memory");
     entry.size = size;
   }
@@ -124,6 +126,41 @@ Result<void> SharedObjects::write(uint64_t object, uint64_t offset, const void* 
   return {};
 }
 
+Result<void> SharedObjects::resize(uint64_t object, uint64_t size) {
+  ASSIGN_OR_RETURN(Object* const entry, at_least(object, 0));
+  if (ftruncate(entry->fd.get(), static_cast<off_t>(size)) != 0) return errno_error("cannot resize shared memory");
+  entry->size = size;
+  entry->sized = true;
+  return {};
+}
+
+Result<void> SharedObjects::clear(uint64_t object, uint64_t offset, uint64_t length) {
+  ASSIGN_OR_RETURN(const Object* entry, at_least(object, 0));
+  constexpr int kHow = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
+  if (length == 0 || fallocate(entry->fd.get(), kHow, static_cast<off_t>(offset), static_cast<off_t>(length)) == 0) {
+    return {};
+  }
+  return errno_error("cannot clear shared memory");
+}
+
+Result<void> SharedObjects::fill(uint64_t object, uint64_t offset, uint64_t length, const std::string& path) {
+  constexpr size_t kAtOnce = 1 << 20;
+  const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file) return errno_error("cannot open " + path);
+  Bytes buffer;
+  for (const FileRange& range : data_ranges(file.get(), offset, offset + length)) {
+    for (uint64_t at = range.start; at < range.end;) {
+      buffer.resize(std::min<uint64_t>(kAtOnce, range.end - at));
+      const ssize_t got = pread(file.get(), buffer.data(), buffer.size(), static_cast<off_t>(at));
+      if (got < 0) return errno_error("cannot read " + path);
+      if (got == 0) break;
+      TRY(write(object, at, buffer.data(), static_cast<size_t>(got)));
+      at += static_cast<uint64_t>(got);
+    }
+  }
+  return {};
+}
+
 std::optional<uint64_t> SharedObjects::object_of(uint64_t device, uint64_t inode) const {
   for (const auto& [object, entry] : objects_) {
     struct stat info {};
@@ -132,14 +169,32 @@ std::optional<uint64_t> SharedObjects::object_of(uint64_t device, uint64_t inode
   return std::nullopt;
 }
 
+std::optional<uint64_t> SharedObjects::size_of(uint64_t object) const {
+  const auto found = objects_.find(object);
+  return found != objects_.end() && found->second.sized ? std::optional(found->second.size) : std::nullopt;
+}
+
+uint64_t SharedObjects::take_copy(uint64_t object) {
+  const auto shown = copies_.extract(object);
+  return shown.empty() ? 0 : shown.mapped();
+}
+
+uint64_t SharedObjects::shows(uint64_t file) const {
+  const auto found =
+      std::find_if(copies_.begin(), copies_.end(), [&](const auto& copy) { return copy.second == file; });
+  return found == copies_.end() ? 0 : found->first;
+}
+
 Result<void> map(Calls& calls, const Mapping& mapping, SharedObjects& shared, const FilePath& file_path) {
-  if (mapping.shared_object) {
+  if (mapping.shows_object()) {
     ASSIGN_OR_RETURN(const std::string path, shared.path(mapping.shared_object, mapping.offset + mapping.length()));
     return calls.map_file(path, mapping.start, mapping.length(), mapping.protection, MAP_SHARED, mapping.offset);
   }
   if (mapping.file) {
     ASSIGN_OR_RETURN(const std::string path, file_path(mapping.file));
-    return calls.map_file(path, mapping.start, mapping.length(), mapping.protection, MAP_PRIVATE, mapping.offset);
+    if (mapping.shared_object) shared.show_copy(mapping.shared_object, mapping.file);
+    const int sharing = mapping.shared_object ? MAP_SHARED_VALIDATE : MAP_PRIVATE;
+    return calls.map_file(path, mapping.start, mapping.length(), mapping.protection, sharing, mapping.offset);
   }
   const int growth = mapping.is_stack() ? MAP_GROWSDOWN | MAP_STACK : 0;
   return calls.map_anonymous(mapping.start, mapping.length(), mapping.protection, MAP_PRIVATE | MAP_NORESERVE | growth);
@@ -151,6 +206,7 @@ Result<RestoredUnit> restore(const UnitState& state, const ReadPages& read_pages
     ASSIGN_OR_RETURN(Stub stub, Stub::spawn());
     StubCalls calls(stub, stub.pid());
     for (const auto& mapping : process.mappings) {
+      if (mapping.object_size) TRY(unit.shared.resize(mapping.shared_object, *mapping.object_size));
       TRY(map(calls, mapping, unit.shared, file_path));
     }
     TRY(calls.run());

@@ -322,7 +322,7 @@ Result<void> StubCalls::push(std::string doing, long number, std::initializer_li
 
 Result<void> StubCalls::map_file(const std::string& path, Address start, uint64_t length, int protection, int flags,
                                  uint64_t offset) {
-  const uint64_t mode = flags & MAP_SHARED ? O_RDWR : O_RDONLY;
+  const uint64_t mode = (flags & MAP_TYPE) == MAP_SHARED ? O_RDWR : O_RDONLY;
   constexpr size_t kCalls = 4;  // what is open is closed, two are added, and what is opened is closed
   if (kCalls * sizeof(Call) + path.size() + 1 > kPageSize)
     return Error{"cannot map " + path + ": its name is too long"};

@@ -41,7 +41,8 @@ class Stub {
   // Ends one thread that is not the process's first.
   void end_thread(pid_t tid) const;
 
-  // Maps a file of the host, opened by the stub itself.
+  // Maps a file of the host, opened by the stub itself: for writing with MAP_SHARED, only for reading with MAP_PRIVATE
+  // and MAP_SHARED_VALIDATE.
   Result<void> map_file(pid_t tid, const std::string& path, Address start, uint64_t length, int protection, int flags,
                         uint64_t offset) const;
   Result<void> map_anonymous(pid_t tid, Address start, uint64_t length, int protection, int flags) const;

@@ -3,10 +3,15 @@
 #include <cstring>
 
 namespace redrive {
+namespace {
+
+constexpr uint64_t kSharedAndSized = 2;  // in place of `shared`: the object's size follows, since format 5
+
+}  // namespace
 
 void UnitState::note_zero_pages(uint32_t process, const Mapping& mapping, Address address,
                                 std::span<const uint8_t> pages) {
-  if (!mapping.file) return;
+  if (!mapping.file || mapping.shared_object) return;
   for (size_t at = 0; at < pages.size(); at += kPageSize) {
     if (is_zero_page(pages.data() + at)) zero_pages.push_back({process, address + at});
   }
@@ -28,7 +33,8 @@ void encode(const UnitState& state, Encoder& out) {
       out.u(m.start);
       out.u(m.end);
       out.u(static_cast<uint64_t>(m.protection));
-      out.u(m.shared);
+      out.u(m.object_size ? kSharedAndSized : m.shared);
+      if (m.object_size) out.u(*m.object_size);
       out.u(m.offset);
       out.u(m.file);
       out.u(m.shared_object);
@@ -67,7 +73,10 @@ bool decode(Decoder& in, UnitState& state) {
       m.start = in.u();
       m.end = in.u();
       m.protection = static_cast<int>(in.u());
-      m.shared = in.u() != 0;
+      const uint64_t shared = in.u();
+      m.shared = shared != 0;
+      if (shared == kSharedAndSized) m.object_size = in.u();
+      if (shared > kSharedAndSized || m.object_size.value_or(0) >> 62) in.fail();
       m.offset = in.u();
       m.file = in.u();
       m.shared_object = in.u();

@@ -7,6 +7,7 @@
 
 #include <sys/user.h>
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,16 +20,20 @@ namespace redrive {
 struct Mapping {
   Address start = 0;
   Address end = 0;
-  int protection = 0;          // PROT_*
-  bool shared = false;         // MAP_SHARED
-  uint64_t offset = 0;         // of the file or shared object, bytes
-  uint64_t file = 0;           // id of the trace's copy of the mapped file; 0 = anonymous
-  uint64_t shared_object = 0;  // nonzero: writable memory shared inside the unit, named by this number
-  uint64_t device = 0;         // with `inode`: what the host maps here; not part of the encoding
+  int protection = 0;   // PROT_*
+  bool shared = false;  // MAP_SHARED
+  uint64_t offset = 0;  // of the file or shared object, bytes
+  uint64_t file = 0;    // id of the trace's copy of the mapped file; 0 = anonymous
+  // Nonzero: the object that is mapped shared. With `file`, nobody can change it, and the file is a copy of it.
+  uint64_t shared_object = 0;
+  std::optional<uint64_t> object_size;  // of one that can be changed, bytes; if it is known
+  uint64_t device = 0;                  // with `inode`: what the host maps here; not part of the encoding
   uint64_t inode = 0;
   std::string name;  // as in /proc/PID/maps
 
   uint64_t length() const { return end - start; }
+  // Whether it shows an object that can be changed: the image holds its contents.
+  bool shows_object() const { return shared_object && !file; }
   bool is_stack() const { return name == "[stack]"; }
 };
 

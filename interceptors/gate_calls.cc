@@ -51,7 +51,10 @@ gate::Call call_of(const SyscallRow& row) {
   call.null = argument(row.mask_arg);
   call.refusal = row.refusal;
   call.test = row.test;
-  call.writes_file = row.writes_file();
+  call.changes_file = row.file_change != FileChange::none;
+  call.changed = argument(row.changed_arg);
+  call.changes_path = call.changes_file && row.args[static_cast<size_t>(row.changed_arg)].kind == ArgKind::path;
+  call.truncate_flags = argument(row.truncate_arg);
   call.makes = row.new_descriptor;
   call.memory = row.memory;
   if (row.fd_effect == FdEffect::closes) call.closes = 0;

@@ -168,6 +168,12 @@ struct Row : SyscallRow {
   constexpr Row selects(int8_t arg, int16_t unknown = EINVAL, uint32_t mask = 0xffffffff) const {
     return with([=](Row& row) { row.selector = arg, row.unknown_command = unknown, row.selector_mask = mask; });
   }
+  constexpr Row changes_file(int8_t arg, FileChange change, int8_t offset = -1) const {
+    return with([=](Row& row) { row.changed_arg = arg, row.file_change = change, row.change_offset = offset; });
+  }
+  constexpr Row truncates(int8_t path, int8_t flags = -1) const {
+    return changes_file(path, FileChange::resizes).with([=](Row& row) { row.truncate_arg = flags; });
+  }
   constexpr Row unsure(const char* why) const {
     return with([=](Row& row) { row.why = why; });
   }
@@ -254,9 +260,12 @@ constexpr bool valid(const SyscallRow& row) {
   if (row.treat == Treat::refuse && (!row.why || row.args[0].kind != ArgKind::none)) return false;
   if ((row.treat == Treat::special) != (row.special != Special::none)) return false;
   if ((row.selector >= 0) != (row.unknown_command > 0)) return false;
+  const bool names_file =
+      row.changed_arg >= 0 && (is_fd(row.changed_arg) || row.args[row.changed_arg].kind == ArgKind::path);
+  if ((row.file_change != FileChange::none) != names_file) return false;
   if (row.new_descriptor == NewDescriptor::copy && !is_fd(0)) return false;
-  const bool served_special = row.memory != MemoryChange::none || row.special == Special::arch_prctl ||
-                              row.special == Special::set_tid_address;
+  const bool served_special =
+      row.memory != MemoryChange::none || row.special == Special::arch_prctl || row.special == Special::set_tid_address;
   const bool served_treatment = row.treat != Treat::special || served_special;
   if (row.in_process && (!served_treatment || row.selector >= 0 || row.fd_effect == FdEffect::closes_range)) {
     return false;

@@ -20,8 +20,12 @@ constexpr const char* kOutsideAdvice = "changes memory at no event of its owner"
 
 constexpr SyscallRow kRows[] = {
     emulate(SYS(read), fd, payload(out_result(2)), val).receives(0).tests().served(),
-    emulate(SYS(write), fd, payload(in_sized_by(2)), val).sends(0).blocks().served(),
-    emulate(SYS(open), path, val, val).blocks().served().makes(NewDescriptor::file),
+    emulate(SYS(write), fd, payload(in_sized_by(2)), val)
+        .sends(0)
+        .blocks()
+        .served()
+        .changes_file(0, FileChange::writes),
+    emulate(SYS(open), path, val, val).blocks().served().makes(NewDescriptor::file).truncates(0, 1),
     emulate(SYS(close), fd).effect(FdEffect::closes).served(),
     emulate(SYS(stat), path, stat_out).served(),
     emulate(SYS(fstat), fd, stat_out).served(),
@@ -38,9 +42,9 @@ constexpr SyscallRow kRows[] = {
     special(SYS(rt_sigreturn), Special::sigreturn),
     emulate(SYS(ioctl), fd, val, ptr).selects(1, ENOTTY),
     emulate(SYS(pread64), fd, out_result(2), val, val).served(),
-    emulate(SYS(pwrite64), fd, in_sized_by(2), val, val).served(),
+    emulate(SYS(pwrite64), fd, in_sized_by(2), val, val).served().changes_file(0, FileChange::writes, 3),
     emulate(SYS(readv), fd, payload(iov_out), val).receives(0).tests().served(),
-    emulate(SYS(writev), fd, payload(iov_in), val).sends(0).blocks().served(),
+    emulate(SYS(writev), fd, payload(iov_in), val).sends(0).blocks().served().changes_file(0, FileChange::writes),
     emulate(SYS(access), path, val).served(),
     emulate(SYS(pipe), out(8)).makes(NewDescriptor::pipe).served(),
     emulate(SYS(select), val, in_out_bits(0), in_out_bits(0), in_out_bits(0), always(in_out(16)))
@@ -63,7 +67,11 @@ constexpr SyscallRow kRows[] = {
     emulate(SYS(alarm), val),
     emulate(SYS(setitimer), val, in(32), out(32)),
     emulate(SYS(getpid)).served(),
-    emulate(SYS(sendfile), fd, fd, always(in_out(8)), val).transfers(1, 0).blocks().served(),
+    emulate(SYS(sendfile), fd, fd, always(in_out(8)), val)
+        .transfers(1, 0)
+        .blocks()
+        .served()
+        .changes_file(0, FileChange::writes),
     emulate(SYS(socket), val, val, val).makes(NewDescriptor::socket).served(),
     emulate(SYS(connect), fd, addr_in(2), val).blocks().waits_on(0).makes(NewDescriptor::connected).served(),
     emulate(SYS(accept), fd, out_pointee(2), in_out(4)).tests().waits_on(0).makes(NewDescriptor::accepted).served(),
@@ -105,8 +113,8 @@ constexpr SyscallRow kRows[] = {
     emulate(SYS(flock), fd, val).blocks(),
     emulate(SYS(fsync), fd).served(),
     emulate(SYS(fdatasync), fd).served(),
-    emulate(SYS(truncate), path, val),
-    emulate(SYS(ftruncate), fd, val).served(),
+    emulate(SYS(truncate), path, val).changes_file(0, FileChange::resizes),
+    emulate(SYS(ftruncate), fd, val).served().changes_file(0, FileChange::resizes),
     emulate(SYS(getdents), fd, out_result(2), val),
     emulate(SYS(getcwd), out_result(1), val).served(),
     emulate(SYS(chdir), path),
@@ -114,7 +122,7 @@ constexpr SyscallRow kRows[] = {
     emulate(SYS(rename), path, path),
     emulate(SYS(mkdir), path, val),
     emulate(SYS(rmdir), path),
-    emulate(SYS(creat), path, val).blocks(),
+    emulate(SYS(creat), path, val).blocks().truncates(0),
     emulate(SYS(link), path, path),
     emulate(SYS(unlink), path),
     emulate(SYS(symlink), path, path),
@@ -289,7 +297,7 @@ constexpr SyscallRow kRows[] = {
     emulate(SYS(inotify_add_watch), fd, path, val),
     emulate(SYS(inotify_rm_watch), fd, val),
     emulate(SYS(migrate_pages), val, val, in_bits(1), in_bits(1)),
-    emulate(SYS(openat), fd, path, val, val).blocks().served().makes(NewDescriptor::file),
+    emulate(SYS(openat), fd, path, val, val).blocks().served().makes(NewDescriptor::file).truncates(1, 2),
     emulate(SYS(mkdirat), fd, path, val),
     emulate(SYS(mknodat), fd, path, val, val),
     emulate(SYS(fchownat), fd, path, val, val, val),
@@ -315,7 +323,10 @@ constexpr SyscallRow kRows[] = {
     emulate(SYS(unshare), val),
     emulate(SYS(set_robust_list), ptr, val).served(),
     emulate(SYS(get_robust_list), val, out(8), out(8)),
-    emulate(SYS(splice), fd, in_out(8), fd, in_out(8), val, val).transfers(0, 2).blocks(),
+    emulate(SYS(splice), fd, in_out(8), fd, in_out(8), val, val)
+        .transfers(0, 2)
+        .blocks()
+        .changes_file(2, FileChange::writes, 3),
     emulate(SYS(tee), fd, fd, val, val).transfers(0, 1).blocks(),
     emulate(SYS(sync_file_range), fd, val, val, val),
     emulate(SYS(vmsplice), fd, iov_out, val, val).transfers(-1, 0).blocks(),
@@ -329,10 +340,14 @@ constexpr SyscallRow kRows[] = {
     emulate(SYS(signalfd), fd, in_sized_by(2), val).makes(NewDescriptor::no_channel).served(),
     emulate(SYS(timerfd_create), val, val).makes(NewDescriptor::no_channel).served(),
     emulate(SYS(eventfd), val).makes(NewDescriptor::no_channel).served(),
-    emulate(SYS(fallocate), fd, val, val, val),
+    emulate(SYS(fallocate), fd, val, val, val).changes_file(0, FileChange::allocates),
     emulate(SYS(timerfd_settime), fd, val, in(32), out(32)).served(),
     emulate(SYS(timerfd_gettime), fd, out(32)).served(),
-    emulate(SYS(accept4), fd, out_pointee(2), in_out(4), val).tests().waits_on(0).makes(NewDescriptor::accepted).served(),
+    emulate(SYS(accept4), fd, out_pointee(2), in_out(4), val)
+        .tests()
+        .waits_on(0)
+        .makes(NewDescriptor::accepted)
+        .served(),
     emulate(SYS(signalfd4), fd, in_sized_by(2), val, val).makes(NewDescriptor::no_channel).served(),
     emulate(SYS(eventfd2), val, val).makes(NewDescriptor::no_channel).served(),
     emulate(SYS(epoll_create1), val).makes(NewDescriptor::no_channel).served(),
@@ -340,7 +355,7 @@ constexpr SyscallRow kRows[] = {
     emulate(SYS(pipe2), out(8), val).makes(NewDescriptor::pipe).served(),
     emulate(SYS(inotify_init1), val).makes(NewDescriptor::no_channel).served(),
     emulate(SYS(preadv), fd, iov_out, val, val, val).served(),
-    emulate(SYS(pwritev), fd, iov_in, val, val, val).served(),
+    emulate(SYS(pwritev), fd, iov_in, val, val, val).served().changes_file(0, FileChange::writes, 3),
     emulate(SYS(rt_tgsigqueueinfo), val, val, val, siginfo_in),
     refuse(SYS(perf_event_open), ENOSYS, "counters differ between runs, and samples bypass syscall stops"),
     emulate(SYS(recvmmsg), fd, mmsg_out, val, val, if_positive(in_out(16))).receives(0).flags(3).tests().served(),
@@ -374,10 +389,14 @@ constexpr SyscallRow kRows[] = {
     emulate(SYS(mlock2), ptr, val, val),
     emulate(SYS(copy_file_range), fd, if_positive(in_out(8)), fd, if_positive(in_out(8)), val, val)
         .transfers(0, 2)
-        .blocks(),
+        .blocks()
+        .changes_file(2, FileChange::writes, 3),
     // With position -1 these two are readv and writev, on any file.
     emulate(SYS(preadv2), fd, payload(iov_out), val, val, val, val).receives(0).tests(),
-    emulate(SYS(pwritev2), fd, payload(iov_in), val, val, val, val).sends(0).blocks(),
+    emulate(SYS(pwritev2), fd, payload(iov_in), val, val, val, val)
+        .sends(0)
+        .blocks()
+        .changes_file(0, FileChange::writes, 3),
     refuse(SYS(pkey_mprotect), ENOSYS, kProtectionKeys),
     refuse(SYS(pkey_alloc), ENOSYS, kProtectionKeys),
     refuse(SYS(pkey_free), ENOSYS, kProtectionKeys),
@@ -398,7 +417,7 @@ constexpr SyscallRow kRows[] = {
     emulate(SYS(pidfd_open), val, val).makes(NewDescriptor::no_channel).served(),
     refuse(SYS(clone3), ENOSYS, "its structure lies in memory; programs fall back to clone").is_common().served(),
     emulate(SYS(close_range), val, val, val).effect(FdEffect::closes_range),
-    emulate(SYS(openat2), fd, path, in_sized_by(3), val).blocks(),
+    emulate(SYS(openat2), fd, path, in_sized_by(3), val).blocks().truncates(1),
     emulate(SYS(pidfd_getfd), fd, val, val),
     emulate(SYS(faccessat2), fd, path, val, val).served(),
     refuse(SYS(process_madvise), ENOSYS, kOutsideAdvice),

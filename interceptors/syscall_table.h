@@ -65,6 +65,15 @@ enum class Traffic : uint8_t {
   transfer,  // bytes go from one descriptor to another inside the kernel: sendfile, splice, tee, copy_file_range
 };
 
+// How a call changes the contents of a file, which processes that have mapped it see.
+enum class FileChange : uint8_t {
+  none,
+  writes,     // as many bytes as it answers, at the position that argument `change_offset` holds, or points to if the
+              // kernel moves that on; else at the descriptor's position
+  resizes,    // ftruncate, truncate; opening with O_TRUNC
+  allocates,  // fallocate
+};
+
 // How the descriptor table changes: what a cache of "what is behind this fd" must forget.
 enum class FdEffect : uint8_t { none, closes, closes_range, replaces /* dup2, dup3: the second argument */ };
 
@@ -155,12 +164,11 @@ struct SyscallRow {
   int8_t source_fd_arg = -1;  // Traffic::transfer: `fd_arg` is the destination
   int8_t flags_arg = -1;      // send, receive: the argument that holds the MSG_* flags
 
-  // Whether it may change the contents of the file behind its first argument.
-  bool writes_file() const {
-    return args[0].kind == ArgKind::fd && std::any_of(args.begin(), args.end(), [](const Arg& arg) {
-             return arg.kind == ArgKind::in || arg.kind == ArgKind::iovec_in;
-           });
-  }
+  FileChange file_change = FileChange::none;
+  int8_t changed_arg = -1;    // the argument that names the changed file: a descriptor, or a path
+  int8_t change_offset = -1;  // -1: at the descriptor's position
+  int8_t truncate_arg = -1;   // only with O_TRUNC among the flags in this argument
+
   size_t argument_count() const {
     size_t count = args.size();
     while (count > 0 && args[count - 1].kind == ArgKind::none) --count;

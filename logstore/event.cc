@@ -22,7 +22,8 @@ constexpr uint64_t kHasRegisters = 1 << 14;
 constexpr uint64_t kHasChildUnit = 1 << 15;
 constexpr uint64_t kHasChildThread = 1 << 16;
 constexpr uint64_t kFatal = 1 << 17;
-constexpr uint64_t kAllFlags = (1 << 18) - 1;
+constexpr uint64_t kHasChanges = 1 << 18;
+constexpr uint64_t kAllFlags = (1 << 19) - 1;
 
 uint64_t flags_of(const Event& event) {
   uint64_t flags = static_cast<uint64_t>(event.kind);
@@ -43,6 +44,7 @@ uint64_t flags_of(const Event& event) {
   if (event.child_unit) flags |= kHasChildUnit;
   if (event.child_thread) flags |= kHasChildThread;
   if (event.fatal) flags |= kFatal;
+  if (!event.changes.empty()) flags |= kHasChanges;
   return flags;
 }
 
@@ -147,6 +149,36 @@ Bytes decode_bytes(Decoder& in) {
   return Bytes(data.begin(), data.end());
 }
 
+void encode_change(const ObjectChange& change, Encoder& out) {
+  using Kind = ObjectChange::Kind;
+  CHECK(change.data.size() == (change.kind == Kind::data ? change.length : 0));
+  out.u(static_cast<uint64_t>(change.kind));
+  out.u(change.object);
+  out.u(change.offset);
+  if (change.kind != Kind::size) out.u(change.length);
+  if (change.kind == Kind::file) out.u(change.file);
+  out.raw(change.data.data(), change.data.size());
+}
+
+ObjectChange decode_change(Decoder& in) {
+  using Kind = ObjectChange::Kind;
+  constexpr uint64_t kMostOffset = uint64_t{1} << 62;  // off_t, and sums of two of them
+  ObjectChange change;
+  const uint64_t kind = in.u();
+  if (kind > static_cast<uint64_t>(Kind::file)) in.fail();
+  change.kind = static_cast<Kind>(kind);
+  change.object = in.u();
+  change.offset = in.u();
+  if (change.kind != Kind::size) change.length = in.u();
+  if (change.kind == Kind::file) change.file = in.u();
+  if (change.offset >= kMostOffset || change.length >= kMostOffset) in.fail();
+  if (change.kind == Kind::data) {
+    const auto data = in.take(change.length);
+    change.data.assign(data.begin(), data.end());
+  }
+  return change;
+}
+
 void encode_rare(const Event& event, Encoder& out) {
   if (event.repeat != 1) out.u(event.repeat);
   if (event.receive) encode_receive(*event.receive, out);
@@ -167,6 +199,9 @@ void encode_rare(const Event& event, Encoder& out) {
   }
   if (event.child_unit) out.u(event.child_unit);
   if (event.child_thread) out.u(event.child_thread);
+  if (event.changes.empty()) return;
+  out.u(event.changes.size());
+  for (const auto& change : event.changes) encode_change(change, out);
 }
 
 void decode_rare(Decoder& in, uint64_t flags, Event& event) {
@@ -192,6 +227,11 @@ void decode_rare(Decoder& in, uint64_t flags, Event& event) {
   }
   if (flags & kHasChildUnit) event.child_unit = decode_u32(in);
   if (flags & kHasChildThread) event.child_thread = decode_u32(in);
+  if (!(flags & kHasChanges)) return;
+  constexpr size_t kMinChangeSize = 3;
+  for (size_t count = in.count(kMinChangeSize); count > 0 && in.ok(); --count) {
+    event.changes.push_back(decode_change(in));
+  }
 }
 
 }  // namespace
@@ -207,6 +247,7 @@ void Event::clear() {
   in_hash = 0;
   result = 0;
   writes.clear();
+  changes.clear();
   receive.reset();
   send.reset();
   map.reset();

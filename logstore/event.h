@@ -95,13 +95,33 @@ struct Send {
   bool operator==(const Send&) const = default;
 };
 
-// A mapping made by mmap or shmat: where its contents come from when it is made again.
+// A mapping made by mmap or shmat: where its contents come from when it is made again. A shared mapping names its
+// object, which all mappings of it in the unit show. As long as nobody can change the object, or has, it names also the
+// copy of the file that holds its contents.
 struct MapSource {
-  uint64_t file = 0;           // id of a file copy in the trace, 0 = anonymous
-  uint64_t offset = 0;         // bytes into that copy
-  uint64_t shared_object = 0;  // nonzero: writable memory shared inside the unit, named by this number
+  uint64_t file = 0;           // id of a file copy in the trace, 0 = none
+  uint64_t offset = 0;         // bytes into that copy, or the object
+  uint64_t shared_object = 0;  // nonzero: the file or memory object that is mapped shared
   uint64_t length = 0;         // bytes mapped, page-rounded
   bool operator==(const MapSource&) const = default;
+};
+
+// What becomes of an object that the unit has mapped shared, other than by the unit's own instructions: what a new
+// mapping shows of it, or what a call like write(2) puts there. From then on its contents are nobody's copy.
+struct ObjectChange {
+  enum class Kind : uint8_t {
+    size,   // it is `offset` bytes long from now on, what is beyond that is gone, and what is new is zero
+    zeros,  // `length` bytes from `offset` on are zero
+    data,   // ... are `data`
+    file,   // ... are those at the same place in the trace's copy `file`
+  };
+  Kind kind = Kind::size;
+  uint64_t object = 0;
+  uint64_t offset = 0;
+  uint64_t length = 0;
+  uint64_t file = 0;
+  Bytes data;
+  bool operator==(const ObjectChange&) const = default;
 };
 
 // Registers set by the event where they are more than a syscall's result: signal delivery, sigreturn, trapped
@@ -116,13 +136,14 @@ struct Event {
   EventKind kind = EventKind::syscall;
   ThreadSerial thread = 0;
   uint64_t repeat = 1;
-  int32_t number = 0;               // syscall or signal number; for a trap a Trap
-  std::array<uint64_t, 6> args{};   // syscall, entry: as entered
-  uint64_t ip = 0;                  // instruction pointer at the event
-  uint32_t regs_hash = 0;           // syscall, entry, preemption: the registers a syscall preserves
-  uint64_t in_hash = 0;             // syscall, entry: the memory the call reads, payload of sends included
-  int64_t result = 0;               // syscall, exit
-  std::vector<MemoryWrite> writes;  // syscall, exit, signal
+  int32_t number = 0;                 // syscall or signal number; for a trap a Trap
+  std::array<uint64_t, 6> args{};     // syscall, entry: as entered
+  uint64_t ip = 0;                    // instruction pointer at the event
+  uint32_t regs_hash = 0;             // syscall, entry, preemption: the registers a syscall preserves
+  uint64_t in_hash = 0;               // syscall, entry: the memory the call reads, payload of sends included
+  int64_t result = 0;                 // syscall, exit
+  std::vector<MemoryWrite> writes;    // syscall, exit, signal
+  std::vector<ObjectChange> changes;  // syscall, exit: in this order, before the call's other effects
   std::optional<Receive> receive;
   std::optional<Send> send;  // of a fork that bears a unit: of nothing, into no channel, for its time
   std::optional<MapSource> map;

@@ -89,7 +89,7 @@ bool FileStoreWriter::share(const FileFacts& facts) {
   return true;
 }
 
-Result<FileStoreWriter::Added> FileStoreWriter::add(const std::string& open_path, const std::string& path,
+Result<FileStoreWriter::Added> FileStoreWriter::add(const std::string& open_path, const std::string& path, bool mapped,
                                                     bool& storage_failed) {
   storage_failed = false;
   const Fd source(::open(open_path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
@@ -99,8 +99,8 @@ Result<FileStoreWriter::Added> FileStoreWriter::add(const std::string& open_path
   const FileVersion version = version_of(st);
   Added added;
   auto known = by_version_.find(version);
-  if (known == by_version_.end()) {
-    FileFacts* const facts = cache_ ? cache_->of(open_path, version) : nullptr;
+  if (known == by_version_.end() || mapped) {
+    FileFacts* const facts = cache_ && !mapped ? cache_->of(open_path, version) : nullptr;
     Content content;
     if (facts && share(*facts)) {
       content = {facts->content, version.size};
@@ -108,7 +108,7 @@ Result<FileStoreWriter::Added> FileStoreWriter::add(const std::string& open_path
       ASSIGN_OR_RETURN(content.name, store(source.get(), open_path, content.size, added.written, storage_failed));
       if (facts && content.size == version.size) facts->content = content.name;
     }
-    known = by_version_.emplace(version, std::move(content)).first;
+    known = by_version_.insert_or_assign(version, std::move(content)).first;
   }
   const auto [it, fresh] = by_path_.try_emplace({path, known->second.name});
   if (fresh) it->second = FileRecord{next_id_++, path, known->second.name, known->second.size};

@@ -22,9 +22,9 @@ class FileStoreWriter {
     bool fresh = false;    // the record is new and belongs in the journal
     uint64_t written = 0;  // bytes
   };
-  // Copies the file unless that content is here, or the cache has a copy to share. On an error, `storage_failed` tells
-  // a full disk from an unreadable source.
-  Result<Added> add(const std::string& open_path, const std::string& path, bool& storage_failed);
+  // Copies the file unless that content is here, or the cache has a copy to share. `mapped`: its version does not tell
+  // its content. On an error, `storage_failed` tells a full disk from an unreadable source.
+  Result<Added> add(const std::string& open_path, const std::string& path, bool mapped, bool& storage_failed);
   // The files copied since the last call: they are not synced yet.
   std::vector<std::string> take_unsynced() { return std::exchange(unsynced_, {}); }
 

@@ -158,8 +158,9 @@ class TraceWriter {
   Result<void> flush();         // the same, and waits for it
 
   // Copies a file into the trace once per content; later calls with the same device, inode, size and times are free.
-  // `path` is opened through `open_path` (e.g. /proc/PID/map_files/...), named `path` in the trace.
-  Result<uint64_t> add_file(const std::string& open_path, const std::string& path);
+  // `path` is opened through `open_path` (e.g. /proc/PID/map_files/...), named `path` in the trace. `mapped`: somebody
+  // can write to it through a mapping, which does not change its times at once, so it is read each time.
+  Result<uint64_t> add_file(const std::string& open_path, const std::string& path, bool mapped = false);
 
   // Writes an image, which is part of the trace when publish_images() has returned. Pages equal to one already stored
   // are stored once; zero pages not at all. These four are callable from another thread than the rest, by one thread

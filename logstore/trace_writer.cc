@@ -426,10 +426,10 @@ Result<void> TraceWriter::flush() {
   return state_->outcome();
 }
 
-Result<uint64_t> TraceWriter::add_file(const std::string& open_path, const std::string& path) {
+Result<uint64_t> TraceWriter::add_file(const std::string& open_path, const std::string& path, bool mapped) {
   TRY(state_->outcome());
   bool storage_failed = false;
-  auto added = state_->copies.add(open_path, path, storage_failed);
+  auto added = state_->copies.add(open_path, path, mapped, storage_failed);
   if (!added) {
     if (storage_failed) state_->fail(added.error());
     return added.error();

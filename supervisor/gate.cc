@@ -141,6 +141,19 @@ void GateArena::code_is_replaced(const FileVersion& file) {
   }
 }
 
+void GateArena::watch(uint64_t inode) {
+  gate::WatchedFiles& watched = orders().watched;
+  const uint64_t bit = gate::watched_bit(inode);
+  __atomic_fetch_or(&watched.bits[bit / 64], uint64_t{1} << bit % 64, __ATOMIC_SEQ_CST);
+  __atomic_store_n(&watched.any, 1, __ATOMIC_SEQ_CST);
+}
+
+void GateArena::watch_none() {
+  gate::WatchedFiles& watched = orders().watched;
+  __atomic_store_n(&watched.any, 0, __ATOMIC_SEQ_CST);
+  for (uint64_t& bits : watched.bits) __atomic_store_n(&bits, 0, __ATOMIC_SEQ_CST);
+}
+
 void GateArena::set_injected(std::span<const gate::InjectedCall> calls) {
   CHECK(calls.size() <= gate::kMaxInjected);
   std::copy(calls.begin(), calls.end(), orders().injected);

@@ -69,6 +69,10 @@ class GateArena {
   // An instruction of this file may be replaced from now on wherever its code is mapped.
   void code_is_replaced(const FileVersion& file);
 
+  // Calls that may change a file with this inode stop from now on; none do any more.
+  void watch(uint64_t inode);
+  void watch_none();
+
   // What tracees find at gate::kOrders.
   void set_injected(std::span<const gate::InjectedCall> calls);
   void set_answers(std::span<const gate::CpuidAnswer> answers);

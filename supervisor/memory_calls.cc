@@ -28,37 +28,7 @@ std::string descriptor_path(pid_t pid, uint64_t fd) {
   return "/proc/" + std::to_string(pid) + "/fd/" + std::to_string(static_cast<int>(fd));
 }
 
-// Whether a descriptor was opened for writing (proc_pid_fdinfo(5)).
-bool open_for_writing(pid_t pid, uint64_t fd) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/fdinfo/" + std::to_string(static_cast<int>(fd)));
-  for (std::string line; std::getline(file, line);) {
-    if (line.starts_with("flags:")) return (std::strtoul(line.c_str() + 6, nullptr, 8) & O_ACCMODE) != O_RDONLY;
-  }
-  return false;
-}
-
-// Notes what a shared mapping shows. When it is made, zero pages need no mention.
-void note_contents(const Memory& memory, Address start, uint64_t length, bool zeros, Event& event) {
-  Bytes page(kPageSize);
-  for (Address at = start; at < start + length; at += kPageSize) {
-    if (!memory.read(at, page.data(), page.size())) return;  // beyond the end of the file
-    if (!zeros && std::all_of(page.begin(), page.end(), [](uint8_t byte) { return byte == 0; })) continue;
-    if (!event.writes.empty() && event.writes.back().address + event.writes.back().length == at) {
-      auto& last = event.writes.back();
-      last.data.insert(last.data.end(), page.begin(), page.end());
-      last.length += kPageSize;
-    } else {
-      event.writes.push_back({at, kPageSize, false, page});
-    }
-  }
-}
-
 }  // namespace
-
-uint64_t shared_object(uint64_t device, uint64_t inode) {
-  const uint64_t name[] = {device, inode};
-  return XXH3_64bits(name, sizeof name) | 1;
-}
 
 // Mappings of devices cannot be made again: the caller refuses them.
 bool Recorder::mappable(Thread& thread) {
@@ -68,59 +38,21 @@ bool Recorder::mappable(Thread& thread) {
   return !S_ISCHR(info.st_mode) || info.st_rdev == kDevZero;
 }
 
-// A write to a file that the process also has mapped for writing shows in the mapping.
-void Recorder::note_mapped_writes(Thread& thread, Event& event) {
-  const Process& process = *thread.process;
-  if (!process.maps_files || !thread.row->writes_file()) return;
-  struct stat info {};
-  const std::string path = descriptor_path(process.pid, thread.args[0]);
-  if (stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return;
-  if (!shared_objects_.contains(shared_object(info.st_dev, info.st_ino))) return;
-  const auto mappings = read_mappings(process.pid);
-  if (!mappings) return;
-  for (const auto& mapping : *mappings) {
-    if (mapping.shared && mapping.device == info.st_dev && mapping.inode == info.st_ino) {
-      note_contents(process.memory, mapping.start, mapping.length(), true, event);
-    }
-  }
-}
-
 void Recorder::record_memory_call(Thread& thread, int64_t result, Event& event, const gate::Record* served) {
   const Special special = thread.row->special;
   Process& process = *thread.process;
   if (special == Special::brk) process.brk = static_cast<Address>(result);
+  if (special == Special::mremap && !is_error(result)) note_growth(thread, static_cast<Address>(result), event);
   const bool maps = special == Special::mmap || special == Special::shmat;
   if (!maps || is_error(result)) return;
   const auto start = static_cast<Address>(result);
-  Unit& unit = *process.unit;
   MapSource source;
   source.length = page_up(thread.args[1]);
-  const uint64_t flags = special == Special::mmap ? thread.args[3] : uint64_t{MAP_SHARED};
-  const bool anonymous = special == Special::mmap && (flags & MAP_ANONYMOUS);
-  const bool wants_sharing = special == Special::shmat || (flags & MAP_TYPE) != MAP_PRIVATE;
-  const bool shares =
-      wants_sharing && (anonymous || special == Special::shmat || open_for_writing(process.pid, thread.args[4]));
-  if (anonymous && !wants_sharing) {
-    event.map = source;
-    return;
-  }
-  if (!shares) {
+  if (asks_for_sharing(thread)) {
+    map_shared(thread, start, source, event);
+  } else if (!(thread.args[3] & MAP_ANONYMOUS)) {
     map_file(thread, start, source, event, served);
-    event.map = source;
-    return;
   }
-  const auto made = mapping_of(process.pid, start);
-  if (!made) {
-    add_unsure(unit, "a mapping could not be found in /proc");
-    return;
-  }
-  if (special == Special::shmat) source.length = made->length();
-  source.offset = made->offset + (start - made->start);
-  source.shared_object = shared_object(made->device, made->inode);
-  process.shares_memory = true;
-  process.maps_files |= !anonymous && special == Special::mmap;
-  shared_objects_.try_emplace(source.shared_object, unit.id);
-  if (!anonymous) note_contents(process.memory, start, source.length, false, event);
   event.map = source;
 }
 
@@ -190,6 +122,23 @@ gate::MappedCode Recorder::mapped_code(const MappedFile& file, const std::string
   if (!sites && !limits_.cpuid_traps) return gate::MappedCode::unknown;
   const bool replaced = (sites && !sites->empty()) || plans_.any_ready(file, name);
   return replaced ? gate::MappedCode::replaced : gate::MappedCode::plain;
+}
+
+Result<void> replay_object_change(const ObjectChange& change, SharedObjects& shared, const FilePath& file_path) {
+  using Kind = ObjectChange::Kind;
+  switch (change.kind) {
+    case Kind::size:
+      return shared.resize(change.object, change.offset);
+    case Kind::zeros:
+      return shared.clear(change.object, change.offset, change.length);
+    case Kind::data:
+      return shared.write(change.object, change.offset, change.data.data(), change.data.size());
+    case Kind::file: {
+      ASSIGN_OR_RETURN(const std::string path, file_path(change.file));
+      return shared.fill(change.object, change.offset, change.length, path);
+    }
+  }
+  return {};
 }
 
 Result<void> replay_memory_call(const Event& event, Special special, const Stub& stub, Address& brk, Calls& calls,

@@ -8,8 +8,8 @@
 
 namespace redrive {
 
-// The name of an object that several mappings share, from what the host calls it. Never 0.
-uint64_t shared_object(uint64_t device, uint64_t inode);
+// Makes the object what it is after this change. It is no copy of the trace's (SharedObjects).
+Result<void> replay_object_change(const ObjectChange& change, SharedObjects& shared, const FilePath& file_path);
 
 // Adds what makes the layout change that `event` recorded, in this stub. `brk` is the process's, as the call finds it
 // and leaves it.

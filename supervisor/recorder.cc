@@ -200,6 +200,7 @@ void Recorder::tick() {
     drain();
   }
   collect_images();
+  report_outside_changes();
   add_channels();
   ask_at_each_event();
   auto next = std::chrono::nanoseconds(kTick);
@@ -506,6 +507,12 @@ void Recorder::enter(Thread& thread) {
     return;
   }
   const SyscallRow& row = *thread.row;
+  if (Unit* other = unit_to_join_for_change(thread)) {
+    set_regs(thread, before_syscall(thread.entry));
+    thread.rewound = true;
+    join_unit(thread, Thread::Stop::start, *other);
+    return;
+  }
   open_call(thread, Memory::snapshot(thread.process->memory));
   forget_descriptors(thread, false);  // others may use the number before its exit is seen
   if (row.special == Special::exit_group || row.special == Special::exit) {
@@ -517,12 +524,12 @@ void Recorder::enter(Thread& thread) {
     see_birth(thread);
     return;
   }
-  // Even a call that does not sleep lets others run after a while, unless a replay executes it, at its end: what it
-  // does to memory others find done. Its entry is logged first: what the thread did before it stays before what the
-  // others do.
+  // Even a call that does not sleep lets others run after a while, unless a replay executes it, at its end, or it
+  // changes memory that others see: what it does to memory others find done. Its entry is logged first: what the thread
+  // did before it stays before what the others do.
   const bool slice_over =
       row.treat != Treat::special && !unit.ready.empty() && Clock::now() - unit.baton_since > kBatonSlice;
-  const bool lets_others_run = (row.may_block && !alone(unit)) || slice_over;
+  const bool lets_others_run = !thread.changes_object && ((row.may_block && !alone(unit)) || slice_over);
   if (lets_others_run) thread.xstate = get_xstate(thread.tid);
   if (interrupted) raise_held(thread);
   resume(thread, PTRACE_SYSCALL);
@@ -628,7 +635,7 @@ void Recorder::leave(Thread& thread) {
     set_regs(thread, regs);
   }
   if (Unit* other = unit_to_join(thread, result)) {
-    join_unit(thread, *other);
+    join_unit(thread, Thread::Stop::exit, *other);
     return;
   }
   if (thread.row->special == Special::sigreturn) {
@@ -677,7 +684,11 @@ void Recorder::close_call(Thread& thread, int64_t result, const Memory& memory, 
   }
   receive(thread, result, memory, event);
   record_memory_call(thread, result, event, served);
-  if (!served && result > 0) note_mapped_writes(thread, event);
+  if (thread.changes_object) {
+    note_change(thread, result, event);
+    report_outside_changes();  // the call's own is none
+    thread.changes_object = 0;
+  }
   if (row.special == Special::set_tid_address) thread.clear_tid = thread.args[0];
   if (row.special == Special::sched_setaffinity && result == 0) {
     // Where programs run is up to the recorder.

@@ -17,6 +17,7 @@
 #include "supervisor/held_payloads.h"
 #include "supervisor/image_worker.h"
 #include "supervisor/mapped_file.h"
+#include "supervisor/mapped_objects.h"
 #include "supervisor/patch_plans.h"
 #include "supervisor/placement.h"
 #include "supervisor/tracee.h"
@@ -185,9 +186,30 @@ class Recorder {
   void go_on(Thread& thread);
 
   // recorder_joins.cc: units that come to share writable memory
-  Unit* unit_to_join(Thread& thread, int64_t result);
-  void join_unit(Thread& thread, Unit& target);
+  void join_unit(Thread& thread, Thread::Stop stop, Unit& target);
   void absorb(Unit& unit);
+
+  // recorder_objects.cc: what processes have mapped shared
+  struct ObjectView {
+    Process* process = nullptr;
+    Address start = 0;
+    uint64_t offset = 0, length = 0;  // of the object
+
+    uint64_t end() const { return offset + length; }
+  };
+  static bool asks_for_sharing(const Thread& thread);
+  std::vector<ObjectView> views(const MappedObject& object, const Unit& unit) const;
+  Unit* other_user(const MappedObject& object, const Unit& unit) const;
+  Unit* unit_to_join(Thread& thread, int64_t result);
+  Unit* unit_to_join_for_change(Thread& thread);
+  MappedObject* object_mapped(Thread& thread, const Mapping& made);
+  void map_shared(Thread& thread, Address start, MapSource& source, Event& event);
+  void note_contents(Thread& thread, const MappedObject& object, const Mapping& made, FileRange range, Event& event);
+  void note_growth(Thread& thread, Address start, Event& event);
+  void note_change(Thread& thread, int64_t result, Event& event);
+  void watch_object(const MappedObject& object, const std::string& path);
+  void forget_object(uint64_t id);
+  void report_outside_changes();
 
   // recorder_gate.cc: the in-process tier
   bool get_regs(const Thread& thread, user_regs_struct& regs) const;
@@ -213,8 +235,7 @@ class Recorder {
   void disturb(Thread& thread, bool comes_out);
   void at_boundary(Thread& thread, user_regs_struct regs);
   Gate::StoppingSite stopping_site(const Thread& thread, Address at, SiteKind kind);
-  bool worth_patching(const Thread& thread, Address at, Gate::StoppingSite stopping,
-                      const Mapping& mapping) const;
+  bool worth_patching(const Thread& thread, Address at, Gate::StoppingSite stopping, const Mapping& mapping) const;
   static void replace(Process& process, Address at, CodeSite& site);
   bool patch(Thread& thread);
   void patch_instruction(Thread& thread, Address at, SiteKind kind);
@@ -270,7 +291,6 @@ class Recorder {
   gate::MappedCode mapped_code(const MappedFile& file, const std::string& name);
   void map_file(Thread& thread, Address start, MapSource& source, Event& event, const gate::Record* served);
   bool mappable(Thread& thread);
-  void note_mapped_writes(Thread& thread, Event& event);
 
   bool wait_stop(pid_t tid, int& status);
   void add_unsure(Unit& unit, const std::string& reason);
@@ -294,7 +314,7 @@ class Recorder {
   std::vector<Unsure> unsure_;
   std::map<FileVersion, uint64_t> file_ids_;    // of mapped files
   std::map<uint32_t, KnownFile> served_files_;  // whose mappings are served, by their place in the arena
-  std::map<uint64_t, UnitId> shared_objects_;   // who maps them writably
+  MappedObjects objects_;
   UnitId next_unit_ = 1;
   uint64_t arrivals_ = 0;
   uint64_t skipped_checkpoints_ = 0;

@@ -220,7 +220,7 @@ void Recorder::born(Thread& parent, pid_t tid) {
     }
     made.brk = process.brk;
     made.shares_memory = process.shares_memory;
-    made.maps_files = process.maps_files;
+    made.objects = process.objects;
     made.borrows_memory = flags & CLONE_VM;
     if (flags & CLONE_VM) {
       made.gate = process.gate;
@@ -308,7 +308,8 @@ void Recorder::executed(pid_t pid, pid_t former_tid) {
     }
   }
   process.fds = std::make_shared<FdCache>();
-  process.shares_memory = process.maps_files = process.borrows_memory = false;
+  process.shares_memory = process.borrows_memory = false;
+  process.objects.clear();
   process.cpuid_sites.clear();
   process.gate.reset();
   process.inherited.reset();
@@ -412,7 +413,6 @@ void Recorder::forget_ended_units() {
   for (const UnitId id : std::exchange(ended_units_, {})) {
     const auto unit = units_.find(id);
     if (unit == units_.end()) continue;
-    std::erase_if(shared_objects_, [&](const auto& object) { return object.second == id; });
     end_unit(*unit->second);
     add_calls(*unit->second);
     if (unit->second->has_image) ended_with_image_.push_back(id);

@@ -3,6 +3,7 @@
 #include <sched.h>
 #include <sys/ptrace.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
@@ -381,8 +382,10 @@ Result<UnitState> Recorder::capture_state(Unit& unit, Thread& trigger, bool at_e
     MappedFiles asked(process->memory.pid());
     MappedFiles& files = known ? known->files : asked;
     for (auto& mapping : saved.mappings) {
-      if (mapping.shared && shared_objects_.contains(shared_object(mapping.device, mapping.inode))) {
-        mapping.shared_object = shared_object(mapping.device, mapping.inode);
+      const MappedObject* const object = mapping.shared ? objects_.find(mapping.device, mapping.inode) : nullptr;
+      if (object) mapping.shared_object = object->id;
+      if (object && object->writable) {
+        if (object->has_file) mapping.object_size = object_size(process->memory.pid(), mapping);
       } else if (mapping.inode != 0) {
         ASSIGN_OR_RETURN(mapping.file, file_of(files, mapping));
       }
@@ -416,7 +419,7 @@ Result<UnitState> Recorder::capture_state(Unit& unit, Thread& trigger, bool at_e
 Result<void> Recorder::capture_pages(Unit& unit, bool shared_only, ImageJob& job) {
   for (size_t i = 0; i < job.state.processes.size(); ++i) {
     const ProcessState& saved = job.state.processes[i];
-    const auto wanted = [&](const Mapping& m) { return m.shared_object != 0 || !shared_only; };
+    const auto wanted = [&](const Mapping& m) { return m.shows_object() || (!shared_only && !m.shared_object); };
     const auto take = [&](const Mapping& mapping, Address address, std::span<const uint8_t> pages) -> Result<void> {
       job.add(saved.process, mapping, address, pages);
       return {};

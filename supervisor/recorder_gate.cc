@@ -221,7 +221,6 @@ void Recorder::set_slot(Thread& thread) {
   const Process& process = *thread.process;
   const Unit& unit = *process.unit;
   process.gate->use_table(process.fds);
-  slot->maps_files = process.maps_files;
   slot->thread = thread.serial;
   slot->alone = alone(unit);
   slot->others_wait = !unit.ready.empty();

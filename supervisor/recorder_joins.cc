@@ -12,32 +12,12 @@
 
 namespace redrive {
 
-// The unit that has mapped the same object for writing before, if another one has. `thread` is at the exit of its call.
-Unit* Recorder::unit_to_join(Thread& thread, int64_t result) {
-  const Special special = thread.row->special;
-  if ((special != Special::mmap && special != Special::shmat) || is_error(result)) return nullptr;
-  if (special == Special::mmap && (thread.args[3] & (MAP_ANONYMOUS | MAP_PRIVATE))) return nullptr;
-  const auto mappings = read_mappings(thread.process->pid);
-  if (!mappings) return nullptr;
-  const auto made = std::find_if(mappings->begin(), mappings->end(),
-                                 [&](const Mapping& m) { return m.start == static_cast<Address>(result); });
-  if (made == mappings->end() || !made->shared) return nullptr;
-  const auto owner = shared_objects_.find(shared_object(made->device, made->inode));
-  if (owner == shared_objects_.end() || owner->second == thread.process->unit->id) return nullptr;
-  Unit& other = *units_.at(owner->second);
-  const bool shares = std::any_of(other.processes.begin(), other.processes.end(),
-                                  [](const auto& process) { return process->shares_memory; });
-  if (shares) return &other;
-  owner->second = thread.process->unit->id;
-  return nullptr;
-}
-
-// Freezes the thread's unit until the other one is at an event.
-void Recorder::join_unit(Thread& thread, Unit& target) {
+// Freezes the thread's unit until the other one is at an event. Then the thread's stop is handled (again).
+void Recorder::join_unit(Thread& thread, Thread::Stop stop, Unit& target) {
   Unit& unit = *thread.process->unit;
   unit.log.flush();
   thread.run = Thread::Run::ready;
-  thread.stop = Thread::Stop::exit;
+  thread.stop = stop;
   unit.ready.push_front(&thread);
   unit.current = nullptr;
   unit.frozen = true;
@@ -74,9 +54,6 @@ void Recorder::absorb(Unit& unit) {
     joined->threads.clear();
     unit.ready.insert(unit.ready.end(), joined->ready.begin(), joined->ready.end());
     joined->ready.clear();
-    for (auto& [object, owner] : shared_objects_) {
-      if (owner == joined->id) owner = unit.id;
-    }
     unit.record.joined.push_back(joined->id);
     ended_units_.push_back(joined->id);
   }

@@ -2,6 +2,7 @@
 
 #include <sched.h>
 #include <sys/ptrace.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -368,6 +369,7 @@ Result<bool> Replayer::replay_effects(Thread& thread, EventIndex index, const Ev
     set_regs(thread, thread.regs);
     return true;
   }
+  TRY(change_objects(event));
   if (special != Special::none) {
     Event call = event;
     call.args = args;
@@ -397,6 +399,38 @@ Result<bool> Replayer::replay_effects(Thread& thread, EventIndex index, const Ev
   thread.regs.orig_rax = ~0ull;
   if (!set_regs(thread, thread.regs)) return errno_error("cannot set registers");
   return true;
+}
+
+// What the event says of shared objects: from then on they, and what it maps so that it can be written, are no copies
+// of the trace's, and all that is mapped of them is made anew.
+Result<void> Replayer::change_objects(const Event& event) {
+  if (event.map && event.map->shared_object && !event.map->file) TRY(make_writable(event.map->shared_object));
+  for (const ObjectChange& change : event.changes) {
+    TRY(make_writable(change.object));
+    TRY(replay_object_change(change, unit_.shared, file_path_));
+  }
+  return {};
+}
+
+Result<void> Replayer::make_writable(uint64_t object) {
+  const uint64_t copy = unit_.shared.take_copy(object);
+  if (!copy) return {};
+  ASSIGN_OR_RETURN(const std::string path, file_path_(copy));
+  struct stat info {};
+  if (stat(path.c_str(), &info) != 0) return errno_error("cannot look at " + path);
+  TRY(unit_.shared.resize(object, static_cast<uint64_t>(info.st_size)));
+  for (const auto& [serial, process] : unit_.processes) {
+    ASSIGN_OR_RETURN(const auto mappings, read_mappings(process.stub.pid()));
+    StubCalls calls(process.stub, process.stub.pid());
+    for (Mapping mapping : mappings) {
+      if (!mapping.shared || mapping.device != info.st_dev || mapping.inode != info.st_ino) continue;
+      TRY(unit_.shared.fill(object, mapping.offset, mapping.length(), path));
+      mapping.shared_object = object;
+      TRY(map(calls, mapping, unit_.shared, file_path_));
+    }
+    TRY(calls.run());
+  }
+  return {};
 }
 
 Result<bool> Replayer::write_memory(Thread& thread, EventIndex index, const Event& event) {

@@ -109,6 +109,8 @@ class Replayer {
   Result<bool> replay_trap(Thread& thread, EventIndex index, const Event& event);
   Result<void> replay_birth(Thread& parent, EventIndex index, const Event& event, const SyscallRow& row);
   Result<bool> write_memory(Thread& thread, EventIndex index, const Event& event);
+  Result<void> change_objects(const Event& event);
+  Result<void> make_writable(uint64_t object);
   Result<StopKind> run_to_stop(Thread& thread);
   Result<bool> verify_end();
   Result<std::vector<AddressRange>> pending_outputs(const UnitState& state, EventIndex from) const;

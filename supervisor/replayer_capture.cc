@@ -114,10 +114,10 @@ Result<std::vector<Mapping>> Replayer::program_mappings(ProcessSerial serial) co
     return (m.start < kGateEnd && kGateStart < m.end) || (gate != gates_.end() && gate->second->owns(m.start, m.end));
   });
   for (auto& mapping : mappings) {
-    if (mapping.shared) {
-      const auto object = unit_.shared.object_of(mapping.device, mapping.inode);
-      if (!object) return Error{"a re-driven process shares memory that it should not"};
+    const auto object = mapping.shared ? unit_.shared.object_of(mapping.device, mapping.inode) : std::nullopt;
+    if (object) {
       mapping.shared_object = *object;
+      mapping.object_size = unit_.shared.size_of(*object);
     } else if (mapping.inode != 0) {
       const std::string copy = mapping.name.substr(mapping.name.rfind('/') + 1);
       const auto& files = trace_.files();
@@ -125,6 +125,7 @@ Result<std::vector<Mapping>> Replayer::program_mappings(ProcessSerial serial) co
           std::find_if(files.begin(), files.end(), [&](const auto& entry) { return entry.second.copy == copy; });
       if (file == files.end()) return Error{"a re-driven process has mapped " + mapping.name + ", which is no copy"};
       mapping.file = file->first;
+      if (mapping.shared) mapping.shared_object = unit_.shared.shows(mapping.file);
       mapping.name = file->second.path;
     }
     if (stacks.contains(mapping.start)) mapping.name = "[stack]";

@@ -88,7 +88,7 @@ class RingCalls final : public Calls {
                         uint64_t offset) override {
     CHECK(path_.empty());
     path_ = path;
-    TRY(add({}, SYS_open, {0, static_cast<uint64_t>(flags & MAP_SHARED ? O_RDWR : O_RDONLY), 0}));
+    TRY(add({}, SYS_open, {0, static_cast<uint64_t>((flags & MAP_TYPE) == MAP_SHARED ? O_RDWR : O_RDONLY), 0}));
     TRY(add({}, SYS_mmap,
             {start, length, static_cast<uint64_t>(protection), static_cast<uint64_t>(flags | MAP_FIXED), gate::kOpened,
              offset}));
@@ -347,7 +347,8 @@ Result<bool> Replayer::expect(EventIndex index, const Event& event) {
   const bool trap = event.kind == EventKind::trap;
   const SyscallRow* row = nullptr;
   if (event.kind == EventKind::syscall) {
-    if (event.fatal || event.child_unit || event.child_thread || event.registers || restarts(event.result))
+    if (event.fatal || event.child_unit || event.child_thread || event.registers || restarts(event.result) ||
+        !event.changes.empty())
       return false;
     row = find_row(event.number, event.args);
     if (!row || (!is_answered(*row) && !is_made(*row))) return false;

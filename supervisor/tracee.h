@@ -44,8 +44,8 @@ struct Process {
   std::shared_ptr<FdCache> fds;
   Address brk = 0;
   unsigned threads = 0;         // alive
-  bool shares_memory = false;   // has writable shared mappings: its forks stay in the unit
-  bool maps_files = false;      // of these, some are files
+  bool shares_memory = false;   // maps objects that can be changed: its forks stay in the unit
+  std::set<uint64_t> objects;   // that it has mapped shared, and may map still (MappedObjects)
   bool borrows_memory = false;  // vfork child: runs on its parent's address space
   bool end_logged = false;
   bool leader_exited = false;  // its end is reported only after the last thread's
@@ -87,6 +87,7 @@ struct Thread {
   bool send_unheld = false;  // the call sends more than is held for matching
   Endpoint send_endpoint;
   std::vector<uint64_t> datagrams;  // lengths of the datagrams being sent
+  uint64_t changes_object = 0;      // the call changes an object that is mapped shared; 0: none
   bool image_at_birth = false;      // the policy wants a checkpoint before its first instruction
   Address clear_tid = 0;            // CLONE_CHILD_CLEARTID, set_tid_address
 

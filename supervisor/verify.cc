@@ -44,6 +44,7 @@ class Comparison {
     ASSIGN_OR_RETURN(const PageTable table, PageTable::open(stub_.pid()));
     for (const auto& mapping : mappings) {
       if (mapping.start >= kGateStart && mapping.start < kGateEnd) continue;
+      if (mapping.shared && shows_copy(mapping.start)) continue;
       TRY(read_runs(stub_.memory(), mapping, without(table.stored_pages(mapping), stored),
                     [&](const Mapping&, Address address, std::span<const uint8_t> pages) -> Result<void> {
                       for (size_t at = 0; at < pages.size(); at += kPageSize) {
@@ -90,6 +91,12 @@ class Comparison {
       if (at < end) rest.push_back({at, (end - at) / kPageSize});
     }
     return rest;
+  }
+
+  // Whether a shared mapping shows a file copy there that nobody can change.
+  bool shows_copy(Address address) const {
+    const Mapping* const mapping = mapping_at(process_.mappings, address);
+    return mapping && mapping->file && mapping->shared_object;
   }
 
   // What the image's mapping of a file holds there; leaves the page as it is where no file is mapped.

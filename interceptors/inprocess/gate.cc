@@ -403,6 +403,13 @@ bool file_status(uint64_t descriptor, struct stat& info, Phase during) {
   return execute(&regs, during) == 0;
 }
 
+// What lies at a path, relative to a directory.
+bool path_status(uint64_t directory, uint64_t path, struct stat& info, Phase during) {
+  Registers regs{};
+  regs.rax = kFstatAt, regs.rdi = directory, regs.rsi = path, regs.rdx = reinterpret_cast<uint64_t>(&info);
+  return execute(&regs, during) == 0;
+}
+
 // Mode of the file behind a descriptor; 0 if there is none.
 uint32_t file_mode(uint64_t descriptor, Phase during) {
   struct stat info;
@@ -422,11 +429,29 @@ bool is_nonblocking(Slot& slot, uint64_t descriptor) {
 // Whether opening what has the name, relative to a directory, does not sleep: FIFOs and devices may.
 bool opens_at_once(Slot& slot, uint64_t directory, uint64_t path) {
   struct stat info;
-  Registers regs{};
-  regs.rax = kFstatAt, regs.rdi = directory, regs.rsi = path, regs.rdx = reinterpret_cast<uint64_t>(&info);
-  const int64_t result = execute(&regs, Phase::kernel);
+  const bool found = path_status(directory, path, info, Phase::kernel);
   slot.phase = Phase::before;
-  return result < 0 || S_ISREG(info.st_mode) || S_ISDIR(info.st_mode);
+  return !found || S_ISREG(info.st_mode) || S_ISDIR(info.st_mode);
+}
+
+// The directory that argument `path` of a call is relative to, if it is not the working directory.
+uint64_t directory_of(const Registers& regs, uint8_t path) { return path ? argument(regs, path - 1) : kHere; }
+
+// Whether the call may change a file that somebody has mapped shared.
+bool changes_watched_file(Slot& s, const Call& call) {
+  constexpr uint64_t kTruncate = 01000;  // open(2): O_TRUNC
+  const WatchedFiles& watched = reinterpret_cast<const Orders*>(kOrders)->watched;
+  if (!__atomic_load_n(&watched.any, __ATOMIC_ACQUIRE)) return false;
+  const Registers& regs = s.regs;
+  if (call.truncate_flags != kNoArg && !(argument(regs, call.truncate_flags) & kTruncate)) return false;
+  struct stat info;
+  const uint64_t named = argument(regs, call.changed);
+  const bool found = call.changes_path ? path_status(directory_of(regs, call.changed), named, info, Phase::kernel)
+                                       : file_status(named, info, Phase::kernel);
+  s.phase = Phase::before;
+  if (!found || !S_ISREG(info.st_mode)) return false;
+  const uint64_t bit = watched_bit(info.st_ino);
+  return __atomic_load_n(&watched.bits[bit / 64], __ATOMIC_ACQUIRE) >> bit % 64 & 1;
 }
 
 // Whether the call would not sleep, as far as can be told before it; `tried`: it is to be tried without its timeout.
@@ -436,7 +461,7 @@ bool returns_at_once(Slot& slot, const Call& call, bool& tried) {
   if (call.descriptor != kNoArg) return is_nonblocking(slot, argument(regs, call.descriptor));
   if (call.makes == NewDescriptor::file) {
     const uint8_t path = call.span[0].arg;
-    return opens_at_once(slot, path ? argument(regs, path - 1) : kHere, argument(regs, path));
+    return opens_at_once(slot, directory_of(regs, path), argument(regs, path));
   }
   if (call.word != kNoArg &&
       at<uint32_t>(argument(regs, call.word)) == static_cast<uint32_t>(argument(regs, call.expected))) {
@@ -644,11 +669,7 @@ bool serve_call(Slot& s) {
   const Call& call = *found;
   if (call.null != kNoArg && argument(regs, call.null)) return false;
   if (call.closes != kNoArg && !may_close(s, argument(regs, call.closes))) return false;
-  if (call.writes_file && s.maps_files) {
-    const uint32_t mode = file_mode(argument(regs, 0), Phase::kernel);
-    s.phase = Phase::before;
-    if (S_ISREG(mode) || s.want_stop) return false;
-  }
+  if (call.changes_file && (changes_watched_file(s, call) || s.want_stop)) return false;
   uint16_t file = 0;
   if (!is_private_change(s, call, file)) return false;
   bool tried = false;

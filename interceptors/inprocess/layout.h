@@ -1,9 +1,9 @@
 // What the supervisor and the code inside tracees share: where the code lies, the table of calls that it serves, and
 // the slot of an address space, with the ring of records that it writes.
 //
-// One thread of a unit runs user code at a time, so an address space needs one slot only. It may run on another processor
-// than the supervisor, which looks at the slot meanwhile: the order in which the code writes there counts, and x86 keeps it
-// (Intel SDM volume 3, "Memory Ordering").
+// One thread of a unit runs user code at a time, so an address space needs one slot only. It may run on another
+// processor than the supervisor, which looks at the slot meanwhile: the order in which the code writes there counts,
+// and x86 keeps it (Intel SDM volume 3, "Memory Ordering").
 #pragma once
 
 #include <cstddef>
@@ -72,10 +72,12 @@ inline constexpr uint8_t kNoArg = 0xff;
 
 struct Call {
   Serve serve = Serve::never;
-  bool send = false;         // its bytes can be received before it returns
-  bool test = false;         // may be repeated unsuccessfully in series
-  bool writes_file = false;  // may change the contents of the file behind argument 0
-  uint8_t closes = kNoArg;   // the argument that holds a descriptor which it closes
+  bool send = false;  // its bytes can be received before it returns
+  bool test = false;  // may be repeated unsuccessfully in series
+  // May change the contents of a file, as in the table's rows (FileChange).
+  bool changes_file = false;
+  bool changes_path = false;
+  uint8_t closes = kNoArg;  // the argument that holds a descriptor which it closes
   NewDescriptor makes = NewDescriptor::none;
   MemoryChange memory = MemoryChange::none;
   // What tells whether a call that may sleep would. Its descriptor: not if O_NONBLOCK is set, or MSG_DONTWAIT is among
@@ -89,7 +91,9 @@ struct Call {
   uint8_t word = kNoArg;
   uint8_t expected = kNoArg;
   uint8_t timeout = kNoArg;
-  uint8_t null = kNoArg;  // an argument that must be null: a signal mask that holds while the call sleeps
+  uint8_t changed = kNoArg;  // the argument that names the changed file: a descriptor, or with changes_path a path
+  uint8_t truncate_flags = kNoArg;  // changes it only if these hold O_TRUNC
+  uint8_t null = kNoArg;            // an argument that must be null: a signal mask that holds while the call sleeps
   int16_t timed_out = 0;
   int16_t refusal = 0;  // positive errno that it gets, without the kernel
   // Multiplexers: the argument that holds the command, which bits of it count, and its commands in the table.
@@ -144,8 +148,8 @@ struct Registers {
 
 // What the code inside tracees has asked of a descriptor as soon as it was one end of a channel.
 struct Described {
-  uint64_t device, inode;   // stat(2)
-  uint64_t network;         // of a TCP connection: SO_NETNS_COOKIE
+  uint64_t device, inode;       // stat(2)
+  uint64_t network;             // of a TCP connection: SO_NETNS_COOKIE
   uint8_t local[32], peer[32];  // ... sockaddr_in or sockaddr_in6
 };
 
@@ -169,7 +173,6 @@ struct Slot {
   uint64_t last;         // where the last of them begins
   uint64_t series;       // size of the last of them, if equal calls that follow are counted in it
   uint64_t pending;      // head + 1: a send's record at `head` is complete but for its result
-  uint32_t maps_files;   // the program sees files that it writes to in its memory: those calls stop
   // Trampolines, which the program may not change; if there are more, calls that change memory stop.
   uint32_t areas;
   struct {
@@ -178,20 +181,20 @@ struct Slot {
   uint32_t stops_behind;  // the call that is being served
   // A call of a unit with other threads that sleeps. The supervisor gives the baton to another one by taking the number
   // away: then the slot is not this thread's any more, and all that it does when it wakes up is to report the result.
-  uint64_t asleep;  // number of the call; 0: none, or the baton was taken
-  uint64_t sleeps;  // the last number
-  uint64_t no_time[2];    // a timeout of zero
+  uint64_t asleep;      // number of the call; 0: none, or the baton was taken
+  uint64_t sleeps;      // the last number
+  uint64_t no_time[2];  // a timeout of zero
   // Descriptors of which the supervisor will still know what is behind them when it reads the records up to now, though
   // they be closed then: only these are.
   uint64_t known[kDescriptors / 64];
   // Sockets that were never connected: nothing is behind them yet, and they may be closed as well.
   uint64_t fresh[kDescriptors / 64];
-  Described described;    // by the call that is being served
-  uint32_t replay;    // the ring holds expected calls, which are answered from it
-  uint32_t repeated;  // how often the expected call at `taken` was made already
-  uint32_t processor;  // in replay: where it is re-driven
-  uint64_t taken;     // bytes of the ring's expected calls that were made
-  uint64_t messages;  // in replay: where the table of messages is mapped
+  Described described;  // by the call that is being served
+  uint32_t replay;      // the ring holds expected calls, which are answered from it
+  uint32_t repeated;    // how often the expected call at `taken` was made already
+  uint32_t processor;   // in replay: where it is re-driven
+  uint64_t taken;       // bytes of the ring's expected calls that were made
+  uint64_t messages;    // in replay: where the table of messages is mapped
 };
 
 // The code inside tracees and the supervisor change these at the same time, on two processors.
@@ -219,9 +222,9 @@ struct Record {
   uint32_t repeat;  // how many calls it stands for, which were the same; and kTaken
   uint64_t stamp;   // of the first
   uint32_t thread;
-  uint8_t counter;     // no call: rdtsc or rdtscp was executed, and `result` is what it read
-  uint8_t no_channel;  // the result is a descriptor with no channel behind it
-  uint16_t file : 15;  // 1 + place of the file that was mapped
+  uint8_t counter;      // no call: rdtsc or rdtscp was executed, and `result` is what it read
+  uint8_t no_channel;   // the result is a descriptor with no channel behind it
+  uint16_t file : 15;   // 1 + place of the file that was mapped
   uint16_t behind : 1;  // the thread stops behind the call, to have code replaced there
   uint64_t site;
   Registers regs;
@@ -310,10 +313,22 @@ inline constexpr uint32_t kMaxInjected = 8;  // at a time
 // How Header::load opens the arena's file: in the last three arguments, which open(2) does not have.
 inline constexpr uint64_t kLoads = 0x6f6c6f61;
 
+// Which files some recorded process has mapped shared: calls that may change one of them stop. The bit of an inode is
+// set for each; others may have the same one.
+struct WatchedFiles {
+  uint64_t any;  // not 0: there are some
+  uint64_t bits[32];
+};
+constexpr uint64_t watched_bit(uint64_t inode) {
+  constexpr uint64_t kBits = sizeof(WatchedFiles::bits) * 8;
+  return (inode * 0x9e3779b97f4a7c15) >> 32 & (kBits - 1);
+}
+
 // What the supervisor writes while tracees run, and they only read: the last page of the code.
 struct Orders {
   InjectedCall injected[kMaxInjected];
   CpuidAnswers cpuid;
+  WatchedFiles watched;
 };
 inline constexpr uint64_t kOrdersSize = 0x1000;
 inline constexpr uint64_t kOrders = kCode + kCodeSize - kOrdersSize;

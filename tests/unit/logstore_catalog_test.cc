@@ -274,14 +274,14 @@ TEST_CASE("golden traces of all formats read as when they were made") {
         return true;
       }));
       // The golden trace holds the values of its day: the same seed makes them again.
-      auto values = sample::event_values(unit);
+      auto values = sample::event_values(unit, format);
       REQUIRE_EQ(events.size(), 2 * sample::kEventsPerInterval);
       for (const auto& event : events) CHECK(event == sample::event(values));
       CHECK(trace.value()->image(unit, 1));
     }
     CHECK(trace.value()->file_path(1));
     CHECK(trace.value()->event_count(sample::kShortUnit) == (format < 4 ? 0 : sample::kShortEvents));
-    auto values = sample::event_values(sample::kShortUnit);
+    auto values = sample::event_values(sample::kShortUnit, format);
     CHECK(trace.value()->for_each_event(sample::kShortUnit, 0, UINT64_MAX, [&](EventIndex, const Event& event) {
       CHECK(event == sample::event(values));
       return true;

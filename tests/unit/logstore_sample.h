@@ -9,6 +9,7 @@
 #include <random>
 #include <string>
 
+#include "logstore/record_file.h"
 #include "logstore/trace.h"
 
 namespace redrive::sample {
@@ -16,7 +17,10 @@ namespace redrive::sample {
 // Random values as programs have them: mostly small, some addresses, rarely anything.
 class Values {
  public:
-  explicit Values(uint64_t seed) : engine_(seed) {}
+  // `format`: what is made of them has what traces of that format have.
+  explicit Values(uint64_t seed, uint32_t format = kFormatVersion) : format(format), engine_(seed) {}
+  const uint32_t format;
+
   uint64_t below(uint64_t limit) { return engine_() % limit; }
   bool once_in(uint64_t n) { return below(n) == 0; }
   uint64_t any() {
@@ -71,6 +75,15 @@ inline Event event(Values& v) {
   if (v.once_in(16)) e.child_unit = static_cast<UnitId>(v.below(1 << 31));
   if (v.once_in(16)) e.child_thread = static_cast<ThreadSerial>(v.below(1 << 31));
   e.fatal = v.once_in(32);
+  if (v.format >= 5 && v.once_in(8)) {
+    for (uint64_t i = v.below(4); i > 0; i--) {
+      ObjectChange change{static_cast<ObjectChange::Kind>(v.below(4)), v.any(), v.below(uint64_t{1} << 50), 0, 0, {}};
+      if (change.kind != ObjectChange::Kind::size) change.length = v.below(100);
+      if (change.kind == ObjectChange::Kind::file) change.file = 1;
+      if (change.kind == ObjectChange::Kind::data) change.data = v.bytes(change.length);
+      e.changes.push_back(std::move(change));
+    }
+  }
   return e;
 }
 
@@ -95,7 +108,7 @@ constexpr EventIndex kEventsPerInterval = 40;
 constexpr IntervalIndex kIntervals = 2;
 constexpr size_t kPages = 100;  // of each image, a tenth of them zero
 
-inline Values event_values(UnitId unit) { return Values(1000 + unit); }
+inline Values event_values(UnitId unit, uint32_t format = kFormatVersion) { return Values(1000 + unit, format); }
 
 // Page `i` of the image of a unit's interval: a quarter is common to all images, every tenth is zero.
 inline Bytes page(UnitId unit, IntervalIndex interval, size_t i) {

@@ -283,7 +283,8 @@ TEST_CASE("a newer format and what is no trace are told apart from damage") {
   const auto newer = Trace::open("/t", storage);
   REQUIRE_FALSE(newer);
   CHECK_EQ(newer.error().status, Status::failed);
-  CHECK_EQ(newer.error().message, "/t/journal: trace made by a newer redrive, format 7; this one reads up to 4");
+  CHECK_EQ(newer.error().message, "/t/journal: trace made by a newer redrive, format 7; this one reads up to " +
+                                      std::to_string(kFormatVersion));
   CHECK_EQ(Trace::open("/none", storage).error().message, "no trace /none");
   REQUIRE(storage.make_directory("/d"));
   CHECK_EQ(Trace::open("/d", storage).error().message, "/d is no trace: it has no file 'journal'");

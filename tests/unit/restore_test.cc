@@ -45,6 +45,7 @@ UnitState random_state(std::mt19937_64& random) {
       m.offset = random();
       m.file = below(3);
       m.shared_object = below(3);
+      if (m.shared && below(2)) m.object_size = below(uint64_t{1} << 40);
       m.name = below(2) ? "[stack]" : std::string(below(200), 'n');
       process.mappings.push_back(m);
     }
@@ -75,6 +76,7 @@ void check_equal(const Mapping& a, const Mapping& b) {
   CHECK_EQ(a.offset, b.offset);
   CHECK_EQ(a.file, b.file);
   CHECK_EQ(a.shared_object, b.shared_object);
+  CHECK(a.object_size == b.object_size);
   CHECK_EQ(a.name, b.name);
 }
 

@@ -1,0 +1,57 @@
+// The files and memory objects that recorded processes have mapped shared (mmap(2), shmat(2)).
+//
+// As long as all that map one do so for reading, and no recorded process writes to it, its contents are those of the
+// trace's copy, and the units that map it need not know of each other. From the first mapping through which it can be
+// written, or the first call that changes it, it is *writable*: then one unit holds all processes that map it, each
+// change by a call is recorded, and images hold its contents.
+//
+// Writes by processes that are not recorded are found where the kernel tells of them (inotify(7)): those by calls, not
+// those through mappings.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/fd.h"
+#include "base/result.h"
+#include "checkpoint/unit_state.h"
+
+namespace redrive {
+
+// The name of an object, from what the host calls it. Never 0.
+uint64_t object_id(uint64_t device, uint64_t inode);
+
+struct MappedObject {
+  uint64_t id = 0;
+  uint64_t device = 0;
+  uint64_t inode = 0;
+  std::string name;       // as in /proc/PID/maps
+  bool has_file = false;  // descriptors lead to it, so calls can change it
+  bool writable = false;
+};
+
+class MappedObjects {
+ public:
+  // The object that the mapping shows; made if need be.
+  MappedObject& of(const Mapping& mapping);
+  // Null if nobody has mapped it shared.
+  MappedObject* find(uint64_t device, uint64_t inode);
+  MappedObject* find(uint64_t id);
+  const std::map<uint64_t, MappedObject>& all() const { return objects_; }
+  void forget(uint64_t id);
+
+  // From now on changes of the file behind this path, which is the object, are noted.
+  void watch(const MappedObject& object, const std::string& path);
+  // The objects that somebody has changed by a call since the last time.
+  std::set<uint64_t> take_changed();
+
+ private:
+  std::map<uint64_t, MappedObject> objects_;
+  Fd inotify_;
+  std::map<int, uint64_t> watches_;  // objects, by watch descriptor
+};
+
+}  // namespace redrive
