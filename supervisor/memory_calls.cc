@@ -41,6 +41,7 @@ bool Recorder::mappable(Thread& thread) {
 void Recorder::record_memory_call(Thread& thread, int64_t result, Event& event, const gate::Record* served) {
   const Special special = thread.row->special;
   Process& process = *thread.process;
+  if (special != Special::none) process.shared_mappings.reset();
   if (special == Special::brk) process.brk = static_cast<Address>(result);
   if (special == Special::mremap && !is_error(result)) note_growth(thread, static_cast<Address>(result), event);
   const bool maps = special == Special::mmap || special == Special::shmat;

@@ -200,7 +200,6 @@ void Recorder::tick() {
     drain();
   }
   collect_images();
-  report_outside_changes();
   add_channels();
   ask_at_each_event();
   auto next = std::chrono::nanoseconds(kTick);
@@ -306,6 +305,7 @@ void Recorder::handle(const Stopped& stopped) {
   const bool at_call = found && status >> 16 == PTRACE_EVENT_SECCOMP;
   if (at_call && serve_again(*found)) return;
   drain();
+  report_outside_changes();  // before what has it mapped is gone
   ask_at_each_event();
   forget_ended_units();
   if (at_call) empty_ring(*found);

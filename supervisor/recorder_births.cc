@@ -310,6 +310,7 @@ void Recorder::executed(pid_t pid, pid_t former_tid) {
   process.fds = std::make_shared<FdCache>();
   process.shares_memory = process.borrows_memory = false;
   process.objects.clear();
+  process.shared_mappings.reset();
   process.cpuid_sites.clear();
   process.gate.reset();
   process.inherited.reset();

@@ -104,10 +104,15 @@ std::vector<Recorder::ObjectView> Recorder::views(const MappedObject& object, co
   std::vector<ObjectView> found;
   for (const auto& process : unit.processes) {
     if (process->borrows_memory || !process->objects.contains(object.id)) continue;
-    const auto mappings = read_mappings(process->memory.pid());
-    if (!mappings) continue;
-    for (const auto& mapping : *mappings) {
-      if (!mapping.shared || mapping.device != object.device || mapping.inode != object.inode) continue;
+    auto& known = process->shared_mappings;
+    if (!known) {
+      auto mappings = read_mappings(process->memory.pid());
+      if (!mappings) continue;
+      std::erase_if(*mappings, [](const Mapping& mapping) { return !mapping.shared; });
+      known = std::move(*mappings);
+    }
+    for (const auto& mapping : *known) {
+      if (mapping.device != object.device || mapping.inode != object.inode) continue;
       found.push_back({process.get(), mapping.start, mapping.offset, mapping.length()});
     }
   }
@@ -148,7 +153,9 @@ MappedObject* Recorder::object_mapped(Thread& thread, const Mapping& made) {
 
 // At the exit of a call: another unit that has mapped the same object, if either can change it.
 Unit* Recorder::unit_to_join(Thread& thread, int64_t result) {
-  if (is_error(result) || !asks_for_sharing(thread)) return nullptr;
+  if (!asks_for_sharing(thread)) return nullptr;
+  thread.process->shared_mappings.reset();
+  if (is_error(result)) return nullptr;
   const auto made = mapping_of(thread.process->pid, static_cast<Address>(result));
   if (!made || !made->shared) return nullptr;
   const MappedObject* const object = object_mapped(thread, *made);

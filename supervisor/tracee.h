@@ -43,10 +43,11 @@ struct Process {
   Fd pidfd;
   std::shared_ptr<FdCache> fds;
   Address brk = 0;
-  unsigned threads = 0;         // alive
-  bool shares_memory = false;   // maps objects that can be changed: its forks stay in the unit
-  std::set<uint64_t> objects;   // that it has mapped shared, and may map still (MappedObjects)
-  bool borrows_memory = false;  // vfork child: runs on its parent's address space
+  unsigned threads = 0;                                 // alive
+  bool shares_memory = false;                           // maps objects that can be changed: its forks stay in the unit
+  std::set<uint64_t> objects;                           // that it has mapped shared, and may map still (MappedObjects)
+  std::optional<std::vector<Mapping>> shared_mappings;  // as last read; none since its layout has changed
+  bool borrows_memory = false;                          // vfork child: runs on its parent's address space
   bool end_logged = false;
   bool leader_exited = false;  // its end is reported only after the last thread's
   uint64_t cpu_ns = 0;         // CPU time when last asked for

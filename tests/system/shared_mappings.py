@@ -1,0 +1,53 @@
+"""Group shared_mappings: what is said of writers outside the recording, and what shared mappings cost in a trace."""
+import os
+
+from harness import Failure, test, workload
+from redriving import redrive_all, units
+
+PERIOD = ("--bound", "2s", "--checkpoint-period", "100ms")
+
+
+def record_it(ctx, *words):
+    command = [workload(ctx.options, "shared_maps"), *words]
+    return ctx.expect_status(ctx.redrive("record", "-o", ctx.trace, *PERIOD, "--", *command, cwd=ctx.work), 0)
+
+
+def contents(ctx):
+    """Bytes of a trace beside its copies of files."""
+    return sum(file.stat().st_size for file in ctx.trace.rglob("*") if file.is_file() and file.parent.name != "files")
+
+
+@test("shared_mappings/changed_from_outside")
+def changed_from_outside(ctx):
+    """A file that a recorded program has mapped is changed by a process that is not recorded: the recording names both."""
+    mapped = ctx.work / "mapped"
+    mapped.write_text("a" * 4096)
+    os.mkfifo(ctx.work / "go")
+    command = [workload(ctx.options, "shared_maps"), "written", "mapped"]
+    process = ctx.start_redrive("record", "-o", ctx.trace, *PERIOD, "--", *command, cwd=ctx.work)
+    process.wait_for("mapped a", ctx.timeout_s)
+    with open(mapped, "r+") as file:
+        file.write("b")
+    (ctx.work / "go").write_text("x")
+    outcome = ctx.expect_status(process.finish(ctx.timeout_s), 0)
+    ctx.expect("ok sees b" in outcome.stdout, outcome, "does not see what was written")
+    ctx.expect(str(mapped) in outcome.stderr, outcome, "is silent about the file that was changed")
+    unsure = ctx.json("stats", ctx.trace)["unsure"]
+    if not any(str(mapped) in entry["reason"] and entry["unit"] == units(ctx)[0]["unit"] for entry in unsure):
+        raise Failure(f"unsure is {unsure}")
+
+
+@test("shared_mappings/writes_are_kept_once")
+def writes_are_kept_once(ctx):
+    record_it(ctx, "writes", 64)
+    if contents(ctx) > 4 << 20:
+        raise Failure(f"500 writes of 4 KiB into a mapped file make a trace of {contents(ctx)} bytes")
+    redrive_all(ctx)
+
+
+@test("shared_mappings/holes_cost_nothing")
+def holes_cost_nothing(ctx):
+    record_it(ctx, "sparse", 10)
+    if len(units(ctx)[0]["intervals"]) < 3 or contents(ctx) > 1 << 20:
+        raise Failure(f"{len(units(ctx)[0]['intervals'])} intervals of sparse memory make a trace of {contents(ctx)} bytes")
+    redrive_all(ctx)
