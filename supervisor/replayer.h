@@ -10,6 +10,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -180,6 +181,7 @@ class Replayer {
   RestoredUnit unit_;
   std::map<ProcessSerial, std::shared_ptr<Gate>> gates_;
   std::map<ProcessSerial, std::vector<Mapping>> code_;
+  std::set<std::pair<ProcessSerial, Address>> unpatchable_;  // sites where a jump did not fit: not to be tried again
   Batch batch_;
   const Event* previous_ = nullptr;  // the event before the one that is visited; null: it must be read again
   IntervalIndex next_interval_ = 0;  // behind the current one

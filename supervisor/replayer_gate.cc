@@ -241,6 +241,7 @@ Result<bool> Replayer::changes_code(ProcessSerial process, const Event& event, S
 // An instruction makes the thread's next event, or several: replaces it if that is worth it. The memory there is as it
 // will be then: what changes code is in no batch.
 Result<void> Replayer::patch_ahead(const Thread& thread, Address site, SiteKind kind, uint64_t times) {
+  if (unpatchable_.contains({thread.process, site})) return {};
   ASSIGN_OR_RETURN(const auto* code, code_of(thread.process));
   const Mapping* found = mapping_at(*code, site);
   if (!found) return {};
@@ -250,7 +251,11 @@ Result<void> Replayer::patch_ahead(const Thread& thread, Address site, SiteKind 
   const auto window = tier_->code.window(memory(thread), mapping, site, kind, times);
   if (!window) return {};
   TRY(replace(thread.process, thread.tid, {{site, *window, {}, kind}}));
-  if (const PatchedSite* made = gate_of(thread)->patched(site)) tier_->code.add(mapping, *made);
+  if (const PatchedSite* made = gate_of(thread)->patched(site)) {
+    tier_->code.add(mapping, *made);
+  } else {
+    unpatchable_.insert({thread.process, site});
+  }
   return {};
 }
 
