@@ -31,6 +31,7 @@ struct MappedObject {
   std::string name;       // as in /proc/PID/maps
   bool has_file = false;  // descriptors lead to it, so calls can change it
   bool writable = false;
+  uint64_t copy = 0;  // the trace's copy of it, as long as it is not writable
 };
 
 class MappedObjects {

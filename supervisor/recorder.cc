@@ -200,6 +200,7 @@ void Recorder::tick() {
     drain();
   }
   collect_images();
+  forget_unmapped_objects();
   add_channels();
   ask_at_each_event();
   auto next = std::chrono::nanoseconds(kTick);

@@ -198,7 +198,8 @@ class Recorder {
     uint64_t end() const { return offset + length; }
   };
   static bool asks_for_sharing(const Thread& thread);
-  std::vector<ObjectView> views(const MappedObject& object, const Unit& unit) const;
+  static std::vector<ObjectView> views(const MappedObject& object, Process& process);
+  static std::vector<ObjectView> views(const MappedObject& object, const Unit& unit);
   Unit* other_user(const MappedObject& object, const Unit& unit) const;
   Unit* unit_to_join(Thread& thread, int64_t result);
   Unit* unit_to_join_for_change(Thread& thread);
@@ -208,7 +209,8 @@ class Recorder {
   void note_growth(Thread& thread, Address start, Event& event);
   void note_change(Thread& thread, int64_t result, Event& event);
   void watch_object(const MappedObject& object, const std::string& path);
-  void forget_object(uint64_t id);
+  void watch_again();
+  void forget_unmapped_objects();
   void report_outside_changes();
 
   // recorder_gate.cc: the in-process tier
@@ -315,6 +317,7 @@ class Recorder {
   std::map<FileVersion, uint64_t> file_ids_;    // of mapped files
   std::map<uint32_t, KnownFile> served_files_;  // whose mappings are served, by their place in the arena
   MappedObjects objects_;
+  size_t objects_kept_ = 0;  // when those that nobody has mapped were last forgotten
   UnitId next_unit_ = 1;
   uint64_t arrivals_ = 0;
   uint64_t skipped_checkpoints_ = 0;

@@ -386,6 +386,8 @@ Result<UnitState> Recorder::capture_state(Unit& unit, Thread& trigger, bool at_e
       if (object) mapping.shared_object = object->id;
       if (object && object->writable) {
         if (object->has_file) mapping.object_size = object_size(process->memory.pid(), mapping);
+      } else if (object && object->copy) {
+        mapping.file = object->copy;
       } else if (mapping.inode != 0) {
         ASSIGN_OR_RETURN(mapping.file, file_of(files, mapping));
       }

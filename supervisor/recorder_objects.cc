@@ -99,22 +99,30 @@ bool Recorder::asks_for_sharing(const Thread& thread) {
   return special == Special::shmat || (special == Special::mmap && (thread.args[3] & MAP_TYPE) != MAP_PRIVATE);
 }
 
+// The process's mappings of the object.
+std::vector<Recorder::ObjectView> Recorder::views(const MappedObject& object, Process& process) {
+  std::vector<ObjectView> found;
+  auto& known = process.shared_mappings;
+  if (!known) {
+    auto mappings = read_mappings(process.memory.pid());
+    if (!mappings) return found;
+    std::erase_if(*mappings, [](const Mapping& mapping) { return !mapping.shared; });
+    known = std::move(*mappings);
+  }
+  for (const auto& mapping : *known) {
+    if (mapping.device != object.device || mapping.inode != object.inode) continue;
+    found.push_back({&process, mapping.start, mapping.offset, mapping.length()});
+  }
+  return found;
+}
+
 // Where processes of the unit have the object mapped.
-std::vector<Recorder::ObjectView> Recorder::views(const MappedObject& object, const Unit& unit) const {
+std::vector<Recorder::ObjectView> Recorder::views(const MappedObject& object, const Unit& unit) {
   std::vector<ObjectView> found;
   for (const auto& process : unit.processes) {
     if (process->borrows_memory || !process->objects.contains(object.id)) continue;
-    auto& known = process->shared_mappings;
-    if (!known) {
-      auto mappings = read_mappings(process->memory.pid());
-      if (!mappings) continue;
-      std::erase_if(*mappings, [](const Mapping& mapping) { return !mapping.shared; });
-      known = std::move(*mappings);
-    }
-    for (const auto& mapping : *known) {
-      if (mapping.device != object.device || mapping.inode != object.inode) continue;
-      found.push_back({process.get(), mapping.start, mapping.offset, mapping.length()});
-    }
+    const auto its = views(object, *process);
+    found.insert(found.end(), its.begin(), its.end());
   }
   return found;
 }
@@ -178,7 +186,8 @@ Unit* Recorder::unit_to_join_for_change(Thread& thread) {
   report_outside_changes();
   Unit* const other = other_user(*object, *process.unit);
   if (!other && views(*object, *process.unit).empty()) {
-    forget_object(object->id);
+    objects_.forget(object->id);
+    watch_again();
     return nullptr;
   }
   object->writable = true;
@@ -194,7 +203,7 @@ void Recorder::map_shared(Thread& thread, Address start, MapSource& source, Even
     add_unsure(*process.unit, "a mapping could not be found in /proc");
     return;
   }
-  const MappedObject& object = objects_.of(*made);
+  MappedObject& object = objects_.of(*made);
   if (thread.row->special == Special::shmat) source.length = made->end - start;
   source.offset = made->offset + (start - made->start);
   source.shared_object = object.id;
@@ -202,7 +211,7 @@ void Recorder::map_shared(Thread& thread, Address start, MapSource& source, Even
   if (object.has_file) watch_object(object, descriptor_path(process.pid, thread.args[4]));
   if (!object.writable) {
     const auto file = look_at_file(thread);
-    source.file = file ? file->id : 0;
+    source.file = object.copy = file ? file->id : 0;
     return;
   }
   for (const ObjectView& view : views(object, *process.unit)) view.process->shares_memory = true;
@@ -344,13 +353,37 @@ void Recorder::watch_object(const MappedObject& object, const std::string& path)
   if (arena_) arena_->watch(object.inode);
 }
 
-void Recorder::forget_object(uint64_t id) {
-  objects_.forget(id);
+// What calls inside tracees look for is what there is.
+void Recorder::watch_again() {
   if (!arena_) return;
   arena_->watch_none();
   for (const auto& [other, object] : objects_.all()) {
     if (object.has_file) arena_->watch(object.inode);
   }
+}
+
+// A recording holds no memory for what nobody has mapped any more. This is looked at when there are twice as many
+// objects as the last time.
+void Recorder::forget_unmapped_objects() {
+  constexpr size_t kFew = 64;
+  if (objects_.all().size() < kFew + 2 * objects_kept_) return;
+  std::set<uint64_t> mapped;
+  for (const auto& [id, unit] : units_) {
+    for (const auto& process : unit->processes) {
+      std::erase_if(process->objects, [&](uint64_t object) {
+        const MappedObject* const known = objects_.find(object);
+        return !known || views(*known, *process).empty();
+      });
+      mapped.insert(process->objects.begin(), process->objects.end());
+    }
+  }
+  std::vector<uint64_t> unmapped;
+  for (const auto& [id, object] : objects_.all()) {
+    if (!mapped.contains(id)) unmapped.push_back(id);
+  }
+  for (const uint64_t id : unmapped) objects_.forget(id);
+  watch_again();
+  objects_kept_ = objects_.all().size();
 }
 
 // Says of objects that somebody who is not recorded has changed by a call. What recorded calls are changing right now
