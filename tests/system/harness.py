@@ -254,9 +254,9 @@ def go_compiled(options, source):
 compile_lock = threading.Lock()
 
 
-def built(options, source, directory, command_for, env=None):
+def built(options, source, directory, command_for, env=None, inputs=None):
     binary = options.build / "tests" / directory / source.stem
-    inputs = [source, *source.parent.glob("*.h")]
+    inputs = inputs or [source, *source.parent.glob("*.h")]
     with compile_lock:
         if binary.exists() and all(file.stat().st_mtime < binary.stat().st_mtime for file in inputs):
             return binary
