@@ -23,7 +23,8 @@ constexpr uint64_t kHasChildUnit = 1 << 15;
 constexpr uint64_t kHasChildThread = 1 << 16;
 constexpr uint64_t kFatal = 1 << 17;
 constexpr uint64_t kHasChanges = 1 << 18;
-constexpr uint64_t kAllFlags = (1 << 19) - 1;
+constexpr uint64_t kHasChildWrites = 1 << 19;
+constexpr uint64_t kAllFlags = (1 << 20) - 1;
 
 uint64_t flags_of(const Event& event) {
   uint64_t flags = static_cast<uint64_t>(event.kind);
@@ -45,6 +46,7 @@ uint64_t flags_of(const Event& event) {
   if (event.child_thread) flags |= kHasChildThread;
   if (event.fatal) flags |= kFatal;
   if (!event.changes.empty()) flags |= kHasChanges;
+  if (!event.child_writes.empty()) flags |= kHasChildWrites;
   return flags;
 }
 
@@ -199,9 +201,14 @@ void encode_rare(const Event& event, Encoder& out) {
   }
   if (event.child_unit) out.u(event.child_unit);
   if (event.child_thread) out.u(event.child_thread);
-  if (event.changes.empty()) return;
-  out.u(event.changes.size());
-  for (const auto& change : event.changes) encode_change(change, out);
+  if (!event.changes.empty()) {
+    out.u(event.changes.size());
+    for (const auto& change : event.changes) encode_change(change, out);
+  }
+  if (!event.child_writes.empty()) {
+    out.u(event.child_writes.size());
+    for (const auto& write : event.child_writes) encode_write(write, out);
+  }
 }
 
 void decode_rare(Decoder& in, uint64_t flags, Event& event) {
@@ -227,11 +234,13 @@ void decode_rare(Decoder& in, uint64_t flags, Event& event) {
   }
   if (flags & kHasChildUnit) event.child_unit = decode_u32(in);
   if (flags & kHasChildThread) event.child_thread = decode_u32(in);
-  if (!(flags & kHasChanges)) return;
-  constexpr size_t kMinChangeSize = 3;
-  for (size_t count = in.count(kMinChangeSize); count > 0 && in.ok(); --count) {
-    event.changes.push_back(decode_change(in));
+  if (flags & kHasChanges) {
+    constexpr size_t kMinChangeSize = 3;
+    for (size_t count = in.count(kMinChangeSize); count > 0 && in.ok(); --count) {
+      event.changes.push_back(decode_change(in));
+    }
   }
+  if (flags & kHasChildWrites) decode_writes(in, event.child_writes);
 }
 
 }  // namespace
@@ -248,6 +257,7 @@ void Event::clear() {
   result = 0;
   writes.clear();
   changes.clear();
+  child_writes.clear();
   receive.reset();
   send.reset();
   map.reset();

@@ -150,7 +150,9 @@ struct Event {
   std::optional<RegisterFile> registers;
   UnitId child_unit = 0;          // fork, vfork, clone: the unit born here (0: a thread or process of this unit)
   ThreadSerial child_thread = 0;  // ... its first thread's serial, if it belongs to this unit
-  bool fatal = false;             // signal: it ended the process; syscall: the process ended in or by it
+  // ... what calls of other threads that had not come to their exits may have written into the memory that it got.
+  std::vector<MemoryWrite> child_writes;
+  bool fatal = false;  // signal: it ended the process; syscall: the process ended in or by it
 
   // Makes it a new event that goes on to use the same memory.
   void clear();

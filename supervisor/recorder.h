@@ -107,6 +107,7 @@ class Recorder {
   void born(Thread& parent, pid_t tid);
   void executed(pid_t pid, pid_t former_tid);
   void begin_program(Thread& thread);
+  static void note_pending_outputs(const Thread& parent, const Memory& memory, std::vector<MemoryWrite>& writes);
   void remove_thread(Thread& thread);
   void ended(pid_t tid, int status);
   // `sharer`: whose memory it shares; null if nobody's.

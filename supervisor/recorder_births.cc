@@ -230,6 +230,7 @@ void Recorder::born(Thread& parent, pid_t tid) {
     made.command = process.command;
     made.cpuid_sites = process.cpuid_sites;
     child = &add_thread(made, tid);
+    if (!(flags & CLONE_VM)) note_pending_outputs(parent, made.memory, event->child_writes);
     if (same_unit) {
       event->child_thread = child->serial;
     } else {
@@ -258,6 +259,26 @@ void Recorder::born(Thread& parent, pid_t tid) {
   if (const auto early = early_.find(tid); early != early_.end()) {
     early_.erase(early);
     take_or_queue(*child, Thread::Stop::start);
+  }
+}
+
+// Calls of other threads that have not come to their exits may have written into the memory that a child has just got,
+// or not: a replay, which writes at their exits, must know.
+void Recorder::note_pending_outputs(const Thread& parent, const Memory& memory, std::vector<MemoryWrite>& writes) {
+  constexpr uint64_t kMost = 16 << 20;  // of one buffer
+  const auto note = [&](Address address, uint64_t length) {
+    Bytes data(std::min(length, kMost));
+    data.resize(memory.read_some(address, data.data(), data.size()));
+    if (!data.empty()) writes.push_back({address, data.size(), false, std::move(data)});
+  };
+  for (const auto& [serial, thread] : parent.process->unit->threads) {
+    const bool pending = thread->run == Thread::Run::blocked ||
+                         (thread->run == Thread::Run::ready && thread->stop == Thread::Stop::exit);
+    if (thread == &parent || thread->process != parent.process || !pending || !thread->row) continue;
+    for (size_t i = 0; i < thread->sizes.size.size(); ++i) note(thread->output_args[i], thread->sizes.size[i]);
+    for (const auto* spans : {&thread->sizes.buffers, &thread->sizes.fixed_outputs}) {
+      for (const Span& span : *spans) note(span.address, span.length);
+    }
   }
 }
 

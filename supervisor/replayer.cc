@@ -326,6 +326,9 @@ Result<void> Replayer::replay_birth(Thread& parent, EventIndex index, const Even
   } else {
     ASSIGN_OR_RETURN(Stub stub, Stub::adopt(tid));
     if (flags & CLONE_CHILD_SETTID) stub.memory().put(event.args[3], id);
+    // What cannot be written here the kernel could not write either.
+    for (const auto& write : event.child_writes)
+      stub.memory().write(write.address, write.data.data(), write.data.size());
     if (gate && !(flags & CLONE_VM)) {
       ASSIGN_OR_RETURN(gate, inherit_gate(*gate, stub));
     }

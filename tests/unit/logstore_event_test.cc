@@ -95,7 +95,7 @@ TEST_CASE("a preemption is encoded whole, in few bytes") {
 }
 
 TEST_CASE("unknown kinds and flags are not events") {
-  for (const uint64_t flags : {uint64_t{6}, uint64_t{7}, uint64_t{1} << 19, UINT64_MAX}) {
+  for (const uint64_t flags : {uint64_t{6}, uint64_t{7}, uint64_t{1} << 20, UINT64_MAX}) {
     Encoder out;
     out.u(flags);
     for (int i = 0; i < 100; i++) out.u(0);

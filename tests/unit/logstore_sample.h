@@ -83,6 +83,7 @@ inline Event event(Values& v) {
       if (change.kind == ObjectChange::Kind::data) change.data = v.bytes(change.length);
       e.changes.push_back(std::move(change));
     }
+    for (uint64_t i = v.below(3); i > 0; i--) e.child_writes.push_back({v.any(), 5, false, v.bytes(5)});
   }
   return e;
 }
