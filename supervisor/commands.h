@@ -14,6 +14,7 @@
 #include "base/result.h"
 #include "logstore/policy/policy.h"
 #include "supervisor/execution.h"
+#include "supervisor/transport.h"
 #include "supervisor/tuning.h"
 #include "supervisor/unit_spec.h"
 
@@ -36,6 +37,7 @@ struct RecordOptions {
   bool in_process = true;                     // serve calls inside the program where that can be done
   unsigned processors = 0;                    // that the programs may run on; 0: all
   bool virtual_checkpoints = false;           // the first of four phases: `prepare` does the rest
+  Transport transport = Transport::sockets;   // of runtimes that share memory otherwise
 };
 // Records the command and everything it starts. Returns the program's exit status.
 Result<int> record(const RecordOptions& options);

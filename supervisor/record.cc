@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <sstream>
 
 #include "interceptors/trapped_instructions.h"
@@ -21,6 +22,7 @@
 #include "supervisor/interrupts.h"
 #include "supervisor/recorder.h"
 #include "supervisor/restore_cost.h"
+#include "supervisor/transport.h"
 #include "supervisor/tuning.h"
 
 namespace redrive {
@@ -105,6 +107,20 @@ void report(const Recorder& recorder) {
   }
 }
 
+// Of what was set in the environment, what a program of the recording may have heeded.
+void report(const std::vector<const TransportVariable*>& asked, const Trace& trace) {
+  std::string set;
+  for (const TransportVariable* variable : asked) {
+    const bool used = std::any_of(trace.files().begin(), trace.files().end(), [&](const auto& file) {
+      const std::string& path = file.second.path;
+      return path.compare(path.rfind('/') + 1, std::strlen(variable->library), variable->library) == 0;
+    });
+    if (used) set += std::string(" ") + variable->name + "=" + variable->value;
+  }
+  if (!set.empty())
+    std::fprintf(stderr, "redrive: sockets instead of shared memory (see --transport):%s\n", set.c_str());
+}
+
 }  // namespace
 
 Result<int> record(const RecordOptions& options) {
@@ -140,6 +156,9 @@ Result<int> record(const RecordOptions& options) {
   if (options.directory.empty()) TRY(set_latest(directory));
   name_lock = Fd();  // others may make theirs
 
+  std::vector<const TransportVariable*> asked;
+  if (options.transport == Transport::sockets) asked = ask_for_sockets(options.command);
+
   RecordingEnd end;
   {
     RecorderLimits limits;
@@ -162,6 +181,7 @@ Result<int> record(const RecordOptions& options) {
   }
   if (cache) cache->keep(TraceFiles{directory}.files());
   ASSIGN_OR_RETURN(const auto trace, Trace::open(directory));
+  report(asked, *trace);
   for (const auto& over : over_bound(*trace)) std::fprintf(stderr, "redrive: %s\n", describe(*trace, over).c_str());
   if (isatty(STDERR_FILENO)) std::fprintf(stderr, "redrive: recorded to %s\n", directory.c_str());
   return end.exit_status;

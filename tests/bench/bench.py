@@ -50,6 +50,7 @@ ROWS = {
     "ring 2s": Row("the same, `--bound 2s`", 1.3, None, 15),
     "jacobi": Row("OpenMPI, 4 ranks, TCP: a stencil with halos", 1.15, 1.0, 15, DEFAULT_BOUND),
     "jacobi 2s": Row("the same, `--bound 2s`", 1.3, None, 15),
+    "jacobi started": Row("the same with nothing set: natively ranks share memory"),
     "fft": Row("OpenMPI, 4 ranks, TCP: transposes, all to all", 1.15, 1.0, 15, DEFAULT_BOUND),
     "fft 2s": Row("the same, `--bound 2s`", 1.3, None, 15),
     "redis": Row("redis-benchmark, 20 clients, get and set", 1.25, 0.8, 15),
@@ -113,7 +114,7 @@ class Bench:
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="rd-bench-"))
         self.directory.chmod(0o755)  # servers drop privileges
         self.env = {key: value for key, value in os.environ.items() if not key.startswith(("MAKE", "MFLAGS"))}
-        self.env.update(mpi.ENV, REDRIVE_TRACE_DIR=str(self.directory / "traces"),
+        self.env.update(mpi.ENV | mpi.SOCKETS, REDRIVE_TRACE_DIR=str(self.directory / "traces"),
                         REDRIVE_CACHE_DIR=str(self.directory / "cache"), LANG="C.UTF-8")
         self.trace = self.directory / "trace"
         self.rows = []
@@ -274,7 +275,8 @@ def measures(bench):
     def mpi_job(name):
         kind = name.split()[0]
         sizes = {"ring": (300 if quick else 3000, 50), "jacobi": (400, 300 if quick else 4000, "nocheck"), "fft": (256, 20 if quick else 150)}
-        bench.overhead_row(name, mpi.command(bench.options, kind, *sizes[kind]))
+        unset = ["env", *(word for name in mpi.SOCKETS for word in ("-u", name))] if name.endswith(" started") else []
+        bench.overhead_row(name, unset + mpi.command(bench.options, kind, *sizes[kind]))
 
     def redis(name):
         needs("redis-server", "redis-benchmark", "redis-cli")
@@ -315,7 +317,7 @@ def measures(bench):
         bench.overhead_row(name, ["node", TESTS / "workloads" / "short_job.js", 50 if quick else 300])
 
     kinds = {"dd": dd, "pipe": pingpong, "unix": pingpong, "tcp": pingpong, "ring": mpi_job, "ring 2s": mpi_job, "jacobi": mpi_job,
-             "jacobi 2s": mpi_job, "fft": mpi_job, "fft 2s": mpi_job, "redis": redis, "nginx": nginx, "make -j2": make, "exec": execs,
+             "jacobi 2s": mpi_job, "jacobi started": mpi_job, "fft": mpi_job, "fft 2s": mpi_job, "redis": redis, "nginx": nginx, "make -j2": make, "exec": execs,
              "python": python, "node": node, "cpu-bound": cpu_bound, "cpu-bound 2s": cpu_bound, "mesh": mesh,
              "jacobi all": mpi_job, "fft all": mpi_job, "redis all": redis, "mesh all": mesh}
     rows = {name: lambda name=name: kinds[name](name) for name in ROWS}

@@ -102,7 +102,7 @@ class Papers:
         self.work = self.directory / "work"
         self.work.mkdir()
         self.env = {key: value for key, value in os.environ.items() if not key.startswith(("MAKE", "MFLAGS"))}
-        self.env.update(mpi.ENV, REDRIVE_TRACE_DIR=str(self.directory / "traces"),
+        self.env.update(mpi.ENV | mpi.SOCKETS, REDRIVE_TRACE_DIR=str(self.directory / "traces"),
                         REDRIVE_CACHE_DIR=str(self.directory / "cache"), LANG="C.UTF-8")
         self.bases = {}      # (program, processes, arguments): what recording() returns, or the Failure
         self.timeout_s = 8 if arguments.quick else 90

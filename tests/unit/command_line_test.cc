@@ -73,6 +73,9 @@ TEST_CASE("record takes its own options and leaves the command's alone") {
   CHECK(parsed<RecordOptions>({"record", "--tuning", "paper", "true"}).tuning == TuningRule::paper);
   CHECK(parsed<PrepareOptions>({"prepare", "--tuning", "paper"}).tuning == TuningRule::paper);
   check_usage_error({"record", "--tuning", "best", "true"}, "best");
+  CHECK(plain.transport == Transport::sockets);
+  CHECK(parsed<RecordOptions>({"record", "--transport", "as-is", "true"}).transport == Transport::as_is);
+  check_usage_error({"record", "--transport", "smoke", "true"}, "smoke");
   check_usage_error({"record", "--virtual", "--tuning", "paper", "true"}, "prepare");
   CHECK_EQ(parsed<RecordOptions>({"record", "-odir", "true"}).directory, "dir");
   CHECK_EQ(parsed<RecordOptions>({"record", "sh", "-c", "--", "x"}).command, Words{"sh", "-c", "--", "x"});

@@ -7,6 +7,7 @@
 
 #include "logstore/policy/policy.h"
 #include "supervisor/command_line.h"
+#include "supervisor/transport.h"
 #include "tests/unit/unit_test.h"
 
 using namespace redrive;
@@ -79,6 +80,25 @@ TEST_CASE("redrive(1) names every policy") {
   for (const auto& policy : policies()) {
     CAPTURE(policy.name);
     CHECK(page.find(std::string(".It Cm ") + policy.name) != std::string::npos);
+  }
+}
+
+TEST_CASE("redrive(1), TRANSPORTS, has every variable that record sets, and what keeps it from that") {
+  const std::string page = contents("man/redrive.1");
+  const size_t begin = page.find(".Sh TRANSPORTS\n"), end = page.find("\n.Sh ", begin + 1);
+  REQUIRE(begin != std::string::npos);
+  const std::string section = page.substr(begin, end - begin);
+  size_t listed = 0;
+  for (size_t at = 0; (at = section.find("\n.It Ev ", at)) != std::string::npos; at++) listed++;
+  CHECK_EQ(listed, transport_variables().size());
+  for (const TransportVariable& variable : transport_variables()) {
+    CAPTURE(variable.name);
+    const size_t item =
+        section.find(std::string(".It Ev ") + variable.name + "=" + variable.value + "\n" + variable.runtime + ":");
+    REQUIRE(item != std::string::npos);
+    const std::string text = section.substr(item, section.find("\n.It ", item) - item);
+    for (const char* other : variable.chosen)
+      CHECK((!other || text.find(std::string(".Ev ") + other) != std::string::npos));
   }
 }
 
