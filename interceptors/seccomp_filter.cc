@@ -11,6 +11,13 @@
 
 namespace redrive {
 
+ExactCall fatal_call(bool whole_process) {
+  constexpr uint64_t kMark = 0x6c61746166;  // in arguments that getpid(2) does not have
+  return {__NR_getpid,
+          {kMark, kMark, kMark, kMark, kMark, whole_process},
+          whole_process ? SECCOMP_RET_KILL_PROCESS : SECCOMP_RET_KILL_THREAD};
+}
+
 std::vector<sock_filter> seccomp_filter(std::initializer_list<uint64_t> untraced, uint64_t traced,
                                         std::span<const ExactCall> calls) {
   constexpr uint32_t kLoad = BPF_LD | BPF_W | BPF_ABS;
@@ -46,7 +53,7 @@ std::vector<sock_filter> seccomp_filter(std::initializer_list<uint64_t> untraced
       compare(at, *call.args[i]);
       compare(at + 4, *call.args[i] >> 32);
     }
-    test.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
+    test.push_back(BPF_STMT(BPF_RET | BPF_K, call.answer));
     for (size_t i = 1; i < test.size(); i += 2) test[i].jf = static_cast<uint8_t>(test.size() - 1 - i);
     filter.insert(filter.end(), test.begin(), test.end());
   }

@@ -2,6 +2,7 @@
 #include <asm/prctl.h>
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <linux/seccomp.h>
 #include <sys/ipc.h>
 #include <sys/mman.h>
 #include <sys/msg.h>
@@ -26,7 +27,6 @@ constexpr const char* kTsc = "the recorder traps the time-stamp counter itself";
 constexpr const char* kCpuid = "the recorder traps cpuid itself";
 constexpr const char* kShadowStack = "shadow stacks are not restored by a checkpoint";
 constexpr const char* kXfeatures = "extended state that must be asked for is not restored by a checkpoint";
-constexpr const char* kLayout = "changes how later mappings are answered";
 
 // Memory. All other advice changes performance, or what a dump holds, but nothing that the program can see.
 constexpr Row advice(Call call) { return emulate(call, ptr, val, val).served(); }
@@ -36,6 +36,12 @@ constexpr Row layout_advice(Call call) {
 
 // prctl(command, ...) without memory.
 constexpr Row process_flag(Call call) { return emulate(call, val, val, val, val, val); }
+
+// What a thread forbids itself (seccomp(2)).
+template <typename... Args>
+constexpr Row confinement(Call call, Args... args) {
+  return special(call, Special::seccomp, args...);
+}
 
 constexpr auto kCommands = sorted({
     advice(CMD(madvise, MADV_NORMAL)),
@@ -150,6 +156,84 @@ constexpr auto kCommands = sorted({
     emulate(CMD(semctl, SEM_INFO), val, val, val, out(40)),
     emulate(CMD(semctl, SEM_STAT_ANY), val, val, val, out(104)),
 
+    // Keyrings (keyctl(2)). What the PKEY commands beside the query read and write, their structure says: they have no
+    // rows.
+    emulate(NEW_CMD(keyctl, 0, KEYCTL_GET_KEYRING_ID), val, val, val),
+    emulate(NEW_CMD(keyctl, 1, KEYCTL_JOIN_SESSION_KEYRING), val, text(kPageSize)),
+    emulate(NEW_CMD(keyctl, 2, KEYCTL_UPDATE), val, val, in_sized_by(3), val),
+    emulate(NEW_CMD(keyctl, 3, KEYCTL_REVOKE), val, val),
+    emulate(NEW_CMD(keyctl, 4, KEYCTL_CHOWN), val, val, val, val),
+    emulate(NEW_CMD(keyctl, 5, KEYCTL_SETPERM), val, val, val),
+    emulate(NEW_CMD(keyctl, 6, KEYCTL_DESCRIBE), val, val, out_result(3), val),
+    emulate(NEW_CMD(keyctl, 7, KEYCTL_CLEAR), val, val),
+    emulate(NEW_CMD(keyctl, 8, KEYCTL_LINK), val, val, val),
+    emulate(NEW_CMD(keyctl, 9, KEYCTL_UNLINK), val, val, val),
+    emulate(NEW_CMD(keyctl, 10, KEYCTL_SEARCH), val, val, text(32), text(kPageSize), val),
+    emulate(NEW_CMD(keyctl, 11, KEYCTL_READ), val, val, out_result(3), val),
+    emulate(NEW_CMD(keyctl, 12, KEYCTL_INSTANTIATE), val, val, in_sized_by(3), val, val),
+    emulate(NEW_CMD(keyctl, 13, KEYCTL_NEGATE), val, val, val, val),
+    emulate(NEW_CMD(keyctl, 14, KEYCTL_SET_REQKEY_KEYRING), val, val),
+    emulate(NEW_CMD(keyctl, 15, KEYCTL_SET_TIMEOUT), val, val, val),
+    emulate(NEW_CMD(keyctl, 16, KEYCTL_ASSUME_AUTHORITY), val, val),
+    emulate(NEW_CMD(keyctl, 17, KEYCTL_GET_SECURITY), val, val, out_result(3), val),
+    emulate(NEW_CMD(keyctl, 18, KEYCTL_SESSION_TO_PARENT), val),
+    emulate(NEW_CMD(keyctl, 19, KEYCTL_REJECT), val, val, val, val, val),
+    emulate(NEW_CMD(keyctl, 20, KEYCTL_INSTANTIATE_IOV), val, val, iov_in, val, val),
+    emulate(NEW_CMD(keyctl, 21, KEYCTL_INVALIDATE), val, val),
+    emulate(NEW_CMD(keyctl, 22, KEYCTL_GET_PERSISTENT), val, val, val),
+    emulate(NEW_CMD(keyctl, 23, KEYCTL_DH_COMPUTE), val, in(12), out_result(3), val, ptr),
+    emulate(NEW_CMD(keyctl, 24, KEYCTL_PKEY_QUERY), val, val, val, text(kPageSize), out(48)),
+    emulate(NEW_CMD(keyctl, 29, KEYCTL_RESTRICT_KEYRING), val, val, text(32), text(kPageSize)),
+    emulate(NEW_CMD(keyctl, 30, KEYCTL_MOVE), val, val, val, val, val),
+    emulate(NEW_CMD(keyctl, 31, KEYCTL_CAPABILITIES), val, out_result(2), val),
+    emulate(NEW_CMD(keyctl, 32, KEYCTL_WATCH_KEY), val, val, fd, val),
+
+    // Quotas (quotactl(2)): structures as of <linux/quota.h>, <linux/dqblk_xfs.h>.
+    emulate(NEW_CMD(quotactl, 0x80000100, Q_SYNC), val, path, val, ptr),
+    emulate(NEW_CMD(quotactl, 0x80000200, Q_QUOTAON), val, path, val, path),
+    emulate(NEW_CMD(quotactl, 0x80000300, Q_QUOTAOFF), val, path, val, ptr),
+    emulate(NEW_CMD(quotactl, 0x80000400, Q_GETFMT), val, path, val, out(4)),
+    emulate(NEW_CMD(quotactl, 0x80000500, Q_GETINFO), val, path, val, out(24)),
+    emulate(NEW_CMD(quotactl, 0x80000600, Q_SETINFO), val, path, val, in(24)),
+    emulate(NEW_CMD(quotactl, 0x80000700, Q_GETQUOTA), val, path, val, out(72)),
+    emulate(NEW_CMD(quotactl, 0x80000800, Q_SETQUOTA), val, path, val, in(72)),
+    emulate(NEW_CMD(quotactl, 0x80000900, Q_GETNEXTQUOTA), val, path, val, out(80)),
+    emulate(NEW_CMD(quotactl, 0x580100, Q_XQUOTAON), val, path, val, in(4)),
+    emulate(NEW_CMD(quotactl, 0x580200, Q_XQUOTAOFF), val, path, val, in(4)),
+    emulate(NEW_CMD(quotactl, 0x580300, Q_XGETQUOTA), val, path, val, out(112)),
+    emulate(NEW_CMD(quotactl, 0x580400, Q_XSETQLIM), val, path, val, in(112)),
+    emulate(NEW_CMD(quotactl, 0x580500, Q_XGETQSTAT), val, path, val, out(80)),
+    emulate(NEW_CMD(quotactl, 0x580600, Q_XQUOTARM), val, path, val, in(4)),
+    emulate(NEW_CMD(quotactl, 0x580700, Q_XQUOTASYNC), val, path, val, ptr),
+    emulate(NEW_CMD(quotactl, 0x580800, Q_XGETQSTATV), val, path, val, in_out(192)),
+    emulate(NEW_CMD(quotactl, 0x580900, Q_XGETNEXTQUOTA), val, path, val, out(112)),
+    emulate(NEW_CMD(quotactl_fd, 0x80000100, Q_SYNC), fd, val, val, ptr),
+    emulate(NEW_CMD(quotactl_fd, 0x80000200, Q_QUOTAON), fd, val, val, path),
+    emulate(NEW_CMD(quotactl_fd, 0x80000300, Q_QUOTAOFF), fd, val, val, ptr),
+    emulate(NEW_CMD(quotactl_fd, 0x80000400, Q_GETFMT), fd, val, val, out(4)),
+    emulate(NEW_CMD(quotactl_fd, 0x80000500, Q_GETINFO), fd, val, val, out(24)),
+    emulate(NEW_CMD(quotactl_fd, 0x80000600, Q_SETINFO), fd, val, val, in(24)),
+    emulate(NEW_CMD(quotactl_fd, 0x80000700, Q_GETQUOTA), fd, val, val, out(72)),
+    emulate(NEW_CMD(quotactl_fd, 0x80000800, Q_SETQUOTA), fd, val, val, in(72)),
+    emulate(NEW_CMD(quotactl_fd, 0x80000900, Q_GETNEXTQUOTA), fd, val, val, out(80)),
+    emulate(NEW_CMD(quotactl_fd, 0x580100, Q_XQUOTAON), fd, val, val, in(4)),
+    emulate(NEW_CMD(quotactl_fd, 0x580200, Q_XQUOTAOFF), fd, val, val, in(4)),
+    emulate(NEW_CMD(quotactl_fd, 0x580300, Q_XGETQUOTA), fd, val, val, out(112)),
+    emulate(NEW_CMD(quotactl_fd, 0x580400, Q_XSETQLIM), fd, val, val, in(112)),
+    emulate(NEW_CMD(quotactl_fd, 0x580500, Q_XGETQSTAT), fd, val, val, out(80)),
+    emulate(NEW_CMD(quotactl_fd, 0x580600, Q_XQUOTARM), fd, val, val, in(4)),
+    emulate(NEW_CMD(quotactl_fd, 0x580700, Q_XQUOTASYNC), fd, val, val, ptr),
+    emulate(NEW_CMD(quotactl_fd, 0x580800, Q_XGETQSTATV), fd, val, val, in_out(192)),
+    emulate(NEW_CMD(quotactl_fd, 0x580900, Q_XGETNEXTQUOTA), fd, val, val, out(112)),
+
+    emulate(NEW_CMD(landlock_add_rule, 1, LANDLOCK_RULE_PATH_BENEATH), fd, val, in(12), val),
+    emulate(NEW_CMD(landlock_add_rule, 2, LANDLOCK_RULE_NET_PORT), fd, val, in(16), val),
+    // Advice that changes no contents.
+    emulate(CMD(process_madvise, MADV_WILLNEED), fd, in_sized_by(2, 16), val, val, val),
+    emulate(CMD(process_madvise, MADV_COLD), fd, in_sized_by(2, 16), val, val, val),
+    emulate(CMD(process_madvise, MADV_PAGEOUT), fd, in_sized_by(2, 16), val, val, val),
+    emulate(NEW_CMD(process_madvise, 25, MADV_COLLAPSE), fd, in_sized_by(2, 16), val, val, val),
+
     // The kernel's log.
     emulate(NEW_CMD(syslog, 0, SYSLOG_ACTION_CLOSE), val, ptr, val),
     emulate(NEW_CMD(syslog, 1, SYSLOG_ACTION_OPEN), val, ptr, val),
@@ -205,8 +289,8 @@ constexpr auto kCommands = sorted({
     emulate(CMD(prctl, PR_GET_NAME), val, out(16)),
     process_flag(CMD(prctl, PR_GET_ENDIAN)),
     process_flag(CMD(prctl, PR_SET_ENDIAN)),
-    refuse(CMD(prctl, PR_GET_SECCOMP), EINVAL, kFilter),
-    refuse(CMD(prctl, PR_SET_SECCOMP), EINVAL, kFilter),
+    confinement(CMD(prctl, PR_GET_SECCOMP), val),
+    confinement(CMD(prctl, PR_SET_SECCOMP), val, val, filter),
     process_flag(CMD(prctl, PR_CAPBSET_READ)),
     process_flag(CMD(prctl, PR_CAPBSET_DROP)),
     refuse(CMD(prctl, PR_GET_TSC), EINVAL, kTsc),
@@ -222,8 +306,8 @@ constexpr auto kCommands = sorted({
     refuse(CMD(prctl, PR_SET_MM), EPERM, "a checkpoint's own tool"),
     process_flag(CMD(prctl, PR_SET_CHILD_SUBREAPER)),
     emulate(CMD(prctl, PR_GET_CHILD_SUBREAPER), val, out(4)),
-    process_flag(CMD(prctl, PR_SET_NO_NEW_PRIVS)),
-    process_flag(CMD(prctl, PR_GET_NO_NEW_PRIVS)),
+    confinement(CMD(prctl, PR_SET_NO_NEW_PRIVS), val, val, val, val, val),
+    confinement(CMD(prctl, PR_GET_NO_NEW_PRIVS), val, val, val, val, val),
     emulate(CMD(prctl, PR_GET_TID_ADDRESS), val, out(8)),
     process_flag(CMD(prctl, PR_SET_THP_DISABLE)),
     process_flag(CMD(prctl, PR_GET_THP_DISABLE)),
@@ -236,7 +320,7 @@ constexpr auto kCommands = sorted({
     process_flag(CMD(prctl, PR_GET_IO_FLUSHER)),
     refuse(NEW_CMD(prctl, 59, PR_SET_SYSCALL_USER_DISPATCH), EINVAL, kFilter),
     refuse(NEW_CMD(prctl, 62, PR_SCHED_CORE), EINVAL, "core scheduling is not modelled"),
-    refuse(NEW_CMD(prctl, 65, PR_SET_MDWE), EINVAL, kLayout),
+    process_flag(NEW_CMD(prctl, 65, PR_SET_MDWE)),
     process_flag(NEW_CMD(prctl, 66, PR_GET_MDWE)),
     process_flag(NEW_CMD(prctl, 67, PR_SET_MEMORY_MERGE)),
     process_flag(NEW_CMD(prctl, 68, PR_GET_MEMORY_MERGE)),
@@ -248,6 +332,11 @@ constexpr auto kCommands = sorted({
     process_flag(CMD(prctl, PR_SET_PTRACER)),
     refuse(NEW_CMD(prctl, 0x53564d41, PR_SET_VMA), EINVAL, "names of anonymous memory are not recorded"),
     emulate(NEW_CMD(prctl, 0x41555856, PR_GET_AUXV), val, out_result(2), val, val, val),
+
+    confinement(CMD(seccomp, SECCOMP_SET_MODE_STRICT), val, val, ptr),
+    confinement(CMD(seccomp, SECCOMP_SET_MODE_FILTER), val, val, filter),
+    confinement(CMD(seccomp, SECCOMP_GET_ACTION_AVAIL), val, val, in(4)),
+    emulate(CMD(seccomp, SECCOMP_GET_NOTIF_SIZES), val, val, out(6)),
 
     special(CMD(arch_prctl, ARCH_SET_GS), Special::arch_prctl, val, ptr).served(),
     special(CMD(arch_prctl, ARCH_SET_FS), Special::arch_prctl, val, ptr).served(),

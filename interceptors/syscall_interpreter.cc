@@ -1,5 +1,6 @@
 // Reads rows against a tracee's arguments and memory: what a call reads, what it may write, what it wrote.
 #include <asm/unistd.h>
+#include <linux/filter.h>
 #include <linux/ioctl.h>
 #include <sys/sem.h>
 #include <sys/socket.h>
@@ -216,6 +217,12 @@ void add_input(std::vector<Span>& spans, const SyscallRow& row, Args args, int i
       return add_message_inputs(spans, row, args, index, memory);
     case ArgKind::ifconf:
       return add(spans, args[index], 16);
+    case ArgKind::filter: {
+      sock_fprog program{};
+      add(spans, args[index], sizeof program);
+      if (!memory.get(args[index], program)) return;
+      return add(spans, reinterpret_cast<Address>(program.filter), program.len * sizeof(sock_filter));
+    }
   }
 }
 

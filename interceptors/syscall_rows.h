@@ -31,6 +31,7 @@ inline constexpr Arg fd{ArgKind::fd};
 inline constexpr Arg path{ArgKind::path};
 inline constexpr Arg strings{ArgKind::string_array};
 inline constexpr Arg ifconf{ArgKind::ifconf};
+inline constexpr Arg filter{ArgKind::filter};
 
 constexpr Arg sized(ArgKind kind, uint32_t bytes) { return {kind, {ExtentKind::fixed, bytes}}; }
 constexpr Arg in(uint32_t bytes) { return sized(ArgKind::in, bytes); }
@@ -164,6 +165,9 @@ struct Row : SyscallRow {
   }
   constexpr Row effect(FdEffect effect) const {
     return with([=](Row& row) { row.fd_effect = effect; });
+  }
+  constexpr Row answered_by_vdso() const {
+    return with([](Row& row) { row.in_vdso = true; });
   }
   constexpr Row selects(int8_t arg, int16_t unknown = EINVAL, uint32_t mask = 0xffffffff) const {
     return with([=](Row& row) { row.selector = arg, row.unknown_command = unknown, row.selector_mask = mask; });

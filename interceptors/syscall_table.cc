@@ -8,15 +8,13 @@ namespace {
 using namespace rows;
 
 constexpr const char* kGone = "not in any kernel of this decade";
-constexpr const char* kAio = "completions bypass syscall stops";
+constexpr const char* kAio =
+    "completions are written at no event; databases use threads or plain reads and writes instead";
+constexpr const char* kUring =
+    "requests and completions pass through memory, without calls; programs use epoll and threads instead";
 constexpr const char* kModules = "changes the running kernel";
-constexpr const char* kForeignMemory = "reaches into another process's memory";
 constexpr const char* kPorts = "direct hardware access";
-constexpr const char* kKeys = "keyrings are not modelled";
-constexpr const char* kQuota = "quotas are not modelled";
-constexpr const char* kSandbox = "would stop the recorder's own syscalls";
 constexpr const char* kProtectionKeys = "protection keys are not restored by a checkpoint";
-constexpr const char* kOutsideAdvice = "changes memory at no event of its owner";
 
 constexpr SyscallRow kRows[] = {
     emulate(SYS(read), fd, payload(out_result(2)), val).receives(0).tests().served(),
@@ -133,7 +131,7 @@ constexpr SyscallRow kRows[] = {
     emulate(SYS(fchown), fd, val, val),
     emulate(SYS(lchown), path, val, val),
     emulate(SYS(umask), val).served(),
-    emulate(SYS(gettimeofday), out(16), out(8)).served(),
+    emulate(SYS(gettimeofday), out(16), out(8)).served().answered_by_vdso(),
     emulate(SYS(getrlimit), val, out(16)).served(),
     emulate(SYS(getrusage), val, rusage_out).served(),
     emulate(SYS(sysinfo), out(112)).served(),
@@ -218,7 +216,7 @@ constexpr SyscallRow kRows[] = {
     refuse(SYS(delete_module), EPERM, kModules),
     refuse(SYS(get_kernel_syms), ENOSYS, kGone),
     refuse(SYS(query_module), ENOSYS, kGone),
-    refuse(SYS(quotactl), ENOSYS, kQuota),
+    emulate(SYS(quotactl), val, path, val, ptr).selects(0, EINVAL, 0xffffff00 /* without the type */),
     refuse(SYS(nfsservctl), ENOSYS, kGone),
     refuse(SYS(getpmsg), ENOSYS, kGone),
     refuse(SYS(putpmsg), ENOSYS, kGone),
@@ -240,7 +238,7 @@ constexpr SyscallRow kRows[] = {
     emulate(SYS(lremovexattr), path, text(256)),
     emulate(SYS(fremovexattr), fd, text(256)),
     emulate(SYS(tkill), val, val),
-    emulate(SYS(time), out(8)).served(),
+    emulate(SYS(time), out(8)).served().answered_by_vdso(),
     emulate(SYS(futex), ptr, val, val, ptr, ptr, val).selects(1, ENOSYS, ~0x180u /* without PRIVATE, CLOCK_REALTIME */),
     special(SYS(sched_setaffinity), Special::sched_setaffinity, val, val, in_sized_by(1)),
     emulate(SYS(sched_getaffinity), val, val, out_result(1)).served(),
@@ -267,8 +265,8 @@ constexpr SyscallRow kRows[] = {
     emulate(SYS(timer_getoverrun), val),
     emulate(SYS(timer_delete), val),
     emulate(SYS(clock_settime), val, timespec_in),
-    emulate(SYS(clock_gettime), val, timespec_out).served(),
-    emulate(SYS(clock_getres), val, timespec_out).served(),
+    emulate(SYS(clock_gettime), val, timespec_out).served().answered_by_vdso(),
+    emulate(SYS(clock_getres), val, timespec_out).served().answered_by_vdso(),
     emulate(SYS(clock_nanosleep), val, val, timespec_in, on_error(timespec_out)).blocks().served(),
     special(SYS(exit_group), Special::exit_group, val),
     emulate(SYS(epoll_wait), fd, out_result(2, 12), val, val).tests().times_out(3).served(),
@@ -288,9 +286,9 @@ constexpr SyscallRow kRows[] = {
     refuse(SYS(kexec_load), EPERM, kModules),
     // si_signo and its neighbours are written even when there is no child (kernel/exit.c, waitid).
     emulate(SYS(waitid), val, val, always(siginfo_out), val, rusage_out).tests(),
-    refuse(SYS(add_key), EOPNOTSUPP, kKeys),
-    refuse(SYS(request_key), EOPNOTSUPP, kKeys),
-    refuse(SYS(keyctl), EOPNOTSUPP, kKeys),
+    emulate(SYS(add_key), text(32), text(kPageSize), in_sized_by(3), val, val),
+    emulate(SYS(request_key), text(32), text(kPageSize), text(kPageSize), val).blocks(),
+    emulate(SYS(keyctl), val, val, val, val, val).selects(0, EOPNOTSUPP),
     emulate(SYS(ioprio_set), val, val, val),
     emulate(SYS(ioprio_get), val, val),
     emulate(SYS(inotify_init)).makes(NewDescriptor::no_channel).served(),
@@ -330,7 +328,7 @@ constexpr SyscallRow kRows[] = {
     emulate(SYS(tee), fd, fd, val, val).transfers(0, 1).blocks(),
     emulate(SYS(sync_file_range), fd, val, val, val),
     emulate(SYS(vmsplice), fd, iov_out, val, val).transfers(-1, 0).blocks(),
-    refuse(SYS(move_pages), ENOSYS, "placement of pages is not modelled"),
+    emulate(SYS(move_pages), val, val, in_sized_by(1, 8), in_sized_by(1, 4), out_sized_by(1, 4), val),
     emulate(SYS(utimensat), fd, path, in(32), val),
     emulate(SYS(epoll_pwait), fd, out_result(2, 12), val, val, in_sized_by(5), val)
         .tests()
@@ -369,22 +367,24 @@ constexpr SyscallRow kRows[] = {
     emulate(SYS(syncfs), fd),
     emulate(SYS(sendmmsg), fd, mmsg_in, val, val).sends(0).flags(3).blocks().served(),
     emulate(SYS(setns), fd, val),
-    emulate(SYS(getcpu), out(4), out(4), ptr).served(),
-    refuse(SYS(process_vm_readv), EPERM, kForeignMemory),
-    refuse(SYS(process_vm_writev), EPERM, kForeignMemory),
+    emulate(SYS(getcpu), out(4), out(4), ptr).served().answered_by_vdso(),
+    emulate(SYS(process_vm_readv), val, iov_out, val, in_sized_by(4, 16), val, val),
+    special(SYS(process_vm_writev), Special::write_process, val, iov_in, val, in_sized_by(4, 16), val, val),
     emulate(SYS(kcmp), val, val, val, val, val),
     refuse(SYS(finit_module), EPERM, kModules),
     // On E2BIG the size that the kernel knows is written into the structure.
     emulate(SYS(sched_setattr), val, on_error(self_sized(ArgKind::in_out)), val),
     emulate(SYS(sched_getattr), val, out_sized_by(2), val, val),
     emulate(SYS(renameat2), fd, path, fd, path, val),
-    refuse(SYS(seccomp), EINVAL, kSandbox),
+    emulate(SYS(seccomp), val, val, ptr).selects(0),
     emulate(SYS(getrandom), out_result(1), val, val).served(),
     emulate(SYS(memfd_create), text(256), val),
     refuse(SYS(kexec_file_load), EPERM, kModules),
     refuse(SYS(bpf), EPERM, "programs and maps in the kernel are not modelled"),
     special(SYS(execveat), Special::execveat, fd, path, strings, strings, val),
-    refuse(SYS(userfaultfd), ENOSYS, "page faults would become events"),
+    refuse(SYS(userfaultfd), ENOSYS,
+           "page faults would become events; garbage collectors and sandboxes that can use it protect memory and "
+           "handle SIGSEGV instead"),
     emulate(SYS(membarrier), val, val, val),
     emulate(SYS(mlock2), ptr, val, val),
     emulate(SYS(copy_file_range), fd, if_positive(in_out(8)), fd, if_positive(in_out(8)), val, val)
@@ -402,12 +402,16 @@ constexpr SyscallRow kRows[] = {
     refuse(SYS(pkey_free), ENOSYS, kProtectionKeys),
     emulate(SYS(statx), fd, path, val, val, out(256)).served(),
     refuse(SYS(io_pgetevents), ENOSYS, kAio),
-    refuse(SYS(rseq), ENOSYS, "the kernel writes the CPU's number at every preemption").is_common().served(),
+    refuse(SYS(rseq), ENOSYS,
+           "the kernel writes the CPU's number at every preemption; programs ask getcpu, and allocators do without "
+           "caches for each processor")
+        .is_common()
+        .served(),
 
     emulate(SYS(pidfd_send_signal), fd, val, siginfo_in, val),
-    refuse(SYS(io_uring_setup), ENOSYS, kAio),
-    refuse(SYS(io_uring_enter), ENOSYS, kAio),
-    refuse(SYS(io_uring_register), ENOSYS, kAio),
+    refuse(SYS(io_uring_setup), ENOSYS, kUring),
+    refuse(SYS(io_uring_enter), ENOSYS, kUring),
+    refuse(SYS(io_uring_register), ENOSYS, kUring),
     emulate(SYS(open_tree), fd, path, val),
     emulate(SYS(move_mount), fd, path, fd, path, val),
     emulate(SYS(fsopen), text(kPageSize), val),
@@ -415,24 +419,24 @@ constexpr SyscallRow kRows[] = {
     emulate(SYS(fsmount), fd, val, val),
     emulate(SYS(fspick), fd, path, val),
     emulate(SYS(pidfd_open), val, val).makes(NewDescriptor::no_channel).served(),
-    refuse(SYS(clone3), ENOSYS, "its structure lies in memory; programs fall back to clone").is_common().served(),
+    special(SYS(clone3), Special::clone3, in_sized_by(1), val),
     emulate(SYS(close_range), val, val, val).effect(FdEffect::closes_range),
     emulate(SYS(openat2), fd, path, in_sized_by(3), val).blocks().truncates(1),
     emulate(SYS(pidfd_getfd), fd, val, val),
     emulate(SYS(faccessat2), fd, path, val, val).served(),
-    refuse(SYS(process_madvise), ENOSYS, kOutsideAdvice),
+    emulate(SYS(process_madvise), fd, in_sized_by(2, 16), val, val, val).selects(3),
     emulate(SYS(epoll_pwait2), fd, out_result(2, 12), val, timespec_in, in_sized_by(5), val)
         .tests()
         .times_out(3)
         .masks(4)
         .served(),
     emulate(SYS(mount_setattr), fd, path, val, in_sized_by(4), val),
-    refuse(SYS(quotactl_fd), ENOSYS, kQuota),
-    refuse(SYS(landlock_create_ruleset), ENOSYS, kSandbox),
-    refuse(SYS(landlock_add_rule), ENOSYS, kSandbox),
-    refuse(SYS(landlock_restrict_self), ENOSYS, kSandbox),
+    emulate(SYS(quotactl_fd), fd, val, val, ptr).selects(1, EINVAL, 0xffffff00),
+    emulate(SYS(landlock_create_ruleset), in_sized_by(1), val, val),
+    emulate(SYS(landlock_add_rule), fd, val, ptr, val).selects(1),
+    emulate(SYS(landlock_restrict_self), fd, val),
     refuse(SYS(memfd_secret), ENOSYS, "memory that no one else may read cannot be recorded"),
-    refuse(SYS(process_mrelease), ENOSYS, kOutsideAdvice),
+    emulate(SYS(process_mrelease), fd, val),
     emulate(SYS(futex_waitv), in_sized_by(1, 24), val, val, timespec_in, val).tests(),
     emulate(SYS(set_mempolicy_home_node), ptr, val, val, val),
     emulate(NEW(451, cachestat), fd, in(16), out(40), val),
@@ -447,7 +451,7 @@ constexpr SyscallRow kRows[] = {
     emulate(NEW(459, lsm_get_self_attr), val, out_pointee(2), always(in_out(4)), val),
     emulate(NEW(460, lsm_set_self_attr), val, in_sized_by(2), val, val),
     emulate(NEW(461, lsm_list_modules), out_pointee(1), always(in_out(4)), val),
-    refuse(NEW(462, mseal), ENOSYS, "a sealed mapping cannot be restored"),
+    emulate(NEW(462, mseal), ptr, val, val),
     // xattr_args is {value, size, flags}: without flags it is shaped like an iovec. setxattrat may have flags, so its
     // value is not followed.
     emulate(NEW(463, setxattrat), fd, path, val, text(256), in_sized_by(5), val),

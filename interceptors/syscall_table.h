@@ -7,6 +7,7 @@
 #pragma once
 
 #include <linux/filter.h>
+#include <linux/seccomp.h>
 
 #include <algorithm>
 #include <array>
@@ -45,7 +46,8 @@ enum class Special : uint8_t {
   shmdt,  // memory layout (memory)
   fork,
   vfork,
-  clone,  // birth of threads and processes
+  clone,
+  clone3,  // birth of threads and processes
   execve,
   execveat,
   exit,
@@ -54,6 +56,8 @@ enum class Special : uint8_t {
   arch_prctl,
   set_tid_address,    // FS/GS base are registers
   sched_setaffinity,  // where what is recorded runs is up to the recorder
+  write_process,      // another process's memory changes, at an event of that
+  seccomp,            // what a program forbids itself, the recorder keeps and enforces (program_filters.h)
 };
 
 // What a syscall does to a channel, for the pairing of endpoints. The fd is always in the argument named by `fd_arg`;
@@ -94,6 +98,7 @@ enum class ArgKind : uint8_t {
   mmsghdr_in,   // sendmmsg; the kernel writes msg_len of `result` headers
   mmsghdr_out,  // recvmmsg: `result` headers
   ifconf,       // struct ifconf of SIOCGIFCONF: length in and out, and the buffer it points to
+  filter,       // struct sock_fprog, and the instructions it points to
 };
 
 enum class ExtentKind : uint8_t {
@@ -150,7 +155,10 @@ struct SyscallRow {
   int8_t word_arg = -1;      // a futex: the call does not sleep if the word there is not what expected_arg says
   int8_t expected_arg = -1;
   int8_t mask_arg = -1;  // signal mask while the call sleeps: served only if it is null
-  int16_t refusal = 0;   // positive errno for Treat::refuse
+  // Programs make no such call where the kernel has mapped its vDSO (vdso(7)), if argument 0 is a clock, of one of
+  // these. What they forbid themselves by seccomp(2) does not concern it.
+  bool in_vdso = false;
+  int16_t refusal = 0;  // positive errno for Treat::refuse
   const char* why =
       nullptr;  // for refuse: reason shown in the list of refused calls; else: what the row may miss ("unsure")
   // Multiplexers: sub-rows selected by the value of argument `selector`; -1 = not a multiplexer. A sub-row has the same
@@ -230,15 +238,21 @@ void outputs(const SyscallRow& row, std::span<const uint64_t, 6> args, const Ent
 std::vector<uint64_t> datagram_lengths(const SyscallRow& row, std::span<const uint64_t, 6> args, int64_t result,
                                        const Memory& memory);
 
-// A call with certain values in some of its arguments.
+// A call with certain values in some of its arguments, and what the filter answers.
 struct ExactCall {
   int32_t number;
   std::array<std::optional<uint64_t>, 6> args;
+  uint32_t answer = SECCOMP_RET_ALLOW;
 };
+
+// A call that ends the thread that makes it by SIGSYS, or its whole process: for the recorder, which puts it in the
+// place of one that is forbidden.
+ExactCall fatal_call(bool whole_process);
 
 // The seccomp program: RET_TRACE for every syscall of this architecture, ENOSYS for other architectures (x32, i386).
 // Syscall instructions of the code inside tracees, named by the addresses behind them: at those in `untraced` all are
-// allowed, at `traced` (0: none) all are RET_TRACE, whatever the number. `calls` are allowed wherever they are made.
+// allowed, at `traced` (0: none) all are RET_TRACE, whatever the number. `calls` have their own
+// answers wherever they are made.
 std::vector<sock_filter> seccomp_filter(std::initializer_list<uint64_t> untraced = {}, uint64_t traced = 0,
                                         std::span<const ExactCall> calls = {});
 

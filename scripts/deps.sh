@@ -7,7 +7,7 @@ set -euo pipefail
 packages=(build-essential pkg-config libsqlite3-dev libzstd-dev libxxhash-dev libfmt-dev libcapstone-dev libunwind-dev
           libseccomp-dev doctest-dev libcli11-dev nlohmann-json3-dev python3)
 recorded=(openmpi-bin libopenmpi-dev mpich libmpich-dev redis-server redis-tools nginx-light apache2-utils memcached postgresql git musl-tools golang-go nodejs
-          debootstrap jq less)
+          debootstrap jq less bubblewrap openssh-server)
 case "${1-}" in
   '') ;;
   --list) printf '%s\n' "${packages[@]}"; exit 0 ;;

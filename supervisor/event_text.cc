@@ -37,6 +37,7 @@ std::string event_text(const Event& event) {
     case EventKind::exit:
       return fmt::format("<... {} resumed> = {}", syscall_name(event.number), format_result(event.result));
     case EventKind::signal:
+      if (event.number == 0 && !event.fatal) return "--- another process wrote into memory ---";
       return fmt::format("--- {}{} ---", signal_name(event.number), event.fatal ? ", fatal" : "");
     case EventKind::trap:
       return fmt::format("--- {} at {:#x} ---", trap_name(event.number), event.ip);

@@ -11,6 +11,7 @@
 #include <set>
 
 #include "interceptors/payload.h"
+#include "supervisor/births.h"
 #include "supervisor/interrupts.h"
 #include "supervisor/registers.h"
 #include "supervisor/robust_futexes.h"
@@ -284,7 +285,8 @@ void Recorder::place(const Unit& unit) const {
 void Recorder::watch(Unit& unit, bool checkpoint_due) {
   Thread& holder = *unit.current;
   const auto now = Clock::now();
-  const bool others_wait = (!unit.ready.empty() || !unit.joining.empty()) && now - unit.baton_since > kBatonSlice;
+  const bool others_wait =
+      (!unit.ready.empty() || !unit.joining.empty() || !unit.writers.empty()) && now - unit.baton_since > kBatonSlice;
   const bool signal_waits = !holder.held.empty() && now - holder.held_since > kBatonSlice;
   const bool late = unit.period_ns && !limits_.virtual_checkpoints && unit.in_interval &&
                     interval_ns(unit) > checkpoint_at_ns(unit) + unit.period_ns / kStoppedAfter;
@@ -376,6 +378,9 @@ void Recorder::resume(Thread& thread, int how, int signal) {
 }
 
 void Recorder::resume_user(Thread& thread, const user_regs_struct& regs) {
+  if (!thread.process->written.empty()) {
+    add_written(thread, regs, thread.rewound ? SignalPoint::before_syscall : SignalPoint::boundary);
+  }
   thread.resumed = regs;
   thread.run = Thread::Run::user;
   set_slot(thread);
@@ -435,7 +440,8 @@ void Recorder::give_up_baton(Unit& unit) {
 void Recorder::schedule(Unit& unit) {
   if (unit.current || unit.frozen) return;
   if (!unit.joining.empty()) absorb(unit);
-  if (unit.ready.empty()) return;
+  let_write(unit);
+  if (unit.current || unit.ready.empty()) return;
   Thread& thread = *unit.ready.front();
   unit.ready.pop_front();
   unit.current = &thread;
@@ -510,11 +516,24 @@ void Recorder::enter(Thread& thread) {
   ++unit.stopped_calls;
   thread.args = syscall_args(thread.entry);
   thread.row = find_row(static_cast<int64_t>(thread.entry.orig_rax), thread.args);
+  let_write(unit);
+  if (!thread.process->written.empty()) {
+    add_written(thread, before_syscall(thread.entry), SignalPoint::before_syscall);
+  }
+  if (forbidden(thread)) return;
   if (!thread.row || thread.row->treat == Treat::refuse || !mappable(thread) || touches_gate(thread)) {
     refuse(thread, thread.row);
     return;
   }
   const SyscallRow& row = *thread.row;
+  if (row.special == Special::seccomp) {
+    confine(thread);
+    return;
+  }
+  if (row.special == Special::write_process) {
+    enter_write(thread);
+    return;
+  }
   if (Unit* other = unit_to_join_for_change(thread)) {
     set_regs(thread, before_syscall(thread.entry));
     thread.rewound = true;
@@ -528,7 +547,7 @@ void Recorder::enter(Thread& thread) {
     return;
   }
   thread.run = Thread::Run::syscall;
-  if (row.special == Special::fork || row.special == Special::vfork || row.special == Special::clone) {
+  if (is_birth(row)) {
     see_birth(thread);
     return;
   }
@@ -586,7 +605,7 @@ void Recorder::end_thread(Thread& thread, bool whole_process) {
   process.leader_exited |= leader;
   thread.exited = true;
   cpu_ns(unit);  // asked for the last time while the process lives
-  Event& event = unit.log.closing(thread.serial, thread.row->number);
+  Event& event = unit.log.closing(thread.serial, static_cast<int32_t>(thread.entry.orig_rax));
   event.fatal = true;
   // What the kernel does to memory that others may go on to use: robust mutexes are marked, and the word that joiners
   // wait for is cleared (get_robust_list(2), set_tid_address(2)).
@@ -616,15 +635,26 @@ void Recorder::count_refusal(const Thread& thread, const SyscallRow* row, int er
 }
 
 void Recorder::refuse(Thread& thread, const SyscallRow* row) {
-  Unit& unit = *thread.process->unit;
   const auto number = static_cast<int64_t>(thread.entry.orig_rax);
   const int error = !row ? refusal_without_row(number) : row->treat == Treat::refuse ? row->refusal : ENODEV;
-  open_event(thread).result = -error;
-  unit.log.close(row && row->test);
   count_refusal(thread, row, error);
+  answer_call(thread, -error);
+}
+
+// In the kernel's place, which does nothing about the call.
+void Recorder::answer_call(Thread& thread, int64_t result) {
+  const SyscallRow* const row = thread.row;
+  const bool ours = row && row->special == Special::seccomp;
+  if (ours) open_call(thread, thread.process->memory);
+  Event& event = ours ? *thread.process->unit->log.open_of(thread.serial) : open_event(thread);
+  event.result = result;
   user_regs_struct regs = thread.entry;
   regs.orig_rax = ~0ull;
-  regs.rax = static_cast<uint64_t>(-static_cast<int64_t>(error));
+  regs.rax = static_cast<uint64_t>(result);
+  // A replay would execute it.
+  if (row && row->treat == Treat::special && !ours && !is_error(result))
+    event.registers = RegisterFile{as_bytes(regs), {}};
+  thread.process->unit->log.close(row && row->test);
   set_regs(thread, regs);
   resume_user(thread, regs);
 }
@@ -697,6 +727,8 @@ void Recorder::close_call(Thread& thread, int64_t result, const Memory& memory, 
     report_outside_changes();  // the call's own is none
     thread.changes_object = 0;
   }
+  if (row.special == Special::write_process) note_write(thread, result, event);
+  if (is_birth(row) && result > 0) note_birth(thread, memory, event);
   if (row.special == Special::set_tid_address) thread.clear_tid = thread.args[0];
   if (row.special == Special::sched_setaffinity && result == 0) {
     // Where programs run is up to the recorder.

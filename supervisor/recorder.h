@@ -80,6 +80,7 @@ class Recorder {
   void close_call(Thread& thread, int64_t result, const Memory& memory, const gate::Record* served = nullptr,
                   uint64_t times = 1);
   void refuse(Thread& thread, const SyscallRow* row);
+  void answer_call(Thread& thread, int64_t result);
   void count_refusal(const Thread& thread, const SyscallRow* row, int error);
   static void count_refusal(Unit& unit, const std::string& what, const std::string& answer, bool common);
   void take_or_queue(Thread& thread, Thread::Stop stop);
@@ -105,6 +106,7 @@ class Recorder {
 
   // recorder_births.cc: threads, processes, programs, ends
   void born(Thread& parent, pid_t tid);
+  static void note_birth(const Thread& parent, const Memory& memory, Event& event);
   void executed(pid_t pid, pid_t former_tid);
   void begin_program(Thread& thread);
   static void note_pending_outputs(const Thread& parent, const Memory& memory, std::vector<MemoryWrite>& writes);
@@ -125,8 +127,16 @@ class Recorder {
                 const user_regs_struct& after);
   int64_t result_of_woken(Thread& thread, int64_t result);
   void deliver(Thread& thread, int signal, const user_regs_struct& regs, uint64_t where);
+  bool raise_caught(Thread& thread, const siginfo_t& info);
   static void hold(Thread& thread, const siginfo_t& info);
   bool raise_held(Thread& thread);
+
+  // recorder_confinement.cc: what programs forbid themselves
+  bool forbidden(Thread& thread);
+  void end_forbidden(Thread& thread, int signal, bool whole_process);
+  void confine(Thread& thread);
+  static int64_t set_strict(Thread& thread);
+  int64_t add_filter(Thread& thread, uint64_t flags, Address program);
 
   // recorder_checkpoints.cc
   void begin_interval(Unit& unit, CheckpointKind kind, Process& process, uint64_t pause_ns);
@@ -185,6 +195,15 @@ class Recorder {
   bool preempt(Thread& thread, bool& handled);
   bool settle(Thread& thread, user_regs_struct& regs, bool& handled);
   void go_on(Thread& thread);
+
+  // recorder_writes.cc: calls that write into other processes' memory
+  Thread* named(const Thread& caller, pid_t number);
+  static bool at_rest(const Unit& unit);
+  void enter_write(Thread& thread);
+  void let_write(Unit& unit);
+  void make_write(Thread& thread);
+  void note_write(Thread& thread, int64_t result, Event& event);
+  static void add_written(Thread& thread, const user_regs_struct& regs, SignalPoint where);
 
   // recorder_joins.cc: units that come to share writable memory
   void join_unit(Thread& thread, Thread::Stop stop, Unit& target);

@@ -16,6 +16,7 @@
 #include <sstream>
 
 #include "checkpoint/address_space.h"
+#include "supervisor/births.h"
 #include "supervisor/interrupts.h"
 #include "supervisor/recorder.h"
 #include "supervisor/registers.h"
@@ -27,18 +28,6 @@ constexpr long kOptions = PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE | PTRACE_O
                           PTRACE_O_TRACEEXEC | PTRACE_O_TRACESECCOMP | PTRACE_O_EXITKILL;
 constexpr uint64_t kArchSetCpuid = 0x1012;
 constexpr size_t kMaxCommand = 200, kMaxArguments = 4096;
-
-// The flags of fork, vfork and clone, in clone(2)'s terms.
-uint64_t clone_flags(const Thread& parent) {
-  switch (parent.row->special) {
-    case Special::vfork:
-      return CLONE_VM | CLONE_VFORK;
-    case Special::clone:
-      return parent.args[0];
-    default:
-      return 0;
-  }
-}
 
 // Where the kernel let the heap begin (proc_pid_stat(5), start_brk); right after execve that is the current break.
 Address start_brk(pid_t pid) {
@@ -127,10 +116,13 @@ Result<void> Recorder::launch(const std::string& path, const std::vector<std::st
   int go[2];
   if (pipe2(go, O_CLOEXEC) != 0) return errno_error("cannot make a pipe");
   const Fd read_end(go[0]), write_end(go[1]);
-  const std::vector<sock_filter> filter = arena_
-                                              ? seccomp_filter({arena_->header().executed, arena_->header().injected},
-                                                               arena_->header().boundary, GateArena::loader_calls())
-                                              : seccomp_filter();
+  std::vector<ExactCall> calls{fatal_call(true), fatal_call(false)};
+  for (const ExactCall& call : GateArena::loader_calls()) {
+    if (arena_) calls.push_back(call);
+  }
+  const std::vector<sock_filter> filter =
+      arena_ ? seccomp_filter({arena_->header().executed, arena_->header().injected}, arena_->header().boundary, calls)
+             : seccomp_filter({}, 0, calls);
   const sock_fprog program{static_cast<unsigned short>(filter.size()), const_cast<sock_filter*>(filter.data())};
   std::vector<char*> argv;
   for (const auto& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
@@ -156,6 +148,7 @@ Result<void> Recorder::launch(const std::string& path, const std::vector<std::st
   }
   Unit& unit = add_unit({}, root_);
   Thread& thread = add_thread(add_process(unit, root_), root_);
+  thread.confinement.no_new_privileges = prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1;
   unit.current = &thread;
   if (write(write_end.get(), "g", 1) != 1) return errno_error("cannot start the program");
   return {};
@@ -198,7 +191,8 @@ Thread& Recorder::add_thread(Process& process, pid_t tid) {
 void Recorder::born(Thread& parent, pid_t tid) {
   Process& process = *parent.process;
   Unit& unit = *process.unit;
-  const uint64_t flags = clone_flags(parent);
+  const BirthRequest request = birth_request(*parent.row, parent.args, process.memory);
+  const uint64_t flags = request.flags;
   Event* event = unit.log.open_of(parent.serial);
   CHECK(event);
   event->result = tid;
@@ -251,7 +245,8 @@ void Recorder::born(Thread& parent, pid_t tid) {
       child->image_at_birth = decision.keep != Keep::drop;  // later would be too late
     }
   }
-  if (flags & CLONE_CHILD_CLEARTID) child->clear_tid = parent.args[3];
+  child->confinement = parent.confinement;
+  if (flags & CLONE_CHILD_CLEARTID) child->clear_tid = request.child_tid;
   if (flags & CLONE_VFORK) {
     parent.run = Thread::Run::blocked;
     parent.xstate = get_xstate(parent.tid);
@@ -282,6 +277,19 @@ void Recorder::note_pending_outputs(const Thread& parent, const Memory& memory, 
       for (const Span& span : *spans) note(span.address, span.length);
     }
   }
+}
+
+// What the kernel tells the parent through memory.
+void Recorder::note_birth(const Thread& parent, const Memory& memory, Event& event) {
+  const BirthRequest request = birth_request(*parent.row, parent.args, memory);
+  const auto note = [&](uint64_t flag, Address address) {
+    MemoryWrite write{address, sizeof(int32_t), false, Bytes(sizeof(int32_t))};
+    if ((request.flags & flag) && memory.read(address, write.data.data(), write.length)) {
+      event.writes.push_back(std::move(write));
+    }
+  };
+  note(CLONE_PARENT_SETTID, request.parent_tid);
+  note(CLONE_PIDFD, request.pidfd);
 }
 
 void Recorder::executed(pid_t pid, pid_t former_tid) {
@@ -335,6 +343,7 @@ void Recorder::executed(pid_t pid, pid_t former_tid) {
   process.objects.clear();
   process.shared_mappings.reset();
   process.cpuid_sites.clear();
+  process.written.clear();
   process.gate.reset();
   process.inherited.reset();
   if (auto memory = Memory::open(pid)) process.memory = std::move(*memory);
@@ -395,6 +404,7 @@ void Recorder::remove_thread(Thread& thread) {
   Unit& unit = *process.unit;
   unit.threads.erase(thread.serial);
   std::erase(unit.ready, &thread);
+  for (const auto& [id, other] : units_) std::erase(other->writers, &thread);
   const bool held_baton = unit.current == &thread;
   if (held_baton) unit.current = nullptr;
   --process.threads;
@@ -426,6 +436,7 @@ void Recorder::ended(pid_t tid, int status) {
     if (unit.processes.empty()) {
       unit.log.flush();
       end_interval(unit);
+      let_write(unit);
     }
   }
   schedule(unit);

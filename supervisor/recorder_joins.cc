@@ -54,6 +54,8 @@ void Recorder::absorb(Unit& unit) {
     joined->threads.clear();
     unit.ready.insert(unit.ready.end(), joined->ready.begin(), joined->ready.end());
     joined->ready.clear();
+    unit.writers.insert(unit.writers.end(), joined->writers.begin(), joined->writers.end());
+    joined->writers.clear();
     unit.record.joined.push_back(joined->id);
     ended_units_.push_back(joined->id);
   }

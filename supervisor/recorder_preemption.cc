@@ -69,7 +69,7 @@ bool Recorder::preempt(Thread& thread, bool& handled) {
   user_regs_struct regs;
   if (!settle(thread, regs, handled)) return false;
   const bool signal = !thread.held.empty();
-  const bool others = !unit.ready.empty() || !unit.joining.empty();
+  const bool others = !unit.ready.empty() || !unit.joining.empty() || !unit.writers.empty();
   // Without the tier nothing can make a call from here: its memory is read while it is stopped.
   const bool copied = unit.processes.size() == 1 && process.gate && process.gate->slot();
   auto captured = capture(unit, thread, false, copied);

@@ -153,7 +153,7 @@ void Recorder::handle_signal(Thread& thread, int signal) {
     return;
   }
   const bool at_event = equal(regs, thread.resumed);
-  if (info.si_code == SI_TKILL && info.si_pid == getpid()) {
+  if (info.si_code == SI_TKILL && (info.si_pid == getpid() || info.si_pid == 0)) {
     const auto was = std::find_if(thread.raised.begin(), thread.raised.end(),
                                   [&](const siginfo_t& raised) { return raised.si_signo == signal; });
     if (was != thread.raised.end()) {
@@ -241,6 +241,17 @@ void Recorder::deliver(Thread& thread, int signal, const user_regs_struct& regs,
   unit.log.add(std::move(event));
   thread.rewound = false;
   resume_user(thread, handler);
+}
+
+// Sends the thread a signal that an instruction of its own has caused, if a handler is to see it now; else the kernel
+// would end the process.
+bool Recorder::raise_caught(Thread& thread, const siginfo_t& info) {
+  const SignalMasks masks = signal_masks(thread.tid);
+  const uint64_t bit = uint64_t{1} << (info.si_signo - 1);
+  if (!(masks.caught & bit) || (masks.blocked & bit)) return false;
+  if (syscall(SYS_tgkill, thread.process->pid, thread.tid, info.si_signo) != 0) return false;
+  thread.raised.push_back(info);
+  return true;
 }
 
 // Keeps an asynchronous signal for the thread's next event.

@@ -15,6 +15,7 @@
 #include "checkpoint/address_space.h"
 #include "interceptors/payload.h"
 #include "interceptors/trapped_instructions.h"
+#include "supervisor/births.h"
 #include "supervisor/divergence.h"
 #include "supervisor/memory_calls.h"
 #include "supervisor/registers.h"
@@ -31,20 +32,11 @@ std::string hex(uint64_t value) {
   return text;
 }
 
-uint64_t clone_flags(const Event& event, const SyscallRow& row) {
-  if (row.special == Special::clone) return event.args[0];
-  return row.special == Special::vfork ? uint64_t{CLONE_VM | CLONE_VFORK} : 0;
-}
-
 void stay_on(pid_t tid, int processor) {
   cpu_set_t set;
   CPU_ZERO(&set);
   CPU_SET(processor, &set);
   sched_setaffinity(tid, sizeof set, &set);
-}
-
-bool bears(const SyscallRow& row) {
-  return row.special == Special::fork || row.special == Special::vfork || row.special == Special::clone;
 }
 
 }  // namespace
@@ -265,31 +257,39 @@ Result<bool> Replayer::replay_entry(Thread& thread, EventIndex index, const Even
   const size_t count = row ? row->argument_count() : 0;
   if (!std::equal(args.begin(), args.begin() + static_cast<ptrdiff_t>(count), event.args.begin())) return differs("");
   if (preserved_registers_hash(thread.regs) != event.regs_hash) return differs(", with other registers");
-  if (!row || row->treat == Treat::refuse) return true;
+  if (row && row->treat != Treat::refuse) {
+    ASSIGN_OR_RETURN(const bool same, compare_inputs(thread, index, event, *row));
+    if (!same) return differs(", with other contents of the memory that it reads");
+    if (is_birth(*row) && (event.child_unit || event.child_thread)) TRY(replay_birth(thread, index, event, *row));
+  }
+  return event.fatal ? replay_end(thread, index, event, row) : true;
+}
+
+// Compares the memory that a call reads, and hands over what it sends.
+Result<bool> Replayer::compare_inputs(Thread& thread, EventIndex index, const Event& event, const SyscallRow& row) {
   // A new program's strings lie close together.
-  const bool executes = row->special == Special::execve || row->special == Special::execveat;
+  const bool executes = row.special == Special::execve || row.special == Special::execveat;
   const Memory strings = executes ? Memory::snapshot(memory(thread)) : Memory();
   const Memory& found = executes ? strings : memory(thread);
-  const auto read = inputs(*row, args, found);
-  if (event.in_hash != 0 && hash_spans(read, found, scratch_) != event.in_hash) {
-    return differs(", with other contents of the memory that it reads");
-  }
+  const auto read = inputs(row, syscall_args(thread.regs), found);
+  if (event.in_hash != 0 && hash_spans(read, found, scratch_) != event.in_hash) return false;
   if (store_.index({what_.unit, index}, sent_)) store_.publish({what_.unit, index}, read_payload(read, memory(thread)));
-  if (options_.output) keep_output(thread, event, *row, read);
-  if (bears(*row) && (event.child_unit || event.child_thread)) TRY(replay_birth(thread, index, event, *row));
-  if (event.fatal) {
-    ASSIGN_OR_RETURN(const bool written, write_memory(thread, index, event));
-    if (!written) return false;
-    if (row->special == Special::exit_group) {
-      forget_process(thread.process);
-    } else {
-      // A leader stays as a stopped thread; the others go for good.
-      const Stub& stub = unit_.processes.at(thread.process).stub;
-      if (thread.tid != stub.pid()) stub.end_thread(thread.tid);
-      threads_.erase(event.thread);
-    }
+  if (options_.output) keep_output(thread, event, row, read);
+  return true;
+}
+
+// The call ended its thread or process, or was one that this is forbidden: then its result says so.
+Result<bool> Replayer::replay_end(Thread& thread, EventIndex index, const Event& event, const SyscallRow* row) {
+  ASSIGN_OR_RETURN(const bool written, write_memory(thread, index, event));
+  if (!written) return false;
+  if (row && row->special == Special::exit_group && event.result == 0) {
+    forget_process(thread.process);
     return true;
   }
+  // A leader stays as a stopped thread; the others go for good.
+  const Stub& stub = unit_.processes.at(thread.process).stub;
+  if (thread.tid != stub.pid()) stub.end_thread(thread.tid);
+  threads_.erase(event.thread);
   return true;
 }
 
@@ -301,7 +301,8 @@ void Replayer::forget_process(ProcessSerial process) {
 }
 
 Result<void> Replayer::replay_birth(Thread& parent, EventIndex index, const Event& event, const SyscallRow& row) {
-  const uint64_t flags = clone_flags(event, row);
+  const BirthRequest request = birth_request(row, event.args, memory(parent));
+  const uint64_t flags = request.flags;
   const EventRef self{what_.unit, index};
   const bool elsewhere = event.child_unit != 0;
   if (elsewhere && !store_.wants_birth(self)) return {};
@@ -313,8 +314,8 @@ Result<void> Replayer::replay_birth(Thread& parent, EventIndex index, const Even
   user_regs_struct regs = parent.regs;
   regs.rax = 0;
   regs.orig_rax = ~0ull;
-  if (row.special == Special::clone && event.args[1]) regs.rsp = event.args[1];
-  if (flags & CLONE_SETTLS) regs.fs_base = event.args[4];
+  if (request.stack) regs.rsp = request.stack;
+  if (flags & CLONE_SETTLS) regs.fs_base = request.tls;
   const auto parents = gates_.find(parent.process);
   std::shared_ptr<Gate> gate = parents == gates_.end() ? nullptr : parents->second;
   user_regs_struct physical = regs;
@@ -322,10 +323,10 @@ Result<void> Replayer::replay_birth(Thread& parent, EventIndex index, const Even
   if (!redrive::set_regs(tid, physical)) return errno_error("cannot set registers");
   const auto id = static_cast<int32_t>(event.result);
   if (flags & CLONE_THREAD) {
-    if (flags & CLONE_CHILD_SETTID) process.stub.memory().put(event.args[3], id);
+    if (flags & CLONE_CHILD_SETTID) process.stub.memory().put(request.child_tid, id);
   } else {
     ASSIGN_OR_RETURN(Stub stub, Stub::adopt(tid));
-    if (flags & CLONE_CHILD_SETTID) stub.memory().put(event.args[3], id);
+    if (flags & CLONE_CHILD_SETTID) stub.memory().put(request.child_tid, id);
     // What cannot be written here the kernel could not write either.
     for (const auto& write : event.child_writes)
       stub.memory().write(write.address, write.data.data(), write.data.size());
@@ -342,7 +343,7 @@ Result<void> Replayer::replay_birth(Thread& parent, EventIndex index, const Even
       threads_[event.child_thread].process = serial;
     }
   }
-  if (flags & CLONE_PARENT_SETTID) process.stub.memory().put(event.args[2], id);
+  if (flags & CLONE_PARENT_SETTID) process.stub.memory().put(request.parent_tid, id);
   if (elsewhere) return {};
   Thread& child = threads_[event.child_thread];
   next_thread_ = std::max(next_thread_, event.child_thread + 1);
@@ -360,16 +361,16 @@ Result<bool> Replayer::replay_effects(Thread& thread, EventIndex index, const Ev
   const bool executes = special == Special::execve || special == Special::execveat;
   thread.stopped_at_syscall = false;
   if (options_.output) show_output(thread, event.result);
-  if (executes && event.result == 0) {
-    forget_process(thread.process);
-    return true;
-  }
-  if (special == Special::sigreturn && event.registers) {
+  if (event.registers) {  // of sigreturn, and of what would be executed here but was answered in the kernel's place
     if (!from_bytes(event.registers->general, thread.regs))
       return Error{"an event holds no registers", Status::damaged};
     thread.regs.orig_rax = ~0ull;
-    set_xstate(thread.tid, event.registers->xstate);
+    if (!event.registers->xstate.empty()) set_xstate(thread.tid, event.registers->xstate);
     set_regs(thread, thread.regs);
+    return true;
+  }
+  if (executes && event.result == 0) {
+    forget_process(thread.process);
     return true;
   }
   TRY(change_objects(event));

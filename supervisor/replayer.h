@@ -105,6 +105,8 @@ class Replayer {
   Thread* thread_of(EventIndex index, const Event& event);  // null: diverged
   Result<bool> step(EventIndex index, const Event& event);  // false: diverged
   Result<bool> replay_entry(Thread& thread, EventIndex index, const Event& event);
+  Result<bool> compare_inputs(Thread& thread, EventIndex index, const Event& event, const SyscallRow& row);
+  Result<bool> replay_end(Thread& thread, EventIndex index, const Event& event, const SyscallRow* row);
   Result<bool> replay_effects(Thread& thread, EventIndex index, const Event& event);
   Result<bool> replay_signal(Thread& thread, EventIndex index, const Event& event);
   Result<bool> replay_trap(Thread& thread, EventIndex index, const Event& event);

@@ -16,6 +16,7 @@
 
 #include "base/remote.h"
 #include "interceptors/channels.h"
+#include "interceptors/program_filters.h"
 #include "interceptors/syscall_table.h"
 #include "logstore/policy/policy.h"
 #include "supervisor/gate.h"
@@ -55,6 +56,7 @@ struct Process {
   std::set<Address> cpuid_sites;      // where an instruction stands in for cpuid
   std::shared_ptr<Gate> gate;         // the in-process tier; null: stops only
   std::shared_ptr<Gate> inherited;    // of a forked child that has not run yet
+  std::vector<MemoryWrite> written;   // by other processes, since its last event
   std::vector<pid_t> copies_to_reap;  // ended checkpoint copies, still zombies of this process
 
   // What is mapped and patched in its memory; null: nothing.
@@ -91,6 +93,7 @@ struct Thread {
   uint64_t changes_object = 0;      // the call changes an object that is mapped shared; 0: none
   bool image_at_birth = false;      // the policy wants a checkpoint before its first instruction
   Address clear_tid = 0;            // CLONE_CHILD_CLEARTID, set_tid_address
+  Confinement confinement;
 
   user_regs_struct resumed{};    // when it was last let into user code
   bool exited = false;           // a leader whose end is not reported yet
@@ -120,6 +123,7 @@ struct Unit {
 
   UnitRecord record;           // as in the trace
   std::vector<Unit*> joining;  // frozen units that become part of this one at its next event
+  std::deque<Thread*> writers;  // stopped at calls that write into this one's memory, until its next event
   bool frozen = false;
   bool checkpoint_first = false;           // a checkpoint must come before the next event
   ThreadSerial first_joined_thread = ~0u;  // since the last checkpoint

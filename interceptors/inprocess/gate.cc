@@ -667,6 +667,7 @@ bool serve_call(Slot& s) {
   const Call* const found = call_of(regs);
   if (!found) return false;
   const Call& call = *found;
+  if (s.restricted[regs.rax / 64] >> regs.rax % 64 & 1) return false;
   if (call.null != kNoArg && argument(regs, call.null)) return false;
   if (call.closes != kNoArg && !may_close(s, argument(regs, call.closes))) return false;
   if (call.changes_file && (changes_watched_file(s, call) || s.want_stop)) return false;

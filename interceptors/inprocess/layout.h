@@ -33,6 +33,7 @@ inline constexpr uint64_t kStackSize = 0x4000;
 inline constexpr uint64_t kRingSize = 0x100000;
 
 inline constexpr uint32_t kCalls = 470;
+inline constexpr uint32_t kCallWords = (kCalls + 63) / 64;  // of bits, one for each
 inline constexpr uint32_t kCommands = 96;  // of multiplexers, that are served
 inline constexpr uint32_t kMaxSpans = 6;
 inline constexpr uint32_t kAreas = 16;
@@ -189,6 +190,7 @@ struct Slot {
   uint64_t known[kDescriptors / 64];
   // Sockets that were never connected: nothing is behind them yet, and they may be closed as well.
   uint64_t fresh[kDescriptors / 64];
+  uint64_t restricted[kCallWords];  // calls that the program's own seccomp filters may forbid: they stop
   Described described;  // by the call that is being served
   uint32_t replay;      // the ring holds expected calls, which are answered from it
   uint32_t repeated;    // how often the expected call at `taken` was made already

@@ -1,0 +1,51 @@
+// The seccomp filters that recorded programs install (seccomp(2)), evaluated by the recorder.
+//
+// The kernel never has them: it would apply them to the recorder's own calls as well. A chain of filters is immutable
+// and shared by all threads that have it. A program is checked as the kernel checks it and means what it means there.
+#pragma once
+
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "interceptors/inprocess/layout.h"
+
+namespace redrive {
+
+// Whether the kernel would accept the program as a filter (EINVAL otherwise).
+bool is_valid_filter(std::span<const sock_filter> program);
+
+class ProgramFilters {
+ public:
+  // `program` is valid; `older`: those that were installed before, or null.
+  ProgramFilters(std::vector<sock_filter> program, std::shared_ptr<const ProgramFilters> older);
+
+  // What the strictest of the filters answers, as the kernel chooses it: SECCOMP_RET_ACTION_FULL and SECCOMP_RET_DATA.
+  uint32_t answer(const seccomp_data& call) const;
+  // The system calls, by number, that not all of the filters allow whatever their arguments are.
+  const std::array<uint64_t, gate::kCallWords>& restricted() const { return restricted_; }
+  // Of all filters, as the kernel counts them for its limit.
+  size_t instructions() const { return instructions_; }
+  // Whether `other` (null: no filter) was installed before, or is the same.
+  bool descends_from(const ProgramFilters* other) const;
+
+ private:
+  std::vector<sock_filter> program_;
+  std::shared_ptr<const ProgramFilters> older_;
+  std::array<uint64_t, gate::kCallWords> restricted_{};
+  size_t instructions_ = 0;
+};
+
+// What seccomp(2) confines a thread to, and what threads and programs inherit.
+struct Confinement {
+  bool strict = false;                            // SECCOMP_MODE_STRICT
+  bool no_new_privileges = false;                 // as the program has set it; the kernel's is always set
+  std::shared_ptr<const ProgramFilters> filters;  // null: none
+};
+
+}  // namespace redrive

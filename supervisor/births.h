@@ -1,0 +1,48 @@
+// What fork, vfork, clone and clone3 ask for, in one form for record and replay.
+#pragma once
+
+#include <linux/sched.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <array>
+
+#include "base/remote.h"
+#include "interceptors/syscall_table.h"
+
+namespace redrive {
+
+// In clone3(2)'s terms.
+struct BirthRequest {
+  uint64_t flags = 0;
+  Address pidfd = 0;
+  Address parent_tid = 0;
+  Address child_tid = 0;
+  Address stack = 0;  // where the child's stack pointer begins; 0: where its parent's is
+  uint64_t tls = 0;
+};
+
+inline bool is_birth(const SyscallRow& row) {
+  return row.special == Special::fork || row.special == Special::vfork || row.special == Special::clone ||
+         row.special == Special::clone3;
+}
+
+// `memory`: the parent's, from the call's entry on.
+inline BirthRequest birth_request(const SyscallRow& row, const std::array<uint64_t, 6>& args, const Memory& memory) {
+  switch (row.special) {
+    case Special::vfork:
+      return {CLONE_VM | CLONE_VFORK};
+    case Special::clone:
+      return {args[0], args[2], args[2], args[3], args[1], args[4]};
+    case Special::clone3: {
+      clone_args asked{};
+      memory.read(args[0], &asked, std::min<uint64_t>(args[1], sizeof asked));
+      const Address stack = asked.stack ? asked.stack + asked.stack_size : 0;
+      return {asked.flags, asked.pidfd, asked.parent_tid, asked.child_tid, stack, asked.tls};
+    }
+    default:
+      return {};
+  }
+}
+
+}  // namespace redrive

@@ -1,0 +1,123 @@
+// Calls that write into another process's memory (process_vm_writev(2)). A replay must find what they wrote at an event
+// of the process that they wrote to: the kernel makes the call while nobody runs user code in that process's unit, and
+// before anybody does again, what was written becomes an event there.
+#include <sys/ptrace.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "supervisor/recorder.h"
+#include "supervisor/registers.h"
+
+namespace redrive {
+namespace {
+
+// The namespace that a process's own numbers of others are of.
+std::string pid_namespace(pid_t tid) {
+  char name[64] = {};
+  const std::string path = "/proc/" + std::to_string(tid) + "/ns/pid";
+  return readlink(path.c_str(), name, sizeof name - 1) < 0 ? std::string() : name;
+}
+
+// A thread's number in its innermost namespace (proc_pid_status(5), NSpid).
+pid_t innermost_number(pid_t tid) {
+  std::ifstream file("/proc/" + std::to_string(tid) + "/status");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("NSpid:"))
+      return static_cast<pid_t>(std::strtol(line.c_str() + line.rfind('\t'), nullptr, 10));
+  }
+  return -1;
+}
+
+}  // namespace
+
+// The recorded thread that another one calls by this number; null if there is none.
+Thread* Recorder::named(const Thread& caller, pid_t number) {
+  const std::string space = pid_namespace(caller.tid);
+  if (space == pid_namespace(getpid())) return find(number);
+  for (const auto& [tid, thread] : threads_) {
+    if (innermost_number(tid) == number && pid_namespace(tid) == space) return thread.get();
+  }
+  return nullptr;
+}
+
+// Whether nobody in the unit can run user code before the recorder lets it.
+bool Recorder::at_rest(const Unit& unit) {
+  return std::none_of(unit.threads.begin(), unit.threads.end(),
+                      [](const auto& entry) { return entry.second->run == Thread::Run::user; });
+}
+
+// At the entry of such a call: makes it, or waits until the unit whose memory it would change is at an event.
+void Recorder::enter_write(Thread& thread) {
+  Thread* const target = named(thread, static_cast<pid_t>(thread.args[0]));
+  Unit* const unit = target ? target->process->unit : nullptr;
+  thread.run = Thread::Run::syscall;
+  if (!unit || unit == thread.process->unit || at_rest(*unit)) {
+    make_write(thread);
+    return;
+  }
+  unit->writers.push_back(&thread);
+  Thread* const holder = unit->current;
+  if (!holder) return;
+  ask_to_stop(*holder);
+  if (holder->run == Thread::Run::user) ptrace(PTRACE_INTERRUPT, holder->tid, nullptr, nullptr);
+}
+
+// The unit is at an event.
+void Recorder::let_write(Unit& unit) {
+  while (!unit.writers.empty()) {
+    Thread& writer = *unit.writers.front();
+    unit.writers.pop_front();
+    make_write(writer);
+  }
+}
+
+void Recorder::make_write(Thread& thread) {
+  open_call(thread, Memory::snapshot(thread.process->memory));
+  int status = 0;
+  resume(thread, PTRACE_SYSCALL);
+  if (wait_stop(thread.tid, status)) handle_syscall_exit(thread);
+}
+
+// Such a call has ended: what it has written is an output of its own, or waits for an event of the process's.
+void Recorder::note_write(Thread& thread, int64_t result, Event& event) {
+  constexpr uint64_t kMostVectors = 1024;
+  Thread* const target = result > 0 ? named(thread, static_cast<pid_t>(thread.args[0])) : nullptr;
+  if (!target) return;
+  Process& process = *target->process;
+  const bool shared = process.borrows_memory || thread.process->borrows_memory;
+  const bool own = &process == thread.process || (shared && process.unit == thread.process->unit);
+  std::vector<MemoryWrite>& writes = own ? event.writes : process.written;
+  std::vector<iovec> vectors(std::min(thread.args[4], kMostVectors));
+  if (!thread.process->memory.read(thread.args[3], vectors.data(), vectors.size() * sizeof(iovec))) return;
+  auto left = static_cast<uint64_t>(result);
+  for (const iovec& vector : vectors) {
+    MemoryWrite write{reinterpret_cast<Address>(vector.iov_base), std::min<uint64_t>(vector.iov_len, left), false, {}};
+    if (!write.length) continue;
+    left -= write.length;
+    write.data.resize(write.length);
+    if (process.memory.read(write.address, write.data.data(), write.length)) {
+      writes.push_back(std::move(write));
+    } else {
+      add_unsure(*process.unit, "what process_vm_writev has written could not be read");
+    }
+  }
+}
+
+// The thread is about to run user code, with these registers, or to make the call before which it stands: what others
+// have written into its memory becomes an event, like a signal that has no handler.
+void Recorder::add_written(Thread& thread, const user_regs_struct& regs, SignalPoint where) {
+  Process& process = *thread.process;
+  Event event;
+  event.kind = EventKind::signal;
+  event.thread = thread.serial;
+  event.ip = regs.rip;
+  event.args[0] = static_cast<uint64_t>(where);
+  event.writes = std::exchange(process.written, {});
+  event.registers = RegisterFile{as_bytes(regs), {}};
+  process.unit->log.add(std::move(event));
+}
+
+}  // namespace redrive
