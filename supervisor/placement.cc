@@ -24,15 +24,15 @@ constexpr unsigned kMostDoublings = 6;
 }  // namespace
 
 Placement::Placement(unsigned most) {
-  cpu_set_t all;
+  CPU_ZERO(&all_);
   CPU_ZERO(&home_);
   CPU_ZERO(&away_);
   const int home = sched_getcpu();
   if (home < 0 || home >= CPU_SETSIZE) return;
   CPU_SET(static_cast<size_t>(home), &home_);
-  if (sched_getaffinity(0, sizeof all, &all) != 0) return;
+  if (sched_getaffinity(0, sizeof all_, &all_) != 0) return;
   for (size_t i = 0; i < CPU_SETSIZE; ++i) {
-    if (!CPU_ISSET(i, &all) || static_cast<int>(i) == home || (most && others_ + 1 >= most)) continue;
+    if (!CPU_ISSET(i, &all_) || static_cast<int>(i) == home || (most && others_ + 1 >= most)) continue;
     CPU_SET(i, &away_);
     ++others_;
   }

@@ -39,6 +39,8 @@ class Placement {
   // Units run on at most so many of the processors that this thread may run on; 0: on all of them.
   explicit Placement(unsigned most);
 
+  // The processors that this thread could run on before stay_home(): those that programs see.
+  const cpu_set_t& seen() const { return all_; }
   bool one_processor() const { return others_ == 0; }
   // Where a new program goes, while so many run at home and elsewhere.
   bool begins_away(size_t home, size_t away) const { return home > 0 && away < others_; }
@@ -53,7 +55,7 @@ class Placement {
   static size_t decide(std::vector<UnitUse>& uses, uint64_t elapsed_ns, unsigned others);
 
  private:
-  cpu_set_t home_{}, away_{};
+  cpu_set_t all_{}, home_{}, away_{};
   unsigned others_ = 0;
 };
 

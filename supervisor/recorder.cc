@@ -55,8 +55,18 @@ void pass_on(int signal, const Threads& threads, pid_t first) {
   for (const pid_t process : processes) kill(process, signal);
 }
 
-bool stops_the_group(int signal) {
-  return signal == SIGSTOP || signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU;
+// Which processors the caller may run on, or runs on.
+bool asks_processors(const SyscallRow& row) {
+  return row.number == SYS_sched_getaffinity || row.number == SYS_getcpu;
+}
+
+// The thread that a call names by its number, as its caller sees it; 0 is the caller itself. -1: not known.
+pid_t tid_named(const Thread& caller, uint64_t number) {
+  const auto named = static_cast<pid_t>(number);
+  if (named == 0) return caller.tid;
+  const pid_t own = pid_in_own_namespace(caller.tid);
+  if (named == own) return caller.tid;
+  return own == caller.tid ? named : -1;
 }
 
 }  // namespace
@@ -161,8 +171,7 @@ void Recorder::add_channels() {
 void Recorder::end_copy(pid_t copy) {
   kill(copy, SIGKILL);
   int status = 0;
-  while (waitpid(copy, &status, __WALL) == copy && WIFSTOPPED(status)) {
-  }
+  while (waitpid(copy, &status, __WALL) == copy && WIFSTOPPED(status)) ptrace(PTRACE_CONT, copy, nullptr, nullptr);
 }
 
 // How a unit's calls were recorded, and which were refused.
@@ -216,6 +225,7 @@ void Recorder::tick() {
     wake_for_checkpoint(*unit);
     Thread* holder = unit->current;
     if (!holder || holder->run != Thread::Run::user) continue;
+    note_sleep(*holder);
     const bool checkpoint = checkpoint_due(*unit);
     if (checkpoint) unit->last_clock_check = {};  // it is to be asked again at the next call
     watch(*unit, checkpoint);
@@ -280,6 +290,31 @@ void Recorder::place(const Unit& unit) const {
   for (const auto& [serial, thread] : unit.threads) placement_.send(thread->tid, unit.place.away);
 }
 
+// Where programs run is up to the recorder. But they find what they have asked for: their number of processors, and
+// where they run. The thread has asked, and the kernel has answered.
+void Recorder::answer_processors(const Thread& thread, int64_t result) {
+  const auto& args = thread.args;
+  const Memory& memory = thread.process->memory;
+  if (thread.row->number == SYS_sched_getaffinity) {
+    const Thread* const named = find(tid_named(thread, args[0]));
+    const auto size = std::min(static_cast<size_t>(result), sizeof named->processors);
+    if (named) memory.write(args[2], &named->processors, size);
+    return;
+  }
+  uint32_t processor = 0;
+  if (!args[0] || !memory.get(args[0], processor) || CPU_ISSET(processor, &thread.processors)) return;
+  processor = 0;
+  while (processor < CPU_SETSIZE - 1 && !CPU_ISSET(processor, &thread.processors)) ++processor;
+  memory.put(args[0], processor);
+}
+
+// The thread has moved one to other processors, as far as the kernel lets it run there.
+void Recorder::moved_to_processors(const Thread& thread) {
+  Thread* const moved = find(tid_named(thread, thread.args[0]));
+  if (!moved || sched_getaffinity(moved->tid, sizeof moved->processors, &moved->processors) != 0) return;
+  placement_.send(moved->tid, moved->process->unit->place.away);
+}
+
 // Right behind a stop. Interrupts the unit's running thread if it is due to make an event for long and does not. Its
 // CPU time counts: it may be waiting for the processor.
 void Recorder::watch(Unit& unit, bool checkpoint_due) {
@@ -330,6 +365,10 @@ void Recorder::handle(const Stopped& stopped) {
     return;
   }
   if (!found) {
+    if (event == PTRACE_EVENT_EXIT) {
+      ptrace(PTRACE_CONT, tid, nullptr, nullptr);
+      return;
+    }
     if (is_lost_copy(tid)) {
       end_copy(tid);
       return;
@@ -348,19 +387,10 @@ void Recorder::handle(const Stopped& stopped) {
       born(thread, static_cast<pid_t>(message));
       return;
     case PTRACE_EVENT_STOP:
-      if (thread.run == Thread::Run::starting) {
-        take_or_queue(thread, Thread::Stop::start);
-      } else if (stops_the_group(signal)) {
-        ptrace(PTRACE_LISTEN, tid, nullptr, nullptr);
-      } else if (thread.asleep) {
-        disturb(thread, thread.asked_to_stop);
-      } else {
-        bool handled = false;
-        const bool due = std::exchange(thread.preempting, false) && thread.run == Thread::Run::user;
-        if (due && (preempt(thread, handled) || handled)) return;
-        if (thread.run == Thread::Run::user) leave_gate(thread);
-        resume(thread, thread.run == Thread::Run::user ? PTRACE_CONT : PTRACE_SYSCALL);
-      }
+      handle_event_stop(thread, signal);
+      return;
+    case PTRACE_EVENT_EXIT:
+      exits(thread);
       return;
     default:
       break;
@@ -372,19 +402,45 @@ void Recorder::handle(const Stopped& stopped) {
   }
 }
 
+// A thread has been born, its group stops or goes on, or it was interrupted by us.
+void Recorder::handle_event_stop(Thread& thread, int signal) {
+  if (thread.run == Thread::Run::starting) {
+    take_or_queue(thread, Thread::Stop::start);
+  } else if (stops_the_group(signal)) {
+    stop_with_group(thread);
+  } else if (thread.run == Thread::Run::stopped) {
+    take_or_queue(thread, Thread::Stop::continued);
+  } else if (thread.asleep) {
+    disturb(thread, thread.asked_to_stop);
+  } else {
+    bool handled = false;
+    const bool in_user = thread.run == Thread::Run::user;
+    const bool due = std::exchange(thread.preempting, false) && in_user;
+    if (due && (preempt(thread, handled) || handled)) return;
+    if (in_user && end_cut_short(thread, 0)) return;
+    if (in_user) leave_gate(thread);
+    resume(thread, in_user ? PTRACE_CONT : PTRACE_SYSCALL);
+  }
+}
+
 void Recorder::resume(Thread& thread, int how, int signal) {
   // ESRCH: it was killed; waitpid tells.
   ptrace(static_cast<__ptrace_request>(how), thread.tid, nullptr, signal);
 }
 
 void Recorder::resume_user(Thread& thread, const user_regs_struct& regs) {
+  runs_from(thread, regs);
+  resume(thread, PTRACE_CONT);
+}
+
+// It is about to be resumed there.
+void Recorder::runs_from(Thread& thread, const user_regs_struct& regs) {
   if (!thread.process->written.empty()) {
     add_written(thread, regs, thread.rewound ? SignalPoint::before_syscall : SignalPoint::boundary);
   }
   thread.resumed = regs;
   thread.run = Thread::Run::user;
   set_slot(thread);
-  resume(thread, PTRACE_CONT);
 }
 
 // Lets the thread enter again the syscall at whose entry (or cancelled entry) it is stopped.
@@ -461,6 +517,10 @@ void Recorder::schedule(Unit& unit) {
     case Thread::Stop::preempted:
       go_on(thread);
       break;
+    case Thread::Stop::continued:
+      thread.xstate.clear();
+      if (user_regs_struct regs; get_regs(thread, regs)) resume_user(thread, regs);
+      break;
     case Thread::Stop::none:
       CHECK(!"a thread without a stop is ready");
   }
@@ -474,6 +534,7 @@ void Recorder::start(Thread& thread) {
     if (!inherit_gate(thread, regs, std::exchange(thread.process->inherited, nullptr))) return;
   }
   if (!get_regs(thread, regs)) return;
+  ask_for_exit(thread);
   if (std::exchange(thread.image_at_birth, false)) store_now(*thread.process->unit, thread, &regs);
   resume_user(thread, regs);
 }
@@ -491,9 +552,11 @@ Event& Recorder::open_event(Thread& thread) {
 void Recorder::enter(Thread& thread) {
   Unit& unit = *thread.process->unit;
   thread.asked_to_stop = false;
-  const bool interrupted = std::exchange(thread.interrupted, false) && !thread.held.empty();
-  if (!interrupted && raise_held(thread)) {
-    rewind(thread, thread.entry);  // it is delivered before the call
+  // A signal is delivered before the call. But a stop lets others run, which the log says only of calls: it is
+  // delivered as if it had come amid this one.
+  const bool stops = !thread.held.empty() && stops_the_group(thread.held.front().si_signo);
+  if (!stops && raise_held(thread)) {
+    rewind(thread, thread.entry);
     return;
   }
   if (!thread.process->copies_to_reap.empty()) {
@@ -506,11 +569,11 @@ void Recorder::enter(Thread& thread) {
     if (!must_come && limits_.virtual_checkpoints) {
       note_checkpoint(*thread.process);
     } else {
-      thread.interrupted = interrupted;
       checkpoint(thread);
       return;
     }
   }
+  ask_for_exit(thread);
   thread.rewound = false;
   thread.woken |= thread.preempting;  // that will wake it up
   ++unit.stopped_calls;
@@ -558,7 +621,8 @@ void Recorder::enter(Thread& thread) {
       row.treat != Treat::special && !unit.ready.empty() && Clock::now() - unit.baton_since > kBatonSlice;
   const bool lets_others_run = !thread.changes_object && ((row.may_block && !alone(unit)) || slice_over);
   if (lets_others_run) thread.xstate = get_xstate(thread.tid);
-  if (interrupted) raise_held(thread);
+  shorten_timeout(thread);
+  if (stops) raise_held(thread);
   resume(thread, PTRACE_SYSCALL);
   if (lets_others_run) {
     thread.run = Thread::Run::blocked;
@@ -590,6 +654,7 @@ void Recorder::open_call(Thread& thread, const Memory& memory) {
     entry_sizes(row, thread.args, memory, thread.sizes);
     thread.output_args = thread.args;
   }
+  note_asked(thread, memory);
   thread.send.reset();
   thread.send_unheld = false;
   if (row.traffic == Traffic::send) begin_send(thread, spans_, memory, event);
@@ -607,13 +672,12 @@ void Recorder::end_thread(Thread& thread, bool whole_process) {
   cpu_ns(unit);  // asked for the last time while the process lives
   Event& event = unit.log.closing(thread.serial, static_cast<int32_t>(thread.entry.orig_rax));
   event.fatal = true;
-  // What the kernel does to memory that others may go on to use: robust mutexes are marked, and the word that joiners
-  // wait for is cleared (get_robust_list(2), set_tid_address(2)).
   for (const auto& [serial, other] : unit.threads) {
-    if (other == &thread || (whole_process && other->process == &process)) note_robust_futexes(*other, event);
+    const bool ends = other == &thread || (whole_process && other->process == &process);
+    if (ends) note_thread_end(*other, !last || process.borrows_memory, event);
   }
-  if (thread.clear_tid && !last) event.writes.push_back({thread.clear_tid, 4, false, Bytes(4)});
   unit.log.close(false);
+  if (!whole_process) pass_on_held(thread);
   thread.run = Thread::Run::syscall;
   resume(thread, PTRACE_CONT);
   // A leader's end is reported only after its last thread's; the others go on meanwhile.
@@ -665,6 +729,11 @@ void Recorder::leave(Thread& thread) {
   user_regs_struct regs = stopped;
   const Gate* const gate = thread.process->tier();
   if (gate) gate->make_canonical(regs);
+  if (std::exchange(thread.shortened, false)) {
+    const int arg = thread.row->timeout_arg;
+    syscall_arg(regs, arg) = thread.args[static_cast<size_t>(arg)];
+    set_regs(thread, regs);
+  }
   auto result = static_cast<int64_t>(regs.rax);
   // What rt_sigreturn leaves in rax is not its own result.
   if (thread.row->special == Special::none &&
@@ -679,6 +748,7 @@ void Recorder::leave(Thread& thread) {
   if (thread.row->special == Special::sigreturn) {
     // It may return to an instruction that was replaced meanwhile.
     set_regs(thread, regs);
+    read_mask(thread);
     UnitLog& log = thread.process->unit->log;
     Event& event = log.closing(thread.serial, thread.row->number);
     event.registers = RegisterFile{as_bytes(regs), get_xstate(thread.tid)};
@@ -695,6 +765,12 @@ void Recorder::leave(Thread& thread) {
   } else if (gate && gate->physical(regs.rip) != stopped.rip) {
     set_regs(thread, regs);  // its site was patched meanwhile
   }
+  if (const int signal = std::exchange(thread.in_hand, 0)) {
+    runs_from(thread, regs);
+    deliver(thread, signal, regs, static_cast<uint64_t>(SignalPoint::boundary));
+    return;
+  }
+  raise_held(thread);
   resume_user(thread, regs);
 }
 
@@ -707,6 +783,7 @@ void Recorder::close_call(Thread& thread, int64_t result, const Memory& memory, 
   Event& event = unit.log.closing(thread.serial, static_cast<int32_t>(thread.entry.orig_rax));
   event.result = result;
   end_send(thread, result);
+  if (asks_processors(row) && result >= 0) answer_processors(thread, result);
   outputs(row, thread.output_args, thread.sizes, result, memory, spans_);
   for (const auto& span : spans_) {
     event.writes.push_back({span.address, span.length, span.payload, unit.log.spare()});
@@ -720,6 +797,7 @@ void Recorder::close_call(Thread& thread, int64_t result, const Memory& memory, 
     event.writes.pop_back();
     add_unsure(unit, "the output of " + call_name(row.number, thread.args) + " could not be read");
   }
+  restore_timeout(thread, event);
   receive(thread, result, memory, event);
   record_memory_call(thread, result, event, served);
   if (thread.changes_object) {
@@ -729,13 +807,9 @@ void Recorder::close_call(Thread& thread, int64_t result, const Memory& memory, 
   }
   if (row.special == Special::write_process) note_write(thread, result, event);
   if (is_birth(row) && result > 0) note_birth(thread, memory, event);
+  if (thread.asked && result == 0) has_asked(thread);
   if (row.special == Special::set_tid_address) thread.clear_tid = thread.args[0];
-  if (row.special == Special::sched_setaffinity && result == 0) {
-    // Where programs run is up to the recorder.
-    const auto named = static_cast<pid_t>(thread.args[0]);
-    const Thread* moved = named == 0 ? &thread : find(named);
-    if (moved) placement_.send(moved->tid, moved->process->unit->place.away);
-  }
+  if (row.special == Special::sched_setaffinity && result == 0) moved_to_processors(thread);
   forget_descriptors(thread, served);
   if (served) note_descriptor(thread, *served, memory);
   if (!served && row.new_descriptor == NewDescriptor::connected && thread.process->gate) {

@@ -37,6 +37,9 @@ struct RecorderLimits {
   bool cpuid_traps = true;           // else the instructions are replaced
 };
 
+// A syscall instruction in the vDSO that is mapped there; 0 if there is none.
+Address vdso_syscall(const Memory& memory, Address vdso);
+
 class Recorder {
  public:
   // `cache`: what is known of files already, and is told what was learnt of them when run() ends; null if there is
@@ -69,6 +72,7 @@ class Recorder {
   };
   bool collect_stops();
   void handle(const Stopped& stopped);
+  void handle_event_stop(Thread& thread, int signal);
   void handle_seccomp_stop(Thread& thread);
   void handle_syscall_exit(Thread& thread);
   void start(Thread& thread);
@@ -89,6 +93,7 @@ class Recorder {
   bool alone(const Unit& unit) const { return unit.threads.size() <= 1; }
   void resume(Thread& thread, int how, int signal = 0);
   void resume_user(Thread& thread, const user_regs_struct& regs);
+  void runs_from(Thread& thread, const user_regs_struct& regs);
   void rewind(Thread& thread, const user_regs_struct& entry);
   Event& open_event(Thread& thread);
   static void end_copy(pid_t copy);
@@ -98,6 +103,8 @@ class Recorder {
   void place_units();
   void place(const Unit& unit) const;
   void place_program(Unit& unit) const;
+  void answer_processors(const Thread& thread, int64_t result);
+  void moved_to_processors(const Thread& thread);
   void watch(Unit& unit, bool checkpoint_due);
   void add_channels();
   void add_calls(const Unit& unit);
@@ -111,6 +118,8 @@ class Recorder {
   void begin_program(Thread& thread);
   static void note_pending_outputs(const Thread& parent, const Memory& memory, std::vector<MemoryWrite>& writes);
   void remove_thread(Thread& thread);
+  static void ask_for_exit(Thread& thread);
+  void exits(Thread& thread);
   void ended(pid_t tid, int status);
   // `sharer`: whose memory it shares; null if nobody's.
   Process& add_process(Unit& unit, pid_t pid, const Process* sharer = nullptr);
@@ -122,14 +131,26 @@ class Recorder {
   const std::vector<CpuidSite>* cpuid_sites_of(const MappedFile& file);
   void replace_cpuid(Process& process, const Mapping& mapping, const MappedFile* file, Event* event);
   void handle_signal(Thread& thread, int signal);
-  bool answer_trapped_instruction(Thread& thread, const user_regs_struct& regs);
+  bool answer_trapped_instruction(Thread& thread, int signal, const user_regs_struct& regs);
   void add_trap(Thread& thread, const TrappedInstruction& trap, const user_regs_struct& before,
                 const user_regs_struct& after);
   int64_t result_of_woken(Thread& thread, int64_t result);
+  void shorten_timeout(Thread& thread);
+  void restore_timeout(Thread& thread, Event& event);
   void deliver(Thread& thread, int signal, const user_regs_struct& regs, uint64_t where);
   bool raise_caught(Thread& thread, const siginfo_t& info);
   static void hold(Thread& thread, const siginfo_t& info);
   bool raise_held(Thread& thread);
+  void pass_on_held(Thread& thread);
+  void forget_stops(const Process& process);
+  void stop_with_group(Thread& thread);
+
+  // recorder_forced.cc: what faults that the program does not see take away from it
+  static void inherit_signals(Thread& thread);
+  static void note_asked(Thread& thread, const Memory& memory);
+  static void has_asked(Thread& thread);
+  static void read_mask(Thread& thread);
+  bool undo_forced(Thread& thread, int signal, const user_regs_struct& regs);
 
   // recorder_confinement.cc: what programs forbid themselves
   bool forbidden(Thread& thread);
@@ -254,7 +275,11 @@ class Recorder {
   void cancel_pending(Thread& thread);
   void take_from_sleeper(Unit& unit);
   void woke(Thread& thread, const user_regs_struct& stopped);
-  void disturb(Thread& thread, bool comes_out);
+  static void note_sleep(Thread& thread);
+  bool open_in_slot(Thread& thread);
+  bool is_cut_short(const Thread& thread, const user_regs_struct& regs) const;
+  bool end_cut_short(Thread& thread, int signal);
+  void disturb(Thread& thread, bool comes_out, int signal = 0);
   void at_boundary(Thread& thread, user_regs_struct regs);
   Gate::StoppingSite stopping_site(const Thread& thread, Address at, SiteKind kind);
   bool worth_patching(const Thread& thread, Address at, Gate::StoppingSite stopping, const Mapping& mapping) const;

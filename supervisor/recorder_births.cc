@@ -100,6 +100,8 @@ struct InitialStack {
   }
 };
 
+}  // namespace
+
 // A syscall instruction in the vDSO; 0 if there is none.
 Address vdso_syscall(const Memory& memory, Address vdso) {
   if (!vdso) return 0;
@@ -109,8 +111,6 @@ Address vdso_syscall(const Memory& memory, Address vdso) {
   const auto at = std::search(code.begin(), code.end(), std::begin(instruction), std::end(instruction));
   return at == code.end() ? 0 : vdso + static_cast<Address>(at - code.begin());
 }
-
-}  // namespace
 
 Result<void> Recorder::launch(const std::string& path, const std::vector<std::string>& arguments) {
   int go[2];
@@ -150,6 +150,7 @@ Result<void> Recorder::launch(const std::string& path, const std::vector<std::st
   Thread& thread = add_thread(add_process(unit, root_), root_);
   thread.confinement.no_new_privileges = prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1;
   unit.current = &thread;
+  thread.processors = placement_.seen();
   if (write(write_end.get(), "g", 1) != 1) return errno_error("cannot start the program");
   return {};
 }
@@ -224,6 +225,8 @@ void Recorder::born(Thread& parent, pid_t tid) {
       made.inherited = std::make_shared<Gate>(*process.gate, &home);
     }
     made.command = process.command;
+    made.segv = process.segv;
+    made.ill = process.ill;
     made.cpuid_sites = process.cpuid_sites;
     child = &add_thread(made, tid);
     if (!(flags & CLONE_VM)) note_pending_outputs(parent, made.memory, event->child_writes);
@@ -247,6 +250,8 @@ void Recorder::born(Thread& parent, pid_t tid) {
   }
   child->confinement = parent.confinement;
   if (flags & CLONE_CHILD_CLEARTID) child->clear_tid = request.child_tid;
+  child->blocked = parent.blocked;
+  child->processors = parent.processors;
   if (flags & CLONE_VFORK) {
     parent.run = Thread::Run::blocked;
     parent.xstate = get_xstate(parent.tid);
@@ -384,6 +389,7 @@ void Recorder::begin_program(Thread& thread) {
   for (const auto& mapping : mappings) {
     if (PatchPlans::is_code(mapping)) replace_cpuid(process, mapping, files.of(mapping), nullptr);
   }
+  inherit_signals(thread);
   begin_interval(unit, CheckpointKind::exec, process, 0);
   if (has_executable && (info.st_mode & (S_ISUID | S_ISGID))) {
     count_refusal(unit, "the privileges of setuid program " + process.command, "ran without them", false);
@@ -409,6 +415,42 @@ void Recorder::remove_thread(Thread& thread) {
   if (held_baton) unit.current = nullptr;
   --process.threads;
   threads_.erase(thread.tid);
+}
+
+// Where processes share memory, others see what the kernel does when a thread is killed, so its end is to be reported
+// before the kernel takes its memory. The thread is stopped.
+void Recorder::ask_for_exit(Thread& thread) {
+  if (thread.process->unit->processes.size() == 1 || std::exchange(thread.reports_exit, true)) return;
+  ptrace(PTRACE_SETOPTIONS, thread.tid, nullptr, kOptions | PTRACE_O_TRACEEXIT);
+}
+
+// The report of a thread's end. That of a process which is killed is an event; all else is known by its call.
+void Recorder::exits(Thread& thread) {
+  Process& process = *thread.process;
+  Unit& unit = *process.unit;
+  unsigned long status = 0;
+  ptrace(PTRACE_GETEVENTMSG, thread.tid, nullptr, &status);
+  const auto is_its = [&](const auto& entry) { return entry.second->process == &process; };
+  // The threads beside one that executes a program are killed as well.
+  const bool executes = std::any_of(unit.threads.begin(), unit.threads.end(), [&](const auto& entry) {
+    const SyscallRow* const row = entry.second->row;
+    const bool inside = entry.second->run == Thread::Run::syscall || entry.second->run == Thread::Run::blocked;
+    return is_its(entry) && inside && row && (row->special == Special::execve || row->special == Special::execveat);
+  });
+  if (WIFSIGNALED(status) && !process.end_logged && unit.in_interval && !executes) {
+    process.end_logged = true;
+    Event event;
+    event.kind = EventKind::signal;
+    event.thread = thread.serial;
+    event.number = WTERMSIG(status);
+    event.args[0] = static_cast<uint64_t>(SignalPoint::anywhere);
+    event.fatal = true;
+    for (const auto& [serial, other] : unit.threads) {
+      if (other->process == &process) note_thread_end(*other, process.borrows_memory, event);
+    }
+    unit.log.add(std::move(event));
+  }
+  resume(thread, PTRACE_CONT);
 }
 
 void Recorder::ended(pid_t tid, int status) {
@@ -463,9 +505,14 @@ bool Recorder::wait_stop(pid_t tid, int& status) {
     if (got < 0 && errno == EINTR) continue;
     return false;
   }
-  if (WIFSTOPPED(status)) return true;
-  ended(tid, status);
-  return false;
+  if (!WIFSTOPPED(status)) {
+    ended(tid, status);
+    return false;
+  }
+  Thread* const thread = status >> 16 == PTRACE_EVENT_EXIT ? find(tid) : nullptr;
+  if (!thread) return true;
+  exits(*thread);
+  return wait_stop(tid, status);
 }
 
 }  // namespace redrive

@@ -228,7 +228,8 @@ void Recorder::reap_copies(Thread& thread) {
   const user_regs_struct entry = thread.entry;
   const pid_t copy = thread.process->copies_to_reap.back();
   thread.process->copies_to_reap.pop_back();
-  if (inject(thread, entry, SYS_wait4, {static_cast<uint64_t>(copy), 0, __WALL | WNOHANG, 0})) rewind(thread, entry);
+  if (inject(thread, entry, SYS_wait4, {static_cast<uint64_t>(pid_in_own_namespace(copy)), 0, __WALL | WNOHANG, 0}))
+    rewind(thread, entry);
 }
 
 // Whether an unknown tracee is a copy whose original was killed before its birth was reported.
@@ -243,8 +244,8 @@ void Recorder::checkpoint(Thread& trigger) {
   Unit& unit = *process.unit;
   const user_regs_struct entry = trigger.entry;
   // Only a process that shares its memory with nobody can be copied by a clone; a joined unit is read while it is
-  // stopped.
-  const bool copied = unit.processes.size() == 1;
+  // stopped. So is one whose copy would begin a PID namespace, and end it.
+  const bool copied = unit.processes.size() == 1 && !forks_into_namespace(process.pid);
   auto captured = capture(unit, trigger, true, copied);
   if (!captured) {
     ++skipped_checkpoints_;
@@ -410,6 +411,9 @@ Result<UnitState> Recorder::capture_state(Unit& unit, Thread& trigger, bool at_e
       // One that has come out of the kernel is stopped: syscalls leave the extended state alone.
       const bool stopped = thread->stop == Thread::Stop::exit || thread->asleep;
       saved.xstate = stopped ? get_xstate(thread->tid) : thread->xstate;
+    } else if (thread->run == Thread::Run::stopped || thread->stop == Thread::Stop::continued) {
+      saved.regs = thread->entry;
+      saved.xstate = thread->xstate;
     } else if (get_regs(*thread, saved.regs)) {
       saved.xstate = get_xstate(thread->tid);
     }

@@ -264,14 +264,12 @@ void Recorder::leave_gate(Thread& thread) {
   Gate* const gate = thread.process->gate.get();
   if (!gate || !gate->slot() || !redrive::get_regs(thread.tid, regs) || !in_gate(thread, regs.rip)) return;
   gate::Slot& slot = *gate->slot();
-  const auto result = static_cast<int64_t>(regs.rax);
-  const auto* row = find_row(static_cast<int64_t>(slot.regs.rax), std::span<const uint64_t, 6>(&slot.regs.rdi, 6));
-  const bool woken = restarts(result) || (result == -EINTR && row && row->may_block);
+  const bool ended_by_signal = restarts(static_cast<int64_t>(regs.rax)) || static_cast<int64_t>(regs.rax) == -EINTR;
   const gate::Header& at = arena_->header();
-  const bool executed = regs.rip >= at.executed && regs.rip < at.finished && !(regs.rip == at.executed && woken);
+  const bool tried = regs.rip == at.executed && ended_by_signal;
+  const bool executed = regs.rip >= at.executed && regs.rip < at.finished && !tried;
   if (slot.phase != gate::Phase::before && (slot.phase != gate::Phase::kernel || executed)) return;
-  thread.interrupted = slot.phase == gate::Phase::kernel && regs.rip == at.executed;
-  if (thread.interrupted) undo_writes(*thread.process);
+  if (slot.phase == gate::Phase::kernel && tried) undo_writes(*thread.process);
   slot.asleep = slot.pending = 0;
   cancel_pending(thread);
   slot.target = slot.site;
@@ -304,33 +302,93 @@ void Recorder::take_from_sleeper(Unit& unit) {
   }
   Gate& gate = *holder->process->gate;
   drain();
-  if (gate.broken) return;
+  if (gate.broken || !open_in_slot(*holder)) return;
+  holder->asleep = true;
+  holder->run = Thread::Run::blocked;
+  unit.current = nullptr;
+}
+
+// Looks from time to time whether a thread sleeps in a served call, and notes since when: not earlier than it does.
+void Recorder::note_sleep(Thread& thread) {
+  const gate::Slot* const slot = slot_of(thread);
+  if (!slot || slot->phase != gate::Phase::kernel) return;
+  const uint64_t sleep = read_once(slot->sleeps);
+  if (std::exchange(thread.seen_sleep, sleep) != sleep) thread.seen_asleep_at = Clock::now();
+}
+
+// The call that the thread makes in the gate, with all before it drained, becomes one that stops: its entry is logged,
+// and the slot is free. False if the program has written there.
+bool Recorder::open_in_slot(Thread& thread) {
+  Gate& gate = *thread.process->gate;
+  gate::Slot& slot = *gate.slot();
+  Unit& unit = *thread.process->unit;
   if (!std::exchange(gate.pending_taken, false)) {
     Served served;
-    served.gate = holder->process->gate;
-    served.at = ring(*slot) + gate.drained;
+    served.gate = thread.process->gate;
+    served.at = ring(slot) + gate.drained;
     served.pending = gate::kRingSize - std::min(gate.drained, gate::kRingSize);
     served.cpu_ns = cpu_ns(unit) - unit.cpu_base_ns;
     begin_served(served);
     next_record(served);
-    const bool opened = served.record && served.thread == holder && open_served(served);
+    const bool opened = served.record && served.thread == &thread && open_served(served);
     unit.served_ns.reset();
     if (!opened) {
       break_gate(gate);
-      return;
+      return false;
     }
   }
-  slot->phase = gate::Phase::outside;
-  slot->pending = slot->series = 0;
-  user_regs_struct& entry = holder->entry;
-  const user_regs_struct& resumed = holder->resumed;
+  thread.entered_at = thread.seen_sleep == slot.sleeps ? thread.seen_asleep_at : Clock::now();
+  slot.phase = gate::Phase::outside;
+  slot.pending = slot.series = 0;
+  user_regs_struct& entry = thread.entry;
+  const user_regs_struct& resumed = thread.resumed;
   entry.cs = resumed.cs, entry.ss = resumed.ss;
   entry.ds = resumed.ds, entry.es = resumed.es, entry.fs = resumed.fs, entry.gs = resumed.gs;
   entry.rax = static_cast<uint64_t>(-ENOSYS);
-  forget_descriptors(*holder, false);
-  holder->asleep = true;
-  holder->run = Thread::Run::blocked;
-  unit.current = nullptr;
+  forget_descriptors(thread, false);
+  return true;
+}
+
+// Whether the thread is stopped right behind the instruction that has made its call, and a signal or we have ended
+// that: the result says what the kernel does now. Not the gate's own calls, nor one that it has tried without a
+// timeout.
+bool Recorder::is_cut_short(const Thread& thread, const user_regs_struct& regs) const {
+  const auto result = static_cast<int64_t>(regs.rax);
+  if (!in_gate(thread, regs.rip) || regs.rip != arena_->header().executed) return false;
+  if (thread.asleep) return restarts(result) || result == -EINTR;
+  const gate::Slot* const slot = slot_of(thread);
+  if (!slot || slot->phase != gate::Phase::kernel || thread.process->gate->broken) return false;
+  user_regs_struct at_call = regs;
+  const auto made = syscall_args(at_call);
+  const bool same_args = std::equal(made.begin(), made.end(), &slot->regs.rdi);
+  if (!same_args || (regs.orig_rax != slot->regs.rax && regs.orig_rax != SYS_restart_syscall)) return false;
+  const auto* const row = find_row(static_cast<int64_t>(slot->regs.rax), made);
+  return restarts(result) || (result == -EINTR && row && row->may_block);
+}
+
+// A served call was cut short: it ends like one that stops, with the kernel's result, so that the kernel enters it
+// again or makes it EINTR as it would have. `signal`: that the thread is stopped for, which is delivered then; 0: none.
+// False if it is not there. The thread has the baton, or waits for it from now on.
+bool Recorder::end_cut_short(Thread& thread, int signal) {
+  user_regs_struct stopped;
+  if (!redrive::get_regs(thread.tid, stopped) || !is_cut_short(thread, stopped)) return false;
+  const bool had_baton = !thread.asleep;
+  if (had_baton) {
+    if (!open_in_slot(thread)) return false;
+    thread.process->gate->slot()->asleep = 0;
+  }
+  thread.asleep = false;
+  thread.woken = true;
+  thread.in_hand = signal;
+  user_regs_struct regs = thread.entry;
+  regs.rax = stopped.rax;
+  set_regs(thread, regs);
+  if (had_baton) {
+    leave(thread);
+  } else {
+    take_or_queue(thread, Thread::Stop::exit);
+  }
+  return true;
 }
 
 // A thread that the baton was taken from in its sleep reports the result of its call.
@@ -345,19 +403,15 @@ void Recorder::woke(Thread& thread, const user_regs_struct& stopped) {
 
 // A signal or the recorder has stopped such a thread. If it `comes_out`, its call ends; else the kernel goes on with
 // it, unless it is one of those that end then, which is entered again.
-void Recorder::disturb(Thread& thread, bool comes_out) {
+void Recorder::disturb(Thread& thread, bool comes_out, int signal) {
+  if (comes_out && end_cut_short(thread, signal)) return;
   user_regs_struct regs;
   if (!redrive::get_regs(thread.tid, regs)) return;
-  const auto result = static_cast<int64_t>(regs.rax);
-  const bool inside = regs.rip == arena_->header().executed && (restarts(result) || result == -EINTR);
-  thread.woken |= inside;
-  if (inside && comes_out) {
-    thread.interrupted = !thread.held.empty();
-    regs.rax = static_cast<uint64_t>(-EINTR);
-    regs.orig_rax = ~0ull;
-    redrive::set_regs(thread.tid, regs);
+  thread.woken |= is_cut_short(thread, regs);
+  if (siginfo_t info{}; comes_out && signal && ptrace(PTRACE_GETSIGINFO, thread.tid, nullptr, &info) == 0) {
+    hold(thread, info);
   }
-  resume(thread, PTRACE_CONT);
+  resume(thread, PTRACE_CONT, comes_out ? 0 : signal);
 }
 
 // A served call ended while a stop was wanted: the thread is right behind it.
@@ -739,7 +793,7 @@ void Recorder::make_events_behind() {
 // begins with drain().
 bool Recorder::serve_again(Thread& thread) {
   Gate* const gate = thread.process->gate.get();
-  if (!event_maker_ || !gate || !gate->slot() || thread.run != Thread::Run::user || thread.interrupted) return false;
+  if (!event_maker_ || !gate || !gate->slot() || thread.run != Thread::Run::user) return false;
   const gate::Slot& slot = *gate->slot();
   const bool full = slot.phase == gate::Phase::outside && !slot.want_stop && slot.head >= gate::kRingSize / 2;
   user_regs_struct regs;

@@ -71,7 +71,8 @@ bool Recorder::preempt(Thread& thread, bool& handled) {
   const bool signal = !thread.held.empty();
   const bool others = !unit.ready.empty() || !unit.joining.empty() || !unit.writers.empty();
   // Without the tier nothing can make a call from here: its memory is read while it is stopped.
-  const bool copied = unit.processes.size() == 1 && process.gate && process.gate->slot();
+  const bool copied =
+      unit.processes.size() == 1 && process.gate && process.gate->slot() && !forks_into_namespace(process.pid);
   auto captured = capture(unit, thread, false, copied);
   if (!captured) {
     ++skipped_checkpoints_;

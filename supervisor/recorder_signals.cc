@@ -17,51 +17,29 @@
 #include "interceptors/trapped_instructions.h"
 #include "supervisor/recorder.h"
 #include "supervisor/registers.h"
+#include "supervisor/robust_futexes.h"
 
 namespace redrive {
 namespace {
 
 constexpr uint64_t kMaxFrame = 64 << 10;
+constexpr uint64_t bit_of(int signal) { return uint64_t{1} << (signal - 1); }
+
+// What is sent in place of a signal that was held. To send SIGCONT would make the process go on, and take back a stop
+// that came after it (signal(7)).
+constexpr int kCarrier = 64;
+constexpr int carrier_of(int signal) { return signal == SIGCONT ? kCarrier : signal; }
 
 enum class Disposition { ignored, caught, stops, ends };
-
-// A thread's signals, bit N-1 for signal N (proc_pid_status(5)).
-struct SignalMasks {
-  uint64_t pending = 0;  // for the thread or its process
-  uint64_t blocked = 0;
-  uint64_t ignored = 0;
-  uint64_t caught = 0;
-};
-
-SignalMasks signal_masks(pid_t tid) {
-  SignalMasks masks;
-  const Fd file(open(("/proc/" + std::to_string(tid) + "/status").c_str(), O_RDONLY | O_CLOEXEC));
-  constexpr size_t kUsual = 4096;
-  std::string text;
-  for (ssize_t got = 1; got > 0;) {
-    const size_t had = text.size();
-    text.resize(had + kUsual);
-    got = read(file.get(), text.data() + had, kUsual);
-    text.resize(had + static_cast<size_t>(std::max<ssize_t>(got, 0)));
-  }
-  const auto take = [&](const char* name, uint64_t& mask) {
-    const size_t at = text.find(name);
-    if (at != std::string::npos) mask |= std::strtoull(text.c_str() + at + std::strlen(name), nullptr, 16);
-  };
-  take("\nSigPnd:", masks.pending);
-  take("\nShdPnd:", masks.pending);
-  take("\nSigBlk:", masks.blocked);
-  take("\nSigIgn:", masks.ignored);
-  take("\nSigCgt:", masks.caught);
-  return masks;
-}
 
 // What the process does about a signal that is delivered to it (signal(7)).
 Disposition disposition(pid_t pid, int signal) {
   const SignalMasks masks = signal_masks(pid);
-  const uint64_t bit = uint64_t{1} << (signal - 1);
+  const uint64_t bit = bit_of(signal);
   if (masks.ignored & bit) return Disposition::ignored;
   if (masks.caught & bit) return Disposition::caught;
+  // What it does not catch cannot hurt it.
+  if (masks.init && signal != SIGKILL && signal != SIGSTOP) return Disposition::ignored;
   switch (signal) {
     case SIGCHLD:
     case SIGCONT:
@@ -76,6 +54,33 @@ Disposition disposition(pid_t pid, int signal) {
     default:
       return Disposition::ends;
   }
+}
+
+constexpr int64_t kSecond = 1'000'000'000;
+
+// How long the thread's call may sleep, relative to its entry; nothing if that is not limited, or known to the kernel
+// even if the call is entered again.
+std::optional<std::chrono::nanoseconds> timeout_of(const Thread& thread) {
+  if (!thread.row || thread.row->timeout_arg < 0) return {};
+  const auto arg = static_cast<size_t>(thread.row->timeout_arg);
+  const uint64_t value = thread.args[arg];
+  if (thread.row->args[arg].kind == ArgKind::val) {
+    const auto ms = static_cast<int32_t>(value);
+    if (ms < 0) return {};
+    return std::chrono::milliseconds(ms);
+  }
+  timespec timeout{};
+  if (thread.row->args[arg].kind != ArgKind::in || !value || !thread.process->memory.get(value, timeout)) return {};
+  return std::chrono::seconds(timeout.tv_sec) + std::chrono::nanoseconds(timeout.tv_nsec);
+}
+
+// From the registers right behind a syscall: those with which the thread goes on if no handler runs.
+user_regs_struct after_restart(const user_regs_struct& behind) {
+  const auto result = static_cast<int64_t>(behind.rax);
+  if (static_cast<int64_t>(behind.orig_rax) < 0 || !restarts(result)) return behind;
+  user_regs_struct regs = before_syscall(behind);
+  if (result == kErestartRestartblock) regs.rax = SYS_restart_syscall;
+  return regs;
 }
 
 bool equal(const user_regs_struct& a, const user_regs_struct& b) {
@@ -120,20 +125,78 @@ bool all_hold_cpuid(const std::string& path, const std::vector<CpuidSite>& sites
 
 }  // namespace
 
+namespace {
+
+// proc_pid_status(5); empty if there is no such process.
+std::string status_of(pid_t tid) {
+  const Fd file(open(("/proc/" + std::to_string(tid) + "/status").c_str(), O_RDONLY | O_CLOEXEC));
+  constexpr size_t kUsual = 4096;
+  std::string text;
+  for (ssize_t got = 1; got > 0;) {
+    const size_t had = text.size();
+    text.resize(had + kUsual);
+    got = read(file.get(), text.data() + had, kUsual);
+    text.resize(had + static_cast<size_t>(std::max<ssize_t>(got, 0)));
+  }
+  return text;
+}
+
+pid_t innermost_pid(const std::string& status) {
+  constexpr char kName[] = "\nNSpid:";
+  const size_t at = status.find(kName);
+  if (at == std::string::npos) return -1;
+  const size_t end = status.find('\n', at + 1);
+  const size_t last = status.find_last_of(" \t", end);
+  return static_cast<pid_t>(std::strtol(status.c_str() + last, nullptr, 10));
+}
+
+}  // namespace
+
+SignalMasks signal_masks(pid_t tid) {
+  SignalMasks masks;
+  const std::string text = status_of(tid);
+  const auto take = [&](const char* name, uint64_t& mask) {
+    const size_t at = text.find(name);
+    if (at != std::string::npos) mask |= std::strtoull(text.c_str() + at + std::strlen(name), nullptr, 16);
+  };
+  take("\nSigPnd:", masks.pending);
+  take("\nShdPnd:", masks.pending);
+  take("\nSigBlk:", masks.blocked);
+  take("\nSigIgn:", masks.ignored);
+  take("\nSigCgt:", masks.caught);
+  masks.init = innermost_pid(text) == 1;
+  return masks;
+}
+
+pid_t pid_in_own_namespace(pid_t pid) { return innermost_pid(status_of(pid)); }
+
+bool forks_into_namespace(pid_t pid) {
+  const std::string directory = "/proc/" + std::to_string(pid) + "/ns/";
+  char own[64] = {}, children[64] = {};
+  return readlink((directory + "pid").c_str(), own, sizeof own - 1) > 0 &&
+         (readlink((directory + "pid_for_children").c_str(), children, sizeof children - 1) <= 0 ||
+          std::strcmp(own, children) != 0);
+}
+
 void Recorder::handle_signal(Thread& thread, int signal) {
   user_regs_struct regs;
   siginfo_t info{};
   if (!get_regs(thread, regs) || ptrace(PTRACE_GETSIGINFO, thread.tid, nullptr, &info) != 0) return;
-  if (thread.asleep && !caused_by_instruction(info)) {
-    const Disposition what = disposition(thread.process->pid, signal);
-    if (what == Disposition::ignored || what == Disposition::stops) {
-      thread.woken = true;
-      resume(thread, PTRACE_CONT, signal);
-      return;
+  const bool ready = thread.run == Thread::Run::user || thread.asleep;
+  if (ready && info.si_code == SI_TKILL && (info.si_pid == getpid() || info.si_pid == 0)) {
+    const auto was = std::find_if(thread.raised.begin(), thread.raised.end(),
+                                  [&](const siginfo_t& raised) { return carrier_of(raised.si_signo) == signal; });
+    if (was != thread.raised.end()) {
+      info = *was;
+      thread.raised.erase(was);
+      signal = info.si_signo;
+      ptrace(PTRACE_SETSIGINFO, thread.tid, nullptr, &info);
     }
-    hold(thread, info);
-    ask_to_stop(thread);
-    disturb(thread, true);
+  } else if (signal == SIGCONT) {
+    forget_stops(*thread.process);
+  }
+  if (thread.asleep && !caused_by_instruction(info)) {
+    disturb(thread, disposition(thread.process->pid, signal) != Disposition::ignored, signal);
     return;
   }
   if (thread.run != Thread::Run::user) {
@@ -147,27 +210,25 @@ void Recorder::handle_signal(Thread& thread, int signal) {
     resume(thread, PTRACE_CONT);
     return;
   }
-  if ((signal == SIGSEGV || signal == SIGILL) && info.si_code > 0 && answer_trapped_instruction(thread, regs)) return;
+  if ((signal == SIGSEGV || signal == SIGILL) && info.si_code > 0 && answer_trapped_instruction(thread, signal, regs))
+    return;
   if (caused_by_instruction(info)) {
     deliver(thread, signal, regs, static_cast<uint64_t>(SignalPoint::fault));
     return;
   }
   const bool at_event = equal(regs, thread.resumed);
-  if (info.si_code == SI_TKILL && (info.si_pid == getpid() || info.si_pid == 0)) {
-    const auto was = std::find_if(thread.raised.begin(), thread.raised.end(),
-                                  [&](const siginfo_t& raised) { return raised.si_signo == signal; });
-    if (was != thread.raised.end()) {
-      info = *was;
-      thread.raised.erase(was);
-      ptrace(PTRACE_SETSIGINFO, thread.tid, nullptr, &info);
-    }
-  }
   if (at_event) {
     const auto point = thread.rewound ? SignalPoint::before_syscall : SignalPoint::boundary;
     deliver(thread, signal, regs, static_cast<uint64_t>(point));
     return;
   }
-  if (disposition(thread.process->pid, signal) != Disposition::caught) {
+  if (end_cut_short(thread, signal)) return;
+  const Disposition what = disposition(thread.process->pid, signal);
+  // A stop lets others run, and the end of a process others that share its memory: their order is that of events.
+  const Unit& unit = *thread.process->unit;
+  const bool waits = what == Disposition::caught || (what == Disposition::stops && !alone(unit)) ||
+                     (what == Disposition::ends && unit.processes.size() > 1);
+  if (!waits) {
     deliver(thread, signal, regs, static_cast<uint64_t>(SignalPoint::anywhere));
     return;
   }
@@ -180,13 +241,66 @@ void Recorder::handle_signal(Thread& thread, int signal) {
 // A tracee is woken by signals that it ignores, too, and by its tracer. The kernel then enters most calls again, but
 // some fail with EINTR (ptrace(2), BUGS; epoll_wait(2), rt_sigtimedwait(2), semop(2), sockets with a timeout). With
 // this result the kernel does the same with them: it enters the call again, or makes it EINTR if a handler runs now.
-// Their timeout then begins anew.
+// Their timeout goes on, but that of a socket begins anew.
 int64_t Recorder::result_of_woken(Thread& thread, int64_t result) {
   const bool woken = std::exchange(thread.woken, false);
   // Behind a handler the kernel has nothing to restart, and says so with EINTR, woken or not.
   if (result != -EINTR || thread.entry.orig_rax == SYS_restart_syscall) return result;
   const SignalMasks masks = signal_masks(thread.tid);
-  return woken || (masks.pending & ~masks.blocked) ? kErestartNoHandler : result;
+  if (!woken && !(masks.pending & ~masks.blocked)) return result;
+  if (!thread.deadline) {
+    const auto timeout = timeout_of(thread);
+    if (timeout) thread.deadline = thread.entered_at + *timeout;
+  }
+  thread.enters_again = true;
+  return kErestartNoHandler;
+}
+
+// At the entry of a call: if it was woken and is entered again, the kernel is given what is left of its timeout.
+void Recorder::shorten_timeout(Thread& thread) {
+  thread.entered_at = Clock::now();
+  if (!std::exchange(thread.enters_again, false)) thread.deadline.reset();
+  if (!thread.deadline || !timeout_of(thread)) return;
+  const auto left =
+      std::max(std::chrono::nanoseconds(*thread.deadline - thread.entered_at), std::chrono::nanoseconds(0));
+  const int arg = thread.row->timeout_arg;
+  if (thread.row->args[static_cast<size_t>(arg)].kind == ArgKind::val) {
+    user_regs_struct regs = thread.entry;
+    syscall_arg(regs, arg) = static_cast<uint64_t>(std::chrono::ceil<std::chrono::milliseconds>(left).count());
+    thread.shortened = set_regs(thread, regs);
+    return;
+  }
+  const Address at = thread.args[static_cast<size_t>(arg)];
+  timespec timeout{};
+  const timespec shorter{left.count() / kSecond, left.count() % kSecond};
+  if (thread.process->memory.get(at, timeout) && thread.process->memory.put(at, shorter)) thread.timeout = timeout;
+}
+
+// At its exit: the program finds its own again. A checkpoint may have come meanwhile, so the event says that, too.
+void Recorder::restore_timeout(Thread& thread, Event& event) {
+  if (!thread.timeout) return;
+  const Address at = thread.args[static_cast<size_t>(thread.row->timeout_arg)];
+  thread.process->memory.put(at, *thread.timeout);
+  const auto* const first = reinterpret_cast<const uint8_t*>(&*thread.timeout);
+  event.writes.push_back({at, sizeof *thread.timeout, false, Bytes(first, first + sizeof *thread.timeout)});
+  thread.timeout.reset();
+}
+
+// The thread's group stops, and it is the thread's turn to, if that is not over yet. Its threads that wait for the
+// baton must have it to stop as well. Whoever else is in the unit goes on.
+void Recorder::stop_with_group(Thread& thread) {
+  Unit& unit = *thread.process->unit;
+  user_regs_struct regs;
+  const bool gives_up = thread.run == Thread::Run::user && !alone(unit) && redrive::get_regs(thread.tid, regs) &&
+                        !in_gate(thread, regs.rip);
+  if (gives_up) {
+    if (thread.process->tier()) thread.process->tier()->make_canonical(regs);
+    thread.entry = after_restart(regs);
+    thread.xstate = get_xstate(thread.tid);
+    thread.run = Thread::Run::stopped;
+  }
+  ptrace(PTRACE_LISTEN, thread.tid, nullptr, nullptr);
+  if (gives_up) give_up_baton(unit);
 }
 
 void Recorder::deliver(Thread& thread, int signal, const user_regs_struct& regs, uint64_t where) {
@@ -205,11 +319,18 @@ void Recorder::deliver(Thread& thread, int signal, const user_regs_struct& regs,
   event.args[0] = where;
   if (what == Disposition::ends) {
     event.fatal = true;
+    // The others of the process hold their locks until it ends, which is now.
+    for (const auto& [serial, other] : unit.threads) {
+      if (other->process == thread.process && unit.processes.size() > 1) {
+        note_thread_end(*other, thread.process->borrows_memory, event);
+      }
+    }
     unit.log.add(std::move(event));
     thread.process->end_logged = true;
     resume(thread, PTRACE_CONT, signal);
     return;
   }
+  thread.enters_again = false;
   // Single-stepping into a handler stops right before its first instruction.
   int status = 0;
   resume(thread, PTRACE_SINGLESTEP, signal);
@@ -220,6 +341,9 @@ void Recorder::deliver(Thread& thread, int signal, const user_regs_struct& regs,
     handle_signal(thread, WSTOPSIG(status));
     return;
   }
+  read_mask(thread);
+  if (signal == SIGSEGV && (thread.process->segv.flags & SA_RESETHAND)) thread.process->segv.handler = 0;
+  if (signal == SIGILL && (thread.process->ill.flags & SA_RESETHAND)) thread.process->ill.handler = 0;
   const Memory& memory = thread.process->memory;
   if (const Gate* gate = thread.process->gate.get()) {
     // The frame shall say where the program would be if it were not patched.
@@ -263,22 +387,50 @@ void Recorder::hold(Thread& thread, const siginfo_t& info) {
 // Sends held signals again, up to the first that is delivered when the thread runs on; true if there is one. Those that
 // it blocks by now stay with the kernel until it does not.
 bool Recorder::raise_held(Thread& thread) {
+  if (thread.held.empty()) return false;
   uint64_t blocked = 0;
-  if (!thread.held.empty()) ptrace(PTRACE_GETSIGMASK, thread.tid, sizeof blocked, &blocked);
+  ptrace(PTRACE_GETSIGMASK, thread.tid, sizeof blocked, &blocked);
   while (!thread.held.empty()) {
     const siginfo_t info = thread.held.front();
     thread.held.pop_front();
     const bool pending = std::any_of(thread.raised.begin(), thread.raised.end(),
                                      [&](const siginfo_t& raised) { return raised.si_signo == info.si_signo; });
     if (pending && info.si_signo < SIGRTMIN) continue;  // the kernel keeps one of each
-    if (syscall(SYS_tgkill, thread.process->pid, thread.tid, info.si_signo) != 0) continue;
+    // SIGCONT came, and has taken back the stop (signal(7)).
+    if (stops_the_group(info.si_signo) && (signal_masks(thread.tid).pending & bit_of(SIGCONT))) continue;
+    const int carrier = carrier_of(info.si_signo);
+    if (syscall(SYS_tgkill, thread.process->pid, thread.tid, carrier) != 0) continue;
     thread.raised.push_back(info);
-    if (!(blocked & (uint64_t{1} << (info.si_signo - 1)))) return true;
+    if (!(blocked & bit_of(carrier))) return true;
   }
   return false;
 }
 
-bool Recorder::answer_trapped_instruction(Thread& thread, const user_regs_struct& regs) {
+// A thread ends before the signals that were held for it came. Those that were sent to its process are another's.
+void Recorder::pass_on_held(Thread& thread) {
+  const auto to_process = [](const siginfo_t& info) { return info.si_code != SI_TKILL; };
+  const auto lives = [&](const auto& entry) {
+    return entry.second != &thread && entry.second->process == thread.process && !entry.second->exited;
+  };
+  const auto& threads = thread.process->unit->threads;
+  const auto other = std::find_if(threads.begin(), threads.end(), lives);
+  for (const auto& info : std::exchange(thread.held, {})) {
+    if (other == threads.end() || !to_process(info)) continue;
+    if (syscall(SYS_tgkill, thread.process->pid, other->second->tid, carrier_of(info.si_signo)) == 0) {
+      other->second->raised.push_back(info);
+    }
+  }
+}
+
+// SIGCONT has come: what was to stop the process does not any more.
+void Recorder::forget_stops(const Process& process) {
+  for (const auto& [serial, thread] : process.unit->threads) {
+    if (thread->process != &process) continue;
+    std::erase_if(thread->held, [](const siginfo_t& info) { return stops_the_group(info.si_signo); });
+  }
+}
+
+bool Recorder::answer_trapped_instruction(Thread& thread, int signal, const user_regs_struct& regs) {
   const Process& process = *thread.process;
   uint8_t code[3] = {};
   const PatchedSite* patched = process.gate ? process.gate->patched(regs.rip) : nullptr;
@@ -287,6 +439,7 @@ bool Recorder::answer_trapped_instruction(Thread& thread, const user_regs_struct
       patched ? patched->kind == SiteKind::cpuid : stands_for_cpuid(code) && process.cpuid_sites.contains(regs.rip);
   const auto trap = stand_in ? cpuid_instruction() : decode_trapped(code);
   if (!trap) return false;
+  if (!undo_forced(thread, signal, regs)) return true;
   user_regs_struct after = regs;
   answer(*trap, after, answers_);
   add_trap(thread, *trap, regs, after);

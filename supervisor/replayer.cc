@@ -485,8 +485,9 @@ Result<bool> Replayer::replay_signal(Thread& thread, EventIndex index, const Eve
     thread.stopped_at_syscall = false;
   }
   if (event.fatal) {
+    ASSIGN_OR_RETURN(const bool written, write_memory(thread, index, event));
     forget_process(thread.process);
-    return true;
+    return written;
   }
   if (!event.registers || !from_bytes(event.registers->general, thread.regs)) {
     return Error{"a signal event holds no registers", Status::damaged};

@@ -18,8 +18,7 @@ void note_word(const Memory& memory, Address at, pid_t owner, Event& event) {
   event.writes.push_back(std::move(write));
 }
 
-}  // namespace
-
+// Adds the futex words that will say FUTEX_OWNER_DIED.
 void note_robust_futexes(const Thread& thread, Event& event) {
   Address head = 0;
   size_t size = 0;
@@ -33,14 +32,23 @@ void note_robust_futexes(const Thread& thread, Event& event) {
   };
   const auto word_of = [&](Address entry) { return entry + static_cast<Address>(list.futex_offset); };
   Address entry = entry_address(list.list.next);
+  const Address pending = entry_address(list.list_op_pending);
+  if (entry == head && !pending) return;
+  const pid_t owner = pid_in_own_namespace(thread.tid);
   for (int limit = 0; limit < ROBUST_LIST_LIMIT && entry && entry != head; ++limit) {
-    note_word(memory, word_of(entry), thread.tid, event);
+    note_word(memory, word_of(entry), owner, event);
     robust_list next{};
     if (!memory.get(entry, next)) break;
     entry = entry_address(next.next);
   }
-  if (const Address pending = entry_address(list.list_op_pending))
-    note_word(memory, word_of(pending), thread.tid, event);
+  if (pending) note_word(memory, word_of(pending), owner, event);
+}
+
+}  // namespace
+
+void note_thread_end(const Thread& thread, bool clears_tid, Event& event) {
+  if (clears_tid && thread.clear_tid) event.writes.push_back({thread.clear_tid, 4, false, Bytes(4)});
+  note_robust_futexes(thread, event);
 }
 
 }  // namespace redrive

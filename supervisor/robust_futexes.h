@@ -1,5 +1,6 @@
-// What the kernel does to robust futexes whose owner ends (get_robust_list(2),
-// Documentation/locking/robust-futexes.rst).
+// What the kernel does to memory when a thread ends, that others may go on to use: robust futexes say so
+// (get_robust_list(2), Documentation/locking/robust-futexes.rst), and the word that joiners wait for is cleared
+// (set_tid_address(2)).
 #pragma once
 
 #include "logstore/event.h"
@@ -7,7 +8,7 @@
 
 namespace redrive {
 
-// Adds to the event the futex words that will say FUTEX_OWNER_DIED once the thread has ended.
-void note_robust_futexes(const Thread& thread, Event& event);
+// Adds to the event what the kernel writes when the thread ends. `clears_tid`: whether others use all of its memory.
+void note_thread_end(const Thread& thread, bool clears_tid, Event& event);
 
 }  // namespace redrive

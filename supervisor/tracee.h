@@ -36,6 +36,31 @@ using Clock = std::chrono::steady_clock;
 
 struct Unit;
 
+// A thread's signals, bit N-1 for signal N (proc_pid_status(5)).
+struct SignalMasks {
+  uint64_t pending = 0;  // for the thread or its process
+  uint64_t blocked = 0;
+  uint64_t ignored = 0;
+  uint64_t caught = 0;
+  bool init = false;  // of the first process of a PID namespace (pid_namespaces(7))
+};
+SignalMasks signal_masks(pid_t tid);
+
+// The number of a process in the PID namespace that it is in itself (proc_pid_status(5), NSpid).
+pid_t pid_in_own_namespace(pid_t pid);
+// Whether its next child begins a PID namespace, or is in another one than it is itself (pid_namespaces(7)).
+bool forks_into_namespace(pid_t pid);
+
+// Whether its default action is to stop the process.
+inline bool stops_the_group(int signal) {
+  return signal == SIGSTOP || signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU;
+}
+
+// As rt_sigaction(2) takes it.
+struct SignalAction {
+  uint64_t handler = 0, flags = 0, restorer = 0, mask = 0;
+};
+
 struct Process {
   ProcessSerial serial = 0;
   pid_t pid = -1;
@@ -53,6 +78,7 @@ struct Process {
   bool leader_exited = false;  // its end is reported only after the last thread's
   uint64_t cpu_ns = 0;         // CPU time when last asked for
   std::string command;
+  SignalAction segv, ill;             // what it does about SIGSEGV and SIGILL
   std::set<Address> cpuid_sites;      // where an instruction stands in for cpuid
   std::shared_ptr<Gate> gate;         // the in-process tier; null: stops only
   std::shared_ptr<Gate> inherited;    // of a forked child that has not run yet
@@ -70,8 +96,9 @@ struct Thread {
     syscall,   // in the kernel; holds the baton
     blocked,   // in the kernel, without the baton
     ready,     // stopped, waits for the baton to have its stop handled
+    stopped,   // in a group stop (ptrace(2)), without the baton
   };
-  enum class Stop : uint8_t { none, start, exit, preempted };
+  enum class Stop : uint8_t { none, start, exit, preempted, continued };
 
   pid_t tid = -1;
   ThreadSerial serial = 0;
@@ -79,7 +106,7 @@ struct Thread {
   Run run = Run::starting;
   Stop stop = Stop::none;  // what waits to be handled while ready
 
-  user_regs_struct entry{};  // at the entry of the current syscall; where it was preempted
+  user_regs_struct entry{};  // at the entry of the current syscall; where it was preempted or stopped with its group
   Bytes xstate;              // ditto, if other threads may be checkpointed meanwhile
   std::array<uint64_t, 6> args{};
   const SyscallRow* row = nullptr;
@@ -89,23 +116,37 @@ struct Thread {
   SendToken send;
   bool send_unheld = false;  // the call sends more than is held for matching
   Endpoint send_endpoint;
-  std::vector<uint64_t> datagrams;  // lengths of the datagrams being sent
-  uint64_t changes_object = 0;      // the call changes an object that is mapped shared; 0: none
-  bool image_at_birth = false;      // the policy wants a checkpoint before its first instruction
-  Address clear_tid = 0;            // CLONE_CHILD_CLEARTID, set_tid_address
+  std::vector<uint64_t> datagrams;    // lengths of the datagrams being sent
+  uint64_t changes_object = 0;        // the call changes an object that is mapped shared; 0: none
+  bool image_at_birth = false;        // the policy wants a checkpoint before its first instruction
+  cpu_set_t processors{};             // that it may run on, for all that it sees
+  Address clear_tid = 0;              // CLONE_CHILD_CLEARTID, set_tid_address
+  uint64_t blocked = 0;               // its signal mask, but for calls that set one while they sleep
+  std::optional<SignalAction> asked;  // the mask or action that its current call sets
   Confinement confinement;
 
   user_regs_struct resumed{};    // when it was last let into user code
   bool exited = false;           // a leader whose end is not reported yet
+  bool reports_exit = false;     // ... before the kernel takes its memory
   bool rewound = false;          // ... right before a syscall instruction that it has entered once already
   bool asked_to_stop = false;    // and has come to no call's entry since
-  bool interrupted = false;      // a signal or the recorder woke it up in a served call, which it enters again
   bool preempting = false;       // it was interrupted to be preempted, and has not stopped yet
   bool woken = false;            // the recorder woke it up in a call that stops
   bool asleep = false;           // the baton was taken from it while it slept in a served call
+  int in_hand = 0;               // the signal that it is stopped for, to be delivered when it goes on; 0: none
   std::deque<siginfo_t> held;    // asynchronous signals that wait for its next event
   std::deque<siginfo_t> raised;  // of these, those that the recorder has sent again; the kernel still has them
   Clock::time_point held_since{};
+
+  // For calls that the kernel would end where only a tracer's tracee is woken: they are entered again, with what is
+  // left of their timeout.
+  Clock::time_point entered_at{};             // the current call
+  std::optional<Clock::time_point> deadline;  // of the call that was woken
+  bool enters_again = false;                  // ... and that is its next one
+  bool shortened = false;                     // its timeout in a register is what was left
+  std::optional<timespec> timeout;            // what stood in memory before it was replaced by what was left
+  uint64_t seen_sleep = 0;                    // Slot::sleeps of the served call that it was seen in last
+  Clock::time_point seen_asleep_at{};         // ... for the first time
 };
 
 struct Unit {

@@ -674,8 +674,10 @@ bool serve_call(Slot& s) {
   uint16_t file = 0;
   if (!is_private_change(s, call, file)) return false;
   bool tried = false;
-  const bool others = call.serve == Serve::sleeps && !s.alone;
+  const bool may_sleep = call.serve == Serve::sleeps;
+  const bool others = may_sleep && !s.alone;
   const bool sleeps = others && !s.others_wait;
+  s.sleeps += may_sleep;
   if (others && !sleeps && (!returns_at_once(s, call, tried) || s.want_stop)) return false;
 
   uint8_t* const ring = reinterpret_cast<uint8_t*>(kRing);
@@ -734,7 +736,7 @@ bool serve_call(Slot& s) {
   const bool copied_is_known = is_known(s, argument(regs, 0));
   if (call.refusal) s.phase = Phase::after;
   const int64_t result =
-      call.refusal ? -call.refusal : execute(tried ? &at_once : &regs, Phase::kernel, sleeps ? ++s.sleeps : 0);
+      call.refusal ? -call.refusal : execute(tried ? &at_once : &regs, Phase::kernel, sleeps ? s.sleeps : 0);
   if (sleeps && result == NOT_MADE) {
     s.phase = Phase::before;
     s.pending = 0;

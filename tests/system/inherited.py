@@ -1,0 +1,50 @@
+"""Group inherited: what a program gets from whoever starts it is the same with a recorder in between."""
+import os
+import sys
+
+from harness import Failure, test
+from redriving import redrive_all
+
+# Starts the command that follows with these signals ignored, and those blocked.
+START = """
+import os, signal, sys
+for number in map(int, sys.argv[1].split()): signal.signal(number, signal.SIG_IGN)
+for number in (signal.SIGPIPE, signal.SIGXFSZ):
+    if str(int(number)) not in sys.argv[1].split(): signal.signal(number, signal.SIG_DFL)
+signal.pthread_sigmask(signal.SIG_SETMASK, list(map(int, sys.argv[2].split())))
+os.execvp(sys.argv[3], sys.argv[3:])
+"""
+# HUP INT QUIT PIPE ALRM TERM CHLD TSTP; all that can be blocked.
+IGNORED = ("", "1", "2 3", "13", "14", "17", "1 2 3 13 14 15 17 20")
+BLOCKED = ("", "14", "1 2 15 17", " ".join(str(n) for n in range(1, 65) if n not in (9, 19, 32, 33)))
+
+
+@test("inherited/signals")
+def signals(ctx):
+    """Dispositions and masks: nohup(1), `trap '' HUP`, what subprocesses of daemons inherit."""
+    program = ("/bin/grep", "^Sig[BIC]", "/proc/self/status")
+    for ignored, blocked in [(i, "") for i in IGNORED] + [("", b) for b in BLOCKED[1:]] + [(IGNORED[-1], BLOCKED[-1])]:
+        start = (sys.executable, "-c", START, ignored, blocked)
+        natively = ctx.expect_status(ctx.run(*start, *program), 0).stdout
+        trace = ctx.traces / f"{ignored}-{len(blocked)}".replace(" ", "_")
+        recorded = ctx.expect_status(ctx.run(*start, ctx.options.redrive, "record", "-o", trace, "--", *program), 0)
+        ctx.expect(recorded.stdout == natively, recorded, f"not as natively:\n{natively}")
+    redrive_all(ctx, trace)
+
+
+def processors_seen(ctx, *options):
+    command = ("record", "-o", ctx.traces / f"seen{len(list(ctx.traces.iterdir()))}", *options, "--", "nproc")
+    return int(ctx.expect_status(ctx.run(ctx.options.redrive, *command), 0).stdout)
+
+
+@test("inherited/processors")
+def processors(ctx):
+    """A program sees the processors that it would see natively."""
+    count = len(os.sched_getaffinity(0))
+    if processors_seen(ctx) != count:
+        raise Failure(f"not {count}")
+    if processors_seen(ctx, "--processors", "1") != count:
+        raise Failure("where programs run is not what they see")
+    outcome = ctx.run("taskset", "-c", str(max(os.sched_getaffinity(0))), ctx.options.redrive, "record", "-o", ctx.trace, "--", "nproc")
+    ctx.expect(ctx.expect_status(outcome, 0).stdout == "1\n", outcome, "not 1")
+    redrive_all(ctx)
