@@ -29,6 +29,7 @@ constexpr uint64_t bit_of(int signal) { return uint64_t{1} << (signal - 1); }
 // that came after it (signal(7)).
 constexpr int kCarrier = 64;
 constexpr int carrier_of(int signal) { return signal == SIGCONT ? kCarrier : signal; }
+constexpr uint64_t kContextSize = 304;  // of the kernel's ucontext (asm-generic/ucontext.h), not the C library's
 
 enum class Disposition { ignored, caught, stops, ends };
 
@@ -355,6 +356,10 @@ void Recorder::deliver(Thread& thread, int signal, const user_regs_struct& regs,
     const Address ip = saved.rip;
     if (known) gate->make_canonical(saved);
     if (saved.rip != ip) memory.put(rip, saved.rip), memory.put(rcx, saved.rcx);
+    // Of some faults the kernel names the instruction (sigaction(2), si_addr), in the frame behind the context.
+    const Address named = frame + kContextSize + offsetof(siginfo_t, si_addr);
+    Address fault = 0;
+    if (saved.rip != ip && memory.get(named, fault) && fault == ip) memory.put(named, saved.rip);
   }
   MemoryWrite frame{handler.rsp, frame_size(memory, handler.rsp), false, {}};
   frame.data.resize(frame.length);
