@@ -56,9 +56,7 @@ void pass_on(int signal, const Threads& threads, pid_t first) {
 }
 
 // Which processors the caller may run on, or runs on.
-bool asks_processors(const SyscallRow& row) {
-  return row.number == SYS_sched_getaffinity || row.number == SYS_getcpu;
-}
+bool asks_processors(const SyscallRow& row) { return row.number == SYS_sched_getaffinity || row.number == SYS_getcpu; }
 
 // The thread that a call names by its number, as its caller sees it; 0 is the caller itself. -1: not known.
 pid_t tid_named(const Thread& caller, uint64_t number) {

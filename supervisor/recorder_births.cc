@@ -20,6 +20,7 @@
 #include "supervisor/interrupts.h"
 #include "supervisor/recorder.h"
 #include "supervisor/registers.h"
+#include "supervisor/robust_futexes.h"
 
 namespace redrive {
 namespace {

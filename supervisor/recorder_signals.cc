@@ -124,10 +124,6 @@ bool all_hold_cpuid(const std::string& path, const std::vector<CpuidSite>& sites
   });
 }
 
-}  // namespace
-
-namespace {
-
 // proc_pid_status(5); empty if there is no such process.
 std::string status_of(pid_t tid) {
   const Fd file(open(("/proc/" + std::to_string(tid) + "/status").c_str(), O_RDONLY | O_CLOEXEC));
@@ -306,7 +302,11 @@ void Recorder::stop_with_group(Thread& thread) {
 
 void Recorder::deliver(Thread& thread, int signal, const user_regs_struct& regs, uint64_t where) {
   Unit& unit = *thread.process->unit;
-  const Disposition what = disposition(thread.process->pid, signal);
+  Disposition what = disposition(thread.process->pid, signal);
+  // A fault ends the first process of a PID namespace as well, but not while it is traced (force_sig(),
+  // kernel/signal.c).
+  const bool spared = what == Disposition::ignored && where == static_cast<uint64_t>(SignalPoint::fault);
+  if (spared) what = Disposition::ends;
   if (what == Disposition::ignored || what == Disposition::stops) {
     leave_gate(thread);
     resume(thread, PTRACE_CONT, signal);
@@ -328,6 +328,7 @@ void Recorder::deliver(Thread& thread, int signal, const user_regs_struct& regs,
     }
     unit.log.add(std::move(event));
     thread.process->end_logged = true;
+    if (spared) kill(thread.process->pid, SIGKILL);
     resume(thread, PTRACE_CONT, signal);
     return;
   }
