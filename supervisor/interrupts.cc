@@ -153,11 +153,6 @@ class GroupMember {
 };
 std::unique_ptr<GroupMember> g_member;
 
-constexpr int kCaught[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGALRM};
-// As they were before.
-struct sigaction g_actions[std::size(kCaught)];
-sigset_t g_mask;
-
 }  // namespace
 
 void catch_interrupts() {
