@@ -11,8 +11,8 @@
 namespace redrive {
 namespace {
 
-constexpr uint64_t kNear = 160;           // a short jump reaches 127 bytes
-constexpr uint8_t kNearJumpDistance = 2;  // where it lies in a conditional jump to anywhere
+constexpr uint64_t kNear = 160;  // a short jump reaches 127 bytes
+constexpr uint8_t kNearJump = 0xe9;
 
 class Disassembler {
  public:
@@ -42,11 +42,11 @@ class Disassembler {
   cs_insn* instruction_ = nullptr;
 };
 
-// Which instructions: those of the list, with registers only or with memory; or all that do not depend on where they
-// are and cause no event.
-enum class Operands : uint8_t { registers, any, all };
+// Which instructions: those that touch no memory and cannot fault, or all that do not depend on where they are.
+enum class Operands : uint8_t { registers, any };
 
-bool is_listed(unsigned id) {
+// Those of the first kind.
+bool only_computes(unsigned id) {
   switch (id) {
     case X86_INS_MOV:
     case X86_INS_MOVABS:
@@ -74,7 +74,8 @@ bool is_listed(unsigned id) {
   }
 }
 
-bool makes_events(unsigned id) {
+// Those that make events, that indirect jumps come to, and that do not end where they begin.
+bool has_to_stay(unsigned id) {
   switch (id) {
     case X86_INS_SYSCALL:
     case X86_INS_SYSENTER:
@@ -82,6 +83,7 @@ bool makes_events(unsigned id) {
     case X86_INS_RDTSCP:
     case X86_INS_CPUID:
     case X86_INS_UD2:
+    case X86_INS_ENDBR64:
     case X86_INS_XBEGIN:
     case X86_INS_INVALID:
       return true;
@@ -90,27 +92,38 @@ bool makes_events(unsigned id) {
   }
 }
 
-// Whether the disassembler's instruction can be made to mean the same at another address, does not leave and, if it may
-// have registers only, cannot fault.
+// Whether the disassembler's instruction can be made to mean the same at another address, and does not leave.
 bool movable(const Disassembler& disassembler, const cs_insn& instruction, Operands allowed) {
   if (instruction.id == X86_INS_NOP) return true;
   for (const uint8_t group : {CS_GRP_JUMP, CS_GRP_CALL, CS_GRP_RET, CS_GRP_INT, CS_GRP_IRET, CS_GRP_PRIVILEGE}) {
     if (disassembler.in_group(group)) return false;
   }
-  if (allowed == Operands::all) {
-    // x87 instructions leave their own address in the registers.
-    if (makes_events(instruction.id) || disassembler.in_group(X86_GRP_FPU)) return false;
-  } else if (!is_listed(instruction.id)) {
-    return false;
-  }
+  // x87 instructions leave their own address in the registers.
+  if (has_to_stay(instruction.id) || disassembler.in_group(X86_GRP_FPU)) return false;
+  if (allowed == Operands::registers && !only_computes(instruction.id)) return false;
   const cs_x86& detail = instruction.detail->x86;
   return std::none_of(detail.operands, detail.operands + detail.op_count, [&](const cs_x86_op& operand) {
     return operand.type == X86_OP_MEM && (allowed == Operands::registers || operand.mem.base == X86_REG_EIP);
   });
 }
 
-// Whether the instruction there is a conditional jump that reaches anywhere in the segment.
-bool is_near_jump(std::span<const uint8_t> code) { return code.size() >= 6 && code[0] == 0x0f && code[1] >> 4 == 8; }
+// Whether the disassembler's instruction leaves for good, and can do so from anywhere: a return, or a jump to what a
+// register or memory says.
+bool leaves(const cs_insn& instruction) {
+  if (instruction.id == X86_INS_RET) return true;
+  if (instruction.id != X86_INS_JMP) return false;
+  const cs_x86_op& target = instruction.detail->x86.operands[0];
+  return target.type != X86_OP_IMM && !(target.type == X86_OP_MEM && target.mem.base == X86_REG_EIP);
+}
+
+// Whether nothing comes by there behind an instruction that leaves.
+bool is_padding(const cs_insn& instruction) { return instruction.id == X86_INS_NOP || instruction.id == X86_INS_INT3; }
+
+// Where the distance lies in a jump to anywhere in the segment; 0 if there is no such jump.
+uint8_t near_jump_distance(std::span<const uint8_t> code) {
+  if (code.size() >= 6 && code[0] == 0x0f && code[1] >> 4 == 8) return 2;
+  return code.size() >= kJumpSize && code[0] == kNearJump ? 1 : 0;
+}
 
 // Where in the instruction the distance lies from its end to the memory that it names; 0 if it names none like that.
 uint8_t displacement_at(const cs_insn& instruction) {
@@ -173,24 +186,27 @@ bool CodeSegment::jumped_into(uint64_t first, uint64_t end) const {
 }
 
 std::optional<PatchWindow> CodeSegment::window_behind(uint64_t site, uint64_t size) const {
-  const Operands allowed = size ? Operands::any : Operands::all;
   const Disassembler disassembler;
   const uint64_t behind = site + size;
   uint64_t end = behind;
   uint32_t displacements = 0;
-  bool ends_in_jump = false;
+  bool ends_in_jump = false, left = false;
   while (end < site + kJumpSize && end < code_.size()) {
     const cs_insn* instruction = disassembler.at(code_, end);
-    const bool short_jump = instruction && instruction->size == kShortJumpSize && is_short_jump(code_[end]);
+    if (!instruction) break;
+    const bool short_jump = !left && instruction->size == kShortJumpSize && is_short_jump(code_[end]);
     if (short_jump && end + kShortJumpSize >= site + kJumpSize) {
       ends_in_jump = true;
       end += kShortJumpSize;
       break;
     }
-    const bool near_jump = instruction && is_near_jump(std::span(code_).subspan(end));
-    if (!instruction || !(near_jump || movable(disassembler, *instruction, allowed))) break;
-    const uint8_t at = near_jump ? kNearJumpDistance : displacement_at(*instruction);
-    if (at) displacements |= uint32_t{1} << (end - behind + at);
+    const uint8_t near_jump = left ? 0 : near_jump_distance(std::span(code_).subspan(end));
+    const bool leaves_now = !left && leaves(*instruction);
+    const bool moves = near_jump || leaves_now || movable(disassembler, *instruction, Operands::any);
+    if (left ? !is_padding(*instruction) : !moves) break;
+    const uint8_t at = near_jump ? near_jump : displacement_at(*instruction);
+    if (at && !left) displacements |= uint32_t{1} << (end - behind + at);
+    left |= leaves_now || (near_jump && code_[end] == kNearJump);
     end += instruction->size;
   }
   if (end < site + kJumpSize || end > code_.size() || jumped_into(site, end)) return std::nullopt;

@@ -12,23 +12,24 @@ namespace redrive {
 
 inline constexpr uint64_t kSyscallSize = 2;  // of the instruction
 inline constexpr uint64_t kJumpSize = 5;     // jmp rel32
-inline constexpr uint64_t kShortJumpSize = 2;  // a conditional one
-constexpr bool is_short_jump(uint8_t opcode) { return opcode >> 4 == 7; }
+inline constexpr uint64_t kShortJumpSize = 2;
+inline constexpr uint8_t kShortJump = 0xeb;
+constexpr bool is_short_jump(uint8_t opcode) { return opcode >> 4 == 7 || opcode == kShortJump; }
 
 // The length of the syscall, rdtsc or rdtscp instruction that these bytes begin with; 0 if they do not.
 uint64_t replaceable_size(std::span<const uint8_t> code);
 
 // Instructions that move to the trampoline. Either the instruction and `after` bytes behind it are replaced, or
-// `before` bytes in front of a syscall instruction, and it stays. The moved instructions do not leave but by conditional
-// jumps, and those in front touch no memory. They mean the same anywhere but for displacements and a short jump at the
-// end.
+// `before` bytes in front of a syscall instruction, and it stays. The moved instructions call nothing, and those in front
+// touch no memory. They mean the same anywhere but for displacements and a short jump at the end. Behind one that leaves
+// for good lies what nobody comes by.
 struct PatchWindow {
   uint8_t before = 0;
   uint8_t after = 0;
   // Where 32-bit distances lie among the instructions behind, from the next one to memory or to where it jumps: bit k
   // for byte k.
   uint32_t displacements = 0;
-  bool ends_in_jump = false;  // of two bytes, conditional, which has to become one of six
+  bool ends_in_jump = false;  // of two bytes, which has to become one of five or six
 };
 
 // The executable segment of a file.

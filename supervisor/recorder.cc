@@ -309,7 +309,7 @@ void Recorder::handle(const Stopped& stopped) {
   report_outside_changes();  // before what has it mapped is gone
   ask_at_each_event();
   forget_ended_units();
-  if (at_call) empty_ring(*found);
+  if (found && WIFSTOPPED(status)) empty_ring(*found);
   if (WIFEXITED(status) || WIFSIGNALED(status)) {
     ended(tid, status);
     return;

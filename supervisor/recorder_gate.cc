@@ -438,15 +438,16 @@ bool Recorder::patch(Thread& thread) {
   return false;
 }
 
-// The same at the stop of another instruction, if there is room for a trampoline.
+// The same at the stop of another instruction. The thread's registers have to be set afterwards.
 void Recorder::patch_instruction(Thread& thread, Address at, SiteKind kind) {
   Process& process = *thread.process;
   Gate* const gate = process.gate.get();
   if (!gate || !gate->slot() || gate->patched(at)) return;
   const auto stopping = stopping_site(thread, at, kind);
-  if (!stopping.site || !stopping.site->stopped_again() || !gate->trampolines_near(at)) return;
+  if (!stopping.site || !stopping.site->stopped_again()) return;
   const auto mapping = mapping_of(process.pid, at);
-  if (mapping && worth_patching(thread, at, stopping, *mapping)) replace(process, at, *stopping.site);
+  if (!mapping || !worth_patching(thread, at, stopping, *mapping)) return;
+  if (gate->trampolines_near(at) || map_trampolines(thread, at)) replace(process, at, *stopping.site);
 }
 
 // Whether another thread of the address space is at an instruction there. One that is in a call is told where it goes
@@ -474,8 +475,8 @@ void Recorder::apply_plan(Process& process, const Mapping& mapping, const Mapped
   gate->patch(process.memory, std::move(patches));
 }
 
-// Maps memory for trampolines within reach of `near`, if there is a gap. The thread is at a syscall's entry, and must
-// be rewound afterwards. Fails if it was killed.
+// Maps memory for trampolines within reach of `near`, if there is a gap. The thread must be rewound afterwards if it is
+// at a syscall's entry, and its registers set if it is elsewhere. Fails if it was killed.
 Result<void> Recorder::map_trampolines(Thread& thread, Address near) {
   const auto mappings = read_mappings(thread.process->pid);
   const auto at = mappings ? Gate::gap_near(*mappings, near) : std::nullopt;

@@ -22,6 +22,7 @@ namespace redrive {
 namespace {
 
 constexpr uint64_t kMaxFrame = 64 << 10;
+constexpr uint64_t kContextSize = 304;  // of the kernel's ucontext (asm-generic/ucontext.h), not the C library's
 
 enum class Disposition { ignored, caught, stops, ends };
 
@@ -231,6 +232,10 @@ void Recorder::deliver(Thread& thread, int signal, const user_regs_struct& regs,
     const Address ip = saved.rip;
     if (known) gate->make_canonical(saved);
     if (saved.rip != ip) memory.put(rip, saved.rip), memory.put(rcx, saved.rcx);
+    // Of some faults the kernel names the instruction (sigaction(2), si_addr), in the frame behind the context.
+    const Address named = frame + kContextSize + offsetof(siginfo_t, si_addr);
+    Address fault = 0;
+    if (saved.rip != ip && memory.get(named, fault) && fault == ip) memory.put(named, saved.rip);
   }
   MemoryWrite frame{handler.rsp, frame_size(memory, handler.rsp), false, {}};
   frame.data.resize(frame.length);

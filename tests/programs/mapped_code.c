@@ -9,8 +9,8 @@ enum { kFunctions = 300, kSize = 16, kLength = 8192, kRounds = 40, kFixedAt = kF
 
 // mov $39 (getpid), %eax; syscall; add $0, %eax; ret
 static const unsigned char plain[] = {0xb8, 39, 0, 0, 0, 0x0f, 0x05, 0x83, 0xc0, 0, 0xc3};
-// push $39; pop %rax; syscall; ret
-static const unsigned char fixed[] = {0x6a, 39, 0x58, 0x0f, 0x05, 0xc3};
+// push $39; pop %rax; syscall; je to the ret; nop; ret
+static const unsigned char fixed[] = {0x6a, 39, 0x58, 0x0f, 0x05, 0x74, 1, 0x90, 0xc3};
 
 static int call(const unsigned char* code, int at) {
   int (*function)(void);

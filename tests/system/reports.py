@@ -87,6 +87,15 @@ def interception(ctx):
         raise Failure(f"--interception stops: {found['served_calls']} calls served, {found['stopping_sites'][:5]}")
 
 
+@test("reports/counter_sites")
+def counter_sites(ctx):
+    """Reading the time stamp counter again and again stops when a site is new, and when the ring is full."""
+    record(ctx, job_of(ctx, "rdtsc"))
+    sites = [site for site in ctx.json("stats", ctx.trace)["stopping_sites"] if site["file"].endswith("/rdtsc")]
+    if not sites or any(site["stops"] > 2 or (site["stops"] == 2 and not site["patchable"]) for site in sites):
+        raise Failure(f"stops of rdtsc and rdtscp: {sites}")
+
+
 @test("reports/served_sleep")
 def served_sleep(ctx):
     """Sleeping in a unit of several threads, and closing a connection right after its last message, need no stop."""

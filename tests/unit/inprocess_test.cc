@@ -47,13 +47,15 @@ TEST_CASE("a window holds instructions that can move, and nothing jumps into it"
   const Bytes compare{0x0f, 0x05, 0x48, 0x3d, 0x00, 0xf0, 0xff, 0xff, 0x77, 0x02, 0xc3};  // cmp $-4096, %rax; ja; ret
   const Case cases[] = {
       {"cmp behind", compare, 0, PatchWindow{0, 6}},
-      {"ret behind, mov in front", {0xb8, 0x27, 0, 0, 0, 0x0f, 0x05, 0xc3}, 5, PatchWindow{5, 0}},
-      {"mov of 7 bytes in front", {0x48, 0xc7, 0xc0, 0x27, 0, 0, 0, 0x0f, 0x05, 0xc3}, 7, PatchWindow{7, 0}},
-      {"xor in front is too short", {0x31, 0xc0, 0x0f, 0x05, 0xc3}, 2, std::nullopt},
+      {"a call behind, mov in front", {0xb8, 0x27, 0, 0, 0, 0x0f, 0x05, 0xff, 0xd0}, 5, PatchWindow{5, 0}},
+      {"mov of 7 bytes in front", {0x48, 0xc7, 0xc0, 0x27, 0, 0, 0, 0x0f, 0x05, 0xff, 0xd0}, 7, PatchWindow{7, 0}},
+      {"xor in front is too short", {0x31, 0xc0, 0x0f, 0x05, 0xff, 0xd0}, 2, std::nullopt},
       {"a load behind", {0x0f, 0x05, 0x48, 0x8b, 0x07, 0xc3}, 0, PatchWindow{0, 3}},
       {"a load relative to its place", {0x0f, 0x05, 0x8b, 0x05, 1, 2, 3, 4, 0xc3}, 0, PatchWindow{0, 6, 1 << 2}},
       {"a lea behind another", {0x0f, 0x05, 0x89, 0xc2, 0x48, 0x8d, 0x15, 1, 2, 3, 4}, 0, PatchWindow{0, 9, 1 << 5}},
-      {"a push behind", {0x0f, 0x05, 0x50, 0x50, 0x50, 0xc3}, 0, std::nullopt},
+      {"pushes behind", {0x0f, 0x05, 0x50, 0x50, 0x50, 0xc3}, 0, PatchWindow{0, 3}},
+      {"a call behind", {0x0f, 0x05, 0xe8, 0, 0, 0, 0}, 0, std::nullopt},
+      {"an x87 instruction behind", {0x0f, 0x05, 0xd9, 0xe8, 0xd9, 0xe8}, 0, std::nullopt},
       {"a test and a short jump behind", {0x0f, 0x05, 0x85, 0xc0, 0x75, 0x1e, 0xc3}, 0, PatchWindow{0, 4, 0, true}},
       {"a test and a near jump behind", {0x0f, 0x05, 0x85, 0xc0, 0x0f, 0x84, 1, 2, 3, 4}, 0, PatchWindow{0, 8, 1 << 4}},
       {"an exchange of registers behind", {0x0f, 0x05, 0x48, 0x87, 0xf3, 0xc3}, 0, PatchWindow{0, 3}},
@@ -61,9 +63,18 @@ TEST_CASE("a window holds instructions that can move, and nothing jumps into it"
       {"a short jump that begins too early", {0x0f, 0x05, 0x75, 0x1e, 0x90, 0xc3}, 0, std::nullopt},
       {"a landing pad", {0x0f, 0x05, 0xf3, 0x0f, 0x1e, 0xfa, 0xc3}, 0, std::nullopt},
       {"rdtsc", {0x0f, 0x31, 0x48, 0xc1, 0xe2, 0x20, 0x48, 0x09, 0xd0}, 0, PatchWindow{0, 4}},
+      {"rdtsc between fences", {0x0f, 0xae, 0xe8, 0x0f, 0x31, 0x0f, 0xae, 0xe8}, 3, PatchWindow{0, 3}},
+      {"rdtsc and SSE", {0x0f, 0x31, 0x66, 0x0f, 0xef, 0xc0, 0xc3}, 0, PatchWindow{0, 4}},
+      {"rdtsc, ret and padding", {0x0f, 0x31, 0xc3, 0x66, 0x90, 0xc3}, 0, PatchWindow{0, 3}},
+      {"rdtsc, ret and int3", {0x0f, 0x31, 0xc3, 0xcc, 0xcc, 0xc3}, 0, PatchWindow{0, 3}},
+      {"rdtsc, ret and code", {0x0f, 0x31, 0xc3, 0x31, 0xc0}, 0, std::nullopt},
+      {"rdtsc and a jump", {0x0f, 0x31, 0xe9, 1, 2, 3, 0}, 0, PatchWindow{0, 5, 1 << 1}},
+      {"rdtscp and a short jump", {0x0f, 0x01, 0xf9, 0xeb, 0x1e}, 0, PatchWindow{0, 2, 0, true}},
+      {"rdtscp and a jump to a register", {0x0f, 0x01, 0xf9, 0xff, 0xe0}, 0, PatchWindow{0, 2}},
+      {"rdtscp and a call of a register", {0x0f, 0x01, 0xf9, 0xff, 0xd0}, 0, std::nullopt},
       {"rdtscp", {0x0f, 0x01, 0xf9, 0x89, 0x0c, 0x24, 0x48, 0xc1}, 0, PatchWindow{0, 3}},  // stores
       {"rdtscp that can move", {0x0f, 0x01, 0xf9, 0x48, 0xc1, 0xe2, 0x20}, 0, PatchWindow{0, 4}},
-      {"rdtsc behind a mov", {0xb8, 0x27, 0, 0, 0, 0x0f, 0x31, 0xc3}, 5, std::nullopt},
+      {"rdtsc behind a mov", {0xb8, 0x27, 0, 0, 0, 0x0f, 0x31, 0xff, 0xd0}, 5, std::nullopt},
       {"no syscall instruction", {0x0f, 0x0b, 0x48, 0x3d, 0, 0xf0, 0xff, 0xff}, 0, std::nullopt},
       // jmp to the cmp, over it: the first may not be patched, the second may.
       {"a short jump to behind the call", {0xeb, 0x02, 0x0f, 0x05, 0x48, 0x3d, 0, 0xf0, 0xff, 0xff}, 2, std::nullopt},
@@ -87,7 +98,8 @@ TEST_CASE("a window holds instructions that can move, and nothing jumps into it"
 }
 
 TEST_CASE("a window in front of cpuid holds whole instructions that can move") {
-  const Bytes code{0x89, 0xc6, 0xb8, 0x0d, 0, 0, 0, 0x31, 0xc9, 0x0f, 0x0b, 0xc3};  // mov; mov $13, %eax; xor; ud2; ret
+  // mov; mov $13, %eax; xor; ud2; call *%rax
+  const Bytes code{0x89, 0xc6, 0xb8, 0x0d, 0, 0, 0, 0x31, 0xc9, 0x0f, 0x0b, 0xff, 0xd0};
   const auto segment = segment_of(code);
   const auto in_front = [&](std::vector<uint8_t> front) { return segment.window(512 + 9, front); };
   REQUIRE(in_front({2, 5, 2}));
@@ -96,7 +108,7 @@ TEST_CASE("a window in front of cpuid holds whole instructions that can move") {
   CHECK_FALSE(in_front({2}));     // too short
   CHECK_FALSE(in_front({}));      // not known
   CHECK_FALSE(in_front({2, 4}));  // not where instructions begin
-  CHECK_FALSE(segment_of({0x89, 0x06, 0xb8, 0x0d, 0, 0x0f, 0x0b, 0xc3}).window(512 + 5, {5, 2}));
+  CHECK_FALSE(segment_of({0x89, 0x06, 0xb8, 0x0d, 0, 0x0f, 0x0b, 0xff, 0xd0}).window(512 + 5, {5, 2}));
   // Jumps: to the xor, and to cpuid itself.
   const auto jump_to = [](uint64_t target) { return jump(1024 - kJumpSize, target, kJumpSize); };
   CHECK_FALSE(segment_of(code, jump_to(512 + 7)).window(512 + 9, {2, 5, 2}));
