@@ -90,7 +90,7 @@ check: ## deps (those of the recorded programs too), unit tests, fast system tes
 	$(RUN) python3 tests/system/run.py
 
 check-all: ## every test: installs the servers and MPI that they record
-	scripts/deps.sh --test
+	scripts/deps.sh --real
 	$(MAKE) tests
 	$(MAKE) unit
 	$(RUN) python3 tests/system/run.py --all

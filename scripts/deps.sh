@@ -1,19 +1,21 @@
 #!/bin/bash
-# Installs the Debian packages that redrive is built with; with --test also the programs that the tests record and what else they use, with --bench
-# those, perf and matplotlib. With --list it prints the packages that redrive is built with, one a line.
+# Installs the Debian packages that redrive is built with; with --test also the programs that the tests record and what else they use, with --real
+# those and all that tests/system/real_programs.py drives, with --bench the first, perf and matplotlib. With --list it prints the packages that redrive is built with, one a line.
 # Does nothing, and needs neither root nor network, where all is there. No daemon is left running that was not running before.
 set -euo pipefail
 
 packages=(build-essential pkg-config libsqlite3-dev libzstd-dev libxxhash-dev libfmt-dev libcapstone-dev libunwind-dev
           libseccomp-dev doctest-dev libcli11-dev nlohmann-json3-dev python3)
 recorded=(openmpi-bin libopenmpi-dev mpich libmpich-dev redis-server redis-tools nginx-light apache2-utils memcached postgresql git musl-tools golang-go nodejs
-          debootstrap jq less bubblewrap openssh-server)
+          debootstrap jq less bubblewrap openssh-server sqlite3 lmdb-utils perl)
+real=(ruby ffmpeg valgrind tmux libpython3.11-testsuite)
 case "${1-}" in
   '') ;;
   --list) printf '%s\n' "${packages[@]}"; exit 0 ;;
   --test) packages+=("${recorded[@]}") ;;
   --bench) packages+=("${recorded[@]}" linux-perf python3-matplotlib) ;;
-  *) echo "usage: scripts/deps.sh [--test|--bench|--list]" >&2; exit 2 ;;
+  --real) packages+=("${recorded[@]}" "${real[@]}") ;;
+  *) echo "usage: scripts/deps.sh [--test|--real|--bench|--list]" >&2; exit 2 ;;
 esac
 
 missing=()

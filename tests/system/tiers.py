@@ -33,3 +33,8 @@ def random_calls(ctx):
 @test("tiers/series_of_reads", timeout_s=120)
 def series_of_reads(ctx):
     compare_tiers(ctx, job_of(ctx, "series_of_reads"), "200us", "series")
+
+
+@test("tiers/fork_beside_reader", timeout_s=120)
+def fork_beside_reader(ctx):
+    compare_tiers(ctx, job_of(ctx, "fork_beside_reader"), "200us", "births")

@@ -1,0 +1,43 @@
+// Processes are born while another thread's read has its bytes already, and is not seen to end before the birth: what
+// the kernel has written into its buffer is in the child's memory or not, and nobody can tell which. Images in the
+// children must be equal to what replays come to.
+#include "test.h"
+
+enum { kRounds = 25, kValues = 64 };
+static int channel[2];
+static long buffer[kValues];
+
+static void* reader(void* unused) {
+  while (MUST(read(channel[0], buffer, sizeof buffer)) > 0) {
+  }
+  return unused;
+}
+
+static int descend(int generations) {
+  const pid_t child = MUST(fork());
+  if (child == 0) {
+    for (int i = 0; i < 12; i++) {
+      compute((uint64_t)i, 1);
+      MUST(getppid());
+    }
+    _exit(generations > 1 ? descend(generations - 1) : 0);
+  }
+  wait_for_exit(child, 0);
+  return 0;
+}
+
+int main(void) {
+  pthread_t thread;
+  MUST(pipe(channel));
+  MUST0(pthread_create(&thread, NULL, reader, NULL));
+  for (long i = 0; i < kRounds; i++) {
+    long values[kValues];
+    for (int k = 0; k < kValues; k++) values[k] = i;
+    write_all(channel[1], values, sizeof values);
+    compute((uint64_t)i, 1);  // the reader comes out of the kernel, and waits for its turn
+    descend(1 + (int)(i % 2));
+  }
+  close(channel[1]);
+  MUST0(pthread_join(thread, NULL));
+  return ok("%ld", buffer[0]);
+}
