@@ -17,7 +17,6 @@
 #include "interceptors/trapped_instructions.h"
 #include "supervisor/births.h"
 #include "supervisor/divergence.h"
-#include "supervisor/graph.h"
 #include "supervisor/memory_calls.h"
 #include "supervisor/registers.h"
 #include "supervisor/verify.h"
@@ -567,47 +566,6 @@ Result<std::vector<AddressRange>> Replayer::pending_outputs(const UnitState& sta
   return ranges;
 }
 
-// What calls went on to write that threads were in when a process was born, between `from` and `until` or (if it bears
-// one) at `from`. The child's copy has it if the kernel had written it by then; in a replay it does not, because the
-// call's exit comes later.
-Result<void> Replayer::add_outputs_across_births(EventRef from, EventIndex until,
-                                                 std::vector<AddressRange>& ranges) const {
-  uint64_t births = 0;
-  std::map<ThreadSerial, uint64_t> births_at;  // a thread's latest event
-  const auto visit = [&](EventIndex index, const Event& event) {
-    if (event.kind == EventKind::exit && births > births_at[event.thread]) {
-      for (const auto& write : event.writes) ranges.push_back({write.address, write.address + write.length});
-    }
-    births_at[event.thread] = births;
-    const bool in_unit = event.child_thread && index < until;
-    const SyscallRow* const row = event.child_unit || in_unit ? find_row(event.number, event.args) : nullptr;
-    if (row && bears(*row) && !(clone_flags(event, *row) & CLONE_VM) && (in_unit || index == from.event)) ++births;
-    return births > 0 || index < until;
-  };
-  return trace_.for_each_event(from.unit, from.event, trace_.event_count(from.unit), visit);
-}
-
-// The same for all births by which the processes of this unit came to be, as far as they are executed here and in the
-// unit's ancestors: an image that an execution began with held what was there.
-Result<std::vector<AddressRange>> Replayer::born_with_outputs(const UnitState& state) const {
-  std::vector<AddressRange> ranges;
-  const EventIndex start = trace_.intervals(what_.unit)[what_.start].first_event;
-  if (state.processes.size() > 1) TRY(add_outputs_across_births({what_.unit, start}, end_, ranges));
-  for (auto birth = birth_; birth;) {
-    TRY(add_outputs_across_births(*birth, birth->event, ranges));
-    const auto& intervals = trace_.intervals(birth->unit);
-    const auto begin = std::find_if(intervals.rbegin(), intervals.rend(), [&](const IntervalRecord& record) {
-      return record.first_event <= birth->event && startable(record);
-    });
-    const bool born = begin != intervals.rend() && begin->kind == CheckpointKind::fork && !begin->has_image;
-    const auto& units = trace_.units();
-    const auto parent =
-        std::find_if(units.begin(), units.end(), [&](const UnitRecord& u) { return u.unit == birth->unit; });
-    birth = born && parent != units.end() ? std::optional(parent->parent) : std::nullopt;
-  }
-  return ranges;
-}
-
 // Compares with the checkpoint that follows: all registers, and every page that either side holds.
 Result<bool> Replayer::verify_end() {
   const auto& intervals = trace_.intervals(what_.unit);
@@ -662,9 +620,7 @@ Result<bool> Replayer::verify_end() {
     const Stub& stub = found->second.stub;
     ASSIGN_OR_RETURN(auto difference, memory_difference(trace_, image, expected, process, stub, {}));
     if (difference) {
-      ASSIGN_OR_RETURN(auto pending, pending_outputs(expected, end_));
-      ASSIGN_OR_RETURN(const auto born_with, born_with_outputs(expected));
-      pending.insert(pending.end(), born_with.begin(), born_with.end());
+      ASSIGN_OR_RETURN(const auto pending, pending_outputs(expected, end_));
       ASSIGN_OR_RETURN(difference, memory_difference(trace_, image, expected, process, stub, pending));
     }
     if (difference) {

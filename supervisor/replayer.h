@@ -117,8 +117,6 @@ class Replayer {
   Result<StopKind> run_to_stop(Thread& thread);
   Result<bool> verify_end();
   Result<std::vector<AddressRange>> pending_outputs(const UnitState& state, EventIndex from) const;
-  Result<void> add_outputs_across_births(EventRef from, EventIndex until, std::vector<AddressRange>& ranges) const;
-  Result<std::vector<AddressRange>> born_with_outputs(const UnitState& state) const;
   void keep_output(Thread& thread, const Event& event, const SyscallRow& row, const std::vector<Span>& inputs);
   void show_output(Thread& thread, int64_t result);
 

@@ -76,9 +76,7 @@ Result<bool> Replayer::run_to_place(ThreadSerial serial, EventIndex index, Inter
   Thread& thread = threads_.at(serial);
   if (saved == place.state.threads.end()) return Error{"an image lacks its thread", Status::damaged};
   while (!gates_.empty()) remove_gate(gates_.begin()->first);
-  ASSIGN_OR_RETURN(auto pending, pending_outputs(place.state, index));
-  ASSIGN_OR_RETURN(const auto born_with, born_with_outputs(place.state));
-  pending.insert(pending.end(), born_with.begin(), born_with.end());
+  ASSIGN_OR_RETURN(const auto pending, pending_outputs(place.state, index));
   const auto here = [&](std::vector<AddressRange> except) -> Result<std::optional<Address>> {
     if (!same_xstate(get_xstate(thread.tid), saved->xstate)) return std::optional<Address>(0);
     except.insert(except.end(), pending.begin(), pending.end());
