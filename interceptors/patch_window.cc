@@ -181,7 +181,8 @@ std::optional<PatchWindow> CodeSegment::window_behind(uint64_t site, uint64_t si
   bool ends_in_jump = false;
   while (end < site + kJumpSize && end < code_.size()) {
     const cs_insn* instruction = disassembler.at(code_, end);
-    const bool short_jump = instruction && instruction->size == kShortJumpSize && is_short_jump(code_[end]);
+    const bool other = allowed == Operands::all && (code_[end] == kAnyway || is_counting_jump(code_[end]));
+    const bool short_jump = instruction && instruction->size == kShortJumpSize && (is_short_jump(code_[end]) || other);
     if (short_jump && end + kShortJumpSize >= site + kJumpSize) {
       ends_in_jump = true;
       end += kShortJumpSize;

@@ -12,23 +12,25 @@ namespace redrive {
 
 inline constexpr uint64_t kSyscallSize = 2;  // of the instruction
 inline constexpr uint64_t kJumpSize = 5;     // jmp rel32
-inline constexpr uint64_t kShortJumpSize = 2;  // a conditional one
-constexpr bool is_short_jump(uint8_t opcode) { return opcode >> 4 == 7; }
+inline constexpr uint64_t kShortJumpSize = 2;
+constexpr bool is_short_jump(uint8_t opcode) { return opcode >> 4 == 7; }        // jcc
+constexpr bool is_counting_jump(uint8_t opcode) { return opcode >> 2 == 0x38; }  // loopne, loope, loop, jrcxz
+inline constexpr uint8_t kAnyway = 0xeb;                                         // jmp
 
 // The length of the syscall, rdtsc or rdtscp instruction that these bytes begin with; 0 if they do not.
 uint64_t replaceable_size(std::span<const uint8_t> code);
 
 // Instructions that move to the trampoline. Either the instruction and `after` bytes behind it are replaced, or
-// `before` bytes in front of a syscall instruction, and it stays. The moved instructions do not leave but by conditional
-// jumps, and those in front touch no memory. They mean the same anywhere but for displacements and a short jump at the
-// end.
+// `before` bytes in front of a syscall instruction, and it stays. The moved instructions do not leave but by jumps with
+// a fixed target, and those in front touch no memory. They mean the same anywhere but for displacements and a short
+// jump at the end.
 struct PatchWindow {
   uint8_t before = 0;
   uint8_t after = 0;
   // Where 32-bit distances lie among the instructions behind, from the next one to memory or to where it jumps: bit k
   // for byte k.
   uint32_t displacements = 0;
-  bool ends_in_jump = false;  // of two bytes, conditional, which has to become one of six
+  bool ends_in_jump = false;  // of two bytes, which has to become a longer one
 };
 
 // The executable segment of a file.
@@ -43,7 +45,7 @@ class CodeSegment {
   // first.
   std::optional<PatchWindow> window(uint64_t site, const std::vector<uint8_t>& front) const;
 
-  // From any instruction on, that a replay is to stop at: `after` bytes are replaced, and its own are the first of them.
+  // From any instruction on, that a replay is to stop at: `after` bytes are replaced, its own first.
   std::optional<PatchWindow> window_at(uint64_t place) const;
 
  private:

@@ -464,7 +464,15 @@ bool append_moved(Bytes& code, Address at, Bytes moved, const PatchWindow& windo
   };
   code.insert(code.end(), moved.begin(), moved.end() - (window.ends_in_jump ? kShortJumpSize : 0));
   if (window.ends_in_jump) {
-    code.insert(code.end(), {0x0f, static_cast<uint8_t>(0x10 + moved[moved.size() - kShortJumpSize])});
+    constexpr uint8_t kNearJump = 0xe9;
+    const uint8_t opcode = moved[moved.size() - kShortJumpSize];
+    if (is_short_jump(opcode)) {
+      code.insert(code.end(), {0x0f, static_cast<uint8_t>(0x10 + opcode)});
+    } else if (opcode == kAnyway) {
+      code.push_back(kNearJump);
+    } else {  // over a jump over the near one, which there is only without a condition
+      code.insert(code.end(), {opcode, 2, kAnyway, kJumpSize, kNearJump});
+    }
     append_distance(behind + static_cast<uint64_t>(static_cast<int8_t>(moved.back())));
   }
   code.push_back(0xe9);

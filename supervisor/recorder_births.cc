@@ -200,6 +200,13 @@ void Recorder::born(Thread& parent, pid_t tid) {
   Event* event = unit.log.open_of(parent.serial);
   CHECK(event);
   event->result = tid;
+  // What the kernel has written by now: the child's id, or a descriptor for it. A child that shares memory sees it at
+  // once.
+  if (uint32_t word = 0; (flags & (CLONE_PARENT_SETTID | CLONE_PIDFD)) && process.memory.get(parent.args[2], word)) {
+    MemoryWrite write{parent.args[2], sizeof word, false, Bytes(sizeof word)};
+    std::memcpy(write.data.data(), &word, sizeof word);
+    event->writes.push_back(std::move(write));
+  }
   Thread* child = nullptr;
   if (flags & CLONE_THREAD) {
     child = &add_thread(process, tid);

@@ -276,7 +276,11 @@ Result<bool> Replayer::replay_entry(Thread& thread, EventIndex index, const Even
   }
   if (store_.index({what_.unit, index}, sent_)) store_.publish({what_.unit, index}, read_payload(read, memory(thread)));
   if (options_.output) keep_output(thread, event, *row, read);
-  if (bears(*row) && (event.child_unit || event.child_thread)) TRY(replay_birth(thread, index, event, *row));
+  if (bears(*row) && (event.child_unit || event.child_thread)) {
+    TRY(replay_birth(thread, index, event, *row));
+    ASSIGN_OR_RETURN(const bool written, write_memory(thread, index, event));
+    if (!written) return false;
+  }
   if (event.fatal) {
     ASSIGN_OR_RETURN(const bool written, write_memory(thread, index, event));
     if (!written) return false;
@@ -377,7 +381,10 @@ Result<bool> Replayer::replay_effects(Thread& thread, EventIndex index, const Ev
     ASSIGN_OR_RETURN(const bool code, changes_code(thread.process, call, special, process.brk));
     const auto moved = make_room(thread, call, special);
     StubCalls calls(process.stub, thread.tid);
-    TRY(replay_memory_call(call, special, process.stub, process.brk, calls, unit_.shared, file_path_));
+    if (may_have_changed(call, special)) TRY(replay_failed_memory_call(call, process.stub, thread.tid));
+    const bool remaps = special == Special::mremap && !is_error(event.result);
+    ASSIGN_OR_RETURN(const bool in_pieces, remaps ? remap_pieces(call, process.stub, calls) : Result<bool>(false));
+    if (!in_pieces) TRY(replay_memory_call(call, special, process.stub, process.brk, calls, unit_.shared, file_path_));
     TRY(calls.run());
     if (code) code_.clear();
     TRY(map_gate(moved, thread.tid));
@@ -601,6 +608,10 @@ Result<bool> Replayer::verify_end() {
     if (!same_registers(wanted, thread.regs)) {
       diverge(&thread, end_, "registers of the next checkpoint: " + describe_registers(saved.regs),
               describe_registers(thread.regs));
+      return false;
+    }
+    if (!saved.xstate.empty() && !same_xstate(saved.xstate, get_xstate(thread.tid))) {
+      diverge(&thread, end_, "the extended registers of the next checkpoint", "others");
       return false;
     }
   }
