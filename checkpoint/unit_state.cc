@@ -102,12 +102,38 @@ bool decode(Decoder& in, UnitState& state) {
   return in.ok();
 }
 
+std::array<uint64_t, 18> comparable_registers(const user_regs_struct& regs) {
+  constexpr uint64_t kVolatileFlags = 0x100 | 0x10000;  // TF, RF
+  return {regs.rax, regs.rbx, regs.rdx, regs.rsi,     regs.rdi,     regs.rbp,
+          regs.rsp, regs.r8,  regs.r9,  regs.r10,     regs.r12,     regs.r13,
+          regs.r14, regs.r15, regs.rip, regs.fs_base, regs.gs_base, regs.eflags | kVolatileFlags};
+}
+
 bool same_registers(const user_regs_struct& a, const user_regs_struct& b) {
-  constexpr unsigned long long kVolatileFlags = 0x100 | 0x10000;  // TF, RF
-  return a.rax == b.rax && a.rbx == b.rbx && a.rdx == b.rdx && a.rsi == b.rsi && a.rdi == b.rdi && a.rbp == b.rbp &&
-         a.rsp == b.rsp && a.r8 == b.r8 && a.r9 == b.r9 && a.r10 == b.r10 && a.r12 == b.r12 && a.r13 == b.r13 &&
-         a.r14 == b.r14 && a.r15 == b.r15 && a.rip == b.rip && a.fs_base == b.fs_base && a.gs_base == b.gs_base &&
-         (a.eflags | kVolatileFlags) == (b.eflags | kVolatileFlags);
+  return comparable_registers(a) == comparable_registers(b);
+}
+
+// Intel SDM volume 1, "XSAVE-Managed State": the legacy area, the header, the components in the standard format.
+Bytes comparable_xstate(Bytes xstate) {
+  constexpr struct {
+    size_t start, size;
+  } kLeftOut[] = {{6, 18},    // FOP, FIP, FDP
+                  {464, 48},  // for software
+                  {512, 8}};  // XSTATE_BV
+  for (const auto& range : kLeftOut) {
+    if (range.start + range.size <= xstate.size()) std::memset(&xstate[range.start], 0, range.size);
+  }
+  return xstate;
+}
+
+bool same_xstate(const Bytes& a, const Bytes& b) {
+  constexpr size_t kCommon = 832;  // up to the upper halves of YMM
+  Bytes x = comparable_xstate(a), y = comparable_xstate(b);
+  if (x.size() != y.size()) {
+    const size_t common = std::min({kCommon, x.size(), y.size()});
+    x.resize(common), y.resize(common);
+  }
+  return x == y;
 }
 
 }  // namespace redrive

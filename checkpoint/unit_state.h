@@ -7,6 +7,7 @@
 
 #include <sys/user.h>
 
+#include <array>
 #include <optional>
 #include <span>
 #include <string>
@@ -78,6 +79,14 @@ bool decode(Decoder& in, UnitState& state);
 
 // What the layout of user_regs_struct leaves to be compared: everything a program can see. orig_rax, rcx, r11 and the
 // trap and resume flags depend on how the kernel was last left.
+std::array<uint64_t, 18> comparable_registers(const user_regs_struct& regs);
 bool same_registers(const user_regs_struct& a, const user_regs_struct& b);
+
+// The same of the extended registers, as PTRACE_GETREGSET shows them: x87, MXCSR, SSE, AVX, AVX-512, PKRU and so on.
+// Which components XSAVE says are in use depends on the processor and the kernel, and so do x87's pointers to the last
+// instruction and its operand.
+Bytes comparable_xstate(Bytes xstate);
+// Of two processors with different registers those that are at the same place in both are compared: x87, SSE and AVX.
+bool same_xstate(const Bytes& a, const Bytes& b);
 
 }  // namespace redrive

@@ -14,7 +14,10 @@ inline constexpr uint64_t kSyscallSize = 2;  // of the instruction
 inline constexpr uint64_t kJumpSize = 5;     // jmp rel32
 inline constexpr uint64_t kShortJumpSize = 2;
 inline constexpr uint8_t kShortJump = 0xeb;
-constexpr bool is_short_jump(uint8_t opcode) { return opcode >> 4 == 7 || opcode == kShortJump; }
+constexpr bool is_counting_jump(uint8_t opcode) { return opcode >> 2 == 0x38; }  // loopne, loope, loop, jrcxz
+constexpr bool is_short_jump(uint8_t opcode) {
+  return opcode >> 4 == 7 || opcode == kShortJump || is_counting_jump(opcode);
+}
 
 // The length of the syscall, rdtsc or rdtscp instruction that these bytes begin with; 0 if they do not.
 uint64_t replaceable_size(std::span<const uint8_t> code);
@@ -29,7 +32,7 @@ struct PatchWindow {
   // Where 32-bit distances lie among the instructions behind, from the next one to memory or to where it jumps: bit k
   // for byte k.
   uint32_t displacements = 0;
-  bool ends_in_jump = false;  // of two bytes, which has to become one of five or six
+  bool ends_in_jump = false;  // of two bytes, which has to become a longer one
 };
 
 // The executable segment of a file.
@@ -44,7 +47,7 @@ class CodeSegment {
   // first.
   std::optional<PatchWindow> window(uint64_t site, const std::vector<uint8_t>& front) const;
 
-  // From any instruction on, that a replay is to stop at: `after` bytes are replaced, and its own are the first of them.
+  // From any instruction on, that a replay is to stop at: `after` bytes are replaced, its own first.
   std::optional<PatchWindow> window_at(uint64_t place) const;
 
  private:

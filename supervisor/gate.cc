@@ -464,9 +464,12 @@ bool append_moved(Bytes& code, Address at, Bytes moved, const PatchWindow& windo
   };
   code.insert(code.end(), moved.begin(), moved.end() - (window.ends_in_jump ? kShortJumpSize : 0));
   if (window.ends_in_jump) {
+    constexpr uint8_t kNearJump = 0xe9;
     const uint8_t opcode = moved[moved.size() - kShortJumpSize];
     if (opcode == kShortJump) {
-      code.push_back(0xe9);
+      code.push_back(kNearJump);
+    } else if (is_counting_jump(opcode)) {  // over a jump over the near one, which there is only without a condition
+      code.insert(code.end(), {opcode, 2, kShortJump, kJumpSize, kNearJump});
     } else {
       code.insert(code.end(), {0x0f, static_cast<uint8_t>(0x10 + opcode)});
     }

@@ -162,9 +162,18 @@ Result<void> replay_memory_call(const Event& event, Special special, const Stub&
     }
     case Special::shmdt: {
       if (failed) return {};
-      const auto mapping = mapping_of(stub.pid(), args[0]);
-      if (!mapping) return Error{"shmdt of memory that is not mapped"};
-      return calls.unmap(mapping->start, mapping->length());
+      // All that is left of the segment that was attached there (shmat(2)), parts of which may be gone.
+      ASSIGN_OR_RETURN(const auto mappings, read_mappings(stub.pid()));
+      const Mapping* first = nullptr;
+      for (const auto& mapping : mappings) {
+        if (!mapping.shared || mapping.start < args[0] || mapping.start - mapping.offset != args[0]) continue;
+        if (!first) first = &mapping;
+        if (mapping.device == first->device && mapping.inode == first->inode) {
+          TRY(calls.unmap(mapping.start, mapping.length()));
+        }
+      }
+      if (!first) return Error{"shmdt of memory that is not mapped"};
+      return {};
     }
     case Special::munmap:
       if (failed) return {};
@@ -192,6 +201,69 @@ Result<void> replay_memory_call(const Event& event, Special special, const Stub&
     default:
       return {};
   }
+}
+
+bool may_have_changed(const Event& event, Special special) {
+  if (!is_error(event.result)) return false;
+  switch (special) {
+    case Special::mprotect:
+      return event.result != -EINVAL;  // which is found first
+    case Special::madvise:
+      return event.args[2] == MADV_DONTNEED || event.args[2] == MADV_DONTNEED_LOCKED || event.args[2] == MADV_REMOVE;
+    case Special::mremap:
+      return event.args[3] & MREMAP_FIXED;  // its target is unmapped first
+    default:
+      return false;
+  }
+}
+
+Result<void> replay_failed_memory_call(const Event& event, const Stub& stub, pid_t tid) {
+  const auto& args = event.args;
+  const Address start = args[0], end = start + page_up(args[1]);
+  ASSIGN_OR_RETURN(const auto mappings, read_mappings(stub.pid()));
+  Address reached = start;
+  size_t pieces = 0;
+  bool hole = false;
+  for (const auto& mapping : mappings) {
+    if (mapping.end <= start || end <= mapping.start) continue;
+    hole |= mapping.start > reached;
+    reached = mapping.end;
+    ++pieces;
+  }
+  hole |= reached < end;
+  const bool remaps = event.number == SYS_mremap;
+  if (remaps || (hole && event.result == -ENOMEM)) {
+    ASSIGN_OR_RETURN(const int64_t result, stub.call(tid, event.number, {args[0], args[1], args[2], args[3], args[4]}));
+    if (result == event.result) return {};
+  } else if (pieces <= 1) {
+    return {};  // all of it or nothing
+  }
+  return Error{std::string(syscall_name(event.number)) + " failed with " + std::string(error_name(event.result)) +
+               " when it was recorded, and how much of its memory it had changed by then is not known"};
+}
+
+Result<bool> remap_pieces(const Event& event, const Stub& stub, Calls& calls) {
+  const auto& args = event.args;
+  const auto target = static_cast<Address>(event.result);
+  const Address start = args[0], end = start + page_up(args[1]), new_end = start + page_up(args[2]);
+  const auto first = mapping_of(stub.pid(), start);
+  if (!first || first->end >= end || (target == start && new_end <= end)) return false;
+  ASSIGN_OR_RETURN(const auto mappings, read_mappings(stub.pid()));
+  const uint64_t flags = args[3] | MREMAP_MAYMOVE | MREMAP_FIXED;
+  for (const auto& mapping : mappings) {
+    const Address from = std::max(mapping.start, start), to = std::min(mapping.end, end);
+    const Address new_to = to == end ? new_end : std::min(to, new_end);
+    if (from >= to) continue;
+    if (new_to <= from) {
+      TRY(calls.unmap(from, to - from));
+    } else if (target != start) {
+      TRY(calls.add("move memory in a stub", SYS_mremap,
+                    {from, to - from, new_to - from, flags, target + (from - start)}));
+    } else if (to == end) {
+      TRY(calls.add("resize memory in a stub", SYS_mremap, {from, to - from, new_to - from, 0, 0}));
+    }
+  }
+  return true;
 }
 
 }  // namespace redrive

@@ -16,4 +16,13 @@ Result<void> replay_object_change(const ObjectChange& change, SharedObjects& sha
 Result<void> replay_memory_call(const Event& event, Special special, const Stub& stub, Address& brk, Calls& calls,
                                 SharedObjects& shared, const FilePath& file_path);
 
+// Whether a call that failed may have changed memory before it did. `special`: of its row.
+bool may_have_changed(const Event& event, Special special);
+// Makes such a call in a stub, where it fails in the same way. An Error: it may have failed for a reason that is not
+// known there, having changed a part of its memory.
+Result<void> replay_failed_memory_call(const Event& event, const Stub& stub, pid_t tid);
+// Moves or resizes what the recorded process had in one piece (mremap(2)) and the stub, which may join mappings less
+// than the kernel did there, has in several. False if it is in one here as well.
+Result<bool> remap_pieces(const Event& event, const Stub& stub, Calls& calls);
+
 }  // namespace redrive

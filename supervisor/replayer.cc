@@ -381,7 +381,10 @@ Result<bool> Replayer::replay_effects(Thread& thread, EventIndex index, const Ev
     ASSIGN_OR_RETURN(const bool code, changes_code(thread.process, call, special, process.brk));
     const auto moved = make_room(thread, call, special);
     StubCalls calls(process.stub, thread.tid);
-    TRY(replay_memory_call(call, special, process.stub, process.brk, calls, unit_.shared, file_path_));
+    if (may_have_changed(call, special)) TRY(replay_failed_memory_call(call, process.stub, thread.tid));
+    const bool remaps = special == Special::mremap && !is_error(event.result);
+    ASSIGN_OR_RETURN(const bool in_pieces, remaps ? remap_pieces(call, process.stub, calls) : Result<bool>(false));
+    if (!in_pieces) TRY(replay_memory_call(call, special, process.stub, process.brk, calls, unit_.shared, file_path_));
     TRY(calls.run());
     if (code) code_.clear();
     TRY(map_gate(moved, thread.tid));
@@ -606,6 +609,10 @@ Result<bool> Replayer::verify_end() {
     if (!same_registers(wanted, thread.regs)) {
       diverge(&thread, end_, "registers of the next checkpoint: " + describe_registers(saved.regs),
               describe_registers(thread.regs));
+      return false;
+    }
+    if (!saved.xstate.empty() && !same_xstate(saved.xstate, get_xstate(thread.tid))) {
+      diverge(&thread, end_, "the extended registers of the next checkpoint", "others");
       return false;
     }
   }

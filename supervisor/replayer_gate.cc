@@ -25,7 +25,10 @@ uint64_t page_up(uint64_t length) { return (length + kPageSize - 1) & ~(kPageSiz
 std::vector<AddressRange> changed(const Event& event, Special special, Address brk) {
   const auto& args = event.args;
   const auto result = static_cast<Address>(event.result);
-  if (is_error(event.result)) return {};
+  if (is_error(event.result)) {
+    if (!may_have_changed(event, special)) return {};
+    if (special == Special::mremap) return {{args[4], args[4] + page_up(args[2])}};
+  }
   switch (special) {
     case Special::mmap:
     case Special::shmat:
@@ -228,7 +231,7 @@ Result<const std::vector<Mapping>*> Replayer::code_of(ProcessSerial serial) {
 
 // Whether the call maps, unmaps or protects code.
 Result<bool> Replayer::changes_code(ProcessSerial process, const Event& event, Special special, Address brk) {
-  if (is_error(event.result)) return false;
+  if (is_error(event.result) && !may_have_changed(event, special)) return false;
   if ((special == Special::mmap || special == Special::mprotect) && (event.args[2] & PROT_EXEC)) return true;
   ASSIGN_OR_RETURN(const auto* code, code_of(process));
   const auto ranges = changed(event, special, brk);
@@ -442,7 +445,7 @@ Result<bool> Replayer::expect(EventIndex index, const Event& event) {
 
 // Adds what the tracee does to its memory in place of the call. False if the supervisor has to do it.
 Result<bool> Replayer::make_in_ring(const Event& event, Special special, RingCalls& calls) {
-  if (event.repeat != 1 || (event.map && event.map->shared_object)) return false;
+  if (event.repeat != 1 || (event.map && event.map->shared_object) || may_have_changed(event, special)) return false;
   const Thread& thread = threads_.at(event.thread);
   const RestoredProcess& process = unit_.processes.at(thread.process);
   Address brk = batch_.breaks.empty() ? process.brk : batch_.breaks.back().second;

@@ -17,15 +17,6 @@ constexpr unsigned kBreakpoints = 200'000;  // that a search passes, 10 us each
 constexpr size_t kStackPages = 16;
 constexpr unsigned kComparisons = 64;  // of all memory
 
-// Extended registers, but for what XSAVE says of itself.
-bool same_xstate(const Bytes& a, const Bytes& b) {
-  constexpr size_t kSoftware = 464, kHeader = 512, kComponents = 8;
-  if (a.size() != b.size() || a.size() < kHeader + kComponents) return a == b;
-  return std::memcmp(a.data(), b.data(), kSoftware) == 0 &&
-         std::memcmp(a.data() + kHeader + kComponents, b.data() + kHeader + kComponents,
-                     a.size() - kHeader - kComponents) == 0;
-}
-
 }  // namespace
 
 Result<Replayer::Place> Replayer::read_place(IntervalIndex interval) const {

@@ -97,6 +97,21 @@ TEST_CASE("a window holds instructions that can move, and nothing jumps into it"
   CHECK_FALSE(segment_of(compare).window(1023));
 }
 
+TEST_CASE("a place's window may end in any short jump, to its own start too") {
+  const std::pair<Bytes, bool> cases[] = {{{0x48, 0xff, 0xc0, 0xeb, 0xfb}, true},   // inc %rax; jmp to it
+                                          {{0x48, 0xff, 0xc0, 0xe2, 0xfb}, true},   // loop
+                                          {{0x48, 0xff, 0xc0, 0x75, 0xfb}, true},   // jne
+                                          {{0x48, 0xff, 0xc0, 0xeb, 0xfe}, false},  // jmp to itself, within the window
+                                          {{0xeb, 0xfe, 0x90, 0x90, 0x90}, false},
+                                          {{0xe2, 0xfe, 0x90, 0x90, 0x90}, false}};
+  for (const auto& [code, expected] : cases) {
+    const auto found = segment_of(code).window_at(512);
+    REQUIRE(found.has_value() == expected);
+    if (found) CHECK(found->after == code.size());
+    if (found) CHECK(found->ends_in_jump);
+  }
+}
+
 TEST_CASE("a window in front of cpuid holds whole instructions that can move") {
   // mov; mov $13, %eax; xor; ud2; call *%rax
   const Bytes code{0x89, 0xc6, 0xb8, 0x0d, 0, 0, 0, 0x31, 0xc9, 0x0f, 0x0b, 0xff, 0xd0};

@@ -228,6 +228,25 @@ TEST_CASE("registers are the same in what a program can see") {
   CHECK_FALSE(same_registers(a, b));
 }
 
+TEST_CASE("extended registers are the same in what a program can rely on") {
+  constexpr size_t kSize = 2696;  // with AVX-512 and PKRU
+  const auto same_but_for = [](size_t at, size_t size, size_t other_size) {
+    Bytes a(size), b(other_size);
+    a[at] = 1;
+    return same_xstate(a, b) && same_xstate(b, a);
+  };
+  const struct {
+    size_t first, last;
+  } left_out[] = {{6, 23}, {464, 519}};  // FOP, FIP, FDP; software's bytes and XSTATE_BV
+  for (size_t at = 0; at < kSize; ++at) {
+    const bool is_left_out = std::any_of(std::begin(left_out), std::end(left_out),
+                                         [&](const auto& range) { return range.first <= at && at <= range.last; });
+    REQUIRE_EQ(same_but_for(at, kSize, kSize), is_left_out);
+    constexpr size_t kCommon = 832;
+    REQUIRE_EQ(same_but_for(at, kSize, kCommon), is_left_out || at >= kCommon);
+  }
+}
+
 namespace {
 
 // At its end no child may be left: neither running nor unreaped. Orphans of a stub become children of this process.

@@ -1,0 +1,98 @@
+// Memory calls that fail after they have changed a part of their range, that move what the kernel has joined, and that end what is
+// attached in pieces.
+// images: 2
+#include "test.h"
+
+#include <setjmp.h>
+#include <sys/mman.h>
+#include <sys/shm.h>
+
+enum { kPage = 4096 };
+
+static sigjmp_buf behind_fault;
+static void on_fault(int signal) {
+  (void)signal;
+  siglongjmp(behind_fault, 1);
+}
+
+static int can_write(volatile char* at) {
+  if (sigsetjmp(behind_fault, 1)) return 0;
+  *at = 1;
+  return 1;
+}
+
+static char* map(void* at, size_t pages, int protection) {
+  const int fixed = at ? MAP_FIXED : 0;
+  return MUST(mmap(at, pages * kPage, protection, MAP_PRIVATE | MAP_ANONYMOUS | fixed, -1, 0));
+}
+
+// Some pages with a hole in the middle of them.
+static char* map_with_hole(void) {
+  char* const at = map(NULL, 8, PROT_READ | PROT_WRITE);
+  fill(at, 8 * kPage, 3);
+  MUST(munmap(at + 4 * kPage, kPage));
+  return at;
+}
+
+static void fail_in_part(void) {
+  char* at = map_with_hole();
+  FAILS(mprotect(at + kPage, 7 * kPage, PROT_READ), ENOMEM);
+  CHECK(can_write(at) && !can_write(at + kPage) && !can_write(at + 3 * kPage) && can_write(at + 5 * kPage));
+  at = map_with_hole();
+  FAILS(madvise(at + kPage, 7 * kPage, MADV_DONTNEED), ENOMEM);
+  CHECK(at[kPage - 1] != 0 && at[3 * kPage + 5] == 0 && at[6 * kPage + 5] == 0);
+  note_bytes(at, 4 * kPage);
+  note_bytes(at + 5 * kPage, 3 * kPage);
+  // Where the target has gone before the call failed, it is not there in a replay either.
+  char* const target = map(NULL, 4, PROT_READ | PROT_WRITE);
+  CHECK(mremap(at + 3 * kPage, 3 * kPage, 4 * kPage, MREMAP_MAYMOVE | MREMAP_FIXED, target) == MAP_FAILED);
+  NOTE(errno);
+  const int there = can_write(target);
+  NOTE(there);
+}
+
+// Pieces that were mapped apart, touched or not before they came to lie side by side.
+static void move_joined(void) {
+  for (int order = 0; order < 4; order++) {
+    char* const area = map(NULL, 16, PROT_NONE);
+    char* const first = map(area, 3, order & 1 ? PROT_READ | PROT_WRITE : PROT_READ);
+    char* const second = map(area + 3 * kPage, 3, PROT_READ | PROT_WRITE);
+    if (order & 2) fill(second, 3 * kPage, 5);
+    if (order & 1) fill(first, 3 * kPage, 6);
+    MUST(mprotect(first, 6 * kPage, PROT_READ | PROT_WRITE));
+    pass_checkpoints();
+    char* const moved = mremap(first, 6 * kPage, 8 * kPage, MREMAP_MAYMOVE | MREMAP_FIXED, area + 8 * kPage);
+    CHECK(moved != MAP_FAILED);
+    note_bytes(moved, 8 * kPage);
+    fill(moved, 8 * kPage, 7);
+    char* const resized = mremap(moved, 8 * kPage, 5 * kPage, 0);
+    CHECK(resized == moved && !can_write(moved + 5 * kPage));
+    note_bytes(moved, 5 * kPage);
+  }
+}
+
+static void detach_pieces(void) {
+  const int id = MUST(shmget(IPC_PRIVATE, 4 * kPage, IPC_CREAT | 0600));
+  char* const at = shmat(id, NULL, 0);
+  CHECK(at != (char*)-1);
+  MUST(shmctl(id, IPC_RMID, NULL));
+  fill(at, 4 * kPage, 8);
+  MUST(munmap(at, kPage));
+  MUST(munmap(at + 2 * kPage, kPage));
+  note_bytes(at + kPage, kPage);
+  MUST(shmdt(at));
+  CHECK(!can_write(at + kPage) && !can_write(at + 3 * kPage));
+}
+
+int main(void) {
+  static char stack_of_handlers[65536];
+  MUST(sigaltstack(&(stack_t){.ss_sp = stack_of_handlers, .ss_size = sizeof stack_of_handlers}, NULL));
+  struct sigaction action = {.sa_handler = on_fault, .sa_flags = SA_ONSTACK};
+  MUST(sigaction(SIGSEGV, &action, NULL));
+  MUST(sigaction(SIGBUS, &action, NULL));
+  fail_in_part();
+  move_joined();
+  detach_pieces();
+  CHECK(syscall(SYS_brk, 1) > 1);  // fails by telling where the break is
+  return ok("%016llx", (unsigned long long)noted);
+}
