@@ -1,6 +1,7 @@
 #include "base/units.h"
 
 #include <fmt/format.h>
+#include <time.h>
 
 #include <array>
 #include <charconv>
@@ -57,6 +58,33 @@ std::string format_size(uint64_t bytes) {
     ++prefix;
   }
   return three_digits(value) + " " + kPrefixes[prefix];
+}
+
+// Each field that a format leaves out is that of `now`'s day at midnight.
+Result<std::chrono::system_clock::time_point> parse_time(const std::string& text,
+                                                         std::chrono::system_clock::time_point now) {
+  using std::chrono::system_clock;
+  if (const auto ago_s = parse_duration(text)) {
+    return now - std::chrono::duration_cast<system_clock::duration>(std::chrono::duration<double>(ago_s.value()));
+  }
+  const std::time_t seconds = system_clock::to_time_t(now);
+  std::tm midnight{};
+  localtime_r(&seconds, &midnight);
+  midnight.tm_hour = midnight.tm_min = midnight.tm_sec = 0;
+  midnight.tm_isdst = -1;
+  const auto at = [](std::tm local) { return system_clock::from_time_t(std::mktime(&local)); };
+  if (text == "today") return at(midnight);
+  if (text == "yesterday") {
+    --midnight.tm_mday;
+    return at(midnight);
+  }
+  for (const char* format : {"%Y-%m-%d", "%Y-%m-%d %H:%M", "%Y-%m-%d %H:%M:%S", "%H:%M", "%H:%M:%S"}) {
+    std::tm local = midnight;
+    const char* end = strptime(text.c_str(), format, &local);
+    if (end && *end == '\0') return at(local);
+  }
+  return Error{"'" + text + "' is not a time: write 2h (ago), today, yesterday, 2026-11-22 or 2026-11-22 18:30",
+               Status::usage};
 }
 
 }  // namespace redrive

@@ -1,6 +1,7 @@
 // Durations and sizes as people write and read them. Everything inside redrive carries its unit in the name.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -11,6 +12,11 @@ namespace redrive {
 
 // "500ms", "2s", "1.5m", "1h", "100us" in seconds. A number without a unit is refused: 10 of what?
 Result<double> parse_duration(std::string_view text);
+
+// When: a duration ago ("2h"), a day ("today", "yesterday", "2026-11-22") or a time of the local clock
+// ("2026-11-22 18:30", "18:30:05").
+Result<std::chrono::system_clock::time_point> parse_time(const std::string& text,
+                                                         std::chrono::system_clock::time_point now);
 
 // Three significant digits: "1.23 ms", "12.3 s", "2 min 5 s".
 std::string format_duration(double seconds);

@@ -19,6 +19,7 @@
 
 #include "logstore/block_sums.h"
 #include "logstore/file_store.h"
+#include "logstore/home.h"
 #include "logstore/record_file.h"
 #include "logstore/storage.h"
 
@@ -163,16 +164,7 @@ std::optional<CacheEntry> decode_cache_entry(std::span<const uint8_t> payload) {
   return entry;
 }
 
-std::string FileCache::home() {
-  const auto variable = [](const char* name) {
-    const char* value = std::getenv(name);
-    return std::string(value ? value : "");
-  };
-  if (auto own = variable("REDRIVE_CACHE_DIR"); !own.empty()) return own;
-  if (const auto cache = variable("XDG_CACHE_HOME"); !cache.empty()) return cache + "/redrive";
-  const auto home = variable("HOME");
-  return home.empty() ? "" : home + "/.cache/redrive";
-}
+std::string FileCache::home() { return home_for(kCacheHome); }
 
 std::unique_ptr<FileCache> FileCache::open(const std::string& directory, uint64_t limit) {
   return open(directory, limit, own_build());

@@ -368,6 +368,22 @@ std::string Trace::unit_name(UnitId unit) const {
   return it == state_->names.end() ? std::to_string(unit) : it->second;
 }
 
+namespace {
+
+std::vector<UnitId> units_of_process(const Trace& trace, pid_t pid) {
+  std::vector<UnitId> found;
+  for (const auto& unit : trace.units()) {
+    const auto& its = trace.intervals(unit.unit);
+    const bool began_one =
+        std::any_of(its.begin(), its.end(), [&](const auto& interval) { return interval.pid == pid; });
+    if (unit.pid == pid || began_one) found.push_back(unit.unit);
+  }
+  return found;
+}
+
+}  // namespace
+
+// A number that is both a unit's and a process's is the unit's.
 Result<UnitId> Trace::find_unit(const std::string& text) const {
   UnitId number = 0;
   const char* const text_end = text.data() + text.size();
@@ -376,14 +392,22 @@ Result<UnitId> Trace::find_unit(const std::string& text) const {
   for (const auto& [unit, unit_name] : state_->names) {
     if (unit_name == text) return unit;
   }
+  std::vector<UnitId> known;
+  if (error == std::errc() && end == text_end) known = units_of_process(*this, static_cast<pid_t>(number));
+  if (known.size() == 1) return known.front();
+  const bool ambiguous = !known.empty();
+  if (!ambiguous) {
+    for (const auto& unit : state_->units) known.push_back(unit.unit);
+  }
   constexpr size_t kShown = 5;
   std::string some;
-  for (size_t i = 0; i < state_->units.size() && i < kShown; i++) {
-    const UnitId unit = state_->units[i].unit;
-    some += (i ? ", " : "") + std::to_string(unit) + " (" + unit_name(unit) + ")";
+  for (size_t i = 0; i < known.size() && i < kShown; i++) {
+    some += (i ? ", " : "") + std::to_string(known[i]) + " (" + unit_name(known[i]) + ")";
   }
-  if (state_->units.size() > kShown) some += ", ...";
-  return Error{"no unit '" + text + "' in " + directory() + "; there " + (some.empty() ? "are none" : "is: " + some)};
+  if (known.size() > kShown) some += ", ...";
+  if (ambiguous) return Error{"several units were process " + text + ": name one of " + some};
+  return Error{"no unit or process '" + text + "' in " + directory() + "; there " +
+               (some.empty() ? "are no units" : "are: " + some)};
 }
 
 EventIndex Trace::event_count(UnitId unit) const {

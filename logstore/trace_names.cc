@@ -1,4 +1,6 @@
 // Where traces live and what they are called.
+#include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -6,6 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "logstore/home.h"
 #include "logstore/trace.h"
 #include "logstore/trace_files.h"
 
@@ -13,11 +16,6 @@ namespace redrive {
 namespace {
 
 constexpr char kLatest[] = "latest";
-
-std::string environment(const char* variable) {
-  const char* value = std::getenv(variable);
-  return value ? value : "";
-}
 
 bool is_directory(const std::string& path) {
   std::error_code ignored;
@@ -47,19 +45,36 @@ std::vector<std::string> directories_in(const std::string& home) {
   return names;
 }
 
-}  // namespace
-
-std::string trace_home() {
-  if (const auto home = environment("REDRIVE_TRACE_DIR"); !home.empty()) return home;
-  if (const auto data = environment("XDG_DATA_HOME"); !data.empty()) return data + "/redrive";
-  return environment("HOME") + "/.local/share/redrive";
-}
-
-Result<std::string> new_trace_directory(const std::string& program) {
+Result<std::string> made_trace_home() {
   const std::string home = trace_home();
+  if (home.empty()) return no_trace_home();
   std::error_code error;
   std::filesystem::create_directories(home, error);
   if (error) return Error{"cannot make directory " + home + ": " + error.message()};
+  return home;
+}
+
+}  // namespace
+
+std::string trace_home() { return home_for(kTraceHome); }
+
+Error no_trace_home() {
+  return Error{
+      "nowhere to keep traces: HOME is not set and this user has no home directory; set REDRIVE_TRACE_DIR, or name a "
+      "directory"};
+}
+
+Result<Fd> lock_trace_names() {
+  ASSIGN_OR_RETURN(const std::string home, made_trace_home());
+  Fd lock(open(home.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!lock) return errno_error(home);
+  while (flock(lock.get(), LOCK_EX) != 0 && errno == EINTR) {
+  }
+  return lock;
+}
+
+Result<std::string> new_trace_directory(const std::string& program) {
+  ASSIGN_OR_RETURN(const std::string home, made_trace_home());
   std::string name = std::filesystem::path(program).filename();
   if (name.empty() || name == "." || name == "..") name = "trace";
   uint64_t highest = 0;
@@ -72,9 +87,7 @@ Result<void> set_latest(const std::string& directory) {
   std::error_code error;
   const auto absolute = std::filesystem::absolute(directory, error);
   if (error) return Error{"cannot find " + directory + ": " + error.message()};
-  const std::filesystem::path home = trace_home();
-  std::filesystem::create_directories(home, error);
-  if (error) return Error{"cannot make directory " + home.string() + ": " + error.message()};
+  ASSIGN_OR_RETURN(const std::filesystem::path home, made_trace_home());
   auto target = std::filesystem::relative(absolute, home, error);
   if (error || target.empty()) target = absolute;
   const std::string link = home / kLatest;
@@ -90,14 +103,15 @@ Result<void> set_latest(const std::string& directory) {
 }
 
 Result<std::string> find_trace(const std::string& text) {
+  if (!text.empty() && is_trace(text)) return text;
   const std::string home = trace_home();
+  if (home.empty()) return no_trace_home();
   if (text.empty()) {
     std::error_code error;
     const auto latest = std::filesystem::canonical(home + "/" + kLatest, error);
     if (error) return Error{"no latest trace in " + home + ": record one with `redrive record`, or name a trace"};
     return latest.string();
   }
-  if (is_trace(text)) return text;
   const std::string below = home + "/" + text;
   if (is_trace(below)) return below;
   if (is_directory(text)) return Error{text + " is no trace: it has no file 'journal'"};

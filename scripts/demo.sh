@@ -11,7 +11,9 @@ trap 'rm -rf "$work"' EXIT
 trace=$work/trace
 export REDRIVE_CACHE_DIR=$work/cache
 
-run() { printf '\n$ redrive %s\n' "${*//$work\//}"; "$redrive" "$@"; }
+# Status 5: a replay was late, which the table says; others may use the processors.
+run() { printf '\n$ redrive %s\n' "${*//$work\//}"; quietly "$@"; }
+quietly() { "$redrive" "$@" || [ $? = 5 ]; }
 # The value of a Python expression over the JSON `d` on standard input.
 pick() { python3 -c "import json, sys; d = json.load(sys.stdin); print($1)"; }
 
@@ -26,9 +28,9 @@ read -r unit middle < <("$redrive" ls --json "$trace" | pick '"%d %d" % max(
 run plan "$trace" "$unit:$middle"
 run replay --verify "$trace" "$unit:$middle"
 
-"$redrive" replay --json --verify "$trace" "$unit:$middle" > "$work/one.json"
+quietly replay --json --verify "$trace" "$unit:$middle" > "$work/one.json"
 start=$EPOCHREALTIME
-"$redrive" replay --json "$trace" "$unit:0-$middle" > "$work/start.json"
+quietly replay --json "$trace" "$unit:0-$middle" > "$work/start.json"
 from_start=$(python3 -c "print($EPOCHREALTIME - $start)")
 python3 - "$work/one.json" "$unit" "$middle" "$from_start" <<'END'
 import json, sys

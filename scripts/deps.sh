@@ -9,6 +9,7 @@ packages=(build-essential pkg-config libsqlite3-dev libzstd-dev libxxhash-dev li
 recorded=(openmpi-bin libopenmpi-dev redis-server redis-tools nginx-light apache2-utils memcached postgresql git musl-tools golang-go nodejs
           debootstrap sqlite3 lmdb-utils perl)
 real=(ruby ffmpeg valgrind bubblewrap tmux libpython3.11-testsuite)
+          debootstrap jq less)
 case "${1-}" in
   '') ;;
   --list) printf '%s\n' "${packages[@]}"; exit 0 ;;

@@ -7,11 +7,13 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
+#include <map>
 #include <memory>
 #include <thread>
 
 #include "base/units.h"
 #include "logstore/policy/policy.h"
+#include "supervisor/completion.h"
 
 namespace redrive {
 
@@ -39,8 +41,11 @@ constexpr std::array<CommandText, 10> kCommands{{
      "Options end at the first word that is not one of these. The exit status is the command's.\n"
      "The trace is made in $REDRIVE_TRACE_DIR, or else in ~/.local/share/redrive, if -o does not say where.\n",
      "D, C, T: durations such as 500ms, 2s or 10m\n"},
-    {"ls", "redrive ls [--json] [TRACE]", "list the traces, or the units and intervals of one", "",
-     "TRACE: a directory, or a name from 'redrive ls'\n"},
+    {"ls", "redrive ls [-n N] [--since TIME] [--failed] [--json] [PATTERN] | TRACE",
+     "list the traces, newest first, or the units and intervals of one",
+     "A PATTERN such as 'make-*' selects traces by their names.\n",
+     "TRACE: a directory, or a name from 'redrive ls'\n"
+     "TIME:  2h (ago), today, yesterday, 2026-11-22, or 2026-11-22 18:30\n"},
     {"replay",
      "redrive replay [--verify] [--output] [--jobs N] [--until EVENT] [--total-order] [--interception TIER] [--json] "
      "[TRACE] UNIT[:I[-J]] | --all [--once] [TRACE] | "
@@ -133,13 +138,14 @@ class Parser {
   void add_listings();
   void add_duration(CLI::App* command, const char* name, const char* value, const char* help,
                     const std::function<void(double)>& set);
-  static void add_interception(CLI::App* command, bool& in_process);
+  void add_interception(CLI::App* command, bool& in_process);
   void add_evaluate();
   void add_synthetic(CLI::App* evaluate);
   void add_prepare();
-  static void add_tuning(CLI::App* command, TuningRule& rule);
-  static void add_policy(CLI::App* command, const std::string& standard, std::string& policy,
-                         PolicyParameters& parameters);
+  void add_tuning(CLI::App* command, TuningRule& rule);
+  void add_policy(CLI::App* command, const std::string& standard, std::string& policy, PolicyParameters& parameters);
+  void add_choice(CLI::App* command, const char* name, const char* value, const std::string& help,
+                  const std::vector<std::string>& choices, const std::function<void(const std::string&)>& set);
   void add_jobs(CLI::App* command, const char* help);
   void add_until(CLI::App* command);
   void add_break(CLI::App* command, const char* help);
@@ -167,12 +173,14 @@ class Parser {
   ReplayOptions replay_;
   PrepareOptions prepare_;
   EvaluateOptions evaluate_;
+  ListOptions list_;
   SyntheticOptions synthetic_;
   int jobs_ = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   std::optional<uint64_t> until_;
   std::vector<PlaceSpec> breaks_;
   bool json_ = false;
   bool host_ = false;
+  std::map<const CLI::Option*, std::vector<std::string>> choices_;  // of options that take one of a few words
 };
 
 Error usage(const std::string& command, const std::string& what) {
@@ -217,13 +225,12 @@ void add_list(CLI::App* command, const char* option, const char* value, const st
 // An option that may be given several times, with one value each.
 void add_each(CLI::App* command, const char* option, const char* value, const char* help,
               const std::function<void(const std::string&)>& add) {
-  const auto read = [add](const std::vector<std::string>& texts) {
+  // An option of a vector would take every word that follows.
+  const CLI::callback_t read = [add](const CLI::results_t& texts) {
     for (const auto& text : texts) add(text);
+    return true;
   };
-  command->add_option_function<std::vector<std::string>>(option, read, help)
-      ->type_name(value)
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command->add_option(option, read, help)->type_name(value)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 }
 
 Parser::Parser() {
@@ -231,6 +238,8 @@ Parser::Parser() {
   app_.formatter(std::make_shared<HelpFormatter>());
   app_.set_version_flag("--version", std::string("redrive ") + kVersion, "print the version");
   app_.set_help_flag("-h,--help", "print this help");
+  app_.add_option("--completion", "print what a shell needs to complete command lines: bash, zsh, fish")
+      ->type_name("SHELL");
   app_.require_subcommand(1);
   for (const auto& text : kCommands) app_.add_subcommand(text.name, text.summary)->group("Commands");
   add_record();
@@ -246,15 +255,23 @@ void Parser::add_duration(CLI::App* command, const char* name, const char* value
   command->add_option_function<std::string>(name, read, help)->type_name(value);
 }
 
-void Parser::add_tuning(CLI::App* command, TuningRule& rule) {
-  const auto read = [&rule](const std::string& text) {
-    if (text != "promise" && text != "paper") {
-      throw CLI::ValidationError("--tuning", fmt::format("there is no '{}': promise, paper", text));
+// An option whose value is one of a few words.
+void Parser::add_choice(CLI::App* command, const char* name, const char* value, const std::string& help,
+                        const std::vector<std::string>& choices, const std::function<void(const std::string&)>& set) {
+  const auto read = [name, choices, set](const std::string& text) {
+    if (std::find(choices.begin(), choices.end(), text) == choices.end()) {
+      throw CLI::ValidationError(name, fmt::format("there is no '{}': {}", text, fmt::join(choices, ", ")));
     }
-    rule = text == "paper" ? TuningRule::paper : TuningRule::promise;
+    set(text);
   };
-  const char* help = "C from the bound: promise keeps it for every replay, paper takes 1.25 of it (promise)";
-  command->add_option_function<std::string>("--tuning", read, help)->type_name("RULE");
+  choices_[command->add_option_function<std::string>(name, read, help)->type_name(value)] = choices;
+}
+
+void Parser::add_tuning(CLI::App* command, TuningRule& rule) {
+  add_choice(command, "--tuning", "RULE",
+             "C from the bound: promise keeps it for every replay, paper takes 1.25 of it (promise)",
+             {"promise", "paper"},
+             [&rule](const std::string& text) { rule = text == "paper" ? TuningRule::paper : TuningRule::promise; });
 }
 
 void Parser::add_record() {
@@ -281,14 +298,8 @@ void Parser::add_policy(CLI::App* command, const std::string& standard, std::str
                         PolicyParameters& parameters) {
   std::vector<std::string> names;
   for (const auto& known : policies()) names.emplace_back(known.name);
-  const auto read = [names, &policy](const std::string& text) {
-    if (std::find(names.begin(), names.end(), text) == names.end()) {
-      throw CLI::ValidationError("--policy", fmt::format("there is no '{}': {}", text, fmt::join(names, ", ")));
-    }
-    policy = text;
-  };
   const auto help = fmt::format("which messages to keep: {} ({})", fmt::join(names, ", "), standard);
-  command->add_option_function<std::string>("--policy", read, help)->type_name("P");
+  add_choice(command, "--policy", "P", help, names, [&policy](const std::string& text) { policy = text; });
   const auto number = [&](Parameter parameter, const char* value, const char* text) {
     const PolicyNumber& known = policy_number(parameter);
     add_number(command, known.option, value, 1, kMaxPolicyNumber, fmt::format("{} ({})", text, parameters.*known.value),
@@ -390,16 +401,9 @@ void Parser::add_evaluate() {
 }
 
 void Parser::add_synthetic(CLI::App* evaluate) {
-  const auto patterns = fmt::format("{}", fmt::join(synthetic_patterns(), ", "));
-  const auto pattern = [this, patterns](const std::string& text) {
-    const auto& known = synthetic_patterns();
-    if (std::find(known.begin(), known.end(), text) == known.end()) {
-      throw CLI::ValidationError("--synthetic", fmt::format("there is no '{}': {}", text, patterns));
-    }
-    synthetic_.pattern = text;
-  };
-  evaluate->add_option_function<std::string>("--synthetic", pattern, "instead of a trace: " + patterns)
-      ->type_name("PATTERN");
+  add_choice(evaluate, "--synthetic", "PATTERN",
+             fmt::format("instead of a trace: {}", fmt::join(synthetic_patterns(), ", ")), synthetic_patterns(),
+             [this](const std::string& text) { synthetic_.pattern = text; });
   add_number(evaluate, "--units", "U", 2, 65536, fmt::format("... of so many units ({})", synthetic_.units),
              [this](uint64_t number) { synthetic_.units = static_cast<uint32_t>(number); });
   add_number(evaluate, "--messages", "K", 1, 100'000'000,
@@ -425,16 +429,8 @@ Result<Command> Parser::finish_evaluate() {
 }
 
 void Parser::add_interception(CLI::App* command, bool& in_process) {
-  const auto read = [&in_process](const std::string& text) {
-    if (text != "in-process" && text != "stops") {
-      throw CLI::ValidationError("--interception", fmt::format("there is no '{}': in-process, stops", text));
-    }
-    in_process = text == "in-process";
-  };
-  command
-      ->add_option_function<std::string>("--interception", read,
-                                         "how system calls are seen: in-process, stops (in-process)")
-      ->type_name("TIER");
+  add_choice(command, "--interception", "TIER", "how system calls are seen: in-process, stops (in-process)",
+             {"in-process", "stops"}, [&in_process](const std::string& text) { in_process = text == "in-process"; });
 }
 
 void Parser::add_jobs(CLI::App* command, const char* help) {
@@ -494,6 +490,16 @@ void Parser::add_listings() {
     add_json(command);
     take_words(command);
   }
+  CLI::App* list = app_.get_subcommand("ls");
+  add_number(list, "-n", "N", 1, UINT32_MAX, "no more than so many traces",
+             [this](uint64_t number) { list_.most = number; });
+  const auto since = [this](const std::string& text) {
+    const auto time = parse_time(text, std::chrono::system_clock::now());
+    if (!time) throw CLI::ValidationError("--since", time.error().message);
+    list_.since = time.value();
+  };
+  list->add_option_function<std::string>("--since", since, "traces begun at this time or later")->type_name("TIME");
+  add_flag(list, "--failed", list_.failed, "traces of programs that ended with a status other than 0");
   add_flag(app_.get_subcommand("check"), "--host", host_, "tell whether this host can record, and if not, why");
   take_words(app_.get_subcommand("rm"));
 }
@@ -516,6 +522,10 @@ std::vector<std::string> split_off_command(const CLI::App& record, std::vector<s
 Result<Command> Parser::parse(std::vector<std::string> words) {
   if (words.empty()) return Error{"which command? (redrive --help lists them)", Status::usage};
   const std::string name = words.front();
+  if (name == "--completion") {
+    ASSIGN_OR_RETURN(const std::string script, completion_script(words.size() == 2 ? words[1] : "", describe()));
+    return Command{PrintText{script}};
+  }
   if (is_option(name)) {
     if (name != "--help" && name != "-h" && name != "--version") {
       return Error{fmt::format("there is no option '{}' here (redrive --help)", name), Status::usage};
@@ -558,7 +568,11 @@ Result<Command> Parser::finish(const std::string& command) {
     return Command{RemoveOptions{words_}};
   }
   ASSIGN_OR_RETURN(const std::string trace, only_trace(command));
-  if (command == "ls") return Command{ListOptions{words_.empty() ? std::nullopt : std::optional(trace), json_}};
+  if (command == "ls") {
+    list_.json = json_;
+    if (!words_.empty()) list_.trace = trace;
+    return Command{list_};
+  }
   if (command == "stats") return Command{StatsOptions{trace, json_}};
   CHECK(command == "check");
   if (!host_) return Command{CheckOptions{trace, json_}};
@@ -628,12 +642,20 @@ Result<Command> Parser::finish_dump() {
 std::vector<CommandDescription> Parser::describe() const {
   std::vector<CommandDescription> all;
   for (const auto& text : kCommands) {
-    CommandDescription description{text.name, text.synopsis, {}};
+    CommandDescription description{text.name, text.synopsis, text.summary, {}};
     for (const CLI::Option* option : app_.get_subcommand(text.name)->get_options()) {
-      for (const auto& name : option->get_snames()) description.options.push_back("-" + name);
-      for (const auto& name : option->get_lnames()) description.options.push_back("--" + name);
+      const bool takes_value = option->get_items_expected_max() > 0;
+      OptionDescription described{"",
+                                  takes_value ? option->get_type_name() : "",
+                                  option->get_description(),
+                                  option->get_items_expected_max(),
+                                  {}};
+      if (const auto known = choices_.find(option); known != choices_.end()) described.choices = known->second;
+      for (const auto& name : option->get_snames()) (description.options.emplace_back(described)).name = "-" + name;
+      for (const auto& name : option->get_lnames()) (description.options.emplace_back(described)).name = "--" + name;
     }
-    std::erase_if(description.options, [](const auto& name) { return name == "-h" || name == "--help"; });
+    std::erase_if(description.options,
+                  [](const auto& option) { return option.name == "-h" || option.name == "--help"; });
     all.push_back(description);
   }
   return all;

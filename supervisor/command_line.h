@@ -27,11 +27,19 @@ using Command =
 // `words` without the program's name. Every error is Status::usage and one line.
 Result<Command> parse_command_line(std::vector<std::string> words);
 
-// What the parser knows, for the test that the man page and --help say the same.
+// What the parser knows: completions are made of it, and a test compares the man page and --help with it.
+struct OptionDescription {
+  std::string name;   // "-o", "--bound"; never --help
+  std::string value;  // "DIR", "D"; empty if it takes none
+  std::string help;
+  int most_values = 0;  // words that it may take each time it is given
+  std::vector<std::string> choices;  // its values, if there are only these
+};
 struct CommandDescription {
   std::string name;
-  std::string synopsis;              // "redrive ls [--json] [TRACE]"
-  std::vector<std::string> options;  // "-o", "--bound", ...; without --help
+  std::string synopsis;  // "redrive ls [--json] [TRACE]"
+  std::string summary;
+  std::vector<OptionDescription> options;
 };
 std::vector<CommandDescription> describe_commands();
 

@@ -5,6 +5,7 @@
 // or the one error that main prints. Names of traces and units are as the user wrote them.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -17,6 +18,11 @@
 #include "supervisor/unit_spec.h"
 
 namespace redrive {
+
+// Exit statuses of `record` that are its own, and not the program's: as env(1) and timeout(1) have them.
+inline constexpr Status kCannotRecord{125};
+inline constexpr Status kCannotExecute{126};
+inline constexpr Status kNotFound{127};
 
 struct RecordOptions {
   std::string directory;  // of the trace to make; empty: a new one below trace_home()
@@ -33,6 +39,9 @@ struct RecordOptions {
 };
 // Records the command and everything it starts. Returns the program's exit status.
 Result<int> record(const RecordOptions& options);
+
+// Exit status of `replay`: all was re-driven, and some interval took longer than the bound.
+inline constexpr Status kLate{5};
 
 struct ReplayOptions {
   std::string trace;
@@ -52,7 +61,7 @@ struct ReplayOptions {
   bool json = false;
   bool progress = false;  // standard error is a terminal
 };
-// Re-drives intervals. Returns 0, or Status::divergence if any diverged or failed verification.
+// Re-drives intervals. Returns 0, Status::divergence if any diverged or failed verification, or kLate.
 Result<int> replay(const ReplayOptions& options);
 // With `breaks`: all units stand there, are shown, and go on if it is to be verified or they are told to.
 Result<int> replay_to_breakpoint(const ReplayOptions& options);
@@ -76,10 +85,14 @@ Result<int> prepare(const PrepareOptions& options);
 // Whether, and why not, this host can record.
 Result<void> check_host(bool json);
 
-// The traces below trace_home(), or the units and intervals of one.
+// The traces below trace_home(), newest first, or the units and intervals of one.
 struct ListOptions {
-  std::optional<std::string> trace;
+  std::optional<std::string> trace;  // or a pattern of names, as glob(7) has them, if no trace is called so
+  bool failed = false;               // only those whose program ended with another status than 0
+  std::optional<std::chrono::system_clock::time_point> since;  // only those begun then or later
+  std::optional<uint64_t> most;                                // no more than so many
   bool json = false;
+  bool filters() const { return failed || since || most; }
 };
 Result<int> list_command(const ListOptions& options);
 

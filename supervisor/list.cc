@@ -1,12 +1,15 @@
 // redrive ls: the traces below trace_home(), or the units and intervals of one trace.
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <fnmatch.h>
 
+#include <algorithm>
 #include <ctime>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "base/units.h"
+#include "logstore/home.h"
 #include "logstore/trace.h"
 #include "supervisor/columns.h"
 #include "supervisor/commands.h"
@@ -33,55 +36,97 @@ std::string local_time(int64_t unix_ns) {
   return fmt::format("{:%Y-%m-%d %H:%M:%S}", local);
 }
 
-void list_trace_json(const std::string& name, const Result<std::shared_ptr<Trace>>& opened, Json& out) {
-  Json row = {{"name", name}};
-  if (!opened) {
+// A trace below trace_home(); `opened` is an error if it cannot be read.
+struct Listed {
+  std::string name;
+  Result<std::shared_ptr<Trace>> opened;
+  int64_t started_unix_ns = 0;
+
+  const Trace& trace() const { return *opened.value(); }
+  bool ended() const { return opened && trace().finished(); }
+};
+
+bool matches(const Listed& listed, const ListOptions& options) {
+  if (options.trace && fnmatch(options.trace->c_str(), listed.name.c_str(), 0) != 0) return false;
+  if (options.failed && !(listed.ended() && listed.trace().end().exit_status != 0)) return false;
+  if (!options.since) return true;
+  const auto since = options.since->time_since_epoch();
+  return std::chrono::nanoseconds(listed.started_unix_ns) >= since;
+}
+
+std::vector<Listed> listed_traces(const ListOptions& options) {
+  std::vector<Listed> all;
+  for (const auto& name : list_traces()) {
+    Listed listed{name, Trace::open((std::filesystem::path(trace_home()) / name).string()), 0};
+    if (listed.opened) listed.started_unix_ns = listed.trace().settings().started_unix_ns;
+    if (matches(listed, options)) all.push_back(std::move(listed));
+  }
+  // Those that cannot be read come last.
+  std::stable_sort(all.begin(), all.end(),
+                   [](const Listed& a, const Listed& b) { return a.started_unix_ns > b.started_unix_ns; });
+  if (options.most && all.size() > *options.most) all.erase(all.begin() + static_cast<long>(*options.most), all.end());
+  return all;
+}
+
+// NODENAME of "NODENAME (SYSNAME RELEASE MACHINE)".
+std::string host_name(const Trace& trace) {
+  const std::string& host = trace.settings().host;
+  return host.substr(0, host.find(" ("));
+}
+
+Json to_json(const Listed& listed) {
+  Json row = {{"name", listed.name}};
+  if (!listed.opened) {
     row["state"] = "unreadable";
-    row["error"] = opened.error().message;
-  } else {
-    const Trace& trace = *opened.value();
-    row["directory"] = trace.directory();
-    row["started_unix_s"] = static_cast<double>(trace.settings().started_unix_ns) * 1e-9;
-    row["command"] = trace.settings().command;
-    row["duration_s"] = trace.end().wall_s;
-    row["trace_bytes"] = trace.size_on_disk();
-    row["state"] = state_of(trace);
+    row["error"] = listed.opened.error().message;
+    return row;
   }
-  out.push_back(row);
+  const Trace& trace = listed.trace();
+  row["directory"] = trace.directory();
+  row["started_unix_s"] = static_cast<double>(trace.settings().started_unix_ns) * 1e-9;
+  row["command"] = trace.settings().command;
+  row["duration_s"] = trace.end().wall_s;
+  row["trace_bytes"] = trace.size_on_disk();
+  row["state"] = state_of(trace);
+  row["exit_status"] = listed.ended() ? Json(trace.end().exit_status) : Json();
+  row["host"] = host_name(trace);
+  return row;
 }
 
-void list_trace(const std::string& name, const Result<std::shared_ptr<Trace>>& opened, Columns& out) {
-  if (!opened) {
-    out.add({name, "", "", "", "unreadable", opened.error().message});
-    return;
-  }
-  const Trace& trace = *opened.value();
-  out.add({name, local_time(trace.settings().started_unix_ns),
-           trace.finished() ? format_duration(trace.end().wall_s) : "?", format_size(trace.size_on_disk()),
-           state_of(trace), join_words(trace.settings().command)});
+std::vector<std::string> to_cells(const Listed& listed) {
+  if (!listed.opened) return {listed.name, "", "", "", "", "unreadable", "", listed.opened.error().message};
+  const Trace& trace = listed.trace();
+  return {listed.name,
+          local_time(trace.settings().started_unix_ns),
+          listed.ended() ? format_duration(trace.end().wall_s) : "-",
+          listed.ended() ? fmt::format("{}", trace.end().exit_status) : "-",
+          format_size(trace.size_on_disk()),
+          state_of(trace),
+          printable(host_name(trace)),
+          join_words(trace.settings().command)};
 }
 
-Result<int> list_traces_command(bool json) {
-  Columns columns({"NAME", "STARTED", ">DURATION", ">SIZE", "STATE", "COMMAND"});
-  Json rows = Json::array();
-  const auto names = list_traces();
-  for (const auto& name : names) {
-    const auto opened = Trace::open((std::filesystem::path(trace_home()) / name).string());
-    if (json) {
-      list_trace_json(name, opened, rows);
-    } else {
-      list_trace(name, opened, columns);
-    }
+Result<int> list_traces_command(const ListOptions& options) {
+  const std::string home = trace_home();
+  if (home.empty()) return no_trace_home();
+  const auto all = listed_traces(options);
+  if (options.json) {
+    Json rows = Json::array();
+    for (const auto& listed : all) rows.push_back(to_json(listed));
+    print_json({{"home", home}, {"traces", rows}});
+    return 0;
   }
-  if (json) {
-    print_json({{"home", trace_home()}, {"traces", rows}});
-  } else if (names.empty()) {
-    fmt::print("no traces in {}\n", trace_home());
-  } else {
-    columns.print();
+  if (all.empty()) {
+    fmt::print("no {}traces in {}\n", options.trace || options.filters() ? "such " : "", home);
+    return 0;
   }
+  Columns columns({"NAME", "STARTED", ">DURATION", ">STATUS", ">SIZE", "STATE", "HOST", "COMMAND"});
+  for (const auto& listed : all) columns.add(to_cells(listed));
+  columns.print();
   return 0;
 }
+
+bool is_pattern(const std::string& text) { return text.find_first_of("*?[") != std::string::npos; }
 
 struct IntervalRow {
   IntervalRecord record;
@@ -179,8 +224,14 @@ void print_units(const Trace& trace, const std::vector<UnitRows>& units) {
 }  // namespace
 
 Result<int> list_command(const ListOptions& options) {
-  if (!options.trace) return list_traces_command(options.json);
-  ASSIGN_OR_RETURN(const std::string directory, find_trace(*options.trace));
+  if (!options.trace) return list_traces_command(options);
+  const auto found = find_trace(*options.trace);
+  if (!found && is_pattern(*options.trace)) return list_traces_command(options);
+  ASSIGN_OR_RETURN(const std::string directory, found);
+  if (options.filters()) {
+    return Error{fmt::format("{} is one trace: -n, --since and --failed choose among several", *options.trace),
+                 Status::usage};
+  }
   ASSIGN_OR_RETURN(const std::shared_ptr<Trace> trace, Trace::open(directory));
   ASSIGN_OR_RETURN(const std::vector<UnitRows> units, read_rows(*trace));
   if (options.json) {

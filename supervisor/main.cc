@@ -14,7 +14,16 @@ Result<int> run(const PrintText& text) {
   fmt::print("{}", text.text);
   return 0;
 }
-Result<int> run(const RecordOptions& options) { return record(options); }
+// What is 1 elsewhere would look like the program's own status.
+Result<int> run(const RecordOptions& options) {
+  try {
+    auto status = record(options);
+    if (status || status.error().status >= kCannotRecord) return status;
+    return Error{status.error().message, kCannotRecord};
+  } catch (const std::exception& failure) {
+    return Error{failure.what(), kCannotRecord};
+  }
+}
 template <typename Options>
 Options with_progress(Options options) {
   options.progress = isatty(STDERR_FILENO) != 0;

@@ -1,5 +1,6 @@
 // redrive record: checks what the user asked for, makes the trace, runs the recorder, says what was refused.
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sched.h>
 #include <sys/personality.h>
 #include <sys/stat.h>
@@ -14,6 +15,7 @@
 
 #include "interceptors/trapped_instructions.h"
 #include "logstore/file_cache.h"
+#include "logstore/home.h"
 #include "logstore/trace_files.h"
 #include "supervisor/commands.h"
 #include "supervisor/interrupts.h"
@@ -52,21 +54,29 @@ Result<std::string> find_program(const std::string& name) {
       const std::string candidate = (directory.empty() ? "." : directory) + "/" + name;
       if (is_executable_file(candidate)) found = candidate;
     }
-    if (found.empty()) return Error{name + ": command not found"};
+    if (found.empty()) return Error{name + ": command not found", kNotFound};
   }
   struct stat info {};
-  if (stat(found.c_str(), &info) != 0) return errno_error(found);
-  if (S_ISDIR(info.st_mode)) return Error{found + ": is a directory"};
-  if (!is_executable_file(found)) return Error{found + ": not executable (see chmod(1))"};
+  if (stat(found.c_str(), &info) != 0) {
+    return Error{errno_error(found).message, errno == ENOENT ? kNotFound : kCannotExecute};
+  }
+  if (S_ISDIR(info.st_mode)) return Error{found + ": is a directory", kCannotExecute};
+  if (!is_executable_file(found)) return Error{found + ": not executable (see chmod(1))", kCannotExecute};
   if (info.st_mode & (S_ISUID | S_ISGID)) {
     return Error{found + ": setuid and setgid programs cannot be recorded: a traced program never gains privileges"};
   }
   const Fd file(open(found.c_str(), O_RDONLY | O_CLOEXEC));
-  char head[5] = {};
-  const ssize_t size = file ? read(file.get(), head, sizeof head) : 0;
-  if (size >= 2 && head[0] == '#' && head[1] == '!') return found;
+  char head[256] = {};  // as much of a script's first line as the kernel reads (execve(2))
+  const ssize_t size = file ? read(file.get(), head, sizeof head - 1) : 0;
+  if (size >= 2 && head[0] == '#' && head[1] == '!') {
+    std::string interpreter;
+    std::istringstream(head + 2) >> interpreter;
+    if (is_executable_file(interpreter)) return found;
+    return Error{fmt::format("{}: its interpreter '{}' cannot be executed", found, interpreter),
+                 access(interpreter.c_str(), F_OK) == 0 ? kCannotExecute : kNotFound};
+  }
   if (size < 5 || std::string_view(head, 4) != "\177ELF")
-    return Error{found + ": neither a program nor a script that begins with #!"};
+    return Error{found + ": neither a program nor a script that begins with #!", kCannotExecute};
   if (head[4] != 2) return Error{found + ": 32-bit programs cannot be recorded"};
   return found;
 }
@@ -74,7 +84,7 @@ Result<std::string> find_program(const std::string& name) {
 std::string host_description() {
   utsname name{};
   uname(&name);
-  return std::string(name.sysname) + " " + name.release + " " + name.machine;
+  return fmt::format("{} ({} {} {})", name.nodename, name.sysname, name.release, name.machine);
 }
 
 // The end of a recording: what was refused, by whom, how often (`stats` has the whole list); and what a replay may fail
@@ -106,7 +116,9 @@ Result<int> record(const RecordOptions& options) {
   ASSIGN_OR_RETURN(const PolicyInfo* info, find_policy(options.policy));
   const std::unique_ptr<Policy> policy = info->make(parameters);
   std::string directory = options.directory;
+  Fd name_lock;
   if (directory.empty()) {
+    ASSIGN_OR_RETURN(name_lock, lock_trace_names());
     ASSIGN_OR_RETURN(directory, new_trace_directory(program.substr(program.rfind('/') + 1)));
   }
   Settings settings;
@@ -126,6 +138,7 @@ Result<int> record(const RecordOptions& options) {
   const auto cache = FileCache::open(FileCache::home());
   ASSIGN_OR_RETURN(const auto writer, TraceWriter::create(directory, settings, disk(), cache.get()));
   if (options.directory.empty()) TRY(set_latest(directory));
+  name_lock = Fd();  // others may make theirs
 
   RecordingEnd end;
   {
@@ -144,7 +157,6 @@ Result<int> record(const RecordOptions& options) {
     end = recorder.run();
     report(recorder);
   }
-  release_interrupts();
   if (auto finished = writer->finish(end); !finished) {
     return Error{"the trace is incomplete: " + finished.error().message};
   }

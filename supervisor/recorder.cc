@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <set>
 
 #include "interceptors/payload.h"
 #include "supervisor/interrupts.h"
@@ -42,6 +43,15 @@ unsigned long message_of(pid_t tid, int status) {
   unsigned long message = 0;
   if (birth || event == PTRACE_EVENT_EXEC) ptrace(PTRACE_GETEVENTMSG, tid, nullptr, &message);
   return message;
+}
+
+// To the first process, or to all that are left when that has ended.
+template <typename Threads>
+void pass_on(int signal, const Threads& threads, pid_t first) {
+  std::set<pid_t> processes;
+  for (const auto& [tid, thread] : threads) processes.insert(thread->process->pid);
+  if (processes.contains(first)) processes = {first};
+  for (const pid_t process : processes) kill(process, signal);
 }
 
 bool stops_the_group(int signal) {
@@ -96,12 +106,7 @@ RecordingEnd Recorder::run() {
       stopped_.pop_front();
       handle(next);
     }
-    if (const int count = pass_on_interrupts(root_)) {
-      interrupted_ = true;
-      if (count > 1) {
-        for (const auto& [thread, unused] : threads_) kill(thread, SIGKILL);
-      }
-    }
+    for (const int signal : take_interrupts()) pass_on(signal, threads_, root_);
     if (Clock::now() >= next_tick_) tick();
   }
   drain();
@@ -118,7 +123,9 @@ RecordingEnd Recorder::run() {
   plans_.keep();
   RecordingEnd end;
   end.exit_status = WIFSIGNALED(root_status_) ? 128 + WTERMSIG(root_status_) : WEXITSTATUS(root_status_);
-  end.reason = interrupted_ ? "interrupted" : WIFSIGNALED(root_status_) ? "killed by a signal" : "exited";
+  const bool killed = WIFSIGNALED(root_status_);
+  interrupted_ = killed && was_interrupted_by(WTERMSIG(root_status_));
+  end.reason = interrupted_ ? "interrupted" : killed ? "killed by a signal" : "exited";
   end.wall_s = std::chrono::duration<double>(Clock::now() - started).count();
   end.skipped_checkpoints = skipped_checkpoints_;
   return end;
@@ -127,7 +134,7 @@ RecordingEnd Recorder::run() {
 // Waits until a tracee has stopped or ended, and takes all that have: waitpid(2) answers with the youngest first, and
 // would starve the others while that stops again and again. A signal to us ends the wait. False if no tracee is left.
 bool Recorder::collect_stops() {
-  for (int flags = __WALL;; flags |= WNOHANG) {
+  for (int flags = __WALL | __WNOTHREAD;; flags |= WNOHANG) {
     Stopped next;
     next.tid = waitpid(-1, &next.status, flags);
     if (next.tid < 0 && stopped_.empty() && errno == ECHILD) return false;

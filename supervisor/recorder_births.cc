@@ -16,6 +16,7 @@
 #include <sstream>
 
 #include "checkpoint/address_space.h"
+#include "supervisor/interrupts.h"
 #include "supervisor/recorder.h"
 #include "supervisor/registers.h"
 
@@ -140,6 +141,7 @@ Result<void> Recorder::launch(const std::string& path, const std::vector<std::st
   if (root_ == 0) {
     char byte = 0;
     const bool told = read(read_end.get(), &byte, 1) == 1;
+    give_back_interrupts();
     if (told && prctl(PR_SET_TSC, PR_TSC_SIGSEGV) == 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
         syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) == 0) {
       execve(path.c_str(), argv.data(), environ);

@@ -94,6 +94,12 @@ bool ends_in_checkpoint(const Trace& trace, const Rdg& graph, const Request& req
          graph.units.at(request.unit)[request.interval].end_event == intervals[next].first_event;
 }
 
+// Whether it took longer than the trace's bound. The bound says nothing of intervals that are re-driven all together.
+bool is_late(const Trace& trace, const ReplayOptions& options, const Report& report) {
+  const Settings& settings = trace.settings();
+  return !options.once && !report.error && settings.keeps_bound() && report.seconds > settings.bound_s;
+}
+
 // Whether the trace holds more of the interval than can be re-driven.
 bool is_cut(const Trace& trace, const Rdg& graph, const Request& request) {
   return graph.units.at(request.unit)[request.interval].end_event <
@@ -108,13 +114,14 @@ void print_divergence(const Trace& trace, const Report& report) {
                    fmt::format("{}:{}{}", report.request.unit, report.request.interval, own ? "" : " --verify"));
 }
 
-Json to_json(const Trace& trace, const Rdg& graph, const Report& report, bool with_arrivals) {
+Json to_json(const Trace& trace, const Rdg& graph, const Report& report, const ReplayOptions& options) {
   Json out{{"unit", report.request.unit},
            {"name", trace.unit_name(report.request.unit)},
            {"interval", report.request.interval},
            {"replay_set_size", report.replay_set_size},
            {"seconds", report.seconds},
            {"bound_s", trace.settings().bound_s},
+           {"late", is_late(trace, options, report)},
            {"verified", report.verified},
            {"cut", is_cut(trace, graph, report.request)},
            {"divergence", nullptr},
@@ -130,7 +137,7 @@ Json to_json(const Trace& trace, const Rdg& graph, const Report& report, bool wi
                          {"disassembly", d.disassembly}};
   }
   if (report.error) out["error"] = report.error->message;
-  if (with_arrivals) out["arrivals"] = report.arrivals;
+  if (options.total_order && !options.once) out["arrivals"] = report.arrivals;
   return out;
 }
 
@@ -168,7 +175,9 @@ class Progress {
   size_t done_ = 0;
 };
 
-void print_table(const Trace& trace, const Rdg& graph, const std::vector<Report>& reports, bool verify) {
+void print_table(const Trace& trace, const Rdg& graph, const std::vector<Report>& reports,
+                 const ReplayOptions& options) {
+  const bool verify = options.verify && !options.until;
   fmt::print("{:<24} {:>8} {:>10} {:>9}  {}\n", "UNIT", "INTERVAL", "REPLAY SET", "SECONDS", "RESULT");
   for (const auto& report : reports) {
     const bool state = ends_in_checkpoint(trace, graph, report.request);
@@ -180,9 +189,40 @@ void print_table(const Trace& trace, const Rdg& graph, const std::vector<Report>
                                : report.verified ? "ok, state equals the next checkpoint"
                                : state           ? "ok, not verified"
                                                  : "ok, every event equal; it ends with its program";
-    fmt::print("{:<24} {:>8} {:>10} {:>9.3f}  {}\n", trace.unit_name(report.request.unit), report.request.interval,
-               report.replay_set_size, report.seconds, result);
+    fmt::print("{:<24} {:>8} {:>10} {:>9.3f}  {}{}\n", trace.unit_name(report.request.unit), report.request.interval,
+               report.replay_set_size, report.seconds, is_late(trace, options, report) ? "LATE; " : "", result);
   }
+}
+
+// What is to be said of all intervals together.
+struct Summary {
+  size_t divergences = 0, not_verified = 0, late = 0;
+  double whole_s = 0, slowest_s = 0;
+  std::optional<Error> error;  // the first
+};
+
+Summary summarize(const Trace& trace, const Rdg& graph, const std::vector<Report>& reports,
+                  const ReplayOptions& options) {
+  Summary summary;
+  for (const auto& report : reports) {
+    const bool should_verify = options.verify && !options.until && ends_in_checkpoint(trace, graph, report.request);
+    summary.divergences += report.divergence.has_value();
+    summary.not_verified += report.error.has_value() || (should_verify && !report.verified);
+    summary.late += is_late(trace, options, report);
+    summary.slowest_s = std::max(summary.slowest_s, report.seconds);
+    if (report.error && !summary.error) summary.error = report.error;
+  }
+  return summary;
+}
+
+void print_summary(const Trace& trace, const Summary& summary, size_t intervals, const ReplayOptions& options) {
+  const Settings& settings = trace.settings();
+  fmt::print("{}, {}, {} not verified, {}slowest {:.3f} s, {}\n", counted(intervals, "interval"),
+             counted(summary.divergences, "divergence"), summary.not_verified,
+             summary.late ? fmt::format("{} late, ", summary.late) : "", summary.slowest_s,
+             options.once             ? fmt::format("all in {:.3f} s", summary.whole_s)
+             : settings.keeps_bound() ? fmt::format("bound {:g} s", settings.bound_s)
+                                      : "no bound: see redrive prepare");
 }
 
 }  // namespace
@@ -216,42 +256,30 @@ Result<int> replay(const ReplayOptions& options) {
       }
     }
   }
-  const double whole_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
-  size_t divergences = 0, not_verified = 0, late = 0;
-  double slowest = 0;
-  std::optional<Error> error;
-  for (const auto& report : reports) {
-    divergences += report.divergence.has_value();
-    const bool should_verify = options.verify && !options.until && ends_in_checkpoint(*trace, graph, report.request);
-    not_verified += report.error.has_value() || (should_verify && !report.verified);
-    slowest = std::max(slowest, report.seconds);
-    late += !options.once && trace->settings().keeps_bound() && report.seconds > trace->settings().bound_s;
-    if (report.error && !error) error = report.error;
-  }
+  Summary summary = summarize(*trace, graph, reports, options);
+  summary.whole_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
   if (options.json) {
     Json list = Json::array();
-    const bool each_arrives = options.total_order && !options.once;
-    for (const auto& report : reports) list.push_back(to_json(*trace, graph, report, each_arrives));
-    Json out{
-        {"intervals", list},          {"opening_s", opening_s},       {"whole_s", whole_s}, {"max_seconds", slowest},
-        {"divergences", divergences}, {"not_verified", not_verified}, {"late", late}};
+    for (const auto& report : reports) list.push_back(to_json(*trace, graph, report, options));
+    Json out{{"intervals", list},
+             {"opening_s", opening_s},
+             {"whole_s", summary.whole_s},
+             {"max_seconds", summary.slowest_s},
+             {"divergences", summary.divergences},
+             {"not_verified", summary.not_verified},
+             {"late", summary.late}};
     if (options.total_order && options.once) out["arrivals"] = arrivals;
     print_json(out);
   } else if (!options.output) {
-    print_table(*trace, graph, reports, options.verify && !options.until);
-    const Settings& settings = trace->settings();
-    fmt::print("{} interval{}, {} divergence{}, {} not verified, slowest {:.3f} s, {}\n", reports.size(),
-               reports.size() == 1 ? "" : "s", divergences, divergences == 1 ? "" : "s", not_verified, slowest,
-               options.once             ? fmt::format("all in {:.3f} s", whole_s)
-               : settings.keeps_bound() ? fmt::format("bound {:g} s", settings.bound_s)
-                                        : "no bound: see redrive prepare");
+    print_table(*trace, graph, reports, options);
+    print_summary(*trace, summary, reports.size(), options);
   }
   for (const auto& report : reports) {
     if (report.divergence) print_divergence(*trace, report);
   }
-  if (divergences) return static_cast<int>(Status::divergence);
-  if (error) return *error;
-  return 0;
+  if (summary.divergences) return static_cast<int>(Status::divergence);
+  if (summary.error) return *summary.error;
+  return static_cast<int>(summary.late ? kLate : Status::ok);
 }
 
 }  // namespace redrive

@@ -1,9 +1,11 @@
 // redrive stats: messages, bytes and checkpoints of a trace, whole and per unit and channel.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <span>
 
 #include "base/units.h"
@@ -20,6 +22,16 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// Messages as they were sent: one send may be received in parts, several at once, or not at all.
+struct Sent {
+  uint64_t messages = 0;
+  uint64_t bytes = 0;
+  void add(const Sent& other) {
+    messages += other.messages;
+    bytes += other.bytes;
+  }
+};
+
 struct UnitStats {
   UnitId unit = 0;
   std::string name;
@@ -27,6 +39,14 @@ struct UnitStats {
   double cpu_s = 0;
   Tally tally;
   Interception calls;
+  Sent sent;
+};
+
+// A channel that carried messages: what was received through it, what was sent into it, and the units that did.
+struct ChannelStats {
+  Tally tally;
+  Sent sent;
+  std::set<UnitId> from, to;
 };
 
 struct Stats {
@@ -39,7 +59,8 @@ struct Stats {
   double longest_pause_s = 0;
   Interception calls;
   std::vector<UnitStats> units;
-  std::map<uint64_t, Tally> channels;
+  Sent sent;
+  std::map<uint64_t, ChannelStats> channels;
 };
 
 void count_intervals(const Trace& trace, UnitStats& unit, Stats& stats) {
@@ -56,10 +77,29 @@ void count_intervals(const Trace& trace, UnitStats& unit, Stats& stats) {
   stats.cpu_s += unit.cpu_s;
 }
 
+using SentByUnit = std::map<UnitId, Sent>;
+
+// What went into channels out of which no unit received anything, was for others than the units of this trace.
+void count_sent(const std::map<uint64_t, SentByUnit>& sent, Stats& stats) {
+  for (auto& [number, channel] : stats.channels) {
+    const auto into = sent.find(number);
+    if (into == sent.end()) continue;
+    for (const auto& [unit, count] : into->second) {
+      channel.from.insert(unit);
+      channel.sent.add(count);
+      stats.sent.add(count);
+      for (auto& of : stats.units) {
+        if (of.unit == unit) of.sent.add(count);
+      }
+    }
+  }
+}
+
 Result<Stats> gather(const Trace& trace) {
   Stats stats;
+  std::map<uint64_t, SentByUnit> sent;  // by channel
   for (const auto& record : trace.units()) {
-    UnitStats unit{record.unit, trace.unit_name(record.unit), 0, 0, {}, {}};
+    UnitStats unit{record.unit, trace.unit_name(record.unit), 0, 0, {}, {}, {}};
     for (const auto& calls : trace.interceptions()) {
       if (calls.unit == unit.unit) unit.calls = calls;
     }
@@ -69,21 +109,24 @@ Result<Stats> gather(const Trace& trace) {
     TRY(trace.for_each_event(record.unit, 0, trace.event_count(record.unit), [&](EventIndex, const Event& event) {
       unit.tally.add(record.unit, event);
       if (event.receive && is_message(record.unit, *event.receive)) {
-        stats.channels[event.receive->channel].add(record.unit, event);
+        ChannelStats& channel = stats.channels[event.receive->channel];
+        channel.tally.add(record.unit, event);
+        channel.to.insert(record.unit);
       }
+      if (event.send) sent[event.send->channel][record.unit].add({event.repeat, event.repeat * event.send->length});
       return true;
     }));
     stats.total.add(unit.tally);
     stats.units.push_back(unit);
   }
+  count_sent(sent, stats);
   return stats;
 }
 
-Json message_counts(const Tally& tally) {
-  return {{"messages", tally.messages},
-          {"logged_messages", tally.logged_messages},
-          {"message_bytes", tally.message_bytes},
-          {"logged_bytes", tally.logged_bytes}};
+Json message_counts(const Tally& tally, const Sent& sent) {
+  return {{"messages", tally.messages},           {"logged_messages", tally.logged_messages},
+          {"message_bytes", tally.message_bytes}, {"logged_bytes", tally.logged_bytes},
+          {"sent_messages", sent.messages},       {"sent_bytes", sent.bytes}};
 }
 
 Json per_unit_json(const Stats& stats) {
@@ -97,7 +140,7 @@ Json per_unit_json(const Stats& stats) {
                 {"input_bytes", unit.tally.input_bytes},
                 {"served_calls", unit.calls.served},
                 {"stopped_calls", unit.calls.stopped}};
-    row.update(message_counts(unit.tally));
+    row.update(message_counts(unit.tally, unit.sent));
     out.push_back(row);
   }
   return out;
@@ -106,7 +149,7 @@ Json per_unit_json(const Stats& stats) {
 // The channels that carried messages; nothing but its number is known of one that the recorder did not come to name.
 std::map<uint64_t, ChannelRecord> describe_channels(const Trace& trace, const Stats& stats) {
   std::map<uint64_t, ChannelRecord> described;
-  for (const auto& [number, tally] : stats.channels) described[number] = {number, "?", ""};
+  for (const auto& [number, unused] : stats.channels) described[number] = {number, "?", ""};
   for (const auto& record : trace.channels()) {
     if (const auto it = described.find(record.channel); it != described.end()) it->second = record;
   }
@@ -116,8 +159,10 @@ std::map<uint64_t, ChannelRecord> describe_channels(const Trace& trace, const St
 Json per_channel_json(const Trace& trace, const Stats& stats) {
   Json out = Json::array();
   for (const auto& [number, channel] : describe_channels(trace, stats)) {
-    Json row = {{"channel", number}, {"kind", channel.kind}, {"name", channel.name}};
-    row.update(message_counts(stats.channels.at(number)));
+    const ChannelStats& its = stats.channels.at(number);
+    Json row = {
+        {"channel", number}, {"kind", channel.kind}, {"name", channel.name}, {"from", its.from}, {"to", its.to}};
+    row.update(message_counts(its.tally, its.sent));
     out.push_back(row);
   }
   return out;
@@ -168,7 +213,7 @@ Json over_bound_json(const Trace& trace) {
 void print_stats_json(const Trace& trace, const Stats& stats) {
   const Settings& settings = trace.settings();
   Json out = {{"units", stats.units.size()}, {"intervals", stats.intervals}, {"events", stats.total.events}};
-  out.update(message_counts(stats.total));
+  out.update(message_counts(stats.total, stats.sent));
   out.update(Json{{"input_bytes", stats.total.input_bytes},
                   {"checkpoints", stats.checkpoints},
                   {"skipped_checkpoints", trace.end().skipped_checkpoints},
@@ -223,8 +268,9 @@ void print_summary(const Trace& trace, const Stats& stats) {
                                    format_duration(settings.checkpoint_period_s)));
   line("units", fmt::format("{}, {}, {}", stats.units.size(), counted(stats.intervals, "interval"),
                             counted(total.events, "event")));
-  line("messages", fmt::format("{} ({}), {} logged ({}): {}", total.messages, format_size(total.message_bytes),
-                               total.logged_messages, format_size(total.logged_bytes),
+  line("sent", fmt::format("{} ({})", counted(stats.sent.messages, "message"), format_size(stats.sent.bytes)));
+  line("received", fmt::format("{} ({}), {} logged ({}): {}", counted(total.messages, "message"),
+                               format_size(total.message_bytes), total.logged_messages, format_size(total.logged_bytes),
                                share(total.logged_messages, total.messages)));
   line("input", format_size(total.input_bytes));
   if (!trace.interceptions().empty()) {
@@ -238,24 +284,29 @@ void print_summary(const Trace& trace, const Stats& stats) {
 
 void print_tables(const Trace& trace, const Stats& stats) {
   const auto number = [](uint64_t value) { return fmt::format("{}", value); };
-  Columns units(
-      {">UNIT", "NAME", ">INTERVALS", ">CPU", ">EVENTS", ">MESSAGES", ">LOGGED", ">SHARE", ">BYTES", ">INPUT"});
+  Columns units({">UNIT", "NAME", ">INTERVALS", ">CPU", ">EVENTS", ">SENT", ">RECEIVED", ">LOGGED", ">SHARE", ">BYTES",
+                 ">INPUT"});
   for (const auto& unit : stats.units) {
     units.add({number(unit.unit), printable(unit.name), number(unit.intervals), format_duration(unit.cpu_s),
-               number(unit.tally.events), number(unit.tally.messages), number(unit.tally.logged_messages),
-               share(unit.tally.logged_messages, unit.tally.messages), format_size(unit.tally.message_bytes),
-               format_size(unit.tally.input_bytes)});
+               number(unit.tally.events), number(unit.sent.messages), number(unit.tally.messages),
+               number(unit.tally.logged_messages), share(unit.tally.logged_messages, unit.tally.messages),
+               format_size(unit.tally.message_bytes), format_size(unit.tally.input_bytes)});
   }
   fmt::print("\n");
   units.print();
 
   if (stats.channels.empty()) return;
-  Columns channels({">CHANNEL", "KIND", ">MESSAGES", ">LOGGED", ">SHARE", ">BYTES", "NAME"});
+  const auto names = [&](const std::set<UnitId>& of) {
+    std::vector<std::string> all;
+    for (const UnitId unit : of) all.push_back(printable(trace.unit_name(unit)));
+    return all.empty() ? std::string("?") : fmt::format("{}", fmt::join(all, ","));
+  };
+  Columns channels({">CHANNEL", "KIND", "FROM", "TO", ">SENT", ">RECEIVED", ">LOGGED", ">SHARE", ">BYTES", "NAME"});
   for (const auto& [id, channel] : describe_channels(trace, stats)) {
-    const Tally& tally = stats.channels.at(id);
-    channels.add({number(id), channel.kind, number(tally.messages), number(tally.logged_messages),
-                  share(tally.logged_messages, tally.messages), format_size(tally.message_bytes),
-                  printable(channel.name)});
+    const auto& [tally, sent, from, to] = stats.channels.at(id);
+    channels.add({number(id), channel.kind, names(from), names(to), number(sent.messages), number(tally.messages),
+                  number(tally.logged_messages), share(tally.logged_messages, tally.messages),
+                  format_size(tally.message_bytes), printable(channel.name)});
   }
   fmt::print("\n");
   channels.print();

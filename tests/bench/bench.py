@@ -170,9 +170,9 @@ class Bench:
             recorded.append(self.record(command, prepare, options))
         stats = self.json("stats", self.trace)
         start = time.monotonic()
-        replay = self.json("replay", self.trace, "--all", statuses=(0, 3))  # divergences are counted, not fatal here
+        replay = self.json("replay", self.trace, "--all", statuses=(0, 3, 5))  # divergences are counted, not fatal here
         replay_s = time.monotonic() - start
-        whole = [self.redrive("replay", self.trace, "--all", "--once", statuses=(0, 3)).seconds for _ in range(self.arguments.runs)]
+        whole = [self.redrive("replay", self.trace, "--all", "--once", statuses=(0, 3, 5)).seconds for _ in range(self.arguments.runs)]
 
         def median(runs, field):
             return statistics.median(getattr(run, field) for run in runs)

@@ -32,17 +32,21 @@ def refuses_to_record(ctx, words, status, *expected, command=("true",)):
 
 @test("bad_input/no_such_command")
 def no_such_command(ctx):
-    refuses_to_record(ctx, (), 1, "no-such-program", command=("no-such-program",))
-    refuses_to_record(ctx, (), 1, "no/such/program", command=("./no/such/program",))
+    refuses_to_record(ctx, (), 127, "no-such-program", command=("no-such-program",))
+    refuses_to_record(ctx, (), 127, "no/such/program", command=("./no/such/program",))
 
 
 @test("bad_input/not_executable")
 def not_executable(ctx):
     (ctx.work / "text").write_text("no program\n")
-    refuses_to_record(ctx, (), 1, "text", command=("./text",))
+    refuses_to_record(ctx, (), 126, "text", command=("./text",))
     (ctx.work / "text").chmod(0o755)
-    (ctx.work / "text").write_bytes(b"\x7fELFnonsense")
-    refuses_to_record(ctx, (), 1, "text", command=("./text",))
+    (ctx.work / "text").write_bytes(b"text")
+    refuses_to_record(ctx, (), 126, "text", command=("./text",))
+    refuses_to_record(ctx, (), 126, "directory", command=("../work",))
+    (ctx.work / "script").write_text("#!/no/such/interpreter\n")
+    (ctx.work / "script").chmod(0o755)
+    refuses_to_record(ctx, (), 127, "/no/such/interpreter", command=("./script",))
 
 
 @test("bad_input/setuid")
@@ -52,7 +56,7 @@ def setuid(ctx):
     shutil.copy("/bin/true", ctx.work / "setuid")
     os.chown(ctx.work / "setuid", 65534, 65534)
     (ctx.work / "setuid").chmod(0o4755)
-    refuses_to_record(ctx, (), 1, "set-?uid", command=("./setuid",))
+    refuses_to_record(ctx, (), 125, "set-?uid", command=("./setuid",))
 
 
 @test("bad_input/usage")
@@ -66,7 +70,7 @@ def usage(ctx):
 def trace_exists(ctx):
     ctx.trace.mkdir()
     (ctx.trace / "precious").write_text("data")
-    expect_one_line(ctx, ctx.redrive("record", "-o", ctx.trace, "--", "true"), 1, "exists")
+    expect_one_line(ctx, ctx.redrive("record", "-o", ctx.trace, "--", "true"), 125, "exists")
     if [path.name for path in ctx.trace.iterdir()] != ["precious"]:
         raise Failure("the directory's contents changed")
 
@@ -74,9 +78,9 @@ def trace_exists(ctx):
 @test("bad_input/trace_not_writable")
 def trace_not_writable(ctx):
     (ctx.directory / "file").write_text("")
-    expect_one_line(ctx, ctx.redrive("record", "-o", "/proc/redrive-trace", "--", "true"), 1, "/proc/redrive-trace")
-    expect_one_line(ctx, ctx.redrive("record", "-o", ctx.directory / "file" / "t", "--", "true"), 1, "file/t")
-    expect_one_line(ctx, ctx.redrive("record", "--", "true", env={"REDRIVE_TRACE_DIR": "/proc/nowhere"}), 1, "/proc/nowhere")
+    expect_one_line(ctx, ctx.redrive("record", "-o", "/proc/redrive-trace", "--", "true"), 125, "/proc/redrive-trace")
+    expect_one_line(ctx, ctx.redrive("record", "-o", ctx.directory / "file" / "t", "--", "true"), 125, "file/t")
+    expect_one_line(ctx, ctx.redrive("record", "--", "true", env={"REDRIVE_TRACE_DIR": "/proc/nowhere"}), 125, "/proc/nowhere")
 
 
 def needs_mounts(ctx):
@@ -96,7 +100,7 @@ def trace_disk_full(ctx):
                       'mount -t tmpfs -o size=6m tmpfs ../full; '
                       'timeout --preserve-status -s TERM 20 "$1" record -o ../full/t --bound 2s -- ./until_signal 0; status=$?; '
                       'cp -a ../full/t ../kept; exit $status', "sh", ctx.options.redrive, cwd=ctx.work)
-    ctx.expect_status(outcome, 1)
+    ctx.expect_status(outcome, 125)
     ctx.expect("No space left" in outcome.stderr, outcome, "does not say that there is no space left")
     ctx.expect("the program goes on" in outcome.stderr, outcome, "does not say what becomes of the program")
     take_away_surroundings(ctx)
@@ -147,7 +151,7 @@ def unknown_interval(ctx):
 @test("bad_input/bound_too_small")
 def bound_too_small(ctx):
     a_duration = r"\d ?m?s\b"
-    refuses_to_record(ctx, ("--bound", "1ms"), (1, 2), f"{a_duration}.*{a_duration}")  # the one asked for and one that can be kept
+    refuses_to_record(ctx, ("--bound", "1ms"), 125, f"{a_duration}.*{a_duration}")  # the one asked for and one that can be kept
 
 
 def records_as_well_as_it_can(ctx, outcome, trace):
@@ -330,3 +334,28 @@ def closed_output(ctx):
     recorded(ctx)
     outcome = ctx.run("sh", "-c", '"$1" ls "$2" > /dev/full', "sh", ctx.options.redrive, ctx.trace)
     ctx.expect(outcome.status == 1 and outcome.stderr.startswith("redrive: "), outcome, "a full standard output goes unnoticed")
+
+
+@test("bad_input/no_home")
+def no_home(ctx):
+    """Without HOME, traces are kept where services keep their data, or nowhere: never below the root directory."""
+    had = os.path.exists("/.local")
+    unset = ("env", "-u", "HOME", "-u", "REDRIVE_TRACE_DIR", "-u", "REDRIVE_CACHE_DIR", "-u", "XDG_DATA_HOME", "-u", "XDG_CACHE_HOME")
+    state = ctx.directory / "state"
+    state.mkdir()
+    record_true = ("record", "--", "true")
+    ctx.expect_status(ctx.run(*unset, f"STATE_DIRECTORY={state}:/other", f"CACHE_DIRECTORY={state}", ctx.options.redrive, *record_true,
+                              cwd=ctx.work), 0)
+    if not (state / "redrive" / "true-1").exists():
+        raise Failure(f"a service's trace is not in its state directory: {list(state.rglob('*'))}")
+    if is_root():
+        redrive = ctx.directory / "redrive"  # where that user can reach it
+        shutil.copy(ctx.options.redrive, redrive)
+        as_nobody = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", *unset, redrive)
+        expect_one_line(ctx, ctx.run(*as_nobody, *record_true, cwd="/"), 125, "HOME.*REDRIVE_TRACE_DIR")
+        expect_one_line(ctx, ctx.run(*as_nobody, "ls", cwd="/"), 1, "HOME.*REDRIVE_TRACE_DIR")
+        os.chmod(ctx.work, 0o777)
+        ctx.expect_status(ctx.run(*as_nobody, "record", "-o", ctx.work / "t", "--", "true", cwd="/"), 0)
+        ctx.expect_status(ctx.run(*as_nobody, "replay", ctx.work / "t", "1", cwd="/"), 0)
+    if os.path.exists("/.local") and not had:
+        raise Failure("there is a directory /.local")

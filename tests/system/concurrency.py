@@ -5,7 +5,7 @@ import signal
 
 from harness import Failure, Skip, test, workload
 from programs import job_of
-from redriving import (TRIES, TakenPorts, check_in_time, check_report, free_port, images_by_unit, record, redrive_all, take_away_surroundings)
+from redriving import (REDRIVEN, TRIES, TakenPorts, check_in_time, check_report, check_trace, free_port, images_by_unit, record, redrive_all, take_away_surroundings)
 
 PERIOD = ("--bound", "2s", "--checkpoint-period", "100ms")
 
@@ -91,7 +91,7 @@ def jobs(ctx):
 @test("concurrency/middle_interval")
 def middle(ctx):
     recorded_compute(ctx)
-    report = ctx.json("replay", ctx.trace, middle_interval(ctx), "--verify", cwd="/", statuses=(0, 3))
+    report = ctx.json("replay", ctx.trace, middle_interval(ctx), "--verify", cwd="/", statuses=REDRIVEN)
     check_report(ctx, report)
     check_in_time(ctx, ctx.trace, report, 2)
 
@@ -155,3 +155,19 @@ def moved_trace(ctx):
     moved.parent.mkdir()
     ctx.trace.rename(moved)
     redrive_all(ctx, moved)
+
+
+@test("concurrency/names")
+def names(ctx):
+    """Recordings that begin at the same time get names of their own, and one of them is the latest."""
+    count = 20
+    together = [ctx.start_redrive("record", "--", "true", cwd=ctx.work) for _ in range(count)]
+    for recording in together:
+        ctx.expect_status(recording.finish(ctx.timeout_s), 0)
+    found = sorted(row["name"] for row in ctx.json("ls")["traces"])
+    if found != sorted(f"true-{n}" for n in range(1, count + 1)):
+        raise Failure(f"{count} recordings at once are called {found}")
+    latest = os.readlink(ctx.traces / "latest")
+    if latest not in found or [path.name for path in ctx.traces.iterdir() if path.name.startswith("latest.")]:
+        raise Failure(f"the latest is {latest}: {sorted(path.name for path in ctx.traces.iterdir())}")
+    check_trace(ctx, ctx.traces / latest)

@@ -10,7 +10,7 @@ import executions  # noqa: E402
 import mpi  # noqa: E402
 from executions import BEGIN, END, RECEIVE, SEND, Step  # noqa: E402
 from harness import Failure, test, workload  # noqa: E402
-from redriving import Job, check_trace, images_by_unit, record, redrive_all  # noqa: E402
+from redriving import REDRIVEN, Job, check_trace, images_by_unit, record, redrive_all  # noqa: E402
 
 # Units 1 and 2, a checkpoint of each after every 4: 1 sends at 3, 2 receives that at 1 and sends at 3, 1 receives that at 5, in its second interval.
 CHAIN = {
@@ -159,7 +159,7 @@ def killed_while_undecided(ctx):
     if stats["messages"] < 1000 or stats["logged_messages"] == stats["messages"]:
         raise Failure(f"{stats['logged_messages']} of {stats['messages']} messages are logged")
     # Images that were not published are lost, so that not every interval ends at one.
-    report = ctx.json("replay", ctx.trace, "--all", "--verify", statuses=(0, 3))
+    report = ctx.json("replay", ctx.trace, "--all", "--verify", statuses=REDRIVEN)
     wrong = [f"{i['unit']}:{i['interval']}: {i['divergence'] or i['error']}" for i in report["intervals"] if i["divergence"] or i["error"]]
     if wrong or not any(i["verified"] for i in report["intervals"]):
         raise Failure(f"{len(wrong)} intervals diverged or failed, {wrong[:1]}; {report['not_verified']} not verified")

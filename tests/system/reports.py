@@ -1,4 +1,7 @@
 """Group reports: what the listing commands say, as text and as JSON with the keys of DESIGN.md section 8."""
+import os
+import re
+
 from harness import Failure, test, workload
 from programs import job_of
 from redriving import record, redrive_all, take_away_surroundings, units
@@ -9,8 +12,8 @@ skipped_checkpoints trace_bytes policy critical_path_s checkpoint_period_s bound
 UNIT_KEYS = "unit name pid command joined intervals".split()
 INTERVAL_KEYS = "interval checkpoint_kind first_event events cpu_s messages logged_messages".split()
 PLAN_KEYS = "unit interval replay_set critical_path_s work_s predicted_s".split()
-REPLAY_KEYS = "intervals opening_s max_seconds divergences not_verified".split()
-REPLAYED_KEYS = "unit interval replay_set_size seconds bound_s verified divergence".split()
+REPLAY_KEYS = "intervals opening_s max_seconds divergences not_verified late".split()
+REPLAYED_KEYS = "unit interval replay_set_size seconds bound_s late verified divergence".split()
 
 
 def expect_keys(what, found, wanted):
@@ -161,6 +164,65 @@ def replay(ctx):
         raise Failure(f"max_seconds is {report['max_seconds']}, the slowest took {slowest}")
 
 
+@test("reports/late")
+def late(ctx):
+    """Replays beyond the trace's bound are marked in the table, in JSON and by the exit status. With such a critical path the bound
+    cannot be kept."""
+    command = [workload(ctx.options, "cpu_bound"), 40]
+    options = ("-o", ctx.trace, "--bound", "200ms", "--critical-path", "100s", "--checkpoint-period", "100s")
+    ctx.expect_status(ctx.redrive("record", *options, "--", *command, cwd=ctx.work), 0)
+    report = ctx.json("replay", ctx.trace, "--all", statuses=(5,))
+    if report["late"] != 1 or [interval["late"] for interval in report["intervals"]] != [True]:
+        raise Failure(f"an interval that took longer than 200 ms is not late: {report}")
+    table = ctx.expect_status(ctx.redrive("replay", ctx.trace, "--all"), 5).stdout
+    if table.count("LATE") != 1 or ", 1 late, " not in table:
+        raise Failure(f"the table does not mark the late interval:\n{table}")
+    ctx.expect_status(ctx.redrive("replay", ctx.trace, "--all", "--once"), 0)
+
+
+@test("reports/traces")
+def traces(ctx):
+    """All traces: the newest first, with exit status and host, and chosen by name, time and status."""
+    for command, status in ((["true"], 0), (["sh", "-c", "exit 3"], 3), (["true"], 0)):
+        ctx.expect_status(ctx.redrive("record", "--", *command, cwd=ctx.work), status)
+
+    def listed(*words):
+        return [(row["name"], row["exit_status"]) for row in ctx.json("ls", *words)["traces"]]
+
+    found = {words: listed(*words) for words in ((), ("true-*",), ("--failed",), ("-n", "1"), ("--since", "1h"), ("--since", "2100-01-01"),
+                                                 ("--failed", "true-?"))}
+    wanted = {(): [("true-2", 0), ("sh-1", 3), ("true-1", 0)], ("true-*",): [("true-2", 0), ("true-1", 0)], ("--failed",): [("sh-1", 3)],
+              ("-n", "1"): [("true-2", 0)], ("--since", "1h"): [("true-2", 0), ("sh-1", 3), ("true-1", 0)], ("--since", "2100-01-01"): [],
+              ("--failed", "true-?"): []}
+    if found != wanted:
+        raise Failure(f"ls lists {found}")
+    table = ctx.expect_status(ctx.redrive("ls"), 0).stdout
+    if os.uname().nodename not in table or {row["host"] for row in ctx.json("ls")["traces"]} != {os.uname().nodename}:
+        raise Failure(f"ls does not name the host:\n{table}")
+    for words in (("--since", "soon"), ("-n", "0"), ("--failed", "sh-1")):
+        ctx.expect_status(ctx.redrive("ls", *words), 2)
+
+
+@test("reports/sent")
+def sent(ctx):
+    """Messages are counted as they were sent and as they were received, and channels name the units at their ends."""
+    script = "for i in 1 2 3 4 5; do echo $i; done | { read -r a; cat > /dev/null; }"
+    ctx.expect_status(ctx.redrive("record", "-o", ctx.trace, "--", "sh", "-c", script, cwd=ctx.work), 0)
+    found = ctx.json("stats", ctx.trace)
+    channel, = [channel for channel in found["per_channel"] if channel["sent_messages"] == 5]
+    numbers = {unit["unit"]: unit for unit in found["per_unit"]}
+    ends = set(channel["from"]) | set(channel["to"])
+    if len(channel["from"]) != 1 or not channel["to"] or not ends <= set(numbers) or channel["from"] == channel["to"]:
+        raise Failure(f"the ends of {channel} among {numbers}")
+    if channel["sent_bytes"] != 10 or numbers[channel["from"][0]]["sent_messages"] != 5:
+        raise Failure(f"5 lines were sent: {channel} {numbers}")
+    if found["sent_messages"] != sum(unit["sent_messages"] for unit in found["per_unit"]):
+        raise Failure(f"the units' counts do not make up the sum: {found}")
+    table = ctx.expect_status(ctx.redrive("stats", ctx.trace), 0).stdout
+    if not re.search(r"CHANNEL +KIND +FROM +TO +SENT +RECEIVED", table):
+        raise Failure(f"channels without ends:\n{table}")
+
+
 @test("reports/output")
 def output(ctx):
     result = recorded(ctx, "relay", "40").stdout.strip()
@@ -198,6 +260,10 @@ def names(ctx):
         raise Failure(f"two recordings of relay are called {found}")
     for words in ((), (found[0],), (ctx.traces / found[1],)):
         ctx.expect_status(ctx.redrive("replay", *words, "relay.1"), 0)
+    for unit in units(ctx, found[0]):
+        ctx.expect_status(ctx.redrive("replay", found[0], f"{unit['pid']}:0"), 0)
+    ctx.expect_status(ctx.redrive("replay", "--break", "1@5", found[0]), 0)
+    ctx.expect_status(ctx.redrive("plan", "--break", f"{units(ctx, found[1])[0]['pid']}@5", "--json", found[1]), 0)
     ctx.expect_status(ctx.redrive("rm", found[0]), 0)
     left = sorted(path.name for path in ctx.traces.iterdir() if path.is_dir() and not path.is_symlink())
     if left != found[1:]:

@@ -2,7 +2,7 @@
 with --bound 2s, and every interval is re-driven and verified. The small sizes are for every day; the others take checkpoints in the middle."""
 import mpi
 from harness import Failure, test, workload
-from redriving import (Job, check_report, check_trace, copy_into, cycle, images_by_unit, record, run_natively,
+from redriving import (REDRIVEN, Job, check_report, check_trace, copy_into, cycle, images_by_unit, record, run_natively,
                        take_away_surroundings)
 
 # Arguments, small and large.
@@ -69,4 +69,4 @@ def sixteen_ranks(ctx):
     if calls > 200_000:  # some 20,000; one rank alone made more than a million while the others waited
         raise Failure(f"{calls} calls stopped")
     for unit in ("jacobi.1", "jacobi.16"):
-        check_report(ctx, ctx.json("replay", ctx.trace, f"{unit}:0", "--verify", cwd="/", statuses=(0, 3)))
+        check_report(ctx, ctx.json("replay", ctx.trace, f"{unit}:0", "--verify", cwd="/", statuses=REDRIVEN))

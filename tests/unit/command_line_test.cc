@@ -205,6 +205,67 @@ TEST_CASE("replay takes a distributed breakpoint, and what to show there") {
   CHECK(parsed<ReplayOptions>({"replay", "--total-order", "3"}).total_order);
 }
 
+TEST_CASE("no option takes the words that follow its value") {
+  const auto replay = parsed<ReplayOptions>({"replay", "--break", "3@7", "--memory", "3:1+1", "--break", "4@1", "run-1"});
+  CHECK_EQ(replay.breaks.size(), 2);
+  CHECK_EQ(replay.memory.size(), 1);
+  CHECK_EQ(replay.trace, "run-1");
+  CHECK_EQ(parsed<PlanOptions>({"plan", "--break", "3@7", "run-1"}).trace, "run-1");
+  for (const auto& command : describe_commands()) {
+    for (const auto& option : command.options) {
+      CAPTURE(command.name);
+      CAPTURE(option.name);
+      CHECK_EQ(option.most_values, option.value.empty() ? 0 : 1);
+    }
+  }
+}
+
+TEST_CASE("ls takes filters") {
+  const auto list = parsed<ListOptions>({"ls", "-n", "5", "--since", "2h", "--failed", "make-*"});
+  CHECK_EQ(list.most, 5U);
+  CHECK(list.failed);
+  CHECK_EQ(list.trace, "make-*");
+  CHECK(list.filters());
+  CHECK_FALSE(parsed<ListOptions>({"ls"}).filters());
+  check_usage_error({"ls", "-n", "none"}, "none");
+  check_usage_error({"ls", "--since", "soon"}, "soon");
+}
+
+TEST_CASE("times are given as durations, days or clock times") {
+  using std::chrono::system_clock;
+  setenv("TZ", "UTC", 1);
+  tzset();
+  const auto now = system_clock::from_time_t(1'795'375'400);  // 2026-11-22 19:23:20
+  const auto at = [&](const char* text) { return system_clock::to_time_t(parse_time(text, now).value()); };
+  CHECK_EQ(at("2h"), 1'795'375'400 - 7200);
+  CHECK_EQ(at("today"), 1'795'305'600 + 0);
+  CHECK_EQ(at("yesterday"), 1'795'305'600 - 86400);
+  CHECK_EQ(at("2026-11-21 01:02"), 1'795'305'600 - 86400 + 3720);
+  CHECK_EQ(at("18:30:05"), 1'795'305'600 + 66605);
+  for (const char* wrong : {"", "soon", "2026-13-01", "2026-11-22x", "25:00"}) {
+    CAPTURE(wrong);
+    CHECK_FALSE(parse_time(wrong, now));
+  }
+}
+
+TEST_CASE("completions know every command, option and choice") {
+  for (const char* shell : {"bash", "zsh", "fish"}) {
+    CAPTURE(shell);
+    const std::string script = parsed<PrintText>({"--completion", shell}).text;
+    for (const auto& command : describe_commands()) {
+      CHECK(script.find(command.name) != std::string::npos);
+      for (const auto& option : command.options) {
+        CAPTURE(option.name);
+        const std::string name = option.name.substr(option.name.find_first_not_of('-'));
+        CHECK(script.find(name) != std::string::npos);
+        for (const auto& choice : option.choices) CHECK(script.find(choice) != std::string::npos);
+      }
+    }
+  }
+  check_usage_error({"--completion"}, "bash, zsh, fish");
+  check_usage_error({"--completion", "csh"}, "csh");
+}
+
 TEST_CASE("a whole recording is replayed once only if all of it is") {
   const auto replay = parsed<ReplayOptions>({"replay", "--all", "--once", "--verify", "t"});
   CHECK(replay.once);

@@ -2,10 +2,14 @@
 #include <fmt/format.h>
 #include <sqlite3.h>
 
+#include <unistd.h>
+
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <sstream>
 
+#include "logstore/home.h"
 #include "logstore/record_file.h"
 #include "logstore/trace.h"
 #include "logstore/trace_additions.h"
@@ -349,5 +353,28 @@ TEST_CASE("traces are numbered, listed and found by name") {
     ::setenv("REDRIVE_TRACE_DIR", kept.c_str(), 1);
   } else {
     ::unsetenv("REDRIVE_TRACE_DIR");
+  }
+}
+
+TEST_CASE("traces and caches have a home without HOME") {
+  std::map<std::string, std::string> before;
+  for (const char* name : {"REDRIVE_TRACE_DIR", "XDG_DATA_HOME", "HOME", "STATE_DIRECTORY"}) {
+    if (const char* value = std::getenv(name)) before[name] = value;
+    ::unsetenv(name);
+  }
+  const std::string own = home_for(kTraceHome);
+  if (geteuid() == 0) CHECK_EQ(own, "/var/lib/redrive");
+  CHECK_FALSE(own.starts_with("/."));
+  ::setenv("STATE_DIRECTORY", "/srv/state:/other", 1);
+  CHECK_EQ(home_for(kTraceHome), "/srv/state/redrive");
+  ::setenv("HOME", "/home/user", 1);
+  CHECK_EQ(home_for(kTraceHome), "/home/user/.local/share/redrive");
+  ::setenv("XDG_DATA_HOME", "/data", 1);
+  CHECK_EQ(home_for(kTraceHome), "/data/redrive");
+  ::setenv("REDRIVE_TRACE_DIR", "/traces", 1);
+  CHECK_EQ(home_for(kTraceHome), "/traces");
+  for (const char* name : {"REDRIVE_TRACE_DIR", "XDG_DATA_HOME", "HOME", "STATE_DIRECTORY"}) {
+    ::unsetenv(name);
+    if (before.contains(name)) ::setenv(name, before[name].c_str(), 1);
   }
 }

@@ -175,7 +175,7 @@ TEST_CASE("units are found by number and by name") {
   CHECK_EQ(trace->find_unit("2").value(), 2);
   for (const char* unknown : {"jacobi", "5", "", "0", "99999999999"}) CHECK_FALSE(trace->find_unit(unknown));
   CHECK_EQ(trace->find_unit("nobody").error().message,
-           "no unit 'nobody' in /t; there is: 1 (server), 2 (jacobi.1), 3 (jacobi.2), 4 (true)");
+           "no unit or process 'nobody' in /t; there are: 1 (server), 2 (jacobi.1), 3 (jacobi.2), 4 (true)");
 }
 
 TEST_CASE("a killed recorder's trace is read up to what was flushed") {

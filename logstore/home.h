@@ -1,0 +1,32 @@
+// Where a user's traces and caches are kept: what the environment says, or else the user's home directory; for a
+// service without one, its state directory.
+#pragma once
+
+#include <string>
+
+#include "base/fd.h"
+#include "base/result.h"
+
+namespace redrive {
+
+struct HomeNames {
+  const char* own;           // variable that names the directory itself
+  const char* xdg;           // variable that names the directory above
+  const char* below_home;    // the same below the home directory
+  const char* service;       // variable in which systemd.exec(5) hands a service its directory
+  const char* below_system;  // the same for root
+};
+inline constexpr HomeNames kTraceHome{"REDRIVE_TRACE_DIR", "XDG_DATA_HOME", ".local/share", "STATE_DIRECTORY",
+                                      "/var/lib"};
+inline constexpr HomeNames kCacheHome{"REDRIVE_CACHE_DIR", "XDG_CACHE_HOME", ".cache", "CACHE_DIRECTORY", "/var/cache"};
+
+// Empty if there is no such place: HOME is not set, and the user has no home directory.
+std::string home_for(const HomeNames& names);
+
+// That trace_home() is empty.
+Error no_trace_home();
+// Until it is closed, nobody else makes a trace of a name that new_trace_directory() has given: from that to the time
+// when the directory is there and `latest` names it.
+Result<Fd> lock_trace_names();
+
+}  // namespace redrive
