@@ -122,10 +122,29 @@ tidy: ## clang-tidy, all findings fatal
 format: ## clang-format in place
 	clang-format -i $(MADE_HERE)
 
-install: all ## to PREFIX (/usr/local) below DESTDIR
-	install -D -m 755 $(BUILD)/redrive $(DESTDIR)$(PREFIX)/bin/redrive
-	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man1 man/redrive.1
-	set -e; for page in $(wildcard man/*.5); do install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man5 $$page; done
+# Without what only debuggers read, which is most of it.
+$(BUILD)/stripped/redrive: $(BUILD)/redrive
+	@mkdir -p $(@D)
+	objcopy --only-keep-debug $< $@.debug
+	objcopy --strip-all --add-gnu-debuglink=$@.debug $< $@
+
+BASH_COMPLETIONS ?= $(PREFIX)/share/bash-completion/completions
+ZSH_COMPLETIONS  ?= $(PREFIX)/share/zsh/site-functions
+FISH_COMPLETIONS ?= $(PREFIX)/share/fish/vendor_completions.d
+install: $(BUILD)/stripped/redrive ## to PREFIX (/usr/local) below DESTDIR, stripped, with man pages and completions
+	install -D -m 755 $< $(DESTDIR)$(PREFIX)/bin/redrive
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man1 $(wildcard man/*.1)
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man5 $(wildcard man/*.5)
+	install -d $(DESTDIR)$(BASH_COMPLETIONS) $(DESTDIR)$(ZSH_COMPLETIONS) $(DESTDIR)$(FISH_COMPLETIONS)
+	$< --completion bash > $(DESTDIR)$(BASH_COMPLETIONS)/redrive
+	$< --completion zsh > $(DESTDIR)$(ZSH_COMPLETIONS)/_redrive
+	$< --completion fish > $(DESTDIR)$(FISH_COMPLETIONS)/redrive.fish
+
+install-debug: $(BUILD)/stripped/redrive ## debug information of what `install` installs, where gdb looks for it
+	install -D -m 644 $<.debug $(DESTDIR)$(PREFIX)/bin/.debug/redrive.debug
+
+deb: $(BUILD)/stripped/redrive ## a package for this Debian, into BUILD
+	MAKE="$(MAKE)" BUILD="$(BUILD)" scripts/deb.sh
 
 compile_commands.json: ## for editors and clang tools
 	@python3 -c 'import json, sys; json.dump([{"directory": sys.argv[1], "file": f, "command": sys.argv[2] + " -c " + f} \
@@ -137,4 +156,4 @@ clean: ## remove what was built
 help: ## this list
 	@sed -nE 's/^([a-z_.-]+):[^#]*## (.*)/  \1\t\2/p' Makefile | expand -t 26
 
-.PHONY: all tests deps unit simulate check check-all demo bench papers fuzz asan tidy format install compile_commands.json clean help
+.PHONY: all tests deps unit simulate check check-all demo bench papers fuzz asan tidy format install install-debug deb compile_commands.json clean help

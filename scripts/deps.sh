@@ -7,9 +7,8 @@ set -euo pipefail
 packages=(build-essential pkg-config libsqlite3-dev libzstd-dev libxxhash-dev libfmt-dev libcapstone-dev libunwind-dev
           libseccomp-dev doctest-dev libcli11-dev nlohmann-json3-dev python3)
 recorded=(openmpi-bin libopenmpi-dev redis-server redis-tools nginx-light apache2-utils memcached postgresql git musl-tools golang-go nodejs
-          debootstrap sqlite3 lmdb-utils perl)
+          debootstrap jq less sqlite3 lmdb-utils perl)
 real=(ruby ffmpeg valgrind bubblewrap tmux libpython3.11-testsuite)
-          debootstrap jq less)
 case "${1-}" in
   '') ;;
   --list) printf '%s\n' "${packages[@]}"; exit 0 ;;

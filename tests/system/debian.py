@@ -70,3 +70,48 @@ def other_release_suite(ctx):
         "$1/unit_tests"
         export REDRIVE=$PWD/$1/redrive REDRIVE_BUILD=$PWD/$1
         python3 tests/system/run.py $(python3 tests/system/run.py --list | grep -v -e '(slow)' -e '^debian/')""", build)
+
+
+PACKAGE = """
+set -eu
+apt-get update -qq
+apt-get install -y -qq --no-install-recommends "$PWD/$1" bash-completion zsh fish man-db > /dev/null
+test "$(stat -c %s /usr/bin/redrive)" -lt 20000000
+export HOME=$(mktemp -d)
+cd "$HOME"
+redrive record --bound 2s -- sh -c 'seq 2000 | sort -n | tail -n 1' > out
+redrive replay --all --verify
+gzip -t /usr/share/man/man1/redrive.1.gz
+test -f /usr/share/doc/redrive/copyright || zcat /usr/share/doc/redrive/changelog.gz | head -n 1
+bash -c '. /usr/share/bash-completion/bash_completion; . /usr/share/bash-completion/completions/redrive
+  COMP_WORDS=(redrive rep) COMP_CWORD=1 COMP_LINE="redrive rep" COMP_POINT=11; _redrive; echo "bash: ${COMPREPLY[*]}"
+  COMP_WORDS=(redrive replay s) COMP_CWORD=2 COMP_LINE="redrive replay s" COMP_POINT=16; COMPREPLY=(); _redrive; echo "bash: ${COMPREPLY[*]}"'
+zsh -c 'autoload -U compinit; compinit -u; echo "zsh: $_comps[redrive]"; autoload +X _redrive; zsh -n /usr/share/zsh/vendor-completions/_redrive'
+fish -c 'complete -C "redrive rep"; complete -C "redrive record --policy f"'
+apt-get remove -y -qq redrive > /dev/null
+! command -v redrive
+"""
+
+
+def try_package(ctx, release, directory):
+    package, = (ROOT / directory).glob("redrive_*.deb")
+    outcome = in_debian(ctx, release, "bare", PACKAGE, package.relative_to(ROOT))
+    for said in ("0 divergences, 0 not verified", "bash: replay\n", "seq", "zsh: _redrive\n", "\nreplay\t", "fewest-bytes"):
+        ctx.expect(said in outcome.stdout, outcome, f"does not say '{said}'")
+
+
+@test("debian/package", timeout_s=900, slow=True)
+def package(ctx):
+    """`make deb` of this machine, in a root directory of the same release that has nothing else."""
+    build = ctx.options.build
+    ctx.expect_status(ctx.run("make", "-s", "deb", f"BUILD={build}", cwd=ROOT), 0)
+    try_package(ctx, own_release(), build)
+
+
+@test("debian/other_package", timeout_s=1500, slow=True)
+def other_package(ctx):
+    release = other_release()
+    build = build_below_root(ctx, release)
+    in_debian(ctx, release, "build", f'make -j{os.cpu_count()} BUILD="$1" CXXFLAGS=-O1 LDFLAGS=-s all && make -s BUILD="$1" CXXFLAGS=-O1 LDFLAGS=-s deb',
+              build)
+    try_package(ctx, release, build)
