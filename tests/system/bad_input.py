@@ -43,7 +43,7 @@ def not_executable(ctx):
     (ctx.work / "text").chmod(0o755)
     (ctx.work / "text").write_bytes(b"text")
     refuses_to_record(ctx, (), 126, "text", command=("./text",))
-    refuses_to_record(ctx, (), 126, "directory", command=(".",))
+    refuses_to_record(ctx, (), 126, "directory", command=("../work",))
     (ctx.work / "script").write_text("#!/no/such/interpreter\n")
     (ctx.work / "script").chmod(0o755)
     refuses_to_record(ctx, (), 127, "/no/such/interpreter", command=("./script",))

@@ -41,8 +41,10 @@ std::map<std::string, std::set<std::string>> documented_options() {
 
 TEST_CASE("redrive(1) has every command with every option, and no other") {
   std::map<std::string, std::set<std::string>> known;
-  for (const auto& command : describe_commands())
-    for (const auto& option : command.options) known[command.name].insert(option.name);
+  for (const auto& command : describe_commands()) {
+    auto& options = known[command.name];
+    for (const auto& option : command.options) options.insert(option.name);
+  }
   const auto documented = documented_options();
   for (const auto& [command, options] : known) {
     CAPTURE(command);
