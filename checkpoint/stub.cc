@@ -122,6 +122,10 @@ pid_t spawn_traced(int program) {
   if (pid != 0) return pid;
   const rlimit unlimited{RLIM_INFINITY, RLIM_INFINITY};
   setrlimit(RLIMIT_STACK, &unlimited);
+  // Its stop at the exec is a signal.
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
   if (ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) == 0) fexecve(program, argv, envp);
   _exit(127);
 }
