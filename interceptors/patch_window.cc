@@ -85,6 +85,12 @@ bool has_to_stay(unsigned id) {
     case X86_INS_UD2:
     case X86_INS_ENDBR64:
     case X86_INS_XBEGIN:
+    case X86_INS_LOOP:  // and what counts like it: these name where they go
+    case X86_INS_LOOPE:
+    case X86_INS_LOOPNE:
+    case X86_INS_JCXZ:
+    case X86_INS_JECXZ:
+    case X86_INS_JRCXZ:
     case X86_INS_INVALID:
       return true;
     default:

@@ -180,10 +180,12 @@ void Recorder::handle_signal(Thread& thread, int signal) {
   siginfo_t info{};
   if (!get_regs(thread, regs) || ptrace(PTRACE_GETSIGINFO, thread.tid, nullptr, &info) != 0) return;
   const bool ready = thread.run == Thread::Run::user || thread.asleep;
+  bool raised = false;  // by the recorder, at an event, whatever its cause was
   if (ready && info.si_code == SI_TKILL && (info.si_pid == getpid() || info.si_pid == 0)) {
     const auto was = std::find_if(thread.raised.begin(), thread.raised.end(),
                                   [&](const siginfo_t& raised) { return carrier_of(raised.si_signo) == signal; });
     if (was != thread.raised.end()) {
+      raised = true;
       info = *was;
       thread.raised.erase(was);
       signal = info.si_signo;
@@ -201,15 +203,15 @@ void Recorder::handle_signal(Thread& thread, int signal) {
     resume(thread, thread.run == Thread::Run::starting ? PTRACE_CONT : PTRACE_SYSCALL, signal);
     return;
   }
-  if (caused_by_instruction(info) && in_gate(thread, regs.rip)) {
+  const bool faulted = !raised && caused_by_instruction(info);
+  if (faulted && in_gate(thread, regs.rip)) {
     // The call's arguments name memory that cannot be read: the kernel shall say so.
     leave_gate(thread);
     resume(thread, PTRACE_CONT);
     return;
   }
-  if ((signal == SIGSEGV || signal == SIGILL) && info.si_code > 0 && answer_trapped_instruction(thread, signal, regs))
-    return;
-  if (caused_by_instruction(info)) {
+  if (faulted && (signal == SIGSEGV || signal == SIGILL) && answer_trapped_instruction(thread, signal, regs)) return;
+  if (faulted) {
     deliver(thread, signal, regs, static_cast<uint64_t>(SignalPoint::fault));
     return;
   }

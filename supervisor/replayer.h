@@ -137,7 +137,12 @@ class Replayer {
     UnitState state;
   };
   Result<Place> read_place(IntervalIndex interval) const;
-  Result<std::optional<Address>> difference(const Place& place, const std::vector<AddressRange>& except) const;
+  struct Difference {
+    ProcessSerial process = 0;
+    Address address = 0;  // 0: of registers
+  };
+  Result<std::optional<Difference>> difference(const Place& place, ProcessSerial first,
+                                               const std::vector<AddressRange>& except) const;
   Result<Bytes> pages_of(const Place& place, ProcessSerial process, Address first, size_t count) const;
   Result<bool> run_to_place(ThreadSerial serial, EventIndex index, IntervalIndex interval);
   Result<bool> replay_preemption(Thread& thread, EventIndex index, const Event& event);

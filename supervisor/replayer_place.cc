@@ -27,16 +27,21 @@ Result<Replayer::Place> Replayer::read_place(IntervalIndex interval) const {
   return Error{"the image of interval " + std::to_string(interval) + " cannot be understood", Status::damaged};
 }
 
-// The first address where the unit's memory is not that of the place.
-Result<std::optional<Address>> Replayer::difference(const Place& place, const std::vector<AddressRange>& except) const {
+// Where the unit's memory is not that of the place, if it is anywhere: in this process, if there, at the first address.
+Result<std::optional<Replayer::Difference>> Replayer::difference(const Place& place, ProcessSerial first,
+                                                                 const std::vector<AddressRange>& except) const {
+  std::optional<Difference> elsewhere;
   for (const auto& process : place.state.processes) {
     const auto found = unit_.processes.find(process.process);
     if (process.process >= place.state.first_joined_process || found == unit_.processes.end()) continue;
-    ASSIGN_OR_RETURN(auto differs,
+    if (elsewhere && process.process != first) continue;
+    ASSIGN_OR_RETURN(const auto differs,
                      memory_difference(trace_, place.image, place.state, process, found->second.stub, except));
-    if (differs) return differs;
+    if (!differs) continue;
+    elsewhere = Difference{process.process, *differs};
+    if (process.process == first) break;
   }
-  return std::optional<Address>();
+  return elsewhere;
 }
 
 // The place's memory from this page on, up to the first that its image does not hold.
@@ -68,10 +73,10 @@ Result<bool> Replayer::run_to_place(ThreadSerial serial, EventIndex index, Inter
   if (saved == place.state.threads.end()) return Error{"an image lacks its thread", Status::damaged};
   while (!gates_.empty()) remove_gate(gates_.begin()->first);
   ASSIGN_OR_RETURN(const auto pending, pending_outputs(place.state, index));
-  const auto here = [&](std::vector<AddressRange> except) -> Result<std::optional<Address>> {
-    if (!same_xstate(get_xstate(thread.tid), saved->xstate)) return std::optional<Address>(0);
+  const auto here = [&](std::vector<AddressRange> except) -> Result<std::optional<Difference>> {
+    if (!same_xstate(get_xstate(thread.tid), saved->xstate)) return std::optional(Difference{});
     except.insert(except.end(), pending.begin(), pending.end());
-    return difference(place, except);
+    return difference(place, thread.process, except);
   };
   user_regs_struct regs = thread.regs;
   regs.orig_rax = saved->regs.orig_rax;
@@ -114,8 +119,8 @@ Result<bool> Replayer::run_to_place(ThreadSerial serial, EventIndex index, Inter
       ASSIGN_OR_RETURN(const auto differs, here(probe.foreign()));
       if (!differs) break;
       if (++compared == kComparisons) return false;
-      if (*differs && place.state.processes.size() == 1) {
-        const Address word = *differs & ~uint64_t{7}, page = word & ~(kPageSize - 1);
+      if (differs->address && differs->process == thread.process) {
+        const Address word = differs->address & ~uint64_t{7}, page = word & ~(kPageSize - 1);
         ASSIGN_OR_RETURN(const Bytes held, pages_of(place, thread.process, page, 1));
         require(word, held, page);
       }
