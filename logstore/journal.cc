@@ -129,9 +129,11 @@ void fields(Direction& io, R& r) {
     io(r.file, r.offset, r.instruction, r.stops, r.patchable);
   } else if constexpr (std::is_same_v<T, PayloadsPublished>) {
     io(r.unit, r.size, r.items);
-  } else {
-    static_assert(std::is_same_v<T, ShortUnit>);
+  } else if constexpr (std::is_same_v<T, ShortUnit>) {
     io(r.unit, r.first_item, r.events);
+  } else {
+    static_assert(std::is_same_v<T, Join>);
+    io(r.unit, r.joined, r.event, r.pid, r.object);
   }
 }
 
@@ -149,7 +151,8 @@ constexpr RecordType kTypes[] = {RecordType::settings,
                                  RecordType::interception,
                                  RecordType::stopping_site,
                                  RecordType::payloads_published,
-                                 RecordType::short_unit};
+                                 RecordType::short_unit,
+                                 RecordType::join};
 static_assert(std::size(kTypes) == std::variant_size_v<JournalRecord>);
 
 template <size_t kIndex = 0>

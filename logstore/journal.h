@@ -53,7 +53,7 @@ struct JournalEnd {
 
 using JournalRecord =
     std::variant<Settings, UnitRecord, IntervalRecord, IntervalEnd, ChannelRecord, Refusal, Unsure, FileRecord,
-                 ImagePublished, JournalEnd, Interception, StoppingSite, PayloadsPublished, ShortUnit>;
+                 ImagePublished, JournalEnd, Interception, StoppingSite, PayloadsPublished, ShortUnit, Join>;
 
 RecordType type_of(const JournalRecord& record);
 Bytes encode(const JournalRecord& record);

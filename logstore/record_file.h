@@ -53,6 +53,7 @@ enum class RecordType : uint8_t {
   stopping_site = 12,
   payloads_published = 13,
   short_unit = 14,
+  join = 15,
   events = 16,
   pages = 17,
   image_header = 18,

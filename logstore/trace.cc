@@ -231,6 +231,8 @@ Result<void> Trace::State::take(const RecordHeader& at, const JournalRecord& rec
     interceptions.push_back(*r);
   } else if (const auto* r = std::get_if<StoppingSite>(&record)) {
     stopping_sites.push_back(*r);
+  } else if (const auto* r = std::get_if<Join>(&record)) {
+    joins.push_back(*r);
   } else if (const auto* r = std::get_if<ImagePublished>(&record)) {
     images[{r->unit, r->interval}] = *r;
     last_image = *r;
@@ -337,6 +339,7 @@ const std::map<uint64_t, FileRecord>& Trace::files() const { return state_->file
 const std::vector<Refusal>& Trace::refusals() const { return state_->refusals; }
 const std::vector<Unsure>& Trace::unsure() const { return state_->unsure; }
 const std::vector<Interception>& Trace::interceptions() const { return state_->interceptions; }
+const std::vector<Join>& Trace::joins() const { return state_->joins; }
 const std::vector<StoppingSite>& Trace::stopping_sites() const { return state_->stopping_sites; }
 
 uint64_t Trace::fingerprint() const {

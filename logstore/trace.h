@@ -111,6 +111,15 @@ struct StoppingSite {
   bool patchable = false;  // a jump was found to fit
 };
 
+// Why processes are in one unit that would have been two: an object that they have mapped shared, and can change.
+struct Join {
+  UnitId unit = 0;
+  UnitId joined = 0;  // the unit that became part of it; 0: a process that it forked stayed in it
+  EventIndex event = 0;
+  int32_t pid = 0;     // of the process that came
+  std::string object;  // as in /proc/PID/maps
+};
+
 struct RecordingEnd {
   int32_t exit_status = 0;  // as `record` returns it
   std::string reason;       // "exited", "interrupted", ...
@@ -154,6 +163,7 @@ class TraceWriter {
   void add(const Unsure& unsure);
   void add(const Interception& interception);
   void add(const StoppingSite& site);
+  void add(const Join& join);
   Result<void> write_behind();  // soon, what is buffered now
   Result<void> flush();         // the same, and waits for it
 
@@ -224,6 +234,7 @@ class Trace {
   // Written when a recording ends; the sites with most stops only, most first.
   const std::vector<Interception>& interceptions() const;
   const std::vector<StoppingSite>& stopping_sites() const;
+  const std::vector<Join>& joins() const;
   std::string unit_name(
       UnitId unit) const;  // "jacobi.2": program of its last interval, and a number if several have it
   // UNIT as users write it: a number or a name.

@@ -106,6 +106,7 @@ struct Trace::State {
   std::vector<Unsure> unsure;
   std::vector<Interception> interceptions;
   std::vector<StoppingSite> stopping_sites;
+  std::vector<Join> joins;
   std::map<std::pair<UnitId, IntervalIndex>, ImagePublished> images;
   std::map<UnitId, PayloadsPublished> payloads_published;
   std::optional<ImagePublished> last_image;

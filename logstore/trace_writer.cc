@@ -414,6 +414,7 @@ void TraceWriter::add(const Refusal& refusal) { state_->note(refusal); }
 void TraceWriter::add(const Unsure& unsure) { state_->note(unsure); }
 void TraceWriter::add(const Interception& interception) { state_->note(interception); }
 void TraceWriter::add(const StoppingSite& site) { state_->note(site); }
+void TraceWriter::add(const Join& join) { state_->note(join); }
 
 Result<void> TraceWriter::write_behind() {
   if (!state_->failed) state_->hand_over();

@@ -14,6 +14,7 @@
 #include "supervisor/columns.h"
 #include "supervisor/commands.h"
 #include "supervisor/graph.h"
+#include "supervisor/join_text.h"
 #include "supervisor/tally.h"
 
 namespace redrive {
@@ -217,6 +218,7 @@ void print_units(const Trace& trace, const std::vector<UnitRows>& units) {
     }
   }
   unit_columns.print();
+  for (const auto& join : describe_joins(trace)) fmt::print("{}\n", join);
   fmt::print("\n");
   columns.print();
 }

@@ -20,6 +20,7 @@
 #include "logstore/trace_files.h"
 #include "supervisor/commands.h"
 #include "supervisor/interrupts.h"
+#include "supervisor/join_text.h"
 #include "supervisor/recorder.h"
 #include "supervisor/restore_cost.h"
 #include "supervisor/transport.h"
@@ -182,6 +183,9 @@ Result<int> record(const RecordOptions& options) {
   if (cache) cache->keep(TraceFiles{directory}.files());
   ASSIGN_OR_RETURN(const auto trace, Trace::open(directory));
   report(asked, *trace);
+  const auto joins = describe_joins(*trace);
+  for (const auto& join : joins) std::fprintf(stderr, "redrive: %s\n", join.c_str());
+  if (!joins.empty()) std::fprintf(stderr, "redrive: what keeps units apart: redrive(1), SHARED MEMORY\n");
   for (const auto& over : over_bound(*trace)) std::fprintf(stderr, "redrive: %s\n", describe(*trace, over).c_str());
   if (isatty(STDERR_FILENO)) std::fprintf(stderr, "redrive: recorded to %s\n", directory.c_str());
   return end.exit_status;

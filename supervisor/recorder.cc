@@ -598,7 +598,7 @@ void Recorder::enter(Thread& thread) {
   if (Unit* other = unit_to_join_for_change(thread)) {
     set_regs(thread, before_syscall(thread.entry));
     thread.rewound = true;
-    join_unit(thread, Thread::Stop::start, *other);
+    join_unit(thread, Thread::Stop::start, *other, objects_.find(thread.changes_object)->name);
     return;
   }
   open_call(thread, Memory::snapshot(thread.process->memory));
@@ -740,7 +740,7 @@ void Recorder::leave(Thread& thread) {
     set_regs(thread, regs);
   }
   if (Unit* other = unit_to_join(thread, result)) {
-    join_unit(thread, Thread::Stop::exit, *other);
+    join_unit(thread, Thread::Stop::exit, *other, name_of_mapping(thread, result));
     return;
   }
   if (thread.row->special == Special::sigreturn) {

@@ -227,7 +227,7 @@ class Recorder {
   static void add_written(Thread& thread, const user_regs_struct& regs, SignalPoint where);
 
   // recorder_joins.cc: units that come to share writable memory
-  void join_unit(Thread& thread, Thread::Stop stop, Unit& target);
+  void join_unit(Thread& thread, Thread::Stop stop, Unit& target, const std::string& object);
   void absorb(Unit& unit);
 
   // recorder_objects.cc: what processes have mapped shared
@@ -244,6 +244,8 @@ class Recorder {
   Unit* other_user(const MappedObject& object, const Unit& unit) const;
   Unit* unit_to_join(Thread& thread, int64_t result);
   Unit* unit_to_join_for_change(Thread& thread);
+  static std::string name_of_mapping(const Thread& thread, int64_t result);
+  std::string shared_by(const Process& process) const;
   MappedObject* object_mapped(Thread& thread, const Mapping& made);
   void map_shared(Thread& thread, Address start, MapSource& source, Event& event);
   void note_contents(Thread& thread, const MappedObject& object, const Mapping& made, FileRange range, Event& event);

@@ -233,6 +233,7 @@ void Recorder::born(Thread& parent, pid_t tid) {
     if (!(flags & CLONE_VM)) note_pending_outputs(parent, made.memory, event->child_writes);
     if (same_unit) {
       event->child_thread = child->serial;
+      if (!(flags & CLONE_VM)) writer_.add(Join{unit.id, 0, unit.log.next(), tid, shared_by(process)});
     } else {
       event->child_unit = home.id;
       if (unit.place.away) placement_.send(tid, false);

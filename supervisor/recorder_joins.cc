@@ -13,7 +13,7 @@
 namespace redrive {
 
 // Freezes the thread's unit until the other one is at an event. Then the thread's stop is handled (again).
-void Recorder::join_unit(Thread& thread, Thread::Stop stop, Unit& target) {
+void Recorder::join_unit(Thread& thread, Thread::Stop stop, Unit& target, const std::string& object) {
   Unit& unit = *thread.process->unit;
   unit.log.flush();
   thread.run = Thread::Run::ready;
@@ -21,6 +21,7 @@ void Recorder::join_unit(Thread& thread, Thread::Stop stop, Unit& target) {
   unit.ready.push_front(&thread);
   unit.current = nullptr;
   unit.frozen = true;
+  unit.join_object = object;
   target.joining.push_back(&unit);
   // A system call that sleeps may do so for long: it is interrupted, and entered again.
   if (target.current) {
@@ -39,6 +40,7 @@ void Recorder::absorb(Unit& unit) {
   unit.first_joined_thread = unit.next_thread;
   unit.first_joined_process = unit.next_process;
   for (Unit* joined : std::exchange(unit.joining, {})) {
+    writer_.add(Join{unit.id, joined->id, unit.log.next(), joined->processes.front()->pid, joined->join_object});
     end_interval(*joined);
     for (auto& process : joined->processes) {
       process->unit = &unit;

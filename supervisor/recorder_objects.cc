@@ -171,6 +171,21 @@ Unit* Recorder::unit_to_join(Thread& thread, int64_t result) {
   return object->writable && !fresh ? other_user(*object, *thread.process->unit) : nullptr;
 }
 
+// What is mapped where a call has just mapped something.
+std::string Recorder::name_of_mapping(const Thread& thread, int64_t result) {
+  const auto made = mapping_of(thread.process->pid, static_cast<Address>(result));
+  return made ? made->name : std::string();
+}
+
+// Why a child of the process stays in its unit.
+std::string Recorder::shared_by(const Process& process) const {
+  for (const uint64_t id : process.objects) {
+    const auto found = objects_.all().find(id);
+    if (found != objects_.all().end() && found->second.writable) return found->second.name;
+  }
+  return {};
+}
+
 // At the entry of a call: another unit that has mapped the object that the call changes. All who see it must be in one
 // unit before it is changed.
 Unit* Recorder::unit_to_join_for_change(Thread& thread) {

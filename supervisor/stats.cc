@@ -13,6 +13,7 @@
 #include "supervisor/columns.h"
 #include "supervisor/commands.h"
 #include "supervisor/graph.h"
+#include "supervisor/join_text.h"
 #include "supervisor/restore_cost.h"
 #include "supervisor/tally.h"
 
@@ -189,6 +190,18 @@ Json refused_json(const Trace& trace) {
   return out;
 }
 
+Json joins_json(const Trace& trace) {
+  Json out = Json::array();
+  for (const auto& join : trace.joins()) {
+    out.push_back({{"unit", join.unit},
+                   {"joined", join.joined ? Json(join.joined) : Json(nullptr)},
+                   {"event", join.event},
+                   {"pid", join.pid},
+                   {"object", join.object}});
+  }
+  return out;
+}
+
 Json unsure_json(const Trace& trace) {
   Json out = Json::array();
   for (const auto& unsure : trace.unsure()) {
@@ -224,6 +237,7 @@ void print_stats_json(const Trace& trace, const Stats& stats) {
                   {"bound_s", settings.bound_s},
                   {"refused", refused_json(trace)},
                   {"unsure", unsure_json(trace)},
+                  {"joins", joins_json(trace)},
                   {"over_bound", over_bound_json(trace)},
                   {"finished", trace.finished()},
                   {"recording", trace.recording()},
@@ -343,6 +357,9 @@ void print_doubts(const Trace& trace) {
     fmt::print("\n");
     unsure.print();
   }
+  const auto joins = describe_joins(trace);
+  if (!joins.empty()) fmt::print("\n");
+  for (const auto& join : joins) fmt::print("{}\n", join);
   const auto too_long = over_bound(trace);
   if (!too_long.empty()) fmt::print("\n");
   for (const auto& over : too_long) fmt::print("{}\n", describe(trace, over));

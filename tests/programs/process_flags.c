@@ -4,6 +4,7 @@
 #include <asm/prctl.h>
 #include <linux/capability.h>
 #include <linux/securebits.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 
 static long flag(int command, unsigned long a, unsigned long b, unsigned long c, unsigned long d) {
@@ -109,11 +110,26 @@ static void segments(void) {
   MAY(syscall(SYS_arch_prctl, 0x3001 /* ARCH_CET_STATUS */, &shadow), EINVAL, EOPNOTSUPP);
 }
 
+// A process that may make no memory executable any more stays so.
+static void no_new_code(void) {
+  const pid_t child = MUST(fork());
+  if (child == 0) {
+    char* const page = MUST(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    if (MAY(flag(65 /* PR_SET_MDWE */, 1, 0, 0, 0), EINVAL)) {
+      CHECK(flag(66 /* PR_GET_MDWE */, 0, 0, 0, 0) == 1);
+      FAILS(mprotect(page, 4096, PROT_READ | PROT_EXEC), EACCES);
+    }
+    _exit(0);
+  }
+  wait_for_exit(child, 0);
+}
+
 int main(void) {
   answered_in_memory();
   answered_by_result();
   privileges();
   not_here();
   segments();
+  no_new_code();
   return ok("%016lx", noted);
 }

@@ -465,6 +465,7 @@ TEST_CASE("journal records are what their encodings say, and nothing longer or s
                                            StoppingSite{"a", 1, "b", 2, true},
                                            PayloadsPublished{1, 2, 3},
                                            ShortUnit{1, 2, 3},
+                                           Join{1, 2, 3, 4, "a"},
                                            ImagePublished{1, 2, 3, 4, 5, 6, 0, true}};
   CHECK_EQ(records.size(), std::variant_size_v<JournalRecord> + 1);
   for (const auto& record : records) {
