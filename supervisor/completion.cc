@@ -16,7 +16,7 @@ constexpr char kUnitNames[] =
 
 bool takes_units(const CommandDescription& command) { return command.synopsis.find(" UNIT") != std::string::npos; }
 
-std::string quoted(const std::string& text) {
+std::string in_quotes(const std::string& text) {
   std::string out = "'";
   for (const char c : text) out += c == '\'' ? "'\\''" : std::string(1, c);
   return out + "'";
@@ -113,13 +113,13 @@ std::string zsh_option(const OptionDescription& option) {
     if (!option.choices.empty()) spec += fmt::format("({})", fmt::join(option.choices, " "));
     if (option.value == "DIR") spec += "_files -/";
   }
-  return quoted(spec);
+  return in_quotes(spec);
 }
 
 std::string zsh_script(const std::vector<CommandDescription>& commands) {
   std::string list, cases;
   for (const auto& command : commands) {
-    list += "      " + quoted(command.name + ":" + zsh_escaped(command.summary)) + "\n";
+    list += "      " + in_quotes(command.name + ":" + zsh_escaped(command.summary)) + "\n";
     std::string specs;
     for (const auto& option : command.options) specs += " \\\n        '*'" + zsh_option(option);
     specs += " \\\n        '--help[print help]'";
@@ -165,21 +165,21 @@ std::string fish_script(const std::vector<CommandDescription>& commands) {
   out += "complete -c redrive -n __fish_use_subcommand -l version -d 'print the version'\n";
   for (const auto& command : commands) {
     out += fmt::format("complete -c redrive -n __fish_use_subcommand -a {} -d {}\n", command.name,
-                       quoted(command.summary));
+                       in_quotes(command.summary));
     const std::string begin = fmt::format("complete -c redrive -n '__fish_seen_subcommand_from {}'", command.name);
     for (const auto& option : command.options) {
       const bool is_long = option.name.starts_with("--");
       out += fmt::format("{} -{} {} -d {}", begin, is_long ? 'l' : 's', option.name.substr(is_long ? 2 : 1),
-                         quoted(option.help));
+                         in_quotes(option.help));
       if (!option.value.empty()) out += option.value == "DIR" ? " -r -F" : " -x";
-      if (!option.choices.empty()) out += " -a " + quoted(fmt::format("{}", fmt::join(option.choices, " ")));
+      if (!option.choices.empty()) out += " -a " + in_quotes(fmt::format("{}", fmt::join(option.choices, " ")));
       out += "\n";
     }
     if (command.name == "record") {
       out += begin + " -a '(__fish_complete_subcommand)'\n";
     } else {
-      out += begin + " -a " + quoted(fmt::format("({})", kTraceNames)) + " -d trace\n";
-      if (takes_units(command)) out += begin + " -a " + quoted(fmt::format("({})", kUnitNames)) + " -d unit\n";
+      out += begin + " -a " + in_quotes(fmt::format("({})", kTraceNames)) + " -d trace\n";
+      if (takes_units(command)) out += begin + " -a " + in_quotes(fmt::format("({})", kUnitNames)) + " -d unit\n";
     }
   }
   return out;

@@ -339,6 +339,18 @@ void Recorder::deliver(Thread& thread, int signal, const user_regs_struct& regs,
   int status = 0;
   resume(thread, PTRACE_SINGLESTEP, signal);
   if (!wait_stop(thread.tid, status)) return;
+  siginfo_t stop{};
+  ptrace(PTRACE_GETSIGINFO, thread.tid, nullptr, &stop);
+  if (status >> 16 == PTRACE_EVENT_STOP || (status >> 8 == SIGTRAP && stop.si_code != SIGTRAP)) {
+    // The thread blocks it right now, for a handler runs already: the kernel keeps it, and the thread went on to here.
+    thread.rewound = false;
+    if (status >> 16) {
+      handle_event_stop(thread, WSTOPSIG(status));
+    } else {
+      resume(thread, PTRACE_CONT);
+    }
+    return;
+  }
   user_regs_struct handler;
   if (status >> 8 != SIGTRAP || !get_regs(thread, handler)) {
     // The frame could not be written: a fault of its own, which ends the process.
