@@ -233,7 +233,7 @@ void Recorder::born(Thread& parent, pid_t tid) {
     if (!(flags & CLONE_VM)) note_pending_outputs(parent, made.memory, event->child_writes);
     if (same_unit) {
       event->child_thread = child->serial;
-      if (!(flags & CLONE_VM)) writer_.add(Join{unit.id, 0, unit.log.next(), tid, shared_by(process)});
+      if (!(flags & CLONE_VM)) made.stays = Join{unit.id, 0, unit.log.next(), tid, shared_by(process)};
     } else {
       event->child_unit = home.id;
       if (unit.place.away) placement_.send(tid, false);
@@ -348,6 +348,7 @@ void Recorder::executed(pid_t pid, pid_t former_tid) {
   process.fds = std::make_shared<FdCache>();
   process.shares_memory = process.borrows_memory = false;
   process.objects.clear();
+  process.stays.reset();
   process.shared_mappings.reset();
   process.cpuid_sites.clear();
   process.written.clear();
@@ -476,6 +477,7 @@ void Recorder::ended(pid_t tid, int status) {
       unit.log.add(std::move(event));
     }
     unit.cpu_ended_ns += process.cpu_ns;
+    if (process.stays) writer_.add(*process.stays);
     std::erase_if(unit.processes, [&](const auto& p) { return p.get() == &process; });
     if (unit.processes.empty()) {
       unit.log.flush();

@@ -73,6 +73,7 @@ struct Process {
   bool shares_memory = false;                           // maps objects that can be changed: its forks stay in the unit
   std::set<uint64_t> objects;                           // that it has mapped shared, and may map still (MappedObjects)
   std::optional<std::vector<Mapping>> shared_mappings;  // as last read; none since its layout has changed
+  std::optional<Join> stays;                            // why it is in its parent's unit, unless it executes a program
   bool borrows_memory = false;                          // vfork child: runs on its parent's address space
   bool end_logged = false;
   bool leader_exited = false;  // its end is reported only after the last thread's
