@@ -89,7 +89,7 @@ def needs_mounts(ctx):
         raise Skip("cannot mount here")
 
 
-@test("bad_input/trace_disk_full", timeout_s=60)
+@test("bad_input/trace_disk_full", timeout_s=60, slow=True)
 def trace_disk_full(ctx):
     """It is said at once, the program goes on until it is told to end, and what was recorded is good and replays."""
     needs_mounts(ctx)
