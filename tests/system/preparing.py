@@ -121,7 +121,7 @@ def policies(ctx):
         raise Failure(f"with all messages kept, an interval needs {largest - 1} others")
 
 
-@test("preparing/killed", timeout_s=240)
+@test("preparing/killed", timeout_s=240, slow=True)
 def killed(ctx):
     """Whoever is killed leaves a good trace, and the next one goes on with what is there."""
     record_virtually(ctx, mesh(ctx))
