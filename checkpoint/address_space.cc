@@ -184,11 +184,15 @@ std::vector<PageRun> read_page_table(int pagemap, const Mapping& mapping) {
 
 }  // namespace
 
-Fd open_object(pid_t pid, const Mapping& mapping) {
+std::array<std::string, 2> paths_of(pid_t pid, const Mapping& mapping) {
   char range[64];
   std::snprintf(range, sizeof range, "/map_files/%lx-%lx", mapping.start, mapping.end);
   const std::string base = "/proc/" + std::to_string(pid);
-  for (const std::string& path : {base + range, base + "/root" + mapping.name}) {
+  return {base + range, base + "/root" + mapping.name};
+}
+
+Fd open_object(pid_t pid, const Mapping& mapping) {
+  for (const std::string& path : paths_of(pid, mapping)) {
     Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     struct stat info {};
     if (file && fstat(file.get(), &info) == 0 && S_ISREG(info.st_mode) && info.st_ino == mapping.inode &&

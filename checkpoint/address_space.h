@@ -1,6 +1,7 @@
 // A process's mappings and the pages that a checkpoint must store (proc_pid_maps(5), proc_pid_pagemap(5)).
 #pragma once
 
+#include <array>
 #include <functional>
 #include <optional>
 #include <set>
@@ -31,8 +32,10 @@ Address vdso_address(pid_t pid);
 // Resident memory of its own, roughly: what an image of it will hold beside shared memory. 0 if it has ended.
 uint64_t private_bytes(pid_t pid);
 
-// The file or memory object that a shared mapping shows, opened for reading, if that can be done: the kernel wants a
-// capability for what no name leads to (proc_pid_map_files(5)).
+// Where what is mapped may be found. The first path wants a capability; the other serves as well while it names the
+// same file (proc_pid_map_files(5)).
+std::array<std::string, 2> paths_of(pid_t pid, const Mapping& mapping);
+// The file or memory object that a shared mapping shows, opened for reading, if that can be done.
 Fd open_object(pid_t pid, const Mapping& mapping);
 
 // Its size in bytes, if it could be opened.

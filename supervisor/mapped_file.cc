@@ -1,16 +1,12 @@
 #include "supervisor/mapped_file.h"
 
-#include <cstdio>
+#include "checkpoint/address_space.h"
 
 namespace redrive {
 namespace {
 
-// map_files wants a capability; the path serves as well while it names the same file (proc_pid_map_files(5)).
 std::optional<MappedFile> find(pid_t pid, const Mapping& mapping) {
-  char range[64];
-  std::snprintf(range, sizeof range, "/map_files/%lx-%lx", mapping.start, mapping.end);
-  const std::string base = "/proc/" + std::to_string(pid);
-  for (std::string path : {base + range, base + "/root" + mapping.name}) {
+  for (std::string& path : paths_of(pid, mapping)) {
     struct stat info {};
     if (stat(path.c_str(), &info) == 0 && info.st_ino == mapping.inode)
       return MappedFile{std::move(path), version_of(info)};
@@ -19,6 +15,10 @@ std::optional<MappedFile> find(pid_t pid, const Mapping& mapping) {
 }
 
 }  // namespace
+
+std::string descriptor_path(pid_t pid, uint64_t descriptor) {
+  return "/proc/" + std::to_string(pid) + "/fd/" + std::to_string(static_cast<int>(descriptor));
+}
 
 const MappedFile* MappedFiles::of(const Mapping& mapping) {
   if (mapping.inode == 0) return nullptr;

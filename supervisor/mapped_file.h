@@ -12,6 +12,9 @@
 
 namespace redrive {
 
+// By which a process's descriptor can be looked at and opened anew (proc_pid_fd(5)).
+std::string descriptor_path(pid_t pid, uint64_t descriptor);
+
 struct MappedFile {
   std::string path;  // by which it can be opened as long as the process has it mapped
   FileVersion version;

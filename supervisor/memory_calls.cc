@@ -6,12 +6,10 @@
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 #include <algorithm>
 #include <climits>
 #include <cstring>
-#include <fstream>
 
 #include "checkpoint/address_space.h"
 #include "supervisor/recorder.h"
@@ -23,10 +21,6 @@ namespace {
 uint64_t page_up(uint64_t length) { return (length + kPageSize - 1) & ~(kPageSize - 1); }
 
 const dev_t kDevZero = makedev(1, 5);
-
-std::string descriptor_path(pid_t pid, uint64_t fd) {
-  return "/proc/" + std::to_string(pid) + "/fd/" + std::to_string(static_cast<int>(fd));
-}
 
 }  // namespace
 

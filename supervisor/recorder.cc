@@ -133,8 +133,8 @@ RecordingEnd Recorder::run() {
   RecordingEnd end;
   end.exit_status = WIFSIGNALED(root_status_) ? 128 + WTERMSIG(root_status_) : WEXITSTATUS(root_status_);
   const bool killed = WIFSIGNALED(root_status_);
-  interrupted_ = killed && was_interrupted_by(WTERMSIG(root_status_));
-  end.reason = interrupted_ ? "interrupted" : killed ? "killed by a signal" : "exited";
+  const bool interrupted = killed && was_interrupted_by(WTERMSIG(root_status_));
+  end.reason = interrupted ? "interrupted" : killed ? "killed by a signal" : "exited";
   end.wall_s = std::chrono::duration<double>(Clock::now() - started).count();
   end.skipped_checkpoints = skipped_checkpoints_;
   return end;

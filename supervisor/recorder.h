@@ -370,7 +370,6 @@ class Recorder {
   uint64_t skipped_checkpoints_ = 0;
   pid_t root_ = -1;
   int root_status_ = 0;
-  bool interrupted_ = false;
   bool write_failed_ = false;
   Clock::time_point next_tick_{};
   Clock::time_point placed_{};                                 // when the units' places were last looked at

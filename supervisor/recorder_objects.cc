@@ -18,10 +18,6 @@ namespace {
 
 constexpr uint64_t kMostInEvent = 16 << 20;  // bytes of contents; more go into a file copy
 
-std::string descriptor_path(pid_t pid, uint64_t fd) {
-  return "/proc/" + std::to_string(pid) + "/fd/" + std::to_string(static_cast<int>(fd));
-}
-
 // What the kernel says of a descriptor (proc_pid_fdinfo(5)).
 struct DescriptorInfo {
   uint64_t position = 0;

@@ -611,7 +611,7 @@ Result<bool> Replayer::verify_end() {
               describe_registers(thread.regs));
       return false;
     }
-    // Of a thread in a call the recording may have read them at another moment.
+    // For a thread in a call, the recording may have read them at another moment.
     if (!saved.in_syscall && !saved.xstate.empty() && !same_xstate(saved.xstate, get_xstate(thread.tid))) {
       diverge(&thread, end_, "the extended registers of the next checkpoint", "others");
       return false;

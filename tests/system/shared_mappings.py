@@ -1,4 +1,4 @@
-"""Group shared_mappings: what is said of writers outside the recording, and what shared mappings cost in a trace."""
+"""Group shared_mappings: reports about writers outside the recording, and the cost of shared mappings in a trace."""
 import os
 
 from harness import Failure, test, workload
