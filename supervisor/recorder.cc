@@ -492,7 +492,7 @@ void Recorder::give_up_baton(Unit& unit) {
 }
 
 void Recorder::schedule(Unit& unit) {
-  if (unit.current || unit.frozen) return;
+  if (unit.current || unit.joins) return;
   if (!unit.joining.empty()) absorb(unit);
   let_write(unit);
   if (unit.current || unit.ready.empty()) return;

@@ -228,6 +228,8 @@ class Recorder {
 
   // recorder_joins.cc: units that come to share writable memory
   void join_unit(Thread& thread, Thread::Stop stop, Unit& target, const std::string& object);
+  static Unit* join_target(const Unit& unit, Unit* other);
+  static void leave_join(Unit& unit);
   void absorb(Unit& unit);
 
   // recorder_objects.cc: what processes have mapped shared

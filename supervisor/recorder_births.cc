@@ -483,10 +483,11 @@ void Recorder::ended(pid_t tid, int status) {
       unit.log.flush();
       end_interval(unit);
       let_write(unit);
+      leave_join(unit);
     }
   }
   schedule(unit);
-  if (unit.processes.empty() && !unit.frozen) ended_units_.push_back(unit.id);
+  if (unit.processes.empty()) ended_units_.push_back(unit.id);
 }
 
 // At a stop, when nothing refers to them: a recording holds no memory for what has ended.

@@ -164,7 +164,9 @@ Unit* Recorder::unit_to_join(Thread& thread, int64_t result) {
   if (!made || !made->shared) return nullptr;
   const MappedObject* const object = object_mapped(thread, *made);
   const bool fresh = thread.row->special == Special::mmap && (thread.args[3] & MAP_ANONYMOUS);
-  return object->writable && !fresh ? other_user(*object, *thread.process->unit) : nullptr;
+  if (!object->writable || fresh) return nullptr;
+  const Unit& unit = *thread.process->unit;
+  return join_target(unit, other_user(*object, unit));
 }
 
 // What is mapped where a call has just mapped something.
@@ -203,7 +205,7 @@ Unit* Recorder::unit_to_join_for_change(Thread& thread) {
   }
   object->writable = true;
   thread.changes_object = object->id;
-  return other;
+  return join_target(*process.unit, other);
 }
 
 // A shared mapping was made, at `start`.

@@ -163,11 +163,11 @@ struct Unit {
   ThreadSerial next_thread = 0;
   ProcessSerial next_process = 0;
 
-  UnitRecord record;            // as in the trace
-  std::string join_object;      // why it becomes part of another one, while it is frozen for that
-  std::vector<Unit*> joining;   // frozen units that become part of this one at its next event
-  std::deque<Thread*> writers;  // stopped at calls that write into this one's memory, until its next event
-  bool frozen = false;
+  UnitRecord record;                       // as in the trace
+  Unit* joins = nullptr;                   // that it becomes part of; it is frozen until then
+  std::string join_object;                 // ... and why
+  std::vector<Unit*> joining;              // frozen units that become part of this one at its next event
+  std::deque<Thread*> writers;             // stopped at calls that write into this one's memory, until its next event
   bool checkpoint_first = false;           // a checkpoint must come before the next event
   ThreadSerial first_joined_thread = ~0u;  // since the last checkpoint
   ProcessSerial first_joined_process = ~0u;
