@@ -294,6 +294,21 @@ uint64_t private_bytes(pid_t pid) {
   return (resident - std::min(shared, resident)) * kPageSize;
 }
 
+std::vector<PageRun> private_pages(pid_t pid) {
+  const Fd table(::open(("/proc/" + std::to_string(pid) + "/pagemap").c_str(), O_RDONLY | O_CLOEXEC));
+  Mapping all;
+  all.end = (1ull << 47) - kPageSize;
+  if (auto runs = scan_pages(table.get(), all)) return std::move(*runs);
+  std::vector<PageRun> runs;
+  const auto mappings = read_mappings(pid);
+  for (size_t i = 0; mappings && i < mappings->size(); ++i) {
+    if ((*mappings)[i].shared) continue;
+    const auto more = read_page_table(table.get(), (*mappings)[i]);
+    runs.insert(runs.end(), more.begin(), more.end());
+  }
+  return runs;
+}
+
 Result<PageTable> PageTable::open(pid_t pid) {
   const std::string path = "/proc/" + std::to_string(pid) + "/pagemap";
   Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));

@@ -14,6 +14,11 @@
 
 namespace redrive {
 
+struct AddressRange {
+  Address start = 0;
+  Address end = 0;
+};
+
 // The mappings of a process, in address order, the kernel's own ([vdso], [vvar], [vsyscall]) left out. `file` is not
 // filled in.
 Result<std::vector<Mapping>> read_mappings(pid_t pid);
@@ -53,6 +58,8 @@ struct PageRun {
   Address start = 0;
   uint64_t pages = 0;
 };
+// The written private pages of a whole process, in address order, those of the kernel's own mappings among them.
+std::vector<PageRun> private_pages(pid_t pid);
 // A process's page table.
 class PageTable {
  public:

@@ -210,7 +210,8 @@ Result<RestoredUnit> restore(const UnitState& state, const ReadPages& read_pages
       TRY(map(calls, mapping, unit.shared, file_path));
     }
     TRY(calls.run());
-    unit.processes.emplace(process.process, RestoredProcess{std::move(stub), process.brk});
+    stub.limit_stack(process.stack_limit);
+    unit.processes.emplace(process.process, RestoredProcess{std::move(stub), process.brk, process.pid});
   }
   PageFiller filler(state, unit);
   TRY(read_pages([&](std::span<const PageRef> pages) { return filler.fill(pages); }));

@@ -51,6 +51,7 @@ class SharedObjects {
 struct RestoredProcess {
   Stub stub;
   Address brk = 0;
+  int32_t pid = 0;  // when recorded
 };
 
 struct RestoredUnit {

@@ -134,6 +134,11 @@ bool at_trap(int status) { return WIFSTOPPED(status) && WSTOPSIG(status) == SIGT
 
 }  // namespace
 
+uint64_t stack_limit(pid_t pid) {
+  rlimit limit{};
+  return prlimit(pid, RLIMIT_STACK, nullptr, &limit) == 0 ? limit.rlim_cur : RLIM_INFINITY;
+}
+
 bool wait_for(pid_t tid, int& status) {
   for (;;) {
     const pid_t got = waitpid(tid, &status, __WALL);
@@ -174,6 +179,15 @@ Result<Stub> Stub::spawn() {
   }
   return stub;
 }
+
+void Stub::limit_stack(uint64_t bytes) const {
+  rlimit limit{};
+  if (prlimit(pid_, RLIMIT_STACK, nullptr, &limit) != 0) return;
+  limit.rlim_cur = std::min<rlim_t>(bytes, limit.rlim_max);
+  prlimit(pid_, RLIMIT_STACK, &limit, nullptr);
+}
+
+uint64_t Stub::stack_limit() const { return redrive::stack_limit(pid_); }
 
 Result<Stub> Stub::adopt(pid_t pid) {
   Stub stub;

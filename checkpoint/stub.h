@@ -33,6 +33,11 @@ class Stub {
   // Adds a thread (flags hold CLONE_THREAD) or makes a child process; returns its id, stopped, traced, with the
   // caller's registers.
   Result<pid_t> clone(pid_t tid, uint64_t flags) const;
+  // Lets the stack grow as far as the recorded process could (getrlimit(2), RLIMIT_STACK).
+  void limit_stack(uint64_t bytes) const;
+  // The limit that holds.
+  uint64_t stack_limit() const;
+
   // The stub of a child process made by clone().
   static Result<Stub> adopt(pid_t pid);
   // Gives the process up, stopped, for another thread to take_over(). Returns its id.
@@ -106,6 +111,9 @@ inline constexpr Address kGateStart = 0x70000000;
 inline constexpr Address kGateEnd = kGateStart + 2 * kPageSize;
 // Behind the instruction with which Stub::call runs system calls: a seccomp filter must let them through.
 inline constexpr Address kStubSyscallEnd = kGateStart + 0x102;
+
+// Up to how many bytes the stack of a process may grow (getrlimit(2), RLIMIT_STACK).
+uint64_t stack_limit(pid_t pid);
 
 // Waits for the next stop or end of one tracee of the calling thread. False if it does not exist.
 bool wait_for(pid_t tid, int& status);

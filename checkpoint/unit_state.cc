@@ -54,6 +54,7 @@ void encode(const UnitState& state, Encoder& out) {
     out.raw(&thread.regs, sizeof thread.regs);
     out.bytes(thread.xstate);
   }
+  for (const auto& process : state.processes) out.u(process.stack_limit);
 }
 
 bool decode(Decoder& in, UnitState& state) {
@@ -98,6 +99,10 @@ bool decode(Decoder& in, UnitState& state) {
     if (regs.size() == sizeof thread.regs) std::memcpy(&thread.regs, regs.data(), sizeof thread.regs);
     const auto xstate = in.bytes();
     thread.xstate.assign(xstate.begin(), xstate.end());
+  }
+  const bool has_limits = !in.at_end();  // since format 5
+  for (auto& process : state.processes) {
+    if (has_limits) process.stack_limit = in.u();
   }
   return in.ok();
 }

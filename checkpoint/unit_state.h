@@ -42,6 +42,7 @@ struct ProcessState {
   uint32_t process = 0;  // serial within the unit
   int32_t pid = 0;       // when recorded; names the process in messages only
   Address brk = 0;
+  uint64_t stack_limit = ~0ull;  // bytes, RLIM_INFINITY if none (getrlimit(2), RLIMIT_STACK); up to format 4 unknown
   std::vector<Mapping> mappings;
 };
 

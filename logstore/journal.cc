@@ -41,6 +41,7 @@ class Writing {
   void since_4(uint64_t value, bool absent) {
     if (!absent) field(value);
   }
+  void since_5(const Bytes& value) { out_.bytes(value); }
   Bytes take() { return out_.take(); }
 
  private:
@@ -86,6 +87,11 @@ class Reading {
     absent = in_.at_end();
     if (!absent) field(value);
   }
+  void since_5(Bytes& value) {
+    if (in_.at_end()) return;
+    const auto bytes = in_.bytes();
+    value.assign(bytes.begin(), bytes.end());
+  }
   bool done() const { return in_.ok() && in_.at_end(); }
 
  private:
@@ -110,6 +116,7 @@ void fields(Direction& io, R& r) {
     io(r.unit, r.interval, r.kind, r.first_event, r.has_image, r.pid, r.command, r.pause_ns);
   } else if constexpr (std::is_same_v<T, IntervalEnd>) {
     io(r.unit, r.interval, r.cpu_ns, r.end_event);
+    io.since_5(r.state);
   } else if constexpr (std::is_same_v<T, ChannelRecord>) {
     io(r.channel, r.kind, r.name);
   } else if constexpr (std::is_same_v<T, Refusal>) {

@@ -66,6 +66,7 @@ struct IntervalEnd {
   IntervalIndex interval = 0;
   uint64_t cpu_ns = 0;
   EventIndex end_event = 0;  // one past its last event
+  Bytes state = {};          // of a process that ends with it, to be compared with in a replay; opaque here, or empty
 };
 
 struct ChannelRecord {

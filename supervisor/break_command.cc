@@ -296,7 +296,7 @@ void Session::print_ends() const {
                  fmt::format("{}", end.standing.interval),
                  end.error      ? "not re-driven: " + *end.error
                  : end.diverged ? "DIVERGED"
-                 : end.verified ? "ok, state equals the next checkpoint"
+                 : end.verified ? "ok, state equals the recorded one"
                                 : "ok, every event equal"});
   }
   columns.print();

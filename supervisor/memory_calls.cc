@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
@@ -9,7 +10,9 @@
 
 #include <algorithm>
 #include <climits>
+#include <cstdio>
 #include <cstring>
+#include <fstream>
 
 #include "checkpoint/address_space.h"
 #include "supervisor/recorder.h"
@@ -32,6 +35,46 @@ bool Recorder::mappable(Thread& thread) {
   return !S_ISCHR(info.st_mode) || info.st_rdev == kDevZero;
 }
 
+// The process whose memory is behind a descriptor (proc_pid_mem(5)); 0 if none is.
+pid_t Recorder::memory_behind(const Process& process, uint64_t fd) const {
+  char name[64] = {};
+  pid_t pid = 0;
+  int size = 0;
+  if (readlink(descriptor_path(process.pid, fd).c_str(), name, sizeof name - 1) < 0) return 0;
+  if (std::sscanf(name, "/proc/%d%n", &pid, &size) != 1) return 0;
+  pid_t tid = 0;
+  int more = 0;
+  if (std::sscanf(name + size, "/task/%d%n", &tid, &more) == 1) size += more;
+  return std::strcmp(name + size, "/mem") == 0 ? pid : 0;
+}
+
+// The call may have written to the memory of a process by a descriptor.
+void Recorder::note_written_memory(Thread& thread, uint64_t written, Event& event) {
+  Process& process = *thread.process;
+  const SyscallRow& row = *thread.row;
+  if (row.file_change != FileChange::writes) return;
+  const uint64_t fd = thread.args[static_cast<size_t>(row.changed_arg)];
+  const pid_t pid = memory_behind(process, fd);
+  if (!pid) return;
+  if (pid != process.pid) {
+    const Thread* other = find(pid);
+    if (other) add_unsure(*other->process->unit, "another process wrote into its memory (/proc/PID/mem)");
+    return;
+  }
+  uint64_t place = row.change_offset < 0 ? ~0ull : thread.args[static_cast<size_t>(row.change_offset)];
+  if (place == ~0ull) {  // where the descriptor stood
+    std::ifstream info("/proc/" + std::to_string(process.pid) + "/fdinfo/" + std::to_string(static_cast<int>(fd)));
+    std::string word;
+    if (info >> word >> place) place -= written;
+  }
+  MemoryWrite write{place, written, false, Bytes(written)};
+  if (process.memory.read(place, write.data.data(), written)) {
+    event.writes.push_back(std::move(write));
+  } else {
+    add_unsure(*process.unit, "what it wrote into its memory could not be read (/proc/PID/mem)");
+  }
+}
+
 void Recorder::record_memory_call(Thread& thread, int64_t result, Event& event, const gate::Record* served) {
   const Special special = thread.row->special;
   Process& process = *thread.process;
@@ -41,6 +84,7 @@ void Recorder::record_memory_call(Thread& thread, int64_t result, Event& event, 
   const bool maps = special == Special::mmap || special == Special::shmat;
   if (!maps || is_error(result)) return;
   const auto start = static_cast<Address>(result);
+  process.maps_growing |= special == Special::mmap && (thread.args[3] & MAP_GROWSDOWN);
   MapSource source;
   source.length = page_up(thread.args[1]);
   if (asks_for_sharing(thread)) {
@@ -258,6 +302,14 @@ Result<bool> remap_pieces(const Event& event, const Stub& stub, Calls& calls) {
     }
   }
   return true;
+}
+
+std::optional<StackLimit> stack_limit_set_by(int64_t number, std::span<const uint64_t, 6> args, int64_t result) {
+  if (result != 0) return std::nullopt;
+  if (number == SYS_setrlimit && args[0] == RLIMIT_STACK) return StackLimit{0, args[1]};
+  if (number == SYS_prlimit64 && args[1] == RLIMIT_STACK && args[2])
+    return StackLimit{static_cast<int32_t>(args[0]), args[2]};
+  return std::nullopt;
 }
 
 }  // namespace redrive

@@ -2,6 +2,9 @@
 // Both directions of each stand side by side in memory_calls.cc.
 #pragma once
 
+#include <optional>
+#include <span>
+
 #include "checkpoint/restore.h"
 #include "interceptors/syscall_table.h"
 #include "logstore/event.h"
@@ -24,5 +27,12 @@ Result<void> replay_failed_memory_call(const Event& event, const Stub& stub, pid
 // Moves or resizes what the recorded process had in one piece (mremap(2)) and the stub, which may join mappings less
 // than the kernel did there, has in several. False if it is in one here as well.
 Result<bool> remap_pieces(const Event& event, const Stub& stub, Calls& calls);
+
+// How far a stack may grow, set by a call (setrlimit(2), prlimit(2)).
+struct StackLimit {
+  int32_t pid = 0;    // of the process; 0: the caller's
+  Address value = 0;  // of the new rlimit
+};
+std::optional<StackLimit> stack_limit_set_by(int64_t number, std::span<const uint64_t, 6> args, int64_t result);
 
 }  // namespace redrive

@@ -466,7 +466,11 @@ void Recorder::handle_seccomp_stop(Thread& thread) {
     cancel_pending(thread);
   }
   thread.entry = regs;
-  if (!patch(thread)) enter(thread);
+  if (in_vsyscall_page(regs.rip)) {
+    answer_vsyscall(thread);
+  } else if (!patch(thread)) {
+    enter(thread);
+  }
 }
 
 void Recorder::handle_syscall_exit(Thread& thread) {
@@ -607,6 +611,9 @@ void Recorder::enter(Thread& thread) {
     end_thread(thread, row.special == Special::exit_group);
     return;
   }
+  if (row.special == Special::execve || row.special == Special::execveat) {
+    note_end_state(thread, before_syscall(thread.entry));
+  }
   thread.run = Thread::Run::syscall;
   if (is_birth(row)) {
     see_birth(thread);
@@ -668,6 +675,7 @@ void Recorder::end_thread(Thread& thread, bool whole_process) {
   process.leader_exited |= leader;
   thread.exited = true;
   cpu_ns(unit);  // asked for the last time while the process lives
+  if (last) note_end_state(thread, before_syscall(thread.entry));
   Event& event = unit.log.closing(thread.serial, static_cast<int32_t>(thread.entry.orig_rax));
   event.fatal = true;
   for (const auto& [serial, other] : unit.threads) {
@@ -790,8 +798,13 @@ void Recorder::close_call(Thread& thread, int64_t result, const Memory& memory, 
       write.data.assign(bytes, bytes + span.length);
       continue;
     }
+    // A span may be longer than what was written, and go beyond mapped memory.
     write.data.resize(span.length);
-    if (memory.read(span.address, write.data.data(), span.length)) continue;
+    write.data.resize(memory.read_some(span.address, write.data.data(), span.length));
+    if (!write.data.empty() || !span.length) {
+      write.length = write.data.size();
+      continue;
+    }
     event.writes.pop_back();
     add_unsure(unit, "the output of " + call_name(row.number, thread.args) + " could not be read");
   }
@@ -806,6 +819,13 @@ void Recorder::close_call(Thread& thread, int64_t result, const Memory& memory, 
   if (row.special == Special::write_process) note_write(thread, result, event);
   if (is_birth(row) && result > 0) note_birth(thread, memory, event);
   if (thread.asked && result == 0) has_asked(thread);
+  if (!served && result >= 0 && row.new_descriptor == NewDescriptor::file) {
+    // From now on its writes are looked at.
+    thread.process->opens_memory |= memory_behind(*thread.process, static_cast<uint64_t>(result)) != 0;
+  }
+  if (result > 0 && thread.process->opens_memory) {
+    note_written_memory(thread, static_cast<uint64_t>(result), event);
+  }
   if (row.special == Special::set_tid_address) thread.clear_tid = thread.args[0];
   if (row.special == Special::sched_setaffinity && result == 0) moved_to_processors(thread);
   forget_descriptors(thread, served);
@@ -815,6 +835,7 @@ void Recorder::close_call(Thread& thread, int64_t result, const Memory& memory, 
     thread.process->gate->forget_fresh(fd, fd);
   }
   thread.restarting = restarts(result) ? &row : nullptr;
+  unit.end_state.clear();  // an execve that failed
   unit.log.close(row.test && !restarts(result), times);
 }
 

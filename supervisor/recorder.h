@@ -80,6 +80,7 @@ class Recorder {
   void see_birth(Thread& thread);
   void leave(Thread& thread);
   void end_thread(Thread& thread, bool whole_process);
+  void answer_vsyscall(Thread& thread);
   void open_call(Thread& thread, const Memory& memory);
   void close_call(Thread& thread, int64_t result, const Memory& memory, const gate::Record* served = nullptr,
                   uint64_t times = 1);
@@ -162,6 +163,7 @@ class Recorder {
   // recorder_checkpoints.cc
   void begin_interval(Unit& unit, CheckpointKind kind, Process& process, uint64_t pause_ns);
   void end_interval(Unit& unit);
+  void note_end_state(const Thread& thread, const user_regs_struct& regs) const;
   bool checkpoint_due(Unit& unit);
   uint64_t checkpoint_at_ns(const Unit& unit) const;
   void ask_at_each_event();
@@ -342,6 +344,8 @@ class Recorder {
   gate::MappedCode mapped_code(const MappedFile& file, const std::string& name);
   void map_file(Thread& thread, Address start, MapSource& source, Event& event, const gate::Record* served);
   bool mappable(Thread& thread);
+  pid_t memory_behind(const Process& process, uint64_t fd) const;
+  void note_written_memory(Thread& thread, uint64_t written, Event& event);
 
   bool wait_stop(pid_t tid, int& status);
   void add_unsure(Unit& unit, const std::string& reason);

@@ -217,8 +217,11 @@ void Recorder::born(Thread& parent, pid_t tid) {
       if (process.gate) process.gate->forget_fresh(0, gate::kDescriptors - 1);
     }
     made.brk = process.brk;
+    made.vdso = process.vdso;
     made.shares_memory = process.shares_memory;
     made.objects = process.objects;
+    made.opens_memory = process.opens_memory;
+    made.maps_growing = process.maps_growing;
     made.borrows_memory = flags & CLONE_VM;
     if (flags & CLONE_VM) {
       made.gate = process.gate;
@@ -320,6 +323,7 @@ void Recorder::executed(pid_t pid, pid_t former_tid) {
   if (former_unit.in_interval) {
     const EventIndex number =
         former_unit.log.open_of(thread.serial) ? former_unit.log.next() - 1 : former_unit.log.next();
+    if (!former_unit.log.open_of(thread.serial)) former_unit.end_state.clear();  // others ran meanwhile
     Event& done = former_unit.log.closing(thread.serial, static_cast<int32_t>(thread.entry.orig_rax));
     if (former_unit.processes.size() > 1) {
       // A vfork child, or a process that shared memory, leaves: its new program is a unit of its own.
@@ -350,6 +354,7 @@ void Recorder::executed(pid_t pid, pid_t former_tid) {
   process.objects.clear();
   process.stays.reset();
   process.shared_mappings.reset();
+  process.maps_growing = false;
   process.cpuid_sites.clear();
   process.written.clear();
   process.gate.reset();
@@ -376,6 +381,8 @@ void Recorder::begin_program(Thread& thread) {
   const auto found = read_mappings(process.pid);
   const std::vector<Mapping> mappings = found ? *found : std::vector<Mapping>();
   if (const Address vdso = stack.hide_vdso(process.memory, regs.rsp)) {
+    constexpr Address kMost = 4 * kPageSize;
+    process.vdso = {vdso, vdso + kMost};
     if (arena_ && !map_gate(thread, regs, vdso, mappings)) return;
     // execve switched cpuid faulting off.
     const Address site = limits_.cpuid_traps ? vdso_syscall(process.memory, vdso) : 0;
@@ -475,6 +482,7 @@ void Recorder::ended(pid_t tid, int status) {
       event.args[0] = static_cast<uint64_t>(SignalPoint::anywhere);
       event.fatal = true;
       unit.log.add(std::move(event));
+      unit.end_state.clear();
     }
     unit.cpu_ended_ns += process.cpu_ns;
     if (process.stays) writer_.add(*process.stays);

@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "checkpoint/address_space.h"
+#include "supervisor/end_state.h"
 #include "supervisor/memory_calls.h"
 #include "supervisor/recorder.h"
 #include "supervisor/registers.h"
@@ -67,6 +68,19 @@ bool process_cpu_ns(pid_t pid, uint64_t& ns) {
   return true;
 }
 
+// Names those mappings a stack that grow downwards: /proc/PID/maps names only the one that holds the program's first
+// frame. `asked_for`: the program has mapped memory that grows.
+Result<void> note_growing(pid_t pid, bool asked_for, std::vector<Mapping>& mappings) {
+  const auto stack = std::find_if(mappings.begin(), mappings.end(), [](const Mapping& m) { return m.is_stack(); });
+  const bool split = stack != mappings.begin() && stack != mappings.end() && std::prev(stack)->end == stack->start;
+  if (!asked_for && !split) return {};
+  ASSIGN_OR_RETURN(const auto growing, growing_mappings(pid));
+  for (auto& mapping : mappings) {
+    if (growing.contains(mapping.start)) mapping.name = "[stack]";
+  }
+  return {};
+}
+
 }  // namespace
 
 uint64_t Recorder::cpu_ns(const Unit& unit) const {
@@ -82,6 +96,7 @@ uint64_t Recorder::cpu_ns(const Unit& unit) const {
 void Recorder::begin_interval(Unit& unit, CheckpointKind kind, Process& process, uint64_t pause_ns) {
   unit.log.flush();  // no series goes on from one interval into the next, and no call ends in the one where it began
   unit.in_interval = true;
+  unit.end_state.clear();
   unit.interval = unit.next_interval++;
   unit.cpu_base_ns = cpu_ns(unit);
   unit.drained_ns = unit.replay_ns = 0;
@@ -115,7 +130,31 @@ void Recorder::end_interval(Unit& unit) {
   if (!unit.in_interval) return;
   unit.in_interval = false;
   unit.ended_ns = interval_ns(unit);
-  writer_.add(IntervalEnd{unit.id, unit.interval, unit.ended_ns, unit.log.next()});
+  writer_.add(IntervalEnd{unit.id, unit.interval, unit.ended_ns, unit.log.next(), std::exchange(unit.end_state, {})});
+}
+
+// The thread is about to end its unit's interval together with its program, if the kernel lets it. What others'
+// calls may still write is left out: it could be there already.
+void Recorder::note_end_state(const Thread& thread, const user_regs_struct& regs) const {
+  const Process& process = *thread.process;
+  Unit& unit = *process.unit;
+  if (unit.processes.size() > 1 || !unit.in_interval) return;
+  std::vector<AddressRange> except{process.vdso};
+  if (const Gate* gate = process.tier()) {
+    for (const auto& area : gate->trampolines) except.push_back({area.start, area.start + kTrampolinesSize});
+    for (const auto& site : gate->sites) except.push_back({site.start, site.end()});
+  }
+  for (const auto& [serial, other] : unit.threads) {
+    if (other == &thread || !other->row) continue;
+    for (size_t i = 0; i < other->output_args.size(); ++i) {
+      except.push_back({other->output_args[i], other->output_args[i] + other->sizes.size[i]});
+    }
+    for (const auto* spans : {&other->sizes.buffers, &other->sizes.fixed_outputs}) {
+      for (const auto& span : *spans) except.push_back({span.address, span.address + span.length});
+    }
+  }
+  const auto state = read_end_state(thread.tid, regs, process.memory, sample_pages(process.pid, regs.rsp, except));
+  if (state) unit.end_state = encode(*state);
 }
 
 // When the unit is asked for one: so much before T that it comes to a call, or is stopped where it is, within T.
@@ -363,6 +402,7 @@ Result<UnitState> Recorder::capture_state(Unit& unit, Thread& trigger, bool at_e
     saved.process = process->serial;
     saved.pid = process->pid;
     saved.brk = process->brk;
+    saved.stack_limit = stack_limit(process->pid);
     if (process->leader_exited) {
       // /proc shows the memory of an exited leader no more, but that of any other thread.
       const auto alive = std::find_if(unit.threads.begin(), unit.threads.end(), [&](const auto& entry) {
@@ -379,6 +419,7 @@ Result<UnitState> Recorder::capture_state(Unit& unit, Thread& trigger, bool at_e
     if (const Gate* gate = process->tier()) {
       std::erase_if(saved.mappings, [&](const Mapping& m) { return gate->owns(m.start, m.end); });
     }
+    TRY(note_growing(process->pid, process->maps_growing, saved.mappings));
     MappedFiles asked(process->memory.pid());
     MappedFiles& files = known ? known->files : asked;
     for (auto& mapping : saved.mappings) {

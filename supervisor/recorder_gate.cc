@@ -229,9 +229,9 @@ void Recorder::set_slot(Thread& thread) {
   } else {
     std::fill(std::begin(slot->restricted), std::end(slot->restricted), thread.confinement.strict ? ~0ull : 0);
   }
-  slot->want_stop = process.gate->broken || !thread.held.empty() || !process.copies_to_reap.empty() ||
-                    !unit.joining.empty() || !unit.writers.empty() || unit.checkpoint_first || unit.checkpoint_wanted ||
-                    thread.asked_to_stop;
+  slot->want_stop = process.gate->broken || process.opens_memory || !thread.held.empty() ||
+                    !process.copies_to_reap.empty() || !unit.joining.empty() || !unit.writers.empty() ||
+                    unit.checkpoint_first || unit.checkpoint_wanted || thread.asked_to_stop;
 }
 
 void Recorder::ask_to_stop(Thread& thread) {

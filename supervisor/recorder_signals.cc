@@ -4,7 +4,9 @@
 #include <sys/mman.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/ucontext.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -322,6 +324,7 @@ void Recorder::deliver(Thread& thread, int signal, const user_regs_struct& regs,
   event.args[0] = where;
   if (what == Disposition::ends) {
     event.fatal = true;
+    if (where == static_cast<uint64_t>(SignalPoint::fault)) note_end_state(thread, regs);
     // The others of the process hold their locks until it ends, which is now.
     for (const auto& [serial, other] : unit.threads) {
       if (other->process == thread.process && unit.processes.size() > 1) {
@@ -474,6 +477,40 @@ bool Recorder::answer_trapped_instruction(Thread& thread, int signal, const user
   thread.rewound = false;
   resume_user(thread, after);
   return true;
+}
+
+// A call of the vsyscall page, at its entry: makes it for the thread.
+void Recorder::answer_vsyscall(Thread& thread) {
+  const Memory& memory = thread.process->memory;
+  const auto number = static_cast<int64_t>(thread.entry.orig_rax);
+  thread.rewound = false;
+  ++thread.process->unit->stopped_calls;
+  thread.args = syscall_args(thread.entry);
+  thread.row = find_row(number, thread.args);
+  if (!thread.row) return refuse(thread, nullptr);
+  open_call(thread, Memory::snapshot(memory));
+  const auto put = [&](uint64_t at, const auto& value) { return !at || memory.put(at, value); };
+  const auto& args = thread.args;
+  int64_t result = 0;
+  if (number == SYS_time) {
+    result = time(nullptr);
+    if (!put(args[0], result)) result = -EFAULT;
+  } else if (number == SYS_gettimeofday) {
+    timeval now{};
+    struct timezone zone {};
+    syscall(SYS_gettimeofday, &now, &zone);
+    if (!put(args[0], now) || !put(args[1], zone)) result = -EFAULT;
+  } else {
+    uint32_t processor = 0, node = 0;
+    syscall(SYS_getcpu, &processor, &node, nullptr);
+    if (!put(args[0], processor) || !put(args[1], node)) result = -EFAULT;
+  }
+  user_regs_struct regs = thread.entry;
+  regs.rax = static_cast<uint64_t>(result);
+  regs.orig_rax = ~0ull;
+  set_regs(thread, regs);
+  close_call(thread, result, memory);
+  resume_user(thread, regs);
 }
 
 void Recorder::add_trap(Thread& thread, const TrappedInstruction& trap, const user_regs_struct& before,

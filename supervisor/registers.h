@@ -20,6 +20,14 @@ inline user_regs_struct before_syscall(const user_regs_struct& entry) {
   return regs;
 }
 
+// Whether a call comes from the page of calls that the kernel emulates at a fixed address (vsyscall in
+// arch/x86/entry/vsyscall). There the instruction pointer stays at the call's first instruction, and the kernel returns
+// to the caller with what is in rax if the call is skipped; there is no stop at its exit.
+inline bool in_vsyscall_page(uint64_t ip) {
+  constexpr uint64_t kPage = 0xffffffffff600000, kSize = 0x1000;
+  return ip >= kPage && ip - kPage < kSize;
+}
+
 // A fingerprint of what a syscall leaves alone and the kernel does not choose: all but rax, rcx, r11, the arguments and
 // the flags.
 inline uint32_t preserved_registers_hash(const user_regs_struct& r) {

@@ -2,6 +2,7 @@
 
 #include <sched.h>
 #include <sys/ptrace.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -17,6 +18,7 @@
 #include "interceptors/trapped_instructions.h"
 #include "supervisor/births.h"
 #include "supervisor/divergence.h"
+#include "supervisor/end_state.h"
 #include "supervisor/memory_calls.h"
 #include "supervisor/registers.h"
 #include "supervisor/verify.h"
@@ -92,7 +94,7 @@ Result<void> Replayer::execute(EventIndex first, EventIndex last) {
 
 Result<void> Replayer::restore_start() {
   const IntervalRecord& interval = trace_.intervals(what_.unit).at(what_.start);
-  if (!interval.has_image) return adopt_birth();
+  if (!interval.has_image) return adopt_birth(interval);
   ASSIGN_OR_RETURN(const Image image, trace_.image(what_.unit, what_.start));
   UnitState state;
   Decoder header(image.header);
@@ -112,11 +114,13 @@ Result<void> Replayer::restore_start() {
     thread.stopped_at_syscall = saved.in_syscall;
     thread.regs = saved.regs;
   }
-  for (const auto& [serial, process] : unit_.processes) TRY(map_gate({serial}, process.stub.pid()));
+  for (const auto& [serial, process] : unit_.processes) {
+    TRY(tier_ ? map_gate({serial}, process.stub.pid()) : trap_vsyscalls(process.stub));
+  }
   return {};
 }
 
-Result<void> Replayer::adopt_birth() {
+Result<void> Replayer::adopt_birth(const IntervalRecord& interval) {
   if (!birth_) {
     return Error{"the checkpoint of interval " + std::to_string(what_.start) + " of unit " +
                  std::to_string(what_.unit) + " was not stored before the recorder was killed"};
@@ -125,7 +129,7 @@ Result<void> Replayer::adopt_birth() {
   if (!birth) return birth.error();
   stay_on(birth->pid, processor_);
   ASSIGN_OR_RETURN(Stub stub, Stub::take_over(birth->pid));
-  unit_.processes.emplace(0, RestoredProcess{std::move(stub), birth->brk});
+  unit_.processes.emplace(0, RestoredProcess{std::move(stub), birth->brk, interval.pid});
   if (birth->gate) {
     birth->gate->slot()->processor = static_cast<uint32_t>(processor_);
     gates_[0] = std::move(birth->gate);
@@ -262,6 +266,11 @@ Result<bool> Replayer::replay_entry(Thread& thread, EventIndex index, const Even
     if (!same) return differs(", with other contents of the memory that it reads");
     if (is_birth(*row) && (event.child_unit || event.child_thread)) TRY(replay_birth(thread, index, event, *row));
   }
+  const bool executes = row && (row->special == Special::execve || row->special == Special::execveat);
+  if (event.fatal || (executes && event.kind == EventKind::syscall && event.result == 0)) {
+    ASSIGN_OR_RETURN(const bool equal, verify_last(thread, index, before_syscall(thread.regs)));
+    if (!equal) return false;
+  }
   return event.fatal ? replay_end(thread, index, event, row) : true;
 }
 
@@ -339,7 +348,7 @@ Result<void> Replayer::replay_birth(Thread& parent, EventIndex index, const Even
     } else {
       const ProcessSerial serial = next_process_++;
       if (gate) gates_[serial] = std::move(gate);
-      unit_.processes.emplace(serial, RestoredProcess{std::move(stub), process.brk});
+      unit_.processes.emplace(serial, RestoredProcess{std::move(stub), process.brk, id});
       threads_[event.child_thread].process = serial;
     }
   }
@@ -397,6 +406,7 @@ Result<bool> Replayer::replay_effects(Thread& thread, EventIndex index, const Ev
   ASSIGN_OR_RETURN(const bool written, write_memory(thread, index, event));
   if (!written) return false;
   if (special == Special::mmap) TRY(apply_known(thread, event));
+  if (const auto limit = stack_limit_set_by(event.number, args, event.result)) limit_stack(thread, *limit);
   thread.regs.rax = static_cast<uint64_t>(event.result);
   if (restarts(event.result)) {
     // Unless a handler runs now (the next event says so), the kernel enters the call again.
@@ -474,6 +484,16 @@ Result<bool> Replayer::write_memory(Thread& thread, EventIndex index, const Even
   return true;
 }
 
+// A call has set how far the stack of a process may grow: so far it grows here.
+void Replayer::limit_stack(const Thread& thread, const StackLimit& limit) const {
+  rlimit64 value{};
+  if (!memory(thread).get(limit.value, value)) return;
+  for (const auto& [serial, process] : unit_.processes) {
+    const bool meant = limit.pid ? process.pid == limit.pid : serial == thread.process;
+    if (meant) process.stub.limit_stack(value.rlim_cur);
+  }
+}
+
 Result<bool> Replayer::replay_signal(Thread& thread, EventIndex index, const Event& event) {
   const auto point = static_cast<SignalPoint>(event.args[0]);
   const std::string expected = "signal " + std::to_string(event.number) + " at " + hex(event.ip);
@@ -488,6 +508,9 @@ Result<bool> Replayer::replay_signal(Thread& thread, EventIndex index, const Eve
     thread.stopped_at_syscall = false;
   }
   if (event.fatal) {
+    const bool here = point == SignalPoint::fault;
+    ASSIGN_OR_RETURN(const bool equal, here ? verify_last(thread, index, thread.regs) : Result<bool>(true));
+    if (!equal) return false;
     ASSIGN_OR_RETURN(const bool written, write_memory(thread, index, event));
     forget_process(thread.process);
     return written;
@@ -569,10 +592,32 @@ Result<std::vector<AddressRange>> Replayer::pending_outputs(const UnitState& sta
   return ranges;
 }
 
+// Before an event that ends the program: compares with what the recorder has noted there, if that is where the interval
+// ends. False: diverged.
+Result<bool> Replayer::verify_last(Thread& thread, EventIndex index, const user_regs_struct& regs) {
+  const IntervalEnd* const end = trace_.interval_end(what_.unit, what_.interval);
+  if (!options_.verify || !end || end->state.empty() || index + 1 != end_ || end->end_event != end_) return true;
+  const auto expected = decode_end_state(end->state);
+  if (!expected) return Error{"the state at an interval's end cannot be understood", Status::damaged};
+  remove_gate(thread.process);
+  const auto found = read_end_state(thread.tid, regs, memory(thread), expected->pages);
+  const auto differ = [&](const std::string& what) {
+    diverge(&thread, index, what + " that the program ended with", found ? "others" : "none");
+    return false;
+  };
+  if (!found || found->memory != expected->memory) return differ("the memory");
+  if (found->registers != expected->registers) return differ("the registers");
+  const bool comparable = found->extended_size == expected->extended_size;
+  if (comparable && found->extended != expected->extended) return differ("the extended registers");
+  end_verified_ = true;
+  return true;
+}
+
 // Compares with the checkpoint that follows: all registers, and every page that either side holds.
 Result<bool> Replayer::verify_end() {
   const auto& intervals = trace_.intervals(what_.unit);
   const IntervalIndex next = what_.interval + 1;
+  if (end_verified_) return true;
   const bool whole = next < intervals.size() && intervals[next].first_event == end_;
   if (!whole || intervals[next].kind != CheckpointKind::image || !intervals[next].has_image) return false;
   ASSIGN_OR_RETURN(const Image image, trace_.image(what_.unit, next));

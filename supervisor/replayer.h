@@ -18,6 +18,7 @@
 #include "interceptors/syscall_table.h"
 #include "logstore/trace.h"
 #include "supervisor/gate.h"
+#include "supervisor/memory_calls.h"
 #include "supervisor/message_store.h"
 #include "supervisor/plan.h"
 #include "supervisor/stopped_unit.h"
@@ -101,7 +102,7 @@ class Replayer {
 
   Result<void> execute(EventIndex first, EventIndex last);
   Result<void> restore_start();
-  Result<void> adopt_birth();
+  Result<void> adopt_birth(const IntervalRecord& interval);
   Thread* thread_of(EventIndex index, const Event& event);  // null: diverged
   Result<bool> step(EventIndex index, const Event& event);  // false: diverged
   Result<bool> replay_entry(Thread& thread, EventIndex index, const Event& event);
@@ -114,8 +115,10 @@ class Replayer {
   Result<bool> write_memory(Thread& thread, EventIndex index, const Event& event);
   Result<void> change_objects(const Event& event);
   Result<void> make_writable(uint64_t object);
+  void limit_stack(const Thread& thread, const StackLimit& limit) const;
   Result<StopKind> run_to_stop(Thread& thread);
   Result<bool> verify_end();
+  Result<bool> verify_last(Thread& thread, EventIndex index, const user_regs_struct& regs);
   Result<std::vector<AddressRange>> pending_outputs(const UnitState& state, EventIndex from) const;
   void keep_output(Thread& thread, const Event& event, const SyscallRow& row, const std::vector<Span>& inputs);
   void show_output(Thread& thread, int64_t result);
@@ -157,6 +160,7 @@ class Replayer {
   Result<void> map_gate(const std::vector<ProcessSerial>& sharing, pid_t tid);
   Result<Address> map_messages(StubCalls& calls, const std::vector<Mapping>& mappings);
   Result<void> let_gate_call(StubCalls& calls, gate::Slot& slot);
+  Result<void> trap_vsyscalls(const Stub& stub) const;
   Result<std::shared_ptr<Gate>> inherit_gate(const Gate& parent, const Stub& child);
   std::vector<ProcessSerial> remove_gate(ProcessSerial process);
   void reseat(const Thread& thread, const Gate& before, const Gate* after) const;
@@ -202,6 +206,7 @@ class Replayer {
   FilePath file_path_;
   std::optional<Divergence> divergence_;
   EventIndex end_ = 0;
+  bool end_verified_ = false;  // before the last event, which ends its program
   ProcessSerial next_process_ = 0;
   ThreadSerial next_thread_ = 0;
   uint64_t executed_ = 0;

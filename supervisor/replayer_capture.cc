@@ -88,6 +88,7 @@ Result<UnitState> Replayer::state_for(IntervalIndex interval, ThreadSerial trigg
     saved.process = serial;
     saved.pid = trace_.intervals(what_.unit).at(interval).pid;
     saved.brk = process.brk;
+    saved.stack_limit = process.stub.stack_limit();
     ASSIGN_OR_RETURN(saved.mappings, program_mappings(serial));
     state.processes.push_back(std::move(saved));
   }

@@ -168,6 +168,27 @@ Result<void> Replayer::let_gate_call(StubCalls& calls, gate::Slot& slot) {
   return {};
 }
 
+// Without the tier: SYSEMU does not see calls of the vsyscall page, which the kernel emulates, but a filter does.
+Result<void> Replayer::trap_vsyscalls(const Stub& stub) const {
+  const Address scratch = kGateEnd;
+  if (mapping_of(stub.pid(), scratch)) return {};
+  const auto filter = seccomp_filter({kStubSyscallEnd});
+  const sock_fprog program{static_cast<unsigned short>(filter.size()),
+                           reinterpret_cast<sock_filter*>(scratch + sizeof(sock_fprog))};
+  const std::string doing = "set a seccomp filter (see `redrive check --host`)";
+  TRY(stub.map_anonymous(stub.pid(), scratch, kPageSize, PROT_READ | PROT_WRITE, MAP_PRIVATE));
+  const size_t size = filter.size() * sizeof filter.front();
+  if (!stub.memory().put(scratch, program) || !stub.memory().write(scratch + sizeof program, filter.data(), size)) {
+    return errno_error("cannot write to a stub");
+  }
+  StubCalls calls(stub, stub.pid());
+  TRY(calls.add(doing, SYS_prctl, {PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0}));
+  TRY(calls.add(doing, SYS_seccomp, {SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, scratch}));
+  TRY(calls.unmap(scratch, kPageSize));
+  TRY(calls.run());
+  return {};
+}
+
 // The tier of a forked child, which has its parent's patches and slot mapped.
 Result<std::shared_ptr<Gate>> Replayer::inherit_gate(const Gate& parent, const Stub& child) {
   auto gate = std::make_shared<Gate>(parent, nullptr);
@@ -361,6 +382,7 @@ Result<bool> Replayer::expect(EventIndex index, const Event& event) {
     row = find_row(event.number, event.args);
     if (!row || (!is_answered(*row) && !is_made(*row))) return false;
     if (options_.output && row->traffic == Traffic::send) return false;
+    if (stack_limit_set_by(event.number, event.args, event.result)) return false;
   } else if (!trap) {
     return false;
   }

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/remote.h"
+#include "checkpoint/address_space.h"
 #include "interceptors/channels.h"
 #include "interceptors/program_filters.h"
 #include "interceptors/syscall_table.h"
@@ -74,6 +75,8 @@ struct Process {
   std::set<uint64_t> objects;                           // that it has mapped shared, and may map still (MappedObjects)
   std::optional<std::vector<Mapping>> shared_mappings;  // as last read; none since its layout has changed
   std::optional<Join> stays;                            // why it is in its parent's unit, unless it executes a program
+  bool opens_memory = false;                            // has opened memory of a process as a file: no call is served
+  bool maps_growing = false;                            // has mapped memory that grows downwards (MAP_GROWSDOWN)
   bool borrows_memory = false;                          // vfork child: runs on its parent's address space
   bool end_logged = false;
   bool leader_exited = false;  // its end is reported only after the last thread's
@@ -83,6 +86,7 @@ struct Process {
   std::set<Address> cpuid_sites;      // where an instruction stands in for cpuid
   std::shared_ptr<Gate> gate;         // the in-process tier; null: stops only
   std::shared_ptr<Gate> inherited;    // of a forked child that has not run yet
+  AddressRange vdso;                  // which it does not see
   std::vector<MemoryWrite> written;   // by other processes, since its last event
   std::vector<pid_t> copies_to_reap;  // ended checkpoint copies, still zombies of this process
 
@@ -177,6 +181,7 @@ struct Unit {
   IntervalRecord interval_record;
   uint64_t period_ns = 0;  // CPU time that the current interval may take
   IntervalIndex next_interval = 0;
+  Bytes end_state;                    // as the event that is about to end it finds it (end_state.h)
   uint64_t ended_ns = 0;              // how long the interval before was, or the last one if none goes on
   Clock::time_point last_woken{};     // for a checkpoint
   uint64_t cpu_base_ns = 0;           // CPU time at the interval's start

@@ -4,16 +4,12 @@
 #include <optional>
 
 #include "base/result.h"
+#include "checkpoint/address_space.h"
 #include "checkpoint/stub.h"
 #include "checkpoint/unit_state.h"
 #include "logstore/trace.h"
 
 namespace redrive {
-
-struct AddressRange {
-  Address start = 0;
-  Address end = 0;
-};
 
 // The first address at which the process differs from what the image says of it; none if every byte that either holds
 // is equal, those in `except` apart.

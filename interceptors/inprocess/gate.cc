@@ -454,6 +454,20 @@ bool changes_watched_file(Slot& s, const Call& call) {
   return __atomic_load_n(&watched.bits[bit / 64], __ATOMIC_ACQUIRE) >> bit % 64 & 1;
 }
 
+// Whether the call opens the memory of a process as a file (proc_pid_mem(5)): the supervisor must see what is written
+// there.
+bool opens_memory(const Call& call, const Registers& regs) {
+  if (call.makes != NewDescriptor::file) return false;
+  constexpr char kFirst[] = "/proc/", kLast[] = "/mem";
+  const char* path = &at<char>(argument(regs, call.span[0].arg));
+  for (const char* c = kFirst; *c; ++c, ++path) {
+    if (*path != *c) return false;
+  }
+  const char* last = kLast;
+  for (; *path; ++path) last = *path == *last ? last + 1 : *path == kLast[0] ? kLast + 1 : kLast;
+  return !*last;
+}
+
 // Whether the call would not sleep, as far as can be told before it; `tried`: it is to be tried without its timeout.
 bool returns_at_once(Slot& slot, const Call& call, bool& tried) {
   const Registers& regs = slot.regs;
@@ -672,7 +686,7 @@ bool serve_call(Slot& s) {
   if (call.closes != kNoArg && !may_close(s, argument(regs, call.closes))) return false;
   if (call.changes_file && (changes_watched_file(s, call) || s.want_stop)) return false;
   uint16_t file = 0;
-  if (!is_private_change(s, call, file)) return false;
+  if (!is_private_change(s, call, file) || opens_memory(call, regs)) return false;
   bool tried = false;
   const bool may_sleep = call.serve == Serve::sleeps;
   const bool others = may_sleep && !s.alone;

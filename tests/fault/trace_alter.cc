@@ -1,9 +1,12 @@
-// trace_alter FROM TO payload|swap|result|newer [UNIT]: copies a trace with one planted fault, validly re-encoded.
+// trace_alter FROM TO payload|swap|result|newer|memory|registers|extended [UNIT]: copies a trace with one planted
+// fault, validly re-encoded.
 //
 //   payload  one byte of a logged message (recorded with --policy all) is another
 //   swap     two messages of one channel arrive in the other order
 //   result   a getppid returns another number
 //   newer    the journal says that it was written in a format to come
+//   memory, registers, extended
+//            the hash of these at the end of the unit's last interval is another
 //
 // Only that is changed: all checksums, counts and hashes of the records are right again. The fault is planted in the
 // middle of the unit (1 if not given) and printed as JSON: {"unit": U, "event": E}, E being the first event that is not
@@ -15,12 +18,14 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <map>
 
 #include "logstore/hash.h"
 #include "logstore/journal.h"
 #include "logstore/trace.h"
 #include "logstore/trace_files.h"
+#include "supervisor/end_state.h"
 
 namespace redrive {
 namespace {
@@ -108,8 +113,8 @@ Result<uint64_t> write_segment(const std::string& path, UnitId unit, const std::
   return writer.written();
 }
 
-// The journal anew, with a segment of its own for the unit.
-Result<void> rewrite_journal(const TraceFiles& files, UnitId unit, const FileEnd& segment) {
+// The journal anew, without the records for which `keeps` is false; it may change them.
+Result<void> rewrite_journal(const TraceFiles& files, const std::function<bool(JournalRecord&)>& keeps) {
   std::vector<JournalRecord> records;
   {
     ASSIGN_OR_RETURN(const auto old, RecordFile::open(disk(), files.journal(), FileKind::journal, 0, 0, Tail::torn));
@@ -117,18 +122,33 @@ Result<void> rewrite_journal(const TraceFiles& files, UnitId unit, const FileEnd
       ASSIGN_OR_RETURN(const Bytes payload, old->payload(header));
       JournalRecord record;
       if (!decode(header.type, payload, record)) return Error{"the journal cannot be decoded"};
-      if (auto* end = std::get_if<JournalEnd>(&record)) {
-        std::erase_if(end->files, [&](const FileEnd& file) { return file.name == segment.name; });
-        end->files.push_back(segment);
-      }
-      const auto* place = std::get_if<ShortUnit>(&record);
-      if (!place || place->unit != unit) records.push_back(std::move(record));
+      if (keeps(record)) records.push_back(std::move(record));
     }
   }
   JournalWriter writer(disk(), files.journal());
   for (const auto& record : records) writer.add(record);
   if (auto written = writer.write(); !written) return written.error();
   return {};
+}
+
+Result<EventIndex> plant_at_end(const TraceFiles& files, const std::string& kind, UnitId unit) {
+  EventIndex at = 0;
+  {
+    ASSIGN_OR_RETURN(const auto trace, Trace::open(files.directory));
+    at = trace->event_count(unit) - 1;
+  }
+  bool altered = false;
+  TRY(rewrite_journal(files, [&](JournalRecord& record) {
+    auto* const end = std::get_if<IntervalEnd>(&record);
+    auto state = end && end->unit == unit && end->end_event == at + 1 ? decode_end_state(end->state) : std::nullopt;
+    if (!state) return true;
+    ++(kind == "memory" ? state->memory : kind == "registers" ? state->registers : state->extended);
+    end->state = encode(*state);
+    altered = true;
+    return true;
+  }));
+  fs::remove(files.catalog());
+  return altered ? Result<EventIndex>(at) : Error{"nothing is known of the unit's end"};
 }
 
 Result<EventIndex> plant_in_events(const TraceFiles& files, const std::string& kind, UnitId unit) {
@@ -143,7 +163,16 @@ Result<EventIndex> plant_in_events(const TraceFiles& files, const std::string& k
   }
   ASSIGN_OR_RETURN(const EventIndex at, found->second(events));
   ASSIGN_OR_RETURN(const uint64_t size, write_segment(files.segment(unit), unit, events));
-  TRY(rewrite_journal(files, unit, {TraceFiles::segment_name(unit), size, events.size()}));
+  // With a segment of its own for the unit.
+  const FileEnd segment{TraceFiles::segment_name(unit), size, events.size()};
+  TRY(rewrite_journal(files, [&](JournalRecord& record) {
+    if (auto* end = std::get_if<JournalEnd>(&record)) {
+      std::erase_if(end->files, [&](const FileEnd& file) { return file.name == segment.name; });
+      end->files.push_back(segment);
+    }
+    const auto* place = std::get_if<ShortUnit>(&record);
+    return !place || place->unit != unit;
+  }));
   fs::remove(files.catalog());  // derived; made again when asked for
   return at;
 }
@@ -166,7 +195,10 @@ Result<void> alter(const std::string& from, const std::string& to, const std::st
   if (fs::exists(to)) return Error{fmt::format("{} exists", to)};
   fs::copy(from, to, fs::copy_options::recursive | fs::copy_options::copy_symlinks);
   const TraceFiles files{to};
-  ASSIGN_OR_RETURN(const EventIndex at, kind == "newer" ? plant_version(files) : plant_in_events(files, kind, unit));
+  const bool end = kind == "memory" || kind == "registers" || kind == "extended";
+  ASSIGN_OR_RETURN(const EventIndex at, kind == "newer" ? plant_version(files)
+                                        : end           ? plant_at_end(files, kind, unit)
+                                                        : plant_in_events(files, kind, unit));
   fmt::print("{{\"unit\": {}, \"event\": {}}}\n", unit, at);
   return {};
 }
@@ -177,7 +209,7 @@ Result<void> alter(const std::string& from, const std::string& to, const std::st
 int main(int argc, char** argv) {
   using namespace redrive;
   if (argc < 4 || argc > 5) {
-    fmt::print(stderr, "usage: trace_alter FROM TO payload|swap|result|newer [UNIT]\n");
+    fmt::print(stderr, "usage: trace_alter FROM TO payload|swap|result|newer|memory|registers|extended [UNIT]\n");
     return 2;
   }
   try {

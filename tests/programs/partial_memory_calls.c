@@ -1,5 +1,5 @@
 // Memory calls that fail after they have changed a part of their range, that move what the kernel has joined, and that end what is
-// attached in pieces.
+// attached in pieces; memory that grows downwards.
 // images: 2
 #include "test.h"
 
@@ -84,6 +84,17 @@ static void detach_pieces(void) {
   CHECK(!can_write(at + kPage) && !can_write(at + 3 * kPage));
 }
 
+static void grow_downwards(void) {
+  char* const far_from_all = (char*)0x100000000000;
+  char* const at = MUST(mmap(far_from_all, 2 * kPage, PROT_READ | PROT_WRITE,
+                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE | MAP_GROWSDOWN, -1, 0));
+  CHECK(can_write(at) && can_write(at - kPage) && can_write(at - 5 * kPage));
+  pass_checkpoints();  // grows from an image, too
+  CHECK(can_write(at - 20 * kPage));
+  MUST(mprotect(at, kPage, PROT_READ | PROT_GROWSDOWN));
+  CHECK(!can_write(at - 20 * kPage) && !can_write(at) && can_write(at + kPage));
+}
+
 int main(void) {
   static char stack_of_handlers[65536];
   MUST(sigaltstack(&(stack_t){.ss_sp = stack_of_handlers, .ss_size = sizeof stack_of_handlers}, NULL));
@@ -93,6 +104,7 @@ int main(void) {
   fail_in_part();
   move_joined();
   detach_pieces();
+  grow_downwards();
   CHECK(syscall(SYS_brk, 1) > 1);  // fails by telling where the break is
   return ok("%016llx", (unsigned long long)noted);
 }

@@ -73,6 +73,23 @@ def result(ctx):
     expect_divergence(ctx, "result")
 
 
+@test("faults/state_at_the_end")
+def state_at_the_end(ctx):
+    """An interval that ends with its program is compared with what was noted there: each part of it."""
+    recorded(ctx)
+    whole = ctx.json("replay", ctx.trace, "1", "--verify")["intervals"]
+    if not all(interval["verified"] for interval in whole):
+        raise Failure("an interval was not verified")
+    for kind in ("memory", "registers", "extended"):
+        altered, event = alter(ctx, kind)
+        check_trace(ctx, altered)
+        ctx.json("replay", altered, "1")  # nothing else is wrong with it
+        report = ctx.json("replay", altered, "1", "--verify", statuses=(3,))
+        unit, at, text = divergence_of(report["intervals"][-1])
+        if (unit, at) != (1, event) or kind not in text:
+            raise Failure(f"{kind} altered at 1:{event}, reported at {unit}:{at}: {text}")
+
+
 def files_of(trace):
     return sorted(path for path in trace.rglob("*") if path.is_file() and not path.is_symlink() and path.stat().st_size)
 

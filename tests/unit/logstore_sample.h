@@ -185,7 +185,7 @@ inline void fill(TraceWriter& writer, const std::function<void(EventIndex)>& flu
   writer.add(IntervalRecord{kShortUnit, 0, CheckpointKind::fork, 0, false, 104, "true", 0});
   Values short_values = event_values(kShortUnit);
   for (EventIndex i = 0; i < kShortEvents; i++) writer.append(kShortUnit, event(short_values));
-  writer.add(IntervalEnd{kShortUnit, 0, 1000, kShortEvents});
+  writer.add(IntervalEnd{kShortUnit, 0, 1000, kShortEvents, Bytes(30, 7)});
   writer.end_unit(kShortUnit);
   writer.add(Refusal{2, "io_uring_setup", "ENOSYS", 3});
   writer.add(Unsure{3, 17, "shared memory with an unrecorded process"});

@@ -1,0 +1,36 @@
+// What is known of a process where an interval ends together with its program, by exit, execve or a fault that is
+// deadly: hashes of the registers of the thread that ends it, and of pages of its memory. No image is stored there, and
+// verification compares these instead. Opaque to the trace (IntervalEnd::state).
+#pragma once
+
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "checkpoint/address_space.h"
+
+namespace redrive {
+
+struct EndState {
+  uint64_t registers = 0;
+  uint64_t extended = 0;       // x87, SSE, AVX and so on
+  uint64_t extended_size = 0;  // bytes: comparable only where the processor has the same registers
+  uint64_t memory = 0;         // of all these pages, one behind the other
+  std::vector<Address> pages;  // ascending
+
+  bool operator==(const EndState&) const = default;
+};
+
+Bytes encode(const EndState& state);
+std::optional<EndState> decode_end_state(std::span<const uint8_t> encoded);
+
+// As the thread is stopped, with these registers: at the entry of a call those right before it. None if it was killed,
+// or a page cannot be read.
+std::optional<EndState> read_end_state(pid_t tid, const user_regs_struct& regs, const Memory& memory,
+                                       std::vector<Address> pages);
+
+// Private pages that a process has written, at most so many: those of the stack from `sp` on, and others evenly from
+// all. None in the ranges.
+std::vector<Address> sample_pages(pid_t pid, Address sp, const std::vector<AddressRange>& except);
+
+}  // namespace redrive

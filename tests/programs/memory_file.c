@@ -1,0 +1,30 @@
+// What a program writes into its own memory by way of /proc/self/mem is there: data, and pages that it may not write to.
+// images: 1
+#include "test.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
+
+static char target[64], vector_target[32];
+
+int main(void) {
+  const int memory = MUST(open("/proc/self/mem", O_RDWR));
+  CHECK(pwrite(memory, "placed", 6, (off_t)(uintptr_t)target) == 6);
+  CHECK(memcmp(target, "placed", 6) == 0);
+  MUST(lseek(memory, (off_t)(uintptr_t)(target + 20), SEEK_SET));
+  CHECK(write(memory, "at its place", 12) == 12 && write(memory, "more", 4) == 4);
+  CHECK(memcmp(target + 20, "at its placemore", 16) == 0);
+  struct iovec parts[] = {{"in ", 3}, {"pieces", 6}};
+  CHECK(pwritev(memory, parts, 2, (off_t)(uintptr_t)vector_target) == 9);
+  CHECK(memcmp(vector_target, "in pieces", 9) == 0);
+  char* const page = MUST(mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  CHECK(pwrite(memory, "protected", 9, (off_t)(uintptr_t)page) == 9);
+  pass_checkpoints();
+  CHECK(memcmp(page, "protected", 9) == 0);
+  note_bytes(page, 4096);
+  NOTE(target), NOTE(vector_target);
+  char copy[6];
+  CHECK(pread(memory, copy, sizeof copy, (off_t)(uintptr_t)target) == 6 && memcmp(copy, "placed", 6) == 0);
+  return ok("%016llx", (unsigned long long)noted);
+}
