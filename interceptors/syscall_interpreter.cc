@@ -395,12 +395,16 @@ void outputs(const SyscallRow& row, Args args, const EntrySizes& entry, int64_t 
              std::vector<Span>& spans) {
   spans.clear();
   for (int i = 0; i < 6; ++i) {
-    if (is_written(row.args[i].written, result)) add_output(spans, row, args, i, entry, result, memory);
+    if (!is_written(row.args[i].written, result)) continue;
+    const size_t first = spans.size();
+    add_output(spans, row, args, i, entry, result, memory);
+    // What may have been written, or not, may be no memory at all.
+    if (result >= 0 && row.args[i].written != Written::always) continue;
+    for (size_t k = first; k < spans.size(); ++k) {
+      spans[k].length = readable(memory, spans[k].address, spans[k].length, false);
+    }
   }
-  if (result < 0) {
-    for (Span& span : spans) span.length = readable(memory, span.address, span.length, false);
-    std::erase_if(spans, [](const Span& span) { return span.length == 0; });
-  }
+  std::erase_if(spans, [](const Span& span) { return span.length == 0; });
 }
 
 std::vector<Span> outputs(const SyscallRow& row, Args args, const EntrySizes& entry, int64_t result,

@@ -134,6 +134,25 @@ static void sleep_on(void) {
   CHECK(interrupted >= 1 && interrupted <= handled);
 }
 
+static void* disturb(void* sleeper) {
+  for (int i = 0; i < 15; i++) {
+    CHECK(nanosleep(&(struct timespec){0, 5 * MS}, NULL) == 0);
+    MUST0(pthread_kill(*(pthread_t*)sleeper, SIGWINCH));
+  }
+  return NULL;
+}
+// Another thread's signals that are ignored do not end a sleep. Whether they leave something behind is up to the kernel; it is printed.
+static void sleep_beside(void) {
+  pthread_t self = pthread_self(), thread;
+  MUST0(pthread_create(&thread, NULL, disturb, &self));
+  for (int i = 0; i < 5; i++) {
+    struct timespec left = {0};
+    CHECK(nanosleep(&(struct timespec){0, 15 * MS}, &left) == 0);
+    NOTE(left);
+  }
+  MUST0(pthread_join(thread, NULL));
+}
+
 static void* idle(void* unused) {
   char byte;
   CHECK(read(ends[0], &byte, 1) == 1);
@@ -155,6 +174,7 @@ int main(void) {
   MUST(epoll_ctl(queue, EPOLL_CTL_ADD, ends[0], &(struct epoll_event){.events = EPOLLIN}));
   semaphore = MUST(semget(IPC_PRIVATE, 1, 0600));
   all();
+  sleep_beside();
   pass_checkpoints();
   // The same beside another thread, which blocks the signal and sleeps all the time.
   sigset_t alarm, old;
@@ -168,5 +188,5 @@ int main(void) {
   write_all(ends[1], "x", 1);
   MUST0(pthread_join(thread, NULL));
   MUST(semctl(semaphore, 0, IPC_RMID));
-  return ok("woken");
+  return ok("woken %016lx", noted);
 }

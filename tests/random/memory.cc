@@ -36,9 +36,12 @@ uint64_t private_pages(Actor& actor) {
         const size_t grown = pages + static_cast<size_t>(actor.random.between(1, 8));
         void* moved = mremap(base, pages * kPage, grown * kPage, MREMAP_MAYMOVE);
         actor.note(reinterpret_cast<uint64_t>(moved));
-        CHECK(moved != MAP_FAILED ||
-              errno == EFAULT);  // where the kernel has not merged what earlier rounds have split
-        if (moved == MAP_FAILED) break;
+        if (moved == MAP_FAILED) {
+          CHECK(errno == EFAULT);  // the kernel has not merged what earlier rounds have split
+          moved = map(grown, MAP_PRIVATE | MAP_ANONYMOUS);
+          memcpy(moved, base, pages * kPage);
+          MUST(munmap(base, pages * kPage));
+        }
         base = static_cast<unsigned char*>(moved);
         model.resize(pages = grown);
         break;
