@@ -155,13 +155,14 @@ Result<void> RecordWriter::resume(uint64_t written, uint64_t items) {
 }
 
 Result<void> RecordWriter::write() {
+  if (torn_) return *torn_;
   if (buffer_.empty()) return {};
   if (!file_) {
     ASSIGN_OR_RETURN(file_, exists() ? storage_.append_to(path_) : storage_.create(path_));
   }
   if (auto appended = file_->append(buffer_); !appended) {
-    // Best effort: the reader cuts a torn record itself, but space is what a full disk lacks.
-    (void)static_cast<bool>(file_->truncate(written_));
+    // The reader cuts a torn record itself, if nothing comes after it; but space is what a full disk lacks.
+    if (!file_->truncate(written_)) torn_ = appended.error();
     return appended.error();
   }
   written_ += buffer_.size();

@@ -87,8 +87,8 @@ class RecordWriter {
   Result<void> resume(uint64_t written, uint64_t items);
   // Buffers a record of `items` items; packs it with `compressor`, if any, where that makes it smaller.
   void add(RecordType type, std::span<const uint8_t> payload, uint32_t items = 1, Compressor* compressor = nullptr);
-  // Writes what was added, in one append. After an error the file is cut back to its last whole record if that can be
-  // done.
+  // Writes what was added, in one append. After an error the file is cut back to its last whole record; if that cannot
+  // be done, nothing more is written.
   Result<void> write();
 
   const std::string& path() const { return path_; }
@@ -106,6 +106,7 @@ class RecordWriter {
   Bytes buffer_;
   uint64_t written_ = 0;
   uint64_t next_item_ = 0;
+  std::optional<Error> torn_;
 };
 
 struct RecordHeader {

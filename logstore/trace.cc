@@ -250,14 +250,19 @@ Result<void> Trace::State::take(const RecordHeader& at, const JournalRecord& rec
   return {};
 }
 
-// A killed recorder may have journalled more than its segments hold: what refers to lost events is lost with them.
+// A killed recorder may have journalled more than its segments hold: what refers to lost events is lost with them. So
+// is an interval without any, but for a unit's first: it has nothing to execute, and how it begins is not known, so
+// that the end of the one before it cannot be compared with its image.
 void Trace::State::cut_to_events() {
   for (auto& [unit, list] : intervals) {
     auto found = segment(unit);
     const EventIndex count = found && *found ? (*found)->count() : 0;
     const auto damaged = found ? *found && (*found)->file().damaged() : true;
     if (damaged) continue;  // events were there: readers must be told of the damage, not of a short recording
-    while (!list.empty() && list.back().first_event > count) list.pop_back();
+    const auto lost = [&, count = count] {
+      return list.back().first_event > count || (list.size() > 1 && list.back().first_event == count);
+    };
+    while (!list.empty() && lost()) list.pop_back();
     std::erase_if(interval_ends,
                   [&, id = unit](const auto& end) { return end.first.first == id && end.second.end_event > count; });
   }

@@ -142,8 +142,11 @@ struct TraceWriter::State {
 
   // ---- The writing thread's
 
-  // Events before the journal: an interval's record should not name events that a kill takes away.
+  // The journal before the events: it has what they cannot be understood without, such as where an interval begins with
+  // another program, joined threads or a preempted one, and the files that they map. Of an interval without its events
+  // the reader makes nothing.
   Result<void> write(Batch& batch) {
+    TRY(write_journal());
     for (auto& block : batch.blocks) {
       if (block.last && !block.segment->writer.exists()) {
         add_short_unit(block);

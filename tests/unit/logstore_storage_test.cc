@@ -78,6 +78,23 @@ TEST_CASE("a full disk is told by the file that could not be written") {
   CHECK_FALSE((*writer)->publish_image(1, 0, [](const AddPages&) { return Bytes(); }));
 }
 
+TEST_CASE("nothing comes after a torn record that could not be cut off") {
+  MemoryStorage storage;
+  RecordWriter writer(storage, "/f", FileKind::events, 1);
+  writer.add(RecordType::events, Bytes(1000, 1));
+  REQUIRE(writer.write());
+  storage.fail_from(storage.changes());
+  writer.add(RecordType::events, Bytes(1000, 2));
+  CHECK_FALSE(writer.write());
+  storage.fail_from(UINT64_MAX);
+  writer.add(RecordType::events, Bytes(1000, 3));
+  CHECK_FALSE(writer.write());
+  const auto read = RecordFile::open(storage, "/f", FileKind::events, 1, 0, Tail::torn);
+  REQUIRE(read);
+  CHECK_FALSE((*read)->damaged());
+  CHECK_EQ((*read)->items(), 1);
+}
+
 TEST_CASE("power is lost: what was synced stays readable, the rest is cut") {
   for (const bool keep_sizes : {false, true}) {
     CAPTURE(keep_sizes);

@@ -215,6 +215,39 @@ TEST_CASE("every length of every file of a killed recorder's trace can be read")
   }
 }
 
+TEST_CASE("a disk that becomes full holds no event without what the journal says of it") {
+  constexpr EventIndex kEvents = 3;
+  constexpr IntervalIndex kIntervals = 6;
+  uint64_t cut = 0;
+  for (uint64_t change = 0;; ++change) {
+    CAPTURE(change);
+    MemoryStorage storage;
+    storage.fail_from(change);
+    auto writer = TraceWriter::create("/t", sample::settings(), storage);
+    if (!writer) continue;
+    for (IntervalIndex i = 0; i < kIntervals; ++i) {
+      for (const UnitId unit : {1u, 2u}) {
+        if (i == 0) (*writer)->add(UnitRecord{unit, 100, {}, {}});
+        (*writer)->add(IntervalRecord{unit, i, CheckpointKind::exec, i * kEvents, false, 0, "program", 0});
+        for (EventIndex event = 0; event < kEvents; ++event) (*writer)->append(unit, Event{});
+      }
+      (void)static_cast<bool>((*writer)->flush());
+    }
+    const bool whole = static_cast<bool>((*writer)->flush());
+    writer->reset();
+    const auto trace = opened(storage);
+    for (const auto& unit : trace->units()) {
+      const EventIndex events = trace->event_count(unit.unit);
+      const auto& intervals = trace->intervals(unit.unit);
+      CHECK_LE(events, kEvents * intervals.size());
+      CHECK_LE(kEvents * intervals.size(), std::max<EventIndex>(events, 1) + kEvents - 1);
+      cut += events < kEvents * kIntervals;
+    }
+    if (whole) break;
+  }
+  CHECK_GE(cut, kIntervals);
+}
+
 TEST_CASE("one flipped bit in any file is reported with file and offset") {
   MemoryStorage storage;
   make_sample(storage);
