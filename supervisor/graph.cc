@@ -22,6 +22,11 @@ Result<void> check_until(const Trace& trace, UnitId unit, IntervalIndex interval
                            interval, extent.first_event, extent.end_event)};
 }
 
+bool is_cut(const Trace& trace, const Rdg& graph, UnitId unit, IntervalIndex interval) {
+  const Rdg::Interval& held = graph.units.at(unit)[interval];
+  return !held.reachable || held.end_event < interval_extent(trace, unit, interval).end_event;
+}
+
 bool startable(const IntervalRecord& interval) { return interval.kind != CheckpointKind::image || interval.has_image; }
 
 bool is_message(UnitId receiver, const Receive& receive) {
@@ -38,6 +43,19 @@ uint64_t sent_at_ns(const std::map<UnitId, std::map<EventIndex, uint64_t>>& send
   return at == unit->second.end() ? 0 : at->second;
 }
 
+// Whether others ran at this place, amid user code, which only the interval's image tells.
+bool is_turn(const Event& event) {
+  return event.kind == EventKind::preemption && static_cast<Preempted>(event.args[0]) == Preempted::turn;
+}
+
+// Whether an interval is the first after other units became part of its own: only its image has them.
+bool begins_with_join(const Trace& trace, const IntervalRecord& interval) {
+  const auto& joins = trace.joins();
+  return std::any_of(joins.begin(), joins.end(), [&](const Join& join) {
+    return join.unit == interval.unit && join.joined != 0 && join.event == interval.first_event;
+  });
+}
+
 void add_intervals(const Trace& trace, const UnitRecord& unit, Rdg& graph) {
   auto& out = graph.units[unit.unit];
   for (const auto& record : trace.intervals(unit.unit)) {
@@ -45,6 +63,7 @@ void add_intervals(const Trace& trace, const UnitRecord& unit, Rdg& graph) {
     Rdg::Interval interval{extent.first_event, extent.end_event, extent.cpu_ns,
                            startable(record),  std::nullopt,     std::nullopt};
     if (record.kind == CheckpointKind::fork && !record.has_image) interval.birth = unit.parent;
+    interval.reachable = interval.startable || trace.finished() || !begins_with_join(trace, record);
     out.push_back(interval);
   }
 }
@@ -64,6 +83,26 @@ Rdg::Interval* interval_holding(Rdg& graph, EventRef event) {
   return index ? &graph.units.at(event.unit)[*index] : nullptr;
 }
 
+// An interval without a checkpoint of its own is executed from the one before, up to whose end that must be executed,
+// and a child from its fork. Where this cannot be, nothing of the interval can. Returns whether that is new of any.
+bool cut_unreachable(Rdg& graph) {
+  bool changed = false;
+  for (auto& [unit, intervals] : graph.units) {
+    for (size_t i = 0; i < intervals.size(); ++i) {
+      Rdg::Interval& interval = intervals[i];
+      const auto cut_before = [&](const Rdg::Interval& before) {
+        return !before.reachable || before.end_event < interval.first_event;
+      };
+      if (!interval.startable && i > 0 && cut_before(intervals[i - 1])) interval.reachable = false;
+      if (interval.birth && !interval_holding(graph, *interval.birth)) interval.reachable = false;
+      if (interval.reachable || interval.end_event == interval.first_event) continue;
+      interval.end_event = interval.first_event;
+      changed = true;
+    }
+  }
+  return changed;
+}
+
 // A recorder that was killed, or had no room, may have written a receive and not its send. What cannot be re-driven for
 // that is cut off: the interval ends before the receive. A cut may take away what others received, so this goes on
 // until nothing changes.
@@ -78,17 +117,7 @@ void cut_unsatisfiable(Rdg& graph) {
         changed = true;
       }
     }
-    for (auto& [unit, intervals] : graph.units) {
-      bool gap = false;  // between the interval and what it is executed from
-      for (size_t i = 0; i < intervals.size(); ++i) {
-        Rdg::Interval& interval = intervals[i];
-        gap = !interval.startable && (gap || (i > 0 && intervals[i - 1].end_event < interval.first_event));
-        const bool unborn = interval.birth && !interval_holding(graph, *interval.birth);
-        if ((!gap && !unborn) || interval.end_event == interval.first_event) continue;
-        interval.end_event = interval.first_event;
-        changed = true;
-      }
-    }
+    changed |= cut_unreachable(graph);
   }
 }
 
@@ -110,10 +139,12 @@ Result<void> DependenceGraph::read(UnitId unit, IntervalIndex index) {
   const auto [place_read, is_new] = read_.try_emplace({unit, index});
   if (!is_new) return {};
   auto& needed = place_read->second;
-  const Rdg::Interval& interval = rdg_.units.at(unit).at(index);
+  Rdg::Interval& interval = rdg_.units.at(unit).at(index);
+  const bool unfinished = !trace_.finished();
   auto& sent = sends_[unit];
   std::vector<Rdg::Dependence> found;
   TRY(trace_.for_each_event(unit, interval.first_event, interval.end_event, [&](EventIndex at, const Event& event) {
+    if (unfinished && at == interval.first_event && !interval.startable && is_turn(event)) interval.reachable = false;
     if (event.send) sent[at] = event.send->at_ns;
     if (!event.receive || event.receive->logged) return true;
     add_dependences(rdg_, {unit, at}, *event.receive, found);

@@ -111,8 +111,8 @@ class Planner {
     index.run.assign(index.intervals->size(), kNone);
     for (IntervalIndex i = 0; i < index.intervals->size(); ++i) {
       const Rdg::Interval& interval = (*index.intervals)[i];
-      const bool starts = interval.startable || interval.birth;
-      const bool joined = !starts && i > 0;
+      const bool starts = interval.reachable && (interval.startable || interval.birth);
+      const bool joined = interval.reachable && !starts && i > 0;
       index.start.push_back(starts ? i : joined ? index.start[i - 1] : kNone);
       index.before_ns.push_back(joined ? index.before_ns[i - 1] + (*index.intervals)[i - 1].cpu_ns : 0);
     }
@@ -175,7 +175,10 @@ class Planner {
     const Rdg::Interval& interval = (*index->intervals)[i];
     const EventIndex end = until.value_or(interval.end_event);
     if (end < interval.first_event || end > interval.end_event) return fail({unit, end}, {unit, end});
-    if (index->start[i] == kNone) return fail({unit, (*index->intervals)[0].first_event}, {unit, interval.first_event});
+    if (index->start[i] == kNone) {
+      const EventRef before{unit, interval.first_event - (interval.first_event > 0)};
+      return fail(interval.birth.value_or(before), {unit, interval.first_event});
+    }
     uint64_t cpu_ns = interval.cpu_ns;
     if (end < interval.end_event) cpu_ns = end > interval.first_event ? estimate_ns(*index, i, end - 1) : 0;
     extend(run_from(unit, *index, index->start[i]), i, end, index->before_ns[i] + cpu_ns);

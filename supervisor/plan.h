@@ -22,6 +22,7 @@ struct Rdg {
     bool startable = true;  // false: its checkpoint cannot be used; it is executed from the previous startable one on
     std::optional<EventRef> birth;  // a fork checkpoint without an image: the parent's fork event must be re-executed
     std::optional<uint64_t> birth_at_ns = std::nullopt;  // CPU time since the parent's checkpoint, if it is known
+    bool reachable = true;  // false: nothing that a killed recorder left leads to its first event
   };
   // An unlogged message part, or a fork: `receiver` cannot be re-executed without `sender`.
   struct Dependence {

@@ -41,6 +41,9 @@ struct Work {
 Report redrive_interval(const Work& work, const Request& request) {
   const auto started = std::chrono::steady_clock::now();
   Report report{request, 0, 0, false, std::nullopt, std::nullopt, {}};
+  // All means all that there is, and nothing is there of this one.
+  const bool reachable = work.set.graph.rdg().units.at(request.unit)[request.interval].reachable;
+  if (work.options.all && !reachable) return report;
   const auto until = work.options.until ? std::optional<EventIndex>(*work.options.until) : std::nullopt;
   const auto planned = work.set.graph.plan(request.unit, request.interval, until);
   if (!planned || !planned->plan) {
@@ -106,12 +109,6 @@ bool is_late(const Trace& trace, const ReplayOptions& options, const Report& rep
   return !options.once && !report.error && settings.keeps_bound() && report.seconds > settings.bound_s;
 }
 
-// Whether the trace holds more of the interval than can be re-driven.
-bool is_cut(const Trace& trace, const Rdg& graph, const Request& request) {
-  return graph.units.at(request.unit)[request.interval].end_event <
-         interval_extent(trace, request.unit, request.interval).end_event;
-}
-
 void print_divergence(const Trace& trace, const Report& report) {
   const Divergence& d = *report.divergence;
   // Up to and including the event, unless another interval of the replay set has it.
@@ -129,7 +126,7 @@ Json to_json(const Trace& trace, const Rdg& graph, const Report& report, const R
            {"bound_s", trace.settings().bound_s},
            {"late", is_late(trace, options, report)},
            {"verified", report.verified},
-           {"cut", is_cut(trace, graph, report.request)},
+           {"cut", is_cut(trace, graph, report.request.unit, report.request.interval)},
            {"divergence", nullptr},
            {"error", nullptr}};
   if (report.divergence) {
@@ -186,19 +183,22 @@ void print_table(const Trace& trace, const Rdg& graph, const std::vector<Report>
   const bool verify = options.verify && !options.until;
   fmt::print("{:<24} {:>8} {:>10} {:>9}  {}\n", "UNIT", "INTERVAL", "REPLAY SET", "SECONDS", "RESULT");
   for (const auto& report : reports) {
+    const auto& [unit, interval] = report.request;
     const bool state = ends_in_checkpoint(trace, graph, report.request);
     const bool known = ends_in_known_state(trace, graph, report.request);
     const std::string result = report.error        ? "not re-driven: " + report.error->message
                                : report.divergence ? fmt::format("DIVERGED at event {}", report.divergence->event)
-                               : is_cut(trace, graph, report.request)
+                               : !graph.units.at(unit)[interval].reachable
+                                   ? "nothing to re-drive: the recorder did not write what leads to it"
+                               : is_cut(trace, graph, unit, interval)
                                    ? "ok up to where the recorder was stopped: later events need what it did not write"
                                : !verify                  ? "ok"
                                : report.verified && state ? "ok, state equals the next checkpoint"
                                : report.verified          ? "ok, state equals that at its program's end"
                                : state || known           ? "ok, not verified"
-                                                          : "ok, every event equal; it ends with its program";
-    fmt::print("{:<24} {:>8} {:>10} {:>9.3f}  {}{}\n", trace.unit_name(report.request.unit), report.request.interval,
-               report.replay_set_size, report.seconds, is_late(trace, options, report) ? "LATE; " : "", result);
+                                                          : "ok, every event equal; no state is known to compare with";
+    fmt::print("{:<24} {:>8} {:>10} {:>9.3f}  {}{}\n", trace.unit_name(unit), interval, report.replay_set_size,
+               report.seconds, is_late(trace, options, report) ? "LATE; " : "", result);
   }
 }
 

@@ -69,8 +69,9 @@ Result<std::vector<uint64_t>> arrivals_of(const Trace& trace, UnitId unit, Event
 }
 
 std::string describe(const PlanError& error) {
-  return fmt::format("event {} of unit {} needs event {} of unit {}, which the trace does not hold",
-                     error.needed_by.event, error.needed_by.unit, error.missing.event, error.missing.unit);
+  return fmt::format(
+      "event {} of unit {} needs event {} of unit {}, which the trace does not hold, or not what leads to it",
+      error.needed_by.event, error.needed_by.unit, error.missing.event, error.missing.unit);
 }
 
 std::unique_ptr<ReplayTier> make_tier() {

@@ -75,7 +75,7 @@ Result<bool> Replayer::run_to_place(ThreadSerial serial, EventIndex index, Inter
   ASSIGN_OR_RETURN(const auto pending, pending_outputs(place.state, index));
   const auto here = [&](std::vector<AddressRange> except) -> Result<std::optional<Difference>> {
     if (!same_xstate(get_xstate(thread.tid), saved->xstate)) return std::optional(Difference{});
-    except.insert(except.end(), pending.begin(), pending.end());
+    except.insert(except.end(), pending.ranges.begin(), pending.ranges.end());
     return difference(place, thread.process, except);
   };
   user_regs_struct regs = thread.regs;

@@ -36,7 +36,7 @@ struct Piece {
 
 // ---- What there is to execute
 
-// Intervals that cannot be started from, nor come to, are in no piece.
+// Intervals that cannot be come to are in no piece.
 std::vector<Piece> pieces_of(const Trace& trace, const Rdg& graph) {
   std::vector<Piece> pieces;
   for (const auto& unit : trace.units()) {
@@ -45,6 +45,10 @@ std::vector<Piece> pieces_of(const Trace& trace, const Rdg& graph) {
     bool reaches = false;  // the last piece ends where the next interval begins
     for (IntervalIndex i = 0; i < intervals.size(); ++i) {
       const Rdg::Interval& interval = intervals[i];
+      if (!interval.reachable) {
+        reaches = false;
+        continue;
+      }
       if (interval.startable || interval.birth) {
         // A process goes on into memory that it has changed itself, and no other: not where units were joined.
         const bool is_next = reaches && records[i].kind == CheckpointKind::image && unit.joined.empty();
@@ -353,6 +357,7 @@ void Whole::list_intervals() {
       RedrivenOnce& its = outcome_.intervals.emplace_back();
       its.unit = unit.unit;
       its.interval = record.interval;
+      if (!run_.graph.rdg().units.at(unit.unit)[record.interval].reachable) continue;  // reported as cut
       its.error = Error{"the trace holds no checkpoint that leads to it"};
     }
   }

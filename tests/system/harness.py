@@ -114,10 +114,10 @@ class Process:
             data += more
         return data.decode(errors="replace")
 
-    def wait_for(self, text, timeout_s):
-        """Until its standard output has the text."""
+    def wait_for(self, text, timeout_s, which=0):
+        """Until its standard output (or, with 1, its standard error) has the text."""
         limit = time.monotonic() + timeout_s
-        while text not in self.output():
+        while text not in self.output(which):
             if self.process.poll() is not None:
                 raise self.failure(f"ended ({self.process.returncode}) before it said '{text}'")
             if time.monotonic() > limit:

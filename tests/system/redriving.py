@@ -173,12 +173,14 @@ def redrive_once(ctx, trace, each, *, cwd="/", options=()):
 
 def check_verified(ctx, report, trace):
     """Where an interval ends at an image checkpoint, --verify had something to compare with, and must have done so. Not where the
-    recorder was stopped before it wrote what the interval's last events need."""
+    recorder was stopped before it wrote that image, or what the interval's last events need."""
     cut = [f"{i['unit']}:{i['interval']}" for i in report["intervals"] if i["cut"]]
-    if cut and ctx.json("ls", trace)["state"] == "finished":
+    listed = ctx.json("ls", trace)
+    finished = listed["state"] == "finished"
+    if cut and finished:
         raise Failure(f"the trace is finished, and yet {len(cut)} intervals are cut: {', '.join(cut[:8])}")
-    comparable = {(unit["unit"], later["interval"] - 1) for unit in units(ctx, trace) for later in unit["intervals"]
-                  if later["checkpoint_kind"] == "image"}
+    comparable = {(unit["unit"], later["interval"] - 1) for unit in listed["units"] for later in unit["intervals"]
+                  if later["checkpoint_kind"] == "image" and (later["startable"] or finished)}
     left_out = [f"{i['unit']}:{i['interval']}" for i in report["intervals"]
                 if (i["unit"], i["interval"]) in comparable and not i["verified"] and not i["cut"]]
     if left_out:

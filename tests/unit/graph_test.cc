@@ -31,6 +31,13 @@ class Written {
   void work(UnitId id, int events = 1) {
     for (int i = 0; i < events; ++i) append(id, Event{});
   }
+  void join(UnitId id, UnitId joined) { writer_->add(Join{id, joined, count_[id], 0, ""}); }
+  void preempted(UnitId id, Preempted why) {
+    Event event;
+    event.kind = EventKind::preemption;
+    event.args[0] = static_cast<uint64_t>(why);
+    append(id, event);
+  }
   EventRef send(UnitId id) {
     Event event;
     event.send = Send{1, 1, at_ns(id)};
@@ -320,6 +327,94 @@ TEST_CASE("a fork that the killed recorder did not get to write") {
   trace.work(2, 3);
   const Rdg graph = trace.graph();
   CHECK_EQ(extents(graph, 1), "0-2");
+  CHECK_EQ(extents(graph, 2), "0-0");
+}
+
+TEST_CASE("what nothing leads to is not reachable, and cannot be planned") {
+  Written trace;
+  const auto reachable = [](const Rdg& graph, UnitId unit) {
+    std::string out;
+    for (const auto& interval : graph.units.at(unit)) out += interval.reachable ? "y" : "n";
+    return out;
+  };
+  trace.unit(1);
+  trace.work(1);
+  SUBCASE("behind a cut") {
+    trace.receive(1, {{2, 50}});
+    trace.interval(1);
+    trace.work(1, 2);
+    trace.interval(1);
+    trace.work(1, 2);
+    trace.interval(1);
+    trace.image(1);
+    trace.work(1);
+    const Rdg graph = trace.graph();
+    CHECK_EQ(reachable(graph, 1), "ynny");
+    CHECK(plan(graph, 1, 0).plan);
+    CHECK_FALSE(plan(graph, 1, 1).plan);
+    CHECK_FALSE(plan(graph, 1, 2).plan);
+    CHECK(plan(graph, 1, 3).plan);
+  }
+  SUBCASE("a child whose fork is missing, without an event of its own") {
+    trace.unit(2, {1, 1});
+    const Rdg graph = trace.graph();
+    CHECK_EQ(reachable(graph, 2), "n");
+    CHECK_FALSE(plan(graph, 2, 0).plan);
+  }
+  SUBCASE("a join whose image is missing") {
+    SUBCASE("because the recorder was killed") {
+      trace.join(1, 2);
+      trace.interval(1);
+      trace.work(1, 3);
+      trace.interval(1);
+      trace.work(1);
+      const Rdg graph = trace.graph();
+      CHECK_EQ(extents(graph, 1), "0-1 1-1 4-4");
+      CHECK_EQ(reachable(graph, 1), "ynn");
+    }
+    SUBCASE("no: it is there") {
+      trace.join(1, 2);
+      trace.interval(1);
+      trace.image(1);
+      trace.work(1, 3);
+      CHECK_EQ(reachable(trace.graph(), 1), "yy");
+    }
+    SUBCASE("no: a process stayed in its parent's unit") {
+      trace.join(1, 0);
+      trace.interval(1);
+      trace.work(1, 3);
+      CHECK_EQ(reachable(trace.graph(), 1), "yy");
+    }
+  }
+  SUBCASE("a place where another thread had its turn") {
+    trace.interval(1);
+    trace.preempted(1, Preempted::turn);
+    trace.work(1);
+    const Rdg graph = trace.graph();
+    CHECK_EQ(extents(graph, 1), "0-1 1-1");
+    CHECK_EQ(reachable(graph, 1), "yn");
+  }
+  SUBCASE("but one where nobody had is passed") {
+    trace.interval(1);
+    trace.preempted(1, Preempted::checkpoint);
+    trace.work(1);
+    CHECK_EQ(reachable(trace.graph(), 1), "yy");
+  }
+}
+
+TEST_CASE("an interval whose events were lost is none") {
+  Written trace;
+  trace.unit(1);
+  trace.work(1, 2);
+  trace.interval(1);
+  trace.work(1, 2);
+  trace.end_interval(1, 7);
+  trace.interval(1);
+  trace.image(1);
+  trace.unit(2);
+  const Rdg graph = trace.graph();
+  CHECK_EQ(extents(graph, 1), "0-2 2-4");
+  CHECK_EQ(graph.units.at(1)[1].cpu_ns, 7);
   CHECK_EQ(extents(graph, 2), "0-0");
 }
 
