@@ -9,7 +9,7 @@ import time
 
 from harness import Failure, Skip, needs, test, workload
 from programs import job_of
-from redriving import Job, check_trace, record, redrive_all, take_away_surroundings, units
+from redriving import REDRIVEN, Job, check_report, check_trace, check_verified, record, redrive_all, take_away_surroundings, units
 
 VIRTUAL = ("--virtual", "--checkpoint-period", "20ms")
 # Threads, processes of one unit, births, memory of all kinds, signals.
@@ -94,7 +94,7 @@ def bounds(ctx):
         before = images
     if before == 0:
         raise Failure("no image was needed")
-    again = prepare(ctx, "500ms")
+    again = prepare(ctx, f"{made['bound_s']}s")
     if again["images"] or again["messages"]:
         raise Failure(f"what was prepared already is made again: {again}")
 
@@ -143,7 +143,9 @@ def killed(ctx):
     there = set(marks(ctx, "image"))
     if not 0 < len(there) < wanted:
         raise Failure(f"{len(there)} of {wanted} images were published when it was killed")
-    redrive_all(ctx)
+    once = ctx.json("replay", ctx.trace, "--all", "--once", "--verify", statuses=REDRIVEN)
+    check_report(ctx, once)
+    check_verified(ctx, once, ctx.trace)
     made = prepare(ctx, "500ms")
     then = set(marks(ctx, "image"))
     if made["images"] == 0 or not there <= then or len(then) != len(there) + made["images"]:
