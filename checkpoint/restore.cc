@@ -75,6 +75,21 @@ class PageFiller {
   std::vector<MemoryPiece> pieces_;  // of process_
 };
 
+// Processes that run on the memory of others.
+Result<void> restore_sharers(const UnitState& state, RestoredUnit& unit) {
+  for (const auto& process : state.processes) {
+    if (!process.memory_of) continue;
+    const auto owner = unit.processes.find(*process.memory_of);
+    if (owner == unit.processes.end()) return Error{"the image holds a process without memory", Status::damaged};
+    const Stub& stub = owner->second.stub;
+    ASSIGN_OR_RETURN(const pid_t pid, stub.clone(stub.pid(), CLONE_VM));
+    ASSIGN_OR_RETURN(Stub made, Stub::adopt(pid));
+    unit.processes.emplace(process.process,
+                           RestoredProcess{std::move(made), process.brk, process.pid, process.memory_of});
+  }
+  return {};
+}
+
 Result<void> restore_threads(const UnitState& state, RestoredUnit& unit) {
   std::map<uint32_t, bool> leader_taken;
   for (const auto& thread : state.threads) {
@@ -203,6 +218,7 @@ Result<void> map(Calls& calls, const Mapping& mapping, SharedObjects& shared, co
 Result<RestoredUnit> restore(const UnitState& state, const ReadPages& read_pages, const FilePath& file_path) {
   RestoredUnit unit;
   for (const auto& process : state.processes) {
+    if (process.memory_of) continue;
     ASSIGN_OR_RETURN(Stub stub, Stub::spawn());
     StubCalls calls(stub, stub.pid());
     for (const auto& mapping : process.mappings) {
@@ -211,7 +227,7 @@ Result<RestoredUnit> restore(const UnitState& state, const ReadPages& read_pages
     }
     TRY(calls.run());
     stub.limit_stack(process.stack_limit);
-    unit.processes.emplace(process.process, RestoredProcess{std::move(stub), process.brk, process.pid});
+    unit.processes.emplace(process.process, RestoredProcess{std::move(stub), process.brk, process.pid, {}});
   }
   PageFiller filler(state, unit);
   TRY(read_pages([&](std::span<const PageRef> pages) { return filler.fill(pages); }));
@@ -219,6 +235,7 @@ Result<RestoredUnit> restore(const UnitState& state, const ReadPages& read_pages
   std::vector<PageRef> zero_pages;
   for (const auto& page : state.zero_pages) zero_pages.push_back({page.process, page.address, kZeros});
   TRY(filler.fill(zero_pages));
+  TRY(restore_sharers(state, unit));
   TRY(restore_threads(state, unit));
   return unit;
 }

@@ -51,7 +51,8 @@ class SharedObjects {
 struct RestoredProcess {
   Stub stub;
   Address brk = 0;
-  int32_t pid = 0;  // when recorded
+  int32_t pid = 0;                    // when recorded
+  std::optional<uint32_t> memory_of;  // the process whose memory it was born on (ProcessState)
 };
 
 struct RestoredUnit {

@@ -1,5 +1,6 @@
 #include "checkpoint/unit_state.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace redrive {
@@ -15,6 +16,12 @@ void UnitState::note_zero_pages(uint32_t process, const Mapping& mapping, Addres
   for (size_t at = 0; at < pages.size(); at += kPageSize) {
     if (is_zero_page(pages.data() + at)) zero_pages.push_back({process, address + at});
   }
+}
+
+uint32_t UnitState::memory_of(uint32_t process) const {
+  const auto found =
+      std::find_if(processes.begin(), processes.end(), [&](const ProcessState& p) { return p.process == process; });
+  return found == processes.end() ? process : found->memory_of.value_or(process);
 }
 
 void encode(const UnitState& state, Encoder& out) {
@@ -55,6 +62,7 @@ void encode(const UnitState& state, Encoder& out) {
     out.bytes(thread.xstate);
   }
   for (const auto& process : state.processes) out.u(process.stack_limit);
+  for (const auto& process : state.processes) out.u(process.memory_of ? *process.memory_of + uint64_t{1} : 0);
 }
 
 bool decode(Decoder& in, UnitState& state) {
@@ -103,6 +111,11 @@ bool decode(Decoder& in, UnitState& state) {
   const bool has_limits = !in.at_end();  // since format 5
   for (auto& process : state.processes) {
     if (has_limits) process.stack_limit = in.u();
+  }
+  const bool has_sharers = !in.at_end();  // since format 5
+  for (auto& process : state.processes) {
+    const uint64_t owner = has_sharers ? in.u() : 0;
+    if (owner) process.memory_of = static_cast<uint32_t>(owner - 1);
   }
   return in.ok();
 }

@@ -44,6 +44,8 @@ struct ProcessState {
   Address brk = 0;
   uint64_t stack_limit = ~0ull;  // bytes, RLIM_INFINITY if none (getrlimit(2), RLIMIT_STACK); up to format 4 unknown
   std::vector<Mapping> mappings;
+  std::optional<uint32_t>
+      memory_of;  // the process whose memory it runs on, as vfork(2) children do: it has no mappings
 };
 
 struct ThreadState {
@@ -70,6 +72,9 @@ struct UnitState {
   uint32_t trigger = 0;      // the thread whose next event is the first of the interval
   uint32_t next_thread = 0;  // serials handed out so far
   uint32_t next_process = 0;
+
+  // Whose mappings and pages are those of this process.
+  uint32_t memory_of(uint32_t process) const;
 
   // Notes the zero pages among those of a mapping's that are stored, if their absence would mean the file's contents.
   void note_zero_pages(uint32_t process, const Mapping& mapping, Address address, std::span<const uint8_t> pages);

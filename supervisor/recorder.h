@@ -178,11 +178,14 @@ class Recorder {
   };
   void store_now(Unit& unit, Thread& trigger, const user_regs_struct* regs, const KnownMappings* known = nullptr);
   void stop_asleep(const Thread& thread);
+  Result<std::optional<ProcessState>> capture_process(Process& process, const ProcessSerial* owner,
+                                                      const KnownMappings* known);
   Result<UnitState> capture_state(Unit& unit, Thread& trigger, bool at_entry, const KnownMappings* known);
   Result<void> capture_pages(Unit& unit, bool shared_only, ImageJob& job);
   Result<ImageJob> capture(Unit& unit, Thread& trigger, bool at_entry, bool shared_only,
                            const KnownMappings* known = nullptr);
   static constexpr uint64_t kCopyMark = 0x79706f63;  // in a register that clone(2) does not read: copies can be told
+  static bool births_unseen(const Unit& unit);
   static bool births_pending(const Unit& unit);
   bool take_copy(ImageJob& job, pid_t copy, const Thread& original);
   void hand_over(Unit& unit, ImageJob job);
@@ -360,6 +363,7 @@ class Recorder {
   HeldPayloads held_;
   ImageWorker images_;
   std::map<UnitId, std::unique_ptr<Unit>> units_;
+  uint64_t memories_ = 0;                 // that processes have had (Process::memory_id)
   std::vector<UnitId> ended_units_;       // nobody runs in them any more
   std::vector<UnitId> ended_with_image_;  // ... and the last image did not say so
   std::unordered_map<pid_t, std::unique_ptr<Thread>> threads_;

@@ -171,6 +171,7 @@ Process& Recorder::add_process(Unit& unit, pid_t pid, const Process* sharer) {
   process->unit = &unit;
   process->fds = std::make_shared<FdCache>();
   process->pidfd = Fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  process->memory_id = sharer ? sharer->memory_id : ++memories_;
   if (sharer) {
     process->memory = Memory::shared(pid, sharer->memory);
   } else if (auto memory = Memory::open(pid)) {
@@ -360,6 +361,7 @@ void Recorder::executed(pid_t pid, pid_t former_tid) {
   process.gate.reset();
   process.inherited.reset();
   if (auto memory = Memory::open(pid)) process.memory = std::move(*memory);
+  process.memory_id = ++memories_;
   thread.clear_tid = 0;
   thread.held.clear();
   thread.raised.clear();

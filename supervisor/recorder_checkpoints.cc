@@ -169,11 +169,16 @@ void Recorder::ask_at_each_event() {
   }
 }
 
-// A checkpoint can be taken when the vfork child has its program, and what was born is seen.
-bool Recorder::births_pending(const Unit& unit) {
-  return std::any_of(unit.processes.begin(), unit.processes.end(), [](const auto& p) { return p->borrows_memory; }) ||
-         std::any_of(unit.threads.begin(), unit.threads.end(),
+// A checkpoint can be taken when what was born is seen.
+bool Recorder::births_unseen(const Unit& unit) {
+  return std::any_of(unit.threads.begin(), unit.threads.end(),
                      [](const auto& t) { return t.second->run == Thread::Run::starting; });
+}
+
+// While a vfork child runs, all of its memory would have to be read at once. It has its program soon.
+bool Recorder::births_pending(const Unit& unit) {
+  return births_unseen(unit) ||
+         std::any_of(unit.processes.begin(), unit.processes.end(), [](const auto& p) { return p->borrows_memory; });
 }
 
 bool Recorder::checkpoint_due(Unit& unit) {
@@ -390,6 +395,52 @@ void Recorder::stop_asleep(const Thread& thread) {
   if (waitpid(thread.tid, &stopped.status, __WALL) == thread.tid) stopped_.push_back(stopped);
 }
 
+// Beside its threads. `owner`: whose memory it runs on; null if its own. None if its last thread has ended.
+Result<std::optional<ProcessState>> Recorder::capture_process(Process& process, const ProcessSerial* owner,
+                                                              const KnownMappings* known) {
+  ProcessState saved;
+  saved.process = process.serial;
+  saved.pid = process.pid;
+  saved.brk = process.brk;
+  saved.stack_limit = stack_limit(process.pid);
+  if (process.leader_exited) {
+    // /proc shows the memory of an exited leader no more, but that of any other thread.
+    const auto& threads = process.unit->threads;
+    const auto alive = std::find_if(threads.begin(), threads.end(), [&](const auto& entry) {
+      return entry.second->process == &process && !entry.second->exited;
+    });
+    if (alive == threads.end()) return std::optional<ProcessState>();
+    ASSIGN_OR_RETURN(process.memory, Memory::open(alive->second->tid));
+  }
+  if (owner) {
+    saved.memory_of = *owner;
+    return std::optional(std::move(saved));
+  }
+  if (known) {
+    saved.mappings = known->mappings;
+  } else {
+    ASSIGN_OR_RETURN(saved.mappings, read_mappings(process.memory.pid()));
+  }
+  if (const Gate* gate = process.tier()) {
+    std::erase_if(saved.mappings, [&](const Mapping& m) { return gate->owns(m.start, m.end); });
+  }
+  TRY(note_growing(process.pid, process.maps_growing, saved.mappings));
+  MappedFiles asked(process.memory.pid());
+  MappedFiles& files = known ? known->files : asked;
+  for (auto& mapping : saved.mappings) {
+    const MappedObject* const object = mapping.shared ? objects_.find(mapping.device, mapping.inode) : nullptr;
+    if (object) mapping.shared_object = object->id;
+    if (object && object->writable) {
+      if (object->has_file) mapping.object_size = object_size(process.memory.pid(), mapping);
+    } else if (object && object->copy) {
+      mapping.file = object->copy;
+    } else if (mapping.inode != 0) {
+      ASSIGN_OR_RETURN(mapping.file, file_of(files, mapping));
+    }
+  }
+  return std::optional(std::move(saved));
+}
+
 Result<UnitState> Recorder::capture_state(Unit& unit, Thread& trigger, bool at_entry, const KnownMappings* known) {
   UnitState state;
   state.trigger = trigger.serial;
@@ -397,43 +448,15 @@ Result<UnitState> Recorder::capture_state(Unit& unit, Thread& trigger, bool at_e
   state.next_process = unit.next_process;
   state.first_joined_thread = std::exchange(unit.first_joined_thread, ~0u);
   state.first_joined_process = std::exchange(unit.first_joined_process, ~0u);
+  std::map<uint64_t, ProcessSerial> owners;  // of memory, by memory_id
   for (const auto& process : unit.processes) {
-    ProcessState saved;
-    saved.process = process->serial;
-    saved.pid = process->pid;
-    saved.brk = process->brk;
-    saved.stack_limit = stack_limit(process->pid);
-    if (process->leader_exited) {
-      // /proc shows the memory of an exited leader no more, but that of any other thread.
-      const auto alive = std::find_if(unit.threads.begin(), unit.threads.end(), [&](const auto& entry) {
-        return entry.second->process == process.get() && !entry.second->exited;
-      });
-      if (alive == unit.threads.end()) continue;
-      ASSIGN_OR_RETURN(process->memory, Memory::open(alive->second->tid));
+    const auto [owner, first] = owners.try_emplace(process->memory_id, process->serial);
+    ASSIGN_OR_RETURN(auto saved, capture_process(*process, first ? nullptr : &owner->second, known));
+    if (saved) {
+      state.processes.push_back(std::move(*saved));
+    } else if (first) {
+      owners.erase(owner);
     }
-    if (known) {
-      saved.mappings = known->mappings;
-    } else {
-      ASSIGN_OR_RETURN(saved.mappings, read_mappings(process->memory.pid()));
-    }
-    if (const Gate* gate = process->tier()) {
-      std::erase_if(saved.mappings, [&](const Mapping& m) { return gate->owns(m.start, m.end); });
-    }
-    TRY(note_growing(process->pid, process->maps_growing, saved.mappings));
-    MappedFiles asked(process->memory.pid());
-    MappedFiles& files = known ? known->files : asked;
-    for (auto& mapping : saved.mappings) {
-      const MappedObject* const object = mapping.shared ? objects_.find(mapping.device, mapping.inode) : nullptr;
-      if (object) mapping.shared_object = object->id;
-      if (object && object->writable) {
-        if (object->has_file) mapping.object_size = object_size(process->memory.pid(), mapping);
-      } else if (object && object->copy) {
-        mapping.file = object->copy;
-      } else if (mapping.inode != 0) {
-        ASSIGN_OR_RETURN(mapping.file, file_of(files, mapping));
-      }
-    }
-    state.processes.push_back(std::move(saved));
   }
   for (const auto& [serial, thread] : unit.threads) {
     if (thread->exited) continue;
@@ -463,14 +486,15 @@ Result<UnitState> Recorder::capture_state(Unit& unit, Thread& trigger, bool at_e
 }
 
 Result<void> Recorder::capture_pages(Unit& unit, bool shared_only, ImageJob& job) {
-  for (size_t i = 0; i < job.state.processes.size(); ++i) {
-    const ProcessState& saved = job.state.processes[i];
+  for (const ProcessState& saved : job.state.processes) {
+    const auto process = std::find_if(unit.processes.begin(), unit.processes.end(),
+                                      [&](const auto& p) { return p->serial == saved.process; });
     const auto wanted = [&](const Mapping& m) { return m.shows_object() || (!shared_only && !m.shared_object); };
     const auto take = [&](const Mapping& mapping, Address address, std::span<const uint8_t> pages) -> Result<void> {
       job.add(saved.process, mapping, address, pages);
       return {};
     };
-    TRY(visit_pages(unit.processes[i]->memory, saved.mappings, wanted, take));
+    TRY(visit_pages((*process)->memory, saved.mappings, wanted, take));
   }
   return {};
 }

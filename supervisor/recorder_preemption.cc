@@ -65,7 +65,7 @@ bool Recorder::preempt(Thread& thread, bool& handled) {
   const auto stopped_at = Clock::now();
   Process& process = *thread.process;
   Unit& unit = *process.unit;
-  if (unit.current != &thread || !unit.in_interval || births_pending(unit)) return false;
+  if (unit.current != &thread || !unit.in_interval || births_unseen(unit)) return false;
   user_regs_struct regs;
   if (!settle(thread, regs, handled)) return false;
   const bool signal = !thread.held.empty();
@@ -140,6 +140,8 @@ bool Recorder::settle(Thread& thread, user_regs_struct& regs, bool& handled) {
   };
   for (unsigned step = 0;; ++step) {
     if (!redrive::get_regs(thread.tid, regs)) return false;
+    // It has come out of a call only to be sent into it again by the kernel.
+    if (static_cast<int64_t>(regs.orig_rax) >= 0 && restarts(static_cast<int64_t>(regs.rax))) return false;
     if (gate && (gate->owns(regs.rip, regs.rip + 1) || is_replaced(*gate, regs.rip))) return false;
     uint8_t code[kLongestInstruction] = {};
     const std::span bytes(code, memory.read_some(regs.rip, code, sizeof code));

@@ -114,9 +114,8 @@ Result<void> Replayer::restore_start() {
     thread.stopped_at_syscall = saved.in_syscall;
     thread.regs = saved.regs;
   }
-  for (const auto& [serial, process] : unit_.processes) {
-    TRY(tier_ ? map_gate({serial}, process.stub.pid()) : trap_vsyscalls(process.stub));
-  }
+  if (tier_) return map_gates();
+  for (const auto& [serial, process] : unit_.processes) TRY(trap_vsyscalls(process.stub));
   return {};
 }
 
@@ -129,7 +128,7 @@ Result<void> Replayer::adopt_birth(const IntervalRecord& interval) {
   if (!birth) return birth.error();
   stay_on(birth->pid, processor_);
   ASSIGN_OR_RETURN(Stub stub, Stub::take_over(birth->pid));
-  unit_.processes.emplace(0, RestoredProcess{std::move(stub), birth->brk, interval.pid});
+  unit_.processes.emplace(0, RestoredProcess{std::move(stub), birth->brk, interval.pid, {}});
   if (birth->gate) {
     birth->gate->slot()->processor = static_cast<uint32_t>(processor_);
     gates_[0] = std::move(birth->gate);
@@ -348,7 +347,8 @@ Result<void> Replayer::replay_birth(Thread& parent, EventIndex index, const Even
     } else {
       const ProcessSerial serial = next_process_++;
       if (gate) gates_[serial] = std::move(gate);
-      unit_.processes.emplace(serial, RestoredProcess{std::move(stub), process.brk, id});
+      const auto owner = flags & CLONE_VM ? std::optional(process.memory_of.value_or(parent.process)) : std::nullopt;
+      unit_.processes.emplace(serial, RestoredProcess{std::move(stub), process.brk, id, owner});
       threads_[event.child_thread].process = serial;
     }
   }
@@ -670,6 +670,7 @@ Result<bool> Replayer::verify_end() {
       diverge(nullptr, end_, "process " + std::to_string(process.process), "no such process");
       return false;
     }
+    if (process.memory_of) continue;
     remove_gate(process.process);
     const Stub& stub = found->second.stub;
     ASSIGN_OR_RETURN(auto difference, memory_difference(trace_, image, expected, process, stub, {}));

@@ -83,13 +83,19 @@ Result<UnitState> Replayer::state_for(IntervalIndex interval, ThreadSerial trigg
   state.trigger = trigger;
   state.next_thread = next_thread_;
   state.next_process = next_process_;
+  std::map<ProcessSerial, ProcessSerial> owners;  // of memory, by the process that had it first: the first that lives
   for (const auto& [serial, process] : unit_.processes) {
     ProcessState saved;
     saved.process = serial;
     saved.pid = trace_.intervals(what_.unit).at(interval).pid;
     saved.brk = process.brk;
     saved.stack_limit = process.stub.stack_limit();
-    ASSIGN_OR_RETURN(saved.mappings, program_mappings(serial));
+    const auto owner = owners.try_emplace(process.memory_of.value_or(serial), serial).first->second;
+    if (owner == serial) {
+      ASSIGN_OR_RETURN(saved.mappings, program_mappings(serial));
+    } else {
+      saved.memory_of = owner;
+    }
     state.processes.push_back(std::move(saved));
   }
   for (const auto& [serial, thread] : threads_) {

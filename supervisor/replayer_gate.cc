@@ -140,6 +140,27 @@ Result<void> Replayer::map_gate(const std::vector<ProcessSerial>& sharing, pid_t
   return {};
 }
 
+// In each address space.
+Result<void> Replayer::map_gates() {
+  std::map<ProcessSerial, ProcessSerial> owners;  // of memory, by the process that had it first
+  for (const auto& [serial, process] : unit_.processes) {
+    const auto [owner, first] = owners.try_emplace(process.memory_of.value_or(serial), serial);
+    TRY(first ? map_gate({serial}, process.stub.pid()) : share_gate(serial, owner->second));
+  }
+  return {};
+}
+
+// The process runs on the memory of another, and finds the tier there; but its calls are its own.
+Result<void> Replayer::share_gate(ProcessSerial serial, ProcessSerial owner) {
+  const auto gate = gates_.find(owner);
+  if (gate == gates_.end()) return {};
+  const Stub& stub = unit_.processes.at(serial).stub;
+  StubCalls calls(stub, stub.pid());
+  TRY(let_gate_call(calls, *gate->second->slot()));
+  gates_[serial] = gate->second;
+  return {};
+}
+
 // Maps the messages that the intervals of the replay set need of each other where nothing else is.
 Result<Address> Replayer::map_messages(StubCalls& calls, const std::vector<Mapping>& mappings) {
   if (store_.size() == 0) return Address{0};

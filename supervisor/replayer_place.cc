@@ -33,7 +33,8 @@ Result<std::optional<Replayer::Difference>> Replayer::difference(const Place& pl
   std::optional<Difference> elsewhere;
   for (const auto& process : place.state.processes) {
     const auto found = unit_.processes.find(process.process);
-    if (process.process >= place.state.first_joined_process || found == unit_.processes.end()) continue;
+    if (process.process >= place.state.first_joined_process || process.memory_of || found == unit_.processes.end())
+      continue;
     if (elsewhere && process.process != first) continue;
     ASSIGN_OR_RETURN(const auto differs,
                      memory_difference(trace_, place.image, place.state, process, found->second.stub, except));
@@ -73,10 +74,11 @@ Result<bool> Replayer::run_to_place(ThreadSerial serial, EventIndex index, Inter
   if (saved == place.state.threads.end()) return Error{"an image lacks its thread", Status::damaged};
   while (!gates_.empty()) remove_gate(gates_.begin()->first);
   ASSIGN_OR_RETURN(const auto pending, pending_outputs(place.state, index));
+  const ProcessSerial memory = place.state.memory_of(thread.process);
   const auto here = [&](std::vector<AddressRange> except) -> Result<std::optional<Difference>> {
     if (!same_xstate(get_xstate(thread.tid), saved->xstate)) return std::optional(Difference{});
     except.insert(except.end(), pending.ranges.begin(), pending.ranges.end());
-    return difference(place, thread.process, except);
+    return difference(place, memory, except);
   };
   user_regs_struct regs = thread.regs;
   regs.orig_rax = saved->regs.orig_rax;
@@ -88,7 +90,7 @@ Result<bool> Replayer::run_to_place(ThreadSerial serial, EventIndex index, Inter
   ASSIGN_OR_RETURN(Probe probe, Probe::set(stub, thread.tid, saved->regs));
   // Of a recursion the outermost frame that differs keeps most of the wrong ones away.
   const Address stack = saved->regs.rsp & ~uint64_t{7}, stack_page = stack & ~(kPageSize - 1);
-  ASSIGN_OR_RETURN(const Bytes frames, pages_of(place, thread.process, stack_page, kStackPages));
+  ASSIGN_OR_RETURN(const Bytes frames, pages_of(place, memory, stack_page, kStackPages));
   Bytes now(frames.size());
   const auto outermost = [&]() -> std::optional<Address> {
     if (!stub.memory().read(stack_page, now.data(), now.size())) return std::nullopt;
@@ -119,9 +121,9 @@ Result<bool> Replayer::run_to_place(ThreadSerial serial, EventIndex index, Inter
       ASSIGN_OR_RETURN(const auto differs, here(probe.foreign()));
       if (!differs) break;
       if (++compared == kComparisons) return false;
-      if (differs->address && differs->process == thread.process) {
+      if (differs->address && differs->process == memory) {
         const Address word = differs->address & ~uint64_t{7}, page = word & ~(kPageSize - 1);
-        ASSIGN_OR_RETURN(const Bytes held, pages_of(place, thread.process, page, 1));
+        ASSIGN_OR_RETURN(const Bytes held, pages_of(place, memory, page, 1));
         require(word, held, page);
       }
     }
@@ -154,7 +156,7 @@ Result<bool> Replayer::replay_preemption(Thread& thread, EventIndex index, const
                        : Error{fmt::format("unit {} was preempted before event {}, and the place is not found again",
                                            what_.unit, index)};
   }
-  for (const auto& [serial, process] : unit_.processes) TRY(map_gate({serial}, process.stub.pid()));
+  TRY(map_gates());
   return true;
 }
 

@@ -67,6 +67,7 @@ struct Process {
   pid_t pid = -1;
   Unit* unit = nullptr;
   Memory memory;
+  uint64_t memory_id = 0;  // processes that share their memory have the same
   Fd pidfd;
   std::shared_ptr<FdCache> fds;
   Address brk = 0;

@@ -4,6 +4,7 @@
 // Hints for the runner (tests/system/programs.py), in the comments at the top of a program:
 //   // build: FLAGS     more compiler flags        // args: WORDS    its arguments
 //   // exit: N          its exit status, if not 0  // images: N      image checkpoints that a recording must hold at least
+//   // period: TIME     the recording's checkpoint period, if not 100ms
 #pragma once
 
 #ifndef _GNU_SOURCE

@@ -23,9 +23,10 @@ WITH_OTHER_LIBCS = ("condvar", "epoll_server", "fork_tree", "served_births", "se
                     "vfork_exec")
 WITH_OTHER_LIBCS_AND_STOPS = ("served_cancel", "served_signals", "tcp")
 
-RECORD_OPTIONS = ("--bound", "2s", "--checkpoint-period", "100ms")
+RECORD_OPTIONS = ("--bound", "2s", "--checkpoint-period")
+PERIOD = "100ms"
 rows_by_program = {}  # the rows in the trace of each program that has run
-HINT = re.compile(r"^// (build|args|exit|images): (.*)$")
+HINT = re.compile(r"^// (build|args|exit|images|period): (.*)$")
 
 
 def hints_of(source):
@@ -53,7 +54,7 @@ def job_of(ctx, name, *arguments, **changes):
 def program_job(ctx, source, *interception):
     hints = hints_of(source)
     return job_of(ctx, source.stem, *shlex.split(hints.get("args", "")), status=int(hints.get("exit", 0)),
-                  record_options=(*RECORD_OPTIONS, *interception), replay_options=interception)
+                  record_options=(*RECORD_OPTIONS, hints.get("period", PERIOD), *interception), replay_options=interception)
 
 
 def table_rows(ctx, *traces):
@@ -79,7 +80,7 @@ def run_with_other_libc(ctx, libc, name, *interception):
     compiler = OTHER_LIBCS[libc]
     needs(compiler.split()[0])
     binary = compiled(ctx.options, TESTS / "programs" / f"{name}.c", compiler=compiler, directory=libc)
-    options = (*RECORD_OPTIONS, *interception)
+    options = (*RECORD_OPTIONS, PERIOD, *interception)
     cycle(ctx, Job([f"./{name}"], prepare=copy_into(binary), record_options=options, replay_options=interception))
 
 
