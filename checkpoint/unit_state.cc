@@ -61,8 +61,10 @@ void encode(const UnitState& state, Encoder& out) {
     out.raw(&thread.regs, sizeof thread.regs);
     out.bytes(thread.xstate);
   }
-  for (const auto& process : state.processes) out.u(process.stack_limit);
-  for (const auto& process : state.processes) out.u(process.memory_of ? *process.memory_of + uint64_t{1} : 0);
+  for (const auto& process : state.processes) {
+    out.u(process.stack_limit);
+    out.u(process.memory_of ? *process.memory_of + uint64_t{1} : 0);
+  }
 }
 
 bool decode(Decoder& in, UnitState& state) {
@@ -108,14 +110,11 @@ bool decode(Decoder& in, UnitState& state) {
     const auto xstate = in.bytes();
     thread.xstate.assign(xstate.begin(), xstate.end());
   }
-  const bool has_limits = !in.at_end();  // since format 5
+  const bool goes_on = !in.at_end();  // since format 5
   for (auto& process : state.processes) {
-    if (has_limits) process.stack_limit = in.u();
-  }
-  const bool has_sharers = !in.at_end();  // since format 5
-  for (auto& process : state.processes) {
-    const uint64_t owner = has_sharers ? in.u() : 0;
-    if (owner) process.memory_of = static_cast<uint32_t>(owner - 1);
+    if (!goes_on) break;
+    process.stack_limit = in.u();
+    if (const uint64_t owner = in.u()) process.memory_of = static_cast<uint32_t>(owner - 1);
   }
   return in.ok();
 }

@@ -508,8 +508,9 @@ UnitState sample_state() {
        100,
        0x1000,
        kNoLimit,
-       {mapping(kAnonymous, 4, PROT_READ | PROT_WRITE), mapping(kGuarded, 1, PROT_NONE), file, shared, stack}});
-  state.processes.push_back({4, 101, 0x2000, kNoLimit, {mapping(kAnonymous, 1, PROT_READ), shared_tail}});
+       {mapping(kAnonymous, 4, PROT_READ | PROT_WRITE), mapping(kGuarded, 1, PROT_NONE), file, shared, stack},
+       {}});
+  state.processes.push_back({4, 101, 0x2000, kNoLimit, {mapping(kAnonymous, 1, PROT_READ), shared_tail}, {}});
   state.zero_pages = {{1, kFile + 2 * kPageSize}};
   return state;
 }
@@ -661,7 +662,7 @@ TEST_CASE("a restored stack grows downwards") {
   UnitState state;
   Mapping stack = mapping(kStack, 1, PROT_READ | PROT_WRITE);
   stack.name = "[stack]";
-  state.processes.push_back({0, 100, 0, kNoLimit, {stack, mapping(kAnonymous, 1, PROT_READ | PROT_WRITE)}});
+  state.processes.push_back({0, 100, 0, kNoLimit, {stack, mapping(kAnonymous, 1, PROT_READ | PROT_WRITE)}, {}});
   auto unit = restore(state, Pages().reader(), no_files());
   REQUIRE_MESSAGE(unit, unit.error().message);
   const Stub& stub = unit->processes.at(0).stub;
@@ -669,6 +670,27 @@ TEST_CASE("a restored stack grows downwards") {
   CHECK(called(stub, stub.pid(), SYS_uname, {kStack - kPageSize}) == 0);
   CHECK_FALSE(memory_of(stub, kStack - kPageSize, 1).empty());
   CHECK_EQ(called(stub, stub.pid(), SYS_getcwd, {kAnonymous - kSize, kSize}), -EFAULT);
+}
+
+TEST_CASE("a process that runs on another's memory is restored with that") {
+  UnitState state;
+  state.processes.push_back({0, 100, 0, kNoLimit, {mapping(kAnonymous, 1, PROT_READ | PROT_WRITE)}, {}});
+  state.processes.push_back({1, 101, 0, kNoLimit, {}, 0});
+  Encoder out;
+  encode(state, out);
+  const Bytes encoded = out.take();
+  Decoder in(encoded);
+  UnitState decoded;
+  REQUIRE(decode(in, decoded));
+  CHECK(decoded.memory_of(0) == 0);
+  CHECK(decoded.memory_of(1) == 0);
+  auto unit = restore(decoded, Pages().reader(), no_files());
+  REQUIRE(unit);
+  const uint64_t written = 12345;
+  uint64_t found = 0;
+  REQUIRE(unit->processes.at(0).stub.memory().put(kAnonymous, written));
+  REQUIRE(unit->processes.at(1).stub.memory().get(kAnonymous, found));
+  CHECK(found == written);
 }
 
 TEST_CASE("adjacent pages of adjacent mappings are told apart") {
@@ -683,7 +705,8 @@ TEST_CASE("adjacent pages of adjacent mappings are told apart") {
        100,
        0,
        kNoLimit,
-       {mapping(kAnonymous, 1, PROT_READ), shared, mapping(kAnonymous + 2 * kPageSize, 300, PROT_READ)}});
+       {mapping(kAnonymous, 1, PROT_READ), shared, mapping(kAnonymous + 2 * kPageSize, 300, PROT_READ)},
+       {}});
   const Bytes contents = pattern(302, 1);  // more than one write of the restorer's
   Pages pages;
   pages.add(0, kAnonymous, contents);
@@ -695,7 +718,7 @@ TEST_CASE("adjacent pages of adjacent mappings are told apart") {
 TEST_CASE("an image that contradicts itself is damage") {
   const NothingLeft nothing_left;
   UnitState state;
-  state.processes.push_back({0, 100, 0, kNoLimit, {mapping(kAnonymous, 1, PROT_READ)}});
+  state.processes.push_back({0, 100, 0, kNoLimit, {mapping(kAnonymous, 1, PROT_READ)}, {}});
   Pages pages;
   SUBCASE("a page outside every mapping") { pages.add(0, kAnonymous + kPageSize, pattern(1, 1)); }
   SUBCASE("a page that begins in a mapping and goes on behind it") { pages.add(0, kAnonymous, pattern(2, 1)); }
@@ -710,7 +733,7 @@ TEST_CASE("an image that contradicts itself is damage") {
 TEST_CASE("what the environment refuses during a restore is passed on") {
   const NothingLeft nothing_left;
   UnitState state;
-  state.processes.push_back({0, 100, 0, kNoLimit, {mapping(kAnonymous, 1, PROT_READ)}});
+  state.processes.push_back({0, 100, 0, kNoLimit, {mapping(kAnonymous, 1, PROT_READ)}, {}});
   SUBCASE("a page that cannot be read") {
     const auto unit = restore(
         state, [](const FillPages&) -> Result<void> { return Error{"unreadable"}; }, no_files());
