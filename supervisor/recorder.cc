@@ -495,13 +495,24 @@ void Recorder::give_up_baton(Unit& unit) {
   schedule(unit);
 }
 
+// Of a thread that is stopped.
+bool Recorder::was_killed(const Thread& thread) {
+  user_regs_struct regs;
+  return !redrive::get_regs(thread.tid, regs);
+}
+
 void Recorder::schedule(Unit& unit) {
   if (unit.current || unit.joins) return;
   if (!unit.joining.empty()) absorb(unit);
   let_write(unit);
-  if (unit.current || unit.ready.empty()) return;
-  Thread& thread = *unit.ready.front();
-  unit.ready.pop_front();
+  if (unit.current) return;
+  Thread* next = nullptr;
+  do {
+    if (unit.ready.empty()) return;
+    next = unit.ready.front();
+    unit.ready.pop_front();
+  } while (unit.checkpoint_first && was_killed(*next));
+  Thread& thread = *next;
   unit.current = &thread;
   unit.baton_since = Clock::now();
   unit.late_since_ns.reset();

@@ -91,6 +91,7 @@ class Recorder {
   void take_or_queue(Thread& thread, Thread::Stop stop);
   void give_up_baton(Unit& unit);
   void schedule(Unit& unit);
+  static bool was_killed(const Thread& thread);
   bool alone(const Unit& unit) const { return unit.threads.size() <= 1; }
   void resume(Thread& thread, int how, int signal = 0);
   void resume_user(Thread& thread, const user_regs_struct& regs);
@@ -184,6 +185,9 @@ class Recorder {
   Result<void> capture_pages(Unit& unit, bool shared_only, ImageJob& job);
   Result<ImageJob> capture(Unit& unit, Thread& trigger, bool at_entry, bool shared_only,
                            const KnownMappings* known = nullptr);
+  Result<void> capture_into(ImageJob& job, Unit& unit, Thread& trigger, bool at_entry, bool shared_only,
+                            const KnownMappings* known);
+  static bool leave_out_killed(Unit& unit);
   static constexpr uint64_t kCopyMark = 0x79706f63;  // in a register that clone(2) does not read: copies can be told
   static bool births_unseen(const Unit& unit);
   static bool births_pending(const Unit& unit);

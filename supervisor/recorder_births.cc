@@ -449,7 +449,7 @@ void Recorder::exits(Thread& thread) {
     const bool inside = entry.second->run == Thread::Run::syscall || entry.second->run == Thread::Run::blocked;
     return is_its(entry) && inside && row && (row->special == Special::execve || row->special == Special::execveat);
   });
-  if (WIFSIGNALED(status) && !process.end_logged && unit.in_interval && !executes) {
+  if (WIFSIGNALED(status) && !process.end_logged && unit.in_interval && !executes && !thread.left_out) {
     process.end_logged = true;
     Event event;
     event.kind = EventKind::signal;
@@ -473,10 +473,11 @@ void Recorder::ended(pid_t tid, int status) {
   Unit& unit = *process.unit;
   if (tid == root_) root_status_ = status;
   const ThreadSerial serial = found->serial;
+  const bool left_out = found->left_out;
   remove_thread(*found);
   if (process.threads == 0) {
     if (process.gate && process.gate->program && !process.borrows_memory) process.gate->program->ended = true;
-    if (!process.end_logged && unit.in_interval) {
+    if (!process.end_logged && unit.in_interval && !left_out) {
       Event event;
       event.kind = EventKind::signal;
       event.thread = serial;

@@ -6,6 +6,7 @@
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
+#include <unistd.h>
 #include <time.h>
 
 #include <algorithm>
@@ -139,7 +140,7 @@ void Recorder::note_end_state(const Thread& thread, const user_regs_struct& regs
   const Process& process = *thread.process;
   Unit& unit = *process.unit;
   if (unit.processes.size() > 1 || !unit.in_interval) return;
-  std::vector<AddressRange> except{process.vdso};
+  std::vector<AddressRange> except{process.vdso, {gate::kCode, gate::kEnd}};
   if (const Gate* gate = process.tier()) {
     for (const auto& area : gate->trampolines) except.push_back({area.start, area.start + kTrampolinesSize});
     for (const auto& site : gate->sites) except.push_back({site.start, site.end()});
@@ -292,6 +293,10 @@ void Recorder::checkpoint(Thread& trigger) {
   auto captured = capture(unit, trigger, true, copied);
   if (!captured) {
     ++skipped_checkpoints_;
+    if (!unit.in_interval) {
+      begin_interval(unit, CheckpointKind::image, process, 0);
+      add_unsure(unit, "a checkpoint that it needs could not be stored: " + captured.error().message);
+    }
     rewind(trigger, entry);
     return;
   }
@@ -371,17 +376,47 @@ void Recorder::store_now(Unit& unit, Thread& trigger, const user_regs_struct* re
 }
 
 // What is read of a unit while it is stopped: its state, and all of its pages or the shared ones. `known`: if that is.
+// Processes that are killed meanwhile are left out.
 Result<ImageJob> Recorder::capture(Unit& unit, Thread& trigger, bool at_entry, bool shared_only,
                                    const KnownMappings* known) {
-  ImageJob job;
+  for (;;) {
+    ImageJob job;
+    const auto captured = capture_into(job, unit, trigger, at_entry, shared_only, known);
+    const bool again = leave_out_killed(unit);
+    if (trigger.left_out) return Error{"the program was killed"};
+    if (again) continue;
+    if (!captured) return captured.error();
+    unit.first_joined_thread = unit.first_joined_process = ~0u;
+    return job;
+  }
+}
+
+Result<void> Recorder::capture_into(ImageJob& job, Unit& unit, Thread& trigger, bool at_entry, bool shared_only,
+                                    const KnownMappings* known) {
   job.unit = unit.id;
   ASSIGN_OR_RETURN(job.state, capture_state(unit, trigger, at_entry, known));
   for (const auto& process : unit.processes) {
     if (!process->tier()) continue;
     for (const auto& site : process->tier()->sites) job.patches.push_back({process->serial, site.start, site.original});
   }
-  TRY(capture_pages(unit, shared_only, job));
-  return job;
+  return capture_pages(unit, shared_only, job);
+}
+
+// Whether processes were killed, and have no memory any more, of which that was not known.
+bool Recorder::leave_out_killed(Unit& unit) {
+  bool any = false;
+  const Process* seen = nullptr;
+  for (const auto& [serial, thread] : unit.threads) {
+    if (thread->exited || thread->left_out || seen == thread->process) continue;
+    char path[1];
+    const std::string exe = "/proc/" + std::to_string(thread->tid) + "/exe";
+    if (readlink(exe.c_str(), path, sizeof path) < 0) {
+      any = thread->left_out = true;
+    } else {
+      seen = thread->process;
+    }
+  }
+  return any;
 }
 
 // Stops a thread that sleeps in a served call, if it is not stopped: its extended registers were not read when it fell
@@ -446,20 +481,10 @@ Result<UnitState> Recorder::capture_state(Unit& unit, Thread& trigger, bool at_e
   state.trigger = trigger.serial;
   state.next_thread = unit.next_thread;
   state.next_process = unit.next_process;
-  state.first_joined_thread = std::exchange(unit.first_joined_thread, ~0u);
-  state.first_joined_process = std::exchange(unit.first_joined_process, ~0u);
-  std::map<uint64_t, ProcessSerial> owners;  // of memory, by memory_id
-  for (const auto& process : unit.processes) {
-    const auto [owner, first] = owners.try_emplace(process->memory_id, process->serial);
-    ASSIGN_OR_RETURN(auto saved, capture_process(*process, first ? nullptr : &owner->second, known));
-    if (saved) {
-      state.processes.push_back(std::move(*saved));
-    } else if (first) {
-      owners.erase(owner);
-    }
-  }
+  state.first_joined_thread = unit.first_joined_thread;
+  state.first_joined_process = unit.first_joined_process;
   for (const auto& [serial, thread] : unit.threads) {
-    if (thread->exited) continue;
+    if (thread->exited || thread->left_out) continue;
     ThreadState saved;
     saved.thread = serial;
     saved.process = thread->process->serial;
@@ -480,20 +505,45 @@ Result<UnitState> Recorder::capture_state(Unit& unit, Thread& trigger, bool at_e
     } else if (get_regs(*thread, saved.regs)) {
       saved.xstate = get_xstate(thread->tid);
     }
+    // One that is stopped and has no registers was killed.
+    thread->left_out = saved.xstate.empty() && thread->run != Thread::Run::starting;
+    if (thread->left_out) continue;
     state.threads.push_back(std::move(saved));
+  }
+  std::map<uint64_t, ProcessSerial> owners;  // of memory, by memory_id
+  for (const auto& process : unit.processes) {
+    if (std::none_of(state.threads.begin(), state.threads.end(),
+                     [&](const ThreadState& saved) { return saved.process == process->serial; })) {
+      continue;
+    }
+    const auto [owner, first] = owners.try_emplace(process->memory_id, process->serial);
+    ASSIGN_OR_RETURN(auto saved, capture_process(*process, first ? nullptr : &owner->second, known));
+    if (saved) {
+      state.processes.push_back(std::move(*saved));
+    } else if (first) {
+      owners.erase(owner);
+    }
   }
   return state;
 }
 
 Result<void> Recorder::capture_pages(Unit& unit, bool shared_only, ImageJob& job) {
   for (const ProcessState& saved : job.state.processes) {
+<<<<<<< HEAD
     const auto process = std::find_if(unit.processes.begin(), unit.processes.end(),
                                       [&](const auto& p) { return p->serial == saved.process; });
+=======
+>>>>>>> 98f363b (Images leave out processes that are killed amid them)
     const auto wanted = [&](const Mapping& m) { return m.shows_object() || (!shared_only && !m.shared_object); };
     const auto take = [&](const Mapping& mapping, Address address, std::span<const uint8_t> pages) -> Result<void> {
       job.add(saved.process, mapping, address, pages);
       return {};
     };
+<<<<<<< HEAD
+=======
+    const auto process = std::find_if(unit.processes.begin(), unit.processes.end(),
+                                      [&](const auto& other) { return other->serial == saved.process; });
+>>>>>>> 98f363b (Images leave out processes that are killed amid them)
     TRY(visit_pages((*process)->memory, saved.mappings, wanted, take));
   }
   return {};

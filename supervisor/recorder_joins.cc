@@ -60,6 +60,7 @@ void Recorder::absorb(Unit& unit) {
     unit.joining.insert(unit.joining.end(), joined.joining.begin(), joined.joining.end());
     joined.joining.clear();
     writer_.add(Join{unit.id, joined.id, unit.log.next(), joined.processes.front()->pid, joined.join_object});
+    joined.log.flush();  // processes may have been killed meanwhile
     end_interval(joined);
     for (auto& process : joined.processes) {
       process->unit = &unit;
