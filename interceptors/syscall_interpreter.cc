@@ -407,6 +407,16 @@ void outputs(const SyscallRow& row, Args args, const EntrySizes& entry, int64_t 
   std::erase_if(spans, [](const Span& span) { return span.length == 0; });
 }
 
+std::vector<Span> possible_outputs(Args args, const EntrySizes& entry) {
+  std::vector<Span> spans;
+  for (size_t i = 0; i < args.size(); ++i) {
+    if (entry.size[i]) spans.push_back({args[i], entry.size[i]});
+  }
+  spans.insert(spans.end(), entry.buffers.begin(), entry.buffers.end());
+  spans.insert(spans.end(), entry.fixed_outputs.begin(), entry.fixed_outputs.end());
+  return spans;
+}
+
 std::vector<Span> outputs(const SyscallRow& row, Args args, const EntrySizes& entry, int64_t result,
                           const Memory& memory) {
   std::vector<Span> spans;

@@ -233,6 +233,9 @@ std::vector<Span> outputs(const SyscallRow& row, std::span<const uint64_t, 6> ar
 void outputs(const SyscallRow& row, std::span<const uint64_t, 6> args, const EntrySizes& entry, int64_t result,
              const Memory& memory, std::vector<Span>& spans);
 
+// All memory that the kernel may write, or have written, before the exit is seen.
+std::vector<Span> possible_outputs(std::span<const uint64_t, 6> args, const EntrySizes& entry);
+
 // For recvmmsg: payload length of each received datagram in order, read at exit. For other receives: one element, the
 // result.
 std::vector<uint64_t> datagram_lengths(const SyscallRow& row, std::span<const uint64_t, 6> args, int64_t result,

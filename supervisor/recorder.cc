@@ -495,10 +495,16 @@ void Recorder::give_up_baton(Unit& unit) {
   schedule(unit);
 }
 
-// Of a thread that is stopped.
-bool Recorder::was_killed(const Thread& thread) {
+// The image that a joined unit needs before anybody in it goes on, at a thread that is stopped. False: this one was
+// killed.
+bool Recorder::begin_joined_interval(Unit& unit, Thread& thread) {
   user_regs_struct regs;
-  return !redrive::get_regs(thread.tid, regs);
+  if (!redrive::get_regs(thread.tid, regs)) return false;
+  begin_interval(unit, CheckpointKind::image, *thread.process, 0);
+  store_now(unit, thread, nullptr);
+  if (thread.left_out) end_interval(unit);
+  unit.checkpoint_first = thread.left_out;
+  return !thread.left_out;
 }
 
 void Recorder::schedule(Unit& unit) {
@@ -511,15 +517,11 @@ void Recorder::schedule(Unit& unit) {
     if (unit.ready.empty()) return;
     next = unit.ready.front();
     unit.ready.pop_front();
-  } while (unit.checkpoint_first && was_killed(*next));
+  } while (unit.checkpoint_first && !begin_joined_interval(unit, *next));
   Thread& thread = *next;
   unit.current = &thread;
   unit.baton_since = Clock::now();
   unit.late_since_ns.reset();
-  if (std::exchange(unit.checkpoint_first, false)) {
-    begin_interval(unit, CheckpointKind::image, *thread.process, 0);
-    store_now(unit, thread, nullptr);
-  }
   switch (std::exchange(thread.stop, Thread::Stop::none)) {
     case Thread::Stop::start:
       start(thread);

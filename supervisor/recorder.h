@@ -91,7 +91,7 @@ class Recorder {
   void take_or_queue(Thread& thread, Thread::Stop stop);
   void give_up_baton(Unit& unit);
   void schedule(Unit& unit);
-  static bool was_killed(const Thread& thread);
+  bool begin_joined_interval(Unit& unit, Thread& thread);
   bool alone(const Unit& unit) const { return unit.threads.size() <= 1; }
   void resume(Thread& thread, int how, int signal = 0);
   void resume_user(Thread& thread, const user_regs_struct& regs);

@@ -283,10 +283,7 @@ void Recorder::note_pending_outputs(const Thread& parent, const Memory& memory, 
     const bool pending = thread->run == Thread::Run::blocked ||
                          (thread->run == Thread::Run::ready && thread->stop == Thread::Stop::exit);
     if (thread == &parent || thread->process != parent.process || !pending || !thread->row) continue;
-    for (size_t i = 0; i < thread->sizes.size.size(); ++i) note(thread->output_args[i], thread->sizes.size[i]);
-    for (const auto* spans : {&thread->sizes.buffers, &thread->sizes.fixed_outputs}) {
-      for (const Span& span : *spans) note(span.address, span.length);
-    }
+    for (const Span& span : possible_outputs(thread->output_args, thread->sizes)) note(span.address, span.length);
   }
 }
 

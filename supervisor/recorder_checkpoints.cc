@@ -6,8 +6,8 @@
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
-#include <unistd.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -147,11 +147,8 @@ void Recorder::note_end_state(const Thread& thread, const user_regs_struct& regs
   }
   for (const auto& [serial, other] : unit.threads) {
     if (other == &thread || !other->row) continue;
-    for (size_t i = 0; i < other->output_args.size(); ++i) {
-      except.push_back({other->output_args[i], other->output_args[i] + other->sizes.size[i]});
-    }
-    for (const auto* spans : {&other->sizes.buffers, &other->sizes.fixed_outputs}) {
-      for (const auto& span : *spans) except.push_back({span.address, span.address + span.length});
+    for (const Span& span : possible_outputs(other->output_args, other->sizes)) {
+      except.push_back({span.address, span.address + span.length});
     }
   }
   const auto state = read_end_state(thread.tid, regs, process.memory, sample_pages(process.pid, regs.rsp, except));
@@ -293,7 +290,8 @@ void Recorder::checkpoint(Thread& trigger) {
   auto captured = capture(unit, trigger, true, copied);
   if (!captured) {
     ++skipped_checkpoints_;
-    if (!unit.in_interval) {
+    unit.checkpoint_first = !unit.in_interval && trigger.left_out;
+    if (!unit.in_interval && !trigger.left_out) {
       begin_interval(unit, CheckpointKind::image, process, 0);
       add_unsure(unit, "a checkpoint that it needs could not be stored: " + captured.error().message);
     }
@@ -364,6 +362,7 @@ void Recorder::store_now(Unit& unit, Thread& trigger, const user_regs_struct* re
   auto job = capture(unit, trigger, false, false, known);
   if (!job) {
     ++skipped_checkpoints_;
+    if (trigger.left_out) return;
     add_unsure(unit, "a checkpoint that it needs could not be stored: " + job.error().message);
     return;
   }
@@ -529,21 +528,13 @@ Result<UnitState> Recorder::capture_state(Unit& unit, Thread& trigger, bool at_e
 
 Result<void> Recorder::capture_pages(Unit& unit, bool shared_only, ImageJob& job) {
   for (const ProcessState& saved : job.state.processes) {
-<<<<<<< HEAD
     const auto process = std::find_if(unit.processes.begin(), unit.processes.end(),
-                                      [&](const auto& p) { return p->serial == saved.process; });
-=======
->>>>>>> 98f363b (Images leave out processes that are killed amid them)
+                                      [&](const auto& other) { return other->serial == saved.process; });
     const auto wanted = [&](const Mapping& m) { return m.shows_object() || (!shared_only && !m.shared_object); };
     const auto take = [&](const Mapping& mapping, Address address, std::span<const uint8_t> pages) -> Result<void> {
       job.add(saved.process, mapping, address, pages);
       return {};
     };
-<<<<<<< HEAD
-=======
-    const auto process = std::find_if(unit.processes.begin(), unit.processes.end(),
-                                      [&](const auto& other) { return other->serial == saved.process; });
->>>>>>> 98f363b (Images leave out processes that are killed amid them)
     TRY(visit_pages((*process)->memory, saved.mappings, wanted, take));
   }
   return {};

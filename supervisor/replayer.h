@@ -119,11 +119,7 @@ class Replayer {
   Result<StopKind> run_to_stop(Thread& thread);
   Result<bool> verify_end();
   Result<bool> verify_last(Thread& thread, EventIndex index, const user_regs_struct& regs);
-  struct PendingOutputs {
-    std::vector<AddressRange> ranges;
-    bool known = true;  // false: a killed recorder did not get to write how one of the calls ended
-  };
-  Result<PendingOutputs> pending_outputs(const UnitState& state, EventIndex from) const;
+  Result<std::vector<AddressRange>> pending_outputs(const UnitState& state, EventIndex from) const;
   void keep_output(Thread& thread, const Event& event, const SyscallRow& row, const std::vector<Span>& inputs);
   void show_output(Thread& thread, int64_t result);
 

@@ -77,7 +77,7 @@ Result<bool> Replayer::run_to_place(ThreadSerial serial, EventIndex index, Inter
   const ProcessSerial memory = place.state.memory_of(thread.process);
   const auto here = [&](std::vector<AddressRange> except) -> Result<std::optional<Difference>> {
     if (!same_xstate(get_xstate(thread.tid), saved->xstate)) return std::optional(Difference{});
-    except.insert(except.end(), pending.ranges.begin(), pending.ranges.end());
+    except.insert(except.end(), pending.begin(), pending.end());
     return difference(place, memory, except);
   };
   user_regs_struct regs = thread.regs;
