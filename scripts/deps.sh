@@ -1,6 +1,6 @@
 #!/bin/bash
 # Installs the Debian packages that redrive is built with; with --test also the programs that the tests record and what else they use, with --real
-# those and all that tests/system/real_programs.py drives, with --bench the first, perf and matplotlib. With --list it prints the packages that redrive is built with, one a line.
+# those and all that tests/installed drives, with --bench the first, perf and matplotlib. With --list it prints the packages that redrive is built with, one a line.
 # Does nothing, and needs neither root nor network, where all is there. No daemon is left running that was not running before.
 set -euo pipefail
 
@@ -8,7 +8,7 @@ packages=(build-essential pkg-config libsqlite3-dev libzstd-dev libxxhash-dev li
           libseccomp-dev doctest-dev libcli11-dev nlohmann-json3-dev python3)
 recorded=(openmpi-bin libopenmpi-dev mpich libmpich-dev redis-server redis-tools nginx-light apache2-utils memcached postgresql git musl-tools golang-go nodejs
           debootstrap jq less bubblewrap openssh-server sqlite3 lmdb-utils perl)
-real=(ruby ffmpeg valgrind tmux libpython3.11-testsuite)
+read -ra real <<< "$(sed -n 's/^# packages: //p' "${BASH_SOURCE%/*}"/../tests/installed/*.sh | tr '\n' ' ')"
 case "${1-}" in
   '') ;;
   --list) printf '%s\n' "${packages[@]}"; exit 0 ;;

@@ -1,66 +1,34 @@
-"""Group installed: programs as Debian installs them, in their default configuration and with nothing set that a user would not set. Each is run
-natively and recorded, its trace checked, the whole re-driven once, and every interval verified. installed/table drives all of them and
+"""Group installed: programs as Debian installs them, in their default configuration and with nothing set that a user would not set. Each is a shell
+script in tests/installed, with comments at its top: what is `driven`, the `packages`, and whether it is `quick` enough for `make check`. It runs
+natively and recorded, its trace is checked, the whole re-driven once, and every interval verified. installed/table drives all of them and
 writes tests/bench/real_programs.md: a program that fails is a row that says so, and a failure of the test."""
 import contextlib
 import dataclasses
 import re
 
 from harness import TESTS, Context, Failure, Test, test
-from redriving import Job, check_report, check_trace, record, run_natively, take_away_surroundings, units
+from redriving import Job, check_report, check_trace, free_port, record, run_natively, take_away_surroundings, units
 from real import script
 
 ONE_S = 600  # for each command: some of CPython's tests take a minute natively
 PAGE = TESTS / "bench" / "real_programs.md"
-PYTHON_TESTS = ("test_signal", "test_mmap", "test_subprocess", "test_threading", "test_asyncio")
 
 
 @dataclasses.dataclass
 class Program:
     name: str
-    driven: str   # what is done with it
-    text: str     # a shell script; "set -eu" and "echo ok" are around it
+    text: str
+
+    @property
+    def driven(self):
+        return re.search(r"^# driven: (.*)", self.text, re.MULTILINE)[1]
+
+    @property
+    def quick(self):
+        return "\n# quick\n" in self.text
 
 
-PROGRAMS = [
-    Program("sqlite3", "WAL, 256 MiB of mmap, two processes", """
-sqlite3 a.db "pragma journal_mode=wal; create table t(x)" > log
-fill() { sqlite3 a.db "pragma busy_timeout=20000; pragma mmap_size=268435456; with recursive c(x) as (select 1 union all select x+1 from c where x<2000) insert into t select x from c" >> log; }
-fill & fill; wait $!
-test "$(sqlite3 a.db "pragma mmap_size=268435456; select count(*) from t" | tail -n 1)" = 4000
-"""),
-    Program("lmdb-utils", "mdb_load, mdb_dump, mdb_stat", """
-mkdir db
-{ printf 'VERSION=3\\nformat=print\\ntype=btree\\nHEADER=END\\n'; for i in $(seq 1000 1300); do printf ' k%s\\n value%s\\n' $i $i; done; echo DATA=END; } > in
-mdb_load -f in db && mdb_dump -p db > out && test "$(grep -c value out)" = 301 && mdb_stat db > stat
-"""),
-    Program("perl", "fork, pipes, a signal handler", """
-perl -e '$SIG{USR1}=sub{$n++}; for(1..5){ pipe(R,W); if(!fork){ kill "USR1", getppid; print W $_*2,"\\n"; exit } close W; $s+=<R>; wait } die if $s!=30 || !$n'
-"""),
-    Program("ruby", "threads, a queue, fork", """
-ruby -e 'q=Queue.new; t=3.times.map{|i| Thread.new{100.times{|k| q<<k}}}; t.each(&:join); pid=fork{exit 7}; Process.wait pid; exit 1 if q.size!=300 || $?.exitstatus!=7'
-"""),
-    Program("ffmpeg", "encodes a second of a test picture with two threads", """
-ffmpeg -nostdin -loglevel error -f lavfi -i testsrc=duration=1:size=160x120:rate=10 -threads 2 -c:v mpeg4 out.mp4 && test -s out.mp4
-"""),
-    Program("valgrind", "memcheck of /bin/true", "valgrind -q /bin/true"),
-    Program("bubblewrap", "a shell in namespaces of its own", """
-test "$(bwrap --ro-bind / / --unshare-pid --proc /proc sh -c 'echo $$')" -lt 10
-"""),
-    Program("tmux", "a session, keys, its screen", """
-tmux -S ./socket -f /dev/null new-session -d -s s -x 80 -y 24 sh
-tmux -S ./socket send-keys -t s 'echo a$((40+2))b' Enter
-until tmux -S ./socket capture-pane -p -t s | grep -q a42b; do sleep 0.05; done
-tmux -S ./socket kill-server
-"""),
-    Program("gcc", "-flto, make -j2", """
-for i in 1 2 3 4; do echo "int f$i(int x){return x*$i;}" > f$i.c; done
-echo 'int f1(int),f2(int),f3(int),f4(int); int main(){return f1(1)+f2(1)+f3(1)+f4(1)-10;}' > main.c
-printf 'prog: main.o f1.o f2.o f3.o f4.o\\n\\tgcc -flto -O2 -o $@ $^\\n%%.o: %%.c\\n\\tgcc -flto -O2 -c $<\\n' > Makefile
-make -s -j2 && ./prog
-"""),
-] + [Program(f"CPython {name}", "Debian's libpython3.11-testsuite", f"/usr/bin/python3 -m test -q {name} > log 2>&1 || {{ tail -n 5 log; exit 1; }}")
-     for name in PYTHON_TESTS]
-QUICK = ("sqlite3", "lmdb-utils", "perl", "gcc")  # of `make check`
+PROGRAMS = [Program(path.stem, path.read_text()) for path in sorted((TESTS / "installed").glob("*.sh"))]
 
 
 @dataclasses.dataclass
@@ -97,7 +65,8 @@ def drive(options, program):
 
 
 def drive_in(ctx, row):
-    job = Job(["sh", "run.sh"], prepare=script(f"set -eu\n{row.program.text.strip()}\necho ok\n"), record_options=())
+    ports = {name: str(free_port()) for name in ("PORT", "PORT2", "PORT3")}
+    job = Job(["sh", "run.sh"], prepare=script(f"set -eu\n{row.program.text}\necho ok\n"), record_options=(), env=ports)
     natively = run_natively(ctx, job)
     recorded = record(ctx, job)
     row.ratio = f"{recorded.seconds / natively.seconds:.1f}"
@@ -125,7 +94,7 @@ def table(ctx):
 
 
 def register():
-    for program in (program for program in PROGRAMS if program.name in QUICK):
+    for program in filter(lambda program: program.quick, PROGRAMS):
         @test(f"installed/{program.name}")
         def run(ctx, program=program):
             if failure := drive(ctx.options, program).failure:

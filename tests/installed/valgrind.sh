@@ -1,0 +1,3 @@
+# driven: memcheck of /bin/true
+# packages: valgrind
+valgrind -q /bin/true
