@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
 
@@ -409,7 +410,7 @@ bool Recorder::leave_out_killed(Unit& unit) {
     if (thread->exited || thread->left_out || seen == thread->process) continue;
     char path[1];
     const std::string exe = "/proc/" + std::to_string(thread->tid) + "/exe";
-    if (readlink(exe.c_str(), path, sizeof path) < 0) {
+    if (readlink(exe.c_str(), path, sizeof path) < 0 && (errno == ENOENT || errno == ESRCH)) {
       any = thread->left_out = true;
     } else {
       seen = thread->process;
@@ -489,24 +490,27 @@ Result<UnitState> Recorder::capture_state(Unit& unit, Thread& trigger, bool at_e
     saved.process = thread->process->serial;
     const bool entering = thread == &trigger && at_entry;
     saved.in_syscall = !entering && (thread->stop == Thread::Stop::exit || thread->run == Thread::Run::blocked);
+    bool killed = false;  // one that is stopped and has no registers
     if (entering) {
       saved.regs = before_syscall(thread->entry);
       saved.xstate = get_xstate(thread->tid);
+      killed = saved.xstate.empty();
     } else if (saved.in_syscall) {
       if (thread->asleep) stop_asleep(*thread);
       saved.regs = thread->entry;
       // One that has come out of the kernel is stopped: syscalls leave the extended state alone.
-      const bool stopped = thread->stop == Thread::Stop::exit || thread->asleep;
-      saved.xstate = stopped ? get_xstate(thread->tid) : thread->xstate;
+      const bool out = thread->stop == Thread::Stop::exit;
+      saved.xstate = out || thread->asleep ? get_xstate(thread->tid) : thread->xstate;
+      killed = out && saved.xstate.empty();
     } else if (thread->run == Thread::Run::stopped || thread->stop == Thread::Stop::continued) {
       saved.regs = thread->entry;
       saved.xstate = thread->xstate;
     } else if (get_regs(*thread, saved.regs)) {
       saved.xstate = get_xstate(thread->tid);
+    } else {
+      killed = thread->run != Thread::Run::starting;
     }
-    // One that is stopped and has no registers was killed.
-    thread->left_out = saved.xstate.empty() && thread->run != Thread::Run::starting;
-    if (thread->left_out) continue;
+    if ((thread->left_out = killed)) continue;
     state.threads.push_back(std::move(saved));
   }
   std::map<uint64_t, ProcessSerial> owners;  // of memory, by memory_id
