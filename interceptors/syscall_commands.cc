@@ -17,8 +17,7 @@ namespace {
 
 using namespace rows;
 
-constexpr const char* kPriorityInheritance =
-    "the kernel hands the lock over and writes the futex word at no event of the waiter";
+constexpr const char* kRequeuedLock = "the kernel gives the lock to a thread that waits for another word";
 constexpr const char* kLazyFree = "whether the old content comes back is up to the kernel";
 constexpr const char* kForks = "checkpoints are read from a fork, which would not have this memory";
 constexpr const char* kGuards = "guard pages are not restored by a checkpoint";
@@ -247,7 +246,8 @@ constexpr auto kCommands = sorted({
     emulate(NEW_CMD(syslog, 9, SYSLOG_ACTION_SIZE_UNREAD), val, ptr, val),
     emulate(NEW_CMD(syslog, 10, SYSLOG_ACTION_SIZE_BUFFER), val, ptr, val),
 
-    // Futexes. The words themselves are the program's memory: the kernel only compares them.
+    // Futexes. The words themselves are the program's memory: the kernel only compares them, but for those that it
+    // locks.
     emulate(CMD(futex, FUTEX_WAIT), ptr, val, val, timespec_in)
         .tests()
         .times_out(3, ETIMEDOUT)
@@ -257,18 +257,18 @@ constexpr auto kCommands = sorted({
     emulate(CMD(futex, FUTEX_REQUEUE), ptr, val, val, val, ptr).served(),
     emulate(CMD(futex, FUTEX_CMP_REQUEUE), ptr, val, val, val, ptr, val).served(),
     emulate(CMD(futex, FUTEX_WAKE_OP), ptr, val, val, val, in_out(4), val).served(),
-    refuse(CMD(futex, FUTEX_LOCK_PI), ENOSYS, kPriorityInheritance),
-    refuse(CMD(futex, FUTEX_UNLOCK_PI), ENOSYS, kPriorityInheritance),
-    refuse(CMD(futex, FUTEX_TRYLOCK_PI), ENOSYS, kPriorityInheritance),
+    emulate(CMD(futex, FUTEX_LOCK_PI), out(4), val, val, timespec_in).locks().blocks(),
+    emulate(CMD(futex, FUTEX_UNLOCK_PI), out(4)).locks(),
+    emulate(CMD(futex, FUTEX_TRYLOCK_PI), out(4)).locks(),
     emulate(CMD(futex, FUTEX_WAIT_BITSET), ptr, val, val, timespec_in, ptr, val)
         .tests()
         .times_out(3, ETIMEDOUT)
         .waits_while(0, 2)
         .served(),
     emulate(CMD(futex, FUTEX_WAKE_BITSET), ptr, val, val, ptr, ptr, val).served(),
-    refuse(CMD(futex, FUTEX_WAIT_REQUEUE_PI), ENOSYS, kPriorityInheritance),
-    refuse(CMD(futex, FUTEX_CMP_REQUEUE_PI), ENOSYS, kPriorityInheritance),
-    refuse(NEW_CMD(futex, 13, FUTEX_LOCK_PI2), ENOSYS, kPriorityInheritance),
+    refuse(CMD(futex, FUTEX_WAIT_REQUEUE_PI), ENOSYS, kRequeuedLock),
+    refuse(CMD(futex, FUTEX_CMP_REQUEUE_PI), ENOSYS, kRequeuedLock),
+    emulate(NEW_CMD(futex, 13, FUTEX_LOCK_PI2), out(4), val, val, timespec_in).locks().blocks(),
 
     // Processes.
     process_flag(CMD(prctl, PR_SET_PDEATHSIG)),

@@ -141,6 +141,9 @@ struct Row : SyscallRow {
   constexpr Row blocks() const {
     return with([](Row& row) { row.may_block = true; });
   }
+  constexpr Row locks() const {
+    return with([](Row& row) { row.lock_word = true; });
+  }
   constexpr Row tests() const {
     return with([](Row& row) { row.may_block = row.test = true; });
   }

@@ -152,6 +152,7 @@ struct SyscallRow {
   int8_t waits_on_arg = -1;  // a descriptor: with O_NONBLOCK, the call does not sleep; as with Traffic's fd_arg
   int8_t timeout_arg = -1;   // with 0 in it, or in what it points to, the call does not sleep
   int16_t timed_out = 0;     // positive errno that it answers then; 0: with 0
+  bool lock_word = false;    // argument 0 is a futex that the kernel locks or unlocks: it writes the word
   int8_t word_arg = -1;      // a futex: the call does not sleep if the word there is not what expected_arg says
   int8_t expected_arg = -1;
   int8_t mask_arg = -1;  // signal mask while the call sleeps: served only if it is null

@@ -37,7 +37,7 @@ std::string event_text(const Event& event) {
     case EventKind::exit:
       return fmt::format("<... {} resumed> = {}", syscall_name(event.number), format_result(event.result));
     case EventKind::signal:
-      if (event.number == 0 && !event.fatal) return "--- another process wrote into memory ---";
+      if (event.number == 0 && !event.fatal) return "--- another process or the kernel wrote into memory ---";
       return fmt::format("--- {}{} ---", signal_name(event.number), event.fatal ? ", fatal" : "");
     case EventKind::trap:
       return fmt::format("--- {} at {:#x} ---", trap_name(event.number), event.ip);
@@ -52,7 +52,8 @@ std::string event_notes(const Event& event) {
   if (event.repeat > 1) out += fmt::format("  x{}", event.repeat);
   if (event.child_unit) out += fmt::format("  [unit {}]", event.child_unit);
   if (event.child_thread) out += fmt::format("  [thread {}]", event.child_thread);
-  if (event.send && !event.child_unit) out += fmt::format("  -> channel {}, {} bytes", event.send->channel, event.send->length);
+  if (event.send && !event.child_unit)
+    out += fmt::format("  -> channel {}, {} bytes", event.send->channel, event.send->length);
   if (event.receive) {
     const Receive& receive = *event.receive;
     out +=

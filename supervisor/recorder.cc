@@ -618,6 +618,7 @@ void Recorder::enter(Thread& thread) {
     join_unit(thread, Thread::Stop::start, *other, objects_.find(thread.changes_object)->name);
     return;
   }
+  const bool may_sleep = row.lock_word ? waits_for_lock(thread) : row.may_block;
   open_call(thread, Memory::snapshot(thread.process->memory));
   forget_descriptors(thread, false);  // others may use the number before its exit is seen
   if (row.special == Special::exit_group || row.special == Special::exit) {
@@ -635,14 +636,15 @@ void Recorder::enter(Thread& thread) {
   // Even a call that does not sleep lets others run after a while, unless a replay executes it, at its end, or it
   // changes memory that others see: what it does to memory others find done. Its entry is logged first: what the thread
   // did before it stays before what the others do.
-  const bool slice_over =
-      row.treat != Treat::special && !unit.ready.empty() && Clock::now() - unit.baton_since > kBatonSlice;
-  const bool lets_others_run = !thread.changes_object && ((row.may_block && !alone(unit)) || slice_over);
+  const bool slice_over = row.treat != Treat::special && !row.lock_word && !unit.ready.empty() &&
+                          Clock::now() - unit.baton_since > kBatonSlice;
+  const bool lets_others_run = !thread.changes_object && ((may_sleep && !alone(unit)) || slice_over);
   if (lets_others_run) thread.xstate = get_xstate(thread.tid);
   shorten_timeout(thread);
   if (stops) raise_held(thread);
   resume(thread, PTRACE_SYSCALL);
   if (lets_others_run) {
+    if (row.lock_word) let_sleep(thread);
     thread.run = Thread::Run::blocked;
     give_up_baton(unit);
   }

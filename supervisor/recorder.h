@@ -235,6 +235,10 @@ class Recorder {
   void note_write(Thread& thread, int64_t result, Event& event);
   static void add_written(Thread& thread, const user_regs_struct& regs, SignalPoint where);
 
+  // recorder_locks.cc: futexes whose words the kernel writes
+  bool waits_for_lock(Thread& thread);
+  static void let_sleep(const Thread& thread);
+
   // recorder_joins.cc: units that come to share writable memory
   void join_unit(Thread& thread, Thread::Stop stop, Unit& target, const std::string& object);
   static Unit* join_target(const Unit& unit, Unit* other);

@@ -169,6 +169,8 @@ SignalMasks signal_masks(pid_t tid) {
 
 pid_t pid_in_own_namespace(pid_t pid) { return innermost_pid(status_of(pid)); }
 
+bool sleeps(pid_t tid) { return status_of(tid).find("\nState:\tS") != std::string::npos; }
+
 bool forks_into_namespace(pid_t pid) {
   const std::string directory = "/proc/" + std::to_string(pid) + "/ns/";
   char own[64] = {}, children[64] = {};

@@ -49,6 +49,8 @@ SignalMasks signal_masks(pid_t tid);
 
 // The number of a process in the PID namespace that it is in itself (proc_pid_status(5), NSpid).
 pid_t pid_in_own_namespace(pid_t pid);
+// Whether it sleeps in the kernel, and a signal could wake it.
+bool sleeps(pid_t tid);
 // Whether its next child begins a PID namespace, or is in another one than it is itself (pid_namespaces(7)).
 bool forks_into_namespace(pid_t pid);
 
@@ -88,7 +90,7 @@ struct Process {
   std::shared_ptr<Gate> gate;         // the in-process tier; null: stops only
   std::shared_ptr<Gate> inherited;    // of a forked child that has not run yet
   AddressRange vdso;                  // which it does not see
-  std::vector<MemoryWrite> written;   // by other processes, since its last event
+  std::vector<MemoryWrite> written;   // by other processes or the kernel, since its last event
   std::vector<pid_t> copies_to_reap;  // ended checkpoint copies, still zombies of this process
 
   // What is mapped and patched in its memory; null: nothing.

@@ -1,10 +1,12 @@
 // The man page, --help and the parser agree; so do the version and the change log.
+#include <cstdlib>
 #include <fstream>
 #include <map>
 #include <regex>
 #include <set>
 #include <sstream>
 
+#include "interceptors/syscall_table.h"
 #include "logstore/policy/policy.h"
 #include "supervisor/command_line.h"
 #include "supervisor/transport.h"
@@ -37,7 +39,45 @@ std::map<std::string, std::set<std::string>> documented_options() {
   return out;
 }
 
+constexpr std::string_view kBegin = ".\\\" begin of the refused calls, made from the syscall table\n";
+constexpr std::string_view kEnd = ".\\\" end of the refused calls\n";
+
+// What the table refuses, for redrive(1): each reason once, with the calls and what they answer.
+std::string refused_calls() {
+  std::map<std::string, std::map<std::string, std::vector<std::string>>> calls;  // by reason and answer
+  const auto add = [&](const SyscallRow& row) {
+    if (row.treat != Treat::refuse) return;
+    const std::string name = row.command_name ? std::string(row.name) + "(" + row.command_name + ")" : row.name;
+    calls[row.why][std::string(error_name(row.refusal))].push_back(name);
+  };
+  for (const SyscallRow& row : all_rows()) add(row);
+  for (const SyscallRow* row : all_commands()) add(*row);
+  std::string text = ".Bl -tag -width indent\n";
+  for (const auto& [why, answers] : calls) {
+    std::string named;
+    for (const auto& [answer, names] : answers) {
+      for (const std::string& name : names) named += (&name == &names.front() ? "" : ", ") + name;
+      named += " (" + answer + (&answer == &answers.rbegin()->first ? ")" : "), ");
+    }
+    text += ".It " + why + "\n" + named + "\n";
+  }
+  return text + ".El\n";
+}
+
 }  // namespace
+
+// With REDRIVE_UPDATE=1 in the environment the page is made to say so.
+TEST_CASE("redrive(1) lists the calls that the syscall table refuses, with their reasons") {
+  const std::string page = contents("man/redrive.1");
+  const size_t begin = page.find(kBegin), end = page.find(kEnd);
+  REQUIRE(begin != std::string::npos);
+  REQUIRE(end != std::string::npos);
+  const size_t first = begin + kBegin.size();
+  const std::string wanted = refused_calls();
+  if (std::getenv("REDRIVE_UPDATE"))
+    std::ofstream("man/redrive.1") << page.substr(0, first) + wanted + page.substr(end);
+  CHECK(contents("man/redrive.1").substr(first, wanted.size() + kEnd.size()) == wanted + std::string(kEnd));
+}
 
 TEST_CASE("redrive(1) has every command with every option, and no other") {
   std::map<std::string, std::set<std::string>> known;
