@@ -187,8 +187,6 @@ void Stub::limit_stack(uint64_t bytes) const {
   prlimit(pid_, RLIMIT_STACK, &limit, nullptr);
 }
 
-uint64_t Stub::stack_limit() const { return redrive::stack_limit(pid_); }
-
 Result<Stub> Stub::adopt(pid_t pid) {
   Stub stub;
   stub.pid_ = pid;

@@ -35,9 +35,6 @@ class Stub {
   Result<pid_t> clone(pid_t tid, uint64_t flags) const;
   // Lets the stack grow as far as the recorded process could (getrlimit(2), RLIMIT_STACK).
   void limit_stack(uint64_t bytes) const;
-  // The limit that holds.
-  uint64_t stack_limit() const;
-
   // The stub of a child process made by clone().
   static Result<Stub> adopt(pid_t pid);
   // Gives the process up, stopped, for another thread to take_over(). Returns its id.

@@ -44,8 +44,8 @@ struct ProcessState {
   Address brk = 0;
   uint64_t stack_limit = ~0ull;  // bytes, RLIM_INFINITY if none (getrlimit(2), RLIMIT_STACK); up to format 4 unknown
   std::vector<Mapping> mappings;
-  std::optional<uint32_t>
-      memory_of;  // the process whose memory it runs on, as vfork(2) children do: it has no mappings
+  // The process whose memory it runs on, as vfork(2) children do; it has no mappings then.
+  std::optional<uint32_t> memory_of;
 };
 
 struct ThreadState {

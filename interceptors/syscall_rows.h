@@ -108,7 +108,8 @@ inline constexpr Arg one_iov_out = sized(ArgKind::iovec_out, 1);
 
 inline constexpr Arg timespec_in = in(16);
 inline constexpr Arg timespec_out = out(16);
-// Of a sleep: written whenever a signal or a tracer wakes it up, though it may go on until its time is over.
+// What is left of a sleep. The kernel writes it whenever a signal or a tracer wakes the thread, even if the sleep then
+// goes on.
 inline constexpr Arg time_left = always(timespec_out);
 inline constexpr Arg siginfo_in = in(128);
 inline constexpr Arg siginfo_out = out(128);

@@ -428,6 +428,12 @@ bool Gate::owns(Address start, Address end) const {
                      [&](const auto& area) { return overlaps(area.start, area.start + kTrampolinesSize); });
 }
 
+bool Gate::touches(Address start, Address end) const {
+  return owns(start, end) || std::any_of(sites.begin(), sites.end(), [&](const PatchedSite& site) {
+           return start < site.end() && site.start < end;
+         });
+}
+
 void Gate::forget(Address start, Address end) {
   last_stops_ = {};
   std::erase_if(sites, [&](const PatchedSite& site) {

@@ -221,6 +221,8 @@ class Gate {
   static bool executes_at(Address ip) { return ip >= gate::kCode && ip < gate::kCode + gate::kCodeSize; }
   // Whether a range overlaps memory that is not the program's.
   bool owns(Address start, Address end) const;
+  // ... or has changed what the program has there.
+  bool touches(Address start, Address end) const;
   // The program has unmapped this range, or mapped something else there.
   void forget(Address start, Address end);
 

@@ -12,7 +12,6 @@
 #include <climits>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 
 #include "checkpoint/address_space.h"
 #include "supervisor/recorder.h"
@@ -61,12 +60,7 @@ void Recorder::note_written_memory(Thread& thread, uint64_t written, Event& even
     if (other) add_unsure(*other->process->unit, "another process wrote into its memory (/proc/PID/mem)");
     return;
   }
-  uint64_t place = row.change_offset < 0 ? ~0ull : thread.args[static_cast<size_t>(row.change_offset)];
-  if (place == ~0ull) {  // where the descriptor stood
-    std::ifstream info("/proc/" + std::to_string(process.pid) + "/fdinfo/" + std::to_string(static_cast<int>(fd)));
-    std::string word;
-    if (info >> word >> place) place -= written;
-  }
+  const Address place = end_of_write(thread, written, 0) - written;
   MemoryWrite write{place, written, false, Bytes(written)};
   if (process.memory.read(place, write.data.data(), written)) {
     event.writes.push_back(std::move(write));

@@ -179,8 +179,7 @@ class Recorder {
   };
   void store_now(Unit& unit, Thread& trigger, const user_regs_struct* regs, const KnownMappings* known = nullptr);
   void stop_asleep(const Thread& thread);
-  Result<std::optional<ProcessState>> capture_process(Process& process, const ProcessSerial* owner,
-                                                      const KnownMappings* known);
+  Result<ProcessState> capture_process(Process& process, const ProcessSerial* owner, const KnownMappings* known);
   Result<UnitState> capture_state(Unit& unit, Thread& trigger, bool at_entry, const KnownMappings* known);
   Result<void> capture_pages(Unit& unit, bool shared_only, ImageJob& job);
   Result<ImageJob> capture(Unit& unit, Thread& trigger, bool at_entry, bool shared_only,
@@ -258,6 +257,7 @@ class Recorder {
   static std::vector<ObjectView> views(const MappedObject& object, const Unit& unit);
   Unit* other_user(const MappedObject& object, const Unit& unit) const;
   Unit* unit_to_join(Thread& thread, int64_t result);
+  static uint64_t end_of_write(const Thread& thread, uint64_t length, uint64_t size);
   Unit* unit_to_join_for_change(Thread& thread);
   static std::string name_of_mapping(const Thread& thread, int64_t result);
   std::string shared_by(const Process& process) const;

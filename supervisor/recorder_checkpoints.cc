@@ -141,18 +141,18 @@ void Recorder::note_end_state(const Thread& thread, const user_regs_struct& regs
   const Process& process = *thread.process;
   Unit& unit = *process.unit;
   if (unit.processes.size() > 1 || !unit.in_interval) return;
-  std::vector<AddressRange> except{process.vdso, {gate::kCode, gate::kEnd}};
-  if (const Gate* gate = process.tier()) {
-    for (const auto& area : gate->trampolines) except.push_back({area.start, area.start + kTrampolinesSize});
-    for (const auto& site : gate->sites) except.push_back({site.start, site.end()});
-  }
+  std::vector<AddressRange> except{process.vdso};
   for (const auto& [serial, other] : unit.threads) {
     if (other == &thread || !other->row) continue;
     for (const Span& span : possible_outputs(other->output_args, other->sizes)) {
       except.push_back({span.address, span.address + span.length});
     }
   }
-  const auto state = read_end_state(thread.tid, regs, process.memory, sample_pages(process.pid, regs.rsp, except));
+  std::vector<Address> pages = sample_pages(process.pid, regs.rsp, except);
+  if (const Gate* gate = process.tier()) {
+    std::erase_if(pages, [&](Address page) { return gate->touches(page, page + kPageSize); });
+  }
+  const auto state = read_end_state(thread.tid, regs, process.memory, std::move(pages));
   if (state) unit.end_state = encode(*state);
 }
 
@@ -291,8 +291,9 @@ void Recorder::checkpoint(Thread& trigger) {
   auto captured = capture(unit, trigger, true, copied);
   if (!captured) {
     ++skipped_checkpoints_;
-    unit.checkpoint_first = !unit.in_interval && trigger.left_out;
-    if (!unit.in_interval && !trigger.left_out) {
+    if (!unit.in_interval && trigger.left_out) {
+      unit.checkpoint_first = true;  // at another thread
+    } else if (!unit.in_interval) {
       begin_interval(unit, CheckpointKind::image, process, 0);
       add_unsure(unit, "a checkpoint that it needs could not be stored: " + captured.error().message);
     }
@@ -430,9 +431,9 @@ void Recorder::stop_asleep(const Thread& thread) {
   if (waitpid(thread.tid, &stopped.status, __WALL) == thread.tid) stopped_.push_back(stopped);
 }
 
-// Beside its threads. `owner`: whose memory it runs on; null if its own. None if its last thread has ended.
-Result<std::optional<ProcessState>> Recorder::capture_process(Process& process, const ProcessSerial* owner,
-                                                              const KnownMappings* known) {
+// Beside its threads, of which there are some. `owner`: whose memory it runs on; null if its own.
+Result<ProcessState> Recorder::capture_process(Process& process, const ProcessSerial* owner,
+                                               const KnownMappings* known) {
   ProcessState saved;
   saved.process = process.serial;
   saved.pid = process.pid;
@@ -444,12 +445,11 @@ Result<std::optional<ProcessState>> Recorder::capture_process(Process& process, 
     const auto alive = std::find_if(threads.begin(), threads.end(), [&](const auto& entry) {
       return entry.second->process == &process && !entry.second->exited;
     });
-    if (alive == threads.end()) return std::optional<ProcessState>();
     ASSIGN_OR_RETURN(process.memory, Memory::open(alive->second->tid));
   }
   if (owner) {
     saved.memory_of = *owner;
-    return std::optional(std::move(saved));
+    return saved;
   }
   if (known) {
     saved.mappings = known->mappings;
@@ -473,7 +473,7 @@ Result<std::optional<ProcessState>> Recorder::capture_process(Process& process, 
       ASSIGN_OR_RETURN(mapping.file, file_of(files, mapping));
     }
   }
-  return std::optional(std::move(saved));
+  return saved;
 }
 
 Result<UnitState> Recorder::capture_state(Unit& unit, Thread& trigger, bool at_entry, const KnownMappings* known) {
@@ -521,11 +521,7 @@ Result<UnitState> Recorder::capture_state(Unit& unit, Thread& trigger, bool at_e
     }
     const auto [owner, first] = owners.try_emplace(process->memory_id, process->serial);
     ASSIGN_OR_RETURN(auto saved, capture_process(*process, first ? nullptr : &owner->second, known));
-    if (saved) {
-      state.processes.push_back(std::move(*saved));
-    } else if (first) {
-      owners.erase(owner);
-    }
+    state.processes.push_back(std::move(saved));
   }
   return state;
 }

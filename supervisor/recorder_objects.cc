@@ -303,6 +303,24 @@ void Recorder::note_growth(Thread& thread, Address start, Event& event) {
   note_contents(thread, *object, *made, {offset + before, offset + now}, event);
 }
 
+// Where in its file a call ended that has written `length` bytes; `size`: the file's, which O_APPEND writes up to.
+uint64_t Recorder::end_of_write(const Thread& thread, uint64_t length, uint64_t size) {
+  const SyscallRow& row = *thread.row;
+  const Process& process = *thread.process;
+  const auto descriptor = DescriptorInfo::read(process.pid, thread.args[static_cast<size_t>(row.changed_arg)]);
+  if (descriptor.flags & O_APPEND) return size;
+  uint64_t end = descriptor.position;
+  if (row.change_offset < 0) return end;
+  const auto at = static_cast<size_t>(row.change_offset);
+  const uint64_t offset = thread.args[at];
+  if (row.args[at].kind == ArgKind::val) {
+    if (static_cast<int64_t>(offset) >= 0) end = offset + length;
+  } else if (offset) {
+    process.memory.read(offset, &end, sizeof end);
+  }
+  return end;
+}
+
 // A call has changed an object that processes of this unit, and of no other, have mapped.
 void Recorder::note_change(Thread& thread, int64_t result, Event& event) {
   using Kind = ObjectChange::Kind;
@@ -325,18 +343,7 @@ void Recorder::note_change(Thread& thread, int64_t result, Event& event) {
   FileRange changed;
   if (row.file_change == FileChange::writes) {
     const auto length = static_cast<uint64_t>(result);
-    const auto descriptor = DescriptorInfo::read(process.pid, thread.args[static_cast<size_t>(row.changed_arg)]);
-    changed.end = descriptor.position;
-    if (row.change_offset >= 0) {
-      const auto at = static_cast<size_t>(row.change_offset);
-      const uint64_t offset = thread.args[at];
-      if (row.args[at].kind == ArgKind::val) {
-        if (static_cast<int64_t>(offset) >= 0) changed.end = offset + length;
-      } else if (offset) {
-        process.memory.read(offset, &changed.end, sizeof changed.end);
-      }
-    }
-    if (descriptor.flags & O_APPEND) changed.end = size;
+    changed.end = end_of_write(thread, length, size);
     changed.start = changed.end - std::min(changed.end, length);
   } else if (row.file_change == FileChange::allocates) {
     constexpr uint64_t kMoves = FALLOC_FL_COLLAPSE_RANGE | FALLOC_FL_INSERT_RANGE;

@@ -52,11 +52,6 @@ size_t repeated_size(std::span<const uint8_t> code) {
 }
 
 // Whether a jump stands there in place of the program's instruction.
-bool is_replaced(const Gate& gate, Address ip) {
-  return std::any_of(gate.sites.begin(), gate.sites.end(),
-                     [&](const PatchedSite& site) { return site.start <= ip && ip < site.end(); });
-}
-
 }  // namespace
 
 // The thread was interrupted in user code. False if it stays as it was, at an event or about to make one; `handled`:
@@ -142,7 +137,7 @@ bool Recorder::settle(Thread& thread, user_regs_struct& regs, bool& handled) {
     if (!redrive::get_regs(thread.tid, regs)) return false;
     // It has come out of a call only to be sent into it again by the kernel.
     if (static_cast<int64_t>(regs.orig_rax) >= 0 && restarts(static_cast<int64_t>(regs.rax))) return false;
-    if (gate && (gate->owns(regs.rip, regs.rip + 1) || is_replaced(*gate, regs.rip))) return false;
+    if (gate && gate->touches(regs.rip, regs.rip + 1)) return false;
     uint8_t code[kLongestInstruction] = {};
     const std::span bytes(code, memory.read_some(regs.rip, code, sizeof code));
     const Instruction kind = classify(bytes);

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <fstream>
 
 #include "supervisor/recorder.h"
 #include "supervisor/registers.h"
@@ -21,16 +20,6 @@ std::string pid_namespace(pid_t tid) {
   return readlink(path.c_str(), name, sizeof name - 1) < 0 ? std::string() : name;
 }
 
-// A thread's number in its innermost namespace (proc_pid_status(5), NSpid).
-pid_t innermost_number(pid_t tid) {
-  std::ifstream file("/proc/" + std::to_string(tid) + "/status");
-  for (std::string line; std::getline(file, line);) {
-    if (line.starts_with("NSpid:"))
-      return static_cast<pid_t>(std::strtol(line.c_str() + line.rfind('\t'), nullptr, 10));
-  }
-  return -1;
-}
-
 }  // namespace
 
 // The recorded thread that another one calls by this number; null if there is none.
@@ -38,7 +27,7 @@ Thread* Recorder::named(const Thread& caller, pid_t number) {
   const std::string space = pid_namespace(caller.tid);
   if (space == pid_namespace(getpid())) return find(number);
   for (const auto& [tid, thread] : threads_) {
-    if (innermost_number(tid) == number && pid_namespace(tid) == space) return thread.get();
+    if (pid_in_own_namespace(tid) == number && pid_namespace(tid) == space) return thread.get();
   }
   return nullptr;
 }

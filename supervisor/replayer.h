@@ -160,6 +160,7 @@ class Replayer {
   Result<void> map_gate(const std::vector<ProcessSerial>& sharing, pid_t tid);
   Result<void> share_gate(ProcessSerial serial, ProcessSerial owner);
   Result<void> map_gates();
+  ProcessSerial memory_owner(ProcessSerial serial) const;
   Result<Address> map_messages(StubCalls& calls, const std::vector<Mapping>& mappings);
   Result<void> let_gate_call(StubCalls& calls, gate::Slot& slot);
   Result<void> trap_vsyscalls(const Stub& stub) const;

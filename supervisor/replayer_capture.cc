@@ -83,14 +83,13 @@ Result<UnitState> Replayer::state_for(IntervalIndex interval, ThreadSerial trigg
   state.trigger = trigger;
   state.next_thread = next_thread_;
   state.next_process = next_process_;
-  std::map<ProcessSerial, ProcessSerial> owners;  // of memory, by the process that had it first: the first that lives
   for (const auto& [serial, process] : unit_.processes) {
     ProcessState saved;
     saved.process = serial;
     saved.pid = trace_.intervals(what_.unit).at(interval).pid;
     saved.brk = process.brk;
-    saved.stack_limit = process.stub.stack_limit();
-    const auto owner = owners.try_emplace(process.memory_of.value_or(serial), serial).first->second;
+    saved.stack_limit = stack_limit(process.stub.pid());
+    const ProcessSerial owner = memory_owner(serial);
     if (owner == serial) {
       ASSIGN_OR_RETURN(saved.mappings, program_mappings(serial));
     } else {

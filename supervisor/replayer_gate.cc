@@ -21,6 +21,27 @@ namespace {
 
 uint64_t page_up(uint64_t length) { return (length + kPageSize - 1) & ~(kPageSize - 1); }
 
+// A filter that lets calls from behind these instructions through, as seccomp(2) takes it at that address.
+Bytes filter_program(Address at, std::initializer_list<uint64_t> untraced) {
+  const auto filter = seccomp_filter(untraced);
+  const sock_fprog head{static_cast<unsigned short>(filter.size()),
+                        reinterpret_cast<sock_filter*>(at + sizeof(sock_fprog))};
+  Bytes program(sizeof head + filter.size() * sizeof filter.front());
+  std::memcpy(program.data(), &head, sizeof head);
+  std::memcpy(program.data() + sizeof head, filter.data(), program.size() - sizeof head);
+  return program;
+}
+
+// Makes these calls, and those that set the filter which lies there for all threads of the process.
+Result<void> set_filter(StubCalls& calls, Address at) {
+  const std::string doing = "set a seccomp filter (see `redrive check --host`)";
+  TRY(calls.add(doing, SYS_prctl, {PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0}));
+  TRY(calls.add(doing, SYS_seccomp, {SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, at}));
+  ASSIGN_OR_RETURN(const int64_t other_thread, calls.run());
+  if (other_thread != 0) return Error{"cannot " + doing + " in all threads of a stub"};
+  return {};
+}
+
 // The memory that a call has mapped, unmapped or protected anew.
 std::vector<AddressRange> changed(const Event& event, Special special, Address brk) {
   const auto& args = event.args;
@@ -142,12 +163,20 @@ Result<void> Replayer::map_gate(const std::vector<ProcessSerial>& sharing, pid_t
 
 // In each address space.
 Result<void> Replayer::map_gates() {
-  std::map<ProcessSerial, ProcessSerial> owners;  // of memory, by the process that had it first
   for (const auto& [serial, process] : unit_.processes) {
-    const auto [owner, first] = owners.try_emplace(process.memory_of.value_or(serial), serial);
-    TRY(first ? map_gate({serial}, process.stub.pid()) : share_gate(serial, owner->second));
+    const ProcessSerial owner = memory_owner(serial);
+    TRY(owner == serial ? map_gate({serial}, process.stub.pid()) : share_gate(serial, owner));
   }
   return {};
+}
+
+// The first process alive that runs on the memory of this one. The one that had it first may be gone.
+ProcessSerial Replayer::memory_owner(ProcessSerial serial) const {
+  const auto memory = [](const auto& entry) { return entry.second.memory_of.value_or(entry.first); };
+  const auto own = memory(*unit_.processes.find(serial));
+  return std::find_if(unit_.processes.begin(), unit_.processes.end(),
+                      [&](const auto& entry) { return memory(entry) == own; })
+      ->first;
 }
 
 // The process runs on the memory of another, and finds the tier there; but its calls are its own.
@@ -176,35 +205,20 @@ Result<Address> Replayer::map_messages(StubCalls& calls, const std::vector<Mappi
 // Makes these calls, and more: from then on all threads of the process stop at every system call but those of the
 // tier's code. The slot's ring is where the kernel finds the filter.
 Result<void> Replayer::let_gate_call(StubCalls& calls, gate::Slot& slot) {
-  const auto filter = seccomp_filter({tier_->arena->header().executed, kStubSyscallEnd});
-  const sock_fprog program{static_cast<unsigned short>(filter.size()),
-                           reinterpret_cast<sock_filter*>(gate::kRing + sizeof(sock_fprog))};
-  std::memcpy(ring(slot), &program, sizeof program);
-  std::memcpy(ring(slot) + sizeof program, filter.data(), filter.size() * sizeof filter.front());
-  const std::string doing = "set a seccomp filter (see `redrive check --host`)";
-  TRY(calls.add(doing, SYS_prctl, {PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0}));
-  TRY(calls.add(doing, SYS_seccomp, {SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, gate::kRing}));
-  ASSIGN_OR_RETURN(const int64_t other_thread, calls.run());
-  if (other_thread != 0) return Error{"cannot " + doing + " in all threads of a stub"};
-  return {};
+  const Bytes program = filter_program(gate::kRing, {tier_->arena->header().executed, kStubSyscallEnd});
+  std::memcpy(ring(slot), program.data(), program.size());
+  return set_filter(calls, gate::kRing);
 }
 
 // Without the tier: SYSEMU does not see calls of the vsyscall page, which the kernel emulates, but a filter does.
 Result<void> Replayer::trap_vsyscalls(const Stub& stub) const {
   const Address scratch = kGateEnd;
   if (mapping_of(stub.pid(), scratch)) return {};
-  const auto filter = seccomp_filter({kStubSyscallEnd});
-  const sock_fprog program{static_cast<unsigned short>(filter.size()),
-                           reinterpret_cast<sock_filter*>(scratch + sizeof(sock_fprog))};
-  const std::string doing = "set a seccomp filter (see `redrive check --host`)";
+  const Bytes program = filter_program(scratch, {kStubSyscallEnd});
   TRY(stub.map_anonymous(stub.pid(), scratch, kPageSize, PROT_READ | PROT_WRITE, MAP_PRIVATE));
-  const size_t size = filter.size() * sizeof filter.front();
-  if (!stub.memory().put(scratch, program) || !stub.memory().write(scratch + sizeof program, filter.data(), size)) {
-    return errno_error("cannot write to a stub");
-  }
+  if (!stub.memory().write(scratch, program.data(), program.size())) return errno_error("cannot write to a stub");
   StubCalls calls(stub, stub.pid());
-  TRY(calls.add(doing, SYS_prctl, {PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0}));
-  TRY(calls.add(doing, SYS_seccomp, {SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, scratch}));
+  TRY(set_filter(calls, scratch));
   TRY(calls.unmap(scratch, kPageSize));
   TRY(calls.run());
   return {};
@@ -348,11 +362,8 @@ Result<void> Replayer::apply_known(const Thread& thread, const Event& event) {
 // Whether the call changes memory where the tier lies, or code that it has replaced.
 bool Replayer::is_in_the_way(const Gate& gate, const Event& event, Special special, Address brk) const {
   const auto ranges = changed(event, special, brk);
-  return std::any_of(ranges.begin(), ranges.end(), [&](const AddressRange& range) {
-    return gate.owns(range.start, range.end) ||
-           std::any_of(gate.sites.begin(), gate.sites.end(),
-                       [&](const PatchedSite& site) { return range.start < site.end() && site.start < range.end; });
-  });
+  return std::any_of(ranges.begin(), ranges.end(),
+                     [&](const AddressRange& range) { return gate.touches(range.start, range.end); });
 }
 
 // Before the program's mappings change: if the tier is in the way, it is removed. Returns whose it was.
