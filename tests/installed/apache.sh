@@ -4,7 +4,7 @@ mkdir html; echo hello > html/a
 cat > c <<X
 ServerRoot /etc/apache2
 ServerName localhost
-Listen 127.0.0.1:$PORT
+Listen 127.0.0.1:$1
 PidFile $PWD/pid
 ErrorLog $PWD/error.log
 DocumentRoot $PWD/html
@@ -17,5 +17,5 @@ X
 chmod -R a+rX .
 apache2 -f $PWD/c -DFOREGROUND &
 server=$!
-for i in 1 2 3 4 5; do until curl -sf http://127.0.0.1:$PORT/a > got; do sleep 0.05; done; grep -q hello got; done
+for i in 1 2 3 4 5; do until curl -sf http://127.0.0.1:$1/a > got; do sleep 0.05; done; grep -q hello got; done
 kill $server; wait $server || true

@@ -1,11 +1,11 @@
 # driven: a publisher and a subscriber
 # packages: nats-server
-nats-server -a 127.0.0.1 -p $PORT > log 2>&1 &
+nats-server -a 127.0.0.1 -p $1 > log 2>&1 &
 server=$!
-/usr/bin/python3 - <<'X'
-import os, socket, time
+/usr/bin/python3 - $1 <<'X'
+import socket, sys, time
 while True:
-    try: s = socket.create_connection(('127.0.0.1', os.environ['PORT'])); break
+    try: s = socket.create_connection(('127.0.0.1', sys.argv[1])); break
     except OSError: time.sleep(0.05)
 f = s.makefile('rwb')
 assert f.readline().startswith(b'INFO')

@@ -1,8 +1,8 @@
 # driven: 200 requests between two threads, over TCP
 # packages: python3-zmq
 cat > a.py <<'X'
-import os, threading, zmq
-at = 'tcp://127.0.0.1:' + os.environ['PORT']
+import sys, threading, zmq
+at = 'tcp://127.0.0.1:' + sys.argv[1]
 c = zmq.Context()
 def serve():
     s = c.socket(zmq.REP); s.bind(at)
@@ -13,4 +13,4 @@ for i in range(200):
     r.send(str(i).encode()); assert r.recv() == str(i).encode()
 t.join()
 X
-/usr/bin/python3 a.py
+/usr/bin/python3 a.py $1

@@ -1,7 +1,7 @@
 """Group installed: programs as Debian installs them, in their default configuration and with nothing set that a user would not set. Each is a shell
-script in tests/installed, with comments at its top: what is `driven`, the `packages`, and whether it is `quick` enough for `make check`. It runs
-natively and recorded, its trace is checked, the whole re-driven once, and every interval verified. installed/table drives all of them and
-writes tests/bench/real_programs.md: a program that fails is a row that says so, and a failure of the test."""
+script in tests/installed, with comments at its top: what is `driven`, the `packages`, and whether it is `quick` enough for `make check`; its
+arguments are free ports. It runs natively and recorded, its trace is checked, the whole re-driven once, and every interval verified.
+installed/table drives all of them and writes tests/bench/real_programs.md: a program that fails is a row that says so, and a failure of the test."""
 import contextlib
 import dataclasses
 import re
@@ -28,7 +28,9 @@ class Program:
         return "\n# quick\n" in self.text
 
 
-PROGRAMS = [Program(path.stem, path.read_text()) for path in sorted((TESTS / "installed").glob("*.sh"))]
+INSTALLED = TESTS / "installed"
+SOURCES = {path.name: path.read_text() for path in INSTALLED.glob("*.c")}  # of programs that several scripts compile
+PROGRAMS = [Program(path.stem, path.read_text()) for path in sorted(INSTALLED.glob("*.sh"))]
 
 
 @dataclasses.dataclass
@@ -65,8 +67,8 @@ def drive(options, program):
 
 
 def drive_in(ctx, row):
-    ports = {name: str(free_port()) for name in ("PORT", "PORT2", "PORT3")}
-    job = Job(["sh", "run.sh"], prepare=script(f"set -eu\n{row.program.text}\necho ok\n"), record_options=(), env=ports)
+    ports = [str(free_port()) for _ in range(3)]
+    job = Job(["sh", "run.sh", *ports], prepare=script(f"set -eu\n{row.program.text}\necho ok\n", SOURCES), record_options=())
     natively = run_natively(ctx, job)
     recorded = record(ctx, job)
     row.ratio = f"{recorded.seconds / natively.seconds:.1f}"
