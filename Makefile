@@ -6,7 +6,7 @@ LDFLAGS  ?=
 PREFIX   ?= /usr/local
 WARN     := -Wall -Wextra -Werror
 ALL_CXXFLAGS = -std=c++20 $(WARN) -I. -pthread -D_GNU_SOURCE -MMD -MP $(CXXFLAGS)
-LIBS     := -lsqlite3 -lzstd -lxxhash -lfmt -lcapstone -lunwind-ptrace -lunwind-x86_64 -lunwind -pthread
+LIBS     := -lsqlite3 -lzstd -lxxhash -lfmt -lcapstone -lelf -lunwind-ptrace -lunwind-x86_64 -lunwind -pthread
 
 LIB_DIRS := base logstore logstore/policy interceptors checkpoint supervisor
 LIB_SRCS := $(filter-out supervisor/main.cc,$(foreach d,$(LIB_DIRS),$(wildcard $(d)/*.cc)))

@@ -182,6 +182,10 @@ bool trap_own_instructions() {
   action.sa_sigaction = answer_own;
   action.sa_flags = SA_SIGINFO;
   sigaction(SIGSEGV, &action, nullptr);
+  sigset_t faults;
+  sigemptyset(&faults);
+  sigaddset(&faults, SIGSEGV);
+  pthread_sigmask(SIG_UNBLOCK, &faults, nullptr);
   first_sample = sample();
   return syscall(SYS_arch_prctl, kArchSetCpuid, 0) == 0;
 }

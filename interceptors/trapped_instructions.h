@@ -52,7 +52,7 @@ void answer_counter(const TrappedInstruction& trapped, uint64_t now, user_regs_s
 // Makes these instructions fault in the calling thread and those that it will start too. Switching between threads that
 // differ in this costs 5 us each way on virtual machines (rdtsc), or 15 (cpuid), so the tracer must do what its tracees
 // do. Where its own libraries execute them, a SIGSEGV handler answers; clock_gettime(2) enters the kernel instead.
-// False if this processor cannot trap cpuid.
+// SIGSEGV is unblocked. False if this processor cannot trap cpuid.
 bool trap_own_instructions();
 
 // The counter that rdtsc answers. trap_own_instructions() must have been called some time before.

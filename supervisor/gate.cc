@@ -205,21 +205,15 @@ const CodeSegment& CodeSegments::code_of(Segment& segment, const Memory& memory,
   return *segment.code;
 }
 
-void CodeSegments::add(const Mapping& mapping, const PatchedSite& site) {
+bool CodeSegments::is_program(const Mapping& mapping) {
   const std::lock_guard lock(mutex_);
-  const auto known = segments_.find(key(mapping));
-  if (known != segments_.end()) known->second.sites.at(site.site - mapping.start).original = site.original;
+  auto& file = segments_[key(mapping)].file;
+  if (!file) file = code_file(mapping.name);
+  return file == CodeFile::program;
 }
 
-std::vector<SitePatch> CodeSegments::known(const Mapping& mapping) const {
-  const std::lock_guard lock(mutex_);
-  std::vector<SitePatch> patches;
-  const auto known = segments_.find(key(mapping));
-  if (known == segments_.end()) return patches;
-  for (const auto& [at, site] : known->second.sites) {
-    if (!site.original.empty()) patches.push_back({mapping.start + at, *site.window, site.original, site.kind});
-  }
-  return patches;
+bool Gate::StoppingSite::stopped_again() {
+  return site && site->stopped_again() && (++stops >= kOwnCodeWorthPatching || !own);
 }
 
 Gate::Gate(GateArena& arena, Unit* unit) : unit(unit), arena_(arena) {}

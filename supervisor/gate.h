@@ -23,6 +23,7 @@
 #include "interceptors/inprocess/layout.h"
 #include "interceptors/patch_window.h"
 #include "interceptors/syscall_table.h"
+#include "supervisor/code_file.h"
 #include "supervisor/mapped_file.h"
 
 namespace redrive {
@@ -145,9 +146,8 @@ class CodeSegments {
                                     uint64_t times);
   // At any instruction (CodeSegment::window_at).
   std::optional<PatchWindow> window_at(const Memory& memory, const Mapping& mapping, Address place);
-  // The site was patched: it shall be in whatever else maps the file.
-  void add(const Mapping& mapping, const PatchedSite& site);
-  std::vector<SitePatch> known(const Mapping& mapping) const;
+  // Whether the file is that of a program which is linked with libraries.
+  bool is_program(const Mapping& mapping);
 
  private:
   struct Site {
@@ -155,9 +155,9 @@ class CodeSegments {
     uint64_t times = 0;
     bool examined = false;
     std::optional<PatchWindow> window;  // once it was examined
-    Bytes original;                     // what the window held; empty until it was patched
   };
   struct Segment {
+    std::optional<CodeFile> file;
     std::optional<CodeSegment> code;              // once it was looked at
     uint64_t times = 0;                           // at all sites
     std::map<uint64_t, Site> sites;               // by the distance from the start
@@ -169,9 +169,14 @@ class CodeSegments {
     return std::make_tuple(mapping.device, mapping.inode, mapping.offset, mapping.length());
   }
 
-  mutable std::mutex mutex_;
+  std::mutex mutex_;
   std::map<std::tuple<uint64_t, uint64_t, uint64_t, uint64_t>, Segment> segments_;  // device, inode, offset, length
 };
+
+// A program that reads its own code shall find what its file holds there. Nothing tells that it does, but few programs
+// that are linked with libraries make calls in code of their own: there, an instruction is not replaced before it has
+// stopped so often in an address space.
+inline constexpr uint64_t kOwnCodeWorthPatching = 64;
 
 inline constexpr uint64_t kTrampolineSize = 64;
 inline constexpr uint64_t kTrampolinesSize = 4 * kPageSize;
@@ -250,6 +255,11 @@ class Gate {
   struct StoppingSite {
     CodePlan* plan = nullptr;
     CodeSite* site = nullptr;
+    bool own = false;    // in the file of a program that is linked with libraries
+    uint64_t stops = 0;  // in this address space
+
+    // Counts a stop. Whether it is worth it by now to replace the instruction.
+    bool stopped_again();
   };
   std::unordered_map<Address, StoppingSite> stopping;
 

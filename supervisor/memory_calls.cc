@@ -139,14 +139,31 @@ void Recorder::map_file(Thread& thread, Address start, MapSource& source, Event&
     made.device = file->version.device;
     made.inode = file->version.inode;
     made.name = file->name;
-    replace_cpuid(process, made, &mapped, &event);
-    apply_plan(process, made, mapped);
+    if (is_made_by_library(thread)) {
+      replace_cpuid(process, made, &mapped, &event);
+      apply_plan(process, made, mapped);
+    } else if (const auto* const sites = limits_.cpuid_traps ? nullptr : cpuid_sites_of(mapped); sites && !sites->empty()) {
+      add_unsure(*process.unit, "cpuid instructions of " + made.name + " were left alone: the program loads code itself");
+    }
   }
   if (served || !arena_ || !file->id) return;
   // So the dynamic linker maps a library before it maps its code (mmap(2)).
   const bool library = thread.args[3] & MAP_DENYWRITE;
   const auto its_code = code || library ? mapped_code(mapped, file->name) : gate::MappedCode::unknown;
   if (const auto place = arena_->add_file(file->version, its_code)) served_files_.insert_or_assign(*place, *file);
+}
+
+// Whether the thread's call is made by a library, as the dynamic linker is one. A program that maps code by itself is
+// an emulator or a translator: it reads that code, and finds what the file holds.
+bool Recorder::is_made_by_library(const Thread& thread) {
+  const Process& process = *thread.process;
+  const auto caller = mapping_of(process.pid, thread.entry.rip);
+  if (!caller || !PatchPlans::is_code(*caller)) return false;
+  MappedFiles files(process.pid);
+  const MappedFile* const file = files.of(*caller);
+  if (!file) return false;
+  const bool own = process.gate && process.gate->program == &plans_.program(file->version);
+  return !own || plans_.kind(*file, caller->name) == CodeFile::library;
 }
 
 // What mapping code of the file calls for, which can be reached now.

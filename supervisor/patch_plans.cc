@@ -55,6 +55,12 @@ CodePlan& PatchPlans::of(const MappedFile& file, const Mapping& mapping) {
   return known(file, mapping.name).plans.try_emplace(key, mapping.name, mapping.offset).first->second;
 }
 
+CodeFile PatchPlans::kind(const MappedFile& file, const std::string& name) {
+  auto& kind = known(file, name).kind;
+  if (!kind) kind = code_file(file.path);
+  return *kind;
+}
+
 bool PatchPlans::any_ready(const MappedFile& file, const std::string& name) {
   const FilePlans& plans = known(file, name).plans;
   return std::any_of(plans.begin(), plans.end(), [](const auto& plan) {

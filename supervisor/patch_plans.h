@@ -79,6 +79,7 @@ class PatchPlans {
     return file ? &of(*file, mapping) : nullptr;
   }
   CodePlan& of(const MappedFile& file, const Mapping& mapping);
+  CodeFile kind(const MappedFile& file, const std::string& name);
   // Whether any segment of the file, which has this name, has a site that can be patched at once.
   bool any_ready(const MappedFile& file, const std::string& name);
   Program& program(const FileVersion& file) { return programs_[file]; }
@@ -95,7 +96,8 @@ class PatchPlans {
 
  private:
   struct Known {
-    FileFacts* facts = nullptr;  // the cache's
+    FileFacts* facts = nullptr;    // the cache's
+    std::optional<CodeFile> kind;  // once it was asked for
     FilePlans plans;
   };
   Known& known(const MappedFile& file, const std::string& name);

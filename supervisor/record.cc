@@ -169,10 +169,10 @@ Result<int> record(const RecordOptions& options) {
     limits.in_process = options.in_process;
     limits.processors = options.processors;
     limits.virtual_checkpoints = options.virtual_checkpoints;
+    catch_interrupts();
     limits.cpuid_traps = trap_own_instructions();
     Recorder recorder(*writer, *policy, limits, cache.get());
     personality(ADDR_NO_RANDOMIZE);
-    catch_interrupts();
     TRY(recorder.launch(program, options.command));
     end = recorder.run();
     report(recorder);

@@ -806,6 +806,9 @@ void Recorder::close_call(Thread& thread, int64_t result, const Memory& memory, 
   end_send(thread, result);
   if (asks_processors(row) && result >= 0) answer_processors(thread, result);
   outputs(row, thread.output_args, thread.sizes, result, memory, spans_);
+  if (result > 0 && (row.number == SYS_process_vm_readv || thread.process->opens_memory)) {
+    show_own_code(thread, static_cast<uint64_t>(result));
+  }
   for (const auto& span : spans_) {
     event.writes.push_back({span.address, span.length, span.payload, unit.log.spare()});
     MemoryWrite& write = event.writes.back();

@@ -232,6 +232,8 @@ class Recorder {
   void let_write(Unit& unit);
   void make_write(Thread& thread);
   void note_write(Thread& thread, int64_t result, Event& event);
+  std::vector<AddressRange> read_by(const Thread& thread, uint64_t length, const Process** source);
+  void show_own_code(Thread& thread, uint64_t length);
   static void add_written(Thread& thread, const user_regs_struct& regs, SignalPoint where);
 
   // recorder_locks.cc: futexes whose words the kernel writes
@@ -298,8 +300,8 @@ class Recorder {
   bool end_cut_short(Thread& thread, int signal);
   void disturb(Thread& thread, bool comes_out, int signal = 0);
   void at_boundary(Thread& thread, user_regs_struct regs);
-  Gate::StoppingSite stopping_site(const Thread& thread, Address at, SiteKind kind);
-  bool worth_patching(const Thread& thread, Address at, Gate::StoppingSite stopping, const Mapping& mapping) const;
+  Gate::StoppingSite& stopping_site(const Thread& thread, Address at, SiteKind kind);
+  bool fits(const Thread& thread, Address at, const Gate::StoppingSite& stopping, const Mapping& mapping) const;
   static void replace(Process& process, Address at, CodeSite& site);
   bool patch(Thread& thread);
   void patch_instruction(Thread& thread, Address at, SiteKind kind);
@@ -356,6 +358,7 @@ class Recorder {
   void map_file(Thread& thread, Address start, MapSource& source, Event& event, const gate::Record* served);
   bool mappable(Thread& thread);
   pid_t memory_behind(const Process& process, uint64_t fd) const;
+  bool is_made_by_library(const Thread& thread);
   void note_written_memory(Thread& thread, uint64_t written, Event& event);
 
   bool wait_stop(pid_t tid, int& status);

@@ -432,14 +432,14 @@ void Recorder::at_boundary(Thread& thread, user_regs_struct regs) {
 // ---- Patching
 
 // What is known of the site, which has just stopped the thread.
-Gate::StoppingSite Recorder::stopping_site(const Thread& thread, Address at, SiteKind kind) {
+Gate::StoppingSite& Recorder::stopping_site(const Thread& thread, Address at, SiteKind kind) {
   const Process& process = *thread.process;
   auto [known, fresh] = process.gate->stopping.try_emplace(at);
   if (!fresh) return known->second;
   const auto mapping = mapping_of(process.pid, at);
   MappedFiles files(process.pid);
   const MappedFile* file = mapping && PatchPlans::is_code(*mapping) ? files.of(*mapping) : nullptr;
-  if (!file) return {};
+  if (!file) return known->second;
   arena_->code_is_replaced(file->version);
   CodePlan& plan = plans_.of(*file, *mapping);
   CodeSite& site = plan.site(at - mapping->start);
@@ -449,16 +449,15 @@ Gate::StoppingSite Recorder::stopping_site(const Thread& thread, Address at, Sit
       if (each.offset == site.offset) site.front = each.front;
     }
   }
-  return known->second = {&plan, &site};
+  return known->second = {&plan, &site, plans_.kind(*file, mapping->name) == CodeFile::program};
 }
 
-// Whether it has proved worth it to replace the site's instruction, and that can be done now.
-bool Recorder::worth_patching(const Thread& thread, Address at, Gate::StoppingSite stopping,
-                              const Mapping& mapping) const {
-  const auto [plan, site] = stopping;
-  const auto window = plan->examine(*site, thread.process->memory, mapping);
+// Whether the site's instruction can be replaced now.
+bool Recorder::fits(const Thread& thread, Address at, const Gate::StoppingSite& stopping,
+                    const Mapping& mapping) const {
+  const auto window = stopping.plan->examine(*stopping.site, thread.process->memory, mapping);
   // Others may be at the instructions that would be replaced.
-  return window && !in_use(thread, at - window->before, at + instruction_size(site->kind) + window->after);
+  return window && !in_use(thread, at - window->before, at + instruction_size(stopping.site->kind) + window->after);
 }
 
 // Tried once in an address space.
@@ -483,10 +482,10 @@ bool Recorder::patch(Thread& thread) {
   const auto args = syscall_args(thread.entry);
   const SyscallRow* row = find_row(static_cast<int64_t>(thread.entry.orig_rax), args);
   if (!row || !row->in_process) return false;
-  const auto stopping = stopping_site(thread, at, SiteKind::syscall);
-  if (!stopping.site || !stopping.site->stopped_again()) return false;
+  auto& stopping = stopping_site(thread, at, SiteKind::syscall);
+  if (!stopping.stopped_again()) return false;
   const auto mapping = mapping_of(process.pid, at);
-  if (!mapping || !worth_patching(thread, at, stopping, *mapping)) return false;
+  if (!mapping || !fits(thread, at, stopping, *mapping)) return false;
   const bool near = gate->trampolines_near(at);
   if (!near && !map_trampolines(thread, at)) return true;
   replace(process, at, *stopping.site);
@@ -503,10 +502,10 @@ void Recorder::patch_instruction(Thread& thread, Address at, SiteKind kind) {
   Process& process = *thread.process;
   Gate* const gate = process.gate.get();
   if (!gate || !gate->slot() || gate->patched(at)) return;
-  const auto stopping = stopping_site(thread, at, kind);
-  if (!stopping.site || !stopping.site->stopped_again()) return;
+  auto& stopping = stopping_site(thread, at, kind);
+  if (!stopping.stopped_again()) return;
   const auto mapping = mapping_of(process.pid, at);
-  if (!mapping || !worth_patching(thread, at, stopping, *mapping)) return;
+  if (!mapping || !fits(thread, at, stopping, *mapping)) return;
   if (gate->trampolines_near(at) || map_trampolines(thread, at)) replace(process, at, *stopping.site);
 }
 
@@ -521,11 +520,12 @@ bool Recorder::in_use(const Thread& thread, Address start, Address end) const {
   });
 }
 
-// Code was mapped that nothing has run yet: patches what has proved worth it in other programs. What maps more memory
-// for trampolines is left to the sites' stops.
+// Code was mapped that nothing has run yet: patches what has proved worth it in other programs, but for what a program's
+// own file holds. What maps more memory for trampolines is left to the sites' stops.
 void Recorder::apply_plan(Process& process, const Mapping& mapping, const MappedFile& file) {
   Gate* const gate = process.gate.get();
   if (!gate || !gate->slot() || !PatchPlans::is_code(mapping)) return;
+  if (plans_.kind(file, mapping.name) == CodeFile::program) return;
   auto patches = plans_.of(file, mapping).ready(mapping.start, gate->program);
   if (patches.empty()) return;
   // No trap of such an instruction may have come yet.

@@ -1,12 +1,14 @@
-// Calls that write into another process's memory (process_vm_writev(2)). A replay must find what they wrote at an event
-// of the process that they wrote to: the kernel makes the call while nobody runs user code in that process's unit, and
-// before anybody does again, what was written becomes an event there.
+// Calls that reach into the memory of processes. What they write into another one's (process_vm_writev(2)) a replay must
+// find at an event of the process that they wrote to: the kernel makes the call while nobody runs user code in that
+// process's unit, and before anybody does again, what was written becomes an event there. What they read shows code as
+// it was before instructions were replaced.
 #include <sys/ptrace.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
 
+#include "supervisor/descriptor_info.h"
 #include "supervisor/recorder.h"
 #include "supervisor/registers.h"
 
@@ -92,6 +94,71 @@ void Recorder::note_write(Thread& thread, int64_t result, Event& event) {
     } else {
       add_unsure(*process.unit, "what process_vm_writev has written could not be read");
     }
+  }
+}
+
+// The memory that a call, which has read `length` bytes, has read of `source`; empty if it is none of a recorded process.
+std::vector<AddressRange> Recorder::read_by(const Thread& thread, uint64_t length, const Process** source) {
+  const Process& process = *thread.process;
+  const auto& args = thread.args;
+  const auto up_to = [&](uint64_t end) { return std::vector<AddressRange>{{end - length, end}}; };
+  const Thread* owner = nullptr;
+  std::vector<AddressRange> ranges;
+  switch (thread.row->number) {
+    case SYS_process_vm_readv: {
+      constexpr uint64_t kMostVectors = 1024;
+      owner = named(thread, static_cast<pid_t>(args[0]));
+      std::vector<iovec> vectors(std::min(args[4], kMostVectors));
+      if (!process.memory.read(args[3], vectors.data(), vectors.size() * sizeof(iovec))) return {};
+      for (const iovec& vector : vectors) {
+        const auto start = reinterpret_cast<Address>(vector.iov_base);
+        ranges.push_back({start, start + vector.iov_len});
+      }
+      break;
+    }
+    case SYS_pread64:
+    case SYS_preadv:
+    case SYS_preadv2:
+    case SYS_read:
+    case SYS_readv: {
+      owner = find(memory_behind(process, args[0]));
+      const bool placed = thread.row->number != SYS_read && thread.row->number != SYS_readv;
+      const bool at_position = !placed || static_cast<int64_t>(args[3]) < 0;  // preadv2(2)
+      if (owner) ranges = up_to(at_position ? DescriptorInfo::read(process.pid, args[0]).position : args[3] + length);
+      break;
+    }
+    default:
+      break;
+  }
+  if (!owner) return {};
+  *source = owner->process;
+  return ranges;
+}
+
+// Such a call has put what it has read into `spans_`.
+void Recorder::show_own_code(Thread& thread, uint64_t length) {
+  const Process* source = nullptr;
+  const auto ranges = read_by(thread, length, &source);
+  const Gate* const tier = ranges.empty() ? nullptr : source->tier();
+  const bool shown = tier && std::any_of(ranges.begin(), ranges.end(),
+                                         [&](const auto& range) { return tier->touches(range.start, range.end); });
+  if (!shown) return;
+  const Memory& memory = thread.process->memory;
+  Bytes copy;
+  for (const auto& span : spans_) {
+    copy.resize(copy.size() + span.length);
+    if (!memory.read(span.address, &copy[copy.size() - span.length], span.length)) return;
+  }
+  size_t at = 0;
+  for (const auto& range : ranges) {
+    const size_t size = std::min<size_t>(range.end - range.start, copy.size() - at);
+    tier->undo_patches(range.start, {copy.data() + at, size});
+    at += size;
+  }
+  at = 0;
+  for (const auto& span : spans_) {
+    memory.write(span.address, copy.data() + at, span.length);
+    at += span.length;
   }
 }
 

@@ -405,7 +405,6 @@ Result<bool> Replayer::replay_effects(Thread& thread, EventIndex index, const Ev
   }
   ASSIGN_OR_RETURN(const bool written, write_memory(thread, index, event));
   if (!written) return false;
-  if (special == Special::mmap) TRY(apply_known(thread, event));
   if (const auto limit = stack_limit_set_by(event.number, args, event.result)) limit_stack(thread, *limit);
   thread.regs.rax = static_cast<uint64_t>(event.result);
   if (restarts(event.result)) {

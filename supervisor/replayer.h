@@ -172,9 +172,7 @@ class Replayer {
   bool is_in_the_way(const Gate& gate, const Event& event, Special special, Address brk) const;
   Result<bool> make_in_ring(const Event& event, Special special, RingCalls& calls);
   Result<void> patch_ahead(const Thread& thread, Address site, SiteKind kind, uint64_t times);
-  Result<void> replace(ProcessSerial process, pid_t tid, std::vector<SitePatch> patches);
-  Result<void> apply_known(ProcessSerial process, pid_t tid, const Mapping& mapping);
-  Result<void> apply_known(const Thread& thread, const Event& event);
+  Result<void> replace(ProcessSerial process, pid_t tid, const SitePatch& patch);
   std::vector<ProcessSerial> make_room(Thread& thread, const Event& event, Special special);
   Result<bool> visit(EventIndex index, const Event& event);
   Result<bool> receive_in_turn(EventIndex index, const Event& event);
@@ -195,6 +193,7 @@ class Replayer {
   RestoredUnit unit_;
   std::map<ProcessSerial, std::shared_ptr<Gate>> gates_;
   std::map<ProcessSerial, std::vector<Mapping>> code_;
+  std::map<std::pair<ProcessSerial, Address>, uint64_t> own_calls_;  // by sites in programs' own files
   std::set<std::pair<ProcessSerial, Address>> unpatchable_;  // sites where a jump did not fit: not to be tried again
   Batch batch_;
   const Event* previous_ = nullptr;  // the event before the one that is visited; null: it must be read again

@@ -157,7 +157,6 @@ Result<void> Replayer::map_gate(const std::vector<ProcessSerial>& sharing, pid_t
   TRY(let_gate_call(calls, *gate->slot()));
   gate->messages = {gate->slot()->messages, gate->slot()->messages + store_.size()};
   for (const ProcessSerial serial : sharing) gates_[serial] = gate;
-  for (const auto& mapping : mappings) TRY(apply_known(sharing.front(), tid, mapping));
   return {};
 }
 
@@ -307,56 +306,31 @@ Result<void> Replayer::patch_ahead(const Thread& thread, Address site, SiteKind 
   const Mapping mapping = *found;
   // What the batch will map may lie where trampolines would.
   if (batch_.changes_memory && !gate_of(thread)->trampolines_near(site)) return {};
+  if (tier_->code.is_program(mapping)) {
+    if ((own_calls_[{thread.process, site}] += times) < kOwnCodeWorthPatching) return {};
+  }
   const auto window = tier_->code.window(memory(thread), mapping, site, kind, times);
   if (!window) return {};
-  TRY(replace(thread.process, thread.tid, {{site, *window, {}, kind}}));
-  if (const PatchedSite* made = gate_of(thread)->patched(site)) {
-    tier_->code.add(mapping, *made);
-  } else {
-    unpatchable_.insert({thread.process, site});
-  }
+  TRY(replace(thread.process, thread.tid, {site, *window, {}, kind}));
+  if (!gate_of(thread)->patched(site)) unpatchable_.insert({thread.process, site});
   return {};
 }
 
-// Replaces instructions that lie near each other.
-Result<void> Replayer::replace(ProcessSerial process, pid_t tid, std::vector<SitePatch> patches) {
+Result<void> Replayer::replace(ProcessSerial process, pid_t tid, const SitePatch& patch) {
   Gate* const gate = gates_.at(process).get();
   const Stub& stub = unit_.processes.at(process).stub;
-  if (!gate->trampolines_near(patches.front().site)) {
+  if (!gate->trampolines_near(patch.site)) {
     ASSIGN_OR_RETURN(const auto mappings, read_mappings(stub.pid()));
-    const auto at = Gate::gap_near(mappings, patches.front().site);
+    const auto at = Gate::gap_near(mappings, patch.site);
     if (!at) return {};
     TRY(stub.map_anonymous(tid, *at, kTrampolinesSize, PROT_READ | PROT_EXEC, MAP_PRIVATE));
     gate->add_trampolines(stub.memory(), *at);
   }
-  gate->patch(stub.memory(), std::move(patches));
+  gate->patch(stub.memory(), {patch});
   for (const auto& [serial, other] : threads_) {
     if (gate_of(other) == gate) reseat(other, *gate, gate);
   }
   return {};
-}
-
-// The process has mapped this: replaces what has proved worth it in other stubs.
-Result<void> Replayer::apply_known(ProcessSerial process, pid_t tid, const Mapping& mapping) {
-  if (!gates_.contains(process) || !(mapping.protection & PROT_EXEC)) return {};
-  auto patches = tier_->code.known(mapping);
-  return patches.empty() ? Result<void>() : replace(process, tid, std::move(patches));
-}
-
-// The same behind an event that has mapped a file.
-Result<void> Replayer::apply_known(const Thread& thread, const Event& event) {
-  struct stat info {};
-  if (!tier_ || !event.map || !event.map->file) return {};
-  ASSIGN_OR_RETURN(const std::string path, file_path_(event.map->file));
-  if (stat(path.c_str(), &info) != 0) return {};
-  Mapping mapping;
-  mapping.start = static_cast<Address>(event.result);
-  mapping.end = mapping.start + event.map->length;
-  mapping.protection = static_cast<int>(event.args[2]);
-  mapping.offset = event.map->offset;
-  mapping.device = info.st_dev;
-  mapping.inode = info.st_ino;
-  return apply_known(thread.process, thread.tid, mapping);
 }
 
 // Whether the call changes memory where the tier lies, or code that it has replaced.
