@@ -4,6 +4,7 @@ see them again. Knows nothing of what is tested.
 A test is a function of a Context, registered by @test(NAME). It returns if all is right, and raises Failure or Skip. All it starts
 runs in sessions of its own, and whatever is left of those is killed when the call ends; nothing else ever is."""
 import dataclasses
+import errno
 import json
 import os
 import pathlib
@@ -18,6 +19,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TESTS = ROOT / "tests"
 SHOWN_LINES = 12  # of a failed command's output
+BUSY_S = 10       # how long a program that is to be started may be open for writing
 
 
 class Failure(Exception):
@@ -102,10 +104,20 @@ class Process:
     def __init__(self, command, cwd, env, shown, directory):
         self.command, self.shown, self.start = [str(word) for word in command], shown, time.monotonic()
         self.files = [tempfile.TemporaryFile("w+", dir=directory, errors="replace") for _ in range(2)]
-        self.process = subprocess.Popen(self.command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=self.files[0],
-                                        stderr=self.files[1], start_new_session=True)
+        self.process = self.started(cwd, env)
         self.pid = self.process.pid
         live_processes.add(self)
+
+    def started(self, cwd, env):
+        while True:
+            try:
+                return subprocess.Popen(self.command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=self.files[0],
+                                        stderr=self.files[1], start_new_session=True)
+            except OSError as error:
+                # A program that was copied a moment ago: what another thread starts has the copy open until it executes.
+                if error.errno != errno.ETXTBSY or time.monotonic() - self.start > BUSY_S:
+                    raise
+                time.sleep(0.01)
 
     def output(self, which=0):
         # pread: the position belongs to the writer too.
