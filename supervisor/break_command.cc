@@ -439,6 +439,7 @@ Result<int> replay_to_breakpoint(const ReplayOptions& options) {
   const auto started = Clock::now();
   ASSIGN_OR_RETURN(const std::string directory, find_trace(options.trace));
   ASSIGN_OR_RETURN(const std::shared_ptr<Trace> trace, Trace::open(directory));
+  say_if_recorded_on(*trace);
   ASSIGN_OR_RETURN(DependenceGraph graph, DependenceGraph::open(*trace));
   return Session(options, trace, std::move(graph)).run(started);
 }

@@ -20,6 +20,8 @@
 
 namespace redrive {
 
+class Trace;
+
 // Exit statuses of `record` that are its own, and not the program's: as env(1) and timeout(1) have them.
 inline constexpr Status kCannotRecord{125};
 inline constexpr Status kCannotExecute{126};
@@ -38,8 +40,10 @@ struct RecordOptions {
   unsigned processors = 0;                    // that the programs may run on; 0: all
   bool virtual_checkpoints = false;           // the first of four phases: `prepare` does the rest
   Transport transport = Transport::sockets;   // of runtimes that share memory otherwise
+  bool wait = false;                          // for what the program leaves behind, too
 };
-// Records the command and everything it starts. Returns the program's exit status.
+// Records the command and everything it starts. Returns the program's exit status. The caller is what stand_in_front()
+// has made the recorder.
 Result<int> record(const RecordOptions& options);
 
 // Exit status of `replay`: all was re-driven, and some interval took longer than the bound.
@@ -65,6 +69,8 @@ struct ReplayOptions {
 };
 // Re-drives intervals. Returns 0, Status::divergence if any diverged or failed verification, or kLate.
 Result<int> replay(const ReplayOptions& options);
+// On standard error, if the recording of the trace goes on.
+void say_if_recorded_on(const Trace& trace);
 // With `breaks`: all units stand there, are shown, and go on if it is to be verified or they are told to.
 Result<int> replay_to_breakpoint(const ReplayOptions& options);
 

@@ -6,6 +6,7 @@
 #include <exception>
 
 #include "supervisor/command_line.h"
+#include "supervisor/front.h"
 
 namespace redrive {
 namespace {
@@ -14,10 +15,14 @@ Result<int> run(const PrintText& text) {
   fmt::print("{}", text.text);
   return 0;
 }
+Result<int> record_behind_front(const RecordOptions& options) {
+  ASSIGN_OR_RETURN(const std::optional<int> ended, stand_in_front());
+  return ended ? *ended : record(options);
+}
 // What is 1 elsewhere would look like the program's own status.
 Result<int> run(const RecordOptions& options) {
   try {
-    auto status = record(options);
+    auto status = record_behind_front(options);
     if (status || status.error().status >= kCannotRecord) return status;
     return Error{status.error().message, kCannotRecord};
   } catch (const std::exception& failure) {

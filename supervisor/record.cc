@@ -19,6 +19,7 @@
 #include "logstore/home.h"
 #include "logstore/trace_files.h"
 #include "supervisor/commands.h"
+#include "supervisor/front.h"
 #include "supervisor/interrupts.h"
 #include "supervisor/join_text.h"
 #include "supervisor/recorder.h"
@@ -122,6 +123,17 @@ void report(const std::vector<const TransportVariable*>& asked, const Trace& tra
     std::fprintf(stderr, "redrive: sockets instead of shared memory (see --transport):%s\n", set.c_str());
 }
 
+// The program has ended: so does what the user waits for, and the rest is recorded in the background.
+void go_on_behind(const LeftBehind& left, const std::string& directory) {
+  const bool one = left.processes == 1;
+  std::fprintf(
+      stderr,
+      "redrive: the program has ended; %zu process%s that it left behind %s still recorded to %s; `kill %d` ends "
+      "%s (see --wait)\n",
+      left.processes, one ? "" : "es", one ? "is" : "are", directory.c_str(), getpid(), one ? "it" : "them");
+  release_front(left.exit_status);
+}
+
 }  // namespace
 
 Result<int> record(const RecordOptions& options) {
@@ -174,7 +186,9 @@ Result<int> record(const RecordOptions& options) {
     Recorder recorder(*writer, *policy, limits, cache.get());
     personality(ADDR_NO_RANDOMIZE);
     TRY(recorder.launch(program, options.command));
-    end = recorder.run();
+    end = recorder.run([&](const LeftBehind& left) {
+      if (!options.wait) go_on_behind(left, directory);
+    });
     report(recorder);
   }
   if (auto finished = writer->finish(end); !finished) {

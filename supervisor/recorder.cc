@@ -12,6 +12,7 @@
 
 #include "interceptors/payload.h"
 #include "supervisor/births.h"
+#include "supervisor/front.h"
 #include "supervisor/interrupts.h"
 #include "supervisor/registers.h"
 #include "supervisor/robust_futexes.h"
@@ -21,6 +22,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
+constexpr auto kLeaving = 100ms;   // for the others to end when the program has
 constexpr auto kBatonSlice = 5ms;  // at the next event after this, waiting threads get the baton
 // CPU time without an event from when one was first needed: until the holder is stopped where it is, and until the
 // recording says that this fails.
@@ -45,6 +47,8 @@ unsigned long message_of(pid_t tid, int status) {
   if (birth || event == PTRACE_EVENT_EXEC) ptrace(PTRACE_GETEVENTMSG, tid, nullptr, &message);
   return message;
 }
+
+int exit_status_of(int status) { return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status); }
 
 // To the first process, or to all that are left when that has ended.
 template <typename Threads>
@@ -105,8 +109,15 @@ void Recorder::add_unsure(Unit& unit, const std::string& reason) {
   writer_.add(unsure_.back());
 }
 
-RecordingEnd Recorder::run() {
+LeftBehind Recorder::left_behind() const {
+  std::set<const Process*> processes;
+  for (const auto& [tid, thread] : threads_) processes.insert(thread->process);
+  return {exit_status_of(root_status_), processes.size()};
+}
+
+RecordingEnd Recorder::run(const std::function<void(const LeftBehind&)>& left_behind) {
   const auto started = Clock::now();
+  bool told = false;
   next_tick_ = started + kTick;
   while (!threads_.empty()) {
     if (stopped_.empty() && !collect_stops()) break;
@@ -117,6 +128,10 @@ RecordingEnd Recorder::run() {
     }
     for (const int signal : take_interrupts()) pass_on(signal, threads_, root_);
     if (Clock::now() >= next_tick_) tick();
+    if (root_ended_ && !told && !threads_.empty() && Clock::now() - *root_ended_ > kLeaving) {
+      told = true;
+      left_behind(this->left_behind());
+    }
   }
   drain();
   for (auto& [id, unit] : units_) {
@@ -131,7 +146,7 @@ RecordingEnd Recorder::run() {
   add_sites();
   plans_.keep();
   RecordingEnd end;
-  end.exit_status = WIFSIGNALED(root_status_) ? 128 + WTERMSIG(root_status_) : WEXITSTATUS(root_status_);
+  end.exit_status = exit_status_of(root_status_);
   const bool killed = WIFSIGNALED(root_status_);
   const bool interrupted = killed && was_interrupted_by(WTERMSIG(root_status_));
   end.reason = interrupted ? "interrupted" : killed ? "killed by a signal" : "exited";
@@ -402,9 +417,11 @@ void Recorder::handle(const Stopped& stopped) {
 
 // A thread has been born, its group stops or goes on, or it was interrupted by us.
 void Recorder::handle_event_stop(Thread& thread, int signal) {
+  if (thread.process->pid == root_ && !stops_the_group(signal)) continue_front();
   if (thread.run == Thread::Run::starting) {
     take_or_queue(thread, Thread::Stop::start);
   } else if (stops_the_group(signal)) {
+    if (thread.process->pid == root_) stop_front(signal);
     stop_with_group(thread);
   } else if (thread.run == Thread::Run::stopped) {
     take_or_queue(thread, Thread::Stop::continued);

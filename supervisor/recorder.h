@@ -7,6 +7,7 @@
 
 #include <array>
 #include <deque>
+#include <functional>
 #include <unordered_map>
 
 #include "base/result.h"
@@ -37,6 +38,12 @@ struct RecorderLimits {
   bool cpuid_traps = true;           // else the instructions are replaced
 };
 
+// What is left when the program that was launched has ended.
+struct LeftBehind {
+  int exit_status = 0;   // the program's
+  size_t processes = 0;  // that it has started, and that live on
+};
+
 // A syscall instruction in the vDSO that is mapped there; 0 if there is none.
 Address vdso_syscall(const Memory& memory, Address vdso);
 
@@ -49,8 +56,8 @@ class Recorder {
   // Starts `path` with these arguments, stopped before its first instruction, under a filter that stops at every
   // syscall.
   Result<void> launch(const std::string& path, const std::vector<std::string>& arguments);
-  // Runs until every tracee has ended.
-  RecordingEnd run();
+  // Runs until every tracee has ended. `left_behind` is told, once, if others live a moment longer than the program.
+  RecordingEnd run(const std::function<void(const LeftBehind&)>& left_behind);
 
   // What was refused and not only because all programs try it, by call and answer; and what a replay may fail at. After
   // run().
@@ -101,6 +108,7 @@ class Recorder {
   static void end_copy(pid_t copy);
   static bool is_lost_copy(pid_t tid);
   void collect_images();
+  LeftBehind left_behind() const;
   void tick();
   void place_units();
   void place(const Unit& unit) const;
@@ -391,6 +399,7 @@ class Recorder {
   uint64_t skipped_checkpoints_ = 0;
   pid_t root_ = -1;
   int root_status_ = 0;
+  std::optional<Clock::time_point> root_ended_;
   bool write_failed_ = false;
   Clock::time_point next_tick_{};
   Clock::time_point placed_{};                                 // when the units' places were last looked at

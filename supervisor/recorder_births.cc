@@ -17,6 +17,7 @@
 
 #include "checkpoint/address_space.h"
 #include "supervisor/births.h"
+#include "supervisor/front.h"
 #include "supervisor/interrupts.h"
 #include "supervisor/recorder.h"
 #include "supervisor/registers.h"
@@ -153,6 +154,7 @@ Result<void> Recorder::launch(const std::string& path, const std::vector<std::st
   unit.current = &thread;
   thread.processors = placement_.seen();
   if (write(write_end.get(), "g", 1) != 1) return errno_error("cannot start the program");
+  close_inherited();
   return {};
 }
 
@@ -468,7 +470,11 @@ void Recorder::ended(pid_t tid, int status) {
   if (!found) return;
   Process& process = *found->process;
   Unit& unit = *process.unit;
-  if (tid == root_) root_status_ = status;
+  if (tid == root_) {
+    root_status_ = status;
+    root_ended_ = Clock::now();
+    continue_front();
+  }
   const ThreadSerial serial = found->serial;
   const bool left_out = found->left_out;
   remove_thread(*found);

@@ -237,11 +237,18 @@ void print_summary(const Trace& trace, const Summary& summary, size_t intervals,
 
 }  // namespace
 
+void say_if_recorded_on(const Trace& trace) {
+  if (!trace.recording()) return;
+  fmt::print(stderr, "redrive: {} is still being recorded; what has been written so far is re-driven\n",
+             trace.directory());
+}
+
 Result<int> replay(const ReplayOptions& options) {
   if (!options.breaks.empty()) return replay_to_breakpoint(options);
   const auto started = std::chrono::steady_clock::now();
   ASSIGN_OR_RETURN(const std::string directory, find_trace(options.trace));
   ASSIGN_OR_RETURN(const auto trace, Trace::open(directory));
+  say_if_recorded_on(*trace);
   ASSIGN_OR_RETURN(const auto requests, requests_of(*trace, options));
   ASSIGN_OR_RETURN(DependenceGraph dependences, DependenceGraph::open(*trace));
   const Rdg& graph = dependences.rdg();

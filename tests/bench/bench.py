@@ -4,6 +4,7 @@
 Each row alternates native and recorded runs (so that a change of the machine's load meets both), pinned to one core where the job talks
 (FACTS.md: two processes that talk are 13-16x slower on two idle virtual cores), and compares medians. Prints a table, writes JSON.
 With --profile it also says, for each row, what the time of a recording goes into, and brings the tables of README.md up to date."""
+import contextlib
 import dataclasses
 import json
 import os
@@ -77,30 +78,31 @@ class Run:
     seconds: float
     output: str
     user_s: float         # of all that ran
-    own_cpu_s: float      # of the first process alone: user and system time
-    children_cpu_s: float  # of those it started, and those they started
-    peak_bytes: int       # VmHWM of the first process, as last seen
-    memory: list          # (seconds since the start, VmRSS) of the first process
+    own_cpu_s: float      # of the recorder alone, as last seen: user and system time
+    children_cpu_s: float  # of all others
+    peak_bytes: int       # VmHWM of the recorder, as last seen
+    memory: list          # (seconds since the start, VmRSS) of the recorder
 
 
-class MemorySampler(threading.Thread):
-    """Looks at a process's memory until told to end."""
+class Sampler(threading.Thread):
+    """Looks at the first child of a process, which is the recorder if that is `redrive record`, until told to end."""
 
     def __init__(self, pid, period_s):
         super().__init__()
-        self.path, self.period_s, self.done = f"/proc/{pid}/status", period_s, threading.Event()
-        self.start_s, self.peak, self.samples = time.monotonic(), 0, []
+        self.pid, self.period_s, self.done = pid, period_s, threading.Event()
+        self.start_s, self.peak, self.cpu_s, self.samples = time.monotonic(), 0, 0, []
         self.start()
 
     def run(self):
         while not self.done.wait(self.period_s):
-            try:
-                fields = dict(line.split(":", 1) for line in pathlib.Path(self.path).read_text().splitlines())
-            except OSError:
-                return
-            if "VmRSS" in fields:  # not of a zombie
-                self.peak = int(fields["VmHWM"].split()[0]) << 10
-                self.samples.append((time.monotonic() - self.start_s, int(fields["VmRSS"].split()[0]) << 10))
+            with contextlib.suppress(OSError, IndexError):  # it has ended, or not begun
+                recorder = pathlib.Path("/proc") / pathlib.Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()[0]
+                times = (recorder / "stat").read_text().rsplit(")", 1)[1].split()[11:13]
+                self.cpu_s = sum(map(int, times)) / os.sysconf("SC_CLK_TCK")
+                fields = dict(line.split(":", 1) for line in (recorder / "status").read_text().splitlines())
+                if "VmRSS" in fields:  # not of a zombie
+                    self.peak = int(fields["VmHWM"].split()[0]) << 10
+                    self.samples.append((time.monotonic() - self.start_s, int(fields["VmRSS"].split()[0]) << 10))
 
     def end(self):
         self.done.set()
@@ -124,20 +126,20 @@ class Bench:
             start = time.monotonic()
             process = subprocess.Popen([str(word) for word in command], cwd=cwd or self.directory, env=self.env, stdin=subprocess.DEVNULL,
                                        stdout=output, stderr=errors)
-            memory = MemorySampler(process.pid, sample_s)
+            recorder = Sampler(process.pid, sample_s)
             os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
             seconds = time.monotonic() - start
             # A zombie's own times are not mixed with its children's, as those of wait4(2) are.
             fields = pathlib.Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()
             user, system, children_user, children_system = (int(field) / os.sysconf("SC_CLK_TCK") for field in fields[11:15])
-            memory.end()
+            recorder.end()
             status = process.wait()
             output.seek(0), errors.seek(0)
             if status not in statuses:
                 told = (errors.read() or output.read()).strip().splitlines()[-1:] or [""]
                 raise Failure(f"{' '.join(map(str, command))}: exit status {status}: {told[0][:200]}")
-            return Run(seconds, output.read(), user + children_user, user + system, children_user + children_system,
-                       memory.peak, memory.samples)
+            return Run(seconds, output.read(), user + children_user, recorder.cpu_s,
+                       user + system + children_user + children_system - recorder.cpu_s, recorder.peak, recorder.samples)
 
     def redrive(self, *words, **how):
         return self.run([self.options.redrive, *words], **how)

@@ -1,9 +1,12 @@
 """Group interrupts: a signal sent to the recorder does to the program what it does natively, however often, whoever sends it."""
 import os
 import re
+import select
 import shutil
 import signal
+import subprocess
 import sys
+import time
 
 from harness import TESTS, Failure, compiled, test
 from redriving import check_trace, redrive_all, take_away_surroundings
@@ -74,10 +77,9 @@ def deadly(ctx):
 def inherited(ctx):
     """What is ignored or blocked when the recorder starts, is so in the program."""
     program = compiled(ctx.options, TESTS / "workloads" / "count_signals.c", directory="workloads")
-    script = "trap '' HUP USR1 TERM; exec \"$@\""
-    told = [ctx.expect_status(ctx.run("sh", "-c", script, "sh", *words, program, "dispositions", cwd=ctx.work), 0).stdout
+    told = [ctx.expect_status(ctx.run("env", "--ignore-signal=HUP,USR1,TERM,CHLD", *words, program, "dispositions", cwd=ctx.work), 0).stdout
             for words in ((), (ctx.options.redrive, "record", "-o", ctx.trace, "--"))]
-    if told[0] != told[1] or "ignored: 1 10 15" not in told[0]:
+    if told[0] != told[1] or "ignored: 1 10 15 17" not in told[0]:
         raise Failure(f"natively: {told[0]}recorded: {told[1]}")
 
 
@@ -92,4 +94,123 @@ def terminal(ctx):
     counted = [re.findall(r"\d+: \d+", told[how]) for how in ("natively", "recorded")]  # keys are echoed anywhere
     if counted[0] != counted[1]:
         raise Failure(f"natively:\n{told['natively']}recorded:\n{told['recorded']}")
+    still_good(ctx)
+
+
+def wait_until(ctx, what, condition):
+    limit = time.monotonic() + ctx.timeout_s
+    while not condition():
+        if time.monotonic() > limit:
+            raise Failure(f"{what}: not within {ctx.timeout_s:g} s")
+        time.sleep(0.02)
+
+
+def state_of(ctx):
+    return ctx.json("ls")["traces"][0]["state"]
+
+
+@test("interrupts/left_behind")
+def left_behind(ctx):
+    """The exit status is there when the program has ended, whatever it left behind, and so is the end of its output; that is recorded until it ends, which
+    a signal to the recorder brings about."""
+    script = 'sh -c "trap \\"exit 0\\" TERM; exec > started 2>&1; while :; do sleep 0.05; done" & until [ -e started ]; do :; done; echo ok; exit 3'
+    natively = ctx.expect_status(ctx.run("sh", "-c", script + "; kill $!", cwd=ctx.fresh_work()), 3)
+    # As `redrive record ... | cat`: the pipe ends.
+    reading, writing = os.pipe()
+    process = subprocess.Popen([ctx.options.redrive, "record", "-o", ctx.trace, "--", "sh", "-c", script], cwd=ctx.fresh_work(), env=ctx.env,
+                               stdin=subprocess.DEVNULL, stdout=writing, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    os.close(writing)
+    with os.fdopen(reading) as output:
+        if (told := output.read()) != natively.stdout:
+            raise Failure(f"recorded, it says {told}")
+    complaints = process.stderr.read()
+    if (status := process.wait(ctx.timeout_s)) != 3 or complaints.count("\n") != 1 or "left behind" not in complaints:
+        raise Failure(f"status {status}, and it says {complaints}")
+    if (state := state_of(ctx)) != "recording":
+        raise Failure(f"while a process lives on the trace is {state}")
+    outcome = ctx.expect_status(ctx.redrive("replay", ctx.trace, "1:0"), 0)
+    ctx.expect("still being recorded" in outcome.stderr, outcome, "does not say that the recording goes on")
+    os.kill(int(re.search(r"`kill (\d+)`", complaints)[1]), signal.SIGTERM)
+    wait_until(ctx, "the recording ends", lambda: state_of(ctx) == "finished")
+    if (shown := ctx.json("ls")["traces"][0]["exit_status"]) != 3:
+        raise Failure(f"its exit status is listed as {shown}")
+    still_good(ctx)
+
+
+@test("interrupts/left_behind_for_a_moment")
+def left_behind_for_a_moment(ctx):
+    """What ends right behind the program is waited for, and with --wait all."""
+    for options, seconds in ((), 0.01), (("--wait",), 0.5):
+        outcome = ctx.redrive("record", "-o", ctx.trace, *options, "--", "sh", "-c", f"sleep {seconds} & exit 3", cwd=ctx.fresh_work())
+        ctx.expect_status(outcome, 3)
+        ctx.expect(not outcome.stderr, outcome, "it says something")
+        if (state := state_of(ctx)) != "finished":
+            raise Failure(f"the trace is {state}")
+        still_good(ctx)
+        shutil.rmtree(ctx.trace)
+
+
+@test("interrupts/handed_descriptors")
+def handed_descriptors(ctx):
+    """A pipe that the program has closed ends, though it goes on: redrive holds none of what it was handed."""
+    for which in ("standard output", "another"):
+        reading, writing = os.pipe()
+        closed = 1 if which == "standard output" else writing
+        script = f"import os, time\nos.close({closed})\nwhile not os.path.exists('end'): time.sleep(0.02)"
+        process = subprocess.Popen([ctx.options.redrive, "record", "-o", ctx.trace, "--", sys.executable, "-c", script], cwd=ctx.fresh_work(), env=ctx.env,
+                                   stdin=subprocess.DEVNULL, stdout=writing if closed == 1 else None, pass_fds=() if closed == 1 else (writing,))
+        os.close(writing)
+        with os.fdopen(reading) as output:
+            ended = select.select([output], [], [], ctx.timeout_s)[0]
+        (ctx.work / "end").touch()
+        status = process.wait(ctx.timeout_s)
+        if not ended or status != 0:
+            raise Failure(f"{which}: the pipe {'ends' if ended else 'does not end'}, status {status}")
+        shutil.rmtree(ctx.trace)
+
+
+def stops_of(ctx, words, signals):
+    """What a shell sees of a job that is sent these signals: its stops and its end."""
+    process = subprocess.Popen([*words, sys.executable, "-c", STOPPING], cwd=ctx.fresh_work(), env=ctx.env, stdin=subprocess.DEVNULL,
+                               stdout=subprocess.PIPE, text=True, process_group=0)
+    ready = process.stdout.readline()
+    seen = []
+    for number in signals:
+        (os.killpg if number != signal.SIGUSR1 else os.kill)(process.pid, number)
+        _, status = os.waitpid(process.pid, os.WUNTRACED)
+        seen.append(f"stopped by {os.WSTOPSIG(status)}" if os.WIFSTOPPED(status) else f"ended {status}")
+        os.killpg(process.pid, signal.SIGCONT)
+    told = ready + process.stdout.read()
+    process.stdout.close()
+    seen.append(f"ended {os.waitstatus_to_exitcode(os.waitpid(process.pid, 0)[1])}")
+    process.returncode = 0
+    return told, seen
+
+
+# Tidies up before it stops, as editors do; is stopped for good by SIGSTOP; stops itself at SIGUSR1. Three stops, and it ends.
+STOPPING = r"""
+import os, signal, sys, time
+stops = 0
+def stop(number, _):
+    global stops
+    time.sleep(0.1)
+    os.write(1, b"tidy\n")
+    stops += 1
+    os.kill(os.getpid(), signal.SIGSTOP if number == signal.SIGTSTP else signal.SIGTTIN)
+signal.signal(signal.SIGTSTP, stop)
+signal.signal(signal.SIGUSR1, stop)
+os.write(1, b"ready\n")
+while stops < 3: time.sleep(0.01)
+sys.exit(4)
+"""
+
+
+@test("interrupts/job_control")
+def job_control(ctx):
+    """A job stops when its program does, by the same signal, and not before; and goes on with it."""
+    signals = (signal.SIGTSTP, signal.SIGSTOP, signal.SIGUSR1, signal.SIGTSTP)
+    natively = stops_of(ctx, (), signals)
+    recorded = stops_of(ctx, (ctx.options.redrive, "record", "-o", ctx.trace, "--"), signals)
+    if natively != recorded or "stopped by 21" not in natively[1]:
+        raise Failure(f"natively: {natively}\nrecorded: {recorded}")
     still_good(ctx)

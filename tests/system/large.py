@@ -1,4 +1,5 @@
 """Group large: processes with much memory."""
+import contextlib
 import pathlib
 import re
 import time
@@ -15,10 +16,12 @@ def recorder_memory(ctx):
     """The recorder's peak while it stores images of 512 MB."""
     recording = ctx.start_redrive("record", "-o", ctx.trace, "--checkpoint-period", "200ms", "--",
                                   program(ctx.options, "big_memory"), 512, 700)
-    status, peak_kb = pathlib.Path(f"/proc/{recording.pid}/status"), 0
+    peak_kb = 0
     while recording.process.poll() is None:
-        if peak := re.search(r"VmHWM:\s+(\d+) kB", status.read_text()):
-            peak_kb = int(peak[1])
+        with contextlib.suppress(OSError, IndexError):  # it may have ended
+            recorder = pathlib.Path(f"/proc/{recording.pid}/task/{recording.pid}/children").read_text().split()[0]
+            if peak := re.search(r"VmHWM:\s+(\d+) kB", pathlib.Path(f"/proc/{recorder}/status").read_text()):
+                peak_kb = int(peak[1])
         time.sleep(0.02)
     ctx.expect_status(recording.finish(ctx.timeout_s), 0)
     if not 0 < peak_kb <= LIMIT_MB * 1024:
