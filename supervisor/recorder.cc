@@ -219,6 +219,14 @@ void Recorder::collect_images() {
   }
 }
 
+// Before a process changes its group: the end of a copy that stayed in the former one would leave that orphaned, and the
+// kernel hangs up on orphaned groups with stopped members (setpgid(2), _exit(2)).
+void Recorder::end_copies() {
+  if (images_.copies_alive() == 0) return;
+  images_.wait_until_idle();
+  collect_images();
+}
+
 // The next one comes when a unit may have to be asked or stopped for a checkpoint. A unit's threads run one
 // at a time, so none gets there before so much time has passed; but served calls let its clock go faster than that.
 // What is decided here may be as old as the last tick: events of what was served since are made, while the programs go
@@ -629,6 +637,7 @@ void Recorder::enter(Thread& thread) {
     enter_write(thread);
     return;
   }
+  if (row.number == SYS_setpgid || row.number == SYS_setsid) end_copies();
   if (Unit* other = unit_to_join_for_change(thread)) {
     set_regs(thread, before_syscall(thread.entry));
     thread.rewound = true;

@@ -109,6 +109,7 @@ class Recorder {
   static bool is_lost_copy(pid_t tid);
   void collect_images();
   LeftBehind left_behind() const;
+  void end_copies();
   void tick();
   void place_units();
   void place(const Unit& unit) const;
