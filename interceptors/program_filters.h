@@ -29,6 +29,7 @@ class ProgramFilters {
   uint32_t answer(const seccomp_data& call) const;
   // The system calls, by number, that not all of the filters allow whatever their arguments are.
   const std::array<uint64_t, gate::kCallWords>& restricted() const { return restricted_; }
+  size_t count() const { return 1 + (older_ ? older_->count() : 0); }
   // Of all filters, as the kernel counts them for its limit.
   size_t instructions() const { return instructions_; }
   // Whether `other` (null: no filter) was installed before, or is the same.

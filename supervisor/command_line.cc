@@ -36,7 +36,7 @@ constexpr std::array<CommandText, 10> kCommands{{
     {"record",
      "redrive record [-o DIR] [--bound D | --virtual] [--tuning RULE] [--policy P] [--critical-path C] "
      "[--checkpoint-period T] [--set-bound N] [--multiplicity M] [--approximate] [--cores J] [--processors N] "
-     "[--interception TIER] [--transport T] [--wait] [--] CMD ...",
+     "[--processors-seen N] [--interception TIER] [--transport T] [--wait] [--] CMD ...",
      "run a command and record it with everything it starts",
      "Options end at the first word that is not one of these. The exit status is the command's.\n"
      "The trace is made in $REDRIVE_TRACE_DIR, or else in ~/.local/share/redrive, if -o does not say where.\n",
@@ -290,6 +290,8 @@ void Parser::add_record() {
            "note checkpoints and keep no messages; redrive prepare does the rest");
   add_number(record, "--processors", "N", 1, CPU_SETSIZE, "processors that the programs may run on (all)",
              [this](uint64_t processors) { record_.processors = static_cast<unsigned>(processors); });
+  add_number(record, "--processors-seen", "N", 1, CPU_SETSIZE, "processors that the programs find (those there are)",
+             [this](uint64_t processors) { record_.processors_seen = static_cast<unsigned>(processors); });
   add_interception(record, record_.in_process);
   add_flag(record, "--wait", record_.wait, "wait for what the program leaves behind, too");
   const auto transport = [this](const std::string& text) {

@@ -38,6 +38,7 @@ struct RecordOptions {
   PolicyParameters parameters;                // all but C and T
   bool in_process = true;                     // serve calls inside the program where that can be done
   unsigned processors = 0;                    // that the programs may run on; 0: all
+  unsigned processors_seen = 0;               // that they find; 0: those that there are
   bool virtual_checkpoints = false;           // the first of four phases: `prepare` does the rest
   Transport transport = Transport::sockets;   // of runtimes that share memory otherwise
   bool wait = false;                          // for what the program leaves behind, too

@@ -55,17 +55,17 @@ void Recorder::note_written_memory(Thread& thread, uint64_t written, Event& even
   const uint64_t fd = thread.args[static_cast<size_t>(row.changed_arg)];
   const pid_t pid = memory_behind(process, fd);
   if (!pid) return;
-  if (pid != process.pid) {
-    const Thread* other = find(pid);
-    if (other) add_unsure(*other->process->unit, "another process wrote into its memory (/proc/PID/mem)");
-    return;
-  }
+  Thread* const owner = pid == process.pid ? &thread : find(pid);
+  if (!owner) return;
+  Process& target = *owner->process;
+  const bool shared = target.borrows_memory || process.borrows_memory;
+  const bool own = &target == &process || (shared && target.unit == process.unit);
   const Address place = end_of_write(thread, written, 0) - written;
   MemoryWrite write{place, written, false, Bytes(written)};
-  if (process.memory.read(place, write.data.data(), written)) {
-    event.writes.push_back(std::move(write));
+  if (target.memory.read(place, write.data.data(), written)) {
+    (own ? event.writes : target.written).push_back(std::move(write));
   } else {
-    add_unsure(*process.unit, "what it wrote into its memory could not be read (/proc/PID/mem)");
+    add_unsure(*target.unit, "what was written into its memory could not be read (/proc/PID/mem)");
   }
 }
 
@@ -142,8 +142,10 @@ void Recorder::map_file(Thread& thread, Address start, MapSource& source, Event&
     if (is_made_by_library(thread)) {
       replace_cpuid(process, made, &mapped, &event);
       apply_plan(process, made, mapped);
-    } else if (const auto* const sites = limits_.cpuid_traps ? nullptr : cpuid_sites_of(mapped); sites && !sites->empty()) {
-      add_unsure(*process.unit, "cpuid instructions of " + made.name + " were left alone: the program loads code itself");
+    } else if (const auto* const sites = limits_.cpuid_traps ? nullptr : cpuid_sites_of(mapped);
+               sites && !sites->empty()) {
+      add_unsure(*process.unit,
+                 "cpuid instructions of " + made.name + " were left alone: the program loads code itself");
     }
   }
   if (served || !arena_ || !file->id) return;

@@ -180,6 +180,7 @@ Result<int> record(const RecordOptions& options) {
     if (promises && !options.checkpoint_period_s) limits.restore_budget_s = options.bound_s - tuning.restore_s;
     limits.in_process = options.in_process;
     limits.processors = options.processors;
+    limits.processors_seen = options.processors_seen;
     limits.virtual_checkpoints = options.virtual_checkpoints;
     catch_interrupts();
     limits.cpuid_traps = trap_own_instructions();

@@ -62,7 +62,8 @@ void pass_on(int signal, const Threads& threads, pid_t first) {
 // Which processors the caller may run on, or runs on.
 bool asks_processors(const SyscallRow& row) { return row.number == SYS_sched_getaffinity || row.number == SYS_getcpu; }
 
-// The thread that a call names by its number, as its caller sees it; 0 is the caller itself. -1: not known.
+}  // namespace
+
 pid_t tid_named(const Thread& caller, uint64_t number) {
   const auto named = static_cast<pid_t>(number);
   if (named == 0) return caller.tid;
@@ -70,8 +71,6 @@ pid_t tid_named(const Thread& caller, uint64_t number) {
   if (named == own) return caller.tid;
   return own == caller.tid ? named : -1;
 }
-
-}  // namespace
 
 Recorder::Recorder(TraceWriter& writer, Policy& policy, RecorderLimits limits, FileCache* cache)
     : writer_(writer),
@@ -312,21 +311,27 @@ void Recorder::place(const Unit& unit) const {
 }
 
 // Where programs run is up to the recorder. But they find what they have asked for: their number of processors, and
-// where they run. The thread has asked, and the kernel has answered.
-void Recorder::answer_processors(const Thread& thread, int64_t result) {
+// where they run. The thread has asked, and the kernel has answered. Returns the call's result.
+int64_t Recorder::answer_processors(const Thread& thread, int64_t result) {
   const auto& args = thread.args;
   const Memory& memory = thread.process->memory;
   if (thread.row->number == SYS_sched_getaffinity) {
     const Thread* const named = find(tid_named(thread, args[0]));
-    const auto size = std::min(static_cast<size_t>(result), sizeof named->processors);
-    if (named) memory.write(args[2], &named->processors, size);
-    return;
+    if (!named) return result;
+    auto size = std::min(static_cast<size_t>(result), sizeof named->processors);
+    if (limits_.processors_seen) {  // whole words, as the kernel has it
+      size = (limits_.processors_seen + 63) / 64 * sizeof(uint64_t);
+      if (args[1] < size) return -EINVAL;
+    }
+    memory.write(args[2], &named->processors, size);
+    return static_cast<int64_t>(size);
   }
   uint32_t processor = 0;
-  if (!args[0] || !memory.get(args[0], processor) || CPU_ISSET(processor, &thread.processors)) return;
+  if (!args[0] || !memory.get(args[0], processor) || CPU_ISSET(processor, &thread.processors)) return result;
   processor = 0;
   while (processor < CPU_SETSIZE - 1 && !CPU_ISSET(processor, &thread.processors)) ++processor;
   memory.put(args[0], processor);
+  return result;
 }
 
 // The thread has moved one to other processors, as far as the kernel lets it run there.
@@ -633,8 +638,8 @@ void Recorder::enter(Thread& thread) {
     confine(thread);
     return;
   }
-  if (row.special == Special::write_process) {
-    enter_write(thread);
+  if (Thread* const target = write_target(thread); target || row.special == Special::write_process) {
+    enter_write(thread, target);
     return;
   }
   if (row.number == SYS_setpgid || row.number == SYS_setsid) end_copies();
@@ -646,6 +651,7 @@ void Recorder::enter(Thread& thread) {
   }
   const bool may_sleep = row.lock_word ? waits_for_lock(thread) : row.may_block;
   open_call(thread, Memory::snapshot(thread.process->memory));
+  open_adapted(thread);
   forget_descriptors(thread, false);  // others may use the number before its exit is seen
   if (row.special == Special::exit_group || row.special == Special::exit) {
     end_thread(thread, row.special == Special::exit_group);
@@ -781,7 +787,19 @@ void Recorder::leave(Thread& thread) {
     syscall_arg(regs, arg) = thread.args[static_cast<size_t>(arg)];
     set_regs(thread, regs);
   }
+  if (thread.adapted) fill_adapted(thread, regs);
   auto result = static_cast<int64_t>(regs.rax);
+  const int64_t kernels = result;
+  if (asks_processors(*thread.row) && result >= 0) result = answer_processors(thread, result);
+  if (thread.row->special == Special::sched_setaffinity && limits_.processors_seen) {
+    result = choose_of_seen(thread, result);
+  } else if (thread.row->special == Special::sched_setaffinity && result == 0) {
+    moved_to_processors(thread);
+  }
+  if (result != kernels) {
+    regs.rax = static_cast<uint64_t>(result);
+    set_regs(thread, regs);
+  }
   // What rt_sigreturn leaves in rax is not its own result.
   if (thread.row->special == Special::none &&
       (result = result_of_woken(thread, result)) != static_cast<int64_t>(regs.rax)) {
@@ -830,7 +848,6 @@ void Recorder::close_call(Thread& thread, int64_t result, const Memory& memory, 
   Event& event = unit.log.closing(thread.serial, static_cast<int32_t>(thread.entry.orig_rax));
   event.result = result;
   end_send(thread, result);
-  if (asks_processors(row) && result >= 0) answer_processors(thread, result);
   outputs(row, thread.output_args, thread.sizes, result, memory, spans_);
   if (result > 0 && (row.number == SYS_process_vm_readv || thread.process->opens_memory)) {
     show_own_code(thread, static_cast<uint64_t>(result));
@@ -871,7 +888,6 @@ void Recorder::close_call(Thread& thread, int64_t result, const Memory& memory, 
     note_written_memory(thread, static_cast<uint64_t>(result), event);
   }
   if (row.special == Special::set_tid_address) thread.clear_tid = thread.args[0];
-  if (row.special == Special::sched_setaffinity && result == 0) moved_to_processors(thread);
   forget_descriptors(thread, served);
   if (served) note_descriptor(thread, *served, memory);
   if (!served && row.new_descriptor == NewDescriptor::connected && thread.process->gate) {

@@ -31,6 +31,7 @@ struct RecorderLimits {
   size_t copies = 8;                  // checkpoint copies alive at once
   bool virtual_checkpoints = false;   // every T only the place is noted, for `prepare` to make an image there
   unsigned processors = 0;            // that the programs may run on; 0: all
+  unsigned processors_seen = 0;       // that they find; 0: those that there are
   bool in_process = true;             // serve calls inside tracees where that can be done
   // What a replay needs for a served call beside what the call itself takes: reading and comparing it.
   uint64_t replayed_call_ns = 1000;
@@ -114,7 +115,7 @@ class Recorder {
   void place_units();
   void place(const Unit& unit) const;
   void place_program(Unit& unit) const;
-  void answer_processors(const Thread& thread, int64_t result);
+  int64_t answer_processors(const Thread& thread, int64_t result);
   void moved_to_processors(const Thread& thread);
   void watch(Unit& unit, bool checkpoint_due);
   void add_channels();
@@ -234,10 +235,19 @@ class Recorder {
   bool settle(Thread& thread, user_regs_struct& regs, bool& handled);
   void go_on(Thread& thread);
 
+  // recorder_adapted.cc: files that tell of the recorder, or how many processors there are
+  const Thread* thread_of_status(const Thread& caller, std::string& path);
+  std::optional<std::string> adapted_file(const Thread& thread, const std::string& path);
+  cpu_set_t processors_seen() const;
+  void open_adapted(Thread& thread);
+  void fill_adapted(Thread& thread, user_regs_struct& regs);
+  int64_t choose_of_seen(Thread& thread, int64_t result);
+
   // recorder_writes.cc: calls that write into other processes' memory
   Thread* named(const Thread& caller, pid_t number);
   static bool at_rest(const Unit& unit);
-  void enter_write(Thread& thread);
+  Thread* write_target(const Thread& thread);
+  void enter_write(Thread& thread, Thread* target);
   void let_write(Unit& unit);
   void make_write(Thread& thread);
   void note_write(Thread& thread, int64_t result, Event& event);

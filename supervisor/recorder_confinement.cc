@@ -185,7 +185,7 @@ void Recorder::confine(Thread& thread) {
     const bool rest_is_zero = !args[2] && !args[3] && !args[4];
     switch (args[0]) {
       case PR_GET_SECCOMP:
-        result = its.filters ? kModeFilter : kModeNone;
+        result = its.filters ? kModeFilter : prctl(PR_GET_SECCOMP);  // as the recorder was started
         break;
       case PR_SET_SECCOMP:
         if (args[1] == kModeStrict) result = set_strict(thread);

@@ -1,4 +1,5 @@
-// Calls that reach into the memory of processes. What they write into another one's (process_vm_writev(2)) a replay must
+// Calls that reach into the memory of processes. What they write into another one's (process_vm_writev(2), or write(2)
+// and its like to proc_pid_mem(5)) a replay must
 // find at an event of the process that they wrote to: the kernel makes the call while nobody runs user code in that
 // process's unit, and before anybody does again, what was written becomes an event there. What they read shows code as
 // it was before instructions were replaced.
@@ -40,9 +41,18 @@ bool Recorder::at_rest(const Unit& unit) {
                       [](const auto& entry) { return entry.second->run == Thread::Run::user; });
 }
 
+// Of the process into whose memory the call writes; null if it is none that is recorded, or the thread's own by a
+// descriptor.
+Thread* Recorder::write_target(const Thread& thread) {
+  const SyscallRow& row = *thread.row;
+  if (row.special == Special::write_process) return named(thread, static_cast<pid_t>(thread.args[0]));
+  if (row.file_change != FileChange::writes || !thread.process->opens_memory) return nullptr;
+  const pid_t pid = memory_behind(*thread.process, thread.args[static_cast<size_t>(row.changed_arg)]);
+  return pid && pid != thread.process->pid ? find(pid) : nullptr;
+}
+
 // At the entry of such a call: makes it, or waits until the unit whose memory it would change is at an event.
-void Recorder::enter_write(Thread& thread) {
-  Thread* const target = named(thread, static_cast<pid_t>(thread.args[0]));
+void Recorder::enter_write(Thread& thread, Thread* target) {
   Unit* const unit = target ? target->process->unit : nullptr;
   thread.run = Thread::Run::syscall;
   if (!unit || unit == thread.process->unit || at_rest(*unit)) {
@@ -97,7 +107,8 @@ void Recorder::note_write(Thread& thread, int64_t result, Event& event) {
   }
 }
 
-// The memory that a call, which has read `length` bytes, has read of `source`; empty if it is none of a recorded process.
+// The memory that a call, which has read `length` bytes, has read of `source`; empty if it is none of a recorded
+// process.
 std::vector<AddressRange> Recorder::read_by(const Thread& thread, uint64_t length, const Process** source) {
   const Process& process = *thread.process;
   const auto& args = thread.args;

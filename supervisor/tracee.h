@@ -49,6 +49,9 @@ SignalMasks signal_masks(pid_t tid);
 
 // The number of a process in the PID namespace that it is in itself (proc_pid_status(5), NSpid).
 pid_t pid_in_own_namespace(pid_t pid);
+struct Thread;
+// The thread that a call names by its number, as its caller sees it; 0 is the caller itself. -1: not known.
+pid_t tid_named(const Thread& caller, uint64_t number);
 // Whether it sleeps in the kernel, and a signal could wake it.
 bool sleeps(pid_t tid);
 // Whether its next child begins a PID namespace, or is in another one than it is itself (pid_namespaces(7)).
@@ -152,6 +155,7 @@ struct Thread {
   Clock::time_point entered_at{};             // the current call
   std::optional<Clock::time_point> deadline;  // of the call that was woken
   bool enters_again = false;                  // ... and that is its next one
+  std::optional<std::string> adapted;         // what the file is to hold that it is opening (recorder_adapted.cc)
   bool shortened = false;                     // its timeout in a register is what was left
   std::optional<timespec> timeout;            // what stood in memory before it was replaced by what was left
   uint64_t seen_sleep = 0;                    // Slot::sleeps of the served call that it was seen in last

@@ -454,18 +454,25 @@ bool changes_watched_file(Slot& s, const Call& call) {
   return __atomic_load_n(&watched.bits[bit / 64], __ATOMIC_ACQUIRE) >> bit % 64 & 1;
 }
 
-// Whether the call opens the memory of a process as a file (proc_pid_mem(5)): the supervisor must see what is written
-// there.
-bool opens_memory(const Call& call, const Registers& regs) {
+bool begins(const char* text, const char* with) {
+  while (*with && *text == *with) ++text, ++with;
+  return !*with;
+}
+bool ends(const char* text, const char* with) {
+  const char* rest = with;
+  for (; *text; ++text) rest = *text == *rest ? rest + 1 : *text == *with ? with + 1 : with;
+  return !*rest;
+}
+
+// Whether the call opens a file of the kernel's that the supervisor must see: the memory of a process
+// (proc_pid_mem(5)), because something may be written there, and those in which the program may find something else
+// than the kernel says.
+bool opens_kernel_file(const Call& call, const Registers& regs) {
   if (call.makes != NewDescriptor::file) return false;
-  constexpr char kFirst[] = "/proc/", kLast[] = "/mem";
-  const char* path = &at<char>(argument(regs, call.span[0].arg));
-  for (const char* c = kFirst; *c; ++c, ++path) {
-    if (*path != *c) return false;
-  }
-  const char* last = kLast;
-  for (; *path; ++path) last = *path == *last ? last + 1 : *path == kLast[0] ? kLast + 1 : kLast;
-  return !*last;
+  const char* const path = &at<char>(argument(regs, call.span[0].arg));
+  if (begins(path, "/sys/devices/system/cpu/")) return true;
+  return begins(path, "/proc/") &&
+         (ends(path, "/mem") || ends(path, "/status") || ends(path, "/stat") || ends(path, "/cpuinfo"));
 }
 
 // Whether the call would not sleep, as far as can be told before it; `tried`: it is to be tried without its timeout.
@@ -686,7 +693,7 @@ bool serve_call(Slot& s) {
   if (call.closes != kNoArg && !may_close(s, argument(regs, call.closes))) return false;
   if (call.changes_file && (changes_watched_file(s, call) || s.want_stop)) return false;
   uint16_t file = 0;
-  if (!is_private_change(s, call, file) || opens_memory(call, regs)) return false;
+  if (!is_private_change(s, call, file) || opens_kernel_file(call, regs)) return false;
   bool tried = false;
   const bool may_sleep = call.serve == Serve::sleeps;
   const bool others = may_sleep && !s.alone;

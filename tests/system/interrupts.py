@@ -1,5 +1,8 @@
 """Group interrupts: a signal sent to the recorder does to the program what it does natively, however often, whoever sends it."""
+import contextlib
+import glob
 import os
+import pathlib
 import re
 import select
 import shutil
@@ -150,6 +153,16 @@ def left_behind_for_a_moment(ctx):
         shutil.rmtree(ctx.trace)
 
 
+def holders_of(link):
+    """Descriptors of all processes that are this pipe, and the commands that these run."""
+    found = []
+    for path in glob.glob("/proc/[0-9]*/fd/*"):
+        with contextlib.suppress(OSError):
+            if os.readlink(path) == link:
+                found.append((path, pathlib.Path(path).parents[1].joinpath("cmdline").read_text().replace("\0", " ")))
+    return found
+
+
 @test("interrupts/handed_descriptors")
 def handed_descriptors(ctx):
     """A pipe that the program has closed ends, though it goes on: redrive holds none of what it was handed."""
@@ -162,10 +175,11 @@ def handed_descriptors(ctx):
         os.close(writing)
         with os.fdopen(reading) as output:
             ended = select.select([output], [], [], ctx.timeout_s)[0]
+            holders = [] if ended else holders_of(os.readlink(f"/proc/self/fd/{output.fileno()}"))
         (ctx.work / "end").touch()
         status = process.wait(ctx.timeout_s)
         if not ended or status != 0:
-            raise Failure(f"{which}: the pipe {'ends' if ended else 'does not end'}, status {status}")
+            raise Failure(f"{which}: the pipe {'ends' if ended else f'does not end, held by {holders}'}, status {status}")
         shutil.rmtree(ctx.trace)
 
 
