@@ -28,6 +28,7 @@ using namespace std::chrono_literals;
 
 constexpr uint64_t kAskedBefore = 8;     // of T
 constexpr auto kSkippedInterval = 10ms;  // until it is tried again to take a checkpoint that was skipped
+constexpr int kShareOfFailures = 20;     // ... and so much longer than the attempt took, if it failed
 constexpr auto kClockInterval = 1ms;     // how often a unit's CPU clock is asked whether a checkpoint is due
 
 constexpr auto kWakeInterval = 100ms;  // how often it is asked whether a unit is to be woken for a checkpoint
@@ -291,6 +292,9 @@ void Recorder::checkpoint(Thread& trigger) {
   auto captured = capture(unit, trigger, true, copied);
   if (!captured) {
     ++skipped_checkpoints_;
+    unit.checkpoint_wanted = false;
+    const auto now = Clock::now();
+    unit.last_clock_check = now + std::max<Clock::duration>(kSkippedInterval, kShareOfFailures * (now - stopped_at));
     if (!unit.in_interval && trigger.left_out) {
       unit.checkpoint_first = true;  // at another thread
     } else if (!unit.in_interval) {

@@ -109,6 +109,21 @@ def trace_disk_full(ctx):
     redrive_all(ctx, kept)
 
 
+@test("bad_input/disk_full_before_new_files", timeout_s=60)
+def disk_full_before_new_files(ctx):
+    """The program goes on even if none of its checkpoints can be taken, because it maps files that there is no room for."""
+    needs_mounts(ctx)
+    job = job_of(ctx, "maps_new_files", "1000")
+    job.prepare(ctx.work)
+    (ctx.directory / "full").mkdir()
+    outcome = ctx.run("unshare", "-m", "sh", "-c",
+                      'mount -t tmpfs -o size=3m tmpfs ../full; exec "$1" record -o ../full/t --checkpoint-period 20ms -- ./maps_new_files 1000', "sh",
+                      ctx.options.redrive, cwd=ctx.work)
+    ctx.expect_status(outcome, 125)
+    ctx.expect("No space left" in outcome.stderr, outcome, "does not say that there is no space left")
+    ctx.expect("ok 1000 files" in outcome.stdout, outcome, "the program did not come to its end")
+
+
 @test("bad_input/not_a_trace")
 def not_a_trace(ctx):
     (ctx.directory / "empty").mkdir()
