@@ -54,6 +54,8 @@ constexpr auto kIoctls = sorted({
     reads(CMD(ioctl, TCSETS2), kTermios2),
     reads(CMD(ioctl, TCSETSW2), kTermios2).blocks(),
     reads(CMD(ioctl, TCSETSF2), kTermios2).blocks(),
+    writes(CMD(ioctl, TIOCGLCKTRMIOS), kTermios),
+    reads(CMD(ioctl, TIOCSLCKTRMIOS), kTermios),
     plain(CMD(ioctl, TCSBRK)).blocks(),
     plain(CMD(ioctl, TCSBRKP)).blocks(),
     plain(CMD(ioctl, TCXONC)),

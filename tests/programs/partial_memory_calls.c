@@ -43,6 +43,11 @@ static void fail_in_part(void) {
   CHECK(at[kPage - 1] != 0 && at[3 * kPage + 5] == 0 && at[6 * kPage + 5] == 0);
   note_bytes(at, 4 * kPage);
   note_bytes(at + 5 * kPage, 3 * kPage);
+  at = map_with_hole();
+  unsigned char resident[8];
+  memset(resident, 77, sizeof resident);
+  CHECK(mincore(at, sizeof resident * kPage, resident) == -1 && errno == ENOMEM);
+  CHECK((resident[0] & 1) && (resident[3] & 1) && resident[4] == 77 && resident[7] == 77);
   // Where the target has gone before the call failed, it is not there in a replay either.
   char* const target = map(NULL, 4, PROT_READ | PROT_WRITE);
   CHECK(mremap(at + 3 * kPage, 3 * kPage, 4 * kPage, MREMAP_MAYMOVE | MREMAP_FIXED, target) == MAP_FAILED);

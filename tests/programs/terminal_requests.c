@@ -33,6 +33,20 @@ static void modes(int terminal) {
   MUST(ioctl(terminal, TCSETS2, &mode2));
   MUST(ioctl(terminal, TCSETSW2, &mode2));
   MUST(ioctl(terminal, TCSETSF2, &mode2));
+  struct termios locked;
+  memset(&locked, 0xff, sizeof locked);
+  MUST(ioctl(terminal, TIOCGLCKTRMIOS, &locked));
+  CHECK(locked.c_lflag == 0);
+  NOTE(locked);
+  locked.c_lflag = ECHO;
+  if (MAY(ioctl(terminal, TIOCSLCKTRMIOS, &locked), EPERM)) {
+    mode.c_lflag |= ECHO;
+    MUST(ioctl(terminal, TCSETS, &mode));
+    MUST(ioctl(terminal, TCGETS, &mode));
+    CHECK(!(mode.c_lflag & ECHO));
+    locked.c_lflag = 0;
+    MUST(ioctl(terminal, TIOCSLCKTRMIOS, &locked));
+  }
   struct old_termios old = {0};
   MUST(ioctl(terminal, TCGETA, &old));
   NOTE(old);
