@@ -403,6 +403,8 @@ void Recorder::handle(const Stopped& stopped) {
     return;
   }
   Thread& thread = *found;
+  // It is about to be killed, or has been, and its registers may still be there: nothing more happens in it.
+  if (thread.process->end_logged && event != PTRACE_EVENT_EXIT) return;
   switch (event) {
     case PTRACE_EVENT_SECCOMP:
       handle_seccomp_stop(thread);
@@ -547,7 +549,7 @@ void Recorder::schedule(Unit& unit) {
     if (unit.ready.empty()) return;
     next = unit.ready.front();
     unit.ready.pop_front();
-  } while (unit.checkpoint_first && !begin_joined_interval(unit, *next));
+  } while (next->process->end_logged || (unit.checkpoint_first && !begin_joined_interval(unit, *next)));
   Thread& thread = *next;
   unit.current = &thread;
   unit.baton_since = Clock::now();
