@@ -581,6 +581,10 @@ void Recorder::start(Thread& thread) {
     if (!inherit_gate(thread, regs, std::exchange(thread.process->inherited, nullptr))) return;
   }
   if (!get_regs(thread, regs)) return;
+  if (std::exchange(thread.hides_untraced, false)) {
+    regs.rdi |= CLONE_UNTRACED;
+    set_regs(thread, regs);
+  }
   ask_for_exit(thread);
   if (std::exchange(thread.image_at_birth, false)) store_now(*thread.process->unit, thread, &regs);
   resume_user(thread, regs);
@@ -664,6 +668,7 @@ void Recorder::enter(Thread& thread) {
   }
   thread.run = Thread::Run::syscall;
   if (is_birth(row)) {
+    hide_untraced(thread);
     see_birth(thread);
     return;
   }
@@ -790,6 +795,11 @@ void Recorder::leave(Thread& thread) {
     set_regs(thread, regs);
   }
   if (thread.adapted) fill_adapted(thread, regs);
+  if (std::exchange(thread.hides_untraced, false)) {
+    if (thread.row->special == Special::clone) regs.rdi = thread.args[0];
+    if (thread.row->special == Special::clone3) show_untraced(thread, thread.process->memory);
+    set_regs(thread, regs);
+  }
   auto result = static_cast<int64_t>(regs.rax);
   const int64_t kernels = result;
   if (asks_processors(*thread.row) && result >= 0) result = answer_processors(thread, result);

@@ -86,6 +86,8 @@ class Recorder {
   void start(Thread& thread);
   void enter(Thread& thread);
   void see_birth(Thread& thread);
+  void hide_untraced(Thread& thread);
+  static void show_untraced(const Thread& parent, const Memory& memory);
   void leave(Thread& thread);
   void end_thread(Thread& thread, bool whole_process);
   void answer_vsyscall(Thread& thread);

@@ -193,6 +193,29 @@ Thread& Recorder::add_thread(Process& process, pid_t tid) {
   return *(threads_[tid] = std::move(thread));
 }
 
+// The kernel would not tell of a child that is born with CLONE_UNTRACED, so it makes the child without. A program that
+// nobody traces, as far as it knows, sees no difference.
+void Recorder::hide_untraced(Thread& thread) {
+  const uint64_t flags = birth_request(*thread.row, thread.args, thread.process->memory).flags;
+  if (!(flags & CLONE_UNTRACED)) return;
+  thread.hides_untraced = true;
+  const uint64_t others = flags & ~uint64_t{CLONE_UNTRACED};
+  if (thread.row->special == Special::clone3) {
+    thread.process->memory.put(thread.args[0] + offsetof(clone_args, flags), others);
+  } else {
+    user_regs_struct regs = thread.entry;
+    regs.rdi = others;
+    set_regs(thread, regs);
+  }
+}
+
+// In the argument of a clone3(2) that the kernel has read, in the memory of the parent or of its child.
+void Recorder::show_untraced(const Thread& parent, const Memory& memory) {
+  const Address at = parent.args[0] + offsetof(clone_args, flags);
+  uint64_t flags = 0;
+  if (memory.get(at, flags)) memory.put(at, flags | CLONE_UNTRACED);
+}
+
 void Recorder::born(Thread& parent, pid_t tid) {
   Process& process = *parent.process;
   Unit& unit = *process.unit;
@@ -256,6 +279,12 @@ void Recorder::born(Thread& parent, pid_t tid) {
       child->image_at_birth = decision.keep != Keep::drop;  // later would be too late
     }
   }
+  if (parent.hides_untraced && parent.row->special == Special::clone3) {
+    parent.hides_untraced = false;
+    show_untraced(parent, process.memory);
+    if (!(flags & CLONE_VM)) show_untraced(parent, child->process->memory);
+  }
+  child->hides_untraced = parent.hides_untraced;
   child->confinement = parent.confinement;
   if (flags & CLONE_CHILD_CLEARTID) child->clear_tid = request.child_tid;
   child->blocked = parent.blocked;

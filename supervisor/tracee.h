@@ -129,6 +129,7 @@ struct Thread {
   Endpoint send_endpoint;
   std::vector<uint64_t> datagrams;    // lengths of the datagrams being sent
   uint64_t changes_object = 0;        // the call changes an object that is mapped shared; 0: none
+  bool hides_untraced = false;        // in a birth that the kernel makes without the CLONE_UNTRACED that was asked for
   bool image_at_birth = false;        // the policy wants a checkpoint before its first instruction
   cpu_set_t processors{};             // that it may run on, for all that it sees
   Address clear_tid = 0;              // CLONE_CHILD_CLEARTID, set_tid_address

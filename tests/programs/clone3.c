@@ -94,6 +94,27 @@ static void of_sharers(void) {
   MUST(munmap(stack, kStack));
 }
 
+// What the program passed is there in both.
+static void of_untraced(void) {
+  struct clone_args arguments = {.flags = CLONE_UNTRACED, .exit_signal = SIGCHLD};
+  long child = MUST(clone3(&arguments));
+  CHECK(arguments.flags == CLONE_UNTRACED);
+  if (child == 0) _exit(getppid() > 0 ? 5 : 6);
+  wait_for_exit((pid_t)child, 5);
+  arguments.flags |= CLONE_THREAD;
+  FAILS(clone3(&arguments), EINVAL);
+  CHECK(arguments.flags == (CLONE_UNTRACED | CLONE_THREAD));
+  const unsigned long asked = CLONE_UNTRACED | SIGCHLD;
+  unsigned long flags = asked;
+  register long tls __asm__("r8") = 0;
+  register long child_tid __asm__("r10") = 0;
+  child = SYS_clone;
+  __asm__ volatile("syscall" : "+a"(child), "+D"(flags) : "S"(0), "d"(0), "r"(child_tid), "r"(tls) : "rcx", "r11", "memory");
+  CHECK(child >= 0 && flags == asked);
+  if (child == 0) _exit(getppid() > 0 ? 7 : 8);
+  wait_for_exit((pid_t)child, 7);
+}
+
 int main(void) {
   struct clone_args arguments = {.exit_signal = SIGCHLD};
   FAILS(syscall(SYS_clone3, &arguments, 8), EINVAL);
@@ -114,5 +135,6 @@ int main(void) {
   of_threads();
   of_processes();
   of_sharers();
+  of_untraced();
   return ok("%d", ran);
 }
