@@ -24,7 +24,8 @@ constexpr uint64_t kHasChildThread = 1 << 16;
 constexpr uint64_t kFatal = 1 << 17;
 constexpr uint64_t kHasChanges = 1 << 18;
 constexpr uint64_t kHasChildWrites = 1 << 19;
-constexpr uint64_t kAllFlags = (1 << 20) - 1;
+constexpr uint64_t kHasCycle = 1 << 20;
+constexpr uint64_t kAllFlags = (1 << 21) - 1;
 
 uint64_t flags_of(const Event& event) {
   uint64_t flags = static_cast<uint64_t>(event.kind);
@@ -47,6 +48,7 @@ uint64_t flags_of(const Event& event) {
   if (event.fatal) flags |= kFatal;
   if (!event.changes.empty()) flags |= kHasChanges;
   if (!event.child_writes.empty()) flags |= kHasChildWrites;
+  if (event.cycle != 1) flags |= kHasCycle;
   return flags;
 }
 
@@ -209,6 +211,7 @@ void encode_rare(const Event& event, Encoder& out) {
     out.u(event.child_writes.size());
     for (const auto& write : event.child_writes) encode_write(write, out);
   }
+  if (event.cycle != 1) out.u(event.cycle);
 }
 
 void decode_rare(Decoder& in, uint64_t flags, Event& event) {
@@ -241,6 +244,10 @@ void decode_rare(Decoder& in, uint64_t flags, Event& event) {
     }
   }
   if (flags & kHasChildWrites) decode_writes(in, event.child_writes);
+  if (flags & kHasCycle) {
+    event.cycle = decode_u32(in);
+    if (event.cycle < 2 || event.cycle > kLongestCycle) in.fail();
+  }
 }
 
 }  // namespace
@@ -249,6 +256,7 @@ void Event::clear() {
   kind = EventKind::syscall;
   thread = 0;
   repeat = 1;
+  cycle = 1;
   number = 0;
   args = {};
   ip = 0;

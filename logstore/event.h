@@ -1,7 +1,8 @@
 // What a trace says of one unit's execution: its events, in the order in which they became visible to the unit.
 //
 // Plain data, with one encoding (encode/decode). The event number is the position in the unit's stream, from 0.
-// A series of identical consecutive events is one Event with repeat > 1 and takes one number.
+// A series of identical consecutive calls is one Event with repeat > 1 and takes one number. Of a cycle of calls, made
+// in turn again and again, the first round is an Event each, and the last of these counts all calls that follow.
 #pragma once
 
 #include <array>
@@ -132,10 +133,16 @@ struct RegisterFile {
   bool operator==(const RegisterFile&) const = default;
 };
 
+// How many calls a cycle has at most.
+inline constexpr uint32_t kLongestCycle = 8;
+
 struct Event {
   EventKind kind = EventKind::syscall;
   ThreadSerial thread = 0;
+  // The event's call, and repeat - 1 that followed: those of the last `cycle` events up to this one, in turn, the
+  // earliest first. The series may end anywhere in a round.
   uint64_t repeat = 1;
+  uint32_t cycle = 1;
   int32_t number = 0;                 // syscall or signal number; for a trap a Trap
   std::array<uint64_t, 6> args{};     // syscall, entry: as entered
   uint64_t ip = 0;                    // instruction pointer at the event

@@ -56,6 +56,7 @@ Json receive_json(const Receive& receive) {
 Json event_json(UnitId unit, IntervalIndex interval, EventIndex index, const Event& event) {
   Json out = {{"unit", unit},           {"interval", interval},          {"event", index},
               {"thread", event.thread}, {"kind", kind_name(event.kind)}, {"repeat", event.repeat}};
+  if (event.cycle > 1) out["cycle"] = event.cycle;
   if (event.kind == EventKind::signal) {
     out["signal"] = event.number;
   } else if (event.kind != EventKind::trap && event.kind != EventKind::preemption) {

@@ -49,7 +49,10 @@ std::string event_text(const Event& event) {
 
 std::string event_notes(const Event& event) {
   std::string out;
-  if (event.repeat > 1) out += fmt::format("  x{}", event.repeat);
+  if (event.repeat > 1) {
+    out += fmt::format("  x{}", event.repeat);
+    if (event.cycle > 1) out += fmt::format(", in turn with the {} before", event.cycle - 1);
+  }
   if (event.child_unit) out += fmt::format("  [unit {}]", event.child_unit);
   if (event.child_thread) out += fmt::format("  [thread {}]", event.child_thread);
   if (event.send && !event.child_unit)

@@ -851,10 +851,10 @@ void Recorder::leave(Thread& thread) {
   resume_user(thread, regs);
 }
 
-// A call ends that was opened; `memory` is the thread's at its exit. `served`: its record, if it was. `times`:
-// as many calls that were the same.
+// A call ends that was opened; `memory` is the thread's at its exit. `served`: its record, if it was. `times` and
+// `cycle`: it stands for several calls, as an event does.
 void Recorder::close_call(Thread& thread, int64_t result, const Memory& memory, const gate::Record* served,
-                          uint64_t times) {
+                          uint64_t times, uint32_t cycle) {
   Unit& unit = *thread.process->unit;
   const SyscallRow& row = *thread.row;
   Event& event = unit.log.closing(thread.serial, static_cast<int32_t>(thread.entry.orig_rax));
@@ -908,7 +908,7 @@ void Recorder::close_call(Thread& thread, int64_t result, const Memory& memory, 
   }
   thread.restarting = restarts(result) ? &row : nullptr;
   unit.end_state.clear();  // an execve that failed
-  unit.log.close(row.test && !restarts(result), times);
+  unit.log.close(row.test && !restarts(result), times, cycle);
 }
 
 }  // namespace redrive

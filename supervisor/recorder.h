@@ -93,7 +93,7 @@ class Recorder {
   void answer_vsyscall(Thread& thread);
   void open_call(Thread& thread, const Memory& memory);
   void close_call(Thread& thread, int64_t result, const Memory& memory, const gate::Record* served = nullptr,
-                  uint64_t times = 1);
+                  uint64_t times = 1, uint32_t cycle = 1);
   void refuse(Thread& thread, const SyscallRow* row);
   void answer_call(Thread& thread, int64_t result);
   void count_refusal(const Thread& thread, const SyscallRow* row, int error);

@@ -520,8 +520,8 @@ bool Recorder::in_use(const Thread& thread, Address start, Address end) const {
   });
 }
 
-// Code was mapped that nothing has run yet: patches what has proved worth it in other programs, but for what a program's
-// own file holds. What maps more memory for trampolines is left to the sites' stops.
+// Code was mapped that nothing has run yet: patches what has proved worth it in other programs, but for what a
+// program's own file holds. What maps more memory for trampolines is left to the sites' stops.
 void Recorder::apply_plan(Process& process, const Mapping& mapping, const MappedFile& file) {
   Gate* const gate = process.gate.get();
   if (!gate || !gate->slot() || !PatchPlans::is_code(mapping)) return;
@@ -900,7 +900,7 @@ void Recorder::close_served(const Served& served) {
   const SyscallRow* const row = served.thread->row;
   if (row->treat == Treat::refuse) count_refusal(*served.thread, row, row->refusal);
   forget_patches(*served.thread, record.result);
-  close_call(*served.thread, record.result, Memory::of(served.pieces), &record, times);
+  close_call(*served.thread, record.result, Memory::of(served.pieces), &record, times, read_once(record.cycle));
 }
 
 }  // namespace redrive

@@ -205,7 +205,8 @@ Replayer::Thread* Replayer::thread_of(EventIndex index, const Event& event) {
   return nullptr;
 }
 
-Result<bool> Replayer::step(EventIndex index, const Event& event) {
+// `made`: how many of the calls that the event stands for were made already.
+Result<bool> Replayer::step(EventIndex index, const Event& event, uint64_t made) {
   Thread* const found = thread_of(index, event);
   if (!found) return false;
   Thread& thread = *found;
@@ -213,14 +214,7 @@ Result<bool> Replayer::step(EventIndex index, const Event& event) {
   store_.got_on();
   switch (event.kind) {
     case EventKind::syscall:
-      for (uint64_t i = 0; i < event.repeat; ++i) {
-        ASSIGN_OR_RETURN(const bool entered, replay_entry(thread, index, event));
-        if (!entered) return false;
-        if (event.fatal) return true;
-        ASSIGN_OR_RETURN(const bool left, replay_effects(thread, index, event));
-        if (!left) return false;
-      }
-      return true;
+      return make_calls(thread, index, event, made);
     case EventKind::entry:
       return replay_entry(thread, index, event);
     case EventKind::exit:
@@ -238,6 +232,45 @@ Result<bool> Replayer::step(EventIndex index, const Event& event) {
       return replay_preemption(thread, index, event);
   }
   return Error{"an event of unknown kind", Status::damaged};
+}
+
+Result<bool> Replayer::make_calls(Thread& thread, EventIndex index, const Event& event, uint64_t made) {
+  std::vector<Event> cycle;
+  if (event.repeat > 1 && event.cycle > 1) {
+    ASSIGN_OR_RETURN(cycle, read_cycle(index, event));
+  }
+  for (; made < event.repeat; ++made) {
+    const size_t turn = made == 0 || cycle.empty() ? event.cycle - 1 : (made - 1) % event.cycle;
+    const Event& call = cycle.empty() ? event : cycle[turn];
+    const EventIndex place = index - (event.cycle - 1 - turn);
+    ASSIGN_OR_RETURN(const bool entered, replay_entry(thread, place, call));
+    if (!entered) return false;
+    if (call.fatal) return true;
+    ASSIGN_OR_RETURN(const bool left, replay_effects(thread, place, call));
+    if (!left) return false;
+  }
+  return true;
+}
+
+// The events whose calls the event's series consists of; the last is the event itself.
+Result<std::vector<Event>> Replayer::read_cycle(EventIndex index, const Event& event) const {
+  std::vector<Event> cycle;
+  const EventIndex end = index + 1;
+  if (event.cycle <= end) {
+    TRY(trace_.for_each_event(what_.unit, end - event.cycle, end, [&](EventIndex, const Event& found) {
+      cycle.push_back(found);
+      return true;
+    }));
+  }
+  const bool usable = cycle.size() == event.cycle && std::all_of(cycle.begin(), cycle.end(), [&](const Event& found) {
+                        return found.kind == EventKind::syscall && found.thread == event.thread && !found.fatal &&
+                               !found.receive && !found.send && !found.map && !found.registers &&
+                               (found.repeat == 1 || &found == &cycle.back());
+                      });
+  if (usable) return cycle;
+  return Error{"event " + std::to_string(index) + " of unit " + std::to_string(what_.unit) +
+                   " goes on with a cycle of calls that are not there",
+               Status::damaged};
 }
 
 Result<bool> Replayer::replay_entry(Thread& thread, EventIndex index, const Event& event) {

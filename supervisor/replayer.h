@@ -103,8 +103,10 @@ class Replayer {
   Result<void> execute(EventIndex first, EventIndex last);
   Result<void> restore_start();
   Result<void> adopt_birth(const IntervalRecord& interval);
-  Thread* thread_of(EventIndex index, const Event& event);  // null: diverged
-  Result<bool> step(EventIndex index, const Event& event);  // false: diverged
+  Thread* thread_of(EventIndex index, const Event& event);                     // null: diverged
+  Result<bool> step(EventIndex index, const Event& event, uint64_t made = 0);  // false: diverged
+  Result<bool> make_calls(Thread& thread, EventIndex index, const Event& event, uint64_t made);
+  Result<std::vector<Event>> read_cycle(EventIndex index, const Event& event) const;
   Result<bool> replay_entry(Thread& thread, EventIndex index, const Event& event);
   Result<bool> compare_inputs(Thread& thread, EventIndex index, const Event& event, const SyscallRow& row);
   Result<bool> replay_end(Thread& thread, EventIndex index, const Event& event, const SyscallRow* row);
@@ -177,6 +179,7 @@ class Replayer {
   Result<bool> visit(EventIndex index, const Event& event);
   Result<bool> receive_in_turn(EventIndex index, const Event& event);
   Result<bool> expect(EventIndex index, const Event& event);
+  Result<uint64_t> put_expected(EventIndex index, const Event& event, uint64_t start, uint64_t times);
   void send_to_gate(Thread& thread) const;
   Result<bool> run_batch(bool onward);
 

@@ -378,54 +378,86 @@ Result<bool> Replayer::receive_in_turn(EventIndex index, const Event& event) {
 
 // Puts the event into the ring of its thread. False if it must stop, or does not fit to those that are there.
 Result<bool> Replayer::expect(EventIndex index, const Event& event) {
-  if (!batch_.ends.empty() && batch_.thread != event.thread) return false;
+  if (batch_.ends.empty()) {
+    const auto found = threads_.find(event.thread);
+    batch_.gate = found == threads_.end() ? nullptr : gate_of(found->second);
+  } else if (batch_.thread != event.thread) {
+    return false;
+  }
+  if (!batch_.gate) return false;
+  const uint64_t start = batch_.ends.empty() ? 0 : batch_.ends.back();
+  const uint64_t rounds = event.repeat / event.cycle + 1;
+  ASSIGN_OR_RETURN(uint64_t end, put_expected(index, event, start, rounds));
+  if (end == 0) return false;
+  auto& expected = *reinterpret_cast<gate::Expected*>(ring(*batch_.gate->slot()) + start);
+  if (event.repeat > 1 && event.cycle > 1) {
+    expected.repeat = event.repeat;
+    expected.cycle = event.cycle;
+    ASSIGN_OR_RETURN(const auto cycle, read_cycle(index, event));
+    for (uint32_t turn = 0; turn + 1 < event.cycle; ++turn) {
+      ASSIGN_OR_RETURN(end, put_expected(index - (event.cycle - 1 - turn), cycle[turn], end, rounds));
+      if (end == 0) return false;
+    }
+    expected.size = static_cast<uint32_t>(end - start);
+  }
+  if (batch_.ends.empty()) {
+    batch_.thread = event.thread;
+    batch_.first = index;
+  }
+  batch_.ends.push_back(end);
+  const SyscallRow* const row = event.kind == EventKind::syscall ? find_row(event.number, event.args) : nullptr;
+  if (row && is_made(*row)) {
+    batch_.changes_memory = true;
+    if (row->special == Special::brk) batch_.breaks.push_back({batch_.ends.size(), static_cast<Address>(event.result)});
+  }
+  return true;
+}
+
+// Puts an event there, which stands for a single call or a series of the same, whose instruction makes so many. Where
+// it ends; 0 if it must stop.
+Result<uint64_t> Replayer::put_expected(EventIndex index, const Event& event, uint64_t start, uint64_t times) {
   const bool trap = event.kind == EventKind::trap;
   const SyscallRow* row = nullptr;
   if (event.kind == EventKind::syscall) {
     if (event.fatal || event.child_unit || event.child_thread || event.registers || restarts(event.result) ||
         !event.changes.empty())
-      return false;
+      return 0;
     row = find_row(event.number, event.args);
-    if (!row || (!is_answered(*row) && !is_made(*row))) return false;
-    if (options_.output && row->traffic == Traffic::send) return false;
-    if (stack_limit_set_by(event.number, event.args, event.result)) return false;
+    if (!row || (!is_answered(*row) && !is_made(*row))) return 0;
+    if (options_.output && row->traffic == Traffic::send) return 0;
+    if (stack_limit_set_by(event.number, event.args, event.result)) return 0;
   } else if (!trap) {
-    return false;
-  }
-  if (batch_.ends.empty()) {
-    const auto found = threads_.find(event.thread);
-    batch_.gate = found == threads_.end() ? nullptr : gate_of(found->second);
+    return 0;
   }
   Gate* const gate = batch_.gate;
-  if (!gate) return false;
   const SiteKind kind = kind_of(event);
   const Address at = trap ? event.ip : event.ip - kSyscallSize;
   const PatchedSite* site = gate->patched(at);
   if (!site) {
-    TRY(patch_ahead(threads_.at(event.thread), at, kind, event.repeat));
+    TRY(patch_ahead(threads_.at(event.thread), at, kind, times));
     site = gate->patched(at);
   }
-  if (!site || site->kind != kind) return false;
+  if (!site || site->kind != kind) return 0;
   RingCalls calls;
   if (row && is_made(*row)) {
     ASSIGN_OR_RETURN(const bool can_be_made, make_in_ring(event, row->special, calls));
-    if (!can_be_made) return false;
+    if (!can_be_made) return 0;
   }
   const bool unlogged = event.receive && !event.receive->logged;
   uint64_t size = sizeof(gate::Expected) + (unlogged ? event.receive->parts.size() * sizeof(gate::Part) : 0) +
                   calls.all().size() * sizeof(gate::InjectedCall) + calls.path_size();
   for (const auto& write : event.writes) size += sizeof(gate::Output) + gate::padded(write.data.size());
-  const uint64_t start = batch_.ends.empty() ? 0 : batch_.ends.back();
-  if (size > gate::kRingSize - start) return false;
+  if (size > gate::kRingSize - start) return 0;
   uint8_t* out = ring(*gate->slot()) + start;
   auto& expected = *reinterpret_cast<gate::Expected*>(out);
-  expected.size = static_cast<uint32_t>(size);
+  expected.size = expected.own_size = static_cast<uint32_t>(size);
   expected.number = trap ? gate::kTrapNumber : event.number;
   expected.site = site->stop;
   std::copy(event.args.begin(), event.args.end(), expected.args);
   expected.in_hash = event.in_hash;
   expected.result = event.result;
-  expected.repeat = event.repeat;
+  expected.repeat = event.cycle == 1 ? event.repeat : 1;
+  expected.cycle = 1;
   expected.regs_hash = event.regs_hash;
   expected.arguments = row ? static_cast<uint32_t>(row->argument_count()) : 0;
   const auto needed = store_.index({what_.unit, index}, sent_);
@@ -438,14 +470,14 @@ Result<bool> Replayer::expect(EventIndex index, const Event& event) {
     uint64_t received = 0, written = 0;
     for (const auto& part : event.receive->parts) {
       const auto message = store_.index(part.sender, received_);
-      if (!message) return false;
+      if (!message) return 0;
       *reinterpret_cast<gate::Part*>(out) = {*message, part.offset, part.length, part.hash};
       out += sizeof(gate::Part);
       ++expected.parts;
       received += part.length;
     }
     for (const auto& write : event.writes) written += write.from_message ? write.length : 0;
-    if (written > received) return false;
+    if (written > received) return 0;
   }
   const uint64_t path = start + size - calls.path_size();
   calls.put_path(ring(*gate->slot()) + path, gate::kRing + path);
@@ -459,16 +491,7 @@ Result<bool> Replayer::expect(EventIndex index, const Event& event) {
     std::memcpy(out, write.data.data(), write.data.size());
     out += gate::padded(write.data.size());
   }
-  if (batch_.ends.empty()) {
-    batch_.thread = event.thread;
-    batch_.first = index;
-  }
-  batch_.ends.push_back(start + size);
-  if (row && is_made(*row)) {
-    batch_.changes_memory = true;
-    if (row->special == Special::brk) batch_.breaks.push_back({batch_.ends.size(), static_cast<Address>(event.result)});
-  }
-  return true;
+  return start + size;
 }
 
 // Adds what the tracee does to its memory in place of the call. False if the supervisor has to do it.
@@ -515,12 +538,10 @@ Result<bool> Replayer::run_batch(bool onward) {
   slot.taken = slot.repeated = 0;
   slot.head = answered ? batch.ends[answered - 1] : 0;
   if (answered) send_to_gate(thread);
-  const auto make = [&](EventIndex index, const std::function<void(Event&)>& change) {
+  const auto make = [&](EventIndex index, const auto& made) {
     Result<bool> went_on = false;
-    const auto make_one = [&](EventIndex, const Event& found) {
-      Event event = found;
-      change(event);
-      went_on = step(index, event);
+    const auto make_one = [&](EventIndex, const Event& event) {
+      went_on = step(index, event, made(event));
       return true;
     };
     const bool is_previous = previous_ && index == batch.first + batch.ends.size() - 1;
@@ -546,7 +567,7 @@ Result<bool> Replayer::run_batch(bool onward) {
     // The ring answers nothing meanwhile: the rest of a series could look like the event that follows.
     slot.taken = batch.ends[done++];
     const uint64_t head = std::exchange(slot.head, slot.taken);
-    auto went_on = make(index, [&](Event& rest) { rest.repeat -= repeated; });
+    auto went_on = make(index, [&](const Event&) { return repeated; });
     if (!went_on || !*went_on) return went_on;
     slot.head = head;
     if (last_stops && done == batch.ends.size()) {
@@ -557,7 +578,7 @@ Result<bool> Replayer::run_batch(bool onward) {
   slot.head = slot.taken = 0;
   if (last_stops) {
     --executed_;
-    return make(batch.first + batch.ends.size() - 1, [](Event& last) { last.repeat = 1; });
+    return make(batch.first + batch.ends.size() - 1, [](const Event& last) { return last.repeat - 1; });
   }
   return true;
 }

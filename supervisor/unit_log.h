@@ -1,12 +1,13 @@
 // The event stream of one unit on its way into the trace.
 //
 // A syscall's entry is held back until its exit, so that both become one event unless another event of the unit comes
-// between. The last complete event is held back too, so that a series of identical unsuccessful tests becomes one event
-// with a count.
+// between. The last complete event is held back too, so that it can count the calls that go on with its series, which
+// is one of identical calls, or of a cycle of unsuccessful tests (event.h).
 //
 // Events are made in place, in memory that is used again and again.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -37,7 +38,7 @@ class UnitLog {
   void cancel() { open_ = nullptr; }
 
   // Where result, writes and so on of a syscall's exit belong: its open entry, or an event of its own if another came
-  // between. close() says that it is complete; `times`: as many calls that were the same, one after the other.
+  // between. close() says that it is complete. `times` and `cycle`: it stands for several calls, as an event does.
   Event& closing(ThreadSerial thread, int32_t number) {
     CHECK(!exit_);
     if (Event* entry = open_of(thread)) return *entry;
@@ -56,21 +57,25 @@ class UnitLog {
   }
   // The number of the event from closing().
   EventIndex closing_index() const { return exit_ ? next() : next() - 1; }
-  void close(bool test, uint64_t times = 1) {
+  void close(bool test, uint64_t times = 1, uint32_t cycle = 1) {
     if (exit_) {
       flush();
       complete_ = std::exchange(exit_, nullptr);
       return;
     }
     CHECK(open_);
-    if (test && complete_ && continues()) {
+    Event& event = *std::exchange(open_, nullptr);
+    if (test && event.result <= 0) {
+      add_test(event);
+      repeat(times - 1, std::clamp<uint32_t>(cycle, 1, static_cast<uint32_t>(calls_.count)));
+    } else if (test && complete_ && complete_->cycle == 1 && same(event, *complete_)) {
       complete_->repeat += times;
     } else {
       flush_complete();
-      complete_ = open_;
+      calls_.count = 0;
+      complete_ = &event;
       complete_->repeat = times;
     }
-    open_ = nullptr;
   }
 
   void add(Event event) {
@@ -85,23 +90,93 @@ class UnitLog {
   }
 
  private:
+  // The last few, the latest last.
+  struct Last {
+    std::array<Event*, kLongestCycle> events{};
+    size_t count = 0;
+    void add(Event* event) {
+      if (count == events.size()) keep(count - 1);
+      events[count++] = event;
+    }
+    void keep(size_t last) {
+      std::copy(events.begin() + static_cast<ptrdiff_t>(count - last), events.begin() + static_cast<ptrdiff_t>(count),
+                events.begin());
+      count = last;
+    }
+    Event* from_end(size_t n) const { return events[count - n]; }  // 1: the last
+    bool holds(const Event* event) const { return std::find(begin(), end(), event) != end(); }
+    Event* const* begin() const { return events.data(); }
+    Event* const* end() const { return begin() + count; }
+  };
+
   Event* blank() {
     for (Event& event : events_) {
-      if (&event == complete_ || &event == open_ || &event == exit_) continue;
+      if (&event == complete_ || &event == open_ || &event == exit_ || calls_.holds(&event)) continue;
+      keep_memory(event);
       event.clear();
       return &event;
     }
     CHECK(!"an event was not closed");
     return nullptr;
   }
-  // Whether the open event is one more of the complete one's series.
-  bool continues() {
-    open_->repeat = complete_->repeat;
-    const bool same = *open_ == *complete_;
-    open_->repeat = 1;
+  // Whether the calls of both are the same.
+  static bool same(Event& event, const Event& other) {
+    event.repeat = other.repeat;
+    event.cycle = other.cycle;
+    const bool same = event == other;
+    event.repeat = event.cycle = 1;
     return same;
   }
+  // One of the last events whose call is the next one if the complete event's series goes on with it; null if not.
+  Event* continued_by(Event& event) {
+    if (!complete_ || tests_.count == 0) return nullptr;
+    if (complete_->repeat > 1) {
+      Event* const next = next_in_series();
+      return same(event, *next) ? next : nullptr;
+    }
+    for (size_t cycle = 1; cycle <= tests_.count; ++cycle) {
+      Event* const first = tests_.from_end(cycle);
+      if (!same(event, *first)) continue;
+      complete_->cycle = static_cast<uint32_t>(cycle);
+      tests_.keep(cycle);
+      return first;
+    }
+    return nullptr;
+  }
+  Event* next_in_series() const {
+    return tests_.from_end(complete_->cycle - (complete_->repeat - 1) % complete_->cycle);
+  }
+  void add_test(Event& event) {
+    if (Event* again = continued_by(event)) {
+      calls_.add(again);
+      ++complete_->repeat;
+      return;
+    }
+    const bool follows = complete_ && complete_->repeat == 1 && complete_->thread == event.thread;
+    if (!follows) tests_.count = 0;
+    if (complete_) write(*complete_);
+    complete_ = &event;
+    tests_.add(&event);
+    calls_.add(&event);
+  }
+  // The last `cycle` calls were made again, so many of them in turn.
+  void repeat(uint64_t times, uint32_t cycle) {
+    for (; times > 0; --times) {
+      if (complete_->repeat > 1 && complete_->cycle == cycle) break;
+      Event& event = *blank();
+      event = *calls_.from_end(cycle);
+      event.repeat = event.cycle = 1;
+      add_test(event);
+    }
+    const uint64_t last = std::min<uint64_t>(times, kLongestCycle);
+    complete_->repeat += times - last;
+    for (uint64_t i = 0; i < last; ++i) {
+      calls_.add(next_in_series());
+      ++complete_->repeat;
+    }
+  }
   void flush_complete() {
+    tests_.count = 0;
     if (!complete_) return;
     write(*complete_);
     complete_ = nullptr;
@@ -117,10 +192,15 @@ class UnitLog {
     if (!segment_) segment_ = &writer_.segment(unit_);
     writer_.append(*segment_, event);
     ++written_;
+    if (!calls_.holds(&event)) keep_memory(event);
+  }
+  // What the event wrote is not needed any more.
+  void keep_memory(Event& event) {
     for (auto& written : event.writes) {
       const size_t capacity = written.data.capacity();
       if (capacity && capacity <= kLargestSpare && spare_.size() < kSpare) spare_.push_back(std::move(written.data));
     }
+    event.writes.clear();
   }
 
   static constexpr size_t kSpare = 8, kLargestSpare = 4096;
@@ -130,7 +210,9 @@ class UnitLog {
   TraceWriter::Segment* segment_ = nullptr;  // from the first event on
   std::vector<Bytes> spare_;
   EventIndex written_ = 0;
-  std::array<Event, 3> events_;
+  std::array<Event, 3 + kLongestCycle> events_;
+  Last calls_;  // events that hold what the last unsuccessful tests were, each of them counted
+  Last tests_;  // the last events, as long as each is one such call, and the next can make a cycle of them
   Event* complete_ = nullptr;  // older than open_
   Event* open_ = nullptr;
   Event* exit_ = nullptr;  // between closing() and close()

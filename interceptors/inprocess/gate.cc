@@ -652,23 +652,49 @@ bool is_private_change(Slot& s, const Call& call, uint16_t& file) {
 
 // ---- Records
 
-// Whether the record at the ring's head says the same as the one before it, which is counted up then.
-bool continues_series(Slot& s, const Record& record) {
-  if (s.series != record.size || s.series > s.head) return false;
-  auto& last = *reinterpret_cast<Record*>(kRing + s.head - s.series);
-  const auto same = [&](const void* from, const void* to) {
-    const auto* a = static_cast<const uint64_t*>(from);
-    for (const uint64_t* b = a + s.series / sizeof *a; a != to; ++a, ++b) {
-      if (*a != *b) return false;
+// The record of an unsuccessful test that the next one follows; null if there is none.
+Record* last_test(const Slot& s) {
+  return s.series == 0 || s.series > s.head ? nullptr : reinterpret_cast<Record*>(kRing + s.head - s.series);
+}
+Record* before(const Record* test) { return reinterpret_cast<Record*>(reinterpret_cast<uint64_t>(test) - test->back); }
+
+// Whether both say the same. Registers that calls change need not be the same.
+bool same(const Record& a, const Record& b) {
+  if (a.size != b.size || a.site != b.site || a.before != b.before || a.after != b.after) return false;
+  const auto same_words = [&](const void* from, const void* to) {
+    const auto* word = static_cast<const uint64_t*>(from);
+    const auto* other = reinterpret_cast<const uint64_t*>(&b) + (word - reinterpret_cast<const uint64_t*>(&a));
+    for (; word != to; ++word, ++other) {
+      if (*word != *other) return false;
     }
     return true;
   };
-  // Registers that calls change need not be the same.
-  if (!same(&last.thread, &last.regs.flags) || !same(&last.fs_base, &record)) return false;
+  return same_words(&a.thread, &a.regs.flags) && same_words(&a.fs_base, &a.before) &&
+         same_words(&a + 1, reinterpret_cast<const uint8_t*>(&a) + a.size);
+}
+
+// Whether the record at the ring's head says the same as the one before it, or as the one whose turn it is in the cycle
+// that the one before it ends. That one is counted up then.
+bool continues_series(const Slot& s, const Record& record) {
+  Record* const last = last_test(s);
+  if (!last) return false;
+  uint32_t count = last->repeat;
+  if (count & kTaken) return false;
+  const Record* again = last;
+  if (count > 1) {
+    for (uint32_t turn = (count - 1) % last->cycle; turn < last->cycle - 1; ++turn) again = before(again);
+    if (!same(*again, record)) return false;
+  } else {
+    uint32_t cycle = 1;
+    for (; !same(*again, record); ++cycle) {
+      if (cycle == kLongestCycle || !again->back) return false;
+      again = before(again);
+      if (again->repeat != 1) return false;
+    }
+    last->cycle = cycle;
+  }
   // The supervisor may read it at any moment, and says so.
-  uint32_t count = last.repeat;
-  return !(count & kTaken) &&
-         __atomic_compare_exchange_n(&last.repeat, &count, count + 1, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+  return __atomic_compare_exchange_n(&last->repeat, &count, count + 1, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
 }
 
 uint64_t take_stamp() {
@@ -791,6 +817,9 @@ bool serve_call(Slot& s) {
   const bool unsuccessful = call.test && result <= 0;
   if (unsuccessful && continues_series(s, *record)) return true;
   if (!call.send) record->stamp = take_stamp();
+  const Record* const test = unsuccessful ? last_test(s) : nullptr;
+  record->cycle = 1;
+  record->back = test && test->thread == record->thread ? static_cast<uint32_t>(s.series) : 0;
   s.series = unsuccessful ? record->size : 0;
   barrier();
   s.last = s.head;
@@ -822,6 +851,8 @@ bool serve_counter(Slot& s, uint64_t size) {
   record.fs_base = record.gs_base = 0;
   record.result = static_cast<int64_t>(now);
   record.before = record.after = 0;
+  record.cycle = 1;
+  record.back = 0;
   record.stamp = take_stamp();
   s.regs.rax = static_cast<uint32_t>(now);
   s.regs.rdx = now >> 32;
@@ -889,7 +920,7 @@ extern "C" void answer_cpuid(CpuidRegisters* regs) {
   auto* record = reinterpret_cast<Record*>(reinterpret_cast<uint8_t*>(kRing) + s.head);
   *record = Record{};
   record->size = sizeof *record;
-  record->repeat = 1;
+  record->repeat = record->cycle = 1;
   record->thread = s.thread;
   record->site = s.site;
   record->regs.rax = kCpuidNumber;

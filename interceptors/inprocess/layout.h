@@ -34,7 +34,7 @@ inline constexpr uint64_t kRingSize = 0x100000;
 
 inline constexpr uint32_t kCalls = 470;
 inline constexpr uint32_t kCallWords = (kCalls + 63) / 64;  // of bits, one for each
-inline constexpr uint32_t kCommands = 96;  // of multiplexers, that are served
+inline constexpr uint32_t kCommands = 96;                   // of multiplexers, that are served
 inline constexpr uint32_t kMaxSpans = 6;
 inline constexpr uint32_t kAreas = 16;
 inline constexpr uint32_t kDescriptors = 4096;  // higher ones are closed with a stop
@@ -172,8 +172,8 @@ struct Slot {
   uint32_t thread;       // serial of the thread that runs
   uint64_t head;         // bytes of complete records in the ring
   uint64_t last;         // where the last of them begins
-  uint64_t series;       // size of the last of them, if equal calls that follow are counted in it
-  uint64_t pending;      // head + 1: a send's record at `head` is complete but for its result
+  uint64_t series;   // size of the last of them, if it was an unsuccessful test: calls that follow may be counted in it
+  uint64_t pending;  // head + 1: a send's record at `head` is complete but for its result
   // Trampolines, which the program may not change; if there are more, calls that change memory stop.
   uint32_t areas;
   struct {
@@ -191,12 +191,12 @@ struct Slot {
   // Sockets that were never connected: nothing is behind them yet, and they may be closed as well.
   uint64_t fresh[kDescriptors / 64];
   uint64_t restricted[kCallWords];  // calls that the program's own seccomp filters may forbid: they stop
-  Described described;  // by the call that is being served
-  uint32_t replay;      // the ring holds expected calls, which are answered from it
-  uint32_t repeated;    // how often the expected call at `taken` was made already
-  uint32_t processor;   // in replay: where it is re-driven
-  uint64_t taken;       // bytes of the ring's expected calls that were made
-  uint64_t messages;    // in replay: where the table of messages is mapped
+  Described described;              // by the call that is being served
+  uint32_t replay;                  // the ring holds expected calls, which are answered from it
+  uint32_t repeated;   // how many of the calls that the expected one at `taken` stands for were made already
+  uint32_t processor;  // in replay: where it is re-driven
+  uint64_t taken;      // bytes of the ring's expected calls that were made
+  uint64_t messages;   // in replay: where the table of messages is mapped
 };
 
 // The code inside tracees and the supervisor change these at the same time, on two processors.
@@ -217,11 +217,12 @@ inline void set_known(Slot& slot, uint64_t descriptor, bool known) { set_bit(slo
 inline constexpr uint64_t kDescribed = kSlot + offsetof(Slot, described);
 
 inline constexpr uint32_t kTaken = 1u << 31;  // the supervisor has counted them: those that follow are others
+inline constexpr uint32_t kLongestCycle = 8;  // as in the trace (event.h)
 
 // A record is followed by `before` and then `after` pieces, each padded to 8 bytes.
 struct Record {
   uint32_t size;    // with all that follows
-  uint32_t repeat;  // how many calls it stands for, which were the same; and kTaken
+  uint32_t repeat;  // how many calls it stands for, as an event does (event.h); and kTaken
   uint64_t stamp;   // of the first
   uint32_t thread;
   uint8_t counter;      // no call: rdtsc or rdtscp was executed, and `result` is what it read
@@ -233,6 +234,8 @@ struct Record {
   uint64_t fs_base, gs_base;
   int64_t result;
   uint32_t before, after;
+  uint32_t cycle;  // if it stands for several calls: of how many records they are
+  uint32_t back;   // size of the record before, if that is of an unsuccessful test of the same thread
 };
 struct Piece {
   uint64_t address;
@@ -252,7 +255,8 @@ inline constexpr uint64_t kOpened = ~uint64_t{1};
 inline constexpr int32_t kTrapNumber = 0x200000;
 
 // A call that the recording holds, and what it brought: in replay. Followed by the parts of the received message, if it
-// was not logged, the calls that are made in its place (what changes memory), and the outputs.
+// was not logged, the calls that are made in its place (what changes memory), the outputs, and the other calls of its
+// cycle.
 struct Expected {
   uint32_t size;  // with all that follows
   int32_t number;
@@ -260,13 +264,15 @@ struct Expected {
   uint64_t args[6];
   uint64_t in_hash;  // of the memory that it reads (payload.h); 0 = none
   int64_t result;
-  uint64_t repeat;     // how often it is made
+  uint64_t repeat;     // how many calls it stands for, as an event does (event.h)
   uint32_t regs_hash;  // preserved_registers_hash (registers.h)
   uint32_t arguments;  // that are compared
   uint32_t sends;      // a message that others need: its index + 1; 0: none
   uint32_t parts;
   uint32_t calls;  // of type InjectedCall
   uint32_t outputs;
+  uint32_t cycle;
+  uint32_t own_size;  // without the other calls of its cycle
 };
 struct Part {
   uint64_t message;  // its index

@@ -8,7 +8,8 @@
 #define XXH_NO_STDLIB  // no malloc here
 #include <xxhash.h>
 
-extern "C" int64_t execute(const redrive::gate::Registers* regs, redrive::gate::Phase during, uint64_t asleep = 0);  // gate.cc
+extern "C" int64_t execute(const redrive::gate::Registers* regs, redrive::gate::Phase during,
+                           uint64_t asleep = 0);  // gate.cc
 
 // What the compiler and xxhash expect of a C library.
 extern "C" void* memcpy(void* to, const void* from, size_t length) {
@@ -161,11 +162,20 @@ class Received {
 
 // What the ring expects next; null if it is empty.
 const Expected* next(const Slot& slot) {
-  return slot.taken == slot.head ? nullptr : reinterpret_cast<const Expected*>(kRing + slot.taken);
+  if (slot.taken == slot.head) return nullptr;
+  const auto* const expected = reinterpret_cast<const Expected*>(kRing + slot.taken);
+  if (slot.repeated == 0) return expected;
+  // The calls of a cycle in turn, which it ends.
+  uint32_t turn = (slot.repeated - 1) % expected->cycle;
+  if (turn == expected->cycle - 1) return expected;
+  uint64_t at = kRing + slot.taken + expected->own_size;
+  for (; turn > 0; --turn) at += reinterpret_cast<const Expected*>(at)->size;
+  return reinterpret_cast<const Expected*>(at);
 }
 
-// The expected call was made once.
-void take(Slot& slot, const Expected& expected) {
+// What the ring expects next was done.
+void take(Slot& slot) {
+  const auto& expected = *reinterpret_cast<const Expected*>(kRing + slot.taken);
   if (++slot.repeated != expected.repeat) return;
   slot.repeated = 0;
   slot.taken += expected.size;
@@ -199,14 +209,14 @@ bool make(const InjectedCall* calls, uint32_t count) {
 const uint64_t* counter_answer(Slot& slot) {
   const Expected* const expected = next_trap(slot);
   if (!expected) return nullptr;
-  take(slot, *expected);
+  take(slot);
   return expected->args;
 }
 
 const uint64_t* cpuid_answer(Slot& slot, uint64_t leaf, uint64_t subleaf) {
   const Expected* const expected = next_trap(slot);
   if (!expected || expected->args[4] != leaf || expected->args[5] != subleaf) return nullptr;
-  take(slot, *expected);
+  take(slot);
   return expected->args;
 }
 
@@ -232,7 +242,7 @@ bool answer(Slot& slot) {
     output = reinterpret_cast<const Output*>(next);
   }
   slot.regs.rax = static_cast<uint64_t>(expected.result);
-  take(slot, expected);
+  take(slot);
   return true;
 }
 

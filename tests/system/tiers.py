@@ -35,6 +35,11 @@ def series_of_reads(ctx):
     compare_tiers(ctx, job_of(ctx, "series_of_reads"), "200us", "series")
 
 
+@test("tiers/poll_cycles", timeout_s=300)
+def poll_cycles(ctx):
+    compare_tiers(ctx, job_of(ctx, "poll_cycles"), "2ms", "cycles")
+
+
 @test("tiers/fork_beside_reader", timeout_s=120)
 def fork_beside_reader(ctx):
     compare_tiers(ctx, job_of(ctx, "fork_beside_reader"), "200us", "births")

@@ -45,6 +45,7 @@ TEST_CASE("extreme values survive") {
   event.args.fill(UINT64_MAX);
   event.result = std::numeric_limits<int64_t>::min();
   event.repeat = 0;
+  event.cycle = kLongestCycle;
   event.thread = UINT32_MAX;
   event.writes.push_back({UINT64_MAX, (uint64_t{1} << 62) - 1, true, {}});
   event.writes.push_back({0, 0, false, {}});
@@ -95,7 +96,7 @@ TEST_CASE("a preemption is encoded whole, in few bytes") {
 }
 
 TEST_CASE("unknown kinds and flags are not events") {
-  for (const uint64_t flags : {uint64_t{6}, uint64_t{7}, uint64_t{1} << 20, UINT64_MAX}) {
+  for (const uint64_t flags : {uint64_t{6}, uint64_t{7}, uint64_t{1} << 20, uint64_t{1} << 21, UINT64_MAX}) {
     Encoder out;
     out.u(flags);
     for (int i = 0; i < 100; i++) out.u(0);

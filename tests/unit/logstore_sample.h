@@ -85,6 +85,7 @@ inline Event event(Values& v) {
     }
     for (uint64_t i = v.below(3); i > 0; i--) e.child_writes.push_back({v.any(), 5, false, v.bytes(5)});
   }
+  if (v.format >= 6 && v.once_in(8)) e.cycle = static_cast<uint32_t>(1 + v.below(kLongestCycle));
   return e;
 }
 

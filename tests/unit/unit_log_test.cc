@@ -1,6 +1,8 @@
 // What a unit's log makes of entries, exits and series, read back from the trace.
 #include "supervisor/unit_log.h"
 
+#include <random>
+
 #include "logstore/memory_storage.h"
 #include "tests/unit/unit_test.h"
 
@@ -40,13 +42,13 @@ Event signal(ThreadSerial thread) {
 void open(UnitLog& log, const Event& entry) { log.open() = entry; }
 
 // `exit`: what is noted at a call's exit.
-void close(UnitLog& log, const Event& exit, bool test, uint64_t times = 1) {
+void close(UnitLog& log, const Event& exit, bool test, uint64_t times = 1, uint32_t cycle = 1) {
   Event& event = log.closing(exit.thread, exit.number);
   event.result = exit.result;
   event.writes = exit.writes;
   event.receive = exit.receive;
   if (exit.child_unit) event.child_unit = exit.child_unit;
-  log.close(test, times);
+  log.close(test, times, cycle);
 }
 
 // A log in a trace in memory.
@@ -235,6 +237,137 @@ TEST_CASE("what ends a series") {
   const auto events = recording.events();
   CHECK_EQ(events.size(), expected);
   for (const auto& event : events) CHECK_EQ(event.repeat, 1);
+}
+
+namespace {
+
+// What calls the events stand for: the first argument of each.
+std::vector<uint64_t> calls_of(const std::vector<Event>& events) {
+  std::vector<uint64_t> calls;
+  for (size_t i = 0; i < events.size(); ++i) {
+    calls.push_back(events[i].args[0]);
+    REQUIRE(events[i].cycle <= i + 1);
+    for (uint64_t n = 0; n + 1 < events[i].repeat; ++n) {
+      calls.push_back(events[i + 1 - events[i].cycle + n % events[i].cycle].args[0]);
+    }
+    // Only the last of a cycle stands for more than its own call.
+    for (uint32_t n = 1; n < events[i].cycle; ++n) CHECK_EQ(events[i - n].repeat, 1);
+  }
+  return calls;
+}
+
+void test_of(UnitLog& log, uint64_t which, uint64_t times = 1, uint32_t cycle = 1) {
+  open(log, entry(0, kPoll, which));
+  close(log, exit(0, 0), true, times, cycle);
+}
+
+}  // namespace
+
+TEST_CASE("a cycle of tests is an event for each and a count") {
+  Recording recording;
+  std::vector<uint64_t> made;
+  const auto make = [&](uint64_t which) {
+    test_of(recording.log(), which);
+    made.push_back(which);
+  };
+  for (int i = 0; i < 1001; ++i) make(i % 2);
+  CHECK_EQ(recording.log().next(), 2);
+  for (int i = 0; i < 100; ++i) make(10 + i % kLongestCycle);
+  CHECK_EQ(recording.log().next(), 2 + kLongestCycle);
+  for (int i = 0; i < 50; ++i) make(20 + i % (kLongestCycle + 1));  // too long
+  const auto events = recording.events();
+  CHECK_EQ(events.size(), 2 + kLongestCycle + 50);
+  CHECK_EQ(events[1].repeat, 1000);
+  CHECK_EQ(events[1].cycle, 2);
+  CHECK(calls_of(events) == made);
+}
+
+TEST_CASE("any calls are what their events stand for, however they were counted before") {
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    CAPTURE(seed);
+    std::mt19937_64 random(seed);
+    const auto below = [&](uint64_t limit) { return random() % limit; };
+    Recording recording;
+    std::vector<uint64_t> made;
+    for (int part = 0; part < 40; ++part) {
+      // As the code inside tracees does it: each call of a cycle, and then how often they were made again.
+      const auto length = static_cast<uint32_t>(1 + below(kLongestCycle));
+      const uint64_t first = below(3), again = below(2) ? below(40) : 0;
+      for (uint64_t i = 0; i < length; ++i) {
+        test_of(recording.log(), first + i, i + 1 == length ? 1 + again : 1, i + 1 == length ? length : 1);
+      }
+      for (uint64_t i = 0; i < length + again; ++i) made.push_back(first + i % length);
+      if (below(8) == 0) recording.log().flush();
+      if (below(8) == 0) {
+        recording.call(0, kWrite, 1);
+        made.push_back(0);
+      }
+    }
+    const auto events = recording.events();
+    CHECK(calls_of(events) == made);
+  }
+}
+
+TEST_CASE("what ends a cycle") {
+  Recording recording;
+  UnitLog& log = recording.log();
+  for (int i = 0; i < 3; ++i) test_of(log, i % 2);
+  const size_t before = 2;
+  size_t expected = before + 1;
+  SUBCASE("another call than the one whose turn it is") { test_of(log, 0); }
+  SUBCASE("another result") {
+    open(log, entry(0, kPoll, 1));
+    close(log, exit(0, 1), true);
+  }
+  SUBCASE("another thread's call") {
+    open(log, entry(1, kPoll, 1));
+    close(log, exit(1, 0), true);
+  }
+  SUBCASE("a flush") {
+    log.flush();
+    test_of(log, 1);
+  }
+  SUBCASE("a signal") {
+    log.add(signal(0));
+    test_of(log, 1);
+    expected = before + 2;
+  }
+  const auto events = recording.events();
+  REQUIRE_EQ(events.size(), expected);
+  CHECK_EQ(events[1].repeat, 2);
+  CHECK_EQ(events[1].cycle, 2);
+  for (size_t i = before; i < expected; ++i) CHECK_EQ(events[i].repeat, 1);
+}
+
+TEST_CASE("no cycle spans what came between its calls") {
+  Recording recording;
+  UnitLog& log = recording.log();
+  size_t expected = 4;
+  test_of(log, 0);
+  SUBCASE("a flush") { log.flush(); }
+  SUBCASE("a signal") {
+    log.add(signal(0));
+    expected = 5;
+  }
+  SUBCASE("a call that is no test") {
+    recording.call(0, kWrite, 1);
+    expected = 5;
+  }
+  SUBCASE("another thread's test") {
+    open(log, entry(1, kPoll, 7));
+    close(log, exit(1, 0), true);
+    expected = 5;
+  }
+  SUBCASE("a series") {
+    for (int i = 0; i < 3; ++i) test_of(log, 5);
+    expected = 5;
+  }
+  test_of(log, 1);
+  test_of(log, 0);
+  test_of(log, 2);
+  const auto events = recording.events();
+  REQUIRE_EQ(events.size(), expected);
+  for (const auto& event : events) CHECK_EQ(event.cycle, 1);
 }
 
 TEST_CASE("calls that are no tests never make a series") {
