@@ -1,6 +1,8 @@
 #include "supervisor/transport.h"
 
+#include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <string_view>
 
 namespace redrive {
@@ -9,17 +11,28 @@ namespace {
 // Open MPI: `btl` carries messages if `pml` is ob1, and an MTL is another way to choose. Debian's configuration leaves
 // windows nothing but shared memory: "^ucx" gives those of MPI_Win_create messages (pt2pt), and still lets
 // MPI_Win_allocate_shared, which asks for shared memory, work. Shared file pointers are in shared memory without "^sm".
-// PMIx's other stores are files that ranks map.
+// Open MPI 5 finds no way from an address to itself through netlink, which the kernel routes over lo.
+// PMIx's other stores are files that ranks map, and so is the topology that a server puts into a hole of their memory.
 //
-// MPICH is not here: over UCX's TCP alone (UCX_TLS=tcp,self), its ranks often wait for each other for ever in
-// MPI_Finalize, without a recorder as well (4.0.2 with UCX 1.13).
+// MPICH: each rank is on a node of its own, as it seems, so that none shares memory even for MPI_Init; UCX carries the
+// messages. A rank of MPICH before 4.2 waits in MPI_Finalize for the process manager and answers no other rank
+// meanwhile, so one that closes its connections later often waits for ever (github.com/pmodels/mpich/pull/6596).
+constexpr const char* kOldMpich[] = {"libmpich.so.12.0.", "libmpich.so.12.1.", "libmpich.so.12.2.",
+                                     "libmpich.so.12.3."};
 constexpr TransportVariable kVariables[] = {
     {"Open MPI", "OMPI_MCA_btl", "tcp,self", "libmpi.so"},
     {"Open MPI", "OMPI_MCA_pml", "ob1", "libmpi.so", "OMPI_MCA_mtl"},
     {"Open MPI", "OMPI_MCA_osc", "^ucx", "libmpi.so"},
     {"Open MPI", "OMPI_MCA_sharedfp", "^sm", "libmpi.so"},
+    {"Open MPI", "OMPI_MCA_reachable", "weighted", "libmpi.so"},
     {"PMIx", "PMIX_MCA_gds", "hash", "libpmix.so"},
+    {"PMIx", "PMIX_MCA_pmix_hwloc_hole_kind", "none", "libpmix.so"},
+    {"MPICH", "MPIR_CVAR_NOLOCAL", "1", "libmpich.so", nullptr, kOldMpich},
+    {"UCX", "UCX_TLS", "tcp,self", "libucp.so", nullptr, kOldMpich},
 };
+
+// Where libraries are that need no option to be found.
+constexpr const char* kLibraryPath = "/usr/local/lib:/usr/lib/x86_64-linux-gnu:/usr/lib64:/usr/lib";
 
 // The parameter's own name as --mca has it, of the variable that stands for it; empty if it is none.
 std::string_view parameter_of(std::string_view variable) {
@@ -44,6 +57,22 @@ bool is_named(std::string_view variable, const std::vector<std::string>& command
 
 }  // namespace
 
+bool has_library(std::span<const char* const> names, const std::string& path) {
+  for (size_t begin = 0; begin <= path.size();) {
+    const size_t end = std::min(path.find(':', begin), path.size());
+    const std::string directory = path.substr(begin, end - begin);
+    begin = end + 1;
+    std::error_code error;
+    for (std::filesystem::directory_iterator entry(directory, error), none; !error && entry != none;
+         entry.increment(error)) {
+      const std::string file = entry->path().filename();
+      if (std::any_of(names.begin(), names.end(), [&](const char* name) { return file.starts_with(name); }))
+        return true;
+    }
+  }
+  return false;
+}
+
 std::span<const TransportVariable> transport_variables() { return kVariables; }
 
 bool is_chosen(const TransportVariable& variable, const std::vector<std::string>& command) {
@@ -52,9 +81,11 @@ bool is_chosen(const TransportVariable& variable, const std::vector<std::string>
 }
 
 std::vector<const TransportVariable*> ask_for_sockets(const std::vector<std::string>& command) {
+  const char* const own = std::getenv("LD_LIBRARY_PATH");
+  const std::string path = (own ? std::string(own) + ":" : "") + kLibraryPath;
   std::vector<const TransportVariable*> asked;
   for (const TransportVariable& variable : kVariables) {
-    if (is_chosen(variable, command)) continue;
+    if (is_chosen(variable, command) || (!variable.unless.empty() && has_library(variable.unless, path))) continue;
     setenv(variable.name, variable.value, 0);
     asked.push_back(&variable);
   }

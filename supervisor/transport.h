@@ -21,8 +21,9 @@ struct TransportVariable {
   const char* runtime;
   const char* name;
   const char* value;
-  const char* library;           // that programs map which use it: how its file's name begins
-  const char* chosen = nullptr;  // another variable by which users choose the same
+  const char* library;                       // that programs map which use it: how its file's name begins
+  const char* chosen = nullptr;              // another variable by which users choose the same
+  std::span<const char* const> unless = {};  // versions of a library, by their files' names, that do not bear it
 };
 std::span<const TransportVariable> transport_variables();
 
@@ -30,7 +31,11 @@ std::span<const TransportVariable> transport_variables();
 // mpirun and mpiexec name it (--mca btl, -x NAME=..., -genv NAME ...).
 bool is_chosen(const TransportVariable& variable, const std::vector<std::string>& command);
 
-// Sets what is not chosen in this process's environment, which the command inherits. Returns what was set.
+// Whether a directory of the path holds a file whose name begins with one of these.
+bool has_library(std::span<const char* const> names, const std::string& path);
+
+// Sets what is not chosen, and what the installed libraries bear, in this process's environment, which the command
+// inherits. Returns what was set.
 std::vector<const TransportVariable*> ask_for_sockets(const std::vector<std::string>& command);
 
 }  // namespace redrive

@@ -72,6 +72,40 @@ def other_release_suite(ctx):
         python3 tests/system/run.py $(python3 tests/system/run.py --list | grep -v -e '(slow)' -e '^debian/')""", build)
 
 
+# Ranks are units of their own, each rank can have a trace of its own, and all verify.
+MPI = """
+set -eu
+export HOME=$(mktemp -d) REDRIVE_TRACE_DIR=$(mktemp -d) OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+apt-get update -qq
+apt-get install -y -qq --no-install-recommends openmpi-bin libopenmpi-dev mpich libmpich-dev > /dev/null
+redrive=$PWD/$1/redrive source=$PWD/tests/workloads/jacobi.c
+cd "$HOME"
+for mpi in openmpi mpich; do
+  mpicc.$mpi -O2 -o jacobi "$source" -lm
+  many=$(test $mpi = mpich || echo --oversubscribe)
+  "$redrive" record --bound 2s -- mpirun.$mpi $many -n 4 ./jacobi 64 20 2> said
+  grep -q 'sockets instead of shared memory' said
+  ! grep 'became part' said
+  "$redrive" replay --all --verify
+  rm -r "$REDRIVE_TRACE_DIR"/*
+  mpirun.$mpi $many -n 4 "$redrive" record --bound 2s ./jacobi 64 20
+  for trace in "$REDRIVE_TRACE_DIR"/*; do test -h "$trace" || "$redrive" replay --all --verify "$trace"; done
+  rm -r "$REDRIVE_TRACE_DIR"/*
+done
+"""
+
+
+@test("debian/other_mpi", timeout_s=1800, slow=True)
+def other_mpi(ctx):
+    """The other release's Open MPI and MPICH."""
+    release = other_release()
+    build = build_below_root(ctx, release)
+    in_debian(ctx, release, "build", f'make -j{os.cpu_count()} BUILD="$1" CXXFLAGS=-O1 LDFLAGS=-s', build)
+    told = in_debian(ctx, release, "build", MPI, build).stdout
+    if told.count("0 divergences, 0 not verified") != 2 * (1 + 4):
+        raise Failure(f"replays of ranks on {release} say: {told}")
+
+
 PACKAGE = """
 set -eu
 apt-get update -qq
