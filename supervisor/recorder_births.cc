@@ -260,6 +260,12 @@ void Recorder::born(Thread& parent, pid_t tid) {
     made.cpuid_sites = process.cpuid_sites;
     child = &add_thread(made, tid);
     if (!(flags & CLONE_VM)) note_pending_outputs(parent, made.memory, event->child_writes);
+    if (flags & CLONE_CHILD_SETTID && (flags & CLONE_NEWPID || forks_into_namespace(process.pid))) {
+      // A replay writes the number that the parent is told; the child has another one in its own namespace.
+      const int32_t own = pid_in_own_namespace(tid);
+      const auto* bytes = reinterpret_cast<const uint8_t*>(&own);
+      event->child_writes.push_back({request.child_tid, sizeof own, false, Bytes(bytes, bytes + sizeof own)});
+    }
     if (same_unit) {
       event->child_thread = child->serial;
       if (!(flags & CLONE_VM)) made.stays = Join{unit.id, 0, unit.log.next(), tid, shared_by(process)};
