@@ -187,7 +187,14 @@ std::optional<PatchWindow> CodeSegments::window(const Memory& memory, const Mapp
 }
 
 std::optional<PatchWindow> CodeSegments::window_at(const Memory& memory, const Mapping& mapping, Address place) {
-  if (!is_unchanging(mapping)) return std::nullopt;
+  if (!is_unchanging(mapping)) {
+    // What is there now. Only compilers' functions are expected here: nothing jumps into one from far away.
+    constexpr uint64_t kAround = 64 << 10;
+    const Address start = std::max(mapping.start, place - std::min(place, kAround));
+    Bytes code(std::min(mapping.end, place + kAround) - start);
+    code.resize(memory.read_some(start, code.data(), code.size()));
+    return CodeSegment(std::move(code)).window_at(place - start);
+  }
   const std::lock_guard lock(mutex_);
   return code_of(segments_[key(mapping)], memory, mapping).window_at(place - mapping.start);
 }

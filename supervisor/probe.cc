@@ -5,6 +5,7 @@
 #include <sys/ptrace.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 
 #include "checkpoint/address_space.h"
@@ -161,6 +162,11 @@ Result<void> Probe::leave_window(pid_t tid) const {
 
 bool Probe::insert() const { return stub_->memory().write(wanted_.rip, inserted_.data(), inserted_.size()); }
 
+bool Probe::intact() const {
+  Bytes now(inserted_.size());
+  return stub_->memory().read(wanted_.rip, now.data(), now.size()) && now == inserted_;
+}
+
 Probe::Stop Probe::at(user_regs_struct& regs) const {
   if (regs.rip != (area_ ? hit_ : wanted_.rip) + 1) return Stop::elsewhere;
   regs.rip = wanted_.rip;
@@ -197,6 +203,15 @@ std::vector<AddressRange> Probe::foreign() const {
   std::vector<AddressRange> ranges{{wanted_.rip, wanted_.rip + original_.size()}};
   if (area_) ranges.push_back({area_, area_ + 2 * kPageSize});
   return ranges;
+}
+
+bool stop_before(pid_t tid, Address address) {
+  constexpr uint64_t kFirstLocally = 1;  // in DR7: DR0, at execution
+  const auto put = [&](int number, uint64_t value) {
+    return ptrace(PTRACE_POKEUSER, tid, offsetof(user, u_debugreg) + static_cast<size_t>(number) * sizeof(uint64_t),
+                  value) == 0;
+  };
+  return put(7, 0) && (!address || (put(0, address) && put(7, kFirstLocally)));
 }
 
 }  // namespace redrive

@@ -33,6 +33,8 @@ class Probe {
   // What the comparison of the memory must leave out.
   std::vector<AddressRange> foreign() const;
   bool compares() const { return area_ != 0; }
+  // Whether what was inserted is still there: a program that writes code can overwrite it.
+  bool intact() const;
 
  private:
   Probe(const Stub& stub, const user_regs_struct& wanted) : stub_(&stub), wanted_(wanted) {}
@@ -47,5 +49,9 @@ class Probe {
   Address hit_ = 0;   // its breakpoint
   unsigned required_ = 0;
 };
+
+// Has the stopped thread stop with SIGTRAP right before it executes the instruction at this address, whatever is there
+// by then; 0: no longer. False where that does not work: it takes a debug register.
+bool stop_before(pid_t tid, Address address);
 
 }  // namespace redrive

@@ -149,6 +149,8 @@ class Replayer {
   Result<std::optional<Difference>> difference(const Place& place, ProcessSerial first,
                                                const std::vector<AddressRange>& except) const;
   Result<Bytes> pages_of(const Place& place, ProcessSerial process, Address first, size_t count) const;
+  Result<bool> run_to_code(Thread& thread, EventIndex index, Address address, const Bytes& code);
+  void never_came(Thread& thread, EventIndex index, Address place, StopKind stop);
   Result<bool> run_to_place(ThreadSerial serial, EventIndex index, IntervalIndex interval);
   Result<bool> replay_preemption(Thread& thread, EventIndex index, const Event& event);
   Result<bool> next_is_preemption(EventIndex index) const;

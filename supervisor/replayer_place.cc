@@ -16,6 +16,7 @@ namespace {
 constexpr unsigned kBreakpoints = 200'000;  // that a search passes, 10 us each
 constexpr size_t kStackPages = 16;
 constexpr unsigned kComparisons = 64;  // of all memory
+constexpr size_t kCode = 32;           // bytes that say whether code is what it will be
 
 }  // namespace
 
@@ -63,6 +64,30 @@ Result<Bytes> Replayer::pages_of(const Place& place, ProcessSerial process, Addr
   return bytes;
 }
 
+// Runs the thread until it is about to execute the code there, if it has yet to write it: what a probe inserts would be
+// overwritten. False as for run_to_place.
+Result<bool> Replayer::run_to_code(Thread& thread, EventIndex index, Address address, const Bytes& code) {
+  const Memory& memory = unit_.processes.at(thread.process).stub.memory();
+  Bytes now(code.size());
+  for (unsigned passed = 0; !code.empty() && memory.read(address, now.data(), now.size()) && now != code; ++passed) {
+    if (passed == kBreakpoints || !stop_before(thread.tid, address)) return false;
+    ASSIGN_OR_RETURN(const StopKind stop, run_to_stop(thread));
+    if (stop != StopKind::fault || thread.regs.rip != address) {
+      never_came(thread, index, address, stop);
+      return false;
+    }
+    constexpr uint64_t kResumeFlag = 0x10000;
+    thread.regs.eflags &= ~kResumeFlag;
+    if (!stop_before(thread.tid, 0)) return false;
+  }
+  return true;
+}
+
+void Replayer::never_came(Thread& thread, EventIndex index, Address place, StopKind stop) {
+  diverge(&thread, index, fmt::format("to come to {:#x}, where it was preempted", place),
+          fmt::format("a {} at {:#x}", stop == StopKind::fault ? "fault" : "system call", thread.regs.rip));
+}
+
 // Runs the thread, which stands somewhere behind its last event, to the place where it was preempted: the interval's
 // start. What it does there is seen by nobody until it is there. The tier of its unit is removed. False: it diverged,
 // or (without a divergence) the place could not be found in a reasonable time.
@@ -80,6 +105,13 @@ Result<bool> Replayer::run_to_place(ThreadSerial serial, EventIndex index, Inter
     except.insert(except.end(), pending.begin(), pending.end());
     return difference(place, memory, except);
   };
+  const Address code_page = saved->regs.rip & ~(kPageSize - 1);
+  ASSIGN_OR_RETURN(Bytes code, pages_of(place, memory, code_page, 1));
+  code.erase(code.begin(),
+             code.begin() + static_cast<ptrdiff_t>(std::min<uint64_t>(code.size(), saved->regs.rip - code_page)));
+  code.resize(std::min(code.size(), kCode));
+  ASSIGN_OR_RETURN(const bool written, run_to_code(thread, index, saved->regs.rip, code));
+  if (!written) return false;
   user_regs_struct regs = thread.regs;
   regs.orig_rax = saved->regs.orig_rax;
   if (same_registers(regs, saved->regs)) {
@@ -111,8 +143,7 @@ Result<bool> Replayer::run_to_place(ThreadSerial serial, EventIndex index, Inter
     ASSIGN_OR_RETURN(const StopKind stop, run_to_stop(thread));
     const auto at = stop == StopKind::fault ? probe.at(thread.regs) : Probe::Stop::elsewhere;
     if (at == Probe::Stop::elsewhere) {
-      diverge(&thread, index, fmt::format("to come to {:#x}, where it was preempted", saved->regs.rip),
-              fmt::format("a {} at {:#x}", stop == StopKind::fault ? "fault" : "system call", thread.regs.rip));
+      if (probe.intact()) never_came(thread, index, saved->regs.rip, stop);
       return false;
     }
     if (const auto frame = at == Probe::Stop::wanted ? outermost() : std::nullopt) {
