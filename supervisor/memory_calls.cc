@@ -26,12 +26,16 @@ const dev_t kDevZero = makedev(1, 5);
 
 }  // namespace
 
-// Mappings of devices cannot be made again: the caller refuses them.
+// Mappings of devices cannot be made again, and in those of sockets (packet(7)) and the like the kernel writes when it
+// wants: the caller refuses them.
 bool Recorder::mappable(Thread& thread) {
   if (thread.row->special != Special::mmap || (thread.args[3] & MAP_ANONYMOUS)) return true;
   struct stat info {};
   if (stat(descriptor_path(thread.process->pid, thread.args[4]).c_str(), &info) != 0) return true;
-  return !S_ISCHR(info.st_mode) || info.st_rdev == kDevZero;
+  const mode_t type = info.st_mode & S_IFMT;
+  constexpr mode_t kNoType =
+      0;  // what the kernel makes without a file: a virtual processor's state, a buffer of a device
+  return (type != S_IFCHR && type != S_IFSOCK && type != kNoType) || info.st_rdev == kDevZero;
 }
 
 // The process whose memory is behind a descriptor (proc_pid_mem(5)); 0 if none is.

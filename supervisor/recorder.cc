@@ -761,7 +761,12 @@ void Recorder::count_refusal(const Thread& thread, const SyscallRow* row, int er
 void Recorder::refuse(Thread& thread, const SyscallRow* row) {
   const auto number = static_cast<int64_t>(thread.entry.orig_rax);
   const int error = !row ? refusal_without_row(number) : row->treat == Treat::refuse ? row->refusal : ENODEV;
-  count_refusal(thread, row, error);
+  if (row && !mappable(thread)) {
+    const std::string what = call_name(number, thread.args) + " of a device or socket";
+    count_refusal(*thread.process->unit, what, std::string(error_name(error)), false);
+  } else {
+    count_refusal(thread, row, error);
+  }
   answer_call(thread, -error);
 }
 
