@@ -1,6 +1,4 @@
 // A child in a PID namespace of its own is told its number there, its parent another one.
-#include <sched.h>
-
 #include "test.h"
 
 static pid_t fork_told(int flags, pid_t* told) {
