@@ -190,7 +190,7 @@ class Recorder {
     MappedFiles& files;
   };
   void store_now(Unit& unit, Thread& trigger, const user_regs_struct* regs, const KnownMappings* known = nullptr);
-  void stop_asleep(const Thread& thread);
+  void await_stop(const Thread& thread);
   Result<ProcessState> capture_process(Process& process, const ProcessSerial* owner, const KnownMappings* known);
   Result<UnitState> capture_state(Unit& unit, Thread& trigger, bool at_entry, const KnownMappings* known);
   Result<void> capture_pages(Unit& unit, bool shared_only, ImageJob& job);

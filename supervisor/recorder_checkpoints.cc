@@ -424,12 +424,12 @@ bool Recorder::leave_out_killed(Unit& unit) {
   return any;
 }
 
-// Stops a thread that sleeps in a served call, if it is not stopped: its extended registers were not read when it fell
-// asleep. The stop is handled in its turn.
-void Recorder::stop_asleep(const Thread& thread) {
+// Waits until a thread stands still whose registers are to be read: one that was born, or that slept in a served call
+// (its extended registers were not read when it fell asleep), which is stopped. The stop is handled in its turn.
+void Recorder::await_stop(const Thread& thread) {
   const auto of_it = [&](const Stopped& stopped) { return stopped.tid == thread.tid; };
   if (std::any_of(stopped_.begin(), stopped_.end(), of_it)) return;
-  if (ptrace(PTRACE_INTERRUPT, thread.tid, nullptr, nullptr) != 0) return;
+  if (thread.asleep && ptrace(PTRACE_INTERRUPT, thread.tid, nullptr, nullptr) != 0) return;
   Stopped stopped;
   stopped.tid = thread.tid;
   if (waitpid(thread.tid, &stopped.status, __WALL) == thread.tid) stopped_.push_back(stopped);
@@ -500,7 +500,7 @@ Result<UnitState> Recorder::capture_state(Unit& unit, Thread& trigger, bool at_e
       saved.xstate = get_xstate(thread->tid);
       killed = saved.xstate.empty();
     } else if (saved.in_syscall) {
-      if (thread->asleep) stop_asleep(*thread);
+      if (thread->asleep) await_stop(*thread);
       saved.regs = thread->entry;
       // One that has come out of the kernel is stopped: syscalls leave the extended state alone.
       const bool out = thread->stop == Thread::Stop::exit;
@@ -509,10 +509,13 @@ Result<UnitState> Recorder::capture_state(Unit& unit, Thread& trigger, bool at_e
     } else if (thread->run == Thread::Run::stopped || thread->stop == Thread::Stop::continued) {
       saved.regs = thread->entry;
       saved.xstate = thread->xstate;
-    } else if (get_regs(*thread, saved.regs)) {
-      saved.xstate = get_xstate(thread->tid);
     } else {
-      killed = thread->run != Thread::Run::starting;
+      killed = !get_regs(*thread, saved.regs);
+      if (killed && thread->run == Thread::Run::starting) {
+        await_stop(*thread);
+        killed = !get_regs(*thread, saved.regs);
+      }
+      if (!killed) saved.xstate = get_xstate(thread->tid);
     }
     if ((thread->left_out = killed)) continue;
     state.threads.push_back(std::move(saved));
