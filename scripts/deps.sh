@@ -1,6 +1,6 @@
 #!/bin/bash
 # Installs the Debian packages that redrive is built with; with --test also the programs that the tests record and what else they use, with --real
-# those and all that tests/installed drives, with --bench the first, perf and matplotlib. With --list it prints the packages that redrive is built with, one a line.
+# those and all that tests/installed drives, with --bench the first, what tests/bench/servers drives, perf and matplotlib. With --list it prints the packages that redrive is built with, one a line.
 # Does nothing, and needs neither root nor network, where all is there. No daemon is left running that was not running before.
 set -euo pipefail
 
@@ -8,12 +8,14 @@ packages=(build-essential pkg-config libsqlite3-dev libzstd-dev libxxhash-dev li
           libseccomp-dev doctest-dev libcli11-dev nlohmann-json3-dev python3)
 recorded=(openmpi-bin libopenmpi-dev mpich libmpich-dev redis-server redis-tools nginx-light apache2-utils memcached postgresql git musl-tools golang-go nodejs
           debootstrap jq less bubblewrap openssh-server sqlite3 lmdb-utils perl)
-read -ra real <<< "$(sed -n 's/^# packages: //p' "${BASH_SOURCE%/*}"/../tests/installed/*.sh | tr '\n' ' ')"
+packages_of() { sed -n 's/^# packages: //p' "${BASH_SOURCE%/*}/../$1"/*.sh | tr '\n' ' '; }
+read -ra real <<< "$(packages_of tests/installed)"
+read -ra servers <<< "$(packages_of tests/bench/servers)"
 case "${1-}" in
   '') ;;
   --list) printf '%s\n' "${packages[@]}"; exit 0 ;;
   --test) packages+=("${recorded[@]}") ;;
-  --bench) packages+=("${recorded[@]}" linux-perf python3-matplotlib) ;;
+  --bench) packages+=("${recorded[@]}" "${servers[@]}" linux-perf python3-matplotlib) ;;
   --real) packages+=("${recorded[@]}" "${real[@]}") ;;
   *) echo "usage: scripts/deps.sh [--test|--real|--bench|--list]" >&2; exit 2 ;;
 esac

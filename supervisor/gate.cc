@@ -27,6 +27,7 @@ constexpr uint64_t kSharedSize = gate::kSlot - gate::kCode;  // the slots come b
 constexpr unsigned long kFsGsBase = 1 << 1;                  // HWCAP2_FSGSBASE
 constexpr uint64_t kReach = 1ull << 31;                      // of a jump
 constexpr uint64_t kReachMargin = 1 << 24;
+constexpr size_t kMostPath = 64;
 constexpr uint8_t kNothing = 0xcc;          // where nobody comes by
 constexpr uint64_t kWorthPatching = 2;      // times that a site is come to: many are used once
 constexpr uint64_t kReadAStop = 16 * 1024;  // bytes of code that are read in the time of a stop, about
@@ -63,11 +64,30 @@ Result<std::unique_ptr<GateArena>> GateArena::make() {
   CHECK(size <= gate::kCodeSize - gate::kOrdersSize);
   std::memcpy(arena->common_, redrive_gate_code, size);
   std::memcpy(arena->common_ + (gate::kTable - gate::kCode), gate_table().get(), sizeof(gate::Table));
-  std::memcpy(arena->common_ + (kPath - gate::kCode), arena->path_.c_str(), arena->path_.size() + 1);
-  const auto at = [&](Address address) { return arena->common_ + (address - gate::kCode); };
-  arena->loader_.assign(at(arena->header().load), at(arena->header().load_end));
-  arena->loader_.insert(arena->loader_.end(), arena->path_.c_str(), arena->path_.c_str() + arena->path_.size() + 1);
   return arena;
+}
+
+Bytes GateArena::loader(const std::string& path) const {
+  const auto at = [&](Address address) { return common_ + (address - gate::kCode); };
+  Bytes loader(at(header().load), at(header().load_end));
+  loader.insert(loader.end(), path.c_str(), path.c_str() + path.size() + 1);
+  return loader;
+}
+
+const std::string& GateArena::path_for(pid_t pid) {
+  struct stat info {};
+  const bool is_own = stat(("/proc/" + std::to_string(pid)).c_str(), &info) != 0 ||
+                      (info.st_uid == geteuid() && info.st_gid == getegid());
+  if (is_own) return path_;
+  auto& holder = holders_[{info.st_uid, info.st_gid}];
+  if (!holder) holder = std::make_unique<FileHolder>(file_.get(), info.st_uid, info.st_gid);
+  return holder->path().empty() ? path_ : holder->path();
+}
+
+void GateArena::set_path(const std::string& path) {
+  static_assert(sizeof(gate::Orders) + kMostPath <= gate::kOrdersSize);
+  CHECK(path.size() < kMostPath);
+  std::memcpy(common_ + (kPath - gate::kCode), path.c_str(), path.size() + 1);
 }
 
 GateArena::~GateArena() {

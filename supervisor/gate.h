@@ -24,6 +24,7 @@
 #include "interceptors/patch_window.h"
 #include "interceptors/syscall_table.h"
 #include "supervisor/code_file.h"
+#include "supervisor/file_holder.h"
 #include "supervisor/mapped_file.h"
 
 namespace redrive {
@@ -44,11 +45,15 @@ class GateArena {
   const gate::Header& header() const { return *reinterpret_cast<const gate::Header*>(common_); }
   // What is written into a program that has none of it mapped, to be run there (Header::load), and the calls that the
   // filter must let through for that.
-  const Bytes& loader() const { return loader_; }
+  Bytes loader(const std::string& path) const;
   static std::array<ExactCall, 2> loader_calls();
-  // Where a tracee finds the file; the text lies at kPath in those that have mapped the clock.
+  // Where a tracee that could look into this process finds the file.
   const std::string& path() const { return path_; }
-  static constexpr Address kPath = gate::kClock + sizeof(gate::Clock);
+  // ... and where this one does, which may have given up privileges.
+  const std::string& path_for(pid_t pid);
+  // Puts the text where those that have mapped the code find it.
+  void set_path(const std::string& path);
+  static constexpr Address kPath = gate::kOrders + sizeof(gate::Orders);
 
   // The last stamp that a call has taken.
   uint64_t now() const {
@@ -88,7 +93,7 @@ class GateArena {
   uint8_t* common_ = nullptr;
   uint32_t files_ = 0;
   std::string path_;
-  Bytes loader_;
+  std::map<std::pair<uid_t, gid_t>, std::unique_ptr<FileHolder>> holders_;
   struct FreeSlot {
     gate::Slot* slot;
     uint64_t file_offset;

@@ -142,7 +142,7 @@ Result<void> Recorder::map_gate(Thread& thread, const user_regs_struct& regs, Ad
                                 const std::vector<Mapping>& mappings) {
   Process& process = *thread.process;
   auto gate = std::make_shared<Gate>(*arena_, process.unit);
-  const Bytes& loader = arena_->loader();
+  const Bytes loader = arena_->loader(arena_->path_for(process.pid));
   Bytes covered(loader.size());
   if (!gate->take_slot() || !process.memory.read(vdso, covered.data(), covered.size())) return {};
   if (!process.memory.write(vdso, loader.data(), loader.size())) return {};
@@ -187,6 +187,7 @@ Result<void> Recorder::inherit_gate(Thread& thread, const user_regs_struct& regs
   if (gate->take_slot()) {
     user_regs_struct before = regs;
     before.r12 = ~0ull;
+    arena_->set_path(arena_->path_for(process.pid));
     ASSIGN_OR_RETURN(const user_regs_struct made,
                      make_calls_from(thread, before, arena_->header().inject,
                                      {{SYS_open, {GateArena::kPath, O_RDWR | O_CLOEXEC}},

@@ -1,10 +1,12 @@
 """Group tiers: what one tier has recorded, the other re-drives with every event and the state at the end of every interval the same, with
 checkpoints so often that intervals end anywhere between signals, timers and series."""
+import json
+import os
 import random
 
-from harness import test
+from harness import Skip, test
 from programs import job_of
-from redriving import record
+from redriving import Job, record, redrive_all
 
 TIERS = ("in-process", "stops")
 SEEDS = 4
@@ -43,3 +45,16 @@ def poll_cycles(ctx):
 @test("tiers/fork_beside_reader", timeout_s=120)
 def fork_beside_reader(ctx):
     compare_tiers(ctx, job_of(ctx, "fork_beside_reader"), "200us", "births")
+
+
+@test("tiers/changed_user")
+def changed_user(ctx):
+    """A program that another one has executed after it gave up its privileges has the tier as well."""
+    if os.geteuid() != 0:
+        raise Skip("only root can change its user")
+    words = "for i in 1 2 3 4 5 6 7 8; do ( /bin/ls / > /dev/null ); done; echo ok"
+    record(ctx, Job(["setpriv", "--reuid", "65534", "--regid", "65533", "--clear-groups", "sh", "-c", words]))
+    stats = ctx.redrive("stats", ctx.trace, "--json")
+    counts = json.loads(stats.stdout)
+    ctx.expect(counts["served_calls"] > 3 * counts["stopped_calls"], stats, "most calls stopped")
+    redrive_all(ctx)
