@@ -9,6 +9,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import re
 import shutil
 import statistics
 import subprocess
@@ -39,9 +40,20 @@ class Row:
     replay: float = None
     supervisor: float = None
     options: tuple = ("--bound", "2s")
+    cpu: float = None   # of all, the supervisor's included, times natively
 
 
 DEFAULT_BOUND = ()
+SERVERS = {path.stem: path for path in sorted(pathlib.Path(__file__).with_name("servers").glob("*.sh"))}
+SERVER_RATIO, SERVER_CPU = 1.5, 2.0
+
+
+def server_row(script):
+    """Servers and builds as tests/bench/servers drives them, each on one processor and on all."""
+    work = re.search(r"^# work: (.*)", script.read_text(), re.MULTILINE)[1]
+    return Row(work, SERVER_RATIO, options=DEFAULT_BOUND, cpu=SERVER_CPU)
+
+
 ROWS = {
     "dd": Row("600k reads, 600k writes of 64 bytes", 1.5, 0.3),
     "pipe": Row("ping-pong of 64 bytes, 100k each", 1.3, 0.5),
@@ -67,6 +79,7 @@ ROWS = {
     "fft all": Row("the same", options=DEFAULT_BOUND),
     "redis all": Row("the same"),
     "mesh all": Row("the same"),
+    **{name + suffix: server_row(script) for name, script in SERVERS.items() for suffix in ("", " all")},
 }
 PAUSE_BASE_S, PAUSE_PER_GB_S = 1e-3, 12e-3
 LONG_GROWTH_BYTES = 4 << 20
@@ -179,12 +192,15 @@ class Bench:
 
         def median(runs, field):
             return statistics.median(getattr(run, field) for run in runs)
+        def cpu_s(runs):
+            return statistics.median(run.own_cpu_s + run.children_cpu_s for run in runs)
         native_s, recorded_s = median(native, "seconds"), median(recorded, "seconds")
         intervals, opening_s = replay["intervals"], replay["opening_s"]
         once_s = opening_s + sum((i["seconds"] - opening_s) / i["replay_set_size"] for i in intervals)
         result = {"row": name, "work": row.work, "native_s": native_s, "recorded_s": recorded_s, "ratio": recorded_s / native_s,
                   "native_runs_s": [run.seconds for run in native], "recorded_runs_s": [run.seconds for run in recorded],
-                  "pinned": pinned, "limit": row.record,
+                  "pinned": pinned, "limit": row.record, "cpu_ratio": cpu_s(recorded) / max(0.01, cpu_s(native)), "cpu_limit": row.cpu,
+                  "trace_bytes": stats["trace_bytes"],
                   "supervisor_percent": 100 * median(recorded, "own_cpu_s") / max(0.01, median(recorded, "children_cpu_s")),
                   "supervisor_limit": row.supervisor, "peak_bytes": max(run.peak_bytes for run in recorded),
                   "trace_bytes_per_s": stats["trace_bytes"] / recorded_s, "messages": stats["messages"],
@@ -296,6 +312,14 @@ def measures(bench):
         needs("make", "gcc")
         bench.overhead_row(name, ["sh", "run.sh"], pinned=False, prepare=made_project)
 
+    def server(name):
+        script, port, share = SERVERS[name.removesuffix(" all")], free_port(), 1 if quick else 10
+        shell = ["bash", "-eu", "-c", f'. "$0"; "$@"', script]
+
+        def prepare(work):
+            bench.run([*shell, "prepare", port, share], cwd=work)
+        bench.overhead_row(name, [*shell, "drive", port, share], prepare=prepare)
+
     def mesh(name):
         bench.overhead_row(name, [workload("mesh"), 4, "200i" if quick else "1000i"])
 
@@ -321,7 +345,8 @@ def measures(bench):
     kinds = {"dd": dd, "pipe": pingpong, "unix": pingpong, "tcp": pingpong, "ring": mpi_job, "ring 2s": mpi_job, "jacobi": mpi_job,
              "jacobi 2s": mpi_job, "jacobi started": mpi_job, "fft": mpi_job, "fft 2s": mpi_job, "redis": redis, "nginx": nginx, "make -j2": make, "exec": execs,
              "python": python, "node": node, "cpu-bound": cpu_bound, "cpu-bound 2s": cpu_bound, "mesh": mesh,
-             "jacobi all": mpi_job, "fft all": mpi_job, "redis all": redis, "mesh all": mesh}
+             "jacobi all": mpi_job, "fft all": mpi_job, "redis all": redis, "mesh all": mesh,
+             **{name + suffix: server for name in SERVERS for suffix in ("", " all")}}
     rows = {name: lambda name=name: kinds[name](name) for name in ROWS}
     for megabytes in (1, 100, 1024):
         rows[f"pause {megabytes} MB"] = lambda megabytes=megabytes: bench.pause_row(megabytes)
@@ -333,6 +358,7 @@ def exceeded(row):
     """What of a row is over its limit."""
     over = {"recording": row.get("limit") and row["ratio"] > row["limit"],
             "replay": row.get("replay_limit") and row["whole_ratio"] > row["replay_limit"],
+            "CPU": row.get("cpu_limit") and row["cpu_ratio"] > row["cpu_limit"],
             "supervisor": row.get("supervisor_limit") and row["supervisor_percent"] > row["supervisor_limit"],
             "pause": "pause_max_s" in row and row["pause_median_s"] > row["limit_s"],
             "divergences": row.get("divergences")}

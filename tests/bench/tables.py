@@ -1,7 +1,7 @@
 """Rows of the benchmark as text: on the terminal, and in the tables of README.md."""
 import recording_profile
 
-HEADER = (f"{'row':<14}{'native':>8}{'recorded':>10}{'ratio':>7}{'limit':>7}{'own CPU':>9}{'limit':>7}{'peak':>9}{'trace/s':>9}{'logged':>8}"
+HEADER = (f"{'row':<14}{'native':>8}{'recorded':>10}{'ratio':>7}{'limit':>7}{'CPU':>7}{'limit':>7}{'own CPU':>9}{'limit':>7}{'peak':>9}{'trace/s':>9}{'logged':>8}"
           f"{'replay':>8}{'whole':>8}{'limit':>7}{'once':>7}{'set':>6}{'max':>8}")
 
 
@@ -27,14 +27,14 @@ def line(row):
     growth = size_of(row["trace_bytes_per_s"])
     if "pause_max_s" in row:
         return (f"{name}{row['fork_s'] * 1e3:>5.2f} ms{row['pause_median_s'] * 1e3:>7.2f} ms{row['ratio_to_fork']:>7.2f}"
-                f"{row['limit_s'] * 1e3:>4.1f} ms{'':>25}{growth:>9}{'':>36}{row['pause_max_s'] * 1e3:>5.2f} ms")
+                f"{row['limit_s'] * 1e3:>4.1f} ms{'':>39}{growth:>9}{'':>36}{row['pause_max_s'] * 1e3:>5.2f} ms")
     if "growth_bytes" in row:
         return (f"{name}{'':>8}{row['recorded_s']:>8.0f} s  memory {size_of(row['memory_first_bytes'])} in the first quarter, "
                 f"{size_of(row['memory_last_bytes'])} in the last, peak {size_of(row['peak_bytes'])}, limit of growth "
                 f"{size_of(row['growth_limit_bytes'])}; {row['units']} units, {row['events']} events")
     diverged = f"  {row['divergences']} DIVERGENCES" if row["divergences"] else ""
     return (f"{name}{row['native_s']:>6.2f} s{row['recorded_s']:>8.2f} s{row['ratio']:>7.2f}{number(row['limit']):>7}"
-            f"{row['supervisor_percent']:>7.0f} %{number(row['supervisor_limit'], 0):>7}{size_of(row['peak_bytes']):>9}{growth:>9}"
+            f"{row['cpu_ratio']:>7.2f}{number(row['cpu_limit']):>7}{row['supervisor_percent']:>7.0f} %{number(row['supervisor_limit'], 0):>7}{size_of(row['peak_bytes']):>9}{growth:>9}"
             f"{row['logged_percent']:>6.1f} %{row['replay_ratio']:>8.2f}{row['whole_ratio']:>8.2f}{number(row['replay_limit']):>7}"
             f"{row['replay_once_ratio']:>7.2f}{row['replay_set_mean']:>6.1f}{row['replay_max_s']:>6.2f} s{diverged}")
 
