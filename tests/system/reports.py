@@ -92,10 +92,11 @@ def interception(ctx):
 
 @test("reports/counter_sites")
 def counter_sites(ctx):
-    """Reading the time stamp counter again and again stops when a site is new, and when the ring is full."""
+    """Reading the time stamp counter again and again stops while a program's own site is new, and when the ring is full."""
+    own = 64  # stops until code is replaced that the program might read (interceptors/inprocess/DESIGN.md)
     record(ctx, job_of(ctx, "rdtsc"))
     sites = [site for site in ctx.json("stats", ctx.trace)["stopping_sites"] if site["file"].endswith("/rdtsc")]
-    if not sites or any(site["stops"] > 2 or (site["stops"] == 2 and not site["patchable"]) for site in sites):
+    if not sites or any(site["stops"] > own + 2 or (site["stops"] >= own and not site["patchable"]) for site in sites):
         raise Failure(f"stops of rdtsc and rdtscp: {sites}")
 
 
