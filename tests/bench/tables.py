@@ -42,7 +42,8 @@ def line(row):
 def cost_cells(row):
     return [row["work"], f"{row['native_s']:.2f} s", f"{row['recorded_s']:.2f} s", f"{row['ratio']:.2f}", number(row["limit"]),
             f"{row['supervisor_percent']:.0f} %", number(row["supervisor_limit"], 0), size_of(row["peak_bytes"]),
-            size_of(row["trace_bytes_per_s"]), f"{row['logged_percent']:.1f} %"]
+            size_of(row["trace_bytes_per_s"]), f"{row['logged_percent']:.1f} %",
+            number(row["cpu_ratio"]), number(row["cpu_limit"]), size_of(row["trace_bytes"])]
 
 
 def replay_cells(row):
@@ -72,7 +73,7 @@ def long_cells(row):
 
 # Of README.md, in its order: what a row must have to be in the table, the table's columns, and the row's cells.
 TABLES = {
-    "recording": ("ratio", ["work", "native", "recorded", "ratio", "aim", "own CPU", "aim", "peak", "trace/s", "logged"], cost_cells),
+    "recording": ("ratio", ["work", "native", "recorded", "ratio", "aim", "own CPU", "aim", "peak", "trace/s", "logged", "CPU", "aim", "trace"], cost_cells),
     "replay": ("replay_ratio", ["replay", "whole", "aim", "once", "set", "max"], replay_cells),
     "pause": ("pause_max_s", ["bare fork", "median", "longest", "aim"], pause_cells),
     "long": ("growth_bytes", ["recorded", "units", "events", "first quarter", "last quarter", "peak", "may grow by"], long_cells),
