@@ -227,7 +227,6 @@ void replace_by_null(std::initializer_list<int> descriptors) {
 
 std::vector<int> descriptors_behind_standard_error() {
   std::vector<int> found;
-  const Fd directory(open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   std::error_code error;
   for (std::filesystem::directory_iterator it("/proc/self/fd", error), end; !error && it != end; it.increment(error)) {
     const std::string name = it->path().filename();

@@ -62,12 +62,10 @@ void Recorder::note_written_memory(Thread& thread, uint64_t written, Event& even
   Thread* const owner = pid == process.pid ? &thread : find(pid);
   if (!owner) return;
   Process& target = *owner->process;
-  const bool shared = target.borrows_memory || process.borrows_memory;
-  const bool own = &target == &process || (shared && target.unit == process.unit);
   const Address place = end_of_write(thread, written, 0) - written;
   MemoryWrite write{place, written, false, Bytes(written)};
   if (target.memory.read(place, write.data.data(), written)) {
-    (own ? event.writes : target.written).push_back(std::move(write));
+    writes_into(target, thread, event).push_back(std::move(write));
   } else {
     add_unsure(*target.unit, "what was written into its memory could not be read (/proc/PID/mem)");
   }

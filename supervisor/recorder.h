@@ -249,6 +249,7 @@ class Recorder {
   Thread* named(const Thread& caller, pid_t number);
   static bool at_rest(const Unit& unit);
   Thread* write_target(const Thread& thread);
+  static std::vector<MemoryWrite>& writes_into(Process& target, const Thread& writer, Event& event);
   void enter_write(Thread& thread, Thread* target);
   void let_write(Unit& unit);
   void make_write(Thread& thread);

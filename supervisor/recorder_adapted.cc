@@ -22,7 +22,7 @@ namespace {
 
 constexpr char kProcessors[] = "/sys/devices/system/cpu/";
 
-// Of a file of the kernel's, as a process names it; empty if it is none.
+// The contents of a file in procfs or sysfs, by the path that a process has for it; empty if it is no such file.
 std::string kernel_file(pid_t tid, const std::string& path) {
   const Fd file(open(fmt::format("/proc/{}/root{}", tid, path).c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
   struct statfs system {};

@@ -54,6 +54,8 @@ gate::Record* last_record(gate::Slot& slot, uint64_t from, uint64_t head) {
   return read_once(record->size) == head - at ? record : nullptr;
 }
 
+static_assert(gate::kLongestCycle == kLongestCycle);
+
 }  // namespace
 
 bool Recorder::get_regs(const Thread& thread, user_regs_struct& regs) const {

@@ -41,8 +41,8 @@ bool Recorder::at_rest(const Unit& unit) {
                       [](const auto& entry) { return entry.second->run == Thread::Run::user; });
 }
 
-// Of the process into whose memory the call writes; null if it is none that is recorded, or the thread's own by a
-// descriptor.
+// A thread of the process into whose memory the call writes. Null if that is not recorded, or is the thread's own and
+// written by a descriptor.
 Thread* Recorder::write_target(const Thread& thread) {
   const SyscallRow& row = *thread.row;
   if (row.special == Special::write_process) return named(thread, static_cast<pid_t>(thread.args[0]));
@@ -82,15 +82,22 @@ void Recorder::make_write(Thread& thread) {
   if (wait_stop(thread.tid, status)) handle_syscall_exit(thread);
 }
 
+// Where what the thread's call has written into this process's memory goes: the call's own event if both share it, else
+// the next event there.
+std::vector<MemoryWrite>& Recorder::writes_into(Process& target, const Thread& writer, Event& event) {
+  const Process& process = *writer.process;
+  const bool shared = target.borrows_memory || process.borrows_memory;
+  const bool own = &target == &process || (shared && target.unit == process.unit);
+  return own ? event.writes : target.written;
+}
+
 // Such a call has ended: what it has written is an output of its own, or waits for an event of the process's.
 void Recorder::note_write(Thread& thread, int64_t result, Event& event) {
   constexpr uint64_t kMostVectors = 1024;
   Thread* const target = result > 0 ? named(thread, static_cast<pid_t>(thread.args[0])) : nullptr;
   if (!target) return;
   Process& process = *target->process;
-  const bool shared = process.borrows_memory || thread.process->borrows_memory;
-  const bool own = &process == thread.process || (shared && process.unit == thread.process->unit);
-  std::vector<MemoryWrite>& writes = own ? event.writes : process.written;
+  std::vector<MemoryWrite>& writes = writes_into(process, thread, event);
   std::vector<iovec> vectors(std::min(thread.args[4], kMostVectors));
   if (!thread.process->memory.read(thread.args[3], vectors.data(), vectors.size() * sizeof(iovec))) return;
   auto left = static_cast<uint64_t>(result);
