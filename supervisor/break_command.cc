@@ -60,6 +60,7 @@ class Session {
   struct End {
     PlanRequest standing;
     bool verified = false;
+    std::string unverified;  // as in a Replayer's Outcome
     std::optional<std::string> error;
     bool diverged = false;
   };
@@ -264,11 +265,12 @@ std::vector<Session::End> Session::ends() const {
   for (size_t i = 0; i < line_.standing.size(); ++i) {
     const auto& outcome = replay_->outcome(i);
     if (!outcome) continue;
-    End end{line_.standing[i], false, std::nullopt, false};
+    End end{line_.standing[i], false, {}, std::nullopt, false};
     if (!*outcome) {
       end.error = outcome->error().message;
     } else {
       end.verified = (*outcome)->verified;
+      end.unverified = (*outcome)->unverified;
       end.diverged = (*outcome)->divergence.has_value();
     }
     all.push_back(std::move(end));
@@ -283,6 +285,7 @@ Json Session::ends_json() const {
                     {"name", trace_->unit_name(end.standing.unit)},
                     {"interval", end.standing.interval},
                     {"verified", end.verified},
+                    {"unverified", end.unverified.empty() ? Json() : Json(end.unverified)},
                     {"diverged", end.diverged},
                     {"error", end.error ? Json(*end.error) : Json()}});
   }
@@ -294,10 +297,11 @@ void Session::print_ends() const {
   for (const End& end : ends()) {
     columns.add({fmt::format("{}", end.standing.unit), printable(trace_->unit_name(end.standing.unit)),
                  fmt::format("{}", end.standing.interval),
-                 end.error      ? "not re-driven: " + *end.error
-                 : end.diverged ? "DIVERGED"
-                 : end.verified ? "ok, state equals the recorded one"
-                                : "ok, every event equal"});
+                 end.error                ? "not re-driven: " + *end.error
+                 : end.diverged           ? "DIVERGED"
+                 : end.verified           ? "ok, state equals the recorded one"
+                 : end.unverified.empty() ? "ok, every event equal"
+                                          : "ok, every event equal; not verified: " + end.unverified});
   }
   columns.print();
 }

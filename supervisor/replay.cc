@@ -27,6 +27,7 @@ struct Report {
   size_t replay_set_size = 0;
   double seconds = 0;
   bool verified = false;
+  std::string unverified;  // as in a Replayer's Outcome
   std::optional<Divergence> divergence;
   std::optional<Error> error;
   std::vector<uint64_t> arrivals;  // with --total-order: of the receives, in the order in which they happened
@@ -40,10 +41,13 @@ struct Work {
 // Re-drives one interval with all that it needs, one thread for each interval of the set.
 Report redrive_interval(const Work& work, const Request& request) {
   const auto started = std::chrono::steady_clock::now();
-  Report report{request, 0, 0, false, std::nullopt, std::nullopt, {}};
+  Report report{request, 0, 0, false, {}, std::nullopt, std::nullopt, {}};
   // All means all that there is, and nothing is there of this one.
   const bool reachable = work.set.graph.rdg().units.at(request.unit)[request.interval].reachable;
-  if (work.options.all && !reachable) return report;
+  if (work.options.all && !reachable) {
+    if (work.options.verify) report.unverified = kUnreachable;
+    return report;
+  }
   const auto until = work.options.until ? std::optional<EventIndex>(*work.options.until) : std::nullopt;
   const auto planned = work.set.graph.plan(request.unit, request.interval, until);
   if (!planned || !planned->plan) {
@@ -73,7 +77,9 @@ Report redrive_interval(const Work& work, const Request& request) {
   }
   // Those that waited for a diverged interval failed because of it.
   if (report.divergence) report.error.reset();
-  report.verified = !report.error && !report.divergence && outcomes[0]->verified;
+  if (report.error || report.divergence) return report;
+  report.verified = outcomes[0]->verified;
+  report.unverified = outcomes[0]->unverified;
   return report;
 }
 
@@ -83,7 +89,8 @@ Result<std::vector<Report>> redrive_whole(const Work& work, const std::function<
   ASSIGN_OR_RETURN(WholeOutcome whole, redrive_once(work.set, work.options.verify, advance));
   std::vector<Report> reports;
   for (auto& its : whole.intervals) {
-    reports.push_back({{its.unit, its.interval}, 1, its.seconds, its.verified, its.divergence, its.error, {}});
+    reports.push_back(
+        {{its.unit, its.interval}, 1, its.seconds, its.verified, its.unverified, its.divergence, its.error, {}});
   }
   arrivals = std::move(whole.arrivals);
   return reports;
@@ -126,6 +133,7 @@ Json to_json(const Trace& trace, const Rdg& graph, const Report& report, const R
            {"bound_s", trace.settings().bound_s},
            {"late", is_late(trace, options, report)},
            {"verified", report.verified},
+           {"unverified", report.unverified.empty() ? Json() : Json(report.unverified)},
            {"cut", is_cut(trace, graph, report.request.unit, report.request.interval)},
            {"divergence", nullptr},
            {"error", nullptr}};
@@ -189,13 +197,13 @@ void print_table(const Trace& trace, const Rdg& graph, const std::vector<Report>
     const std::string result = report.error        ? "not re-driven: " + report.error->message
                                : report.divergence ? fmt::format("DIVERGED at event {}", report.divergence->event)
                                : !graph.units.at(unit)[interval].reachable
-                                   ? "nothing to re-drive: the recorder did not write what leads to it"
+                                   ? std::string("nothing to re-drive: ") + kUnreachable
                                : is_cut(trace, graph, unit, interval)
                                    ? "ok up to where the recorder was stopped: later events need what it did not write"
                                : !verify                  ? "ok"
                                : report.verified && state ? "ok, state equals the next checkpoint"
                                : report.verified          ? "ok, state equals that at its program's end"
-                               : state || known           ? "ok, not verified"
+                               : state || known           ? "ok, not verified: " + report.unverified
                                                           : "ok, every event equal; no state is known to compare with";
     fmt::print("{:<24} {:>8} {:>10} {:>9.3f}  {}{}\n", trace.unit_name(unit), interval, report.replay_set_size,
                report.seconds, is_late(trace, options, report) ? "LATE; " : "", result);

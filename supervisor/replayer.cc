@@ -60,12 +60,13 @@ Result<Replayer::Outcome> Replayer::run() {
     if (!halt || divergence_) break;
     at = *halt;
     ASSIGN_OR_RETURN(const bool goes_on, stand(at));
-    if (!goes_on) return Outcome{divergence_, false, 0};
+    if (!goes_on) return Outcome{divergence_, false, {}, 0};
   }
   Outcome outcome;
   outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - options_.started).count();
   if (!divergence_ && options_.verify) {
     ASSIGN_OR_RETURN(outcome.verified, verify_end());
+    outcome.unverified = unverified_;
   }
   outcome.divergence = divergence_;
   return outcome;
@@ -663,7 +664,17 @@ Result<bool> Replayer::verify_end() {
   const IntervalIndex next = what_.interval + 1;
   if (end_verified_) return true;
   const bool whole = next < intervals.size() && intervals[next].first_event == end_;
-  if (!whole || intervals[next].kind != CheckpointKind::image || !intervals[next].has_image) return false;
+  if (!whole || intervals[next].kind != CheckpointKind::image) {
+    const IntervalEnd* const end = trace_.interval_end(what_.unit, what_.interval);
+    unverified_ = !whole && (!end || end->end_event != end_) ? "only the events before its end were executed"
+                  : end && !end->state.empty() ? "the state at its program's end was noted before its last event"
+                                               : "it ends with its program, and no state was noted there";
+    return false;
+  }
+  if (!intervals[next].has_image) {
+    unverified_ = kNoImageAtEnd;
+    return false;
+  }
   ASSIGN_OR_RETURN(const Image image, trace_.image(what_.unit, next));
   UnitState expected;
   Decoder header(image.header);

@@ -55,6 +55,10 @@ class Preparation {
   virtual Result<void> add_payload(EventRef receiver, const Bytes& payload) = 0;
 };
 
+// Why intervals are not verified that cannot be executed, or whose next checkpoint has no image.
+inline constexpr const char* kUnreachable = "the recorder did not write what leads to it";
+inline constexpr const char* kNoImageAtEnd = "the image of the checkpoint at its end is not stored";
+
 struct ReplayerOptions {
   bool verify = false;   // compare with the next checkpoint at the end
   bool output = false;   // copy what it writes to descriptors 1 and 2 to ours
@@ -72,8 +76,9 @@ class Replayer {
 
   struct Outcome {
     std::optional<Divergence> divergence;
-    bool verified = false;  // compared with the next checkpoint, and equal
-    double seconds = 0;     // from `started` until the last event, verification not included
+    bool verified = false;   // compared with the next checkpoint, and equal
+    std::string unverified;  // why that is not known, if it was asked for and nothing diverged
+    double seconds = 0;      // from `started` until the last event, verification not included
   };
   // An Error: the interval could not be re-driven (a damaged trace, no memory, another interval of the set failed).
   Result<Outcome> run();
@@ -154,6 +159,7 @@ class Replayer {
   Result<bool> run_to_place(ThreadSerial serial, EventIndex index, IntervalIndex interval);
   Result<bool> replay_preemption(Thread& thread, EventIndex index, const Event& event);
   Result<bool> next_is_preemption(EventIndex index) const;
+  bool not_found(std::string why);
 
   // replayer_stop.cc: stopping on the way
   Result<bool> arrive(EventIndex index, const Event& event);
@@ -214,6 +220,7 @@ class Replayer {
   std::optional<Divergence> divergence_;
   EventIndex end_ = 0;
   bool end_verified_ = false;  // before the last event, which ends its program
+  std::string unverified_;     // as in an Outcome
   ProcessSerial next_process_ = 0;
   ThreadSerial next_thread_ = 0;
   uint64_t executed_ = 0;

@@ -17,6 +17,9 @@ constexpr unsigned kBreakpoints = 200'000;  // that a search passes, 10 us each
 constexpr size_t kStackPages = 16;
 constexpr unsigned kComparisons = 64;  // of all memory
 constexpr size_t kCode = 32;           // bytes that say whether code is what it will be
+const std::string kPassedTooOften = fmt::format("the thread came by {} times in another state", kBreakpoints);
+constexpr const char* kOverwritten = "the program has overwritten the code that was to stop it there";
+constexpr const char* kGone = "the thread has ended";
 
 }  // namespace
 
@@ -70,7 +73,8 @@ Result<bool> Replayer::run_to_code(Thread& thread, EventIndex index, Address add
   const Memory& memory = unit_.processes.at(thread.process).stub.memory();
   Bytes now(code.size());
   for (unsigned passed = 0; !code.empty() && memory.read(address, now.data(), now.size()) && now != code; ++passed) {
-    if (passed == kBreakpoints || !stop_before(thread.tid, address)) return false;
+    if (passed == kBreakpoints) return not_found(kPassedTooOften);
+    if (!stop_before(thread.tid, address)) return not_found("no debug register can be used to stop there");
     ASSIGN_OR_RETURN(const StopKind stop, run_to_stop(thread));
     if (stop != StopKind::fault || thread.regs.rip != address) {
       never_came(thread, index, address, stop);
@@ -78,9 +82,15 @@ Result<bool> Replayer::run_to_code(Thread& thread, EventIndex index, Address add
     }
     constexpr uint64_t kResumeFlag = 0x10000;
     thread.regs.eflags &= ~kResumeFlag;
-    if (!stop_before(thread.tid, 0)) return false;
+    if (!stop_before(thread.tid, 0)) return not_found(kGone);
   }
   return true;
+}
+
+// The search is over without a divergence.
+bool Replayer::not_found(std::string why) {
+  unverified_ = "the place of preemption was not found again: " + std::move(why);
+  return false;
 }
 
 void Replayer::never_came(Thread& thread, EventIndex index, Address place, StopKind stop) {
@@ -143,7 +153,8 @@ Result<bool> Replayer::run_to_place(ThreadSerial serial, EventIndex index, Inter
     ASSIGN_OR_RETURN(const StopKind stop, run_to_stop(thread));
     const auto at = stop == StopKind::fault ? probe.at(thread.regs) : Probe::Stop::elsewhere;
     if (at == Probe::Stop::elsewhere) {
-      if (probe.intact()) never_came(thread, index, saved->regs.rip, stop);
+      if (!probe.intact()) return not_found(kOverwritten);
+      never_came(thread, index, saved->regs.rip, stop);
       return false;
     }
     if (const auto frame = at == Probe::Stop::wanted ? outermost() : std::nullopt) {
@@ -151,14 +162,17 @@ Result<bool> Replayer::run_to_place(ThreadSerial serial, EventIndex index, Inter
     } else if (at == Probe::Stop::wanted) {
       ASSIGN_OR_RETURN(const auto differs, here(probe.foreign()));
       if (!differs) break;
-      if (++compared == kComparisons) return false;
+      if (++compared == kComparisons) {
+        return not_found(fmt::format("all registers were equal {} times, and memory differed", kComparisons));
+      }
       if (differs->address && differs->process == memory) {
         const Address word = differs->address & ~uint64_t{7}, page = word & ~(kPageSize - 1);
         ASSIGN_OR_RETURN(const Bytes held, pages_of(place, memory, page, 1));
         require(word, held, page);
       }
     }
-    if (++passed == kBreakpoints || !probe.pass(thread.tid, thread.regs)) return false;
+    if (++passed == kBreakpoints) return not_found(kPassedTooOften);
+    if (!probe.pass(thread.tid, thread.regs)) return not_found(kGone);
   }
   thread.regs.orig_rax = ~0ull;
   TRY(probe.remove(thread.tid, thread.regs));
@@ -183,9 +197,8 @@ Result<bool> Replayer::replay_preemption(Thread& thread, EventIndex index, const
   }
   ASSIGN_OR_RETURN(const bool found, run_to_place(event.thread, index, interval->interval));
   if (!found) {
-    return divergence_ ? Result<bool>(false)
-                       : Error{fmt::format("unit {} was preempted before event {}, and the place is not found again",
-                                           what_.unit, index)};
+    if (divergence_) return false;
+    return Error{fmt::format("unit {} was preempted before event {}: {}", what_.unit, index, unverified_)};
   }
   TRY(map_gates());
   return true;

@@ -229,7 +229,9 @@ void Whole::Process::redrive() {
   const auto outcome = replayer.run();
   if (ended_) return;
   if (!outcome || outcome->divergence) return failed(outcome);
-  whole_.outcome_of(first.unit, interval_).verified = outcome->verified;
+  RedrivenOnce& its = whole_.outcome_of(first.unit, interval_);
+  its.verified = outcome->verified;
+  its.unverified = outcome->unverified;
   interval_ended();
 }
 
@@ -244,6 +246,9 @@ bool Whole::Process::interval_ended() {
   whole_.outcome_of(piece().unit, interval_).seconds =
       std::chrono::duration<double>(now - std::exchange(since_, now)).count();
   whole_.advance_();
+  if (interval_ < piece().last && whole_.verify_) {
+    whole_.outcome_of(piece().unit, interval_).unverified = kNoImageAtEnd;
+  }
   if (interval_++ < piece().last) return true;
   whole_.end_piece(piece_, false);
   ended_ = piece_ == last_piece_ || !whole_.claim(piece_ + 1, processor_);
@@ -357,7 +362,10 @@ void Whole::list_intervals() {
       RedrivenOnce& its = outcome_.intervals.emplace_back();
       its.unit = unit.unit;
       its.interval = record.interval;
-      if (!run_.graph.rdg().units.at(unit.unit)[record.interval].reachable) continue;  // reported as cut
+      if (!run_.graph.rdg().units.at(unit.unit)[record.interval].reachable) {  // reported as cut
+        if (verify_) its.unverified = kUnreachable;
+        continue;
+      }
       its.error = Error{"the trace holds no checkpoint that leads to it"};
     }
   }

@@ -18,8 +18,9 @@ namespace redrive {
 struct RedrivenOnce {
   UnitId unit = 0;
   IntervalIndex interval = 0;
-  double seconds = 0;     // from its first event to its last; where a piece begins, from before its restore
-  bool verified = false;  // compared with the next checkpoint, and equal
+  double seconds = 0;      // from its first event to its last; where a piece begins, from before its restore
+  bool verified = false;   // compared with the next checkpoint, and equal
+  std::string unverified;  // as in a Replayer's Outcome
   std::optional<Divergence> divergence;
   std::optional<Error> error;  // it could not be executed, or not to its end
 };

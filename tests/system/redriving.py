@@ -181,7 +181,10 @@ def check_verified(ctx, report, trace):
         raise Failure(f"the trace is finished, and yet {len(cut)} intervals are cut: {', '.join(cut[:8])}")
     comparable = {(unit["unit"], later["interval"] - 1) for unit in listed["units"] for later in unit["intervals"]
                   if later["checkpoint_kind"] == "image" and (later["startable"] or finished)}
-    left_out = [f"{i['unit']}:{i['interval']}" for i in report["intervals"]
+    silent = [f"{i['unit']}:{i['interval']}" for i in report["intervals"] if bool(i["verified"]) == bool(i["unverified"])]
+    if silent:
+        raise Failure(f"{len(silent)} intervals are not verified without a reason, or verified with one: {', '.join(silent[:8])}")
+    left_out = [f"{i['unit']}:{i['interval']} ({i['unverified']})" for i in report["intervals"]
                 if (i["unit"], i["interval"]) in comparable and not i["verified"] and not i["cut"]]
     if left_out:
         raise Failure(f"{len(left_out)} intervals end at an image and were not verified: {', '.join(left_out[:8])}")

@@ -13,7 +13,7 @@ UNIT_KEYS = "unit name pid command joined intervals".split()
 INTERVAL_KEYS = "interval checkpoint_kind first_event events cpu_s messages logged_messages".split()
 PLAN_KEYS = "unit interval replay_set critical_path_s work_s predicted_s".split()
 REPLAY_KEYS = "intervals opening_s max_seconds divergences not_verified late".split()
-REPLAYED_KEYS = "unit interval replay_set_size seconds bound_s late verified divergence".split()
+REPLAYED_KEYS = "unit interval replay_set_size seconds bound_s late verified unverified divergence".split()
 
 
 def expect_keys(what, found, wanted):
