@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -63,6 +64,7 @@ constexpr Address kScratch = kGateStart + kPageSize;
 constexpr uint64_t kCallSize = 56;  // StubCalls::Call
 constexpr long kOptions = PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK |
                           PTRACE_O_TRACESECCOMP | PTRACE_O_EXITKILL;
+constexpr uint64_t kNsPerSecond = 1'000'000'000;
 constexpr uint64_t kCpuidFaulting = 0x1012;  // ARCH_SET_CPUID, off = faults
 
 // Where the code for a list of calls begins.
@@ -159,6 +161,7 @@ Result<Stub> Stub::spawn() {
   }
   if (ptrace(PTRACE_SETOPTIONS, stub.pid_, nullptr, kOptions) != 0) return errno_error("cannot trace a stub process");
   ASSIGN_OR_RETURN(stub.memory_, Memory::open(stub.pid_));
+  stub.tick();
   // Leave nothing mapped but its own two pages.
   ASSIGN_OR_RETURN(const auto mappings, read_mappings(stub.pid_));
   StubCalls calls(stub, stub.pid_);
@@ -187,10 +190,26 @@ void Stub::limit_stack(uint64_t bytes) const {
   prlimit(pid_, RLIMIT_STACK, &limit, nullptr);
 }
 
+uint64_t Stub::cpu_time_ns() const {
+  clockid_t clock{};
+  timespec used{};
+  if (clock_getcpuclockid(pid_, &clock) != 0 || clock_gettime(clock, &used) != 0) return 0;
+  return static_cast<uint64_t>(used.tv_sec) * kNsPerSecond + static_cast<uint64_t>(used.tv_nsec);
+}
+
+// The kernel moves this limit on by a second each time.
+void Stub::tick() const {
+  rlimit limit{};
+  if (prlimit(pid_, RLIMIT_CPU, nullptr, &limit) != 0) return;
+  limit.rlim_cur = std::min<rlim_t>(cpu_time_ns() / kNsPerSecond + 1, limit.rlim_max);
+  prlimit(pid_, RLIMIT_CPU, &limit, nullptr);
+}
+
 Result<Stub> Stub::adopt(pid_t pid) {
   Stub stub;
   stub.pid_ = pid;
   ASSIGN_OR_RETURN(stub.memory_, Memory::open(pid));
+  stub.tick();
   return stub;
 }
 

@@ -4,7 +4,8 @@
 // uses, and room for a list of calls) and has nothing else mapped. Memory layout and threads are made by running
 // syscalls at the gate, several with one stop if need be. The thread
 // that spawned a stub is its tracer: all functions must be called from that thread. A stub dies with its tracer
-// (PTRACE_O_EXITKILL).
+// (PTRACE_O_EXITKILL). About once in a second of its CPU time it stops with a SIGXCPU, so that a tracer that waits for
+// a stop gets one however long that takes.
 #pragma once
 
 #include <initializer_list>
@@ -35,6 +36,8 @@ class Stub {
   Result<pid_t> clone(pid_t tid, uint64_t flags) const;
   // Lets the stack grow as far as the recorded process could (getrlimit(2), RLIMIT_STACK).
   void limit_stack(uint64_t bytes) const;
+  // The CPU time of all threads that the process has had.
+  uint64_t cpu_time_ns() const;
   // The stub of a child process made by clone().
   static Result<Stub> adopt(pid_t pid);
   // Gives the process up, stopped, for another thread to take_over(). Returns its id.
@@ -56,6 +59,7 @@ class Stub {
   // Runs the gate's code with these registers, as the list of calls wants them, in the thread. Its registers behind it;
   // it has those of before again.
   Result<user_regs_struct> run(pid_t tid, user_regs_struct regs) const;
+  void tick() const;
 
   pid_t pid_ = -1;
   Memory memory_;

@@ -10,6 +10,7 @@
 
 #include "checkpoint/address_space.h"
 #include "supervisor/gate.h"
+#include "supervisor/registers.h"
 
 namespace redrive {
 namespace {
@@ -37,8 +38,13 @@ constexpr unsigned long long user_regs_struct::*kOrder[kRegisters] = {
     &user_regs_struct::r13, &user_regs_struct::r14, &user_regs_struct::r15};
 
 bool step(pid_t tid) {
-  int status = 0;
-  return ptrace(PTRACE_SINGLESTEP, tid, nullptr, nullptr) == 0 && wait_for(tid, status) && status >> 8 == SIGTRAP;
+  for (;;) {
+    int status = 0;
+    if (ptrace(PTRACE_SINGLESTEP, tid, nullptr, nullptr) != 0 || !wait_for(tid, status)) return false;
+    siginfo_t info{};
+    if (!WIFSTOPPED(status) || ptrace(PTRACE_GETSIGINFO, tid, nullptr, &info) != 0) return false;
+    if (caused_by_instruction(info)) return status >> 8 == SIGTRAP;
+  }
 }
 
 // Code at `area` that compares, and goes on with the moved instructions. Flags are kept in rax meanwhile (lahf, seto):

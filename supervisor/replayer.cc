@@ -1,5 +1,6 @@
 #include "supervisor/replayer.h"
 
+#include <fmt/format.h>
 #include <sched.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
@@ -20,12 +21,17 @@
 #include "supervisor/divergence.h"
 #include "supervisor/end_state.h"
 #include "supervisor/memory_calls.h"
+#include "supervisor/probe.h"
 #include "supervisor/registers.h"
 #include "supervisor/verify.h"
 
 namespace redrive {
 namespace {
 
+// The CPU time that a replay may take from one stop to the next: so much, and so many times what the recording took for
+// all of the interval. No machine is as slow as that.
+constexpr uint64_t kPatienceNs = 10'000'000'000;
+constexpr uint64_t kPatience = 100;
 constexpr int kSyscallStop = SIGTRAP | 0x80;
 
 std::string hex(uint64_t value) {
@@ -164,8 +170,49 @@ bool Replayer::set_regs(const Thread& thread, const user_regs_struct& regs) cons
   return redrive::set_regs(thread.tid, physical);
 }
 
+// What was recorded of all that is executed. Where the recorder was killed before it noted that: as long as an interval
+// is to be.
+uint64_t Replayer::recorded_ns() const {
+  double ns = 0;
+  for (IntervalIndex i = what_.start; i <= what_.interval; ++i) {
+    const IntervalEnd* const end = trace_.interval_end(what_.unit, i);
+    ns += end ? static_cast<double>(end->cpu_ns) : trace_.settings().checkpoint_period_s * 1e9;
+  }
+  return static_cast<uint64_t>(ns);
+}
+
+std::string Replayer::patience() const {
+  return fmt::format("{:.0f} s of CPU time ({:.3f} s when recorded)",
+                     static_cast<double>(kPatienceNs + kPatience * recorded_ns()) / 1e9,
+                     static_cast<double>(recorded_ns()) / 1e9);
+}
+
+// At a tick of the thread's stub: whether it goes on for too long without coming to what is awaited.
+bool Replayer::is_overdue(const Thread& thread) {
+  const uint64_t now_ns = unit_.processes.at(thread.process).stub.cpu_time_ns();
+  const bool same = running_.process == thread.process && (search_ || running_.stops == stops_);
+  if (!same) running_ = {thread.process, stops_, now_ns};
+  if (search_ && search_->probe && !search_->probe->intact()) return true;
+  return now_ns - running_.since_ns > kPatienceNs + kPatience * recorded_ns();
+}
+
+std::string Replayer::came_to(const Thread& thread, StopKind stop) const {
+  switch (stop) {
+    case StopKind::syscall:
+      return "a system call at " + hex(thread.regs.rip);
+    case StopKind::fault:
+      return "a fault at " + hex(thread.regs.rip);
+    case StopKind::gone:
+      return "the process ended";
+    case StopKind::overdue:
+      break;
+  }
+  return "neither a system call nor a fault within " + patience();
+}
+
 Result<Replayer::StopKind> Replayer::run_to_stop(Thread& thread) {
   if (thread.ahead) return *std::exchange(thread.ahead, std::nullopt);
+  ++stops_;
   const Gate* const gate = gate_of(thread);
   for (;;) {
     // With the tier a seccomp filter stops the program's calls, but not those of the code inside it.
@@ -185,8 +232,13 @@ Result<Replayer::StopKind> Replayer::run_to_stop(Thread& thread) {
     siginfo_t info{};
     ptrace(PTRACE_GETSIGINFO, thread.tid, nullptr, &info);
     // Anything that no instruction caused comes from outside (a terminal's Ctrl-C) and is none of the program's.
-    if (!caused_by_instruction(info)) continue;
+    const bool own = caused_by_instruction(info);
+    if (!own && (signal != SIGXCPU || !is_overdue(thread))) continue;
     if (!get_regs(thread.tid, thread.regs)) return StopKind::gone;
+    if (!own) {
+      if (gate) gate->make_canonical(thread.regs);
+      return StopKind::overdue;
+    }
     if (gate && gate->executes_at(thread.regs.rip)) {
       // An argument of a call that would have been answered: the call is left to a stop.
       thread.regs.rip = tier_->arena->header().leave;
@@ -278,8 +330,7 @@ Result<bool> Replayer::replay_entry(Thread& thread, EventIndex index, const Even
   const auto expected = [&] { return format_call(event.number, event.args) + " at " + hex(event.ip); };
   ASSIGN_OR_RETURN(const StopKind stop, run_to_stop(thread));
   if (stop != StopKind::syscall) {
-    diverge(&thread, index, expected(),
-            stop == StopKind::fault ? "a fault at " + hex(thread.regs.rip) : "the process ended");
+    diverge(&thread, index, expected(), came_to(thread, stop));
     return false;
   }
   const std::array<uint64_t, 6> args = syscall_args(thread.regs);
@@ -535,7 +586,7 @@ Result<bool> Replayer::replay_signal(Thread& thread, EventIndex index, const Eve
     const bool right_kind = stop == (point == SignalPoint::fault ? StopKind::fault : StopKind::syscall);
     const uint64_t ip = point == SignalPoint::fault ? thread.regs.rip : thread.regs.rip - 2;
     if (!right_kind || ip != event.ip) {
-      diverge(&thread, index, expected, (stop == StopKind::fault ? "a fault at " : "a system call at ") + hex(ip));
+      diverge(&thread, index, expected, came_to(thread, stop));
       return false;
     }
     thread.stopped_at_syscall = false;
@@ -569,8 +620,7 @@ Result<bool> Replayer::replay_trap(Thread& thread, EventIndex index, const Event
   const bool cpuid = event.number == static_cast<int32_t>(Trap::cpuid);
   const auto trapped = cpuid && stands_for_cpuid(code) ? cpuid_instruction() : decode_trapped(code);
   if (stop != StopKind::fault || thread.regs.rip != event.ip || !trapped || trapped->instruction != event.number) {
-    diverge(&thread, index, expected(),
-            (stop == StopKind::fault ? "a fault at " : "a system call at ") + hex(thread.regs.rip));
+    diverge(&thread, index, expected(), came_to(thread, stop));
     return false;
   }
   if (cpuid && (thread.regs.rax != event.args[4] || thread.regs.rcx != event.args[5])) {
@@ -701,7 +751,7 @@ Result<bool> Replayer::verify_end() {
     if (saved.thread == expected.trigger && !saved.in_syscall && !same_registers(wanted, thread.regs)) {
       ASSIGN_OR_RETURN(const StopKind stop, run_to_stop(thread));
       if (stop != StopKind::syscall) {
-        diverge(&thread, end_, "a system call at " + hex(saved.regs.rip), "none");
+        diverge(&thread, end_, "a system call at " + hex(saved.regs.rip), came_to(thread, stop));
         return false;
       }
       thread.regs = before_syscall(thread.regs);

@@ -67,6 +67,7 @@ struct ReplayerOptions {
   std::chrono::steady_clock::time_point started = std::chrono::steady_clock::now();
 };
 
+class Probe;
 class RingCalls;
 
 class Replayer {
@@ -84,7 +85,7 @@ class Replayer {
   Result<Outcome> run();
 
  private:
-  enum class StopKind : uint8_t { syscall, fault, gone };
+  enum class StopKind : uint8_t { syscall, fault, gone, overdue };
   struct Thread {
     pid_t tid = -1;
     ProcessSerial process = 0;
@@ -124,6 +125,10 @@ class Replayer {
   Result<void> make_writable(uint64_t object);
   void limit_stack(const Thread& thread, const StackLimit& limit) const;
   Result<StopKind> run_to_stop(Thread& thread);
+  std::string came_to(const Thread& thread, StopKind stop) const;
+  bool is_overdue(const Thread& thread);
+  uint64_t recorded_ns() const;
+  std::string patience() const;
   Result<bool> verify_end();
   Result<bool> verify_last(Thread& thread, EventIndex index, const user_regs_struct& regs);
   Result<std::vector<AddressRange>> pending_outputs(const UnitState& state, EventIndex from) const;
@@ -155,8 +160,9 @@ class Replayer {
                                                const std::vector<AddressRange>& except) const;
   Result<Bytes> pages_of(const Place& place, ProcessSerial process, Address first, size_t count) const;
   Result<bool> run_to_code(Thread& thread, EventIndex index, Address address, const Bytes& code);
-  void never_came(Thread& thread, EventIndex index, Address place, StopKind stop);
+  bool never_came(Thread& thread, EventIndex index, Address place, StopKind stop);
   Result<bool> run_to_place(ThreadSerial serial, EventIndex index, IntervalIndex interval);
+  Result<bool> find_place(Thread& thread, EventIndex index, const Place& place, const ThreadState& saved);
   Result<bool> replay_preemption(Thread& thread, EventIndex index, const Event& event);
   Result<bool> next_is_preemption(EventIndex index) const;
   bool not_found(std::string why);
@@ -224,6 +230,18 @@ class Replayer {
   ProcessSerial next_process_ = 0;
   ThreadSerial next_thread_ = 0;
   uint64_t executed_ = 0;
+  uint64_t stops_ = 0;  // of all threads, so far
+  // Since when a process has not come to a stop, as far as is known; in a search for a place, since that began.
+  struct Running {
+    ProcessSerial process = 0;
+    uint64_t stops = 0;
+    uint64_t since_ns = 0;  // of its CPU time
+  };
+  Running running_;
+  struct Search {
+    const Probe* probe = nullptr;  // once it is there
+  };
+  std::optional<Search> search_;
   Bytes scratch_;
 };
 

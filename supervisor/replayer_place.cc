@@ -77,8 +77,7 @@ Result<bool> Replayer::run_to_code(Thread& thread, EventIndex index, Address add
     if (!stop_before(thread.tid, address)) return not_found("no debug register can be used to stop there");
     ASSIGN_OR_RETURN(const StopKind stop, run_to_stop(thread));
     if (stop != StopKind::fault || thread.regs.rip != address) {
-      never_came(thread, index, address, stop);
-      return false;
+      return never_came(thread, index, address, stop);
     }
     constexpr uint64_t kResumeFlag = 0x10000;
     thread.regs.eflags &= ~kResumeFlag;
@@ -93,9 +92,10 @@ bool Replayer::not_found(std::string why) {
   return false;
 }
 
-void Replayer::never_came(Thread& thread, EventIndex index, Address place, StopKind stop) {
-  diverge(&thread, index, fmt::format("to come to {:#x}, where it was preempted", place),
-          fmt::format("a {} at {:#x}", stop == StopKind::fault ? "fault" : "system call", thread.regs.rip));
+bool Replayer::never_came(Thread& thread, EventIndex index, Address place, StopKind stop) {
+  if (stop == StopKind::overdue) return not_found("the thread was not there within " + patience());
+  diverge(&thread, index, fmt::format("to come to {:#x}, where it was preempted", place), came_to(thread, stop));
+  return false;
 }
 
 // Runs the thread, which stands somewhere behind its last event, to the place where it was preempted: the interval's
@@ -108,30 +108,39 @@ Result<bool> Replayer::run_to_place(ThreadSerial serial, EventIndex index, Inter
   Thread& thread = threads_.at(serial);
   if (saved == place.state.threads.end()) return Error{"an image lacks its thread", Status::damaged};
   while (!gates_.empty()) remove_gate(gates_.begin()->first);
+  running_ = {thread.process, stops_, unit_.processes.at(thread.process).stub.cpu_time_ns()};
+  search_.emplace();
+  auto found = find_place(thread, index, place, *saved);
+  search_.reset();
+  return found;
+}
+
+Result<bool> Replayer::find_place(Thread& thread, EventIndex index, const Place& place, const ThreadState& saved) {
   ASSIGN_OR_RETURN(const auto pending, pending_outputs(place.state, index));
   const ProcessSerial memory = place.state.memory_of(thread.process);
   const auto here = [&](std::vector<AddressRange> except) -> Result<std::optional<Difference>> {
-    if (!same_xstate(get_xstate(thread.tid), saved->xstate)) return std::optional(Difference{});
+    if (!same_xstate(get_xstate(thread.tid), saved.xstate)) return std::optional(Difference{});
     except.insert(except.end(), pending.begin(), pending.end());
     return difference(place, memory, except);
   };
-  const Address code_page = saved->regs.rip & ~(kPageSize - 1);
+  const Address code_page = saved.regs.rip & ~(kPageSize - 1);
   ASSIGN_OR_RETURN(Bytes code, pages_of(place, memory, code_page, 1));
   code.erase(code.begin(),
-             code.begin() + static_cast<ptrdiff_t>(std::min<uint64_t>(code.size(), saved->regs.rip - code_page)));
+             code.begin() + static_cast<ptrdiff_t>(std::min<uint64_t>(code.size(), saved.regs.rip - code_page)));
   code.resize(std::min(code.size(), kCode));
-  ASSIGN_OR_RETURN(const bool written, run_to_code(thread, index, saved->regs.rip, code));
+  ASSIGN_OR_RETURN(const bool written, run_to_code(thread, index, saved.regs.rip, code));
   if (!written) return false;
   user_regs_struct regs = thread.regs;
-  regs.orig_rax = saved->regs.orig_rax;
-  if (same_registers(regs, saved->regs)) {
+  regs.orig_rax = saved.regs.orig_rax;
+  if (same_registers(regs, saved.regs)) {
     ASSIGN_OR_RETURN(const auto differs, here({}));
     if (!differs) return true;
   }
   const Stub& stub = unit_.processes.at(thread.process).stub;
-  ASSIGN_OR_RETURN(Probe probe, Probe::set(stub, thread.tid, saved->regs));
+  ASSIGN_OR_RETURN(Probe probe, Probe::set(stub, thread.tid, saved.regs));
+  search_->probe = &probe;
   // Of a recursion the outermost frame that differs keeps most of the wrong ones away.
-  const Address stack = saved->regs.rsp & ~uint64_t{7}, stack_page = stack & ~(kPageSize - 1);
+  const Address stack = saved.regs.rsp & ~uint64_t{7}, stack_page = stack & ~(kPageSize - 1);
   ASSIGN_OR_RETURN(const Bytes frames, pages_of(place, memory, stack_page, kStackPages));
   Bytes now(frames.size());
   const auto outermost = [&]() -> std::optional<Address> {
@@ -154,8 +163,7 @@ Result<bool> Replayer::run_to_place(ThreadSerial serial, EventIndex index, Inter
     const auto at = stop == StopKind::fault ? probe.at(thread.regs) : Probe::Stop::elsewhere;
     if (at == Probe::Stop::elsewhere) {
       if (!probe.intact()) return not_found(kOverwritten);
-      never_came(thread, index, saved->regs.rip, stop);
-      return false;
+      return never_came(thread, index, saved.regs.rip, stop);
     }
     if (const auto frame = at == Probe::Stop::wanted ? outermost() : std::nullopt) {
       require(*frame, frames, stack_page);

@@ -26,7 +26,7 @@ Result<bool> Replayer::arrive(EventIndex index, const Event& event) {
   const bool faults = event.kind == EventKind::trap || (signal && point == SignalPoint::fault);
   const Address ip = signal && !faults ? event.ip + kSyscallSize : event.ip;  // behind the instruction
   if (stop == (faults ? StopKind::fault : StopKind::syscall) && thread.regs.rip == ip) return true;
-  diverge(&thread, index, fmt::format("to stop at {:#x}", ip), fmt::format("a stop at {:#x}", thread.regs.rip));
+  diverge(&thread, index, fmt::format("to stop at {:#x}", ip), came_to(thread, stop));
   return false;
 }
 

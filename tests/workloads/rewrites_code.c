@@ -1,0 +1,30 @@
+// A child writes the same code again and again where it runs it, without a system call, until its parent kills it after
+// so many milliseconds.
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+// xor %eax, %eax; 1: inc %rax; cmp $1000000, %eax; jne 1b; ret
+static const unsigned char code[] = {0x31, 0xc0, 0x48, 0xff, 0xc0, 0x3d, 0x40, 0x42, 0x0f, 0x00, 0x75, 0xf6, 0xc3};
+
+int main(int argc, char** argv) {
+  unsigned char* page = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (argc != 2 || page == MAP_FAILED) return 1;
+  void (*function)(void);
+  memcpy(&function, &page, sizeof function);
+  const pid_t child = fork();
+  while (child == 0) {
+    memcpy(page, code, sizeof code);
+    __asm__ volatile("" ::: "memory");
+    function();
+  }
+  usleep((useconds_t)atoi(argv[1]) * 1000);
+  int status = 0;
+  if (kill(child, SIGKILL) != 0 || waitpid(child, &status, 0) != child) return 1;
+  puts("ok");
+  return 0;
+}
