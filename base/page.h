@@ -9,6 +9,9 @@ namespace redrive {
 using Address = uint64_t;
 inline constexpr uint64_t kPageSize = 4096;
 
+constexpr uint64_t page_down(uint64_t value) { return value & ~(kPageSize - 1); }
+constexpr uint64_t page_up(uint64_t value) { return page_down(value + kPageSize - 1); }
+
 struct PageRef {
   uint32_t process = 0;  // serial within its unit
   Address address = 0;

@@ -71,23 +71,28 @@ void decode_args(Decoder& in, std::array<uint64_t, 6>& args) {
   }
 }
 
-// A write's length and whether its bytes come from the message share one integer; then the address, then the bytes if
-// they are here.
+// A write's length and kind share one integer; then the address, then the bytes if they are here.
+constexpr uint64_t kChangesPages = uint64_t{1} << 63;
+
 void encode_write(const MemoryWrite& write, Encoder& out) {
+  using Kind = MemoryWrite::Kind;
   CHECK(write.length >> 62 == 0);
-  CHECK(write.data.size() == (write.from_message ? 0 : write.length));
-  out.u(write.length << 1 | (write.from_message ? 1 : 0));
+  CHECK(write.data.size() == (write.kind == Kind::data ? write.length : 0));
+  const bool second = write.kind == Kind::message || write.kind == Kind::beyond_end;
+  out.u((write.changes_pages() ? kChangesPages : 0) | write.length << 1 | (second ? 1 : 0));
   out.u(write.address);
   out.raw(write.data.data(), write.data.size());
 }
 
 void decode_write(Decoder& in, MemoryWrite& write) {
   const uint64_t head = in.u();
-  write.length = head >> 1;
-  write.from_message = head & 1;
+  using Kind = MemoryWrite::Kind;
+  write.length = (head & ~kChangesPages) >> 1;
+  const Kind kinds[] = {Kind::data, Kind::message, Kind::zeros, Kind::beyond_end};
+  write.kind = kinds[(head & kChangesPages ? 2 : 0) + (head & 1)];
   write.address = in.u();
   if (write.length >> 62) in.fail();
-  const auto data = in.take(write.from_message ? 0 : write.length);
+  const auto data = in.take(write.kind == Kind::data ? write.length : 0);
   write.data.assign(data.begin(), data.end());
 }
 

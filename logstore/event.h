@@ -54,13 +54,21 @@ enum class SignalPoint : uint64_t {
 // Which trapped instruction was answered (the number of a trap event).
 enum class Trap : int32_t { rdtsc, rdtscp, cpuid };
 
-// Memory that the kernel wrote. If from_message, `data` is empty and the bytes are the next `length` of the event's
-// received message, in order.
+// What the kernel did to memory, other than by mapping it.
 struct MemoryWrite {
+  enum class Kind : uint8_t {
+    data,     // it wrote `data`
+    message,  // it wrote the next `length` bytes of the event's received message, in order; `data` is empty
+    // Of whole pages of private file mappings, as their file became longer or shorter; `data` is empty:
+    zeros,       // they are zero, and were beyond the file's end
+    beyond_end,  // they are beyond the file's end, and whatever they were is gone (mmap(2), SIGBUS)
+  };
   uint64_t address = 0;
   uint64_t length = 0;
-  bool from_message = false;
+  Kind kind = Kind::data;
   Bytes data;
+  bool from_message() const { return kind == Kind::message; }
+  bool changes_pages() const { return kind == Kind::zeros || kind == Kind::beyond_end; }
   bool operator==(const MemoryWrite&) const = default;
 };
 

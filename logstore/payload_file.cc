@@ -101,10 +101,10 @@ Result<bool> PayloadFile::fill(EventIndex index, Event& event) const {
   }
   auto rest = std::span(*contents).subspan(offset, length);
   for (auto& write : event.writes) {
-    if (!write.from_message) continue;
+    if (!write.from_message()) continue;
     if (write.length > rest.size()) return damage(file_->path(), record->offset, "a payload is too short");
     write.data.assign(rest.begin(), rest.begin() + static_cast<int64_t>(write.length));
-    write.from_message = false;
+    write.kind = MemoryWrite::Kind::data;
     rest = rest.subspan(write.length);
   }
   event.receive->logged = true;

@@ -154,6 +154,16 @@ std::optional<uint32_t> GateArena::add_file(const FileVersion& file, gate::Mappe
   return place;
 }
 
+void GateArena::forget_file(uint64_t device, uint64_t inode) {
+  constexpr uint64_t kNoSize = ~uint64_t{};
+  for (uint32_t place = 0; place < gate::kKnownFiles; ++place) {
+    gate::KnownFile& known = files()[place];
+    if (known.held && known.device == device && known.inode == inode) {
+      __atomic_store_n(&known.size, kNoSize, __ATOMIC_SEQ_CST);
+    }
+  }
+}
+
 void GateArena::code_is_replaced(const FileVersion& file) {
   gate::KnownFile& known = files()[place_of(file)];
   if (known.held && known.code == gate::MappedCode::plain) {
@@ -162,14 +172,14 @@ void GateArena::code_is_replaced(const FileVersion& file) {
 }
 
 void GateArena::watch(uint64_t inode) {
-  gate::WatchedFiles& watched = orders().watched;
+  gate::WatchedFiles& watched = this->watched();
   const uint64_t bit = gate::watched_bit(inode);
   __atomic_fetch_or(&watched.bits[bit / 64], uint64_t{1} << bit % 64, __ATOMIC_SEQ_CST);
   __atomic_store_n(&watched.any, 1, __ATOMIC_SEQ_CST);
 }
 
 void GateArena::watch_none() {
-  gate::WatchedFiles& watched = orders().watched;
+  gate::WatchedFiles& watched = this->watched();
   __atomic_store_n(&watched.any, 0, __ATOMIC_SEQ_CST);
   for (uint64_t& bits : watched.bits) __atomic_store_n(&bits, 0, __ATOMIC_SEQ_CST);
 }
@@ -263,6 +273,7 @@ void Gate::use_table(const std::shared_ptr<FdCache>& table) {
   table_ = table;
   std::fill(std::begin(slot_->known), std::end(slot_->known), 0);
   std::fill(std::begin(slot_->fresh), std::end(slot_->fresh), 0);
+  std::fill(std::begin(slot_->no_file), std::end(slot_->no_file), 0);
   if (!table) return;
   table->known.for_each([&](int descriptor) { set_known(*table, descriptor, true); });
 }

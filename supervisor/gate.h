@@ -72,6 +72,8 @@ class GateArena {
   // From now on mappings of this file are served, as far as is known what its code calls for. Returns its place among
   // those; none if there are too many.
   std::optional<uint32_t> add_file(const FileVersion& file, gate::MappedCode code);
+  // No mapping of any version of this file is served any more.
+  void forget_file(uint64_t device, uint64_t inode);
   // An instruction of this file may be replaced from now on wherever its code is mapped.
   void code_is_replaced(const FileVersion& file);
 
@@ -86,6 +88,9 @@ class GateArena {
  private:
   GateArena() = default;
   gate::Orders& orders() { return *reinterpret_cast<gate::Orders*>(common_ + (gate::kOrders - gate::kCode)); }
+  gate::WatchedFiles& watched() {
+    return *reinterpret_cast<gate::WatchedFiles*>(common_ + (gate::kWatched - gate::kCode));
+  }
   gate::KnownFile* files();
   uint32_t place_of(const FileVersion& file);
 

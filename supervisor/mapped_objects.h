@@ -5,12 +5,17 @@
 // written, or the first call that changes it, it is *writable*: then one unit holds all processes that map it, each
 // change by a call is recorded, and images hold its contents.
 //
+// A *private view* of a file (MAP_PRIVATE) shows what becomes of the file as long as the process has not written to the
+// page. Such files are objects too, and calls that change them are seen, but they join no units: what a call changes of
+// what a view shows is written into the memory of who has it.
+//
 // Writes by processes that are not recorded are found where the kernel tells of them (inotify(7)): those by calls, not
 // those through mappings.
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -31,7 +36,12 @@ struct MappedObject {
   std::string name;       // as in /proc/PID/maps
   bool has_file = false;  // descriptors lead to it, so calls can change it
   bool writable = false;
-  uint64_t copy = 0;  // the trace's copy of it, as long as it is not writable
+  bool writable_mapping = false;  // ... through a mapping: it changes at no call
+  uint64_t copy = 0;              // the trace's copy of it, as long as it is not writable
+  // Of one of which there are private views:
+  std::optional<uint64_t> size;  // as they show it, bytes
+  bool changed = false;          // since there were any
+  bool unseen_views = false;     // there may be more than the recorder has been told of: mapping it does not stop
 };
 
 class MappedObjects {

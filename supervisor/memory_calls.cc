@@ -20,8 +20,6 @@
 namespace redrive {
 namespace {
 
-uint64_t page_up(uint64_t length) { return (length + kPageSize - 1) & ~(kPageSize - 1); }
-
 const dev_t kDevZero = makedev(1, 5);
 
 }  // namespace
@@ -63,7 +61,7 @@ void Recorder::note_written_memory(Thread& thread, uint64_t written, Event& even
   if (!owner) return;
   Process& target = *owner->process;
   const Address place = end_of_write(thread, written, 0) - written;
-  MemoryWrite write{place, written, false, Bytes(written)};
+  MemoryWrite write{place, written, MemoryWrite::Kind::data, Bytes(written)};
   if (target.memory.read(place, write.data.data(), written)) {
     writes_into(target, thread, event).push_back(std::move(write));
   } else {
@@ -77,6 +75,7 @@ void Recorder::record_memory_call(Thread& thread, int64_t result, Event& event, 
   if (special != Special::none) process.shared_mappings.reset();
   if (special == Special::brk) process.brk = static_cast<Address>(result);
   if (special == Special::mremap && !is_error(result)) note_growth(thread, static_cast<Address>(result), event);
+  report_fresh_view(thread, result);
   const bool maps = special == Special::mmap || special == Special::shmat;
   if (!maps || is_error(result)) return;
   const auto start = static_cast<Address>(result);
@@ -105,16 +104,16 @@ std::optional<Recorder::KnownFile> Recorder::look_at_file(Thread& thread) {
   char name[PATH_MAX] = {};
   if (readlink(path.c_str(), name, sizeof name - 1) < 0) name[0] = 0;
   const FileVersion version = version_of(info);
-  auto known = file_ids_.find(version);
-  if (known == file_ids_.end()) {
-    auto id = writer_.add_file(path, name);
-    if (!id) {
-      add_unsure(*process.unit, "a mapped file could not be copied: " + id.error().message);
-      return KnownFile{0, version, name};
-    }
-    known = file_ids_.emplace(version, *id).first;
+  const auto known = file_ids_.find(version);
+  if (known != file_ids_.end()) return KnownFile{known->second, version, name};
+  const auto id = writer_.add_file(path, name);
+  if (!id) {
+    add_unsure(*process.unit, "a mapped file could not be copied: " + id.error().message);
+    return KnownFile{0, version, name};
   }
-  return KnownFile{known->second, version, name};
+  const MappedObject* const object = objects_.find(version.device, version.inode);
+  if (!object || !object->writable_mapping) file_ids_.emplace(version, *id);
+  return KnownFile{*id, version, name};
 }
 
 // Behind an mmap that made a private view of a file. `served`: its record, if it did not stop; then nothing has to be
@@ -122,6 +121,8 @@ std::optional<Recorder::KnownFile> Recorder::look_at_file(Thread& thread) {
 void Recorder::map_file(Thread& thread, Address start, MapSource& source, Event& event, const gate::Record* served) {
   Process& process = *thread.process;
   const bool code = thread.args[2] & PROT_EXEC;
+  // So the dynamic linker maps a library before it maps its code (mmap(2)). Nobody writes to one that is in use.
+  const bool library = thread.args[3] & MAP_DENYWRITE;
   std::optional<KnownFile> file;
   if (!served) {
     file = look_at_file(thread);
@@ -131,6 +132,10 @@ void Recorder::map_file(Thread& thread, Address start, MapSource& source, Event&
   if (!file) return;
   source.offset = thread.args[5];
   source.file = file->id;
+  if (!library) {
+    note_private_view(process, file->version, file->name,
+                      served ? "" : descriptor_path(process.pid, thread.args[4]));
+  }
   const MappedFile mapped{served ? "" : descriptor_path(process.pid, thread.args[4]), file->version};
   if (code && (!served || served->behind)) {
     Mapping made;
@@ -151,8 +156,9 @@ void Recorder::map_file(Thread& thread, Address start, MapSource& source, Event&
     }
   }
   if (served || !arena_ || !file->id) return;
-  // So the dynamic linker maps a library before it maps its code (mmap(2)).
-  const bool library = thread.args[3] & MAP_DENYWRITE;
+  MappedObject* const object = library ? nullptr : objects_.find(file->version.device, file->version.inode);
+  if (object && object->writable_mapping) return;
+  if (object) object->unseen_views = true;
   const auto its_code = code || library ? mapped_code(mapped, file->name) : gate::MappedCode::unknown;
   if (const auto place = arena_->add_file(file->version, its_code)) served_files_.insert_or_assign(*place, *file);
 }

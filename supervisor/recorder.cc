@@ -644,8 +644,8 @@ void Recorder::enter(Thread& thread) {
     confine(thread);
     return;
   }
-  if (Thread* const target = write_target(thread); target || row.special == Special::write_process) {
-    enter_write(thread, target);
+  if (Unit* const written = written_unit(thread); written || row.special == Special::write_process) {
+    enter_write(thread, written);
     return;
   }
   if (row.number == SYS_setpgid || row.number == SYS_setsid) end_copies();
@@ -653,6 +653,12 @@ void Recorder::enter(Thread& thread) {
     set_regs(thread, before_syscall(thread.entry));
     thread.rewound = true;
     join_unit(thread, Thread::Stop::start, *other, objects_.find(thread.changes_object)->name);
+    return;
+  }
+  // A page that a file loses is lost to the copies too.
+  if (thread.changes_object && row.file_change != FileChange::writes) end_copies();
+  if (Unit* const looks = unit_that_looks(thread)) {
+    enter_write(thread, looks);
     return;
   }
   const bool may_sleep = row.lock_word ? waits_for_lock(thread) : row.may_block;
@@ -870,7 +876,8 @@ void Recorder::close_call(Thread& thread, int64_t result, const Memory& memory, 
     show_own_code(thread, static_cast<uint64_t>(result));
   }
   for (const auto& span : spans_) {
-    event.writes.push_back({span.address, span.length, span.payload, unit.log.spare()});
+    const auto kind = span.payload ? MemoryWrite::Kind::message : MemoryWrite::Kind::data;
+    event.writes.push_back({span.address, span.length, kind, unit.log.spare()});
     MemoryWrite& write = event.writes.back();
     if (const uint8_t* bytes = memory.view(span.address, span.length)) {
       write.data.assign(bytes, bytes + span.length);

@@ -248,9 +248,9 @@ class Recorder {
   // recorder_writes.cc: calls that write into other processes' memory
   Thread* named(const Thread& caller, pid_t number);
   static bool at_rest(const Unit& unit);
-  Thread* write_target(const Thread& thread);
+  Unit* written_unit(const Thread& thread);
   static std::vector<MemoryWrite>& writes_into(Process& target, const Thread& writer, Event& event);
-  void enter_write(Thread& thread, Thread* target);
+  void enter_write(Thread& thread, Unit* unit);
   void let_write(Unit& unit);
   void make_write(Thread& thread);
   void note_write(Thread& thread, int64_t result, Event& event);
@@ -292,8 +292,23 @@ class Recorder {
   void note_change(Thread& thread, int64_t result, Event& event);
   void watch_object(const MappedObject& object, const std::string& path);
   void watch_again();
+  void forget(const MappedObject& object);
+  void forget_versions(const MappedObject& object);
+  bool is_mapped(const MappedObject& object) const;
   void forget_unmapped_objects();
   void report_outside_changes();
+
+  // recorder_views.cc: private views of files
+  struct PrivateView {
+    Process* process = nullptr;
+    Mapping mapping;
+  };
+  void note_private_view(Process& process, const FileVersion& version, const std::string& name, const std::string& path);
+  std::vector<PrivateView> private_views(const MappedObject& object) const;
+  void report_seen_writes(const MappedObject& object);
+  Unit* unit_that_looks(const Thread& thread);
+  void report_fresh_view(Thread& thread, int64_t result);
+  bool note_change_in_views(Thread& thread, MappedObject& object, FileRange changed, uint64_t size, Event& event);
 
   // recorder_gate.cc: the in-process tier
   bool get_regs(const Thread& thread, user_regs_struct& regs) const;
@@ -404,6 +419,7 @@ class Recorder {
   std::unordered_map<pid_t, int> early_;  // stops of tracees whose birth was not reported yet
   std::map<std::string, Refused> refused_;
   std::vector<Unsure> unsure_;
+  bool views_changed_ = false;  // some file of which somebody had a private view
   std::map<FileVersion, uint64_t> file_ids_;    // of mapped files
   std::map<uint32_t, KnownFile> served_files_;  // whose mappings are served, by their place in the arena
   MappedObjects objects_;

@@ -246,6 +246,7 @@ void Recorder::born(Thread& parent, pid_t tid) {
     made.vdso = process.vdso;
     made.shares_memory = process.shares_memory;
     made.objects = process.objects;
+    made.private_views = process.private_views;
     made.opens_memory = process.opens_memory;
     made.maps_growing = process.maps_growing;
     made.borrows_memory = flags & CLONE_VM;
@@ -264,7 +265,7 @@ void Recorder::born(Thread& parent, pid_t tid) {
       // A replay writes the number that the parent is told; the child has another one in its own namespace.
       const int32_t own = pid_in_own_namespace(tid);
       const auto* bytes = reinterpret_cast<const uint8_t*>(&own);
-      event->child_writes.push_back({request.child_tid, sizeof own, false, Bytes(bytes, bytes + sizeof own)});
+      event->child_writes.push_back({request.child_tid, sizeof own, MemoryWrite::Kind::data, Bytes(bytes, bytes + sizeof own)});
     }
     if (same_unit) {
       event->child_thread = child->serial;
@@ -314,7 +315,7 @@ void Recorder::note_pending_outputs(const Thread& parent, const Memory& memory, 
   const auto note = [&](Address address, uint64_t length) {
     Bytes data(std::min(length, kMost));
     data.resize(memory.read_some(address, data.data(), data.size()));
-    if (!data.empty()) writes.push_back({address, data.size(), false, std::move(data)});
+    if (!data.empty()) writes.push_back({address, data.size(), MemoryWrite::Kind::data, std::move(data)});
   };
   for (const auto& [serial, thread] : parent.process->unit->threads) {
     const bool pending = thread->run == Thread::Run::blocked ||
@@ -328,7 +329,7 @@ void Recorder::note_pending_outputs(const Thread& parent, const Memory& memory, 
 void Recorder::note_birth(const Thread& parent, const Memory& memory, Event& event) {
   const BirthRequest request = birth_request(*parent.row, parent.args, memory);
   const auto note = [&](uint64_t flag, Address address) {
-    MemoryWrite write{address, sizeof(int32_t), false, Bytes(sizeof(int32_t))};
+    MemoryWrite write{address, sizeof(int32_t), MemoryWrite::Kind::data, Bytes(sizeof(int32_t))};
     if ((request.flags & flag) && memory.read(address, write.data.data(), write.length)) {
       event.writes.push_back(std::move(write));
     }
@@ -387,6 +388,7 @@ void Recorder::executed(pid_t pid, pid_t former_tid) {
   process.fds = std::make_shared<FdCache>();
   process.shares_memory = process.borrows_memory = false;
   process.objects.clear();
+  process.private_views.clear();
   process.stays.reset();
   process.shared_mappings.reset();
   process.maps_growing = false;

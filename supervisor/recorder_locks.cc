@@ -24,7 +24,7 @@ bool Recorder::waits_for_lock(Thread& thread) {
   if (word & FUTEX_WAITERS) return true;
   word |= FUTEX_WAITERS;
   if (!memory.put(at, word)) return false;
-  MemoryWrite mark{at, sizeof word, false, Bytes(sizeof word)};
+  MemoryWrite mark{at, sizeof word, MemoryWrite::Kind::data, Bytes(sizeof word)};
   std::memcpy(mark.data.data(), &word, sizeof word);
   thread.process->written.push_back(std::move(mark));
   add_written(thread, before_syscall(thread.entry), SignalPoint::before_syscall);

@@ -15,13 +15,13 @@ constexpr uint64_t kMaxPayload = uint64_t{16}
 
 // The bytes that a receive has brought, in order. `scratch`: for those that lie in several places.
 std::span<const uint8_t> payload_of(const Event& event, Bytes& scratch) {
-  const auto brought = [](const MemoryWrite& write) { return write.from_message; };
+  const auto brought = [](const MemoryWrite& write) { return write.from_message(); };
   const auto first = std::find_if(event.writes.begin(), event.writes.end(), brought);
   if (first == event.writes.end()) return {};
   if (std::none_of(std::next(first), event.writes.end(), brought)) return first->data;
   scratch.clear();
   for (auto write = first; write != event.writes.end(); ++write) {
-    if (write->from_message) scratch.insert(scratch.end(), write->data.begin(), write->data.end());
+    if (write->from_message()) scratch.insert(scratch.end(), write->data.begin(), write->data.end());
   }
   return scratch;
 }
@@ -114,12 +114,12 @@ void Recorder::end_send(Thread& thread, int64_t result) {
   thread.send.reset();
 }
 
-// Turns the payload among the event's writes (marked from_message by the caller) into a message, if it is one.
+// Turns the payload among the event's writes (marked as a message by the caller) into a message, if it is one.
 void Recorder::receive(Thread& thread, int64_t result, const Memory& memory, Event& event) {
   const SyscallRow& row = *thread.row;
   Unit& unit = *thread.process->unit;
   const auto keep_as_input = [&] {
-    for (auto& write : event.writes) write.from_message = false;
+    for (auto& write : event.writes) write.kind = MemoryWrite::Kind::data;
   };
   if (row.traffic == Traffic::transfer && result > 0) {
     if (const Endpoint* to = endpoint(thread, row.fd_arg)) {
@@ -174,9 +174,12 @@ void Recorder::receive(Thread& thread, int64_t result, const Memory& memory, Eve
     for (auto& kept : held_.add(decision.ticket, std::move(held))) keep_payload(std::move(kept));
   }
   for (auto& write : event.writes) {
-    if (!write.from_message) continue;
-    write.from_message = !message.logged;
-    if (write.from_message) write.data.clear();
+    if (!write.from_message()) continue;
+    if (message.logged) {
+      write.kind = MemoryWrite::Kind::data;
+    } else {
+      write.data.clear();
+    }
   }
   unit.received = true;
   event.receive = std::move(message);

@@ -23,6 +23,15 @@ std::string path_of(const Process& process, Address address, uint64_t directory)
   char text[PATH_MAX] = {};
   process.memory.read_some(address, text, sizeof text - 1);
   const std::string base = "/proc/" + std::to_string(process.pid);
+  // Names of the caller's own descriptors (proc(5), fd(4)).
+  constexpr std::pair<std::string_view, std::string_view> kOwn[] = {{"/proc/self/", "/"},
+                                                                    {"/proc/thread-self/", "/"},
+                                                                    {"/dev/fd/", "/fd/"},
+                                                                    {"/dev/stdout", "/fd/1"},
+                                                                    {"/dev/stderr", "/fd/2"}};
+  for (const auto& [name, means] : kOwn) {
+    if (std::string_view(text).starts_with(name)) return base + std::string(means) + (text + name.size());
+  }
   if (text[0] == '/') return base + "/root" + text;
   const bool here = static_cast<int>(directory) == AT_FDCWD;
   return (here ? base + "/cwd" : descriptor_path(process.pid, directory)) + "/" + text;
@@ -127,14 +136,17 @@ MappedObject* Recorder::object_mapped(Thread& thread, const Mapping& made) {
   const bool sparse = info.st_size > static_cast<off_t>(kMostInEvent) && info.st_blocks < info.st_size / 512 / 2;
   if (!named || sparse || DescriptorInfo::read(pid, thread.args[4]).writes()) {
     object.writable = true;
+    if (named && !object.writable_mapping) forget_versions(object);
+    object.writable_mapping = true;
   } else if (object.writable) {
     // Those who could write may be gone.
     const auto own = views(object, *thread.process->unit);
     const bool alone = std::all_of(own.begin(), own.end(), [&](const ObjectView& view) {
       return view.process == thread.process && view.start == made.start;
     });
-    if (alone && !other_user(object, *thread.process->unit)) object.writable = false;
+    if (alone && !other_user(object, *thread.process->unit)) object.writable = object.writable_mapping = false;
   }
+  if (object.writable_mapping) report_seen_writes(object);
   return &object;
 }
 
@@ -174,20 +186,17 @@ Unit* Recorder::unit_to_join_for_change(Thread& thread) {
   thread.changes_object = 0;
   if (row.file_change == FileChange::none || objects_.all().empty()) return nullptr;
   const Process& process = *thread.process;
+  const Endpoint* const channel = row.traffic == Traffic::send ? endpoint(thread, row.fd_arg) : nullptr;
+  if (channel && channel->kind != Endpoint::Kind::none) return nullptr;
   if (row.truncate_arg >= 0 && !(thread.args[static_cast<size_t>(row.truncate_arg)] & O_TRUNC)) return nullptr;
   struct stat info {};
   if (stat(changed_path(thread).c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return nullptr;
   MappedObject* const object = objects_.find(info.st_dev, info.st_ino);
   if (!object) return nullptr;
   report_outside_changes();
-  Unit* const other = other_user(*object, *process.unit);
-  if (!other && views(*object, *process.unit).empty()) {
-    objects_.forget(object->id);
-    watch_again();
-    return nullptr;
-  }
-  object->writable = true;
   thread.changes_object = object->id;
+  Unit* const other = other_user(*object, *process.unit);
+  object->writable |= other || !views(*object, *process.unit).empty();
   return join_target(*process.unit, other);
 }
 
@@ -311,10 +320,9 @@ void Recorder::note_change(Thread& thread, int64_t result, Event& event) {
   Process& process = *thread.process;
   Unit& unit = *process.unit;
   const uint64_t id = thread.changes_object;
-  const MappedObject* const object = objects_.find(id);
+  MappedObject* const object = objects_.find(id);
   if (!object || is_error(result)) return;
   const auto seen = views(*object, unit);
-  if (seen.empty()) return;
   for (const ObjectView& view : seen) view.process->shares_memory = true;
   struct stat info {};
   if (stat(changed_path(thread).c_str(), &info) != 0) {
@@ -322,7 +330,6 @@ void Recorder::note_change(Thread& thread, int64_t result, Event& event) {
     return;
   }
   const auto size = static_cast<uint64_t>(info.st_size);
-  event.changes.push_back({Kind::size, id, size, 0, 0, {}});
   FileRange changed;
   if (row.file_change == FileChange::writes) {
     const auto length = static_cast<uint64_t>(result);
@@ -333,6 +340,12 @@ void Recorder::note_change(Thread& thread, int64_t result, Event& event) {
     changed = {thread.args[2], thread.args[1] & kMoves ? size : thread.args[2] + thread.args[3]};
   }
   changed.end = std::min(changed.end, size);
+  const bool private_views = note_change_in_views(thread, *object, changed, size, event);
+  if (seen.empty()) {
+    if (!private_views && !other_user(*object, unit)) forget(*object);
+    return;
+  }
+  event.changes.push_back({Kind::size, id, size, 0, 0, {}});
   std::vector<FileRange> done;
   Bytes buffer;
   for (const ObjectView& view : seen) {
@@ -356,6 +369,20 @@ void Recorder::watch_object(const MappedObject& object, const std::string& path)
   if (arena_) arena_->watch(object.inode);
 }
 
+void Recorder::forget(const MappedObject& object) {
+  objects_.forget(object.id);
+  watch_again();
+}
+
+// What the trace holds of the file by its times (stat(2)) is not what it holds: writing through a mapping need not
+// change them.
+void Recorder::forget_versions(const MappedObject& object) {
+  std::erase_if(file_ids_, [&](const auto& known) {
+    return known.first.device == object.device && known.first.inode == object.inode;
+  });
+  if (arena_) arena_->forget_file(object.device, object.inode);
+}
+
 // What calls inside tracees look for is what there is.
 void Recorder::watch_again() {
   if (!arena_) return;
@@ -363,6 +390,12 @@ void Recorder::watch_again() {
   for (const auto& [other, object] : objects_.all()) {
     if (object.has_file) arena_->watch(object.inode);
   }
+}
+
+// Whether somebody has it mapped shared.
+bool Recorder::is_mapped(const MappedObject& object) const {
+  return std::any_of(units_.begin(), units_.end(),
+                     [&](const auto& entry) { return !views(object, *entry.second).empty(); });
 }
 
 // A recording holds no memory for what nobody has mapped any more. This is looked at when there are twice as many
@@ -382,7 +415,7 @@ void Recorder::forget_unmapped_objects() {
   }
   std::vector<uint64_t> unmapped;
   for (const auto& [id, object] : objects_.all()) {
-    if (!mapped.contains(id)) unmapped.push_back(id);
+    if (!mapped.contains(id) && !object.unseen_views && private_views(object).empty()) unmapped.push_back(id);
   }
   for (const uint64_t id : unmapped) objects_.forget(id);
   watch_again();
@@ -399,9 +432,13 @@ void Recorder::report_outside_changes() {
                                   [&](const auto& entry) { return entry.second->changes_object == id; });
     const MappedObject* const object = objects_.find(id);
     if (ours || !object) continue;
+    std::set<Unit*> concerned;
     for (const auto& [unit, recorded] : units_) {
-      if (views(*object, *recorded).empty()) continue;
-      add_unsure(*recorded, object->name + ", which it maps, was changed by a process that is not recorded");
+      if (!views(*object, *recorded).empty()) concerned.insert(recorded.get());
+    }
+    for (const PrivateView& view : private_views(*object)) concerned.insert(view.process->unit);
+    for (Unit* const unit : concerned) {
+      add_unsure(*unit, object->name + ", which it maps, was changed by a process that is not recorded");
     }
   }
 }

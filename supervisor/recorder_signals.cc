@@ -285,7 +285,7 @@ void Recorder::restore_timeout(Thread& thread, Event& event) {
   const Address at = thread.args[static_cast<size_t>(thread.row->timeout_arg)];
   thread.process->memory.put(at, *thread.timeout);
   const auto* const first = reinterpret_cast<const uint8_t*>(&*thread.timeout);
-  event.writes.push_back({at, sizeof *thread.timeout, false, Bytes(first, first + sizeof *thread.timeout)});
+  event.writes.push_back({at, sizeof *thread.timeout, MemoryWrite::Kind::data, Bytes(first, first + sizeof *thread.timeout)});
   thread.timeout.reset();
 }
 
@@ -381,7 +381,7 @@ void Recorder::deliver(Thread& thread, int signal, const user_regs_struct& regs,
     Address fault = 0;
     if (saved.rip != ip && memory.get(named, fault) && fault == ip) memory.put(named, saved.rip);
   }
-  MemoryWrite frame{handler.rsp, frame_size(memory, handler.rsp), false, {}};
+  MemoryWrite frame{handler.rsp, frame_size(memory, handler.rsp), MemoryWrite::Kind::data, {}};
   frame.data.resize(frame.length);
   if (!memory.read(frame.address, frame.data.data(), frame.length))
     add_unsure(unit, "a signal frame could not be read");
@@ -562,7 +562,7 @@ void Recorder::replace_cpuid(Process& process, const Mapping& mapping, const Map
     add_unsure(*process.unit, "cpuid instructions could not be replaced");
   for (const auto& piece : pieces) {
     process.cpuid_sites.insert(piece.address);
-    if (event) event->writes.push_back({piece.address, piece.size, false, stand_in});
+    if (event) event->writes.push_back({piece.address, piece.size, MemoryWrite::Kind::data, stand_in});
   }
 }
 

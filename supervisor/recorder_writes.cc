@@ -1,6 +1,5 @@
-// Calls that reach into the memory of processes. What they write into another one's (process_vm_writev(2), or write(2)
-// and its like to proc_pid_mem(5)) a replay must
-// find at an event of the process that they wrote to: the kernel makes the call while nobody runs user code in that
+// Calls that reach into the memory of processes. What they write into another one's (process_vm_writev(2), write(2)
+// and its like to proc_pid_mem(5), or to a file of which that has a private view) a replay must find at an event of the process that they wrote to: the kernel makes the call while nobody runs user code in that
 // process's unit, and before anybody does again, what was written becomes an event there. What they read shows code as
 // it was before instructions were replaced.
 #include <sys/ptrace.h>
@@ -37,23 +36,26 @@ Thread* Recorder::named(const Thread& caller, pid_t number) {
 
 // Whether nobody in the unit can run user code before the recorder lets it.
 bool Recorder::at_rest(const Unit& unit) {
-  return std::none_of(unit.threads.begin(), unit.threads.end(),
+  return unit.at_event || std::none_of(unit.threads.begin(), unit.threads.end(),
                       [](const auto& entry) { return entry.second->run == Thread::Run::user; });
 }
 
-// A thread of the process into whose memory the call writes. Null if that is not recorded, or is the thread's own and
+// The unit of the process into whose memory the call writes. Null if that is not recorded, or is the thread's own and
 // written by a descriptor.
-Thread* Recorder::write_target(const Thread& thread) {
+Unit* Recorder::written_unit(const Thread& thread) {
   const SyscallRow& row = *thread.row;
-  if (row.special == Special::write_process) return named(thread, static_cast<pid_t>(thread.args[0]));
-  if (row.file_change != FileChange::writes || !thread.process->opens_memory) return nullptr;
-  const pid_t pid = memory_behind(*thread.process, thread.args[static_cast<size_t>(row.changed_arg)]);
-  return pid && pid != thread.process->pid ? find(pid) : nullptr;
+  Thread* target = nullptr;
+  if (row.special == Special::write_process) {
+    target = named(thread, static_cast<pid_t>(thread.args[0]));
+  } else if (row.file_change == FileChange::writes && thread.process->opens_memory) {
+    const pid_t pid = memory_behind(*thread.process, thread.args[static_cast<size_t>(row.changed_arg)]);
+    if (pid && pid != thread.process->pid) target = find(pid);
+  }
+  return target ? target->process->unit : nullptr;
 }
 
 // At the entry of such a call: makes it, or waits until the unit whose memory it would change is at an event.
-void Recorder::enter_write(Thread& thread, Thread* target) {
-  Unit* const unit = target ? target->process->unit : nullptr;
+void Recorder::enter_write(Thread& thread, Unit* unit) {
   thread.run = Thread::Run::syscall;
   if (!unit || unit == thread.process->unit || at_rest(*unit)) {
     make_write(thread);
@@ -68,11 +70,13 @@ void Recorder::enter_write(Thread& thread, Thread* target) {
 
 // The unit is at an event.
 void Recorder::let_write(Unit& unit) {
+  unit.at_event = true;
   while (!unit.writers.empty()) {
     Thread& writer = *unit.writers.front();
     unit.writers.pop_front();
     make_write(writer);
   }
+  unit.at_event = false;
 }
 
 void Recorder::make_write(Thread& thread) {
@@ -102,7 +106,7 @@ void Recorder::note_write(Thread& thread, int64_t result, Event& event) {
   if (!thread.process->memory.read(thread.args[3], vectors.data(), vectors.size() * sizeof(iovec))) return;
   auto left = static_cast<uint64_t>(result);
   for (const iovec& vector : vectors) {
-    MemoryWrite write{reinterpret_cast<Address>(vector.iov_base), std::min<uint64_t>(vector.iov_len, left), false, {}};
+    MemoryWrite write{reinterpret_cast<Address>(vector.iov_base), std::min<uint64_t>(vector.iov_len, left), MemoryWrite::Kind::data, {}};
     if (!write.length) continue;
     left -= write.length;
     write.data.resize(write.length);

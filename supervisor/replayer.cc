@@ -534,6 +534,33 @@ Result<void> Replayer::make_writable(uint64_t object) {
   return {};
 }
 
+// Pages of private file mappings become zero, or come to lie beyond the file's end, as all are behind the end of any
+// copy.
+Result<void> Replayer::change_pages(const Thread& thread, const MemoryWrite& write) {
+  const ProcessSerial owner = memory_owner(thread.process);
+  const bool lost = write.kind == MemoryWrite::Kind::beyond_end;
+  ASSIGN_OR_RETURN(const auto mappings, program_mappings(owner));
+  if (trace_.files().empty()) return Error{"the trace holds no copy of a file that was mapped", Status::damaged};
+  StubCalls calls(unit_.processes.at(owner).stub, thread.tid);
+  for (const Mapping& mapping : mappings) {
+    Mapping changed;
+    changed.start = std::max(mapping.start, page_down(write.address));
+    changed.end = std::min(mapping.end, page_up(write.address + write.length));
+    if (changed.start >= changed.end || mapping.shared) continue;
+    changed.protection = mapping.protection;
+    if (lost) {
+      changed.file = mapping.file ? mapping.file : trace_.files().begin()->first;
+      ASSIGN_OR_RETURN(const std::string path, file_path_(changed.file));
+      struct stat info {};
+      if (stat(path.c_str(), &info) != 0) return errno_error("cannot look at " + path);
+      changed.offset = page_up(static_cast<uint64_t>(info.st_size));
+    }
+    TRY(map(calls, changed, unit_.shared, file_path_));
+  }
+  TRY(calls.run());
+  return {};
+}
+
 Result<bool> Replayer::write_memory(Thread& thread, EventIndex index, const Event& event) {
   Bytes message;
   if (event.receive && !event.receive->logged) {
@@ -553,8 +580,12 @@ Result<bool> Replayer::write_memory(Thread& thread, EventIndex index, const Even
   }
   uint64_t taken = 0;
   for (const auto& write : event.writes) {
+    if (write.changes_pages()) {
+      TRY(change_pages(thread, write));
+      continue;
+    }
     const uint8_t* data = write.data.data();
-    if (write.from_message) {
+    if (write.from_message()) {
       if (write.length > message.size() - taken)
         return Error{"an event holds a message that is too short", Status::damaged};
       data = message.data() + taken;

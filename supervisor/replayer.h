@@ -122,6 +122,7 @@ class Replayer {
   Result<void> replay_birth(Thread& parent, EventIndex index, const Event& event, const SyscallRow& row);
   Result<bool> write_memory(Thread& thread, EventIndex index, const Event& event);
   Result<void> change_objects(const Event& event);
+  Result<void> change_pages(const Thread& thread, const MemoryWrite& write);
   Result<void> make_writable(uint64_t object);
   void limit_stack(const Thread& thread, const StackLimit& limit) const;
   Result<StopKind> run_to_stop(Thread& thread);

@@ -19,8 +19,6 @@
 namespace redrive {
 namespace {
 
-uint64_t page_up(uint64_t length) { return (length + kPageSize - 1) & ~(kPageSize - 1); }
-
 // A filter that lets calls from behind these instructions through, as seccomp(2) takes it at that address.
 Bytes filter_program(Address at, std::initializer_list<uint64_t> untraced) {
   const auto filter = seccomp_filter(untraced);
@@ -424,6 +422,8 @@ Result<uint64_t> Replayer::put_expected(EventIndex index, const Event& event, ui
       return 0;
     row = find_row(event.number, event.args);
     if (!row || (!is_answered(*row) && !is_made(*row))) return 0;
+    // What is written behind the program's back may be memory that it cannot write to.
+    if (row->file_change != FileChange::none && !event.writes.empty()) return 0;
     if (options_.output && row->traffic == Traffic::send) return 0;
     if (stack_limit_set_by(event.number, event.args, event.result)) return 0;
   } else if (!trap) {
@@ -476,7 +476,7 @@ Result<uint64_t> Replayer::put_expected(EventIndex index, const Event& event, ui
       ++expected.parts;
       received += part.length;
     }
-    for (const auto& write : event.writes) written += write.from_message ? write.length : 0;
+    for (const auto& write : event.writes) written += write.from_message() ? write.length : 0;
     if (written > received) return 0;
   }
   const uint64_t path = start + size - calls.path_size();
@@ -486,7 +486,7 @@ Result<uint64_t> Replayer::put_expected(EventIndex index, const Event& event, ui
     out += sizeof call;
   }
   for (const auto& write : event.writes) {
-    *reinterpret_cast<gate::Output*>(out) = {write.address, write.length, write.from_message};
+    *reinterpret_cast<gate::Output*>(out) = {write.address, write.length, write.from_message()};
     out += sizeof(gate::Output);
     std::memcpy(out, write.data.data(), write.data.size());
     out += gate::padded(write.data.size());

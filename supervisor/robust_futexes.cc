@@ -13,7 +13,7 @@ void note_word(const Memory& memory, Address at, pid_t owner, Event& event) {
   uint32_t word = 0;
   if (!memory.get(at, word) || static_cast<pid_t>(word & FUTEX_TID_MASK) != owner) return;
   const uint32_t died = (word & FUTEX_WAITERS) | FUTEX_OWNER_DIED;
-  MemoryWrite write{at, sizeof died, false, Bytes(sizeof died)};
+  MemoryWrite write{at, sizeof died, MemoryWrite::Kind::data, Bytes(sizeof died)};
   std::memcpy(write.data.data(), &died, sizeof died);
   event.writes.push_back(std::move(write));
 }
@@ -47,7 +47,7 @@ void note_robust_futexes(const Thread& thread, Event& event) {
 }  // namespace
 
 void note_thread_end(const Thread& thread, bool clears_tid, Event& event) {
-  if (clears_tid && thread.clear_tid) event.writes.push_back({thread.clear_tid, 4, false, Bytes(4)});
+  if (clears_tid && thread.clear_tid) event.writes.push_back({thread.clear_tid, 4, MemoryWrite::Kind::data, Bytes(4)});
   note_robust_futexes(thread, event);
 }
 

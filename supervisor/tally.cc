@@ -9,7 +9,7 @@ namespace redrive {
 void Tally::add(UnitId unit, const Event& event) {
   ++events;
   uint64_t stored = 0;
-  for (const auto& write : event.writes) stored += write.from_message ? 0 : write.data.size();
+  for (const auto& write : event.writes) stored += write.from_message() ? 0 : write.data.size();
   uint64_t payload = 0;  // of a message, among `stored`
   if (event.receive && is_message(unit, *event.receive)) {
     const uint64_t length = event.receive->length();

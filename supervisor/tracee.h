@@ -79,6 +79,7 @@ struct Process {
   unsigned threads = 0;                                 // alive
   bool shares_memory = false;                           // maps objects that can be changed: its forks stay in the unit
   std::set<uint64_t> objects;                           // that it has mapped shared, and may map still (MappedObjects)
+  std::set<uint64_t> private_views;                     // objects of which it has private views, and may have still
   std::optional<std::vector<Mapping>> shared_mappings;  // as last read; none since its layout has changed
   std::optional<Join> stays;                            // why it is in its parent's unit, unless it executes a program
   bool opens_memory = false;                            // has opened memory of a process as a file: no call is served
@@ -181,6 +182,7 @@ struct Unit {
   std::string join_object;                 // ... and why
   std::vector<Unit*> joining;              // frozen units that become part of this one at its next event
   std::deque<Thread*> writers;             // stopped at calls that write into this one's memory, until its next event
+  bool at_event = false;                   // such a call is made right now: whoever ran stands at an event
   bool checkpoint_first = false;           // a checkpoint must come before the next event
   ThreadSerial first_joined_thread = ~0u;  // since the last checkpoint
   ProcessSerial first_joined_process = ~0u;

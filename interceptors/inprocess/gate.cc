@@ -22,7 +22,7 @@ using namespace redrive::gate;
 
 // The slot's fields by their offsets; checked below.
 #define CODE 0x6f000000
-#define COMMON_SIZE 0x1e000
+#define COMMON_SIZE 0x1f000
 #define SLOT 0x6f020000
 #define STACK_TOP 0x6f025000
 #define RAX "0"
@@ -437,19 +437,24 @@ bool opens_at_once(Slot& slot, uint64_t directory, uint64_t path) {
 // The directory that argument `path` of a call is relative to, if it is not the working directory.
 uint64_t directory_of(const Registers& regs, uint8_t path) { return path ? argument(regs, path - 1) : kHere; }
 
-// Whether the call may change a file that somebody has mapped shared.
+// Whether the call may change a file that somebody has mapped.
 bool changes_watched_file(Slot& s, const Call& call) {
   constexpr uint64_t kTruncate = 01000;  // open(2): O_TRUNC
-  const WatchedFiles& watched = reinterpret_cast<const Orders*>(kOrders)->watched;
+  const WatchedFiles& watched = *reinterpret_cast<const WatchedFiles*>(kWatched);
   if (!__atomic_load_n(&watched.any, __ATOMIC_ACQUIRE)) return false;
   const Registers& regs = s.regs;
   if (call.truncate_flags != kNoArg && !(argument(regs, call.truncate_flags) & kTruncate)) return false;
   struct stat info;
   const uint64_t named = argument(regs, call.changed);
+  if (!call.changes_path && is_set(s.no_file, named)) return false;
   const bool found = call.changes_path ? path_status(directory_of(regs, call.changed), named, info, Phase::kernel)
                                        : file_status(named, info, Phase::kernel);
   s.phase = Phase::before;
-  if (!found || !S_ISREG(info.st_mode)) return false;
+  if (!found) return false;
+  if (!S_ISREG(info.st_mode)) {
+    if (!call.changes_path && is_set(s.known, named)) set_bit(s.no_file, named, true);
+    return false;
+  }
   const uint64_t bit = watched_bit(info.st_ino);
   return __atomic_load_n(&watched.bits[bit / 64], __ATOMIC_ACQUIRE) >> bit % 64 & 1;
 }
@@ -500,12 +505,7 @@ bool returns_at_once(Slot& slot, const Call& call, bool& tried) {
 
 // ---- The table of descriptors
 
-bool is_set(const uint64_t* bits, uint64_t descriptor) {
-  const auto fd = static_cast<uint32_t>(descriptor);
-  return fd < kDescriptors && (bits[fd / 64] >> fd % 64 & 1);
-}
-bool is_known(const Slot& s, uint64_t descriptor) { return is_set(s.known, descriptor); }
-bool may_close(const Slot& s, uint64_t descriptor) { return is_known(s, descriptor) || is_set(s.fresh, descriptor); }
+bool may_close(const Slot& s, uint64_t descriptor) { return is_set(s.known, descriptor) || is_set(s.fresh, descriptor); }
 
 int64_t ask(uint64_t number, uint64_t a, uint64_t b, void* c, void* d = nullptr, uint64_t e = 0) {
   Registers regs{};
@@ -562,7 +562,7 @@ bool note_descriptor(Slot& s, const Call& call, Record& record, bool copied_is_k
     case NewDescriptor::accepted:
     case NewDescriptor::connected:
       set_bit(s.fresh, descriptor, false);
-      if (is_known(s, descriptor) || !describe_connection(s.described, descriptor)) return false;
+      if (is_set(s.known, descriptor) || !describe_connection(s.described, descriptor)) return false;
       set_known(s, descriptor, true);
       return true;
     case NewDescriptor::pipe:
@@ -612,7 +612,7 @@ uint32_t known_file(Slot& s, uint64_t descriptor) {
 bool maps_known_file(Slot& s, uint16_t& file) {
   constexpr uint64_t kFlags = MAP_PRIVATE | MAP_FIXED | MAP_DENYWRITE | MAP_NORESERVE | MAP_POPULATE;
   const Registers& regs = s.regs;
-  if ((regs.r10 & ~kFlags) || (regs.r10 & MAP_TYPE) != MAP_PRIVATE || !is_known(s, regs.r8)) return false;
+  if ((regs.r10 & ~kFlags) || (regs.r10 & MAP_TYPE) != MAP_PRIVATE || !is_set(s.known, regs.r8)) return false;
   const uint32_t place = known_file(s, regs.r8);
   if (place == kKnownFiles || s.want_stop) return false;
   if (regs.rdx & PROT_EXEC) {
@@ -780,7 +780,7 @@ bool serve_call(Slot& s) {
     set_known(s, argument(regs, call.closes), false);
     set_bit(s.fresh, argument(regs, call.closes), false);
   }
-  const bool copied_is_known = is_known(s, argument(regs, 0));
+  const bool copied_is_known = is_set(s.known, argument(regs, 0));
   if (call.refusal) s.phase = Phase::after;
   const int64_t result =
       call.refusal ? -call.refusal : execute(tried ? &at_once : &regs, Phase::kernel, sleeps ? s.sleeps : 0);

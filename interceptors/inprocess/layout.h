@@ -24,9 +24,11 @@ inline constexpr uint64_t kTable = kCode + kCodeSize;  // Table
 inline constexpr uint64_t kTableSize = 0x10000;
 inline constexpr uint64_t kFiles = kTable + kTableSize;  // KnownFiles
 inline constexpr uint64_t kFilesSize = 0x6000;
-inline constexpr uint64_t kCommonSize = kCodeSize + kTableSize + kFilesSize;  // what is mapped together, read only
-inline constexpr uint64_t kClock = kFiles + kFilesSize;  // Clock, the same page in all address spaces
+inline constexpr uint64_t kWatched = kFiles + kFilesSize;  // WatchedFiles
+inline constexpr uint64_t kWatchedSize = 0x1000;
+inline constexpr uint64_t kClock = kWatched + kWatchedSize;  // Clock, the same page in all address spaces
 inline constexpr uint64_t kClockSize = 0x1000;
+inline constexpr uint64_t kCommonSize = kClock - kCode;  // what is mapped together, read only
 inline constexpr uint64_t kSlot = kCode + 0x20000;
 static_assert(kClock + kClockSize <= kSlot);
 inline constexpr uint64_t kStackSize = 0x4000;
@@ -190,6 +192,8 @@ struct Slot {
   uint64_t known[kDescriptors / 64];
   // Sockets that were never connected: nothing is behind them yet, and they may be closed as well.
   uint64_t fresh[kDescriptors / 64];
+  // Those of the known ones behind which there is no file with contents of its own (stat(2), S_ISREG).
+  uint64_t no_file[kDescriptors / 64];
   uint64_t restricted[kCallWords];  // calls that the program's own seccomp filters may forbid: they stop
   Described described;              // by the call that is being served
   uint32_t replay;                  // the ring holds expected calls, which are answered from it
@@ -210,8 +214,15 @@ inline void set_bit(uint64_t* bits, uint64_t descriptor, bool value) {
     __atomic_fetch_and(&bits[fd / 64], ~bit, __ATOMIC_SEQ_CST);
   }
 }
+inline bool is_set(const uint64_t* bits, uint64_t descriptor) {
+  const auto fd = static_cast<uint32_t>(descriptor);
+  return fd < kDescriptors && (bits[fd / 64] >> fd % 64 & 1);
+}
 // What is behind a descriptor became known, or is not known any more.
-inline void set_known(Slot& slot, uint64_t descriptor, bool known) { set_bit(slot.known, descriptor, known); }
+inline void set_known(Slot& slot, uint64_t descriptor, bool known) {
+  set_bit(slot.no_file, descriptor, false);
+  set_bit(slot.known, descriptor, known);
+}
 
 // Where a record's last piece is, if it has a description: no memory of the program's.
 inline constexpr uint64_t kDescribed = kSlot + offsetof(Slot, described);
@@ -321,12 +332,13 @@ inline constexpr uint32_t kMaxInjected = 8;  // at a time
 // How Header::load opens the arena's file: in the last three arguments, which open(2) does not have.
 inline constexpr uint64_t kLoads = 0x6f6c6f61;
 
-// Which files some recorded process has mapped shared: calls that may change one of them stop. The bit of an inode is
+// Which files some recorded process has mapped: calls that may change one of them stop. The bit of an inode is
 // set for each; others may have the same one.
 struct WatchedFiles {
   uint64_t any;  // not 0: there are some
-  uint64_t bits[32];
+  uint64_t bits[256];
 };
+static_assert(sizeof(WatchedFiles) <= kWatchedSize);
 constexpr uint64_t watched_bit(uint64_t inode) {
   constexpr uint64_t kBits = sizeof(WatchedFiles::bits) * 8;
   return (inode * 0x9e3779b97f4a7c15) >> 32 & (kBits - 1);
@@ -336,7 +348,6 @@ constexpr uint64_t watched_bit(uint64_t inode) {
 struct Orders {
   InjectedCall injected[kMaxInjected];
   CpuidAnswers cpuid;
-  WatchedFiles watched;
 };
 inline constexpr uint64_t kOrdersSize = 0x1000;
 inline constexpr uint64_t kOrders = kCode + kCodeSize - kOrdersSize;

@@ -86,7 +86,7 @@ Result<EventIndex> swap_receives(std::vector<Event>& events) {
   if (events[at].writes.size() != events[second].writes.size()) return Error{"the receives are not alike"};
   for (size_t i = 0; i < events[at].writes.size(); i++) {
     std::swap(events[at].writes[i].data, events[second].writes[i].data);
-    std::swap(events[at].writes[i].from_message, events[second].writes[i].from_message);
+    std::swap(events[at].writes[i].kind, events[second].writes[i].kind);
   }
   return at;
 }

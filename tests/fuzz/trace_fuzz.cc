@@ -36,7 +36,7 @@ void prepare(MemoryStorage& storage) {
   require(static_cast<bool>(additions), "cannot add to a trace");
   const auto add_payload = [&](EventRef receiver, const Event& event) {
     uint64_t length = 0;
-    for (const auto& write : event.writes) length += write.from_message ? write.length : 0;
+    for (const auto& write : event.writes) length += write.from_message() ? write.length : 0;
     return !event.receive || event.receive->logged || (*additions)->add_payload(receiver, Bytes(length, 7));
   };
   for (const auto& unit : (*trace)->units()) {

@@ -17,24 +17,45 @@ def contents(ctx):
     return sum(file.stat().st_size for file in ctx.trace.rglob("*") if file.is_file() and file.parent.name != "files")
 
 
-@test("shared_mappings/changed_from_outside")
-def changed_from_outside(ctx):
+def expect_unsure(ctx, outcome, mapped):
+    ctx.expect("ok sees b" in outcome.stdout, outcome, "does not see what was written")
+    ctx.expect(str(mapped) in outcome.stderr, outcome, "is silent about the file that was changed")
+    unsure = ctx.json("stats", ctx.trace)["unsure"]
+    if not any(str(mapped) in entry["reason"] and entry["unit"] == units(ctx)[0]["unit"] for entry in unsure):
+        raise Failure(f"unsure is {unsure}")
+
+
+def change_from_outside(ctx, how):
     """A file that a recorded program has mapped is changed by a process that is not recorded: the recording names both."""
     mapped = ctx.work / "mapped"
     mapped.write_text("a" * 4096)
     os.mkfifo(ctx.work / "go")
-    command = [workload(ctx.options, "shared_maps"), "written", "mapped"]
+    command = [workload(ctx.options, "shared_maps"), how, "mapped"]
     process = ctx.start_redrive("record", "-o", ctx.trace, *PERIOD, "--", *command, cwd=ctx.work)
     process.wait_for("mapped a", ctx.timeout_s)
     with open(mapped, "r+") as file:
         file.write("b")
     (ctx.work / "go").write_text("x")
     outcome = ctx.expect_status(process.finish(ctx.timeout_s), 0)
-    ctx.expect("ok sees b" in outcome.stdout, outcome, "does not see what was written")
-    ctx.expect(str(mapped) in outcome.stderr, outcome, "is silent about the file that was changed")
-    unsure = ctx.json("stats", ctx.trace)["unsure"]
-    if not any(str(mapped) in entry["reason"] and entry["unit"] == units(ctx)[0]["unit"] for entry in unsure):
-        raise Failure(f"unsure is {unsure}")
+    expect_unsure(ctx, outcome, mapped)
+
+
+@test("shared_mappings/changed_from_outside")
+def changed_from_outside(ctx):
+    change_from_outside(ctx, "written")
+
+
+@test("shared_mappings/private_changed_from_outside")
+def private_changed_from_outside(ctx):
+    change_from_outside(ctx, "viewed")
+
+
+@test("shared_mappings/private_beside_shared")
+def private_beside_shared(ctx):
+    """What a program writes through a shared mapping shows in its private mapping, at no event: the recording says so."""
+    mapped = ctx.work / "mapped"
+    mapped.write_text("a" * 4096)
+    expect_unsure(ctx, record_it(ctx, "both", "mapped"), mapped)
 
 
 @test("shared_mappings/writes_are_kept_once")

@@ -81,7 +81,7 @@ void fill_messages(TraceWriter& writer) {
   send.repeat = 3;
   writer.append(1, send);
   Event input;
-  input.writes.push_back({0x1000, 6, false, Bytes(6)});
+  input.writes.push_back({0x1000, 6, MemoryWrite::Kind::data, Bytes(6)});
   writer.append(2, input);
   Event receive;
   receive.receive = Receive{4, 1, 500, true, {{{1, 0}, 0, 10, 11, 1000}, {{1, 1}, 0, 5, UINT64_MAX, 2000}}};
@@ -189,14 +189,14 @@ TEST_CASE("a catalog made while the trace is written knows what was kept later")
         writer.add(IntervalRecord{1, static_cast<IntervalIndex>(i / 10), kind, i, false, 100, "a", 0});
       }
       Event event;
-      event.writes = {{0x1000, 3, true, {}}};
+      event.writes = {{0x1000, 3, MemoryWrite::Kind::message, {}}};
       event.receive = Receive{i % 2 + 1, i + 1, i, false, {{{2, i}, 0, 2, 9}, {{2, i + 1}, 0, 1, 9}}};
       writer.append(1, event);
       if (i == 16) {
         writer.add(UnitRecord{2, 200, {1, 17}, {}});
         writer.add(IntervalRecord{2, 0, CheckpointKind::fork, 0, false, 200, "b", 0});
         Event input;
-        input.writes = {{0x1000, 3, false, Bytes(3)}};
+        input.writes = {{0x1000, 3, MemoryWrite::Kind::data, Bytes(3)}};
         writer.append(2, input);
         writer.end_unit(2);  // before its birth is told
         CHECK(writer.write_behind());

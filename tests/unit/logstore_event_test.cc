@@ -47,8 +47,8 @@ TEST_CASE("extreme values survive") {
   event.repeat = 0;
   event.cycle = kLongestCycle;
   event.thread = UINT32_MAX;
-  event.writes.push_back({UINT64_MAX, (uint64_t{1} << 62) - 1, true, {}});
-  event.writes.push_back({0, 0, false, {}});
+  event.writes.push_back({UINT64_MAX, (uint64_t{1} << 62) - 1, MemoryWrite::Kind::message, {}});
+  event.writes.push_back({0, 0, MemoryWrite::Kind::data, {}});
   event.receive = Receive{UINT64_MAX, UINT64_MAX, UINT64_MAX, true, {{{UINT32_MAX, UINT64_MAX}, 1, 2, UINT64_MAX}}};
   const Bytes data = encoded(event);
   Decoder in(data);
@@ -64,7 +64,7 @@ TEST_CASE("fields that have their default cost nothing") {
   read.args = {3, 0x7ffe'1234'5678, 64, 0, 0, 0};
   read.ip = 0x7f00'1234'5678;
   read.regs_hash = 0x12345678;
-  read.writes.push_back({0x7ffe'1234'5678, 64, false, Bytes(64)});
+  read.writes.push_back({0x7ffe'1234'5678, 64, MemoryWrite::Kind::data, Bytes(64)});
   CHECK(encoded(read).size() <= 64 + 40);
 }
 

@@ -58,8 +58,10 @@ inline Event event(Values& v) {
   e.in_hash = v.any();
   e.result = static_cast<int64_t>(v.any()) * (v.once_in(4) ? -1 : 1);
   for (uint64_t i = v.below(3); i > 0; i--) {
-    MemoryWrite write{v.any(), v.below(100), v.once_in(4), {}};
-    if (!write.from_message) write.data = v.bytes(write.length);
+    using Kind = MemoryWrite::Kind;
+    MemoryWrite write{v.any(), v.below(100), v.once_in(4) ? Kind::message : Kind::data, {}};
+    if (v.format >= 7 && v.once_in(8)) write.kind = v.once_in(2) ? Kind::zeros : Kind::beyond_end;
+    if (write.kind == Kind::data) write.data = v.bytes(write.length);
     e.writes.push_back(std::move(write));
   }
   if (v.once_in(4)) {
@@ -83,7 +85,7 @@ inline Event event(Values& v) {
       if (change.kind == ObjectChange::Kind::data) change.data = v.bytes(change.length);
       e.changes.push_back(std::move(change));
     }
-    for (uint64_t i = v.below(3); i > 0; i--) e.child_writes.push_back({v.any(), 5, false, v.bytes(5)});
+    for (uint64_t i = v.below(3); i > 0; i--) e.child_writes.push_back({v.any(), 5, MemoryWrite::Kind::data, v.bytes(5)});
   }
   if (v.format >= 6 && v.once_in(8)) e.cycle = static_cast<uint32_t>(1 + v.below(kLongestCycle));
   return e;

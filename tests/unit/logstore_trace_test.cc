@@ -312,12 +312,12 @@ TEST_CASE("a finished trace that lost a file's end, or a file, is damaged") {
 TEST_CASE("a newer format and what is no trace are told apart from damage") {
   MemoryStorage storage;
   make_sample(storage);
-  replace_journal_header(storage.bytes("/t/journal"), 7);
+  replace_journal_header(storage.bytes("/t/journal"), kFormatVersion + 1);
   const auto newer = Trace::open("/t", storage);
   REQUIRE_FALSE(newer);
   CHECK_EQ(newer.error().status, Status::failed);
-  CHECK_EQ(newer.error().message, "/t/journal: trace made by a newer redrive, format 7; this one reads up to " +
-                                      std::to_string(kFormatVersion));
+  CHECK_EQ(newer.error().message, "/t/journal: trace made by a newer redrive, format " + std::to_string(kFormatVersion + 1) +
+                                      "; this one reads up to " + std::to_string(kFormatVersion));
   CHECK_EQ(Trace::open("/none", storage).error().message, "no trace /none");
   REQUIRE(storage.make_directory("/d"));
   CHECK_EQ(Trace::open("/d", storage).error().message, "/d is no trace: it has no file 'journal'");

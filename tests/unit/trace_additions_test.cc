@@ -16,7 +16,7 @@ const Bytes kPayload{1, 2, 3, 4, 5};
 
 Event receive_event() {
   Event event;
-  event.writes = {{0x1000, 3, true, {}}, {0x2000, 4, false, Bytes(4)}, {0x3000, 2, true, {}}};
+  event.writes = {{0x1000, 3, MemoryWrite::Kind::message, {}}, {0x2000, 4, MemoryWrite::Kind::data, Bytes(4)}, {0x3000, 2, MemoryWrite::Kind::message, {}}};
   event.receive = Receive{1, 7, 8, false, {{{2, 1}, 0, 5, 99}}};
   return event;
 }
@@ -80,7 +80,7 @@ int logged(const Trace& trace) {
     CHECK(event.writes[0].data == Bytes{1, 2, 3});
     CHECK(event.writes[1].data == Bytes(4));
     CHECK(event.writes[2].data == Bytes{4, 5});
-    for (const auto& write : event.writes) CHECK_FALSE(write.from_message);
+    for (const auto& write : event.writes) CHECK_FALSE(write.from_message());
     return true;
   }));
   return count;

@@ -97,7 +97,7 @@ TEST_CASE("entry and exit become one event") {
   enters.child_thread = 9;
   open(recording.log(), enters);
   Event leaves = exit(1, 10);
-  leaves.writes.push_back({0x1000, 2, false, {1, 2}});
+  leaves.writes.push_back({0x1000, 2, MemoryWrite::Kind::data, {1, 2}});
   leaves.receive = Receive{2, 3, 4, true, {}};
   close(recording.log(), leaves, false);
 
@@ -221,7 +221,7 @@ TEST_CASE("what ends a series") {
   SUBCASE("another output") {
     open(recording.log(), entry(0, kPoll));
     Event leaves = exit(0, 0);
-    leaves.writes.push_back({0x2000, 1, false, {9}});
+    leaves.writes.push_back({0x2000, 1, MemoryWrite::Kind::data, {9}});
     close(recording.log(), leaves, true);
   }
   SUBCASE("a call that is no test") { recording.call(0, kPoll, 0, false); }
