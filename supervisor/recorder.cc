@@ -238,6 +238,7 @@ void Recorder::tick() {
   }
   collect_images();
   forget_unmapped_objects();
+  look_for_outside_writers();
   add_channels();
   ask_at_each_event();
   auto next = std::chrono::nanoseconds(kTick);
@@ -735,7 +736,10 @@ void Recorder::end_thread(Thread& thread, bool whole_process) {
   process.leader_exited |= leader;
   thread.exited = true;
   cpu_ns(unit);  // asked for the last time while the process lives
-  if (last) note_end_state(thread, before_syscall(thread.entry));
+  if (last) {
+    note_end_state(thread, before_syscall(thread.entry));
+    look_before_end(process);
+  }
   Event& event = unit.log.closing(thread.serial, static_cast<int32_t>(thread.entry.orig_rax));
   event.fatal = true;
   for (const auto& [serial, other] : unit.threads) {

@@ -19,6 +19,7 @@
 #include "supervisor/image_worker.h"
 #include "supervisor/mapped_file.h"
 #include "supervisor/mapped_objects.h"
+#include "supervisor/outside_writers.h"
 #include "supervisor/patch_plans.h"
 #include "supervisor/placement.h"
 #include "supervisor/tracee.h"
@@ -297,6 +298,10 @@ class Recorder {
   bool is_mapped(const MappedObject& object) const;
   void forget_unmapped_objects();
   void report_outside_changes();
+  std::set<ObjectPlace> shared_places(const Process& process);
+  void look_for_outside_writers();
+  void look_before_end(const Process& process);
+  void report(const std::vector<OutsideWriter>& writers);
 
   // recorder_views.cc: private views of files
   struct PrivateView {
@@ -419,6 +424,7 @@ class Recorder {
   std::unordered_map<pid_t, int> early_;  // stops of tracees whose birth was not reported yet
   std::map<std::string, Refused> refused_;
   std::vector<Unsure> unsure_;
+  OutsideWriters outside_writers_;
   bool views_changed_ = false;  // some file of which somebody had a private view
   std::map<FileVersion, uint64_t> file_ids_;    // of mapped files
   std::map<uint32_t, KnownFile> served_files_;  // whose mappings are served, by their place in the arena

@@ -213,7 +213,10 @@ void Recorder::map_shared(Thread& thread, Address start, MapSource& source, Even
   source.offset = made->offset + (start - made->start);
   source.shared_object = object.id;
   process.objects.insert(object.id);
-  if (object.has_file) watch_object(object, descriptor_path(process.pid, thread.args[4]));
+  if (object.has_file) {
+    watch_object(object, descriptor_path(process.pid, thread.args[4]));
+    outside_writers_.expect();
+  }
   if (!object.writable) {
     const auto file = look_at_file(thread);
     source.file = object.copy = file ? file->id : 0;
@@ -420,6 +423,44 @@ void Recorder::forget_unmapped_objects() {
   for (const uint64_t id : unmapped) objects_.forget(id);
   watch_again();
   objects_kept_ = objects_.all().size();
+}
+
+// Where the files and memory objects with a descriptor are that the process has mapped shared.
+std::set<ObjectPlace> Recorder::shared_places(const Process& process) {
+  std::set<ObjectPlace> places;
+  for (const uint64_t id : process.objects) {
+    const MappedObject* const object = objects_.find(id);
+    if (object && object->has_file) places.insert({object->device, object->inode});
+  }
+  return places;
+}
+
+void Recorder::look_for_outside_writers() {
+  report(outside_writers_.take());
+  if (!outside_writers_.due()) return;
+  std::set<ObjectPlace> places;
+  for (const auto& [id, unit] : units_) {
+    for (const auto& process : unit->processes) places.merge(shared_places(*process));
+  }
+  outside_writers_.look(std::move(places));
+}
+
+// A process that shares memory is about to end, and with it perhaps the last chance to find with whom.
+void Recorder::look_before_end(const Process& process) {
+  if (!process.shares_memory || process.unit->processes.size() > 1) return;
+  if (const auto places = shared_places(process); !places.empty()) report(outside_writers(places, getpid()));
+}
+
+void Recorder::report(const std::vector<OutsideWriter>& writers) {
+  for (const OutsideWriter& writer : writers) {
+    const MappedObject* const object = objects_.find(writer.object.first, writer.object.second);
+    if (!object) continue;
+    for (const auto& [id, unit] : units_) {
+      if (views(*object, *unit).empty()) continue;
+      add_unsure(*unit, object->name + ", which it maps, can be changed by a process that is not recorded (" +
+                            writer.command + ", " + std::to_string(writer.pid) + "): start both under one record");
+    }
+  }
 }
 
 // Says of objects that somebody who is not recorded has changed by a call. What recorded calls are changing right now

@@ -1,4 +1,5 @@
 """Group shared_mappings: reports about writers outside the recording, and the cost of shared mappings in a trace."""
+import mmap
 import os
 
 from harness import Failure, test, workload
@@ -48,6 +49,23 @@ def changed_from_outside(ctx):
 @test("shared_mappings/private_changed_from_outside")
 def private_changed_from_outside(ctx):
     change_from_outside(ctx, "viewed")
+
+
+@test("shared_mappings/shared_with_outside")
+def shared_with_outside(ctx):
+    """A process that is not recorded has mapped the same file and can write there: the recording names it."""
+    path = ctx.work / "mapped"
+    path.write_text("a" * 4096)
+    os.mkfifo(ctx.work / "go")
+    command = [workload(ctx.options, "shared_maps"), "shares", "mapped"]
+    process = ctx.start_redrive("record", "-o", ctx.trace, *PERIOD, "--", *command, cwd=ctx.work)
+    process.wait_for("mapped a", ctx.timeout_s)
+    with open(path, "r+b") as file, mmap.mmap(file.fileno(), 4096) as memory:
+        memory[0] = ord("b")
+        (ctx.work / "go").write_text("x")
+        outcome = ctx.expect_status(process.finish(ctx.timeout_s), 0)
+    expect_unsure(ctx, outcome, path)
+    ctx.expect(f", {os.getpid()})" in outcome.stderr, outcome, "does not say who can change it")
 
 
 @test("shared_mappings/private_beside_shared")

@@ -1,11 +1,12 @@
 // A child writes the same code again and again where it runs it, without a system call, until its parent kills it after
-// so many milliseconds.
+// so many milliseconds of CPU time.
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 // xor %eax, %eax; 1: inc %rax; cmp $1000000, %eax; jne 1b; ret
@@ -22,7 +23,12 @@ int main(int argc, char** argv) {
     __asm__ volatile("" ::: "memory");
     function();
   }
-  usleep((useconds_t)atoi(argv[1]) * 1000);
+  clockid_t clock;
+  struct timespec used = {0, 0};
+  if (clock_getcpuclockid(child, &clock) != 0) return 1;
+  for (const long most = atol(argv[1]); used.tv_sec * 1000 + used.tv_nsec / 1000000 < most; usleep(10000)) {
+    if (clock_gettime(clock, &used) != 0) return 1;
+  }
   int status = 0;
   if (kill(child, SIGKILL) != 0 || waitpid(child, &status, 0) != child) return 1;
   puts("ok");

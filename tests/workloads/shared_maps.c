@@ -1,6 +1,6 @@
 // Mappings as single tests need them: `written FILE` maps a file for reading, says so, waits until somebody opens the FIFO
 // "go", and prints what it sees then; `viewed FILE` does the same with a private mapping; `both FILE` has a private mapping of a file
-// that it writes through a shared one; `writes MIB` writes 500 times into a file of that size that it has mapped; `sparse GIB`
+// that it writes through a shared one; `shares FILE` is `written` with a mapping for writing; `writes MIB` writes 500 times into a file of that size that it has mapped; `sparse GIB`
 // touches 16 pages of a file of that size and of as much nameless memory.
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -24,8 +24,9 @@ static int new_file(size_t size) {
   return fd;
 }
 
-static int written(const char* name, int flags) {
-  const char* view = mmap(NULL, 4096, PROT_READ, flags, open(name, O_RDONLY), 0);
+static int written(const char* name, int protection, int flags) {
+  const int fd = open(name, protection & PROT_WRITE ? O_RDWR : O_RDONLY);
+  const char* view = mmap(NULL, 4096, protection, flags, fd, 0);
   if (view == MAP_FAILED) return perror("mmap"), 1;
   printf("mapped %c\n", view[0]);
   fflush(stdout);
@@ -75,8 +76,9 @@ static int sparse(size_t size) {
 
 int main(int count, char** words) {
   if (count != 3) return 2;
-  if (!strcmp(words[1], "written")) return written(words[2], MAP_SHARED);
-  if (!strcmp(words[1], "viewed")) return written(words[2], MAP_PRIVATE);
+  if (!strcmp(words[1], "written")) return written(words[2], PROT_READ, MAP_SHARED);
+  if (!strcmp(words[1], "shares")) return written(words[2], PROT_READ | PROT_WRITE, MAP_SHARED);
+  if (!strcmp(words[1], "viewed")) return written(words[2], PROT_READ, MAP_PRIVATE);
   if (!strcmp(words[1], "both")) return both(words[2]);
   if (!strcmp(words[1], "writes")) return writes(strtoul(words[2], NULL, 0) << 20);
   if (!strcmp(words[1], "sparse")) return sparse(strtoul(words[2], NULL, 0) << 30);
