@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -64,30 +65,47 @@ Result<std::unique_ptr<GateArena>> GateArena::make() {
   CHECK(size <= gate::kCodeSize - gate::kOrdersSize);
   std::memcpy(arena->common_, redrive_gate_code, size);
   std::memcpy(arena->common_ + (gate::kTable - gate::kCode), gate_table().get(), sizeof(gate::Table));
+  static_assert(sizeof(gate::Orders) + kMostPath <= gate::kOrdersSize);
+  CHECK(arena->path_.size() < kMostPath);
+  std::memcpy(arena->common_ + (kPath - gate::kCode), arena->path_.c_str(), arena->path_.size() + 1);
   return arena;
 }
 
-Bytes GateArena::loader(const std::string& path) const {
+Bytes GateArena::loader() const {
   const auto at = [&](Address address) { return common_ + (address - gate::kCode); };
   Bytes loader(at(header().load), at(header().load_end));
-  loader.insert(loader.end(), path.c_str(), path.c_str() + path.size() + 1);
+  loader.insert(loader.end(), path_.c_str(), path_.c_str() + path_.size() + 1);
   return loader;
 }
 
-const std::string& GateArena::path_for(pid_t pid) {
+bool GateArena::can_open(pid_t pid) {
+  const std::string its = "/proc/" + std::to_string(pid);
   struct stat info {};
-  const bool is_own = stat(("/proc/" + std::to_string(pid)).c_str(), &info) != 0 ||
-                      (info.st_uid == geteuid() && info.st_gid == getegid());
-  if (is_own) return path_;
-  auto& holder = holders_[{info.st_uid, info.st_gid}];
-  if (!holder) holder = std::make_unique<FileHolder>(file_.get(), info.st_uid, info.st_gid);
-  return holder->path().empty() ? path_ : holder->path();
+  if (stat(its.c_str(), &info) != 0 || info.st_uid != geteuid() || info.st_gid != getegid()) return false;
+  const auto same = [&](const char* what) {
+    struct stat ours {}, theirs {};
+    return stat((std::string("/proc/self/") + what).c_str(), &ours) == 0 && stat((its + what).c_str(), &theirs) == 0 &&
+           ours.st_ino == theirs.st_ino && ours.st_dev == theirs.st_dev;
+  };
+  return same("/ns/pid") && same("/ns/mnt") && same("/root");
 }
 
-void GateArena::set_path(const std::string& path) {
-  static_assert(sizeof(gate::Orders) + kMostPath <= gate::kOrdersSize);
-  CHECK(path.size() < kMostPath);
-  std::memcpy(common_ + (kPath - gate::kCode), path.c_str(), path.size() + 1);
+bool GateArena::send(int socket) const {
+  char byte = 0;
+  iovec piece{&byte, 1};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &piece;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  cmsghdr* const rights = CMSG_FIRSTHDR(&message);
+  rights->cmsg_level = SOL_SOCKET;
+  rights->cmsg_type = SCM_RIGHTS;
+  rights->cmsg_len = CMSG_LEN(sizeof(int));
+  const int file = file_.get();
+  std::memcpy(CMSG_DATA(rights), &file, sizeof file);
+  return sendmsg(socket, &message, MSG_NOSIGNAL) == 1;
 }
 
 GateArena::~GateArena() {

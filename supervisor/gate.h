@@ -24,7 +24,6 @@
 #include "interceptors/patch_window.h"
 #include "interceptors/syscall_table.h"
 #include "supervisor/code_file.h"
-#include "supervisor/file_holder.h"
 #include "supervisor/mapped_file.h"
 
 namespace redrive {
@@ -45,15 +44,16 @@ class GateArena {
   const gate::Header& header() const { return *reinterpret_cast<const gate::Header*>(common_); }
   // What is written into a program that has none of it mapped, to be run there (Header::load), and the calls that the
   // filter must let through for that.
-  Bytes loader(const std::string& path) const;
+  Bytes loader() const;
   static std::array<ExactCall, 2> loader_calls();
-  // Where a tracee that could look into this process finds the file.
+  // Where a tracee finds the file that sees the same processes and could look into this one. Those that have mapped the
+  // code have the text there.
   const std::string& path() const { return path_; }
-  // ... and where this one does, which may have given up privileges.
-  const std::string& path_for(pid_t pid);
-  // Puts the text where those that have mapped the code find it.
-  void set_path(const std::string& path);
   static constexpr Address kPath = gate::kOrders + sizeof(gate::Orders);
+  // Whether it can open that.
+  static bool can_open(pid_t pid);
+  // Sends the file over a socket (unix(7), SCM_RIGHTS).
+  bool send(int socket) const;
 
   // The last stamp that a call has taken.
   uint64_t now() const {
@@ -98,7 +98,6 @@ class GateArena {
   uint8_t* common_ = nullptr;
   uint32_t files_ = 0;
   std::string path_;
-  std::map<std::pair<uid_t, gid_t>, std::unique_ptr<FileHolder>> holders_;
   struct FreeSlot {
     gate::Slot* slot;
     uint64_t file_offset;

@@ -100,11 +100,13 @@ Thread* Recorder::find(pid_t tid) {
   return it == threads_.end() ? nullptr : it->second.get();
 }
 
-void Recorder::add_unsure(Unit& unit, const std::string& reason) {
+void Recorder::add_unsure(Unit& unit, const std::string& reason) { add_unsure(unit, reason, unit.log.next()); }
+
+void Recorder::add_unsure(Unit& unit, const std::string& reason, EventIndex from) {
   const bool said = std::any_of(unsure_.begin(), unsure_.end(),
                                 [&](const Unsure& u) { return u.unit == unit.id && u.reason == reason; });
   if (said) return;
-  unsure_.push_back({unit.id, unit.log.next(), reason});
+  unsure_.push_back({unit.id, from, reason});
   writer_.add(unsure_.back());
 }
 

@@ -322,6 +322,8 @@ class Recorder {
                           std::initializer_list<uint64_t> args);
   Result<user_regs_struct> make_calls_from(Thread& thread, const user_regs_struct& base, Address instruction,
                                            const std::vector<gate::InjectedCall>& calls, pid_t* born = nullptr);
+  template <typename Call>
+  Result<int64_t> hand_over_arena(Thread& thread, Address stack_pointer, const Call& call);
   Result<int64_t> make_calls(Thread& thread, const user_regs_struct& base, const std::vector<gate::InjectedCall>& calls,
                              pid_t* born = nullptr);
   Result<void> map_gate(Thread& thread, const user_regs_struct& regs, Address vdso,
@@ -405,6 +407,7 @@ class Recorder {
 
   bool wait_stop(pid_t tid, int& status);
   void add_unsure(Unit& unit, const std::string& reason);
+  void add_unsure(Unit& unit, const std::string& reason, EventIndex from);
   Thread* find(pid_t tid);
 
   TraceWriter& writer_;

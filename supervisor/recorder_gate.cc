@@ -4,7 +4,9 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/ptrace.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -137,6 +139,46 @@ Result<int64_t> Recorder::make_calls(Thread& thread, const user_regs_struct& bas
   return static_cast<int64_t>(made.rdi);
 }
 
+// Gives the thread's process the arena's file where it cannot open it by name: through a socket of its own. `call`
+// executes a system call there; what lies below the stack pointer is used meanwhile. Returns the descriptor, or an
+// error of errno(3), negative.
+template <typename Call>
+Result<int64_t> Recorder::hand_over_arena(Thread& thread, Address stack_pointer, const Call& call) {
+  struct Scratch {
+    int ends[2];
+    msghdr message;
+    iovec piece;
+    char byte;
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
+  };
+  constexpr uint64_t kRedZone = 128;
+  const Process& process = *thread.process;
+  const Address at = (stack_pointer - kRedZone - sizeof(Scratch)) & ~uint64_t{15};
+  const auto there = [&](size_t offset) { return reinterpret_cast<void*>(at + offset); };
+  Scratch covered, scratch{};
+  if (!process.memory.read(at, &covered, sizeof covered)) return -EFAULT;
+  ASSIGN_OR_RETURN(int64_t result, call(SYS_socketpair, {AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, at}));
+  if (result != 0) return result;
+  if (!process.memory.read(at, scratch.ends, sizeof scratch.ends)) return -EFAULT;
+  const Fd end(static_cast<int>(syscall(SYS_pidfd_getfd, process.pidfd.get(), scratch.ends[0], 0)));
+  int file = -1;
+  if (end && arena_->send(end.get())) {
+    scratch.piece = {there(offsetof(Scratch, byte)), 1};
+    scratch.message.msg_iov = static_cast<iovec*>(there(offsetof(Scratch, piece)));
+    scratch.message.msg_iovlen = 1;
+    scratch.message.msg_control = there(offsetof(Scratch, control));
+    scratch.message.msg_controllen = sizeof scratch.control;
+    process.memory.write(at, &scratch, sizeof scratch);
+    const auto socket = static_cast<uint64_t>(scratch.ends[1]);
+    ASSIGN_OR_RETURN(result, call(SYS_recvmsg, {socket, at + offsetof(Scratch, message), MSG_CMSG_CLOEXEC}));
+    const size_t data = offsetof(Scratch, control) + CMSG_LEN(0);
+    if (result == 1 && !process.memory.read(at + data, &file, sizeof file)) file = -1;
+  }
+  for (const int socket : scratch.ends) TRY(call(SYS_close, {static_cast<uint64_t>(socket)}));
+  process.memory.write(at, &covered, sizeof covered);
+  return file < 0 ? -EBADF : file;
+}
+
 // Maps the tier into the address space of a new program, with memory for trampolines near its first instruction. The
 // thread is stopped before it, with these registers, and has code mapped at `vdso` that it will not use. Where that
 // cannot be, calls are left to stops. Fails if the program was killed.
@@ -144,9 +186,22 @@ Result<void> Recorder::map_gate(Thread& thread, const user_regs_struct& regs, Ad
                                 const std::vector<Mapping>& mappings) {
   Process& process = *thread.process;
   auto gate = std::make_shared<Gate>(*arena_, process.unit);
-  const Bytes loader = arena_->loader(arena_->path_for(process.pid));
+  const Bytes loader = arena_->loader();
   Bytes covered(loader.size());
   if (!gate->take_slot() || !process.memory.read(vdso, covered.data(), covered.size())) return {};
+  user_regs_struct before = regs;
+  Address start = vdso;
+  if (!GateArena::can_open(process.pid)) {
+    const Address instruction = vdso_syscall(process.memory, vdso);
+    if (!instruction) return {};
+    const auto call = [&](long number, std::initializer_list<uint64_t> args) {
+      return call_at(thread, instruction, regs, number, args);
+    };
+    ASSIGN_OR_RETURN(const int64_t file, hand_over_arena(thread, regs.rsp, call));
+    if (is_error(file)) return {};
+    before.r12 = static_cast<uint64_t>(file);
+    start += arena_->header().load_opened - arena_->header().load;
+  }
   if (!process.memory.write(vdso, loader.data(), loader.size())) return {};
   constexpr uint64_t kShared = MAP_SHARED | MAP_FIXED_NOREPLACE;
   constexpr uint64_t kReadWrite = PROT_READ | PROT_WRITE;
@@ -157,7 +212,7 @@ Result<void> Recorder::map_gate(Thread& thread, const user_regs_struct& regs, Ad
   if (trampolines) calls.push_back(map_trampolines_at(*trampolines));
   calls.push_back({SYS_close, {gate::kOpened}});
   calls.push_back({SYS_brk, {}});
-  ASSIGN_OR_RETURN(const user_regs_struct made, make_calls_from(thread, regs, vdso, calls));
+  ASSIGN_OR_RETURN(const user_regs_struct made, make_calls_from(thread, before, start, calls));
   process.memory.write(vdso, covered.data(), covered.size());
   if (made.rip != arena_->header().boundary) {
     int status = 0;
@@ -189,12 +244,20 @@ Result<void> Recorder::inherit_gate(Thread& thread, const user_regs_struct& regs
   if (gate->take_slot()) {
     user_regs_struct before = regs;
     before.r12 = ~0ull;
-    arena_->set_path(arena_->path_for(process.pid));
-    ASSIGN_OR_RETURN(const user_regs_struct made,
-                     make_calls_from(thread, before, arena_->header().inject,
-                                     {{SYS_open, {GateArena::kPath, O_RDWR | O_CLOEXEC}},
-                                      map_slot(MAP_SHARED, gate::kOpened, gate->slot_offset()),
-                                      {SYS_close, {gate::kOpened}}}));
+    std::vector<gate::InjectedCall> calls{map_slot(MAP_SHARED, gate::kOpened, gate->slot_offset()),
+                                          {SYS_close, {gate::kOpened}}};
+    if (GateArena::can_open(process.pid)) {
+      calls.insert(calls.begin(), {SYS_open, {GateArena::kPath, O_RDWR | O_CLOEXEC}});
+    } else {
+      const auto call = [&](long number, std::initializer_list<uint64_t> args) {
+        gate::InjectedCall injected{static_cast<uint64_t>(number), {}};
+        std::copy(args.begin(), args.end(), injected.args);
+        return make_calls(thread, regs, {injected});
+      };
+      ASSIGN_OR_RETURN(const int64_t file, hand_over_arena(thread, regs.rsp, call));
+      if (!is_error(file)) before.r12 = static_cast<uint64_t>(file);
+    }
+    ASSIGN_OR_RETURN(const user_regs_struct made, make_calls_from(thread, before, arena_->header().inject, calls));
     mapped = !is_error(static_cast<int64_t>(made.rdi));
     if (!mapped && made.r12 != before.r12) TRY(make_calls(thread, regs, {{SYS_close, {made.r12}}}));
   }

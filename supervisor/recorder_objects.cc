@@ -457,8 +457,11 @@ void Recorder::report(const std::vector<OutsideWriter>& writers) {
     if (!object) continue;
     for (const auto& [id, unit] : units_) {
       if (views(*object, *unit).empty()) continue;
-      add_unsure(*unit, object->name + ", which it maps, can be changed by a process that is not recorded (" +
-                            writer.command + ", " + std::to_string(writer.pid) + "): start both under one record");
+      const std::string who = writer.command + ", " + std::to_string(writer.pid);
+      add_unsure(*unit,
+                 object->name + ", which it maps, can be changed by a process that is not recorded (" + who +
+                     "): start both under one record",
+                 0);  // since when is not known
     }
   }
 }

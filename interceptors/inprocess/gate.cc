@@ -78,7 +78,7 @@ static_assert(offsetof(Slot, want_stop) == 156 && offsetof(Slot, others_wait) ==
 
 asm(R"(
   .section .header, "ax"
-  .quad entry, leave, executed, finished, boundary, inject, injected, cpuid, load, load_end
+  .quad entry, leave, executed, finished, boundary, inject, injected, cpuid, load, load_opened, load_end
   .text
 entry:
   mov %rsp, )" AT(RSP) R"(
@@ -188,6 +188,7 @@ load:
   mov %rax, %r12
   test %rax, %rax
   js fail
+load_opened:
   mov $)" VALUE(CODE) R"(, %edi
   mov $)" VALUE(COMMON_SIZE) R"(, %esi
   mov $)" VALUE(READ_EXECUTE) R"(, %edx

@@ -373,6 +373,7 @@ struct Header {
   // Code up to load_end that is copied, with the arena's path behind it, to a program that has none of this mapped:
   // maps the first kCommonSize bytes, and goes on at `inject`. Stops at a close if it cannot.
   uint64_t load;
+  uint64_t load_opened;  // ... from here on with the arena's file open as r12
   uint64_t load_end;
 };
 

@@ -3,6 +3,9 @@ checkpoints so often that intervals end anywhere between signals, timers and ser
 import json
 import os
 import random
+import re
+import shutil
+import subprocess
 
 from harness import Skip, test
 from programs import job_of
@@ -47,14 +50,48 @@ def fork_beside_reader(ctx):
     compare_tiers(ctx, job_of(ctx, "fork_beside_reader"), "200us", "births")
 
 
+def make_root(work):
+    """A directory with a shell, ls and what they need."""
+    root = work / "root"
+    (root / "dev").mkdir(parents=True)
+    (root / "dev/null").touch()
+    for program in ("/bin/sh", "/bin/ls"):
+        linked = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
+        for file in (program, *re.findall(r"(/\S+) \(0x", linked)):
+            (root / file[1:]).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(file, root / file[1:])
+
+
+def expect_served(ctx, *wrapper, prepare=None):
+    """A shell that the wrapper executes, its forks and the programs that they execute have the tier."""
+    words = "for i in 1 2 3 4 5 6 7 8; do ( /bin/ls / > /dev/null ); done; echo ok"
+    record(ctx, Job([*wrapper, "sh", "-c", words], prepare=prepare))
+    stats = ctx.redrive("stats", ctx.trace, "--json")
+    counts = json.loads(stats.stdout)
+    ctx.expect(counts["served_calls"] > 3 * counts["stopped_calls"], stats, "most calls stopped")
+    redrive_all(ctx)
+
+
 @test("tiers/changed_user")
 def changed_user(ctx):
     """A program that another one has executed after it gave up its privileges has the tier as well."""
     if os.geteuid() != 0:
         raise Skip("only root can change its user")
-    words = "for i in 1 2 3 4 5 6 7 8; do ( /bin/ls / > /dev/null ); done; echo ok"
-    record(ctx, Job(["setpriv", "--reuid", "65534", "--regid", "65533", "--clear-groups", "sh", "-c", words]))
-    stats = ctx.redrive("stats", ctx.trace, "--json")
-    counts = json.loads(stats.stdout)
-    ctx.expect(counts["served_calls"] > 3 * counts["stopped_calls"], stats, "most calls stopped")
-    redrive_all(ctx)
+    expect_served(ctx, "setpriv", "--reuid", "65534", "--regid", "65533", "--clear-groups")
+
+
+@test("tiers/own_namespaces")
+def own_namespaces(ctx):
+    """So have those that cannot find the recorder in /proc: in namespaces of their own, as in containers."""
+    user = [] if os.geteuid() == 0 else ["-r"]
+    if subprocess.run(["unshare", *user, "-mpfin", "--mount-proc", "true"], capture_output=True).returncode != 0:
+        raise Skip("this user may make no namespaces")
+    expect_served(ctx, "unshare", *user, "-mpfin", "--mount-proc")
+
+
+@test("tiers/own_root")
+def own_root(ctx):
+    """... or have no /proc at all."""
+    if os.geteuid() != 0:
+        raise Skip("only root can change its root")
+    expect_served(ctx, "chroot", "root", prepare=make_root)
