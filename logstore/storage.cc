@@ -9,12 +9,20 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <future>
 
 namespace redrive {
 namespace {
 
-// Beyond this many files one syncfs(2) is cheaper than an fsync(2) each: every fsync waits for a commit of its own.
-constexpr size_t kSyncOneByOne = 16;
+// Beyond this many files one syncfs(2) is cheaper than an fsync(2) each.
+constexpr size_t kMostSynced = 16;
+
+Result<void> sync_file(const std::string& path, int (*sync)(int) = ::fsync) {
+  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd) return errno_error("cannot open " + path);
+  if (sync(fd.get()) != 0) return errno_error("cannot write " + path);
+  return {};
+}
 
 Result<Fd> open_regular(const std::string& path, int flags, const char* what, struct stat& info) {
   Fd fd(::open(path.c_str(), flags | O_CLOEXEC, 0666));
@@ -146,15 +154,21 @@ class Disk : public Storage {
     return names;
   }
 
+  // All at the same time: each fsync waits for a commit of the file system's journal, which those that wait together
+  // have in common.
   Result<void> sync(const std::vector<std::string>& paths) override {
-    for (const auto& path : paths) {
-      const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-      if (!fd) return errno_error("cannot open " + path);
-      const bool all_at_once = paths.size() > kSyncOneByOne;
-      if ((all_at_once ? ::syncfs(fd.get()) : ::fsync(fd.get())) != 0) return errno_error("cannot write " + path);
-      if (all_at_once) break;
+    if (paths.empty()) return {};
+    if (paths.size() > kMostSynced) return sync_file(paths.front(), ::syncfs);
+    std::vector<std::future<Result<void>>> others;
+    for (size_t i = 1; i < paths.size(); ++i) {
+      others.push_back(std::async(std::launch::async, [&path = paths[i]] { return sync_file(path); }));
     }
-    return {};
+    Result<void> result = sync_file(paths.front());
+    for (auto& other : others) {
+      Result<void> its = other.get();
+      if (result && !its) result = std::move(its);
+    }
+    return result;
   }
 
   Fd lock(const std::string& directory) override {

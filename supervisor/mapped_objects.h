@@ -9,8 +9,8 @@
 // page. Such files are objects too, and calls that change them are seen, but they join no units: what a call changes of
 // what a view shows is written into the memory of who has it.
 //
-// Writes by processes that are not recorded are found where the kernel tells of them (inotify(7)): those by calls, not
-// those through mappings.
+// Writes by processes that are not recorded are found where the kernel tells of them: those by calls, not those through
+// mappings. Of files that are mapped shared it tells at once (inotify(7)), of others their times do (stat(2)).
 #pragma once
 
 #include <cstdint>
@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "base/fd.h"
+#include "base/file_version.h"
 #include "base/result.h"
 #include "checkpoint/unit_state.h"
 
@@ -39,7 +40,7 @@ struct MappedObject {
   bool writable_mapping = false;  // ... through a mapping: it changes at no call
   uint64_t copy = 0;              // the trace's copy of it, as long as it is not writable
   // Of one of which there are private views:
-  std::optional<uint64_t> size;  // as they show it, bytes
+  std::optional<FileVersion> version;  // as they show it
   bool changed = false;          // since there were any
   bool unseen_views = false;     // there may be more than the recorder has been told of: mapping it does not stop
 };

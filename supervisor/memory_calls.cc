@@ -132,10 +132,7 @@ void Recorder::map_file(Thread& thread, Address start, MapSource& source, Event&
   if (!file) return;
   source.offset = thread.args[5];
   source.file = file->id;
-  if (!library) {
-    note_private_view(process, file->version, file->name,
-                      served ? "" : descriptor_path(process.pid, thread.args[4]));
-  }
+  if (!library) note_private_view(process, file->version, file->name);
   const MappedFile mapped{served ? "" : descriptor_path(process.pid, thread.args[4]), file->version};
   if (code && (!served || served->behind)) {
     Mapping made;

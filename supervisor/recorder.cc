@@ -740,6 +740,7 @@ void Recorder::end_thread(Thread& thread, bool whole_process) {
   cpu_ns(unit);  // asked for the last time while the process lives
   if (last) {
     note_end_state(thread, before_syscall(thread.entry));
+    check_views(process);
     look_before_end(process);
   }
   Event& event = unit.log.closing(thread.serial, static_cast<int32_t>(thread.entry.orig_rax));

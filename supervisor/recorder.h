@@ -308,12 +308,15 @@ class Recorder {
     Process* process = nullptr;
     Mapping mapping;
   };
-  void note_private_view(Process& process, const FileVersion& version, const std::string& name, const std::string& path);
+  void note_private_view(Process& process, const FileVersion& version, const std::string& name);
+  void check_view(const Process& process, const FileVersion& version);
+  void check_views(const Process& process);
   std::vector<PrivateView> private_views(const MappedObject& object) const;
   void report_seen_writes(const MappedObject& object);
   Unit* unit_that_looks(const Thread& thread);
   void report_fresh_view(Thread& thread, int64_t result);
-  bool note_change_in_views(Thread& thread, MappedObject& object, FileRange changed, uint64_t size, Event& event);
+  bool note_change_in_views(Thread& thread, MappedObject& object, FileRange changed, const FileVersion& version,
+                            Event& event);
 
   // recorder_gate.cc: the in-process tier
   bool get_regs(const Thread& thread, user_regs_struct& regs) const;

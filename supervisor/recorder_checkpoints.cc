@@ -475,6 +475,7 @@ Result<ProcessState> Recorder::capture_process(Process& process, const ProcessSe
       mapping.file = object->copy;
     } else if (mapping.inode != 0) {
       ASSIGN_OR_RETURN(mapping.file, file_of(files, mapping));
+      if (!mapping.shared) check_view(process, files.of(mapping)->version);
     }
   }
   return saved;

@@ -343,7 +343,7 @@ void Recorder::note_change(Thread& thread, int64_t result, Event& event) {
     changed = {thread.args[2], thread.args[1] & kMoves ? size : thread.args[2] + thread.args[3]};
   }
   changed.end = std::min(changed.end, size);
-  const bool private_views = note_change_in_views(thread, *object, changed, size, event);
+  const bool private_views = note_change_in_views(thread, *object, changed, version_of(info), event);
   if (seen.empty()) {
     if (!private_views && !other_user(*object, unit)) forget(*object);
     return;
@@ -476,13 +476,9 @@ void Recorder::report_outside_changes() {
                                   [&](const auto& entry) { return entry.second->changes_object == id; });
     const MappedObject* const object = objects_.find(id);
     if (ours || !object) continue;
-    std::set<Unit*> concerned;
     for (const auto& [unit, recorded] : units_) {
-      if (!views(*object, *recorded).empty()) concerned.insert(recorded.get());
-    }
-    for (const PrivateView& view : private_views(*object)) concerned.insert(view.process->unit);
-    for (Unit* const unit : concerned) {
-      add_unsure(*unit, object->name + ", which it maps, was changed by a process that is not recorded");
+      if (views(*object, *recorded).empty()) continue;
+      add_unsure(*recorded, object->name + ", which it maps, was changed by a process that is not recorded");
     }
   }
 }

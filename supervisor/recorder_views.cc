@@ -37,18 +37,17 @@ std::vector<AddressRange> shown(const Process& process, const Mapping& view, Add
 }  // namespace
 
 // A private mapping of a file was made.
-void Recorder::note_private_view(Process& process, const FileVersion& version, const std::string& name,
-                                 const std::string& path) {
+void Recorder::note_private_view(Process& process, const FileVersion& version, const std::string& name) {
   Mapping shows;
   shows.device = version.device;
   shows.inode = version.inode;
   shows.name = name;
   MappedObject& object = objects_.of(shows);
   object.has_file = true;
-  if (!object.size) object.size = version.size;
+  if (!object.version) object.version = version;
   object.unseen_views |= process.borrows_memory;
   process.private_views.insert(object.id);
-  watch_object(object, path);
+  if (arena_) arena_->watch(object.inode);
   if (object.writable_mapping && is_mapped(object)) report_seen_writes(object);
 }
 
@@ -76,6 +75,28 @@ std::vector<Recorder::PrivateView> Recorder::private_views(const MappedObject& o
   return found;
 }
 
+// The process has a private view of this file, of which this version is there now: says if somebody who is not recorded
+// has changed it.
+void Recorder::check_view(const Process& process, const FileVersion& version) {
+  const MappedObject* const object =
+      process.private_views.empty() ? nullptr : objects_.find(version.device, version.inode);
+  if (!object || !object->version) return;
+  if (object->version->size == version.size && object->version->modified_ns == version.modified_ns) return;
+  const std::string reason = object->name + ", which it maps, was changed by a process that is not recorded";
+  add_unsure(*process.unit, reason, 0);  // since when is not known
+}
+
+void Recorder::check_views(const Process& process) {
+  if (process.private_views.empty() || process.borrows_memory) return;
+  const auto mappings = read_mappings(process.memory.pid());
+  if (!mappings) return;
+  MappedFiles files(process.memory.pid());
+  for (const Mapping& mapping : *mappings) {
+    if (mapping.shared || !objects_.find(mapping.device, mapping.inode)) continue;
+    if (const MappedFile* const file = files.of(mapping)) check_view(process, file->version);
+  }
+}
+
 // Private views show also what is written through shared mappings, at no event.
 void Recorder::report_seen_writes(const MappedObject& object) {
   for (const PrivateView& view : private_views(object)) {
@@ -96,14 +117,14 @@ Unit* Recorder::unit_that_looks(const Thread& thread) {
   return found;
 }
 
-// A call has written to `changed`, and the file is `size` bytes long now. Whether there are private views of it.
-bool Recorder::note_change_in_views(Thread& thread, MappedObject& object, FileRange changed, uint64_t size,
+// A call has written to `changed`, and the file is this version now. Whether there are private views of it.
+bool Recorder::note_change_in_views(Thread& thread, MappedObject& object, FileRange changed, const FileVersion& version,
                                     Event& event) {
   using Kind = MemoryWrite::Kind;
   const auto views = private_views(object);
   object.unseen_views = false;
   if (arena_) arena_->forget_file(object.device, object.inode);
-  const uint64_t before = std::exchange(object.size, size).value_or(size);
+  const uint64_t size = version.size, before = std::exchange(object.version, version).value_or(version).size;
   const uint64_t end = page_up(size), end_before = page_up(before);
   changed.end = std::min(changed.end, size);
   const FileRange cut_off{std::min(size, before), std::min(end, before)};  // of the page that holds the end
