@@ -21,6 +21,9 @@
 
 namespace redrive {
 
+// In which 64-bit code runs (asm/segment.h).
+inline constexpr uint64_t kCodeSegment = 0x33, kStackSegment = 0x2b;
+
 // Bytes of a tracee and their place here.
 struct MemoryPiece {
   Address address = 0;

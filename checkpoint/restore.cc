@@ -84,8 +84,8 @@ Result<void> restore_sharers(const UnitState& state, RestoredUnit& unit) {
     const Stub& stub = owner->second.stub;
     ASSIGN_OR_RETURN(const pid_t pid, stub.clone(stub.pid(), CLONE_VM));
     ASSIGN_OR_RETURN(Stub made, Stub::adopt(pid));
-    unit.processes.emplace(process.process,
-                           RestoredProcess{std::move(made), process.brk, process.pid, process.memory_of});
+    unit.processes.emplace(process.process, RestoredProcess{std::move(made), process.brk, process.pid,
+                                                            process.memory_of, owner->second.descriptors});
   }
   return {};
 }
@@ -227,7 +227,11 @@ Result<RestoredUnit> restore(const UnitState& state, const ReadPages& read_pages
     }
     TRY(calls.run());
     stub.limit_stack(process.stack_limit);
-    unit.processes.emplace(process.process, RestoredProcess{std::move(stub), process.brk, process.pid, {}});
+    for (const auto& [entry, descriptor] : process.descriptors) TRY(stub.describe(stub.pid(), descriptor));
+    unit.processes.emplace(
+        process.process,
+        RestoredProcess{
+            std::move(stub), process.brk, process.pid, {}, std::make_shared<LocalDescriptors>(process.descriptors)});
   }
   PageFiller filler(state, unit);
   TRY(read_pages([&](std::span<const PageRef> pages) { return filler.fill(pages); }));

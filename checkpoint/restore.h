@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -53,6 +54,7 @@ struct RestoredProcess {
   Address brk = 0;
   int32_t pid = 0;                    // when recorded
   std::optional<uint32_t> memory_of;  // the process whose memory it was born on (ProcessState)
+  std::shared_ptr<LocalDescriptors> descriptors = std::make_shared<LocalDescriptors>();  // shared with the memory
 };
 
 struct RestoredUnit {

@@ -284,8 +284,8 @@ Result<user_regs_struct> Stub::run(pid_t tid, user_regs_struct regs) const {
   if (!get_regs(tid, saved)) return errno_error("cannot read a stub's registers");
   regs.orig_rax = ~0ull;
   regs.eflags = 0x202;
-  regs.cs = saved.cs, regs.ss = saved.ss, regs.ds = saved.ds, regs.es = saved.es, regs.fs = saved.fs,
-  regs.gs = saved.gs;
+  regs.cs = kCodeSegment, regs.ss = kStackSegment;  // the thread may be amid code of another size
+  regs.ds = saved.ds, regs.es = saved.es, regs.fs = saved.fs, regs.gs = saved.gs;
   regs.fs_base = saved.fs_base, regs.gs_base = saved.gs_base;
   regs.rsp = saved.rsp;
   if (!set_regs(tid, regs)) return errno_error("cannot set a stub's registers");
@@ -333,6 +333,15 @@ Result<void> Stub::unmap(pid_t tid, Address start, uint64_t length) const {
   TRY(calls.unmap(start, length));
   TRY(calls.run());
   return {};
+}
+
+Result<void> Stub::describe(pid_t tid, const LocalDescriptor& descriptor) const {
+  constexpr uint64_t kWrite = 0x11;
+  if (!memory_.put(kScratch, descriptor)) return errno_error("cannot write to a stub");
+  ASSIGN_OR_RETURN(const int64_t result, call(tid, SYS_modify_ldt, {kWrite, kScratch, sizeof descriptor}));
+  const auto made = static_cast<int>(result);  // the call's type
+  if (made == 0) return {};
+  return Error{"cannot describe a segment in a stub (modify_ldt): " + std::string(std::strerror(-made))};
 }
 
 Result<void> StubCalls::add(std::string doing, long number, std::initializer_list<uint64_t> args) {

@@ -14,6 +14,7 @@
 
 #include "base/remote.h"
 #include "base/result.h"
+#include "checkpoint/unit_state.h"
 
 namespace redrive {
 
@@ -52,6 +53,8 @@ class Stub {
                         uint64_t offset) const;
   Result<void> map_anonymous(pid_t tid, Address start, uint64_t length, int protection, int flags) const;
   Result<void> unmap(pid_t tid, Address start, uint64_t length) const;
+  // Puts an entry into the process's table of segments, or clears it.
+  Result<void> describe(pid_t tid, const LocalDescriptor& descriptor) const;
 
  private:
   friend class StubCalls;

@@ -8,7 +8,31 @@ namespace {
 
 constexpr uint64_t kSharedAndSized = 2;  // in place of `shared`: the object's size follows, since format 5
 
+// Of struct user_desc (asm/ldt.h), whose fields are bits.
+constexpr uint32_t kReadExecOnly = 1u << 3, kSegmentNotPresent = 1u << 5, kUseable = 1u << 6, kFlags = 0xff;
+
 }  // namespace
+
+std::optional<LocalDescriptor> LocalDescriptor::read(const Memory& memory, Address address, bool older) {
+  LocalDescriptor descriptor;
+  if (!memory.get(address, descriptor)) return std::nullopt;
+  if (!older) return descriptor;
+  descriptor.flags &= ~kUseable;
+  if (descriptor.base == 0 && descriptor.limit == 0) descriptor.flags = kReadExecOnly | kSegmentNotPresent;
+  return descriptor;
+}
+
+bool LocalDescriptor::clears_entry() const {
+  return base == 0 && limit == 0 && (flags & kFlags) == (kReadExecOnly | kSegmentNotPresent);
+}
+
+void apply(const LocalDescriptor& descriptor, LocalDescriptors& descriptors) {
+  if (descriptor.clears_entry()) {
+    descriptors.erase(descriptor.entry);
+  } else {
+    descriptors[descriptor.entry] = descriptor;
+  }
+}
 
 void UnitState::note_zero_pages(uint32_t process, const Mapping& mapping, Address address,
                                 std::span<const uint8_t> pages) {
@@ -65,6 +89,10 @@ void encode(const UnitState& state, Encoder& out) {
     out.u(process.stack_limit);
     out.u(process.memory_of ? *process.memory_of + uint64_t{1} : 0);
   }
+  for (const auto& process : state.processes) {
+    out.u(process.descriptors.size());
+    for (const auto& [entry, descriptor] : process.descriptors) out.raw(&descriptor, sizeof descriptor);
+  }
 }
 
 bool decode(Decoder& in, UnitState& state) {
@@ -115,6 +143,17 @@ bool decode(Decoder& in, UnitState& state) {
     if (!goes_on) break;
     process.stack_limit = in.u();
     if (const uint64_t owner = in.u()) process.memory_of = static_cast<uint32_t>(owner - 1);
+  }
+  const bool has_descriptors = !in.at_end();  // since format 7
+  for (auto& process : state.processes) {
+    if (!has_descriptors) break;
+    for (size_t left = in.count(sizeof(LocalDescriptor)); left > 0; --left) {
+      LocalDescriptor descriptor;
+      const auto held = in.take(sizeof descriptor);
+      if (held.size() != sizeof descriptor) break;
+      std::memcpy(&descriptor, held.data(), sizeof descriptor);
+      process.descriptors[descriptor.entry] = descriptor;
+    }
   }
   return in.ok();
 }

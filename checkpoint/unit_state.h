@@ -8,6 +8,7 @@
 #include <sys/user.h>
 
 #include <array>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -38,13 +39,31 @@ struct Mapping {
   bool is_stack() const { return name == "[stack]"; }
 };
 
+// A segment that a process has described for itself, as modify_ldt(2) takes it (struct user_desc).
+struct LocalDescriptor {
+  uint32_t entry = 0;
+  uint32_t base = 0;
+  uint32_t limit = 0;
+  uint32_t flags = 0;
+
+  // As the call that writes entries takes it from memory; the older of its two commands ignores a flag.
+  static std::optional<LocalDescriptor> read(const Memory& memory, Address address, bool older);
+  bool clears_entry() const;
+  bool operator==(const LocalDescriptor&) const = default;
+};
+// Those of a process, by their entries. Threads and processes that share their memory share them.
+using LocalDescriptors = std::map<uint32_t, LocalDescriptor>;
+void apply(const LocalDescriptor& descriptor, LocalDescriptors& descriptors);
+
 struct ProcessState {
   uint32_t process = 0;  // serial within the unit
   int32_t pid = 0;       // when recorded; names the process in messages only
   Address brk = 0;
   uint64_t stack_limit = ~0ull;  // bytes, RLIM_INFINITY if none (getrlimit(2), RLIMIT_STACK); up to format 4 unknown
   std::vector<Mapping> mappings;
-  // The process whose memory it runs on, as vfork(2) children do; it has no mappings then.
+  LocalDescriptors descriptors;  // up to format 6 none
+  // The process whose memory it runs on, as vfork(2) children do; it has neither mappings nor
+  // descriptors then.
   std::optional<uint32_t> memory_of;
 };
 

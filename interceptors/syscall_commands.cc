@@ -338,6 +338,12 @@ constexpr auto kCommands = sorted({
     confinement(CMD(seccomp, SECCOMP_GET_ACTION_AVAIL), val, val, in(4)),
     emulate(CMD(seccomp, SECCOMP_GET_NOTIF_SIZES), val, val, out(6)),
 
+    // No header names them.
+    emulate(NEW_CMD(modify_ldt, 0, read), val, out_result(2), val),
+    special(NEW_CMD(modify_ldt, 1, write_old), Special::modify_ldt, val, in(16), val),
+    emulate(NEW_CMD(modify_ldt, 2, read_default), val, out_result(2), val),
+    special(NEW_CMD(modify_ldt, 0x11, write), Special::modify_ldt, val, in(16), val),
+
     special(CMD(arch_prctl, ARCH_SET_GS), Special::arch_prctl, val, ptr).served(),
     special(CMD(arch_prctl, ARCH_SET_FS), Special::arch_prctl, val, ptr).served(),
     emulate(CMD(arch_prctl, ARCH_GET_FS), val, out(8)),

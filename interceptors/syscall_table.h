@@ -55,6 +55,7 @@ enum class Special : uint8_t {
   sigreturn,
   arch_prctl,
   set_tid_address,    // FS/GS base are registers
+  modify_ldt,         // segments of its own, which images hold (LocalDescriptor)
   sched_setaffinity,  // where what is recorded runs is up to the recorder
   write_process,      // another process's memory changes, at an event of that
   seccomp,            // what a program forbids itself, the recorder keeps and enforces (program_filters.h)

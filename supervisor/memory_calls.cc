@@ -322,6 +322,11 @@ Result<bool> remap_pieces(const Event& event, const Stub& stub, Calls& calls) {
   return true;
 }
 
+std::optional<LocalDescriptor> descriptor_written(std::span<const uint64_t, 6> args, const Memory& memory) {
+  constexpr uint32_t kOlder = 1;
+  return LocalDescriptor::read(memory, args[1], static_cast<uint32_t>(args[0]) == kOlder);
+}
+
 std::optional<StackLimit> stack_limit_set_by(int64_t number, std::span<const uint64_t, 6> args, int64_t result) {
   if (result != 0) return std::nullopt;
   if (number == SYS_setrlimit && args[0] == RLIMIT_STACK) return StackLimit{0, args[1]};

@@ -28,6 +28,9 @@ Result<void> replay_failed_memory_call(const Event& event, const Stub& stub, pid
 // than the kernel did there, has in several. False if it is in one here as well.
 Result<bool> remap_pieces(const Event& event, const Stub& stub, Calls& calls);
 
+// The entry that a call to modify_ldt(2) has written.
+std::optional<LocalDescriptor> descriptor_written(std::span<const uint64_t, 6> args, const Memory& memory);
+
 // How far a stack may grow, set by a call (setrlimit(2), prlimit(2)).
 struct StackLimit {
   int32_t pid = 0;    // of the process; 0: the caller's

@@ -30,6 +30,7 @@ struct Birth {
   pid_t pid = -1;
   Address brk = 0;
   user_regs_struct regs{};
+  std::shared_ptr<LocalDescriptors> descriptors;
   std::shared_ptr<Gate> gate;  // with a slot of the child's own; null: none
 };
 

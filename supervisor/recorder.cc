@@ -14,6 +14,7 @@
 #include "supervisor/births.h"
 #include "supervisor/front.h"
 #include "supervisor/interrupts.h"
+#include "supervisor/memory_calls.h"
 #include "supervisor/registers.h"
 #include "supervisor/robust_futexes.h"
 
@@ -919,6 +920,10 @@ void Recorder::close_call(Thread& thread, int64_t result, const Memory& memory, 
     note_written_memory(thread, static_cast<uint64_t>(result), event);
   }
   if (row.special == Special::set_tid_address) thread.clear_tid = thread.args[0];
+  if (row.special == Special::modify_ldt && result == 0) {
+    const auto written = descriptor_written(thread.args, memory);
+    if (written) apply(*written, *thread.process->descriptors);
+  }
   forget_descriptors(thread, served);
   if (served) note_descriptor(thread, *served, memory);
   if (!served && row.new_descriptor == NewDescriptor::connected && thread.process->gate) {

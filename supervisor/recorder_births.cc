@@ -174,6 +174,7 @@ Process& Recorder::add_process(Unit& unit, pid_t pid, const Process* sharer) {
   process->fds = std::make_shared<FdCache>();
   process->pidfd = Fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
   process->memory_id = sharer ? sharer->memory_id : ++memories_;
+  process->descriptors = sharer ? sharer->descriptors : std::make_shared<LocalDescriptors>();
   if (sharer) {
     process->memory = Memory::shared(pid, sharer->memory);
   } else if (auto memory = Memory::open(pid)) {
@@ -243,6 +244,7 @@ void Recorder::born(Thread& parent, pid_t tid) {
       if (process.gate) process.gate->forget_fresh(0, gate::kDescriptors - 1);
     }
     made.brk = process.brk;
+    if (!(flags & CLONE_VM)) *made.descriptors = *process.descriptors;
     made.vdso = process.vdso;
     made.shares_memory = process.shares_memory;
     made.objects = process.objects;
@@ -398,6 +400,7 @@ void Recorder::executed(pid_t pid, pid_t former_tid) {
   process.inherited.reset();
   if (auto memory = Memory::open(pid)) process.memory = std::move(*memory);
   process.memory_id = ++memories_;
+  process.descriptors = std::make_shared<LocalDescriptors>();
   thread.clear_tid = 0;
   thread.held.clear();
   thread.raised.clear();

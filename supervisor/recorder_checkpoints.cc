@@ -455,6 +455,7 @@ Result<ProcessState> Recorder::capture_process(Process& process, const ProcessSe
     saved.memory_of = *owner;
     return saved;
   }
+  saved.descriptors = *process.descriptors;
   if (known) {
     saved.mappings = known->mappings;
   } else {

@@ -135,6 +135,7 @@ bool Recorder::settle(Thread& thread, user_regs_struct& regs, bool& handled) {
   };
   for (unsigned step = 0;; ++step) {
     if (!redrive::get_regs(thread.tid, regs)) return false;
+    if (regs.cs != kCodeSegment) return false;  // no call can be made from there, nor its code be looked at
     // It has come out of a call only to be sent into it again by the kernel.
     if (static_cast<int64_t>(regs.orig_rax) >= 0 && restarts(static_cast<int64_t>(regs.rax))) return false;
     if (gate && gate->touches(regs.rip, regs.rip + 1)) return false;

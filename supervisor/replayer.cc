@@ -135,7 +135,7 @@ Result<void> Replayer::adopt_birth(const IntervalRecord& interval) {
   if (!birth) return birth.error();
   stay_on(birth->pid, processor_);
   ASSIGN_OR_RETURN(Stub stub, Stub::take_over(birth->pid));
-  unit_.processes.emplace(0, RestoredProcess{std::move(stub), birth->brk, interval.pid, {}});
+  unit_.processes.emplace(0, RestoredProcess{std::move(stub), birth->brk, interval.pid, {}, birth->descriptors});
   if (birth->gate) {
     birth->gate->slot()->processor = static_cast<uint32_t>(processor_);
     gates_[0] = std::move(birth->gate);
@@ -408,7 +408,7 @@ Result<void> Replayer::replay_birth(Thread& parent, EventIndex index, const Even
   regs.rax = 0;
   regs.orig_rax = ~0ull;
   if (request.stack) regs.rsp = request.stack;
-  if (flags & CLONE_SETTLS) regs.fs_base = request.tls;
+  if (flags & CLONE_SETTLS) regs.fs = 0, regs.fs_base = request.tls;
   const auto parents = gates_.find(parent.process);
   std::shared_ptr<Gate> gate = parents == gates_.end() ? nullptr : parents->second;
   user_regs_struct physical = regs;
@@ -426,14 +426,16 @@ Result<void> Replayer::replay_birth(Thread& parent, EventIndex index, const Even
     if (gate && !(flags & CLONE_VM)) {
       ASSIGN_OR_RETURN(gate, inherit_gate(*gate, stub));
     }
+    auto descriptors =
+        flags & CLONE_VM ? process.descriptors : std::make_shared<LocalDescriptors>(*process.descriptors);
     if (elsewhere) {
       ASSIGN_OR_RETURN(const pid_t child, std::move(stub).hand_over());
-      store_.publish(self, Birth{child, process.brk, regs, std::move(gate)});
+      store_.publish(self, Birth{child, process.brk, regs, std::move(descriptors), std::move(gate)});
     } else {
       const ProcessSerial serial = next_process_++;
       if (gate) gates_[serial] = std::move(gate);
       const auto owner = flags & CLONE_VM ? std::optional(process.memory_of.value_or(parent.process)) : std::nullopt;
-      unit_.processes.emplace(serial, RestoredProcess{std::move(stub), process.brk, id, owner});
+      unit_.processes.emplace(serial, RestoredProcess{std::move(stub), process.brk, id, owner, std::move(descriptors)});
       threads_[event.child_thread].process = serial;
     }
   }
@@ -484,8 +486,14 @@ Result<bool> Replayer::replay_effects(Thread& thread, EventIndex index, const Ev
     TRY(map_gate(moved, thread.tid));
     constexpr uint64_t kArchSetGs = 0x1001, kArchSetFs = 0x1002;
     if (special == Special::arch_prctl && event.result == 0) {
-      if (args[0] == kArchSetFs) thread.regs.fs_base = args[1];
-      if (args[0] == kArchSetGs) thread.regs.gs_base = args[1];
+      if (args[0] == kArchSetFs) thread.regs.fs = 0, thread.regs.fs_base = args[1];
+      if (args[0] == kArchSetGs) thread.regs.gs = 0, thread.regs.gs_base = args[1];
+    }
+    if (special == Special::modify_ldt && event.result == 0) {
+      const auto written = descriptor_written(args, memory(thread));
+      if (!written) return Error{"a segment's description cannot be read"};
+      TRY(process.stub.describe(thread.tid, *written));
+      apply(*written, *process.descriptors);
     }
   }
   ASSIGN_OR_RETURN(const bool written, write_memory(thread, index, event));

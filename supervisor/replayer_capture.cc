@@ -92,6 +92,7 @@ Result<UnitState> Replayer::state_for(IntervalIndex interval, ThreadSerial trigg
     const ProcessSerial owner = memory_owner(serial);
     if (owner == serial) {
       ASSIGN_OR_RETURN(saved.mappings, program_mappings(serial));
+      saved.descriptors = *process.descriptors;
     } else {
       saved.memory_of = owner;
     }

@@ -76,6 +76,7 @@ struct Process {
   Fd pidfd;
   std::shared_ptr<FdCache> fds;
   Address brk = 0;
+  std::shared_ptr<LocalDescriptors> descriptors;        // shared with the memory
   unsigned threads = 0;                                 // alive
   bool shares_memory = false;                           // maps objects that can be changed: its forks stay in the unit
   std::set<uint64_t> objects;                           // that it has mapped shared, and may map still (MappedObjects)

@@ -55,6 +55,10 @@ UnitState random_state(std::mt19937_64& random) {
       m.name = below(2) ? "[stack]" : std::string(below(200), 'n');
       process.mappings.push_back(m);
     }
+    for (uint64_t k = below(3); k > 0; --k) {
+      const LocalDescriptor descriptor{static_cast<uint32_t>(below(8192)), serial(), serial(), serial()};
+      process.descriptors[descriptor.entry] = descriptor;
+    }
     state.processes.push_back(process);
   }
   for (uint64_t i = below(5); i > 0; --i) state.zero_pages.push_back({serial(), random() & ~(kPageSize - 1)});
@@ -99,6 +103,7 @@ void check_equal(const UnitState& a, const UnitState& b) {
     CHECK_EQ(p.pid, q.pid);
     CHECK_EQ(p.brk, q.brk);
     CHECK_EQ(p.stack_limit, q.stack_limit);
+    CHECK(p.descriptors == q.descriptors);
     REQUIRE_EQ(p.mappings.size(), q.mappings.size());
     for (size_t k = 0; k < p.mappings.size(); ++k) check_equal(p.mappings[k], q.mappings[k]);
   }
@@ -185,7 +190,7 @@ TEST_CASE("a state that is cut short is refused") {
       UnitState read;
       accepted += decode(in, read);
     }
-    CHECK_EQ(accepted, state.processes.empty() ? 0 : 1);  // where it ended up to format 4
+    CHECK_EQ(accepted, state.processes.empty() ? 0 : 2);  // where it ended up to formats 4 and 6
   }
 }
 
@@ -509,8 +514,9 @@ UnitState sample_state() {
        0x1000,
        kNoLimit,
        {mapping(kAnonymous, 4, PROT_READ | PROT_WRITE), mapping(kGuarded, 1, PROT_NONE), file, shared, stack},
+       {},
        {}});
-  state.processes.push_back({4, 101, 0x2000, kNoLimit, {mapping(kAnonymous, 1, PROT_READ), shared_tail}, {}});
+  state.processes.push_back({4, 101, 0x2000, kNoLimit, {mapping(kAnonymous, 1, PROT_READ), shared_tail}, {}, {}});
   state.zero_pages = {{1, kFile + 2 * kPageSize}};
   return state;
 }
@@ -662,7 +668,7 @@ TEST_CASE("a restored stack grows downwards") {
   UnitState state;
   Mapping stack = mapping(kStack, 1, PROT_READ | PROT_WRITE);
   stack.name = "[stack]";
-  state.processes.push_back({0, 100, 0, kNoLimit, {stack, mapping(kAnonymous, 1, PROT_READ | PROT_WRITE)}, {}});
+  state.processes.push_back({0, 100, 0, kNoLimit, {stack, mapping(kAnonymous, 1, PROT_READ | PROT_WRITE)}, {}, {}});
   auto unit = restore(state, Pages().reader(), no_files());
   REQUIRE_MESSAGE(unit, unit.error().message);
   const Stub& stub = unit->processes.at(0).stub;
@@ -674,8 +680,8 @@ TEST_CASE("a restored stack grows downwards") {
 
 TEST_CASE("a process that runs on another's memory is restored with that") {
   UnitState state;
-  state.processes.push_back({0, 100, 0, kNoLimit, {mapping(kAnonymous, 1, PROT_READ | PROT_WRITE)}, {}});
-  state.processes.push_back({1, 101, 0, kNoLimit, {}, 0});
+  state.processes.push_back({0, 100, 0, kNoLimit, {mapping(kAnonymous, 1, PROT_READ | PROT_WRITE)}, {}, {}});
+  state.processes.push_back({1, 101, 0, kNoLimit, {}, {}, 0});
   Encoder out;
   encode(state, out);
   const Bytes encoded = out.take();
@@ -706,6 +712,7 @@ TEST_CASE("adjacent pages of adjacent mappings are told apart") {
        0,
        kNoLimit,
        {mapping(kAnonymous, 1, PROT_READ), shared, mapping(kAnonymous + 2 * kPageSize, 300, PROT_READ)},
+       {},
        {}});
   const Bytes contents = pattern(302, 1);  // more than one write of the restorer's
   Pages pages;
@@ -718,7 +725,7 @@ TEST_CASE("adjacent pages of adjacent mappings are told apart") {
 TEST_CASE("an image that contradicts itself is damage") {
   const NothingLeft nothing_left;
   UnitState state;
-  state.processes.push_back({0, 100, 0, kNoLimit, {mapping(kAnonymous, 1, PROT_READ)}, {}});
+  state.processes.push_back({0, 100, 0, kNoLimit, {mapping(kAnonymous, 1, PROT_READ)}, {}, {}});
   Pages pages;
   SUBCASE("a page outside every mapping") { pages.add(0, kAnonymous + kPageSize, pattern(1, 1)); }
   SUBCASE("a page that begins in a mapping and goes on behind it") { pages.add(0, kAnonymous, pattern(2, 1)); }
@@ -733,7 +740,7 @@ TEST_CASE("an image that contradicts itself is damage") {
 TEST_CASE("what the environment refuses during a restore is passed on") {
   const NothingLeft nothing_left;
   UnitState state;
-  state.processes.push_back({0, 100, 0, kNoLimit, {mapping(kAnonymous, 1, PROT_READ)}, {}});
+  state.processes.push_back({0, 100, 0, kNoLimit, {mapping(kAnonymous, 1, PROT_READ)}, {}, {}});
   SUBCASE("a page that cannot be read") {
     const auto unit = restore(
         state, [](const FillPages&) -> Result<void> { return Error{"unreadable"}; }, no_files());
