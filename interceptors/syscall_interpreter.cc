@@ -1,12 +1,16 @@
 // Reads rows against a tracee's arguments and memory: what a call reads, what it may write, what it wrote.
 #include <asm/unistd.h>
+#include <linux/ethtool.h>
 #include <linux/filter.h>
 #include <linux/ioctl.h>
+#include <net/if.h>
 #include <sys/sem.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
 #include <algorithm>
+#include <bit>
+#include <cstddef>
 
 #include "interceptors/syscall_table.h"
 
@@ -187,6 +191,94 @@ void add_string_array(std::vector<Span>& spans, Address address, const Memory& m
   for (const Address each : strings) add(spans, each, string_size(memory, each, kMaxString));
 }
 
+// ---- Commands of SIOCETHTOOL
+
+Address ethtool_data(Address request, const Memory& memory) {
+  Address data = 0;
+  memory.get(request + offsetof(ifreq, ifr_data), data);
+  return data;
+}
+
+// The structure of a command, which is read and written; of no length if how long it is is not known. Those whose
+// length the driver chooses are not.
+Span ethtool_command(Address request, const Memory& memory) {
+  const Address at = ethtool_data(request, memory);
+  const auto length = [&]() -> uint64_t {
+    switch (u32_at(memory, at)) {
+      case ETHTOOL_GSET:
+      case ETHTOOL_SSET:
+        return sizeof(ethtool_cmd);
+      case ETHTOOL_GDRVINFO:
+        return sizeof(ethtool_drvinfo);
+      case ETHTOOL_GWOL:
+      case ETHTOOL_SWOL:
+        return sizeof(ethtool_wolinfo);
+      case ETHTOOL_GMSGLVL:
+      case ETHTOOL_SMSGLVL:
+      case ETHTOOL_NWAY_RST:
+      case ETHTOOL_GLINK:
+      case ETHTOOL_GRXCSUM:
+      case ETHTOOL_SRXCSUM:
+      case ETHTOOL_GTXCSUM:
+      case ETHTOOL_STXCSUM:
+      case ETHTOOL_GSG:
+      case ETHTOOL_SSG:
+      case ETHTOOL_GTSO:
+      case ETHTOOL_STSO:
+      case ETHTOOL_GUFO:
+      case ETHTOOL_SUFO:
+      case ETHTOOL_GGSO:
+      case ETHTOOL_SGSO:
+      case ETHTOOL_GGRO:
+      case ETHTOOL_SGRO:
+      case ETHTOOL_GFLAGS:
+      case ETHTOOL_SFLAGS:
+      case ETHTOOL_GPFLAGS:
+      case ETHTOOL_SPFLAGS:
+        return sizeof(ethtool_value);
+      case ETHTOOL_GCOALESCE:
+      case ETHTOOL_SCOALESCE:
+        return sizeof(ethtool_coalesce);
+      case ETHTOOL_GRINGPARAM:
+      case ETHTOOL_SRINGPARAM:
+        return sizeof(ethtool_ringparam);
+      case ETHTOOL_GPAUSEPARAM:
+      case ETHTOOL_SPAUSEPARAM:
+        return sizeof(ethtool_pauseparam);
+      case ETHTOOL_GCHANNELS:
+      case ETHTOOL_SCHANNELS:
+        return sizeof(ethtool_channels);
+      case ETHTOOL_GET_TS_INFO:
+        return sizeof(ethtool_ts_info);
+      case ETHTOOL_GEEE:
+      case ETHTOOL_SEEE:
+        return sizeof(ethtool_eee);
+      case ETHTOOL_GMODULEINFO:
+        return sizeof(ethtool_modinfo);
+      case ETHTOOL_GPERMADDR:
+        return sizeof(ethtool_perm_addr) + u32_at(memory, at + offsetof(ethtool_perm_addr, size));
+      case ETHTOOL_GFEATURES:
+        return sizeof(ethtool_gfeatures) +
+               times(u32_at(memory, at + offsetof(ethtool_gfeatures, size)), sizeof(ethtool_get_features_block));
+      case ETHTOOL_GSSET_INFO: {
+        uint64_t sets = 0;
+        memory.get(at + offsetof(ethtool_sset_info, sset_mask), sets);
+        return sizeof(ethtool_sset_info) + static_cast<uint64_t>(std::popcount(sets)) * sizeof(uint32_t);
+      }
+      case ETHTOOL_GLINKSETTINGS:
+      case ETHTOOL_SLINKSETTINGS: {
+        // Of a number of words that does not fit, the answer says which one does, and nothing follows.
+        int8_t words = 0;
+        memory.get(at + offsetof(ethtool_link_settings, link_mode_masks_nwords), words);
+        return sizeof(ethtool_link_settings) + static_cast<uint64_t>(std::max<int>(words, 0)) * 3 * sizeof(uint32_t);
+      }
+      default:
+        return 0;
+    }
+  }();
+  return {at, length, false};
+}
+
 void add_input(std::vector<Span>& spans, const SyscallRow& row, Args args, int index, const Memory& memory) {
   const Arg& arg = row.args[index];
   switch (arg.kind) {
@@ -217,6 +309,11 @@ void add_input(std::vector<Span>& spans, const SyscallRow& row, Args args, int i
       return add_message_inputs(spans, row, args, index, memory);
     case ArgKind::ifconf:
       return add(spans, args[index], 16);
+    case ArgKind::ethtool: {
+      const Span command = ethtool_command(args[index], memory);
+      add(spans, args[index], sizeof(ifreq));
+      return add(spans, command.address, command.length);
+    }
     case ArgKind::filter: {
       sock_fprog program{};
       add(spans, args[index], sizeof program);
@@ -351,12 +448,25 @@ void add_output(std::vector<Span>& spans, const SyscallRow& row, Args args, int 
       return add_message_outputs(spans, arg.kind, entry, result, memory);
     case ArgKind::ifconf:
       return add_ifconf_output(spans, args[index], entry.size[index], memory);
+    case ArgKind::ethtool:
+      for (const Span& command : entry.fixed_outputs) add(spans, command.address, result < 0 ? 0 : command.length);
+      return;
     default:
       return;
   }
 }
 
 }  // namespace
+
+bool is_described(const SyscallRow& row, Args args, const Memory& memory) {
+  for (size_t i = 0; i < args.size(); ++i) {
+    if (row.args[i].kind != ArgKind::ethtool) continue;
+    uint32_t command = 0;
+    const Address at = ethtool_data(args[i], memory);
+    if (memory.get(at, command) && ethtool_command(args[i], memory).length == 0) return false;
+  }
+  return true;
+}
 
 void inputs(const SyscallRow& row, Args args, const Memory& memory, std::vector<Span>& spans) {
   spans.clear();
@@ -378,6 +488,7 @@ void entry_sizes(const SyscallRow& row, Args args, const Memory& memory, EntrySi
     const Arg& arg = row.args[i];
     if (is_output(arg.kind)) entry.size[i] = capacity(row, args, i, memory);
     if (arg.kind == ArgKind::ifconf) entry.size[i] = u32_at(memory, args[i]);
+    if (arg.kind == ArgKind::ethtool) entry.fixed_outputs.push_back(ethtool_command(args[i], memory));
     if (arg.kind == ArgKind::iovec_out) add_buffers(entry, args[i], vector_count(row, args, i), arg.payload, memory);
     if (arg.kind == ArgKind::msghdr_out || arg.kind == ArgKind::mmsghdr_in || arg.kind == ArgKind::mmsghdr_out) {
       add_messages(entry, row, args, i, memory);

@@ -24,7 +24,6 @@ namespace {
 
 using namespace rows;
 
-constexpr const char* kSharedExtents = "shares blocks between files: programs fall back to copying";
 constexpr const char* kPointers = "its structure points to memory that only the driver can measure";
 
 constexpr Row plain(Call call) { return emulate(call, fd, val, val); }
@@ -168,7 +167,7 @@ constexpr auto kIoctls = sorted({
     interface(CMD(ioctl, SIOCSIFMAP)),
     interface(CMD(ioctl, SIOCGMIIPHY)),
     interface(CMD(ioctl, SIOCGMIIREG)),
-    refuse(CMD(ioctl, SIOCETHTOOL), EOPNOTSUPP, kPointers),
+    emulate(CMD(ioctl, SIOCETHTOOL), fd, val, ethtool),
     refuse(CMD(ioctl, SIOCSHWTSTAMP), EOPNOTSUPP, kPointers),
     refuse(NEW_CMD(ioctl, 0x89b1, SIOCGHWTSTAMP), EOPNOTSUPP, kPointers),
     updates(CMD(ioctl, SIOCGARP), kArpreq),
@@ -201,10 +200,10 @@ constexpr auto kIoctls = sorted({
     plain(NEW_CMD(ioctl, 0x40044900, INOTIFY_IOC_SETNEXTWD)),
     reads(NEW_CMD(ioctl, 0x40085400, TFD_IOC_SET_TICKS), 8),
     plain(CMD(ioctl, RNDRESEEDCRNG)),
-    refuse(CMD(ioctl, FICLONE), EOPNOTSUPP, kSharedExtents),
-    refuse(CMD(ioctl, FICLONERANGE), EOPNOTSUPP, kSharedExtents),
-    refuse(CMD(ioctl, FIDEDUPERANGE), EOPNOTSUPP, kSharedExtents),
-    refuse(NEW_CMD(ioctl, 0xc020660b, FS_IOC_FIEMAP), EOPNOTSUPP, kPointers),
+    emulate(CMD(ioctl, FICLONE), fd, val, fd).blocks().changes_file(0, FileChange::replaces),
+    reads(CMD(ioctl, FICLONERANGE), sizeof(file_clone_range)).blocks().changes_file(0, FileChange::replaces),
+    emulate(CMD(ioctl, FIDEDUPERANGE), fd, val, counted(24, 16, 32)).blocks(),
+    emulate(NEW_CMD(ioctl, 0xc020660b, FS_IOC_FIEMAP), fd, val, always(counted(32, 24, 56))),
     refuse(NEW_CMD(ioctl, 0xc0606610, PAGEMAP_SCAN), ENOTTY, kPointers),
     refuse(NEW_CMD(ioctl, 0xc0686611, PROCMAP_QUERY), ENOTTY, kPointers),
     refuse(CMD(ioctl, RNDADDENTROPY), EPERM, kPointers),

@@ -31,6 +31,7 @@ inline constexpr Arg fd{ArgKind::fd};
 inline constexpr Arg path{ArgKind::path};
 inline constexpr Arg strings{ArgKind::string_array};
 inline constexpr Arg ifconf{ArgKind::ifconf};
+inline constexpr Arg ethtool{ArgKind::ethtool};
 inline constexpr Arg filter{ArgKind::filter};
 
 constexpr Arg sized(ArgKind kind, uint32_t bytes) { return {kind, {ExtentKind::fixed, bytes}}; }
@@ -49,6 +50,10 @@ constexpr Arg out_sized_by(uint32_t arg, uint32_t scale = 1, uint16_t divisor = 
 }
 constexpr Arg in_out_sized_by(uint32_t arg, uint32_t scale = 1, uint16_t divisor = 1) {
   return sized_by(ArgKind::in_out, arg, scale, divisor);
+}
+// A structure of `header` bytes, in which a u32 at `at` counts the entries of `scale` bytes that follow.
+constexpr Arg counted(uint16_t header, uint32_t at, uint32_t scale) {
+  return {ArgKind::in_out, {ExtentKind::self_u32, at, scale, 1, header}};
 }
 // A bitmap of as many bits as argument `arg` says, in whole longs: fd_set, nodemask.
 constexpr Arg in_bits(uint32_t arg) { return in_sized_by(arg, 8, 64); }

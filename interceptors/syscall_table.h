@@ -77,6 +77,7 @@ enum class FileChange : uint8_t {
               // kernel moves that on; else at the descriptor's position
   resizes,    // ftruncate, truncate; opening with O_TRUNC
   allocates,  // fallocate
+  replaces,   // any of it, by what another file holds
 };
 
 // How the descriptor table changes: what a cache of "what is behind this fd" must forget.
@@ -99,6 +100,7 @@ enum class ArgKind : uint8_t {
   mmsghdr_in,   // sendmmsg; the kernel writes msg_len of `result` headers
   mmsghdr_out,  // recvmmsg: `result` headers
   ifconf,       // struct ifconf of SIOCGIFCONF: length in and out, and the buffer it points to
+  ethtool,      // struct ifreq of SIOCETHTOOL, and its command's structure, which it points to
   filter,       // struct sock_fprog, and the instructions it points to
 };
 
@@ -213,6 +215,10 @@ inline constexpr uint64_t kMaxSpan = 1ull << 30;
 std::vector<Span> inputs(const SyscallRow& row, std::span<const uint64_t, 6> args, const Memory& memory);
 // The same into a vector that is used again and again, as of the two below.
 void inputs(const SyscallRow& row, std::span<const uint64_t, 6> args, const Memory& memory, std::vector<Span>& spans);
+
+// Whether all memory is known that the call reads and writes: of some calls a structure in memory says which command
+// it is. False: to be refused, as one without a row.
+bool is_described(const SyscallRow& row, std::span<const uint64_t, 6> args, const Memory& memory);
 
 // Extents of value-result arguments, which must be read before the kernel changes them.
 struct EntrySizes {

@@ -639,7 +639,8 @@ void Recorder::enter(Thread& thread) {
     add_written(thread, before_syscall(thread.entry), SignalPoint::before_syscall);
   }
   if (forbidden(thread)) return;
-  if (!thread.row || thread.row->treat == Treat::refuse || !mappable(thread) || touches_gate(thread)) {
+  const bool described = thread.row && is_described(*thread.row, thread.args, thread.process->memory);
+  if (!described || thread.row->treat == Treat::refuse || !mappable(thread) || touches_gate(thread)) {
     refuse(thread, thread.row);
     return;
   }
@@ -774,7 +775,12 @@ void Recorder::count_refusal(const Thread& thread, const SyscallRow* row, int er
 
 void Recorder::refuse(Thread& thread, const SyscallRow* row) {
   const auto number = static_cast<int64_t>(thread.entry.orig_rax);
-  const int error = !row ? refusal_without_row(number) : row->treat == Treat::refuse ? row->refusal : ENODEV;
+  const auto reason = [&]() -> int {
+    if (!row) return refusal_without_row(number);
+    if (row->treat == Treat::refuse) return row->refusal;
+    return is_described(*row, thread.args, thread.process->memory) ? ENODEV : EOPNOTSUPP;
+  };
+  const int error = reason();
   if (row && !mappable(thread)) {
     const std::string what = call_name(number, thread.args) + " of a device or socket";
     count_refusal(*thread.process->unit, what, std::string(error_name(error)), false);

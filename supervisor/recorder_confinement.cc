@@ -215,13 +215,15 @@ int64_t Recorder::set_strict(Thread& thread) {
 // As seccomp(2) checks what it is given, in the same order.
 int64_t Recorder::add_filter(Thread& thread, uint64_t flags, Address program) {
   constexpr uint64_t kListener = SECCOMP_FILTER_FLAG_NEW_LISTENER;
-  if (flags & ~kKnownFlags) {
-    if (flags & kListener) count_refusal(thread, thread.row, EINVAL);
-    return -EINVAL;
-  }
   const Memory& memory = thread.process->memory;
   sock_fprog header{};
-  if (!memory.get(program, header)) return -EFAULT;
+  const bool has_program = memory.get(program, header);
+  if (flags & ~kKnownFlags) {
+    // Without a filter it only asks whether there are listeners, as libseccomp does.
+    if (flags & kListener && has_program) count_refusal(thread, thread.row, EINVAL);
+    return -EINVAL;
+  }
+  if (!has_program) return -EFAULT;
   if (header.len == 0 || header.len > BPF_MAXINSNS) return -EINVAL;
   Confinement& its = thread.confinement;
   if (!its.no_new_privileges && !may_administer(thread.tid)) return -EACCES;

@@ -338,6 +338,8 @@ void Recorder::note_change(Thread& thread, int64_t result, Event& event) {
     const auto length = static_cast<uint64_t>(result);
     changed.end = end_of_write(thread, length, size);
     changed.start = changed.end - std::min(changed.end, length);
+  } else if (row.file_change == FileChange::replaces) {
+    changed.end = size;
   } else if (row.file_change == FileChange::allocates) {
     constexpr uint64_t kMoves = FALLOC_FL_COLLAPSE_RANGE | FALLOC_FL_INSERT_RANGE;
     changed = {thread.args[2], thread.args[1] & kMoves ? size : thread.args[2] + thread.args[3]};

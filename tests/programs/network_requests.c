@@ -2,6 +2,7 @@
 #include "test.h"
 
 #include <fcntl.h>
+#include <linux/ethtool.h>
 #include <linux/if_tun.h>
 #include <linux/mii.h>
 #include <linux/sockios.h>
@@ -117,6 +118,60 @@ static void properties(const char* name) {
   set(SIOCSIFNAME, old);
 }
 
+// One command of SIOCETHTOOL; whether it works is up to the interface.
+static int ethtool(const char* name, void* command) {
+  struct ifreq request = interface(name);
+  request.ifr_data = command;
+  return MAY(ioctl(asked, SIOCETHTOOL, &request), EOPNOTSUPP, EINVAL, ENODEV, ENOBUFS, EBUSY);
+}
+
+static void driver(const char* name) {
+  static const uint32_t values[] = {ETHTOOL_GLINK, ETHTOOL_GTSO, ETHTOOL_GGSO, ETHTOOL_GGRO, ETHTOOL_GSG, ETHTOOL_GTXCSUM, ETHTOOL_GFLAGS};
+  for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+    struct ethtool_value value = {.cmd = values[i], .data = 0x77777777};
+    if (ethtool(name, &value)) NOTE(value);
+  }
+  struct ethtool_drvinfo info = {.cmd = ETHTOOL_GDRVINFO};
+  if (ethtool(name, &info)) NOTE(info);
+  struct ethtool_cmd old = {.cmd = ETHTOOL_GSET};
+  if (ethtool(name, &old)) NOTE(old);
+  struct {
+    struct ethtool_link_settings head;
+    uint32_t masks[3 * 128];
+  } link;
+  memset(&link, 0, sizeof link);
+  link.head.cmd = ETHTOOL_GLINKSETTINGS;
+  if (ethtool(name, &link)) {
+    CHECK(link.head.link_mode_masks_nwords < 0);
+    link.head.link_mode_masks_nwords = (int8_t)-link.head.link_mode_masks_nwords;
+    CHECK(ethtool(name, &link));
+    NOTE(link);
+  }
+  struct {
+    struct ethtool_gfeatures head;
+    struct ethtool_get_features_block blocks[4];
+  } features = {.head = {.cmd = ETHTOOL_GFEATURES, .size = 4}};
+  if (ethtool(name, &features)) NOTE(features);
+  struct {
+    struct ethtool_perm_addr head;
+    unsigned char address[32];
+  } permanent = {.head = {.cmd = ETHTOOL_GPERMADDR, .size = 32}};
+  if (ethtool(name, &permanent)) NOTE(permanent);
+  struct {
+    struct ethtool_sset_info head;
+    uint32_t counts[2];
+  } sets = {.head = {.cmd = ETHTOOL_GSSET_INFO, .sset_mask = 1 << ETH_SS_FEATURES | 1 << ETH_SS_STATS}};
+  if (ethtool(name, &sets)) NOTE(sets);
+  struct ethtool_ts_info stamps = {.cmd = ETHTOOL_GET_TS_INFO};
+  if (ethtool(name, &stamps)) NOTE(stamps);
+  struct ifreq request = interface(name);
+  FAILS(ioctl(asked, SIOCETHTOOL, &request), EFAULT);
+  struct ethtool_value segmentation = {.cmd = ETHTOOL_GTSO};
+  if (!free_to_change || !ethtool(name, &segmentation)) return;
+  segmentation.cmd = ETHTOOL_STSO;
+  ethtool(name, &segmentation);
+}
+
 static void neighbours_and_routes(const char* name) {
   struct arpreq neighbour;
   memset(&neighbour, 0, sizeof neighbour);
@@ -210,6 +265,7 @@ int main(void) {
   free_to_change = free_to_change && strcmp(name, "lo") != 0;
   addresses(name);
   properties(name);
+  driver(name);
   neighbours_and_routes(name);
   list();
   of_any_socket();

@@ -285,6 +285,10 @@ static void asked(void) {
   FAILS(install(NULL, 1, 0), EINVAL);
   FAILS(install((void*)8, 1, 0), EFAULT);
   FAILS(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, NULL), EFAULT);
+  // As libseccomp asks which flags there are.
+  const unsigned flags[] = {SECCOMP_FILTER_FLAG_TSYNC, SECCOMP_FILTER_FLAG_LOG, SECCOMP_FILTER_FLAG_SPEC_ALLOW};
+  for (int i = 0; i < 3; i++) FAILS(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags[i], NULL), EFAULT);
+  CHECK(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER, NULL) == -1);
   FAILS(syscall(SYS_seccomp, SECCOMP_SET_MODE_STRICT, 1, NULL), EINVAL);
   FAILS(syscall(SYS_seccomp, 99, 0, NULL), EINVAL);
   FAILS(prctl(PR_SET_SECCOMP, 3, NULL), EINVAL);

@@ -286,6 +286,18 @@ def refused(ctx):
         raise Failure(f"stats lists as refused: {named}")
 
 
+@test("reports/not_refused")
+def not_refused(ctx):
+    """What programs ask for that can be recorded, and how they ask what there is, is not reported as refused."""
+    for program, calls in (("file_extents", ("FICLONE", "FIDEDUPERANGE", "FIEMAP")), ("network_requests", ("SIOCETHTOOL",)),
+                           ("seccomp_actions", ("SECCOMP_SET_MODE_FILTER", "SECCOMP_GET_ACTION_AVAIL")), ("segments", ("modify_ldt",))):
+        ctx.trace = ctx.traces / program
+        record(ctx, job_of(ctx, program))
+        refused = {entry["what"] for entry in ctx.json("stats", ctx.trace)["refused"]}
+        if wrong := [name for name in refused if any(call in name for call in calls)]:
+            raise Failure(f"{program}: refused {', '.join(wrong)}")
+
+
 @test("reports/help")
 def help_texts(ctx):
     for words in (["--help"], ["--version"], *([name, "--help"] for name in

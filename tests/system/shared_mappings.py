@@ -1,9 +1,12 @@
 """Group shared_mappings: reports about writers outside the recording, and the cost of shared mappings in a trace."""
+import contextlib
 import mmap
 import os
+import subprocess
 
-from harness import Failure, test, workload
-from redriving import redrive_all, units
+from harness import Failure, Skip, needs, test, workload
+from programs import job_of
+from redriving import cycle, is_root, redrive_all, units
 
 PERIOD = ("--bound", "2s", "--checkpoint-period", "30ms")  # several even where processors are fast
 
@@ -90,3 +93,34 @@ def holes_cost_nothing(ctx):
     if len(units(ctx)[0]["intervals"]) < 3 or contents(ctx) > 1 << 20:
         raise Failure(f"{len(units(ctx)[0]['intervals'])} intervals of sparse memory make a trace of {contents(ctx)} bytes")
     redrive_all(ctx)
+
+
+@contextlib.contextmanager
+def cloning_file_system(ctx):
+    """A mounted file system whose files can share blocks."""
+    if not is_root():
+        raise Skip("only root can mount a file system")
+    needs("mkfs.xfs")
+    image, mounted = ctx.directory / "image", ctx.directory / "mounted"
+    mounted.mkdir()
+    with image.open("wb") as file:
+        file.truncate(320 << 20)
+    for command in (["mkfs.xfs", "-q", image], ["mount", "-o", "loop", image, mounted]):
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode != 0:
+            raise Skip(f"{command[0]}: {done.stderr.strip()}")
+    try:
+        yield mounted
+    finally:
+        subprocess.run(["umount", "-l", mounted], check=True)
+
+
+@test("shared_mappings/clones")
+def clones(ctx):
+    """What FICLONE and FICLONERANGE put into a mapped file, where the file system can do it."""
+    with cloning_file_system(ctx) as directory:
+        cycle(ctx, job_of(ctx, "file_extents", directory))
+        calls = ctx.expect_status(ctx.redrive("dump", ctx.trace), 0).stdout
+        for name in ("FICLONE", "FICLONERANGE", "FIDEDUPERANGE", "FS_IOC_FIEMAP"):
+            if not any(name in line and "= 0" in line for line in calls.splitlines()):
+                raise Failure(f"{name} did not work, so nothing was tested")

@@ -23,7 +23,7 @@ def overwritten_place(ctx):
 
 @test("unending/flag_from_outside", timeout_s=300)
 def flag_from_outside(ctx):
-    """Nobody tells a recorder of what others change through a mapping: the replay never sees it."""
+    """What others change through a mapping is not in the trace: the replay never sees it."""
     ctx.fresh_work()
     flag = ctx.work / "flag"
     flag.write_bytes(bytes(4096))
