@@ -119,7 +119,8 @@ inline constexpr Address kStubSyscallEnd = kGateStart + 0x102;
 // Up to how many bytes the stack of a process may grow (getrlimit(2), RLIMIT_STACK).
 uint64_t stack_limit(pid_t pid);
 
-// Waits for the next stop or end of one tracee of the calling thread. False if it does not exist.
+// Waits for the next stop of one tracee of the calling thread, or the end of a tracee or child. Signals do not end the
+// wait. False if it does not exist.
 bool wait_for(pid_t tid, int& status);
 
 }  // namespace redrive

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "base/fd.h"
+#include "checkpoint/stub.h"
 #include "supervisor/interrupts.h"
 #include "supervisor/tracee.h"
 
@@ -80,7 +81,8 @@ class GroupMember {
   }
   ~GroupMember() {
     ours_ = Fd();  // which ends it
-    if (pid_ > 0) waitpid(pid_, nullptr, 0);
+    int status = 0;
+    if (pid_ > 0) wait_for(pid_, status);
   }
 
   // Who sent it the signal since it was last asked; 0 if nobody did, or if it was stopped with the group.

@@ -64,7 +64,7 @@ Check cpuid_trapping() {
   const pid_t child = fork();
   if (child == 0) _exit(trap_own_instructions() ? 0 : 1);
   int status = 1;
-  waitpid(child, &status, 0);
+  wait_for(child, status);
   const bool ok = WIFEXITED(status) && WEXITSTATUS(status) == 0;
   return {"cpuid trapping", false, ok,
           ok ? "works" : "not on this processor: the instruction is replaced in the files that programs map"};

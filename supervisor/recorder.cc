@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <set>
 
+#include "checkpoint/stub.h"
 #include "interceptors/payload.h"
 #include "supervisor/births.h"
 #include "supervisor/front.h"
@@ -186,7 +187,7 @@ void Recorder::add_channels() {
 void Recorder::end_copy(pid_t copy) {
   kill(copy, SIGKILL);
   int status = 0;
-  while (waitpid(copy, &status, __WALL) == copy && WIFSTOPPED(status)) ptrace(PTRACE_CONT, copy, nullptr, nullptr);
+  while (wait_for(copy, status) && WIFSTOPPED(status)) ptrace(PTRACE_CONT, copy, nullptr, nullptr);
 }
 
 // How a unit's calls were recorded, and which were refused.

@@ -16,6 +16,7 @@
 #include <sstream>
 
 #include "checkpoint/address_space.h"
+#include "checkpoint/stub.h"
 #include "supervisor/births.h"
 #include "supervisor/front.h"
 #include "supervisor/interrupts.h"
@@ -145,7 +146,8 @@ Result<void> Recorder::launch(const std::string& path, const std::vector<std::st
   if (ptrace(PTRACE_SEIZE, root_, nullptr, kOptions) != 0) {
     const Error error = errno_error("cannot trace the program (see `redrive check --host`)");
     kill(root_, SIGKILL);
-    waitpid(root_, nullptr, 0);
+    int status = 0;
+    wait_for(root_, status);
     return error;
   }
   Unit& unit = add_unit({}, root_);
@@ -558,12 +560,7 @@ void Recorder::forget_ended_units() {
 }
 
 bool Recorder::wait_stop(pid_t tid, int& status) {
-  for (;;) {
-    const pid_t got = waitpid(tid, &status, __WALL);
-    if (got == tid) break;
-    if (got < 0 && errno == EINTR) continue;
-    return false;
-  }
+  if (!wait_for(tid, status)) return false;
   if (!WIFSTOPPED(status)) {
     ended(tid, status);
     return false;

@@ -15,6 +15,7 @@
 #include <cstring>
 
 #include "checkpoint/address_space.h"
+#include "checkpoint/stub.h"
 #include "supervisor/end_state.h"
 #include "supervisor/memory_calls.h"
 #include "supervisor/recorder.h"
@@ -432,7 +433,7 @@ void Recorder::await_stop(const Thread& thread) {
   if (thread.asleep && ptrace(PTRACE_INTERRUPT, thread.tid, nullptr, nullptr) != 0) return;
   Stopped stopped;
   stopped.tid = thread.tid;
-  if (waitpid(thread.tid, &stopped.status, __WALL) == thread.tid) stopped_.push_back(stopped);
+  if (wait_for(thread.tid, stopped.status)) stopped_.push_back(stopped);
 }
 
 // Beside its threads, of which there are some. `owner`: whose memory it runs on; null if its own.
@@ -507,7 +508,7 @@ Result<UnitState> Recorder::capture_state(Unit& unit, Thread& trigger, bool at_e
       // One that has come out of the kernel is stopped: syscalls leave the extended state alone.
       const bool out = thread->stop == Thread::Stop::exit;
       saved.xstate = out || thread->asleep ? get_xstate(thread->tid) : thread->xstate;
-      killed = out && saved.xstate.empty();
+      killed = (out || thread->asleep) && saved.xstate.empty();
     } else if (thread->run == Thread::Run::stopped || thread->stop == Thread::Stop::continued) {
       saved.regs = thread->entry;
       saved.xstate = thread->xstate;

@@ -60,6 +60,22 @@ TEST_CASE("includes point down only") {
   }
 }
 
+// A signal, as of the recorder's timer, ends a bare waitpid(2) that blocks.
+TEST_CASE("one process is waited for with wait_for() only") {
+  for (const auto& [directory, allowed] : kMayInclude) {
+    for_each_source(directory, [](const fs::path& path) {
+      if (path == "checkpoint/stub.cc") return;
+      std::ifstream file(path);
+      for (std::string line; std::getline(file, line);) {
+        static const std::regex kOneProcess("\\bwaitpid\\((?!2\\)|-1,)");
+        CAPTURE(path.string());
+        CAPTURE(line);
+        CHECK((!std::regex_search(line, kOneProcess) || line.find("WNOHANG") != std::string::npos));
+      }
+    });
+  }
+}
+
 TEST_CASE("policies see events, never processes") {
   for_each_source("logstore/policy", [](const fs::path& path) {
     for (const auto& included : includes(path)) {

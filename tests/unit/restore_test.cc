@@ -7,6 +7,7 @@
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -124,6 +125,24 @@ void check_equal(const UnitState& a, const UnitState& b) {
 }
 
 }  // namespace
+
+TEST_CASE("signals do not end the wait for a process") {
+  struct sigaction action {}, before {};
+  action.sa_handler = [](int) {};
+  sigaction(SIGALRM, &action, &before);
+  const pid_t child = fork();
+  if (child == 0) {
+    usleep(50'000);
+    _exit(7);
+  }
+  const itimerval often{{0, 1000}, {0, 1000}}, never{};
+  setitimer(ITIMER_REAL, &often, nullptr);
+  int status = 0;
+  CHECK(wait_for(child, status));
+  setitimer(ITIMER_REAL, &never, nullptr);
+  sigaction(SIGALRM, &before, nullptr);
+  CHECK(WEXITSTATUS(status) == 7);
+}
 
 TEST_CASE("address space: each mapping is found by its addresses, and none where nothing is") {
   void* const hole = mmap(nullptr, 3 * kPageSize, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
