@@ -370,7 +370,8 @@ void Recorder::watch(Unit& unit, bool checkpoint_due) {
   if (!late && late_ns > kGivenUpNs && !std::exchange(unit.reported_spinning, true)) {
     add_unsure(unit, "a thread that makes no system call could not be stopped where it is");
   }
-  if (holder.preempting || at_ns - unit.interrupted_ns < kRetryNs) return;
+  // Any other stop takes the interrupt back (ptrace_stop(), kernel/signal.c).
+  if (at_ns - unit.interrupted_ns < kRetryNs) return;
   unit.interrupted_ns = at_ns;
   holder.preempting = ptrace(PTRACE_INTERRUPT, holder.tid, nullptr, nullptr) == 0;
 }
@@ -843,6 +844,8 @@ void Recorder::leave(Thread& thread) {
       (result = result_of_woken(thread, result)) != static_cast<int64_t>(regs.rax)) {
     regs.rax = static_cast<uint64_t>(result);
     set_regs(thread, regs);
+    // The kernel looks at the result only where it looks for signals, and others may have taken them.
+    if (!thread.in_hand && regs.orig_rax != ~0ull) ptrace(PTRACE_INTERRUPT, thread.tid, nullptr, nullptr);
   }
   if (Unit* other = unit_to_join(thread, result)) {
     join_unit(thread, Thread::Stop::exit, *other, name_of_mapping(thread, result));
