@@ -97,9 +97,8 @@ bool Recorder::preempt(Thread& thread, bool& handled) {
   unit.late_since_ns.reset();
   thread.rewound = false;
   thread.entry = regs;
-  if (signal && raise_held(thread)) {
-    resume_user(thread, regs);
-  } else if (others) {
+  // Others have waited longer than a signal that is held, and more signals may come at once.
+  if (others) {
     unit.current = nullptr;
     take_or_queue(thread, Thread::Stop::preempted);
   } else {
@@ -108,11 +107,12 @@ bool Recorder::preempt(Thread& thread, bool& handled) {
   return true;
 }
 
-// From where it was preempted. A signal that comes later may find it with the same registers, but not with the same
-// memory.
+// From where it was preempted, with the signals that are held for it. One that comes later may find it with the same
+// registers, but not with the same memory.
 void Recorder::go_on(Thread& thread) {
+  const bool raised = raise_held(thread);
   resume_user(thread, thread.entry);
-  thread.resumed.rip = 0;
+  if (!raised) thread.resumed.rip = 0;
 }
 
 // Brings a thread that was interrupted to a place that a replay can find cheaply: where a jump can stand, if there is

@@ -59,6 +59,5 @@ int main(void) {
   MUST0(pthread_join(sender, NULL));
   MUST(close(ends[1]));
   for (int i = 0; i < kSleepers; i++) MUST0(pthread_join(sleepers[i], NULL));
-  CHECK(alarms > 0);
   return ok("%d", kSignals);
 }
