@@ -273,7 +273,7 @@ bool FileCache::has_copy(const CacheEntry& entry, const std::string& entry_file)
 bool FileCache::share(const std::string& from, const std::string& to) {
   if (clones_) {
     const Fd source(::open(from.c_str(), O_RDONLY | O_CLOEXEC));
-    const Fd target(::open(to.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444));
+    const Fd target(::open(to.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0400));
     if (!source || !target) return false;
     if (ioctl(target.get(), FICLONE, source.get()) == 0) {
       utimensat(AT_FDCWD, from.c_str(), nullptr, 0);
@@ -298,7 +298,7 @@ bool FileCache::put_copy(const FileFacts& facts, const std::string& path) {
 
 bool FileCache::publish(const std::string& from, const std::string& to) {
   const std::string fresh = temporary(to);
-  ::chmod(from.c_str(), 0444);
+  ::chmod(from.c_str(), 0400);
   const bool done = share(from, fresh) && ::rename(fresh.c_str(), to.c_str()) == 0;
   ::unlink(fresh.c_str());  // renaming one name of a file over another leaves both
   return done;

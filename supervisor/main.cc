@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <exception>
 
+#include "base/private_files.h"
 #include "supervisor/command_line.h"
 #include "supervisor/front.h"
 
@@ -64,6 +65,7 @@ Result<int> main(std::vector<std::string> words) {
 }  // namespace redrive
 
 int main(int argc, char** argv) {
+  redrive::keep_files_private();
   try {
     const auto status = redrive::main({argv + (argc > 0), argv + argc});
     return status ? status.value() : redrive::report(status.error());

@@ -1,10 +1,13 @@
 """Group installed: programs as Debian installs them, in their default configuration and with nothing set that a user would not set. Each is a shell
 script in tests/installed, with comments at its top: what is `driven`, the `packages`, and whether it is `quick` enough for `make check`; its
 arguments are free ports. It runs natively and recorded, its trace is checked, the whole re-driven once, and every interval verified.
+`tried` says what was tried where a recording takes more than twice as long.
 installed/table drives all of them and writes tests/bench/real_programs.md: a program that fails is a row that says so, and a failure of the test."""
 import contextlib
 import dataclasses
 import re
+import resource
+import statistics
 
 from harness import TESTS, Context, Failure, Test, test
 from redriving import Job, check_report, check_trace, free_port, record, run_natively, take_away_surroundings, units
@@ -24,6 +27,11 @@ class Program:
         return re.search(r"^# driven: (.*)", self.text, re.MULTILINE)[1]
 
     @property
+    def tried(self):
+        found = re.search(r"^# tried: (.*)", self.text, re.MULTILINE)
+        return found[1] if found else ""
+
+    @property
     def quick(self):
         return "\n# quick\n" in self.text
 
@@ -34,18 +42,42 @@ PROGRAMS = [Program(path.stem, path.read_text()) for path in sorted(INSTALLED.gl
 
 
 @dataclasses.dataclass
+class Costs:
+    """What parts of a recording take on this machine, seconds."""
+    recording: float  # its beginning and end
+    program: float    # each program that is executed
+    stop: float       # each call that stops
+
+
+@dataclasses.dataclass
 class Row:
     program: Program
     result: str = "passes"
     units: str = ""
     events: str = ""
     messages: str = ""
-    ratio: str = ""
+    native_s: float = 0
+    native_cpu_s: float = 0
+    recorded_s: float = 0
+    executed: int = 0
+    stops: int = 0
     failure: Failure = None
 
-    def text(self):
-        cells = (self.program.name, self.program.driven, self.units, self.events, self.messages, self.ratio, self.result)
-        return f"| {' | '.join(cells)} |"
+    def cells(self):
+        times = [f"{self.native_s:.2f}", f"{self.recorded_s / self.native_s:.1f}"] if self.recorded_s else ["", ""]
+        return [self.program.name, self.program.driven, self.units, self.events, self.messages, *times, self.result]
+
+    def explained(self, costs):
+        """Of a row above 2: where the time goes, by what each part takes."""
+        parts = [(costs.recording, "begin and end"), (self.executed * costs.program, f"{self.executed} programs"),
+                 (self.stops * costs.stop, f"{self.stops} stops")]
+        shown = ", ".join(f"{what} {1000 * seconds:.0f}" for seconds, what in parts)
+        processors = self.native_cpu_s / self.native_s
+        return [self.program.name, f"{1000 * (self.recorded_s - self.native_s):.0f}", shown, f"{processors:.1f}", self.program.tried]
+
+
+def line(cells):
+    return f"| {' | '.join(cells)} |"
 
 
 def first_line(failure):
@@ -69,28 +101,66 @@ def drive(options, program):
 def drive_in(ctx, row):
     ports = [str(free_port()) for _ in range(3)]
     job = Job(["sh", "run.sh", *ports], prepare=script(f"set -eu\n{row.program.text}\necho ok\n", SOURCES), record_options=())
-    natively = run_natively(ctx, job)
-    recorded = record(ctx, job)
-    row.ratio = f"{recorded.seconds / natively.seconds:.1f}"
+    before = cpu_of_children()
+    row.native_s = run_natively(ctx, job).seconds
+    row.native_cpu_s = cpu_of_children() - before
+    row.recorded_s = record(ctx, job).seconds
     stats = ctx.json("stats", ctx.trace)
     row.units, row.events, row.messages = str(len(units(ctx))), str(stats["events"]), str(stats["messages"])
+    row.executed = sum(interval["checkpoint_kind"] == "exec" for unit in units(ctx) for interval in unit["intervals"])
+    row.stops = stats["stopped_calls"]
     take_away_surroundings(ctx)
     check_trace(ctx)
     check_report(ctx, ctx.json("replay", ctx.trace, "--all", "--once", "--verify", cwd="/", statuses=(0, 3)))
 
 
-def page(rows):
-    return "\n".join(["# Programs as Debian installs them", "",
-                      "Made by the test `installed/table` (`make check-all`): each program in its default configuration, recorded, the whole re-driven",
-                      "once, every interval verified. Ratio: wall time recorded / native, of one run on a machine that may have been busy.", "",
-                      "| program | driven | units | events | messages | ratio | result |", "| --- | --- | --- | --- | --- | --- | --- |",
-                      *(row.text() for row in rows), ""])
+def cpu_of_children():
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def measure_costs(ctx):
+    """By commands that consist of nothing else, natively and recorded in turn."""
+    ctx.fresh_work()
+
+    def extra(command, *options):
+        times = []
+        for turn in range(7):
+            native = ctx.run(*command, cwd=ctx.work).seconds
+            recorded = ctx.redrive("record", "-o", ctx.traces / f"costs-{turn}", *options, "--", *command, cwd=ctx.work).seconds
+            ctx.redrive("rm", ctx.traces / f"costs-{turn}")
+            times.append(recorded - native)
+        return statistics.median(times)
+
+    programs, calls = 50, 2000
+    once = extra(["true"])
+    program = max(0, extra(["sh", "-c", f"for i in $(seq {programs}); do /bin/true; done"]) - once) / (programs + 1)
+    reads = ["dd", "if=/dev/zero", "of=/dev/null", "bs=1", f"count={calls}"]
+    stop = max(0, extra(reads, "--interception", "stops") - once) / (2 * calls)
+    return Costs(max(0, once - program), program, stop)
+
+
+def page(rows, costs):
+    above = [row for row in rows if row.recorded_s > 2 * row.native_s]
+    return "\n".join([
+        "# Programs as Debian installs them", "",
+        "Made by the test `installed/table` (`make check-all`): each program in its default configuration, recorded, the whole re-driven once, every",
+        "interval verified. Native: seconds of wall time; ratio: wall time recorded / native, of one run on a machine that may have been busy.", "",
+        line(["program", "driven", "units", "events", "messages", "native", "ratio", "result"]), line(["---"] * 8),
+        *(line(row.cells()) for row in rows), "",
+        "## Above 2", "",
+        f"What a recording costs on this machine at this time: {1000 * costs.recording:.0f} ms to begin and to end, most of it for the disk to have written;",
+        f"{1000 * costs.program:.1f} ms for each program that is executed; {1e6 * costs.stop:.0f} us for each call that stops. Added: recorded - native, ms, and what of it these make.",
+        "Processors: CPU time / wall time natively; threads of one unit, and processes that share writable memory, have one when they are recorded.", "",
+        line(["program", "added", "of which, about", "processors", "tried"]), line(["---"] * 5),
+        *(line(row.explained(costs)) for row in above), ""])
 
 
 @test("installed/table", slow=True)
 def table(ctx):
+    costs = measure_costs(ctx)
     rows = [drive(ctx.options, program) for program in PROGRAMS]
-    PAGE.write_text(page(rows))
+    PAGE.write_text(page(rows, costs))
     if failed := [f"{row.program.name}: {row.failure}" for row in rows if row.failure]:
         raise Failure("\n".join([f"{len(failed)} of {len(rows)} programs fail", *failed]))
 
