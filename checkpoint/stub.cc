@@ -141,6 +141,24 @@ uint64_t stack_limit(pid_t pid) {
   return prlimit(pid, RLIMIT_STACK, nullptr, &limit) == 0 ? limit.rlim_cur : RLIM_INFINITY;
 }
 
+bool touches_stub(long number, std::span<const uint64_t, 6> args) {
+  const auto touches = [](Address start, uint64_t length) {
+    const Address end = start + length;
+    return end < start || (start < kGateEnd && kGateStart < end);
+  };
+  switch (number) {
+    case SYS_mmap:
+    case SYS_munmap:
+    case SYS_mprotect:
+    case SYS_madvise:
+      return touches(args[0], args[1]);
+    case SYS_mremap:
+      return touches(args[0], args[1]) || ((args[3] & MREMAP_FIXED) && touches(args[4], args[2]));
+    default:
+      return false;
+  }
+}
+
 bool wait_for(pid_t tid, int& status) {
   for (;;) {
     const pid_t got = waitpid(tid, &status, __WALL);
@@ -275,6 +293,7 @@ Result<int64_t> Stub::call(pid_t tid, long number, std::initializer_list<uint64_
   regs.rbp = kScratch + kCallSize;
   int index = 0;
   for (const uint64_t arg : args) syscall_arg(regs, index++) = arg;
+  if (touches_stub(number, syscall_args(regs))) return Error{"a trace changes the replay's own memory", Status::damaged};
   ASSIGN_OR_RETURN(regs, run(tid, regs));
   return static_cast<int64_t>(regs.rax);
 }
@@ -358,8 +377,10 @@ void StubCalls::close() {
 
 Result<void> StubCalls::push(std::string doing, long number, std::initializer_list<uint64_t> args) {
   if ((calls_.size() + 2) * sizeof(Call) + texts_.size() > kPageSize) TRY(run());
-  Call& call = calls_.emplace_back(Call{static_cast<uint64_t>(number), {}});
+  Call call{static_cast<uint64_t>(number), {}};
   std::copy(args.begin(), args.end(), call.args);
+  if (touches_stub(number, call.args)) return Error{"cannot " + doing + ": the replay's own is there", Status::damaged};
+  calls_.push_back(call);
   doing_.push_back(std::move(doing));
   return {};
 }

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -115,6 +116,9 @@ inline constexpr Address kGateStart = 0x70000000;
 inline constexpr Address kGateEnd = kGateStart + 2 * kPageSize;
 // Behind the instruction with which Stub::call runs system calls: a seccomp filter must let them through.
 inline constexpr Address kStubSyscallEnd = kGateStart + 0x102;
+
+// Whether a call on memory would change what a stub keeps: then a trace asks for what no recording has done.
+bool touches_stub(long number, std::span<const uint64_t, 6> args);
 
 // Up to how many bytes the stack of a process may grow (getrlimit(2), RLIMIT_STACK).
 uint64_t stack_limit(pid_t pid);

@@ -2,6 +2,7 @@
 // the ring of its address space, and the code there answers them. What differs, and all else, stops.
 #include <fcntl.h>
 #include <linux/seccomp.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -19,9 +20,28 @@
 namespace redrive {
 namespace {
 
-// A filter that lets calls from behind these instructions through, as seccomp(2) takes it at that address.
+// All that stubs and the tier ever call. A program of the trace's choice that jumps to their instructions can do no
+// more: in particular it makes no file, and no process that nobody traces.
+constexpr LimitedCall kOwnCalls[] = {
+    {SYS_mmap},
+    {SYS_munmap},
+    {SYS_mprotect},
+    {SYS_madvise},
+    {SYS_mremap},
+    {SYS_futex},
+    {SYS_open, 1, O_ACCMODE | O_CLOEXEC},
+    {SYS_close},
+    {SYS_clone, 0, CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM},
+    {SYS_exit},
+    {SYS_prctl},
+    {SYS_arch_prctl},
+    {SYS_modify_ldt},
+    {SYS_seccomp},
+};
+
+// A filter that lets such calls from behind these instructions through, as seccomp(2) takes it at that address.
 Bytes filter_program(Address at, std::initializer_list<uint64_t> untraced) {
-  const auto filter = seccomp_filter(untraced);
+  const auto filter = seccomp_filter(untraced, 0, {}, kOwnCalls);
   const sock_fprog head{static_cast<unsigned short>(filter.size()),
                         reinterpret_cast<sock_filter*>(at + sizeof(sock_fprog))};
   Bytes program(sizeof head + filter.size() * sizeof filter.front());
@@ -102,8 +122,10 @@ SiteKind kind_of(const Event& event) {
 class RingCalls final : public Calls {
  public:
   Result<void> add(std::string, long number, std::initializer_list<uint64_t> args) override {
-    auto& call = calls_.emplace_back(gate::InjectedCall{static_cast<uint64_t>(number), {}});
+    gate::InjectedCall call{static_cast<uint64_t>(number), {}};
     std::copy(args.begin(), args.end(), call.args);
+    if (touches_stub(number, call.args)) return Error{"a trace changes the replay's own memory", Status::damaged};
+    calls_.push_back(call);
     return {};
   }
   Result<void> map_file(const std::string& path, Address start, uint64_t length, int protection, int flags,
