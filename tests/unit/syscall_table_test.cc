@@ -252,6 +252,24 @@ TEST_CASE("the filter tells the syscall instructions of the code inside tracees 
   CHECK(run_filter(filter, AUDIT_ARCH_I386, 1, kUntraced) == (SECCOMP_RET_ERRNO | ENOSYS));
 }
 
+TEST_CASE("the filter lets only some calls of untraced instructions through") {
+  constexpr uint64_t kUntraced = 0x6f000100, kAlsoUntraced = 0x6f000180, kTraced = 0x6f000200;
+  const LimitedCall only[] = {{SYS_close}, {SYS_open, 1, O_ACCMODE | O_CLOEXEC}};
+  const auto filter = seccomp_filter({kUntraced, kAlsoUntraced}, kTraced, {}, only);
+  const auto at = [&](uint64_t ip, uint32_t number, uint64_t flags = 0) {
+    return run_filter(filter, AUDIT_ARCH_X86_64, number, ip, {0, flags, O_CREAT, 0, 0, 0});
+  };
+  for (const uint64_t ip : {kUntraced, kAlsoUntraced}) {
+    CHECK(at(ip, SYS_close, ~0ull) == SECCOMP_RET_ALLOW);
+    CHECK(at(ip, SYS_open, O_RDWR | O_CLOEXEC) == SECCOMP_RET_ALLOW);
+    CHECK(at(ip, SYS_open, O_RDWR | O_CREAT) == SECCOMP_RET_TRACE);
+    CHECK(at(ip, SYS_open, O_RDWR | O_TRUNC) == SECCOMP_RET_TRACE);
+    CHECK(at(ip, SYS_unlink) == SECCOMP_RET_TRACE);
+  }
+  CHECK(at(kTraced, SYS_close) == SECCOMP_RET_TRACE);
+  CHECK(at(0x401000, SYS_close) == SECCOMP_RET_TRACE);
+}
+
 TEST_CASE("the filter lets calls through that are exactly those it was told") {
   const ExactCall call{SYS_open, {std::nullopt, 7, std::nullopt, 1ull << 32, std::nullopt, std::nullopt}};
   const auto filter = seccomp_filter({}, 0, std::span(&call, 1));
