@@ -528,11 +528,13 @@ Result<void> Replayer::make_writable(uint64_t object) {
   struct stat info {};
   if (stat(path.c_str(), &info) != 0) return errno_error("cannot look at " + path);
   TRY(unit_.shared.resize(object, static_cast<uint64_t>(info.st_size)));
+  // Of copies the name says which it is; stat(2) may give another device than /proc/PID/maps shows (btrfs).
+  const auto name = [](const std::string& file) { return file.substr(file.rfind('/') + 1); };
   for (const auto& [serial, process] : unit_.processes) {
     ASSIGN_OR_RETURN(const auto mappings, read_mappings(process.stub.pid()));
     StubCalls calls(process.stub, process.stub.pid());
     for (Mapping mapping : mappings) {
-      if (!mapping.shared || mapping.device != info.st_dev || mapping.inode != info.st_ino) continue;
+      if (!mapping.shared || mapping.inode != info.st_ino || name(mapping.name) != name(path)) continue;
       TRY(unit_.shared.fill(object, mapping.offset, mapping.length(), path));
       mapping.shared_object = object;
       TRY(map(calls, mapping, unit_.shared, file_path_));

@@ -96,16 +96,16 @@ def holes_cost_nothing(ctx):
 
 
 @contextlib.contextmanager
-def cloning_file_system(ctx):
-    """A mounted file system whose files can share blocks."""
+def mounted_file_system(ctx, kind):
+    """A file system of its own, mounted."""
     if not is_root():
         raise Skip("only root can mount a file system")
-    needs("mkfs.xfs")
+    needs(f"mkfs.{kind}")
     image, mounted = ctx.directory / "image", ctx.directory / "mounted"
     mounted.mkdir()
     with image.open("wb") as file:
         file.truncate(320 << 20)
-    for command in (["mkfs.xfs", "-q", image], ["mount", "-o", "loop", image, mounted]):
+    for command in ([f"mkfs.{kind}", "-q", image], ["mount", "-o", "loop", image, mounted]):
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode != 0:
             raise Skip(f"{command[0]}: {done.stderr.strip()}")
@@ -118,9 +118,17 @@ def cloning_file_system(ctx):
 @test("shared_mappings/clones")
 def clones(ctx):
     """What FICLONE and FICLONERANGE put into a mapped file, where the file system can do it."""
-    with cloning_file_system(ctx) as directory:
+    with mounted_file_system(ctx, "xfs") as directory:
         cycle(ctx, job_of(ctx, "file_extents", directory))
         calls = ctx.expect_status(ctx.redrive("dump", ctx.trace), 0).stdout
         for name in ("FICLONE", "FICLONERANGE", "FIDEDUPERANGE", "FS_IOC_FIEMAP"):
             if not any(name in line and "= 0" in line for line in calls.splitlines()):
                 raise Failure(f"{name} did not work, so nothing was tested")
+
+
+@test("shared_mappings/trace_on_btrfs")
+def trace_on_btrfs(ctx):
+    """stat(2) and /proc/PID/maps name the files of btrfs by different devices: the copies of mapped files among them."""
+    with mounted_file_system(ctx, "btrfs") as directory:
+        ctx.trace = directory / "t"
+        cycle(ctx, job_of(ctx, "shared_files"))
