@@ -1,12 +1,22 @@
 #include "logstore/database.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include "base/check.h"
+#include "base/fd.h"
 
 namespace redrive {
 
 Error Database::error() const { return Error{"cannot write " + path_ + ": " + sqlite3_errmsg(handle_.get())}; }
 
 Result<Database> Database::open(const std::string& path) {
+  if (path != ":memory:") {
+    // Nothing that a link leads to is written.
+    ::unlink(path.c_str());
+    const Fd made(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+    if (!made) return errno_error("cannot create " + path);
+  }
   sqlite3* handle = nullptr;
   constexpr int kFlags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;  // of one thread
   const int opened = sqlite3_open_v2(path.c_str(), &handle, kFlags, nullptr);

@@ -9,7 +9,9 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <filesystem>
 #include <future>
+#include <string_view>
 
 namespace redrive {
 namespace {
@@ -24,8 +26,20 @@ Result<void> sync_file(const std::string& path, int (*sync)(int) = ::fsync) {
   return {};
 }
 
+// Whether the file would be found through a link in place of a directory of the trace.
+bool leaves_trace(const std::string& path) {
+  constexpr std::string_view kBelow[] = {"events", "files", "images", "payloads"};
+  const std::filesystem::path parent = std::filesystem::path(path).parent_path();
+  std::error_code error;
+  return std::ranges::find(kBelow, parent.filename().string()) != std::end(kBelow) &&
+         std::filesystem::is_symlink(parent, error);
+}
+
+// A trace is untrusted: links are not followed, and a FIFO in a file's place does not hang who opens it.
 Result<Fd> open_regular(const std::string& path, int flags, const char* what, struct stat& info) {
-  Fd fd(::open(path.c_str(), flags | O_CLOEXEC, 0666));
+  if (leaves_trace(path)) return Error{what + path + ": its directory is a symbolic link", Status::damaged};
+  Fd fd(::open(path.c_str(), flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666));
+  if (!fd && errno == ELOOP) return Error{what + path + ": a symbolic link", Status::damaged};
   if (!fd || ::fstat(fd.get(), &info) != 0) return errno_error(what + path);
   if (!S_ISREG(info.st_mode)) return Error{what + path + ": not a regular file"};
   return fd;
@@ -67,7 +81,7 @@ class DiskReader : public File {
  public:
   static Result<std::unique_ptr<File>> open(const std::string& path) {
     struct stat info {};
-    ASSIGN_OR_RETURN(Fd fd, open_regular(path, kFlags, "cannot open ", info));
+    ASSIGN_OR_RETURN(Fd fd, open_regular(path, O_RDONLY, "cannot open ", info));
     if (held_.fetch_add(1) >= kMostHeld) {
       --held_;
       fd = Fd();
@@ -81,7 +95,7 @@ class DiskReader : public File {
   Result<size_t> read(uint64_t offset, std::span<uint8_t> to) const override {
     if (fd_) return read(fd_.get(), offset, to);
     struct stat info {};
-    ASSIGN_OR_RETURN(const Fd fd, open_regular(path_, kFlags, "cannot open ", info));
+    ASSIGN_OR_RETURN(const Fd fd, open_regular(path_, O_RDONLY, "cannot open ", info));
     if (info.st_dev != info_.st_dev || info.st_ino != info_.st_ino) return Error{path_ + " was replaced meanwhile"};
     return read(fd.get(), offset, to);
   }
@@ -91,8 +105,6 @@ class DiskReader : public File {
   uint64_t size() const override { return static_cast<uint64_t>(info_.st_size); }
 
  private:
-  // O_NONBLOCK: a trace is untrusted, and a FIFO in a file's place must not hang the reader.
-  static constexpr int kFlags = O_RDONLY | O_NONBLOCK;
   static constexpr int kMostHeld = 256;
 
   DiskReader(Fd fd, std::string path, const struct stat& info)
@@ -148,7 +160,7 @@ class Disk : public Storage {
     while (const dirent* entry = ::readdir(dir.get())) {
       const std::string path = directory + "/" + entry->d_name;
       struct stat st;
-      if (::stat(path.c_str(), &st) == 0 && S_ISREG(st.st_mode)) names.emplace_back(entry->d_name);
+      if (::lstat(path.c_str(), &st) == 0 && S_ISREG(st.st_mode)) names.emplace_back(entry->d_name);
     }
     std::sort(names.begin(), names.end());
     return names;

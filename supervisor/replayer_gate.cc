@@ -37,6 +37,7 @@ constexpr LimitedCall kOwnCalls[] = {
     {SYS_arch_prctl},
     {SYS_modify_ldt},
     {SYS_seccomp},
+    {SYS_restart_syscall},  // of a futex(2) that was interrupted
 };
 
 // A filter that lets such calls from behind these instructions through, as seccomp(2) takes it at that address.

@@ -137,6 +137,47 @@ def not_a_trace(ctx):
         raise Failure("rm removed what is no trace")
 
 
+@test("bad_input/links_and_fifos", timeout_s=300)
+def links_and_fifos(ctx):
+    """A stranger's trace has a link or a FIFO in the place of one of its files, or links for its directories: no command hangs, and none reads or
+    writes what a link leads to."""
+    record(ctx, Job(["sh", "-c", "/bin/echo ok | /bin/cat"]))
+    victim = ctx.directory / "victim"
+    names = [path.relative_to(ctx.trace) for path in sorted(ctx.trace.rglob("*"))] + ["catalog.growing.tmp", "catalog.sqlite.tmp"]
+
+    def try_all(trace, what):
+        for words in (("check",), ("ls",), ("stats",), ("dump",), ("plan", "--all"), ("replay", "--all"), ("prepare", "--bound", "1s")):
+            if words[0] == "prepare":  # what is derived may be made again
+                (trace / "catalog.sqlite").unlink(missing_ok=True)
+            outcome = ctx.redrive(words[0], trace, *words[1:])
+            ctx.expect(outcome.status in (0, 1, 2, 3, 4), outcome, f"{what}: ended with {outcome.status}")
+            if victim.exists() and victim.read_text() != "kept" * 1000:
+                raise Failure(f"{what}: {words[0]} has changed what the link leads to")
+
+    for name in names:
+        for how in ("link", "fifo"):
+            trace = ctx.traces / "stranger"
+            shutil.copytree(ctx.trace, trace, symlinks=True)
+            victim.write_text("kept" * 1000)
+            place = trace / name
+            is_directory = place.is_dir()
+            if is_directory and how == "fifo":
+                shutil.rmtree(trace)
+                continue
+            if is_directory:
+                place.rename(ctx.directory / "elsewhere")
+                place.symlink_to(ctx.directory / "elsewhere")
+            else:
+                place.unlink(missing_ok=True)
+                place.symlink_to(victim) if how == "link" else os.mkfifo(place)
+            try_all(trace, f"{how} {name}")
+            ctx.redrive("rm", trace)
+            if not victim.exists():
+                raise Failure(f"{how} {name}: rm has removed what the link leads to")
+            shutil.rmtree(ctx.directory / "elsewhere", ignore_errors=True)
+            shutil.rmtree(trace, ignore_errors=True)
+
+
 @test("bad_input/newer_trace")
 def newer_trace(ctx):
     recorded(ctx)
