@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
+#include <string_view>
 
 #include "logstore/trace.h"
 #include "logstore/trace_files.h"
@@ -17,10 +17,11 @@ namespace fs = std::filesystem;
 
 // A trace that is damaged, or that a newer redrive made, is a trace all the same: its journal says whose it is.
 bool is_trace(const fs::path& directory) {
-  std::ifstream journal(TraceFiles{directory.string()}.journal(), std::ios::binary);
-  char first[7] = {};
-  journal.read(first, sizeof first);
-  return journal && std::string_view(first, sizeof first) == "redrive";
+  constexpr std::string_view kBegins = "redrive";
+  Bytes first(kBegins.size());
+  const auto journal = disk().open(TraceFiles{directory.string()}.journal());
+  const auto got = journal ? journal.value()->read(0, first) : Result<size_t>(0);
+  return got && got.value() == first.size() && std::equal(first.begin(), first.end(), kBegins.begin());
 }
 
 Result<fs::path> trace_directory(const std::string& text) {
