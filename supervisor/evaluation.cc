@@ -84,6 +84,15 @@ class Deciding {
     return ends;
   }
 
+  // Where the unit's interval ends that begins here, its n-th, or, behind checkpoints that the policy has forced, where
+  // the recorded one does. None if the recording was cut off before.
+  std::optional<uint64_t> recorded_end(uint32_t unit, size_t n, uint64_t at_ns) const {
+    const auto& ends = ends_[unit];
+    if (n < ends.size() && ends[n] >= at_ns) return ends[n];
+    const auto later = std::ranges::upper_bound(ends, at_ns);
+    return later == ends.end() ? std::nullopt : std::optional(*later);
+  }
+
   uint64_t at_ns(const Step& step) const { return step.at_ns - out_.intervals[units_[step.unit].interval].start_ns; }
 
   void take_due_checkpoints(const Step& step) {
@@ -124,7 +133,9 @@ class Deciding {
     unit.restore_s = restore_s;
     out_.intervals.push_back({id, at_ns, at_ns, std::nullopt, restore_s});
     policy_.on_checkpoint(id, ended_ns);
-    if (placement_.lengths_known) policy_.on_length_known(id, ends_[id][unit.intervals] - at_ns);
+    if (const auto end = placement_.lengths_known ? recorded_end(id, unit.intervals, at_ns) : std::nullopt) {
+      policy_.on_length_known(id, *end - at_ns);
+    }
     ++unit.intervals;
     settle();
   }
