@@ -328,6 +328,11 @@ void Recorder::note_pending_outputs(const Thread& parent, const Memory& memory, 
                          (thread->run == Thread::Run::ready && thread->stop == Thread::Stop::exit);
     if (thread == &parent || thread->process != parent.process || !pending || !thread->row) continue;
     for (const Span& span : possible_outputs(thread->output_args, thread->sizes)) note(span.address, span.length);
+    if (!thread->timeout) continue;
+    // What was left of its timeout is no output: the child finds the program's own.
+    const Address timeout = thread->args[static_cast<size_t>(thread->row->timeout_arg)];
+    memory.put(timeout, *thread->timeout);
+    note(timeout, sizeof *thread->timeout);
   }
 }
 
