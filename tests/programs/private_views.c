@@ -127,14 +127,16 @@ static void between_processes(int fd) {
   MUST(pipe(to_parent));
   const pid_t child = MUST(fork());
   if (child == 0) {
+    MUST(close(to_child[1]));
+    MUST(close(to_parent[0]));
     view[2 * kPage] = 98;
     tell(to_parent[1]);
     hear(to_child[0]);
     CHECK(view[0] == 2 && view[kPage] == 99 && view[2 * kPage] == 98 && view[3 * kPage] == 2);
     tell(to_parent[1]);
     for (int round = 1; round <= kRounds; round++) {
-      while (view[0] != 100 + round) syscall(SYS_getppid);
-      CHECK(view[kPage] == 99 && view[2 * kPage] == 98 && view[3 * kPage] == 100 + round);
+      while (view[kLength - 1] != 100 + round) syscall(SYS_getppid);  // what is written last
+      CHECK(view[0] == 100 + round && view[kPage] == 99 && view[2 * kPage] == 98 && view[3 * kPage] == 100 + round);
       tell(to_parent[1]);
     }
     while (view[0] != 3) {
@@ -147,6 +149,8 @@ static void between_processes(int fd) {
     CHECK(view[0] == 4 && view[kPage] == 99 && view[2 * kPage] == 4);
     _exit(0);
   }
+  MUST(close(to_child[0]));
+  MUST(close(to_parent[1]));
   hear(to_parent[0]);
   put(fd, 2, 0, kLength);
   CHECK(view[0] == 2 && view[kPage] == 99 && view[2 * kPage] == 2);
