@@ -109,9 +109,10 @@ def end_like_ctrl_c(*_):
 
 def main():
     signal.signal(signal.SIGTERM, end_like_ctrl_c)
-    # Whoever starts this in the background has them ignored, and recorded programs would inherit that.
+    # Whoever starts this in the background, or by nohup(1), has them ignored, and recorded programs would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     arguments = parse_arguments()
     tests = selected(arguments)
     if arguments.list:
