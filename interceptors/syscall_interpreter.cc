@@ -267,7 +267,7 @@ Span ethtool_command(Address request, const Memory& memory) {
       }
       case ETHTOOL_GLINKSETTINGS:
       case ETHTOOL_SLINKSETTINGS: {
-        // Of a number of words that does not fit, the answer says which one does, and nothing follows.
+        // If that is not the driver's number of words, the kernel answers with the right one, and no words follow.
         int8_t words = 0;
         memory.get(at + offsetof(ethtool_link_settings, link_mode_masks_nwords), words);
         return sizeof(ethtool_link_settings) + static_cast<uint64_t>(std::max<int>(words, 0)) * 3 * sizeof(uint32_t);

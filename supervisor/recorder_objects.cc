@@ -10,6 +10,7 @@
 
 #include "checkpoint/address_space.h"
 #include "supervisor/descriptor_info.h"
+#include "supervisor/ranges.h"
 #include "supervisor/recorder.h"
 #include "supervisor/registers.h"
 
@@ -45,21 +46,6 @@ std::string changed_path(const Thread& thread) {
   const bool relative = changed > 0 && row.args[changed - 1].kind == ArgKind::fd;
   const uint64_t directory = relative ? thread.args[changed - 1] : static_cast<uint64_t>(AT_FDCWD);
   return path_of(*thread.process, thread.args[changed], directory);
-}
-
-// The parts of a range that none of the others covers.
-std::vector<FileRange> without(FileRange range, std::vector<FileRange> others) {
-  std::sort(others.begin(), others.end(), [](const auto& a, const auto& b) { return a.start < b.start; });
-  std::vector<FileRange> rest;
-  for (const auto& other : others) {
-    if (other.end <= range.start) continue;
-    if (other.start >= range.end) break;
-    if (other.start > range.start) rest.push_back({range.start, other.start});
-    range.start = other.end;
-    if (range.start >= range.end) return rest;
-  }
-  if (range.start < range.end) rest.push_back(range);
-  return rest;
 }
 
 void add_data(Event& event, uint64_t object, uint64_t offset, std::span<const uint8_t> data) {

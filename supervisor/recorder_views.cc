@@ -3,13 +3,13 @@
 // The kernel shows a change in every page of the view that the process has not written to; a page that comes to lie
 // beyond the file's end is taken away, written or not (mmap(2)). A replay's view is one of the trace's copy, so all
 // this becomes output of the call, or of an event of the view's owner.
-#include <fcntl.h>
 #include <sys/mman.h>
 
 #include <algorithm>
 
 #include "base/page.h"
 #include "checkpoint/address_space.h"
+#include "supervisor/ranges.h"
 #include "supervisor/recorder.h"
 #include "supervisor/registers.h"
 
@@ -24,14 +24,9 @@ std::vector<AddressRange> shown(const Process& process, const Mapping& view, Add
   part.start = page_down(range.start);
   part.end = page_up(range.end);
   part.offset += part.start - view.start;
-  std::vector<AddressRange> found;
-  Address at = range.start;
-  for (const PageRun& own : table->stored_pages(part)) {
-    if (own.start > at) found.push_back({at, own.start});
-    at = std::max(at, own.start + own.pages * kPageSize);
-  }
-  if (at < range.end) found.push_back({at, range.end});
-  return found;
+  std::vector<AddressRange> own;
+  for (const PageRun& run : table->stored_pages(part)) own.push_back({run.start, run.start + run.pages * kPageSize});
+  return without(range, std::move(own));
 }
 
 }  // namespace
@@ -104,8 +99,8 @@ void Recorder::report_seen_writes(const MappedObject& object) {
   }
 }
 
-// Another unit that has a private view of what the thread's call is about to change, if there is one that runs user
-// code; null if there is none, or the call may wait for something else.
+// Another unit that has a private view of what the thread's call is about to change, one that runs user code before
+// others; null if there is none, or the call may wait for something else.
 Unit* Recorder::unit_that_looks(const Thread& thread) {
   const MappedObject* const object = thread.changes_object ? objects_.find(thread.changes_object) : nullptr;
   if (!object || thread.row->traffic == Traffic::transfer) return nullptr;
