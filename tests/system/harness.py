@@ -8,6 +8,7 @@ import errno
 import json
 import os
 import pathlib
+import select
 import shlex
 import shutil
 import signal
@@ -137,16 +138,26 @@ class Process:
             time.sleep(0.02)
 
     def finish(self, timeout_s):
-        try:
-            status = self.process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            raise self.failure(f"still runs after {timeout_s:g} s") from None
-        finally:
-            self.kill()
+        ended = self.ends_within(timeout_s)
+        seconds = time.monotonic() - self.start
+        self.kill()
+        if not ended:
+            raise self.failure(f"still runs after {timeout_s:g} s")
+        status = self.process.wait()
         status = 128 - status if status < 0 else status
-        outcome = Outcome(self.command, status, self.output(0), self.output(1), time.monotonic() - self.start, self.shown)
+        outcome = Outcome(self.command, status, self.output(0), self.output(1), seconds, self.shown)
         self.close()
         return outcome
+
+    def ends_within(self, timeout_s):
+        """Popen.wait looks every 50 ms only."""
+        if self.process.poll() is not None:
+            return True
+        process = os.pidfd_open(self.pid)
+        try:
+            return bool(select.select([process], [], [], timeout_s)[0])
+        finally:
+            os.close(process)
 
     def failure(self, what):
         return Failure(describe(what, self.shown, self.output(0), self.output(1)))
