@@ -5,6 +5,7 @@
 // that is data, not an error, so they return false.
 #pragma once
 
+#include <signal.h>
 #include <sys/types.h>
 #include <sys/user.h>
 
@@ -101,6 +102,21 @@ bool get_regs(pid_t tid, user_regs_struct& regs);
 bool set_regs(pid_t tid, const user_regs_struct& regs);
 Bytes get_xstate(pid_t tid);  // NT_X86_XSTATE; empty if the tracee is gone
 bool set_xstate(pid_t tid, const Bytes& xstate);
+
+// Whether an instruction of the thread itself raised the signal (sigaction(2), si_code).
+inline bool caused_by_instruction(const siginfo_t& info) {
+  switch (info.si_signo) {
+    case SIGSEGV:
+    case SIGBUS:
+    case SIGFPE:
+    case SIGILL:
+    case SIGTRAP:
+    case SIGSYS:
+      return info.si_code > 0;
+    default:
+      return false;
+  }
+}
 
 // The six argument registers of a syscall, in order: rdi rsi rdx r10 r8 r9.
 inline uint64_t& syscall_arg(user_regs_struct& regs, int index) {

@@ -82,8 +82,7 @@ Result<void> restore_sharers(const UnitState& state, RestoredUnit& unit) {
     const auto owner = unit.processes.find(*process.memory_of);
     if (owner == unit.processes.end()) return Error{"the image holds a process without memory", Status::damaged};
     const Stub& stub = owner->second.stub;
-    ASSIGN_OR_RETURN(const pid_t pid, stub.clone(stub.pid(), CLONE_VM));
-    ASSIGN_OR_RETURN(Stub made, Stub::adopt(pid));
+    ASSIGN_OR_RETURN(Stub made, stub.fork(stub.pid(), CLONE_VM));
     unit.processes.emplace(process.process, RestoredProcess{std::move(made), process.brk, process.pid,
                                                             process.memory_of, owner->second.descriptors});
   }
@@ -98,8 +97,7 @@ Result<void> restore_threads(const UnitState& state, RestoredUnit& unit) {
     const Stub& stub = process->second.stub;
     pid_t tid = stub.pid();
     if (std::exchange(leader_taken[thread.process], true)) {
-      constexpr uint64_t kThread = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM;
-      ASSIGN_OR_RETURN(tid, stub.clone(stub.pid(), kThread));
+      ASSIGN_OR_RETURN(tid, stub.add_thread(stub.pid()));
     }
     unit.threads[thread.thread] = tid;
   }
@@ -215,11 +213,12 @@ Result<void> map(Calls& calls, const Mapping& mapping, SharedObjects& shared, co
   return calls.map_anonymous(mapping.start, mapping.length(), mapping.protection, MAP_PRIVATE | MAP_NORESERVE | growth);
 }
 
-Result<RestoredUnit> restore(const UnitState& state, const ReadPages& read_pages, const FilePath& file_path) {
+Result<RestoredUnit> restore(const UnitState& state, const ReadPages& read_pages, const FilePath& file_path,
+                             Address tier) {
   RestoredUnit unit;
   for (const auto& process : state.processes) {
     if (process.memory_of) continue;
-    ASSIGN_OR_RETURN(Stub stub, Stub::spawn());
+    ASSIGN_OR_RETURN(Stub stub, Stub::spawn(tier));
     StubCalls calls(stub, stub.pid());
     for (const auto& mapping : process.mappings) {
       if (mapping.object_size) TRY(unit.shared.resize(mapping.shared_object, *mapping.object_size));

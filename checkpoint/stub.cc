@@ -2,12 +2,17 @@
 
 #include <elf.h>
 #include <fcntl.h>
+#include <linux/close_range.h>
+#include <linux/seccomp.h>
+#include <linux/sockios.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -20,13 +25,15 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/pass_fd.h"
 #include "checkpoint/address_space.h"
+#include "checkpoint/stub_filter.h"
 
 namespace redrive {
 namespace {
 
 // What a stub executes of its own: the calls from rbx to rbp, up to the first that fails; r12 is the descriptor that
-// was opened last, for those that name kOpened.
+// was received last, for those that name kReceived.
 extern "C" const uint8_t redrive_stub_code[], redrive_stub_syscall[], redrive_stub_code_end[];
 asm(R"(
   .pushsection .rodata
@@ -46,8 +53,8 @@ redrive_stub_syscall:
   syscall
   cmp $-4095, %rax
   jae 1f
-  cmpq $2, 0(%rbx)  # open(2)
-  cmove %rax, %r12
+  cmpq $47, 0(%rbx)  # recvmsg(2)
+  cmove 0x70001fe0, %r12
   add $56, %rbx
   cmp %rbp, %rbx
   jne redrive_stub_code
@@ -56,15 +63,40 @@ redrive_stub_syscall:
 redrive_stub_code_end:
   .popsection
 )");
-constexpr uint64_t kOpened = ~uint64_t{1};
-static_assert(SYS_open == 2);
+constexpr uint64_t kReceived = ~uint64_t{1};
+constexpr uint64_t kSocket = 0;  // its only descriptor
 
 constexpr Address kGateCode = kStubSyscallEnd - 2;
 constexpr Address kScratch = kGateStart + kPageSize;
-constexpr uint64_t kCallSize = 56;  // StubCalls::Call
+constexpr uint64_t kCallSize = 56;  // Stub::Call
+
+// Behind the list of calls: how a file is received.
+struct Receiving {
+  msghdr message;
+  iovec piece;
+  uint64_t byte;
+  uint8_t head[sizeof(cmsghdr)];
+  uint64_t descriptor;  // of which the kernel writes the low half
+};
+constexpr Address kReceiving = kScratch + 0xf80;
+static_assert(SYS_recvmsg == 47 && kReceiving + offsetof(Receiving, descriptor) == 0x70001fe0);
+constexpr size_t kControlSize = sizeof(Receiving) - offsetof(Receiving, head);
+static_assert(kControlSize == CMSG_SPACE(sizeof(int)));
+constexpr size_t kMostCalls = (kReceiving - kScratch) / kCallSize;
+
+Receiving receiving() {
+  Receiving receiving{};
+  receiving.message.msg_iov = reinterpret_cast<iovec*>(kReceiving + offsetof(Receiving, piece));
+  receiving.message.msg_iovlen = 1;
+  receiving.message.msg_control = reinterpret_cast<void*>(kReceiving + offsetof(Receiving, head));
+  receiving.message.msg_controllen = kControlSize;
+  receiving.piece = {reinterpret_cast<void*>(kReceiving + offsetof(Receiving, byte)), 1};
+  return receiving;
+}
 constexpr long kOptions = PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK |
                           PTRACE_O_TRACESECCOMP | PTRACE_O_EXITKILL;
 constexpr uint64_t kNsPerSecond = 1'000'000'000;
+constexpr uint64_t kMostTicks = 120;  // seconds of CPU time for a list of calls: unmapping much memory takes long
 constexpr uint64_t kCpuidFaulting = 0x1012;  // ARCH_SET_CPUID, off = faults
 
 // Where the code for a list of calls begins.
@@ -116,14 +148,32 @@ int stub_fd() {
   return fd;
 }
 
+// Two ends, of which the first is ours.
+struct Sockets {
+  Fd ours, its;
+};
+Result<Sockets> make_sockets() {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0)
+    return errno_error("cannot make a socket for a stub process");
+  return Sockets{Fd(ends[0]), Fd(ends[1])};
+}
+
 // Between vfork and exec only system calls are made: the child runs on the parent's memory.
-pid_t spawn_traced(int program) {
+pid_t spawn_traced(int program, int socket) {
   char* const argv[] = {const_cast<char*>("redrive-stub"), nullptr};
   char* const envp[] = {nullptr};
   const pid_t pid = vfork();
   if (pid != 0) return pid;
-  const rlimit unlimited{RLIM_INFINITY, RLIM_INFINITY};
+  const rlimit unlimited{RLIM_INFINITY, RLIM_INFINITY}, none_at_all{0, 0};
   setrlimit(RLIMIT_STACK, &unlimited);
+  for (const auto resource : {RLIMIT_CORE, RLIMIT_FSIZE, RLIMIT_MEMLOCK, RLIMIT_MSGQUEUE}) {
+    setrlimit(resource, &none_at_all);
+  }
+  if (dup2(socket, kSocket) < 0 || fcntl(kSocket, F_SETFD, 0) != 0 ||
+      close_range(kSocket + 1, ~0u, CLOSE_RANGE_CLOEXEC) != 0)
+    _exit(127);
+  prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
   // Its stop at the exec is a signal.
   sigset_t none;
   sigemptyset(&none);
@@ -133,6 +183,7 @@ pid_t spawn_traced(int program) {
 }
 
 bool at_trap(int status) { return WIFSTOPPED(status) && WSTOPSIG(status) == SIGTRAP && status >> 16 == 0; }
+bool at_filter(int status) { return WIFSTOPPED(status) && status >> 16 == PTRACE_EVENT_SECCOMP; }
 
 }  // namespace
 
@@ -141,19 +192,21 @@ uint64_t stack_limit(pid_t pid) {
   return prlimit(pid, RLIMIT_STACK, nullptr, &limit) == 0 ? limit.rlim_cur : RLIM_INFINITY;
 }
 
-bool touches_stub(long number, std::span<const uint64_t, 6> args) {
-  const auto touches = [](Address start, uint64_t length) {
-    const Address end = start + length;
-    return end < start || (start < kGateEnd && kGateStart < end);
-  };
+bool touches_stub(Address start, uint64_t length) {
+  const Address end = start + length;
+  return end < start || (start < kGateEnd && kGateStart < end);
+}
+
+bool is_forbidden(long number, std::span<const uint64_t, 6> args) {
   switch (number) {
     case SYS_mmap:
     case SYS_munmap:
     case SYS_mprotect:
+      return touches_stub(args[0], args[1]);
     case SYS_madvise:
-      return touches(args[0], args[1]);
+      return touches_stub(args[0], args[1]) || args[2] >= MADV_HWPOISON;
     case SYS_mremap:
-      return touches(args[0], args[1]) || ((args[3] & MREMAP_FIXED) && touches(args[4], args[2]));
+      return touches_stub(args[0], args[1]) || ((args[3] & MREMAP_FIXED) && touches_stub(args[4], args[2]));
     default:
       return false;
   }
@@ -168,18 +221,19 @@ bool wait_for(pid_t tid, int& status) {
   }
 }
 
-Result<Stub> Stub::spawn() {
+Result<Stub> Stub::spawn(Address tier) {
   if (stub_fd() < 0) return errno_error("cannot make the stub program");
+  ASSIGN_OR_RETURN(Sockets sockets, make_sockets());
   Stub stub;
-  stub.pid_ = spawn_traced(stub_fd());
+  stub.files_ = std::move(sockets.ours);
+  stub.pid_ = spawn_traced(stub_fd(), sockets.its.get());
   if (stub.pid_ < 0) return errno_error("cannot start a stub process");
   int status = 0;
   if (!wait_for(stub.pid_, status) || !at_trap(status)) {
     return Error{"a stub process did not start: ptrace may be forbidden here (see `redrive check --host`)"};
   }
   if (ptrace(PTRACE_SETOPTIONS, stub.pid_, nullptr, kOptions) != 0) return errno_error("cannot trace a stub process");
-  ASSIGN_OR_RETURN(stub.memory_, Memory::open(stub.pid_));
-  stub.tick();
+  TRY(stub.begin());
   // Leave nothing mapped but its own two pages.
   ASSIGN_OR_RETURN(const auto mappings, read_mappings(stub.pid_));
   StubCalls calls(stub, stub.pid_);
@@ -198,7 +252,31 @@ Result<Stub> Stub::spawn() {
     ASSIGN_OR_RETURN(const int64_t cpuid, stub.call(stub.pid_, SYS_arch_prctl, {kCpuidFaulting, 0}));
     traps_cpuid = cpuid == 0;
   }
+  TRY(stub.confine(tier));
   return stub;
+}
+
+// From now on only the filter's calls are let through.
+Result<void> Stub::confine(Address tier) const {
+  const auto filter = stub_filter(kStubSyscallEnd, tier);
+  const sock_fprog program{static_cast<unsigned short>(filter.size()),
+                           reinterpret_cast<sock_filter*>(kScratch + sizeof program)};
+  const bool written = memory_.put(kScratch, program) &&
+                       memory_.write(kScratch + sizeof program, filter.data(), filter.size() * sizeof filter.front());
+  if (!written) return errno_error("cannot write to a stub");
+  ASSIGN_OR_RETURN(const int64_t result, call(pid_, SYS_seccomp, {SECCOMP_SET_MODE_FILTER, 0, kScratch}));
+  if (result == 0) return {};
+  return errno_error("cannot set a seccomp filter (see `redrive check --host`)", static_cast<int>(-result));
+}
+
+// The first that is to go when memory gets scarce (proc(5), oom_score_adj).
+Result<void> Stub::begin() {
+  ASSIGN_OR_RETURN(memory_, Memory::open(pid_));
+  tick();
+  constexpr std::string_view kFirst = "1000";
+  const Fd score(::open(("/proc/" + std::to_string(pid_) + "/oom_score_adj").c_str(), O_WRONLY | O_CLOEXEC));
+  if (score && ::write(score.get(), kFirst.data(), kFirst.size()) < 0) return errno_error("cannot rank a stub process");
+  return {};
 }
 
 void Stub::limit_stack(uint64_t bytes) const {
@@ -223,26 +301,23 @@ void Stub::tick() const {
   prlimit(pid_, RLIMIT_CPU, &limit, nullptr);
 }
 
-Result<Stub> Stub::adopt(pid_t pid) {
-  Stub stub;
-  stub.pid_ = pid;
-  ASSIGN_OR_RETURN(stub.memory_, Memory::open(pid));
-  stub.tick();
-  return stub;
-}
-
-Result<pid_t> Stub::hand_over() && {
+Result<ReleasedStub> Stub::hand_over() && {
   if (ptrace(PTRACE_DETACH, pid_, nullptr, SIGSTOP) != 0) return errno_error("cannot let a forked process go");
-  return std::exchange(pid_, -1);
+  return ReleasedStub{std::exchange(pid_, -1), std::move(files_)};
 }
 
-Result<Stub> Stub::take_over(pid_t pid) {
+Result<Stub> Stub::take_over(ReleasedStub released) {
+  const pid_t pid = released.pid;
   int status = 0;
   if (ptrace(PTRACE_ATTACH, pid, nullptr, nullptr) != 0 || !wait_for(pid, status) || !WIFSTOPPED(status) ||
       ptrace(PTRACE_SETOPTIONS, pid, nullptr, kOptions) != 0) {
     return Error{"a forked process ended before it could be taken over"};
   }
-  return adopt(pid);
+  Stub stub;
+  stub.pid_ = pid;
+  stub.files_ = std::move(released.files);
+  TRY(stub.begin());
+  return stub;
 }
 
 void Stub::end_thread(pid_t tid) const {
@@ -254,16 +329,20 @@ void Stub::end_thread(pid_t tid) const {
   regs.rdi = 0;
   set_regs(tid, regs);
   int status = 0;
+  uint64_t stops = 0;
   do {
     ptrace(PTRACE_CONT, tid, nullptr, nullptr);
-  } while (wait_for(tid, status) && WIFSTOPPED(status));
+    // Other code than ours may make another call, or none.
+  } while (wait_for(tid, status) && WIFSTOPPED(status) && !at_filter(status) && ++stops < kMostTicks);
 }
 
-Stub::Stub(Stub&& other) noexcept : pid_(std::exchange(other.pid_, -1)), memory_(std::move(other.memory_)) {}
+Stub::Stub(Stub&& other) noexcept
+    : pid_(std::exchange(other.pid_, -1)), memory_(std::move(other.memory_)), files_(std::move(other.files_)) {}
 
 Stub& Stub::operator=(Stub&& other) noexcept {
   std::swap(pid_, other.pid_);
   std::swap(memory_, other.memory_);
+  std::swap(files_, other.files_);
   return *this;
 }
 
@@ -285,22 +364,22 @@ Stub::~Stub() {
 }
 
 Result<int64_t> Stub::call(pid_t tid, long number, std::initializer_list<uint64_t> args) const {
+  Call call{static_cast<uint64_t>(number), {}};
+  std::copy(args.begin(), args.end(), call.args);
+  if (is_forbidden(number, call.args)) return Error{"a trace changes the replay's own memory", Status::damaged};
   user_regs_struct regs{};
-  regs.rip = kGateCode;
-  regs.rax = static_cast<uint64_t>(number);
-  // As if it were the last of a list.
-  regs.rbx = kScratch;
-  regs.rbp = kScratch + kCallSize;
-  int index = 0;
-  for (const uint64_t arg : args) syscall_arg(regs, index++) = arg;
-  if (touches_stub(number, syscall_args(regs))) return Error{"a trace changes the replay's own memory", Status::damaged};
-  ASSIGN_OR_RETURN(regs, run(tid, regs));
+  regs.rax = call.number;
+  for (size_t i = 0; i < std::size(call.args); ++i) syscall_arg(regs, static_cast<int>(i)) = call.args[i];
+  ASSIGN_OR_RETURN(regs, run(tid, kGateCode, regs, std::span(&call, 1)));
   return static_cast<int64_t>(regs.rax);
 }
 
-Result<user_regs_struct> Stub::run(pid_t tid, user_regs_struct regs) const {
+Result<user_regs_struct> Stub::run(pid_t tid, Address start, user_regs_struct regs, std::span<const Call> calls) const {
   user_regs_struct saved;
   if (!get_regs(tid, saved)) return errno_error("cannot read a stub's registers");
+  regs.rip = start;
+  regs.rbx = kScratch;
+  regs.rbp = kScratch + calls.size() * kCallSize;
   regs.orig_rax = ~0ull;
   regs.eflags = 0x202;
   regs.cs = kCodeSegment, regs.ss = kStackSegment;  // the thread may be amid code of another size
@@ -308,12 +387,29 @@ Result<user_regs_struct> Stub::run(pid_t tid, user_regs_struct regs) const {
   regs.fs_base = saved.fs_base, regs.gs_base = saved.gs_base;
   regs.rsp = saved.rsp;
   if (!set_regs(tid, regs)) return errno_error("cannot set a stub's registers");
+  size_t last = 0;
+  const auto is_next = [&] {
+    const size_t at = (regs.rbx - kScratch) / kCallSize;
+    // It may be the same again: a clone(2) that a signal came before.
+    if (regs.rip != kStubSyscallEnd || at < last || at >= calls.size()) return false;
+    last = at;
+    const auto args = syscall_args(regs);
+    return regs.orig_rax == calls[at].number && std::equal(args.begin(), args.end(), calls[at].args);
+  };
   int status = 0;
+  uint64_t ticks = 0;
   do {
     if (ptrace(PTRACE_CONT, tid, nullptr, nullptr) != 0 || !wait_for(tid, status) || !WIFSTOPPED(status)) {
       return Error{"a stub process ended unexpectedly"};
     }
-    // Signals from outside (a terminal's Ctrl-C) are none of the program's.
+    // Other signals (a terminal's Ctrl-C) come from outside.
+    siginfo_t info{};
+    if (status >> 16 == 0) ptrace(PTRACE_GETSIGINFO, tid, nullptr, &info);
+    ticks += info.si_signo == SIGXCPU;
+    const bool faulted = caused_by_instruction(info) && !at_trap(status);
+    const bool other_call = at_filter(status) && !(get_regs(tid, regs) && is_next());
+    if (faulted || other_call || ticks == kMostTicks)
+      return Error{"the re-driven code has changed what the replay executes beside it", Status::damaged};
   } while (!at_trap(status));
   if (!get_regs(tid, regs)) return errno_error("cannot read a stub's registers");
   if (!set_regs(tid, saved)) return errno_error("cannot set a stub's registers");
@@ -330,6 +426,31 @@ Result<pid_t> Stub::clone(pid_t tid, uint64_t flags) const {
   if (!wait_for(child, status) || !WIFSTOPPED(status)) return Error{"a stub's child did not start"};
   if (!set_regs(child, saved)) return errno_error("cannot set a stub's registers");
   return child;
+}
+
+Result<pid_t> Stub::add_thread(pid_t tid) const {
+  return clone(tid, CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM);
+}
+
+Result<Stub> Stub::fork(pid_t tid, uint64_t flags) const {
+  Stub child;
+  ASSIGN_OR_RETURN(child.pid_, clone(tid, flags));
+  TRY(child.begin());
+  TRY(child.give_socket(*this));
+  return child;
+}
+
+Result<void> Stub::give_socket(const Stub& parent) {
+  const std::string doing = "give a stub process a socket";
+  ASSIGN_OR_RETURN(Sockets sockets, make_sockets());
+  StubCalls calls(*this, pid_);
+  TRY(calls.receive(doing, std::move(sockets.its)));
+  TRY(calls.push(doing, SYS_dup2, {kReceived, kSocket}));
+  // The first call still takes it from the other.
+  files_ = Fd(fcntl(parent.files_.get(), F_DUPFD_CLOEXEC, 0));
+  TRY(calls.run());
+  files_ = std::move(sockets.ours);
+  return {};
 }
 
 Result<void> Stub::map_file(pid_t tid, const std::string& path, Address start, uint64_t length, int protection,
@@ -368,40 +489,45 @@ Result<void> StubCalls::add(std::string doing, long number, std::initializer_lis
   return push(std::move(doing), number, args);
 }
 
-// What was opened last, if it still is. There is room for that.
+// What was received last, if it is still open. There is room for that.
 void StubCalls::close() {
   if (open_.empty()) return;
-  calls_.push_back({SYS_close, {kOpened}});
+  calls_.push_back({SYS_close, {kReceived}});
   doing_.push_back("close " + std::exchange(open_, {}));
 }
 
 Result<void> StubCalls::push(std::string doing, long number, std::initializer_list<uint64_t> args) {
-  if ((calls_.size() + 2) * sizeof(Call) + texts_.size() > kPageSize) TRY(run());
-  Call call{static_cast<uint64_t>(number), {}};
+  if (calls_.size() + 2 > kMostCalls) TRY(run());
+  Stub::Call call{static_cast<uint64_t>(number), {}};
   std::copy(args.begin(), args.end(), call.args);
-  if (touches_stub(number, call.args)) return Error{"cannot " + doing + ": the replay's own is there", Status::damaged};
+  if (is_forbidden(number, call.args)) return Error{"cannot " + doing + ": the replay's own is there", Status::damaged};
   calls_.push_back(call);
   doing_.push_back(std::move(doing));
   return {};
 }
 
+Result<void> StubCalls::receive(std::string doing, Fd file) {
+  open_ = doing;
+  files_.push_back(std::move(file));
+  return push(std::move(doing), SYS_recvmsg, {kSocket, kReceiving, 0});
+}
+
 Result<void> StubCalls::map_file(const std::string& path, Address start, uint64_t length, int protection, int flags,
                                  uint64_t offset) {
-  const uint64_t mode = (flags & MAP_TYPE) == MAP_SHARED ? O_RDWR : O_RDONLY;
-  constexpr size_t kCalls = 4;  // what is open is closed, two are added, and what is opened is closed
-  if (kCalls * sizeof(Call) + path.size() + 1 > kPageSize)
-    return Error{"cannot map " + path + ": its name is too long"};
-  if ((calls_.size() + kCalls) * sizeof(Call) + texts_.size() + path.size() + 1 > kPageSize) TRY(run());
-  if (open_ != path || open_mode_ != mode) {
+  const int mode = (flags & MAP_TYPE) == MAP_SHARED ? O_RDWR : O_RDONLY;
+  constexpr size_t kCalls = 4;  // what is open is closed, two are added, and what is received is closed
+  const std::string doing = "map " + path;
+  if (calls_.size() + kCalls > kMostCalls) TRY(run());
+  if (open_ != doing || open_mode_ != mode) {
     close();
-    texts_.insert(0, path.c_str(), path.size() + 1);
-    TRY(push("map " + path, SYS_open, {kScratch + kPageSize - texts_.size(), mode, 0}));
-    open_ = path;
+    Fd file(::open(path.c_str(), mode | O_CLOEXEC));
+    if (!file) return errno_error("cannot " + doing);
+    TRY(receive(doing, std::move(file)));
     open_mode_ = mode;
   }
   return push(
-      "map " + path, SYS_mmap,
-      {start, length, static_cast<uint64_t>(protection), static_cast<uint64_t>(flags | MAP_FIXED), kOpened, offset});
+      doing, SYS_mmap,
+      {start, length, static_cast<uint64_t>(protection), static_cast<uint64_t>(flags | MAP_FIXED), kReceived, offset});
 }
 
 Result<void> Calls::map_anonymous(Address start, uint64_t length, int protection, int flags) {
@@ -415,28 +541,32 @@ Result<void> Calls::unmap(Address start, uint64_t length) {
 }
 
 Result<int64_t> StubCalls::run() {
-  static_assert(sizeof(Call) == kCallSize);
+  static_assert(sizeof(Stub::Call) == kCallSize);
   if (calls_.empty()) return 0;
   close();
-  const size_t size = calls_.size() * sizeof(Call);
+  // If a call has failed, the files of those behind it were not received.
+  int unread = 0;
+  if (!files_.empty() && (ioctl(stub_.files_.get(), SIOCOUTQ, &unread) != 0 || unread > 0))
+    return Error{"cannot send files to a stub, which has not received those before"};
+  for (const Fd& file : files_) {
+    if (!pass_fd(stub_.files_.get(), file.get())) return errno_error("cannot send a file to a stub");
+  }
+  Receiving receiving = redrive::receiving();
   MemoryPiece pieces[] = {
-      {kScratch, reinterpret_cast<uint8_t*>(calls_.data()), size},
-      {kScratch + kPageSize - texts_.size(), reinterpret_cast<uint8_t*>(texts_.data()), texts_.size()}};
-  if (!stub_.memory().write(std::span(pieces).first(texts_.empty() ? 1 : 2)))
+      {kScratch, reinterpret_cast<uint8_t*>(calls_.data()), calls_.size() * sizeof(Stub::Call)},
+      {kReceiving, reinterpret_cast<uint8_t*>(&receiving), sizeof receiving},
+  };
+  if (!stub_.memory().write(std::span(pieces).first(files_.empty() ? 1 : 2)))
     return errno_error("cannot write to a stub");
-  user_regs_struct regs{};
-  regs.rip = list_code();
-  regs.rbx = kScratch;
-  regs.rbp = kScratch + size;
-  ASSIGN_OR_RETURN(regs, stub_.run(tid_, regs));
+  ASSIGN_OR_RETURN(const user_regs_struct regs, stub_.run(tid_, list_code(), {}, calls_));
   const auto result = static_cast<int64_t>(regs.rax);
-  const size_t made = (regs.rbx - kScratch) / sizeof(Call);
+  const size_t made = (regs.rbx - kScratch) / kCallSize;
   if (made < calls_.size()) {
     return Error{"cannot " + doing_[made] + ": " + std::strerror(static_cast<int>(-result))};
   }
   calls_.clear();
   doing_.clear();
-  texts_.clear();
+  files_.clear();
   return result;
 }
 

@@ -6,6 +6,11 @@
 // that spawned a stub is its tracer: all functions must be called from that thread. A stub dies with its tracer
 // (PTRACE_O_EXITKILL). About once in a second of its CPU time it stops with a SIGXCPU, so that a tracer that waits for
 // a stop gets one however long that takes.
+//
+// A stub can do nothing but change its memory. From its start on, before it holds anything of a recording, a seccomp
+// filter (stub_filter.h) stops every other call, whoever makes it; those that its tracer wants are compared with what
+// it wants and go on, all others must be answered in the kernel's place. It opens no files: the tracer does, and sends
+// them over the socket that is its only descriptor.
 #pragma once
 
 #include <initializer_list>
@@ -13,15 +18,24 @@
 #include <string>
 #include <vector>
 
+#include "base/fd.h"
 #include "base/remote.h"
 #include "base/result.h"
 #include "checkpoint/unit_state.h"
 
 namespace redrive {
 
+// A process that no thread has taken over yet, stopped.
+struct ReleasedStub {
+  pid_t pid = -1;
+  Fd files;
+};
+
 class Stub {
  public:
-  static Result<Stub> spawn();
+  // `tier`: behind the syscall instruction of code that will be mapped into it and makes calls of its own
+  // (stub_filter.h); 0: none is.
+  static Result<Stub> spawn(Address tier = 0);
   Stub(Stub&& other) noexcept;
   Stub& operator=(Stub&& other) noexcept;
   ~Stub();  // kills and reaps the process with all its threads
@@ -30,26 +44,26 @@ class Stub {
   const Memory& memory() const { return memory_; }
 
   // Runs a syscall for real in the stopped thread `tid` and restores its registers. The result is the kernel's
-  // (negative errno).
+  // (negative errno). Nothing that its arguments point to is compared with what was meant: only what the filter lets
+  // through, and calls on the stub itself, can be wanted.
   Result<int64_t> call(pid_t tid, long number, std::initializer_list<uint64_t> args) const;
 
-  // Adds a thread (flags hold CLONE_THREAD) or makes a child process; returns its id, stopped, traced, with the
-  // caller's registers.
-  Result<pid_t> clone(pid_t tid, uint64_t flags) const;
+  // Adds a thread; returns its id, stopped, traced, with the caller's registers.
+  Result<pid_t> add_thread(pid_t tid) const;
+  // Makes a child process, whose only thread has the caller's registers. Flags: CLONE_VM, CLONE_PARENT.
+  Result<Stub> fork(pid_t tid, uint64_t flags) const;
   // Lets the stack grow as far as the recorded process could (getrlimit(2), RLIMIT_STACK).
   void limit_stack(uint64_t bytes) const;
   // The CPU time of all threads that the process has had.
   uint64_t cpu_time_ns() const;
-  // The stub of a child process made by clone().
-  static Result<Stub> adopt(pid_t pid);
-  // Gives the process up, stopped, for another thread to take_over(). Returns its id.
-  Result<pid_t> hand_over() &&;
-  static Result<Stub> take_over(pid_t pid);
+  // Gives the process up for another thread to take_over().
+  Result<ReleasedStub> hand_over() &&;
+  static Result<Stub> take_over(ReleasedStub released);
   // Ends one thread that is not the process's first.
   void end_thread(pid_t tid) const;
 
-  // Maps a file of the host, opened by the stub itself: for writing with MAP_SHARED, only for reading with MAP_PRIVATE
-  // and MAP_SHARED_VALIDATE.
+  // Maps a file of the host, opened for writing with MAP_SHARED, only for reading with MAP_PRIVATE and
+  // MAP_SHARED_VALIDATE.
   Result<void> map_file(pid_t tid, const std::string& path, Address start, uint64_t length, int protection, int flags,
                         uint64_t offset) const;
   Result<void> map_anonymous(pid_t tid, Address start, uint64_t length, int protection, int flags) const;
@@ -59,14 +73,25 @@ class Stub {
 
  private:
   friend class StubCalls;
+  struct Call {
+    uint64_t number;
+    uint64_t args[6];
+  };
   Stub() = default;
-  // Runs the gate's code with these registers, as the list of calls wants them, in the thread. Its registers behind it;
-  // it has those of before again.
-  Result<user_regs_struct> run(pid_t tid, user_regs_struct regs) const;
+  // Runs the gate's code from `start` on in the thread, which makes these calls as the list of calls wants them. The
+  // registers behind it; the thread has those of before again.
+  Result<user_regs_struct> run(pid_t tid, Address start, user_regs_struct regs, std::span<const Call> calls) const;
+  Result<pid_t> clone(pid_t tid, uint64_t flags) const;
+  // Opens what belongs to the process beside it.
+  Result<void> begin();
+  // Has the process use a socket of its own from now on, instead of its parent's.
+  Result<void> give_socket(const Stub& parent);
+  Result<void> confine(Address tier) const;
   void tick() const;
 
   pid_t pid_ = -1;
   Memory memory_;
+  Fd files_;  // our end of its socket
 };
 
 // Syscalls to be made in a stub, one after the other.
@@ -95,30 +120,31 @@ class StubCalls final : public Calls {
   Result<int64_t> run();
 
  private:
-  struct Call {
-    uint64_t number;
-    uint64_t args[6];
-  };
+  friend class Stub;
   Result<void> push(std::string doing, long number, std::initializer_list<uint64_t> args);
+  // Lets the next calls have this file, as kReceived.
+  Result<void> receive(std::string doing, Fd file);
   void close();
 
   const Stub& stub_;
   const pid_t tid_;
-  std::vector<Call> calls_;
+  std::vector<Stub::Call> calls_;
   std::vector<std::string> doing_;
-  std::string texts_;  // paths, which lie at the end of the page
-  std::string open_;   // the file that was opened last, and is to be closed
-  uint64_t open_mode_ = 0;
+  std::vector<Fd> files_;  // to be sent
+  std::string open_;       // the file that was received last, and is to be closed
+  int open_mode_ = 0;
 };
 
 // The pages that a stub keeps for itself. Recorded programs must leave them alone.
 inline constexpr Address kGateStart = 0x70000000;
 inline constexpr Address kGateEnd = kGateStart + 2 * kPageSize;
-// Behind the instruction with which Stub::call runs system calls: a seccomp filter must let them through.
+// Behind the instruction with which Stub::call runs system calls.
 inline constexpr Address kStubSyscallEnd = kGateStart + 0x102;
 
-// Whether a call on memory would change what a stub keeps: then a trace asks for what no recording has done.
-bool touches_stub(long number, std::span<const uint64_t, 6> args);
+// Whether a call on memory would change what a stub keeps, or another process's memory: then a trace asks for what no
+// recording has done.
+bool touches_stub(Address start, uint64_t length);
+bool is_forbidden(long number, std::span<const uint64_t, 6> args);
 
 // Up to how many bytes the stack of a process may grow (getrlimit(2), RLIMIT_STACK).
 uint64_t stack_limit(pid_t pid);

@@ -7,7 +7,6 @@
 #include <initializer_list>
 #include <iterator>
 
-#include "base/check.h"
 #include "interceptors/syscall_table.h"
 
 namespace redrive {
@@ -20,7 +19,7 @@ ExactCall fatal_call(bool whole_process) {
 }
 
 std::vector<sock_filter> seccomp_filter(std::initializer_list<uint64_t> untraced, uint64_t traced,
-                                        std::span<const ExactCall> calls, std::span<const LimitedCall> only) {
+                                        std::span<const ExactCall> calls) {
   constexpr uint32_t kLoad = BPF_LD | BPF_W | BPF_ABS;
   constexpr uint32_t kForeign = SECCOMP_RET_ERRNO | ENOSYS;
   std::vector<sock_filter> filter{
@@ -28,35 +27,19 @@ std::vector<sock_filter> seccomp_filter(std::initializer_list<uint64_t> untraced
       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AUDIT_ARCH_X86_64, 1, 0),
       BPF_STMT(BPF_RET | BPF_K, kForeign),
   };
-  const auto answer_at = [&](uint64_t address, std::span<const sock_filter> answer) {
+  const auto answer_at = [&](uint64_t address, uint32_t answer) {
     constexpr uint32_t kAddress = offsetof(seccomp_data, instruction_pointer);
-    const auto size = static_cast<uint8_t>(answer.size());
-    CHECK(answer.size() < UINT8_MAX - 2);
     const sock_filter test[] = {
         BPF_STMT(kLoad, kAddress),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<uint32_t>(address), 0, static_cast<uint8_t>(size + 2)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<uint32_t>(address), 0, 3),
         BPF_STMT(kLoad, kAddress + 4),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<uint32_t>(address >> 32), 0, size),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<uint32_t>(address >> 32), 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, answer),
     };
     filter.insert(filter.end(), std::begin(test), std::end(test));
-    filter.insert(filter.end(), answer.begin(), answer.end());
   };
-  std::vector<sock_filter> allowed;
-  for (const LimitedCall& call : only) {
-    const auto argument = static_cast<uint32_t>(offsetof(seccomp_data, args) + call.arg * sizeof(uint64_t));
-    const sock_filter test[] = {
-        BPF_STMT(kLoad, offsetof(seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<uint32_t>(call.number), 0, 3),
-        BPF_STMT(kLoad, argument),
-        BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, ~call.bits, 1, 0),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    allowed.insert(allowed.end(), std::begin(test), std::end(test));
-  }
-  const sock_filter trace = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRACE);
-  allowed.push_back(only.empty() ? sock_filter BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW) : trace);
-  for (const uint64_t address : untraced) answer_at(address, allowed);
-  if (traced) answer_at(traced, {&trace, 1});
+  for (const uint64_t address : untraced) answer_at(address, SECCOMP_RET_ALLOW);
+  if (traced) answer_at(traced, SECCOMP_RET_TRACE);
   for (const auto& call : calls) {
     std::vector<sock_filter> test;
     const auto compare = [&](size_t offset, uint64_t value) {

@@ -260,19 +260,12 @@ struct ExactCall {
 // place of one that is forbidden.
 ExactCall fatal_call(bool whole_process);
 
-// A call of which only some bits of the low half of an argument may be set.
-struct LimitedCall {
-  int32_t number;
-  uint8_t arg = 0;
-  uint32_t bits = ~0u;
-};
-
 // The seccomp program: RET_TRACE for every syscall of this architecture, ENOSYS for other architectures (x32, i386).
 // Syscall instructions of the code inside tracees, named by the addresses behind them: at those in `untraced` all are
-// allowed, or those in `only` if there are any; at `traced` (0: none) all are RET_TRACE, whatever the number. `calls`
-// have their own answers wherever they are made.
+// allowed; at `traced` (0: none) all are RET_TRACE, whatever the number. `calls` have their own answers wherever they
+// are made.
 std::vector<sock_filter> seccomp_filter(std::initializer_list<uint64_t> untraced = {}, uint64_t traced = 0,
-                                        std::span<const ExactCall> calls = {}, std::span<const LimitedCall> only = {});
+                                        std::span<const ExactCall> calls = {});
 
 // "read(3, 0x7ffe..., 64)", from a recorded event's numbers. With `memory`, strings and sent bytes are shown as strace
 // does.

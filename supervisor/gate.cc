@@ -5,7 +5,6 @@
 #include <sched.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -14,6 +13,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/pass_fd.h"
 #include "interceptors/gate_calls.h"
 #include "interceptors/trapped_instructions.h"
 #include "supervisor/patch_plans.h"
@@ -90,23 +90,7 @@ bool GateArena::can_open(pid_t pid) {
   return same("/ns/pid") && same("/ns/mnt") && same("/root");
 }
 
-bool GateArena::send(int socket) const {
-  char byte = 0;
-  iovec piece{&byte, 1};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  msghdr message{};
-  message.msg_iov = &piece;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
-  cmsghdr* const rights = CMSG_FIRSTHDR(&message);
-  rights->cmsg_level = SOL_SOCKET;
-  rights->cmsg_type = SCM_RIGHTS;
-  rights->cmsg_len = CMSG_LEN(sizeof(int));
-  const int file = file_.get();
-  std::memcpy(CMSG_DATA(rights), &file, sizeof file);
-  return sendmsg(socket, &message, MSG_NOSIGNAL) == 1;
-}
+bool GateArena::send(int socket) const { return pass_fd(socket, file_.get()); }
 
 GateArena::~GateArena() {
   for (const auto& free : free_) munmap(free.slot, gate::kSlotSize);

@@ -102,7 +102,7 @@ Result<void> MessageStore::lay_out(std::vector<NeededSend> sends) {
 }
 
 MessageStore::~MessageStore() {
-  for (const auto& [event, birth] : born_) kill(birth.pid, SIGKILL);
+  for (const auto& [event, birth] : born_) kill(birth.stub.pid, SIGKILL);
   if (memory_) munmap(memory_, size_);
 }
 
@@ -131,7 +131,7 @@ void MessageStore::publish(EventRef event, const Bytes& payload) {
 }
 
 void MessageStore::publish(EventRef event, Birth birth) {
-  CHECK(birth.pid > 0);
+  CHECK(birth.stub.pid > 0);
   std::unique_lock lock(mutex_);
   ++bearing_;
   while (born_.size() >= kMostBirths && !stuck_) changed_.wait_for(lock, kPatience);

@@ -19,15 +19,16 @@
 #include "base/fd.h"
 #include "base/remote.h"
 #include "base/result.h"
+#include "checkpoint/stub.h"
 #include "interceptors/inprocess/layout.h"
 #include "logstore/event.h"
 #include "supervisor/gate.h"
 
 namespace redrive {
 
-// A child forked by a re-driven parent, stopped and traced by nobody, to be taken over by the thread that re-drives it.
+// A child forked by a re-driven parent, to be taken over by the thread that re-drives it.
 struct Birth {
-  pid_t pid = -1;
+  ReleasedStub stub;
   Address brk = 0;
   user_regs_struct regs{};
   std::shared_ptr<LocalDescriptors> descriptors;

@@ -40,9 +40,11 @@ constexpr unsigned long long user_regs_struct::*kOrder[kRegisters] = {
 bool step(pid_t tid) {
   for (;;) {
     int status = 0;
-    if (ptrace(PTRACE_SINGLESTEP, tid, nullptr, nullptr) != 0 || !wait_for(tid, status)) return false;
+    // No call that is the next instruction is made.
+    if (ptrace(PTRACE_SYSEMU_SINGLESTEP, tid, nullptr, nullptr) != 0 || !wait_for(tid, status)) return false;
     siginfo_t info{};
-    if (!WIFSTOPPED(status) || ptrace(PTRACE_GETSIGINFO, tid, nullptr, &info) != 0) return false;
+    if (!WIFSTOPPED(status) || WSTOPSIG(status) == (SIGTRAP | 0x80)) return false;
+    if (ptrace(PTRACE_GETSIGINFO, tid, nullptr, &info) != 0) return false;
     if (caused_by_instruction(info)) return status >> 8 == SIGTRAP;
   }
 }

@@ -35,21 +35,6 @@ inline uint32_t preserved_registers_hash(const user_regs_struct& r) {
   return static_cast<uint32_t>(XXH3_64bits(values, sizeof values));
 }
 
-// Whether an instruction of the thread itself raised the signal (sigaction(2), si_code).
-inline bool caused_by_instruction(const siginfo_t& info) {
-  switch (info.si_signo) {
-    case SIGSEGV:
-    case SIGBUS:
-    case SIGFPE:
-    case SIGILL:
-    case SIGTRAP:
-    case SIGSYS:
-      return info.si_code > 0;
-    default:
-      return false;
-  }
-}
-
 // Whether a result says that a signal came before the kernel did anything: it enters the call again unless a handler
 // says otherwise (linux/errno.h).
 inline constexpr int64_t kErestartNoHandler = -514;

@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/user.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <xxhash.h>
@@ -111,7 +112,7 @@ Result<void> Replayer::restore_start() {
                  Status::damaged};
   }
   const auto read_pages = [&](const FillPages& fill) { return trace_.read_pages(image.pages, fill); };
-  ASSIGN_OR_RETURN(unit_, restore(state, read_pages, file_path_));
+  ASSIGN_OR_RETURN(unit_, restore(state, read_pages, file_path_, tier_ ? tier_->arena->header().executed : 0));
   next_process_ = state.next_process;
   next_thread_ = state.next_thread;
   for (const auto& saved : state.threads) {
@@ -121,9 +122,7 @@ Result<void> Replayer::restore_start() {
     thread.stopped_at_syscall = saved.in_syscall;
     thread.regs = saved.regs;
   }
-  if (tier_) return map_gates();
-  for (const auto& [serial, process] : unit_.processes) TRY(trap_vsyscalls(process.stub));
-  return {};
+  return map_gates();
 }
 
 Result<void> Replayer::adopt_birth(const IntervalRecord& interval) {
@@ -133,19 +132,20 @@ Result<void> Replayer::adopt_birth(const IntervalRecord& interval) {
   }
   auto birth = store_.birth(*birth_);
   if (!birth) return birth.error();
-  stay_on(birth->pid, processor_);
-  ASSIGN_OR_RETURN(Stub stub, Stub::take_over(birth->pid));
+  const pid_t pid = birth->stub.pid;
+  stay_on(pid, processor_);
+  ASSIGN_OR_RETURN(Stub stub, Stub::take_over(std::move(birth->stub)));
   unit_.processes.emplace(0, RestoredProcess{std::move(stub), birth->brk, interval.pid, {}, birth->descriptors});
   if (birth->gate) {
     birth->gate->slot()->processor = static_cast<uint32_t>(processor_);
     gates_[0] = std::move(birth->gate);
   }
   Thread& thread = threads_[0];
-  thread.tid = birth->pid;
+  thread.tid = pid;
   thread.regs = birth->regs;
   if (!set_regs(thread, thread.regs)) return errno_error("cannot set registers");
   next_process_ = next_thread_ = 1;
-  return gates_.empty() ? map_gate({0}, birth->pid) : Result<void>();
+  return gates_.empty() ? map_gate({0}, pid) : Result<void>();
 }
 
 void Replayer::diverge(Thread* thread, EventIndex index, std::string expected, std::string found) {
@@ -166,6 +166,7 @@ void Replayer::diverge(Thread* thread, EventIndex index, std::string expected, s
 
 bool Replayer::set_regs(const Thread& thread, const user_regs_struct& regs) const {
   user_regs_struct physical = regs;
+  physical.orig_rax = ~0ull;  // no call goes on
   if (const Gate* gate = gate_of(thread)) physical.rip = gate->physical(regs.rip);
   return redrive::set_regs(thread.tid, physical);
 }
@@ -225,6 +226,9 @@ Result<Replayer::StopKind> Replayer::run_to_stop(Thread& thread) {
     const int signal = WSTOPSIG(status);
     if (filtered || signal == kSyscallStop) {
       if (!get_regs(thread.tid, thread.regs)) return StopKind::gone;
+      // However the thread goes on, the kernel makes no call.
+      if (filtered && ptrace(PTRACE_POKEUSER, thread.tid, offsetof(user, regs.orig_rax), ~0ull) != 0)
+        return StopKind::gone;
       if (gate) gate->make_canonical(thread.regs);
       thread.stopped_at_syscall = true;
       return StopKind::syscall;
@@ -400,10 +404,14 @@ Result<void> Replayer::replay_birth(Thread& parent, EventIndex index, const Even
   const bool elsewhere = event.child_unit != 0;
   if (elsewhere && !store_.wants_birth(self)) return {};
   RestoredProcess& process = unit_.processes.at(parent.process);
-  const uint64_t real = flags & CLONE_THREAD
-                            ? uint64_t{CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM}
-                            : flags & CLONE_VM;
-  ASSIGN_OR_RETURN(const pid_t tid, process.stub.clone(parent.tid, real));
+  std::optional<Stub> born;
+  pid_t tid = 0;
+  if (flags & CLONE_THREAD) {
+    ASSIGN_OR_RETURN(tid, process.stub.add_thread(parent.tid));
+  } else {
+    ASSIGN_OR_RETURN(born, process.stub.fork(parent.tid, flags & CLONE_VM));
+    tid = born->pid();
+  }
   user_regs_struct regs = parent.regs;
   regs.rax = 0;
   regs.orig_rax = ~0ull;
@@ -415,27 +423,26 @@ Result<void> Replayer::replay_birth(Thread& parent, EventIndex index, const Even
   if (gate) physical.rip = gate->physical(regs.rip);
   if (!redrive::set_regs(tid, physical)) return errno_error("cannot set registers");
   const auto id = static_cast<int32_t>(event.result);
-  if (flags & CLONE_THREAD) {
-    if (flags & CLONE_CHILD_SETTID) process.stub.memory().put(request.child_tid, id);
-  } else {
-    ASSIGN_OR_RETURN(Stub stub, Stub::adopt(tid));
-    if (flags & CLONE_CHILD_SETTID) stub.memory().put(request.child_tid, id);
+  const Stub& its = born ? *born : process.stub;
+  if (flags & CLONE_CHILD_SETTID) its.memory().put(request.child_tid, id);
+  if (born) {
     // What cannot be written here the kernel could not write either.
     for (const auto& write : event.child_writes)
-      stub.memory().write(write.address, write.data.data(), write.data.size());
+      its.memory().write(write.address, write.data.data(), write.data.size());
     if (gate && !(flags & CLONE_VM)) {
-      ASSIGN_OR_RETURN(gate, inherit_gate(*gate, stub));
+      ASSIGN_OR_RETURN(gate, inherit_gate(*gate, its));
     }
     auto descriptors =
         flags & CLONE_VM ? process.descriptors : std::make_shared<LocalDescriptors>(*process.descriptors);
     if (elsewhere) {
-      ASSIGN_OR_RETURN(const pid_t child, std::move(stub).hand_over());
-      store_.publish(self, Birth{child, process.brk, regs, std::move(descriptors), std::move(gate)});
+      ASSIGN_OR_RETURN(ReleasedStub released, std::move(*born).hand_over());
+      store_.publish(self, Birth{std::move(released), process.brk, regs, std::move(descriptors), std::move(gate)});
     } else {
       const ProcessSerial serial = next_process_++;
       if (gate) gates_[serial] = std::move(gate);
       const auto owner = flags & CLONE_VM ? std::optional(process.memory_of.value_or(parent.process)) : std::nullopt;
-      unit_.processes.emplace(serial, RestoredProcess{std::move(stub), process.brk, id, owner, std::move(descriptors)});
+      unit_.processes.emplace(serial,
+                              RestoredProcess{std::move(*born), process.brk, id, owner, std::move(descriptors)});
       threads_[event.child_thread].process = serial;
     }
   }

@@ -175,12 +175,9 @@ class Replayer {
   // replayer_gate.cc: the in-process tier
   Gate* gate_of(const Thread& thread) const;
   Result<void> map_gate(const std::vector<ProcessSerial>& sharing, pid_t tid);
-  Result<void> share_gate(ProcessSerial serial, ProcessSerial owner);
   Result<void> map_gates();
   ProcessSerial memory_owner(ProcessSerial serial) const;
   Result<Address> map_messages(StubCalls& calls, const std::vector<Mapping>& mappings);
-  Result<void> let_gate_call(StubCalls& calls, gate::Slot& slot);
-  Result<void> trap_vsyscalls(const Stub& stub) const;
   Result<std::shared_ptr<Gate>> inherit_gate(const Gate& parent, const Stub& child);
   std::vector<ProcessSerial> remove_gate(ProcessSerial process);
   void reseat(const Thread& thread, const Gate& before, const Gate* after) const;

@@ -1,10 +1,6 @@
 // The in-process tier in replay (interceptors/inprocess/DESIGN.md): events that a patched site will make are put into
 // the ring of its address space, and the code there answers them. What differs, and all else, stops.
-#include <fcntl.h>
-#include <linux/seccomp.h>
-#include <sched.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
@@ -19,47 +15,6 @@
 
 namespace redrive {
 namespace {
-
-// All that stubs and the tier ever call. A program of the trace's choice that jumps to their instructions can do no
-// more: in particular it makes no file, and no process that nobody traces.
-constexpr LimitedCall kOwnCalls[] = {
-    {SYS_mmap},
-    {SYS_munmap},
-    {SYS_mprotect},
-    {SYS_madvise},
-    {SYS_mremap},
-    {SYS_futex},
-    {SYS_open, 1, O_ACCMODE | O_CLOEXEC},
-    {SYS_close},
-    {SYS_clone, 0, CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM},
-    {SYS_exit},
-    {SYS_prctl},
-    {SYS_arch_prctl},
-    {SYS_modify_ldt},
-    {SYS_seccomp},
-    {SYS_restart_syscall},  // of a futex(2) that was interrupted
-};
-
-// A filter that lets such calls from behind these instructions through, as seccomp(2) takes it at that address.
-Bytes filter_program(Address at, std::initializer_list<uint64_t> untraced) {
-  const auto filter = seccomp_filter(untraced, 0, {}, kOwnCalls);
-  const sock_fprog head{static_cast<unsigned short>(filter.size()),
-                        reinterpret_cast<sock_filter*>(at + sizeof(sock_fprog))};
-  Bytes program(sizeof head + filter.size() * sizeof filter.front());
-  std::memcpy(program.data(), &head, sizeof head);
-  std::memcpy(program.data() + sizeof head, filter.data(), program.size() - sizeof head);
-  return program;
-}
-
-// Makes these calls, and those that set the filter which lies there for all threads of the process.
-Result<void> set_filter(StubCalls& calls, Address at) {
-  const std::string doing = "set a seccomp filter (see `redrive check --host`)";
-  TRY(calls.add(doing, SYS_prctl, {PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0}));
-  TRY(calls.add(doing, SYS_seccomp, {SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, at}));
-  ASSIGN_OR_RETURN(const int64_t other_thread, calls.run());
-  if (other_thread != 0) return Error{"cannot " + doing + " in all threads of a stub"};
-  return {};
-}
 
 // The memory that a call has mapped, unmapped or protected anew.
 std::vector<AddressRange> changed(const Event& event, Special special, Address brk) {
@@ -125,33 +80,18 @@ class RingCalls final : public Calls {
   Result<void> add(std::string, long number, std::initializer_list<uint64_t> args) override {
     gate::InjectedCall call{static_cast<uint64_t>(number), {}};
     std::copy(args.begin(), args.end(), call.args);
-    if (touches_stub(number, call.args)) return Error{"a trace changes the replay's own memory", Status::damaged};
+    if (is_forbidden(number, call.args)) return Error{"a trace changes the replay's own memory", Status::damaged};
     calls_.push_back(call);
     return {};
   }
-  Result<void> map_file(const std::string& path, Address start, uint64_t length, int protection, int flags,
-                        uint64_t offset) override {
-    CHECK(path_.empty());
-    path_ = path;
-    TRY(add({}, SYS_open, {0, static_cast<uint64_t>((flags & MAP_TYPE) == MAP_SHARED ? O_RDWR : O_RDONLY), 0}));
-    TRY(add({}, SYS_mmap,
-            {start, length, static_cast<uint64_t>(protection), static_cast<uint64_t>(flags | MAP_FIXED), gate::kOpened,
-             offset}));
-    return add({}, SYS_close, {gate::kOpened});
-  }
-
-  uint64_t path_size() const { return path_.empty() ? 0 : gate::padded(path_.size() + 1); }
-  // Puts the path there, for which `address` is the name inside the tracee.
-  void put_path(uint8_t* out, Address address) {
-    if (path_.empty()) return;
-    std::memcpy(out, path_.c_str(), path_.size() + 1);
-    calls_.front().args[0] = address;
+  Result<void> map_file(const std::string&, Address, uint64_t, int, int, uint64_t) override {
+    CHECK(!"a file is not mapped from the ring");
+    return {};
   }
   const std::vector<gate::InjectedCall>& all() const { return calls_; }
 
  private:
   std::vector<gate::InjectedCall> calls_;
-  std::string path_;
 };
 
 Gate* Replayer::gate_of(const Thread& thread) const {
@@ -175,7 +115,7 @@ Result<void> Replayer::map_gate(const std::vector<ProcessSerial>& sharing, pid_t
   TRY(calls.map_file(path, gate::kSlot, gate::kSlotSize, PROT_READ | PROT_WRITE, MAP_SHARED, gate->slot_offset()));
   gate->slot()->processor = static_cast<uint32_t>(processor_);
   ASSIGN_OR_RETURN(gate->slot()->messages, map_messages(calls, mappings));
-  TRY(let_gate_call(calls, *gate->slot()));
+  TRY(calls.run());
   gate->messages = {gate->slot()->messages, gate->slot()->messages + store_.size()};
   for (const ProcessSerial serial : sharing) gates_[serial] = gate;
   return {};
@@ -185,7 +125,11 @@ Result<void> Replayer::map_gate(const std::vector<ProcessSerial>& sharing, pid_t
 Result<void> Replayer::map_gates() {
   for (const auto& [serial, process] : unit_.processes) {
     const ProcessSerial owner = memory_owner(serial);
-    TRY(owner == serial ? map_gate({serial}, process.stub.pid()) : share_gate(serial, owner));
+    if (owner == serial) {
+      TRY(map_gate({serial}, process.stub.pid()));
+    } else if (const auto gate = gates_.find(owner); gate != gates_.end()) {
+      gates_[serial] = gate->second;  // it runs on the memory of another, and finds the tier there
+    }
   }
   return {};
 }
@@ -199,17 +143,6 @@ ProcessSerial Replayer::memory_owner(ProcessSerial serial) const {
       ->first;
 }
 
-// The process runs on the memory of another, and finds the tier there; but its calls are its own.
-Result<void> Replayer::share_gate(ProcessSerial serial, ProcessSerial owner) {
-  const auto gate = gates_.find(owner);
-  if (gate == gates_.end()) return {};
-  const Stub& stub = unit_.processes.at(serial).stub;
-  StubCalls calls(stub, stub.pid());
-  TRY(let_gate_call(calls, *gate->second->slot()));
-  gates_[serial] = gate->second;
-  return {};
-}
-
 // Maps the messages that the intervals of the replay set need of each other where nothing else is.
 Result<Address> Replayer::map_messages(StubCalls& calls, const std::vector<Mapping>& mappings) {
   if (store_.size() == 0) return Address{0};
@@ -220,28 +153,6 @@ Result<Address> Replayer::map_messages(StubCalls& calls, const std::vector<Mappi
   while (std::any_of(mappings.begin(), mappings.end(), overlaps)) at += kStep;
   TRY(calls.map_file(store_.path(), at, length, PROT_READ | PROT_WRITE, MAP_SHARED, 0));
   return at;
-}
-
-// Makes these calls, and more: from then on all threads of the process stop at every system call but those of the
-// tier's code. The slot's ring is where the kernel finds the filter.
-Result<void> Replayer::let_gate_call(StubCalls& calls, gate::Slot& slot) {
-  const Bytes program = filter_program(gate::kRing, {tier_->arena->header().executed, kStubSyscallEnd});
-  std::memcpy(ring(slot), program.data(), program.size());
-  return set_filter(calls, gate::kRing);
-}
-
-// Without the tier: SYSEMU does not see calls of the vsyscall page, which the kernel emulates, but a filter does.
-Result<void> Replayer::trap_vsyscalls(const Stub& stub) const {
-  const Address scratch = kGateEnd;
-  if (mapping_of(stub.pid(), scratch)) return {};
-  const Bytes program = filter_program(scratch, {kStubSyscallEnd});
-  TRY(stub.map_anonymous(stub.pid(), scratch, kPageSize, PROT_READ | PROT_WRITE, MAP_PRIVATE));
-  if (!stub.memory().write(scratch, program.data(), program.size())) return errno_error("cannot write to a stub");
-  StubCalls calls(stub, stub.pid());
-  TRY(set_filter(calls, scratch));
-  TRY(calls.unmap(scratch, kPageSize));
-  TRY(calls.run());
-  return {};
 }
 
 // The tier of a forked child, which has its parent's patches and slot mapped.
@@ -468,7 +379,7 @@ Result<uint64_t> Replayer::put_expected(EventIndex index, const Event& event, ui
   }
   const bool unlogged = event.receive && !event.receive->logged;
   uint64_t size = sizeof(gate::Expected) + (unlogged ? event.receive->parts.size() * sizeof(gate::Part) : 0) +
-                  calls.all().size() * sizeof(gate::InjectedCall) + calls.path_size();
+                  calls.all().size() * sizeof(gate::InjectedCall);
   for (const auto& write : event.writes) size += sizeof(gate::Output) + gate::padded(write.data.size());
   if (size > gate::kRingSize - start) return 0;
   uint8_t* out = ring(*gate->slot()) + start;
@@ -502,8 +413,6 @@ Result<uint64_t> Replayer::put_expected(EventIndex index, const Event& event, ui
     for (const auto& write : event.writes) written += write.from_message() ? write.length : 0;
     if (written > received) return 0;
   }
-  const uint64_t path = start + size - calls.path_size();
-  calls.put_path(ring(*gate->slot()) + path, gate::kRing + path);
   for (const auto& call : calls.all()) {
     std::memcpy(out, &call, sizeof call);
     out += sizeof call;
@@ -519,7 +428,8 @@ Result<uint64_t> Replayer::put_expected(EventIndex index, const Event& event, ui
 
 // Adds what the tracee does to its memory in place of the call. False if the supervisor has to do it.
 Result<bool> Replayer::make_in_ring(const Event& event, Special special, RingCalls& calls) {
-  if (event.repeat != 1 || (event.map && event.map->shared_object) || may_have_changed(event, special)) return false;
+  const bool shows_file = event.map && (event.map->shared_object || event.map->file);  // a stub is sent its file
+  if (event.repeat != 1 || shows_file || may_have_changed(event, special)) return false;
   const Thread& thread = threads_.at(event.thread);
   const RestoredProcess& process = unit_.processes.at(thread.process);
   Address brk = batch_.breaks.empty() ? process.brk : batch_.breaks.back().second;

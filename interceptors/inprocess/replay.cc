@@ -188,18 +188,14 @@ const Expected* next_trap(const Slot& slot) {
 
 // Makes the calls that change memory as the expected one did. False if one fails.
 bool make(const InjectedCall* calls, uint32_t count) {
-  constexpr uint64_t kOpen = 2;  // open(2)
   constexpr int64_t kLeastError = -4095;
-  int64_t opened = -1;
   for (uint32_t i = 0; i < count; ++i) {
     const auto& [number, args] = calls[i];
-    const auto value = [&](int k) { return args[k] == kOpened ? static_cast<uint64_t>(opened) : args[k]; };
     Registers regs{};
-    regs.rax = number, regs.rdi = value(0), regs.rsi = args[1], regs.rdx = args[2];
-    regs.r10 = args[3], regs.r8 = value(4), regs.r9 = args[5];
+    regs.rax = number, regs.rdi = args[0], regs.rsi = args[1], regs.rdx = args[2];
+    regs.r10 = args[3], regs.r8 = args[4], regs.r9 = args[5];
     const int64_t result = execute(&regs, Phase::kernel);
     if (result < 0 && result >= kLeastError) return false;
-    if (number == kOpen) opened = result;
   }
   return true;
 }

@@ -274,15 +274,15 @@ TEST_CASE("who forks waits while too many children are left") {
   auto parent = std::async(std::launch::async, [&] {
     for (const EventRef& fork : forks) {
       Birth birth;
-      birth.pid = children[fork.event];
-      store.publish(fork, birth);
+      birth.stub.pid = children[fork.event];
+      store.publish(fork, std::move(birth));
       ++published;
     }
   });
   while (store.waiting() == 0) std::this_thread::yield();
   CHECK_LT(published, forks.size());
   CHECK_EQ(store.births_left().size(), published);
-  for (const EventRef& fork : forks) CHECK_EQ(store.birth(fork)->pid, children[fork.event]);
+  for (const EventRef& fork : forks) CHECK_EQ(store.birth(fork)->stub.pid, children[fork.event]);
   parent.get();
   CHECK_EQ(store.waiting(), 0);
   for (const pid_t child : children) {
@@ -297,16 +297,16 @@ TEST_CASE("a birth is taken over once; those left over are ended") {
     const auto owner = made({}, {kA, kB}, 2);
     MessageStore& store = *owner;
     auto waiting = std::async(std::launch::async, [&] { return store.birth(kA); });
-    Birth birth;
-    birth.pid = left;
-    store.publish(kB, birth);
-    birth.pid = taken;
+    Birth never_taken, birth;
+    never_taken.stub.pid = left;
+    store.publish(kB, std::move(never_taken));
+    birth.stub.pid = taken;
     birth.brk = 0x1234;
     birth.regs.rip = 99;
-    store.publish(kA, birth);
+    store.publish(kA, std::move(birth));
     const auto got = waiting.get();
     REQUIRE(got);
-    CHECK_EQ(got->pid, taken);
+    CHECK_EQ(got->stub.pid, taken);
     CHECK_EQ(got->brk, 0x1234);
     CHECK_EQ(got->regs.rip, 99);
     store.interval_ended(executor(kA), false);

@@ -1,6 +1,7 @@
 // The state of a unit as bytes, the stub, and a unit built from a state: read back and compared.
 #include "checkpoint/restore.h"
 
+#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -23,8 +24,6 @@
 using namespace redrive;
 
 namespace {
-
-constexpr uint64_t kThreadFlags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM;
 
 constexpr uint64_t kNoLimit = ~0ull;  // of the stack
 
@@ -127,7 +126,8 @@ void check_equal(const UnitState& a, const UnitState& b) {
 }  // namespace
 
 TEST_CASE("signals do not end the wait for a process") {
-  struct sigaction action {}, before {};
+  struct sigaction action {
+  }, before{};
   action.sa_handler = [](int) {};
   sigaction(SIGALRM, &action, &before);
   const pid_t child = fork();
@@ -419,7 +419,7 @@ TEST_CASE("threads of a stub share its memory and end one by one") {
   const NothingLeft nothing_left;
   const Stub stub = spawned();
   const auto clone = [&] {
-    const auto made = stub.clone(stub.pid(), kThreadFlags);
+    const auto made = stub.add_thread(stub.pid());
     REQUIRE_MESSAGE(made, made.error().message);
     return made.value();
   };
@@ -459,32 +459,69 @@ TEST_CASE("a child of a stub has a copy of its memory") {
   REQUIRE(parent.map_anonymous(parent.pid(), kAt, kPageSize, PROT_READ | PROT_WRITE, MAP_PRIVATE));
   const Bytes data = pattern(1, 7), other = pattern(1, 8);
   REQUIRE(parent.memory().write(kAt, data.data(), data.size()));
-  const auto made = parent.clone(parent.pid(), CLONE_PARENT);
-  REQUIRE_MESSAGE(made, made.error().message);
-  const auto child = Stub::adopt(made.value());
-  REQUIRE(child);
+  const auto child = parent.fork(parent.pid(), CLONE_PARENT);
+  REQUIRE_MESSAGE(child, child.error().message);
   REQUIRE(parent.memory().write(kAt, other.data(), other.size()));
   CHECK(memory_of(child.value(), kAt, 1) == data);
   CHECK_EQ(called(child.value(), child->pid(), SYS_getpid), child->pid());
+  // Each is sent its own files.
+  const NamelessFile one(pattern(1, 50)), two(pattern(1, 90));
+  constexpr Address kFile = 0x20000000;
+  StubCalls first(parent, parent.pid()), second(child.value(), child->pid());
+  REQUIRE(first.map_file(one.path(), kFile, kPageSize, PROT_READ, MAP_PRIVATE, 0));
+  REQUIRE(second.map_file(two.path(), kFile, kPageSize, PROT_READ, MAP_PRIVATE, 0));
+  REQUIRE(second.run());
+  REQUIRE(first.run());
+  CHECK(memory_of(parent, kFile, 1) == pattern(1, 50));
+  CHECK(memory_of(child.value(), kFile, 1) == pattern(1, 90));
+}
+
+TEST_CASE("a stub has one descriptor, its socket") {
+  const Fd inherited(open("/dev/null", O_RDONLY));  // not close-on-exec
+  const Stub stub = spawned();
+  std::vector<std::string> targets;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/" + std::to_string(stub.pid()) + "/fd"))
+    targets.push_back(std::filesystem::read_symlink(entry.path()));
+  REQUIRE_EQ(targets.size(), 1);
+  CHECK(targets[0].starts_with("socket:"));
+}
+
+TEST_CASE("a call that another code than the stub's own makes in its place is not made") {
+  const NothingLeft nothing_left;
+  const Stub stub = spawned();
+  constexpr Address kCode = kStubSyscallEnd - 2;
+  const auto put = [&](std::initializer_list<uint8_t> code) {
+    REQUIRE(stub.memory().write(kCode, code.begin(), code.size()));
+  };
+  const auto refused = [&] {
+    const auto made = stub.call(stub.pid(), SYS_getpid, {});
+    return !made && made.error().status == Status::damaged;
+  };
+  CHECK_EQ(called(stub, stub.pid(), SYS_getpid), stub.pid());
+  SUBCASE("another number") { put({0xb0, SYS_getppid, 0x0f, 0x05, 0xcc}); }  // mov $, %al; syscall; int3
+  SUBCASE("other arguments") { put({0x48, 0xff, 0xc7, 0x0f, 0x05, 0xcc}); }  // inc %rdi; syscall; int3
+  SUBCASE("at another place") { put({0x90, 0x0f, 0x05, 0xcc}); }             // nop; syscall; int3
+  SUBCASE("none, but a fault") { put({0x0f, 0x0b}); }                        // ud2
+  CHECK(refused());
 }
 
 TEST_CASE("a stub can be handed over to another thread") {
   const NothingLeft nothing_left;
   Stub stub = spawned();
   const pid_t expected = stub.pid();
-  const auto pid = std::move(stub).hand_over();
-  REQUIRE(pid);
-  CHECK_EQ(pid.value(), expected);
+  auto released = std::move(stub).hand_over();
+  REQUIRE(released);
+  CHECK_EQ(released->pid, expected);
   int64_t answers[3] = {};
   std::string error;
   std::thread([&] {
-    auto taken = Stub::take_over(expected);
+    auto taken = Stub::take_over(std::move(*released));
     if (!taken) {
       error = taken.error().message;
       return;
     }
     answers[0] = taken->call(expected, SYS_getpid, {}).value();
-    const auto thread = taken->clone(expected, kThreadFlags);
+    const auto thread = taken->add_thread(expected);
     if (thread) answers[1] = taken->call(thread.value(), SYS_gettid, {}).value() - thread.value();
     answers[2] = taken->call(expected, SYS_close, {9999}).value();
   }).join();
@@ -493,7 +530,7 @@ TEST_CASE("a stub can be handed over to another thread") {
   CHECK_EQ(answers[1], 0);
   CHECK_EQ(answers[2], -EBADF);
   // The thread's stub has ended the process and reaped it.
-  const auto gone = Stub::take_over(expected);
+  const auto gone = Stub::take_over({expected, Fd()});
   REQUIRE_FALSE(gone);
   CHECK_EQ(gone.error().message, "a forked process ended before it could be taken over");
 }

@@ -19,6 +19,7 @@
 #include <random>
 #include <set>
 
+#include "tests/unit/run_filter.h"
 #include "tests/unit/syscall_probe.h"
 
 namespace redrive {
@@ -201,35 +202,6 @@ TEST_CASE("a length above one span comes as several") {
   CHECK(out == std::vector<Span>{{0x10000, kMaxSpan, true}, {0x10000 + kMaxSpan, 5, true}});
 }
 
-// What the filter answers: simulated, because without a tracer RET_TRACE is ENOSYS as well.
-uint32_t run_filter(const std::vector<sock_filter>& filter, uint32_t arch, uint32_t number, uint64_t ip = 0,
-                    const std::array<uint64_t, 6>& args = {}) {
-  seccomp_data data{static_cast<int>(number), arch, ip, {}};
-  std::copy(args.begin(), args.end(), data.args);
-  uint32_t loaded = 0;
-  for (size_t at = 0; at < filter.size(); ++at) {
-    const sock_filter& step = filter[at];
-    switch (step.code) {
-      case BPF_LD | BPF_W | BPF_ABS:
-        REQUIRE(step.k <= sizeof data - sizeof loaded);
-        std::memcpy(&loaded, reinterpret_cast<const char*>(&data) + step.k, sizeof loaded);
-        break;
-      case BPF_JMP | BPF_JEQ | BPF_K:
-        at += loaded == step.k ? step.jt : step.jf;
-        break;
-      case BPF_JMP | BPF_JSET | BPF_K:
-        at += loaded & step.k ? step.jt : step.jf;
-        break;
-      case BPF_RET | BPF_K:
-        return step.k;
-      default:
-        FAIL("unknown instruction");
-    }
-  }
-  FAIL("the filter runs off its end");
-  return 0;
-}
-
 TEST_CASE("the filter traces this architecture and refuses others") {
   const auto filter = seccomp_filter();
   CHECK(run_filter(filter, AUDIT_ARCH_X86_64, 0) == SECCOMP_RET_TRACE);
@@ -250,24 +222,6 @@ TEST_CASE("the filter tells the syscall instructions of the code inside tracees 
   CHECK(at(kTraced, 0xfffffff2) == SECCOMP_RET_TRACE);
   CHECK(at(0x401000, 0xfffffff2) == (SECCOMP_RET_ERRNO | ENOSYS));
   CHECK(run_filter(filter, AUDIT_ARCH_I386, 1, kUntraced) == (SECCOMP_RET_ERRNO | ENOSYS));
-}
-
-TEST_CASE("the filter lets only some calls of untraced instructions through") {
-  constexpr uint64_t kUntraced = 0x6f000100, kAlsoUntraced = 0x6f000180, kTraced = 0x6f000200;
-  const LimitedCall only[] = {{SYS_close}, {SYS_open, 1, O_ACCMODE | O_CLOEXEC}};
-  const auto filter = seccomp_filter({kUntraced, kAlsoUntraced}, kTraced, {}, only);
-  const auto at = [&](uint64_t ip, uint32_t number, uint64_t flags = 0) {
-    return run_filter(filter, AUDIT_ARCH_X86_64, number, ip, {0, flags, O_CREAT, 0, 0, 0});
-  };
-  for (const uint64_t ip : {kUntraced, kAlsoUntraced}) {
-    CHECK(at(ip, SYS_close, ~0ull) == SECCOMP_RET_ALLOW);
-    CHECK(at(ip, SYS_open, O_RDWR | O_CLOEXEC) == SECCOMP_RET_ALLOW);
-    CHECK(at(ip, SYS_open, O_RDWR | O_CREAT) == SECCOMP_RET_TRACE);
-    CHECK(at(ip, SYS_open, O_RDWR | O_TRUNC) == SECCOMP_RET_TRACE);
-    CHECK(at(ip, SYS_unlink) == SECCOMP_RET_TRACE);
-  }
-  CHECK(at(kTraced, SYS_close) == SECCOMP_RET_TRACE);
-  CHECK(at(0x401000, SYS_close) == SECCOMP_RET_TRACE);
 }
 
 TEST_CASE("the filter lets calls through that are exactly those it was told") {
