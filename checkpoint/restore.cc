@@ -214,7 +214,7 @@ Result<void> map(Calls& calls, const Mapping& mapping, SharedObjects& shared, co
 }
 
 Result<RestoredUnit> restore(const UnitState& state, const ReadPages& read_pages, const FilePath& file_path,
-                             Address tier) {
+                             const StubTier& tier) {
   RestoredUnit unit;
   for (const auto& process : state.processes) {
     if (process.memory_of) continue;

@@ -68,9 +68,8 @@ using FillPages = std::function<Result<void>(std::span<const PageRef>)>;
 using ReadPages = std::function<Result<void>(const FillPages& fill)>;
 using FilePath = std::function<Result<std::string>(uint64_t file)>;
 
-// `tier` as of Stub::spawn.
 Result<RestoredUnit> restore(const UnitState& state, const ReadPages& read_pages, const FilePath& file_path,
-                             Address tier = 0);
+                             const StubTier& tier = {});
 
 // Adds what maps one recorded mapping: file copies private, shared objects shared (for reading only, if nobody can
 // change them), the stack growing downwards.

@@ -27,7 +27,6 @@
 #include "base/check.h"
 #include "base/pass_fd.h"
 #include "checkpoint/address_space.h"
-#include "checkpoint/stub_filter.h"
 
 namespace redrive {
 namespace {
@@ -221,7 +220,7 @@ bool wait_for(pid_t tid, int& status) {
   }
 }
 
-Result<Stub> Stub::spawn(Address tier) {
+Result<Stub> Stub::spawn(const StubTier& tier) {
   if (stub_fd() < 0) return errno_error("cannot make the stub program");
   ASSIGN_OR_RETURN(Sockets sockets, make_sockets());
   Stub stub;
@@ -257,8 +256,8 @@ Result<Stub> Stub::spawn(Address tier) {
 }
 
 // From now on only the filter's calls are let through.
-Result<void> Stub::confine(Address tier) const {
-  const auto filter = stub_filter(kStubSyscallEnd, tier);
+Result<void> Stub::confine(const StubTier& tier) const {
+  const auto filter = stub_filter(kStubSyscallEnd, {kGateStart, kGateEnd}, tier);
   const sock_fprog program{static_cast<unsigned short>(filter.size()),
                            reinterpret_cast<sock_filter*>(kScratch + sizeof program)};
   const bool written = memory_.put(kScratch, program) &&
@@ -394,7 +393,10 @@ Result<user_regs_struct> Stub::run(pid_t tid, Address start, user_regs_struct re
     if (regs.rip != kStubSyscallEnd || at < last || at >= calls.size()) return false;
     last = at;
     const auto args = syscall_args(regs);
-    return regs.orig_rax == calls[at].number && std::equal(args.begin(), args.end(), calls[at].args);
+    const auto is_wanted = [&](uint64_t made, uint64_t wanted) {
+      return made == (wanted == kReceived ? regs.r12 : wanted);
+    };
+    return regs.orig_rax == calls[at].number && std::equal(args.begin(), args.end(), calls[at].args, is_wanted);
   };
   int status = 0;
   uint64_t ticks = 0;

@@ -21,6 +21,7 @@
 #include "base/fd.h"
 #include "base/remote.h"
 #include "base/result.h"
+#include "checkpoint/stub_filter.h"
 #include "checkpoint/unit_state.h"
 
 namespace redrive {
@@ -33,9 +34,7 @@ struct ReleasedStub {
 
 class Stub {
  public:
-  // `tier`: behind the syscall instruction of code that will be mapped into it and makes calls of its own
-  // (stub_filter.h); 0: none is.
-  static Result<Stub> spawn(Address tier = 0);
+  static Result<Stub> spawn(const StubTier& tier = {});
   Stub(Stub&& other) noexcept;
   Stub& operator=(Stub&& other) noexcept;
   ~Stub();  // kills and reaps the process with all its threads
@@ -86,7 +85,7 @@ class Stub {
   Result<void> begin();
   // Has the process use a socket of its own from now on, instead of its parent's.
   Result<void> give_socket(const Stub& parent);
-  Result<void> confine(Address tier) const;
+  Result<void> confine(const StubTier& tier) const;
   void tick() const;
 
   pid_t pid_ = -1;

@@ -1,82 +1,155 @@
 #include "checkpoint/stub_filter.h"
 
 #include <linux/audit.h>
+#include <linux/futex.h>
 #include <linux/seccomp.h>
 #include <sys/syscall.h>
 
 #include <cerrno>
 #include <cstddef>
-#include <iterator>
-#include <span>
+#include <cstdint>
+#include <utility>
+
+#include "base/check.h"
 
 namespace redrive {
 namespace {
 
-// A call of which only some bits of the low half of an argument may be set.
-struct LimitedCall {
-  uint32_t number;
-  uint8_t arg = 0;
-  uint32_t bits = ~0u;
-};
+constexpr size_t offset_of_arg(int arg) { return offsetof(seccomp_data, args) + static_cast<size_t>(arg) * 8; }
 
-// Advice beyond these takes memory from the whole machine (madvise(2), MADV_HWPOISON and MADV_SOFT_OFFLINE).
-constexpr LimitedCall kAdvise{SYS_madvise, 2, 31};
-
-// A descriptor is received, mapped and closed. The socket does not block.
-constexpr LimitedCall kOfStub[] = {
-    {SYS_recvmsg}, {SYS_dup2}, {SYS_close}, {SYS_mmap}, {SYS_munmap}, {SYS_mprotect}, kAdvise, {SYS_mremap}, {SYS_exit},
-};
-constexpr LimitedCall kOfTier[] = {
-    {SYS_mmap},   {SYS_munmap}, {SYS_mprotect},        kAdvise,
-    {SYS_mremap}, {SYS_futex},  {SYS_restart_syscall},  // of a futex(2) that was interrupted
-};
-
-constexpr uint32_t kLoad = BPF_LD | BPF_W | BPF_ABS;
-constexpr uint32_t kForeign = SECCOMP_RET_ERRNO | ENOSYS;
-
-void allow_at(std::vector<sock_filter>& filter, Address behind, std::span<const LimitedCall> calls) {
-  constexpr uint32_t kAddress = offsetof(seccomp_data, instruction_pointer);
-  constexpr size_t kEach = 5;
-  const auto size = static_cast<uint8_t>(calls.size() * kEach + 1);
-  filter.insert(filter.end(), {
-                                  BPF_STMT(kLoad, kAddress),
-                                  BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<uint32_t>(behind), 0,
-                                           static_cast<uint8_t>(size + 2)),
-                                  BPF_STMT(kLoad, kAddress + 4),
-                                  BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<uint32_t>(behind >> 32), 0, size),
-                              });
-  for (const LimitedCall& call : calls) {
-    const auto argument = static_cast<uint32_t>(offsetof(seccomp_data, args) + call.arg * sizeof(uint64_t));
-    const sock_filter test[kEach] = {
-        BPF_STMT(kLoad, offsetof(seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call.number, 0, 3),
-        BPF_STMT(kLoad, argument),
-        BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, ~call.bits, 1, 0),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+// Instructions that jump forward, to places that become known later.
+class Program {
+ public:
+  class Place {
+    friend Program;
+    struct Jump {
+      size_t at;
+      bool if_failed;
     };
-    filter.insert(filter.end(), std::begin(test), std::end(test));
+    std::vector<Jump> jumps;  // to be completed
+  };
+
+  void load(size_t offset) { add(BPF_LD | BPF_W | BPF_ABS, static_cast<uint32_t>(offset)); }
+  void load_low(int arg) { load(offset_of_arg(arg)); }
+  void load_high(int arg) { load(offset_of_arg(arg) + 4); }
+  void answer(uint32_t action) { add(BPF_RET | BPF_K, action); }
+  void add_to_next() { add(BPF_MISC | BPF_TAX, 0); }  // what was loaded is added by add_it()
+  void add_it() { add(BPF_ALU | BPF_ADD | BPF_X, 0); }
+
+  void if_equal(uint32_t value, Place& place) { jump_if(BPF_JEQ, value, place); }
+  void if_at_least(uint32_t value, Place& place) { jump_if(BPF_JGE, value, place); }
+  void if_more(uint32_t value, Place& place) { jump_if(BPF_JGT, value, place); }
+  void if_any_bit(uint32_t bits, Place& place) { jump_if(BPF_JSET, bits, place); }
+  void if_not_equal(uint32_t value, Place& place) { jump_if(BPF_JEQ, value, place, true); }
+  void here(const Place& place) {
+    for (const auto& [at, if_failed] : place.jumps) {
+      const size_t distance = code_.size() - at - 1;
+      CHECK(distance <= UINT8_MAX);
+      (if_failed ? code_[at].jf : code_[at].jt) = static_cast<uint8_t>(distance);
+    }
   }
-  filter.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRACE));
+
+  std::vector<sock_filter> take() && { return std::move(code_); }
+
+ private:
+  void add(int code, uint32_t k) { code_.push_back({static_cast<uint16_t>(code), 0, 0, k}); }
+  void jump_if(int test, uint32_t value, Place& place, bool if_failed = false) {
+    place.jumps.push_back({code_.size(), if_failed});
+    add(BPF_JMP | test | BPF_K, value);
+  }
+
+  std::vector<sock_filter> code_;
+};
+
+// Goes to `place` if the memory that two arguments describe, its start and its length, overlaps the range, which lies
+// below 2 GiB.
+void if_overlaps(Program& program, int start, int length, AddressRange range, Program::Place& place) {
+  constexpr uint32_t kTooLong = 1u << 31;
+  CHECK(range.end <= kTooLong);
+  Program::Place apart;
+  program.load_high(start);
+  program.if_not_equal(0, apart);
+  program.load_low(start);
+  program.if_at_least(static_cast<uint32_t>(range.end), apart);
+  program.load_high(length);
+  program.if_not_equal(0, place);
+  program.load_low(length);
+  program.if_at_least(kTooLong, place);
+  program.add_to_next();
+  program.load_low(start);
+  program.add_it();
+  program.if_more(static_cast<uint32_t>(range.start), place);
+  program.here(apart);
 }
 
 }  // namespace
 
-std::vector<sock_filter> stub_filter(Address stub, Address tier) {
-  std::vector<sock_filter> filter{
-      BPF_STMT(kLoad, offsetof(seccomp_data, arch)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AUDIT_ARCH_X86_64, 1, 0),
-      BPF_STMT(BPF_RET | BPF_K, kForeign),
-  };
-  allow_at(filter, stub, kOfStub);
-  if (tier) allow_at(filter, tier, kOfTier);
-  const sock_filter rest[] = {
-      BPF_STMT(kLoad, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, __X32_SYSCALL_BIT, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, kForeign),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRACE),
-  };
-  filter.insert(filter.end(), std::begin(rest), std::end(rest));
-  return filter;
+std::vector<sock_filter> stub_filter(Address call, AddressRange memory, const StubTier& tier) {
+  constexpr uint32_t kForeign = SECCOMP_RET_ERRNO | ENOSYS;
+  // Advice beyond these takes memory from the whole machine (madvise(2), MADV_HWPOISON and MADV_SOFT_OFFLINE).
+  constexpr uint32_t kMostAdvice = 31;
+  constexpr size_t kNumber = offsetof(seccomp_data, nr), kAddress = offsetof(seccomp_data, instruction_pointer);
+  CHECK(call <= UINT32_MAX && tier.call <= UINT32_MAX && tier.patience <= UINT32_MAX);
+  Program program;
+  Program::Place foreign, elsewhere, at_tier, changes_memory, allow, stop;
+  program.load(offsetof(seccomp_data, arch));
+  program.if_not_equal(AUDIT_ARCH_X86_64, foreign);
+  program.load(kNumber);
+  program.if_any_bit(__X32_SYSCALL_BIT, foreign);
+  program.load(kAddress + 4);
+  program.if_not_equal(0, stop);
+  program.load(kAddress);
+  if (tier.call) program.if_equal(static_cast<uint32_t>(tier.call), at_tier);
+  program.if_not_equal(static_cast<uint32_t>(call), stop);
+
+  // A descriptor is received, mapped and closed. The socket does not block.
+  program.load(kNumber);
+  for (const uint32_t number : {SYS_recvmsg, SYS_dup2, SYS_close, SYS_exit}) program.if_equal(number, allow);
+  for (const uint32_t number : {SYS_mmap, SYS_munmap, SYS_mprotect, SYS_madvise, SYS_mremap})
+    program.if_equal(number, changes_memory);
+  program.answer(SECCOMP_RET_TRACE);
+
+  program.here(at_tier);
+  if (tier.call) {
+    Program::Place waits;
+    program.load(kNumber);
+    program.if_equal(SYS_restart_syscall, allow);  // of a futex(2) that was interrupted
+    for (const uint32_t number : {SYS_mmap, SYS_munmap, SYS_mprotect, SYS_madvise, SYS_mremap})
+      program.if_equal(number, changes_memory);
+    program.if_not_equal(SYS_futex, stop);
+    program.load_low(1);
+    program.if_equal(FUTEX_WAKE, allow);
+    program.if_not_equal(FUTEX_WAIT, stop);
+    program.load_high(3);
+    program.if_not_equal(0, stop);
+    program.load_low(3);
+    program.if_equal(static_cast<uint32_t>(tier.patience), allow);
+    program.answer(SECCOMP_RET_TRACE);
+  }
+
+  program.here(changes_memory);
+  Program::Place remaps, advises;
+  if_overlaps(program, 0, 1, memory, stop);
+  if (tier.call) if_overlaps(program, 0, 1, tier.memory, stop);
+  program.load(kNumber);
+  program.if_equal(SYS_mremap, remaps);
+  program.if_equal(SYS_madvise, advises);
+  program.answer(SECCOMP_RET_ALLOW);
+  program.here(remaps);
+  if_overlaps(program, 4, 2, memory, stop);
+  if (tier.call) if_overlaps(program, 4, 2, tier.memory, stop);
+  program.answer(SECCOMP_RET_ALLOW);
+  program.here(advises);
+  program.load_low(2);
+  program.if_more(kMostAdvice, stop);
+
+  program.here(allow);
+  program.answer(SECCOMP_RET_ALLOW);
+  program.here(stop);
+  program.answer(SECCOMP_RET_TRACE);
+  program.here(foreign);
+  program.answer(kForeign);
+  return std::move(program).take();
 }
 
 }  // namespace redrive

@@ -17,7 +17,7 @@ namespace redrive {
 namespace {
 
 constexpr int32_t kRdtsc = 0, kRdtscp = 1, kCpuid = 2;
-constexpr long kArchSetCpuid = 0x1012;
+constexpr long kArchGetCpuid = 0x1011, kArchSetCpuid = 0x1012;
 
 struct Leaf {
   uint32_t eax, ebx, ecx, edx;
@@ -188,6 +188,17 @@ bool trap_own_instructions() {
   pthread_sigmask(SIG_UNBLOCK, &faults, nullptr);
   first_sample = sample();
   return syscall(SYS_arch_prctl, kArchSetCpuid, 0) == 0;
+}
+
+Untrapped::Untrapped() : cpuid_(syscall(SYS_arch_prctl, kArchGetCpuid, 0) == 0) {
+  prctl(PR_GET_TSC, &counter_);
+  prctl(PR_SET_TSC, PR_TSC_ENABLE);
+  if (cpuid_) syscall(SYS_arch_prctl, kArchSetCpuid, 1);
+}
+
+Untrapped::~Untrapped() {
+  prctl(PR_SET_TSC, counter_);
+  if (cpuid_) syscall(SYS_arch_prctl, kArchSetCpuid, 0);
 }
 
 }  // namespace redrive

@@ -55,6 +55,20 @@ void answer_counter(const TrappedInstruction& trapped, uint64_t now, user_regs_s
 // SIGSEGV is unblocked. False if this processor cannot trap cpuid.
 bool trap_own_instructions();
 
+// While it lives, they do not fault in the calling thread: for libraries that block SIGSEGV. (libunwind does while it
+// waits for a mutex of its own, for which the C library reads the counter.)
+class Untrapped {
+ public:
+  Untrapped();
+  ~Untrapped();
+  Untrapped(const Untrapped&) = delete;
+  Untrapped& operator=(const Untrapped&) = delete;
+
+ private:
+  int counter_ = 0;  // as they were
+  bool cpuid_ = false;
+};
+
 // The counter that rdtsc answers. trap_own_instructions() must have been called some time before.
 const Counter& counter();
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "checkpoint/address_space.h"
+#include "interceptors/trapped_instructions.h"
 
 namespace redrive {
 
@@ -41,6 +42,7 @@ std::string place_in_function(unw_cursor_t& cursor, Address address) {
 
 std::string stack_of(pid_t tid, const CopiedFiles& files) {
   constexpr int kMaxFrames = 32;
+  const Untrapped untrapped;
   const auto found = read_mappings(tid);
   const std::vector<Mapping> mappings = found ? *found : std::vector<Mapping>{};
   std::string out;

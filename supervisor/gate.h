@@ -18,6 +18,7 @@
 #include "base/remote.h"
 #include "base/result.h"
 #include "checkpoint/address_space.h"
+#include "checkpoint/stub_filter.h"
 #include "interceptors/channels.h"
 #include "interceptors/cpuid_sites.h"
 #include "interceptors/inprocess/layout.h"
@@ -42,6 +43,8 @@ class GateArena {
   GateArena& operator=(const GateArena&) = delete;
 
   const gate::Header& header() const { return *reinterpret_cast<const gate::Header*>(common_); }
+  // What a stub into which the code is mapped lets it do.
+  StubTier stub_tier() const { return {header().executed, {gate::kCode, gate::kEnd}, header().patience}; }
   // What is written into a program that has none of it mapped, to be run there (Header::load), and the calls that the
   // filter must let through for that.
   Bytes loader() const;

@@ -126,7 +126,7 @@ void MessageStore::publish(EventRef event, const Bytes& payload) {
   if (!place) return;
   gate::Message& to = message(*place);
   to.length = payload.size();
-  std::memcpy(bytes(to), payload.data(), std::min<uint64_t>(to.capacity, payload.size()));
+  std::memcpy(memory_ + offsets_[*place], payload.data(), std::min<uint64_t>(capacity(*place), payload.size()));
   if (state(to).exchange(MessageState::sent) == MessageState::awaited) wake(to);
 }
 
@@ -211,12 +211,13 @@ Result<Bytes> MessageStore::payload(const MessagePart& part) {
                  std::to_string(part.sender.unit)};
   }
   Hint unknown = 0;
-  const gate::Message& sent = message(*index(part.sender, unknown));
-  const uint64_t there = std::min(sent.length, sent.capacity);
+  const uint64_t place = *index(part.sender, unknown);
+  const uint64_t length = std::atomic_ref(message(place).length).load();
+  const uint64_t there = std::min(length, capacity(place));
   if (part.offset > there || part.length > there - part.offset) {
     return Error{"unit " + std::to_string(part.sender.unit) + " sent a shorter message than it did when recorded"};
   }
-  const uint8_t* first = bytes(sent) + part.offset;
+  const uint8_t* first = memory_ + offsets_[place] + part.offset;
   return Bytes(first, first + part.length);
 }
 
@@ -288,11 +289,11 @@ void MessageStore::interval_starts(size_t interval, int processor) {
     gate::Message& sent = message(place->index);
     sent.processor = static_cast<uint32_t>(processor);
     sent.offset = offsets_[place->index];
-    sent.capacity = offsets_[place->index + 1] - sent.offset;
+    sent.capacity = capacity(place->index);
     Group& group = groups_[place->group];
     if (group.released) continue;
-    group.held_bytes += sent.capacity;
-    held_bytes_ += sent.capacity;
+    group.held_bytes += capacity(place->index);
+    held_bytes_ += capacity(place->index);
   }
 }
 

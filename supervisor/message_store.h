@@ -2,8 +2,9 @@
 // processes that one forks and another goes on with.
 //
 // Payloads lie in memory that the re-driven processes share, and the code inside them sends and receives without a stop
-// (interceptors/inprocess/replay.cc); the functions here do the same for calls that stop. The memory of a payload is
-// released when all that receive it have ended. Thread-safe.
+// (interceptors/inprocess/replay.cc); the functions here do the same for calls that stop. What re-driven code writes
+// into that memory can falsify no more than payloads: where they lie, and how long they can be, is kept here. The
+// memory of a payload is released when all that receive it have ended. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -123,7 +124,7 @@ class MessageStore {
   gate::Message& message(uint64_t index) const {
     return reinterpret_cast<gate::Message*>(memory_ + sizeof(gate::MessagesHeader))[index];
   }
-  uint8_t* bytes(const gate::Message& message) const { return memory_ + message.offset; }
+  uint64_t capacity(uint64_t index) const { return offsets_[index + 1] - offsets_[index]; }
   bool available(EventRef event) const;
   bool comes_no_more(EventRef event) const;
   bool wait_for(std::unique_lock<std::mutex>& lock, EventRef event);

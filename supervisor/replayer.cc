@@ -112,7 +112,7 @@ Result<void> Replayer::restore_start() {
                  Status::damaged};
   }
   const auto read_pages = [&](const FillPages& fill) { return trace_.read_pages(image.pages, fill); };
-  ASSIGN_OR_RETURN(unit_, restore(state, read_pages, file_path_, tier_ ? tier_->arena->header().executed : 0));
+  ASSIGN_OR_RETURN(unit_, restore(state, read_pages, file_path_, tier_ ? tier_->arena->stub_tier() : StubTier{}));
   next_process_ = state.next_process;
   next_thread_ = state.next_thread;
   for (const auto& saved : state.threads) {

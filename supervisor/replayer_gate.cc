@@ -111,7 +111,7 @@ Result<void> Replayer::map_gate(const std::vector<ProcessSerial>& sharing, pid_t
   gate->slot()->replay = 1;
   const std::string& path = tier_->arena->path();
   StubCalls calls(stub, tid);
-  TRY(calls.map_file(path, gate::kCode, gate::kCommonSize, PROT_READ | PROT_EXEC, MAP_SHARED, 0));
+  TRY(calls.map_file(path, gate::kCode, gate::kCommonSize, PROT_READ | PROT_EXEC, MAP_SHARED_VALIDATE, 0));
   TRY(calls.map_file(path, gate::kSlot, gate::kSlotSize, PROT_READ | PROT_WRITE, MAP_SHARED, gate->slot_offset()));
   gate->slot()->processor = static_cast<uint32_t>(processor_);
   ASSIGN_OR_RETURN(gate->slot()->messages, map_messages(calls, mappings));
@@ -486,8 +486,8 @@ Result<bool> Replayer::run_batch(bool onward) {
     if (done < answered) {
       ASSIGN_OR_RETURN(const StopKind stop, run_to_stop(thread));
       thread.ahead = stop;
-      const size_t now =
-          static_cast<size_t>(std::upper_bound(batch.ends.begin(), batch.ends.end(), slot.taken) - batch.ends.begin());
+      const auto taken = std::upper_bound(batch.ends.begin(), batch.ends.end(), slot.taken);
+      const size_t now = std::max(done, static_cast<size_t>(taken - batch.ends.begin()));
       executed_ += now - done;
       done = now;
       for (const auto& [events, brk] : batch.breaks) {

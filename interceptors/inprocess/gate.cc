@@ -78,7 +78,7 @@ static_assert(offsetof(Slot, want_stop) == 156 && offsetof(Slot, others_wait) ==
 
 asm(R"(
   .section .header, "ax"
-  .quad entry, leave, executed, finished, boundary, inject, injected, cpuid, load, load_opened, load_end
+  .quad entry, leave, executed, finished, boundary, inject, injected, cpuid, load, load_opened, load_end, patience
   .text
 entry:
   mov %rsp, )" AT(RSP) R"(

@@ -375,6 +375,7 @@ struct Header {
   uint64_t load;
   uint64_t load_opened;  // ... from here on with the arena's file open as r12
   uint64_t load_end;
+  uint64_t patience;  // in replay, the timeout (timespec) with which it waits for a message
 };
 
 }  // namespace redrive::gate

@@ -8,6 +8,9 @@
 #define XXH_NO_STDLIB  // no malloc here
 #include <xxhash.h>
 
+// Then the supervisor waits, and finds out whether the sender will come.
+extern "C" const timespec patience{0, 100'000'000};
+
 extern "C" int64_t execute(const redrive::gate::Registers* regs, redrive::gate::Phase during,
                            uint64_t asleep = 0);  // gate.cc
 
@@ -28,7 +31,6 @@ namespace {
 
 constexpr uint64_t kFutex = 202, kFutexWait = 0, kFutexWake = 1;  // futex(2)
 constexpr int kSpins = 600;
-constexpr long kPatience = 100'000'000;  // ns; then the supervisor waits, and finds out whether the sender will come
 
 // As preserved_registers_hash (registers.h).
 uint32_t registers_hash(const Registers& r) {
@@ -108,9 +110,8 @@ bool await(const Slot& slot, Message& message) {
   MessageState absent = MessageState::absent;
   __atomic_compare_exchange_n(&message.state, &absent, MessageState::awaited, false, __ATOMIC_SEQ_CST,
                               __ATOMIC_SEQ_CST);
-  const timespec timeout{0, kPatience};
   __atomic_fetch_add(&header_of(slot).waiting, 1, __ATOMIC_SEQ_CST);
-  if (!is_sent(message)) futex(message, kFutexWait, static_cast<uint64_t>(MessageState::awaited), &timeout);
+  if (!is_sent(message)) futex(message, kFutexWait, static_cast<uint64_t>(MessageState::awaited), &patience);
   __atomic_fetch_sub(&header_of(slot).waiting, 1, __ATOMIC_SEQ_CST);
   return is_sent(message);
 }

@@ -15,7 +15,7 @@ inline uint32_t run_filter(const std::vector<sock_filter>& filter, uint32_t arch
                            const std::array<uint64_t, 6>& args = {}) {
   seccomp_data data{static_cast<int>(number), arch, ip, {}};
   std::copy(args.begin(), args.end(), data.args);
-  uint32_t loaded = 0;
+  uint32_t loaded = 0, kept = 0;
   for (size_t at = 0; at < filter.size(); ++at) {
     const sock_filter& step = filter[at];
     switch (step.code) {
@@ -28,6 +28,18 @@ inline uint32_t run_filter(const std::vector<sock_filter>& filter, uint32_t arch
         break;
       case BPF_JMP | BPF_JSET | BPF_K:
         at += loaded & step.k ? step.jt : step.jf;
+        break;
+      case BPF_JMP | BPF_JGE | BPF_K:
+        at += loaded >= step.k ? step.jt : step.jf;
+        break;
+      case BPF_JMP | BPF_JGT | BPF_K:
+        at += loaded > step.k ? step.jt : step.jf;
+        break;
+      case BPF_MISC | BPF_TAX:
+        kept = loaded;
+        break;
+      case BPF_ALU | BPF_ADD | BPF_X:
+        loaded += kept;
         break;
       case BPF_RET | BPF_K:
         return step.k;

@@ -1,0 +1,65 @@
+#include "interceptors/trapped_instructions.h"
+
+#include <cpuid.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <x86intrin.h>
+
+#include "tests/unit/unit_test.h"
+
+using namespace redrive;
+
+namespace {
+
+void execute_them() {
+  unsigned a, b, c, d;
+  __cpuid(1, a, b, c, d);
+  __rdtsc();
+}
+
+void block(int signal) {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, signal);
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+}
+
+// How a process that does this ends, as waitpid(2) says it.
+int ended(void (*run)()) {
+  const pid_t child = fork();
+  if (child == 0) {
+    trap_own_instructions();
+    run();
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return status;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "instructions of the recorder's own that it has made fault are answered, or do not fault where they cannot be") {
+  CHECK_EQ(ended(execute_them), 0);
+  const int unanswered = ended([] {
+    block(SIGSEGV);
+    execute_them();
+  });
+  REQUIRE(WIFSIGNALED(unanswered));
+  CHECK_EQ(WTERMSIG(unanswered), SIGSEGV);
+  CHECK_EQ(ended([] {
+             {
+               const Untrapped untrapped;
+               block(SIGSEGV);
+               execute_them();
+             }
+             sigset_t none;
+             sigemptyset(&none);
+             pthread_sigmask(SIG_SETMASK, &none, nullptr);
+             execute_them();
+           }),
+           0);
+}
