@@ -821,7 +821,7 @@ void Recorder::leave(Thread& thread) {
     syscall_arg(regs, arg) = thread.args[static_cast<size_t>(arg)];
     set_regs(thread, regs);
   }
-  if (thread.adapted) fill_adapted(thread, regs);
+  if (thread.adapted) fill_adapted(thread, stopped, regs);
   if (std::exchange(thread.hides_untraced, false)) {
     if (thread.row->special == Special::clone) regs.rdi = thread.args[0];
     if (thread.row->special == Special::clone3) show_untraced(thread, thread.process->memory);

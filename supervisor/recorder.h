@@ -243,7 +243,8 @@ class Recorder {
   std::optional<std::string> adapted_file(const Thread& thread, const std::string& path);
   cpu_set_t processors_seen() const;
   void open_adapted(Thread& thread);
-  void fill_adapted(Thread& thread, user_regs_struct& regs);
+  void fill_adapted(Thread& thread, const user_regs_struct& stopped, user_regs_struct& regs);
+  void open_for_reading(Thread& thread, const user_regs_struct& stopped);
   int64_t choose_of_seen(Thread& thread, int64_t result);
 
   // recorder_writes.cc: calls that write into other processes' memory

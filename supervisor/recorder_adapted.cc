@@ -200,19 +200,45 @@ void Recorder::open_adapted(Thread& thread) {
   if (!set_regs(thread, regs)) thread.adapted.reset();
 }
 
-// At its exit: fills the object, and gives the registers back their values.
-void Recorder::fill_adapted(Thread& thread, user_regs_struct& regs) {
+// At its exit, where it is `stopped`: fills the object, and gives the registers back their values.
+void Recorder::fill_adapted(Thread& thread, const user_regs_struct& stopped, user_regs_struct& regs) {
   const std::string text = *std::exchange(thread.adapted, std::nullopt);
   regs.orig_rax = thread.entry.orig_rax;
   regs.rdi = thread.entry.rdi;
   regs.rsi = thread.entry.rsi;
-  set_regs(thread, regs);
-  if (is_error(static_cast<int64_t>(regs.rax))) return;
+  if (is_error(static_cast<int64_t>(regs.rax))) {
+    set_regs(thread, regs);
+    return;
+  }
   const Fd object(open(descriptor_path(thread.process->pid, regs.rax).c_str(), O_WRONLY | O_CLOEXEC));
   const ssize_t size = object ? write(object.get(), text.data(), text.size()) : -1;
   if (size != static_cast<ssize_t>(text.size())) {
     add_unsure(*thread.process->unit, "a file that it opened could not be adapted");
   }
+  open_for_reading(thread, stopped);
+  set_regs(thread, regs);
+}
+
+// The object's descriptor, which the thread has just got, becomes one that is open for reading only, as it was asked
+// for. Where there is no procfs it stays as it is.
+void Recorder::open_for_reading(Thread& thread, const user_regs_struct& stopped) {
+  constexpr uint64_t kRedZone = 128;
+  const Memory& memory = thread.process->memory;
+  const std::string path = fmt::format("/proc/self/fd/{}", stopped.rax);
+  const Address at = stopped.rsp - kRedZone - path.size() - 1;
+  Bytes covered(path.size() + 1);
+  if (!memory.read(at, covered.data(), covered.size()) || !memory.write(at, path.c_str(), covered.size())) return;
+  const auto call = [&](long number, std::initializer_list<uint64_t> args) {
+    const auto made = call_at(thread, stopped.rip - kSyscallSize, stopped, number, args);
+    return made ? *made : int64_t{-1};
+  };
+  const auto closed_at_exec = thread.args[thread.row->number == SYS_open ? 1 : 2] & O_CLOEXEC;
+  const int64_t opened = call(SYS_open, {at, O_RDONLY, 0});
+  if (!is_error(opened)) {
+    call(SYS_dup3, {static_cast<uint64_t>(opened), stopped.rax, closed_at_exec});
+    call(SYS_close, {static_cast<uint64_t>(opened)});
+  }
+  memory.write(at, covered.data(), covered.size());
 }
 
 // The thread has moved one to other processors, of those that it sees. What the kernel says of who may and who is there

@@ -7,6 +7,7 @@
 #include <sys/ptrace.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,6 +20,7 @@
 #include "checkpoint/address_space.h"
 #include "checkpoint/stub.h"
 #include "supervisor/births.h"
+#include "supervisor/commands.h"
 #include "supervisor/front.h"
 #include "supervisor/interrupts.h"
 #include "supervisor/recorder.h"
@@ -131,6 +133,7 @@ Result<void> Recorder::launch(const std::string& path, const std::vector<std::st
   std::vector<char*> argv;
   for (const auto& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
+  const std::string failed = "redrive: " + path + ": ";
   placement_.stay_home();
   root_ = fork();
   if (root_ < 0) return errno_error("cannot fork");
@@ -142,8 +145,13 @@ Result<void> Recorder::launch(const std::string& path, const std::vector<std::st
     if (told && prctl(PR_SET_TSC, PR_TSC_SIGSEGV) == 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
         syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) == 0) {
       execve(path.c_str(), argv.data(), environ);
+      const char* const why = strerrordesc_np(errno);
+      const iovec line[] = {{const_cast<char*>(failed.data()), failed.size()},
+                            {const_cast<char*>(why), std::strlen(why)},
+                            {const_cast<char*>("\n"), 1}};
+      static_cast<void>(writev(STDERR_FILENO, line, std::size(line)) < 0);
     }
-    _exit(127);
+    _exit(static_cast<int>(kCannotExecute));
   }
   if (ptrace(PTRACE_SEIZE, root_, nullptr, kOptions) != 0) {
     const Error error = errno_error("cannot trace the program (see `redrive check --host`)");
@@ -271,7 +279,8 @@ void Recorder::born(Thread& parent, pid_t tid) {
       // A replay writes the number that the parent is told; the child has another one in its own namespace.
       const int32_t own = pid_in_own_namespace(tid);
       const auto* bytes = reinterpret_cast<const uint8_t*>(&own);
-      event->child_writes.push_back({request.child_tid, sizeof own, MemoryWrite::Kind::data, Bytes(bytes, bytes + sizeof own)});
+      event->child_writes.push_back(
+          {request.child_tid, sizeof own, MemoryWrite::Kind::data, Bytes(bytes, bytes + sizeof own)});
     }
     if (same_unit) {
       event->child_thread = child->serial;

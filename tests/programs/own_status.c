@@ -19,6 +19,10 @@ static size_t read_in_pieces(const char* path, size_t piece) {
   char first[5] = "";
   CHECK(read(file, first, 4) == 4 && strcmp(first, "Name") == 0);
   CHECK(fcntl(file, F_GETFD) == FD_CLOEXEC);
+  CHECK((MUST(fcntl(file, F_GETFL)) & O_ACCMODE) == O_RDONLY);
+  const int next = MUST(open(path, O_RDONLY));
+  CHECK(next == file + 1 && fcntl(next, F_GETFD) == 0);
+  MUST(close(next));
   MUST(close(file));
   return size;
 }

@@ -49,6 +49,15 @@ def not_executable(ctx):
     refuses_to_record(ctx, (), 127, "/no/such/interpreter", command=("./script",))
 
 
+@test("bad_input/execution_fails")
+def execution_fails(ctx):
+    """What only the kernel finds out."""
+    shutil.copy("/bin/true", ctx.work / "busy")
+    with open(ctx.work / "busy", "ab"):
+        outcome = ctx.redrive("record", "-o", ctx.trace, "--", "./busy", cwd=ctx.work)
+    expect_one_line(ctx, outcome, 126, "busy: Text file busy")
+
+
 @test("bad_input/setuid")
 def setuid(ctx):
     if not is_root():

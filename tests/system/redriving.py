@@ -5,6 +5,7 @@ import pathlib
 import resource
 import shutil
 import socket
+import subprocess
 import textwrap
 
 from harness import Failure
@@ -216,7 +217,8 @@ def images_by_unit(ctx):
 def copy_into(path, name=None):
     """A Job's prepare: puts a copy of the file into the working directory, so that it goes away with it."""
     def prepare(work):
-        shutil.copy2(path, work / (name or path.name))
+        # By another process: one that starts programs in other threads would give them the copy, open for writing.
+        subprocess.run(["cp", "-p", path, work / (name or path.name)], check=True)
     return prepare
 
 
