@@ -173,7 +173,12 @@ class Disk : public Storage {
     if (paths.size() > kMostSynced) return sync_file(paths.front(), ::syncfs);
     std::vector<std::future<Result<void>>> others;
     for (size_t i = 1; i < paths.size(); ++i) {
-      others.push_back(std::async(std::launch::async, [&path = paths[i]] { return sync_file(path); }));
+      const auto sync_one = [&path = paths[i]] { return sync_file(path); };
+      try {
+        others.push_back(std::async(std::launch::async, sync_one));
+      } catch (const std::system_error&) {  // no thread can be started
+        others.push_back(std::async(std::launch::deferred, sync_one));
+      }
     }
     Result<void> result = sync_file(paths.front());
     for (auto& other : others) {

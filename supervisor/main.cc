@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <exception>
 
+#include "base/limits.h"
 #include "base/private_files.h"
 #include "supervisor/command_line.h"
 #include "supervisor/front.h"
@@ -17,6 +18,7 @@ Result<int> run(const PrintText& text) {
   return 0;
 }
 Result<int> record_behind_front(const RecordOptions& options) {
+  TRY(check_limits());
   ASSIGN_OR_RETURN(const std::optional<int> ended, stand_in_front());
   return ended ? *ended : record(options);
 }
@@ -35,8 +37,14 @@ Options with_progress(Options options) {
   options.progress = isatty(STDERR_FILENO) != 0;
   return options;
 }
-Result<int> run(const ReplayOptions& options) { return replay(with_progress(options)); }
-Result<int> run(const PrepareOptions& options) { return prepare(with_progress(options)); }
+Result<int> run(const ReplayOptions& options) {
+  TRY(check_limits());
+  return replay(with_progress(options));
+}
+Result<int> run(const PrepareOptions& options) {
+  TRY(check_limits());
+  return prepare(with_progress(options));
+}
 Result<int> run(const ListOptions& options) { return list_command(options); }
 Result<int> run(const PlanOptions& options) { return plan_command(options); }
 Result<int> run(const DumpOptions& options) { return dump_command(options); }
@@ -50,7 +58,7 @@ Result<int> run(const CheckHostOptions& options) {
 Result<int> run(const RemoveOptions& options) { return remove_command(options); }
 
 int report(const Error& error) {
-  fmt::print(stderr, "redrive: {}\n", error.message);
+  std::fprintf(stderr, "redrive: %s\n", error.message.c_str());  // throws nothing if that fails
   return static_cast<int>(error.status);
 }
 
@@ -66,6 +74,7 @@ Result<int> main(std::vector<std::string> words) {
 
 int main(int argc, char** argv) {
   redrive::keep_files_private();
+  redrive::lift_limits();
   try {
     const auto status = redrive::main({argv + (argc > 0), argv + argc});
     return status ? status.value() : redrive::report(status.error());

@@ -70,7 +70,11 @@ void OutsideWriters::look(std::set<ObjectPlace> objects) {
     wait_ = Clock::duration::zero();
     return;
   }
-  under_way_ = std::async(std::launch::async, outside_writers, std::move(objects), getpid());
+  try {
+    under_way_ = std::async(std::launch::async, outside_writers, std::move(objects), getpid());
+  } catch (const std::system_error&) {  // no thread can be started now
+    next_ = Clock::now() + wait_;
+  }
 }
 
 std::vector<OutsideWriter> OutsideWriters::take() {

@@ -16,6 +16,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "base/limits.h"
 #include "base/private_files.h"
 #include "checkpoint/address_space.h"
 #include "checkpoint/stub.h"
@@ -142,6 +143,7 @@ Result<void> Recorder::launch(const std::string& path, const std::vector<std::st
     const bool told = read(read_end.get(), &byte, 1) == 1;
     give_back_interrupts();
     give_back_umask();
+    give_back_limits();
     if (told && prctl(PR_SET_TSC, PR_TSC_SIGSEGV) == 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
         syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) == 0) {
       execve(path.c_str(), argv.data(), environ);

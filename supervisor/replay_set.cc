@@ -112,10 +112,19 @@ Result<SetOutcome> run_set(const SetRun& run, const Plan& plan, const std::funct
   };
   for (size_t i = 0; i < members.size(); ++i) store.interval_starts(i, processors[i]);
   const Watch watch(run.processors, [&] { return store.progress(); });
-  std::vector<std::thread> threads;
-  for (size_t i = 1; i < members.size(); ++i) threads.emplace_back(redrive_one, i);
-  threads.emplace_back(redrive_one, 0);
-  for (auto& thread : threads) thread.join();
+  {
+    std::vector<std::jthread> threads;
+    const auto start = [&](size_t i) {
+      try {
+        threads.emplace_back(redrive_one, i);
+      } catch (const std::system_error& failure) {
+        outcomes[i] = Error{std::string("cannot start a thread: ") + failure.code().message()};
+        store.interval_ended(i, true);
+      }
+    };
+    for (size_t i = 1; i < members.size(); ++i) start(i);
+    start(0);
+  }
   SetOutcome all;
   for (auto& outcome : outcomes) all.members.push_back(std::move(*outcome));
   all.arrivals = store.turns_taken();

@@ -326,20 +326,32 @@ void Whole::start(size_t piece) {
   running.processor = processor;
   running.bytes = pieces_[piece].image_bytes;
   image_bytes_ += running.bytes;
-  running.thread = std::thread([this, piece, processor, &running] {
-    Process(*this, piece, processor).redrive();
-    const std::lock_guard lock(mutex_);
+  const auto end = [this, &running] {
     image_bytes_ -= running.bytes;
     running.over = true;
-    changed_.notify_all();
-  });
+  };
+  try {
+    running.thread = std::thread([this, piece, processor, end] {
+      Process(*this, piece, processor).redrive();
+      const std::lock_guard lock(mutex_);
+      end();
+      changed_.notify_all();
+    });
+  } catch (const std::system_error& failure) {
+    const Error error{std::string("cannot start a thread: ") + failure.code().message()};
+    for (IntervalIndex i = pieces_[piece].first; i <= pieces_[piece].last; ++i)
+      outcome_of(pieces_[piece].unit, i).error = error;
+    store_->interval_ended(piece, true);
+    states_[piece] = State::ended;
+    end();
+  }
 }
 
 void Whole::run_all() {
   std::unique_lock lock(mutex_);
   for (;;) {
     for (auto running = running_.begin(); running != running_.end();) {
-      if (running->over) running->thread.join();  // it has nothing left to do
+      if (running->over && running->thread.joinable()) running->thread.join();  // it has nothing left to do
       running = running->over ? running_.erase(running) : std::next(running);
     }
     while (started_ < pieces_.size() && may_start()) start(next_piece());

@@ -1,0 +1,74 @@
+#include "base/limits.h"
+
+#include <pthread.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <string>
+
+namespace redrive {
+namespace {
+
+constexpr rlim_t kMiB = 1 << 20;
+constexpr size_t kThreadStack = 1 << 20;
+
+struct Limit {
+  __rlimit_resource resource;
+  const char* name;
+  const char* option;  // of ulimit
+  rlim_t least;        // for a recording of a small program
+  rlim_t unit;
+  const char* unit_name;
+  rlimit inherited{RLIM_INFINITY, RLIM_INFINITY};
+};
+// Not the stack's, which programs inherit from the stub or the recorder when they are made.
+std::array<Limit, 8> limits{{{RLIMIT_NOFILE, "open files", "n", 64, 1, ""},
+                             {RLIMIT_FSIZE, "the size of files", "f", kMiB, kMiB, " MiB"},
+                             {RLIMIT_AS, "address space", "v", 256 * kMiB, kMiB, " MiB"},
+                             {RLIMIT_DATA, "data", "d", 128 * kMiB, kMiB, " MiB"},
+                             {RLIMIT_CPU, "CPU time", "t", 1, 1, " s"},
+                             {RLIMIT_NPROC, "processes", "u", 0, 1, ""},
+                             {RLIMIT_MEMLOCK, "locked memory", "l", 0, kMiB, " MiB"},
+                             {RLIMIT_SIGPENDING, "pending signals", "i", 0, 1, ""}}};
+
+// The highest that is possible.
+rlim_t most(__rlimit_resource resource) {
+  rlim_t most = RLIM_INFINITY;
+  if (resource == RLIMIT_NOFILE) std::ifstream("/proc/sys/fs/nr_open") >> most;
+  return most;
+}
+
+}  // namespace
+
+void lift_limits() {
+  for (Limit& limit : limits) {
+    if (getrlimit(limit.resource, &limit.inherited) != 0) continue;
+    const rlim_t hard = limit.inherited.rlim_max, highest = std::max(most(limit.resource), hard);
+    const rlimit lifted{highest, highest}, soft{hard, hard};
+    // Only who is privileged may raise the hard one.
+    if (setrlimit(limit.resource, &lifted) != 0) setrlimit(limit.resource, &soft);
+  }
+  pthread_attr_t attributes;
+  if (pthread_attr_init(&attributes) != 0) return;
+  if (pthread_attr_setstacksize(&attributes, kThreadStack) == 0) pthread_setattr_default_np(&attributes);
+  pthread_attr_destroy(&attributes);
+}
+
+Result<void> check_limits() {
+  for (const Limit& limit : limits) {
+    rlimit now{};
+    if (getrlimit(limit.resource, &now) != 0 || now.rlim_cur >= limit.least) continue;
+    return Error{std::string("the limit of ") + limit.name + ", " + std::to_string(now.rlim_cur / limit.unit) +
+                 limit.unit_name + ", is too low: redrive itself needs " + std::to_string(limit.least / limit.unit) +
+                 limit.unit_name + ", and may not raise it (ulimit -H" + limit.option + ")"};
+  }
+  return {};
+}
+
+void give_back_limits() {
+  for (const Limit& limit : limits) setrlimit(limit.resource, &limit.inherited);
+}
+
+}  // namespace redrive

@@ -1,0 +1,63 @@
+"""Group limits: resource limits (ulimit) that are the program's, and not redrive's."""
+import re
+
+from harness import test, workload
+from redriving import check_report, units
+
+CAP_SYS_RESOURCE = 24
+
+
+def may_raise_hard_limits():
+    with open("/proc/self/status") as status:
+        capabilities = int(re.search(r"^CapEff:\s*(\w+)", status.read(), re.MULTILINE)[1], 16)
+    return bool(capabilities >> CAP_SYS_RESOURCE & 1)
+
+
+def within(limits, *command):
+    return ["bash", "-c", " && ".join(f"ulimit {limit}" for limit in limits) + ' && exec "$@"', "bash", *command]
+
+
+def behaves_as_natively(ctx, limits):
+    program = workload(ctx.options, "within_limits")
+    ctx.fresh_work()
+    natively = ctx.run(*within(limits, program), cwd=ctx.work)
+    ctx.expect("\nok\n" in natively.stdout, natively, "did not come to its end")
+    recorded = ctx.run(*within(limits, ctx.options.redrive, "record", "-o", ctx.trace, "--", program), cwd=ctx.work)
+    ctx.expect(recorded.status == natively.status and recorded.stdout == natively.stdout, recorded, f"natively: {natively.stdout}")
+    ctx.expect("redrive:" not in recorded.stderr, recorded, "complains")
+    outcome = ctx.run(*within(limits, ctx.options.redrive, "replay", ctx.trace, "--all", "--verify"), cwd="/")
+    ctx.expect_status(outcome, 0)
+    check_report(ctx, ctx.json("replay", ctx.trace, "--all", "--once", "--verify", cwd="/", statuses=(0, 3)))
+    ctx.expect(len(units(ctx)) >= 11, outcome, "holds fewer processes than there were")
+
+
+for name, limits in {
+        "descriptors": ["-Sn 20"],
+        "few_descriptors": ["-Sn 4"],
+        "file_size": ["-Sf 2"],
+        "address_space": ["-Sv 60000"],
+        "data": ["-Sd 20000"],
+        "cpu_time": ["-St 1"],
+        "locked_memory": ["-Sl 0"],
+        "pending_signals": ["-Si 0"],
+        "all": ["-Sn 16", "-Sf 8", "-Sv 80000", "-Sd 40000", "-Sl 0"]}.items():
+    @test(f"limits/{name}")
+    def soft(ctx, limits=limits):
+        behaves_as_natively(ctx, limits)
+
+
+for name, (limit, words) in {
+        "hard_descriptors": ("-n 20", r"open files, 20,.*ulimit -Hn"),
+        "hard_file_size": ("-f 2", r"size of files, .*ulimit -Hf"),
+        "hard_address_space": ("-v 60000", r"address space, 58 MiB,.*ulimit -Hv"),
+        "hard_data": ("-d 60000", r"data, 58 MiB,.*ulimit -Hd")}.items():
+    @test(f"limits/{name}")
+    def hard(ctx, limit=limit, words=words):
+        """What redrive may not raise and is too low for itself is said before the program starts."""
+        if may_raise_hard_limits():
+            behaves_as_natively(ctx, [limit])
+            return
+        outcome = ctx.run(*within([limit], ctx.options.redrive, "record", "-o", ctx.trace, "--", "touch", "started"), cwd=ctx.work)
+        ctx.expect_status(outcome, 125)
+        ctx.expect(outcome.stderr.count("\n") == 1 and re.search(words, outcome.stderr), outcome, "does not say what it lacks")
+        ctx.expect(not (ctx.work / "started").exists() and not ctx.trace.exists(), outcome, "leaves something behind")
