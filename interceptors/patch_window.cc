@@ -234,8 +234,33 @@ std::optional<PatchWindow> CodeSegment::window(uint64_t site) const {
   return std::nullopt;
 }
 
+// Whether there is something like jmp *table(,index,8), or a jmp *register right behind a load from such a table or one
+// of distances (movslq (table,index,4), register).
+bool CodeSegment::table_jump_near(uint64_t place) const {
+  constexpr uint64_t kFunction = 32 << 10;  // few are longer
+  constexpr uint64_t kLoad = 24;            // bytes from a load to its jump
+  const auto scaled = [&](uint64_t modrm, unsigned scale) {
+    return modrm + 1 < code_.size() && (code_[modrm] & 7) == 4 && code_[modrm] >> 6 != 3 &&
+           code_[modrm + 1] >> 6 == scale;
+  };
+  uint64_t loaded = 0;  // behind the last load
+  const uint64_t end = std::min<uint64_t>(code_.size(), place + kFunction);
+  for (uint64_t at = place - std::min(place, kFunction); at + 1 < end; ++at) {
+    if ((code_[at] == 0x63 && scaled(at + 1, 2)) || (code_[at] == 0x8b && scaled(at + 1, 3))) loaded = at + 1;
+    if (code_[at] != 0xff) continue;
+    const bool by_register = code_[at + 1] >> 3 == 0x1c;  // ff e0 to ff e7
+    if (by_register && loaded && at - loaded < kLoad) return true;
+    if ((code_[at + 1] & 0x38) == 0x20 && scaled(at + 1, 3)) return true;
+  }
+  return false;
+}
+
 std::optional<PatchWindow> CodeSegment::window_at(uint64_t place) const {
-  return place < code_.size() ? window_behind(place, 0) : std::nullopt;
+  if (place >= code_.size()) return std::nullopt;
+  const Disassembler disassembler;
+  const cs_insn* const instruction = disassembler.at(code_, place);
+  if (!instruction || (instruction->size < kJumpSize && table_jump_near(place))) return std::nullopt;
+  return window_behind(place, 0);
 }
 
 std::optional<PatchWindow> CodeSegment::window(uint64_t site, const std::vector<uint8_t>& front) const {

@@ -47,7 +47,8 @@ class CodeSegment {
   // first.
   std::optional<PatchWindow> window(uint64_t site, const std::vector<uint8_t>& front) const;
 
-  // From any instruction on, that a replay is to stop at: `after` bytes are replaced, its own first.
+  // From any instruction on, that a replay is to stop at: `after` bytes are replaced, its own first. Where a jump by a
+  // table is near, the instruction itself must be long enough: the next one may begin what a case of a switch comes to.
   std::optional<PatchWindow> window_at(uint64_t place) const;
 
  private:
@@ -55,6 +56,7 @@ class CodeSegment {
   // Behind the window's first byte.
   bool jumped_into(uint64_t first, uint64_t end) const;
   bool short_jump_into(uint64_t first, uint64_t end) const;
+  bool table_jump_near(uint64_t place) const;
 
   Bytes code_;
   std::vector<bool> targets_;  // of anything that looks like a near jump or call

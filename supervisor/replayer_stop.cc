@@ -6,6 +6,15 @@
 #include "supervisor/replayer.h"
 
 namespace redrive {
+namespace {
+
+// The kernel is to make no call when the thread goes on.
+bool set_regs_alone(pid_t tid, user_regs_struct regs) {
+  regs.orig_rax = ~0ull;
+  return set_regs(tid, regs);
+}
+
+}  // namespace
 
 // The thread that makes the next event goes on to the instruction that makes it, and is found there when the event is
 // executed. False: it came to something else, and diverged.
@@ -46,14 +55,14 @@ Result<bool> Replayer::stand(EventIndex index) {
   for (const auto& [serial, thread] : threads_) {
     const bool before_call = thread.ahead == StopKind::syscall;
     const user_regs_struct regs = before_call ? before_syscall(thread.regs) : thread.regs;
-    if (!redrive::set_regs(thread.tid, regs)) return errno_error("cannot set registers");
+    if (!set_regs_alone(thread.tid, regs)) return errno_error("cannot set registers");
     stopped.threads[serial] = {thread.process, thread.tid, regs, thread.stopped_at_syscall && !before_call};
   }
   for (const auto& [serial, process] : unit_.processes) stopped.memories[serial] = &process.stub.memory();
   const bool goes_on = options_.halt->stand(stopped);
   if (!goes_on) return false;
   for (const auto& [serial, thread] : threads_) {
-    if (!redrive::set_regs(thread.tid, thread.regs)) return errno_error("cannot set registers");
+    if (!set_regs_alone(thread.tid, thread.regs)) return errno_error("cannot set registers");
   }
   for (const auto& sharing : without_gate) TRY(map_gate(sharing, unit_.processes.at(sharing.front()).stub.pid()));
   return true;

@@ -51,15 +51,24 @@ class Attempt:
                    record_options=("--bound", "2s", "--checkpoint-period", f"{period_us}us", *tier), replay_options=tier)
 
     def run(self, options, timeout_s=ONE_S):
-        with contextlib.closing(harness.Context(options, harness.Test(f"random/{self.seed}", None, timeout_s, False))) as ctx:
-            job = self.job(options)
-            natively = run_natively(ctx, job)
-            recorded = record(ctx, job)
-            last = [outcome.stdout.splitlines()[-1] for outcome in (natively, recorded)]
-            ctx.expect(last[0] == last[1], recorded, f"recorded: '{last[1]}', natively: '{last[0]}'")
-            take_away_surroundings(ctx)
-            check_trace(ctx)
-            redrive_all(ctx, options=job.replay_options)
+        """If the options say so, the directory of one that fails is kept."""
+        given = dataclasses.replace(options, keep=False)
+        with contextlib.closing(harness.Context(given, harness.Test(f"random/{self.seed}", None, timeout_s, False))) as ctx:
+            try:
+                self.run_in(ctx)
+            except Failure:
+                ctx.options = options
+                raise
+
+    def run_in(self, ctx):
+        job = self.job(ctx.options)
+        natively = run_natively(ctx, job)
+        recorded = record(ctx, job)
+        last = [outcome.stdout.splitlines()[-1] for outcome in (natively, recorded)]
+        ctx.expect(last[0] == last[1], recorded, f"recorded: '{last[1]}', natively: '{last[0]}'")
+        take_away_surroundings(ctx)
+        check_trace(ctx)
+        redrive_all(ctx, options=job.replay_options)
 
 
 def failure_of(attempt, options, timeout_s=ONE_S):
@@ -96,7 +105,7 @@ def shrink(attempt, options, *, limit_s=SHRINK_S, tries=2):
 
 def told(attempt, failure, options):
     """What a failure says: the seed, what came of it, and the smallest program found that fails."""
-    smallest, left = shrink(attempt, options)
+    smallest, left = (attempt, []) if options.keep else shrink(attempt, options)
     lines = [f"seed {attempt.seed}, {attempt.tier}:", *failure.splitlines(), f"shrunk: {' '.join(smallest.job(options).command)}", *left]
     return "\n  ".join(lines)
 
@@ -135,9 +144,10 @@ def main():
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--jobs", type=int, default=1, help="programs at once")
     parser.add_argument("--tier", choices=TIERS, action="append")
+    parser.add_argument("--keep", action="store_true", help="keep the directories of those that fail, and leave nothing out of them")
     arguments = parser.parse_args()
     build = pathlib.Path(os.environ.get("REDRIVE_BUILD", harness.ROOT / "build")).resolve()
-    options = harness.Options(pathlib.Path(os.environ.get("REDRIVE", build / "redrive")).resolve(), build)
+    options = harness.Options(pathlib.Path(os.environ.get("REDRIVE", build / "redrive")).resolve(), build, keep=arguments.keep)
     seeds = range(arguments.first, arguments.first + arguments.count)
     failures = run_seeds(seeds, options, at_once=arguments.jobs, tiers=arguments.tier or TIERS, report=lambda line: print(line, flush=True))
     print(f"{len(seeds)} seeds, {len(failures)} failures")

@@ -112,6 +112,28 @@ TEST_CASE("a place's window may end in any short jump, to its own start too") {
   }
 }
 
+TEST_CASE("a place's window holds no second instruction where a table may name it") {
+  const Bytes two{0x4c, 0x03, 0x4b, 0x10, 0x48, 0x8b, 0x85, 0x70, 0xff, 0xff, 0xff};  // add; mov
+  const auto behind = [&](Bytes code, uint64_t instruction) {
+    const uint64_t place = 512 + code.size() + instruction;
+    code.insert(code.end(), two.begin(), two.end());
+    return segment_of(code).window_at(place).has_value();
+  };
+  const std::pair<Bytes, bool> cases[] = {
+      {{0xff, 0xe0}, true},                                                   // jmp *%rax
+      {{0xff, 0x25, 1, 2, 3, 4}, true},                                       // jmp *there(%rip)
+      {{0x4a, 0x63, 0x04, 0xae, 0x48, 0x01, 0xf0, 0xff, 0xe0}, false},        // movslq (%rsi,%r13,4), %rax; add; jmp
+      {{0x4a, 0x63, 0x04, 0xae, 0x48, 0x01, 0xf0, 0x3e, 0xff, 0xe0}, false},  // notrack jmp
+      {{0x49, 0x8b, 0x04, 0xc4, 0xff, 0xe0}, false},                          // mov (%r12,%rax,8), %rax; jmp
+      {{0x42, 0xff, 0x24, 0xed, 1, 2, 3, 4}, false},                          // jmp *table(,%r13,8)
+      {{0x41, 0xff, 0x24, 0xc4}, false}};                                     // jmp *(%r12,%rax,8)
+  for (const auto& [jump, expected] : cases) {
+    CAPTURE(jump.size());
+    CHECK_EQ(behind(jump, 0), expected);
+    CHECK(behind(jump, 4));  // one that is long enough by itself
+  }
+}
+
 TEST_CASE("a window in front of cpuid holds whole instructions that can move") {
   // mov; mov $13, %eax; xor; ud2; call *%rax
   const Bytes code{0x89, 0xc6, 0xb8, 0x0d, 0, 0, 0, 0x31, 0xc9, 0x0f, 0x0b, 0xff, 0xd0};
