@@ -3,6 +3,7 @@
 #include <capstone/capstone.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <memory>
 
@@ -234,33 +235,81 @@ std::optional<PatchWindow> CodeSegment::window(uint64_t site) const {
   return std::nullopt;
 }
 
-// Whether there is something like jmp *table(,index,8), or a jmp *register right behind a load from such a table or one
-// of distances (movslq (table,index,4), register).
-bool CodeSegment::table_jump_near(uint64_t place) const {
-  constexpr uint64_t kFunction = 32 << 10;  // few are longer
-  constexpr uint64_t kLoad = 24;            // bytes from a load to its jump
-  const auto scaled = [&](uint64_t modrm, unsigned scale) {
+// Whether a jump by a table nearby may lead behind the first byte: jmp *table(,index,8), or a jmp *register right
+// behind a load from such a table, or from one of distances (movslq (table,index,4), register). A table that cannot be
+// found may lead anywhere.
+bool CodeSegment::table_leads_into(uint64_t first, uint64_t end, uint64_t start, const Read& read) const {
+  constexpr uint64_t kFunction = 32 << 10;         // few are longer
+  constexpr uint64_t kLoad = 24;                   // bytes from a load to its jump
+  constexpr unsigned kDistance = 2, kAddress = 3;  // the logarithms of what entries take
+  struct Load {
+    uint64_t at = 0;  // of its ModR/M byte
+    unsigned scale = 0;
+  };
+  const auto loads_by = [&](uint64_t modrm, unsigned scale) {  // base, index and scale, perhaps a displacement
     return modrm + 1 < code_.size() && (code_[modrm] & 7) == 4 && code_[modrm] >> 6 != 3 &&
            code_[modrm + 1] >> 6 == scale;
   };
-  uint64_t loaded = 0;  // behind the last load
-  const uint64_t end = std::min<uint64_t>(code_.size(), place + kFunction);
-  for (uint64_t at = place - std::min(place, kFunction); at + 1 < end; ++at) {
-    if ((code_[at] == 0x63 && scaled(at + 1, 2)) || (code_[at] == 0x8b && scaled(at + 1, 3))) loaded = at + 1;
+  // From the segment's start, where the base register was set by the nearest lea in front.
+  const auto table_of = [&](uint64_t modrm, uint8_t rex) -> std::optional<int64_t> {
+    int32_t displacement = 0;
+    if ((code_[modrm + 1] & 7) == 5 && code_[modrm] >> 6 == 0) {
+      if (modrm + 6 > code_.size()) return std::nullopt;
+      std::memcpy(&displacement, &code_[modrm + 2], sizeof displacement);
+      return displacement - static_cast<int64_t>(start);
+    }
+    if (code_[modrm] >> 6 != 0) return std::nullopt;
+    const uint8_t base = code_[modrm + 1] & 7, extension = rex & 1;
+    for (uint64_t at = modrm; at-- > modrm - std::min(modrm, kFunction);) {
+      const bool lea = at + 7 <= code_.size() && code_[at] == (0x48 | extension << 2) && code_[at + 1] == 0x8d &&
+                       code_[at + 2] == (base << 3 | 5);
+      if (!lea) continue;
+      std::memcpy(&displacement, &code_[at + 3], sizeof displacement);
+      return static_cast<int64_t>(at + 7) + displacement;
+    }
+    return std::nullopt;
+  };
+  const auto leads_into = [&](std::optional<int64_t> table, unsigned scale) {
+    if (!table) return true;
+    std::array<uint8_t, 4096> bytes;
+    const size_t size = read(*table, bytes);
+    for (size_t at = 0; at + (1u << scale) <= size; at += 1u << scale) {
+      int64_t target = 0;
+      int32_t distance = 0;
+      std::memcpy(&target, &bytes[at], std::min<size_t>(sizeof target, size - at));
+      std::memcpy(&distance, &bytes[at], sizeof distance);
+      target = scale == kDistance ? *table + distance : target - static_cast<int64_t>(start);
+      if (target < 0 || target >= static_cast<int64_t>(code_.size())) break;  // the table's end
+      if (target > static_cast<int64_t>(first) && target < static_cast<int64_t>(end)) return true;
+    }
+    return false;
+  };
+  Load load;
+  const uint64_t last = std::min<uint64_t>(code_.size(), first + kFunction);
+  for (uint64_t at = first - std::min(first, kFunction); at + 1 < last; ++at) {
+    if (code_[at] == 0x63 && loads_by(at + 1, kDistance)) load = {at + 1, kDistance};
+    if (code_[at] == 0x8b && loads_by(at + 1, kAddress)) load = {at + 1, kAddress};
     if (code_[at] != 0xff) continue;
     const bool by_register = code_[at + 1] >> 3 == 0x1c;  // ff e0 to ff e7
-    if (by_register && loaded && at - loaded < kLoad) return true;
-    if ((code_[at + 1] & 0x38) == 0x20 && scaled(at + 1, 3)) return true;
+    const bool by_table = (code_[at + 1] & 0x38) == 0x20 && loads_by(at + 1, kAddress);
+    if (by_register && load.at && at - load.at < kLoad) {
+      if (leads_into(table_of(load.at, load.at < 2 ? 0 : code_[load.at - 2]), load.scale)) return true;
+    } else if (by_table) {
+      const uint8_t rex = at > 0 && code_[at - 1] >> 4 == 4 ? code_[at - 1] : 0;
+      if (leads_into(table_of(at + 1, rex), kAddress)) return true;
+    }
   }
   return false;
 }
 
-std::optional<PatchWindow> CodeSegment::window_at(uint64_t place) const {
+std::optional<PatchWindow> CodeSegment::window_at(uint64_t place, uint64_t start, const Read& read) const {
   if (place >= code_.size()) return std::nullopt;
+  const auto window = window_behind(place, 0);
   const Disassembler disassembler;
   const cs_insn* const instruction = disassembler.at(code_, place);
-  if (!instruction || (instruction->size < kJumpSize && table_jump_near(place))) return std::nullopt;
-  return window_behind(place, 0);
+  const bool alone = instruction && instruction->size >= kJumpSize;
+  if (window && !alone && table_leads_into(place, place + window->after, start, read)) return std::nullopt;
+  return window;
 }
 
 std::optional<PatchWindow> CodeSegment::window(uint64_t site, const std::vector<uint8_t>& front) const {

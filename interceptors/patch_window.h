@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -47,16 +48,20 @@ class CodeSegment {
   // first.
   std::optional<PatchWindow> window(uint64_t site, const std::vector<uint8_t>& front) const;
 
-  // From any instruction on, that a replay is to stop at: `after` bytes are replaced, its own first. Where a jump by a
-  // table is near, the instruction itself must be long enough: the next one may begin what a case of a switch comes to.
-  std::optional<PatchWindow> window_at(uint64_t place) const;
+  // Reads memory of the program into `to`, from an offset on that counts from the segment's start and may lie outside of
+  // it. How much of it there was.
+  using Read = std::function<size_t(int64_t offset, std::span<uint8_t> to)>;
+  // From any instruction on, that a replay is to stop at: `after` bytes are replaced, its own first. `start`: the
+  // segment's address. None, too, where a switch nearby may come to an instruction behind the first one: what its table
+  // holds is read.
+  std::optional<PatchWindow> window_at(uint64_t place, uint64_t start, const Read& read) const;
 
  private:
   std::optional<PatchWindow> window_behind(uint64_t site, uint64_t size) const;
   // Behind the window's first byte.
   bool jumped_into(uint64_t first, uint64_t end) const;
   bool short_jump_into(uint64_t first, uint64_t end) const;
-  bool table_jump_near(uint64_t place) const;
+  bool table_leads_into(uint64_t first, uint64_t end, uint64_t start, const Read& read) const;
 
   Bytes code_;
   std::vector<bool> targets_;  // of anything that looks like a near jump or call

@@ -83,7 +83,8 @@ bool GateArena::can_open(pid_t pid) {
   struct stat info {};
   if (stat(its.c_str(), &info) != 0 || info.st_uid != geteuid() || info.st_gid != getegid()) return false;
   const auto same = [&](const char* what) {
-    struct stat ours {}, theirs {};
+    struct stat ours {
+    }, theirs{};
     return stat((std::string("/proc/self/") + what).c_str(), &ours) == 0 && stat((its + what).c_str(), &theirs) == 0 &&
            ours.st_ino == theirs.st_ino && ours.st_dev == theirs.st_dev;
   };
@@ -219,16 +220,22 @@ std::optional<PatchWindow> CodeSegments::window(const Memory& memory, const Mapp
 }
 
 std::optional<PatchWindow> CodeSegments::window_at(const Memory& memory, const Mapping& mapping, Address place) {
+  const auto read_from = [&](Address start) {
+    return [&memory, start](int64_t offset, std::span<uint8_t> to) {
+      return memory.read_some(start + static_cast<uint64_t>(offset), to.data(), to.size());
+    };
+  };
   if (!is_unchanging(mapping)) {
     // What is there now. Only compilers' functions are expected here: nothing jumps into one from far away.
     constexpr uint64_t kAround = 64 << 10;
     const Address start = std::max(mapping.start, place - std::min(place, kAround));
     Bytes code(std::min(mapping.end, place + kAround) - start);
     code.resize(memory.read_some(start, code.data(), code.size()));
-    return CodeSegment(std::move(code)).window_at(place - start);
+    return CodeSegment(std::move(code)).window_at(place - start, start, read_from(start));
   }
   const std::lock_guard lock(mutex_);
-  return code_of(segments_[key(mapping)], memory, mapping).window_at(place - mapping.start);
+  return code_of(segments_[key(mapping)], memory, mapping)
+      .window_at(place - mapping.start, mapping.start, read_from(mapping.start));
 }
 
 bool CodeSegments::is_unchanging(const Mapping& mapping) {

@@ -105,33 +105,65 @@ TEST_CASE("a place's window may end in any short jump, to its own start too") {
                                           {{0xeb, 0xfe, 0x90, 0x90, 0x90}, false},
                                           {{0xe2, 0xfe, 0x90, 0x90, 0x90}, false}};
   for (const auto& [code, expected] : cases) {
-    const auto found = segment_of(code).window_at(512);
+    const auto found = segment_of(code).window_at(512, 0, [](int64_t, std::span<uint8_t>) { return 0; });
     REQUIRE(found.has_value() == expected);
     if (found) CHECK(found->after == code.size());
     if (found) CHECK(found->ends_in_jump);
   }
 }
 
-TEST_CASE("a place's window holds no second instruction where a table may name it") {
+TEST_CASE("a place's window holds no instruction to which a table leads") {
+  constexpr uint64_t kStart = 0x400000;
   const Bytes two{0x4c, 0x03, 0x4b, 0x10, 0x48, 0x8b, 0x85, 0x70, 0xff, 0xff, 0xff};  // add; mov
-  const auto behind = [&](Bytes code, uint64_t instruction) {
-    const uint64_t place = 512 + code.size() + instruction;
+  constexpr uint64_t kSecond = 4;
+  // Behind a jump, in front of which another instruction lies. The table, at 2048, leads to the place, behind it, and
+  // to the start of the segment; its end is no place in the code.
+  const auto behind = [&](Bytes code, const Bytes& jump, bool distances, uint64_t entry) {
+    code.insert(code.end(), jump.begin(), jump.end());
+    const uint64_t place = 512 + code.size();
     code.insert(code.end(), two.begin(), two.end());
-    return segment_of(code).window_at(place).has_value();
+    const auto read = [&](int64_t offset, std::span<uint8_t> to) -> size_t {
+      if (offset != 2048) return 0;
+      const int64_t targets[] = {0, static_cast<int64_t>(place), static_cast<int64_t>(place + entry), -1};
+      size_t size = 0;
+      for (const int64_t target : targets) {
+        const int64_t value = distances ? target - 2048 : target + static_cast<int64_t>(kStart);
+        const size_t length = distances ? sizeof(int32_t) : sizeof value;
+        std::memcpy(&to[size], &value, length);
+        size += length;
+      }
+      return size;
+    };
+    return segment_of(code).window_at(place, kStart, read).has_value();
   };
-  const std::pair<Bytes, bool> cases[] = {
-      {{0xff, 0xe0}, true},                                                   // jmp *%rax
-      {{0xff, 0x25, 1, 2, 3, 4}, true},                                       // jmp *there(%rip)
-      {{0x4a, 0x63, 0x04, 0xae, 0x48, 0x01, 0xf0, 0xff, 0xe0}, false},        // movslq (%rsi,%r13,4), %rax; add; jmp
-      {{0x4a, 0x63, 0x04, 0xae, 0x48, 0x01, 0xf0, 0x3e, 0xff, 0xe0}, false},  // notrack jmp
-      {{0x49, 0x8b, 0x04, 0xc4, 0xff, 0xe0}, false},                          // mov (%r12,%rax,8), %rax; jmp
-      {{0x42, 0xff, 0x24, 0xed, 1, 2, 3, 4}, false},                          // jmp *table(,%r13,8)
-      {{0x41, 0xff, 0x24, 0xc4}, false}};                                     // jmp *(%r12,%rax,8)
-  for (const auto& [jump, expected] : cases) {
+  const auto lea = [](uint8_t rex, uint8_t reg) {  // of the table
+    Bytes code{rex, 0x8d, static_cast<uint8_t>(reg << 3 | 5), 0, 0, 0, 0};
+    const int32_t distance = 2048 - (512 + 7);
+    std::memcpy(&code[3], &distance, sizeof distance);
+    return code;
+  };
+  const int32_t absolute = kStart + 2048;
+  Bytes by_absolute{0x42, 0xff, 0x24, 0xed, 0, 0, 0, 0};  // jmp *table(,%r13,8)
+  std::memcpy(&by_absolute[4], &absolute, sizeof absolute);
+  struct Case {
+    Bytes before, jump;
+    bool distances;
+  };
+  const Case cases[] = {
+      {lea(0x48, 6), {0x4a, 0x63, 0x04, 0xae, 0x48, 0x01, 0xf0, 0xff, 0xe0}, true},  // movslq (%rsi,%r13,4); add; jmp
+      {lea(0x48, 6), {0x4a, 0x63, 0x04, 0xae, 0x48, 0x01, 0xf0, 0x3e, 0xff, 0xe0}, true},  // notrack jmp
+      {lea(0x4c, 4), {0x49, 0x8b, 0x04, 0xc4, 0xff, 0xe0}, false},                         // mov (%r12,%rax,8); jmp
+      {lea(0x4c, 4), {0x41, 0xff, 0x24, 0xc4}, false},                                     // jmp *(%r12,%rax,8)
+      {{}, by_absolute, false},
+  };
+  for (const auto& [before, jump, distances] : cases) {
     CAPTURE(jump.size());
-    CHECK_EQ(behind(jump, 0), expected);
-    CHECK(behind(jump, 4));  // one that is long enough by itself
+    CHECK(behind(before, jump, distances, two.size()));
+    CHECK_FALSE(behind(before, jump, distances, kSecond));
+    if (!before.empty()) CHECK_FALSE(behind({}, jump, distances, two.size()));  // the table is not known
   }
+  CHECK(behind({}, {0xff, 0xe0}, true, kSecond));              // jmp *%rax, behind no table
+  CHECK(behind({}, {0xff, 0x25, 1, 2, 3, 4}, true, kSecond));  // jmp *there(%rip)
 }
 
 TEST_CASE("a window in front of cpuid holds whole instructions that can move") {
