@@ -337,7 +337,8 @@ void Recorder::note_pending_outputs(const Thread& parent, const Memory& memory, 
   for (const auto& [serial, thread] : parent.process->unit->threads) {
     const bool pending = thread->run == Thread::Run::blocked ||
                          (thread->run == Thread::Run::ready && thread->stop == Thread::Stop::exit);
-    if (thread == &parent || thread->process != parent.process || !pending || !thread->row) continue;
+    const bool same_memory = thread->process->memory_id == parent.process->memory_id;
+    if (thread == &parent || !same_memory || !pending || !thread->row) continue;
     for (const Span& span : possible_outputs(thread->output_args, thread->sizes)) note(span.address, span.length);
     if (!thread->timeout) continue;
     // What was left of its timeout is no output: the child finds the program's own.

@@ -1,6 +1,6 @@
 // Processes are born while another thread's read has its bytes already, and is not seen to end before the birth: what
 // the kernel has written into its buffer is in the child's memory or not, and nobody can tell which. Images in the
-// children must be equal to what replays come to.
+// children must be equal to what replays come to. The reader is of the same process, or of one that runs on its memory.
 #include "test.h"
 
 enum { kRounds = 25, kValues = 64 };
@@ -10,6 +10,17 @@ static long buffer[kValues];
 static void* reader(void* unused) {
   while (MUST(read(channel[0], buffer, sizeof buffer)) > 0) {
   }
+  return unused;
+}
+
+static void* vforked_reader(void* unused) {
+  const pid_t child = MUST(vfork());
+  if (child == 0) {
+    close(channel[1]);
+    reader(NULL);
+    _exit(0);
+  }
+  wait_for_exit(child, 0);
   return unused;
 }
 
@@ -26,10 +37,10 @@ static int descend(int generations) {
   return 0;
 }
 
-int main(void) {
+static void descend_beside(void* (*read_all)(void*)) {
   pthread_t thread;
   MUST(pipe(channel));
-  MUST0(pthread_create(&thread, NULL, reader, NULL));
+  MUST0(pthread_create(&thread, NULL, read_all, NULL));
   for (long i = 0; i < kRounds; i++) {
     long values[kValues];
     for (int k = 0; k < kValues; k++) values[k] = i;
@@ -39,5 +50,11 @@ int main(void) {
   }
   close(channel[1]);
   MUST0(pthread_join(thread, NULL));
+  close(channel[0]);
+}
+
+int main(void) {
+  descend_beside(reader);
+  descend_beside(vforked_reader);
   return ok("%ld", buffer[0]);
 }
