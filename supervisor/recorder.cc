@@ -472,7 +472,7 @@ void Recorder::resume_user(Thread& thread, const user_regs_struct& regs) {
 // It is about to be resumed there.
 void Recorder::runs_from(Thread& thread, const user_regs_struct& regs) {
   if (!thread.process->written.empty()) {
-    add_written(thread, regs, thread.rewound ? SignalPoint::before_syscall : SignalPoint::boundary);
+    add_written(thread, after_restart(regs), thread.rewound ? SignalPoint::before_syscall : SignalPoint::boundary);
   }
   thread.resumed = regs;
   thread.run = Thread::Run::user;

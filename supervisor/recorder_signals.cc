@@ -77,15 +77,6 @@ std::optional<std::chrono::nanoseconds> timeout_of(const Thread& thread) {
   return std::chrono::seconds(timeout.tv_sec) + std::chrono::nanoseconds(timeout.tv_nsec);
 }
 
-// From the registers right behind a syscall: those with which the thread goes on if no handler runs.
-user_regs_struct after_restart(const user_regs_struct& behind) {
-  const auto result = static_cast<int64_t>(behind.rax);
-  if (static_cast<int64_t>(behind.orig_rax) < 0 || !restarts(result)) return behind;
-  user_regs_struct regs = before_syscall(behind);
-  if (result == kErestartRestartblock) regs.rax = SYS_restart_syscall;
-  return regs;
-}
-
 bool equal(const user_regs_struct& a, const user_regs_struct& b) {
   // orig_rax changes on the way to user code.
   user_regs_struct x = a, y = b;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <signal.h>
+#include <sys/syscall.h>
 #include <sys/user.h>
 #include <xxhash.h>
 
@@ -42,6 +43,15 @@ inline constexpr int64_t kErestartRestartblock = -516;
 inline bool restarts(int64_t result) {
   constexpr int64_t kErestartsys = -512;
   return result <= kErestartsys && result >= kErestartRestartblock;
+}
+
+// From the registers right behind a syscall: those with which the thread goes on if no handler runs.
+inline user_regs_struct after_restart(const user_regs_struct& behind) {
+  const auto result = static_cast<int64_t>(behind.rax);
+  if (static_cast<int64_t>(behind.orig_rax) < 0 || !restarts(result)) return behind;
+  user_regs_struct regs = before_syscall(behind);
+  if (result == kErestartRestartblock) regs.rax = SYS_restart_syscall;
+  return regs;
 }
 
 // Whether a result is an error: -4095 to -1 (syscalls(2)).
