@@ -24,9 +24,9 @@ constexpr bool is_short_jump(uint8_t opcode) {
 uint64_t replaceable_size(std::span<const uint8_t> code);
 
 // Instructions that move to the trampoline. Either the instruction and `after` bytes behind it are replaced, or
-// `before` bytes in front of a syscall instruction, and it stays. The moved instructions call nothing, and those in front
-// touch no memory. They mean the same anywhere but for displacements and a short jump at the end. Behind one that leaves
-// for good lies what nobody comes by.
+// `before` bytes in front of a syscall instruction, and it stays. The moved instructions call nothing, and those in
+// front touch no memory. They mean the same anywhere but for displacements and a short jump at the end. Behind one that
+// leaves for good lies what nobody comes by.
 struct PatchWindow {
   uint8_t before = 0;
   uint8_t after = 0;
@@ -48,8 +48,8 @@ class CodeSegment {
   // first.
   std::optional<PatchWindow> window(uint64_t site, const std::vector<uint8_t>& front) const;
 
-  // Reads memory of the program into `to`, from an offset on that counts from the segment's start and may lie outside of
-  // it. How much of it there was.
+  // Reads memory of the program into `to`, from an offset on that counts from the segment's start and may lie outside
+  // of it. How much of it there was.
   using Read = std::function<size_t(int64_t offset, std::span<uint8_t> to)>;
   // From any instruction on, that a replay is to stop at: `after` bytes are replaced, its own first. `start`: the
   // segment's address. None, too, where a switch nearby may come to an instruction behind the first one: what its table

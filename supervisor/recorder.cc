@@ -222,8 +222,8 @@ void Recorder::collect_images() {
   }
 }
 
-// Before a process changes its group: the end of a copy that stayed in the former one would leave that orphaned, and the
-// kernel hangs up on orphaned groups with stopped members (setpgid(2), _exit(2)).
+// Before a process changes its group: the end of a copy that stayed in the former one would leave that orphaned, and
+// the kernel hangs up on orphaned groups with stopped members (setpgid(2), _exit(2)).
 void Recorder::end_copies() {
   if (images_.copies_alive() == 0) return;
   images_.wait_until_idle();

@@ -432,7 +432,7 @@ class Recorder {
   std::map<std::string, Refused> refused_;
   std::vector<Unsure> unsure_;
   OutsideWriters outside_writers_;
-  bool views_changed_ = false;  // some file of which somebody had a private view
+  bool views_changed_ = false;                  // some file of which somebody had a private view
   std::map<FileVersion, uint64_t> file_ids_;    // of mapped files
   std::map<uint32_t, KnownFile> served_files_;  // whose mappings are served, by their place in the arena
   MappedObjects objects_;

@@ -276,7 +276,8 @@ void Recorder::restore_timeout(Thread& thread, Event& event) {
   const Address at = thread.args[static_cast<size_t>(thread.row->timeout_arg)];
   thread.process->memory.put(at, *thread.timeout);
   const auto* const first = reinterpret_cast<const uint8_t*>(&*thread.timeout);
-  event.writes.push_back({at, sizeof *thread.timeout, MemoryWrite::Kind::data, Bytes(first, first + sizeof *thread.timeout)});
+  event.writes.push_back(
+      {at, sizeof *thread.timeout, MemoryWrite::Kind::data, Bytes(first, first + sizeof *thread.timeout)});
   thread.timeout.reset();
 }
 

@@ -506,7 +506,9 @@ bool returns_at_once(Slot& slot, const Call& call, bool& tried) {
 
 // ---- The table of descriptors
 
-bool may_close(const Slot& s, uint64_t descriptor) { return is_set(s.known, descriptor) || is_set(s.fresh, descriptor); }
+bool may_close(const Slot& s, uint64_t descriptor) {
+  return is_set(s.known, descriptor) || is_set(s.fresh, descriptor);
+}
 
 int64_t ask(uint64_t number, uint64_t a, uint64_t b, void* c, void* d = nullptr, uint64_t e = 0) {
   Registers regs{};
