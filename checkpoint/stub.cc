@@ -274,7 +274,8 @@ Result<void> Stub::begin() {
   tick();
   constexpr std::string_view kFirst = "1000";
   const Fd score(::open(("/proc/" + std::to_string(pid_) + "/oom_score_adj").c_str(), O_WRONLY | O_CLOEXEC));
-  if (score && ::write(score.get(), kFirst.data(), kFirst.size()) < 0) return errno_error("cannot rank a stub process");
+  const bool ranked = score && ::write(score.get(), kFirst.data(), kFirst.size()) > 0;
+  static_cast<void>(ranked);  // not where /proc may not be written to
   return {};
 }
 
