@@ -23,7 +23,7 @@ struct Limit {
   const char* unit_name;
   rlimit inherited{RLIM_INFINITY, RLIM_INFINITY};
 };
-// Not the stack's, which programs inherit from the stub or the recorder when they are made.
+// Not the stack's: the kernel lays out a program's memory by it.
 std::array<Limit, 8> limits{{{RLIMIT_NOFILE, "open files", "n", 64, 1, ""},
                              {RLIMIT_FSIZE, "the size of files", "f", kMiB, kMiB, " MiB"},
                              {RLIMIT_AS, "address space", "v", 256 * kMiB, kMiB, " MiB"},

@@ -70,28 +70,9 @@ constexpr Address kScratch = kGateStart + kPageSize;
 constexpr uint64_t kCallSize = 56;  // Stub::Call
 
 // Behind the list of calls: how a file is received.
-struct Receiving {
-  msghdr message;
-  iovec piece;
-  uint64_t byte;
-  uint8_t head[sizeof(cmsghdr)];
-  uint64_t descriptor;  // of which the kernel writes the low half
-};
 constexpr Address kReceiving = kScratch + 0xf80;
 static_assert(SYS_recvmsg == 47 && kReceiving + offsetof(Receiving, descriptor) == 0x70001fe0);
-constexpr size_t kControlSize = sizeof(Receiving) - offsetof(Receiving, head);
-static_assert(kControlSize == CMSG_SPACE(sizeof(int)));
 constexpr size_t kMostCalls = (kReceiving - kScratch) / kCallSize;
-
-Receiving receiving() {
-  Receiving receiving{};
-  receiving.message.msg_iov = reinterpret_cast<iovec*>(kReceiving + offsetof(Receiving, piece));
-  receiving.message.msg_iovlen = 1;
-  receiving.message.msg_control = reinterpret_cast<void*>(kReceiving + offsetof(Receiving, head));
-  receiving.message.msg_controllen = kControlSize;
-  receiving.piece = {reinterpret_cast<void*>(kReceiving + offsetof(Receiving, byte)), 1};
-  return receiving;
-}
 constexpr long kOptions = PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK |
                           PTRACE_O_TRACESECCOMP | PTRACE_O_EXITKILL;
 constexpr uint64_t kNsPerSecond = 1'000'000'000;
@@ -181,6 +162,11 @@ pid_t spawn_traced(int program, int socket) {
   _exit(127);
 }
 
+bool touches_stub(Address start, uint64_t length) {
+  const Address end = start + length;
+  return end < start || (start < kGateEnd && kGateStart < end);
+}
+
 bool at_trap(int status) { return WIFSTOPPED(status) && WSTOPSIG(status) == SIGTRAP && status >> 16 == 0; }
 bool at_filter(int status) { return WIFSTOPPED(status) && status >> 16 == PTRACE_EVENT_SECCOMP; }
 
@@ -189,11 +175,6 @@ bool at_filter(int status) { return WIFSTOPPED(status) && status >> 16 == PTRACE
 uint64_t stack_limit(pid_t pid) {
   rlimit limit{};
   return prlimit(pid, RLIMIT_STACK, nullptr, &limit) == 0 ? limit.rlim_cur : RLIM_INFINITY;
-}
-
-bool touches_stub(Address start, uint64_t length) {
-  const Address end = start + length;
-  return end < start || (start < kGateEnd && kGateStart < end);
 }
 
 bool is_forbidden(long number, std::span<const uint64_t, 6> args) {
@@ -554,7 +535,7 @@ Result<int64_t> StubCalls::run() {
   for (const Fd& file : files_) {
     if (!pass_fd(stub_.files_.get(), file.get())) return errno_error("cannot send a file to a stub");
   }
-  Receiving receiving = redrive::receiving();
+  Receiving receiving = Receiving::at(kReceiving);
   MemoryPiece pieces[] = {
       {kScratch, reinterpret_cast<uint8_t*>(calls_.data()), calls_.size() * sizeof(Stub::Call)},
       {kReceiving, reinterpret_cast<uint8_t*>(&receiving), sizeof receiving},

@@ -142,7 +142,6 @@ inline constexpr Address kStubSyscallEnd = kGateStart + 0x102;
 
 // Whether a call on memory would change what a stub keeps, or another process's memory: then a trace asks for what no
 // recording has done.
-bool touches_stub(Address start, uint64_t length);
 bool is_forbidden(long number, std::span<const uint64_t, 6> args);
 
 // Up to how many bytes the stack of a process may grow (getrlimit(2), RLIMIT_STACK).

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstring>
 
+#include "base/pass_fd.h"
 #include "checkpoint/address_space.h"
 #include "interceptors/trapped_instructions.h"
 #include "supervisor/memory_calls.h"
@@ -146,15 +147,11 @@ template <typename Call>
 Result<int64_t> Recorder::hand_over_arena(Thread& thread, Address stack_pointer, const Call& call) {
   struct Scratch {
     int ends[2];
-    msghdr message;
-    iovec piece;
-    char byte;
-    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
+    Receiving receiving;
   };
   constexpr uint64_t kRedZone = 128;
   const Process& process = *thread.process;
   const Address at = (stack_pointer - kRedZone - sizeof(Scratch)) & ~uint64_t{15};
-  const auto there = [&](size_t offset) { return reinterpret_cast<void*>(at + offset); };
   Scratch covered, scratch{};
   if (!process.memory.read(at, &covered, sizeof covered)) return -EFAULT;
   ASSIGN_OR_RETURN(int64_t result, call(SYS_socketpair, {AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, at}));
@@ -163,16 +160,13 @@ Result<int64_t> Recorder::hand_over_arena(Thread& thread, Address stack_pointer,
   const Fd end(static_cast<int>(syscall(SYS_pidfd_getfd, process.pidfd.get(), scratch.ends[0], 0)));
   int file = -1;
   if (end && arena_->send(end.get())) {
-    scratch.piece = {there(offsetof(Scratch, byte)), 1};
-    scratch.message.msg_iov = static_cast<iovec*>(there(offsetof(Scratch, piece)));
-    scratch.message.msg_iovlen = 1;
-    scratch.message.msg_control = there(offsetof(Scratch, control));
-    scratch.message.msg_controllen = sizeof scratch.control;
+    const Address message = at + offsetof(Scratch, receiving);
+    scratch.receiving = Receiving::at(message);
     process.memory.write(at, &scratch, sizeof scratch);
     const auto socket = static_cast<uint64_t>(scratch.ends[1]);
-    ASSIGN_OR_RETURN(result, call(SYS_recvmsg, {socket, at + offsetof(Scratch, message), MSG_CMSG_CLOEXEC}));
-    const size_t data = offsetof(Scratch, control) + CMSG_LEN(0);
-    if (result == 1 && !process.memory.read(at + data, &file, sizeof file)) file = -1;
+    ASSIGN_OR_RETURN(result, call(SYS_recvmsg, {socket, message, MSG_CMSG_CLOEXEC}));
+    const Address received = message + offsetof(Receiving, descriptor);
+    if (result == 1 && !process.memory.read(received, &file, sizeof file)) file = -1;
   }
   for (const int socket : scratch.ends) TRY(call(SYS_close, {static_cast<uint64_t>(socket)}));
   process.memory.write(at, &covered, sizeof covered);

@@ -116,8 +116,8 @@ TEST_CASE("a place's window holds no instruction to which a table leads") {
   constexpr uint64_t kStart = 0x400000;
   const Bytes two{0x4c, 0x03, 0x4b, 0x10, 0x48, 0x8b, 0x85, 0x70, 0xff, 0xff, 0xff};  // add; mov
   constexpr uint64_t kSecond = 4;
-  // Behind a jump, in front of which another instruction lies. The table, at 2048, leads to the place, behind it, and
-  // to the start of the segment; its end is no place in the code.
+  // Whether there is a window right behind the jump, which the code precedes. Its table, at 2048, leads to the place,
+  // behind it, and to the start of the segment; its end is no place in the code.
   const auto behind = [&](Bytes code, const Bytes& jump, bool distances, uint64_t entry) {
     code.insert(code.end(), jump.begin(), jump.end());
     const uint64_t place = 512 + code.size();
