@@ -235,6 +235,20 @@ std::optional<PatchWindow> CodeSegment::window(uint64_t site) const {
   return std::nullopt;
 }
 
+// Whether these bytes, which look like a jump's, are its opcode and not the end of one instruction with the beginning of
+// the next: code is disassembled from so far in front that it does not matter where in an instruction that begins.
+bool CodeSegment::is_jump(uint64_t opcode) const {
+  constexpr uint64_t kEnough = 256, kPrefixes = 2;  // notrack and REX
+  const Disassembler disassembler;
+  for (uint64_t at = opcode - std::min(opcode, kEnough); at <= opcode;) {
+    const cs_insn* const instruction = disassembler.at(code_, at);
+    const uint64_t next = at + (instruction ? instruction->size : 1);
+    if (next > opcode) return instruction && disassembler.in_group(X86_GRP_JUMP) && opcode - at <= kPrefixes;
+    at = next;
+  }
+  return false;
+}
+
 // Whether a jump by a table nearby may lead behind the first byte: jmp *table(,index,8), or a jmp *register right
 // behind a load from such a table, or from one of distances (movslq (table,index,4), register). A table that cannot be
 // found may lead anywhere.
@@ -292,9 +306,11 @@ bool CodeSegment::table_leads_into(uint64_t first, uint64_t end, uint64_t start,
     if (code_[at] != 0xff) continue;
     const bool by_register = code_[at + 1] >> 3 == 0x1c;  // ff e0 to ff e7
     const bool by_table = (code_[at + 1] & 0x38) == 0x20 && loads_by(at + 1, kAddress);
-    if (by_register && load.at && at - load.at < kLoad) {
+    const bool by_loaded = by_register && load.at && at - load.at < kLoad;
+    if (!(by_loaded || by_table) || !is_jump(at)) continue;
+    if (by_loaded) {
       if (leads_into(table_of(load.at, load.at < 2 ? 0 : code_[load.at - 2]), load.scale)) return true;
-    } else if (by_table) {
+    } else {
       const uint8_t rex = at > 0 && code_[at - 1] >> 4 == 4 ? code_[at - 1] : 0;
       if (leads_into(table_of(at + 1, rex), kAddress)) return true;
     }

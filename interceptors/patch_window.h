@@ -61,6 +61,7 @@ class CodeSegment {
   // Behind the window's first byte.
   bool jumped_into(uint64_t first, uint64_t end) const;
   bool short_jump_into(uint64_t first, uint64_t end) const;
+  bool is_jump(uint64_t opcode) const;
   bool table_leads_into(uint64_t first, uint64_t end, uint64_t start, const Read& read) const;
 
   Bytes code_;

@@ -591,7 +591,6 @@ void Recorder::start(Thread& thread) {
     regs.rdi |= CLONE_UNTRACED;
     set_regs(thread, regs);
   }
-  ask_for_exit(thread);
   if (std::exchange(thread.image_at_birth, false)) store_now(*thread.process->unit, thread, &regs);
   resume_user(thread, regs);
 }
@@ -630,7 +629,6 @@ void Recorder::enter(Thread& thread) {
       return;
     }
   }
-  ask_for_exit(thread);
   thread.rewound = false;
   thread.woken |= thread.preempting;  // that will wake it up
   ++unit.stopped_calls;
@@ -751,7 +749,7 @@ void Recorder::end_thread(Thread& thread, bool whole_process) {
   event.fatal = true;
   for (const auto& [serial, other] : unit.threads) {
     const bool ends = other == &thread || (whole_process && other->process == &process);
-    if (ends) note_thread_end(*other, !last || process.borrows_memory, event);
+    if (ends) note_thread_end(*other, last, event);
   }
   unit.log.close(false);
   if (!whole_process) pass_on_held(thread);

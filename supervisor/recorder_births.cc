@@ -32,7 +32,7 @@ namespace redrive {
 namespace {
 
 constexpr long kOptions = PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK |
-                          PTRACE_O_TRACEEXEC | PTRACE_O_TRACESECCOMP | PTRACE_O_EXITKILL;
+                          PTRACE_O_TRACEEXEC | PTRACE_O_TRACEEXIT | PTRACE_O_TRACESECCOMP | PTRACE_O_EXITKILL;
 constexpr uint64_t kArchSetCpuid = 0x1012;
 constexpr size_t kMaxCommand = 200, kMaxArguments = 4096;
 
@@ -489,14 +489,8 @@ void Recorder::remove_thread(Thread& thread) {
   threads_.erase(thread.tid);
 }
 
-// Where processes share memory, others see what the kernel does when a thread is killed, so its end is to be reported
-// before the kernel takes its memory. The thread is stopped.
-void Recorder::ask_for_exit(Thread& thread) {
-  if (thread.process->unit->processes.size() == 1 || std::exchange(thread.reports_exit, true)) return;
-  ptrace(PTRACE_SETOPTIONS, thread.tid, nullptr, kOptions | PTRACE_O_TRACEEXIT);
-}
-
-// The report of a thread's end. That of a process which is killed is an event; all else is known by its call.
+// The report of a thread's end, before the kernel takes its memory: others that share it see what the kernel does there.
+// The end of a process that is killed is an event; all else is known by its call.
 void Recorder::exits(Thread& thread) {
   Process& process = *thread.process;
   Unit& unit = *process.unit;
@@ -518,7 +512,7 @@ void Recorder::exits(Thread& thread) {
     event.args[0] = static_cast<uint64_t>(SignalPoint::anywhere);
     event.fatal = true;
     for (const auto& [serial, other] : unit.threads) {
-      if (other->process == &process) note_thread_end(*other, process.borrows_memory, event);
+      if (other->process == &process) note_thread_end(*other, true, event);
     }
     unit.log.add(std::move(event));
   }

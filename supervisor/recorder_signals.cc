@@ -321,9 +321,7 @@ void Recorder::deliver(Thread& thread, int signal, const user_regs_struct& regs,
     if (where == static_cast<uint64_t>(SignalPoint::fault)) note_end_state(thread, regs);
     // The others of the process hold their locks until it ends, which is now.
     for (const auto& [serial, other] : unit.threads) {
-      if (other->process == thread.process && unit.processes.size() > 1) {
-        note_thread_end(*other, thread.process->borrows_memory, event);
-      }
+      if (other->process == thread.process && unit.processes.size() > 1) note_thread_end(*other, true, event);
     }
     unit.log.add(std::move(event));
     thread.process->end_logged = true;

@@ -89,10 +89,7 @@ void Recorder::make_write(Thread& thread) {
 // Where what the thread's call has written into this process's memory goes: the call's own event if both share it, else
 // the next event there.
 std::vector<MemoryWrite>& Recorder::writes_into(Process& target, const Thread& writer, Event& event) {
-  const Process& process = *writer.process;
-  const bool shared = target.borrows_memory || process.borrows_memory;
-  const bool own = &target == &process || (shared && target.unit == process.unit);
-  return own ? event.writes : target.written;
+  return target.memory_id == writer.process->memory_id ? event.writes : target.written;
 }
 
 // Such a call has ended: what it has written is an output of its own, or waits for an event of the process's.

@@ -4,6 +4,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 
 namespace redrive {
@@ -44,10 +45,18 @@ void note_robust_futexes(const Thread& thread, Event& event) {
   if (pending) note_word(memory, word_of(pending), owner, event);
 }
 
+// vfork children and their parents do: those that have not ended.
+bool others_use_memory_of(const Process& process) {
+  const auto& processes = process.unit->processes;
+  return std::any_of(processes.begin(), processes.end(), [&](const auto& other) {
+    return other.get() != &process && other->memory_id == process.memory_id && !other->end_logged;
+  });
+}
+
 }  // namespace
 
-void note_thread_end(const Thread& thread, bool clears_tid, Event& event) {
-  if (clears_tid && thread.clear_tid) event.writes.push_back({thread.clear_tid, 4, MemoryWrite::Kind::data, Bytes(4)});
+void note_thread_end(const Thread& thread, bool whole_process, Event& event) {
+  if (thread.clear_tid && (!whole_process || others_use_memory_of(*thread.process))) event.writes.push_back({thread.clear_tid, 4, MemoryWrite::Kind::data, Bytes(4)});
   note_robust_futexes(thread, event);
 }
 

@@ -8,7 +8,7 @@
 
 namespace redrive {
 
-// Adds to the event what the kernel writes when the thread ends. `clears_tid`: whether others use all of its memory.
-void note_thread_end(const Thread& thread, bool clears_tid, Event& event);
+// Adds to the event what the kernel writes when the thread ends, alone or with its whole process.
+void note_thread_end(const Thread& thread, bool whole_process, Event& event);
 
 }  // namespace redrive

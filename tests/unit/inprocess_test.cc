@@ -164,6 +164,8 @@ TEST_CASE("a place's window holds no instruction to which a table leads") {
   }
   CHECK(behind({}, {0xff, 0xe0}, true, kSecond));              // jmp *%rax, behind no table
   CHECK(behind({}, {0xff, 0x25, 1, 2, 3, 4}, true, kSecond));  // jmp *there(%rip)
+  // call; movl $0, %fs:-32: ff 64 c7 04 would be jmp *4(%rdi,%rax,8)
+  CHECK(behind({0xe8, 0x24, 0xda, 0xff, 0xff}, {0x64, 0xc7, 0x04, 0x25, 0xe0, 0xff, 0xff, 0xff, 0, 0, 0, 0}, true, kSecond));
 }
 
 TEST_CASE("a window in front of cpuid holds whole instructions that can move") {
