@@ -170,6 +170,15 @@ bool touches_stub(Address start, uint64_t length) {
 bool at_trap(int status) { return WIFSTOPPED(status) && WSTOPSIG(status) == SIGTRAP && status >> 16 == 0; }
 bool at_filter(int status) { return WIFSTOPPED(status) && status >> 16 == PTRACE_EVENT_SECCOMP; }
 
+// Its number alone may be another process's if it has ended and was waited for.
+void end_process(pid_t pid, const Fd& pidfd) {
+  if (pidfd) {
+    syscall(SYS_pidfd_send_signal, pidfd.get(), SIGKILL, nullptr, 0);
+  } else {
+    kill(pid, SIGKILL);
+  }
+}
+
 }  // namespace
 
 uint64_t stack_limit(pid_t pid) {
@@ -251,6 +260,8 @@ Result<void> Stub::confine(const StubTier& tier) const {
 
 // The first that is to go when memory gets scarce (proc(5), oom_score_adj).
 Result<void> Stub::begin() {
+  if (!pidfd_) pidfd_ = Fd(static_cast<int>(syscall(SYS_pidfd_open, pid_, 0)));
+  if (!pidfd_) return errno_error("cannot open a stub process");
   ASSIGN_OR_RETURN(memory_, Memory::open(pid_));
   tick();
   constexpr std::string_view kFirst = "1000";
@@ -284,8 +295,10 @@ void Stub::tick() const {
 
 Result<ReleasedStub> Stub::hand_over() && {
   if (ptrace(PTRACE_DETACH, pid_, nullptr, SIGSTOP) != 0) return errno_error("cannot let a forked process go");
-  return ReleasedStub{std::exchange(pid_, -1), std::move(files_)};
+  return ReleasedStub{std::exchange(pid_, -1), std::move(pidfd_), std::move(files_)};
 }
+
+void ReleasedStub::end() const { end_process(pid, pidfd); }
 
 Result<Stub> Stub::take_over(ReleasedStub released) {
   const pid_t pid = released.pid;
@@ -296,6 +309,7 @@ Result<Stub> Stub::take_over(ReleasedStub released) {
   }
   Stub stub;
   stub.pid_ = pid;
+  stub.pidfd_ = std::move(released.pidfd);
   stub.files_ = std::move(released.files);
   TRY(stub.begin());
   return stub;
@@ -318,10 +332,14 @@ void Stub::end_thread(pid_t tid) const {
 }
 
 Stub::Stub(Stub&& other) noexcept
-    : pid_(std::exchange(other.pid_, -1)), memory_(std::move(other.memory_)), files_(std::move(other.files_)) {}
+    : pid_(std::exchange(other.pid_, -1)),
+      pidfd_(std::move(other.pidfd_)),
+      memory_(std::move(other.memory_)),
+      files_(std::move(other.files_)) {}
 
 Stub& Stub::operator=(Stub&& other) noexcept {
   std::swap(pid_, other.pid_);
+  std::swap(pidfd_, other.pidfd_);
   std::swap(memory_, other.memory_);
   std::swap(files_, other.files_);
   return *this;
@@ -329,7 +347,7 @@ Stub& Stub::operator=(Stub&& other) noexcept {
 
 Stub::~Stub() {
   if (pid_ < 0) return;
-  kill(pid_, SIGKILL);
+  end_process(pid_, pidfd_);
   // A tracer must see the end of every thread; the leader's comes last.
   std::error_code ignored;
   const std::string tasks = "/proc/" + std::to_string(pid_) + "/task";

@@ -28,7 +28,10 @@ namespace redrive {
 
 // A process that no thread has taken over yet, stopped.
 struct ReleasedStub {
+  void end() const;
+
   pid_t pid = -1;
+  Fd pidfd;  // what ends it: its number may have become another process's by then
   Fd files;
 };
 
@@ -89,6 +92,7 @@ class Stub {
   void tick() const;
 
   pid_t pid_ = -1;
+  Fd pidfd_;
   Memory memory_;
   Fd files_;  // our end of its socket
 };

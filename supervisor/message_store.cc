@@ -102,7 +102,7 @@ Result<void> MessageStore::lay_out(std::vector<NeededSend> sends) {
 }
 
 MessageStore::~MessageStore() {
-  for (const auto& [event, birth] : born_) kill(birth.stub.pid, SIGKILL);
+  for (const auto& [event, birth] : born_) birth.stub.end();
   if (memory_) munmap(memory_, size_);
 }
 

@@ -591,6 +591,7 @@ void Recorder::start(Thread& thread) {
     regs.rdi |= CLONE_UNTRACED;
     set_regs(thread, regs);
   }
+  ask_for_exit(thread);
   if (std::exchange(thread.image_at_birth, false)) store_now(*thread.process->unit, thread, &regs);
   resume_user(thread, regs);
 }
@@ -629,6 +630,7 @@ void Recorder::enter(Thread& thread) {
       return;
     }
   }
+  ask_for_exit(thread);
   thread.rewound = false;
   thread.woken |= thread.preempting;  // that will wake it up
   ++unit.stopped_calls;

@@ -133,7 +133,9 @@ class Recorder {
   void begin_program(Thread& thread);
   static void note_pending_outputs(const Thread& parent, const Memory& memory, std::vector<MemoryWrite>& writes);
   void remove_thread(Thread& thread);
+  static void ask_for_exit(Thread& thread);
   void exits(Thread& thread);
+  void note_end_of_process(const Thread& thread, int status);
   void ended(pid_t tid, int status);
   // `sharer`: whose memory it shares; null if nobody's.
   Process& add_process(Unit& unit, pid_t pid, const Process* sharer = nullptr);

@@ -32,7 +32,7 @@ namespace redrive {
 namespace {
 
 constexpr long kOptions = PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK |
-                          PTRACE_O_TRACEEXEC | PTRACE_O_TRACEEXIT | PTRACE_O_TRACESECCOMP | PTRACE_O_EXITKILL;
+                          PTRACE_O_TRACEEXEC | PTRACE_O_TRACESECCOMP | PTRACE_O_EXITKILL;
 constexpr uint64_t kArchSetCpuid = 0x1012;
 constexpr size_t kMaxCommand = 200, kMaxArguments = 4096;
 
@@ -489,13 +489,26 @@ void Recorder::remove_thread(Thread& thread) {
   threads_.erase(thread.tid);
 }
 
-// The report of a thread's end, before the kernel takes its memory: others that share it see what the kernel does there.
-// The end of a process that is killed is an event; all else is known by its call.
+// Where processes share memory, others see what the kernel does when a thread is killed, so its end is to be reported
+// before the kernel takes its memory. The thread is stopped.
+void Recorder::ask_for_exit(Thread& thread) {
+  if (thread.process->unit->processes.size() == 1 || std::exchange(thread.reports_exit, true)) return;
+  ptrace(PTRACE_SETOPTIONS, thread.tid, nullptr, kOptions | PTRACE_O_TRACEEXIT);
+}
+
 void Recorder::exits(Thread& thread) {
-  Process& process = *thread.process;
-  Unit& unit = *process.unit;
   unsigned long status = 0;
   ptrace(PTRACE_GETEVENTMSG, thread.tid, nullptr, &status);
+  note_end_of_process(thread, static_cast<int>(status));
+  resume(thread, PTRACE_CONT);
+}
+
+// A thread ends, or has ended: that of a process which is killed is an event, all else is known by its call.
+void Recorder::note_end_of_process(const Thread& thread, int status) {
+  Process& process = *thread.process;
+  Unit& unit = *process.unit;
+  if (process.end_logged || !unit.in_interval || thread.left_out) return;
+  const bool killed = WIFSIGNALED(status), last = process.threads == 1;
   const auto is_its = [&](const auto& entry) { return entry.second->process == &process; };
   // The threads beside one that executes a program are killed as well.
   const bool executes = std::any_of(unit.threads.begin(), unit.threads.end(), [&](const auto& entry) {
@@ -503,20 +516,19 @@ void Recorder::exits(Thread& thread) {
     const bool inside = entry.second->run == Thread::Run::syscall || entry.second->run == Thread::Run::blocked;
     return is_its(entry) && inside && row && (row->special == Special::execve || row->special == Special::execveat);
   });
-  if (WIFSIGNALED(status) && !process.end_logged && unit.in_interval && !executes && !thread.left_out) {
-    process.end_logged = true;
-    Event event;
-    event.kind = EventKind::signal;
-    event.thread = thread.serial;
-    event.number = WTERMSIG(status);
-    event.args[0] = static_cast<uint64_t>(SignalPoint::anywhere);
-    event.fatal = true;
-    for (const auto& [serial, other] : unit.threads) {
-      if (other->process == &process) note_thread_end(*other, true, event);
-    }
-    unit.log.add(std::move(event));
+  if (!last && (!killed || executes || thread.exited)) return;
+  process.end_logged = true;
+  Event event;
+  event.kind = EventKind::signal;
+  event.thread = thread.serial;
+  event.number = killed ? WTERMSIG(status) : 0;
+  event.args[0] = static_cast<uint64_t>(SignalPoint::anywhere);
+  event.fatal = true;
+  for (const auto& [serial, other] : unit.threads) {
+    if (other->process == &process) note_thread_end(*other, true, event);
   }
-  resume(thread, PTRACE_CONT);
+  unit.log.add(std::move(event));
+  unit.end_state.clear();
 }
 
 void Recorder::ended(pid_t tid, int status) {
@@ -530,21 +542,10 @@ void Recorder::ended(pid_t tid, int status) {
     root_ended_ = Clock::now();
     continue_front();
   }
-  const ThreadSerial serial = found->serial;
-  const bool left_out = found->left_out;
+  note_end_of_process(*found, status);
   remove_thread(*found);
   if (process.threads == 0) {
     if (process.gate && process.gate->program && !process.borrows_memory) process.gate->program->ended = true;
-    if (!process.end_logged && unit.in_interval && !left_out) {
-      Event event;
-      event.kind = EventKind::signal;
-      event.thread = serial;
-      event.number = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
-      event.args[0] = static_cast<uint64_t>(SignalPoint::anywhere);
-      event.fatal = true;
-      unit.log.add(std::move(event));
-      unit.end_state.clear();
-    }
     unit.cpu_ended_ns += process.cpu_ns;
     if (process.stays) writer_.add(*process.stays);
     std::erase_if(unit.processes, [&](const auto& p) { return p.get() == &process; });

@@ -174,6 +174,7 @@ void Recorder::handle_signal(Thread& thread, int signal) {
   user_regs_struct regs;
   siginfo_t info{};
   if (!get_regs(thread, regs) || ptrace(PTRACE_GETSIGINFO, thread.tid, nullptr, &info) != 0) return;
+  if (info.si_signo != signal) return;  // it was killed meanwhile, and has stopped once more to report that
   const bool ready = thread.run == Thread::Run::user || thread.asleep;
   bool raised = false;  // by the recorder, at an event, whatever its cause was
   if (ready && info.si_code == SI_TKILL && (info.si_pid == getpid() || info.si_pid == 0)) {

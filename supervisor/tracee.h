@@ -141,6 +141,7 @@ struct Thread {
 
   user_regs_struct resumed{};    // when it was last let into user code
   bool exited = false;           // a leader whose end is not reported yet
+  bool reports_exit = false;     // ... before the kernel takes its memory
   bool left_out = false;         // it was killed, and an image does not have it: nothing is recorded of its end
   bool rewound = false;          // ... right before a syscall instruction that it has entered once already
   bool asked_to_stop = false;    // and has come to no call's entry since

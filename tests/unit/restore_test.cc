@@ -530,7 +530,7 @@ TEST_CASE("a stub can be handed over to another thread") {
   CHECK_EQ(answers[1], 0);
   CHECK_EQ(answers[2], -EBADF);
   // The thread's stub has ended the process and reaped it.
-  const auto gone = Stub::take_over({expected, Fd()});
+  const auto gone = Stub::take_over({expected, Fd(), Fd()});
   REQUIRE_FALSE(gone);
   CHECK_EQ(gone.error().message, "a forked process ended before it could be taken over");
 }
