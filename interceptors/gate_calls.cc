@@ -135,4 +135,13 @@ std::unique_ptr<gate::Table> gate_table() {
   return table;
 }
 
+std::vector<int> gate_numbers(const gate::Table& table) {
+  std::vector<int> numbers(std::begin(gate::kOwnCalls), std::end(gate::kOwnCalls));
+  for (int number = 0; number < static_cast<int>(gate::kCalls); ++number) {
+    const gate::Call& call = table.calls[number];
+    if (call.serve != gate::Serve::never || call.commands) numbers.push_back(number);
+  }
+  return numbers;
+}
+
 }  // namespace redrive

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "interceptors/inprocess/layout.h"
 
@@ -9,5 +10,8 @@ namespace redrive {
 
 // Rows that are not marked `in_process` are never served.
 std::unique_ptr<gate::Table> gate_table();
+
+// The numbers of all calls that the code makes with this table, in a recording.
+std::vector<int> gate_numbers(const gate::Table& table);
 
 }  // namespace redrive

@@ -235,8 +235,8 @@ std::optional<PatchWindow> CodeSegment::window(uint64_t site) const {
   return std::nullopt;
 }
 
-// Whether these bytes, which look like a jump's, are its opcode and not the end of one instruction with the beginning of
-// the next: code is disassembled from so far in front that it does not matter where in an instruction that begins.
+// Whether these bytes, which look like a jump's, are its opcode and not the end of one instruction with the beginning
+// of the next: code is disassembled from so far in front that it does not matter where in an instruction that begins.
 bool CodeSegment::is_jump(uint64_t opcode) const {
   constexpr uint64_t kEnough = 256, kPrefixes = 2;  // notrack and REX
   const Disassembler disassembler;

@@ -260,11 +260,17 @@ struct ExactCall {
 // place of one that is forbidden.
 ExactCall fatal_call(bool whole_process);
 
+// A syscall instruction of the code inside tracees, by the address behind it, and the calls that may be made there
+// without a stop.
+struct UntracedSite {
+  uint64_t address = 0;
+  std::vector<int> numbers;
+};
+
 // The seccomp program: RET_TRACE for every syscall of this architecture, ENOSYS for other architectures (x32, i386).
-// Syscall instructions of the code inside tracees, named by the addresses behind them: at those in `untraced` all are
-// allowed; at `traced` (0: none) all are RET_TRACE, whatever the number. `calls` have their own answers wherever they
-// are made.
-std::vector<sock_filter> seccomp_filter(std::initializer_list<uint64_t> untraced = {}, uint64_t traced = 0,
+// Those at the sites in `untraced` are allowed; at the address `traced` (0: none) all are RET_TRACE, whatever the
+// number. `calls` have their own answers wherever they are made.
+std::vector<sock_filter> seccomp_filter(std::span<const UntracedSite> untraced = {}, uint64_t traced = 0,
                                         std::span<const ExactCall> calls = {});
 
 // "read(3, 0x7ffe..., 64)", from a recorded event's numbers. With `memory`, strings and sent bytes are shown as strace

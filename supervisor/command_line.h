@@ -32,7 +32,7 @@ struct OptionDescription {
   std::string name;   // "-o", "--bound"; never --help
   std::string value;  // "DIR", "D"; empty if it takes none
   std::string help;
-  int most_values = 0;  // words that it may take each time it is given
+  int most_values = 0;               // words that it may take each time it is given
   std::vector<std::string> choices;  // its values, if there are only these
 };
 struct CommandDescription {

@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -13,7 +14,6 @@
 #include <cstring>
 
 #include "base/check.h"
-#include "base/pass_fd.h"
 #include "interceptors/gate_calls.h"
 #include "interceptors/trapped_instructions.h"
 #include "supervisor/patch_plans.h"
@@ -24,11 +24,9 @@ extern "C" const uint8_t redrive_gate_code_end[];
 namespace redrive {
 namespace {
 
-constexpr uint64_t kSharedSize = gate::kSlot - gate::kCode;  // the slots come behind it
-constexpr unsigned long kFsGsBase = 1 << 1;                  // HWCAP2_FSGSBASE
-constexpr uint64_t kReach = 1ull << 31;                      // of a jump
+constexpr unsigned long kFsGsBase = 1 << 1;  // HWCAP2_FSGSBASE
+constexpr uint64_t kReach = 1ull << 31;      // of a jump
 constexpr uint64_t kReachMargin = 1 << 24;
-constexpr size_t kMostPath = 64;
 constexpr uint8_t kNothing = 0xcc;          // where nobody comes by
 constexpr uint64_t kWorthPatching = 2;      // times that a site is come to: many are used once
 constexpr uint64_t kReadAStop = 16 * 1024;  // bytes of code that are read in the time of a stop, about
@@ -51,30 +49,26 @@ Result<std::unique_ptr<GateArena>> GateArena::make() {
   if (!(getauxval(AT_HWCAP2) & kFsGsBase)) {
     return Error{"this processor or kernel lets no program read its segment bases"};
   }
-  std::unique_ptr<GateArena> arena(new GateArena);
-  arena->file_ = Fd(memfd_create("redrive", MFD_CLOEXEC));
-  if (!arena->file_) return errno_error("cannot make shared memory");
-  arena->size_ = kSharedSize;
-  if (ftruncate(arena->file_.get(), static_cast<off_t>(kSharedSize)) != 0)
-    return errno_error("cannot make shared memory");
-  void* common = mmap(nullptr, kSharedSize, PROT_READ | PROT_WRITE, MAP_SHARED, arena->file_.get(), 0);
-  if (common == MAP_FAILED) return errno_error("cannot map shared memory");
-  arena->common_ = static_cast<uint8_t*>(common);
-  arena->path_ = "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(arena->file_.get());
+  ASSIGN_OR_RETURN(SharedMemory code, SharedMemory::make("redrive", gate::kCommonSize, SharedMemory::Tracees::read));
+  ASSIGN_OR_RETURN(SharedMemory clock,
+                   SharedMemory::make("redrive-clock", gate::kClockSize, SharedMemory::Tracees::write));
+  std::unique_ptr<GateArena> arena(new GateArena(std::move(code), std::move(clock)));
   const auto size = static_cast<size_t>(redrive_gate_code_end - redrive_gate_code);
   CHECK(size <= gate::kCodeSize - gate::kOrdersSize);
-  std::memcpy(arena->common_, redrive_gate_code, size);
-  std::memcpy(arena->common_ + (gate::kTable - gate::kCode), gate_table().get(), sizeof(gate::Table));
-  static_assert(sizeof(gate::Orders) + kMostPath <= gate::kOrdersSize);
-  CHECK(arena->path_.size() < kMostPath);
-  std::memcpy(arena->common_ + (kPath - gate::kCode), arena->path_.c_str(), arena->path_.size() + 1);
+  std::memcpy(arena->at(gate::kCode), redrive_gate_code, size);
+  std::memcpy(arena->at(gate::kTable), gate_table().get(), sizeof(gate::Table));
+  if (getrandom(&arena->secret_, sizeof arena->secret_, 0) != sizeof arena->secret_)
+    return errno_error("cannot make a random number");
   return arena;
 }
 
-Bytes GateArena::loader() const {
-  const auto at = [&](Address address) { return common_ + (address - gate::kCode); };
+Bytes GateArena::loader(const SharedMemory& slot) const {
   Bytes loader(at(header().load), at(header().load_end));
-  loader.insert(loader.end(), path_.c_str(), path_.c_str() + path_.size() + 1);
+  for (const SharedMemory* file : {&code_, &clock_, &slot}) {
+    CHECK(file->path().size() < gate::kMostPath);
+    loader.insert(loader.end(), file->path().begin(), file->path().end());
+    loader.resize(loader.size() + gate::kMostPath - file->path().size());
+  }
   return loader;
 }
 
@@ -91,45 +85,20 @@ bool GateArena::can_open(pid_t pid) {
   return same("/ns/pid") && same("/ns/mnt") && same("/root");
 }
 
-bool GateArena::send(int socket) const { return pass_fd(socket, file_.get()); }
-
-GateArena::~GateArena() {
-  for (const auto& free : free_) munmap(free.slot, gate::kSlotSize);
-  if (common_) munmap(common_, kSharedSize);
+std::vector<UntracedSite> GateArena::untraced() const {
+  const auto& table = *reinterpret_cast<const gate::Table*>(at(gate::kTable));
+  return {{header().executed, gate_numbers(table)}, {header().injected, {SYS_mmap, SYS_close, SYS_brk}}};
 }
 
-std::array<ExactCall, 2> GateArena::loader_calls() {
+std::array<ExactCall, 3> GateArena::loader_calls() const {
   constexpr std::nullopt_t any = std::nullopt;
   constexpr uint64_t kProtection = PROT_READ | PROT_EXEC, kFlags = MAP_SHARED | MAP_FIXED_NOREPLACE;
-  return {{{SYS_open, {any, O_RDWR | O_CLOEXEC, 0, gate::kLoads, gate::kLoads, gate::kLoads}},
-           {SYS_mmap, {gate::kCode, gate::kCommonSize, kProtection, kFlags, any, 0}}}};
+  return {{{SYS_open, {any, O_RDONLY | O_CLOEXEC, any, secret_, secret_, secret_}},
+           {SYS_open, {any, O_RDWR | O_CLOEXEC, any, secret_, secret_, secret_}},
+           {SYS_mmap, {gate::kCode, gate::kCommonSize, kProtection, kFlags | gate::load_flags(secret_), any, 0}}}};
 }
 
-gate::Slot* GateArena::take_slot(uint64_t& file_offset) {
-  const std::lock_guard lock(mutex_);
-  if (free_.empty()) {
-    if (ftruncate(file_.get(), static_cast<off_t>(size_ + gate::kSlotSize)) != 0) return nullptr;
-    void* slot =
-        mmap(nullptr, gate::kSlotSize, PROT_READ | PROT_WRITE, MAP_SHARED, file_.get(), static_cast<off_t>(size_));
-    if (slot == MAP_FAILED) return nullptr;
-    free_.push_back({static_cast<gate::Slot*>(slot), size_});
-    size_ += gate::kSlotSize;
-  }
-  const FreeSlot taken = free_.back();
-  free_.pop_back();
-  file_offset = taken.file_offset;
-  return taken.slot;
-}
-
-void GateArena::give_back(gate::Slot* slot, uint64_t file_offset) {
-  std::memset(static_cast<void*>(slot), 0, sizeof *slot);
-  const std::lock_guard lock(mutex_);
-  free_.push_back({slot, file_offset});
-}
-
-gate::KnownFile* GateArena::files() {
-  return reinterpret_cast<gate::KnownFiles*>(common_ + (gate::kFiles - gate::kCode))->file;
-}
+gate::KnownFile* GateArena::files() { return reinterpret_cast<gate::KnownFiles*>(at(gate::kFiles))->file; }
 
 // Where the file is, or the free place where it is to be.
 uint32_t GateArena::place_of(const FileVersion& file) {
@@ -190,6 +159,11 @@ void GateArena::watch_none() {
 void GateArena::set_injected(std::span<const gate::InjectedCall> calls) {
   CHECK(calls.size() <= gate::kMaxInjected);
   std::copy(calls.begin(), calls.end(), orders().injected);
+}
+
+void GateArena::set_slot_path(const std::string& path) {
+  CHECK(path.size() < gate::kMostPath);
+  std::memcpy(orders().slot_path, path.c_str(), path.size() + 1);
 }
 
 void GateArena::set_answers(std::span<const gate::CpuidAnswer> answers) {
@@ -273,10 +247,6 @@ Gate::Gate(const Gate& parent, Unit* unit)
       stopping(parent.stopping),
       arena_(parent.arena_) {}
 
-Gate::~Gate() {
-  if (slot_) arena_.give_back(slot_, slot_offset_);
-}
-
 void Gate::use_table(const std::shared_ptr<FdCache>& table) {
   if (!slot_ || table_ == table) return;
   table_ = table;
@@ -304,9 +274,12 @@ void Gate::set_known(const FdCache& table, int descriptor, bool known) {
 }
 
 bool Gate::take_slot() {
-  slot_ = arena_.take_slot(slot_offset_);
-  if (slot_) list_areas();
-  return slot_ != nullptr;
+  auto memory = SharedMemory::make("redrive-slot", gate::kSlotSize, SharedMemory::Tracees::write);
+  if (!memory) return false;
+  memory_ = std::move(*memory);
+  slot_ = reinterpret_cast<gate::Slot*>(memory_->data());
+  list_areas();
+  return true;
 }
 
 void Gate::list_areas() {

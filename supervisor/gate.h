@@ -26,6 +26,7 @@
 #include "interceptors/syscall_table.h"
 #include "supervisor/code_file.h"
 #include "supervisor/mapped_file.h"
+#include "supervisor/shared_memory.h"
 
 namespace redrive {
 
@@ -34,43 +35,35 @@ struct CodeSite;
 struct Program;
 class CodePlan;
 
-// One file, mapped by all tracees: the code, its table, the clock, and a slot for each address space. Thread-safe.
+// What all tracees have mapped: the code and its table, which they cannot change, and the clock. What an address space
+// has written, its slot, is in memory of its own: processes have different privileges. Thread-safe.
 class GateArena {
  public:
   static Result<std::unique_ptr<GateArena>> make();
-  ~GateArena();
   GateArena(const GateArena&) = delete;
   GateArena& operator=(const GateArena&) = delete;
 
-  const gate::Header& header() const { return *reinterpret_cast<const gate::Header*>(common_); }
+  const gate::Header& header() const { return *reinterpret_cast<const gate::Header*>(code_.data()); }
   // What a stub into which the code is mapped lets it do.
   StubTier stub_tier() const { return {header().executed, {gate::kCode, gate::kEnd}, header().patience}; }
-  // What is written into a program that has none of it mapped, to be run there (Header::load), and the calls that the
-  // filter must let through for that.
-  Bytes loader() const;
-  static std::array<ExactCall, 2> loader_calls();
-  // Where a tracee finds the file that sees the same processes and could look into this one. Those that have mapped the
-  // code have the text there.
-  const std::string& path() const { return path_; }
-  static constexpr Address kPath = gate::kOrders + sizeof(gate::Orders);
-  // Whether it can open that.
+  // What is written into a program that has none of it mapped, to be run there (Header::load), with a slot's file.
+  Bytes loader(const SharedMemory& slot) const;
+  // r15 of what opens files for the supervisor in a tracee.
+  uint64_t secret() const { return secret_; }
+  // What the filter must know to let the code's own calls through.
+  std::vector<UntracedSite> untraced() const;
+  std::array<ExactCall, 3> loader_calls() const;
+  const SharedMemory& code() const { return code_; }
+  const SharedMemory& clock() const { return clock_; }
+  // Whether a tracee sees the same processes and can look into this one.
   static bool can_open(pid_t pid);
-  // Sends the file over a socket (unix(7), SCM_RIGHTS).
-  bool send(int socket) const;
 
   // The last stamp that a call has taken.
   uint64_t now() const {
-    const auto* clock = reinterpret_cast<const gate::Clock*>(common_ + (gate::kClock - gate::kCode));
-    return __atomic_load_n(&clock->now, __ATOMIC_ACQUIRE);
+    return __atomic_load_n(&reinterpret_cast<const gate::Clock*>(clock_.data())->now, __ATOMIC_ACQUIRE);
   }
   // What a served rdtsc answers.
-  void set_counter(const Counter& counter) {
-    reinterpret_cast<gate::Clock*>(common_ + (gate::kClock - gate::kCode))->counter = counter;
-  }
-
-  // A slot, mapped here, zero; null if there is no memory for one.
-  gate::Slot* take_slot(uint64_t& file_offset);
-  void give_back(gate::Slot* slot, uint64_t file_offset);
+  void set_counter(const Counter& counter) { orders().counter = counter; }
 
   // From now on mappings of this file are served, as far as is known what its code calls for. Returns its place among
   // those; none if there are too many.
@@ -86,28 +79,21 @@ class GateArena {
 
   // What tracees find at gate::kOrders.
   void set_injected(std::span<const gate::InjectedCall> calls);
+  void set_slot_path(const std::string& path);
+  static constexpr Address kSlotPath = gate::kOrders + offsetof(gate::Orders, slot_path);
   void set_answers(std::span<const gate::CpuidAnswer> answers);
 
  private:
-  GateArena() = default;
-  gate::Orders& orders() { return *reinterpret_cast<gate::Orders*>(common_ + (gate::kOrders - gate::kCode)); }
-  gate::WatchedFiles& watched() {
-    return *reinterpret_cast<gate::WatchedFiles*>(common_ + (gate::kWatched - gate::kCode));
-  }
+  GateArena(SharedMemory code, SharedMemory clock) : code_(std::move(code)), clock_(std::move(clock)) {}
+  gate::Orders& orders() { return *reinterpret_cast<gate::Orders*>(at(gate::kOrders)); }
+  gate::WatchedFiles& watched() { return *reinterpret_cast<gate::WatchedFiles*>(at(gate::kWatched)); }
   gate::KnownFile* files();
   uint32_t place_of(const FileVersion& file);
+  uint8_t* at(Address address) const { return code_.data() + (address - gate::kCode); }
 
-  Fd file_;
-  uint8_t* common_ = nullptr;
+  SharedMemory code_, clock_;
+  uint64_t secret_ = 0;
   uint32_t files_ = 0;
-  std::string path_;
-  struct FreeSlot {
-    gate::Slot* slot;
-    uint64_t file_offset;
-  };
-  std::mutex mutex_;  // of what follows
-  std::vector<FreeSlot> free_;
-  uint64_t size_ = 0;
 };
 
 // The ring of a slot that is mapped here.
@@ -199,12 +185,11 @@ class Gate {
   Gate(GateArena& arena, Unit* unit);
   // The tier of a forked child, before it has a slot.
   Gate(const Gate& parent, Unit* unit);
-  ~Gate();
   Gate& operator=(const Gate&) = delete;
 
   bool take_slot();
-  gate::Slot* slot() const { return slot_; }
-  uint64_t slot_offset() const { return slot_offset_; }
+  gate::Slot* slot() const { return slot_; }  // null before, or if there was no memory for one
+  SharedMemory& slot_memory() { return *memory_; }
 
   // Addresses as the program would know them, and as they are while it is patched.
   Address canonical(Address ip) const;
@@ -287,8 +272,8 @@ class Gate {
   GateArena& arena_;
   std::shared_ptr<FdCache> table_;
   std::array<Stop, 64> last_stops_;  // by trampoline
-  gate::Slot* slot_ = nullptr;
-  uint64_t slot_offset_ = 0;
+  std::optional<SharedMemory> memory_;
+  gate::Slot* slot_ = nullptr;  // there
 };
 
 // The bytes of a trampoline at `at` for the site, of which `stop` and `moved` become known. Empty if what a moved

@@ -41,8 +41,8 @@ struct MappedObject {
   uint64_t copy = 0;              // the trace's copy of it, as long as it is not writable
   // Of one of which there are private views:
   std::optional<FileVersion> version;  // as they show it
-  bool changed = false;          // since there were any
-  bool unseen_views = false;     // there may be more than the recorder has been told of: mapping it does not stop
+  bool changed = false;                // since there were any
+  bool unseen_views = false;           // there may be more than the recorder has been told of: mapping it does not stop
 };
 
 class MappedObjects {

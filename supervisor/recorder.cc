@@ -499,6 +499,10 @@ void Recorder::handle_seccomp_stop(Thread& thread) {
     thread.asleep ? woke(thread, regs) : at_boundary(thread, regs);
     return;
   }
+  if (arena_ && (regs.rip == arena_->header().executed || regs.rip == arena_->header().injected)) {
+    end_intruder(thread);
+    return;
+  }
   if (gate) {
     gate->make_canonical(regs);
     cancel_pending(thread);
@@ -509,6 +513,15 @@ void Recorder::handle_seccomp_stop(Thread& thread) {
   } else if (!patch(thread)) {
     enter(thread);
   }
+}
+
+// It has jumped to an instruction of the tier's, to make a call there that the tier does not make. The call is not
+// made.
+void Recorder::end_intruder(const Thread& thread) {
+  const Process& process = *thread.process;
+  std::fprintf(stderr, "redrive: process %d (%s) tried to make system calls with redrive's own code, and was killed\n",
+               process.pid, process.command.c_str());
+  kill(process.pid, SIGKILL);
 }
 
 void Recorder::handle_syscall_exit(Thread& thread) {

@@ -134,6 +134,7 @@ class Recorder {
   static void note_pending_outputs(const Thread& parent, const Memory& memory, std::vector<MemoryWrite>& writes);
   void remove_thread(Thread& thread);
   static void ask_for_exit(Thread& thread);
+  void end_intruder(const Thread& thread);
   void exits(Thread& thread);
   void note_end_of_process(const Thread& thread, int status);
   void ended(pid_t tid, int status);
@@ -328,7 +329,8 @@ class Recorder {
   Result<user_regs_struct> make_calls_from(Thread& thread, const user_regs_struct& base, Address instruction,
                                            const std::vector<gate::InjectedCall>& calls, pid_t* born = nullptr);
   template <typename Call>
-  Result<int64_t> hand_over_arena(Thread& thread, Address stack_pointer, const Call& call);
+  Result<std::vector<uint64_t>> hand_over(Thread& thread, Address stack_pointer,
+                                          std::initializer_list<const SharedMemory*> files, const Call& call);
   Result<int64_t> make_calls(Thread& thread, const user_regs_struct& base, const std::vector<gate::InjectedCall>& calls,
                              pid_t* born = nullptr);
   Result<void> map_gate(Thread& thread, const user_regs_struct& regs, Address vdso,

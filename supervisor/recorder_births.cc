@@ -124,12 +124,13 @@ Result<void> Recorder::launch(const std::string& path, const std::vector<std::st
   if (pipe2(go, O_CLOEXEC) != 0) return errno_error("cannot make a pipe");
   const Fd read_end(go[0]), write_end(go[1]);
   std::vector<ExactCall> calls{fatal_call(true), fatal_call(false)};
-  for (const ExactCall& call : GateArena::loader_calls()) {
-    if (arena_) calls.push_back(call);
+  std::vector<UntracedSite> untraced;
+  if (arena_) {
+    const auto loaders = arena_->loader_calls();
+    calls.insert(calls.end(), loaders.begin(), loaders.end());
+    untraced = arena_->untraced();
   }
-  const std::vector<sock_filter> filter =
-      arena_ ? seccomp_filter({arena_->header().executed, arena_->header().injected}, arena_->header().boundary, calls)
-             : seccomp_filter({}, 0, calls);
+  const std::vector<sock_filter> filter = seccomp_filter(untraced, arena_ ? arena_->header().boundary : 0, calls);
   const sock_fprog program{static_cast<unsigned short>(filter.size()), const_cast<sock_filter*>(filter.data())};
   std::vector<char*> argv;
   for (const auto& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));

@@ -114,12 +114,17 @@ Result<user_regs_struct> Recorder::make_calls_from(Thread& thread, const user_re
   regs.orig_rax = ~0ull;
   regs.rbp = gate::kOrders + offsetof(gate::Orders, injected);
   regs.rbx = regs.rbp + calls.size() * sizeof(gate::InjectedCall);
+  regs.r15 = arena_->secret();
   redrive::set_regs(thread.tid, regs);
   for (;;) {
     int status = 0;
     resume(thread, PTRACE_CONT);
     if (!wait_stop(thread.tid, status)) return Error{"the program was killed"};
-    if (status >> 16 == PTRACE_EVENT_SECCOMP) break;
+    if (status >> 16 == PTRACE_EVENT_SECCOMP) {
+      // One of the calls that the filter lets nobody make unseen.
+      if (redrive::get_regs(thread.tid, regs) && regs.rip == arena_->header().injected) continue;
+      break;
+    }
     if (status >> 16 == PTRACE_EVENT_CLONE && born) {
       unsigned long child = 0;
       ptrace(PTRACE_GETEVENTMSG, thread.tid, nullptr, &child);
@@ -140,11 +145,12 @@ Result<int64_t> Recorder::make_calls(Thread& thread, const user_regs_struct& bas
   return static_cast<int64_t>(made.rdi);
 }
 
-// Gives the thread's process the arena's file where it cannot open it by name: through a socket of its own. `call`
-// executes a system call there; what lies below the stack pointer is used meanwhile. Returns the descriptor, or an
-// error of errno(3), negative.
+// Gives the thread's process these files where it cannot open them by name: through a socket of its own. `call`
+// executes a system call there; what lies below the stack pointer is used meanwhile. Returns the descriptors; none if
+// that cannot be.
 template <typename Call>
-Result<int64_t> Recorder::hand_over_arena(Thread& thread, Address stack_pointer, const Call& call) {
+Result<std::vector<uint64_t>> Recorder::hand_over(Thread& thread, Address stack_pointer,
+                                                  std::initializer_list<const SharedMemory*> files, const Call& call) {
   struct Scratch {
     int ends[2];
     Receiving receiving;
@@ -152,25 +158,30 @@ Result<int64_t> Recorder::hand_over_arena(Thread& thread, Address stack_pointer,
   constexpr uint64_t kRedZone = 128;
   const Process& process = *thread.process;
   const Address at = (stack_pointer - kRedZone - sizeof(Scratch)) & ~uint64_t{15};
+  std::vector<uint64_t> received;
   Scratch covered, scratch{};
-  if (!process.memory.read(at, &covered, sizeof covered)) return -EFAULT;
+  if (!process.memory.read(at, &covered, sizeof covered)) return received;
   ASSIGN_OR_RETURN(int64_t result, call(SYS_socketpair, {AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, at}));
-  if (result != 0) return result;
-  if (!process.memory.read(at, scratch.ends, sizeof scratch.ends)) return -EFAULT;
+  if (result != 0 || !process.memory.read(at, scratch.ends, sizeof scratch.ends)) return received;
   const Fd end(static_cast<int>(syscall(SYS_pidfd_getfd, process.pidfd.get(), scratch.ends[0], 0)));
-  int file = -1;
-  if (end && arena_->send(end.get())) {
-    const Address message = at + offsetof(Scratch, receiving);
-    scratch.receiving = Receiving::at(message);
+  const Address message = at + offsetof(Scratch, receiving);
+  scratch.receiving = Receiving::at(message);
+  for (const SharedMemory* file : files) {
+    int descriptor = -1;
+    if (!end || !file->send(end.get())) break;
     process.memory.write(at, &scratch, sizeof scratch);
     const auto socket = static_cast<uint64_t>(scratch.ends[1]);
     ASSIGN_OR_RETURN(result, call(SYS_recvmsg, {socket, message, MSG_CMSG_CLOEXEC}));
-    const Address received = message + offsetof(Receiving, descriptor);
-    if (result == 1 && !process.memory.read(received, &file, sizeof file)) file = -1;
+    const Address its = message + offsetof(Receiving, descriptor);
+    if (result != 1 || !process.memory.read(its, &descriptor, sizeof descriptor) || descriptor < 0) break;
+    received.push_back(static_cast<uint64_t>(descriptor));
+  }
+  if (received.size() < files.size()) {
+    for (const uint64_t descriptor : std::exchange(received, {})) TRY(call(SYS_close, {descriptor}));
   }
   for (const int socket : scratch.ends) TRY(call(SYS_close, {static_cast<uint64_t>(socket)}));
   process.memory.write(at, &covered, sizeof covered);
-  return file < 0 ? -EBADF : file;
+  return received;
 }
 
 // Maps the tier into the address space of a new program, with memory for trampolines near its first instruction. The
@@ -180,42 +191,44 @@ Result<void> Recorder::map_gate(Thread& thread, const user_regs_struct& regs, Ad
                                 const std::vector<Mapping>& mappings) {
   Process& process = *thread.process;
   auto gate = std::make_shared<Gate>(*arena_, process.unit);
-  const Bytes loader = arena_->loader();
+  const Address instruction = vdso_syscall(process.memory, vdso);
+  if (!instruction || !gate->take_slot()) return {};
+  const Bytes loader = arena_->loader(gate->slot_memory());
   Bytes covered(loader.size());
-  if (!gate->take_slot() || !process.memory.read(vdso, covered.data(), covered.size())) return {};
+  if (!process.memory.read(vdso, covered.data(), covered.size())) return {};
+  const auto call = [&](long number, std::initializer_list<uint64_t> args) {
+    return call_at(thread, instruction, regs, number, args);
+  };
   user_regs_struct before = regs;
+  before.r12 = before.r13 = before.r14 = ~0ull;
   Address start = vdso;
   if (!GateArena::can_open(process.pid)) {
-    const Address instruction = vdso_syscall(process.memory, vdso);
-    if (!instruction) return {};
-    const auto call = [&](long number, std::initializer_list<uint64_t> args) {
-      return call_at(thread, instruction, regs, number, args);
-    };
-    ASSIGN_OR_RETURN(const int64_t file, hand_over_arena(thread, regs.rsp, call));
-    if (is_error(file)) return {};
-    before.r12 = static_cast<uint64_t>(file);
+    ASSIGN_OR_RETURN(const auto files,
+                     hand_over(thread, regs.rsp, {&arena_->code(), &arena_->clock(), &gate->slot_memory()}, call));
+    if (files.empty()) return {};
+    before.r12 = files[0], before.r13 = files[1], before.r14 = files[2];
     start += arena_->header().load_opened - arena_->header().load;
   }
   if (!process.memory.write(vdso, loader.data(), loader.size())) return {};
   constexpr uint64_t kShared = MAP_SHARED | MAP_FIXED_NOREPLACE;
   constexpr uint64_t kReadWrite = PROT_READ | PROT_WRITE;
   std::vector<gate::InjectedCall> calls{
-      {SYS_mmap, {gate::kClock, gate::kClockSize, kReadWrite, kShared, gate::kOpened, gate::kClock - gate::kCode}},
-      {SYS_mmap, {gate::kSlot, gate::kSlotSize, kReadWrite, kShared, gate::kOpened, gate->slot_offset()}}};
+      {SYS_close, {gate::kOpened}},
+      {SYS_mmap, {gate::kClock, gate::kClockSize, kReadWrite, kShared, gate::kClockFile, 0}},
+      {SYS_close, {gate::kClockFile}},
+      {SYS_mmap, {gate::kSlot, gate::kSlotSize, kReadWrite, kShared, gate::kSlotFile, 0}},
+      {SYS_close, {gate::kSlotFile}}};
   const auto trampolines = Gate::gap_near(mappings, regs.rip);
   if (trampolines) calls.push_back(map_trampolines_at(*trampolines));
-  calls.push_back({SYS_close, {gate::kOpened}});
   calls.push_back({SYS_brk, {}});
   ASSIGN_OR_RETURN(const user_regs_struct made, make_calls_from(thread, before, start, calls));
   process.memory.write(vdso, covered.data(), covered.size());
-  if (made.rip != arena_->header().boundary) {
-    int status = 0;
-    resume(thread, PTRACE_SYSCALL);  // the loader closes what it has opened
-    return wait_stop(thread.tid, status) ? Result<void>() : Error{"the program was killed"};
-  }
+  gate->slot_memory().close();
   const auto brk = static_cast<int64_t>(made.rdi);
-  if (is_error(brk)) {
-    TRY(make_calls(thread, regs, {{SYS_close, {made.r12}}}));
+  if (made.rip != arena_->header().boundary || is_error(brk)) {
+    for (const uint64_t file : {made.r12, made.r13, made.r14}) {
+      if (!is_error(static_cast<int64_t>(file))) TRY(call(SYS_close, {file}));
+    }
     return {};
   }
   process.brk = static_cast<Address>(brk);
@@ -229,37 +242,38 @@ Result<void> Recorder::map_gate(Thread& thread, const user_regs_struct& regs, Ad
 // with these registers. Fails if it was killed.
 Result<void> Recorder::inherit_gate(Thread& thread, const user_regs_struct& regs, std::shared_ptr<Gate> gate) {
   Process& process = *thread.process;
-  const auto map_slot = [&](uint64_t flags, uint64_t fd, uint64_t offset) {
+  const auto map_slot = [&](uint64_t flags, uint64_t fd) {
     return gate::InjectedCall{SYS_mmap,
-                              {gate::kSlot, gate::kSlotSize, PROT_READ | PROT_WRITE, flags | MAP_FIXED, fd, offset}};
+                              {gate::kSlot, gate::kSlotSize, PROT_READ | PROT_WRITE, flags | MAP_FIXED, fd, 0}};
   };
   process.gate = gate;
   bool mapped = false;
   if (gate->take_slot()) {
     user_regs_struct before = regs;
     before.r12 = ~0ull;
-    std::vector<gate::InjectedCall> calls{map_slot(MAP_SHARED, gate::kOpened, gate->slot_offset()),
-                                          {SYS_close, {gate::kOpened}}};
+    std::vector<gate::InjectedCall> calls{map_slot(MAP_SHARED, gate::kOpened), {SYS_close, {gate::kOpened}}};
     if (GateArena::can_open(process.pid)) {
-      calls.insert(calls.begin(), {SYS_open, {GateArena::kPath, O_RDWR | O_CLOEXEC}});
+      arena_->set_slot_path(gate->slot_memory().path());
+      calls.insert(calls.begin(), {SYS_open, {GateArena::kSlotPath, O_RDWR | O_CLOEXEC}});
     } else {
       const auto call = [&](long number, std::initializer_list<uint64_t> args) {
         gate::InjectedCall injected{static_cast<uint64_t>(number), {}};
         std::copy(args.begin(), args.end(), injected.args);
         return make_calls(thread, regs, {injected});
       };
-      ASSIGN_OR_RETURN(const int64_t file, hand_over_arena(thread, regs.rsp, call));
-      if (!is_error(file)) before.r12 = static_cast<uint64_t>(file);
+      ASSIGN_OR_RETURN(const auto files, hand_over(thread, regs.rsp, {&gate->slot_memory()}, call));
+      if (!files.empty()) before.r12 = files.front();
     }
     ASSIGN_OR_RETURN(const user_regs_struct made, make_calls_from(thread, before, arena_->header().inject, calls));
     mapped = !is_error(static_cast<int64_t>(made.rdi));
     if (!mapped && made.r12 != before.r12) TRY(make_calls(thread, regs, {{SYS_close, {made.r12}}}));
+    gate->slot_memory().close();
   }
   if (mapped) {
     gates_.push_back(gate);
   } else {
     // The child's sites are patched: it gets a slot that serves nothing.
-    TRY(make_calls(thread, regs, {map_slot(MAP_PRIVATE | MAP_ANONYMOUS, ~0ull, 0)}));
+    TRY(make_calls(thread, regs, {map_slot(MAP_PRIVATE | MAP_ANONYMOUS, ~0ull)}));
     gate::Slot nothing{};
     nothing.want_stop = 1;
     process.memory.put(gate::kSlot, nothing);

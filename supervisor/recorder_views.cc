@@ -95,7 +95,8 @@ void Recorder::check_views(const Process& process) {
 // Private views show also what is written through shared mappings, at no event.
 void Recorder::report_seen_writes(const MappedObject& object) {
   for (const PrivateView& view : private_views(object)) {
-    add_unsure(*view.process->unit, object.name + ", of which it has a private mapping, can change through a shared one");
+    add_unsure(*view.process->unit,
+               object.name + ", of which it has a private mapping, can change through a shared one");
   }
 }
 

@@ -1,7 +1,8 @@
 // Calls that reach into the memory of processes. What they write into another one's (process_vm_writev(2), write(2)
-// and its like to proc_pid_mem(5), or to a file of which that has a private view) a replay must find at an event of the process that they wrote to: the kernel makes the call while nobody runs user code in that
-// process's unit, and before anybody does again, what was written becomes an event there. What they read shows code as
-// it was before instructions were replaced.
+// and its like to proc_pid_mem(5), or to a file of which that has a private view) a replay must find at an event of the
+// process that they wrote to: the kernel makes the call while nobody runs user code in that process's unit, and before
+// anybody does again, what was written becomes an event there. What they read shows code as it was before instructions
+// were replaced.
 #include <sys/ptrace.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -37,7 +38,7 @@ Thread* Recorder::named(const Thread& caller, pid_t number) {
 // Whether nobody in the unit can run user code before the recorder lets it.
 bool Recorder::at_rest(const Unit& unit) {
   return unit.at_event || std::none_of(unit.threads.begin(), unit.threads.end(),
-                      [](const auto& entry) { return entry.second->run == Thread::Run::user; });
+                                       [](const auto& entry) { return entry.second->run == Thread::Run::user; });
 }
 
 // The unit of the process into whose memory the call writes. Null if that is not recorded, or is the thread's own and
@@ -103,7 +104,10 @@ void Recorder::note_write(Thread& thread, int64_t result, Event& event) {
   if (!thread.process->memory.read(thread.args[3], vectors.data(), vectors.size() * sizeof(iovec))) return;
   auto left = static_cast<uint64_t>(result);
   for (const iovec& vector : vectors) {
-    MemoryWrite write{reinterpret_cast<Address>(vector.iov_base), std::min<uint64_t>(vector.iov_len, left), MemoryWrite::Kind::data, {}};
+    MemoryWrite write{reinterpret_cast<Address>(vector.iov_base),
+                      std::min<uint64_t>(vector.iov_len, left),
+                      MemoryWrite::Kind::data,
+                      {}};
     if (!write.length) continue;
     left -= write.length;
     write.data.resize(write.length);

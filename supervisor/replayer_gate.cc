@@ -109,13 +109,14 @@ Result<void> Replayer::map_gate(const std::vector<ProcessSerial>& sharing, pid_t
   auto gate = std::make_shared<Gate>(*tier_->arena, nullptr);
   if (taken || !gate->take_slot()) return {};
   gate->slot()->replay = 1;
-  const std::string& path = tier_->arena->path();
   StubCalls calls(stub, tid);
-  TRY(calls.map_file(path, gate::kCode, gate::kCommonSize, PROT_READ | PROT_EXEC, MAP_SHARED_VALIDATE, 0));
-  TRY(calls.map_file(path, gate::kSlot, gate::kSlotSize, PROT_READ | PROT_WRITE, MAP_SHARED, gate->slot_offset()));
+  TRY(calls.map_file(tier_->arena->code().path(), gate::kCode, gate::kCommonSize, PROT_READ | PROT_EXEC,
+                     MAP_SHARED_VALIDATE, 0));
+  TRY(calls.map_file(gate->slot_memory().path(), gate::kSlot, gate::kSlotSize, PROT_READ | PROT_WRITE, MAP_SHARED, 0));
   gate->slot()->processor = static_cast<uint32_t>(processor_);
   ASSIGN_OR_RETURN(gate->slot()->messages, map_messages(calls, mappings));
   TRY(calls.run());
+  gate->slot_memory().close();
   gate->messages = {gate->slot()->messages, gate->slot()->messages + store_.size()};
   for (const ProcessSerial serial : sharing) gates_[serial] = gate;
   return {};
@@ -162,8 +163,9 @@ Result<std::shared_ptr<Gate>> Replayer::inherit_gate(const Gate& parent, const S
   gate->slot()->replay = 1;
   gate->slot()->processor = static_cast<uint32_t>(processor_);
   gate->slot()->messages = parent.slot()->messages;
-  TRY(child.map_file(child.pid(), tier_->arena->path(), gate::kSlot, gate::kSlotSize, PROT_READ | PROT_WRITE,
-                     MAP_SHARED, gate->slot_offset()));
+  TRY(child.map_file(child.pid(), gate->slot_memory().path(), gate::kSlot, gate::kSlotSize, PROT_READ | PROT_WRITE,
+                     MAP_SHARED, 0));
+  gate->slot_memory().close();
   return gate;
 }
 

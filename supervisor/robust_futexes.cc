@@ -56,7 +56,8 @@ bool others_use_memory_of(const Process& process) {
 }  // namespace
 
 void note_thread_end(const Thread& thread, bool whole_process, Event& event) {
-  if (thread.clear_tid && (!whole_process || others_use_memory_of(*thread.process))) event.writes.push_back({thread.clear_tid, 4, MemoryWrite::Kind::data, Bytes(4)});
+  if (thread.clear_tid && (!whole_process || others_use_memory_of(*thread.process)))
+    event.writes.push_back({thread.clear_tid, 4, MemoryWrite::Kind::data, Bytes(4)});
   note_robust_futexes(thread, event);
 }
 

@@ -18,8 +18,8 @@ struct Tuning {
   double period_s = 0;
   double restore_s = 0;  // to make an empty stub ready: the part of a restore that does not depend on the program
 };
-// Measures what a restore takes here, unless that is given. So are C and T derived. Fails with Status::usage if the bound cannot be
-// kept, and says which one can.
+// Measures what a restore takes here, unless that is given. So are C and T derived. Fails with Status::usage if the
+// bound cannot be kept, and says which one can.
 Result<Tuning> tune(TuningRule rule, double bound_s, std::optional<double> critical_path_s,
                     std::optional<double> period_s, std::optional<double> restore_s = std::nullopt);
 

@@ -6,6 +6,7 @@
 // instruction at any moment before the kernel is entered. Signals never see it: the supervisor holds them.
 
 #include <asm/errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -53,11 +54,14 @@ using namespace redrive::gate;
 #define OPEN 2
 #define CLOSE 3
 #define MMAP 9
-#define OPEN_FLAGS 0x80002
+#define READ_CLOSE_ON_EXEC 0x80000
+#define WRITE_CLOSE_ON_EXEC 0x80002
 #define READ_EXECUTE 5
 #define SHARED_FIXED 0x100001
-#define LOADS 0x6f6c6f61
 #define OPENED -2
+#define CLOCK_FILE -3
+#define SLOT_FILE -4
+#define MOST_PATH 64
 
 // Those that are not the arithmetic ones, and differ from what they mostly are; of bits 0 to 31.
 #define RARE_FLAGS 0xfffff528
@@ -65,8 +69,10 @@ using namespace redrive::gate;
 // What execute() answers of a call that it has not made: no result of the kernel's.
 #define NOT_MADE -4096
 
-static_assert(kCode == CODE && kCommonSize == COMMON_SIZE && kLoads == LOADS &&
-              kOpened == static_cast<uint64_t>(OPENED));
+static_assert(kCode == CODE && kCommonSize == COMMON_SIZE && kMostPath == MOST_PATH);
+static_assert(kOpened == static_cast<uint64_t>(OPENED) && kClockFile == static_cast<uint64_t>(CLOCK_FILE) &&
+              kSlotFile == static_cast<uint64_t>(SLOT_FILE));
+static_assert(READ_CLOSE_ON_EXEC == (O_RDONLY | O_CLOEXEC) && WRITE_CLOSE_ON_EXEC == (O_RDWR | O_CLOEXEC));
 static_assert(SHARED_FIXED == (MAP_SHARED | MAP_FIXED_NOREPLACE) && READ_EXECUTE == (PROT_READ | PROT_EXEC));
 static_assert(kSlot == SLOT && kStack + kStackSize == STACK_TOP);
 static_assert(sizeof(InjectedCall) == 56 && offsetof(InjectedCall, args) == 8);
@@ -161,8 +167,20 @@ inject:
   mov 48(%rbp), %r9
   cmp $)" VALUE(OPENED) R"(, %rdi
   cmove %r12, %rdi
+  cmp $)" VALUE(CLOCK_FILE) R"(, %rdi
+  cmove %r13, %rdi
+  cmp $)" VALUE(SLOT_FILE) R"(, %rdi
+  cmove %r14, %rdi
   cmp $)" VALUE(OPENED) R"(, %r8
   cmove %r12, %r8
+  cmp $)" VALUE(CLOCK_FILE) R"(, %r8
+  cmove %r13, %r8
+  cmp $)" VALUE(SLOT_FILE) R"(, %r8
+  cmove %r14, %r8
+  cmp $)" VALUE(OPEN) R"(, %rax
+  cmove %r15, %r10
+  cmove %r15, %r8
+  cmove %r15, %r9
   syscall
 injected:
   cmp $-4095, %rax
@@ -174,25 +192,34 @@ injected:
   jne inject
   jmp stop
 
-# Runs anywhere, with the path of the file behind it: maps this code, and makes the calls from rbp to rbx. The filter lets
-# these two calls through, if all their arguments are these (kLoadOpens, kLoadMaps). If one fails, it stops at close.
+# Runs anywhere, with the paths behind it: maps this code, and makes the calls from rbp to rbx. The filter lets its calls
+# through for r15's sake. If one fails, it stops at a close.
 load:
   lea load_end(%rip), %rdi
-  mov $)" VALUE(OPEN_FLAGS) R"(, %esi
-  xor %edx, %edx
-  mov $)" VALUE(LOADS) R"(, %r10d
-  mov %r10, %r8
-  mov %r10, %r9
-  mov $)" VALUE(OPEN) R"(, %eax
-  syscall
+  mov $)" VALUE(READ_CLOSE_ON_EXEC) R"(, %esi
+  lea 1f(%rip), %rdx
+  jmp open
+1:
   mov %rax, %r12
-  test %rax, %rax
-  js fail
+  lea load_end+)" VALUE(MOST_PATH) R"((%rip), %rdi
+  mov $)" VALUE(WRITE_CLOSE_ON_EXEC) R"(, %esi
+  lea 2f(%rip), %rdx
+  jmp open
+2:
+  mov %rax, %r13
+  lea load_end+2*)" VALUE(MOST_PATH) R"((%rip), %rdi
+  lea 3f(%rip), %rdx
+  jmp open
+3:
+  mov %rax, %r14
 load_opened:
   mov $)" VALUE(CODE) R"(, %edi
   mov $)" VALUE(COMMON_SIZE) R"(, %esi
   mov $)" VALUE(READ_EXECUTE) R"(, %edx
-  mov $)" VALUE(SHARED_FIXED) R"(, %r10d
+  mov %r15, %r10
+  shr $32, %r10
+  shl $32, %r10
+  or $)" VALUE(SHARED_FIXED) R"(, %r10
   mov %r12, %r8
   xor %r9d, %r9d
   mov $)" VALUE(MMAP) R"(, %eax
@@ -201,8 +228,18 @@ load_opened:
   cmp %rdi, %rax
   jne fail
   jmp *%rdx
+# rdx: where to go on; open(2) has no use for it.
+open:
+  mov %r15, %r10
+  mov %r15, %r8
+  mov %r15, %r9
+  mov $)" VALUE(OPEN) R"(, %eax
+  syscall
+  test %rax, %rax
+  js fail
+  jmp *%rdx
 fail:
-  mov %r12, %rdi
+  mov $-1, %rdi
   mov $)" VALUE(CLOSE) R"(, %eax
   syscall
   ud2
@@ -296,10 +333,9 @@ stay:
 extern "C" int64_t execute(const Registers* regs, Phase during, uint64_t asleep = 0);
 extern "C" const uint8_t report[];
 
-constexpr uint64_t kFstat = 5, kFstatAt = 262, kHere = -100;  // newfstatat(2), AT_FDCWD
-constexpr uint64_t kClockGettime = 228, kRawClock = 4;        // clock_gettime(2), CLOCK_MONOTONIC_RAW
-constexpr uint64_t kGetsockname = 51, kGetpeername = 52, kGetsockopt = 55;
-constexpr uint64_t kFcntl = 72, kGetFlags = 3, kNonBlocking = 04000;  // fcntl(2): F_GETFL, O_NONBLOCK
+constexpr uint64_t kHere = -100;                         // newfstatat(2): AT_FDCWD
+constexpr uint64_t kRawClock = 4;                        // clock_gettime(2): CLOCK_MONOTONIC_RAW
+constexpr uint64_t kGetFlags = 3, kNonBlocking = 04000;  // fcntl(2): F_GETFL, O_NONBLOCK
 constexpr uint16_t kRdtsc = 0x310f, kRdtscp = 0x010f;                 // as they begin
 constexpr uint64_t kRdtscSize = 2, kRdtscpSize = 3;
 constexpr uint64_t kDontWait = 0x40;  // recv(2): MSG_DONTWAIT
@@ -842,7 +878,7 @@ bool serve_counter(Slot& s, uint64_t size) {
   Registers regs{};
   regs.rax = kClockGettime, regs.rdi = kRawClock, regs.rsi = reinterpret_cast<uint64_t>(&time);
   execute(&regs, Phase::before);
-  const uint64_t now = counter_at(at<Clock>(kClock).counter, time.s * 1'000'000'000 + time.ns);
+  const uint64_t now = counter_at(at<Orders>(kOrders).counter, time.s * 1'000'000'000 + time.ns);
   record.size = sizeof record;
   record.repeat = 1;
   record.thread = s.thread;

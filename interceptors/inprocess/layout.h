@@ -115,6 +115,13 @@ struct Table {
 };
 static_assert(sizeof(Table) <= kTableSize);
 
+// The calls that the code makes in a recording beside those that it serves. By the last the kernel goes on with one
+// that was interrupted.
+inline constexpr uint64_t kFstat = 5, kGetsockname = 51, kGetpeername = 52, kGetsockopt = 55, kFcntl = 72,
+                          kRestartSyscall = 219, kClockGettime = 228, kFstatAt = 262;
+inline constexpr uint64_t kOwnCalls[] = {kFstat, kGetsockname,    kGetpeername,  kGetsockopt,
+                                         kFcntl, kRestartSyscall, kClockGettime, kFstatAt};
+
 // What mapping a file's code calls for.
 enum class MappedCode : uint32_t {
   unknown,   // a stop
@@ -139,9 +146,9 @@ constexpr uint32_t place_of(uint64_t inode, uint64_t size, int64_t modified_ns) 
   return static_cast<uint32_t>(mixed ^ mixed >> 32) % kKnownFiles;
 }
 
+// What all tracees write.
 struct Clock {
   uint64_t now;  // the last stamp taken
-  Counter counter;
 };
 
 // The registers of a served call at its entry, as the gate saves them; rcx only if it is none that the call changes.
@@ -258,8 +265,8 @@ struct InjectedCall {
   uint64_t number;
   uint64_t args[6];
 };
-// As an injected call's argument 0 or 4: the descriptor that was opened last.
-inline constexpr uint64_t kOpened = ~uint64_t{1};
+// As an injected call's argument 0 or 4: the descriptor that was opened last, which is r12; what r13 and r14 hold.
+inline constexpr uint64_t kOpened = ~uint64_t{1}, kClockFile = ~uint64_t{2}, kSlotFile = ~uint64_t{3};
 
 // The number of an expected rdtsc, rdtscp or cpuid. Its arguments are what rax, rbx, rcx and rdx hold behind it, and
 // rax and rcx before it; of these only cpuid's are compared.
@@ -328,9 +335,11 @@ struct CpuidAnswers {
 // arguments.
 inline constexpr uint64_t kCpuidNumber = 0x100000;
 
-inline constexpr uint32_t kMaxInjected = 8;  // at a time
-// How Header::load opens the arena's file: in the last three arguments, which open(2) does not have.
-inline constexpr uint64_t kLoads = 0x6f6c6f61;
+inline constexpr uint32_t kMaxInjected = 10;  // at a time
+// Marks of Header::load's calls, and of injected ones that open a file, by which a seccomp filter knows them. They
+// contain a number of which no program knows: r15, which the supervisor sets. open(2) has it in the last three
+// arguments, which it does not have; mmap(2) has its upper half among the flags, and ignores those with MAP_SHARED.
+constexpr uint64_t load_flags(uint64_t secret) { return secret >> 32 << 32; }
 
 // Which files some recorded process has mapped: calls that may change one of them stop. The bit of an inode is
 // set for each; others may have the same one.
@@ -344,9 +353,13 @@ constexpr uint64_t watched_bit(uint64_t inode) {
   return (inode * 0x9e3779b97f4a7c15) >> 32 & (kBits - 1);
 }
 
+inline constexpr uint32_t kMostPath = 64;
+
 // What the supervisor writes while tracees run, and they only read: the last page of the code.
 struct Orders {
   InjectedCall injected[kMaxInjected];
+  Counter counter;            // what a served rdtsc answers
+  char slot_path[kMostPath];  // where a forked child finds its slot's file
   CpuidAnswers cpuid;
 };
 inline constexpr uint64_t kOrdersSize = 0x1000;
@@ -370,10 +383,11 @@ struct Header {
   uint64_t inject;
   uint64_t injected;  // right behind its untraced syscall instruction
   uint64_t cpuid;     // where trampolines of cpuid instructions jump to
-  // Code up to load_end that is copied, with the arena's path behind it, to a program that has none of this mapped:
-  // maps the first kCommonSize bytes, and goes on at `inject`. Stops at a close if it cannot.
+  // Code up to load_end that is copied to a program that has none of this mapped, with the paths of the files of the
+  // code, the clock and a slot behind it, in kMostPath bytes each: opens them as r12, r13 and r14, maps the code, and
+  // goes on at `inject`. Stops at a close of no descriptor if it cannot.
   uint64_t load;
-  uint64_t load_opened;  // ... from here on with the arena's file open as r12
+  uint64_t load_opened;  // ... from here on with the files open
   uint64_t load_end;
   uint64_t patience;  // in replay, the timeout (timespec) with which it waits for a message
 };

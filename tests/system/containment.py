@@ -1,4 +1,5 @@
-"""Group containment: what a replay executes makes no system calls of its own choice, and does the replayer no harm."""
+"""Group containment: what a replay executes makes no system calls of its own choice, and does the replayer no harm. Who is
+recorded makes no calls that the recorder does not see, and changes nothing that other processes run or the recorder has mapped."""
 import subprocess
 
 from harness import Failure, test, workload
@@ -48,3 +49,41 @@ for name in STOPPED:
     register(name, (3,))
 for name in LET_BE:
     register(name, (0, 1, 3, 4))
+
+
+# Of tests/workloads/jumps_in.c.
+KILLED = ["fork_by_tier", "fork_by_injection", "execute_by_tier", "open_by_injection", "trace_by_tier", "grow_slot"]
+REFUSED = ["write_code", "map_code", "cut_slot"]
+
+
+@test("containment/attacks_while_recorded_are_known")
+def attacks_while_recorded_are_known(ctx):
+    outcome = ctx.run(workload(ctx.options, "jumps_in"))
+    if sorted(outcome.stdout.split()) != sorted(KILLED + REFUSED):
+        raise Failure(f"the program's attacks are others: {outcome.stdout}")
+
+
+def register_while_recorded(attack):
+    @test(f"containment/recorded_{attack}")
+    def attacked(ctx):
+        """A program that looks for what only a recording has, and attacks it there, beside one that it could harm."""
+        victim = ctx.directory / "victim"
+        victim.write_text("kept")
+        program = [workload(ctx.options, "jumps_in"), attack, victim]
+        ctx.expect(ctx.run(*program).stdout == "nothing there\n", ctx.run(*program), "finds the tier natively")
+        script = '"$@"; echo "status $?"; cat "$3"'
+        outcome = ctx.expect_status(ctx.redrive("record", "-o", ctx.trace, "--", "sh", "-c", script, "sh", *program), 0)
+        if victim.read_text() != "kept" or not outcome.stdout.endswith("kept"):
+            raise ctx.wrong(outcome, "a file was changed, or the process that is beside it")
+        if attack in KILLED:
+            ctx.expect("status 137\n" in outcome.stdout, outcome, "the attacker was not killed")
+            ctx.expect("with redrive's own code, and was killed\n" in outcome.stderr, outcome, "nobody says why it was killed")
+        else:
+            ctx.expect("refused\nstatus 0\n" in outcome.stdout, outcome, "the attack was not refused")
+        # A call that the tier makes itself can be made there unseen, by who looks for it: a replay finds that it is missing.
+        unseen = attack == "write_code"
+        ctx.expect_status(ctx.redrive("replay", "--all", "--verify", ctx.trace), 3 if unseen else 0)
+
+
+for name in KILLED + REFUSED:
+    register_while_recorded(name)

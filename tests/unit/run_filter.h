@@ -38,8 +38,27 @@ inline uint32_t run_filter(const std::vector<sock_filter>& filter, uint32_t arch
       case BPF_MISC | BPF_TAX:
         kept = loaded;
         break;
+      case BPF_MISC | BPF_TXA:
+        loaded = kept;
+        break;
+      case BPF_LD | BPF_IMM:
+        loaded = step.k;
+        break;
+      case BPF_JMP | BPF_JA:
+        at += step.k;
+        break;
       case BPF_ALU | BPF_ADD | BPF_X:
         loaded += kept;
+        break;
+      case BPF_ALU | BPF_AND | BPF_K:
+        loaded &= step.k;
+        break;
+      case BPF_ALU | BPF_LSH | BPF_X:
+        REQUIRE(kept < 32);
+        loaded <<= kept;
+        break;
+      case BPF_ALU | BPF_RSH | BPF_K:
+        loaded >>= step.k;
         break;
       case BPF_RET | BPF_K:
         return step.k;

@@ -212,10 +212,14 @@ TEST_CASE("the filter traces this architecture and refuses others") {
 
 TEST_CASE("the filter tells the syscall instructions of the code inside tracees from others") {
   constexpr uint64_t kUntraced = 0x6f000100, kAlsoUntraced = 0x6f000180, kTraced = 0x6f000200;
-  const auto filter = seccomp_filter({kUntraced, kAlsoUntraced}, kTraced);
+  const UntracedSite sites[] = {{kUntraced, {0, 31, 32, 300}}, {kAlsoUntraced, {9}}};
+  const auto filter = seccomp_filter(sites, kTraced);
   const auto at = [&](uint64_t ip, uint32_t number) { return run_filter(filter, AUDIT_ARCH_X86_64, number, ip); };
   CHECK(at(kUntraced, 0) == SECCOMP_RET_ALLOW);
-  CHECK(at(kAlsoUntraced, 0) == SECCOMP_RET_ALLOW);
+  for (const uint32_t number : {31, 32, 300}) CHECK(at(kUntraced, number) == SECCOMP_RET_ALLOW);
+  for (const uint32_t number : {1, 9, 33, 63, 64, 301, 332, 0x10000}) CHECK(at(kUntraced, number) == SECCOMP_RET_TRACE);
+  CHECK(at(kAlsoUntraced, 9) == SECCOMP_RET_ALLOW);
+  CHECK(at(kAlsoUntraced, 0) == SECCOMP_RET_TRACE);
   CHECK(at(kUntraced + (1ull << 32), 0) == SECCOMP_RET_TRACE);
   CHECK(at(kUntraced + 2, 0) == SECCOMP_RET_TRACE);
   // A result stands where the number is.
