@@ -9,8 +9,9 @@ namespace redrive {
 namespace {
 constexpr uint64_t kMaxQueued = 256 << 20;
 constexpr size_t kMaxUnpublished = 64;  // images
-// From one publication to the next, unless somebody waits: each costs several fsyncs.
-constexpr auto kPublishEvery = std::chrono::milliseconds(50);
+// From one publication to the next, unless somebody waits: each costs several fsyncs, which take at most half of the
+// time.
+constexpr std::chrono::steady_clock::duration kPublishEvery = std::chrono::milliseconds(50);
 
 }  // namespace
 
@@ -86,8 +87,9 @@ void ImageWorker::run() {
   std::unique_lock lock(mutex_);
   std::chrono::steady_clock::time_point publish_at{};
   for (;;) {
-    const bool due = awaited_ || stopping_ || std::chrono::steady_clock::now() >= publish_at;
-    if (unpublished_ > kMaxUnpublished || (queue_.empty() && unpublished_ > 0 && due)) {
+    const auto began = std::chrono::steady_clock::now();
+    const bool due = began >= publish_at || (queue_.empty() && (awaited_ || stopping_));
+    if (unpublished_ > kMaxUnpublished || (unpublished_ > 0 && due)) {
       busy_ = true;
       lock.unlock();
       // The writer keeps an error, and says it when the recording ends.
@@ -96,7 +98,8 @@ void ImageWorker::run() {
       busy_ = false;
       if (!published) done_.insert(done_.end(), unpublished_, Done{-1, -1, Error{"images could not be published"}});
       unpublished_ = 0;
-      publish_at = std::chrono::steady_clock::now() + kPublishEvery;
+      const auto ended = std::chrono::steady_clock::now();
+      publish_at = ended + std::max(kPublishEvery, ended - began);
       changed_.notify_all();
       continue;
     }

@@ -347,6 +347,22 @@ def recorder_killed(ctx):
     still_good(ctx)
 
 
+@test("bad_input/ended_before_the_kill")
+def ended_before_the_kill(ctx):
+    """What has ended some time before the recorder is killed is there, however much comes after it."""
+    program = 'i=0; while :; do /bin/true; i=$((i+1)); echo "$i ended"; done'
+    recording = ctx.start_redrive("record", "-o", ctx.trace, "--", "sh", "-c", program)
+    recording.wait_for("20 ended", ctx.timeout_s)
+    time.sleep(1)
+    os.kill(recording.pid, signal.SIGKILL)
+    recording.finish(ctx.timeout_s)
+    first = [interval for interval in ctx.json("replay", "--all", "--once", "--verify", ctx.trace, statuses=(0, 1))["intervals"]
+             if interval["unit"] <= 21]
+    missing = [interval for interval in first if interval["error"]]
+    if len(first) < 21 or missing:
+        raise Failure(f"of the first units there are {len(first)} intervals, of which these cannot be re-driven: {missing}")
+
+
 @test("bad_input/events_lost")
 def events_lost(ctx):
     """What is there of one unit can end long before what is there of another, which had its messages. That is re-driven as far as it
