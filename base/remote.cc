@@ -13,12 +13,53 @@
 
 namespace redrive {
 
+namespace {
+
+// What ptrace(2) reads and writes at a time.
+using Word = long;
+static_assert(kPageSize % sizeof(Word) == 0);
+
+// Up to a page's end at most, without a descriptor: whatever its protection for the process's tracer, else only what
+// that allows.
+bool read_by_number(pid_t pid, Address from, uint8_t* to, size_t size) {
+  const iovec here{to, size}, there{reinterpret_cast<void*>(from), size};
+  if (process_vm_readv(pid, &here, 1, &there, 1, 0) == static_cast<ssize_t>(size)) return true;
+  for (size_t done = 0; done < size;) {
+    const size_t skipped = (from + done) % sizeof(Word), length = std::min(sizeof(Word) - skipped, size - done);
+    errno = 0;
+    const Word word = ptrace(PTRACE_PEEKDATA, pid, from + done - skipped, nullptr);
+    if (errno != 0) return false;
+    std::memcpy(to + done, reinterpret_cast<const uint8_t*>(&word) + skipped, length);
+    done += length;
+  }
+  return true;
+}
+
+bool write_by_number(pid_t pid, Address to, const uint8_t* from, size_t size) {
+  const iovec here{const_cast<uint8_t*>(from), size}, there{reinterpret_cast<void*>(to), size};
+  if (process_vm_writev(pid, &here, 1, &there, 1, 0) == static_cast<ssize_t>(size)) return true;
+  for (size_t done = 0; done < size;) {
+    const Address start = (to + done) / sizeof(Word) * sizeof(Word);
+    const size_t skipped = to + done - start, length = std::min(sizeof(Word) - skipped, size - done);
+    Word word = 0;
+    if (!read_by_number(pid, start, reinterpret_cast<uint8_t*>(&word), sizeof word)) return false;
+    std::memcpy(reinterpret_cast<uint8_t*>(&word) + skipped, from + done, length);
+    if (ptrace(PTRACE_POKEDATA, pid, start, word) != 0) return false;
+    done += length;
+  }
+  return true;
+}
+
+}  // namespace
+
 Result<Memory> Memory::open(pid_t pid) {
   Memory memory;
   memory.pid_ = pid;
   const std::string path = "/proc/" + std::to_string(pid) + "/mem";
   memory.fd_ = Fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
-  if (!memory.fd_) return errno_error("cannot open " + path);
+  const bool none_left = !memory.fd_ && (errno == EMFILE || errno == ENFILE || errno == ENOMEM);
+  if (!memory.fd_ && !none_left) return errno_error("cannot open " + path);
+  memory.by_number_ = none_left;
   return memory;
 }
 
@@ -26,6 +67,7 @@ Memory Memory::shared(pid_t pid, const Memory& source) {
   Memory memory;
   memory.pid_ = pid;
   memory.fd_ = Fd(fcntl(source.fd_.get(), F_DUPFD_CLOEXEC, 0));
+  memory.by_number_ = !memory.fd_;
   return memory;
 }
 
@@ -87,6 +129,14 @@ size_t Memory::read_piece(Address from, void* to, size_t size) const {
 size_t Memory::read_some(Address from, void* to, size_t size) const {
   size_t done = 0;
   if (source_) return read_snapshot(from, to, size);
+  if (by_number_) {
+    while (done < size) {
+      const size_t piece = std::min(size - done, kPageSize - (from + done) % kPageSize);
+      if (!read_by_number(pid_, from + done, static_cast<uint8_t*>(to) + done, piece)) break;
+      done += piece;
+    }
+    return done;
+  }
   if (!fd_) {
     while (done < size) {
       const size_t n = read_piece(from + done, static_cast<uint8_t*>(to) + done, size - done);
@@ -107,6 +157,11 @@ bool Memory::read(Address from, void* to, size_t size) const { return read_some(
 
 bool Memory::write(Address to, const void* from, size_t size) const {
   size_t done = 0;
+  while (by_number_ && done < size) {
+    const size_t piece = std::min(size - done, kPageSize - (to + done) % kPageSize);
+    if (!write_by_number(pid_, to + done, static_cast<const uint8_t*>(from) + done, piece)) return false;
+    done += piece;
+  }
   while (done < size) {
     const ssize_t n =
         ::pwrite(fd_.get(), static_cast<const char*>(from) + done, size - done, static_cast<off_t>(to + done));

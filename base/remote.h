@@ -1,7 +1,7 @@
 // A stopped tracee's memory and registers (ptrace(2), process_vm_readv(2)).
 //
 // Every function wants the caller to be the tracer and the tracee to be in a ptrace-stop, except memory access,
-// which goes through an open /proc/PID/mem and works from any thread. A tracee that died meanwhile makes them fail:
+// which mostly goes through an open /proc/PID/mem and works from any thread. A tracee that died meanwhile makes them fail:
 // that is data, not an error, so they return false.
 #pragma once
 
@@ -44,6 +44,7 @@ struct Stretch {
 class Memory {
  public:
   Memory() = default;
+  // Where no more files can be opened (errno EMFILE and the like), the process is named by its number instead.
   static Result<Memory> open(pid_t pid);
   // Pieces of memory as they were at some moment, later ones before earlier ones; all else is unreadable. What they
   // refer to must outlive it. Not to be written.
@@ -93,6 +94,7 @@ class Memory {
 
   pid_t pid_ = -1;
   Fd fd_;
+  bool by_number_ = false;  // there was no descriptor left for it
   std::span<const Piece> pieces_;
   const Memory* source_ = nullptr;
   mutable std::vector<std::pair<Address, Bytes>> pages_;

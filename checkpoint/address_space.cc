@@ -12,10 +12,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <memory>
 #include <optional>
+#include <sstream>
 #include <string_view>
+
+#include "base/brief_file.h"
 
 namespace redrive {
 namespace {
@@ -90,7 +92,7 @@ constexpr uint64_t kReadable = 1, kWritable = 2, kExecutable = 4, kShared = 8, k
 
 Result<Fd> open_maps(pid_t pid) {
   const std::string path = "/proc/" + std::to_string(pid) + "/maps";
-  Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  Fd file = open_briefly(path);
   if (!file) return errno_error("cannot open " + path);
   return file;
 }
@@ -193,7 +195,7 @@ std::array<std::string, 2> paths_of(pid_t pid, const Mapping& mapping) {
 
 Fd open_object(pid_t pid, const Mapping& mapping) {
   for (const std::string& path : paths_of(pid, mapping)) {
-    Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    Fd file = open_briefly(path, O_NONBLOCK);
     struct stat info {};
     if (file && fstat(file.get(), &info) == 0 && S_ISREG(info.st_mode) && info.st_ino == mapping.inode &&
         info.st_dev == mapping.device) {
@@ -267,8 +269,8 @@ Result<std::vector<Mapping>> read_mappings(pid_t pid) {
 
 Result<std::set<Address>> growing_mappings(pid_t pid) {
   const std::string path = "/proc/" + std::to_string(pid) + "/smaps";
-  std::ifstream file(path);
-  if (!file) return errno_error("cannot open " + path);
+  std::istringstream file(read_briefly(path));
+  if (file.view().empty()) return errno_error("cannot open " + path);
   std::set<Address> found;
   Mapping mapping;
   for (std::string line; std::getline(file, line);) {
@@ -288,14 +290,14 @@ Address vdso_address(pid_t pid) {
 }
 
 uint64_t private_bytes(pid_t pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/statm");
+  std::istringstream file(read_briefly("/proc/" + std::to_string(pid) + "/statm"));
   uint64_t size = 0, resident = 0, shared = 0;
   if (!(file >> size >> resident >> shared)) return 0;
   return (resident - std::min(shared, resident)) * kPageSize;
 }
 
 std::vector<PageRun> private_pages(pid_t pid) {
-  const Fd table(::open(("/proc/" + std::to_string(pid) + "/pagemap").c_str(), O_RDONLY | O_CLOEXEC));
+  const Fd table = open_briefly("/proc/" + std::to_string(pid) + "/pagemap");
   Mapping all;
   all.end = (1ull << 47) - kPageSize;
   if (auto runs = scan_pages(table.get(), all)) return std::move(*runs);
@@ -311,7 +313,7 @@ std::vector<PageRun> private_pages(pid_t pid) {
 
 Result<PageTable> PageTable::open(pid_t pid) {
   const std::string path = "/proc/" + std::to_string(pid) + "/pagemap";
-  Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  Fd fd = open_briefly(path);
   if (!fd) return errno_error("cannot open " + path);
   return PageTable(pid, std::move(fd));
 }

@@ -13,9 +13,9 @@
 
 #include <algorithm>
 #include <cstring>
-#include <fstream>
 #include <sstream>
 
+#include "base/brief_file.h"
 #include "base/limits.h"
 #include "base/private_files.h"
 #include "checkpoint/address_space.h"
@@ -38,8 +38,8 @@ constexpr size_t kMaxCommand = 200, kMaxArguments = 4096;
 
 // Where the kernel let the heap begin (proc_pid_stat(5), start_brk); right after execve that is the current break.
 Address start_brk(pid_t pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  std::string text((std::istreambuf_iterator<char>(file)), {});
+  const std::string text = read_briefly("/proc/" + std::to_string(pid) + "/stat");
+  if (text.empty()) return 0;
   std::istringstream fields(text.substr(text.rfind(')') + 1));
   std::string field;
   for (int number = 3; number <= 47 && fields >> field; ++number) {
@@ -443,6 +443,7 @@ void Recorder::begin_program(Thread& thread) {
   process.command = stack.command(process.memory);
   const auto found = read_mappings(process.pid);
   const std::vector<Mapping> mappings = found ? *found : std::vector<Mapping>();
+  if (!found) add_unsure(unit, "what it has mapped could not be read: " + found.error().message);
   if (const Address vdso = stack.hide_vdso(process.memory, regs.rsp)) {
     constexpr Address kMost = 4 * kPageSize;
     process.vdso = {vdso, vdso + kMost};

@@ -7,8 +7,9 @@
 #include <sys/syscall.h>
 
 #include <algorithm>
-#include <fstream>
+#include <sstream>
 
+#include "base/brief_file.h"
 #include "interceptors/program_filters.h"
 #include "supervisor/recorder.h"
 #include "supervisor/registers.h"
@@ -45,7 +46,7 @@ bool is_allowed_in_strict_mode(uint64_t number) {
 // CAP_SYS_ADMIN in the thread's user namespace (proc_pid_status(5)).
 bool may_administer(pid_t tid) {
   constexpr uint64_t kSysAdmin = 1 << 21;
-  std::ifstream file("/proc/" + std::to_string(tid) + "/status");
+  std::istringstream file(read_briefly("/proc/" + std::to_string(tid) + "/status"));
   for (std::string line; std::getline(file, line);) {
     if (line.starts_with("CapEff:")) return std::strtoull(line.c_str() + 7, nullptr, 16) & kSysAdmin;
   }

@@ -107,12 +107,14 @@ bool Recorder::preempt(Thread& thread, bool& handled) {
   return true;
 }
 
-// From where it was preempted, with the signals that are held for it. One that comes later may find it with the same
-// registers, but not with the same memory.
+// From where it was preempted, with the signals that are held for it, or that the kernel is about to deliver: those come
+// before it runs on. One that comes later may find it with the same registers, but not with the same memory.
 void Recorder::go_on(Thread& thread) {
   const bool raised = raise_held(thread);
+  const SignalMasks masks = signal_masks(thread.tid);
+  const bool comes = raised || (masks.pending & ~masks.blocked);
   resume_user(thread, thread.entry);
-  if (!raised) thread.resumed.rip = 0;
+  if (!comes) thread.resumed.rip = 0;
 }
 
 // Brings a thread that was interrupted to a place that a replay can find cheaply: where a jump can stand, if there is

@@ -14,6 +14,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "base/brief_file.h"
 #include "checkpoint/address_space.h"
 #include "interceptors/cpuid_sites.h"
 #include "interceptors/trapped_instructions.h"
@@ -118,18 +119,7 @@ bool all_hold_cpuid(const std::string& path, const std::vector<CpuidSite>& sites
 }
 
 // proc_pid_status(5); empty if there is no such process.
-std::string status_of(pid_t tid) {
-  const Fd file(open(("/proc/" + std::to_string(tid) + "/status").c_str(), O_RDONLY | O_CLOEXEC));
-  constexpr size_t kUsual = 4096;
-  std::string text;
-  for (ssize_t got = 1; got > 0;) {
-    const size_t had = text.size();
-    text.resize(had + kUsual);
-    got = read(file.get(), text.data() + had, kUsual);
-    text.resize(had + static_cast<size_t>(std::max<ssize_t>(got, 0)));
-  }
-  return text;
-}
+std::string status_of(pid_t tid) { return read_briefly("/proc/" + std::to_string(tid) + "/status"); }
 
 pid_t innermost_pid(const std::string& status) {
   constexpr char kName[] = "\nNSpid:";
