@@ -295,7 +295,7 @@ Json Session::ends_json() const {
 void Session::print_ends() const {
   Columns columns({">UNIT", "NAME", ">INTERVAL", "RESULT"});
   for (const End& end : ends()) {
-    columns.add({fmt::format("{}", end.standing.unit), printable(trace_->unit_name(end.standing.unit)),
+    columns.add({fmt::format("{}", end.standing.unit), trace_->unit_name(end.standing.unit),
                  fmt::format("{}", end.standing.interval),
                  end.error                ? "not re-driven: " + *end.error
                  : end.diverged           ? "DIVERGED"
@@ -398,7 +398,7 @@ Result<void> Session::print_units() {
   Columns columns({">UNIT", "NAME", "STATE", ">EVENT", ">THREADS", "NEXT"});
   for (const View& view : all) {
     const bool stands = view.state == "standing";
-    columns.add({fmt::format("{}", view.unit), printable(trace_->unit_name(view.unit)), view.state,
+    columns.add({fmt::format("{}", view.unit), trace_->unit_name(view.unit), view.state,
                  stands ? fmt::format("{}", view.event) : "-", stands ? fmt::format("{}", view.threads.size()) : "-",
                  view.next});
   }

@@ -25,7 +25,7 @@ std::string summary(const Trace& trace) {
     intervals += trace.intervals(unit.unit).size();
     events += trace.event_count(unit.unit);
   }
-  return fmt::format("{}: clean: {}, {}, {}, {}{}", trace.directory(), counted(trace.units().size(), "unit"),
+  return fmt::format("{}: clean: {}, {}, {}, {}{}", printable(trace.directory()), counted(trace.units().size(), "unit"),
                      counted(intervals, "interval"), counted(events, "event"), format_size(trace.size_on_disk()),
                      how_it_ended(trace));
 }
@@ -49,7 +49,7 @@ Result<int> check_command(const CheckOptions& options) {
   const Trace& trace = *opened.value();
   const auto damage = trace.check();
   if (options.json) return print_json_report(directory, damage, trace.finished());
-  for (const auto& line : damage) fmt::print("{}\n", line);
+  for (const auto& line : damage) fmt::print("{}\n", printable(line));
   if (damage.empty()) {
     fmt::print("{}\n", summary(trace));
     return 0;

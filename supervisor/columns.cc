@@ -30,6 +30,7 @@ std::string pad(const std::string& text, size_t to, bool right, bool last) {
 
 void Columns::add(std::vector<std::string> row) {
   CHECK(row.size() == headings_.size());
+  for (std::string& cell : row) cell = printable(cell);
   rows_.push_back(std::move(row));
 }
 
@@ -72,9 +73,15 @@ void print_json(const nlohmann::ordered_json& value) { fmt::print("{}\n", json_l
 
 std::string printable(std::string_view text) {
   std::string out;
-  for (const char c : text) {
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
     const auto byte = static_cast<unsigned char>(c);
-    if (c == '\n') {
+    const auto next = static_cast<unsigned char>(i + 1 < text.size() ? text[i + 1] : 0);
+    const bool second_set = byte == 0xc2 && next >= 0x80 && next < 0xa0;  // U+0080 to U+009F, in UTF-8
+    if (second_set) {
+      out += fmt::format("\\u{:04x}", next);
+      ++i;
+    } else if (c == '\n') {
       out += "\\n";
     } else if (c == '\t') {
       out += "\\t";
@@ -83,6 +90,17 @@ std::string printable(std::string_view text) {
     } else {
       out += c;
     }
+  }
+  return out;
+}
+
+std::string printable_lines(std::string_view text) {
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    out += printable(text.substr(at, end - at));
+    if (end < text.size()) out += '\n';
+    at = end + 1;
   }
   return out;
 }

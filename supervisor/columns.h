@@ -14,7 +14,7 @@ namespace redrive {
 class Columns {
  public:
   explicit Columns(std::vector<std::string> headings) : headings_(std::move(headings)) {}
-  void add(std::vector<std::string> row);  // as many cells as headings
+  void add(std::vector<std::string> row);  // as many cells as headings; shown as printable() has them
   std::string text(bool colour) const;
   void print() const;  // to standard output; headings bold on a terminal
 
@@ -30,8 +30,10 @@ bool colour_wanted();
 void print_json(const nlohmann::ordered_json& value);
 std::string json_line(const nlohmann::ordered_json& value);
 
-// Bytes of the recorded program as text that cannot disturb a terminal: control characters as \n, \t, \x1b.
+// Bytes of the recorded program, or a name from a trace, as text that cannot disturb a terminal: control characters as
+// \n, \t, \x1b, \u009b.
 std::string printable(std::string_view text);
+std::string printable_lines(std::string_view text);  // the same, but newlines stay
 std::string join_words(const std::vector<std::string>& words);
 std::string counted(uint64_t count, const char* singular);  // "1 unit", "2 units"
 

@@ -103,7 +103,7 @@ std::vector<std::string> to_cells(const Listed& listed) {
           listed.ended() ? fmt::format("{}", trace.end().exit_status) : "-",
           format_size(trace.size_on_disk()),
           state_of(trace),
-          printable(host_name(trace)),
+          host_name(trace),
           join_words(trace.settings().command)};
 }
 
@@ -204,10 +204,10 @@ void print_units(const Trace& trace, const std::vector<UnitRows>& units) {
       {">UNIT", ">INTERVAL", "CHECKPOINT", ">FIRST EVENT", ">EVENTS", ">CPU", ">MESSAGES", ">LOGGED", ">PAUSE"});
   const auto number = [](uint64_t value) { return fmt::format("{}", value); };
   for (const auto& rows : units) {
-    unit_columns.add({number(rows.unit.unit), printable(rows.name), number(static_cast<uint64_t>(rows.unit.pid)),
+    unit_columns.add({number(rows.unit.unit), rows.name, number(static_cast<uint64_t>(rows.unit.pid)),
                       rows.unit.parent.unit ? number(rows.unit.parent.unit) : "-", number(rows.intervals.size()),
                       rows.unit.joined.empty() ? "-" : fmt::format("{}", fmt::join(rows.unit.joined, ",")),
-                      printable(rows.command)});
+                      rows.command});
     for (const auto& row : rows.intervals) {
       columns.add({number(rows.unit.unit), number(row.record.interval),
                    kind_of(trace, row.record) + (lost(trace, row.record) ? " (lost)" : ""),

@@ -7,6 +7,7 @@
 
 #include "base/limits.h"
 #include "base/private_files.h"
+#include "supervisor/columns.h"
 #include "supervisor/command_line.h"
 #include "supervisor/front.h"
 
@@ -58,7 +59,7 @@ Result<int> run(const CheckHostOptions& options) {
 Result<int> run(const RemoveOptions& options) { return remove_command(options); }
 
 int report(const Error& error) {
-  std::fprintf(stderr, "redrive: %s\n", error.message.c_str());  // throws nothing if that fails
+  std::fprintf(stderr, "redrive: %s\n", printable_lines(error.message).c_str());  // throws nothing if that fails
   return static_cast<int>(error.status);
 }
 

@@ -79,9 +79,9 @@ void print_plan(const Plan& plan, const Trace& trace, int jobs) {
   Columns columns({">UNIT", "NAME", ">INTERVAL", ">FROM", ">REQUISITE EVENT", ">CPU"});
   for (const auto& planned : plan.replay_set) {
     const auto requisite = requisite_event(planned);
-    columns.add({fmt::format("{}", planned.unit), printable(trace.unit_name(planned.unit)),
-                 fmt::format("{}", planned.interval), fmt::format("{}", planned.start),
-                 requisite ? fmt::format("{}", *requisite) : "-", format_duration(seconds(planned.cpu_ns))});
+    columns.add({fmt::format("{}", planned.unit), trace.unit_name(planned.unit), fmt::format("{}", planned.interval),
+                 fmt::format("{}", planned.start), requisite ? fmt::format("{}", *requisite) : "-",
+                 format_duration(seconds(planned.cpu_ns))});
   }
   columns.print();
   print_sums(plan, trace, jobs);
@@ -133,7 +133,7 @@ void print_breakpoint(const std::vector<Placed>& units, const RecoveryLine& line
   Columns columns({">UNIT", "NAME", "STATE", ">BEFORE EVENT", ">FROM", ">EVENTS", ">CPU"});
   for (const Placed& placed : units) {
     const bool stands = placed.planned != nullptr;
-    columns.add({fmt::format("{}", placed.unit), printable(trace.unit_name(placed.unit)), placed.state,
+    columns.add({fmt::format("{}", placed.unit), trace.unit_name(placed.unit), placed.state,
                  stands ? fmt::format("{}", placed.place.event) : "-",
                  stands ? fmt::format("{}", placed.planned->start) : "-",
                  stands ? fmt::format("{}", placed.place.event - placed.first_event) : "-",

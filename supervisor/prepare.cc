@@ -314,9 +314,9 @@ Result<int> prepare(const PrepareOptions& options) {
                 {"messages", taking.payloads.load()},
                 {"message_bytes", taking.bytes.load()}});
   } else {
-    fmt::print("{}: bound {}, {}; {} and {} ({}) added\n", directory, format_duration(target.settings.bound_s),
-               target.settings.policy, counted(taking.images, "image"), counted(taking.payloads, "message"),
-               format_size(taking.bytes));
+    fmt::print("{}: bound {}, {}; {} and {} ({}) added\n", printable(directory),
+               format_duration(target.settings.bound_s), target.settings.policy, counted(taking.images, "image"),
+               counted(taking.payloads, "message"), format_size(taking.bytes));
   }
   return 0;
 }

@@ -71,7 +71,8 @@ Result<std::string> find_program(const std::string& name) {
   }
   const Fd file(open(found.c_str(), O_RDONLY | O_CLOEXEC));
   char head[256] = {};  // as much of a script's first line as the kernel reads (execve(2))
-  const ssize_t size = file ? read(file.get(), head, sizeof head - 1) : 0;
+  if (!file) return Error{errno_error(found + " cannot be read, so it cannot be recorded").message};
+  const ssize_t size = read(file.get(), head, sizeof head - 1);
   if (size >= 2 && head[0] == '#' && head[1] == '!') {
     std::string interpreter;
     std::istringstream(head + 2) >> interpreter;

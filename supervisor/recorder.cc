@@ -13,6 +13,7 @@
 #include "checkpoint/stub.h"
 #include "interceptors/payload.h"
 #include "supervisor/births.h"
+#include "supervisor/columns.h"
 #include "supervisor/front.h"
 #include "supervisor/interrupts.h"
 #include "supervisor/memory_calls.h"
@@ -520,7 +521,7 @@ void Recorder::handle_seccomp_stop(Thread& thread) {
 void Recorder::end_intruder(const Thread& thread) {
   const Process& process = *thread.process;
   std::fprintf(stderr, "redrive: process %d (%s) tried to make system calls with redrive's own code, and was killed\n",
-               process.pid, process.command.c_str());
+               process.pid, printable(process.command).c_str());
   kill(process.pid, SIGKILL);
 }
 

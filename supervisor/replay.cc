@@ -205,8 +205,8 @@ void print_table(const Trace& trace, const Rdg& graph, const std::vector<Report>
                                : report.verified          ? "ok, state equals that at its program's end"
                                : state || known           ? "ok, not verified: " + report.unverified
                                                           : "ok, every event equal; no state is known to compare with";
-    fmt::print("{:<24} {:>8} {:>10} {:>9.3f}  {}{}\n", trace.unit_name(unit), interval, report.replay_set_size,
-               report.seconds, is_late(trace, options, report) ? "LATE; " : "", result);
+    fmt::print("{:<24} {:>8} {:>10} {:>9.3f}  {}{}\n", printable(trace.unit_name(unit)), interval,
+               report.replay_set_size, report.seconds, is_late(trace, options, report) ? "LATE; " : "", result);
   }
 }
 
@@ -248,7 +248,7 @@ void print_summary(const Trace& trace, const Summary& summary, size_t intervals,
 void say_if_recorded_on(const Trace& trace) {
   if (!trace.recording()) return;
   fmt::print(stderr, "redrive: {} is still being recorded; what has been written so far is re-driven\n",
-             trace.directory());
+             printable(trace.directory()));
 }
 
 Result<int> replay(const ReplayOptions& options) {

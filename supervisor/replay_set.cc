@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "interceptors/trapped_instructions.h"
+#include "supervisor/columns.h"
 #include "supervisor/watch.h"
 
 namespace redrive {
@@ -83,10 +84,11 @@ std::unique_ptr<ReplayTier> make_tier() {
 
 void print_divergence(const Trace& trace, const Divergence& d, const std::string& reproduce) {
   fmt::print(stderr, "redrive: divergence in unit {} ({}), interval {}, event {}\n  expected: {}\n  found:    {}\n",
-             d.unit, trace.unit_name(d.unit), d.interval, d.event, d.expected, d.found);
-  if (!d.stack.empty()) fmt::print(stderr, "  stack:\n{}", d.stack);
-  if (!d.disassembly.empty()) fmt::print(stderr, "  code:\n{}", d.disassembly);
-  fmt::print(stderr, "  reproduce: redrive replay {} {}\n", trace.directory(), reproduce);
+             d.unit, printable(trace.unit_name(d.unit)), d.interval, d.event, printable(d.expected),
+             printable(d.found));
+  if (!d.stack.empty()) fmt::print(stderr, "  stack:\n{}", printable_lines(d.stack));
+  if (!d.disassembly.empty()) fmt::print(stderr, "  code:\n{}", printable_lines(d.disassembly));
+  fmt::print(stderr, "  reproduce: redrive replay {} {}\n", printable(trace.directory()), reproduce);
 }
 
 Result<SetOutcome> run_set(const SetRun& run, const Plan& plan, const std::function<ReplayerOptions(size_t)>& options) {

@@ -264,7 +264,9 @@ void print_summary(const Trace& trace, const Stats& stats) {
   const Tally& total = stats.total;
   const double wall_s = trace.end().wall_s;
   const uint64_t bytes = trace.size_on_disk();
-  const auto line = [](const char* what, const std::string& value) { fmt::print("{:<13}{}\n", what, value); };
+  const auto line = [](const char* what, const std::string& value) {
+    fmt::print("{:<13}{}\n", what, printable(value));
+  };
   line("trace", trace.directory());
   line("command", join_words(settings.command));
   line("recorded", trace.finished()    ? fmt::format("{} of wall time, {} to execute again", format_duration(wall_s),
@@ -301,7 +303,7 @@ void print_tables(const Trace& trace, const Stats& stats) {
   Columns units({">UNIT", "NAME", ">INTERVALS", ">CPU", ">EVENTS", ">SENT", ">RECEIVED", ">LOGGED", ">SHARE", ">BYTES",
                  ">INPUT"});
   for (const auto& unit : stats.units) {
-    units.add({number(unit.unit), printable(unit.name), number(unit.intervals), format_duration(unit.cpu_s),
+    units.add({number(unit.unit), unit.name, number(unit.intervals), format_duration(unit.cpu_s),
                number(unit.tally.events), number(unit.sent.messages), number(unit.tally.messages),
                number(unit.tally.logged_messages), share(unit.tally.logged_messages, unit.tally.messages),
                format_size(unit.tally.message_bytes), format_size(unit.tally.input_bytes)});
@@ -320,7 +322,7 @@ void print_tables(const Trace& trace, const Stats& stats) {
     const auto& [tally, sent, from, to] = stats.channels.at(id);
     channels.add({number(id), channel.kind, names(from), names(to), number(sent.messages), number(tally.messages),
                   number(tally.logged_messages), share(tally.logged_messages, tally.messages),
-                  format_size(tally.message_bytes), printable(channel.name)});
+                  format_size(tally.message_bytes), channel.name});
   }
   fmt::print("\n");
   channels.print();
@@ -334,7 +336,7 @@ void print_stopping_sites(const Trace& trace) {
   Columns columns({">STOPS", "INSTRUCTION", "JUMP", ">OFFSET", "FILE"});
   for (const auto& site : std::span(sites).first(std::min(kShown, sites.size()))) {
     columns.add({fmt::format("{}", site.stops), site.instruction, site.patchable ? "fits" : "-",
-                 fmt::format("{:#x}", site.offset), printable(site.file)});
+                 fmt::format("{:#x}", site.offset), site.file});
   }
   fmt::print("\n");
   columns.print();

@@ -442,6 +442,21 @@ def closed_output(ctx):
     ctx.expect(outcome.status == 1 and outcome.stderr.startswith("redrive: "), outcome, "a full standard output goes unnoticed")
 
 
+@test("bad_input/control_characters")
+def control_characters(ctx):
+    """Names that a trace brings do nothing to the terminal that shows them."""
+    name = "a\x1b]0;b\x07\x1b[31mc"
+    program = ctx.work / name
+    program.write_text("#!/bin/sh\necho hello | cat\n")
+    program.chmod(0o755)
+    trace = ctx.traces / f"{name}-1"
+    ctx.expect_status(ctx.redrive("record", "-o", trace, "--", f"./{name}", cwd=ctx.work), 0)
+    for words in (("ls",), ("ls", trace), ("stats", trace), ("dump", trace), ("replay", "--all", trace), ("plan", trace, "1:0"), ("check", trace)):
+        outcome = ctx.expect_status(ctx.redrive(*words), 0)
+        shown = outcome.stdout + outcome.stderr
+        ctx.expect("\x1b" not in shown and "\x07" not in shown, outcome, "shows control characters")
+
+
 @test("bad_input/no_home")
 def no_home(ctx):
     """Without HOME, traces are kept where services keep their data, or nowhere: never below the root directory."""
@@ -463,5 +478,9 @@ def no_home(ctx):
         os.chmod(ctx.work, 0o777)
         ctx.expect_status(ctx.run(*as_nobody, "record", "-o", ctx.work / "t", "--", "true", cwd="/"), 0)
         ctx.expect_status(ctx.run(*as_nobody, "replay", ctx.work / "t", "1", cwd="/"), 0)
+        shutil.copy("/bin/true", ctx.work / "unreadable")
+        (ctx.work / "unreadable").chmod(0o111)
+        outcome = ctx.run(*as_nobody, "record", "-o", ctx.work / "u", "--", ctx.work / "unreadable", cwd="/")
+        expect_one_line(ctx, outcome, 125, "cannot be read")
     if os.path.exists("/.local") and not had:
         raise Failure("there is a directory /.local")

@@ -1,0 +1,24 @@
+// What listings make of bytes that they did not choose.
+#include "supervisor/columns.h"
+
+#include "tests/unit/unit_test.h"
+
+namespace redrive {
+
+TEST_CASE("control characters are shown, not sent to the terminal") {
+  CHECK(printable("a\x1b[31mb\x07\x7f") == "a\\x1b[31mb\\x07\\x7f");
+  CHECK(printable("a\nb\tc") == "a\\nb\\tc");
+  CHECK(printable("\xc2\x9b[31m") == "\\u009b[31m");
+  CHECK(printable("\xc2\xa0\xc3\xa9\xc2") == "\xc2\xa0\xc3\xa9\xc2");
+  CHECK(printable(printable("\x1b")) == printable("\x1b"));
+  CHECK(printable_lines("a\x1b\nb\n\nc") == "a\\x1b\nb\n\nc");
+  CHECK(printable_lines("") == "");
+  Columns columns({"NAME", ">SIZE"});
+  columns.add(
+      {"a\x1b"
+       "b",
+       "1"});
+  CHECK(columns.text(false) == "NAME    SIZE\na\\x1bb     1\n");
+}
+
+}  // namespace redrive
