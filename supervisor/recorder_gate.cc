@@ -275,7 +275,7 @@ Result<void> Recorder::inherit_gate(Thread& thread, const user_regs_struct& regs
     // The child's sites are patched: it gets a slot that serves nothing.
     TRY(make_calls(thread, regs, {map_slot(MAP_PRIVATE | MAP_ANONYMOUS, ~0ull)}));
     gate::Slot nothing{};
-    nothing.want_stop = 1;
+    nothing.want_stop = gate::kServeNothing;
     process.memory.put(gate::kSlot, nothing);
   }
   redrive::set_regs(thread.tid, regs);
@@ -303,14 +303,15 @@ void Recorder::set_slot(Thread& thread) {
   } else {
     std::fill(std::begin(slot->restricted), std::end(slot->restricted), thread.confinement.strict ? ~0ull : 0);
   }
-  slot->want_stop = process.gate->broken || process.opens_memory || !thread.held.empty() ||
-                    !process.copies_to_reap.empty() || !unit.joining.empty() || !unit.writers.empty() ||
-                    unit.checkpoint_first || unit.checkpoint_wanted || thread.asked_to_stop;
+  const bool nothing = process.gate->broken || process.opens_memory;
+  const bool at_call = !thread.held.empty() || !process.copies_to_reap.empty() || !unit.joining.empty() ||
+                       !unit.writers.empty() || unit.checkpoint_first || unit.checkpoint_wanted || thread.asked_to_stop;
+  slot->want_stop = (nothing ? gate::kServeNothing : 0) | (at_call ? gate::kStopAtCall : 0);
 }
 
 void Recorder::ask_to_stop(Thread& thread) {
   thread.asked_to_stop = true;
-  if (gate::Slot* slot = slot_of(thread)) slot->want_stop = 1;
+  if (gate::Slot* slot = slot_of(thread)) slot->want_stop |= gate::kStopAtCall;
 }
 
 bool Recorder::in_gate(const Thread& thread, Address ip) { return thread.process->gate && Gate::executes_at(ip); }
@@ -665,7 +666,7 @@ void Recorder::forget_patches(Thread& thread, int64_t result) {
 
 void Recorder::break_gate(Gate& gate) {
   gate.broken = true;
-  gate.slot()->want_stop = 1;
+  gate.slot()->want_stop = gate::kServeNothing;
   add_unsure(*gate.unit, "the program wrote into the memory that it shares with the recorder: calls are missing");
 }
 

@@ -870,7 +870,7 @@ bool serve_call(Slot& s) {
 
 // Executes rdtsc or rdtscp, `size` bytes, as the recorder does where they stop. False if it must stop.
 bool serve_counter(Slot& s, uint64_t size) {
-  if (s.want_stop || kRingSize - s.head < sizeof(Record)) return false;
+  if ((s.want_stop & kServeNothing) || kRingSize - s.head < sizeof(Record)) return false;
   auto& record = *reinterpret_cast<Record*>(kRing + s.head);
   struct {
     uint64_t s, ns;
@@ -949,7 +949,7 @@ extern "C" void answer_cpuid(CpuidRegisters* regs) {
     }
     return;
   }
-  if (s.want_stop || kRingSize - s.head < sizeof(Record)) return;
+  if ((s.want_stop & kServeNothing) || kRingSize - s.head < sizeof(Record)) return;
   const auto leaf = static_cast<uint32_t>(regs->rax), subleaf = static_cast<uint32_t>(regs->rcx);
   const auto& known = reinterpret_cast<const Orders*>(kOrders)->cpuid;
   const CpuidAnswer* const end = known.answers + known.count;

@@ -170,12 +170,15 @@ enum class Phase : uint32_t {
   after,    // its result is being recorded
 };
 
+inline constexpr uint32_t kStopAtCall = 1;    // the next call shall stop; rdtsc and cpuid need not
+inline constexpr uint32_t kServeNothing = 2;  // nothing is served
+
 struct Slot {
   Registers regs;
   uint64_t site;    // the traced syscall instruction of the call's trampoline; the call returns behind it
   uint64_t target;  // where the code goes to when it has put the registers back
   Phase phase;
-  uint32_t want_stop;    // the next call shall stop
+  uint32_t want_stop;    // 0, or the sum of the following
   uint32_t alone;        // the unit has no other thread: calls may sleep
   uint32_t others_wait;  // another thread of the unit could run
   uint32_t thread;       // serial of the thread that runs
