@@ -1,6 +1,5 @@
 # driven: a screenshot, headless
 # packages: chromium
-# tried: not joining its processes: they share writable memory from their start
 echo '<html><body><h1>hello</h1><script>document.title=[1,2,3].map(x=>x*x).join()</script></body></html>' > a.html
 chromium --headless --no-sandbox --disable-gpu --user-data-dir=$PWD/u --screenshot=$PWD/a.png --window-size=320,240 file://$PWD/a.html > log 2>&1
 test -s a.png
