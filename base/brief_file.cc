@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <mutex>
 
 namespace redrive {
@@ -22,7 +21,7 @@ void keep_one() {
 Fd open_briefly(const std::string& path, int flags) {
   const auto opened = [&] { return Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | flags)); };
   Fd file = opened();
-  if (!file && (errno == EMFILE || errno == ENFILE || errno == ENOMEM)) {
+  if (!file && no_file_left(errno)) {
     const std::lock_guard lock(mutex);
     kept = Fd();
     return opened();

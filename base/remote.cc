@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/brief_file.h"
 #include "base/check.h"
 
 namespace redrive {
@@ -57,9 +58,8 @@ Result<Memory> Memory::open(pid_t pid) {
   memory.pid_ = pid;
   const std::string path = "/proc/" + std::to_string(pid) + "/mem";
   memory.fd_ = Fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
-  const bool none_left = !memory.fd_ && (errno == EMFILE || errno == ENFILE || errno == ENOMEM);
-  if (!memory.fd_ && !none_left) return errno_error("cannot open " + path);
-  memory.by_number_ = none_left;
+  memory.by_number_ = !memory.fd_ && no_file_left(errno);
+  if (!memory.fd_ && !memory.by_number_) return errno_error("cannot open " + path);
   return memory;
 }
 

@@ -1,8 +1,8 @@
 // A stopped tracee's memory and registers (ptrace(2), process_vm_readv(2)).
 //
 // Every function wants the caller to be the tracer and the tracee to be in a ptrace-stop, except memory access,
-// which mostly goes through an open /proc/PID/mem and works from any thread. A tracee that died meanwhile makes them fail:
-// that is data, not an error, so they return false.
+// which mostly goes through an open /proc/PID/mem and works from any thread. A tracee that died meanwhile makes them
+// fail: that is data, not an error, so they return false.
 #pragma once
 
 #include <signal.h>

@@ -77,8 +77,8 @@ bool GateArena::can_open(pid_t pid) {
   struct stat info {};
   if (stat(its.c_str(), &info) != 0 || info.st_uid != geteuid() || info.st_gid != getegid()) return false;
   const auto same = [&](const char* what) {
-    struct stat ours {
-    }, theirs{};
+    struct stat ours {};
+    struct stat theirs {};
     return stat((std::string("/proc/self/") + what).c_str(), &ours) == 0 && stat((its + what).c_str(), &theirs) == 0 &&
            ours.st_ino == theirs.st_ino && ours.st_dev == theirs.st_dev;
   };

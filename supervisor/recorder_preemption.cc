@@ -110,9 +110,11 @@ bool Recorder::preempt(Thread& thread, bool& handled) {
 // From where it was preempted, with the signals that are held for it, or that the kernel is about to deliver: those come
 // before it runs on. One that comes later may find it with the same registers, but not with the same memory.
 void Recorder::go_on(Thread& thread) {
-  const bool raised = raise_held(thread);
-  const SignalMasks masks = signal_masks(thread.tid);
-  const bool comes = raised || (masks.pending & ~masks.blocked);
+  bool comes = raise_held(thread);
+  if (!comes) {
+    const SignalMasks masks = signal_masks(thread.tid);
+    comes = masks.pending & ~masks.blocked;
+  }
   resume_user(thread, thread.entry);
   if (!comes) thread.resumed.rip = 0;
 }

@@ -314,7 +314,7 @@ void print_tables(const Trace& trace, const Stats& stats) {
   if (stats.channels.empty()) return;
   const auto names = [&](const std::set<UnitId>& of) {
     std::vector<std::string> all;
-    for (const UnitId unit : of) all.push_back(printable(trace.unit_name(unit)));
+    for (const UnitId unit : of) all.push_back(trace.unit_name(unit));
     return all.empty() ? std::string("?") : fmt::format("{}", fmt::join(all, ","));
   };
   Columns channels({">CHANNEL", "KIND", "FROM", "TO", ">SENT", ">RECEIVED", ">LOGGED", ">SHARE", ">BYTES", "NAME"});

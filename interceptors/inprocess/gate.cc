@@ -157,6 +157,14 @@ report:
 boundary:
   ud2
 
+.macro take_descriptor argument
+  cmp $)" VALUE(OPENED) R"(, \argument
+  cmove %r12, \argument
+  cmp $)" VALUE(CLOCK_FILE) R"(, \argument
+  cmove %r13, \argument
+  cmp $)" VALUE(SLOT_FILE) R"(, \argument
+  cmove %r14, \argument
+.endm
 inject:
   mov 0(%rbp), %rax
   mov 8(%rbp), %rdi
@@ -165,18 +173,8 @@ inject:
   mov 32(%rbp), %r10
   mov 40(%rbp), %r8
   mov 48(%rbp), %r9
-  cmp $)" VALUE(OPENED) R"(, %rdi
-  cmove %r12, %rdi
-  cmp $)" VALUE(CLOCK_FILE) R"(, %rdi
-  cmove %r13, %rdi
-  cmp $)" VALUE(SLOT_FILE) R"(, %rdi
-  cmove %r14, %rdi
-  cmp $)" VALUE(OPENED) R"(, %r8
-  cmove %r12, %r8
-  cmp $)" VALUE(CLOCK_FILE) R"(, %r8
-  cmove %r13, %r8
-  cmp $)" VALUE(SLOT_FILE) R"(, %r8
-  cmove %r14, %r8
+  take_descriptor %rdi
+  take_descriptor %r8
   cmp $)" VALUE(OPEN) R"(, %rax
   cmove %r15, %r10
   cmove %r15, %r8

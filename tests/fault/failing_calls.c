@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/ptrace.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -46,7 +45,7 @@ static int fails(const char* call) {
   return 1;
 }
 
-// Of a file, not of another process's memory.
+// Only writes to files fail, never those to another process's memory.
 static int write_fails(int fd) {
   char name[64], path[16];
   snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
@@ -86,35 +85,20 @@ static int open_by(const char* name, const char* path, int flags, unsigned mode)
   return fails("open") ? -1 : NEXT(int (*)(const char*, int, ...), name)(path, flags, mode);
 }
 static unsigned mode_of(int flags, va_list rest) { return flags & (O_CREAT | __O_TMPFILE) ? va_arg(rest, unsigned) : 0; }
-int open(const char* path, int flags, ...) {
-  va_list rest;
-  va_start(rest, flags);
-  const unsigned mode = mode_of(flags, rest);
-  va_end(rest);
-  return open_by("open", path, flags, mode);
-}
-int open64(const char* path, int flags, ...) {
-  va_list rest;
-  va_start(rest, flags);
-  const unsigned mode = mode_of(flags, rest);
-  va_end(rest);
-  return open_by("open64", path, flags, mode);
-}
+#define DEFINE_OPEN(name)                        \
+  int name(const char* path, int flags, ...) {   \
+    va_list rest;                                \
+    va_start(rest, flags);                       \
+    const unsigned mode = mode_of(flags, rest);  \
+    va_end(rest);                                \
+    return open_by(#name, path, flags, mode);    \
+  }
+DEFINE_OPEN(open)
+DEFINE_OPEN(open64)
 int openat(int directory, const char* path, int flags, ...) {
   va_list rest;
   va_start(rest, flags);
   const unsigned mode = mode_of(flags, rest);
   va_end(rest);
   return fails("open") ? -1 : NEXT(int (*)(int, const char*, int, ...), "openat")(directory, path, flags, mode);
-}
-
-// glibc declares its first argument as an enumeration.
-long ptrace(enum __ptrace_request request, ...) {
-  va_list rest;
-  va_start(rest, request);
-  const pid_t pid = va_arg(rest, pid_t);
-  void* const address = va_arg(rest, void*);
-  void* const data = va_arg(rest, void*);
-  va_end(rest);
-  return fails("ptrace") ? -1 : NEXT(long (*)(enum __ptrace_request, ...), "ptrace")(request, pid, address, data);
 }

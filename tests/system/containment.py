@@ -11,11 +11,15 @@ STOPPED = ["unlink_by_stub", "open_by_stub", "kill_by_stub", "unlink_by_tier", "
 LET_BE = ["write_slot", "write_list", "write_messages"]
 
 
+def expect_attacks(ctx, program, known):
+    outcome = ctx.run(workload(ctx.options, program))
+    if sorted(outcome.stdout.split()) != sorted(known):
+        raise Failure(f"the program's attacks are others: {outcome.stdout}")
+
+
 @test("containment/attacks_are_known")
 def attacks_are_known(ctx):
-    outcome = ctx.run(workload(ctx.options, "jumps_out"))
-    if sorted(outcome.stdout.split()) != sorted(STOPPED + LET_BE):
-        raise Failure(f"the program's attacks are others: {outcome.stdout}")
+    expect_attacks(ctx, "jumps_out", STOPPED + LET_BE)
 
 
 def register(attack, statuses):
@@ -58,9 +62,7 @@ REFUSED = ["write_code", "map_code", "cut_slot"]
 
 @test("containment/attacks_while_recorded_are_known")
 def attacks_while_recorded_are_known(ctx):
-    outcome = ctx.run(workload(ctx.options, "jumps_in"))
-    if sorted(outcome.stdout.split()) != sorted(KILLED + REFUSED):
-        raise Failure(f"the program's attacks are others: {outcome.stdout}")
+    expect_attacks(ctx, "jumps_in", KILLED + REFUSED)
 
 
 def register_while_recorded(attack):

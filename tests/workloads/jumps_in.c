@@ -13,7 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { TIER = 0x6f000000, COMMON = 0x1f000, CLOCK = TIER + COMMON, SLOT = 0x6f020000, SLOT_SIZE = 0x105000 };
+enum { TIER = 0x6f000000, COMMON = 0x1f000, SLOT = 0x6f020000, SLOT_SIZE = 0x105000 };
 enum { EXECUTED = 2, INJECTED = 6 };  // words at its start: what is behind its system call instructions
 static const char* file;
 
@@ -44,23 +44,26 @@ static int execute_by_tier(void) {
 static int open_by_injection(void) { return call(INJECTED, SYS_open, (long)file, O_RDWR | O_TRUNC, 0, 0), 0; }
 static int trace_by_tier(void) { return call(EXECUTED, SYS_ptrace, 16, getppid(), 0, 0), 0; }
 
+// The file that is mapped there, to be written; who is not root may not.
+static int open_mapped(unsigned start, unsigned size) {
+  char path[64];
+  snprintf(path, sizeof path, "/proc/self/map_files/%x-%x", start, start + size);
+  return open(path, O_RDWR);
+}
+
 // All processes run what is there.
 static int write_code(void) {
   return fails(call(EXECUTED, SYS_mprotect, TIER, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, 0), EACCES);
 }
 static int map_code(void) {
-  char path[64];
-  snprintf(path, sizeof path, "/proc/self/map_files/%x-%x", TIER, TIER + COMMON);
-  const int fd = open(path, O_RDWR);
-  if (fd < 0) return 1;  // who is not root may not
+  const int fd = open_mapped(TIER, COMMON);
+  if (fd < 0) return 1;
   const int mapped = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) != MAP_FAILED;
   return !mapped && write(fd, "x", 1) < 0 && ftruncate(fd, 0) < 0;
 }
 // What the recorder has mapped stays there.
 static int cut_slot(void) {
-  char path[64];
-  snprintf(path, sizeof path, "/proc/self/map_files/%x-%x", SLOT, SLOT + SLOT_SIZE);
-  const int fd = open(path, O_RDWR);
+  const int fd = open_mapped(SLOT, SLOT_SIZE);
   return fd < 0 || (ftruncate(fd, 0) < 0 && ftruncate(fd, 1 << 24) < 0);
 }
 // Behind a slot there could be another process's.
