@@ -6,7 +6,8 @@ LDFLAGS  ?=
 PREFIX   ?= /usr/local
 WARN     := -Wall -Wextra -Werror
 ALL_CXXFLAGS = -std=c++20 $(WARN) -I. -pthread -D_GNU_SOURCE -MMD -MP $(CXXFLAGS)
-LIBS     := -lsqlite3 -lzstd -lxxhash -lfmt -lcapstone -lelf -lunwind-ptrace -lunwind-x86_64 -lunwind -pthread
+# The compiler's unwinder comes before libunwind, which would else serve exceptions as well, with system calls of its own.
+LIBS     := -lsqlite3 -lzstd -lxxhash -lfmt -lcapstone -lgcc_s -lunwind-x86_64 -lunwind -pthread
 
 LIB_DIRS := base logstore logstore/policy interceptors checkpoint supervisor
 LIB_SRCS := $(filter-out supervisor/main.cc,$(foreach d,$(LIB_DIRS),$(wildcard $(d)/*.cc)))

@@ -11,62 +11,17 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/filter_program.h"
 
 namespace redrive {
 namespace {
 
-constexpr size_t offset_of_arg(int arg) { return offsetof(seccomp_data, args) + static_cast<size_t>(arg) * 8; }
-
-// Instructions that jump forward, to places that become known later.
-class Program {
- public:
-  class Place {
-    friend Program;
-    struct Jump {
-      size_t at;
-      bool if_failed;
-    };
-    std::vector<Jump> jumps;  // to be completed
-  };
-
-  void load(size_t offset) { add(BPF_LD | BPF_W | BPF_ABS, static_cast<uint32_t>(offset)); }
-  void load_low(int arg) { load(offset_of_arg(arg)); }
-  void load_high(int arg) { load(offset_of_arg(arg) + 4); }
-  void answer(uint32_t action) { add(BPF_RET | BPF_K, action); }
-  void add_to_next() { add(BPF_MISC | BPF_TAX, 0); }  // what was loaded is added by add_it()
-  void add_it() { add(BPF_ALU | BPF_ADD | BPF_X, 0); }
-
-  void if_equal(uint32_t value, Place& place) { jump_if(BPF_JEQ, value, place); }
-  void if_at_least(uint32_t value, Place& place) { jump_if(BPF_JGE, value, place); }
-  void if_more(uint32_t value, Place& place) { jump_if(BPF_JGT, value, place); }
-  void if_any_bit(uint32_t bits, Place& place) { jump_if(BPF_JSET, bits, place); }
-  void if_not_equal(uint32_t value, Place& place) { jump_if(BPF_JEQ, value, place, true); }
-  void here(const Place& place) {
-    for (const auto& [at, if_failed] : place.jumps) {
-      const size_t distance = code_.size() - at - 1;
-      CHECK(distance <= UINT8_MAX);
-      (if_failed ? code_[at].jf : code_[at].jt) = static_cast<uint8_t>(distance);
-    }
-  }
-
-  std::vector<sock_filter> take() && { return std::move(code_); }
-
- private:
-  void add(int code, uint32_t k) { code_.push_back({static_cast<uint16_t>(code), 0, 0, k}); }
-  void jump_if(int test, uint32_t value, Place& place, bool if_failed = false) {
-    place.jumps.push_back({code_.size(), if_failed});
-    add(BPF_JMP | test | BPF_K, value);
-  }
-
-  std::vector<sock_filter> code_;
-};
-
 // Goes to `place` if the memory that two arguments describe, its start and its length, overlaps the range, which lies
 // below 2 GiB.
-void if_overlaps(Program& program, int start, int length, AddressRange range, Program::Place& place) {
+void if_overlaps(FilterProgram& program, int start, int length, AddressRange range, FilterProgram::Place& place) {
   constexpr uint32_t kTooLong = 1u << 31;
   CHECK(range.end <= kTooLong);
-  Program::Place apart;
+  FilterProgram::Place apart;
   program.load_high(start);
   program.if_not_equal(0, apart);
   program.load_low(start);
@@ -88,13 +43,13 @@ std::vector<sock_filter> stub_filter(Address call, AddressRange memory, const St
   constexpr uint32_t kForeign = SECCOMP_RET_ERRNO | ENOSYS;
   // Advice beyond these takes memory from the whole machine (madvise(2), MADV_HWPOISON and MADV_SOFT_OFFLINE).
   constexpr uint32_t kMostAdvice = 31;
-  constexpr size_t kNumber = offsetof(seccomp_data, nr), kAddress = offsetof(seccomp_data, instruction_pointer);
+  constexpr size_t kAddress = offsetof(seccomp_data, instruction_pointer);
   CHECK(call <= UINT32_MAX && tier.call <= UINT32_MAX && tier.patience <= UINT32_MAX);
-  Program program;
-  Program::Place foreign, elsewhere, at_tier, changes_memory, allow, stop;
+  FilterProgram program;
+  FilterProgram::Place foreign, elsewhere, at_tier, changes_memory, allow, stop;
   program.load(offsetof(seccomp_data, arch));
   program.if_not_equal(AUDIT_ARCH_X86_64, foreign);
-  program.load(kNumber);
+  program.load_number();
   program.if_any_bit(__X32_SYSCALL_BIT, foreign);
   program.load(kAddress + 4);
   program.if_not_equal(0, stop);
@@ -103,7 +58,7 @@ std::vector<sock_filter> stub_filter(Address call, AddressRange memory, const St
   program.if_not_equal(static_cast<uint32_t>(call), stop);
 
   // A descriptor is received, mapped and closed. The socket does not block.
-  program.load(kNumber);
+  program.load_number();
   for (const uint32_t number : {SYS_recvmsg, SYS_dup2, SYS_close, SYS_exit}) program.if_equal(number, allow);
   for (const uint32_t number : {SYS_mmap, SYS_munmap, SYS_mprotect, SYS_madvise, SYS_mremap})
     program.if_equal(number, changes_memory);
@@ -111,8 +66,8 @@ std::vector<sock_filter> stub_filter(Address call, AddressRange memory, const St
 
   program.here(at_tier);
   if (tier.call) {
-    Program::Place waits;
-    program.load(kNumber);
+    FilterProgram::Place waits;
+    program.load_number();
     program.if_equal(SYS_restart_syscall, allow);  // of a futex(2) that was interrupted
     for (const uint32_t number : {SYS_mmap, SYS_munmap, SYS_mprotect, SYS_madvise, SYS_mremap})
       program.if_equal(number, changes_memory);
@@ -128,10 +83,10 @@ std::vector<sock_filter> stub_filter(Address call, AddressRange memory, const St
   }
 
   program.here(changes_memory);
-  Program::Place remaps, advises;
+  FilterProgram::Place remaps, advises;
   if_overlaps(program, 0, 1, memory, stop);
   if (tier.call) if_overlaps(program, 0, 1, tier.memory, stop);
-  program.load(kNumber);
+  program.load_number();
   program.if_equal(SYS_mremap, remaps);
   program.if_equal(SYS_madvise, advises);
   program.answer(SECCOMP_RET_ALLOW);

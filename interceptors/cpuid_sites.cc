@@ -1,7 +1,6 @@
 #include "interceptors/cpuid_sites.h"
 
 #include <capstone/capstone.h>
-#include <elf.h>
 
 #include <algorithm>
 #include <cstring>
@@ -9,6 +8,7 @@
 #include <string_view>
 
 #include "base/check.h"
+#include "base/elf_file.h"
 
 namespace redrive {
 namespace {
@@ -29,36 +29,14 @@ struct Function {
   uint64_t end;
 };
 
-class Elf {
+class Functions {
  public:
-  explicit Elf(const Bytes& file) : file_(file) {
-    if (!get(file, 0, header_) || std::memcmp(header_.e_ident, ELFMAG, SELFMAG) != 0 ||
-        header_.e_ident[EI_CLASS] != ELFCLASS64 || header_.e_machine != EM_X86_64) {
-      return;
-    }
-    for (uint64_t i = 0; i < header_.e_phnum; ++i) {
-      Elf64_Phdr segment;
-      if (get(file, header_.e_phoff + i * sizeof segment, segment)) segments_.push_back(segment);
-    }
-    for (uint64_t i = 0; i < header_.e_shnum; ++i) {
-      Elf64_Shdr section;
-      if (get(file, header_.e_shoff + i * sizeof section, section)) sections_.push_back(section);
-    }
-  }
+  explicit Functions(const Bytes& file) : file_(file), elf_(read_from(file)) {}
 
-  const std::vector<Elf64_Shdr>& sections() const { return sections_; }
-
-  std::optional<uint64_t> offset_of(uint64_t address) const {
-    for (const auto& segment : segments_) {
-      if (segment.p_type == PT_LOAD && address >= segment.p_vaddr && address - segment.p_vaddr < segment.p_filesz) {
-        return address - segment.p_vaddr + segment.p_offset;
-      }
-    }
-    return std::nullopt;
-  }
+  const ElfFile& elf() const { return elf_; }
 
   // The functions that the file itself describes, sorted.
-  std::vector<Function> functions() const {
+  std::vector<Function> sorted() const {
     std::vector<Function> functions;
     add_from_frames(functions);
     add_from_go_table(functions);
@@ -112,9 +90,9 @@ class Elf {
   }
 
   const Elf64_Shdr* find(std::string_view name) const {
-    if (header_.e_shstrndx >= sections_.size()) return nullptr;
-    const uint64_t names = sections_[header_.e_shstrndx].sh_offset;
-    for (const auto& section : sections_) {
+    if (elf_.header.e_shstrndx >= elf_.sections.size()) return nullptr;
+    const uint64_t names = elf_.sections[elf_.header.e_shstrndx].sh_offset;
+    for (const auto& section : elf_.sections) {
       const uint64_t at = names + section.sh_name;
       if (at < file_.size() && file_.size() - at > name.size() && file_[at + name.size()] == 0 &&
           std::equal(name.begin(), name.end(), file_.begin() + static_cast<int64_t>(at))) {
@@ -125,14 +103,12 @@ class Elf {
   }
 
   const Bytes& file_;
-  Elf64_Ehdr header_{};
-  std::vector<Elf64_Phdr> segments_;
-  std::vector<Elf64_Shdr> sections_;
+  const ElfFile elf_;
 };
 
 // The lengths of the instructions in front of the cpuid instruction at `address`, the nearest first, if disassembly
 // from the function's start comes upon it.
-std::optional<std::vector<uint8_t>> front_of(const Elf& elf, const Bytes& file, const Function& function,
+std::optional<std::vector<uint8_t>> front_of(const ElfFile& elf, const Bytes& file, const Function& function,
                                              uint64_t address) {
   const auto from = elf.offset_of(function.start);
   if (!from || *from > file.size() || file.size() - *from < function.end - function.start) return std::nullopt;
@@ -162,15 +138,16 @@ std::optional<std::vector<uint8_t>> front_of(const Elf& elf, const Bytes& file, 
 
 std::vector<CpuidSite> cpuid_sites(const Bytes& file) {
   std::vector<CpuidSite> sites;
-  const Elf elf(file);
-  const std::vector<Function> functions = elf.functions();
+  const Functions described(file);
+  const ElfFile& elf = described.elf();
+  const std::vector<Function> functions = described.sorted();
   const auto function_around = [&](uint64_t address) {
     const auto after = std::upper_bound(functions.begin(), functions.end(), address,
                                         [](uint64_t a, const Function& f) { return a < f.start; });
     const bool inside = after != functions.begin() && address < std::prev(after)->end;
     return inside ? &*std::prev(after) : nullptr;
   };
-  for (const auto& section : elf.sections()) {
+  for (const auto& section : elf.sections) {
     if (section.sh_type != SHT_PROGBITS || !(section.sh_flags & SHF_EXECINSTR)) continue;
     if (section.sh_offset > file.size() || section.sh_size > file.size() - section.sh_offset) continue;
     const uint8_t* const end = file.data() + section.sh_offset + section.sh_size;

@@ -221,9 +221,9 @@ Result<void> Session::print_place(Clock::time_point started) {
       continue;
     }
     fmt::print("unit {} ({}): before event {}, in interval {}: {}\n", view.unit,
-               printable(trace_->unit_name(view.unit)), view.event, *view.interval, view.next);
+               printable(trace_->unit_name(view.unit)), view.event, *view.interval, printable(view.next));
     std::istringstream lines(view.text);
-    for (std::string line; std::getline(lines, line);) fmt::print("  {}\n", line);
+    for (std::string line; std::getline(lines, line);) fmt::print("  {}\n", printable(line));
     if (view.threads.size() > 1) fmt::print("  and {} more\n", counted(view.threads.size() - 1, "thread"));
   }
   for (const auto& [state, units] : elsewhere) fmt::print("{}: {}\n", state, fmt::join(units, ", "));
@@ -355,8 +355,9 @@ Result<void> Session::obey(const std::vector<std::string>& words) {
     return look_at_thread(words[1], [](const auto& thread) { fmt::print("{}\n", describe_registers(thread.regs)); });
   }
   if (command == "stack" && arguments == 1) {
-    return look_at_thread(words[1],
-                          [this](const auto& thread) { fmt::print("{}", stack_of(thread.tid, trace_->files())); });
+    return look_at_thread(words[1], [this](const auto& thread) {
+      fmt::print("{}", printable_lines(stack_of(thread.tid, trace_->files())));
+    });
   }
   if (command == "x" && arguments == 3) {
     ASSIGN_OR_RETURN(const MemorySpec spec, parse_memory_spec(words[1], words[2], words[3]));

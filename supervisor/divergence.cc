@@ -2,12 +2,11 @@
 
 #include <capstone/capstone.h>
 #include <fmt/format.h>
-#include <libunwind-ptrace.h>
 
 #include <algorithm>
 
-#include "checkpoint/address_space.h"
-#include "interceptors/trapped_instructions.h"
+#include "supervisor/call_stack.h"
+#include "supervisor/confined.h"
 
 namespace redrive {
 
@@ -17,67 +16,47 @@ namespace {
 // trace's copy of the file.
 std::string place_in_module(const std::vector<Mapping>& mappings, const CopiedFiles& files, Address address) {
   const Mapping* const at = mapping_at(mappings, address);
-  if (!at || at->name.empty()) return "";
-  const auto base =
-      std::find_if(mappings.begin(), mappings.end(), [&](const Mapping& m) { return m.name == at->name; });
+  const Mapping* const first = at ? first_of_file(mappings, *at) : nullptr;
+  if (!first) return "";
   const auto name_of = [](const std::string& path) { return path.substr(path.rfind('/') + 1); };
   const auto is_copy = [&](const auto& file) { return file.second.copy == name_of(at->name); };
   const auto copied = std::find_if(files.begin(), files.end(), is_copy);
   return fmt::format("{}+{:#x}", name_of(copied == files.end() ? at->name : copied->second.path),
-                     address - base->start);
+                     address - first->start);
 }
 
-// "function+0x8a" if the symbol's function is the one that the unwind tables have for the address. A stripped file has
-// some symbols left, and the nearest one before an address mostly belongs to another function.
-std::string place_in_function(unw_cursor_t& cursor, Address address) {
-  unw_word_t offset = 0;
-  char name[256] = {};
-  unw_proc_info_t function{};
-  const bool known = unw_get_proc_name(&cursor, name, sizeof name, &offset) == 0 &&
-                     unw_get_proc_info(&cursor, &function) == 0 && address - offset >= function.start_ip;
-  return known ? fmt::format("{}+{:#x}", name, offset) : "";
+std::string disassemble(std::span<const uint8_t> code, Address address) {
+  constexpr size_t kMostInstructions = 4;
+  csh engine = 0;
+  if (cs_open(CS_ARCH_X86, CS_MODE_64, &engine) != CS_ERR_OK) return {};
+  cs_insn* instructions = nullptr;
+  const size_t count = cs_disasm(engine, code.data(), code.size(), address, kMostInstructions, &instructions);
+  std::string out;
+  for (size_t i = 0; i < count; ++i) {
+    out += fmt::format("{:#x}: {} {}\n", instructions[i].address, instructions[i].mnemonic, instructions[i].op_str);
+  }
+  return out;
 }
 
 }  // namespace
 
 std::string stack_of(pid_t tid, const CopiedFiles& files) {
-  constexpr int kMaxFrames = 32;
-  const Untrapped untrapped;
-  const auto found = read_mappings(tid);
-  const std::vector<Mapping> mappings = found ? *found : std::vector<Mapping>{};
-  std::string out;
-  unw_addr_space_t space = unw_create_addr_space(&_UPT_accessors, 0);
-  void* context = space ? _UPT_create(tid) : nullptr;
-  unw_cursor_t cursor;
-  if (context && unw_init_remote(&cursor, space, context) == 0) {
-    for (int frame = 0; frame < kMaxFrames; ++frame) {
-      unw_word_t ip = 0;
-      unw_get_reg(&cursor, UNW_REG_IP, &ip);
-      std::string place = place_in_function(cursor, ip);
-      if (place.empty()) place = place_in_module(mappings, files, ip);
-      out += fmt::format("#{} {:#x} {}\n", frame, ip, place);
-      if (unw_step(&cursor) <= 0) break;
-    }
-  }
-  if (context) _UPT_destroy(context);
-  if (space) unw_destroy_addr_space(space);
-  return out;
+  const CallStack stack(tid);
+  const auto show = [&](const CallStack::Frame& frame) {
+    const std::string place =
+        frame.function.empty() ? place_in_module(stack.mappings(), files, frame.address) : frame.function;
+    return fmt::format("{:#x} {}", frame.address, place);
+  };
+  const auto text = run_confined(stack.descriptors(), [&] { return stack.frames(show); });
+  return text ? text.value() : "no stack: " + text.error().message + "\n";
 }
 
 std::string disassembly_at(const Memory& memory, Address address) {
   uint8_t code[32];
   const size_t size = memory.read_some(address, code, sizeof code);
-  csh engine = 0;
-  if (size == 0 || cs_open(CS_ARCH_X86, CS_MODE_64, &engine) != CS_ERR_OK) return {};
-  cs_insn* instructions = nullptr;
-  const size_t count = cs_disasm(engine, code, size, address, 4, &instructions);
-  std::string out;
-  for (size_t i = 0; i < count; ++i) {
-    out += fmt::format("{:#x}: {} {}\n", instructions[i].address, instructions[i].mnemonic, instructions[i].op_str);
-  }
-  if (count) cs_free(instructions, count);
-  cs_close(&engine);
-  return out;
+  if (size == 0) return {};
+  const auto text = run_confined({}, [&] { return disassemble({code, size}, address); });
+  return text ? text.value() : "no instructions: " + text.error().message + "\n";
 }
 
 std::string describe_registers(const user_regs_struct& r) {

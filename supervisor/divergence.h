@@ -11,10 +11,10 @@ namespace redrive {
 
 using CopiedFiles = std::map<uint64_t, FileRecord>;  // as Trace::files()
 
-// The call stack of a stopped tracee of the calling thread, one frame a line (libunwind-ptrace(3)): by function where
-// the symbols tell it, else by place in the file.
+// The call stack of a stopped tracee of the calling thread, one frame a line: by function where the symbols tell it,
+// else by place in the file. "no stack: ..." if what is to be read for it makes that fail (confined.h).
 std::string stack_of(pid_t tid, const CopiedFiles& files);
-// The instructions at an address, one a line (Capstone).
+// The instructions at an address, one a line (Capstone); "no instructions: ..." likewise.
 std::string disassembly_at(const Memory& memory, Address address);
 // General registers on one line.
 std::string describe_registers(const user_regs_struct& regs);
