@@ -3,6 +3,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <filesystem>
+
 #include "base/check.h"
 #include "base/fd.h"
 
@@ -11,15 +13,23 @@ namespace redrive {
 Error Database::error() const { return Error{"cannot write " + path_ + ": " + sqlite3_errmsg(handle_.get())}; }
 
 Result<Database> Database::open(const std::string& path) {
+  std::string opened_path = path;
   if (path != ":memory:") {
     // Nothing that a link leads to is written.
     ::unlink(path.c_str());
     const Fd made(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
     if (!made) return errno_error("cannot create " + path);
+    // SQLite wants a path of its own to open, and none with a link in it.
+    const std::filesystem::path named(path);
+    std::error_code failure;
+    const auto directory = std::filesystem::canonical(named.has_parent_path() ? named.parent_path() : ".", failure);
+    if (failure) return Error{"cannot create " + path + ": " + failure.message()};
+    opened_path = directory / named.filename();
   }
   sqlite3* handle = nullptr;
-  constexpr int kFlags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;  // of one thread
-  const int opened = sqlite3_open_v2(path.c_str(), &handle, kFlags, nullptr);
+  constexpr int kFlags =
+      SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOFOLLOW | SQLITE_OPEN_NOMUTEX;  // of one thread
+  const int opened = sqlite3_open_v2(opened_path.c_str(), &handle, kFlags, nullptr);
   Database database(handle, path);
   if (opened != SQLITE_OK) return database.error();
   // The file is made beside its place and renamed: if this is cut short, nobody has seen it.

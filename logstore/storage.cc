@@ -13,35 +13,88 @@
 #include <future>
 #include <string_view>
 
+#include "base/beneath.h"
+
 namespace redrive {
 namespace {
 
 // Beyond this many files one syncfs(2) is cheaper than an fsync(2) each.
 constexpr size_t kMostSynced = 16;
 
+// Directories of a trace that lie below its own (trace_files.h).
+constexpr std::string_view kBelow[] = {"events", "files", "images", "payloads"};
+
+// What a trace has at a path: a name below its directory, which the user has named. Through links to that anybody may
+// lead us; what is below is a stranger's.
+struct Place {
+  Fd directory;      // none, with errno: it cannot be opened
+  std::string name;  // below it: "journal", "events/1.seg"
+};
+
+Place place_of(const std::string& path) {
+  std::filesystem::path place(path);
+  std::filesystem::path name = place.filename();
+  place = place.parent_path();
+  if (std::ranges::find(kBelow, place.filename().string()) != std::end(kBelow)) {
+    name = place.filename() / name;
+    place = place.parent_path();
+  }
+  return {Fd(::open(place.empty() ? "." : place.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)), name};
+}
+
+// The directory that holds the file, and its name there: for calls that do not follow links in that place.
+struct Entry {
+  Fd directory;  // none, with errno
+  std::string name;
+};
+
+Entry entry_of(const std::string& path) {
+  Place place = place_of(path);
+  const size_t slash = place.name.find('/');
+  if (!place.directory || slash == std::string::npos) return {std::move(place.directory), std::move(place.name)};
+  return {open_beneath(place.directory.get(), place.name.substr(0, slash), O_PATH | O_DIRECTORY),
+          place.name.substr(slash + 1)};
+}
+
+Fd open_place(const std::string& path, int flags) {
+  constexpr mode_t kMode = 0666;
+  const Place place = place_of(path);
+  return place.directory ? open_beneath(place.directory.get(), place.name, flags, kMode) : Fd();
+}
+
+// The trace's directory itself may be named by a link.
+Fd open_directory(const std::string& path) {
+  const bool below = std::ranges::find(kBelow, std::filesystem::path(path).filename().string()) != std::end(kBelow);
+  return below ? open_place(path, O_RDONLY | O_DIRECTORY)
+               : Fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+}
+
+Error open_error(const std::string& what) {
+  if (errno == ELOOP) return Error{what + ": a symbolic link, or below one", Status::damaged};
+  return errno_error(what);
+}
+
 Result<void> sync_file(const std::string& path, int (*sync)(int) = ::fsync) {
-  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd) return errno_error("cannot open " + path);
+  Fd fd = open_directory(path);
+  if (!fd && errno == ENOTDIR) fd = open_place(path, O_RDONLY);
+  if (!fd) return open_error("cannot open " + path);
   if (sync(fd.get()) != 0) return errno_error("cannot write " + path);
   return {};
 }
 
-// Whether the file would be found through a link in place of a directory of the trace.
-bool leaves_trace(const std::string& path) {
-  constexpr std::string_view kBelow[] = {"events", "files", "images", "payloads"};
-  const std::filesystem::path parent = std::filesystem::path(path).parent_path();
-  std::error_code error;
-  return std::ranges::find(kBelow, parent.filename().string()) != std::end(kBelow) &&
-         std::filesystem::is_symlink(parent, error);
-}
-
-// A trace is untrusted: links are not followed, and a FIFO in a file's place does not hang who opens it.
+// A trace is untrusted: links are not followed, and only regular files are taken. One that is written has no other
+// name, because what lies there would change with it.
 Result<Fd> open_regular(const std::string& path, int flags, const char* what, struct stat& info) {
-  if (leaves_trace(path)) return Error{what + path + ": its directory is a symbolic link", Status::damaged};
-  Fd fd(::open(path.c_str(), flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666));
-  if (!fd && errno == ELOOP) return Error{what + path + ": a symbolic link", Status::damaged};
-  if (!fd || ::fstat(fd.get(), &info) != 0) return errno_error(what + path);
-  if (!S_ISREG(info.st_mode)) return Error{what + path + ": not a regular file"};
+  Fd fd = open_place(path, flags & ~O_TRUNC);
+  if (!fd && errno == ENXIO) return Error{what + path + ": not a regular file", Status::damaged};  // a FIFO, to write
+  if (!fd || ::fstat(fd.get(), &info) != 0) return open_error(what + path);
+  if (!S_ISREG(info.st_mode)) return Error{what + path + ": not a regular file", Status::damaged};
+  if ((flags & O_ACCMODE) != O_RDONLY && info.st_nlink > 1)
+    return Error{what + path + ": it has another name (a hard link)", Status::damaged};
+  if (flags & O_TRUNC) {
+    if (::ftruncate(fd.get(), 0) != 0) return errno_error(what + path);
+    info.st_size = 0;
+  }
   return fd;
 }
 
@@ -138,29 +191,45 @@ class Disk : public Storage {
     return open_file(path, O_WRONLY | O_APPEND, "cannot open ");
   }
   Result<std::unique_ptr<File>> open(const std::string& path) override { return DiskReader::open(path); }
-  bool exists(const std::string& path) override { return ::access(path.c_str(), F_OK) == 0; }
+  // A link is there, whatever it leads to.
+  bool exists(const std::string& path) override {
+    struct stat info {};
+    const Entry entry = entry_of(path);
+    if (!entry.directory) return errno != ENOENT && errno != ENOTDIR;
+    if (entry.name.empty()) return true;  // "DIR/"
+    return ::fstatat(entry.directory.get(), entry.name.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0;
+  }
 
   Result<void> make_directory(const std::string& path) override {
-    if (::mkdir(path.c_str(), 0777) != 0) return errno_error("cannot make directory " + path);
-    return {};
+    const Entry entry = entry_of(path);
+    if (entry.directory && ::mkdirat(entry.directory.get(), entry.name.c_str(), 0777) == 0) return {};
+    return open_error("cannot make directory " + path);
   }
   Result<void> rename(const std::string& from, const std::string& to) override {
-    if (::rename(from.c_str(), to.c_str()) != 0) return errno_error("cannot rename " + from + " to " + to);
-    return {};
+    const Entry old = entry_of(from), place = entry_of(to);
+    const bool found = old.directory && place.directory;
+    if (found && ::renameat(old.directory.get(), old.name.c_str(), place.directory.get(), place.name.c_str()) == 0)
+      return {};
+    return open_error("cannot rename " + from + " to " + to);
   }
   Result<void> remove(const std::string& path) override {
-    if (::remove(path.c_str()) != 0) return errno_error("cannot remove " + path);
-    return {};
+    const Entry entry = entry_of(path);
+    const auto unlink = [&](int flags) {
+      return entry.directory && ::unlinkat(entry.directory.get(), entry.name.c_str(), flags) == 0;
+    };
+    if (unlink(0) || (errno == EISDIR && unlink(AT_REMOVEDIR))) return {};
+    return open_error("cannot remove " + path);
   }
 
   Result<std::vector<std::string>> list(const std::string& directory) override {
-    const std::unique_ptr<DIR, int (*)(DIR*)> dir(::opendir(directory.c_str()), ::closedir);
-    if (!dir) return errno_error("cannot list " + directory);
+    const Fd fd = open_directory(directory);
+    const std::unique_ptr<DIR, int (*)(DIR*)> dir(fd ? ::fdopendir(::dup(fd.get())) : nullptr, ::closedir);
+    if (!dir) return open_error("cannot list " + directory);
     std::vector<std::string> names;
     while (const dirent* entry = ::readdir(dir.get())) {
-      const std::string path = directory + "/" + entry->d_name;
       struct stat st;
-      if (::lstat(path.c_str(), &st) == 0 && S_ISREG(st.st_mode)) names.emplace_back(entry->d_name);
+      const bool found = ::fstatat(fd.get(), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0;
+      if (found && S_ISREG(st.st_mode)) names.emplace_back(entry->d_name);
     }
     std::sort(names.begin(), names.end());
     return names;
@@ -189,11 +258,11 @@ class Disk : public Storage {
   }
 
   Fd lock(const std::string& directory) override {
-    Fd fd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    Fd fd = open_directory(directory);
     return fd && ::flock(fd.get(), LOCK_EX) == 0 ? std::move(fd) : Fd();  // whoever asks holds it for a moment
   }
   bool locked(const std::string& directory) override {
-    const Fd fd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    const Fd fd = open_directory(directory);
     return fd && ::flock(fd.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
   }
 

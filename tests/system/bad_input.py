@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import signal
+import stat
 import time
 
 from faults import alter, recorded
@@ -187,6 +188,88 @@ def links_and_fifos(ctx):
                 raise Failure(f"{how} {name}: rm has removed what the link leads to")
             shutil.rmtree(ctx.directory / "elsewhere", ignore_errors=True)
             shutil.rmtree(trace, ignore_errors=True)
+
+
+def is_refused(ctx, outcome, what, *words):
+    """One line or more say which file it is and what it is, and it ends with a documented status that is not success."""
+    ctx.expect(outcome.status in (1, 4), outcome, f"{what}: ended with {outcome.status}")
+    for word in words:
+        ctx.expect(re.search(word, outcome.stdout + outcome.stderr), outcome, f"{what}: says nothing of '{word}'")
+
+
+READERS = (("check",), ("dump", "1"), ("replay", "--all"), ("prepare", "--bound", "1s"))  # of every event
+
+
+@test("bad_input/not_regular_files", timeout_s=300)
+def not_regular_files(ctx):
+    """What is no file of the trace's own is refused with a line that says so, by each command that reads it: links to directories and to files,
+    FIFOs, devices."""
+    record(ctx, Job(["sh", "-c", "/bin/echo ok | /bin/cat"]))
+    elsewhere = ctx.directory / "elsewhere"
+
+    def link(place):
+        place.rename(elsewhere)
+        place.symlink_to(elsewhere)
+
+    def fifo(place):
+        place.unlink()
+        os.mkfifo(place)
+
+    def device(place):
+        place.unlink()
+        os.mknod(place, 0o600 | stat.S_IFCHR, os.makedev(1, 5))  # /dev/zero
+
+    kinds = [("events", link, "symbolic link"), ("events/1.seg", link, "symbolic link"), ("events/1.seg", fifo, "not a regular file")]
+    if is_root():
+        kinds.append(("events/1.seg", device, "not a regular file"))
+    for name, make, told in kinds:
+        trace = ctx.traces / "stranger"
+        for words in READERS:
+            shutil.copytree(ctx.trace, trace, symlinks=True)
+            (trace / "catalog.sqlite").unlink()
+            (trace / "catalog.sqlite.sum").unlink()
+            make(trace / name)
+            is_refused(ctx, ctx.redrive(words[0], trace, *words[1:]), f"{words[0]}, {make.__name__} {name}", name, told)
+            for others in (("ls",), ("plan", "1:0"), ("stats",), ("evaluate",)):
+                outcome = ctx.redrive(others[0], trace, *others[1:])
+                ctx.expect(outcome.status in (0, 1, 4), outcome, f"{others[0]}, {make.__name__} {name}: ended with {outcome.status}")
+            kept = elsewhere.exists()
+            ctx.expect_status(ctx.redrive("rm", trace), 0)
+            if elsewhere.exists() != kept or (kept and elsewhere.is_dir() and not list(elsewhere.iterdir())):
+                raise Failure(f"{make.__name__} {name}: rm has removed what the link leads to")
+            shutil.rmtree(elsewhere) if elsewhere.is_dir() else elsewhere.unlink(missing_ok=True)
+
+
+@test("bad_input/hard_links")
+def hard_links(ctx):
+    """A file of the trace that has another name is read, and never written."""
+    record(ctx, Job(["sh", "-c", "/bin/echo ok | /bin/cat"], record_options=("--bound", "2s", "--policy", "none")))
+    for name in ("journal", "pages", "images.seg"):
+        other = ctx.directory / "other"
+        os.link(ctx.trace / name, other)
+        was = other.read_bytes()
+        for words in (("check",), ("ls",), ("stats",), ("dump",), ("plan", "1:0"), ("replay", "--all")):
+            ctx.expect_status(ctx.redrive(words[0], ctx.trace, *words[1:]), 0)
+        outcome = ctx.redrive("prepare", ctx.trace, "--bound", "1s", "--policy", "all")
+        if other.read_bytes() != was:
+            raise Failure(f"prepare has changed another file by its name {name}")
+        if name == "journal":
+            expect_one_line(ctx, outcome, 4, "journal.*hard link")
+        other.unlink()
+    ctx.expect_status(ctx.redrive("prepare", ctx.trace, "--bound", "1s", "--policy", "all"), 0)
+
+
+@test("bad_input/linked_directory")
+def linked_directory(ctx):
+    """A link that the user names is followed: it is the trace's files that are not to be links."""
+    recorded(ctx)
+    link = ctx.directory / "link"
+    link.symlink_to(ctx.trace)
+    for named in (link, f"{link}/", f"{link}/.", f"{ctx.trace}/"):
+        for words in (("check",), ("ls",), ("stats",), ("dump", "1"), ("replay", "--all")):
+            ctx.expect_status(ctx.redrive(words[0], named, *words[1:]), 0)
+    for words in (("check",), ("ls",), ("replay", "--all"), ("prepare", "--bound", "1s")):
+        ctx.expect_status(ctx.redrive(words[0], ".", *words[1:], cwd=ctx.trace), 0)
 
 
 @test("bad_input/newer_trace")
