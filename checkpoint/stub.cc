@@ -1,6 +1,5 @@
 #include "checkpoint/stub.h"
 
-#include <elf.h>
 #include <fcntl.h>
 #include <linux/close_range.h>
 #include <linux/seccomp.h>
@@ -27,6 +26,8 @@
 #include "base/check.h"
 #include "base/pass_fd.h"
 #include "checkpoint/address_space.h"
+#include "checkpoint/stub_namespaces.h"
+#include "checkpoint/tiny_program.h"
 
 namespace redrive {
 namespace {
@@ -82,50 +83,13 @@ constexpr uint64_t kCpuidFaulting = 0x1012;  // ARCH_SET_CPUID, off = faults
 // Where the code for a list of calls begins.
 Address list_code() { return kGateCode - static_cast<Address>(redrive_stub_syscall - redrive_stub_code); }
 
-// The stub program: an ELF header, a loadable segment with the gate's code, and one to be written to.
-Bytes stub_program() {
-  Bytes image(0x180);
-  Elf64_Ehdr header{};
-  std::memcpy(header.e_ident, ELFMAG, SELFMAG);
-  header.e_ident[EI_CLASS] = ELFCLASS64;
-  header.e_ident[EI_DATA] = ELFDATA2LSB;
-  header.e_ident[EI_VERSION] = EV_CURRENT;
-  header.e_type = ET_EXEC;
-  header.e_machine = EM_X86_64;
-  header.e_version = EV_CURRENT;
-  header.e_entry = kGateCode;
-  header.e_phoff = sizeof header;
-  header.e_ehsize = sizeof header;
-  header.e_phentsize = sizeof(Elf64_Phdr);
-  Elf64_Phdr segments[2] = {};
-  header.e_phnum = std::size(segments);
-  for (auto& segment : segments) {
-    segment.p_type = PT_LOAD;
-    segment.p_filesz = segment.p_memsz = image.size();
-    segment.p_align = kPageSize;
-  }
-  segments[0].p_flags = PF_R | PF_X;
-  segments[0].p_vaddr = segments[0].p_paddr = kGateStart;
-  segments[1].p_flags = PF_R | PF_W;
-  segments[1].p_vaddr = segments[1].p_paddr = kScratch;
-  const auto size = static_cast<size_t>(redrive_stub_code_end - redrive_stub_code);
-  const Address at = list_code() - kGateStart;
-  CHECK(at >= sizeof header + sizeof segments && at + size <= image.size());
-  std::memcpy(image.data(), &header, sizeof header);
-  std::memcpy(image.data() + sizeof header, segments, sizeof segments);
-  std::memcpy(image.data() + at, redrive_stub_code, size);
-  return image;
-}
-
 // The stub program as an open memfd, made once.
 int stub_fd() {
-  static const int fd = [] {
-    const int memfd = memfd_create("redrive-stub", MFD_CLOEXEC);
-    const Bytes image = stub_program();
-    if (memfd >= 0 && ::write(memfd, image.data(), image.size()) != static_cast<ssize_t>(image.size())) return -1;
-    return memfd;
+  static const Fd program = [] {
+    const auto size = static_cast<size_t>(redrive_stub_code_end - redrive_stub_code);
+    return make_tiny_program("redrive-stub", {kGateStart, list_code(), {redrive_stub_code, size}, kGateCode, true});
   }();
-  return fd;
+  return program.get();
 }
 
 // Two ends, of which the first is ours.
@@ -139,18 +103,20 @@ Result<Sockets> make_sockets() {
   return Sockets{Fd(ends[0]), Fd(ends[1])};
 }
 
-// Between vfork and exec only system calls are made: the child runs on the parent's memory.
-pid_t spawn_traced(int program, int socket) {
+struct Starting {
+  int program, socket;
+};
+
+int run_stub(void* arg) {
+  const auto& starting = *static_cast<const Starting*>(arg);
   char* const argv[] = {const_cast<char*>("redrive-stub"), nullptr};
   char* const envp[] = {nullptr};
-  const pid_t pid = vfork();
-  if (pid != 0) return pid;
   const rlimit unlimited{RLIM_INFINITY, RLIM_INFINITY}, none_at_all{0, 0};
   setrlimit(RLIMIT_STACK, &unlimited);
   for (const auto resource : {RLIMIT_CORE, RLIMIT_FSIZE, RLIMIT_MEMLOCK, RLIMIT_MSGQUEUE}) {
     setrlimit(resource, &none_at_all);
   }
-  if (dup2(socket, kSocket) < 0 || fcntl(kSocket, F_SETFD, 0) != 0 ||
+  if (dup2(starting.socket, kSocket) < 0 || fcntl(kSocket, F_SETFD, 0) != 0 ||
       close_range(kSocket + 1, ~0u, CLOSE_RANGE_CLOEXEC) != 0)
     _exit(127);
   prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
@@ -158,7 +124,7 @@ pid_t spawn_traced(int program, int socket) {
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
-  if (ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) == 0) fexecve(program, argv, envp);
+  if (ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) == 0) fexecve(starting.program, argv, envp);
   _exit(127);
 }
 
@@ -168,6 +134,10 @@ bool touches_stub(Address start, uint64_t length) {
 }
 
 bool at_trap(int status) { return WIFSTOPPED(status) && WSTOPSIG(status) == SIGTRAP && status >> 16 == 0; }
+bool at_birth(int status) {
+  const int event = status >> 16;
+  return event == PTRACE_EVENT_CLONE || event == PTRACE_EVENT_FORK || event == PTRACE_EVENT_VFORK;
+}
 bool at_filter(int status) { return WIFSTOPPED(status) && status >> 16 == PTRACE_EVENT_SECCOMP; }
 
 // Its number alone may be another process's if it has ended and was waited for.
@@ -215,8 +185,10 @@ Result<Stub> Stub::spawn(const StubTier& tier) {
   ASSIGN_OR_RETURN(Sockets sockets, make_sockets());
   Stub stub;
   stub.files_ = std::move(sockets.ours);
-  stub.pid_ = spawn_traced(stub_fd(), sockets.its.get());
-  if (stub.pid_ < 0) return errno_error("cannot start a stub process");
+  Starting starting{stub_fd(), sockets.its.get()};
+  const auto spawned = StubNamespaces::ours().spawn(run_stub, &starting);
+  if (!spawned) return Error{"cannot start a stub process: " + spawned.error().message};
+  stub.pid_ = *spawned;
   int status = 0;
   if (!wait_for(stub.pid_, status) || !at_trap(status)) {
     return Error{"a stub process did not start: ptrace may be forbidden here (see `redrive check --host`)"};
@@ -369,11 +341,11 @@ Result<int64_t> Stub::call(pid_t tid, long number, std::initializer_list<uint64_
   user_regs_struct regs{};
   regs.rax = call.number;
   for (size_t i = 0; i < std::size(call.args); ++i) syscall_arg(regs, static_cast<int>(i)) = call.args[i];
-  ASSIGN_OR_RETURN(regs, run(tid, kGateCode, regs, std::span(&call, 1)));
-  return static_cast<int64_t>(regs.rax);
+  ASSIGN_OR_RETURN(const Ran ran, run(tid, kGateCode, regs, std::span(&call, 1)));
+  return ran.made >= 0 ? ran.made : static_cast<int64_t>(ran.regs.rax);
 }
 
-Result<user_regs_struct> Stub::run(pid_t tid, Address start, user_regs_struct regs, std::span<const Call> calls) const {
+Result<Stub::Ran> Stub::run(pid_t tid, Address start, user_regs_struct regs, std::span<const Call> calls) const {
   user_regs_struct saved;
   if (!get_regs(tid, saved)) return errno_error("cannot read a stub's registers");
   regs.rip = start;
@@ -400,6 +372,7 @@ Result<user_regs_struct> Stub::run(pid_t tid, Address start, user_regs_struct re
   };
   int status = 0;
   uint64_t ticks = 0;
+  Ran ran;
   do {
     if (ptrace(PTRACE_CONT, tid, nullptr, nullptr) != 0 || !wait_for(tid, status) || !WIFSTOPPED(status)) {
       return Error{"a stub process ended unexpectedly"};
@@ -408,14 +381,19 @@ Result<user_regs_struct> Stub::run(pid_t tid, Address start, user_regs_struct re
     siginfo_t info{};
     if (status >> 16 == 0) ptrace(PTRACE_GETSIGINFO, tid, nullptr, &info);
     ticks += info.si_signo == SIGXCPU;
+    if (at_birth(status)) {
+      unsigned long made = 0;
+      if (ptrace(PTRACE_GETEVENTMSG, tid, nullptr, &made) != 0) return errno_error("cannot trace a stub's child");
+      ran.made = static_cast<pid_t>(made);
+    }
     const bool faulted = caused_by_instruction(info) && !at_trap(status);
     const bool other_call = at_filter(status) && !(get_regs(tid, regs) && is_next());
     if (faulted || other_call || ticks == kMostTicks)
       return Error{"the re-driven code has changed what the replay executes beside it", Status::damaged};
   } while (!at_trap(status));
-  if (!get_regs(tid, regs)) return errno_error("cannot read a stub's registers");
+  if (!get_regs(tid, ran.regs)) return errno_error("cannot read a stub's registers");
   if (!set_regs(tid, saved)) return errno_error("cannot set a stub's registers");
-  return regs;
+  return ran;
 }
 
 Result<pid_t> Stub::clone(pid_t tid, uint64_t flags) const {
@@ -560,9 +538,9 @@ Result<int64_t> StubCalls::run() {
   };
   if (!stub_.memory().write(std::span(pieces).first(files_.empty() ? 1 : 2)))
     return errno_error("cannot write to a stub");
-  ASSIGN_OR_RETURN(const user_regs_struct regs, stub_.run(tid_, list_code(), {}, calls_));
-  const auto result = static_cast<int64_t>(regs.rax);
-  const size_t made = (regs.rbx - kScratch) / kCallSize;
+  ASSIGN_OR_RETURN(const Stub::Ran ran, stub_.run(tid_, list_code(), {}, calls_));
+  const auto result = static_cast<int64_t>(ran.regs.rax);
+  const size_t made = (ran.regs.rbx - kScratch) / kCallSize;
   if (made < calls_.size()) {
     return Error{"cannot " + doing_[made] + ": " + std::strerror(static_cast<int>(-result))};
   }

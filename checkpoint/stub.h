@@ -46,8 +46,9 @@ class Stub {
   const Memory& memory() const { return memory_; }
 
   // Runs a syscall for real in the stopped thread `tid` and restores its registers. The result is the kernel's
-  // (negative errno). Nothing that its arguments point to is compared with what was meant: only what the filter lets
-  // through, and calls on the stub itself, can be wanted.
+  // (negative errno), but that threads and processes that it makes have the number that we know them by. Nothing that
+  // its arguments point to is compared with what was meant: only what the filter lets through, and calls on the stub
+  // itself, can be wanted.
   Result<int64_t> call(pid_t tid, long number, std::initializer_list<uint64_t> args) const;
 
   // Adds a thread; returns its id, stopped, traced, with the caller's registers.
@@ -80,9 +81,13 @@ class Stub {
     uint64_t args[6];
   };
   Stub() = default;
-  // Runs the gate's code from `start` on in the thread, which makes these calls as the list of calls wants them. The
-  // registers behind it; the thread has those of before again.
-  Result<user_regs_struct> run(pid_t tid, Address start, user_regs_struct regs, std::span<const Call> calls) const;
+  struct Ran {
+    user_regs_struct regs{};  // after the calls
+    pid_t made = -1;          // the thread or process that they made, by our number: its own namespace has another
+  };
+  // Runs the gate's code from `start` on in the thread, which makes these calls as the list of calls wants them, and
+  // has its registers of before again.
+  Result<Ran> run(pid_t tid, Address start, user_regs_struct regs, std::span<const Call> calls) const;
   Result<pid_t> clone(pid_t tid, uint64_t flags) const;
   // Opens what belongs to the process beside it.
   Result<void> begin();

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "checkpoint/stub.h"
+#include "checkpoint/stub_namespaces.h"
 #include "interceptors/trapped_instructions.h"
 #include "supervisor/columns.h"
 #include "supervisor/commands.h"
@@ -50,6 +51,12 @@ Check seccomp() {
   return {"seccomp filters that stop (RET_TRACE)", true, ok, ok ? "available" : "not in this kernel"};
 }
 
+Check namespaces() {
+  const std::string& missing = StubNamespaces::ours().missing();
+  return {"namespaces for what is re-driven", false, missing.empty(),
+          missing.empty() ? "work" : "not allowed (" + missing + "): its seccomp filter alone contains it"};
+}
+
 Check descriptors() {
   const int self = static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0));
   const int copy = self < 0 ? -1 : static_cast<int>(syscall(SYS_pidfd_getfd, self, 0, 0));
@@ -73,7 +80,7 @@ Check cpuid_trapping() {
 }  // namespace
 
 Result<void> check_host(bool json) {
-  const std::vector<Check> checks{kernel(), tracing(), seccomp(), descriptors(), cpuid_trapping()};
+  const std::vector<Check> checks{kernel(), tracing(), seccomp(), namespaces(), descriptors(), cpuid_trapping()};
   bool can_record = true;
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const auto& check : checks) {

@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -14,10 +15,12 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <random>
 #include <thread>
 
 #include "checkpoint/address_space.h"
+#include "checkpoint/stub_namespaces.h"
 #include "tests/unit/nameless_file.h"
 #include "tests/unit/unit_test.h"
 
@@ -285,6 +288,7 @@ namespace {
 class NothingLeft {
  public:
   NothingLeft() {
+    StubNamespaces::ours();
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     REQUIRE_EQ(children(), 0);
   }
@@ -312,6 +316,15 @@ int64_t called(const Stub& stub, pid_t tid, long number, std::initializer_list<u
   const auto result = stub.call(tid, number, args);
   REQUIRE_MESSAGE(result, result.error().message);
   return result.value();
+}
+
+// A thread's number in its own PID namespace.
+pid_t own_number(pid_t tid) {
+  std::ifstream status("/proc/" + std::to_string(tid) + "/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("NSpid:")) return std::stoi(line.substr(line.find_last_of('\t') + 1));
+  }
+  return -1;
 }
 
 Bytes pattern(size_t pages, uint8_t first) {
@@ -354,10 +367,10 @@ TEST_CASE("a stub makes syscalls and keeps its registers") {
   before.rbx = 0x1122334455667788;
   before.rsp = 0x12340;
   REQUIRE(set_regs(stub.pid(), before));
-  CHECK_EQ(called(stub, stub.pid(), SYS_getpid), stub.pid());
+  CHECK_EQ(called(stub, stub.pid(), SYS_getpid), own_number(stub.pid()));
   CHECK_EQ(called(stub, stub.pid(), SYS_close, {9999}), -EBADF);
   kill(stub.pid(), SIGINT);  // a terminal's Ctrl-C
-  CHECK_EQ(called(stub, stub.pid(), SYS_getppid), getpid());
+  CHECK_EQ(called(stub, stub.pid(), SYS_getpid), own_number(stub.pid()));
   user_regs_struct after{};
   REQUIRE(get_regs(stub.pid(), after));
   CHECK(same_registers(before, after));
@@ -428,9 +441,9 @@ TEST_CASE("threads of a stub share its memory and end one by one") {
   regs.rbx = 77;
   REQUIRE(set_regs(stub.pid(), regs));
   const pid_t first = clone(), second = clone();
-  CHECK_EQ(called(stub, first, SYS_gettid), first);
-  CHECK_EQ(called(stub, first, SYS_getpid), stub.pid());
-  CHECK_EQ(called(stub, second, SYS_gettid), second);
+  CHECK_EQ(called(stub, first, SYS_gettid), own_number(first));
+  CHECK_EQ(called(stub, first, SYS_getpid), own_number(stub.pid()));
+  CHECK_EQ(called(stub, second, SYS_gettid), own_number(second));
   user_regs_struct inherited{};
   REQUIRE(get_regs(second, inherited));
   CHECK(same_registers(inherited, regs));
@@ -441,8 +454,8 @@ TEST_CASE("threads of a stub share its memory and end one by one") {
   CHECK_FALSE(get_regs(first, regs));
   CHECK_FALSE(stub.call(first, SYS_getpid, {}));
   stub.end_thread(first);  // nothing more to end
-  CHECK_EQ(called(stub, second, SYS_gettid), second);
-  CHECK_EQ(called(stub, stub.pid(), SYS_gettid), stub.pid());
+  CHECK_EQ(called(stub, second, SYS_gettid), own_number(second));
+  CHECK_EQ(called(stub, stub.pid(), SYS_gettid), own_number(stub.pid()));
 }
 
 TEST_CASE("a stub whose process was killed says so") {
@@ -463,7 +476,7 @@ TEST_CASE("a child of a stub has a copy of its memory") {
   REQUIRE_MESSAGE(child, child.error().message);
   REQUIRE(parent.memory().write(kAt, other.data(), other.size()));
   CHECK(memory_of(child.value(), kAt, 1) == data);
-  CHECK_EQ(called(child.value(), child->pid(), SYS_getpid), child->pid());
+  CHECK_EQ(called(child.value(), child->pid(), SYS_getpid), own_number(child->pid()));
   // Each is sent its own files.
   const NamelessFile one(pattern(1, 50)), two(pattern(1, 90));
   constexpr Address kFile = 0x20000000;
@@ -486,6 +499,31 @@ TEST_CASE("a stub has one descriptor, its socket") {
   CHECK(targets[0].starts_with("socket:"));
 }
 
+TEST_CASE("a stub and what it makes are in namespaces of their own") {
+  // The kernel makes no user namespace in a changed root (user_namespaces(7)).
+  struct statx root {};
+  REQUIRE_EQ(statx(AT_FDCWD, "/", 0, 0, &root), 0);
+  if (!(root.stx_attributes & STATX_ATTR_MOUNT_ROOT)) return;
+  REQUIRE_EQ(StubNamespaces::ours().missing(), "");
+  const Stub stub = spawned();
+  const auto thread = stub.add_thread(stub.pid());
+  REQUIRE(thread);
+  const auto child = stub.fork(stub.pid(), 0);
+  REQUIRE(child);
+  for (const pid_t tid : {stub.pid(), *thread, child->pid()}) {
+    const std::string process = "/proc/" + std::to_string(tid);
+    for (const char* kind : {"user", "pid", "mnt", "net", "ipc"}) {
+      const std::string link = std::string("/ns/") + kind;
+      CHECK(std::filesystem::read_symlink(process + link) != std::filesystem::read_symlink("/proc/self" + link));
+    }
+    CHECK(std::filesystem::is_empty(process + "/root"));
+    std::ifstream status(process + "/status");
+    const std::string text{std::istreambuf_iterator<char>(status), {}};
+    CHECK(text.find("CapEff:\t0000000000000000\n") != std::string::npos);
+    CHECK(text.find("CapPrm:\t0000000000000000\n") != std::string::npos);
+  }
+}
+
 TEST_CASE("a call that another code than the stub's own makes in its place is not made") {
   const NothingLeft nothing_left;
   const Stub stub = spawned();
@@ -497,7 +535,7 @@ TEST_CASE("a call that another code than the stub's own makes in its place is no
     const auto made = stub.call(stub.pid(), SYS_getpid, {});
     return !made && made.error().status == Status::damaged;
   };
-  CHECK_EQ(called(stub, stub.pid(), SYS_getpid), stub.pid());
+  CHECK_EQ(called(stub, stub.pid(), SYS_getpid), own_number(stub.pid()));
   SUBCASE("another number") { put({0xb0, SYS_getppid, 0x0f, 0x05, 0xcc}); }  // mov $, %al; syscall; int3
   SUBCASE("other arguments") { put({0x48, 0xff, 0xc7, 0x0f, 0x05, 0xcc}); }  // inc %rdi; syscall; int3
   SUBCASE("at another place") { put({0x90, 0x0f, 0x05, 0xcc}); }             // nop; syscall; int3
@@ -520,13 +558,13 @@ TEST_CASE("a stub can be handed over to another thread") {
       error = taken.error().message;
       return;
     }
-    answers[0] = taken->call(expected, SYS_getpid, {}).value();
+    answers[0] = taken->call(expected, SYS_getpid, {}).value() - own_number(expected);
     const auto thread = taken->add_thread(expected);
-    if (thread) answers[1] = taken->call(thread.value(), SYS_gettid, {}).value() - thread.value();
+    if (thread) answers[1] = taken->call(thread.value(), SYS_gettid, {}).value() - own_number(thread.value());
     answers[2] = taken->call(expected, SYS_close, {9999}).value();
   }).join();
   CHECK_EQ(error, "");
-  CHECK_EQ(answers[0], expected);
+  CHECK_EQ(answers[0], 0);
   CHECK_EQ(answers[1], 0);
   CHECK_EQ(answers[2], -EBADF);
   // The thread's stub has ended the process and reaped it.
@@ -707,7 +745,7 @@ TEST_CASE("a unit restored has the memory, the threads and the registers of its 
   REQUIRE_EQ(unit->threads.size(), 3);
   CHECK_EQ(unit->threads.at(7), first.pid());
   CHECK_EQ(unit->threads.at(2), second.pid());
-  CHECK_EQ(called(first, unit->threads.at(9), SYS_getpid), first.pid());
+  CHECK_EQ(called(first, unit->threads.at(9), SYS_getpid), own_number(first.pid()));
   for (const auto& thread : state.threads) {
     user_regs_struct regs{};
     REQUIRE(get_regs(unit->threads.at(thread.thread), regs));
