@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <set>
 
 #include "checkpoint/address_space.h"
 
@@ -213,8 +214,25 @@ Result<void> map(Calls& calls, const Mapping& mapping, SharedObjects& shared, co
   return calls.map_anonymous(mapping.start, mapping.length(), mapping.protection, MAP_PRIVATE | MAP_NORESERVE | growth);
 }
 
+namespace {
+
+// What everything else here relies on.
+bool is_consistent(const UnitState& state) {
+  std::set<uint32_t> processes, threads;
+  for (const auto& process : state.processes) {
+    const bool has_memory = !process.mappings.empty() || !process.descriptors.empty();
+    if (!processes.insert(process.process).second || (process.memory_of && has_memory)) return false;
+  }
+  return std::all_of(state.threads.begin(), state.threads.end(),
+                     [&](const ThreadState& thread) { return threads.insert(thread.thread).second; });
+}
+
+}  // namespace
+
 Result<RestoredUnit> restore(const UnitState& state, const ReadPages& read_pages, const FilePath& file_path,
                              const StubTier& tier) {
+  if (!is_consistent(state))
+    return Error{"the processes and threads of the image contradict each other", Status::damaged};
   RestoredUnit unit;
   for (const auto& process : state.processes) {
     if (process.memory_of) continue;

@@ -14,7 +14,8 @@ namespace redrive {
 namespace {
 
 constexpr uint64_t kStackPages = 4;
-constexpr uint64_t kPages = 32;  // beside these: reading and hashing one takes half a microsecond
+constexpr uint64_t kPages = 32;        // beside these: reading and hashing one takes half a microsecond
+constexpr uint64_t kMostPages = 1024;  // that a trace can ask for
 
 bool overlaps(const std::vector<AddressRange>& ranges, Address page) {
   return std::any_of(ranges.begin(), ranges.end(),
@@ -42,7 +43,9 @@ std::optional<EndState> decode_end_state(std::span<const uint8_t> encoded) {
   state.extended = in.fixed64();
   state.extended_size = in.u();
   state.memory = in.fixed64();
-  state.pages.resize(in.count());
+  const size_t pages = in.count();
+  if (pages > kMostPages) return std::nullopt;
+  state.pages.resize(pages);
   uint64_t last = 0;
   for (Address& page : state.pages) page = (last += in.u()) * kPageSize;
   return in.ok() && in.at_end() ? std::optional(std::move(state)) : std::nullopt;

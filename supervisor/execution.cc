@@ -165,16 +165,17 @@ class Reader {
         continue;
       }
       Found& found = from.steps[from.next];
+      from.waiting = true;
       std::optional<Goal> missing;
       for (const EventRef& sender : found.senders) {
         const auto wanted = find(sender);
-        // A unit that waits for this one already: no execution was like that, so the trace is damaged.
+        // A unit that waits for this one already, or a later step of this one: no execution was like that, so the trace
+        // is damaged.
         if (wanted && units_[wanted->first].next <= wanted->second && !units_[wanted->first].waiting) {
           missing = Goal{wanted->first, wanted->second};
         }
       }
       if (missing) {
-        from.waiting = true;
         goals.push_back(*missing);
       } else {
         take(found);

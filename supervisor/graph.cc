@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 namespace redrive {
 
@@ -148,7 +149,10 @@ Result<void> DependenceGraph::read(UnitId unit, IntervalIndex index) {
     if (event.send) sent[at] = event.send->at_ns;
     if (!event.receive || event.receive->logged) return true;
     add_dependences(rdg_, {unit, at}, *event.receive, found);
-    for (const auto& part : event.receive->parts) needed.push_back({at, part.sender, part.offset + part.length});
+    for (const auto& part : event.receive->parts) {
+      const uint64_t most = std::numeric_limits<uint64_t>::max() - part.length;
+      needed.push_back({at, part.sender, std::min(part.offset, most) + part.length});
+    }
     return true;
   }));
   auto& unlogged = rdg_.unlogged[unit];

@@ -26,6 +26,7 @@ using namespace std::chrono_literals;
 constexpr auto kPatience = 100ms;  // then who waits looks whether what it waits for can still come
 // Forked processes that nobody has taken over yet: who would add to them waits.
 constexpr size_t kMostBirths = 64;
+constexpr uint64_t kMostBytes = uint64_t{1} << 46;  // what a process has of addresses, by half
 
 std::atomic_ref<MessageState> state(gate::Message& message) { return std::atomic_ref(message.state); }
 
@@ -76,7 +77,12 @@ Result<void> MessageStore::lay_out(std::vector<NeededSend> sends) {
     lengths.push_back(length);
   }
   uint64_t size = sizeof(gate::MessagesHeader) + places_.size() * sizeof(gate::Message);
-  for (const uint64_t length : lengths) size += length;
+  for (const uint64_t length : lengths) {
+    if (length > kMostBytes - std::min(kMostBytes, size)) {
+      return Error{"the messages that are needed are longer than memory can be", Status::damaged};
+    }
+    size += length;
+  }
   file_ = Fd(memfd_create("redrive-messages", MFD_CLOEXEC));
   if (!file_ || ftruncate(file_.get(), static_cast<off_t>(size)) != 0) {
     return errno_error("cannot make shared memory for messages");

@@ -33,6 +33,7 @@ namespace {
 // all of the interval. No machine is as slow as that.
 constexpr uint64_t kPatienceNs = 10'000'000'000;
 constexpr uint64_t kPatience = 100;
+constexpr double kMostRecordedNs = 1e15;  // twelve days: a trace can say anything
 constexpr int kSyscallStop = SIGTRAP | 0x80;
 
 std::string hex(uint64_t value) {
@@ -57,6 +58,15 @@ Replayer::Replayer(const Trace& trace, const PlannedInterval& what, std::optiona
 }
 
 Result<Replayer::Outcome> Replayer::run() {
+  try {
+    return run_to_end();
+  } catch (const std::exception& failure) {  // no memory: the threads of other intervals go on
+    return Error{
+        fmt::format("interval {} of unit {} cannot be re-driven: {}", what_.interval, what_.unit, failure.what())};
+  }
+}
+
+Result<Replayer::Outcome> Replayer::run_to_end() {
   stay_on(0, processor_);
   TRY(restore_start());
   const EventIndex first = trace_.intervals(what_.unit).at(what_.start).first_event;
@@ -179,7 +189,7 @@ uint64_t Replayer::recorded_ns() const {
     const IntervalEnd* const end = trace_.interval_end(what_.unit, i);
     ns += end ? static_cast<double>(end->cpu_ns) : trace_.settings().checkpoint_period_s * 1e9;
   }
-  return static_cast<uint64_t>(ns);
+  return ns > 0 ? static_cast<uint64_t>(std::min(ns, kMostRecordedNs)) : 0;
 }
 
 std::string Replayer::patience() const {
@@ -831,8 +841,9 @@ Result<bool> Replayer::verify_end() {
       ASSIGN_OR_RETURN(difference, memory_difference(trace_, image, expected, process, stub, pending));
     }
     if (difference) {
-      Thread& thread = threads_.at(expected.trigger);
-      diverge(&thread, end_, "the memory of the next checkpoint", "other contents at " + hex(*difference));
+      const auto trigger = threads_.find(expected.trigger);
+      diverge(trigger == threads_.end() ? nullptr : &trigger->second, end_, "the memory of the next checkpoint",
+              "other contents at " + hex(*difference));
       return false;
     }
   }

@@ -106,6 +106,7 @@ class Replayer {
     std::vector<std::pair<size_t, Address>> breaks;  // the process's, behind so many of them
   };
 
+  Result<Outcome> run_to_end();
   Result<void> execute(EventIndex first, EventIndex last);
   Result<void> restore_start();
   Result<void> adopt_birth(const IntervalRecord& interval);

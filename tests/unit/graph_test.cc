@@ -2,6 +2,7 @@
 #include "supervisor/graph.h"
 
 #include "logstore/memory_storage.h"
+#include "supervisor/execution.h"
 #include "tests/unit/unit_test.h"
 
 using namespace redrive;
@@ -484,4 +485,20 @@ TEST_CASE("a plan follows dependences through intervals that were not read yet")
     CAPTURE(planned.unit);
     CHECK_EQ(planned.requisite_event, planned.unit == kChain ? 4 : planned.unit == 1 ? 1 : 3);
   }
+}
+
+TEST_CASE("an event that needs itself, or a later one of its unit, is no reason to go on for ever") {
+  Written written;
+  written.unit(1);
+  written.receive(1, {{1, 0}});
+  written.receive(1, {{1, 2}});
+  written.send(1);
+  written.end_interval(1, 1000);
+  const auto trace = written.finished();
+  auto graph = Written::open_graph(*trace);
+  const auto planned = graph.plan(1, 0);
+  REQUIRE(planned);
+  const auto execution = read_execution(*trace);
+  REQUIRE(execution);
+  CHECK(execution->steps.size() <= 5);
 }

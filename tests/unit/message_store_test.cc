@@ -100,6 +100,15 @@ TEST_CASE("a part beyond what was sent is refused") {
   CHECK(store.payload({kA, 0, 5, 0}));  // the others go on
 }
 
+TEST_CASE("messages that are longer than memory are refused, and so are those that are so together") {
+  std::vector<NeededSend> sends;
+  SUBCASE("one") { sends = {{kA, UINT64_MAX - 4095, kReceiver}}; }
+  SUBCASE("two, whose sum is 0") { sends = {{kA, uint64_t{1} << 63, kReceiver}, {kB, uint64_t{1} << 63, kReceiver}}; }
+  const auto store = MessageStore::make({{1, 0, 100}, {2, 0, 100}, {3, 0, 100}, {4, 0, 100}}, sends, {});
+  REQUIRE_FALSE(store);
+  CHECK_EQ(store.error().status, Status::damaged);
+}
+
 TEST_CASE("receivers wait for their senders") {
   const auto owner = made({kA, kB}, {}, 3);
   MessageStore& store = *owner;

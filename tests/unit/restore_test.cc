@@ -826,6 +826,12 @@ TEST_CASE("an image that contradicts itself is damage") {
   SUBCASE("a page of no process") { pages.add(1, kAnonymous, pattern(1, 1)); }
   SUBCASE("a zero page outside every mapping") { state.zero_pages = {{0, kAnonymous - kPageSize}}; }
   SUBCASE("a thread of no process") { state.threads.push_back({0, 3, false, {}, {}}); }
+  SUBCASE("a process twice") { state.processes.push_back(state.processes.front()); }
+  SUBCASE("a thread twice") { state.threads.assign(2, {0, 0, false, {}, {}}); }
+  SUBCASE("a process with mappings that runs on another's memory, and a page in them") {
+    state.processes.push_back({1, 101, 0, kNoLimit, {mapping(kAnonymous, 1, PROT_READ)}, {}, 0});
+    pages.add(1, kAnonymous, pattern(1, 1));
+  }
   const auto unit = restore(state, pages.reader(), no_files());
   REQUIRE_FALSE(unit);
   CHECK_EQ(unit.error().status, Status::damaged);
