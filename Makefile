@@ -84,16 +84,16 @@ unit: $(BUILD)/unit_tests ## unit tests
 simulate: $(BUILD)/unit_tests ## every policy's promise over 100,000 random executions: minutes
 	REDRIVE_EXECUTIONS=100000 $(BUILD)/unit_tests -tc="promises:*"
 
-check: ## deps (those of the recorded programs too), unit tests, fast system tests: under 15 minutes
+check: ## deps (those of the recorded programs too), unit tests, fuzzers, fast system tests: under 15 minutes
 	scripts/deps.sh --test
 	$(MAKE) tests
-	$(MAKE) unit
+	$(MAKE) unit fuzz
 	$(RUN) python3 tests/system/run.py
 
 check-all: ## every test: installs the servers and MPI that they record
 	scripts/deps.sh --real
 	$(MAKE) tests
-	$(MAKE) unit
+	$(MAKE) unit fuzz-long
 	$(RUN) python3 tests/system/run.py --all
 
 demo: all ## record a 4-process job, re-drive an interval from its middle
@@ -109,8 +109,11 @@ papers: ## the papers' results beside ours, into tests/bench/papers.md: half an 
 	$(MAKE) all
 	$(RUN) /usr/bin/python3 tests/bench/papers.py
 
-fuzz: $(FUZZERS) ## feed damaged traces and arguments to the readers
+fuzz: $(FUZZERS) ## feed damaged and forged traces to the readers
 	set -e; for fuzzer in $(FUZZERS); do $$fuzzer; done
+
+fuzz-long: fuzz ## a million forged traces: half an hour
+	$(BUILD)/mutant_fuzz 1 1000000
 
 # With these checks GCC 12 takes variables in <regex> for uninitialized.
 asan: ## unit tests and fuzzers with address and undefined-behaviour checks
@@ -157,4 +160,4 @@ clean: ## remove what was built
 help: ## this list
 	@sed -nE 's/^([a-z_.-]+):[^#]*## (.*)/  \1\t\2/p' Makefile | expand -t 26
 
-.PHONY: all tests deps unit simulate check check-all demo bench papers fuzz asan tidy format install install-debug deb compile_commands.json clean help
+.PHONY: all tests deps unit simulate check check-all demo bench papers fuzz fuzz-long asan tidy format install install-debug deb compile_commands.json clean help

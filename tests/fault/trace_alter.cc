@@ -18,28 +18,16 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <map>
 
 #include "logstore/hash.h"
-#include "logstore/journal.h"
-#include "logstore/trace.h"
-#include "logstore/trace_files.h"
 #include "supervisor/end_state.h"
+#include "tests/fault/trace_parts.h"
 
 namespace redrive {
 namespace {
 
 namespace fs = std::filesystem;
-
-Result<std::vector<Event>> read_events(const Trace& trace, UnitId unit) {
-  std::vector<Event> events;
-  TRY(trace.for_each_event(unit, 0, trace.event_count(unit), [&](EventIndex, const Event& event) {
-    events.push_back(event);
-    return true;
-  }));
-  return events;
-}
 
 // Of the events that qualify, the one in the middle.
 template <typename Qualifies>
@@ -100,79 +88,35 @@ Result<EventIndex> alter_result(std::vector<Event>& events) {
   return at;
 }
 
-Result<uint64_t> write_segment(const std::string& path, UnitId unit, const std::vector<Event>& events) {
-  constexpr size_t kEventsPerRecord = 500;
-  RecordWriter writer(disk(), path, FileKind::events, unit);
-  for (size_t first = 0; first < events.size(); first += kEventsPerRecord) {
-    const size_t count = std::min(kEventsPerRecord, events.size() - first);
-    Encoder block;
-    for (size_t i = 0; i < count; i++) encode(events[first + i], block);
-    writer.add(RecordType::events, block.data(), static_cast<uint32_t>(count));
-  }
-  TRY(writer.write());
-  return writer.written();
-}
-
-// The journal anew, without the records for which `keeps` is false; it may change them.
-Result<void> rewrite_journal(const TraceFiles& files, const std::function<bool(JournalRecord&)>& keeps) {
-  std::vector<JournalRecord> records;
-  {
-    ASSIGN_OR_RETURN(const auto old, RecordFile::open(disk(), files.journal(), FileKind::journal, 0, 0, Tail::torn));
-    for (const auto& header : old->records()) {
-      ASSIGN_OR_RETURN(const Bytes payload, old->payload(header));
-      JournalRecord record;
-      if (!decode(header.type, payload, record)) return Error{"the journal cannot be decoded"};
-      if (keeps(record)) records.push_back(std::move(record));
-    }
-  }
-  JournalWriter writer(disk(), files.journal());
-  for (const auto& record : records) writer.add(record);
-  if (auto written = writer.write(); !written) return written.error();
-  return {};
-}
-
-Result<EventIndex> plant_at_end(const TraceFiles& files, const std::string& kind, UnitId unit) {
-  EventIndex at = 0;
-  {
-    ASSIGN_OR_RETURN(const auto trace, Trace::open(files.directory));
-    at = trace->event_count(unit) - 1;
-  }
+Result<EventIndex> plant_at_end(TraceParts& parts, const std::string& kind, UnitId unit) {
+  const EventIndex count = parts.events[unit].size();
   bool altered = false;
-  TRY(rewrite_journal(files, [&](JournalRecord& record) {
+  for (auto& record : parts.journal) {
     auto* const end = std::get_if<IntervalEnd>(&record);
-    auto state = end && end->unit == unit && end->end_event == at + 1 ? decode_end_state(end->state) : std::nullopt;
-    if (!state) return true;
+    auto state = end && end->unit == unit && end->end_event == count ? decode_end_state(end->state) : std::nullopt;
+    if (!state) continue;
     ++(kind == "memory" ? state->memory : kind == "registers" ? state->registers : state->extended);
     end->state = encode(*state);
     altered = true;
-    return true;
-  }));
-  fs::remove(files.catalog());
-  return altered ? Result<EventIndex>(at) : Error{"nothing is known of the unit's end"};
+  }
+  return altered ? Result<EventIndex>(count - 1) : Error{"nothing is known of the unit's end"};
 }
 
-Result<EventIndex> plant_in_events(const TraceFiles& files, const std::string& kind, UnitId unit) {
+Result<EventIndex> plant(TraceParts& parts, const std::string& kind, UnitId unit) {
+  if (kind == "memory" || kind == "registers" || kind == "extended") return plant_at_end(parts, kind, unit);
   const std::map<std::string, Result<EventIndex> (*)(std::vector<Event>&)> kinds{
       {"payload", alter_payload}, {"swap", swap_receives}, {"result", alter_result}};
   const auto found = kinds.find(kind);
   if (found == kinds.end()) return Error{fmt::format("there is no fault '{}'", kind), Status::usage};
-  std::vector<Event> events;
-  {
-    ASSIGN_OR_RETURN(const auto trace, Trace::open(files.directory));
-    ASSIGN_OR_RETURN(events, read_events(*trace, unit));
-  }
-  ASSIGN_OR_RETURN(const EventIndex at, found->second(events));
-  ASSIGN_OR_RETURN(const uint64_t size, write_segment(files.segment(unit), unit, events));
-  // With a segment of its own for the unit.
-  const FileEnd segment{TraceFiles::segment_name(unit), size, events.size()};
-  TRY(rewrite_journal(files, [&](JournalRecord& record) {
-    if (auto* end = std::get_if<JournalEnd>(&record)) {
-      std::erase_if(end->files, [&](const FileEnd& file) { return file.name == segment.name; });
-      end->files.push_back(segment);
-    }
-    const auto* place = std::get_if<ShortUnit>(&record);
-    return !place || place->unit != unit;
-  }));
+  return found->second(parts.events[unit]);
+}
+
+Result<EventIndex> plant_in_parts(const TraceFiles& files, const std::string& kind, UnitId unit) {
+  ASSIGN_OR_RETURN(TraceParts parts, take_apart(disk(), files));
+  ASSIGN_OR_RETURN(const EventIndex at, plant(parts, kind, unit));
+  Compressor compressor(1);
+  ASSIGN_OR_RETURN(const auto journal, write_contents(parts, disk(), files, &compressor));
+  TRY(write_journal(journal, disk(), files));
   fs::remove(files.catalog());  // derived; made again when asked for
   return at;
 }
@@ -195,10 +139,7 @@ Result<void> alter(const std::string& from, const std::string& to, const std::st
   if (fs::exists(to)) return Error{fmt::format("{} exists", to)};
   fs::copy(from, to, fs::copy_options::recursive | fs::copy_options::copy_symlinks);
   const TraceFiles files{to};
-  const bool end = kind == "memory" || kind == "registers" || kind == "extended";
-  ASSIGN_OR_RETURN(const EventIndex at, kind == "newer" ? plant_version(files)
-                                        : end           ? plant_at_end(files, kind, unit)
-                                                        : plant_in_events(files, kind, unit));
+  ASSIGN_OR_RETURN(const EventIndex at, kind == "newer" ? plant_version(files) : plant_in_parts(files, kind, unit));
   fmt::print("{{\"unit\": {}, \"event\": {}}}\n", unit, at);
   return {};
 }

@@ -8,6 +8,7 @@
 #include "logstore/memory_storage.h"
 #include "logstore/record_file.h"
 #include "logstore/trace_additions.h"
+#include "tests/fuzz/read_trace.h"
 #include "tests/fuzz/seeds.h"
 #include "tests/unit/logstore_sample.h"
 
@@ -76,33 +77,10 @@ void put_back(const Files& files, MemoryStorage& storage) {
   }
 }
 
-// Reads everything there is. True if something was reported.
+// True if something was reported.
 bool read_all(MemoryStorage& storage) {
   const auto opened = Trace::open("/t", storage);
-  if (!opened) return true;
-  const Trace& trace = *opened.value();
-  bool reported = false;
-  const auto note = [&](bool good) { reported |= !good; };
-  for (const auto& unit : trace.units()) {
-    uint64_t sum = 0;
-    note(static_cast<bool>(trace.for_each_event(unit.unit, 0, UINT64_MAX, [&](EventIndex, const Event& event) {
-      sum += event.writes.size();
-      return true;
-    })));
-    (void)trace.event_count(unit.unit);
-    (void)trace.find_unit(trace.unit_name(unit.unit));
-    for (const auto& interval : trace.intervals(unit.unit)) {
-      auto image = trace.image(unit.unit, interval.interval);
-      if (interval.has_image) note(static_cast<bool>(image));
-      if (!image) continue;
-      note(static_cast<bool>(trace.read_pages(image->pages, [](std::span<const PageRef>) { return Result<void>(); })));
-    }
-  }
-  for (const auto& [id, file] : trace.files()) note(static_cast<bool>(trace.file_path(id)));
-  note(trace.check().empty());
-  note(static_cast<bool>(catalog_path(trace)));
-  (void)trace.size_on_disk();
-  return reported;
+  return !opened || fuzz::read_all(**opened, true);
 }
 
 void damage_bytes(Bytes& data, sample::Values& v) {
