@@ -46,6 +46,9 @@ struct TraceFiles {
   }
 };
 
+// What a trace's directory is called while it is being removed. Nobody lists it; `rm` of the trace goes on with it.
+inline constexpr const char* kRemoving = ".removing";
+
 // Beside the place of a file that is not published yet. Left behind by a kill, such files mean nothing.
 inline std::string temporary(const std::string& path) { return path + ".tmp"; }
 

@@ -121,7 +121,8 @@ Result<std::string> find_trace(const std::string& text) {
 std::vector<std::string> list_traces() {
   const std::string home = trace_home();
   std::vector<std::string> names = directories_in(home);
-  std::erase_if(names, [&](const std::string& name) { return !is_trace(home + "/" + name); });
+  std::erase_if(names,
+                [&](const std::string& name) { return name.ends_with(kRemoving) || !is_trace(home + "/" + name); });
   return names;
 }
 

@@ -24,8 +24,41 @@ bool is_trace(const fs::path& directory) {
   return got && got.value() == first.size() && std::equal(first.begin(), first.end(), kBegins.begin());
 }
 
+bool is_being_removed(const fs::path& directory) { return directory.string().ends_with(kRemoving); }
+
+// What somebody who was killed while removing this trace has left of it; empty if nothing is.
+fs::path left_of(const fs::path& trace) {
+  const fs::path left = trace.string() + kRemoving;
+  std::error_code failure;
+  const bool ours = fs::is_directory(left, failure) && (is_trace(left) || fs::is_empty(left, failure));
+  return ours ? left : fs::path();
+}
+
+// Its journal last, by which what is left can be told from other directories.
+Result<void> clear_away(const fs::path& doomed) {
+  const fs::path journal = TraceFiles{doomed.string()}.journal();
+  std::error_code failure;
+  std::vector<fs::path> others;
+  for (fs::directory_iterator it(doomed, failure), end; !failure && it != end; it.increment(failure)) {
+    if (it->path() != journal) others.push_back(it->path());
+  }
+  for (const fs::path& other : others) {
+    if (!failure) fs::remove_all(other, failure);
+  }
+  if (!failure) fs::remove_all(doomed, failure);
+  if (failure) return Error{fmt::format("cannot remove all of {}: {}", doomed.string(), failure.message())};
+  return {};
+}
+
 Result<fs::path> trace_directory(const std::string& text) {
-  ASSIGN_OR_RETURN(const std::string found, find_trace(text));
+  const Result<std::string> found_trace = find_trace(text);
+  if (!found_trace) {
+    for (const fs::path& trace : {fs::path(text), fs::path(trace_home()) / text}) {
+      if (const fs::path left = left_of(trace); !text.empty() && !left.empty()) return left;
+    }
+    return found_trace.error();
+  }
+  const std::string& found = *found_trace;
   std::error_code failure;
   const fs::path directory = fs::canonical(found, failure);
   if (failure) return Error{fmt::format("{}: {}", found, failure.message())};
@@ -62,18 +95,20 @@ Result<int> remove_command(const RemoveOptions& options) {
       directories.push_back(directory);
   }
   std::error_code failure;
-  const fs::path latest = fs::canonical(fs::path(trace_home()) / "latest", failure);
-  bool latest_gone = false;
+  const fs::path latest = fs::path(trace_home()) / "latest";
   for (const auto& directory : directories) {
+    if (is_being_removed(directory)) {
+      TRY(clear_away(directory));
+      continue;
+    }
     // Out of sight first: what is left when we are interrupted is then no trace any more.
-    const fs::path doomed = directory.string() + ".removing";
+    if (const fs::path left = left_of(directory); !left.empty()) TRY(clear_away(left));
+    const fs::path doomed = directory.string() + kRemoving;
     fs::rename(directory, doomed, failure);
     if (failure) return Error{fmt::format("cannot remove {}: {}", directory.string(), failure.message())};
-    fs::remove_all(doomed, failure);
-    if (failure) return Error{fmt::format("cannot remove all of {}: {}", doomed.string(), failure.message())};
-    latest_gone |= directory == latest;
+    TRY(clear_away(doomed));
   }
-  if (latest_gone) TRY(renew_latest());
+  if (fs::is_symlink(latest, failure) && !fs::exists(latest, failure)) TRY(renew_latest());
   return 0;
 }
 

@@ -14,7 +14,7 @@ import traceback
 
 sys.dont_write_bytecode = True
 import harness  # noqa: E402
-import bad_input, breakpoints, caching, concurrency, confined, containment, debian, documented, evaluating, faults, inherited, interrupts, large, limits, logging_share, mutants, papers_check, preparing, privacy, processors, programs, random_programs, real, real_programs, reports, sandboxes, shared_mappings, sweeps, tiers, transports, unending, workloads  # noqa: E401,E402,F401  (each registers its tests)
+import bad_input, breakpoints, caching, concurrency, confined, containment, debian, documented, evaluating, faults, inherited, interrupts, kills, large, limits, logging_share, mutants, papers_check, preparing, privacy, processors, programs, random_programs, real, real_programs, reports, sandboxes, shared_mappings, sweeps, tiers, transports, unending, workloads  # noqa: E401,E402,F401  (each registers its tests)
 
 FAILURE_AT_END = 600  # characters of a failure that are printed once more after all tests
 
