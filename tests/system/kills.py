@@ -34,11 +34,21 @@ def kill_at(ctx, moment_s, words, *, child=False):
     limit = time.monotonic() + GONE_S * ctx.options.timeout_factor
     while left := session_members(process.pid):
         if time.monotonic() > limit:
+            living = [state_of(pid) for pid, _ in left]
             kill_session(process.pid)
-            raise process.failure(f"was killed after {moment_s:.4f} s, and these live on: {[pid for pid, _ in left]}")
+            raise process.failure(f"was killed after {moment_s:.4f} s, and these live on: {'; '.join(living)}")
         time.sleep(0.005)
     process.finish(ctx.timeout_s)
     return in_time
+
+
+def state_of(pid):
+    try:
+        with open(f"/proc/{pid}/status") as status, open(f"/proc/{pid}/wchan") as waits:
+            told = [line.strip() for line in status if line.split(":")[0] in ("Name", "State", "PPid", "TracerPid", "SigPnd", "ShdPnd")]
+            return f"{pid} ({', '.join(told)}, in {waits.read()})"
+    except OSError:
+        return f"{pid} (gone)"
 
 
 def children_of(pid):
