@@ -1,10 +1,7 @@
 #include "supervisor/message_store.h"
 
-#include <fcntl.h>
-#include <linux/falloc.h>
 #include <linux/futex.h>
 #include <signal.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -76,6 +73,8 @@ Result<void> MessageStore::lay_out(std::vector<NeededSend> sends) {
     places_.push_back({event, 0, group->second});
     lengths.push_back(length);
   }
+  // More than any program has, so that no sum of what a trace says is another number.
+  constexpr uint64_t kMostBytes = 1ull << 46;
   uint64_t size = sizeof(gate::MessagesHeader) + places_.size() * sizeof(gate::Message);
   for (const uint64_t length : lengths) {
     if (length > kMostBytes - std::min(kMostBytes, size)) {
@@ -83,15 +82,7 @@ Result<void> MessageStore::lay_out(std::vector<NeededSend> sends) {
     }
     size += length;
   }
-  file_ = Fd(memfd_create("redrive-messages", MFD_CLOEXEC));
-  if (!file_ || ftruncate(file_.get(), static_cast<off_t>(size)) != 0) {
-    return errno_error("cannot make shared memory for messages");
-  }
-  void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file_.get(), 0);
-  if (memory == MAP_FAILED) return errno_error("cannot map shared memory for messages");
-  memory_ = static_cast<uint8_t*>(memory);
-  size_ = size;
-  path_ = "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(file_.get());
+  ASSIGN_OR_RETURN(shared_, SharedMemory::make("redrive-messages", size, SharedMemory::Tracees::write));
   uint64_t count = 0;
   for (auto& group : groups_) {
     group.first = std::exchange(count, count + group.end);
@@ -109,7 +100,6 @@ Result<void> MessageStore::lay_out(std::vector<NeededSend> sends) {
 
 MessageStore::~MessageStore() {
   for (const auto& [event, birth] : born_) birth.stub.end();
-  if (memory_) munmap(memory_, size_);
 }
 
 std::optional<uint64_t> MessageStore::index(EventRef event, Hint& near) const {
@@ -132,7 +122,7 @@ void MessageStore::publish(EventRef event, const Bytes& payload) {
   if (!place) return;
   gate::Message& to = message(*place);
   to.length = payload.size();
-  std::memcpy(memory_ + offsets_[*place], payload.data(), std::min<uint64_t>(capacity(*place), payload.size()));
+  std::memcpy(shared_->data() + offsets_[*place], payload.data(), std::min<uint64_t>(capacity(*place), payload.size()));
   if (state(to).exchange(MessageState::sent) == MessageState::awaited) wake(to);
 }
 
@@ -223,7 +213,7 @@ Result<Bytes> MessageStore::payload(const MessagePart& part) {
   if (part.offset > there || part.length > there - part.offset) {
     return Error{"unit " + std::to_string(part.sender.unit) + " sent a shorter message than it did when recorded"};
   }
-  const uint8_t* first = memory_ + offsets_[place] + part.offset;
+  const uint8_t* first = shared_->data() + offsets_[place] + part.offset;
   return Bytes(first, first + part.length);
 }
 
@@ -325,9 +315,7 @@ void MessageStore::release(size_t group) {
   const auto forget = [this](uint64_t start, uint64_t end, uint64_t fresh_start, uint64_t fresh_end) {
     start = std::max((start + kPageSize - 1) & ~(kPageSize - 1), fresh_start & ~(kPageSize - 1));
     end = std::min(end & ~(kPageSize - 1), (fresh_end + kPageSize - 1) & ~(kPageSize - 1));
-    if (start >= end) return;
-    fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(start),
-              static_cast<off_t>(end - start));
+    if (start < end) shared_->clear(start, end - start);
   };
   const auto entry = [](uint64_t index) { return sizeof(gate::MessagesHeader) + index * sizeof(gate::Message); };
   const Group &its = groups_[group], &low = groups_[first], &high = groups_[last];
@@ -337,7 +325,7 @@ void MessageStore::release(size_t group) {
 
 size_t MessageStore::waiting() const {
   const std::lock_guard lock(mutex_);
-  const size_t inside = memory_ ? std::atomic_ref(header().waiting).load() : 0;
+  const size_t inside = shared_ ? std::atomic_ref(header().waiting).load() : 0;
   return inside + awaited_.size() + awaited_turns_.size() + bearing_;
 }
 

@@ -24,6 +24,7 @@
 #include "interceptors/inprocess/layout.h"
 #include "logstore/event.h"
 #include "supervisor/gate.h"
+#include "supervisor/shared_memory.h"
 
 namespace redrive {
 
@@ -101,8 +102,8 @@ class MessageStore {
   uint64_t held_bytes() const;
 
   // The file that holds the table and the bytes; 0 bytes: no message is needed.
-  const std::string& path() const { return path_; }
-  uint64_t size() const { return size_; }
+  const std::string& path() const { return shared_->path(); }
+  uint64_t size() const { return shared_ ? shared_->size() : 0; }
 
  private:
   // Payloads that the same intervals receive.
@@ -120,9 +121,9 @@ class MessageStore {
 
   explicit MessageStore(std::set<EventRef> births) : births_(std::move(births)) {}
   Result<void> lay_out(std::vector<NeededSend> sends);
-  gate::MessagesHeader& header() const { return *reinterpret_cast<gate::MessagesHeader*>(memory_); }
+  gate::MessagesHeader& header() const { return *reinterpret_cast<gate::MessagesHeader*>(shared_->data()); }
   gate::Message& message(uint64_t index) const {
-    return reinterpret_cast<gate::Message*>(memory_ + sizeof(gate::MessagesHeader))[index];
+    return reinterpret_cast<gate::Message*>(shared_->data() + sizeof(gate::MessagesHeader))[index];
   }
   uint64_t capacity(uint64_t index) const { return offsets_[index + 1] - offsets_[index]; }
   bool available(EventRef event) const;
@@ -138,10 +139,7 @@ class MessageStore {
   std::atomic<uint64_t> progress_ = 0;
   std::vector<ExecutedEvents> intervals_;
   std::map<EventRef, size_t> by_first_event_;
-  Fd file_;
-  std::string path_;
-  uint8_t* memory_ = nullptr;
-  uint64_t size_ = 0;
+  std::optional<SharedMemory> shared_;
   std::vector<Place> places_;                    // by event
   std::vector<uint64_t> offsets_;                // of the bytes, by index in the table; and their end
   std::vector<std::vector<uint32_t>> receives_;  // by interval: the groups

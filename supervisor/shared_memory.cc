@@ -43,6 +43,11 @@ SharedMemory::~SharedMemory() {
   if (data_) munmap(data_, size_);
 }
 
+void SharedMemory::clear(size_t offset, size_t length) const {
+  fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
+            static_cast<off_t>(length));
+}
+
 bool SharedMemory::send(int socket) const { return pass_fd(socket, file_.get()); }
 
 void SharedMemory::close() { file_ = Fd(); }

@@ -24,8 +24,11 @@ class SharedMemory {
   ~SharedMemory();
 
   uint8_t* data() const { return data_; }
+  size_t size() const { return size_; }
   // Where a process finds the file that sees the same processes and could look into this one.
   const std::string& path() const { return path_; }
+  // Zeros again, and no memory: whole pages.
+  void clear(size_t offset, size_t length) const;
   // Sends the file over a socket (unix(7), SCM_RIGHTS).
   bool send(int socket) const;
   // Nobody finds the file any more: who has it mapped keeps the memory.
