@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 #include "base/check.h"
 #include "logstore/hash.h"
@@ -108,6 +109,12 @@ Compressor::Compressor(int level) : context_(ZSTD_createCCtx(), ZSTD_freeCCtx) {
 size_t Compressor::pack(std::span<const uint8_t> from, std::span<uint8_t> to) {
   const size_t n = ZSTD_compress2(context_.get(), to.data(), to.size(), from.data(), from.size());
   return ZSTD_isError(n) ? 0 : n;
+}
+
+// What a C library cannot get is missed as what `new` cannot.
+[[noreturn]] static void no_memory() {
+  if (const auto handle = std::get_new_handler()) handle();
+  throw std::bad_alloc();
 }
 
 void Unpacker::Free::operator()(ZSTD_DCtx* context) const { ZSTD_freeDCtx(context); }
@@ -283,7 +290,7 @@ Result<std::span<const uint8_t>> RecordFile::unpacked(const RecordHeader& record
   if (!record.packed) return stored;
   Bytes& raw = unpacker.raw_;
   if (!unpacker.context_) unpacker.context_.reset(ZSTD_createDCtx());
-  CHECK(unpacker.context_);
+  if (!unpacker.context_) no_memory();
   raw.resize(record.raw_length);
   const size_t n = ZSTD_decompressDCtx(unpacker.context_.get(), raw.data(), raw.size(), stored.data(), stored.size());
   if (ZSTD_isError(n) || n != raw.size()) return damage(path_, record.offset, "record cannot be unpacked");

@@ -92,6 +92,7 @@ bool confine(std::span<const int> readable, int output) {
 }
 
 [[noreturn]] void run_child(std::span<const int> readable, int output, const std::function<std::string()>& work) {
+  std::set_new_handler(nullptr);
   const Untrapped untrapped;  // for good: what would trap again is a call that the filter does not know
   int status = kNotConfined;
   try {

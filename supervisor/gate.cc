@@ -43,6 +43,20 @@ Bytes contents_of(const Mapping& mapping) {
   return contents;
 }
 
+// From an address on, up to the first unreadable page: a mapping may be much longer than its file.
+Bytes read_readable(const Memory& memory, Address start, uint64_t length) {
+  constexpr uint64_t kAtOnce = 4 << 20;
+  Bytes bytes;
+  while (bytes.size() < length) {
+    const size_t had = bytes.size(), wanted = std::min(kAtOnce, length - had);
+    bytes.resize(had + wanted);
+    const size_t got = memory.read_some(start + had, bytes.data() + had, wanted);
+    bytes.resize(had + got);
+    if (got < wanted) break;
+  }
+  return bytes;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<GateArena>> GateArena::make() {
@@ -217,11 +231,7 @@ bool CodeSegments::is_unchanging(const Mapping& mapping) {
 }
 
 const CodeSegment& CodeSegments::code_of(Segment& segment, const Memory& memory, const Mapping& mapping) {
-  if (!segment.code) {
-    Bytes code(mapping.length());
-    code.resize(memory.read_some(mapping.start, code.data(), code.size()));
-    segment.code.emplace(std::move(code));
-  }
+  if (!segment.code) segment.code.emplace(read_readable(memory, mapping.start, mapping.length()));
   return *segment.code;
 }
 

@@ -4,6 +4,8 @@
 
 #include <cstdio>
 #include <exception>
+#include <new>
+#include <string>
 
 #include "base/limits.h"
 #include "base/private_files.h"
@@ -13,6 +15,12 @@
 
 namespace redrive {
 namespace {
+
+constexpr char kNoMemory[] = "not enough memory (see ulimit -v)";
+
+std::string describe(const std::exception& failure) {
+  return dynamic_cast<const std::bad_alloc*>(&failure) ? kNoMemory : failure.what();
+}
 
 Result<int> run(const PrintText& text) {
   fmt::print("{}", text.text);
@@ -30,7 +38,7 @@ Result<int> run(const RecordOptions& options) {
     if (status || status.error().status >= kCannotRecord) return status;
     return Error{status.error().message, kCannotRecord};
   } catch (const std::exception& failure) {
-    return Error{failure.what(), kCannotRecord};
+    return Error{describe(failure), kCannotRecord};
   }
 }
 template <typename Options>
@@ -63,8 +71,15 @@ int report(const Error& error) {
   return static_cast<int>(error.status);
 }
 
+// In whichever thread: stubs end with us, and what was not published of a trace is nothing. Who records goes on.
+[[noreturn]] void out_of_memory() {
+  std::fprintf(stderr, "redrive: %s\n", kNoMemory);  // unbuffered: it needs none
+  _exit(static_cast<int>(Status::failed));
+}
+
 Result<int> main(std::vector<std::string> words) {
   ASSIGN_OR_RETURN(const Command command, parse_command_line(std::move(words)));
+  if (!std::holds_alternative<RecordOptions>(command)) std::set_new_handler(out_of_memory);
   ASSIGN_OR_RETURN(const int status, std::visit([](const auto& options) { return run(options); }, command));
   if (std::fflush(stdout) != 0) return errno_error("cannot write the output");
   return status;
@@ -80,6 +95,6 @@ int main(int argc, char** argv) {
     const auto status = redrive::main({argv + (argc > 0), argv + argc});
     return status ? status.value() : redrive::report(status.error());
   } catch (const std::exception& failure) {  // no memory; standard output full (fmt)
-    return redrive::report(redrive::Error{failure.what()});
+    return redrive::report(redrive::Error{redrive::describe(failure)});
   }
 }

@@ -272,6 +272,25 @@ def linked_directory(ctx):
         ctx.expect_status(ctx.redrive(words[0], ".", *words[1:], cwd=ctx.trace), 0)
 
 
+@test("bad_input/little_memory")
+def little_memory(ctx):
+    """A trace of some hundred kilobytes that unpacks to much: what it takes is bounded, and where that is not there, one line says so."""
+    record(ctx, Job(["sh", "-c", "dd if=/dev/zero of=/dev/null bs=15M count=8; echo ok"]))
+    take_away_surroundings(ctx)
+
+    def limited(kilobytes, *words):
+        return ctx.run("sh", "-c", 'ulimit -v "$1"; shift; exec "$@"', "sh", kilobytes, ctx.options.redrive, *words)
+
+    for words in (("check",), ("ls",), ("stats",), ("dump",), ("plan", "1:0"), ("evaluate",)):
+        ctx.expect_status(limited(150_000, words[0], ctx.trace, *words[1:]), 0)
+        (ctx.trace / "catalog.sqlite").unlink(missing_ok=True)
+        outcome = limited(36_000, words[0], ctx.trace, *words[1:])
+        if outcome.status != 0:
+            expect_one_line(ctx, outcome, 1, "not enough memory")
+    expect_one_line(ctx, limited(36_000, "check", ctx.trace), 1, "not enough memory")
+    ctx.expect_status(limited(400_000, "replay", "--all", "--jobs", "1", ctx.trace), 0)
+
+
 @test("bad_input/newer_trace")
 def newer_trace(ctx):
     recorded(ctx)
