@@ -124,11 +124,11 @@ struct CountedInterval {
 class CountedIntervals {
  public:
   static Result<CountedIntervals> read(const Database& database) {
-    ASSIGN_OR_RETURN(auto rows,
-                     Selector::prepare(database,
-                                       "SELECT unit, interval, max(born_at_ns), sum(events), sum(repeats), sum(messages), "
-                                       "sum(logged_messages), sum(message_bytes), sum(logged_bytes), sum(input_bytes) "
-                                       "FROM counted GROUP BY unit, interval ORDER BY unit, interval"));
+    ASSIGN_OR_RETURN(auto rows, Selector::prepare(
+                                    database,
+                                    "SELECT unit, interval, max(born_at_ns), sum(events), sum(repeats), sum(messages), "
+                                    "sum(logged_messages), sum(message_bytes), sum(logged_bytes), sum(input_bytes) "
+                                    "FROM counted GROUP BY unit, interval ORDER BY unit, interval"));
     return CountedIntervals(std::move(rows));
   }
 

@@ -49,8 +49,8 @@ void ImagePublisher::note_size(UnitId unit, size_t pages) {
   sizes_[unit] = pages;
   sizes_sum_ += pages;
   if (sizes_.size() <= kUnits) return;
-  const auto least = std::min_element(sizes_.begin(), sizes_.end(),
-                                      [](const auto& a, const auto& b) { return a.second < b.second; });
+  const auto least =
+      std::min_element(sizes_.begin(), sizes_.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
   sizes_sum_ -= least->second;
   sizes_.erase(least);
 }

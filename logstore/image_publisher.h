@@ -26,6 +26,8 @@ class ImagePublisher {
   // As TraceWriter's. `storage_failed`: whether an error is not the reader's.
   Result<TraceWriter::ImageStats> write(UnitId unit, IntervalIndex interval, const ReadImage& read,
                                         bool& storage_failed);
+  // Has the journal say of the image that was written last that it is there, although it is not synced.
+  void announce() { journal_.add(ImageWritten{written_.back()}); }
   // What was written becomes part of the trace. `unsynced`: files that must be on disk before.
   Result<void> publish(std::vector<std::string> unsynced);
   void end_unit(UnitId unit) { note_size(unit, 0); }  // no image of it follows

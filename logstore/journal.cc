@@ -125,7 +125,7 @@ void fields(Direction& io, R& r) {
     io(r.unit, r.event, r.reason);
   } else if constexpr (std::is_same_v<T, FileRecord>) {
     io(r.file, r.path, r.copy, r.size);
-  } else if constexpr (std::is_same_v<T, ImagePublished>) {
+  } else if constexpr (std::is_same_v<T, ImagePublished> || std::is_same_v<T, ImageWritten>) {
     io(r.unit, r.interval, r.pages, r.file_size, r.store_size, r.store_pages);
     io.since_4(r.first_item, r.own_file);
   } else if constexpr (std::is_same_v<T, JournalEnd>) {
@@ -159,7 +159,8 @@ constexpr RecordType kTypes[] = {RecordType::settings,
                                  RecordType::stopping_site,
                                  RecordType::payloads_published,
                                  RecordType::short_unit,
-                                 RecordType::join};
+                                 RecordType::join,
+                                 RecordType::image_written};
 static_assert(std::size(kTypes) == std::variant_size_v<JournalRecord>);
 
 template <size_t kIndex = 0>

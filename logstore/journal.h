@@ -24,6 +24,10 @@ struct ImagePublished {
   bool own_file = false;     // images/U-I.img, as up to format 3
 };
 
+// An image was written, and the pages that it names before, but none of it synced: if the recorder is killed, whoever
+// reads the trace has to look whether it is there.
+struct ImageWritten : ImagePublished {};
+
 // All events of a unit that has ended lie in one record, in the segment that such units share.
 struct ShortUnit {
   UnitId unit = 0;
@@ -51,9 +55,9 @@ struct JournalEnd {
   std::vector<FileEnd> files;
 };
 
-using JournalRecord =
-    std::variant<Settings, UnitRecord, IntervalRecord, IntervalEnd, ChannelRecord, Refusal, Unsure, FileRecord,
-                 ImagePublished, JournalEnd, Interception, StoppingSite, PayloadsPublished, ShortUnit, Join>;
+using JournalRecord = std::variant<Settings, UnitRecord, IntervalRecord, IntervalEnd, ChannelRecord, Refusal, Unsure,
+                                   FileRecord, ImagePublished, JournalEnd, Interception, StoppingSite,
+                                   PayloadsPublished, ShortUnit, Join, ImageWritten>;
 
 RecordType type_of(const JournalRecord& record);
 Bytes encode(const JournalRecord& record);

@@ -214,7 +214,7 @@ Result<bool> RecordFile::never_reached_disk(uint64_t offset, uint64_t end) const
   return false;
 }
 
-Result<void> RecordFile::scan(Tail tail, uint64_t size) {
+Result<void> RecordFile::scan(Tail tail, uint64_t size, uint64_t synced) {
   Window headers(*file_);
   uint64_t next_item = 0;
   for (uint64_t at = kPreambleSize; at < size;) {
@@ -231,7 +231,7 @@ Result<void> RecordFile::scan(Tail tail, uint64_t size) {
       if (tail != Tail::torn) damaged_ = damage(path_, at, "file ends inside a record");
       return {};
     }
-    if (!wrong && tail == Tail::torn) {
+    if (!wrong && tail == Tail::torn && record.end() > synced) {
       ASSIGN_OR_RETURN(const auto stored, headers.get(at + kRecordHeaderSize, record.length));
       if (stored.size() < record.length) return damage(path_, at, "file ends inside a record");
       if (hash64(stored) != record.checksum) wrong = "record does not match its checksum";
@@ -265,8 +265,8 @@ Result<std::unique_ptr<RecordFile>> RecordFile::open(Storage& storage, const std
     return out;
   }
   CHECK(tail != Tail::ignored || size);
-  TRY(out->scan(tail, tail == Tail::ignored ? std::min(found, *size) : found));
-  const bool wrong_size = size && (tail == Tail::ignored ? found < *size : found != *size);
+  TRY(out->scan(tail, tail == Tail::ignored ? std::min(found, *size) : found, size.value_or(0)));
+  const bool wrong_size = size && (tail == Tail::whole ? found != *size : found < *size);
   if (wrong_size && !out->damaged_) {
     out->damaged_ = damage(path, std::min(found, *size),
                            "file has " + std::to_string(found) + " bytes, " + std::to_string(*size) + " expected");

@@ -23,7 +23,7 @@ typedef struct ZSTD_DCtx_s ZSTD_DCtx;
 
 namespace redrive {
 
-inline constexpr uint32_t kFormatVersion = 7;
+inline constexpr uint32_t kFormatVersion = 8;
 inline constexpr size_t kPreambleSize = 24;
 inline constexpr size_t kRecordHeaderSize = 40;
 inline constexpr uint64_t kMaxPacked = 16 << 20;  // larger payloads are stored as they are
@@ -61,6 +61,7 @@ enum class RecordType : uint8_t {
   block_sums = 20,
   payloads = 21,
   file_facts = 22,
+  image_written = 23,
 };
 
 // Damage at a byte of a file: "FILE: offset N: WHAT", Status::damaged.
@@ -135,7 +136,8 @@ class Unpacker {
 
 // How a file may end.
 enum class Tail : uint8_t {
-  torn,     // its writer may have been killed: an incomplete last record is cut, and every payload is verified at open
+  torn,     // its writer may have been killed: an incomplete last record is cut, and every payload that was not synced
+            // is verified at open
   whole,    // it was published or finished: whatever is missing is damage
   ignored,  // whole up to the size given; what its writer added after that is not looked at
 };
@@ -143,7 +145,7 @@ enum class Tail : uint8_t {
 class RecordFile {
  public:
   // Reads all headers. Fails only if the file cannot be read or its preamble is bad; a bad record ends the list
-  // (damaged()). `size`: what the file must have, if known (Tail::ignored: at least).
+  // (damaged()). `size`: what the file must have, if known (Tail::ignored: at least; Tail::torn: so much was synced).
   static Result<std::unique_ptr<RecordFile>> open(Storage& storage, const std::string& path, FileKind kind, uint32_t id,
                                                   uint32_t sub_id, Tail tail,
                                                   std::optional<uint64_t> size = std::nullopt);
@@ -169,7 +171,7 @@ class RecordFile {
  private:
   RecordFile(std::unique_ptr<File> file, std::string path) : file_(std::move(file)), path_(std::move(path)) {}
   Result<void> read_preamble(FileKind kind, uint32_t id, uint32_t sub_id) const;
-  Result<void> scan(Tail tail, uint64_t size);
+  Result<void> scan(Tail tail, uint64_t size, uint64_t synced);
   Result<bool> never_reached_disk(uint64_t offset, uint64_t end) const;
   Result<std::span<const uint8_t>> unpacked(const RecordHeader& record, std::span<const uint8_t> stored,
                                             Unpacker& unpacker) const;

@@ -151,12 +151,21 @@ FileEnd Trace::State::published_images() const {
   return known;
 }
 
+// How the files that images are in may end.
+Tail Trace::State::images_tail() const {
+  if (end) return preparing() ? Tail::ignored : Tail::whole;
+  return unsynced_images.empty() ? Tail::ignored : Tail::torn;
+}
+
+bool Trace::State::may_be_there(const std::string& path) const {
+  return images_tail() == Tail::torn && storage.exists(path);
+}
+
 Result<const RecordFile*> Trace::State::image_file() const {
   return image_lists.get([&]() -> Result<std::unique_ptr<RecordFile>> {
     const uint64_t size = published_images().size;
-    if (size == 0) return std::unique_ptr<RecordFile>();
-    const Tail tail = end && !preparing() ? Tail::whole : Tail::ignored;
-    return RecordFile::open(storage, files.images(), FileKind::image, 0, 0, tail, size);
+    if (size == 0 && !may_be_there(files.images())) return std::unique_ptr<RecordFile>();
+    return RecordFile::open(storage, files.images(), FileKind::image, 0, 0, images_tail(), size);
   });
 }
 
@@ -169,9 +178,8 @@ Result<const PayloadFile*> Trace::State::payloads(UnitId unit) const {
 
 Result<std::unique_ptr<PageStore>> Trace::State::open_page_store() const {
   const uint64_t size = published_pages().size;
-  if (size == 0) return std::unique_ptr<PageStore>();
-  const Tail tail = end && !preparing() ? Tail::whole : Tail::ignored;
-  ASSIGN_OR_RETURN(auto file, RecordFile::open(storage, files.pages(), FileKind::pages, 0, 0, tail, size));
+  if (size == 0 && !may_be_there(files.pages())) return std::unique_ptr<PageStore>();
+  ASSIGN_OR_RETURN(auto file, RecordFile::open(storage, files.pages(), FileKind::pages, 0, 0, images_tail(), size));
   return std::make_unique<PageStore>(std::move(file));
 }
 
@@ -236,6 +244,9 @@ Result<void> Trace::State::take(const RecordHeader& at, const JournalRecord& rec
   } else if (const auto* r = std::get_if<ImagePublished>(&record)) {
     images[{r->unit, r->interval}] = *r;
     last_image = *r;
+    unsynced_images.clear();
+  } else if (const auto* r = std::get_if<ImageWritten>(&record)) {
+    unsynced_images.push_back(*r);
   } else if (const auto* r = std::get_if<ShortUnit>(&record)) {
     if (r->unit == 0 || r->first_item + r->events < r->events) return wrong("place of a unit's events");
     short_units[r->unit] = *r;
@@ -246,6 +257,21 @@ Result<void> Trace::State::take(const RecordHeader& at, const JournalRecord& rec
     end = *r;
     recording_end = r->end;
     for (const auto& file : r->files) file_ends.emplace(file.name, file);
+  }
+  return {};
+}
+
+// Of the images that a killed recorder wrote last, those that are there as they were written.
+Result<void> Trace::State::take_unsynced_images() {
+  if (unsynced_images.empty()) return {};
+  ASSIGN_OR_RETURN(const RecordFile* lists, image_file());
+  ASSIGN_OR_RETURN(const PageStore* store, page_store());
+  const uint64_t lists_size = lists ? lists->readable_size() : 0;
+  const uint64_t store_size = store ? store->file().readable_size() : 0;
+  for (const auto& image : unsynced_images) {
+    if (image.file_size > lists_size || image.store_size > store_size) break;
+    images[{image.unit, image.interval}] = image;
+    last_image = image;
   }
   return {};
 }
@@ -326,7 +352,10 @@ Result<std::shared_ptr<Trace>> Trace::open(const std::string& directory, Storage
       if (const auto unit = TraceFiles::unit_of_segment(file.name)) state->segments.try_emplace(*unit);
     }
   }
-  if (!state->end) state->cut_to_events();
+  if (!state->end) {
+    TRY(state->take_unsynced_images());
+    state->cut_to_events();
+  }
   state->mark_images();
   state->name_units();
   return std::shared_ptr<Trace>(new Trace(std::move(state)));

@@ -173,9 +173,10 @@ class TraceWriter {
   // can write to it through a mapping, which does not change its times at once, so it is read each time.
   Result<uint64_t> add_file(const std::string& open_path, const std::string& path, bool mapped = false);
 
-  // Writes an image, which is part of the trace when publish_images() has returned. Pages equal to one already stored
-  // are stored once; zero pages not at all. These four are callable from another thread than the rest, by one thread
-  // at a time. An error of `read` is returned and leaves the writer as good as it was.
+  // Writes an image. SIGKILL cannot take it away from then on, and a loss of power cannot when publish_images() has
+  // returned. Pages equal to one already stored are stored once; zero pages not at all. These four are callable from
+  // another thread than the rest, by one thread at a time. An error of `read` is returned and leaves the writer as
+  // good as it was.
   struct ImageStats {
     uint64_t pages = 0, new_pages = 0, bytes = 0;
   };

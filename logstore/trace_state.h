@@ -110,15 +110,19 @@ struct Trace::State {
   std::map<std::pair<UnitId, IntervalIndex>, ImagePublished> images;
   std::map<UnitId, PayloadsPublished> payloads_published;
   std::optional<ImagePublished> last_image;
+  std::vector<ImageWritten> unsynced_images;  // since then
   std::map<UnitId, ShortUnit> short_units;
   std::map<UnitId, std::string> names;
 
   // Whether somebody was killed while adding to the trace: more may stand in its files than the journal says.
   bool preparing() const { return storage.exists(files.preparing()); }
+  Tail images_tail() const;
+  bool may_be_there(const std::string& path) const;
   FileEnd published_pages() const;
   FileEnd published_images() const;
   Result<void> read_journal();
   Result<void> take(const RecordHeader& at, const JournalRecord& record);
+  Result<void> take_unsynced_images();
   void cut_to_events();
   void mark_images();
   void name_units();

@@ -453,7 +453,12 @@ Result<TraceWriter::ImageStats> TraceWriter::write_image(UnitId unit, IntervalIn
   bool storage_failed = false;
   auto written = state_->images.write(unit, interval, read, storage_failed);
   if (!written && storage_failed) state_->fail(written.error());
-  if (written) state_->bytes += written->bytes;
+  if (!written) return written;
+  state_->bytes += written->bytes;
+  state_->images.announce();
+  auto announced = state_->write_journal();
+  state_->keep_error(announced);
+  if (!announced) return announced.error();
   return written;
 }
 

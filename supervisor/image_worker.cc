@@ -8,11 +8,9 @@
 namespace redrive {
 namespace {
 constexpr uint64_t kMaxQueued = 256 << 20;
-constexpr size_t kMaxUnpublished = 64;  // images
 // From one publication to the next, unless somebody waits: each costs several fsyncs, which take at most half of the
-// time.
-constexpr std::chrono::steady_clock::duration kPublishEvery = std::chrono::milliseconds(50);
-
+// time. What is written before can be lost with the machine, not with the recorder.
+constexpr std::chrono::steady_clock::duration kPublishEvery = std::chrono::seconds(1);
 }  // namespace
 
 void ImageJob::add(uint32_t process, const Mapping& mapping, Address address, std::span<const uint8_t> pages) {
@@ -89,7 +87,7 @@ void ImageWorker::run() {
   for (;;) {
     const auto began = std::chrono::steady_clock::now();
     const bool due = began >= publish_at || (queue_.empty() && (awaited_ || stopping_));
-    if (unpublished_ > kMaxUnpublished || (unpublished_ > 0 && due)) {
+    if (unpublished_ > 0 && due) {
       busy_ = true;
       lock.unlock();
       // The writer keeps an error, and says it when the recording ends.

@@ -74,7 +74,7 @@ class ImageWorker {
   size_t copies_ = 0;
   uint64_t queued_bytes_ = 0;
   bool busy_ = false;
-  size_t unpublished_ = 0;  // images that are written; published together while none waits, or when they are many
+  size_t unpublished_ = 0;  // images that are written, to be published together
   bool stopping_ = false;
   bool awaited_ = false;  // somebody waits until it is idle
   std::thread thread_;

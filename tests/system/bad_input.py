@@ -455,7 +455,7 @@ def ended_before_the_kill(ctx):
     program = 'i=0; while :; do /bin/true; i=$((i+1)); echo "$i ended"; done'
     recording = ctx.start_redrive("record", "-o", ctx.trace, "--", "sh", "-c", program)
     recording.wait_for("20 ended", ctx.timeout_s)
-    time.sleep(1)
+    time.sleep(0.1)
     os.kill(recording.pid, signal.SIGKILL)
     recording.finish(ctx.timeout_s)
     first = [interval for interval in ctx.json("replay", "--all", "--once", "--verify", ctx.trace, statuses=(0, 1))["intervals"]

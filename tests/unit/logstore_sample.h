@@ -85,7 +85,8 @@ inline Event event(Values& v) {
       if (change.kind == ObjectChange::Kind::data) change.data = v.bytes(change.length);
       e.changes.push_back(std::move(change));
     }
-    for (uint64_t i = v.below(3); i > 0; i--) e.child_writes.push_back({v.any(), 5, MemoryWrite::Kind::data, v.bytes(5)});
+    for (uint64_t i = v.below(3); i > 0; i--)
+      e.child_writes.push_back({v.any(), 5, MemoryWrite::Kind::data, v.bytes(5)});
   }
   if (v.format >= 6 && v.once_in(8)) e.cycle = static_cast<uint32_t>(1 + v.below(kLongestCycle));
   return e;
@@ -125,11 +126,17 @@ inline Bytes page(UnitId unit, IntervalIndex interval, size_t i) {
 }
 inline uint64_t page_address(size_t i) { return 0x40'0000 + i * 4096 + (i > 50 ? 0x7000'0000'0000 : 0); }
 
-inline Result<TraceWriter::ImageStats> publish(TraceWriter& writer, UnitId unit, IntervalIndex interval) {
-  return writer.publish_image(unit, interval, [&](const AddPages& add) -> Result<Bytes> {
+inline Result<TraceWriter::ImageStats> write_image(TraceWriter& writer, UnitId unit, IntervalIndex interval) {
+  return writer.write_image(unit, interval, [&](const AddPages& add) -> Result<Bytes> {
     for (size_t i = 0; i < kPages; i++) TRY(add(1, page_address(i), page(unit, interval, i)));
     return Values(77).bytes(300);
   });
+}
+
+inline Result<TraceWriter::ImageStats> publish(TraceWriter& writer, UnitId unit, IntervalIndex interval) {
+  ASSIGN_OR_RETURN(const auto stats, write_image(writer, unit, interval));
+  TRY(writer.publish_images());
+  return stats;
 }
 
 // A file of two blocks, to be copied into the trace; removed at exit.

@@ -316,8 +316,9 @@ TEST_CASE("a newer format and what is no trace are told apart from damage") {
   const auto newer = Trace::open("/t", storage);
   REQUIRE_FALSE(newer);
   CHECK_EQ(newer.error().status, Status::failed);
-  CHECK_EQ(newer.error().message, "/t/journal: trace made by a newer redrive, format " + std::to_string(kFormatVersion + 1) +
-                                      "; this one reads up to " + std::to_string(kFormatVersion));
+  CHECK_EQ(newer.error().message, "/t/journal: trace made by a newer redrive, format " +
+                                      std::to_string(kFormatVersion + 1) + "; this one reads up to " +
+                                      std::to_string(kFormatVersion));
   CHECK_EQ(Trace::open("/none", storage).error().message, "no trace /none");
   REQUIRE(storage.make_directory("/d"));
   CHECK_EQ(Trace::open("/d", storage).error().message, "/d is no trace: it has no file 'journal'");
@@ -483,6 +484,40 @@ TEST_CASE("an image is published while another thread records") {
   CHECK(trace->check().empty());
 }
 
+TEST_CASE("an image that is not synced outlives its recorder, and is none if the machine has lost it") {
+  enum class Lost { nothing, pages, pages_and_lists };
+  for (const Lost lost : {Lost::nothing, Lost::pages, Lost::pages_and_lists}) {
+    for (const bool keep_sizes : {false, true}) {
+      CAPTURE(static_cast<int>(lost));
+      CAPTURE(keep_sizes);
+      MemoryStorage storage;
+      auto created = TraceWriter::create("/t", sample::settings(), storage);
+      REQUIRE(created);
+      auto writer = std::move(created).value();
+      sample::fill(*writer);
+      for (UnitId unit = 1; unit <= 2; ++unit) {
+        writer->add(IntervalRecord{unit, 2, CheckpointKind::image, 2 * sample::kEventsPerInterval, false, 1, "a", 0});
+        writer->append(unit, Event{});
+      }
+      REQUIRE(writer->flush());
+      for (UnitId unit = 1; unit <= 2; ++unit) REQUIRE(sample::write_image(*writer, unit, 2));
+      writer.reset();
+      std::vector<std::string> synced{kFiles.journal(), kFiles.segment(1), kFiles.segment(2)};
+      if (lost == Lost::pages) synced.push_back(kFiles.images());
+      REQUIRE(storage.sync(synced));
+      if (lost != Lost::nothing) storage.lose_unsynced(keep_sizes);
+      const auto trace = opened(storage);
+      CHECK(trace->check().empty());
+      for (UnitId unit = 1; unit <= 2; ++unit) {
+        check_image(*trace, unit, 1);
+        REQUIRE_EQ(trace->intervals(unit).size(), 3);
+        CHECK_EQ(trace->intervals(unit)[2].has_image, lost == Lost::nothing);
+        if (lost == Lost::nothing) check_image(*trace, unit, 2);
+      }
+    }
+  }
+}
+
 TEST_CASE("journal records are what their encodings say, and nothing longer or shorter") {
   const std::vector<JournalRecord> records{sample::settings(),
                                            UnitRecord{1, -1, {2, 3}, {4, 5}},
@@ -499,6 +534,7 @@ TEST_CASE("journal records are what their encodings say, and nothing longer or s
                                            PayloadsPublished{1, 2, 3},
                                            ShortUnit{1, 2, 3},
                                            Join{1, 2, 3, 4, "a"},
+                                           ImageWritten{{1, 2, 3, 4, 5, 6, 7, false}},
                                            ImagePublished{1, 2, 3, 4, 5, 6, 0, true}};
   CHECK_EQ(records.size(), std::variant_size_v<JournalRecord> + 1);
   for (const auto& record : records) {
@@ -507,7 +543,8 @@ TEST_CASE("journal records are what their encodings say, and nothing longer or s
     REQUIRE(decode(type_of(record), data, back));
     CHECK_EQ(back.index(), record.index());
     CHECK(encode(back) == data);
-    const auto* image = std::get_if<ImagePublished>(&record);
+    const auto* written = std::get_if<ImageWritten>(&record);
+    const auto* image = written ? written : std::get_if<ImagePublished>(&record);
     const bool ends = std::holds_alternative<IntervalEnd>(record);
     for (size_t size = 0; size < data.size(); size++) {
       const bool of_format_3 = image && !image->own_file && size == data.size() - 1;
