@@ -23,6 +23,7 @@
 #include <filesystem>
 #include <vector>
 
+#include "base/brief_file.h"
 #include "base/check.h"
 #include "base/pass_fd.h"
 #include "checkpoint/address_space.h"
@@ -248,6 +249,14 @@ void Stub::limit_stack(uint64_t bytes) const {
   if (prlimit(pid_, RLIMIT_STACK, nullptr, &limit) != 0) return;
   limit.rlim_cur = std::min<rlim_t>(bytes, limit.rlim_max);
   prlimit(pid_, RLIMIT_STACK, &limit, nullptr);
+}
+
+// waitid(2) does not tell of a process as long as the ends of its other threads are not waited for.
+bool Stub::was_killed() const {
+  const std::string stat = read_briefly("/proc/" + std::to_string(pid_) + "/stat");
+  const size_t name_end = stat.rfind(')');
+  if (name_end == std::string::npos || stat.compare(name_end, 4, ") Z ") != 0) return false;
+  return (std::atoi(stat.c_str() + stat.rfind(' ')) & 0x7f) == SIGKILL;  // its exit status, as from wait(2)
 }
 
 uint64_t Stub::cpu_time_ns() const {

@@ -57,6 +57,8 @@ class Stub {
   Result<Stub> fork(pid_t tid, uint64_t flags) const;
   // Lets the stack grow as far as the recorded process could (getrlimit(2), RLIMIT_STACK).
   void limit_stack(uint64_t bytes) const;
+  // Whether somebody else has killed the process (SIGKILL).
+  bool was_killed() const;
   // The CPU time of all threads that the process has had.
   uint64_t cpu_time_ns() const;
   // Gives the process up for another thread to take_over().

@@ -59,11 +59,25 @@ Replayer::Replayer(const Trace& trace, const PlannedInterval& what, std::optiona
 
 Result<Replayer::Outcome> Replayer::run() {
   try {
-    return run_to_end();
+    Result<Outcome> outcome = run_to_end();
+    if ((!outcome || outcome->divergence) && was_killed()) {
+      return Error{
+          fmt::format("interval {} of unit {} was not re-driven: its process was killed, as by the kernel if memory is "
+                      "short or the "
+                      "limit of CPU time is reached (see dmesg(1), ulimit -t)",
+                      what_.interval, what_.unit)};
+    }
+    return outcome;
   } catch (const std::exception& failure) {  // no memory: the threads of other intervals go on
     return Error{
         fmt::format("interval {} of unit {} cannot be re-driven: {}", what_.interval, what_.unit, failure.what())};
   }
+}
+
+// What is re-driven cannot end itself by SIGKILL.
+bool Replayer::was_killed() const {
+  return killed_ || std::any_of(unit_.processes.begin(), unit_.processes.end(),
+                                [](const auto& process) { return process.second.stub.was_killed(); });
 }
 
 Result<Replayer::Outcome> Replayer::run_to_end() {
@@ -230,7 +244,10 @@ Result<Replayer::StopKind> Replayer::run_to_stop(Thread& thread) {
     const auto how = static_cast<__ptrace_request>(gate ? PTRACE_CONT : PTRACE_SYSEMU);
     if (ptrace(how, thread.tid, nullptr, nullptr) != 0) return StopKind::gone;
     int status = 0;
-    if (!wait_for(thread.tid, status) || !WIFSTOPPED(status)) return StopKind::gone;
+    if (!wait_for(thread.tid, status) || !WIFSTOPPED(status)) {
+      killed_ |= WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+      return StopKind::gone;
+    }
     const bool filtered = status >> 16 == PTRACE_EVENT_SECCOMP;
     if (status >> 16 && !filtered) continue;
     const int signal = WSTOPSIG(status);

@@ -107,6 +107,7 @@ class Replayer {
   };
 
   Result<Outcome> run_to_end();
+  bool was_killed() const;
   Result<void> execute(EventIndex first, EventIndex last);
   Result<void> restore_start();
   Result<void> adopt_birth(const IntervalRecord& interval);
@@ -223,6 +224,7 @@ class Replayer {
   std::map<ThreadSerial, Thread> threads_;
   FilePath file_path_;
   std::optional<Divergence> divergence_;
+  bool killed_ = false;  // a process of the unit was, while a thread of it was waited for
   EventIndex end_ = 0;
   bool end_verified_ = false;  // before the last event, which ends its program
   std::string unverified_;     // as in an Outcome

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -72,6 +73,9 @@ int ftruncate(int fd, off_t size) { return fails("truncate") ? -1 : NEXT(int (*)
 int rename(const char* from, const char* to) {
   return fails("rename") ? -1 : NEXT(int (*)(const char*, const char*), "rename")(from, to);
 }
+int renameat(int old, const char* from, int new, const char* to) {
+  return fails("rename") ? -1 : NEXT(int (*)(int, const char*, int, const char*), "renameat")(old, from, new, to);
+}
 int memfd_create(const char* name, unsigned flags) {
   return fails("memfd") ? -1 : NEXT(int (*)(const char*, unsigned), "memfd_create")(name, flags);
 }
@@ -80,6 +84,23 @@ void* mmap(void* at, size_t size, int protection, int flags, int fd, off_t offse
                        : NEXT(void* (*)(void*, size_t, int, int, int, off_t), "mmap")(at, size, protection, flags, fd, offset);
 }
 pid_t fork(void) { return fails("fork") ? -1 : NEXT(pid_t(*)(void), "fork")(); }
+int clone(int (*body)(void*), void* stack, int flags, void* arg, ...) {
+  va_list rest;
+  va_start(rest, arg);
+  pid_t* const parent = va_arg(rest, pid_t*);
+  va_end(rest);
+  return fails("fork") ? -1 : NEXT(int (*)(int (*)(void*), void*, int, void*, ...), "clone")(body, stack, flags, arg, parent);
+}
+// openat2(2) has no function of its own.
+long syscall(long number, ...) {
+  va_list rest;
+  va_start(rest, number);
+  long args[6];
+  for (int i = 0; i < 6; ++i) args[i] = va_arg(rest, long);
+  va_end(rest);
+  if (number == SYS_openat2 && fails("open")) return -1;
+  return NEXT(long (*)(long, ...), "syscall")(number, args[0], args[1], args[2], args[3], args[4], args[5]);
+}
 
 static int open_by(const char* name, const char* path, int flags, unsigned mode) {
   return fails("open") ? -1 : NEXT(int (*)(const char*, int, ...), name)(path, flags, mode);

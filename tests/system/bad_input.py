@@ -8,7 +8,7 @@ import stat
 import time
 
 from faults import alter, recorded
-from harness import Failure, Skip, needs, test
+from harness import Failure, Skip, needs, test, workload
 from programs import job_of
 from redriving import Job, check_trace, is_root, record, redrive_all, take_away_surroundings, units
 
@@ -486,6 +486,36 @@ def events_lost(ctx):
     cut = [i["cut"] for i in report["intervals"] if i["unit"] == 2]
     if cut[0] or not cut[-2] or not cut[-1]:
         raise Failure(f"of the unit that lacks what was sent to it, these intervals are cut: {cut}")
+
+
+def stub_of(replay, limit):
+    """The process in which a replay executes what was recorded, when it has done so for some time."""
+    while time.monotonic() < limit and replay.process.poll() is None:
+        for task in os.listdir(f"/proc/{replay.pid}/task"):
+            with open(f"/proc/{replay.pid}/task/{task}/children") as children:
+                for child in children.read().split():
+                    with open(f"/proc/{child}/stat") as stat:
+                        if int(stat.read().rsplit(")", 1)[1].split()[11]) >= 10:  # ticks of CPU time
+                            return int(child)
+        time.sleep(0.01)
+    raise replay.failure("ends without having executed anything for long")
+
+
+def register_killed_replay(tier):
+    @test(f"bad_input/replay_killed_{tier}")
+    def replay_killed(ctx):
+        """What the kernel does when memory is short is no divergence."""
+        ctx.expect_status(ctx.redrive("record", "-o", ctx.trace, "--", workload(ctx.options, "cpu_bound"), "100"), 0)
+        replay = ctx.start_redrive("replay", "--interception", tier, ctx.trace, "--all")
+        os.kill(stub_of(replay, time.monotonic() + ctx.timeout_s), signal.SIGKILL)
+        outcome = replay.finish(ctx.timeout_s)
+        ctx.expect_status(outcome, 1)
+        ctx.expect("its process was killed" in outcome.stdout + outcome.stderr, outcome, "does not say why")
+        ctx.expect("divergence in" not in outcome.stderr, outcome, "takes it for a divergence")
+
+
+for name in ("in-process", "stops"):
+    register_killed_replay(name)
 
 
 @test("bad_input/program_killed")

@@ -1,7 +1,10 @@
 """Group limits: resource limits (ulimit) that are the program's, and not redrive's."""
+import contextlib
+import os
+import pathlib
 import re
 
-from harness import test, workload
+from harness import Skip, test, workload
 from redriving import check_report, units
 
 CAP_SYS_RESOURCE = 24
@@ -61,3 +64,52 @@ for name, (limit, words) in {
         ctx.expect_status(outcome, 125)
         ctx.expect(outcome.stderr.count("\n") == 1 and re.search(words, outcome.stderr), outcome, "does not say what it lacks")
         ctx.expect(not (ctx.work / "started").exists() and not ctx.trace.exists(), outcome, "leaves something behind")
+
+
+@contextlib.contextmanager
+def memory_group(name, limit):
+    """A control group of so many bytes: the file that processes join it by."""
+    hierarchies = {pathlib.Path("/sys/fs/cgroup/memory"): "memory.limit_in_bytes", pathlib.Path("/sys/fs/cgroup"): "memory.max"}
+    for hierarchy, file in hierarchies.items():
+        group = hierarchy / f"redrive-{name}-{os.getpid()}"
+        try:
+            group.mkdir()
+        except OSError:
+            continue
+        try:
+            if (group / file).exists():
+                (group / file).write_text(str(limit))
+                yield group / "cgroup.procs"
+                return
+        finally:
+            group.rmdir()
+    raise Skip("no control group for memory can be made here")
+
+
+def in_group(group, *command):
+    return ["sh", "-c", 'echo $$ > "$0" && exec "$@"', group, *command]
+
+
+@test("limits/memory_group")
+def little_memory(ctx):
+    """A group with room for the program and some for the recorder."""
+    program = ["python3", "-c", "x = bytearray(4 << 20); print(len(x))"]
+    with memory_group("enough", 32 << 20) as group:
+        ctx.expect_status(ctx.run(*in_group(group, *program)), 0)
+        outcome = ctx.run(*in_group(group, ctx.options.redrive, "record", "-o", ctx.trace, "--", *program))
+        ctx.expect_status(outcome, 0)
+        ctx.expect(outcome.stdout == f"{4 << 20}\n" and not outcome.stderr, outcome, "behaves otherwise than natively")
+    check_report(ctx, ctx.json("replay", ctx.trace, "--all", "--once", "--verify", cwd="/"))
+
+
+@test("limits/too_little_memory_in_group")
+def too_little_memory(ctx):
+    """The kernel ends somebody: the program, as without a recorder, or the recorder, which is said."""
+    program = ["python3", "-c", "x = b'1' * (64 << 20); print(len(x))"]
+    with memory_group("little", 32 << 20) as group:
+        ctx.expect_status(ctx.run(*in_group(group, *program)), 128 + 9, -9)
+        outcome = ctx.run(*in_group(group, ctx.options.redrive, "record", "-o", ctx.trace, "--", *program))
+        ctx.expect_status(outcome, 128 + 9)
+        ctx.expect(not outcome.stderr or "the recorder was ended by signal 9" in outcome.stderr, outcome, "says something else")
+    ctx.expect_status(ctx.redrive("check", ctx.trace), 0)
+    check_report(ctx, ctx.json("replay", ctx.trace, "--all", "--once", cwd="/"))

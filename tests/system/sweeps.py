@@ -10,8 +10,8 @@ EXPECTED = "999\n998\n997\na\nend\n"
 # What fails in the way that is common for it, and which of them are tried in the short form: every so-manieth.
 CALLS = {"write": (errno.ENOSPC, 23), "sync": (errno.EIO, 5), "truncate": (errno.ENOSPC, 5), "rename": (errno.EIO, 5),
          "memfd": (errno.EMFILE, 3), "mmap": (errno.ENOMEM, 7), "fork": (errno.EAGAIN, 1), "open": (errno.EMFILE, 41)}
-MADE_BY = {"record": CALLS, "replay": ("write", "truncate", "memfd", "mmap", "open"),
-           "prepare": ("write", "sync", "truncate", "rename", "memfd", "mmap", "open")}
+MADE_BY = {"record": CALLS, "replay": ("write", "truncate", "memfd", "mmap", "fork", "open"),
+           "prepare": ("write", "sync", "truncate", "rename", "memfd", "mmap", "fork", "open")}
 ALL_TIMEOUT_S = 3600
 
 
