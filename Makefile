@@ -10,7 +10,7 @@ ALL_CXXFLAGS = -std=c++20 $(WARN) -I. -pthread -D_GNU_SOURCE -MMD -MP $(CXXFLAGS
 LIBS     := -lsqlite3 -lzstd -lxxhash -lfmt -lcapstone -lgcc_s -lunwind-x86_64 -lunwind -pthread
 
 LIB_DIRS := base logstore logstore/policy interceptors checkpoint supervisor
-LIB_SRCS := $(filter-out supervisor/main.cc,$(foreach d,$(LIB_DIRS),$(wildcard $(d)/*.cc)))
+LIB_SRCS := $(filter-out supervisor/main.cc base/sanitizer_reports.cc,$(foreach d,$(LIB_DIRS),$(wildcard $(d)/*.cc)))
 LIB_OBJS := $(LIB_SRCS:%.cc=$(BUILD)/%.o) $(BUILD)/interceptors/inprocess/image.o
 UNIT_SRCS := $(wildcard tests/unit/*.cc)
 UNIT_OBJS := $(UNIT_SRCS:%.cc=$(BUILD)/%.o)
@@ -19,7 +19,16 @@ FUZZ_SRCS := $(wildcard tests/fuzz/*.cc)
 HELPER_SRCS := $(wildcard tests/fault/*.cc tests/system/*.cc) $(FUZZ_SRCS)
 HELPERS  := $(addprefix $(BUILD)/,$(notdir $(basename $(HELPER_SRCS))))
 FUZZERS  := $(addprefix $(BUILD)/,$(notdir $(basename $(FUZZ_SRCS))))
-SOURCES  := $(LIB_SRCS) supervisor/main.cc $(UNIT_SRCS) $(HELPER_SRCS)
+SOURCES  := $(LIB_SRCS) supervisor/main.cc base/sanitizer_reports.cc $(UNIT_SRCS) $(HELPER_SRCS)
+# Sanitizers of this build, as -fsanitize= takes them.
+SANITIZE ?=
+ifneq ($(SANITIZE),)
+# With these checks GCC 12 takes variables in <regex> for uninitialized.
+CXXFLAGS := -O1 -g -fno-omit-frame-pointer -fsanitize=$(SANITIZE) -fno-sanitize-recover=all -Wno-maybe-uninitialized
+REPORTS  := $(BUILD)/base/sanitizer_reports.o
+# Its signal handler runs amid the sanitizers' own code.
+$(BUILD)/interceptors/trapped_instructions.o: CXXFLAGS += -fno-sanitize=all
+endif
 MADE_HERE := $(wildcard $(addsuffix /*.h,$(LIB_DIRS))) $(SOURCES)
 
 # Recorded programs include make itself: they must not see our job server.
@@ -52,14 +61,14 @@ $(BUILD)/libredrive.a: $(LIB_OBJS)
 
 # At a fixed address, with its largest library inside: else relocating that is half of its start, which is part of each
 # recording.
-$(BUILD)/redrive: $(BUILD)/supervisor/main.o $(BUILD)/libredrive.a
+$(BUILD)/redrive: $(BUILD)/supervisor/main.o $(REPORTS) $(BUILD)/libredrive.a
 	$(CXX) $(CXXFLAGS) $(LDFLAGS) -no-pie -o $@ $^ $(subst -lcapstone,-l:libcapstone.a,$(LIBS))
 
-$(BUILD)/unit_tests: $(UNIT_OBJS) $(BUILD)/libredrive.a
+$(BUILD)/unit_tests: $(UNIT_OBJS) $(REPORTS) $(BUILD)/libredrive.a
 	$(CXX) $(CXXFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
 define helper_rule
-$(BUILD)/$(notdir $(basename $(1))): $(BUILD)/$(basename $(1)).o $(BUILD)/libredrive.a
+$(BUILD)/$(notdir $(basename $(1))): $(BUILD)/$(basename $(1)).o $(REPORTS) $(BUILD)/libredrive.a
 	$$(CXX) $$(CXXFLAGS) $$(LDFLAGS) -o $$@ $$^ $$(LIBS)
 endef
 $(foreach source,$(HELPER_SRCS),$(eval $(call helper_rule,$(source))))
@@ -95,6 +104,7 @@ check-all: ## every test: installs the servers and MPI that they record
 	$(MAKE) tests
 	$(MAKE) unit fuzz-long
 	$(RUN) python3 tests/system/run.py --all
+	$(MAKE) asan tsan
 
 demo: all ## record a 4-process job, re-drive an interval from its middle
 	$(RUN) scripts/demo.sh
@@ -115,10 +125,25 @@ fuzz: $(FUZZERS) ## feed damaged and forged traces to the readers
 fuzz-long: fuzz ## a million forged traces: half an hour
 	$(BUILD)/mutant_fuzz 1 1000000
 
-# With these checks GCC 12 takes variables in <regex> for uninitialized.
-asan: ## unit tests and fuzzers with address and undefined-behaviour checks
-	$(MAKE) BUILD=build-asan CXXFLAGS="-O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all \
-	  -Wno-maybe-uninitialized" unit fuzz
+# System tests whose programs a sanitizer build records and re-drives. Nothing that measures time or limits memory: sanitizers take
+# several times as much of both.
+SANITIZED_TESTS := programs/threads programs/stress_threads programs/fork_tree programs/served_signals programs/shared_memory \
+  programs/shared_between programs/preempted programs/prefork_server programs/exec_chain programs/vfork_exec \
+  programs/many_messages programs/compute_messages programs/private_views stops/threads stops/fork_tree \
+  stops/signal_nested stops/shared_memory stops/preempted stops/tcp tiers preparing/fork_tree \
+  preparing/stress_threads preparing/preempted preparing/shared_memory breakpoints/inspect breakpoints/joined \
+  breakpoints/fork_tree breakpoints/preempted breakpoints/total_order confined concurrency/jobs faults/result \
+  faults/payload faults/flipped_bits interrupts/left_behind
+
+asan: ## unit tests, fuzzers and some system tests with address and undefined-behaviour checks
+	$(MAKE) BUILD=build-asan SANITIZE=address,undefined sanitized fuzz
+
+tsan: ## unit tests and some system tests with checks for data races
+	$(MAKE) BUILD=build-tsan SANITIZE=thread sanitized
+
+sanitized: tests
+	$(MAKE) unit
+	$(RUN) python3 tests/system/run.py --timeout-factor 10 $(SANITIZED_TESTS)
 
 tidy: ## clang-tidy, all findings fatal
 	clang-tidy --quiet $(LIB_SRCS) supervisor/main.cc -- -std=c++20 -I. -D_GNU_SOURCE
@@ -155,9 +180,9 @@ compile_commands.json: ## for editors and clang tools
 	  for f in sys.argv[3:]], open("$@", "w"), indent=1)' "$(CURDIR)" "$(CXX) $(filter-out -MMD -MP,$(ALL_CXXFLAGS))" $(SOURCES)
 
 clean: ## remove what was built
-	rm -rf $(BUILD) build-asan
+	rm -rf $(BUILD) build-asan build-tsan
 
 help: ## this list
 	@sed -nE 's/^([a-z_.-]+):[^#]*## (.*)/  \1\t\2/p' Makefile | expand -t 26
 
-.PHONY: all tests deps unit simulate check check-all demo bench papers fuzz fuzz-long asan tidy format install install-debug deb compile_commands.json clean help
+.PHONY: all tests deps unit simulate check check-all demo bench papers fuzz fuzz-long asan tsan sanitized tidy format install install-debug deb compile_commands.json clean help

@@ -108,6 +108,7 @@ struct Starting {
   int program, socket;
 };
 
+REDRIVE_ON_OUR_MEMORY
 int run_stub(void* arg) {
   const auto& starting = *static_cast<const Starting*>(arg);
   char* const argv[] = {const_cast<char*>("redrive-stub"), nullptr};

@@ -47,13 +47,18 @@ Fd holder_program() {
   return make_tiny_program("redrive-namespaces", {kStart, kCode, {redrive_holder_code, size}, kCode, false});
 }
 
+// clone(2), which GCC's ThreadSanitizer takes for a fork: after that it would see none of our locks.
+extern "C" int __clone(int (*body)(void*), void* stack, int flags, void* arg, ...) noexcept;
+
 // As clone(2) with CLONE_VM and CLONE_VFORK. The kernel's result, with errno.
+REDRIVE_ON_OUR_MEMORY
 pid_t run_child(int (*body)(void*), void* arg, int flags, std::vector<char>& stack, int* pidfd = nullptr) {
-  return ::clone(body, stack.data() + stack.size(), CLONE_VM | CLONE_VFORK | SIGCHLD | flags, arg, pidfd);
+  return __clone(body, stack.data() + stack.size(), CLONE_VM | CLONE_VFORK | SIGCHLD | flags, arg, pidfd);
 }
 
 // An empty directory that cannot be written to takes the place of all files. Nothing is left of the others: not even
 // below it.
+REDRIVE_ON_OUR_MEMORY
 bool leave_all_files() {
   return mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
          mount("none", "/proc", "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "size=4k") == 0 && chdir("/proc") == 0 &&
@@ -72,6 +77,7 @@ struct Holder {
 
 // Becomes the first process of new namespaces. Children whose parent has ended are its own, and it need not wait for
 // them.
+REDRIVE_ON_OUR_MEMORY
 int hold_namespaces(void* arg) {
   const auto& holder = *static_cast<const Holder*>(arg);
   char* const argv[] = {const_cast<char*>("redrive-namespaces"), nullptr};
@@ -87,6 +93,7 @@ int hold_namespaces(void* arg) {
 }
 
 // Its maker ends at once: for who waits for children of ours, the holder is none.
+REDRIVE_ON_OUR_MEMORY
 int make_holder(void* arg) {
   auto& holder = *static_cast<Holder*>(arg);
   holder.pid = run_child(hold_namespaces, arg, CLONE_PIDFD | holder.kinds, holder.stack, &holder.pidfd);
@@ -104,6 +111,7 @@ struct Entering {
 };
 
 // Children of a process are in the PID namespace that it has entered, it itself is not.
+REDRIVE_ON_OUR_MEMORY
 int enter(void* arg) {
   auto& entering = *static_cast<Entering*>(arg);
   if (setns(entering.holder, entering.kinds) == 0) {
@@ -117,6 +125,9 @@ bool has_ended(int pidfd) {
   pollfd end{pidfd, POLLIN, 0};
   return poll(&end, 1, 0) != 0;
 }
+
+REDRIVE_ON_OUR_MEMORY
+int end_at_once(void*) { _exit(0); }
 
 // Runs a child that ends by itself.
 bool run_to_end(int (*body)(void*), void* arg, int flags) {
@@ -159,8 +170,7 @@ Result<void> StubNamespaces::make(int kinds) {
   if (holder.pid < 0) return errno_error("clone", holder.error);
   Fd first(holder.pidfd);
   if (has_ended(first.get())) return Error{"cannot leave the machine's files"};
-  const auto tried = spawn_in(
-      first.get(), kinds, [](void*) -> int { _exit(0); }, nullptr);
+  const auto tried = spawn_in(first.get(), kinds, end_at_once, nullptr);
   if (!tried) return tried.error();
   int status = 0;
   wait_for(*tried, status);

@@ -8,6 +8,10 @@
 #include "base/fd.h"
 #include "base/result.h"
 
+// Of functions that a child executes on our memory. They do not return, which sanitizers would take for calls of our
+// own that have not ended.
+#define REDRIVE_ON_OUR_MEMORY [[gnu::no_sanitize("address", "thread", "undefined")]]
+
 namespace redrive {
 
 class StubNamespaces {
@@ -20,7 +24,8 @@ class StubNamespaces {
   const std::string& missing() const { return missing_; }
 
   // Spawns a child of the calling thread in them, or, as far as they are missing, without: runs `body`, on the caller's
-  // memory, while the caller waits for it to execute a program or to end. Only system calls may be made there.
+  // memory, while the caller waits for it to execute a program or to end. Only system calls may be made there, and it
+  // is REDRIVE_ON_OUR_MEMORY.
   Result<pid_t> spawn(int (*body)(void*), void* arg) const;
 
  private:

@@ -202,6 +202,9 @@ std::vector<sock_filter> confined_filter(int output) {
   program.here(advises);
   program.load_low(2);
   program.if_equal(MADV_DONTNEED, allow);
+#ifdef __SANITIZE_THREAD__
+  program.if_equal(MADV_NOHUGEPAGE, allow);  // for what it knows of new memory
+#endif
   program.answer(SECCOMP_RET_KILL_PROCESS);
 
   // Whoever initializes something wakes those that could wait for it. Nobody waits.

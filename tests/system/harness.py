@@ -20,6 +20,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TESTS = ROOT / "tests"
 SHOWN_LINES = 12  # of a failed command's output
+SHOWN_REPORT = 8000  # characters of a sanitizer's report
 BUSY_S = 10       # how long a program that is to be started may be open for writing
 
 
@@ -253,10 +254,17 @@ class Context:
         self.expect(outcome.status in statuses, outcome, f"exit status {outcome.status}, not {wanted}")
         return outcome
 
-    def close(self):
+    def sanitizer_reports(self):
+        """What a sanitizer build has reported meanwhile (base/sanitizer_reports.cc)."""
+        files = sorted(self.traces.parent.glob(f"{self.traces.name}.report.*"))
+        return [file.read_text(errors="replace")[:SHOWN_REPORT] for file in files]
+
+    def end_processes(self):
         for process in self.running:
             process.kill()
             process.close()
+
+    def close(self):
         if not self.options.keep:
             shutil.rmtree(self.directory, ignore_errors=True)
 

@@ -99,6 +99,9 @@ def run_one(options, test_case, report):
     except Exception:  # a test that breaks must not take the others along
         verdict, detail = "FAIL", traceback.format_exc()
     finally:
+        ctx.end_processes()
+        if reports := ctx.sanitizer_reports():
+            verdict, detail = "FAIL", "\n".join(["a sanitizer reports:", *reports, detail])
         ctx.close()
     report.add(test_case.name, verdict, detail, time.monotonic() - start, ctx.directory)
 

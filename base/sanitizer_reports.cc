@@ -1,0 +1,36 @@
+// Part of sanitizer builds only (`make asan`, `make tsan`): how these report. The environment says nothing of it,
+// because recorded programs inherit that. Where tests set REDRIVE_TRACE_DIR, reports go into files beside that
+// directory, DIRECTORY.report.PID: standard error may be the program's, or closed.
+#include <dlfcn.h>
+#include <sanitizer/common_interface_defs.h>
+
+#include <cstdlib>
+#include <string>
+
+#define REPORT_OPTIONS "exitcode=66"
+// Else it lowers the limit for core dumps, which recorded programs would see.
+#define RUNTIME_OPTIONS REPORT_OPTIONS ":disable_coredump=0"
+
+extern "C" {
+// Called before the C library is ready.
+const char* __asan_default_options() { return RUNTIME_OPTIONS; }
+const char* __tsan_default_options() { return RUNTIME_OPTIONS; }
+const char* __ubsan_default_options() { return REPORT_OPTIONS ":print_stacktrace=1"; }
+}
+
+namespace {
+
+[[maybe_unused]] const bool paths_set = [] {
+  const char* const traces = std::getenv("REDRIVE_TRACE_DIR");
+  if (!traces) return false;
+  const std::string path = std::string(traces) + ".report";
+  __sanitizer_set_report_path(path.c_str());
+  // Beside another one, GCC's library for undefined behaviour has a path of its own.
+  if (void* const undefined = dlopen("libubsan.so.1", RTLD_NOW | RTLD_NOLOAD)) {
+    using SetReportPath = void(const char*);
+    reinterpret_cast<SetReportPath*>(dlsym(undefined, "__sanitizer_set_report_path"))(path.c_str());
+  }
+  return true;
+}();
+
+}  // namespace
