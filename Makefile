@@ -136,7 +136,7 @@ SANITIZED_TESTS := programs/threads programs/stress_threads programs/fork_tree p
   faults/payload faults/flipped_bits interrupts/left_behind
 
 asan: ## unit tests, fuzzers and some system tests with address and undefined-behaviour checks
-	$(MAKE) BUILD=build-asan SANITIZE=address,undefined sanitized fuzz
+	$(MAKE) BUILD=build-asan SANITIZE=address,undefined fuzz sanitized
 
 tsan: ## unit tests and some system tests with checks for data races
 	$(MAKE) BUILD=build-tsan SANITIZE=thread sanitized

@@ -56,7 +56,8 @@ bool is_pipefs(int fd) {
 
 // Whether the smaller of both begins the other.
 bool begins_alike(std::span<const uint8_t> a, std::span<const uint8_t> b) {
-  return std::memcmp(a.data(), b.data(), std::min(a.size(), b.size())) == 0;
+  const size_t size = std::min(a.size(), b.size());
+  return std::equal(a.begin(), a.begin() + static_cast<ptrdiff_t>(size), b.begin());
 }
 
 }  // namespace

@@ -122,7 +122,7 @@ void MessageStore::publish(EventRef event, const Bytes& payload) {
   if (!place) return;
   gate::Message& to = message(*place);
   to.length = payload.size();
-  std::memcpy(shared_->data() + offsets_[*place], payload.data(), std::min<uint64_t>(capacity(*place), payload.size()));
+  std::copy_n(payload.begin(), std::min<uint64_t>(capacity(*place), payload.size()), shared_->data() + offsets_[*place]);
   if (state(to).exchange(MessageState::sent) == MessageState::awaited) wake(to);
 }
 

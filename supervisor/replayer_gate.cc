@@ -422,7 +422,7 @@ Result<uint64_t> Replayer::put_expected(EventIndex index, const Event& event, ui
   for (const auto& write : event.writes) {
     *reinterpret_cast<gate::Output*>(out) = {write.address, write.length, write.from_message()};
     out += sizeof(gate::Output);
-    std::memcpy(out, write.data.data(), write.data.size());
+    std::copy(write.data.begin(), write.data.end(), out);  // memcpy(3) takes no null pointer, even for no bytes
     out += gate::padded(write.data.size());
   }
   return start + size;
