@@ -27,7 +27,7 @@ ifneq ($(SANITIZE),)
 CXXFLAGS := -O1 -g -fno-omit-frame-pointer -fsanitize=$(SANITIZE) -fno-sanitize-recover=all -Wno-maybe-uninitialized
 REPORTS  := $(BUILD)/base/sanitizer_reports.o
 # Its signal handler runs amid the sanitizers' own code.
-$(BUILD)/interceptors/trapped_instructions.o: CXXFLAGS += -fno-sanitize=all
+$(BUILD)/interceptors/trapped_instructions.o: CXXFLAGS += -fno-sanitize=all $(if $(filter thread,$(SANITIZE)),-DREDRIVE_COUNTER_IS_READ)
 endif
 MADE_HERE := $(wildcard $(addsuffix /*.h,$(LIB_DIRS))) $(SOURCES)
 
