@@ -183,12 +183,18 @@ bool wait_for(pid_t tid, int& status) {
 }
 
 Result<Stub> Stub::spawn(const StubTier& tier) {
+  return spawn_by([](auto body, void* arg) { return StubNamespaces::ours().spawn(body, arg); }, tier);
+}
+
+Result<Stub> Stub::spawn_here() { return spawn_by(StubNamespaces::spawn_outside, {}); }
+
+Result<Stub> Stub::spawn_by(Result<pid_t> (*spawn)(int (*body)(void*), void* arg), const StubTier& tier) {
   if (stub_fd() < 0) return errno_error("cannot make the stub program");
   ASSIGN_OR_RETURN(Sockets sockets, make_sockets());
   Stub stub;
   stub.files_ = std::move(sockets.ours);
   Starting starting{stub_fd(), sockets.its.get()};
-  const auto spawned = StubNamespaces::ours().spawn(run_stub, &starting);
+  const auto spawned = spawn(run_stub, &starting);
   if (!spawned) return Error{"cannot start a stub process: " + spawned.error().message};
   stub.pid_ = *spawned;
   int status = 0;

@@ -38,6 +38,8 @@ struct ReleasedStub {
 class Stub {
  public:
   static Result<Stub> spawn(const StubTier& tier = {});
+  // Outside of all namespaces, for one that executes nothing of a trace.
+  static Result<Stub> spawn_here();
   Stub(Stub&& other) noexcept;
   Stub& operator=(Stub&& other) noexcept;
   ~Stub();  // kills and reaps the process with all its threads
@@ -93,6 +95,7 @@ class Stub {
   Result<pid_t> clone(pid_t tid, uint64_t flags) const;
   // Opens what belongs to the process beside it.
   Result<void> begin();
+  static Result<Stub> spawn_by(Result<pid_t> (*spawn)(int (*body)(void*), void* arg), const StubTier& tier);
   // Has the process use a socket of its own from now on, instead of its parent's.
   Result<void> give_socket(const Stub& parent);
   Result<void> confine(const StubTier& tier) const;

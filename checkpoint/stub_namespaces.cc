@@ -181,7 +181,10 @@ Result<void> StubNamespaces::make(int kinds) {
 }
 
 Result<pid_t> StubNamespaces::spawn(int (*body)(void*), void* arg) const {
-  if (kinds_) return spawn_in(first_.get(), kinds_, body, arg);
+  return kinds_ ? spawn_in(first_.get(), kinds_, body, arg) : spawn_outside(body, arg);
+}
+
+Result<pid_t> StubNamespaces::spawn_outside(int (*body)(void*), void* arg) {
   std::vector<char> stack(kStackSize);
   const pid_t pid = run_child(body, arg, 0, stack);
   if (pid < 0) return errno_error("clone");

@@ -27,6 +27,7 @@ class StubNamespaces {
   // memory, while the caller waits for it to execute a program or to end. Only system calls may be made there, and it
   // is REDRIVE_ON_OUR_MEMORY.
   Result<pid_t> spawn(int (*body)(void*), void* arg) const;
+  static Result<pid_t> spawn_outside(int (*body)(void*), void* arg);  // in the caller's namespaces
 
  private:
   StubNamespaces();

@@ -582,7 +582,7 @@ void Recorder::schedule(Unit& unit) {
       leave(thread);
       break;
     case Thread::Stop::preempted:
-      go_on(thread);
+      go_on(thread, true);
       break;
     case Thread::Stop::continued:
       thread.xstate.clear();

@@ -238,7 +238,8 @@ class Recorder {
   // recorder_preemption.cc
   bool preempt(Thread& thread, bool& handled);
   bool settle(Thread& thread, user_regs_struct& regs, bool& handled);
-  void go_on(Thread& thread);
+  static bool has_pending_signal(pid_t tid);
+  void go_on(Thread& thread, bool signals);
 
   // recorder_adapted.cc: files that tell of the recorder, or how many processors there are
   const Thread* thread_of_status(const Thread& caller, std::string& path);

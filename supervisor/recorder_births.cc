@@ -140,6 +140,7 @@ Result<void> Recorder::launch(const std::string& path, const std::vector<std::st
   root_ = fork();
   if (root_ < 0) return errno_error("cannot fork");
   if (root_ == 0) {
+    ::close(write_end.get());  // the recorder's end is the end of the pipe
     char byte = 0;
     const bool told = read(read_end.get(), &byte, 1) == 1;
     give_back_interrupts();

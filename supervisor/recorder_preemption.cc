@@ -63,7 +63,7 @@ bool Recorder::preempt(Thread& thread, bool& handled) {
   if (unit.current != &thread || !unit.in_interval || births_unseen(unit)) return false;
   user_regs_struct regs;
   if (!settle(thread, regs, handled)) return false;
-  const bool signal = !thread.held.empty();
+  const bool signal = !thread.held.empty() || has_pending_signal(thread.tid);
   const bool others = !unit.ready.empty() || !unit.joining.empty() || !unit.writers.empty();
   // Without the tier nothing can make a call from here: its memory is read while it is stopped.
   const bool copied =
@@ -102,19 +102,21 @@ bool Recorder::preempt(Thread& thread, bool& handled) {
     unit.current = nullptr;
     take_or_queue(thread, Thread::Stop::preempted);
   } else {
-    go_on(thread);
+    go_on(thread, signal);
   }
   return true;
 }
 
-// From where it was preempted, with the signals that are held for it, or that the kernel is about to deliver: those come
-// before it runs on. One that comes later may find it with the same registers, but not with the same memory.
-void Recorder::go_on(Thread& thread) {
-  bool comes = raise_held(thread);
-  if (!comes) {
-    const SignalMasks masks = signal_masks(thread.tid);
-    comes = masks.pending & ~masks.blocked;
-  }
+bool Recorder::has_pending_signal(pid_t tid) {
+  const SignalMasks masks = signal_masks(tid);
+  return masks.pending & ~masks.blocked;
+}
+
+// From where it was preempted. If `signals`, a replay that comes by looks for this place: those that are held for the
+// thread, or that the kernel is about to deliver, come before it runs on. One that comes later may find it with the
+// same registers, but not with the same memory.
+void Recorder::go_on(Thread& thread, bool signals) {
+  const bool comes = signals && (raise_held(thread) || has_pending_signal(thread.tid));
   resume_user(thread, thread.entry);
   if (!comes) thread.resumed.rip = 0;
 }

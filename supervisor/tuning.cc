@@ -31,7 +31,7 @@ Result<Tuning> tune(TuningRule rule, double bound_s, std::optional<double> criti
     tuning.restore_s = *restore_s;
   } else {
     const auto started = Clock::now();
-    TRY(Stub::spawn());
+    TRY(Stub::spawn_here());
     tuning.restore_s = std::chrono::duration<double>(Clock::now() - started).count();
   }
   tuning.critical_path_s = critical_path_s.value_or(
