@@ -132,6 +132,12 @@ uint8_t near_jump_distance(std::span<const uint8_t> code) {
   return code.size() >= kJumpSize && code[0] == kNearJump ? 1 : 0;
 }
 
+// The size of an instruction that jumps nowhere and is younger than the disassembler, as rdpkru and wrpkru are: behind
+// 0f 01 those without an operand in memory have one byte. 0 if it is none of these.
+uint8_t unknown_size(std::span<const uint8_t> code) {
+  return code.size() >= 3 && code[0] == 0x0f && code[1] == 0x01 && code[2] >= 0xc0 ? 3 : 0;
+}
+
 // Where in the instruction the distance lies from its end to the memory that it names; 0 if it names none like that.
 uint8_t displacement_at(const cs_insn& instruction) {
   const cs_x86& detail = instruction.detail->x86;
@@ -173,7 +179,12 @@ bool CodeSegment::short_jump_into(uint64_t first, uint64_t end) const {
       met |= at == first;
       if (!met && at > first) break;
       const cs_insn* instruction = disassembler.at(code_, at);
-      if (!instruction) break;
+      if (!instruction) {
+        const uint64_t size = unknown_size(std::span(code_).subspan(at));
+        if (size == 0) break;
+        at += size;
+        continue;
+      }
       if (disassembler.in_group(CS_GRP_JUMP) && instruction->detail->x86.operands[0].type == X86_OP_IMM) {
         const auto target = static_cast<uint64_t>(instruction->detail->x86.operands[0].imm);
         found |= target > first && target < end;

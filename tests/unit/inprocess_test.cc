@@ -79,6 +79,14 @@ TEST_CASE("a window holds instructions that can move, and nothing jumps into it"
       // jmp to the cmp, over it: the first may not be patched, the second may.
       {"a short jump to behind the call", {0xeb, 0x02, 0x0f, 0x05, 0x48, 0x3d, 0, 0xf0, 0xff, 0xff}, 2, std::nullopt},
       {"a short jump to the call", {0xeb, 0x00, 0x0f, 0x05, 0x48, 0x3d, 0, 0xf0, 0xff, 0xff}, 2, PatchWindow{0, 6}},
+      {"wrpkru in front, which the disassembler does not know",
+       {0x0f, 0x01, 0xef, 0x0f, 0x05, 0x48, 0x3d, 0, 0xf0, 0xff, 0xff},
+       3,
+       PatchWindow{0, 6}},
+      {"a short jump to behind the call, after wrpkru",
+       {0x0f, 0x01, 0xef, 0xeb, 0x02, 0x0f, 0x05, 0x48, 0x3d, 0, 0xf0, 0xff, 0xff},
+       5,
+       std::nullopt},
       {"a short jump over it", {0xeb, 0x08, 0x0f, 0x05, 0x48, 0x3d, 0, 0xf0, 0xff, 0xff}, 2, PatchWindow{0, 6}},
   };
   for (const auto& [name, code, site, expected] : cases) {
@@ -165,7 +173,8 @@ TEST_CASE("a place's window holds no instruction to which a table leads") {
   CHECK(behind({}, {0xff, 0xe0}, true, kSecond));              // jmp *%rax, behind no table
   CHECK(behind({}, {0xff, 0x25, 1, 2, 3, 4}, true, kSecond));  // jmp *there(%rip)
   // call; movl $0, %fs:-32: ff 64 c7 04 would be jmp *4(%rdi,%rax,8)
-  CHECK(behind({0xe8, 0x24, 0xda, 0xff, 0xff}, {0x64, 0xc7, 0x04, 0x25, 0xe0, 0xff, 0xff, 0xff, 0, 0, 0, 0}, true, kSecond));
+  CHECK(behind({0xe8, 0x24, 0xda, 0xff, 0xff}, {0x64, 0xc7, 0x04, 0x25, 0xe0, 0xff, 0xff, 0xff, 0, 0, 0, 0}, true,
+               kSecond));
 }
 
 TEST_CASE("a window in front of cpuid holds whole instructions that can move") {
