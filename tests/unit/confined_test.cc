@@ -35,7 +35,7 @@ std::string failure_of(const std::function<std::string()>& work) {
 }
 
 // What the compiler must not know.
-volatile uintptr_t nowhere = 0;
+volatile uintptr_t nowhere = 8;  // no null pointer, which UndefinedBehaviorSanitizer reports before it is used
 volatile bool always = true;
 
 }  // namespace
@@ -47,8 +47,11 @@ TEST_CASE("a confined child's filter lets only reading, its memory and its end t
     CHECK((given == SECCOMP_RET_ALLOW || given == SECCOMP_RET_KILL_PROCESS));
     if (given == SECCOMP_RET_ALLOW) passing.insert(number);
   }
-  const std::set<uint32_t> expected{SYS_pread64,        SYS_brk,       SYS_munmap, SYS_mprotect, SYS_mremap,
-                                    SYS_rt_sigprocmask, SYS_exit_group};
+  std::set<uint32_t> expected{SYS_pread64,        SYS_brk,       SYS_munmap, SYS_mprotect, SYS_mremap,
+                              SYS_rt_sigprocmask, SYS_exit_group};
+#ifdef __SANITIZE_ADDRESS__
+  expected.insert(SYS_sigaltstack);
+#endif
   CHECK(passing == expected);
 }
 
@@ -85,7 +88,9 @@ TEST_CASE("confined work that fails says how, and its caller goes on") {
              return std::string();
            }),
            "it took more than 2 s");
+#ifndef __SANITIZE_ADDRESS__  // its operator new does not throw
   CHECK_EQ(failure_of([] { return std::string(1ull << 40, 'x'); }), "it took more than 256 MiB of memory");
+#endif
   CHECK_EQ(failure_of([]() -> std::string { throw 1; }), "it failed");
 }
 
