@@ -84,12 +84,12 @@ void* mmap(void* at, size_t size, int protection, int flags, int fd, off_t offse
                        : NEXT(void* (*)(void*, size_t, int, int, int, off_t), "mmap")(at, size, protection, flags, fd, offset);
 }
 pid_t fork(void) { return fails("fork") ? -1 : NEXT(pid_t(*)(void), "fork")(); }
-int clone(int (*body)(void*), void* stack, int flags, void* arg, ...) {
+int __clone(int (*body)(void*), void* stack, int flags, void* arg, ...) {
   va_list rest;
   va_start(rest, arg);
   pid_t* const parent = va_arg(rest, pid_t*);
   va_end(rest);
-  return fails("fork") ? -1 : NEXT(int (*)(int (*)(void*), void*, int, void*, ...), "clone")(body, stack, flags, arg, parent);
+  return fails("fork") ? -1 : NEXT(int (*)(int (*)(void*), void*, int, void*, ...), "__clone")(body, stack, flags, arg, parent);
 }
 // openat2(2) has no function of its own.
 long syscall(long number, ...) {
