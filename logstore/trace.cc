@@ -213,6 +213,10 @@ Result<void> Trace::State::read_journal() {
 Result<void> Trace::State::take(const RecordHeader& at, const JournalRecord& record) {
   const auto wrong = [&](const std::string& what) { return damage(journal->path(), at.offset, what); };
   if (const auto* r = std::get_if<Settings>(&record)) {
+    constexpr double kLongest_s = 1e9;
+    for (const double time_s : {r->critical_path_s, r->checkpoint_period_s, r->bound_s, r->restore_cost_s}) {
+      if (!(time_s >= 0 && time_s <= kLongest_s)) return wrong("settings with a time that nobody can mean");
+    }
     settings = *r;
   } else if (const auto* r = std::get_if<UnitRecord>(&record)) {
     if (r->unit == 0) return wrong("unit 0");

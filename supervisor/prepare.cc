@@ -269,7 +269,10 @@ Result<Target> target_of(const Trace& trace, const PrepareOptions& options) {
   // What it was prepared for already is chosen again as it was: the cost of a restore is never measured twice alike.
   std::optional<double> restore_s;
   if (target.settings.bound_s == trace.settings().bound_s) restore_s = trace.settings().restore_cost_s;
-  ASSIGN_OR_RETURN(target.tuning, tune(options.tuning, target.settings.bound_s, std::nullopt, std::nullopt, restore_s));
+  const auto tuning = tune(options.tuning, target.settings.bound_s, std::nullopt, std::nullopt, restore_s);
+  // The trace's own bound is no mistake of the user's.
+  if (!tuning) return options.bound_s ? tuning.error() : Error{tuning.error().message};
+  target.tuning = *tuning;
   target.parameters.critical_path_ns = static_cast<uint64_t>(target.tuning.critical_path_s * 1e9);
   target.parameters.checkpoint_period_ns = static_cast<uint64_t>(target.tuning.period_s * 1e9);
   target.settings.policy = policy_text(*target.policy, target.parameters);

@@ -1,5 +1,6 @@
 // Writing a trace and reading it back, on the twin of the disk in memory.
 #include <algorithm>
+#include <limits>
 #include <thread>
 
 #include "logstore/hash.h"
@@ -307,6 +308,25 @@ TEST_CASE("a finished trace that lost a file's end, or a file, is damaged") {
   }
   REQUIRE(storage.remove(kFiles.segment(1)));
   CHECK_EQ(opened(storage)->check()[0], "/t/events/1.seg: offset 0: file is missing");
+}
+
+TEST_CASE("settings with times that nobody can mean are damage") {
+  for (const double time_s :
+       {-1.0, 1e10, std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
+    CAPTURE(time_s);
+    for (double Settings::*const field :
+         {&Settings::bound_s, &Settings::critical_path_s, &Settings::checkpoint_period_s, &Settings::restore_cost_s}) {
+      MemoryStorage storage;
+      Settings settings = sample::settings();
+      settings.*field = time_s;
+      auto writer = TraceWriter::create("/t", settings, storage);
+      REQUIRE(writer);
+      writer->reset();
+      const auto trace = Trace::open("/t", storage);
+      REQUIRE_FALSE(trace);
+      CHECK_EQ(trace.error().status, Status::damaged);
+    }
+  }
 }
 
 TEST_CASE("a newer format and what is no trace are told apart from damage") {
