@@ -258,7 +258,7 @@ void Stub::limit_stack(uint64_t bytes) const {
   prlimit(pid_, RLIMIT_STACK, &limit, nullptr);
 }
 
-// waitid(2) does not tell of a process as long as the ends of its other threads are not waited for.
+// Not by waitid(2), which says nothing of a process until the ends of its other threads have been waited for.
 bool Stub::was_killed() const {
   const std::string stat = read_briefly("/proc/" + std::to_string(pid_) + "/stat");
   const size_t name_end = stat.rfind(')');

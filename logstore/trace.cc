@@ -265,7 +265,7 @@ Result<void> Trace::State::take(const RecordHeader& at, const JournalRecord& rec
   return {};
 }
 
-// Of the images that a killed recorder wrote last, those that are there as they were written.
+// Counts the images that a killed recorder had written and not yet synced, up to the first that is not whole.
 Result<void> Trace::State::take_unsynced_images() {
   if (unsynced_images.empty()) return {};
   ASSIGN_OR_RETURN(const RecordFile* lists, image_file());

@@ -90,7 +90,7 @@ def expect_rest_is_good(ctx, trace, moment_s):
         return False
     ctx.expect_status(checked, 0)
     report = ctx.json("replay", trace, "--all", "--once", "--verify", cwd="/", statuses=(*REDRIVEN, 1))
-    # Of the last moments; that no more is lost is looked at by bad_input/ended_before_the_kill.
+    # The last moments may be lost. That no more is lost is what bad_input/ended_before_the_kill looks at.
     lost = [i for i in report["intervals"] if i["error"] and i["error"].endswith(NOT_STORED)]
     report["intervals"] = [i for i in report["intervals"] if i not in lost]
     if report["intervals"]:
