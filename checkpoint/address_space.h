@@ -17,6 +17,8 @@ namespace redrive {
 struct AddressRange {
   Address start = 0;
   Address end = 0;
+
+  bool operator==(const AddressRange&) const = default;
 };
 
 // The mappings of a process, in address order, the kernel's own ([vdso], [vvar], [vsyscall]) left out. `file` is not

@@ -27,6 +27,7 @@
 #include "base/check.h"
 #include "base/pass_fd.h"
 #include "checkpoint/address_space.h"
+#include "checkpoint/stub_maker.h"
 #include "checkpoint/stub_namespaces.h"
 #include "checkpoint/tiny_program.h"
 
@@ -106,6 +107,7 @@ Result<Sockets> make_sockets() {
 
 struct Starting {
   int program, socket;
+  pid_t maker;
 };
 
 REDRIVE_ON_OUR_MEMORY
@@ -122,12 +124,24 @@ int run_stub(void* arg) {
       close_range(kSocket + 1, ~0u, CLOSE_RANGE_CLOEXEC) != 0)
     _exit(127);
   prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+  // Until PTRACE_O_EXITKILL is set, it would outlive a maker that is killed. In another PID namespace, getppid() is 0:
+  // there it ends with the namespace.
+  prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+  if (const pid_t parent = getppid(); parent != 0 && parent != starting.maker) _exit(127);
   // Its stop at the exec is a signal.
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
   if (ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) == 0) fexecve(starting.program, argv, envp);
   _exit(127);
+}
+
+// Makes it, and what is forked from it, the first to go when memory gets scarce (proc(5), oom_score_adj).
+void sacrifice_first(pid_t pid) {
+  constexpr std::string_view kFirst = "1000";
+  const Fd score(::open(("/proc/" + std::to_string(pid) + "/oom_score_adj").c_str(), O_WRONLY | O_CLOEXEC));
+  const bool ranked = score && ::write(score.get(), kFirst.data(), kFirst.size()) > 0;
+  static_cast<void>(ranked);  // not where /proc may not be written to
 }
 
 bool touches_stub(Address start, uint64_t length) {
@@ -183,6 +197,11 @@ bool wait_for(pid_t tid, int& status) {
 }
 
 Result<Stub> Stub::spawn(const StubTier& tier) {
+  ASSIGN_OR_RETURN(ReleasedStub made, StubMaker::ours().make(tier));
+  return take_over(std::move(made));
+}
+
+Result<Stub> Stub::spawn_template(const StubTier& tier) {
   return spawn_by([](auto body, void* arg) { return StubNamespaces::ours().spawn(body, arg); }, tier);
 }
 
@@ -193,7 +212,7 @@ Result<Stub> Stub::spawn_by(Result<pid_t> (*spawn)(int (*body)(void*), void* arg
   ASSIGN_OR_RETURN(Sockets sockets, make_sockets());
   Stub stub;
   stub.files_ = std::move(sockets.ours);
-  Starting starting{stub_fd(), sockets.its.get()};
+  Starting starting{stub_fd(), sockets.its.get(), getpid()};
   const auto spawned = spawn(run_stub, &starting);
   if (!spawned) return Error{"cannot start a stub process: " + spawned.error().message};
   stub.pid_ = *spawned;
@@ -203,6 +222,7 @@ Result<Stub> Stub::spawn_by(Result<pid_t> (*spawn)(int (*body)(void*), void* arg
   }
   if (ptrace(PTRACE_SETOPTIONS, stub.pid_, nullptr, kOptions) != 0) return errno_error("cannot trace a stub process");
   TRY(stub.begin());
+  sacrifice_first(stub.pid_);
   // Leave nothing mapped but its own two pages.
   ASSIGN_OR_RETURN(const auto mappings, read_mappings(stub.pid_));
   StubCalls calls(stub, stub.pid_);
@@ -213,6 +233,8 @@ Result<Stub> Stub::spawn_by(Result<pid_t> (*spawn)(int (*body)(void*), void* arg
     // The kernel's data pages lie right below the vDSO; unmapping holes is harmless.
     TRY(calls.unmap(vdso - 16 * kPageSize, 32 * kPageSize));
   }
+  // It may be handed over to another thread than the one that made it, which may end before it.
+  TRY(calls.add("let a stub process outlive a thread", SYS_prctl, {PR_SET_PDEATHSIG, 0}));
   TRY(calls.add("trap rdtsc in a stub process", SYS_prctl, {PR_SET_TSC, PR_TSC_SIGSEGV}));
   TRY(calls.run());
   // Where the machine cannot trap cpuid, the recording could not either.
@@ -238,16 +260,11 @@ Result<void> Stub::confine(const StubTier& tier) const {
   return errno_error("cannot set a seccomp filter (see `redrive check --host`)", static_cast<int>(-result));
 }
 
-// The first that is to go when memory gets scarce (proc(5), oom_score_adj).
 Result<void> Stub::begin() {
   if (!pidfd_) pidfd_ = Fd(static_cast<int>(syscall(SYS_pidfd_open, pid_, 0)));
   if (!pidfd_) return errno_error("cannot open a stub process");
   ASSIGN_OR_RETURN(memory_, Memory::open(pid_));
   tick();
-  constexpr std::string_view kFirst = "1000";
-  const Fd score(::open(("/proc/" + std::to_string(pid_) + "/oom_score_adj").c_str(), O_WRONLY | O_CLOEXEC));
-  const bool ranked = score && ::write(score.get(), kFirst.data(), kFirst.size()) > 0;
-  static_cast<void>(ranked);  // not where /proc may not be written to
   return {};
 }
 

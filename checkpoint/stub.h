@@ -38,6 +38,8 @@ struct ReleasedStub {
 class Stub {
  public:
   static Result<Stub> spawn(const StubTier& tier = {});
+  // One that installs a filter of its own, from which others are forked (stub_maker.h).
+  static Result<Stub> spawn_template(const StubTier& tier);
   // Outside of all namespaces, for one that executes nothing of a trace.
   static Result<Stub> spawn_here();
   Stub(Stub&& other) noexcept;

@@ -14,6 +14,8 @@ struct StubTier {
   Address call = 0;  // behind its syscall instruction; 0: there is no such code
   AddressRange memory;
   Address patience = 0;  // the only timeout with which it waits for a futex(2)
+
+  bool operator==(const StubTier&) const = default;
 };
 
 // Behind the instruction at `call`, in the stub's own `memory`, calls that build memory are let through, and behind the

@@ -14,12 +14,15 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <random>
+#include <set>
 #include <thread>
 
 #include "checkpoint/address_space.h"
+#include "checkpoint/stub_maker.h"
 #include "checkpoint/stub_namespaces.h"
 #include "tests/unit/nameless_file.h"
 #include "tests/unit/unit_test.h"
@@ -284,26 +287,38 @@ TEST_CASE("extended registers are the same in what a program can rely on") {
 
 namespace {
 
-// At its end no child may be left: neither running nor unreaped. Orphans of a stub become children of this process.
+// The numbers of processes that are children of this one, or that it traces.
+std::set<pid_t> children() {
+  std::set<pid_t> out;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    std::ifstream status(entry.path() / "status");
+    for (std::string line; std::getline(status, line);) {
+      if (!line.starts_with("PPid:") && !line.starts_with("TracerPid:")) continue;
+      const std::string of = line.substr(line.find_last_of('\t') + 1);
+      if (of != "0" && std::filesystem::exists("/proc/self/task/" + of)) out.insert(std::stoi(entry.path().filename()));
+    }
+  }
+  return out;
+}
+
+// At its end no child may be left but those of before, such as the template of stubs: neither running nor unreaped.
+// Orphans of a stub become children of this process.
 class NothingLeft {
  public:
   NothingLeft() {
-    StubNamespaces::ours();
+    REQUIRE(Stub::spawn());
     prctl(PR_SET_CHILD_SUBREAPER, 1);
-    REQUIRE_EQ(children(), 0);
+    before_ = children();
   }
   ~NothingLeft() {
     prctl(PR_SET_CHILD_SUBREAPER, 0);
-    CHECK_EQ(children(), 0);
+    CHECK(children() == before_);
   }
   NothingLeft(const NothingLeft&) = delete;
   NothingLeft& operator=(const NothingLeft&) = delete;
 
  private:
-  static int children() {
-    siginfo_t info{};
-    return waitid(P_ALL, 0, &info, WEXITED | WSTOPPED | WNOHANG | WNOWAIT | __WALL) == 0 ? 1 : 0;
-  }
+  std::set<pid_t> before_;
 };
 
 Stub spawned() {
@@ -463,6 +478,49 @@ TEST_CASE("a stub whose process was killed says so") {
   const Stub stub = spawned();
   kill(stub.pid(), SIGKILL);
   CHECK_FALSE(stub.call(stub.pid(), SYS_getpid, {}));
+}
+
+TEST_CASE("however many stubs there are, of whatever thread, there is one filter") {
+  const NothingLeft nothing_left;
+  const size_t before = StubMaker::ours().templates_made();
+  std::vector<std::thread> threads;
+  std::atomic<int> answers = 0;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      for (int j = 0; j < 10; ++j) {
+        const auto stub = Stub::spawn();
+        answers += stub && stub->call(stub->pid(), SYS_getpid, {});
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  CHECK_EQ(answers, 40);
+  CHECK_EQ(StubMaker::ours().templates_made(), before);
+}
+
+TEST_CASE("another tier has another filter") {
+  const size_t before = StubMaker::ours().templates_made();
+  const StubTier tier{0x6f000100, {0x6f000000, 0x6f200000}, 0x6f001230};
+  CHECK(Stub::spawn(tier));
+  CHECK(Stub::spawn());
+  CHECK(Stub::spawn(tier));
+  CHECK_EQ(StubMaker::ours().templates_made(), before + 1);
+}
+
+TEST_CASE("stubs are made after somebody has killed what they are forked from") {
+  std::set<pid_t> killed;
+  {
+    const Stub stub = spawned();
+    for (const pid_t pid : children()) {
+      if (pid == stub.pid()) continue;
+      kill(pid, SIGKILL);
+      killed.insert(pid);
+    }
+    CHECK_EQ(called(stub, stub.pid(), SYS_getpid), own_number(stub.pid()));
+  }
+  CHECK_FALSE(killed.empty());
+  const Stub stub = spawned();
+  CHECK_EQ(called(stub, stub.pid(), SYS_getpid), own_number(stub.pid()));
 }
 
 TEST_CASE("a child of a stub has a copy of its memory") {
