@@ -145,8 +145,8 @@ sanitized: tests
 	$(MAKE) unit
 	$(RUN) python3 tests/system/run.py --timeout-factor 10 $(SANITIZED_TESTS)
 
-tidy: ## clang-tidy, all findings fatal
-	clang-tidy --quiet $(LIB_SRCS) supervisor/main.cc -- -std=c++20 -I. -D_GNU_SOURCE
+tidy: ## clang-tidy and the rules of locks, all findings fatal
+	clang-tidy --quiet $(LIB_SRCS) supervisor/main.cc -- -std=c++20 -I. -D_GNU_SOURCE -Wthread-safety
 
 format: ## clang-format in place
 	clang-format -i $(MADE_HERE)

@@ -4,15 +4,16 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <mutex>
+
+#include "base/mutex.h"
 
 namespace redrive {
 namespace {
 
-std::mutex mutex;
-Fd kept;  // in place of a file
+Mutex mutex;
+Fd kept GUARDED_BY(mutex);  // in place of a file
 
-void keep_one() {
+void keep_one() REQUIRES(mutex) {
   if (!kept) kept = Fd(::open("/", O_PATH | O_CLOEXEC));
 }
 
@@ -22,12 +23,12 @@ Fd open_briefly(const std::string& path, int flags) {
   const auto opened = [&] { return Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | flags)); };
   Fd file = opened();
   if (!file && no_file_left(errno)) {
-    const std::lock_guard lock(mutex);
+    const Lock lock(mutex);
     kept = Fd();
     return opened();
   }
   const int error = errno;
-  const std::lock_guard lock(mutex);
+  const Lock lock(mutex);
   keep_one();
   errno = error;
   return file;

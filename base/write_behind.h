@@ -1,11 +1,11 @@
 // A thread that carries out jobs in order, and no more than a few of them waiting: who adds one to a full queue waits.
 #pragma once
 
-#include <condition_variable>
 #include <deque>
 #include <functional>
-#include <mutex>
 #include <thread>
+
+#include "base/mutex.h"
 
 namespace redrive {
 
@@ -17,7 +17,7 @@ class WriteBehind {
   // Carries out what is waiting.
   ~WriteBehind() {
     {
-      const std::lock_guard lock(mutex_);
+      const Lock lock(mutex_);
       stopping_ = true;
     }
     changed_.notify_all();
@@ -25,29 +25,29 @@ class WriteBehind {
   }
 
   void add(Job job) {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return jobs_.size() < limit_; });
+    const Lock lock(mutex_);
+    while (jobs_.size() >= limit_) changed_.wait(mutex_);
     jobs_.push_back(std::move(job));
     changed_.notify_all();
   }
   void wait_for_room() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return jobs_.size() < limit_; });
+    const Lock lock(mutex_);
+    while (jobs_.size() >= limit_) changed_.wait(mutex_);
   }
   bool idle() {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     return jobs_.empty();
   }
   void wait_until_idle() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return jobs_.empty(); });
+    const Lock lock(mutex_);
+    while (!jobs_.empty()) changed_.wait(mutex_);
   }
 
  private:
   void run() {
-    std::unique_lock lock(mutex_);
+    Lock lock(mutex_);
     for (;;) {
-      changed_.wait(lock, [&] { return stopping_ || !jobs_.empty(); });
+      while (!stopping_ && jobs_.empty()) changed_.wait(mutex_);
       if (jobs_.empty()) return;
       Job& job = jobs_.front();
       lock.unlock();
@@ -60,10 +60,10 @@ class WriteBehind {
 
   const size_t limit_;
   const std::function<void(Job&)> carry_out_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<Job> jobs_;  // the first is being carried out
-  bool stopping_ = false;
+  Mutex mutex_;
+  Condition changed_;
+  std::deque<Job> jobs_ GUARDED_BY(mutex_);  // the first is being carried out
+  bool stopping_ GUARDED_BY(mutex_) = false;
   std::thread thread_;  // the last member: it uses the others
 };
 

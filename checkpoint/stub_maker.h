@@ -5,16 +5,12 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
-#include <deque>
 #include <future>
-#include <mutex>
-#include <stop_token>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/result.h"
+#include "base/write_behind.h"
 #include "checkpoint/stub.h"
 
 namespace redrive {
@@ -23,7 +19,6 @@ class StubMaker {
  public:
   // This process's; its thread begins with the first call.
   static StubMaker& ours();
-  ~StubMaker();
 
   // A stopped stub, which the caller is to take over. May be called by any thread.
   Result<ReleasedStub> make(const StubTier& tier);
@@ -35,28 +30,15 @@ class StubMaker {
     StubTier tier;
     std::promise<Result<ReleasedStub>> made;
   };
-  // What only the thread has, because it is their tracer.
-  class Templates {
-   public:
-    explicit Templates(std::atomic<size_t>& made) : made_(made) {}
-    Result<ReleasedStub> fork(const StubTier& tier);
-
-   private:
-    // The last of the stubs from now on, made if there is none.
-    Result<const Stub*> of(const StubTier& tier);
-
-    std::vector<std::pair<StubTier, Stub>> stubs_;  // the one that was used last is the last
-    std::atomic<size_t>& made_;
-  };
   StubMaker();
-  // What the thread does, which traces the templates: it fulfils the orders.
-  void work(const std::stop_token& stop);
+  // Only the thread's, because it is the tracer of the templates.
+  Result<ReleasedStub> fork(const StubTier& tier);
+  // The last of the templates from now on, made if there is none.
+  Result<const Stub*> template_of(const StubTier& tier);
 
-  std::mutex mutex_;
-  std::condition_variable_any ordered_;
-  std::deque<Order> orders_;  // under mutex_
+  std::vector<std::pair<StubTier, Stub>> templates_;  // the one that was used last is the last
   std::atomic<size_t> templates_made_ = 0;
-  std::jthread thread_;  // the last member: it uses the others
+  WriteBehind<Order> orders_;  // the last member: its thread uses the others
 };
 
 }  // namespace redrive

@@ -205,17 +205,17 @@ bool decode(RecordType type, std::span<const uint8_t> payload, JournalRecord& re
 
 void JournalWriter::add(const JournalRecord& record) {
   const Bytes payload = encode(record);
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   writer_.add(type_of(record), payload);
 }
 
 size_t JournalWriter::buffered() {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   return writer_.buffered();
 }
 
 Result<uint64_t> JournalWriter::write() {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   const uint64_t before = writer_.written();
   TRY(writer_.write());
   return writer_.written() - before;

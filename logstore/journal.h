@@ -2,11 +2,11 @@
 // are encoded; the framing is record_file.h, and trace.cc makes the whole of it.
 #pragma once
 
-#include <mutex>
 #include <string>
 #include <variant>
 #include <vector>
 
+#include "base/mutex.h"
 #include "logstore/record_file.h"
 #include "logstore/trace.h"
 
@@ -68,16 +68,18 @@ bool decode(RecordType type, std::span<const uint8_t> payload, JournalRecord& re
 class JournalWriter {
  public:
   JournalWriter(Storage& storage, std::string path) : writer_(storage, std::move(path), FileKind::journal) {}
-  Result<void> resume(uint64_t written, uint64_t items) { return writer_.resume(written, items); }
+  Result<void> resume(uint64_t written, uint64_t items) {
+    const Lock lock(mutex_);
+    return writer_.resume(written, items);
+  }
   void add(const JournalRecord& record);
   // Returns the bytes written.
   Result<uint64_t> write();
   size_t buffered();  // bytes that write() would write
-  const std::string& path() const { return writer_.path(); }
 
  private:
-  std::mutex mutex_;
-  RecordWriter writer_;
+  Mutex mutex_;
+  RecordWriter writer_ GUARDED_BY(mutex_);
 };
 
 }  // namespace redrive

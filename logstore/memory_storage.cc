@@ -10,7 +10,7 @@ class MemoryFile : public File {
       : storage_(storage), path_(std::move(path)), contents_(std::move(contents)) {}
 
   Result<void> append(std::span<const uint8_t> data) override {
-    const std::lock_guard lock(storage_->mutex_);
+    const Lock lock(storage_->mutex_);
     const bool refused = storage_->refuse();
     const size_t taken = refused ? data.size() / 2 : data.size();
     contents_->data.insert(contents_->data.end(), data.begin(), data.begin() + static_cast<ptrdiff_t>(taken));
@@ -18,7 +18,7 @@ class MemoryFile : public File {
     return {};
   }
   Result<size_t> read(uint64_t offset, std::span<uint8_t> to) const override {
-    const std::lock_guard lock(storage_->mutex_);
+    const Lock lock(storage_->mutex_);
     const auto& data = contents_->data;
     if (offset >= data.size()) return size_t{0};
     const size_t n = std::min<size_t>(to.size(), data.size() - offset);
@@ -26,14 +26,14 @@ class MemoryFile : public File {
     return n;
   }
   Result<void> truncate(uint64_t size) override {
-    const std::lock_guard lock(storage_->mutex_);
+    const Lock lock(storage_->mutex_);
     if (storage_->refuse()) return errno_error("cannot truncate " + path_, ENOSPC);
     contents_->data.resize(size);
     contents_->synced = std::min<size_t>(contents_->synced, size);
     return {};
   }
   uint64_t size() const override {
-    const std::lock_guard lock(storage_->mutex_);
+    const Lock lock(storage_->mutex_);
     return contents_->data.size();
   }
 
@@ -44,7 +44,7 @@ class MemoryFile : public File {
 };
 
 void MemoryStorage::lose_unsynced(bool keep_sizes) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   for (auto& [path, contents] : files_) {
     const size_t size = contents->data.size();
     contents->data.resize(contents->synced);
@@ -53,20 +53,20 @@ void MemoryStorage::lose_unsynced(bool keep_sizes) {
 }
 
 Bytes& MemoryStorage::bytes(const std::string& path) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   CHECK(files_.contains(path));
   return files_[path]->data;
 }
 
 std::vector<std::string> MemoryStorage::all_files() const {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   std::vector<std::string> paths;
   for (const auto& [path, contents] : files_) paths.push_back(path);
   return paths;
 }
 
 Result<std::unique_ptr<File>> MemoryStorage::create(const std::string& path) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   if (refuse()) return errno_error("cannot create " + path, ENOSPC);
   auto contents = std::make_shared<Contents>();
   files_[path] = contents;
@@ -74,26 +74,26 @@ Result<std::unique_ptr<File>> MemoryStorage::create(const std::string& path) {
 }
 
 Result<std::unique_ptr<File>> MemoryStorage::open(const std::string& path) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   const auto it = files_.find(path);
   if (it == files_.end()) return errno_error("cannot open " + path, ENOENT);
   return std::unique_ptr<File>(std::make_unique<MemoryFile>(this, path, it->second));
 }
 
 bool MemoryStorage::exists(const std::string& path) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   return files_.contains(path) || directories_.contains(path);
 }
 
 Result<void> MemoryStorage::make_directory(const std::string& path) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   if (refuse()) return errno_error("cannot make directory " + path, ENOSPC);
   if (!directories_.insert(path).second) return errno_error("cannot make directory " + path, EEXIST);
   return {};
 }
 
 Result<void> MemoryStorage::rename(const std::string& from, const std::string& to) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   if (refuse()) return errno_error("cannot rename " + from + " to " + to, ENOSPC);
   const auto it = files_.find(from);
   if (it == files_.end()) return errno_error("cannot rename " + from + " to " + to, ENOENT);
@@ -103,13 +103,13 @@ Result<void> MemoryStorage::rename(const std::string& from, const std::string& t
 }
 
 Result<void> MemoryStorage::remove(const std::string& path) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   if (files_.erase(path) + directories_.erase(path) == 0) return errno_error("cannot remove " + path, ENOENT);
   return {};
 }
 
 Result<std::vector<std::string>> MemoryStorage::list(const std::string& directory) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   if (!directories_.contains(directory)) return errno_error("cannot list " + directory, ENOENT);
   const std::string prefix = directory + "/";
   std::vector<std::string> names;
@@ -122,7 +122,7 @@ Result<std::vector<std::string>> MemoryStorage::list(const std::string& director
 }
 
 Result<void> MemoryStorage::sync(const std::vector<std::string>& paths) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   for (const auto& path : paths) {
     if (refuse()) return errno_error("cannot write " + path, ENOSPC);
     const auto it = files_.find(path);

@@ -3,10 +3,10 @@
 #pragma once
 
 #include <map>
-#include <mutex>
 #include <set>
 
 #include "base/bytes.h"
+#include "base/mutex.h"
 #include "logstore/storage.h"
 
 namespace redrive {
@@ -20,8 +20,14 @@ class MemoryStorage : public Storage {
 
   // The change (create, append, rename, ...) with this number, from 0, fails with ENOSPC, and so do all after it. An
   // append that fails leaves the first half of its bytes.
-  void fail_from(uint64_t change) { fail_from_ = change; }
-  uint64_t changes() const { return changes_; }
+  void fail_from(uint64_t change) {
+    const Lock lock(mutex_);
+    fail_from_ = change;
+  }
+  uint64_t changes() const {
+    const Lock lock(mutex_);
+    return changes_;
+  }
   // What a loss of power leaves: unsynced bytes are gone, or read as zeros where `keep_sizes`.
   void lose_unsynced(bool keep_sizes);
   // A file's bytes, to look at or to damage. The file must exist.
@@ -43,13 +49,13 @@ class MemoryStorage : public Storage {
 
  private:
   friend class MemoryFile;
-  bool refuse() { return changes_++ >= fail_from_; }  // mutex_ held
+  bool refuse() REQUIRES(mutex_) { return changes_++ >= fail_from_; }
 
-  mutable std::mutex mutex_;
-  std::map<std::string, std::shared_ptr<Contents>> files_;
-  std::set<std::string> directories_;
-  uint64_t changes_ = 0;
-  uint64_t fail_from_ = UINT64_MAX;
+  mutable Mutex mutex_;
+  std::map<std::string, std::shared_ptr<Contents>> files_ GUARDED_BY(mutex_);
+  std::set<std::string> directories_ GUARDED_BY(mutex_);
+  uint64_t changes_ GUARDED_BY(mutex_) = 0;
+  uint64_t fail_from_ GUARDED_BY(mutex_) = UINT64_MAX;
 };
 
 }  // namespace redrive

@@ -91,7 +91,7 @@ Result<bool> PayloadFile::fill(EventIndex index, Event& event) const {
   const auto [record, offset, length] = found->second;
   std::shared_ptr<const Bytes> contents;
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     if (last_ != record) {
       ASSIGN_OR_RETURN(Bytes payload, file_->payload(*record));
       contents_ = std::make_shared<const Bytes>(std::move(payload));

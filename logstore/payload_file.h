@@ -5,8 +5,8 @@
 
 #include <map>
 #include <memory>
-#include <mutex>
 
+#include "base/mutex.h"
 #include "logstore/event.h"
 #include "logstore/journal.h"
 #include "logstore/record_file.h"
@@ -76,9 +76,10 @@ class PayloadFile {
 
   std::unique_ptr<RecordFile> file_;
   std::map<EventIndex, Place> places_;
-  mutable std::mutex mutex_;  // of what follows: receives are read in order, and many share a record
-  mutable const RecordHeader* last_ = nullptr;
-  mutable std::shared_ptr<const Bytes> contents_;
+  // Receives are read in order, and many share a record.
+  mutable Mutex mutex_;
+  mutable const RecordHeader* last_ GUARDED_BY(mutex_) = nullptr;
+  mutable std::shared_ptr<const Bytes> contents_ GUARDED_BY(mutex_);
 };
 
 }  // namespace redrive

@@ -23,7 +23,7 @@ std::string program_of(const IntervalRecord& interval) {
 
 Result<EventSegment::Cursor> EventSegment::cursor_at(const RecordHeader& record, uint64_t item) const {
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     if (last_.block && last_.first_item == record.first_item) {
       Cursor cursor = last_;
       if (cursor.next > item) cursor.next = record.first_item, cursor.position = 0;
@@ -64,7 +64,7 @@ Result<bool> EventSegment::visit_block(const RecordHeader& record, uint64_t& ite
   }
   item = cursor.next;
   cursor.position = start + in.position();
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   last_ = std::move(cursor);
   return more;
 }
@@ -284,17 +284,19 @@ Result<void> Trace::State::take_unsynced_images() {
 // is an interval without any, but for a unit's first: it has nothing to execute, and how it begins is not known, so
 // that the end of the one before it cannot be compared with its image.
 void Trace::State::cut_to_events() {
-  for (auto& [unit, list] : intervals) {
+  for (auto& of_unit : intervals) {
+    const UnitId unit = of_unit.first;
+    auto& list = of_unit.second;
     auto found = segment(unit);
     const EventIndex count = found && *found ? (*found)->count() : 0;
     const auto damaged = found ? *found && (*found)->file().damaged() : true;
     if (damaged) continue;  // events were there: readers must be told of the damage, not of a short recording
-    const auto lost = [&, count = count] {
+    const auto lost = [&] {
       return list.back().first_event > count || (list.size() > 1 && list.back().first_event == count);
     };
     while (!list.empty() && lost()) list.pop_back();
     std::erase_if(interval_ends,
-                  [&, id = unit](const auto& end) { return end.first.first == id && end.second.end_event > count; });
+                  [&](const auto& end) { return end.first.first == unit && end.second.end_event > count; });
   }
 }
 
@@ -319,7 +321,7 @@ void Trace::State::name_units() {
 }
 
 Result<void> Trace::State::verify_copy(const FileRecord& file) const {
-  const std::lock_guard lock(verified_mutex);
+  const Lock lock(verified_mutex);
   const auto known = verified.find(file.copy);
   if (known != verified.end()) return known->second;
   const auto verify = [&]() -> Result<void> {

@@ -1,7 +1,6 @@
 #include "logstore/trace_additions.h"
 
-#include <mutex>
-
+#include "base/mutex.h"
 #include "logstore/block_sums.h"
 #include "logstore/image_publisher.h"
 #include "logstore/payload_file.h"
@@ -19,7 +18,8 @@ struct TraceAdditions::State {
       : storage(s), files(f), journal(s, files.journal()), images(s, files, journal), payloads(s, f) {}
 
   // Goes on where the trace ends, or where somebody who was killed while adding left off.
-  Result<void> resume(const Trace::State& trace) {
+  Result<void> resume(const Trace::State& trace) EXCLUDES(mutex) {
+    const Lock holding(mutex);
     TRY(journal.resume(trace.journal->readable_size(), trace.journal->items()));
     const auto pages = trace.published_pages();
     if (pages.size) TRY(images.pages().resume(pages.size, pages.items));
@@ -30,7 +30,7 @@ struct TraceAdditions::State {
   }
 
   // The payloads before the image: what an image stands for may need them.
-  Result<void> publish() {
+  Result<void> publish() REQUIRES(mutex) {
     TRY(payloads.write());
     const auto written_payloads = payloads.take_written();
     std::vector<std::string> unsynced{files.payloads()};
@@ -42,7 +42,7 @@ struct TraceAdditions::State {
     return written ? storage.sync({files.journal()}) : Result<void>();
   }
 
-  Result<void> keep_error(Result<void> result) {
+  Result<void> keep_error(Result<void> result) REQUIRES(mutex) {
     if (!result && !first_error) first_error = result.error();
     return result;
   }
@@ -51,10 +51,10 @@ struct TraceAdditions::State {
   const TraceFiles files;
   Fd lock;
   JournalWriter journal;
-  std::mutex mutex;  // of what follows
-  ImagePublisher images;
-  PayloadWriter payloads;
-  std::optional<Error> first_error;
+  Mutex mutex;
+  ImagePublisher images GUARDED_BY(mutex);
+  PayloadWriter payloads GUARDED_BY(mutex);
+  std::optional<Error> first_error GUARDED_BY(mutex);
 };
 
 TraceAdditions::TraceAdditions(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -81,7 +81,7 @@ Result<std::unique_ptr<TraceAdditions>> TraceAdditions::begin(const Trace& trace
 }
 
 Result<void> TraceAdditions::add_image(UnitId unit, IntervalIndex interval, const ReadImage& read) {
-  const std::lock_guard lock(state_->mutex);
+  const Lock lock(state_->mutex);
   if (state_->first_error) return *state_->first_error;
   bool storage_failed = false;
   const auto written = state_->images.write(unit, interval, read, storage_failed);
@@ -90,7 +90,7 @@ Result<void> TraceAdditions::add_image(UnitId unit, IntervalIndex interval, cons
 }
 
 Result<void> TraceAdditions::add_payload(EventRef receiver, std::span<const uint8_t> payload) {
-  const std::lock_guard lock(state_->mutex);
+  const Lock lock(state_->mutex);
   if (state_->first_error) return *state_->first_error;
   state_->payloads.add(receiver, payload);
   if (state_->payloads.buffered() < kWriteSize) return {};
@@ -98,14 +98,14 @@ Result<void> TraceAdditions::add_payload(EventRef receiver, std::span<const uint
 }
 
 Result<void> TraceAdditions::publish() {
-  const std::lock_guard lock(state_->mutex);
+  const Lock lock(state_->mutex);
   if (state_->first_error) return *state_->first_error;
   return state_->keep_error(state_->publish());
 }
 
 Result<void> TraceAdditions::finish(const Settings& settings) {
   TRY(publish());
-  const std::lock_guard lock(state_->mutex);
+  const Lock lock(state_->mutex);
   state_->journal.add(settings);
   TRY(state_->keep_error(state_->publish()));
   TRY(state_->storage.remove(state_->files.preparing()));

@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <array>
-#include <mutex>
 #include <optional>
 #include <unordered_map>
 
+#include "base/mutex.h"
 #include "logstore/journal.h"
 #include "logstore/page_store.h"
 #include "logstore/payload_file.h"
@@ -56,8 +56,8 @@ class EventSegment {
   EventIndex count_ = 0;
   EventIndex readable_ = 0;
   bool open_end_ = false;  // more may follow what is readable
-  mutable std::mutex mutex_;
-  mutable Cursor last_;  // where the last reader stopped: the next one mostly goes on there
+  mutable Mutex mutex_;
+  mutable Cursor last_ GUARDED_BY(mutex_);  // where the last reader stopped: the next one mostly goes on there
 };
 
 // Opened when first asked for; if that fails, so it stays. Null is a value. Thread-safe.
@@ -145,8 +145,8 @@ struct Trace::State {
   mutable std::map<UnitId, Lazy<PayloadFile>> payload_files;  // one for each unit that has some
   Result<const PayloadFile*> payloads(UnitId unit) const;     // that were added; null: none
 
-  mutable std::mutex verified_mutex;
-  mutable std::map<std::string, Result<void>> verified;  // file copies
+  mutable Mutex verified_mutex;
+  mutable std::map<std::string, Result<void>> verified GUARDED_BY(verified_mutex);  // file copies
   Result<void> verify_copy(const FileRecord& file) const;
 };
 

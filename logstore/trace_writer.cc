@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/mutex.h"
 #include "base/write_behind.h"
 #include "logstore/catalog.h"
 #include "logstore/file_store.h"
@@ -88,7 +89,7 @@ struct TraceWriter::State {
 
   // Keeps the first error.
   void fail(const Error& error) {
-    const std::lock_guard lock(error_mutex);
+    const Lock lock(error_mutex);
     if (!first_error) first_error = error;
     failed = true;
   }
@@ -96,7 +97,7 @@ struct TraceWriter::State {
     if (!result) fail(result.error());
   }
   Result<void> outcome() {
-    const std::lock_guard lock(error_mutex);
+    const Lock lock(error_mutex);
     if (first_error) return *first_error;
     return {};
   }
@@ -133,7 +134,7 @@ struct TraceWriter::State {
 
   // Memory that was used already is not cleared and mapped again.
   Encoder spare_encoder() {
-    const std::lock_guard lock(spare_mutex);
+    const Lock lock(spare_mutex);
     if (spare.empty()) return {};
     Encoder encoder = std::move(spare.back());
     spare.pop_back();
@@ -155,7 +156,7 @@ struct TraceWriter::State {
         TRY(write_block(block));
       }
       block.events.clear();
-      const std::lock_guard lock(spare_mutex);
+      const Lock lock(spare_mutex);
       if (spare.size() < kSpareEncoders) spare.push_back(std::move(block.events));
     }
     TRY(write_short_units());
@@ -169,7 +170,7 @@ struct TraceWriter::State {
 
   Result<void> write_payloads() {
     TRY(payloads.write());
-    const std::lock_guard lock(unsynced_mutex);
+    const Lock lock(unsynced_mutex);
     for (const auto& written : payloads.take_written()) {
       unsynced.insert({files.directory, files.payloads(), files.payloads(written.unit)});
       written_payloads.push_back(written);
@@ -190,7 +191,7 @@ struct TraceWriter::State {
     if (!writer.is_open()) open_segments.push_back(block.segment);
     TRY(writer.write());
     bytes += writer.written() - before;
-    const std::lock_guard lock(unsynced_mutex);
+    const Lock lock(unsynced_mutex);
     unsynced.insert(writer.path());
     if (fresh) unsynced.insert(files.events());
     return {};
@@ -209,7 +210,7 @@ struct TraceWriter::State {
     TRY(short_units.write());
     bytes += short_units.written() - before;
     for (const auto& unit : std::exchange(new_short_units, {})) journal.add(unit);
-    const std::lock_guard lock(unsynced_mutex);
+    const Lock lock(unsynced_mutex);
     unsynced.insert(short_units.path());
     if (fresh) unsynced.insert(files.events());
     return {};
@@ -261,7 +262,7 @@ struct TraceWriter::State {
     std::vector<PayloadsPublished> payloads;
   };
   Unsynced take_unsynced() {
-    const std::lock_guard lock(unsynced_mutex);
+    const Lock lock(unsynced_mutex);
     Unsynced taken{{unsynced.begin(), unsynced.end()}, std::exchange(written_payloads, {})};
     unsynced.clear();
     return taken;
@@ -302,13 +303,13 @@ struct TraceWriter::State {
 
   std::atomic<uint64_t> bytes = 0;
   std::atomic<bool> failed = false;
-  std::mutex error_mutex;
-  std::optional<Error> first_error;
-  std::mutex unsynced_mutex;
-  std::set<std::string> unsynced;
-  std::vector<PayloadsPublished> written_payloads;  // those that the journal has not
-  std::mutex spare_mutex;
-  std::vector<Encoder> spare;
+  Mutex error_mutex;
+  std::optional<Error> first_error GUARDED_BY(error_mutex);
+  Mutex unsynced_mutex;
+  std::set<std::string> unsynced GUARDED_BY(unsynced_mutex);
+  std::vector<PayloadsPublished> written_payloads GUARDED_BY(unsynced_mutex);  // those that the journal has not
+  Mutex spare_mutex;
+  std::vector<Encoder> spare GUARDED_BY(spare_mutex);
   WriteBehind<Batch> batches;  // the last member: its thread uses the others
 };
 
@@ -440,7 +441,7 @@ Result<uint64_t> TraceWriter::add_file(const std::string& open_path, const std::
   }
   state_->bytes += added->written;
   if (added->fresh) state_->note(added->record);
-  const std::lock_guard lock(state_->unsynced_mutex);
+  const Lock lock(state_->unsynced_mutex);
   for (auto& copied : state_->copies.take_unsynced()) {
     state_->unsynced.insert(std::move(copied));
     state_->unsynced.insert(state_->files.files());

@@ -1,0 +1,84 @@
+// Locks whose rules the compiler checks: `clang -Wthread-safety` (`make tidy`) refuses code that touches a member that
+// is GUARDED_BY a mutex without holding it. Source: clang's documentation, "Thread Safety Analysis".
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+
+#ifdef __clang__
+#define REDRIVE_THREAD_SAFETY(attribute) __attribute__((attribute))
+#else
+#define REDRIVE_THREAD_SAFETY(attribute)
+#endif
+// Of a member: to be read and written by who holds the mutex.
+#define GUARDED_BY(mutex) REDRIVE_THREAD_SAFETY(guarded_by(mutex))
+// Of a function or a lambda: to be called by who holds the mutex, or does not.
+#define REQUIRES(...) REDRIVE_THREAD_SAFETY(requires_capability(__VA_ARGS__))
+#define EXCLUDES(...) REDRIVE_THREAD_SAFETY(locks_excluded(__VA_ARGS__))
+
+namespace redrive {
+
+class REDRIVE_THREAD_SAFETY(capability("mutex")) Mutex {
+ public:
+  void lock() REDRIVE_THREAD_SAFETY(acquire_capability()) { mutex_.lock(); }
+  void unlock() REDRIVE_THREAD_SAFETY(release_capability()) { mutex_.unlock(); }
+
+ private:
+  friend class Condition;
+  std::mutex mutex_;
+};
+
+// Holds a mutex while it lives, but between unlock() and lock().
+class REDRIVE_THREAD_SAFETY(scoped_lockable) Lock {
+ public:
+  explicit Lock(Mutex& mutex) REDRIVE_THREAD_SAFETY(acquire_capability(mutex)) : mutex_(mutex) { mutex_.lock(); }
+  ~Lock() REDRIVE_THREAD_SAFETY(release_capability()) {
+    if (held_) mutex_.unlock();
+  }
+  Lock(const Lock&) = delete;
+  Lock& operator=(const Lock&) = delete;
+
+  void lock() REDRIVE_THREAD_SAFETY(acquire_capability()) {
+    mutex_.lock();
+    held_ = true;
+  }
+  void unlock() REDRIVE_THREAD_SAFETY(release_capability()) {
+    held_ = false;
+    mutex_.unlock();
+  }
+
+ private:
+  Mutex& mutex_;
+  bool held_ = true;
+};
+
+// What threads wait for that hold a mutex, which is given up meanwhile. A wait may end without a reason: what was
+// waited for is to be looked at again.
+class Condition {
+ public:
+  void wait(Mutex& mutex) REQUIRES(mutex) {
+    std::unique_lock lock(mutex.mutex_, std::adopt_lock);
+    changed_.wait(lock);
+    lock.release();
+  }
+  // False if the time has come.
+  template <typename Clock, typename Duration>
+  bool wait_until(Mutex& mutex, std::chrono::time_point<Clock, Duration> time) REQUIRES(mutex) {
+    std::unique_lock lock(mutex.mutex_, std::adopt_lock);
+    const bool in_time = changed_.wait_until(lock, time) == std::cv_status::no_timeout;
+    lock.release();
+    return in_time;
+  }
+  template <typename Rep, typename Period>
+  bool wait_for(Mutex& mutex, std::chrono::duration<Rep, Period> time) REQUIRES(mutex) {
+    return wait_until(mutex, std::chrono::steady_clock::now() + time);
+  }
+  void notify_one() { changed_.notify_one(); }
+  void notify_all() { changed_.notify_all(); }
+
+ private:
+  std::condition_variable changed_;
+};
+
+}  // namespace redrive
