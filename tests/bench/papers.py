@@ -2,7 +2,7 @@
 """The papers' results, from recordings made here: `make papers`.
 
 Records the papers' programs, evaluates every policy off line on these recordings, measures replays where the papers bound them, and writes
-papers.md and papers/*.svg. What does not work is told in the page. Debian's Python: it has matplotlib."""
+papers.md and papers/*.png, and the figures as SVG into build/papers. What does not work is told in the page. Debian's Python: it has matplotlib."""
 import itertools
 import json
 import os
@@ -421,7 +421,7 @@ def main():
             papers.close()
     page = pathlib.Path(__file__).with_name("papers.md")
     target = given.json.parent / "papers-quick" if given.quick else page.parent
-    papers_page.write(page, target, json.loads(given.json.read_text()))
+    papers_page.write(page, target, given.json.parent / "papers", json.loads(given.json.read_text()))
     print(f"{target / 'papers.md'}")
 
 

@@ -334,7 +334,7 @@ def brought_up_to_date(old, new, measured_parts):
     return [*old[:2], *rows, *fresh.values()]
 
 
-def write(template, target, results):
+def write(template, target, drawings, results):
     """Of results that are not of all parts: the tables and rows that they bring up to date."""
     text, parts = template.read_text(), results.get("only")
     for make, part in TABLES.items():
@@ -346,5 +346,5 @@ def write(template, target, results):
         if parts and not part:
             rows = brought_up_to_date(old.strip().split("\n"), rows, parts)
         text = f"{before}<!-- table {make.__name__} -->\n" + "\n".join(rows) + f"\n<!-- end -->{after}"
-    papers_plots.write(target / "papers", results)
+    papers_plots.write(target / "papers", drawings, results)
     (target / "papers.md").write_text(text)

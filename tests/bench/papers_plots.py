@@ -1,5 +1,8 @@
-"""The figures of papers.md as SVG: ours, and what the papers' texts say of theirs, dashed or shaded."""
+"""The figures of papers.md, as small pictures for the page and as SVG: ours, and what the papers' texts say of theirs, dashed or shaded."""
+import io
+
 import matplotlib
+from PIL import Image
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
@@ -258,11 +261,15 @@ FIGURES = {"n4": (n_figure_4, "critical_path"), "n5": (n_figure_5, "critical_pat
            "d24": (d_figure_24, "run_times"), "measured": (long_replays, "makespan")}
 
 
-def write(directory, results, kind="svg"):
-    """Of the figures, those whose part was measured. `kind`: png to look at them."""
-    directory.mkdir(parents=True, exist_ok=True)
+def write(pictures, drawings, results):
+    """Of the figures, those whose part was measured: each as a small PNG file in one directory and as SVG in the other."""
+    for directory in (pictures, drawings):
+        directory.mkdir(parents=True, exist_ok=True)
     for name, (draw, part) in FIGURES.items():
         if results.get(part):
             figure = draw(results)
-            figure.savefig(directory / f"{name}.{kind}", metadata={"Date": None} if kind == "svg" else None, dpi=110, bbox_inches="tight")
+            figure.savefig(drawings / f"{name}.svg", metadata={"Date": None}, bbox_inches="tight")
+            picture = io.BytesIO()
+            figure.savefig(picture, format="png", dpi=54, bbox_inches="tight")
+            Image.open(picture).convert("RGB").quantize(32).save(pictures / f"{name}.png", optimize=True)
             plt.close(figure)
