@@ -1,5 +1,5 @@
 // Logging policies: which messages' payloads a recording keeps, so that every replay stays within its limit
-// (ALGORITHMS.md).
+// (DESIGN.md).
 //
 // Pure bookkeeping: no I/O, no clocks, no locks. The same object, fed the same events, serves the recorder, off-line
 // evaluation and the tests. Times are nanoseconds of CPU time of the unit since its checkpoint.

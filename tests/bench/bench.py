@@ -2,7 +2,7 @@
 """Costs of recording and replay as ratios against native: `make bench`.
 
 Each row alternates native and recorded runs (so that a change of the machine's load meets both), pinned to one core where the job talks
-(FACTS.md: two processes that talk are 13-16x slower on two idle virtual cores), and compares medians. Prints a table, writes JSON.
+(two processes that talk are 13-16x slower on two idle virtual cores), and compares medians. Prints a table, writes JSON.
 With --profile it also says, for each row, what the time of a recording goes into, and brings the tables of README.md up to date."""
 import contextlib
 import dataclasses
