@@ -9,8 +9,8 @@ ALL_CXXFLAGS = -std=c++20 $(WARN) -I. -pthread -D_GNU_SOURCE -MMD -MP $(CXXFLAGS
 # The compiler's unwinder comes before libunwind, which would else serve exceptions as well, with system calls of its own.
 LIBS     := -lsqlite3 -lzstd -lxxhash -lfmt -lcapstone -lgcc_s -lunwind-x86_64 -lunwind -pthread
 
-LIB_DIRS := base logstore logstore/policy interceptors checkpoint supervisor
-LIB_SRCS := $(filter-out supervisor/main.cc base/sanitizer_reports.cc,$(foreach d,$(LIB_DIRS),$(wildcard $(d)/*.cc)))
+LIB_DIRS := base logstore logstore/policy interceptors checkpoint $(addprefix supervisor/,plan tier record replay cli)
+LIB_SRCS := $(filter-out supervisor/cli/main.cc base/sanitizer_reports.cc,$(foreach d,$(LIB_DIRS),$(wildcard $(d)/*.cc)))
 LIB_OBJS := $(LIB_SRCS:%.cc=$(BUILD)/%.o) $(BUILD)/interceptors/inprocess/image.o
 UNIT_SRCS := $(wildcard tests/unit/*.cc)
 UNIT_OBJS := $(UNIT_SRCS:%.cc=$(BUILD)/%.o)
@@ -19,7 +19,7 @@ FUZZ_SRCS := $(wildcard tests/fuzz/*.cc)
 HELPER_SRCS := $(wildcard tests/fault/*.cc tests/system/*.cc) $(FUZZ_SRCS)
 HELPERS  := $(addprefix $(BUILD)/,$(notdir $(basename $(HELPER_SRCS))))
 FUZZERS  := $(addprefix $(BUILD)/,$(notdir $(basename $(FUZZ_SRCS))))
-SOURCES  := $(LIB_SRCS) supervisor/main.cc base/sanitizer_reports.cc $(UNIT_SRCS) $(HELPER_SRCS)
+SOURCES  := $(LIB_SRCS) supervisor/cli/main.cc base/sanitizer_reports.cc $(UNIT_SRCS) $(HELPER_SRCS)
 # Sanitizers of this build, as -fsanitize= takes them.
 SANITIZE ?=
 ifneq ($(SANITIZE),)
@@ -61,7 +61,7 @@ $(BUILD)/libredrive.a: $(LIB_OBJS)
 
 # At a fixed address, with its largest library inside: else relocating that is half of its start, which is part of each
 # recording.
-$(BUILD)/redrive: $(BUILD)/supervisor/main.o $(REPORTS) $(BUILD)/libredrive.a
+$(BUILD)/redrive: $(BUILD)/supervisor/cli/main.o $(REPORTS) $(BUILD)/libredrive.a
 	$(CXX) $(CXXFLAGS) $(LDFLAGS) -no-pie -o $@ $^ $(subst -lcapstone,-l:libcapstone.a,$(LIBS))
 
 $(BUILD)/unit_tests: $(UNIT_OBJS) $(REPORTS) $(BUILD)/libredrive.a
@@ -146,7 +146,7 @@ sanitized: tests
 	$(RUN) python3 tests/system/run.py --timeout-factor 10 $(SANITIZED_TESTS)
 
 tidy: ## clang-tidy and the rules of locks, all findings fatal
-	clang-tidy --quiet $(LIB_SRCS) supervisor/main.cc -- -std=c++20 -I. -D_GNU_SOURCE -Wthread-safety
+	clang-tidy --quiet $(LIB_SRCS) supervisor/cli/main.cc -- -std=c++20 -I. -D_GNU_SOURCE -Wthread-safety
 
 format: ## clang-format in place
 	clang-format -i $(MADE_HERE)

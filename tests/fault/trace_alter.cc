@@ -21,7 +21,7 @@
 #include <map>
 
 #include "logstore/hash.h"
-#include "supervisor/end_state.h"
+#include "supervisor/tier/end_state.h"
 #include "tests/fault/trace_parts.h"
 
 namespace redrive {

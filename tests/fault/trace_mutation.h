@@ -9,7 +9,7 @@
 
 #include "checkpoint/stub.h"
 #include "interceptors/inprocess/layout.h"
-#include "supervisor/end_state.h"
+#include "supervisor/tier/end_state.h"
 #include "tests/fault/trace_parts.h"
 
 namespace redrive {

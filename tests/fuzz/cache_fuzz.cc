@@ -2,7 +2,7 @@
 // and of any plan that is accepted the trampolines can be made. A failure prints the seed that shows it.
 #include "interceptors/cpuid_sites.h"
 #include "logstore/file_cache.h"
-#include "supervisor/patch_plans.h"
+#include "supervisor/record/patch_plans.h"
 #include "tests/fuzz/seeds.h"
 #include "tests/unit/logstore_sample.h"
 
@@ -96,7 +96,7 @@ void use_plans(const Bytes& bytes) {
   auto plans = decode_plans(bytes, "");
   if (!plans) return;
   for (auto& [key, plan] : *plans) {
-    for (const SitePatch& patch : plan.ready(kStart, nullptr)) {
+    for (const auto& [patch, known] : plan.ready(kStart, nullptr)) {
       require(patch.start() >= kStart && patch.start() + patch.size() <= kStart + key.second, "a patch outside");
       require(patch.size() == patch.original.size(), "a patch of another size than what it replaces");
       PatchedSite site{patch.site, patch.start(), patch.original, 0, 0, patch.kind};

@@ -1,5 +1,5 @@
 // Distributed breakpoints: by hand, and on random executions against the transitive closure of happened-before.
-#include "supervisor/breakpoint.h"
+#include "supervisor/plan/breakpoint.h"
 
 #include <ctime>
 #include <random>

@@ -1,6 +1,7 @@
 // What listings make of bytes that they did not choose.
-#include "supervisor/columns.h"
+#include "supervisor/cli/columns.h"
 
+#include "base/text.h"
 #include "tests/unit/unit_test.h"
 
 namespace redrive {

@@ -1,4 +1,4 @@
-#include "supervisor/command_line.h"
+#include "supervisor/cli/command_line.h"
 
 #include "base/units.h"
 #include "tests/unit/unit_test.h"
@@ -209,7 +209,8 @@ TEST_CASE("replay takes a distributed breakpoint, and what to show there") {
 }
 
 TEST_CASE("no option takes the words that follow its value") {
-  const auto replay = parsed<ReplayOptions>({"replay", "--break", "3@7", "--memory", "3:1+1", "--break", "4@1", "run-1"});
+  const auto replay =
+      parsed<ReplayOptions>({"replay", "--break", "3@7", "--memory", "3:1+1", "--break", "4@1", "run-1"});
   CHECK_EQ(replay.breaks.size(), 2);
   CHECK_EQ(replay.memory.size(), 1);
   CHECK_EQ(replay.trace, "run-1");

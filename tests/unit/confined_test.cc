@@ -1,4 +1,4 @@
-#include "supervisor/confined.h"
+#include "supervisor/replay/confined.h"
 
 #include <fcntl.h>
 #include <linux/audit.h>

@@ -1,4 +1,4 @@
-#include "supervisor/divergence.h"
+#include "supervisor/replay/divergence.h"
 
 #include <signal.h>
 #include <sys/ptrace.h>

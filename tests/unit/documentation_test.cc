@@ -8,8 +8,8 @@
 
 #include "interceptors/syscall_table.h"
 #include "logstore/policy/policy.h"
-#include "supervisor/command_line.h"
-#include "supervisor/transport.h"
+#include "supervisor/cli/command_line.h"
+#include "supervisor/record/transport.h"
 #include "tests/unit/unit_test.h"
 
 using namespace redrive;

@@ -1,11 +1,11 @@
 // Off-line evaluation: its figures against the planner's, which shares no code with it, and against what a schedule
 // must obey.
-#include "supervisor/evaluation.h"
+#include "supervisor/plan/evaluation.h"
 
 #include <algorithm>
 #include <numeric>
 
-#include "supervisor/plan.h"
+#include "supervisor/plan/plan.h"
 #include "tests/unit/unit_test.h"
 
 using namespace redrive;

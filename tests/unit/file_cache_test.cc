@@ -8,7 +8,7 @@
 #include "interceptors/cpuid_sites.h"
 #include "logstore/block_sums.h"
 #include "logstore/file_store.h"
-#include "supervisor/patch_plans.h"
+#include "supervisor/record/patch_plans.h"
 #include "tests/unit/logstore_sample.h"
 #include "tests/unit/unit_test.h"
 
@@ -269,7 +269,7 @@ TEST_CASE("plans and cpuid sites come back as they were") {
   CHECK(again.ready(0x10000, &program).empty());
   again.site(0x80).used_by.insert(&program);
   REQUIRE(again.ready(0x10000, &program).size() == 1);
-  CHECK(again.ready(0x10000, &program).front().site == 0x10080);
+  CHECK(again.ready(0x10000, &program).front().patch.site == 0x10080);
   CHECK(again.sites().at(0xe0).window->ends_in_jump);
   CHECK(again.sites().at(0x80).offset == 0x1080);
   CHECK(again.sites().at(0xc0).window->displacements == 1 << 3);

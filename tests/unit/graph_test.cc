@@ -1,8 +1,8 @@
 // The dependence graph of traces, above all of those that a killed recorder left.
-#include "supervisor/graph.h"
+#include "supervisor/plan/graph.h"
 
 #include "logstore/memory_storage.h"
-#include "supervisor/execution.h"
+#include "supervisor/plan/execution.h"
 #include "tests/unit/unit_test.h"
 
 using namespace redrive;

@@ -1,5 +1,5 @@
 // Payloads that wait for a decision: in memory, in the file, and those that there is no room for.
-#include "supervisor/held_payloads.h"
+#include "supervisor/record/held_payloads.h"
 
 #include <filesystem>
 #include <random>

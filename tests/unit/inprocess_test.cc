@@ -14,8 +14,8 @@
 #include "interceptors/gate_calls.h"
 #include "interceptors/patch_window.h"
 #include "interceptors/syscall_table.h"
-#include "supervisor/gate.h"
-#include "supervisor/patch_plans.h"
+#include "supervisor/record/patch_plans.h"
+#include "supervisor/tier/gate.h"
 #include "tests/unit/unit_test.h"
 
 namespace redrive {
@@ -213,7 +213,7 @@ TEST_CASE("sites are patched if they hold what is expected, and give their tramp
   const auto write = [&](uint64_t at, const Bytes& bytes) { std::memcpy(code + at, bytes.data(), bytes.size()); };
   for (const uint64_t at : {0, 64, 2048}) write(at, window);
   write(128, {0x0f, 0x05, 0x83, 0xc0, 0x01});
-  Gate gate(**arena, nullptr);
+  Gate gate(**arena);
   gate.patch(*memory, {{start, {0, 3}, window}});
   CHECK(gate.sites.empty());  // no trampolines
   gate.add_trampolines(*memory, start + kPageSize);
@@ -282,8 +282,8 @@ TEST_CASE("what was learnt of a file's sites is of that version and that segment
   CHECK_FALSE(plan.examine(plan.site(128), *memory, mapping));
   const auto ready = plans.of(file, mapping).ready(0x10000, nullptr);
   REQUIRE(ready.size() == 1);
-  CHECK(ready[0].site == 0x10040);
-  CHECK(ready[0].original == known.original);
+  CHECK(ready[0].patch.site == 0x10040);
+  CHECK(ready[0].patch.original == known.original);
   CHECK(plans.of(later, mapping).ready(0x10000, nullptr).empty());
   mapping.offset = 0x4000;
   CHECK(plans.of(file, mapping).ready(0x10000, nullptr).empty());

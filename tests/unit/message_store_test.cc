@@ -1,5 +1,5 @@
 // Waiting for what others publish, and being told that nobody will. Each waiter stands for an interval being re-driven.
-#include "supervisor/message_store.h"
+#include "supervisor/replay/message_store.h"
 
 #include <sched.h>
 #include <signal.h>

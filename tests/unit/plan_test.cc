@@ -1,5 +1,5 @@
 // The planner on small graphs made by hand; on random ones, against a brute-force closure: simulation_test.cc.
-#include "supervisor/plan.h"
+#include "supervisor/plan/plan.h"
 
 #include <ctime>
 #include <ostream>

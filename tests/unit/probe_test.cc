@@ -1,12 +1,12 @@
 // A thread is stopped at any state of a loop, whichever other state it comes from.
-#include "supervisor/probe.h"
+#include "supervisor/replay/probe.h"
 
 #include <sys/mman.h>
 #include <sys/ptrace.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "supervisor/registers.h"
+#include "supervisor/tier/registers.h"
 #include "tests/unit/nameless_file.h"
 #include "tests/unit/unit_test.h"
 

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "logstore/policy/policy.h"
-#include "supervisor/plan.h"
+#include "supervisor/plan/plan.h"
 
 namespace redrive::simulation {
 

@@ -16,7 +16,7 @@ using namespace redrive::simulation;
 
 namespace {
 
-// The planner's input, as supervisor/graph.cc makes it from a trace.
+// The planner's input, as supervisor/plan/graph.cc makes it from a trace.
 Rdg graph_of(const World& world) {
   Rdg rdg;
   for (const auto& [unit, intervals] : world.units) {

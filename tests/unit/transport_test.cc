@@ -1,5 +1,5 @@
 // What marks that a user has chosen how processes talk.
-#include "supervisor/transport.h"
+#include "supervisor/record/transport.h"
 
 #include <algorithm>
 #include <cstdlib>

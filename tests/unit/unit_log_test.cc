@@ -1,5 +1,5 @@
 // What a unit's log makes of entries, exits and series, read back from the trace.
-#include "supervisor/unit_log.h"
+#include "supervisor/record/unit_log.h"
 
 #include <random>
 

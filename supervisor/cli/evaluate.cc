@@ -1,0 +1,333 @@
+// redrive evaluate: what policies would have kept of an execution, and what replays would then take; a row for each
+// policy and each combination of the parameters that it has.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+#include "base/units.h"
+#include "logstore/trace.h"
+#include "supervisor/cli/columns.h"
+#include "supervisor/cli/commands.h"
+#include "supervisor/plan/evaluation.h"
+#include "supervisor/replay/replay_set.h"
+
+namespace redrive {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// What is evaluated, and what its recording says of the parameters.
+struct Subject {
+  Execution execution;
+  PolicyParameters parameters;
+  Json recorded;  // null if nothing was
+  // Of the replays of all intervals, with what the trace holds; none if they were not asked for.
+  std::optional<Spread> replays_s;
+  size_t replays = 0;
+};
+
+struct Row {
+  const PolicyInfo* policy = nullptr;
+  PolicyParameters parameters;
+  Placement placement;
+  uint64_t different = 0;  // receives and births decided otherwise than recorded
+  uint64_t checkpoints = 0, forced_checkpoints = 0;
+  Logged logged;
+  Costs costs;
+};
+
+double seconds(uint64_t ns) { return static_cast<double>(ns) * 1e-9; }
+uint64_t nanoseconds(double s) { return static_cast<uint64_t>(s * 1e9); }
+
+double share(uint64_t part, uint64_t whole) {
+  return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
+}
+
+// Means are over intervals; those of critical paths over all, others over the ones measured.
+double mean(const Spread& spread, uint64_t count) { return count == 0 ? 0 : spread.sum / static_cast<double>(count); }
+
+// How a row is shown: as JSON and CSV under `key`, and, if it has a heading, in the table.
+struct Field {
+  const char* key;
+  const char* heading;
+  Json (*value)(const Row&, const Subject&);
+  std::string (*text)(const Json&);
+};
+
+std::string plain(const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
+std::string duration(const Json& value) { return value.is_null() ? "-" : format_duration(value.get<double>()); }
+std::string percent(const Json& value) { return fmt::format("{:.2f} %", 100 * value.get<double>()); }
+std::string size(const Json& value) { return format_size(value.get<uint64_t>()); }
+std::string decimal(const Json& value) { return value.is_null() ? "-" : fmt::format("{:.2f}", value.get<double>()); }
+
+// Only what the trace holds can be re-driven.
+bool is_measured(const Row& row, const Subject& subject) {
+  return subject.replays_s && row.placement.recorded && row.different == 0;
+}
+double measured_average_s(const Subject& subject) { return mean(*subject.replays_s, subject.replays); }
+
+double in_c(double s, const Row& row) { return s / seconds(row.parameters.critical_path_ns); }
+
+const std::vector<Field>& fields() {
+  using R = const Row&;
+  using S = const Subject&;
+  static const std::vector<Field> kFields{
+      {"policy", "POLICY", [](R r, S) { return Json(policy_text(*r.policy, r.parameters)); }, plain},
+      {"critical_path_limit_s", ">C", [](R r, S) { return Json(seconds(r.parameters.critical_path_ns)); }, duration},
+      {"checkpoint_period_s", ">T", [](R r, S) { return Json(seconds(r.parameters.checkpoint_period_ns)); }, duration},
+      {"skew_s", ">SKEW", [](R r, S) { return r.placement.recorded ? Json() : Json(seconds(r.placement.skew_ns)); },
+       duration},
+      {"cores", ">J", [](R r, S) { return Json(r.parameters.cores); }, plain},
+      {"messages", nullptr, [](R r, S) { return Json(r.logged.messages); }, plain},
+      {"logged_messages", ">LOGGED", [](R r, S) { return Json(r.logged.logged_messages); }, plain},
+      {"logged_share", ">SHARE", [](R r, S) { return Json(share(r.logged.logged_messages, r.logged.messages)); },
+       percent},
+      {"message_bytes", nullptr, [](R r, S) { return Json(r.logged.message_bytes); }, plain},
+      {"logged_bytes", ">BYTES", [](R r, S) { return Json(r.logged.logged_bytes); }, size},
+      {"births", nullptr, [](R r, S) { return Json(r.logged.births); }, plain},
+      {"stored_births", nullptr, [](R r, S) { return Json(r.logged.stored_births); }, plain},
+      {"checkpoints", ">CHECKPOINTS", [](R r, S) { return Json(r.checkpoints); }, plain},
+      {"forced_checkpoints", ">FORCED", [](R r, S) { return Json(r.forced_checkpoints); }, plain},
+      {"intervals", nullptr, [](R r, S) { return Json(r.costs.intervals); }, plain},
+      {"measured_intervals", nullptr, [](R r, S) { return Json(r.costs.measured); }, plain},
+      {"replay_set_average", ">SET", [](R r, S) { return Json(mean(r.costs.replay_set, r.costs.measured)); }, decimal},
+      {"replay_set_max", ">MAX", [](R r, S) { return Json(r.costs.replay_set.largest); }, decimal},
+      {"replay_set_average_per_unit", nullptr,
+       [](R r, S s) { return Json(mean(r.costs.replay_set, r.costs.measured) / s.execution.units); }, decimal},
+      {"replay_set_max_per_unit", nullptr,
+       [](R r, S s) { return Json(r.costs.replay_set.largest / s.execution.units); }, decimal},
+      {"critical_path_average_s", ">PATH",
+       [](R r, S) { return Json(mean(r.costs.critical_path_s, r.costs.intervals)); }, duration},
+      {"critical_path_max_s", ">MAX", [](R r, S) { return Json(r.costs.critical_path_s.largest); }, duration},
+      {"work_average_s", ">WORK", [](R r, S) { return Json(mean(r.costs.work_s, r.costs.measured)); }, duration},
+      {"work_max_s", ">MAX", [](R r, S) { return Json(r.costs.work_s.largest); }, duration},
+      {"makespan_average_s", ">MAKESPAN", [](R r, S) { return Json(mean(r.costs.makespan_s, r.costs.measured)); },
+       duration},
+      {"makespan_max_s", ">MAX", [](R r, S) { return Json(r.costs.makespan_s.largest); }, duration},
+      {"makespan_average_c", ">/C", [](R r, S) { return Json(in_c(mean(r.costs.makespan_s, r.costs.measured), r)); },
+       decimal},
+      {"makespan_max_c", ">MAX/C", [](R r, S) { return Json(in_c(r.costs.makespan_s.largest, r)); }, decimal},
+      {"predicted_average_s", nullptr, [](R r, S) { return Json(mean(r.costs.predicted_s, r.costs.measured)); },
+       duration},
+      {"predicted_max_s", ">PREDICTED", [](R r, S) { return Json(r.costs.predicted_s.largest); }, duration},
+      {"measured_average_s", nullptr, [](R r, S s) { return is_measured(r, s) ? Json(measured_average_s(s)) : Json(); },
+       duration},
+      {"measured_max_s", ">MEASURED", [](R r, S s) { return is_measured(r, s) ? Json(s.replays_s->largest) : Json(); },
+       duration},
+      {"measured_average_c", nullptr,
+       [](R r, S s) { return is_measured(r, s) ? Json(in_c(measured_average_s(s), r)) : Json(); }, decimal},
+      {"measured_max_c", ">MAX/C",
+       [](R r, S s) { return is_measured(r, s) ? Json(in_c(s.replays_s->largest, r)) : Json(); }, decimal},
+      {"different", nullptr, [](R r, S s) { return s.recorded.is_null() ? Json() : Json(r.different); }, plain},
+  };
+  return kFields;
+}
+
+uint64_t count_different(const Execution& execution, const Decided& decided) {
+  uint64_t different = 0;
+  for (size_t i = 0; i < execution.steps.size(); ++i) different += execution.steps[i].logged != decided.kept[i];
+  return different;
+}
+
+Result<Subject> read_subject(const EvaluateOptions& options) {
+  constexpr uint64_t kSyntheticPeriod_ns = 100'000'000;
+  Subject subject;
+  subject.parameters.approximate = options.approximate;
+  subject.parameters.cores = static_cast<uint32_t>(options.jobs);
+  if (options.synthetic) {
+    subject.execution = make_execution(*options.synthetic);
+    subject.parameters.checkpoint_period_ns = kSyntheticPeriod_ns;
+    subject.parameters.critical_path_ns = 2 * kSyntheticPeriod_ns;
+    return subject;
+  }
+  ASSIGN_OR_RETURN(const std::string directory, find_trace(options.trace));
+  ASSIGN_OR_RETURN(const std::shared_ptr<Trace> trace, Trace::open(directory));
+  ASSIGN_OR_RETURN(subject.execution, read_execution(*trace));
+  const Settings& settings = trace->settings();
+  TRY(parse_policy_text(settings.policy, subject.parameters));
+  subject.parameters.critical_path_ns = nanoseconds(settings.critical_path_s);
+  subject.parameters.checkpoint_period_ns = nanoseconds(settings.checkpoint_period_s);
+  if (!settings.keeps_bound()) subject.parameters.critical_path_ns = 2 * subject.parameters.checkpoint_period_ns;
+  if (options.measure) {
+    ASSIGN_OR_RETURN(const auto times_s, replay_times_s(*trace, options.jobs));
+    subject.replays = times_s.size();
+    subject.replays_s.emplace();
+    for (const double time_s : times_s) subject.replays_s->add(time_s);
+  }
+  uint64_t messages = 0, logged_messages = 0, logged_bytes = 0;
+  for (const auto& step : subject.execution.steps) {
+    if (!step.message) continue;
+    ++messages;
+    logged_messages += step.logged;
+    logged_bytes += step.logged ? step.bytes : 0;
+  }
+  subject.recorded = {{"policy", settings.policy},
+                      {"messages", messages},
+                      {"logged_messages", logged_messages},
+                      {"logged_bytes", logged_bytes}};
+  return subject;
+}
+
+// Calls with each of the values; with what is there if there are none.
+template <typename Value, typename Given, typename Call>
+void for_each_value(const std::vector<Given>& values, Value& place, Value (*convert)(Given), Call call) {
+  const Value before = place;
+  for (const Given& value : values) {
+    place = convert(value);
+    call();
+  }
+  if (values.empty()) call();
+  place = before;
+}
+
+class Sweep {
+ public:
+  Sweep(const Subject& subject, const EvaluateOptions& options) : subject_(subject), options_(options) {
+    row_.parameters = subject.parameters;
+    row_.placement.seed = options.seed;
+    row_.placement.recorded = !options.synthetic && options.checkpoint_period_s.empty() && options.skew_s.empty();
+  }
+
+  std::vector<Row> run() {
+    for (const auto& policy : policies()) {
+      const auto& names = options_.policies;
+      if (!names.empty() && std::find(names.begin(), names.end(), policy.name) == names.end()) continue;
+      row_.policy = &policy;
+      for_each_value(options_.checkpoint_period_s, row_.parameters.checkpoint_period_ns, nanoseconds, [this] {
+        for_each_value(options_.skew_s, row_.placement.skew_ns, nanoseconds, [this] { sweep_limits(); });
+      });
+    }
+    return std::move(rows_);
+  }
+
+ private:
+  static uint32_t same(uint32_t value) { return value; }
+
+  void sweep_limits() {
+    const unsigned has = row_.policy->parameters;
+    for_each_value(given(has & kCriticalPath, options_.critical_path_s), row_.parameters.critical_path_ns, nanoseconds,
+                   [this, has] {
+                     for_each_value(given(has & kMultiplicity, options_.multiplicity), row_.parameters.multiplicity,
+                                    same, [this, has] {
+                                      for_each_value(given(has & kSetBound, options_.set_bound),
+                                                     row_.parameters.set_bound, same, [this] { sweep_cores(); });
+                                    });
+                   });
+  }
+
+  // Only the first value of what the policy does not look at: C is a unit of measure too.
+  template <typename Value>
+  static std::vector<Value> given(bool used, std::vector<Value> values) {
+    if (!used && values.size() > 1) values.resize(1);
+    return values;
+  }
+
+  void sweep_cores() {
+    std::optional<Decided> decided;
+    for_each_value(options_.cores, row_.parameters.cores, same, [&] {
+      if (!decided || (row_.policy->parameters & kCores)) decided = decide_row();
+      row_.costs = measure(subject_.execution, *decided, row_.parameters.cores);
+      rows_.push_back(row_);
+    });
+  }
+
+  // Then its decisions are those that it took while recording.
+  bool is_recorded() const {
+    const PolicyParameters& recorded = subject_.parameters;
+    return subject_.recorded["policy"] == Json(policy_text(*row_.policy, row_.parameters)) &&
+           row_.parameters.critical_path_ns == recorded.critical_path_ns &&
+           row_.parameters.checkpoint_period_ns == recorded.checkpoint_period_ns;
+  }
+
+  Decided decide_row() {
+    const auto policy = row_.policy->make(row_.parameters);
+    row_.placement.lengths_known = row_.placement.recorded && !is_recorded();
+    Decided decided = decide(subject_.execution, *policy, row_.parameters, row_.placement);
+    row_.logged = count_logged(subject_.execution, decided);
+    row_.different = count_different(subject_.execution, decided);
+    row_.checkpoints = decided.checkpoints;
+    row_.forced_checkpoints = decided.forced_checkpoints;
+    return decided;
+  }
+
+  const Subject& subject_;
+  const EvaluateOptions& options_;
+  Row row_;
+  std::vector<Row> rows_;
+};
+
+void print_evaluation_json(const Subject& subject, const std::vector<Row>& rows) {
+  Json all = Json::array();
+  for (const Row& row : rows) {
+    Json one;
+    for (const Field& field : fields()) one[field.key] = field.value(row, subject);
+    all.push_back(one);
+  }
+  print_json({{"units", subject.execution.units}, {"recorded", subject.recorded}, {"policies", all}});
+}
+
+void print_csv(const Subject& subject, const std::vector<Row>& rows) {
+  std::string text;
+  for (const Field& field : fields()) text += (text.empty() ? "" : ",") + std::string(field.key);
+  for (const Row& row : rows) {
+    std::string line;
+    for (const Field& field : fields()) {
+      const Json value = field.value(row, subject);
+      line += (line.empty() ? "" : ",") + (value.is_null() ? "" : plain(value));
+    }
+    text += "\n" + line;
+  }
+  fmt::print("{}\n", text);
+}
+
+void print_table(const Subject& subject, const std::vector<Row>& rows) {
+  std::vector<std::string> headings;
+  for (const Field& field : fields()) {
+    if (field.heading) headings.emplace_back(field.heading);
+  }
+  Columns columns(headings);
+  bool sampled = false;
+  for (const Row& row : rows) {
+    std::vector<std::string> cells;
+    for (const Field& field : fields()) {
+      if (field.heading) cells.push_back(field.text(field.value(row, subject)));
+    }
+    columns.add(cells);
+    sampled |= row.costs.measured < row.costs.intervals;
+  }
+  columns.print();
+  if (!rows.empty()) {
+    const Logged& logged = rows.front().logged;
+    fmt::print("\n{}, {} ({})\n", counted(subject.execution.units, "unit"), counted(logged.messages, "message"),
+               format_size(logged.message_bytes));
+  }
+  if (!subject.recorded.is_null()) {
+    fmt::print("recorded with {}: {} logged ({})\n", subject.recorded["policy"].get<std::string>(),
+               subject.recorded["logged_messages"].get<uint64_t>(),
+               format_size(subject.recorded["logged_bytes"].get<uint64_t>()));
+  }
+  if (sampled) {
+    fmt::print(
+        "SET, WORK, MAKESPAN and PREDICTED are of a part of the intervals where replay sets are too large to "
+        "build all (--json: measured_intervals)\n");
+  }
+}
+
+}  // namespace
+
+Result<int> evaluate_command(const EvaluateOptions& options) {
+  ASSIGN_OR_RETURN(const Subject subject, read_subject(options));
+  const std::vector<Row> rows = Sweep(subject, options).run();
+  if (options.json) {
+    print_evaluation_json(subject, rows);
+  } else if (options.csv) {
+    print_csv(subject, rows);
+  } else {
+    print_table(subject, rows);
+  }
+  return 0;
+}
+
+}  // namespace redrive

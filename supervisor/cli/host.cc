@@ -1,0 +1,102 @@
+// redrive check --host: whether, and why not, this host can record.
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/utsname.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "checkpoint/stub.h"
+#include "checkpoint/stub_namespaces.h"
+#include "interceptors/trapped_instructions.h"
+#include "supervisor/cli/columns.h"
+#include "supervisor/cli/commands.h"
+
+namespace redrive {
+namespace {
+
+struct Check {
+  std::string name;
+  bool required = true;
+  bool ok = false;
+  std::string detail;
+};
+
+Check kernel() {
+  utsname name{};
+  uname(&name);
+  char* end = nullptr;
+  const long major_number = std::strtol(name.release, &end, 10);
+  const long minor_number = *end == '.' ? std::strtol(end + 1, nullptr, 10) : 0;
+  const bool new_enough = major_number > 5 || (major_number == 5 && minor_number >= 11);
+  return {"kernel 5.11 or newer", true, new_enough, name.release};
+}
+
+Check tracing() {
+  auto stub = Stub::spawn();
+  if (stub) return {"ptrace of one's own children", true, true, "works"};
+  std::string scope = "unknown";
+  std::ifstream("/proc/sys/kernel/yama/ptrace_scope") >> scope;
+  return {"ptrace of one's own children", true, false, stub.error().message + " (yama ptrace_scope: " + scope + ")"};
+}
+
+Check seccomp() {
+  uint32_t action = 0x7ff00000;  // SECCOMP_RET_TRACE
+  constexpr unsigned kGetActionAvail = 2;
+  const bool ok = syscall(SYS_seccomp, kGetActionAvail, 0, &action) == 0;
+  return {"seccomp filters that stop (RET_TRACE)", true, ok, ok ? "available" : "not in this kernel"};
+}
+
+Check namespaces() {
+  const std::string& missing = StubNamespaces::ours().missing();
+  return {"namespaces for what is re-driven", false, missing.empty(),
+          missing.empty() ? "work" : "not allowed (" + missing + "): its seccomp filter alone contains it"};
+}
+
+Check descriptors() {
+  const int self = static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0));
+  const int copy = self < 0 ? -1 : static_cast<int>(syscall(SYS_pidfd_getfd, self, 0, 0));
+  const bool ok = copy >= 0;
+  if (copy >= 0) close(copy);
+  if (self >= 0) close(self);
+  return {"pidfd_getfd (pairing of endpoints)", false, ok, ok ? "works" : "not allowed: every receive will be logged"};
+}
+
+// In a child, because it cannot be undone for the libraries that we use.
+Check cpuid_trapping() {
+  const pid_t child = fork();
+  if (child == 0) _exit(trap_own_instructions() ? 0 : 1);
+  int status = 1;
+  wait_for(child, status);
+  const bool ok = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  return {"cpuid trapping", false, ok,
+          ok ? "works" : "not on this processor: the instruction is replaced in the files that programs map"};
+}
+
+}  // namespace
+
+Result<void> check_host(bool json) {
+  const std::vector<Check> checks{kernel(), tracing(), seccomp(), namespaces(), descriptors(), cpuid_trapping()};
+  bool can_record = true;
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const auto& check : checks) {
+    can_record &= check.ok || !check.required;
+    list.push_back({{"name", check.name}, {"ok", check.ok}, {"required", check.required}, {"detail", check.detail}});
+    if (!json)
+      std::printf("%-40s %-4s %s\n", check.name.c_str(),
+                  check.ok         ? "ok"
+                  : check.required ? "NO"
+                                   : "no",
+                  check.detail.c_str());
+  }
+  if (json) print_json({{"can_record", can_record}, {"checks", list}});
+  if (!can_record) return Error{"this host cannot record: see the lines marked NO"};
+  if (!json) std::printf("This host can record.\n");
+  return {};
+}
+
+}  // namespace redrive

@@ -1,0 +1,53 @@
+#include "supervisor/cli/join_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <span>
+
+#include "base/text.h"
+#include "supervisor/cli/columns.h"
+
+namespace redrive {
+
+std::vector<std::string> describe_joins(const Trace& trace) {
+  struct Group {
+    UnitId unit;
+    std::string object;
+    std::vector<UnitId> joined;
+    size_t forked = 0;
+  };
+  std::vector<Group> groups;
+  for (const Join& join : trace.joins()) {
+    auto group = std::find_if(groups.begin(), groups.end(), [&](const Group& known) {
+      return known.unit == join.unit && known.object == join.object;
+    });
+    if (group == groups.end()) group = groups.insert(groups.end(), Group{join.unit, join.object, {}, 0});
+    if (join.joined) {
+      group->joined.push_back(join.joined);
+    } else {
+      ++group->forked;
+    }
+  }
+  std::vector<std::string> sentences;
+  for (const Group& group : groups) {
+    constexpr size_t kNamed = 8;
+    const std::string object = group.object.empty() ? "memory" : printable(group.object);
+    const std::string unit = fmt::format("unit {} ({})", group.unit, printable(trace.unit_name(group.unit)));
+    if (!group.joined.empty()) {
+      const auto named = std::span(group.joined).first(std::min(kNamed, group.joined.size()));
+      const bool more = named.size() < group.joined.size();
+      sentences.push_back(fmt::format(
+          "unit{} {}{} became part of {}, because they share {}", group.joined.size() == 1 ? "" : "s",
+          fmt::join(named, ", "), more ? fmt::format(" and {} more", group.joined.size() - kNamed) : "", unit, object));
+    }
+    if (group.forked) {
+      sentences.push_back(fmt::format("{} forked by {} stayed part of it, because {} {}",
+                                      group.forked == 1 ? "a process" : fmt::format("{} processes", group.forked), unit,
+                                      group.forked == 1 ? "it shares" : "they share", object));
+    }
+  }
+  return sentences;
+}
+
+}  // namespace redrive

@@ -1,0 +1,248 @@
+// redrive ls: the traces below trace_home(), or the units and intervals of one trace.
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <ctime>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+#include "base/units.h"
+#include "logstore/home.h"
+#include "logstore/trace.h"
+#include "supervisor/cli/columns.h"
+#include "supervisor/cli/commands.h"
+#include "supervisor/cli/join_text.h"
+#include "supervisor/plan/graph.h"
+#include "supervisor/plan/tally.h"
+
+namespace redrive {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Whether and how a recording ended, in a word; the recorder's own words stand in end().reason.
+const char* state_of(const Trace& trace) {
+  if (trace.recording()) return "recording";
+  if (!trace.finished()) return "interrupted";
+  return trace.end().reason == "interrupted" ? "interrupted" : "finished";
+}
+
+std::string local_time(int64_t unix_ns) {
+  const std::time_t seconds = unix_ns / 1'000'000'000;
+  std::tm local{};
+  localtime_r(&seconds, &local);
+  return fmt::format("{:%Y-%m-%d %H:%M:%S}", local);
+}
+
+// A trace below trace_home(); `opened` is an error if it cannot be read.
+struct Listed {
+  std::string name;
+  Result<std::shared_ptr<Trace>> opened;
+  int64_t started_unix_ns = 0;
+
+  const Trace& trace() const { return *opened.value(); }
+  bool ended() const { return opened && trace().finished(); }
+};
+
+bool matches(const Listed& listed, const ListOptions& options) {
+  if (options.trace && fnmatch(options.trace->c_str(), listed.name.c_str(), 0) != 0) return false;
+  if (options.failed && !(listed.ended() && listed.trace().end().exit_status != 0)) return false;
+  if (!options.since) return true;
+  const auto since = options.since->time_since_epoch();
+  return std::chrono::nanoseconds(listed.started_unix_ns) >= since;
+}
+
+std::vector<Listed> listed_traces(const ListOptions& options) {
+  std::vector<Listed> all;
+  for (const auto& name : list_traces()) {
+    Listed listed{name, Trace::open((std::filesystem::path(trace_home()) / name).string()), 0};
+    if (listed.opened) listed.started_unix_ns = listed.trace().settings().started_unix_ns;
+    if (matches(listed, options)) all.push_back(std::move(listed));
+  }
+  // Those that cannot be read come last.
+  std::stable_sort(all.begin(), all.end(),
+                   [](const Listed& a, const Listed& b) { return a.started_unix_ns > b.started_unix_ns; });
+  if (options.most && all.size() > *options.most) all.erase(all.begin() + static_cast<long>(*options.most), all.end());
+  return all;
+}
+
+// NODENAME of "NODENAME (SYSNAME RELEASE MACHINE)".
+std::string host_name(const Trace& trace) {
+  const std::string& host = trace.settings().host;
+  return host.substr(0, host.find(" ("));
+}
+
+Json to_json(const Listed& listed) {
+  Json row = {{"name", listed.name}};
+  if (!listed.opened) {
+    row["state"] = "unreadable";
+    row["error"] = listed.opened.error().message;
+    return row;
+  }
+  const Trace& trace = listed.trace();
+  row["directory"] = trace.directory();
+  row["started_unix_s"] = static_cast<double>(trace.settings().started_unix_ns) * 1e-9;
+  row["command"] = trace.settings().command;
+  row["duration_s"] = trace.end().wall_s;
+  row["trace_bytes"] = trace.size_on_disk();
+  row["state"] = state_of(trace);
+  row["exit_status"] = listed.ended() ? Json(trace.end().exit_status) : Json();
+  row["host"] = host_name(trace);
+  return row;
+}
+
+std::vector<std::string> to_cells(const Listed& listed) {
+  if (!listed.opened) return {listed.name, "", "", "", "", "unreadable", "", listed.opened.error().message};
+  const Trace& trace = listed.trace();
+  return {listed.name,
+          local_time(trace.settings().started_unix_ns),
+          listed.ended() ? format_duration(trace.end().wall_s) : "-",
+          listed.ended() ? fmt::format("{}", trace.end().exit_status) : "-",
+          format_size(trace.size_on_disk()),
+          state_of(trace),
+          host_name(trace),
+          join_words(trace.settings().command)};
+}
+
+Result<int> list_traces_command(const ListOptions& options) {
+  const std::string home = trace_home();
+  if (home.empty()) return no_trace_home();
+  const auto all = listed_traces(options);
+  if (options.json) {
+    Json rows = Json::array();
+    for (const auto& listed : all) rows.push_back(to_json(listed));
+    print_json({{"home", home}, {"traces", rows}});
+    return 0;
+  }
+  if (all.empty()) {
+    fmt::print("no {}traces in {}\n", options.trace || options.filters() ? "such " : "", home);
+    return 0;
+  }
+  Columns columns({"NAME", "STARTED", ">DURATION", ">STATUS", ">SIZE", "STATE", "HOST", "COMMAND"});
+  for (const auto& listed : all) columns.add(to_cells(listed));
+  columns.print();
+  return 0;
+}
+
+bool is_pattern(const std::string& text) { return text.find_first_of("*?[") != std::string::npos; }
+
+struct IntervalRow {
+  IntervalRecord record;
+  IntervalExtent extent;
+  Tally tally;
+};
+struct UnitRows {
+  UnitRecord unit;
+  std::string name;
+  std::string command;
+  std::vector<IntervalRow> intervals;
+};
+
+Result<std::vector<UnitRows>> read_rows(const Trace& trace) {
+  std::vector<UnitRows> units;
+  for (const auto& unit : trace.units()) {
+    UnitRows rows{unit, trace.unit_name(unit.unit), "", {}};
+    for (const auto& record : trace.intervals(unit.unit)) {
+      IntervalRow row{record, interval_extent(trace, unit.unit, record.interval), {}};
+      TRY(trace.for_each_event(unit.unit, row.extent.first_event, row.extent.end_event,
+                               [&](EventIndex, const Event& event) {
+                                 row.tally.add(unit.unit, event);
+                                 return true;
+                               }));
+      rows.command = record.command;
+      rows.intervals.push_back(row);
+    }
+    units.push_back(std::move(rows));
+  }
+  return units;
+}
+
+// An image that should be there and is not.
+bool lost(const Trace& trace, const IntervalRecord& interval) {
+  return !startable(interval) && !(trace.finished() && trace.end().skipped_checkpoints == 0);
+}
+std::string kind_of(const Trace& trace, const IntervalRecord& interval) {
+  return startable(interval) || lost(trace, interval) ? name(interval.kind) : "virtual";
+}
+
+Json to_json(const Trace& trace, const IntervalRow& row) {
+  return {{"interval", row.record.interval},
+          {"checkpoint_kind", kind_of(trace, row.record)},
+          {"first_event", row.extent.first_event},
+          {"events", row.extent.end_event - row.extent.first_event},
+          {"cpu_s", static_cast<double>(row.extent.cpu_ns) * 1e-9},
+          {"messages", row.tally.messages},
+          {"logged_messages", row.tally.logged_messages},
+          {"pause_s", static_cast<double>(row.record.pause_ns) * 1e-9},
+          {"startable", startable(row.record)},
+          {"pid", row.record.pid},
+          {"command", row.record.command}};
+}
+
+void print_units_json(const Trace& trace, const std::vector<UnitRows>& units) {
+  Json list = Json::array();
+  for (const auto& rows : units) {
+    Json intervals = Json::array();
+    for (const auto& row : rows.intervals) intervals.push_back(to_json(trace, row));
+    list.push_back({{"unit", rows.unit.unit},
+                    {"name", rows.name},
+                    {"pid", rows.unit.pid},
+                    {"command", rows.command},
+                    {"joined", rows.unit.joined},
+                    {"parent_unit", rows.unit.parent.unit},
+                    {"intervals", intervals}});
+  }
+  print_json({{"directory", trace.directory()}, {"state", state_of(trace)}, {"units", list}});
+}
+
+void print_units(const Trace& trace, const std::vector<UnitRows>& units) {
+  Columns unit_columns({">UNIT", "NAME", ">PID", ">PARENT", ">INTERVALS", "JOINED", "COMMAND"});
+  Columns columns(
+      {">UNIT", ">INTERVAL", "CHECKPOINT", ">FIRST EVENT", ">EVENTS", ">CPU", ">MESSAGES", ">LOGGED", ">PAUSE"});
+  const auto number = [](uint64_t value) { return fmt::format("{}", value); };
+  for (const auto& rows : units) {
+    unit_columns.add({number(rows.unit.unit), rows.name, number(static_cast<uint64_t>(rows.unit.pid)),
+                      rows.unit.parent.unit ? number(rows.unit.parent.unit) : "-", number(rows.intervals.size()),
+                      rows.unit.joined.empty() ? "-" : fmt::format("{}", fmt::join(rows.unit.joined, ",")),
+                      rows.command});
+    for (const auto& row : rows.intervals) {
+      columns.add({number(rows.unit.unit), number(row.record.interval),
+                   kind_of(trace, row.record) + (lost(trace, row.record) ? " (lost)" : ""),
+                   number(row.extent.first_event), number(row.extent.end_event - row.extent.first_event),
+                   format_duration(static_cast<double>(row.extent.cpu_ns) * 1e-9), number(row.tally.messages),
+                   number(row.tally.logged_messages),
+                   format_duration(static_cast<double>(row.record.pause_ns) * 1e-9)});
+    }
+  }
+  unit_columns.print();
+  for (const auto& join : describe_joins(trace)) fmt::print("{}\n", join);
+  fmt::print("\n");
+  columns.print();
+}
+
+}  // namespace
+
+Result<int> list_command(const ListOptions& options) {
+  if (!options.trace) return list_traces_command(options);
+  const auto found = find_trace(*options.trace);
+  if (!found && is_pattern(*options.trace)) return list_traces_command(options);
+  ASSIGN_OR_RETURN(const std::string directory, found);
+  if (options.filters()) {
+    return Error{fmt::format("{} is one trace: -n, --since and --failed choose among several", *options.trace),
+                 Status::usage};
+  }
+  ASSIGN_OR_RETURN(const std::shared_ptr<Trace> trace, Trace::open(directory));
+  ASSIGN_OR_RETURN(const std::vector<UnitRows> units, read_rows(*trace));
+  if (options.json) {
+    print_units_json(*trace, units);
+  } else {
+    print_units(*trace, units);
+  }
+  return 0;
+}
+
+}  // namespace redrive

@@ -1,0 +1,189 @@
+// redrive plan: the replay set of one interval or of a distributed breakpoint, and how long re-driving it would take.
+#include "supervisor/plan/plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+#include "base/units.h"
+#include "logstore/trace.h"
+#include "supervisor/cli/columns.h"
+#include "supervisor/cli/commands.h"
+#include "supervisor/plan/graph.h"
+#include "supervisor/plan/recovery_line.h"
+#include "supervisor/plan/restore_cost.h"
+#include "supervisor/replay/replay_set.h"
+
+namespace redrive {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+double seconds(uint64_t ns) { return static_cast<double>(ns) * 1e-9; }
+
+// The bound of a list schedule (Graham), restores included: these are work as well, and the longest path begins with
+// one.
+double predicted_s(const Plan& plan, const Trace& trace, int jobs) {
+  double sum = 0, longest = 0;
+  for (const auto& planned : plan.replay_set) {
+    const double restore = restore_s(trace, planned.unit, planned.start);
+    sum += restore;
+    longest = std::max(longest, restore);
+  }
+  return seconds(plan.predicted_ns(jobs)) + sum / jobs + longest * (1 - 1.0 / jobs);
+}
+
+// The last event to execute; none if nothing is.
+std::optional<EventIndex> requisite_event(const PlannedInterval& planned) {
+  if (planned.requisite_event == 0) return std::nullopt;
+  return planned.requisite_event - 1;
+}
+
+Json replay_set_json(const Plan& plan, const Trace& trace) {
+  Json set = Json::array();
+  for (const auto& planned : plan.replay_set) {
+    const auto requisite = requisite_event(planned);
+    set.push_back({{"unit", planned.unit},
+                   {"interval", planned.interval},
+                   {"requisite_event", requisite ? Json(*requisite) : Json()},
+                   {"start", planned.start},
+                   {"cpu_s", seconds(planned.cpu_ns)},
+                   {"name", trace.unit_name(planned.unit)}});
+  }
+  return set;
+}
+
+// What a plan is made of, and what it would take: behind what it is a plan of.
+void print_plan_json(Json of, const Plan& plan, const Trace& trace, int jobs) {
+  of.update({{"replay_set", replay_set_json(plan, trace)},
+             {"critical_path_s", seconds(plan.critical_path_ns)},
+             {"work_s", seconds(plan.work_ns)},
+             {"predicted_s", predicted_s(plan, trace, jobs)},
+             {"jobs", jobs},
+             {"bound_s", trace.settings().bound_s}});
+  print_json(of);
+}
+
+void print_sums(const Plan& plan, const Trace& trace, int jobs) {
+  const Settings& settings = trace.settings();
+  const std::string bound =
+      settings.keeps_bound() ? fmt::format(" (bound {})", format_duration(settings.bound_s)) : std::string();
+  fmt::print("\n{} to execute: critical path {}, work {}; about {} with {}{}\n",
+             counted(plan.replay_set.size(), "interval"), format_duration(seconds(plan.critical_path_ns)),
+             format_duration(seconds(plan.work_ns)), format_duration(predicted_s(plan, trace, jobs)),
+             counted(static_cast<uint64_t>(jobs), "job"), bound);
+}
+
+void print_plan(const Plan& plan, const Trace& trace, int jobs) {
+  Columns columns({">UNIT", "NAME", ">INTERVAL", ">FROM", ">REQUISITE EVENT", ">CPU"});
+  for (const auto& planned : plan.replay_set) {
+    const auto requisite = requisite_event(planned);
+    columns.add({fmt::format("{}", planned.unit), trace.unit_name(planned.unit), fmt::format("{}", planned.interval),
+                 fmt::format("{}", planned.start), requisite ? fmt::format("{}", *requisite) : "-",
+                 format_duration(seconds(planned.cpu_ns))});
+  }
+  columns.print();
+  print_sums(plan, trace, jobs);
+}
+
+// Where a unit stands at a breakpoint, and what its part of the recovery line is.
+struct Placed {
+  UnitId unit = 0;
+  Breakpoint::Place place;
+  const char* state = "not started";
+  const PlannedInterval* planned = nullptr;  // null: nothing of it is executed to stand there
+  EventIndex first_event = 0;                // of what is
+};
+
+std::vector<Placed> placed_units(const Breakpoint& breakpoint, const RecoveryLine& line, const Trace& trace) {
+  std::vector<Placed> all;
+  for (const auto& [unit, place] : breakpoint.units) {
+    Placed placed{unit, place, place.started ? "ended" : "not started", nullptr, 0};
+    for (size_t i = 0; i < line.standing.size(); ++i) {
+      if (line.standing[i].unit != unit) continue;
+      placed.state = "standing";
+      placed.planned = &line.plan.replay_set[i];
+      placed.first_event = trace.intervals(unit).at(placed.planned->start).first_event;
+    }
+    all.push_back(placed);
+  }
+  return all;
+}
+
+void print_breakpoint_json(const std::vector<Placed>& units, const Plan& plan, const Trace& trace, int jobs) {
+  Json list = Json::array();
+  for (const Placed& placed : units) {
+    Json unit{{"unit", placed.unit},
+              {"name", trace.unit_name(placed.unit)},
+              {"state", placed.state},
+              {"event", placed.place.event}};
+    if (placed.planned) {
+      unit["interval"] = placed.planned->interval;
+      unit["start"] = placed.planned->start;
+      unit["events"] = placed.place.event - placed.first_event;
+      unit["cpu_s"] = seconds(placed.planned->cpu_ns);
+    }
+    list.push_back(unit);
+  }
+  print_plan_json({{"units", list}}, plan, trace, jobs);
+}
+
+void print_breakpoint(const std::vector<Placed>& units, const RecoveryLine& line, const Trace& trace, int jobs) {
+  Columns columns({">UNIT", "NAME", "STATE", ">BEFORE EVENT", ">FROM", ">EVENTS", ">CPU"});
+  for (const Placed& placed : units) {
+    const bool stands = placed.planned != nullptr;
+    columns.add({fmt::format("{}", placed.unit), trace.unit_name(placed.unit), placed.state,
+                 stands ? fmt::format("{}", placed.place.event) : "-",
+                 stands ? fmt::format("{}", placed.planned->start) : "-",
+                 stands ? fmt::format("{}", placed.place.event - placed.first_event) : "-",
+                 stands ? format_duration(seconds(placed.planned->cpu_ns)) : "-"});
+  }
+  columns.print();
+  print_sums(line.plan, trace, jobs);
+}
+
+Result<int> plan_breakpoint(const PlanOptions& options, const Trace& trace) {
+  ASSIGN_OR_RETURN(const auto events, find_events(trace, options.breaks));
+  ASSIGN_OR_RETURN(const Communication communication, read_communication(trace));
+  ASSIGN_OR_RETURN(const Breakpoint breakpoint, causal_breakpoint(communication, events));
+  ASSIGN_OR_RETURN(DependenceGraph graph, DependenceGraph::open(trace));
+  ASSIGN_OR_RETURN(const RecoveryLine line, recovery_line(communication, graph, breakpoint));
+  const auto units = placed_units(breakpoint, line, trace);
+  if (options.json) {
+    print_breakpoint_json(units, line.plan, trace, options.jobs);
+  } else {
+    print_breakpoint(units, line, trace, options.jobs);
+  }
+  return 0;
+}
+
+}  // namespace
+
+Result<int> plan_command(const PlanOptions& options) {
+  ASSIGN_OR_RETURN(const std::string directory, find_trace(options.trace));
+  ASSIGN_OR_RETURN(const std::shared_ptr<Trace> trace, Trace::open(directory));
+  if (!options.breaks.empty()) return plan_breakpoint(options, *trace);
+  ASSIGN_OR_RETURN(const Selection selection, select(*trace, options.what));
+  if (options.until) {
+    TRY(check_until(*trace, selection.unit, selection.first, *options.until));
+  }
+  ASSIGN_OR_RETURN(DependenceGraph graph, DependenceGraph::open(*trace));
+  ASSIGN_OR_RETURN(const PlanResult result, graph.plan(selection.unit, selection.first, options.until));
+  if (!result.plan) {
+    CHECK(result.error.has_value());
+    return Error{
+        fmt::format("{}:{} cannot be re-driven: {}", options.what.unit, selection.first, describe(*result.error))};
+  }
+  if (options.json) {
+    print_plan_json({{"unit", result.plan->unit}, {"interval", result.plan->interval}}, *result.plan, *trace,
+                    options.jobs);
+  } else {
+    print_plan(*result.plan, *trace, options.jobs);
+  }
+  return 0;
+}
+
+}  // namespace redrive

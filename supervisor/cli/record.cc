@@ -1,0 +1,213 @@
+// redrive record: checks what the user asked for, makes the trace, runs the recorder, says what was refused.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sched.h>
+#include <sys/personality.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <sstream>
+
+#include "checkpoint/spawn_cost.h"
+#include "interceptors/trapped_instructions.h"
+#include "logstore/file_cache.h"
+#include "logstore/home.h"
+#include "logstore/trace_files.h"
+#include "supervisor/cli/commands.h"
+#include "supervisor/cli/join_text.h"
+#include "supervisor/plan/restore_cost.h"
+#include "supervisor/plan/tuning.h"
+#include "supervisor/record/exit_status.h"
+#include "supervisor/record/front.h"
+#include "supervisor/record/interrupts.h"
+#include "supervisor/record/recorder.h"
+#include "supervisor/record/transport.h"
+
+namespace redrive {
+namespace {
+
+// How far virtual checkpoints lie apart, in CPU time: no bound can be prepared that needs them closer.
+constexpr double kVirtualPeriod_s = 0.1;
+
+Result<Tuning> tuning_of(const RecordOptions& options) {
+  if (!options.virtual_checkpoints) {
+    ASSIGN_OR_RETURN(const double restore_s, measure_spawn_s());
+    return tune(options.tuning, options.bound_s, options.critical_path_s, options.checkpoint_period_s, restore_s);
+  }
+  Tuning tuning;
+  tuning.period_s = options.checkpoint_period_s.value_or(kVirtualPeriod_s);
+  return tuning;
+}
+
+bool is_executable_file(const std::string& path) {
+  struct stat info {};
+  return stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) && access(path.c_str(), X_OK) == 0;
+}
+
+// The file that a shell would run, or why there is none.
+Result<std::string> find_program(const std::string& name) {
+  std::string found = name;
+  if (name.find('/') == std::string::npos) {
+    const char* path = std::getenv("PATH");
+    std::istringstream directories(path ? path : "/usr/local/bin:/usr/bin:/bin");
+    found.clear();
+    for (std::string directory; found.empty() && std::getline(directories, directory, ':');) {
+      const std::string candidate = (directory.empty() ? "." : directory) + "/" + name;
+      if (is_executable_file(candidate)) found = candidate;
+    }
+    if (found.empty()) return Error{name + ": command not found", kNotFound};
+  }
+  struct stat info {};
+  if (stat(found.c_str(), &info) != 0) {
+    return Error{errno_error(found).message, errno == ENOENT ? kNotFound : kCannotExecute};
+  }
+  if (S_ISDIR(info.st_mode)) return Error{found + ": is a directory", kCannotExecute};
+  if (!is_executable_file(found)) return Error{found + ": not executable (see chmod(1))", kCannotExecute};
+  if (info.st_mode & (S_ISUID | S_ISGID)) {
+    return Error{found + ": setuid and setgid programs cannot be recorded: a traced program never gains privileges"};
+  }
+  const Fd file(open(found.c_str(), O_RDONLY | O_CLOEXEC));
+  char head[256] = {};  // as much of a script's first line as the kernel reads (execve(2))
+  if (!file) return Error{errno_error(found + " cannot be read, so it cannot be recorded").message};
+  const ssize_t size = read(file.get(), head, sizeof head - 1);
+  if (size >= 2 && head[0] == '#' && head[1] == '!') {
+    std::string interpreter;
+    std::istringstream(head + 2) >> interpreter;
+    if (is_executable_file(interpreter)) return found;
+    return Error{fmt::format("{}: its interpreter '{}' cannot be executed", found, interpreter),
+                 access(interpreter.c_str(), F_OK) == 0 ? kCannotExecute : kNotFound};
+  }
+  if (size < 5 || std::string_view(head, 4) != "\177ELF")
+    return Error{found + ": neither a program nor a script that begins with #!", kCannotExecute};
+  if (head[4] != 2) return Error{found + ": 32-bit programs cannot be recorded"};
+  return found;
+}
+
+std::string host_description() {
+  utsname name{};
+  uname(&name);
+  return fmt::format("{} ({} {} {})", name.nodename, name.sysname, name.release, name.machine);
+}
+
+// The end of a recording: what was refused, by whom, how often (`stats` has the whole list); and what a replay may fail
+// at.
+void report(const Recorder& recorder) {
+  for (const auto& [what, refused] : recorder.refused()) {
+    std::string units;
+    for (const UnitId unit : refused.first) units += (units.empty() ? "" : ", ") + std::to_string(unit);
+    if (refused.units > refused.first.size()) {
+      units += " and " + std::to_string(refused.units - refused.first.size()) + " more";
+    }
+    std::fprintf(stderr, "redrive: refused %s %lu time%s, of unit %s\n", what.c_str(), refused.count,
+                 refused.count == 1 ? "" : "s", units.c_str());
+  }
+  for (const auto& unsure : recorder.unsure()) {
+    std::fprintf(stderr, "redrive: unit %u may not replay from event %lu on: %s\n", unsure.unit, unsure.event,
+                 unsure.reason.c_str());
+  }
+}
+
+// Of what was set in the environment, what a program of the recording may have heeded.
+void report(const std::vector<const TransportVariable*>& asked, const Trace& trace) {
+  std::string set;
+  for (const TransportVariable* variable : asked) {
+    const bool used = std::any_of(trace.files().begin(), trace.files().end(), [&](const auto& file) {
+      const std::string& path = file.second.path;
+      return path.compare(path.rfind('/') + 1, std::strlen(variable->library), variable->library) == 0;
+    });
+    if (used) set += std::string(" ") + variable->name + "=" + variable->value;
+  }
+  if (!set.empty())
+    std::fprintf(stderr, "redrive: sockets instead of shared memory (see --transport):%s\n", set.c_str());
+}
+
+// The program has ended: so does what the user waits for, and the rest is recorded in the background.
+void go_on_behind(const LeftBehind& left, const std::string& directory) {
+  const bool one = left.processes == 1;
+  std::fprintf(
+      stderr,
+      "redrive: the program has ended; %zu process%s that it left behind %s still recorded to %s; `kill %d` ends "
+      "%s (see --wait)\n",
+      left.processes, one ? "" : "es", one ? "is" : "are", directory.c_str(), getpid(), one ? "it" : "them");
+  release_front(left.exit_status);
+}
+
+}  // namespace
+
+Result<int> record(const RecordOptions& options) {
+  ASSIGN_OR_RETURN(const std::string program, find_program(options.command.front()));
+  ASSIGN_OR_RETURN(const Tuning tuning, tuning_of(options));
+  PolicyParameters parameters = options.parameters;
+  parameters.critical_path_ns = static_cast<uint64_t>(tuning.critical_path_s * 1e9);
+  parameters.checkpoint_period_ns = static_cast<uint64_t>(tuning.period_s * 1e9);
+  ASSIGN_OR_RETURN(const PolicyInfo* info, find_policy(options.policy));
+  const std::unique_ptr<Policy> policy = info->make(parameters);
+  std::string directory = options.directory;
+  Fd name_lock;
+  if (directory.empty()) {
+    ASSIGN_OR_RETURN(name_lock, lock_trace_names());
+    ASSIGN_OR_RETURN(directory, new_trace_directory(program.substr(program.rfind('/') + 1)));
+  }
+  Settings settings;
+  settings.policy = policy_text(*info, parameters);
+  settings.critical_path_s = tuning.critical_path_s;
+  settings.checkpoint_period_s = tuning.period_s;
+  settings.bound_s = options.virtual_checkpoints ? 0 : options.bound_s;
+  settings.restore_cost_s = tuning.restore_s;
+  settings.command = options.command;
+  if (char* cwd = getcwd(nullptr, 0)) {
+    settings.working_directory = cwd;
+    std::free(cwd);
+  }
+  settings.host = host_description();
+  settings.started_unix_ns =
+      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+  const auto cache = FileCache::open(FileCache::home());
+  ASSIGN_OR_RETURN(const auto writer, TraceWriter::create(directory, settings, disk(), cache.get()));
+  if (options.directory.empty()) TRY(set_latest(directory));
+  name_lock = Fd();  // others may make theirs
+
+  std::vector<const TransportVariable*> asked;
+  if (options.transport == Transport::sockets) asked = ask_for_sockets(options.command);
+
+  RecordingEnd end;
+  {
+    RecorderLimits limits;
+    limits.checkpoint_period_ns = parameters.checkpoint_period_ns;
+    const bool promises = options.tuning == TuningRule::promise && !options.virtual_checkpoints;
+    if (promises && !options.checkpoint_period_s) limits.restore_budget_s = options.bound_s - tuning.restore_s;
+    limits.in_process = options.in_process;
+    limits.processors = options.processors;
+    limits.processors_seen = options.processors_seen;
+    limits.virtual_checkpoints = options.virtual_checkpoints;
+    catch_interrupts();
+    limits.cpuid_traps = trap_own_instructions();
+    Recorder recorder(*writer, *policy, limits, cache.get());
+    personality(ADDR_NO_RANDOMIZE);
+    TRY(recorder.launch(program, options.command));
+    end = recorder.run([&](const LeftBehind& left) {
+      if (!options.wait) go_on_behind(left, directory);
+    });
+    report(recorder);
+  }
+  if (auto finished = writer->finish(end); !finished) {
+    return Error{"the trace is incomplete: " + finished.error().message};
+  }
+  if (cache) cache->keep(TraceFiles{directory}.files());
+  ASSIGN_OR_RETURN(const auto trace, Trace::open(directory));
+  report(asked, *trace);
+  const auto joins = describe_joins(*trace);
+  for (const auto& join : joins) std::fprintf(stderr, "redrive: %s\n", join.c_str());
+  if (!joins.empty()) std::fprintf(stderr, "redrive: what keeps units apart: redrive(1), SHARED MEMORY\n");
+  for (const auto& over : over_bound(*trace)) std::fprintf(stderr, "redrive: %s\n", describe(*trace, over).c_str());
+  if (isatty(STDERR_FILENO)) std::fprintf(stderr, "redrive: recorded to %s\n", directory.c_str());
+  return end.exit_status;
+}
+
+}  // namespace redrive

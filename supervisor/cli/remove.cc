@@ -1,0 +1,115 @@
+// redrive rm: removes traces, and nothing that is not one.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <string_view>
+
+#include "logstore/trace.h"
+#include "logstore/trace_files.h"
+#include "supervisor/cli/commands.h"
+
+namespace redrive {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// A trace that is damaged, or that a newer redrive made, is a trace all the same: its journal says whose it is.
+bool is_trace(const fs::path& directory) {
+  constexpr std::string_view kBegins = "redrive";
+  Bytes first(kBegins.size());
+  const auto journal = disk().open(TraceFiles{directory.string()}.journal());
+  const auto got = journal ? journal.value()->read(0, first) : Result<size_t>(0);
+  return got && got.value() == first.size() && std::equal(first.begin(), first.end(), kBegins.begin());
+}
+
+bool is_being_removed(const fs::path& directory) { return directory.string().ends_with(kRemoving); }
+
+// What somebody who was killed while removing this trace has left of it; empty if nothing is.
+fs::path left_of(const fs::path& trace) {
+  const fs::path left = trace.string() + kRemoving;
+  std::error_code failure;
+  const bool ours = fs::is_directory(left, failure) && (is_trace(left) || fs::is_empty(left, failure));
+  return ours ? left : fs::path();
+}
+
+// Its journal last, by which what is left can be told from other directories.
+Result<void> clear_away(const fs::path& doomed) {
+  const fs::path journal = TraceFiles{doomed.string()}.journal();
+  std::error_code failure;
+  std::vector<fs::path> others;
+  for (fs::directory_iterator it(doomed, failure), end; !failure && it != end; it.increment(failure)) {
+    if (it->path() != journal) others.push_back(it->path());
+  }
+  for (const fs::path& other : others) {
+    if (!failure) fs::remove_all(other, failure);
+  }
+  if (!failure) fs::remove_all(doomed, failure);
+  if (failure) return Error{fmt::format("cannot remove all of {}: {}", doomed.string(), failure.message())};
+  return {};
+}
+
+Result<fs::path> trace_directory(const std::string& text) {
+  const Result<std::string> found_trace = find_trace(text);
+  if (!found_trace) {
+    for (const fs::path& trace : {fs::path(text), fs::path(trace_home()) / text}) {
+      if (const fs::path left = left_of(trace); !text.empty() && !left.empty()) return left;
+    }
+    return found_trace.error();
+  }
+  const std::string& found = *found_trace;
+  std::error_code failure;
+  const fs::path directory = fs::canonical(found, failure);
+  if (failure) return Error{fmt::format("{}: {}", found, failure.message())};
+  if (!is_trace(directory)) return Error{fmt::format("{} is not a trace: not removed", found)};
+  if (const auto trace = Trace::open(directory); trace && trace.value()->recording()) {
+    return Error{fmt::format("{} is being recorded: not removed", found)};
+  }
+  return directory;
+}
+
+// The most recent of the traces that are left becomes the latest.
+Result<void> renew_latest() {
+  std::string newest;
+  int64_t newest_started = 0;
+  for (const auto& name : list_traces()) {
+    const std::string directory = fs::path(trace_home()) / name;
+    const auto trace = Trace::open(directory);
+    if (!trace || trace.value()->settings().started_unix_ns <= newest_started) continue;
+    newest = directory;
+    newest_started = trace.value()->settings().started_unix_ns;
+  }
+  std::error_code failure;
+  fs::remove(fs::path(trace_home()) / "latest", failure);
+  return newest.empty() ? Result<void>() : set_latest(newest);
+}
+
+}  // namespace
+
+Result<int> remove_command(const RemoveOptions& options) {
+  std::vector<fs::path> directories;
+  for (const auto& text : options.traces) {  // all or nothing
+    ASSIGN_OR_RETURN(const fs::path directory, trace_directory(text));
+    if (std::find(directories.begin(), directories.end(), directory) == directories.end())
+      directories.push_back(directory);
+  }
+  std::error_code failure;
+  const fs::path latest = fs::path(trace_home()) / "latest";
+  for (const auto& directory : directories) {
+    if (is_being_removed(directory)) {
+      TRY(clear_away(directory));
+      continue;
+    }
+    // Out of sight first: what is left when we are interrupted is then no trace any more.
+    if (const fs::path left = left_of(directory); !left.empty()) TRY(clear_away(left));
+    const fs::path doomed = directory.string() + kRemoving;
+    fs::rename(directory, doomed, failure);
+    if (failure) return Error{fmt::format("cannot remove {}: {}", directory.string(), failure.message())};
+    TRY(clear_away(doomed));
+  }
+  if (fs::is_symlink(latest, failure) && !fs::exists(latest, failure)) TRY(renew_latest());
+  return 0;
+}
+
+}  // namespace redrive

@@ -1,0 +1,311 @@
+// redrive replay: plans each interval, re-drives its replay set side by side, reports. Or re-drives all at once.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <mutex>
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+#include "interceptors/trapped_instructions.h"
+#include "supervisor/cli/columns.h"
+#include "supervisor/cli/commands.h"
+#include "supervisor/plan/graph.h"
+#include "supervisor/replay/replay_set.h"
+#include "supervisor/replay/whole_replay.h"
+
+namespace redrive {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Request {
+  UnitId unit = 0;
+  IntervalIndex interval = 0;
+};
+
+struct Report {
+  Request request;
+  size_t replay_set_size = 0;
+  double seconds = 0;
+  bool verified = false;
+  std::string unverified;  // as in a Replayer's Outcome
+  std::optional<Divergence> divergence;
+  std::optional<Error> error;
+  std::vector<uint64_t> arrivals;  // with --total-order: of the receives, in the order in which they happened
+};
+
+struct Work {
+  const SetRun& set;
+  const ReplayOptions& options;
+};
+
+// Re-drives one interval with all that it needs, one thread for each interval of the set.
+Report redrive_interval(const Work& work, const Request& request) {
+  const auto started = std::chrono::steady_clock::now();
+  Report report{request, 0, 0, false, {}, std::nullopt, std::nullopt, {}};
+  // All means all that there is, and nothing is there of this one.
+  const bool reachable = work.set.graph.rdg().units.at(request.unit)[request.interval].reachable;
+  if (work.options.all && !reachable) {
+    if (work.options.verify) report.unverified = kUnreachable;
+    return report;
+  }
+  const auto until = work.options.until ? std::optional<EventIndex>(*work.options.until) : std::nullopt;
+  const auto planned = work.set.graph.plan(request.unit, request.interval, until);
+  if (!planned || !planned->plan) {
+    report.error = planned ? Error{describe(*planned->error)} : planned.error();
+    return report;
+  }
+  const auto& set = planned->plan->replay_set;
+  report.replay_set_size = set.size();
+  const auto run = run_set(work.set, *planned->plan, [&](size_t i) {
+    ReplayerOptions how;
+    how.verify = work.options.verify && i == 0;
+    how.output = work.options.output && i == 0;
+    how.started = started;
+    return how;
+  });
+  if (!run) {
+    report.error = run.error();
+    return report;
+  }
+  const auto& outcomes = run->members;
+  report.arrivals = run->arrivals;
+  report.seconds = outcomes[0] ? outcomes[0]->seconds
+                               : std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+  for (const auto& outcome : outcomes) {
+    if (!outcome && !report.error) report.error = outcome.error();
+    if (outcome && outcome->divergence) report.divergence = outcome->divergence;
+  }
+  // Those that waited for a diverged interval failed because of it.
+  if (report.divergence) report.error.reset();
+  if (report.error || report.divergence) return report;
+  report.verified = outcomes[0]->verified;
+  report.unverified = outcomes[0]->unverified;
+  return report;
+}
+
+// Re-drives every interval of the trace together with all others. `arrivals`: as in a Report, of all.
+Result<std::vector<Report>> redrive_whole(const Work& work, const std::function<void()>& advance,
+                                          std::vector<uint64_t>& arrivals) {
+  ASSIGN_OR_RETURN(WholeOutcome whole, redrive_once(work.set, work.options.verify, advance));
+  std::vector<Report> reports;
+  for (auto& its : whole.intervals) {
+    reports.push_back(
+        {{its.unit, its.interval}, 1, its.seconds, its.verified, its.unverified, its.divergence, its.error, {}});
+  }
+  arrivals = std::move(whole.arrivals);
+  return reports;
+}
+
+// "all registers and pages equal" can be said of intervals that end in a checkpoint; others end with their program.
+bool ends_in_checkpoint(const Trace& trace, const Rdg& graph, const Request& request) {
+  const auto& intervals = trace.intervals(request.unit);
+  const size_t next = request.interval + 1;
+  return next < intervals.size() && intervals[next].kind == CheckpointKind::image && intervals[next].has_image &&
+         graph.units.at(request.unit)[request.interval].end_event == intervals[next].first_event;
+}
+
+// Whether the recorder has noted the state in which its program ended with it.
+bool ends_in_known_state(const Trace& trace, const Rdg& graph, const Request& request) {
+  const IntervalEnd* const end = trace.interval_end(request.unit, request.interval);
+  return end && !end->state.empty() && graph.units.at(request.unit)[request.interval].end_event == end->end_event;
+}
+
+// Whether it took longer than the trace's bound. The bound says nothing of intervals that are re-driven all together.
+bool is_late(const Trace& trace, const ReplayOptions& options, const Report& report) {
+  const Settings& settings = trace.settings();
+  return !options.once && !report.error && settings.keeps_bound() && report.seconds > settings.bound_s;
+}
+
+void print_divergence(const Trace& trace, const Report& report) {
+  const Divergence& d = *report.divergence;
+  // Up to and including the event, unless another interval of the replay set has it.
+  const bool own = d.unit == report.request.unit && d.interval == report.request.interval;
+  print_divergence(trace, d,
+                   fmt::format("{}:{}{}", report.request.unit, report.request.interval, own ? "" : " --verify"));
+}
+
+Json to_json(const Trace& trace, const Rdg& graph, const Report& report, const ReplayOptions& options) {
+  Json out{{"unit", report.request.unit},
+           {"name", trace.unit_name(report.request.unit)},
+           {"interval", report.request.interval},
+           {"replay_set_size", report.replay_set_size},
+           {"seconds", report.seconds},
+           {"bound_s", trace.settings().bound_s},
+           {"late", is_late(trace, options, report)},
+           {"verified", report.verified},
+           {"unverified", report.unverified.empty() ? Json() : Json(report.unverified)},
+           {"cut", is_cut(trace, graph, report.request.unit, report.request.interval)},
+           {"divergence", nullptr},
+           {"error", nullptr}};
+  if (report.divergence) {
+    const Divergence& d = *report.divergence;
+    out["divergence"] = {{"unit", d.unit},
+                         {"interval", d.interval},
+                         {"event", d.event},
+                         {"expected", d.expected},
+                         {"found", d.found},
+                         {"stack", d.stack},
+                         {"disassembly", d.disassembly}};
+  }
+  if (report.error) out["error"] = report.error->message;
+  if (options.total_order && !options.once) out["arrivals"] = report.arrivals;
+  return out;
+}
+
+Result<std::vector<Request>> requests_of(const Trace& trace, const ReplayOptions& options) {
+  std::vector<Request> requests;
+  if (options.all) {
+    for (const auto& unit : trace.units()) {
+      for (const auto& interval : trace.intervals(unit.unit)) requests.push_back({unit.unit, interval.interval});
+    }
+    return requests;
+  }
+  UnitSpec spec{options.unit_text, options.first_interval, options.last_interval};
+  ASSIGN_OR_RETURN(const Selection selected, select(trace, spec));
+  if (options.until) TRY(check_until(trace, selected.unit, selected.first, *options.until));
+  for (IntervalIndex i = selected.first; i <= selected.last; ++i) requests.push_back({selected.unit, i});
+  return requests;
+}
+
+class Progress {
+ public:
+  Progress(bool enabled, size_t total) : enabled_(enabled && total > 1), total_(total) {}
+  ~Progress() {
+    if (enabled_) fmt::print(stderr, "\r\033[K");
+  }
+  void advance() {  // by any thread
+    const std::lock_guard lock(mutex_);
+    ++done_;
+    if (enabled_) fmt::print(stderr, "\r{}/{} intervals", done_, total_);
+  }
+
+ private:
+  bool enabled_;
+  size_t total_;
+  std::mutex mutex_;
+  size_t done_ = 0;
+};
+
+void print_table(const Trace& trace, const Rdg& graph, const std::vector<Report>& reports,
+                 const ReplayOptions& options) {
+  const bool verify = options.verify && !options.until;
+  fmt::print("{:<24} {:>8} {:>10} {:>9}  {}\n", "UNIT", "INTERVAL", "REPLAY SET", "SECONDS", "RESULT");
+  for (const auto& report : reports) {
+    const auto& [unit, interval] = report.request;
+    const bool state = ends_in_checkpoint(trace, graph, report.request);
+    const bool known = ends_in_known_state(trace, graph, report.request);
+    const std::string result = report.error        ? "not re-driven: " + report.error->message
+                               : report.divergence ? fmt::format("DIVERGED at event {}", report.divergence->event)
+                               : !graph.units.at(unit)[interval].reachable
+                                   ? std::string("nothing to re-drive: ") + kUnreachable
+                               : is_cut(trace, graph, unit, interval)
+                                   ? "ok up to where the recorder was stopped: later events need what it did not write"
+                               : !verify                  ? "ok"
+                               : report.verified && state ? "ok, state equals the next checkpoint"
+                               : report.verified          ? "ok, state equals that at its program's end"
+                               : state || known           ? "ok, not verified: " + report.unverified
+                                                          : "ok, every event equal; no state is known to compare with";
+    fmt::print("{:<24} {:>8} {:>10} {:>9.3f}  {}{}\n", printable(trace.unit_name(unit)), interval,
+               report.replay_set_size, report.seconds, is_late(trace, options, report) ? "LATE; " : "", result);
+  }
+}
+
+// What is to be said of all intervals together.
+struct Summary {
+  size_t divergences = 0, not_verified = 0, late = 0;
+  double whole_s = 0, slowest_s = 0;
+  std::optional<Error> error;  // the first
+};
+
+Summary summarize(const Trace& trace, const Rdg& graph, const std::vector<Report>& reports,
+                  const ReplayOptions& options) {
+  Summary summary;
+  for (const auto& report : reports) {
+    const bool comparable =
+        ends_in_checkpoint(trace, graph, report.request) || ends_in_known_state(trace, graph, report.request);
+    const bool should_verify = options.verify && !options.until && comparable;
+    summary.divergences += report.divergence.has_value();
+    summary.not_verified += report.error.has_value() || (should_verify && !report.verified);
+    summary.late += is_late(trace, options, report);
+    summary.slowest_s = std::max(summary.slowest_s, report.seconds);
+    if (report.error && !summary.error) summary.error = report.error;
+  }
+  return summary;
+}
+
+void print_summary(const Trace& trace, const Summary& summary, size_t intervals, const ReplayOptions& options) {
+  const Settings& settings = trace.settings();
+  fmt::print("{}, {}, {} not verified, {}slowest {:.3f} s, {}\n", counted(intervals, "interval"),
+             counted(summary.divergences, "divergence"), summary.not_verified,
+             summary.late ? fmt::format("{} late, ", summary.late) : "", summary.slowest_s,
+             options.once             ? fmt::format("all in {:.3f} s", summary.whole_s)
+             : settings.keeps_bound() ? fmt::format("bound {:g} s", settings.bound_s)
+                                      : "no bound: see redrive prepare");
+}
+
+}  // namespace
+
+void say_if_recorded_on(const Trace& trace) {
+  if (!trace.recording()) return;
+  fmt::print(stderr, "redrive: {} is still being recorded; what has been written so far is re-driven\n",
+             printable(trace.directory()));
+}
+
+Result<int> replay(const ReplayOptions& options) {
+  if (!options.breaks.empty()) return replay_to_breakpoint(options);
+  const auto started = std::chrono::steady_clock::now();
+  ASSIGN_OR_RETURN(const std::string directory, find_trace(options.trace));
+  ASSIGN_OR_RETURN(const auto trace, Trace::open(directory));
+  say_if_recorded_on(*trace);
+  ASSIGN_OR_RETURN(const auto requests, requests_of(*trace, options));
+  ASSIGN_OR_RETURN(DependenceGraph dependences, DependenceGraph::open(*trace));
+  const Rdg& graph = dependences.rdg();
+  trap_own_instructions();
+  const std::vector<int> processors = usable_processors(options.jobs);
+  const auto tier = options.in_process ? make_tier() : nullptr;
+  const SetRun set{*trace, dependences, processors, tier.get(), options.total_order};
+  const Work work{set, options};
+  const double opening_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+  std::vector<Report> reports;
+  std::vector<uint64_t> arrivals;
+  {
+    Progress progress(options.progress && !options.json && !options.output, requests.size());
+    if (options.once) {
+      ASSIGN_OR_RETURN(reports, redrive_whole(
+                                    work, [&] { progress.advance(); }, arrivals));
+    } else {
+      for (const auto& request : requests) {
+        reports.push_back(redrive_interval(work, request));
+        reports.back().seconds += opening_s;  // as if it were asked for alone
+        progress.advance();
+      }
+    }
+  }
+  Summary summary = summarize(*trace, graph, reports, options);
+  summary.whole_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+  if (options.json) {
+    Json list = Json::array();
+    for (const auto& report : reports) list.push_back(to_json(*trace, graph, report, options));
+    Json out{{"intervals", list},
+             {"opening_s", opening_s},
+             {"whole_s", summary.whole_s},
+             {"max_seconds", summary.slowest_s},
+             {"divergences", summary.divergences},
+             {"not_verified", summary.not_verified},
+             {"late", summary.late}};
+    if (options.total_order && options.once) out["arrivals"] = arrivals;
+    print_json(out);
+  } else if (!options.output) {
+    print_table(*trace, graph, reports, options);
+    print_summary(*trace, summary, reports.size(), options);
+  }
+  for (const auto& report : reports) {
+    if (report.divergence) print_divergence(*trace, report);
+  }
+  if (summary.divergences) return static_cast<int>(Status::divergence);
+  if (summary.error) return *summary.error;
+  return static_cast<int>(summary.late ? kLate : Status::ok);
+}
+
+}  // namespace redrive

@@ -1,0 +1,207 @@
+#include "supervisor/plan/graph.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+namespace redrive {
+
+IntervalExtent interval_extent(const Trace& trace, UnitId unit, IntervalIndex interval) {
+  const auto& intervals = trace.intervals(unit);
+  CHECK(interval < intervals.size());
+  const EventIndex first_event = intervals[interval].first_event;
+  if (const IntervalEnd* end = trace.interval_end(unit, interval)) return {first_event, end->end_event, end->cpu_ns};
+  const bool last = interval + 1 == intervals.size();
+  return {first_event, last ? trace.event_count(unit) : intervals[interval + 1].first_event, 0};
+}
+
+Result<void> check_until(const Trace& trace, UnitId unit, IntervalIndex interval, EventIndex until) {
+  const IntervalExtent extent = interval_extent(trace, unit, interval);
+  if (until >= extent.first_event && until <= extent.end_event) return {};
+  return Error{fmt::format("event {} is not in interval {}: its events are {} up to, not including, {}", until,
+                           interval, extent.first_event, extent.end_event)};
+}
+
+bool is_cut(const Trace& trace, const Rdg& graph, UnitId unit, IntervalIndex interval) {
+  const Rdg::Interval& held = graph.units.at(unit)[interval];
+  return !held.reachable || held.end_event < interval_extent(trace, unit, interval).end_event;
+}
+
+bool startable(const IntervalRecord& interval) { return interval.kind != CheckpointKind::image || interval.has_image; }
+
+bool is_message(UnitId receiver, const Receive& receive) {
+  return std::any_of(receive.parts.begin(), receive.parts.end(),
+                     [&](const MessagePart& part) { return part.sender.unit != 0 && part.sender.unit != receiver; });
+}
+
+namespace {
+
+uint64_t sent_at_ns(const std::map<UnitId, std::map<EventIndex, uint64_t>>& sends, EventRef sender) {
+  const auto unit = sends.find(sender.unit);
+  if (unit == sends.end()) return 0;
+  const auto at = unit->second.find(sender.event);
+  return at == unit->second.end() ? 0 : at->second;
+}
+
+// Whether others ran at this place, amid user code, which only the interval's image tells.
+bool is_turn(const Event& event) {
+  return event.kind == EventKind::preemption && static_cast<Preempted>(event.args[0]) == Preempted::turn;
+}
+
+// Whether an interval is the first after other units became part of its own: only its image has them.
+bool begins_with_join(const Trace& trace, const IntervalRecord& interval) {
+  const auto& joins = trace.joins();
+  return std::any_of(joins.begin(), joins.end(), [&](const Join& join) {
+    return join.unit == interval.unit && join.joined != 0 && join.event == interval.first_event;
+  });
+}
+
+void add_intervals(const Trace& trace, const UnitRecord& unit, Rdg& graph) {
+  auto& out = graph.units[unit.unit];
+  for (const auto& record : trace.intervals(unit.unit)) {
+    const IntervalExtent extent = interval_extent(trace, unit.unit, record.interval);
+    Rdg::Interval interval{extent.first_event, extent.end_event, extent.cpu_ns,
+                           startable(record),  std::nullopt,     std::nullopt};
+    if (record.kind == CheckpointKind::fork && !record.has_image) interval.birth = unit.parent;
+    interval.reachable = interval.startable || trace.finished() || !begins_with_join(trace, record);
+    out.push_back(interval);
+  }
+}
+
+void add_dependences(const Rdg& graph, EventRef receiver, const Receive& receive, std::vector<Rdg::Dependence>& out) {
+  for (const auto& part : receive.parts) {
+    if (part.sender.unit == 0) continue;
+    const bool same_interval =
+        part.sender.unit == receiver.unit && graph.interval_of(part.sender) == graph.interval_of(receiver);
+    if (!same_interval) out.push_back({receiver, part.sender, receive.at_ns, 0});
+  }
+}
+
+// The interval that holds an event, if the graph's cuts leave it in.
+Rdg::Interval* interval_holding(Rdg& graph, EventRef event) {
+  const auto index = graph.interval_of(event);
+  return index ? &graph.units.at(event.unit)[*index] : nullptr;
+}
+
+// An interval without a checkpoint of its own is executed from the one before, up to whose end that must be executed,
+// and a child from its fork. Where this cannot be, nothing of the interval can. Returns whether that is new of any.
+bool cut_unreachable(Rdg& graph) {
+  bool changed = false;
+  for (auto& [unit, intervals] : graph.units) {
+    for (size_t i = 0; i < intervals.size(); ++i) {
+      Rdg::Interval& interval = intervals[i];
+      const auto cut_before = [&](const Rdg::Interval& before) {
+        return !before.reachable || before.end_event < interval.first_event;
+      };
+      if (!interval.startable && i > 0 && cut_before(intervals[i - 1])) interval.reachable = false;
+      if (interval.birth && !interval_holding(graph, *interval.birth)) interval.reachable = false;
+      if (interval.reachable || interval.end_event == interval.first_event) continue;
+      interval.end_event = interval.first_event;
+      changed = true;
+    }
+  }
+  return changed;
+}
+
+// A recorder that was killed, or had no room, may have written a receive and not its send. What cannot be re-driven for
+// that is cut off: the interval ends before the receive. A cut may take away what others received, so this goes on
+// until nothing changes.
+void cut_unsatisfiable(Rdg& graph) {
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (const auto& [unit, dependences] : graph.unlogged) {
+      for (const auto& dependence : dependences) {
+        Rdg::Interval* receiver = interval_holding(graph, dependence.receiver);
+        if (!receiver || interval_holding(graph, dependence.sender)) continue;
+        receiver->end_event = dependence.receiver.event;
+        changed = true;
+      }
+    }
+    changed |= cut_unreachable(graph);
+  }
+}
+
+}  // namespace
+
+Result<DependenceGraph> DependenceGraph::open(const Trace& trace) {
+  DependenceGraph graph(trace);
+  for (const auto& unit : trace.units()) add_intervals(trace, unit, graph.rdg_);
+  if (trace.finished()) return graph;
+  for (const auto& [unit, intervals] : graph.rdg_.units) {
+    for (IntervalIndex i = 0; i < intervals.size(); ++i) TRY(graph.read(unit, i));
+  }
+  graph.note_send_times();
+  cut_unsatisfiable(graph.rdg_);
+  return graph;
+}
+
+Result<void> DependenceGraph::read(UnitId unit, IntervalIndex index) {
+  const auto [place_read, is_new] = read_.try_emplace({unit, index});
+  if (!is_new) return {};
+  auto& needed = place_read->second;
+  Rdg::Interval& interval = rdg_.units.at(unit).at(index);
+  const bool unfinished = !trace_.finished();
+  auto& sent = sends_[unit];
+  std::vector<Rdg::Dependence> found;
+  TRY(trace_.for_each_event(unit, interval.first_event, interval.end_event, [&](EventIndex at, const Event& event) {
+    if (unfinished && at == interval.first_event && !interval.startable && is_turn(event)) interval.reachable = false;
+    if (event.send) sent[at] = event.send->at_ns;
+    if (!event.receive || event.receive->logged) return true;
+    add_dependences(rdg_, {unit, at}, *event.receive, found);
+    for (const auto& part : event.receive->parts) {
+      const uint64_t most = std::numeric_limits<uint64_t>::max() - part.length;
+      needed.push_back({at, part.sender, std::min(part.offset, most) + part.length});
+    }
+    return true;
+  }));
+  auto& unlogged = rdg_.unlogged[unit];
+  const auto place =
+      std::lower_bound(unlogged.begin(), unlogged.end(), interval.first_event,
+                       [](const Rdg::Dependence& d, EventIndex event) { return d.receiver.event < event; });
+  unlogged.insert(place, found.begin(), found.end());
+  return {};
+}
+
+std::vector<DependenceGraph::Needed> DependenceGraph::needed(const PlannedInterval& planned) const {
+  std::vector<Needed> all;
+  for (IntervalIndex i = planned.start; i <= planned.interval; ++i) {
+    for (const Needed& needed : read_.at({planned.unit, i})) {
+      if (needed.receiver < planned.requisite_event) all.push_back(needed);
+    }
+  }
+  return all;
+}
+
+void DependenceGraph::note_send_times() {
+  for (auto& [unit, intervals] : rdg_.units) {
+    if (intervals.empty() || !intervals.front().birth) continue;
+    if (const uint64_t at_ns = sent_at_ns(sends_, *intervals.front().birth)) intervals.front().birth_at_ns = at_ns;
+  }
+  for (auto& [receiver, dependences] : rdg_.unlogged) {
+    for (auto& dependence : dependences) {
+      if (dependence.sender_at_ns == 0) dependence.sender_at_ns = sent_at_ns(sends_, dependence.sender);
+    }
+  }
+}
+
+Result<PlanResult> DependenceGraph::plan(UnitId unit, IntervalIndex interval, std::optional<EventIndex> until) {
+  const PlanRequest request{unit, interval, until};
+  return plan_together({&request, 1});
+}
+
+Result<PlanResult> DependenceGraph::plan_together(std::span<const PlanRequest> requests) {
+  for (const PlanRequest& request : requests) TRY(read(request.unit, request.interval));
+  for (;;) {
+    note_send_times();
+    PlanResult result = redrive::plan_together(rdg_, requests);
+    if (!result.plan) return result;
+    const size_t before = read_.size();
+    for (const auto& planned : result.plan->replay_set) {
+      for (IntervalIndex i = planned.start; i <= planned.interval; ++i) TRY(read(planned.unit, i));
+    }
+    if (read_.size() == before) return result;
+  }
+}
+
+}  // namespace redrive

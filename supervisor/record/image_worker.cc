@@ -1,0 +1,155 @@
+#include "supervisor/record/image_worker.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "checkpoint/address_space.h"
+
+namespace redrive {
+namespace {
+constexpr uint64_t kMaxQueued = 256 << 20;
+// From one publication to the next, unless somebody waits: each costs several fsyncs, which take at most half of the
+// time. What is written before can be lost with the machine, not with the recorder.
+constexpr std::chrono::steady_clock::duration kPublishEvery = std::chrono::seconds(1);
+}  // namespace
+
+void ImageJob::add(uint32_t process, const Mapping& mapping, Address address, std::span<const uint8_t> pages) {
+  Bytes copy;
+  const auto original = unpatched(process, address, pages, copy);
+  state.note_zero_pages(process, mapping, address, original);
+  runs.push_back({process, address, Bytes(original.begin(), original.end())});
+}
+
+std::span<const uint8_t> ImageJob::unpatched(uint32_t process, Address address, std::span<const uint8_t> pages,
+                                             Bytes& copy) const {
+  copy.clear();
+  for (const auto& patch : patches) {
+    const Address first = std::max(address, patch.address);
+    const Address last = std::min(address + pages.size(), patch.address + patch.original.size());
+    if (patch.process != process || first >= last) continue;
+    if (copy.empty()) copy.assign(pages.begin(), pages.end());
+    std::memcpy(copy.data() + (first - address), patch.original.data() + (first - patch.address), last - first);
+  }
+  return copy.empty() ? pages : std::span<const uint8_t>(copy);
+}
+
+uint64_t ImageJob::bytes() const {
+  uint64_t sum = 0;
+  for (const auto& run : runs) sum += run.pages.size();
+  return sum;
+}
+
+ImageWorker::ImageWorker(TraceWriter& writer) : writer_(writer), thread_([this] { run(); }) {}
+
+ImageWorker::~ImageWorker() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void ImageWorker::add(ImageJob job) {
+  std::unique_lock lock(mutex_);
+  const uint64_t bytes = job.bytes();
+  changed_.wait(lock, [&] { return queued_bytes_ == 0 || queued_bytes_ + bytes <= kMaxQueued; });
+  queued_bytes_ += bytes;
+  if (job.copy >= 0) ++copies_;
+  queue_.push_back(std::move(job));
+  changed_.notify_all();
+}
+
+size_t ImageWorker::copies_alive() const {
+  const std::lock_guard lock(mutex_);
+  return copies_;
+}
+
+std::vector<ImageWorker::Done> ImageWorker::take_done() {
+  const std::lock_guard lock(mutex_);
+  for (const auto& done : done_) {
+    if (done.copy >= 0) --copies_;
+  }
+  return std::exchange(done_, {});
+}
+
+void ImageWorker::wait_until_idle() {
+  std::unique_lock lock(mutex_);
+  awaited_ = true;
+  changed_.notify_all();
+  changed_.wait(lock, [&] { return queue_.empty() && !busy_ && unpublished_ == 0; });
+  awaited_ = false;
+}
+
+void ImageWorker::run() {
+  std::unique_lock lock(mutex_);
+  std::chrono::steady_clock::time_point publish_at{};
+  for (;;) {
+    const auto began = std::chrono::steady_clock::now();
+    const bool due = began >= publish_at || (queue_.empty() && (awaited_ || stopping_));
+    if (unpublished_ > 0 && due) {
+      busy_ = true;
+      lock.unlock();
+      // The writer keeps an error, and says it when the recording ends.
+      const bool published = static_cast<bool>(writer_.publish_images());
+      lock.lock();
+      busy_ = false;
+      if (!published) done_.insert(done_.end(), unpublished_, Done{-1, -1, Error{"images could not be published"}});
+      unpublished_ = 0;
+      const auto ended = std::chrono::steady_clock::now();
+      publish_at = ended + std::max(kPublishEvery, ended - began);
+      changed_.notify_all();
+      continue;
+    }
+    const auto work = [&] { return stopping_ || !queue_.empty() || (awaited_ && unpublished_ > 0); };
+    if (unpublished_ > 0) {
+      changed_.wait_until(lock, publish_at, work);
+    } else {
+      changed_.wait(lock, work);
+    }
+    if (queue_.empty()) {
+      if (stopping_ && unpublished_ == 0) return;
+      continue;
+    }
+    ImageJob job = std::move(queue_.front());
+    queue_.pop_front();
+    const uint64_t bytes = job.bytes();
+    busy_ = true;
+    lock.unlock();
+    Done done{job.copy, job.original, std::nullopt};
+    if (auto result = write(job); !result) done.error = result.error();
+    job = {};
+    lock.lock();
+    busy_ = false;
+    queued_bytes_ -= bytes;
+    if (!done.error) ++unpublished_;
+    done_.push_back(std::move(done));
+    changed_.notify_all();
+  }
+}
+
+Result<void> ImageWorker::write(ImageJob& job) {
+  for (const UnitId ended : job.ended_units) writer_.end_images(ended);
+  const auto read = [&](const AddPages& add) -> Result<Bytes> {
+    for (const auto& run : job.runs) TRY(add(run.process, run.address, run.pages));
+    if (job.copy >= 0) {
+      const ProcessState& process = job.state.processes.front();
+      const auto wanted = [](const Mapping& m) { return m.shared_object == 0; };
+      Bytes copy;
+      TRY(visit_pages(job.memory, process.mappings, wanted,
+                      [&](const Mapping& mapping, Address address, std::span<const uint8_t> pages) {
+                        const auto original = job.unpatched(process.process, address, pages, copy);
+                        job.state.note_zero_pages(process.process, mapping, address, original);
+                        return add(process.process, address, original);
+                      }));
+    }
+    Encoder header;
+    encode(job.state, header);
+    return header.take();
+  };
+  const auto written = writer_.write_image(job.unit, job.interval, read);
+  if (!written) return written.error();
+  return {};
+}
+
+}  // namespace redrive

@@ -1,0 +1,87 @@
+#include "supervisor/record/outside_writers.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+
+#include "checkpoint/address_space.h"
+
+namespace redrive {
+namespace {
+
+constexpr auto kFirstWait = std::chrono::milliseconds(20);
+constexpr auto kLongestWait = std::chrono::seconds(5);
+
+// The value of a line of proc_pid_status(5), a number; 0 if there is none.
+pid_t tracer_of(pid_t pid) {
+  std::ifstream status("/proc/" + std::to_string(pid) + "/status");
+  for (std::string name; status >> name;) {
+    pid_t value = 0;
+    if (name == "TracerPid:" && status >> value) return value;
+    status.ignore(1 << 12, '\n');
+  }
+  return 0;
+}
+
+std::string command_of(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/comm");
+  std::string command;
+  std::getline(file, command);
+  return command;
+}
+
+}  // namespace
+
+std::vector<OutsideWriter> outside_writers(const std::set<ObjectPlace>& objects, pid_t tracer) {
+  std::vector<OutsideWriter> found;
+  std::set<ObjectPlace> known;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
+    const std::string name = entry.path().filename();
+    pid_t pid = 0;
+    if (std::from_chars(name.data(), name.data() + name.size(), pid).ptr != name.data() + name.size()) continue;
+    const auto mappings = pid == tracer ? Result<std::vector<Mapping>>(Error{}) : read_mappings(pid);
+    if (!mappings) continue;
+    for (const Mapping& mapping : *mappings) {
+      const ObjectPlace object{mapping.device, mapping.inode};
+      const bool writes = mapping.shared && (mapping.protection & PROT_WRITE);
+      if (!writes || !objects.contains(object) || known.contains(object) || tracer_of(pid) == tracer) continue;
+      known.insert(object);
+      found.push_back({object, pid, command_of(pid)});
+    }
+  }
+  return found;
+}
+
+void OutsideWriters::expect() {
+  wait_ = kFirstWait;
+  next_ = Clock::now() + wait_;
+}
+
+bool OutsideWriters::due() const {
+  return wait_ != Clock::duration::zero() && !under_way_.valid() && Clock::now() >= next_;
+}
+
+void OutsideWriters::look(std::set<ObjectPlace> objects) {
+  if (objects.empty()) {
+    wait_ = Clock::duration::zero();
+    return;
+  }
+  try {
+    under_way_ = std::async(std::launch::async, outside_writers, std::move(objects), getpid());
+  } catch (const std::system_error&) {  // no thread can be started now
+    next_ = Clock::now() + wait_;
+  }
+}
+
+std::vector<OutsideWriter> OutsideWriters::take() {
+  if (!under_way_.valid() || under_way_.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return {};
+  wait_ = std::min<Clock::duration>(wait_ * 4, kLongestWait);
+  next_ = Clock::now() + wait_;
+  return under_way_.get();
+}
+
+}  // namespace redrive

@@ -1,0 +1,82 @@
+// The in-process tier of an address space in which a recorded program runs: beside the patches, what the recorder has
+// taken off the ring, whose descriptors are known there, and what the patched sites are in the plans.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "interceptors/channels.h"
+#include "supervisor/record/patch_plans.h"
+#include "supervisor/tier/code_file.h"
+#include "supervisor/tier/gate.h"
+
+namespace redrive {
+
+struct Unit;
+
+class RecordedGate : public Gate {
+ public:
+  RecordedGate(GateArena& arena, Unit* unit) : Gate(arena), unit(unit) {}
+  // The tier of a forked child, before it has a slot.
+  RecordedGate(GateArena& arena, const RecordedGate& parent, Unit* unit);
+
+  // Gate::patch(), of sites that are in the plans.
+  void patch_code(const Memory& memory, const std::vector<PlannedPatch>& patches);
+  // Gate::forget(), and what was known of sites in this range.
+  void forget_code(Address start, Address end);
+  // The site whose trampoline has its instruction there; null if there is none. It is noted that the program has come
+  // by. Programs call from few sites, and gates have many: the last answers are kept, for one thread that asks. Valid
+  // until something is patched or forgotten.
+  const PatchedSite* come_by(Address stop);
+
+  // Whose descriptors the code inside the tracee closes from now on: those that are known, and stay so until it closes
+  // them. None if that cannot be told, because another address space has the same descriptors.
+  void use_table(const std::shared_ptr<FdCache>& table);
+  // What is behind one of these became known, or is not known any more.
+  void set_known(const FdCache& table, int descriptor, bool known);
+  // Descriptors that were fresh sockets (gate::Slot) may be something else by now.
+  void forget_fresh(uint32_t first, uint32_t last);
+
+  Unit* unit;
+  Program* program = nullptr;  // that is executed there
+  uint64_t drained = 0;        // bytes of the ring
+  uint64_t last_stamp = 0;     // of the last complete record among them
+  // The program has written into its slot: nothing is served any more.
+  std::atomic<bool> broken = false;
+  bool pending_taken = false;  // the entry of the send at the ring's head is in the log, or will be
+  // Of sites that are not patched: what is known of the site; nothing if it is in no file.
+  struct StoppingSite {
+    CodePlan* plan = nullptr;
+    CodeSite* site = nullptr;
+    bool own = false;    // in the file of a program that is linked with libraries
+    uint64_t stops = 0;  // in this address space
+
+    // Counts a stop. Whether it is worth it by now to replace the instruction.
+    bool stopped_again();
+  };
+  std::unordered_map<Address, StoppingSite> stopping;
+
+ private:
+  // What is known of the sites goes with them.
+  using Gate::forget;
+  using Gate::patch;
+
+  // Of a patched site, by its address.
+  struct Known {
+    CodeSite* site = nullptr;
+    bool used = false;  // by the program
+  };
+  struct Stop {
+    Address stop = 0;
+    const PatchedSite* site = nullptr;
+  };
+
+  std::shared_ptr<FdCache> table_;
+  std::unordered_map<Address, Known> known_;
+  std::array<Stop, 64> last_stops_;  // by trampoline
+};
+
+}  // namespace redrive

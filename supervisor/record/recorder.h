@@ -1,0 +1,471 @@
+// The record loop: follows every thread of the recorded programs by ptrace, and writes what they see into a trace.
+//
+// One thread of a unit runs user code at a time: it holds the unit's baton. The baton changes hands only at events:
+// when its holder enters a syscall that may sleep, or has had it for long while others wait. A thread that comes out of
+// the kernel without the baton stays stopped until it gets it, and its event is logged then.
+#pragma once
+
+#include <array>
+#include <deque>
+#include <functional>
+#include <unordered_map>
+
+#include "base/result.h"
+#include "base/write_behind.h"
+#include "interceptors/cpuid_sites.h"
+#include "interceptors/trapped_instructions.h"
+#include "supervisor/record/held_payloads.h"
+#include "supervisor/record/image_worker.h"
+#include "supervisor/record/mapped_file.h"
+#include "supervisor/record/mapped_objects.h"
+#include "supervisor/record/outside_writers.h"
+#include "supervisor/record/patch_plans.h"
+#include "supervisor/record/placement.h"
+#include "supervisor/record/recorded_gate.h"
+#include "supervisor/record/tracee.h"
+
+namespace redrive {
+
+struct RecorderLimits {
+  uint64_t checkpoint_period_ns = 0;  // T, CPU time; 0: no image checkpoints
+  double restore_budget_s = 0;        // the bound, if T follows from it: units with much memory get less than T
+  size_t copies = 8;                  // checkpoint copies alive at once
+  bool virtual_checkpoints = false;   // every T only the place is noted, for `prepare` to make an image there
+  unsigned processors = 0;            // that the programs may run on; 0: all
+  unsigned processors_seen = 0;       // that they find; 0: those that there are
+  bool in_process = true;             // serve calls inside tracees where that can be done
+  // What a replay needs for a served call beside what the call itself takes: reading and comparing it.
+  uint64_t replayed_call_ns = 1000;
+  uint64_t replayed_stop_ns = 8000;  // ... of one that a replay executes
+  bool cpuid_traps = true;           // else the instructions are replaced
+};
+
+// What is left when the program that was launched has ended.
+struct LeftBehind {
+  int exit_status = 0;   // the program's
+  size_t processes = 0;  // that it has started, and that live on
+};
+
+// A syscall instruction in the vDSO that is mapped there; 0 if there is none.
+Address vdso_syscall(const Memory& memory, Address vdso);
+
+class Recorder {
+ public:
+  // `cache`: what is known of files already, and is told what was learnt of them when run() ends; null if there is
+  // none.
+  Recorder(TraceWriter& writer, Policy& policy, RecorderLimits limits, FileCache* cache = nullptr);
+
+  // Starts `path` with these arguments, stopped before its first instruction, under a filter that stops at every
+  // syscall.
+  Result<void> launch(const std::string& path, const std::vector<std::string>& arguments);
+  // Runs until every tracee has ended. `left_behind` is told, once, if others live a moment longer than the program.
+  RecordingEnd run(const std::function<void(const LeftBehind&)>& left_behind);
+
+  // What was refused and not only because all programs try it, by call and answer; and what a replay may fail at. After
+  // run().
+  struct Refused {
+    static constexpr size_t kNamed = 8;
+    uint64_t count = 0;
+    uint64_t units = 0;         // that asked for it
+    std::vector<UnitId> first;  // ... at most kNamed of them
+  };
+  const std::map<std::string, Refused>& refused() const { return refused_; }
+  const std::vector<Unsure>& unsure() const { return unsure_; }
+
+ private:
+  // recorder.cc: stops and the baton
+  struct Stopped {
+    pid_t tid = -1;
+    int status = 0;
+    unsigned long message = 0;  // of births and execs (ptrace(2), PTRACE_GETEVENTMSG)
+  };
+  bool collect_stops();
+  void handle(const Stopped& stopped);
+  void handle_event_stop(Thread& thread, int signal);
+  void handle_seccomp_stop(Thread& thread);
+  void handle_syscall_exit(Thread& thread);
+  void start(Thread& thread);
+  void enter(Thread& thread);
+  void see_birth(Thread& thread);
+  void hide_untraced(Thread& thread);
+  static void show_untraced(const Thread& parent, const Memory& memory);
+  void leave(Thread& thread);
+  void end_thread(Thread& thread, bool whole_process);
+  void answer_vsyscall(Thread& thread);
+  void open_call(Thread& thread, const Memory& memory);
+  void close_call(Thread& thread, int64_t result, const Memory& memory, const gate::Record* served = nullptr,
+                  uint64_t times = 1, uint32_t cycle = 1);
+  void refuse(Thread& thread, const SyscallRow* row);
+  void answer_call(Thread& thread, int64_t result);
+  void count_refusal(const Thread& thread, const SyscallRow* row, int error);
+  static void count_refusal(Unit& unit, const std::string& what, const std::string& answer, bool common);
+  void take_or_queue(Thread& thread, Thread::Stop stop);
+  void give_up_baton(Unit& unit);
+  void schedule(Unit& unit);
+  bool begin_joined_interval(Unit& unit, Thread& thread);
+  bool alone(const Unit& unit) const { return unit.threads.size() <= 1; }
+  void resume(Thread& thread, int how, int signal = 0);
+  void resume_user(Thread& thread, const user_regs_struct& regs);
+  void runs_from(Thread& thread, const user_regs_struct& regs);
+  void rewind(Thread& thread, const user_regs_struct& entry);
+  Event& open_event(Thread& thread);
+  static void end_copy(pid_t copy);
+  static bool is_lost_copy(pid_t tid);
+  void collect_images();
+  LeftBehind left_behind() const;
+  void end_copies();
+  void tick();
+  void place_units();
+  void place(const Unit& unit) const;
+  void place_program(Unit& unit) const;
+  int64_t answer_processors(const Thread& thread, int64_t result);
+  void moved_to_processors(const Thread& thread);
+  void watch(Unit& unit, bool checkpoint_due);
+  void add_channels();
+  void add_calls(const Unit& unit);
+  void add_sites();
+  void flush();
+
+  // recorder_births.cc: threads, processes, programs, ends
+  void born(Thread& parent, pid_t tid);
+  static void note_birth(const Thread& parent, const Memory& memory, Event& event);
+  void executed(pid_t pid, pid_t former_tid);
+  void begin_program(Thread& thread);
+  static void note_pending_outputs(const Thread& parent, const Memory& memory, std::vector<MemoryWrite>& writes);
+  void remove_thread(Thread& thread);
+  static void ask_for_exit(Thread& thread);
+  void end_intruder(const Thread& thread);
+  void exits(Thread& thread);
+  void note_end_of_process(const Thread& thread, int status);
+  void ended(pid_t tid, int status);
+  // `sharer`: whose memory it shares; null if nobody's.
+  Process& add_process(Unit& unit, pid_t pid, const Process* sharer = nullptr);
+  Thread& add_thread(Process& process, pid_t tid);
+  Unit& add_unit(EventRef parent, pid_t pid);
+  void forget_ended_units();
+
+  // recorder_signals.cc
+  const std::vector<CpuidSite>* cpuid_sites_of(const MappedFile& file);
+  void replace_cpuid(Process& process, const Mapping& mapping, const MappedFile* file, Event* event);
+  void handle_signal(Thread& thread, int signal);
+  bool answer_trapped_instruction(Thread& thread, int signal, const user_regs_struct& regs);
+  void add_trap(Thread& thread, const TrappedInstruction& trap, const user_regs_struct& before,
+                const user_regs_struct& after);
+  int64_t result_of_woken(Thread& thread, int64_t result);
+  void shorten_timeout(Thread& thread);
+  void restore_timeout(Thread& thread, Event& event);
+  void deliver(Thread& thread, int signal, const user_regs_struct& regs, uint64_t where);
+  bool raise_caught(Thread& thread, const siginfo_t& info);
+  static void hold(Thread& thread, const siginfo_t& info);
+  bool raise_held(Thread& thread);
+  void pass_on_held(Thread& thread);
+  void forget_stops(const Process& process);
+  void stop_with_group(Thread& thread);
+
+  // recorder_forced.cc: what faults that the program does not see take away from it
+  static void inherit_signals(Thread& thread);
+  static void note_asked(Thread& thread, const Memory& memory);
+  static void has_asked(Thread& thread);
+  static void read_mask(Thread& thread);
+  bool undo_forced(Thread& thread, int signal, const user_regs_struct& regs);
+
+  // recorder_confinement.cc: what programs forbid themselves
+  bool forbidden(Thread& thread);
+  void end_forbidden(Thread& thread, int signal, bool whole_process);
+  void confine(Thread& thread);
+  static int64_t set_strict(Thread& thread);
+  int64_t add_filter(Thread& thread, uint64_t flags, Address program);
+
+  // recorder_checkpoints.cc
+  void begin_interval(Unit& unit, CheckpointKind kind, Process& process, uint64_t pause_ns);
+  void end_interval(Unit& unit);
+  void note_end_state(const Thread& thread, const user_regs_struct& regs) const;
+  bool checkpoint_due(Unit& unit);
+  uint64_t checkpoint_at_ns(const Unit& unit) const;
+  void ask_at_each_event();
+  void align_checkpoints(const Unit& with);
+  void wake_for_checkpoint(Unit& unit);
+  void checkpoint(Thread& trigger);
+  void note_checkpoint(Process& process);
+  // Of a unit's only process.
+  struct KnownMappings {
+    const std::vector<Mapping>& mappings;
+    MappedFiles& files;
+  };
+  void store_now(Unit& unit, Thread& trigger, const user_regs_struct* regs, const KnownMappings* known = nullptr);
+  void await_stop(const Thread& thread);
+  Result<ProcessState> capture_process(Process& process, const ProcessSerial* owner, const KnownMappings* known);
+  Result<UnitState> capture_state(Unit& unit, Thread& trigger, bool at_entry, const KnownMappings* known);
+  Result<void> capture_pages(Unit& unit, bool shared_only, ImageJob& job);
+  Result<ImageJob> capture(Unit& unit, Thread& trigger, bool at_entry, bool shared_only,
+                           const KnownMappings* known = nullptr);
+  Result<void> capture_into(ImageJob& job, Unit& unit, Thread& trigger, bool at_entry, bool shared_only,
+                            const KnownMappings* known);
+  static bool leave_out_killed(Unit& unit);
+  static constexpr uint64_t kCopyMark = 0x79706f63;  // in a register that clone(2) does not read: copies can be told
+  static bool births_unseen(const Unit& unit);
+  static bool births_pending(const Unit& unit);
+  bool take_copy(ImageJob& job, pid_t copy, const Thread& original);
+  void hand_over(Unit& unit, ImageJob job);
+  void add_image(Unit& unit, ImageJob job, bool copied);
+  Result<uint64_t> inject(Thread& thread, const user_regs_struct& at_entry, long number,
+                          std::initializer_list<uint64_t> args, pid_t* born = nullptr);
+  void reap_copies(Thread& thread);
+  uint64_t cpu_ns(const Unit& unit) const;
+  uint64_t interval_ns(const Unit& unit) const {
+    return unit.served_ns ? *unit.served_ns : cpu_ns(unit) - unit.cpu_base_ns + unit.replay_ns;
+  }
+  // Of an event: calls that are served from then on come later.
+  uint64_t event_ns(Unit& unit) const {
+    const uint64_t now_ns = interval_ns(unit);
+    if (!unit.served_ns) unit.drained_ns = now_ns;
+    return now_ns;
+  }
+  uint64_t period_ns(uint64_t memory_bytes) const;
+  Result<uint64_t> file_of(MappedFiles& files, const Mapping& mapping);
+
+  // recorder_messages.cc
+  const Endpoint* endpoint(Thread& thread, int fd_arg);
+  void begin_send(Thread& thread, const std::vector<Span>& inputs, const Memory& memory, Event& event);
+  void end_send(Thread& thread, int64_t result);
+  void receive(Thread& thread, int64_t result, const Memory& memory, Event& event);
+  void keep_payload(HeldPayload held);
+  void settle();
+  void end_unit(const Unit& unit);
+  void forget_descriptors(Thread& thread, bool served);
+  void note_descriptor(Thread& thread, const gate::Record& record, const Memory& memory);
+
+  // recorder_preemption.cc
+  bool preempt(Thread& thread, bool& handled);
+  bool settle(Thread& thread, user_regs_struct& regs, bool& handled);
+  static bool has_pending_signal(pid_t tid);
+  void go_on(Thread& thread, bool signals);
+
+  // recorder_adapted.cc: files that tell of the recorder, or how many processors there are
+  const Thread* thread_of_status(const Thread& caller, std::string& path);
+  std::optional<std::string> adapted_file(const Thread& thread, const std::string& path);
+  cpu_set_t processors_seen() const;
+  void open_adapted(Thread& thread);
+  void fill_adapted(Thread& thread, const user_regs_struct& stopped, user_regs_struct& regs);
+  void open_for_reading(Thread& thread, const user_regs_struct& stopped);
+  int64_t choose_of_seen(Thread& thread, int64_t result);
+
+  // recorder_writes.cc: calls that write into other processes' memory
+  Thread* named(const Thread& caller, pid_t number);
+  static bool at_rest(const Unit& unit);
+  Unit* written_unit(const Thread& thread);
+  static std::vector<MemoryWrite>& writes_into(Process& target, const Thread& writer, Event& event);
+  void enter_write(Thread& thread, Unit* unit);
+  void let_write(Unit& unit);
+  void make_write(Thread& thread);
+  void note_write(Thread& thread, int64_t result, Event& event);
+  std::vector<AddressRange> read_by(const Thread& thread, uint64_t length, const Process** source);
+  void show_own_code(Thread& thread, uint64_t length);
+  static void add_written(Thread& thread, const user_regs_struct& regs, SignalPoint where);
+
+  // recorder_locks.cc: futexes whose words the kernel writes
+  bool waits_for_lock(Thread& thread);
+  static void let_sleep(const Thread& thread);
+
+  // recorder_joins.cc: units that come to share writable memory
+  void join_unit(Thread& thread, Thread::Stop stop, Unit& target, const std::string& object);
+  static Unit* join_target(const Unit& unit, Unit* other);
+  static void leave_join(Unit& unit);
+  void absorb(Unit& unit);
+
+  // recorder_objects.cc: what processes have mapped shared
+  struct ObjectView {
+    Process* process = nullptr;
+    Address start = 0;
+    uint64_t offset = 0, length = 0;  // of the object
+
+    uint64_t end() const { return offset + length; }
+  };
+  static bool asks_for_sharing(const Thread& thread);
+  static std::vector<ObjectView> views(const MappedObject& object, Process& process);
+  static std::vector<ObjectView> views(const MappedObject& object, const Unit& unit);
+  Unit* other_user(const MappedObject& object, const Unit& unit) const;
+  Unit* unit_to_join(Thread& thread, int64_t result);
+  static uint64_t end_of_write(const Thread& thread, uint64_t length, uint64_t size);
+  Unit* unit_to_join_for_change(Thread& thread);
+  static std::string name_of_mapping(const Thread& thread, int64_t result);
+  std::string shared_by(const Process& process) const;
+  MappedObject* object_mapped(Thread& thread, const Mapping& made);
+  void map_shared(Thread& thread, Address start, MapSource& source, Event& event);
+  void note_contents(Thread& thread, const MappedObject& object, const Mapping& made, FileRange range, Event& event);
+  void note_growth(Thread& thread, Address start, Event& event);
+  void note_change(Thread& thread, int64_t result, Event& event);
+  void watch_object(const MappedObject& object, const std::string& path);
+  void watch_again();
+  void forget(const MappedObject& object);
+  void forget_versions(const MappedObject& object);
+  bool is_mapped(const MappedObject& object) const;
+  void forget_unmapped_objects();
+  void report_outside_changes();
+  std::set<ObjectPlace> shared_places(const Process& process);
+  void look_for_outside_writers();
+  void look_before_end(const Process& process);
+  void report(const std::vector<OutsideWriter>& writers);
+
+  // recorder_views.cc: private views of files
+  struct PrivateView {
+    Process* process = nullptr;
+    Mapping mapping;
+  };
+  void note_private_view(Process& process, const FileVersion& version, const std::string& name);
+  void check_view(const Process& process, const FileVersion& version);
+  void check_views(const Process& process);
+  std::vector<PrivateView> private_views(const MappedObject& object) const;
+  void report_seen_writes(const MappedObject& object);
+  Unit* unit_that_looks(const Thread& thread);
+  void report_fresh_view(Thread& thread, int64_t result);
+  bool note_change_in_views(Thread& thread, MappedObject& object, FileRange changed, const FileVersion& version,
+                            Event& event);
+
+  // recorder_gate.cc: the in-process tier
+  bool get_regs(const Thread& thread, user_regs_struct& regs) const;
+  bool set_regs(const Thread& thread, const user_regs_struct& regs) const;
+  Result<int64_t> call_at(Thread& thread, Address instruction, const user_regs_struct& base, long number,
+                          std::initializer_list<uint64_t> args);
+  Result<user_regs_struct> make_calls_from(Thread& thread, const user_regs_struct& base, Address instruction,
+                                           const std::vector<gate::InjectedCall>& calls, pid_t* born = nullptr);
+  template <typename Call>
+  Result<std::vector<uint64_t>> hand_over(Thread& thread, Address stack_pointer,
+                                          std::initializer_list<const SharedMemory*> files, const Call& call);
+  Result<int64_t> make_calls(Thread& thread, const user_regs_struct& base, const std::vector<gate::InjectedCall>& calls,
+                             pid_t* born = nullptr);
+  Result<void> map_gate(Thread& thread, const user_regs_struct& regs, Address vdso,
+                        const std::vector<Mapping>& mappings);
+  Result<void> inherit_gate(Thread& thread, const user_regs_struct& regs, std::shared_ptr<RecordedGate> gate);
+  static gate::Slot* slot_of(const Thread& thread);
+  void set_slot(Thread& thread);
+  void ask_to_stop(Thread& thread);
+  static bool in_gate(const Thread& thread, Address ip);
+  static void undo_writes(const Process& process);
+  void leave_gate(Thread& thread);
+  void cancel_pending(Thread& thread);
+  void take_from_sleeper(Unit& unit);
+  void woke(Thread& thread, const user_regs_struct& stopped);
+  static void note_sleep(Thread& thread);
+  bool open_in_slot(Thread& thread);
+  bool is_cut_short(const Thread& thread, const user_regs_struct& regs) const;
+  bool end_cut_short(Thread& thread, int signal);
+  void disturb(Thread& thread, bool comes_out, int signal = 0);
+  void at_boundary(Thread& thread, user_regs_struct regs);
+  RecordedGate::StoppingSite& stopping_site(const Thread& thread, Address at, SiteKind kind);
+  bool fits(const Thread& thread, Address at, const RecordedGate::StoppingSite& stopping, const Mapping& mapping) const;
+  static void replace(Process& process, Address at, CodeSite& site);
+  bool patch(Thread& thread);
+  void patch_instruction(Thread& thread, Address at, SiteKind kind);
+  Result<void> map_trampolines(Thread& thread, Address near);
+  void apply_plan(Process& process, const Mapping& mapping, const MappedFile& file);
+  bool in_use(const Thread& thread, Address start, Address end) const;
+  bool touches_gate(const Thread& thread) const;
+  void forget_patches(Thread& thread, int64_t result);
+  void drain();
+  // What an address space has served and is not events yet: a stretch of its ring, or a copy of it.
+  struct Served {
+    std::shared_ptr<RecordedGate> gate;
+    const uint8_t* at = nullptr;  // the next record
+    uint64_t left = 0;            // bytes of complete records
+    uint64_t pending = 0;         // behind them: bytes of a send's record that is complete but for its result
+    uint64_t cpu_ns = 0;          // of the unit, since its interval began
+    bool opened = false;          // the first record's entry was taken before, while it was pending
+
+    // The next record, or null.
+    const gate::Record* record = nullptr;
+    uint64_t size = 0;
+    uint64_t stamp = 0;
+    uint32_t before = 0;
+    Thread* thread = nullptr;
+    std::vector<Memory::Piece> pieces;
+
+    // Gate::canonical() of the instruction that the record is of.
+    Address site() const;
+  };
+  void break_gate(RecordedGate& gate);
+  std::vector<Served> take_served();
+  bool find_records(Served& served, uint64_t now);
+  void empty_ring(const Thread& thread);
+  void next_record(Served& served);
+  static bool split(Served& served, uint64_t available);
+  void make_events(std::vector<Served>& sources);
+  void make_events_behind();
+  bool serve_again(Thread& thread);
+  static uint64_t count(const Served& served);
+  void begin_served(const Served& served);
+  bool open_served(Served& served);
+  void add_served_trap(Served& served);
+  void close_served(const Served& served);
+
+  // recorder_memory.cc
+  void record_memory_call(Thread& thread, int64_t result, Event& event, const gate::Record* served);
+  struct KnownFile {
+    uint64_t id = 0;  // in the trace
+    FileVersion version;
+    std::string name;
+  };
+  std::optional<KnownFile> look_at_file(Thread& thread);
+  gate::MappedCode mapped_code(const MappedFile& file, const std::string& name);
+  void map_file(Thread& thread, Address start, MapSource& source, Event& event, const gate::Record* served);
+  bool mappable(Thread& thread);
+  pid_t memory_behind(const Process& process, uint64_t fd) const;
+  bool is_made_by_library(const Thread& thread);
+  void note_written_memory(Thread& thread, uint64_t written, Event& event);
+
+  bool wait_stop(pid_t tid, int& status);
+  void add_unsure(Unit& unit, const std::string& reason);
+  void add_unsure(Unit& unit, const std::string& reason, EventIndex from);
+  Thread* find(pid_t tid);
+
+  TraceWriter& writer_;
+  Policy& policy_;
+  RecorderLimits limits_;
+  FileCache* cache_;
+  Placement placement_;
+  Channels channels_;
+  HeldPayloads held_;
+  ImageWorker images_;
+  std::map<UnitId, std::unique_ptr<Unit>> units_;
+  uint64_t memories_ = 0;                 // that processes have had (Process::memory_id)
+  std::vector<UnitId> ended_units_;       // nobody runs in them any more
+  std::vector<UnitId> ended_with_image_;  // ... and the last image did not say so
+  std::unordered_map<pid_t, std::unique_ptr<Thread>> threads_;
+  std::deque<Stopped> stopped_;           // what has still to be handled
+  std::unordered_map<pid_t, int> early_;  // stops of tracees whose birth was not reported yet
+  std::map<std::string, Refused> refused_;
+  std::vector<Unsure> unsure_;
+  OutsideWriters outside_writers_;
+  bool views_changed_ = false;                  // some file of which somebody had a private view
+  std::map<FileVersion, uint64_t> file_ids_;    // of mapped files
+  std::map<uint32_t, KnownFile> served_files_;  // whose mappings are served, by their place in the arena
+  MappedObjects objects_;
+  size_t objects_kept_ = 0;  // when those that nobody has mapped were last forgotten
+  UnitId next_unit_ = 1;
+  uint64_t arrivals_ = 0;
+  uint64_t skipped_checkpoints_ = 0;
+  pid_t root_ = -1;
+  int root_status_ = 0;
+  std::optional<Clock::time_point> root_ended_;
+  bool write_failed_ = false;
+  Clock::time_point next_tick_{};
+  Clock::time_point placed_{};                                 // when the units' places were last looked at
+  bool crowded_ = false;                                       // several of them computed then
+  std::map<FileVersion, std::vector<CpuidSite>> cpuid_sites_;  // of mapped files
+  CpuidAnswers answers_;
+  std::optional<Endpoint> unsettled_;  // the last that endpoint() asked for
+  // Used again and again:
+  std::vector<Span> spans_;
+  std::vector<MatchedPart> parts_;
+  Bytes scratch_;
+  // Of rings: of the last batch of events that was copied, of the one before. kMostCopied bytes; null: none was yet.
+  std::unique_ptr<uint8_t[]> copies_, other_copies_;
+  std::unique_ptr<GateArena> arena_;  // null: stops only
+  std::vector<std::weak_ptr<RecordedGate>> gates_;
+  PatchPlans plans_;
+  CodeSegments code_;
+  // Makes events on another processor; null if there is none. The last member: its thread uses the others.
+  std::unique_ptr<WriteBehind<std::vector<Served>>> event_maker_;
+};
+
+}  // namespace redrive

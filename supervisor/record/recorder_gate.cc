@@ -1,0 +1,981 @@
+// The in-process tier (interceptors/inprocess/DESIGN.md): maps the code into address spaces, patches syscall sites, and
+// turns the records of served calls into events. Registers are translated where stops are read and written, so nothing
+// else knows of trampolines.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/ptrace.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+
+#include "base/pass_fd.h"
+#include "checkpoint/address_space.h"
+#include "interceptors/trapped_instructions.h"
+#include "supervisor/record/recorder.h"
+#include "supervisor/tier/memory_calls.h"
+#include "supervisor/tier/registers.h"
+
+namespace redrive {
+namespace {
+
+// Bytes of rings that are copied at once, mostly a few hundred KiB. What the largest copies needed stays in memory.
+constexpr uint64_t kMostCopied = 4 * gate::kRingSize;
+
+void set_at_exit(user_regs_struct& regs, const gate::Record& record, Address site) {
+  const gate::Registers& r = record.regs;
+  regs.rip = site + kSyscallSize;
+  regs.rcx = regs.rip;
+  regs.orig_rax = r.rax;
+  regs.rax = static_cast<uint64_t>(record.result);
+  regs.rdi = r.rdi, regs.rsi = r.rsi, regs.rdx = r.rdx, regs.r10 = r.r10, regs.r8 = r.r8, regs.r9 = r.r9;
+  regs.rbx = r.rbx, regs.rbp = r.rbp, regs.rsp = r.rsp;
+  regs.r12 = r.r12, regs.r13 = r.r13, regs.r14 = r.r14, regs.r15 = r.r15;
+  regs.eflags = regs.r11 = r.flags;
+  regs.fs_base = record.fs_base, regs.gs_base = record.gs_base;
+}
+
+gate::InjectedCall map_trampolines_at(Address at) {
+  return {SYS_mmap,
+          {at, kTrampolinesSize, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, ~0ull, 0}};
+}
+
+// A value that the code inside the tracee, or the program, may change meanwhile.
+template <typename T>
+T read_once(const T& value) {
+  return __atomic_load_n(&value, __ATOMIC_ACQUIRE);
+}
+
+// The last complete record between two places in the ring; null if there is none, or the program has written there.
+gate::Record* last_record(gate::Slot& slot, uint64_t from, uint64_t head) {
+  const uint64_t at = read_once(slot.last);
+  if (at < from || at >= head || head - at < sizeof(gate::Record)) return nullptr;
+  auto* const record = reinterpret_cast<gate::Record*>(ring(slot) + at);
+  return read_once(record->size) == head - at ? record : nullptr;
+}
+
+static_assert(gate::kLongestCycle == kLongestCycle);
+
+}  // namespace
+
+bool Recorder::get_regs(const Thread& thread, user_regs_struct& regs) const {
+  if (!redrive::get_regs(thread.tid, regs)) return false;
+  if (const Gate* gate = thread.process->tier()) gate->make_canonical(regs);
+  return true;
+}
+
+bool Recorder::set_regs(const Thread& thread, const user_regs_struct& regs) const {
+  user_regs_struct physical = regs;
+  if (const Gate* gate = thread.process->tier()) physical.rip = gate->physical(regs.rip);
+  return redrive::set_regs(thread.tid, physical);
+}
+
+// Executes a syscall at `instruction`, whose stops are the same as of the program's own. `base`: the other registers.
+// Signals that come meanwhile are held.
+Result<int64_t> Recorder::call_at(Thread& thread, Address instruction, const user_regs_struct& base, long number,
+                                  std::initializer_list<uint64_t> args) {
+  user_regs_struct regs = base;
+  regs.rip = instruction;
+  regs.rax = static_cast<uint64_t>(number);
+  regs.orig_rax = ~0ull;
+  int index = 0;
+  for (const uint64_t arg : args) syscall_arg(regs, index++) = arg;
+  redrive::set_regs(thread.tid, regs);
+  int how = PTRACE_CONT;
+  for (;;) {
+    int status = 0;
+    resume(thread, how);
+    if (!wait_stop(thread.tid, status)) return Error{"the program was killed"};
+    if (status >> 16 == PTRACE_EVENT_SECCOMP) {
+      // Behind an execve the kernel has put its result where the number was.
+      regs.orig_rax = static_cast<uint64_t>(number);
+      redrive::set_regs(thread.tid, regs);
+      how = PTRACE_SYSCALL;
+    } else if (WSTOPSIG(status) == (SIGTRAP | 0x80)) {
+      break;
+    } else if (siginfo_t info{}; status >> 16 == 0 && ptrace(PTRACE_GETSIGINFO, thread.tid, nullptr, &info) == 0) {
+      hold(thread, info);
+    }
+  }
+  if (!redrive::get_regs(thread.tid, regs)) return Error{"the program was killed"};
+  return static_cast<int64_t>(regs.rax);
+}
+
+// Has the thread make these calls, up to the first that fails, from the instruction on that makes them. Returns its
+// registers at the stop behind them. `base` as above; `born`: of a clone among them, its process.
+Result<user_regs_struct> Recorder::make_calls_from(Thread& thread, const user_regs_struct& base, Address instruction,
+                                                   const std::vector<gate::InjectedCall>& calls, pid_t* born) {
+  arena_->set_injected(calls);
+  user_regs_struct regs = base;
+  regs.rip = instruction;
+  regs.orig_rax = ~0ull;
+  regs.rbp = gate::kOrders + offsetof(gate::Orders, injected);
+  regs.rbx = regs.rbp + calls.size() * sizeof(gate::InjectedCall);
+  regs.r15 = arena_->secret();
+  redrive::set_regs(thread.tid, regs);
+  for (;;) {
+    int status = 0;
+    resume(thread, PTRACE_CONT);
+    if (!wait_stop(thread.tid, status)) return Error{"the program was killed"};
+    if (status >> 16 == PTRACE_EVENT_SECCOMP) {
+      // One of the calls that the filter lets nobody make unseen.
+      if (redrive::get_regs(thread.tid, regs) && regs.rip == arena_->header().injected) continue;
+      break;
+    }
+    if (status >> 16 == PTRACE_EVENT_CLONE && born) {
+      unsigned long child = 0;
+      ptrace(PTRACE_GETEVENTMSG, thread.tid, nullptr, &child);
+      *born = static_cast<pid_t>(child);
+    }
+    if (siginfo_t info{}; status >> 16 == 0 && ptrace(PTRACE_GETSIGINFO, thread.tid, nullptr, &info) == 0) {
+      hold(thread, info);
+    }
+  }
+  if (!redrive::get_regs(thread.tid, regs)) return Error{"the program was killed"};
+  return regs;
+}
+
+// The same in an address space that has the tier's code. Returns the last call's result.
+Result<int64_t> Recorder::make_calls(Thread& thread, const user_regs_struct& base,
+                                     const std::vector<gate::InjectedCall>& calls, pid_t* born) {
+  ASSIGN_OR_RETURN(const user_regs_struct made, make_calls_from(thread, base, arena_->header().inject, calls, born));
+  return static_cast<int64_t>(made.rdi);
+}
+
+// Gives the thread's process these files where it cannot open them by name: through a socket of its own. `call`
+// executes a system call there; what lies below the stack pointer is used meanwhile. Returns the descriptors; none if
+// that cannot be.
+template <typename Call>
+Result<std::vector<uint64_t>> Recorder::hand_over(Thread& thread, Address stack_pointer,
+                                                  std::initializer_list<const SharedMemory*> files, const Call& call) {
+  struct Scratch {
+    int ends[2];
+    Receiving receiving;
+  };
+  constexpr uint64_t kRedZone = 128;
+  const Process& process = *thread.process;
+  const Address at = (stack_pointer - kRedZone - sizeof(Scratch)) & ~uint64_t{15};
+  std::vector<uint64_t> received;
+  Scratch covered, scratch{};
+  if (!process.memory.read(at, &covered, sizeof covered)) return received;
+  ASSIGN_OR_RETURN(int64_t result, call(SYS_socketpair, {AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, at}));
+  if (result != 0 || !process.memory.read(at, scratch.ends, sizeof scratch.ends)) return received;
+  const Fd end(static_cast<int>(syscall(SYS_pidfd_getfd, process.pidfd.get(), scratch.ends[0], 0)));
+  const Address message = at + offsetof(Scratch, receiving);
+  scratch.receiving = Receiving::at(message);
+  for (const SharedMemory* file : files) {
+    int descriptor = -1;
+    if (!end || !file->send(end.get())) break;
+    process.memory.write(at, &scratch, sizeof scratch);
+    const auto socket = static_cast<uint64_t>(scratch.ends[1]);
+    ASSIGN_OR_RETURN(result, call(SYS_recvmsg, {socket, message, MSG_CMSG_CLOEXEC}));
+    const Address its = message + offsetof(Receiving, descriptor);
+    if (result != 1 || !process.memory.read(its, &descriptor, sizeof descriptor) || descriptor < 0) break;
+    received.push_back(static_cast<uint64_t>(descriptor));
+  }
+  if (received.size() < files.size()) {
+    for (const uint64_t descriptor : std::exchange(received, {})) TRY(call(SYS_close, {descriptor}));
+  }
+  for (const int socket : scratch.ends) TRY(call(SYS_close, {static_cast<uint64_t>(socket)}));
+  process.memory.write(at, &covered, sizeof covered);
+  return received;
+}
+
+// Maps the tier into the address space of a new program, with memory for trampolines near its first instruction. The
+// thread is stopped before it, with these registers, and has code mapped at `vdso` that it will not use. Where that
+// cannot be, calls are left to stops. Fails if the program was killed.
+Result<void> Recorder::map_gate(Thread& thread, const user_regs_struct& regs, Address vdso,
+                                const std::vector<Mapping>& mappings) {
+  Process& process = *thread.process;
+  auto gate = std::make_shared<RecordedGate>(*arena_, process.unit);
+  const Address instruction = vdso_syscall(process.memory, vdso);
+  if (!instruction || !gate->take_slot()) return {};
+  const Bytes loader = arena_->loader(gate->slot_memory());
+  Bytes covered(loader.size());
+  if (!process.memory.read(vdso, covered.data(), covered.size())) return {};
+  const auto call = [&](long number, std::initializer_list<uint64_t> args) {
+    return call_at(thread, instruction, regs, number, args);
+  };
+  user_regs_struct before = regs;
+  before.r12 = before.r13 = before.r14 = ~0ull;
+  Address start = vdso;
+  if (!GateArena::can_open(process.pid)) {
+    ASSIGN_OR_RETURN(const auto files,
+                     hand_over(thread, regs.rsp, {&arena_->code(), &arena_->clock(), &gate->slot_memory()}, call));
+    if (files.empty()) return {};
+    before.r12 = files[0], before.r13 = files[1], before.r14 = files[2];
+    start += arena_->header().load_opened - arena_->header().load;
+  }
+  if (!process.memory.write(vdso, loader.data(), loader.size())) return {};
+  constexpr uint64_t kShared = MAP_SHARED | MAP_FIXED_NOREPLACE;
+  constexpr uint64_t kReadWrite = PROT_READ | PROT_WRITE;
+  std::vector<gate::InjectedCall> calls{
+      {SYS_close, {gate::kOpened}},
+      {SYS_mmap, {gate::kClock, gate::kClockSize, kReadWrite, kShared, gate::kClockFile, 0}},
+      {SYS_close, {gate::kClockFile}},
+      {SYS_mmap, {gate::kSlot, gate::kSlotSize, kReadWrite, kShared, gate::kSlotFile, 0}},
+      {SYS_close, {gate::kSlotFile}}};
+  const auto trampolines = Gate::gap_near(mappings, regs.rip);
+  if (trampolines) calls.push_back(map_trampolines_at(*trampolines));
+  calls.push_back({SYS_brk, {}});
+  ASSIGN_OR_RETURN(const user_regs_struct made, make_calls_from(thread, before, start, calls));
+  process.memory.write(vdso, covered.data(), covered.size());
+  gate->slot_memory().close();
+  const auto brk = static_cast<int64_t>(made.rdi);
+  if (made.rip != arena_->header().boundary || is_error(brk)) {
+    for (const uint64_t file : {made.r12, made.r13, made.r14}) {
+      if (!is_error(static_cast<int64_t>(file))) TRY(call(SYS_close, {file}));
+    }
+    return {};
+  }
+  process.brk = static_cast<Address>(brk);
+  if (trampolines) gate->add_trampolines(process.memory, *trampolines);
+  process.gate = std::move(gate);
+  gates_.push_back(process.gate);
+  return {};
+}
+
+// Gives a forked child a slot of its own in place of its parent's. The thread is stopped before its first instruction,
+// with these registers. Fails if it was killed.
+Result<void> Recorder::inherit_gate(Thread& thread, const user_regs_struct& regs, std::shared_ptr<RecordedGate> gate) {
+  Process& process = *thread.process;
+  const auto map_slot = [&](uint64_t flags, uint64_t fd) {
+    return gate::InjectedCall{SYS_mmap,
+                              {gate::kSlot, gate::kSlotSize, PROT_READ | PROT_WRITE, flags | MAP_FIXED, fd, 0}};
+  };
+  process.gate = gate;
+  bool mapped = false;
+  if (gate->take_slot()) {
+    user_regs_struct before = regs;
+    before.r12 = ~0ull;
+    std::vector<gate::InjectedCall> calls{map_slot(MAP_SHARED, gate::kOpened), {SYS_close, {gate::kOpened}}};
+    if (GateArena::can_open(process.pid)) {
+      arena_->set_slot_path(gate->slot_memory().path());
+      calls.insert(calls.begin(), {SYS_open, {GateArena::kSlotPath, O_RDWR | O_CLOEXEC}});
+    } else {
+      const auto call = [&](long number, std::initializer_list<uint64_t> args) {
+        gate::InjectedCall injected{static_cast<uint64_t>(number), {}};
+        std::copy(args.begin(), args.end(), injected.args);
+        return make_calls(thread, regs, {injected});
+      };
+      ASSIGN_OR_RETURN(const auto files, hand_over(thread, regs.rsp, {&gate->slot_memory()}, call));
+      if (!files.empty()) before.r12 = files.front();
+    }
+    ASSIGN_OR_RETURN(const user_regs_struct made, make_calls_from(thread, before, arena_->header().inject, calls));
+    mapped = !is_error(static_cast<int64_t>(made.rdi));
+    if (!mapped && made.r12 != before.r12) TRY(make_calls(thread, regs, {{SYS_close, {made.r12}}}));
+    gate->slot_memory().close();
+  }
+  if (mapped) {
+    gates_.push_back(gate);
+  } else {
+    // The child's sites are patched: it gets a slot that serves nothing.
+    TRY(make_calls(thread, regs, {map_slot(MAP_PRIVATE | MAP_ANONYMOUS, ~0ull)}));
+    gate::Slot nothing{};
+    nothing.want_stop = gate::kServeNothing;
+    process.memory.put(gate::kSlot, nothing);
+  }
+  redrive::set_regs(thread.tid, regs);
+  return {};
+}
+
+// Of the thread's address space; null if nothing is served there.
+gate::Slot* Recorder::slot_of(const Thread& thread) {
+  const Gate* gate = thread.process->gate.get();
+  return gate ? gate->slot() : nullptr;
+}
+
+// What the code inside the thread's address space must know before the thread runs user code.
+void Recorder::set_slot(Thread& thread) {
+  gate::Slot* const slot = slot_of(thread);
+  if (!slot) return;
+  const Process& process = *thread.process;
+  const Unit& unit = *process.unit;
+  process.gate->use_table(process.fds);
+  slot->thread = thread.serial;
+  slot->alone = alone(unit);
+  slot->others_wait = !unit.ready.empty();
+  if (const auto& filters = thread.confinement.filters) {
+    std::copy(filters->restricted().begin(), filters->restricted().end(), slot->restricted);
+  } else {
+    std::fill(std::begin(slot->restricted), std::end(slot->restricted), thread.confinement.strict ? ~0ull : 0);
+  }
+  const bool nothing = process.gate->broken || process.opens_memory;
+  const bool at_call = !thread.held.empty() || !process.copies_to_reap.empty() || !unit.joining.empty() ||
+                       !unit.writers.empty() || unit.checkpoint_first || unit.checkpoint_wanted || thread.asked_to_stop;
+  slot->want_stop = (nothing ? gate::kServeNothing : 0) | (at_call ? gate::kStopAtCall : 0);
+}
+
+void Recorder::ask_to_stop(Thread& thread) {
+  thread.asked_to_stop = true;
+  if (gate::Slot* slot = slot_of(thread)) slot->want_stop |= gate::kStopAtCall;
+}
+
+bool Recorder::in_gate(const Thread& thread, Address ip) { return thread.process->gate && Gate::executes_at(ip); }
+
+// The kernel may have written before a signal ended the call that is being served: it will find what it found before.
+void Recorder::undo_writes(const Process& process) {
+  gate::Slot& slot = *process.gate->slot();
+  if (slot.head > gate::kRingSize - sizeof(gate::Record)) return;
+  Served served;
+  served.gate = process.gate;
+  served.at = ring(slot) + slot.head;
+  if (!split(served, gate::kRingSize - slot.head)) return;
+  for (const auto& piece : served.pieces) {
+    Bytes now(piece.data.size());
+    const bool read = process.memory.read(piece.address, now.data(), now.size());
+    if (read && !std::equal(now.begin(), now.end(), piece.data.begin())) {
+      process.memory.write(piece.address, piece.data.data(), piece.data.size());
+    }
+  }
+}
+
+// At a stop amid a served call: if nothing has come of it yet, it is left to a stop.
+void Recorder::leave_gate(Thread& thread) {
+  user_regs_struct regs;
+  RecordedGate* const gate = thread.process->gate.get();
+  if (!gate || !gate->slot() || !redrive::get_regs(thread.tid, regs) || !in_gate(thread, regs.rip)) return;
+  gate::Slot& slot = *gate->slot();
+  const bool ended_by_signal = restarts(static_cast<int64_t>(regs.rax)) || static_cast<int64_t>(regs.rax) == -EINTR;
+  const gate::Header& at = arena_->header();
+  const bool tried = regs.rip == at.executed && ended_by_signal;
+  const bool executed = regs.rip >= at.executed && regs.rip < at.finished && !tried;
+  if (slot.phase != gate::Phase::before && (slot.phase != gate::Phase::kernel || executed)) return;
+  if (slot.phase == gate::Phase::kernel && tried) undo_writes(*thread.process);
+  slot.asleep = slot.pending = 0;
+  cancel_pending(thread);
+  slot.target = slot.site;
+  regs.rip = at.leave;
+  regs.orig_rax = ~0ull;
+  redrive::set_regs(thread.tid, regs);
+}
+
+// The send that was about to be served is left to a stop.
+void Recorder::cancel_pending(Thread& thread) {
+  RecordedGate& gate = *thread.process->gate;
+  if (!std::exchange(gate.pending_taken, false)) return;
+  end_send(thread, -EINTR);
+  gate.unit->log.cancel();
+}
+
+// ---- Served calls that sleep, in units of several threads
+
+// Another thread of the unit could run: it gets the baton if the holder sleeps in a served call. From then on that is a
+// call like those that stop: its entry is logged, and it will have to wait for the baton.
+void Recorder::take_from_sleeper(Unit& unit) {
+  Thread* const holder = unit.current;
+  gate::Slot* const slot = holder ? slot_of(*holder) : nullptr;
+  if (!slot) return;
+  __atomic_store_n(&slot->others_wait, 1, __ATOMIC_SEQ_CST);
+  if (holder->run != Thread::Run::user) return;
+  uint64_t asleep = read_once(slot->asleep);
+  if (!asleep || !__atomic_compare_exchange_n(&slot->asleep, &asleep, 0, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
+    return;
+  }
+  RecordedGate& gate = *holder->process->gate;
+  drain();
+  if (gate.broken || !open_in_slot(*holder)) return;
+  holder->asleep = true;
+  holder->run = Thread::Run::blocked;
+  unit.current = nullptr;
+}
+
+// Looks from time to time whether a thread sleeps in a served call, and notes since when: not earlier than it does.
+void Recorder::note_sleep(Thread& thread) {
+  const gate::Slot* const slot = slot_of(thread);
+  if (!slot || slot->phase != gate::Phase::kernel) return;
+  const uint64_t sleep = read_once(slot->sleeps);
+  if (std::exchange(thread.seen_sleep, sleep) != sleep) thread.seen_asleep_at = Clock::now();
+}
+
+// The call that the thread makes in the gate, with all before it drained, becomes one that stops: its entry is logged,
+// and the slot is free. False if the program has written there.
+bool Recorder::open_in_slot(Thread& thread) {
+  RecordedGate& gate = *thread.process->gate;
+  gate::Slot& slot = *gate.slot();
+  Unit& unit = *thread.process->unit;
+  if (!std::exchange(gate.pending_taken, false)) {
+    Served served;
+    served.gate = thread.process->gate;
+    served.at = ring(slot) + gate.drained;
+    served.pending = gate::kRingSize - std::min(gate.drained, gate::kRingSize);
+    served.cpu_ns = cpu_ns(unit) - unit.cpu_base_ns;
+    begin_served(served);
+    next_record(served);
+    const bool opened = served.record && served.thread == &thread && open_served(served);
+    unit.served_ns.reset();
+    if (!opened) {
+      break_gate(gate);
+      return false;
+    }
+  }
+  thread.entered_at = thread.seen_sleep == slot.sleeps ? thread.seen_asleep_at : Clock::now();
+  slot.phase = gate::Phase::outside;
+  slot.pending = slot.series = 0;
+  user_regs_struct& entry = thread.entry;
+  const user_regs_struct& resumed = thread.resumed;
+  entry.cs = resumed.cs, entry.ss = resumed.ss;
+  entry.ds = resumed.ds, entry.es = resumed.es, entry.fs = resumed.fs, entry.gs = resumed.gs;
+  entry.rax = static_cast<uint64_t>(-ENOSYS);
+  forget_descriptors(thread, false);
+  return true;
+}
+
+// Whether the thread is stopped right behind the instruction that has made its call, and a signal or we have ended
+// that: the result says what the kernel does now. Not the gate's own calls, nor one that it has tried without a
+// timeout.
+bool Recorder::is_cut_short(const Thread& thread, const user_regs_struct& regs) const {
+  const auto result = static_cast<int64_t>(regs.rax);
+  if (!in_gate(thread, regs.rip) || regs.rip != arena_->header().executed) return false;
+  if (thread.asleep) return restarts(result) || result == -EINTR;
+  const gate::Slot* const slot = slot_of(thread);
+  if (!slot || slot->phase != gate::Phase::kernel || thread.process->gate->broken) return false;
+  user_regs_struct at_call = regs;
+  const auto made = syscall_args(at_call);
+  const bool same_args = std::equal(made.begin(), made.end(), &slot->regs.rdi);
+  if (!same_args || (regs.orig_rax != slot->regs.rax && regs.orig_rax != SYS_restart_syscall)) return false;
+  const auto* const row = find_row(static_cast<int64_t>(slot->regs.rax), made);
+  return restarts(result) || (result == -EINTR && row && row->may_block);
+}
+
+// A served call was cut short: it ends like one that stops, with the kernel's result, so that the kernel enters it
+// again or makes it EINTR as it would have. `signal`: that the thread is stopped for, which is delivered then; 0: none.
+// False if it is not there. The thread has the baton, or waits for it from now on.
+bool Recorder::end_cut_short(Thread& thread, int signal) {
+  user_regs_struct stopped;
+  if (!redrive::get_regs(thread.tid, stopped) || !is_cut_short(thread, stopped)) return false;
+  const bool had_baton = !thread.asleep;
+  if (had_baton) {
+    if (!open_in_slot(thread)) return false;
+    thread.process->gate->slot()->asleep = 0;
+  }
+  thread.asleep = false;
+  thread.woken = true;
+  thread.in_hand = signal;
+  user_regs_struct regs = thread.entry;
+  regs.rax = stopped.rax;
+  set_regs(thread, regs);
+  if (had_baton) {
+    leave(thread);
+  } else {
+    take_or_queue(thread, Thread::Stop::exit);
+  }
+  return true;
+}
+
+// A thread that the baton was taken from in its sleep reports the result of its call.
+void Recorder::woke(Thread& thread, const user_regs_struct& stopped) {
+  thread.asleep = false;
+  user_regs_struct regs = thread.entry;
+  regs.rax = stopped.rdi;
+  regs.orig_rax = ~0ull;
+  set_regs(thread, regs);
+  take_or_queue(thread, Thread::Stop::exit);
+}
+
+// A signal or the recorder has stopped such a thread. If it `comes_out`, its call ends; else the kernel goes on with
+// it, unless it is one of those that end then, which is entered again.
+void Recorder::disturb(Thread& thread, bool comes_out, int signal) {
+  if (comes_out && end_cut_short(thread, signal)) return;
+  user_regs_struct regs;
+  if (!redrive::get_regs(thread.tid, regs)) return;
+  thread.woken |= is_cut_short(thread, regs);
+  if (siginfo_t info{}; comes_out && signal && ptrace(PTRACE_GETSIGINFO, thread.tid, nullptr, &info) == 0) {
+    hold(thread, info);
+  }
+  resume(thread, PTRACE_CONT, comes_out ? 0 : signal);
+}
+
+// A served call ended while a stop was wanted: the thread is right behind it.
+void Recorder::at_boundary(Thread& thread, user_regs_struct regs) {
+  gate::Slot& slot = *thread.process->gate->slot();
+  slot.phase = gate::Phase::outside;
+  regs.rax = slot.regs.rax;
+  regs.orig_rax = ~0ull;
+  regs.rip = regs.rcx = slot.site + kSyscallSize;
+  regs.eflags = regs.r11 = slot.regs.flags;
+  redrive::set_regs(thread.tid, regs);
+  thread.process->gate->make_canonical(regs);
+  thread.rewound = false;
+  raise_held(thread);
+  resume_user(thread, regs);
+}
+
+// ---- Patching
+
+// What is known of the site, which has just stopped the thread.
+RecordedGate::StoppingSite& Recorder::stopping_site(const Thread& thread, Address at, SiteKind kind) {
+  const Process& process = *thread.process;
+  auto [known, fresh] = process.gate->stopping.try_emplace(at);
+  if (!fresh) return known->second;
+  const auto mapping = mapping_of(process.pid, at);
+  MappedFiles files(process.pid);
+  const MappedFile* file = mapping && PatchPlans::is_code(*mapping) ? files.of(*mapping) : nullptr;
+  if (!file) return known->second;
+  arena_->code_is_replaced(file->version);
+  CodePlan& plan = plans_.of(*file, *mapping);
+  CodeSite& site = plan.site(at - mapping->start);
+  site.kind = kind;
+  if (const auto sites = cpuid_sites_.find(file->version); kind == SiteKind::cpuid && sites != cpuid_sites_.end()) {
+    for (const auto& each : sites->second) {
+      if (each.offset == site.offset) site.front = each.front;
+    }
+  }
+  return known->second = {&plan, &site, plans_.kind(*file, mapping->name) == CodeFile::program};
+}
+
+// Whether the site's instruction can be replaced now.
+bool Recorder::fits(const Thread& thread, Address at, const RecordedGate::StoppingSite& stopping,
+                    const Mapping& mapping) const {
+  const auto window = stopping.plan->examine(*stopping.site, thread.process->memory, mapping);
+  // Others may be at the instructions that would be replaced.
+  return window && !in_use(thread, at - window->before, at + instruction_size(stopping.site->kind) + window->after);
+}
+
+// Tried once in an address space.
+void Recorder::replace(Process& process, Address at, CodeSite& site) {
+  RecordedGate& gate = *process.gate;
+  gate.stopping[at] = {};
+  gate.patch_code(process.memory, {{{at, *site.window, site.original, site.kind}, &site}});
+  if (const PatchedSite* made = gate.patched(at)) {
+    site.original = made->original;
+    gate.come_by(made->stop);
+    gate.stopping.erase(at);
+  }
+}
+
+// At a syscall's stop: replaces its instruction if that has proved worth it. True if the thread had to be resumed, and
+// comes to the same call again.
+bool Recorder::patch(Thread& thread) {
+  Process& process = *thread.process;
+  RecordedGate* const gate = process.gate.get();
+  const Address at = thread.entry.rip - kSyscallSize;
+  if (!gate || !gate->slot() || gate->patched(at)) return false;
+  const auto args = syscall_args(thread.entry);
+  const SyscallRow* row = find_row(static_cast<int64_t>(thread.entry.orig_rax), args);
+  if (!row || !row->in_process) return false;
+  auto& stopping = stopping_site(thread, at, SiteKind::syscall);
+  if (!stopping.stopped_again()) return false;
+  const auto mapping = mapping_of(process.pid, at);
+  if (!mapping || !fits(thread, at, stopping, *mapping)) return false;
+  const bool near = gate->trampolines_near(at);
+  if (!near && !map_trampolines(thread, at)) return true;
+  replace(process, at, *stopping.site);
+  if (!near) {
+    rewind(thread, thread.entry);
+    return true;
+  }
+  set_regs(thread, thread.entry);
+  return false;
+}
+
+// The same at the stop of another instruction. The thread's registers have to be set afterwards.
+void Recorder::patch_instruction(Thread& thread, Address at, SiteKind kind) {
+  Process& process = *thread.process;
+  RecordedGate* const gate = process.gate.get();
+  if (!gate || !gate->slot() || gate->patched(at)) return;
+  auto& stopping = stopping_site(thread, at, kind);
+  if (!stopping.stopped_again()) return;
+  const auto mapping = mapping_of(process.pid, at);
+  if (!mapping || !fits(thread, at, stopping, *mapping)) return;
+  if (gate->trampolines_near(at) || map_trampolines(thread, at)) replace(process, at, *stopping.site);
+}
+
+// Whether another thread of the address space is at an instruction there. One that is in a call is told where it goes
+// on when it comes out of it.
+bool Recorder::in_use(const Thread& thread, Address start, Address end) const {
+  return std::any_of(threads_.begin(), threads_.end(), [&](const auto& entry) {
+    const Thread& other = *entry.second;
+    if (other.run == Thread::Run::blocked || other.stop == Thread::Stop::exit) return false;
+    return &other != &thread && other.process->gate == thread.process->gate && other.entry.rip >= start &&
+           other.entry.rip <= end;
+  });
+}
+
+// Code was mapped that nothing has run yet: patches what has proved worth it in other programs, but for what a
+// program's own file holds. What maps more memory for trampolines is left to the sites' stops.
+void Recorder::apply_plan(Process& process, const Mapping& mapping, const MappedFile& file) {
+  RecordedGate* const gate = process.gate.get();
+  if (!gate || !gate->slot() || !PatchPlans::is_code(mapping)) return;
+  if (plans_.kind(file, mapping.name) == CodeFile::program) return;
+  auto patches = plans_.of(file, mapping).ready(mapping.start, gate->program);
+  if (patches.empty()) return;
+  // No trap of such an instruction may have come yet.
+  if (std::any_of(patches.begin(), patches.end(), [](const PlannedPatch& each) { return each.patch.counter(); })) {
+    arena_->set_counter(counter());
+  }
+  gate->patch_code(process.memory, patches);
+}
+
+// Maps memory for trampolines within reach of `near`, if there is a gap. The thread must be rewound afterwards if it is
+// at a syscall's entry, and its registers set if it is elsewhere. Fails if it was killed.
+Result<void> Recorder::map_trampolines(Thread& thread, Address near) {
+  const auto mappings = read_mappings(thread.process->pid);
+  const auto at = mappings ? Gate::gap_near(*mappings, near) : std::nullopt;
+  if (!at) return {};
+  ASSIGN_OR_RETURN(const int64_t made, make_calls(thread, thread.entry, {map_trampolines_at(*at)}));
+  if (made == static_cast<int64_t>(*at)) thread.process->gate->add_trampolines(thread.process->memory, *at);
+  return {};
+}
+
+// Whether the call would change memory that is the tier's.
+bool Recorder::touches_gate(const Thread& thread) const {
+  const Gate* gate = thread.process->gate.get();
+  if (!gate) return false;
+  const auto& args = thread.args;
+  const auto owns = [&](Address start, uint64_t length) { return gate->owns(start, start + length); };
+  switch (thread.row->special) {
+    case Special::mmap:
+      return (args[3] & MAP_FIXED) && owns(args[0], args[1]);
+    case Special::munmap:
+    case Special::mprotect:
+    case Special::madvise:
+      return owns(args[0], args[1]);
+    case Special::mremap:
+      return owns(args[0], args[1]) || ((args[3] & MREMAP_FIXED) && owns(args[4], args[2]));
+    default:
+      return false;
+  }
+}
+
+// The program's mappings have changed: what was patched there is gone.
+void Recorder::forget_patches(Thread& thread, int64_t result) {
+  RecordedGate* gate = thread.process->gate.get();
+  if (!gate || is_error(result)) return;
+  const auto& args = thread.args;
+  switch (thread.row->special) {
+    case Special::munmap:
+      gate->forget_code(args[0], args[0] + args[1]);
+      break;
+    case Special::mmap:
+      gate->forget_code(static_cast<Address>(result), static_cast<Address>(result) + args[1]);
+      break;
+    case Special::mremap:
+      gate->forget_code(args[0], args[0] + args[1]);
+      gate->forget_code(static_cast<Address>(result), static_cast<Address>(result) + args[2]);
+      break;
+    default:
+      break;
+  }
+}
+
+// ---- Records
+
+void Recorder::break_gate(RecordedGate& gate) {
+  gate.broken = true;
+  gate.slot()->want_stop = gate::kServeNothing;
+  add_unsure(*gate.unit, "the program wrote into the memory that it shares with the recorder: calls are missing");
+}
+
+// Takes what was served off the rings. It stays there until empty_ring().
+//
+// Which threads run meanwhile is up to the kernel. The clock is read first, and what has a later stamp is left for the
+// next time: a send has its stamp, and can be seen here, before its bytes can be received, so what is taken has the
+// sends of all that it receives.
+std::vector<Recorder::Served> Recorder::take_served() {
+  std::erase_if(gates_, [](const auto& gate) { return gate.expired(); });
+  std::vector<Served> sources;
+  const uint64_t now = arena_ ? arena_->now() : 0;
+  for (const auto& known : gates_) {
+    Served served;
+    served.gate = known.lock();
+    RecordedGate& gate = *served.gate;
+    if (gate.broken || !find_records(served, now)) continue;
+    served.cpu_ns = cpu_ns(*gate.unit) - gate.unit->cpu_base_ns;
+    sources.push_back(std::move(served));
+  }
+  return sources;
+}
+
+// Finds the extent of what was served up to `now`; false if that is nothing.
+bool Recorder::find_records(Served& served, uint64_t now) {
+  RecordedGate& gate = *served.gate;
+  gate::Slot& slot = *gate.slot();
+  uint64_t head = read_once(slot.head);
+  bool pending = false;
+  for (uint64_t again = head;; head = again) {
+    pending = read_once(slot.pending) == head + 1 && !(gate.pending_taken && head == gate.drained);
+    again = read_once(slot.head);
+    if (again == head) break;
+  }
+  if (head == gate.drained && !pending) return false;
+  const auto broken = [&] {
+    if (event_maker_) event_maker_->wait_until_idle();
+    break_gate(gate);
+    return false;
+  };
+  if (head > gate::kRingSize || gate.drained > head) return broken();
+  const uint8_t* const first = served.at = ring(slot) + gate.drained;
+  const uint8_t* const end = ring(slot) + head;
+  gate::Record* last = last_record(slot, gate.drained, head);
+  if (last && read_once(last->stamp) <= now) {
+    gate.last_stamp = read_once(last->stamp);
+    served.at = end;
+  } else {
+    last = nullptr;
+  }
+  while (served.at < end) {
+    const auto& record = *reinterpret_cast<const gate::Record*>(served.at);
+    const auto available = static_cast<uint64_t>(end - served.at);
+    const uint64_t size = available < sizeof record ? 0 : read_once(record.size);
+    if (size < sizeof record || size > available) return broken();
+    const uint64_t stamp = read_once(record.stamp);
+    if (stamp > now) break;
+    gate.last_stamp = stamp;
+    last = reinterpret_cast<gate::Record*>(ring(slot) + (served.at - ring(slot)));
+    served.at += size;
+  }
+  // What continues its series from now on is a record of its own.
+  if (last) __atomic_fetch_or(&last->repeat, gate::kTaken, __ATOMIC_SEQ_CST);
+  served.left = static_cast<uint64_t>(served.at - first);
+  // Its stamp tells whether it is pending still, or was made complete right now: then an older record lies behind it.
+  const uint64_t room = gate::kRingSize - head;
+  if (pending && served.at == end && room >= sizeof(gate::Record)) {
+    const auto& record = *reinterpret_cast<const gate::Record*>(end);
+    const uint64_t stamp = read_once(record.stamp);
+    if (stamp > gate.last_stamp && stamp <= now) served.pending = std::min<uint64_t>(read_once(record.size), room);
+  }
+  served.at = first;
+  gate.drained += served.left;
+  if (served.left) served.opened = std::exchange(gate.pending_taken, false);
+  if (served.pending) gate.pending_taken = true;
+  return served.left || served.pending;
+}
+
+// The thread is stopped at a syscall, not amid the code that writes records. If no other of its unit runs user code,
+// what was taken off its ring is gone.
+void Recorder::empty_ring(const Thread& thread) {
+  RecordedGate* const gate = thread.process->gate.get();
+  if (!gate || !gate->slot() || thread.process->unit->current != &thread) return;
+  gate::Slot& slot = *gate->slot();
+  if (slot.phase == gate::Phase::outside && !slot.pending && slot.head == gate->drained) slot.head = gate->drained = 0;
+}
+
+// Finds the next record, if what is there is the tier's: the program could have written there.
+void Recorder::next_record(Served& served) {
+  served.record = nullptr;
+  const uint64_t available = served.left ? served.left : served.pending;
+  if (available == 0) return;
+  if (!split(served, available)) {
+    served.left = served.pending = 0;
+    break_gate(*served.gate);
+    return;
+  }
+  served.record = reinterpret_cast<const gate::Record*>(served.at);
+}
+
+// Splits a record into its pieces of memory.
+bool Recorder::split(Served& served, uint64_t available) {
+  const auto& record = *reinterpret_cast<const gate::Record*>(served.at);
+  if (available < sizeof record) return false;
+  // A record that is pending may become complete meanwhile.
+  served.size = served.left ? read_once(record.size) : available;
+  served.stamp = read_once(record.stamp);
+  served.before = read_once(record.before);
+  const uint64_t count = uint64_t{served.before} + (served.left ? read_once(record.after) : 0);
+  if (served.size < sizeof record || served.size > available) return false;
+  served.pieces.clear();
+  uint64_t at = sizeof record;
+  for (uint64_t i = 0; i < count; ++i) {
+    if (served.size - at < sizeof(gate::Piece)) return false;
+    const auto& piece = *reinterpret_cast<const gate::Piece*>(served.at + at);
+    const uint64_t length = read_once(piece.length);
+    at += sizeof piece;
+    if (length > served.size - at) return false;
+    served.pieces.push_back({read_once(piece.address), {served.at + at, length}});
+    at = std::min(served.size, at + gate::padded(length));
+  }
+  const ThreadSerial serial = read_once(record.thread);
+  if (served.thread && served.thread->serial == serial) return true;
+  const auto& threads = served.gate->unit->threads;
+  const auto known = threads.find(serial);
+  served.thread = known == threads.end() ? nullptr : known->second;
+  return served.thread != nullptr;
+}
+
+Address Recorder::Served::site() const {
+  const PatchedSite* site = gate->come_by(record->site);
+  return site ? site->site : record->site;
+}
+
+// Makes events of what was taken, in the order in which it happened.
+void Recorder::make_events(std::vector<Served>& sources) {
+  for (Served& served : sources) {
+    begin_served(served);
+    next_record(served);
+  }
+  for (;;) {
+    Served* first = nullptr;
+    for (Served& served : sources) {
+      if (served.record && (!first || served.stamp < first->stamp)) first = &served;
+    }
+    if (!first) break;
+    const bool trap = first->record->counter || first->record->regs.rax == gate::kCpuidNumber;
+    if (trap && first->left) {
+      add_served_trap(*first);
+    } else if (!std::exchange(first->opened, false) && !open_served(*first)) {
+      break_gate(*first->gate);
+      first->left = first->pending = 0;
+    } else if (first->left == 0) {
+      first->pending = 0;
+    } else {
+      close_served(*first);
+    }
+    if (first->left) {
+      first->at += first->size;
+      first->left -= first->size;
+    }
+    next_record(*first);
+  }
+  for (const Served& served : sources) served.gate->unit->served_ns.reset();
+}
+
+// All that was served so far becomes events.
+void Recorder::drain() {
+  if (event_maker_) event_maker_->wait_until_idle();
+  auto sources = take_served();
+  make_events(sources);
+}
+
+// All that was served so far becomes events on another processor, while the programs go on; or here, if it is much.
+// Until then nothing but that looks at what is recorded.
+void Recorder::make_events_behind() {
+  event_maker_->wait_for_room();
+  auto sources = take_served();
+  if (sources.empty()) return;
+  uint64_t size = 0;
+  for (const Served& served : sources) size += gate::padded(served.left + served.pending);
+  if (size > kMostCopied) {
+    event_maker_->wait_until_idle();
+    make_events(sources);
+    return;
+  }
+  std::swap(copies_, other_copies_);
+  if (!copies_) copies_ = std::make_unique_for_overwrite<uint8_t[]>(kMostCopied);
+  uint8_t* copy = copies_.get();
+  for (Served& served : sources) {
+    const uint64_t bytes = served.left + served.pending;
+    std::memcpy(copy, served.at, bytes);
+    served.at = copy;
+    copy += gate::padded(bytes);
+  }
+  event_maker_->add(std::move(sources));
+}
+
+// At a stop that came because the ring is full: the thread goes on and its call is served after all. Every other stop
+// begins with drain().
+bool Recorder::serve_again(Thread& thread) {
+  RecordedGate* const gate = thread.process->gate.get();
+  if (!event_maker_ || !gate || !gate->slot() || thread.run != Thread::Run::user) return false;
+  const gate::Slot& slot = *gate->slot();
+  const bool full = slot.phase == gate::Phase::outside && !slot.want_stop && slot.head >= gate::kRingSize / 2;
+  user_regs_struct regs;
+  if (!full || !redrive::get_regs(thread.tid, regs)) return false;
+  const Address stop = regs.rip - kSyscallSize;
+  // Patches may be forgotten meanwhile: the slot knows from which trampoline it comes.
+  if (stop != slot.site) return false;
+  if (event_maker_->idle()) {  // else the next tick looks
+    if (policy_.looks_for_place()) return false;
+    if (checkpoint_due(*thread.process->unit)) {
+      thread.process->unit->last_clock_check = {};  // it is to be asked again at once
+      return false;
+    }
+  }
+  make_events_behind();
+  empty_ring(thread);
+  regs.rip = arena_->header().entry;
+  regs.rcx = stop;
+  regs.rax = regs.orig_rax;
+  regs.orig_rax = ~0ull;
+  redrive::set_regs(thread.tid, regs);
+  set_slot(thread);
+  resume(thread, PTRACE_CONT);
+  return true;
+}
+
+// How many calls complete records stand for.
+uint64_t Recorder::count(const Served& served) {
+  uint64_t calls = 0;
+  for (uint64_t at = 0; served.left - at >= sizeof(gate::Record);) {
+    const auto& record = *reinterpret_cast<const gate::Record*>(served.at + at);
+    const uint64_t size = read_once(record.size);
+    if (size < sizeof record || size > served.left - at) break;
+    calls += read_once(record.repeat) & ~gate::kTaken;
+    at += size;
+  }
+  return calls;
+}
+
+// The clock of served events is not read at each: it goes evenly from the last time to this one.
+void Recorder::begin_served(const Served& served) {
+  Unit& unit = *served.gate->unit;
+  const uint64_t calls = count(served);
+  unit.replay_ns += calls * limits_.replayed_call_ns;
+  const uint64_t now = served.cpu_ns + unit.replay_ns;
+  const uint64_t from = std::min(unit.drained_ns, now);
+  unit.served_step_ns = (now - from) / (calls + 1);
+  unit.served_ns = from;
+  unit.drained_ns = now;
+}
+
+// False if the call is none that is served: then the program wrote the record.
+bool Recorder::open_served(Served& served) {
+  Unit& unit = *served.gate->unit;
+  const gate::Record& record = *served.record;
+  *unit.served_ns += unit.served_step_ns;
+  Thread& thread = *served.thread;
+  set_at_exit(thread.entry, record, served.site());
+  thread.resumed.rip = 0;
+  thread.rewound = false;
+  thread.args = syscall_args(thread.entry);
+  thread.row = find_row(static_cast<int64_t>(thread.entry.orig_rax), thread.args);
+  if (!thread.row || !thread.row->in_process) return false;
+  const bool maps_file = thread.row->memory == MemoryChange::maps && !(thread.args[3] & MAP_ANONYMOUS);
+  if (maps_file && !served_files_.contains(record.file - 1u)) return false;
+  if (thread.row->treat == Treat::special) unit.replay_ns += limits_.replayed_stop_ns;
+  open_call(thread, Memory::of(std::span(served.pieces).first(served.before)));
+  return true;
+}
+
+// cpuid, rdtsc and rdtscp are no calls.
+void Recorder::add_served_trap(Served& served) {
+  Unit& unit = *served.gate->unit;
+  const gate::Record& record = *served.record;
+  *unit.served_ns += unit.served_step_ns;
+  Thread& thread = *served.thread;
+  thread.resumed.rip = 0;
+  thread.rewound = false;
+  const Address at = served.site();
+  user_regs_struct before{};
+  before.rip = at;
+  if (!record.counter) {
+    before.rax = record.regs.rdi;
+    before.rcx = record.regs.rsi;
+    user_regs_struct after = before;
+    answer(cpuid_instruction(), after, answers_);
+    add_trap(thread, cpuid_instruction(), before, after);
+    return;
+  }
+  before.rax = record.regs.rax, before.rbx = record.regs.rbx;
+  before.rcx = record.regs.rcx, before.rdx = record.regs.rdx;
+  const PatchedSite* const patched = served.gate->come_by(record.site);
+  const auto instruction = counter_instruction(instruction_size(patched ? patched->kind : SiteKind::rdtsc));
+  user_regs_struct after = before;
+  answer_counter(instruction, static_cast<uint64_t>(record.result), after);
+  add_trap(thread, instruction, before, after);
+}
+
+void Recorder::close_served(const Served& served) {
+  const gate::Record& record = *served.record;
+  const uint32_t times = read_once(record.repeat) & ~gate::kTaken;
+  served.gate->unit->served_calls += times;
+  const SyscallRow* const row = served.thread->row;
+  if (row->treat == Treat::refuse) count_refusal(*served.thread, row, row->refusal);
+  forget_patches(*served.thread, record.result);
+  close_call(*served.thread, record.result, Memory::of(served.pieces), &record, times, read_once(record.cycle));
+}
+
+}  // namespace redrive

@@ -1,0 +1,223 @@
+// What the recorder knows of the threads, processes and units it records.
+#pragma once
+
+#include <signal.h>
+#include <sys/user.h>
+
+#include <atomic>
+#include <chrono>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/remote.h"
+#include "checkpoint/address_space.h"
+#include "interceptors/channels.h"
+#include "interceptors/program_filters.h"
+#include "interceptors/syscall_table.h"
+#include "logstore/policy/policy.h"
+#include "supervisor/record/placement.h"
+#include "supervisor/record/recorded_gate.h"
+#include "supervisor/record/unit_log.h"
+
+namespace redrive {
+
+// A send on its way: what its receivers must know of it.
+struct SendInfo {
+  EventRef event;
+  Tag tag;
+  uint64_t at_ns = 0;  // Send::at_ns
+};
+
+using Clock = std::chrono::steady_clock;
+
+struct Unit;
+
+// A thread's signals, bit N-1 for signal N (proc_pid_status(5)).
+struct SignalMasks {
+  uint64_t pending = 0;  // for the thread or its process
+  uint64_t blocked = 0;
+  uint64_t ignored = 0;
+  uint64_t caught = 0;
+  bool init = false;  // of the first process of a PID namespace (pid_namespaces(7))
+};
+SignalMasks signal_masks(pid_t tid);
+
+// The number of a process in the PID namespace that it is in itself (proc_pid_status(5), NSpid).
+pid_t pid_in_own_namespace(pid_t pid);
+struct Thread;
+// The thread that a call names by its number, as its caller sees it; 0 is the caller itself. -1: not known.
+pid_t tid_named(const Thread& caller, uint64_t number);
+// Whether it sleeps in the kernel, and a signal could wake it.
+bool sleeps(pid_t tid);
+// Whether its next child begins a PID namespace, or is in another one than it is itself (pid_namespaces(7)).
+bool forks_into_namespace(pid_t pid);
+
+// Whether its default action is to stop the process.
+inline bool stops_the_group(int signal) {
+  return signal == SIGSTOP || signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU;
+}
+
+// As rt_sigaction(2) takes it.
+struct SignalAction {
+  uint64_t handler = 0, flags = 0, restorer = 0, mask = 0;
+};
+
+struct Process {
+  ProcessSerial serial = 0;
+  pid_t pid = -1;
+  Unit* unit = nullptr;
+  Memory memory;
+  uint64_t memory_id = 0;  // processes that share their memory have the same
+  Fd pidfd;
+  std::shared_ptr<FdCache> fds;
+  Address brk = 0;
+  std::shared_ptr<LocalDescriptors> descriptors;        // shared with the memory
+  unsigned threads = 0;                                 // alive
+  bool shares_memory = false;                           // maps objects that can be changed: its forks stay in the unit
+  std::set<uint64_t> objects;                           // that it has mapped shared, and may map still (MappedObjects)
+  std::set<uint64_t> private_views;                     // objects of which it has private views, and may have still
+  std::optional<std::vector<Mapping>> shared_mappings;  // as last read; none since its layout has changed
+  std::optional<Join> stays;                            // why it is in its parent's unit, unless it executes a program
+  bool opens_memory = false;                            // has opened memory of a process as a file: no call is served
+  bool maps_growing = false;                            // has mapped memory that grows downwards (MAP_GROWSDOWN)
+  bool borrows_memory = false;                          // vfork child: runs on its parent's address space
+  bool end_logged = false;
+  bool leader_exited = false;  // its end is reported only after the last thread's
+  uint64_t cpu_ns = 0;         // CPU time when last asked for
+  std::string command;
+  SignalAction segv, ill;                   // what it does about SIGSEGV and SIGILL
+  std::set<Address> cpuid_sites;            // where an instruction stands in for cpuid
+  std::shared_ptr<RecordedGate> gate;       // the in-process tier; null: stops only
+  std::shared_ptr<RecordedGate> inherited;  // of a forked child that has not run yet
+  AddressRange vdso;                        // which it does not see
+  std::vector<MemoryWrite> written;         // by other processes or the kernel, since its last event
+  std::vector<pid_t> copies_to_reap;        // ended checkpoint copies, still zombies of this process
+
+  // What is mapped and patched in its memory; null: nothing.
+  RecordedGate* tier() const { return gate ? gate.get() : inherited.get(); }
+};
+
+struct Thread {
+  enum class Run : uint8_t {
+    starting,  // born, its first stop still to come
+    user,      // runs user code; holds the baton
+    syscall,   // in the kernel; holds the baton
+    blocked,   // in the kernel, without the baton
+    ready,     // stopped, waits for the baton to have its stop handled
+    stopped,   // in a group stop (ptrace(2)), without the baton
+  };
+  enum class Stop : uint8_t { none, start, exit, preempted, continued };
+
+  pid_t tid = -1;
+  ThreadSerial serial = 0;
+  Process* process = nullptr;
+  Run run = Run::starting;
+  Stop stop = Stop::none;  // what waits to be handled while ready
+
+  user_regs_struct entry{};  // at the entry of the current syscall; where it was preempted or stopped with its group
+  Bytes xstate;              // ditto, if other threads may be checkpointed meanwhile
+  std::array<uint64_t, 6> args{};
+  const SyscallRow* row = nullptr;
+  const SyscallRow* restarting = nullptr;  // the call that restart_syscall(2) would restart
+  std::array<uint64_t, 6> output_args{};   // the arguments that say where outputs go
+  EntrySizes sizes;
+  SendToken send;
+  bool send_unheld = false;  // the call sends more than is held for matching
+  Endpoint send_endpoint;
+  std::vector<uint64_t> datagrams;    // lengths of the datagrams being sent
+  uint64_t changes_object = 0;        // the call changes an object that is mapped shared; 0: none
+  bool hides_untraced = false;        // in a birth that the kernel makes without the CLONE_UNTRACED that was asked for
+  bool image_at_birth = false;        // the policy wants a checkpoint before its first instruction
+  cpu_set_t processors{};             // that it may run on, for all that it sees
+  Address clear_tid = 0;              // CLONE_CHILD_CLEARTID, set_tid_address
+  uint64_t blocked = 0;               // its signal mask, but for calls that set one while they sleep
+  std::optional<SignalAction> asked;  // the mask or action that its current call sets
+  Confinement confinement;
+
+  user_regs_struct resumed{};    // when it was last let into user code
+  bool exited = false;           // a leader whose end is not reported yet
+  bool reports_exit = false;     // ... before the kernel takes its memory
+  bool left_out = false;         // it was killed, and an image does not have it: nothing is recorded of its end
+  bool rewound = false;          // ... right before a syscall instruction that it has entered once already
+  bool asked_to_stop = false;    // and has come to no call's entry since
+  bool preempting = false;       // it was interrupted to be preempted, and has not stopped yet
+  bool woken = false;            // the recorder woke it up in a call that stops
+  bool asleep = false;           // the baton was taken from it while it slept in a served call
+  int in_hand = 0;               // the signal that it is stopped for, to be delivered when it goes on; 0: none
+  std::deque<siginfo_t> held;    // asynchronous signals that wait for its next event
+  std::deque<siginfo_t> raised;  // of these, those that the recorder has sent again; the kernel still has them
+  Clock::time_point held_since{};
+
+  // For calls that the kernel would end where only a tracer's tracee is woken: they are entered again, with what is
+  // left of their timeout.
+  Clock::time_point entered_at{};             // the current call
+  std::optional<Clock::time_point> deadline;  // of the call that was woken
+  bool enters_again = false;                  // ... and that is its next one
+  std::optional<std::string> adapted;         // what the file is to hold that it is opening (recorder_adapted.cc)
+  bool shortened = false;                     // its timeout in a register is what was left
+  std::optional<timespec> timeout;            // what stood in memory before it was replaced by what was left
+  uint64_t seen_sleep = 0;                    // Slot::sleeps of the served call that it was seen in last
+  Clock::time_point seen_asleep_at{};         // ... for the first time
+};
+
+struct Unit {
+  Unit(TraceWriter& writer, UnitId id) : id(id), log(writer, id) {}
+
+  UnitId id;
+  UnitLog log;
+  std::vector<std::unique_ptr<Process>> processes;
+  std::map<ThreadSerial, Thread*> threads;
+  Thread* current = nullptr;  // holds the baton
+  std::deque<Thread*> ready;
+  Clock::time_point baton_since{};
+  ThreadSerial next_thread = 0;
+  ProcessSerial next_process = 0;
+
+  UnitRecord record;                       // as in the trace
+  Unit* joins = nullptr;                   // that it becomes part of; it is frozen until then
+  std::string join_object;                 // ... and why
+  std::vector<Unit*> joining;              // frozen units that become part of this one at its next event
+  std::deque<Thread*> writers;             // stopped at calls that write into this one's memory, until its next event
+  bool at_event = false;                   // such a call is made right now: whoever ran stands at an event
+  bool checkpoint_first = false;           // a checkpoint must come before the next event
+  ThreadSerial first_joined_thread = ~0u;  // since the last checkpoint
+  ProcessSerial first_joined_process = ~0u;
+
+  bool in_interval = false;
+  IntervalIndex interval = 0;  // of the current interval
+  IntervalRecord interval_record;
+  uint64_t period_ns = 0;  // CPU time that the current interval may take
+  IntervalIndex next_interval = 0;
+  Bytes end_state;                    // as the event that is about to end it finds it (end_state.h)
+  uint64_t ended_ns = 0;              // how long the interval before was, or the last one if none goes on
+  Clock::time_point last_woken{};     // for a checkpoint
+  uint64_t cpu_base_ns = 0;           // CPU time at the interval's start
+  uint64_t cpu_ended_ns = 0;          // of processes that have ended
+  std::optional<uint64_t> served_ns;  // the interval's clock while served calls become events
+  uint64_t served_step_ns = 0;
+  uint64_t replay_ns = 0;   // what a replay of this interval needs for served calls beside their CPU time
+  uint64_t drained_ns = 0;  // the interval's clock when that was last done, or at a later event
+  Clock::time_point last_clock_check{};
+  std::optional<uint64_t> late_since_ns;  // CPU time when the thread with the baton was first late for an event
+  uint64_t interrupted_ns = 0;            // CPU time when it was last interrupted for that
+  bool reported_spinning = false;
+  uint64_t served_calls = 0;  // in process
+  uint64_t stopped_calls = 0;
+  struct Refused : Refusal {
+    bool common = false;  // SyscallRow::common
+  };
+  std::map<std::string, Refused> refusals;  // by call
+  // Another unit takes one now, and this one's is old enough; or the policy wants one (event_maker_ sets it then).
+  std::atomic<bool> checkpoint_wanted = false;
+  bool received = false;   // a message, in this interval
+  bool has_image = false;  // of any interval
+  Place place;
+  Clock::time_point interval_began{};
+};
+
+}  // namespace redrive

@@ -1,0 +1,95 @@
+#include "supervisor/record/transport.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <string_view>
+
+namespace redrive {
+namespace {
+
+// Open MPI: `btl` carries messages if `pml` is ob1, and an MTL is another way to choose. Debian's configuration leaves
+// windows nothing but shared memory: "^ucx" gives those of MPI_Win_create messages (pt2pt), and still lets
+// MPI_Win_allocate_shared, which asks for shared memory, work. Shared file pointers are in shared memory without "^sm".
+// Open MPI 5 finds no way from an address to itself through netlink, which the kernel routes over lo.
+// PMIx's other stores are files that ranks map, and so is the topology that a server puts into a hole of their memory.
+//
+// MPICH: each rank is on a node of its own, as it seems, so that none shares memory even for MPI_Init; UCX carries the
+// messages. A rank of MPICH before 4.2 waits in MPI_Finalize for the process manager and answers no other rank
+// meanwhile, so one that closes its connections later often waits for ever (github.com/pmodels/mpich/pull/6596).
+constexpr const char* kOldMpich[] = {"libmpich.so.12.0.", "libmpich.so.12.1.", "libmpich.so.12.2.",
+                                     "libmpich.so.12.3."};
+constexpr TransportVariable kVariables[] = {
+    {"Open MPI", "OMPI_MCA_btl", "tcp,self", "libmpi.so"},
+    {"Open MPI", "OMPI_MCA_pml", "ob1", "libmpi.so", "OMPI_MCA_mtl"},
+    {"Open MPI", "OMPI_MCA_osc", "^ucx", "libmpi.so"},
+    {"Open MPI", "OMPI_MCA_sharedfp", "^sm", "libmpi.so"},
+    {"Open MPI", "OMPI_MCA_reachable", "weighted", "libmpi.so"},
+    {"PMIx", "PMIX_MCA_gds", "hash", "libpmix.so"},
+    {"PMIx", "PMIX_MCA_pmix_hwloc_hole_kind", "none", "libpmix.so"},
+    {"MPICH", "MPIR_CVAR_NOLOCAL", "1", "libmpich.so", nullptr, kOldMpich},
+    {"UCX", "UCX_TLS", "tcp,self", "libucp.so", nullptr, kOldMpich},
+};
+
+// Where libraries are that need no option to be found.
+constexpr const char* kLibraryPath = "/usr/local/lib:/usr/lib/x86_64-linux-gnu:/usr/lib64:/usr/lib";
+
+// The parameter's own name as --mca has it, of the variable that stands for it; empty if it is none.
+std::string_view parameter_of(std::string_view variable) {
+  constexpr std::string_view kMark = "_MCA_";
+  const size_t mark = variable.find(kMark);
+  return mark == std::string_view::npos ? std::string_view() : variable.substr(mark + kMark.size());
+}
+
+bool is_mca_option(std::string_view word) {
+  return word.starts_with("-") && word.ends_with("mca") && word.find_first_of("=/") == std::string_view::npos;
+}
+
+bool is_named(std::string_view variable, const std::vector<std::string>& command) {
+  const std::string_view parameter = parameter_of(variable);
+  for (size_t i = 0; i < command.size(); i++) {
+    const std::string_view word = command[i];
+    if (word.starts_with(variable) && (word.size() == variable.size() || word[variable.size()] == '=')) return true;
+    if (!parameter.empty() && word == parameter && i > 0 && is_mca_option(command[i - 1])) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+bool has_library(std::span<const char* const> names, const std::string& path) {
+  for (size_t begin = 0; begin <= path.size();) {
+    const size_t end = std::min(path.find(':', begin), path.size());
+    const std::string directory = path.substr(begin, end - begin);
+    begin = end + 1;
+    std::error_code error;
+    for (std::filesystem::directory_iterator entry(directory, error), none; !error && entry != none;
+         entry.increment(error)) {
+      const std::string file = entry->path().filename();
+      if (std::any_of(names.begin(), names.end(), [&](const char* name) { return file.starts_with(name); }))
+        return true;
+    }
+  }
+  return false;
+}
+
+std::span<const TransportVariable> transport_variables() { return kVariables; }
+
+bool is_chosen(const TransportVariable& variable, const std::vector<std::string>& command) {
+  const auto chosen = [&](const char* name) { return name && (std::getenv(name) || is_named(name, command)); };
+  return chosen(variable.name) || chosen(variable.chosen);
+}
+
+std::vector<const TransportVariable*> ask_for_sockets(const std::vector<std::string>& command) {
+  const char* const own = std::getenv("LD_LIBRARY_PATH");
+  const std::string path = (own ? std::string(own) + ":" : "") + kLibraryPath;
+  std::vector<const TransportVariable*> asked;
+  for (const TransportVariable& variable : kVariables) {
+    if (is_chosen(variable, command) || (!variable.unless.empty() && has_library(variable.unless, path))) continue;
+    setenv(variable.name, variable.value, 0);
+    asked.push_back(&variable);
+  }
+  return asked;
+}
+
+}  // namespace redrive

@@ -1,0 +1,230 @@
+#include "supervisor/replay/confined.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <linux/audit.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <new>
+
+#include "base/fd.h"
+#include "base/filter_program.h"
+#include "base/page.h"
+#include "checkpoint/stub.h"
+#include "interceptors/trapped_instructions.h"
+
+namespace redrive {
+namespace {
+
+constexpr rlim_t kMostMemory = 256 << 20;  // beside what the caller has
+constexpr rlim_t kMostSeconds = 2;         // of CPU time
+constexpr auto kPatience = std::chrono::seconds(60);
+// Exit statuses.
+constexpr int kDone = 0, kNoMemory = 2, kFailed = 3, kNotConfined = 4;
+
+void lower(decltype(RLIMIT_AS) resource, rlim_t value, rlim_t beyond = 0) {
+  rlimit limit{};
+  getrlimit(resource, &limit);
+  limit = {std::min(limit.rlim_cur, value), std::min(limit.rlim_max, value + beyond)};
+  setrlimit(resource, &limit);
+}
+
+uint64_t address_space_size() {
+  const Fd file(::open("/proc/self/statm", O_RDONLY | O_CLOEXEC));
+  char text[32] = {};
+  uint64_t pages = 0;
+  const ssize_t got = ::read(file.get(), text, sizeof text);
+  if (got > 0) std::from_chars(text, text + got, pages);
+  return pages * kPageSize;
+}
+
+// False if some may be left.
+bool close_all_but(std::vector<int> kept) {
+  std::sort(kept.begin(), kept.end());
+  unsigned first = 0;
+  for (const int one : kept) {
+    const auto fd = static_cast<unsigned>(one);
+    if (fd > first && syscall(SYS_close_range, first, fd - 1, 0) != 0) break;
+    first = fd + 1;
+  }
+  if (syscall(SYS_close_range, first, ~0u, 0) == 0) return true;
+  // Before Linux 5.9.
+  std::vector<int> found;
+  std::error_code error;
+  for (std::filesystem::directory_iterator it("/proc/self/fd", error), end; !error && it != end; it.increment(error)) {
+    const int fd = std::stoi(it->path().filename());
+    if (!std::binary_search(kept.begin(), kept.end(), fd)) found.push_back(fd);
+  }
+  for (const int fd : found) ::close(fd);
+  return !error;
+}
+
+// From here on nothing but the filter's calls.
+bool confine(std::span<const int> readable, int output) {
+  for (int signal = 1; signal < NSIG; ++signal) ::signal(signal, SIG_DFL);
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  lower(RLIMIT_AS, address_space_size() + kMostMemory);
+  lower(RLIMIT_CPU, kMostSeconds, 1);
+  lower(RLIMIT_CORE, 0);
+  std::vector<int> kept(readable.begin(), readable.end());
+  kept.push_back(output);
+  if (!close_all_but(std::move(kept))) return false;
+  auto filter = confined_filter(output);
+  const sock_fprog program{static_cast<unsigned short>(filter.size()), filter.data()};
+  return prctl(PR_SET_DUMPABLE, 0) == 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+[[noreturn]] void run_child(std::span<const int> readable, int output, const std::function<std::string()>& work) {
+  std::set_new_handler(nullptr);
+  const Untrapped untrapped;  // for good: what would trap again is a call that the filter does not know
+  int status = kNotConfined;
+  try {
+    if (confine(readable, output)) {
+      status = kFailed;
+      const std::string text = work();
+      const auto size = std::min(text.size(), kMostConfinedText);
+      if (::write(output, text.data(), size) == static_cast<ssize_t>(size)) status = kDone;
+    }
+  } catch (const std::bad_alloc&) {
+    status = kNoMemory;
+  } catch (...) {
+  }
+  _exit(status);
+}
+
+// What comes until the other end is closed, or for as long as there is patience.
+std::string read_all(int pipe) {
+  const auto end = std::chrono::steady_clock::now() + kPatience;
+  std::string text(kMostConfinedText + 1, '\0');  // with room for the end
+  size_t size = 0;
+  while (size < text.size()) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
+    pollfd ready{pipe, POLLIN, 0};
+    const int come = left.count() > 0 ? poll(&ready, 1, static_cast<int>(left.count())) : 0;
+    if (come < 0 && errno == EINTR) continue;
+    if (come <= 0) break;
+    const ssize_t got = ::read(pipe, text.data() + size, text.size() - size);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) break;
+    size += static_cast<size_t>(got);
+  }
+  text.resize(size);
+  return text;
+}
+
+std::string failure(int status) {
+  if (WIFSIGNALED(status)) {
+    switch (const int signal = WTERMSIG(status)) {
+      case SIGXCPU:
+        return fmt::format("it took more than {} s", kMostSeconds);
+      case SIGKILL:
+        return "it was killed";
+      case SIGSYS:
+        return "it made a system call that it must not make";
+      default:
+        return fmt::format("it crashed ({})", strsignal(signal));
+    }
+  }
+  switch (WEXITSTATUS(status)) {
+    case kNoMemory:
+      return fmt::format("it took more than {} MiB of memory", kMostMemory >> 20);
+    case kNotConfined:
+      return "it cannot be confined here";
+    default:
+      return "it failed";
+  }
+}
+
+}  // namespace
+
+Result<std::string> run_confined(std::span<const int> readable, const std::function<std::string()>& work) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return errno_error("cannot make a pipe");
+  const Fd input(ends[0]);
+  Fd output(ends[1]);
+  const pid_t pid = fork();
+  if (pid < 0) return errno_error("cannot fork");
+  if (pid == 0) run_child(readable, output.get(), work);
+  output = Fd();
+  std::string text = read_all(input.get());
+  // It has ended, or said what it has to say, or nothing for too long.
+  kill(pid, SIGKILL);
+  int status = 0;
+  if (!wait_for(pid, status)) return errno_error("cannot wait for a child");
+  if (WIFEXITED(status) && WEXITSTATUS(status) == kDone) return text;
+  return Error{failure(status)};
+}
+
+std::vector<sock_filter> confined_filter(int output) {
+  FilterProgram program;
+  FilterProgram::Place allow, maps, protects, advises, wakes, writes, refuse;
+  program.load(offsetof(seccomp_data, arch));
+  program.if_not_equal(AUDIT_ARCH_X86_64, refuse);
+  program.load_number();
+  for (const uint32_t number : {SYS_pread64, SYS_brk, SYS_munmap, SYS_rt_sigprocmask, SYS_exit_group})
+    program.if_equal(number, allow);
+#ifdef __SANITIZE_ADDRESS__
+  program.if_equal(SYS_sigaltstack, allow);  // it asks for the stacks at each throw
+#endif
+  program.if_equal(SYS_mmap, maps);
+  program.if_equal(SYS_mprotect, protects);
+  program.if_equal(SYS_mremap, allow);
+  program.if_equal(SYS_madvise, advises);
+  program.if_equal(SYS_futex, wakes);
+  program.if_equal(SYS_write, writes);
+  program.answer(SECCOMP_RET_KILL_PROCESS);
+
+  program.here(maps);
+  FilterProgram::Place anonymous;
+  program.load_low(3);
+  program.if_any_bit(MAP_ANONYMOUS, anonymous);
+  program.answer(SECCOMP_RET_KILL_PROCESS);
+  program.here(anonymous);
+  program.here(protects);
+  program.load_low(2);
+  program.if_any_bit(PROT_EXEC, refuse);
+  program.answer(SECCOMP_RET_ALLOW);
+
+  program.here(advises);
+  program.load_low(2);
+  program.if_equal(MADV_DONTNEED, allow);
+#ifdef __SANITIZE_THREAD__
+  program.if_equal(MADV_NOHUGEPAGE, allow);  // for what it knows of new memory
+#endif
+  program.answer(SECCOMP_RET_KILL_PROCESS);
+
+  // Whoever initializes something wakes those that could wait for it. Nobody waits.
+  program.here(wakes);
+  program.load_low(1);
+  program.if_equal(FUTEX_WAKE_PRIVATE, allow);
+  program.answer(SECCOMP_RET_KILL_PROCESS);
+
+  program.here(writes);
+  program.load_low(0);
+  program.if_equal(static_cast<uint32_t>(output), allow);
+
+  program.here(refuse);
+  program.answer(SECCOMP_RET_KILL_PROCESS);
+  program.here(allow);
+  program.answer(SECCOMP_RET_ALLOW);
+  return std::move(program).take();
+}
+
+}  // namespace redrive

@@ -1,0 +1,57 @@
+// A place in a re-driven process at which its thread is to stop, if it comes there with given registers: a jump to code
+// that compares them, so that a loop can pass there millions of times; a breakpoint where no jump fits.
+//
+// The process must have no in-process tier mapped. What it holds beside the program's own memory is named by foreign().
+#pragma once
+
+#include <sys/user.h>
+
+#include <optional>
+#include <vector>
+
+#include "base/bytes.h"
+#include "checkpoint/stub.h"
+#include "interceptors/patch_window.h"
+#include "supervisor/replay/verify.h"
+
+namespace redrive {
+
+class Probe {
+ public:
+  // Installs it. `wanted.rip` is the place. The thread is a stopped one of the stub's.
+  static Result<Probe> set(const Stub& stub, pid_t tid, const user_regs_struct& wanted);
+
+  // Whether the thread, stopped by a SIGTRAP with these registers, is at the place; they then say so, and are all that
+  // is wanted.
+  enum class Stop : uint8_t { elsewhere, other_registers, wanted };
+  Stop at(user_regs_struct& regs) const;
+  // Has the thread, which is there, go on to its next stop. False if it is gone.
+  bool pass(pid_t tid, user_regs_struct regs) const;
+  // From now on it stops only if the 8 bytes there hold this, too.
+  bool require(Address address, uint64_t value);
+  Result<void> remove(pid_t tid, const user_regs_struct& regs) const;
+  // What the comparison of the memory must leave out.
+  std::vector<AddressRange> foreign() const;
+  bool compares() const { return area_ != 0; }
+  // Whether what was inserted is still there: a program that writes code can overwrite it.
+  bool intact() const;
+
+ private:
+  Probe(const Stub& stub, const user_regs_struct& wanted) : stub_(&stub), wanted_(wanted) {}
+  Result<void> leave_window(pid_t tid) const;
+  bool insert() const;
+
+  const Stub* stub_;
+  user_regs_struct wanted_;
+  Bytes original_;  // what the place held
+  Bytes inserted_;
+  Address area_ = 0;  // of the comparing code and its data; 0: a breakpoint
+  Address hit_ = 0;   // its breakpoint
+  unsigned required_ = 0;
+};
+
+// Has the stopped thread stop with SIGTRAP right before it executes the instruction at this address, whatever is there
+// by then; 0: no longer. False where that does not work: it takes a debug register.
+bool stop_before(pid_t tid, Address address);
+
+}  // namespace redrive

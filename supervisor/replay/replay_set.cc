@@ -1,0 +1,155 @@
+#include "supervisor/replay/replay_set.h"
+
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <numeric>
+#include <thread>
+
+#include "base/text.h"
+#include "interceptors/trapped_instructions.h"
+#include "supervisor/replay/watch.h"
+
+namespace redrive {
+
+std::optional<EventRef> birth_of(const Rdg& graph, const PlannedInterval& planned) {
+  return graph.units.at(planned.unit).at(planned.start).birth;
+}
+
+std::vector<int> usable_processors(int count) {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  sched_getaffinity(0, sizeof allowed, &allowed);
+  std::vector<int> usable;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(cpu, &allowed)) usable.push_back(cpu);
+  }
+  const auto here = std::find(usable.begin(), usable.end(), sched_getcpu());
+  if (here != usable.end()) std::rotate(usable.begin(), here, usable.end());
+  std::vector<int> processors;
+  for (int i = 0; i < count; ++i) processors.push_back(usable[static_cast<size_t>(i) % usable.size()]);
+  return processors;
+}
+
+std::vector<int> spread(const std::vector<PlannedInterval>& set, const std::vector<int>& processors) {
+  std::vector<size_t> order(set.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return set[a].cpu_ns > set[b].cpu_ns; });
+  std::vector<uint64_t> load(processors.size());
+  std::vector<int> chosen(set.size());
+  for (const size_t i : order) {
+    const auto least = std::min_element(load.begin(), load.end());
+    *least += set[i].cpu_ns + 1;
+    chosen[i] = processors[static_cast<size_t>(least - load.begin())];
+  }
+  return chosen;
+}
+
+Result<std::unique_ptr<MessageStore>> store_for(const DependenceGraph& graph, const Plan& plan) {
+  std::vector<ExecutedEvents> intervals;
+  std::vector<NeededSend> sends;
+  std::set<EventRef> births;
+  for (const auto& planned : plan.replay_set) {
+    const auto receiver = static_cast<uint32_t>(intervals.size());
+    for (const auto& needed : graph.needed(planned)) sends.push_back({needed.sender, needed.length, receiver});
+    const Rdg::Interval& start = graph.rdg().units.at(planned.unit).at(planned.start);
+    intervals.push_back({planned.unit, start.first_event, planned.requisite_event});
+    if (start.birth) births.insert(*start.birth);
+  }
+  return MessageStore::make(intervals, std::move(sends), std::move(births));
+}
+
+Result<std::vector<uint64_t>> arrivals_of(const Trace& trace, UnitId unit, EventIndex first, EventIndex end) {
+  std::vector<uint64_t> arrivals;
+  TRY(trace.for_each_event(unit, first, end, [&](EventIndex, const Event& event) {
+    if (event.receive) arrivals.push_back(event.receive->arrival);
+    return true;
+  }));
+  return arrivals;
+}
+
+std::unique_ptr<ReplayTier> make_tier() {
+  auto arena = GateArena::make();
+  if (arena) return std::make_unique<ReplayTier>(std::move(*arena));
+  fmt::print(stderr, "redrive: {}; every system call will stop\n", arena.error().message);
+  return nullptr;
+}
+
+void print_divergence(const Trace& trace, const Divergence& d, const std::string& reproduce) {
+  fmt::print(stderr, "redrive: divergence in unit {} ({}), interval {}, event {}\n  expected: {}\n  found:    {}\n",
+             d.unit, printable(trace.unit_name(d.unit)), d.interval, d.event, printable(d.expected),
+             printable(d.found));
+  if (!d.stack.empty()) fmt::print(stderr, "  stack:\n{}", printable_lines(d.stack));
+  if (!d.disassembly.empty()) fmt::print(stderr, "  code:\n{}", printable_lines(d.disassembly));
+  fmt::print(stderr, "  reproduce: redrive replay {} {}\n", printable(trace.directory()), reproduce);
+}
+
+Result<SetOutcome> run_set(const SetRun& run, const Plan& plan, const std::function<ReplayerOptions(size_t)>& options) {
+  const auto& members = plan.replay_set;
+  const std::vector<int> processors = spread(members, run.processors);
+  ASSIGN_OR_RETURN(const auto made, store_for(run.graph, plan));
+  MessageStore& store = *made;
+  if (run.total_order) {
+    std::vector<uint64_t> arrivals;
+    for (const auto& member : members) {
+      const EventIndex first = run.trace.intervals(member.unit).at(member.start).first_event;
+      ASSIGN_OR_RETURN(const auto its, arrivals_of(run.trace, member.unit, first, member.requisite_event));
+      arrivals.insert(arrivals.end(), its.begin(), its.end());
+    }
+    store.keep_order_of(std::move(arrivals));
+  }
+  std::vector<std::optional<Result<Replayer::Outcome>>> outcomes(members.size());
+  const auto redrive_one = [&](size_t i) {
+    Replayer replayer(run.trace, members[i], birth_of(run.graph.rdg(), members[i]), store, processors[i], run.tier,
+                      options(i));
+    outcomes[i] = replayer.run();
+    store.interval_ended(i, !*outcomes[i] || (*outcomes[i])->divergence);
+  };
+  for (size_t i = 0; i < members.size(); ++i) store.interval_starts(i, processors[i]);
+  const Watch watch(run.processors, [&] { return store.progress(); });
+  {
+    std::vector<std::jthread> threads;
+    const auto start = [&](size_t i) {
+      try {
+        threads.emplace_back(redrive_one, i);
+      } catch (const std::system_error& failure) {
+        outcomes[i] = Error{std::string("cannot start a thread: ") + failure.code().message()};
+        store.interval_ended(i, true);
+      }
+    };
+    for (size_t i = 1; i < members.size(); ++i) start(i);
+    start(0);
+  }
+  SetOutcome all;
+  for (auto& outcome : outcomes) all.members.push_back(std::move(*outcome));
+  all.arrivals = store.turns_taken();
+  return all;
+}
+
+Result<std::vector<double>> replay_times_s(const Trace& trace, int jobs) {
+  ASSIGN_OR_RETURN(DependenceGraph graph, DependenceGraph::open(trace));
+  trap_own_instructions();
+  const std::vector<int> processors = usable_processors(jobs);
+  const auto tier = make_tier();
+  const SetRun run{trace, graph, processors, tier.get()};
+  std::vector<double> times_s;
+  for (const auto& unit : trace.units()) {
+    for (const auto& interval : trace.intervals(unit.unit)) {
+      ReplayerOptions how;  // from now on
+      ASSIGN_OR_RETURN(const PlanResult planned, graph.plan(unit.unit, interval.interval));
+      if (!planned.plan) return Error{describe(*planned.error)};
+      ASSIGN_OR_RETURN(const auto outcomes, run_set(run, *planned.plan, [&](size_t) { return how; }));
+      for (const auto& outcome : outcomes.members) {
+        if (!outcome) return outcome.error();
+        if (!outcome->divergence) continue;
+        return Error{fmt::format("interval {} of unit {} diverges: see redrive replay", interval.interval, unit.unit),
+                     Status::divergence};
+      }
+      times_s.push_back(outcomes.members.front()->seconds);
+    }
+  }
+  return times_s;
+}
+
+}  // namespace redrive

@@ -1,0 +1,94 @@
+#include "supervisor/tier/end_state.h"
+
+#include <xxhash.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <set>
+
+#include "base/bytes.h"
+#include "checkpoint/unit_state.h"
+
+namespace redrive {
+namespace {
+
+constexpr uint64_t kStackPages = 4;
+constexpr uint64_t kPages = 32;        // beside these: reading and hashing one takes half a microsecond
+constexpr uint64_t kMostPages = 1024;  // that a trace can ask for
+
+bool overlaps(const std::vector<AddressRange>& ranges, Address page) {
+  return std::any_of(ranges.begin(), ranges.end(),
+                     [&](const AddressRange& range) { return range.start < page + kPageSize && page < range.end; });
+}
+
+}  // namespace
+
+Bytes encode(const EndState& state) {
+  Encoder out;
+  out.fixed64(state.registers);
+  out.fixed64(state.extended);
+  out.u(state.extended_size);
+  out.fixed64(state.memory);
+  out.u(state.pages.size());
+  uint64_t last = 0;
+  for (const Address page : state.pages) out.u(page / kPageSize - std::exchange(last, page / kPageSize));
+  return out.take();
+}
+
+std::optional<EndState> decode_end_state(std::span<const uint8_t> encoded) {
+  Decoder in(encoded);
+  EndState state;
+  state.registers = in.fixed64();
+  state.extended = in.fixed64();
+  state.extended_size = in.u();
+  state.memory = in.fixed64();
+  const size_t pages = in.count();
+  if (pages > kMostPages) return std::nullopt;
+  state.pages.resize(pages);
+  uint64_t last = 0;
+  for (Address& page : state.pages) page = (last += in.u()) * kPageSize;
+  return in.ok() && in.at_end() ? std::optional(std::move(state)) : std::nullopt;
+}
+
+std::optional<EndState> read_end_state(pid_t tid, const user_regs_struct& regs, const Memory& memory,
+                                       std::vector<Address> pages) {
+  EndState state;
+  const auto values = comparable_registers(regs);
+  state.registers = XXH3_64bits(values.data(), sizeof values);
+  const Bytes extended = comparable_xstate(get_xstate(tid));
+  state.extended = XXH3_64bits(extended.data(), extended.size());
+  state.extended_size = extended.size();
+  state.pages = std::move(pages);
+  Bytes contents(state.pages.size() * kPageSize);
+  std::vector<MemoryPiece> pieces;
+  for (size_t i = 0; i < state.pages.size(); ++i) {
+    pieces.push_back({state.pages[i], contents.data() + i * kPageSize, kPageSize});
+  }
+  if (extended.empty() || !memory.read(pieces)) return std::nullopt;
+  state.memory = XXH3_64bits(contents.data(), contents.size());
+  return state;
+}
+
+std::vector<Address> sample_pages(pid_t pid, Address sp, const std::vector<AddressRange>& except) {
+  const std::vector<PageRun> runs = private_pages(pid);
+  uint64_t total = 0;
+  for (const auto& run : runs) total += run.pages;
+  const uint64_t step = total / kPages + 1;
+  const Address stack = sp & ~(kPageSize - 1);
+  std::set<Address> pages;
+  uint64_t next = 0, before = 0;  // the next page of the sample, and those before this run
+  for (const auto& run : runs) {
+    for (; next < before + run.pages; next += step) pages.insert(run.start + (next - before) * kPageSize);
+    before += run.pages;
+    const Address end = run.start + run.pages * kPageSize;
+    for (Address page = std::max(stack, run.start); page < std::min(end, stack + kStackPages * kPageSize);
+         page += kPageSize) {
+      pages.insert(page);
+    }
+  }
+  std::erase_if(pages, [&](Address page) { return overlaps(except, page); });
+  return {pages.begin(), pages.end()};
+}
+
+}  // namespace redrive
