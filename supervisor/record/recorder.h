@@ -128,6 +128,7 @@ class Recorder {
 
   // recorder_births.cc: threads, processes, programs, ends
   void born(Thread& parent, pid_t tid);
+  void let_write_number(pid_t child);
   static void note_birth(const Thread& parent, const Memory& memory, Event& event);
   void executed(pid_t pid, pid_t former_tid);
   void begin_program(Thread& thread);

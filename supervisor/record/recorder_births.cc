@@ -319,12 +319,25 @@ void Recorder::born(Thread& parent, pid_t tid) {
     parent.run = Thread::Run::blocked;
     parent.xstate = get_xstate(parent.tid);
   }
+  if (flags & CLONE_CHILD_SETTID && child->process->unit == &unit) let_write_number(tid);
   resume(parent, PTRACE_SYSCALL);
   if (flags & CLONE_VFORK) give_up_baton(unit);
   if (const auto early = early_.find(tid); early != early_.end()) {
     early_.erase(early);
     take_or_queue(*child, Thread::Stop::start);
   }
+}
+
+// A child writes its own number when the kernel first runs it, right before its first stop (schedule_tail(),
+// kernel/sched/core.c). Who shares that memory must find it there after the birth, as in a replay. So the parent stays
+// in the kernel until the child has stopped, or was killed; what the child has come to is handled in its turn.
+void Recorder::let_write_number(pid_t child) {
+  const auto is_its = [&](const Stopped& stopped) { return stopped.tid == child; };
+  if (early_.contains(child) || std::any_of(stopped_.begin(), stopped_.end(), is_its)) return;
+  Stopped next;
+  if (!wait_for(child, next.status)) return;
+  next.tid = child;
+  stopped_.push_back(next);
 }
 
 // Calls of other threads that have not come to their exits may have written into the memory that a child has just got,
