@@ -28,7 +28,7 @@ bool is_cut(const Trace& trace, const Rdg& graph, UnitId unit, IntervalIndex int
   return !held.reachable || held.end_event < interval_extent(trace, unit, interval).end_event;
 }
 
-bool startable(const IntervalRecord& interval) { return interval.kind != CheckpointKind::image || interval.has_image; }
+bool startable(const IntervalRecord& interval) { return interval.kind == CheckpointKind::fork || interval.has_image; }
 
 bool is_message(UnitId receiver, const Receive& receive) {
   return std::any_of(receive.parts.begin(), receive.parts.end(),
@@ -61,10 +61,13 @@ void add_intervals(const Trace& trace, const UnitRecord& unit, Rdg& graph) {
   auto& out = graph.units[unit.unit];
   for (const auto& record : trace.intervals(unit.unit)) {
     const IntervalExtent extent = interval_extent(trace, unit.unit, record.interval);
+    const bool is_exec = record.kind == CheckpointKind::exec;
     Rdg::Interval interval{extent.first_event, extent.end_event, extent.cpu_ns,
                            startable(record),  std::nullopt,     std::nullopt};
     if (record.kind == CheckpointKind::fork && !record.has_image) interval.birth = unit.parent;
-    interval.reachable = interval.startable || trace.finished() || !begins_with_join(trace, record);
+    // If a finished recording lacks the image of a program, that is an error, which the replay reports.
+    interval.startable |= is_exec && trace.finished();
+    interval.reachable = interval.startable || trace.finished() || !(is_exec || begins_with_join(trace, record));
     out.push_back(interval);
   }
 }

@@ -28,7 +28,8 @@ Result<void> check_until(const Trace& trace, UnitId unit, IntervalIndex interval
 // Whether the trace holds more of an interval than can be re-driven, because its recorder was stopped.
 bool is_cut(const Trace& trace, const Rdg& graph, UnitId unit, IntervalIndex interval);
 
-// False if its checkpoint was never published: such an interval is executed from the previous startable one on.
+// False if its checkpoint was never published: such an interval is executed from the previous startable one on, and one
+// that begins with a program not at all.
 bool startable(const IntervalRecord& interval);
 
 // Whether a receive is a message between units.
@@ -40,8 +41,8 @@ bool is_message(UnitId receiver, const Receive& receive);
 // The dependences are the unlogged message parts that come from an earlier interval of the unit or from another unit.
 // The birth of a fork without an image is its parent's fork event. A trace whose recorder was killed is read whole,
 // because an interval ends (end_event) before the first receive whose send such a trace does not hold, and one that
-// only leads through such a place, or through a checkpoint whose image is lost and was the only way in, is not
-// reachable.
+// only leads through such a place, or through a checkpoint whose image is lost and was the only way in, as it is into
+// every program that was executed, is not reachable.
 class DependenceGraph {
  public:
   static Result<DependenceGraph> open(const Trace& trace);  // the trace must outlive the graph

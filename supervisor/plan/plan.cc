@@ -323,6 +323,10 @@ PlanResult plan_together(const Rdg& graph, std::span<const PlanRequest> requests
 }
 
 std::string describe(const PlanError& error) {
+  if (error.missing == error.needed_by) {
+    return fmt::format("the recorder did not write what leads to event {} of unit {}", error.missing.event,
+                       error.missing.unit);
+  }
   return fmt::format(
       "event {} of unit {} needs event {} of unit {}, which the trace does not hold, or not what leads to it",
       error.needed_by.event, error.needed_by.unit, error.missing.event, error.missing.unit);

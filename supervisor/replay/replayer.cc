@@ -152,7 +152,7 @@ Result<void> Replayer::restore_start() {
 Result<void> Replayer::adopt_birth(const IntervalRecord& interval) {
   if (!birth_) {
     return Error{"the checkpoint of interval " + std::to_string(what_.start) + " of unit " +
-                 std::to_string(what_.unit) + " was not stored before the recorder was killed"};
+                 std::to_string(what_.unit) + " was not stored"};
   }
   auto birth = store_.birth(*birth_);
   if (!birth) return birth.error();

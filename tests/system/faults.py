@@ -9,7 +9,7 @@ import sqlite3
 
 from harness import ROOT, TESTS, Failure, Skip, compiled, test
 from programs import job_of
-from redriving import check_trace, divergence_of, record, redrive_all, take_away_surroundings
+from redriving import check_trace, divergence_of, record, redrive_all, take_away_surroundings, units
 
 EVENTS_UNTIL_SENT = 2  # relay.c: a receive, getppid, a send that shows what came of them
 
@@ -71,6 +71,30 @@ def swapped_unlogged_receives(ctx):
 @test("faults/result")
 def result(ctx):
     expect_divergence(ctx, "result")
+
+
+@test("faults/unstored_program")
+def unstored_program(ctx):
+    """Of a program whose first checkpoint a killed recorder has not stored nothing can be re-driven, nor of the children that it forked.
+    All commands say so, and the rest is good."""
+    script = "for i in 1 2 3; do (exit $i); /bin/true; (/bin/true; exit 3); done"
+    ctx.expect_status(ctx.redrive("record", "-o", ctx.trace, "--", "sh", "-c", script), 3)
+    redrive_all(ctx)
+    altered, _ = alter(ctx, "unstored")
+    check_trace(ctx, altered)
+    forks = {row["unit"] for row in units(ctx, altered) if row["intervals"][0]["checkpoint_kind"] == "fork"}
+    lost = {f"{row['unit']}:{i['interval']}" for row in units(ctx, altered) for i in row["intervals"]
+            if not i["startable"] or (row["unit"] in forks and i["checkpoint_kind"] != "exec")}
+    if not forks or "1:0" not in lost:
+        raise Failure(f"of the units {forks} began with a fork, and these intervals are lost: {lost}")
+    report = redrive_all(ctx, altered)
+    cut = {f"{i['unit']}:{i['interval']}" for i in report["intervals"] if i["cut"]}
+    if cut != lost or len(report["intervals"]) == len(cut):
+        raise Failure(f"{cut} are cut of {len(report['intervals'])} intervals, not {lost}")
+    for interval in cut:
+        for command in ("replay", "plan"):
+            told = ctx.expect_status(ctx.redrive(command, altered, interval), 1)
+            ctx.expect("leads to" in told.stderr, told, f"does not say why {interval} cannot be re-driven")
 
 
 @test("faults/state_at_the_end")

@@ -14,9 +14,11 @@ class Written {
  public:
   Written() : writer_(TraceWriter::create("/t", Settings{}, storage_).value()) {}
 
-  void unit(UnitId id, EventRef parent = {}) {
+  // It begins with a fork, or else with a program, whose image is stored at once, if it ever is.
+  void unit(UnitId id, EventRef parent = {}, bool stored = true) {
     writer_->add(UnitRecord{id, static_cast<int32_t>(100 + id), parent, {}});
     interval(id, parent.unit ? CheckpointKind::fork : CheckpointKind::exec);
+    if (!parent.unit && stored) image(id);
   }
   void interval(UnitId id, CheckpointKind kind = CheckpointKind::image) {
     const IntervalIndex index = intervals_[id]++;
@@ -400,6 +402,43 @@ TEST_CASE("what nothing leads to is not reachable, and cannot be planned") {
     trace.preempted(1, Preempted::checkpoint);
     trace.work(1);
     CHECK_EQ(reachable(trace.graph(), 1), "yy");
+  }
+}
+
+TEST_CASE("a program whose image was not stored is not reachable, nor is what it started or sent") {
+  Written trace;
+  trace.unit(1, {}, false);
+  const EventRef fork{1, 0};
+  trace.work(1);
+  const EventRef sent = trace.send(1);
+  trace.interval(1);
+  trace.work(1);
+  trace.unit(2, fork);
+  trace.work(2);
+  trace.unit(3, {2, 0});
+  trace.work(3);
+  trace.interval(3, CheckpointKind::exec);
+  trace.image(3);
+  trace.work(3);
+  trace.unit(4);
+  trace.work(4);
+  trace.receive(4, {sent});
+  SUBCASE("because the recorder was killed") {
+    const Rdg graph = trace.graph();
+    CHECK_EQ(extents(graph, 1), "0-0 2-2");
+    CHECK_EQ(extents(graph, 2), "0-0");
+    CHECK_EQ(extents(graph, 3), "0-0 1-2");
+    CHECK_EQ(extents(graph, 4), "0-1");
+    for (const UnitId unit : {1, 2, 3}) CHECK_FALSE(plan(graph, unit, 0).plan);
+    CHECK(plan(graph, 3, 1).plan);
+    CHECK(plan(graph, 4, 0).plan);
+  }
+  SUBCASE("but a finished recording should have it") {
+    const auto read = trace.finished();
+    const DependenceGraph graph = Written::open_graph(*read);
+    CHECK_EQ(extents(graph.rdg(), 1), "0-2 2-3");
+    CHECK_EQ(extents(graph.rdg(), 4), "0-2");
+    CHECK(plan(graph.rdg(), 2, 0).plan);
   }
 }
 
