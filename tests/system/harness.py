@@ -70,16 +70,16 @@ class Outcome:
 
 
 def session_members(session):
-    """Processes of a session that we started, and their groups."""
+    """Processes of a session that we started, and their groups. One whose first thread has ended lives on in the others."""
     members = []
     for entry in os.listdir("/proc"):
         if entry.isdigit():
             try:
                 fields = pathlib.Path(f"/proc/{entry}/stat").read_text().rsplit(")", 1)[1].split()
+                if int(fields[3]) == session and (fields[0] != "Z" or len(os.listdir(f"/proc/{entry}/task")) > 1):
+                    members.append((int(entry), int(fields[2])))
             except OSError:
                 continue
-            if int(fields[3]) == session and fields[0] != "Z":
-                members.append((int(entry), int(fields[2])))
     return members
 
 
