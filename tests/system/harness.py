@@ -69,6 +69,14 @@ class Outcome:
     shown: str             # what to type to run it again
 
 
+class Told(dict):
+    """What a command says as JSON, and what to type to run it again."""
+
+    def __init__(self, said, shown):
+        super().__init__(said)
+        self.shown = shown
+
+
 def session_members(session):
     """Processes of a session that we started, and their groups. One whose first thread has ended lives on in the others."""
     members = []
@@ -235,9 +243,10 @@ class Context:
         outcome = self.expect_status(self.redrive(*words, "--json", **how), *statuses)
         self.expect(words[0] == "dump" or outcome.stdout.count("\n") == 1, outcome, "does not write its JSON on one line")
         try:
-            return json.loads(outcome.stdout)
+            said = json.loads(outcome.stdout)
         except ValueError as error:
             raise self.wrong(outcome, f"writes no JSON: {error}") from None
+        return Told(said, outcome.shown) if isinstance(said, dict) else said
 
     def wrong(self, outcome, what):
         return Failure(describe(what, outcome.shown, outcome.stdout, outcome.stderr))

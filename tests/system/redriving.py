@@ -101,14 +101,18 @@ def check_report(ctx, report):
     """Of a replay with --json: no divergence, no error."""
     diverged = [f"{i['unit']}:{i['interval']}: {divergence_of(i)[2]}" for i in report["intervals"] if divergence_of(i)]
     if report["divergences"] or diverged:
-        again = f"{ctx.options.redrive} replay {ctx.trace} --all --verify   (there after a run with --keep)"
         count = f"{report['divergences']} divergences in {len(report['intervals'])} intervals"
-        raise Failure("\n  ".join([count, *diverged[:3], f"command: {again}"]))
+        raise failure_of(report, "\n  ".join([count, *diverged[:3]]))
     errors = [f"{i['unit']}:{i['interval']}: {i['error']}" for i in report["intervals"] if i.get("error")]
     if errors:
-        raise Failure("intervals that could not be re-driven: " + "; ".join(errors[:5]))
+        raise failure_of(report, "intervals that could not be re-driven: " + "; ".join(errors[:5]))
     if not report["intervals"]:
-        raise Failure("the replay had no interval")
+        raise failure_of(report, "the replay had no interval")
+
+
+def failure_of(report, what):
+    """Of a replay whose report with --json shows it; names the command that made this report."""
+    return Failure(f"{what}\n  command: {report.shown}   (there after a run with --keep)")
 
 
 class Contention:
@@ -167,9 +171,9 @@ def redrive_once(ctx, trace, each, *, cwd="/", options=()):
     if verify:
         check_verified(ctx, once, trace)
     if [(i["unit"], i["interval"], i["cut"]) for i in once["intervals"]] != [(i["unit"], i["interval"], i["cut"]) for i in each["intervals"]]:
-        raise Failure("replay --once has other intervals than replay")
+        raise failure_of(once, "replay --once has other intervals than replay")
     if "arrivals" in once and once["arrivals"] != sorted(set(once["arrivals"])):
-        raise Failure(f"replay --once: receives happened in the order {once['arrivals']}")
+        raise failure_of(once, f"replay --once: receives happened in the order {once['arrivals']}")
 
 
 def check_verified(ctx, report, trace):
@@ -179,16 +183,16 @@ def check_verified(ctx, report, trace):
     listed = ctx.json("ls", trace)
     finished = listed["state"] == "finished"
     if cut and finished:
-        raise Failure(f"the trace is finished, and yet {len(cut)} intervals are cut: {', '.join(cut[:8])}")
+        raise failure_of(report, f"the trace is finished, and yet {len(cut)} intervals are cut: {', '.join(cut[:8])}")
     comparable = {(unit["unit"], later["interval"] - 1) for unit in listed["units"] for later in unit["intervals"]
                   if later["checkpoint_kind"] == "image" and (later["startable"] or finished)}
     silent = [f"{i['unit']}:{i['interval']}" for i in report["intervals"] if bool(i["verified"]) == bool(i["unverified"])]
     if silent:
-        raise Failure(f"{len(silent)} intervals are not verified without a reason, or verified with one: {', '.join(silent[:8])}")
+        raise failure_of(report, f"{len(silent)} intervals are not verified without a reason, or verified with one: {', '.join(silent[:8])}")
     left_out = [f"{i['unit']}:{i['interval']} ({i['unverified']})" for i in report["intervals"]
                 if (i["unit"], i["interval"]) in comparable and not i["verified"] and not i["cut"]]
     if left_out:
-        raise Failure(f"{len(left_out)} intervals end at an image and were not verified: {', '.join(left_out[:8])}")
+        raise failure_of(report, f"{len(left_out)} intervals end at an image and were not verified: {', '.join(left_out[:8])}")
 
 
 def check_trace(ctx, trace=None):
