@@ -132,7 +132,7 @@ SANITIZED_TESTS := programs/threads programs/stress_threads programs/fork_tree p
   programs/many_messages programs/compute_messages programs/private_views stops/threads stops/fork_tree \
   stops/signal_nested stops/shared_memory stops/preempted stops/tcp tiers preparing/fork_tree \
   preparing/stress_threads preparing/preempted preparing/shared_memory breakpoints/inspect breakpoints/joined \
-  breakpoints/fork_tree breakpoints/preempted breakpoints/total_order confined concurrency/jobs faults/result \
+  breakpoints/fork_tree breakpoints/preempted breakpoints/total_order confined faults/result \
   faults/payload faults/flipped_bits interrupts/left_behind
 
 asan: ## unit tests, fuzzers and some system tests with address and undefined-behaviour checks
