@@ -121,9 +121,9 @@ inline bool caused_by_instruction(const siginfo_t& info) {
 }
 
 // The six argument registers of a syscall, in order: rdi rsi rdx r10 r8 r9.
-inline uint64_t& syscall_arg(user_regs_struct& regs, int index) {
+inline unsigned long long& syscall_arg(user_regs_struct& regs, int index) {
   unsigned long long* const slots[] = {&regs.rdi, &regs.rsi, &regs.rdx, &regs.r10, &regs.r8, &regs.r9};
-  return reinterpret_cast<uint64_t&>(*slots[index]);
+  return *slots[index];
 }
 
 inline std::array<uint64_t, 6> syscall_args(user_regs_struct& regs) {
