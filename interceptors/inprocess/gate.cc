@@ -698,16 +698,18 @@ Record* before(const Record* test) { return reinterpret_cast<Record*>(reinterpre
 // Whether both say the same. Registers that calls change need not be the same.
 bool same(const Record& a, const Record& b) {
   if (a.size != b.size || a.site != b.site || a.before != b.before || a.after != b.after) return false;
-  const auto same_words = [&](const void* from, const void* to) {
-    const auto* word = static_cast<const uint64_t*>(from);
-    const auto* other = reinterpret_cast<const uint64_t*>(&b) + (word - reinterpret_cast<const uint64_t*>(&a));
-    for (; word != to; ++word, ++other) {
-      if (*word != *other) return false;
+  const auto* const bytes = reinterpret_cast<const uint8_t*>(&a);
+  const auto* const others = reinterpret_cast<const uint8_t*>(&b);
+  const auto same_words = [&](uint64_t from, uint64_t to) {
+    for (uint64_t at = from, word, other; at != to; at += sizeof word) {
+      __builtin_memcpy(&word, bytes + at, sizeof word);
+      __builtin_memcpy(&other, others + at, sizeof other);
+      if (word != other) return false;
     }
     return true;
   };
-  return same_words(&a.thread, &a.regs.flags) && same_words(&a.fs_base, &a.before) &&
-         same_words(&a + 1, reinterpret_cast<const uint8_t*>(&a) + a.size);
+  return same_words(offsetof(Record, thread), offsetof(Record, regs) + offsetof(Registers, flags)) &&
+         same_words(offsetof(Record, fs_base), offsetof(Record, before)) && same_words(sizeof a, a.size);
 }
 
 // Whether the record at the ring's head says the same as the one before it, or as the one whose turn it is in the cycle
@@ -811,7 +813,7 @@ bool serve_call(Slot& s) {
   if (tried) {
     at_once = regs;
     s.no_time[0] = s.no_time[1] = 0;
-    (&at_once.rdi)[call.timeout] = call.timeout_at ? reinterpret_cast<uint64_t>(s.no_time) : 0;
+    set_argument(at_once, call.timeout, call.timeout_at ? reinterpret_cast<uint64_t>(s.no_time) : 0);
   }
   if (call.closes != kNoArg) {
     set_known(s, argument(regs, call.closes), false);

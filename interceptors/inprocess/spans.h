@@ -1,6 +1,7 @@
 // The memory of a call's arguments, as the code inside tracees sees it.
 #pragma once
 
+#include <stddef.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -12,7 +13,21 @@ inline constexpr uint64_t kMaxVector = 64;  // elements of an array; a call with
 inline constexpr uint64_t kMaxName = sizeof(sockaddr_storage);
 inline constexpr uint64_t kTooLong = kRingSize + 1;
 
-inline uint64_t argument(const Registers& regs, int index) { return (&regs.rdi)[index]; }
+// Where a call's argument lies in the bytes of Registers, which has all six side by side.
+inline constexpr uint64_t argument_place(int index) {
+  return offsetof(Registers, rdi) + static_cast<uint64_t>(index) * sizeof(uint64_t);
+}
+static_assert(argument_place(1) == offsetof(Registers, rsi) && argument_place(2) == offsetof(Registers, rdx) &&
+              argument_place(3) == offsetof(Registers, r10) && argument_place(4) == offsetof(Registers, r8) &&
+              argument_place(5) == offsetof(Registers, r9));
+inline uint64_t argument(const Registers& regs, int index) {
+  uint64_t value;
+  __builtin_memcpy(&value, reinterpret_cast<const uint8_t*>(&regs) + argument_place(index), sizeof value);
+  return value;
+}
+inline void set_argument(Registers& regs, int index, uint64_t value) {
+  __builtin_memcpy(reinterpret_cast<uint8_t*>(&regs) + argument_place(index), &value, sizeof value);
+}
 
 template <typename T>
 const T& at(uint64_t address) {
