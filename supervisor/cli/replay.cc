@@ -2,9 +2,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <mutex>
 #include <nlohmann/json.hpp>
 
+#include "base/mutex.h"
 #include "base/text.h"
 #include "interceptors/trapped_instructions.h"
 #include "supervisor/cli/columns.h"
@@ -175,7 +175,7 @@ class Progress {
     if (enabled_) fmt::print(stderr, "\r\033[K");
   }
   void advance() {  // by any thread
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     ++done_;
     if (enabled_) fmt::print(stderr, "\r{}/{} intervals", done_, total_);
   }
@@ -183,8 +183,8 @@ class Progress {
  private:
   bool enabled_;
   size_t total_;
-  std::mutex mutex_;
-  size_t done_ = 0;
+  Mutex mutex_;
+  size_t done_ GUARDED_BY(mutex_) = 0;
 };
 
 void print_table(const Trace& trace, const Rdg& graph, const std::vector<Report>& reports,

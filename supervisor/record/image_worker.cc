@@ -43,7 +43,7 @@ ImageWorker::ImageWorker(TraceWriter& writer) : writer_(writer), thread_([this] 
 
 ImageWorker::~ImageWorker() {
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     stopping_ = true;
   }
   changed_.notify_all();
@@ -51,9 +51,9 @@ ImageWorker::~ImageWorker() {
 }
 
 void ImageWorker::add(ImageJob job) {
-  std::unique_lock lock(mutex_);
   const uint64_t bytes = job.bytes();
-  changed_.wait(lock, [&] { return queued_bytes_ == 0 || queued_bytes_ + bytes <= kMaxQueued; });
+  const Lock lock(mutex_);
+  while (queued_bytes_ != 0 && queued_bytes_ + bytes > kMaxQueued) changed_.wait(mutex_);
   queued_bytes_ += bytes;
   if (job.copy >= 0) ++copies_;
   queue_.push_back(std::move(job));
@@ -61,12 +61,12 @@ void ImageWorker::add(ImageJob job) {
 }
 
 size_t ImageWorker::copies_alive() const {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   return copies_;
 }
 
 std::vector<ImageWorker::Done> ImageWorker::take_done() {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   for (const auto& done : done_) {
     if (done.copy >= 0) --copies_;
   }
@@ -74,15 +74,15 @@ std::vector<ImageWorker::Done> ImageWorker::take_done() {
 }
 
 void ImageWorker::wait_until_idle() {
-  std::unique_lock lock(mutex_);
+  const Lock lock(mutex_);
   awaited_ = true;
   changed_.notify_all();
-  changed_.wait(lock, [&] { return queue_.empty() && !busy_ && unpublished_ == 0; });
+  while (!queue_.empty() || busy_ || unpublished_ > 0) changed_.wait(mutex_);
   awaited_ = false;
 }
 
 void ImageWorker::run() {
-  std::unique_lock lock(mutex_);
+  Lock lock(mutex_);
   std::chrono::steady_clock::time_point publish_at{};
   for (;;) {
     const auto began = std::chrono::steady_clock::now();
@@ -101,11 +101,12 @@ void ImageWorker::run() {
       changed_.notify_all();
       continue;
     }
-    const auto work = [&] { return stopping_ || !queue_.empty() || (awaited_ && unpublished_ > 0); };
-    if (unpublished_ > 0) {
-      changed_.wait_until(lock, publish_at, work);
-    } else {
-      changed_.wait(lock, work);
+    while (!stopping_ && queue_.empty() && !(awaited_ && unpublished_ > 0)) {
+      if (unpublished_ == 0) {
+        changed_.wait(mutex_);
+      } else if (!changed_.wait_until(mutex_, publish_at)) {
+        break;
+      }
     }
     if (queue_.empty()) {
       if (stopping_ && unpublished_ == 0) return;

@@ -2,13 +2,12 @@
 // what was read already, and hands it to the trace.
 #pragma once
 
-#include <condition_variable>
 #include <deque>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/remote.h"
 #include "checkpoint/unit_state.h"
 #include "logstore/trace.h"
@@ -67,17 +66,17 @@ class ImageWorker {
   Result<void> write(ImageJob& job);
 
   TraceWriter& writer_;
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<ImageJob> queue_;
-  std::vector<Done> done_;
-  size_t copies_ = 0;
-  uint64_t queued_bytes_ = 0;
-  bool busy_ = false;
-  size_t unpublished_ = 0;  // images that are written, to be published together
-  bool stopping_ = false;
-  bool awaited_ = false;  // somebody waits until it is idle
-  std::thread thread_;
+  mutable Mutex mutex_;
+  Condition changed_;
+  std::deque<ImageJob> queue_ GUARDED_BY(mutex_);
+  std::vector<Done> done_ GUARDED_BY(mutex_);
+  size_t copies_ GUARDED_BY(mutex_) = 0;
+  uint64_t queued_bytes_ GUARDED_BY(mutex_) = 0;
+  bool busy_ GUARDED_BY(mutex_) = false;
+  size_t unpublished_ GUARDED_BY(mutex_) = 0;  // images that are written, to be published together
+  bool stopping_ GUARDED_BY(mutex_) = false;
+  bool awaited_ GUARDED_BY(mutex_) = false;  // somebody waits until it is idle
+  std::thread thread_;                       // the last member: it uses the others
 };
 
 }  // namespace redrive

@@ -1,10 +1,9 @@
 #include "supervisor/replay/joint_replay.h"
 
 #include <algorithm>
-#include <condition_variable>
-#include <mutex>
 #include <thread>
 
+#include "base/mutex.h"
 #include "supervisor/replay/watch.h"
 
 namespace redrive {
@@ -19,8 +18,8 @@ struct JointReplay::State {
   struct Member final : Halt {
     Member(State& owner, PlannedInterval planned, bool is_shown) : all(owner), what(planned), is_shown(is_shown) {}
     std::optional<EventIndex> next() override {
-      const std::lock_guard lock(all.mutex);
-      return stop;
+      const Lock lock(all.mutex);
+      return all.stages[index].stop;
     }
     bool shown() const override { return is_shown; }
     bool stand(const StoppedUnit& unit) override;
@@ -31,17 +30,24 @@ struct JointReplay::State {
     const bool is_shown;
     size_t index = 0;
     int processor = 0;
-    Doing doing = Doing::waits;      // this and what follows: of all.mutex
+    EventIndex at = 0;  // its next event, when it does not run; this and what follows: of who lets it go on
+    std::thread thread;
+  };
+  // How far a member is.
+  struct Stage {
+    Doing doing = Doing::waits;
     std::optional<EventIndex> stop;  // none: its end
-    EventIndex at = 0;               // its next event, when it does not run
     const Look* look = nullptr;      // to be called where it stands
     std::optional<Result<Replayer::Outcome>> outcome;
-    std::thread thread;
   };
 
   State(const SetRun& given, bool verify_shown) : run(given), verify(verify_shown) {}
-  bool any(Doing doing) const {
-    return std::any_of(members.begin(), members.end(), [&](const auto& member) { return member->doing == doing; });
+  bool any(Doing doing) const REQUIRES(mutex) {
+    return std::any_of(stages.begin(), stages.end(), [&](const Stage& stage) { return stage.doing == doing; });
+  }
+  bool any_has_ended() const {
+    const Lock lock(mutex);
+    return any(Doing::ended);
   }
   // The receives of these happen in the recorded order, up to where they are to stop next.
   Result<void> order(const std::vector<Member*>& chosen);
@@ -53,22 +59,26 @@ struct JointReplay::State {
   const bool verify;  // those that are shown
   std::unique_ptr<MessageStore> store;
   std::vector<std::unique_ptr<Member>> members;
-  std::mutex mutex;
-  std::condition_variable changed;
-  bool ending = false;
+  mutable Mutex mutex;
+  Condition changed;
+  std::vector<Stage> stages GUARDED_BY(mutex);  // of the members
+  bool ending GUARDED_BY(mutex) = false;
   std::optional<Watch> watch;
 };
 
 bool JointReplay::State::Member::stand(const StoppedUnit& unit) {
   all.store->interval_stands();
-  std::unique_lock lock(all.mutex);
-  doing = Doing::stands;
+  const Lock lock(all.mutex);
+  Stage& stage = all.stages[index];
+  stage.doing = Doing::stands;
   all.changed.notify_all();
-  while (doing == Doing::stands) {
-    all.changed.wait(lock, [&] { return doing != Doing::stands || look; });
-    if (!look) continue;
-    (*look)(unit);
-    look = nullptr;
+  while (stage.doing == Doing::stands) {
+    if (!stage.look) {
+      all.changed.wait(all.mutex);
+      continue;
+    }
+    (*stage.look)(unit);
+    stage.look = nullptr;
     all.changed.notify_all();
   }
   return !all.ending;
@@ -82,17 +92,18 @@ void JointReplay::State::Member::redrive() {
   Replayer replayer(run.trace, what, birth_of(run.graph.rdg(), what), *all.store, processor, run.tier, how);
   auto result = replayer.run();
   all.store->interval_ended(index, !result || result->divergence);
-  const std::lock_guard lock(all.mutex);
-  outcome = std::move(result);
-  doing = Doing::ended;
+  const Lock lock(all.mutex);
+  all.stages[index].outcome = std::move(result);
+  all.stages[index].doing = Doing::ended;
   all.changed.notify_all();
 }
 
 Result<void> JointReplay::State::order(const std::vector<Member*>& chosen) {
   if (!run.total_order) return {};
   std::vector<uint64_t> arrivals;
+  const Lock lock(mutex);
   for (Member* member : chosen) {
-    const EventIndex end = member->stop.value_or(member->what.requisite_event);
+    const EventIndex end = stages[member->index].stop.value_or(member->what.requisite_event);
     ASSIGN_OR_RETURN(const auto its, arrivals_of(run.trace, member->what.unit, member->at, end));
     arrivals.insert(arrivals.end(), its.begin(), its.end());
     member->at = end;
@@ -103,22 +114,22 @@ Result<void> JointReplay::State::order(const std::vector<Member*>& chosen) {
 
 void JointReplay::State::release(const std::vector<Member*>& chosen) {
   store->intervals_go_on(chosen.size());
-  std::unique_lock lock(mutex);
+  const Lock lock(mutex);
   for (Member* member : chosen) {
-    const bool starts = std::exchange(member->doing, Doing::runs) == Doing::waits;
+    const bool starts = std::exchange(stages[member->index].doing, Doing::runs) == Doing::waits;
     if (starts) member->thread = std::thread([member] { member->redrive(); });
   }
   changed.notify_all();
-  changed.wait(lock, [&] { return !any(Doing::runs); });
+  while (any(Doing::runs)) changed.wait(mutex);
 }
 
 void JointReplay::State::end() {
   std::vector<Member*> standing;
   {
-    const std::lock_guard lock(mutex);
+    const Lock lock(mutex);
     ending = true;
     for (const auto& member : members) {
-      if (member->doing == Doing::stands) standing.push_back(member.get());
+      if (stages[member->index].doing == Doing::stands) standing.push_back(member.get());
     }
   }
   release(standing);
@@ -141,6 +152,10 @@ Result<std::unique_ptr<JointReplay>> JointReplay::make(const SetRun& run, const 
   for (const PlannedInterval& planned : whole.replay_set) {
     state->members.push_back(std::make_unique<State::Member>(*state, planned, state->members.size() < shown));
     const size_t index = state->members.size() - 1;
+    {
+      const Lock lock(state->mutex);
+      state->stages.emplace_back();
+    }
     state->members[index]->index = index;
     state->members[index]->at = run.trace.intervals(planned.unit).at(planned.start).first_event;
     state->members[index]->processor = processors[index];
@@ -158,14 +173,15 @@ Result<bool> JointReplay::go_to(const Plan& plan) {
       return member->what.unit == planned.unit && member->what.start == planned.start;
     });
     CHECK(found != state_->members.end() && (*found)->what.requisite_event >= planned.requisite_event);
-    State::Member& member = **found;
-    if (member.doing == Doing::stands && member.stop == planned.requisite_event) continue;
-    member.stop = planned.requisite_event;
-    chosen.push_back(&member);
+    const Lock lock(state_->mutex);
+    State::Stage& stage = state_->stages[(*found)->index];
+    if (stage.doing == Doing::stands && stage.stop == planned.requisite_event) continue;
+    stage.stop = planned.requisite_event;
+    chosen.push_back(found->get());
   }
   TRY(state_->order(chosen));
   state_->release(chosen);
-  if (!state_->any(Doing::ended)) return true;
+  if (!state_->any_has_ended()) return true;
   state_->end();
   return false;
 }
@@ -173,8 +189,10 @@ Result<bool> JointReplay::go_to(const Plan& plan) {
 Result<void> JointReplay::go_on() {
   std::vector<State::Member*> chosen;
   for (const auto& member : state_->members) {
-    if (member->doing == Doing::ended) continue;
-    member->stop.reset();
+    const Lock lock(state_->mutex);
+    State::Stage& stage = state_->stages[member->index];
+    if (stage.doing == Doing::ended) continue;
+    stage.stop.reset();
     chosen.push_back(member.get());
   }
   TRY(state_->order(chosen));
@@ -185,18 +203,19 @@ Result<void> JointReplay::go_on() {
 std::vector<uint64_t> JointReplay::arrivals() const { return state_->store->turns_taken(); }
 
 bool JointReplay::look(size_t index, const Look& look) {
-  State::Member& member = *state_->members.at(index);
-  CHECK(member.is_shown);
-  std::unique_lock lock(state_->mutex);
-  if (member.doing != Doing::stands) return false;
-  member.look = &look;
+  CHECK(state_->members.at(index)->is_shown);
+  const Lock lock(state_->mutex);
+  State::Stage& stage = state_->stages[index];
+  if (stage.doing != Doing::stands) return false;
+  stage.look = &look;
   state_->changed.notify_all();
-  state_->changed.wait(lock, [&] { return !member.look; });
+  while (stage.look) state_->changed.wait(state_->mutex);
   return true;
 }
 
 const std::optional<Result<Replayer::Outcome>>& JointReplay::outcome(size_t index) const {
-  return state_->members.at(index)->outcome;
+  const Lock lock(state_->mutex);
+  return state_->stages.at(index).outcome;
 }
 
 }  // namespace redrive

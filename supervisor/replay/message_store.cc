@@ -23,7 +23,6 @@ using namespace std::chrono_literals;
 constexpr auto kPatience = 100ms;  // then who waits looks whether what it waits for can still come
 // Forked processes that nobody has taken over yet: who would add to them waits.
 constexpr size_t kMostBirths = 64;
-constexpr uint64_t kMostBytes = uint64_t{1} << 46;  // what a process has of addresses, by half
 
 std::atomic_ref<MessageState> state(gate::Message& message) { return std::atomic_ref(message.state); }
 
@@ -42,6 +41,7 @@ Result<std::unique_ptr<MessageStore>> MessageStore::make(const std::vector<Execu
   for (size_t i = 0; i < intervals.size(); ++i) {
     if (intervals[i].first < intervals[i].end) store->by_first_event_[{intervals[i].unit, intervals[i].first}] = i;
   }
+  const Lock lock(store->mutex_);
   store->ended_.resize(intervals.size());
   store->receives_.resize(intervals.size());
   store->running_ = intervals.size();
@@ -129,9 +129,9 @@ void MessageStore::publish(EventRef event, const Bytes& payload) {
 
 void MessageStore::publish(EventRef event, Birth birth) {
   CHECK(birth.stub.pid > 0);
-  std::unique_lock lock(mutex_);
+  const Lock lock(mutex_);
   ++bearing_;
-  while (born_.size() >= kMostBirths && !stuck_) changed_.wait_for(lock, kPatience);
+  while (born_.size() >= kMostBirths && !stuck_) changed_.wait_for(mutex_, kPatience);
   --bearing_;
   born_[event] = std::move(birth);
   changed_.notify_all();
@@ -170,29 +170,29 @@ void MessageStore::wake_all() {
 // or is told that he cannot; if all wait for what is not there, a recorded dependence is wrong, and waiting for ever
 // would hide it.
 bool MessageStore::stuck() const {
-  const auto waits = [this](EventRef event) { return !available(event) && !comes_no_more(event); };
-  const auto has_no_turn = [this](uint64_t turn) { return !is_turn(turn) && !order_broken_; };
+  const auto waits = [this](EventRef event) REQUIRES(mutex_) { return !available(event) && !comes_no_more(event); };
+  const auto has_no_turn = [this](uint64_t turn) REQUIRES(mutex_) { return !is_turn(turn) && !order_broken_; };
   return awaited_.size() + awaited_turns_.size() >= running_ && std::all_of(awaited_.begin(), awaited_.end(), waits) &&
          std::all_of(awaited_turns_.begin(), awaited_turns_.end(), has_no_turn);
 }
 
-bool MessageStore::wait_for(std::unique_lock<std::mutex>& lock, EventRef event) {
+bool MessageStore::wait_for(EventRef event) {
   Hint unknown = 0;
   const auto place = index(event, unknown);
   const auto entry = awaited_.insert(event);
   if (stuck()) wake_all();
   while (!available(event) && !comes_no_more(event) && !stuck()) {
     if (!place) {
-      changed_.wait_for(lock, kPatience);
+      changed_.wait_for(mutex_, kPatience);
       continue;
     }
     gate::Message& wanted = message(*place);
     MessageState absent = MessageState::absent;
     state(wanted).compare_exchange_strong(absent, MessageState::awaited);
-    lock.unlock();
+    mutex_.unlock();
     const timespec timeout{0, std::chrono::nanoseconds(kPatience).count()};
     futex(wanted, FUTEX_WAIT, static_cast<uint32_t>(MessageState::awaited), &timeout);
-    lock.lock();
+    mutex_.lock();
   }
   const bool there = available(event);
   stuck_ |= !there && !comes_no_more(event);
@@ -202,8 +202,8 @@ bool MessageStore::wait_for(std::unique_lock<std::mutex>& lock, EventRef event) 
 }
 
 Result<Bytes> MessageStore::payload(const MessagePart& part) {
-  std::unique_lock lock(mutex_);
-  if (!wait_for(lock, part.sender)) {
+  const Lock lock(mutex_);
+  if (!wait_for(part.sender)) {
     return Error{"the sender did not get to event " + std::to_string(part.sender.event) + " of unit " +
                  std::to_string(part.sender.unit)};
   }
@@ -219,8 +219,8 @@ Result<Bytes> MessageStore::payload(const MessagePart& part) {
 }
 
 Result<Birth> MessageStore::birth(EventRef event) {
-  std::unique_lock lock(mutex_);
-  if (!wait_for(lock, event)) {
+  const Lock lock(mutex_);
+  if (!wait_for(event)) {
     return Error{"the parent, unit " + std::to_string(event.unit) + ", did not get to its fork"};
   }
   Birth birth = std::move(born_.at(event));
@@ -230,10 +230,15 @@ Result<Birth> MessageStore::birth(EventRef event) {
 }
 
 void MessageStore::keep_order_of(std::vector<uint64_t> arrivals) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   turns_ = std::move(arrivals);
   std::sort(turns_.begin(), turns_.end());
   next_turn_ = 0;
+}
+
+bool MessageStore::keeps_order() const {
+  const Lock lock(mutex_);
+  return !turns_.empty();
 }
 
 bool MessageStore::is_turn(uint64_t arrival) const {
@@ -241,10 +246,10 @@ bool MessageStore::is_turn(uint64_t arrival) const {
 }
 
 Result<void> MessageStore::await_turn(uint64_t arrival) {
-  std::unique_lock lock(mutex_);
+  const Lock lock(mutex_);
   const auto entry = awaited_turns_.insert(arrival);
   if (stuck()) wake_all();
-  while (!is_turn(arrival) && !order_broken_ && !stuck_ && !stuck()) changed_.wait_for(lock, kPatience);
+  while (!is_turn(arrival) && !order_broken_ && !stuck_ && !stuck()) changed_.wait_for(mutex_, kPatience);
   const bool may = is_turn(arrival);
   stuck_ |= !may && !order_broken_;
   awaited_turns_.erase(entry);
@@ -254,25 +259,25 @@ Result<void> MessageStore::await_turn(uint64_t arrival) {
 }
 
 void MessageStore::turn_taken(uint64_t arrival) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   taken_.push_back(arrival);
   ++next_turn_;
   changed_.notify_all();
 }
 
 std::vector<uint64_t> MessageStore::turns_taken() const {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   return taken_;
 }
 
 void MessageStore::interval_stands() {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   --running_;
   wake_all();
 }
 
 void MessageStore::intervals_go_on(size_t count) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   running_ += count;
 }
 
@@ -281,7 +286,7 @@ void MessageStore::interval_starts(size_t interval, int processor) {
   const auto before = [](const Place& place, EventRef wanted) { return place.event < wanted; };
   const auto first = std::lower_bound(places_.begin(), places_.end(), EventRef{its.unit, its.first}, before);
   const auto end = std::lower_bound(first, places_.end(), EventRef{its.unit, its.end}, before);
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   for (auto place = first; place < end; ++place) {
     gate::Message& sent = message(place->index);
     sent.processor = static_cast<uint32_t>(processor);
@@ -295,7 +300,7 @@ void MessageStore::interval_starts(size_t interval, int processor) {
 }
 
 void MessageStore::interval_ended(size_t interval, bool failed) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   --running_;
   ended_[interval] = true;
   order_broken_ |= failed;
@@ -325,20 +330,20 @@ void MessageStore::release(size_t group) {
 }
 
 size_t MessageStore::waiting() const {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   const size_t inside = shared_ ? std::atomic_ref(header().waiting).load() : 0;
   return inside + awaited_.size() + awaited_turns_.size() + bearing_;
 }
 
 std::vector<EventRef> MessageStore::births_left() const {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   std::vector<EventRef> forks;
   for (const auto& [fork, birth] : born_) forks.push_back(fork);
   return forks;
 }
 
 uint64_t MessageStore::held_bytes() const {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   return held_bytes_;
 }
 

@@ -8,16 +8,15 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "base/fd.h"
+#include "base/mutex.h"
 #include "base/remote.h"
 #include "base/result.h"
 #include "checkpoint/stub.h"
@@ -76,7 +75,7 @@ class MessageStore {
   // The total order: each of these receives, by arrival number, is to happen when all with smaller numbers have. They
   // are those that happen from now on; all of which it was said before have happened.
   void keep_order_of(std::vector<uint64_t> arrivals);
-  bool keeps_order() const { return !turns_.empty(); }
+  bool keeps_order() const;
   // Waits until one of them may happen. Fails if that will never be.
   Result<void> await_turn(uint64_t arrival);
   void turn_taken(uint64_t arrival);          // it has happened
@@ -120,20 +119,21 @@ class MessageStore {
   };
 
   explicit MessageStore(std::set<EventRef> births) : births_(std::move(births)) {}
-  Result<void> lay_out(std::vector<NeededSend> sends);
+  Result<void> lay_out(std::vector<NeededSend> sends) REQUIRES(mutex_);
   gate::MessagesHeader& header() const { return *reinterpret_cast<gate::MessagesHeader*>(shared_->data()); }
   gate::Message& message(uint64_t index) const {
     return reinterpret_cast<gate::Message*>(shared_->data() + sizeof(gate::MessagesHeader))[index];
   }
   uint64_t capacity(uint64_t index) const { return offsets_[index + 1] - offsets_[index]; }
-  bool available(EventRef event) const;
-  bool comes_no_more(EventRef event) const;
-  bool wait_for(std::unique_lock<std::mutex>& lock, EventRef event);
-  bool is_turn(uint64_t arrival) const;
-  bool stuck() const;
-  void wake_all();
+  bool available(EventRef event) const REQUIRES(mutex_);
+  bool comes_no_more(EventRef event) const REQUIRES(mutex_);
+  // Gives the mutex up meanwhile. Whether it is there.
+  bool wait_for(EventRef event) REQUIRES(mutex_);
+  bool is_turn(uint64_t arrival) const REQUIRES(mutex_);
+  bool stuck() const REQUIRES(mutex_);
+  void wake_all() REQUIRES(mutex_);
   std::optional<size_t> executor_of(EventRef event) const;
-  void release(size_t group);
+  void release(size_t group) REQUIRES(mutex_);
 
   const std::set<EventRef> births_;
   std::atomic<uint64_t> progress_ = 0;
@@ -143,20 +143,20 @@ class MessageStore {
   std::vector<Place> places_;                    // by event
   std::vector<uint64_t> offsets_;                // of the bytes, by index in the table; and their end
   std::vector<std::vector<uint32_t>> receives_;  // by interval: the groups
-  mutable std::mutex mutex_;                     // of what follows
-  std::condition_variable changed_;
-  std::vector<Group> groups_;  // as they follow each other in the table
-  uint64_t held_bytes_ = 0;
-  std::map<EventRef, Birth> born_;
-  size_t bearing_ = 0;       // intervals that wait until fewer are left
-  std::vector<bool> ended_;  // intervals
-  size_t running_ = 0;
-  std::multiset<EventRef> awaited_;  // one entry an interval that waits here
-  std::vector<uint64_t> turns_, taken_;
-  size_t next_turn_ = 0;                   // of turns_
-  std::multiset<uint64_t> awaited_turns_;  // one entry an interval that waits for its turn
-  bool stuck_ = false;                     // all were waiting for each other
-  bool order_broken_ = false;              // one has failed: some turns will not be taken
+  mutable Mutex mutex_;
+  Condition changed_;
+  std::vector<Group> groups_ GUARDED_BY(mutex_);  // as they follow each other in the table
+  uint64_t held_bytes_ GUARDED_BY(mutex_) = 0;
+  std::map<EventRef, Birth> born_ GUARDED_BY(mutex_);
+  size_t bearing_ GUARDED_BY(mutex_) = 0;       // intervals that wait until fewer are left
+  std::vector<bool> ended_ GUARDED_BY(mutex_);  // intervals
+  size_t running_ GUARDED_BY(mutex_) = 0;
+  std::multiset<EventRef> awaited_ GUARDED_BY(mutex_);  // one entry an interval that waits here
+  std::vector<uint64_t> turns_ GUARDED_BY(mutex_), taken_ GUARDED_BY(mutex_);
+  size_t next_turn_ GUARDED_BY(mutex_) = 0;                   // of turns_
+  std::multiset<uint64_t> awaited_turns_ GUARDED_BY(mutex_);  // one entry an interval that waits for its turn
+  bool stuck_ GUARDED_BY(mutex_) = false;                     // all were waiting for each other
+  bool order_broken_ GUARDED_BY(mutex_) = false;              // one has failed: some turns will not be taken
 };
 
 }  // namespace redrive

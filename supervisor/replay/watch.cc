@@ -5,7 +5,6 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
-#include <stop_token>
 #include <string>
 #include <utility>
 
@@ -36,16 +35,26 @@ void release_all(const cpu_set_t& processors) {
 }  // namespace
 
 Watch::Watch(const std::vector<int>& processors, std::function<uint64_t()> progress)
-    : thread_([this, processors, progress = std::move(progress)](const std::stop_token& over) {
+    : thread_([this, processors, progress = std::move(progress)] {
         cpu_set_t all;
         CPU_ZERO(&all);
         for (const int processor : processors) CPU_SET(static_cast<size_t>(processor), &all);
         uint64_t before = progress();
-        std::unique_lock lock(mutex_);
-        while (!ended_.wait_for(lock, over, kPatience, [&] { return over.stop_requested(); })) {
+        const Lock lock(mutex_);
+        while (!is_over_) {
+          if (ended_.wait_for(mutex_, kPatience)) continue;
           const uint64_t now = progress();
           if (now == std::exchange(before, now)) release_all(all);
         }
       }) {}
+
+Watch::~Watch() {
+  {
+    const Lock lock(mutex_);
+    is_over_ = true;
+  }
+  ended_.notify_all();
+  thread_.join();
+}
 
 }  // namespace redrive

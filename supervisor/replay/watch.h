@@ -2,11 +2,11 @@
 // has to stay on one for as long as other sessions keep that busy (sched(7), autogroup).
 #pragma once
 
-#include <condition_variable>
 #include <functional>
-#include <mutex>
 #include <thread>
 #include <vector>
+
+#include "base/mutex.h"
 
 namespace redrive {
 
@@ -14,11 +14,13 @@ class Watch {
  public:
   // `progress`: a number that is another one whenever somebody got on.
   Watch(const std::vector<int>& processors, std::function<uint64_t()> progress);
+  ~Watch();
 
  private:
-  std::mutex mutex_;
-  std::condition_variable_any ended_;
-  std::jthread thread_;
+  Mutex mutex_;
+  Condition ended_;
+  bool is_over_ GUARDED_BY(mutex_) = false;
+  std::thread thread_;  // the last member: it uses the others
 };
 
 }  // namespace redrive

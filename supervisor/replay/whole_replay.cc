@@ -5,12 +5,11 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <list>
-#include <mutex>
 #include <numeric>
 #include <thread>
 
+#include "base/mutex.h"
 #include "supervisor/replay/watch.h"
 
 namespace redrive {
@@ -78,7 +77,7 @@ Needs needs_of(const Trace& trace, const std::vector<Piece>& pieces, size_t jobs
   Needs all;
   all.first_arrivals.resize(pieces.size(), UINT64_MAX);
   if (trace.finished() && trace.channels().empty()) return all;
-  std::mutex mutex;
+  Mutex mutex;
   std::atomic<size_t> next = 0;
   const auto read = [&] {
     for (size_t p = next++; p < pieces.size(); p = next++) {
@@ -97,7 +96,7 @@ Needs needs_of(const Trace& trace, const std::vector<Piece>& pieces, size_t jobs
             return true;
           });
       static_cast<void>(visited);  // who executes the piece comes to the damage as well, and says so
-      const std::lock_guard lock(mutex);
+      const Lock lock(mutex);
       all.sends.insert(all.sends.end(), its.sends.begin(), its.sends.end());
       all.arrivals.insert(all.arrivals.end(), its.arrivals.begin(), its.arrivals.end());
       all.first_arrivals[p] = first_arrival;
@@ -187,12 +186,12 @@ class Whole {
   }
   void list_intervals();
   void run_all();
-  bool may_start() const;
-  size_t next_piece();
-  void start(size_t piece);
+  bool may_start() const REQUIRES(mutex_);
+  size_t next_piece() REQUIRES(mutex_);
+  void start(size_t piece) REQUIRES(mutex_);
   bool claim(size_t piece, int processor);
   void end_piece(size_t piece, bool failed);
-  int idlest() const;
+  int idlest() const REQUIRES(mutex_);
 
   const SetRun& run_;
   const bool verify_;
@@ -203,13 +202,13 @@ class Whole {
   std::map<UnitId, size_t> first_of_unit_;
   std::unique_ptr<MessageStore> store_;
   WholeOutcome outcome_;  // each thread writes to those of its intervals
-  std::mutex mutex_;      // of what follows
-  std::condition_variable changed_;
-  std::vector<State> states_;
-  size_t next_ = 0;     // in order_: those before have been started
-  size_t started_ = 0;  // pieces
-  std::list<Running> running_;
-  uint64_t image_bytes_ = 0;  // of those that run
+  Mutex mutex_;
+  Condition changed_;
+  std::vector<State> states_ GUARDED_BY(mutex_);
+  size_t next_ GUARDED_BY(mutex_) = 0;     // in order_: those before have been started
+  size_t started_ GUARDED_BY(mutex_) = 0;  // pieces
+  std::list<Running> running_ GUARDED_BY(mutex_);
+  uint64_t image_bytes_ GUARDED_BY(mutex_) = 0;  // of those that run
 };
 
 void Whole::Process::redrive() {
@@ -275,7 +274,7 @@ void Whole::Process::failed(const Result<Replayer::Outcome>& outcome) {
 
 bool Whole::claim(size_t piece, int processor) {
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     const bool room = store_->held_bytes() + image_bytes_ < kMostHeld;
     if (states_[piece] != State::waits || !room) return false;
     states_[piece] = State::runs;
@@ -287,7 +286,7 @@ bool Whole::claim(size_t piece, int processor) {
 
 void Whole::end_piece(size_t piece, bool failed) {
   store_->interval_ended(piece, failed);
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   states_[piece] = State::ended;
 }
 
@@ -309,12 +308,12 @@ size_t Whole::next_piece() {
 }
 
 int Whole::idlest() const {
-  const auto load = [&](int processor) {
+  const auto load = [&](int processor) REQUIRES(mutex_) {
     return std::count_if(running_.begin(), running_.end(),
                          [&](const Running& running) { return running.processor == processor && !running.over; });
   };
   return *std::min_element(run_.processors.begin(), run_.processors.end(),
-                           [&](int a, int b) { return load(a) < load(b); });
+                           [&](int a, int b) REQUIRES(mutex_) { return load(a) < load(b); });
 }
 
 void Whole::start(size_t piece) {
@@ -326,14 +325,14 @@ void Whole::start(size_t piece) {
   running.processor = processor;
   running.bytes = pieces_[piece].image_bytes;
   image_bytes_ += running.bytes;
-  const auto end = [this, &running] {
+  const auto end = [this, &running]() REQUIRES(mutex_) {
     image_bytes_ -= running.bytes;
     running.over = true;
   };
   try {
     running.thread = std::thread([this, piece, processor, end] {
       Process(*this, piece, processor).redrive();
-      const std::lock_guard lock(mutex_);
+      const Lock lock(mutex_);
       end();
       changed_.notify_all();
     });
@@ -348,7 +347,7 @@ void Whole::start(size_t piece) {
 }
 
 void Whole::run_all() {
-  std::unique_lock lock(mutex_);
+  const Lock lock(mutex_);
   for (;;) {
     for (auto running = running_.begin(); running != running_.end();) {
       if (running->over && running->thread.joinable()) running->thread.join();  // it has nothing left to do
@@ -356,13 +355,13 @@ void Whole::run_all() {
     }
     while (started_ < pieces_.size() && may_start()) start(next_piece());
     if (running_.empty() && started_ == pieces_.size()) return;
-    const auto over = [&] {
-      return std::any_of(running_.begin(), running_.end(), [](const Running& running) { return running.over; });
-    };
+    const bool any_over =
+        std::any_of(running_.begin(), running_.end(), [](const Running& running) { return running.over; });
+    if (any_over) continue;
     if (started_ < pieces_.size()) {
-      changed_.wait_for(lock, kLook, over);
+      changed_.wait_for(mutex_, kLook);
     } else {
-      changed_.wait(lock, over);
+      changed_.wait(mutex_);
     }
   }
 }
@@ -401,7 +400,10 @@ Result<WholeOutcome> Whole::redrive() {
   }
   ASSIGN_OR_RETURN(store_, MessageStore::make(executed, std::move(needs.sends), std::move(births)));
   if (run_.total_order) store_->keep_order_of(std::move(needs.arrivals));
-  states_.resize(pieces_.size(), State::waits);
+  {
+    const Lock lock(mutex_);
+    states_.resize(pieces_.size(), State::waits);
+  }
   {
     const Watch watch(run_.processors, [this] { return store_->progress(); });
     run_all();

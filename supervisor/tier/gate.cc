@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include "base/check.h"
@@ -129,7 +130,7 @@ std::optional<uint32_t> GateArena::add_file(const FileVersion& file, gate::Mappe
   gate::KnownFile& known = files()[place];
   if (known.held) {
     const bool news = known.code == gate::MappedCode::unknown;
-    if (news) __atomic_store_n(&known.code, code, __ATOMIC_RELEASE);
+    if (news) std::atomic_ref(known.code).store(code, std::memory_order_release);
     return place;
   }
   if (files_ == kMost) return std::nullopt;
@@ -152,7 +153,7 @@ void GateArena::forget_file(uint64_t device, uint64_t inode) {
 void GateArena::code_is_replaced(const FileVersion& file) {
   gate::KnownFile& known = files()[place_of(file)];
   if (known.held && known.code == gate::MappedCode::plain) {
-    __atomic_store_n(&known.code, gate::MappedCode::replaced, __ATOMIC_RELEASE);
+    std::atomic_ref(known.code).store(gate::MappedCode::replaced, std::memory_order_release);
   }
 }
 
@@ -188,7 +189,7 @@ void GateArena::set_answers(std::span<const gate::CpuidAnswer> answers) {
 std::optional<PatchWindow> CodeSegments::window(const Memory& memory, const Mapping& mapping, Address address,
                                                 SiteKind kind, uint64_t times) {
   if (!is_unchanging(mapping)) return std::nullopt;
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   Segment& known = segments_[key(mapping)];
   const uint64_t at = address - mapping.start;
   Site& site = known.sites[at];
@@ -220,7 +221,7 @@ std::optional<PatchWindow> CodeSegments::window_at(const Memory& memory, const M
     code.resize(memory.read_some(start, code.data(), code.size()));
     return CodeSegment(std::move(code)).window_at(place - start, start, read_from(start));
   }
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   return code_of(segments_[key(mapping)], memory, mapping)
       .window_at(place - mapping.start, mapping.start, read_from(mapping.start));
 }
@@ -235,7 +236,7 @@ const CodeSegment& CodeSegments::code_of(Segment& segment, const Memory& memory,
 }
 
 bool CodeSegments::is_program(const Mapping& mapping) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   auto& file = segments_[key(mapping)].file;
   if (!file) file = code_file(mapping.name);
   return file == CodeFile::program;

@@ -5,7 +5,6 @@
 #include <bitset>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -14,6 +13,7 @@
 
 #include "base/fd.h"
 #include "base/file_version.h"
+#include "base/mutex.h"
 #include "base/remote.h"
 #include "base/result.h"
 #include "checkpoint/address_space.h"
@@ -156,8 +156,9 @@ class CodeSegments {
     return std::make_tuple(mapping.device, mapping.inode, mapping.offset, mapping.length());
   }
 
-  std::mutex mutex_;
-  std::map<std::tuple<uint64_t, uint64_t, uint64_t, uint64_t>, Segment> segments_;  // device, inode, offset, length
+  Mutex mutex_;
+  std::map<std::tuple<uint64_t, uint64_t, uint64_t, uint64_t>, Segment> segments_
+      GUARDED_BY(mutex_);  // device, inode, offset, length
 };
 
 inline constexpr uint64_t kTrampolineSize = 64;
