@@ -26,6 +26,7 @@
 #include "base/brief_file.h"
 #include "base/check.h"
 #include "base/pass_fd.h"
+#include "base/text.h"
 #include "checkpoint/address_space.h"
 #include "checkpoint/stub_maker.h"
 #include "checkpoint/stub_namespaces.h"
@@ -280,7 +281,9 @@ bool Stub::was_killed() const {
   const std::string stat = read_briefly("/proc/" + std::to_string(pid_) + "/stat");
   const size_t name_end = stat.rfind(')');
   if (name_end == std::string::npos || stat.compare(name_end, 4, ") Z ") != 0) return false;
-  return (std::atoi(stat.c_str() + stat.rfind(' ')) & 0x7f) == SIGKILL;  // its exit status, as from wait(2)
+  const std::string_view line(stat.c_str(), stat.find_last_not_of('\n') + 1);
+  const auto status = parse_number(line.substr(line.rfind(' ') + 1));  // as from wait(2)
+  return status && (*status & 0x7f) == SIGKILL;
 }
 
 uint64_t Stub::cpu_time_ns() const {

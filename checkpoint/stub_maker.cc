@@ -43,7 +43,7 @@ Result<const Stub*> StubMaker::template_of(const StubTier& tier) {
 Result<ReleasedStub> StubMaker::fork(const StubTier& tier) {
   ASSIGN_OR_RETURN(const Stub* parent, template_of(tier));
   auto made = parent->fork(parent->pid(), CLONE_PARENT);
-  if (!made && parent->was_killed()) {
+  if (!made) {  // somebody may have killed it, as the kernel does where memory is scarce
     templates_.pop_back();
     ASSIGN_OR_RETURN(parent, template_of(tier));
     made = parent->fork(parent->pid(), CLONE_PARENT);

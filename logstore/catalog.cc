@@ -410,7 +410,7 @@ Result<void> build_catalog(const Trace& trace) {
       if (tally.messages().size() >= kMessagesAtOnce) added = add_messages();
       return static_cast<bool>(added);
     }));
-    TRY(added);
+    if (!added) return added;
     TRY(add_messages());
     tally.end(unit.unit);
     TRY(writer->add(tally.take_ended(), tally.take_channels()));

@@ -6,9 +6,12 @@
 #include <unistd.h>
 
 #include <climits>
-#include <cstdio>
 #include <cstring>
+#include <filesystem>
+#include <string>
+#include <vector>
 
+#include "base/text.h"
 #include "supervisor/record/recorder.h"
 #include "supervisor/tier/memory_calls.h"
 #include "supervisor/tier/registers.h"
@@ -35,14 +38,13 @@ bool Recorder::mappable(Thread& thread) {
 // The process whose memory is behind a descriptor (proc_pid_mem(5)); 0 if none is.
 pid_t Recorder::memory_behind(const Process& process, uint64_t fd) const {
   char name[64] = {};
-  pid_t pid = 0;
-  int size = 0;
   if (readlink(descriptor_path(process.pid, fd).c_str(), name, sizeof name - 1) < 0) return 0;
-  if (std::sscanf(name, "/proc/%d%n", &pid, &size) != 1) return 0;
-  pid_t tid = 0;
-  int more = 0;
-  if (std::sscanf(name + size, "/task/%d%n", &tid, &more) == 1) size += more;
-  return std::strcmp(name + size, "/mem") == 0 ? pid : 0;
+  const std::filesystem::path path(name);  // /proc/PID/mem or /proc/PID/task/TID/mem
+  const std::vector<std::string> parts(path.begin(), path.end());
+  const bool of_process = parts.size() == 4 && parts[3] == "mem";
+  const bool of_thread = parts.size() == 6 && parts[3] == "task" && parts[5] == "mem";
+  if ((!of_process && !of_thread) || parts[1] != "proc") return 0;
+  return static_cast<pid_t>(parse_number(parts[2]).value_or(0));
 }
 
 // The call may have written to the memory of a process by a descriptor.

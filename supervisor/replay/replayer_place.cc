@@ -109,7 +109,7 @@ Result<bool> Replayer::run_to_place(ThreadSerial serial, EventIndex index, Inter
   if (saved == place.state.threads.end()) return Error{"an image lacks its thread", Status::damaged};
   while (!gates_.empty()) remove_gate(gates_.begin()->first);
   running_ = {thread.process, stops_, unit_.processes.at(thread.process).stub.cpu_time_ns()};
-  search_.emplace();
+  search_.emplace(Search{});
   auto found = find_place(thread, index, place, *saved);
   search_.reset();
   return found;
