@@ -1,0 +1,172 @@
+#include "logstore/batch_writer.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace redrive {
+namespace {
+
+constexpr int kEventLevel = 1;
+constexpr size_t kFlushSize = 256 << 10;  // of payloads
+constexpr size_t kOpenFiles = 256;        // a make -j has thousands of units, a process 1024 descriptors
+constexpr size_t kSpareEncoders = 8;
+
+}  // namespace
+
+void UnsyncedFiles::add(const std::vector<std::string>& paths, const std::vector<PayloadsPublished>& payloads) {
+  const Lock lock(mutex_);
+  paths_.insert(paths.begin(), paths.end());
+  payloads_.insert(payloads_.end(), payloads.begin(), payloads.end());
+}
+
+UnsyncedFiles::Taken UnsyncedFiles::take() {
+  const Lock lock(mutex_);
+  Taken taken{{paths_.begin(), paths_.end()}, std::exchange(payloads_, {})};
+  paths_.clear();
+  return taken;
+}
+
+Encoder SpareEncoders::take() {
+  const Lock lock(mutex_);
+  if (spare_.empty()) return {};
+  Encoder encoder = std::move(spare_.back());
+  spare_.pop_back();
+  return encoder;
+}
+
+void SpareEncoders::give_back(Encoder encoder) {
+  encoder.clear();
+  const Lock lock(mutex_);
+  if (spare_.size() < kSpareEncoders) spare_.push_back(std::move(encoder));
+}
+
+BatchWriter::BatchWriter(Storage& storage, const TraceFiles& files, JournalWriter& journal, UnsyncedFiles& unsynced,
+                         SpareEncoders& spare)
+    : storage_(storage),
+      files_(files),
+      journal_(journal),
+      unsynced_(unsynced),
+      spare_(spare),
+      compressor_(kEventLevel),
+      short_units_(storage, files.segment(TraceFiles::kShortUnits), FileKind::events, TraceFiles::kShortUnits),
+      payloads_(storage, files) {}
+
+// The journal before the events: it has what they cannot be understood without, such as where an interval begins with
+// another program, joined threads or a preempted one, and the files that they map. Of an interval without its events
+// the reader makes nothing.
+Result<void> BatchWriter::write(Batch& batch) {
+  TRY(write_journal());
+  for (auto& block : batch.blocks) {
+    if (block.last && !events_.contains(block.unit)) {
+      add_short_unit(block);
+    } else {
+      TRY(write_block(block));
+    }
+    spare_.give_back(std::move(block.events));
+  }
+  TRY(write_short_units());
+  for (const auto& unit : batch.ended) end(unit);
+  for (const auto& payload : batch.payloads) payloads_.add(payload.receiver, payload.bytes);
+  if (payloads_.buffered() > kFlushSize) TRY(write_payloads());
+  TRY(write_journal());
+  list_messages(batch);
+  return {};
+}
+
+Result<BatchWriter::Closed> BatchWriter::close() {
+  Closed closed;
+  std::sort(ended_.begin(), ended_.end(), [](const auto& a, const auto& b) { return a.unit < b.unit; });
+  for (auto& ended : ended_) closed.files.push_back(std::move(ended.file));
+  TRY(write_payloads());
+  if (short_units_.exists()) {
+    closed.files.push_back(
+        {TraceFiles::segment_name(TraceFiles::kShortUnits), short_units_.written(), short_units_.items()});
+  }
+  closed.catalog = std::move(catalog_);
+  closed.catalog_failed = catalog_failed_;
+  return closed;
+}
+
+Result<void> BatchWriter::write_journal() {
+  ASSIGN_OR_RETURN(const uint64_t written, journal_.write());
+  bytes_ += written;
+  return {};
+}
+
+Result<void> BatchWriter::write_payloads() {
+  TRY(payloads_.write());
+  const auto written = payloads_.take_written();
+  std::vector<std::string> paths;
+  for (const auto& of : written) {
+    paths.insert(paths.end(), {files_.directory, files_.payloads(), files_.payloads(of.unit)});
+  }
+  unsynced_.add(paths, written);
+  return {};
+}
+
+void BatchWriter::end(const Batch::Ended& unit) {
+  const auto found = events_.find(unit.unit);
+  if (found == events_.end()) return;
+  std::erase(open_, &found->second);
+  ended_.push_back({unit.unit, {TraceFiles::segment_name(unit.unit), found->second.written(), unit.events}});
+  events_.erase(found);
+}
+
+Result<void> BatchWriter::write_block(const Batch::Block& block) {
+  if (open_.size() >= kOpenFiles) close_files();
+  RecordWriter& writer =
+      events_.try_emplace(block.unit, storage_, files_.segment(block.unit), FileKind::events, block.unit).first->second;
+  const uint64_t before = writer.written();
+  const bool fresh = !writer.exists();
+  writer.add(RecordType::events, block.events.data(), block.count, &compressor_);
+  if (!writer.is_open()) open_.push_back(&writer);
+  TRY(writer.write());
+  bytes_ += writer.written() - before;
+  unsynced_.add({writer.path()});
+  if (fresh) unsynced_.add({files_.events()});
+  return {};
+}
+
+// Making a file takes longer than most programs of a shell script make events.
+void BatchWriter::add_short_unit(const Batch::Block& block) {
+  new_short_units_.push_back({block.unit, short_units_.items(), block.count});
+  short_units_.add(RecordType::events, block.events.data(), block.count, &compressor_);
+}
+
+Result<void> BatchWriter::write_short_units() {
+  if (new_short_units_.empty()) return {};
+  const uint64_t before = short_units_.written();
+  const bool fresh = !short_units_.exists();
+  TRY(short_units_.write());
+  bytes_ += short_units_.written() - before;
+  for (const auto& unit : std::exchange(new_short_units_, {})) journal_.add(unit);
+  unsynced_.add({short_units_.path()});
+  if (fresh) unsynced_.add({files_.events()});
+  return {};
+}
+
+void BatchWriter::close_files() {
+  for (RecordWriter* writer : open_) writer->close();
+  open_.clear();
+}
+
+// The catalog's rows for what was written. Where they cannot be stored, the catalog is made from the trace in the
+// end.
+void BatchWriter::list_messages(const Batch& batch) {
+  const bool counted = !batch.counted.empty() || !batch.channels.empty();
+  if (catalog_failed_ || (batch.messages.empty() && batch.payloads.empty() && !counted)) return;
+  const auto list = [&]() -> Result<void> {
+    if (!catalog_) {
+      ASSIGN_OR_RETURN(catalog_, CatalogWriter::create(storage_, files_.growing_catalog()));
+    }
+    TRY(catalog_->add(batch.messages));
+    TRY(catalog_->add(batch.counted, batch.channels));
+    for (const auto& payload : batch.payloads) TRY(catalog_->note_payload(payload.receiver, payload.bytes.size()));
+    return {};
+  };
+  if (list()) return;
+  catalog_failed_ = true;
+  catalog_.reset();
+}
+
+}  // namespace redrive

@@ -1,0 +1,124 @@
+// What the thread that writes behind a recording owns: the units' events on their way to the disk, payloads, and the
+// catalog's rows. All that it needs is handed to it in a Batch, and what it has left is handed back by close().
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/mutex.h"
+#include "logstore/catalog.h"
+#include "logstore/journal.h"
+#include "logstore/payload_file.h"
+#include "logstore/record_file.h"
+#include "logstore/trace_files.h"
+
+namespace redrive {
+
+// Files that must be on disk before the journal may speak of what is in them, and the directories that new ones are in.
+// Thread-safe.
+class UnsyncedFiles {
+ public:
+  struct Taken {
+    std::vector<std::string> paths;
+    std::vector<PayloadsPublished> payloads;  // of which the journal must not speak before
+  };
+
+  void add(std::initializer_list<std::string> paths) { add(paths, {}); }
+  void add(const std::vector<std::string>& paths, const std::vector<PayloadsPublished>& payloads);
+  Taken take();
+
+ private:
+  Mutex mutex_;
+  std::set<std::string> paths_ GUARDED_BY(mutex_);
+  std::vector<PayloadsPublished> payloads_ GUARDED_BY(mutex_);
+};
+
+// Encoders whose memory was used already, so that it is not cleared and mapped again. Thread-safe.
+class SpareEncoders {
+ public:
+  Encoder take();
+  void give_back(Encoder encoder);
+
+ private:
+  Mutex mutex_;
+  std::vector<Encoder> spare_ GUARDED_BY(mutex_);
+};
+
+// Of each unit the events since the batch before.
+struct Batch {
+  struct Block {
+    UnitId unit = 0;
+    Encoder events;
+    uint32_t count = 0;
+    bool last = false;  // the unit has ended
+  };
+  struct Ended {
+    UnitId unit = 0;
+    EventIndex events = 0;  // that it had
+  };
+  struct Payload {
+    EventRef receiver;
+    Bytes bytes;
+  };
+  std::vector<Block> blocks;
+  std::vector<Ended> ended;  // nothing comes after this
+  std::vector<CatalogMessage> messages;
+  std::vector<CatalogTally::Ended> counted;
+  CatalogTally::Channels channels;
+  std::vector<Payload> payloads;  // of events in this batch, in one before, or still to come
+
+  bool empty() const { return blocks.empty() && ended.empty() && payloads.empty(); }
+};
+
+// Of one thread. The journal, the encoders and the unsynced files are shared with others.
+class BatchWriter {
+ public:
+  BatchWriter(Storage& storage, const TraceFiles& files, JournalWriter& journal, UnsyncedFiles& unsynced,
+              SpareEncoders& spare);
+
+  Result<void> write(Batch& batch);
+  // What the recording's end needs. Nothing can be written after this.
+  struct Closed {
+    std::vector<FileEnd> files;              // of events, in order of their units
+    std::unique_ptr<CatalogWriter> catalog;  // null: no message and no unit has ended, or its rows could not be stored
+    bool catalog_failed = false;
+  };
+  Result<Closed> close();
+  uint64_t bytes() const { return bytes_; }  // written so far; for any thread
+
+ private:
+  Result<void> write_journal();
+  Result<void> write_payloads();
+  Result<void> write_block(const Batch::Block& block);
+  void add_short_unit(const Batch::Block& block);
+  Result<void> write_short_units();
+  void close_files();
+  void end(const Batch::Ended& unit);
+  void list_messages(const Batch& batch);
+
+  Storage& storage_;
+  const TraceFiles& files_;
+  JournalWriter& journal_;
+  UnsyncedFiles& unsynced_;
+  SpareEncoders& spare_;
+  Compressor compressor_;
+  std::unordered_map<UnitId, RecordWriter> events_;  // of units that have not ended
+  std::vector<RecordWriter*> open_;                  // of these
+  RecordWriter short_units_;
+  std::vector<ShortUnit> new_short_units_;  // not yet in the journal
+  struct EventsEnd {
+    UnitId unit = 0;
+    FileEnd file;
+  };
+  std::vector<EventsEnd> ended_;
+  PayloadWriter payloads_;
+  std::unique_ptr<CatalogWriter> catalog_;  // from the first message or ended unit on
+  bool catalog_failed_ = false;
+  std::atomic<uint64_t> bytes_ = 0;
+};
+
+}  // namespace redrive
