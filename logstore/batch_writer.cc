@@ -55,6 +55,7 @@ BatchWriter::BatchWriter(Storage& storage, const TraceFiles& files, JournalWrite
 // another program, joined threads or a preempted one, and the files that they map. Of an interval without its events
 // the reader makes nothing.
 Result<void> BatchWriter::write(Batch& batch) {
+  TRY(storage_.sync(batch.unsynced));
   TRY(write_journal());
   for (auto& block : batch.blocks) {
     if (block.last && !events_.contains(block.unit)) {

@@ -69,7 +69,8 @@ struct Batch {
   std::vector<CatalogMessage> messages;
   std::vector<CatalogTally::Ended> counted;
   CatalogTally::Channels channels;
-  std::vector<Payload> payloads;  // of events in this batch, in one before, or still to come
+  std::vector<Payload> payloads;      // of events in this batch, in one before, or still to come
+  std::vector<std::string> unsynced;  // files that are to be on disk soon
 
   bool empty() const { return blocks.empty() && ended.empty() && payloads.empty(); }
 };

@@ -360,7 +360,7 @@ Result<void> CatalogWriter::note_payload(EventRef receiver, uint64_t bytes) {
   return (*insert_payload_)(receiver.unit, receiver.event, bytes);
 }
 
-Result<void> CatalogWriter::publish(const Trace& trace, CatalogTally& tally) {
+Result<void> CatalogWriter::publish(const Trace& trace, CatalogTally& tally, std::vector<std::string> unsynced) {
   if (insert_payload_) {
     TRY(
         database_.run("UPDATE messages SET logged = 1 WHERE EXISTS (SELECT 1 FROM counted_payloads AS p "
@@ -380,13 +380,13 @@ Result<void> CatalogWriter::publish(const Trace& trace, CatalogTally& tally) {
   if (!storage_.has_real_paths()) TRY(file_->append(database_.contents()));
   ASSIGN_OR_RETURN(const BlockSums sums, sum_file(storage_, path_, trace.fingerprint()));
   TRY(write_sums(storage_, path_, sums));
-  TRY(storage_.sync({path_, sums_path(path_)}));
+  unsynced.insert(unsynced.end(), {path_, sums_path(path_)});
+  TRY(storage_.sync(unsynced));
   // Sums without a catalog mean nothing: a kill between these steps leaves nothing that could be taken for damage.
   const std::string place = TraceFiles{trace.directory()}.catalog();
   if (storage_.exists(place)) TRY(storage_.remove(place));
   TRY(storage_.rename(sums_path(path_), sums_path(place)));
-  TRY(storage_.rename(path_, place));
-  return storage_.sync({trace.directory()});
+  return storage_.rename(path_, place);
 }
 
 Result<void> build_catalog(const Trace& trace) {

@@ -100,7 +100,7 @@ class CatalogWriter {
   // The receive's messages, of so many bytes, are logged ones, though they were or will be listed as unlogged.
   Result<void> note_payload(EventRef receiver, uint64_t bytes);
   // Adds all that the trace's journal and the tally say, and puts the catalog into its place.
-  Result<void> publish(const Trace& trace, CatalogTally& tally);
+  Result<void> publish(const Trace& trace, CatalogTally& tally, std::vector<std::string> unsynced = {});
 
  private:
   CatalogWriter(Storage& storage, std::string path, std::unique_ptr<File> file, Database database)

@@ -56,10 +56,13 @@ void ImagePublisher::note_size(UnitId unit, size_t pages) {
 }
 
 Result<void> ImagePublisher::publish(std::vector<std::string> unsynced) {
-  if (written_.empty()) return {};
+  return written_.empty() ? Result<void>() : sync(std::move(unsynced));
+}
+
+Result<void> ImagePublisher::sync(std::vector<std::string> unsynced) {
   const std::vector<ImagePublished> images = std::exchange(written_, {});
   if (pages_.exists()) unsynced.push_back(pages_.path());
-  unsynced.push_back(images_.path());
+  if (images_.exists()) unsynced.push_back(images_.path());
   if (std::exchange(new_files_, false)) unsynced.push_back(files_.directory);
   TRY(storage_.sync(unsynced));
   for (const auto& image : images) journal_.add(image);

@@ -30,6 +30,8 @@ class ImagePublisher {
   void announce() { journal_.add(ImageWritten{written_.back()}); }
   // What was written becomes part of the trace. `unsynced`: files that must be on disk before.
   Result<void> publish(std::vector<std::string> unsynced);
+  // The same, but syncs if no image was written as well.
+  Result<void> sync(std::vector<std::string> unsynced);
   void end_unit(UnitId unit) { note_size(unit, 0); }  // no image of it follows
   bool pending() const { return !written_.empty(); }
   PageStoreWriter& pages() { return pages_; }

@@ -154,20 +154,20 @@ Result<void> TraceWriter::State::finish(const RecordingEnd& end) {
   UnsyncedFiles::Taken unsynced_now = unsynced.take();
   if (const PageStoreWriter& pages = images.pages(); pages.exists()) {
     last.files.push_back({TraceFiles::pages_name(), pages.bytes(), pages.pages()});
-    unsynced_now.paths.push_back(pages.path());
-    unsynced_now.paths.push_back(images.images().path());
   }
-  TRY(storage.sync(unsynced_now.paths));
+  TRY(images.sync(unsynced_now.paths));
   for (const auto& of : unsynced_now.payloads) journal.add(of);
   journal.add(last);
   TRY(write_journal());
-  TRY(storage.sync({files.journal()}));
   ASSIGN_OR_RETURN(const auto trace, Trace::open(files.directory, storage));
-  if (closed.catalog_failed) return build_catalog(*trace);
+  if (closed.catalog_failed) {
+    TRY(storage.sync({files.journal()}));
+    return build_catalog(*trace);
+  }
   if (!closed.catalog) {
     ASSIGN_OR_RETURN(closed.catalog, CatalogWriter::create(storage, files.growing_catalog()));
   }
-  return closed.catalog->publish(*trace, tally);
+  return closed.catalog->publish(*trace, tally, {files.journal()});
 }
 
 TraceWriter::TraceWriter(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -186,8 +186,7 @@ Result<std::unique_ptr<TraceWriter>> TraceWriter::create(const std::string& dire
   const auto begin = [&]() -> Result<void> {
     for (const auto& below : {files.events(), files.files()}) TRY(storage.make_directory(below));
     state->journal.add(settings);
-    TRY(state->write_journal());
-    return storage.sync({files.journal(), directory, parent_of(directory)});
+    return state->write_journal();
   };
   if (auto begun = begin(); !begun) {
     for (const auto& path : {files.journal(), files.events(), files.files(), directory}) {
@@ -195,6 +194,10 @@ Result<std::unique_ptr<TraceWriter>> TraceWriter::create(const std::string& dire
     }
     return begun.error();
   }
+  // While the program starts.
+  Batch first;
+  first.unsynced = {files.journal(), directory, parent_of(directory)};
+  state->batches->add(std::move(first));
   return std::unique_ptr<TraceWriter>(new TraceWriter(std::move(state)));
 }
 

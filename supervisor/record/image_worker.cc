@@ -8,9 +8,11 @@
 namespace redrive {
 namespace {
 constexpr uint64_t kMaxQueued = 256 << 20;
-// From one publication to the next, unless somebody waits: each costs several fsyncs, which take at most half of the
-// time. What is written before can be lost with the machine, not with the recorder.
-constexpr std::chrono::steady_clock::duration kPublishEvery = std::chrono::seconds(1);
+using Clock = std::chrono::steady_clock;
+// From the first image that is written, and from one publication to the next: each costs several fsyncs, which take at
+// most half of the time, and a program that is over sooner needs none. What is written and not published can be lost
+// with the machine, not with the recorder.
+constexpr Clock::duration kPublishEvery = std::chrono::seconds(1);
 }  // namespace
 
 void ImageJob::add(uint32_t process, const Mapping& mapping, Address address, std::span<const uint8_t> pages) {
@@ -41,13 +43,13 @@ uint64_t ImageJob::bytes() const {
 
 ImageWorker::ImageWorker(TraceWriter& writer) : writer_(writer), thread_([this] { run(); }) {}
 
-ImageWorker::~ImageWorker() {
+void ImageWorker::close() {
   {
     const Lock lock(mutex_);
-    stopping_ = true;
+    closing_ = true;
   }
   changed_.notify_all();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 void ImageWorker::add(ImageJob job) {
@@ -75,19 +77,15 @@ std::vector<ImageWorker::Done> ImageWorker::take_done() {
 
 void ImageWorker::wait_until_idle() {
   const Lock lock(mutex_);
-  awaited_ = true;
-  changed_.notify_all();
-  while (!queue_.empty() || busy_ || unpublished_ > 0) changed_.wait(mutex_);
-  awaited_ = false;
+  while (!queue_.empty() || busy_) changed_.wait(mutex_);
 }
 
 void ImageWorker::run() {
   Lock lock(mutex_);
-  std::chrono::steady_clock::time_point publish_at{};
+  Clock::time_point publish_at{};
   for (;;) {
-    const auto began = std::chrono::steady_clock::now();
-    const bool due = began >= publish_at || (queue_.empty() && (awaited_ || stopping_));
-    if (unpublished_ > 0 && due) {
+    const auto began = Clock::now();
+    if (unpublished_ > 0 && began >= publish_at) {
       busy_ = true;
       lock.unlock();
       // The writer keeps an error, and says it when the recording ends.
@@ -96,20 +94,18 @@ void ImageWorker::run() {
       busy_ = false;
       if (!published) done_.insert(done_.end(), unpublished_, Done{-1, -1, Error{"images could not be published"}});
       unpublished_ = 0;
-      const auto ended = std::chrono::steady_clock::now();
+      const auto ended = Clock::now();
       publish_at = ended + std::max(kPublishEvery, ended - began);
       changed_.notify_all();
       continue;
     }
-    while (!stopping_ && queue_.empty() && !(awaited_ && unpublished_ > 0)) {
+    if (queue_.empty()) {
+      if (closing_) return;
       if (unpublished_ == 0) {
         changed_.wait(mutex_);
-      } else if (!changed_.wait_until(mutex_, publish_at)) {
-        break;
+      } else {
+        changed_.wait_until(mutex_, publish_at);
       }
-    }
-    if (queue_.empty()) {
-      if (stopping_ && unpublished_ == 0) return;
       continue;
     }
     ImageJob job = std::move(queue_.front());
@@ -123,7 +119,7 @@ void ImageWorker::run() {
     lock.lock();
     busy_ = false;
     queued_bytes_ -= bytes;
-    if (!done.error) ++unpublished_;
+    if (!done.error && unpublished_++ == 0) publish_at = std::max(publish_at, Clock::now() + kPublishEvery);
     done_.push_back(std::move(done));
     changed_.notify_all();
   }

@@ -47,7 +47,7 @@ struct ImageJob {
 class ImageWorker {
  public:
   explicit ImageWorker(TraceWriter& writer);
-  ~ImageWorker();  // finishes what was handed in
+  ~ImageWorker() { close(); }
 
   // Waits if too much is queued.
   void add(ImageJob job);
@@ -59,7 +59,9 @@ class ImageWorker {
     std::optional<Error> error;
   };
   std::vector<Done> take_done();
-  void wait_until_idle();
+  void wait_until_idle();  // until what was handed in is written
+  // Writes what was handed in and ends the thread. What is not published then is left to the writer's finish().
+  void close();
 
  private:
   void run();
@@ -74,9 +76,8 @@ class ImageWorker {
   uint64_t queued_bytes_ GUARDED_BY(mutex_) = 0;
   bool busy_ GUARDED_BY(mutex_) = false;
   size_t unpublished_ GUARDED_BY(mutex_) = 0;  // images that are written, to be published together
-  bool stopping_ GUARDED_BY(mutex_) = false;
-  bool awaited_ GUARDED_BY(mutex_) = false;  // somebody waits until it is idle
-  std::thread thread_;                       // the last member: it uses the others
+  bool closing_ GUARDED_BY(mutex_) = false;
+  std::thread thread_;  // the last member: it uses the others
 };
 
 }  // namespace redrive

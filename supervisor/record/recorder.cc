@@ -144,7 +144,7 @@ RecordingEnd Recorder::run(const std::function<void(const LeftBehind&)>& left_be
     end_unit(*unit);
     add_calls(*unit);
   }
-  images_.wait_until_idle();
+  images_.close();
   collect_images();
   add_channels();
   add_sites();

@@ -68,6 +68,7 @@ TEST_CASE("a full disk is told by the file that could not be written") {
   MemoryStorage storage;
   auto writer = TraceWriter::create("/t", sample::settings(), storage);
   REQUIRE(writer);
+  REQUIRE((*writer)->flush());
   (*writer)->append(1, Event{});
   storage.fail_from(storage.changes() + 1);  // the segment is made, but takes no byte
   const auto flushed = (*writer)->flush();
