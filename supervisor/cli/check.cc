@@ -1,4 +1,6 @@
 // redrive check: verifies every byte of a trace.
+#include "supervisor/cli/check.h"
+
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
@@ -7,7 +9,8 @@
 #include "base/units.h"
 #include "logstore/trace.h"
 #include "supervisor/cli/columns.h"
-#include "supervisor/cli/commands.h"
+#include "supervisor/cli/host.h"
+#include "supervisor/cli/shared_options.h"
 
 namespace redrive {
 
@@ -36,9 +39,7 @@ int print_json_report(const std::string& directory, const std::vector<std::strin
   return static_cast<int>(damage.empty() ? Status::ok : Status::damaged);
 }
 
-}  // namespace
-
-Result<int> check_command(const CheckOptions& options) {
+Result<int> check(const CheckOptions& options) {
   ASSIGN_OR_RETURN(const std::string directory, find_trace(options.trace));
   const auto opened = Trace::open(directory);
   if (!opened) {
@@ -57,5 +58,35 @@ Result<int> check_command(const CheckOptions& options) {
   }
   return Error{fmt::format("{}: {} damaged", directory, counted(damage.size(), "place")), Status::damaged};
 }
+
+constexpr CommandText kText{"check", "redrive check [--json] [TRACE] | --host",
+                            "verify every byte of a trace, or whether this host can record", "", kTraceWord};
+
+class CheckCommand : public CommandWith<CheckOptions> {
+ public:
+  using CommandWith::CommandWith;
+
+  void declare(Arguments& arguments) override {
+    arguments.json(options_.json);
+    arguments.words();
+    arguments.flag("--host", options_.host, "tell whether this host can record, and if not, why");
+  }
+
+  Result<void> finish(const Arguments& arguments) override {
+    ASSIGN_OR_RETURN(options_.trace, only_trace(arguments));
+    if (options_.host && arguments.has_words()) return usage("--host takes no TRACE");
+    return {};
+  }
+
+  Result<int> run() override {
+    if (!options_.host) return check(options_);
+    TRY(check_host(options_.json));
+    return 0;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_check_command() { return std::make_unique<CheckCommand>(kText); }
 
 }  // namespace redrive

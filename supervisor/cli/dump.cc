@@ -1,4 +1,6 @@
 // redrive dump: recorded events, one a line like strace(1), or as JSON.
+#include "supervisor/cli/dump.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -9,8 +11,8 @@
 #include "interceptors/syscall_table.h"
 #include "logstore/trace.h"
 #include "supervisor/cli/columns.h"
-#include "supervisor/cli/commands.h"
 #include "supervisor/cli/event_text.h"
+#include "supervisor/cli/shared_options.h"
 #include "supervisor/plan/graph.h"
 
 namespace redrive {
@@ -149,9 +151,7 @@ Result<std::vector<Selection>> selections(const Trace& trace, const std::optiona
   return out;
 }
 
-}  // namespace
-
-Result<int> dump_command(const DumpOptions& given) {
+Result<int> dump(const DumpOptions& given) {
   ASSIGN_OR_RETURN(const DumpOptions options, resolved(given));
   ASSIGN_OR_RETURN(const std::string directory, find_trace(options.trace));
   ASSIGN_OR_RETURN(const std::shared_ptr<Trace> trace, Trace::open(directory));
@@ -162,5 +162,36 @@ Result<int> dump_command(const DumpOptions& given) {
   dumper.end();
   return 0;
 }
+
+constexpr CommandText kText{"dump", "redrive dump [--json] [TRACE] [UNIT[:I[-J]]]", "print the recorded events",
+                            "A single word is a TRACE if there is such a trace, and else a UNIT of the latest one.\n",
+                            kTraceAndUnitWords};
+
+class DumpCommand : public CommandWith<DumpOptions> {
+ public:
+  using CommandWith::CommandWith;
+
+  void declare(Arguments& arguments) override {
+    arguments.json(options_.json);
+    arguments.words();
+  }
+
+  Result<void> finish(const Arguments& arguments) override {
+    const auto& words = arguments.given_words();
+    if (words.size() > 2) return usage("wants [TRACE] [UNIT[:I[-J]]]");
+    if (words.size() == 1) options_.trace_or_unit = words[0];
+    if (words.size() == 2) {
+      options_.trace = words[0];
+      ASSIGN_OR_RETURN(options_.what, parse_unit_spec(words[1]));
+    }
+    return {};
+  }
+
+  Result<int> run() override { return dump(options_); }
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_dump_command() { return std::make_unique<DumpCommand>(kText); }
 
 }  // namespace redrive

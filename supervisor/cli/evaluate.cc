@@ -1,6 +1,9 @@
 // redrive evaluate: what policies would have kept of an execution, and what replays would then take; a row for each
 // policy and each combination of the parameters that it has.
+#include "supervisor/cli/evaluate.h"
+
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <nlohmann/json.hpp>
 
@@ -8,7 +11,7 @@
 #include "base/units.h"
 #include "logstore/trace.h"
 #include "supervisor/cli/columns.h"
-#include "supervisor/cli/commands.h"
+#include "supervisor/cli/shared_options.h"
 #include "supervisor/plan/evaluation.h"
 #include "supervisor/replay/replay_set.h"
 
@@ -315,9 +318,7 @@ void print_table(const Subject& subject, const std::vector<Row>& rows) {
   }
 }
 
-}  // namespace
-
-Result<int> evaluate_command(const EvaluateOptions& options) {
+Result<int> evaluate(const EvaluateOptions& options) {
   ASSIGN_OR_RETURN(const Subject subject, read_subject(options));
   const std::vector<Row> rows = Sweep(subject, options).run();
   if (options.json) {
@@ -329,5 +330,92 @@ Result<int> evaluate_command(const EvaluateOptions& options) {
   }
   return 0;
 }
+
+constexpr CommandText kText{
+    "evaluate",
+    "redrive evaluate [--policy P,...] [--critical-path C,...] [--checkpoint-period T,...] [--skew S,...] "
+    "[--set-bound N,...] [--multiplicity M,...] [--approximate] [--cores J,...] [--measure] [--seed X] "
+    "[--json | --csv] "
+    "[TRACE] | --synthetic PATTERN [--units U] [--messages K] ...",
+    "compare policies on a recorded execution, or on a synthetic one",
+    "A row for each policy and each combination of the values given of the parameters that it has.\n"
+    "With T or S, checkpoints are placed anew; else they are where they were recorded.\n",
+    "TRACE: a directory, or a name from 'redrive ls'; the latest if left out\n"};
+
+class EvaluateCommand : public CommandWith<EvaluateOptions> {
+ public:
+  using CommandWith::CommandWith;
+
+  void declare(Arguments& arguments) override {
+    EvaluateOptions& o = options_;
+    arguments.list("--policy", "P,...", "the policies to compare (all)", [&o](const std::string& word) -> Result<void> {
+      TRY(find_policy(word));
+      o.policies.push_back(word);
+      return {};
+    });
+    const auto durations = [&](const char* option, const char* value, const char* help, std::vector<double>& out) {
+      arguments.list(option, value, help, [&out](const std::string& word) -> Result<void> {
+        ASSIGN_OR_RETURN(const double seconds, read_duration(word));
+        out.push_back(seconds);
+        return {};
+      });
+    };
+    const auto numbers = [&](const char* option, const char* value, const char* help, std::vector<uint32_t>& out) {
+      arguments.list(option, value, help, [&out](const std::string& word) -> Result<void> {
+        ASSIGN_OR_RETURN(const uint64_t number, read_number(word, 1, kMaxPolicyNumber));
+        out.push_back(static_cast<uint32_t>(number));
+        return {};
+      });
+    };
+    durations("--critical-path", "C,...", "longest critical path allowed (as recorded)", o.critical_path_s);
+    durations("--checkpoint-period", "T,...", "longest CPU time between checkpoints of a unit (as recorded)",
+              o.checkpoint_period_s);
+    durations("--skew", "S,...", "first checkpoints at random times up to S (all at T)", o.skew_s);
+    numbers("--set-bound", "N,...", "replay-set: most intervals of a replay set (16)", o.set_bound);
+    numbers("--multiplicity", "M,...", "critical-path-multiplicity: most intervals of one unit (2)", o.multiplicity);
+    arguments.flag("--approximate", o.approximate, "... remember the first and last of a unit only");
+    numbers("--cores", "J,...", "intervals executed at once (as recorded, or one per processor)", o.cores);
+    arguments.flag("--measure", o.measure, "re-drive every interval, for policies that keep what the trace holds");
+    declare_synthetic(arguments);
+    arguments.json(o.json);
+    arguments.flag("--csv", o.csv, "write comma-separated values");
+    arguments.words();
+  }
+
+  Result<void> finish(const Arguments& arguments) override {
+    if (options_.json && options_.csv) return usage("--json or --csv, not both");
+    ASSIGN_OR_RETURN(options_.trace, only_trace(arguments));
+    options_.jobs = default_jobs();
+    if (!synthetic_.pattern.empty()) {
+      if (arguments.has_words()) return usage("--synthetic takes no TRACE");
+      options_.synthetic = synthetic_;
+    } else if (arguments.count("--units") + arguments.count("--messages") > 0) {
+      return usage("--units and --messages go with --synthetic");
+    }
+    return {};
+  }
+
+  Result<int> run() override { return evaluate(options_); }
+
+ private:
+  void declare_synthetic(Arguments& arguments) {
+    arguments.choice("--synthetic", "PATTERN",
+                     fmt::format("instead of a trace: {}", fmt::join(synthetic_patterns(), ", ")), synthetic_patterns(),
+                     [this](const std::string& text) { synthetic_.pattern = text; });
+    arguments.number("--units", "U", 2, 65536, fmt::format("... of so many units ({})", synthetic_.units),
+                     [this](uint64_t number) { synthetic_.units = static_cast<uint32_t>(number); });
+    arguments.number("--messages", "K", 1, 100'000'000,
+                     fmt::format("... with so many messages ({})", synthetic_.messages),
+                     [this](uint64_t number) { synthetic_.messages = number; });
+    arguments.number("--seed", "X", 0, UINT64_MAX, "of what is random (1)",
+                     [this](uint64_t number) { options_.seed = synthetic_.seed = number; });
+  }
+
+  SyntheticOptions synthetic_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_evaluate_command() { return std::make_unique<EvaluateCommand>(kText); }
 
 }  // namespace redrive

@@ -1,4 +1,6 @@
 // redrive check --host: whether, and why not, this host can record.
+#include "supervisor/cli/host.h"
+
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/utsname.h>
@@ -14,7 +16,6 @@
 #include "checkpoint/stub_namespaces.h"
 #include "interceptors/trapped_instructions.h"
 #include "supervisor/cli/columns.h"
-#include "supervisor/cli/commands.h"
 
 namespace redrive {
 namespace {

@@ -1,4 +1,6 @@
 // redrive ls: the traces below trace_home(), or the units and intervals of one trace.
+#include "supervisor/cli/list.h"
+
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <fnmatch.h>
@@ -13,7 +15,6 @@
 #include "logstore/home.h"
 #include "logstore/trace.h"
 #include "supervisor/cli/columns.h"
-#include "supervisor/cli/commands.h"
 #include "supervisor/cli/join_text.h"
 #include "supervisor/plan/graph.h"
 #include "supervisor/plan/tally.h"
@@ -224,9 +225,7 @@ void print_units(const Trace& trace, const std::vector<UnitRows>& units) {
   columns.print();
 }
 
-}  // namespace
-
-Result<int> list_command(const ListOptions& options) {
+Result<int> list(const ListOptions& options) {
   if (!options.trace) return list_traces_command(options);
   const auto found = find_trace(*options.trace);
   if (!found && is_pattern(*options.trace)) return list_traces_command(options);
@@ -244,5 +243,42 @@ Result<int> list_command(const ListOptions& options) {
   }
   return 0;
 }
+
+constexpr CommandText kText{"ls", "redrive ls [-n N] [--since TIME] [--failed] [--json] [PATTERN] | TRACE",
+                            "list the traces, newest first, or the units and intervals of one",
+                            "A PATTERN such as 'make-*' selects traces by their names.\n",
+                            "TRACE: a directory, or a name from 'redrive ls'\n"
+                            "TIME:  2h (ago), today, yesterday, 2026-11-22, or 2026-11-22 18:30\n"};
+
+class ListCommand : public CommandWith<ListOptions> {
+ public:
+  using CommandWith::CommandWith;
+
+  void declare(Arguments& arguments) override {
+    ListOptions& o = options_;
+    arguments.json(o.json);
+    arguments.words();
+    arguments.number("-n", "N", 1, UINT32_MAX, "no more than so many traces",
+                     [&o](uint64_t number) { o.most = number; });
+    arguments.option("--since", "TIME", "traces begun at this time or later",
+                     [&o](const std::string& text) -> Result<void> {
+                       ASSIGN_OR_RETURN(o.since, parse_time(text, std::chrono::system_clock::now()));
+                       return {};
+                     });
+    arguments.flag("--failed", o.failed, "traces of programs that ended with a status other than 0");
+  }
+
+  Result<void> finish(const Arguments& arguments) override {
+    ASSIGN_OR_RETURN(const std::string trace, only_trace(arguments));
+    if (arguments.has_words()) options_.trace = trace;
+    return {};
+  }
+
+  Result<int> run() override { return list(options_); }
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_list_command() { return std::make_unique<ListCommand>(kText); }
 
 }  // namespace redrive

@@ -1,5 +1,5 @@
 // redrive plan: the replay set of one interval or of a distributed breakpoint, and how long re-driving it would take.
-#include "supervisor/plan/plan.h"
+#include "supervisor/cli/plan.h"
 
 #include <fmt/format.h>
 
@@ -10,8 +10,9 @@
 #include "base/units.h"
 #include "logstore/trace.h"
 #include "supervisor/cli/columns.h"
-#include "supervisor/cli/commands.h"
+#include "supervisor/cli/shared_options.h"
 #include "supervisor/plan/graph.h"
+#include "supervisor/plan/plan.h"
 #include "supervisor/plan/recovery_line.h"
 #include "supervisor/plan/restore_cost.h"
 #include "supervisor/replay/replay_set.h"
@@ -160,9 +161,7 @@ Result<int> plan_breakpoint(const PlanOptions& options, const Trace& trace) {
   return 0;
 }
 
-}  // namespace
-
-Result<int> plan_command(const PlanOptions& options) {
+Result<int> show_plan(const PlanOptions& options) {
   ASSIGN_OR_RETURN(const std::string directory, find_trace(options.trace));
   ASSIGN_OR_RETURN(const std::shared_ptr<Trace> trace, Trace::open(directory));
   if (!options.breaks.empty()) return plan_breakpoint(options, *trace);
@@ -185,5 +184,47 @@ Result<int> plan_command(const PlanOptions& options) {
   }
   return 0;
 }
+
+constexpr CommandText kText{
+    "plan", "redrive plan [--jobs N] [--until EVENT] [--json] [TRACE] UNIT:I | --break UNIT@EVENT ... [TRACE]",
+    "show what a replay would have to execute, and how long it would take", "", kTraceAndUnitWords};
+
+class PlanCommand : public CommandWith<PlanOptions> {
+ public:
+  using CommandWith::CommandWith;
+
+  void declare(Arguments& arguments) override {
+    options_.jobs = default_jobs();
+    add_jobs(arguments, "predict for so many intervals executed at once (one per processor)", options_.jobs);
+    add_until(arguments, options_.until);
+    add_break(arguments, "plan the distributed breakpoint where this unit stands before EVENT; may be repeated",
+              options_.breaks);
+    arguments.json(options_.json);
+    arguments.words();
+  }
+
+  Result<void> finish(const Arguments& arguments) override {
+    const auto& words = arguments.given_words();
+    if (!options_.breaks.empty()) {
+      if (options_.until) return usage("--break goes without --until");
+      if (words.size() > 1) return usage("--break takes a TRACE and no UNIT");
+      if (!words.empty()) options_.trace = words[0];
+      return {};
+    }
+    if (words.empty() || words.size() > 2) return usage("wants [TRACE] UNIT:I");
+    ASSIGN_OR_RETURN(options_.what, parse_unit_spec(words.back()));
+    if (!options_.what.single()) {
+      return usage(fmt::format("'{}' does not name one interval: write UNIT:I", words.back()));
+    }
+    if (words.size() == 2) options_.trace = words[0];
+    return {};
+  }
+
+  Result<int> run() override { return show_plan(options_); }
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_plan_command() { return std::make_unique<PlanCommand>(kText); }
 
 }  // namespace redrive

@@ -1,6 +1,9 @@
-// redrive prepare: the second and third of four phases (plan/DESIGN.md). A policy decides off line which checkpoints and
-// messages a bound needs; what the trace lacks of these is taken from a replay.
+// redrive prepare: the second and third of four phases (plan/DESIGN.md). A policy decides off line which checkpoints
+// and messages a bound needs; what the trace lacks of these is taken from a replay.
+#include "supervisor/cli/prepare.h"
+
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -9,13 +12,14 @@
 #include <numeric>
 #include <set>
 
+#include "base/limits.h"
 #include "base/text.h"
 #include "base/units.h"
 #include "checkpoint/spawn_cost.h"
 #include "interceptors/trapped_instructions.h"
 #include "logstore/trace_additions.h"
 #include "supervisor/cli/columns.h"
-#include "supervisor/cli/commands.h"
+#include "supervisor/cli/shared_options.h"
 #include "supervisor/plan/evaluation.h"
 #include "supervisor/plan/execution.h"
 #include "supervisor/plan/restore_cost.h"
@@ -287,8 +291,6 @@ Result<Target> target_of(const Trace& trace, const PrepareOptions& options) {
   return target;
 }
 
-}  // namespace
-
 Result<int> prepare(const PrepareOptions& options) {
   ASSIGN_OR_RETURN(const std::string directory, find_trace(options.trace));
   ASSIGN_OR_RETURN(const auto trace, Trace::open(directory));
@@ -328,5 +330,56 @@ Result<int> prepare(const PrepareOptions& options) {
   }
   return 0;
 }
+
+constexpr CommandText kText{
+    "prepare",
+    "redrive prepare [--bound D] [--tuning RULE] [--policy P] [--set-bound N] [--multiplicity M] [--approximate] "
+    "[--cores J] [--isolate UNIT,...] [--jobs N] [--interception TIER] [--json] [TRACE]",
+    "make a trace with virtual checkpoints keep a bound, or change the bound",
+    "Re-drives what is needed to store checkpoints and messages that the bound needs and the trace lacks.\n"
+    "It can be interrupted, and goes on where it was.\n",
+    "TRACE: a directory, or a name from 'redrive ls'; the latest if left out\n"
+    "UNIT:  a number or a name from 'redrive ls TRACE'\n"};
+
+class PrepareCommand : public CommandWith<PrepareOptions> {
+ public:
+  using CommandWith::CommandWith;
+
+  void declare(Arguments& arguments) override {
+    PrepareOptions& o = options_;
+    arguments.duration("--bound", "D", "replays of one interval shall take no longer (the trace's, or 10s)",
+                       [&o](double s) { o.bound_s = s; });
+    add_tuning(arguments, o.tuning);
+    add_policy(arguments, fmt::format("the trace's, or {}", kDefaultPolicy), o.policy, o.parameters);
+    arguments.list("--isolate", "UNIT,...", "units that shall replay without the others",
+                   [&o](const std::string& word) -> Result<void> {
+                     o.isolate.push_back(word);
+                     return {};
+                   });
+    o.jobs = default_jobs();
+    add_jobs(arguments, "intervals executed at once (one per processor)", o.jobs);
+    add_interception(arguments, o.in_process);
+    arguments.json(o.json);
+    arguments.words();
+  }
+
+  Result<void> finish(const Arguments& arguments) override {
+    ASSIGN_OR_RETURN(options_.trace, only_trace(arguments));
+    if (const auto fits = check_policy(arguments, options_.policy, options_.parameters); !fits) {
+      return usage(fits.error().message);
+    }
+    return {};
+  }
+
+  Result<int> run() override {
+    TRY(check_limits());
+    options_.progress = isatty(STDERR_FILENO) != 0;
+    return prepare(options_);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_prepare_command() { return std::make_unique<PrepareCommand>(kText); }
 
 }  // namespace redrive

@@ -1,4 +1,6 @@
 // redrive record: checks what the user asked for, makes the trace, runs the recorder, says what was refused.
+#include "supervisor/cli/record.h"
+
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sched.h>
@@ -14,13 +16,15 @@
 #include <cstring>
 #include <sstream>
 
+#include "base/limits.h"
+#include "base/text.h"
 #include "checkpoint/spawn_cost.h"
 #include "interceptors/trapped_instructions.h"
 #include "logstore/file_cache.h"
 #include "logstore/home.h"
 #include "logstore/trace_files.h"
-#include "supervisor/cli/commands.h"
 #include "supervisor/cli/join_text.h"
+#include "supervisor/cli/shared_options.h"
 #include "supervisor/plan/restore_cost.h"
 #include "supervisor/plan/tuning.h"
 #include "supervisor/record/exit_status.h"
@@ -138,8 +142,7 @@ void go_on_behind(const LeftBehind& left, const std::string& directory) {
   release_front(left.exit_status);
 }
 
-}  // namespace
-
+// In the process that stand_in_front() has made the recorder.
 Result<int> record(const RecordOptions& options) {
   ASSIGN_OR_RETURN(const std::string program, find_program(options.command.front()));
   ASSIGN_OR_RETURN(const Tuning tuning, tuning_of(options));
@@ -209,5 +212,92 @@ Result<int> record(const RecordOptions& options) {
   if (isatty(STDERR_FILENO)) std::fprintf(stderr, "redrive: recorded to %s\n", directory.c_str());
   return end.exit_status;
 }
+
+Result<int> record_behind_front(const RecordOptions& options) {
+  TRY(check_limits());
+  ASSIGN_OR_RETURN(const std::optional<int> ended, stand_in_front());
+  return ended ? *ended : record(options);
+}
+
+constexpr CommandText kText{
+    "record",
+    "redrive record [-o DIR] [--bound D | --virtual] [--tuning RULE] [--policy P] [--critical-path C] "
+    "[--checkpoint-period T] [--set-bound N] [--multiplicity M] [--approximate] [--cores J] [--processors N] "
+    "[--processors-seen N] [--interception TIER] [--transport T] [--wait] [--] CMD ...",
+    "run a command and record it with everything it starts",
+    "Options end at the first word that is not one of these. The exit status is the command's.\n"
+    "The trace is made in $REDRIVE_TRACE_DIR, or else in ~/.local/share/redrive, if -o does not say where.\n",
+    "D, C, T: durations such as 500ms, 2s or 10m\n"};
+
+class RecordCommand : public CommandWith<RecordOptions> {
+ public:
+  using CommandWith::CommandWith;
+
+  void declare(Arguments& arguments) override {
+    RecordOptions& o = options_;
+    arguments.rest(o.command);
+    arguments.option("-o", "DIR", "the directory to make for the trace; it must not exist",
+                     [&o](const std::string& text) -> Result<void> {
+                       o.directory = text;
+                       return {};
+                     });
+    arguments.duration("--bound", "D", "replays of one interval shall take no longer (10s)",
+                       [&o](double s) { o.bound_s = s; });
+    add_tuning(arguments, o.tuning);
+    arguments.duration("--critical-path", "C", "longest chain of re-executed CPU time allowed (0.3 of the bound)",
+                       [&o](double s) { o.critical_path_s = s; });
+    arguments.duration("--checkpoint-period", "T", "longest CPU time between checkpoints of a unit (C/2)",
+                       [&o](double s) { o.checkpoint_period_s = s; });
+    add_policy(arguments, o.policy, o.policy, o.parameters);
+    arguments.flag("--virtual", o.virtual_checkpoints,
+                   "note checkpoints and keep no messages; redrive prepare does the rest");
+    arguments.number("--processors", "N", 1, CPU_SETSIZE, "processors that the programs may run on (all)",
+                     [&o](uint64_t processors) { o.processors = static_cast<unsigned>(processors); });
+    arguments.number("--processors-seen", "N", 1, CPU_SETSIZE, "processors that the programs find (those there are)",
+                     [&o](uint64_t processors) { o.processors_seen = static_cast<unsigned>(processors); });
+    add_interception(arguments, o.in_process);
+    arguments.flag("--wait", o.wait, "wait for what the program leaves behind, too");
+    arguments.option("--transport", "T", "how MPI's processes talk: sockets, as-is: as they do otherwise (sockets)",
+                     [&o](const std::string& text) -> Result<void> {
+                       if (text != "sockets" && text != "as-is") {
+                         return Error{fmt::format("there is no '{}': sockets, as-is", text)};
+                       }
+                       o.transport = text == "sockets" ? Transport::sockets : Transport::as_is;
+                       return {};
+                     });
+  }
+
+  Result<void> finish(const Arguments& arguments) override {
+    if (options_.command.empty()) return usage("the command to record is missing");
+    if (options_.virtual_checkpoints) {
+      for (const char* option : {"--bound", "--policy", "--critical-path", "--tuning"}) {
+        if (arguments.count(option) > 0) return usage(fmt::format("{} is chosen later: redrive prepare", option));
+      }
+      options_.policy = "none";
+    }
+    if (const auto fits = check_policy(arguments, options_.policy, options_.parameters); !fits) {
+      return usage(fits.error().message);
+    }
+    return {};
+  }
+
+  // What is 1 elsewhere would look like the program's own status.
+  Result<int> run() override {
+    try {
+      auto status = record_behind_front(options_);
+      if (status || status.error().status >= kCannotRecord) return status;
+      return Error{status.error().message, kCannotRecord};
+    } catch (const std::exception& failure) {
+      return Error{describe(failure), kCannotRecord};
+    }
+  }
+
+  // The program goes on.
+  bool ends_without_memory() const override { return false; }
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_record_command() { return std::make_unique<RecordCommand>(kText); }
 
 }  // namespace redrive

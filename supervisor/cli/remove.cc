@@ -1,4 +1,6 @@
 // redrive rm: removes traces, and nothing that is not one.
+#include "supervisor/cli/remove.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,7 +9,6 @@
 
 #include "logstore/trace.h"
 #include "logstore/trace_files.h"
-#include "supervisor/cli/commands.h"
 
 namespace redrive {
 
@@ -85,9 +86,7 @@ Result<void> renew_latest() {
   return newest.empty() ? Result<void>() : set_latest(newest);
 }
 
-}  // namespace
-
-Result<int> remove_command(const RemoveOptions& options) {
+Result<int> remove(const RemoveOptions& options) {
   std::vector<fs::path> directories;
   for (const auto& text : options.traces) {  // all or nothing
     ASSIGN_OR_RETURN(const fs::path directory, trace_directory(text));
@@ -111,5 +110,28 @@ Result<int> remove_command(const RemoveOptions& options) {
   if (fs::is_symlink(latest, failure) && !fs::exists(latest, failure)) TRY(renew_latest());
   return 0;
 }
+
+constexpr CommandText kText{"rm", "redrive rm TRACE ...", "remove traces",
+                            "If one of the words is no trace, nothing is removed.\n",
+                            "TRACE: a directory, or a name from 'redrive ls'\n"};
+
+class RemoveCommand : public CommandWith<RemoveOptions> {
+ public:
+  using CommandWith::CommandWith;
+
+  void declare(Arguments& arguments) override { arguments.words(); }
+
+  Result<void> finish(const Arguments& arguments) override {
+    if (!arguments.has_words()) return usage("name the traces to remove");
+    options_.traces = arguments.given_words();
+    return {};
+  }
+
+  Result<int> run() override { return remove(options_); }
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_remove_command() { return std::make_unique<RemoveCommand>(kText); }
 
 }  // namespace redrive

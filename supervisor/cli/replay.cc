@@ -1,14 +1,18 @@
 // redrive replay: plans each interval, re-drives its replay set side by side, reports. Or re-drives all at once.
+#include "supervisor/cli/replay.h"
+
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/limits.h"
 #include "base/mutex.h"
 #include "base/text.h"
 #include "interceptors/trapped_instructions.h"
 #include "supervisor/cli/columns.h"
-#include "supervisor/cli/commands.h"
+#include "supervisor/cli/shared_options.h"
 #include "supervisor/plan/graph.h"
 #include "supervisor/replay/replay_set.h"
 #include "supervisor/replay/whole_replay.h"
@@ -244,14 +248,6 @@ void print_summary(const Trace& trace, const Summary& summary, size_t intervals,
                                       : "no bound: see redrive prepare");
 }
 
-}  // namespace
-
-void say_if_recorded_on(const Trace& trace) {
-  if (!trace.recording()) return;
-  fmt::print(stderr, "redrive: {} is still being recorded; what has been written so far is re-driven\n",
-             printable(trace.directory()));
-}
-
 Result<int> replay(const ReplayOptions& options) {
   if (!options.breaks.empty()) return replay_to_breakpoint(options);
   const auto started = std::chrono::steady_clock::now();
@@ -307,5 +303,92 @@ Result<int> replay(const ReplayOptions& options) {
   if (summary.error) return *summary.error;
   return static_cast<int>(summary.late ? kLate : Status::ok);
 }
+
+constexpr CommandText kText{
+    "replay",
+    "redrive replay [--verify] [--output] [--jobs N] [--until EVENT] [--total-order] [--interception TIER] [--json] "
+    "[TRACE] UNIT[:I[-J]] | --all [--once] [TRACE] | "
+    "--break UNIT@EVENT ... [--memory UNIT:ADDRESS+LENGTH ...] [--inspect] [TRACE]",
+    "re-drive intervals of a unit, or all units up to a distributed breakpoint",
+    "Without I, all intervals of the unit.\n", kTraceAndUnitWords};
+
+class ReplayCommand : public CommandWith<ReplayOptions> {
+ public:
+  using CommandWith::CommandWith;
+
+  void declare(Arguments& arguments) override {
+    ReplayOptions& o = options_;
+    arguments.flag("--all", o.all, "every interval of every unit");
+    arguments.flag("--once", o.once, "with --all: execute every interval once, all together, not each with its set");
+    arguments.flag("--verify", o.verify, "compare registers and memory with the next checkpoint");
+    arguments.flag("--output", o.output, "show what the unit wrote to standard output and error, and no table");
+    o.jobs = default_jobs();
+    add_jobs(arguments, "intervals executed at once (one per processor)", o.jobs);
+    add_until(arguments, o.until);
+    arguments.flag("--total-order", o.total_order, "receives of all units happen in the recorded order");
+    add_break(arguments, "stop all units where this one stands before EVENT, and show them; may be repeated", o.breaks);
+    arguments.each("--memory", "UNIT:ADDRESS+LENGTH", "with --break: show this memory",
+                   [&o](const std::string& text) -> Result<void> {
+                     ASSIGN_OR_RETURN(const MemorySpec memory, parse_memory_spec(text));
+                     o.memory.push_back(memory);
+                     return {};
+                   });
+    arguments.flag("--inspect", o.inspect, "with --break: read commands from standard input there");
+    add_interception(arguments, o.in_process);
+    arguments.json(o.json);
+    arguments.words();
+  }
+
+  Result<void> finish(const Arguments& arguments) override {
+    ReplayOptions& o = options_;
+    const auto& words = arguments.given_words();
+    if (!o.breaks.empty()) return finish_break(words);
+    if (!o.memory.empty() || o.inspect) return usage("--memory and --inspect go with --break");
+    if (o.all) {
+      if (o.until) return usage("--until wants one interval, not --all");
+      if (words.size() > 1) return usage("--all takes a TRACE and no UNIT");
+      if (o.once && o.output) return usage("--output or --once, not both");
+      if (!words.empty()) o.trace = words[0];
+      return {};
+    }
+    if (o.once) return usage("--once goes with --all");
+    if (words.empty() || words.size() > 2) return usage("wants [TRACE] UNIT[:I[-J]], or --all");
+    ASSIGN_OR_RETURN(const UnitSpec spec, parse_unit_spec(words.back()));
+    if (o.until && !spec.single()) return usage("--until wants one interval: UNIT:I");
+    if (words.size() == 2) o.trace = words[0];
+    o.unit_text = spec.unit;
+    o.first_interval = spec.first_interval;
+    o.last_interval = spec.last_interval;
+    return {};
+  }
+
+  Result<int> run() override {
+    TRY(check_limits());
+    options_.progress = isatty(STDERR_FILENO) != 0;
+    return replay(options_);
+  }
+
+ private:
+  Result<void> finish_break(const std::vector<std::string>& words) {
+    ReplayOptions& o = options_;
+    if (o.all || o.once || o.until || o.output) {
+      return usage("--break goes without --all, --once, --until and --output");
+    }
+    if (words.size() > 1) return usage("--break takes a TRACE and no UNIT");
+    if (o.inspect && o.json) return usage("--inspect or --json, not both");
+    if (!words.empty()) o.trace = words[0];
+    return {};
+  }
+};
+
+}  // namespace
+
+void say_if_recorded_on(const Trace& trace) {
+  if (!trace.recording()) return;
+  fmt::print(stderr, "redrive: {} is still being recorded; what has been written so far is re-driven\n",
+             printable(trace.directory()));
+}
+
+std::unique_ptr<Command> make_replay_command() { return std::make_unique<ReplayCommand>(kText); }
 
 }  // namespace redrive

@@ -1,4 +1,6 @@
 // redrive stats: messages, bytes and checkpoints of a trace, whole and per unit and channel.
+#include "supervisor/cli/stats.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -12,8 +14,8 @@
 #include "base/units.h"
 #include "logstore/trace.h"
 #include "supervisor/cli/columns.h"
-#include "supervisor/cli/commands.h"
 #include "supervisor/cli/join_text.h"
+#include "supervisor/cli/shared_options.h"
 #include "supervisor/plan/graph.h"
 #include "supervisor/plan/restore_cost.h"
 #include "supervisor/plan/tally.h"
@@ -368,9 +370,7 @@ void print_doubts(const Trace& trace) {
   for (const auto& over : too_long) fmt::print("{}\n", describe(trace, over));
 }
 
-}  // namespace
-
-Result<int> stats_command(const StatsOptions& options) {
+Result<int> stats(const StatsOptions& options) {
   ASSIGN_OR_RETURN(const std::string directory, find_trace(options.trace));
   ASSIGN_OR_RETURN(const std::shared_ptr<Trace> trace, Trace::open(directory));
   ASSIGN_OR_RETURN(const Stats stats, gather(*trace));
@@ -384,5 +384,29 @@ Result<int> stats_command(const StatsOptions& options) {
   }
   return 0;
 }
+
+constexpr CommandText kText{"stats", "redrive stats [--json] [TRACE]",
+                            "count messages, bytes and checkpoints, whole and per unit and channel", "", kTraceWord};
+
+class StatsCommand : public CommandWith<StatsOptions> {
+ public:
+  using CommandWith::CommandWith;
+
+  void declare(Arguments& arguments) override {
+    arguments.json(options_.json);
+    arguments.words();
+  }
+
+  Result<void> finish(const Arguments& arguments) override {
+    ASSIGN_OR_RETURN(options_.trace, only_trace(arguments));
+    return {};
+  }
+
+  Result<int> run() override { return stats(options_); }
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_stats_command() { return std::make_unique<StatsCommand>(kText); }
 
 }  // namespace redrive

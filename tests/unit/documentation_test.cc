@@ -96,7 +96,8 @@ TEST_CASE("redrive(1) has every command with every option, and no other") {
 
 TEST_CASE("--help lists every command, and each command's --help its options") {
   const auto text = [](std::vector<std::string> words) {
-    return std::get<PrintText>(parse_command_line(std::move(words)).value()).text;
+    const auto command = parse_command_line(std::move(words));
+    return dynamic_cast<const CommandWith<PrintText>&>(*command.value()).options().text;
   };
   const std::string overview = text({"--help"});
   for (const auto& command : describe_commands()) {

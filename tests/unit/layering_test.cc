@@ -112,6 +112,16 @@ TEST_CASE("plan computes: it traces nothing, and makes no process") {
   });
 }
 
+TEST_CASE("only the parser of arguments knows the library that parses them") {
+  for_each_source("supervisor", [](const fs::path& path) {
+    CAPTURE(path.string());
+    std::ostringstream text;
+    text << std::ifstream(path).rdbuf();
+    const bool knows = text.str().find("#include <CLI/") != std::string::npos;
+    CHECK_EQ(knows, path == "supervisor/cli/arguments.cc" || path == "supervisor/cli/command_line.cc");
+  });
+}
+
 // A signal, as of the recorder's timer, ends a bare waitpid(2) that blocks.
 TEST_CASE("one process is waited for with wait_for() only") {
   for (const auto& [directory, allowed] : kMayInclude) {

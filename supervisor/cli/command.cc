@@ -1,0 +1,17 @@
+#include "supervisor/cli/command.h"
+
+#include <fmt/format.h>
+
+namespace redrive {
+
+Error usage_error(const std::string& command, const std::string& what) {
+  return Error{fmt::format("{}: {} (redrive {} --help)", command, what, command), Status::usage};
+}
+
+Result<std::string> Command::only_trace(const Arguments& arguments) const {
+  const auto& words = arguments.given_words();
+  if (words.size() > 1) return usage(fmt::format("one TRACE is enough: '{}' is too much", words[1]));
+  return words.empty() ? std::string() : words[0];
+}
+
+}  // namespace redrive

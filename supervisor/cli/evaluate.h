@@ -1,0 +1,32 @@
+// redrive evaluate: what policies would have kept of an execution, and what replays would then take.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "supervisor/cli/command.h"
+#include "supervisor/plan/execution.h"
+
+namespace redrive {
+
+// Lists are swept: a row for each combination. Empty: as recorded.
+struct EvaluateOptions {
+  std::string trace;
+  std::optional<SyntheticOptions> synthetic;  // instead of a trace
+  std::vector<std::string> policies;          // empty: all
+  std::vector<double> critical_path_s, checkpoint_period_s, skew_s;
+  std::vector<uint32_t> set_bound, multiplicity, cores;
+  bool approximate = false;
+  bool measure = false;  // re-drive every interval of the trace
+  int jobs = 1;          // cores, if none are given and none were recorded
+  uint64_t seed = 1;
+  bool json = false;
+  bool csv = false;
+};
+
+std::unique_ptr<Command> make_evaluate_command();
+
+}  // namespace redrive

@@ -1,0 +1,25 @@
+// redrive ls: the traces below trace_home(), newest first, or the units and intervals of one.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "supervisor/cli/command.h"
+
+namespace redrive {
+
+struct ListOptions {
+  std::optional<std::string> trace;  // or a pattern of names, as glob(7) has them, if no trace is called so
+  bool failed = false;               // only those whose program ended with another status than 0
+  std::optional<std::chrono::system_clock::time_point> since;  // only those begun then or later
+  std::optional<uint64_t> most;                                // no more than so many
+  bool json = false;
+  bool filters() const { return failed || since || most; }
+};
+
+std::unique_ptr<Command> make_list_command();
+
+}  // namespace redrive

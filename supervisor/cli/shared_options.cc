@@ -1,0 +1,87 @@
+#include "supervisor/cli/shared_options.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "base/text.h"
+
+namespace redrive {
+namespace {
+
+constexpr uint64_t kMaxJobs = 4096;
+
+}  // namespace
+
+int default_jobs() { return static_cast<int>(std::max(1U, std::thread::hardware_concurrency())); }
+
+void add_jobs(Arguments& arguments, const char* help, int& jobs) {
+  arguments.number("--jobs", "N", 1, kMaxJobs, help, [&jobs](uint64_t given) { jobs = static_cast<int>(given); });
+}
+
+void add_tuning(Arguments& arguments, TuningRule& rule) {
+  arguments.choice(
+      "--tuning", "RULE", "C from the bound: promise keeps it for every replay, paper takes 1.25 of it (promise)",
+      {"promise", "paper"},
+      [&rule](const std::string& text) { rule = text == "paper" ? TuningRule::paper : TuningRule::promise; });
+}
+
+void add_interception(Arguments& arguments, bool& in_process) {
+  arguments.choice("--interception", "TIER", "how system calls are seen: in-process, stops (in-process)",
+                   {"in-process", "stops"},
+                   [&in_process](const std::string& text) { in_process = text == "in-process"; });
+}
+
+void add_until(Arguments& arguments, std::optional<uint64_t>& until) {
+  arguments.option("--until", "EVENT", "stop before this event of the one interval asked for",
+                   [&until](const std::string& text) -> Result<void> {
+                     until = parse_number(text);
+                     if (!until) return Error{fmt::format("'{}' is not an event number", text)};
+                     return {};
+                   });
+}
+
+void add_break(Arguments& arguments, const char* help, std::vector<PlaceSpec>& breaks) {
+  arguments.each("--break", "UNIT@EVENT", help, [&breaks](const std::string& text) -> Result<void> {
+    ASSIGN_OR_RETURN(const PlaceSpec place, parse_place_spec(text));
+    breaks.push_back(place);
+    return {};
+  });
+}
+
+void add_policy(Arguments& arguments, const std::string& standard, std::string& policy, PolicyParameters& parameters) {
+  std::vector<std::string> names;
+  for (const auto& known : policies()) names.emplace_back(known.name);
+  const auto help = fmt::format("which messages to keep: {} ({})", fmt::join(names, ", "), standard);
+  arguments.choice("--policy", "P", help, names, [&policy](const std::string& text) { policy = text; });
+  const auto number = [&](Parameter parameter, const char* value, const char* text) {
+    const PolicyNumber& known = policy_number(parameter);
+    arguments.number(known.option, value, 1, kMaxPolicyNumber, fmt::format("{} ({})", text, parameters.*known.value),
+                     [&parameters, &known](uint64_t given) { parameters.*known.value = static_cast<uint32_t>(given); });
+  };
+  number(kSetBound, "N", "replay-set: most intervals of a replay set");
+  number(kMultiplicity, "M", "critical-path-multiplicity: most intervals of one unit");
+  arguments.flag("--approximate", parameters.approximate, "... remember the first and last of a unit only");
+  number(kCores, "J", "makespan: intervals executed at once in a replay");
+}
+
+Result<void> check_policy(const Arguments& arguments, const std::string& name, const PolicyParameters& parameters) {
+  unsigned known = 0;
+  if (!name.empty()) {
+    ASSIGN_OR_RETURN(const PolicyInfo* policy, find_policy(name));
+    known = policy->parameters;
+  }
+  const auto wrong = [&](const std::string& option) {
+    return Error{name.empty() ? fmt::format("{} wants --policy", option)
+                              : fmt::format("{}: policy {} has no such parameter", option, name)};
+  };
+  for (const PolicyNumber& number : policy_numbers()) {
+    if (arguments.count(number.option) > 0 && !(known & number.parameter)) return wrong(number.option);
+  }
+  if (parameters.approximate && !(known & kApproximate)) return wrong("--approximate");
+  return {};
+}
+
+}  // namespace redrive

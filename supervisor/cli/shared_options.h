@@ -1,0 +1,38 @@
+// Options that several commands have, and what their words mean.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "logstore/policy/policy.h"
+#include "supervisor/cli/command.h"
+#include "supervisor/cli/unit_spec.h"
+#include "supervisor/plan/tuning.h"
+
+namespace redrive {
+
+// For CommandText::words.
+inline constexpr char kTraceWord[] = "TRACE: a directory, or a name from 'redrive ls'; the latest if left out\n";
+inline constexpr char kTraceAndUnitWords[] =
+    "TRACE: a directory, or a name from 'redrive ls'; the latest if left out\n"
+    "UNIT:  a number or a name from 'redrive ls TRACE'\n"
+    "I, J:  intervals of the unit, from 0 on\n";
+
+inline constexpr uint64_t kMaxPolicyNumber = 1'000'000;
+
+// One for each processor of this host.
+int default_jobs();
+void add_jobs(Arguments& arguments, const char* help, int& jobs);
+void add_tuning(Arguments& arguments, TuningRule& rule);
+void add_interception(Arguments& arguments, bool& in_process);
+void add_until(Arguments& arguments, std::optional<uint64_t>& until);
+void add_break(Arguments& arguments, const char* help, std::vector<PlaceSpec>& breaks);
+
+// `standard`: the policy if none is given.
+void add_policy(Arguments& arguments, const std::string& standard, std::string& policy, PolicyParameters& parameters);
+// Whether the policy has all parameters that were given: one that it has not says that something else was meant. An
+// Error: what is wrong, for Command::usage(). `name`: empty if none was given.
+Result<void> check_policy(const Arguments& arguments, const std::string& name, const PolicyParameters& parameters);
+
+}  // namespace redrive
