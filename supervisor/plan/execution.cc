@@ -1,5 +1,7 @@
 #include "supervisor/plan/execution.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -55,6 +57,9 @@ class Reader {
     const auto number = static_cast<uint32_t>(units_.size() - 1);
     uint64_t before_ns = 0;
     for (const auto& interval : trace_.intervals(record.unit)) {
+      if (unit.steps.empty() && interval.kind == CheckpointKind::image) {
+        return Error{fmt::format("unit {} begins with neither a program nor a fork", record.unit), Status::damaged};
+      }
       const IntervalExtent extent = interval_extent(trace_, record.unit, interval.interval);
       Found begin;
       begin.step.unit = number;

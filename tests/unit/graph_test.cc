@@ -16,9 +16,13 @@ class Written {
 
   // It begins with a fork, or else with a program, whose image is stored at once, if it ever is.
   void unit(UnitId id, EventRef parent = {}, bool stored = true) {
-    writer_->add(UnitRecord{id, static_cast<int32_t>(100 + id), parent, {}});
+    bare_unit(id, parent);
     interval(id, parent.unit ? CheckpointKind::fork : CheckpointKind::exec);
     if (!parent.unit && stored) image(id);
+  }
+  // One without any interval.
+  void bare_unit(UnitId id, EventRef parent = {}) {
+    writer_->add(UnitRecord{id, static_cast<int32_t>(100 + id), parent, {}});
   }
   void interval(UnitId id, CheckpointKind kind = CheckpointKind::image) {
     const IntervalIndex index = intervals_[id]++;
@@ -540,4 +544,14 @@ TEST_CASE("an event that needs itself, or a later one of its unit, is no reason 
   const auto execution = read_execution(*trace);
   REQUIRE(execution);
   CHECK(execution->steps.size() <= 5);
+}
+
+TEST_CASE("a unit that begins with neither a program nor a fork is damage") {
+  Written written;
+  written.bare_unit(1);
+  written.interval(1);
+  written.end_interval(1, 1000);
+  const auto execution = read_execution(*written.finished());
+  REQUIRE_FALSE(execution);
+  CHECK_EQ(execution.error().status, Status::damaged);
 }
