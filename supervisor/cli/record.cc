@@ -30,6 +30,7 @@
 #include "supervisor/record/exit_status.h"
 #include "supervisor/record/front.h"
 #include "supervisor/record/interrupts.h"
+#include "supervisor/record/ptrace_tracer.h"
 #include "supervisor/record/recorder.h"
 #include "supervisor/record/transport.h"
 
@@ -191,7 +192,8 @@ Result<int> record(const RecordOptions& options) {
     limits.virtual_checkpoints = options.virtual_checkpoints;
     catch_interrupts();
     limits.cpuid_traps = trap_own_instructions();
-    Recorder recorder(*writer, *policy, limits, cache.get());
+    PtraceTracer tracer;
+    Recorder recorder(tracer, *writer, *policy, limits, cache.get());
     personality(ADDR_NO_RANDOMIZE);
     TRY(recorder.launch(program, options.command));
     end = recorder.run([&](const LeftBehind& left) {

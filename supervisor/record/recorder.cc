@@ -1,17 +1,15 @@
 #include "supervisor/record/recorder.h"
 
 #include <sched.h>
-#include <sys/ptrace.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <xxhash.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <set>
 
+#include "base/overloaded.h"
 #include "base/text.h"
-#include "checkpoint/stub.h"
 #include "interceptors/payload.h"
 #include "supervisor/record/front.h"
 #include "supervisor/record/interrupts.h"
@@ -39,27 +37,21 @@ constexpr uint64_t kOften = 1'000'000;  // sleeps
 constexpr size_t kBatches = 2;          // of events to be made: copies_ and other_copies_ hold what they are made of
 // A checkpoint that the unit was asked for comes where it is, if not at a call before: this part of T later.
 constexpr uint64_t kStoppedAfter = 32;
-constexpr int kSyscallStop = SIGTRAP | 0x80;
 
-// What the report of a birth or an exec says, of a tracee that has just stopped (ptrace(2), PTRACE_GETEVENTMSG); 0 of
-// other stops.
-unsigned long message_of(pid_t tid, int status) {
-  const int event = status >> 16;
-  const bool birth = event == PTRACE_EVENT_CLONE || event == PTRACE_EVENT_FORK || event == PTRACE_EVENT_VFORK;
-  unsigned long message = 0;
-  if (birth || event == PTRACE_EVENT_EXEC) ptrace(PTRACE_GETEVENTMSG, tid, nullptr, &message);
-  return message;
+// Whether the stop tells of another thread than the one that has stopped.
+bool names_another(const Stop& stop) {
+  if (const auto* birth = std::get_if<Birth>(&stop)) return birth->child != 0;
+  const auto* exec = std::get_if<Exec>(&stop);
+  return exec && exec->former_tid != 0;
 }
-
-int exit_status_of(int status) { return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status); }
 
 // To the first process, or to all that are left when that has ended.
 template <typename Threads>
-void pass_on(int signal, const Threads& threads, pid_t first) {
+void pass_on(Tracer& tracer, int signal, const Threads& threads, pid_t first) {
   std::set<pid_t> processes;
   for (const auto& [tid, thread] : threads) processes.insert(thread->process->pid);
   if (processes.contains(first)) processes = {first};
-  for (const pid_t process : processes) kill(process, signal);
+  for (const pid_t process : processes) tracer.send(process, signal);
 }
 
 // Which processors the caller may run on, or runs on.
@@ -75,8 +67,9 @@ pid_t tid_named(const Thread& caller, uint64_t number) {
   return own == caller.tid ? named : -1;
 }
 
-Recorder::Recorder(TraceWriter& writer, Policy& policy, RecorderLimits limits, FileCache* cache)
-    : writer_(writer),
+Recorder::Recorder(Tracer& tracer, TraceWriter& writer, Policy& policy, RecorderLimits limits, FileCache* cache)
+    : tracer_(tracer),
+      writer_(writer),
       policy_(policy),
       limits_(limits),
       cache_(cache),
@@ -116,11 +109,11 @@ void Recorder::add_unsure(Unit& unit, const std::string& reason, EventIndex from
 LeftBehind Recorder::left_behind() const {
   std::set<const Process*> processes;
   for (const auto& [tid, thread] : threads_) processes.insert(thread->process);
-  return {exit_status_of(root_status_), processes.size()};
+  return {root_end_.shell_status(), processes.size()};
 }
 
 RecordingEnd Recorder::run(const std::function<void(const LeftBehind&)>& left_behind) {
-  const auto started = Clock::now();
+  const auto started = tracer_.now();
   bool told = false;
   next_tick_ = started + kTick;
   while (!threads_.empty()) {
@@ -130,9 +123,9 @@ RecordingEnd Recorder::run(const std::function<void(const LeftBehind&)>& left_be
       stopped_.pop_front();
       handle(next);
     }
-    for (const int signal : take_interrupts()) pass_on(signal, threads_, root_);
-    if (Clock::now() >= next_tick_) tick();
-    if (root_ended_ && !told && !threads_.empty() && Clock::now() - *root_ended_ > kLeaving) {
+    for (const int signal : take_interrupts()) pass_on(tracer_, signal, threads_, root_);
+    if (tracer_.now() >= next_tick_) tick();
+    if (root_ended_ && !told && !threads_.empty() && tracer_.now() - *root_ended_ > kLeaving) {
       told = true;
       left_behind(this->left_behind());
     }
@@ -150,11 +143,10 @@ RecordingEnd Recorder::run(const std::function<void(const LeftBehind&)>& left_be
   add_sites();
   plans_.keep();
   RecordingEnd end;
-  end.exit_status = exit_status_of(root_status_);
-  const bool killed = WIFSIGNALED(root_status_);
-  const bool interrupted = killed && was_interrupted_by(WTERMSIG(root_status_));
-  end.reason = interrupted ? "interrupted" : killed ? "killed by a signal" : "exited";
-  end.wall_s = std::chrono::duration<double>(Clock::now() - started).count();
+  end.exit_status = root_end_.shell_status();
+  const bool interrupted = root_end_.killed() && was_interrupted_by(root_end_.signal);
+  end.reason = interrupted ? "interrupted" : root_end_.killed() ? "killed by a signal" : "exited";
+  end.wall_s = std::chrono::duration<double>(tracer_.now() - started).count();
   end.skipped_checkpoints = skipped_checkpoints_;
   return end;
 }
@@ -162,16 +154,14 @@ RecordingEnd Recorder::run(const std::function<void(const LeftBehind&)>& left_be
 // Waits until a tracee has stopped or ended, and takes all that have: waitpid(2) answers with the youngest first, and
 // would starve the others while that stops again and again. A signal to us ends the wait. False if no tracee is left.
 bool Recorder::collect_stops() {
-  for (int flags = __WALL | __WNOTHREAD;; flags |= WNOHANG) {
-    Stopped next;
-    next.tid = waitpid(-1, &next.status, flags);
-    if (next.tid < 0 && stopped_.empty() && errno == ECHILD) return false;
-    if (next.tid <= 0) return true;
-    next.message = message_of(next.tid, next.status);
+  Waited waited = tracer_.wait_for_any();
+  if (std::holds_alternative<NoTracees>(waited)) return false;
+  for (; const auto* next = std::get_if<Stopped>(&waited); waited = tracer_.take_any()) {
     // It was killed while it was stopped, perhaps by an exec that has taken over its number.
-    std::erase_if(stopped_, [&](const Stopped& was) { return was.tid == next.tid && !was.message; });
-    stopped_.push_back(next);
+    std::erase_if(stopped_, [&](const Stopped& was) { return was.tid == next->tid && !names_another(was.stop); });
+    stopped_.push_back(*next);
   }
+  return true;
 }
 
 // A full disk ends the trace, not the program.
@@ -186,9 +176,10 @@ void Recorder::add_channels() {
 }
 
 void Recorder::end_copy(pid_t copy) {
-  kill(copy, SIGKILL);
-  int status = 0;
-  while (wait_for(copy, status) && WIFSTOPPED(status)) ptrace(PTRACE_CONT, copy, nullptr, nullptr);
+  tracer_.send(copy, SIGKILL);
+  for (auto stop = tracer_.wait(copy); stop && !is<Gone>(*stop); stop = tracer_.wait(copy)) {
+    tracer_.resume(copy, Resume::cont);
+  }
 }
 
 // How a unit's calls were recorded, and which were refused.
@@ -265,13 +256,13 @@ void Recorder::tick() {
   if (event_maker_) make_events_behind();
   if (crowded_) next = std::min<std::chrono::nanoseconds>(next, kCrowdedTick);
   next = std::max<std::chrono::nanoseconds>(next, kShortestTick);
-  next_tick_ = Clock::now() + next;
-  wake_within(std::chrono::duration_cast<std::chrono::microseconds>(next));
+  next_tick_ = tracer_.now() + next;
+  tracer_.wake_within(std::chrono::duration_cast<std::chrono::microseconds>(next));
 }
 
 // Sends units that compute to other processors, and calls back those that stop or sleep often.
 void Recorder::place_units() {
-  const auto now = Clock::now();
+  const auto now = tracer_.now();
   if (placement_.one_processor() || now - placed_ < kPlaced) return;
   const auto last = std::exchange(placed_, now);
   std::vector<UnitUse> uses;
@@ -351,7 +342,7 @@ void Recorder::moved_to_processors(const Thread& thread) {
 // CPU time counts: it may be waiting for the processor.
 void Recorder::watch(Unit& unit, bool checkpoint_due) {
   Thread& holder = *unit.current;
-  const auto now = Clock::now();
+  const auto now = tracer_.now();
   const bool others_wait =
       (!unit.ready.empty() || !unit.joining.empty() || !unit.writers.empty()) && now - unit.baton_since > kBatonSlice;
   const bool signal_waits = !holder.held.empty() && now - holder.held_since > kBatonSlice;
@@ -374,77 +365,69 @@ void Recorder::watch(Unit& unit, bool checkpoint_due) {
   // Any other stop takes the interrupt back (ptrace_stop(), kernel/signal.c).
   if (at_ns - unit.interrupted_ns < kRetryNs) return;
   unit.interrupted_ns = at_ns;
-  holder.preempting = ptrace(PTRACE_INTERRUPT, holder.tid, nullptr, nullptr) == 0;
+  holder.preempting = tracer_.interrupt(holder.tid);
 }
 
 void Recorder::handle(const Stopped& stopped) {
-  const auto [tid, status, message] = stopped;
+  const auto& [tid, stop] = stopped;
   Thread* found = find(tid);
-  const bool at_call = found && status >> 16 == PTRACE_EVENT_SECCOMP;
-  if (at_call && serve_again(*found)) return;
+  if (found && is<SyscallEntry>(stop) && serve_again(*found)) return;
   drain();
   report_outside_changes();  // before what has it mapped is gone
   ask_at_each_event();
   forget_ended_units();
-  if (found && WIFSTOPPED(status)) empty_ring(*found);
-  if (WIFEXITED(status) || WIFSIGNALED(status)) {
-    ended(tid, status);
+  if (const auto* gone = std::get_if<Gone>(&stop)) {
+    ended(tid, gone->end);
     return;
   }
-  const int event = status >> 16;
-  const int signal = WSTOPSIG(status);
-  if (event == PTRACE_EVENT_EXEC) {
-    executed(tid, static_cast<pid_t>(message));
+  if (found) empty_ring(*found);
+  if (const auto* exec = std::get_if<Exec>(&stop)) {
+    executed(tid, exec->former_tid);
     return;
   }
-  if (!found) {
-    if (event == PTRACE_EVENT_EXIT) {
-      ptrace(PTRACE_CONT, tid, nullptr, nullptr);
-      return;
-    }
-    if (is_lost_copy(tid)) {
-      end_copy(tid);
-      return;
-    }
-    early_[tid] = status;
-    return;
-  }
-  Thread& thread = *found;
-  // It is about to be killed, or has been, and its registers may still be there: nothing more happens in it.
-  if (thread.process->end_logged && event != PTRACE_EVENT_EXIT) return;
-  switch (event) {
-    case PTRACE_EVENT_SECCOMP:
-      handle_seccomp_stop(thread);
-      return;
-    case PTRACE_EVENT_CLONE:
-    case PTRACE_EVENT_FORK:
-    case PTRACE_EVENT_VFORK:
-      born(thread, static_cast<pid_t>(message));
-      return;
-    case PTRACE_EVENT_STOP:
-      handle_event_stop(thread, signal);
-      return;
-    case PTRACE_EVENT_EXIT:
-      exits(thread);
-      return;
-    default:
-      break;
-  }
-  if (signal == kSyscallStop) {
-    handle_syscall_exit(thread);
+  if (found) {
+    handle(*found, stop);
+  } else if (is<Exiting>(stop)) {
+    tracer_.resume(tid, Resume::cont);
+  } else if (is_lost_copy(tid)) {
+    end_copy(tid);
   } else {
-    handle_signal(thread, signal);
+    early_.insert(tid);
   }
 }
 
-// A thread has been born, its group stops or goes on, or it was interrupted by us.
-void Recorder::handle_event_stop(Thread& thread, int signal) {
-  if (thread.process->pid == root_ && !stops_the_group(signal)) continue_front();
+// The end of a thread and the begin of a program are handled before: they may be of a thread with another number.
+void Recorder::handle(Thread& thread, const Stop& stop) {
+  // It is about to be killed, or has been, and its registers may still be there: nothing more happens in it.
+  if (thread.process->end_logged && !is<Exiting>(stop)) return;
+  std::visit(Overloaded{
+                 [&](const SyscallEntry&) { handle_seccomp_stop(thread); },
+                 [&](const SyscallExit&) { handle_syscall_exit(thread); },
+                 [&](const Birth& birth) { born(thread, birth.child); },
+                 [&](const SignalStop& stopped) { handle_signal(thread, stopped.signal); },
+                 [&](const GroupStop& stopped) { handle_group_stop(thread, stopped.signal); },
+                 [&](const Interrupted&) { handle_interrupted(thread); },
+                 [&](const Exiting& exiting) { exits(thread, exiting.end); },
+                 [](const Exec&) { CHECK(!"an exec is handled before"); },
+                 [](const Gone&) { CHECK(!"an end is handled before"); },
+             },
+             stop);
+}
+
+void Recorder::handle_group_stop(Thread& thread, int signal) {
   if (thread.run == Thread::Run::starting) {
     take_or_queue(thread, Thread::Stop::start);
-  } else if (stops_the_group(signal)) {
-    if (thread.process->pid == root_) stop_front(signal);
-    stop_with_group(thread);
+    return;
+  }
+  if (thread.process->pid == root_) stop_front(signal);
+  stop_with_group(thread);
+}
+
+// A thread has been born, its group goes on, or it was interrupted by us.
+void Recorder::handle_interrupted(Thread& thread) {
+  if (thread.process->pid == root_) continue_front();
+  if (thread.run == Thread::Run::starting) {
+    take_or_queue(thread, Thread::Stop::start);
   } else if (thread.run == Thread::Run::stopped) {
     take_or_queue(thread, Thread::Stop::continued);
   } else if (thread.asleep) {
@@ -456,18 +439,15 @@ void Recorder::handle_event_stop(Thread& thread, int signal) {
     if (due && (preempt(thread, handled) || handled)) return;
     if (in_user && end_cut_short(thread, 0)) return;
     if (in_user) leave_gate(thread);
-    resume(thread, in_user ? PTRACE_CONT : PTRACE_SYSCALL);
+    resume(thread, in_user ? Resume::cont : Resume::to_syscall_exit);
   }
 }
 
-void Recorder::resume(Thread& thread, int how, int signal) {
-  // ESRCH: it was killed; waitpid tells.
-  ptrace(static_cast<__ptrace_request>(how), thread.tid, nullptr, signal);
-}
+void Recorder::resume(const Thread& thread, Resume how, int signal) { tracer_.resume(thread.tid, how, signal); }
 
 void Recorder::resume_user(Thread& thread, const user_regs_struct& regs) {
   runs_from(thread, regs);
-  resume(thread, PTRACE_CONT);
+  resume(thread, Resume::cont);
 }
 
 // It is about to be resumed there.
@@ -490,11 +470,11 @@ void Recorder::rewind(Thread& thread, const user_regs_struct& entry) {
 
 void Recorder::handle_seccomp_stop(Thread& thread) {
   if (thread.run == Thread::Run::starting) {
-    resume(thread, PTRACE_CONT);  // the launcher, before its program begins
+    resume(thread, Resume::cont);  // the launcher, before its program begins
     return;
   }
   user_regs_struct regs;
-  if (!redrive::get_regs(thread.tid, regs)) return;
+  if (!tracer_.get_regs(thread.tid, regs)) return;
   const Gate* const gate = thread.process->gate.get();
   if (gate && regs.rip == arena_->header().boundary) {
     thread.asleep ? woke(thread, regs) : at_boundary(thread, regs);
@@ -522,7 +502,7 @@ void Recorder::end_intruder(const Thread& thread) {
   const Process& process = *thread.process;
   std::fprintf(stderr, "redrive: process %d (%s) tried to make system calls with redrive's own code, and was killed\n",
                process.pid, printable(process.command).c_str());
-  kill(process.pid, SIGKILL);
+  tracer_.send(process.pid, SIGKILL);
 }
 
 void Recorder::handle_syscall_exit(Thread& thread) {
@@ -551,7 +531,7 @@ void Recorder::give_up_baton(Unit& unit) {
 // killed.
 bool Recorder::begin_joined_interval(Unit& unit, Thread& thread) {
   user_regs_struct regs;
-  if (!redrive::get_regs(thread.tid, regs)) return false;
+  if (!tracer_.get_regs(thread.tid, regs)) return false;
   begin_interval(unit, CheckpointKind::image, *thread.process, 0);
   store_now(unit, thread, nullptr);
   if (thread.left_out) end_interval(unit);
@@ -572,7 +552,7 @@ void Recorder::schedule(Unit& unit) {
   } while (next->process->end_logged || (unit.checkpoint_first && !begin_joined_interval(unit, *next)));
   Thread& thread = *next;
   unit.current = &thread;
-  unit.baton_since = Clock::now();
+  unit.baton_since = tracer_.now();
   unit.late_since_ns.reset();
   switch (std::exchange(thread.stop, Thread::Stop::none)) {
     case Thread::Stop::start:
@@ -596,7 +576,7 @@ void Recorder::schedule(Unit& unit) {
 void Recorder::start(Thread& thread) {
   user_regs_struct regs;
   if (thread.process->inherited) {
-    if (!redrive::get_regs(thread.tid, regs)) return;
+    if (!tracer_.get_regs(thread.tid, regs)) return;
     regs.orig_rax = ~0ull;
     if (!inherit_gate(thread, regs, std::exchange(thread.process->inherited, nullptr))) return;
   }
@@ -703,12 +683,12 @@ void Recorder::enter(Thread& thread) {
   // changes memory that others see: what it does to memory others find done. Its entry is logged first: what the thread
   // did before it stays before what the others do.
   const bool slice_over = row.treat != Treat::special && !row.lock_word && !unit.ready.empty() &&
-                          Clock::now() - unit.baton_since > kBatonSlice;
+                          tracer_.now() - unit.baton_since > kBatonSlice;
   const bool lets_others_run = !thread.changes_object && ((may_sleep && !alone(unit)) || slice_over);
-  if (lets_others_run) thread.xstate = get_xstate(thread.tid);
+  if (lets_others_run) thread.xstate = tracer_.get_xstate(thread.tid);
   shorten_timeout(thread);
   if (stops) raise_held(thread);
-  resume(thread, PTRACE_SYSCALL);
+  resume(thread, Resume::to_syscall_exit);
   if (lets_others_run) {
     if (row.lock_word) let_sleep(thread);
     thread.run = Thread::Run::blocked;
@@ -719,11 +699,8 @@ void Recorder::enter(Thread& thread) {
 // The child is noted in the open event, so nothing may happen in the unit until it is born: not even the end of another
 // process, or of its execve.
 void Recorder::see_birth(Thread& thread) {
-  Stopped next{thread.tid};
-  resume(thread, PTRACE_SYSCALL);
-  if (!wait_stop(next.tid, next.status)) return;
-  next.message = message_of(next.tid, next.status);
-  handle(next);
+  resume(thread, Resume::to_syscall_exit);
+  if (const auto stop = wait_stop(thread.tid)) handle(Stopped{thread.tid, *stop});
 }
 
 // A call begins, with thread.entry, args and row; `memory` is the thread's at its entry.
@@ -770,7 +747,7 @@ void Recorder::end_thread(Thread& thread, bool whole_process) {
   unit.log.close(false);
   if (!whole_process) pass_on_held(thread);
   thread.run = Thread::Run::syscall;
-  resume(thread, PTRACE_CONT);
+  resume(thread, Resume::cont);
   // A leader's end is reported only after its last thread's; the others go on meanwhile.
   if (leader && !last) give_up_baton(unit);
 }
@@ -826,7 +803,7 @@ void Recorder::answer_call(Thread& thread, int64_t result) {
 
 void Recorder::leave(Thread& thread) {
   user_regs_struct stopped;
-  if (!redrive::get_regs(thread.tid, stopped)) return;
+  if (!tracer_.get_regs(thread.tid, stopped)) return;
   user_regs_struct regs = stopped;
   const Gate* const gate = thread.process->tier();
   if (gate) gate->make_canonical(regs);
@@ -859,7 +836,7 @@ void Recorder::leave(Thread& thread) {
     regs.rax = static_cast<uint64_t>(result);
     set_regs(thread, regs);
     // The kernel looks at the result only where it looks for signals, and others may have taken them.
-    if (!thread.in_hand && regs.orig_rax != ~0ull) ptrace(PTRACE_INTERRUPT, thread.tid, nullptr, nullptr);
+    if (!thread.in_hand && regs.orig_rax != ~0ull) tracer_.interrupt(thread.tid);
   }
   if (Unit* other = unit_to_join(thread, result)) {
     join_unit(thread, Thread::Stop::exit, *other, name_of_mapping(thread, result));
@@ -871,7 +848,7 @@ void Recorder::leave(Thread& thread) {
     read_mask(thread);
     UnitLog& log = thread.process->unit->log;
     Event& event = log.closing(thread.serial, thread.row->number);
-    event.registers = RegisterFile{as_bytes(regs), get_xstate(thread.tid)};
+    event.registers = RegisterFile{as_bytes(regs), tracer_.get_xstate(thread.tid)};
     log.close(false);
   } else {
     forget_patches(thread, result);

@@ -8,6 +8,7 @@
 #include <array>
 #include <deque>
 #include <functional>
+#include <set>
 #include <unordered_map>
 
 #include "base/result.h"
@@ -23,6 +24,7 @@
 #include "supervisor/record/placement.h"
 #include "supervisor/record/recorded_gate.h"
 #include "supervisor/record/tracee.h"
+#include "supervisor/record/tracer.h"
 
 namespace redrive {
 
@@ -53,7 +55,7 @@ class Recorder {
  public:
   // `cache`: what is known of files already, and is told what was learnt of them when run() ends; null if there is
   // none.
-  Recorder(TraceWriter& writer, Policy& policy, RecorderLimits limits, FileCache* cache = nullptr);
+  Recorder(Tracer& tracer, TraceWriter& writer, Policy& policy, RecorderLimits limits, FileCache* cache = nullptr);
 
   // Starts `path` with these arguments, stopped before its first instruction, under a filter that stops at every
   // syscall.
@@ -74,14 +76,11 @@ class Recorder {
 
  private:
   // recorder.cc: stops and the baton
-  struct Stopped {
-    pid_t tid = -1;
-    int status = 0;
-    unsigned long message = 0;  // of births and execs (ptrace(2), PTRACE_GETEVENTMSG)
-  };
   bool collect_stops();
   void handle(const Stopped& stopped);
-  void handle_event_stop(Thread& thread, int signal);
+  void handle(Thread& thread, const Stop& stop);
+  void handle_group_stop(Thread& thread, int signal);
+  void handle_interrupted(Thread& thread);
   void handle_seccomp_stop(Thread& thread);
   void handle_syscall_exit(Thread& thread);
   void start(Thread& thread);
@@ -104,13 +103,13 @@ class Recorder {
   void schedule(Unit& unit);
   bool begin_joined_interval(Unit& unit, Thread& thread);
   bool alone(const Unit& unit) const { return unit.threads.size() <= 1; }
-  void resume(Thread& thread, int how, int signal = 0);
+  void resume(const Thread& thread, Resume how, int signal = 0);
   void resume_user(Thread& thread, const user_regs_struct& regs);
   void runs_from(Thread& thread, const user_regs_struct& regs);
   void rewind(Thread& thread, const user_regs_struct& entry);
   Event& open_event(Thread& thread);
-  static void end_copy(pid_t copy);
-  static bool is_lost_copy(pid_t tid);
+  void end_copy(pid_t copy);
+  bool is_lost_copy(pid_t tid);
   void collect_images();
   LeftBehind left_behind() const;
   void end_copies();
@@ -134,11 +133,11 @@ class Recorder {
   void begin_program(Thread& thread);
   static void note_pending_outputs(const Thread& parent, const Memory& memory, std::vector<MemoryWrite>& writes);
   void remove_thread(Thread& thread);
-  static void ask_for_exit(Thread& thread);
+  void ask_for_exit(Thread& thread);
   void end_intruder(const Thread& thread);
-  void exits(Thread& thread);
-  void note_end_of_process(const Thread& thread, int status);
-  void ended(pid_t tid, int status);
+  void exits(Thread& thread, TraceeEnd end);
+  void note_end_of_process(const Thread& thread, TraceeEnd end);
+  void ended(pid_t tid, TraceeEnd end);
   // `sharer`: whose memory it shares; null if nobody's.
   Process& add_process(Unit& unit, pid_t pid, const Process* sharer = nullptr);
   Thread& add_thread(Process& process, pid_t tid);
@@ -157,7 +156,7 @@ class Recorder {
   void restore_timeout(Thread& thread, Event& event);
   void deliver(Thread& thread, int signal, const user_regs_struct& regs, uint64_t where);
   bool raise_caught(Thread& thread, const siginfo_t& info);
-  static void hold(Thread& thread, const siginfo_t& info);
+  void hold(Thread& thread, const siginfo_t& info);
   bool raise_held(Thread& thread);
   void pass_on_held(Thread& thread);
   void forget_stops(const Process& process);
@@ -167,7 +166,7 @@ class Recorder {
   static void inherit_signals(Thread& thread);
   static void note_asked(Thread& thread, const Memory& memory);
   static void has_asked(Thread& thread);
-  static void read_mask(Thread& thread);
+  void read_mask(Thread& thread);
   bool undo_forced(Thread& thread, int signal, const user_regs_struct& regs);
 
   // recorder_confinement.cc: what programs forbid themselves
@@ -266,7 +265,7 @@ class Recorder {
 
   // recorder_locks.cc: futexes whose words the kernel writes
   bool waits_for_lock(Thread& thread);
-  static void let_sleep(const Thread& thread);
+  void let_sleep(const Thread& thread);
 
   // recorder_joins.cc: units that come to share writable memory
   void join_unit(Thread& thread, Thread::Stop stop, Unit& target, const std::string& object);
@@ -347,7 +346,7 @@ class Recorder {
   void cancel_pending(Thread& thread);
   void take_from_sleeper(Unit& unit);
   void woke(Thread& thread, const user_regs_struct& stopped);
-  static void note_sleep(Thread& thread);
+  void note_sleep(Thread& thread);
   bool open_in_slot(Thread& thread);
   bool is_cut_short(const Thread& thread, const user_regs_struct& regs) const;
   bool end_cut_short(Thread& thread, int signal);
@@ -414,11 +413,12 @@ class Recorder {
   bool is_made_by_library(const Thread& thread);
   void note_written_memory(Thread& thread, uint64_t written, Event& event);
 
-  bool wait_stop(pid_t tid, int& status);
+  std::optional<Stop> wait_stop(pid_t tid);
   void add_unsure(Unit& unit, const std::string& reason);
   void add_unsure(Unit& unit, const std::string& reason, EventIndex from);
   Thread* find(pid_t tid);
 
+  Tracer& tracer_;
   TraceWriter& writer_;
   Policy& policy_;
   RecorderLimits limits_;
@@ -432,8 +432,8 @@ class Recorder {
   std::vector<UnitId> ended_units_;       // nobody runs in them any more
   std::vector<UnitId> ended_with_image_;  // ... and the last image did not say so
   std::unordered_map<pid_t, std::unique_ptr<Thread>> threads_;
-  std::deque<Stopped> stopped_;           // what has still to be handled
-  std::unordered_map<pid_t, int> early_;  // stops of tracees whose birth was not reported yet
+  std::deque<Stopped> stopped_;  // what has still to be handled
+  std::set<pid_t> early_;        // tracees that have stopped before their birth was reported
   std::map<std::string, Refused> refused_;
   std::vector<Unsure> unsure_;
   OutsideWriters outside_writers_;
@@ -446,7 +446,7 @@ class Recorder {
   uint64_t arrivals_ = 0;
   uint64_t skipped_checkpoints_ = 0;
   pid_t root_ = -1;
-  int root_status_ = 0;
+  TraceeEnd root_end_;
   std::optional<Clock::time_point> root_ended_;
   bool write_failed_ = false;
   Clock::time_point next_tick_{};

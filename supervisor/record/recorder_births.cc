@@ -4,11 +4,9 @@
 #include <linux/seccomp.h>
 #include <sched.h>
 #include <sys/prctl.h>
-#include <sys/ptrace.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -31,8 +29,6 @@
 namespace redrive {
 namespace {
 
-constexpr long kOptions = PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK |
-                          PTRACE_O_TRACEEXEC | PTRACE_O_TRACESECCOMP | PTRACE_O_EXITKILL;
 constexpr uint64_t kArchSetCpuid = 0x1012;
 constexpr size_t kMaxCommand = 200, kMaxArguments = 4096;
 
@@ -157,12 +153,10 @@ Result<void> Recorder::launch(const std::string& path, const std::vector<std::st
     }
     _exit(static_cast<int>(kCannotExecute));
   }
-  if (ptrace(PTRACE_SEIZE, root_, nullptr, kOptions) != 0) {
-    const Error error = errno_error("cannot trace the program (see `redrive check --host`)");
-    kill(root_, SIGKILL);
-    int status = 0;
-    wait_for(root_, status);
-    return error;
+  if (const auto seized = tracer_.seize(root_); !seized) {
+    tracer_.send(root_, SIGKILL);
+    tracer_.wait(root_);
+    return seized.error();
   }
   Unit& unit = add_unit({}, root_);
   Thread& thread = add_thread(add_process(unit, root_), root_);
@@ -317,15 +311,12 @@ void Recorder::born(Thread& parent, pid_t tid) {
   child->processors = parent.processors;
   if (flags & CLONE_VFORK) {
     parent.run = Thread::Run::blocked;
-    parent.xstate = get_xstate(parent.tid);
+    parent.xstate = tracer_.get_xstate(parent.tid);
   }
   if (flags & CLONE_CHILD_SETTID && child->process->unit == &unit) let_write_number(tid);
-  resume(parent, PTRACE_SYSCALL);
+  resume(parent, Resume::to_syscall_exit);
   if (flags & CLONE_VFORK) give_up_baton(unit);
-  if (const auto early = early_.find(tid); early != early_.end()) {
-    early_.erase(early);
-    take_or_queue(*child, Thread::Stop::start);
-  }
+  if (early_.erase(tid)) take_or_queue(*child, Thread::Stop::start);
 }
 
 // A child writes its own number when the kernel first runs it, right before its first stop (schedule_tail(),
@@ -334,10 +325,7 @@ void Recorder::born(Thread& parent, pid_t tid) {
 void Recorder::let_write_number(pid_t child) {
   const auto is_its = [&](const Stopped& stopped) { return stopped.tid == child; };
   if (early_.contains(child) || std::any_of(stopped_.begin(), stopped_.end(), is_its)) return;
-  Stopped next;
-  if (!wait_for(child, next.status)) return;
-  next.tid = child;
-  stopped_.push_back(next);
+  if (const auto stop = tracer_.wait(child)) stopped_.push_back({child, *stop});
 }
 
 // Calls of other threads that have not come to their exits may have written into the memory that a child has just got,
@@ -466,7 +454,7 @@ void Recorder::begin_program(Thread& thread) {
     const Address site = limits_.cpuid_traps ? vdso_syscall(process.memory, vdso) : 0;
     if (site && !call_at(thread, site, regs, SYS_arch_prctl, {kArchSetCpuid, 0})) return;
     regs.orig_rax = ~0ull;
-    redrive::set_regs(thread.tid, regs);
+    tracer_.set_regs(thread.tid, regs);
   }
   if (!process.gate) process.brk = start_brk(process.pid);
   MappedFiles files(process.pid);
@@ -509,22 +497,20 @@ void Recorder::remove_thread(Thread& thread) {
 // before the kernel takes its memory. The thread is stopped.
 void Recorder::ask_for_exit(Thread& thread) {
   if (thread.process->unit->processes.size() == 1 || std::exchange(thread.reports_exit, true)) return;
-  ptrace(PTRACE_SETOPTIONS, thread.tid, nullptr, kOptions | PTRACE_O_TRACEEXIT);
+  tracer_.report_exit(thread.tid);
 }
 
-void Recorder::exits(Thread& thread) {
-  unsigned long status = 0;
-  ptrace(PTRACE_GETEVENTMSG, thread.tid, nullptr, &status);
-  note_end_of_process(thread, static_cast<int>(status));
-  resume(thread, PTRACE_CONT);
+void Recorder::exits(Thread& thread, TraceeEnd end) {
+  note_end_of_process(thread, end);
+  resume(thread, Resume::cont);
 }
 
 // A thread ends, or has ended: that of a process which is killed is an event, all else is known by its call.
-void Recorder::note_end_of_process(const Thread& thread, int status) {
+void Recorder::note_end_of_process(const Thread& thread, TraceeEnd end) {
   Process& process = *thread.process;
   Unit& unit = *process.unit;
   if (process.end_logged || !unit.in_interval || thread.left_out) return;
-  const bool killed = WIFSIGNALED(status), last = process.threads == 1;
+  const bool last = process.threads == 1;
   const auto is_its = [&](const auto& entry) { return entry.second->process == &process; };
   // The threads beside one that executes a program are killed as well.
   const bool executes = std::any_of(unit.threads.begin(), unit.threads.end(), [&](const auto& entry) {
@@ -532,12 +518,12 @@ void Recorder::note_end_of_process(const Thread& thread, int status) {
     const bool inside = entry.second->run == Thread::Run::syscall || entry.second->run == Thread::Run::blocked;
     return is_its(entry) && inside && row && (row->special == Special::execve || row->special == Special::execveat);
   });
-  if (!last && (!killed || executes || thread.exited)) return;
+  if (!last && (!end.killed() || executes || thread.exited)) return;
   process.end_logged = true;
   Event event;
   event.kind = EventKind::signal;
   event.thread = thread.serial;
-  event.number = killed ? WTERMSIG(status) : 0;
+  event.number = end.signal;
   event.args[0] = static_cast<uint64_t>(SignalPoint::anywhere);
   event.fatal = true;
   for (const auto& [serial, other] : unit.threads) {
@@ -547,18 +533,18 @@ void Recorder::note_end_of_process(const Thread& thread, int status) {
   unit.end_state.clear();
 }
 
-void Recorder::ended(pid_t tid, int status) {
+void Recorder::ended(pid_t tid, TraceeEnd end) {
   early_.erase(tid);
   Thread* found = find(tid);
   if (!found) return;
   Process& process = *found->process;
   Unit& unit = *process.unit;
   if (tid == root_) {
-    root_status_ = status;
-    root_ended_ = Clock::now();
+    root_end_ = end;
+    root_ended_ = tracer_.now();
     continue_front();
   }
-  note_end_of_process(*found, status);
+  note_end_of_process(*found, end);
   remove_thread(*found);
   if (process.threads == 0) {
     if (process.gate && process.gate->program && !process.borrows_memory) process.gate->program->ended = true;
@@ -589,16 +575,20 @@ void Recorder::forget_ended_units() {
   }
 }
 
-bool Recorder::wait_stop(pid_t tid, int& status) {
-  if (!wait_for(tid, status)) return false;
-  if (!WIFSTOPPED(status)) {
-    ended(tid, status);
-    return false;
+// The next stop of a tracee. Nothing if it has ended, which is handled then.
+std::optional<Stop> Recorder::wait_stop(pid_t tid) {
+  for (;;) {
+    const auto stop = tracer_.wait(tid);
+    if (!stop) return {};
+    if (const auto* gone = std::get_if<Gone>(&*stop)) {
+      ended(tid, gone->end);
+      return {};
+    }
+    const auto* exiting = std::get_if<Exiting>(&*stop);
+    Thread* const thread = exiting ? find(tid) : nullptr;
+    if (!thread) return stop;
+    exits(*thread, exiting->end);
   }
-  Thread* const thread = status >> 16 == PTRACE_EVENT_EXIT ? find(tid) : nullptr;
-  if (!thread) return true;
-  exits(*thread);
-  return wait_stop(tid, status);
 }
 
 }  // namespace redrive

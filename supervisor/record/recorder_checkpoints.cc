@@ -1,12 +1,9 @@
 // Intervals and their checkpoints (checkpoint/DESIGN.md): the pause is an injected clone; the copy's pages are stored
 // off the critical path.
 #include <sched.h>
-#include <sys/ptrace.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -62,16 +59,6 @@ bool sleeps_whole(int64_t number, std::span<const uint64_t, 6> args) {
   }
 }
 
-// The CPU clock of a process (clock_getcpuclockid(3)); false if it has ended.
-bool process_cpu_ns(pid_t pid, uint64_t& ns) {
-  constexpr clockid_t kSched = 2;
-  const clockid_t clock = (~static_cast<clockid_t>(pid) << 3) | kSched;
-  timespec now{};
-  if (clock_gettime(clock, &now) != 0) return false;
-  ns = static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
-  return true;
-}
-
 // Names those mappings a stack that grow downwards: /proc/PID/maps names only the one that holds the program's first
 // frame. `asked_for`: the program has mapped memory that grows.
 Result<void> note_growing(pid_t pid, bool asked_for, std::vector<Mapping>& mappings) {
@@ -90,8 +77,7 @@ Result<void> note_growing(pid_t pid, bool asked_for, std::vector<Mapping>& mappi
 uint64_t Recorder::cpu_ns(const Unit& unit) const {
   uint64_t sum = unit.cpu_ended_ns;
   for (const auto& process : unit.processes) {
-    uint64_t ns = 0;
-    if (process_cpu_ns(process->pid, ns)) process->cpu_ns = ns;
+    process->cpu_ns = tracer_.cpu_ns(process->pid).value_or(process->cpu_ns);
     sum += process->cpu_ns;
   }
   return sum;
@@ -105,7 +91,7 @@ void Recorder::begin_interval(Unit& unit, CheckpointKind kind, Process& process,
   unit.cpu_base_ns = cpu_ns(unit);
   unit.drained_ns = unit.replay_ns = 0;
   unit.received = false;
-  unit.interval_began = Clock::now();
+  unit.interval_began = tracer_.now();
   IntervalRecord record;
   record.unit = unit.id;
   record.interval = unit.interval;
@@ -158,7 +144,7 @@ void Recorder::note_end_state(const Thread& thread, const user_regs_struct& regs
   if (const Gate* gate = process.tier()) {
     std::erase_if(pages, [&](Address page) { return gate->touches(page, page + kPageSize); });
   }
-  const auto state = read_end_state(thread.tid, regs, process.memory, std::move(pages));
+  const auto state = read_end_state(regs, tracer_.get_xstate(thread.tid), process.memory, std::move(pages));
   if (state) unit.end_state = encode(*state);
 }
 
@@ -188,7 +174,7 @@ bool Recorder::births_pending(const Unit& unit) {
 
 bool Recorder::checkpoint_due(Unit& unit) {
   if (limits_.checkpoint_period_ns == 0) return false;
-  const auto now = Clock::now();
+  const auto now = tracer_.now();
   const bool at_each_event = unit.checkpoint_wanted || policy_.looks_for_place();
   if (now < unit.last_clock_check || (!at_each_event && now - unit.last_clock_check < kClockInterval)) return false;
   unit.last_clock_check = now;
@@ -210,7 +196,7 @@ bool Recorder::checkpoint_due(Unit& unit) {
 // checkpoint is half due take it when another one does: from then on they take theirs together, for as long as they run
 // at the same pace. A unit that waits for others most of the time grows old by their messages, not by its own CPU time.
 void Recorder::align_checkpoints(const Unit& with) {
-  const auto now = Clock::now();
+  const auto now = tracer_.now();
   for (auto& [id, unit] : units_) {
     if (unit.get() == &with || !unit->in_interval || unit->processes.empty()) continue;
     const std::chrono::nanoseconds half(unit->period_ns / 2);
@@ -226,7 +212,7 @@ void Recorder::align_checkpoints(const Unit& with) {
 // What the policy waits for until all units have taken their checkpoints must not wait for one that sleeps: it is
 // woken, takes its checkpoint and enters its call again. Not calls that would return with a part of their work done.
 void Recorder::wake_for_checkpoint(Unit& unit) {
-  const auto now = Clock::now();
+  const auto now = tracer_.now();
   if (now - unit.last_woken < kWakeInterval || !unit.in_interval || images_.copies_alive() >= limits_.copies) return;
   unit.last_woken = now;
   if (limits_.checkpoint_period_ns == 0 || !policy_.wants_checkpoint(unit.id, interval_ns(unit))) return;
@@ -246,7 +232,7 @@ void Recorder::wake_for_checkpoint(Unit& unit) {
   Thread& thread = *sleeper->second;
   thread.woken = thread.run != Thread::Run::user;
   ask_to_stop(thread);
-  ptrace(PTRACE_INTERRUPT, thread.tid, nullptr, nullptr);
+  tracer_.interrupt(thread.tid);
 }
 
 Result<uint64_t> Recorder::inject(Thread& thread, const user_regs_struct& at_entry, long number,
@@ -256,17 +242,12 @@ Result<uint64_t> Recorder::inject(Thread& thread, const user_regs_struct& at_ent
   int index = 0;
   for (const uint64_t arg : args) syscall_arg(regs, index++) = arg;
   set_regs(thread, regs);
-  int status = 0;
   for (;;) {
-    resume(thread, PTRACE_SYSCALL);
-    if (!wait_stop(thread.tid, status)) return Error{"the program was killed"};
-    if (status >> 16 == PTRACE_EVENT_CLONE && born) {
-      unsigned long child = 0;
-      ptrace(PTRACE_GETEVENTMSG, thread.tid, nullptr, &child);
-      *born = static_cast<pid_t>(child);
-      continue;
-    }
-    if (WSTOPSIG(status) == (SIGTRAP | 0x80)) break;
+    resume(thread, Resume::to_syscall_exit);
+    const auto stop = wait_stop(thread.tid);
+    if (!stop) return Error{"the program was killed"};
+    if (const auto* birth = std::get_if<Birth>(&*stop); birth && born) *born = birth->child;
+    if (is<SyscallExit>(*stop)) break;
   }
   if (!get_regs(thread, regs)) return Error{"the program was killed"};
   return static_cast<uint64_t>(regs.rax);
@@ -283,11 +264,11 @@ void Recorder::reap_copies(Thread& thread) {
 // Whether an unknown tracee is a copy whose original was killed before its birth was reported.
 bool Recorder::is_lost_copy(pid_t tid) {
   user_regs_struct regs;
-  return redrive::get_regs(tid, regs) && regs.orig_rax == SYS_clone && regs.rdi == CLONE_FILES && regs.r9 == kCopyMark;
+  return tracer_.get_regs(tid, regs) && regs.orig_rax == SYS_clone && regs.rdi == CLONE_FILES && regs.r9 == kCopyMark;
 }
 
 void Recorder::checkpoint(Thread& trigger) {
-  const auto stopped_at = Clock::now();
+  const auto stopped_at = tracer_.now();
   Process& process = *trigger.process;
   Unit& unit = *process.unit;
   const user_regs_struct entry = trigger.entry;
@@ -298,7 +279,7 @@ void Recorder::checkpoint(Thread& trigger) {
   if (!captured) {
     ++skipped_checkpoints_;
     unit.checkpoint_wanted = false;
-    const auto now = Clock::now();
+    const auto now = tracer_.now();
     unit.last_clock_check = now + std::max<Clock::duration>(kSkippedInterval, kShareOfFailures * (now - stopped_at));
     if (!unit.in_interval && trigger.left_out) {
       unit.checkpoint_first = true;  // at another thread
@@ -326,7 +307,7 @@ void Recorder::checkpoint(Thread& trigger) {
     }
   }
   end_interval(unit);
-  begin_interval(unit, CheckpointKind::image, process, static_cast<uint64_t>((Clock::now() - stopped_at).count()));
+  begin_interval(unit, CheckpointKind::image, process, static_cast<uint64_t>((tracer_.now() - stopped_at).count()));
   job.interval = unit.interval;
   rewind(trigger, entry);
   add_image(unit, std::move(job), copied);
@@ -334,8 +315,7 @@ void Recorder::checkpoint(Thread& trigger) {
 
 // Of a copy that was born; -1: it was not. False: the checkpoint is skipped.
 bool Recorder::take_copy(ImageJob& job, pid_t copy, const Thread& original) {
-  int status = 0;
-  if (copy < 0 || !wait_stop(copy, status)) {
+  if (copy < 0 || !wait_stop(copy)) {
     ++skipped_checkpoints_;
     return false;
   }
@@ -369,7 +349,7 @@ void Recorder::note_checkpoint(Process& process) {
 // The image of a unit whose next event is not a syscall's entry: all of it is read while it is stopped, and its
 // interval has begun. `regs` are the trigger's if it has not run yet, `known` as in capture().
 void Recorder::store_now(Unit& unit, Thread& trigger, const user_regs_struct* regs, const KnownMappings* known) {
-  const auto stopped_at = Clock::now();
+  const auto stopped_at = tracer_.now();
   auto job = capture(unit, trigger, false, false, known);
   if (!job) {
     ++skipped_checkpoints_;
@@ -381,7 +361,7 @@ void Recorder::store_now(Unit& unit, Thread& trigger, const user_regs_struct* re
   job->interval = unit.interval;
   unit.period_ns = period_ns(job->bytes());
   hand_over(unit, std::move(*job));
-  unit.interval_record.pause_ns = static_cast<uint64_t>((Clock::now() - stopped_at).count());
+  unit.interval_record.pause_ns = static_cast<uint64_t>((tracer_.now() - stopped_at).count());
   writer_.add(unit.interval_record);
 }
 
@@ -434,10 +414,8 @@ bool Recorder::leave_out_killed(Unit& unit) {
 void Recorder::await_stop(const Thread& thread) {
   const auto of_it = [&](const Stopped& stopped) { return stopped.tid == thread.tid; };
   if (std::any_of(stopped_.begin(), stopped_.end(), of_it)) return;
-  if (thread.asleep && ptrace(PTRACE_INTERRUPT, thread.tid, nullptr, nullptr) != 0) return;
-  Stopped stopped;
-  stopped.tid = thread.tid;
-  if (wait_for(thread.tid, stopped.status)) stopped_.push_back(stopped);
+  if (thread.asleep && !tracer_.interrupt(thread.tid)) return;
+  if (const auto stop = tracer_.wait(thread.tid)) stopped_.push_back({thread.tid, *stop});
 }
 
 // Beside its threads, of which there are some. `owner`: whose memory it runs on; null if its own.
@@ -504,14 +482,14 @@ Result<UnitState> Recorder::capture_state(Unit& unit, Thread& trigger, bool at_e
     bool killed = false;  // one that is stopped and has no registers
     if (entering) {
       saved.regs = before_syscall(thread->entry);
-      saved.xstate = get_xstate(thread->tid);
+      saved.xstate = tracer_.get_xstate(thread->tid);
       killed = saved.xstate.empty();
     } else if (saved.in_syscall) {
       if (thread->asleep) await_stop(*thread);
       saved.regs = thread->entry;
       // One that has come out of the kernel is stopped: syscalls leave the extended state alone.
       const bool out = thread->stop == Thread::Stop::exit;
-      saved.xstate = out || thread->asleep ? get_xstate(thread->tid) : thread->xstate;
+      saved.xstate = out || thread->asleep ? tracer_.get_xstate(thread->tid) : thread->xstate;
       killed = (out || thread->asleep) && saved.xstate.empty();
     } else if (thread->run == Thread::Run::stopped || thread->stop == Thread::Stop::continued) {
       saved.regs = thread->entry;
@@ -522,7 +500,7 @@ Result<UnitState> Recorder::capture_state(Unit& unit, Thread& trigger, bool at_e
         await_stop(*thread);
         killed = !get_regs(*thread, saved.regs);
       }
-      if (!killed) saved.xstate = get_xstate(thread->tid);
+      if (!killed) saved.xstate = tracer_.get_xstate(thread->tid);
     }
     if ((thread->left_out = killed)) continue;
     state.threads.push_back(std::move(saved));

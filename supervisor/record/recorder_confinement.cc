@@ -3,7 +3,6 @@
 // served inside the program as ever. In replay the recorded results, signals and ends are all that is needed.
 #include <linux/audit.h>
 #include <sys/prctl.h>
-#include <sys/ptrace.h>
 #include <sys/syscall.h>
 
 #include <algorithm>
@@ -143,7 +142,7 @@ void Recorder::end_forbidden(Thread& thread, int signal, bool whole_process) {
     entry.result = -ENOSYS;  // not the call's own end
   }
   if (signal == SIGKILL && alone) {
-    kill(process.pid, SIGKILL);
+    tracer_.send(process.pid, SIGKILL);
     return;
   }
   // The kernel does it, by the filter that the recorder has installed.
@@ -151,9 +150,9 @@ void Recorder::end_forbidden(Thread& thread, int signal, bool whole_process) {
   user_regs_struct regs = thread.entry;
   regs.orig_rax = static_cast<uint64_t>(call.number);
   for (int i = 0; i < 6; ++i) syscall_arg(regs, i) = *call.args[static_cast<size_t>(i)];
-  redrive::set_regs(thread.tid, regs);
+  tracer_.set_regs(thread.tid, regs);
   if (whole_process || alone) {
-    resume(thread, PTRACE_CONT);
+    resume(thread, Resume::cont);
   } else {
     end_thread(thread, false);
   }

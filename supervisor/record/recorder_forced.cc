@@ -2,7 +2,6 @@
 // or SIGILL, are answered, and are no signals for the program. But where it blocks or ignores that signal, the kernel
 // forces it: the handler becomes SIG_DFL and the signal is unblocked (force_sig(), kernel/signal.c). Both are put back
 // here, from what the program has asked for: the kernel says nothing of how it was before.
-#include <sys/ptrace.h>
 #include <sys/syscall.h>
 
 #include <algorithm>
@@ -70,9 +69,7 @@ void Recorder::has_asked(Thread& thread) {
 }
 
 // The kernel has set it: at the start of a handler, or behind it.
-void Recorder::read_mask(Thread& thread) {
-  ptrace(PTRACE_GETSIGMASK, thread.tid, sizeof thread.blocked, &thread.blocked);
-}
+void Recorder::read_mask(Thread& thread) { tracer_.get_signal_mask(thread.tid, thread.blocked); }
 
 // The thread is stopped by the fault of an instruction that is answered, with these registers. False if it was killed.
 bool Recorder::undo_forced(Thread& thread, int signal, const user_regs_struct& regs) {
@@ -81,9 +78,9 @@ bool Recorder::undo_forced(Thread& thread, int signal, const user_regs_struct& r
   const bool blocked = thread.blocked & bit;
   if (blocked) {
     uint64_t mask = 0;
-    ptrace(PTRACE_GETSIGMASK, thread.tid, sizeof mask, &mask);
+    tracer_.get_signal_mask(thread.tid, mask);
     mask |= bit;
-    ptrace(PTRACE_SETSIGMASK, thread.tid, sizeof mask, &mask);
+    tracer_.set_signal_mask(thread.tid, mask);
   }
   if (action.handler == 0 || (!blocked && action.handler != kIgnore)) return true;
   const Memory& memory = thread.process->memory;

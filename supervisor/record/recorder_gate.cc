@@ -3,7 +3,6 @@
 // else knows of trampolines.
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/ptrace.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -62,7 +61,7 @@ static_assert(gate::kLongestCycle == kLongestCycle);
 }  // namespace
 
 bool Recorder::get_regs(const Thread& thread, user_regs_struct& regs) const {
-  if (!redrive::get_regs(thread.tid, regs)) return false;
+  if (!tracer_.get_regs(thread.tid, regs)) return false;
   if (const Gate* gate = thread.process->tier()) gate->make_canonical(regs);
   return true;
 }
@@ -70,7 +69,7 @@ bool Recorder::get_regs(const Thread& thread, user_regs_struct& regs) const {
 bool Recorder::set_regs(const Thread& thread, const user_regs_struct& regs) const {
   user_regs_struct physical = regs;
   if (const Gate* gate = thread.process->tier()) physical.rip = gate->physical(regs.rip);
-  return redrive::set_regs(thread.tid, physical);
+  return tracer_.set_regs(thread.tid, physical);
 }
 
 // Executes a syscall at `instruction`, whose stops are the same as of the program's own. `base`: the other registers.
@@ -83,24 +82,24 @@ Result<int64_t> Recorder::call_at(Thread& thread, Address instruction, const use
   regs.orig_rax = ~0ull;
   int index = 0;
   for (const uint64_t arg : args) syscall_arg(regs, index++) = arg;
-  redrive::set_regs(thread.tid, regs);
-  int how = PTRACE_CONT;
+  tracer_.set_regs(thread.tid, regs);
+  Resume how = Resume::cont;
   for (;;) {
-    int status = 0;
     resume(thread, how);
-    if (!wait_stop(thread.tid, status)) return Error{"the program was killed"};
-    if (status >> 16 == PTRACE_EVENT_SECCOMP) {
+    const auto stop = wait_stop(thread.tid);
+    if (!stop) return Error{"the program was killed"};
+    if (is<SyscallEntry>(*stop)) {
       // Behind an execve the kernel has put its result where the number was.
       regs.orig_rax = static_cast<uint64_t>(number);
-      redrive::set_regs(thread.tid, regs);
-      how = PTRACE_SYSCALL;
-    } else if (WSTOPSIG(status) == (SIGTRAP | 0x80)) {
+      tracer_.set_regs(thread.tid, regs);
+      how = Resume::to_syscall_exit;
+    } else if (is<SyscallExit>(*stop)) {
       break;
-    } else if (siginfo_t info{}; status >> 16 == 0 && ptrace(PTRACE_GETSIGINFO, thread.tid, nullptr, &info) == 0) {
+    } else if (siginfo_t info{}; is<SignalStop>(*stop) && tracer_.get_siginfo(thread.tid, info)) {
       hold(thread, info);
     }
   }
-  if (!redrive::get_regs(thread.tid, regs)) return Error{"the program was killed"};
+  if (!tracer_.get_regs(thread.tid, regs)) return Error{"the program was killed"};
   return static_cast<int64_t>(regs.rax);
 }
 
@@ -115,26 +114,22 @@ Result<user_regs_struct> Recorder::make_calls_from(Thread& thread, const user_re
   regs.rbp = gate::kOrders + offsetof(gate::Orders, injected);
   regs.rbx = regs.rbp + calls.size() * sizeof(gate::InjectedCall);
   regs.r15 = arena_->secret();
-  redrive::set_regs(thread.tid, regs);
+  tracer_.set_regs(thread.tid, regs);
   for (;;) {
-    int status = 0;
-    resume(thread, PTRACE_CONT);
-    if (!wait_stop(thread.tid, status)) return Error{"the program was killed"};
-    if (status >> 16 == PTRACE_EVENT_SECCOMP) {
+    resume(thread, Resume::cont);
+    const auto stop = wait_stop(thread.tid);
+    if (!stop) return Error{"the program was killed"};
+    if (is<SyscallEntry>(*stop)) {
       // One of the calls that the filter lets nobody make unseen.
-      if (redrive::get_regs(thread.tid, regs) && regs.rip == arena_->header().injected) continue;
+      if (tracer_.get_regs(thread.tid, regs) && regs.rip == arena_->header().injected) continue;
       break;
     }
-    if (status >> 16 == PTRACE_EVENT_CLONE && born) {
-      unsigned long child = 0;
-      ptrace(PTRACE_GETEVENTMSG, thread.tid, nullptr, &child);
-      *born = static_cast<pid_t>(child);
-    }
-    if (siginfo_t info{}; status >> 16 == 0 && ptrace(PTRACE_GETSIGINFO, thread.tid, nullptr, &info) == 0) {
+    if (const auto* birth = std::get_if<Birth>(&*stop); birth && born) *born = birth->child;
+    if (siginfo_t info{}; is<SignalStop>(*stop) && tracer_.get_siginfo(thread.tid, info)) {
       hold(thread, info);
     }
   }
-  if (!redrive::get_regs(thread.tid, regs)) return Error{"the program was killed"};
+  if (!tracer_.get_regs(thread.tid, regs)) return Error{"the program was killed"};
   return regs;
 }
 
@@ -278,7 +273,7 @@ Result<void> Recorder::inherit_gate(Thread& thread, const user_regs_struct& regs
     nothing.want_stop = gate::kServeNothing;
     process.memory.put(gate::kSlot, nothing);
   }
-  redrive::set_regs(thread.tid, regs);
+  tracer_.set_regs(thread.tid, regs);
   return {};
 }
 
@@ -337,7 +332,7 @@ void Recorder::undo_writes(const Process& process) {
 void Recorder::leave_gate(Thread& thread) {
   user_regs_struct regs;
   RecordedGate* const gate = thread.process->gate.get();
-  if (!gate || !gate->slot() || !redrive::get_regs(thread.tid, regs) || !in_gate(thread, regs.rip)) return;
+  if (!gate || !gate->slot() || !tracer_.get_regs(thread.tid, regs) || !in_gate(thread, regs.rip)) return;
   gate::Slot& slot = *gate->slot();
   const bool ended_by_signal = restarts(static_cast<int64_t>(regs.rax)) || static_cast<int64_t>(regs.rax) == -EINTR;
   const gate::Header& at = arena_->header();
@@ -350,7 +345,7 @@ void Recorder::leave_gate(Thread& thread) {
   slot.target = slot.site;
   regs.rip = at.leave;
   regs.orig_rax = ~0ull;
-  redrive::set_regs(thread.tid, regs);
+  tracer_.set_regs(thread.tid, regs);
 }
 
 // The send that was about to be served is left to a stop.
@@ -388,7 +383,7 @@ void Recorder::note_sleep(Thread& thread) {
   const gate::Slot* const slot = slot_of(thread);
   if (!slot || slot->phase != gate::Phase::kernel) return;
   const uint64_t sleep = read_once(slot->sleeps);
-  if (std::exchange(thread.seen_sleep, sleep) != sleep) thread.seen_asleep_at = Clock::now();
+  if (std::exchange(thread.seen_sleep, sleep) != sleep) thread.seen_asleep_at = tracer_.now();
 }
 
 // The call that the thread makes in the gate, with all before it drained, becomes one that stops: its entry is logged,
@@ -412,7 +407,7 @@ bool Recorder::open_in_slot(Thread& thread) {
       return false;
     }
   }
-  thread.entered_at = thread.seen_sleep == slot.sleeps ? thread.seen_asleep_at : Clock::now();
+  thread.entered_at = thread.seen_sleep == slot.sleeps ? thread.seen_asleep_at : tracer_.now();
   slot.phase = gate::Phase::outside;
   slot.pending = slot.series = 0;
   user_regs_struct& entry = thread.entry;
@@ -446,7 +441,7 @@ bool Recorder::is_cut_short(const Thread& thread, const user_regs_struct& regs) 
 // False if it is not there. The thread has the baton, or waits for it from now on.
 bool Recorder::end_cut_short(Thread& thread, int signal) {
   user_regs_struct stopped;
-  if (!redrive::get_regs(thread.tid, stopped) || !is_cut_short(thread, stopped)) return false;
+  if (!tracer_.get_regs(thread.tid, stopped) || !is_cut_short(thread, stopped)) return false;
   const bool had_baton = !thread.asleep;
   if (had_baton) {
     if (!open_in_slot(thread)) return false;
@@ -481,12 +476,12 @@ void Recorder::woke(Thread& thread, const user_regs_struct& stopped) {
 void Recorder::disturb(Thread& thread, bool comes_out, int signal) {
   if (comes_out && end_cut_short(thread, signal)) return;
   user_regs_struct regs;
-  if (!redrive::get_regs(thread.tid, regs)) return;
+  if (!tracer_.get_regs(thread.tid, regs)) return;
   thread.woken |= is_cut_short(thread, regs);
-  if (siginfo_t info{}; comes_out && signal && ptrace(PTRACE_GETSIGINFO, thread.tid, nullptr, &info) == 0) {
+  if (siginfo_t info{}; comes_out && signal && tracer_.get_siginfo(thread.tid, info)) {
     hold(thread, info);
   }
-  resume(thread, PTRACE_CONT, comes_out ? 0 : signal);
+  resume(thread, Resume::cont, comes_out ? 0 : signal);
 }
 
 // A served call ended while a stop was wanted: the thread is right behind it.
@@ -497,7 +492,7 @@ void Recorder::at_boundary(Thread& thread, user_regs_struct regs) {
   regs.orig_rax = ~0ull;
   regs.rip = regs.rcx = slot.site + kSyscallSize;
   regs.eflags = regs.r11 = slot.regs.flags;
-  redrive::set_regs(thread.tid, regs);
+  tracer_.set_regs(thread.tid, regs);
   thread.process->gate->make_canonical(regs);
   thread.rewound = false;
   raise_held(thread);
@@ -873,7 +868,7 @@ bool Recorder::serve_again(Thread& thread) {
   const gate::Slot& slot = *gate->slot();
   const bool full = slot.phase == gate::Phase::outside && !slot.want_stop && slot.head >= gate::kRingSize / 2;
   user_regs_struct regs;
-  if (!full || !redrive::get_regs(thread.tid, regs)) return false;
+  if (!full || !tracer_.get_regs(thread.tid, regs)) return false;
   const Address stop = regs.rip - kSyscallSize;
   // Patches may be forgotten meanwhile: the slot knows from which trampoline it comes.
   if (stop != slot.site) return false;
@@ -890,9 +885,9 @@ bool Recorder::serve_again(Thread& thread) {
   regs.rcx = stop;
   regs.rax = regs.orig_rax;
   regs.orig_rax = ~0ull;
-  redrive::set_regs(thread.tid, regs);
+  tracer_.set_regs(thread.tid, regs);
   set_slot(thread);
-  resume(thread, PTRACE_CONT);
+  resume(thread, Resume::cont);
   return true;
 }
 

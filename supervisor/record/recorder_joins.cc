@@ -1,7 +1,6 @@
 // Units that come to share writable memory become one: from then on one thread of all of them runs at a time, and a
 // checkpoint of all begins the interval. (Processes that share memory by fork are in one unit from birth.)
 #include <sys/mman.h>
-#include <sys/ptrace.h>
 
 #include <algorithm>
 
@@ -37,7 +36,7 @@ void Recorder::join_unit(Thread& thread, Thread::Stop stop, Unit& target, const 
     ask_to_stop(*target.current);
     if (target.current->run == Thread::Run::syscall || target.current->run == Thread::Run::user) {
       target.current->woken = target.current->run == Thread::Run::syscall;
-      ptrace(PTRACE_INTERRUPT, target.current->tid, nullptr, nullptr);
+      tracer_.interrupt(target.current->tid);
     }
   }
   schedule(target);

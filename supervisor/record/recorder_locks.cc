@@ -4,7 +4,6 @@
 // that releases the lock hands it over, so those that wait write nothing.
 #include <linux/futex.h>
 #include <sched.h>
-#include <sys/wait.h>
 
 #include <cstring>
 
@@ -34,11 +33,7 @@ bool Recorder::waits_for_lock(Thread& thread) {
 // The thread has been let into the kernel: until it sleeps there, where who releases the lock finds it, or the call is
 // over.
 void Recorder::let_sleep(const Thread& thread) {
-  siginfo_t stop{};
-  constexpr int kPeek = WSTOPPED | WEXITED | WNOHANG | WNOWAIT | __WALL;
-  while (!sleeps(thread.tid) && waitid(P_PID, static_cast<id_t>(thread.tid), &stop, kPeek) == 0 && !stop.si_pid) {
-    sched_yield();
-  }
+  while (!sleeps(thread.tid) && !tracer_.has_stopped(thread.tid)) sched_yield();
 }
 
 }  // namespace redrive

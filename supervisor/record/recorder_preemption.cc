@@ -2,9 +2,7 @@
 // signal is held for it, is stopped where it is. An interval begins there, with an image: what follows is re-driven
 // from that, so that nothing needs to find the place again but a comparison of the interval before (replayer_place.cc).
 #include <sched.h>
-#include <sys/ptrace.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 
 #include <algorithm>
 
@@ -57,7 +55,7 @@ size_t repeated_size(std::span<const uint8_t> code) {
 // The thread was interrupted in user code. False if it stays as it was, at an event or about to make one; `handled`:
 // unless it has been resumed.
 bool Recorder::preempt(Thread& thread, bool& handled) {
-  const auto stopped_at = Clock::now();
+  const auto stopped_at = tracer_.now();
   Process& process = *thread.process;
   Unit& unit = *process.unit;
   if (unit.current != &thread || !unit.in_interval || births_unseen(unit)) return false;
@@ -80,11 +78,11 @@ bool Recorder::preempt(Thread& thread, bool& handled) {
       if (copy >= 0) end_copy(copy);
       return handled = true, false;
     }
-    redrive::set_regs(thread.tid, regs);
+    tracer_.set_regs(thread.tid, regs);
     if (!take_copy(*captured, copy, thread)) return false;
   }
   end_interval(unit);
-  begin_interval(unit, CheckpointKind::image, process, static_cast<uint64_t>((Clock::now() - stopped_at).count()));
+  begin_interval(unit, CheckpointKind::image, process, static_cast<uint64_t>((tracer_.now() - stopped_at).count()));
   captured->interval = unit.interval;
   Event event;
   event.kind = EventKind::preemption;
@@ -129,18 +127,19 @@ bool Recorder::settle(Thread& thread, user_regs_struct& regs, bool& handled) {
   const Gate* const gate = thread.process->gate.get();
   const auto mapped = code_mappings(thread.process->pid);
   if (!mapped) return false;
-  int status = 0;
-  const auto run = [&](int how) {
+  std::optional<Stop> stop;
+  const auto run = [&](Resume how) {
     resume(thread, how);
-    handled = !wait_stop(thread.tid, status);
-    return !handled && status >> 8 == SIGTRAP;
+    stop = wait_stop(thread.tid);
+    handled = !stop;
+    return stop == Stop(SignalStop{SIGTRAP});
   };
   const auto leave_to_handler = [&] {
-    if (!std::exchange(handled, true)) handle({thread.tid, status, 0});
+    if (!std::exchange(handled, true)) handle(Stopped{thread.tid, *stop});
     return false;
   };
   for (unsigned step = 0;; ++step) {
-    if (!redrive::get_regs(thread.tid, regs)) return false;
+    if (!tracer_.get_regs(thread.tid, regs)) return false;
     if (regs.cs != kCodeSegment) return false;  // no call can be made from there, nor its code be looked at
     // It has come out of a call only to be sent into it again by the kernel.
     if (static_cast<int64_t>(regs.orig_rax) >= 0 && restarts(static_cast<int64_t>(regs.rax))) return false;
@@ -153,18 +152,18 @@ bool Recorder::settle(Thread& thread, user_regs_struct& regs, bool& handled) {
       const Address behind = regs.rip + repeated_size(bytes);
       uint8_t was = 0;
       if (!memory.get(behind, was) || !memory.put(behind, kBreakpoint)) return false;
-      const bool stopped = run(PTRACE_CONT);
+      const bool stopped = run(Resume::cont);
       memory.put(behind, was);
       if (!stopped) return leave_to_handler();
-      if (!redrive::get_regs(thread.tid, regs) || regs.rip != behind + 1) return false;
+      if (!tracer_.get_regs(thread.tid, regs) || regs.rip != behind + 1) return false;
       regs.rip = behind;
-      redrive::set_regs(thread.tid, regs);
+      tracer_.set_regs(thread.tid, regs);
       continue;
     }
     const Mapping* mapping = mapping_at(*mapped, regs.rip);
     const bool cheap = mapping && code_.window_at(memory, *mapping, regs.rip);
     if (cheap || step == kSteps) break;
-    if (!run(PTRACE_SINGLESTEP)) return leave_to_handler();
+    if (!run(Resume::step)) return leave_to_handler();
   }
   regs.orig_rax = ~0ull;
   return true;

@@ -2,7 +2,6 @@
 // fault. What the kernel does to start it (frame, registers) is recorded, so replay needs no signals.
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/ucontext.h>
@@ -163,7 +162,7 @@ bool forks_into_namespace(pid_t pid) {
 void Recorder::handle_signal(Thread& thread, int signal) {
   user_regs_struct regs;
   siginfo_t info{};
-  if (!get_regs(thread, regs) || ptrace(PTRACE_GETSIGINFO, thread.tid, nullptr, &info) != 0) return;
+  if (!get_regs(thread, regs) || !tracer_.get_siginfo(thread.tid, info)) return;
   if (info.si_signo != signal) return;  // it was killed meanwhile, and has stopped once more to report that
   const bool ready = thread.run == Thread::Run::user || thread.asleep;
   bool raised = false;  // by the recorder, at an event, whatever its cause was
@@ -175,7 +174,7 @@ void Recorder::handle_signal(Thread& thread, int signal) {
       info = *was;
       thread.raised.erase(was);
       signal = info.si_signo;
-      ptrace(PTRACE_SETSIGINFO, thread.tid, nullptr, &info);
+      tracer_.set_siginfo(thread.tid, info);
     }
   } else if (signal == SIGCONT) {
     forget_stops(*thread.process);
@@ -186,14 +185,14 @@ void Recorder::handle_signal(Thread& thread, int signal) {
   }
   if (thread.run != Thread::Run::user) {
     // In the kernel: it is on its way out, and this comes again behind the syscall's exit; or the launcher was hit.
-    resume(thread, thread.run == Thread::Run::starting ? PTRACE_CONT : PTRACE_SYSCALL, signal);
+    resume(thread, thread.run == Thread::Run::starting ? Resume::cont : Resume::to_syscall_exit, signal);
     return;
   }
   const bool faulted = !raised && caused_by_instruction(info);
   if (faulted && in_gate(thread, regs.rip)) {
     // The call's arguments name memory that cannot be read: the kernel shall say so.
     leave_gate(thread);
-    resume(thread, PTRACE_CONT);
+    resume(thread, Resume::cont);
     return;
   }
   if (faulted && (signal == SIGSEGV || signal == SIGILL) && answer_trapped_instruction(thread, signal, regs)) return;
@@ -220,7 +219,7 @@ void Recorder::handle_signal(Thread& thread, int signal) {
   hold(thread, info);
   ask_to_stop(thread);
   leave_gate(thread);
-  resume(thread, PTRACE_CONT);
+  resume(thread, Resume::cont);
 }
 
 // A tracee is woken by signals that it ignores, too, and by its tracer. The kernel then enters most calls again, but
@@ -243,7 +242,7 @@ int64_t Recorder::result_of_woken(Thread& thread, int64_t result) {
 
 // At the entry of a call: if it was woken and is entered again, the kernel is given what is left of its timeout.
 void Recorder::shorten_timeout(Thread& thread) {
-  thread.entered_at = Clock::now();
+  thread.entered_at = tracer_.now();
   if (!std::exchange(thread.enters_again, false)) thread.deadline.reset();
   if (!thread.deadline || !timeout_of(thread)) return;
   const auto left =
@@ -277,15 +276,15 @@ void Recorder::restore_timeout(Thread& thread, Event& event) {
 void Recorder::stop_with_group(Thread& thread) {
   Unit& unit = *thread.process->unit;
   user_regs_struct regs;
-  const bool gives_up = thread.run == Thread::Run::user && !alone(unit) && redrive::get_regs(thread.tid, regs) &&
+  const bool gives_up = thread.run == Thread::Run::user && !alone(unit) && tracer_.get_regs(thread.tid, regs) &&
                         !in_gate(thread, regs.rip);
   if (gives_up) {
     if (thread.process->tier()) thread.process->tier()->make_canonical(regs);
     thread.entry = after_restart(regs);
-    thread.xstate = get_xstate(thread.tid);
+    thread.xstate = tracer_.get_xstate(thread.tid);
     thread.run = Thread::Run::stopped;
   }
-  ptrace(PTRACE_LISTEN, thread.tid, nullptr, nullptr);
+  tracer_.listen(thread.tid);
   if (gives_up) give_up_baton(unit);
 }
 
@@ -298,7 +297,7 @@ void Recorder::deliver(Thread& thread, int signal, const user_regs_struct& regs,
   if (spared) what = Disposition::ends;
   if (what == Disposition::ignored || what == Disposition::stops) {
     leave_gate(thread);
-    resume(thread, PTRACE_CONT, signal);
+    resume(thread, Resume::cont, signal);
     return;
   }
   Event event;
@@ -316,31 +315,33 @@ void Recorder::deliver(Thread& thread, int signal, const user_regs_struct& regs,
     }
     unit.log.add(std::move(event));
     thread.process->end_logged = true;
-    if (spared) kill(thread.process->pid, SIGKILL);
-    resume(thread, PTRACE_CONT, signal);
+    if (spared) tracer_.send(thread.process->pid, SIGKILL);
+    resume(thread, Resume::cont, signal);
     return;
   }
   thread.enters_again = false;
   // Single-stepping into a handler stops right before its first instruction.
-  int status = 0;
-  resume(thread, PTRACE_SINGLESTEP, signal);
-  if (!wait_stop(thread.tid, status)) return;
-  siginfo_t stop{};
-  ptrace(PTRACE_GETSIGINFO, thread.tid, nullptr, &stop);
-  if (status >> 16 == PTRACE_EVENT_STOP || (status >> 8 == SIGTRAP && stop.si_code != SIGTRAP)) {
+  resume(thread, Resume::step, signal);
+  const auto stop = wait_stop(thread.tid);
+  if (!stop) return;
+  const auto* const stepped = std::get_if<SignalStop>(&*stop);
+  siginfo_t info{};
+  tracer_.get_siginfo(thread.tid, info);
+  const bool trapped = stepped && stepped->signal == SIGTRAP;
+  if (!stepped || (trapped && info.si_code != SIGTRAP)) {
     // The thread blocks it right now, for a handler runs already: the kernel keeps it, and the thread went on to here.
     thread.rewound = false;
-    if (status >> 16) {
-      handle_event_stop(thread, WSTOPSIG(status));
+    if (stepped) {
+      resume(thread, Resume::cont);
     } else {
-      resume(thread, PTRACE_CONT);
+      handle(thread, *stop);
     }
     return;
   }
   user_regs_struct handler;
-  if (status >> 8 != SIGTRAP || !get_regs(thread, handler)) {
+  if (!trapped || !get_regs(thread, handler)) {
     // The frame could not be written: a fault of its own, which ends the process.
-    handle_signal(thread, WSTOPSIG(status));
+    handle_signal(thread, stepped->signal);
     return;
   }
   read_mask(thread);
@@ -367,7 +368,7 @@ void Recorder::deliver(Thread& thread, int signal, const user_regs_struct& regs,
   if (!memory.read(frame.address, frame.data.data(), frame.length))
     add_unsure(unit, "a signal frame could not be read");
   event.writes.push_back(std::move(frame));
-  event.registers = RegisterFile{as_bytes(handler), get_xstate(thread.tid)};
+  event.registers = RegisterFile{as_bytes(handler), tracer_.get_xstate(thread.tid)};
   unit.log.add(std::move(event));
   thread.rewound = false;
   resume_user(thread, handler);
@@ -379,14 +380,14 @@ bool Recorder::raise_caught(Thread& thread, const siginfo_t& info) {
   const SignalMasks masks = signal_masks(thread.tid);
   const uint64_t bit = uint64_t{1} << (info.si_signo - 1);
   if (!(masks.caught & bit) || (masks.blocked & bit)) return false;
-  if (syscall(SYS_tgkill, thread.process->pid, thread.tid, info.si_signo) != 0) return false;
+  if (!tracer_.send(thread.process->pid, thread.tid, info.si_signo)) return false;
   thread.raised.push_back(info);
   return true;
 }
 
 // Keeps an asynchronous signal for the thread's next event.
 void Recorder::hold(Thread& thread, const siginfo_t& info) {
-  if (thread.held.empty()) thread.held_since = Clock::now();
+  if (thread.held.empty()) thread.held_since = tracer_.now();
   thread.held.push_back(info);
 }
 
@@ -395,7 +396,7 @@ void Recorder::hold(Thread& thread, const siginfo_t& info) {
 bool Recorder::raise_held(Thread& thread) {
   if (thread.held.empty()) return false;
   uint64_t blocked = 0;
-  ptrace(PTRACE_GETSIGMASK, thread.tid, sizeof blocked, &blocked);
+  tracer_.get_signal_mask(thread.tid, blocked);
   while (!thread.held.empty()) {
     const siginfo_t info = thread.held.front();
     thread.held.pop_front();
@@ -405,7 +406,7 @@ bool Recorder::raise_held(Thread& thread) {
     // SIGCONT came, and has taken back the stop (signal(7)).
     if (stops_the_group(info.si_signo) && (signal_masks(thread.tid).pending & bit_of(SIGCONT))) continue;
     const int carrier = carrier_of(info.si_signo);
-    if (syscall(SYS_tgkill, thread.process->pid, thread.tid, carrier) != 0) continue;
+    if (!tracer_.send(thread.process->pid, thread.tid, carrier)) continue;
     thread.raised.push_back(info);
     if (!(blocked & bit_of(carrier))) return true;
   }
@@ -422,7 +423,7 @@ void Recorder::pass_on_held(Thread& thread) {
   const auto other = std::find_if(threads.begin(), threads.end(), lives);
   for (const auto& info : std::exchange(thread.held, {})) {
     if (other == threads.end() || !to_process(info)) continue;
-    if (syscall(SYS_tgkill, thread.process->pid, other->second->tid, carrier_of(info.si_signo)) == 0) {
+    if (tracer_.send(thread.process->pid, other->second->tid, carrier_of(info.si_signo))) {
       other->second->raised.push_back(info);
     }
   }

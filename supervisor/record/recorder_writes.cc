@@ -3,7 +3,6 @@
 // process that they wrote to: the kernel makes the call while nobody runs user code in that process's unit, and before
 // anybody does again, what was written becomes an event there. What they read shows code as it was before instructions
 // were replaced.
-#include <sys/ptrace.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -66,7 +65,7 @@ void Recorder::enter_write(Thread& thread, Unit* unit) {
   Thread* const holder = unit->current;
   if (!holder) return;
   ask_to_stop(*holder);
-  if (holder->run == Thread::Run::user) ptrace(PTRACE_INTERRUPT, holder->tid, nullptr, nullptr);
+  if (holder->run == Thread::Run::user) tracer_.interrupt(holder->tid);
 }
 
 // The unit is at an event.
@@ -82,9 +81,8 @@ void Recorder::let_write(Unit& unit) {
 
 void Recorder::make_write(Thread& thread) {
   open_call(thread, Memory::snapshot(thread.process->memory));
-  int status = 0;
-  resume(thread, PTRACE_SYSCALL);
-  if (wait_stop(thread.tid, status)) handle_syscall_exit(thread);
+  resume(thread, Resume::to_syscall_exit);
+  if (wait_stop(thread.tid)) handle_syscall_exit(thread);
 }
 
 // Where what the thread's call has written into this process's memory goes: the call's own event if both share it, else

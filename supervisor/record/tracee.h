@@ -22,6 +22,7 @@
 #include "logstore/policy/policy.h"
 #include "supervisor/record/placement.h"
 #include "supervisor/record/recorded_gate.h"
+#include "supervisor/record/tracer.h"
 #include "supervisor/record/unit_log.h"
 
 namespace redrive {
@@ -32,8 +33,6 @@ struct SendInfo {
   Tag tag;
   uint64_t at_ns = 0;  // Send::at_ns
 };
-
-using Clock = std::chrono::steady_clock;
 
 struct Unit;
 

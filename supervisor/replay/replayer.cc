@@ -770,7 +770,7 @@ Result<bool> Replayer::verify_last(Thread& thread, EventIndex index, const user_
   const auto expected = decode_end_state(end->state);
   if (!expected) return Error{"the state at an interval's end cannot be understood", Status::damaged};
   remove_gate(thread.process);
-  const auto found = read_end_state(thread.tid, regs, memory(thread), expected->pages);
+  const auto found = read_end_state(regs, get_xstate(thread.tid), memory(thread), expected->pages);
   const auto differ = [&](const std::string& what) {
     diverge(&thread, index, what + " that the program ended with", found ? "others" : "none");
     return false;

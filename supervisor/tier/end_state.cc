@@ -51,12 +51,12 @@ std::optional<EndState> decode_end_state(std::span<const uint8_t> encoded) {
   return in.ok() && in.at_end() ? std::optional(std::move(state)) : std::nullopt;
 }
 
-std::optional<EndState> read_end_state(pid_t tid, const user_regs_struct& regs, const Memory& memory,
+std::optional<EndState> read_end_state(const user_regs_struct& regs, const Bytes& xstate, const Memory& memory,
                                        std::vector<Address> pages) {
   EndState state;
   const auto values = comparable_registers(regs);
   state.registers = XXH3_64bits(values.data(), sizeof values);
-  const Bytes extended = comparable_xstate(get_xstate(tid));
+  const Bytes extended = comparable_xstate(xstate);
   state.extended = XXH3_64bits(extended.data(), extended.size());
   state.extended_size = extended.size();
   state.pages = std::move(pages);

@@ -24,9 +24,9 @@ struct EndState {
 Bytes encode(const EndState& state);
 std::optional<EndState> decode_end_state(std::span<const uint8_t> encoded);
 
-// As the thread is stopped, with these registers: at the entry of a call those right before it. None if it was killed,
-// or a page cannot be read.
-std::optional<EndState> read_end_state(pid_t tid, const user_regs_struct& regs, const Memory& memory,
+// As the thread is stopped, with these registers: at the entry of a call those right before it; `xstate` are the
+// extended ones, empty if it was killed. None then, or if a page cannot be read.
+std::optional<EndState> read_end_state(const user_regs_struct& regs, const Bytes& xstate, const Memory& memory,
                                        std::vector<Address> pages);
 
 // Private pages that a process has written, at most so many: those of the stack from `sp` on, and others evenly from

@@ -1,6 +1,7 @@
 // Includes point down only: base <- logstore, interceptors, checkpoint <- supervisor; the three in the middle do not
 // know each other. Inside supervisor/: plan, tier <- record, replay <- cli; neither plan and tier nor record and replay
 // know each other.
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -136,6 +137,27 @@ TEST_CASE("one process is waited for with wait_for() only") {
       }
     });
   }
+}
+
+TEST_CASE("the recorder traces, waits and reads the time through its tracer only") {
+  // These are not the recorder's tracing: the tracer itself; the front, which is the recorder's parent and waits for
+  // it; the timer behind Tracer::wake_within(); threads beside the recorder, which take their own time.
+  const std::set<std::string> others{"ptrace_tracer.cc", "front.cc", "interrupts.cc", "image_worker.cc",
+                                     "outside_writers.cc"};
+  for_each_source("supervisor/record", [&](const fs::path& path) {
+    if (others.contains(path.filename().string())) return;
+    std::ifstream file(path);
+    for (std::string line; std::getline(file, line);) {
+      line.erase(std::min(line.find("//"), line.size()));
+      static const std::regex kCalls(
+          "\\b(ptrace|wait|waitpid|waitid|wait4|wait_for|clock_gettime|setitimer)\\(|lock::now\\(|"
+          "\\bredrive::([gs]et_(regs|xstate)|wake_within)\\(");
+      static const std::regex kTracers("\\b(tracer_?(\\.|->)|std::optional<Stop> )wait\\(");
+      CAPTURE(path.string());
+      CAPTURE(line);
+      CHECK((!std::regex_search(line, kCalls) || std::regex_search(line, kTracers)));
+    }
+  });
 }
 
 TEST_CASE("policies see events, never processes") {

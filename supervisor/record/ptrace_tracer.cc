@@ -1,0 +1,120 @@
+#include "supervisor/record/ptrace_tracer.h"
+
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "base/remote.h"
+#include "checkpoint/stub.h"
+#include "supervisor/record/interrupts.h"
+
+namespace redrive {
+namespace {
+
+constexpr long kOptions = PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK |
+                          PTRACE_O_TRACEEXEC | PTRACE_O_TRACESECCOMP | PTRACE_O_EXITKILL;
+
+__ptrace_request request_of(Resume how) {
+  switch (how) {
+    case Resume::cont:
+      return PTRACE_CONT;
+    case Resume::to_syscall_exit:
+      return PTRACE_SYSCALL;
+    case Resume::step:
+      break;
+  }
+  return PTRACE_SINGLESTEP;
+}
+
+// The message is asked for at once: the tracee may be killed later.
+Stop read_stop(pid_t tid, int status) {
+  unsigned long message = 0;
+  if (has_message(status)) ptrace(PTRACE_GETEVENTMSG, tid, nullptr, &message);
+  return stop_of(status, message);
+}
+
+Waited wait_with(int flags) {
+  int status = 0;
+  const pid_t tid = waitpid(-1, &status, __WALL | __WNOTHREAD | flags);
+  if (tid > 0) return Stopped{tid, read_stop(tid, status)};
+  if (tid < 0 && errno == ECHILD) return NoTracees{};
+  return NoneStopped{};
+}
+
+}  // namespace
+
+Waited PtraceTracer::wait_for_any() { return wait_with(0); }
+
+Waited PtraceTracer::take_any() { return wait_with(WNOHANG); }
+
+std::optional<Stop> PtraceTracer::wait(pid_t tid) {
+  int status = 0;
+  if (!wait_for(tid, status)) return {};
+  return read_stop(tid, status);
+}
+
+bool PtraceTracer::has_stopped(pid_t tid) {
+  siginfo_t stop{};
+  constexpr int kPeek = WSTOPPED | WEXITED | WNOHANG | WNOWAIT | __WALL;
+  return waitid(P_PID, static_cast<id_t>(tid), &stop, kPeek) != 0 || stop.si_pid != 0;
+}
+
+Result<void> PtraceTracer::seize(pid_t tid) {
+  if (ptrace(PTRACE_SEIZE, tid, nullptr, kOptions) == 0) return {};
+  return errno_error("cannot trace the program (see `redrive check --host`)");
+}
+
+void PtraceTracer::report_exit(pid_t tid) { ptrace(PTRACE_SETOPTIONS, tid, nullptr, kOptions | PTRACE_O_TRACEEXIT); }
+
+void PtraceTracer::resume(pid_t tid, Resume how, int signal) {
+  // ESRCH: it was killed; waitpid tells.
+  ptrace(request_of(how), tid, nullptr, signal);
+}
+
+void PtraceTracer::listen(pid_t tid) { ptrace(PTRACE_LISTEN, tid, nullptr, nullptr); }
+
+bool PtraceTracer::interrupt(pid_t tid) { return ptrace(PTRACE_INTERRUPT, tid, nullptr, nullptr) == 0; }
+
+bool PtraceTracer::get_regs(pid_t tid, user_regs_struct& regs) { return redrive::get_regs(tid, regs); }
+
+bool PtraceTracer::set_regs(pid_t tid, const user_regs_struct& regs) { return redrive::set_regs(tid, regs); }
+
+Bytes PtraceTracer::get_xstate(pid_t tid) { return redrive::get_xstate(tid); }
+
+bool PtraceTracer::get_siginfo(pid_t tid, siginfo_t& info) {
+  return ptrace(PTRACE_GETSIGINFO, tid, nullptr, &info) == 0;
+}
+
+bool PtraceTracer::set_siginfo(pid_t tid, const siginfo_t& info) {
+  return ptrace(PTRACE_SETSIGINFO, tid, nullptr, &info) == 0;
+}
+
+bool PtraceTracer::get_signal_mask(pid_t tid, uint64_t& mask) {
+  return ptrace(PTRACE_GETSIGMASK, tid, sizeof mask, &mask) == 0;
+}
+
+bool PtraceTracer::set_signal_mask(pid_t tid, uint64_t mask) {
+  return ptrace(PTRACE_SETSIGMASK, tid, sizeof mask, &mask) == 0;
+}
+
+bool PtraceTracer::send(pid_t pid, int signal) { return kill(pid, signal) == 0; }
+
+bool PtraceTracer::send(pid_t pid, pid_t tid, int signal) { return syscall(SYS_tgkill, pid, tid, signal) == 0; }
+
+Clock::time_point PtraceTracer::now() const { return Clock::now(); }
+
+std::optional<uint64_t> PtraceTracer::cpu_ns(pid_t pid) const {
+  constexpr clockid_t kSched = 2;
+  const clockid_t clock = (~static_cast<clockid_t>(pid) << 3) | kSched;
+  timespec now{};
+  if (clock_gettime(clock, &now) != 0) return {};
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+void PtraceTracer::wake_within(std::chrono::microseconds time) { redrive::wake_within(time); }
+
+}  // namespace redrive

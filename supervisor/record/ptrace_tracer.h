@@ -1,0 +1,39 @@
+// The tracer that a recording has: ptrace(2), waitpid(2) and the clocks. All that this folder asks of them is asked
+// here; it decides nothing.
+#pragma once
+
+#include "supervisor/record/tracer.h"
+
+namespace redrive {
+
+class PtraceTracer final : public Tracer {
+ public:
+  Waited wait_for_any() override;
+  Waited take_any() override;
+  std::optional<Stop> wait(pid_t tid) override;
+  bool has_stopped(pid_t tid) override;
+
+  Result<void> seize(pid_t tid) override;
+  void report_exit(pid_t tid) override;
+  void resume(pid_t tid, Resume how, int signal) override;
+  void listen(pid_t tid) override;
+  bool interrupt(pid_t tid) override;
+
+  bool get_regs(pid_t tid, user_regs_struct& regs) override;
+  bool set_regs(pid_t tid, const user_regs_struct& regs) override;
+  Bytes get_xstate(pid_t tid) override;
+  bool get_siginfo(pid_t tid, siginfo_t& info) override;
+  bool set_siginfo(pid_t tid, const siginfo_t& info) override;
+  bool get_signal_mask(pid_t tid, uint64_t& mask) override;
+  bool set_signal_mask(pid_t tid, uint64_t mask) override;
+
+  bool send(pid_t pid, int signal) override;
+  bool send(pid_t pid, pid_t tid, int signal) override;
+
+  Clock::time_point now() const override;
+  std::optional<uint64_t> cpu_ns(pid_t pid) const override;
+  // By the timer of catch_interrupts() (interrupts.h), which is to be called before.
+  void wake_within(std::chrono::microseconds time) override;
+};
+
+}  // namespace redrive

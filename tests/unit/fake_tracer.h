@@ -1,0 +1,78 @@
+// A tracer without a kernel: tracees are scripts of stops, and time passes only when a test says so.
+//
+// A tracee runs or is stopped, as a real one. When it is waited for while it runs, it comes to the next stop of its
+// script; what is asked of it while it does not stand there fails or is lost, as ptrace(2) has it. All that was asked
+// is written down in `asked`, a line each.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "supervisor/record/tracer.h"
+
+namespace redrive {
+
+class FakeTracer final : public Tracer {
+ public:
+  struct Tracee {
+    std::deque<Stop> script;
+    bool stopped = false;
+    user_regs_struct regs{};
+    Bytes xstate = Bytes(64);
+    siginfo_t siginfo{};
+    uint64_t signal_mask = 0;
+  };
+
+  // A tracee that runs, and comes to these stops. After the last it runs until it is interrupted or killed.
+  Tracee& add(pid_t tid, std::vector<Stop> script = {});
+  // Null if there is none, or it has ended and that was waited for.
+  Tracee* find(pid_t tid);
+  void pass(Clock::duration time) { now_ += time; }
+
+  // "10: cont", "10: step with 15", "10: interrupt", "5: send 9", "5/10: send 9" (to a thread), "wake within 100 us"
+  std::vector<std::string> asked;
+  std::map<pid_t, uint64_t> cpu_ns_of;  // by process; one that is not there has ended
+
+  // Where a real one would wait for a signal to redrive, time passes up to the next that was asked for.
+  Waited wait_for_any() override;
+  Waited take_any() override;
+  // A tracee that nothing stops any more cannot be waited for: there is nothing to wait for, and the test fails.
+  std::optional<Stop> wait(pid_t tid) override;
+  bool has_stopped(pid_t tid) override;
+
+  Result<void> seize(pid_t tid) override;
+  void report_exit(pid_t tid) override;
+  void resume(pid_t tid, Resume how, int signal) override;
+  void listen(pid_t tid) override;
+  bool interrupt(pid_t tid) override;
+
+  bool get_regs(pid_t tid, user_regs_struct& regs) override;
+  bool set_regs(pid_t tid, const user_regs_struct& regs) override;
+  Bytes get_xstate(pid_t tid) override;
+  bool get_siginfo(pid_t tid, siginfo_t& info) override;
+  bool set_siginfo(pid_t tid, const siginfo_t& info) override;
+  bool get_signal_mask(pid_t tid, uint64_t& mask) override;
+  bool set_signal_mask(pid_t tid, uint64_t mask) override;
+
+  // SIGKILL ends the tracee: it is where it is stopped no more, and its end is its next stop.
+  bool send(pid_t pid, int signal) override;
+  bool send(pid_t pid, pid_t tid, int signal) override;
+
+  Clock::time_point now() const override { return now_; }
+  std::optional<uint64_t> cpu_ns(pid_t pid) const override;
+  void wake_within(std::chrono::microseconds time) override;
+
+ private:
+  Tracee* stopped(pid_t tid);
+  Stop take(pid_t tid);
+  void kill(Tracee& tracee);
+
+  std::map<pid_t, Tracee> tracees_;
+  std::vector<pid_t> by_age_;  // as they were added
+  Clock::time_point now_{};
+  Clock::duration wake_{};
+};
+
+}  // namespace redrive
