@@ -101,6 +101,8 @@ bool PtraceTracer::set_signal_mask(pid_t tid, uint64_t mask) {
   return ptrace(PTRACE_SETSIGMASK, tid, sizeof mask, &mask) == 0;
 }
 
+SignalMasks PtraceTracer::signal_masks(pid_t tid) { return redrive::signal_masks(tid); }
+
 bool PtraceTracer::send(pid_t pid, int signal) { return kill(pid, signal) == 0; }
 
 bool PtraceTracer::send(pid_t pid, pid_t tid, int signal) { return syscall(SYS_tgkill, pid, tid, signal) == 0; }

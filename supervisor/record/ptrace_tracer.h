@@ -26,6 +26,7 @@ class PtraceTracer final : public Tracer {
   bool set_siginfo(pid_t tid, const siginfo_t& info) override;
   bool get_signal_mask(pid_t tid, uint64_t& mask) override;
   bool set_signal_mask(pid_t tid, uint64_t mask) override;
+  SignalMasks signal_masks(pid_t tid) override;
 
   bool send(pid_t pid, int signal) override;
   bool send(pid_t pid, pid_t tid, int signal) override;

@@ -345,7 +345,7 @@ void Recorder::watch(Unit& unit, bool checkpoint_due) {
   const auto now = tracer_.now();
   const bool others_wait =
       (!unit.ready.empty() || !unit.joining.empty() || !unit.writers.empty()) && now - unit.baton_since > kBatonSlice;
-  const bool signal_waits = !holder.held.empty() && now - holder.held_since > kBatonSlice;
+  const bool signal_waits = !holder.signals.empty() && now - holder.signals.since() > kBatonSlice;
   const bool late = unit.period_ns && !limits_.virtual_checkpoints && unit.in_interval &&
                     interval_ns(unit) > checkpoint_at_ns(unit) + unit.period_ns / kStoppedAfter;
   if (checkpoint_due || others_wait) ask_to_stop(holder);
@@ -605,7 +605,7 @@ void Recorder::enter(Thread& thread) {
   thread.asked_to_stop = false;
   // A signal is delivered before the call. But a stop lets others run, which the log says only of calls: it is
   // delivered as if it had come amid this one.
-  const bool stops = !thread.held.empty() && stops_the_group(thread.held.front().si_signo);
+  const bool stops = thread.signals.begins_with_stop();
   if (!stops && raise_held(thread)) {
     rewind(thread, thread.entry);
     return;

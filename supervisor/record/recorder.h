@@ -156,14 +156,13 @@ class Recorder {
   void restore_timeout(Thread& thread, Event& event);
   void deliver(Thread& thread, int signal, const user_regs_struct& regs, uint64_t where);
   bool raise_caught(Thread& thread, const siginfo_t& info);
-  void hold(Thread& thread, const siginfo_t& info);
   bool raise_held(Thread& thread);
   void pass_on_held(Thread& thread);
   void forget_stops(const Process& process);
   void stop_with_group(Thread& thread);
 
   // recorder_forced.cc: what faults that the program does not see take away from it
-  static void inherit_signals(Thread& thread);
+  void inherit_signals(Thread& thread);
   static void note_asked(Thread& thread, const Memory& memory);
   static void has_asked(Thread& thread);
   void read_mask(Thread& thread);
@@ -238,7 +237,7 @@ class Recorder {
   // recorder_preemption.cc
   bool preempt(Thread& thread, bool& handled);
   bool settle(Thread& thread, user_regs_struct& regs, bool& handled);
-  static bool has_pending_signal(pid_t tid);
+  bool has_pending_signal(pid_t tid);
   void go_on(Thread& thread, bool signals);
 
   // recorder_adapted.cc: files that tell of the recorder, or how many processors there are

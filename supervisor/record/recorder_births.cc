@@ -426,8 +426,7 @@ void Recorder::executed(pid_t pid, pid_t former_tid) {
   process.memory_id = ++memories_;
   process.descriptors = std::make_shared<LocalDescriptors>();
   thread.clear_tid = 0;
-  thread.held.clear();
-  thread.raised.clear();
+  thread.signals.forget_all();
   if (former_unit.place.away) placement_.send(pid, false);
   process.unit->place = {};
   begin_program(thread);

@@ -14,7 +14,6 @@
 namespace redrive {
 namespace {
 
-constexpr uint64_t bit_of(int signal) { return uint64_t{1} << (signal - 1); }
 constexpr uint64_t kIgnore = 1;     // SIG_IGN
 constexpr uint64_t kRedZone = 128;  // below the stack pointer
 constexpr uint64_t kSetSize = sizeof(uint64_t);
@@ -29,7 +28,7 @@ SignalAction* action_of(Process& process, int signal) {
 
 // A program begins: it has inherited the mask, and which signals are ignored (execve(2)).
 void Recorder::inherit_signals(Thread& thread) {
-  const SignalMasks masks = signal_masks(thread.tid);
+  const SignalMasks masks = tracer_.signal_masks(thread.tid);
   thread.blocked = masks.blocked;
   for (const int signal : {SIGSEGV, SIGILL}) {
     *action_of(*thread.process, signal) = {masks.ignored & bit_of(signal) ? kIgnore : 0, 0, 0, 0};

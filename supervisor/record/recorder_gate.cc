@@ -96,7 +96,7 @@ Result<int64_t> Recorder::call_at(Thread& thread, Address instruction, const use
     } else if (is<SyscallExit>(*stop)) {
       break;
     } else if (siginfo_t info{}; is<SignalStop>(*stop) && tracer_.get_siginfo(thread.tid, info)) {
-      hold(thread, info);
+      thread.signals.hold(info, tracer_.now());
     }
   }
   if (!tracer_.get_regs(thread.tid, regs)) return Error{"the program was killed"};
@@ -126,7 +126,7 @@ Result<user_regs_struct> Recorder::make_calls_from(Thread& thread, const user_re
     }
     if (const auto* birth = std::get_if<Birth>(&*stop); birth && born) *born = birth->child;
     if (siginfo_t info{}; is<SignalStop>(*stop) && tracer_.get_siginfo(thread.tid, info)) {
-      hold(thread, info);
+      thread.signals.hold(info, tracer_.now());
     }
   }
   if (!tracer_.get_regs(thread.tid, regs)) return Error{"the program was killed"};
@@ -299,7 +299,7 @@ void Recorder::set_slot(Thread& thread) {
     std::fill(std::begin(slot->restricted), std::end(slot->restricted), thread.confinement.strict ? ~0ull : 0);
   }
   const bool nothing = process.gate->broken || process.opens_memory;
-  const bool at_call = !thread.held.empty() || !process.copies_to_reap.empty() || !unit.joining.empty() ||
+  const bool at_call = !thread.signals.empty() || !process.copies_to_reap.empty() || !unit.joining.empty() ||
                        !unit.writers.empty() || unit.checkpoint_first || unit.checkpoint_wanted || thread.asked_to_stop;
   slot->want_stop = (nothing ? gate::kServeNothing : 0) | (at_call ? gate::kStopAtCall : 0);
 }
@@ -479,7 +479,7 @@ void Recorder::disturb(Thread& thread, bool comes_out, int signal) {
   if (!tracer_.get_regs(thread.tid, regs)) return;
   thread.woken |= is_cut_short(thread, regs);
   if (siginfo_t info{}; comes_out && signal && tracer_.get_siginfo(thread.tid, info)) {
-    hold(thread, info);
+    thread.signals.hold(info, tracer_.now());
   }
   resume(thread, Resume::cont, comes_out ? 0 : signal);
 }

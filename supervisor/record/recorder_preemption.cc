@@ -61,7 +61,7 @@ bool Recorder::preempt(Thread& thread, bool& handled) {
   if (unit.current != &thread || !unit.in_interval || births_unseen(unit)) return false;
   user_regs_struct regs;
   if (!settle(thread, regs, handled)) return false;
-  const bool signal = !thread.held.empty() || has_pending_signal(thread.tid);
+  const bool signal = !thread.signals.empty() || has_pending_signal(thread.tid);
   const bool others = !unit.ready.empty() || !unit.joining.empty() || !unit.writers.empty();
   // Without the tier nothing can make a call from here: its memory is read while it is stopped.
   const bool copied =
@@ -106,7 +106,7 @@ bool Recorder::preempt(Thread& thread, bool& handled) {
 }
 
 bool Recorder::has_pending_signal(pid_t tid) {
-  const SignalMasks masks = signal_masks(tid);
+  const SignalMasks masks = tracer_.signal_masks(tid);
   return masks.pending & ~masks.blocked;
 }
 

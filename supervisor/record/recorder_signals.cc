@@ -13,7 +13,6 @@
 #include <cstring>
 #include <fstream>
 
-#include "base/brief_file.h"
 #include "checkpoint/address_space.h"
 #include "interceptors/cpuid_sites.h"
 #include "interceptors/trapped_instructions.h"
@@ -25,19 +24,12 @@ namespace redrive {
 namespace {
 
 constexpr uint64_t kMaxFrame = 64 << 10;
-constexpr uint64_t bit_of(int signal) { return uint64_t{1} << (signal - 1); }
-
-// What is sent in place of a signal that was held. To send SIGCONT would make the process go on, and take back a stop
-// that came after it (signal(7)).
-constexpr int kCarrier = 64;
-constexpr int carrier_of(int signal) { return signal == SIGCONT ? kCarrier : signal; }
 constexpr uint64_t kContextSize = 304;  // of the kernel's ucontext (asm-generic/ucontext.h), not the C library's
 
 enum class Disposition { ignored, caught, stops, ends };
 
-// What the process does about a signal that is delivered to it (signal(7)).
-Disposition disposition(pid_t pid, int signal) {
-  const SignalMasks masks = signal_masks(pid);
+// What a process with these masks does about a signal that is delivered to it (signal(7)).
+Disposition disposition(const SignalMasks& masks, int signal) {
   const uint64_t bit = bit_of(signal);
   if (masks.ignored & bit) return Disposition::ignored;
   if (masks.caught & bit) return Disposition::caught;
@@ -117,47 +109,7 @@ bool all_hold_cpuid(const std::string& path, const std::vector<CpuidSite>& sites
   });
 }
 
-// proc_pid_status(5); empty if there is no such process.
-std::string status_of(pid_t tid) { return read_briefly("/proc/" + std::to_string(tid) + "/status"); }
-
-pid_t innermost_pid(const std::string& status) {
-  constexpr char kName[] = "\nNSpid:";
-  const size_t at = status.find(kName);
-  if (at == std::string::npos) return -1;
-  const size_t end = status.find('\n', at + 1);
-  const size_t last = status.find_last_of(" \t", end);
-  return static_cast<pid_t>(std::strtol(status.c_str() + last, nullptr, 10));
-}
-
 }  // namespace
-
-SignalMasks signal_masks(pid_t tid) {
-  SignalMasks masks;
-  const std::string text = status_of(tid);
-  const auto take = [&](const char* name, uint64_t& mask) {
-    const size_t at = text.find(name);
-    if (at != std::string::npos) mask |= std::strtoull(text.c_str() + at + std::strlen(name), nullptr, 16);
-  };
-  take("\nSigPnd:", masks.pending);
-  take("\nShdPnd:", masks.pending);
-  take("\nSigBlk:", masks.blocked);
-  take("\nSigIgn:", masks.ignored);
-  take("\nSigCgt:", masks.caught);
-  masks.init = innermost_pid(text) == 1;
-  return masks;
-}
-
-pid_t pid_in_own_namespace(pid_t pid) { return innermost_pid(status_of(pid)); }
-
-bool sleeps(pid_t tid) { return status_of(tid).find("\nState:\tS") != std::string::npos; }
-
-bool forks_into_namespace(pid_t pid) {
-  const std::string directory = "/proc/" + std::to_string(pid) + "/ns/";
-  char own[64] = {}, children[64] = {};
-  return readlink((directory + "pid").c_str(), own, sizeof own - 1) > 0 &&
-         (readlink((directory + "pid_for_children").c_str(), children, sizeof children - 1) <= 0 ||
-          std::strcmp(own, children) != 0);
-}
 
 void Recorder::handle_signal(Thread& thread, int signal) {
   user_regs_struct regs;
@@ -167,12 +119,9 @@ void Recorder::handle_signal(Thread& thread, int signal) {
   const bool ready = thread.run == Thread::Run::user || thread.asleep;
   bool raised = false;  // by the recorder, at an event, whatever its cause was
   if (ready && info.si_code == SI_TKILL && (info.si_pid == getpid() || info.si_pid == 0)) {
-    const auto was = std::find_if(thread.raised.begin(), thread.raised.end(),
-                                  [&](const siginfo_t& raised) { return carrier_of(raised.si_signo) == signal; });
-    if (was != thread.raised.end()) {
+    if (const auto was = thread.signals.arrived(signal)) {
       raised = true;
       info = *was;
-      thread.raised.erase(was);
       signal = info.si_signo;
       tracer_.set_siginfo(thread.tid, info);
     }
@@ -180,7 +129,7 @@ void Recorder::handle_signal(Thread& thread, int signal) {
     forget_stops(*thread.process);
   }
   if (thread.asleep && !caused_by_instruction(info)) {
-    disturb(thread, disposition(thread.process->pid, signal) != Disposition::ignored, signal);
+    disturb(thread, disposition(tracer_.signal_masks(thread.process->pid), signal) != Disposition::ignored, signal);
     return;
   }
   if (thread.run != Thread::Run::user) {
@@ -207,7 +156,7 @@ void Recorder::handle_signal(Thread& thread, int signal) {
     return;
   }
   if (end_cut_short(thread, signal)) return;
-  const Disposition what = disposition(thread.process->pid, signal);
+  const Disposition what = disposition(tracer_.signal_masks(thread.process->pid), signal);
   // A stop lets others run, and the end of a process others that share its memory: their order is that of events.
   const Unit& unit = *thread.process->unit;
   const bool waits = what == Disposition::caught || (what == Disposition::stops && !alone(unit)) ||
@@ -216,7 +165,7 @@ void Recorder::handle_signal(Thread& thread, int signal) {
     deliver(thread, signal, regs, static_cast<uint64_t>(SignalPoint::anywhere));
     return;
   }
-  hold(thread, info);
+  thread.signals.hold(info, tracer_.now());
   ask_to_stop(thread);
   leave_gate(thread);
   resume(thread, Resume::cont);
@@ -230,7 +179,7 @@ int64_t Recorder::result_of_woken(Thread& thread, int64_t result) {
   const bool woken = std::exchange(thread.woken, false);
   // Behind a handler the kernel has nothing to restart, and says so with EINTR, woken or not.
   if (result != -EINTR || thread.entry.orig_rax == SYS_restart_syscall) return result;
-  const SignalMasks masks = signal_masks(thread.tid);
+  const SignalMasks masks = tracer_.signal_masks(thread.tid);
   if (!woken && !(masks.pending & ~masks.blocked)) return result;
   if (!thread.deadline) {
     const auto timeout = timeout_of(thread);
@@ -290,7 +239,7 @@ void Recorder::stop_with_group(Thread& thread) {
 
 void Recorder::deliver(Thread& thread, int signal, const user_regs_struct& regs, uint64_t where) {
   Unit& unit = *thread.process->unit;
-  Disposition what = disposition(thread.process->pid, signal);
+  Disposition what = disposition(tracer_.signal_masks(thread.process->pid), signal);
   // A fault ends the first process of a PID namespace as well, but not while it is traced (force_sig(),
   // kernel/signal.c).
   const bool spared = what == Disposition::ignored && where == static_cast<uint64_t>(SignalPoint::fault);
@@ -377,63 +326,32 @@ void Recorder::deliver(Thread& thread, int signal, const user_regs_struct& regs,
 // Sends the thread a signal that an instruction of its own has caused, if a handler is to see it now; else the kernel
 // would end the process.
 bool Recorder::raise_caught(Thread& thread, const siginfo_t& info) {
-  const SignalMasks masks = signal_masks(thread.tid);
-  const uint64_t bit = uint64_t{1} << (info.si_signo - 1);
+  const SignalMasks masks = tracer_.signal_masks(thread.tid);
+  const uint64_t bit = bit_of(info.si_signo);
   if (!(masks.caught & bit) || (masks.blocked & bit)) return false;
-  if (!tracer_.send(thread.process->pid, thread.tid, info.si_signo)) return false;
-  thread.raised.push_back(info);
-  return true;
+  return thread.signals.raise(tracer_, thread.process->pid, thread.tid, info);
 }
 
-// Keeps an asynchronous signal for the thread's next event.
-void Recorder::hold(Thread& thread, const siginfo_t& info) {
-  if (thread.held.empty()) thread.held_since = tracer_.now();
-  thread.held.push_back(info);
-}
-
-// Sends held signals again, up to the first that is delivered when the thread runs on; true if there is one. Those that
-// it blocks by now stay with the kernel until it does not.
-bool Recorder::raise_held(Thread& thread) {
-  if (thread.held.empty()) return false;
-  uint64_t blocked = 0;
-  tracer_.get_signal_mask(thread.tid, blocked);
-  while (!thread.held.empty()) {
-    const siginfo_t info = thread.held.front();
-    thread.held.pop_front();
-    const bool pending = std::any_of(thread.raised.begin(), thread.raised.end(),
-                                     [&](const siginfo_t& raised) { return raised.si_signo == info.si_signo; });
-    if (pending && info.si_signo < SIGRTMIN) continue;  // the kernel keeps one of each
-    // SIGCONT came, and has taken back the stop (signal(7)).
-    if (stops_the_group(info.si_signo) && (signal_masks(thread.tid).pending & bit_of(SIGCONT))) continue;
-    const int carrier = carrier_of(info.si_signo);
-    if (!tracer_.send(thread.process->pid, thread.tid, carrier)) continue;
-    thread.raised.push_back(info);
-    if (!(blocked & bit_of(carrier))) return true;
-  }
-  return false;
-}
+// At an event: true if one of them is delivered when the thread runs on.
+bool Recorder::raise_held(Thread& thread) { return thread.signals.raise(tracer_, thread.process->pid, thread.tid); }
 
 // A thread ends before the signals that were held for it came. Those that were sent to its process are another's.
 void Recorder::pass_on_held(Thread& thread) {
-  const auto to_process = [](const siginfo_t& info) { return info.si_code != SI_TKILL; };
   const auto lives = [&](const auto& entry) {
     return entry.second != &thread && entry.second->process == thread.process && !entry.second->exited;
   };
   const auto& threads = thread.process->unit->threads;
   const auto other = std::find_if(threads.begin(), threads.end(), lives);
-  for (const auto& info : std::exchange(thread.held, {})) {
-    if (other == threads.end() || !to_process(info)) continue;
-    if (tracer_.send(thread.process->pid, other->second->tid, carrier_of(info.si_signo))) {
-      other->second->raised.push_back(info);
-    }
+  for (const auto& info : thread.signals.take_for_process()) {
+    if (other == threads.end()) continue;
+    other->second->signals.raise(tracer_, thread.process->pid, other->second->tid, info);
   }
 }
 
 // SIGCONT has come: what was to stop the process does not any more.
 void Recorder::forget_stops(const Process& process) {
   for (const auto& [serial, thread] : process.unit->threads) {
-    if (thread->process != &process) continue;
-    std::erase_if(thread->held, [](const siginfo_t& info) { return stops_the_group(info.si_signo); });
+    if (thread->process == &process) thread->signals.forget_stops();
   }
 }
 

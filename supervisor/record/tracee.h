@@ -20,7 +20,9 @@
 #include "interceptors/program_filters.h"
 #include "interceptors/syscall_table.h"
 #include "logstore/policy/policy.h"
+#include "supervisor/record/held_signals.h"
 #include "supervisor/record/placement.h"
+#include "supervisor/record/process_status.h"
 #include "supervisor/record/recorded_gate.h"
 #include "supervisor/record/tracer.h"
 #include "supervisor/record/unit_log.h"
@@ -36,31 +38,9 @@ struct SendInfo {
 
 struct Unit;
 
-// A thread's signals, bit N-1 for signal N (proc_pid_status(5)).
-struct SignalMasks {
-  uint64_t pending = 0;  // for the thread or its process
-  uint64_t blocked = 0;
-  uint64_t ignored = 0;
-  uint64_t caught = 0;
-  bool init = false;  // of the first process of a PID namespace (pid_namespaces(7))
-};
-SignalMasks signal_masks(pid_t tid);
-
-// The number of a process in the PID namespace that it is in itself (proc_pid_status(5), NSpid).
-pid_t pid_in_own_namespace(pid_t pid);
 struct Thread;
 // The thread that a call names by its number, as its caller sees it; 0 is the caller itself. -1: not known.
 pid_t tid_named(const Thread& caller, uint64_t number);
-// Whether it sleeps in the kernel, and a signal could wake it.
-bool sleeps(pid_t tid);
-// Whether its next child begins a PID namespace, or is in another one than it is itself (pid_namespaces(7)).
-bool forks_into_namespace(pid_t pid);
-
-// Whether its default action is to stop the process.
-inline bool stops_the_group(int signal) {
-  return signal == SIGSTOP || signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU;
-}
-
 // As rt_sigaction(2) takes it.
 struct SignalAction {
   uint64_t handler = 0, flags = 0, restorer = 0, mask = 0;
@@ -138,19 +118,17 @@ struct Thread {
   std::optional<SignalAction> asked;  // the mask or action that its current call sets
   Confinement confinement;
 
-  user_regs_struct resumed{};    // when it was last let into user code
-  bool exited = false;           // a leader whose end is not reported yet
-  bool reports_exit = false;     // ... before the kernel takes its memory
-  bool left_out = false;         // it was killed, and an image does not have it: nothing is recorded of its end
-  bool rewound = false;          // ... right before a syscall instruction that it has entered once already
-  bool asked_to_stop = false;    // and has come to no call's entry since
-  bool preempting = false;       // it was interrupted to be preempted, and has not stopped yet
-  bool woken = false;            // the recorder woke it up in a call that stops
-  bool asleep = false;           // the baton was taken from it while it slept in a served call
-  int in_hand = 0;               // the signal that it is stopped for, to be delivered when it goes on; 0: none
-  std::deque<siginfo_t> held;    // asynchronous signals that wait for its next event
-  std::deque<siginfo_t> raised;  // of these, those that the recorder has sent again; the kernel still has them
-  Clock::time_point held_since{};
+  user_regs_struct resumed{};  // when it was last let into user code
+  bool exited = false;         // a leader whose end is not reported yet
+  bool reports_exit = false;   // ... before the kernel takes its memory
+  bool left_out = false;       // it was killed, and an image does not have it: nothing is recorded of its end
+  bool rewound = false;        // ... right before a syscall instruction that it has entered once already
+  bool asked_to_stop = false;  // and has come to no call's entry since
+  bool preempting = false;     // it was interrupted to be preempted, and has not stopped yet
+  bool woken = false;          // the recorder woke it up in a call that stops
+  bool asleep = false;         // the baton was taken from it while it slept in a served call
+  int in_hand = 0;             // the signal that it is stopped for, to be delivered when it goes on; 0: none
+  HeldSignals signals;         // that wait for its next event
 
   // For calls that the kernel would end where only a tracer's tracee is woken: they are entered again, with what is
   // left of their timeout.

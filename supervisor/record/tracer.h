@@ -21,6 +21,7 @@
 
 #include "base/bytes.h"
 #include "base/result.h"
+#include "supervisor/record/process_status.h"
 
 namespace redrive {
 
@@ -153,6 +154,8 @@ class Tracer {
   // Bit N-1 for signal N.
   virtual bool get_signal_mask(pid_t tid, uint64_t& mask) = 0;
   virtual bool set_signal_mask(pid_t tid, uint64_t mask) = 0;
+  // Of any process or thread, whether it is stopped or not.
+  virtual SignalMasks signal_masks(pid_t tid) = 0;
 
   // Sends a process a signal, or one of its threads. False if there is none such, or it may not be sent one.
   virtual bool send(pid_t pid, int signal) = 0;

@@ -152,6 +152,14 @@ bool FakeTracer::set_signal_mask(pid_t tid, uint64_t mask) {
   return tracee;
 }
 
+SignalMasks FakeTracer::signal_masks(pid_t tid) {
+  const Tracee* const tracee = find(tid);
+  if (!tracee) return {};
+  SignalMasks masks = tracee->signals;
+  masks.blocked = tracee->signal_mask;
+  return masks;
+}
+
 bool FakeTracer::send(pid_t pid, int signal) {
   asked.push_back(fmt::format("{}: send {}", pid, signal));
   Tracee* const tracee = find(pid);

@@ -23,6 +23,7 @@ class FakeTracer final : public Tracer {
     Bytes xstate = Bytes(64);
     siginfo_t siginfo{};
     uint64_t signal_mask = 0;
+    SignalMasks signals;
   };
 
   // A tracee that runs, and comes to these stops. After the last it runs until it is interrupted or killed.
@@ -55,6 +56,8 @@ class FakeTracer final : public Tracer {
   bool set_siginfo(pid_t tid, const siginfo_t& info) override;
   bool get_signal_mask(pid_t tid, uint64_t& mask) override;
   bool set_signal_mask(pid_t tid, uint64_t mask) override;
+  // With the mask above as what is blocked.
+  SignalMasks signal_masks(pid_t tid) override;
 
   // SIGKILL ends the tracee: it is where it is stopped no more, and its end is its next stop.
   bool send(pid_t pid, int signal) override;

@@ -1,0 +1,61 @@
+// Asynchronous signals of one thread that came between its events, and are delivered at its next one: a handler may
+// start only where a replay can find the place (DESIGN.md, Signals).
+//
+// A signal is held when the thread has stopped for it, and the kernel forgets it then. At an event it is raised: sent
+// to the thread again, and remembered until the thread stops for it once more, because what the kernel then says of its
+// sender is that it was redrive. A raised signal that the thread blocks stays with the kernel.
+//
+// It decides nothing about what a signal does, and logs nothing. `pid` and `tid` are always the thread's own.
+#pragma once
+
+#include <signal.h>
+#include <sys/types.h>
+
+#include <deque>
+#include <optional>
+#include <vector>
+
+#include "supervisor/record/tracer.h"
+
+namespace redrive {
+
+// Whether its default action is to stop the process (signal(7)).
+constexpr bool stops_the_group(int signal) {
+  return signal == SIGSTOP || signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU;
+}
+
+class HeldSignals {
+ public:
+  bool empty() const { return held_.empty(); }
+  // Whether the next one is a stop.
+  bool begins_with_stop() const { return !empty() && stops_the_group(held_.front().si_signo); }
+  // Since when the first of those that are held now has been waiting; only if there is one.
+  Clock::time_point since() const { return since_; }
+
+  void hold(const siginfo_t& info, Clock::time_point now);
+
+  // The thread, which is stopped, is at an event: raises held signals up to the first that is delivered when the thread
+  // runs on. True if there is one. Signals of which the kernel keeps one only, and stops that SIGCONT has overtaken,
+  // are dropped.
+  bool raise(Tracer& tracer, pid_t pid, pid_t tid);
+  // Raises this one now. False if it cannot be sent: the thread has been killed.
+  bool raise(Tracer& tracer, pid_t pid, pid_t tid, const siginfo_t& info);
+  // The thread has stopped for a signal that redrive has sent it. What was raised, which is not remembered any more;
+  // nothing if it is none of those.
+  std::optional<siginfo_t> arrived(int signal);
+
+  // SIGCONT has come: what was to stop the process does not any more.
+  void forget_stops();
+  // The thread ends before they came: those that were sent to its process, and not to the thread alone, are another
+  // thread's now. None is held any more.
+  std::vector<siginfo_t> take_for_process();
+  // A new program begins, which is told of none of them.
+  void forget_all();
+
+ private:
+  std::deque<siginfo_t> held_;
+  std::deque<siginfo_t> raised_;
+  Clock::time_point since_{};
+};
+
+}  // namespace redrive

@@ -1,0 +1,29 @@
+// What procfs says of a thread or process that has not ended (proc_pid_status(5)). All of it may be asked of one that
+// is not a tracee, by any thread.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+
+namespace redrive {
+
+// A thread's signals, bit N-1 for signal N. All 0 if it has ended.
+struct SignalMasks {
+  uint64_t pending = 0;  // for the thread or its process
+  uint64_t blocked = 0;
+  uint64_t ignored = 0;
+  uint64_t caught = 0;
+  bool init = false;  // of the first process of a PID namespace (pid_namespaces(7))
+};
+SignalMasks signal_masks(pid_t tid);
+constexpr uint64_t bit_of(int signal) { return uint64_t{1} << (signal - 1); }
+
+// The number of a process in the PID namespace that it is in itself (NSpid); -1 if it has ended.
+pid_t pid_in_own_namespace(pid_t pid);
+// Whether it sleeps in the kernel, and a signal could wake it.
+bool sleeps(pid_t tid);
+// Whether its next child begins a PID namespace, or is in another one than it is itself (pid_namespaces(7)).
+bool forks_into_namespace(pid_t pid);
+
+}  // namespace redrive

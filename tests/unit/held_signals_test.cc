@@ -1,0 +1,181 @@
+// Signals that wait for an event of their thread: which are sent again when, and what they are known by then.
+#include "supervisor/record/held_signals.h"
+
+#include <string>
+#include <vector>
+
+#include "tests/unit/fake_tracer.h"
+#include "tests/unit/unit_test.h"
+
+using namespace redrive;
+
+namespace {
+
+constexpr pid_t kPid = 10, kTid = 12;
+using Lines = std::vector<std::string>;
+
+siginfo_t signal_of(int number, int code = SI_USER, pid_t sender = 77) {
+  siginfo_t info{};
+  info.si_signo = number;
+  info.si_code = code;
+  info.si_pid = sender;
+  return info;
+}
+
+// A stopped thread of a process.
+struct Held {
+  Held() {
+    thread = &tracer.add(kTid, {SyscallEntry{}});
+    tracer.wait(kTid);
+  }
+  void hold(int number) { signals.hold(signal_of(number), tracer.now()); }
+  bool raise() { return signals.raise(tracer, kPid, kTid); }
+  // What was sent since the last time.
+  Lines sent() { return std::exchange(tracer.asked, {}); }
+  static std::string sends(int number) { return "10/12: send " + std::to_string(number); }
+
+  FakeTracer tracer;
+  FakeTracer::Tracee* thread = nullptr;
+  HeldSignals signals;
+};
+
+}  // namespace
+
+TEST_CASE("held signals are raised one at a time, in the order in which they came") {
+  Held held;
+  CHECK(held.signals.empty());
+  CHECK_FALSE(held.raise());
+  held.hold(SIGUSR1);
+  held.hold(SIGTERM);
+  CHECK_FALSE(held.signals.empty());
+  CHECK(held.raise());
+  CHECK(held.sent() == Lines{Held::sends(SIGUSR1)});
+  CHECK(held.raise());
+  CHECK(held.sent() == Lines{Held::sends(SIGTERM)});
+  CHECK(held.signals.empty());
+  CHECK_FALSE(held.raise());
+}
+
+TEST_CASE("a raised signal is known again by its sender, once") {
+  Held held;
+  held.hold(SIGUSR1);
+  CHECK_FALSE(held.signals.arrived(SIGUSR1));  // it was not sent yet
+  held.raise();
+  CHECK_FALSE(held.signals.arrived(SIGUSR2));
+  const auto arrived = held.signals.arrived(SIGUSR1);
+  REQUIRE(arrived);
+  CHECK_EQ(arrived->si_signo, SIGUSR1);
+  CHECK_EQ(arrived->si_pid, 77);
+  CHECK_FALSE(held.signals.arrived(SIGUSR1));
+}
+
+TEST_CASE("the time of a wait is that of the first signal") {
+  using namespace std::chrono_literals;
+  Held held;
+  held.tracer.pass(1s);
+  const auto first = held.tracer.now();
+  held.hold(SIGUSR1);
+  held.tracer.pass(1s);
+  held.hold(SIGUSR2);
+  CHECK((held.signals.since() == first));
+  held.raise();
+  held.raise();
+  held.tracer.pass(1s);
+  held.hold(SIGUSR1);
+  CHECK((held.signals.since() == first + 2s));
+}
+
+TEST_CASE("blocked signals stay with the kernel, and those after them are raised as well") {
+  Held held;
+  held.thread->signal_mask = bit_of(SIGUSR1);
+  held.hold(SIGUSR1);
+  held.hold(SIGUSR2);
+  held.hold(SIGTERM);
+  CHECK(held.raise());
+  CHECK(held.sent() == Lines{Held::sends(SIGUSR1), Held::sends(SIGUSR2)});
+  CHECK(held.signals.arrived(SIGUSR2));
+  CHECK(held.signals.arrived(SIGUSR1));  // when it is blocked no more
+  held.thread->signal_mask = bit_of(SIGTERM);
+  CHECK_FALSE(held.raise());
+  CHECK(held.sent() == Lines{Held::sends(SIGTERM)});
+}
+
+TEST_CASE("the kernel keeps one of each standard signal, and all real-time signals") {
+  Held held;
+  held.thread->signal_mask = ~uint64_t{0};
+  for (int i = 0; i < 3; ++i) held.hold(SIGUSR1), held.hold(SIGRTMIN);
+  CHECK_FALSE(held.raise());
+  CHECK(held.sent() ==
+        Lines{Held::sends(SIGUSR1), Held::sends(SIGRTMIN), Held::sends(SIGRTMIN), Held::sends(SIGRTMIN)});
+  held.signals.arrived(SIGUSR1);
+  held.hold(SIGUSR1);
+  held.raise();
+  CHECK(held.sent() == Lines{Held::sends(SIGUSR1)});
+}
+
+TEST_CASE("SIGCONT is sent as another signal, so that it takes back no stop") {
+  constexpr int kCarrier = 64;
+  Held held;
+  held.hold(SIGCONT);
+  CHECK(held.raise());
+  CHECK(held.sent() == Lines{Held::sends(kCarrier)});
+  CHECK_FALSE(held.signals.arrived(SIGCONT));
+  const auto arrived = held.signals.arrived(kCarrier);
+  REQUIRE(arrived);
+  CHECK_EQ(arrived->si_signo, SIGCONT);
+}
+
+TEST_CASE("a stop that SIGCONT has overtaken is dropped") {
+  for (const int stop : {SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU}) {
+    CAPTURE(stop);
+    Held held;
+    SUBCASE("while SIGCONT is pending") {
+      held.thread->signals.pending = bit_of(SIGCONT);
+      held.hold(stop);
+      CHECK(held.signals.begins_with_stop());
+      held.hold(SIGUSR1);
+      CHECK(held.raise());
+    }
+    SUBCASE("when SIGCONT has come") {
+      held.hold(SIGUSR1);
+      CHECK_FALSE(held.signals.begins_with_stop());
+      held.hold(stop);
+      held.signals.forget_stops();
+      CHECK(held.raise());
+      CHECK_FALSE(held.raise());
+    }
+    CHECK(held.sent() == Lines{Held::sends(SIGUSR1)});
+    CHECK(held.signals.empty());
+  }
+}
+
+TEST_CASE("a thread that was killed is sent nothing") {
+  Held held;
+  held.hold(SIGUSR1);
+  held.hold(SIGUSR2);
+  held.tracer.send(kTid, SIGKILL);
+  held.tracer.wait(kTid);
+  CHECK_FALSE(held.raise());
+  CHECK(held.signals.empty());
+  CHECK_FALSE(held.signals.arrived(SIGUSR1));
+}
+
+TEST_CASE("what a thread leaves when it ends: signals to its process, not to itself") {
+  Held held;
+  held.signals.hold(signal_of(SIGUSR1, SI_TKILL), held.tracer.now());
+  held.signals.hold(signal_of(SIGTERM), held.tracer.now());
+  const auto left = held.signals.take_for_process();
+  REQUIRE_EQ(left.size(), 1);
+  CHECK_EQ(left.front().si_signo, SIGTERM);
+  CHECK(held.signals.empty());
+}
+
+TEST_CASE("a new program is told of no signal that was held or raised before") {
+  Held held;
+  held.hold(SIGUSR1);
+  held.raise();
+  held.hold(SIGUSR2);
+  held.signals.forget_all();
+  CHECK(held.signals.empty());
+  CHECK_FALSE(held.signals.arrived(SIGUSR1));
+}
