@@ -247,7 +247,7 @@ void Recorder::tick() {
     if (checkpoint) unit->last_clock_check = {};  // it is to be asked again at the next call
     watch(*unit, checkpoint);
     if (unit->period_ns == 0) continue;
-    const uint64_t at_ns = interval_ns(*unit), asked_ns = checkpoint_at_ns(*unit);
+    const uint64_t at_ns = unit->clock.interval_ns(), asked_ns = checkpoint_at_ns(*unit);
     const uint64_t due_ns = at_ns < asked_ns ? asked_ns : asked_ns + unit->period_ns / kStoppedAfter;
     next = std::min(next, std::chrono::nanoseconds((due_ns - std::min(due_ns, at_ns)) / 3));
   }
@@ -269,7 +269,7 @@ void Recorder::place_units() {
   std::vector<Unit*> users;
   for (auto& [id, unit] : units_) {
     Place& place = unit->place;
-    const uint64_t cpu = cpu_ns(*unit);
+    const uint64_t cpu = unit->clock.cpu_ns();
     UnitUse use{&place, cpu - std::exchange(place.cpu_ns, cpu)};
     if (use.cpu_ns < kUsed) continue;
     const pid_t tid = unit->current ? unit->current->tid : -1;
@@ -347,13 +347,13 @@ void Recorder::watch(Unit& unit, bool checkpoint_due) {
       (!unit.ready.empty() || !unit.joining.empty() || !unit.writers.empty()) && now - unit.baton_since > kBatonSlice;
   const bool signal_waits = !holder.signals.empty() && now - holder.signals.since() > kBatonSlice;
   const bool late = unit.period_ns && !limits_.virtual_checkpoints && unit.in_interval &&
-                    interval_ns(unit) > checkpoint_at_ns(unit) + unit.period_ns / kStoppedAfter;
+                    unit.clock.interval_ns() > checkpoint_at_ns(unit) + unit.period_ns / kStoppedAfter;
   if (checkpoint_due || others_wait) ask_to_stop(holder);
   if (!late && !others_wait && !signal_waits) {
     unit.late_since_ns.reset();
     return;
   }
-  const uint64_t at_ns = cpu_ns(unit);
+  const uint64_t at_ns = unit.clock.cpu_ns();
   if (!unit.late_since_ns) unit.late_since_ns = at_ns;
   const uint64_t late_ns = at_ns - *unit.late_since_ns;
   if (images_.copies_alive() >= limits_.copies) return;
@@ -732,7 +732,7 @@ void Recorder::end_thread(Thread& thread, bool whole_process) {
   process.end_logged |= last;
   process.leader_exited |= leader;
   thread.exited = true;
-  cpu_ns(unit);  // asked for the last time while the process lives
+  unit.clock.cpu_ns();  // asked for the last time while the process lives
   if (last) {
     note_end_state(thread, before_syscall(thread.entry));
     check_views(process);

@@ -210,16 +210,6 @@ class Recorder {
   Result<uint64_t> inject(Thread& thread, const user_regs_struct& at_entry, long number,
                           std::initializer_list<uint64_t> args, pid_t* born = nullptr);
   void reap_copies(Thread& thread);
-  uint64_t cpu_ns(const Unit& unit) const;
-  uint64_t interval_ns(const Unit& unit) const {
-    return unit.served_ns ? *unit.served_ns : cpu_ns(unit) - unit.cpu_base_ns + unit.replay_ns;
-  }
-  // Of an event: calls that are served from then on come later.
-  uint64_t event_ns(Unit& unit) const {
-    const uint64_t now_ns = interval_ns(unit);
-    if (!unit.served_ns) unit.drained_ns = now_ns;
-    return now_ns;
-  }
   uint64_t period_ns(uint64_t memory_bytes) const;
   Result<uint64_t> file_of(MappedFiles& files, const Mapping& mapping);
 

@@ -170,7 +170,7 @@ Result<void> Recorder::launch(const std::string& path, const std::vector<std::st
 
 Unit& Recorder::add_unit(EventRef parent, pid_t pid) {
   const UnitId id = next_unit_++;
-  auto& unit = units_[id] = std::make_unique<Unit>(writer_, id);
+  auto& unit = units_[id] = std::make_unique<Unit>(tracer_, writer_, id);
   unit->record = UnitRecord{id, pid, parent, {}};
   writer_.add(unit->record);
   return *unit;
@@ -190,6 +190,7 @@ Process& Recorder::add_process(Unit& unit, pid_t pid, const Process* sharer) {
   } else if (auto memory = Memory::open(pid)) {
     process->memory = std::move(*memory);
   }
+  unit.clock.add(pid);
   unit.processes.push_back(std::move(process));
   return *unit.processes.back();
 }
@@ -288,7 +289,7 @@ void Recorder::born(Thread& parent, pid_t tid) {
       if (unit.place.away) placement_.send(tid, false);
       begin_interval(home, CheckpointKind::fork, made, 0);
       // A fork is a send, the child's first event its receive; to keep that message is to store the child's memory.
-      const uint64_t at_ns = interval_ns(unit);
+      const uint64_t at_ns = unit.clock.interval_ns();
       event->send = Send{0, 0, at_ns};
       const Tag tag = policy_.on_send(unit.id, at_ns, 0);
       auto decision = policy_.on_receive(home.id, 0, tag, 0);
@@ -392,8 +393,8 @@ void Recorder::executed(pid_t pid, pid_t former_tid) {
       Unit& unit = add_unit({former_unit.id, number}, pid);
       done.child_unit = unit.id;
       former_unit.log.close(false);
-      cpu_ns(former_unit);
-      former_unit.cpu_ended_ns += process.cpu_ns;
+      former_unit.clock.cpu_ns();  // asked for the last time while the process is there
+      unit.clock.take(former_unit.clock, process.pid);
       const auto owned = std::find_if(former_unit.processes.begin(), former_unit.processes.end(),
                                       [&](const auto& p) { return p.get() == &process; });
       former_unit.threads.erase(thread.serial);
@@ -547,7 +548,7 @@ void Recorder::ended(pid_t tid, TraceeEnd end) {
   remove_thread(*found);
   if (process.threads == 0) {
     if (process.gate && process.gate->program && !process.borrows_memory) process.gate->program->ended = true;
-    unit.cpu_ended_ns += process.cpu_ns;
+    unit.clock.remove(process.pid);
     if (process.stays) writer_.add(*process.stays);
     std::erase_if(unit.processes, [&](const auto& p) { return p.get() == &process; });
     if (unit.processes.empty()) {

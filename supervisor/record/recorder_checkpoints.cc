@@ -74,22 +74,12 @@ Result<void> note_growing(pid_t pid, bool asked_for, std::vector<Mapping>& mappi
 
 }  // namespace
 
-uint64_t Recorder::cpu_ns(const Unit& unit) const {
-  uint64_t sum = unit.cpu_ended_ns;
-  for (const auto& process : unit.processes) {
-    process->cpu_ns = tracer_.cpu_ns(process->pid).value_or(process->cpu_ns);
-    sum += process->cpu_ns;
-  }
-  return sum;
-}
-
 void Recorder::begin_interval(Unit& unit, CheckpointKind kind, Process& process, uint64_t pause_ns) {
   unit.log.flush();  // no series goes on from one interval into the next, and no call ends in the one where it began
   unit.in_interval = true;
   unit.end_state.clear();
   unit.interval = unit.next_interval++;
-  unit.cpu_base_ns = cpu_ns(unit);
-  unit.drained_ns = unit.replay_ns = 0;
+  unit.clock.begin();
   unit.received = false;
   unit.interval_began = tracer_.now();
   IntervalRecord record;
@@ -119,7 +109,7 @@ uint64_t Recorder::period_ns(uint64_t memory_bytes) const {
 void Recorder::end_interval(Unit& unit) {
   if (!unit.in_interval) return;
   unit.in_interval = false;
-  unit.ended_ns = interval_ns(unit);
+  unit.ended_ns = unit.clock.interval_ns();
   writer_.add(IntervalEnd{unit.id, unit.interval, unit.ended_ns, unit.log.next(), std::exchange(unit.end_state, {})});
 }
 
@@ -178,7 +168,7 @@ bool Recorder::checkpoint_due(Unit& unit) {
   const bool at_each_event = unit.checkpoint_wanted || policy_.looks_for_place();
   if (now < unit.last_clock_check || (!at_each_event && now - unit.last_clock_check < kClockInterval)) return false;
   unit.last_clock_check = now;
-  const uint64_t at_ns = interval_ns(unit);
+  const uint64_t at_ns = unit.clock.interval_ns();
   const bool due = unit.checkpoint_wanted || at_ns >= checkpoint_at_ns(unit);
   if (!due && !policy_.wants_checkpoint(unit.id, at_ns)) return false;
   if (births_pending(unit)) return false;
@@ -201,7 +191,7 @@ void Recorder::align_checkpoints(const Unit& with) {
     if (unit.get() == &with || !unit->in_interval || unit->processes.empty()) continue;
     const std::chrono::nanoseconds half(unit->period_ns / 2);
     const bool old_by_messages = unit->received && now - unit->interval_began >= half;
-    const uint64_t at_ns = interval_ns(*unit);
+    const uint64_t at_ns = unit->clock.interval_ns();
     if (old_by_messages || std::chrono::nanoseconds(at_ns) >= half || policy_.wants_checkpoint(id, at_ns)) {
       unit->checkpoint_wanted = true;
     }
@@ -215,7 +205,7 @@ void Recorder::wake_for_checkpoint(Unit& unit) {
   const auto now = tracer_.now();
   if (now - unit.last_woken < kWakeInterval || !unit.in_interval || images_.copies_alive() >= limits_.copies) return;
   unit.last_woken = now;
-  if (limits_.checkpoint_period_ns == 0 || !policy_.wants_checkpoint(unit.id, interval_ns(unit))) return;
+  if (limits_.checkpoint_period_ns == 0 || !policy_.wants_checkpoint(unit.id, unit.clock.interval_ns())) return;
   const auto asleep = [&](const auto& entry) {
     const Thread& thread = *entry.second;
     if (thread.run == Thread::Run::user) {

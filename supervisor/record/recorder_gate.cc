@@ -397,11 +397,11 @@ bool Recorder::open_in_slot(Thread& thread) {
     served.gate = thread.process->gate;
     served.at = ring(slot) + gate.drained;
     served.pending = gate::kRingSize - std::min(gate.drained, gate::kRingSize);
-    served.cpu_ns = cpu_ns(unit) - unit.cpu_base_ns;
+    served.cpu_ns = unit.clock.interval_cpu_ns();
     begin_served(served);
     next_record(served);
     const bool opened = served.record && served.thread == &thread && open_served(served);
-    unit.served_ns.reset();
+    unit.clock.end_served();
     if (!opened) {
       break_gate(gate);
       return false;
@@ -679,7 +679,7 @@ std::vector<Recorder::Served> Recorder::take_served() {
     served.gate = known.lock();
     RecordedGate& gate = *served.gate;
     if (gate.broken || !find_records(served, now)) continue;
-    served.cpu_ns = cpu_ns(*gate.unit) - gate.unit->cpu_base_ns;
+    served.cpu_ns = gate.unit->clock.interval_cpu_ns();
     sources.push_back(std::move(served));
   }
   return sources;
@@ -825,7 +825,7 @@ void Recorder::make_events(std::vector<Served>& sources) {
     }
     next_record(*first);
   }
-  for (const Served& served : sources) served.gate->unit->served_ns.reset();
+  for (const Served& served : sources) served.gate->unit->clock.end_served();
 }
 
 // All that was served so far becomes events.
@@ -904,23 +904,15 @@ uint64_t Recorder::count(const Served& served) {
   return calls;
 }
 
-// The clock of served events is not read at each: it goes evenly from the last time to this one.
 void Recorder::begin_served(const Served& served) {
-  Unit& unit = *served.gate->unit;
-  const uint64_t calls = count(served);
-  unit.replay_ns += calls * limits_.replayed_call_ns;
-  const uint64_t now = served.cpu_ns + unit.replay_ns;
-  const uint64_t from = std::min(unit.drained_ns, now);
-  unit.served_step_ns = (now - from) / (calls + 1);
-  unit.served_ns = from;
-  unit.drained_ns = now;
+  served.gate->unit->clock.begin_served(served.cpu_ns, count(served), limits_.replayed_call_ns);
 }
 
 // False if the call is none that is served: then the program wrote the record.
 bool Recorder::open_served(Served& served) {
   Unit& unit = *served.gate->unit;
   const gate::Record& record = *served.record;
-  *unit.served_ns += unit.served_step_ns;
+  unit.clock.next_served();
   Thread& thread = *served.thread;
   set_at_exit(thread.entry, record, served.site());
   thread.resumed.rip = 0;
@@ -930,7 +922,7 @@ bool Recorder::open_served(Served& served) {
   if (!thread.row || !thread.row->in_process) return false;
   const bool maps_file = thread.row->memory == MemoryChange::maps && !(thread.args[3] & MAP_ANONYMOUS);
   if (maps_file && !served_files_.contains(record.file - 1u)) return false;
-  if (thread.row->treat == Treat::special) unit.replay_ns += limits_.replayed_stop_ns;
+  if (thread.row->treat == Treat::special) unit.clock.add_replay(limits_.replayed_stop_ns);
   open_call(thread, Memory::of(std::span(served.pieces).first(served.before)));
   return true;
 }
@@ -939,7 +931,7 @@ bool Recorder::open_served(Served& served) {
 void Recorder::add_served_trap(Served& served) {
   Unit& unit = *served.gate->unit;
   const gate::Record& record = *served.record;
-  *unit.served_ns += unit.served_step_ns;
+  unit.clock.next_served();
   Thread& thread = *served.thread;
   thread.resumed.rip = 0;
   thread.rewound = false;

@@ -62,6 +62,7 @@ void Recorder::absorb(Unit& unit) {
     joined.log.flush();  // processes may have been killed meanwhile
     end_interval(joined);
     for (auto& process : joined.processes) {
+      unit.clock.take(joined.clock, process->pid);
       process->unit = &unit;
       if (process->tier()) process->tier()->unit = &unit;
       process->serial = unit.next_process++;

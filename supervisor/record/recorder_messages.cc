@@ -96,7 +96,7 @@ void Recorder::begin_send(Thread& thread, const std::vector<Span>& inputs, const
     thread.datagrams = send_lengths(*thread.row, thread.args, memory, payload.size());
   }
   Unit& unit = *thread.process->unit;
-  const uint64_t at_ns = event_ns(unit);
+  const uint64_t at_ns = unit.clock.event_ns();
   thread.send = std::make_shared<SendInfo>(
       SendInfo{{unit.id, unit.log.next() - 1}, policy_.on_send(unit.id, at_ns, payload.size()), at_ns});
   event.send = Send{to->out, payload.size(), at_ns};
@@ -152,7 +152,7 @@ void Recorder::receive(Thread& thread, int64_t result, const Memory& memory, Eve
   Receive message;
   message.channel = from->kind == Endpoint::Kind::datagram ? 0 : from->in;
   message.arrival = ++arrivals_;
-  message.at_ns = event_ns(unit);
+  message.at_ns = unit.clock.event_ns();
   message.parts.reserve(parts.size());
   Tag tag = parts.front().send->tag;
   offset = 0;

@@ -21,6 +21,7 @@
 #include "interceptors/syscall_table.h"
 #include "logstore/policy/policy.h"
 #include "supervisor/record/held_signals.h"
+#include "supervisor/record/interval_clock.h"
 #include "supervisor/record/placement.h"
 #include "supervisor/record/process_status.h"
 #include "supervisor/record/recorded_gate.h"
@@ -67,7 +68,6 @@ struct Process {
   bool borrows_memory = false;                          // vfork child: runs on its parent's address space
   bool end_logged = false;
   bool leader_exited = false;  // its end is reported only after the last thread's
-  uint64_t cpu_ns = 0;         // CPU time when last asked for
   std::string command;
   SignalAction segv, ill;                   // what it does about SIGSEGV and SIGILL
   std::set<Address> cpuid_sites;            // where an instruction stands in for cpuid
@@ -143,10 +143,11 @@ struct Thread {
 };
 
 struct Unit {
-  Unit(TraceWriter& writer, UnitId id) : id(id), log(writer, id) {}
+  Unit(const Tracer& tracer, TraceWriter& writer, UnitId id) : id(id), log(writer, id), clock(tracer) {}
 
   UnitId id;
   UnitLog log;
+  IntervalClock clock;
   std::vector<std::unique_ptr<Process>> processes;
   std::map<ThreadSerial, Thread*> threads;
   Thread* current = nullptr;  // holds the baton
@@ -170,15 +171,9 @@ struct Unit {
   IntervalRecord interval_record;
   uint64_t period_ns = 0;  // CPU time that the current interval may take
   IntervalIndex next_interval = 0;
-  Bytes end_state;                    // as the event that is about to end it finds it (end_state.h)
-  uint64_t ended_ns = 0;              // how long the interval before was, or the last one if none goes on
-  Clock::time_point last_woken{};     // for a checkpoint
-  uint64_t cpu_base_ns = 0;           // CPU time at the interval's start
-  uint64_t cpu_ended_ns = 0;          // of processes that have ended
-  std::optional<uint64_t> served_ns;  // the interval's clock while served calls become events
-  uint64_t served_step_ns = 0;
-  uint64_t replay_ns = 0;   // what a replay of this interval needs for served calls beside their CPU time
-  uint64_t drained_ns = 0;  // the interval's clock when that was last done, or at a later event
+  Bytes end_state;                 // as the event that is about to end it finds it (end_state.h)
+  uint64_t ended_ns = 0;           // how long the interval before was, or the last one if none goes on
+  Clock::time_point last_woken{};  // for a checkpoint
   Clock::time_point last_clock_check{};
   std::optional<uint64_t> late_since_ns;  // CPU time when the thread with the baton was first late for an event
   uint64_t interrupted_ns = 0;            // CPU time when it was last interrupted for that
