@@ -38,13 +38,6 @@ constexpr size_t kBatches = 2;          // of events to be made: copies_ and oth
 // A checkpoint that the unit was asked for comes where it is, if not at a call before: this part of T later.
 constexpr uint64_t kStoppedAfter = 32;
 
-// Whether the stop tells of another thread than the one that has stopped.
-bool names_another(const Stop& stop) {
-  if (const auto* birth = std::get_if<Birth>(&stop)) return birth->child != 0;
-  const auto* exec = std::get_if<Exec>(&stop);
-  return exec && exec->former_tid != 0;
-}
-
 // To the first process, or to all that are left when that has ended.
 template <typename Threads>
 void pass_on(Tracer& tracer, int signal, const Threads& threads, pid_t first) {
@@ -69,6 +62,7 @@ pid_t tid_named(const Thread& caller, uint64_t number) {
 
 Recorder::Recorder(Tracer& tracer, TraceWriter& writer, Policy& policy, RecorderLimits limits, FileCache* cache)
     : tracer_(tracer),
+      stops_(tracer),
       writer_(writer),
       policy_(policy),
       limits_(limits),
@@ -117,12 +111,8 @@ RecordingEnd Recorder::run(const std::function<void(const LeftBehind&)>& left_be
   bool told = false;
   next_tick_ = started + kTick;
   while (!threads_.empty()) {
-    if (stopped_.empty() && !collect_stops()) break;
-    if (!stopped_.empty()) {
-      const Stopped next = stopped_.front();
-      stopped_.pop_front();
-      handle(next);
-    }
+    if (!stops_.fill()) break;
+    if (const auto next = stops_.take()) handle(*next);
     for (const int signal : take_interrupts()) pass_on(tracer_, signal, threads_, root_);
     if (tracer_.now() >= next_tick_) tick();
     if (root_ended_ && !told && !threads_.empty() && tracer_.now() - *root_ended_ > kLeaving) {
@@ -149,19 +139,6 @@ RecordingEnd Recorder::run(const std::function<void(const LeftBehind&)>& left_be
   end.wall_s = std::chrono::duration<double>(tracer_.now() - started).count();
   end.skipped_checkpoints = skipped_checkpoints_;
   return end;
-}
-
-// Waits until a tracee has stopped or ended, and takes all that have: waitpid(2) answers with the youngest first, and
-// would starve the others while that stops again and again. A signal to us ends the wait. False if no tracee is left.
-bool Recorder::collect_stops() {
-  Waited waited = tracer_.wait_for_any();
-  if (std::holds_alternative<NoTracees>(waited)) return false;
-  for (; const auto* next = std::get_if<Stopped>(&waited); waited = tracer_.take_any()) {
-    // It was killed while it was stopped, perhaps by an exec that has taken over its number.
-    std::erase_if(stopped_, [&](const Stopped& was) { return was.tid == next->tid && !names_another(was.stop); });
-    stopped_.push_back(*next);
-  }
-  return true;
 }
 
 // A full disk ends the trace, not the program.

@@ -6,7 +6,6 @@
 #pragma once
 
 #include <array>
-#include <deque>
 #include <functional>
 #include <set>
 #include <unordered_map>
@@ -23,6 +22,7 @@
 #include "supervisor/record/patch_plans.h"
 #include "supervisor/record/placement.h"
 #include "supervisor/record/recorded_gate.h"
+#include "supervisor/record/stop_queue.h"
 #include "supervisor/record/tracee.h"
 #include "supervisor/record/tracer.h"
 
@@ -76,7 +76,6 @@ class Recorder {
 
  private:
   // recorder.cc: stops and the baton
-  bool collect_stops();
   void handle(const Stopped& stopped);
   void handle(Thread& thread, const Stop& stop);
   void handle_group_stop(Thread& thread, int signal);
@@ -408,6 +407,7 @@ class Recorder {
   Thread* find(pid_t tid);
 
   Tracer& tracer_;
+  StopQueue stops_;
   TraceWriter& writer_;
   Policy& policy_;
   RecorderLimits limits_;
@@ -421,8 +421,7 @@ class Recorder {
   std::vector<UnitId> ended_units_;       // nobody runs in them any more
   std::vector<UnitId> ended_with_image_;  // ... and the last image did not say so
   std::unordered_map<pid_t, std::unique_ptr<Thread>> threads_;
-  std::deque<Stopped> stopped_;  // what has still to be handled
-  std::set<pid_t> early_;        // tracees that have stopped before their birth was reported
+  std::set<pid_t> early_;  // tracees that have stopped before their birth was reported
   std::map<std::string, Refused> refused_;
   std::vector<Unsure> unsure_;
   OutsideWriters outside_writers_;

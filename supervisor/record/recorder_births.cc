@@ -324,9 +324,7 @@ void Recorder::born(Thread& parent, pid_t tid) {
 // kernel/sched/core.c). Who shares that memory must find it there after the birth, as in a replay. So the parent stays
 // in the kernel until the child has stopped, or was killed; what the child has come to is handled in its turn.
 void Recorder::let_write_number(pid_t child) {
-  const auto is_its = [&](const Stopped& stopped) { return stopped.tid == child; };
-  if (early_.contains(child) || std::any_of(stopped_.begin(), stopped_.end(), is_its)) return;
-  if (const auto stop = tracer_.wait(child)) stopped_.push_back({child, *stop});
+  if (!early_.contains(child)) stops_.await(child);
 }
 
 // Calls of other threads that have not come to their exits may have written into the memory that a child has just got,

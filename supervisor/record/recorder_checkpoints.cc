@@ -402,10 +402,9 @@ bool Recorder::leave_out_killed(Unit& unit) {
 // Waits until a thread stands still whose registers are to be read: one that was born, or that slept in a served call
 // (its extended registers were not read when it fell asleep), which is stopped. The stop is handled in its turn.
 void Recorder::await_stop(const Thread& thread) {
-  const auto of_it = [&](const Stopped& stopped) { return stopped.tid == thread.tid; };
-  if (std::any_of(stopped_.begin(), stopped_.end(), of_it)) return;
+  if (stops_.holds(thread.tid)) return;
   if (thread.asleep && !tracer_.interrupt(thread.tid)) return;
-  if (const auto stop = tracer_.wait(thread.tid)) stopped_.push_back({thread.tid, *stop});
+  stops_.await(thread.tid);
 }
 
 // Beside its threads, of which there are some. `owner`: whose memory it runs on; null if its own.

@@ -14,7 +14,7 @@
 
 namespace redrive {
 
-class FakeTracer final : public Tracer {
+class FakeTracer : public Tracer {
  public:
   struct Tracee {
     std::deque<Stop> script;
