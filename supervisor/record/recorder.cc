@@ -25,10 +25,6 @@ using namespace std::chrono_literals;
 
 constexpr auto kLeaving = 100ms;   // for the others to end when the program has
 constexpr auto kBatonSlice = 5ms;  // at the next event after this, waiting threads get the baton
-// CPU time without an event from when one was first needed: until the holder is stopped where it is, and until the
-// recording says that this fails.
-constexpr uint64_t kPatienceNs = 10'000'000, kGivenUpNs = 2'000'000'000;
-constexpr uint64_t kRetryNs = 1'000'000;  // ... until it is tried again
 constexpr auto kShortestTick = 1ms;
 constexpr auto kCrowdedTick = 4ms;      // while several units compute
 constexpr auto kPlaced = 3500us;        // from one look at where units run to the next
@@ -315,8 +311,7 @@ void Recorder::moved_to_processors(const Thread& thread) {
   placement_.send(moved->tid, moved->process->unit->place.away);
 }
 
-// Right behind a stop. Interrupts the unit's running thread if it is due to make an event for long and does not. Its
-// CPU time counts: it may be waiting for the processor.
+// Right behind a stop. Interrupts the unit's running thread if it is due to make an event for long and does not.
 void Recorder::watch(Unit& unit, bool checkpoint_due) {
   Thread& holder = *unit.current;
   const auto now = tracer_.now();
@@ -327,22 +322,14 @@ void Recorder::watch(Unit& unit, bool checkpoint_due) {
                     unit.clock.interval_ns() > checkpoint_at_ns(unit) + unit.period_ns / kStoppedAfter;
   if (checkpoint_due || others_wait) ask_to_stop(holder);
   if (!late && !others_wait && !signal_waits) {
-    unit.late_since_ns.reset();
+    unit.patience.reset();
     return;
   }
-  const uint64_t at_ns = unit.clock.cpu_ns();
-  if (!unit.late_since_ns) unit.late_since_ns = at_ns;
-  const uint64_t late_ns = at_ns - *unit.late_since_ns;
-  if (images_.copies_alive() >= limits_.copies) return;
-  // At the next call it stops, if it was asked just now only.
-  if (late_ns < (late ? 1 : kPatienceNs)) return;
-  if (!late && late_ns > kGivenUpNs && !std::exchange(unit.reported_spinning, true)) {
-    add_unsure(unit, "a thread that makes no system call could not be stopped where it is");
-  }
-  // Any other stop takes the interrupt back (ptrace_stop(), kernel/signal.c).
-  if (at_ns - unit.interrupted_ns < kRetryNs) return;
-  unit.interrupted_ns = at_ns;
-  holder.preempting = tracer_.interrupt(holder.tid);
+  const bool can_stop = images_.copies_alive() < limits_.copies;
+  const auto due = late ? Patience::Due::at_once : Patience::Due::soon;
+  const auto answer = unit.patience.look(due, unit.clock.cpu_ns(), can_stop);
+  if (answer.gave_up) add_unsure(unit, "a thread that makes no system call could not be stopped where it is");
+  if (answer.interrupt) holder.preempting = tracer_.interrupt(holder.tid);
 }
 
 void Recorder::handle(const Stopped& stopped) {
@@ -530,7 +517,7 @@ void Recorder::schedule(Unit& unit) {
   Thread& thread = *next;
   unit.current = &thread;
   unit.baton_since = tracer_.now();
-  unit.late_since_ns.reset();
+  unit.patience.reset();
   switch (std::exchange(thread.stop, Thread::Stop::none)) {
     case Thread::Stop::start:
       start(thread);

@@ -92,7 +92,7 @@ bool Recorder::preempt(Thread& thread, bool& handled) {
   event.args[0] = static_cast<uint64_t>(signal || others ? Preempted::turn : Preempted::checkpoint);
   unit.log.add(std::move(event));
   add_image(unit, std::move(*captured), copied);
-  unit.late_since_ns.reset();
+  unit.patience.reset();
   thread.rewound = false;
   thread.entry = regs;
   // Others have waited longer than a signal that is held, and more signals may come at once.

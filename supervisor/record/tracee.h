@@ -22,6 +22,7 @@
 #include "logstore/policy/policy.h"
 #include "supervisor/record/held_signals.h"
 #include "supervisor/record/interval_clock.h"
+#include "supervisor/record/patience.h"
 #include "supervisor/record/placement.h"
 #include "supervisor/record/process_status.h"
 #include "supervisor/record/recorded_gate.h"
@@ -175,9 +176,7 @@ struct Unit {
   uint64_t ended_ns = 0;           // how long the interval before was, or the last one if none goes on
   Clock::time_point last_woken{};  // for a checkpoint
   Clock::time_point last_clock_check{};
-  std::optional<uint64_t> late_since_ns;  // CPU time when the thread with the baton was first late for an event
-  uint64_t interrupted_ns = 0;            // CPU time when it was last interrupted for that
-  bool reported_spinning = false;
+  Patience patience;          // with the thread that holds the baton
   uint64_t served_calls = 0;  // in process
   uint64_t stopped_calls = 0;
   struct Refused : Refusal {
