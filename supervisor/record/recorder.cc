@@ -771,7 +771,7 @@ void Recorder::leave(Thread& thread) {
   user_regs_struct regs = stopped;
   const Gate* const gate = thread.process->tier();
   if (gate) gate->make_canonical(regs);
-  if (std::exchange(thread.shortened, false)) {
+  if (thread.timeout.take_shortened()) {
     const int arg = thread.row->timeout_arg;
     syscall_arg(regs, arg) = thread.args[static_cast<size_t>(arg)];
     set_regs(thread, regs);

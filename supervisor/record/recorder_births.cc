@@ -342,11 +342,11 @@ void Recorder::note_pending_outputs(const Thread& parent, const Memory& memory, 
     const bool same_memory = thread->process->memory_id == parent.process->memory_id;
     if (thread == &parent || !same_memory || !pending || !thread->row) continue;
     for (const Span& span : possible_outputs(thread->output_args, thread->sizes)) note(span.address, span.length);
-    if (!thread->timeout) continue;
     // What was left of its timeout is no output: the child finds the program's own.
-    const Address timeout = thread->args[static_cast<size_t>(thread->row->timeout_arg)];
-    memory.put(timeout, *thread->timeout);
-    note(timeout, sizeof *thread->timeout);
+    if (const auto& own = thread->timeout.own()) {
+      memory.put(own->at, own->timeout);
+      note(own->at, sizeof own->timeout);
+    }
   }
 }
 

@@ -125,10 +125,7 @@ void Recorder::note_end_state(const Thread& thread, const user_regs_struct& regs
     for (const Span& span : possible_outputs(other->output_args, other->sizes)) {
       except.push_back({span.address, span.address + span.length});
     }
-    if (other->timeout) {
-      const Address at = other->args[static_cast<size_t>(other->row->timeout_arg)];
-      except.push_back({at, at + sizeof *other->timeout});
-    }
+    if (const auto& own = other->timeout.own()) except.push_back({own->at, own->at + sizeof own->timeout});
   }
   std::vector<Address> pages = sample_pages(process.pid, regs.rsp, except);
   if (const Gate* gate = process.tier()) {

@@ -407,7 +407,7 @@ bool Recorder::open_in_slot(Thread& thread) {
       return false;
     }
   }
-  thread.entered_at = thread.seen_sleep == slot.sleeps ? thread.seen_asleep_at : tracer_.now();
+  thread.timeout.entered_at(thread.seen_sleep == slot.sleeps ? thread.seen_asleep_at : tracer_.now());
   slot.phase = gate::Phase::outside;
   slot.pending = slot.series = 0;
   user_regs_struct& entry = thread.entry;

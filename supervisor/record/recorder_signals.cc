@@ -51,24 +51,6 @@ Disposition disposition(const SignalMasks& masks, int signal) {
   }
 }
 
-constexpr int64_t kSecond = 1'000'000'000;
-
-// How long the thread's call may sleep, relative to its entry; nothing if that is not limited, or known to the kernel
-// even if the call is entered again.
-std::optional<std::chrono::nanoseconds> timeout_of(const Thread& thread) {
-  if (!thread.row || thread.row->timeout_arg < 0) return {};
-  const auto arg = static_cast<size_t>(thread.row->timeout_arg);
-  const uint64_t value = thread.args[arg];
-  if (thread.row->args[arg].kind == ArgKind::val) {
-    const auto ms = static_cast<int32_t>(value);
-    if (ms < 0) return {};
-    return std::chrono::milliseconds(ms);
-  }
-  timespec timeout{};
-  if (thread.row->args[arg].kind != ArgKind::in || !value || !thread.process->memory.get(value, timeout)) return {};
-  return std::chrono::seconds(timeout.tv_sec) + std::chrono::nanoseconds(timeout.tv_nsec);
-}
-
 bool equal(const user_regs_struct& a, const user_regs_struct& b) {
   // orig_rax changes on the way to user code.
   user_regs_struct x = a, y = b;
@@ -181,43 +163,27 @@ int64_t Recorder::result_of_woken(Thread& thread, int64_t result) {
   if (result != -EINTR || thread.entry.orig_rax == SYS_restart_syscall) return result;
   const SignalMasks masks = tracer_.signal_masks(thread.tid);
   if (!woken && !(masks.pending & ~masks.blocked)) return result;
-  if (!thread.deadline) {
-    const auto timeout = timeout_of(thread);
-    if (timeout) thread.deadline = thread.entered_at + *timeout;
-  }
-  thread.enters_again = true;
+  thread.timeout.enters_again({thread.row, thread.args, thread.process->memory});
   return kErestartNoHandler;
 }
 
 // At the entry of a call: if it was woken and is entered again, the kernel is given what is left of its timeout.
 void Recorder::shorten_timeout(Thread& thread) {
-  thread.entered_at = tracer_.now();
-  if (!std::exchange(thread.enters_again, false)) thread.deadline.reset();
-  if (!thread.deadline || !timeout_of(thread)) return;
-  const auto left =
-      std::max(std::chrono::nanoseconds(*thread.deadline - thread.entered_at), std::chrono::nanoseconds(0));
-  const int arg = thread.row->timeout_arg;
-  if (thread.row->args[static_cast<size_t>(arg)].kind == ArgKind::val) {
-    user_regs_struct regs = thread.entry;
-    syscall_arg(regs, arg) = static_cast<uint64_t>(std::chrono::ceil<std::chrono::milliseconds>(left).count());
-    thread.shortened = set_regs(thread, regs);
-    return;
-  }
-  const Address at = thread.args[static_cast<size_t>(arg)];
-  timespec timeout{};
-  const timespec shorter{left.count() / kSecond, left.count() % kSecond};
-  if (thread.process->memory.get(at, timeout) && thread.process->memory.put(at, shorter)) thread.timeout = timeout;
+  const auto left = thread.timeout.enter({thread.row, thread.args, thread.process->memory}, tracer_.now());
+  if (!left) return;
+  user_regs_struct regs = thread.entry;
+  syscall_arg(regs, thread.row->timeout_arg) = *left;
+  set_regs(thread, regs);
 }
 
 // At its exit: the program finds its own again. A checkpoint may have come meanwhile, so the event says that, too.
 void Recorder::restore_timeout(Thread& thread, Event& event) {
-  if (!thread.timeout) return;
-  const Address at = thread.args[static_cast<size_t>(thread.row->timeout_arg)];
-  thread.process->memory.put(at, *thread.timeout);
-  const auto* const first = reinterpret_cast<const uint8_t*>(&*thread.timeout);
+  const auto own = thread.timeout.take_own();
+  if (!own) return;
+  thread.process->memory.put(own->at, own->timeout);
+  const auto* const first = reinterpret_cast<const uint8_t*>(&own->timeout);
   event.writes.push_back(
-      {at, sizeof *thread.timeout, MemoryWrite::Kind::data, Bytes(first, first + sizeof *thread.timeout)});
-  thread.timeout.reset();
+      {own->at, sizeof own->timeout, MemoryWrite::Kind::data, Bytes(first, first + sizeof own->timeout)});
 }
 
 // The thread's group stops, and it is the thread's turn to, if that is not over yet. Its threads that wait for the
@@ -268,7 +234,7 @@ void Recorder::deliver(Thread& thread, int signal, const user_regs_struct& regs,
     resume(thread, Resume::cont, signal);
     return;
   }
-  thread.enters_again = false;
+  thread.timeout.forget();
   // Single-stepping into a handler stops right before its first instruction.
   resume(thread, Resume::step, signal);
   const auto stop = wait_stop(thread.tid);

@@ -20,6 +20,7 @@
 #include "interceptors/program_filters.h"
 #include "interceptors/syscall_table.h"
 #include "logstore/policy/policy.h"
+#include "supervisor/record/call_timeout.h"
 #include "supervisor/record/held_signals.h"
 #include "supervisor/record/interval_clock.h"
 #include "supervisor/record/patience.h"
@@ -131,16 +132,10 @@ struct Thread {
   int in_hand = 0;             // the signal that it is stopped for, to be delivered when it goes on; 0: none
   HeldSignals signals;         // that wait for its next event
 
-  // For calls that the kernel would end where only a tracer's tracee is woken: they are entered again, with what is
-  // left of their timeout.
-  Clock::time_point entered_at{};             // the current call
-  std::optional<Clock::time_point> deadline;  // of the call that was woken
-  bool enters_again = false;                  // ... and that is its next one
-  std::optional<std::string> adapted;         // what the file is to hold that it is opening (recorder_adapted.cc)
-  bool shortened = false;                     // its timeout in a register is what was left
-  std::optional<timespec> timeout;            // what stood in memory before it was replaced by what was left
-  uint64_t seen_sleep = 0;                    // Slot::sleeps of the served call that it was seen in last
-  Clock::time_point seen_asleep_at{};         // ... for the first time
+  CallTimeout timeout;                 // of the current call
+  std::optional<std::string> adapted;  // what the file is to hold that it is opening (recorder_adapted.cc)
+  uint64_t seen_sleep = 0;             // Slot::sleeps of the served call that it was seen in last
+  Clock::time_point seen_asleep_at{};  // ... for the first time
 };
 
 struct Unit {
