@@ -84,7 +84,7 @@ std::vector<int> take_interrupts() {
     const unsigned passed_on = take_from_front(signal);
     if (passed_on > 0) came.ever = true;
     const unsigned own = came.count == 0 ? 0 : came.count.exchange(0);
-    due.insert(due.end(), passed_on + own, signal);
+    if (const unsigned times = passed_on + own) due.insert(due.end(), times, signal);
   }
   return due;
 }
