@@ -6,6 +6,12 @@
 
 namespace redrive {
 
+// Whether PTRACE_GETEVENTMSG has something to say of a tracee that has stopped with this status of waitpid(2).
+bool has_message(int status);
+// What the status says; `message` is that of PTRACE_GETEVENTMSG, if there is one: 0 if the tracee was killed before it
+// could be asked.
+Stop stop_of(int status, unsigned long message);
+
 class PtraceTracer final : public Tracer {
  public:
   Waited wait_for_any() override;

@@ -2,9 +2,9 @@
 // else in this folder traces, waits for tracees or reads a clock, so the recorder's parts can be tested without
 // processes (tests/unit/fake_tracer.h). What a tracee's memory holds is read beside it (base/remote.h).
 //
-// A stop is made into a value of its own in one place, stop_of(); whoever handles it decides by its type. A tracee may
-// be killed at any moment, also while it is stopped. That is data and no error: what was asked of it fails or is lost,
-// and its end comes as a stop (Gone) when it is waited for.
+// A stop is made into a value of its own in one place (stop_of(), ptrace_tracer.h); whoever handles it decides by its
+// type. A tracee may be killed at any moment, also while it is stopped. That is data and no error: what was asked of it
+// fails or is lost, and its end comes as a stop (Gone) when it is waited for.
 //
 // A tracer belongs to the thread that makes it, because ptrace(2) does: only that thread may call it, except now() and
 // cpu_ns(), which any thread may call. The tracer keeps nothing of a tracee; thread ids are the kernel's.
@@ -90,12 +90,6 @@ template <typename Kind>
 bool is(const Stop& stop) {
   return std::holds_alternative<Kind>(stop);
 }
-
-// Whether PTRACE_GETEVENTMSG has something to say of a tracee that has stopped with this status of waitpid(2).
-bool has_message(int status);
-// What the status says; `message` is that of PTRACE_GETEVENTMSG, if there is one: 0 if the tracee was killed before it
-// could be asked.
-Stop stop_of(int status, unsigned long message);
 
 // A tracee and its stop.
 struct Stopped {

@@ -1,5 +1,5 @@
 // What a status of waitpid(2) says, how the kernel's tracees come to their stops, and that the fake ones do likewise.
-#include "supervisor/record/tracer.h"
+#include "supervisor/record/ptrace_tracer.h"
 
 #include <sys/ptrace.h>
 #include <sys/wait.h>
@@ -7,7 +7,6 @@
 
 #include <string>
 
-#include "supervisor/record/ptrace_tracer.h"
 #include "tests/unit/fake_tracer.h"
 #include "tests/unit/unit_test.h"
 
