@@ -1,7 +1,5 @@
 #include "checkpoint/stub_maker.h"
 
-#include <sched.h>
-
 #include <algorithm>
 
 namespace redrive {
@@ -17,10 +15,11 @@ StubMaker& StubMaker::ours() {
   return maker;
 }
 
-StubMaker::StubMaker() : orders_(kMostOrders, [this](Order& order) { order.made.set_value(fork(order.tier)); }) {}
+StubMaker::StubMaker() : orders_(kMostOrders, [this](Order& order) { order.made.set_value(carry_out(order)); }) {}
 
 Result<ReleasedStub> StubMaker::make(const StubTier& tier) {
-  Order order{tier, {}};
+  Order order{tier, {}, {}};
+  if (sched_getaffinity(0, sizeof order.processors, &order.processors) != 0) CPU_ZERO(&order.processors);
   auto made = order.made.get_future();
   orders_.add(std::move(order));
   return made.get();
@@ -40,13 +39,19 @@ Result<const Stub*> StubMaker::template_of(const StubTier& tier) {
   return &templates_.back().second;
 }
 
-Result<ReleasedStub> StubMaker::fork(const StubTier& tier) {
-  ASSIGN_OR_RETURN(const Stub* parent, template_of(tier));
-  auto made = parent->fork(parent->pid(), CLONE_PARENT);
-  if (!made) {  // somebody may have killed it, as the kernel does where memory is scarce
+Result<Stub> StubMaker::fork(const Order& order) {
+  ASSIGN_OR_RETURN(const Stub* parent, template_of(order.tier));
+  // Refused where there are none, or more than fit: then it runs where the template does.
+  sched_setaffinity(parent->pid(), sizeof order.processors, &order.processors);
+  return parent->fork(parent->pid(), CLONE_PARENT);
+}
+
+Result<ReleasedStub> StubMaker::carry_out(const Order& order) {
+  sched_setaffinity(0, sizeof order.processors, &order.processors);
+  auto made = fork(order);
+  if (!made && !templates_.empty()) {  // somebody may have killed the template, as the kernel does for want of memory
     templates_.pop_back();
-    ASSIGN_OR_RETURN(parent, template_of(tier));
-    made = parent->fork(parent->pid(), CLONE_PARENT);
+    made = fork(order);
   }
   if (!made) return made.error();
   return std::move(*made).hand_over();

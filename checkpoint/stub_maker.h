@@ -4,6 +4,8 @@
 // some thousand of them are freed while another is made, because both wait for the same work queue.
 #pragma once
 
+#include <sched.h>
+
 #include <atomic>
 #include <future>
 #include <utility>
@@ -28,11 +30,13 @@ class StubMaker {
  private:
   struct Order {
     StubTier tier;
+    cpu_set_t processors;  // of who gives it: the stub runs there, as any child would
     std::promise<Result<ReleasedStub>> made;
   };
   StubMaker();
   // Only the thread's, because it is the tracer of the templates.
-  Result<ReleasedStub> fork(const StubTier& tier);
+  Result<ReleasedStub> carry_out(const Order& order);
+  Result<Stub> fork(const Order& order);
   // The last of the templates from now on, made if there is none.
   Result<const Stub*> template_of(const StubTier& tier);
 

@@ -498,6 +498,28 @@ TEST_CASE("however many stubs there are, of whatever thread, there is one filter
   CHECK_EQ(StubMaker::ours().templates_made(), before);
 }
 
+TEST_CASE("a stub runs on the processors of the thread that has spawned it") {
+  cpu_set_t all;
+  REQUIRE_EQ(sched_getaffinity(0, sizeof all, &all), 0);
+  for (int processor = 0; processor < CPU_SETSIZE; ++processor) {
+    if (!CPU_ISSET(processor, &all)) continue;
+    bool there = false;
+    std::thread([&] {
+      cpu_set_t one, its;
+      CPU_ZERO(&one);
+      CPU_SET(processor, &one);
+      sched_setaffinity(0, sizeof one, &one);
+      const auto stub = Stub::spawn();
+      there = stub && sched_getaffinity(stub->pid(), sizeof its, &its) == 0 && CPU_EQUAL(&one, &its);
+    }).join();
+    CHECK(there);
+  }
+  cpu_set_t its;
+  const Stub stub = spawned();
+  CHECK_EQ(sched_getaffinity(stub.pid(), sizeof its, &its), 0);
+  CHECK(CPU_EQUAL(&all, &its));
+}
+
 TEST_CASE("another tier has another filter") {
   const size_t before = StubMaker::ours().templates_made();
   const StubTier tier{0x6f000100, {0x6f000000, 0x6f200000}, 0x6f001230};
