@@ -97,7 +97,8 @@ bool may_have_changed(const Event& event, Special special) {
     case Special::madvise:
       return event.args[2] == MADV_DONTNEED || event.args[2] == MADV_DONTNEED_LOCKED || event.args[2] == MADV_REMOVE;
     case Special::mremap:
-      return event.args[3] & MREMAP_FIXED;  // its target is unmapped first
+      // Its target is unmapped first, where there can be one: not if it wraps around.
+      return (event.args[3] & MREMAP_FIXED) && event.args[4] + page_up(event.args[2]) > event.args[4];
     default:
       return false;
   }

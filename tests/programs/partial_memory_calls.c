@@ -54,6 +54,12 @@ static void fail_in_part(void) {
   NOTE(errno);
   const int there = can_write(target);
   NOTE(there);
+  // Where there can be no target, nothing has gone.
+  char* const no_targets[] = {(char*)-1, (char*)(-1L * kPage), (char*)(-2L * kPage)};
+  for (size_t i = 0; i < sizeof no_targets / sizeof *no_targets; i++) {
+    CHECK(mremap(at, 3 * kPage, 3 * kPage, MREMAP_MAYMOVE | MREMAP_FIXED, no_targets[i]) == MAP_FAILED && errno == EINVAL);
+  }
+  note_bytes(at, 3 * kPage);
 }
 
 // Pieces that were mapped apart, touched or not before they came to lie side by side.
