@@ -2,8 +2,9 @@
 // shares the memory finds it there or not yet.
 #include "test.h"
 
+#include "clone3.h"
+
 #include <linux/futex.h>
-#include <linux/sched.h>
 #include <sched.h>
 #include <sys/mman.h>
 
@@ -11,28 +12,11 @@ enum { kRounds = 60, kLooks = 20000, kStack = 65536, kNotYet = 1 };
 enum { kThread = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM };
 
 static volatile int ran;
+static void count(void) { ran++; }
 static int run(void* unused) {
   (void)unused;
-  ran++;
+  count();
   return 0;
-}
-
-// A thread without a library: on a stack of its own, it runs run() and ends.
-static long by_clone3(struct clone_args* arguments) {
-  long result = SYS_clone3;
-  __asm__ volatile(
-      "syscall\n"
-      "test %%rax, %%rax\n"
-      "jnz 1f\n"
-      "call *%[body]\n"
-      "mov %[exit], %%eax\n"
-      "xor %%edi, %%edi\n"
-      "syscall\n"
-      "1:"
-      : "+a"(result)
-      : "D"(arguments), "S"(sizeof *arguments), [body] "r"(run), [exit] "i"(SYS_exit)
-      : "rcx", "r11", "memory");
-  return result;
 }
 
 // How often the number is not there yet, and what is.
@@ -71,7 +55,7 @@ int main(void) {
         .stack = (uintptr_t)stack,
         .stack_size = kStack,
     };
-    look(&word, by_clone3(&arguments));
+    look(&word, clone3_and_run(&arguments, count));
     wait_for_end(&word);
 
     word = kNotYet;

@@ -1,32 +1,15 @@
 // clone3(2): processes and threads with all that can be asked for, and what comes back through memory.
 #include "test.h"
 
+#include "clone3.h"
+
 #include <linux/futex.h>
-#include <linux/sched.h>
 #include <poll.h>
 #include <sched.h>
 #include <stddef.h>
 #include <sys/mman.h>
 
 static long clone3(struct clone_args* arguments) { return syscall(SYS_clone3, arguments, sizeof *arguments); }
-
-// A thread or process without a library: on a stack of its own, it runs `body` and ends.
-static long thread(struct clone_args* arguments, void (*body)(void)) {
-  long result = SYS_clone3;
-  __asm__ volatile(
-      "syscall\n"
-      "test %%rax, %%rax\n"
-      "jnz 1f\n"
-      "call *%[body]\n"
-      "mov %[exit], %%eax\n"
-      "xor %%edi, %%edi\n"
-      "syscall\n"
-      "1:"
-      : "+a"(result)
-      : "D"(arguments), "S"(sizeof *arguments), [body] "r"(body), [exit] "i"(SYS_exit)
-      : "rcx", "r11", "memory");
-  return result;
-}
 
 static volatile int ran;
 static void run(void) { ran++; }
@@ -46,7 +29,7 @@ static void of_threads(void) {
         .stack = (uintptr_t)stack,
         .stack_size = kStack,
     };
-    const long tid = thread(&arguments, run);
+    const long tid = clone3_and_run(&arguments, run);
     CHECK(tid > 0 && parent_tid == (uint32_t)tid);
     for (uint32_t word; (word = child_tid) != 0;) syscall(SYS_futex, &child_tid, FUTEX_WAIT, word, NULL, NULL, 0);
     CHECK(ran == i + 1);
@@ -88,7 +71,7 @@ static void of_sharers(void) {
   struct clone_args arguments = {
       .flags = CLONE_VM | CLONE_VFORK, .exit_signal = SIGCHLD, .stack = (uintptr_t)stack, .stack_size = kStack};
   const int before = ran;
-  const long child = thread(&arguments, run);
+  const long child = clone3_and_run(&arguments, run);
   CHECK(child > 0 && ran == before + 1);
   wait_for_exit((pid_t)child, 0);
   MUST(munmap(stack, kStack));
