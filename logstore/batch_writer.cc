@@ -7,8 +7,7 @@ namespace redrive {
 namespace {
 
 constexpr int kEventLevel = 1;
-constexpr size_t kFlushSize = 256 << 10;  // of payloads
-constexpr size_t kOpenFiles = 256;        // a make -j has thousands of units, a process 1024 descriptors
+constexpr size_t kOpenFiles = 256;  // a make -j has thousands of units, a process 1024 descriptors
 constexpr size_t kSpareEncoders = 8;
 
 }  // namespace
@@ -68,7 +67,7 @@ Result<void> BatchWriter::write(Batch& batch) {
   TRY(write_short_units());
   for (const auto& unit : batch.ended) end(unit);
   for (const auto& payload : batch.payloads) payloads_.add(payload.receiver, payload.bytes);
-  if (payloads_.buffered() > kFlushSize) TRY(write_payloads());
+  if (payloads_.buffered() > PayloadWriter::kWorthWriting) TRY(write_payloads());
   TRY(write_journal());
   list_messages(batch);
   return {};

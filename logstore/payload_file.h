@@ -40,8 +40,9 @@ class PayloadWriter {
   PayloadWriter(Storage& storage, TraceFiles files);
   Result<void> resume(const PayloadsPublished& published);
   void add(EventRef receiver, std::span<const uint8_t> payload);
-  size_t buffered() const { return buffered_; }  // bytes
-  Result<void> write();                          // what is buffered
+  size_t buffered() const { return buffered_; }       // bytes
+  static constexpr size_t kWorthWriting = 256 << 10;  // bytes
+  Result<void> write();                               // what is buffered
   // What was written since it was last asked for. The journal may have it when the files were synced.
   std::vector<PayloadsPublished> take_written();
 

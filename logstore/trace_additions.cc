@@ -7,11 +7,6 @@
 #include "logstore/trace_state.h"
 
 namespace redrive {
-namespace {
-
-constexpr size_t kWriteSize = 256 << 10;  // of payloads
-
-}  // namespace
 
 struct TraceAdditions::State {
   State(Storage& s, const TraceFiles& f)
@@ -93,7 +88,7 @@ Result<void> TraceAdditions::add_payload(EventRef receiver, std::span<const uint
   const Lock lock(state_->mutex);
   if (state_->first_error) return *state_->first_error;
   state_->payloads.add(receiver, payload);
-  if (state_->payloads.buffered() < kWriteSize) return {};
+  if (state_->payloads.buffered() < PayloadWriter::kWorthWriting) return {};
   return state_->keep_error(state_->payloads.write());
 }
 
