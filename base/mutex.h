@@ -11,9 +11,9 @@
 #else
 #define REDRIVE_THREAD_SAFETY(attribute)
 #endif
-// Of a member: to be read and written by who holds the mutex.
+// The member may be read and written only while the mutex is held.
 #define GUARDED_BY(mutex) REDRIVE_THREAD_SAFETY(guarded_by(mutex))
-// Of a function or a lambda: to be called by who holds the mutex, or does not.
+// The function or lambda may be called only while the mutex is held, or only while it is not.
 #define REQUIRES(...) REDRIVE_THREAD_SAFETY(requires_capability(__VA_ARGS__))
 #define EXCLUDES(...) REDRIVE_THREAD_SAFETY(locks_excluded(__VA_ARGS__))
 

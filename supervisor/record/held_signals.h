@@ -49,7 +49,7 @@ class HeldSignals {
   // The thread ends before they came: those that were sent to its process, and not to the thread alone, are another
   // thread's now. None is held any more.
   std::vector<siginfo_t> take_for_process();
-  // A new program begins, which is told of none of them.
+  // A new program begins. It gets none of them.
   void forget_all();
 
  private:

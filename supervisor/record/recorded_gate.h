@@ -64,7 +64,7 @@ class RecordedGate : public Gate {
   using Gate::forget;
   using Gate::patch;
 
-  // Of a patched site, by its address.
+  // What is known of one patched site.
   struct Known {
     CodeSite* site = nullptr;
     bool used = false;  // by the program
@@ -75,8 +75,8 @@ class RecordedGate : public Gate {
   };
 
   std::shared_ptr<FdCache> table_;
-  std::unordered_map<Address, Known> known_;
-  std::array<Stop, 64> last_stops_;  // by trampoline
+  std::unordered_map<Address, Known> known_;  // by the address of the site
+  std::array<Stop, 64> last_stops_;           // by trampoline
 };
 
 }  // namespace redrive

@@ -138,11 +138,11 @@ class Tracer {
   // place. False if it has been killed.
   virtual bool interrupt(pid_t tid) = 0;
 
-  // Of a stopped thread. False, or empty, if it was killed meanwhile.
+  // The thread must be stopped. False, or empty, if it was killed meanwhile.
   virtual bool get_regs(pid_t tid, user_regs_struct& regs) = 0;
   virtual bool set_regs(pid_t tid, const user_regs_struct& regs) = 0;
   virtual Bytes get_xstate(pid_t tid) = 0;  // NT_X86_XSTATE
-  // Of the signal for which it has stopped; of other stops what ptrace(2) says there.
+  // Describes the signal for which the thread has stopped; for other stops see ptrace(2), PTRACE_GETSIGINFO.
   virtual bool get_siginfo(pid_t tid, siginfo_t& info) = 0;
   virtual bool set_siginfo(pid_t tid, const siginfo_t& info) = 0;
   // Bit N-1 for signal N.

@@ -170,7 +170,7 @@ TEST_CASE("what a thread leaves when it ends: signals to its process, not to its
   CHECK(held.signals.empty());
 }
 
-TEST_CASE("a new program is told of no signal that was held or raised before") {
+TEST_CASE("a new program gets no signal that was held or raised before it") {
   Held held;
   held.hold(SIGUSR1);
   held.raise();
