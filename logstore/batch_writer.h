@@ -72,7 +72,7 @@ struct Batch {
   std::vector<Payload> payloads;      // of events in this batch, in one before, or still to come
   std::vector<std::string> unsynced;  // files that are to be on disk soon
 
-  bool empty() const { return blocks.empty() && ended.empty() && payloads.empty(); }
+  bool empty() const { return blocks.empty() && ended.empty() && payloads.empty() && unsynced.empty(); }
 };
 
 // Of one thread. The journal, the encoders and the unsynced files are shared with others.

@@ -94,6 +94,7 @@ struct TraceWriter::State {
     ended.clear();
     pending_bytes = 0;
     batch.payloads = std::exchange(pending_payloads, {});
+    batch.unsynced = std::exchange(begun, {});
     if (batch.empty() && journal.buffered() == 0) return;
     std::swap(batch.messages, tally.messages());
     batch.counted = tally.take_ended();
@@ -128,6 +129,7 @@ struct TraceWriter::State {
   std::vector<std::pair<UnitId, std::unique_ptr<Segment>>> ended;  // not yet handed over
   size_t pending_bytes = 0;                                        // of events and payloads
   std::vector<Batch::Payload> pending_payloads;
+  std::vector<std::string> begun;  // files that the first batch, or the end, syncs
   bool finished = false;
 
   std::atomic<uint64_t> bytes = 0;  // that the writing thread has not written
@@ -143,6 +145,7 @@ struct TraceWriter::State {
 Result<void> TraceWriter::State::finish(const RecordingEnd& end) {
   for (auto& [unit, segment] : segments) ended.emplace_back(unit, std::move(segment));
   segments.clear();
+  unsynced.add(std::exchange(begun, {}), {});
   hand_over();
   batches.reset();
   TRY(outcome());
@@ -194,10 +197,7 @@ Result<std::unique_ptr<TraceWriter>> TraceWriter::create(const std::string& dire
     }
     return begun.error();
   }
-  // While the program starts.
-  Batch first;
-  first.unsynced = {files.journal(), directory, parent_of(directory)};
-  state->batches->add(std::move(first));
+  state->begun = {files.journal(), directory, parent_of(directory)};
   return std::unique_ptr<TraceWriter>(new TraceWriter(std::move(state)));
 }
 
