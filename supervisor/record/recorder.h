@@ -262,16 +262,14 @@ class Recorder {
   void absorb(Unit& unit);
 
   // recorder_objects.cc: what processes have mapped shared
-  struct ObjectView {
+  struct ObjectView : SharedMappings::View {
     Process* process = nullptr;
-    Address start = 0;
-    uint64_t offset = 0, length = 0;  // of the object
-
-    uint64_t end() const { return offset + length; }
   };
   static bool asks_for_sharing(const Thread& thread);
-  static std::vector<ObjectView> views(const MappedObject& object, Process& process);
-  static std::vector<ObjectView> views(const MappedObject& object, const Unit& unit);
+  static std::vector<ObjectView> views(const MappedObject& object, const Unit& unit, FileRange range);
+  static size_t count_views(const MappedObject& object, const Process& process);
+  static size_t count_views(const MappedObject& object, const Unit& unit);
+  static void note_sharing(const MappedObject& object, const Unit& unit);
   Unit* other_user(const MappedObject& object, const Unit& unit) const;
   Unit* unit_to_join(Thread& thread, int64_t result);
   static uint64_t end_of_write(const Thread& thread, uint64_t length, uint64_t size);
@@ -387,6 +385,7 @@ class Recorder {
   void close_served(const Served& served);
 
   // recorder_memory.cc
+  static void note_layout(const Thread& thread, int64_t result);
   void record_memory_call(Thread& thread, int64_t result, Event& event, const gate::Record* served);
   struct KnownFile {
     uint64_t id = 0;  // in the trace

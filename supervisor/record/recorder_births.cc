@@ -185,6 +185,7 @@ Process& Recorder::add_process(Unit& unit, pid_t pid, const Process* sharer) {
   process->pidfd = Fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
   process->memory_id = sharer ? sharer->memory_id : ++memories_;
   process->descriptors = sharer ? sharer->descriptors : std::make_shared<LocalDescriptors>();
+  process->shared_mappings = sharer ? sharer->shared_mappings : std::make_shared<SharedMappings>();
   if (sharer) {
     process->memory = Memory::shared(pid, sharer->memory);
   } else if (auto memory = Memory::open(pid)) {
@@ -415,7 +416,7 @@ void Recorder::executed(pid_t pid, pid_t former_tid) {
   process.objects.clear();
   process.private_views.clear();
   process.stays.reset();
-  process.shared_mappings.reset();
+  process.shared_mappings = std::make_shared<SharedMappings>();
   process.maps_growing = false;
   process.cpuid_sites.clear();
   process.written.clear();

@@ -67,10 +67,33 @@ void Recorder::note_written_memory(Thread& thread, uint64_t written, Event& even
   }
 }
 
+// What the call has changed of where the process shows shared objects; unit_to_join() has seen what it mapped shared.
+void Recorder::note_layout(const Thread& thread, int64_t result) {
+  SharedMappings& known = *thread.process->shared_mappings;
+  switch (thread.row->special) {
+    case Special::mmap:
+      if (asks_for_sharing(thread)) return;
+      // Without MAP_FIXED the kernel chooses a place where nothing is mapped, or fails and has changed nothing.
+      if ((thread.args[3] & (MAP_FIXED | MAP_FIXED_NOREPLACE)) != MAP_FIXED) return;
+      if (is_error(result) || (thread.args[3] & MAP_HUGETLB)) return known.forget();
+      return known.remove({thread.args[0], page_up(thread.args[0] + thread.args[1])});
+    case Special::munmap:
+      if (is_error(result)) return known.forget();
+      return known.remove({thread.args[0], page_up(thread.args[0] + thread.args[1])});
+    case Special::brk:
+      return known.remove({page_up(static_cast<Address>(result)), page_up(thread.process->brk)});
+    case Special::mremap:
+    case Special::shmdt:
+      return known.forget();
+    default:
+      return;
+  }
+}
+
 void Recorder::record_memory_call(Thread& thread, int64_t result, Event& event, const gate::Record* served) {
   const Special special = thread.row->special;
   Process& process = *thread.process;
-  if (special != Special::none) process.shared_mappings.reset();
+  note_layout(thread, result);
   if (special == Special::brk) process.brk = static_cast<Address>(result);
   if (special == Special::mremap && !is_error(result)) note_growth(thread, static_cast<Address>(result), event);
   report_fresh_view(thread, result);

@@ -73,38 +73,39 @@ bool Recorder::asks_for_sharing(const Thread& thread) {
   return special == Special::shmat || (special == Special::mmap && (thread.args[3] & MAP_TYPE) != MAP_PRIVATE);
 }
 
-// The process's mappings of the object.
-std::vector<Recorder::ObjectView> Recorder::views(const MappedObject& object, Process& process) {
+// Where processes of the unit show part of this range of the object.
+std::vector<Recorder::ObjectView> Recorder::views(const MappedObject& object, const Unit& unit, FileRange range) {
   std::vector<ObjectView> found;
-  auto& known = process.shared_mappings;
-  if (!known) {
-    auto mappings = read_mappings(process.memory.pid());
-    if (!mappings) return found;
-    std::erase_if(*mappings, [](const Mapping& mapping) { return !mapping.shared; });
-    known = std::move(*mappings);
-  }
-  for (const auto& mapping : *known) {
-    if (mapping.device != object.device || mapping.inode != object.inode) continue;
-    found.push_back({&process, mapping.start, mapping.offset, mapping.length()});
+  for (const auto& process : unit.processes) {
+    if (process->borrows_memory || !process->objects.contains(object.id)) continue;
+    for (const auto& view : process->shared_mappings->of(process->memory.pid(), object.device, object.inode, range)) {
+      found.push_back({view, process.get()});
+    }
   }
   return found;
 }
 
-// Where processes of the unit have the object mapped.
-std::vector<Recorder::ObjectView> Recorder::views(const MappedObject& object, const Unit& unit) {
-  std::vector<ObjectView> found;
-  for (const auto& process : unit.processes) {
-    if (process->borrows_memory || !process->objects.contains(object.id)) continue;
-    const auto its = views(object, *process);
-    found.insert(found.end(), its.begin(), its.end());
-  }
-  return found;
+// How many mappings of the process show the object.
+size_t Recorder::count_views(const MappedObject& object, const Process& process) {
+  if (process.borrows_memory || !process.objects.contains(object.id)) return 0;
+  return process.shared_mappings->count(process.memory.pid(), object.device, object.inode);
+}
+
+size_t Recorder::count_views(const MappedObject& object, const Unit& unit) {
+  size_t count = 0;
+  for (const auto& process : unit.processes) count += count_views(object, *process);
+  return count;
+}
+
+// The processes of the unit that have mapped the object share memory from now on.
+void Recorder::note_sharing(const MappedObject& object, const Unit& unit) {
+  for (const auto& process : unit.processes) process->shares_memory |= count_views(object, *process) > 0;
 }
 
 // Another unit that has the object mapped; null if there is none.
 Unit* Recorder::other_user(const MappedObject& object, const Unit& unit) const {
   for (const auto& [id, other] : units_) {
-    if (other.get() != &unit && !views(object, *other).empty()) return other.get();
+    if (other.get() != &unit && count_views(object, *other)) return other.get();
   }
   return nullptr;
 }
@@ -126,10 +127,8 @@ MappedObject* Recorder::object_mapped(Thread& thread, const Mapping& made) {
     object.writable_mapping = true;
   } else if (object.writable) {
     // Those who could write may be gone.
-    const auto own = views(object, *thread.process->unit);
-    const bool alone = std::all_of(own.begin(), own.end(), [&](const ObjectView& view) {
-      return view.process == thread.process && view.start == made.start;
-    });
+    thread.process->objects.insert(object.id);
+    const bool alone = count_views(object, *thread.process->unit) <= 1;
     if (alone && !other_user(object, *thread.process->unit)) object.writable = object.writable_mapping = false;
   }
   if (object.writable_mapping) report_seen_writes(object);
@@ -139,10 +138,13 @@ MappedObject* Recorder::object_mapped(Thread& thread, const Mapping& made) {
 // At the exit of a call: another unit that has mapped the same object, if either can change it.
 Unit* Recorder::unit_to_join(Thread& thread, int64_t result) {
   if (!asks_for_sharing(thread)) return nullptr;
-  thread.process->shared_mappings.reset();
-  if (is_error(result)) return nullptr;
+  SharedMappings& known = *thread.process->shared_mappings;
   const auto made = mapping_of(thread.process->pid, static_cast<Address>(result));
-  if (!made || !made->shared) return nullptr;
+  if (is_error(result) || !made || !made->shared) {
+    known.forget();
+    return nullptr;
+  }
+  known.add(*made);
   const MappedObject* const object = object_mapped(thread, *made);
   const bool fresh = thread.row->special == Special::mmap && (thread.args[3] & MAP_ANONYMOUS);
   if (!object->writable || fresh) return nullptr;
@@ -182,7 +184,7 @@ Unit* Recorder::unit_to_join_for_change(Thread& thread) {
   report_outside_changes();
   thread.changes_object = object->id;
   Unit* const other = other_user(*object, *process.unit);
-  object->writable |= other || !views(*object, *process.unit).empty();
+  object->writable |= other || count_views(*object, *process.unit);
   return join_target(*process.unit, other);
 }
 
@@ -208,7 +210,7 @@ void Recorder::map_shared(Thread& thread, Address start, MapSource& source, Even
     source.file = object.copy = file ? file->id : 0;
     return;
   }
-  for (const ObjectView& view : views(object, *process.unit)) view.process->shares_memory = true;
+  note_sharing(object, *process.unit);
   process.shares_memory = true;
   note_contents(thread, object, *made, {source.offset, source.offset + source.length}, event);
 }
@@ -222,7 +224,7 @@ void Recorder::note_contents(Thread& thread, const MappedObject& object, const M
   if (thread.row->special == Special::mmap && !object.has_file) return;  // it is new, and zero
   const Address start = made.start + (range.start - made.offset);
   std::vector<FileRange> known;
-  for (const ObjectView& view : views(object, *process.unit)) {
+  for (const ObjectView& view : views(object, *process.unit, range)) {
     const bool is_it = view.process == &process && view.start <= start && start < view.start + view.length;
     if (!is_it) known.push_back({view.offset, view.end()});
   }
@@ -311,8 +313,7 @@ void Recorder::note_change(Thread& thread, int64_t result, Event& event) {
   const uint64_t id = thread.changes_object;
   MappedObject* const object = objects_.find(id);
   if (!object || is_error(result)) return;
-  const auto seen = views(*object, unit);
-  for (const ObjectView& view : seen) view.process->shares_memory = true;
+  note_sharing(*object, unit);
   struct stat info {};
   if (stat(changed_path(thread).c_str(), &info) != 0) {
     add_unsure(unit, "the size of " + object->name + ", which it maps, could not be read");
@@ -332,14 +333,14 @@ void Recorder::note_change(Thread& thread, int64_t result, Event& event) {
   }
   changed.end = std::min(changed.end, size);
   const bool private_views = note_change_in_views(thread, *object, changed, version_of(info), event);
-  if (seen.empty()) {
+  if (!count_views(*object, unit)) {
     if (!private_views && !other_user(*object, unit)) forget(*object);
     return;
   }
   event.changes.push_back({Kind::size, id, size, 0, 0, {}});
   std::vector<FileRange> done;
   Bytes buffer;
-  for (const ObjectView& view : seen) {
+  for (const ObjectView& view : views(*object, unit, changed)) {
     const FileRange shown{std::max(changed.start, view.offset), std::min(changed.end, view.end())};
     if (shown.start >= shown.end) continue;
     for (const FileRange& part : without(shown, done)) {
@@ -386,7 +387,7 @@ void Recorder::watch_again() {
 // Whether somebody has it mapped shared.
 bool Recorder::is_mapped(const MappedObject& object) const {
   return std::any_of(units_.begin(), units_.end(),
-                     [&](const auto& entry) { return !views(object, *entry.second).empty(); });
+                     [&](const auto& entry) { return count_views(object, *entry.second) > 0; });
 }
 
 // A recording holds no memory for what nobody has mapped any more. This is looked at when there are twice as many
@@ -399,7 +400,7 @@ void Recorder::forget_unmapped_objects() {
     for (const auto& process : unit->processes) {
       std::erase_if(process->objects, [&](uint64_t object) {
         const MappedObject* const known = objects_.find(object);
-        return !known || views(*known, *process).empty();
+        return !known || !count_views(*known, *process);
       });
       mapped.insert(process->objects.begin(), process->objects.end());
     }
@@ -444,7 +445,7 @@ void Recorder::report(const std::vector<OutsideWriter>& writers) {
     const MappedObject* const object = objects_.find(writer.object.first, writer.object.second);
     if (!object) continue;
     for (const auto& [id, unit] : units_) {
-      if (views(*object, *unit).empty()) continue;
+      if (!count_views(*object, *unit)) continue;
       const std::string who = writer.command + ", " + std::to_string(writer.pid);
       add_unsure(*unit,
                  object->name + ", which it maps, can be changed by a process that is not recorded (" + who +
@@ -465,7 +466,7 @@ void Recorder::report_outside_changes() {
     const MappedObject* const object = objects_.find(id);
     if (ours || !object) continue;
     for (const auto& [unit, recorded] : units_) {
-      if (views(*object, *recorded).empty()) continue;
+      if (!count_views(*object, *recorded)) continue;
       add_unsure(*recorded, object->name + ", which it maps, was changed by a process that is not recorded");
     }
   }

@@ -27,6 +27,7 @@
 #include "supervisor/record/placement.h"
 #include "supervisor/record/process_status.h"
 #include "supervisor/record/recorded_gate.h"
+#include "supervisor/record/shared_mappings.h"
 #include "supervisor/record/tracer.h"
 #include "supervisor/record/unit_log.h"
 
@@ -63,7 +64,7 @@ struct Process {
   bool shares_memory = false;                           // maps objects that can be changed: its forks stay in the unit
   std::set<uint64_t> objects;                           // that it has mapped shared, and may map still (MappedObjects)
   std::set<uint64_t> private_views;                     // objects of which it has private views, and may have still
-  std::optional<std::vector<Mapping>> shared_mappings;  // as last read; none since its layout has changed
+  std::shared_ptr<SharedMappings> shared_mappings;      // shared with the memory
   std::optional<Join> stays;                            // why it is in its parent's unit, unless it executes a program
   bool opens_memory = false;                            // has opened memory of a process as a file: no call is served
   bool maps_growing = false;                            // has mapped memory that grows downwards (MAP_GROWSDOWN)
