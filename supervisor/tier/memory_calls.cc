@@ -119,7 +119,14 @@ Result<void> replay_failed_memory_call(const Event& event, const Stub& stub, pid
   }
   hole |= reached < end;
   const bool remaps = event.number == SYS_mremap;
-  if (remaps || (hole && event.result == -ENOMEM)) {
+  if (remaps && (end < start || start + args[1] < start)) {
+    // No kernel touches such a source. The target is what it may have unmapped.
+    const AddressRange target{args[4], args[4] + page_up(args[2])};
+    const bool mapped = std::any_of(mappings.begin(), mappings.end(), [&](const Mapping& mapping) {
+      return mapping.start < target.end && target.start < mapping.end;
+    });
+    if (!mapped) return {};
+  } else if (remaps || (hole && event.result == -ENOMEM)) {
     ASSIGN_OR_RETURN(const int64_t result, stub.call(tid, event.number, {args[0], args[1], args[2], args[3], args[4]}));
     if (result == event.result) return {};
   } else if (pieces <= 1) {

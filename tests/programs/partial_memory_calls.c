@@ -59,6 +59,9 @@ static void fail_in_part(void) {
   for (size_t i = 0; i < sizeof no_targets / sizeof *no_targets; i++) {
     CHECK(mremap(at, 3 * kPage, 3 * kPage, MREMAP_MAYMOVE | MREMAP_FIXED, no_targets[i]) == MAP_FAILED && errno == EINVAL);
   }
+  // Where the source wraps around, there is nothing to move.
+  MUST(munmap(target, 3 * kPage));
+  CHECK(mremap(at, -(size_t)at + kPage, 3 * kPage, MREMAP_MAYMOVE | MREMAP_FIXED, target) == MAP_FAILED && errno == EINVAL);
   note_bytes(at, 3 * kPage);
 }
 

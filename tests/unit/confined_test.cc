@@ -11,9 +11,11 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <memory>
 #include <set>
 #include <thread>
+#include <vector>
 
 #include "base/fd.h"
 #include "tests/unit/run_filter.h"
@@ -47,8 +49,8 @@ TEST_CASE("a confined child's filter lets only reading, its memory and its end t
     CHECK((given == SECCOMP_RET_ALLOW || given == SECCOMP_RET_KILL_PROCESS));
     if (given == SECCOMP_RET_ALLOW) passing.insert(number);
   }
-  std::set<uint32_t> expected{SYS_pread64,        SYS_brk,       SYS_munmap, SYS_mprotect, SYS_mremap,
-                              SYS_rt_sigprocmask, SYS_exit_group};
+  std::set<uint32_t> expected{SYS_pread64, SYS_brk,     SYS_munmap,         SYS_mprotect,
+                              SYS_mremap,  SYS_sysinfo, SYS_rt_sigprocmask, SYS_exit_group};
 #ifdef __SANITIZE_ADDRESS__
   expected.insert(SYS_sigaltstack);
 #endif
@@ -77,6 +79,20 @@ TEST_CASE("confined work hands back its text, and no more of it than it may") {
   const auto lots = run_confined({}, [] { return std::string(2 * kMostConfinedText, 'x'); });
   REQUIRE(lots);
   CHECK_EQ(lots->size(), kMostConfinedText);
+}
+
+TEST_CASE("confined work can sort much") {
+  CHECK_EQ(failure_of([] {
+             std::vector<int> numbers(100'000);
+             for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = -static_cast<int>(i);
+             const auto ascending = [](const void* a, const void* b) {
+               const int x = *static_cast<const int*>(a), y = *static_cast<const int*>(b);
+               return x < y ? -1 : x > y;
+             };
+             std::qsort(numbers.data(), numbers.size(), sizeof numbers[0], ascending);
+             return std::to_string(numbers.front());
+           }),
+           "none: -99999");
 }
 
 TEST_CASE("confined work that fails says how, and its caller goes on") {
