@@ -23,7 +23,7 @@ FIXED_SEEDS = range(1, 6)
 ALL_SEEDS = range(1, 2001)
 LOAD = 4        # programs at once for each processor there
 SHRINK_S = 120  # how long parts are left out of one that fails
-ONE_S = 600     # for each command: programs that share memory have hundreds of intervals, each of which is re-driven with many others
+ONE_S = 1800    # for each command, under that load: programs that share memory have hundreds of intervals, each of which is re-driven with many others
 TIERS = ("in-process", "stops")
 
 
