@@ -1,6 +1,7 @@
 // redrive check --host: whether, and why not, this host can record.
 #include "supervisor/cli/host.h"
 
+#include <fmt/format.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/utsname.h>
@@ -88,15 +89,11 @@ Result<void> check_host(bool json) {
     can_record &= check.ok || !check.required;
     list.push_back({{"name", check.name}, {"ok", check.ok}, {"required", check.required}, {"detail", check.detail}});
     if (!json)
-      std::printf("%-40s %-4s %s\n", check.name.c_str(),
-                  check.ok         ? "ok"
-                  : check.required ? "NO"
-                                   : "no",
-                  check.detail.c_str());
+      fmt::print("{:<40} {:<4} {}\n", check.name, check.ok ? "ok" : check.required ? "NO" : "no", check.detail);
   }
   if (json) print_json({{"can_record", can_record}, {"checks", list}});
   if (!can_record) return Error{"this host cannot record: see the lines marked NO"};
-  if (!json) std::printf("This host can record.\n");
+  if (!json) fmt::print("This host can record.\n");
   return {};
 }
 

@@ -13,12 +13,14 @@
 #include <set>
 
 #include "base/limits.h"
+#include "base/notice.h"
 #include "base/text.h"
 #include "base/units.h"
 #include "checkpoint/spawn_cost.h"
 #include "interceptors/trapped_instructions.h"
 #include "logstore/trace_additions.h"
 #include "supervisor/cli/columns.h"
+#include "supervisor/cli/progress.h"
 #include "supervisor/cli/shared_options.h"
 #include "supervisor/plan/evaluation.h"
 #include "supervisor/plan/execution.h"
@@ -204,9 +206,8 @@ class Taking : public Preparation {
   }
 
   void show() const {
-    if (!progress_) return;
-    fmt::print(stderr, "\r{} of {} images, {} of {} messages\033[K", images.load(), missing_.images.size(),
-               payloads.load(), missing_.payloads.size());
+    progress_.show(fmt::format("{} of {} images, {} of {} messages", images.load(), missing_.images.size(),
+                               payloads.load(), missing_.payloads.size()));
   }
 
   std::atomic<uint64_t> images = 0;
@@ -216,7 +217,7 @@ class Taking : public Preparation {
  private:
   const Missing& missing_;
   TraceAdditions& additions_;
-  const bool progress_;
+  const ProgressLine progress_;
 };
 
 Result<void> take(const Trace& trace, DependenceGraph& graph, const PrepareOptions& options,
@@ -304,7 +305,6 @@ Result<int> prepare(const PrepareOptions& options) {
   ASSIGN_OR_RETURN(const auto additions, TraceAdditions::begin(*trace));
   Taking taking(missing, *additions, options.progress && !options.json);
   const auto taken = take(*trace, graph, options, sets, taking);
-  if (options.progress && !options.json) fmt::print(stderr, "\r\033[K");
   if (!taken) {
     TRY(additions->publish());
     return taken.error();
@@ -315,7 +315,7 @@ Result<int> prepare(const PrepareOptions& options) {
   }
   TRY(additions->finish(target.settings));
   ASSIGN_OR_RETURN(const auto prepared, Trace::open(directory));
-  for (const auto& over : over_bound(*prepared)) fmt::print(stderr, "redrive: {}\n", describe(*prepared, over));
+  for (const auto& over : over_bound(*prepared)) notice("{}", describe(*prepared, over));
   if (options.json) {
     print_json({{"directory", directory},
                 {"bound_s", target.settings.bound_s},

@@ -17,6 +17,7 @@
 #include <sstream>
 
 #include "base/limits.h"
+#include "base/notice.h"
 #include "base/text.h"
 #include "checkpoint/spawn_cost.h"
 #include "interceptors/trapped_instructions.h"
@@ -104,17 +105,14 @@ std::string host_description() {
 // at.
 void report(const Recorder& recorder) {
   for (const auto& [what, refused] : recorder.refused()) {
-    std::string units;
-    for (const UnitId unit : refused.first) units += (units.empty() ? "" : ", ") + std::to_string(unit);
+    std::string units = fmt::format("{}", fmt::join(refused.first, ", "));
     if (refused.units > refused.first.size()) {
-      units += " and " + std::to_string(refused.units - refused.first.size()) + " more";
+      units += fmt::format(" and {} more", refused.units - refused.first.size());
     }
-    std::fprintf(stderr, "redrive: refused %s %lu time%s, of unit %s\n", what.c_str(), refused.count,
-                 refused.count == 1 ? "" : "s", units.c_str());
+    notice("refused {} {} time{}, of unit {}", what, refused.count, refused.count == 1 ? "" : "s", units);
   }
   for (const auto& unsure : recorder.unsure()) {
-    std::fprintf(stderr, "redrive: unit %u may not replay from event %lu on: %s\n", unsure.unit, unsure.event,
-                 unsure.reason.c_str());
+    notice("unit {} may not replay from event {} on: {}", unsure.unit, unsure.event, unsure.reason);
   }
 }
 
@@ -126,20 +124,17 @@ void report(const std::vector<const TransportVariable*>& asked, const Trace& tra
       const std::string& path = file.second.path;
       return path.compare(path.rfind('/') + 1, std::strlen(variable->library), variable->library) == 0;
     });
-    if (used) set += std::string(" ") + variable->name + "=" + variable->value;
+    if (used) set += fmt::format(" {}={}", variable->name, variable->value);
   }
-  if (!set.empty())
-    std::fprintf(stderr, "redrive: sockets instead of shared memory (see --transport):%s\n", set.c_str());
+  if (!set.empty()) notice("sockets instead of shared memory (see --transport):{}", set);
 }
 
 // The program has ended: so does what the user waits for, and the rest is recorded in the background.
 void go_on_behind(const LeftBehind& left, const std::string& directory) {
   const bool one = left.processes == 1;
-  std::fprintf(
-      stderr,
-      "redrive: the program has ended; %zu process%s that it left behind %s still recorded to %s; `kill %d` ends "
-      "%s (see --wait)\n",
-      left.processes, one ? "" : "es", one ? "is" : "are", directory.c_str(), getpid(), one ? "it" : "them");
+  notice(
+      "the program has ended; {} process{} that it left behind {} still recorded to {}; `kill {}` ends {} (see --wait)",
+      left.processes, one ? "" : "es", one ? "is" : "are", directory, getpid(), one ? "it" : "them");
   release_front(left.exit_status);
 }
 
@@ -208,10 +203,10 @@ Result<int> record(const RecordOptions& options) {
   ASSIGN_OR_RETURN(const auto trace, Trace::open(directory));
   report(asked, *trace);
   const auto joins = describe_joins(*trace);
-  for (const auto& join : joins) std::fprintf(stderr, "redrive: %s\n", join.c_str());
-  if (!joins.empty()) std::fprintf(stderr, "redrive: what keeps units apart: redrive(1), SHARED MEMORY\n");
-  for (const auto& over : over_bound(*trace)) std::fprintf(stderr, "redrive: %s\n", describe(*trace, over).c_str());
-  if (isatty(STDERR_FILENO)) std::fprintf(stderr, "redrive: recorded to %s\n", directory.c_str());
+  for (const auto& join : joins) notice("{}", join);
+  if (!joins.empty()) notice("what keeps units apart: redrive(1), SHARED MEMORY");
+  for (const auto& over : over_bound(*trace)) notice("{}", describe(*trace, over));
+  if (isatty(STDERR_FILENO)) notice("recorded to {}", directory);
   return end.exit_status;
 }
 

@@ -9,9 +9,11 @@
 
 #include "base/limits.h"
 #include "base/mutex.h"
+#include "base/notice.h"
 #include "base/text.h"
 #include "interceptors/trapped_instructions.h"
 #include "supervisor/cli/columns.h"
+#include "supervisor/cli/progress.h"
 #include "supervisor/cli/shared_options.h"
 #include "supervisor/plan/graph.h"
 #include "supervisor/replay/replay_set.h"
@@ -174,19 +176,16 @@ Result<std::vector<Request>> requests_of(const Trace& trace, const ReplayOptions
 
 class Progress {
  public:
-  Progress(bool enabled, size_t total) : enabled_(enabled && total > 1), total_(total) {}
-  ~Progress() {
-    if (enabled_) fmt::print(stderr, "\r\033[K");
-  }
+  Progress(bool shown, size_t total) : line_(shown && total > 1), total_(total) {}
   void advance() {  // by any thread
     const Lock lock(mutex_);
     ++done_;
-    if (enabled_) fmt::print(stderr, "\r{}/{} intervals", done_, total_);
+    line_.show(fmt::format("{}/{} intervals", done_, total_));
   }
 
  private:
-  bool enabled_;
-  size_t total_;
+  const ProgressLine line_;
+  const size_t total_;
   Mutex mutex_;
   size_t done_ GUARDED_BY(mutex_) = 0;
 };
@@ -385,8 +384,7 @@ class ReplayCommand : public CommandWith<ReplayOptions> {
 
 void say_if_recorded_on(const Trace& trace) {
   if (!trace.recording()) return;
-  fmt::print(stderr, "redrive: {} is still being recorded; what has been written so far is re-driven\n",
-             printable(trace.directory()));
+  notice("{} is still being recorded; what has been written so far is re-driven", printable(trace.directory()));
 }
 
 std::unique_ptr<Command> make_replay_command() { return std::make_unique<ReplayCommand>(kText); }

@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "base/notice.h"
 #include "base/text.h"
 #include "interceptors/trapped_instructions.h"
 #include "supervisor/cli/columns.h"
@@ -344,7 +345,7 @@ void Session::inspect() {
     const std::vector<std::string> words{std::istream_iterator<std::string>(text), {}};
     if (words.empty()) continue;
     const auto obeyed = obey(words);
-    if (!obeyed) fmt::print(stderr, "redrive: {}\n", obeyed.error().message);
+    if (!obeyed) notice("{}", obeyed.error().message);
   }
 }
 

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <set>
 
+#include "base/notice.h"
 #include "base/overloaded.h"
 #include "base/text.h"
 #include "interceptors/payload.h"
@@ -71,7 +72,7 @@ Recorder::Recorder(Tracer& tracer, TraceWriter& writer, Policy& policy, Recorder
   if (auto arena = GateArena::make()) {
     arena_ = std::move(*arena);
   } else {
-    std::fprintf(stderr, "redrive: %s; every system call will stop\n", arena.error().message.c_str());
+    notice("{}; every system call will stop", arena.error().message);
   }
   cpu_set_t processors;
   const bool several = sched_getaffinity(0, sizeof processors, &processors) == 0 && CPU_COUNT(&processors) > 1;
@@ -141,7 +142,7 @@ RecordingEnd Recorder::run(const std::function<void(const LeftBehind&)>& left_be
 void Recorder::flush() {
   const auto flushed = writer_.write_behind();
   if (flushed || std::exchange(write_failed_, true)) return;
-  std::fprintf(stderr, "redrive: %s; the program goes on, and is recorded no more\n", flushed.error().message.c_str());
+  notice("{}; the program goes on, and is recorded no more", flushed.error().message);
 }
 
 void Recorder::add_channels() {
@@ -464,8 +465,8 @@ void Recorder::handle_seccomp_stop(Thread& thread) {
 // made.
 void Recorder::end_intruder(const Thread& thread) {
   const Process& process = *thread.process;
-  std::fprintf(stderr, "redrive: process %d (%s) tried to make system calls with redrive's own code, and was killed\n",
-               process.pid, printable(process.command).c_str());
+  notice("process {} ({}) tried to make system calls with redrive's own code, and was killed", process.pid,
+         printable(process.command));
   tracer_.send(process.pid, SIGKILL);
 }
 

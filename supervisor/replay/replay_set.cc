@@ -7,6 +7,7 @@
 #include <numeric>
 #include <thread>
 
+#include "base/notice.h"
 #include "base/text.h"
 #include "interceptors/trapped_instructions.h"
 #include "supervisor/replay/watch.h"
@@ -72,17 +73,18 @@ Result<std::vector<uint64_t>> arrivals_of(const Trace& trace, UnitId unit, Event
 std::unique_ptr<ReplayTier> make_tier() {
   auto arena = GateArena::make();
   if (arena) return std::make_unique<ReplayTier>(std::move(*arena));
-  fmt::print(stderr, "redrive: {}; every system call will stop\n", arena.error().message);
+  notice("{}; every system call will stop", arena.error().message);
   return nullptr;
 }
 
 void print_divergence(const Trace& trace, const Divergence& d, const std::string& reproduce) {
-  fmt::print(stderr, "redrive: divergence in unit {} ({}), interval {}, event {}\n  expected: {}\n  found:    {}\n",
-             d.unit, printable(trace.unit_name(d.unit)), d.interval, d.event, printable(d.expected),
-             printable(d.found));
-  if (!d.stack.empty()) fmt::print(stderr, "  stack:\n{}", printable_lines(d.stack));
-  if (!d.disassembly.empty()) fmt::print(stderr, "  code:\n{}", printable_lines(d.disassembly));
-  fmt::print(stderr, "  reproduce: redrive replay {} {}\n", printable(trace.directory()), reproduce);
+  std::string text = fmt::format("redrive: divergence in unit {} ({}), interval {}, event {}\n", d.unit,
+                                 printable(trace.unit_name(d.unit)), d.interval, d.event);
+  text += fmt::format("  expected: {}\n  found:    {}\n", printable(d.expected), printable(d.found));
+  if (!d.stack.empty()) text += fmt::format("  stack:\n{}", printable_lines(d.stack));
+  if (!d.disassembly.empty()) text += fmt::format("  code:\n{}", printable_lines(d.disassembly));
+  text += fmt::format("  reproduce: redrive replay {} {}\n", printable(trace.directory()), reproduce);
+  write_error(text);
 }
 
 Result<SetOutcome> run_set(const SetRun& run, const Plan& plan, const std::function<ReplayerOptions(size_t)>& options) {

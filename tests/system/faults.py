@@ -51,6 +51,8 @@ def expect_divergence(ctx, kind, policy="all"):
     told = ctx.expect_status(ctx.redrive("replay", altered, "1"), 3)
     for word in ("expected", "found"):
         ctx.expect(word in (told.stdout + told.stderr).lower(), told, f"the report has no '{word}'")
+    for errors in ("/dev/full", "&-"):  # nobody can be told, and the status says it still
+        ctx.expect_status(ctx.run("sh", "-c", f'"$1" replay "$2" 1 2>{errors}', "sh", ctx.options.redrive, altered), 3)
 
 
 @test("faults/payload")
