@@ -1,5 +1,6 @@
 #include "base/limits.h"
 
+#include <fmt/format.h>
 #include <pthread.h>
 #include <sys/resource.h>
 
@@ -60,9 +61,9 @@ Result<void> check_limits() {
   for (const Limit& limit : limits) {
     rlimit now{};
     if (getrlimit(limit.resource, &now) != 0 || now.rlim_cur >= limit.least) continue;
-    return Error{std::string("the limit of ") + limit.name + ", " + std::to_string(now.rlim_cur / limit.unit) +
-                 limit.unit_name + ", is too low: redrive itself needs " + std::to_string(limit.least / limit.unit) +
-                 limit.unit_name + ", and may not raise it (ulimit -H" + limit.option + ")"};
+    return Error{fmt::format(
+        "the limit of {}, {}{}, is too low: redrive itself needs {}{}, and may not raise it (ulimit -H{})", limit.name,
+        now.rlim_cur / limit.unit, limit.unit_name, limit.least / limit.unit, limit.unit_name, limit.option)};
   }
   return {};
 }

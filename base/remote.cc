@@ -11,6 +11,7 @@
 
 #include "base/brief_file.h"
 #include "base/check.h"
+#include "base/procfs.h"
 
 namespace redrive {
 
@@ -56,7 +57,7 @@ bool write_by_number(pid_t pid, Address to, const uint8_t* from, size_t size) {
 Result<Memory> Memory::open(pid_t pid) {
   Memory memory;
   memory.pid_ = pid;
-  const std::string path = "/proc/" + std::to_string(pid) + "/mem";
+  const std::string path = proc_path(pid, "mem");
   memory.fd_ = Fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
   memory.by_number_ = !memory.fd_ && no_file_left(errno);
   if (!memory.fd_ && !memory.by_number_) return errno_error("cannot open " + path);

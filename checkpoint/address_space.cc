@@ -1,6 +1,7 @@
 #include "checkpoint/address_space.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <limits.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -9,7 +10,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -18,6 +18,7 @@
 #include <string_view>
 
 #include "base/brief_file.h"
+#include "base/procfs.h"
 
 namespace redrive {
 namespace {
@@ -61,7 +62,7 @@ bool parse_line(const char* line, Mapping& m) {
 }
 
 Result<std::vector<Mapping>> all_mappings(pid_t pid) {
-  const std::string path = "/proc/" + std::to_string(pid) + "/maps";
+  const std::string path = proc_path(pid, "maps");
   File file(std::fopen(path.c_str(), "re"));
   if (!file) return errno_error("cannot open " + path);
   std::vector<Mapping> out;
@@ -91,7 +92,7 @@ constexpr unsigned long kQueryMapping = _IOWR('f', 17, MappingQuery);
 constexpr uint64_t kReadable = 1, kWritable = 2, kExecutable = 4, kShared = 8, kCoveringOrNext = 16;
 
 Result<Fd> open_maps(pid_t pid) {
-  const std::string path = "/proc/" + std::to_string(pid) + "/maps";
+  const std::string path = proc_path(pid, "maps");
   Fd file = open_briefly(path);
   if (!file) return errno_error("cannot open " + path);
   return file;
@@ -187,10 +188,8 @@ std::vector<PageRun> read_page_table(int pagemap, const Mapping& mapping) {
 }  // namespace
 
 std::array<std::string, 2> paths_of(pid_t pid, const Mapping& mapping) {
-  char range[64];
-  std::snprintf(range, sizeof range, "/map_files/%lx-%lx", mapping.start, mapping.end);
-  const std::string base = "/proc/" + std::to_string(pid);
-  return {base + range, base + "/root" + mapping.name};
+  return {fmt::format("/proc/{}/map_files/{:x}-{:x}", pid, mapping.start, mapping.end),
+          fmt::format("/proc/{}/root{}", pid, mapping.name)};
 }
 
 Fd open_object(pid_t pid, const Mapping& mapping) {
@@ -268,7 +267,7 @@ Result<std::vector<Mapping>> read_mappings(pid_t pid) {
 }
 
 Result<std::set<Address>> growing_mappings(pid_t pid) {
-  const std::string path = "/proc/" + std::to_string(pid) + "/smaps";
+  const std::string path = proc_path(pid, "smaps");
   std::istringstream file(read_briefly(path));
   if (file.view().empty()) return errno_error("cannot open " + path);
   std::set<Address> found;
@@ -290,14 +289,14 @@ Address vdso_address(pid_t pid) {
 }
 
 uint64_t private_bytes(pid_t pid) {
-  std::istringstream file(read_briefly("/proc/" + std::to_string(pid) + "/statm"));
+  std::istringstream file(read_briefly(proc_path(pid, "statm")));
   uint64_t size = 0, resident = 0, shared = 0;
   if (!(file >> size >> resident >> shared)) return 0;
   return (resident - std::min(shared, resident)) * kPageSize;
 }
 
 std::vector<PageRun> private_pages(pid_t pid) {
-  const Fd table = open_briefly("/proc/" + std::to_string(pid) + "/pagemap");
+  const Fd table = open_briefly(proc_path(pid, "pagemap"));
   Mapping all;
   all.end = (1ull << 47) - kPageSize;
   if (auto runs = scan_pages(table.get(), all)) return std::move(*runs);
@@ -312,7 +311,7 @@ std::vector<PageRun> private_pages(pid_t pid) {
 }
 
 Result<PageTable> PageTable::open(pid_t pid) {
-  const std::string path = "/proc/" + std::to_string(pid) + "/pagemap";
+  const std::string path = proc_path(pid, "pagemap");
   Fd fd = open_briefly(path);
   if (!fd) return errno_error("cannot open " + path);
   return PageTable(pid, std::move(fd));

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/procfs.h"
 #include "checkpoint/address_space.h"
 
 namespace redrive {
@@ -129,7 +130,7 @@ Result<SharedObjects::Object*> SharedObjects::at_least(uint64_t object, uint64_t
 
 Result<std::string> SharedObjects::path(uint64_t object, uint64_t size) {
   ASSIGN_OR_RETURN(const Object* entry, at_least(object, size));
-  return "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(entry->fd.get());
+  return descriptor_path(getpid(), static_cast<uint64_t>(entry->fd.get()));
 }
 
 Result<void> SharedObjects::write(uint64_t object, uint64_t offset, const void* data, size_t size) {

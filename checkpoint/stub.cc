@@ -20,12 +20,12 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <filesystem>
 #include <vector>
 
 #include "base/brief_file.h"
 #include "base/check.h"
 #include "base/pass_fd.h"
+#include "base/procfs.h"
 #include "base/text.h"
 #include "checkpoint/address_space.h"
 #include "checkpoint/stub_maker.h"
@@ -140,7 +140,7 @@ int run_stub(void* arg) {
 // Makes it, and what is forked from it, the first to go when memory gets scarce (proc(5), oom_score_adj).
 void sacrifice_first(pid_t pid) {
   constexpr std::string_view kFirst = "1000";
-  const Fd score(::open(("/proc/" + std::to_string(pid) + "/oom_score_adj").c_str(), O_WRONLY | O_CLOEXEC));
+  const Fd score(::open(proc_path(pid, "oom_score_adj").c_str(), O_WRONLY | O_CLOEXEC));
   const bool ranked = score && ::write(score.get(), kFirst.data(), kFirst.size()) > 0;
   static_cast<void>(ranked);  // not where /proc may not be written to
 }
@@ -278,11 +278,9 @@ void Stub::limit_stack(uint64_t bytes) const {
 
 // Not by waitid(2), which says nothing of a process until the ends of its other threads have been waited for.
 bool Stub::was_killed() const {
-  const std::string stat = read_briefly("/proc/" + std::to_string(pid_) + "/stat");
-  const size_t name_end = stat.rfind(')');
-  if (name_end == std::string::npos || stat.compare(name_end, 4, ") Z ") != 0) return false;
-  const std::string_view line(stat.c_str(), stat.find_last_not_of('\n') + 1);
-  const auto status = parse_number(line.substr(line.rfind(' ') + 1));  // as from wait(2)
+  constexpr int kState = 3, kExitCode = 52;  // fields of proc_pid_stat(5); the code is as from wait(2)
+  if (proc_stat_field(pid_, kState) != "Z") return false;
+  const auto status = parse_number(proc_stat_field(pid_, kExitCode));
   return status && (*status & 0x7f) == SIGKILL;
 }
 
@@ -357,12 +355,7 @@ Stub::~Stub() {
   if (pid_ < 0) return;
   end_process(pid_, pidfd_);
   // A tracer must see the end of every thread; the leader's comes last.
-  std::error_code ignored;
-  const std::string tasks = "/proc/" + std::to_string(pid_) + "/task";
-  std::vector<pid_t> threads;
-  for (const auto& entry : std::filesystem::directory_iterator(tasks, ignored)) {
-    threads.push_back(static_cast<pid_t>(std::stol(entry.path().filename())));
-  }
+  std::vector<pid_t> threads = proc_threads(pid_);
   std::partition(threads.begin(), threads.end(), [&](pid_t tid) { return tid != pid_; });
   for (const pid_t tid : threads) {
     int status = 0;

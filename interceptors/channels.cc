@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <linux/magic.h>
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
@@ -37,15 +38,15 @@ std::string address_text(const sockaddr_storage& address) {
   if (address.ss_family == AF_INET) {
     const auto& in = reinterpret_cast<const sockaddr_in&>(address);
     inet_ntop(AF_INET, &in.sin_addr, text, sizeof text);
-    return std::string(text) + ":" + std::to_string(ntohs(in.sin_port));
+    return fmt::format("{}:{}", text, ntohs(in.sin_port));
   }
   const auto& in6 = reinterpret_cast<const sockaddr_in6&>(address);
   if (IN6_IS_ADDR_V4MAPPED(&in6.sin6_addr)) {
     inet_ntop(AF_INET, &in6.sin6_addr.s6_addr[12], text, sizeof text);
-    return std::string(text) + ":" + std::to_string(ntohs(in6.sin6_port));
+    return fmt::format("{}:{}", text, ntohs(in6.sin6_port));
   }
   inet_ntop(AF_INET6, &in6.sin6_addr, text, sizeof text);
-  return "[" + std::string(text) + "]:" + std::to_string(ntohs(in6.sin6_port));
+  return fmt::format("[{}]:{}", text, ntohs(in6.sin6_port));
 }
 
 // pipe(2) objects live in a file system of their own, FIFOs wherever their name is.
@@ -109,14 +110,14 @@ std::optional<Endpoint> Channels::resolve(int pidfd, int fd) {
 Endpoint Channels::resolve_pipe(uint64_t device, uint64_t inode) { return pipe_endpoint(device, inode, "pipe"); }
 
 Endpoint Channels::pipe_endpoint(uint64_t device, uint64_t inode, const char* kind) {
-  const std::string id = std::to_string(device) + ":" + std::to_string(inode);
+  const std::string id = fmt::format("{}:{}", device, inode);
   const auto pipe = channel("pipe " + id, kind, id);
   return Endpoint{Endpoint::Kind::stream, *pipe, *pipe, {pipe, nullptr}};
 }
 
 Endpoint Channels::resolve(const Connection& connection) {
   const std::string local = address_text(connection.local), peer = address_text(connection.peer);
-  const std::string prefix = "tcp " + std::to_string(connection.network) + " ";
+  const std::string prefix = fmt::format("tcp {} ", connection.network);
   const std::string to = local + "->" + peer, from = peer + "->" + local;
   const auto to_peer = channel(prefix + to, "tcp", to);
   const auto from_peer = channel(prefix + from, "tcp", from);
@@ -140,7 +141,7 @@ std::optional<Endpoint> Channels::resolve_socket(int fd, uint64_t inode) {
   if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) != 0) return std::nullopt;
   size = sizeof type;
   if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) != 0) return std::nullopt;
-  const std::string self = std::to_string(inode);
+  const std::string self = fmt::format("{}", inode);
   if (domain != AF_UNIX && domain != AF_INET && domain != AF_INET6) return Endpoint{};
   if (type != SOCK_STREAM) {
     const char* kind = domain == AF_UNIX ? (type == SOCK_SEQPACKET ? "unix-seqpacket" : "unix-dgram")
@@ -162,7 +163,7 @@ std::optional<Endpoint> Channels::resolve_socket(int fd, uint64_t inode) {
   }
   const auto peer = unix_peer(inode);
   if (!peer) return std::nullopt;
-  const std::string other = *peer ? std::to_string(*peer) : "?";
+  const std::string other = *peer ? fmt::format("{}", *peer) : "?";
   const ChannelLease to_peer = channel("unix " + self, "unix", self + "->" + other);
   const ChannelLease from_peer = *peer ? channel("unix " + other, "unix", other + "->" + self) : nullptr;
   note_sender(*to_peer, inode);

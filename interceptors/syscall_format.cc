@@ -1,5 +1,6 @@
 // Names and text of calls and results, as strace's users expect them.
 #include <fcntl.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -19,25 +20,21 @@ constexpr int64_t kFirstRestart = 512;  // <linux/errno.h>: never seen by the pr
 constexpr std::string_view kRestarts[] = {"ERESTARTSYS", "ERESTARTNOINTR", "ERESTARTNOHAND", "ENOIOCTLCMD",
                                           "ERESTART_RESTARTBLOCK"};
 
-std::string hex(uint64_t value) {
-  char text[24];
-  std::snprintf(text, sizeof text, "%#lx", value);
-  return text;
-}
+std::string hex(uint64_t value) { return value ? fmt::format("{:#x}", value) : "0"; }
 
 // Small numbers of either sign in decimal, the rest in hexadecimal: masks, addresses, sizes of address ranges.
 std::string number(uint64_t value) {
   const int64_t wide = static_cast<int64_t>(value);
   const int32_t narrow = static_cast<int32_t>(value);
-  if (value >> 32 == 0 && narrow < 0 && narrow >= -kLastErrno) return std::to_string(narrow);
-  return wide >= -kLastErrno && wide < (1 << 20) ? std::to_string(wide) : hex(value);
+  if (value >> 32 == 0 && narrow < 0 && narrow >= -kLastErrno) return fmt::format("{}", narrow);
+  return wide >= -kLastErrno && wide < (1 << 20) ? fmt::format("{}", wide) : hex(value);
 }
 
 std::string pointer(uint64_t value) { return value ? hex(value) : "NULL"; }
 
 std::string descriptor(uint64_t value) {
   const int fd = static_cast<int>(value);
-  return fd == AT_FDCWD ? "AT_FDCWD" : std::to_string(fd);
+  return fd == AT_FDCWD ? "AT_FDCWD" : fmt::format("{}", fd);
 }
 
 std::string quoted(std::string_view bytes, bool cut) {
@@ -49,9 +46,7 @@ std::string quoted(std::string_view bytes, bool cut) {
     } else if (c >= ' ' && c < 127) {
       text += c;
     } else {
-      char escape[8];
-      std::snprintf(escape, sizeof escape, "\\x%02x", static_cast<unsigned char>(c));
-      text += escape;
+      text += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
     }
   }
   return text + (cut ? "\"..." : "\"");
@@ -106,7 +101,7 @@ const SyscallRow* main_row(int64_t number) {
 
 std::string command_name(const SyscallRow& multiplexer, const SyscallRow* row, uint64_t value) {
   const uint32_t all = static_cast<uint32_t>(value);
-  if (!row || !row->command_name) return all < 4096 ? std::to_string(all) : hex(all);
+  if (!row || !row->command_name) return all < 4096 ? fmt::format("{}", all) : hex(all);
   const uint32_t flags = all & ~multiplexer.selector_mask;
   return flags ? std::string(row->command_name) + "|" + hex(flags) : row->command_name;
 }
@@ -147,7 +142,7 @@ std::string format_call(int64_t number, Args args, const Memory* memory) {
 }
 
 std::string format_result(int64_t result) {
-  if (result >= 0) return result >> 32 ? hex(static_cast<uint64_t>(result)) : std::to_string(result);
+  if (result >= 0) return result >> 32 ? hex(static_cast<uint64_t>(result)) : fmt::format("{}", result);
   if (result < -kLastErrno) return hex(static_cast<uint64_t>(result));
   const std::string name(error_name(result));
   if (result <= -kFirstRestart) return "? " + name;

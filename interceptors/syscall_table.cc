@@ -1,5 +1,7 @@
 #include "interceptors/syscall_table.h"
 
+#include <fmt/format.h>
+
 #include "interceptors/syscall_rows.h"
 
 namespace redrive {
@@ -514,7 +516,7 @@ std::vector<const SyscallRow*> all_commands() {
 std::string_view syscall_name(int64_t number) {
   if (const SyscallRow* row = row_of(number)) return row->name;
   thread_local std::string unknown;
-  unknown = "syscall_" + std::to_string(number);
+  unknown = fmt::format("syscall_{}", number);
   return unknown;
 }
 

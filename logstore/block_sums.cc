@@ -1,5 +1,7 @@
 #include "logstore/block_sums.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "base/check.h"
@@ -60,7 +62,7 @@ Result<void> verify_sums(Storage& storage, const std::string& path, const BlockS
   ASSIGN_OR_RETURN(const auto file, storage.open(path));
   if (file->size() != sums.size) {
     return damage(path, std::min(file->size(), sums.size),
-                  "file has " + std::to_string(file->size()) + " bytes, " + std::to_string(sums.size) + " expected");
+                  fmt::format("file has {} bytes, {} expected", file->size(), sums.size));
   }
   Bytes block(kSumBlock);
   for (size_t i = 0; i < sums.blocks.size(); i++) {

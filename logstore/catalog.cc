@@ -1,6 +1,8 @@
 // catalog.sqlite: what people query, derived from the journal and the segments.
 #include "logstore/catalog.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "base/check.h"
@@ -211,8 +213,7 @@ Result<void> fill_units(Database& database, const Trace& trace) {
     TRY(payloads.add_to(counted, list));
     CatalogCounts sum;
     for (const auto& one : counted) sum.events += one.counts.events, sum.repeats += one.counts.repeats;
-    std::string joined;
-    for (const UnitId other : unit.joined) joined += (joined.empty() ? "" : " ") + std::to_string(other);
+    const std::string joined = fmt::format("{}", fmt::join(unit.joined, " "));
     TRY(units(unit.unit, trace.unit_name(unit.unit), unit.pid, list.empty() ? "" : list.back().command,
               unit.parent.unit, unit.parent.event, counted.front().born_at_ns, joined, sum.events, sum.repeats));
     for (const IntervalRecord& i : list) {

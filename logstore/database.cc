@@ -1,6 +1,7 @@
 #include "logstore/database.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -88,7 +89,7 @@ struct RowsInserter::SourceTable : sqlite3_vtab {
     auto table = std::make_unique<SourceTable>();
     table->source = static_cast<const Source*>(source);
     std::string columns = "c0";
-    for (int i = 1; i < table->source->columns; ++i) columns += ", c" + std::to_string(i);
+    for (int i = 1; i < table->source->columns; ++i) columns += fmt::format(", c{}", i);
     const int declared = sqlite3_declare_vtab(database, ("CREATE TABLE source(" + columns + ")").c_str());
     if (declared == SQLITE_OK) *made = table.release();
     return declared;

@@ -2,6 +2,7 @@
 
 #include <elf.h>
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <link.h>
 #include <linux/fs.h>
 #include <linux/magic.h>
@@ -17,6 +18,7 @@
 #include <filesystem>
 #include <vector>
 
+#include "base/procfs.h"
 #include "logstore/block_sums.h"
 #include "logstore/file_store.h"
 #include "logstore/home.h"
@@ -189,7 +191,7 @@ std::unique_ptr<FileCache> FileCache::open(const std::string& directory, uint64_
 
 FileCache::FileCache(Fd directory, uint64_t limit, std::string build)
     : directory_(std::move(directory)),
-      base_("/proc/self/fd/" + std::to_string(directory_.get())),
+      base_(own_descriptor_path(directory_.get())),
       limit_(limit),
       build_(std::move(build)) {}
 
@@ -201,7 +203,7 @@ std::string FileCache::entry_path(const CacheEntry& entry) const {
 }
 
 std::string FileCache::temporary(const std::string& path) const {
-  return path + "." + std::to_string(getpid()) + "-" + std::to_string(now_ns()) + ".tmp";
+  return fmt::format("{}.{}-{}.tmp", path, getpid(), now_ns());
 }
 
 FileFacts* FileCache::of(const std::string& path, const FileVersion& version) {

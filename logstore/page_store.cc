@@ -1,5 +1,7 @@
 #include "logstore/page_store.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -84,7 +86,7 @@ Result<void> PageStore::read(std::vector<Image::Page> pages, const VisitPages& v
     const RecordHeader* record = file_->find(pages[at].page_id);
     if (!record) {
       if (file_->damaged()) return *file_->damaged();
-      return damage(file_->path(), file_->readable_size(), "page " + std::to_string(pages[at].page_id) + " is missing");
+      return damage(file_->path(), file_->readable_size(), fmt::format("page {} is missing", pages[at].page_id));
     }
     ASSIGN_OR_RETURN(const auto payload, file_->payload(*record, unpacker));
     if (record->type != RecordType::pages || payload.size() != record->items * kPageSize) {

@@ -1,5 +1,6 @@
 #include "logstore/record_file.h"
 
+#include <fmt/format.h>
 #include <zstd.h>
 
 #include <algorithm>
@@ -98,7 +99,7 @@ class Window {
 }  // namespace
 
 Error damage(const std::string& file, uint64_t offset, const std::string& what) {
-  return Error{file + ": offset " + std::to_string(offset) + ": " + what, Status::damaged};
+  return Error{fmt::format("{}: offset {}: {}", file, offset, what), Status::damaged};
 }
 
 Compressor::Compressor(int level) : context_(ZSTD_createCCtx(), ZSTD_freeCCtx) {
@@ -188,8 +189,8 @@ Result<void> RecordFile::read_preamble(FileKind kind, uint32_t id, uint32_t sub_
   }
   const auto version = get<uint32_t>(found, 8);
   if (version > kFormatVersion) {
-    return Error{path_ + ": trace made by a newer redrive, format " + std::to_string(version) +
-                 "; this one reads up to " + std::to_string(kFormatVersion)};
+    return Error{fmt::format("{}: trace made by a newer redrive, format {}; this one reads up to {}", path_, version,
+                             kFormatVersion)};
   }
   if (version == 0 || found != make_preamble(kind, id, sub_id, version))
     return damage(path_, 0, "another file of a trace stands here");
@@ -268,8 +269,7 @@ Result<std::unique_ptr<RecordFile>> RecordFile::open(Storage& storage, const std
   TRY(out->scan(tail, tail == Tail::ignored ? std::min(found, *size) : found, size.value_or(0)));
   const bool wrong_size = size && (tail == Tail::whole ? found != *size : found < *size);
   if (wrong_size && !out->damaged_) {
-    out->damaged_ = damage(path, std::min(found, *size),
-                           "file has " + std::to_string(found) + " bytes, " + std::to_string(*size) + " expected");
+    out->damaged_ = damage(path, std::min(found, *size), fmt::format("file has {} bytes, {} expected", found, *size));
   }
   return out;
 }

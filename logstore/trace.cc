@@ -1,5 +1,7 @@
 #include "logstore/trace.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 
@@ -56,8 +58,7 @@ Result<bool> EventSegment::visit_block(const RecordHeader& record, uint64_t& ite
     Event& event = events[cursor.next % events.size()];
     const bool good = decode(in, event);
     if (!good || (cursor.next + 1 == block_end && !in.at_end())) {
-      return damage(file_.path(), record.offset,
-                    "event " + std::to_string(cursor.next - first_item_) + " cannot be decoded");
+      return damage(file_.path(), record.offset, fmt::format("event {} cannot be decoded", cursor.next - first_item_));
     }
     const uint64_t at = cursor.next++;
     if (at >= item) more = visit(at - first_item_, event);
@@ -111,7 +112,7 @@ Result<std::unique_ptr<EventSegment>> Trace::State::open_segment(UnitId unit) co
     }
     if (!file && !end) return std::unique_ptr<EventSegment>();
     return damage(files.segment(TraceFiles::kShortUnits), file ? file->readable_size() : 0,
-                  "events of unit " + std::to_string(unit) + " are missing");
+                  fmt::format("events of unit {} are missing", unit));
   }
   const auto known = end_of(TraceFiles::segment_name(unit));
   const std::string path = files.segment(unit);
@@ -120,9 +121,8 @@ Result<std::unique_ptr<EventSegment>> Trace::State::open_segment(UnitId unit) co
   const auto size = known ? std::optional(known->size) : std::nullopt;
   ASSIGN_OR_RETURN(auto file, RecordFile::open(storage, path, FileKind::events, unit, 0, tail, size));
   if (known && !file->damaged() && file->items() != known->items) {
-    return damage(
-        path, file->readable_size(),
-        "file has " + std::to_string(file->items()) + " events, " + std::to_string(known->items) + " expected");
+    return damage(path, file->readable_size(),
+                  fmt::format("file has {} events, {} expected", file->items(), known->items));
   }
   return std::make_unique<EventSegment>(std::move(file), known);
 }
@@ -316,7 +316,7 @@ void Trace::State::name_units() {
   }
   for (const auto& [program, ids] : by_program) {
     for (size_t i = 0; i < ids.size(); i++)
-      names[ids[i]] = ids.size() == 1 ? program : program + "." + std::to_string(i + 1);
+      names[ids[i]] = ids.size() == 1 ? program : fmt::format("{}.{}", program, i + 1);
   }
 }
 
@@ -408,7 +408,7 @@ const IntervalEnd* Trace::interval_end(UnitId unit, IntervalIndex interval) cons
 
 std::string Trace::unit_name(UnitId unit) const {
   const auto it = state_->names.find(unit);
-  return it == state_->names.end() ? std::to_string(unit) : it->second;
+  return it == state_->names.end() ? fmt::format("{}", unit) : it->second;
 }
 
 namespace {
@@ -445,7 +445,7 @@ Result<UnitId> Trace::find_unit(const std::string& text) const {
   constexpr size_t kShown = 5;
   std::string some;
   for (size_t i = 0; i < known.size() && i < kShown; i++) {
-    some += (i ? ", " : "") + std::to_string(known[i]) + " (" + unit_name(known[i]) + ")";
+    some += fmt::format("{}{} ({})", i ? ", " : "", known[i], unit_name(known[i]));
   }
   if (known.size() > kShown) some += ", ...";
   if (ambiguous) return Error{"several units were process " + text + ": name one of " + some};
@@ -493,7 +493,7 @@ uint64_t Trace::stored_bytes(UnitId unit, IntervalIndex interval) const {
 Result<Image> Trace::image(UnitId unit, IntervalIndex interval) const {
   const auto it = state_->images.find({unit, interval});
   if (it == state_->images.end()) {
-    return Error{"interval " + unit_name(unit) + ":" + std::to_string(interval) + " has no image"};
+    return Error{fmt::format("interval {}:{} has no image", unit_name(unit), interval)};
   }
   const ImagePublished& published = it->second;
   const auto read = [&]() -> Result<Image> {
@@ -520,13 +520,13 @@ Result<Image> Trace::image(UnitId unit, IntervalIndex interval) const {
 Result<void> Trace::read_pages(std::vector<Image::Page> pages, const VisitPages& visit) const {
   if (pages.empty()) return {};
   ASSIGN_OR_RETURN(const PageStore* store, state_->page_store());
-  if (!store) return damage(state_->files.pages(), 0, "page " + std::to_string(pages[0].page_id) + " is missing");
+  if (!store) return damage(state_->files.pages(), 0, fmt::format("page {} is missing", pages[0].page_id));
   return store->read(std::move(pages), visit);
 }
 
 Result<std::string> Trace::file_path(uint64_t file) const {
   const auto it = state_->file_records.find(file);
-  if (it == state_->file_records.end()) return Error{"no file " + std::to_string(file) + " in " + directory()};
+  if (it == state_->file_records.end()) return Error{fmt::format("no file {} in {}", file, directory())};
   TRY(state_->verify_copy(it->second));
   return state_->files.copy(it->second.copy);
 }

@@ -1,4 +1,6 @@
 // Trace::check: every byte of every file against its checksums, and every record against what it should say.
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "logstore/block_sums.h"
@@ -36,7 +38,7 @@ class Checker {
     if (!note(sums)) return;
     note(verify_sums(storage, path, *sums));
     if (trace_.finished() && sums->stamp != trace_.fingerprint()) {
-      add(sums_path(path) + ": offset " + std::to_string(kPreambleSize) + ": catalog is of another state of the trace");
+      add(fmt::format("{}: offset {}: catalog is of another state of the trace", sums_path(path), kPreambleSize));
     }
   }
 

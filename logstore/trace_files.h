@@ -1,6 +1,8 @@
 // Where a trace's files stand below its directory.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <charconv>
 #include <optional>
 #include <string>
@@ -21,7 +23,7 @@ struct TraceFiles {
   // There while somebody adds to the trace, or was killed while doing so.
   std::string preparing() const { return at("preparing"); }
   std::string payloads() const { return at("payloads"); }
-  std::string payloads(UnitId unit) const { return payloads() + "/" + std::to_string(unit) + ".seg"; }
+  std::string payloads(UnitId unit) const { return fmt::format("{}/{}.seg", payloads(), unit); }
   std::string events() const { return at("events"); }
   std::string images() const { return at(images_name()); }
   std::string files() const { return at("files"); }
@@ -30,12 +32,12 @@ struct TraceFiles {
   // Up to format 3 each image had a file, in a directory of them.
   std::string image_directory() const { return at("images"); }
   std::string image(UnitId unit, IntervalIndex interval) const {
-    return image_directory() + "/" + std::to_string(unit) + "-" + std::to_string(interval) + ".img";
+    return fmt::format("{}/{}-{}.img", image_directory(), unit, interval);
   }
 
   static std::string images_name() { return "images.seg"; }
   static std::string pages_name() { return "pages"; }
-  static std::string segment_name(UnitId unit) { return "events/" + std::to_string(unit) + ".seg"; }
+  static std::string segment_name(UnitId unit) { return fmt::format("events/{}.seg", unit); }
   // Of the units that were over soon.
   static constexpr UnitId kShortUnits = 0;
   static std::optional<UnitId> unit_of_segment(const std::string& name) {

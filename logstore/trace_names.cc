@@ -1,5 +1,6 @@
 // Where traces live and what they are called.
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/file.h>
 #include <unistd.h>
 
@@ -79,7 +80,7 @@ Result<std::string> new_trace_directory(const std::string& program) {
   if (name.empty() || name == "." || name == "..") name = "trace";
   uint64_t highest = 0;
   for (const auto& entry : directories_in(home)) highest = std::max(highest, number_of(entry, name));
-  return home + "/" + name + "-" + std::to_string(highest + 1);
+  return fmt::format("{}/{}-{}", home, name, highest + 1);
 }
 
 // A symbolic link cannot be changed, so one is made beside it and renamed over it: `latest` always names a trace.
@@ -91,7 +92,7 @@ Result<void> set_latest(const std::string& directory) {
   auto target = std::filesystem::relative(absolute, home, error);
   if (error || target.empty()) target = absolute;
   const std::string link = home / kLatest;
-  const std::string fresh = link + "." + std::to_string(::getpid()) + ".tmp";
+  const std::string fresh = fmt::format("{}.{}.tmp", link, ::getpid());
   ::unlink(fresh.c_str());
   if (::symlink(target.c_str(), fresh.c_str()) != 0) return errno_error("cannot make link " + fresh);
   if (::rename(fresh.c_str(), link.c_str()) != 0) {

@@ -1,5 +1,7 @@
 #include "logstore/policy/policy.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <sstream>
 
@@ -80,10 +82,10 @@ std::string policy_text(const PolicyInfo& policy, const PolicyParameters& parame
   std::string text = policy.name;
   for (const auto& number : policy_numbers()) {
     if (policy.parameters & number.parameter) {
-      text += std::string(" ") + number.option + " " + std::to_string(parameters.*number.value);
+      text += fmt::format(" {} {}", number.option, parameters.*number.value);
     }
   }
-  if ((policy.parameters & kApproximate) && parameters.approximate) text += std::string(" ") + kApproximateOption;
+  if ((policy.parameters & kApproximate) && parameters.approximate) text += fmt::format(" {}", kApproximateOption);
   return text;
 }
 

@@ -16,10 +16,6 @@ std::optional<MappedFile> find(pid_t pid, const Mapping& mapping) {
 
 }  // namespace
 
-std::string descriptor_path(pid_t pid, uint64_t descriptor) {
-  return "/proc/" + std::to_string(pid) + "/fd/" + std::to_string(static_cast<int>(descriptor));
-}
-
 const MappedFile* MappedFiles::of(const Mapping& mapping) {
   if (mapping.inode == 0) return nullptr;
   auto [known, fresh] = known_.try_emplace({mapping.device, mapping.inode});

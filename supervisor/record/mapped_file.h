@@ -8,12 +8,10 @@
 #include <utility>
 
 #include "base/file_version.h"
+#include "base/procfs.h"
 #include "checkpoint/unit_state.h"
 
 namespace redrive {
-
-// By which a process's descriptor can be looked at and opened anew (proc_pid_fd(5)).
-std::string descriptor_path(pid_t pid, uint64_t descriptor);
 
 struct MappedFile {
   std::string path;  // by which it can be opened as long as the process has it mapped

@@ -5,8 +5,9 @@
 
 #include <charconv>
 #include <filesystem>
-#include <fstream>
 
+#include "base/brief_file.h"
+#include "base/procfs.h"
 #include "checkpoint/address_space.h"
 
 namespace redrive {
@@ -15,22 +16,11 @@ namespace {
 constexpr auto kFirstWait = std::chrono::milliseconds(20);
 constexpr auto kLongestWait = std::chrono::seconds(5);
 
-// The value of a line of proc_pid_status(5), a number; 0 if there is none.
-pid_t tracer_of(pid_t pid) {
-  std::ifstream status("/proc/" + std::to_string(pid) + "/status");
-  for (std::string name; status >> name;) {
-    pid_t value = 0;
-    if (name == "TracerPid:" && status >> value) return value;
-    status.ignore(1 << 12, '\n');
-  }
-  return 0;
-}
+pid_t tracer_of(pid_t pid) { return static_cast<pid_t>(proc_status(pid).number("TracerPid")); }
 
 std::string command_of(pid_t pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/comm");
-  std::string command;
-  std::getline(file, command);
-  return command;
+  const std::string line = read_briefly(proc_path(pid, "comm"));
+  return line.substr(0, line.find('\n'));
 }
 
 }  // namespace

@@ -1,14 +1,9 @@
 #include "supervisor/record/placement.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cstdlib>
-#include <cstring>
 #include <string>
 
-#include "base/fd.h"
+#include "base/procfs.h"
 
 namespace redrive {
 namespace {
@@ -96,14 +91,6 @@ size_t Placement::decide(std::vector<UnitUse>& uses, uint64_t elapsed_ns, unsign
   return computing;
 }
 
-uint64_t sleeps_of(pid_t tid) {
-  const Fd file(open(("/proc/" + std::to_string(tid) + "/status").c_str(), O_RDONLY | O_CLOEXEC));
-  char text[4096];
-  const ssize_t size = file ? read(file.get(), text, sizeof text - 1) : 0;
-  text[std::max<ssize_t>(0, size)] = '\0';
-  constexpr char kName[] = "\nvoluntary_ctxt_switches:";
-  const char* const found = std::strstr(text, kName);
-  return found ? std::strtoull(found + sizeof kName - 1, nullptr, 10) : 0;
-}
+uint64_t sleeps_of(pid_t tid) { return proc_status(tid).number("voluntary_ctxt_switches"); }
 
 }  // namespace redrive

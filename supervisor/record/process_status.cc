@@ -1,56 +1,39 @@
 #include "supervisor/record/process_status.h"
 
-#include <unistd.h>
+#include <string_view>
 
-#include <cstdlib>
-#include <cstring>
-#include <string>
-
-#include "base/brief_file.h"
+#include "base/procfs.h"
+#include "base/text.h"
 
 namespace redrive {
 namespace {
 
-// Empty if there is no such process.
-std::string status_of(pid_t tid) { return read_briefly("/proc/" + std::to_string(tid) + "/status"); }
-
-pid_t innermost_pid(const std::string& status) {
-  constexpr char kName[] = "\nNSpid:";
-  const size_t at = status.find(kName);
-  if (at == std::string::npos) return -1;
-  const size_t end = status.find('\n', at + 1);
-  const size_t last = status.find_last_of(" \t", end);
-  return static_cast<pid_t>(std::strtol(status.c_str() + last, nullptr, 10));
+pid_t innermost_pid(const ProcValues& status) {
+  const std::string_view numbers = status.text("NSpid");
+  const auto last = parse_number(numbers.substr(numbers.find_last_of('\t') + 1));
+  return last ? static_cast<pid_t>(*last) : -1;
 }
 
 }  // namespace
 
 SignalMasks signal_masks(pid_t tid) {
   SignalMasks masks;
-  const std::string text = status_of(tid);
-  const auto take = [&](const char* name, uint64_t& mask) {
-    const size_t at = text.find(name);
-    if (at != std::string::npos) mask |= std::strtoull(text.c_str() + at + std::strlen(name), nullptr, 16);
-  };
-  take("\nSigPnd:", masks.pending);
-  take("\nShdPnd:", masks.pending);
-  take("\nSigBlk:", masks.blocked);
-  take("\nSigIgn:", masks.ignored);
-  take("\nSigCgt:", masks.caught);
-  masks.init = innermost_pid(text) == 1;
+  const ProcValues status = proc_status(tid);
+  masks.pending = status.number("SigPnd", 16) | status.number("ShdPnd", 16);
+  masks.blocked = status.number("SigBlk", 16);
+  masks.ignored = status.number("SigIgn", 16);
+  masks.caught = status.number("SigCgt", 16);
+  masks.init = innermost_pid(status) == 1;
   return masks;
 }
 
-pid_t pid_in_own_namespace(pid_t pid) { return innermost_pid(status_of(pid)); }
+pid_t pid_in_own_namespace(pid_t pid) { return innermost_pid(proc_status(pid)); }
 
-bool sleeps(pid_t tid) { return status_of(tid).find("\nState:\tS") != std::string::npos; }
+bool sleeps(pid_t tid) { return proc_status(tid).text("State").starts_with('S'); }
 
 bool forks_into_namespace(pid_t pid) {
-  const std::string directory = "/proc/" + std::to_string(pid) + "/ns/";
-  char own[64] = {}, children[64] = {};
-  return readlink((directory + "pid").c_str(), own, sizeof own - 1) > 0 &&
-         (readlink((directory + "pid_for_children").c_str(), children, sizeof children - 1) <= 0 ||
-          std::strcmp(own, children) != 0);
+  const std::string own = proc_namespace(pid, "pid");
+  return !own.empty() && own != proc_namespace(pid, "pid_for_children");
 }
 
 }  // namespace redrive

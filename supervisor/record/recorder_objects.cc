@@ -8,6 +8,7 @@
 
 #include <algorithm>
 
+#include "base/procfs.h"
 #include "checkpoint/address_space.h"
 #include "supervisor/record/descriptor_info.h"
 #include "supervisor/record/ranges.h"
@@ -23,7 +24,7 @@ constexpr uint64_t kMostInEvent = 16 << 20;  // bytes of contents; more go into 
 std::string path_of(const Process& process, Address address, uint64_t directory) {
   char text[PATH_MAX] = {};
   process.memory.read_some(address, text, sizeof text - 1);
-  const std::string base = "/proc/" + std::to_string(process.pid);
+  const std::string base = fmt::format("/proc/{}", process.pid);
   // Names of the caller's own descriptors (proc(5), fd(4)).
   constexpr std::pair<std::string_view, std::string_view> kOwn[] = {{"/proc/self/", "/"},
                                                                     {"/proc/thread-self/", "/"},
@@ -253,7 +254,7 @@ void Recorder::note_contents(Thread& thread, const MappedObject& object, const M
     uint64_t bytes = 0;
     for (const FileRange& piece : data) bytes += piece.end - piece.start;
     if (bytes > kMostInEvent && object.has_file) {
-      const std::string path = "/proc/self/fd/" + std::to_string(file.get());
+      const std::string path = own_descriptor_path(file.get());
       if (const auto copy = writer_.add_file(path, object.name, true)) {
         event.changes.push_back({Kind::file, object.id, part.start, part.end - part.start, *copy, {}});
         continue;
@@ -446,7 +447,7 @@ void Recorder::report(const std::vector<OutsideWriter>& writers) {
     if (!object) continue;
     for (const auto& [id, unit] : units_) {
       if (!count_views(*object, *unit)) continue;
-      const std::string who = writer.command + ", " + std::to_string(writer.pid);
+      const std::string who = fmt::format("{}, {}", writer.command, writer.pid);
       add_unsure(*unit,
                  object->name + ", which it maps, can be changed by a process that is not recorded (" + who +
                      "): start both under one record",

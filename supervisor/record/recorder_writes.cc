@@ -8,6 +8,7 @@
 
 #include <algorithm>
 
+#include "base/procfs.h"
 #include "supervisor/record/descriptor_info.h"
 #include "supervisor/record/recorder.h"
 #include "supervisor/tier/registers.h"
@@ -16,11 +17,7 @@ namespace redrive {
 namespace {
 
 // The namespace that a process's own numbers of others are of.
-std::string pid_namespace(pid_t tid) {
-  char name[64] = {};
-  const std::string path = "/proc/" + std::to_string(tid) + "/ns/pid";
-  return readlink(path.c_str(), name, sizeof name - 1) < 0 ? std::string() : name;
-}
+std::string pid_namespace(pid_t tid) { return proc_namespace(tid, "pid"); }
 
 }  // namespace
 

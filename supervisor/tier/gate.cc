@@ -15,6 +15,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/procfs.h"
 #include "interceptors/gate_calls.h"
 #include "interceptors/trapped_instructions.h"
 
@@ -87,16 +88,16 @@ Bytes GateArena::loader(const SharedMemory& slot) const {
 }
 
 bool GateArena::can_open(pid_t pid) {
-  const std::string its = "/proc/" + std::to_string(pid);
   struct stat info {};
-  if (stat(its.c_str(), &info) != 0 || info.st_uid != geteuid() || info.st_gid != getegid()) return false;
+  if (stat(proc_path(pid, "").c_str(), &info) != 0 || info.st_uid != geteuid() || info.st_gid != getegid())
+    return false;
   const auto same = [&](const char* what) {
     struct stat ours {};
     struct stat theirs {};
-    return stat((std::string("/proc/self/") + what).c_str(), &ours) == 0 && stat((its + what).c_str(), &theirs) == 0 &&
+    return stat(proc_path(getpid(), what).c_str(), &ours) == 0 && stat(proc_path(pid, what).c_str(), &theirs) == 0 &&
            ours.st_ino == theirs.st_ino && ours.st_dev == theirs.st_dev;
   };
-  return same("/ns/pid") && same("/ns/mnt") && same("/root");
+  return same("ns/pid") && same("ns/mnt") && same("root");
 }
 
 std::vector<UntracedSite> GateArena::untraced() const {

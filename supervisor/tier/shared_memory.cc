@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/pass_fd.h"
+#include "base/procfs.h"
 
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010
@@ -25,7 +26,7 @@ Result<SharedMemory> SharedMemory::make(const char* name, size_t size, Tracees t
   memory.size_ = size;
   const int writing = tracees == Tracees::read ? F_SEAL_FUTURE_WRITE : 0;
   if (fcntl(memory.file_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL | writing) != 0) return failed();
-  memory.path_ = "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(memory.file_.get());
+  memory.path_ = descriptor_path(getpid(), static_cast<uint64_t>(memory.file_.get()));
   return memory;
 }
 

@@ -1,0 +1,68 @@
+#include "base/procfs.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+
+#include "base/brief_file.h"
+#include "base/text.h"
+
+namespace redrive {
+
+std::string proc_path(pid_t pid, std::string_view name) { return fmt::format("/proc/{}/{}", pid, name); }
+
+std::string descriptor_path(pid_t pid, uint64_t descriptor) {
+  return fmt::format("/proc/{}/fd/{}", pid, static_cast<int>(descriptor));
+}
+
+std::string own_descriptor_path(int descriptor) { return fmt::format("/proc/self/fd/{}", descriptor); }
+
+ProcValues::ProcValues(const std::string& path) : lines_("\n" + read_briefly(path)) {}
+
+std::string_view ProcValues::text(std::string_view name) const {
+  const std::string start = fmt::format("\n{}:", name);
+  const size_t at = lines_.find(start);
+  if (at == std::string::npos) return {};
+  const size_t from = std::min(lines_.find_first_not_of(" \t", at + start.size()), lines_.size());
+  const size_t end = std::min(lines_.find('\n', from), lines_.size());
+  return std::string_view(lines_).substr(from, end - from);
+}
+
+uint64_t ProcValues::number(std::string_view name, int base) const {
+  const std::string_view value = text(name);
+  uint64_t number = 0;
+  std::from_chars(value.data(), value.data() + value.size(), number, base);
+  return number;
+}
+
+ProcValues proc_status(pid_t pid) { return ProcValues(proc_path(pid, "status")); }
+
+std::string proc_stat_field(pid_t pid, int number) {
+  const std::string line = read_briefly(proc_path(pid, "stat"));
+  // The command's name, the second field, may hold anything.
+  size_t at = line.rfind(')');
+  if (at == std::string::npos) return {};
+  for (int field = 2; field < number && at != std::string::npos; ++field) at = line.find(' ', at + 1);
+  if (at == std::string::npos) return {};
+  return line.substr(at + 1, line.find_first_of(" \n", at + 1) - at - 1);
+}
+
+std::string proc_namespace(pid_t pid, std::string_view kind) {
+  std::error_code gone;
+  return std::filesystem::read_symlink(proc_path(pid, fmt::format("ns/{}", kind)), gone);
+}
+
+std::vector<pid_t> proc_threads(pid_t pid) {
+  std::vector<pid_t> threads;
+  std::error_code gone;
+  for (std::filesystem::directory_iterator it(proc_path(pid, "task"), gone), end; !gone && it != end;
+       it.increment(gone)) {
+    if (const auto tid = parse_number(it->path().filename().string())) threads.push_back(static_cast<pid_t>(*tid));
+  }
+  return threads;
+}
+
+}  // namespace redrive
