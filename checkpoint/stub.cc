@@ -366,7 +366,7 @@ Stub::~Stub() {
 Result<int64_t> Stub::call(pid_t tid, long number, std::initializer_list<uint64_t> args) const {
   Call call{static_cast<uint64_t>(number), {}};
   std::copy(args.begin(), args.end(), call.args);
-  if (is_forbidden(number, call.args)) return Error{"a trace changes the replay's own memory", Status::damaged};
+  if (is_forbidden(number, call.args)) return Error{"the trace changes the replay's own memory", Status::damaged};
   user_regs_struct regs{};
   regs.rax = call.number;
   for (size_t i = 0; i < std::size(call.args); ++i) syscall_arg(regs, static_cast<int>(i)) = call.args[i];

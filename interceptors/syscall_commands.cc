@@ -25,7 +25,7 @@ constexpr const char* kFilter = "would stop the recorder's own syscalls";
 constexpr const char* kTsc = "the recorder traps the time-stamp counter itself";
 constexpr const char* kCpuid = "the recorder traps cpuid itself";
 constexpr const char* kShadowStack = "shadow stacks are not restored by a checkpoint";
-constexpr const char* kXfeatures = "extended state that must be asked for is not restored by a checkpoint";
+constexpr const char* kXfeatures = "extended state that must be requested is not restored by a checkpoint";
 
 // Memory. All other advice changes performance, or what a dump holds, but nothing that the program can see.
 constexpr Row advice(Call call) { return emulate(call, ptr, val, val).served(); }
@@ -303,7 +303,7 @@ constexpr auto kCommands = sorted({
     process_flag(CMD(prctl, PR_TASK_PERF_EVENTS_ENABLE)),
     process_flag(CMD(prctl, PR_MCE_KILL)),
     process_flag(CMD(prctl, PR_MCE_KILL_GET)),
-    refuse(CMD(prctl, PR_SET_MM), EPERM, "a checkpoint's own tool"),
+    refuse(CMD(prctl, PR_SET_MM), EPERM, "only programs that restore checkpoints need it"),
     process_flag(CMD(prctl, PR_SET_CHILD_SUBREAPER)),
     emulate(CMD(prctl, PR_GET_CHILD_SUBREAPER), val, out(4)),
     confinement(CMD(prctl, PR_SET_NO_NEW_PRIVS), val, val, val, val, val),

@@ -24,7 +24,7 @@ namespace {
 
 using namespace rows;
 
-constexpr const char* kPointers = "its structure points to memory that only the driver can measure";
+constexpr const char* kPointers = "its structure points to memory whose length only the driver knows";
 
 constexpr Row plain(Call call) { return emulate(call, fd, val, val); }
 constexpr Row reads(Call call, uint32_t bytes) { return emulate(call, fd, val, in(bytes)); }

@@ -11,7 +11,7 @@ using namespace rows;
 
 constexpr const char* kGone = "not in any kernel of this decade";
 constexpr const char* kAio =
-    "completions are written at no event; databases use threads or plain reads and writes instead";
+    "the kernel writes completions at any time; databases use threads or plain reads and writes instead";
 constexpr const char* kUring =
     "requests and completions pass through memory, without calls; programs use epoll and threads instead";
 constexpr const char* kModules = "changes the running kernel";

@@ -215,7 +215,7 @@ Result<void> Trace::State::take(const RecordHeader& at, const JournalRecord& rec
   if (const auto* r = std::get_if<Settings>(&record)) {
     constexpr double kLongest_s = 1e9;
     for (const double time_s : {r->critical_path_s, r->checkpoint_period_s, r->bound_s, r->restore_cost_s}) {
-      if (!(time_s >= 0 && time_s <= kLongest_s)) return wrong("settings with a time that nobody can mean");
+      if (!(time_s >= 0 && time_s <= kLongest_s)) return wrong("settings with an impossible time");
     }
     settings = *r;
   } else if (const auto* r = std::get_if<UnitRecord>(&record)) {
@@ -342,7 +342,7 @@ Result<std::shared_ptr<Trace>> Trace::open(const std::string& directory, Storage
   auto state = std::make_unique<State>(directory, storage);
   state->locked = storage.locked(directory);
   const std::string path = state->files.journal();
-  if (!storage.exists(path)) return Error{directory + " is no trace: it has no file 'journal'"};
+  if (!storage.exists(path)) return Error{directory + " is not a redrive trace (it has no 'journal')"};
   ASSIGN_OR_RETURN(state->journal, RecordFile::open(storage, path, FileKind::journal, 0, 0, Tail::torn));
   if (state->journal->damaged()) return *state->journal->damaged();
   if (state->journal->records().empty()) return Error{directory + " is empty: the recorder was killed before it began"};
@@ -448,7 +448,7 @@ Result<UnitId> Trace::find_unit(const std::string& text) const {
     some += fmt::format("{}{} ({})", i ? ", " : "", known[i], unit_name(known[i]));
   }
   if (known.size() > kShown) some += ", ...";
-  if (ambiguous) return Error{"several units were process " + text + ": name one of " + some};
+  if (ambiguous) return Error{"several units had process " + text + ": name one of " + some};
   return Error{"no unit or process '" + text + "' in " + directory() + "; there " +
                (some.empty() ? "are no units" : "are: " + some)};
 }

@@ -59,7 +59,7 @@ Result<std::unique_ptr<TraceAdditions>> TraceAdditions::begin(const Trace& trace
   const std::string& directory = trace.directory();
   if (!trace.finished()) return Error{directory + " is not finished: nothing can be added to it"};
   Storage& storage = trace.storage();
-  if (storage.locked(directory)) return Error{directory + " is being prepared by somebody else"};
+  if (storage.locked(directory)) return Error{directory + " is being prepared by another process"};
   auto state = std::make_unique<State>(storage, trace.state().files);
   state->lock = storage.lock(directory);
   const std::string mark = state->files.preparing();

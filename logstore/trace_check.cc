@@ -38,7 +38,8 @@ class Checker {
     if (!note(sums)) return;
     note(verify_sums(storage, path, *sums));
     if (trace_.finished() && sums->stamp != trace_.fingerprint()) {
-      add(fmt::format("{}: offset {}: catalog is of another state of the trace", sums_path(path), kPreambleSize));
+      add(fmt::format("{}: offset {}: the catalog belongs to another state of the trace", sums_path(path),
+                      kPreambleSize));
     }
   }
 

@@ -115,8 +115,8 @@ Result<std::string> find_trace(const std::string& text) {
   }
   const std::string below = home + "/" + text;
   if (is_trace(below)) return below;
-  if (is_directory(text)) return Error{text + " is no trace: it has no file 'journal'"};
-  return Error{"no trace '" + text + "', neither as a path nor in " + home + "; `redrive ls` lists them"};
+  if (is_directory(text)) return Error{text + " is not a redrive trace (it has no 'journal')"};
+  return Error{"no trace '" + text + "', neither as a path nor in " + home + "; `redrive ls` lists the traces"};
 }
 
 std::vector<std::string> list_traces() {

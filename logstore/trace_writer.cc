@@ -181,7 +181,7 @@ TraceWriter::~TraceWriter() {
 
 Result<std::unique_ptr<TraceWriter>> TraceWriter::create(const std::string& directory, const Settings& settings,
                                                          Storage& storage, FileCache* cache) {
-  if (storage.exists(directory)) return Error{directory + " exists already: choose another directory, or remove it"};
+  if (storage.exists(directory)) return Error{directory + " already exists: choose another directory, or remove it"};
   const TraceFiles files{directory};
   TRY(storage.make_directory(directory));
   auto state = std::make_unique<State>(storage, directory, cache);

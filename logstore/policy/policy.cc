@@ -23,11 +23,11 @@ std::unique_ptr<Policy> make_none(const PolicyParameters& parameters);
 
 const std::vector<PolicyInfo>& policies() {
   static const std::vector<PolicyInfo> kPolicies{
-      {kDefaultPolicy, "as critical-path, with checkpoints where few bytes are on their way",
+      {kDefaultPolicy, "like critical-path, with checkpoints where few bytes are in flight",
        kCriticalPath | kCheckpointPeriod, make_fewest_bytes},
       {"critical-path", "keep a message if recomputing it could make a replay's critical path exceed C (Netzer et al.)",
        kCriticalPath | kCheckpointPeriod, make_critical_path},
-      {"critical-path-multiplicity", "... or a replay set have more than M intervals of a unit (Netzer et al.)",
+      {"critical-path-multiplicity", "... or a replay set could have more than M intervals of a unit (Netzer et al.)",
        kCriticalPath | kCheckpointPeriod | kMultiplicity | kApproximate, make_critical_path_multiplicity},
       {"makespan", "keep a message if a replay on J cores could take longer than C",
        kCriticalPath | kCheckpointPeriod | kCores, make_makespan},
@@ -35,9 +35,10 @@ const std::vector<PolicyInfo>& policies() {
        make_replay_set},
       {"domino", "keep a message if a replay could need an earlier interval of its unit (Netzer and Xu)", 0,
        make_domino},
-      {"mrt", "keep what a recovery line at most 2T before any breakpoint needs, replayed in 2T (Thoai and Volkert)", 0,
+      {"mrt",
+       "keep what a replay of 2T from a recovery line at most 2T before any breakpoint needs (Thoai and Volkert)", 0,
        make_mrt},
-      {"ros", "as mrt, without a limit of the replay's time", 0, make_ros},
+      {"ros", "like mrt, without a limit on the replay's time", 0, make_ros},
       {"all", "keep every message: any interval replays alone", 0, make_all},
       {"none", "keep no message, only order and hashes: smallest trace, unbounded replay", 0, make_none},
   };
@@ -50,7 +51,7 @@ Result<const PolicyInfo*> find_policy(const std::string& name) {
     if (name == policy.name) return &policy;
     known += (known.empty() ? "" : ", ") + std::string(policy.name);
   }
-  return Error{"there is no policy '" + name + "': there are " + known, Status::usage};
+  return Error{"unknown policy '" + name + "' (choose from " + known + ")", Status::usage};
 }
 
 Result<std::unique_ptr<Policy>> make_policy(const std::string& name, const PolicyParameters& parameters) {

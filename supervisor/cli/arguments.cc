@@ -29,7 +29,7 @@ Result<uint64_t> read_number(const std::string& text, uint64_t least, uint64_t m
 
 Result<double> read_duration(const std::string& text) {
   ASSIGN_OR_RETURN(const double seconds, parse_duration(text));
-  if (seconds <= 0) return Error{"must be more than 0", Status::usage};
+  if (seconds <= 0) return Error{"must be greater than 0", Status::usage};
   return seconds;
 }
 
@@ -62,7 +62,8 @@ void Arguments::choice(const char* name, const char* value, const std::string& h
                        const std::vector<std::string>& choices, const std::function<void(const std::string&)>& set) {
   const auto take = [name, choices, set](const std::string& text) {
     if (std::find(choices.begin(), choices.end(), text) == choices.end()) {
-      throw CLI::ValidationError(name, fmt::format("there is no '{}': {}", text, fmt::join(choices, ", ")));
+      throw CLI::ValidationError(name,
+                                 fmt::format("unknown value '{}' (choose from {})", text, fmt::join(choices, ", ")));
     }
     set(text);
   };

@@ -18,8 +18,8 @@ namespace {
 
 const char* how_it_ended(const Trace& trace) {
   if (trace.finished()) return "";
-  return trace.recording() ? "; the recording goes on; what is there is good"
-                           : "; the recorder was killed before it could finish; what is there is good";
+  return trace.recording() ? "; it is still being recorded; what was written so far is intact"
+                           : "; the recorder was killed before it could finish; what it wrote is intact";
 }
 
 std::string summary(const Trace& trace) {
@@ -60,7 +60,7 @@ Result<int> check(const CheckOptions& options) {
 }
 
 constexpr CommandText kText{"check", "redrive check [--json] [TRACE] | --host",
-                            "verify every byte of a trace, or whether this host can record", "", kTraceWord};
+                            "verify every byte of a trace, or check whether this host can record", "", kTraceWord};
 
 class CheckCommand : public CommandWith<CheckOptions> {
  public:
@@ -69,7 +69,7 @@ class CheckCommand : public CommandWith<CheckOptions> {
   void declare(Arguments& arguments) override {
     arguments.json(options_.json);
     arguments.words();
-    arguments.flag("--host", options_.host, "tell whether this host can record, and if not, why");
+    arguments.flag("--host", options_.host, "say whether this host can record, and if not, why");
   }
 
   Result<void> finish(const Arguments& arguments) override {

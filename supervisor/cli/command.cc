@@ -10,7 +10,7 @@ Error usage_error(const std::string& command, const std::string& what) {
 
 Result<std::string> Command::only_trace(const Arguments& arguments) const {
   const auto& words = arguments.given_words();
-  if (words.size() > 1) return usage(fmt::format("one TRACE is enough: '{}' is too much", words[1]));
+  if (words.size() > 1) return usage(fmt::format("unexpected argument '{}' (give one TRACE)", words[1]));
   return words.empty() ? std::string() : words[0];
 }
 

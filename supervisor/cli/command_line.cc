@@ -57,7 +57,7 @@ class HelpFormatter : public CLI::Formatter {
   }
   std::string make_footer(const CLI::App* app) const override {
     if (app->get_parent() == nullptr) {
-      return "'redrive COMMAND --help' says more of a command, redrive(1) all there is to say.\n";
+      return "'redrive COMMAND --help' describes a command's options; redrive(1) describes everything.\n";
     }
     return texts_.at(app->get_name())->words;
   }
@@ -88,8 +88,7 @@ Parser::Parser() {
   app_.name("redrive");
   app_.set_version_flag("--version", std::string("redrive ") + kVersion, "print the version");
   app_.set_help_flag("-h,--help", "print this help");
-  app_.add_option("--completion", "print what a shell needs to complete command lines: bash, zsh, fish")
-      ->type_name("SHELL");
+  app_.add_option("--completion", "print the completion script for a shell: bash, zsh, fish")->type_name("SHELL");
   app_.require_subcommand(1);
   auto commands = make_commands();
   std::map<std::string, const CommandText*> texts;
@@ -107,7 +106,7 @@ bool is_option(const std::string& word) { return word.size() > 1 && word[0] == '
 std::unique_ptr<Command> print(std::string text) { return std::make_unique<PrintCommand>(std::move(text)); }
 
 Result<std::unique_ptr<Command>> Parser::parse(std::vector<std::string> words) {
-  if (words.empty()) return Error{"which command? (redrive --help lists them)", Status::usage};
+  if (words.empty()) return Error{"no command given (redrive --help lists the commands)", Status::usage};
   const std::string name = words.front();
   if (name == "--completion") {
     ASSIGN_OR_RETURN(std::string script, completion_script(words.size() == 2 ? words[1] : "", describe()));
@@ -117,10 +116,10 @@ Result<std::unique_ptr<Command>> Parser::parse(std::vector<std::string> words) {
                                   [&](const Entry& each) { return each.command->text().name == name; });
   if (is_option(name)) {
     if (name != "--help" && name != "-h" && name != "--version") {
-      return Error{fmt::format("there is no option '{}' here (redrive --help)", name), Status::usage};
+      return Error{fmt::format("unknown option '{}' (redrive --help)", name), Status::usage};
     }
   } else if (entry == entries_.end()) {
-    return Error{fmt::format("there is no command '{}' (redrive --help lists them)", name), Status::usage};
+    return Error{fmt::format("unknown command '{}' (redrive --help lists the commands)", name), Status::usage};
   } else {
     entry->arguments.cut_rest(words);
   }
@@ -134,7 +133,7 @@ Result<std::unique_ptr<Command>> Parser::parse(std::vector<std::string> words) {
     return print(std::string(version.what()) + "\n");
   } catch (const CLI::ExtrasError& error) {
     const std::string text = error.what();  // "The following argument was not expected: --x"
-    return usage_error(name, fmt::format("there is no option '{}'", text.substr(text.find(": ") + 2)));
+    return usage_error(name, fmt::format("unknown option '{}'", text.substr(text.find(": ") + 2)));
   } catch (const CLI::ParseError& error) {
     return usage_error(name, error.what());
   }

@@ -191,7 +191,7 @@ Result<std::string> completion_script(const std::string& shell, const std::vecto
   if (shell == "bash") return bash_script(commands);
   if (shell == "zsh") return zsh_script(commands);
   if (shell == "fish") return fish_script(commands);
-  return Error{fmt::format("--completion: there is no '{}': bash, zsh, fish", shell), Status::usage};
+  return Error{fmt::format("--completion: unknown shell '{}' (choose from bash, zsh, fish)", shell), Status::usage};
 }
 
 }  // namespace redrive

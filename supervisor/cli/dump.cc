@@ -163,9 +163,10 @@ Result<int> dump(const DumpOptions& given) {
   return 0;
 }
 
-constexpr CommandText kText{"dump", "redrive dump [--json] [TRACE] [UNIT[:I[-J]]]", "print the recorded events",
-                            "A single word is a TRACE if there is such a trace, and else a UNIT of the latest one.\n",
-                            kTraceAndUnitWords};
+constexpr CommandText kText{
+    "dump", "redrive dump [--json] [TRACE] [UNIT[:I[-J]]]", "print the recorded events",
+    "A single word is a TRACE if a trace with that name exists, and otherwise a UNIT of the latest trace.\n",
+    kTraceAndUnitWords};
 
 class DumpCommand : public CommandWith<DumpOptions> {
  public:
@@ -178,7 +179,7 @@ class DumpCommand : public CommandWith<DumpOptions> {
 
   Result<void> finish(const Arguments& arguments) override {
     const auto& words = arguments.given_words();
-    if (words.size() > 2) return usage("wants [TRACE] [UNIT[:I[-J]]]");
+    if (words.size() > 2) return usage("expected [TRACE] [UNIT[:I[-J]]]");
     if (words.size() == 1) options_.trace_or_unit = words[0];
     if (words.size() == 2) {
       options_.trace = words[0];

@@ -313,7 +313,7 @@ void print_table(const Subject& subject, const std::vector<Row>& rows) {
   }
   if (sampled) {
     fmt::print(
-        "SET, WORK, MAKESPAN and PREDICTED are of a part of the intervals where replay sets are too large to "
+        "SET, WORK, MAKESPAN and PREDICTED cover only part of the intervals if replay sets are too large to "
         "build all (--json: measured_intervals)\n");
   }
 }
@@ -338,9 +338,9 @@ constexpr CommandText kText{
     "[--json | --csv] "
     "[TRACE] | --synthetic PATTERN [--units U] [--messages K] ...",
     "compare policies on a recorded execution, or on a synthetic one",
-    "A row for each policy and each combination of the values given of the parameters that it has.\n"
-    "With T or S, checkpoints are placed anew; else they are where they were recorded.\n",
-    "TRACE: a directory, or a name from 'redrive ls'; the latest if left out\n"};
+    "Prints one row for each policy and each combination of the given values of its parameters.\n"
+    "With T or S, checkpoints are placed anew; otherwise they stay where they were recorded.\n",
+    "TRACE: a directory, or a name from 'redrive ls'; by default, the latest\n"};
 
 class EvaluateCommand : public CommandWith<EvaluateOptions> {
  public:
@@ -370,12 +370,15 @@ class EvaluateCommand : public CommandWith<EvaluateOptions> {
     durations("--critical-path", "C,...", "longest critical path allowed (as recorded)", o.critical_path_s);
     durations("--checkpoint-period", "T,...", "longest CPU time between checkpoints of a unit (as recorded)",
               o.checkpoint_period_s);
-    durations("--skew", "S,...", "first checkpoints at random times up to S (all at T)", o.skew_s);
-    numbers("--set-bound", "N,...", "replay-set: most intervals of a replay set (16)", o.set_bound);
-    numbers("--multiplicity", "M,...", "critical-path-multiplicity: most intervals of one unit (2)", o.multiplicity);
-    arguments.flag("--approximate", o.approximate, "... remember the first and last of a unit only");
-    numbers("--cores", "J,...", "intervals executed at once (as recorded, or one per processor)", o.cores);
-    arguments.flag("--measure", o.measure, "re-drive every interval, for policies that keep what the trace holds");
+    durations("--skew", "S,...", "place each unit's first checkpoint at a random time up to S (all at T)", o.skew_s);
+    numbers("--set-bound", "N,...", "replay-set: largest number of intervals in a replay set (16)", o.set_bound);
+    numbers("--multiplicity", "M,...", "critical-path-multiplicity: largest number of intervals of one unit (2)",
+            o.multiplicity);
+    arguments.flag("--approximate", o.approximate,
+                   "critical-path-multiplicity: remember only the first and last interval of a unit");
+    numbers("--cores", "J,...", "number of intervals executed at once (as recorded, or one per processor)", o.cores);
+    arguments.flag("--measure", o.measure,
+                   "also re-drive every interval, to time policies that keep what the trace holds");
     declare_synthetic(arguments);
     arguments.json(o.json);
     arguments.flag("--csv", o.csv, "write comma-separated values");
@@ -383,14 +386,14 @@ class EvaluateCommand : public CommandWith<EvaluateOptions> {
   }
 
   Result<void> finish(const Arguments& arguments) override {
-    if (options_.json && options_.csv) return usage("--json or --csv, not both");
+    if (options_.json && options_.csv) return usage("--json and --csv cannot be combined");
     ASSIGN_OR_RETURN(options_.trace, only_trace(arguments));
     options_.jobs = default_jobs();
     if (!synthetic_.pattern.empty()) {
       if (arguments.has_words()) return usage("--synthetic takes no TRACE");
       options_.synthetic = synthetic_;
     } else if (arguments.count("--units") + arguments.count("--messages") > 0) {
-      return usage("--units and --messages go with --synthetic");
+      return usage("--units and --messages need --synthetic");
     }
     return {};
   }
@@ -399,15 +402,16 @@ class EvaluateCommand : public CommandWith<EvaluateOptions> {
 
  private:
   void declare_synthetic(Arguments& arguments) {
-    arguments.choice("--synthetic", "PATTERN",
-                     fmt::format("instead of a trace: {}", fmt::join(synthetic_patterns(), ", ")), synthetic_patterns(),
-                     [this](const std::string& text) { synthetic_.pattern = text; });
-    arguments.number("--units", "U", 2, 65536, fmt::format("... of so many units ({})", synthetic_.units),
+    arguments.choice(
+        "--synthetic", "PATTERN",
+        fmt::format("evaluate a generated execution instead of a trace: {}", fmt::join(synthetic_patterns(), ", ")),
+        synthetic_patterns(), [this](const std::string& text) { synthetic_.pattern = text; });
+    arguments.number("--units", "U", 2, 65536, fmt::format("number of units to generate ({})", synthetic_.units),
                      [this](uint64_t number) { synthetic_.units = static_cast<uint32_t>(number); });
     arguments.number("--messages", "K", 1, 100'000'000,
-                     fmt::format("... with so many messages ({})", synthetic_.messages),
+                     fmt::format("number of messages to generate ({})", synthetic_.messages),
                      [this](uint64_t number) { synthetic_.messages = number; });
-    arguments.number("--seed", "X", 0, UINT64_MAX, "of what is random (1)",
+    arguments.number("--seed", "X", 0, UINT64_MAX, "seed for random choices (1)",
                      [this](uint64_t number) { options_.seed = synthetic_.seed = number; });
   }
 

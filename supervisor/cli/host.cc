@@ -40,23 +40,23 @@ Check kernel() {
 
 Check tracing() {
   auto stub = Stub::spawn();
-  if (stub) return {"ptrace of one's own children", true, true, "works"};
+  if (stub) return {"ptrace of child processes", true, true, "works"};
   std::string scope = "unknown";
   std::ifstream("/proc/sys/kernel/yama/ptrace_scope") >> scope;
-  return {"ptrace of one's own children", true, false, stub.error().message + " (yama ptrace_scope: " + scope + ")"};
+  return {"ptrace of child processes", true, false, stub.error().message + " (yama ptrace_scope: " + scope + ")"};
 }
 
 Check seccomp() {
   uint32_t action = 0x7ff00000;  // SECCOMP_RET_TRACE
   constexpr unsigned kGetActionAvail = 2;
   const bool ok = syscall(SYS_seccomp, kGetActionAvail, 0, &action) == 0;
-  return {"seccomp filters that stop (RET_TRACE)", true, ok, ok ? "available" : "not in this kernel"};
+  return {"seccomp filters that stop (RET_TRACE)", true, ok, ok ? "available" : "not supported by this kernel"};
 }
 
 Check namespaces() {
   const std::string& missing = StubNamespaces::ours().missing();
-  return {"namespaces for what is re-driven", false, missing.empty(),
-          missing.empty() ? "work" : "not allowed (" + missing + "): its seccomp filter alone contains it"};
+  return {"namespaces for re-driven code", false, missing.empty(),
+          missing.empty() ? "work" : "not allowed (" + missing + "): only a seccomp filter contains it"};
 }
 
 Check descriptors() {
@@ -76,7 +76,7 @@ Check cpuid_trapping() {
   wait_for(child, status);
   const bool ok = WIFEXITED(status) && WEXITSTATUS(status) == 0;
   return {"cpuid trapping", false, ok,
-          ok ? "works" : "not on this processor: the instruction is replaced in the files that programs map"};
+          ok ? "works" : "not supported by this processor: cpuid instructions in mapped files are replaced instead"};
 }
 
 }  // namespace

@@ -120,7 +120,7 @@ Result<int> list_traces_command(const ListOptions& options) {
     return 0;
   }
   if (all.empty()) {
-    fmt::print("no {}traces in {}\n", options.trace || options.filters() ? "such " : "", home);
+    fmt::print("no {}traces in {}\n", options.trace || options.filters() ? "matching " : "", home);
     return 0;
   }
   Columns columns({"NAME", "STARTED", ">DURATION", ">STATUS", ">SIZE", "STATE", "HOST", "COMMAND"});
@@ -231,7 +231,7 @@ Result<int> list(const ListOptions& options) {
   if (!found && is_pattern(*options.trace)) return list_traces_command(options);
   ASSIGN_OR_RETURN(const std::string directory, found);
   if (options.filters()) {
-    return Error{fmt::format("{} is one trace: -n, --since and --failed choose among several", *options.trace),
+    return Error{fmt::format("{} is a single trace: -n, --since and --failed select from several", *options.trace),
                  Status::usage};
   }
   ASSIGN_OR_RETURN(const std::shared_ptr<Trace> trace, Trace::open(directory));
@@ -258,14 +258,13 @@ class ListCommand : public CommandWith<ListOptions> {
     ListOptions& o = options_;
     arguments.json(o.json);
     arguments.words();
-    arguments.number("-n", "N", 1, UINT32_MAX, "no more than so many traces",
-                     [&o](uint64_t number) { o.most = number; });
-    arguments.option("--since", "TIME", "traces begun at this time or later",
+    arguments.number("-n", "N", 1, UINT32_MAX, "list at most N traces", [&o](uint64_t number) { o.most = number; });
+    arguments.option("--since", "TIME", "list only traces that were started at this time or later",
                      [&o](const std::string& text) -> Result<void> {
                        ASSIGN_OR_RETURN(o.since, parse_time(text, std::chrono::system_clock::now()));
                        return {};
                      });
-    arguments.flag("--failed", o.failed, "traces of programs that ended with a status other than 0");
+    arguments.flag("--failed", o.failed, "list only traces of programs that ended with a status other than 0");
   }
 
   Result<void> finish(const Arguments& arguments) override {

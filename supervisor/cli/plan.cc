@@ -195,9 +195,9 @@ class PlanCommand : public CommandWith<PlanOptions> {
 
   void declare(Arguments& arguments) override {
     options_.jobs = default_jobs();
-    add_jobs(arguments, "predict for so many intervals executed at once (one per processor)", options_.jobs);
+    add_jobs(arguments, "predict the time for this many intervals executed at once (one per processor)", options_.jobs);
     add_until(arguments, options_.until);
-    add_break(arguments, "plan the distributed breakpoint where this unit stands before EVENT; may be repeated",
+    add_break(arguments, "plan the distributed breakpoint with UNIT right before EVENT; may be repeated",
               options_.breaks);
     arguments.json(options_.json);
     arguments.words();
@@ -206,12 +206,12 @@ class PlanCommand : public CommandWith<PlanOptions> {
   Result<void> finish(const Arguments& arguments) override {
     const auto& words = arguments.given_words();
     if (!options_.breaks.empty()) {
-      if (options_.until) return usage("--break goes without --until");
-      if (words.size() > 1) return usage("--break takes a TRACE and no UNIT");
+      if (options_.until) return usage("--break cannot be combined with --until");
+      if (words.size() > 1) return usage("--break takes a TRACE, not a UNIT");
       if (!words.empty()) options_.trace = words[0];
       return {};
     }
-    if (words.empty() || words.size() > 2) return usage("wants [TRACE] UNIT:I");
+    if (words.empty() || words.size() > 2) return usage("expected [TRACE] UNIT:I");
     ASSIGN_OR_RETURN(options_.what, parse_unit_spec(words.back()));
     if (!options_.what.single()) {
       return usage(fmt::format("'{}' does not name one interval: write UNIT:I", words.back()));

@@ -65,8 +65,8 @@ Result<std::set<Checkpoint>> choose_checkpoints(const Trace& trace, TuningRule r
   constexpr double kMargin = 1.05;  // what a restore takes is measured anew each time
   const double least_s = kMargin * bound_for_period_s(rule, longest_s, tuning.restore_s);
   return Error{
-      fmt::format("this bound cannot be kept: a checkpoint would have to come every {}, and some that were "
-                  "noted lie {} apart; a bound of {} can",
+      fmt::format("this bound cannot be kept: it needs a checkpoint every {}, but some of the noted "
+                  "checkpoints are {} apart; a bound of {} can be kept",
                   format_duration(tuning.period_s), format_duration(longest_s), format_duration(least_s))};
 }
 
@@ -310,8 +310,9 @@ Result<int> prepare(const PrepareOptions& options) {
     return taken.error();
   }
   if (taking.images != missing.images.size() || taking.payloads != missing.payloads.size()) {
-    return Error{fmt::format("{} of {} images and {} of {} messages could be had", taking.images.load(),
-                             missing.images.size(), taking.payloads.load(), missing.payloads.size())};
+    return Error{fmt::format("only {} of {} images and {} of {} messages could be taken from the replay",
+                             taking.images.load(), missing.images.size(), taking.payloads.load(),
+                             missing.payloads.size())};
   }
   TRY(additions->finish(target.settings));
   ASSIGN_OR_RETURN(const auto prepared, Trace::open(directory));
@@ -336,9 +337,9 @@ constexpr CommandText kText{
     "redrive prepare [--bound D] [--tuning RULE] [--policy P] [--set-bound N] [--multiplicity M] [--approximate] "
     "[--cores J] [--isolate UNIT,...] [--jobs N] [--interception TIER] [--json] [TRACE]",
     "make a trace with virtual checkpoints keep a bound, or change the bound",
-    "Re-drives what is needed to store checkpoints and messages that the bound needs and the trace lacks.\n"
-    "It can be interrupted, and goes on where it was.\n",
-    "TRACE: a directory, or a name from 'redrive ls'; the latest if left out\n"
+    "Re-drives what is needed to store the checkpoints and payloads that the bound needs and the trace lacks.\n"
+    "It can be interrupted; the next prepare continues where it stopped.\n",
+    "TRACE: a directory, or a name from 'redrive ls'; by default, the latest\n"
     "UNIT:  a number or a name from 'redrive ls TRACE'\n"};
 
 class PrepareCommand : public CommandWith<PrepareOptions> {
@@ -347,17 +348,17 @@ class PrepareCommand : public CommandWith<PrepareOptions> {
 
   void declare(Arguments& arguments) override {
     PrepareOptions& o = options_;
-    arguments.duration("--bound", "D", "replays of one interval shall take no longer (the trace's, or 10s)",
+    arguments.duration("--bound", "D", "longest time that a replay of one interval may take (the trace's, or 10s)",
                        [&o](double s) { o.bound_s = s; });
     add_tuning(arguments, o.tuning);
     add_policy(arguments, fmt::format("the trace's, or {}", kDefaultPolicy), o.policy, o.parameters);
-    arguments.list("--isolate", "UNIT,...", "units that shall replay without the others",
+    arguments.list("--isolate", "UNIT,...", "group of units to make replayable without the others",
                    [&o](const std::string& word) -> Result<void> {
                      o.isolate.push_back(word);
                      return {};
                    });
     o.jobs = default_jobs();
-    add_jobs(arguments, "intervals executed at once (one per processor)", o.jobs);
+    add_jobs(arguments, "number of intervals to execute at once (one per processor)", o.jobs);
     add_interception(arguments, o.in_process);
     arguments.json(o.json);
     arguments.words();

@@ -17,7 +17,7 @@ struct PrepareOptions {
   std::string trace;
   std::optional<double> bound_s;  // that of the trace if absent, or 10 s if it has none
   TuningRule tuning = TuningRule::promise;
-  std::string policy;                // that of the trace if empty, or critical-path if it was recorded with none
+  std::string policy;                // that of the trace if empty, or fewest-bytes if it was recorded with none
   PolicyParameters parameters;       // all but C and T
   std::vector<std::string> isolate;  // units whose messages from others are all kept
   bool in_process = true;

@@ -109,10 +109,10 @@ void report(const Recorder& recorder) {
     if (refused.units > refused.first.size()) {
       units += fmt::format(" and {} more", refused.units - refused.first.size());
     }
-    notice("refused {} {} time{}, of unit {}", what, refused.count, refused.count == 1 ? "" : "s", units);
+    notice("refused {} {} time{}, in unit {}", what, refused.count, refused.count == 1 ? "" : "s", units);
   }
   for (const auto& unsure : recorder.unsure()) {
-    notice("unit {} may not replay from event {} on: {}", unsure.unit, unsure.event, unsure.reason);
+    notice("a replay of unit {} may diverge from event {} on: {}", unsure.unit, unsure.event, unsure.reason);
   }
 }
 
@@ -133,7 +133,8 @@ void report(const std::vector<const TransportVariable*>& asked, const Trace& tra
 void go_on_behind(const LeftBehind& left, const std::string& directory) {
   const bool one = left.processes == 1;
   notice(
-      "the program has ended; {} process{} that it left behind {} still recorded to {}; `kill {}` ends {} (see --wait)",
+      "the program has ended; {} process{} that it left behind {} still being recorded to {}; `kill {}` ends {} (see "
+      "--wait)",
       left.processes, one ? "" : "es", one ? "is" : "are", directory, getpid(), one ? "it" : "them");
   release_front(left.exit_status);
 }
@@ -204,7 +205,7 @@ Result<int> record(const RecordOptions& options) {
   report(asked, *trace);
   const auto joins = describe_joins(*trace);
   for (const auto& join : joins) notice("{}", join);
-  if (!joins.empty()) notice("what keeps units apart: redrive(1), SHARED MEMORY");
+  if (!joins.empty()) notice("for how to keep units apart, see redrive(1), SHARED MEMORY");
   for (const auto& over : over_bound(*trace)) notice("{}", describe(*trace, over));
   if (isatty(STDERR_FILENO)) notice("recorded to {}", directory);
   return end.exit_status;
@@ -222,8 +223,8 @@ constexpr CommandText kText{
     "[--checkpoint-period T] [--set-bound N] [--multiplicity M] [--approximate] [--cores J] [--processors N] "
     "[--processors-seen N] [--interception TIER] [--transport T] [--wait] [--] CMD ...",
     "run a command and record it with everything it starts",
-    "Options end at the first word that is not one of these. The exit status is the command's.\n"
-    "The trace is made in $REDRIVE_TRACE_DIR, or else in ~/.local/share/redrive, if -o does not say where.\n",
+    "Options end at the first word that is not an option. The exit status is the command's.\n"
+    "Without -o, the trace is created in $REDRIVE_TRACE_DIR, or else in ~/.local/share/redrive.\n",
     "D, C, T: durations such as 500ms, 2s or 10m\n"};
 
 class RecordCommand : public CommandWith<RecordOptions> {
@@ -233,12 +234,12 @@ class RecordCommand : public CommandWith<RecordOptions> {
   void declare(Arguments& arguments) override {
     RecordOptions& o = options_;
     arguments.rest(o.command);
-    arguments.option("-o", "DIR", "the directory to make for the trace; it must not exist",
+    arguments.option("-o", "DIR", "create the trace in this directory, which must not exist",
                      [&o](const std::string& text) -> Result<void> {
                        o.directory = text;
                        return {};
                      });
-    arguments.duration("--bound", "D", "replays of one interval shall take no longer (10s)",
+    arguments.duration("--bound", "D", "longest time that a replay of one interval may take (10s)",
                        [&o](double s) { o.bound_s = s; });
     add_tuning(arguments, o.tuning);
     arguments.duration("--critical-path", "C", "longest chain of re-executed CPU time allowed (0.3 of the bound)",
@@ -247,17 +248,18 @@ class RecordCommand : public CommandWith<RecordOptions> {
                        [&o](double s) { o.checkpoint_period_s = s; });
     add_policy(arguments, o.policy, o.policy, o.parameters);
     arguments.flag("--virtual", o.virtual_checkpoints,
-                   "note checkpoints and keep no messages; redrive prepare does the rest");
-    arguments.number("--processors", "N", 1, CPU_SETSIZE, "processors that the programs may run on (all)",
+                   "only note checkpoints and keep no payloads; redrive prepare does the rest");
+    arguments.number("--processors", "N", 1, CPU_SETSIZE, "number of processors that the programs may run on (all)",
                      [&o](uint64_t processors) { o.processors = static_cast<unsigned>(processors); });
-    arguments.number("--processors-seen", "N", 1, CPU_SETSIZE, "processors that the programs find (those there are)",
+    arguments.number("--processors-seen", "N", 1, CPU_SETSIZE,
+                     "number of processors that the programs see (those that exist)",
                      [&o](uint64_t processors) { o.processors_seen = static_cast<unsigned>(processors); });
     add_interception(arguments, o.in_process);
-    arguments.flag("--wait", o.wait, "wait for what the program leaves behind, too");
-    arguments.option("--transport", "T", "how MPI's processes talk: sockets, as-is: as they do otherwise (sockets)",
+    arguments.flag("--wait", o.wait, "also wait for processes that the program leaves behind");
+    arguments.option("--transport", "T", "how the processes of MPI programs communicate: sockets, as-is (sockets)",
                      [&o](const std::string& text) -> Result<void> {
                        if (text != "sockets" && text != "as-is") {
-                         return Error{fmt::format("there is no '{}': sockets, as-is", text)};
+                         return Error{fmt::format("unknown value '{}' (choose from sockets, as-is)", text)};
                        }
                        o.transport = text == "sockets" ? Transport::sockets : Transport::as_is;
                        return {};
@@ -265,10 +267,11 @@ class RecordCommand : public CommandWith<RecordOptions> {
   }
 
   Result<void> finish(const Arguments& arguments) override {
-    if (options_.command.empty()) return usage("the command to record is missing");
+    if (options_.command.empty()) return usage("no command to record");
     if (options_.virtual_checkpoints) {
       for (const char* option : {"--bound", "--policy", "--critical-path", "--tuning"}) {
-        if (arguments.count(option) > 0) return usage(fmt::format("{} is chosen later: redrive prepare", option));
+        if (arguments.count(option) > 0)
+          return usage(fmt::format("{} cannot be combined with --virtual: give it to redrive prepare", option));
       }
       options_.policy = "none";
     }

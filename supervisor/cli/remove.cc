@@ -112,7 +112,7 @@ Result<int> remove(const RemoveOptions& options) {
 }
 
 constexpr CommandText kText{"rm", "redrive rm TRACE ...", "remove traces",
-                            "If one of the words is no trace, nothing is removed.\n",
+                            "If one of the arguments is not a trace, nothing is removed.\n",
                             "TRACE: a directory, or a name from 'redrive ls'\n"};
 
 class RemoveCommand : public CommandWith<RemoveOptions> {

@@ -206,9 +206,9 @@ void print_table(const Trace& trace, const Rdg& graph, const std::vector<Report>
                                    ? "ok up to where the recorder was stopped: later events need what it did not write"
                                : !verify                  ? "ok"
                                : report.verified && state ? "ok, state equals the next checkpoint"
-                               : report.verified          ? "ok, state equals that at its program's end"
+                               : report.verified          ? "ok, state equals that at the program's end"
                                : state || known           ? "ok, not verified: " + report.unverified
-                                                          : "ok, every event equal; no state is known to compare with";
+                                                          : "ok, every event equal; there is no state to compare with";
     fmt::print("{:<24} {:>8} {:>10} {:>9.3f}  {}{}\n", printable(trace.unit_name(unit)), interval,
                report.replay_set_size, report.seconds, is_late(trace, options, report) ? "LATE; " : "", result);
   }
@@ -309,7 +309,7 @@ constexpr CommandText kText{
     "[TRACE] UNIT[:I[-J]] | --all [--once] [TRACE] | "
     "--break UNIT@EVENT ... [--memory UNIT:ADDRESS+LENGTH ...] [--inspect] [TRACE]",
     "re-drive intervals of a unit, or all units up to a distributed breakpoint",
-    "Without I, all intervals of the unit.\n", kTraceAndUnitWords};
+    "Without I, all intervals of the unit are re-driven.\n", kTraceAndUnitWords};
 
 class ReplayCommand : public CommandWith<ReplayOptions> {
  public:
@@ -317,22 +317,22 @@ class ReplayCommand : public CommandWith<ReplayOptions> {
 
   void declare(Arguments& arguments) override {
     ReplayOptions& o = options_;
-    arguments.flag("--all", o.all, "every interval of every unit");
-    arguments.flag("--once", o.once, "with --all: execute every interval once, all together, not each with its set");
+    arguments.flag("--all", o.all, "re-drive every interval of every unit");
+    arguments.flag("--once", o.once, "with --all: execute every interval once, all of them together");
     arguments.flag("--verify", o.verify, "compare registers and memory with the next checkpoint");
-    arguments.flag("--output", o.output, "show what the unit wrote to standard output and error, and no table");
+    arguments.flag("--output", o.output, "show what the unit wrote to standard output and error instead of the table");
     o.jobs = default_jobs();
-    add_jobs(arguments, "intervals executed at once (one per processor)", o.jobs);
+    add_jobs(arguments, "number of intervals to execute at once (one per processor)", o.jobs);
     add_until(arguments, o.until);
-    arguments.flag("--total-order", o.total_order, "receives of all units happen in the recorded order");
-    add_break(arguments, "stop all units where this one stands before EVENT, and show them; may be repeated", o.breaks);
+    arguments.flag("--total-order", o.total_order, "let the receives of all units happen in the recorded order");
+    add_break(arguments, "stop all units when UNIT is right before EVENT, and show them; may be repeated", o.breaks);
     arguments.each("--memory", "UNIT:ADDRESS+LENGTH", "with --break: show this memory",
                    [&o](const std::string& text) -> Result<void> {
                      ASSIGN_OR_RETURN(const MemorySpec memory, parse_memory_spec(text));
                      o.memory.push_back(memory);
                      return {};
                    });
-    arguments.flag("--inspect", o.inspect, "with --break: read commands from standard input there");
+    arguments.flag("--inspect", o.inspect, "with --break: read commands from standard input at the breakpoint");
     add_interception(arguments, o.in_process);
     arguments.json(o.json);
     arguments.words();
@@ -342,18 +342,18 @@ class ReplayCommand : public CommandWith<ReplayOptions> {
     ReplayOptions& o = options_;
     const auto& words = arguments.given_words();
     if (!o.breaks.empty()) return finish_break(words);
-    if (!o.memory.empty() || o.inspect) return usage("--memory and --inspect go with --break");
+    if (!o.memory.empty() || o.inspect) return usage("--memory and --inspect need --break");
     if (o.all) {
-      if (o.until) return usage("--until wants one interval, not --all");
-      if (words.size() > 1) return usage("--all takes a TRACE and no UNIT");
-      if (o.once && o.output) return usage("--output or --once, not both");
+      if (o.until) return usage("--until needs a single interval, not --all");
+      if (words.size() > 1) return usage("--all takes a TRACE, not a UNIT");
+      if (o.once && o.output) return usage("--output and --once cannot be combined");
       if (!words.empty()) o.trace = words[0];
       return {};
     }
-    if (o.once) return usage("--once goes with --all");
-    if (words.empty() || words.size() > 2) return usage("wants [TRACE] UNIT[:I[-J]], or --all");
+    if (o.once) return usage("--once needs --all");
+    if (words.empty() || words.size() > 2) return usage("expected [TRACE] UNIT[:I[-J]], or --all");
     ASSIGN_OR_RETURN(const UnitSpec spec, parse_unit_spec(words.back()));
-    if (o.until && !spec.single()) return usage("--until wants one interval: UNIT:I");
+    if (o.until && !spec.single()) return usage("--until needs a single interval: UNIT:I");
     if (words.size() == 2) o.trace = words[0];
     o.unit_text = spec.unit;
     o.first_interval = spec.first_interval;
@@ -371,10 +371,10 @@ class ReplayCommand : public CommandWith<ReplayOptions> {
   Result<void> finish_break(const std::vector<std::string>& words) {
     ReplayOptions& o = options_;
     if (o.all || o.once || o.until || o.output) {
-      return usage("--break goes without --all, --once, --until and --output");
+      return usage("--break cannot be combined with --all, --once, --until or --output");
     }
-    if (words.size() > 1) return usage("--break takes a TRACE and no UNIT");
-    if (o.inspect && o.json) return usage("--inspect or --json, not both");
+    if (words.size() > 1) return usage("--break takes a TRACE, not a UNIT");
+    if (o.inspect && o.json) return usage("--inspect and --json cannot be combined");
     if (!words.empty()) o.trace = words[0];
     return {};
   }

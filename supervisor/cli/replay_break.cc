@@ -413,7 +413,8 @@ Result<void> Session::look(UnitId unit, const std::function<Result<void>(const S
   const auto index = standing(unit);
   Result<void> result;
   const bool stands = index && replay_->look(*index, [&](const StoppedUnit& stopped) { result = what(stopped); });
-  if (!stands) return Error{fmt::format("unit {} does not stand here: it has ended or is not started", unit)};
+  if (!stands)
+    return Error{fmt::format("unit {} does not stand at the breakpoint: it has ended or was not started", unit)};
   return result;
 }
 

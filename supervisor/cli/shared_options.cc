@@ -23,19 +23,20 @@ void add_jobs(Arguments& arguments, const char* help, int& jobs) {
 
 void add_tuning(Arguments& arguments, TuningRule& rule) {
   arguments.choice(
-      "--tuning", "RULE", "C from the bound: promise keeps it for every replay, paper takes 1.25 of it (promise)",
+      "--tuning", "RULE",
+      "how to derive C: promise keeps the bound for every replay, paper takes 1.25 times the bound (promise)",
       {"promise", "paper"},
       [&rule](const std::string& text) { rule = text == "paper" ? TuningRule::paper : TuningRule::promise; });
 }
 
 void add_interception(Arguments& arguments, bool& in_process) {
-  arguments.choice("--interception", "TIER", "how system calls are seen: in-process, stops (in-process)",
+  arguments.choice("--interception", "TIER", "how system calls are intercepted: in-process, stops (in-process)",
                    {"in-process", "stops"},
                    [&in_process](const std::string& text) { in_process = text == "in-process"; });
 }
 
 void add_until(Arguments& arguments, std::optional<uint64_t>& until) {
-  arguments.option("--until", "EVENT", "stop before this event of the one interval asked for",
+  arguments.option("--until", "EVENT", "stop before this event; only with a single interval",
                    [&until](const std::string& text) -> Result<void> {
                      until = parse_number(text);
                      if (!until) return Error{fmt::format("'{}' is not an event number", text)};
@@ -54,17 +55,18 @@ void add_break(Arguments& arguments, const char* help, std::vector<PlaceSpec>& b
 void add_policy(Arguments& arguments, const std::string& standard, std::string& policy, PolicyParameters& parameters) {
   std::vector<std::string> names;
   for (const auto& known : policies()) names.emplace_back(known.name);
-  const auto help = fmt::format("which messages to keep: {} ({})", fmt::join(names, ", "), standard);
+  const auto help = fmt::format("policy that selects the payloads to keep: {} ({})", fmt::join(names, ", "), standard);
   arguments.choice("--policy", "P", help, names, [&policy](const std::string& text) { policy = text; });
   const auto number = [&](Parameter parameter, const char* value, const char* text) {
     const PolicyNumber& known = policy_number(parameter);
     arguments.number(known.option, value, 1, kMaxPolicyNumber, fmt::format("{} ({})", text, parameters.*known.value),
                      [&parameters, &known](uint64_t given) { parameters.*known.value = static_cast<uint32_t>(given); });
   };
-  number(kSetBound, "N", "replay-set: most intervals of a replay set");
-  number(kMultiplicity, "M", "critical-path-multiplicity: most intervals of one unit");
-  arguments.flag("--approximate", parameters.approximate, "... remember the first and last of a unit only");
-  number(kCores, "J", "makespan: intervals executed at once in a replay");
+  number(kSetBound, "N", "replay-set: largest number of intervals in a replay set");
+  number(kMultiplicity, "M", "critical-path-multiplicity: largest number of intervals of one unit");
+  arguments.flag("--approximate", parameters.approximate,
+                 "critical-path-multiplicity: remember only the first and last interval of a unit");
+  number(kCores, "J", "makespan: number of intervals that a replay executes at once");
 }
 
 Result<void> check_policy(const Arguments& arguments, const std::string& name, const PolicyParameters& parameters) {
@@ -74,7 +76,7 @@ Result<void> check_policy(const Arguments& arguments, const std::string& name, c
     known = policy->parameters;
   }
   const auto wrong = [&](const std::string& option) {
-    return Error{name.empty() ? fmt::format("{} wants --policy", option)
+    return Error{name.empty() ? fmt::format("{} needs --policy", option)
                               : fmt::format("{}: policy {} has no such parameter", option, name)};
   };
   for (const PolicyNumber& number : policy_numbers()) {

@@ -13,11 +13,11 @@
 namespace redrive {
 
 // For CommandText::words.
-inline constexpr char kTraceWord[] = "TRACE: a directory, or a name from 'redrive ls'; the latest if left out\n";
+inline constexpr char kTraceWord[] = "TRACE: a directory, or a name from 'redrive ls'; by default, the latest\n";
 inline constexpr char kTraceAndUnitWords[] =
-    "TRACE: a directory, or a name from 'redrive ls'; the latest if left out\n"
+    "TRACE: a directory, or a name from 'redrive ls'; by default, the latest\n"
     "UNIT:  a number or a name from 'redrive ls TRACE'\n"
-    "I, J:  intervals of the unit, from 0 on\n";
+    "I, J:  intervals of the unit, counted from 0\n";
 
 inline constexpr uint64_t kMaxPolicyNumber = 1'000'000;
 

@@ -274,7 +274,7 @@ void print_summary(const Trace& trace, const Stats& stats) {
   line("command", join_words(settings.command));
   line("recorded", trace.finished()    ? fmt::format("{} of wall time, {} to execute again", format_duration(wall_s),
                                                      format_duration(stats.cpu_s))
-                   : trace.recording() ? "so far: the recording goes on"
+                   : trace.recording() ? "still being recorded"
                                        : "the recorder was killed");
   line("size", wall_s > 0 ? fmt::format("{}, {}/s", format_size(bytes),
                                         format_size(static_cast<uint64_t>(static_cast<double>(bytes) / wall_s)))
@@ -386,7 +386,8 @@ Result<int> stats(const StatsOptions& options) {
 }
 
 constexpr CommandText kText{"stats", "redrive stats [--json] [TRACE]",
-                            "count messages, bytes and checkpoints, whole and per unit and channel", "", kTraceWord};
+                            "show counts of messages, bytes and checkpoints, in total and per unit and channel", "",
+                            kTraceWord};
 
 class StatsCommand : public CommandWith<StatsOptions> {
  public:

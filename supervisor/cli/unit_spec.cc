@@ -34,8 +34,9 @@ Result<PlaceSpec> parse_place_spec(const std::string& text) {
   const size_t at = text.rfind('@');
   const auto event = at == std::string::npos ? std::nullopt : parse_number(std::string_view(text).substr(at + 1));
   if (at == 0 || !event) {
-    return Error{fmt::format("'{}' names no event of a unit: write UNIT@EVENT, such as 3@120 or jacobi.2@120", text),
-                 Status::usage};
+    return Error{
+        fmt::format("'{}' does not name an event of a unit: write UNIT@EVENT, such as 3@120 or jacobi.2@120", text),
+        Status::usage};
   }
   return PlaceSpec{text.substr(0, at), *event};
 }
@@ -65,12 +66,12 @@ Result<MemorySpec> parse_memory_spec(const std::string& unit, const std::string&
   const auto first = parse_hexadecimal(address);
   const auto size = parse_hexadecimal(length);
   if (unit.empty() || !first || !size) {
-    return Error{fmt::format("'{}:{}+{}' names no memory: write UNIT:ADDRESS+LENGTH, such as 3:0x404000+64", unit,
+    return Error{fmt::format("'{}:{}+{}' does not name memory: write UNIT:ADDRESS+LENGTH, such as 3:0x404000+64", unit,
                              address, length),
                  Status::usage};
   }
   if (*size == 0 || *size > kMaxShownMemory) {
-    return Error{fmt::format("{} bytes cannot be shown: 1 to {} can", *size, kMaxShownMemory), Status::usage};
+    return Error{fmt::format("cannot show {} bytes: choose 1 to {}", *size, kMaxShownMemory), Status::usage};
   }
   return MemorySpec{unit, *first, *size};
 }
@@ -86,13 +87,13 @@ Result<Selection> select(const Trace& trace, const UnitSpec& spec) {
   ASSIGN_OR_RETURN(const UnitId unit, trace.find_unit(spec.unit));
   const size_t count = trace.intervals(unit).size();
   if (count == 0)
-    return Error{fmt::format("unit {} has no intervals: it was recorded up to its birth only", spec.unit)};
+    return Error{fmt::format("unit {} has no intervals: it was recorded only up to its birth", spec.unit)};
   Selection selection{unit, 0, static_cast<IntervalIndex>(count - 1)};
   if (spec.first_interval) selection.first = *spec.first_interval;
   if (spec.last_interval) selection.last = *spec.last_interval;
   if (selection.last >= count) {
     return Error{count == 1
-                     ? fmt::format("unit {} has no interval {}: its only one is 0", spec.unit, selection.last)
+                     ? fmt::format("unit {} has no interval {}: its only interval is 0", spec.unit, selection.last)
                      : fmt::format("unit {} has no interval {}: it has 0 to {}", spec.unit, selection.last, count - 1)};
   }
   return selection;

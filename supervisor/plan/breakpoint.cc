@@ -142,7 +142,7 @@ Result<Breakpoint> later_breakpoint(const Communication& communication, const Br
     const EventIndex stands = from.units.at(at.unit).event;
     if (at.event < stands) {
       return Error{
-          fmt::format("unit {} stands before event {} already: it cannot go back to {}", at.unit, stands, at.event)};
+          fmt::format("unit {} already stands before event {}: it cannot go back to {}", at.unit, stands, at.event)};
     }
   }
   for (auto& [unit, place] : later.units) {

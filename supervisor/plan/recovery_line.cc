@@ -23,8 +23,9 @@ Result<void> check_joins(const Communication& communication, const Breakpoint& b
   const EventIndex event = breakpoint.units.at(unit).event;
   for (const auto& need : communication.units.at(unit).needs) {
     if (!need.join || need.event != event || need.sender.event < breakpoint.units.at(need.sender.unit).event) continue;
-    return Error{fmt::format("unit {} joins unit {} before event {}, where this would stand, and has yet to get there",
-                             need.sender.unit, unit, event)};
+    return Error{
+        fmt::format("unit {} joins unit {} before event {}, where the latter would stand, but has not got there yet",
+                    need.sender.unit, unit, event)};
   }
   return {};
 }
@@ -60,12 +61,12 @@ Result<Plan> plan_to(const RecoveryLine& line, const Communication& communicatio
     if (standing == by_unit.end()) {
       if (place.event == from.units.at(unit).event) continue;
       return Error{
-          fmt::format("unit {} would have to stand before event {}, and does not run here", unit, place.event)};
+          fmt::format("unit {} would have to stand before event {}, but does not run here", unit, place.event)};
     }
     const EventIndex end = graph.rdg().units.at(unit).at(standing->second->interval).end_event;
     // At the end of an interval begins the next one, but for the unit's last.
     if (place.event > end || (place.event == end && end != communication.units.at(unit).events)) {
-      return Error{fmt::format("unit {} would have to stand before event {}, and its interval ends before event {}",
+      return Error{fmt::format("unit {} would have to stand before event {}, but its interval ends before event {}",
                                unit, place.event, end)};
     }
     standing->second->until = place.event;

@@ -32,8 +32,8 @@ std::vector<OverBound> over_bound(const Trace& trace) {
 
 std::string describe(const Trace& trace, const OverBound& over) {
   return fmt::format(
-      "unit {} ({}): to re-drive interval {} takes about {}, {} of it to restore {}: the bound of {} cannot be kept, "
-      "one of {} can",
+      "unit {} ({}): re-driving interval {} takes about {}, of which {} to restore {}: the bound of {} cannot be kept, "
+      "but one of {} can",
       over.unit, trace.unit_name(over.unit), over.interval, format_duration(over.predicted_s()),
       format_duration(over.restore_s), format_size(over.memory_bytes), format_duration(trace.settings().bound_s),
       format_duration(over.predicted_s()));

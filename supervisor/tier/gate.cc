@@ -62,7 +62,7 @@ Bytes read_readable(const Memory& memory, Address start, uint64_t length) {
 
 Result<std::unique_ptr<GateArena>> GateArena::make() {
   if (!(getauxval(AT_HWCAP2) & kFsGsBase)) {
-    return Error{"this processor or kernel lets no program read its segment bases"};
+    return Error{"this processor or kernel does not let programs read their segment bases"};
   }
   ASSIGN_OR_RETURN(SharedMemory code, SharedMemory::make("redrive", gate::kCommonSize, SharedMemory::Tracees::read));
   ASSIGN_OR_RETURN(SharedMemory clock,

@@ -140,7 +140,7 @@ def not_a_trace(ctx):
     for name in ("empty", "absent"):
         for words in (("replay", ctx.directory / name, "--all"), ("stats", ctx.directory / name), ("check", ctx.directory / name),
                       ("ls", ctx.directory / name), ("plan", ctx.directory / name, "1:0"), ("dump", ctx.directory / name, "1")):
-            expect_one_line(ctx, ctx.redrive(*words), 1, f"{name}.*no trace|no trace.*{name}")
+            expect_one_line(ctx, ctx.redrive(*words), 1, f"{name} is not a redrive trace|no trace.*{name}")
     expect_one_line(ctx, ctx.redrive("stats"), 1, "no latest trace")
     expect_one_line(ctx, ctx.redrive("rm", ctx.directory / "empty"), 1, "empty")
     if not (ctx.directory / "empty").exists():

@@ -315,7 +315,7 @@ def mistakes(ctx):
         expect_one_line(ctx, ctx.redrive(command, ctx.trace, *both), 1,
                         f"{sender[0]}@{sender[1]} happened before {receiver[0]}@{receiver[1] + 1}")
         expect_one_line(ctx, ctx.redrive(command, ctx.trace, "--break", "1@1", "--break", "1@2"), 1, "two events")
-        expect_one_line(ctx, ctx.redrive(command, ctx.trace, "1:0", "--break", "1@1"), 2, "no UNIT")
+        expect_one_line(ctx, ctx.redrive(command, ctx.trace, "1:0", "--break", "1@1"), 2, "not a UNIT")
         expect_one_line(ctx, ctx.redrive(command, ctx.trace, "--break", "1@1", "--until", "3"), 2, "--until")
     for words in (("--all", "--break", "1@1"), ("--output", "--break", "1@1"), ("--once", "--break", "1@1"), ("--inspect", "1"), ("--memory", "1:0+1", "1"),
                   ("--break", "1@1", "--inspect", "--json"), ("--break", "1@1", "--memory", "1:0"), ("--break", "1@1", "--memory", "1:0+0")):

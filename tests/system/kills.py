@@ -17,7 +17,7 @@ PERIOD = ("--checkpoint-period", "20ms")
 VIRTUAL = ("--virtual", *PERIOD)
 BOUND = "1s"
 GONE_S = 10     # for processes whose tracer was killed to be gone
-NOT_BEGUN = "killed before it began|has no file 'journal'|no trace '"
+NOT_BEGUN = "killed before it began|has no 'journal'|no trace '"
 
 
 def kill_at(ctx, moment_s, words, *, child=False):

@@ -33,7 +33,7 @@ def marks(ctx, kind="virtual"):
 def prepare(ctx, bound, *options):
     """With this bound, or with the shortest that can be kept if it cannot."""
     outcome = ctx.redrive("prepare", "--bound", bound, *options, "--json", ctx.trace)
-    if refused := re.search("a bound of (.*) can$", outcome.stderr.strip()):
+    if refused := re.search("a bound of (.*) can be kept$", outcome.stderr.strip()):
         outcome = ctx.redrive("prepare", "--bound", refused[1].replace(" ", ""), *options, "--json", ctx.trace)
     made = json.loads(ctx.expect_status(outcome, 0).stdout)
     check_trace(ctx)

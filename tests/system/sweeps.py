@@ -38,7 +38,7 @@ def sweep_record(ctx, call, step):
         ctx.expect(outcome.status == 0 or outcome.stderr.startswith("redrive: "), outcome, what + "nobody says why")
         if ctx.trace.exists():
             ctx.expect_status(ctx.redrive("check", ctx.trace), 0)
-            unsure = "may not replay" in outcome.stderr
+            unsure = "may diverge" in outcome.stderr
             ctx.expect_status(ctx.redrive("replay", "--all", "--verify", ctx.trace), 0, *((1, 3) if unsure else (1,) if outcome.status else ()))
             ctx.expect_status(ctx.redrive("rm", ctx.trace), 0)
         if not attempt.failed:

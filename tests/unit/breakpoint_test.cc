@@ -180,7 +180,7 @@ TEST_CASE("breakpoint: mistakes are named") {
   check_refused(causal_breakpoint(e, {{1, 2}, {3, 3}}), "1@2 happened before 3@3 (as did event 4 of unit 1)");
   const auto from = causal_breakpoint(e, {{3, 3}});
   REQUIRE(from);
-  check_refused(later_breakpoint(e, *from, {{2, 6}}), "unit 2 stands before event 7 already");
+  check_refused(later_breakpoint(e, *from, {{2, 6}}), "unit 2 already stands before event 7");
   CHECK(places(later_breakpoint(e, *from, {{1, 8}})) == Places{{1, 8}, {2, 7}, {3, 3}});
 }
 

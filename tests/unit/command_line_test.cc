@@ -161,7 +161,7 @@ TEST_CASE("evaluate takes lists") {
   check_usage_error({"evaluate", "--synthetic", "ring", "run-1"}, "TRACE");
   check_usage_error({"evaluate", "--synthetic", "ring", "--units", "1"}, "'1'");
   check_usage_error({"evaluate", "--units", "3"}, "--synthetic");
-  check_usage_error({"evaluate", "--json", "--csv"}, "both");
+  check_usage_error({"evaluate", "--json", "--csv"}, "combined");
   check_usage_error({"evaluate", "a", "b"}, "'b'");
 }
 

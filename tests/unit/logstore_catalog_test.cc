@@ -1,7 +1,6 @@
 // The catalog: its documented schema, its contents, when it is made again; and names of traces. On the real disk.
 #include <fmt/format.h>
 #include <sqlite3.h>
-
 #include <unistd.h>
 
 #include <filesystem>
@@ -347,7 +346,8 @@ TEST_CASE("traces are numbered, listed and found by name") {
   }
   CHECK_EQ(find_trace("prog-2").value(), home / "prog-2");
   CHECK_EQ(find_trace(home / "prog-2").value(), home / "prog-2");
-  CHECK_EQ(find_trace(home / "prog-x").error().message, (home / "prog-x") + " is no trace: it has no file 'journal'");
+  CHECK_EQ(find_trace(home / "prog-x").error().message,
+           (home / "prog-x") + " is not a redrive trace (it has no 'journal')");
   CHECK_FALSE(find_trace("prog-3"));
   if (before) {
     ::setenv("REDRIVE_TRACE_DIR", kept.c_str(), 1);

@@ -341,7 +341,7 @@ TEST_CASE("a newer format and what is no trace are told apart from damage") {
                                       std::to_string(kFormatVersion));
   CHECK_EQ(Trace::open("/none", storage).error().message, "no trace /none");
   REQUIRE(storage.make_directory("/d"));
-  CHECK_EQ(Trace::open("/d", storage).error().message, "/d is no trace: it has no file 'journal'");
+  CHECK_EQ(Trace::open("/d", storage).error().message, "/d is not a redrive trace (it has no 'journal')");
 }
 
 TEST_CASE("a writer does not write into what exists") {
@@ -349,7 +349,7 @@ TEST_CASE("a writer does not write into what exists") {
   make_sample(storage);
   const auto again = TraceWriter::create("/t", sample::settings(), storage);
   REQUIRE_FALSE(again);
-  CHECK(again.error().message.starts_with("/t exists already"));
+  CHECK(again.error().message.starts_with("/t already exists"));
 }
 
 TEST_CASE("equal pages are stored once, zero pages not at all, equal files once") {

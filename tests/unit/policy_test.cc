@@ -44,9 +44,9 @@ TEST_CASE("an unknown policy is a usage error that names the known ones") {
   REQUIRE_FALSE(made);
   CHECK(made.error().status == Status::usage);
   CHECK_EQ(made.error().message,
-           "there is no policy 'best': there are fewest-bytes, critical-path, critical-path-multiplicity, makespan, "
+           "unknown policy 'best' (choose from fewest-bytes, critical-path, critical-path-multiplicity, makespan, "
            "replay-set, domino, "
-           "mrt, ros, all, none");
+           "mrt, ros, all, none)");
 }
 
 TEST_CASE("join is associative, commutative and idempotent") {
