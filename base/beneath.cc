@@ -13,10 +13,10 @@
 namespace redrive {
 namespace {
 
-// What O_PATH does not open hangs nobody, and the kernel refuses to hear of it.
+// A file opened with O_PATH cannot block, and the kernel refuses the other flags with it.
 int with_care(int flags) { return flags | O_CLOEXEC | (flags & O_PATH ? 0 : O_NONBLOCK | O_NOCTTY); }
 
-// Empty if the name is none of a file below.
+// Empty if the name does not name a file below the directory.
 std::vector<std::string> components(std::string_view name) {
   std::vector<std::string> out;
   while (true) {
@@ -32,7 +32,7 @@ std::vector<std::string> components(std::string_view name) {
 }  // namespace
 
 Fd open_beneath(int directory, const std::string& name, int flags, mode_t mode) {
-  constexpr int kTries = 16;  // the kernel asks for another if something is renamed meanwhile
+  constexpr int kTries = 16;  // the kernel asks for another try if something is renamed meanwhile
   if (components(name).empty()) {
     errno = EINVAL;
     return Fd();
@@ -58,7 +58,7 @@ Fd open_beneath_by_steps(int directory, const std::string& name, int flags, mode
     const int how = last ? with_care(flags) : O_PATH | O_DIRECTORY | O_CLOEXEC;
     Fd next(::openat(from, steps[i].c_str(), how | O_NOFOLLOW, mode));
     if (!next && errno == ENOTDIR) {
-      // That is what O_DIRECTORY says of a link.
+      // O_DIRECTORY gives this error for a link.
       char target = 0;
       const bool link = ::readlinkat(from, steps[i].c_str(), &target, 1) >= 0;
       errno = link ? ELOOP : ENOTDIR;

@@ -1,4 +1,4 @@
-// Files that are opened to be read and closed at once.
+// Files that are opened only to be read and are closed at once.
 #pragma once
 
 #include <cerrno>
@@ -8,14 +8,14 @@
 
 namespace redrive {
 
-// Whether a call has failed because there are too many open files, or no memory for another.
+// Whether a call has failed because too many files are open, or because there is no memory for another one.
 inline bool no_file_left(int error) { return error == EMFILE || error == ENFILE || error == ENOMEM; }
 
-// open(2), to read. A descriptor is kept for when no others are left (no_file_left): what is known of a process
-// by /proc alone must not be missed for that. The caller closes what it gets soon. Thread-safe.
+// Opens a file for reading (open(2)). One descriptor is reserved for when no others are left (no_file_left), because
+// what is known of a process only from /proc must not be missed. The caller closes the file soon. Thread-safe.
 Fd open_briefly(const std::string& path, int flags = 0);
 
-// All that can be read of it; empty, with errno, if it cannot be opened.
+// Everything that can be read from the file; empty, with errno, if it cannot be opened.
 std::string read_briefly(const std::string& path);
 
 }  // namespace redrive

@@ -1,7 +1,7 @@
 // Byte strings and the variable-length integers that the trace is written in.
 //
-// Reader never reads past its input: the first bad length makes it fail() and every later read yields zero or nothing,
-// so a decoder checks ok() once at the end. Integers are LEB128 (unsigned) and zig-zag (signed).
+// A Decoder never reads past its input: the first bad length makes it fail(), and every later read yields zero or
+// nothing, so that decoding code checks ok() once, at the end. Integers are LEB128 (unsigned) and zig-zag (signed).
 #pragma once
 
 #include <algorithm>
@@ -96,7 +96,7 @@ class Decoder {
     at_ += size;
     return out;
   }
-  // The number of elements that follow; fails if fewer than `min_bytes` bytes an element are left.
+  // The number of elements that follow; fails if fewer than `min_bytes` bytes per element are left.
   size_t count(size_t min_bytes = 1) {
     const uint64_t n = u();
     if (n > (data_.size() - at_) / (min_bytes ? min_bytes : 1)) {

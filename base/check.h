@@ -5,7 +5,7 @@
 
 namespace redrive {
 
-// What CHECK failures and crashes print beside the condition: the thread's last event. Empty by default.
+// Text that CHECK failures and crashes print in addition to the condition: the thread's last event. Empty by default.
 void set_check_context(std::string (*describe)());
 
 [[noreturn]] void check_failed(const char* file, int line, const char* condition);

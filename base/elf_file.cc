@@ -8,7 +8,7 @@
 namespace redrive {
 namespace {
 
-// A table of `count` entries of their usual size; those that are there.
+// Reads a table of `count` entries of their usual size; returns the entries that exist.
 template <typename T>
 std::vector<T> read_table(const ReadFile& read, uint64_t offset, uint16_t count) {
   std::vector<T> table(count);

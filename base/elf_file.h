@@ -1,6 +1,5 @@
-// What an ELF file for x86-64 says of itself (elf(5)). The file is untrusted: nothing beyond its end is read, and what
-// is kept of it is bounded. Not a reader of all of it: sections and segments are found here, and read by who wants
-// them.
+// Headers of an ELF file for x86-64 (elf(5)). The file is untrusted: nothing past its end is read, and what is kept of
+// it is bounded. This does not read all of the file: it finds sections and segments, which its users read.
 #pragma once
 
 #include <elf.h>
@@ -13,12 +12,12 @@
 
 namespace redrive {
 
-// Reads from an offset on; how much of it there was.
+// Reads from an offset on; returns how many bytes there were.
 using ReadFile = std::function<size_t(uint64_t offset, std::span<uint8_t> to)>;
 ReadFile read_from(int file);                        // pread(2)
 ReadFile read_from(std::span<const uint8_t> bytes);  // which must outlive it
 
-// All of the value, or none.
+// The whole value, or none.
 template <typename T>
 std::optional<T> read_value(const ReadFile& read, uint64_t offset) {
   T value;
@@ -27,7 +26,7 @@ std::optional<T> read_value(const ReadFile& read, uint64_t offset) {
 }
 
 struct ElfFile {
-  // Without segments and sections if it is none.
+  // Has no segments and sections if the file is not an ELF file.
   explicit ElfFile(const ReadFile& read);
 
   std::optional<uint64_t> offset_of(uint64_t address) const;

@@ -1,5 +1,5 @@
-// One version of a file: its bytes are the same as long as these are, but for what logstore/file_cache.h guards
-// against.
+// A version of a file. As long as these fields are the same, so are the file's bytes, except in the cases that
+// logstore/file_cache.h guards against.
 #pragma once
 
 #include <sys/stat.h>

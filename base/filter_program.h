@@ -1,4 +1,4 @@
-// A seccomp program (seccomp(2)), assembled: instructions that jump forward, to places that become known later.
+// Assembles a seccomp program (seccomp(2)): instructions with forward jumps to places that become known later.
 #pragma once
 
 #include <linux/filter.h>
@@ -29,7 +29,7 @@ class FilterProgram {
   void load_low(int arg) { load(offset_of_arg(arg)); }
   void load_high(int arg) { load(offset_of_arg(arg) + 4); }
   void answer(uint32_t action) { add(BPF_RET | BPF_K, action); }
-  void add_to_next() { add(BPF_MISC | BPF_TAX, 0); }  // what was loaded is added by add_it()
+  void add_to_next() { add(BPF_MISC | BPF_TAX, 0); }  // add_it() adds this value to the next one loaded
   void add_it() { add(BPF_ALU | BPF_ADD | BPF_X, 0); }
 
   void if_equal(uint32_t value, Place& place) { jump_if(BPF_JEQ, value, place); }

@@ -19,12 +19,12 @@ struct Limit {
   __rlimit_resource resource;
   const char* name;
   const char* option;  // of ulimit
-  rlim_t least;        // for a recording of a small program
+  rlim_t least;        // that a recording of a small program needs
   rlim_t unit;
   const char* unit_name;
   rlimit inherited{RLIM_INFINITY, RLIM_INFINITY};
 };
-// Not the stack's: the kernel lays out a program's memory by it.
+// The stack's limit is not among them: the kernel lays out a program's memory by it.
 std::array<Limit, 8> limits{{{RLIMIT_NOFILE, "open files", "n", 64, 1, ""},
                              {RLIMIT_FSIZE, "the size of files", "f", kMiB, kMiB, " MiB"},
                              {RLIMIT_AS, "address space", "v", 256 * kMiB, kMiB, " MiB"},
@@ -48,7 +48,7 @@ void lift_limits() {
     if (getrlimit(limit.resource, &limit.inherited) != 0) continue;
     const rlim_t hard = limit.inherited.rlim_max, highest = std::max(most(limit.resource), hard);
     const rlimit lifted{highest, highest}, soft{hard, hard};
-    // Only who is privileged may raise the hard one.
+    // Only a privileged process may raise the hard limit.
     if (setrlimit(limit.resource, &lifted) != 0) setrlimit(limit.resource, &soft);
   }
   pthread_attr_t attributes;

@@ -1,18 +1,20 @@
-// What redrive uses it uses beside the program: limits that were set for that (ulimit, getrlimit(2)) are not redrive's,
-// as far as it may lift them.
+// redrive needs resources in addition to the program's. Limits that were set for the program (ulimit, getrlimit(2))
+// shall not limit redrive, as far as it may raise them.
 #pragma once
 
 #include "base/result.h"
 
 namespace redrive {
 
-// Before there are other threads, whose stacks get small.
+// Call this before there are other threads, because it makes their stacks small.
 void lift_limits();
 
-// Whether what is left is enough to record or re-drive anything; the error names the limit that is too low.
+// Whether the remaining limits are high enough to record or re-drive anything; the error names the limit that is too
+// low.
 Result<void> check_limits();
 
-// In a child that becomes the program, or another command of the user's: the limits that redrive was started with.
+// For a child that becomes the program, or another command of the user: restores the limits that redrive was started
+// with.
 void give_back_limits();
 
 }  // namespace redrive

@@ -29,7 +29,7 @@ class REDRIVE_THREAD_SAFETY(capability("mutex")) Mutex {
   std::mutex mutex_;
 };
 
-// Holds a mutex while it lives, but between unlock() and lock().
+// Holds a mutex as long as it exists, except between unlock() and lock().
 class REDRIVE_THREAD_SAFETY(scoped_lockable) Lock {
  public:
   explicit Lock(Mutex& mutex) REDRIVE_THREAD_SAFETY(acquire_capability(mutex)) : mutex_(mutex) { mutex_.lock(); }
@@ -53,8 +53,8 @@ class REDRIVE_THREAD_SAFETY(scoped_lockable) Lock {
   bool held_ = true;
 };
 
-// What threads wait for that hold a mutex, which is given up meanwhile. A wait may end without a reason: what was
-// waited for is to be looked at again.
+// What threads that hold a mutex wait for; the mutex is released meanwhile. A wait may end without a reason, so the
+// caller must check again what it waits for.
 class Condition {
  public:
   void wait(Mutex& mutex) REQUIRES(mutex) {
@@ -62,7 +62,7 @@ class Condition {
     changed_.wait(lock);
     lock.release();
   }
-  // False if the time has come.
+  // False if the time has come first.
   template <typename Clock, typename Duration>
   bool wait_until(Mutex& mutex, std::chrono::time_point<Clock, Duration> time) REQUIRES(mutex) {
     std::unique_lock lock(mutex.mutex_, std::adopt_lock);

@@ -18,7 +18,7 @@ struct PageRef {
   const uint8_t* data = nullptr;  // kPageSize bytes
 };
 
-// A page is zero if its first 8 bytes are and each byte equals the one 8 before it.
+// A page is zero if its first 8 bytes are zero and every byte equals the one 8 bytes before it.
 inline bool is_zero_page(const uint8_t* page) {
   uint64_t first;
   std::memcpy(&first, page, sizeof first);

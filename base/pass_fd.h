@@ -1,4 +1,4 @@
-// A descriptor, passed to another process over a socket (unix(7), SCM_RIGHTS).
+// Passing a descriptor to another process over a socket (unix(7), SCM_RIGHTS).
 #pragma once
 
 #include <sys/socket.h>
@@ -10,18 +10,18 @@
 
 namespace redrive {
 
-// With one byte. False, with errno, if it could not be sent.
+// Sends the descriptor with one byte. False, with errno, if it could not be sent.
 bool pass_fd(int socket, int fd);
 
-// What recvmsg(2) is told by a process that receives one, in its memory.
+// The arguments of recvmsg(2) in the memory of a process that receives a descriptor.
 struct Receiving {
   msghdr message;
   iovec piece;
   uint64_t byte;
   uint8_t head[sizeof(cmsghdr)];
-  uint64_t descriptor;  // of which the kernel writes the low half
+  uint64_t descriptor;  // the kernel writes its low half
 
-  // As it is to lie at this address, where the message comes first.
+  // The structure as it must lie at this address; the message header comes first.
   static Receiving at(Address address);
 };
 static_assert(sizeof(Receiving) - offsetof(Receiving, head) == CMSG_SPACE(sizeof(int)));

@@ -17,12 +17,12 @@ namespace redrive {
 
 namespace {
 
-// What ptrace(2) reads and writes at a time.
+// The unit in which ptrace(2) reads and writes.
 using Word = long;
 static_assert(kPageSize % sizeof(Word) == 0);
 
-// Up to a page's end at most, without a descriptor: whatever its protection for the process's tracer, else only what
-// that allows.
+// Reads up to the end of a page at most, without a descriptor: whatever the protection if the caller is the process's
+// tracer, otherwise only what the protection allows.
 bool read_by_number(pid_t pid, Address from, uint8_t* to, size_t size) {
   const iovec here{to, size}, there{reinterpret_cast<void*>(from), size};
   if (process_vm_readv(pid, &here, 1, &there, 1, 0) == static_cast<ssize_t>(size)) return true;
@@ -96,7 +96,7 @@ Memory Memory::snapshot(const Memory& source) {
 }
 
 size_t Memory::read_snapshot(Address from, void* to, size_t size) const {
-  if (size > kPageSize) return source_->read_some(from, to, size);  // it is not read again
+  if (size > kPageSize) return source_->read_some(from, to, size);  // this much is not read again
   size_t done = 0;
   while (done < size) {
     const size_t offset = (from + done) % kPageSize;
@@ -117,7 +117,7 @@ size_t Memory::read_snapshot(Address from, void* to, size_t size) const {
 
 size_t Memory::read_piece(Address from, void* to, size_t size) const {
   for (auto piece = pieces_.rbegin(); piece != pieces_.rend(); ++piece) {
-    if (from < piece->address) size = std::min<size_t>(size, piece->address - from);  // there it goes before the others
+    if (from < piece->address) size = std::min<size_t>(size, piece->address - from);  // that piece takes precedence
     if (from < piece->address || from - piece->address >= piece->data.size()) continue;
     const size_t offset = from - piece->address;
     const size_t length = std::min(size, piece->data.size() - offset);

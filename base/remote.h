@@ -1,8 +1,8 @@
-// A stopped tracee's memory and registers (ptrace(2), process_vm_readv(2)).
+// The memory and registers of a stopped tracee (ptrace(2), process_vm_readv(2)).
 //
-// Every function wants the caller to be the tracer and the tracee to be in a ptrace-stop, except memory access,
-// which mostly goes through an open /proc/PID/mem and works from any thread. A tracee that died meanwhile makes them
-// fail: that is data, not an error, so they return false.
+// The caller of these functions must be the tracer, and the tracee must be in a ptrace-stop. The exception is memory
+// access, which usually goes through an open /proc/PID/mem and works from any thread. If the tracee has died, the
+// functions return false: that is data, not an error.
 #pragma once
 
 #include <signal.h>
@@ -22,17 +22,17 @@
 
 namespace redrive {
 
-// In which 64-bit code runs (asm/segment.h).
+// Segments in which 64-bit code runs (asm/segment.h).
 inline constexpr uint64_t kCodeSegment = 0x33, kStackSegment = 0x2b;
 
-// Bytes of a tracee and their place here.
+// Bytes of a tracee, and where they lie in our memory.
 struct MemoryPiece {
   Address address = 0;
   uint8_t* data = nullptr;
   size_t size = 0;
 };
 
-// Consecutive bytes of a tracee, here.
+// Consecutive bytes of a tracee, copied.
 struct Stretch {
   Address start = 0;
   Bytes bytes;
@@ -44,39 +44,40 @@ struct Stretch {
 class Memory {
  public:
   Memory() = default;
-  // Where no more files can be opened (errno EMFILE and the like), the process is named by its number instead.
+  // If no more files can be opened (errno EMFILE and the like), the process is accessed by its number instead.
   static Result<Memory> open(pid_t pid);
-  // Pieces of memory as they were at some moment, later ones before earlier ones; all else is unreadable. What they
-  // refer to must outlive it. Not to be written.
+  // Pieces of memory as they were at some moment; later pieces take precedence over earlier ones. Everything else is
+  // unreadable. The data must outlive the Memory, which must not be written to.
   struct Piece {
     Address address;
     std::span<const uint8_t> data;
   };
   static Memory of(std::span<const Piece> pieces);
-  // The same memory, of which each page is read once: to look at many places while the process is stopped. `source`
-  // must outlive it. Not to be written.
+  // The same memory, each page of which is read only once: for looking at many places while the process is stopped.
+  // `source` must outlive it. It must not be written to.
   static Memory snapshot(const Memory& source);
 
-  // The memory of this process, which shares it with `source`'s.
+  // The memory of this process, which it shares with the process of `source`.
   static Memory shared(pid_t pid, const Memory& source);
 
   pid_t pid() const { return pid_; }
   bool read(Address from, void* to, size_t size) const;         // all or false
   size_t read_some(Address from, void* to, size_t size) const;  // up to the first unreadable page
   bool write(Address to, const void* from, size_t size) const;  // all or false
-  // Where these bytes lie in one piece already; null if they have to be read.
+  // The place where these bytes already lie in one piece; null if they have to be read.
   const uint8_t* view(Address from, size_t size) const;
-  // Up to 1024 pieces in one call. Not of a process that may exec meanwhile, because it is named by its number; nor of
-  // a fork's copy, because the kernel then gives it a page of its own for each that is read.
+  // Up to 1024 pieces in one call. Do not use these for a process that may exec meanwhile, because the process is named
+  // by its number, nor for a fork's copy, because the kernel then gives the copy a page of its own for each page that
+  // is read.
   bool read(std::span<const MemoryPiece> pieces) const;   // all or false
   bool write(std::span<const MemoryPiece> pieces) const;  // all or false
-  // What these pieces, in ascending order, lie in: those close together in one stretch, with what is between them. All
-  // are read at once. Without those that cannot be read.
+  // The stretches in which these pieces lie; the pieces are in ascending order. Pieces that are close together share a
+  // stretch, which includes what is between them. All are read in one go. Pieces that cannot be read are left out.
   std::vector<Stretch> stretches(std::span<const MemoryPiece> pieces) const;
-  // Pieces in ascending order, whatever protects them. Whole stretches are written, so the process must be stopped.
-  // False if some could not be written.
+  // Writes pieces, which are in ascending order, whatever their protection. Whole stretches are written, so the process
+  // must be stopped. False if some could not be written.
   bool patch(std::span<const MemoryPiece> pieces) const;
-  // A NUL-terminated string of at most `limit` bytes, without its NUL; what could be read if it has none.
+  // A NUL-terminated string of at most `limit` bytes, without its NUL; if there is no NUL, what could be read.
   std::string string(Address from, size_t limit = 4096) const;
 
   template <typename T>
@@ -94,7 +95,7 @@ class Memory {
 
   pid_t pid_ = -1;
   Fd fd_;
-  bool by_number_ = false;  // there was no descriptor left for it
+  bool by_number_ = false;  // no descriptor was left for the file
   std::span<const Piece> pieces_;
   const Memory* source_ = nullptr;
   mutable std::vector<std::pair<Address, Bytes>> pages_;

@@ -1,7 +1,7 @@
-// Result<T>: the value of an operation or the reason why the environment refused it.
+// Result<T>: the value of an operation, or the reason why the environment refused it.
 //
-// Not for bugs in redrive (CHECK, base/check.h) and not for divergences (values of their own).
-// Errors travel up to main or the daemon's session boundary, which print them once.
+// It is not for bugs in redrive (CHECK, base/check.h), and not for divergences (values of their own). Errors travel up
+// to main or the daemon's session boundary, which print them once.
 #pragma once
 
 #include <cerrno>

@@ -1,6 +1,6 @@
-// Part of sanitizer builds only (`make asan`, `make tsan`): how these report. The environment says nothing of it,
-// because recorded programs inherit that. Where tests set REDRIVE_TRACE_DIR, reports go into files beside that
-// directory, DIRECTORY.report.PID: standard error may be the program's, or closed.
+// How sanitizers report; part of sanitizer builds only (`make asan`, `make tsan`). Their options are not set in the
+// environment, because recorded programs inherit it. Where tests set REDRIVE_TRACE_DIR, reports go into files
+// DIRECTORY.report.PID beside that directory, because standard error may be the program's, or closed.
 #include <dlfcn.h>
 #include <sanitizer/common_interface_defs.h>
 
@@ -8,10 +8,10 @@
 #include <string>
 
 #define REPORT_OPTIONS "exitcode=66"
-// Else it lowers the limit for core dumps, which recorded programs would see.
+// Otherwise it lowers the limit for core dumps, which recorded programs would see.
 #define RUNTIME_OPTIONS REPORT_OPTIONS ":disable_coredump=0"
-// A child of fork cannot join threads of its parent that had ended and were not joined yet. They would be reported as
-// leaks when the child ends by itself, as the children of a killed replay do, and they are no races.
+// A child of fork cannot join threads of its parent that had ended but were not joined yet. They would be reported as
+// leaks when the child ends by itself, as the children of a killed replay do, although they are not races.
 #define THREAD_OPTIONS RUNTIME_OPTIONS ":report_thread_leaks=0"
 
 extern "C" {
@@ -28,7 +28,7 @@ namespace {
   if (!traces) return false;
   const std::string path = std::string(traces) + ".report";
   __sanitizer_set_report_path(path.c_str());
-  // Beside another one, GCC's library for undefined behaviour has a path of its own.
+  // If another sanitizer is in use as well, GCC's library for undefined behaviour has a report path of its own.
   if (void* const undefined = dlopen("libubsan.so.1", RTLD_NOW | RTLD_NOLOAD)) {
     using SetReportPath = void(const char*);
     reinterpret_cast<SetReportPath*>(dlsym(undefined, "__sanitizer_set_report_path"))(path.c_str());

@@ -60,7 +60,7 @@ std::string format_size(uint64_t bytes) {
   return three_digits(value) + " " + kPrefixes[prefix];
 }
 
-// Each field that a format leaves out is that of `now`'s day at midnight.
+// A field that a format leaves out is taken from midnight of the current day.
 Result<std::chrono::system_clock::time_point> parse_time(const std::string& text,
                                                          std::chrono::system_clock::time_point now) {
   using std::chrono::system_clock;

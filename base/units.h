@@ -1,4 +1,4 @@
-// Durations and sizes as people write and read them. Everything inside redrive carries its unit in the name.
+// Durations and sizes as people write and read them. Inside redrive, names carry the unit.
 #pragma once
 
 #include <chrono>
@@ -10,10 +10,10 @@
 
 namespace redrive {
 
-// "500ms", "2s", "1.5m", "1h", "100us" in seconds. A number without a unit is refused: 10 of what?
+// "500ms", "2s", "1.5m", "1h" or "100us" in seconds. A number without a unit is refused as ambiguous.
 Result<double> parse_duration(std::string_view text);
 
-// When: a duration ago ("2h"), a day ("today", "yesterday", "2026-11-22") or a time of the local clock
+// A point in time: a duration ago ("2h"), a day ("today", "yesterday", "2026-11-22") or a time of the local clock
 // ("2026-11-22 18:30", "18:30:05").
 Result<std::chrono::system_clock::time_point> parse_time(const std::string& text,
                                                          std::chrono::system_clock::time_point now);

@@ -1,4 +1,4 @@
-// A thread that carries out jobs in order, and no more than a few of them waiting: who adds one to a full queue waits.
+// A thread that carries out jobs in order. Only a few jobs may wait: adding one to a full queue blocks.
 #pragma once
 
 #include <deque>
@@ -14,7 +14,7 @@ class WriteBehind {
  public:
   WriteBehind(size_t limit, std::function<void(Job&)> carry_out)
       : limit_(limit), carry_out_(std::move(carry_out)), thread_([this] { run(); }) {}
-  // Carries out what is waiting.
+  // Carries out the waiting jobs first.
   ~WriteBehind() {
     {
       const Lock lock(mutex_);

@@ -32,7 +32,7 @@ struct Closer {
 };
 using File = std::unique_ptr<FILE, Closer>;
 
-// One line of /proc/PID/maps; false if it has another form.
+// Parses one line of /proc/PID/maps; false if it has another form.
 bool parse_line(const char* line, Mapping& m) {
   bool good = true;
   const auto number = [&](int base, char behind) -> uint64_t {
@@ -80,7 +80,7 @@ bool kernels_own(const Mapping& m) {
   return m.name.starts_with("[vdso") || m.name.starts_with("[vvar") || m.name == "[vsyscall]";
 }
 
-// Linux's include/uapi/linux/fs.h.
+// From Linux's include/uapi/linux/fs.h.
 struct MappingQuery {
   uint64_t size, query_flags, query_address;
   uint64_t start, end, flags, page_size, offset, inode;
@@ -98,7 +98,8 @@ Result<Fd> open_maps(pid_t pid) {
   return file;
 }
 
-// One mapping, the kernel's own included. If there is none errno is ENOENT, another if the kernel cannot be asked.
+// Finds one mapping, including the kernel's own. If there is none, errno is ENOENT; if the kernel cannot be asked, it
+// is another error.
 std::optional<Mapping> query(int maps, Address address, uint64_t flags) {
   char name[PATH_MAX];
   name[0] = '\0';
@@ -122,7 +123,7 @@ std::optional<Mapping> query(int maps, Address address, uint64_t flags) {
   return m;
 }
 
-// ioctl(2) PAGEMAP_SCAN, Linux 6.7, as in include/uapi/linux/fs.h: finds pages without a look at memory that has no
+// ioctl(2) PAGEMAP_SCAN, Linux 6.7, as in include/uapi/linux/fs.h. It finds pages without looking at memory that has no
 // page tables.
 struct PageRegion {
   uint64_t start, end, categories;
@@ -142,7 +143,7 @@ void add_run(std::vector<PageRun>& runs, Address start, Address end) {
   }
 }
 
-// Written private pages; none if the kernel cannot be asked in this way.
+// Written private pages; nullopt if the kernel does not support this request.
 std::optional<std::vector<PageRun>> scan_pages(int pagemap, const Mapping& mapping) {
   constexpr uint64_t kHeld = kPresentCategory | kSwappedCategory;
   std::vector<PageRun> runs;
@@ -163,7 +164,7 @@ std::optional<std::vector<PageRun>> scan_pages(int pagemap, const Mapping& mappi
   return runs;
 }
 
-// The same by the whole page table, 8 bytes a page.
+// The same, by reading the whole page table, 8 bytes per page.
 std::vector<PageRun> read_page_table(int pagemap, const Mapping& mapping) {
   constexpr uint64_t kEntriesPerRead = 16384;
   const uint64_t total = mapping.length() / kPageSize;
@@ -216,7 +217,7 @@ std::vector<FileRange> data_ranges(int file, uint64_t start, uint64_t end) {
   for (off_t at = static_cast<off_t>(start); at < static_cast<off_t>(end);) {
     const off_t data = lseek(file, at, SEEK_DATA);
     if (data < 0) {
-      // Nothing follows, or the file system cannot tell: then all is data.
+      // Either no data follows, or the file system cannot tell; in that case everything counts as data.
       if (errno != ENXIO) ranges.push_back({static_cast<uint64_t>(at), end});
       break;
     }
@@ -322,8 +323,8 @@ std::vector<PageRun> PageTable::stored_pages(const Mapping& mapping) const {
     if (auto found = scan_pages(fd_.get(), mapping)) return *found;
     return read_page_table(fd_.get(), mapping);
   }
-  // Another process may have written shared pages that this one never touched, so its page table does not tell. Reading
-  // pages that the object does not hold would make them.
+  // Another process may have written shared pages that this one has never touched, so this one's page table is not
+  // enough. Reading pages that the object does not hold would create them.
   const Fd object = open_object(pid_, mapping);
   if (!object) return {{mapping.start, mapping.length() / kPageSize}};
   std::vector<PageRun> runs;

@@ -21,52 +21,54 @@ struct AddressRange {
   bool operator==(const AddressRange&) const = default;
 };
 
-// The mappings of a process, in address order, the kernel's own ([vdso], [vvar], [vsyscall]) left out. `file` is not
+// The mappings of a process, in address order, without the kernel's own ([vdso], [vvar], [vsyscall]). `file` is not
 // filled in.
 Result<std::vector<Mapping>> read_mappings(pid_t pid);
-// The one of them that holds the address; null if there is none.
+// The mapping that holds the address; null if there is none.
 const Mapping* mapping_at(const std::vector<Mapping>& mappings, Address address);
-// The same of a process, if no other is wanted. Fails if there is none. Where the kernel can be asked for one
-// (ioctl(2) PROCMAP_QUERY, Linux 6.11), that takes a few microseconds, however many there are.
+// The mapping of a process that holds the address, for callers that need no other. Fails if there is none. Where the
+// kernel can be asked for a single mapping (ioctl(2) PROCMAP_QUERY, Linux 6.11), this takes a few microseconds, however
+// many mappings there are.
 Result<Mapping> mapping_of(pid_t pid, Address address);
-// Those that are executable, asked for in the same way.
+// The executable mappings of a process, found in the same way.
 Result<std::vector<Mapping>> code_mappings(pid_t pid);
-// Where those of them begin that grow downwards.
+// The start addresses of the mappings that grow downwards.
 Result<std::set<Address>> growing_mappings(pid_t pid);
-// Where the kernel mapped its vDSO; 0 if nowhere.
+// Where the kernel mapped its vDSO; 0 if it did not.
 Address vdso_address(pid_t pid);
 
-// Resident memory of its own, roughly: what an image of it will hold beside shared memory. 0 if it has ended.
+// Resident private memory, roughly: what an image of the process will hold in addition to shared memory. 0 if it has
+// ended.
 uint64_t private_bytes(pid_t pid);
 
-// Where what is mapped may be found. The first path wants a capability; the other serves as well while it names the
-// same file (proc_pid_map_files(5)).
+// Paths of a mapped file. The first path needs a capability; the second one will do as long as it names the same file
+// (proc_pid_map_files(5)).
 std::array<std::string, 2> paths_of(pid_t pid, const Mapping& mapping);
-// The file or memory object that a shared mapping shows, opened for reading, if that can be done.
+// The file or memory object behind a shared mapping, opened for reading, if that is possible.
 Fd open_object(pid_t pid, const Mapping& mapping);
 
-// Its size in bytes, if it could be opened.
+// The size of that object in bytes, if it could be opened.
 std::optional<uint64_t> object_size(pid_t pid, const Mapping& mapping);
 
 struct FileRange {
   uint64_t start = 0;
   uint64_t end = 0;
 };
-// What a file holds between two offsets, its holes left out (lseek(2), SEEK_DATA).
+// The ranges between two offsets where a file holds data; holes are left out (lseek(2), SEEK_DATA).
 std::vector<FileRange> data_ranges(int file, uint64_t start, uint64_t end);
 
-// A run of pages that hold contents of their own: written private pages, and those that a shared object holds.
+// A run of pages with contents of their own: written private pages, and pages that a shared object holds.
 struct PageRun {
   Address start = 0;
   uint64_t pages = 0;
 };
-// The written private pages of a whole process, in address order, those of the kernel's own mappings among them.
+// The written private pages of a whole process, in address order, including those of the kernel's own mappings.
 std::vector<PageRun> private_pages(pid_t pid);
 // A process's page table.
 class PageTable {
  public:
   static Result<PageTable> open(pid_t pid);
-  // The runs of one mapping. Pages that equal the mapped file (never written) are not among them.
+  // The runs of one mapping. Pages that equal the mapped file because they were never written are left out.
   std::vector<PageRun> stored_pages(const Mapping& mapping) const;
 
  private:
@@ -76,7 +78,7 @@ class PageTable {
   Fd fd_;
 };
 
-// Adjacent pages, valid until the visitor returns. Its error ends the visit.
+// Visits adjacent pages, which are valid until it returns. An error ends the visit.
 using VisitRun = std::function<Result<void>(const Mapping&, Address, std::span<const uint8_t>)>;
 // Reads pages of one mapping, in the runs' order, at most 1 MiB at a time. Unreadable pages (beyond a file's end) are
 // skipped.

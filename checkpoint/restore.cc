@@ -15,7 +15,7 @@
 namespace redrive {
 namespace {
 
-// Puts pages into stubs and shared objects, adjacent ones as one piece.
+// Puts pages into stubs and shared objects; adjacent pages are written as one piece.
 class PageFiller {
  public:
   PageFiller(const UnitState& state, RestoredUnit& unit) : state_(state), unit_(unit) {}
@@ -28,7 +28,7 @@ class PageFiller {
                                kPageSize));
         continue;
       }
-      auto* data = const_cast<uint8_t*>(page.data);  // only read
+      auto* data = const_cast<uint8_t*>(page.data);  // only read from
       if (!pieces_.empty() && pieces_.back().address + pieces_.back().size == page.address &&
           pieces_.back().data + pieces_.back().size == data) {
         pieces_.back().size += kPageSize;
@@ -43,7 +43,7 @@ class PageFiller {
  private:
   static constexpr size_t kMaxPieces = 1024;
 
-  // Finds the process and mapping of a page.
+  // Finds the process and the mapping of a page.
   Result<void> enter(const PageRef& page) {
     if (!process_ || process_->process != page.process) {
       TRY(flush());
@@ -72,12 +72,12 @@ class PageFiller {
 
   const UnitState& state_;
   RestoredUnit& unit_;
-  const ProcessState* process_ = nullptr;  // of the page before, and its mapping
+  const ProcessState* process_ = nullptr;  // process and mapping of the previous page
   const Mapping* mapping_ = nullptr;
   std::vector<MemoryPiece> pieces_;  // of process_
 };
 
-// Processes that run on the memory of others.
+// Restores processes that run in the memory of others.
 Result<void> restore_sharers(const UnitState& state, RestoredUnit& unit) {
   for (const auto& process : state.processes) {
     if (!process.memory_of) continue;
@@ -103,10 +103,10 @@ Result<void> restore_threads(const UnitState& state, RestoredUnit& unit) {
     }
     unit.threads[thread.thread] = tid;
   }
-  // Registers last: making threads uses the leader's.
+  // Registers come last, because making threads uses the leader's.
   for (const auto& thread : state.threads) {
     user_regs_struct regs = thread.regs;
-    regs.orig_rax = ~0ull;  // whatever the kernel thinks of restarting a syscall, there is none
+    regs.orig_rax = ~0ull;  // the kernel must not restart a system call
     const pid_t tid = unit.threads.at(thread.thread);
     if (!set_regs(tid, regs)) return errno_error("cannot restore registers");
     if (!thread.xstate.empty() && !set_xstate(tid, thread.xstate))
@@ -217,7 +217,7 @@ Result<void> map(Calls& calls, const Mapping& mapping, SharedObjects& shared, co
 
 namespace {
 
-// What everything else here relies on.
+// Checks what everything else here relies on.
 bool is_consistent(const UnitState& state) {
   std::set<uint32_t> processes, threads;
   for (const auto& process : state.processes) {

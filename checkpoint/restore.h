@@ -14,25 +14,25 @@
 
 namespace redrive {
 
-// What a re-driven unit has mapped shared. An object that can be changed is a memfd; it is grown as it is mapped unless
-// its size is known. One that nobody can change is a file copy of the trace.
+// The objects that a re-driven unit has mapped shared. An object that can be changed is a memfd; unless its size is
+// known, it grows as it is mapped. An object that nobody can change is a copy of the file in the trace.
 class SharedObjects {
  public:
-  // A path by which a stub can open the object, whose `size` bytes it can map.
+  // A path by which a stub can open the object so that it can map `size` bytes of it.
   Result<std::string> path(uint64_t object, uint64_t size);
   Result<void> write(uint64_t object, uint64_t offset, const void* data, size_t size);
-  // Makes it so long: what is beyond that is gone, and what is new is zero.
+  // Sets the size: what is beyond it is lost, and what is new is zero.
   Result<void> resize(uint64_t object, uint64_t size);
-  // Makes a range zero. The object keeps its size.
+  // Makes a range zero. The size of the object does not change.
   Result<void> clear(uint64_t object, uint64_t offset, uint64_t length);
-  // Fills a range with what the file at this path holds there.
+  // Fills a range with what the file at this path holds in the same range.
   Result<void> fill(uint64_t object, uint64_t offset, uint64_t length, const std::string& path);
-  // Which object this is, as processes that have mapped it show it.
+  // Identifies the object by the device and inode that processes see where they have mapped it.
   std::optional<uint64_t> object_of(uint64_t device, uint64_t inode) const;
   // Its size, if it was resized.
   std::optional<uint64_t> size_of(uint64_t object) const;
 
-  // The object shows the trace's copy of this file, until take_copy(), which answers which one it was; 0: none.
+  // The object shows the trace's copy of this file until take_copy(), which returns that file; 0: none.
   void show_copy(uint64_t object, uint64_t file) { copies_[object] = file; }
   uint64_t take_copy(uint64_t object);
   // The object that shows this copy; 0: none.
@@ -42,7 +42,7 @@ class SharedObjects {
   struct Object {
     Fd fd;
     uint64_t size = 0;
-    bool sized = false;  // by resize()
+    bool sized = false;  // it was resized
   };
   Result<Object*> at_least(uint64_t object, uint64_t size);
   std::map<uint64_t, Object> objects_;
@@ -53,7 +53,7 @@ struct RestoredProcess {
   Stub stub;
   Address brk = 0;
   int32_t pid = 0;                    // when recorded
-  std::optional<uint32_t> memory_of;  // the process whose memory it was born on (ProcessState)
+  std::optional<uint32_t> memory_of;  // the process in whose memory it was born (ProcessState)
   std::shared_ptr<LocalDescriptors> descriptors = std::make_shared<LocalDescriptors>();  // shared with the memory
 };
 
@@ -71,8 +71,8 @@ using FilePath = std::function<Result<std::string>(uint64_t file)>;
 Result<RestoredUnit> restore(const UnitState& state, const ReadPages& read_pages, const FilePath& file_path,
                              const StubTier& tier = {});
 
-// Adds what maps one recorded mapping: file copies private, shared objects shared (for reading only, if nobody can
-// change them), the stack growing downwards.
+// Adds the calls that map one recorded mapping: file copies are mapped private, shared objects shared (only for reading
+// if nobody can change them), and the stack grows downwards.
 Result<void> map(Calls& calls, const Mapping& mapping, SharedObjects& shared, const FilePath& file_path);
 
 }  // namespace redrive

@@ -1,11 +1,11 @@
-// What every restore costs, whatever is restored.
+// The cost of every restore that does not depend on what is restored.
 #pragma once
 
 #include "base/result.h"
 
 namespace redrive {
 
-// Seconds that an empty stub takes to become ready on this host, now.
+// How many seconds an empty stub takes to become ready on this host, measured now.
 Result<double> measure_spawn_s();
 
 }  // namespace redrive

@@ -35,8 +35,8 @@
 namespace redrive {
 namespace {
 
-// What a stub executes of its own: the calls from rbx to rbp, up to the first that fails; r12 is the descriptor that
-// was received last, for those that name kReceived.
+// The stub's own code: it makes the calls from rbx to rbp, up to the first that fails. r12 is the descriptor that was
+// received last, for calls that use kReceived.
 extern "C" const uint8_t redrive_stub_code[], redrive_stub_syscall[], redrive_stub_code_end[];
 asm(R"(
   .pushsection .rodata
@@ -73,7 +73,7 @@ constexpr Address kGateCode = kStubSyscallEnd - 2;
 constexpr Address kScratch = kGateStart + kPageSize;
 constexpr uint64_t kCallSize = 56;  // Stub::Call
 
-// Behind the list of calls: how a file is received.
+// After the list of calls: the arguments for receiving a file.
 constexpr Address kReceiving = kScratch + 0xf80;
 static_assert(SYS_recvmsg == 47 && kReceiving + offsetof(Receiving, descriptor) == 0x70001fe0);
 constexpr size_t kMostCalls = (kReceiving - kScratch) / kCallSize;
@@ -83,7 +83,7 @@ constexpr uint64_t kNsPerSecond = 1'000'000'000;
 constexpr uint64_t kMostTicks = 120;  // seconds of CPU time for a list of calls: unmapping much memory takes long
 constexpr uint64_t kCpuidFaulting = 0x1012;  // ARCH_SET_CPUID, off = faults
 
-// Where the code for a list of calls begins.
+// Where the code that makes a list of calls starts.
 Address list_code() { return kGateCode - static_cast<Address>(redrive_stub_syscall - redrive_stub_code); }
 
 // The stub program as an open memfd, made once.
@@ -95,7 +95,7 @@ int stub_fd() {
   return program.get();
 }
 
-// Two ends, of which the first is ours.
+// The two ends of a socket; the first one is ours.
 struct Sockets {
   Fd ours, its;
 };
@@ -125,11 +125,11 @@ int run_stub(void* arg) {
       close_range(kSocket + 1, ~0u, CLOSE_RANGE_CLOEXEC) != 0)
     _exit(127);
   prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-  // Until PTRACE_O_EXITKILL is set, it would outlive a maker that is killed. In another PID namespace, getppid() is 0:
-  // there it ends with the namespace.
+  // Until PTRACE_O_EXITKILL is set, the stub would outlive a maker that is killed. In another PID namespace getppid()
+  // is 0; there the stub ends with the namespace.
   prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
   if (const pid_t parent = getppid(); parent != 0 && parent != starting.maker) _exit(127);
-  // Its stop at the exec is a signal.
+  // It stops at the exec by a signal.
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -137,12 +137,12 @@ int run_stub(void* arg) {
   _exit(127);
 }
 
-// Makes it, and what is forked from it, the first to go when memory gets scarce (proc(5), oom_score_adj).
+// Lets the kernel kill this process, and those forked from it, first when memory gets scarce (proc(5), oom_score_adj).
 void sacrifice_first(pid_t pid) {
   constexpr std::string_view kFirst = "1000";
   const Fd score(::open(proc_path(pid, "oom_score_adj").c_str(), O_WRONLY | O_CLOEXEC));
   const bool ranked = score && ::write(score.get(), kFirst.data(), kFirst.size()) > 0;
-  static_cast<void>(ranked);  // not where /proc may not be written to
+  static_cast<void>(ranked);  // fails if /proc may not be written to
 }
 
 bool touches_stub(Address start, uint64_t length) {
@@ -157,7 +157,7 @@ bool at_birth(int status) {
 }
 bool at_filter(int status) { return WIFSTOPPED(status) && status >> 16 == PTRACE_EVENT_SECCOMP; }
 
-// Its number alone may be another process's if it has ended and was waited for.
+// If the process has ended and was waited for, its number may belong to another process; the pidfd does not.
 void end_process(pid_t pid, const Fd& pidfd) {
   if (pidfd) {
     syscall(SYS_pidfd_send_signal, pidfd.get(), SIGKILL, nullptr, 0);
@@ -224,21 +224,21 @@ Result<Stub> Stub::spawn_by(Result<pid_t> (*spawn)(int (*body)(void*), void* arg
   if (ptrace(PTRACE_SETOPTIONS, stub.pid_, nullptr, kOptions) != 0) return errno_error("cannot trace a stub process");
   TRY(stub.begin());
   sacrifice_first(stub.pid_);
-  // Leave nothing mapped but its own two pages.
+  // Unmaps everything except the stub's own two pages.
   ASSIGN_OR_RETURN(const auto mappings, read_mappings(stub.pid_));
   StubCalls calls(stub, stub.pid_);
   for (const auto& m : mappings) {
     if (m.start >= kGateEnd || m.end <= kGateStart) TRY(calls.unmap(m.start, m.length()));
   }
   if (const Address vdso = vdso_address(stub.pid_)) {
-    // The kernel's data pages lie right below the vDSO; unmapping holes is harmless.
+    // The kernel's data pages lie right below the vDSO; unmapping holes does no harm.
     TRY(calls.unmap(vdso - 16 * kPageSize, 32 * kPageSize));
   }
-  // It may be handed over to another thread than the one that made it, which may end before it.
+  // The stub may be handed over to another thread than the one that made it, and that one may end first.
   TRY(calls.add("let a stub process outlive a thread", SYS_prctl, {PR_SET_PDEATHSIG, 0}));
   TRY(calls.add("trap rdtsc in a stub process", SYS_prctl, {PR_SET_TSC, PR_TSC_SIGSEGV}));
   TRY(calls.run());
-  // Where the machine cannot trap cpuid, the recording could not either.
+  // If the machine cannot trap cpuid, the recording could not do so either.
   static std::atomic<bool> traps_cpuid = true;
   if (traps_cpuid) {
     ASSIGN_OR_RETURN(const int64_t cpuid, stub.call(stub.pid_, SYS_arch_prctl, {kCpuidFaulting, 0}));
@@ -248,7 +248,7 @@ Result<Stub> Stub::spawn_by(Result<pid_t> (*spawn)(int (*body)(void*), void* arg
   return stub;
 }
 
-// From now on only the filter's calls are let through.
+// From now on only the calls that the filter allows are let through.
 Result<void> Stub::confine(const StubTier& tier) const {
   const auto filter = stub_filter(kStubSyscallEnd, {kGateStart, kGateEnd}, tier);
   const sock_fprog program{static_cast<unsigned short>(filter.size()),
@@ -276,9 +276,9 @@ void Stub::limit_stack(uint64_t bytes) const {
   prlimit(pid_, RLIMIT_STACK, &limit, nullptr);
 }
 
-// Not by waitid(2), which says nothing of a process until the ends of its other threads have been waited for.
+// This does not use waitid(2), which reports nothing about a process until its other threads have been waited for.
 bool Stub::was_killed() const {
-  constexpr int kState = 3, kExitCode = 52;  // fields of proc_pid_stat(5); the code is as from wait(2)
+  constexpr int kState = 3, kExitCode = 52;  // fields of proc_pid_stat(5); the code is in the format of wait(2)
   if (proc_stat_field(pid_, kState) != "Z") return false;
   const auto status = parse_number(proc_stat_field(pid_, kExitCode));
   return status && (*status & 0x7f) == SIGKILL;
@@ -291,7 +291,7 @@ uint64_t Stub::cpu_time_ns() const {
   return static_cast<uint64_t>(used.tv_sec) * kNsPerSecond + static_cast<uint64_t>(used.tv_nsec);
 }
 
-// The kernel moves this limit on by a second each time.
+// The kernel raises this limit by one second each time.
 void Stub::tick() const {
   rlimit limit{};
   if (prlimit(pid_, RLIMIT_CPU, nullptr, &limit) != 0) return;
@@ -333,7 +333,7 @@ void Stub::end_thread(pid_t tid) const {
   uint64_t stops = 0;
   do {
     ptrace(PTRACE_CONT, tid, nullptr, nullptr);
-    // Other code than ours may make another call, or none.
+    // Code other than ours may make a different call, or none.
   } while (wait_for(tid, status) && WIFSTOPPED(status) && !at_filter(status) && ++stops < kMostTicks);
 }
 
@@ -382,7 +382,7 @@ Result<Stub::Ran> Stub::run(pid_t tid, Address start, user_regs_struct regs, std
   regs.rbp = kScratch + calls.size() * kCallSize;
   regs.orig_rax = ~0ull;
   regs.eflags = 0x202;
-  regs.cs = kCodeSegment, regs.ss = kStackSegment;  // the thread may be amid code of another size
+  regs.cs = kCodeSegment, regs.ss = kStackSegment;  // the thread may be running code of another size
   regs.ds = saved.ds, regs.es = saved.es, regs.fs = saved.fs, regs.gs = saved.gs;
   regs.fs_base = saved.fs_base, regs.gs_base = saved.gs_base;
   regs.rsp = saved.rsp;
@@ -390,7 +390,7 @@ Result<Stub::Ran> Stub::run(pid_t tid, Address start, user_regs_struct regs, std
   size_t last = 0;
   const auto is_next = [&] {
     const size_t at = (regs.rbx - kScratch) / kCallSize;
-    // It may be the same again: a clone(2) that a signal came before.
+    // It may be the same call again: a clone(2) that a signal interrupted.
     if (regs.rip != kStubSyscallEnd || at < last || at >= calls.size()) return false;
     last = at;
     const auto args = syscall_args(regs);
@@ -455,7 +455,7 @@ Result<void> Stub::give_socket(const Stub& parent) {
   StubCalls calls(*this, pid_);
   TRY(calls.receive(doing, std::move(sockets.its)));
   TRY(calls.push(doing, SYS_dup2, {kReceived, kSocket}));
-  // The first call still takes it from the other.
+  // The first call still takes it from the parent's socket.
   files_ = Fd(fcntl(parent.files_.get(), F_DUPFD_CLOEXEC, 0));
   TRY(calls.run());
   files_ = std::move(sockets.ours);
@@ -488,7 +488,7 @@ Result<void> Stub::describe(pid_t tid, const LocalDescriptor& descriptor) const 
   constexpr uint64_t kWrite = 0x11;
   if (!memory_.put(kScratch, descriptor)) return errno_error("cannot write to a stub");
   ASSIGN_OR_RETURN(const int64_t result, call(tid, SYS_modify_ldt, {kWrite, kScratch, sizeof descriptor}));
-  const auto made = static_cast<int>(result);  // the call's type
+  const auto made = static_cast<int>(result);  // the call returns an int
   if (made == 0) return {};
   return Error{"cannot describe a segment in a stub (modify_ldt): " + std::string(std::strerror(-made))};
 }
@@ -498,7 +498,7 @@ Result<void> StubCalls::add(std::string doing, long number, std::initializer_lis
   return push(std::move(doing), number, args);
 }
 
-// What was received last, if it is still open. There is room for that.
+// Closes the file that was received last, if it is still open. There is always room for that.
 void StubCalls::close() {
   if (open_.empty()) return;
   calls_.push_back({SYS_close, {kReceived}});
@@ -524,7 +524,7 @@ Result<void> StubCalls::receive(std::string doing, Fd file) {
 Result<void> StubCalls::map_file(const std::string& path, Address start, uint64_t length, int protection, int flags,
                                  uint64_t offset) {
   const int mode = (flags & MAP_TYPE) == MAP_SHARED ? O_RDWR : O_RDONLY;
-  constexpr size_t kCalls = 4;  // what is open is closed, two are added, and what is received is closed
+  constexpr size_t kCalls = 4;  // an open file is closed, two calls are added, and the received file is closed
   const std::string doing = "map " + path;
   if (calls_.size() + kCalls > kMostCalls) TRY(run());
   if (open_ != doing || open_mode_ != mode) {
@@ -553,7 +553,7 @@ Result<int64_t> StubCalls::run() {
   static_assert(sizeof(Stub::Call) == kCallSize);
   if (calls_.empty()) return 0;
   close();
-  // If a call has failed, the files of those behind it were not received.
+  // If a call failed, the files of later calls were not received.
   int unread = 0;
   if (!files_.empty() && (ioctl(stub_.files_.get(), SIOCOUTQ, &unread) != 0 || unread > 0))
     return Error{"cannot send files to a stub, which has not received those before"};

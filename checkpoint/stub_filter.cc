@@ -16,8 +16,8 @@
 namespace redrive {
 namespace {
 
-// Goes to `place` if the memory that two arguments describe, its start and its length, overlaps the range, which lies
-// below 2 GiB.
+// Jumps to `place` if the memory that two arguments describe (start and length) overlaps the range, which lies below 2
+// GiB.
 void if_overlaps(FilterProgram& program, int start, int length, AddressRange range, FilterProgram::Place& place) {
   constexpr uint32_t kTooLong = 1u << 31;
   CHECK(range.end <= kTooLong);
@@ -41,7 +41,8 @@ void if_overlaps(FilterProgram& program, int start, int length, AddressRange ran
 
 std::vector<sock_filter> stub_filter(Address call, AddressRange memory, const StubTier& tier) {
   constexpr uint32_t kForeign = SECCOMP_RET_ERRNO | ENOSYS;
-  // Advice beyond these takes memory from the whole machine (madvise(2), MADV_HWPOISON and MADV_SOFT_OFFLINE).
+  // Advice with higher numbers takes memory away from the whole machine (madvise(2), MADV_HWPOISON and
+  // MADV_SOFT_OFFLINE).
   constexpr uint32_t kMostAdvice = 31;
   constexpr size_t kAddress = offsetof(seccomp_data, instruction_pointer);
   CHECK(call <= UINT32_MAX && tier.call <= UINT32_MAX && tier.patience <= UINT32_MAX);
@@ -68,7 +69,7 @@ std::vector<sock_filter> stub_filter(Address call, AddressRange memory, const St
   if (tier.call) {
     FilterProgram::Place waits;
     program.load_number();
-    program.if_equal(SYS_restart_syscall, allow);  // of a futex(2) that was interrupted
+    program.if_equal(SYS_restart_syscall, allow);  // continues a futex(2) that was interrupted
     for (const uint32_t number : {SYS_mmap, SYS_munmap, SYS_mprotect, SYS_madvise, SYS_mremap})
       program.if_equal(number, changes_memory);
     program.if_not_equal(SYS_futex, stop);

@@ -6,7 +6,7 @@ namespace redrive {
 namespace {
 
 constexpr size_t kMostOrders = 64;
-constexpr size_t kMostTemplates = 4;  // a trace names the addresses of its tier, and could name many
+constexpr size_t kMostTemplates = 4;  // a trace determines the addresses of its tier, and could name many
 
 }  // namespace
 
@@ -41,7 +41,7 @@ Result<const Stub*> StubMaker::template_of(const StubTier& tier) {
 
 Result<Stub> StubMaker::fork(const Order& order) {
   ASSIGN_OR_RETURN(const Stub* parent, template_of(order.tier));
-  // Refused where there are none, or more than fit: then it runs where the template does.
+  // This fails if the set is empty or larger than the kernel's; the stub then runs where the template does.
   sched_setaffinity(parent->pid(), sizeof order.processors, &order.processors);
   return parent->fork(parent->pid(), CLONE_PARENT);
 }
@@ -49,7 +49,7 @@ Result<Stub> StubMaker::fork(const Order& order) {
 Result<ReleasedStub> StubMaker::carry_out(const Order& order) {
   sched_setaffinity(0, sizeof order.processors, &order.processors);
   auto made = fork(order);
-  if (!made && !templates_.empty()) {  // somebody may have killed the template, as the kernel does for want of memory
+  if (!made && !templates_.empty()) {  // the template may have been killed, as by the kernel for want of memory
     templates_.pop_back();
     made = fork(order);
   }

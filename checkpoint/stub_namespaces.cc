@@ -22,7 +22,7 @@ namespace {
 constexpr int kAllButUser = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC;
 constexpr size_t kStackSize = 32 << 10;
 
-// The program of the process that holds the namespaces: it ends with its input.
+// The program of the process that holds the namespaces; it ends when its input ends.
 extern "C" const uint8_t redrive_holder_code[], redrive_holder_code_end[];
 asm(R"(
   .pushsection .rodata
@@ -47,17 +47,16 @@ Fd holder_program() {
   return make_tiny_program("redrive-namespaces", {kStart, kCode, {redrive_holder_code, size}, kCode, false});
 }
 
-// clone(2), which GCC's ThreadSanitizer takes for a fork: after that it would see none of our locks.
+// clone(2), by a name that GCC's ThreadSanitizer does not take for a fork: after a fork it would not see our locks.
 extern "C" int __clone(int (*body)(void*), void* stack, int flags, void* arg, ...) noexcept;
 
-// As clone(2) with CLONE_VM and CLONE_VFORK. The kernel's result, with errno.
+// clone(2) with CLONE_VM and CLONE_VFORK. Returns the kernel's result, with errno.
 REDRIVE_ON_OUR_MEMORY
 pid_t run_child(int (*body)(void*), void* arg, int flags, std::vector<char>& stack, int* pidfd = nullptr) {
   return __clone(body, stack.data() + stack.size(), CLONE_VM | CLONE_VFORK | SIGCHLD | flags, arg, pidfd);
 }
 
-// An empty directory that cannot be written to takes the place of all files. Nothing is left of the others: not even
-// below it.
+// Replaces all files by an empty directory that cannot be written to. Nothing is left of the others, not even below it.
 REDRIVE_ON_OUR_MEMORY
 bool leave_all_files() {
   return mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
@@ -71,12 +70,12 @@ struct Holder {
   int program, input, kinds;
   std::vector<char> stack;
   pid_t pid = -1;
-  int pidfd = -1;  // ours: the table of descriptors is shared by who makes it
+  int pidfd = -1;  // ours: the child shares the maker's table of descriptors
   int error = 0;
 };
 
-// Becomes the first process of new namespaces. Children whose parent has ended are its own, and it need not wait for
-// them.
+// Becomes the first process of the new namespaces. Children whose parents have ended become its own; it need not wait
+// for them.
 REDRIVE_ON_OUR_MEMORY
 int hold_namespaces(void* arg) {
   const auto& holder = *static_cast<const Holder*>(arg);
@@ -87,12 +86,12 @@ int hold_namespaces(void* arg) {
     _exit(127);
   sigset_t all;
   sigfillset(&all);
-  sigprocmask(SIG_SETMASK, &all, nullptr);  // a terminal's Ctrl-C
+  sigprocmask(SIG_SETMASK, &all, nullptr);  // such as a terminal's Ctrl-C
   fexecve(holder.program, argv, envp);
   _exit(127);
 }
 
-// Its maker ends at once: for who waits for children of ours, the holder is none.
+// Its maker ends at once, so that the holder is not our child when others wait for our children.
 REDRIVE_ON_OUR_MEMORY
 int make_holder(void* arg) {
   auto& holder = *static_cast<Holder*>(arg);
@@ -110,7 +109,7 @@ struct Entering {
   int error = 0;
 };
 
-// Children of a process are in the PID namespace that it has entered, it itself is not.
+// The children of a process are in the PID namespace that it has entered; the process itself is not.
 REDRIVE_ON_OUR_MEMORY
 int enter(void* arg) {
   auto& entering = *static_cast<Entering*>(arg);

@@ -1,4 +1,4 @@
-// Programs that consist of a few instructions at fixed addresses, with nothing else mapped that they could need.
+// Programs that consist of a few instructions at fixed addresses and have nothing else mapped.
 #pragma once
 
 #include <span>
@@ -9,14 +9,14 @@
 namespace redrive {
 
 struct TinyProgram {
-  Address start;       // of a page
-  Address code_start;  // behind the program's headers, in that page
+  Address start;       // of its page
+  Address code_start;  // in that page, after the program's headers
   std::span<const uint8_t> code;
   Address entry;
-  bool has_writable_page;  // behind the code's page
+  bool has_writable_page;  // right after the code's page
 };
 
-// The program as an open memfd; none if the kernel gives none (errno). Its code and headers take at most
+// The program as an open memfd; an empty Fd, with errno, if the kernel refuses. Its code and headers take at most
 // kTinyProgramSize bytes.
 Fd make_tiny_program(const char* name, const TinyProgram& program);
 inline constexpr size_t kTinyProgramSize = 0x180;

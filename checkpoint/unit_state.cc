@@ -6,9 +6,9 @@
 namespace redrive {
 namespace {
 
-constexpr uint64_t kSharedAndSized = 2;  // in place of `shared`: the object's size follows, since format 5
+constexpr uint64_t kSharedAndSized = 2;  // instead of `shared`: the size of the object follows, since format 5
 
-// Of struct user_desc (asm/ldt.h), whose fields are bits.
+// Bit fields of struct user_desc (asm/ldt.h).
 constexpr uint32_t kReadExecOnly = 1u << 3, kSegmentNotPresent = 1u << 5, kUseable = 1u << 6, kFlags = 0xff;
 
 }  // namespace
@@ -138,13 +138,13 @@ bool decode(Decoder& in, UnitState& state) {
     const auto xstate = in.bytes();
     thread.xstate.assign(xstate.begin(), xstate.end());
   }
-  const bool goes_on = !in.at_end();  // since format 5
+  const bool goes_on = !in.at_end();  // present since format 5
   for (auto& process : state.processes) {
     if (!goes_on) break;
     process.stack_limit = in.u();
     if (const uint64_t owner = in.u()) process.memory_of = static_cast<uint32_t>(owner - 1);
   }
-  const bool has_descriptors = !in.at_end();  // since format 7
+  const bool has_descriptors = !in.at_end();  // present since format 7
   for (auto& process : state.processes) {
     if (!has_descriptors) break;
     for (size_t left = in.count(sizeof(LocalDescriptor)); left > 0; --left) {
