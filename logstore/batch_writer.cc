@@ -7,7 +7,7 @@ namespace redrive {
 namespace {
 
 constexpr int kEventLevel = 1;
-constexpr size_t kOpenFiles = 256;  // a make -j has thousands of units, a process 1024 descriptors
+constexpr size_t kOpenFiles = 256;  // make -j has thousands of units, a process has 1024 descriptors
 constexpr size_t kSpareEncoders = 8;
 
 }  // namespace
@@ -50,9 +50,9 @@ BatchWriter::BatchWriter(Storage& storage, const TraceFiles& files, JournalWrite
       short_units_(storage, files.segment(TraceFiles::kShortUnits), FileKind::events, TraceFiles::kShortUnits),
       payloads_(storage, files) {}
 
-// The journal before the events: it has what they cannot be understood without, such as where an interval begins with
-// another program, joined threads or a preempted one, and the files that they map. Of an interval without its events
-// the reader makes nothing.
+// The journal is written before the events. It holds what is needed to understand them: where an interval begins with
+// another program, with joined threads or with a preemption, and the files that they map. The reader ignores an
+// interval without its events.
 Result<void> BatchWriter::write(Batch& batch) {
   TRY(storage_.sync(batch.unsynced));
   TRY(write_journal());
@@ -127,7 +127,7 @@ Result<void> BatchWriter::write_block(const Batch::Block& block) {
   return {};
 }
 
-// Making a file takes longer than most programs of a shell script make events.
+// Making a file takes longer than it takes most programs of a shell script to make their events.
 void BatchWriter::add_short_unit(const Batch::Block& block) {
   new_short_units_.push_back({block.unit, short_units_.items(), block.count});
   short_units_.add(RecordType::events, block.events.data(), block.count, &compressor_);
@@ -150,7 +150,7 @@ void BatchWriter::close_files() {
   open_.clear();
 }
 
-// The catalog's rows for what was written. Where they cannot be stored, the catalog is made from the trace in the
+// Adds the catalog's rows for what was written. If they cannot be stored, the catalog is made from the trace at the
 // end.
 void BatchWriter::list_messages(const Batch& batch) {
   const bool counted = !batch.counted.empty() || !batch.channels.empty();

@@ -1,5 +1,5 @@
-// What the thread that writes behind a recording owns: the units' events on their way to the disk, payloads, and the
-// catalog's rows. All that it needs is handed to it in a Batch, and what it has left is handed back by close().
+// What belongs to the thread that writes behind a recording: the units' events on their way to the disk, payloads, and
+// the catalog's rows. Everything that it needs is handed over in a Batch, and close() hands back what remains.
 #pragma once
 
 #include <atomic>
@@ -18,13 +18,13 @@
 
 namespace redrive {
 
-// Files that must be on disk before the journal may speak of what is in them, and the directories that new ones are in.
+// Files that must be on disk before the journal may mention their contents, and the directories of new files.
 // Thread-safe.
 class UnsyncedFiles {
  public:
   struct Taken {
     std::vector<std::string> paths;
-    std::vector<PayloadsPublished> payloads;  // of which the journal must not speak before
+    std::vector<PayloadsPublished> payloads;  // the journal must not mention them before
   };
 
   void add(std::initializer_list<std::string> paths) { add(paths, {}); }
@@ -37,7 +37,7 @@ class UnsyncedFiles {
   std::vector<PayloadsPublished> payloads_ GUARDED_BY(mutex_);
 };
 
-// Encoders whose memory was used already, so that it is not cleared and mapped again. Thread-safe.
+// Used encoders, whose memory then need not be cleared and mapped again. Thread-safe.
 class SpareEncoders {
  public:
   Encoder take();
@@ -48,7 +48,7 @@ class SpareEncoders {
   std::vector<Encoder> spare_ GUARDED_BY(mutex_);
 };
 
-// Of each unit the events since the batch before.
+// The events of each unit since the previous batch.
 struct Batch {
   struct Block {
     UnitId unit = 0;
@@ -58,33 +58,33 @@ struct Batch {
   };
   struct Ended {
     UnitId unit = 0;
-    EventIndex events = 0;  // that it had
+    EventIndex events = 0;  // how many it had
   };
   struct Payload {
     EventRef receiver;
     Bytes bytes;
   };
   std::vector<Block> blocks;
-  std::vector<Ended> ended;  // nothing comes after this
+  std::vector<Ended> ended;  // nothing of these comes after this
   std::vector<CatalogMessage> messages;
   std::vector<CatalogTally::Ended> counted;
   CatalogTally::Channels channels;
-  std::vector<Payload> payloads;      // of events in this batch, in one before, or still to come
+  std::vector<Payload> payloads;      // of events in this batch, an earlier one, or a later one
   std::vector<std::string> unsynced;  // files that are to be on disk soon
 
   bool empty() const { return blocks.empty() && ended.empty() && payloads.empty() && unsynced.empty(); }
 };
 
-// Of one thread. The journal, the encoders and the unsynced files are shared with others.
+// For one thread. The journal, the encoders and the unsynced files are shared with others.
 class BatchWriter {
  public:
   BatchWriter(Storage& storage, const TraceFiles& files, JournalWriter& journal, UnsyncedFiles& unsynced,
               SpareEncoders& spare);
 
   Result<void> write(Batch& batch);
-  // What the recording's end needs. Nothing can be written after this.
+  // What is needed to finish the recording. Nothing can be written after this.
   struct Closed {
-    std::vector<FileEnd> files;              // of events, in order of their units
+    std::vector<FileEnd> files;              // of events, in the order of their units
     std::unique_ptr<CatalogWriter> catalog;  // null: no message and no unit has ended, or its rows could not be stored
     bool catalog_failed = false;
   };
@@ -108,7 +108,7 @@ class BatchWriter {
   SpareEncoders& spare_;
   Compressor compressor_;
   std::unordered_map<UnitId, RecordWriter> events_;  // of units that have not ended
-  std::vector<RecordWriter*> open_;                  // of these
+  std::vector<RecordWriter*> open_;                  // those of them with open files
   RecordWriter short_units_;
   std::vector<ShortUnit> new_short_units_;  // not yet in the journal
   struct EventsEnd {
@@ -117,7 +117,7 @@ class BatchWriter {
   };
   std::vector<EventsEnd> ended_;
   PayloadWriter payloads_;
-  std::unique_ptr<CatalogWriter> catalog_;  // from the first message or ended unit on
+  std::unique_ptr<CatalogWriter> catalog_;  // exists from the first message or ended unit on
   bool catalog_failed_ = false;
   std::atomic<uint64_t> bytes_ = 0;
 };

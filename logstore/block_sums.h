@@ -1,5 +1,5 @@
-// Checksums of files that must stay plain because others open them by path: catalog.sqlite and file copies. They stand
-// beside the file, in FILE.sum: one record with a hash for every 64 KiB.
+// Checksums of files that must stay plain because others open them by path: catalog.sqlite and file copies. The sums
+// are in FILE.sum, beside the file: one record with a hash for every 64 KiB.
 #pragma once
 
 #include <string>
@@ -17,17 +17,17 @@ inline constexpr size_t kSumBlock = 64 << 10;
 
 struct BlockSums {
   uint64_t size = 0;   // of the file
-  uint64_t stamp = 0;  // what the file was derived from, 0 if from nothing
+  uint64_t stamp = 0;  // identifies what the file was derived from; 0 if from nothing
   std::vector<uint64_t> blocks;
 };
 
-// Hashes a file while it goes by: every piece but the last must be kSumBlock bytes.
+// Hashes a file as it passes by: every piece except the last must be kSumBlock bytes.
 class BlockSummer {
  public:
   BlockSummer();
   void add(std::span<const uint8_t> block);
   const BlockSums& sums() const { return sums_; }
-  std::string content_name() const;  // XXH3-128 of the whole, in hex
+  std::string content_name() const;  // XXH3-128 of all contents, in hex
 
  private:
   BlockSums sums_;
@@ -38,7 +38,7 @@ std::string sums_path(const std::string& path);
 // Writes FILE.sum (not synced).
 Result<void> write_sums(Storage& storage, const std::string& path, const BlockSums& sums);
 Result<BlockSums> read_sums(Storage& storage, const std::string& path);
-// The first difference of the file to its sums, as an error.
+// Returns the first difference between the file and its sums as an error.
 Result<void> verify_sums(Storage& storage, const std::string& path, const BlockSums& sums);
 
 }  // namespace redrive

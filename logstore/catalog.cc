@@ -106,7 +106,7 @@ Result<void> fill_settings(Database& database, const Trace& trace) {
   return insert("skipped_checkpoints", trace.end().skipped_checkpoints);
 }
 
-// What was counted, a row for each part of it; in the end they are added up.
+// Tables for what was counted, with one row for each partial count; at the end they are added up.
 constexpr const char* kCounted =
     "CREATE TABLE counted(unit INTEGER, interval INTEGER, born_at_ns INTEGER, events INTEGER, repeats INTEGER, "
     "messages INTEGER, logged_messages INTEGER, message_bytes INTEGER, logged_bytes INTEGER, input_bytes INTEGER);"
@@ -122,7 +122,7 @@ struct CountedInterval {
   CatalogCounts counts;
 };
 
-// The sums, in the order of units and intervals.
+// Returns the sums in the order of units and intervals.
 class CountedIntervals {
  public:
   static Result<CountedIntervals> read(const Database& database) {
@@ -134,7 +134,7 @@ class CountedIntervals {
     return CountedIntervals(std::move(rows));
   }
 
-  // Those of the unit, which is behind all that were asked for before; one element if there is none.
+  // The sums of the unit, which must come after all units that were asked for before; one element if there are none.
   Result<std::vector<CountedInterval>> of(UnitId unit) {
     std::vector<CountedInterval> found;
     for (;; ahead_.reset()) {
@@ -178,7 +178,7 @@ class CountedPayloads {
     return CountedPayloads(std::move(rows));
   }
 
-  // Adds those of the unit, which is behind all that were asked for before.
+  // Adds those of the unit, which must come after all units that were asked for before.
   Result<void> add_to(std::vector<CountedInterval>& counted, const std::vector<IntervalRecord>& intervals) {
     const UnitId unit = counted.front().unit;
     for (;; ahead_ = false) {
@@ -199,7 +199,7 @@ class CountedPayloads {
   explicit CountedPayloads(Selector rows) : rows_(std::move(rows)) {}
 
   Selector rows_;
-  bool ahead_ = false;  // whether it stands at a row
+  bool ahead_ = false;  // whether there is a current row
 };
 
 Result<void> fill_units(Database& database, const Trace& trace) {
@@ -228,7 +228,7 @@ Result<void> fill_units(Database& database, const Trace& trace) {
   return {};
 }
 
-// Channels that a killed recorder did not come to journal are listed without kind and name.
+// Channels that a killed recorder did not write to the journal are listed without kind and name.
 Result<void> fill_channels(Database& database, const Trace& trace) {
   ASSIGN_OR_RETURN(auto insert, Inserter::prepare(database, "channels", 9));
   ASSIGN_OR_RETURN(auto rows, Selector::prepare(database,
@@ -268,7 +268,7 @@ Result<void> fill_lists(Database& database, const Trace& trace) {
   return {};
 }
 
-// When each send of a unit took place, in order of events.
+// The times of each unit's sends, in the order of events.
 struct SendTime {
   EventIndex event;
   uint64_t at_ns;
@@ -383,7 +383,7 @@ Result<void> CatalogWriter::publish(const Trace& trace, CatalogTally& tally, std
   TRY(write_sums(storage_, path_, sums));
   unsynced.insert(unsynced.end(), {path_, sums_path(path_)});
   TRY(storage_.sync(unsynced));
-  // Sums without a catalog mean nothing: a kill between these steps leaves nothing that could be taken for damage.
+  // Sums without a catalog mean nothing, so a kill between these steps does not leave anything that looks like damage.
   const std::string place = TraceFiles{trace.directory()}.catalog();
   if (storage_.exists(place)) TRY(storage_.remove(place));
   TRY(storage_.rename(sums_path(path_), sums_path(place)));

@@ -1,5 +1,5 @@
-// Makes catalog.sqlite (FORMAT.md, "Catalog"): from a trace's events as they are written, or as they are read again.
-// Either way it gets to know the same and says the same.
+// Makes catalog.sqlite (FORMAT.md, "Catalog") from a trace's events, as they are written or as they are read again.
+// Both ways give the same catalog.
 #pragma once
 
 #include <map>
@@ -15,7 +15,7 @@
 
 namespace redrive {
 
-// What is counted of an interval, or of a channel.
+// Counts for an interval or a channel.
 struct CatalogCounts {
   uint64_t events = 0;
   uint64_t repeats = 0;
@@ -43,18 +43,18 @@ struct CatalogMessage {
   MessagePart sent;
 };
 
-// Counts a trace's events, given in each unit's order, and lists their messages. Grows with what is taken from it only
-// in the end: the units that have not ended and their intervals.
+// Counts a trace's events, which are given in the order of each unit, and lists their messages. What is taken from it
+// at the end of each unit does not stay in memory; what remains are the units that have not ended, and their intervals.
 class CatalogTally {
  public:
-  // Of a unit that has ended. There may be another one of the same, to be added.
+  // The interval of a unit that has ended. Another one may follow, whose counts must be added.
   struct Ended {
     UnitId unit = 0;
-    std::optional<uint64_t> born_at_ns;  // in its parent's interval; if its fork says so
+    std::optional<uint64_t> born_at_ns;  // in its parent's interval, if its fork says so
     std::vector<CatalogCounts> intervals;
   };
   using Channels = std::map<uint64_t, CatalogCounts>;
-  // Of one that has not ended.
+  // A unit that has not ended.
   struct Unit {
     UnitId id = 0;
     std::vector<EventIndex> first_events;  // of its intervals
@@ -62,23 +62,23 @@ class CatalogTally {
     std::vector<CatalogCounts> counts = std::vector<CatalogCounts>(1);
     std::optional<uint64_t> born_at_ns;
   };
-  // There until its end().
+  // Valid until its end().
   Unit& unit(UnitId unit);
-  // Before the interval's first event.
+  // Must be called before the interval's first event.
   void add(const IntervalRecord& interval);
   void add(Unit& unit, EventIndex index, const Event& event);
-  // What an unlogged receive on the channel brought was kept after all. Of its interval it is counted by
-  // CatalogWriter::note_payload().
+  // The bytes of an unlogged receive on the channel were kept after all. CatalogWriter::note_payload() counts them for
+  // the interval.
   void add_payload(uint64_t channel, uint64_t bytes);
 
-  // The messages since they were last cleared.
+  // The messages since this was last cleared.
   std::vector<CatalogMessage>& messages() { return messages_; }
   // No event of the unit follows.
   void end(UnitId unit);
   void end_all();
-  // What was counted of ended units since this was last asked.
+  // The counts of ended units since the previous call.
   std::vector<Ended> take_ended() { return std::exchange(ended_, {}); }
-  // The same of channels. Unless `all` is wanted, nothing as long as they are few.
+  // The same for channels. Returns nothing as long as there are few, unless `all` is set.
   Channels take_channels(bool all = false);
 
  private:
@@ -88,18 +88,18 @@ class CatalogTally {
   std::vector<CatalogMessage> messages_;
 };
 
-// A catalog in the making, in a temporary file. Of one thread at a time.
+// A catalog that is being made, in a temporary file. For one thread at a time.
 class CatalogWriter {
  public:
   static Result<std::unique_ptr<CatalogWriter>> create(Storage& storage, std::string path);
-  // Removes the file if it was not published.
+  // Removes the file unless it was published.
   ~CatalogWriter();
 
   Result<void> add(std::span<const CatalogMessage> messages);
   Result<void> add(std::span<const CatalogTally::Ended> ended, const CatalogTally::Channels& channels);
-  // The receive's messages, of so many bytes, are logged ones, though they were or will be listed as unlogged.
+  // The messages of the receive, of so many bytes, count as logged, although they were or will be listed as unlogged.
   Result<void> note_payload(EventRef receiver, uint64_t bytes);
-  // Adds all that the trace's journal and the tally say, and puts the catalog into its place.
+  // Adds everything that the trace's journal and the tally hold, and moves the catalog into its place.
   Result<void> publish(const Trace& trace, CatalogTally& tally, std::vector<std::string> unsynced = {});
 
  private:
@@ -108,13 +108,13 @@ class CatalogWriter {
 
   Storage& storage_;
   std::string path_;
-  std::unique_ptr<File> file_;  // of a storage that SQLite cannot write to
+  std::unique_ptr<File> file_;  // for a storage that SQLite cannot write to
   Database database_;
   std::optional<RowsInserter> insert_messages_;
   std::vector<std::optional<uint64_t>> values_;  // of the messages that are being added
   std::optional<Inserter> insert_counts_;
   std::optional<Inserter> insert_channel_;
-  std::optional<Inserter> insert_payload_;  // from the first on
+  std::optional<Inserter> insert_payload_;  // exists from the first payload on
 };
 
 }  // namespace redrive

@@ -2,7 +2,7 @@
 
 namespace redrive {
 
-// FORMAT.md and redrive-trace(5) show this text; a test compares. A change raises user_version.
+// FORMAT.md and redrive-trace(5) show this text, and a test compares them. A change raises user_version.
 const char* catalog_schema() {
   return R"(PRAGMA user_version = 4;
 CREATE TABLE settings(key TEXT PRIMARY KEY, value);

@@ -16,11 +16,11 @@ Error Database::error() const { return Error{"cannot write " + path_ + ": " + sq
 Result<Database> Database::open(const std::string& path) {
   std::string opened_path = path;
   if (path != ":memory:") {
-    // Nothing that a link leads to is written.
+    // If there is a link, the file that it leads to must not be written.
     ::unlink(path.c_str());
     const Fd made(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
     if (!made) return errno_error("cannot create " + path);
-    // SQLite wants a path of its own to open, and none with a link in it.
+    // SQLite needs a path that it can open, without a link in it.
     const std::filesystem::path named(path);
     std::error_code failure;
     const auto directory = std::filesystem::canonical(named.has_parent_path() ? named.parent_path() : ".", failure);
@@ -29,12 +29,12 @@ Result<Database> Database::open(const std::string& path) {
   }
   sqlite3* handle = nullptr;
   constexpr int kFlags =
-      SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOFOLLOW | SQLITE_OPEN_NOMUTEX;  // of one thread
+      SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOFOLLOW | SQLITE_OPEN_NOMUTEX;  // one thread uses it
   const int opened = sqlite3_open_v2(opened_path.c_str(), &handle, kFlags, nullptr);
   Database database(handle, path);
   if (opened != SQLITE_OK) return database.error();
-  // The file is made beside its place and renamed: if this is cut short, nobody has seen it.
-  // Rows are only added, so the pages that fill up are few, and are written once.
+  // The file is made under another name and renamed: if this is interrupted, nobody has seen it. Rows are only added,
+  // so few pages are being filled at a time, and each is written once.
   TRY(
       database.run("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA locking_mode = EXCLUSIVE;"
                    "PRAGMA cache_size = -1024; PRAGMA temp_store = MEMORY;"));
@@ -74,7 +74,7 @@ struct RowsInserter::Source {
   std::span<const std::optional<uint64_t>> values;
 };
 
-// What SQLite asks of the virtual table: its columns, and its rows from the first to the last.
+// What SQLite needs of the virtual table: its columns, and its rows from the first to the last.
 struct RowsInserter::SourceTable : sqlite3_vtab {
   const Source* source = nullptr;
 

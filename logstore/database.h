@@ -1,4 +1,4 @@
-// The little of SQLite that the catalog needs: a file filled in one transaction by prepared statements.
+// The parts of SQLite that the catalog needs: a file that is filled in one transaction by prepared statements.
 #pragma once
 
 #include <sqlite3.h>
@@ -28,12 +28,13 @@ class Database {
   std::string path_;
 };
 
-// INSERT INTO TABLE VALUES(?, ...), as often as wanted.
+// INSERT INTO TABLE VALUES(?, ...), any number of times.
 class Inserter {
  public:
   static Result<Inserter> prepare(const Database& database, const std::string& table, int columns);
 
-  // Unsigned numbers beyond 2^63 are stored as the negative number with the same bits: SQLite has no others.
+  // Unsigned numbers of 2^63 and more are stored as the negative number with the same bits, because SQLite has only
+  // signed ones.
   template <typename... T>
   Result<void> operator()(const T&... values) {
     int column = 0;
@@ -67,14 +68,14 @@ class Inserter {
   int columns_;
 };
 
-// Inserts many rows of numbers at once, which SQLite reads from a virtual table (sqlite.org/vtab.html): a third of what
-// a statement for each row costs. Not to be used after the database is closed.
+// Inserts many rows of numbers at once. SQLite reads them from a virtual table (sqlite.org/vtab.html), which costs a
+// third of a statement for each row. Not to be used after the database is closed.
 class RowsInserter {
  public:
-  // Once for a table.
+  // Call this once per table.
   static Result<RowsInserter> prepare(const Database& database, const std::string& table, int columns);
 
-  // Whole rows, one behind the other. Numbers are stored as Inserter does, nothing as NULL.
+  // Takes whole rows, one after the other. Numbers are stored as by Inserter, absent ones as NULL.
   Result<void> operator()(std::span<const std::optional<uint64_t>> values);
 
  private:
@@ -88,12 +89,12 @@ class RowsInserter {
   std::unique_ptr<sqlite3_stmt, int (*)(sqlite3_stmt*)> statement_;
 };
 
-// The rows of a SELECT, one after the other.
+// Returns the rows of a SELECT one after the other.
 class Selector {
  public:
   static Result<Selector> prepare(const Database& database, const std::string& sql);
-  Result<bool> next();  // false: there is none
-  // Of the row.
+  Result<bool> next();  // false: there are no more rows
+  // A column of the current row.
   uint64_t number(int column) const { return static_cast<uint64_t>(sqlite3_column_int64(statement_.get(), column)); }
   bool is_null(int column) const { return sqlite3_column_type(statement_.get(), column) == SQLITE_NULL; }
 

@@ -5,7 +5,7 @@
 namespace redrive {
 namespace {
 
-// An event opens with one integer: its kind and which fields follow. A field that has its default value costs nothing.
+// An event begins with one integer: its kind, and which fields follow. A field with its default value takes no space.
 constexpr uint64_t kKindMask = 7;
 constexpr uint64_t kHasThread = 1 << 3;
 constexpr uint64_t kHasResult = 1 << 4;
@@ -71,7 +71,7 @@ void decode_args(Decoder& in, std::array<uint64_t, 6>& args) {
   }
 }
 
-// A write's length and kind share one integer; then the address, then the bytes if they are here.
+// The length and the kind of a write share one integer; the address follows, and then the bytes, if they are here.
 constexpr uint64_t kChangesPages = uint64_t{1} << 63;
 
 void encode_write(const MemoryWrite& write, Encoder& out) {
@@ -298,7 +298,7 @@ void encode(const Event& event, Encoder& out) {
 }
 
 bool decode(Decoder& in, Event& event) {
-  std::vector<MemoryWrite> writes = std::move(event.writes);  // its memory is used again
+  std::vector<MemoryWrite> writes = std::move(event.writes);  // so that its memory is reused
   event.clear();
   event.writes = std::move(writes);
   const uint64_t flags = in.u();

@@ -1,8 +1,9 @@
 // What a trace says of one unit's execution: its events, in the order in which they became visible to the unit.
 //
-// Plain data, with one encoding (encode/decode). The event number is the position in the unit's stream, from 0.
-// A series of identical consecutive calls is one Event with repeat > 1 and takes one number. Of a cycle of calls, made
-// in turn again and again, the first round is an Event each, and the last of these counts all calls that follow.
+// Plain data, with one encoding (encode/decode). The event number is the position in the unit's stream, from 0. A
+// series of identical consecutive calls is one Event with repeat > 1 and has one number. In a cycle of calls, which are
+// made in turn again and again, each call of the first round is an Event, and the last of these counts all calls that
+// follow.
 #pragma once
 
 #include <array>
@@ -29,23 +30,24 @@ struct EventRef {
 
 enum class EventKind : uint8_t {
   syscall,  // entry and exit with no other event of the unit between them
-  entry,    // a syscall entered while other threads of the unit went on; its exit follows as an event of its own
+  entry,    // a call that was entered while other threads of the unit continued; its exit is a later event
   exit,
   signal,  // a signal was delivered to a handler, or ended the process
   trap,    // a trapped instruction (rdtsc, rdtscp, cpuid) was answered
-  // A thread that made no event was stopped where it was: the first event of an interval, whose image says where.
+  // A thread that made no events was stopped where it was. This is the first event of an interval, whose image says
+  // where.
   preemption,
 };
 
-// What came of a preemption (args[0] of the event).
+// What followed a preemption (args[0] of the event).
 enum class Preempted : uint64_t {
-  checkpoint,  // nothing but the interval's image: the thread went on
+  checkpoint,  // only the interval's image: the thread continued
   turn,        // another thread of the unit had its turn, or a signal was delivered to this one
 };
 
-// Where in its thread's execution a signal event lies (args[0] of the event).
+// Where in its thread's execution a signal event happened (args[0] of the event).
 enum class SignalPoint : uint64_t {
-  boundary,        // right behind the thread's previous event, before any user instruction
+  boundary,        // right after the thread's previous event, before any user instruction
   before_syscall,  // at a syscall instruction that the thread was about to execute
   fault,           // at the instruction that caused it
   anywhere,        // it ended the process; the instruction is not known
@@ -54,14 +56,14 @@ enum class SignalPoint : uint64_t {
 // Which trapped instruction was answered (the number of a trap event).
 enum class Trap : int32_t { rdtsc, rdtscp, cpuid };
 
-// What the kernel did to memory, other than by mapping it.
+// A change of memory by the kernel, other than by mapping.
 struct MemoryWrite {
   enum class Kind : uint8_t {
     data,     // it wrote `data`
     message,  // it wrote the next `length` bytes of the event's received message, in order; `data` is empty
-    // Of whole pages of private file mappings, as their file became longer or shorter; `data` is empty:
-    zeros,       // they are zero, and were beyond the file's end
-    beyond_end,  // they are beyond the file's end, and whatever they were is gone (mmap(2), SIGBUS)
+    // Changes to whole pages of private file mappings, because the file became longer or shorter; `data` is empty:
+    zeros,       // they are zero now, and were beyond the file's end
+    beyond_end,  // they are beyond the file's end now, and their contents are lost (mmap(2), SIGBUS)
   };
   uint64_t address = 0;
   uint64_t length = 0;
@@ -72,13 +74,13 @@ struct MemoryWrite {
   bool operator==(const MemoryWrite&) const = default;
 };
 
-// One stretch of a received message: bytes [offset, offset+length) of what the sender's event put into the channel.
+// A part of a received message: bytes [offset, offset+length) of what the sender's event put into the channel.
 struct MessagePart {
   EventRef sender;
   uint64_t offset = 0;
   uint64_t length = 0;
   uint64_t hash = 0;  // XXH3-64 of those bytes
-  // Send::at_ns of that event: known while it is recorded, not encoded.
+  // Send::at_ns of that event. Known only while recording; not encoded.
   std::optional<uint64_t> sent_at_ns = std::nullopt;
   bool operator==(const MessagePart&) const = default;
 };
@@ -87,7 +89,7 @@ struct Receive {
   uint64_t channel = 0;
   uint64_t arrival = 0;  // global arrival number
   uint64_t at_ns = 0;    // CPU time of the unit since its checkpoint
-  bool logged = false;   // the payload stands in the event's writes
+  bool logged = false;   // the payload is in the event's writes
   std::vector<MessagePart> parts;
   uint64_t length() const {
     uint64_t sum = 0;
@@ -104,25 +106,25 @@ struct Send {
   bool operator==(const Send&) const = default;
 };
 
-// A mapping made by mmap or shmat: where its contents come from when it is made again. A shared mapping names its
-// object, which all mappings of it in the unit show. As long as nobody can change the object, or has, it names also the
-// copy of the file that holds its contents.
+// Where the contents of a mapping made by mmap or shmat come from when it is made again. A shared mapping names its
+// object, which all mappings of that object in the unit show. As long as nobody can change the object, or has changed
+// it, it also names the copy of the file that holds its contents.
 struct MapSource {
   uint64_t file = 0;           // id of a file copy in the trace, 0 = none
   uint64_t offset = 0;         // bytes into that copy, or the object
-  uint64_t shared_object = 0;  // nonzero: the file or memory object that is mapped shared
+  uint64_t shared_object = 0;  // nonzero: the number of the object that is mapped shared
   uint64_t length = 0;         // bytes mapped, page-rounded
   bool operator==(const MapSource&) const = default;
 };
 
-// What becomes of an object that the unit has mapped shared, other than by the unit's own instructions: what a new
-// mapping shows of it, or what a call like write(2) puts there. From then on its contents are nobody's copy.
+// A change of an object that the unit has mapped shared, other than by the unit's own instructions: what a new mapping
+// shows of it, or what a call such as write(2) puts there. From then on, no file copy has its contents.
 struct ObjectChange {
   enum class Kind : uint8_t {
-    size,   // it is `offset` bytes long from now on, what is beyond that is gone, and what is new is zero
+    size,   // its size is `offset` from now on; contents beyond that are lost, and new ones are zero
     zeros,  // `length` bytes from `offset` on are zero
-    data,   // ... are `data`
-    file,   // ... are those at the same place in the trace's copy `file`
+    data,   // ... equal `data`
+    file,   // ... equal those at the same place in the trace's copy `file`
   };
   Kind kind = Kind::size;
   uint64_t object = 0;
@@ -133,49 +135,49 @@ struct ObjectChange {
   bool operator==(const ObjectChange&) const = default;
 };
 
-// Registers set by the event where they are more than a syscall's result: signal delivery, sigreturn, trapped
+// The registers after an event that sets more of them than a system call's result: signal delivery, sigreturn, trapped
 // instructions.
 struct RegisterFile {
   Bytes general;  // user_regs_struct
-  Bytes xstate;   // XSAVE area, empty = unchanged
+  Bytes xstate;   // XSAVE area; empty if unchanged
   bool operator==(const RegisterFile&) const = default;
 };
 
-// How many calls a cycle has at most.
+// The largest number of calls in a cycle.
 inline constexpr uint32_t kLongestCycle = 8;
 
 struct Event {
   EventKind kind = EventKind::syscall;
   ThreadSerial thread = 0;
-  // The event's call, and repeat - 1 that followed: those of the last `cycle` events up to this one, in turn, the
-  // earliest first. The series may end anywhere in a round.
+  // How many calls the event stands for: its own, and repeat - 1 that followed. Those were the calls of the last
+  // `cycle` events up to this one, in turn, the earliest first. The series may end anywhere in a round.
   uint64_t repeat = 1;
   uint32_t cycle = 1;
   int32_t number = 0;                 // syscall or signal number; for a trap a Trap
   std::array<uint64_t, 6> args{};     // syscall, entry: as entered
   uint64_t ip = 0;                    // instruction pointer at the event
-  uint32_t regs_hash = 0;             // syscall, entry, preemption: the registers a syscall preserves
-  uint64_t in_hash = 0;               // syscall, entry: the memory the call reads, payload of sends included
+  uint32_t regs_hash = 0;             // syscall, entry, preemption: hash of the registers that a system call preserves
+  uint64_t in_hash = 0;               // syscall, entry: hash of the memory that the call reads (a send: with payload)
   int64_t result = 0;                 // syscall, exit
   std::vector<MemoryWrite> writes;    // syscall, exit, signal
   std::vector<ObjectChange> changes;  // syscall, exit: in this order, before the call's other effects
   std::optional<Receive> receive;
-  std::optional<Send> send;  // of a fork that bears a unit: of nothing, into no channel, for its time
+  std::optional<Send> send;  // of a fork that makes a unit: without bytes or channel, for its time
   std::optional<MapSource> map;
   std::optional<RegisterFile> registers;
   UnitId child_unit = 0;          // fork, vfork, clone: the unit born here (0: a thread or process of this unit)
   ThreadSerial child_thread = 0;  // ... its first thread's serial, if it belongs to this unit
-  // ... what calls of other threads that had not come to their exits may have written into the memory that it got.
+  // ... what calls of other threads that were still in progress may have written into the memory that it got.
   std::vector<MemoryWrite> child_writes;
-  bool fatal = false;  // signal: it ended the process; syscall: the process ended in or by it
+  bool fatal = false;  // signal: it ended the process; syscall: the process ended in it or by it
 
-  // Makes it a new event that goes on to use the same memory.
+  // Makes it a new event that reuses the same memory.
   void clear();
   bool operator==(const Event&) const = default;
 };
 
 void encode(const Event& event, Encoder& out);
-// False if the bytes are not an event. Reads exactly one.
+// Reads exactly one event. False if the bytes are not an event.
 bool decode(Decoder& in, Event& event);
 
 }  // namespace redrive

@@ -33,7 +33,7 @@ namespace fs = std::filesystem;
 constexpr int64_t kSecond_ns = 1'000'000'000;
 constexpr int64_t kCoarsestClock_ns = 2 * kSecond_ns;
 constexpr int64_t kVerifyCopyAfter_ns = 7 * 24 * 3600 * kSecond_ns;
-constexpr int64_t kForgottenAfter_ns = 24 * 3600 * kSecond_ns;  // what a killed recording has left half written
+constexpr int64_t kForgottenAfter_ns = 24 * 3600 * kSecond_ns;  // for half-written files of killed recordings
 constexpr size_t kEntries = 16384;
 constexpr uint64_t kSamples = 4;
 constexpr uint64_t kSampleSize = 4096;
@@ -45,7 +45,7 @@ int64_t now_ns() {
   return nanoseconds(now);
 }
 
-// The linker's name for this build; empty if it gave none.
+// The linker's id of this build; empty if there is none.
 std::string own_build() {
   std::string build;
   const auto visit = [](dl_phdr_info* object, size_t, void* out) {
@@ -73,8 +73,8 @@ std::string own_build() {
 
 bool is_ours(const struct stat& info) { return info.st_uid == geteuid() && !(info.st_mode & kWritableByOthers); }
 
-// Whether writes to files there show in their times: not where others write behind this kernel's back or with another
-// clock (network file systems), nor on tmpfs, which does not notice those through mappings.
+// Whether the times of files there show all writes. They do not on network file systems, where others write without
+// this kernel's knowledge or by another clock, nor on tmpfs, which does not notice writes through mappings.
 bool tells_changes(int fd, uint64_t& filesystem) {
   struct statfs info {};
   if (fstatfs(fd, &info) != 0) return false;
@@ -86,10 +86,10 @@ bool tells_changes(int fd, uint64_t& filesystem) {
   return std::find(std::begin(kLocal), std::end(kLocal), static_cast<uint64_t>(info.f_type)) != std::end(kLocal);
 }
 
-// Whether somebody has it open to write: what is written through a mapping changes the file's times only with the first
-// write to a page. A read lease (fcntl(2)) is given only if nobody has; it is the owner's to take.
+// Whether somebody has the file open for writing; a write through a mapping changes the file's times only when it is
+// the first to a page. The kernel grants a read lease (fcntl(2)) only if nobody does, and only to the owner.
 bool may_be_written(int fd, const struct stat& info) {
-  fcntl(fd, F_SETSIG, SIGURG);  // whose default is to be ignored: somebody may open it in between
+  fcntl(fd, F_SETSIG, SIGURG);  // SIGURG is ignored by default: somebody may open the file in between
   if (fcntl(fd, F_SETLEASE, F_RDLCK) == 0) {
     fcntl(fd, F_SETLEASE, F_UNLCK);
     return false;
@@ -98,14 +98,14 @@ bool may_be_written(int fd, const struct stat& info) {
   return errno != EACCES || info.st_uid != 0 || (info.st_mode & kWritableByOthers);
 }
 
-// Whether any change of the file's bytes from now on changes its version too.
+// Whether every change of the file's bytes from now on changes its version too.
 bool stays(int fd, const struct stat& info, uint64_t& filesystem) {
-  // A change in the same tick of the clock as the one before would not.
+  // A change in the same tick of the clock as the previous one does not.
   return nanoseconds(info.st_ctim) < now_ns() - kCoarsestClock_ns && tells_changes(fd, filesystem) &&
          !may_be_written(fd, info);
 }
 
-// Some of the bytes, the first and last among them: an ELF file has its build-id in the first.
+// Hashes some of the bytes, including the first and the last: the first ones of an ELF file contain its build-id.
 std::optional<std::string> samples_of(int fd, uint64_t size) {
   const uint64_t length = std::min(size, kSampleSize);
   Bytes all(kSamples * length);
@@ -252,8 +252,8 @@ void FileCache::load(Known& known) const {
   }
 }
 
-// Whether the cache's copy is as it was left. All of its bytes are compared with their sums once a week, which the
-// entry's time tells.
+// Whether the cache's copy is unchanged. Once a week, all of its bytes are compared with their sums; the entry's time
+// says when that is due.
 bool FileCache::has_copy(const CacheEntry& entry, const std::string& entry_file) const {
   const std::string path = copy_path(entry.facts.content);
   struct stat copy {
@@ -271,7 +271,7 @@ bool FileCache::has_copy(const CacheEntry& entry, const std::string& entry_file)
   return true;
 }
 
-// A clone has blocks in common until somebody writes, a hard link for good.
+// A clone shares its blocks until somebody writes to them, a hard link shares them forever.
 bool FileCache::share(const std::string& from, const std::string& to) {
   if (clones_) {
     const Fd source(::open(from.c_str(), O_RDONLY | O_CLOEXEC));
@@ -302,11 +302,11 @@ bool FileCache::publish(const std::string& from, const std::string& to) {
   const std::string fresh = temporary(to);
   ::chmod(from.c_str(), 0400);
   const bool done = share(from, fresh) && ::rename(fresh.c_str(), to.c_str()) == 0;
-  ::unlink(fresh.c_str());  // renaming one name of a file over another leaves both
+  ::unlink(fresh.c_str());  // renaming one name of a file to another name of it leaves both
   return done;
 }
 
-// False if the copy below `directory` could not become the cache's, or be found to be the one that is there.
+// False if the copy below `directory` could neither become the cache's nor be found to be the one that is there.
 bool FileCache::keep_copy(CacheEntry& entry, const std::string& directory) {
   const std::string from = directory + "/" + entry.facts.content;
   const std::string to = copy_path(entry.facts.content);
@@ -356,8 +356,8 @@ void FileCache::write(const Known& known, const Bytes& payload) const {
   }
 }
 
-// Removes the copies that were not used for longest, until those that no trace shares fit the limit, the oldest
-// entries if there are very many, and what was left half written.
+// Removes the copies that have been unused longest until those that no trace shares fit the limit, the oldest entries
+// if there are very many, and files that were left half written.
 void FileCache::prune() const {
   struct Item {
     std::string path;
@@ -381,7 +381,7 @@ void FileCache::prune() const {
     std::sort(items.begin(), items.end(), [](const Item& a, const Item& b) { return a.used_ns < b.used_ns; });
     return items;
   };
-  // Making and removing links changes the inode's time.
+  // Making and removing links changes the inode's ctime.
   const auto copies = items_in(base_ + "/copies", [](const std::string& path, const struct stat& info) {
     const bool shared = info.st_nlink > 1;
     return shared ? std::nullopt

@@ -1,10 +1,11 @@
-// What recordings have learnt of the files that programs map, kept for the recordings that follow: a copy with its
-// block sums, and facts that only the supervisor understands. It costs time to be without it, nothing else: whoever
-// finds nothing here learns it anew, and no error of it is anybody's. FORMAT.md, "Cache".
+// What recordings have learnt about the files that programs map, kept for later recordings: a copy with its block sums,
+// and facts that only the supervisor understands. Doing without it costs time and nothing else: what is not found here
+// is learnt again, and errors of the cache are not reported. FORMAT.md, "Cache".
 //
-// A file is known by its version, and only if that is sure to change with its bytes (stays() in file_cache.cc). An
-// entry of another build of redrive, a damaged one, and a copy that is not what it was are as good as absent, and are
-// replaced. Any number of recordings use the directory at once: all is written beside and renamed.
+// A file is identified by its version, and only if that is sure to change with the file's bytes (stays() in
+// file_cache.cc). An entry of another build of redrive, a damaged entry, and a copy that has changed count as absent
+// and are replaced. Any number of recordings may use the directory at once: everything is written to another name and
+// renamed.
 #pragma once
 
 #include <map>
@@ -19,14 +20,14 @@
 
 namespace redrive {
 
-// What is known of a file. Facts are opaque here, and empty if there are none.
+// What is known of a file. The facts are opaque here, and empty if there are none.
 struct FileFacts {
   std::string content;  // the name of its copies
   Bytes patch_plans;
   Bytes cpuid_sites;
 };
 
-// As it stands in the cache.
+// An entry as it is stored in the cache.
 struct CacheEntry {
   std::string build;    // of the redrive that learnt it
   FileVersion version;  // of the file
@@ -34,7 +35,7 @@ struct CacheEntry {
   std::string samples;  // hash of some of its bytes
   FileFacts facts;
   uint64_t copy_inode = 0;       // of the cache's copy, 0 if it has none
-  int64_t copy_modified_ns = 0;  // ... when that was written
+  int64_t copy_modified_ns = 0;  // ... when that copy was written
 };
 Bytes encode(const CacheEntry& entry);
 std::optional<CacheEntry> decode_cache_entry(std::span<const uint8_t> payload);
@@ -43,25 +44,27 @@ class FileCache {
  public:
   static constexpr uint64_t kLimit = 2ull << 30;  // bytes of copies that no trace shares
 
-  // $REDRIVE_CACHE_DIR, else $XDG_CACHE_HOME/redrive, else ~/.cache/redrive; empty if none of them is set.
+  // $REDRIVE_CACHE_DIR, or else $XDG_CACHE_HOME/redrive, or else ~/.cache/redrive; empty if none of these is set.
   static std::string home();
-  // Null if the directory cannot be made, is another user's, or others may write there.
+  // Null if the directory cannot be made, belongs to another user, or can be written to by others.
   static std::unique_ptr<FileCache> open(const std::string& directory, uint64_t limit = kLimit);
-  // The same, as another build of redrive would see it.
+  // The same, as another build of redrive would see the directory.
   static std::unique_ptr<FileCache> open(const std::string& directory, uint64_t limit, std::string build);
 
-  // What is known of this version of the file at `path`, to be read and added to; null if nothing of it may be kept.
+  // What is known of this version of the file at `path`, for the caller to read and extend; null if nothing of it may
+  // be kept.
   FileFacts* of(const std::string& path, const FileVersion& version);
-  // Makes `path` a copy of these contents, with its sums beside it, that shares the cache's bytes on disk. False, and
-  // nothing is there, if the cache has none or is on another file system.
+  // Makes `path` a copy of these contents that shares the cache's bytes on disk, with its sums beside it. If the cache
+  // has no copy or is on another file system, returns false and creates nothing.
   bool put_copy(const FileFacts& facts, const std::string& path);
-  // Adds what was learnt since open(), and the new ones of the copies below `directory`, which were synced.
+  // Stores what was learnt since open(), and those of the copies below `directory` that are new; these must have been
+  // synced.
   void keep(const std::string& directory);
 
  private:
   struct Known {
     CacheEntry entry;
-    Bytes stored;  // as it was found
+    Bytes stored;  // as it was found in the cache
   };
 
   FileCache(Fd directory, uint64_t limit, std::string build);
@@ -78,11 +81,11 @@ class FileCache {
   void prune() const;
 
   Fd directory_;
-  std::string base_;  // its path, whatever is renamed
+  std::string base_;  // its path, even if it is renamed
   uint64_t limit_;
   std::string build_;
-  bool clones_ = true;  // until the file system says that it cannot
-  bool shares_ = true;  // until a trace turns out to be on another file system
+  bool clones_ = true;  // until the file system refuses to
+  bool shares_ = true;  // until a trace is found to be on another file system
   std::map<FileVersion, std::optional<Known>> files_;
 };
 

@@ -9,7 +9,7 @@
 namespace redrive {
 namespace {
 
-// Fills the block unless the file ends. Returns the bytes read, or -1.
+// Fills the block unless the file ends. Returns the number of bytes read, or -1.
 ssize_t read_block(int fd, Bytes& block) {
   size_t done = 0;
   while (done < block.size()) {
@@ -28,8 +28,8 @@ bool is_content_name(const std::string& name) {
   return name.size() == 32 && name.find_first_not_of("0123456789abcdef") == std::string::npos;
 }
 
-// The bytes pass through the processor's cache once, to be hashed, and are written from there; copy_file_range(2) would
-// leave the hash to a second reading and could not promise that both saw the same bytes.
+// The bytes are in the processor's cache when they are hashed, and are written from there. copy_file_range(2) would
+// require a second reading for the hash, and could not guarantee that both readings saw the same bytes.
 Result<FileStoreWriter::Copied> FileStoreWriter::copy(int source, const std::string& open_path, const std::string& to,
                                                       bool& storage_failed) {
   storage_failed = true;
@@ -78,7 +78,7 @@ Result<std::string> FileStoreWriter::store(int source, const std::string& open_p
   return copied->name;
 }
 
-// Whether the content is here, if need be from now on as the cache's.
+// Whether the content is here, if necessary by sharing the cache's copy now.
 bool FileStoreWriter::share(const FileFacts& facts) {
   if (facts.content.empty() || contents_.contains(facts.content)) return !facts.content.empty();
   const std::string path = directory_ + "/" + facts.content;

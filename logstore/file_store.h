@@ -19,13 +19,14 @@ class FileStoreWriter {
 
   struct Added {
     FileRecord record;
-    bool fresh = false;    // the record is new and belongs in the journal
+    bool fresh = false;    // the record is new and must be written to the journal
     uint64_t written = 0;  // bytes
   };
-  // Copies the file unless that content is here, or the cache has a copy to share. `mapped`: its version does not tell
-  // its content. On an error, `storage_failed` tells a full disk from an unreadable source.
+  // Copies the file, unless its content is here already or the cache has a copy to share. `mapped`: the file's version
+  // does not identify its content. After an error, `storage_failed` distinguishes a full disk from an unreadable
+  // source.
   Result<Added> add(const std::string& open_path, const std::string& path, bool mapped, bool& storage_failed);
-  // The files copied since the last call: they are not synced yet.
+  // The files copied since the previous call, which are not synced yet.
   std::vector<std::string> take_unsynced() { return std::exchange(unsynced_, {}); }
 
  private:
@@ -53,7 +54,8 @@ class FileStoreWriter {
   uint64_t next_id_ = 1;
 };
 
-// Whether `name` can be the name of a copy: 32 hexadecimal digits, so that no record names a file elsewhere.
+// Whether `name` can be the name of a copy, that is, 32 hexadecimal digits. This prevents a record from naming a file
+// elsewhere.
 bool is_content_name(const std::string& name);
 
 }  // namespace redrive

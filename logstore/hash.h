@@ -1,4 +1,4 @@
-// Hashes of the trace: XXH3-64 guards records and blocks, XXH3-128 names contents. They find damage, not forgery.
+// The trace's hashes: XXH3-64 protects records and blocks, XXH3-128 names contents. They detect damage, not forgery.
 #pragma once
 
 #include <xxhash.h>

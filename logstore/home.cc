@@ -27,7 +27,7 @@ std::string home_for(const HomeNames& names) {
   if (const auto home = environment("HOME"); !home.empty()) {
     return (std::filesystem::path(home) / names.below_home / "redrive").string();
   }
-  // Several are separated by colons.
+  // If there are several directories, they are separated by colons.
   if (const auto service = environment(names.service); !service.empty()) {
     return service.substr(0, service.find(':')) + "/redrive";
   }

@@ -1,5 +1,5 @@
-// Where a user's traces and caches are kept: what the environment says, or else the user's home directory; for a
-// service without one, its state directory.
+// Where a user's traces and cache are kept: where the environment says, or else below the user's home directory, or,
+// for a service without one, in its state directory.
 #pragma once
 
 #include <string>
@@ -12,8 +12,8 @@ namespace redrive {
 struct HomeNames {
   const char* own;           // variable that names the directory itself
   const char* xdg;           // variable that names the directory above
-  const char* below_home;    // the same below the home directory
-  const char* service;       // variable in which systemd.exec(5) hands a service its directory
+  const char* below_home;    // the same, relative to the home directory
+  const char* service;       // variable in which systemd.exec(5) gives a service its directory
   const char* below_system;  // the same for root
 };
 inline constexpr HomeNames kTraceHome{"REDRIVE_TRACE_DIR", "XDG_DATA_HOME", ".local/share", "STATE_DIRECTORY",
@@ -23,10 +23,10 @@ inline constexpr HomeNames kCacheHome{"REDRIVE_CACHE_DIR", "XDG_CACHE_HOME", ".c
 // Empty if there is no such place: HOME is not set, and the user has no home directory.
 std::string home_for(const HomeNames& names);
 
-// That trace_home() is empty.
+// The error for an empty trace_home().
 Error no_trace_home();
-// Until it is closed, nobody else makes a trace of a name that new_trace_directory() has given: from that to the time
-// when the directory is there and `latest` names it.
+// Until the lock is closed, nobody else can make a trace with a name that new_trace_directory() has returned. Hold it
+// until the directory exists and `latest` names it.
 Result<Fd> lock_trace_names();
 
 }  // namespace redrive

@@ -13,8 +13,7 @@ bool before(const Image::Page& a, const Image::Page& b) {
   return std::tie(a.process, a.address) < std::tie(b.process, b.address);
 }
 
-// What the next page most likely is: the one that follows, in memory and in the store. Only differences to it are
-// written.
+// The most likely next page: the one that follows, in memory and in the store. Only differences from it are written.
 Image::Page expected_after(const Image::Page& page) {
   return {page.process, page.address + kPageSize, page.page_id + 1};
 }

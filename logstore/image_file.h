@@ -1,5 +1,5 @@
-// images.seg: of each checkpoint's image the header, and which stored page lies where. Up to format 3 each had a file
-// of its own, images/U-I.img.
+// images.seg: the header of each checkpoint's image, and which stored page lies where in it. Up to format 3, each image
+// had a file of its own, images/U-I.img.
 #pragma once
 
 #include "logstore/record_file.h"
@@ -7,9 +7,10 @@
 
 namespace redrive {
 
-// Sorts the pages and adds the image's records; nothing is written yet. Returns the first one's item.
+// Sorts the pages and adds the image's records, without writing anything yet. Returns the item number of the first
+// record.
 uint64_t add_image(RecordWriter& writer, const Bytes& header, std::vector<Image::Page>& pages);
-// The image that begins at that item of the file.
+// Reads the image that begins at that item of the file.
 Result<Image> read_image(const RecordFile& file, uint64_t first_item);
 
 }  // namespace redrive

@@ -1,4 +1,4 @@
-// Puts images into a trace: pages first, then the image, then the journal's word that it is there.
+// Puts images into a trace: first the pages, then the image, then the journal record that announces it.
 #pragma once
 
 #include <map>
@@ -13,7 +13,7 @@
 
 namespace redrive {
 
-// Of one thread at a time; the journal may be written by others.
+// For one thread at a time; others may write to the journal.
 class ImagePublisher {
  public:
   ImagePublisher(Storage& storage, const TraceFiles& files, JournalWriter& journal)
@@ -23,16 +23,16 @@ class ImagePublisher {
         pages_(storage, files.pages()),
         images_(storage, files.images(), FileKind::image) {}
 
-  // As TraceWriter's. `storage_failed`: whether an error is not the reader's.
+  // The same as TraceWriter's. `storage_failed`: whether an error comes from the storage rather than from the reader.
   Result<TraceWriter::ImageStats> write(UnitId unit, IntervalIndex interval, const ReadImage& read,
                                         bool& storage_failed);
-  // Has the journal say of the image that was written last that it is there, although it is not synced.
+  // Notes in the journal that the image that was written last exists, although it is not synced.
   void announce() { journal_.add(ImageWritten{written_.back()}); }
-  // What was written becomes part of the trace. `unsynced`: files that must be on disk before.
+  // Makes what was written part of the trace. `unsynced`: files that must be on disk first.
   Result<void> publish(std::vector<std::string> unsynced);
-  // The same, but syncs if no image was written as well.
+  // The same, but syncs even if no image was written.
   Result<void> sync(std::vector<std::string> unsynced);
-  void end_unit(UnitId unit) { note_size(unit, 0); }  // no image of it follows
+  void end_unit(UnitId unit) { note_size(unit, 0); }  // no image of the unit follows
   bool pending() const { return !written_.empty(); }
   PageStoreWriter& pages() { return pages_; }
   RecordWriter& images() { return images_; }
@@ -45,9 +45,10 @@ class ImagePublisher {
   JournalWriter& journal_;
   PageStoreWriter pages_;
   RecordWriter images_;
-  bool new_files_ = false;               // whose names were not synced
+  bool new_files_ = false;               // files whose names were not synced
   std::vector<ImagePublished> written_;  // not yet in the journal
-  // Pages of the units' last images, of those that go on and have most: what the next images will hold again, mostly.
+  // The number of pages in the last image of those units that continue and have the most pages. The next images will
+  // mostly hold the same pages again.
   std::map<UnitId, size_t> sizes_;
   size_t sizes_sum_ = 0;
 };

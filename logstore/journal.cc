@@ -8,7 +8,7 @@
 namespace redrive {
 namespace {
 
-// Each record's fields are listed once, in fields(); Writing and Reading are the two directions.
+// The fields of each record are listed once, in fields(); Writing and Reading are the two directions.
 class Writing {
  public:
   void field(bool value) { out_.u(value); }
@@ -37,7 +37,7 @@ class Writing {
   void operator()(const T&... values) {
     (field(values), ...);
   }
-  // A field that older formats lack.
+  // A field that formats before 4 lack.
   void since_4(uint64_t value, bool absent) {
     if (!absent) field(value);
   }
@@ -103,7 +103,7 @@ class Reading {
   Decoder in_;
 };
 
-// `R` is the record, const when it is written.
+// `R` is the record; it is const when it is written.
 template <typename Direction, typename R>
 void fields(Direction& io, R& r) {
   using T = std::remove_const_t<R>;
@@ -144,7 +144,7 @@ void fields(Direction& io, R& r) {
   }
 }
 
-// In the order of JournalRecord's alternatives.
+// In the order of the alternatives of JournalRecord.
 constexpr RecordType kTypes[] = {RecordType::settings,
                                  RecordType::unit,
                                  RecordType::interval,

@@ -1,5 +1,5 @@
-// The twin of the disk in memory, for tests and the fuzzer: it can refuse the Nth change, as a full disk does, and
-// forget what was not synced, as a loss of power does. Thread-safe.
+// The disk's twin in memory, for tests and the fuzzer. It can refuse the Nth change, like a full disk, and forget what
+// was not synced, like a power failure. Thread-safe.
 #pragma once
 
 #include <map>
@@ -15,11 +15,11 @@ class MemoryStorage : public Storage {
  public:
   struct Contents {
     Bytes data;
-    size_t synced = 0;  // bytes that survive a loss of power
+    size_t synced = 0;  // bytes that survive a power failure
   };
 
-  // The change (create, append, rename, ...) with this number, from 0, fails with ENOSPC, and so do all after it. An
-  // append that fails leaves the first half of its bytes.
+  // The change (create, append, rename, ...) with this number, counted from 0, fails with ENOSPC, and so do all later
+  // ones. An append that fails leaves the first half of its bytes.
   void fail_from(uint64_t change) {
     const Lock lock(mutex_);
     fail_from_ = change;
@@ -28,9 +28,9 @@ class MemoryStorage : public Storage {
     const Lock lock(mutex_);
     return changes_;
   }
-  // What a loss of power leaves: unsynced bytes are gone, or read as zeros where `keep_sizes`.
+  // Does what a power failure does: unsynced bytes are lost, or read as zeros if `keep_sizes`.
   void lose_unsynced(bool keep_sizes);
-  // A file's bytes, to look at or to damage. The file must exist.
+  // The bytes of a file, which must exist, for inspecting or damaging them.
   Bytes& bytes(const std::string& path);
   std::vector<std::string> all_files() const;
 

@@ -11,8 +11,8 @@
 namespace redrive {
 namespace {
 
-// Images are packed beside a running recording. Against level 1, on a program's text and data: a tenth less time for a
-// tenth more bytes.
+// Images are packed while a recording is running. Compared with level 1, this takes a tenth less time for a tenth more
+// bytes, on a program's text and data.
 constexpr int kPageLevel = -1;
 constexpr size_t kWriteSize = 1 << 20;
 

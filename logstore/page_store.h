@@ -1,5 +1,5 @@
-// The pages of all images of a trace, each content once. A page's id is its ordinal in the file; zero pages are not
-// stored.
+// The pages of all images of a trace, each content once. The id of a page is its ordinal in the file; zero pages are
+// not stored.
 #pragma once
 
 #include <algorithm>
@@ -13,28 +13,28 @@ namespace redrive {
 
 inline constexpr uint32_t kPagesPerRecord = 64;
 
-// Finds a page's id by its content hash, among those that were asked for last: a long recording may not need more and
-// more memory. A page that was forgotten is stored again.
+// Finds the id of a page by its content hash, among the pages that were asked for most recently, so that a long
+// recording does not need more and more memory. A forgotten page is stored again.
 class PageIndex {
  public:
   static constexpr size_t kLeast = 1 << 14, kMost = 1 << 19;
 
   // Remembers at least the last `generation` different pages, and fewer than twice as many.
   explicit PageIndex(size_t generation = kLeast) : generation_(generation) {}
-  // From now on; within these limits.
+  // Changes that number from now on, within these limits.
   void remember(size_t generation) { generation_ = std::clamp(generation, kLeast, kMost); }
-  // The id of the page with this hash; `fresh_id`, now remembered, if it knows none.
+  // The id of the page with this hash. If it is unknown, remembers and returns `fresh_id`.
   uint64_t find_or_add(uint64_t low, uint64_t high, uint64_t fresh_id);
 
  private:
-  // Open addressing, because there are hundreds of thousands.
+  // Uses open addressing, because there are hundreds of thousands of pages.
   struct Table {
     struct Slot {
       uint64_t low = 0;
       uint64_t high = 0;
       uint64_t id_plus_one = 0;  // 0: free
     };
-    std::vector<Slot> slots = std::vector<Slot>(1 << 10);  // a power of two of them
+    std::vector<Slot> slots = std::vector<Slot>(1 << 10);  // their number is a power of two
     size_t used = 0;
 
     Slot& slot_of(uint64_t low, uint64_t high);
@@ -48,13 +48,13 @@ class PageIndex {
 class PageStoreWriter {
  public:
   PageStoreWriter(Storage& storage, std::string path);
-  // Goes on with a store that has so many bytes and pages, of which it knows nothing.
+  // Continues a store that has so many bytes and pages, about which nothing is remembered.
   Result<void> resume(uint64_t size, uint64_t pages);
-  // Stores a page that is not zero, unless it is there. Its id.
+  // Stores a page that is not zero, unless it is stored already. Returns its id.
   Result<uint64_t> add(const uint8_t* page);
-  // So many different pages may come again soon.
+  // Expects that so many different pages may soon be added again.
   void expect(size_t pages) { index_.remember(pages); }
-  // Writes what is buffered, as a record that may be short.
+  // Writes what is buffered, possibly as a short record.
   Result<void> write();
   uint64_t pages() const { return next_id_; }
   uint64_t bytes() const { return writer_.written(); }

@@ -1,6 +1,5 @@
-// payloads/U.seg: contents of messages that unit U received and that were stored after their events: because a policy
-// decided later, or by `redrive prepare`. A reader puts them back into the events, which then look as if they had been
-// logged at once.
+// payloads/U.seg: payloads of messages that unit U received, stored after their events because a policy decided later,
+// or by `redrive prepare`. A reader puts them back into the events, which then look as if they had been logged at once.
 #pragma once
 
 #include <map>
@@ -18,7 +17,7 @@ class PayloadFileWriter {
  public:
   PayloadFileWriter(Storage& storage, const std::string& path, UnitId unit)
       : writer_(storage, path, FileKind::payloads, unit) {}
-  // Goes on behind what was published before.
+  // Continues after what was published before.
   Result<void> resume(uint64_t size, uint64_t items) { return writer_.resume(size, items); }
   void add(EventIndex event, std::span<const uint8_t> payload);
   size_t buffered() const { return pending_.size(); }  // bytes
@@ -34,7 +33,7 @@ class PayloadFileWriter {
   uint32_t pending_items_ = 0;
 };
 
-// Those of all units. For one thread.
+// The payload files of all units. For one thread.
 class PayloadWriter {
  public:
   PayloadWriter(Storage& storage, TraceFiles files);
@@ -43,7 +42,7 @@ class PayloadWriter {
   size_t buffered() const { return buffered_; }       // bytes
   static constexpr size_t kWorthWriting = 256 << 10;  // bytes
   Result<void> write();                               // what is buffered
-  // What was written since it was last asked for. The journal may have it when the files were synced.
+  // What was written since the previous call. The journal may mention it once the files are synced.
   std::vector<PayloadsPublished> take_written();
 
  private:
@@ -60,10 +59,11 @@ class PayloadWriter {
 // Thread-safe.
 class PayloadFile {
  public:
-  // `size`: what the journal says was published; more may follow.
+  // `size`: how much was published according to the journal; more may follow.
   static Result<std::unique_ptr<PayloadFile>> open(Storage& storage, const std::string& path, UnitId unit,
                                                    uint64_t size);
-  // Makes the receive a logged one, if its contents are here. False: they are not. Status::damaged: they do not fit.
+  // Makes the receive a logged one, if its payload is here; false if not. Status::damaged if the payload does not fit
+  // the receive.
   Result<bool> fill(EventIndex index, Event& event) const;
   const RecordFile& file() const { return *file_; }
 

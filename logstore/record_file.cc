@@ -14,8 +14,8 @@ namespace redrive {
 namespace {
 
 constexpr char kMagic[] = "redrive";  // the preamble's first seven bytes
-constexpr size_t kMinPacked = 64;     // smaller payloads are not worth a call
-constexpr uint64_t kBlock = 4096;     // what file systems write at once
+constexpr size_t kMinPacked = 64;     // smaller payloads are not worth packing
+constexpr uint64_t kBlock = 4096;     // what file systems write at a time
 constexpr size_t kWindow = 64 << 10;
 constexpr size_t kSmallWindow = 4 << 10;
 
@@ -56,7 +56,7 @@ void encode_header(const RecordHeader& header, std::span<uint8_t> out) {
   put<uint64_t>(out, 32, hash64(out.first(32)));
 }
 
-// What is wrong with a header, or null.
+// Returns what is wrong with a header, or null.
 const char* decode_header(std::span<const uint8_t> in, RecordHeader& header) {
   if (get<uint64_t>(in, 32) != hash64(in.first(32))) return "record header does not match its checksum";
   header.length = get<uint32_t>(in, 0);
@@ -73,11 +73,11 @@ const char* decode_header(std::span<const uint8_t> in, RecordHeader& header) {
   return nullptr;
 }
 
-// Reads a file from front to back: in large pieces, but little of what a reader that skips may not want.
+// Reads a file from front to back, in large pieces, but reads little of what a caller that skips may not want.
 class Window {
  public:
   explicit Window(const File& file) : file_(file) {}
-  // Up to `size` bytes from `offset` on, fewer at the end of the file; valid until the next call.
+  // Up to `size` bytes from `offset` on, fewer at the end of the file. Valid until the next call.
   Result<std::span<const uint8_t>> get(uint64_t offset, size_t size) {
     if (offset < start_ || offset + size > start_ + data_.size()) {
       const bool skipped = offset > start_ + data_.size();
@@ -112,7 +112,7 @@ size_t Compressor::pack(std::span<const uint8_t> from, std::span<uint8_t> to) {
   return ZSTD_isError(n) ? 0 : n;
 }
 
-// What a C library cannot get is missed as what `new` cannot.
+// Handles memory that the C library cannot get like memory that `new` cannot get.
 [[noreturn]] static void no_memory() {
   if (const auto handle = std::get_new_handler()) handle();
   throw std::bad_alloc();
@@ -169,7 +169,7 @@ Result<void> RecordWriter::write() {
     ASSIGN_OR_RETURN(file_, exists() ? storage_.append_to(path_) : storage_.create(path_));
   }
   if (auto appended = file_->append(buffer_); !appended) {
-    // The reader cuts a torn record itself, if nothing comes after it; but space is what a full disk lacks.
+    // The reader would cut a torn record itself, if nothing comes after it. But on a full disk, space is needed.
     if (!file_->truncate(written_)) torn_ = appended.error();
     return appended.error();
   }
@@ -197,8 +197,8 @@ Result<void> RecordFile::read_preamble(FileKind kind, uint32_t id, uint32_t sub_
   return {};
 }
 
-// After a loss of power, blocks that were not written read as zeros: true if one of those that bytes [offset, end) lie
-// in does, from `offset` on. Short runs of zeros do not count, they occur inside records.
+// After a power failure, blocks that were not written read as zeros. True if one of the blocks of bytes [offset, end)
+// does, from `offset` on. Short runs of zeros do not count, because they occur inside records.
 Result<bool> RecordFile::never_reached_disk(uint64_t offset, uint64_t end) const {
   constexpr uint64_t kMinZeros = 16;
   const uint64_t size = file_->size();
@@ -238,7 +238,7 @@ Result<void> RecordFile::scan(Tail tail, uint64_t size, uint64_t synced) {
       if (hash64(stored) != record.checksum) wrong = "record does not match its checksum";
     }
     if (wrong) {
-      // A header that is wrong says nothing of where its record ends.
+      // If the header is wrong, it does not say where its record ends.
       const uint64_t end = std::max(record.end(), at + kRecordHeaderSize);
       ASSIGN_OR_RETURN(const bool lost, never_reached_disk(at, end));
       if (tail != Tail::torn || !lost) damaged_ = damage(path_, at, wrong);

@@ -1,9 +1,9 @@
-// Files of records: the framing that every file of a trace but the plain ones (catalog, file copies) has. FORMAT.md,
+// Files of records: the framing of every file of a trace except the plain ones (catalog, file copies). FORMAT.md,
 // "Records".
 //
-// RecordWriter appends; RecordFile reads. A record holds one or more items (events, pages, journal entries), numbered
-// through the file, so that an item is found from the headers alone. RecordFile never trusts a length: it allocates no
-// more than the file holds, or kMaxPacked for what was compressed.
+// RecordWriter appends; RecordFile reads. A record holds one or more items (events, pages, journal entries), which are
+// numbered through the file, so that an item is found from the headers alone. RecordFile never trusts a length: it
+// allocates no more than the file holds, or kMaxPacked for compressed data.
 #pragma once
 
 #include <cstdint>
@@ -64,14 +64,14 @@ enum class RecordType : uint8_t {
   image_written = 23,
 };
 
-// Damage at a byte of a file: "FILE: offset N: WHAT", Status::damaged.
+// Damage at an offset in a file: "FILE: offset N: WHAT", Status::damaged.
 Error damage(const std::string& file, uint64_t offset, const std::string& what);
 
-// A zstd context to be used again and again by one thread.
+// A zstd context that one thread uses again and again.
 class Compressor {
  public:
   explicit Compressor(int level);
-  // The size that `from` was packed to, or 0 if `to` is too small for it.
+  // Returns the packed size, or 0 if `to` is too small for it.
   size_t pack(std::span<const uint8_t> from, std::span<uint8_t> to);
 
  private:
@@ -80,16 +80,17 @@ class Compressor {
 
 class RecordWriter {
  public:
-  // Nothing is made before the first write(). `id` and `sub_id` say which file of its kind it is, e.g. the unit.
+  // Nothing is created before the first write(). `id` and `sub_id` say which file of its kind it is, for example the
+  // unit.
   RecordWriter(Storage& storage, std::string path, FileKind kind, uint32_t id = 0, uint32_t sub_id = 0);
 
-  // Goes on with a file that has `written` bytes of `items` items, and maybe something behind them, which is cut off.
-  // Before the first add().
+  // Continues a file that has `written` bytes of `items` items. Anything after these bytes is cut off. Call it before
+  // the first add().
   Result<void> resume(uint64_t written, uint64_t items);
-  // Buffers a record of `items` items; packs it with `compressor`, if any, where that makes it smaller.
+  // Buffers a record of `items` items. If there is a `compressor`, packs the record if that makes it smaller.
   void add(RecordType type, std::span<const uint8_t> payload, uint32_t items = 1, Compressor* compressor = nullptr);
-  // Writes what was added, in one append. After an error the file is cut back to its last whole record; if that cannot
-  // be done, nothing more is written.
+  // Writes what was added, in one append. After an error, the file is cut back to its last whole record; if that fails,
+  // nothing more is written.
   Result<void> write();
 
   const std::string& path() const { return path_; }
@@ -122,30 +123,31 @@ struct RecordHeader {
   uint64_t end() const { return offset + kRecordHeaderSize + length; }
 };
 
-// What reading one record after the other uses again. For one thread.
+// Buffers that are reused from one record to the next. For one thread.
 class Unpacker {
  private:
   friend class RecordFile;
   struct Free {
     void operator()(ZSTD_DCtx* context) const;
   };
-  std::unique_ptr<ZSTD_DCtx, Free> context_;  // from the first packed record on
+  std::unique_ptr<ZSTD_DCtx, Free> context_;  // exists from the first packed record on
   Bytes stored_;
   Bytes raw_;
 };
 
 // How a file may end.
 enum class Tail : uint8_t {
-  torn,     // its writer may have been killed: an incomplete last record is cut, and every payload that was not synced
-            // is verified at open
-  whole,    // it was published or finished: whatever is missing is damage
-  ignored,  // whole up to the size given; what its writer added after that is not looked at
+  torn,     // its writer may have been killed: an incomplete last record is cut, and unsynced payloads
+            // are verified at open
+  whole,    // it was published or finished: anything missing is damage
+  ignored,  // whole up to the given size; what its writer added after that is ignored
 };
 
 class RecordFile {
  public:
   // Reads all headers. Fails only if the file cannot be read or its preamble is bad; a bad record ends the list
-  // (damaged()). `size`: what the file must have, if known (Tail::ignored: at least; Tail::torn: so much was synced).
+  // (damaged()). `size`: the size that the file must have, if known. With Tail::ignored, it must have at least this
+  // size; with Tail::torn, this much was synced.
   static Result<std::unique_ptr<RecordFile>> open(Storage& storage, const std::string& path, FileKind kind, uint32_t id,
                                                   uint32_t sub_id, Tail tail,
                                                   std::optional<uint64_t> size = std::nullopt);
@@ -158,14 +160,15 @@ class RecordFile {
   uint64_t size_on_disk() const { return file_->size(); }
   // The record that holds an item; null if none does.
   const RecordHeader* find(uint64_t item) const;
-  // Its verified, unpacked payload. Thread-safe.
+  // The verified, unpacked payload of a record. Thread-safe.
   Result<Bytes> payload(const RecordHeader& record) const;
   // The same, valid until `unpacker` is used again.
   Result<std::span<const uint8_t>> payload(const RecordHeader& record, Unpacker& unpacker) const;
-  // All payloads, in order, verified and unpacked; each is valid during its visit. The file is read in large pieces.
+  // Visits all payloads in order, verified and unpacked; each is valid during its visit. The file is read in large
+  // pieces.
   Result<void> for_each_payload(
       const std::function<Result<void>(const RecordHeader&, std::span<const uint8_t>)>& visit) const;
-  // Every payload that does not match its checksum or does not unpack.
+  // Reports every payload that does not match its checksum or does not unpack.
   std::vector<Error> check() const;
 
  private:

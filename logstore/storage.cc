@@ -18,16 +18,16 @@
 namespace redrive {
 namespace {
 
-// Beyond this many files one syncfs(2) is cheaper than an fsync(2) each.
+// For more files than this, one syncfs(2) is cheaper than an fsync(2) for each.
 constexpr size_t kMostSynced = 16;
 
-// Directories of a trace that lie below its own (trace_files.h).
+// The subdirectories of a trace (trace_files.h).
 constexpr std::string_view kBelow[] = {"events", "files", "images", "payloads"};
 
-// What a trace has at a path: a name below its directory, which the user has named. Through links to that anybody may
-// lead us; what is below is a stranger's.
+// A file of a trace: the trace's directory, which the user has named, and a name below it. The path to the directory
+// may contain links; what is below it is a stranger's.
 struct Place {
-  Fd directory;      // none, with errno: it cannot be opened
+  Fd directory;      // if it cannot be opened: none, with errno
   std::string name;  // below it: "journal", "events/1.seg"
 };
 
@@ -42,7 +42,7 @@ Place place_of(const std::string& path) {
   return {Fd(::open(place.empty() ? "." : place.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)), name};
 }
 
-// The directory that holds the file, and its name there: for calls that do not follow links in that place.
+// The directory of a file, and its name there, for calls that do not follow links at that place.
 struct Entry {
   Fd directory;  // none, with errno
   std::string name;
@@ -62,7 +62,7 @@ Fd open_place(const std::string& path, int flags) {
   return place.directory ? open_beneath(place.directory.get(), place.name, flags, kMode) : Fd();
 }
 
-// The trace's directory itself may be named by a link.
+// The path of the trace's directory itself may be a link.
 Fd open_directory(const std::string& path) {
   const bool below = std::ranges::find(kBelow, std::filesystem::path(path).filename().string()) != std::end(kBelow);
   return below ? open_place(path, O_RDONLY | O_DIRECTORY)
@@ -82,11 +82,11 @@ Result<void> sync_file(const std::string& path, int (*sync)(int) = ::fsync) {
   return {};
 }
 
-// A trace is untrusted: links are not followed, and only regular files are taken. One that is written has no other
-// name, because what lies there would change with it.
+// A trace is untrusted: links are not followed, and only regular files are opened. A file that is opened for writing
+// must have no other name, because a write would change the file under that name too.
 Result<Fd> open_regular(const std::string& path, int flags, const char* what, struct stat& info) {
   Fd fd = open_place(path, flags & ~O_TRUNC);
-  if (!fd && errno == ENXIO) return Error{what + path + ": not a regular file", Status::damaged};  // a FIFO, to write
+  if (!fd && errno == ENXIO) return Error{what + path + ": not a regular file", Status::damaged};  // FIFO, to write
   if (!fd || ::fstat(fd.get(), &info) != 0) return open_error(what + path);
   if (!S_ISREG(info.st_mode)) return Error{what + path + ": not a regular file", Status::damaged};
   if ((flags & O_ACCMODE) != O_RDONLY && info.st_nlink > 1)
@@ -129,7 +129,7 @@ class DiskFile : public File {
   uint64_t size_;
 };
 
-// A trace may have more files than a process may have open: only the first ones that are read stay open.
+// A trace may have more files than a process may have open, so only the first files that are read stay open.
 class DiskReader : public File {
  public:
   static Result<std::unique_ptr<File>> open(const std::string& path) {
@@ -176,7 +176,7 @@ class DiskReader : public File {
   }
 
   static std::atomic<int> held_;
-  const Fd fd_;  // none: opened for each read
+  const Fd fd_;  // none: the file is opened for each read
   const std::string path_;
   const struct stat info_;
 };
@@ -191,7 +191,7 @@ class Disk : public Storage {
     return open_file(path, O_WRONLY | O_APPEND, "cannot open ");
   }
   Result<std::unique_ptr<File>> open(const std::string& path) override { return DiskReader::open(path); }
-  // A link is there, whatever it leads to.
+  // A link counts as existing, wherever it leads.
   bool exists(const std::string& path) override {
     struct stat info {};
     const Entry entry = entry_of(path);
@@ -235,8 +235,8 @@ class Disk : public Storage {
     return names;
   }
 
-  // All at the same time: each fsync waits for a commit of the file system's journal, which those that wait together
-  // have in common.
+  // Syncs all files at the same time: each fsync waits for a commit of the file system's journal, and those that wait
+  // at the same time share a commit.
   Result<void> sync(const std::vector<std::string>& paths) override {
     if (paths.empty()) return {};
     if (paths.size() > kMostSynced) return sync_file(paths.front(), ::syncfs);
@@ -259,7 +259,7 @@ class Disk : public Storage {
 
   Fd lock(const std::string& directory) override {
     Fd fd = open_directory(directory);
-    return fd && ::flock(fd.get(), LOCK_EX) == 0 ? std::move(fd) : Fd();  // whoever asks holds it for a moment
+    return fd && ::flock(fd.get(), LOCK_EX) == 0 ? std::move(fd) : Fd();  // somebody who asks holds it for a moment
   }
   bool locked(const std::string& directory) override {
     const Fd fd = open_directory(directory);

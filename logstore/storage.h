@@ -1,6 +1,6 @@
-// All file I/O of logstore. Storage is the operating system's files or, in tests, MemoryStorage (memory_storage.h),
-// which can fail any call or lose what was not synced. Not a general file library: files here grow at the end or are
-// published whole.
+// All file I/O of logstore. A Storage is the operating system's files or, in tests, a MemoryStorage (memory_storage.h),
+// which can make any call fail or lose what was not synced. It is not a general file library: files here grow at the
+// end or are published whole.
 //
 // Errors name the file: "cannot write DIR/events/1.seg: No space left on device".
 #pragma once
@@ -19,9 +19,9 @@ namespace redrive {
 class File {
  public:
   virtual ~File() = default;
-  // Appends all of `data`. After an error an unknown part of it is in the file.
+  // Appends all of `data`. After an error, an unknown part of it is in the file.
   virtual Result<void> append(std::span<const uint8_t> data) = 0;
-  // Bytes read, fewer than asked for only at the end of the file. Thread-safe.
+  // Returns how many bytes were read, which is fewer than asked for only at the end of the file. Thread-safe.
   virtual Result<size_t> read(uint64_t offset, std::span<uint8_t> to) const = 0;
   virtual Result<void> truncate(uint64_t size) = 0;
   virtual uint64_t size() const = 0;
@@ -38,10 +38,10 @@ class Storage {
   virtual Result<void> rename(const std::string& from, const std::string& to) = 0;
   virtual Result<void> remove(const std::string& path) = 0;                         // a file or an empty directory
   virtual Result<std::vector<std::string>> list(const std::string& directory) = 0;  // names of its files, sorted
-  // What the files (or directories: their entries) hold survives a loss of power once this returns. Thread-safe.
+  // When this returns, the contents of the files survive a power failure; of a directory, its entries do. Thread-safe.
   virtual Result<void> sync(const std::vector<std::string>& paths) = 0;
-  // Marks a directory as being written to, until what is returned is gone, or this process: locked() says so to others,
-  // but for file systems that have no locks.
+  // Marks a directory as being written to, as long as the returned Fd and this process exist. Others ask with locked().
+  // On file systems without locks this has no effect.
   virtual Fd lock(const std::string& directory) = 0;
   virtual bool locked(const std::string& directory) = 0;
   // Whether other libraries (SQLite) can open the paths themselves.

@@ -35,7 +35,7 @@ Result<EventSegment::Cursor> EventSegment::cursor_at(const RecordHeader& record,
   if (record.type != RecordType::events) return damage(file_.path(), record.offset, "not a record of events");
   thread_local Unpacker unpacker;
   ASSIGN_OR_RETURN(const auto payload, file_.payload(record, unpacker));
-  // Fresh memory costs more than what it is filled with. One block is the last reader's.
+  // New memory costs more than filling it. One of the blocks is in use by the last reader.
   thread_local std::array<std::shared_ptr<Bytes>, 2> blocks;
   auto free = std::find_if(blocks.begin(), blocks.end(), [](const auto& block) { return block.use_count() <= 1; });
   if (free == blocks.end()) free = blocks.begin(), free->reset();
@@ -44,7 +44,7 @@ Result<EventSegment::Cursor> EventSegment::cursor_at(const RecordHeader& record,
   return Cursor{record.first_item, *free, record.first_item, 0};
 }
 
-// False if the visitor wants no more.
+// False if the visitor wants no more events.
 Result<bool> EventSegment::visit_block(const RecordHeader& record, uint64_t& item, uint64_t last,
                                        std::array<Event, 2>& events,
                                        const std::function<bool(EventIndex, const Event&)>& visit) const {
@@ -151,7 +151,7 @@ FileEnd Trace::State::published_images() const {
   return known;
 }
 
-// How the files that images are in may end.
+// How the files with the images may end.
 Tail Trace::State::images_tail() const {
   if (end) return preparing() ? Tail::ignored : Tail::whole;
   return unsynced_images.empty() ? Tail::ignored : Tail::torn;
@@ -209,7 +209,7 @@ Result<void> Trace::State::read_journal() {
   return {};
 }
 
-// The journal's records, one by one. A later record of the same unit or interval replaces the earlier one.
+// Takes one record of the journal. A later record of the same unit or interval replaces the earlier one.
 Result<void> Trace::State::take(const RecordHeader& at, const JournalRecord& record) {
   const auto wrong = [&](const std::string& what) { return damage(journal->path(), at.offset, what); };
   if (const auto* r = std::get_if<Settings>(&record)) {
@@ -265,7 +265,7 @@ Result<void> Trace::State::take(const RecordHeader& at, const JournalRecord& rec
   return {};
 }
 
-// Counts the images that a killed recorder had written and not yet synced, up to the first that is not whole.
+// Counts the images that a killed recorder wrote but did not sync, up to the first incomplete one.
 Result<void> Trace::State::take_unsynced_images() {
   if (unsynced_images.empty()) return {};
   ASSIGN_OR_RETURN(const RecordFile* lists, image_file());
@@ -280,9 +280,9 @@ Result<void> Trace::State::take_unsynced_images() {
   return {};
 }
 
-// A killed recorder may have journalled more than its segments hold: what refers to lost events is lost with them. So
-// is an interval without any, but for a unit's first: it has nothing to execute, and how it begins is not known, so
-// that the end of the one before it cannot be compared with its image.
+// The journal of a killed recorder may mention more than its segments hold; what refers to lost events is lost with
+// them. So is an interval without events, except the first one of a unit: there is nothing to execute, and since it is
+// not known how the interval begins, the end of the one before it cannot be compared with its image.
 void Trace::State::cut_to_events() {
   for (auto& of_unit : intervals) {
     const UnitId unit = of_unit.first;
@@ -290,7 +290,7 @@ void Trace::State::cut_to_events() {
     auto found = segment(unit);
     const EventIndex count = found && *found ? (*found)->count() : 0;
     const auto damaged = found ? *found && (*found)->file().damaged() : true;
-    if (damaged) continue;  // events were there: readers must be told of the damage, not of a short recording
+    if (damaged) continue;  // there were events: readers must learn of the damage, not see a short recording
     const auto lost = [&] {
       return list.back().first_event > count || (list.size() > 1 && list.back().first_event == count);
     };
@@ -306,7 +306,7 @@ void Trace::State::mark_images() {
   }
 }
 
-// PROGRAM if one unit has it, else PROGRAM.1, PROGRAM.2, ... in order of unit.
+// PROGRAM if only one unit has it, otherwise PROGRAM.1, PROGRAM.2, ... in the order of units.
 void Trace::State::name_units() {
   std::map<std::string, std::vector<UnitId>> by_program;
   for (const auto& unit : units) {
@@ -426,7 +426,7 @@ std::vector<UnitId> units_of_process(const Trace& trace, pid_t pid) {
 
 }  // namespace
 
-// A number that is both a unit's and a process's is the unit's.
+// If a number is both a unit's and a process's, the unit is meant.
 Result<UnitId> Trace::find_unit(const std::string& text) const {
   UnitId number = 0;
   const char* const text_end = text.data() + text.size();
@@ -473,7 +473,7 @@ Result<void> Trace::for_each_event(UnitId unit, EventIndex first, EventIndex las
   ASSIGN_OR_RETURN(const PayloadFile* added, state_->payloads(unit));
   if (!added) return (*segment)->for_each(first, last, visit);
   std::optional<Error> error;
-  std::array<Event, 2> filled;  // the one before is still there
+  std::array<Event, 2> filled;  // the previous one is still valid
   TRY((*segment)->for_each(first, last, [&](EventIndex index, const Event& event) {
     if (!event.receive || event.receive->logged) return visit(index, event);
     Event& own = filled[index % filled.size()] = event;

@@ -1,9 +1,9 @@
-// A trace directory: TraceWriter makes one while a recording runs, Trace reads one. FORMAT.md is the byte format.
+// A trace directory: TraceWriter makes one while a recording runs, Trace reads one. FORMAT.md describes the bytes.
 //
-// All files are append-only or published whole (written beside, synced, renamed). Nothing is lost by SIGKILL except
-// what was not flushed; Trace cuts a torn last record, and reports any other damage by file and offset
-// (Status::damaged). The segments are the truth; catalog.sqlite is derived from them (build_catalog) and is rebuilt
-// when absent or stale.
+// All files are append-only or published whole (written under another name, synced, renamed). SIGKILL loses only what
+// was not flushed. Trace cuts a torn last record, and reports any other damage by file and offset (Status::damaged).
+// The segments are the truth; catalog.sqlite is derived from them (build_catalog) and is rebuilt if it is absent or
+// stale.
 #pragma once
 
 #include <chrono>
@@ -38,7 +38,7 @@ struct Settings {
   std::string host;  // uname, CPU model: what `check` compares on another machine
   int64_t started_unix_ns = 0;
 
-  // False: its checkpoints are virtual, and nobody has prepared it.
+  // False if its checkpoints are virtual and it was not prepared yet.
   bool keeps_bound() const { return bound_s > 0; }
 };
 
@@ -57,7 +57,7 @@ struct IntervalRecord {
   bool has_image = false;  // an image was published (exec, image; fork if the policy asked for one)
   int32_t pid = 0;
   std::string command;    // basename of the program, arguments appended, at most 200 bytes
-  uint64_t pause_ns = 0;  // how long the original was stopped for it
+  uint64_t pause_ns = 0;  // how long the unit was stopped for it
 };
 
 // CPU time and counts of an interval that has ended.
@@ -66,7 +66,7 @@ struct IntervalEnd {
   IntervalIndex interval = 0;
   uint64_t cpu_ns = 0;
   EventIndex end_event = 0;  // one past its last event
-  Bytes state = {};          // of a process that ends with it, to be compared with in a replay; opaque here, or empty
+  Bytes state = {};          // of a process that ends with it, for comparison in a replay; opaque here, or empty
 };
 
 struct ChannelRecord {
@@ -102,22 +102,22 @@ struct Interception {
   uint64_t stopped = 0;
 };
 
-// An instruction at which threads stopped though the code inside tracees could have done without: one that is used too
-// seldom to be replaced, or that no jump can replace.
+// An instruction at which threads stopped although the code inside tracees could have served the call: it is used too
+// seldom to be replaced, or no jump can replace it.
 struct StoppingSite {
   std::string file;  // as mapped
   uint64_t offset = 0;
   std::string instruction;  // "syscall", "cpuid"
   uint64_t stops = 0;
-  bool patchable = false;  // a jump was found to fit
+  bool patchable = false;  // a jump fits there
 };
 
-// Why processes are in one unit that would have been two: an object that they have mapped shared, and can change.
+// Why processes that would have been in two units are in one: an object that they have mapped shared and can change.
 struct Join {
   UnitId unit = 0;
   UnitId joined = 0;  // the unit that became part of it; 0: a process that it forked stayed in it
   EventIndex event = 0;
-  int32_t pid = 0;     // of the process that came
+  int32_t pid = 0;     // of the process that joined
   std::string object;  // as in /proc/PID/maps
 };
 
@@ -130,29 +130,30 @@ struct RecordingEnd {
 
 // Takes whole, adjacent pages of one process of the unit.
 using AddPages = std::function<Result<void>(uint32_t process, Address address, std::span<const uint8_t> pages)>;
-// Hands all pages of an image over, in any order, and returns its header (opaque here: checkpoint/unit_state.h).
+// Hands over all pages of an image, in any order, and returns its header (opaque here: checkpoint/unit_state.h).
 using ReadImage = std::function<Result<Bytes>(const AddPages& add)>;
 
 class FileCache;
 
 class TraceWriter {
  public:
-  // Makes `directory`, which must not exist. Fails with a clear line if it does, or cannot be made or written.
-  // `cache`: what is known of files already; null if there is none.
+  // Creates `directory`, which must not exist. The error says so if it does exist, or cannot be created or written.
+  // `cache`: what is known of files already; may be null.
   static Result<std::unique_ptr<TraceWriter>> create(const std::string& directory, const Settings& settings,
                                                      Storage& storage = disk(), FileCache* cache = nullptr);
   ~TraceWriter();
 
-  // Buffered; packed and written by a thread of its own, whenever buffers grow beyond 256 KiB. If it falls behind by a
-  // few of them, append() waits. The first I/O error (a full disk) is kept, makes everything later a no-op and is
-  // returned by write_behind(), flush() and finish(): the recording then ends, and what is before stays good.
+  // Events are buffered. A separate thread packs and writes them whenever buffers exceed 256 KiB. If that thread falls
+  // behind by a few batches, append() waits. The first I/O error (a full disk) is kept. It makes everything later a
+  // no-op, and write_behind(), flush() and finish() return it; the recording then ends, and what was written before it
+  // stays intact.
   EventIndex append(UnitId unit, const Event& event) { return append(segment(unit), event); }  // the event's number
-  // The same of a unit that does not have to be looked for: where its events go, until end_unit().
+  // The same, for a caller that has looked up where the unit's events go; valid until end_unit().
   struct Segment;
   Segment& segment(UnitId unit);
   EventIndex append(Segment& segment, const Event& event);
-  // The bytes that an unlogged receive on the channel brought, all of them, because they are kept after all. Part of
-  // the trace when the next image is published, or at the end: of a recording that is killed before, the receive is
+  // All the bytes that an unlogged receive on the channel returned; they are kept after all. They become part of the
+  // trace when the next image is published, or at the end. If the recording is killed before that, the receive is
   // unlogged.
   void add_payload(EventRef receiver, uint64_t channel, Bytes payload);
   void end_unit(UnitId unit);  // no event of it follows: its memory is released
@@ -165,24 +166,24 @@ class TraceWriter {
   void add(const Interception& interception);
   void add(const StoppingSite& site);
   void add(const Join& join);
-  Result<void> write_behind();  // soon, what is buffered now
+  Result<void> write_behind();  // soon writes what is buffered now
   Result<void> flush();         // the same, and waits for it
 
-  // Copies a file into the trace once per content; later calls with the same device, inode, size and times are free.
-  // `path` is opened through `open_path` (e.g. /proc/PID/map_files/...), named `path` in the trace. `mapped`: somebody
-  // can write to it through a mapping, which does not change its times at once, so it is read each time.
+  // Copies a file into the trace, once per content; further calls with the same device, inode, size and times cost
+  // nothing. The file is opened through `open_path` (such as /proc/PID/map_files/...) and called `path` in the trace.
+  // `mapped`: somebody can write to it through a mapping, which does not change its times at once, so it is read each
+  // time.
   Result<uint64_t> add_file(const std::string& open_path, const std::string& path, bool mapped = false);
 
-  // Writes an image. SIGKILL cannot take it away from then on, and a loss of power cannot when publish_images() has
-  // returned. Pages equal to one already stored are stored once; zero pages not at all. These four are callable from
-  // another thread than the rest, by one thread at a time. An error of `read` is returned and leaves the writer as
-  // good as it was.
+  // Writes an image. From then on SIGKILL cannot take it away; when publish_images() has returned, a power failure
+  // cannot either. Equal pages are stored once, zero pages not at all. These four functions may be called from another
+  // thread than the rest, by one thread at a time. An error of `read` is returned and does no harm to the writer.
   struct ImageStats {
     uint64_t pages = 0, new_pages = 0, bytes = 0;
   };
   Result<ImageStats> write_image(UnitId unit, IntervalIndex interval, const ReadImage& read);
-  // Syncs all images that were written, and journals an ImagePublished record of each. Every sync waits for the disk,
-  // however little it writes.
+  // Syncs all images that were written, and adds an ImagePublished record for each to the journal. A sync waits for the
+  // disk, however little it writes.
   Result<void> publish_images();
   Result<ImageStats> publish_image(UnitId unit, IntervalIndex interval, const ReadImage& read);  // both
   void end_images(UnitId unit);  // no image of it follows: its pages need not be remembered
@@ -199,7 +200,7 @@ class TraceWriter {
 
 struct Image {
   Bytes header;
-  // Every stored page of the image: process, address, and how to read it.
+  // Every stored page of the image: process, address, and id.
   struct Page {
     uint32_t process;
     Address address;
@@ -208,22 +209,22 @@ struct Image {
   std::vector<Page> pages;  // sorted by process, address
 };
 
-// What it is given is valid until it returns.
+// The pages are valid until it returns.
 using VisitPages = std::function<Result<void>(std::span<const PageRef> pages)>;
 
 class Trace {
  public:
-  // Opens and verifies the journal; event segments are read when asked for. Thread-safe afterwards.
+  // Opens the trace and verifies its journal; event segments are read when they are needed. Thread-safe afterwards.
   static Result<std::shared_ptr<Trace>> open(const std::string& directory, Storage& storage = disk());
   ~Trace();
 
   const std::string& directory() const;
   Storage& storage() const;
-  // Changes whenever the journal or a segment does: what is derived from a trace keeps it, to know whether it is stale.
+  // Changes whenever the journal or a segment does. What is derived from a trace keeps it, to detect that it is stale.
   uint64_t fingerprint() const;
   const Settings& settings() const;
   bool finished() const;            // false: the recorder was killed, or is
-  bool recording() const;           // ... still at work, when the trace was opened
+  bool recording() const;           // ... is still at work when the trace is opened
   const RecordingEnd& end() const;  // zeros if not finished
   const std::vector<UnitRecord>& units() const;
   const std::vector<IntervalRecord>& intervals(
@@ -233,31 +234,30 @@ class Trace {
   const std::map<uint64_t, FileRecord>& files() const;
   const std::vector<Refusal>& refusals() const;
   const std::vector<Unsure>& unsure() const;
-  // Written when a recording ends; the sites with most stops only, most first.
+  // Written when a recording ends. Only the sites with the most stops are listed, those with the most first.
   const std::vector<Interception>& interceptions() const;
   const std::vector<StoppingSite>& stopping_sites() const;
   const std::vector<Join>& joins() const;
-  std::string unit_name(
-      UnitId unit) const;  // "jacobi.2": program of its last interval, and a number if several have it
-  // UNIT as users write it: a number or a name.
+  std::string unit_name(UnitId unit) const;  // "jacobi.2": program of its last interval, numbered if several have it
+  // Finds the UNIT that a user named: by number, name or process number.
   Result<UnitId> find_unit(const std::string& text) const;
 
   EventIndex event_count(UnitId unit) const;
-  // Events [first, last) of a unit in order; stops early if the callback returns false. When it is called with one, the
-  // event of its last call is still there.
+  // Visits events [first, last) of a unit in order; stops early if the callback returns false. During a visit, the
+  // event of the previous visit is still valid.
   Result<void> for_each_event(UnitId unit, EventIndex first, EventIndex last,
                               const std::function<bool(EventIndex, const Event&)>& visit) const;
 
   Result<Image> image(UnitId unit, IntervalIndex interval) const;
   uint64_t stored_bytes(UnitId unit, IntervalIndex interval) const;  // of the image's pages; 0 if there is none
-  // Reads pages in the order in which the store has them, a few dozen at a time, each record of the store once. The
-  // visitor's error ends it.
+  // Reads pages in the order in which the store has them, a few dozen at a time, each record of the store once. An
+  // error of the visitor ends it.
   Result<void> read_pages(std::vector<Image::Page> pages, const VisitPages& visit) const;
-  // Path of a file copy, verified once per Trace object.
+  // The path of a file copy, which is verified once per Trace object.
   Result<std::string> file_path(uint64_t file) const;
 
   uint64_t size_on_disk() const;
-  // Verifies every byte of every file. Returns all damage found, each "FILE: offset N: what".
+  // Verifies every byte of every file. Returns all damage found, each as "FILE: offset N: what".
   std::vector<std::string> check() const;
 
   struct State;
@@ -270,17 +270,18 @@ class Trace {
 
 // Makes catalog.sqlite anew from the segments. Schema: FORMAT.md, "Catalog".
 Result<void> build_catalog(const Trace& trace);
-// Path of the catalog, made first if it is absent or stale. Status::damaged if its bytes changed since it was made.
+// The path of the catalog, which is made first if it is absent or stale. Status::damaged if its bytes have changed
+// since it was made.
 Result<std::string> catalog_path(const Trace& trace);
 // The catalog's schema in SQL: the documented one.
 const char* catalog_schema();
 
-// Where traces live: $REDRIVE_TRACE_DIR, else $XDG_DATA_HOME/redrive, else ~/.local/share/redrive.
+// Where traces are kept: $REDRIVE_TRACE_DIR, or else $XDG_DATA_HOME/redrive, or else ~/.local/share/redrive.
 std::string trace_home();
-// A directory for a new trace of `program`: HOME/NAME-N; and the `latest` link is set to it once recording starts.
+// A directory for a new trace of `program`: HOME/NAME-N. The `latest` link is set to it once recording starts.
 Result<std::string> new_trace_directory(const std::string& program);
 Result<void> set_latest(const std::string& directory);
-// TRACE as users write it: a path, a name below trace_home(), or "" for latest.
+// Finds the TRACE that a user named: a path, a name below trace_home(), or "" for the latest.
 Result<std::string> find_trace(const std::string& text);
 // Names of the traces below trace_home().
 std::vector<std::string> list_traces();

@@ -12,7 +12,7 @@ struct TraceAdditions::State {
   State(Storage& s, const TraceFiles& f)
       : storage(s), files(f), journal(s, files.journal()), images(s, files, journal), payloads(s, f) {}
 
-  // Goes on where the trace ends, or where somebody who was killed while adding left off.
+  // Continues where the trace ends, or where a process that was killed while adding stopped.
   Result<void> resume(const Trace::State& trace) EXCLUDES(mutex) {
     const Lock holding(mutex);
     TRY(journal.resume(trace.journal->readable_size(), trace.journal->items()));
@@ -24,7 +24,7 @@ struct TraceAdditions::State {
     return {};
   }
 
-  // The payloads before the image: what an image stands for may need them.
+  // Payloads are published before the image, which may depend on them.
   Result<void> publish() REQUIRES(mutex) {
     TRY(payloads.write());
     const auto written_payloads = payloads.take_written();
@@ -65,7 +65,7 @@ Result<std::unique_ptr<TraceAdditions>> TraceAdditions::begin(const Trace& trace
   const std::string mark = state->files.preparing();
   if (!storage.exists(mark)) TRY(storage.create(mark));
   if (!storage.exists(state->files.payloads())) TRY(storage.make_directory(state->files.payloads()));
-  // Of the trace as it was. Whoever asks makes another.
+  // The catalog shows the trace as it was. It is made again when it is needed.
   const std::string catalog = state->files.catalog();
   for (const auto& old : {catalog, sums_path(catalog)}) {
     if (storage.exists(old)) TRY(storage.remove(old));

@@ -1,4 +1,4 @@
-// Trace::check: every byte of every file against its checksums, and every record against what it should say.
+// Trace::check: compares every byte of every file with its checksums, and every record with what it should say.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -29,7 +29,7 @@ class Checker {
     note(trace_.for_each_event(unit, 0, trace_.event_count(unit), [](EventIndex, const Event&) { return true; }));
   }
 
-  // The catalog is derived: it may be absent or older than the trace, but what is there must be what was written.
+  // The catalog is derived: it may be absent or older than the trace, but if it is there, it must be intact.
   void check_catalog() {
     Storage& storage = trace_.storage();
     const std::string path = files_.catalog();

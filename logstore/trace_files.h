@@ -1,4 +1,4 @@
-// Where a trace's files stand below its directory.
+// Where the files of a trace are below its directory.
 #pragma once
 
 #include <fmt/format.h>
@@ -18,9 +18,9 @@ struct TraceFiles {
   std::string journal() const { return at("journal"); }
   std::string pages() const { return at("pages"); }
   std::string catalog() const { return at("catalog.sqlite"); }
-  // The recorder's, until the recording ends. A reader meanwhile makes one of its own.
+  // The recorder's, until the recording ends. Meanwhile, readers make one of their own.
   std::string growing_catalog() const { return at("catalog.growing.tmp"); }
-  // There while somebody adds to the trace, or was killed while doing so.
+  // Exists while a process adds to the trace, or after it was killed while doing so.
   std::string preparing() const { return at("preparing"); }
   std::string payloads() const { return at("payloads"); }
   std::string payloads(UnitId unit) const { return fmt::format("{}/{}.seg", payloads(), unit); }
@@ -29,7 +29,7 @@ struct TraceFiles {
   std::string files() const { return at("files"); }
   std::string copy(const std::string& name) const { return files() + "/" + name; }
   std::string segment(UnitId unit) const { return at(segment_name(unit)); }
-  // Up to format 3 each image had a file, in a directory of them.
+  // Up to format 3 each image had a file in this directory.
   std::string image_directory() const { return at("images"); }
   std::string image(UnitId unit, IntervalIndex interval) const {
     return fmt::format("{}/{}-{}.img", image_directory(), unit, interval);
@@ -38,7 +38,7 @@ struct TraceFiles {
   static std::string images_name() { return "images.seg"; }
   static std::string pages_name() { return "pages"; }
   static std::string segment_name(UnitId unit) { return fmt::format("events/{}.seg", unit); }
-  // Of the units that were over soon.
+  // Stands for short-lived units, which share a segment.
   static constexpr UnitId kShortUnits = 0;
   static std::optional<UnitId> unit_of_segment(const std::string& name) {
     constexpr size_t kPrefix = sizeof("events/") - 1;
@@ -48,10 +48,11 @@ struct TraceFiles {
   }
 };
 
-// What a trace's directory is called while it is being removed. Nobody lists it; `rm` of the trace goes on with it.
+// The suffix of a trace's directory while it is being removed. Such directories are not listed; another `rm` of the
+// trace continues the removal.
 inline constexpr const char* kRemoving = ".removing";
 
-// Beside the place of a file that is not published yet. Left behind by a kill, such files mean nothing.
+// The name of a file until it is published. Such files that a kill has left behind mean nothing.
 inline std::string temporary(const std::string& path) { return path + ".tmp"; }
 
 }  // namespace redrive

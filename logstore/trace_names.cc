@@ -1,4 +1,4 @@
-// Where traces live and what they are called.
+// Where traces are kept and what they are called.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
@@ -83,7 +83,7 @@ Result<std::string> new_trace_directory(const std::string& program) {
   return fmt::format("{}/{}-{}", home, name, highest + 1);
 }
 
-// A symbolic link cannot be changed, so one is made beside it and renamed over it: `latest` always names a trace.
+// A symbolic link cannot be changed, so another one is made and renamed over it. `latest` always names a trace.
 Result<void> set_latest(const std::string& directory) {
   std::error_code error;
   const auto absolute = std::filesystem::absolute(directory, error);

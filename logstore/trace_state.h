@@ -1,4 +1,4 @@
-// What a Trace holds. Shared by trace.cc (reading) and trace_check.cc (verifying), not by anybody else.
+// The contents of a Trace, shared only by trace.cc (reading) and trace_check.cc (verifying).
 #pragma once
 
 #include <algorithm>
@@ -18,14 +18,14 @@ namespace redrive {
 // One unit's events. Thread-safe once loaded.
 class EventSegment {
  public:
-  // `end`: what the journal says of a finished recording's segment.
+  // `end`: what the journal says of the segment of a finished recording.
   EventSegment(std::unique_ptr<RecordFile> file, std::optional<FileEnd> end)
       : own_file_(std::move(file)),
         file_(*own_file_),
         count_(end ? end->items : file_.items()),
         readable_(file_.items()),
         open_end_(!end) {}
-  // Of a unit that has its place in a file of many. `finished`: whether all of its events must be there.
+  // For a unit whose events are in a shared file. `finished`: whether all of its events must be there.
   EventSegment(const RecordFile& file, const ShortUnit& place, bool finished)
       : file_(file),
         first_item_(place.first_item),
@@ -39,7 +39,7 @@ class EventSegment {
                         const std::function<bool(EventIndex, const Event&)>& visit) const;
 
  private:
-  // A place inside an unpacked block from which decoding can go on.
+  // A place inside an unpacked block where decoding can continue.
   struct Cursor {
     uint64_t first_item = 0;
     std::shared_ptr<const Bytes> block;
@@ -55,16 +55,16 @@ class EventSegment {
   uint64_t first_item_ = 0;  // of event 0
   EventIndex count_ = 0;
   EventIndex readable_ = 0;
-  bool open_end_ = false;  // more may follow what is readable
+  bool open_end_ = false;  // more may follow after what is readable
   mutable Mutex mutex_;
-  mutable Cursor last_ GUARDED_BY(mutex_);  // where the last reader stopped: the next one mostly goes on there
+  mutable Cursor last_ GUARDED_BY(mutex_);  // where the last reader stopped: the next one usually continues there
 };
 
-// Opened when first asked for; if that fails, so it stays. Null is a value. Thread-safe.
+// Opened when it is first needed; if that fails, the error is kept. Null is a value. Thread-safe.
 template <typename T>
 class Lazy {
  public:
-  // `open`: a Result<std::unique_ptr<T>>.
+  // `open` returns a Result<std::unique_ptr<T>>.
   template <typename Open>
   Result<const T*> get(Open open) {
     std::call_once(once_, [&] {
@@ -114,7 +114,7 @@ struct Trace::State {
   std::map<UnitId, ShortUnit> short_units;
   std::map<UnitId, std::string> names;
 
-  // Whether somebody was killed while adding to the trace: more may stand in its files than the journal says.
+  // Whether a process was killed while adding to the trace: its files may then hold more than the journal says.
   bool preparing() const { return storage.exists(files.preparing()); }
   Tail images_tail() const;
   bool may_be_there(const std::string& path) const;

@@ -77,7 +77,7 @@ struct TraceWriter::State {
     return *segment;
   }
 
-  // Gives what is buffered to the writing thread.
+  // Hands over what is buffered to the writing thread.
   void hand_over() {
     if (!batches) return;  // the recording has ended
     Batch batch;
@@ -122,7 +122,7 @@ struct TraceWriter::State {
   TraceFiles files;
   Fd lock;  // tells readers that the recording is under way
   JournalWriter journal;
-  ImagePublisher images;  // of the publishing thread
+  ImagePublisher images;  // used by the publishing thread
   FileStoreWriter copies;
   CatalogTally tally;
   std::unordered_map<UnitId, std::unique_ptr<Segment>> segments;
@@ -132,14 +132,14 @@ struct TraceWriter::State {
   std::vector<std::string> begun;  // files that the first batch, or the end, syncs
   bool finished = false;
 
-  std::atomic<uint64_t> bytes = 0;  // that the writing thread has not written
+  std::atomic<uint64_t> bytes = 0;  // not yet written by the writing thread
   std::atomic<bool> failed = false;
   Mutex error_mutex;
   std::optional<Error> first_error GUARDED_BY(error_mutex);
   UnsyncedFiles unsynced;
   SpareEncoders spare;
-  BatchWriter writer;                         // the writing thread's, as long as that lives
-  std::optional<WriteBehind<Batch>> batches;  // the last member: its thread uses the others
+  BatchWriter writer;                         // used by the writing thread as long as that exists
+  std::optional<WriteBehind<Batch>> batches;  // must be the last member: its thread uses the others
 };
 
 Result<void> TraceWriter::State::finish(const RecordingEnd& end) {

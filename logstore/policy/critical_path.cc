@@ -1,8 +1,9 @@
-// Netzer et al., Algorithm 1 (figure 3): no interval's critical path in replay exceeds C.
+// Netzer et al., Algorithm 1 (figure 3): no interval's critical path in a replay exceeds C.
 //
 // Invariant, as long as no interval is longer than T and T <= C: a unit's path so far + what may remain of its interval
-// <= C. A checkpoint makes it T <= C; computing moves time from what remains to the path; a receive keeps what would
-// break it. Tags are exact, so lateness does not add up: an interval of length L > T has a path of at most C + (L - T).
+// <= C. A checkpoint makes the sum T, which is <= C; computing moves time from what remains to the path; a receive
+// keeps the payload if dropping it would break the invariant. Tags are exact, so delays do not add up: an interval of
+// length L > T has a path of at most C + (L - T).
 #include <unordered_map>
 
 #include "logstore/policy/path.h"

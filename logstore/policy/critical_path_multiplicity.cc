@@ -1,8 +1,9 @@
 // Netzer et al., Algorithm 2: no interval's critical path exceeds C, and no replay set has more than M intervals of a
-// unit, so that on one processor per unit a replay takes at most C*M (theorem 1).
+// unit, so that a replay takes at most C*M with one processor per unit (theorem 1).
 //
-// Invariants: Algorithm 1's; a unit's set holds every interval that its own depends on (so far), its own included, and
-// at most M of each unit. Approximate: the set holds the earliest and latest of each unit and stands for all between.
+// Invariants: that of Algorithm 1; and a unit's set holds every interval that its current one depends on so far,
+// including itself, and at most M of each unit. Approximate: the set holds only the earliest and latest interval of
+// each unit, and stands for all between them.
 #include <unordered_map>
 
 #include "logstore/policy/needs.h"

@@ -1,8 +1,8 @@
-// Netzer and Xu: no replay of an interval needs an earlier interval of its own unit (a domino dependence). No
-// parameter.
+// Netzer and Xu: no replay of an interval needs an earlier interval of its own unit (a domino dependence). It has no
+// parameters.
 //
-// Invariant: a unit's set is the left frontier of its interval's replay set: of each unit the earliest interval. A
-// unit's own interval is its own earliest, because what would add an earlier one is kept.
+// Invariant: a unit's set is the left frontier of its interval's replay set, that is, the earliest interval of each
+// unit. The earliest interval of the unit itself is its current one, because what would add an earlier one is kept.
 #include <algorithm>
 #include <unordered_map>
 
@@ -32,7 +32,7 @@ class Domino : public Policy {
   void on_end(uint32_t id, uint64_t) override { units_.erase(id); }
 
  private:
-  // Whether a frontier has an interval as early as each of these.
+  // Whether a frontier has, for each of these, an interval at least as early.
   static bool goes_back_to(const Needs& frontier, const Needs& needs) {
     auto own = frontier.begin();
     for (const Need& need : needs) {

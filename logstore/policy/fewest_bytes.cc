@@ -1,26 +1,27 @@
-// Ours: critical-path's promise, no interval's critical path exceeds C, with fewer bytes kept.
+// Our own policy. It makes the promise of critical-path (no interval's critical path exceeds C) and keeps fewer bytes.
 //
-// What critical-path keeps are, for the most part, the messages from units far into their interval to units that have
-// just begun one: as many as are sent between the two units' checkpoints. So checkpoints are placed on lines. When one
+// Most of what critical-path keeps are messages from units far into their interval to units that have just begun one:
+// all messages that are sent between the two units' checkpoints. So this policy places checkpoints on lines. When one
 // unit comes near T, every unit takes a checkpoint before its next event; then only what was in flight when the line
-// was drawn goes from before it to behind it. In the last quarter of T it is drawn as soon as the bytes in flight are
-// as few as at their fewest in the quarter before; a unit that takes its checkpoint without draws it in any case. A
-// unit with a short path stays out: what it sends is cheap to recompute.
+// was drawn goes from before the line to after it. In the last quarter of T, the line is drawn as soon as there are no
+// more bytes in flight than the fewest in the quarter before; a unit that takes its checkpoint without a line draws one
+// in any case. A unit with a short path takes no part in the line: what it sends is cheap to recompute.
 //
-// The rest are messages that would exceed C if their receiver's interval lasted for T. Because of the lines most end
-// sooner. So such a message is dropped if it does not exceed C with an interval as long as the one before, and from
-// then on the interval is to end in time: its checkpoint comes when the path is at C, if no line comes before. Where
-// the checkpoints are those of a recording, it is known what exceeds C.
+// The rest are messages that would exceed C if their receiver's interval lasted for T. Because of the lines, most
+// intervals end sooner. So such a message is dropped if it does not exceed C with an interval as long as the previous
+// one. From then on the interval must end in time: its checkpoint comes when the path reaches C, unless a line comes
+// first. If the checkpoints are those of a recording, it is known what exceeds C.
 //
-// Of what was in flight at a line each message is looked at as if it came right behind it: with the path that it brings
-// all that its receiver sends from then on would exceed C, whose own interval may end in time.
+// Every message that was in flight at a line is treated as if it came right after the line, whatever is left of its
+// receiver's own interval: that interval may end in time, but with the path that the message brings, everything that
+// the receiver sends from then on would exceed C.
 //
-// Where paths grow long within a line's interval (units that work one after the other), any message of the chain can be
-// kept to cut it. So a small one is kept before its path is at the limit, rather than a large one when it is: small
-// against those that had to be kept of late.
+// Where paths grow long within the interval between two lines (units that work one after the other), the chain can be
+// cut by keeping any of its messages. So a small message is kept before its path reaches the limit, rather than a large
+// one when it does. Small is relative to the messages that had to be kept recently.
 //
-// Invariant: Algorithm 1's (critical_path.cc), with the interval's latest end instead of T: a unit's path so far + what
-// may remain of its interval <= C. Lines, and keeping more than must be, do not touch it.
+// Invariant: that of Algorithm 1 (critical_path.cc), with the latest end of the interval instead of T: a unit's path so
+// far + what may remain of its interval <= C. Lines, and keeping more than necessary, do not affect it.
 #include <algorithm>
 #include <limits>
 #include <unordered_map>
@@ -30,7 +31,7 @@
 namespace redrive {
 namespace {
 
-constexpr unsigned kMostAsked = 256;  // times for a place; then the line comes when a checkpoint does
+constexpr unsigned kMostAsked = 256;  // times for a place; after that the line comes with the next checkpoint
 
 class FewestBytes : public Policy {
  public:
@@ -43,7 +44,7 @@ class FewestBytes : public Policy {
     Unit& unit = place->second;
     unit.path.advance(ended_ns);
     if (unit.line == line_ && unit.path.path_ns >= period_ns_ / 2) draw_line();
-    // How long one is that has been cut short says nothing of the next.
+    // The length of an interval that was cut short says nothing about the next one.
     if (ended_ns < by_ns(unit)) unit.usual_ns = std::min(ended_ns, usual_most_ns());
     unit.path = {};
     unit.end_ns = period_ns_;
@@ -67,7 +68,7 @@ class FewestBytes : public Policy {
     const uint64_t path_ns = tag.critical_path_ns;
     if (tag.line < unit.line && path_ns + period_ns_ > limit_ns_) return {Keep::keep};
     if (unit.may_exceed(path_ns, limit_ns_)) {
-      // The latest end with which it does not.
+      // The latest end of the interval with which the path does not exceed C.
       const uint64_t end_ns = unit.path.at_ns + limit_ns_ - std::min(limit_ns_, path_ns);
       if (path_ns > limit_ns_ || end_ns < unit.usual_ns) {
         must_keep_bytes_ += (static_cast<double>(bytes) - must_keep_bytes_) / 16;
@@ -76,7 +77,7 @@ class FewestBytes : public Policy {
       unit.end_ns = end_ns;
     }
     const bool longer = path_ns > unit.path.path_ns;
-    // Beyond three quarters of C at the interval's end.
+    // The path would exceed three quarters of C at the interval's end.
     if (longer && small(bytes) && unit.may_exceed(path_ns, limit_ns_ - limit_ns_ / 4)) return {Keep::keep};
     if (longer) unit.path.path_ns = path_ns;
     return {Keep::drop};
@@ -105,9 +106,9 @@ class FewestBytes : public Policy {
  private:
   struct Unit {
     Path path;
-    uint64_t end_ns = 0;    // of its interval, at the latest
-    uint64_t usual_ns = 0;  // no sooner, if it can be helped
-    uint64_t line = 0;      // the latest that it has passed
+    uint64_t end_ns = 0;    // latest end of its interval
+    uint64_t usual_ns = 0;  // the interval should not end before this, if possible
+    uint64_t line = 0;      // the latest line that it has passed
 
     bool may_exceed(uint64_t to_receive_ns, uint64_t limit_ns) const {
       return to_receive_ns + end_ns - std::min(end_ns, path.at_ns) > limit_ns;
@@ -115,7 +116,7 @@ class FewestBytes : public Policy {
   };
 
   uint64_t usual_most_ns() const { return period_ns_ - period_ns_ / 4; }
-  // An eighth of T sooner than must be, because it can come late.
+  // An eighth of T earlier than necessary, because the checkpoint can come late.
   uint64_t by_ns(const Unit& unit) const {
     return std::max(unit.path.at_ns, unit.end_ns - std::min(unit.end_ns, period_ns_ / 8));
   }
@@ -127,13 +128,13 @@ class FewestBytes : public Policy {
     return unit;
   }
 
-  // Of a unit that has passed the latest line.
+  // For a unit that has passed the latest line.
   void note_place(const Unit& unit, uint64_t at_ns) {
     near_ |= at_ns >= unit.end_ns - unit.end_ns / 4;
     if (!near_ && at_ns >= unit.end_ns / 2) fewest_ = std::min(fewest_, in_flight_);
   }
 
-  // Bytes in flight with which a line is drawn. If it does not come to that for long, more will do.
+  // The number of bytes in flight at which a line is drawn. If that is not reached for long, more will do.
   int64_t few() const {
     const auto most = static_cast<int64_t>(mean_in_flight_ / 4);
     return asked_ < kMostAsked / 2 ? fewest_ : std::max(fewest_, most);
@@ -153,11 +154,11 @@ class FewestBytes : public Policy {
   std::unordered_map<uint32_t, Unit> units_;
   uint64_t line_ = 0;
   bool near_ = false;           // a unit is in the last quarter of its interval
-  unsigned asked_ = 0;          // ... since when it was asked so often
-  double must_keep_bytes_ = 0;  // what a message had of late that could not be dropped, on average
+  unsigned asked_ = 0;          // how often it was asked since then
+  double must_keep_bytes_ = 0;  // recent average size of messages that could not be dropped
   int64_t in_flight_ = 0;       // bytes sent and not received; what is never received does not matter to comparisons
-  double mean_in_flight_ = 0;   // of late
-  int64_t fewest_ = std::numeric_limits<int64_t>::max();  // of them in the quarter before
+  double mean_in_flight_ = 0;   // recent mean
+  int64_t fewest_ = std::numeric_limits<int64_t>::max();  // fewest bytes in flight in the quarter before
 };
 
 }  // namespace

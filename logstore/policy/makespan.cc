@@ -1,9 +1,10 @@
-// No replay takes longer than C on J cores, restoring apart. The papers bound the longest path, as if every unit had a
-// processor of its own, or the number of intervals, as if there were one; users have J.
+// No replay takes longer than C on J cores, not counting restores. The papers bound the longest path, as if every unit
+// had a processor of its own, or the number of intervals, as if there were one processor; users have J.
 //
 // A list schedule of work W with longest path P takes at most W/J + P*(1 - 1/J) (Graham, 1969). Invariant, as long as
 // no interval is longer than T and T <= C: that sum + what may remain of the interval <= C. A checkpoint makes it T;
-// computing adds as much to W and to P as it takes from what remains; a receive keeps what would break it.
+// computing adds as much to W and to P as it takes from what remains; a receive keeps the payload if dropping it would
+// break the invariant.
 #include <algorithm>
 #include <unordered_map>
 
@@ -46,7 +47,7 @@ class Makespan : public Policy {
     Path path;
     uint32_t intervals = 0;
     uint32_t interval = 0;
-    Needs set;  // what the interval needs so far, itself included
+    Needs set;  // what the interval needs so far, including itself
   };
 
   Unit& advance(uint32_t id, uint64_t at_ns) {
@@ -60,7 +61,7 @@ class Makespan : public Policy {
     return unit;
   }
 
-  // W/J + P*(1 - 1/J) + remaining > C, in whole numbers.
+  // W/J + P*(1 - 1/J) + remaining > C, in integers.
   bool exceeds(const Needs& needs, uint64_t path_ns, uint64_t remaining_ns) const {
     using Wide = unsigned __int128;
     Wide work_ns = 0;

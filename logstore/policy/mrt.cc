@@ -1,23 +1,23 @@
-// Thoai and Volkert, MRT: for every distributed breakpoint there is a recovery line, of each unit its latest checkpoint
-// or the one before, whose replay distance and replay time are at most 2T, however many units there are. ROS is MRT
-// without rule 3: replay distance at most 2T, replay time up to n*T.
+// Thoai and Volkert, MRT: for every distributed breakpoint there is a recovery line, made of the latest checkpoint of
+// each unit or the one before, whose replay distance and replay time are at most 2T, however many units there are. ROS
+// is MRT without rule 3: replay distance at most 2T, replay time up to n*T.
 //
-// Indexes are the paper's, not the unit's count of intervals: a unit that receives from a later index takes a
-// checkpoint of that index first, any other checkpoint goes to the latest index there is, and those that a unit has
-// skipped count as one with the next. So of the messages that are not kept sender and receiver have the same index
-// (rule 1). Rule 2 sees to it that of two units, of which one replays an interval and needs the other's, both roll back
-// to it.
+// Indexes are the paper's, not the unit's count of intervals. A unit that receives from a later index first takes a
+// checkpoint of that index; any other checkpoint goes to the latest index there is; indexes that a unit has skipped
+// count as one with the next. So sender and receiver of a message that is not kept have the same index (rule 1). Rule 2
+// ensures that if one unit replays an interval and needs the other's, both roll back to it.
 //
-// Rule 3 keeps what was sent later after its sender's checkpoint than it was received after its receiver's: a replay
-// never waits longer for a message than for the receiver itself. The paper's clock goes on while a process waits, and
-// its checkpoints come by it: such messages are rare. Ours is CPU time, which stands still. So a unit's time in an
-// index is counted with its waits: it is at least the sender's of each message that is not kept, a path; and the next
-// checkpoint is due when that comes to T. What rule 3 keeps is thus left to the end of an interval: if its path became
-// longer than T all the same, every message that made it wait is kept. (If the checkpoint itself came later than T,
-// waits may make it longer by another eighth.)
+// Rule 3 keeps a message that was sent later after its sender's checkpoint than it was received after its receiver's: a
+// replay never waits longer for a message than for the receiver itself. The paper's clock continues while a process
+// waits, and checkpoints come by that clock, so such messages are rare. Our clock is CPU time, which stands still. So a
+// unit's time in an index is counted including its waits: it is a path, and at least as long as the sender's time of
+// each message that is not kept. The next checkpoint is due when this time reaches T. What rule 3 keeps is thus decided
+// at the end of an interval: if its path became longer than T nevertheless, every message that made it wait is kept.
+// (If the checkpoint itself came later than T, waits may make the path longer by another eighth.)
 //
-// Rule 2 for index i asks what the checkpoints of index i+2 know, of every unit. Where the papers broadcast, this
-// object sees all units: it settles index i when all have got there or have ended (counted as no coordination time).
+// Rule 2 for index i depends on what the checkpoints of index i+2 of every unit know. Where the papers broadcast, this
+// object sees all units: it settles index i when all have reached that index or have ended (counted as no coordination
+// time).
 #include <algorithm>
 #include <map>
 #include <set>
@@ -81,10 +81,10 @@ class Mrt : public Policy {
 
   void on_kept(uint32_t id, const Tag& tag) override { learn(units_.at(id), *tag.clock); }
 
-  // Units come to a new index together: fewer messages are then in flight from one to the next.
+  // Units go to a new index together, so that fewer messages are in flight from one index to the next.
   bool wants_checkpoint(uint32_t id, uint64_t) override { return units_.at(id).index < latest_; }
 
-  // An eighth sooner than must be, because checkpoints can come late.
+  // An eighth earlier than necessary, because checkpoints can come late.
   uint64_t checkpoint_by_ns(uint32_t id) const override {
     const Path& path = units_.at(id).path;
     if (!rule_3_ || period_ns_ == 0) return UINT64_MAX;
@@ -105,12 +105,12 @@ class Mrt : public Policy {
     uint32_t number = 0;  // in order of birth, from 0: the place in a clock
     uint32_t index = 0;   // of its interval; kEnded
     uint32_t forced_index = 0;
-    std::shared_ptr<const VectorClock> clock;  // what has happened before, its own checkpoints included
+    std::shared_ptr<const VectorClock> clock;  // what has happened before, including its own checkpoints
     std::map<uint32_t, std::shared_ptr<const VectorClock>>
-        checkpoints;  // the clock at each that can still be asked for
+        checkpoints;  // the clock at each checkpoint that may still be needed
     const VectorClock& clock_at_next() const { return *checkpoints.begin()->second; }
     Path path;                    // in its index
-    std::set<uint32_t> too_long;  // indexes in which it was longer than T
+    std::set<uint32_t> too_long;  // indexes in which the path was longer than T
   };
   struct Waiting {
     uint64_t ticket;
@@ -144,7 +144,7 @@ class Mrt : public Policy {
     unit.clock = std::make_shared<VectorClock>(std::move(clock));
   }
 
-  // Settles every index that all units are two beyond.
+  // Settles every index that all units have passed by two.
   void settle() {
     while (!waiting_.empty()) {
       const uint32_t index = waiting_.begin()->first;
@@ -157,7 +157,7 @@ class Mrt : public Policy {
     }
   }
 
-  // Rules 2 and 3, of the messages sent and received in an index.
+  // Applies rules 2 and 3 to the messages that were sent and received in an index.
   void settle(uint32_t index, const std::vector<Waiting>& receives) {
     const std::vector<Bits> known = known_by_next(index + 1);
     std::vector<bool> too_long(units_.size());
@@ -170,8 +170,8 @@ class Mrt : public Policy {
     }
   }
 
-  // Of each unit p, the set of units s with C(p,i) -> C(s,i+1), or that have ended without: they never roll back so
-  // far.
+  // For each unit p, the set of units s with C(p,i) -> C(s,i+1), or that have ended without it: they never roll back
+  // that far.
   std::vector<Bits> known_by_next(uint32_t i) {
     std::vector<Bits> known(units_.size(), Bits((units_.size() + 63) / 64));
     for (auto& [id, s] : units_) {

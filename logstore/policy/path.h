@@ -1,4 +1,4 @@
-// The longest path into a unit's current interval (Netzer et al., figure 3): what the policies that bound it share.
+// The longest path into a unit's current interval (Netzer et al., figure 3), used by the policies that bound it.
 #pragma once
 
 #include <algorithm>
@@ -19,12 +19,12 @@ struct Path {
     at_ns = now_ns;
   }
 
-  // Upper bound of the interval's time that is still to come.
+  // Upper bound of the time that remains in the interval.
   uint64_t remaining_ns(const PolicyParameters& parameters) const {
     return parameters.checkpoint_period_ns - std::min(parameters.checkpoint_period_ns, at_ns);
   }
 
-  // Whether a path of this length to the next receive could exceed C at the interval's end.
+  // Whether a path of this length to the next receive could exceed C at the end of the interval.
   bool may_exceed(uint64_t to_receive_ns, const PolicyParameters& parameters) const {
     const uint64_t limit_ns = parameters.critical_path_ns, left_ns = remaining_ns(parameters);
     return left_ns > limit_ns || to_receive_ns > limit_ns - left_ns;

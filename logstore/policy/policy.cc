@@ -9,7 +9,7 @@
 
 namespace redrive {
 
-// One factory per policy, each in the file of its name.
+// One factory per policy, each in the file of that name.
 std::unique_ptr<Policy> make_critical_path(const PolicyParameters& parameters);
 std::unique_ptr<Policy> make_fewest_bytes(const PolicyParameters& parameters);
 std::unique_ptr<Policy> make_critical_path_multiplicity(const PolicyParameters& parameters);
@@ -109,7 +109,7 @@ Result<const PolicyInfo*> parse_policy_text(const std::string& text, PolicyParam
 
 namespace {
 
-// Of two values, either of which may be absent: the one that there is, or `merge` of both.
+// If only one of two values is present, that one; otherwise `merge` of both.
 template <typename Value, typename Merge>
 std::shared_ptr<const Value> join(const std::shared_ptr<const Value>& a, const std::shared_ptr<const Value>& b,
                                   Merge merge) {

@@ -1,8 +1,7 @@
-// Logging policies: which messages' payloads a recording keeps, so that every replay stays within its limit
-// (DESIGN.md).
+// Policies: which messages' payloads a recording keeps, so that every replay stays within its limit (DESIGN.md).
 //
-// Pure bookkeeping: no I/O, no clocks, no locks. The same object, fed the same events, serves the recorder, off-line
-// evaluation and the tests. Times are nanoseconds of CPU time of the unit since its checkpoint.
+// A policy does pure bookkeeping: no I/O, no clocks, no locks. The same object, given the same events, serves the
+// recorder, off-line evaluation and the tests. Times are nanoseconds of CPU time of the unit since its checkpoint.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +13,12 @@
 
 namespace redrive {
 
-// `later`: cannot be told yet; on_settle() says. Who cannot hold the payload until then keeps it, which is always
-// right.
+// `later`: not known yet; on_settle() will tell. A caller that cannot hold the payload until then keeps it, which is
+// always correct.
 enum class Keep : uint8_t { keep, drop, later };
 
-// What is needed of an interval: its execution from the checkpoint up to `cpu_ns`. Intervals are those that
-// on_checkpoint() began, from 0 for each unit.
+// What is needed of an interval: its execution from the checkpoint up to `cpu_ns`. Intervals are numbered by
+// on_checkpoint(), from 0 for each unit.
 struct Need {
   uint32_t unit = 0;
   uint32_t interval = 0;
@@ -28,11 +27,11 @@ struct Need {
 };
 // Sorted by unit and interval, each interval once.
 using Needs = std::vector<Need>;
-// By unit: how many of its checkpoints happened before. Units behind the end: none.
+// For each unit, how many of its checkpoints happened before. Units past the end of the vector: none.
 using VectorClock = std::vector<uint32_t>;
 
-// What the papers piggyback on a message; the recorder keeps it beside the message's byte range. The fields a policy
-// does not use stay empty. What is shared is never changed, so a tag is copied in constant time.
+// What the papers piggyback on a message; the recorder keeps it beside the message's byte range. Fields that a policy
+// does not use stay empty. What tags share is never changed, so a tag is copied in constant time.
 struct Tag {
   uint64_t critical_path_ns = 0;
   std::shared_ptr<const Needs> needs = nullptr;
@@ -45,7 +44,7 @@ struct PolicyParameters {
   uint64_t checkpoint_period_ns = 0;  // T
   uint32_t set_bound = 16;            // replay-set: intervals in a replay set, at least 1
   uint32_t multiplicity = 2;          // critical-path-multiplicity: M, at least 1
-  bool approximate = false;           // ... remember the earliest and latest interval of each unit only
+  bool approximate = false;           // ... remember only the earliest and the latest interval of each unit
   uint32_t cores = 2;                 // makespan: J, at least 1
 };
 
@@ -55,40 +54,40 @@ class Policy {
 
   struct Decision {
     Keep keep = Keep::keep;
-    // The receiver's checkpoint has to come before this receive. Who can take it then does, and asks again; who cannot
-    // keeps the message, says so (on_kept), and takes one soon.
+    // The receiver must take a checkpoint before this receive. A caller that can do so does it and asks again. Any
+    // other caller keeps the message, says so (on_kept), and takes a checkpoint soon.
     bool force_checkpoint_first = false;
-    uint64_t ticket = 0;  // of `later`: names the receive in on_settle()
+    uint64_t ticket = 0;  // for `later`: identifies the receive in on_settle()
   };
   struct Settled {
     uint64_t ticket = 0;
     bool keep = true;
   };
 
-  // Events come in an order in which they may have happened: a send before its receive.
-  // A new interval of unit begins; how long the one before was.
+  // Events come in an order in which they may have happened: a send before its receive. A new interval of the unit
+  // begins; `ended_ns` is the length of the previous one.
   virtual void on_checkpoint(uint32_t unit, uint64_t ended_ns = 0) = 0;
-  // Right behind that, where checkpoints are not taken any more but known: how long the new interval is.
+  // Called right after that if checkpoints are already known, as in an evaluation: the length of the new interval.
   virtual void on_length_known(uint32_t /*unit*/, uint64_t /*length_ns*/) {}
   virtual Tag on_send(uint32_t unit, uint64_t at_ns, uint64_t bytes) = 0;
   virtual Decision on_receive(uint32_t unit, uint64_t at_ns, const Tag& tag, uint64_t bytes) = 0;
-  // The receive has happened with its payload kept, though it was to come behind a checkpoint.
+  // The receive has happened and its payload was kept, although the receive should have come after a checkpoint.
   virtual void on_kept(uint32_t /*unit*/, const Tag& /*tag*/) {}
-  // Asked before each event of unit: whether this is a good place for a checkpoint.
+  // Asked before each event of the unit: whether this is a good place for a checkpoint.
   virtual bool wants_checkpoint(uint32_t /*unit*/, uint64_t /*at_ns*/) { return false; }
-  // Whether one of the next events may be a good place: then it is to be asked before every one, of all units.
+  // Whether one of the next events may be a good place. The recorder then asks before every event, of all units.
   virtual bool looks_for_place() const { return false; }
-  // The time in the unit's interval at which a checkpoint should come, if that is before T. Events change it.
+  // The time in the unit's interval at which a checkpoint should come, if that is before T. It changes with events.
   virtual uint64_t checkpoint_by_ns(uint32_t /*unit*/) const { return UINT64_MAX; }
   virtual void on_end(uint32_t /*unit*/, uint64_t /*at_ns*/) {}  // no event of unit follows
-  // The receives that have been decided since it was asked last. All are, once every unit has ended.
+  // The receives that were decided since the previous call. Once every unit has ended, all are decided.
   virtual std::vector<Settled> on_settle() { return {}; }
 };
 
 // The join of the tags of several sends, for a receive that takes bytes of all of them.
 Tag join(const Tag& a, const Tag& b);
 
-// Which of PolicyParameters a policy looks at.
+// Which of the PolicyParameters a policy uses.
 enum Parameter : unsigned {
   kCriticalPath = 1,
   kCheckpointPeriod = 2,
@@ -105,7 +104,7 @@ struct PolicyInfo {
   std::unique_ptr<Policy> (*make)(const PolicyParameters&);
 };
 inline constexpr const char* kDefaultPolicy = "fewest-bytes";
-// The list of policies, the default first: command line, man page and tests are derived from it.
+// The list of policies, the default first. Command line, man page and tests are derived from it.
 const std::vector<PolicyInfo>& policies();
 Result<const PolicyInfo*> find_policy(const std::string& name);
 Result<std::unique_ptr<Policy>> make_policy(const std::string& name, const PolicyParameters& parameters);
@@ -119,7 +118,8 @@ struct PolicyNumber {
 const std::vector<PolicyNumber>& policy_numbers();
 const PolicyNumber& policy_number(Parameter parameter);
 
-// A policy with its parameters, C and T apart, as options say it: "replay-set --set-bound 16". Traces hold it.
+// A policy and its parameters except C and T, in the form of options: "replay-set --set-bound 16". Traces hold this
+// text.
 std::string policy_text(const PolicyInfo& policy, const PolicyParameters& parameters);
 // The reverse: sets the parameters in the text and leaves the others.
 Result<const PolicyInfo*> parse_policy_text(const std::string& text, PolicyParameters& parameters);
