@@ -26,13 +26,13 @@ namespace {
 constexpr uint64_t kMaxHeldPerStream = uint64_t{64} << 20;
 constexpr uint64_t kMaxHeld = uint64_t{256} << 20;  // of all streams
 constexpr uint64_t kMaxHeldDatagrams = uint64_t{64} << 20;
-constexpr uint64_t kOverhead = 192;   // what a send of no bytes counts for: its place in lists, its token
-constexpr size_t kReorderWindow = 8;  // sends that may overtake each other on their way into one channel
-// In new channels:
+constexpr uint64_t kOverhead = 192;   // counted for each send in addition to its bytes: its place in lists, its token
+constexpr size_t kReorderWindow = 8;  // how many sends may overtake each other on their way into one channel
+// Counted in new channels:
 constexpr size_t kLookEvery = 512;
 constexpr uint64_t kForgetAfter = 2048;
 
-// "127.0.0.1:80" or "[::1]:80"; v4 addresses mapped into v6 are written as v4, so that both ends agree.
+// "127.0.0.1:80" or "[::1]:80". IPv4 addresses mapped into IPv6 are written as IPv4, so that both ends agree.
 std::string address_text(const sockaddr_storage& address) {
   char text[INET6_ADDRSTRLEN] = {};
   if (address.ss_family == AF_INET) {
@@ -49,13 +49,13 @@ std::string address_text(const sockaddr_storage& address) {
   return fmt::format("[{}]:{}", text, ntohs(in6.sin6_port));
 }
 
-// pipe(2) objects live in a file system of their own, FIFOs wherever their name is.
+// Pipes made by pipe(2) are in a file system of their own, FIFOs wherever their name is.
 bool is_pipefs(int fd) {
   struct statfs info {};
   return fstatfs(fd, &info) == 0 && info.f_type == PIPEFS_MAGIC;
 }
 
-// Whether the smaller of both begins the other.
+// Whether the shorter one is the beginning of the longer one.
 bool begins_alike(std::span<const uint8_t> a, std::span<const uint8_t> b) {
   const size_t size = std::min(a.size(), b.size());
   return std::equal(a.begin(), a.begin() + static_cast<ptrdiff_t>(size), b.begin());
@@ -72,8 +72,8 @@ ChannelLease Channels::channel(const std::string& key, const char* kind, const s
   return lease;
 }
 
-// What was let go not long ago may yet be found by a process that has a descriptor and has not used it. Of a stream in
-// which nothing is, nothing but its number has to be known for that.
+// A channel that was released only recently may still be found by a process that has a descriptor and has not used it
+// yet. For that, nothing but the number of an empty stream needs to be known.
 void Channels::forget_channels() {
   size_t held = 0;
   for (auto it = known_.begin(); it != known_.end();) {
@@ -125,7 +125,7 @@ Endpoint Channels::resolve(const Connection& connection) {
   return Endpoint{Endpoint::Kind::stream, *to_peer, *from_peer, {to_peer, from_peer}};
 }
 
-// The same addresses may be used again by a later connection: what the earlier one left unread is gone.
+// A later connection may use the same addresses again; what the earlier one left unread is lost.
 void Channels::note_sender(uint64_t channel, uint64_t inode) {
   Stream& out = streams_[channel];
   if (out.sender_inode && out.sender_inode != inode) {
@@ -170,8 +170,8 @@ std::optional<Endpoint> Channels::resolve_socket(int fd, uint64_t inode) {
   return Endpoint{Endpoint::Kind::stream, *to_peer, from_peer ? *from_peer : 0, {to_peer, from_peer}};
 }
 
-// The inode of the other end: 0 if it has none, not yet (it is connected, and not accepted) or no more (it is closed).
-// Nothing if the socket is not connected.
+// The inode of the other end. 0 if there is none, not yet (connected but not accepted) or no longer (closed). Nullopt
+// if the socket is not connected.
 std::optional<uint64_t> Channels::unix_peer(uint64_t inode) {
   if (!diag_) diag_ = Fd(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG));
   struct {
@@ -212,14 +212,14 @@ void Channels::release(Stream& stream, const Segment& segment) {
   held_ -= segment.data.size() + kOverhead;
 }
 
-// All that it brings from now on is input.
+// Everything that the stream brings from now on is input.
 void Channels::give_up(Stream& stream) {
   held_ -= stream.held;
   stream = Stream{{}, {}, 0, stream.sender_inode, true, 0};
 }
 
-// The streams that hold most are given up: nobody here receives from them, or not for long. Half of the room is made at
-// once, since looking at all streams takes time.
+// Gives up the streams that hold the most: nobody here receives from them, or has not for long. Half of the room is
+// freed at once, because looking at all streams takes time.
 void Channels::make_room() {
   std::vector<Stream*> largest;
   for (auto& [id, stream] : streams_) largest.push_back(&stream);
@@ -253,7 +253,7 @@ void Channels::begin_send(const Endpoint& endpoint, SendToken send, Bytes payloa
     by_hash_.emplace(datagram.hash, next_datagram_);
     datagrams_.emplace_hint(datagrams_.end(), next_datagram_++, std::move(datagram));
   }
-  // Datagrams may be lost or go to nobody we know: the oldest make room.
+  // Datagrams may be lost or go to receivers outside: the oldest make room.
   while (datagram_bytes_ > kMaxHeldDatagrams) forget_datagram(datagrams_.begin()->first);
 }
 
@@ -265,7 +265,7 @@ void Channels::forget_datagram(DatagramNumber number) {
   datagrams_.erase(datagram);
 }
 
-// Takes the end of a payload away that did not go; some of what did may have been received already.
+// Removes the end of a payload, which did not go. Some of the rest may have been received already.
 void Channels::cut_unsent(Stream& stream, Segment& segment, uint64_t sent) {
   const uint64_t end = std::max(sent, segment.offset);
   if (end >= segment.data.size()) return;
@@ -279,7 +279,7 @@ void Channels::cut_unsent(Stream& stream, Segment& segment, uint64_t sent) {
 void Channels::end_send(const Endpoint& endpoint, const SendToken& send, int64_t sent) {
   const uint64_t count = sent > 0 ? static_cast<uint64_t>(sent) : 0;
   if (endpoint.kind == Endpoint::Kind::datagram) {
-    // Datagrams that the call did not send; those that were received meanwhile are gone already.
+    // Forgets datagrams that the call did not send; those that were received meanwhile are gone already.
     const auto call = first_of_call_.find(send.get());
     if (call == first_of_call_.end()) return;
     for (auto it = datagrams_.lower_bound(call->second + count); it != datagrams_.end() && it->second.send == send;) {
@@ -295,7 +295,7 @@ void Channels::end_send(const Endpoint& endpoint, const SendToken& send, int64_t
     stream.segments.push_back(std::move(*flying));
     stream.in_flight.erase(flying);
   }
-  // Mostly the last.
+  // It is usually the last one.
   const auto queued = std::find_if(stream.segments.rbegin(), stream.segments.rend(), is_it);
   if (queued == stream.segments.rend()) return;
   cut_unsent(stream, *queued, count);
@@ -311,7 +311,7 @@ void Channels::transfer(const Endpoint& endpoint, uint64_t length) {
   const uint64_t received = std::min(stream.owed, length);
   stream.owed -= received;
   if (length == received) return;
-  // Adjacent ones are one: nobody may ever receive them here.
+  // Adjacent transfers are merged: nobody here may ever receive them.
   if (stream.segments.empty() || stream.segments.back().send) stream.segments.push_back({});
   stream.segments.back().length += length - received;
 }
@@ -322,7 +322,7 @@ void Channels::drain(const Endpoint& endpoint, uint64_t length) {
   stream.owed += length - consume(stream, length);
 }
 
-// Takes bytes off the front, of sends that have not ended if there are no others; returns how many were there.
+// Takes bytes off the front, if necessary from sends that have not ended. Returns how many bytes there were.
 uint64_t Channels::consume(Stream& stream, uint64_t length) {
   uint64_t left = length;
   while (left > 0 && !(stream.segments.empty() && stream.in_flight.empty())) {
@@ -362,7 +362,7 @@ bool Channels::receive_stream(Stream& stream, std::span<const uint8_t> content, 
   for (size_t at = 0; !content.empty(); ++at) {
     const auto place = segments.begin() + static_cast<ptrdiff_t>(at);
     if (place == segments.end() || !fits(*place)) {
-      // Sends that overtook each other on their way into the kernel: take the one that fits.
+      // Sends overtook each other on their way into the kernel: take the one that matches.
       const auto last = place + static_cast<ptrdiff_t>(std::min(kReorderWindow, segments.size() - at));
       const auto later = std::find_if(place, last, [&](const Segment& s) { return s.send && fits(s); });
       const auto flying = std::find_if(stream.in_flight.begin(), stream.in_flight.end(), fits);
@@ -375,7 +375,7 @@ bool Channels::receive_stream(Stream& stream, std::span<const uint8_t> content, 
         if (!peek) give_up(stream);
         return false;
       } else {
-        // Nothing is known of these bytes: a transfer whose end is still to be seen, or somebody outside.
+        // Nothing is known of these bytes: they come from a transfer whose end has not been seen, or from outside.
         if (!peek) stream.owed += content.size();
         known = false;
         break;
@@ -397,7 +397,7 @@ bool Channels::receive_stream(Stream& stream, std::span<const uint8_t> content, 
 
 bool Channels::receive_datagram(std::span<const uint8_t> content, bool peek, std::vector<MatchedPart>& parts) {
   const uint64_t hash = XXH3_64bits(content.data(), content.size());
-  // Equal contents: the one sent first.
+  // If contents are equal, the one that was sent first is taken.
   for (auto it = by_hash_.lower_bound({hash, 0}); it != by_hash_.end() && it->first == hash; ++it) {
     const DatagramNumber number = it->second;
     const Datagram& datagram = datagrams_.at(number);

@@ -1,13 +1,13 @@
-// Pairing of endpoints: which send's bytes a receive has got.
+// Pairing of endpoints: finds out which send's bytes a receive has got.
 //
-// What is behind a descriptor is asked of the kernel (pidfd_getfd(2), sock_diag(7)) once and remembered until the
-// descriptor is closed or replaced. Streams are matched by byte offset per direction, datagrams by content; both are
-// confirmed by comparing the bytes. Whatever cannot be confirmed is no message: the receive is then input and its
-// payload is logged, which is always right.
+// The kernel is asked once what is behind a descriptor (pidfd_getfd(2), sock_diag(7)); the answer is remembered until
+// the descriptor is closed or replaced. Streams are matched by byte offset per direction, datagrams by content; both
+// are confirmed by comparing the bytes. What cannot be confirmed is not a message: the receive is then input and its
+// payload is logged, which is always correct.
 //
-// What is kept is limited, whatever the program does: unreceived bytes for each stream, for all together, and for all
-// datagrams; and channels that no descriptor leads to any more, as far as was seen, are forgotten in time. Where a
-// limit takes something away, what would have been matched with it is input.
+// What is kept is limited, whatever the program does. There are limits on unreceived bytes for each stream, for all
+// streams together, and for all datagrams. Channels that no known descriptor leads to any more are forgotten after some
+// time. If a limit takes something away, what would have been matched with it is input.
 #pragma once
 
 #include <sys/socket.h>
@@ -35,24 +35,24 @@ namespace redrive {
 struct SendInfo;
 using SendToken = std::shared_ptr<SendInfo>;
 
-// A channel's number. The channel is not forgotten while somebody else than Channels holds it.
+// A channel's number. The channel is not forgotten while anybody but Channels holds it.
 using ChannelLease = std::shared_ptr<const uint64_t>;
 
 struct Endpoint {
   enum class Kind : uint8_t { none, stream, datagram };
   Kind kind = Kind::none;
-  uint64_t out = 0;  // channel that sends go into
-  uint64_t in = 0;  // channel that receives come out of; 0: a datagram socket, or a stream whose other end is not known
+  uint64_t out = 0;  // the channel that sends go into
+  uint64_t in = 0;  // the channel that receives come from; 0: a datagram socket, or a stream whose other end is unknown
   std::array<ChannelLease, 2> leases{};
 
-  // Whether resolve() will go on to say the same. It does not of a unix stream that is not accepted yet.
+  // Whether resolve() will always give the same answer. It does not for a unix stream that is not accepted yet.
   bool settled() const { return kind != Kind::stream || in != 0; }
 };
 
 // Endpoints by descriptor.
 class Endpoints {
  public:
-  // Null if it is not known; valid until it is forgotten or set again.
+  // Null if it is not known. Valid until it is forgotten or set again.
   const Endpoint* find(int fd) const {
     const auto place = static_cast<size_t>(fd);
     return place < by_fd_.size() ? by_fd_[place].get() : nullptr;
@@ -63,7 +63,7 @@ class Endpoints {
     by_fd_[place] = std::make_shared<const Endpoint>(std::move(endpoint));
     return *by_fd_[place];
   }
-  // Those from `first` to `last`; calls forgotten(fd) for each.
+  // Forgets those from `first` to `last`; calls forgotten(fd) for each.
   template <typename Forgotten>
   void forget(uint32_t first, uint32_t last, const Forgotten& forgotten) {
     const size_t end = std::min<size_t>(size_t{last} + 1, by_fd_.size());
@@ -82,14 +82,14 @@ class Endpoints {
   }
 
  private:
-  std::vector<std::shared_ptr<const Endpoint>> by_fd_;  // copies of the table share them
+  std::vector<std::shared_ptr<const Endpoint>> by_fd_;  // shared with copies of the table
 };
 
-// The endpoints behind a descriptor table, as far as they were asked for. Shared by processes that share the table
+// The endpoints behind a descriptor table, as far as they have been looked up. Shared by processes that share the table
 // (CLONE_FILES).
 struct FdCache {
   Endpoints known;
-  bool in_several_memories = false;  // processes that share the table have address spaces of their own
+  bool in_several_memories = false;  // processes with separate address spaces share the table
 };
 
 struct MatchedPart {
@@ -106,49 +106,49 @@ struct ChannelInfo {
 
 class Channels {
  public:
-  // A TCP connection as one of its ends sees it: the socket's inode, SO_NETNS_COOKIE, and its addresses.
+  // A TCP connection as seen from one of its ends: the socket's inode, SO_NETNS_COOKIE, and its addresses.
   struct Connection {
     uint64_t inode = 0;
     uint64_t network = 0;
     sockaddr_storage local{}, peer{};
   };
   Endpoint resolve(const Connection& connection);
-  // pipe(2)'s, not a FIFO.
+  // A pipe made by pipe(2), not a FIFO.
   Endpoint resolve_pipe(uint64_t device, uint64_t inode);
 
-  // The endpoint behind `fd` of the process that `pidfd` names. Kind::none for files and foreign objects; nothing if it
-  // cannot be told yet (a socket that is not connected). To be remembered only if it is settled().
+  // The endpoint behind `fd` of the process that `pidfd` refers to. Kind::none for files and foreign objects; nullopt
+  // if it is not known yet (a socket that is not connected). The caller may remember it only if it is settled().
   std::optional<Endpoint> resolve(int pidfd, int fd);
 
-  // A send enters: its whole payload, of which end_send() says how much went. For several datagrams in one call, their
-  // lengths.
+  // A send is entered. Takes its whole payload; end_send() says how much of it went. `datagrams`: the lengths, if the
+  // call sends several.
   void begin_send(const Endpoint& endpoint, SendToken send, Bytes payload, std::span<const uint64_t> datagrams);
-  // `sent`: bytes (streams) or the number of datagrams; negative or 0: nothing.
+  // `sent`: the number of bytes (streams) or of datagrams; negative or 0 if nothing was sent.
   void end_send(const Endpoint& endpoint, const SendToken& send, int64_t sent);
   // Bytes that the kernel moved into the channel without showing them (sendfile, splice).
   void transfer(const Endpoint& endpoint, uint64_t length);
 
-  // The same at the other end: bytes that left the channel unseen.
+  // The same at the other end: bytes that left the channel without being shown.
   void drain(const Endpoint& endpoint, uint64_t length);
 
-  // Adds what a receive got. False if it is no message, or not one that can be told. A peek leaves the bytes in the
-  // channel.
+  // Adds the parts that a receive got. False if it is not a message, or not an identifiable one. A peek leaves the
+  // bytes in the channel.
   bool receive(const Endpoint& endpoint, std::span<const uint8_t> content, bool peek, std::vector<MatchedPart>& parts);
 
-  // Channels made since the last call.
+  // The channels made since the previous call.
   std::vector<ChannelInfo> take_new();
 
  private:
   struct Segment {
-    SendToken send;       // null: contents not known
+    SendToken send;       // null: the contents are not known
     uint64_t offset = 0;  // first byte of the payload still to be received
     uint64_t length = 0;  // bytes still to be received
     Bytes data;           // the send's whole payload
   };
   struct Stream {
     std::deque<Segment> segments;    // in the order in which they will be received
-    std::vector<Segment> in_flight;  // entered, order not known yet
-    uint64_t owed = 0;               // bytes received before the transfer that moved them was seen to end
+    std::vector<Segment> in_flight;  // their calls have been entered; their order is not known yet
+    uint64_t owed = 0;               // bytes that were received before the end of the transfer that moved them was seen
     uint64_t sender_inode = 0;
     bool foreign = false;  // somebody outside the recording writes here too
     uint64_t held = 0;     // memory of the segments
@@ -164,7 +164,7 @@ class Channels {
   using DatagramNumber = uint64_t;  // in the order of sending
   struct Known {
     ChannelLease lease;
-    std::optional<uint64_t> idle_since;  // the last channel's number when it was first seen that nobody holds it
+    std::optional<uint64_t> idle_since;  // the last channel's number when it was first seen that nobody holds this one
   };
 
   Endpoint pipe_endpoint(uint64_t device, uint64_t inode, const char* kind);
@@ -184,9 +184,9 @@ class Channels {
   bool receive_datagram(std::span<const uint8_t> content, bool peek, std::vector<MatchedPart>& parts);
   void forget_datagram(DatagramNumber number);
 
-  std::unordered_map<std::string, Known> known_;  // by what the kernel calls it
+  std::unordered_map<std::string, Known> known_;  // by the kernel's name for it
   uint64_t last_id_ = 0;
-  uint64_t look_at_ = 0;  // ... with which those that nobody holds are looked for
+  uint64_t look_at_ = 0;  // the channel number at which those that nobody holds are looked for
   std::vector<ChannelInfo> new_;
   std::unordered_map<uint64_t, Stream> streams_;
   uint64_t held_ = 0;  // of all streams

@@ -1,5 +1,5 @@
 // The time-stamp counter as recorded programs see it: the kernel's raw monotonic clock, in the counter's units. Reading
-// the counter itself would cost more than a system call, because it has to be made readable first.
+// the counter itself would cost more than a system call, because it would have to be made readable first.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@ namespace redrive {
 
 struct Counter {
   uint64_t ns = 0;     // of the clock (clock_gettime(2), CLOCK_MONOTONIC_RAW)
-  uint64_t value = 0;  // then
+  uint64_t value = 0;  // the counter's value at that time
   uint64_t rate = 0;   // per nanosecond, times 2^32
 };
 

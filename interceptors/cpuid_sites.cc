@@ -25,7 +25,7 @@ bool get(const Bytes& file, uint64_t offset, T& value) {
 }
 
 struct Function {
-  uint64_t start;  // addresses, as the file counts them
+  uint64_t start;  // addresses in the file's own terms
   uint64_t end;
 };
 
@@ -45,12 +45,13 @@ class Functions {
   }
 
  private:
-  // Those of .eh_frame, in the encoding that compilers use.
+  // Adds those of .eh_frame, in the encoding that compilers use.
   void add_from_frames(std::vector<Function>& functions) const {
     const Elf64_Shdr* frames = find(".eh_frame");
     if (!frames) return;
     for (uint64_t at = 0; at < frames->sh_size;) {
-      // Length, CIE (0: this is one), start of the function relative to itself, length of the function.
+      // An entry: its length, CIE (0: this is one), start of the function relative to this field, length of the
+      // function.
       const uint64_t entry = frames->sh_offset + at;
       uint32_t length = 0, cie = 0, size = 0;
       int32_t distance = 0;
@@ -63,9 +64,10 @@ class Functions {
     }
   }
 
-  // Those of .gopclntab as Go has it since 1.18: starts are distances from its first function, and each ends where the
-  // next begins. https://go.dev/s/go12symtab and the Go source, src/debug/gosym/pclntab.go, describe it. The table of a
-  // position-independent binary says where that is only once it is loaded; it is left out.
+  // Adds those of .gopclntab in Go's format since 1.18: starts are distances from the first function, and each function
+  // ends where the next one begins. https://go.dev/s/go12symtab and the Go source, src/debug/gosym/pclntab.go, describe
+  // it. The table of a position-independent binary says where the first function is only once it is loaded; such a
+  // table is left out.
   void add_from_go_table(std::vector<Function>& functions) const {
     struct Header {
       uint32_t magic;
@@ -106,8 +108,8 @@ class Functions {
   const ElfFile elf_;
 };
 
-// The lengths of the instructions in front of the cpuid instruction at `address`, the nearest first, if disassembly
-// from the function's start comes upon it.
+// The lengths of the instructions before the cpuid instruction at `address`, the nearest first, if disassembling from
+// the function's start finds that instruction.
 std::optional<std::vector<uint8_t>> front_of(const ElfFile& elf, const Bytes& file, const Function& function,
                                              uint64_t address) {
   const auto from = elf.offset_of(function.start);

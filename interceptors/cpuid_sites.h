@@ -1,4 +1,4 @@
-// Where a program's files hold cpuid instructions, for processors that cannot be told to trap them.
+// Finds cpuid instructions in a program's files, for processors that cannot be told to trap them.
 #pragma once
 
 #include <cstdint>
@@ -12,16 +12,16 @@ namespace redrive {
 
 struct CpuidSite {
   uint64_t offset;             // in the file
-  std::vector<uint8_t> front;  // lengths of the instructions in front of it, the nearest first; at most kMaxFront
+  std::vector<uint8_t> front;  // lengths of the instructions before it, the nearest first; at most kMaxFront
 };
 inline constexpr size_t kMaxFront = 4;
 
-// The cpuid instructions of an ELF file that are beyond doubt: in a section of instructions, inside a function that
-// .eh_frame (LSB Core, "Exception Frames") or Go's .gopclntab tells the start of, and met when it is disassembled from
-// there. Sorted. Empty for anything that is no such file.
+// The cpuid instructions of an ELF file that are certain: in a section of instructions, inside a function whose start
+// is known from .eh_frame (LSB Core, "Exception Frames") or Go's .gopclntab, and found when disassembling from there.
+// Sorted. Empty for any other file.
 std::vector<CpuidSite> cpuid_sites(const Bytes& file);
 
-// To keep them; none if the bytes are not what encode() makes of some.
+// For storing them. Decoding gives nullopt unless the bytes are what encode() makes.
 Bytes encode(const std::vector<CpuidSite>& sites);
 std::optional<std::vector<CpuidSite>> decode_cpuid_sites(std::span<const uint8_t> bytes);
 

@@ -124,7 +124,7 @@ std::unique_ptr<gate::Table> gate_table() {
     call.selector_mask = row.selector_mask;
   }
   uint16_t made = 0;
-  for (const SyscallRow* row : all_commands()) {  // those of a multiplexer lie together, sorted
+  for (const SyscallRow* row : all_commands()) {  // those of a multiplexer are adjacent and sorted
     if (!row->in_process) continue;
     CHECK(made < gate::kCommands);
     gate::Call& multiplexer = table->calls[row->number];

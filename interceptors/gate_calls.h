@@ -1,4 +1,4 @@
-// What the code inside tracees (inprocess/) must know of the syscall table.
+// What the code inside tracees (inprocess/) needs to know of the syscall table.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@ namespace redrive {
 // Rows that are not marked `in_process` are never served.
 std::unique_ptr<gate::Table> gate_table();
 
-// The numbers of all calls that the code makes with this table, in a recording.
+// The numbers of all calls that the code can make with this table, in a recording.
 std::vector<int> gate_numbers(const gate::Table& table);
 
 }  // namespace redrive

@@ -1,4 +1,4 @@
-// How a call changes the caller's memory layout: what the syscall table says, and the code inside tracees asks too.
+// How a call changes the caller's memory layout. Used by the syscall table and by the code inside tracees.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@ namespace redrive {
 enum class MemoryChange : uint8_t {
   none,
   maps,    // as mmap(2): arguments 0 to 5
-  range,   // of what is mapped at argument 0, argument 1 bytes
+  range,   // changes what is mapped from argument 0 on, argument 1 bytes
   breaks,  // as brk(2)
 };
 

@@ -1,4 +1,4 @@
-// What is behind a descriptor that a call makes: what the syscall table says, and the code inside tracees asks too.
+// The object behind a descriptor that a call makes. Used by the syscall table and by the code inside tracees.
 #pragma once
 
 #include <sys/stat.h>
@@ -8,14 +8,14 @@
 namespace redrive {
 
 enum class NewDescriptor : uint8_t {
-  none,        // the call makes none, or one that must be looked at
-  file,        // whatever has the name: its type tells
-  no_channel,  // nothing that messages travel through
-  copy,        // the same as behind argument 0
-  socket,      // a socket of the domain and type that arguments 0 and 1 say
+  none,        // the call makes no descriptor, or one that must be examined
+  file,        // a file of any type; its mode tells which
+  no_channel,  // something that carries no messages
+  copy,        // the same object as behind argument 0
+  socket,      // a socket of the domain and type in arguments 0 and 1
   accepted,    // one end of a connection
-  connected,   // no new one: argument 0 becomes one end of a connection
-  pipe,        // two of them, at argument 0, behind which the same pipe is
+  connected,   // no new descriptor: argument 0 becomes one end of a connection
+  pipe,        // two descriptors of one pipe, stored at argument 0
 };
 
 // Whether a file of this mode can carry messages between units.

@@ -43,10 +43,11 @@ class Disassembler {
   cs_insn* instruction_ = nullptr;
 };
 
-// Which instructions: those that touch no memory and cannot fault, or all that do not depend on where they are.
+// Which instructions may move: those that touch no memory and cannot fault, or all that do not depend on where they
+// are.
 enum class Operands : uint8_t { registers, any };
 
-// Those of the first kind.
+// Whether an instruction is of the first kind.
 bool only_computes(unsigned id) {
   switch (id) {
     case X86_INS_MOV:
@@ -75,7 +76,7 @@ bool only_computes(unsigned id) {
   }
 }
 
-// Those that make events, that indirect jumps come to, and that do not end where they begin.
+// Instructions that make events, that indirect jumps lead to, or that do not end where they begin.
 bool has_to_stay(unsigned id) {
   switch (id) {
     case X86_INS_SYSCALL:
@@ -86,7 +87,7 @@ bool has_to_stay(unsigned id) {
     case X86_INS_UD2:
     case X86_INS_ENDBR64:
     case X86_INS_XBEGIN:
-    case X86_INS_LOOP:  // and what counts like it: these name where they go
+    case X86_INS_LOOP:  // and its relatives: they name their target
     case X86_INS_LOOPE:
     case X86_INS_LOOPNE:
     case X86_INS_JCXZ:
@@ -99,13 +100,13 @@ bool has_to_stay(unsigned id) {
   }
 }
 
-// Whether the disassembler's instruction can be made to mean the same at another address, and does not leave.
+// Whether the instruction can be made to mean the same at another address, and does not leave.
 bool movable(const Disassembler& disassembler, const cs_insn& instruction, Operands allowed) {
   if (instruction.id == X86_INS_NOP) return true;
   for (const uint8_t group : {CS_GRP_JUMP, CS_GRP_CALL, CS_GRP_RET, CS_GRP_INT, CS_GRP_IRET, CS_GRP_PRIVILEGE}) {
     if (disassembler.in_group(group)) return false;
   }
-  // x87 instructions leave their own address in the registers.
+  // x87 instructions leave their own address in registers.
   if (has_to_stay(instruction.id) || disassembler.in_group(X86_GRP_FPU)) return false;
   if (allowed == Operands::registers && !only_computes(instruction.id)) return false;
   const cs_x86& detail = instruction.detail->x86;
@@ -114,8 +115,8 @@ bool movable(const Disassembler& disassembler, const cs_insn& instruction, Opera
   });
 }
 
-// Whether the disassembler's instruction leaves for good, and can do so from anywhere: a return, or a jump to what a
-// register or memory says.
+// Whether the instruction leaves for good, and can do so from anywhere: a return, or a jump to an address in a register
+// or in memory.
 bool leaves(const cs_insn& instruction) {
   if (instruction.id == X86_INS_RET) return true;
   if (instruction.id != X86_INS_JMP) return false;
@@ -123,22 +124,22 @@ bool leaves(const cs_insn& instruction) {
   return target.type != X86_OP_IMM && !(target.type == X86_OP_MEM && target.mem.base == X86_REG_EIP);
 }
 
-// Whether nothing comes by there behind an instruction that leaves.
+// Whether the instruction, after one that leaves, is never executed.
 bool is_padding(const cs_insn& instruction) { return instruction.id == X86_INS_NOP || instruction.id == X86_INS_INT3; }
 
-// Where the distance lies in a jump to anywhere in the segment; 0 if there is no such jump.
+// The offset of the distance in a near jump; 0 if there is no such jump.
 uint8_t near_jump_distance(std::span<const uint8_t> code) {
   if (code.size() >= 6 && code[0] == 0x0f && code[1] >> 4 == 8) return 2;
   return code.size() >= kJumpSize && code[0] == kNearJump ? 1 : 0;
 }
 
-// The size of an instruction that jumps nowhere and is younger than the disassembler, as rdpkru and wrpkru are: behind
-// 0f 01 those without an operand in memory have one byte. 0 if it is none of these.
+// The size of an instruction that does not jump and is newer than the disassembler, such as rdpkru and wrpkru: those
+// that begin with 0f 01 and have no memory operand have one more byte. 0 if it is none of these.
 uint8_t unknown_size(std::span<const uint8_t> code) {
   return code.size() >= 3 && code[0] == 0x0f && code[1] == 0x01 && code[2] >= 0xc0 ? 3 : 0;
 }
 
-// Where in the instruction the distance lies from its end to the memory that it names; 0 if it names none like that.
+// The offset of the distance from the instruction's end to the memory that it uses; 0 if it uses no such address.
 uint8_t displacement_at(const cs_insn& instruction) {
   const cs_x86& detail = instruction.detail->x86;
   const bool relative = std::any_of(detail.operands, detail.operands + detail.op_count, [](const cs_x86_op& operand) {
@@ -169,7 +170,7 @@ CodeSegment::CodeSegment(Bytes code) : code_(std::move(code)), targets_(code_.si
   }
 }
 
-// Disassembles what lies around, from the first offset from which that comes upon `first`.
+// Disassembles the surrounding code, from the first offset from which this reaches `first`.
 bool CodeSegment::short_jump_into(uint64_t first, uint64_t end) const {
   const Disassembler disassembler;
   const uint64_t furthest = first > 2 * kNear ? first - 2 * kNear : 0;
@@ -246,10 +247,11 @@ std::optional<PatchWindow> CodeSegment::window(uint64_t site) const {
   return std::nullopt;
 }
 
-// Whether these bytes, which look like a jump's, are its opcode and not the end of one instruction with the beginning
-// of the next: code is disassembled from so far in front that it does not matter where in an instruction that begins.
+// Whether these bytes, which look like a jump's opcode, are one, and not the end of one instruction with the beginning
+// of the next. Code is disassembled from so far before them that it does not matter whether that start is inside an
+// instruction.
 bool CodeSegment::is_jump(uint64_t opcode) const {
-  constexpr uint64_t kEnough = 256, kPrefixes = 2;  // notrack and REX
+  constexpr uint64_t kEnough = 256, kPrefixes = 2;  // prefixes: notrack and REX
   const Disassembler disassembler;
   for (uint64_t at = opcode - std::min(opcode, kEnough); at <= opcode;) {
     const cs_insn* const instruction = disassembler.at(code_, at);
@@ -260,22 +262,22 @@ bool CodeSegment::is_jump(uint64_t opcode) const {
   return false;
 }
 
-// Whether a jump by a table nearby may lead behind the first byte: jmp *table(,index,8), or a jmp *register right
-// behind a load from such a table, or from one of distances (movslq (table,index,4), register). A table that cannot be
-// found may lead anywhere.
+// Whether a jump through a nearby table may lead to a byte after the first one: jmp *table(,index,8), or a jmp
+// *register right after a load from such a table or from a table of distances (movslq (table,index,4), register). If
+// the table cannot be found, it may lead anywhere.
 bool CodeSegment::table_leads_into(uint64_t first, uint64_t end, uint64_t start, const Read& read) const {
   constexpr uint64_t kFunction = 32 << 10;         // few are longer
   constexpr uint64_t kLoad = 24;                   // bytes from a load to its jump
-  constexpr unsigned kDistance = 2, kAddress = 3;  // the logarithms of what entries take
+  constexpr unsigned kDistance = 2, kAddress = 3;  // the logarithms of the sizes of entries
   struct Load {
     uint64_t at = 0;  // of its ModR/M byte
     unsigned scale = 0;
   };
-  const auto loads_by = [&](uint64_t modrm, unsigned scale) {  // base, index and scale, perhaps a displacement
+  const auto loads_by = [&](uint64_t modrm, unsigned scale) {  // base, index and scale, possibly a displacement
     return modrm + 1 < code_.size() && (code_[modrm] & 7) == 4 && code_[modrm] >> 6 != 3 &&
            code_[modrm + 1] >> 6 == scale;
   };
-  // From the segment's start, where the base register was set by the nearest lea in front.
+  // The place relative to the segment's start, if the nearest lea before the load set the base register.
   const auto table_of = [&](uint64_t modrm, uint8_t rex) -> std::optional<int64_t> {
     int32_t displacement = 0;
     if ((code_[modrm + 1] & 7) == 5 && code_[modrm] >> 6 == 0) {
@@ -304,7 +306,7 @@ bool CodeSegment::table_leads_into(uint64_t first, uint64_t end, uint64_t start,
       std::memcpy(&target, &bytes[at], std::min<size_t>(sizeof target, size - at));
       std::memcpy(&distance, &bytes[at], sizeof distance);
       target = scale == kDistance ? *table + distance : target - static_cast<int64_t>(start);
-      if (target < 0 || target >= static_cast<int64_t>(code_.size())) break;  // the table's end
+      if (target < 0 || target >= static_cast<int64_t>(code_.size())) break;  // the end of the table
       if (target > static_cast<int64_t>(first) && target < static_cast<int64_t>(end)) return true;
     }
     return false;

@@ -1,4 +1,4 @@
-// The bytes that a syscall reads from its caller's memory, as record and replay both take them.
+// The bytes that a system call reads from its caller's memory, in the form that record and replay both use.
 #pragma once
 
 #include <sys/socket.h>
@@ -10,7 +10,7 @@
 
 namespace redrive {
 
-// One fingerprint of all the memory that a call reads. Unreadable spans count as empty. `scratch` is only reused space.
+// One hash of all the memory that a call reads. Unreadable spans count as empty. `scratch` is buffer space to reuse.
 inline uint64_t hash_spans(const std::vector<Span>& spans, const Memory& memory, Bytes& scratch) {
   if (spans.empty()) return 0;
   if (const uint8_t* whole = spans.size() == 1 ? memory.view(spans[0].address, spans[0].length) : nullptr) {
@@ -37,7 +37,7 @@ inline Bytes read_payload(const std::vector<Span>& inputs, const Memory& memory)
   return payload;
 }
 
-// Lengths of the datagrams that a send makes: one, but for sendmmsg(2).
+// The lengths of the datagrams that a send makes. There is one, except for sendmmsg(2).
 inline std::vector<uint64_t> send_lengths(const SyscallRow& row, std::span<const uint64_t, 6> args,
                                           const Memory& memory, uint64_t payload) {
   const bool many =

@@ -10,7 +10,7 @@
 namespace redrive {
 namespace {
 
-// Beside its instructions, each filter counts as so many (kernel/seccomp.c, seccomp_attach_filter).
+// Each filter counts as so many instructions in addition to its own (kernel/seccomp.c, seccomp_attach_filter).
 constexpr size_t kPenalty = 4;
 
 bool is_known_code(uint16_t code) {
@@ -70,10 +70,10 @@ bool is_valid_instruction(const sock_filter& instruction, size_t left) {
   }
 }
 
-// Whether each word of the scratch memory is written on all ways to where it is read (net/core/filter.c,
-// check_load_and_stores). Jumps go forward only.
+// Whether each word of the scratch memory is written on all paths to where it is read (net/core/filter.c,
+// check_load_and_stores). Jumps only go forward.
 bool reads_what_it_wrote(std::span<const sock_filter> program) {
-  std::vector<uint16_t> written(program.size(), 0xffff);  // at least, before each instruction
+  std::vector<uint16_t> written(program.size(), 0xffff);  // at least these, before each instruction
   uint16_t now = 0;
   for (size_t at = 0; at < program.size(); ++at) {
     now &= written[at];
@@ -104,7 +104,7 @@ bool reads_what_it_wrote(std::span<const sock_filter> program) {
   return true;
 }
 
-// A filter's answer to a call, of which `word` tells the 32 bits at an offset into seccomp_data. None if it asks for
+// A filter's answer to a call. `word` returns the 32 bits at an offset into seccomp_data. Nullopt if the filter reads
 // something that is not known.
 std::optional<uint32_t> run(std::span<const sock_filter> program,
                             const std::function<std::optional<uint32_t>(uint32_t)>& word) {
@@ -146,7 +146,7 @@ std::optional<uint32_t> run(std::span<const sock_filter> program,
             a *= operand;
             break;
           case BPF_DIV:
-            if (operand == 0) return 0;  // the filter ends there
+            if (operand == 0) return 0;  // this ends the filter
             a /= operand;
             break;
           case BPF_AND:

@@ -1,7 +1,8 @@
 // The seccomp filters that recorded programs install (seccomp(2)), evaluated by the recorder.
 //
-// The kernel never has them: it would apply them to the recorder's own calls as well. A chain of filters is immutable
-// and shared by all threads that have it. A program is checked as the kernel checks it and means what it means there.
+// The kernel does not get them: it would apply them to the recorder's own calls too. A chain of filters is immutable
+// and shared by all threads that have it. A program is checked as the kernel checks it, and has the same meaning as
+// there.
 #pragma once
 
 #include <linux/filter.h>
@@ -22,17 +23,17 @@ bool is_valid_filter(std::span<const sock_filter> program);
 
 class ProgramFilters {
  public:
-  // `program` is valid; `older`: those that were installed before, or null.
+  // `program` must be valid. `older`: the filters that were installed before, or null.
   ProgramFilters(std::vector<sock_filter> program, std::shared_ptr<const ProgramFilters> older);
 
-  // What the strictest of the filters answers, as the kernel chooses it: SECCOMP_RET_ACTION_FULL and SECCOMP_RET_DATA.
+  // The answer of the strictest filter, chosen as the kernel does: SECCOMP_RET_ACTION_FULL and SECCOMP_RET_DATA.
   uint32_t answer(const seccomp_data& call) const;
-  // The system calls, by number, that not all of the filters allow whatever their arguments are.
+  // The system calls, by number, that not all filters allow for all arguments.
   const std::array<uint64_t, gate::kCallWords>& restricted() const { return restricted_; }
   size_t count() const { return 1 + (older_ ? older_->count() : 0); }
-  // Of all filters, as the kernel counts them for its limit.
+  // The instructions of all filters, counted as the kernel counts them for its limit.
   size_t instructions() const { return instructions_; }
-  // Whether `other` (null: no filter) was installed before, or is the same.
+  // Whether `other` (null: no filter) was installed before this one, or is the same.
   bool descends_from(const ProgramFilters* other) const;
 
  private:
@@ -42,10 +43,10 @@ class ProgramFilters {
   size_t instructions_ = 0;
 };
 
-// What seccomp(2) confines a thread to, and what threads and programs inherit.
+// What seccomp(2) forbids a thread; new threads and programs inherit it.
 struct Confinement {
   bool strict = false;                            // SECCOMP_MODE_STRICT
-  bool no_new_privileges = false;                 // as the program has set it; the kernel's is always set
+  bool no_new_privileges = false;                 // as the program set it; in the kernel it is always set
   std::shared_ptr<const ProgramFilters> filters;  // null: none
 };
 

@@ -16,10 +16,10 @@ namespace {
 constexpr uint32_t kLoad = BPF_LD | BPF_W | BPF_ABS;
 constexpr uint32_t kForeign = SECCOMP_RET_ERRNO | ENOSYS;
 
-// Allows these numbers, and has the tracer see others: a bit is looked up in the mask of the number's word.
+// Allows these numbers, and lets the tracer see all others. The bit of a number is looked up in the mask of its word.
 std::vector<sock_filter> allow(const std::vector<int>& numbers) {
   constexpr uint32_t kWord = 32;
-  std::map<uint32_t, uint32_t> masks;  // by the word
+  std::map<uint32_t, uint32_t> masks;  // by word
   for (const int number : numbers) masks[static_cast<uint32_t>(number) / kWord] |= 1u << number % kWord;
   std::vector<sock_filter> code{
       BPF_STMT(kLoad, offsetof(seccomp_data, nr)),

@@ -1,4 +1,4 @@
-// The sub-rows of all multiplexers but ioctl.
+// The sub-rows of all multiplexers except ioctl.
 #include <asm/prctl.h>
 #include <fcntl.h>
 #include <linux/futex.h>
@@ -27,13 +27,13 @@ constexpr const char* kCpuid = "the recorder traps cpuid itself";
 constexpr const char* kShadowStack = "shadow stacks are not restored by a checkpoint";
 constexpr const char* kXfeatures = "extended state that must be requested is not restored by a checkpoint";
 
-// Memory. All other advice changes performance, or what a dump holds, but nothing that the program can see.
+// Memory. All other advice affects performance, or the contents of a dump, but nothing that the program can see.
 constexpr Row advice(Call call) { return emulate(call, ptr, val, val).served(); }
 constexpr Row layout_advice(Call call) {
   return special(call, Special::madvise, ptr, val, val).served().changes(MemoryChange::range);
 }
 
-// prctl(command, ...) without memory.
+// prctl(command, ...) that uses no memory.
 constexpr Row process_flag(Call call) { return emulate(call, val, val, val, val, val); }
 
 // What a thread forbids itself (seccomp(2)).
@@ -122,7 +122,7 @@ constexpr auto kCommands = sorted({
     emulate(NEW_CMD(fsconfig, 7, FSCONFIG_CMD_RECONFIGURE), fd, val, ptr, ptr, val),
     emulate(NEW_CMD(fsconfig, 8, FSCONFIG_CMD_CREATE_EXCL), fd, val, ptr, ptr, val),
 
-    // System V IPC. Structures as of <asm/ipcbuf.h> and its neighbours.
+    // System V IPC. Structures as in <asm/ipcbuf.h> and similar headers.
     emulate(CMD(shmctl, IPC_RMID), val, val, ptr),
     emulate(CMD(shmctl, IPC_SET), val, val, in(112)),
     emulate(CMD(shmctl, IPC_STAT), val, val, out(112)),
@@ -149,14 +149,14 @@ constexpr auto kCommands = sorted({
     emulate(CMD(semctl, GETNCNT), val, val, val, ptr),
     emulate(CMD(semctl, GETZCNT), val, val, val, ptr),
     emulate(CMD(semctl, SETVAL), val, val, val, val),
-    // How many there are, only the kernel knew when it was recorded: the first is compared.
+    // Only the kernel knew how many there are when this was recorded, so only the first one is compared.
     emulate(CMD(semctl, SETALL), val, val, val, in(2)),
     emulate(CMD(semctl, SEM_STAT), val, val, val, out(104)),
     emulate(CMD(semctl, SEM_INFO), val, val, val, out(40)),
     emulate(CMD(semctl, SEM_STAT_ANY), val, val, val, out(104)),
 
-    // Keyrings (keyctl(2)). What the PKEY commands beside the query read and write, their structure says: they have no
-    // rows.
+    // Keyrings (keyctl(2)). Except for the query, the structures of PKEY commands determine what they read and write:
+    // they have no rows.
     emulate(NEW_CMD(keyctl, 0, KEYCTL_GET_KEYRING_ID), val, val, val),
     emulate(NEW_CMD(keyctl, 1, KEYCTL_JOIN_SESSION_KEYRING), val, text(kPageSize)),
     emulate(NEW_CMD(keyctl, 2, KEYCTL_UPDATE), val, val, in_sized_by(3), val),
@@ -187,7 +187,7 @@ constexpr auto kCommands = sorted({
     emulate(NEW_CMD(keyctl, 31, KEYCTL_CAPABILITIES), val, out_result(2), val),
     emulate(NEW_CMD(keyctl, 32, KEYCTL_WATCH_KEY), val, val, fd, val),
 
-    // Quotas (quotactl(2)): structures as of <linux/quota.h>, <linux/dqblk_xfs.h>.
+    // Quotas (quotactl(2)). Structures as in <linux/quota.h> and <linux/dqblk_xfs.h>.
     emulate(NEW_CMD(quotactl, 0x80000100, Q_SYNC), val, path, val, ptr),
     emulate(NEW_CMD(quotactl, 0x80000200, Q_QUOTAON), val, path, val, path),
     emulate(NEW_CMD(quotactl, 0x80000300, Q_QUOTAOFF), val, path, val, ptr),
@@ -246,7 +246,7 @@ constexpr auto kCommands = sorted({
     emulate(NEW_CMD(syslog, 9, SYSLOG_ACTION_SIZE_UNREAD), val, ptr, val),
     emulate(NEW_CMD(syslog, 10, SYSLOG_ACTION_SIZE_BUFFER), val, ptr, val),
 
-    // Futexes. The words themselves are the program's memory: the kernel only compares them, but for those that it
+    // Futexes. The words themselves are the program's memory. The kernel only compares them, except those that it
     // locks.
     emulate(CMD(futex, FUTEX_WAIT), ptr, val, val, timespec_in)
         .tests()
@@ -355,7 +355,7 @@ constexpr auto kCommands = sorted({
     refuse(NEW_CMD(arch_prctl, 0x1023, ARCH_REQ_XCOMP_PERM), EINVAL, kXfeatures),
     refuse(NEW_CMD(arch_prctl, 0x1024, ARCH_GET_XCOMP_GUEST_PERM), EINVAL, kXfeatures),
     refuse(NEW_CMD(arch_prctl, 0x1025, ARCH_REQ_XCOMP_GUEST_PERM), EINVAL, kXfeatures),
-    // glibc asks for these two at every start: the true answer, so that nothing is reported.
+    // glibc asks for these two at every start. They get the true answer, so that nothing is reported.
     emulate(NEW_CMD(arch_prctl, 0x3001, ARCH_CET_STATUS), val, ptr),
     emulate(NEW_CMD(arch_prctl, 0x5005, ARCH_SHSTK_STATUS), val, out(8)),
     refuse(NEW_CMD(arch_prctl, 0x5001, ARCH_SHSTK_ENABLE), EINVAL, kShadowStack),

@@ -1,4 +1,4 @@
-// Names and text of calls and results, as strace's users expect them.
+// Names and text of calls and results, in the style of strace.
 #include <fcntl.h>
 #include <fmt/format.h>
 
@@ -16,13 +16,13 @@ using Args = std::span<const uint64_t, 6>;
 
 constexpr size_t kShown = 32;  // bytes of a buffer, elements of an array
 constexpr int64_t kLastErrno = 4095;
-constexpr int64_t kFirstRestart = 512;  // <linux/errno.h>: never seen by the program
+constexpr int64_t kFirstRestart = 512;  // <linux/errno.h>: programs never see these
 constexpr std::string_view kRestarts[] = {"ERESTARTSYS", "ERESTARTNOINTR", "ERESTARTNOHAND", "ENOIOCTLCMD",
                                           "ERESTART_RESTARTBLOCK"};
 
 std::string hex(uint64_t value) { return value ? fmt::format("{:#x}", value) : "0"; }
 
-// Small numbers of either sign in decimal, the rest in hexadecimal: masks, addresses, sizes of address ranges.
+// Small numbers of either sign are decimal, the others (masks, addresses, sizes of address ranges) hexadecimal.
 std::string number(uint64_t value) {
   const int64_t wide = static_cast<int64_t>(value);
   const int32_t narrow = static_cast<int32_t>(value);
@@ -92,7 +92,7 @@ std::string format_arg(const Arg& arg, Args args, int index, const Memory* memor
   return pointer(value);
 }
 
-// The multiplexer's row; sub-rows are found with the arguments.
+// The multiplexer's row; sub-rows are found by the arguments.
 const SyscallRow* main_row(int64_t number) {
   const auto rows = all_rows();
   const auto at = std::ranges::lower_bound(rows, number, {}, &SyscallRow::number);
@@ -126,7 +126,7 @@ std::string call_name(int64_t number, Args args) {
 std::string format_call(int64_t number, Args args, const Memory* memory) {
   const SyscallRow* main = main_row(number);
   const SyscallRow* row = find_row(number, args);
-  // A refused row has no arguments: show all six, and of a refused command what its multiplexer takes.
+  // A refused row has no arguments: all six are shown, and for a refused command those of its multiplexer.
   const SyscallRow* shape = row && row->treat != Treat::refuse ? row : main && main->selector >= 0 ? main : nullptr;
   std::string text = std::string(syscall_name(number)) + "(";
   for (int i = 0; i < 6; ++i) {

@@ -24,7 +24,7 @@ constexpr uint64_t kMaxStrings = 1 << 16;
 constexpr uint64_t kMaxString = 32 * kPageSize;  // MAX_ARG_STRLEN
 constexpr uint64_t kMaxSemaphores = 32000;       // SEMMSL
 
-// Where outputs of a message begin in EntrySizes::fixed_outputs.
+// The indexes of a message's outputs in EntrySizes::fixed_outputs.
 enum MessageOutput { kName, kControl, kNameLength, kControlLength, kFlags, kLength, kMessageOutputs };
 
 using Args = std::span<const uint64_t, 6>;
@@ -39,7 +39,7 @@ void add(std::vector<Span>& spans, Address address, uint64_t length, bool payloa
   }
 }
 
-// `header` bytes that are not payload, and the rest.
+// Adds `header` bytes that are not payload, and the rest.
 void add(std::vector<Span>& spans, Address address, uint64_t length, const Arg& arg) {
   const uint64_t header = std::min<uint64_t>(arg.extent.header, length);
   if (!arg.payload || header == 0) return add(spans, address, length, arg.payload);
@@ -55,7 +55,7 @@ uint32_t u32_at(const Memory& memory, Address address) {
   return address && memory.get(address, value) ? value : 0;
 }
 
-// The part of a span from its start that can be read. The first page of what the kernel did write is.
+// How much of a span, from its start, can be read. The first page of what the kernel did write can be.
 uint64_t readable(const Memory& memory, Address address, uint64_t length, bool first_page_is) {
   const Address end = address + length;
   Address at = first_page_is ? address / kPageSize * kPageSize + kPageSize : address;
@@ -71,11 +71,11 @@ uint64_t semaphores(uint64_t id) {
     int value;
     semid_ds* set;
   } in{.set = &set};
-  // No permission, or another namespace's: the most there can be; what cannot be read is cut off.
+  // Without permission, or in another namespace, this is the largest possible number; what cannot be read is cut off.
   return semctl(static_cast<int>(id), 0, IPC_STAT, in) == 0 ? set.sem_nsems : kMaxSemaphores;
 }
 
-// How many bytes the call reads or may write at argument `index`, as of entry.
+// How many bytes the call reads or may write at argument `index`, according to its entry.
 uint64_t capacity(const SyscallRow& row, Args args, int index, const Memory& memory) {
   const Extent& extent = row.args[index].extent;
   uint64_t bytes = 0;
@@ -114,7 +114,7 @@ uint64_t capacity(const SyscallRow& row, Args args, int index, const Memory& mem
   return std::min(bytes, kMaxTransfer) + extent.header;
 }
 
-// A string's bytes with its NUL, at most `limit`; 0 if there is nothing.
+// The size of a string with its NUL, at most `limit`; 0 if nothing can be read.
 uint64_t string_size(const Memory& memory, Address address, uint64_t limit) {
   char first;
   if (address == 0 || !memory.get(address, first)) return 0;
@@ -199,8 +199,8 @@ Address ethtool_data(Address request, const Memory& memory) {
   return data;
 }
 
-// The structure of a command, which is read and written; of no length if how long it is is not known. Those whose
-// length the driver chooses are not.
+// The structure of a command, which is read and written. Its length is 0 if it is not known, as for structures whose
+// length the driver chooses.
 Span ethtool_command(Address request, const Memory& memory) {
   const Address at = ethtool_data(request, memory);
   const auto length = [&]() -> uint64_t {
@@ -267,7 +267,7 @@ Span ethtool_command(Address request, const Memory& memory) {
       }
       case ETHTOOL_GLINKSETTINGS:
       case ETHTOOL_SLINKSETTINGS: {
-        // If that is not the driver's number of words, the kernel answers with the right one, and no words follow.
+        // If this is not the driver's number of words, the kernel answers with the right one, and no words follow.
         int8_t words = 0;
         memory.get(at + offsetof(ethtool_link_settings, link_mode_masks_nwords), words);
         return sizeof(ethtool_link_settings) + static_cast<uint64_t>(std::max<int>(words, 0)) * 3 * sizeof(uint32_t);
@@ -356,7 +356,7 @@ void add_messages(EntrySizes& entry, const SyscallRow& row, Args args, int index
 
 // ---- Exit
 
-// How many bytes were written at an out or in_out argument that was written.
+// How many bytes were written at an out or in_out argument.
 uint64_t written_size(const Arg& arg, Args args, int index, uint64_t size, int64_t result, const Memory& memory) {
   const Extent& extent = arg.extent;
   switch (extent.kind) {
@@ -384,7 +384,7 @@ uint64_t written_size(const Arg& arg, Args args, int index, uint64_t size, int64
   return 0;
 }
 
-// `bytes` bytes over `count` buffers from `first`.
+// Distributes `bytes` bytes over `count` buffers, starting with `first`.
 void spread(std::vector<Span>& spans, std::span<const Span> buffers, uint64_t bytes, bool payload) {
   for (const Span& buffer : buffers) {
     const uint64_t length = std::min(buffer.length, bytes);
@@ -509,7 +509,7 @@ void outputs(const SyscallRow& row, Args args, const EntrySizes& entry, int64_t 
     if (!is_written(row.args[i].written, result)) continue;
     const size_t first = spans.size();
     add_output(spans, row, args, i, entry, result, memory);
-    // What may have been written, or not, may be no memory at all.
+    // If it is not certain that the kernel wrote, the address may not be memory at all.
     if (result >= 0 && row.args[i].written != Written::always) continue;
     for (size_t k = first; k < spans.size(); ++k) {
       spans[k].length = readable(memory, spans[k].address, spans[k].length, false);

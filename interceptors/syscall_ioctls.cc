@@ -1,7 +1,8 @@
 // The sub-rows of ioctl.
 //
-// Requests are listed where their encoding says nothing, or says it wrongly (FS_IOC_GETFLAGS); the rest is read from
-// the encoding. A request whose structure points to further memory is refused unless programs cannot do without it.
+// Requests are listed if their encoding says nothing, or says something wrong (FS_IOC_GETFLAGS); the others are read
+// from the encoding. A request whose structure points to further memory is refused unless programs cannot do without
+// it.
 #include <asm/ioctls.h>
 #include <asm/termbits.h>
 #include <linux/blkpg.h>
@@ -32,10 +33,10 @@ constexpr Row writes(Call call, uint32_t bytes) { return emulate(call, fd, val, 
 constexpr Row updates(Call call, uint32_t bytes) { return emulate(call, fd, val, in_out(bytes)); }
 
 constexpr uint32_t kInt = 4, kLong = 8;
-constexpr uint32_t kTermios = 36, kTermios2 = 44, kTermio = 18;  // the kernel's structures, not the C library's
+constexpr uint32_t kTermios = 36, kTermios2 = 44, kTermio = 18;  // sizes in the kernel, not the C library
 constexpr uint32_t kIfreq = 40, kArpreq = 68, kRtentry = 120;
 
-// A network interface is named in an ifreq, and what is asked for comes back in it.
+// The request names a network interface in an ifreq, and the answer is returned in the same ifreq.
 constexpr Row interface(Call call) { return updates(call, kIfreq); }
 constexpr Row asked_of_interface(Call call) { return interface(call).served(); }
 
@@ -173,7 +174,7 @@ constexpr auto kIoctls = sorted({
     updates(CMD(ioctl, SIOCGARP), kArpreq),
     reads(CMD(ioctl, SIOCSARP), kArpreq),
     reads(CMD(ioctl, SIOCDARP), kArpreq),
-    // The encoding of these says int; what is copied is an ifreq.
+    // The encoding of these says int, but an ifreq is copied.
     updates(CMD(ioctl, TUNSETIFF), kIfreq),
     writes(CMD(ioctl, TUNGETIFF), kIfreq),
     writes(CMD(ioctl, TUNGETFEATURES), kInt),
@@ -184,7 +185,7 @@ constexpr auto kIoctls = sorted({
     writes(CMD(ioctl, TUNGETVNETHDRSZ), kInt),
     reads(CMD(ioctl, TUNSETVNETHDRSZ), kInt),
 
-    // Files and file systems. The flag requests say long and mean int.
+    // Files and file systems. The flag requests are encoded with long but use int.
     updates(CMD(ioctl, FIBMAP), kInt),
     writes(CMD(ioctl, FIGETBSZ), kInt),
     writes(CMD(ioctl, FS_IOC_GETFLAGS), kInt),
@@ -251,7 +252,7 @@ constexpr const char* kByEncoding =
 
 constexpr SyscallRow generic(ArgKind kind) { return emulate(SYS(ioctl), fd, val, ioc_sized(kind)).unsure(kByEncoding); }
 
-// The directions are the caller's: _IOC_WRITE is memory that the kernel reads.
+// The directions are the caller's: with _IOC_WRITE, the kernel reads the memory.
 constexpr SyscallRow kGenericWrite = generic(ArgKind::in);
 constexpr SyscallRow kGenericRead = generic(ArgKind::out);
 constexpr SyscallRow kGenericBoth = generic(ArgKind::in_out);
@@ -263,7 +264,7 @@ std::span<const SyscallRow> ioctl_rows() { return kIoctls; }
 
 const SyscallRow* generic_ioctl_row(uint32_t request) {
   const uint32_t type = _IOC_TYPE(request);
-  // Older than the encoding: terminals and sockets.
+  // Terminals and sockets are older than the encoding.
   if (_IOC_SIZE(request) == 0 || type == 'T' || type == 0x89) return nullptr;
   switch (_IOC_DIR(request)) {
     case _IOC_READ:

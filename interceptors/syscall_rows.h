@@ -1,7 +1,7 @@
 // How rows of the syscall table are written: constexpr helpers for syscall_table.cc, syscall_commands.cc and
 // syscall_ioctls.cc.
 //
-// Not for other files: readers of the table include syscall_table.h. Names are short because each occurs hundreds of
+// Not for other files: users of the table include syscall_table.h. Names are short because each occurs hundreds of
 // times.
 #pragma once
 
@@ -15,10 +15,10 @@
 
 namespace redrive {
 
-// The sub-rows, each table sorted by (number, command).
+// The sub-rows; each table is sorted by (number, command).
 std::span<const SyscallRow> command_rows();
 std::span<const SyscallRow> ioctl_rows();
-// A row by the direction and size that a request encodes; null where the encoding says nothing.
+// The row for the direction and size that a request's number encodes; null if it encodes nothing.
 const SyscallRow* generic_ioctl_row(uint32_t request);
 
 }  // namespace redrive
@@ -51,24 +51,24 @@ constexpr Arg out_sized_by(uint32_t arg, uint32_t scale = 1, uint16_t divisor = 
 constexpr Arg in_out_sized_by(uint32_t arg, uint32_t scale = 1, uint16_t divisor = 1) {
   return sized_by(ArgKind::in_out, arg, scale, divisor);
 }
-// A structure of `header` bytes, in which a u32 at `at` counts the entries of `scale` bytes that follow.
+// A structure of `header` bytes, followed by entries of `scale` bytes. A u32 at offset `at` holds their number.
 constexpr Arg counted(uint16_t header, uint32_t at, uint32_t scale) {
   return {ArgKind::in_out, {ExtentKind::self_u32, at, scale, 1, header}};
 }
-// A bitmap of as many bits as argument `arg` says, in whole longs: fd_set, nodemask.
+// A bitmap with the number of bits in argument `arg`, in whole longs: fd_set, nodemask.
 constexpr Arg in_bits(uint32_t arg) { return in_sized_by(arg, 8, 64); }
 constexpr Arg out_bits(uint32_t arg) { return out_sized_by(arg, 8, 64); }
 constexpr Arg in_out_bits(uint32_t arg) { return in_out_sized_by(arg, 8, 64); }
 
-// As many bytes (elements of `scale` bytes) as the result says, in a buffer for as many as argument `cap` says.
+// The result is the number of bytes (or elements of `scale` bytes), in a buffer for as many as argument `cap` says.
 constexpr Arg out_result(int8_t cap, uint32_t scale = 1) {
   Arg arg{ArgKind::out, {ExtentKind::result, 0, scale}};
   arg.extent.cap_arg = cap;
   return arg;
 }
-// As many bytes as *(u32*)argument `length` says: sockaddr, getsockopt.
+// *(u32*)argument `length` is the number of bytes: sockaddr, getsockopt.
 constexpr Arg out_pointee(uint32_t length) { return {ArgKind::out, {ExtentKind::pointee_u32, length}}; }
-// As many bytes as a u32 in the structure itself says.
+// A u32 in the structure itself is its number of bytes.
 constexpr Arg self_sized(ArgKind kind, int8_t cap = -1, uint16_t header = 0) {
   Arg arg{kind, {ExtentKind::self_u32}};
   arg.extent.cap_arg = cap;
@@ -107,14 +107,14 @@ inline constexpr Arg msg_in = payload({ArgKind::msghdr_in});
 inline constexpr Arg msg_out = payload({ArgKind::msghdr_out});
 inline constexpr Arg mmsg_in = payload({ArgKind::mmsghdr_in});
 inline constexpr Arg mmsg_out = payload({ArgKind::mmsghdr_out});
-// One {address, length} pair in memory that points to what is read or written; its length is shaped like an iovec's.
+// An {address, length} pair in memory that points to what is read or written; it has the shape of an iovec.
 inline constexpr Arg one_iov_in = sized(ArgKind::iovec_in, 1);
 inline constexpr Arg one_iov_out = sized(ArgKind::iovec_out, 1);
 
 inline constexpr Arg timespec_in = in(16);
 inline constexpr Arg timespec_out = out(16);
-// What is left of a sleep. The kernel writes it whenever a signal or a tracer wakes the thread, even if the sleep then
-// goes on.
+// The rest of a sleep. The kernel writes it whenever a signal or a tracer wakes the thread, even if the sleep
+// continues.
 inline constexpr Arg time_left = always(timespec_out);
 inline constexpr Arg siginfo_in = in(128);
 inline constexpr Arg siginfo_out = out(128);
@@ -194,7 +194,7 @@ struct Row : SyscallRow {
   }
 };
 
-// Which call a row is for; a sub-row also says which command.
+// The call that a row is for; in a sub-row, also the command.
 struct Call {
   int32_t number;
   const char* name;
@@ -268,7 +268,7 @@ constexpr bool valid(const SyscallRow& row) {
   const bool sysv_queue = row.number == __NR_msgsnd || row.number == __NR_msgrcv;
   if ((row.traffic != Traffic::none) != (row.fd_arg >= 0) && !sysv_queue) return false;
   if (row.fd_arg >= 0 && !is_fd(row.fd_arg)) return false;
-  // vmsplice's other end is memory.
+  // The other end of vmsplice is memory.
   if (row.source_fd_arg >= 0 && !(row.traffic == Traffic::transfer && is_fd(row.source_fd_arg))) return false;
   if ((row.traffic == Traffic::send || row.traffic == Traffic::receive) != (payloads == 1)) return false;
   if ((row.treat == Treat::refuse) != (row.refusal > 0)) return false;
@@ -300,7 +300,7 @@ constexpr std::array<SyscallRow, N> sorted(const Row (&rows)[N]) {
   return made;
 }
 
-// Every row is valid, and each is greater than the one before it.
+// Whether every row is valid, and greater than the one before it.
 constexpr bool valid_table(std::span<const SyscallRow> table) {
   for (size_t i = 0; i < table.size(); ++i) {
     if (!valid(table[i]) || (i > 0 && !less(table[i - 1], table[i]))) return false;
@@ -310,8 +310,8 @@ constexpr bool valid_table(std::span<const SyscallRow> table) {
 
 }  // namespace redrive::rows
 
-// The identity of a row: SYS(read), and of a sub-row: CMD(fcntl, F_GETLK). A constant the headers lack is written as a
-// number: NEW(451, cachestat), NEW_CMD(fcntl, 1027, F_DUPFD_QUERY).
+// The identity of a row, SYS(read), or of a sub-row, CMD(fcntl, F_GETLK). If the headers lack the constant, it is
+// written as a number: NEW(451, cachestat), NEW_CMD(fcntl, 1027, F_DUPFD_QUERY).
 #define SYS(name) \
   ::redrive::rows::Call { __NR_##name, #name }
 #define NEW(number, name) \

@@ -54,7 +54,7 @@ constexpr SyscallRow kRows[] = {
     emulate(SYS(sched_yield)).tests().served(),
     special(SYS(mremap), Special::mremap, ptr, val, val, val, ptr),
     emulate(SYS(msync), ptr, val, val),
-    // Has written what it found before it fails, as has move_pages.
+    // Like move_pages, it has written what it found before it fails.
     emulate(SYS(mincore), ptr, val, always(out_sized_by(1, 1, kPageSize))),
     emulate(SYS(madvise), ptr, val, val).selects(2),
     emulate(SYS(shmget), val, val, val),
@@ -93,7 +93,7 @@ constexpr SyscallRow kRows[] = {
     emulate(SYS(setsockopt), fd, val, val, in_sized_by(4), val).served(),
     // The length is written on ERANGE too (SO_PEERSEC, SO_PEERGROUPS).
     emulate(SYS(getsockopt), fd, val, val, out_pointee(4), always(in_out(4))).served(),
-    // Which of clone's pointers are written depends on its flags: the pair knows.
+    // Which of clone's pointers are written depends on its flags; the record/replay pair knows.
     special(SYS(clone), Special::clone, val, ptr, ptr, ptr, ptr),
     special(SYS(fork), Special::fork),
     special(SYS(vfork), Special::vfork),
@@ -163,7 +163,7 @@ constexpr SyscallRow kRows[] = {
     emulate(SYS(setfsuid), val),
     emulate(SYS(setfsgid), val),
     emulate(SYS(getsid), val).served(),
-    // The header comes back with the preferred version when its version is unknown. Version 1 has 12 bytes of data, the
+    // If the version is unknown, the header comes back with the preferred one. Version 1 has 12 bytes of data, the
     // others 24.
     emulate(SYS(capget), always(in_out(8)), out(24)),
     emulate(SYS(capset), always(in_out(8)), in(24)),
@@ -287,7 +287,7 @@ constexpr SyscallRow kRows[] = {
     emulate(SYS(mq_notify), fd, in(64)),
     emulate(SYS(mq_getsetattr), fd, in(64), out(64)),
     refuse(SYS(kexec_load), EPERM, kModules),
-    // si_signo and its neighbours are written even when there is no child (kernel/exit.c, waitid).
+    // si_signo and the fields next to it are written even if there is no child (kernel/exit.c, waitid).
     emulate(SYS(waitid), val, val, always(siginfo_out), val, rusage_out).tests(),
     emulate(SYS(add_key), text(32), text(kPageSize), in_sized_by(3), val, val),
     emulate(SYS(request_key), text(32), text(kPageSize), text(kPageSize), val).blocks(),
@@ -363,7 +363,7 @@ constexpr SyscallRow kRows[] = {
     emulate(SYS(fanotify_init), val, val),
     emulate(SYS(fanotify_mark), fd, val, val, fd, path),
     emulate(SYS(prlimit64), val, val, in(16), out(16)).served(),
-    // The number is written into mount_id, 4 bytes or 8; on EOVERFLOW the handle's head says how much it would need.
+    // The id is written into mount_id, 4 bytes or 8. On EOVERFLOW the handle's head says how much room would be needed.
     emulate(SYS(name_to_handle_at), fd, path, ptr, ptr, val).selects(4, EINVAL, 1 /* AT_HANDLE_MNT_ID_UNIQUE */),
     emulate(SYS(open_by_handle_at), fd, self_sized(ArgKind::in, -1, 8), val).blocks(),
     emulate(SYS(clock_adjtime), val, in_out(208)),
@@ -394,7 +394,7 @@ constexpr SyscallRow kRows[] = {
         .transfers(0, 2)
         .blocks()
         .changes_file(2, FileChange::writes, 3),
-    // With position -1 these two are readv and writev, on any file.
+    // With position -1 these two act as readv and writev, on any file.
     emulate(SYS(preadv2), fd, payload(iov_out), val, val, val, val).receives(0).tests(),
     emulate(SYS(pwritev2), fd, payload(iov_in), val, val, val, val)
         .sends(0)
@@ -455,7 +455,7 @@ constexpr SyscallRow kRows[] = {
     emulate(NEW(460, lsm_set_self_attr), val, in_sized_by(2), val, val),
     emulate(NEW(461, lsm_list_modules), out_pointee(1), always(in_out(4)), val),
     emulate(NEW(462, mseal), ptr, val, val),
-    // xattr_args is {value, size, flags}: without flags it is shaped like an iovec. setxattrat may have flags, so its
+    // xattr_args is {value, size, flags}: without flags it has the shape of an iovec. setxattrat may have flags, so its
     // value is not followed.
     emulate(NEW(463, setxattrat), fd, path, val, text(256), in_sized_by(5), val),
     emulate(NEW(464, getxattrat), fd, path, val, text(256), one_iov_out, val),

@@ -29,7 +29,7 @@ Leaf cpuid(uint32_t leaf, uint32_t subleaf) {
   return out;
 }
 
-// Intel SDM volume 2, CPUID: the bits that announce what a recording cannot see.
+// Clears the bits that announce what a recording cannot see (Intel SDM volume 2, CPUID).
 Leaf masked_cpuid(uint32_t leaf, uint32_t subleaf) {
   Leaf out = cpuid(leaf, subleaf);
   switch (leaf) {
@@ -56,8 +56,8 @@ Leaf masked_cpuid(uint32_t leaf, uint32_t subleaf) {
   return out;
 }
 
-// Not by prctl(2), which sanitizers know. ThreadSanitizer reads the counter where it blocks SIGSEGV: with it, the counter is not
-// trapped here, which only costs time.
+// This does not call prctl(2), which sanitizers know. ThreadSanitizer reads the counter while it blocks SIGSEGV. With
+// it, the counter is not trapped here, which only costs time.
 void let_counter_be_read(bool it_may) {
 #ifdef REDRIVE_COUNTER_IS_READ
   it_may = true;
@@ -65,7 +65,7 @@ void let_counter_be_read(bool it_may) {
   syscall(SYS_prctl, PR_SET_TSC, it_may ? PR_TSC_ENABLE : PR_TSC_SIGSEGV);
 }
 
-// The counter itself.
+// The real counter.
 uint64_t read_counter() {
   let_counter_be_read(true);
   const uint64_t now = __rdtsc();
@@ -79,7 +79,7 @@ uint64_t raw_ns() {
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
 }
 
-// Both at one moment: the best of some attempts.
+// Reads both at one moment: the best of several attempts.
 Counter sample() {
   Counter best;
   uint64_t shortest = ~0ull;
@@ -98,8 +98,8 @@ Counter sample() {
 
 Counter first_sample;
 
-// In sanitizer builds their own code faults as well, so that they must not know of it: neither of this handler nor of
-// what it does (Makefile).
+// In sanitizer builds, the sanitizers' own code faults too, so they must know neither of this handler nor of what it
+// does (Makefile).
 extern "C" int __sigaction(int signal, const struct sigaction* action, struct sigaction* before) noexcept;
 struct sigaction before_ours;
 
@@ -219,7 +219,7 @@ Untrapped::~Untrapped() {
 
 }  // namespace redrive
 
-// The C library's would execute rdtsc.
+// The C library's function would execute rdtsc.
 extern "C" int clock_gettime(clockid_t clock, timespec* now) noexcept {
   return static_cast<int>(syscall(SYS_clock_gettime, clock, now));
 }

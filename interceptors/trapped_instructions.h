@@ -1,6 +1,5 @@
-// Instructions whose results are nondeterministic and that the processor can be told to trap: rdtsc and rdtscp
-// (prctl(2), PR_SET_TSC) and cpuid (arch_prctl(2), ARCH_SET_CPUID). They fault with SIGSEGV and are answered by the
-// tracer.
+// Instructions with nondeterministic results that the processor can be told to trap: rdtsc and rdtscp (prctl(2),
+// PR_SET_TSC) and cpuid (arch_prctl(2), ARCH_SET_CPUID). They fault with SIGSEGV, and the tracer answers them.
 #pragma once
 
 #include <sys/user.h>
@@ -19,26 +18,26 @@ struct TrappedInstruction {
   int length = 0;           // bytes
 };
 
-// The trapped instruction that begins with these bytes, if it is one.
+// The trapped instruction at the start of these bytes, if there is one.
 std::optional<TrappedInstruction> decode_trapped(const uint8_t (&code)[3]);
 
-// rdtsc or rdtscp, by its length.
+// rdtsc or rdtscp, depending on the length.
 TrappedInstruction counter_instruction(uint64_t length);
 bool reads_counter(const TrappedInstruction& trapped);
 
-// Where cpuid cannot be told to fault, ud2 stands in for it: as long, and raises SIGILL.
+// Replaces cpuid where that cannot be made to fault: ud2 has the same length, and raises SIGILL.
 inline constexpr uint8_t kCpuidStandIn[] = {0x0f, 0x0b};
 bool stands_for_cpuid(const uint8_t (&code)[3]);
 TrappedInstruction cpuid_instruction();
 
-// Sets the result registers and moves behind the instruction. cpuid hides what cannot be recorded: RDRAND, RDSEED,
-// RDPID, TSX, WAITPKG, and which processor it runs on; and the size of the XSAVE area, so that the dynamic linker uses
-// FXSAVE: what XSAVE leaves in memory depends on when the kernel switched threads.
-// Its answers for the same leaf and subleaf are the same in a recording: asking costs 10 us on virtual machines.
+// Sets the result registers and moves past the instruction. cpuid hides what cannot be recorded: RDRAND, RDSEED, RDPID,
+// TSX, WAITPKG, and the processor that it runs on. It also hides the size of the XSAVE area, so that the dynamic linker
+// uses FXSAVE: what XSAVE leaves in memory depends on when the kernel switched threads. Within a recording, the answer
+// for a leaf and subleaf is always the same: asking costs 10 us on virtual machines.
 class CpuidAnswers {
  public:
   const gate::CpuidAnswer& of(uint32_t leaf, uint32_t subleaf);
-  const std::vector<gate::CpuidAnswer>& all() const { return answers_; }  // the first ones that were asked for
+  const std::vector<gate::CpuidAnswer>& all() const { return answers_; }  // those that were asked for first
 
  private:
   std::vector<gate::CpuidAnswer> answers_;
@@ -46,17 +45,17 @@ class CpuidAnswers {
 };
 void answer(const TrappedInstruction& trapped, user_regs_struct& regs, CpuidAnswers& answers);
 
-// The same for rdtsc and rdtscp, with what they read.
+// The same for rdtsc and rdtscp, with the value that they read.
 void answer_counter(const TrappedInstruction& trapped, uint64_t now, user_regs_struct& regs);
 
-// Makes these instructions fault in the calling thread and those that it will start too. Switching between threads that
-// differ in this costs 5 us each way on virtual machines (rdtsc), or 15 (cpuid), so the tracer must do what its tracees
-// do. Where its own libraries execute them, a SIGSEGV handler answers; clock_gettime(2) enters the kernel instead.
-// SIGSEGV is unblocked. False if this processor cannot trap cpuid.
+// Makes these instructions fault in the calling thread and in threads that it starts later. On virtual machines,
+// switching between threads that differ in this costs 5 us each way (rdtsc) or 15 us (cpuid), so the tracer must do
+// what its tracees do. If its own libraries execute them, a SIGSEGV handler answers; clock_gettime(2) enters the kernel
+// instead. SIGSEGV is unblocked. False if this processor cannot trap cpuid.
 bool trap_own_instructions();
 
-// While it lives, they do not fault in the calling thread: for libraries that block SIGSEGV. (libunwind does while it
-// waits for a mutex of its own, for which the C library reads the counter.)
+// While it exists, the instructions do not fault in the calling thread. For libraries that block SIGSEGV. (libunwind
+// does while it waits for its own mutex, for which the C library reads the counter.)
 class Untrapped {
  public:
   Untrapped();
@@ -65,11 +64,11 @@ class Untrapped {
   Untrapped& operator=(const Untrapped&) = delete;
 
  private:
-  int counter_ = 0;  // as they were
+  int counter_ = 0;  // the previous state
   bool cpuid_ = false;
 };
 
-// The counter that rdtsc answers. trap_own_instructions() must have been called some time before.
+// The counter that answers rdtsc. trap_own_instructions() must have been called some time before.
 const Counter& counter();
 
 }  // namespace redrive

@@ -1,5 +1,5 @@
-// On which results the kernel writes an out or in_out argument: what the syscall table says, and the code inside
-// tracees asks too.
+// For which results the kernel writes an out or in_out argument. Used by the syscall table and by the code inside
+// tracees.
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,10 @@
-// The code inside tracees: serves system calls without a stop. A patched syscall site jumps to a trampoline, and that
-// to `entry` with the address of a traced syscall instruction in rcx, which the syscall instruction would clobber as
-// well.
+// The code inside tracees: serves system calls without a stop. A patched syscall site jumps to a trampoline, which
+// jumps to `entry` with the address of a traced syscall instruction in rcx; a syscall instruction would clobber rcx
+// too.
 //
-// It has no libc and no stack but the slot's, leaves extended registers alone, and can be left for the traced
-// instruction at any moment before the kernel is entered. Signals never see it: the supervisor holds them.
+// The code has no libc and no stack except the slot's, and leaves extended registers alone. At any moment before the
+// kernel is entered, it can be abandoned in favour of the traced instruction. Signals never see it: the supervisor
+// holds them.
 
 #include <asm/errno.h>
 #include <fcntl.h>
@@ -21,7 +22,7 @@ using namespace redrive::gate;
 #define TEXT(x) #x
 #define VALUE(x) TEXT(x)
 
-// The slot's fields by their offsets; checked below.
+// Offsets of the slot's fields; checked below.
 #define CODE 0x6f000000
 #define COMMON_SIZE 0x1f000
 #define SLOT 0x6f020000
@@ -63,10 +64,10 @@ using namespace redrive::gate;
 #define SLOT_FILE -4
 #define MOST_PATH 64
 
-// Those that are not the arithmetic ones, and differ from what they mostly are; of bits 0 to 31.
+// Those of bits 0 to 31 that are not arithmetic flags and that differ from their usual values.
 #define RARE_FLAGS 0xfffff528
 
-// What execute() answers of a call that it has not made: no result of the kernel's.
+// The result of execute() if it has not made the call; the kernel never returns it.
 #define NOT_MADE -4096
 
 static_assert(kCode == CODE && kCommonSize == COMMON_SIZE && kMostPath == MOST_PATH);
@@ -334,7 +335,7 @@ extern "C" const uint8_t report[];
 constexpr uint64_t kHere = -100;                         // newfstatat(2): AT_FDCWD
 constexpr uint64_t kRawClock = 4;                        // clock_gettime(2): CLOCK_MONOTONIC_RAW
 constexpr uint64_t kGetFlags = 3, kNonBlocking = 04000;  // fcntl(2): F_GETFL, O_NONBLOCK
-constexpr uint16_t kRdtsc = 0x310f, kRdtscp = 0x010f;                 // as they begin
+constexpr uint16_t kRdtsc = 0x310f, kRdtscp = 0x010f;    // their first bytes
 constexpr uint64_t kRdtscSize = 2, kRdtscpSize = 3;
 constexpr uint64_t kDontWait = 0x40;  // recv(2): MSG_DONTWAIT
 
@@ -342,7 +343,7 @@ namespace {
 
 Slot& slot() { return *reinterpret_cast<Slot*>(kSlot); }
 
-// Short pieces, which most are, take the processor longer as a string.
+// A string instruction takes the processor longer for short pieces, and most are short.
 void copy(void* to, const void* from, uint64_t length) {
   constexpr uint64_t kWord = sizeof(uint64_t), kShort = 256;
   uint64_t words = length / kWord;
@@ -357,12 +358,12 @@ void copy(void* to, const void* from, uint64_t length) {
   for (; length; --length) *t++ = *f++;
 }
 
-// Writes a record at the ring's head, never beyond its end.
+// Writes a record at the ring's head, never past the ring's end.
 struct Writer {
   uint8_t* next;
   uint8_t* end;
   uint32_t before = 0, after = 0;  // pieces
-  uint64_t room = 0;               // that the kernel's output may need
+  uint64_t room = 0;               // for what the kernel may write
 
   bool add(uint64_t address, uint64_t length, uint32_t& pieces) {
     if (length > kRingSize || static_cast<uint64_t>(end - next) < sizeof(Piece) + padded(length)) return false;
@@ -375,7 +376,7 @@ struct Writer {
     return true;
   }
   bool add_before(uint64_t address, uint64_t length) { return add(address, length, before); }
-  // There is room for it.
+  // The caller has made sure that there is room.
   void add_after(uint64_t address, uint64_t length) { add(address, length, after); }
   bool need(uint64_t length) {
     if (length > kRingSize) return false;
@@ -393,14 +394,14 @@ void add_written(Writer& writer, const iovec* vector, uint64_t count, uint64_t b
   }
 }
 
-// `before`: what the call found. Where its memory lies, the kernel leaves alone.
+// `before`: the header as the call found it. The kernel does not change the addresses in it.
 void add_received(Writer& writer, const msghdr& before, const msghdr& now, uint64_t bytes) {
   writer.add_after(reinterpret_cast<uint64_t>(before.msg_name), smaller(name_length(before), now.msg_namelen));
   writer.add_after(reinterpret_cast<uint64_t>(before.msg_control), smaller(control_length(before), now.msg_controllen));
   add_written(writer, before.msg_iov, before.msg_iovlen, bytes);
 }
 
-// `before`: the span's own memory as the call found it, `length` bytes.
+// `before`: the span's own memory, `length` bytes, as the call found it.
 void add_outputs(Writer& writer, const Span& span, const Registers& regs, const Piece* before, uint64_t length,
                  int64_t result) {
   const uint64_t address = argument(regs, span.arg);
@@ -431,27 +432,27 @@ void add_outputs(Writer& writer, const Span& span, const Registers& regs, const 
   }
 }
 
-// fstat(2). `during`: whether the call that is served can still be left to a stop.
+// fstat(2). `during`: whether the served call can still be left to a stop.
 bool file_status(uint64_t descriptor, struct stat& info, Phase during) {
   Registers regs{};
   regs.rax = kFstat, regs.rdi = descriptor, regs.rsi = reinterpret_cast<uint64_t>(&info);
   return execute(&regs, during) == 0;
 }
 
-// What lies at a path, relative to a directory.
+// The status of what is at a path, relative to a directory.
 bool path_status(uint64_t directory, uint64_t path, struct stat& info, Phase during) {
   Registers regs{};
   regs.rax = kFstatAt, regs.rdi = directory, regs.rsi = path, regs.rdx = reinterpret_cast<uint64_t>(&info);
   return execute(&regs, during) == 0;
 }
 
-// Mode of the file behind a descriptor; 0 if there is none.
+// The mode of the file behind a descriptor; 0 if there is none.
 uint32_t file_mode(uint64_t descriptor, Phase during) {
   struct stat info;
   return file_status(descriptor, info, during) ? info.st_mode : 0;
 }
 
-// Whether a read or write of the descriptor does not sleep.
+// Whether a read from or write to the descriptor does not sleep.
 bool is_nonblocking(Slot& slot, uint64_t descriptor) {
   Registers regs{};
   regs.rax = kFcntl, regs.rdi = descriptor, regs.rsi = kGetFlags;
@@ -461,7 +462,7 @@ bool is_nonblocking(Slot& slot, uint64_t descriptor) {
   return at_once;
 }
 
-// Whether opening what has the name, relative to a directory, does not sleep: FIFOs and devices may.
+// Whether opening the path, relative to a directory, does not sleep; opening FIFOs and devices may.
 bool opens_at_once(Slot& slot, uint64_t directory, uint64_t path) {
   struct stat info;
   const bool found = path_status(directory, path, info, Phase::kernel);
@@ -469,7 +470,7 @@ bool opens_at_once(Slot& slot, uint64_t directory, uint64_t path) {
   return !found || S_ISREG(info.st_mode) || S_ISDIR(info.st_mode);
 }
 
-// The directory that argument `path` of a call is relative to, if it is not the working directory.
+// The directory that argument `path` of a call is relative to, unless it is the working directory.
 uint64_t directory_of(const Registers& regs, uint8_t path) { return path ? argument(regs, path - 1) : kHere; }
 
 // Whether the call may change a file that somebody has mapped.
@@ -505,8 +506,8 @@ bool ends(const char* text, const char* with) {
 }
 
 // Whether the call opens a file of the kernel's that the supervisor must see: the memory of a process
-// (proc_pid_mem(5)), because something may be written there, and those in which the program may find something else
-// than the kernel says.
+// (proc_pid_mem(5)), because something may be written to it, and files that shall show the program something other than
+// the kernel's contents.
 bool opens_kernel_file(const Call& call, const Registers& regs) {
   if (call.makes != NewDescriptor::file) return false;
   const char* const path = &at<char>(argument(regs, call.span[0].arg));
@@ -515,7 +516,7 @@ bool opens_kernel_file(const Call& call, const Registers& regs) {
          (ends(path, "/mem") || ends(path, "/status") || ends(path, "/stat") || ends(path, "/cpuinfo"));
 }
 
-// Whether the call would not sleep, as far as can be told before it; `tried`: it is to be tried without its timeout.
+// Whether the call would not sleep, as far as this is known beforehand. `tried`: it must be tried without its timeout.
 bool returns_at_once(Slot& slot, const Call& call, bool& tried) {
   const Registers& regs = slot.regs;
   if (call.flags != kNoArg && (argument(regs, call.flags) & kDontWait)) return true;
@@ -532,7 +533,7 @@ bool returns_at_once(Slot& slot, const Call& call, bool& tried) {
   const uint64_t timeout = argument(regs, call.timeout);
   tried = call.timeout_at || timeout != 0;
   if (!call.timeout_at || !timeout) return true;
-  // One that the kernel would refuse is left to it.
+  // A timeout that the kernel would refuse is left to the kernel.
   constexpr int64_t kSecond = 1'000'000'000;
   const auto* time = &at<int64_t>(timeout);
   return time[0] >= 0 && time[1] >= 0 && time[1] < kSecond;
@@ -564,7 +565,7 @@ bool describe_file(Described& d, uint64_t descriptor) {
   return true;
 }
 
-// False if it is no TCP connection, or not one yet.
+// False if it is not a TCP connection, or not one yet.
 bool describe_connection(Described& d, uint64_t descriptor) {
   uint32_t type = 0;
   uint32_t local_size = sizeof d.local, peer_size = sizeof d.peer;
@@ -582,7 +583,7 @@ bool describe_connection(Described& d, uint64_t descriptor) {
   return describe_file(d, descriptor);
 }
 
-// The call has made a descriptor, or a connection of it. True if there is something to be added to its record.
+// The call has made a descriptor, or has connected one. True if a description must be added to its record.
 bool note_descriptor(Slot& s, const Call& call, Record& record, bool copied_is_known, uint64_t result) {
   const Registers& regs = s.regs;
   const uint64_t descriptor = call.makes == NewDescriptor::connected ? regs.rdi : result;
@@ -616,7 +617,7 @@ bool note_descriptor(Slot& s, const Call& call, Record& record, bool copied_is_k
       break;
     case NewDescriptor::copy:
       set_known(s, descriptor, copied_is_known);
-      set_bit(s.fresh, regs.rdi, false);  // what one of them is connected to, the other is
+      set_bit(s.fresh, regs.rdi, false);  // what one of them is connected to, the other one is too
       return false;
   }
   if (record.no_channel) set_known(s, descriptor, true);
@@ -625,7 +626,7 @@ bool note_descriptor(Slot& s, const Call& call, Record& record, bool copied_is_k
 
 // ---- Memory
 
-// The place of the version of the file behind the descriptor that the trace holds; kKnownFiles if it holds none.
+// The place in the list of the version of the file behind the descriptor; kKnownFiles if the trace does not hold it.
 uint32_t known_file(Slot& s, uint64_t descriptor) {
   struct stat info;
   const bool found = file_status(descriptor, info, Phase::kernel);
@@ -645,7 +646,7 @@ uint32_t known_file(Slot& s, uint64_t descriptor) {
   }
 }
 
-// Whether the call maps a file of which nothing needs to be known but which it is: `file`, as in a record.
+// Whether the call maps a file of which only its identity needs to be known: `file`, as in a record.
 bool maps_known_file(Slot& s, uint16_t& file) {
   constexpr uint64_t kFlags = MAP_PRIVATE | MAP_FIXED | MAP_DENYWRITE | MAP_NORESERVE | MAP_POPULATE;
   const Registers& regs = s.regs;
@@ -661,8 +662,8 @@ bool maps_known_file(Slot& s, uint16_t& file) {
   return true;
 }
 
-// Whether the call changes nothing but memory of the program alone, of which nothing needs to be known but the file
-// that is mapped there.
+// Whether the call only changes memory of the program alone, of which nothing needs to be known except the file that is
+// mapped there.
 bool is_private_change(Slot& s, const Call& call, uint16_t& file) {
   const Registers& regs = s.regs;
   switch (call.memory) {
@@ -689,13 +690,13 @@ bool is_private_change(Slot& s, const Call& call, uint16_t& file) {
 
 // ---- Records
 
-// The record of an unsuccessful test that the next one follows; null if there is none.
+// The record of an unsuccessful test that the next record follows; null if there is none.
 Record* last_test(const Slot& s) {
   return s.series == 0 || s.series > s.head ? nullptr : reinterpret_cast<Record*>(kRing + s.head - s.series);
 }
 Record* before(const Record* test) { return reinterpret_cast<Record*>(reinterpret_cast<uint64_t>(test) - test->back); }
 
-// Whether both say the same. Registers that calls change need not be the same.
+// Whether both say the same. Registers that calls change may differ.
 bool same(const Record& a, const Record& b) {
   if (a.size != b.size || a.site != b.site || a.before != b.before || a.after != b.after) return false;
   const auto* const bytes = reinterpret_cast<const uint8_t*>(&a);
@@ -712,8 +713,8 @@ bool same(const Record& a, const Record& b) {
          same_words(offsetof(Record, fs_base), offsetof(Record, before)) && same_words(sizeof a, a.size);
 }
 
-// Whether the record at the ring's head says the same as the one before it, or as the one whose turn it is in the cycle
-// that the one before it ends. That one is counted up then.
+// Whether the record at the ring's head says the same as the one before it, or as the record whose turn it is in the
+// cycle that the one before it ends. If so, counts that record up.
 bool continues_series(const Slot& s, const Record& record) {
   Record* const last = last_test(s);
   if (!last) return false;
@@ -732,7 +733,7 @@ bool continues_series(const Slot& s, const Record& record) {
     }
     last->cycle = cycle;
   }
-  // The supervisor may read it at any moment, and says so.
+  // The supervisor may read it at any moment, and marks it then.
   return __atomic_compare_exchange_n(&last->repeat, &count, count + 1, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
 }
 
@@ -742,10 +743,10 @@ uint64_t take_stamp() {
   return stamp + 1;
 }
 
-// The kernel and the supervisor see what was written above before what is written below.
+// The kernel and the supervisor see what was written before this before what is written after it.
 void barrier() { asm volatile("" : : : "memory"); }
 
-// Executes the call whose registers are in the slot, and adds its record to the ring. False if it must stop; then
+// Executes the call whose registers are in the slot, and adds its record to the ring. False if the call must stop; then
 // nothing has happened that the program could see.
 bool serve_call(Slot& s) {
   const Registers& regs = s.regs;
@@ -779,9 +780,9 @@ bool serve_call(Slot& s) {
     lengths[i] = address ? capacity(span, regs) : 0;
     if (!address) continue;
     if (span.after && !writer.need(lengths[i])) return false;
-    // Of arrays of messages, the whole: what the kernel found there is asked for later.
+    // For arrays of messages, the whole: what the kernel found there is needed later.
     if (span.extent == Extent::messages && !writer.add_before(address, lengths[i])) return false;
-    // What a failing call writes can be undone: a signal ends it, and it is left to a stop.
+    // What the call writes even if it fails must be undone if a signal ends it, because it is then left to a stop.
     const bool undone = span.after && !span.before && span.extent == Extent::fixed && span.written != Written::success;
     if (undone && !writer.add_before(address, lengths[i])) return false;
     const auto reads = [&](uint64_t from, uint64_t length, bool) { return writer.add_before(from, length); };
@@ -829,7 +830,7 @@ bool serve_call(Slot& s) {
     return false;
   }
   if (tried && result == call.timed_out) {
-    // It would sleep. What the kernel has written is undone.
+    // The call would sleep, so what the kernel has written is undone.
     for (int i = 0; i < call.spans; ++i) {
       const Span& span = call.span[i];
       if (!span.before || !span.after || !argument(regs, span.arg)) continue;
@@ -868,7 +869,7 @@ bool serve_call(Slot& s) {
   return true;
 }
 
-// Executes rdtsc or rdtscp, `size` bytes, as the recorder does where they stop. False if it must stop.
+// Executes rdtsc or rdtscp, of `size` bytes, as the recorder does when they stop. False if it must stop.
 bool serve_counter(Slot& s, uint64_t size) {
   if ((s.want_stop & kServeNothing) || kRingSize - s.head < sizeof(Record)) return false;
   auto& record = *reinterpret_cast<Record*>(kRing + s.head);
@@ -915,7 +916,7 @@ bool replay_counter(Slot& s, uint64_t size) {
 
 }  // namespace
 
-// Where the thread goes on: behind a served call, at the supervisor's stop there, or at the call itself.
+// Decides where the thread continues: after a served call, at the supervisor's stop there, or at the call itself.
 extern "C" void serve() {
   Slot& s = slot();
   s.target = s.site;
@@ -932,12 +933,13 @@ extern "C" void serve() {
   s.target = s.want_stop || s.stops_behind ? reinterpret_cast<uint64_t>(report) : s.site + kSyscallSize;
 }
 
-// As the code that calls it has put them on the stack.
+// In the order in which the calling code has pushed them.
 struct CpuidRegisters {
   uint64_t rax, rbx, rcx, rdx;
 };
 
-// Answers cpuid if the supervisor has answered the same before; else the thread goes on at the stand-in, and stops.
+// Answers cpuid if the supervisor has answered the same before. Otherwise the thread continues at the stand-in, and
+// stops.
 extern "C" void answer_cpuid(CpuidRegisters* regs) {
   Slot& s = slot();
   s.site = regs->rdx;

@@ -5,10 +5,10 @@
 #include "interceptors/inprocess/spans.h"
 
 #define XXH_INLINE_ALL
-#define XXH_NO_STDLIB  // no malloc here
+#define XXH_NO_STDLIB  // there is no malloc here
 #include <xxhash.h>
 
-// Then the supervisor waits, and finds out whether the sender will come.
+// After this time, the supervisor waits, and finds out whether the sender will send at all.
 extern "C" const timespec patience{0, 100'000'000};
 
 extern "C" int64_t execute(const redrive::gate::Registers* regs, redrive::gate::Phase during,
@@ -32,7 +32,7 @@ namespace {
 constexpr uint64_t kFutex = 202, kFutexWait = 0, kFutexWake = 1;  // futex(2)
 constexpr int kSpins = 600;
 
-// As preserved_registers_hash (registers.h).
+// The same as preserved_registers_hash (registers.h).
 uint32_t registers_hash(const Registers& r) {
   uint64_t fs_base, gs_base;
   asm volatile("rdfsbase %0" : "=r"(fs_base));
@@ -41,7 +41,7 @@ uint32_t registers_hash(const Registers& r) {
   return static_cast<uint32_t>(XXH3_64bits(values, sizeof values));
 }
 
-// The fingerprint of what the kernel would read (payload.h). One piece, as nearly all have, needs no state.
+// The hash of what the kernel would read (payload.h). A single piece, the usual case, needs no state.
 class InputHash {
  public:
   [[gnu::noinline]] void add(uint64_t address, uint64_t length) {
@@ -116,7 +116,7 @@ bool await(const Slot& slot, Message& message) {
   return is_sent(message);
 }
 
-// Whether all that the call receives is there, as it was when recorded.
+// Whether everything that the call receives is there, and is the same as when recorded.
 bool arrived(const Slot& slot, const Expected& expected, const Part* parts) {
   for (uint32_t i = 0; i < expected.parts; ++i) {
     const Part& part = parts[i];
@@ -161,12 +161,12 @@ class Received {
   uint64_t taken_ = 0;
 };
 
-// What the ring expects next; null if it is empty.
+// The call that the ring expects next; null if it is empty.
 const Expected* next(const Slot& slot) {
   if (slot.taken == slot.head) return nullptr;
   const auto* const expected = reinterpret_cast<const Expected*>(kRing + slot.taken);
   if (slot.repeated == 0) return expected;
-  // The calls of a cycle in turn, which it ends.
+  // The calls of a cycle come in turn; the expected one ends the cycle.
   uint32_t turn = (slot.repeated - 1) % expected->cycle;
   if (turn == expected->cycle - 1) return expected;
   uint64_t at = kRing + slot.taken + expected->own_size;
@@ -174,7 +174,7 @@ const Expected* next(const Slot& slot) {
   return reinterpret_cast<const Expected*>(at);
 }
 
-// What the ring expects next was done.
+// The call that the ring expects next was made.
 void take(Slot& slot) {
   const auto& expected = *reinterpret_cast<const Expected*>(kRing + slot.taken);
   if (++slot.repeated != expected.repeat) return;
@@ -187,7 +187,7 @@ const Expected* next_trap(const Slot& slot) {
   return expected && expected->number == kTrapNumber && expected->site == slot.site ? expected : nullptr;
 }
 
-// Makes the calls that change memory as the expected one did. False if one fails.
+// Makes the calls that change memory as the expected call did. False if one fails.
 bool make(const InjectedCall* calls, uint32_t count) {
   constexpr int64_t kLeastError = -4095;
   for (uint32_t i = 0; i < count; ++i) {

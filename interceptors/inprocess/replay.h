@@ -5,12 +5,12 @@
 
 namespace redrive::gate {
 
-// Answers the call whose registers are in the slot if it is the one that the ring expects next, with the same
-// arguments, registers and inputs, and puts its result there; false if it must stop.
+// Answers the call whose registers are in the slot, if the ring expects it next, with the same arguments, registers and
+// inputs, and puts its result there. False if the call must stop.
 bool answer(Slot& slot);
 
-// What rax, rbx, rcx and rdx hold behind the rdtsc or rdtscp instruction whose site is in the slot, if the ring expects
-// it next; null if it must stop.
+// The values of rax, rbx, rcx and rdx after the rdtsc or rdtscp instruction at the slot's site, if the ring expects it
+// next; null if it must stop.
 const uint64_t* counter_answer(Slot& slot);
 // The same for cpuid.
 const uint64_t* cpuid_answer(Slot& slot, uint64_t leaf, uint64_t subleaf);

@@ -9,11 +9,11 @@
 
 namespace redrive::gate {
 
-inline constexpr uint64_t kMaxVector = 64;  // elements of an array; a call with more stops
+inline constexpr uint64_t kMaxVector = 64;  // elements of an array; a call with more of them stops
 inline constexpr uint64_t kMaxName = sizeof(sockaddr_storage);
 inline constexpr uint64_t kTooLong = kRingSize + 1;
 
-// Where a call's argument lies in the bytes of Registers, which has all six side by side.
+// The offset of a call's argument in Registers, where all six are adjacent.
 inline constexpr uint64_t argument_place(int index) {
   return offsetof(Registers, rdi) + static_cast<uint64_t>(index) * sizeof(uint64_t);
 }
@@ -36,7 +36,7 @@ const T& at(uint64_t address) {
 
 inline uint64_t smaller(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
-// What the table says of the call; null if it is not served.
+// The call's entry in the table; null if it is not served.
 inline const Call* call_of(const Registers& regs) {
   if (regs.rax >= kCalls) return nullptr;
   const auto& table = at<Table>(kTable);
@@ -65,12 +65,12 @@ inline uint64_t string_length(uint64_t address) {
   return length < 4096 ? length + 1 : length;
 }
 
-// How many elements the span's array has.
+// The number of elements in the span's array.
 inline uint64_t count(const Span& span, const Registers& regs) {
   return span.value ? span.value : argument(regs, span.other);
 }
 
-// What the call may read or write at the span itself, as far as its arguments say.
+// How much the call may read or write at the span itself, according to its arguments.
 inline uint64_t capacity(const Span& span, const Registers& regs) {
   const uint64_t other = argument(regs, span.other);
   switch (span.extent) {
@@ -101,9 +101,10 @@ inline uint64_t name_length(const msghdr& message) {
 }
 inline uint64_t control_length(const msghdr& message) { return message.msg_control ? message.msg_controllen : 0; }
 
-// The memory at and behind a span, `length` bytes itself: `reads(address, length, payload)` for what the kernel reads,
-// in the order of inputs() (syscall_table.h), `writes(address, length)` for what it may write behind it. They say
-// whether to go on. False if they do not, or it is too much.
+// Visits the memory of a span of `length` bytes and the memory that it points to. Calls `reads(address, length,
+// payload)` for what the kernel reads, in the order of inputs() (syscall_table.h), and `writes(address, length)` for
+// what it may write in memory that is pointed to. They return whether to continue. False if they do not, or if there is
+// too much.
 template <typename Reads, typename Writes>
 bool visit_memory(const Span& span, const Registers& regs, uint64_t length, const Reads& reads, const Writes& writes) {
   const uint64_t address = argument(regs, span.arg);
