@@ -12,7 +12,7 @@
 namespace redrive {
 namespace {
 
-// As CLI11 wants to hear of a value that is wrong.
+// Reports a wrong value in the way that CLI11 expects.
 void check(const char* name, const Result<void>& read) {
   if (!read) throw CLI::ValidationError(name, read.error().message);
 }
@@ -50,7 +50,7 @@ void Arguments::list(const char* name, const char* value, const std::string& hel
 }
 
 void Arguments::each(const char* name, const char* value, const std::string& help, const Read& read) {
-  // An option of a vector would take every word that follows.
+  // An option for a vector would take every word that follows.
   const CLI::callback_t take = [name, read](const CLI::results_t& texts) {
     for (const auto& text : texts) check(name, read(text));
     return true;

@@ -1,4 +1,4 @@
-// The arguments of one command: what it takes, and where that goes. Only arguments.cc and command_line.cc know the
+// The arguments of one command: what it takes, and where the values go. Only arguments.cc and command_line.cc know the
 // library that parses them (CLI11).
 #pragma once
 
@@ -18,16 +18,17 @@ class Option;
 
 namespace redrive {
 
-// What the parser knows: completions are made of it, and a test compares the man page and --help with it.
+// The parser's description of an option. Completions are made from it, and a test compares it with the man page and
+// --help.
 struct OptionDescription {
   std::string name;   // "-o", "--bound"; never --help
   std::string value;  // "DIR", "D"; empty if it takes none
   std::string help;
   int most_values = 0;               // words that it may take each time it is given
-  std::vector<std::string> choices;  // its values, if there are only these
+  std::vector<std::string> choices;  // its values, if only these are allowed
 };
 
-// A number from `least` to `most`, or a duration of more than 0. An Error: what is wrong with the text.
+// A number from `least` to `most`, or a duration greater than 0. An Error says what is wrong with the text.
 Result<uint64_t> read_number(const std::string& text, uint64_t least, uint64_t most);
 Result<double> read_duration(const std::string& text);
 
@@ -37,17 +38,17 @@ class Arguments {
   Arguments(const Arguments&) = delete;
   Arguments& operator=(const Arguments&) = delete;
 
-  // What a command takes, in the order of its help. All strings but `help` have to outlive the parser.
+  // What a command takes, in the order of its help. All strings except `help` must outlive the parser.
 
   void flag(const char* name, bool& flag, const std::string& help);
-  // Reads an option's value. An Error is what is wrong with it, without the option's name.
+  // Reads an option's value. An Error says what is wrong with it, without the option's name.
   using Read = std::function<Result<void>(const std::string&)>;
   void option(const char* name, const char* value, const std::string& help, const Read& read);
-  // With values between commas: `read` gets one at a time.
+  // Takes values separated by commas: `read` gets one at a time.
   void list(const char* name, const char* value, const std::string& help, const Read& read);
   // May be given several times, with one value each.
   void each(const char* name, const char* value, const std::string& help, const Read& read);
-  // With one of a few words as its value.
+  // Takes one of a few words as its value.
   void choice(const char* name, const char* value, const std::string& help, const std::vector<std::string>& choices,
               const std::function<void(const std::string&)>& set);
   void number(const char* name, const char* value, uint64_t least, uint64_t most, const std::string& help,
@@ -56,7 +57,7 @@ class Arguments {
   void json(bool& flag) { this->flag("--json", flag, "write JSON"); }
   // Words that are not options.
   void words();
-  // All words from the first on that is neither an option nor the value of one, whatever they look like.
+  // Takes all words from the first on that is neither an option nor an option's value, whatever they look like.
   void rest(std::vector<std::string>& words) { rest_ = &words; }
 
   // What was given.
@@ -68,7 +69,7 @@ class Arguments {
   // For the parser.
 
   std::vector<OptionDescription> describe() const;
-  // Moves what rest() is for off the words, which begin with the command's name.
+  // Removes the words for rest() from `words`, which begin with the command's name.
   void cut_rest(std::vector<std::string>& words) const;
 
  private:

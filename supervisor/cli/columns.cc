@@ -15,7 +15,7 @@ namespace redrive {
 
 namespace {
 
-// Columns a string takes on a terminal, taking every character for one wide.
+// How many columns a string takes on a terminal, if every character is one column wide.
 size_t width(std::string_view text) {
   return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
 }

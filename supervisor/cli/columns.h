@@ -9,12 +9,12 @@
 
 namespace redrive {
 
-// Columns as wide as their widest cell, two spaces apart. A heading that starts with '>' is right-aligned, as are its
-// cells.
+// Columns as wide as their widest cell, two spaces apart. A heading that starts with '>' is right-aligned, as are the
+// cells below it.
 class Columns {
  public:
   explicit Columns(std::vector<std::string> headings) : headings_(std::move(headings)) {}
-  void add(std::vector<std::string> row);  // as many cells as headings; shown as printable() has them
+  void add(std::vector<std::string> row);  // as many cells as headings; shown in the form of printable()
   std::string text(bool colour) const;
   void print() const;  // to standard output; headings bold on a terminal
 
@@ -23,10 +23,10 @@ class Columns {
   std::vector<std::vector<std::string>> rows_;
 };
 
-// Standard output is a terminal and NO_COLOR is not set (no-color.org).
+// Whether standard output is a terminal and NO_COLOR is not set (no-color.org).
 bool colour_wanted();
 
-// One line, and a newline. Bytes that are not UTF-8 (names, arguments) become U+FFFD: JSON cannot hold them.
+// Prints one line. Bytes that are not UTF-8 (names, arguments) become U+FFFD, because JSON cannot hold them.
 void print_json(const nlohmann::ordered_json& value);
 std::string json_line(const nlohmann::ordered_json& value);
 

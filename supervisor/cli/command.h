@@ -1,5 +1,5 @@
-// One command of redrive: its texts, the arguments that it takes, what is wrong with them together, and what it does.
-// Each is a class in a file of its own, which commands.cc lists.
+// One command of redrive: its texts, the arguments that it takes, what is wrong with their combination, and what it
+// does. Each is a class in its own file; commands.cc lists them.
 #pragma once
 
 #include <string>
@@ -9,7 +9,8 @@
 
 namespace redrive {
 
-// `summary` begins a list's line and, with a full stop, the command's help. `words` says what the synopsis' words are.
+// `summary` is shown in the list of commands and, with a full stop, in the command's help. `words` explains the words
+// of the synopsis.
 struct CommandText {
   const char* name;
   const char* synopsis;
@@ -18,26 +19,26 @@ struct CommandText {
   const char* words;
 };
 
-// In the use of a command, which has this name.
+// An error in the use of the command of this name.
 Error usage_error(const std::string& command, const std::string& what);
 
 class Command {
  public:
-  // The text has to outlive the command.
+  // The text must outlive the command.
   explicit Command(const CommandText& text) : text_(text) {}
   virtual ~Command() = default;
   Command(const Command&) = delete;
   Command& operator=(const Command&) = delete;
 
   const CommandText& text() const { return text_; }
-  // Says what the command takes. Values go into the command, which has to outlive `arguments`.
+  // Declares what the command takes. Values are stored in the command, which must outlive `arguments`.
   virtual void declare(Arguments& arguments) = 0;
-  // Takes what was given, all values read. An Error is Status::usage and one line.
+  // Called when all values have been read. An Error has Status::usage and one line.
   virtual Result<void> finish(const Arguments& arguments) = 0;
-  // Writes the result to standard output, progress and warnings to standard error. The exit status, or the one error
-  // that main prints.
+  // Writes the result to standard output, and progress and warnings to standard error. Returns the exit status, or the
+  // one error that main prints.
   virtual Result<int> run() = 0;
-  // Whether redrive ends where there is no memory left, and says so.
+  // Whether redrive ends, with a message, if there is no memory left.
   virtual bool ends_without_memory() const { return true; }
 
  protected:
@@ -49,7 +50,7 @@ class Command {
   const CommandText& text_;
 };
 
-// One whose arguments become a struct.
+// A command whose arguments become a struct.
 template <typename Options>
 class CommandWith : public Command {
  public:

@@ -31,10 +31,10 @@ class PrintCommand : public CommandWith<PrintText> {
   static constexpr CommandText kNoText{"", "", "", "", ""};
 };
 
-// Usage, what it does, options, words: in this order for each command.
+// The order for each command: usage, what it does, options, words.
 class HelpFormatter : public CLI::Formatter {
  public:
-  // `texts`: by the commands' names.
+  // `texts`: by the names of the commands.
   explicit HelpFormatter(std::map<std::string, const CommandText*> texts) : texts_(std::move(texts)) {
     column_width(28);
   }
@@ -66,7 +66,7 @@ class HelpFormatter : public CLI::Formatter {
   std::map<std::string, const CommandText*> texts_;
 };
 
-// CLI11's tree, made of the commands.
+// CLI11's tree, made from the commands.
 class Parser {
  public:
   Parser();
@@ -124,7 +124,7 @@ Result<std::unique_ptr<Command>> Parser::parse(std::vector<std::string> words) {
     entry->arguments.cut_rest(words);
   }
 
-  std::reverse(words.begin(), words.end());  // as CLI11 wants them
+  std::reverse(words.begin(), words.end());  // in the order that CLI11 expects
   try {
     app_.parse(std::move(words));
   } catch (const CLI::CallForHelp&) {

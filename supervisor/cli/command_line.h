@@ -12,12 +12,12 @@ namespace redrive {
 
 inline constexpr char kVersion[] = "0.1.0";
 
-// What --help, --version and --completion print, with status 0.
+// The texts that --help, --version and --completion print, with status 0.
 struct PrintText {
   std::string text;
 };
 
-// `words` without the program's name. Every error is Status::usage and one line.
+// `words` does not contain the program's name. Every error has Status::usage and one line.
 Result<std::unique_ptr<Command>> parse_command_line(std::vector<std::string> words);
 
 struct CommandDescription {

@@ -8,7 +8,7 @@
 namespace redrive {
 namespace {
 
-// The shells ask redrive for names, which may change with every recording.
+// The shells ask redrive for names, because these may change with every recording.
 constexpr char kTraceNames[] =
     R"sh(redrive ls --json 2> /dev/null | grep -o '"name":"[^"]*"' | sed 's/.*:"//; s/"$//')sh";
 constexpr char kUnitNames[] =

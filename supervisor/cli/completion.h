@@ -1,4 +1,4 @@
-// Completion of redrive's command line in bash, zsh and fish: scripts made of what the parser knows.
+// Completion of redrive's command line in bash, zsh and fish: scripts made from the parser's description.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace redrive {
 
-// `shell`: one of those three, or the error is Status::usage. Words that are no options complete as names of traces and
-// units, those of record's command as that command does.
+// `shell`: one of those three, otherwise the error has Status::usage. Words that are not options complete as names of
+// traces and units, and those of record's command as that command's arguments do.
 Result<std::string> completion_script(const std::string& shell, const std::vector<CommandDescription>& commands);
 
 }  // namespace redrive

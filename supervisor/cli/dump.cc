@@ -1,4 +1,4 @@
-// redrive dump: recorded events, one a line like strace(1), or as JSON.
+// redrive dump: prints recorded events, one per line like strace(1), or as JSON.
 #include "supervisor/cli/dump.h"
 
 #include <fmt/format.h>
@@ -76,7 +76,7 @@ Json event_json(UnitId unit, IntervalIndex interval, EventIndex index, const Eve
   return out;
 }
 
-// Prints events as they are read: a trace may be larger than memory.
+// Prints events as they are read, because a trace may be larger than memory.
 class Dumper {
  public:
   Dumper(const Trace& trace, bool json) : trace_(trace), json_(json) {}
@@ -93,7 +93,7 @@ class Dumper {
     }
     return {};
   }
-  // One JSON array, one event a line.
+  // Prints one JSON array, with one event per line.
   void begin() const {
     if (json_) fmt::print("[");
   }
@@ -122,7 +122,7 @@ class Dumper {
   bool any_ = false;
 };
 
-// Sorts out a single word: a number or a name that no trace has is a UNIT.
+// Interprets a single word: a number, or a name that no trace has, is a UNIT.
 Result<DumpOptions> resolved(const DumpOptions& options) {
   if (!options.trace_or_unit) return options;
   DumpOptions out = options;

@@ -12,8 +12,9 @@ namespace redrive {
 
 struct DumpOptions {
   std::string trace;
-  std::optional<UnitSpec> what;  // absent: every unit
-  // The one positional given, which names a trace if there is such a trace and a unit of the latest trace otherwise.
+  std::optional<UnitSpec> what;  // nullopt: every unit
+  // The only word that was given. It names a trace if a trace with that name exists, and otherwise a unit of the latest
+  // trace.
   std::optional<std::string> trace_or_unit;
   bool json = false;
 };

@@ -1,5 +1,5 @@
-// redrive evaluate: what policies would have kept of an execution, and what replays would then take; a row for each
-// policy and each combination of the parameters that it has.
+// redrive evaluate: what policies would have kept of an execution, and how long replays would then take. There is one
+// row for each policy and each combination of its parameters.
 #include "supervisor/cli/evaluate.h"
 
 #include <fmt/format.h>
@@ -21,12 +21,12 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// What is evaluated, and what its recording says of the parameters.
+// What is evaluated, and the parameters of its recording.
 struct Subject {
   Execution execution;
   PolicyParameters parameters;
-  Json recorded;  // null if nothing was
-  // Of the replays of all intervals, with what the trace holds; none if they were not asked for.
+  Json recorded;  // null if there was no recording
+  // The times of replaying all intervals with what the trace holds; nullopt if they were not asked for.
   std::optional<Spread> replays_s;
   size_t replays = 0;
 };
@@ -35,7 +35,7 @@ struct Row {
   const PolicyInfo* policy = nullptr;
   PolicyParameters parameters;
   Placement placement;
-  uint64_t different = 0;  // receives and births decided otherwise than recorded
+  uint64_t different = 0;  // receives and births that were decided differently when recording
   uint64_t checkpoints = 0, forced_checkpoints = 0;
   Logged logged;
   Costs costs;
@@ -48,10 +48,10 @@ double share(uint64_t part, uint64_t whole) {
   return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
 }
 
-// Means are over intervals; those of critical paths over all, others over the ones measured.
+// The mean over intervals: for critical paths all intervals, for other values those that were measured.
 double mean(const Spread& spread, uint64_t count) { return count == 0 ? 0 : spread.sum / static_cast<double>(count); }
 
-// How a row is shown: as JSON and CSV under `key`, and, if it has a heading, in the table.
+// How a value of a row is shown: as JSON and CSV under `key`, and, if it has a heading, in the table.
 struct Field {
   const char* key;
   const char* heading;
@@ -173,7 +173,7 @@ Result<Subject> read_subject(const EvaluateOptions& options) {
   return subject;
 }
 
-// Calls with each of the values; with what is there if there are none.
+// Calls `call` with each of the values; if there are none, with the present value.
 template <typename Value, typename Given, typename Call>
 void for_each_value(const std::vector<Given>& values, Value& place, Value (*convert)(Given), Call call) {
   const Value before = place;
@@ -220,7 +220,7 @@ class Sweep {
                    });
   }
 
-  // Only the first value of what the policy does not look at: C is a unit of measure too.
+  // If the policy does not use the parameter, only the first value. C is needed in any case, as a unit of measure.
   template <typename Value>
   static std::vector<Value> given(bool used, std::vector<Value> values) {
     if (!used && values.size() > 1) values.resize(1);
@@ -236,7 +236,7 @@ class Sweep {
     });
   }
 
-  // Then its decisions are those that it took while recording.
+  // If so, its decisions are those that it took while recording.
   bool is_recorded() const {
     const PolicyParameters& recorded = subject_.parameters;
     return subject_.recorded["policy"] == Json(policy_text(*row_.policy, row_.parameters)) &&

@@ -1,4 +1,4 @@
-// redrive evaluate: what policies would have kept of an execution, and what replays would then take.
+// redrive evaluate: what policies would have kept of an execution, and how long replays would then take.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace redrive {
 
-// Lists are swept: a row for each combination. Empty: as recorded.
+// All combinations of the values in the lists are evaluated, one row for each. Empty: as recorded.
 struct EvaluateOptions {
   std::string trace;
   std::optional<SyntheticOptions> synthetic;  // instead of a trace
@@ -21,7 +21,7 @@ struct EvaluateOptions {
   std::vector<uint32_t> set_bound, multiplicity, cores;
   bool approximate = false;
   bool measure = false;  // re-drive every interval of the trace
-  int jobs = 1;          // cores, if none are given and none were recorded
+  int jobs = 1;          // the cores, if none are given and none were recorded
   uint64_t seed = 1;
   bool json = false;
   bool csv = false;

@@ -1,4 +1,4 @@
-// Recorded events as text for people, like strace(1).
+// Recorded events as text for people, in the style of strace(1).
 #pragma once
 
 #include <string>
@@ -7,9 +7,9 @@
 
 namespace redrive {
 
-// "read(3, 0x7ffe..., 64) = 64", "--- SIGCHLD ---": not made safe for a terminal (printable, base/text.h).
+// "read(3, 0x7ffe..., 64) = 64", "--- SIGCHLD ---". Not made safe for a terminal (printable, base/text.h).
 std::string event_text(const Event& event);
-// What stands behind it, two spaces before each: series count, births, messages. Empty if nothing does.
+// The notes after it, each preceded by two spaces: series count, births, messages. Empty if there are none.
 std::string event_notes(const Event& event);
 
 }  // namespace redrive

@@ -1,4 +1,4 @@
-// redrive check --host: whether, and why not, this host can record.
+// redrive check --host: whether this host can record, and if not, why.
 #include "supervisor/cli/host.h"
 
 #include <fmt/format.h>
@@ -68,7 +68,7 @@ Check descriptors() {
   return {"pidfd_getfd (pairing of endpoints)", false, ok, ok ? "works" : "not allowed: every receive will be logged"};
 }
 
-// In a child, because it cannot be undone for the libraries that we use.
+// Tried in a child, because it cannot be undone for the libraries that we use.
 Check cpuid_trapping() {
   const pid_t child = fork();
   if (child == 0) _exit(trap_own_instructions() ? 0 : 1);

@@ -1,4 +1,4 @@
-// Whether, and why not, this host can record.
+// Whether this host can record, and if not, why.
 #pragma once
 
 #include "base/result.h"

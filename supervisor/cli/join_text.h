@@ -1,4 +1,4 @@
-// In words: what put processes into one unit that could have been several.
+// Describes why processes that could have been several units are one.
 #pragma once
 
 #include <string>

@@ -25,7 +25,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Whether and how a recording ended, in a word; the recorder's own words stand in end().reason.
+// Whether and how a recording ended, in one word; end().reason has the recorder's own words.
 const char* state_of(const Trace& trace) {
   if (trace.recording()) return "recording";
   if (!trace.finished()) return "interrupted";
@@ -64,7 +64,7 @@ std::vector<Listed> listed_traces(const ListOptions& options) {
     if (listed.opened) listed.started_unix_ns = listed.trace().settings().started_unix_ns;
     if (matches(listed, options)) all.push_back(std::move(listed));
   }
-  // Those that cannot be read come last.
+  // Unreadable ones come last.
   std::stable_sort(all.begin(), all.end(),
                    [](const Listed& a, const Listed& b) { return a.started_unix_ns > b.started_unix_ns; });
   if (options.most && all.size() > *options.most) all.erase(all.begin() + static_cast<long>(*options.most), all.end());
@@ -162,7 +162,7 @@ Result<std::vector<UnitRows>> read_rows(const Trace& trace) {
   return units;
 }
 
-// An image that should be there and is not.
+// An image that should exist but does not.
 bool lost(const Trace& trace, const IntervalRecord& interval) {
   return !startable(interval) && !(trace.finished() && trace.end().skipped_checkpoints == 0);
 }

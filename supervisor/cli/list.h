@@ -12,10 +12,10 @@
 namespace redrive {
 
 struct ListOptions {
-  std::optional<std::string> trace;  // or a pattern of names, as glob(7) has them, if no trace is called so
-  bool failed = false;               // only those whose program ended with another status than 0
-  std::optional<std::chrono::system_clock::time_point> since;  // only those begun then or later
-  std::optional<uint64_t> most;                                // no more than so many
+  std::optional<std::string> trace;  // or a pattern of names as in glob(7), if no trace has that name
+  bool failed = false;               // only those whose programs ended with a status other than 0
+  std::optional<std::chrono::system_clock::time_point> since;  // only those that began then or later
+  std::optional<uint64_t> most;                                // at most this many
   bool json = false;
   bool filters() const { return failed || since || most; }
 };

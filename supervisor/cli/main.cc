@@ -15,13 +15,13 @@ namespace redrive {
 namespace {
 
 int report(const Error& error) {
-  std::fprintf(stderr, "redrive: %s\n", printable_lines(error.message).c_str());  // throws nothing if that fails
+  std::fprintf(stderr, "redrive: %s\n", printable_lines(error.message).c_str());  // if that fails, it throws nothing
   return static_cast<int>(error.status);
 }
 
-// In whichever thread: stubs end with us, and what was not published of a trace is nothing. Who records goes on.
+// Called in any thread. Stubs end with us, and unpublished parts of a trace mean nothing. A recorder continues instead.
 [[noreturn]] void out_of_memory() {
-  std::fprintf(stderr, "redrive: %s\n", kNoMemory);  // unbuffered: it needs none
+  std::fprintf(stderr, "redrive: %s\n", kNoMemory);  // unbuffered: this needs no memory
   _exit(static_cast<int>(Status::failed));
 }
 
@@ -42,7 +42,7 @@ int main(int argc, char** argv) {
   try {
     const auto status = redrive::main({argv + (argc > 0), argv + argc});
     return status ? status.value() : redrive::report(status.error());
-  } catch (const std::exception& failure) {  // no memory; standard output full (fmt)
+  } catch (const std::exception& failure) {  // out of memory; standard output full (fmt)
     return redrive::report(redrive::Error{redrive::describe(failure)});
   }
 }

@@ -25,8 +25,7 @@ using Json = nlohmann::ordered_json;
 
 double seconds(uint64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
-// The bound of a list schedule (Graham), restores included: these are work as well, and the longest path begins with
-// one.
+// The bound of a list schedule (Graham), including restores: these are work too, and the longest path begins with one.
 double predicted_s(const Plan& plan, const Trace& trace, int jobs) {
   double sum = 0, longest = 0;
   for (const auto& planned : plan.replay_set) {
@@ -37,7 +36,7 @@ double predicted_s(const Plan& plan, const Trace& trace, int jobs) {
   return seconds(plan.predicted_ns(jobs)) + sum / jobs + longest * (1 - 1.0 / jobs);
 }
 
-// The last event to execute; none if nothing is.
+// The last event to execute; nullopt if there is none.
 std::optional<EventIndex> requisite_event(const PlannedInterval& planned) {
   if (planned.requisite_event == 0) return std::nullopt;
   return planned.requisite_event - 1;
@@ -57,7 +56,7 @@ Json replay_set_json(const Plan& plan, const Trace& trace) {
   return set;
 }
 
-// What a plan is made of, and what it would take: behind what it is a plan of.
+// Prints the contents and the cost of a plan, after `of`, which says what is planned.
 void print_plan_json(Json of, const Plan& plan, const Trace& trace, int jobs) {
   of.update({{"replay_set", replay_set_json(plan, trace)},
              {"critical_path_s", seconds(plan.critical_path_ns)},
@@ -90,13 +89,13 @@ void print_plan(const Plan& plan, const Trace& trace, int jobs) {
   print_sums(plan, trace, jobs);
 }
 
-// Where a unit stands at a breakpoint, and what its part of the recovery line is.
+// Where a unit stands at a breakpoint, and its part of the recovery line.
 struct Placed {
   UnitId unit = 0;
   Breakpoint::Place place;
   const char* state = "not started";
-  const PlannedInterval* planned = nullptr;  // null: nothing of it is executed to stand there
-  EventIndex first_event = 0;                // of what is
+  const PlannedInterval* planned = nullptr;  // null: nothing of the unit is executed to stand there
+  EventIndex first_event = 0;                // of what is executed
 };
 
 std::vector<Placed> placed_units(const Breakpoint& breakpoint, const RecoveryLine& line, const Trace& trace) {

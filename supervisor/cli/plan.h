@@ -14,7 +14,7 @@ namespace redrive {
 
 struct PlanOptions {
   std::string trace;
-  UnitSpec what;  // a single interval; of no meaning with `breaks`
+  UnitSpec what;  // a single interval; not used with `breaks`
   int jobs = 1;
   std::optional<uint64_t> until;  // as in ReplayOptions
   std::vector<PlaceSpec> breaks;  // plan a distributed breakpoint instead

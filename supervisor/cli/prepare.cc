@@ -36,7 +36,7 @@ using Checkpoint = std::pair<UnitId, IntervalIndex>;
 
 constexpr double kDefaultBound_s = 10;
 
-// What a trace must hold beside what it does hold.
+// What a trace must hold in addition to what it holds.
 struct Missing {
   std::set<Checkpoint> images;
   std::set<EventRef> payloads;
@@ -44,7 +44,8 @@ struct Missing {
 
 // ---- Which checkpoints
 
-// The intervals that the longest CPU time between checkpoints makes begin with one, those that have one included.
+// The intervals that must begin with a checkpoint because of the longest allowed CPU time between checkpoints,
+// including those that already do.
 Result<std::set<Checkpoint>> choose_checkpoints(const Trace& trace, TuningRule rule, const Tuning& tuning) {
   std::set<Checkpoint> chosen;
   double longest_s = 0;
@@ -62,7 +63,7 @@ Result<std::set<Checkpoint>> choose_checkpoints(const Trace& trace, TuningRule r
     }
   }
   if (longest_s <= tuning.period_s) return chosen;
-  constexpr double kMargin = 1.05;  // what a restore takes is measured anew each time
+  constexpr double kMargin = 1.05;  // the measured time of a restore varies
   const double least_s = kMargin * bound_for_period_s(rule, longest_s, tuning.restore_s);
   return Error{
       fmt::format("this bound cannot be kept: it needs a checkpoint every {}, but some of the noted "
@@ -91,7 +92,7 @@ Result<std::set<UnitId>> find_units(const Trace& trace, const std::vector<std::s
   return units;
 }
 
-// What the policy wants and the trace lacks. `isolated`: a group that shall replay without the rest.
+// What the policy wants and the trace lacks. `isolated`: a group of units to be replayable without the rest.
 Result<Missing> choose(const Trace& trace, const std::set<Checkpoint>& chosen, Policy& policy,
                        const PolicyParameters& parameters, const std::set<UnitId>& isolated) {
   Missing missing;
@@ -102,7 +103,7 @@ Result<Missing> choose(const Trace& trace, const std::set<Checkpoint>& chosen, P
   ASSIGN_OR_RETURN(Execution execution, read_execution(trace));
   keep_checkpoints(trace, chosen, execution);
   Placement placement;
-  placement.forced = false;  // intervals are those that were recorded
+  placement.forced = false;  // the intervals are the recorded ones
   placement.lengths_known = true;
   const Decided decided = decide(execution, policy, parameters, placement);
   for (uint32_t i = 0; i < execution.steps.size(); ++i) {
@@ -122,7 +123,7 @@ Result<Missing> choose(const Trace& trace, const std::set<Checkpoint>& chosen, P
 
 // ---- What has to be executed
 
-// Where in the trace a unit's intervals are executed from one checkpoint, up to the last that is missing.
+// A part of a unit that is executed from one checkpoint, up to the last interval or payload that is missing.
 struct Stretch {
   UnitId unit = 0;
   IntervalIndex last = 0;  // interval
@@ -141,7 +142,7 @@ std::vector<Stretch> stretches_of(const Trace& trace, const Rdg& graph, const Mi
     stretch.until = std::max(stretch.until, until);
   };
   for (const auto& [unit, interval] : missing.images) {
-    // Its first event is not executed, but the program has to come to it.
+    // Its first event is not executed, but the program must reach it.
     need(unit, interval, trace.intervals(unit)[interval].first_event + 1);
   }
   for (const auto& event : missing.payloads) need(event.unit, graph.interval_of(event).value(), event.event + 1);
@@ -150,7 +151,7 @@ std::vector<Stretch> stretches_of(const Trace& trace, const Rdg& graph, const Mi
   return all;
 }
 
-// Sets of intervals that have nothing to do with each other, each closed under dependences.
+// Sets of intervals that are independent of each other, each closed under dependences.
 Result<std::vector<std::vector<PlannedInterval>>> sets_of(DependenceGraph& graph,
                                                           const std::vector<Stretch>& stretches) {
   std::map<Checkpoint, PlannedInterval> members;
@@ -273,14 +274,15 @@ Result<Target> target_of(const Trace& trace, const PrepareOptions& options) {
   }
   const double recorded_s = target.settings.keeps_bound() ? target.settings.bound_s : kDefaultBound_s;
   target.settings.bound_s = options.bound_s.value_or(recorded_s);
-  // What it was prepared for already is chosen again as it was: the cost of a restore is never measured twice alike.
+  // If the trace was prepared for this bound already, the choice must be the same as then: two measurements of the cost
+  // of a restore are never equal.
   std::optional<double> restore_s;
   if (target.settings.bound_s == trace.settings().bound_s) restore_s = trace.settings().restore_cost_s;
   if (!restore_s) {
     ASSIGN_OR_RETURN(restore_s, measure_spawn_s());
   }
   const auto tuning = tune(options.tuning, target.settings.bound_s, std::nullopt, std::nullopt, *restore_s);
-  // The trace's own bound is no mistake of the user's.
+  // It is not the user's mistake if the trace's own bound cannot be kept.
   if (!tuning) return options.bound_s ? tuning.error() : Error{tuning.error().message};
   target.tuning = *tuning;
   target.parameters.critical_path_ns = static_cast<uint64_t>(target.tuning.critical_path_s * 1e9);

@@ -1,5 +1,5 @@
-// redrive prepare: re-drives what is needed to make real checkpoints of virtual ones, and keeps the messages that the
-// policy wants. Whoever ends it leaves a good trace, and the next one goes on there.
+// redrive prepare: re-drives what is needed to turn virtual checkpoints into real ones, and keeps the messages that the
+// policy wants. If it is killed, it leaves an intact trace, and the next prepare continues there.
 #pragma once
 
 #include <memory>
@@ -15,11 +15,11 @@ namespace redrive {
 
 struct PrepareOptions {
   std::string trace;
-  std::optional<double> bound_s;  // that of the trace if absent, or 10 s if it has none
+  std::optional<double> bound_s;  // nullopt: the trace's, or 10 s if it has none
   TuningRule tuning = TuningRule::promise;
-  std::string policy;                // that of the trace if empty, or fewest-bytes if it was recorded with none
-  PolicyParameters parameters;       // all but C and T
-  std::vector<std::string> isolate;  // units whose messages from others are all kept
+  std::string policy;                // empty: the trace's, or fewest-bytes if it was recorded without one
+  PolicyParameters parameters;       // all except C and T
+  std::vector<std::string> isolate;  // units for which all messages from other units are kept
   bool in_process = true;
   int jobs = 1;
   bool json = false;

@@ -1,4 +1,4 @@
-// redrive record: checks what the user asked for, makes the trace, runs the recorder, says what was refused.
+// redrive record: checks the user's request, creates the trace, runs the recorder, and reports what was refused.
 #include "supervisor/cli/record.h"
 
 #include <fcntl.h>
@@ -38,7 +38,7 @@
 namespace redrive {
 namespace {
 
-// How far virtual checkpoints lie apart, in CPU time: no bound can be prepared that needs them closer.
+// How far apart virtual checkpoints are, in CPU time. A bound that needs them closer cannot be prepared.
 constexpr double kVirtualPeriod_s = 0.1;
 
 Result<Tuning> tuning_of(const RecordOptions& options) {
@@ -56,7 +56,7 @@ bool is_executable_file(const std::string& path) {
   return stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) && access(path.c_str(), X_OK) == 0;
 }
 
-// The file that a shell would run, or why there is none.
+// The file that a shell would run, or an error that says why there is none.
 Result<std::string> find_program(const std::string& name) {
   std::string found = name;
   if (name.find('/') == std::string::npos) {
@@ -101,8 +101,8 @@ std::string host_description() {
   return fmt::format("{} ({} {} {})", name.nodename, name.sysname, name.release, name.machine);
 }
 
-// The end of a recording: what was refused, by whom, how often (`stats` has the whole list); and what a replay may fail
-// at.
+// Reports at the end of a recording what was refused, in which units and how often (`stats` has the whole list), and
+// where a replay may fail.
 void report(const Recorder& recorder) {
   for (const auto& [what, refused] : recorder.refused()) {
     std::string units = fmt::format("{}", fmt::join(refused.first, ", "));
@@ -116,7 +116,7 @@ void report(const Recorder& recorder) {
   }
 }
 
-// Of what was set in the environment, what a program of the recording may have heeded.
+// Of the variables that were set in the environment, reports those that a recorded program may have used.
 void report(const std::vector<const TransportVariable*>& asked, const Trace& trace) {
   std::string set;
   for (const TransportVariable* variable : asked) {
@@ -129,7 +129,7 @@ void report(const std::vector<const TransportVariable*>& asked, const Trace& tra
   if (!set.empty()) notice("sockets instead of shared memory (see --transport):{}", set);
 }
 
-// The program has ended: so does what the user waits for, and the rest is recorded in the background.
+// The program has ended, and with it what the user waits for; the rest is recorded in the background.
 void go_on_behind(const LeftBehind& left, const std::string& directory) {
   const bool one = left.processes == 1;
   notice(
@@ -139,7 +139,7 @@ void go_on_behind(const LeftBehind& left, const std::string& directory) {
   release_front(left.exit_status);
 }
 
-// In the process that stand_in_front() has made the recorder.
+// Runs in the process that stand_in_front() has made the recorder.
 Result<int> record(const RecordOptions& options) {
   ASSIGN_OR_RETURN(const std::string program, find_program(options.command.front()));
   ASSIGN_OR_RETURN(const Tuning tuning, tuning_of(options));
@@ -171,7 +171,7 @@ Result<int> record(const RecordOptions& options) {
   const auto cache = FileCache::open(FileCache::home());
   ASSIGN_OR_RETURN(const auto writer, TraceWriter::create(directory, settings, disk(), cache.get()));
   if (options.directory.empty()) TRY(set_latest(directory));
-  name_lock = Fd();  // others may make theirs
+  name_lock = Fd();  // from now on others may create traces
 
   std::vector<const TransportVariable*> asked;
   if (options.transport == Transport::sockets) asked = ask_for_sockets(options.command);
@@ -281,7 +281,7 @@ class RecordCommand : public CommandWith<RecordOptions> {
     return {};
   }
 
-  // What is 1 elsewhere would look like the program's own status.
+  // Status 1 would look like the program's own.
   Result<int> run() override {
     try {
       auto status = record_behind_front(options_);
@@ -292,7 +292,7 @@ class RecordCommand : public CommandWith<RecordOptions> {
     }
   }
 
-  // The program goes on.
+  // The program continues.
   bool ends_without_memory() const override { return false; }
 };
 

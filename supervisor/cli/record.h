@@ -19,15 +19,15 @@ struct RecordOptions {
   std::string policy{kDefaultPolicy};
   double bound_s = 10;
   TuningRule tuning = TuningRule::promise;
-  std::optional<double> critical_path_s;      // C; derived from the bound if absent
-  std::optional<double> checkpoint_period_s;  // T; C/2 if absent
-  PolicyParameters parameters;                // all but C and T
-  bool in_process = true;                     // serve calls inside the program where that can be done
-  unsigned processors = 0;                    // that the programs may run on; 0: all
-  unsigned processors_seen = 0;               // that they find; 0: those that there are
+  std::optional<double> critical_path_s;      // C; nullopt: derived from the bound
+  std::optional<double> checkpoint_period_s;  // T; nullopt: C/2
+  PolicyParameters parameters;                // all except C and T
+  bool in_process = true;                     // serve calls inside the program where possible
+  unsigned processors = 0;                    // on which the programs may run; 0: all
+  unsigned processors_seen = 0;               // that the programs see; 0: those that exist
   bool virtual_checkpoints = false;           // the first of four phases: `prepare` does the rest
-  Transport transport = Transport::sockets;   // of runtimes that share memory otherwise
-  bool wait = false;                          // for what the program leaves behind, too
+  Transport transport = Transport::sockets;   // for runtimes that otherwise share memory
+  bool wait = false;                          // also for processes that the program leaves behind
 };
 // Running it returns the program's exit status.
 std::unique_ptr<Command> make_record_command();

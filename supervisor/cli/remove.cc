@@ -1,4 +1,4 @@
-// redrive rm: removes traces, and nothing that is not one.
+// redrive rm: removes traces, and nothing else.
 #include "supervisor/cli/remove.h"
 
 #include <fmt/format.h>
@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A trace that is damaged, or that a newer redrive made, is a trace all the same: its journal says whose it is.
+// A damaged trace, and one that a newer redrive made, is a trace too: its journal identifies it.
 bool is_trace(const fs::path& directory) {
   constexpr std::string_view kBegins = "redrive";
   Bytes first(kBegins.size());
@@ -27,7 +27,7 @@ bool is_trace(const fs::path& directory) {
 
 bool is_being_removed(const fs::path& directory) { return directory.string().ends_with(kRemoving); }
 
-// What somebody who was killed while removing this trace has left of it; empty if nothing is.
+// What is left of this trace if somebody was killed while removing it; empty if there is nothing.
 fs::path left_of(const fs::path& trace) {
   const fs::path left = trace.string() + kRemoving;
   std::error_code failure;
@@ -35,7 +35,7 @@ fs::path left_of(const fs::path& trace) {
   return ours ? left : fs::path();
 }
 
-// Its journal last, by which what is left can be told from other directories.
+// Removes the journal last, because it identifies what is left.
 Result<void> clear_away(const fs::path& doomed) {
   const fs::path journal = TraceFiles{doomed.string()}.journal();
   std::error_code failure;
@@ -70,7 +70,7 @@ Result<fs::path> trace_directory(const std::string& text) {
   return directory;
 }
 
-// The most recent of the traces that are left becomes the latest.
+// The most recent of the remaining traces becomes the latest.
 Result<void> renew_latest() {
   std::string newest;
   int64_t newest_started = 0;
@@ -100,7 +100,7 @@ Result<int> remove(const RemoveOptions& options) {
       TRY(clear_away(directory));
       continue;
     }
-    // Out of sight first: what is left when we are interrupted is then no trace any more.
+    // Rename the trace first: if we are interrupted, what is left is no longer a trace.
     if (const fs::path left = left_of(directory); !left.empty()) TRY(clear_away(left));
     const fs::path doomed = directory.string() + kRemoving;
     fs::rename(directory, doomed, failure);

@@ -1,4 +1,4 @@
-// redrive rm: removes traces, and nothing that is not one.
+// redrive rm: removes traces, and nothing else.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,5 @@
-// redrive replay: plans each interval, re-drives its replay set side by side, reports. Or re-drives all at once.
+// redrive replay: plans each interval, re-drives the intervals of its replay set at the same time, and reports. Or
+// re-drives all intervals together.
 #include "supervisor/cli/replay.h"
 
 #include <fmt/format.h>
@@ -37,7 +38,7 @@ struct Report {
   std::string unverified;  // as in a Replayer's Outcome
   std::optional<Divergence> divergence;
   std::optional<Error> error;
-  std::vector<uint64_t> arrivals;  // with --total-order: of the receives, in the order in which they happened
+  std::vector<uint64_t> arrivals;  // with --total-order: the receives, in the order in which they happened
 };
 
 struct Work {
@@ -45,11 +46,11 @@ struct Work {
   const ReplayOptions& options;
 };
 
-// Re-drives one interval with all that it needs, one thread for each interval of the set.
+// Re-drives one interval with everything that it needs, using one thread for each interval of the set.
 Report redrive_interval(const Work& work, const Request& request) {
   const auto started = std::chrono::steady_clock::now();
   Report report{request, 0, 0, false, {}, std::nullopt, std::nullopt, {}};
-  // All means all that there is, and nothing is there of this one.
+  // --all means everything that exists, and nothing exists of this interval.
   const bool reachable = work.set.graph.rdg().units.at(request.unit)[request.interval].reachable;
   if (work.options.all && !reachable) {
     if (work.options.verify) report.unverified = kUnreachable;
@@ -82,7 +83,7 @@ Report redrive_interval(const Work& work, const Request& request) {
     if (!outcome && !report.error) report.error = outcome.error();
     if (outcome && outcome->divergence) report.divergence = outcome->divergence;
   }
-  // Those that waited for a diverged interval failed because of it.
+  // Intervals that waited for a diverged one failed because of it.
   if (report.divergence) report.error.reset();
   if (report.error || report.divergence) return report;
   report.verified = outcomes[0]->verified;
@@ -90,7 +91,7 @@ Report redrive_interval(const Work& work, const Request& request) {
   return report;
 }
 
-// Re-drives every interval of the trace together with all others. `arrivals`: as in a Report, of all.
+// Re-drives all intervals of the trace together. `arrivals`: as in a Report, but of all intervals.
 Result<std::vector<Report>> redrive_whole(const Work& work, const std::function<void()>& advance,
                                           std::vector<uint64_t>& arrivals) {
   ASSIGN_OR_RETURN(WholeOutcome whole, redrive_once(work.set, work.options.verify, advance));
@@ -103,7 +104,8 @@ Result<std::vector<Report>> redrive_whole(const Work& work, const std::function<
   return reports;
 }
 
-// "all registers and pages equal" can be said of intervals that end in a checkpoint; others end with their program.
+// Whether the interval ends at a checkpoint, with which registers and pages can be compared; others end with their
+// program.
 bool ends_in_checkpoint(const Trace& trace, const Rdg& graph, const Request& request) {
   const auto& intervals = trace.intervals(request.unit);
   const size_t next = request.interval + 1;
@@ -111,13 +113,13 @@ bool ends_in_checkpoint(const Trace& trace, const Rdg& graph, const Request& req
          graph.units.at(request.unit)[request.interval].end_event == intervals[next].first_event;
 }
 
-// Whether the recorder has noted the state in which its program ended with it.
+// Whether the recorder has noted the state in which the interval's program ended.
 bool ends_in_known_state(const Trace& trace, const Rdg& graph, const Request& request) {
   const IntervalEnd* const end = trace.interval_end(request.unit, request.interval);
   return end && !end->state.empty() && graph.units.at(request.unit)[request.interval].end_event == end->end_event;
 }
 
-// Whether it took longer than the trace's bound. The bound says nothing of intervals that are re-driven all together.
+// Whether it took longer than the trace's bound. The bound does not apply to intervals that are re-driven all together.
 bool is_late(const Trace& trace, const ReplayOptions& options, const Report& report) {
   const Settings& settings = trace.settings();
   return !options.once && !report.error && settings.keeps_bound() && report.seconds > settings.bound_s;
@@ -125,7 +127,7 @@ bool is_late(const Trace& trace, const ReplayOptions& options, const Report& rep
 
 void print_divergence(const Trace& trace, const Report& report) {
   const Divergence& d = *report.divergence;
-  // Up to and including the event, unless another interval of the replay set has it.
+  // Up to and including the event, unless it is in another interval of the replay set.
   const bool own = d.unit == report.request.unit && d.interval == report.request.interval;
   print_divergence(trace, d,
                    fmt::format("{}:{}{}", report.request.unit, report.request.interval, own ? "" : " --verify"));
@@ -177,7 +179,7 @@ Result<std::vector<Request>> requests_of(const Trace& trace, const ReplayOptions
 class Progress {
  public:
   Progress(bool shown, size_t total) : line_(shown && total > 1), total_(total) {}
-  void advance() {  // by any thread
+  void advance() {  // called by any thread
     const Lock lock(mutex_);
     ++done_;
     line_.show(fmt::format("{}/{} intervals", done_, total_));
@@ -214,7 +216,7 @@ void print_table(const Trace& trace, const Rdg& graph, const std::vector<Report>
   }
 }
 
-// What is to be said of all intervals together.
+// Totals over all intervals.
 struct Summary {
   size_t divergences = 0, not_verified = 0, late = 0;
   double whole_s = 0, slowest_s = 0;

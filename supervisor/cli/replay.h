@@ -14,31 +14,32 @@ namespace redrive {
 
 class Trace;
 
-// Exit status of `replay`: all was re-driven, and some interval took longer than the bound.
+// Exit status of `replay`: everything was re-driven, but some interval took longer than the bound.
 inline constexpr Status kLate{5};
 
 struct ReplayOptions {
   std::string trace;
   std::string unit_text;                                  // empty only if `all`
-  std::optional<uint32_t> first_interval, last_interval;  // both or neither; neither: every interval of the unit
+  std::optional<uint32_t> first_interval, last_interval;  // both or neither; neither: all intervals of the unit
   bool all = false;
-  bool once = false;  // with `all`: every interval is executed once, together with the others
+  bool once = false;  // with `all`: execute every interval once, together with the others
   bool verify = false;
   bool output = false;
-  bool in_process = true;  // answer calls inside the re-driven processes where that can be done
+  bool in_process = true;  // answer calls inside the re-driven processes where possible
   int jobs = 1;
   std::optional<uint64_t> until;   // the event to stop before; only with a single interval
   bool total_order = false;        // all receives of a replay set happen in the recorded order
-  std::vector<PlaceSpec> breaks;   // a distributed breakpoint instead of a unit; what follows only with it
-  std::vector<MemorySpec> memory;  // to be shown there
-  bool inspect = false;            // read commands from standard input there
+  std::vector<PlaceSpec> breaks;   // a distributed breakpoint instead of a unit; the next two need this
+  std::vector<MemorySpec> memory;  // to be shown at the breakpoint
+  bool inspect = false;            // read commands from standard input at the breakpoint
   bool json = false;
   bool progress = false;  // standard error is a terminal
 };
 
-// On standard error, if the recording of the trace goes on.
+// Says on standard error if the trace is still being recorded.
 void say_if_recorded_on(const Trace& trace);
-// With `breaks`: all units stand there, are shown, and go on if it is to be verified or they are told to.
+// With `breaks`: all units stand at the breakpoint and are shown. They continue if they are to be verified or a command
+// says so.
 Result<int> replay_to_breakpoint(const ReplayOptions& options);
 
 // Running it returns 0, Status::divergence if any diverged or failed verification, or kLate.

@@ -1,4 +1,4 @@
-// redrive replay --break: all units stand at a distributed breakpoint, are shown, and go on.
+// redrive replay --break: all units stand at a distributed breakpoint, are shown, and continue.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
@@ -30,7 +30,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Clock = std::chrono::steady_clock;
 
-// One word or more of what a unit does next; empty at its end.
+// The next event of a unit, as text; empty at the unit's end.
 Result<std::string> next_event_text(const Trace& trace, EventRef at) {
   std::string text;
   TRY(trace.for_each_event(at.unit, at.event, at.event + 1, [&](EventIndex, const Event& event) {
@@ -48,7 +48,7 @@ class Session {
   Result<int> run(Clock::time_point started);
 
  private:
-  // How a unit stands, shown to people or programs.
+  // The state of a unit at the breakpoint, as it is shown to people or programs.
   struct View {
     UnitId unit = 0;
     std::string state;  // "standing", "ended", "not started"
@@ -58,7 +58,7 @@ class Session {
     Json threads = Json::array();
     std::string text;  // registers and stack of the thread that makes the next event
   };
-  // What there is to say of an interval that has come to its end.
+  // The result of an interval that has come to its end.
   struct End {
     PlanRequest standing;
     bool verified = false;
@@ -308,7 +308,8 @@ void Session::print_ends() const {
   columns.print();
 }
 
-// The first interval that failed, unless because of one that diverged; this is printed, and no error.
+// The error of the first interval that failed, unless it failed because of one that diverged. A divergence is printed
+// and is not an error.
 Result<void> Session::failure() const {
   std::optional<Error> error;
   bool diverged = false;
@@ -385,7 +386,7 @@ Result<void> Session::look_at_thread(const std::string& text,
   });
 }
 
-// UNIT, or UNIT.THREAD where no unit has the whole name.
+// UNIT, or UNIT.THREAD if no unit has the whole name.
 Result<Session::Name> Session::named(const std::string& text) const {
   auto unit = trace_->find_unit(text);
   if (unit) return Name{*unit, std::nullopt};

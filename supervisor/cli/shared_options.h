@@ -1,4 +1,4 @@
-// Options that several commands have, and what their words mean.
+// Options that several commands share, and explanations of their words.
 #pragma once
 
 #include <optional>
@@ -31,8 +31,8 @@ void add_break(Arguments& arguments, const char* help, std::vector<PlaceSpec>& b
 
 // `standard`: the policy if none is given.
 void add_policy(Arguments& arguments, const std::string& standard, std::string& policy, PolicyParameters& parameters);
-// Whether the policy has all parameters that were given: one that it has not says that something else was meant. An
-// Error: what is wrong, for Command::usage(). `name`: empty if none was given.
+// Whether the policy has all parameters that were given; giving it another parameter is probably a mistake. An Error
+// says what is wrong, for Command::usage(). `name`: empty if no policy was given.
 Result<void> check_policy(const Arguments& arguments, const std::string& name, const PolicyParameters& parameters);
 
 }  // namespace redrive

@@ -1,4 +1,4 @@
-// redrive stats: messages, bytes and checkpoints of a trace, whole and per unit and channel.
+// redrive stats: messages, bytes and checkpoints of a trace, in total and per unit and channel.
 #include "supervisor/cli/stats.h"
 
 #include <fmt/format.h>
@@ -26,7 +26,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Messages as they were sent: one send may be received in parts, several at once, or not at all.
+// Messages as they were sent. A send may be received in parts, together with others, or not at all.
 struct Sent {
   uint64_t messages = 0;
   uint64_t bytes = 0;
@@ -46,7 +46,7 @@ struct UnitStats {
   Sent sent;
 };
 
-// A channel that carried messages: what was received through it, what was sent into it, and the units that did.
+// A channel that carried messages: what was received from it, what was sent into it, and by which units.
 struct ChannelStats {
   Tally tally;
   Sent sent;
@@ -56,7 +56,7 @@ struct ChannelStats {
 struct Stats {
   Tally total;
   uint64_t intervals = 0;
-  uint64_t checkpoints = 0;        // that a replay can start from
+  uint64_t checkpoints = 0;        // from which a replay can start
   uint64_t image_checkpoints = 0;  // ... of kind image
   double cpu_s = 0;
   double pause_s = 0;
@@ -83,7 +83,7 @@ void count_intervals(const Trace& trace, UnitStats& unit, Stats& stats) {
 
 using SentByUnit = std::map<UnitId, Sent>;
 
-// What went into channels out of which no unit received anything, was for others than the units of this trace.
+// What went into channels from which no unit received anything was for receivers outside this trace.
 void count_sent(const std::map<uint64_t, SentByUnit>& sent, Stats& stats) {
   for (auto& [number, channel] : stats.channels) {
     const auto into = sent.find(number);
@@ -150,7 +150,7 @@ Json per_unit_json(const Stats& stats) {
   return out;
 }
 
-// The channels that carried messages; nothing but its number is known of one that the recorder did not come to name.
+// The channels that carried messages. If the recorder did not get to name one, only its number is known.
 std::map<uint64_t, ChannelRecord> describe_channels(const Trace& trace, const Stats& stats) {
   std::map<uint64_t, ChannelRecord> described;
   for (const auto& [number, unused] : stats.channels) described[number] = {number, "?", ""};
@@ -331,7 +331,7 @@ void print_tables(const Trace& trace, const Stats& stats) {
   channels.print();
 }
 
-// Where threads stopped most that need not have.
+// Shows where threads stopped most often although they need not have.
 void print_stopping_sites(const Trace& trace) {
   constexpr size_t kShown = 10;
   const auto& sites = trace.stopping_sites();

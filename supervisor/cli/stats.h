@@ -1,4 +1,4 @@
-// redrive stats: counts messages, bytes and checkpoints, whole and per unit and channel.
+// redrive stats: counts messages, bytes and checkpoints, in total and per unit and channel.
 #pragma once
 
 #include <memory>

@@ -16,7 +16,7 @@ struct UnitSpec {
   bool single() const { return first_interval && first_interval == last_interval; }
 };
 
-// Text only: fails (Status::usage) if it cannot name anything. The interval part follows the last colon.
+// Checks only the text: fails (Status::usage) if it cannot name anything. The intervals follow the last colon.
 Result<UnitSpec> parse_unit_spec(const std::string& text);
 
 // UNIT@EVENT: how users name the place of a unit right before one of its events. The event follows the last '@'.
@@ -24,8 +24,8 @@ struct PlaceSpec {
   std::string unit;
   EventIndex event = 0;
 };
-Result<PlaceSpec> parse_place_spec(const std::string& text);  // text only, as above
-// Fails if the trace has no such unit; whether it has the event is not looked at.
+Result<PlaceSpec> parse_place_spec(const std::string& text);  // only the text, as above
+// Fails if the trace has no such unit; does not check whether it has the event.
 Result<std::vector<EventRef>> find_events(const Trace& trace, const std::vector<PlaceSpec>& places);
 
 // UNIT:ADDRESS+LENGTH: memory of a unit, in bytes. Numbers may be hexadecimal (0x...).

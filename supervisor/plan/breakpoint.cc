@@ -10,7 +10,7 @@
 namespace redrive {
 namespace {
 
-// What has happened in an execution, grown backwards along what it needs. Each need is looked at once.
+// The part of an execution that has happened; it grows backwards along what it depends on. Each need is examined once.
 class Past {
  public:
   Past(const Communication& communication, const std::map<UnitId, EventIndex>& listed)
@@ -23,11 +23,11 @@ class Past {
     return found == done_.end() ? 0 : found->second.events;
   }
 
-  // Adds what the events before a listed unit's own need. An event that a listed unit has yet to do, if there is one
-  // among it.
+  // Adds what the events before a listed unit's own event depend on. Returns an event among these that a listed unit
+  // has yet to do, if there is one.
   std::optional<EventRef> add_listed(UnitId unit) { return follow({unit}); }
 
-  // Adds an event of another unit, and all that happened before it; the same.
+  // Adds an event of another unit, and everything that happened before it. Returns the same.
   std::optional<EventRef> add(EventRef event) {
     std::vector<UnitId> grown;
     if (!reach(event, grown)) return event;
@@ -37,11 +37,11 @@ class Past {
  private:
   struct Done {
     EventIndex events = 0;
-    bool born = false;  // its birth has been looked at
-    size_t needs = 0;   // that have been looked at
+    bool born = false;  // its birth was examined
+    size_t needs = 0;   // how many were examined
   };
 
-  // False if a listed unit has yet to do it.
+  // False if a listed unit has yet to do the event.
   bool reach(EventRef event, std::vector<UnitId>& grown) {
     const auto listed = listed_->find(event.unit);
     if (listed != listed_->end()) return event.event < listed->second;
@@ -89,7 +89,7 @@ Result<std::map<UnitId, EventIndex>> listed_units(const Communication& communica
   return listed;
 }
 
-// What the event itself needs: its senders, and if it is the first its unit's birth.
+// What the event itself depends on: its senders and, if it is the unit's first, the unit's birth.
 std::vector<EventRef> own_needs(const Communication::Unit& unit, EventIndex event) {
   std::vector<EventRef> own;
   if (event == 0 && unit.birth) own.push_back(*unit.birth);
@@ -155,7 +155,7 @@ Result<Breakpoint> later_breakpoint(const Communication& communication, const Br
 
 namespace {
 
-// The processes that joined the unit where one of its intervals begins.
+// The processes that joined the unit where this interval begins.
 Result<std::set<int32_t>> joined_there(const Trace& trace, const IntervalRecord& interval) {
   std::set<int32_t> pids;
   if (interval.kind != CheckpointKind::image || !interval.has_image) return pids;
@@ -173,7 +173,7 @@ Result<std::set<int32_t>> joined_there(const Trace& trace, const IntervalRecord&
   return pids;
 }
 
-// What a unit does after others have joined it needs all that these have done.
+// What a unit does after others have joined it depends on everything that these have done.
 Result<void> add_joins(const Trace& trace, const UnitRecord& unit, std::vector<Communication::Need>& needs) {
   if (unit.joined.empty()) return {};
   for (const auto& interval : trace.intervals(unit.unit)) {
@@ -208,7 +208,7 @@ Result<void> add_unit(const Trace& trace, const UnitRecord& record, Communicatio
   return {};
 }
 
-// A recorder that was killed may have written a receive and not its send.
+// A recorder that was killed may have written a receive but not its send.
 void leave_out_what_is_not_held(Communication& communication) {
   const auto held = [&](EventRef& sender) {
     const auto unit = communication.units.find(sender.unit);

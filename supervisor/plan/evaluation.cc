@@ -17,7 +17,7 @@ namespace {
 using What = Execution::What;
 using Step = Execution::Step;
 
-// Replay sets are built until they have had this many dependences: a few seconds.
+// Replay sets are built until they have this many dependences in total, which takes a few seconds.
 constexpr uint64_t kMostVisits = 5'000'000;
 
 // Feeds an execution to a policy.
@@ -57,8 +57,8 @@ class Deciding {
 
  private:
   struct Unit {
-    uint32_t interval = 0;  // index of the current one
-    size_t intervals = 0;   // how many have begun
+    uint32_t interval = 0;  // index of the current interval
+    size_t intervals = 0;   // how many intervals have begun
     bool began = false;
     uint64_t due_ns = UINT64_MAX;
     double restore_s = 0;
@@ -72,7 +72,7 @@ class Deciding {
     return step.what == What::program || step.what == What::birth || step.what == What::checkpoint;
   }
 
-  // By unit, of its intervals in order.
+  // For each unit, the ends of its intervals in order.
   std::vector<std::vector<uint64_t>> recorded_ends() const {
     std::vector<std::vector<uint64_t>> ends(execution_.units);
     std::vector<bool> began(execution_.units);
@@ -84,8 +84,8 @@ class Deciding {
     return ends;
   }
 
-  // Where the unit's interval ends that begins here, its n-th, or, behind checkpoints that the policy has forced, where
-  // the recorded one does. None if the recording was cut off before.
+  // Where the unit's n-th interval ends, which begins here. If the policy has forced checkpoints, this is where the
+  // recorded interval at this place ends. Nullopt if the recording was cut off before that.
   std::optional<uint64_t> recorded_end(uint32_t unit, size_t n, uint64_t at_ns) const {
     const auto& ends = ends_[unit];
     if (n < ends.size() && ends[n] >= at_ns) return ends[n];
@@ -194,13 +194,14 @@ class Deciding {
   std::mt19937_64 random_;
   std::vector<Unit> units_;
   std::vector<std::vector<uint64_t>> ends_;                            // recorded_ends(), if the policy is told
-  std::vector<uint32_t> last_use_;                                     // by send: the step that receives the last of it
+  std::vector<uint32_t> last_use_;                                     // by send: the step that receives its last bytes
   std::vector<Tag> tags_;                                              // by step
   std::unordered_map<uint64_t, std::pair<uint32_t, uint32_t>> later_;  // by ticket: step, interval
   Decided out_;
 };
 
-// Runs go on while they can; one that waits yields its core to the one that has been ready longest.
+// Simulates runs that continue as long as they can. A run that waits gives its core to the one that has been ready
+// longest.
 class Schedule {
  public:
   Schedule(const Execution& execution, const Decided& decided, uint32_t cores)
@@ -209,10 +210,10 @@ class Schedule {
   struct Member {
     uint32_t interval;
     uint64_t cpu_ns;
-    std::span<const uint32_t> needs;  // its receives that have to be served
+    std::span<const uint32_t> needs;  // its receives that must be served
   };
 
-  // When all of them have been executed.
+  // Returns the time when all of them have been executed.
   uint64_t run(const std::vector<Member>& members) {
     begin(members);
     uint64_t now_ns = 0;
@@ -231,7 +232,7 @@ class Schedule {
 
  private:
   struct Run {
-    size_t next = 0, end = 0;  // points that it has to pass
+    size_t next = 0, end = 0;  // points that it must pass
     uint64_t reached_ns = 0;
     uint64_t cpu_ns = 0;
     uint64_t start_ns = 0;  // of its interval
@@ -286,7 +287,7 @@ class Schedule {
     run.reached_ns = to_ns;
   }
 
-  // Whether it goes on at once.
+  // Whether the run continues at once.
   bool pass(uint32_t number) {
     Run& run = runs_[number];
     if (run.next == run.end) return false;
@@ -311,14 +312,14 @@ class Schedule {
     return std::nullopt;
   }
 
-  // It asks again, without computing: at a receive it has reached already, or at its birth.
+  // The run checks again, without computing: at a receive that it has reached already, or at its birth.
   void wake(uint32_t number) { ready_.push_back(number); }
 
   const Execution& execution_;
   const Decided& decided_;
   const uint32_t cores_;
   std::vector<bool> done_;        // by step: sends
-  std::vector<uint32_t> sends_;   // that may be done
+  std::vector<uint32_t> sends_;   // sends whose flags in done_ may be set
   std::vector<uint64_t> points_;  // sorted by interval and step
   std::vector<Run> runs_;
   std::deque<uint32_t> ready_;
@@ -326,7 +327,7 @@ class Schedule {
   std::unordered_map<uint32_t, std::vector<uint32_t>> waiters_;  // by send
 };
 
-// An execution's dependences by interval, and what is used again and again to build replay sets.
+// An execution's dependences by interval, and buffers that are reused for building replay sets.
 class Measuring {
  public:
   Measuring(const Execution& execution, const Decided& decided)
@@ -338,7 +339,7 @@ class Measuring {
     }
   }
 
-  // The replay set of an interval: `reach` says how much is needed of each member.
+  // Builds the replay set of an interval: `reach` says how much is needed of each member.
   void build(uint32_t wanted) {
     for (const uint32_t member : members_) reach_[member] = {};
     members_.clear();
@@ -385,7 +386,7 @@ class Measuring {
     bool member = false;
     bool queued = false;
     uint32_t end_step = 0;  // one past the last step needed
-    size_t scanned = 0;     // needs looked at
+    size_t scanned = 0;     // how many needs were examined
     uint64_t cpu_ns = 0;
   };
 
@@ -480,7 +481,7 @@ Costs measure(const Execution& execution, const Decided& decided, uint32_t cores
   for (const uint64_t path_ns : paths_ns) costs.critical_path_s.add(static_cast<double>(path_ns) * kNs);
   Measuring sets(execution, decided);
   Schedule schedule(execution, decided, cores);
-  // A stride that visits all, and is spread evenly wherever it ends.
+  // A stride that visits all intervals, and is evenly spread wherever it stops.
   size_t stride = static_cast<size_t>(static_cast<double>(count) * 0.618) + 1;
   while (std::gcd(stride, count) != 1) ++stride;
   for (size_t k = 0; k < count && sets.visits < kMostVisits; ++k) {

@@ -44,9 +44,9 @@ class Reader {
   struct Unit {
     UnitId id = 0;
     std::vector<Found> steps;
-    std::vector<std::pair<EventIndex, size_t>> sends;  // by event: which step
-    std::vector<uint32_t> placed;                      // of each step that is in order: where; sends only
-    size_t next = 0;                                   // the first that is not in order yet
+    std::vector<std::pair<EventIndex, size_t>> sends;  // by event: the step
+    std::vector<uint32_t> placed;                      // sends only: where each ordered step was placed
+    size_t next = 0;                                   // the first that is not ordered yet
     bool waiting = false;
   };
 
@@ -89,7 +89,7 @@ class Reader {
 
   Result<void> read_interval(Unit& unit, uint32_t number, UnitId id, const IntervalExtent& extent, uint64_t before_ns) {
     return trace_.for_each_event(id, extent.first_event, extent.end_event, [&](EventIndex at, const Event& event) {
-      // A receive comes before a send of the same event: what was sent may depend on it.
+      // A receive comes before a send of the same event, because what was sent may depend on it.
       if (event.receive && !event.receive->parts.empty()) {
         Found& found = add(unit, number, What::receive, at, before_ns + event.receive->at_ns);
         found.step.message = is_message(id, *event.receive);
@@ -117,8 +117,8 @@ class Reader {
     return found;
   }
 
-  // Forks of traces that do not say their times: between the steps around them, by the events' numbers. Times never go
-  // back, as policies see them.
+  // Traces without the times of forks: interpolates between the steps around them by the events' numbers. Times must
+  // not go back for policies.
   static void set_times(Unit& unit) {
     for (size_t i = 1; i < unit.steps.size(); ++i) {
       uint64_t& at_ns = unit.steps[i].step.at_ns;
@@ -136,7 +136,7 @@ class Reader {
     }
   }
 
-  // By arrival, each receive behind its sends.
+  // Orders steps by arrival, each receive after its sends.
   void order() {
     struct Arrival {
       uint64_t arrival;
@@ -174,8 +174,8 @@ class Reader {
       std::optional<Goal> missing;
       for (const EventRef& sender : found.senders) {
         const auto wanted = find(sender);
-        // A unit that waits for this one already, or a later step of this one: no execution was like that, so the trace
-        // is damaged.
+        // The wanted unit waits for this one already, or this is a later step of the same unit. No execution was like
+        // that, so the trace is damaged.
         if (wanted && units_[wanted->first].next <= wanted->second && !units_[wanted->first].waiting) {
           missing = Goal{wanted->first, wanted->second};
         }

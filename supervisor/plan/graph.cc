@@ -44,12 +44,12 @@ uint64_t sent_at_ns(const std::map<UnitId, std::map<EventIndex, uint64_t>>& send
   return at == unit->second.end() ? 0 : at->second;
 }
 
-// Whether others ran at this place, amid user code, which only the interval's image tells.
+// Whether other threads ran at this place in user code, so that only the interval's image knows the state.
 bool is_turn(const Event& event) {
   return event.kind == EventKind::preemption && static_cast<Preempted>(event.args[0]) == Preempted::turn;
 }
 
-// Whether an interval is the first after other units became part of its own: only its image has them.
+// Whether an interval is the first one after other units were joined with its unit: only its image has them.
 bool begins_with_join(const Trace& trace, const IntervalRecord& interval) {
   const auto& joins = trace.joins();
   return std::any_of(joins.begin(), joins.end(), [&](const Join& join) {
@@ -81,14 +81,15 @@ void add_dependences(const Rdg& graph, EventRef receiver, const Receive& receive
   }
 }
 
-// The interval that holds an event, if the graph's cuts leave it in.
+// The interval that holds an event, unless the graph's cuts have removed it.
 Rdg::Interval* interval_holding(Rdg& graph, EventRef event) {
   const auto index = graph.interval_of(event);
   return index ? &graph.units.at(event.unit)[*index] : nullptr;
 }
 
-// An interval without a checkpoint of its own is executed from the one before, up to whose end that must be executed,
-// and a child from its fork. Where this cannot be, nothing of the interval can. Returns whether that is new of any.
+// An interval without a checkpoint of its own is executed from the one before it, which must be executed to its end,
+// and a child from its fork. If this is impossible, so is everything in the interval. Returns whether this was newly
+// found of any interval.
 bool cut_unreachable(Rdg& graph) {
   bool changed = false;
   for (auto& [unit, intervals] : graph.units) {
@@ -107,9 +108,9 @@ bool cut_unreachable(Rdg& graph) {
   return changed;
 }
 
-// A recorder that was killed, or had no room, may have written a receive and not its send. What cannot be re-driven for
-// that is cut off: the interval ends before the receive. A cut may take away what others received, so this goes on
-// until nothing changes.
+// A recorder that was killed, or that ran out of space, may have written a receive but not its send. What cannot be
+// re-driven because of that is cut off: the interval ends before the receive. A cut may take away what others received,
+// so this is repeated until nothing changes.
 void cut_unsatisfiable(Rdg& graph) {
   for (bool changed = true; changed;) {
     changed = false;

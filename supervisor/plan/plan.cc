@@ -1,8 +1,9 @@
 // The unit of planning is a run: one execution from a checkpoint, through any intervals that cannot be started from, up
-// to its requisite event. All needs of one checkpoint share a run; runs of one unit know nothing of each other.
+// to its requisite event. Everything that is needed from one checkpoint shares a run; runs of the same unit are
+// independent of each other.
 //
-// State is kept per run and per needed dependence, never per event, and every lookup is a binary search: a plan costs
-// O(d log d) for d dependences reached, whatever the trace's size.
+// State is kept per run and per needed dependence, never per event, and every lookup is a binary search. So a plan
+// costs O(d log d) for d reached dependences, whatever the size of the trace.
 #include "supervisor/plan/plan.h"
 
 #include <fmt/format.h>
@@ -29,20 +30,20 @@ std::optional<IntervalIndex> find_interval(const Intervals& intervals, EventInde
   return static_cast<IntervalIndex>(after - intervals.begin() - 1);
 }
 
-// The first dependence whose receiver is `event` or later.
+// The index of the first dependence whose receiver is `event` or later.
 size_t first_at(const Dependences& unlogged, EventIndex event) {
   return std::lower_bound(unlogged.begin(), unlogged.end(), event,
                           [](const Rdg::Dependence& at, EventIndex wanted) { return at.receiver.event < wanted; }) -
          unlogged.begin();
 }
 
-// What planning looks up of a unit, by interval.
+// What planning looks up about a unit, by interval.
 struct UnitIndex {
   const Intervals* intervals = nullptr;
   const Dependences* unlogged = nullptr;
   std::vector<IntervalIndex> start;  // where a run through it begins; kNone: nowhere
-  std::vector<uint64_t> before_ns;   // the run's CPU time before it
-  std::vector<uint32_t> run;         // by start
+  std::vector<uint64_t> before_ns;   // the run's CPU time before the interval
+  std::vector<uint32_t> run;         // by start: its run
 };
 
 // A dependence of a run, or its birth.
@@ -52,20 +53,20 @@ struct Need {
   uint32_t sender_run = kNone;
   EventIndex sender = 0;
   uint64_t sender_at_ns = 0;  // since the sending run's start
-  uint64_t delay_ns = 0;  // by how much this need and those before it delay the run, if every run has its own processor
+  uint64_t delay_ns = 0;  // how long this need and those before it delay the run, if every run has its own processor
 };
 
 struct Run {
   UnitId unit = 0;
   IntervalIndex start = 0;
-  IntervalIndex last = 0;    // the one it is needed in
+  IntervalIndex last = 0;    // the last interval in which it is needed
   EventIndex end_event = 0;  // one past its requisite event
-  uint64_t cpu_ns = 0;       // time of the latest point known to be needed
-  size_t next_unlogged = 0;  // the unit's first dependence that was not looked at
-  std::vector<Need> needs;   // by receiver
-  size_t timed = 0;          // needs whose delay_ns is known
+  uint64_t cpu_ns = 0;       // time of the latest point that is known to be needed
+  size_t next_unlogged = 0;  // the unit's first dependence that was not examined
+  std::vector<Need> needs;   // sorted by receiver
+  size_t timed = 0;          // how many needs have a known delay_ns
   bool queued = false;
-  bool waiting = false;  // for a sender's delay
+  bool waiting = false;  // for the delay of a sender
 };
 
 class Planner {
@@ -121,8 +122,8 @@ class Planner {
     return &index;
   }
 
-  // CPU time of an event since its interval's checkpoint: exact at an unlogged receive, else interpolated between the
-  // nearest ones.
+  // The CPU time of an event since its interval's checkpoint: exact for an unlogged receive, otherwise interpolated
+  // between the nearest ones.
   static uint64_t estimate_ns(const UnitIndex& index, IntervalIndex i, EventIndex event) {
     const Rdg::Interval& interval = (*index.intervals)[i];
     std::pair<EventIndex, uint64_t> before{interval.first_event, 0}, after{interval.end_event, interval.cpu_ns};
@@ -160,7 +161,7 @@ class Planner {
     queue_.push_back(run);
   }
 
-  // To be executed through the event before `end_event`, which lies in interval `last`.
+  // The run must be executed through the event before `end_event`, which lies in interval `last`.
   void extend(uint32_t id, IntervalIndex last, EventIndex end_event, uint64_t cpu_ns) {
     Run& run = runs_[id];
     run.cpu_ns = std::max(run.cpu_ns, cpu_ns);
@@ -187,7 +188,7 @@ class Planner {
     return true;
   }
 
-  // Adds to `run` that its event `receiver` needs `sender`, and makes the sender's run long enough.
+  // Notes that event `receiver` of `run` needs `sender`, and makes the sender's run long enough.
   bool add_need(uint32_t run, EventIndex receiver, uint64_t receiver_at_ns, EventRef sender,
                 std::optional<uint64_t> sender_at_ns) {
     const EventRef needed_by{runs_[run].unit, receiver};
@@ -227,8 +228,8 @@ class Planner {
       for (size_t& next = runs_[run].next_unlogged; next < index.unlogged->size(); ++next) {
         const Rdg::Dependence& dependence = (*index.unlogged)[next];
         if (dependence.receiver.event >= runs_[run].end_event) break;
-        // A listed fork is the birth, which only a run from there needs: not an empty first interval's successor,
-        // though it has event 0.
+        // If the fork is listed, it is the birth, which only a run that starts there needs. The successor of an empty
+        // first interval does not need it, although it also contains event 0.
         if (dependence.sender == index.intervals->front().birth) continue;
         const auto i = find_interval(*index.intervals, dependence.receiver.event);
         const uint64_t before_ns = i ? index.before_ns[*i] : 0;
@@ -243,14 +244,14 @@ class Planner {
     return true;
   }
 
-  // How many of a run's needs come before its event has happened: those of the event itself included.
+  // How many of a run's needs must be met before its event has happened, including those of the event itself.
   static size_t needs_through(const Run& run, EventIndex event) {
     return std::upper_bound(run.needs.begin(), run.needs.end(), event,
                             [](EventIndex at, const Need& need) { return at < need.receiver; }) -
            run.needs.begin();
   }
 
-  // Longest path to the point `at_ns` of a run, after `needs` needs.
+  // The longest path to the point `at_ns` of a run, after `needs` needs.
   static uint64_t path_ns(const Run& run, size_t needs, uint64_t at_ns) {
     if (needs == 0) return at_ns;
     return std::max(at_ns, run.needs[needs - 1].receiver_at_ns) + run.needs[needs - 1].delay_ns;
@@ -258,9 +259,9 @@ class Planner {
 
   uint64_t finish_ns(uint32_t run) const { return path_ns(runs_[run], runs_[run].needs.size(), runs_[run].cpu_ns); }
 
-  // Computes delay_ns of all needs of `wanted`, and of the senders' that lie before. A run that is waiting cannot be
-  // needed beyond what it waits for, unless an event depends on itself: no execution was like that, so the graph is
-  // damaged.
+  // Computes delay_ns of all needs of `wanted`, and of the needs of their senders that come before. A run that is
+  // waiting cannot be needed past the point where it waits, unless an event depends on itself. No execution was like
+  // that, so the graph is damaged.
   bool time_all(uint32_t wanted) {
     struct Goal {
       uint32_t run;
@@ -294,7 +295,7 @@ class Planner {
 
   const Rdg& graph_;
   std::unordered_map<UnitId, UnitIndex> units_;
-  std::deque<Run> runs_;  // the requested intervals' first
+  std::deque<Run> runs_;  // those of the requested intervals come first
   std::deque<uint32_t> queue_;
   std::optional<PlanError> error_;
 };

@@ -1,6 +1,5 @@
-// Replay planning (Netzer et al., section 4): which intervals must be executed again,
-// each up to its requisite event, to re-drive one interval. Pure: works on an RDG in memory, knows no trace, no
-// processes.
+// Replay planning (Netzer et al., section 4): which intervals must be executed again, each up to its requisite event,
+// to re-drive one interval. Pure: works on a replay dependence graph in memory, and knows no trace and no processes.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +21,8 @@ struct Rdg {
     uint64_t cpu_ns = 0;
     bool startable = true;  // false: its checkpoint cannot be used; it is executed from the previous startable one on
     std::optional<EventRef> birth;  // a fork checkpoint without an image: the parent's fork event must be re-executed
-    std::optional<uint64_t> birth_at_ns = std::nullopt;  // CPU time since the parent's checkpoint, if it is known
-    bool reachable = true;  // false: nothing that a killed recorder left leads to its first event
+    std::optional<uint64_t> birth_at_ns = std::nullopt;  // CPU time since the parent's checkpoint, if known
+    bool reachable = true;  // false: nothing that a killed recorder wrote leads to its first event
   };
   // An unlogged message part, or a fork: `receiver` cannot be re-executed without `sender`.
   struct Dependence {
@@ -35,32 +34,32 @@ struct Rdg {
   std::map<UnitId, std::vector<Interval>> units;       // intervals by index; each ends where the next begins, or before
   std::map<UnitId, std::vector<Dependence>> unlogged;  // by receiving unit, sorted by receiver event
 
-  // Index of the interval of `unit` that holds `event`; none if the unit has no such event.
+  // The index of the interval of `unit` that holds `event`; nullopt if the unit has no such event.
   std::optional<IntervalIndex> interval_of(EventRef event) const;
 };
 
 struct PlannedInterval {
   UnitId unit = 0;
   IntervalIndex start = 0;         // the interval whose checkpoint it starts from
-  IntervalIndex interval = 0;      // the interval it is needed in (>= start)
+  IntervalIndex interval = 0;      // the interval in which it is needed (>= start)
   EventIndex requisite_event = 0;  // one past the last event to execute
-  uint64_t cpu_ns = 0;             // CPU time needed of it
+  uint64_t cpu_ns = 0;             // the CPU time of it that is needed
 };
 
 struct Plan {
   UnitId unit = 0;
   IntervalIndex interval = 0;
-  std::vector<PlannedInterval> replay_set;  // requested intervals first
+  std::vector<PlannedInterval> replay_set;  // the requested intervals come first
   uint64_t critical_path_ns = 0;            // longest path, as if each interval had its own processor
-  uint64_t work_ns = 0;                     // sum of CPU times
-  // Bound of a list schedule on `cores` (Graham): work/J + path*(1 - 1/J).
+  uint64_t work_ns = 0;                     // sum of all CPU times
+  // The bound of a list schedule on `cores` (Graham): work/J + path*(1 - 1/J).
   uint64_t predicted_ns(int cores) const;
 };
 
-// `until`: one past the last event wanted of the requested interval; its end if absent.
-// None if the interval cannot be re-driven: some dependence's sender is not in the graph.
+// `until`: one past the last event wanted of the requested interval; by default, its end. There is no plan if the
+// interval cannot be re-driven because the sender of some dependence is not in the graph.
 struct PlanError {
-  EventRef missing;  // what is needed and not there
+  EventRef missing;  // what is needed but missing
   EventRef needed_by;
 };
 std::string describe(const PlanError& error);
@@ -70,8 +69,8 @@ struct PlanResult {
 };
 PlanResult plan(const Rdg& graph, UnitId unit, IntervalIndex interval, std::optional<EventIndex> until = std::nullopt);
 
-// Intervals of different units that are re-driven together: one replay set, which begins with them in their order, and
-// the longest path of all. The plan's unit and interval are the first's.
+// Intervals of different units that are re-driven together. They have one replay set, which begins with them in their
+// order, and the longest path of all. The plan's unit and interval are those of the first.
 struct PlanRequest {
   UnitId unit = 0;
   IntervalIndex interval = 0;

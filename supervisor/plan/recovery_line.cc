@@ -18,7 +18,7 @@ Result<Plan> planned(DependenceGraph& graph, const std::vector<PlanRequest>& req
   return std::move(*result.plan);
 }
 
-// An interval that begins with a join has the joined threads in it, whether its events have happened or not.
+// An interval that begins with a join contains the joined threads, whether their events have happened or not.
 Result<void> check_joins(const Communication& communication, const Breakpoint& breakpoint, UnitId unit) {
   const EventIndex event = breakpoint.units.at(unit).event;
   for (const auto& need : communication.units.at(unit).needs) {
@@ -64,7 +64,7 @@ Result<Plan> plan_to(const RecoveryLine& line, const Communication& communicatio
           fmt::format("unit {} would have to stand before event {}, but does not run here", unit, place.event)};
     }
     const EventIndex end = graph.rdg().units.at(unit).at(standing->second->interval).end_event;
-    // At the end of an interval begins the next one, but for the unit's last.
+    // At the end of an interval the next one begins, except at the end of the unit's last interval.
     if (place.event > end || (place.event == end && end != communication.units.at(unit).events)) {
       return Error{fmt::format("unit {} would have to stand before event {}, but its interval ends before event {}",
                                unit, place.event, end)};

@@ -1,4 +1,4 @@
-// What the restoring of memory adds to a replay, and which intervals it makes too long for the bound.
+// The time that restoring memory adds to a replay, and which intervals it makes too long for the bound.
 #pragma once
 
 #include <vector>
@@ -7,15 +7,15 @@
 
 namespace redrive {
 
-// Memory restored in a second: 2.4 to 3.2 times less than measured (checkpoint/DESIGN.md).
+// How much memory is assumed to be restored in a second: 2.4 to 3.2 times less than measured (checkpoint/DESIGN.md).
 inline constexpr double kRestoreBytesPerSecond = 500e6;
 
 inline double restore_s(uint64_t bytes) { return static_cast<double>(bytes) / kRestoreBytesPerSecond; }
 
-// Seconds to make ready what an interval starts from.
+// Seconds to restore what an interval starts from.
 double restore_s(const Trace& trace, UnitId unit, IntervalIndex interval);
 
-// The longest interval of a unit that takes longer than the bound, even if it needs no other.
+// The longest interval of a unit among those that take longer than the bound even if they need no other.
 struct OverBound {
   UnitId unit = 0;
   IntervalIndex interval = 0;
@@ -25,7 +25,7 @@ struct OverBound {
   double predicted_s() const { return restore_s + cpu_s; }
 };
 std::vector<OverBound> over_bound(const Trace& trace);  // by unit
-// One line for people.
+// The same as one line for people.
 std::string describe(const Trace& trace, const OverBound& over);
 
 }  // namespace redrive

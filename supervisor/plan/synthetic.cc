@@ -1,5 +1,5 @@
-// Well-known patterns of communication. A step of computing takes 0.5 to 1.5 ms; sizes are log-uniform, 64 B to 16 KiB,
-// unless the pattern has its own.
+// Well-known patterns of communication. A step of computation takes 0.5 to 1.5 ms. Unless the pattern has sizes of its
+// own, they are log-uniform, 64 B to 16 KiB.
 #include <algorithm>
 #include <deque>
 #include <functional>
@@ -20,7 +20,7 @@ class Generator {
     for (uint32_t unit = 0; unit < units_; ++unit) add(What::program, unit);
   }
 
-  // Rounds on a torus of rows: each unit computes, then sends to its four neighbours and receives from them.
+  // Rounds on a torus: each unit computes, then sends to its four neighbours and receives from them.
   void stencil() {
     uint32_t columns = 1;
     while ((columns + 1) * (columns + 1) <= units_) ++columns;
@@ -59,7 +59,7 @@ class Generator {
     }
   }
 
-  // Anybody to anybody, received when the receiver gets to it.
+  // Any unit sends to any other, which receives the message when it gets to it.
   void random() {
     while (more()) {
       const auto unit = static_cast<uint32_t>(below(units_));

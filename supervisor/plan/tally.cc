@@ -10,7 +10,7 @@ void Tally::add(UnitId unit, const Event& event) {
   ++events;
   uint64_t stored = 0;
   for (const auto& write : event.writes) stored += write.from_message() ? 0 : write.data.size();
-  uint64_t payload = 0;  // of a message, among `stored`
+  uint64_t payload = 0;  // bytes of a message's payload among `stored`
   if (event.receive && is_message(unit, *event.receive)) {
     const uint64_t length = event.receive->length();
     ++messages;

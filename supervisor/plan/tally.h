@@ -13,7 +13,7 @@ struct Tally {
   uint64_t logged_messages = 0;  // ... whose payload is in the trace
   uint64_t message_bytes = 0;
   uint64_t logged_bytes = 0;
-  uint64_t input_bytes = 0;  // memory that the kernel wrote, message payloads apart
+  uint64_t input_bytes = 0;  // memory that the kernel wrote, except message payloads
 
   void add(UnitId unit, const Event& event);
   void add(const Tally& other);

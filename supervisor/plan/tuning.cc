@@ -5,8 +5,8 @@
 namespace redrive {
 namespace {
 
-// A replay of several units at once has the sum of their work on two processors, not only the longest path; so the path
-// may take this part of the bound. Checkpoints come twice as often.
+// On two processors, the time of a replay of several units depends on the sum of their work, not only on the longest
+// path. So the path may take only this part of the bound. Checkpoints are twice as frequent.
 constexpr double kPathOfBound = 0.3;
 constexpr double kPapersPathOfBound = 1.25;
 constexpr double kPeriodOfPath = 0.5;

@@ -1,4 +1,4 @@
-// From a bound to the critical-path limit C and the checkpoint period T.
+// The critical-path limit C and the checkpoint period T for a bound.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 namespace redrive {
 
 enum class TuningRule : uint8_t {
-  promise,  // every replay within the bound, restore included
-  paper,    // Netzer et al.: C = 1.25 times the bound; replays take 0.8 C in the mean, and up to 2 C
+  promise,  // every replay stays within the bound, including restores
+  paper,    // Netzer et al.: C = 1.25 times the bound; replays take 0.8 C on average, and up to 2 C
 };
 
 struct Tuning {
@@ -18,12 +18,12 @@ struct Tuning {
   double period_s = 0;
   double restore_s = 0;  // to make an empty stub ready: the part of a restore that does not depend on the program
 };
-// Derives C and T, unless they are given. `restore_s`: as in Tuning (measure_spawn_s()). Fails with Status::usage if
-// the bound cannot be kept, and says which one can.
+// Derives C and T, unless they are given. `restore_s`: as in Tuning (measure_spawn_s()). If the bound cannot be kept,
+// fails with Status::usage and says which one can.
 Result<Tuning> tune(TuningRule rule, double bound_s, std::optional<double> critical_path_s,
                     std::optional<double> period_s, double restore_s);
 
-// The shortest bound for which checkpoints come this far apart.
+// The shortest bound for which checkpoints are this far apart.
 double bound_for_period_s(TuningRule rule, double period_s, double restore_s);
 
 }  // namespace redrive

@@ -1,4 +1,4 @@
-// What fork, vfork, clone and clone3 ask for, in one form for record and replay.
+// The arguments of fork, vfork, clone and clone3 in one form, for record and replay.
 #pragma once
 
 #include <linux/sched.h>
@@ -12,13 +12,13 @@
 
 namespace redrive {
 
-// In clone3(2)'s terms.
+// In the terms of clone3(2).
 struct BirthRequest {
   uint64_t flags = 0;
   Address pidfd = 0;
   Address parent_tid = 0;
   Address child_tid = 0;
-  Address stack = 0;  // where the child's stack pointer begins; 0: where its parent's is
+  Address stack = 0;  // the child's initial stack pointer; 0: the same as its parent's
   uint64_t tls = 0;
 };
 
@@ -27,7 +27,7 @@ inline bool is_birth(const SyscallRow& row) {
          row.special == Special::clone3;
 }
 
-// `memory`: the parent's, from the call's entry on.
+// `memory`: the parent's, at the call's entry or later.
 inline BirthRequest birth_request(const SyscallRow& row, const std::array<uint64_t, 6>& args, const Memory& memory) {
   switch (row.special) {
     case Special::vfork:

@@ -14,8 +14,8 @@ namespace redrive {
 namespace {
 
 constexpr uint64_t kStackPages = 4;
-constexpr uint64_t kPages = 32;        // beside these: reading and hashing one takes half a microsecond
-constexpr uint64_t kMostPages = 1024;  // that a trace can ask for
+constexpr uint64_t kPages = 32;        // in addition to these; reading and hashing one takes half a microsecond
+constexpr uint64_t kMostPages = 1024;  // for which a trace can ask
 
 bool overlaps(const std::vector<AddressRange>& ranges, Address page) {
   return std::any_of(ranges.begin(), ranges.end(),
@@ -77,7 +77,7 @@ std::vector<Address> sample_pages(pid_t pid, Address sp, const std::vector<Addre
   const uint64_t step = total / kPages + 1;
   const Address stack = sp & ~(kPageSize - 1);
   std::set<Address> pages;
-  uint64_t next = 0, before = 0;  // the next page of the sample, and those before this run
+  uint64_t next = 0, before = 0;  // the next page of the sample; pages before this run
   for (const auto& run : runs) {
     for (; next < before + run.pages; next += step) pages.insert(run.start + (next - before) * kPageSize);
     before += run.pages;

@@ -28,11 +28,11 @@ namespace {
 constexpr unsigned long kFsGsBase = 1 << 1;  // HWCAP2_FSGSBASE
 constexpr uint64_t kReach = 1ull << 31;      // of a jump
 constexpr uint64_t kReachMargin = 1 << 24;
-constexpr uint8_t kNothing = 0xcc;          // where nobody comes by
-constexpr uint64_t kWorthPatching = 2;      // times that a site is come to: many are used once
-constexpr uint64_t kReadAStop = 16 * 1024;  // bytes of code that are read in the time of a stop, about
+constexpr uint8_t kNothing = 0xcc;          // never executed
+constexpr uint64_t kWorthPatching = 2;      // times that a thread comes to a site: many sites are used only once
+constexpr uint64_t kReadAStop = 16 * 1024;  // bytes of code that can be read in about the time of a stop
 
-// Of the file that is mapped; empty if it cannot be read, or is not there any more.
+// The contents of the mapped file; empty if it cannot be read or no longer exists.
 Bytes contents_of(const Mapping& mapping) {
   const Fd file(::open(mapping.name.c_str(), O_RDONLY | O_CLOEXEC));
   struct stat info {};
@@ -44,7 +44,7 @@ Bytes contents_of(const Mapping& mapping) {
   return contents;
 }
 
-// From an address on, up to the first unreadable page: a mapping may be much longer than its file.
+// Reads from an address up to the first unreadable page: a mapping may be much longer than its file.
 Bytes read_readable(const Memory& memory, Address start, uint64_t length) {
   constexpr uint64_t kAtOnce = 4 << 20;
   Bytes bytes;
@@ -115,7 +115,7 @@ std::array<ExactCall, 3> GateArena::loader_calls() const {
 
 gate::KnownFile* GateArena::files() { return reinterpret_cast<gate::KnownFiles*>(at(gate::kFiles))->file; }
 
-// Where the file is, or the free place where it is to be.
+// The file's place in the list, or the free place for it.
 uint32_t GateArena::place_of(const FileVersion& file) {
   uint32_t place = gate::place_of(file.inode, file.size, file.modified_ns);
   for (; files()[place].held; place = (place + 1) % gate::kKnownFiles) {
@@ -126,7 +126,7 @@ uint32_t GateArena::place_of(const FileVersion& file) {
 }
 
 std::optional<uint32_t> GateArena::add_file(const FileVersion& file, gate::MappedCode code) {
-  constexpr uint32_t kMost = gate::kKnownFiles / 4 * 3;  // a search ends at a free place
+  constexpr uint32_t kMost = gate::kKnownFiles / 4 * 3;  // leaves free places, where searches end
   const uint32_t place = place_of(file);
   gate::KnownFile& known = files()[place];
   if (known.held) {
@@ -197,7 +197,7 @@ std::optional<PatchWindow> CodeSegments::window(const Memory& memory, const Mapp
   site.kind = kind;
   site.times += times;
   known.times += times;
-  // Stops are cheaper than reading code that has few of them.
+  // Stops are cheaper than reading code in which there are few of them.
   if (site.times < kWorthPatching || known.times < mapping.length() / kReadAStop) return std::nullopt;
   if (std::exchange(site.examined, true)) return site.window;
   const CodeSegment& code = code_of(known, memory, mapping);
@@ -215,7 +215,7 @@ std::optional<PatchWindow> CodeSegments::window_at(const Memory& memory, const M
     };
   };
   if (!is_unchanging(mapping)) {
-    // What is there now. Only compilers' functions are expected here: nothing jumps into one from far away.
+    // The code that is there now. Only compiled functions are expected here, into which nothing jumps from far away.
     constexpr uint64_t kAround = 64 << 10;
     const Address start = std::max(mapping.start, place - std::min(place, kAround));
     Bytes code(std::min(mapping.end, place + kAround) - start);
@@ -358,7 +358,7 @@ void Gate::patch(const Memory& memory, std::vector<SitePatch> patches) {
     std::copy(leads.begin(), leads.end(), window);
     made.push_back(std::move(site));
   }
-  // Whether one lies there.
+  // Whether such a change lies there.
   const auto is_changed = [&](const Stretch& each) {
     return std::any_of(made.begin(), made.end(),
                        [&](const auto& site) { return site.start >= each.start && site.start < each.end(); });
@@ -372,7 +372,7 @@ void Gate::patch(const Memory& memory, std::vector<SitePatch> patches) {
     std::sort(sites.begin(), sites.end(), [](const auto& x, const auto& y) { return x.site < y.site; });
     return;
   }
-  // Nothing of it shall stay.
+  // Nothing of it may remain.
   for (const auto& site : made) {
     memory.write(site.start, site.original.data(), site.original.size());
     release(site);
@@ -444,7 +444,7 @@ bool append_moved(Bytes& code, Address at, Bytes moved, const PatchWindow& windo
     const uint8_t opcode = moved[moved.size() - kShortJumpSize];
     if (opcode == kShortJump) {
       code.push_back(kNearJump);
-    } else if (is_counting_jump(opcode)) {  // over a jump over the near one, which there is only without a condition
+    } else if (is_counting_jump(opcode)) {  // over a jump over the near one: near jumps have no such condition
       code.insert(code.end(), {opcode, 2, kShortJump, kJumpSize, kNearJump});
     } else {
       code.insert(code.end(), {0x0f, static_cast<uint8_t>(0x10 + opcode)});
@@ -469,10 +469,10 @@ Bytes trampoline(Address at, Address entry_pointer, const PatchWindow& window, P
     code.insert(code.end(), std::begin(bytes), std::end(bytes));
   };
   if (counter) {
-    append({0x48, 0x89, 0x0c, 0x25});  // mov %rcx, to where the gate puts it back from
+    append({0x48, 0x89, 0x0c, 0x25});  // mov %rcx, to where the gate restores it from
     for (int shift = 0; shift < 32; shift += 8) append({static_cast<uint8_t>(kSavedRcx >> shift)});
   }
-  // lea stop to a register that the instruction overwrites, and does not read: %rcx, %rdx
+  // lea stop to a register that the instruction overwrites and does not read: %rcx, %rdx
   append({0x48, 0x8d, kind == SiteKind::cpuid ? uint8_t{0x15} : uint8_t{0x0d}});
   site.stop = at + code.size() + 4 + 6;
   relative_to(site.stop);
@@ -481,7 +481,7 @@ Bytes trampoline(Address at, Address entry_pointer, const PatchWindow& window, P
   switch (kind) {
     case SiteKind::syscall:
       append({0x0f, 0x05});
-      append({0x48, 0x8d, 0x0d});  // lea: what the syscall instruction leaves in %rcx
+      append({0x48, 0x8d, 0x0d});  // lea: the value that the syscall instruction leaves in %rcx
       relative_to(site.behind());
       break;
     case SiteKind::cpuid:

@@ -48,7 +48,7 @@ Result<void> replay_memory_call(const Event& event, Special special, const Stub&
     }
     case Special::shmdt: {
       if (failed) return {};
-      // All that is left of the segment that was attached there (shmat(2)), parts of which may be gone.
+      // What is left of the segment that was attached there (shmat(2)); parts of it may be gone.
       ASSIGN_OR_RETURN(const auto mappings, read_mappings(stub.pid()));
       const Mapping* first = nullptr;
       for (const auto& mapping : mappings) {
@@ -93,11 +93,11 @@ bool may_have_changed(const Event& event, Special special) {
   if (!is_error(event.result)) return false;
   switch (special) {
     case Special::mprotect:
-      return event.result != -EINVAL;  // which is found first
+      return event.result != -EINVAL;  // that is checked first
     case Special::madvise:
       return event.args[2] == MADV_DONTNEED || event.args[2] == MADV_DONTNEED_LOCKED || event.args[2] == MADV_REMOVE;
     case Special::mremap:
-      // Its target is unmapped first, where there can be one: not if it wraps around.
+      // Its target is unmapped first, if that is possible: not if it wraps around.
       return (event.args[3] & MREMAP_FIXED) && event.args[4] + page_up(event.args[2]) > event.args[4];
     default:
       return false;
@@ -130,7 +130,7 @@ Result<void> replay_failed_memory_call(const Event& event, const Stub& stub, pid
     ASSIGN_OR_RETURN(const int64_t result, stub.call(tid, event.number, {args[0], args[1], args[2], args[3], args[4]}));
     if (result == event.result) return {};
   } else if (pieces <= 1) {
-    return {};  // all of it or nothing
+    return {};  // it changed all or nothing
   }
   return Error{std::string(syscall_name(event.number)) + " failed with " + std::string(error_name(event.result)) +
                " when it was recorded, and how much of its memory it had changed by then is not known"};

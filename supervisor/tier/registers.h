@@ -1,4 +1,4 @@
-// Registers and signals at stops, as record and replay both see them.
+// Registers and signals at stops, for record and replay.
 #pragma once
 
 #include <signal.h>
@@ -12,7 +12,8 @@
 
 namespace redrive {
 
-// From the registers at a syscall's entry: those with which the thread is about to execute its syscall instruction.
+// Converts the registers at the entry of a system call to those with which the thread is about to execute its syscall
+// instruction.
 inline user_regs_struct before_syscall(const user_regs_struct& entry) {
   user_regs_struct regs = entry;
   regs.rip -= 2;
@@ -22,22 +23,22 @@ inline user_regs_struct before_syscall(const user_regs_struct& entry) {
 }
 
 // Whether a call comes from the page of calls that the kernel emulates at a fixed address (vsyscall in
-// arch/x86/entry/vsyscall). There the instruction pointer stays at the call's first instruction, and the kernel returns
-// to the caller with what is in rax if the call is skipped; there is no stop at its exit.
+// arch/x86/entry/vsyscall). There the instruction pointer stays at the call's first instruction. If the call is
+// skipped, the kernel returns to the caller with the value of rax; there is no stop at its exit.
 inline bool in_vsyscall_page(uint64_t ip) {
   constexpr uint64_t kPage = 0xffffffffff600000, kSize = 0x1000;
   return ip >= kPage && ip - kPage < kSize;
 }
 
-// A fingerprint of what a syscall leaves alone and the kernel does not choose: all but rax, rcx, r11, the arguments and
-// the flags.
+// A hash of what a system call does not change and the kernel does not choose: all registers except rax, rcx, r11, the
+// arguments and the flags.
 inline uint32_t preserved_registers_hash(const user_regs_struct& r) {
   const uint64_t values[] = {r.rbx, r.rbp, r.rsp, r.r12, r.r13, r.r14, r.r15, r.fs_base, r.gs_base};
   return static_cast<uint32_t>(XXH3_64bits(values, sizeof values));
 }
 
-// Whether a result says that a signal came before the kernel did anything: it enters the call again unless a handler
-// says otherwise (linux/errno.h).
+// Whether a result says that a signal came before the kernel did anything. The kernel then enters the call again unless
+// a handler says otherwise (linux/errno.h).
 inline constexpr int64_t kErestartNoHandler = -514;
 inline constexpr int64_t kErestartRestartblock = -516;
 inline bool restarts(int64_t result) {
@@ -45,7 +46,7 @@ inline bool restarts(int64_t result) {
   return result <= kErestartsys && result >= kErestartRestartblock;
 }
 
-// From the registers right behind a syscall: those with which the thread goes on if no handler runs.
+// Converts the registers right after a system call to those with which the thread continues if no handler runs.
 inline user_regs_struct after_restart(const user_regs_struct& behind) {
   const auto result = static_cast<int64_t>(behind.rax);
   if (static_cast<int64_t>(behind.orig_rax) < 0 || !restarts(result)) return behind;
@@ -62,7 +63,7 @@ inline Bytes as_bytes(const user_regs_struct& regs) {
   return Bytes(first, first + sizeof regs);
 }
 
-// False if `bytes` is no register file.
+// False if `bytes` is not a register file.
 inline bool from_bytes(const Bytes& bytes, user_regs_struct& regs) {
   if (bytes.size() != sizeof regs) return false;
   std::memcpy(&regs, bytes.data(), sizeof regs);

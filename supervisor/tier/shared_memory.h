@@ -1,5 +1,5 @@
-// Memory that the supervisor shares with tracees, as a sealed file without a name (memfd_create(2)). Nobody can change
-// its size, so no tracee can take away what the supervisor has mapped.
+// Memory that the supervisor shares with tracees: a sealed file without a name (memfd_create(2)). Nobody can change its
+// size, so no tracee can take away what the supervisor has mapped.
 #pragma once
 
 #include <cstddef>
@@ -14,10 +14,10 @@ namespace redrive {
 class SharedMemory {
  public:
   enum class Tracees : uint8_t {
-    read,   // may map it to read and execute, and never write there (F_SEAL_FUTURE_WRITE)
-    write,  // may write, too
+    read,   // may map it for reading and executing, but never write to it (F_SEAL_FUTURE_WRITE)
+    write,  // may also write to it
   };
-  // Zeros, mapped here to read and write.
+  // Makes zeroed memory, mapped here for reading and writing.
   static Result<SharedMemory> make(const char* name, size_t size, Tracees tracees);
   SharedMemory(SharedMemory&& other) noexcept;
   SharedMemory& operator=(SharedMemory&& other) noexcept;
@@ -25,13 +25,13 @@ class SharedMemory {
 
   uint8_t* data() const { return data_; }
   size_t size() const { return size_; }
-  // Where a process finds the file that sees the same processes and could look into this one.
+  // The path of the file for a process that sees the same processes as this one and may access it.
   const std::string& path() const { return path_; }
-  // Zeros again, and no memory: whole pages.
+  // Makes whole pages zero again, and frees their memory.
   void clear(size_t offset, size_t length) const;
   // Sends the file over a socket (unix(7), SCM_RIGHTS).
   bool send(int socket) const;
-  // Nobody finds the file any more: who has it mapped keeps the memory.
+  // Nobody can find the file any more; processes that have it mapped keep the memory.
   void close();
 
  private:
