@@ -46,7 +46,7 @@ static int fails(const char* call) {
   return 1;
 }
 
-// Only writes to files fail, never those to another process's memory.
+// Only writes to files fail, not those to another process's memory.
 static int write_fails(int fd) {
   char name[64], path[16];
   snprintf(name, sizeof name, "/proc/self/fd/%d", fd);

@@ -30,7 +30,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of the events that qualify, the one in the middle.
+// The middle one of the events that qualify.
 template <typename Qualifies>
 Result<EventIndex> middle(const std::vector<Event>& events, const char* what, Qualifies qualifies) {
   std::vector<EventIndex> found;
@@ -50,13 +50,14 @@ Result<EventIndex> alter_payload(std::vector<Event>& events) {
   ASSIGN_OR_RETURN(const EventIndex at, middle(events, "logged message", logged));
   Bytes& data = events[at].writes.front().data;
   data[data.size() / 2] ^= 1;
-  // The hashes too, as a recorder would have written them: the program must find the difference, not a checksum.
+  // The hashes are changed too, as a recorder would have written them: the program must notice the difference, not a
+  // checksum.
   Receive& receive = *events[at].receive;
   if (receive.parts.size() == 1 && receive.length() == data.size()) receive.parts.front().hash = hash64(data);
   return at;
 }
 
-// Two consecutive messages of one channel change places: what was received, not the calls that did it.
+// Swaps two consecutive messages of one channel: what was received, not the calls that received it.
 Result<EventIndex> swap_receives(std::vector<Event>& events) {
   const auto first_of_pair = [&](const Event& event) {
     if (!is_message(event)) return false;
@@ -130,7 +131,7 @@ Result<EventIndex> plant_in_parts(const TraceFiles& files, const std::string& ki
   Compressor compressor(1);
   ASSIGN_OR_RETURN(const auto journal, write_contents(parts, disk(), files, &compressor));
   TRY(write_journal(journal, disk(), files));
-  fs::remove(files.catalog());  // derived; made again when asked for
+  fs::remove(files.catalog());  // derived; it is made again when needed
   return at;
 }
 

@@ -1,5 +1,4 @@
-// trace_catalog TRACE: makes the catalog anew from the segments, as for a recorder that was killed, and prints its
-// path.
+// trace_catalog TRACE: makes the catalog again from the segments, as for a killed recorder, and prints its path.
 #include <cstdio>
 
 #include "logstore/trace.h"

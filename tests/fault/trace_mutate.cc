@@ -1,5 +1,5 @@
-// trace_mutate FROM TO SEED: a copy of a trace that says something else than what was recorded, in records that are
-// well formed and have the right checksums (trace_mutation.h).
+// trace_mutate FROM TO SEED: copies a trace so that it says something other than what was recorded, in well-formed
+// records with correct checksums (trace_mutation.h).
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -15,7 +15,7 @@ Result<void> mutate(const TraceFiles& from, const TraceFiles& to, uint64_t seed)
   ASSIGN_OR_RETURN(TraceParts parts, take_apart(disk(), from));
   fs::create_directory(to.directory);
   for (const auto& directory : {to.events(), to.payloads()}) fs::create_directory(directory);
-  // Nobody writes to these.
+  // These files are never written to.
   if (fs::exists(from.files())) {
     fs::copy(from.files(), to.files(), fs::copy_options::recursive | fs::copy_options::create_hard_links);
   }

@@ -1,6 +1,6 @@
-// Changes what a trace says, as somebody might who forges one: fields of its records get other values, above all
-// extreme ones and those of other records; records are left out, repeated, exchanged and put elsewhere. What comes of
-// it is well formed nearly always, so that all its readers see it. The same seed makes the same changes.
+// Changes what a trace says, as a forger might: fields of its records get other values, above all extreme values and
+// those of other records; records are left out, repeated, swapped and moved. The result is nearly always well formed,
+// so that it gets past the decoders. The same seed makes the same changes.
 #pragma once
 
 #include <cmath>
@@ -18,7 +18,7 @@ class Mutation {
  public:
   explicit Mutation(uint64_t seed) : random_(seed) {}
 
-  // Changes one thing or a few; the journal apart.
+  // Changes one thing or a few, but not in the journal.
   void change(TraceParts& parts) {
     for (uint64_t left = changes(); left > 0; --left) {
       const uint64_t what = below(100);
@@ -36,7 +36,7 @@ class Mutation {
     }
   }
 
-  // Changes records of the journal, which then may say something else than the other files.
+  // Changes records of the journal, which may then contradict the other files.
   void change(std::vector<JournalRecord>& journal) {
     if (!once_in(2)) return;
     for (uint64_t left = changes(); left > 0 && !journal.empty(); --left) {
@@ -60,7 +60,7 @@ class Mutation {
     return *std::next(list.begin(), static_cast<ptrdiff_t>(below(list.size())));
   }
 
-  // What is near where things change, or has been seen elsewhere.
+  // A number near a limit, or one that was seen elsewhere.
   uint64_t number(uint64_t old) {
     constexpr uint64_t kExtreme[] = {0,
                                      1,
@@ -272,7 +272,7 @@ class Mutation {
     add_all(f, s.pages);
   }
 
-  // What an encoder would not write, or any decoder refuse at once, shows little.
+  // Values that an encoder would not write, or that any decoder would refuse at once, are of little use.
   void mend(auto&) {}
   void mend(Event& e) {
     if (!once_in(50)) e.kind = static_cast<EventKind>(static_cast<uint8_t>(e.kind) % 6);
@@ -312,7 +312,7 @@ class Mutation {
     if (m.object_size) *m.object_size &= (uint64_t{1} << 62) - 1;
   }
 
-  // Leaves out, repeats, exchanges or changes an element behind the first `kept`.
+  // Leaves out, repeats, swaps or changes an element after the first `kept` ones.
   template <typename T>
   void change_list(std::vector<T>& list, size_t kept = 0) {
     if (list.size() <= kept) return;
@@ -400,7 +400,7 @@ class Mutation {
         change_list(events);
     }
   }
-  // Of another event what comes beside a call.
+  // Takes over a part of another event, apart from its call.
   void take_part(Event& event, const Event& other) {
     switch (below(7)) {
       case 0:

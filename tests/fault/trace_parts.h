@@ -1,5 +1,5 @@
-// A trace taken apart into what its files say, to be changed and put together again: with right checksums, sizes and
-// counts, whatever else was changed. For traces that are finished and in the present format.
+// A trace taken apart into the contents of its files, to be changed and put together again with correct checksums,
+// sizes and counts, whatever was changed. For finished traces in the present format.
 #pragma once
 
 #include <map>
@@ -20,7 +20,7 @@ struct TraceParts {
   struct ImageParts {
     UnitId unit = 0;
     IntervalIndex interval = 0;
-    std::variant<UnitState, Bytes> header;  // bytes: what is no state
+    std::variant<UnitState, Bytes> header;  // bytes if it is not a state
     std::vector<Image::Page> pages;
   };
   std::vector<JournalRecord> journal;
@@ -151,8 +151,8 @@ inline Result<TraceParts> take_apart(Storage& storage, const TraceFiles& files) 
   return made;
 }
 
-// Writes all but the journal. Returns what the journal says then: the records of the parts, with the right places,
-// sizes and counts.
+// Writes everything except the journal. Returns what the journal must then say: the records of the parts, with the
+// right places, sizes and counts.
 inline Result<std::vector<JournalRecord>> write_contents(const TraceParts& parts, Storage& storage,
                                                          const TraceFiles& files, Compressor* packing) {
   std::vector<JournalRecord> journal = parts.journal;

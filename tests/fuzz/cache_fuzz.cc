@@ -1,5 +1,5 @@
-// cache_fuzz [SEED [ITERATIONS]]: feeds damaged entries of the cache of files to what reads them. Nothing may crash,
-// and of any plan that is accepted the trampolines can be made. A failure prints the seed that shows it.
+// cache_fuzz [SEED [ITERATIONS]]: feeds damaged entries of the cache of files to their readers. Nothing may crash, and
+// trampolines can be made for every accepted plan. A failure prints its seed.
 #include "interceptors/cpuid_sites.h"
 #include "logstore/file_cache.h"
 #include "supervisor/record/patch_plans.h"
@@ -90,7 +90,7 @@ void damage(Bytes& data, sample::Values& v) {
   }
 }
 
-// As the recorder uses them.
+// Uses the plans as the recorder does.
 void use_plans(const Bytes& bytes) {
   constexpr Address kStart = 0x7f0000000000, kTrampolines = kStart - 0x100000;
   auto plans = decode_plans(bytes, "");

@@ -1,6 +1,6 @@
-// mutant_fuzz [SEED [ITERATIONS]]: a small trace that says something else than what happened, in well-formed records
-// with right checksums (tests/fault/trace_mutation.h), read by all that reads traces and executes nothing. Nothing may
-// crash, hang or allocate without measure. A failure prints the seed that shows it.
+// mutant_fuzz [SEED [ITERATIONS]]: makes a small trace that says something other than what happened, in well-formed
+// records with correct checksums (tests/fault/trace_mutation.h), and gives it to everything that reads traces without
+// executing anything. Nothing may crash, hang or allocate without limit. A failure prints its seed.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -23,8 +23,8 @@ using fuzz::require;
 
 namespace {
 
-constexpr unsigned kSecondsPerTrace = 20;  // a hang, by far
-constexpr uint64_t kCatalogOnceIn = 256;   // making one takes as long as the rest of so many
+constexpr unsigned kSecondsPerTrace = 20;  // much longer than any correct run
+constexpr uint64_t kCatalogOnceIn = 256;   // making one takes as long as the rest of so many runs
 constexpr UnitId kUnits = 5;
 constexpr UnitId kJoinedUnit = 4, kShortUnit = 5;
 constexpr IntervalIndex kIntervals = 3;
@@ -52,7 +52,7 @@ Event received(uint64_t channel, EventRef sender, uint64_t length, uint64_t arri
   return event;
 }
 
-// What a unit does in the first interval is done by all; units 2 and 3 are born by events 1 and 2 of the first.
+// All units do the same in the first interval; units 2 and 3 are born by events 1 and 2 of the first unit.
 std::vector<Event> events_of(UnitId unit) {
   std::vector<Event> events;
   for (IntervalIndex interval = 0; interval < kIntervals; ++interval) {
@@ -161,7 +161,7 @@ void read_states(const Trace& trace) {
   }
 }
 
-// As run_set() does it, with the sends of the trace made by hand.
+// Does what run_set() does, with the sends of the trace made by hand.
 void pass_messages(const Trace& trace, const DependenceGraph& graph, const Plan& plan) {
   const auto store = store_for(graph, plan);
   if (!store) return;
@@ -284,7 +284,7 @@ void one_trace(const TraceParts& good, uint64_t seed) {
   evaluate(**opened, seed);
 }
 
-// Of an undamaged trace everything can be planned, and no damage is found but that its file copy is not there.
+// An undamaged trace can be planned completely, and the only damage found is that its file copy is missing.
 void expect_good(const TraceParts& good) {
   MemoryStorage storage;
   const TraceFiles files = make_directories(storage);

@@ -1,11 +1,11 @@
-// Reads everything that a trace holds, as far as logstore alone knows what it says.
+// Reads everything in a trace, as far as logstore alone understands it.
 #pragma once
 
 #include "logstore/trace.h"
 
 namespace redrive::fuzz {
 
-// True if something was reported. `catalog`: makes one, which takes most of the time.
+// True if something was reported. `catalog`: also makes a catalog, which takes most of the time.
 inline bool read_all(const Trace& trace, bool catalog) {
   bool reported = false;
   const auto note = [&](bool good) { reported |= !good; };

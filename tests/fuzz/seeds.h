@@ -1,4 +1,5 @@
-// What the fuzzers share: their arguments, [SEED [ITERATIONS]], and to say which seed shows a failure, however it ends.
+// Shared by the fuzzers: their arguments, [SEED [ITERATIONS]], and printing the seed of a failure, however the fuzzer
+// ends.
 #pragma once
 
 #include <errno.h>
@@ -32,7 +33,7 @@ inline void require(bool good, const char* what) {
   std::abort();
 }
 
-// Runs `one` with each seed; `what` it reads is said at the end.
+// Runs `one` with each seed; at the end, prints `what` it has read.
 template <typename One>
 int run(int argc, char** argv, uint64_t iterations, const char* what, One one) {
   const char* const name = program_invocation_short_name;

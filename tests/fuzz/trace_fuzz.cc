@@ -1,6 +1,6 @@
 // trace_fuzz [SEED [ITERATIONS]]: damages small traces in every way and reads all of them. Nothing may crash, hang or
-// allocate without measure; what was not damaged reads as before, and a flipped bit of a finished trace is reported. A
-// failure prints the seed that shows it.
+// allocate without limit; what was not damaged reads as before, and a flipped bit in a finished trace is reported. A
+// failure prints its seed.
 #include <unistd.h>
 
 #include <map>
@@ -17,7 +17,7 @@ using fuzz::require;
 
 namespace {
 
-constexpr unsigned kSecondsPerTrace = 20;  // a hang, by far
+constexpr unsigned kSecondsPerTrace = 20;  // much longer than any correct run
 
 using Files = std::map<std::string, Bytes>;
 
@@ -29,7 +29,7 @@ Files files_of(MemoryStorage& storage) {
 
 enum class State { killed, finished, prepared };
 
-// As `prepare` leaves it: contents of all messages, another image, other settings.
+// Does what `prepare` does: adds the payloads of all messages, another image, other settings.
 void prepare(MemoryStorage& storage) {
   const auto trace = Trace::open("/t", storage);
   require(static_cast<bool>(trace), "cannot open a trace");
@@ -114,7 +114,7 @@ void damage_bytes(Bytes& data, sample::Values& v) {
 
 bool is_framed(const Bytes& data) { return data.size() > kPreambleSize && std::memcmp(data.data(), "redrive", 7) == 0; }
 
-// Damages what a record says and gives it the right checksums again, so that the decoders see it.
+// Damages the contents of a record and corrects its checksums, so that the decoders see the damage.
 void damage_payloads(const std::string& path, Files& files, sample::Values& v) {
   MemoryStorage storage;
   put_back(files, storage);

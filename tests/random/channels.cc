@@ -1,4 +1,4 @@
-// Bytes and datagrams between threads and processes, by all kinds of channels and calls.
+// Bytes and datagrams between threads and processes, through all kinds of channels and calls.
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
@@ -367,7 +367,7 @@ uint64_t many_writers(Actor& actor) {
   return static_cast<uint64_t>(writers * records);
 }
 
-// The reading end of a pipe goes to a child as a message.
+// The reading end of a pipe is sent to a child in a message.
 uint64_t passed_descriptor(Actor& actor) {
   int sides[2];
   MUST(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sides));
@@ -405,7 +405,7 @@ uint64_t passed_descriptor(Actor& actor) {
   return 64;
 }
 
-// A child that is executed and copies its input to its output, as a filter in a shell does.
+// A child that is executed and copies its input to its output, like a filter in a shell.
 uint64_t through_filter(Actor& actor) {
   const Stream there = make_stream(actor, any_kind(actor)), back = make_stream(actor, any_kind(actor));
   const std::string binary = own_binary();
@@ -432,7 +432,7 @@ uint64_t through_filter(Actor& actor) {
   return seed + total;
 }
 
-// A server with epoll for several clients, which are children or threads.
+// An epoll server for several clients, which are children or threads.
 uint64_t small_server(Actor& actor) {
   sockaddr_storage address;
   const int listener = bound_socket(AF_INET, SOCK_STREAM, &address);
@@ -477,7 +477,7 @@ uint64_t small_server(Actor& actor) {
       const ssize_t got = again(actor, [&] { return recv(events[i].data.fd, &value, sizeof value, MSG_WAITALL); });
       if (got == 0) {
         MUST(epoll_ctl(set, EPOLL_CTL_DEL, events[i].data.fd,
-                       nullptr));  // children that others have forked meanwhile hold it open
+                       nullptr));  // children that were forked meanwhile hold it open
         close(events[i].data.fd);
         open--;
         continue;
@@ -494,7 +494,7 @@ uint64_t small_server(Actor& actor) {
   return answered;
 }
 
-// A file into a channel without the bytes passing through the program.
+// A file goes into a channel without its bytes passing through the program.
 uint64_t file_to_stream(Actor& actor) {
   const Stream stream = make_stream(actor, any_kind(actor));
   const uint64_t seed = actor.random.next();

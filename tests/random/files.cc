@@ -1,4 +1,4 @@
-// Files and directories against models of them.
+// Files and directories, compared with models of them.
 #include <dirent.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -10,7 +10,7 @@
 
 namespace {
 
-// One file by several descriptors: each operation is done to a model as well.
+// One file through several descriptors; each operation is applied to a model as well.
 uint64_t one_file(Actor& actor) {
   const std::string name = actor.file_name("file");
   const int fd = MUST(open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));

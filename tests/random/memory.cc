@@ -1,4 +1,4 @@
-// Mappings of all kinds, each against a model of what must be in them.
+// Mappings of all kinds, each compared with a model of its contents.
 #include <linux/futex.h>
 #include <sys/shm.h>
 #include <sys/syscall.h>
@@ -17,7 +17,7 @@ unsigned char* map(size_t pages, int flags, int fd = -1, int protection = PROT_R
   return static_cast<unsigned char*>(MUST(mmap(nullptr, pages * kPage, protection, flags, fd, offset)));
 }
 
-// Private memory: written, protected, given back, moved and grown at random.
+// Private memory that is written, protected, given back, moved and grown at random.
 uint64_t private_pages(Actor& actor) {
   size_t pages = static_cast<size_t>(actor.random.between(4, 64));
   unsigned char* base = map(pages, MAP_PRIVATE | MAP_ANONYMOUS);
@@ -37,7 +37,7 @@ uint64_t private_pages(Actor& actor) {
         void* moved = mremap(base, pages * kPage, grown * kPage, MREMAP_MAYMOVE);
         actor.note(reinterpret_cast<uint64_t>(moved));
         if (moved == MAP_FAILED) {
-          CHECK(errno == EFAULT);  // the kernel has not merged what earlier rounds have split
+          CHECK(errno == EFAULT);  // the kernel has not merged what earlier rounds split
           moved = map(grown, MAP_PRIVATE | MAP_ANONYMOUS);
           memcpy(moved, base, pages * kPage);
           MUST(munmap(base, pages * kPage));
@@ -135,7 +135,7 @@ void give_turn(std::atomic<uint32_t>& turn, uint32_t next) {
   MUST(syscall(SYS_futex, &turn, FUTEX_WAKE, 9, nullptr, nullptr, 0));
 }
 
-// Parent and child write in turns, and each checks what the other wrote.
+// Parent and child write in turns, and each checks what the other one wrote.
 uint64_t shared_turns(Actor& actor) {
   const Shared shared = make_shared(actor, actor.random.below(4));
   auto& turn = *new (shared.base) std::atomic<uint32_t>(0);
@@ -161,7 +161,7 @@ uint64_t shared_turns(Actor& actor) {
   return rounds;
 }
 
-// A file seen by a mapping, by a second one for reading, and by calls.
+// A file seen through a mapping, through a second one for reading, and by calls.
 uint64_t shared_file(Actor& actor) {
   Shared shared = make_shared(actor, actor.random.between(2, 3));
   const bool by_name = actor.random.coin();
@@ -210,7 +210,7 @@ uint64_t shared_file(Actor& actor) {
   return hash_of(model.data(), model.size());
 }
 
-// What a child does to a mapping is seen by the parent if it is shared, and not if it is private.
+// The parent sees what a child does to a mapping if it is shared, and does not if it is private.
 uint64_t inherited(Actor& actor) {
   const Shared shared = make_shared(actor, actor.random.below(4));
   const std::string name = actor.file_name("inherited");
@@ -236,7 +236,7 @@ uint64_t inherited(Actor& actor) {
   return value;
 }
 
-// The same object twice, one mapping partly taken away, protected and put back.
+// The same object mapped twice; one mapping is partly removed, protected and restored.
 uint64_t two_views(Actor& actor) {
   const int fd = MUST(memfd_create("views", MFD_CLOEXEC));
   const size_t pages = static_cast<size_t>(actor.random.between(3, 12));
@@ -272,7 +272,7 @@ uint64_t two_views(Actor& actor) {
   return result;
 }
 
-// Code that is made, run, and made anew.
+// Code that is generated, run, and generated again.
 uint64_t made_code(Actor& actor) {
   unsigned char* code = map(1, MAP_PRIVATE | MAP_ANONYMOUS);
   uint64_t sum = 0;

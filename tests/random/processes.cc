@@ -38,7 +38,7 @@ uint64_t executed(Actor& actor) {
   } else if (way == 2) {
     MUST0(posix_spawn(&child, arguments[0], nullptr, nullptr, arguments.data(), environ));
   } else {
-    child = start_child([&] {  // a thread that is not the first executes
+    child = start_child([&] {  // a thread other than the first one executes
       std::thread([&] { execv(arguments[0], arguments.data()); }).join();
       return 97;
     });
@@ -67,7 +67,7 @@ uint64_t tree(Actor& actor) {
   return static_cast<uint64_t>(depth);
 }
 
-// A grandchild whose parent has ended says so by a pipe.
+// A grandchild whose parent has ended reports through a pipe.
 uint64_t orphan(Actor& actor) {
   int fds[2];
   MUST(pipe2(fds, O_CLOEXEC));
@@ -86,7 +86,7 @@ uint64_t orphan(Actor& actor) {
   return value;
 }
 
-// A child with threads ends while these run, by each way of ending.
+// A child with threads ends while these run, in each possible way.
 uint64_t threaded_end(Actor& actor) {
   const int way = actor.random.below(4);
   const pid_t child = start_child([&] {
@@ -141,7 +141,7 @@ uint64_t waiting(Actor& actor) {
   return static_cast<uint64_t>(count);
 }
 
-// What differs from run to run.
+// Values that differ from run to run.
 uint64_t questions(Actor& actor) {
   for (int i = actor.random.between(1, 30); i > 0; i--) {
     timespec now;

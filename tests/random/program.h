@@ -1,9 +1,10 @@
-// What the parts of the random program share. A program is made from a seed: processes, threads in each, and a list of
-// actions for each thread. An action is a small scenario that checks itself; whatever is random about it comes from its
-// own generator, so that leaving out other actions does not change it. How actions interleave is up to the kernel.
+// Shared by the parts of the random program. A program is made from a seed: processes, threads in each, and a list of
+// actions for each thread. An action is a small scenario that checks itself. All its random choices come from a
+// generator of its own, so that leaving out other actions does not change it. How actions interleave is up to the
+// kernel.
 //
 // Signals: a thread's own real-time signals (Actor::signal) are blocked in all threads until an action unblocks them in
-// its own. SIGALRM may come at any time in any thread, so calls that can sleep go through `again`. What needs
+// its thread. SIGALRM may come at any time in any thread, so calls that can sleep go through `again`. What needs
 // dispositions of the whole process is done in a forked child.
 #pragma once
 
@@ -60,7 +61,7 @@ const std::vector<Action>& signal_actions();
 const std::vector<Action>& thread_actions();
 const std::vector<Action>& process_actions();
 
-// A call that is repeated where a signal has interrupted it.
+// A call that is repeated if a signal interrupted it.
 template <typename Call>
 auto again(Actor& actor, Call call, std::source_location from = std::source_location::current()) {
   auto result = call();
@@ -77,25 +78,25 @@ uint64_t hash_of(const void* data, size_t size, uint64_t start = 146959810393466
 unsigned char pattern(uint64_t seed, uint64_t offset);
 void fill_pattern(std::vector<unsigned char>& data, uint64_t seed, uint64_t offset = 0);
 
-// A forked child that does `work` and exits with what that returns. A child of a threaded process: no locks, and no
-// output.
+// Forks a child that does `work` and exits with the result. It is the child of a threaded process, so it must not use
+// locks or write output.
 pid_t start_child(const std::function<int()>& work);
 void expect_exit(Actor& actor, pid_t child, int status);
 void run_in_child(Actor& actor, const std::function<int()>& work);
 
-// Names of fds that a random program passes on to what it executes.
+// The path of the random program's own binary, for executing it again.
 std::string own_binary();
 
-// Some microseconds of the processor, without a system call.
+// Uses the processor for some microseconds, without a system call.
 void spend(int microseconds);
 
 void write_fully(Actor& actor, int fd, const void* data, size_t size);
 void read_fully(Actor& actor, int fd, void* data, size_t size);
 
-// In what the random program executes of itself: `argv[1]` is "--helper". Never returns.
+// Called when the random program was executed by itself: `argv[1]` is "--helper". Never returns.
 [[noreturn]] void run_helper(int count, char** arguments);
 
-// A thread-local range whose write faults the process's SIGSEGV handler answers by making the page writable.
+// A range in which writes of this thread fault; the process's SIGSEGV handler then makes the page writable.
 struct FaultRange {
   unsigned char* begin = nullptr;
   size_t size = 0;

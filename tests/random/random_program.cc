@@ -1,9 +1,9 @@
 // random_program SEED [--list] [--skip N,N,...]: a random program made from the seed, which checks itself. It ends with
-// "ok", what it did, and a checksum that depends on the seed and on what was skipped alone. The lines before it hold
-// what its calls have answered, which may differ from run to run, but not between a recording and its replay.
+// "ok", what it did, and a checksum that depends only on the seed and on what was skipped. The lines before that hold
+// the answers of its calls, which may differ from run to run, but not between a recording and its replay.
 //
-// --list prints the numbers of all parts that --skip can leave out: features of the whole program, and actions. What is
-// left stays as it was. Between processes of the program the state goes by the arguments --process, --phase and
+// --list prints the numbers of all parts that --skip can leave out: features of the whole program, and actions. The
+// remaining parts do not change. Processes of the program pass their state on in the arguments --process, --phase and
 // --descriptors.
 #include <spawn.h>
 #include <sys/time.h>
@@ -45,7 +45,8 @@ struct Program {
   std::vector<PlannedAction> actions;
   bool has(int feature) const { return features.contains(feature) && !skipped.contains(feature); }
 
-  // Whether anything is left to do in a thread of the process; with thread -1, in the process or those that it starts.
+  // Whether anything is left to do in a thread of the process; with thread -1, in the process or in those that it
+  // starts.
   bool needs(int process, int thread) const {
     const bool here = std::any_of(actions.begin(), actions.end(), [&](const PlannedAction& planned) {
       return planned.process == process && (thread < 0 || planned.thread == thread) &&
@@ -64,7 +65,7 @@ Program plan(uint64_t seed) {
   made.seed = seed;
   Random random(seed);
   std::vector<Action> all;
-  // Seeds of some kinds take their actions from few groups, so that these meet more often.
+  // Seeds of some kinds take their actions from few groups, so that these are combined more often.
   const std::vector<Action>* groups[] = {&channel_actions(), &memory_actions(), &file_actions(),
                                          &signal_actions(),  &thread_actions(), &process_actions()};
   const int group = random.below(3) == 0 ? 1 + random.below(63) : 63;
@@ -228,7 +229,7 @@ SharedCounters* map_shared(const State& state) {
   return static_cast<SharedCounters*>(MUST(mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, state.shared, 0)));
 }
 
-// One process: its children, its threads, then what comes of both. Returns its exit status.
+// One process: runs its children and its threads, and combines their results. Returns its exit status.
 int run_process(const Program& program, State state) {
   install_fault_handler();
   block_own_signals();

@@ -1,4 +1,4 @@
-// Signals and timers. What concerns the whole process happens in a child of its own.
+// Signals and timers. What affects the whole process happens in a child of its own.
 #include <sys/signalfd.h>
 #include <sys/time.h>
 #include <sys/timerfd.h>
@@ -42,7 +42,7 @@ void queue_to_self(int signal, int value) {
   MUST0(pthread_sigqueue(pthread_self(), signal, sigval{.sival_int = value}));
 }
 
-// Sent to the own thread, blocked or not, on another stack or not.
+// A thread sends a signal to itself, blocked or not, on an alternate stack or not.
 uint64_t to_itself(Actor& actor) {
   std::vector<unsigned char> stack(64 * 1024);
   const bool other_stack = actor.random.coin();
@@ -50,7 +50,7 @@ uint64_t to_itself(Actor& actor) {
     const stack_t own = {stack.data(), 0, stack.size()};
     MUST(sigaltstack(&own, nullptr));
   }
-  const bool nested = actor.random.coin();  // of several that are pending, the last one's handler then runs first
+  const bool nested = actor.random.coin();  // if several are pending, the handler of the last one then runs first
   handle(actor.signal, (other_stack ? SA_ONSTACK : 0) | (nested ? SA_NODEFER : 0));
   handled = 0;
   handled_values = 0;
@@ -77,7 +77,7 @@ uint64_t to_itself(Actor& actor) {
   return wanted;
 }
 
-// Values that a thread or child sends, taken one by one, in their order.
+// Values that a thread or child sends are received one by one, in their order.
 uint64_t awaited(Actor& actor) {
   const int count = actor.random.between(1, 20), way = actor.random.below(4), signal = actor.signal;
   const pthread_t self = pthread_self();
@@ -182,7 +182,7 @@ uint64_t interrupted(Actor& actor) {
 volatile sig_atomic_t process_count;
 void count_in_process(int) { process_count = process_count + 1; }
 
-// A process that computes while a timer of its own interrupts it.
+// A process computes while a timer of its own interrupts it.
 uint64_t timer_while_computing(Actor& actor) {
   const int which = actor.random.between(0, 2), wanted = actor.random.between(1, 8),
             period_us = actor.random.between(300, 2000);
@@ -279,7 +279,7 @@ uint64_t sleeps(Actor& actor) {
 sigjmp_buf jump_target;
 void jump_out(int) { siglongjmp(jump_target, 1); }
 
-// Out of a handler by siglongjmp, from a blocked call or from computing.
+// Leaves a handler by siglongjmp, out of a blocked call or a computation.
 uint64_t jumps(Actor& actor) {
   const int wanted = actor.random.between(1, 5);
   const bool sleeping = actor.random.coin();

@@ -1,4 +1,5 @@
-// Distributed breakpoints: by hand, and on random executions against the transitive closure of happened-before.
+// Distributed breakpoints: examples by hand, and random executions compared with the transitive closure of
+// happened-before.
 #include "supervisor/plan/breakpoint.h"
 
 #include <ctime>
@@ -70,7 +71,7 @@ struct Random {
   std::mt19937_64 engine;
 };
 
-// Of each event all that happened before it.
+// For each event, everything that happened before it.
 struct Closure {
   std::map<EventRef, std::set<EventRef>> past;
 
@@ -91,8 +92,8 @@ struct Closure {
   }
 };
 
-// What is done where the listed units stand before their events: by the definition, event by event. None if some of it
-// would have to be both done and not.
+// What is done when the listed units stand before their events, found by the definition, event by event. Nullopt if
+// some of it would have to be both done and not done.
 std::optional<Places> by_closure(const Random& random, const Closure& closure, const std::vector<EventRef>& listed) {
   const auto is_ahead = [&](EventRef event) {
     return std::any_of(listed.begin(), listed.end(),
@@ -122,7 +123,7 @@ std::optional<Places> by_closure(const Random& random, const Closure& closure, c
   return out;
 }
 
-// No unit has done what needs something that another has not.
+// No unit has done anything that depends on something another unit has not done.
 bool is_consistent(const Closure& closure, const Places& at) {
   for (const auto& [event, past] : closure.past) {
     if (event.event >= at.at(event.unit)) continue;
@@ -152,7 +153,7 @@ TEST_CASE("breakpoint: what the event itself receives has been sent") {
   message(e, {1, 2}, {2, 3});
   CHECK(places(causal_breakpoint(e, {{2, 3}})) == Places{{1, 3}, {2, 3}});
   CHECK(places(causal_breakpoint(e, {{2, 2}})) == Places{{1, 0}, {2, 2}});
-  // Unless its sender is to stand before that: neither has happened, and both may be looked at.
+  // If the sender must stand before that event too, neither has happened, and both may be inspected.
   CHECK(places(causal_breakpoint(e, {{1, 2}, {2, 3}})) == Places{{1, 2}, {2, 3}});
 }
 

@@ -1,4 +1,4 @@
-// Calls that are entered again sleep for what is left of their timeout. The program's memory is this process's own.
+// Calls that are entered again sleep for the rest of their timeout. The program's memory is that of this process.
 #include "supervisor/record/call_timeout.h"
 
 #include <sys/syscall.h>
@@ -27,7 +27,7 @@ struct Caller {
   Memory memory;
   int64_t number = 0;
   std::array<uint64_t, 6> args{};
-  FakeTracer tracer;  // for its clock
+  FakeTracer tracer;  // used for its clock
   CallTimeout timeout;
 };
 
@@ -41,7 +41,7 @@ TEST_CASE("a call that is entered for the first time has its own timeout") {
   CHECK_FALSE(caller.enter());
   CHECK_FALSE(caller.timeout.take_shortened());
   caller.tracer.pass(300ms);
-  CHECK_FALSE(caller.enter());  // it has returned meanwhile, and is made once more
+  CHECK_FALSE(caller.enter());  // it has returned meanwhile, and is made again
   timespec second{1, 0};
   caller.semtimedop(&second);
   CHECK_FALSE(caller.enter());
@@ -60,7 +60,7 @@ TEST_CASE("what is left of a timeout in a register, each time that the call is w
   CHECK_FALSE(caller.timeout.take_shortened());
   caller.tracer.pass(400ms + 1us);
   caller.is_woken();
-  CHECK_EQ(caller.enter(), 299);  // not earlier than it was to be
+  CHECK_EQ(caller.enter(), 299);  // not before its time
   caller.tracer.pass(10s);
   caller.is_woken();
   CHECK_EQ(caller.enter(), 0);
@@ -100,7 +100,7 @@ TEST_CASE("a call that sleeps for ever, or cannot tell for how long, does so aga
   caller.is_woken();
   CHECK_FALSE(caller.enter());
   CHECK_FALSE(caller.timeout.own());
-  // The kernel writes what is left of this one.
+  // For this one, the kernel writes the rest of the timeout.
   const timespec second{1, 0};
   caller.number = SYS_ppoll, caller.args = {0, 0, reinterpret_cast<uint64_t>(&second), 0, 8};
   caller.enter();

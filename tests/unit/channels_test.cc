@@ -1,4 +1,4 @@
-// Pairing on made-up endpoints, and what the kernel says of this process's own descriptors.
+// Pairing with made-up endpoints, and what the kernel says about this process's own descriptors.
 #include "interceptors/channels.h"
 
 #include <arpa/inet.h>
@@ -29,7 +29,7 @@ constexpr uint64_t kMiB = uint64_t{1} << 20;
 
 Bytes bytes(std::string_view text) { return Bytes(text.begin(), text.end()); }
 
-// "3+0:5 4+2:1": parts as sender's event + offset : length.
+// "3+0:5 4+2:1": the parts as sender's event + offset : length.
 std::string text(const std::vector<MatchedPart>& parts) {
   std::string out;
   for (const auto& part : parts) {
@@ -40,13 +40,13 @@ std::string text(const std::vector<MatchedPart>& parts) {
   return out;
 }
 
-// What a receive got; "" if that cannot be told.
+// What a receive got; "" if it could not be matched.
 std::string matched(Channels& channels, const Endpoint& endpoint, const Bytes& content, bool peek) {
   std::vector<MatchedPart> parts;
   return channels.receive(endpoint, content, peek, parts) ? text(parts) : "";
 }
 
-// Two ends of a stream; sends go from `a` to `b`. A send is named by the number of its event.
+// The two ends of a stream; sends go from `a` to `b`. A send is named by the number of its event.
 struct Wire {
   Channels channels;
   Endpoint a{Kind::stream, 1, 2};
@@ -72,7 +72,7 @@ struct Wire {
   }
 };
 
-// One endpoint that sends datagrams and gets them back, as all datagram sockets share one pool.
+// An endpoint that sends datagrams and receives them, because all datagram sockets share one pool.
 struct Datagrams : Wire {
   Datagrams() { a = b = Endpoint{Kind::datagram, 1, 0}; }
   void send(EventIndex event, std::string_view payload) {
@@ -167,7 +167,7 @@ TEST_CASE("a stream: a peek leaves the bytes") {
   wire.begin(2, "def");
   CHECK_EQ(wire.receive("ab", true), "1+0:2");
   CHECK_EQ(wire.receive("abcd", true), "1+0:3 2+0:1");
-  CHECK_EQ(wire.receive("unlike", true), "");  // nor does it condemn the stream
+  CHECK_EQ(wire.receive("unlike", true), "");  // nor does it spoil the stream
   CHECK_EQ(wire.receive("abcdef"), "1+0:3 2+0:3");
   wire.end(2, 3);
 }
@@ -225,7 +225,7 @@ TEST_CASE("a stream: what drains away unseen is not received") {
   wire.send(2, "def");
   wire.channels.drain(wire.b, 4);
   CHECK_EQ(wire.receive("ef"), "2+1:2");
-  wire.channels.drain(wire.b, 2);  // seen before the transfer that brought it
+  wire.channels.drain(wire.b, 2);  // seen before the transfer that brought the bytes
   wire.channels.transfer(wire.a, 2);
   wire.send(3, "ghi");
   CHECK_EQ(wire.receive("ghi"), "3+0:3");
@@ -288,7 +288,7 @@ TEST_CASE("all streams together hold a limited number of bytes: those that hold 
   CHECK_EQ(receive(1, "x"), "1+0:1");
   CHECK_EQ(receive(5, "x"), "5+0:1");
   CHECK_EQ(receive(100, "small"), "100+0:5");
-  // There is room again, and what was given up stays so.
+  // There is room again; streams that were given up stay so.
   send(6, Bytes(60 * kMiB, 'x'));
   send(7, Bytes(60 * kMiB, 'x'));
   send(4, bytes("later"));
@@ -381,14 +381,14 @@ TEST_CASE("the oldest datagrams make room for new ones") {
   const auto received = [&](uint8_t event) { return matched(net.channels, net.b, Bytes(8 * kMiB, event), false); };
   const std::string whole = "+0:" + std::to_string(8 * kMiB);
   CHECK_EQ(received(1), "");
-  CHECK_EQ(received(2), "");  // nine times eight is more than 64 by the overhead too
+  CHECK_EQ(received(2), "");  // nine times eight is more than 64, and the overhead adds to it
   CHECK_EQ(received(3), "3" + whole);
   CHECK_EQ(received(9), "9" + whole);
 }
 
 namespace {
 
-// This process seen as a recorded one.
+// This process, treated as a recorded one.
 struct Self {
   Channels channels;
   Fd pidfd{static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0))};
@@ -413,7 +413,7 @@ Pair pipe_pair() {
   return {Fd(fds[1]), Fd(fds[0])};
 }
 
-// A loopback address of a family, or the name of an abstract unix socket.
+// A loopback address of one family, or the name of an abstract unix socket.
 struct SocketAddress {
   sockaddr_storage storage{};
   socklen_t size = sizeof storage;
@@ -472,7 +472,7 @@ void reset(Pair& pair) {
   }
 }
 
-// Both ends must see one channel in each direction, and real bytes must find their way.
+// Both ends must see one channel in each direction, and real bytes must be matched.
 void check_stream(Self& self, const Pair& pair, const std::string& kind, bool two_way) {
   CAPTURE(kind);
   const auto a = self.ask(pair.a);
@@ -497,7 +497,7 @@ void check_stream(Self& self, const Pair& pair, const std::string& kind, bool tw
   Bytes got(7);
   REQUIRE_EQ(read(pair.b.get(), got.data(), got.size()), 7);
   CHECK_EQ(matched(self.channels, *b, got, false), "5+0:7");
-  // A duplicate is the same endpoint.
+  // A duplicate has the same endpoint.
   const Fd duplicate(fcntl(pair.a.get(), F_DUPFD_CLOEXEC, 0));
   const auto again = self.ask(duplicate);
   REQUIRE(again);
@@ -547,7 +547,7 @@ TEST_CASE("memory does not grow with the number of connections that were closed"
   }
   CHECK(mallinfo2().uordblks < early + 16 * kMiB);
   CHECK_EQ(receive(lasting, "question"), "1+0:8");
-  // Nobody has looked at this end before.
+  // This end has not been looked up before.
   CHECK_EQ(receive(recent, "question"), "99000+0:8");
 }
 

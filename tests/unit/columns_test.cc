@@ -1,4 +1,4 @@
-// What listings make of bytes that they did not choose.
+// How listings show bytes that they did not choose.
 #include "supervisor/cli/columns.h"
 
 #include "base/text.h"

@@ -193,7 +193,7 @@ TEST_CASE("replay finds trace, unit and intervals by position") {
   CHECK(replay.output);
   CHECK(replay.json);
 
-  CHECK_EQ(parsed<ReplayOptions>({"replay", "ls"}).unit_text, "ls");  // a program may be called like a command
+  CHECK_EQ(parsed<ReplayOptions>({"replay", "ls"}).unit_text, "ls");  // a program may have the name of a command
   CHECK_EQ(parsed<ReplayOptions>({"replay", "rm", "stats:1"}).trace, "rm");
   CHECK_FALSE(parsed<ReplayOptions>({"replay", "3"}).first_interval);
   CHECK(parsed<ReplayOptions>({"replay", "--all"}).trace.empty());

@@ -36,8 +36,8 @@ std::string failure_of(const std::function<std::string()>& work) {
   return text ? "none: " + text.value() : text.error().message;
 }
 
-// What the compiler must not know.
-volatile uintptr_t nowhere = 8;  // no null pointer, which UndefinedBehaviorSanitizer reports before it is used
+// A value that the compiler must not know.
+volatile uintptr_t nowhere = 8;  // not a null pointer, which UndefinedBehaviorSanitizer reports before use
 volatile bool always = true;
 
 }  // namespace

@@ -9,7 +9,7 @@
 
 using namespace redrive;
 
-// A function as a stripped file has them: without a symbol, behind one that has. It stops its process.
+// A function as in a stripped file: without a symbol, after one that has a symbol. It stops its process.
 asm(R"(
   .pushsection .text
   .globl redrive_test_neighbour

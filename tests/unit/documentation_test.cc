@@ -1,4 +1,4 @@
-// The man page, --help and the parser agree; so do the version and the change log.
+// Checks that the man page, --help and the parser agree, and the version and the change log.
 #include <cstdlib>
 #include <fstream>
 #include <map>
@@ -24,7 +24,7 @@ std::string contents(const std::string& path) {
   return out.str();
 }
 
-// Of each command's subsection (.Ss NAME) in redrive(1), the options in its list (.It Fl ...).
+// For each command's subsection (.Ss NAME) in redrive(1), the options in its list (.It Fl ...).
 std::map<std::string, std::set<std::string>> documented_options() {
   std::map<std::string, std::set<std::string>> out;
   std::istringstream page(contents("man/redrive.1"));
@@ -42,7 +42,7 @@ std::map<std::string, std::set<std::string>> documented_options() {
 constexpr std::string_view kBegin = ".\\\" begin of the refused calls, made from the syscall table\n";
 constexpr std::string_view kEnd = ".\\\" end of the refused calls\n";
 
-// What the table refuses, for redrive(1): each reason once, with the calls and what they answer.
+// The calls that the table refuses, for redrive(1): each reason once, with the calls and their answers.
 std::string refused_calls() {
   std::map<std::string, std::map<std::string, std::vector<std::string>>> calls;  // by reason and answer
   const auto add = [&](const SyscallRow& row) {
@@ -66,7 +66,7 @@ std::string refused_calls() {
 
 }  // namespace
 
-// With REDRIVE_UPDATE=1 in the environment the page is made to say so.
+// With REDRIVE_UPDATE=1 in the environment, the page is updated instead.
 TEST_CASE("redrive(1) lists the calls that the syscall table refuses, with their reasons") {
   const std::string page = contents("man/redrive.1");
   const size_t begin = page.find(kBegin), end = page.find(kEnd);

@@ -1,5 +1,5 @@
-// Off-line evaluation: its figures against the planner's, which shares no code with it, and against what a schedule
-// must obey.
+// Off-line evaluation: compares its figures with those of the planner, which shares no code with it, and with what a
+// schedule must obey.
 #include "supervisor/plan/evaluation.h"
 
 #include <algorithm>
@@ -35,7 +35,7 @@ Evaluated evaluate(const std::string& pattern, const std::string& policy, uint64
   return out;
 }
 
-// Events are an execution's steps by number, intervals those of each unit in order.
+// Events are the steps of an execution by number, intervals those of each unit in order.
 Rdg graph_of(const Evaluated& evaluated) {
   Rdg rdg;
   const auto& [execution, decided] = evaluated;
@@ -46,7 +46,7 @@ Rdg graph_of(const Evaluated& evaluated) {
     const auto& step = execution.steps[i];
     const uint32_t interval = decided.interval_of[i];
     auto& intervals = rdg.units[step.unit];
-    while (current[step.unit] != interval) {  // those without a step too
+    while (current[step.unit] != interval) {  // including those without a step
       uint32_t& at = current[step.unit];
       do ++at;
       while (decided.intervals[at].unit != step.unit);

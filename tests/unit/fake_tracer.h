@@ -1,8 +1,8 @@
 // A tracer without a kernel: tracees are scripts of stops, and time passes only when a test says so.
 //
-// A tracee runs or is stopped, as a real one. When it is waited for while it runs, it comes to the next stop of its
-// script; what is asked of it while it does not stand there fails or is lost, as ptrace(2) has it. All that was asked
-// is written down in `asked`, a line each.
+// Like a real one, a tracee runs or is stopped. If it is waited for while it runs, it comes to the next stop of its
+// script. Requests about it fail or are lost while it is not stopped, as with ptrace(2). All requests are noted in
+// `asked`, one line each.
 #pragma once
 
 #include <deque>
@@ -26,20 +26,21 @@ class FakeTracer : public Tracer {
     SignalMasks signals;
   };
 
-  // A tracee that runs, and comes to these stops. After the last it runs until it is interrupted or killed.
+  // Adds a tracee that runs and comes to these stops. After the last one, it runs until it is interrupted or killed.
   Tracee& add(pid_t tid, std::vector<Stop> script = {});
-  // Null if there is none, or it has ended and that was waited for.
+  // Null if there is none, or if it has ended and was waited for.
   Tracee* find(pid_t tid);
   void pass(Clock::duration time) { now_ += time; }
 
-  // "10: cont", "10: step with 15", "10: interrupt", "5: send 9", "5/10: send 9" (to a thread), "wake within 100 us"
+  // The requests: "10: cont", "10: step with 15", "10: interrupt", "5: send 9", "5/10: send 9" (to a thread), "wake
+  // within 100 us".
   std::vector<std::string> asked;
-  std::map<pid_t, uint64_t> cpu_ns_of;  // by process; one that is not there has ended
+  std::map<pid_t, uint64_t> cpu_ns_of;  // by process; one that is missing has ended
 
-  // Where a real one would wait for a signal to redrive, time passes up to the next that was asked for.
+  // Where a real tracer would wait for a signal to redrive, time passes up to the next wake-up that was asked for.
   Waited wait_for_any() override;
   Waited take_any() override;
-  // A tracee that nothing stops any more cannot be waited for: there is nothing to wait for, and the test fails.
+  // A tracee that nothing will stop cannot be waited for: the test fails.
   std::optional<Stop> wait(pid_t tid) override;
   bool has_stopped(pid_t tid) override;
 
@@ -56,10 +57,10 @@ class FakeTracer : public Tracer {
   bool set_siginfo(pid_t tid, const siginfo_t& info) override;
   bool get_signal_mask(pid_t tid, uint64_t& mask) override;
   bool set_signal_mask(pid_t tid, uint64_t mask) override;
-  // With the mask above as what is blocked.
+  // Returns the mask above as the blocked signals.
   SignalMasks signal_masks(pid_t tid) override;
 
-  // SIGKILL ends the tracee: it is where it is stopped no more, and its end is its next stop.
+  // SIGKILL ends the tracee: it is no longer stopped where it was, and its end is its next stop.
   bool send(pid_t pid, int signal) override;
   bool send(pid_t pid, pid_t tid, int signal) override;
 

@@ -1,4 +1,4 @@
-// What is kept of files between recordings: found again if the file and the copy are what they were, and only then.
+// What is kept of files between recordings: it is found again if, and only if, the file and the copy are unchanged.
 #include <fcntl.h>
 #include <sys/stat.h>
 
@@ -18,10 +18,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr char kFile[] = "/bin/true";  // old, and nobody writes it
+constexpr char kFile[] = "/bin/true";  // an old file that nobody writes to
 constexpr uint64_t kLimit = 1 << 30;
 
-// A cache, and traces beside it.
+// A cache, with traces beside it.
 struct Place {
   Place() {
     std::string name = (fs::temp_directory_path() / "rd-cache-XXXXXX").string();
@@ -54,7 +54,7 @@ FileFacts& facts_of(FileCache& cache, const char* path = kFile) {
   return *facts;
 }
 
-// As a recording does: copies the file into a trace, learns something, keeps it.
+// Does what a recording does: copies the file into a trace, learns something, keeps it.
 std::string record(const Place& place, const std::string& trace, uint64_t limit = kLimit) {
   const auto cache = FileCache::open(place.cache(), limit);
   REQUIRE(cache);
@@ -109,7 +109,7 @@ TEST_CASE("a later recording shares the copy and knows what was learnt") {
   CHECK(is_good_copy(second));
   CHECK((access(second.c_str(), W_OK) != 0 || geteuid() == 0));
   CHECK((fs::status(second).permissions() & (fs::perms::owner_write | fs::perms::others_write)) == fs::perms::none);
-  // A trace that goes leaves the others and the cache as they are.
+  // Removing a trace does not change the others and the cache.
   fs::remove_all(place.path / "t1");
   CHECK(is_good_copy(second));
   CHECK(is_good_copy(record(place, "t3")));
@@ -168,7 +168,7 @@ TEST_CASE("a copy that is not what it was is not used, and is replaced") {
   const std::string kept = place.cache() + "/copies/" + fs::path(first).filename().string();
   const bool linked = inode_of(first) == inode_of(kept);
   flip(kept, 5000);
-  CHECK(is_good_copy(first) != linked);  // a hard link has its damage: its sums tell
+  CHECK(is_good_copy(first) != linked);  // a hard link shares the damage, which its sums show
   CHECK(facts_of(*FileCache::open(place.cache(), kLimit)).content.empty());
   const std::string second = record(place, "t2");
   CHECK(is_good_copy(second));
@@ -200,7 +200,7 @@ TEST_CASE("nothing is kept of a file that may change unseen") {
   REQUIRE(cache);
   const std::string fresh = place.path / "fresh";
   std::ofstream(fresh) << "new";
-  CHECK_FALSE(cache->of(fresh, version_of(fresh.c_str())));  // it could be written again in this tick of the clock
+  CHECK_FALSE(cache->of(fresh, version_of(fresh.c_str())));  // it could be written again within this tick of the clock
   constexpr char kOurs[] = "CONTRIBUTING.md";
   {
     const Fd writer(open(kOurs, O_RDWR | O_CLOEXEC));
@@ -277,7 +277,7 @@ TEST_CASE("plans and cpuid sites come back as they were") {
   CHECK_FALSE(again.sites().at(0x100).window);
   CHECK(encode(FilePlans()).empty());
 
-  // Windows of which no trampoline can be made.
+  // Windows for which no trampoline can be made.
   const auto refused = [&](PatchWindow window, size_t size, SiteKind kind = SiteKind::syscall, uint64_t at = 0x40) {
     FilePlans bad;
     CodeSite& site = bad.try_emplace({0, 0x1000}, "", 0).first->second.site(at);

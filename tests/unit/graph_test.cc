@@ -1,4 +1,4 @@
-// The dependence graph of traces, above all of those that a killed recorder left.
+// The dependence graph of traces, above all of traces that a killed recorder left.
 #include "supervisor/plan/graph.h"
 
 #include "logstore/memory_storage.h"
@@ -14,13 +14,13 @@ class Written {
  public:
   Written() : writer_(TraceWriter::create("/t", Settings{}, storage_).value()) {}
 
-  // It begins with a fork, or else with a program, whose image is stored at once, if it ever is.
+  // The unit begins with a fork, or else with a program, whose image is stored at once, if at all.
   void unit(UnitId id, EventRef parent = {}, bool stored = true) {
     bare_unit(id, parent);
     interval(id, parent.unit ? CheckpointKind::fork : CheckpointKind::exec);
     if (!parent.unit && stored) image(id);
   }
-  // One without any interval.
+  // A unit without any interval.
   void bare_unit(UnitId id, EventRef parent = {}) {
     writer_->add(UnitRecord{id, static_cast<int32_t>(100 + id), parent, {}});
   }
@@ -56,7 +56,7 @@ class Written {
     for (const auto& sender : senders) event.receive->parts.push_back({sender, 0, 1, 0});
     return append(id, event);
   }
-  // The recorder is killed: what it wrote is read.
+  // The recorder is killed; reads what it wrote.
   std::shared_ptr<Trace> killed() {
     REQUIRE(writer_->flush());
     writer_.reset();
@@ -234,8 +234,8 @@ TEST_CASE("a receive that was logged needs no send") {
 TEST_CASE("a cut takes away what others received from there") {
   Written trace;
   for (UnitId id = 1; id <= 5; ++id) trace.unit(id);
-  // Each unit hands on what it got from the one before; the first lacks its send. The later units come first in
-  // the trace's order, so that one pass does not do.
+  // Each unit passes on what it got from the one before; the send to the first one is missing. Later units come first
+  // in the trace's order, so that one pass is not enough.
   trace.work(5, 2);
   trace.receive(5, {{1, 99}});
   EventRef last = trace.send(5);
@@ -273,7 +273,7 @@ TEST_CASE("behind a cut only what has an image stays") {
   trace.unit(1);
   trace.work(1);
   trace.receive(1, {{2, 50}});
-  trace.interval(1);  // without image: executed through the cut
+  trace.interval(1);  // without an image: executed through the cut
   trace.work(1, 2);
   trace.interval(1);  // ditto
   trace.work(1, 2);
@@ -495,7 +495,7 @@ TEST_CASE("of a finished trace no more is read than plans need") {
   CHECK_EQ(read(2), 1);  // of its second interval
   CHECK_EQ(read(4), 0);
 
-  // What is read later takes its place among the rest.
+  // What is read later is inserted in its place.
   const auto earlier = graph.plan(2, 0);
   REQUIRE(earlier);
   REQUIRE(earlier->plan);

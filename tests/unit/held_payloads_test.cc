@@ -1,4 +1,4 @@
-// Payloads that wait for a decision: in memory, in the file, and those that there is no room for.
+// Payloads that wait for a decision: in memory, in the file, and those for which there is no room.
 #include "supervisor/record/held_payloads.h"
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// Signals that wait for an event of their thread: which are sent again when, and what they are known by then.
+// Signals that wait for an event of their thread: which are sent again, when, and how they are then recognized.
 #include "supervisor/record/held_signals.h"
 
 #include <string>
@@ -30,7 +30,7 @@ struct Held {
   }
   void hold(int number) { signals.hold(signal_of(number), tracer.now()); }
   bool raise() { return signals.raise(tracer, kPid, kTid); }
-  // What was sent since the last time.
+  // What was sent since the previous call.
   Lines sent() { return std::exchange(tracer.asked, {}); }
   static std::string sends(int number) { return "10/12: send " + std::to_string(number); }
 
@@ -94,7 +94,7 @@ TEST_CASE("blocked signals stay with the kernel, and those after them are raised
   CHECK(held.raise());
   CHECK(held.sent() == Lines{Held::sends(SIGUSR1), Held::sends(SIGUSR2)});
   CHECK(held.signals.arrived(SIGUSR2));
-  CHECK(held.signals.arrived(SIGUSR1));  // when it is blocked no more
+  CHECK(held.signals.arrived(SIGUSR1));  // when it is no longer blocked
   held.thread->signal_mask = bit_of(SIGTERM);
   CHECK_FALSE(held.raise());
   CHECK(held.sent() == Lines{Held::sends(SIGTERM)});

@@ -1,5 +1,5 @@
-// What the in-process tier is made of: windows around syscall instructions, trampolines, cpuid in files, the table of
-// calls, and memory as it was.
+// The parts of the in-process tier: windows around syscall instructions, trampolines, cpuid in files, the table of
+// calls, and restored memory.
 #include <elf.h>
 #include <sys/mman.h>
 
@@ -21,7 +21,7 @@
 namespace redrive {
 namespace {
 
-// Code at offset 512 of a segment of nops, with its syscall instruction at `site` of that.
+// Code at offset 512 of a segment of nops; its syscall instruction is at offset `site` of the code.
 struct Case {
   const char* name;
   Bytes code;
@@ -76,7 +76,7 @@ TEST_CASE("a window holds instructions that can move, and nothing jumps into it"
       {"rdtscp that can move", {0x0f, 0x01, 0xf9, 0x48, 0xc1, 0xe2, 0x20}, 0, PatchWindow{0, 4}},
       {"rdtsc behind a mov", {0xb8, 0x27, 0, 0, 0, 0x0f, 0x31, 0xff, 0xd0}, 5, std::nullopt},
       {"no syscall instruction", {0x0f, 0x0b, 0x48, 0x3d, 0, 0xf0, 0xff, 0xff}, 0, std::nullopt},
-      // jmp to the cmp, over it: the first may not be patched, the second may.
+      // jmp to the cmp, over the syscall: the first window may not be patched, the second may.
       {"a short jump to behind the call", {0xeb, 0x02, 0x0f, 0x05, 0x48, 0x3d, 0, 0xf0, 0xff, 0xff}, 2, std::nullopt},
       {"a short jump to the call", {0xeb, 0x00, 0x0f, 0x05, 0x48, 0x3d, 0, 0xf0, 0xff, 0xff}, 2, PatchWindow{0, 6}},
       {"wrpkru in front, which the disassembler does not know",
@@ -98,7 +98,7 @@ TEST_CASE("a window holds instructions that can move, and nothing jumps into it"
     if (found) CHECK(found->displacements == expected->displacements);
     if (found) CHECK(found->ends_in_jump == expected->ends_in_jump);
   }
-  // A near jump from afar: from the end of the segment to behind the call, and to the call.
+  // A near jump from far away, at the end of the segment, to after the call and to the call.
   const auto jump_to = [](uint64_t target) { return jump(1024 - kJumpSize, target, kJumpSize); };
   CHECK_FALSE(segment_of(compare, jump_to(514)).window(512));
   CHECK(segment_of(compare, jump_to(512)).window(512));
@@ -124,8 +124,8 @@ TEST_CASE("a place's window holds no instruction to which a table leads") {
   constexpr uint64_t kStart = 0x400000;
   const Bytes two{0x4c, 0x03, 0x4b, 0x10, 0x48, 0x8b, 0x85, 0x70, 0xff, 0xff, 0xff};  // add; mov
   constexpr uint64_t kSecond = 4;
-  // Whether there is a window right behind the jump, which the code precedes. Its table, at 2048, leads to the place,
-  // behind it, and to the start of the segment; its end is no place in the code.
+  // Whether there is a window right after the jump, which comes after the code. The jump's table, at 2048, leads to
+  // that place, to after it, and to the start of the segment; the table's end is not a place in the code.
   const auto behind = [&](Bytes code, const Bytes& jump, bool distances, uint64_t entry) {
     code.insert(code.end(), jump.begin(), jump.end());
     const uint64_t place = 512 + code.size();
@@ -170,7 +170,7 @@ TEST_CASE("a place's window holds no instruction to which a table leads") {
     CHECK_FALSE(behind(before, jump, distances, kSecond));
     if (!before.empty()) CHECK_FALSE(behind({}, jump, distances, two.size()));  // the table is not known
   }
-  CHECK(behind({}, {0xff, 0xe0}, true, kSecond));              // jmp *%rax, behind no table
+  CHECK(behind({}, {0xff, 0xe0}, true, kSecond));              // jmp *%rax, without a table
   CHECK(behind({}, {0xff, 0x25, 1, 2, 3, 4}, true, kSecond));  // jmp *there(%rip)
   // call; movl $0, %fs:-32: ff 64 c7 04 would be jmp *4(%rdi,%rax,8)
   CHECK(behind({0xe8, 0x24, 0xda, 0xff, 0xff}, {0x64, 0xc7, 0x04, 0x25, 0xe0, 0xff, 0xff, 0xff, 0, 0, 0, 0}, true,
@@ -366,8 +366,8 @@ TEST_CASE("places that lie close together are read and written in one stretch") 
 }
 
 TEST_CASE("a trampoline executes what was moved, and its calls return to what follows") {
-  // mov $39, %eax; [syscall]; add one(%rip), %eax; ret, with the trampoline's own syscall taken (no gate: its jump
-  // leads there).
+  // mov $39, %eax; [syscall]; add one(%rip), %eax; ret. The trampoline's own syscall is executed (without a gate: its
+  // jump leads there).
   auto* const page = static_cast<uint8_t*>(
       mmap(nullptr, kPageSize, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   REQUIRE(page != MAP_FAILED);
@@ -432,7 +432,7 @@ TEST_CASE("cpuid is found where a file proves that it is an instruction") {
   for (const auto& site : sites) CHECK((linker[site.offset] == 0x0f && linker[site.offset + 1] == 0xa2));
   CHECK(cpuid_sites({}).empty());
   CHECK(cpuid_sites(Bytes(4096, 0xa2)).empty());
-  // Damaged files: never out of bounds, never more than there is.
+  // Damaged files: nothing out of bounds, and no more than there is.
   uint64_t random = 1;
   for (int round = 0; round < 200; ++round) {
     Bytes damaged(linker.begin(), linker.begin() + static_cast<int64_t>(random % linker.size()));
@@ -445,8 +445,8 @@ TEST_CASE("cpuid is found where a file proves that it is an instruction") {
   }
 }
 
-// A binary without .eh_frame as Go's linker makes it: two functions in .text, the second of which holds cpuid and, in
-// the constant of a mov, what looks like it.
+// A binary without .eh_frame as Go's linker makes it: two functions in .text; the second one contains cpuid, and bytes
+// in the constant of a mov that look like cpuid.
 TEST_CASE("cpuid instructions of Go binaries") {
   constexpr uint64_t kText = 0x401000;
   const Bytes code = {0x90, 0x90, 0x90, 0xc3,                           // nop, nop, nop, ret
@@ -488,7 +488,7 @@ TEST_CASE("cpuid instructions of Go binaries") {
 
 TEST_CASE("files whose mappings are served, up to as many as there are places") {
   auto made = GateArena::make();
-  if (!made) return;  // not on this processor
+  if (!made) return;  // not available on this processor
   GateArena& arena = **made;
   FileVersion file{1, 2, 3, 4, 5};
   const auto place = arena.add_file(file, gate::MappedCode::unknown);

@@ -1,4 +1,4 @@
-// The clock of intervals: CPU time of processes that come, end and change their unit, and served calls between.
+// The clock of intervals: CPU time of processes that start, end and change their unit, and served calls in between.
 #include "supervisor/record/interval_clock.h"
 
 #include "tests/unit/fake_tracer.h"
@@ -37,13 +37,13 @@ TEST_CASE("what a process has used stays when it ends") {
   clock.begin();
   tracer.cpu_ns_of = {{10, 1100}, {11, 90}};
   CHECK_EQ(clock.interval_ns(), 140);
-  tracer.cpu_ns_of.erase(11);  // the kernel knows it no more
+  tracer.cpu_ns_of.erase(11);  // the kernel no longer knows it
   CHECK_EQ(clock.interval_ns(), 140);
   clock.remove(11);
   CHECK_EQ(clock.interval_ns(), 140);
   tracer.cpu_ns_of[11] = 5'000'000;  // another process has its number
   CHECK_EQ(clock.interval_ns(), 140);
-  clock.remove(12);  // which it never had
+  clock.remove(12);  // which was never added
   CHECK_EQ(clock.interval_ns(), 140);
 }
 
@@ -74,7 +74,7 @@ TEST_CASE("served calls are spread evenly over the time since the last ones") {
   clock.add(10);
   clock.begin();
   tracer.cpu_ns_of[10] = 6000;
-  clock.begin_served(clock.interval_cpu_ns(), 3, 100);  // 1000 of CPU time, 300 of a replay
+  clock.begin_served(clock.interval_cpu_ns(), 3, 100);  // 1000 of CPU time, 300 for a replay's stops
   CHECK_EQ(clock.interval_ns(), 0);
   for (const uint64_t at_ns : {325, 650, 975}) {
     clock.next_served();

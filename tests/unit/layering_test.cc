@@ -1,6 +1,6 @@
 // Includes point down only: base <- logstore, interceptors, checkpoint <- supervisor; the three in the middle do not
-// know each other. Inside supervisor/: plan, tier <- record, replay <- cli; neither plan and tier nor record and replay
-// know each other.
+// know each other. Inside supervisor/: plan, tier <- record, replay <- cli; plan and tier do not know each other, nor
+// do record and replay.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -22,7 +22,7 @@ std::set<std::string> lower_and(std::set<std::string> folders) {
   return folders;
 }
 
-// By folder; what lies in a folder of it belongs to it.
+// By folder; subfolders without an entry of their own belong to it.
 const std::map<std::string, std::set<std::string>> kMayInclude{
     {"base", {"base"}},
     {"logstore", {"base", "logstore"}},
@@ -35,10 +35,10 @@ const std::map<std::string, std::set<std::string>> kMayInclude{
     {"supervisor/cli",
      lower_and({"supervisor/plan", "supervisor/tier", "supervisor/record", "supervisor/replay", "supervisor/cli"})},
 };
-// An image says which processes joined a unit: plan reads one, and makes nothing of it.
+// An image says which processes joined a unit: plan reads an image, but restores nothing from it.
 const std::map<std::string, std::string> kMayAlsoInclude{{"supervisor/plan/breakpoint.cc", "checkpoint/unit_state.h"}};
 
-// Of kMayInclude; empty if it is in none.
+// The folder in kMayInclude that a file belongs to; empty if there is none.
 std::string folder_of(const std::string& path) {
   for (const auto& [folder, allowed] : kMayInclude) {
     if (path.starts_with(folder + "/")) return folder;
@@ -123,7 +123,7 @@ TEST_CASE("only the parser of arguments knows the library that parses them") {
   });
 }
 
-// A signal, as of the recorder's timer, ends a bare waitpid(2) that blocks.
+// A signal, such as that of the recorder's timer, interrupts a bare blocking waitpid(2).
 TEST_CASE("one process is waited for with wait_for() only") {
   for (const auto& [directory, allowed] : kMayInclude) {
     for_each_source(directory, [](const fs::path& path) {
@@ -140,8 +140,8 @@ TEST_CASE("one process is waited for with wait_for() only") {
 }
 
 TEST_CASE("the recorder traces, waits and reads the time through its tracer only") {
-  // These are not the recorder's tracing: the tracer itself; the front, which is the recorder's parent and waits for
-  // it; the timer behind Tracer::wake_within(); threads beside the recorder, which take their own time.
+  // These are not part of the recorder's tracing: the tracer itself; the front, which is the recorder's parent and
+  // waits for it; the timer behind Tracer::wake_within(); threads beside the recorder, which take their own time.
   const std::set<std::string> others{"ptrace_tracer.cc", "front.cc", "interrupts.cc", "image_worker.cc",
                                      "outside_writers.cc"};
   for_each_source("supervisor/record", [&](const fs::path& path) {

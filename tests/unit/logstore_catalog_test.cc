@@ -1,4 +1,4 @@
-// The catalog: its documented schema, its contents, when it is made again; and names of traces. On the real disk.
+// The catalog: its documented schema, its contents, and when it is made again; and names of traces. On the real disk.
 #include <fmt/format.h>
 #include <sqlite3.h>
 #include <unistd.h>
@@ -94,8 +94,9 @@ void fill_messages(TraceWriter& writer) {
   writer.add(StoppingSite{"/lib/x", 16, "cpuid", 4, true});
 }
 
-// A trace written again must be the same: else this is another format, which needs another number and golden trace.
-// Not the packed bytes, which are zstd's choice and differ between its versions, nor the file sizes that follow.
+// A trace written again must be the same; otherwise this is another format, which needs another number and another
+// golden trace. Not compared are the packed bytes, which depend on the version of zstd, and the file sizes that follow
+// from them.
 void check_same_records(const std::string& golden, const std::string& fresh, const std::string& name, FileKind kind,
                         uint32_t id, uint32_t sub_id) {
   CAPTURE(name);
@@ -197,7 +198,7 @@ TEST_CASE("a catalog made while the trace is written knows what was kept later")
         Event input;
         input.writes = {{0x1000, 3, MemoryWrite::Kind::data, Bytes(3)}};
         writer.append(2, input);
-        writer.end_unit(2);  // before its birth is told
+        writer.end_unit(2);  // before its birth is known
         CHECK(writer.write_behind());
         Event fork;
         fork.child_unit = 2;
@@ -261,7 +262,7 @@ TEST_CASE("golden traces of all formats read as when they were made") {
   if (std::getenv("REDRIVE_MAKE_GOLDEN")) {
     std::filesystem::create_directories("tests/unit/golden");
     std::filesystem::copy(directory / "fresh", newest, std::filesystem::copy_options::recursive);
-    std::filesystem::remove(newest + "/catalog.sqlite");  // derived, and of the SQLite that made it
+    std::filesystem::remove(newest + "/catalog.sqlite");  // derived, and specific to the SQLite that made it
     std::filesystem::remove(newest + "/catalog.sqlite.sum");
   }
   for (uint32_t format = 1; format <= kFormatVersion; ++format) {
@@ -276,7 +277,7 @@ TEST_CASE("golden traces of all formats read as when they were made") {
         events.push_back(event);
         return true;
       }));
-      // The golden trace holds the values of its day: the same seed makes them again.
+      // The golden trace holds the values that were generated then: the same seed generates them again.
       auto values = sample::event_values(unit, format);
       REQUIRE_EQ(events.size(), 2 * sample::kEventsPerInterval);
       for (const auto& event : events) CHECK(event == sample::event(values));

@@ -1,4 +1,4 @@
-// The encoding of events: what comes out is what went in, and nothing else decodes.
+// The encoding of events: decoding gives what was encoded, and nothing else can be decoded.
 #include <limits>
 
 #include "logstore/event.h"

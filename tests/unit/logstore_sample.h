@@ -1,4 +1,4 @@
-// A small trace with one of everything, the same every time: what tests, the golden trace and the fuzzer read.
+// A small trace with one of everything, always the same, for tests, the golden trace and the fuzzer.
 #pragma once
 
 #include <unistd.h>
@@ -14,10 +14,10 @@
 
 namespace redrive::sample {
 
-// Random values as programs have them: mostly small, some addresses, rarely anything.
+// Random values as in programs: mostly small, some addresses, rarely arbitrary.
 class Values {
  public:
-  // `format`: what is made of them has what traces of that format have.
+  // `format`: values are such as traces of that format have.
   explicit Values(uint64_t seed, uint32_t format = kFormatVersion) : format(format), engine_(seed) {}
   const uint32_t format;
 
@@ -107,7 +107,7 @@ inline Settings settings() {
 }
 
 constexpr UnitId kUnits = 3;
-constexpr UnitId kShortUnit = 4;  // over before anything of it was written, since format 4
+constexpr UnitId kShortUnit = 4;  // it ended before anything of it was written; since format 4
 constexpr EventIndex kShortEvents = 5;
 constexpr EventIndex kEventsPerInterval = 40;
 constexpr IntervalIndex kIntervals = 2;
@@ -115,7 +115,7 @@ constexpr size_t kPages = 100;  // of each image, a tenth of them zero
 
 inline Values event_values(UnitId unit, uint32_t format = kFormatVersion) { return Values(1000 + unit, format); }
 
-// Page `i` of the image of a unit's interval: a quarter is common to all images, every tenth is zero.
+// Page `i` of the image of a unit's interval. A quarter of the pages is the same in all images; every tenth is zero.
 inline Bytes page(UnitId unit, IntervalIndex interval, size_t i) {
   if (i % 10 == 9) return Bytes(4096);
   Values v(i % 4 == 0 ? i : i + 1000 * unit + 100'000 * (interval + 1));
@@ -164,8 +164,8 @@ inline std::string source_file() {
   return file.path();
 }
 
-// Fills a trace; what fails is kept by the writer. `flushed` hears, after each flush that succeeded, how many events a
-// unit has.
+// Fills a trace; the writer keeps errors. `flushed` is called after each successful flush, with the number of events of
+// a unit.
 inline void fill(TraceWriter& writer, const std::function<void(EventIndex)>& flushed = {}) {
   std::vector<Values> values;
   for (UnitId unit = 0; unit <= kUnits; unit++) values.push_back(event_values(unit));

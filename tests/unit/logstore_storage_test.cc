@@ -15,7 +15,7 @@ using namespace redrive;
 
 namespace {
 
-// What was flushed must be there, whole.
+// What was flushed must be there, complete.
 void check_readable(MemoryStorage& storage, EventIndex flushed) {
   const auto trace = Trace::open("/t", storage);
   REQUIRE_MESSAGE(trace, trace.error().message);
@@ -70,7 +70,7 @@ TEST_CASE("a full disk is told by the file that could not be written") {
   REQUIRE(writer);
   REQUIRE((*writer)->flush());
   (*writer)->append(1, Event{});
-  storage.fail_from(storage.changes() + 1);  // the segment is made, but takes no byte
+  storage.fail_from(storage.changes() + 1);  // the segment is made, but nothing can be written to it
   const auto flushed = (*writer)->flush();
   REQUIRE_FALSE(flushed);
   CHECK_EQ(flushed.error().message, "cannot write /t/events/1.seg: No space left on device");

@@ -1,4 +1,4 @@
-// Writing a trace and reading it back, on the twin of the disk in memory.
+// Writing a trace and reading it back, on the in-memory twin of the disk.
 #include <algorithm>
 #include <limits>
 #include <thread>
@@ -42,7 +42,7 @@ void check_events(const Trace& trace, UnitId unit, EventIndex first, EventIndex 
   const Event* before = nullptr;
   Event expected_before;
   const auto read = trace.for_each_event(unit, first, last, [&](EventIndex index, const Event& event) {
-    if (before && !(*before == expected_before)) wrong++;  // it is still there
+    if (before && !(*before == expected_before)) wrong++;  // it is still valid
     before = &event;
     expected_before = sample::event(values);
     if (index != next++ || !(event == expected_before)) wrong++;
@@ -84,7 +84,7 @@ void check_image(const Trace& trace, UnitId unit, IntervalIndex interval) {
   CHECK_EQ(read.size(), at);
 }
 
-// Makes a record of the journal say something else, with a checksum that is right.
+// Makes a record of the journal say something else, with a correct checksum.
 void replace_journal_header(Bytes& journal, uint32_t version) {
   std::memcpy(journal.data() + 8, &version, sizeof version);
   const auto sum = static_cast<uint32_t>(hash64(std::span(journal).first(20)));
@@ -196,7 +196,7 @@ TEST_CASE("every length of every file of a killed recorder's trace can be read")
   make_sample(whole, false);
   for (const std::string& path : {kFiles.journal(), kFiles.segment(1), kFiles.segment(TraceFiles::kShortUnits)}) {
     const Bytes all = whole.bytes(path);
-    // Each near the end, where records are many and small, and a sample of the others.
+    // Every size near the end, where records are many and small, and a sample of the others.
     for (size_t size = 0; size <= all.size(); size += size + 1000 > all.size() ? 1 : 7) {
       whole.bytes(path) = Bytes(all.begin(), all.begin() + static_cast<ptrdiff_t>(size));
       const auto trace = Trace::open("/t", whole);
@@ -291,7 +291,7 @@ TEST_CASE("a finished trace that lost a file's end, or a file, is damaged") {
   MemoryStorage storage;
   make_sample(storage);
   for (const auto& path : storage.all_files()) {
-    // A journal without its end is that of a killed recorder; a catalog without sums is absent.
+    // A journal without its end is that of a killed recorder; a catalog without sums counts as absent.
     if (path == kFiles.journal()) continue;
     CAPTURE(path);
     const Bytes all = storage.bytes(path);
@@ -380,7 +380,7 @@ TEST_CASE("the pages of the last images are remembered, however many those are, 
   MemoryStorage storage;
   auto writer = TraceWriter::create("/t", sample::settings(), storage);
   REQUIRE(writer);
-  // Of consecutive numbers, each page holding its own.
+  // Publishes pages of consecutive numbers; each page holds its own number.
   const auto publish = [&](UnitId unit, IntervalIndex interval, uint64_t first, uint64_t count) {
     const auto stats = (*writer)->publish_image(unit, interval, [&](const AddPages& add) -> Result<Bytes> {
       Bytes page(kPageSize);
@@ -398,11 +398,11 @@ TEST_CASE("the pages of the last images are remembered, however many those are, 
   CHECK_EQ(publish(1, 0, 0, kLarge), kLarge);
   CHECK_EQ(publish(2, 0, 50 * kLarge, 100), 100);
   CHECK_EQ(publish(1, 1, 0, kLarge + 1), 1);
-  // Nothing large is alive: what was seen long ago is stored again.
+  // No large unit is alive: what was seen long ago is stored again.
   CHECK_EQ(publish(1, 2, 0, 10), 0);
   for (IntervalIndex i = 3; i < 20; ++i) CHECK_EQ(publish(1, i, i * kLarge, PageIndex::kLeast), PageIndex::kLeast);
   CHECK_EQ(publish(2, 1, 50 * kLarge, 100), 100);
-  // Nor is what has ended.
+  // Neither is what has ended remembered.
   CHECK_EQ(publish(3, 0, 60 * kLarge, kLarge), kLarge);
   (*writer)->end_images(3);
   for (IntervalIndex i = 20; i < 25; ++i) CHECK_EQ(publish(1, i, i * kLarge, PageIndex::kLeast), PageIndex::kLeast);
@@ -427,13 +427,13 @@ TEST_CASE("pages are read in the store's order, wherever they lie, and as often 
   const auto page = [](size_t i) { return Bytes(kPageSize, static_cast<uint8_t>(1 + i % 200)); };
   REQUIRE((*writer)->publish_image(1, 0, [&](const AddPages& add) -> Result<Bytes> {
     Bytes run;
-    for (size_t i = kMany; i-- > 0;) {  // backwards: the image's order is not the store's
+    for (size_t i = kMany; i-- > 0;) {  // backwards: the order of the image is not that of the store
       run = page(i);
       TRY(add(1, 0x1000 * (i + 1), run));
     }
     run.insert(run.end(), kPageSize, 0);
     run.insert(run.end(), kPageSize, 77);
-    TRY(add(2, 0x10000, run));  // page 0, a zero page, and one that process 1 has too
+    TRY(add(2, 0x10000, run));  // page 0, a zero page, and one that process 1 also has
     return Bytes();
   }));
   REQUIRE((*writer)->finish(sample::recording_end()));
@@ -571,7 +571,7 @@ TEST_CASE("journal records are what their encodings say, and nothing longer or s
       const bool of_format_4 = ends && size == data.size() - 3;
       CHECK_EQ(decode(type_of(record), std::span(data).first(size), back), of_format_3 || of_format_4);
     }
-    if (image && image->own_file) continue;  // the same with one field more
+    if (image && image->own_file) continue;  // the same with one more field
     data.push_back(0);
     CHECK_FALSE(decode(type_of(record), data, back));
   }

@@ -1,4 +1,4 @@
-// A thread is stopped at any state of a loop, whichever other state it comes from.
+// A thread is stopped at any state of a loop, starting from any other state.
 #include "supervisor/replay/probe.h"
 
 #include <sys/mman.h>
@@ -35,7 +35,7 @@ struct Computation {
   std::vector<State> states;
 };
 
-// All states that the loop goes through.
+// All states that the loop passes through.
 Computation loop() {
   auto stub = Stub::spawn();
   REQUIRE_MESSAGE(stub, stub.error().message);

@@ -1,4 +1,4 @@
-// Filters of recorded programs, compared with what the kernel makes of the same filters.
+// Filters of recorded programs, compared with how the kernel treats the same filters.
 #include "interceptors/program_filters.h"
 
 #include <linux/audit.h>
@@ -19,11 +19,11 @@ namespace {
 
 using Program = std::vector<sock_filter>;
 
-constexpr int kFiltered = SYS_getpgid;  // with arguments that it does not have
+constexpr int kFiltered = SYS_getpgid;  // with arguments that the call does not have
 constexpr std::array<uint64_t, 6> kArguments = {0x123456789abcdef0, 1, 0xffffffffffffffff, 0, 42, 0x8000000000000000};
 constexpr uint32_t kLoad = BPF_LD | BPF_W | BPF_ABS;
 
-// Something that is mostly valid, and computes with the call's data.
+// A mostly valid program that computes with the call's data.
 Program random_program(std::mt19937& random) {
   const auto below = [&](uint32_t limit) { return std::uniform_int_distribution<uint32_t>(0, limit - 1)(random); };
   constexpr uint16_t kOperations[] = {BPF_ADD, BPF_SUB, BPF_MUL, BPF_DIV, BPF_AND, BPF_OR, BPF_XOR, BPF_LSH, BPF_RSH};
@@ -69,7 +69,7 @@ Program random_program(std::mt19937& random) {
   return program;
 }
 
-// The same for that call; all others are allowed. What it answers becomes an errno.
+// The same filter for that one call; all others are allowed. Its answer becomes an errno.
 Program for_one_call(const Program& body) {
   Program program{BPF_STMT(kLoad, offsetof(seccomp_data, nr)), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kFiltered, 1, 0),
                   BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
@@ -83,7 +83,7 @@ Program for_one_call(const Program& body) {
   return program;
 }
 
-// What the kernel makes of it: -1 if it refuses the filter, the errno of the call, or -2 if it ends the process.
+// How the kernel treats it: -1 if it refuses the filter, the errno of the call, or -2 if the process was killed.
 int kernels_answer(const Program& program) {
   int told[2];
   REQUIRE(pipe(told) == 0);
@@ -126,7 +126,7 @@ TEST_CASE("a filter is valid, and answers, as in the kernel") {
   int refused = 0, answered = 0;
   for (int i = 0; i < 600; ++i) {
     const Program program = for_one_call(random_program(random));
-    if (asks_for_place(program)) continue;  // the C library's place is not known here
+    if (asks_for_place(program)) continue;  // the place in the C library is not known here
     const int kernels = kernels_answer(program);
     CAPTURE(i);
     CHECK(our_answer(program) == kernels);

@@ -1,5 +1,5 @@
-// Every policy's promise, over random executions, judged by brute force over their events. REDRIVE_EXECUTIONS=N runs N
-// of them (`make simulate`); a failure prints its seed, and REDRIVE_SEED=S runs that one only.
+// Every policy's promise, on random executions, judged by brute force over their events. REDRIVE_EXECUTIONS=N runs N
+// executions (`make simulate`). A failure prints its seed; REDRIVE_SEED=S runs only that one.
 #include <algorithm>
 #include <iostream>
 #include <queue>
@@ -15,7 +15,7 @@ namespace {
 
 using Limits = PolicyParameters;
 
-// What re-driving one interval takes: of each run the time needed, and the longest path.
+// The cost of re-driving one interval: the time needed of each run, and the longest path.
 struct Replay {
   std::map<EventGraph::RunId, uint64_t> cpu_ns;
   uint64_t work_ns = 0;
@@ -83,7 +83,8 @@ Complaint check_all(const World& world) {
   });
 }
 
-// A list schedule of a replay on `cores`, which takes what is ready in random order: when the wanted interval is done.
+// A list schedule of a replay on `cores`, which takes ready runs in random order. Returns when the wanted interval is
+// done.
 uint64_t schedule_ns(const World& world, const EventGraph& events, const Replay& replay, EventGraph::RunId wanted,
                      uint64_t cores, std::mt19937_64& random) {
   struct Running {
@@ -92,7 +93,7 @@ uint64_t schedule_ns(const World& world, const EventGraph& events, const Replay&
     bool operator>(const Running& other) const { return done_ns > other.done_ns; }
   };
   const auto ends = events.closure(wanted, world.units.at(wanted.first)[wanted.second].end_event);
-  std::map<EventGraph::RunId, EventIndex> next;  // the event that a run comes to
+  std::map<EventGraph::RunId, EventIndex> next;  // the next event of each run
   std::map<EventGraph::RunId, uint64_t> reached_ns;
   std::set<EventRef> done;
   std::vector<EventGraph::RunId> ready, waiting;
@@ -108,7 +109,7 @@ uint64_t schedule_ns(const World& world, const EventGraph& events, const Replay&
     const auto& unlogged = world.events[events.position({run.first, next[run]})].unlogged;
     return std::all_of(unlogged.begin(), unlogged.end(), [&](EventRef sender) { return done.contains(sender); });
   };
-  // What has computed up to its next event passes it if its messages are there, and is ready to go on.
+  // A run that has computed up to its next event passes the event if its messages are there, and is ready to continue.
   std::vector<EventGraph::RunId> at_event;
   const auto pass = [&] {
     for (bool changed = true; changed;) {
@@ -159,7 +160,7 @@ Complaint check_makespan(const World& world) {
   });
 }
 
-// A distributed breakpoint: of each unit, how many of its events have happened. Closed under happened-before.
+// A distributed breakpoint: for each unit, how many of its events have happened. Closed under happened-before.
 using Breakpoint = std::map<UnitId, EventIndex>;
 
 Breakpoint random_breakpoint(const World& world, const EventGraph& events, std::mt19937_64& random) {
@@ -185,7 +186,7 @@ Breakpoint random_breakpoint(const World& world, const EventGraph& events, std::
   return breakpoint;
 }
 
-// The latest recovery line of a breakpoint: nothing that is executed from it on needs what is before it.
+// The latest recovery line of a breakpoint: nothing that is executed from it depends on anything before it.
 std::map<UnitId, IntervalIndex> recovery_line(const World& world, const EventGraph& events,
                                               const Breakpoint& breakpoint) {
   const auto interval_of = [&](EventRef event) { return world.events[events.position(event)].interval; };
@@ -274,16 +275,16 @@ World run_policy(uint64_t seed, const std::string& policy, bool forces) {
   return simulation.run(*make_policy(policy, simulation.limits()).value());
 }
 
-// One thing that is wrong with a policy.
+// One fault in a policy.
 enum class Bug {
   none,
-  drops_some,     // of what is to be kept
-  forgets_chain,  // a tag says nothing of what the sender received
-  wider_limits,   // each parameter a little beyond what was asked for
+  drops_some,     // some of what must be kept
+  forgets_chain,  // a tag does not include what the sender received
+  wider_limits,   // each parameter is slightly larger than requested
   never_forces,   // a checkpoint
-  settles_drop,   // whatever was to be decided later
-  no_rule_3,      // ros for mrt
-  never_resets,   // checkpoints are not told to the policy
+  settles_drop,   // everything that was to be decided later
+  no_rule_3,      // ros instead of mrt
+  never_resets,   // the policy is not told of checkpoints
 };
 
 class Buggy : public Policy {
@@ -364,7 +365,7 @@ TEST_CASE("promises: kept on line and off line") {
     });
     CHECK_EQ(wrong, 0);
     if (std::getenv("REDRIVE_SEED")) continue;
-    CHECK_GT(kept, decided / 100);  // else the simulation asks for nothing
+    CHECK_GT(kept, decided / 100);  // otherwise the simulation is too easy
     if (std::string(promise.policy) != "all") CHECK_LT(kept, decided);
     if (std::string(promise.policy) == "mrt") CHECK_GT(forced, executions());
     if (std::getenv("REDRIVE_EXECUTIONS")) {

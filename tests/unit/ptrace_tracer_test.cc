@@ -1,4 +1,4 @@
-// What a status of waitpid(2) says, how the kernel's tracees come to their stops, and that the fake ones do likewise.
+// The meaning of waitpid(2) statuses, how the kernel's tracees come to their stops, and that the fake ones do the same.
 #include "supervisor/record/ptrace_tracer.h"
 
 #include <sys/ptrace.h>
@@ -14,13 +14,13 @@ using namespace redrive;
 
 namespace {
 
-// As the kernel makes them (wait_task_stopped() and wait_task_zombie(), kernel/exit.c).
+// Statuses as the kernel makes them (wait_task_stopped() and wait_task_zombie(), kernel/exit.c).
 constexpr int stopped_by(int signal, int event = 0) { return event << 16 | signal << 8 | 0x7f; }
 constexpr int exited_with(int status) { return status << 8; }
 constexpr int killed_by(int signal) { return signal; }
 constexpr int kCore = 0x80;
 
-// A child that stops at once, is traced from then on, and goes on with `life`.
+// A child that stops at once, is traced from then on, and continues with `life`.
 template <typename Life>
 pid_t traced_child(Tracer& tracer, const Life& life) {
   int go[2];
@@ -161,7 +161,7 @@ TEST_CASE("the fake's tracees stop and go on as the kernel's do") {
   FakeTracer tracer;
   tracer.add(10, {SyscallEntry{}, SyscallExit{}, Gone{{7, 0}}});
   user_regs_struct regs{};
-  CHECK_FALSE(tracer.get_regs(10, regs));  // it runs
+  CHECK_FALSE(tracer.get_regs(10, regs));  // it is running
   CHECK((tracer.wait(10) == Stop(SyscallEntry{})));
   regs.rax = 39;
   CHECK(tracer.set_regs(10, regs));

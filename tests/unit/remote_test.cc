@@ -1,4 +1,4 @@
-// Memory of a traced process, with a descriptor and without one.
+// The memory of a traced process, accessed with and without a descriptor.
 #include "base/remote.h"
 
 #include <sys/mman.h>
@@ -14,7 +14,7 @@
 namespace redrive {
 namespace {
 
-// A child that is stopped and traced, with a page that it may not write and one that it may not even read.
+// A stopped, traced child with a page that it may not write to and one that it may not even read.
 struct Traced {
   Traced() {
     void* const made = mmap(nullptr, 3 * kPageSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -41,7 +41,7 @@ struct Traced {
   Address pages = 0;
 };
 
-// While this exists no file can be opened.
+// While this exists, no file can be opened.
 struct NoDescriptors {
   NoDescriptors() {
     REQUIRE(getrlimit(RLIMIT_NOFILE, &before) == 0);
@@ -55,7 +55,7 @@ struct NoDescriptors {
 
 void reads_and_writes(const Memory& memory, Address pages) {
   Bytes found(2 * kPageSize), expected(found.size());
-  constexpr size_t kFrom = 3;  // across both borders
+  constexpr size_t kFrom = 3;  // across both page boundaries
   for (size_t i = 0; i < expected.size(); ++i) expected[i] = static_cast<uint8_t>((i + kFrom) % 251);
   REQUIRE(memory.read(pages + kFrom, found.data(), found.size()));
   CHECK(found == expected);

@@ -1,4 +1,4 @@
-// The state of a unit as bytes, the stub, and a unit built from a state: read back and compared.
+// The state of a unit as bytes, the stub, and a unit that is built from a state, read back and compared.
 #include "checkpoint/restore.h"
 
 #include <fcntl.h>
@@ -169,7 +169,7 @@ TEST_CASE("address space: each mapping is found by its addresses, and none where
       CHECK_EQ(found->offset, mapping.offset);
       CHECK_EQ(found->device, mapping.device);
       CHECK_EQ(found->inode, mapping.inode);
-      if (mapping.is_stack() || mapping.name == "[heap]") continue;  // they grow
+      if (mapping.is_stack() || mapping.name == "[heap]") continue;  // these grow
       CHECK_EQ(found->start, mapping.start);
       CHECK_EQ(found->end, mapping.end);
     }
@@ -215,7 +215,7 @@ TEST_CASE("a state that is cut short is refused") {
       UnitState read;
       accepted += decode(in, read);
     }
-    CHECK_EQ(accepted, state.processes.empty() ? 0 : 2);  // where it ended up to formats 4 and 6
+    CHECK_EQ(accepted, state.processes.empty() ? 0 : 2);  // the encoding ended here up to formats 4 and 6
   }
 }
 
@@ -301,8 +301,8 @@ std::set<pid_t> children() {
   return out;
 }
 
-// At its end no child may be left but those of before, such as the template of stubs: neither running nor unreaped.
-// Orphans of a stub become children of this process.
+// When this ends, there must be no children, running or unreaped, except those of before, such as the template of
+// stubs. Orphans of a stub become children of this process.
 class NothingLeft {
  public:
   NothingLeft() {
@@ -384,7 +384,7 @@ TEST_CASE("a stub makes syscalls and keeps its registers") {
   REQUIRE(set_regs(stub.pid(), before));
   CHECK_EQ(called(stub, stub.pid(), SYS_getpid), own_number(stub.pid()));
   CHECK_EQ(called(stub, stub.pid(), SYS_close, {9999}), -EBADF);
-  kill(stub.pid(), SIGINT);  // a terminal's Ctrl-C
+  kill(stub.pid(), SIGINT);  // like a terminal's Ctrl-C
   CHECK_EQ(called(stub, stub.pid(), SYS_getpid), own_number(stub.pid()));
   user_regs_struct after{};
   REQUIRE(get_regs(stub.pid(), after));
@@ -468,7 +468,7 @@ TEST_CASE("threads of a stub share its memory and end one by one") {
   stub.end_thread(first);
   CHECK_FALSE(get_regs(first, regs));
   CHECK_FALSE(stub.call(first, SYS_getpid, {}));
-  stub.end_thread(first);  // nothing more to end
+  stub.end_thread(first);  // there is nothing left to end
   CHECK_EQ(called(stub, second, SYS_gettid), own_number(second));
   CHECK_EQ(called(stub, stub.pid(), SYS_gettid), own_number(stub.pid()));
 }
@@ -557,7 +557,7 @@ TEST_CASE("a child of a stub has a copy of its memory") {
   REQUIRE(parent.memory().write(kAt, other.data(), other.size()));
   CHECK(memory_of(child.value(), kAt, 1) == data);
   CHECK_EQ(called(child.value(), child->pid(), SYS_getpid), own_number(child->pid()));
-  // Each is sent its own files.
+  // Each stub is sent its own files.
   const NamelessFile one(pattern(1, 50)), two(pattern(1, 90));
   constexpr Address kFile = 0x20000000;
   StubCalls first(parent, parent.pid()), second(child.value(), child->pid());
@@ -580,7 +580,7 @@ TEST_CASE("a stub has one descriptor, its socket") {
 }
 
 TEST_CASE("a stub and what it makes are in namespaces of their own") {
-  // The kernel makes no user namespace in a changed root (user_namespaces(7)).
+  // The kernel does not make user namespaces in a changed root (user_namespaces(7)).
   struct statx root {};
   REQUIRE_EQ(statx(AT_FDCWD, "/", 0, 0, &root), 0);
   if (!(root.stx_attributes & STATX_ATTR_MOUNT_ROOT)) return;
@@ -647,7 +647,7 @@ TEST_CASE("a stub can be handed over to another thread") {
   CHECK_EQ(answers[0], 0);
   CHECK_EQ(answers[1], 0);
   CHECK_EQ(answers[2], -EBADF);
-  // The thread's stub has ended the process and reaped it.
+  // The thread's stub has ended and reaped the process.
   const auto gone = Stub::take_over({expected, Fd(), Fd()});
   REQUIRE_FALSE(gone);
   CHECK_EQ(gone.error().message, "a forked process ended before it could be taken over");
@@ -667,7 +667,7 @@ Mapping mapping(Address start, uint64_t pages, int protection) {
   return m;
 }
 
-// Two processes with everything that a mapping can be; the first has two threads.
+// Two processes with every property that a mapping can have; the first one has two threads.
 UnitState sample_state() {
   Mapping file = mapping(kFile, 3, PROT_READ | PROT_EXEC);
   file.file = kFileId;
@@ -702,11 +702,11 @@ void add_thread(UnitState& state, uint32_t thread, uint32_t process, const user_
   added.regs.rip = kFile + thread;
   added.regs.rsp = kStack + 64 * thread;
   added.regs.fs_base = kAnonymous + 8 * thread;
-  added.regs.orig_rax = 0;  // as if in read(2): must not be taken for a call to restart
+  added.regs.orig_rax = 0;  // as in read(2): must not be taken for a call to restart
   state.threads.push_back(added);
 }
 
-// Stored pages from memory, each once, in the order in which they were added.
+// Stored pages in memory, each once, in the order in which they were added.
 class Pages {
  public:
   void add(uint32_t process, Address start, const Bytes& contents) {
@@ -798,7 +798,7 @@ TEST_CASE("a unit restored has the memory, the threads and the registers of its 
   CHECK_EQ(pread(file.fd.get(), untouched.data(), untouched.size(), 0), static_cast<ssize_t>(untouched.size()));
   CHECK(untouched == on_disk);
 
-  // Shared memory is one object: what one writes the other sees. A file's copy is its own.
+  // Shared memory is one object: each process sees what the other one writes. A file's copy is private.
   const uint64_t news = 0x0123456789abcdef;
   uint64_t seen = 0;
   REQUIRE(first.memory().put(kShared + kPageSize + 16, news));
@@ -888,7 +888,7 @@ TEST_CASE("adjacent pages of adjacent mappings are told apart") {
        {mapping(kAnonymous, 1, PROT_READ), shared, mapping(kAnonymous + 2 * kPageSize, 300, PROT_READ)},
        {},
        {}});
-  const Bytes contents = pattern(302, 1);  // more than one write of the restorer's
+  const Bytes contents = pattern(302, 1);  // more than the restorer writes at once
   Pages pages;
   pages.add(0, kAnonymous, contents);
   auto unit = restore(state, pages.reader(), no_files());

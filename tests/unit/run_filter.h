@@ -1,4 +1,4 @@
-// What a seccomp filter answers: simulated, because without a tracer RET_TRACE is ENOSYS as well.
+// Simulates the answer of a seccomp filter, because without a tracer RET_TRACE gives ENOSYS too.
 #pragma once
 
 #include <linux/filter.h>

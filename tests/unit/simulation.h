@@ -1,5 +1,5 @@
-// Random executions, and the brute force that knows every event of them: what the tests of policies and planner judge
-// by.
+// Random executions, and a brute-force checker that knows every event of them. The tests of policies and planner use it
+// as the judge.
 #pragma once
 
 #include <cstdlib>
@@ -16,14 +16,14 @@
 
 namespace redrive::simulation {
 
-// What really happened. Events of all units in one list, in the order in which they happened: a topological order.
+// What really happened. Events of all units are in one list, in the order in which they happened: a topological order.
 struct World {
   struct Happened {
     UnitId unit = 0;
     EventIndex event = 0;
     IntervalIndex interval = 0;
     uint64_t at_ns = 0;
-    std::vector<EventRef> received;  // senders of what it received
+    std::vector<EventRef> received;  // the senders of what it received
     std::vector<EventRef> unlogged;  // ... if it was not kept
   };
   struct Interval {
@@ -33,7 +33,7 @@ struct World {
     std::optional<EventRef> birth;
     uint64_t birth_at_ns = 0;
   };
-  // A decision of the policy, with what it was about.
+  // A decision of the policy, and its circumstances.
   struct Decided {
     size_t before = 0;  // events that had happened
     UnitId unit = 0;
@@ -47,8 +47,8 @@ struct World {
   std::vector<Decided> decisions;
   std::map<EventRef, uint64_t> at_ns;  // by event
   std::map<UnitId, EventRef> forks;    // of each unit that was born
-  size_t forced = 0;                   // checkpoints that the policy asked for
-  size_t unsettled = 0;                // receives that were to be decided later, and were not
+  size_t forced = 0;                   // checkpoints that the policy forced
+  size_t unsettled = 0;                // receives that were to be decided later, but were not
   bool forks_listed = true;            // forks are dependences of the graph too, so their times are known
   PolicyParameters limits;
 
@@ -58,8 +58,7 @@ struct World {
   }
 };
 
-// Makes a random execution, asking the policy as the recorder does; or, if it can force checkpoints, as evaluation
-// does.
+// Makes a random execution, and asks the policy as the recorder does; if it can force checkpoints, as evaluation does.
 class Simulation {
  public:
   Simulation(uint64_t seed, bool images_fail, bool late = false)
@@ -172,7 +171,7 @@ class Simulation {
     unit_of(id).longest_ns = period_ns + (late_ ? below(period_ns) : 0);
   }
 
-  // Computes for a while; checkpoints come at T at the latest, sometimes sooner, and sometimes at once again.
+  // Computes for a while. Checkpoints come at T at the latest, sometimes sooner, and sometimes immediately again.
   void compute(UnitId id) {
     const uint64_t period_ns = world_.limits.checkpoint_period_ns;
     uint64_t more_ns = below(period_ns / (1 + below(8 * pace_)) + 1);
@@ -232,7 +231,7 @@ class Simulation {
     bool kept = false;
   };
 
-  // Takes bytes of up to three sends; of the last perhaps not all.
+  // Takes bytes of up to three sends; of the last one possibly not all.
   Taken take(UnitId id, Channel& channel) {
     Taken taken;
     Tag tag;
@@ -261,7 +260,7 @@ class Simulation {
     interval_of(child).birth_at_ns = unit_of(parent).at_ns;
   }
 
-  // One that has something for the unit, if there is any.
+  // A channel that has something for the unit, if there is one.
   Channel& channel_to(UnitId id) {
     std::vector<size_t> full;
     for (size_t i = 0; i < channels_.size(); ++i) {
@@ -284,8 +283,8 @@ class Simulation {
     }
   }
 
-  // Units that work one after the other, each for most of T, then all tell all: the longest replays that receiving
-  // before one's own work can bring about.
+  // Units work one after the other, each for most of T; then all send to all. These are the longest replays that
+  // receiving before one's own work can cause.
   void relay() {
     std::vector<Channel> to;
     for (UnitId id = 1; id <= units_.size(); ++id) to.push_back({id, {}});
@@ -323,10 +322,10 @@ class Simulation {
   std::mt19937_64 random_;
   bool images_fail_;
   bool forces_ = false;
-  bool late_;       // checkpoints come up to T too late
+  bool late_;       // checkpoints come up to T late
   bool talkative_;  // units receive whenever they can
   bool grants_;     // checkpoints are taken where the policy only wishes for one
-  uint64_t pace_;   // about how many events there are in an eighth of T
+  uint64_t pace_;   // roughly how many events there are in an eighth of T
   World world_;
   Policy* policy_ = nullptr;
   std::deque<Unit> units_;
@@ -335,8 +334,8 @@ class Simulation {
   std::optional<uint64_t> undecided_;    // the receive that has no event yet
 };
 
-// Brute force over events. Every event belongs to one run: the execution from the latest interval at or before its own
-// that can be started from. Knows nothing of intervals' dependences, only of events'.
+// Brute force over events. Every event belongs to one run: the execution from the latest interval, at or before its
+// own, that can be started from. It knows only dependences between events, none between intervals.
 class EventGraph {
  public:
   using RunId = std::pair<UnitId, IntervalIndex>;  // unit, interval it starts from
@@ -352,7 +351,7 @@ class EventGraph {
   RunId run_of(EventRef event) const { return run_of(event.unit, world_.events[position_.at(event)].interval); }
   const World::Interval& start_of(RunId run) const { return world_.units.at(run.first)[run.second]; }
 
-  // CPU time since the run's start of a point of an interval.
+  // CPU time from the start of the run to a point of an interval.
   uint64_t time_in_run(UnitId unit, IntervalIndex interval, uint64_t at_ns) const {
     for (IntervalIndex i = run_of(unit, interval).second; i < interval; ++i) at_ns += world_.units.at(unit)[i].cpu_ns;
     return at_ns;
@@ -370,7 +369,8 @@ class EventGraph {
     return out;
   }
 
-  // One past the last event to execute of every run, to get run `wanted` up to, not including, `until`.
+  // For every run, one past the last event to execute, in order to bring run `wanted` up to, but not including,
+  // `until`.
   std::map<RunId, EventIndex> closure(RunId wanted, EventIndex until) const {
     std::map<RunId, EventIndex> ends{{wanted, until}};
     std::vector<bool> seen(world_.events.size());
@@ -427,14 +427,14 @@ class EventGraph {
   std::map<EventRef, size_t> position_;
 };
 
-// The checks: none if all is well, else what is wrong.
+// The checks return nothing if all is well, and otherwise what is wrong.
 using Complaint = std::optional<std::string>;
 
 inline std::string at(UnitId unit, IntervalIndex interval, const std::string& what) {
   return "interval " + std::to_string(unit) + ":" + std::to_string(interval) + ": " + what;
 }
 
-// critical-path's promise, as users see it. A late checkpoint costs its own interval as much, and no other.
+// The promise of critical-path, as users see it. A late checkpoint delays its own interval by as much, and no other.
 inline Complaint check_bound(const World& world) {
   const EventGraph events(world);
   const auto paths = events.paths(world.events.size());
@@ -466,7 +466,7 @@ inline std::string again(uint64_t seed, const Complaint& complaint) {
   return "seed " + number + ": " + complaint.value_or("") + " (again: REDRIVE_SEED=" + number + ")";
 }
 
-// Whether `check` complains of some execution.
+// Whether `check` complains about some execution.
 inline bool complains(const std::function<Complaint(uint64_t)>& check) {
   for (uint64_t seed = 1; seed <= 10 * kSeeds; ++seed) {
     if (check(seed)) return true;

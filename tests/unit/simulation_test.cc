@@ -1,6 +1,6 @@
-// Policies and planner on random executions, judged by a checker that shares no code and no idea with them: it knows
-// every event, and follows dependences event by event. A failure prints the seed; REDRIVE_SEED=N runs that one
-// execution only.
+// Policies and the planner on random executions, judged by a checker that shares no code and no ideas with them: it
+// knows every event, and follows dependences event by event. A failure prints its seed; REDRIVE_SEED=N runs only that
+// execution.
 #include "tests/unit/simulation.h"
 
 #include <algorithm>
@@ -62,7 +62,7 @@ Complaint check_plan(const EventGraph& events, const PlanResult& result, UnitId 
   return std::nullopt;
 }
 
-// Of a plan that ends with its interval: CPU times and the critical path, where the graph knows the times of all
+// For a plan that ends with its interval: checks CPU times and the critical path, if the graph knows the times of all
 // events.
 Complaint check_times(const World& world, const EventGraph& events, const std::vector<uint64_t>& paths,
                       const Plan& plan) {
@@ -100,7 +100,8 @@ Complaint check_plans(const World& world, const PlanFunction& planner) {
   return std::nullopt;
 }
 
-// Algorithm 1 keeps exactly the messages whose longest path, with what remains of T, exceeds C: one more is waste.
+// Algorithm 1 keeps exactly the messages whose longest path, with what remains of T, exceeds C; keeping any other one
+// is waste.
 Complaint check_decisions(const World& world) {
   const EventGraph events(world);
   const auto paths = events.paths(world.events.size());
@@ -194,7 +195,7 @@ TEST_CASE("simulation: critical-path keeps what it must, and nothing else; no in
     at_limit += world.kept() > 0;
   });
   if (std::getenv("REDRIVE_SEED")) return;
-  CHECK_GT(kept, decided / 100);  // else the simulation asks for nothing
+  CHECK_GT(kept, decided / 100);  // otherwise the simulation is too easy
   CHECK_LT(kept, decided / 2);
   CHECK_GT(at_limit, kSeeds / 4);
 }
@@ -239,7 +240,7 @@ TEST_CASE("simulation: the checker finds faulty policies") {
     CAPTURE(static_cast<int>(fault));
     CHECK(complains([fault](uint64_t seed) { return check_bound(simulate_fault(seed, fault)); }));
   }
-  for (const Fault fault : {Fault::never_resets, Fault::off_by_one}) {  // within C, or seldom beyond it
+  for (const Fault fault : {Fault::never_resets, Fault::off_by_one}) {  // within C, or rarely beyond it
     CAPTURE(static_cast<int>(fault));
     CHECK(complains([fault](uint64_t seed) { return check_decisions(simulate_fault(seed, fault)); }));
   }

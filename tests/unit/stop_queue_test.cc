@@ -1,4 +1,4 @@
-// Every tracee has its turn, and a stop is handled once.
+// Every tracee gets its turn, and a stop is handled once.
 #include "supervisor/record/stop_queue.h"
 
 #include <vector>
@@ -16,7 +16,7 @@ std::vector<Stopped> take_all(StopQueue& queue) {
   return taken;
 }
 
-// The younger one of two is killed right after its stop was taken off the kernel.
+// The younger one of two is killed right after its stop was reported by the kernel.
 std::vector<Stopped> stops_of_killed(const Stop& stop) {
   struct KillingTracer : FakeTracer {
     Waited take_any() override {
@@ -96,7 +96,7 @@ TEST_CASE("a stop that is awaited is handled in its turn, and only once") {
   CHECK(queue.holds(10));
   queue.await(10);
   queue.await(11);
-  queue.await(12);  // which is none
+  queue.await(12);  // which does not exist
   CHECK_FALSE(queue.holds(12));
   CHECK((take_all(queue) == std::vector{Stopped{10, SyscallEntry{}}, Stopped{11, Interrupted{}}}));
 }

@@ -67,7 +67,7 @@ TEST_CASE("a stub's filter stops what would change its own mappings or the tier'
   std::vector<Case> cases{{0, ~0ull, true},
                           {kPage, 1ull << 32, true},
                           {kPage, 1ull << 31, true},
-                          {1ull << 32, ~0ull, false},  // the kernel refuses it: it wraps
+                          {1ull << 32, ~0ull, false},  // the kernel refuses it, because it wraps around
                           {(1ull << 32) + kTier.memory.start, kPage, false}};
   for (const AddressRange range : {kOwn, kTier.memory}) {
     cases.insert(cases.end(), {{range.start - kPage, kPage, false},

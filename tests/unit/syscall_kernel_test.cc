@@ -41,7 +41,7 @@ Fd make_file(std::string_view content = kText) {
   lseek(file.get(), 0, SEEK_SET);
   return file;
 }
-// Interrupts whatever sleeps, again and again: a signal that comes before the sleep is not the last.
+// Interrupts a sleeper again and again, in case a signal comes before the sleep.
 class Interrupter {
  public:
   Interrupter() {
@@ -374,7 +374,7 @@ TEST_CASE("a sleep that a signal ends says how much was left") {
   const auto sleep = [](Arena& arena, timespec time) { return call_args(arena.put(time), arena.bytes(16)); };
   auto finished = probe(__NR_nanosleep, [&](Arena& arena) { return sleep(arena, {0, 1000}); });
   CHECK(finished.result == 0);
-  CHECK(finished.writes(finished.args[1], 16));  // it may have been woken before
+  CHECK(finished.writes(finished.args[1], 16));  // it may have been woken earlier
   Interrupter interrupter;
   auto interrupted = probe(__NR_nanosleep, [&](Arena& arena) { return sleep(arena, {10, 0}); });
   CHECK(interrupted.result == -EINTR);

@@ -1,9 +1,9 @@
-// Runs a real syscall on this process's own memory and compares what the kernel changed with what the syscall table
+// Runs a real system call on this process's own memory and compares what the kernel changed with what the syscall table
 // says.
 //
 // All memory of the call lies in an arena filled with a pattern. Each call is made twice with different patterns, so
-// that a byte the kernel happened to write with the pattern's value is seen the other time. A changed byte outside the
-// outputs() spans is a failure.
+// that a byte to which the kernel happens to write the pattern's value is noticed the other time. A changed byte
+// outside the outputs() spans is a failure.
 #pragma once
 
 #include <fcntl.h>
@@ -28,7 +28,7 @@ class Arena {
  public:
   static constexpr size_t kSize = 64 * kPageSize;
 
-  // The page after the arena is unmapped: what reaches too far is noticed.
+  // The page after the arena is unmapped, so that accesses past the end are noticed.
   Arena() {
     void* all = mmap(nullptr, kSize + kPageSize, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     REQUIRE(all != MAP_FAILED);
@@ -42,7 +42,7 @@ class Arena {
     std::memset(base_, pattern, kSize);
     used_ = 0;
   }
-  // Patterned memory, with patterned neighbours.
+  // Patterned memory, with patterned memory on both sides.
   uint8_t* bytes(size_t size) {
     used_ = (used_ + 64 + 15) / 16 * 16;
     REQUIRE(used_ + size + 64 <= kSize);
@@ -109,7 +109,7 @@ struct Probe {
   }
 };
 
-// The byte as its distance from the argument below it.
+// The position of the byte, relative to the argument below it.
 inline std::string place(const Probe& probe, const uint8_t* byte) {
   int nearest = -1;
   for (int i = 0; i < 6; ++i) {
@@ -124,7 +124,7 @@ inline int64_t raw_syscall(int64_t number, const CallArgs& a) {
   return result == -1 ? -errno : result;
 }
 
-// `set_up` puts the call's memory into the arena and whatever else it needs into the kernel; it runs once for each
+// `set_up` puts the call's memory into the arena and prepares whatever else the kernel needs; it runs once for each
 // pattern.
 inline Probe probe(int64_t number, const std::function<CallArgs(Arena&)>& set_up) {
   static Arena arena;
@@ -184,7 +184,7 @@ inline Pair full_pipe(std::string_view text = kText) {
   REQUIRE(write(pipe.b.get(), text.data(), text.size()) == std::ssize(text));
   return pipe;
 }
-// Arguments of which `size` bytes of memory are one, at place `at`.
+// Arguments, one of which, at place `at`, is `size` bytes of memory.
 inline Probe with_buffer(int64_t number, CallArgs args, int at, size_t size) {
   return probe(number, [=](Arena& arena) {
     CallArgs made = args;

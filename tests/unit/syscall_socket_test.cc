@@ -16,7 +16,7 @@ sockaddr_in loopback() {
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   return address;
 }
-// A bound UDP socket and one connected to it.
+// A bound UDP socket, and one that is connected to it.
 Pair make_udp() {
   Pair udp{Fd(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)), Fd(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0))};
   sockaddr_in address = loopback();
@@ -26,7 +26,7 @@ Pair make_udp() {
   REQUIRE(connect(udp.b.get(), reinterpret_cast<sockaddr*>(&address), length) == 0);
   return udp;
 }
-// A listener with a connection waiting, and the connecting end.
+// A listener with a waiting connection, and the connecting end.
 Pair make_listener() {
   Pair tcp{Fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)), Fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0))};
   sockaddr_in address = loopback();

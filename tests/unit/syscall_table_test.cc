@@ -48,7 +48,7 @@ TEST_CASE("commands are found by their multiplexer's selector") {
     }
     REQUIRE(multiplexer);
     REQUIRE(multiplexer->selector >= 0);
-    // Whatever is in the register's upper half does not matter.
+    // The upper half of the register does not matter.
     args[multiplexer->selector] = static_cast<uint64_t>(command->command) | 0xabcdull << 32;
     CHECK(find_row(command->number, args) == command);
   }
@@ -99,7 +99,7 @@ TEST_CASE("names of calls and errors") {
   CHECK(error_name(-516) == "ERESTART_RESTARTBLOCK");
   CHECK(error_name(0) == "E?");
   CHECK(error_name(4000) == "E?");
-  // Every number below the last errno but the two that Linux leaves out.
+  // Every number below the last errno, except the two that Linux leaves out.
   for (int err = 1; err <= EHWPOISON; ++err) CHECK((error_name(err) == "E?") == (err == 41 || err == 58));
 }
 
@@ -139,7 +139,7 @@ TEST_CASE("a message queue call names no descriptor") {
   CHECK(find_row(__NR_splice, CallArgs{})->source_fd_arg == 0);
 }
 
-// Arguments as a fuzzer or a broken program makes them: pointers to nothing, lengths beyond all sense.
+// Arguments as from a fuzzer or a broken program: pointers to nothing, senseless lengths.
 uint64_t wild(std::mt19937_64& random, const uint8_t* page) {
   switch (random() % 7) {
     case 0:
@@ -222,7 +222,7 @@ TEST_CASE("the filter tells the syscall instructions of the code inside tracees 
   CHECK(at(kAlsoUntraced, 0) == SECCOMP_RET_TRACE);
   CHECK(at(kUntraced + (1ull << 32), 0) == SECCOMP_RET_TRACE);
   CHECK(at(kUntraced + 2, 0) == SECCOMP_RET_TRACE);
-  // A result stands where the number is.
+  // The register of the number contains a result.
   CHECK(at(kTraced, 0xfffffff2) == SECCOMP_RET_TRACE);
   CHECK(at(0x401000, 0xfffffff2) == (SECCOMP_RET_ERRNO | ENOSYS));
   CHECK(run_filter(filter, AUDIT_ARCH_I386, 1, kUntraced) == (SECCOMP_RET_ERRNO | ENOSYS));
@@ -244,11 +244,11 @@ TEST_CASE("the filter lets calls through that are exactly those it was told") {
 TEST_CASE("the kernel accepts the filter") {
   const pid_t child = fork();
   if (child == 0) {
-    signal(SIGILL, SIG_DFL);  // doctest's handler makes syscalls
+    signal(SIGILL, SIG_DFL);  // doctest's handler makes system calls
     auto filter = seccomp_filter();
     const sock_fprog program{static_cast<unsigned short>(filter.size()), filter.data()};
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-    // Nothing can be called afterwards, _exit included: an illegal instruction says that the filter is in.
+    // Nothing can be called afterwards, not even _exit: an illegal instruction shows that the filter was installed.
     if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0) __builtin_trap();
     _exit(1);
   }

@@ -1,5 +1,5 @@
-// Adding to a finished trace: what is added is there, what was there stays, and whoever is stopped midway leaves a good
-// trace.
+// Adding to a finished trace: what was added is there, what was there stays, and an interrupted addition leaves an
+// intact trace.
 #include "logstore/trace_additions.h"
 
 #include "logstore/memory_storage.h"
@@ -16,7 +16,9 @@ const Bytes kPayload{1, 2, 3, 4, 5};
 
 Event receive_event() {
   Event event;
-  event.writes = {{0x1000, 3, MemoryWrite::Kind::message, {}}, {0x2000, 4, MemoryWrite::Kind::data, Bytes(4)}, {0x3000, 2, MemoryWrite::Kind::message, {}}};
+  event.writes = {{0x1000, 3, MemoryWrite::Kind::message, {}},
+                  {0x2000, 4, MemoryWrite::Kind::data, Bytes(4)},
+                  {0x3000, 2, MemoryWrite::Kind::message, {}}};
   event.receive = Receive{1, 7, 8, false, {{{2, 1}, 0, 5, 99}}};
   return event;
 }
@@ -66,7 +68,7 @@ Result<void> add_all(Storage& storage) {
   return additions->finish(settings);
 }
 
-// Which receives are logged; what is must be right, and still there at the next event.
+// Which receives are logged; their payloads must be right, and still valid at the next event.
 int logged(const Trace& trace) {
   int count = 0;
   const Event* before = nullptr;
@@ -118,14 +120,14 @@ TEST_CASE("what is added to a trace is there, and what was there stays") {
   CHECK(trace->intervals(1)[1].has_image);
   for (const IntervalIndex interval : {1, 2}) check_image(*trace, interval);
   CHECK(trace->check().empty());
-  // Once more: the later additions stand behind the earlier.
+  // Once more: later additions come after earlier ones.
   REQUIRE(add_all(storage));
   CHECK_EQ(logged(*opened(storage)), 2);
   for (const IntervalIndex interval : {1, 2}) check_image(*opened(storage), interval);
   CHECK(opened(storage)->check().empty());
 }
 
-// A policy that decides later: the payload comes behind its event, or before it.
+// A policy that decides later: the payload comes after its event, or before it.
 TEST_CASE("what a recording keeps later is there at the end, and at the next image of one that was killed") {
   for (const bool killed : {false, true}) {
     CAPTURE(killed);

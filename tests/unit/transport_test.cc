@@ -1,4 +1,4 @@
-// What marks that a user has chosen how processes talk.
+// How it is recognized that the user has chosen how processes communicate.
 #include "supervisor/record/transport.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ const TransportVariable& named(const char* name) {
   return transport_variables()[0];
 }
 
-// The environment without any of the variables, as long as it lives.
+// The environment without any of the variables, as long as this exists.
 struct NothingChosen {
   NothingChosen() { clear(); }
   ~NothingChosen() { clear(); }

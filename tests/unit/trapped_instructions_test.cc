@@ -26,7 +26,7 @@ void block(int signal) {
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
 }
 
-// How a process that does this ends, as waitpid(2) says it.
+// How a process that runs this function ends, as a waitpid(2) status.
 int ended(void (*run)()) {
   const pid_t child = fork();
   if (child == 0) {
@@ -44,7 +44,7 @@ int ended(void (*run)()) {
 TEST_CASE(
     "instructions of the recorder's own that it has made fault are answered, or do not fault where they cannot be") {
   CHECK_EQ(ended(execute_them), 0);
-#ifndef __SANITIZE_THREAD__  // with which the counter is not trapped
+#ifndef __SANITIZE_THREAD__  // it does not trap the counter
   const int unanswered = ended([] {
     block(SIGSEGV);
     execute_them();

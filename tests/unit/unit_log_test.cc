@@ -1,4 +1,4 @@
-// What a unit's log makes of entries, exits and series, read back from the trace.
+// How a unit's log combines entries, exits and series, read back from the trace.
 #include "supervisor/record/unit_log.h"
 
 #include <random>
@@ -41,7 +41,7 @@ Event signal(ThreadSerial thread) {
 
 void open(UnitLog& log, const Event& entry) { log.open() = entry; }
 
-// `exit`: what is noted at a call's exit.
+// `exit`: what is noted at the exit of a call.
 void close(UnitLog& log, const Event& exit, bool test, uint64_t times = 1, uint32_t cycle = 1) {
   Event& event = log.closing(exit.thread, exit.number);
   event.result = exit.result;
@@ -60,7 +60,7 @@ class Recording {
 
   UnitLog& log() { return log_; }
 
-  // A whole call of which nothing can come in between.
+  // A whole call, during which nothing can happen.
   void call(ThreadSerial thread, int32_t number, int64_t result, bool test = false, uint64_t times = 1) {
     open(log_, entry(thread, number));
     close(log_, exit(thread, result), test, times);
@@ -241,7 +241,7 @@ TEST_CASE("what ends a series") {
 
 namespace {
 
-// What calls the events stand for: the first argument of each.
+// The calls that the events stand for: the first argument of each.
 std::vector<uint64_t> calls_of(const std::vector<Event>& events) {
   std::vector<uint64_t> calls;
   for (size_t i = 0; i < events.size(); ++i) {
@@ -250,7 +250,7 @@ std::vector<uint64_t> calls_of(const std::vector<Event>& events) {
     for (uint64_t n = 0; n + 1 < events[i].repeat; ++n) {
       calls.push_back(events[i + 1 - events[i].cycle + n % events[i].cycle].args[0]);
     }
-    // Only the last of a cycle stands for more than its own call.
+    // Only the last event of a cycle stands for more than its own call.
     for (uint32_t n = 1; n < events[i].cycle; ++n) CHECK_EQ(events[i - n].repeat, 1);
   }
   return calls;
@@ -290,7 +290,7 @@ TEST_CASE("any calls are what their events stand for, however they were counted 
     Recording recording;
     std::vector<uint64_t> made;
     for (int part = 0; part < 40; ++part) {
-      // As the code inside tracees does it: each call of a cycle, and then how often they were made again.
+      // As the code inside tracees does: each call of a cycle, then how often they were repeated.
       const auto length = static_cast<uint32_t>(1 + below(kLongestCycle));
       const uint64_t first = below(3), again = below(2) ? below(40) : 0;
       for (uint64_t i = 0; i < length; ++i) {
@@ -382,7 +382,7 @@ TEST_CASE("an event's number is known before it happens") {
   CHECK_EQ(log.next(), 0);
   open(log, entry(1, kRead));  // event 0
   CHECK_EQ(log.next(), 1);
-  open(log, entry(2, kWrite, 42));  // parts the first: event 1
+  open(log, entry(2, kWrite, 42));  // splits the first call: event 1
   CHECK_EQ(log.next(), 2);
   close(log, exit(2, 1), false);
   CHECK_EQ(log.next(), 2);

@@ -1,4 +1,4 @@
-// doctest, to be included last: it has a CHECK of its own, which in tests replaces that of base/check.h.
+// Includes doctest. Include this last: doctest has a CHECK of its own, which in tests replaces that of base/check.h.
 #pragma once
 
 #include "base/check.h"
