@@ -1,5 +1,5 @@
 // exit: 134
-// abort() with a handler that returns: it ends the program all the same.
+// abort() with a handler that returns: it ends the program anyway.
 #include "test.h"
 
 #include <sys/resource.h>

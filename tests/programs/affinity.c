@@ -1,5 +1,5 @@
-// A program finds the processors that it has asked for: its threads and children those that they were given, and all run where they
-// may. With one processor, little of this can be seen.
+// A program sees the processors that it has asked for, its threads and children those that they were given, and all of them run where
+// they may. With one processor, little of this can be seen.
 #include "test.h"
 
 #include <sched.h>
@@ -47,7 +47,7 @@ int main(void) {
   pthread_t thread;
   MUST0(pthread_create(&thread, NULL, check, (void*)&one));
   MUST0(pthread_join(thread, NULL));
-  // What it may not have is left out of what it gets.
+  // Processors that it may not use are left out of what it gets.
   cpu_set_t every;
   memset(&every, 0xff, sizeof every);
   MUST(sched_setaffinity(0, sizeof every, &every));

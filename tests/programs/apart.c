@@ -1,5 +1,5 @@
-// Two processes compute, and tell each other after each piece of work what they have and on which processor they were.
-// They end when they were on two at a time, but make at least 30 pieces and at most ROUNDS. usage: apart [ROUNDS]
+// Two processes compute, and after each piece of work tell each other their results and the processors that they were on. They end when
+// they were on two processors at the same time, but after at least 30 pieces and at most ROUNDS. usage: apart [ROUNDS]
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -17,7 +17,7 @@ static uint64_t work(uint64_t x) {
   return x;
 }
 
-// Returns whether it was on another processor than the other one at some time.
+// Returns whether it was on a different processor than the other process at some time.
 static int work_beside(int other, uint64_t seed, uint64_t other_seed, int rounds) {
   int apart = 0;
   struct piece mine = {0, seed}, theirs;

@@ -1,6 +1,6 @@
 // args: 64 250
 // Touches N MB, then works for M ms of CPU time with an event every half millisecond, changing some pages, and checks all of it.
-// Its pauses at checkpoints are what tests/bench measures. With a third argument, pages are full of numbers that do not compress.
+// tests/bench measures its pauses at checkpoints. With a third argument, pages are full of numbers that cannot be compressed.
 #include "test.h"
 
 #include <sys/mman.h>

@@ -1,4 +1,4 @@
-// What clone(2) writes for the parent: a descriptor for the child, or the child's id; with children that a replay of the parent does not
+// What clone(2) writes for the parent, a descriptor for the child or the child's id: with children that a replay of the parent does not
 // need, and with those that share its memory.
 // images: 1
 #include "test.h"

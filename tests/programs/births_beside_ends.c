@@ -1,5 +1,5 @@
-// Processes that share memory with their parent: while it makes new ones, others are killed, or are amid an execve in which they
-// have lost their turn.
+// Processes that share memory with their parent. While the parent makes new ones, others are killed, or are in an execve during which
+// they have lost the baton.
 #include "test.h"
 
 #include <sys/mman.h>
@@ -8,7 +8,7 @@ enum { kChildren = 120, kAtOnce = 6 };
 
 static pid_t children[kAtOnce];
 
-// Every third was to be killed, most before they have computed.
+// Every third one was to be killed, most of them before they have computed.
 static void end(int number) {
   int status;
   CHECK(MUST(waitpid(children[number % kAtOnce], &status, 0)) == children[number % kAtOnce]);
@@ -22,7 +22,7 @@ int main(void) {
     if (number >= kAtOnce) {
       const int oldest = number - kAtOnce;
       if (oldest % 3 == 0) MUST(kill(children[oldest % kAtOnce], SIGKILL));
-      // Births beside that end.
+      // Births at the same time as that end.
       const pid_t other = MUST(fork());
       if (other == 0) _exit(3);
       wait_for_exit(other, 3);

@@ -1,5 +1,5 @@
-// The ioctls of block devices and loop devices, on a loop device if the user may have one, else on a file that declines them; those
-// of files and file systems.
+// The ioctls of block devices and loop devices, on a loop device if the user may have one, otherwise on a file that declines them; and
+// those of files and file systems.
 #include "test.h"
 
 #include <fcntl.h>
@@ -9,7 +9,7 @@
 #include <linux/random.h>
 #include <sys/ioctl.h>
 
-// An unsigned long, an unsigned short and so on are found in it.
+// Requests write an unsigned long, an unsigned short and so on here.
 static uint64_t found;
 
 static int asks(int device, unsigned long request) {
@@ -49,7 +49,7 @@ static void block_device(int device) {
   if (MAY(ioctl(device, HDIO_GETGEO, &geometry), ENOTTY, EINVAL)) NOTE(geometry);
 }
 
-// A loop device over the file, or -1. Somebody else may take it first.
+// A loop device for the file, or -1. Another process may take it first.
 static int loop_device(int control, int file) {
   for (int i = 0; i < 10; i++) {
     char path[40];
@@ -92,7 +92,7 @@ static void files(int file) {
   long version = 0;
   if (MAY(ioctl(file, FS_IOC_GETVERSION, &version), ENOTTY)) NOTE(version);
   MAY(ioctl(file, FS_IOC_SETVERSION, &version), ENOTTY, EOPNOTSUPP, EINVAL);
-  // Freezing is for a file system of one's own.
+  // Only a file system of one's own may be frozen.
   const int proc = MUST(open("/proc/self/stat", O_RDONLY));
   MAY(ioctl(proc, FIFREEZE, 0), EOPNOTSUPP, ENOTTY, EINVAL);
   MAY(ioctl(proc, FITHAW, 0), EOPNOTSUPP, ENOTTY, EINVAL);
@@ -111,7 +111,7 @@ static void namespaces_and_random(void) {
   const int random = MUST(open("/dev/urandom", O_RDWR));
   MAY(ioctl(random, RNDRESEEDCRNG));
   int entropy = -1;
-  MUST(ioctl(random, RNDGETENTCNT, &entropy));  // a request that is read by its encoding
+  MUST(ioctl(random, RNDGETENTCNT, &entropy));  // a request that is described by its encoding
   CHECK(entropy >= 0);
 }
 

@@ -1,4 +1,4 @@
-// A thread blocked in read while others compute and talk: its bytes become visible at its exit only.
+// A thread is blocked in read while others compute and communicate: its bytes become visible only at its exit.
 #include "test.h"
 
 static int late[2], chat[2];

@@ -56,7 +56,7 @@ int main(void) {
     started = 0;
     MUST0(pthread_create(&id, NULL, kinds[i], NULL));
     while (!started) sched_yield();
-    if (i < 2) usleep(2000);  // so that it most likely blocks already; right either way
+    if (i < 2) usleep(2000);  // so that it probably blocks already; correct in either case
     MUST0(pthread_cancel(id));
     MUST0(pthread_join(id, &result));
     CHECK(result == PTHREAD_CANCELED && cleaned == i + 1);

@@ -1,4 +1,4 @@
-// Processes that leave their process group, in which a member is stopped, do not make the kernel hang up on it.
+// Processes leave their process group while a member of it is stopped; the kernel must not send SIGHUP to it because of that.
 // images: 2
 // period: 500us
 #include "test.h"

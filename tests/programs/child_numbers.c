@@ -1,5 +1,5 @@
-// CLONE_CHILD_SETTID: when the kernel first runs a child, it writes the child's number where the parent may look at once. A parent that
-// shares the memory finds it there or not yet.
+// CLONE_CHILD_SETTID: when the kernel first runs a child, it writes the child's number to a word that the parent may read at once. A
+// parent that shares the memory may or may not find the number there yet.
 #include "test.h"
 
 #include "clone3.h"
@@ -19,7 +19,7 @@ static int run(void* unused) {
   return 0;
 }
 
-// How often the number is not there yet, and what is.
+// Counts how often the number is not there yet, and notes what is.
 static void look(const volatile pid_t* word, long child) {
   CHECK(child > 0);
   int before = 0;
@@ -33,7 +33,7 @@ static void look(const volatile pid_t* word, long child) {
   NOTE(last);
 }
 
-// For the kernel to clear the word when the thread has left its stack.
+// The kernel clears the word when the thread has left its stack.
 static void wait_for_end(volatile pid_t* word) {
   for (pid_t found; (found = *word) != 0;) syscall(SYS_futex, word, FUTEX_WAIT, found, NULL, NULL, 0);
 }

@@ -1,4 +1,4 @@
-// clone3(2): processes and threads with all that can be asked for, and what comes back through memory.
+// clone3(2): processes and threads with everything that can be asked for, and what is returned through memory.
 #include "test.h"
 
 #include "clone3.h"

@@ -1,6 +1,6 @@
 // images: 4
-// About half a second of CPU time in each of two processes that send each other a small message every millisecond: checkpoints fall between
-// messages, and messages cross checkpoints.
+// About half a second of CPU time in each of two processes that send each other a small message every millisecond: checkpoints fall
+// between messages, and messages cross checkpoints.
 #include "test.h"
 
 enum { kSteps = 500, kPages = 64 };
@@ -12,7 +12,7 @@ static uint64_t step(uint64_t input, int i) {
   return page[i % 512] * 0x9e3779b97f4a7c15;
 }
 
-// The same computation by one process: what both must come to.
+// The same computation by one process: both must arrive at this result.
 static uint64_t expected(void) {
   static uint64_t other[kPages][512];
   uint64_t value = 1;

@@ -1,6 +1,6 @@
 // images: 4
-// Three threads that compute about 0.2 s each and hand small messages round through pipes and a mutex: checkpoints of several threads,
-// some blocked, some running.
+// Three threads that compute for about 0.2 s each and pass small messages in a circle through pipes and a mutex: checkpoints of several
+// threads, some blocked, some running.
 #include "test.h"
 
 enum { kThreads = 3, kTurns = 90 };

@@ -1,4 +1,4 @@
-// CPUID answers alike each time, and what it promises works.
+// CPUID gives the same answer each time, and the features that it announces work.
 #include "test.h"
 
 #include <cpuid.h>

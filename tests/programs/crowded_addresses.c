@@ -1,5 +1,5 @@
-// Memory at addresses where the recorder and replay would like to have theirs, mapped and unmapped between many small calls; some
-// are refused while the in-process tier records.
+// Memory at addresses that the recorder and the replayer would like to use, mapped and unmapped between many small calls; some of it is
+// refused while the in-process tier records.
 #include "test.h"
 
 #include <sys/mman.h>

@@ -1,4 +1,4 @@
-// Processes that share memory and end while their other threads come out of sleeps: nothing of these threads happens after the end.
+// Processes that share memory end while their other threads wake up from sleeps: nothing of these threads happens after the end.
 #include "test.h"
 
 #include <pthread.h>

@@ -1,4 +1,4 @@
-// C++ exceptions through many frames, out of threads, and with checkpoints while one is in flight.
+// C++ exceptions through many frames, out of threads, and with checkpoints while an exception is in flight.
 #include "test.h"
 
 #include <exception>

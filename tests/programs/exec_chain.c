@@ -1,4 +1,5 @@
-// A program that replaces itself twenty times; number, descriptors, ignored signals and mask go along, handlers and CLOEXEC do not.
+// A program that replaces itself twenty times. Process number, descriptors, ignored signals and mask are kept; handlers and CLOEXEC
+// descriptors are not.
 #include "test.h"
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// exec by a thread that is not the leader, while others work and block: the new program has the leader's number and is alone.
+// exec by a thread that is not the leader, while others work and block: the new program has the leader's number and a single thread.
 #include "test.h"
 
 #include <dirent.h>

@@ -7,7 +7,7 @@
 static const char* const kLong = "trusted.redrive.long";
 static const char* const kName = "trusted.redrive.test";
 
-// Which of the file systems and users that there are cannot do it.
+// Some file systems do not support it, and some users may not do it.
 #define MAY_HERE(call) MAY(call, EOPNOTSUPP, ENODATA)
 
 static void check_list(const char* list, ssize_t size) {
@@ -35,7 +35,7 @@ static void by_path_and_descriptor(int file) {
   MUST(lremovexattr("link", kName));
 }
 
-// setxattrat and its like (Linux 6.13).
+// setxattrat and related calls (Linux 6.13).
 static void at_directory(void) {
   struct {
     uint64_t value;

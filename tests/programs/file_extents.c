@@ -1,5 +1,5 @@
-// The ioctls about where files lie and that share it between them: FIEMAP, and the clones and comparisons that cp, tar and git ask
-// for. What a clone changes is seen by who has mapped the file. With an argument, in that directory.
+// The ioctls about the place of files on disk, and about sharing it: FIEMAP, and the clones and comparisons that cp, tar and git ask for.
+// Processes that have mapped the file see what a clone changes. With an argument, in that directory.
 #include "test.h"
 
 #include <fcntl.h>
@@ -35,7 +35,7 @@ static void extents(int file) {
   MUST(ioctl(file, FS_IOC_FIEMAP, &map));
   CHECK(map.head.fm_mapped_extents == count && map.list[0].fe_logical == 0 && map.list[0].fe_length > 0);
   NOTE(map);
-  // It answers which flags it does not know.
+  // The answer says which flags it does not know.
   map.head.fm_flags = 0x40000000;
   FAILS(ioctl(file, FS_IOC_FIEMAP, &map), EBADR);
   CHECK(map.head.fm_flags == 0x40000000);

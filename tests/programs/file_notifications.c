@@ -1,4 +1,4 @@
-// inotify and fanotify: watches, and the events that they bring.
+// inotify and fanotify: watches, and the events that they report.
 #include "test.h"
 
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 // args: 0
-// A TCP and a UDP server on the port given (0: any), each with a client: for replays while others hold the port.
+// A TCP and a UDP server on the given port (0: any), each with a client: for replays while others use the port.
 #include "test.h"
 
 int main(int argc, char** argv) {

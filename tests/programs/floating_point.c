@@ -1,5 +1,5 @@
 // build: -lm
-// Floating point and vector registers: kept over syscalls, handlers, thread switches and checkpoints; rounding mode too.
+// Floating point and vector registers, and the rounding mode, are kept over system calls, handlers, thread switches and checkpoints.
 #include "test.h"
 
 #include <fenv.h>
@@ -15,7 +15,7 @@ __attribute__((target("avx"))) static void clobber(int signal) {
   if (++handled % 50 == 1) CHECK(getppid() >= 0);
 }
 
-// Ten vectors live in registers, hand-pinned, over `calls` raw syscalls.
+// Ten vectors stay in registers, assigned by hand, over `calls` raw system calls.
 __attribute__((target("avx"), noinline)) static void kept_over_syscalls(double seed, long calls, long number, long a, long b) {
   const __m256d one = _mm256_set_pd(seed, seed * 2, seed * 3, seed * 4), two = _mm256_set1_pd(seed + 0.5);
   __m256d after_one, after_two;

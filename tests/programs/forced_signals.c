@@ -1,5 +1,5 @@
-// rdtsc and cpuid while SIGSEGV and SIGILL are blocked or ignored, which the recorder must have for itself: the program's handlers and
-// masks stay as they are.
+// rdtsc and cpuid while SIGSEGV and SIGILL are blocked or ignored. The recorder needs these signals for itself, but the program's
+// handlers and masks must stay as they are.
 #include "test.h"
 
 #include <cpuid.h>
@@ -15,7 +15,7 @@ static void on_fault(int signal) {
   MUST(mprotect(page, 4096, PROT_READ | PROT_WRITE));
 }
 
-// Sites of their own: the recorder sees only the first uses of one.
+// Each use has a site of its own: the recorder sees only the first uses of a site.
 #define READ_COUNTER(out) __asm__ volatile("rdtsc\n shl $32, %%rdx\n or %%rdx, %0" : "=a"(out)::"rdx", "cc")
 static uint64_t ask(void) {
   uint64_t now;
@@ -52,7 +52,7 @@ static void set_handler(void (*handler)(int)) {
   MUST(sigaction(SIGILL, &action, NULL));
 }
 
-// A handler that runs with all blocked asks, too.
+// A handler that runs with all signals blocked asks too.
 static void in_handler(int signal) {
   (void)signal;
   CHECK(ask_elsewhere());
@@ -86,7 +86,7 @@ int main(void) {
   MUST(sigaction(SIGUSR1, &action, NULL));
   MUST(raise(SIGUSR1));
   expect(0, on_fault);
-  // A thread and a child have the mask, and the handlers, of who has made them.
+  // A thread and a child inherit the mask and the handlers of their maker.
   MUST(sigprocmask(SIG_SETMASK, &all, &old));
   pthread_t made;
   MUST0(pthread_create(&made, NULL, thread, NULL));

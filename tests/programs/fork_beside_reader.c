@@ -1,6 +1,6 @@
-// Processes are born while another thread's read has its bytes already, and is not seen to end before the birth: what
-// the kernel has written into its buffer is in the child's memory or not, and nobody can tell which. Images in the
-// children must be equal to what replays come to. The reader is of the same process, or of one that runs on its memory.
+// Processes are born while another thread's read has its bytes already, but does not end before the birth. What the kernel has written
+// into its buffer may or may not be in the child's memory, and nobody can tell which. Images in the children must equal what replays
+// arrive at. The reader is in the same process, or in one that runs in its memory.
 #include "test.h"
 
 enum { kRounds = 25, kValues = 64 };
@@ -45,7 +45,7 @@ static void descend_beside(void* (*read_all)(void*)) {
     long values[kValues];
     for (int k = 0; k < kValues; k++) values[k] = i;
     write_all(channel[1], values, sizeof values);
-    compute((uint64_t)i, 1);  // the reader comes out of the kernel, and waits for its turn
+    compute((uint64_t)i, 1);  // the reader leaves the kernel, and waits for the baton
     descend(1 + (int)(i % 2));
   }
   close(channel[1]);

@@ -1,4 +1,4 @@
-// A thread waits with a timeout, and is woken by signals that it ignores. A child that is forked meanwhile finds the timeout as it was.
+// A thread waits with a timeout, and is woken by signals that it ignores. A child that is forked meanwhile finds the timeout unchanged.
 // period: 1ms
 #include "test.h"
 

@@ -1,5 +1,5 @@
-// A thread forks while another one is in a call whose output the kernel may have written already: the child's memory holds it, or
-// does not, as it was.
+// A thread forks while another one is in a call whose output the kernel may already have written: the child's memory may or may not hold
+// it, but must in a replay if it did when recorded.
 #include "test.h"
 
 static int fds[2];

@@ -1,4 +1,4 @@
-// Futexes beyond what the C library uses: requeueing, wake-and-operate, bit sets, several at once, and the calls of their own.
+// Futexes beyond what the C library uses: requeueing, wake-and-operate, bit sets, several at once, and the separate calls for them.
 #include "test.h"
 
 #include <limits.h>
@@ -18,7 +18,7 @@ static void* sleep_on_first(void* unused) {
   return unused;
 }
 
-// A thread that sleeps on words[0] for bits 2 and 4. Whoever wakes it must try until it really sleeps.
+// A thread that sleeps on words[0] for bits 2 and 4. To wake it, a thread must try until it really sleeps.
 static pthread_t start_sleeper(void) {
   pthread_t id;
   const int before = __atomic_load_n(&sleepers, __ATOMIC_SEQ_CST);
@@ -27,7 +27,8 @@ static pthread_t start_sleeper(void) {
   return id;
 }
 
-// A sleeper that the kernel interrupts (the machine is frozen, say) sleeps on words[0] again, wherever it was moved to: then everything is done anew.
+// A sleeper that the kernel interrupts (for example, because the machine is frozen) sleeps on words[0] again, wherever it was moved to.
+// In that case everything is done again.
 static void requeue(void) {
   pthread_t id = start_sleeper();
   FAILS(futex(&words[0], FUTEX_CMP_REQUEUE, 0, 1, &words[1], 5), EAGAIN);
@@ -45,7 +46,7 @@ static void wake_op(void) {
   words[3] = 40;
   long woken = 0;
   int rounds = 0;
-  // words[3] += 2, and wake there as well if it was 40.
+  // words[3] += 2, and wake there too if it was 40.
   for (; woken == 0; rounds++) {
     woken = MUST(futex(&words[0], FUTEX_WAKE_OP, 1, 1, &words[3], FUTEX_OP(FUTEX_OP_ADD, 2, FUTEX_OP_CMP_EQ, 40)));
     if (!woken) sched_yield();

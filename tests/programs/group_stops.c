@@ -1,6 +1,6 @@
 // images: 2
-// Job control of processes with threads: whichever thread stops its process, or is hit by what stops it, all of them stop, the
-// parent sees it, and SIGCONT makes all of them go on where they were.
+// Job control of processes with threads: whichever thread stops its process, or gets a stopping signal, all of them stop, the parent sees
+// it, and SIGCONT makes all of them continue where they were.
 #include "test.h"
 
 #include <sys/mman.h>
@@ -12,7 +12,7 @@ static volatile sig_atomic_t continued;
 static void note_continued(int signal) { (void)signal, continued++; }
 
 static int ends[2];
-static int stopper;  // the signal that the last thread stops its process by; 0: somebody else does
+static int stopper;  // the signal by which the last thread stops its process; 0: another process does that
 static int computes;
 
 static void* work(void* last) {
@@ -26,7 +26,7 @@ static void* work(void* last) {
   return NULL;
 }
 
-// A child with threads that wait for a byte each, or compute before.
+// A child with threads that wait for a byte each, or compute first.
 static pid_t start(int signal, int busy) {
   int ready[2];
   char byte;
@@ -81,7 +81,7 @@ static void stops_itself(int signal, int busy) {
   let_end(child, 5);
 }
 
-// From outside, again and again; it is killed while it is stopped, or goes on.
+// From outside, again and again. While the child is stopped, it is killed or continued.
 static void is_stopped(int busy, int killed) {
   const pid_t child = start(0, busy);
   for (int i = 0; i < 3; i++) {
@@ -102,7 +102,7 @@ static void is_stopped(int busy, int killed) {
   close(ends[1]);
 }
 
-// SIGCONT takes back a stop that has not come yet; either way, the child goes on.
+// SIGCONT cancels a stop that has not happened yet; in either case, the child continues.
 static void at_once(int busy) {
   const pid_t child = start(0, busy);
   for (int i = 0; i < 10; i++) {
@@ -112,7 +112,7 @@ static void at_once(int busy) {
   let_end(child, 5);
 }
 
-// One of two processes that share memory stops, the other one goes on.
+// One of two processes that share memory stops, and the other one continues.
 static void beside_another(void) {
   volatile int* const shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   CHECK(shared != MAP_FAILED);

@@ -12,7 +12,7 @@ int main(void) {
   MUST(sbrk(-(1 << 19)));
   CHECK((char*)sbrk(0) == start + (1 << 19) && is_filled(start, 1 << 19, 4));
   MUST(sbrk(1 << 19));
-  CHECK(start[(1 << 20) - 1] == 0);  // given back and fetched again: zeros
+  CHECK(start[(1 << 20) - 1] == 0);  // it was given back and mapped again: zeros
 
   mallopt(M_MMAP_THRESHOLD, 1 << 30);
   char* blocks[200];

@@ -1,4 +1,4 @@
-// User and group ids, capabilities, groups: changed to what they are, and, in a child that may, to others.
+// User and group ids, capabilities, groups: set to their present values, and, in a child that may do so, to others.
 #include "test.h"
 
 #include <grp.h>
@@ -35,7 +35,7 @@ static void capabilities(void) {
   NOTE(data);
   data[0].effective = data[0].permitted;
   MUST(syscall(SYS_capset, &header, data));
-  header.version = 1234;  // the kernel puts in the one that it prefers
+  header.version = 1234;  // the kernel writes the one that it prefers
   FAILS(syscall(SYS_capset, &header, data), EINVAL);
   CHECK(header.version == _LINUX_CAPABILITY_VERSION_3);
 }

@@ -1,6 +1,5 @@
-// Signals that a program ignores, and a mapping that a recorder may have to stop others for, end none of its calls:
-// those that the kernel does not enter again by itself when somebody is woken up included. A signal with a handler ends
-// them.
+// Signals that a program ignores, and a mapping for which a recorder may have to stop others, do not end any of its calls. This includes
+// calls that the kernel does not enter again by itself when the thread is woken up. A signal with a handler does end them.
 #include "test.h"
 
 #include <poll.h>
@@ -66,7 +65,7 @@ int main(void) {
   sigaddset(&set, SIGUSR2);
   MUST(sigprocmask(SIG_BLOCK, &set, NULL));
 
-  // A child's end is a signal that nobody wants; it sends another one before.
+  // The end of a child is an ignored signal; the child sends another one first.
   for (int i = 0; i < kWaits * kRounds; i++) {
     const pid_t child = MUST(fork());
     if (child == 0) {
@@ -79,7 +78,7 @@ int main(void) {
     wait_for_exit(child, 0);
   }
 
-  // Units that share memory become one; what is shared here is shared while the other one waits.
+  // Units that share memory become one. This memory becomes shared while the other process waits.
   char path[] = "shared.XXXXXX";
   const int file = MUST(mkstemp(path));
   MUST(unlink(path));

@@ -1,6 +1,6 @@
 // images: 3
-// Sleeps that signals end: the kernel writes how long they still had to last, and nobody else may see that earlier. Another process
-// computes beside them, so that checkpoints come amid such sleeps.
+// Sleeps that signals end: the kernel writes how much time was left, and nobody else may see that earlier. Another process computes
+// beside them, so that checkpoints come during such sleeps.
 #include "test.h"
 
 #include <sys/time.h>

@@ -1,4 +1,4 @@
-// A process makes one thread after the other. Others come to share writable memory with it meanwhile.
+// A process makes one thread after the other. Meanwhile other processes come to share writable memory with it.
 #include "test.h"
 
 #include <fcntl.h>

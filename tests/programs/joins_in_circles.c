@@ -1,5 +1,5 @@
-// Processes that come to share memory all at once, each with each: who waits to become part of another unit is waited
-// for itself. Some are killed amid this.
+// All processes come to share memory at the same time, each with each: units that wait to become part of another one are waited for
+// themselves. Some processes are killed meanwhile.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -20,7 +20,7 @@ static void* map(const char* name, int index, int round) {
   return at;
 }
 
-// Maps its own object, says so, and when all have, everybody else's, beginning with the next one's.
+// Maps its own object and says so; when all have, maps all the others', starting with the next one's.
 static void member(int round, int self, int said, const int* go) {
   volatile unsigned char* const own = map("circle", self, round);
   *own = value(round, self);

@@ -1,4 +1,4 @@
-// keyctl(2) and its neighbours: keys of the process's own keyring, their payloads, and what each command answers.
+// keyctl(2) and related calls: keys of the process's own keyring, their payloads, and what each command answers.
 #include "test.h"
 
 #include <linux/keyctl.h>
@@ -6,7 +6,7 @@
 
 static long keyctl(int command, long a, long b, long c, long d) { return syscall(SYS_keyctl, command, a, b, c, d); }
 
-// Wherever a kernel has no keyrings, or a container forbids them, the calls fail, and are recorded as that.
+// Where a kernel has no keyrings, or a container forbids them, the calls fail, and that is recorded.
 static void of_a_key(void) {
   const char payload[] = "payload of a key";
   const long key = syscall(SYS_add_key, "user", "redrive:test", payload, sizeof payload, KEY_SPEC_PROCESS_KEYRING);
@@ -35,7 +35,7 @@ int main(void) {
   MAY(keyctl(KEYCTL_CAPABILITIES, (long)known, sizeof known, 0, 0), EOPNOTSUPP);
   NOTE(known);
   MAY(keyctl(KEYCTL_GET_KEYRING_ID, KEY_SPEC_THREAD_KEYRING, 1, 0, 0), EDQUOT);
-  // What they do is up to the machine; that they are made, and fail with numbers that are no keys, is enough.
+  // Their effect depends on the machine. It is enough that they are made, and fail with numbers that are no keys.
   char buffer[64] = {0};
   struct iovec vector = {buffer, 4};
   struct keyctl_dh_params group = {.prime = 1, .base = 2};

@@ -1,5 +1,5 @@
 // exit: 143
-// A program that a signal ends: its result line is out before.
+// A program that a signal ends; it has printed its result line before.
 #include "test.h"
 
 int main(void) {

@@ -1,4 +1,4 @@
-// How children end: exit statuses, signals, a core dump's bit; waitid tells the same.
+// How children end: exit statuses, signals, the core dump bit; waitid reports the same.
 #include "test.h"
 
 #include <sys/resource.h>

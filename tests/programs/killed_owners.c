@@ -1,4 +1,5 @@
-// Processes that share memory and die by a signal while they hold robust mutexes there: who waits for them, or comes later, is told.
+// Processes that share memory die by a signal while they hold robust mutexes there: those that wait for the mutexes, or lock them later,
+// are told.
 #include "test.h"
 
 #include <sys/mman.h>

@@ -1,4 +1,4 @@
-// landlock(7): a process takes rights away from itself, its threads and children; what it still may is served as before.
+// landlock(7): a process takes rights away from itself, its threads and children; what it may still do is served as before.
 #include "test.h"
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// Processes of one unit are born while others wait for their turn, at the end of a long stretch without any call.
+// Processes of one unit are born while others wait for the baton, at the end of a long stretch without any call.
 #include "test.h"
 
 #include <sys/mman.h>

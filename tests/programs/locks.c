@@ -1,4 +1,4 @@
-// Record locks and robust mutexes: what remains of a holder that died.
+// Record locks and robust mutexes: what remains when a holder dies.
 #include "test.h"
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// Calls that change the whole machine, in ways that change nothing: with what they hold already, in a namespace, or so that they fail.
+// Calls that change the whole machine, used so that they change nothing: with the present values, in a namespace, or so that they fail.
 #include "test.h"
 
 #include <sched.h>
@@ -49,7 +49,7 @@ int main(void) {
   clocks();
   names();
   kernel_log();
-  MAY(syscall(SYS_reboot, 0, 0, 0, NULL), EINVAL);  // without the numbers that it must be given
+  MAY(syscall(SYS_reboot, 0, 0, 0, NULL), EINVAL);  // without the magic numbers that it requires
   MAY(syscall(SYS_acct, "none"), ENOENT);
   MAY(syscall(SYS_swapon, "none", 0), ENOENT);
   MAY(syscall(SYS_swapoff, "none"), ENOENT);

@@ -1,4 +1,4 @@
-// main leaves by pthread_exit; the process goes on, and ends with its last thread.
+// main ends by pthread_exit; the process continues, and ends with its last thread.
 #include "test.h"
 
 static pthread_t main_thread;

@@ -1,5 +1,5 @@
-// Code that is mapped, run and unmapped again and again, as dlopen and dlclose do: more sites than one page of trampolines
-// holds, one that no jump can replace, and a file that is overwritten between two mappings.
+// Code that is mapped, run and unmapped again and again, as by dlopen and dlclose: more sites than one page of trampolines holds, a site
+// that no jump can replace, and a file that is overwritten between two mappings.
 #include "test.h"
 
 #include <fcntl.h>
@@ -37,7 +37,7 @@ int main(void) {
   const int fd = MUST(open("code", O_RDWR | O_CREAT | O_TRUNC, 0600));
   CHECK(pwrite(fd, file, sizeof file, 0) == sizeof file);
   for (int round = 0; round < kRounds; round++) run(fd, 0, round ? 1 : 2);
-  // Every second function adds another number now.
+  // Every second function now adds another number.
   for (int added = 1; added < 4; added++) {
     for (int i = 1; i < kFunctions; i += 2) file[i * kSize + 9] = (unsigned char)added;
     CHECK(pwrite(fd, file, sizeof file, 0) == sizeof file);

@@ -1,5 +1,5 @@
-// Private mappings of files, as the dynamic linker makes them: again and again, of files that are overwritten, cut, replaced and
-// deleted between open and mmap, beyond their end, at fixed addresses over other memory and over code, by threads and children.
+// Private mappings of files, as the dynamic linker makes them, again and again: of files that are overwritten, truncated, replaced and
+// deleted between open and mmap, past their end, at fixed addresses over other memory and over code, by threads and children.
 #include "test.h"
 
 #include <fcntl.h>
@@ -27,7 +27,7 @@ static unsigned char* map(int fd, int protection, off_t offset) {
   return memory;
 }
 
-// Maps the file by its name, and tells the kernel what it shows, so that a replay compares it.
+// Maps the file by its name, and passes what it shows to the kernel, so that a replay compares it.
 static void shows(const char* name, int value, int length) {
   const int fd = MUST(open(name, O_RDONLY));
   unsigned char* memory = map(fd, PROT_READ, 0);
@@ -44,7 +44,7 @@ static void changing_files(void) {
     MUST(close(make("file", round, kLength)));
     shows("file", round, kLength);
     shows("file", round, kLength);
-    // The descriptor is of the old file, whatever happens to its name.
+    // The descriptor refers to the old file, whatever happens to its name.
     const int fd = MUST(open("file", O_RDWR));
     MUST(close(make("other", round + 100, kLength)));
     if (round % 3 == 0) MUST(rename("other", "file"));
@@ -57,11 +57,11 @@ static void changing_files(void) {
     CHECK(pwrite(fd, &byte, 1, 0) == 1);
     unsigned char* now = map(fd, PROT_READ | PROT_WRITE, 0);
     CHECK(now[0] == byte && now[kPage] == (unsigned char)(round + 1));
-    now[1] = 77;  // the program's alone
+    now[1] = 77;  // visible only to the program
     unsigned char in_file = 0;
     CHECK(pread(fd, &in_file, 1, 1) == 1 && in_file == (unsigned char)round);
     MUST(munmap(now, kLength));
-    // Another file under the same number.
+    // Another file with the same inode number.
     const int another = make("another", round + 20, kLength);
     MUST(dup2(another, fd));
     MUST(close(another));
@@ -106,7 +106,7 @@ static void fixed_addresses(void) {
     memory[2 * kPage] = 9;
     CHECK(mmap(memory + 2 * kPage, kPage, PROT_READ, MAP_PRIVATE | MAP_FIXED, high, 0) == memory + 2 * kPage);
     CHECK(memory[2 * kPage] == 60);
-    // What fails changes nothing.
+    // Calls that fail change nothing.
     FAILS((intptr_t)mmap(memory + 1, kPage, PROT_READ, MAP_PRIVATE | MAP_FIXED, high, 0), EINVAL);
     FAILS((intptr_t)mmap(memory, 0, PROT_READ, MAP_PRIVATE | MAP_FIXED, high, 0), EINVAL);
     FAILS((intptr_t)mmap(memory, kPage, PROT_READ, MAP_PRIVATE | MAP_FIXED, high, 7), EINVAL);
@@ -152,7 +152,7 @@ static void code(void) {
     unsigned char* made = mmap(NULL, kPage, PROT_READ | PROT_EXEC, MAP_PRIVATE, five, 0);
     CHECK(made != MAP_FAILED);
     runs(made, 5);
-    // Over code that runs in the recorder's own way by now.
+    // Over code that by now runs in the recorder's way.
     CHECK(mmap(made, kPage, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_FIXED, seven, 0) == made);
     runs(made, 7);
     // Data becomes code.
@@ -187,7 +187,7 @@ static void others(void) {
     _exit(4);
   }
   wait_for_exit(child, 4);
-  // Descriptors that two memories share.
+  // Descriptors that two address spaces share.
   const int fd = MUST(open("common", O_RDONLY));
   const pid_t sharing = (pid_t)MUST(syscall(SYS_clone, CLONE_FILES | SIGCHLD, 0, 0, 0, 0));
   if (sharing == 0) {

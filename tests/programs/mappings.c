@@ -1,4 +1,4 @@
-// Memory mappings of every kind, with checkpoints between their making and their checking.
+// Memory mappings of every kind, with checkpoints between making and checking them.
 #include "test.h"
 
 #include <fcntl.h>

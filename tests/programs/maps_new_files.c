@@ -1,6 +1,6 @@
 // args: 100
-// Maps N files that it has just made, one after the other, and computes: each checkpoint needs a file that none before it has needed. It has
-// so much mapped that to look at it takes some milliseconds.
+// Maps N files that it has just made, one after the other, and computes: each checkpoint needs a file that no earlier one needed. It has
+// so much mapped that examining it takes some milliseconds.
 #include "test.h"
 
 #include <fcntl.h>
@@ -17,7 +17,7 @@ int main(int argc, char** argv) {
   for (int i = 0; i < kMappings; i += 2) MUST(mprotect(area + i * kSize, kSize, PROT_NONE));
   for (int i = 0; i < files; i++) {
     const int fd = MUST(open("file", O_RDWR | O_CREAT | O_TRUNC, 0600));
-    CHECK(getrandom(bytes, sizeof bytes, 0) == sizeof bytes);  // that no recorder can pack
+    CHECK(getrandom(bytes, sizeof bytes, 0) == sizeof bytes);  // that cannot be compressed
     write_all(fd, bytes, sizeof bytes);
     if (mapped) MUST(munmap(mapped, kSize));
     mapped = mmap(NULL, kSize, PROT_READ, MAP_PRIVATE, fd, 0);

@@ -1,4 +1,4 @@
-// Advice and locks on memory. Some advice changes what is in it, or what a child finds: that is checked after a fork and after
+// Advice and locks on memory. Some advice changes the contents, or what a child finds; this is checked after a fork and after
 // checkpoints.
 #include "test.h"
 
@@ -20,7 +20,7 @@ static int is_zero(const unsigned char* from, size_t size) {
   return 1;
 }
 
-// None of these changes the content.
+// None of these changes the contents.
 static void harmless(void) {
   static const int advice[] = {MADV_NORMAL,   MADV_RANDOM,      MADV_SEQUENTIAL, MADV_WILLNEED, MADV_MERGEABLE,     MADV_UNMERGEABLE,
                                MADV_HUGEPAGE, MADV_NOHUGEPAGE, MADV_DONTDUMP,   MADV_DODUMP,   MADV_COLD,          MADV_PAGEOUT,

@@ -1,4 +1,4 @@
-// What a program writes into its own memory by way of /proc/self/mem is there: data, and pages that it may not write to.
+// What a program writes into its own memory through /proc/self/mem is there: data, and pages that it may not write to.
 // images: 1
 #include "test.h"
 

@@ -1,5 +1,5 @@
-// What a program writes into another one's memory by way of /proc/PID/mem is there at once, and stays: while that one sleeps in a call,
-// makes calls all the time, or none.
+// What a program writes into another process's memory through /proc/PID/mem is there at once, and stays: while that process sleeps in a
+// call, makes calls all the time, or makes none.
 #include "test.h"
 
 #include <fcntl.h>
@@ -8,7 +8,7 @@
 
 enum { kBytes = 10000, kRounds = 30 };
 
-static char* common;  // at the same address in parent and child, but of each its own
+static char* common;  // at the same address in parent and child, but separate memory
 static int to_child[2], to_parent[2];
 
 static void tell(int fd) { CHECK(write(fd, "t", 1) == 1); }

@@ -1,5 +1,5 @@
 // images: 3
-// Threads change memory at the end of their turns: what such a call does, the others find done, and so do checkpoints.
+// Threads change memory at the end of their turns: the other threads, and checkpoints, find what such a call has done.
 #include "test.h"
 
 #include <sys/mman.h>
@@ -22,7 +22,7 @@ static void* work(void* argument) {
     CHECK(own[0] == mark && own[kSize - 1] == mark);
     MUST(madvise(own, kSize, MADV_DONTNEED));
     CHECK(own[0] == 0 && own[kSize - 1] == 0);
-    // Where another thread's memory was, perhaps.
+    // Possibly at the address of another thread's former memory.
     char* const other = map();
     memset(other, mark, kSize);
     value = compute(value, 60);

@@ -1,4 +1,4 @@
-// Mounts by the old calls and by the new ones, in a mount namespace of its own; without the right to one, all of them decline.
+// Mounts by the old calls and by the new ones, in a mount namespace of its own; without the right to make one, all of them fail.
 #include "test.h"
 
 #include <fcntl.h>
@@ -29,7 +29,7 @@ static void old_calls(void) {
   FAILS(access("old/file", F_OK), ENOENT);
 }
 
-// A file system made step by step, and attached.
+// A file system that is made step by step, and attached.
 static void new_calls(void) {
   int context = -1;
   if (!MAY(context = syscall(SYS_fsopen, "tmpfs", 0))) {
@@ -93,7 +93,7 @@ static void what_is_mounted(void) {
   NOTE(status);
 }
 
-// Another root for this child alone.
+// Another root directory for this child alone.
 static void root(int own_mounts) {
   if (own_mounts && mounted("new", "new", NULL, MS_BIND, NULL) == 0) {
     MUST(mkdir("new/before", 0700));
@@ -111,7 +111,7 @@ int main(void) {
   const int before = MUST(open("/proc/self/ns/mnt", O_RDONLY));
   MUST(mkdir("old", 0700));
   MUST(mkdir("new", 0700));
-  // In a chroot, the root may be no mount that could be made private.
+  // In a chroot, the root may not be a mount, which could be made private.
   const int own = MAY(unshare(CLONE_NEWNS)) && MAY(mounted("none", "/", NULL, MS_REC | MS_PRIVATE, NULL), EINVAL);
   if (own) {
     old_calls();

@@ -1,4 +1,4 @@
-// Instructions right behind system calls that fault: handlers see the program as it is, and it goes on where they say.
+// Instructions right after system calls that fault: handlers see the program unpatched, and it continues where they say.
 // images: 1
 #include "test.h"
 
@@ -21,7 +21,7 @@ static void on_fault(int signal, siginfo_t* info, void* context) {
   } else if (at == store_here && info->si_addr == page + 8) {
     stores = stores + 1;
     if (stores % 2) {
-      mprotect(page, 4096, PROT_READ | PROT_WRITE);  // the instruction is executed again
+      mprotect(page, 4096, PROT_READ | PROT_WRITE);  // the instruction is then executed again
     } else {
       regs[REG_RIP] = (greg_t)store_next;
     }
@@ -31,7 +31,7 @@ static void on_fault(int signal, siginfo_t* info, void* context) {
   }
 }
 
-// getppid(), and what lies behind its instruction.
+// getppid(), and what follows its instruction.
 static long load(char* from) {
   long result, value = 7;
   asm volatile(

@@ -1,4 +1,4 @@
-// Calls that are younger than most programs: those that a recorder may refuse, and those that it must do.
+// Calls that are newer than most programs: those that a recorder may refuse, and those that it must support.
 #include "test.h"
 
 #include <linux/perf_event.h>
@@ -11,7 +11,7 @@ static int is_refusal(long result) {
 
 static void* nothing(void* unused) { return unused; }
 
-// Advice and questions that leave contents alone, and memory that nobody may change any more.
+// Advice and queries that do not change contents, and memory that nobody may change any more.
 static void of_memory(void) {
   enum { kPages = 4, kPage = 4096 };
   char* const memory = MUST(mmap(NULL, kPages * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
@@ -24,7 +24,7 @@ static void of_memory(void) {
   const struct iovec all = {memory, kPages * kPage};
   const int advice[] = {MADV_WILLNEED, MADV_COLD, MADV_PAGEOUT, 25 /* MADV_COLLAPSE */};
   for (int i = 0; i < 4; i++) MAY(syscall(SYS_process_madvise, self, &all, 1, advice[i], 0), EINVAL, EAGAIN, EBUSY);
-  CHECK(syscall(SYS_process_mrelease, self, 0) == -1);  // it lives
+  CHECK(syscall(SYS_process_mrelease, self, 0) == -1);  // it is alive
   MUST(close(self));
   if (MAY(syscall(462 /* mseal */, memory, kPages * kPage, 0))) {
     FAILS(munmap(memory, kPage), EPERM);
@@ -48,7 +48,7 @@ int main(void) {
   CHECK(is_refusal(syscall(SYS_rseq, parameters + 1, 32, 0, 0)));  // misaligned: refused by the kernel too
   of_memory();
   CHECK(syscall(470, 0) == -1 && errno == ENOSYS && syscall(100000, 0) == -1 && errno == ENOSYS);
-  pthread_t id;  // glibc takes the path that is left
+  pthread_t id;  // glibc falls back
   MUST0(pthread_create(&id, NULL, nothing, NULL));
   MUST0(pthread_join(id, NULL));
   return ok("asked");

@@ -1,4 +1,4 @@
-// Calls that C libraries have newer ones for, and those that only they make by themselves.
+// Calls for which C libraries use newer ones, and calls that only C libraries make.
 #include "test.h"
 
 #include <fcntl.h>
@@ -76,7 +76,7 @@ static void restarted(void) {
   const pid_t child = MUST(syscall(SYS_fork));
   if (child == 0) {
     const struct timespec while_ = {0, 300000000};
-    long result;  // an instruction that is executed once: a recorder has not replaced it
+    long result;  // an instruction that is executed once, so that a recorder has not replaced it
     __asm__ volatile("syscall" : "=a"(result) : "a"(SYS_nanosleep), "D"(&while_), "S"(NULL) : "rcx", "r11", "memory");
     _exit(result == 0 ? 4 : 5);
   }

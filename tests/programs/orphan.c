@@ -1,4 +1,4 @@
-// A double fork: the grandchild outlives its parent and goes on talking; a subreaper inherits it.
+// A double fork: the grandchild outlives its parent and continues to communicate; a subreaper inherits it.
 #include "test.h"
 
 #include <sys/prctl.h>

@@ -1,5 +1,5 @@
-// A program file that is overwritten in place between executions: with other code behind a syscall instruction, and with the same
-// code there and a jump to it from elsewhere.
+// A program file that is overwritten in place between executions: with different code after a syscall instruction, and with the same code
+// there but a jump to it from elsewhere.
 // build: -static
 #include "test.h"
 
@@ -30,7 +30,7 @@ static void read_self(void) {
   MUST(close(fd));
 }
 
-// Writes the file as it is now, and executes it.
+// Writes the file in its present form, and executes it.
 static void run(const char* added, const char* elsewhere) {
   const int fd = MUST(open("copy", O_WRONLY | O_CREAT, 0700));
   for (size_t done = 0; done < size;) done += (size_t)MUST(write(fd, contents + done, size - done));
@@ -52,7 +52,7 @@ int main(int argc, char** argv) {
     return 0;
   }
   read_self();
-  // The marker stands twice in the file: the code is where `site` begins behind it.
+  // The marker is in the file twice: the code is where `site` follows it.
   unsigned char* code = contents;
   while (memcmp(code, marker, sizeof marker - 1) != 0 || code[sizeof marker - 1] != 0xb8) CHECK(++code < contents + size - 64);
   code += sizeof marker - 1;

@@ -1,5 +1,5 @@
-// A program finds the bytes of its file in its own code, and the kernel shows it those of libraries, whatever it has
-// called how often.
+// A program finds the bytes of its file in its own code, however often it has made calls there; and the kernel shows it the unchanged
+// code of libraries.
 // images: 1
 #include "test.h"
 
@@ -27,7 +27,7 @@ static __attribute__((noinline)) unsigned ask(void) {
   return a;
 }
 
-// What a file holds where this address was mapped from.
+// What the file that is mapped at this address holds there.
 static void read_file(const void* address, unsigned char* bytes) {
   FILE* const maps = fopen("/proc/self/maps", "re");
   CHECK(maps);
@@ -46,7 +46,7 @@ static void read_file(const void* address, unsigned char* bytes) {
   fclose(maps);
 }
 
-// Where the processor cannot be told to trap cpuid, a recording puts another instruction in its place.
+// If the processor cannot trap cpuid, a recording replaces it by another instruction.
 static int cpuid_traps(void) {
   FILE* const info = fopen("/proc/cpuinfo", "re");
   CHECK(info);
@@ -70,7 +70,7 @@ int main(void) {
     }
     if (i == kCalls / 2) pass_checkpoints();
   }
-  // getppid has been called as often, in a library.
+  // getppid was called as often, in a library.
   const void* const library = dlsym(RTLD_DEFAULT, "getppid");
   CHECK(library);
   unsigned char expected[kBytes], found[kBytes];

@@ -1,4 +1,4 @@
-// A child in a PID namespace of its own is told its number there, its parent another one.
+// A child in a PID namespace of its own gets its number there; its parent gets a different one.
 #include "test.h"
 
 static pid_t fork_told(int flags, pid_t* told) {
@@ -10,7 +10,7 @@ static void is_first(pid_t told) {
   CHECK(syscall(SYS_tgkill, getpid(), told, 0) == 0);
   const pid_t second = MUST(fork());
   if (second == 0) {
-    CHECK(getpid() == 2 && raise(0) == 0);  // glibc's raise uses the number that the fork was told
+    CHECK(getpid() == 2 && raise(0) == 0);  // glibc's raise uses the number written at the fork
     _exit(6);
   }
   CHECK(second == 2);

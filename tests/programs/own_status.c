@@ -1,5 +1,5 @@
-// What /proc/self/status and its like say of the program agrees with what system calls say: nobody traces it, its seccomp filters are its own,
-// and it may run where it has asked to. However it is read.
+// What /proc/self/status and similar files say of the program agrees with what system calls say: nobody traces it, its seccomp filters
+// are its own, and it may run where it has asked to. All ways of reading the files are tried.
 #include "test.h"
 
 #include <fcntl.h>
@@ -104,7 +104,7 @@ int main(void) {
   MUST(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program));
   CHECK(MUST(prctl(PR_GET_SECCOMP)) == SECCOMP_MODE_FILTER);
   check_all(1);
-  // What it may not open it does not get.
+  // It does not get files that it may not open.
   FAILS(open("/proc/self/status/", O_RDONLY), ENOTDIR);
   char path[64];
   snprintf(path, sizeof path, "/proc/self/task/%d/status", getppid());

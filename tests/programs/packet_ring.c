@@ -1,4 +1,4 @@
-// A ring into which the kernel puts packets when it wants: a recording refuses to map it, and packets come by recv.
+// A ring into which the kernel puts packets at any time: a recording refuses to map it, and packets come by recv.
 #include <linux/if_ether.h>
 #include <linux/if_packet.h>
 #include <net/if.h>

@@ -1,5 +1,5 @@
-// Memory calls that fail after they have changed a part of their range, that move what the kernel has joined, and that end what is
-// attached in pieces; memory that grows downwards.
+// Memory calls that fail after they have changed a part of their range, that move mappings which the kernel has merged, and that detach a
+// segment in pieces; memory that grows downwards.
 // images: 2
 #include "test.h"
 
@@ -26,7 +26,7 @@ static char* map(void* at, size_t pages, int protection) {
   return MUST(mmap(at, pages * kPage, protection, MAP_PRIVATE | MAP_ANONYMOUS | fixed, -1, 0));
 }
 
-// Some pages with a hole in the middle of them.
+// Pages with a hole in their middle.
 static char* map_with_hole(void) {
   char* const at = map(NULL, 8, PROT_READ | PROT_WRITE);
   fill(at, 8 * kPage, 3);
@@ -48,13 +48,13 @@ static void fail_in_part(void) {
   memset(resident, 77, sizeof resident);
   CHECK(mincore(at, sizeof resident * kPage, resident) == -1 && errno == ENOMEM);
   CHECK((resident[0] & 1) && (resident[3] & 1) && resident[4] == 77 && resident[7] == 77);
-  // Where the target has gone before the call failed, it is not there in a replay either.
+  // If the target was unmapped before the call failed, it is not there in a replay either.
   char* const target = map(NULL, 4, PROT_READ | PROT_WRITE);
   CHECK(mremap(at + 3 * kPage, 3 * kPage, 4 * kPage, MREMAP_MAYMOVE | MREMAP_FIXED, target) == MAP_FAILED);
   NOTE(errno);
   const int there = can_write(target);
   NOTE(there);
-  // Where there can be no target, nothing has gone.
+  // If there can be no target, nothing was unmapped.
   char* const no_targets[] = {(char*)-1, (char*)(-1L * kPage), (char*)(-2L * kPage)};
   for (size_t i = 0; i < sizeof no_targets / sizeof *no_targets; i++) {
     CHECK(mremap(at, 3 * kPage, 3 * kPage, MREMAP_MAYMOVE | MREMAP_FIXED, no_targets[i]) == MAP_FAILED && errno == EINVAL);
@@ -65,7 +65,7 @@ static void fail_in_part(void) {
   note_bytes(at, 3 * kPage);
 }
 
-// Pieces that were mapped apart, touched or not before they came to lie side by side.
+// Pieces that were mapped separately, and were touched or not before they became adjacent.
 static void move_joined(void) {
   for (int order = 0; order < 4; order++) {
     char* const area = map(NULL, 16, PROT_NONE);
@@ -119,6 +119,6 @@ int main(void) {
   move_joined();
   detach_pieces();
   grow_downwards();
-  CHECK(syscall(SYS_brk, 1) > 1);  // fails by telling where the break is
+  CHECK(syscall(SYS_brk, 1) > 1);  // fails by returning the current break
   return ok("%016llx", (unsigned long long)noted);
 }

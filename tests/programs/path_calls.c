@@ -1,4 +1,4 @@
-// Files by their paths, with the calls of all generations: times, owners, modes, links, names; and what stat and its like write.
+// Files by their paths, with the calls of all generations: times, owners, modes, links, names; and what stat and related calls write.
 #include "test.h"
 
 #include <fcntl.h>
@@ -94,7 +94,7 @@ static void file_systems(void) {
   MUST(syscall(SYS_statfs, ".", &info));
   NOTE(info);
   CHECK(info.f_bsize > 0);
-  // struct ustat has no header any more.
+  // struct ustat no longer has a header.
   struct {
     int32_t blocks;
     uint64_t inodes;
@@ -110,7 +110,7 @@ static void file_systems(void) {
   CHECK(strcmp(name, "proc") == 0);
 }
 
-// An opaque name for a file, and the file by it.
+// An opaque handle for a file, and the file opened by it.
 static void handles(int directory) {
   struct {
     struct file_handle head;
@@ -145,7 +145,7 @@ int main(void) {
   CHECK(bytes > 0);
   note_bytes(entries, (size_t)bytes);
   MUST(syscall(SYS_sync));
-  // A file's attributes as of Linux 6.17, on a file system that may not have them.
+  // File attributes as of Linux 6.17, on a file system that may not support them.
   uint64_t attributes[3] = {0};
   if (MAY(syscall(468, AT_FDCWD, "file", attributes, sizeof attributes, 0), EOPNOTSUPP, ENOTTY)) NOTE(attributes);
   MAY(syscall(469, AT_FDCWD, "file", attributes, sizeof attributes, 0), EOPNOTSUPP, ENOTTY, EINVAL);

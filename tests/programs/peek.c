@@ -1,4 +1,4 @@
-// MSG_PEEK and FIONREAD: bytes and datagrams that are looked at first and received later, in other portions.
+// MSG_PEEK and FIONREAD: bytes and datagrams that are peeked at first and received later, in other portions.
 #include "test.h"
 
 #include <poll.h>

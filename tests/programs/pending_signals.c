@@ -1,5 +1,5 @@
 // Signals that are pending when they are unblocked have all been handled when the call returns, however often the thread is preempted
-// meanwhile for others of its process.
+// meanwhile for other threads of its process.
 // period: 1ms
 #include "test.h"
 

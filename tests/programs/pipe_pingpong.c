@@ -1,5 +1,5 @@
 // images: 2
-// Two processes and two pipes: messages of growing size there and back, with work between them, so that checkpoints fall inside.
+// Two processes and two pipes: messages of growing size in both directions, with work between them, so that checkpoints fall inside.
 #include "test.h"
 
 enum { kTurns = 600 };

@@ -1,5 +1,5 @@
-// Unsuccessful tests that are made in turn, again and again, over checkpoints: what ends a cycle comes anywhere in a
-// round. images: 2
+// Unsuccessful tests that are made in turn, again and again, over checkpoints: a cycle may end anywhere in a round.
+// images: 2
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -20,7 +20,7 @@ static void on_signal(int signal) {
   signals++;
 }
 
-// The nth call of a cycle of all kinds, none of which finds anything.
+// The nth call of a cycle that contains all kinds; none of them finds anything.
 static void test_once(long n) {
   struct epoll_event found;
   struct pollfd end = {.fd = ends[0], .events = POLLIN};
@@ -41,7 +41,7 @@ static void test_once(long n) {
   }
 }
 
-// Calls `first` to `last` of a cycle in turn, so many of them.
+// Makes calls `first` to `last` of a cycle in turn, `count` in total.
 static void test_in_turn(long first, long last, long count) {
   for (calls = 0; calls < count; calls++) test_once(first + calls % (last - first + 1));
 }
@@ -60,12 +60,12 @@ int main(void) {
     MUST(epoll_ctl(queues[i], EPOLL_CTL_ADD, ends[0], &wanted));
   }
   test_in_turn(0, 1, 2 * kRounds);      // as libraries that poll two descriptors do
-  test_in_turn(0, 1, 2 * kRounds + 1);  // goes on with the cycle in the middle of a round, and ends there
+  test_in_turn(0, 1, 2 * kRounds + 1);  // continues the cycle in the middle of a round, and ends there
   test_in_turn(3, 5, 3 * kRounds + 2);
   test_in_turn(0, 5, 6 * kRounds + 3);
-  for (long i = 0; i < 2000; i++) test_in_turn(0, 1 + i % 5, 4 + i % 11);  // short ones, one behind the other
+  for (long i = 0; i < 2000; i++) test_in_turn(0, 1 + i % 5, 4 + i % 11);  // short cycles, one after the other
 
-  // A call that finds something, the same call that does not, and what is no test.
+  // A call that finds something, the same call that does not, and one that is not a test.
   for (long i = 0; i < 500; i++) {
     test_in_turn(3, 4, 20 + i % 3);
     MUST(write(sockets[1], "x", 1));
@@ -73,7 +73,7 @@ int main(void) {
     test_in_turn(3, 4, 7);
   }
 
-  // A signal, in the middle of it.
+  // A signal, in the middle of the cycle.
   struct sigaction action = {.sa_handler = on_signal};
   MUST(sigaction(SIGALRM, &action, NULL));
   const struct itimerval often = {{0, 3000}, {0, 3000}}, never = {{0, 0}, {0, 0}};
@@ -83,7 +83,7 @@ int main(void) {
   }
   MUST(setitimer(ITIMER_REAL, &never, NULL));
 
-  // Another thread of the process, which does the same.
+  // Another thread of the process that does the same.
   pthread_t beside;
   for (int i = 0; i < 3; i++) {
     MUST0(pthread_create(&beside, NULL, test_beside, NULL));

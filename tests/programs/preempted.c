@@ -1,12 +1,13 @@
-// Computes for long without a system call, in every way that a checkpoint may come upon: loops too tight for a jump,
-// loops with their counter in memory, recursion, vectors, repeated string instructions, a handler that computes, and
-// code around system calls and right behind them. images: 4
+// Computes for long without a system call, in all forms in which a checkpoint may find the program: loops too tight for a jump, loops
+// with their counter in memory, recursion, vectors, repeated string instructions, a handler that computes, and code around system calls
+// and right after them.
+// images: 4
 #include "test.h"
 
 static uint64_t volatile counter;
 static uint64_t in_handler;
 
-// About a fifth of a second each.
+// Each takes about a fifth of a second.
 #define ROUNDS 100000000ull
 
 static uint64_t tight(void) {
@@ -66,7 +67,7 @@ static double old_floating_point(void) {
   return (double)x;
 }
 
-// A system call leaves two registers, which are looked at much later now and then.
+// A system call leaves values in two registers, which are occasionally used much later.
 static uint64_t behind_calls(void) {
   const uint64_t parent = (uint64_t)getppid();
   uint64_t x = 0;

@@ -1,4 +1,4 @@
-// Signals that come while the program does nothing but jump: it is stopped in loops of every kind, and the place is found again.
+// Signals that come while the program does nothing but jump: it is stopped in loops of every kind, and the replay finds the place again.
 // images: 4
 #include "test.h"
 

@@ -1,6 +1,6 @@
 // period: 200us
-// A call that a timer's handled signal interrupts again and again, and that the kernel enters again each time: a thread that is due to be
-// stopped where it is may have come out of the kernel only to enter it again.
+// A call that a timer's handled signal interrupts again and again, and that the kernel enters again each time: a thread that must be
+// stopped where it is may have left the kernel only to enter the call again.
 #include "test.h"
 
 #include <sys/time.h>

@@ -1,4 +1,4 @@
-// A pre-fork server: workers accept on one inherited listening socket; who serves whom differs from run to run.
+// A pre-fork server: workers accept on one inherited listening socket; which worker serves which client differs from run to run.
 #include "test.h"
 
 enum { kWorkers = 3, kClients = 12 };

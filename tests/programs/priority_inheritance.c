@@ -1,4 +1,4 @@
-// Mutexes with priority inheritance: the kernel writes their words, for those that wait, that let go and that end.
+// Mutexes with priority inheritance: the kernel writes their words, for threads that wait, that unlock and that end.
 #include <linux/futex.h>
 #include <time.h>
 

@@ -1,5 +1,5 @@
-// A private mapping shows what becomes of its file, in pages that the process has not written to: calls write there, cut the file and
-// make it longer, in the process itself, in its children and in its parent; and then checkpoints come.
+// A private mapping shows changes of its file in pages that the process has not written to. Calls write to the file, truncate and extend
+// it, in the process itself, in its children and in its parent; then checkpoints come.
 // images: 1
 #include "test.h"
 
@@ -21,7 +21,7 @@ static int look(const volatile unsigned char* place) {
   return *place;
 }
 
-// What the view shows goes into what the program prints.
+// What the view shows becomes part of what the program prints.
 static void note_view(const unsigned char* view) {
   for (int page = 0; page < kPages; page++) {
     const int first = look(view + page * kPage), last = look(view + page * kPage + kPage - 1);
@@ -43,12 +43,12 @@ static unsigned char* map(int fd, int protection) {
   return view;
 }
 
-// `source`: a file that can be copied from.
+// `source`: a file from which can be copied.
 static void in_one_process(int fd, int source) {
   put(fd, 1, 0, 4 * kPage);
   unsigned char* const view = map(fd, PROT_READ | PROT_WRITE);
   unsigned char* const reader = map(fd, PROT_READ);
-  view[kPage] = 99;  // from now on this page is the process's
+  view[kPage] = 99;  // from now on this page is private
   note_view(view);
 
   put(fd, 2, kPage / 2, 2 * kPage);
@@ -56,7 +56,7 @@ static void in_one_process(int fd, int source) {
   CHECK(reader[kPage] == 2 && reader[3 * kPage] == 1 && look(reader + 4 * kPage) == -1);
   note_view(view);
 
-  // Longer by a write, and by itself.
+  // The file grows, by a write and by ftruncate.
   put(fd, 3, 4 * kPage + 10, 20);
   CHECK(reader[4 * kPage] == 0 && reader[4 * kPage + 10] == 3 && look(reader + 5 * kPage) == -1);
   MUST(ftruncate(fd, 6 * kPage + 1));
@@ -66,7 +66,7 @@ static void in_one_process(int fd, int source) {
   CHECK(writev(fd, pieces, 2) == 5 && memcmp(reader + 5 * kPage - 2, "abcde", 5) == 0);
   note_view(view);
 
-  // Shorter: what was written to a page is gone with it.
+  // The file shrinks: what was written to a page beyond its end is lost.
   view[2 * kPage + 1] = 98;
   MUST(ftruncate(fd, 2 * kPage + 5));
   CHECK(view[2 * kPage + 1] == 98 && view[kPage] == 99 && look(view + 3 * kPage) == -1);
@@ -82,7 +82,7 @@ static void in_one_process(int fd, int source) {
   pass_checkpoints();
   CHECK(view[kPage] == 97 && reader[kPage] == 0 && reader[0] == 1 && look(reader + 3 * kPage) == -1);
 
-  // By calls that copy, by a descriptor that appends, and by one that is opened anew.
+  // Changes by calls that copy, by a descriptor that appends, and by one that is opened again.
   char path[64];
   snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
   const int other = MUST(open(path, O_WRONLY | O_APPEND));
@@ -118,7 +118,7 @@ static void hear(int fd) {
   CHECK(read(fd, &byte, 1) == 1);
 }
 
-// The parent changes what the child sees: while it sleeps, while it makes calls, and while it makes none; and the other way round.
+// The parent changes what the child sees: while the child sleeps, makes calls, and makes none; and the other way round.
 static void between_processes(int fd) {
   put(fd, 1, 0, kLength);
   volatile unsigned char* const view = map(fd, PROT_READ | PROT_WRITE);
@@ -135,7 +135,7 @@ static void between_processes(int fd) {
     CHECK(view[0] == 2 && view[kPage] == 99 && view[2 * kPage] == 98 && view[3 * kPage] == 2);
     tell(to_parent[1]);
     for (int round = 1; round <= kRounds; round++) {
-      while (view[kLength - 1] != 100 + round) syscall(SYS_getppid);  // what is written last
+      while (view[kLength - 1] != 100 + round) syscall(SYS_getppid);  // the last byte that is written
       CHECK(view[0] == 100 + round && view[kPage] == 99 && view[2 * kPage] == 98 && view[3 * kPage] == 100 + round);
       tell(to_parent[1]);
     }

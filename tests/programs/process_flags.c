@@ -1,4 +1,4 @@
-// Every command of prctl and arch_prctl: what is set is found again. Some this processor or kernel does not have.
+// Every command of prctl and arch_prctl: what was set can be read back. This processor or kernel may not have some of them.
 #include "test.h"
 
 #include <asm/prctl.h>
@@ -78,7 +78,7 @@ static void privileges(void) {
   }
 }
 
-// Other architectures', and memory protection that is gone from kernels and processors.
+// Commands of other architectures, and memory protection that kernels and processors no longer have.
 static void not_here(void) {
   int number = 77;
   const int gets[] = {PR_GET_UNALIGN, PR_GET_FPEMU, PR_GET_FPEXC, PR_GET_ENDIAN};
@@ -110,7 +110,7 @@ static void segments(void) {
   MAY(syscall(SYS_arch_prctl, 0x3001 /* ARCH_CET_STATUS */, &shadow), EINVAL, EOPNOTSUPP);
 }
 
-// A process that may make no memory executable any more stays so.
+// A process that may not make memory executable keeps this restriction.
 static void no_new_code(void) {
   const pid_t child = MUST(fork());
   if (child == 0) {

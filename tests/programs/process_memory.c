@@ -1,5 +1,5 @@
-// process_vm_readv(2) and process_vm_writev(2): on itself, and between processes, while the other one sleeps in a call, computes, or
-// makes calls all the time. What is written is there at once, and stays.
+// process_vm_readv(2) and process_vm_writev(2), on the process itself and between processes, while the other one sleeps in a call,
+// computes, or makes calls all the time. What is written is there at once, and stays.
 #include "test.h"
 
 #include <sys/mman.h>
@@ -7,11 +7,11 @@
 
 enum { kBytes = 10000, kRounds = 30 };
 
-static char* common;  // at the same address in parent and child, but of each its own
+static char* common;  // at the same address in parent and child, but separate memory
 static int to_child[2], to_parent[2];
 
 static long move(int write, pid_t pid, void* here, void* there, size_t size) {
-  // In pieces, which differ on both sides.
+  // In pieces that differ on both sides.
   struct iovec local[] = {{here, size / 3}, {(char*)here + size / 3, size - size / 3}};
   struct iovec remote[] = {{there, size / 2}, {NULL, 0}, {(char*)there + size / 2, size - size / 2}};
   return write ? process_vm_writev(pid, local, 2, remote, 3, 0) : process_vm_readv(pid, local, 2, remote, 3, 0);
@@ -23,7 +23,7 @@ static void hear(int fd) {
   CHECK(read(fd, &byte, 1) == 1);
 }
 
-// What the child finds in its memory, told by its exit status.
+// The child reports what it finds in its memory by its exit status.
 static void child(void) {
   CHECK(is_filled(common, kBytes, 1));
   tell(to_parent[1]);

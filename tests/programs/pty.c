@@ -25,7 +25,7 @@ static void terminal_child(int terminal) {
   sigaddset(&blocked, SIGINT);
   MUST(sigprocmask(SIG_BLOCK, &blocked, &before));
   write_all(terminal, "again\n", 6);
-  // It comes while this waits: in between, a read would wait for ever.
+  // The signal comes while this waits; if it came earlier, a read would wait for ever.
   while (!interrupts) CHECK(ppoll(&(struct pollfd){terminal, POLLIN, 0}, 1, NULL, &before) == -1 && errno == EINTR);
   MUST(sigprocmask(SIG_SETMASK, &before, NULL));
   write_all(terminal, "interrupted\n", 12);
@@ -33,7 +33,7 @@ static void terminal_child(int terminal) {
   _exit(3);
 }
 
-// Reads from the master until the text has come.
+// Reads from the master until the text has arrived.
 static void expect(int master, const char* wanted) {
   char text[400];
   size_t length = 0;

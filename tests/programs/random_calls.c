@@ -1,6 +1,5 @@
-// Calls drawn at random, alone and in runs of equal ones, that signals from timers, from the program itself and from a
-// second thread interrupt. Argument: the seed. System tests of the group `tiers` run it with others
-// (tests/system/tiers.py).
+// Calls drawn at random, single ones and runs of equal ones, interrupted by signals from timers, from the program itself and from a
+// second thread. Argument: the seed. System tests of the group `tiers` run it with other seeds (tests/system/tiers.py).
 #include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
@@ -27,7 +26,7 @@ static int data_file, ends[2];
 static unsigned char* area;
 static sigjmp_buf behind_fault;
 
-// What handlers do changes nothing that is drawn: when they run is up to chance.
+// Handlers do not change what is drawn, because it is up to chance when they run.
 static void on_signal(int number) {
   const int saved = errno;
   signals++;
@@ -133,7 +132,7 @@ int main(int count, char** arguments) {
   MUST(sigaction(SIGSEGV, &action, NULL));
   data_file = MUST(open("random_calls.data", O_RDWR | O_CREAT | O_TRUNC, 0600));
   static unsigned char page[kPage];
-  memset(page, 7, sizeof page);  // so that equal reads bring equal bytes
+  memset(page, 7, sizeof page);  // so that equal reads return equal bytes
   for (int i = 0; i < 8; i++) write_all(data_file, page, sizeof page);
   MUST(pipe2(ends, O_NONBLOCK));
   area = MUST(mmap(NULL, kPages * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));

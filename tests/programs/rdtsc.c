@@ -1,5 +1,5 @@
-// The time stamp counter, read by both instructions, in a loop and across checkpoints, with what compilers and people
-// put behind it: fences, vector instructions, returns.
+// The time stamp counter, read by both instructions, in a loop and across checkpoints, with what compilers and people put after it:
+// fences, vector instructions, returns.
 #include "test.h"
 
 #include <x86intrin.h>
@@ -34,7 +34,7 @@ int main(void) {
     digest = digest * 31 + (at - previous);
     previous = at;
   }
-  // More than fit between two stops.
+  // More than a ring holds between two stops.
   for (int i = 0; i < 12000; i++) {
     const uint64_t at = i % 2 ? read_fenced() : read_beside_vectors();
     CHECK(at >= previous);

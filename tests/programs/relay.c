@@ -1,6 +1,6 @@
 // args: 40
-// Two senders and a relay that answers every message with a digest of all it has received, and of a number that only the kernel
-// knows: whatever is changed in a recording of it (tests/fault/trace_alter.cc) shows in the next message it sends.
+// Two senders and a relay that answers every message with a digest of everything that it has received, and of a number that only the
+// kernel knows: whatever is changed in a recording of it (tests/fault/trace_alter.cc) shows in the next message that it sends.
 #include "test.h"
 
 enum { kSize = 32 };

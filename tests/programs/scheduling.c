@@ -1,4 +1,4 @@
-// Policies, priorities, affinity, memory policies and limits: what is set is found again.
+// Policies, priorities, affinity, memory policies and limits: what was set can be read back.
 #include "test.h"
 
 #include <linux/membarrier.h>
@@ -30,7 +30,7 @@ static void policies(void) {
   NOTE(attributes);
   attributes.policy = SCHED_OTHER;
   MUST(syscall(SYS_sched_setattr, 0, &attributes, 0));
-  attributes.size = 1;  // what the kernel knows comes back
+  attributes.size = 1;  // the kernel returns the size that it knows
   FAILS(syscall(SYS_sched_setattr, 0, &attributes, 0), E2BIG);
   CHECK(attributes.size >= 48);
   CHECK(sched_get_priority_max(SCHED_FIFO) == 99 && sched_get_priority_min(SCHED_FIFO) == 1);

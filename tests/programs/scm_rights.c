@@ -1,4 +1,4 @@
-// Descriptors that travel through a unix socket: a pipe's end, a socket and a file, used by who got them.
+// Descriptors sent through a unix socket: a pipe's end, a socket and a file, used by their receivers.
 #include "test.h"
 
 #include <fcntl.h>
@@ -30,7 +30,7 @@ int main(void) {
   int channel[2];
   MUST(socketpair(AF_UNIX, SOCK_STREAM, 0, channel));
   const pid_t child = MUST(fork());
-  if (child == 0) {  // has nothing in common with the parent but the channel
+  if (child == 0) {  // has only the channel in common with the parent
     int got[3];
     char text[8] = {0};
     receive_descriptors(channel[1], got, 3);

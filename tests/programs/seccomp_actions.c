@@ -1,4 +1,4 @@
-// A program's own seccomp filters: each action has the effect that seccomp(2) says, sees the program's own numbers, arguments and
+// A program's own seccomp filters: each action has the effect that seccomp(2) describes, sees the program's own numbers, arguments and
 // instruction pointer, and is inherited by threads, forks and programs.
 #include "test.h"
 
@@ -22,7 +22,7 @@ static long install(struct sock_filter* filter, size_t count, unsigned flags) {
 }
 #define INSTALL(filter, flags) install(filter, sizeof(filter) / sizeof *(filter), flags)
 
-// This call gets this answer, whatever its arguments are; the others are allowed.
+// This call gets this answer, whatever its arguments; all others are allowed.
 static void answer_call(int number, uint32_t answer) {
   struct sock_filter filter[] = {LOAD(nr), IF((uint32_t)number, 0, 1), ANSWER(answer), ANSWER(SECCOMP_RET_ALLOW)};
   MUST(INSTALL(filter, 0));
@@ -47,9 +47,9 @@ static void errors(void) {
   char byte = 0;
   answer_call(SYS_mkdirat, SECCOMP_RET_ERRNO | EDQUOT);
   FAILS(mkdirat(AT_FDCWD, "never", 0700), EDQUOT);
-  answer_call(SYS_mkdirat, SECCOMP_RET_ERRNO | EMFILE);  // of equals the newest counts
+  answer_call(SYS_mkdirat, SECCOMP_RET_ERRNO | EMFILE);  // of equal actions, the newest one counts
   FAILS(mkdirat(AT_FDCWD, "never", 0700), EMFILE);
-  answer_call(SYS_mkdirat, SECCOMP_RET_LOG);  // the strictest of all counts
+  answer_call(SYS_mkdirat, SECCOMP_RET_LOG);  // the strictest one of all counts
   FAILS(mkdirat(AT_FDCWD, "never", 0700), EMFILE);
   answer_call(SYS_unlinkat, SECCOMP_RET_ERRNO | 0xffff);
   FAILS(syscall(SYS_unlinkat, AT_FDCWD, "never", 0), 4095);
@@ -57,7 +57,7 @@ static void errors(void) {
   FAILS(syscall(SYS_getppid), ENOSYS);
   answer_call(SYS_umask, SECCOMP_RET_USER_NOTIF);
   FAILS((int)syscall(SYS_umask, 0), ENOSYS);
-  // Success without effect, of calls that a replay would execute.
+  // Success without effect, for calls that a replay would execute.
   char* page = MUST(mmap(NULL, 4096, 3, 0x22, -1, 0));
   page[0] = 'p';
   answer_call(SYS_munmap, SECCOMP_RET_ERRNO);
@@ -102,7 +102,7 @@ static void by_arguments(void) {
   }
 }
 
-// The calls from one place only.
+// The call is only allowed from one place.
 static void by_place(void) {
   long result = SYS_getsid;
   extern char behind_call[] __asm__("behind_call");
@@ -189,7 +189,7 @@ static void kill_thread(void) {
     MUST0(pthread_create(&thread, NULL, killed_thread, (void*)i));
     MUST0(pthread_join(thread, NULL));  // the kernel clears its word
   }
-  CHECK(syscall(SYS_getsid, 0) >= 0);  // the filter was the thread's own
+  CHECK(syscall(SYS_getsid, 0) >= 0);  // the filter applied only to that thread
 }
 
 static void strict_exit(void) {
@@ -285,7 +285,7 @@ static void asked(void) {
   FAILS(install(NULL, 1, 0), EINVAL);
   FAILS(install((void*)8, 1, 0), EFAULT);
   FAILS(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, NULL), EFAULT);
-  // As libseccomp asks which flags there are.
+  // Asks which flags are known, as libseccomp does.
   const unsigned flags[] = {SECCOMP_FILTER_FLAG_TSYNC, SECCOMP_FILTER_FLAG_LOG, SECCOMP_FILTER_FLAG_SPEC_ALLOW};
   for (int i = 0; i < 3; i++) FAILS(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags[i], NULL), EFAULT);
   CHECK(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER, NULL) == -1);

@@ -1,5 +1,6 @@
-// Segments of a program's own (modify_ldt(2)): loaded into %fs, %gs and %es, they are still there after checkpoints, in
-// threads and in forked children, and not in what they execute; 32-bit code reads through them. images: 2
+// Segments of a program's own (modify_ldt(2)): loaded into %fs, %gs and %es, they are still there after checkpoints, in threads and in
+// forked children, but not in programs that these execute; 32-bit code reads through them.
+// images: 2
 #include <asm/ldt.h>
 #include <asm/prctl.h>
 #include <sys/mman.h>
@@ -55,7 +56,7 @@ static void write_gs(uint64_t offset, uint64_t value) {
   __asm__ volatile("mov %0, %%gs:(%1)" : : "r"(value), "r"(offset) : "memory");
 }
 
-// What lies at the start of the segment, read through %fs, which libc finds as it was.
+// What is at the start of the segment, read through %fs. libc finds its own %fs again afterwards.
 static uint64_t read_by_fs(unsigned segment) {
   unsigned long base;
   MUST(syscall(SYS_arch_prctl, ARCH_GET_FS, &base));
@@ -75,8 +76,8 @@ static uint64_t read_by_fs(unsigned segment) {
   return value;
 }
 
-// The word at the start of %es, read by code in a 32-bit segment, which first computes for as long as a checkpoint is due in. Where 64-bit code calls it, it is to return to an
-// address of 32 bits.
+// The word at the start of %es, read by code in a 32-bit segment, which first computes until a checkpoint is due. The 64-bit code that
+// calls it must have a 32-bit return address.
 static uint32_t read_by_es_in_32_bits(unsigned char* code, void* stack) {
   // mov $0x20000000, %ecx; 1: dec %ecx; jnz 1b; mov %es:0, %eax; lret
   static const unsigned char reads[] = {0xb9, 0, 0, 0, 0x20, 0x49, 0x75, 0xfd, 0x26, 0xa1, 0, 0, 0, 0, 0xcb};
@@ -96,7 +97,7 @@ static uint32_t read_by_es_in_32_bits(unsigned char* code, void* stack) {
 static uint64_t* data;
 
 static void* in_thread(void* unused) {
-  // The table is the process's, what is loaded the thread's; it has begun with its maker's.
+  // The table belongs to the process, the loaded registers to the thread; a new thread starts with those of its maker.
   CHECK(gs() == selector(kData) && read_gs(16) == data[2]);
   uint64_t* own = low_memory(PROT_READ | PROT_WRITE);
   own[1] = 77;
@@ -113,7 +114,7 @@ static int in_child(void) {
   CHECK(data[3] == 99);
   pass_checkpoints();
   CHECK(read_gs(24) == 99 && es() == selector(kData));
-  // What it changes is its own.
+  // It changes only its own.
   describe(kOther, data + 1, 0);
   load_gs(selector(kOther));
   CHECK(read_gs(0) == data[1]);
@@ -174,7 +175,7 @@ int main(int argc, char** argv) {
   CHECK(read_by_es_in_32_bits(low_memory(PROT_READ | PROT_WRITE | PROT_EXEC), low_memory(PROT_READ | PROT_WRITE)) ==
         (uint32_t)data[0]);
 
-  // An empty description takes the entry away.
+  // An empty descriptor clears the entry.
   struct user_desc empty = {.entry_number = kOld, .read_exec_only = 1, .seg_not_present = 1};
   CHECK(modify_ldt(kWrite, &empty, sizeof empty) == 0);
   CHECK(modify_ldt(kRead, table, sizeof table) > 0);

@@ -1,4 +1,4 @@
-// A long series of equal reads. The call behind it differs from those in its result alone.
+// A long series of equal reads. The call after it differs from them only in its result.
 #include <fcntl.h>
 
 #include "test.h"

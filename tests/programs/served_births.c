@@ -1,5 +1,5 @@
-// Forks, vforks, threads and execs of a process whose calls have been made so often that a recorder may serve them without a stop, by the C
-// library's functions and by syscall(2); children that are killed while they write.
+// Forks, vforks, threads and execs of a process whose calls have been made so often that a recorder may serve them without a stop, by the
+// C library's functions and by syscall(2); children that are killed while they write.
 #include "test.h"
 
 #include <sched.h>
@@ -63,7 +63,7 @@ int main(int argc, char** argv) {
   }
   for (int i = 0; i < 3; i++) MUST0(pthread_join(threads[i], NULL));
   CHECK(sum == 3 * 199 * 200 / 2);
-  // A child is killed amid its writes: what it wrote last is received all the same.
+  // A child is killed during its writes: what it wrote last is received nevertheless.
   for (int i = 0; i < 3; i++) {
     int out[2];
     MUST(pipe(out));

@@ -1,6 +1,5 @@
-// pthread_cancel of threads that make calls over and over, so that a recorder that serves them without a stop is caught
-// in the middle, and of threads that sleep in one. No descriptor and no byte is lost: what a thread has read or written
-// before its end it has counted.
+// pthread_cancel of threads that make calls over and over, so that a recorder that serves them without a stop is caught in the middle,
+// and of threads that sleep in a call. No descriptor and no byte is lost: a thread has counted what it read or wrote before its end.
 #include "test.h"
 
 #include <fcntl.h>
@@ -39,7 +38,7 @@ static void loop_asynchronously(void) {
   }
 }
 
-// Only where it asks.
+// Only where the thread asks for it.
 static void loop_tests(void) {
   int old;
   for (;;) {
@@ -95,7 +94,7 @@ int main(void) {
       started = 0;
       MUST0(pthread_create(&id, NULL, run, (void*)bodies[i]));
       while (!started) usleep(100);
-      if (round % 3 == 0) usleep(500);  // so that a sleeper most likely sleeps; right either way
+      if (round % 3 == 0) usleep(500);  // so that a sleeper probably sleeps; correct in either case
       MUST0(pthread_cancel(id));
       MUST0(pthread_join(id, &result));
       cancelled++;
@@ -103,7 +102,7 @@ int main(void) {
     }
   }
   const int connection = connected_to(&address),
-            accepted = MUST(accept(listener, NULL, NULL));  // not lost to one who has gone
+            accepted = MUST(accept(listener, NULL, NULL));  // not lost to a thread that has ended
   write_all(connection, "x", 1);
   char byte;
   read_all(accepted, &byte, 1);

@@ -1,12 +1,12 @@
-// What a system call leaves alone when it is served without a stop: every arithmetic flag and the direction flag, all registers but rax, rcx
-// and r11, and payloads of each length, up to their last byte.
+// What a system call must preserve when it is served without a stop: every arithmetic flag and the direction flag, all registers except
+// rax, rcx and r11, and payloads of each length, up to their last byte.
 #include "test.h"
 
 #include <fcntl.h>
 
 enum { kCarry = 1, kParity = 4, kAdjust = 0x10, kZero = 0x40, kSign = 0x80, kDirection = 0x400, kOverflow = 0x800 };
 
-// The flags behind a call that was made with these flags.
+// The flags after a call that was made with these flags.
 static uint64_t flags_behind(uint64_t flags) {
   uint64_t behind, number = SYS_getppid;
   __asm__ volatile(
@@ -65,7 +65,7 @@ static void registers(void) {
   }
 }
 
-// The bytes around a payload belong to somebody else.
+// The bytes around a payload belong to other data.
 static void lengths(void) {
   int ends[2];
   MUST(pipe(ends));

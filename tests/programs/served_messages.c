@@ -1,5 +1,5 @@
-// sendmsg, recvmsg, sendmmsg and recvmmsg over and over, with names, control data, several buffers, peeks and messages that do not fit: all
-// that the calls write into their headers and around them is noted, and so compared by a replay.
+// sendmsg, recvmsg, sendmmsg and recvmmsg over and over, with names, control data, several buffers, peeks and messages that do not fit.
+// Everything that the calls write into and around their headers is noted, so that a replay compares it.
 #include "test.h"
 
 #include <poll.h>
@@ -32,7 +32,7 @@ static void note_header(const struct Buffers* b) {
   NOTE(b->header.msg_flags);
 }
 
-// Over a stream that a forked child sends into: what comes is more or less than fits.
+// Over a stream into which a forked child sends: more or less arrives than fits.
 static void stream(void) {
   int pair[2];
   MUST(socketpair(AF_UNIX, SOCK_STREAM, 0, pair));
@@ -110,7 +110,7 @@ static void datagrams(void) {
   CHECK(close(in) == 0 && close(out) == 0);
 }
 
-// Descriptors that come in control data are used and closed, and their numbers come again.
+// Descriptors that arrive in control data are used and closed, and their numbers are reused.
 static void passed(void) {
   int pair[2];
   MUST(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair));
@@ -147,7 +147,7 @@ int main(void) {
   stream();
   datagrams();
   passed();
-  // The same while another thread sleeps: what may sleep is left alone.
+  // The same while another thread sleeps: calls that may sleep are not served.
   int ends[2];
   MUST(pipe(ends));
   pthread_t thread;

@@ -1,5 +1,5 @@
-// A profiler: SIGPROF every millisecond of CPU time, over threads that make calls without end. Its handler makes calls
-// as well and looks where it came; every place that it is shown belongs to the program or to a library.
+// A profiler: SIGPROF every millisecond of CPU time, in threads that make calls without end. Its handler makes calls too and looks at the
+// interrupted place; every place that it is shown belongs to the program or to a library.
 #include "test.h"
 
 #include <dlfcn.h>
@@ -26,7 +26,7 @@ static void sample(int signal, siginfo_t* info, void* context) {
   errno = saved;
 }
 
-// What each call answers stays right, whatever came in its middle.
+// The answer of each call stays right, whatever interrupted it.
 static void* work(void* number) {
   char bytes[100];
   for (uint64_t i = (uintptr_t)number; samples < kSamples; i++) {
@@ -55,7 +55,7 @@ int main(void) {
   pthread_t threads[kThreads];
   for (uintptr_t i = 0; i < kThreads; i++) MUST0(pthread_create(&threads[i], NULL, work, (void*)i));
   for (int i = 0; i < kThreads; i++) MUST0(pthread_join(threads[i], NULL));
-  samples = 0;  // and alone
+  samples = 0;  // and without other threads
   (void)work((void*)7);
   MUST(setitimer(ITIMER_PROF, &off, NULL));
   int strange = 0;

@@ -1,4 +1,4 @@
-// Calls whose results are numbers of system calls that no filter is shown (335 and 336, uprobe's), while signals come.
+// Calls whose results are the numbers of system calls that are not shown to filters (335 and 336, uprobe's), while signals come.
 #include "test.h"
 
 #include <fcntl.h>

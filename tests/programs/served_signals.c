@@ -1,5 +1,5 @@
-// Signals that come while calls are made over and over, so that a recorder that serves them without a stop is caught in the middle: handlers
-// run where the program is, sleeping calls end with EINTR, and no byte is lost.
+// Signals that come while calls are made over and over, so that a recorder that serves them without a stop is caught in the middle:
+// handlers see the program's own addresses, sleeping calls end with EINTR, and no byte is lost.
 #include "test.h"
 
 #include <poll.h>
@@ -10,7 +10,7 @@ static volatile sig_atomic_t ticks;
 static volatile sig_atomic_t strange;
 extern char __executable_start, etext;
 
-// Every address that the handler is shown is the program's or a library's.
+// Every address that the handler is shown belongs to the program or a library.
 static void tick(int signal, siginfo_t* info, void* context) {
   (void)signal, (void)info;
   const uintptr_t at = (uintptr_t)((ucontext_t*)context)->uc_mcontext.gregs[REG_RIP];
@@ -63,7 +63,7 @@ int main(void) {
     CHECK(nanosleep(&(struct timespec){1, 0}, &left) == -1 && errno == EINTR && left.tv_nsec > 0);
     interrupted++;
   }
-  // With SA_RESTART, the call goes on as if nothing had come.
+  // With SA_RESTART, the call continues as if no signal had come.
   MUST(sigaction(SIGALRM, &(struct sigaction){.sa_sigaction = tick, .sa_flags = SA_SIGINFO | SA_RESTART}, NULL));
   const pid_t child = MUST(fork());
   if (child == 0) {

@@ -1,5 +1,5 @@
-// Threads and processes that share memory, asleep in calls that a recorder may serve without a stop, while another one of them gets on: what
-// each finds when it wakes up, how long it slept, and what signals, ends of other threads and a fork do meanwhile.
+// Threads and processes that share memory sleep in calls that a recorder may serve without a stop, while another one of them continues:
+// what each finds when it wakes up, how long it slept, and what signals, ends of other threads and a fork do meanwhile.
 // images: 1
 #include "test.h"
 
@@ -39,7 +39,7 @@ static void nap(long ns) {
   CHECK(now() - start >= 1e-9 * (double)ns);
 }
 
-// Each has its own way to sleep until there is something to read.
+// Each thread has a different way to sleep until there is something to read.
 static void wait_for_request(int which, int fd) {
   struct pollfd one = {fd, POLLIN, 0x40};
   struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
@@ -66,7 +66,7 @@ static void wait_for_request(int which, int fd) {
 
 static void* sleeper(void* argument) {
   const int which = (int)(intptr_t)argument;
-  double live[4] = {1, 2, 3, 4};  // in registers, with luck
+  double live[4] = {1, 2, 3, 4};  // in registers, if the compiler keeps them there
   for (int round = 0; round < kRounds; round++) {
     int value = -1;
     wait_for_request(which, requests[which][0]);
@@ -117,7 +117,7 @@ static void conversation(void) {
   }
 }
 
-// A sleeper is hit by signals: with a handler that ends the call, with one that restarts it, and by one that is ignored.
+// A sleeper gets signals: with a handler that ends the call, with one that restarts it, and one that is ignored.
 static int told[2];
 static volatile sig_atomic_t interrupted_waits;
 static void* target(void* argument) {
@@ -128,13 +128,13 @@ static void* target(void* argument) {
   MUST(epoll_ctl(epoll, EPOLL_CTL_ADD, told[0], &event));
   int interrupted = 0;
   while (epoll_wait(epoll, &event, 1, -1) == -1) {
-    CHECK(errno == EINTR && mine > interrupted);  // not by one that is ignored
+    CHECK(errno == EINTR && mine > interrupted);  // not by an ignored signal
     interrupted = mine;
     interrupted_waits++;
   }
   CHECK(event.data.u64 == 7 && interrupted >= 1);
   CHECK(read(told[0], &byte, 1) == 1 && byte == 'a');
-  CHECK(read(told[0], &byte, 1) == 1 && byte == 'b');  // goes on after its handler
+  CHECK(read(told[0], &byte, 1) == 1 && byte == 'b');  // it continues after its handler
   MUST(close(epoll));
   return NULL;
 }
@@ -177,7 +177,7 @@ static void* long_sleep(void* argument) {
   return NULL;
 }
 
-// Processes that share memory, one asleep, and one that is killed in its sleep.
+// Processes that share memory: one sleeps, and one is killed while it sleeps.
 static void processes(void) {
   uint32_t* const shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   CHECK(shared != MAP_FAILED);
@@ -228,12 +228,12 @@ int main(void) {
   int status = 0;
   CHECK(waitpid(child, &status, 0) == child && WEXITSTATUS(status) == 3);
   processes();
-  // Something to compute, so that checkpoints find a thread asleep.
+  // A computation, so that checkpoints find a thread asleep.
   volatile double sum = 0;
   for (int i = 0; i < 60000000; i++) {
     sum = sum + 1.0 / (1 + i);
     if (i % 100000 == 0) getppid();
   }
   CHECK(sum > 10);
-  return ok("%d", kSleepers);  // ends the one that stays
+  return ok("%d", kSleepers);  // this ends the remaining one
 }

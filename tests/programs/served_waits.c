@@ -1,5 +1,5 @@
-// Waits and commands that a recorder may serve without a stop, by threads that take turns: those that are over at once, those whose time is
-// over, those that must sleep; what a wait finds in memory and leaves there; masks, flags and futexes in between.
+// Waits and commands that a recorder may serve without a stop, by threads that take turns: waits that are over at once, that time out, or
+// that must sleep; what a wait finds in memory and leaves there; masks, flags and futexes in between.
 #include "test.h"
 
 #include <fcntl.h>
@@ -48,7 +48,7 @@ static void futexes(int round) {
   CHECK(syscall(SYS_futex, &word, FUTEX_WAKE_OP, 1, 1, &other, FUTEX_OP(FUTEX_OP_ADD, 3, FUTEX_OP_CMP_EQ, 5)) == 0 && other == 8);
 }
 
-// What stood in revents or in a set before a wait that times out is what the next call finds.
+// What was in revents or in a set before a wait that times out is what the next call finds.
 static void polls(int round) {
   struct pollfd both[2] = {{ends[0], POLLIN, (short)round}, {ends[1], POLLIN, (short)0x7f00}};
   CHECK(poll(both, 2, 1) == 0 && both[0].revents == 0 && both[1].revents == 0);
@@ -92,7 +92,7 @@ static void epolls(int poller, int round) {
   CHECK(read(ends[0], &round, sizeof round) == sizeof round);
 }
 
-// Flags, masks and advice. Only the descriptor that nobody else uses is made non-blocking.
+// Flags, masks and advice. Only a descriptor that nobody else uses is made non-blocking.
 static void commands(int round) {
   const int flags = MUST(fcntl(ends[0], F_GETFL));
   MUST(fcntl(ends[0], F_SETFL, flags | O_NONBLOCK));

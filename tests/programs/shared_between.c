@@ -1,6 +1,6 @@
 // images: 1
-// Shared mappings between processes that are no relatives by memory: one reads, others change the object, through a mapping,
-// by calls, and while the reader cannot be told.
+// Shared mappings between processes that do not share memory otherwise: one reads, others change the object, through a mapping, by calls,
+// and at times when the reader cannot be told.
 #include "test.h"
 
 #include <fcntl.h>
@@ -8,14 +8,14 @@
 
 enum { kPage = 4096, kRounds = 20 };
 
-// Over a pipe of its own each side says that it has come so far.
+// Each side says through a pipe of its own that it has got this far.
 static int to_reader[2], to_writer[2];
 static void say(int* to) { write_all(to[1], "x", 1); }
 static void await(int* from) { read_all(from[0], &(char){0}, 1); }
 
 static void start(void) { MUST(pipe(to_reader)), MUST(pipe(to_writer)); }
 
-// A reader that knows the file only by name, read only.
+// A reader that knows the file only by name, read-only.
 static pid_t reader(const char* name, int rounds) {
   const pid_t child = MUST(fork());
   if (child) return child;
@@ -37,7 +37,7 @@ static pid_t reader(const char* name, int rounds) {
 }
 
 int main(void) {
-  // It is changed by calls of a process that has nothing mapped.
+  // A process that has not mapped the file changes it by calls.
   start();
   int fd = MUST(open("two", O_RDWR | O_CREAT | O_TRUNC, 0600));
   MUST(ftruncate(fd, 2 * kPage));
@@ -57,7 +57,7 @@ int main(void) {
   wait_for_exit(child, 0);
   wait_for_exit(writer, 0);
 
-  // It is changed by a mapping that is made when the reader has the file mapped already.
+  // The file is changed through a mapping that is made after the reader has mapped the file.
   start();
   fd = MUST(open("one", O_RDWR | O_CREAT | O_TRUNC, 0600));
   MUST(pwrite(fd, "seen before", 11, 100));
@@ -73,7 +73,7 @@ int main(void) {
   }
   wait_for_exit(child, 0);
 
-  // By a mapping of a process that has only ever opened it by its name in memory.
+  // The object is changed through a mapping of a process that only opened it by its name in memory.
   start();
   char name[64], path[128];
   snprintf(name, sizeof name, "/redrive-shared-between-%d", (int)getpid());

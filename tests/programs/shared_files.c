@@ -1,6 +1,6 @@
 // images: 1
-// Shared mappings of files and memory objects inside one process, whatever their protection and descriptor: what one mapping
-// or any call that changes the object puts there, every other mapping shows.
+// Shared mappings of files and memory objects inside one process, whatever their protection and descriptor: every mapping shows what
+// another mapping, or any call that changes the object, puts there.
 #include "test.h"
 
 #include <fcntl.h>
@@ -30,7 +30,7 @@ static int new_file(const char* name, int mode) {
   return MUST(open(name, mode));
 }
 
-// Every call that changes a file, made through `writer`; `view` shows it.
+// Every call that changes a file, made through `writer`; `view` shows the change.
 static void change(const volatile unsigned char* view, const char* name, int writer) {
   char bytes[300];
   fill(bytes, sizeof bytes, 7);
@@ -105,7 +105,7 @@ int main(void) {
     MUST(pwrite(writer, "deleted", 7, 40));
     same(view, writer, kSize);
     MUST(munmap((void*)view, kSize)), MUST(munmap((void*)part, kPage)), MUST(munmap((void*)writable, kSize));
-    // Nobody has it mapped while it changes.
+    // The file changes while nobody has it mapped.
     MUST(pwrite(writer, "unseen", 6, 3000));
     MUST(ftruncate(writer, kPage));
     MUST(ftruncate(writer, kSize));
@@ -114,7 +114,7 @@ int main(void) {
     MUST(munmap((void*)view, kSize)), close(fd), close(writer);
   }
 
-  // Writable first, then for reading; mapped where there is no file yet, and grown.
+  // First mapped for writing, then for reading; mapped where the file has no contents yet, and extended.
   const int grown = MUST(open("grown", O_RDWR | O_CREAT | O_TRUNC, 0600)), reader = MUST(open("grown", O_RDONLY));
   unsigned char* two = MUST(mmap(NULL, 2 * kPage, PROT_READ | PROT_WRITE, MAP_SHARED, grown, 0));
   MUST(ftruncate(grown, kPage));

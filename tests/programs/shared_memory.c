@@ -1,4 +1,4 @@
-// Memory shared by parent and children, with a process-shared mutex and condition variable; System V shared memory beside it.
+// Memory shared by a parent and its children, with a process-shared mutex and condition variable; and System V shared memory.
 #include "test.h"
 
 #include <sys/mman.h>

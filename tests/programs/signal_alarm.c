@@ -1,4 +1,4 @@
-// Signals that arrive by themselves: while the program sleeps, and between syscalls.
+// Signals from timers: while the program sleeps, and between system calls.
 #include "test.h"
 
 #include <sys/time.h>

@@ -1,4 +1,4 @@
-// A handler on an alternate stack, which survives checkpoints, and tells what it is.
+// A handler on an alternate stack, which survives checkpoints and can be queried.
 #include "test.h"
 
 static char stack[65536];

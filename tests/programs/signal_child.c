@@ -1,4 +1,4 @@
-// SIGCHLD: a handler that reaps, while the parent goes on with other things.
+// SIGCHLD: a handler reaps children while the parent does other things.
 #include "test.h"
 
 enum { kChildren = 10 };

@@ -1,4 +1,4 @@
-// Interval timers of all three kinds, POSIX timers, and what they say is left.
+// Interval timers of all three kinds, POSIX timers, and the remaining times that they report.
 #include "test.h"
 
 #include <sys/time.h>

@@ -1,4 +1,4 @@
-// Leaving a handler by siglongjmp, many times, out of a computation, out of a syscall and from an alternate stack.
+// Leaving a handler by siglongjmp, many times, from a computation, from a system call and from an alternate stack.
 #include "test.h"
 
 #include <setjmp.h>

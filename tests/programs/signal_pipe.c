@@ -1,4 +1,4 @@
-// Writing where nobody reads: SIGPIPE, EPIPE, MSG_NOSIGNAL.
+// Writing to a pipe without readers: SIGPIPE, EPIPE, MSG_NOSIGNAL.
 #include "test.h"
 
 static volatile sig_atomic_t caught;

@@ -1,4 +1,4 @@
-// Signals that a program sends itself: kill, raise, tgkill, sigqueue, with masks, pending sets and what siginfo says.
+// Signals that a program sends to itself: kill, raise, tgkill, sigqueue, with masks, pending sets and the contents of siginfo.
 #include "test.h"
 
 static volatile sig_atomic_t caught;

@@ -1,5 +1,5 @@
-// A signal that comes in the moment in which a thread that computes is stopped for a checkpoint is handled there, wherever the thread has
-// come to since its last call.
+// A signal that comes at the moment when a computing thread is stopped for a checkpoint is handled there, wherever the thread has got to
+// since its last call.
 // period: 300us
 #include "test.h"
 
@@ -14,7 +14,7 @@ static void on_alarm(int signal) {
   handled++;
 }
 
-// Returns to where it was called from, which stands on the stack only while it runs.
+// Returns to its caller's address, which is on the stack only while it runs.
 __attribute__((noinline)) static unsigned spend(unsigned steps, unsigned x) {
   for (unsigned i = 0; i < steps; i++) x ^= x << 13, x ^= x >> 17, x ^= x << 5;
   return x;

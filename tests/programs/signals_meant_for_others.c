@@ -1,4 +1,5 @@
-// A thread waits for a signal. What wakes it before that comes is often another's: a signal to the process, which any thread may take.
+// A thread waits for a signal. What wakes it before that is often meant for another thread: a signal to the process, which any thread may
+// take.
 // period: 200us
 #include "test.h"
 
@@ -22,7 +23,7 @@ static void* send_to(void* waiter) {
   return NULL;
 }
 
-// They sleep, and so can be told to take a signal.
+// These threads sleep, and so can be chosen to take a signal.
 static void* sleep_on(void* end) {
   char byte;
   ssize_t got;

@@ -1,4 +1,4 @@
-// Threads of which one after the other sleeps, each for as long as all others do: a signal, a timeout or another process wakes it up.
+// Threads sleep one after the other, each for as long as all the others do; a signal, a timeout or another process wakes it up.
 #include "test.h"
 
 #include <poll.h>

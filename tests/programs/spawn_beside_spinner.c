@@ -1,6 +1,6 @@
 // images: 1
-// A thread computes without any call until programs have been spawned by another one: the children, which run on the memory of both
-// until they execute their programs, have their turns.
+// A thread computes without any call until another one has spawned programs. The children, which run in the memory of both until they
+// execute their programs, must get the baton.
 #include "test.h"
 
 #include <spawn.h>

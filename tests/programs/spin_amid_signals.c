@@ -1,4 +1,4 @@
-// A thread spins, without a system call, until another has done something. A signal comes again before each is handled.
+// A thread spins, without a system call, until another one has done something. Each signal comes before the previous one was handled.
 // period: 200us
 #include "test.h"
 

@@ -1,5 +1,5 @@
-// Threads that spin for each other without a system call: on a flag, on a counter in memory that they count up
-// meanwhile, on a lock; and one that a signal's handler sets free. With an argument: only the last, until SIGTERM.
+// Threads that spin for each other without a system call: on a flag, on a counter in memory that they count up meanwhile, on a lock; and
+// one that a signal handler releases. With an argument: only the last one, until SIGTERM.
 #include <stdatomic.h>
 #include <sys/time.h>
 

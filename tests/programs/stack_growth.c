@@ -1,4 +1,4 @@
-// Deep recursion: the stacks of main and of a thread grow far, and checkpoints fall while they are deep.
+// Deep recursion: the stacks of main and of a thread grow far, and checkpoints come while they are deep.
 #include "test.h"
 
 static uint64_t descend(int depth, int checkpoint) {

@@ -1,5 +1,5 @@
-// A stack overflows at the same depth in a replay: by the limit that the program was started with, by limits that it sets, where something
-// else is mapped, and in a child that dies of it. What the kernel writes into stack that was never touched makes it grow, too.
+// A stack overflows at the same depth in a replay: by the limit that the program was started with, by limits that it sets, where
+// something else is mapped, and in a child that dies of it. What the kernel writes into untouched stack makes it grow too.
 #include "test.h"
 
 #include <fcntl.h>
@@ -77,7 +77,7 @@ int main(void) {
   }
   int status = 0;
   CHECK(MUST(waitpid(child, &status, 0)) == child && WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
-  // Something is mapped below: the stack ends a gap above it, before its limit.
+  // Something is mapped below: the stack ends a gap above that, before its limit.
   limit(8 << 20);
   char* const below = (char*)((deepest & ~(uintptr_t)0xfff) - (2 << 20));
   MUST(mmap(below, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0));

@@ -1,5 +1,5 @@
 // build: -static
-// A static binary: no loader, no interpreter, threads and messages all the same.
+// A static binary: threads and messages without a loader or interpreter.
 #include "test.h"
 
 #include <sys/auxv.h>

@@ -1,4 +1,4 @@
-// Twenty threads that lock, allocate, talk through pipes and compute, all at once.
+// Twenty threads that lock, allocate, communicate through pipes and compute, all at once.
 #include "test.h"
 
 enum { kThreads = 20, kRounds = 60 };

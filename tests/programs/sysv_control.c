@@ -8,7 +8,7 @@
 
 #define STAT_ANY 15  // SHM_STAT_ANY; MSG_STAT_ANY is 13, SEM_STAT_ANY 20
 
-// The place of the object with that id in the kernel's table, which the _STAT commands take.
+// The index of the object with that id in the kernel's table, which the _STAT commands take.
 static int place(long (*stat_at)(int), int id, int highest) {
   for (int i = 0; i <= highest; i++) {
     if (stat_at(i) == id) return i;

@@ -56,7 +56,7 @@ int main(void) {
     client(&address);
     wait_for_exit(child, 0);
     MUST(close(listener));
-    const int silent = MUST(socket(families[f], SOCK_STREAM, 0));  // keeps a port to which nobody listens
+    const int silent = MUST(socket(families[f], SOCK_STREAM, 0));  // reserves a port on which nobody listens
     socklen_t length = loopback(families[f], &address);
     MUST(bind(silent, (struct sockaddr*)&address, length));
     MUST(getsockname(silent, (struct sockaddr*)&address, &length));

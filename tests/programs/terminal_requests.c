@@ -1,4 +1,4 @@
-// The ioctls of terminals, on a pseudo-terminal. Those of serial lines and virtual consoles it must decline.
+// The ioctls of terminals, on a pseudo-terminal, which must decline those of serial lines and virtual consoles.
 #include "test.h"
 
 #include <asm/ioctls.h>
@@ -165,7 +165,7 @@ static void of_consoles(int terminal) {
   FAILS(ioctl(terminal, VT_RELDISP, 0), ENOTTY);
   FAILS(ioctl(terminal, VT_ACTIVATE, 1), ENOTTY);
   FAILS(ioctl(terminal, VT_WAITACTIVE, 1), ENOTTY);
-  // Whoever may look at the machine's console finds what it is in.
+  // Users who may access the machine's console see its present state.
   const int console = open("/dev/tty0", O_RDONLY | O_NOCTTY);
   if (console < 0) return;
   if (ioctl(console, KDGKBTYPE, &type) == 0) NOTE(type);

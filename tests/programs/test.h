@@ -43,13 +43,14 @@ __attribute__((noreturn, unused)) static void check_failed(const char* file, int
     must_;                              \
   })
 
-// Where pthread functions return an error number.
+// For pthread functions, which return an error number.
 #define MUST0(call) CHECK((errno = (call)) == 0)
 
 // The call fails with that error.
 #define FAILS(call, error) CHECK((call) == -1 && errno == (error))
 
-// Whether the call worked; if not, then because this kernel does not have it or this user may not, or with one of the errors.
+// Whether the call worked. It may fail because this kernel does not have it or this user may not make it, or with one of the given
+// errors.
 #define MAY(call, ...)                                                                             \
   ({                                                                                               \
     const int works_ = (call) != -1;                                                               \
@@ -61,7 +62,7 @@ __attribute__((unused)) static int is_one_of(int error, const int* errors) {
   return *errors != 0;
 }
 
-// What calls have written, folded into one number: a program that prints it at its end has a replay compare all of it.
+// What calls have written, combined into one number. If a program prints it at its end, a replay compares all of it.
 __attribute__((unused)) static uint64_t noted = 14695981039346656037ull;
 __attribute__((unused)) static void note_bytes(const void* from, size_t size) {
   for (size_t i = 0; i < size; i++) noted = (noted ^ ((const unsigned char*)from)[i]) * 1099511628211ull;
@@ -79,7 +80,7 @@ __attribute__((format(printf, 1, 2), unused)) static int ok(const char* format, 
   return fflush(stdout) == 0 ? 0 : 98;
 }
 
-// Some CPU time without any event: about 0.1 ms a round.
+// Some CPU time without any event: about 0.1 ms per round.
 __attribute__((unused)) static uint64_t compute(uint64_t seed, int rounds) {
   uint64_t x = seed | 1;
   for (int i = 0; i < rounds * 50000; i++) {
@@ -87,7 +88,7 @@ __attribute__((unused)) static uint64_t compute(uint64_t seed, int rounds) {
     x ^= x >> 7;
     x ^= x << 17;
   }
-  __asm__ volatile("" ::"r"(x));  // not to be optimised away where nobody uses it
+  __asm__ volatile("" ::"r"(x));  // must not be optimized away if nobody uses it
   return x;
 }
 

@@ -1,4 +1,4 @@
-// Unix datagrams between two named sockets, answered to the address they came from.
+// Unix datagrams between two named sockets, answered to the address that they came from.
 #include "test.h"
 
 #include <sys/un.h>

@@ -1,6 +1,6 @@
 // args: 300
-// Talks to a child and reads random bytes every millisecond for N ms of CPU time, or for ever (0) until a signal ends it: for tests that interrupt, kill or
-// fill up a recording. Prints a line once it is under way.
+// Communicates with a child and reads random bytes every millisecond for N ms of CPU time, or until a signal ends it (0): for tests that
+// interrupt, kill or fill up a recording. Prints a line once it has started.
 #include "test.h"
 
 #include <sys/random.h>
@@ -27,7 +27,7 @@ int main(int argc, char** argv) {
     if (i == 100) printf("under way\n"), fflush(stdout);
     write_all(there[1], &value, sizeof value);
     read_all(back[0], &value, sizeof value);
-    CHECK(getrandom(noise, sizeof noise, 0) == sizeof noise);  // input that no recorder can pack
+    CHECK(getrandom(noise, sizeof noise, 0) == sizeof noise);  // input that cannot be compressed
     (void)compute(value, 5);
     MUST(clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu));
   }

@@ -1,4 +1,4 @@
-// readv, writev, preadv2, pwritev and sendmsg/recvmsg with several parts, cut at every place.
+// readv, writev, preadv2, pwritev and sendmsg/recvmsg with several parts, split at every place.
 #include "test.h"
 
 #include <fcntl.h>

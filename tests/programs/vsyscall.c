@@ -1,5 +1,5 @@
-// Calls of the vsyscall page, which the kernel emulates: the time and the processor come from there as from other calls. Where a kernel has
-// no such page, the faults are all there is.
+// Calls of the vsyscall page, which the kernel emulates: the time and the processor come from there as from other calls. If a kernel has
+// no such page, only the faults are tested.
 #include "test.h"
 
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-// Children that share memory with their parent, which goes on for long before they first run: checkpoints find them at their birth.
+// Children that share memory with their parent, which continues for long before they first run: checkpoints find them at their birth.
 // images: 2
 #include "test.h"
 

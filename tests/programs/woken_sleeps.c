@@ -1,6 +1,6 @@
 // images: 2
-// Calls that sleep for a while, woken by signals that a handler takes or that are ignored: how long they sleep in all, what is left of
-// their time, and whether they fail with EINTR is as if nobody was watching.
+// Calls that sleep for a while, woken by signals that a handler takes or that are ignored: how long they sleep in total, how much of
+// their time is left, and whether they fail with EINTR is the same as without a recorder.
 #include "test.h"
 
 #include <linux/futex.h>
@@ -35,7 +35,7 @@ static void set_action(void (*handler)(int), int flags) {
 static int queue, ends[2], semaphore;
 static uint32_t word = 1;
 
-// Each sleeps for so long, and answers as the system call: these end without an error if nothing else happens.
+// Each sleeps for this long, and returns as the system call does. These end without an error if nothing else happens.
 static int by_nanosleep(long long ns) { return nanosleep(&(struct timespec){ns / (1000 * MS), ns % (1000 * MS)}, NULL); }
 static int by_clock(long long ns) {
   const struct timespec until = spec(now() + ns);
@@ -94,7 +94,7 @@ static const struct {
 };
 enum { kCalls = sizeof calls / sizeof calls[0] };
 
-// A signal that is ignored comes again and again: nobody sees it, and the time goes on.
+// An ignored signal comes again and again: nobody sees it, and the time continues.
 static void sleep_through(int call) {
   set_action(SIG_IGN, 0);
   set_timer(kSignal, kSignal);
@@ -102,7 +102,7 @@ static void sleep_through(int call) {
   if (calls[call].sleep(kTotal * MS) != 0) fprintf(stderr, "%s\n", calls[call].name), CHECK(!"ends with its timeout");
   const long long took = now() - began;
   set_timer(0, 0);
-  // If its time began anew with each signal, it would not end at all.
+  // If its time began again with each signal, it would never end.
   if (took < (kTotal - 1) * MS) fprintf(stderr, "%s\n", calls[call].name), CHECK(!"sleeps long enough");
 }
 
@@ -114,7 +114,7 @@ static void sleep_until_handled(int call, int flags) {
   CHECK(result == -1 && errno == EINTR && handled == 1);
 }
 
-// What is left each time is what the sleep had still to last.
+// What is left each time is what the sleep still had to last.
 static void sleep_on(void) {
   set_action(count, 0);
   handled = 0;
@@ -141,7 +141,7 @@ static void* disturb(void* sleeper) {
   }
   return NULL;
 }
-// Another thread's signals that are ignored do not end a sleep. Whether they leave something behind is up to the kernel; it is printed.
+// Ignored signals of another thread do not end a sleep. Whether they leave something behind depends on the kernel; it is printed.
 static void sleep_beside(void) {
   pthread_t self = pthread_self(), thread;
   MUST0(pthread_create(&thread, NULL, disturb, &self));

@@ -1,5 +1,6 @@
-// Code that is written where other code was, and spins without a system call since then until another thread ends it,
-// as a compiler inside a program does it. images: 3
+// Code that is written in place of other code, and then spins without a system call until another thread ends it, as a compiler inside a
+// program does.
+// images: 1
 #include <sys/mman.h>
 
 #include "test.h"
