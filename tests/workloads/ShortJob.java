@@ -22,7 +22,7 @@ public class ShortJob {
     System.exit(1);
   }
 
-  // Strings that soon nobody needs: the collector stops all threads for them.
+  // Short-lived strings: the collector stops all threads to remove them.
   static int garbage(int rounds) {
     List<String> kept = new ArrayList<>();
     for (int i = 0; i < rounds * 200; i++) {

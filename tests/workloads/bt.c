@@ -11,7 +11,7 @@
 
 static int systems, rows;
 
-// The outer unknowns of consecutive rows by their neighbours outside: first[0] + first[1] * before + first[2] * after,
+// The outer unknowns of consecutive rows as functions of their neighbours outside: first[0] + first[1] * before + first[2] * after,
 // and so last.
 struct __attribute__((packed)) Segment {
   double first[3], last[3];
@@ -22,7 +22,7 @@ struct __attribute__((packed)) Message {
   struct Segment segment;
 };
 
-// Row i says x[i] = (x[i-1] + x[i+1]) / 2 + right_side. So every unknown depends on all right sides.
+// Row i says x[i] = (x[i-1] + x[i+1]) / 2 + right_side. So every unknown depends on all right-hand sides.
 static double right_side(int system, int row, int all_rows) {
   return random_at((uint64_t)system, (uint64_t)row) / all_rows;
 }
@@ -75,7 +75,7 @@ static void work_as_leaf(void) {
   }
 }
 
-// What children have sent of all systems; a child may be ahead of the other.
+// What children have sent, for all systems; one child may be ahead of the other.
 struct Arrived {
   struct Segment* of[2][2];  // [child][half][system]
   int count[2][2];

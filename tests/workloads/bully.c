@@ -1,7 +1,7 @@
-// The bully algorithm (Garcia-Molina): of the nodes that are alive, the one with the highest number shall lead.
+// The bully algorithm (Garcia-Molina): of the nodes that are alive, the one with the highest number must lead.
 // usage: bully [NODES [CRASHES [TIMEOUT_MS]]]     DR-MCAPI's: about `bully 3 2` to `bully 12 1`, messages of 4 bytes
-// Node 0 is an observer. Again and again it kills the leader (each third time the second as well) without a word, and
-// has a node look for the leader; then it starts the dead again. Nodes notice by timeouts, so that what is sent differs
+// Node 0 is an observer. Again and again it kills the leader (each third time the second as well) without notice, and makes a node look
+// for the leader; then it starts the killed ones again. Nodes notice by timeouts, so that what is sent differs
 // from run to run. Checked: after each crash and each start all nodes that are alive report the highest of them as
 // leader, and at the end they still know it.
 #include <time.h>
@@ -106,11 +106,11 @@ static void act_on_timeout(struct Member* member) {
     start_election(member);
 }
 
-// Of a node, until it is told to stop. Exits with the number of its leader.
+// The main loop of a node, until it is told to stop. Exits with the number of its leader.
 static void take_part(void) {
   struct Member member = {kIdle, 0, 0};
   struct Message message;
-  while (arrives_within(0)) receive(&message, sizeof message);  // what came for the dead is lost
+  while (arrives_within(0)) receive(&message, sizeof message);  // what was sent to a dead node is lost
   for (start_election(&member);;) {
     const int64_t left_ms = member.deadline_ms - now_ms();
     if (!arrives_within(member.state == kIdle ? -1 : left_ms > 0 ? (int)left_ms : 0)) {
@@ -152,7 +152,7 @@ static void await_agreement(int* leaders) {
   }
 }
 
-// The highest first, which can then lead at once.
+// The highest is started first, because it can lead at once.
 static void start_dead_nodes(int* leaders) {
   for (int node = network.count - 1; node > 0; node--) {
     leaders[node] = is_alive(node) ? leaders[node] : 0;

@@ -44,7 +44,7 @@ static void shuffle(int* numbers, int count, uint64_t* state) {
   }
 }
 
-// Each net joins cells that are neighbours in one placement, which is a good one: cell c in slot c.
+// Each net joins cells that are neighbours in one placement, which is therefore good: cell c in slot c.
 static void make_circuit(uint64_t* state) {
   circuit = allocate((size_t)nets, sizeof *circuit);
   first_net = allocate((size_t)cells + 1, sizeof(int));
@@ -92,7 +92,7 @@ static int64_t length_of_nets(int first, int end) {
   return length;
 }
 
-// Of the nets of two cells. One that joins both counts twice, but a swap does not change it.
+// The length of the nets of two cells. A net that joins both counts twice, but a swap does not change it.
 static int length_around(int cell, int other) {
   int length = 0;
   for (int i = first_net[cell]; i < first_net[cell + 1]; i++) length += length_of(&circuit[nets_of[i]]);
@@ -128,7 +128,7 @@ static void tell_others(struct Change* own, int count, struct Change* incoming, 
   MPI_Waitall(ranks - 1, requests, MPI_STATUSES_IGNORE);
 }
 
-// Cools from moves across the whole square to those of a slot or less.
+// Cools down from moves across the whole square to moves of a slot or less.
 static void place(int rounds, uint64_t* common) {
   uint64_t own_state = 0x9e3779b97f4a7c15U * (uint64_t)(rank + 1);
   int* slots = allocate((size_t)cells, sizeof(int));

@@ -42,7 +42,7 @@ static double dot(const double* a, const double* b) {
   return sum;
 }
 
-// A node is at most one step ahead of another: it needs all parts of a step for its next.
+// A node is at most one step ahead of another, because it needs all parts of a step for the next one.
 static void receive_others(double* product, uint8_t step) {
   const size_t bytes = (size_t)unknowns * sizeof(double);
   int missing = network.count - 1;
@@ -73,7 +73,7 @@ static void multiply(const double* vector, double* product) {
   receive_others(product, outgoing->step);
 }
 
-// x = A^-1 b, nearly: kSteps steps.
+// x = A^-1 b, approximately: kSteps steps.
 static void solve(const double* b, double* x) {
   double *residual = allocate(size), *direction = allocate(size), *product = allocate(size);
   memset(x, 0, (size_t)size * sizeof(double));

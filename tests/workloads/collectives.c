@@ -14,7 +14,7 @@ static void expect(uint64_t found, uint64_t expected, const char* what) {
   good = 0;
 }
 
-// What rank `from` has for rank `to`, at a place and in a round.
+// The value that rank `from` sends to rank `to`, for a place and a round.
 static uint64_t number_of(int from, int to, int place, int round) {
   return (uint64_t)from * 1000003 + (uint64_t)to * 10007 + (uint64_t)place * 101 + (uint64_t)round;
 }
@@ -55,7 +55,7 @@ static void reduce_and_broadcast(MPI_Comm comm, int rank, int ranks, int count, 
   MPI_Barrier(comm);
 }
 
-// Each rank appends its number; the order is free, so the sum is what can be checked.
+// Each rank appends its number. The order is arbitrary, so only the sum can be checked.
 static void write_together(MPI_Comm comm, int rank, int ranks) {
   MPI_File file;
   const char* name = "collectives.out";

@@ -1,4 +1,4 @@
-// Counts the signals that it gets, and says so of each. Ends with status 3 when a file `end` appears in its directory.
+// Counts the signals that it gets, and prints each. Ends with status 3 when a file `end` appears in its directory.
 // usage: count_signals [unhandled | until-input | dispositions]
 //   unhandled      handles none
 //   until-input    ends when something can be read from standard input instead
@@ -32,7 +32,7 @@ int main(int argc, char** argv) {
     print_dispositions();
     return 0;
   }
-  // They are taken one at a time, where they are waited for.
+  // Signals are taken one at a time, while this waits for them.
   sigset_t all;
   sigfillset(&all);
   if (strcmp(how, "unhandled") != 0) sigprocmask(SIG_BLOCK, &all, NULL);

@@ -1,4 +1,4 @@
-// A fixed amount of computation over 8 MB with hardly any event: what recording costs a program that only computes.
+// A fixed amount of computation over 8 MB with hardly any events, to measure what recording costs a program that only computes.
 // usage: cpu_bound STEPS     a step is some 20 ms of CPU time and one syscall
 #include <stdint.h>
 #include <stdio.h>

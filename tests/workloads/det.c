@@ -1,7 +1,7 @@
 // The determinant of a dense matrix by Gauss's elimination with pivoting; rows are dealt out to MPI ranks.
 // usage: det SIZE MATRICES
 // In each step all ranks agree on the row with the largest number in the column (MPI_MAXLOC); its owner sends it to all
-// others. Checked: the determinant is the one that the matrix has been made for: two reflections times a diagonal, rows
+// others. Checked: the determinant is the one for which the matrix was made: two reflections times a diagonal, rows
 // in disorder.
 #include <math.h>
 #include <mpi.h>
@@ -12,13 +12,13 @@
 
 #include "random.h"
 
-// As the product of all pivots may be out of range.
+// Logarithm and sign, because the product of all pivots may be out of range.
 struct Determinant {
   double logarithm;
   int sign;
 };
 
-// One that is known: (1 - 2 v v') diagonal (1 - 2 w w'), with rows in another order. Each reflection has determinant
+// A matrix with a known determinant: (1 - 2 v v') diagonal (1 - 2 w w'), with rows in another order. Each reflection has determinant
 // -1.
 struct Recipe {
   double *v, *w, *diagonal;
@@ -91,7 +91,7 @@ struct Candidate {
   int row;  // its number in the matrix
 };
 
-// Of the rows that have not been a pivot; the same on all ranks.
+// The row with the largest element among those that have not been a pivot; the same on all ranks.
 static struct Candidate choose_pivot(const double* rows, const char* used, int column) {
   struct Candidate own = {-1, 0}, all;
   for (int i = 0; i < rows_of(rank); i++) {

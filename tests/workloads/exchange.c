@@ -1,6 +1,6 @@
-// Message exchange: keys travel between MPI ranks. In a round each becomes another one, and goes where that belongs.
+// Message exchange: keys travel between MPI ranks. In a round each key becomes another one, and goes where that one belongs.
 // usage: exchange KEYS ROUNDS [WORK]     KEYS: that each rank begins with; WORK: times that a key is hashed in a round
-// In each round each rank sends one message to each other one, and takes theirs as they come (MPI_ANY_SOURCE). 10000
+// In each round each rank sends one message to each other one, and receives theirs as they come (MPI_ANY_SOURCE). 10000
 // rounds on 4 or 8 ranks and 5000 on 16 send as many messages as MRT's. Checked: at the end each key is where it
 // belongs, and their number and sum are those that every rank finds by following its first keys alone.
 #include <mpi.h>
@@ -54,7 +54,7 @@ static void receive_from_any(struct Keys* own, int tag) {
   own->count += count;
 }
 
-// Those of `own` that belong elsewhere go to `outgoing`, by rank, and from there to their homes; others' come.
+// Keys in `own` that belong elsewhere are moved to `outgoing`, by rank, and sent to their homes; keys of other ranks are received.
 static void exchange(struct Keys* own, struct Keys* outgoing, MPI_Request* requests, int tag) {
   const int before = own->count;
   own->count = 0;

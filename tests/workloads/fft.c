@@ -21,7 +21,7 @@ static void* allocate(size_t numbers) {
   return memory;
 }
 
-// Cooley and Tukey, in place: bit reversal, then butterflies. direction: -1 there, 1 back (not divided by the size).
+// Cooley and Tukey, in place: bit reversal, then butterflies. direction: -1 forward, 1 backward (not divided by the size).
 static void transform_row(Number* row, int direction) {
   for (int i = 1, j = 0; i < size; i++) {
     int bit = size >> 1;
@@ -46,7 +46,7 @@ static void transform_row(Number* row, int direction) {
   }
 }
 
-// Each rank sends each other one the block of its rows that becomes part of the other's.
+// Each rank sends every other rank the block of its rows that becomes part of the other's.
 static void transpose(Number* cells) {
   const size_t block = (size_t)rows * (size_t)rows;
   for (int to = 0; to < ranks; to++) {
@@ -64,7 +64,7 @@ static void transpose(Number* cells) {
   }
 }
 
-// The result of a transform there is transposed; one back takes that and gives rows again.
+// The result of a forward transform is transposed; a backward transform takes that and gives rows again.
 static void transform(Number* cells, int direction) {
   for (int y = 0; y < rows; y++) transform_row(cells + (size_t)y * (size_t)size, direction);
   transpose(cells);
@@ -120,7 +120,7 @@ int main(int argc, char** argv) {
   for (int y = 0; y < rows; y++) {
     for (int x = 0; x < size; x++) cells[(size_t)y * (size_t)size + (size_t)x] = input_at(rank * rows + y, x);
   }
-  double errors[2] = {0, 0}, largest[2];  // of coefficients, of the way there and back
+  double errors[2] = {0, 0}, largest[2];  // of the coefficients; of the forward and backward transform together
   for (int i = 0; i < repeats; i++) {
     transform(cells, -1);
     if (i == 0) errors[0] = coefficient_error(cells);

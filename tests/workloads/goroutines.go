@@ -121,7 +121,7 @@ func client(address string, name, rounds int, done *sync.WaitGroup) {
 	}
 }
 
-// A ticker, however late it is, beside a timer that comes once.
+// A ticker, which may be late, and a timer that fires once.
 func timers() int {
 	ticker := time.NewTicker(2 * time.Millisecond)
 	defer ticker.Stop()

@@ -1,5 +1,5 @@
-// A program that attacks whoever records it: jumps_in ATTACK FILE. It looks for the code inside tracees
-// (interceptors/inprocess/layout.h), and writes what has come of the attack: "refused", "succeeded", or "nothing there".
+// A program that attacks its recorder: jumps_in ATTACK FILE. It looks for the code inside tracees
+// (interceptors/inprocess/layout.h), and writes the result of the attack: "refused", "succeeded", or "nothing there".
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -14,13 +14,13 @@
 #include <unistd.h>
 
 enum { TIER = 0x6f000000, COMMON = 0x1f000, SLOT = 0x6f020000, SLOT_SIZE = 0x105000 };
-enum { EXECUTED = 2, INJECTED = 6 };  // words at its start: what is behind its system call instructions
+enum { EXECUTED = 2, INJECTED = 6 };  // words at its start: the addresses right after its system call instructions
 static const char* file;
 
 static sigjmp_buf back;
 static void on_fault(int signal) { siglongjmp(back, signal); }
 
-// By an instruction of the tier's, behind which it returns by pop %rbx; ret.
+// Uses an instruction of the tier, after which it returns by pop %rbx; ret.
 __attribute__((naked)) static long make(unsigned long instruction, long number, long a, long b, long c, long d) {
   __asm__("push %rbx; push %rbp; push %r12; push %r13; push %r14; push %r15\n"
           "lea 1f(%rip), %rax; push %rax; push %rbx; xor %ebx, %ebx\n"
@@ -44,14 +44,14 @@ static int execute_by_tier(void) {
 static int open_by_injection(void) { return call(INJECTED, SYS_open, (long)file, O_RDWR | O_TRUNC, 0, 0), 0; }
 static int trace_by_tier(void) { return call(EXECUTED, SYS_ptrace, 16, getppid(), 0, 0), 0; }
 
-// The file that is mapped there, to be written; who is not root may not.
+// The file that is mapped there, opened for writing; only root may do so.
 static int open_mapped(unsigned start, unsigned size) {
   char path[64];
   snprintf(path, sizeof path, "/proc/self/map_files/%x-%x", start, start + size);
   return open(path, O_RDWR);
 }
 
-// All processes run what is there.
+// All processes run the code that is there.
 static int write_code(void) {
   return fails(call(EXECUTED, SYS_mprotect, TIER, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, 0), EACCES);
 }
@@ -61,12 +61,12 @@ static int map_code(void) {
   const int mapped = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) != MAP_FAILED;
   return !mapped && write(fd, "x", 1) < 0 && ftruncate(fd, 0) < 0;
 }
-// What the recorder has mapped stays there.
+// What the recorder has mapped must stay there.
 static int cut_slot(void) {
   const int fd = open_mapped(SLOT, SLOT_SIZE);
   return fd < 0 || (ftruncate(fd, 0) < 0 && ftruncate(fd, 1 << 24) < 0);
 }
-// Behind a slot there could be another process's.
+// After a slot there could be another process's slot.
 static int grow_slot(void) {
   return call(EXECUTED, SYS_mremap, SLOT, SLOT_SIZE, 2 * SLOT_SIZE, MREMAP_MAYMOVE), 0;
 }

@@ -1,4 +1,4 @@
-// A program that attacks whoever replays it: jumps_out ATTACK FILE. Natively, and in a recording, nothing is where it
+// A program that attacks its replay: jumps_out ATTACK FILE. Natively, and in a recording, nothing is where it
 // looks for the replay's own code (checkpoint/stub.h, interceptors/inprocess/layout.h): it writes "ok" and ends.
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -15,12 +15,12 @@
 #include <unistd.h>
 
 enum {
-  STUB = 0x70000000,       // where a stub's code lies, and behind it what it writes
+  STUB = 0x70000000,       // the code of a stub, followed by what it writes
   STUB_CALL = 0x70000100,  // its system call instruction
-  TIER = 0x6f000000,       // where the code inside tracees lies: the third word says what is behind its instruction
+  TIER = 0x6f000000,       // the code inside tracees; its third word is the address after its instruction
   SLOT = 0x6f020000,       // what that writes
 };
-static volatile char* const messages = (char*)(1l << 36);  // where the first replayer maps what is sent
+static volatile char* const messages = (char*)(1l << 36);  // where the first replayer maps the messages
 static const char* file;
 
 static sigjmp_buf back;
@@ -91,7 +91,7 @@ int main(int count, char** words) {
   file = words[2];
   const struct sigaction action = {.sa_handler = on_fault, .sa_flags = SA_NODEFER};
   sigaction(SIGSEGV, &action, NULL);
-  // A child that sends, and what a parent needs of it: then the two replays share memory. Each has files to map.
+  // A child that sends what its parent needs: the two replays then share memory. Each has files to map.
   int ends[2];
   if (pipe(ends) != 0) return 1;
   const pid_t child = fork();

@@ -1,4 +1,4 @@
-// A master hands tasks of uneven length to whoever is free (MPI_ANY_SOURCE, MPI_Iprobe); workers poll with MPI_Test. The order of
+// A master hands tasks of uneven length to any worker that is free (MPI_ANY_SOURCE, MPI_Iprobe); workers poll with MPI_Test. The order of
 // results differs from run to run, and with it the digest that is printed; their sum does not, and is checked if TASKS is at most 200.
 // usage: master_worker TASKS WORK     WORK: thousands of steps that the average task takes
 #include <mpi.h>

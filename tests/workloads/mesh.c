@@ -1,4 +1,5 @@
-// A stencil job of N processes that talk through TCP connections on the loopback address, and nothing else: heat on a torus of rows,
+// A stencil job of N processes that communicate through TCP connections on the loopback address, and nothing else: heat on a torus of
+// rows,
 // halo rows sent to both neighbours in every step, a global sum passed round the ring every 50 steps.
 // usage: mesh [PROCESSES [SECONDS | ITERATIONSi]]     e.g. `mesh 4 20` runs for about 20 s of wall time, `mesh 4 500i` for 500 steps
 // Checks itself: heat is conserved exactly (integers), and all processes agree on the number of steps.
@@ -52,7 +53,7 @@ static void receive_all(int fd, void* data, size_t size) {
   }
 }
 
-// One step of diffusion in whole numbers: what a cell gives away its neighbours get, so the sum stays. `outside` are the rows above
+// One step of diffusion in integers: neighbours get what a cell gives away, so the sum stays the same. `outside` are the rows above
 // and below as the neighbours hold them.
 static void diffuse(const Row* cells, Row* next, const Row above, const Row below) {
   for (int y = 0; y < kRows; y++) {
@@ -78,7 +79,7 @@ struct Agreement {
   int64_t sum, stop;
 };
 
-// Once round the ring to add up, once more to tell: rank 0 decides whether to stop.
+// Goes once round the ring to add up, and once more to announce the result: rank 0 decides whether to stop.
 static struct Agreement agree(const struct Job* job, int64_t own, int stop) {
   struct Agreement all = {own, stop};
   if (job->processes == 1) return all;

@@ -1,4 +1,4 @@
-// A program whose unwind tables and symbols harm whoever looks at its stack with trust: misleading_frames WAY. It asks
+// A program whose unwind tables and symbols harm a process that trusts them when it looks at the stack: misleading_frames WAY. It asks
 // for its parent's process group in a function
 //   endless    whose frame is found by an expression (DWARF 4, 2.5) that jumps to itself
 //   deep       ... that pushes without end

@@ -1,6 +1,6 @@
 // A network of nodes, each a process with an inbox that all may send to: the connectionless endpoints of DR-MCAPI's
 // programs. A message arrives whole; those of one sender arrive in order, those of several in whatever order they were
-// sent. An inbox holds some 200 KB, and who sends to a full one waits: no node may send on and on without receiving.
+// sent. An inbox holds some 200 KB, and a sender to a full one waits: no node may keep sending without receiving.
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -60,7 +60,7 @@ static inline void send_to(int node, const void* message, size_t size) {
   if (send(network.sending[node], message, size, MSG_NOSIGNAL) != (ssize_t)size) die("send");
 }
 
-// As send_to, but does not wait in vain while others wait for this node: returns 0, and has sent nothing, if the other
+// Like send_to, but does not wait while others may wait for this node: returns 0, and has sent nothing, if the other
 // inbox is full and something is in this node's.
 static inline int send_unless_stuck(int node, const void* message, size_t size) {
   while (send(network.sending[node], message, size, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)size) {
@@ -91,7 +91,7 @@ static inline int arrives_within(int timeout_ms) {
   return ready;
 }
 
-// All nodes but 0 end here. Returns in node 0, once they have: whether it was `good` in all of them.
+// All nodes except 0 end here. In node 0, returns when they have ended: whether all of them were `good`.
 static inline int end_nodes(int good) {
   if (network.self > 0) _exit(good ? 0 : 1);
   for (int node = 1; node < network.count; node++) {
@@ -101,7 +101,7 @@ static inline int end_nodes(int good) {
   return good;
 }
 
-// A number in [0, 1) that depends on nothing but the arguments.
+// A number in [0, 1) that depends only on the arguments.
 static inline double random_at(uint64_t a, uint64_t b) {
   uint64_t x = (a * 0x9e3779b97f4a7c15ULL) ^ (b + 0x632be59bd9b4e019ULL) * 0xbf58476d1ce4e5b9ULL;
   x = (x ^ x >> 31) * 0x94d049bb133111ebULL;

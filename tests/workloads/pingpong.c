@@ -17,7 +17,7 @@ static void check(int good, const char* what) {
   exit(1);
 }
 
-// Both ends of a TCP connection to oneself.
+// Both ends of a TCP connection within one process.
 static void tcp_pair(int ends[2]) {
   struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
   socklen_t length = sizeof address;

@@ -1,7 +1,7 @@
 // Poisson's equation on the unit square, by red-black successive over-relaxation; MPI ranks have blocks of the grid.
 // usage: poisson SIZE SOLVES
 // In each half of an iteration neighbours exchange the edges of their blocks; every 10 iterations all ranks find out
-// how much still changes, and stop if it is next to nothing. Each solve has another right side. Checked: the result is
+// how much still changes, and stop if that is negligible. Each solve has a different right-hand side. Checked: the result is
 // the known solution.
 #include <math.h>
 #include <mpi.h>
@@ -80,7 +80,7 @@ static double relax(struct Block* block, int colour, double omega) {
   return largest;
 }
 
-// One of the waves that solve the discrete equation with a multiple of themselves as right side.
+// One of the waves that solve the discrete equation with a multiple of themselves as right-hand side.
 static double solution_at(const struct Block* block, int y, int x, int solve) {
   const double h = 1.0 / (block->size + 1);
   return sin((1 + solve % 3) * M_PI * (block->first[0] + y) * h) *

@@ -1,4 +1,4 @@
-// A child writes the same code again and again where it runs it, without a system call, until its parent kills it after
+// A child repeatedly rewrites the same code in place and runs it, without a system call, until its parent kills it after
 // so many milliseconds of CPU time.
 #include <signal.h>
 #include <stdio.h>

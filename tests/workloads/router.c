@@ -1,7 +1,7 @@
 // Channel routing with doglegs: nets between pins above and below a channel get tracks in it, as few as can be found.
 // usage: router NETS ITERATIONS     Netzer's: 131 nets
-// A net is cut at its pins into segments. Constrained left-edge puts them into tracks by priorities, those first that
-// must lie above others. Each MPI rank rips up and routes again with some priorities changed, keeps what is not worse,
+// A net is cut at its pins into segments. Constrained left-edge puts them into tracks by priorities, first those that must be above
+// others. Each MPI rank rips up and routes again with some priorities changed, keeps what is not worse,
 // and sends that change to another rank, which tries it too; a rank that finds a better routing than all before sends
 // it to all. What arrives when decides the search (MPI_Iprobe, MPI_ANY_SOURCE). Checked by painting the routing found:
 // no two nets' wires meet, and all pins are connected.
@@ -43,7 +43,7 @@ static void* allocate(size_t count, size_t size) {
   return memory;
 }
 
-// The next column that has room for a pin of a net in a lower track: its upper pin becomes one at the top.
+// The next column with room for a pin of a net in a lower track; its upper pin becomes one at the top.
 static int next_open(int column) {
   while (column < columns && bottom[column] != kFree) column++;
   return column;
@@ -124,7 +124,7 @@ static int is_ready(const struct Segment* segment, const int* tracks) {
   return 1;
 }
 
-// The segment of highest priority of those that are not in a track, and whose uppers are.
+// The segment of the highest priority among those that are not in a track but whose upper neighbours are.
 static int choose_segment(const struct Routing* routing) {
   int best = -1;
   for (int i = 0; i < segments; i++) {
@@ -175,7 +175,7 @@ struct Search {
   int next_receiver, running;
 };
 
-// Routes by the trial's priorities. Keeps that if it costs at most so much.
+// Routes by the trial's priorities. Keeps the result if its cost is at most this.
 static int try_trial(struct Search* search, int limit) {
   route(&search->trial);
   if (search->trial.cost > limit) return 0;
@@ -208,7 +208,7 @@ static void try_own_move(struct Search* search, uint64_t* state) {
   while (search->next_receiver == rank);
 }
 
-// Once a rank has told that it is done it tries no moves any more.
+// Once a rank has announced that it is done, it tries no more moves.
 static void act_on_message(struct Search* search, const MPI_Status* status, int done) {
   struct Move move;
   const int from = status->MPI_SOURCE;
@@ -288,7 +288,7 @@ static int is_legal(const struct Routing* routing) {
   return good;
 }
 
-// So many nets cross a column: no routing has fewer tracks.
+// The largest number of nets that cross a column: no routing has fewer tracks.
 static int density(void) {
   int most = 0;
   for (int column = 0; column < columns; column++) {

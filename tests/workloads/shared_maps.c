@@ -1,6 +1,7 @@
-// Mappings as single tests need them: `written FILE` maps a file for reading, says so, waits until somebody opens the FIFO
+// Mappings for single tests: `written FILE` maps a file for reading, says so, waits until somebody opens the FIFO
 // "go", and prints what it sees then; `viewed FILE` does the same with a private mapping; `both FILE` has a private mapping of a file
-// that it writes through a shared one; `shares FILE` is `written` with a mapping for writing; `writes MIB` writes 500 times into a file of that size that it has mapped; `sparse GIB`
+// that it writes through a shared one; `shares FILE` is `written` with a mapping for writing; `writes MIB` writes 500 times into a file
+// of that size that it has mapped; `sparse GIB`
 // touches 16 pages of a file of that size and of as much nameless memory.
 #define _GNU_SOURCE
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 // Test generation by PODEM: input patterns that tell a circuit from one where a line is stuck at 0 or 1.
 // usage: tester [NODES [GATES [CIRCUITS [BACKTRACKS]]]]     BACKTRACKS: after which a fault is given up
-// Each node has a share of the faults. It sends each pattern it finds to all others; whoever receives one drops those
-// of its faults that the pattern detects too, so that arrival decides which patterns are looked for. Checked by node 0:
+// Each node has a share of the faults. It sends each pattern it finds to all others; a node that receives one drops those of its faults
+// that the pattern also detects, so that the order of arrival decides which patterns are searched for. Checked by node 0:
 // a serial simulation of all faults with all patterns finds those detected that are said to be, and, with random
 // patterns as well, none that is said to be untestable; few faults have been given up.
 #include <stddef.h>
@@ -41,7 +41,7 @@ static void make_circuit(int gates) {
   memset(circuit.is_output, 1, sizeof circuit.is_output);
   for (int g = circuit.inputs; g < gates; g++) {
     const int reach =
-        g < gates / 3 ? g : gates / 3;  // from close by the same lines meet again and again: much is untestable
+        g < gates / 3 ? g : gates / 3;  // with inputs from close by, the same lines meet again and again, and much is untestable
     circuit.kind[g] = (uint8_t)(kAnd + random_below(&random_state, kGateKinds - kAnd));
     circuit.from[g][0] = g - 1 - random_below(&random_state, reach);
     do circuit.from[g][1] = g - 1 - random_below(&random_state, reach);
@@ -122,7 +122,7 @@ static struct Decision any_open_input(const uint8_t* inputs) {
   return (struct Decision){input, kZero, 0};
 }
 
-// From a gate of unknown output back to an input that helps to make it `value`.
+// Goes back from a gate with unknown output to an input that helps to make it `value`.
 static struct Decision trace_back(const struct Pair* pair, int gate, int value) {
   while (gate >= circuit.inputs) {
     const int* from = circuit.from[gate];
@@ -133,8 +133,7 @@ static struct Decision trace_back(const struct Pair* pair, int gate, int value) 
   return (struct Decision){gate, value, 0};
 }
 
-// What to try next: first to bring the fault about, then to let the difference through a gate. All inputs known: input
-// is -1.
+// What to try next: first to trigger the fault, then to let the difference through a gate. If all inputs are known, input is -1.
 static struct Decision decide(const struct Pair* pair, const uint8_t* inputs, int fault) {
   const int site = fault / 2;
   if (pair->good[site] == kUnknown) return trace_back(pair, site, fault % 2 ? kZero : kOne);
@@ -192,7 +191,7 @@ static uint64_t word_of(int gate, const uint64_t* words) {
   }
 }
 
-// One pattern with many faults at once: lane 0 has none, each other one its own.
+// Simulates one pattern with many faults at once: lane 0 has none, each other lane has a fault of its own.
 static void drop_lanes(const uint8_t* pattern, const int* faults, int lanes) {
   static uint64_t words[kMostGates], at_zero[kMostGates], at_one[kMostGates];
   uint64_t detected = 0;
@@ -209,7 +208,7 @@ static void drop_lanes(const uint8_t* pattern, const int* faults, int lanes) {
   }
 }
 
-// Of the node's faults those that the pattern detects.
+// Which of the node's faults the pattern detects.
 static void drop_faults(const uint8_t* pattern) {
   int faults[kLanes], lanes = 1;
   for (int f = network.self; f < circuit.faults; f += network.count) {
@@ -233,7 +232,7 @@ static void act_on_message(void) {
   receive(&message, sizeof message);
   switch (message.kind) {
     case kPattern:
-      if (message.circuit != (uint8_t)circuit_number) break;  // of the next, from a node that has begun it already
+      if (message.circuit != (uint8_t)circuit_number) break;  // it belongs to the next circuit, from a node that has already begun that
       keep_pattern(message.data);
       drop_faults(message.data);
       break;
@@ -274,7 +273,7 @@ static void generate(int backtracks) {
   }
 }
 
-// Node 0 collects the verdicts; the others go on receiving patterns until all are there.
+// Node 0 collects the verdicts; the others continue to receive patterns until all have arrived.
 static void finish(void) {
   static struct Message message;
   message.kind = network.self > 0 ? kVerdicts : kStop;

@@ -29,7 +29,7 @@ static double* initial_positions(void) {
   return positions;
 }
 
-// Moves `count` bodies from number `first`, whose velocities are given, one step; writes where they are then.
+// Moves `count` bodies from number `first`, whose velocities are given, one step; writes their new positions.
 static void move(const double* positions, int first, int count, double* velocities, double* moved) {
   const double step_s = 1e-3, softening = 1e-3;
   for (int i = 0; i < count; i++) {
@@ -51,7 +51,7 @@ static void move(const double* positions, int first, int count, double* velociti
   }
 }
 
-// Of positions after the step; those of nodes that are one step ahead already go where the positions before it were.
+// Receives positions after the step. Positions from nodes that are already one step ahead replace those of the step before.
 static void exchange(struct Message* message, size_t size, double* positions, double* next, int* missing) {
   const size_t bytes = (size_t)(3 * bodies) * sizeof(double);
   const uint8_t step = message->step;
@@ -65,7 +65,7 @@ static void exchange(struct Message* message, size_t size, double* positions, do
   missing[step % 2] = kNodes - 1;
 }
 
-// All positions after so many steps.
+// All positions after this many steps.
 static double* simulate(int steps) {
   const size_t size = sizeof(struct Message) + (size_t)(3 * bodies) * sizeof(double);
   struct Message* message = malloc(size);

@@ -1,6 +1,6 @@
 // One-sided communication between MPI ranks: each adds into, writes to and reads from the windows of the others, under
-// fences, locks and post-start-complete-wait. Nobody receives. usage: window ROUNDS [allocate]: without `allocate`,
-// windows are of memory that the program has already
+// fences, locks and post-start-complete-wait. No rank receives messages. usage: window ROUNDS [allocate]: without `allocate`,
+// windows use memory that the program already has
 #include <mpi.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@ static void expect(uint64_t found, uint64_t expected, const char* what) {
   good = 0;
 }
 
-// Everybody puts a number to the left and to the right, between two fences.
+// Each rank puts a number to its left and to its right neighbour, between two fences.
 static void put_to_neighbours(MPI_Win window, const uint64_t* cells, int round) {
   const int left = (rank + ranks - 1) % ranks, right = (rank + 1) % ranks;
   const uint64_t mine = (uint64_t)(round * ranks + rank);
@@ -28,7 +28,7 @@ static void put_to_neighbours(MPI_Win window, const uint64_t* cells, int round) 
   expect(cells[kFromRight], (uint64_t)(round * ranks + right), "what came from the right");
 }
 
-// Everybody adds to a counter of rank 0, and finds what the others have added before.
+// Each rank adds to a counter of rank 0, and gets what others have added before.
 static uint64_t add_to_counter(MPI_Win window, uint64_t number) {
   uint64_t before;
   MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, window);
@@ -37,7 +37,7 @@ static uint64_t add_to_counter(MPI_Win window, uint64_t number) {
   return before;
 }
 
-// Everybody reads its right neighbour's cells, which that one exposes to its left.
+// Each rank reads the cells of its right neighbour, which exposes them to its left neighbour.
 static void get_from_right(MPI_Win window, int round) {
   int left = (rank + ranks - 1) % ranks, right = (rank + 1) % ranks;
   uint64_t found = 0;

@@ -1,4 +1,4 @@
-// A program that finds the limits that it was started with, and comes up to them.
+// A program that checks the limits that it was started with, and reaches them.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
