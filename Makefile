@@ -6,7 +6,7 @@ LDFLAGS  ?=
 PREFIX   ?= /usr/local
 WARN     := -Wall -Wextra -Werror
 ALL_CXXFLAGS = -std=c++20 $(WARN) -I. -pthread -D_GNU_SOURCE -MMD -MP $(CXXFLAGS)
-# The compiler's unwinder comes before libunwind, which would else serve exceptions as well, with system calls of its own.
+# The compiler's unwinder comes before libunwind, which would otherwise handle exceptions too, with system calls of its own.
 LIBS     := -lsqlite3 -lzstd -lxxhash -lfmt -lcapstone -lgcc_s -lunwind-x86_64 -lunwind -pthread
 
 LIB_DIRS := base logstore logstore/policy interceptors checkpoint $(addprefix supervisor/,plan tier record replay cli)
@@ -14,19 +14,19 @@ LIB_SRCS := $(filter-out supervisor/cli/main.cc base/sanitizer_reports.cc,$(fore
 LIB_OBJS := $(LIB_SRCS:%.cc=$(BUILD)/%.o) $(BUILD)/interceptors/inprocess/image.o
 UNIT_SRCS := $(wildcard tests/unit/*.cc)
 UNIT_OBJS := $(UNIT_SRCS:%.cc=$(BUILD)/%.o)
-# One program each, build/NAME, that tests run.
+# Each of these becomes a program build/NAME that tests run.
 FUZZ_SRCS := $(wildcard tests/fuzz/*.cc)
 HELPER_SRCS := $(wildcard tests/fault/*.cc tests/system/*.cc) $(FUZZ_SRCS)
 HELPERS  := $(addprefix $(BUILD)/,$(notdir $(basename $(HELPER_SRCS))))
 FUZZERS  := $(addprefix $(BUILD)/,$(notdir $(basename $(FUZZ_SRCS))))
 SOURCES  := $(LIB_SRCS) supervisor/cli/main.cc base/sanitizer_reports.cc $(UNIT_SRCS) $(HELPER_SRCS)
-# Sanitizers of this build, as -fsanitize= takes them.
+# The sanitizers of this build, in the form of -fsanitize=.
 SANITIZE ?=
 ifneq ($(SANITIZE),)
 # With these checks GCC 12 takes variables in <regex> for uninitialized.
 CXXFLAGS := -O1 -g -fno-omit-frame-pointer -fsanitize=$(SANITIZE) -fno-sanitize-recover=all -Wno-maybe-uninitialized
 REPORTS  := $(BUILD)/base/sanitizer_reports.o
-# Its signal handler runs amid the sanitizers' own code.
+# Its signal handler may interrupt the sanitizers' own code.
 $(BUILD)/interceptors/trapped_instructions.o: CXXFLAGS += -fno-sanitize=all $(if $(filter thread,$(SANITIZE)),-DREDRIVE_COUNTER_IS_READ)
 endif
 MADE_HERE := $(wildcard $(addsuffix /*.h,$(LIB_DIRS))) $(SOURCES)
@@ -36,7 +36,7 @@ RUN = env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL REDRIVE=$(abspath $(BUILD)/redrive
 
 all: $(BUILD)/redrive ## build build/redrive
 
-# The code inside tracees: flat, at a fixed address, without libc, and without registers that it would have to save.
+# The code inside tracees: a flat binary at a fixed address, without libc, and without extended registers, which it would have to save.
 GATE := interceptors/inprocess
 GATE_FLAGS := -std=c++20 $(WARN) -I. -MMD -MP -O2 -ffreestanding -fbuiltin -fno-exceptions -fno-rtti -fno-stack-protector -fno-pic \
   -mgeneral-regs-only -mno-red-zone -fcf-protection=none -fno-asynchronous-unwind-tables -fno-jump-tables \
@@ -59,8 +59,8 @@ $(BUILD)/libredrive.a: $(LIB_OBJS)
 	@rm -f $@
 	ar rcs $@ $^
 
-# At a fixed address, with its largest library inside: else relocating that is half of its start, which is part of each
-# recording.
+# Linked at a fixed address, with its largest library inside. Otherwise relocating that library takes half of redrive's start-up, which is
+# part of each recording.
 $(BUILD)/redrive: $(BUILD)/supervisor/cli/main.o $(REPORTS) $(BUILD)/libredrive.a
 	$(CXX) $(CXXFLAGS) $(LDFLAGS) -no-pie -o $@ $^ $(subst -lcapstone,-l:libcapstone.a,$(LIBS))
 
@@ -77,44 +77,44 @@ $(BUILD)/%.o: %.cc
 	@mkdir -p $(@D)
 	$(CXX) $(ALL_CXXFLAGS) -c -o $@ $<
 
-# GCC 12 sees a false delete in a std::future of a std::variant.
+# GCC 12 reports a wrong delete in a std::future of a std::variant.
 $(BUILD)/tests/unit/message_store_test.o: WARN += -Wno-free-nonheap-object
 
 -include $(SOURCES:%.cc=$(BUILD)/%.d)
 
-tests: $(BUILD)/redrive $(BUILD)/unit_tests $(HELPERS) ## build all that tests need
+tests: $(BUILD)/redrive $(BUILD)/unit_tests $(HELPERS) ## build everything that the tests need
 
-deps: ## install what is missing (Debian 12 and 13; needs root only then)
+deps: ## install missing packages (Debian 12 and 13); needs root only if some are missing
 	scripts/deps.sh
 
 unit: $(BUILD)/unit_tests ## unit tests
 	$(BUILD)/unit_tests
 
-simulate: $(BUILD)/unit_tests ## every policy's promise over 100,000 random executions: minutes
+simulate: $(BUILD)/unit_tests ## check every policy's promise on 100,000 random executions (minutes)
 	REDRIVE_EXECUTIONS=100000 $(BUILD)/unit_tests -tc="promises:*"
 
-check: ## deps (those of the recorded programs too), unit tests, fuzzers, fast system tests: under 15 minutes
+check: ## dependencies (including those of the tests), unit tests, fuzzers, fast system tests (under 15 minutes)
 	scripts/deps.sh --test
 	$(MAKE) tests
 	$(MAKE) unit fuzz
 	$(RUN) python3 tests/system/run.py
 
-check-all: ## every test: installs the servers and MPI that they record
+check-all: ## all tests; installs the servers and MPI libraries that they record
 	scripts/deps.sh --real
 	$(MAKE) tests
 	$(MAKE) unit fuzz-long
 	$(RUN) python3 tests/system/run.py --all
 	$(MAKE) asan tsan
 
-demo: all ## record a 4-process job, re-drive an interval from its middle
+demo: all ## record a 4-process job and re-drive an interval from its middle
 	$(RUN) scripts/demo.sh
 
-bench: all ## costs as ratios against native
+bench: all ## measure costs relative to native runs
 	scripts/deps.sh --bench
 	$(RUN) python3 tests/bench/bench.py
 
-# Debian's Python, which sees its packages.
-papers: ## the papers' results beside ours, into tests/bench/papers.md: half an hour
+# Uses Debian's Python, which finds Debian's packages.
+papers: ## write the papers' results beside ours into tests/bench/papers.md (half an hour)
 	scripts/deps.sh --bench
 	$(MAKE) all
 	$(RUN) /usr/bin/python3 tests/bench/papers.py
@@ -122,11 +122,11 @@ papers: ## the papers' results beside ours, into tests/bench/papers.md: half an 
 fuzz: $(FUZZERS) ## feed damaged and forged traces to the readers
 	set -e; for fuzzer in $(FUZZERS); do $$fuzzer; done
 
-fuzz-long: fuzz ## a million forged traces: half an hour
+fuzz-long: fuzz ## feed a million forged traces (half an hour)
 	$(BUILD)/mutant_fuzz 1 1000000
 
-# System tests whose programs a sanitizer build records and re-drives. Nothing that measures time or limits memory: sanitizers take
-# several times as much of both.
+# System tests that a sanitizer build runs. None of them measures time or limits memory, because sanitizers need several times as much
+# of both.
 SANITIZED_TESTS := programs/threads programs/stress_threads programs/fork_tree programs/served_signals programs/shared_memory \
   programs/shared_between programs/preempted programs/prefork_server programs/exec_chain programs/vfork_exec \
   programs/many_messages programs/compute_messages programs/private_views stops/threads stops/fork_tree \
@@ -145,13 +145,13 @@ sanitized: tests
 	$(MAKE) unit
 	$(RUN) python3 tests/system/run.py --timeout-factor 10 $(SANITIZED_TESTS)
 
-tidy: ## clang-tidy and the rules of locks, all findings fatal
+tidy: ## run clang-tidy and check the rules of locks; all findings are fatal
 	clang-tidy --quiet $(LIB_SRCS) supervisor/cli/main.cc -- -std=c++20 -I. -D_GNU_SOURCE -Wthread-safety
 
-format: ## clang-format in place
+format: ## run clang-format on all sources
 	clang-format -i $(MADE_HERE)
 
-# Without what only debuggers read, which is most of it.
+# Without debug information, which is most of the file.
 $(BUILD)/stripped/redrive: $(BUILD)/redrive
 	@mkdir -p $(@D)
 	objcopy --only-keep-debug $< $@.debug
@@ -160,7 +160,7 @@ $(BUILD)/stripped/redrive: $(BUILD)/redrive
 BASH_COMPLETIONS ?= $(PREFIX)/share/bash-completion/completions
 ZSH_COMPLETIONS  ?= $(PREFIX)/share/zsh/site-functions
 FISH_COMPLETIONS ?= $(PREFIX)/share/fish/vendor_completions.d
-install: $(BUILD)/stripped/redrive ## to PREFIX (/usr/local) below DESTDIR, stripped, with man pages and completions
+install: $(BUILD)/stripped/redrive ## install into PREFIX (/usr/local) below DESTDIR: stripped, with man pages and completions
 	install -D -m 755 $< $(DESTDIR)$(PREFIX)/bin/redrive
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man1 $(wildcard man/*.1)
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man5 $(wildcard man/*.5)
@@ -169,20 +169,20 @@ install: $(BUILD)/stripped/redrive ## to PREFIX (/usr/local) below DESTDIR, stri
 	$< --completion zsh > $(DESTDIR)$(ZSH_COMPLETIONS)/_redrive
 	$< --completion fish > $(DESTDIR)$(FISH_COMPLETIONS)/redrive.fish
 
-install-debug: $(BUILD)/stripped/redrive ## debug information of what `install` installs, where gdb looks for it
+install-debug: $(BUILD)/stripped/redrive ## install debug information for what `install` installs, where gdb finds it
 	install -D -m 644 $<.debug $(DESTDIR)$(PREFIX)/bin/.debug/redrive.debug
 
-deb: $(BUILD)/stripped/redrive ## a package for this Debian, into BUILD
+deb: $(BUILD)/stripped/redrive ## build a package for this Debian release in BUILD
 	MAKE="$(MAKE)" BUILD="$(BUILD)" scripts/deb.sh
 
-compile_commands.json: ## for editors and clang tools
+compile_commands.json: ## make this file for editors and clang tools
 	@python3 -c 'import json, sys; json.dump([{"directory": sys.argv[1], "file": f, "command": sys.argv[2] + " -c " + f} \
 	  for f in sys.argv[3:]], open("$@", "w"), indent=1)' "$(CURDIR)" "$(CXX) $(filter-out -MMD -MP,$(ALL_CXXFLAGS))" $(SOURCES)
 
 clean: ## remove what was built
 	rm -rf $(BUILD) build-asan build-tsan
 
-help: ## this list
+help: ## show this list
 	@sed -nE 's/^([a-z_.-]+):[^#]*## (.*)/  \1\t\2/p' Makefile | expand -t 26
 
 .PHONY: all tests deps unit simulate check check-all demo bench papers fuzz fuzz-long asan tsan sanitized tidy format install install-debug deb compile_commands.json clean help

@@ -1,6 +1,6 @@
 #!/bin/bash
-# `make deb`: $BUILD/redrive_VERSION_ARCHITECTURE.deb, for the Debian that it is made on: `make install` below /usr, with the libraries that the program was
-# linked with as its dependencies.
+# `make deb`: $BUILD/redrive_VERSION_ARCHITECTURE.deb, for the Debian release that it is built on: `make install` below /usr. Its dependencies are the
+# libraries that the program is linked with.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,6 +1,6 @@
 #!/bin/bash
-# `make demo`: records a 4-process message-passing job, lists it, re-drives an interval from its middle, and compares with what a replay
-# from the start takes. An argument scales the job (1: some 20 s).
+# `make demo`: records a 4-process message-passing job, lists it, re-drives an interval from its middle, and compares the time with that of a
+# replay from the start. An argument scales the job (1: some 20 s).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,7 +1,8 @@
 #!/bin/bash
-# Installs the Debian packages that redrive is built with; with --test also the programs that the tests record and what else they use, with --real
-# those and all that tests/installed drives, with --bench the first, what tests/bench/servers drives, perf and matplotlib. With --list it prints the packages that redrive is built with, one a line.
-# Does nothing, and needs neither root nor network, where all is there. No daemon is left running that was not running before.
+# Installs the Debian packages that redrive is built with. --test: also the programs that the tests record and whatever else they use. --real: these and
+# everything that tests/installed drives. --bench: those of --test, what tests/bench/servers drives, perf and matplotlib. --list: only prints the packages
+# that redrive is built with, one per line.
+# If nothing is missing, it does nothing and needs neither root nor network. It leaves no daemon running that was not running before.
 set -euo pipefail
 
 packages=(build-essential pkg-config libsqlite3-dev libzstd-dev libxxhash-dev libfmt-dev libcapstone-dev libunwind-dev

@@ -1,9 +1,9 @@
 #!/bin/bash
-# scripts/in_debian.sh SUITE build|bare COMMAND...: runs a command in a root directory of that Debian, with the repository as /src.
-# `build` has the packages that redrive is built with, `bare` next to nothing. A root is made with debootstrap once and kept in
-# $REDRIVE_ROOTS (/var/tmp/redrive-roots), where later runs find it; what a command changes in it is forgotten, but for what it
-# writes below /src. Needs root, debootstrap and, the first time, the network.
-# The exit status is the command's; 99, with a line that says why, if the root cannot be had.
+# scripts/in_debian.sh SUITE build|bare COMMAND...: runs a command in a root directory of that Debian release, with the repository as /src.
+# `build` has the packages that redrive is built with, `bare` almost none. A root is made with debootstrap once and kept in
+# $REDRIVE_ROOTS (/var/tmp/redrive-roots), where later runs find it. Changes that a command makes are lost, except below
+# /src. Needs root, debootstrap and, the first time, the network.
+# The exit status is the command's; 99, with a line that says why, if the root cannot be made.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
