@@ -1,5 +1,5 @@
-"""Group bad_input: what is wrong with the command line, the program, the host or the trace gets one clear line and the right exit
-status, and nothing is lost. One test for each case of issue 2's last bullet."""
+"""Group bad_input: whatever is wrong with the command line, the program, the host or the trace gets one clear line and the right exit status, and
+nothing is lost. One test for each case of issue 2's last bullet."""
 import os
 import re
 import shutil
@@ -16,7 +16,7 @@ PERIOD = ("--bound", "2s", "--checkpoint-period", "100ms")
 
 
 def expect_one_line(ctx, outcome, status, *words):
-    """The error of redrive itself: one line, beginning with its name, that has the words. `status` may be a choice of several."""
+    """Expects an error of redrive itself: one line that begins with its name and contains the words. `status` may be a choice of several."""
     ctx.expect_status(outcome, *(status if isinstance(status, tuple) else (status,)))
     lines = outcome.stderr.splitlines()
     ctx.expect(len(lines) == 1 and lines[0].startswith("redrive: "), outcome, f"{len(lines)} lines on standard error, not one")
@@ -52,7 +52,7 @@ def not_executable(ctx):
 
 @test("bad_input/execution_fails")
 def execution_fails(ctx):
-    """What only the kernel finds out."""
+    """Errors that only the kernel finds."""
     shutil.copy("/bin/true", ctx.work / "busy")
     with open(ctx.work / "busy", "ab"):
         outcome = ctx.redrive("record", "-o", ctx.trace, "--", "./busy", cwd=ctx.work)
@@ -101,7 +101,7 @@ def needs_mounts(ctx):
 
 @test("bad_input/trace_disk_full", timeout_s=60)
 def trace_disk_full(ctx):
-    """It is said at once, the program goes on until it is told to end, and what was recorded is good and replays."""
+    """This is reported at once, the program continues until it is told to end, and what was recorded is intact and replays."""
     needs_mounts(ctx)
     job = job_of(ctx, "until_signal", "0")
     job.prepare(ctx.work)
@@ -121,7 +121,7 @@ def trace_disk_full(ctx):
 
 @test("bad_input/disk_full_before_new_files", timeout_s=60)
 def disk_full_before_new_files(ctx):
-    """The program goes on even if none of its checkpoints can be taken, because it maps files that there is no room for."""
+    """The program continues even if none of its checkpoints can be taken, because it maps files for which there is no room."""
     needs_mounts(ctx)
     job = job_of(ctx, "maps_new_files", "1000")
     job.prepare(ctx.work)
@@ -149,7 +149,7 @@ def not_a_trace(ctx):
 
 @test("bad_input/links_and_fifos", timeout_s=300)
 def links_and_fifos(ctx):
-    """A stranger's trace has a link or a FIFO in the place of one of its files, or links for its directories: no command hangs, and none reads or
+    """A stranger's trace has a link or a FIFO in place of one of its files, or links instead of its directories: no command hangs, and none reads or
     writes what a link leads to."""
     record(ctx, Job(["sh", "-c", "/bin/echo ok | /bin/cat"]))
     victim = ctx.directory / "victim"
@@ -191,7 +191,7 @@ def links_and_fifos(ctx):
 
 
 def is_refused(ctx, outcome, what, *words):
-    """One line or more say which file it is and what it is, and it ends with a documented status that is not success."""
+    """One or more lines name the file and say what it is, and the command ends with a documented status that is not success."""
     ctx.expect(outcome.status in (1, 4), outcome, f"{what}: ended with {outcome.status}")
     for word in words:
         ctx.expect(re.search(word, outcome.stdout + outcome.stderr), outcome, f"{what}: says nothing of '{word}'")
@@ -202,8 +202,8 @@ READERS = (("check",), ("dump", "1"), ("replay", "--all"), ("prepare", "--bound"
 
 @test("bad_input/not_regular_files", timeout_s=300)
 def not_regular_files(ctx):
-    """What is no file of the trace's own is refused with a line that says so, by each command that reads it: links to directories and to files,
-    FIFOs, devices."""
+    """Every command that reads it refuses what is not a file of the trace's own, with a line that says so: links to directories and to files, FIFOs,
+    devices."""
     record(ctx, Job(["sh", "-c", "/bin/echo ok | /bin/cat"]))
     elsewhere = ctx.directory / "elsewhere"
 
@@ -242,7 +242,7 @@ def not_regular_files(ctx):
 
 @test("bad_input/hard_links")
 def hard_links(ctx):
-    """A file of the trace that has another name is read, and never written."""
+    """A file of the trace that has another name is read, but never written to."""
     record(ctx, Job(["sh", "-c", "/bin/echo ok | /bin/cat"], record_options=("--bound", "2s", "--policy", "none")))
     for name in ("journal", "pages", "images.seg"):
         other = ctx.directory / "other"
@@ -261,7 +261,7 @@ def hard_links(ctx):
 
 @test("bad_input/linked_directory")
 def linked_directory(ctx):
-    """A link that the user names is followed: it is the trace's files that are not to be links."""
+    """A link that the user names is followed; only the files of the trace must not be links."""
     recorded(ctx)
     link = ctx.directory / "link"
     link.symlink_to(ctx.trace)
@@ -274,7 +274,8 @@ def linked_directory(ctx):
 
 @test("bad_input/little_memory")
 def little_memory(ctx):
-    """A trace of some hundred kilobytes that unpacks to much: what it takes is bounded, and where that is not there, one line says so."""
+    """A trace of some hundred kilobytes that unpacks to much more: the memory that it takes is bounded, and if there is not enough, one line says
+    so."""
     record(ctx, Job(["sh", "-c", "dd if=/dev/zero of=/dev/null bs=15M count=8; echo ok"]))
     take_away_surroundings(ctx)
 
@@ -324,7 +325,7 @@ def bound_too_small(ctx):
 
 
 def records_as_well_as_it_can(ctx, outcome, trace):
-    """With image checkpoints if it needs nothing more for them, else with exec checkpoints only, and says so."""
+    """With image checkpoints if it needs nothing more for them, otherwise with exec checkpoints only, and says so."""
     ctx.expect_status(outcome, 0)
     images = [i for unit in units(ctx, trace) for i in unit["intervals"] if i["checkpoint_kind"] == "image"]
     if not images:
@@ -361,7 +362,7 @@ def no_privilege(ctx):
 
 @test("bad_input/no_criu")
 def no_criu(ctx):
-    """Where image checkpoints cannot be taken because the program that takes them is missing. A recorder that needs none skips this."""
+    """Image checkpoints cannot be taken because the program that takes them is missing. Skipped for a recorder that needs no such program."""
     if b"criu" not in ctx.options.redrive.read_bytes():
         raise Skip("this redrive uses no criu")
     needs_mounts(ctx)
@@ -377,7 +378,7 @@ def no_criu(ctx):
 
 
 def started_recording(ctx):
-    """A recording of a program without end that is well under way: (Process, trace)."""
+    """A recording, well under way, of a program that does not end: (Process, trace)."""
     job = job_of(ctx, "until_signal", "0")
     job.prepare(ctx.fresh_work())
     recording = ctx.start_redrive("record", "-o", ctx.trace, *PERIOD, "--", *job.command, cwd=ctx.work)
@@ -386,7 +387,7 @@ def started_recording(ctx):
 
 
 def tracees_of(recording):
-    """Processes of the recorded program: those of the session that run it."""
+    """Processes of the recorded program: those of its session that are running."""
     found = []
     for entry in os.listdir("/proc"):
         try:
@@ -416,7 +417,7 @@ def expect_state(ctx, state):
 
 @test("bad_input/recorder_at_work")
 def recorder_at_work(ctx):
-    """A recording can be listed and re-driven, and not be removed, while it goes on."""
+    """A recording can be listed and re-driven, but not removed, while it continues."""
     recording = started_recording(ctx)
     limit = time.monotonic() + ctx.timeout_s
     while not (found := units(ctx)) or len(found[0]["intervals"]) < 2:
@@ -451,7 +452,7 @@ def recorder_killed(ctx):
 
 @test("bad_input/ended_before_the_kill")
 def ended_before_the_kill(ctx):
-    """What has ended some time before the recorder is killed is there, however much comes after it."""
+    """What ended some time before the recorder is killed is there, however much comes after it."""
     program = 'i=0; while :; do /bin/true; i=$((i+1)); echo "$i ended"; done'
     recording = ctx.start_redrive("record", "-o", ctx.trace, "--", "sh", "-c", program)
     recording.wait_for("20 ended", ctx.timeout_s)
@@ -467,8 +468,8 @@ def ended_before_the_kill(ctx):
 
 @test("bad_input/events_lost")
 def events_lost(ctx):
-    """What is there of one unit can end long before what is there of another, which had its messages. That is re-driven as far as it
-    can be, and of the intervals after that it is said that they are cut: none has an image to start from."""
+    """What is left of one unit may end long before what is left of another one, which received its messages. That is re-driven as far as possible,
+    and the intervals after it are reported as cut: none of them has an image to start from."""
     job = job_of(ctx, "until_signal", "0")
     job.prepare(ctx.work)
     recording = ctx.start_redrive("record", "-o", ctx.trace, "--virtual", "--checkpoint-period", "20ms", "--", *job.command, cwd=ctx.work)
@@ -489,7 +490,7 @@ def events_lost(ctx):
 
 
 def stub_of(replay, limit):
-    """The process in which a replay executes what was recorded, when it has done so for some time."""
+    """The process in which a replay has been executing the recorded program for some time."""
     while time.monotonic() < limit and replay.process.poll() is None:
         for task in os.listdir(f"/proc/{replay.pid}/task"):
             with open(f"/proc/{replay.pid}/task/{task}/children") as children:
@@ -504,7 +505,7 @@ def stub_of(replay, limit):
 def register_killed_replay(tier):
     @test(f"bad_input/replay_killed_{tier}")
     def replay_killed(ctx):
-        """What the kernel does when memory is short is no divergence."""
+        """When the kernel kills a replay because memory is short, this is not reported as a divergence."""
         ctx.expect_status(ctx.redrive("record", "-o", ctx.trace, "--", workload(ctx.options, "cpu_bound"), "100"), 0)
         replay = ctx.start_redrive("replay", "--interception", tier, ctx.trace, "--all")
         os.kill(stub_of(replay, time.monotonic() + ctx.timeout_s), signal.SIGKILL)
@@ -539,7 +540,7 @@ def program_terminated(ctx):
 
 @test("bad_input/ctrl_c")
 def ctrl_c(ctx):
-    """As a terminal does it: SIGINT to all of the foreground group, the recorder among them."""
+    """Does what a terminal does: SIGINT to the whole foreground group, including the recorder."""
     recording = started_recording(ctx)
     os.killpg(recording.pid, signal.SIGINT)
     ctx.expect_status(recording.finish(ctx.timeout_s), 128 + signal.SIGINT)
@@ -548,7 +549,7 @@ def ctrl_c(ctx):
 
 @test("bad_input/ctrl_c_handled")
 def ctrl_c_handled(ctx):
-    """A program that handles SIGINT ends in its own way, and the recording with it."""
+    """A program that handles SIGINT ends in its own way, and the recording ends with it."""
     text = "trap 'echo ok interrupted; exit 7' INT\necho under way\nwhile :; do read -r line < /proc/self/stat; done\n"
     (ctx.work / "run.sh").write_text(text)
     recording = ctx.start_redrive("record", "-o", ctx.trace, *PERIOD, "--", "sh", "run.sh", cwd=ctx.work)
@@ -561,14 +562,14 @@ def ctrl_c_handled(ctx):
 
 @test("bad_input/exit_statuses")
 def exit_statuses(ctx):
-    """Those of record are the program's."""
+    """The exit status of record is that of the program."""
     for status in (0, 1, 2, 3, 4, 77, 255):
         record(ctx, Job(["sh", "-c", f"echo ok; exit {status}"], status=status), trace=ctx.traces / str(status))
 
 
 @test("bad_input/closed_output")
 def closed_output(ctx):
-    """Standard output that is full is an error that is told."""
+    """If standard output is full, this is reported as an error."""
     recorded(ctx)
     outcome = ctx.run("sh", "-c", '"$1" ls "$2" > /dev/full', "sh", ctx.options.redrive, ctx.trace)
     ctx.expect(outcome.status == 1 and outcome.stderr.startswith("redrive: "), outcome, "a full standard output goes unnoticed")
@@ -576,7 +577,7 @@ def closed_output(ctx):
 
 @test("bad_input/control_characters")
 def control_characters(ctx):
-    """Names that a trace brings do nothing to the terminal that shows them."""
+    """Names from a trace do nothing to the terminal that shows them."""
     name = "a\x1b]0;b\x07\x1b[31mc"
     program = ctx.work / name
     program.write_text("#!/bin/sh\necho hello | cat\n")

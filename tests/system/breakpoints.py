@@ -1,5 +1,5 @@
-"""Group breakpoints: distributed breakpoints of recorded programs, and receives in the recorded total order. Where the units stand is judged by the events as `dump` prints them;
-going on from there must verify."""
+"""Group breakpoints: distributed breakpoints of recorded programs, and receives in the recorded total order. The places of the units are checked
+against the events as `dump` prints them; continuing from there must verify."""
 import random
 
 import mpi
@@ -13,7 +13,7 @@ PLACES = 6  # random breakpoints of each trace
 
 
 class Events:
-    """All events of a trace, and what each needs of other units."""
+    """All events of a trace, and what each needs from other units."""
 
     def __init__(self, ctx):
         self.by_unit, self.needs = {}, {}
@@ -47,7 +47,7 @@ class Events:
 
 
 def comparable(ctx):
-    """Intervals that end in an image: their ends can be verified."""
+    """Intervals that end at an image, so that their ends can be verified."""
     return {(unit["unit"], later["interval"] - 1) for unit in units(ctx) for later in unit["intervals"]
             if later["checkpoint_kind"] == "image"}
 
@@ -72,7 +72,7 @@ def check_places(found, events, done, listed):
 
 
 def check_registers(thread, event):
-    """At a call that is about to be made, the registers hold its first argument."""
+    """When a unit is about to make a call, the registers hold the call's first argument."""
     if event["kind"] not in ("syscall", "entry"):
         return
     registers = thread["registers"]
@@ -160,8 +160,7 @@ def register():
 
 
 def check_ordered_breakpoints(ctx):
-    """With --total-order, what is received until all stand is received in the recorded order, and so is what they receive when they
-    have gone on."""
+    """With --total-order, the receives until all units stand happen in the recorded order, and so do those after they continue."""
     take_away_surroundings(ctx)
     events, received = Events(ctx), 0
     starts = {(unit["unit"], i["interval"]): i["first_event"] for unit in units(ctx) for i in unit["intervals"]}
@@ -186,7 +185,7 @@ def check_ordered_breakpoints(ctx):
 
 
 def check_total_order(ctx):
-    """Every replay set has its receives in the recorded order; those of the interval itself are among them."""
+    """The receives of every replay set happen in the recorded order; those of the interval itself are among them."""
     take_away_surroundings(ctx)
     own, several = {}, 0
     for event in ctx.json("dump", ctx.trace):
@@ -212,7 +211,7 @@ def inspected(ctx, place, commands, *options, status=0):
 
 @test("breakpoints/inspect")
 def inspect(ctx):
-    """The commands, one after the other, and what they say; mistakes are told and change nothing."""
+    """The commands, one after the other, and their output; mistakes are reported and change nothing."""
     record(ctx, job_of(ctx, "relay", "40"))
     take_away_surroundings(ctx)
     events = Events(ctx)
@@ -237,7 +236,7 @@ def inspect(ctx):
 
 @test("breakpoints/joined")
 def joined(ctx):
-    """A unit that others joined needs all of them from there on; before that, only what they sent."""
+    """A unit that others joined needs all of them from that point on; before it, only what they sent."""
     record(ctx, program_job(ctx, TESTS / "programs" / "memfd.c"))
     take_away_surroundings(ctx)
     survivor = next(unit for unit in units(ctx) if unit["joined"])
@@ -253,7 +252,7 @@ def joined(ctx):
 
 @test("breakpoints/memory")
 def memory(ctx):
-    """Memory is the program's: what a call is about to send is what its receiver gets."""
+    """The memory shown is the program's: what a call is about to send is what its receiver gets."""
     record(ctx, job_of(ctx, "relay", "40"))
     take_away_surroundings(ctx)
     event = [event for event in Events(ctx).by_unit[1] if event["text"].startswith("sendto(")][5]
@@ -273,7 +272,7 @@ def memory(ctx):
 
 @test("breakpoints/plan")
 def plan(ctx):
-    """What `plan` says of a breakpoint is what `replay` stops at; and the set that it prints is one that has it."""
+    """`replay` stops at the breakpoint that `plan` describes; and the replay set that it prints contains it."""
     record(ctx, program_job(ctx, TESTS / "programs" / "compute_messages.c"))
     take_away_surroundings(ctx)
     events = Events(ctx)

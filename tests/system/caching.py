@@ -1,4 +1,4 @@
-"""Group caching: what recordings learn of files is kept for those that follow, and never makes a recording or a trace worse."""
+"""Group caching: what recordings learn about files is kept for later recordings, and never makes a recording or a trace worse."""
 import os
 import pathlib
 import shutil
@@ -41,7 +41,7 @@ def cache_of(ctx):
 
 
 def program(ctx):
-    """A program old enough to be kept."""
+    """A program that is old enough to be kept."""
     source = ctx.directory / "versions.c"
     source.write_text(SOURCE)
     binary = ctx.directory / "versions"
@@ -51,7 +51,7 @@ def program(ctx):
 
 
 def record(ctx, name, cache, *command, env=None):
-    """A recording without a word of its own."""
+    """A recording that prints nothing of its own."""
     outcome = ctx.expect_status(ctx.redrive("record", "-o", ctx.traces / name, "--", *command, cwd=ctx.work,
                                             env={**cache.env(), **(env or {})}), 0)
     ctx.expect(outcome.stderr == "", outcome, "says something")
@@ -72,7 +72,7 @@ def stopped(ctx, name):
 
 
 def expect_shared(ctx, name, cache):
-    """Every copy in the trace is the cache's."""
+    """Every copy in the trace is shared with the cache."""
     kept = cache.files("copies")
     for copy, info in copies(ctx, name).items():
         if copy not in kept:
@@ -112,7 +112,7 @@ def second_recording(ctx):
 
 @test("caching/overwritten_binary")
 def overwritten_binary(ctx):
-    """In place, with the same size and modification time."""
+    """A file that is overwritten in place, with the same size and modification time."""
     cache, binary = cache_of(ctx), program(ctx)
     for name in ("t1", "t2"):
         ctx.expect("AAAA" in record(ctx, name, cache, binary).stdout, ctx.run("true"), "wrong output")
@@ -198,7 +198,7 @@ def several_at_once(ctx):
 
 @test("caching/killed_recorder")
 def killed_recorder(ctx):
-    """One that is killed keeps nothing, and leaves nothing bad."""
+    """A killed recorder keeps nothing, and leaves nothing bad behind."""
     cache = cache_of(ctx)
     recording = ctx.start_redrive("record", "-o", ctx.traces / "t1", "--", "sh", "-c", "echo started; sleep 100",
                                   env=cache.env())
@@ -213,7 +213,7 @@ def killed_recorder(ctx):
 
 @test("caching/other_file_system")
 def other_file_system(ctx):
-    """Plans are of use there, copies are not."""
+    """The cache's plans are used there, its copies are not."""
     shm = pathlib.Path("/dev/shm")
     if not os.access(shm, os.W_OK) or shm.stat().st_dev == ctx.directory.stat().st_dev:
         raise Skip("no second file system to write to")
@@ -250,7 +250,7 @@ int main(void) {
 
 @test("caching/counter")
 def counter(ctx):
-    """rdtsc is answered in process from a program's beginning on: what that needs is there before any has trapped."""
+    """rdtsc is answered in process from the start of a program: what this needs is there before the first one has trapped."""
     source, binary, cache = ctx.directory / "counter.c", ctx.directory / "counter", cache_of(ctx)
     source.write_text(COUNTER_SOURCE)
     subprocess.run(["gcc", "-O1", "-static", "-o", binary, source], check=True)  # the linker reads it as well

@@ -1,4 +1,4 @@
-"""Group concurrency: replays beside each other, with many jobs and with one, from several recordings at once."""
+"""Group concurrency: replays at the same time, with many jobs and with one, of several recordings."""
 import os
 import shutil
 import signal
@@ -24,7 +24,7 @@ def middle_interval(ctx):
 
 @test("concurrency/no_calls")
 def no_calls(ctx):
-    """The bound holds for a program that computes for seconds without a system call, and every checkpoint comes in time."""
+    """The bound is kept for a program that computes for seconds without a system call, and every checkpoint comes in time."""
     for again in reversed(range(TRIES)):  # a recorder that waits for its processor is late
         record(ctx, job_of(ctx, "preempted", "8", record_options=("--bound", "1s")))
         period_s = ctx.json("stats", ctx.trace)["checkpoint_period_s"]
@@ -40,7 +40,7 @@ def no_calls(ctx):
 
 @test("concurrency/spinning_is_ended")
 def spinning_is_ended(ctx):
-    """SIGTERM reaches a program that makes no system call, and its handler runs where it is."""
+    """SIGTERM reaches a program that makes no system call, and its handler runs at the interrupted place."""
     job = job_of(ctx, "spin_flag", "forever", record_options=PERIOD)
     job.prepare(ctx.fresh_work())
     recording = ctx.start_redrive("record", "-o", ctx.trace, *PERIOD, "--", *job.command, cwd=ctx.work)
@@ -53,7 +53,7 @@ def spinning_is_ended(ctx):
 
 @test("concurrency/processors")
 def processors(ctx):
-    """Programs that compute run on several processors, unless that is not wanted."""
+    """Programs that compute run on several processors, unless the user asks for fewer."""
     if len(os.sched_getaffinity(0)) < 2:
         raise Skip("one processor")
     for options, rounds, told in (((), "5000", "on two processors"), (("--processors", "1"), "100", "on one processor")):
@@ -109,7 +109,7 @@ def replay_while_recording(ctx):
 
 @test("concurrency/busy_processors")
 def busy_processors(ctx):
-    """Where others want the processors too, the recorder is interrupted anywhere: no served call gets lost."""
+    """When other processes use the processors too, the recorder may be interrupted anywhere: no served call is lost."""
     pingpong = workload(ctx.options, "pingpong")
     dd = ["dd", "if=/dev/zero", "of=/dev/null", "bs=8", "count=500000", "status=none"]
     burners = [ctx.start("sh", "-c", "while :; do :; done") for _ in range(2 * len(os.sched_getaffinity(0)))]
@@ -159,7 +159,7 @@ def moved_trace(ctx):
 
 @test("concurrency/names")
 def names(ctx):
-    """Recordings that begin at the same time get names of their own, and one of them is the latest."""
+    """Recordings that begin at the same time get different names, and one of them is the latest."""
     count = 20
     together = [ctx.start_redrive("record", "--", "true", cwd=ctx.work) for _ in range(count)]
     for recording in together:

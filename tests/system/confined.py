@@ -1,5 +1,5 @@
-"""Group confined: what a trace calls programs and libraries is read by a process that can do nothing, so that files which are made to mislead
-who reads them cost a stack in a report, and nothing else."""
+"""Group confined: files that a trace names as programs and libraries are read by a process that can do nothing else. So files that are made to
+mislead their readers cost a report its stack, and nothing else."""
 import struct
 
 from breakpoints import inspected
@@ -9,7 +9,7 @@ from redriving import Job, record, run_natively, take_away_surroundings, units
 
 
 def recorded(ctx, way, program=None):
-    """Of the program that stands in that way in getppid(2); the event."""
+    """A recording of the program, stopped in getppid(2) in that way; returns the event."""
     job = Job([program or workload(ctx.options, "misleading_frames"), way])
     run_natively(ctx, job)
     record(ctx, job)
@@ -25,7 +25,7 @@ def stack_at(ctx, place):
 
 @test("confined/endless_unwinding")
 def endless_unwinding(ctx):
-    """The search for a frame ends at its limit, at a breakpoint and in the report of a divergence, which stays what it is."""
+    """The search for a frame ends at its limit, at a breakpoint and in the report of a divergence, which is otherwise unchanged."""
     place = recorded(ctx, "endless")
     line = "no stack: it took more than 2 s\n"
     if line not in stack_at(ctx, place):
@@ -37,7 +37,7 @@ def endless_unwinding(ctx):
 
 @test("confined/bad_frames")
 def bad_frames(ctx):
-    """Frames that cannot be found end the stack."""
+    """The stack ends at frames that cannot be found."""
     for way in ("deep", "far"):
         ctx.trace = ctx.traces / way
         shown = stack_at(ctx, recorded(ctx, way))
@@ -95,7 +95,7 @@ def far_table(image, header):
 
 @test("confined/forged_symbols")
 def forged_symbols(ctx):
-    """Symbols that lead out of the file, or hold no name to show, are no symbols, and the stack is there."""
+    """Symbols that point out of the file, or that have no printable name, are ignored, and the stack is shown."""
     for change in (names_beyond_the_file, names_that_move_the_cursor, endless_table, no_such_names, far_table):
         ctx.trace = ctx.traces / change.__name__
         shown = stack_at(ctx, recorded(ctx, "far", forge(ctx, change.__name__, change)))
@@ -107,7 +107,7 @@ def forged_symbols(ctx):
 
 @test("confined/divergence_without_stack")
 def divergence_without_stack(ctx):
-    """A divergence is reported as ever if there is no stack to show."""
+    """If there is no stack to show, a divergence is reported as usual."""
     recorded(ctx, "endless")
     altered, _ = alter(ctx, "result")
     outcome = ctx.redrive("replay", altered, "1")

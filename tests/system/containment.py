@@ -1,5 +1,5 @@
-"""Group containment: what a replay executes makes no system calls of its own choice, and does the replayer no harm. Who is
-recorded makes no calls that the recorder does not see, and changes nothing that other processes run or the recorder has mapped."""
+"""Group containment: what a replay executes makes no system calls of its own choice, and does no harm to the replayer. A recorded program makes no
+calls that the recorder does not see, and cannot change what other processes run or what the recorder has mapped."""
 import subprocess
 
 from harness import Failure, test, workload

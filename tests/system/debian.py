@@ -1,5 +1,5 @@
-"""Group debian: the Debian releases that the README names, beside the one that these tests run on. redrive is built and tried in a root directory
-of the release, which debootstrap makes once (scripts/in_debian.sh)."""
+"""Group debian: the Debian releases that the README names, other than the one on which these tests run. redrive is built and tried in a root
+directory of that release, which debootstrap makes once (scripts/in_debian.sh)."""
 import os
 import pathlib
 
@@ -31,7 +31,7 @@ def other_release():
 
 
 def in_debian(ctx, release, variant, script, *words):
-    """Runs a shell script there, in the repository, and expects it to end well."""
+    """Runs a shell script there, in the repository, and expects it to succeed."""
     kept = {key: os.environ[key] for key in ("REDRIVE_ROOTS",) if key in os.environ}
     command = (ROOT / "scripts" / "in_debian.sh", release, variant, "sh", "-c", script, "sh", *words)
     outcome = ctx.run(*command, cwd=ROOT, env=kept)
@@ -60,7 +60,7 @@ def other_release_builds(ctx):
 
 @test("debian/other_release_suite", timeout_s=4 * 3600, slow=True)
 def other_release_suite(ctx):
-    """All that `make check` does, but for this group."""
+    """Everything that `make check` does, except this group."""
     release = other_release()
     build = build_below_root(ctx, f"{release}-suite")
     in_debian(ctx, release, "build", f"""

@@ -13,7 +13,7 @@ MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OM
 
 
 def readme_lines():
-    """Of fenced blocks. `make` lines are what runs this test, or have tests of their own."""
+    """The lines of fenced blocks. Not `make` lines, which run this test or have tests of their own."""
     blocks = re.findall(r"^```\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
     return [line for block in blocks for line in block.splitlines() if line.strip() and not line.startswith("make ")]
 
@@ -54,7 +54,7 @@ def of_page(lines, mpi):
 
 
 def with_mpi(ctx, lines):
-    """A recording of an MPI program as installed makes sense only where `record` keeps its ranks apart."""
+    """Recording an MPI program as installed makes sense only if `record` keeps its ranks apart."""
     needs("mpirun", "mpicc")
     if "--transport" not in ctx.redrive("record", "--help").stdout:
         raise Skip("this redrive cannot keep the ranks of an MPI program apart by itself")

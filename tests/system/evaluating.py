@@ -1,4 +1,4 @@
-"""Group evaluate: policies off line. The recorded policy with the recorded parameters must decide as the recording did."""
+"""Group evaluate: policies off line. The recorded policy with the recorded parameters must make the decisions of the recording."""
 import mpi
 from harness import Failure, test
 from programs import job_of
@@ -15,7 +15,7 @@ def rows(ctx, *words):
 
 
 def expect_reproduced(ctx, policy, least_logged):
-    """Decision by decision, and each critical path as `plan` finds it in the recording."""
+    """Each decision, and each critical path as `plan` finds it in the recording."""
     stats = ctx.json("stats", ctx.trace)
     row, = rows(ctx, "--policy", policy, ctx.trace)
     missing = [key for key in ROW_KEYS if key not in row]
@@ -49,7 +49,7 @@ def register():
 
 @test("evaluate/measure", timeout_s=120)
 def measure(ctx):
-    """Replays are measured for the policy that was recorded, and for none that keeps something else."""
+    """Replays are measured for the policy that was recorded, and not for those that keep something else."""
     record(ctx, job_of(ctx, "compute_messages", record_options=(*LIMITS, "--policy", "critical-path")))
     path, everything = rows(ctx, "--measure", "--policy", "critical-path,all", ctx.trace)
     if everything["measured_max_s"] is not None or path["different"] != 0:
@@ -71,7 +71,7 @@ def reproduces_mpi(ctx):
 
 @test("evaluate/sweeps")
 def sweeps(ctx):
-    """A row for each combination; a longer C keeps no more, more cores take no longer."""
+    """One row for each combination; a longer C keeps no more, and more cores take no longer."""
     record(ctx, job_of(ctx, "compute_messages", record_options=LIMITS))
     found = rows(ctx, "--policy", "critical-path,all", "--critical-path", "30ms,60ms", "--checkpoint-period", "10ms,20ms",
                  "--cores", "1,2", ctx.trace)

@@ -1,5 +1,5 @@
-"""Group faults: recordings with one planted fault. What is validly encoded must be found as a divergence, what is not as damage with file
-and offset, and what merely ends early must be cut."""
+"""Group faults: recordings with one planted fault. What is validly encoded must be reported as a divergence, what is not as damage with file and
+offset, and what merely ends early must be cut."""
 import itertools
 import json
 import random
@@ -77,8 +77,8 @@ def result(ctx):
 
 @test("faults/unstored_program")
 def unstored_program(ctx):
-    """Of a program whose first checkpoint a killed recorder has not stored nothing can be re-driven, nor of the children that it forked.
-    All commands say so, and the rest is good."""
+    """If a killed recorder has not stored a program's first checkpoint, neither that program nor the children that it forked can be re-driven. All
+    commands say so, and the rest is intact."""
     script = "for i in 1 2 3; do (exit $i); /bin/true; (/bin/true; exit 3); done"
     ctx.expect_status(ctx.redrive("record", "-o", ctx.trace, "--", "sh", "-c", script), 3)
     redrive_all(ctx)
@@ -101,7 +101,7 @@ def unstored_program(ctx):
 
 @test("faults/state_at_the_end")
 def state_at_the_end(ctx):
-    """An interval that ends with its program is compared with what was noted there: each part of it."""
+    """An interval that ends with its program is compared with the state that was noted there, in each part."""
     recorded(ctx)
     whole = ctx.json("replay", ctx.trace, "1", "--verify")["intervals"]
     if not all(interval["verified"] for interval in whole):
@@ -149,7 +149,7 @@ flipped = {}
 
 
 def flip(path, offset, bit):
-    """Flips a bit; with bit None, the one flipped there before."""
+    """Flips a bit; if `bit` is None, the one that was flipped there before."""
     bit = flipped.pop((path, offset)) if bit is None else flipped.setdefault((path, offset), bit)
     with open(path, "r+b") as file:
         file.seek(offset)
@@ -160,7 +160,7 @@ def flip(path, offset, bit):
 
 @test("faults/damaged_replay", timeout_s=60, slow=True)
 def damaged_replay(ctx):
-    """Every command ends with an exit status and a word, whatever byte is wrong."""
+    """Every command ends with an exit status and a message, whichever byte is wrong."""
     recorded(ctx, program="compute_messages", options=("--checkpoint-period", "100ms"))
     chooser = random.Random(3)
     for path in files_of(ctx.trace):
@@ -175,7 +175,7 @@ def damaged_replay(ctx):
 
 @test("faults/truncated_tail")
 def truncated_tail(ctx):
-    """As after a loss of power: the last bytes of what was growing are gone. They are cut, the rest replays."""
+    """As after a power failure, the last bytes of growing files are missing. The torn records are cut, and the rest replays."""
     recorded(ctx, policy="critical-path", program="compute_messages", options=("--checkpoint-period", "100ms"))
     for path in (ctx.trace / "journal", *sorted((ctx.trace / "events").iterdir())):
         with open(path, "r+b") as file:
@@ -189,7 +189,8 @@ def truncated_tail(ctx):
 
 @test("faults/truncated_segment")
 def truncated_segment(ctx):
-    """Of a finished trace nothing may be missing: that is damage. A unit that needs nothing of it may be re-driven or refused, no more."""
+    """Nothing may be missing in a finished trace: it is reported as damage. A unit that does not need the missing part may be re-driven or refused,
+    but nothing else."""
     recorded(ctx, program="compute_messages", options=("--checkpoint-period", "100ms"))
     first, second = sorted((ctx.trace / "events").iterdir())[:2]
     with open(second, "r+b") as file:
@@ -201,7 +202,7 @@ def truncated_segment(ctx):
 
 @test("faults/wild_writes")
 def wild_writes(ctx):
-    """A program that writes into the memory that it shares with the recorder runs on, and the recording says what it is worth."""
+    """A program that writes into the memory that it shares with the recorder continues, and the recording says that it is unsure."""
     wild_writer = compiled(ctx.options, TESTS / "workloads" / "wild_writer.cc", flags=["-O1", "-std=c++20", f"-I{ROOT}"], directory="workloads")
     for what in ("head", "records"):
         trace = ctx.traces / what
@@ -235,7 +236,7 @@ def catalog_rows(path):
 
 @test("faults/catalog_both_ways")
 def catalog_both_ways(ctx):
-    """The catalog that grows with a recording says what one says that is made from the finished trace."""
+    """The catalog that grows with a recording equals one that is made from the finished trace."""
     for program in ("compute_messages", "relay", "unix_datagram", "fork_tree"):
         recorded(ctx, program=program, options=("--checkpoint-period", "100ms"))
         grown = catalog_rows(ctx.trace / "catalog.sqlite")

@@ -70,7 +70,7 @@ class Outcome:
 
 
 class Told(dict):
-    """What a command says as JSON, and what to type to run it again."""
+    """The JSON output of a command, and the command line to run it again."""
 
     def __init__(self, said, shown):
         super().__init__(said)
@@ -78,7 +78,7 @@ class Told(dict):
 
 
 def session_members(session):
-    """Processes of a session that we started, and their groups. One whose first thread has ended lives on in the others."""
+    """Processes of a session that we started, and their groups. A process whose first thread has ended may live on in other threads."""
     members = []
     for entry in os.listdir("/proc"):
         if entry.isdigit():
@@ -137,7 +137,7 @@ class Process:
         return data.decode(errors="replace")
 
     def wait_for(self, text, timeout_s, which=0):
-        """Until its standard output (or, with 1, its standard error) has the text."""
+        """Waits until its standard output (or, with 1, its standard error) contains the text."""
         limit = time.monotonic() + timeout_s
         while text not in self.output(which):
             if self.process.poll() is not None:
@@ -159,7 +159,7 @@ class Process:
         return outcome
 
     def ends_within(self, timeout_s):
-        """Popen.wait looks every 50 ms only."""
+        """Popen.wait looks only every 50 ms."""
         if self.process.poll() is not None:
             return True
         process = os.pidfd_open(self.pid)
@@ -239,7 +239,7 @@ class Context:
         return self.start(self.options.redrive, *words, **how)
 
     def json(self, *words, statuses=(0,), **how):
-        """What a redrive command writes as JSON."""
+        """The JSON output of a redrive command."""
         outcome = self.expect_status(self.redrive(*words, "--json", **how), *statuses)
         self.expect(words[0] == "dump" or outcome.stdout.count("\n") == 1, outcome, "does not write its JSON on one line")
         try:
@@ -256,7 +256,7 @@ class Context:
             raise self.wrong(outcome, what)
 
     def expect_status(self, outcome, *statuses):
-        """A replay that was only late, because others used the processors, has not failed."""
+        """A replay that was only late, because others used the processors, counts as successful."""
         if 0 in statuses and "replay" in outcome.command:
             statuses = (*statuses, 5)
         wanted = " or ".join(map(str, statuses))
@@ -264,7 +264,7 @@ class Context:
         return outcome
 
     def sanitizer_reports(self):
-        """What a sanitizer build has reported meanwhile (base/sanitizer_reports.cc)."""
+        """What a sanitizer build has reported since then (base/sanitizer_reports.cc)."""
         files = sorted(self.traces.parent.glob(f"{self.traces.name}.report.*"))
         return [file.read_text(errors="replace")[:SHOWN_REPORT] for file in files]
 
@@ -279,7 +279,7 @@ class Context:
 
 
 def compiled(options, source, *, compiler="gcc", flags=(), directory="programs"):
-    """The binary of a C or C++ source below tests/, built anew if that (or a header beside it) is newer."""
+    """The binary of a C or C++ source below tests/, built again if the source (or a header beside it) is newer."""
     return built(options, source, directory, lambda made: [*compiler.split(), "-g", "-pthread", str(source), "-o", made, *flags])
 
 

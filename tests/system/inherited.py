@@ -1,4 +1,4 @@
-"""Group inherited: what a program gets from whoever starts it is the same with a recorder in between."""
+"""Group inherited: a program inherits the same from its starter with a recorder in between as without."""
 import os
 import sys
 

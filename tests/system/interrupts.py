@@ -1,4 +1,4 @@
-"""Group interrupts: a signal sent to the recorder does to the program what it does natively, however often, whoever sends it."""
+"""Group interrupts: a signal sent to the recorder has the same effect on the program as natively, however often and by whomever it is sent."""
 import contextlib
 import glob
 import os
@@ -20,7 +20,7 @@ TERMINAL = TESTS / "system" / "terminal.py"
 
 
 def started(ctx, how, *words):
-    """A program that counts signals, natively or recorded, once it is ready."""
+    """A program that counts signals, natively or recorded; returns when it is ready."""
     ctx.fresh_work()
     shutil.copy2(compiled(ctx.options, TESTS / "workloads" / "count_signals.c", directory="workloads"), ctx.work)
     command = ("./count_signals", *map(str, words))
@@ -44,7 +44,7 @@ def to_the_recorder(ctx):
 
 @test("interrupts/to_the_group")
 def to_the_group(ctx):
-    """The program gets it once, from the sender, and not once more from the recorder."""
+    """The program gets the signal once, from the sender, and not again from the recorder."""
     check_counts(ctx, os.killpg)
 
 
@@ -67,7 +67,7 @@ def check_counts(ctx, send):
 
 @test("interrupts/deadly")
 def deadly(ctx):
-    """A program that handles no signal dies of the first."""
+    """A program that handles no signals dies of the first one."""
     for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM, signal.SIGINT):
         process = started(ctx, "recorded", "unhandled")
         os.kill(process.pid, number)
@@ -78,7 +78,7 @@ def deadly(ctx):
 
 @test("interrupts/inherited")
 def inherited(ctx):
-    """What is ignored or blocked when the recorder starts, is so in the program."""
+    """Signals that are ignored or blocked when the recorder starts are ignored or blocked in the program."""
     program = compiled(ctx.options, TESTS / "workloads" / "count_signals.c", directory="workloads")
     told = [ctx.expect_status(ctx.run("env", "--ignore-signal=HUP,USR1,TERM,CHLD", *words, program, "dispositions", cwd=ctx.work), 0).stdout
             for words in ((), (ctx.options.redrive, "record", "-o", ctx.trace, "--"))]
@@ -88,7 +88,7 @@ def inherited(ctx):
 
 @test("interrupts/terminal")
 def terminal(ctx):
-    """Ctrl-C twice, Ctrl-\\ once: the program gets each once, and goes on."""
+    """Ctrl-C twice, Ctrl-\\ once: the program gets each once, and continues."""
     told = {}
     program = compiled(ctx.options, TESTS / "workloads" / "count_signals.c", directory="workloads")
     for how, words in (("natively", ()), ("recorded", (ctx.options.redrive, "record", "-o", ctx.trace, "--"))):
@@ -114,8 +114,8 @@ def state_of(ctx):
 
 @test("interrupts/left_behind")
 def left_behind(ctx):
-    """The exit status is there when the program has ended, whatever it left behind, and so is the end of its output; that is recorded until it ends, which
-    a signal to the recorder brings about."""
+    """The exit status and the end of the output are there when the program has ended, whatever it left behind. What it left behind is recorded until
+    it ends, which a signal to the recorder causes."""
     script = 'sh -c "trap \\"exit 0\\" TERM; exec > started 2>&1; while :; do sleep 0.05; done" & until [ -e started ]; do :; done; echo ok; exit 3'
     natively = ctx.expect_status(ctx.run("sh", "-c", script + "; kill $!", cwd=ctx.fresh_work()), 3)
     # As `redrive record ... | cat`: the pipe ends.
@@ -142,7 +142,7 @@ def left_behind(ctx):
 
 @test("interrupts/left_behind_for_a_moment")
 def left_behind_for_a_moment(ctx):
-    """What ends right behind the program is waited for, and with --wait all."""
+    """Processes that end right after the program are waited for; with --wait, all are."""
     for options, seconds in ((), 0.01), (("--wait",), 0.5):
         outcome = ctx.redrive("record", "-o", ctx.trace, *options, "--", "sh", "-c", f"sleep {seconds} & exit 3", cwd=ctx.fresh_work())
         ctx.expect_status(outcome, 3)
@@ -165,7 +165,7 @@ def holders_of(link):
 
 @test("interrupts/handed_descriptors")
 def handed_descriptors(ctx):
-    """A pipe that the program has closed ends, though it goes on: redrive holds none of what it was handed."""
+    """A pipe that the program has closed ends, although the program continues: redrive holds none of the descriptors that it was given."""
     for which in ("standard output", "another"):
         reading, writing = os.pipe()
         closed = 1 if which == "standard output" else writing
@@ -184,7 +184,7 @@ def handed_descriptors(ctx):
 
 
 def stops_of(ctx, words, signals):
-    """What a shell sees of a job that is sent these signals: its stops and its end."""
+    """What a shell sees of a job that gets these signals: its stops and its end."""
     process = subprocess.Popen([*words, sys.executable, "-c", STOPPING], cwd=ctx.fresh_work(), env=ctx.env, stdin=subprocess.DEVNULL,
                                stdout=subprocess.PIPE, text=True, process_group=0)
     ready = process.stdout.readline()
@@ -221,7 +221,7 @@ sys.exit(4)
 
 @test("interrupts/job_control")
 def job_control(ctx):
-    """A job stops when its program does, by the same signal, and not before; and goes on with it."""
+    """A job stops when its program does, by the same signal and not before, and continues with it."""
     signals = (signal.SIGTSTP, signal.SIGSTOP, signal.SIGUSR1, signal.SIGTSTP)
     natively = stops_of(ctx, (), signals)
     recorded = stops_of(ctx, (ctx.options.redrive, "record", "-o", ctx.trace, "--"), signals)

@@ -1,5 +1,5 @@
-"""Group kills: whoever records, prepares or removes a trace is killed at any moment, without a word. What was stored before is good, nothing
-of it goes on, and nothing else is harmed: other traces, the cache, and who does it again."""
+"""Group kills: a command that records, prepares or removes a trace is killed at any moment, without warning. What was stored before is intact,
+nothing of the command continues to run, and nothing else is harmed: other traces, the cache, and later commands."""
 import os
 import random
 import shutil
@@ -21,8 +21,7 @@ NOT_BEGUN = "killed before it began|has no 'journal'|no trace '"
 
 
 def kill_at(ctx, moment_s, words, *, child=False):
-    """Starts redrive, and kills it so long after; with `child`, what the process that was started stands in front of. Whether that was
-    before it ended."""
+    """Starts redrive and kills it after this time; with `child`, kills the process behind the front. Returns whether that was before it ended."""
     process = ctx.start_redrive(*words, cwd=ctx.work)
     time.sleep(moment_s)
     pid = (children_of(process.pid) or [process.pid])[0] if child else process.pid
@@ -60,14 +59,14 @@ def children_of(pid):
 
 
 def bystander(ctx):
-    """A trace that was there before, with copies of files in the cache that others share."""
+    """A trace that existed before, with copies of files in the cache that others share."""
     trace = ctx.traces / "bystander"
     record(ctx, job_of(ctx, "relay", record_options=PERIOD), trace=trace)
     return trace
 
 
 def expect_unharmed(ctx, trace):
-    """And one more like it can be made."""
+    """And another one like it can be made."""
     check_trace(ctx, trace)
     redrive_all(ctx, trace)
     again = ctx.traces / "again"
@@ -76,7 +75,7 @@ def expect_unharmed(ctx, trace):
 
 
 def moments(count, length_s, seed):
-    """Most of them while it works, some when it begins, ends or has ended."""
+    """Most of them while the command works, some when it starts, ends or has ended."""
     chooser = random.Random(seed)
     return [chooser.choice((chooser.uniform(0, 1.1), chooser.uniform(0, 1.1), chooser.uniform(0, 0.1), chooser.uniform(0.9, 1.1))) * length_s
             for _ in range(count)]
@@ -179,7 +178,7 @@ def kill_removers(ctx, count, seed):
 
 @test("kills/removed_by_halves")
 def removed_by_halves(ctx):
-    """What a killed rm has left is no trace, is not in the way of another of that name, and goes with the next rm."""
+    """What a killed rm has left is not a trace, does not prevent another trace of that name, and is removed by the next rm."""
     kept = bystander(ctx)
     left = ctx.trace.with_name("t.removing")
     for again in (False, True):

@@ -31,14 +31,14 @@ def recorder_memory(ctx):
 
 
 def record_large(ctx, megabytes, bound):
-    """What `record` says of it, and its statistics."""
+    """The output of `record` and the statistics."""
     told = record(ctx, job_of(ctx, "big_memory", str(megabytes), "900", record_options=("--bound", bound)))
     return told, ctx.json("stats", ctx.trace)
 
 
 @test("large/bound_kept")
 def bound_kept(ctx):
-    """Restoring is in the bound: intervals that begin with much memory are shorter, and are re-driven in time."""
+    """The bound includes restores: intervals that begin with much memory are shorter, and are re-driven in time."""
     told, stats = record_large(ctx, 300, "2s")
     ctx.expect(not stats["over_bound"] and "cannot be kept" not in told.stderr, told, f"over the bound: {stats['over_bound']}")
     intervals = units(ctx)[0]["intervals"]
@@ -55,7 +55,7 @@ def bound_kept(ctx):
 
 @test("large/bound_not_kept")
 def bound_not_kept(ctx):
-    """1 GiB cannot be counted on to be restored in a second: said at once and in the statistics."""
+    """It cannot be assumed that 1 GiB is restored in a second; this is reported at once and in the statistics."""
     told, stats = record_large(ctx, 1024, "1s")
     over = stats["over_bound"]
     if [o["unit"] for o in over] != [1] or over[0]["memory_bytes"] < 1 << 30 or over[0]["predicted_s"] <= 1:

@@ -1,4 +1,4 @@
-"""Group limits: resource limits (ulimit) that are the program's, and not redrive's."""
+"""Group limits: resource limits (ulimit) that apply to the program, but not to redrive."""
 import contextlib
 import os
 import pathlib
@@ -56,7 +56,7 @@ for name, (limit, words) in {
         "hard_data": ("-d 60000", r"data, 58 MiB,.*ulimit -Hd")}.items():
     @test(f"limits/{name}")
     def hard(ctx, limit=limit, words=words):
-        """What redrive may not raise and is too low for itself is said before the program starts."""
+        """A limit that redrive may not raise and that is too low for itself is reported before the program starts."""
         if may_raise_hard_limits():
             behaves_as_natively(ctx, [limit])
             return
@@ -68,7 +68,7 @@ for name, (limit, words) in {
 
 @contextlib.contextmanager
 def memory_group(name, limit):
-    """A control group of so many bytes: the file that processes join it by."""
+    """A control group with this many bytes; returns the file by which processes join it."""
     hierarchies = {pathlib.Path("/sys/fs/cgroup/memory"): "memory.limit_in_bytes", pathlib.Path("/sys/fs/cgroup"): "memory.max"}
     for hierarchy, file in hierarchies.items():
         group = hierarchy / f"redrive-{name}-{os.getpid()}"
@@ -104,7 +104,7 @@ def little_memory(ctx):
 
 @test("limits/too_little_memory_in_group")
 def too_little_memory(ctx):
-    """The kernel ends somebody: the program, as without a recorder, or the recorder, which is said."""
+    """The kernel kills either the program, as without a recorder, or the recorder, which is reported."""
     program = ["python3", "-c", "x = b'1' * (64 << 20); print(len(x))"]
     with memory_group("little", 32 << 20) as group:
         ctx.expect_status(ctx.run(*in_group(group, *program)), 128 + 9, -9)

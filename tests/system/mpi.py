@@ -1,4 +1,4 @@
-"""MPI jobs, started as users start them: nothing is set but that root may."""
+"""MPI jobs, started as users start them: nothing is set except permission for root."""
 import re
 
 from harness import TESTS, compiled, needs

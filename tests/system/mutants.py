@@ -1,6 +1,6 @@
-"""Group mutants: recordings that say something else than what happened, in well-formed records with right checksums
-(tests/fault/trace_mutate.cc). Every command that reads them ends soon, with a status that is documented and without much memory;
-nothing outside is harmed and nothing is left running. A failure names what to type to make the same mutant again."""
+"""Group mutants: recordings that say something other than what happened, in well-formed records with correct checksums (tests/fault/trace_mutate.cc).
+Every command that reads them ends soon, with a documented status and without much memory; nothing outside is harmed and nothing is left running. A
+failure prints the command that makes the same mutant again."""
 import dataclasses
 import os
 import re
@@ -175,7 +175,7 @@ def some(ctx):
 def register(name):
     @test(f"mutants/{name}", timeout_s=120, slow=True)
     def many(ctx):
-        """1,200 replays of each recording, and what else reads it."""
+        """1,200 replays of each recording, and other commands that read it."""
         first = int(os.environ.get("REDRIVE_SEED", "1"))
         try_mutants(ctx, [name], range(first, first + int(os.environ.get("REDRIVE_MUTANTS", "200"))), lambda seed: READERS)
 

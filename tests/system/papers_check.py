@@ -1,4 +1,5 @@
-"""Group papers: the checker of tests/bench/executions.py on executions small enough to work out by hand, and against `redrive evaluate` on a recording."""
+"""Group papers: the checker of tests/bench/executions.py, on executions small enough to work out by hand, and compared with `redrive evaluate` on a
+recording."""
 import os
 import pathlib
 import signal
@@ -30,7 +31,7 @@ def expect(found, wanted, what):
 
 
 def expect_near(found, wanted, most, what):
-    """The catalog has not the sends that nobody received: a checkpoint may fall between other steps."""
+    """The catalog lacks the sends that nobody received, so a checkpoint may be between other steps."""
     if abs(found - wanted) > most:
         raise Failure(f"{what}: {found}, not about {wanted}")
 
@@ -94,7 +95,7 @@ def evaluate(ctx):
 
 @test("papers/tuning")
 def tuning(ctx):
-    """C and T from the bound: as the papers have them, and with room for restoring and other units' work."""
+    """C and T from the bound: as in the papers, and with room for restores and for the work of other units."""
     job = [str(workload(ctx.options, "mesh")), "2", "20i"]
     for rule, path, rest in (("paper", 1.25, 0), ("promise", 0.3, 0.1)):
         trace = ctx.trace.with_name(rule)
@@ -110,7 +111,7 @@ LATE = ("--critical-path", f"{2 * PERIOD_MS}ms", "--checkpoint-period", f"{PERIO
 
 
 def logged_of(ctx):
-    """Messages, and those that are logged, by the trace's events and by its catalog, which must agree."""
+    """Messages and logged messages by the trace's events and by its catalog, which must agree."""
     stats = ctx.json("stats", ctx.trace)
     execution = executions.read(ctx.trace)
     logged = sum(step.logged for step in execution.steps if step.message)
@@ -122,7 +123,7 @@ def logged_of(ctx):
 def check_recovery(policy):
     @test(f"papers/recorded_{policy}", timeout_s=240)
     def recorded(ctx):
-        """What is decided later while it is recorded: 1,000 breakpoints, by the recording alone. The paper's T is the longest interval."""
+        """Decisions that come later while recording: 1,000 breakpoints, by the recording alone. The paper's T is the longest interval."""
         record(ctx, Job([str(workload(ctx.options, "mesh")), "4", "800i"], record_options=("--policy", policy, *LATE)))
         check_trace(ctx)
         execution, messages, logged = logged_of(ctx)

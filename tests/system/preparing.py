@@ -31,7 +31,7 @@ def marks(ctx, kind="virtual"):
 
 
 def prepare(ctx, bound, *options):
-    """With this bound, or with the shortest that can be kept if it cannot."""
+    """With this bound or, if it cannot be kept, with the shortest one that can."""
     outcome = ctx.redrive("prepare", "--bound", bound, *options, "--json", ctx.trace)
     if refused := re.search("a bound of (.*) can be kept$", outcome.stderr.strip()):
         outcome = ctx.redrive("prepare", "--bound", refused[1].replace(" ", ""), *options, "--json", ctx.trace)
@@ -62,7 +62,7 @@ for program in PROGRAMS:
 
 @test("preparing/preempted", timeout_s=120)
 def preempted(ctx):
-    """A recording in which threads were stopped where they were is prepared for another bound, with all it had."""
+    """A recording in which threads were preempted is prepared for another bound, and keeps everything that it had."""
     record(ctx, job_of(ctx, "preempted", "8", record_options=("--bound", "2s")))
     take_away_surroundings(ctx)
     there = marks(ctx, "image")
@@ -80,7 +80,7 @@ def mesh(ctx):
 
 @test("preparing/bounds", timeout_s=240)
 def bounds(ctx):
-    """A bound can be changed, to a smaller one as far as the marks allow, and each is kept."""
+    """A bound can be changed, to a smaller one as far as the noted checkpoints allow, and each is kept."""
     record_virtually(ctx, mesh(ctx))
     refused = ctx.redrive("prepare", "--bound", "50ms", ctx.trace)
     ctx.expect(refused.status in (1, 2) and "can" in refused.stderr, refused, "does not say which bound can be kept")
@@ -101,7 +101,7 @@ def bounds(ctx):
 
 @test("preparing/policies", timeout_s=240)
 def policies(ctx):
-    """With all messages every interval replays alone; an isolated group without the rest."""
+    """With all messages, every interval replays alone; with an isolated group, the group replays without the rest."""
     record_virtually(ctx, mesh(ctx))
     prepare(ctx, "1s", "--isolate", "2,3")
     names = {unit["unit"]: unit for unit in units(ctx)}
@@ -123,8 +123,8 @@ def policies(ctx):
 
 @test("preparing/killed", timeout_s=240, slow=True)
 def killed(ctx):
-    """Whoever is killed leaves a good trace, and the next one goes on with what is there. How many images it makes beside these is not
-    known from another copy of the trace: each measures what a restore takes, and chooses its checkpoints by that."""
+    """A killed prepare leaves an intact trace, and the next one continues with what is there. How many more images that makes is not known from
+    another copy of the trace: each prepare measures the cost of a restore, and chooses its checkpoints by that."""
     record_virtually(ctx, mesh(ctx))
     whole = ctx.trace.with_name("whole")
     shutil.copytree(ctx.trace, whole)

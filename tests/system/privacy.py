@@ -1,4 +1,4 @@
-"""Group privacy: what redrive writes can be read by nobody but its user."""
+"""Group privacy: nobody but their user can read the files that redrive writes."""
 import os
 import stat
 
@@ -8,7 +8,7 @@ HANDED_ON = ("sh", "-c", 'umask "$1" && shift && exec "$@"', "sh")
 
 
 def expect_private(top):
-    """The directory and all below it."""
+    """Checks the directory and everything below it."""
     paths = [top, *top.rglob("*")]
     if open_to_others := [str(path) for path in paths if not path.is_symlink() and path.stat().st_mode & 0o077]:
         raise Failure(f"{len(open_to_others)} of {len(paths)} can be read by others, {open_to_others[0]} among them")
@@ -17,7 +17,7 @@ def expect_private(top):
 
 @test("privacy/modes")
 def modes(ctx):
-    """Traces, those that were prepared and the cache, with any umask; the program keeps the one that it was given."""
+    """Traces, prepared traces and the cache, with any umask; the program keeps the umask that it was given."""
     for umask in ("0000", "0022", "0577"):
         ctx.fresh_work()
         home = ctx.directory / f"home-{umask}"

@@ -1,4 +1,4 @@
-"""Group processors: how many programs find."""
+"""Group processors: how many processors programs see."""
 import os
 import shutil
 
@@ -29,7 +29,7 @@ def answers(ctx, *words):
 
 @test("processors/seen", timeout_s=240)
 def seen(ctx):
-    """As many as there are, or as --processors-seen says: fewer, more, and more than a word of a mask has bits."""
+    """As many as there are, or as --processors-seen says: fewer, more, and more than the bits of a word."""
     natively = answers(ctx)
     if (recorded := answers(ctx, ctx.options.redrive, "record", "-o", ctx.trace, "--")) != natively:
         raise Failure(f"natively programs find {natively} processors, recorded {recorded}")
@@ -45,7 +45,7 @@ def seen(ctx):
 
 @test("processors/chosen")
 def chosen(ctx):
-    """Threads can be sent to any of those that are seen, and find that they were; and to no others."""
+    """Threads can be moved to any of the processors that are seen, and find themselves there; but not to others."""
     script = """
 import os
 os.sched_setaffinity(0, {69, 3, 4000 % 1024})

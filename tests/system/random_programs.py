@@ -51,7 +51,7 @@ class Attempt:
                    record_options=("--bound", "2s", "--checkpoint-period", f"{period_us}us", *tier), replay_options=tier)
 
     def run(self, options, timeout_s=ONE_S):
-        """If the options say so, the directory of one that fails is kept."""
+        """If the options say so, keeps the directory of a failing attempt."""
         given = dataclasses.replace(options, keep=False)
         with contextlib.closing(harness.Context(given, harness.Test(f"random/{self.seed}", None, timeout_s, False))) as ctx:
             try:
@@ -80,13 +80,13 @@ def failure_of(attempt, options, timeout_s=ONE_S):
 
 
 def parts_of(seed, options):
-    """The parts of a program that can be left out: number to description."""
+    """The parts of a program that can be left out: their numbers and descriptions."""
     listed = subprocess.run([random_program(options), str(seed), "--list"], capture_output=True, text=True, check=True).stdout
     return {int(line.split()[0]): line for line in listed.splitlines()}
 
 
 def shrink(attempt, options, *, limit_s=SHRINK_S, tries=2):
-    """Leaves out ever smaller shares of what is left, as long as what remains fails in one of some tries."""
+    """Leaves out ever smaller shares of the remaining parts, as long as what remains fails in one of several tries."""
     parts, end = parts_of(attempt.seed, options), time.monotonic() + limit_s
     skipped, share = set(attempt.skipped), 2
     while True:
@@ -104,7 +104,7 @@ def shrink(attempt, options, *, limit_s=SHRINK_S, tries=2):
 
 
 def told(attempt, failure, options):
-    """What a failure says: the seed, what came of it, and the smallest program found that fails."""
+    """The text of a failure: the seed, the result, and the smallest failing program that was found."""
     smallest, left = (attempt, []) if options.keep else shrink(attempt, options)
     lines = [f"seed {attempt.seed}, {attempt.tier}:", *failure.splitlines(), f"shrunk: {' '.join(smallest.job(options).command)}", *left]
     return "\n  ".join(lines)
@@ -129,7 +129,7 @@ def expect_none(failures):
 
 @test("random/some", timeout_s=60, slow=True)
 def some(ctx):
-    """A minute's worth: fixed seeds, and one that nobody has tried, with its number in the failure."""
+    """A minute's worth: fixed seeds, and a new one, whose number is in the failure."""
     expect_none(run_seeds([*FIXED_SEEDS, random.randrange(10**6, 10**9)], ctx.options, at_once=1))
 
 

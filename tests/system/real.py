@@ -184,7 +184,7 @@ def made_class(work):
 
 @contextlib.contextmanager
 def on_one_processor():
-    """What this thread starts runs on one processor, and so gets the same answer of a cpuid that cannot be trapped."""
+    """What this thread starts runs on one processor, and so gets the same answers from a cpuid that cannot be trapped."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(before)})
     try:
@@ -237,7 +237,7 @@ def git_clone(ctx):
 
 
 def expect_images(ctx, program, at_least):
-    """Of every unit that ran the program."""
+    """For every unit that ran the program."""
     images = images_by_unit(ctx)
     ranks = {u["name"]: len(images[u["unit"]]) for u in units(ctx) if u["name"].split(".")[0] == program}
     if len(ranks) != mpi.RANKS or min(ranks.values()) < at_least:
@@ -281,7 +281,7 @@ def mpi_master_worker(ctx):
 
 
 def expect_same_digest(ctx, recorded):
-    """Whatever came of the order of arrivals in the recording comes of every replay of rank 0's end."""
+    """Whatever order of arrivals the recording had, every replay of the end of rank 0 gives the same digest."""
     digest = mpi.value_of("digest", recorded)
     ranks = [u for u in units(ctx) if u["name"].split(".")[0] == "master_worker"]
     for _ in range(2):

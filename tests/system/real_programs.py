@@ -45,7 +45,7 @@ PROGRAMS = [Program(path.stem, path.read_text()) for path in sorted(INSTALLED.gl
 
 @dataclasses.dataclass
 class Costs:
-    """What parts of a recording take on this machine, seconds."""
+    """How long parts of a recording take on this machine, in seconds."""
     recording: float  # its beginning and end
     program: float    # each program that is executed
     stop: float       # each call that stops
@@ -72,7 +72,7 @@ class Row:
         return [self.program.name, self.program.driven, self.units, self.events, self.messages, *times, self.result]
 
     def explained(self, costs):
-        """Of a row above 2: where the time goes, by what each part takes."""
+        """For a row above 2: where the time goes, by what each part takes."""
         parts = [(costs.recording, "begin and end"), (self.executed * costs.program, f"{self.executed} programs"),
                  (self.stops * costs.stop, f"{self.stops} stops"), (self.pauses_s, "images of memory"),
                  (max(0, self.recorded_s - self.again_s), "copies of files")]
@@ -86,14 +86,14 @@ def line(cells):
 
 
 def first_line(failure):
-    """Of a failure: what, and of a divergence what was expected, without what differs from run to run."""
+    """The first line of a failure; of a divergence, what was expected, without what differs from run to run."""
     found = re.search(r"expected: (.*)", failure)
     line = failure.splitlines()[0] + (f"; expected {found[1]}" if found else "")
     return re.sub(r"/tmp/\S+|0x[0-9a-f]+", "...", line).replace("|", "/")
 
 
 def drive(options, program):
-    """Everything that is done with one program; what failed stands in the row."""
+    """Everything that is done with one program; failures are noted in the row."""
     row = Row(program)
     with contextlib.closing(Context(options, Test(f"installed/{program.name}", None, ONE_S, True))) as ctx:
         try:
@@ -137,7 +137,7 @@ def cpu_of_children():
 
 
 def measure_costs(ctx):
-    """By commands that consist of nothing else, natively and recorded in turn."""
+    """Measures with commands that do nothing else, natively and recorded in turn."""
     ctx.fresh_work()
 
     def extra(command, *options):

@@ -1,4 +1,4 @@
-"""The cycle that most tests go through: run natively, record, take everything away, verify the trace, re-drive all of it."""
+"""The cycle that most tests go through: run natively, record, remove everything, verify the trace, re-drive all of it."""
 import dataclasses
 import os
 import pathlib
@@ -16,7 +16,7 @@ TRIES = 3  # for an interval that was late: others may have used the processors
 
 
 def ends_ok(outcome):
-    """Whether a self-checking program says that all was right."""
+    """Whether a self-checking program reports success."""
     lines = [line for line in outcome.stdout.splitlines() if line.strip()]
     return bool(lines) and lines[-1].startswith("ok")
 
@@ -34,7 +34,7 @@ class Job:
 
 
 class TakenPorts:
-    """Listens where the recorded servers did: a replay must not care."""
+    """Listens on the ports of the recorded servers: a replay must not care."""
 
     def __init__(self, ports):
         self.ports, self.sockets = ports, []
@@ -86,7 +86,7 @@ def take_away_surroundings(ctx):
 
 
 def divergence_of(interval):
-    """(unit, event or None, text) of one interval in replay's JSON; None if it has none."""
+    """(unit, event or None, text) of one interval in the JSON of replay; None if it did not diverge."""
     found = interval.get("divergence")
     if not found:
         return None
@@ -98,7 +98,7 @@ def divergence_of(interval):
 
 
 def check_report(ctx, report):
-    """Of a replay with --json: no divergence, no error."""
+    """For a replay with --json: no divergence, no error."""
     diverged = [f"{i['unit']}:{i['interval']}: {divergence_of(i)[2]}" for i in report["intervals"] if divergence_of(i)]
     if report["divergences"] or diverged:
         count = f"{report['divergences']} divergences in {len(report['intervals'])} intervals"
@@ -111,12 +111,12 @@ def check_report(ctx, report):
 
 
 def failure_of(report, what):
-    """Of a replay whose report with --json shows it; names the command that made this report."""
+    """The failure of a replay, as its report with --json shows it; names the command that made this report."""
     return Failure(f"{what}\n  command: {report.shown}   (there after a run with --keep)")
 
 
 class Contention:
-    """How much of the processors' time others than our children had meanwhile, the hypervisor included."""
+    """The share of the processors' time that others than our children used meanwhile, including the hypervisor."""
 
     def __enter__(self):
         self.start = self._now()
@@ -136,8 +136,8 @@ class Contention:
 
 
 def check_in_time(ctx, trace, report, bound_s, *, cwd="/", options=()):
-    """Every interval of the report was re-driven within the bound; those that were not are tried again, and what others had of
-    the processors meanwhile is not counted."""
+    """Every interval of the report was re-driven within the bound. Those that were not are tried again, without counting the processor time that
+    others used meanwhile."""
     late = []
     for interval in (i for i in report["intervals"] if i["seconds"] > bound_s):
         name, tried = f"{interval['unit']}:{interval['interval']}", []
@@ -163,8 +163,8 @@ def redrive_all(ctx, trace=None, *, bound_s=None, cwd="/", options=()):
 
 
 def redrive_once(ctx, trace, each, *, cwd="/", options=()):
-    """Executes every interval once: the same intervals come to the same ends as where each is re-driven with its set. Without
-    --verify one process goes through several intervals; each tier has one of the two."""
+    """Executes every interval once: the intervals arrive at the same ends as when each is re-driven with its set. Without --verify, one process goes
+    through several intervals; each tier has one of the two."""
     verify = ("--verify",) if "stops" in options else ()
     once = ctx.json("replay", trace, "--all", "--once", *verify, *options, cwd=cwd, statuses=REDRIVEN)
     check_report(ctx, once)
@@ -177,8 +177,8 @@ def redrive_once(ctx, trace, each, *, cwd="/", options=()):
 
 
 def check_verified(ctx, report, trace):
-    """Where an interval ends at an image checkpoint, --verify had something to compare with, and must have done so. Not where the
-    recorder was stopped before it wrote that image, or what the interval's last events need."""
+    """If an interval ends at an image checkpoint, --verify had something to compare with, and must have done so. Not if the recorder was stopped
+    before it wrote that image, or what the interval's last events need."""
     cut = [f"{i['unit']}:{i['interval']}" for i in report["intervals"] if i["cut"]]
     listed = ctx.json("ls", trace)
     finished = listed["state"] == "finished"
@@ -200,7 +200,7 @@ def check_trace(ctx, trace=None):
 
 
 def cycle(ctx, job, *, natively=True, bound_s=None):
-    """All of it. Returns (recorded Outcome, replay report)."""
+    """The whole cycle. Returns (recorded Outcome, replay report)."""
     if natively:
         run_natively(ctx, job)
     recorded = record(ctx, job)
@@ -219,7 +219,7 @@ def images_by_unit(ctx):
 
 
 def copy_into(path, name=None):
-    """A Job's prepare: puts a copy of the file into the working directory, so that it goes away with it."""
+    """A Job's prepare: copies the file into the working directory, so that it disappears with it."""
     def prepare(work):
         # By another process: one that starts programs in other threads would give them the copy, open for writing.
         subprocess.run(["cp", "-p", path, work / (name or path.name)], check=True)

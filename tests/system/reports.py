@@ -49,7 +49,7 @@ def ls(ctx):
 
 @test("reports/pauses")
 def pauses(ctx):
-    """Every checkpoint whose memory was read, or copied, while the program was stopped says for how long."""
+    """Every checkpoint whose memory was read or copied while the program was stopped says for how long."""
     recorded(ctx, options=(*PERIOD, "--policy", "all"))
     for unit in units(ctx):
         for interval in unit["intervals"]:
@@ -59,7 +59,7 @@ def pauses(ctx):
 
 @test("reports/checkpoints_when_due")
 def checkpoints_when_due(ctx):
-    """Two processes that are in a served call whenever the recorder looks take their checkpoints together, and when they are due."""
+    """Two processes that are in a served call whenever the recorder looks take their checkpoints together, and when these are due."""
     command = [workload(ctx.options, "pingpong"), "tcp", 60_000]
     options = ("-o", ctx.trace, "--checkpoint-period", "100ms", "--critical-path", "200ms")
     ctx.expect_status(ctx.redrive("record", *options, "--", *command, cwd=ctx.work), 0)
@@ -73,7 +73,7 @@ def checkpoints_when_due(ctx):
 
 @test("reports/interception")
 def interception(ctx):
-    """Sites that a jump can replace stop twice in all, in whatever maps their file; others stop each time, and are counted."""
+    """Sites that a jump can replace stop twice in total, in all processes that map their file; others stop each time, and are counted."""
     record(ctx, job_of(ctx, "mapped_code", record_options=PERIOD))
     found = ctx.json("stats", ctx.trace)
     code = [site for site in found["stopping_sites"] if site["file"].endswith("/code")]
@@ -92,7 +92,7 @@ def interception(ctx):
 
 @test("reports/counter_sites")
 def counter_sites(ctx):
-    """Reading the time stamp counter again and again stops while a program's own site is new, and when the ring is full."""
+    """Reading the time stamp counter repeatedly stops only while a program's own site is new, and when the ring is full."""
     own = 64  # stops until code is replaced that the program might read (interceptors/inprocess/DESIGN.md)
     record(ctx, job_of(ctx, "rdtsc"))
     sites = [site for site in ctx.json("stats", ctx.trace)["stopping_sites"] if site["file"].endswith("/rdtsc")]
@@ -102,7 +102,7 @@ def counter_sites(ctx):
 
 @test("reports/served_sleep")
 def served_sleep(ctx):
-    """Sleeping in a unit of several threads, and closing a connection right after its last message, need no stop."""
+    """Sleeping in a unit of several threads, and closing a connection right after its last message, cause no stop."""
     for name, fewest, share in (("sleepers_alone", 3000, 0.1), ("served_descriptors", 10_000, 0.17)):
         trace = ctx.traces / name
         record(ctx, job_of(ctx, name), trace)
@@ -125,7 +125,7 @@ def stats(ctx):
 
 @test("reports/early_sends")
 def early_sends(ctx):
-    """What is sent into a unix stream before it is accepted is a message, as is the answer."""
+    """What is sent into a unix stream before it is accepted is a message, and so is the answer."""
     recorded(ctx, "unix_early")
     channels = ctx.json("stats", ctx.trace)["per_channel"]
     counts = sorted(channel["messages"] for channel in channels if channel["kind"] == "unix")
@@ -167,8 +167,8 @@ def replay(ctx):
 
 @test("reports/late")
 def late(ctx):
-    """Replays beyond the trace's bound are marked in the table, in JSON and by the exit status. With such a critical path the bound
-    cannot be kept."""
+    """Replays that exceed the trace's bound are marked in the table, in JSON and by the exit status. With such a critical path the bound cannot be
+    kept."""
     command = [workload(ctx.options, "cpu_bound"), 40]
     options = ("-o", ctx.trace, "--bound", "200ms", "--critical-path", "100s", "--checkpoint-period", "100s")
     ctx.expect_status(ctx.redrive("record", *options, "--", *command, cwd=ctx.work), 0)
@@ -183,7 +183,7 @@ def late(ctx):
 
 @test("reports/traces")
 def traces(ctx):
-    """All traces: the newest first, with exit status and host, and chosen by name, time and status."""
+    """All traces: the newest first, with exit status and host, selected by name, time and status."""
     for command, status in ((["true"], 0), (["sh", "-c", "exit 3"], 3), (["true"], 0)):
         ctx.expect_status(ctx.redrive("record", "--", *command, cwd=ctx.work), status)
 
@@ -288,7 +288,7 @@ def refused(ctx):
 
 @test("reports/not_refused")
 def not_refused(ctx):
-    """What programs ask for that can be recorded, and how they ask what there is, is not reported as refused."""
+    """Calls that can be recorded, and queries for what exists, are not reported as refused."""
     for program, calls in (("file_extents", ("FICLONE", "FIDEDUPERANGE", "FIEMAP")), ("network_requests", ("SIOCETHTOOL",)),
                            ("seccomp_actions", ("SECCOMP_SET_MODE_FILTER", "SECCOMP_GET_ACTION_AVAIL")), ("segments", ("modify_ldt",))):
         ctx.trace = ctx.traces / program

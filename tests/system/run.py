@@ -54,7 +54,7 @@ def options_of(arguments):
 
 
 class Report:
-    """Prints each result once it is there, and at the end those that failed, where a log's last lines show them."""
+    """Prints each result as soon as it is known, and repeats failures at the end, where they are visible in the last lines of a log."""
 
     def __init__(self, arguments, total):
         self.arguments, self.total, self.counts = arguments, total, {"PASS": 0, "FAIL": 0, "SKIP": 0}

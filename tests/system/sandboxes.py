@@ -1,4 +1,4 @@
-"""Group sandboxes: programs that install seccomp filters for themselves or for what they start, as they are installed."""
+"""Group sandboxes: programs that install seccomp filters for themselves or for programs that they start, as installed."""
 import errno
 import os
 import pathlib
@@ -77,7 +77,7 @@ echo ok
 
 @test("sandboxes/sshd")
 def sshd(ctx):
-    """Its unprivileged process takes a filter before anybody is known to be who he says."""
+    """Its unprivileged process installs a filter before the user is authenticated."""
     needs("sshd", "ssh", "ssh-keygen")
     if not is_root():
         raise Skip("not root: sshd separates no privileges")

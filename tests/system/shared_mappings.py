@@ -17,7 +17,7 @@ def record_it(ctx, *words):
 
 
 def contents(ctx):
-    """Bytes of a trace beside its copies of files."""
+    """How many bytes of a trace are not copies of files."""
     return sum(file.stat().st_size for file in ctx.trace.rglob("*") if file.is_file() and file.parent.name != "files")
 
 
@@ -30,7 +30,7 @@ def expect_unsure(ctx, outcome, mapped):
 
 
 def change_from_outside(ctx, how):
-    """A file that a recorded program has mapped is changed by a process that is not recorded: the recording names both."""
+    """A process that is not recorded changes a file that a recorded program has mapped: the recording names both."""
     mapped = ctx.work / "mapped"
     mapped.write_text("a" * 4096)
     os.mkfifo(ctx.work / "go")
@@ -56,7 +56,7 @@ def private_changed_from_outside(ctx):
 
 @test("shared_mappings/shared_with_outside")
 def shared_with_outside(ctx):
-    """A process that is not recorded has mapped the same file and can write there: the recording names it."""
+    """A process that is not recorded has mapped the same file and can write to it: the recording names it."""
     path = ctx.work / "mapped"
     path.write_text("a" * 4096)
     os.mkfifo(ctx.work / "go")
@@ -73,7 +73,7 @@ def shared_with_outside(ctx):
 
 @test("shared_mappings/private_beside_shared")
 def private_beside_shared(ctx):
-    """What a program writes through a shared mapping shows in its private mapping, at no event: the recording says so."""
+    """What a program writes through a shared mapping shows in its private mapping at no event: the recording says so."""
     mapped = ctx.work / "mapped"
     mapped.write_text("a" * 4096)
     expect_unsure(ctx, record_it(ctx, "both", "mapped"), mapped)
@@ -97,7 +97,7 @@ def holes_cost_nothing(ctx):
 
 @contextlib.contextmanager
 def mounted_file_system(ctx, kind):
-    """A file system of its own, mounted."""
+    """A file system that is mounted for the test."""
     if not is_root():
         raise Skip("only root can mount a file system")
     needs(f"mkfs.{kind}")
@@ -117,7 +117,7 @@ def mounted_file_system(ctx, kind):
 
 @test("shared_mappings/clones")
 def clones(ctx):
-    """What FICLONE and FICLONERANGE put into a mapped file, where the file system can do it."""
+    """What FICLONE and FICLONERANGE put into a mapped file, if the file system supports them."""
     with mounted_file_system(ctx, "xfs") as directory:
         cycle(ctx, job_of(ctx, "file_extents", directory))
         calls = ctx.expect_status(ctx.redrive("dump", ctx.trace), 0).stdout
@@ -128,7 +128,7 @@ def clones(ctx):
 
 @test("shared_mappings/trace_on_btrfs")
 def trace_on_btrfs(ctx):
-    """stat(2) and /proc/PID/maps name the files of btrfs by different devices: the copies of mapped files among them."""
+    """stat(2) and /proc/PID/maps report different devices for files on btrfs, including the copies of mapped files."""
     with mounted_file_system(ctx, "btrfs") as directory:
         ctx.trace = directory / "t"
         cycle(ctx, job_of(ctx, "shared_files"))

@@ -1,5 +1,5 @@
-"""Group sweeps: one of redrive's own calls fails, the Nth of its kind, for N = 1, 2, ... until there are no more (tests/fault/failing_calls.c).
-The recorded program must not notice, what there is of the trace must be good, and whoever asks is told what failed."""
+"""Group sweeps: one of redrive's own calls fails, the Nth of its kind, for N = 1, 2, ... until there are no more (tests/fault/failing_calls.c). The
+recorded program must not notice, the part of the trace that exists must be intact, and the user is told what failed."""
 import errno
 import itertools
 
