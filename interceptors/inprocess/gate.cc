@@ -114,7 +114,7 @@ leave:
   mov )" AT(FLAGS) R"(, %rax
   test $)" VALUE(RARE_FLAGS) R"(, %eax
   jnz pop_flags
-  # popfq takes as long as all else here: the overflow flag from an addition, the others by sahf
+  # popfq takes as long as everything else here, so the overflow flag is made by an addition, the others by sahf
   mov %eax, %ecx
   shr $11, %ecx
   and $1, %ecx
@@ -147,8 +147,8 @@ pop_flags:
   popfq
   jmp restore
 
-# The tracer knows these stops by the address; the number is one that the kernel shows to filters. (It has seccomp(2) pass over
-# 335 and 336, uprobe's, and kills who calls them.)
+# The tracer recognizes these stops by their address. The number is one that the kernel shows to filters. (seccomp(2) ignores
+# 335 and 336, which are uprobe's, and the kernel kills programs that call them.)
 # rdi: the result of the calls that were made for the tracer
 stop:
   mov %rax, %rdi
@@ -191,8 +191,8 @@ injected:
   jne inject
   jmp stop
 
-# Runs anywhere, with the paths behind it: maps this code, and makes the calls from rbp to rbx. The filter lets its calls
-# through for r15's sake. If one fails, it stops at a close.
+# Runs at any address, followed by the paths: maps this code, and makes the calls from rbp to rbx. The filter lets its calls
+# through because of r15. If one fails, it stops at a close.
 load:
   lea load_end(%rip), %rdi
   mov $)" VALUE(READ_CLOSE_ON_EXEC) R"(, %esi
@@ -227,7 +227,7 @@ load_opened:
   cmp %rdi, %rax
   jne fail
   jmp *%rdx
-# rdx: where to go on; open(2) has no use for it.
+# rdx: where to continue; open(2) does not use it.
 open:
   mov %r15, %r10
   mov %r15, %r8
@@ -244,8 +244,8 @@ fail:
   ud2
 load_end:
 
-# rdx: the stand-in for cpuid in the trampoline. It is over before anything else happens: nothing stops it midway but what
-# is held until it is over.
+# rdx: the stand-in for cpuid in the trampoline. This ends before anything else happens: whatever would stop it midway is
+# held until it has ended.
 cpuid:
   movl $3, )" AT(PHASE) R"(
   mov %rsp, )" AT(RSP) R"(
@@ -280,7 +280,7 @@ cpuid:
   jmp *)" AT(SITE) R"(
 
 # rdi: the registers of the call; esi: the phase of the slot while the kernel is in it; rdx: 0, or the number of a call
-# during which the supervisor may take the slot away. Such a call is not made if it should stop rather.
+# during which the supervisor may take the slot away. Such a call is not made if it should stop instead.
   .globl execute
 execute:
   push %rbx
