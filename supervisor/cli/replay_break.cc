@@ -127,8 +127,8 @@ Result<void> Session::prepare() {
 
 Result<int> Session::run(Clock::time_point started) {
   TRY(prepare());
-  ASSIGN_OR_RETURN(const bool stands, replay_->go_to(line_.plan));
-  if (!stands) {
+  ASSIGN_OR_RETURN(const auto came, replay_->go_to(line_.plan));
+  if (came == JointReplay::Came::all_ended) {
     TRY(failure());
     return status();
   }
@@ -428,8 +428,8 @@ Result<void> Session::go(const std::vector<std::string>& places) {
   ASSIGN_OR_RETURN(const auto wanted, find_events(*trace_, specs));
   ASSIGN_OR_RETURN(Breakpoint later, later_breakpoint(communication_, breakpoint_, wanted));
   ASSIGN_OR_RETURN(const Plan plan, plan_to(line_, communication_, graph_, breakpoint_, later));
-  ASSIGN_OR_RETURN(const bool stands, replay_->go_to(plan));
-  over_ = !stands;
+  ASSIGN_OR_RETURN(const auto came, replay_->go_to(plan));
+  over_ = came == JointReplay::Came::all_ended;
   if (over_) return {};
   breakpoint_ = std::move(later);
   return print_units();

@@ -22,7 +22,7 @@ struct JointReplay::State {
       return all.stages[index].stop;
     }
     bool shown() const override { return is_shown; }
-    bool stand(const StoppedUnit& unit) override;
+    Then stand(const StoppedUnit& unit) override;
     void redrive();
 
     State& all;
@@ -66,7 +66,7 @@ struct JointReplay::State {
   std::optional<Watch> watch;
 };
 
-bool JointReplay::State::Member::stand(const StoppedUnit& unit) {
+Halt::Then JointReplay::State::Member::stand(const StoppedUnit& unit) {
   all.store->interval_stands();
   const Lock lock(all.mutex);
   Stage& stage = all.stages[index];
@@ -81,7 +81,7 @@ bool JointReplay::State::Member::stand(const StoppedUnit& unit) {
     stage.look = nullptr;
     all.changed.notify_all();
   }
-  return !all.ending;
+  return all.ending ? Then::end : Then::go_on;
 }
 
 void JointReplay::State::Member::redrive() {
@@ -166,7 +166,7 @@ Result<std::unique_ptr<JointReplay>> JointReplay::make(const SetRun& run, const 
   return std::unique_ptr<JointReplay>(new JointReplay(std::move(state)));
 }
 
-Result<bool> JointReplay::go_to(const Plan& plan) {
+Result<JointReplay::Came> JointReplay::go_to(const Plan& plan) {
   std::vector<State::Member*> chosen;
   for (const PlannedInterval& planned : plan.replay_set) {
     const auto found = std::find_if(state_->members.begin(), state_->members.end(), [&](const auto& member) {
@@ -181,9 +181,9 @@ Result<bool> JointReplay::go_to(const Plan& plan) {
   }
   TRY(state_->order(chosen));
   state_->release(chosen);
-  if (!state_->any_has_ended()) return true;
+  if (!state_->any_has_ended()) return Came::all_stand;
   state_->end();
-  return false;
+  return Came::all_ended;
 }
 
 Result<void> JointReplay::go_on() {

@@ -24,10 +24,11 @@ class JointReplay {
   JointReplay& operator=(const JointReplay&) = delete;
 
   // Executes until each interval of `plan` stands behind its requisite event; a part of the whole, not smaller than
-  // what was executed before. False if one failed or diverged; then all have ended. With total_order the receives
+  // what was executed before. If one fails or diverges, all end. With total_order the receives
   // between two such places happen in the recorded order: a place is no point of that order, but one of causality. An
   // error: the trace cannot be read.
-  Result<bool> go_to(const Plan& plan);
+  enum class Came : uint8_t { all_stand, all_ended };
+  Result<Came> go_to(const Plan& plan);
   // Executes the whole to its end.
   Result<void> go_on();
 

@@ -85,41 +85,46 @@ Result<Replayer::Outcome> Replayer::run_to_end() {
   TRY(restore_start());
   const EventIndex first = trace_.intervals(what_.unit).at(what_.start).first_event;
   end_ = what_.requisite_event;
+  Outcome outcome;
   for (EventIndex at = first;;) {
     const auto halt = options_.halt ? options_.halt->next() : std::nullopt;
-    TRY(execute(at, halt.value_or(end_)));
-    if (!halt || divergence_) break;
-    at = *halt;
-    ASSIGN_OR_RETURN(const bool goes_on, stand(at));
-    if (!goes_on) return Outcome{divergence_, false, {}, 0};
+    const EventIndex next = halt.value_or(end_);
+    ASSIGN_OR_RETURN(const Step step, execute(std::exchange(at, next), next));
+    if (step.has_diverged()) {
+      outcome.divergence = report(step.difference());
+      break;
+    }
+    if (!halt) break;
+    ASSIGN_OR_RETURN(const Stood stood, stand(at));
+    if (const auto* difference = std::get_if<Difference>(&stood)) outcome.divergence = report(*difference);
+    if (outcome.divergence || std::get<Halt::Then>(stood) == Halt::Then::end) return outcome;
   }
-  Outcome outcome;
   outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - options_.started).count();
-  if (!divergence_ && options_.verify) {
-    ASSIGN_OR_RETURN(outcome.verified, verify_end());
-    outcome.unverified = unverified_;
-  }
-  outcome.divergence = divergence_;
+  if (outcome.divergence || !options_.verify) return outcome;
+  ASSIGN_OR_RETURN(const Verification verification, verify_end());
+  if (const auto* difference = std::get_if<Difference>(&verification)) outcome.divergence = report(*difference);
+  if (const auto* unverified = std::get_if<Unverified>(&verification)) outcome.unverified = unverified->why;
+  outcome.verified = std::holds_alternative<Verified>(verification);
   return outcome;
 }
 
 // Events [first, last), of which `first` is the next.
-Result<void> Replayer::execute(EventIndex first, EventIndex last) {
+Result<Step> Replayer::execute(EventIndex first, EventIndex last) {
   const uint64_t before = executed_;
-  std::optional<Error> error;
+  Result<Step> step = Step::as_recorded();
   TRY(trace_.for_each_event(what_.unit, first, last, [&](EventIndex index, const Event& event) {
-    auto went_on = options_.preparation ? prepare_before(index, event) : Result<bool>(true);
-    if (went_on && *went_on) went_on = visit(index, event);
+    const auto goes_on = [&] { return step && !step->has_diverged(); };
+    if (options_.preparation) step = prepare_before(index, event);
+    if (goes_on()) step = visit(index, event);
     previous_ = &event;
-    if (!went_on) error = went_on.error();
-    return went_on && *went_on;
+    return goes_on();
   }));
   previous_ = nullptr;
-  if (error) return *error;
-  if (!divergence_) TRY(run_batch(false));
-  if (!divergence_) TRY(take_payloads());
+  TRY_STEP(std::move(step));
+  TRY_STEP(run_batch(false));
+  TRY(take_payloads());
   const EventIndex next = first + (executed_ - before);
-  if (divergence_ || next == last) return {};
+  if (next == last) return Step::as_recorded();
   return Error{"unit " + std::to_string(what_.unit) + " has no event " + std::to_string(next) + " in this trace",
                Status::damaged};
 }
@@ -141,6 +146,7 @@ Result<void> Replayer::restore_start() {
   next_thread_ = state.next_thread;
   for (const auto& saved : state.threads) {
     Thread& thread = threads_[saved.thread];
+    thread.serial = saved.thread;
     thread.tid = unit_.threads.at(saved.thread);
     thread.process = saved.process;
     thread.stopped_at_syscall = saved.in_syscall;
@@ -172,20 +178,23 @@ Result<void> Replayer::adopt_birth(const IntervalRecord& interval) {
   return gates_.empty() ? map_gate({0}, pid) : Result<void>();
 }
 
-void Replayer::diverge(Thread* thread, EventIndex index, std::string expected, std::string found) {
-  if (divergence_) return;
-  Divergence d;
-  d.unit = what_.unit;
-  d.event = index;
-  d.interval = what_.interval;
-  d.expected = std::move(expected);
-  d.found = std::move(found);
-  if (thread && unit_.processes.contains(thread->process)) {
-    remove_gate(thread->process);  // the code is to be shown as it is in the program
-    d.stack = stack_of(thread->tid, trace_.files());
-    d.disassembly = disassembly_at(memory(*thread), thread->regs.rip);
-  }
-  divergence_ = std::move(d);
+Divergence Replayer::report(const Difference& difference) {
+  Divergence d{what_.unit, what_.interval, difference.event, difference.expected, difference.found, {}, {}};
+  const auto found = difference.thread ? threads_.find(*difference.thread) : threads_.end();
+  if (found == threads_.end() || !unit_.processes.contains(found->second.process)) return d;
+  const Thread& thread = found->second;
+  remove_gate(thread.process);  // the code is to be shown as it is in the program
+  d.stack = stack_of(thread.tid, trace_.files());
+  d.disassembly = disassembly_at(memory(thread), thread.regs.rip);
+  return d;
+}
+
+Difference Replayer::difference(const Thread& thread, EventIndex index, std::string expected, std::string found) {
+  return {index, thread.serial, std::move(expected), std::move(found)};
+}
+
+Step Replayer::diverged(const Thread& thread, EventIndex index, std::string expected, std::string found) {
+  return Step::diverged(difference(thread, index, std::move(expected), std::move(found)));
 }
 
 bool Replayer::set_regs(const Thread& thread, const user_regs_struct& regs) const {
@@ -282,17 +291,19 @@ Result<Replayer::StopKind> Replayer::run_to_stop(Thread& thread) {
   }
 }
 
-Replayer::Thread* Replayer::thread_of(EventIndex index, const Event& event) {
+Replayer::Thread* Replayer::thread_of(const Event& event) {
   const auto found = threads_.find(event.thread);
-  if (found != threads_.end()) return &found->second;
-  diverge(nullptr, index, "an event of thread " + std::to_string(event.thread), "no such thread");
-  return nullptr;
+  return found == threads_.end() ? nullptr : &found->second;
+}
+
+Step Replayer::no_thread(EventIndex index, const Event& event) {
+  return Step::diverged({index, std::nullopt, "an event of thread " + std::to_string(event.thread), "no such thread"});
 }
 
 // `made`: how many of the calls that the event stands for were made already.
-Result<bool> Replayer::step(EventIndex index, const Event& event, uint64_t made) {
-  Thread* const found = thread_of(index, event);
-  if (!found) return false;
+Result<Step> Replayer::step(EventIndex index, const Event& event, uint64_t made) {
+  Thread* const found = thread_of(event);
+  if (!found) return no_thread(index, event);
   Thread& thread = *found;
   ++executed_;
   store_.got_on();
@@ -303,9 +314,8 @@ Result<bool> Replayer::step(EventIndex index, const Event& event, uint64_t made)
       return replay_entry(thread, index, event);
     case EventKind::exit:
       if (!thread.stopped_at_syscall) {
-        diverge(&thread, index, "the exit of " + std::string(syscall_name(event.number)),
-                "the thread is in no system call");
-        return false;
+        return diverged(thread, index, "the exit of " + std::string(syscall_name(event.number)),
+                        "the thread is in no system call");
       }
       return replay_effects(thread, index, event);
     case EventKind::signal:
@@ -318,7 +328,7 @@ Result<bool> Replayer::step(EventIndex index, const Event& event, uint64_t made)
   return Error{"an event of unknown kind", Status::damaged};
 }
 
-Result<bool> Replayer::make_calls(Thread& thread, EventIndex index, const Event& event, uint64_t made) {
+Result<Step> Replayer::make_calls(Thread& thread, EventIndex index, const Event& event, uint64_t made) {
   std::vector<Event> cycle;
   if (event.repeat > 1 && event.cycle > 1) {
     ASSIGN_OR_RETURN(cycle, read_cycle(index, event));
@@ -327,13 +337,11 @@ Result<bool> Replayer::make_calls(Thread& thread, EventIndex index, const Event&
     const size_t turn = made == 0 || cycle.empty() ? event.cycle - 1 : (made - 1) % event.cycle;
     const Event& call = cycle.empty() ? event : cycle[turn];
     const EventIndex place = index - (event.cycle - 1 - turn);
-    ASSIGN_OR_RETURN(const bool entered, replay_entry(thread, place, call));
-    if (!entered) return false;
-    if (call.fatal) return true;
-    ASSIGN_OR_RETURN(const bool left, replay_effects(thread, place, call));
-    if (!left) return false;
+    TRY_STEP(replay_entry(thread, place, call));
+    if (call.fatal) return Step::as_recorded();
+    TRY_STEP(replay_effects(thread, place, call));
   }
-  return true;
+  return Step::as_recorded();
 }
 
 // The events whose calls the event's series consists of; the last is the event itself.
@@ -357,64 +365,66 @@ Result<std::vector<Event>> Replayer::read_cycle(EventIndex index, const Event& e
                Status::damaged};
 }
 
-Result<bool> Replayer::replay_entry(Thread& thread, EventIndex index, const Event& event) {
+Result<Step> Replayer::replay_entry(Thread& thread, EventIndex index, const Event& event) {
   const auto expected = [&] { return format_call(event.number, event.args) + " at " + hex(event.ip); };
   ASSIGN_OR_RETURN(const StopKind stop, run_to_stop(thread));
   if (stop != StopKind::syscall) {
-    diverge(&thread, index, expected(), came_to(thread, stop));
-    return false;
+    return diverged(thread, index, expected(), came_to(thread, stop));
   }
   const std::array<uint64_t, 6> args = syscall_args(thread.regs);
   const auto number = static_cast<int64_t>(thread.regs.orig_rax);
   const SyscallRow* row = find_row(number, args);
   const auto differs = [&](const std::string& how) {
-    diverge(&thread, index, expected(),
-            format_call(number, args, &memory(thread)) + " at " + hex(thread.regs.rip) + how);
-    return false;
+    return diverged(thread, index, expected(),
+                    format_call(number, args, &memory(thread)) + " at " + hex(thread.regs.rip) + how);
   };
   if (number != event.number || thread.regs.rip != event.ip) return differs("");
   const size_t count = row ? row->argument_count() : 0;
   if (!std::equal(args.begin(), args.begin() + static_cast<ptrdiff_t>(count), event.args.begin())) return differs("");
   if (preserved_registers_hash(thread.regs) != event.regs_hash) return differs(", with other registers");
   if (row && row->treat != Treat::refuse) {
-    ASSIGN_OR_RETURN(const bool same, compare_inputs(thread, index, event, *row));
-    if (!same) return differs(", with other contents of the memory that it reads");
+    const auto read = equal_inputs(thread, event, *row);
+    if (!read) return differs(", with other contents of the memory that it reads");
+    hand_over(thread, index, event, *row, *read);
     if (is_birth(*row) && (event.child_unit || event.child_thread)) TRY(replay_birth(thread, index, event, *row));
   }
   const bool executes = row && (row->special == Special::execve || row->special == Special::execveat);
   if (event.fatal || (executes && event.kind == EventKind::syscall && event.result == 0)) {
-    ASSIGN_OR_RETURN(const bool equal, verify_last(thread, index, before_syscall(thread.regs)));
-    if (!equal) return false;
+    TRY_STEP(verify_last(thread, index, before_syscall(thread.regs)));
   }
-  return event.fatal ? replay_end(thread, index, event, row) : true;
+  return event.fatal ? replay_end(thread, index, event, row) : Step::as_recorded();
 }
 
-// Compares the memory that a call reads, and hands over what it sends.
-Result<bool> Replayer::compare_inputs(Thread& thread, EventIndex index, const Event& event, const SyscallRow& row) {
+// The memory that a call reads; none if it does not hold what was recorded.
+std::optional<std::vector<Span>> Replayer::equal_inputs(Thread& thread, const Event& event, const SyscallRow& row) {
   // A new program's strings lie close together.
   const bool executes = row.special == Special::execve || row.special == Special::execveat;
   const Memory strings = executes ? Memory::snapshot(memory(thread)) : Memory();
   const Memory& found = executes ? strings : memory(thread);
-  const auto read = inputs(row, syscall_args(thread.regs), found);
-  if (event.in_hash != 0 && hash_spans(read, found, scratch_) != event.in_hash) return false;
+  auto read = inputs(row, syscall_args(thread.regs), found);
+  if (event.in_hash != 0 && hash_spans(read, found, scratch_) != event.in_hash) return std::nullopt;
+  return read;
+}
+
+// What a call sends goes to whoever receives it, and whoever is to see it.
+void Replayer::hand_over(Thread& thread, EventIndex index, const Event& event, const SyscallRow& row,
+                         const std::vector<Span>& read) {
   if (store_.index({what_.unit, index}, sent_)) store_.publish({what_.unit, index}, read_payload(read, memory(thread)));
   if (options_.output) keep_output(thread, event, row, read);
-  return true;
 }
 
 // The call ended its thread or process, or was one that this is forbidden: then its result says so.
-Result<bool> Replayer::replay_end(Thread& thread, EventIndex index, const Event& event, const SyscallRow* row) {
-  ASSIGN_OR_RETURN(const bool written, write_memory(thread, index, event));
-  if (!written) return false;
+Result<Step> Replayer::replay_end(Thread& thread, EventIndex index, const Event& event, const SyscallRow* row) {
+  TRY_STEP(write_memory(thread, index, event));
   if (row && row->special == Special::exit_group && event.result == 0) {
     forget_process(thread.process);
-    return true;
+    return Step::as_recorded();
   }
   // A leader stays as a stopped thread; the others go for good.
   const Stub& stub = unit_.processes.at(thread.process).stub;
   if (thread.tid != stub.pid()) stub.end_thread(thread.tid);
   threads_.erase(event.thread);
-  return true;
+  return Step::as_recorded();
 }
 
 void Replayer::forget_process(ProcessSerial process) {
@@ -476,6 +486,7 @@ Result<void> Replayer::replay_birth(Thread& parent, EventIndex index, const Even
   if (flags & CLONE_PARENT_SETTID) process.stub.memory().put(request.parent_tid, id);
   if (elsewhere) return {};
   Thread& child = threads_[event.child_thread];
+  child.serial = event.child_thread;
   next_thread_ = std::max(next_thread_, event.child_thread + 1);
   if (flags & CLONE_THREAD) child.process = parent.process;
   child.tid = tid;
@@ -483,7 +494,7 @@ Result<void> Replayer::replay_birth(Thread& parent, EventIndex index, const Even
   return {};
 }
 
-Result<bool> Replayer::replay_effects(Thread& thread, EventIndex index, const Event& event) {
+Result<Step> Replayer::replay_effects(Thread& thread, EventIndex index, const Event& event) {
   const auto number = static_cast<int64_t>(thread.regs.orig_rax);
   const std::array<uint64_t, 6> args = syscall_args(thread.regs);
   const SyscallRow* row = find_row(number, args);
@@ -497,18 +508,18 @@ Result<bool> Replayer::replay_effects(Thread& thread, EventIndex index, const Ev
     thread.regs.orig_rax = ~0ull;
     if (!event.registers->xstate.empty()) set_xstate(thread.tid, event.registers->xstate);
     set_regs(thread, thread.regs);
-    return true;
+    return Step::as_recorded();
   }
   if (executes && event.result == 0) {
     forget_process(thread.process);
-    return true;
+    return Step::as_recorded();
   }
   TRY(change_objects(event));
   if (special != Special::none) {
     Event call = event;
     call.args = args;
     RestoredProcess& process = unit_.processes.at(thread.process);
-    ASSIGN_OR_RETURN(const bool code, changes_code(thread.process, call, special, process.brk));
+    ASSIGN_OR_RETURN(const CodeAfter code, code_after(thread.process, call, special, process.brk));
     const auto moved = make_room(thread, call, special);
     StubCalls calls(process.stub, thread.tid);
     if (may_have_changed(call, special)) TRY(replay_failed_memory_call(call, process.stub, thread.tid));
@@ -516,7 +527,7 @@ Result<bool> Replayer::replay_effects(Thread& thread, EventIndex index, const Ev
     ASSIGN_OR_RETURN(const bool in_pieces, remaps ? remap_pieces(call, process.stub, calls) : Result<bool>(false));
     if (!in_pieces) TRY(replay_memory_call(call, special, process.stub, process.brk, calls, unit_.shared, file_path_));
     TRY(calls.run());
-    if (code) code_.clear();
+    if (code == CodeAfter::changed) code_.clear();
     TRY(map_gate(moved, thread.tid));
     constexpr uint64_t kArchSetGs = 0x1001, kArchSetFs = 0x1002;
     if (special == Special::arch_prctl && event.result == 0) {
@@ -530,8 +541,7 @@ Result<bool> Replayer::replay_effects(Thread& thread, EventIndex index, const Ev
       apply(*written, *process.descriptors);
     }
   }
-  ASSIGN_OR_RETURN(const bool written, write_memory(thread, index, event));
-  if (!written) return false;
+  TRY_STEP(write_memory(thread, index, event));
   if (const auto limit = stack_limit_set_by(event.number, args, event.result)) limit_stack(thread, *limit);
   thread.regs.rax = static_cast<uint64_t>(event.result);
   if (restarts(event.result)) {
@@ -541,7 +551,7 @@ Result<bool> Replayer::replay_effects(Thread& thread, EventIndex index, const Ev
   }
   thread.regs.orig_rax = ~0ull;
   if (!set_regs(thread, thread.regs)) return errno_error("cannot set registers");
-  return true;
+  return Step::as_recorded();
 }
 
 // What the event says of shared objects: from then on they, and what it maps so that it can be written, are no copies
@@ -605,19 +615,18 @@ Result<void> Replayer::change_pages(const Thread& thread, const MemoryWrite& wri
   return {};
 }
 
-Result<bool> Replayer::write_memory(Thread& thread, EventIndex index, const Event& event) {
+Result<Step> Replayer::write_memory(Thread& thread, EventIndex index, const Event& event) {
   Bytes message;
   if (event.receive && !event.receive->logged) {
     for (const auto& part : event.receive->parts) {
       auto bytes = store_.payload(part);
       if (!bytes) return bytes.error();
       if (XXH3_64bits(bytes->data(), bytes->size()) != part.hash) {
-        diverge(&thread, index,
-                "a message of " + std::to_string(part.length) + " bytes from event " +
-                    std::to_string(part.sender.event) + " of unit " + std::to_string(part.sender.unit) +
-                    " with content hash " + hex(part.hash),
-                "content hash " + hex(XXH3_64bits(bytes->data(), bytes->size())));
-        return false;
+        return diverged(thread, index,
+                        "a message of " + std::to_string(part.length) + " bytes from event " +
+                            std::to_string(part.sender.event) + " of unit " + std::to_string(part.sender.unit) +
+                            " with content hash " + hex(part.hash),
+                        "content hash " + hex(XXH3_64bits(bytes->data(), bytes->size())));
       }
       message.insert(message.end(), bytes->begin(), bytes->end());
     }
@@ -636,11 +645,10 @@ Result<bool> Replayer::write_memory(Thread& thread, EventIndex index, const Even
       taken += write.length;
     }
     if (write.length && !memory(thread).write(write.address, data, write.length)) {
-      diverge(&thread, index, "writable memory at " + hex(write.address), "none");
-      return false;
+      return diverged(thread, index, "writable memory at " + hex(write.address), "none");
     }
   }
-  return true;
+  return Step::as_recorded();
 }
 
 // A call has set how far the stack of a process may grow: so far it grows here.
@@ -653,7 +661,7 @@ void Replayer::limit_stack(const Thread& thread, const StackLimit& limit) const 
   }
 }
 
-Result<bool> Replayer::replay_signal(Thread& thread, EventIndex index, const Event& event) {
+Result<Step> Replayer::replay_signal(Thread& thread, EventIndex index, const Event& event) {
   const auto point = static_cast<SignalPoint>(event.args[0]);
   const std::string expected = "signal " + std::to_string(event.number) + " at " + hex(event.ip);
   if (point == SignalPoint::before_syscall || point == SignalPoint::fault) {
@@ -661,31 +669,27 @@ Result<bool> Replayer::replay_signal(Thread& thread, EventIndex index, const Eve
     const bool right_kind = stop == (point == SignalPoint::fault ? StopKind::fault : StopKind::syscall);
     const uint64_t ip = point == SignalPoint::fault ? thread.regs.rip : thread.regs.rip - 2;
     if (!right_kind || ip != event.ip) {
-      diverge(&thread, index, expected, came_to(thread, stop));
-      return false;
+      return diverged(thread, index, expected, came_to(thread, stop));
     }
     thread.stopped_at_syscall = false;
   }
   if (event.fatal) {
-    const bool here = point == SignalPoint::fault;
-    ASSIGN_OR_RETURN(const bool equal, here ? verify_last(thread, index, thread.regs) : Result<bool>(true));
-    if (!equal) return false;
-    ASSIGN_OR_RETURN(const bool written, write_memory(thread, index, event));
+    if (point == SignalPoint::fault) TRY_STEP(verify_last(thread, index, thread.regs));
+    TRY_STEP(write_memory(thread, index, event));
     forget_process(thread.process);
-    return written;
+    return Step::as_recorded();
   }
   if (!event.registers || !from_bytes(event.registers->general, thread.regs)) {
     return Error{"a signal event holds no registers", Status::damaged};
   }
-  ASSIGN_OR_RETURN(const bool written, write_memory(thread, index, event));
-  if (!written) return false;
+  TRY_STEP(write_memory(thread, index, event));
   thread.regs.orig_rax = ~0ull;
   if (!event.registers->xstate.empty()) set_xstate(thread.tid, event.registers->xstate);
   if (!set_regs(thread, thread.regs)) return errno_error("cannot set registers");
-  return true;
+  return Step::as_recorded();
 }
 
-Result<bool> Replayer::replay_trap(Thread& thread, EventIndex index, const Event& event) {
+Result<Step> Replayer::replay_trap(Thread& thread, EventIndex index, const Event& event) {
   const auto expected = [&] { return "a trapped instruction at " + hex(event.ip); };
   ASSIGN_OR_RETURN(const StopKind stop, run_to_stop(thread));
   uint8_t code[3] = {};
@@ -695,12 +699,10 @@ Result<bool> Replayer::replay_trap(Thread& thread, EventIndex index, const Event
   const bool cpuid = event.number == static_cast<int32_t>(Trap::cpuid);
   const auto trapped = cpuid && stands_for_cpuid(code) ? cpuid_instruction() : decode_trapped(code);
   if (stop != StopKind::fault || thread.regs.rip != event.ip || !trapped || trapped->instruction != event.number) {
-    diverge(&thread, index, expected(), came_to(thread, stop));
-    return false;
+    return diverged(thread, index, expected(), came_to(thread, stop));
   }
   if (cpuid && (thread.regs.rax != event.args[4] || thread.regs.rcx != event.args[5])) {
-    diverge(&thread, index, expected() + ", leaf " + hex(event.args[4]), "leaf " + hex(thread.regs.rax));
-    return false;
+    return diverged(thread, index, expected() + ", leaf " + hex(event.args[4]), "leaf " + hex(thread.regs.rax));
   }
   thread.regs.rip += static_cast<uint64_t>(trapped->length);
   thread.regs.rax = event.args[0];
@@ -709,7 +711,7 @@ Result<bool> Replayer::replay_trap(Thread& thread, EventIndex index, const Event
   thread.regs.rdx = event.args[3];
   thread.regs.orig_rax = ~0ull;
   if (!set_regs(thread, thread.regs)) return errno_error("cannot set registers");
-  return true;
+  return Step::as_recorded();
 }
 
 // Keeps what a call is about to write to standard output or error, until its result says how much of it went.
@@ -763,60 +765,58 @@ Result<std::vector<AddressRange>> Replayer::pending_outputs(const UnitState& sta
 }
 
 // Before an event that ends the program: compares with what the recorder has noted there, if that is where the interval
-// ends. False: diverged.
-Result<bool> Replayer::verify_last(Thread& thread, EventIndex index, const user_regs_struct& regs) {
+// ends.
+Result<Step> Replayer::verify_last(Thread& thread, EventIndex index, const user_regs_struct& regs) {
   const IntervalEnd* const end = trace_.interval_end(what_.unit, what_.interval);
-  if (!options_.verify || !end || end->state.empty() || index + 1 != end_ || end->end_event != end_) return true;
+  if (!options_.verify || !end || end->state.empty() || index + 1 != end_ || end->end_event != end_) {
+    return Step::as_recorded();
+  }
   const auto expected = decode_end_state(end->state);
   if (!expected) return Error{"the state at an interval's end cannot be understood", Status::damaged};
   remove_gate(thread.process);
   const auto found = read_end_state(regs, get_xstate(thread.tid), memory(thread), expected->pages);
   const auto differ = [&](const std::string& what) {
-    diverge(&thread, index, what + " that the program ended with", found ? "others" : "none");
-    return false;
+    return diverged(thread, index, what + " that the program ended with", found ? "others" : "none");
   };
   if (!found || found->memory != expected->memory) return differ("the memory");
   if (found->registers != expected->registers) return differ("the registers");
   const bool comparable = found->extended_size == expected->extended_size;
   if (comparable && found->extended != expected->extended) return differ("the extended registers");
   end_verified_ = true;
-  return true;
+  return Step::as_recorded();
 }
 
 // Compares with the checkpoint that follows: all registers, and every page that either side holds.
-Result<bool> Replayer::verify_end() {
+Result<Verification> Replayer::verify_end() {
   const auto& intervals = trace_.intervals(what_.unit);
   const IntervalIndex next = what_.interval + 1;
-  if (end_verified_) return true;
+  if (end_verified_) return Verification(Verified{});
   const bool whole = next < intervals.size() && intervals[next].first_event == end_;
   if (!whole || intervals[next].kind != CheckpointKind::image) {
     const IntervalEnd* const end = trace_.interval_end(what_.unit, what_.interval);
-    unverified_ = !whole && (!end || end->end_event != end_) ? "only the events before its end were executed"
-                  : end && !end->state.empty() ? "the state at its program's end was noted before its last event"
-                                               : "it ends with its program, and no state was noted there";
-    return false;
+    return Verification(
+        Unverified{!whole && (!end || end->end_event != end_) ? "only the events before its end were executed"
+                   : end && !end->state.empty() ? "the state at its program's end was noted before its last event"
+                                                : "it ends with its program, and no state was noted there"});
   }
-  if (!intervals[next].has_image) {
-    unverified_ = kNoImageAtEnd;
-    return false;
-  }
+  if (!intervals[next].has_image) return Verification(Unverified{kNoImageAtEnd});
   ASSIGN_OR_RETURN(const Image image, trace_.image(what_.unit, next));
   UnitState expected;
   Decoder header(image.header);
   if (!decode(header, expected)) {
     return Error{"the image of interval " + std::to_string(next) + " cannot be understood", Status::damaged};
   }
-  ASSIGN_OR_RETURN(const bool preempted, next_is_preemption(end_));
-  if (preempted && threads_.contains(expected.trigger)) {
-    ASSIGN_OR_RETURN(const bool found, run_to_place(expected.trigger, end_, next));
-    if (!found) return false;
+  ASSIGN_OR_RETURN(const auto kind, kind_of_event(end_));
+  if (kind == EventKind::preemption && threads_.contains(expected.trigger)) {
+    ASSIGN_OR_RETURN(const SearchEnd search, run_to_place(expected.trigger, end_, next));
+    if (const auto* difference = std::get_if<Difference>(&search)) return Verification(*difference);
+    if (const auto* not_found = std::get_if<NotFound>(&search)) return Verification(Unverified{not_found->why});
   }
   for (const auto& saved : expected.threads) {
     if (saved.thread >= expected.first_joined_thread) continue;
     const auto found = threads_.find(saved.thread);
     if (found == threads_.end()) {
-      diverge(nullptr, end_, "thread " + std::to_string(saved.thread), "no such thread");
-      return false;
+      return Verification(Difference{end_, std::nullopt, "thread " + std::to_string(saved.thread), "no such thread"});
     }
     Thread& thread = found->second;
     // The thread whose next event begins the next interval has still to get there, unless it is there (a new thread, an
@@ -826,45 +826,41 @@ Result<bool> Replayer::verify_end() {
     if (saved.thread == expected.trigger && !saved.in_syscall && !same_registers(wanted, thread.regs)) {
       ASSIGN_OR_RETURN(const StopKind stop, run_to_stop(thread));
       if (stop != StopKind::syscall) {
-        diverge(&thread, end_, "a system call at " + hex(saved.regs.rip), came_to(thread, stop));
-        return false;
+        return Verification(difference(thread, end_, "a system call at " + hex(saved.regs.rip), came_to(thread, stop)));
       }
       thread.regs = before_syscall(thread.regs);
     }
     if (!same_registers(wanted, thread.regs)) {
-      diverge(&thread, end_, "registers of the next checkpoint: " + describe_registers(saved.regs),
-              describe_registers(thread.regs));
-      return false;
+      return Verification(difference(thread, end_,
+                                     "registers of the next checkpoint: " + describe_registers(saved.regs),
+                                     describe_registers(thread.regs)));
     }
     // For a thread in a call, the recording may have read them at another moment.
     if (!saved.in_syscall && !saved.xstate.empty() && !same_xstate(saved.xstate, get_xstate(thread.tid))) {
-      diverge(&thread, end_, "the extended registers of the next checkpoint", "others");
-      return false;
+      return Verification(difference(thread, end_, "the extended registers of the next checkpoint", "others"));
     }
   }
   for (const auto& process : expected.processes) {
     if (process.process >= expected.first_joined_process) continue;
     const auto found = unit_.processes.find(process.process);
     if (found == unit_.processes.end()) {
-      diverge(nullptr, end_, "process " + std::to_string(process.process), "no such process");
-      return false;
+      return Verification(
+          Difference{end_, std::nullopt, "process " + std::to_string(process.process), "no such process"});
     }
     if (process.memory_of) continue;
     remove_gate(process.process);
     const Stub& stub = found->second.stub;
-    ASSIGN_OR_RETURN(auto difference, memory_difference(trace_, image, expected, process, stub, {}));
-    if (difference) {
+    ASSIGN_OR_RETURN(auto differs, memory_difference(trace_, image, expected, process, stub, {}));
+    if (differs) {
       ASSIGN_OR_RETURN(const auto pending, pending_outputs(expected, end_));
-      ASSIGN_OR_RETURN(difference, memory_difference(trace_, image, expected, process, stub, pending));
+      ASSIGN_OR_RETURN(differs, memory_difference(trace_, image, expected, process, stub, pending));
     }
-    if (difference) {
-      const auto trigger = threads_.find(expected.trigger);
-      diverge(trigger == threads_.end() ? nullptr : &trigger->second, end_, "the memory of the next checkpoint",
-              "other contents at " + hex(*difference));
-      return false;
+    if (differs) {
+      return Verification(Difference{end_, expected.trigger, "the memory of the next checkpoint",
+                                     "other contents at " + hex(*differs)});
     }
   }
-  return true;
+  return Verification(Verified{});
 }
 
 }  // namespace redrive

@@ -12,6 +12,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "checkpoint/restore.h"
@@ -19,6 +20,7 @@
 #include "logstore/trace.h"
 #include "supervisor/plan/plan.h"
 #include "supervisor/replay/message_store.h"
+#include "supervisor/replay/step.h"
 #include "supervisor/replay/stopped_unit.h"
 #include "supervisor/replay/verify.h"
 #include "supervisor/tier/gate.h"
@@ -70,6 +72,20 @@ struct ReplayerOptions {
 class Probe;
 class RingCalls;
 
+// How a comparison with what an interval ended with went.
+struct Verified {};
+struct Unverified {
+  std::string why;  // it could not be compared
+};
+using Verification = std::variant<Verified, Unverified, Difference>;
+
+// How a search for the place of a preemption went.
+struct Found {};
+struct NotFound {
+  std::string why;  // not within a reasonable time
+};
+using SearchEnd = std::variant<Found, NotFound, Difference>;
+
 class Replayer {
  public:
   Replayer(const Trace& trace, const PlannedInterval& what, std::optional<EventRef> birth, MessageStore& store,
@@ -87,6 +103,7 @@ class Replayer {
  private:
   enum class StopKind : uint8_t { syscall, fault, gone, overdue };
   struct Thread {
+    ThreadSerial serial = 0;
     pid_t tid = -1;
     ProcessSerial process = 0;
     bool stopped_at_syscall = false;  // entered, its result not given yet
@@ -106,23 +123,31 @@ class Replayer {
     std::vector<std::pair<size_t, Address>> breaks;  // the process's, behind so many of them
   };
 
+  using Stood = std::variant<Halt::Then, Difference>;
+  // How an event is answered: by the code inside tracees, from the ring, or by the supervisor while its thread stands.
+  enum class Answer : uint8_t { in_ring, at_stop };
+  enum class CodeAfter : uint8_t { same, changed };  // after a call that changes memory
+
   Result<Outcome> run_to_end();
   bool was_killed() const;
-  Result<void> execute(EventIndex first, EventIndex last);
+  Result<Step> execute(EventIndex first, EventIndex last);
   Result<void> restore_start();
   Result<void> adopt_birth(const IntervalRecord& interval);
-  Thread* thread_of(EventIndex index, const Event& event);                     // null: diverged
-  Result<bool> step(EventIndex index, const Event& event, uint64_t made = 0);  // false: diverged
-  Result<bool> make_calls(Thread& thread, EventIndex index, const Event& event, uint64_t made);
+  Thread* thread_of(const Event& event);  // null: none
+  static Step no_thread(EventIndex index, const Event& event);
+  Result<Step> step(EventIndex index, const Event& event, uint64_t made = 0);
+  Result<Step> make_calls(Thread& thread, EventIndex index, const Event& event, uint64_t made);
   Result<std::vector<Event>> read_cycle(EventIndex index, const Event& event) const;
-  Result<bool> replay_entry(Thread& thread, EventIndex index, const Event& event);
-  Result<bool> compare_inputs(Thread& thread, EventIndex index, const Event& event, const SyscallRow& row);
-  Result<bool> replay_end(Thread& thread, EventIndex index, const Event& event, const SyscallRow* row);
-  Result<bool> replay_effects(Thread& thread, EventIndex index, const Event& event);
-  Result<bool> replay_signal(Thread& thread, EventIndex index, const Event& event);
-  Result<bool> replay_trap(Thread& thread, EventIndex index, const Event& event);
+  Result<Step> replay_entry(Thread& thread, EventIndex index, const Event& event);
+  std::optional<std::vector<Span>> equal_inputs(Thread& thread, const Event& event, const SyscallRow& row);
+  void hand_over(Thread& thread, EventIndex index, const Event& event, const SyscallRow& row,
+                 const std::vector<Span>& read);
+  Result<Step> replay_end(Thread& thread, EventIndex index, const Event& event, const SyscallRow* row);
+  Result<Step> replay_effects(Thread& thread, EventIndex index, const Event& event);
+  Result<Step> replay_signal(Thread& thread, EventIndex index, const Event& event);
+  Result<Step> replay_trap(Thread& thread, EventIndex index, const Event& event);
   Result<void> replay_birth(Thread& parent, EventIndex index, const Event& event, const SyscallRow& row);
-  Result<bool> write_memory(Thread& thread, EventIndex index, const Event& event);
+  Result<Step> write_memory(Thread& thread, EventIndex index, const Event& event);
   Result<void> change_objects(const Event& event);
   Result<void> change_pages(const Thread& thread, const MemoryWrite& write);
   Result<void> make_writable(uint64_t object);
@@ -132,20 +157,22 @@ class Replayer {
   bool is_overdue(const Thread& thread);
   uint64_t recorded_ns() const;
   std::string patience() const;
-  Result<bool> verify_end();
-  Result<bool> verify_last(Thread& thread, EventIndex index, const user_regs_struct& regs);
+  Result<Verification> verify_end();
+  Result<Step> verify_last(Thread& thread, EventIndex index, const user_regs_struct& regs);
   Result<std::vector<AddressRange>> pending_outputs(const UnitState& state, EventIndex from) const;
   void keep_output(Thread& thread, const Event& event, const SyscallRow& row, const std::vector<Span>& inputs);
   void show_output(Thread& thread, int64_t result);
 
   // replayer_capture.cc: what is taken on the way
-  Result<bool> prepare_before(EventIndex index, const Event& event);
+  Result<Step> prepare_before(EventIndex index, const Event& event);
   Result<void> take_payloads();
   Result<void> capture(IntervalIndex interval, ThreadSerial trigger, bool at_entry);
   Result<UnitState> state_for(IntervalIndex interval, ThreadSerial trigger, bool at_entry) const;
   Result<std::vector<Mapping>> program_mappings(ProcessSerial serial) const;
 
-  void diverge(Thread* thread, EventIndex index, std::string expected, std::string found);
+  Divergence report(const Difference& difference);
+  static Difference difference(const Thread& thread, EventIndex index, std::string expected, std::string found);
+  static Step diverged(const Thread& thread, EventIndex index, std::string expected, std::string found);
   void forget_process(ProcessSerial process);
   bool set_regs(const Thread& thread, const user_regs_struct& regs) const;
 
@@ -155,24 +182,23 @@ class Replayer {
     UnitState state;
   };
   Result<Place> read_place(IntervalIndex interval) const;
-  struct Difference {
+  struct OtherMemory {
     ProcessSerial process = 0;
     Address address = 0;  // 0: of registers
   };
-  Result<std::optional<Difference>> difference(const Place& place, ProcessSerial first,
-                                               const std::vector<AddressRange>& except) const;
+  Result<std::optional<OtherMemory>> other_memory(const Place& place, ProcessSerial first,
+                                                  const std::vector<AddressRange>& except) const;
   Result<Bytes> pages_of(const Place& place, ProcessSerial process, Address first, size_t count) const;
-  Result<bool> run_to_code(Thread& thread, EventIndex index, Address address, const Bytes& code);
-  bool never_came(Thread& thread, EventIndex index, Address place, StopKind stop);
-  Result<bool> run_to_place(ThreadSerial serial, EventIndex index, IntervalIndex interval);
-  Result<bool> find_place(Thread& thread, EventIndex index, const Place& place, const ThreadState& saved);
-  Result<bool> replay_preemption(Thread& thread, EventIndex index, const Event& event);
-  Result<bool> next_is_preemption(EventIndex index) const;
-  bool not_found(std::string why);
+  Result<SearchEnd> run_to_code(Thread& thread, EventIndex index, Address address, const Bytes& code);
+  SearchEnd never_came(const Thread& thread, EventIndex index, Address place, StopKind stop) const;
+  Result<SearchEnd> run_to_place(ThreadSerial serial, EventIndex index, IntervalIndex interval);
+  Result<SearchEnd> find_place(Thread& thread, EventIndex index, const Place& place, const ThreadState& saved);
+  Result<Step> replay_preemption(Thread& thread, EventIndex index, const Event& event);
+  Result<std::optional<EventKind>> kind_of_event(EventIndex index) const;
 
   // replayer_stop.cc: stopping on the way
-  Result<bool> arrive(EventIndex index, const Event& event);
-  Result<bool> stand(EventIndex index);
+  Result<Step> arrive(EventIndex index, const Event& event);
+  Result<Stood> stand(EventIndex index);
 
   // replayer_gate.cc: the in-process tier
   Gate* gate_of(const Thread& thread) const;
@@ -184,18 +210,18 @@ class Replayer {
   std::vector<ProcessSerial> remove_gate(ProcessSerial process);
   void reseat(const Thread& thread, const Gate& before, const Gate* after) const;
   Result<const std::vector<Mapping>*> code_of(ProcessSerial process);
-  Result<bool> changes_code(ProcessSerial process, const Event& event, Special special, Address brk);
+  Result<CodeAfter> code_after(ProcessSerial process, const Event& event, Special special, Address brk);
   bool is_in_the_way(const Gate& gate, const Event& event, Special special, Address brk) const;
-  Result<bool> make_in_ring(const Event& event, Special special, RingCalls& calls);
+  Result<Answer> make_in_ring(const Event& event, Special special, RingCalls& calls);
   Result<void> patch_ahead(const Thread& thread, Address site, SiteKind kind, uint64_t times);
   Result<void> replace(ProcessSerial process, pid_t tid, const SitePatch& patch);
   std::vector<ProcessSerial> make_room(Thread& thread, const Event& event, Special special);
-  Result<bool> visit(EventIndex index, const Event& event);
-  Result<bool> receive_in_turn(EventIndex index, const Event& event);
-  Result<bool> expect(EventIndex index, const Event& event);
-  Result<uint64_t> put_expected(EventIndex index, const Event& event, uint64_t start, uint64_t times);
+  Result<Step> visit(EventIndex index, const Event& event);
+  Result<Step> receive_in_turn(EventIndex index, const Event& event);
+  Result<Answer> expect(EventIndex index, const Event& event);
+  Result<std::optional<uint64_t>> put_expected(EventIndex index, const Event& event, uint64_t start, uint64_t times);
   void send_to_gate(Thread& thread) const;
-  Result<bool> run_batch(bool onward);
+  Result<Step> run_batch(bool onward);
 
   const Memory& memory(const Thread& thread) const { return unit_.processes.at(thread.process).stub.memory(); }
 
@@ -223,11 +249,9 @@ class Replayer {
   std::deque<WantedPayload> wanted_payloads_;
   std::map<ThreadSerial, Thread> threads_;
   FilePath file_path_;
-  std::optional<Divergence> divergence_;
   bool killed_ = false;  // a process of the unit was, while a thread of it was waited for
   EventIndex end_ = 0;
   bool end_verified_ = false;  // before the last event, which ends its program
-  std::string unverified_;     // as in an Outcome
   ProcessSerial next_process_ = 0;
   ThreadSerial next_thread_ = 0;
   uint64_t executed_ = 0;

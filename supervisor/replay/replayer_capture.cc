@@ -9,8 +9,8 @@
 
 namespace redrive {
 
-// Called before each event. False: diverged.
-Result<bool> Replayer::prepare_before(EventIndex index, const Event& event) {
+// Called before each event.
+Result<Step> Replayer::prepare_before(EventIndex index, const Event& event) {
   TRY(take_payloads());
   const auto& intervals = trace_.intervals(what_.unit);
   while (next_interval_ < intervals.size() && intervals[next_interval_].first_event <= index) {
@@ -23,19 +23,18 @@ Result<bool> Replayer::prepare_before(EventIndex index, const Event& event) {
       continue;
     }
     if (event.kind == EventKind::preemption) continue;  // its place is known from its image alone
-    ASSIGN_OR_RETURN(const bool ran, run_batch(event.thread == batch_.thread));
-    if (!ran) return false;
-    Thread* const trigger = thread_of(index, event);
-    if (!trigger) return false;
+    TRY_STEP(run_batch(event.thread == batch_.thread));
+    Thread* const trigger = thread_of(event);
+    if (!trigger) return no_thread(index, event);
     ASSIGN_OR_RETURN(const StopKind stop, run_to_stop(*trigger));
     trigger->ahead = stop;
-    if (stop != StopKind::syscall) return visit(index, event);
+    if (stop != StopKind::syscall) continue;  // the event will find the thread there
     TRY(capture(interval, event.thread, true));
   }
   if (event.receive && !event.receive->logged && options_.preparation->wants_payload({what_.unit, index})) {
     wanted_payloads_.push_back({index, event.receive->parts});
   }
-  return true;
+  return Step::as_recorded();
 }
 
 // Of receives that have been executed: their bytes are there.

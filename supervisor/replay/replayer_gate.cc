@@ -220,15 +220,19 @@ Result<const std::vector<Mapping>*> Replayer::code_of(ProcessSerial serial) {
 }
 
 // Whether the call maps, unmaps or protects code.
-Result<bool> Replayer::changes_code(ProcessSerial process, const Event& event, Special special, Address brk) {
-  if (is_error(event.result) && !may_have_changed(event, special)) return false;
-  if ((special == Special::mmap || special == Special::mprotect) && (event.args[2] & PROT_EXEC)) return true;
+Result<Replayer::CodeAfter> Replayer::code_after(ProcessSerial process, const Event& event, Special special,
+                                                 Address brk) {
+  if (is_error(event.result) && !may_have_changed(event, special)) return CodeAfter::same;
+  if ((special == Special::mmap || special == Special::mprotect) && (event.args[2] & PROT_EXEC)) {
+    return CodeAfter::changed;
+  }
   ASSIGN_OR_RETURN(const auto* code, code_of(process));
   const auto ranges = changed(event, special, brk);
-  return std::any_of(ranges.begin(), ranges.end(), [&](const AddressRange& range) {
+  const bool touched = std::any_of(ranges.begin(), ranges.end(), [&](const AddressRange& range) {
     return std::any_of(code->begin(), code->end(),
                        [&](const Mapping& m) { return range.start < m.end && m.start < range.end; });
   });
+  return touched ? CodeAfter::changed : CodeAfter::same;
 }
 
 // An instruction makes the thread's next event, or several: replaces it if that is worth it. The memory there is as it
@@ -283,10 +287,10 @@ std::vector<ProcessSerial> Replayer::make_room(Thread& thread, const Event& even
 }
 
 // Takes the next event: executes it, or has it executed together with those that follow.
-Result<bool> Replayer::visit(EventIndex index, const Event& event) {
+Result<Step> Replayer::visit(EventIndex index, const Event& event) {
   if (event.receive && store_.keeps_order()) return receive_in_turn(index, event);
-  ASSIGN_OR_RETURN(const bool expected, expect(index, event));
-  if (expected) return true;
+  ASSIGN_OR_RETURN(Answer answer, expect(index, event));
+  if (answer == Answer::in_ring) return Step::as_recorded();
   if (batch_.ends.empty()) return step(index, event);
   // What follows may happen right behind the last of them, or while its thread stands there.
   const bool own =
@@ -294,77 +298,77 @@ Result<bool> Replayer::visit(EventIndex index, const Event& event) {
   const bool behind = event.kind == EventKind::signal && event.thread == batch_.thread &&
                       (event.args[0] == static_cast<uint64_t>(SignalPoint::before_syscall) ||
                        event.args[0] == static_cast<uint64_t>(SignalPoint::fault));
-  ASSIGN_OR_RETURN(const bool ran, run_batch(own || behind));
-  if (!ran) return false;
-  ASSIGN_OR_RETURN(const bool fits, expect(index, event));
-  return fits ? Result<bool>(true) : step(index, event);
+  TRY_STEP(run_batch(own || behind));
+  ASSIGN_OR_RETURN(answer, expect(index, event));
+  return answer == Answer::in_ring ? Step::as_recorded() : step(index, event);
 }
 
 // The total order: a receive happens at a stop, when all that came before it have happened. What was sent before it has
 // been sent by then.
-Result<bool> Replayer::receive_in_turn(EventIndex index, const Event& event) {
-  ASSIGN_OR_RETURN(const bool ran, run_batch(event.thread == batch_.thread));
-  if (!ran) return false;
+Result<Step> Replayer::receive_in_turn(EventIndex index, const Event& event) {
+  TRY_STEP(run_batch(event.thread == batch_.thread));
   TRY(store_.await_turn(event.receive->arrival));
-  ASSIGN_OR_RETURN(const bool received, step(index, event));
-  store_.turn_taken(event.receive->arrival);
+  auto received = step(index, event);
+  if (received) store_.turn_taken(event.receive->arrival);
   return received;
 }
 
-// Puts the event into the ring of its thread. False if it must stop, or does not fit to those that are there.
-Result<bool> Replayer::expect(EventIndex index, const Event& event) {
+// Puts the event into the ring of its thread, unless it must stop, or does not fit to those that are there.
+Result<Replayer::Answer> Replayer::expect(EventIndex index, const Event& event) {
   if (batch_.ends.empty()) {
     const auto found = threads_.find(event.thread);
     batch_.gate = found == threads_.end() ? nullptr : gate_of(found->second);
   } else if (batch_.thread != event.thread) {
-    return false;
+    return Answer::at_stop;
   }
-  if (!batch_.gate) return false;
+  if (!batch_.gate) return Answer::at_stop;
   const uint64_t start = batch_.ends.empty() ? 0 : batch_.ends.back();
   const uint64_t rounds = event.repeat / event.cycle + 1;
-  ASSIGN_OR_RETURN(uint64_t end, put_expected(index, event, start, rounds));
-  if (end == 0) return false;
+  ASSIGN_OR_RETURN(auto end, put_expected(index, event, start, rounds));
+  if (!end) return Answer::at_stop;
   auto& expected = *reinterpret_cast<gate::Expected*>(ring(*batch_.gate->slot()) + start);
   if (event.repeat > 1 && event.cycle > 1) {
     expected.repeat = event.repeat;
     expected.cycle = event.cycle;
     ASSIGN_OR_RETURN(const auto cycle, read_cycle(index, event));
     for (uint32_t turn = 0; turn + 1 < event.cycle; ++turn) {
-      ASSIGN_OR_RETURN(end, put_expected(index - (event.cycle - 1 - turn), cycle[turn], end, rounds));
-      if (end == 0) return false;
+      ASSIGN_OR_RETURN(end, put_expected(index - (event.cycle - 1 - turn), cycle[turn], *end, rounds));
+      if (!end) return Answer::at_stop;
     }
-    expected.size = static_cast<uint32_t>(end - start);
+    expected.size = static_cast<uint32_t>(*end - start);
   }
   if (batch_.ends.empty()) {
     batch_.thread = event.thread;
     batch_.first = index;
   }
-  batch_.ends.push_back(end);
+  batch_.ends.push_back(*end);
   const SyscallRow* const row = event.kind == EventKind::syscall ? find_row(event.number, event.args) : nullptr;
   if (row && is_made(*row)) {
     batch_.changes_memory = true;
     if (row->special == Special::brk) batch_.breaks.push_back({batch_.ends.size(), static_cast<Address>(event.result)});
   }
-  return true;
+  return Answer::in_ring;
 }
 
 // Puts an event there, which stands for a single call or a series of the same, whose instruction makes so many. Where
-// it ends; 0 if it must stop.
-Result<uint64_t> Replayer::put_expected(EventIndex index, const Event& event, uint64_t start, uint64_t times) {
+// it ends; none if it must stop.
+Result<std::optional<uint64_t>> Replayer::put_expected(EventIndex index, const Event& event, uint64_t start,
+                                                       uint64_t times) {
+  using End = std::optional<uint64_t>;
   const bool trap = event.kind == EventKind::trap;
   const SyscallRow* row = nullptr;
   if (event.kind == EventKind::syscall) {
     if (event.fatal || event.child_unit || event.child_thread || event.registers || restarts(event.result) ||
         !event.changes.empty())
-      return 0;
+      return End();
     row = find_row(event.number, event.args);
-    if (!row || (!is_answered(*row) && !is_made(*row))) return 0;
+    if (!row || (!is_answered(*row) && !is_made(*row))) return End();
     // What is written behind the program's back may be memory that it cannot write to.
-    if (row->file_change != FileChange::none && !event.writes.empty()) return 0;
-    if (options_.output && row->traffic == Traffic::send) return 0;
-    if (stack_limit_set_by(event.number, event.args, event.result)) return 0;
+    if (row->file_change != FileChange::none && !event.writes.empty()) return End();
+    if (options_.output && row->traffic == Traffic::send) return End();
+    if (stack_limit_set_by(event.number, event.args, event.result)) return End();
   } else if (!trap) {
-    return 0;
+    return End();
   }
   Gate* const gate = batch_.gate;
   const SiteKind kind = kind_of(event);
@@ -374,17 +378,17 @@ Result<uint64_t> Replayer::put_expected(EventIndex index, const Event& event, ui
     TRY(patch_ahead(threads_.at(event.thread), at, kind, times));
     site = gate->patched(at);
   }
-  if (!site || site->kind != kind) return 0;
+  if (!site || site->kind != kind) return End();
   RingCalls calls;
   if (row && is_made(*row)) {
-    ASSIGN_OR_RETURN(const bool can_be_made, make_in_ring(event, row->special, calls));
-    if (!can_be_made) return 0;
+    ASSIGN_OR_RETURN(const Answer answer, make_in_ring(event, row->special, calls));
+    if (answer == Answer::at_stop) return End();
   }
   const bool unlogged = event.receive && !event.receive->logged;
   uint64_t size = sizeof(gate::Expected) + (unlogged ? event.receive->parts.size() * sizeof(gate::Part) : 0) +
                   calls.all().size() * sizeof(gate::InjectedCall);
   for (const auto& write : event.writes) size += sizeof(gate::Output) + gate::padded(write.data.size());
-  if (size > gate::kRingSize - start) return 0;
+  if (size > gate::kRingSize - start) return End();
   uint8_t* out = ring(*gate->slot()) + start;
   auto& expected = *reinterpret_cast<gate::Expected*>(out);
   expected.size = expected.own_size = static_cast<uint32_t>(size);
@@ -407,14 +411,14 @@ Result<uint64_t> Replayer::put_expected(EventIndex index, const Event& event, ui
     uint64_t received = 0, written = 0;
     for (const auto& part : event.receive->parts) {
       const auto message = store_.index(part.sender, received_);
-      if (!message) return 0;
+      if (!message) return End();
       *reinterpret_cast<gate::Part*>(out) = {*message, part.offset, part.length, part.hash};
       out += sizeof(gate::Part);
       ++expected.parts;
       received += part.length;
     }
     for (const auto& write : event.writes) written += write.from_message() ? write.length : 0;
-    if (written > received) return 0;
+    if (written > received) return End();
   }
   for (const auto& call : calls.all()) {
     std::memcpy(out, &call, sizeof call);
@@ -426,20 +430,20 @@ Result<uint64_t> Replayer::put_expected(EventIndex index, const Event& event, ui
     std::copy(write.data.begin(), write.data.end(), out);  // memcpy(3) takes no null pointer, even for no bytes
     out += gate::padded(write.data.size());
   }
-  return start + size;
+  return End(start + size);
 }
 
-// Adds what the tracee does to its memory in place of the call. False if the supervisor has to do it.
-Result<bool> Replayer::make_in_ring(const Event& event, Special special, RingCalls& calls) {
+// Adds what the tracee does to its memory in place of the call, unless the supervisor has to do it.
+Result<Replayer::Answer> Replayer::make_in_ring(const Event& event, Special special, RingCalls& calls) {
   const bool shows_file = event.map && (event.map->shared_object || event.map->file);  // a stub is sent its file
-  if (event.repeat != 1 || shows_file || may_have_changed(event, special)) return false;
+  if (event.repeat != 1 || shows_file || may_have_changed(event, special)) return Answer::at_stop;
   const Thread& thread = threads_.at(event.thread);
   const RestoredProcess& process = unit_.processes.at(thread.process);
   Address brk = batch_.breaks.empty() ? process.brk : batch_.breaks.back().second;
-  ASSIGN_OR_RETURN(const bool code, changes_code(thread.process, event, special, brk));
-  if (code || is_in_the_way(*batch_.gate, event, special, brk)) return false;
+  ASSIGN_OR_RETURN(const CodeAfter code, code_after(thread.process, event, special, brk));
+  if (code == CodeAfter::changed || is_in_the_way(*batch_.gate, event, special, brk)) return Answer::at_stop;
   TRY(replay_memory_call(event, special, process.stub, brk, calls, unit_.shared, file_path_));
-  return true;
+  return Answer::in_ring;
 }
 
 // A thread that stands at a call which the ring answers goes on with the code there.
@@ -459,8 +463,8 @@ void Replayer::send_to_gate(Thread& thread) const {
 
 // Executes the events in the ring. The thread goes on to its next stop; unless `onward`, it stands right behind the
 // last event instead.
-Result<bool> Replayer::run_batch(bool onward) {
-  if (batch_.ends.empty()) return true;
+Result<Step> Replayer::run_batch(bool onward) {
+  if (batch_.ends.empty()) return Step::as_recorded();
   const Batch batch = std::exchange(batch_, {});
   store_.got_on();
   Thread& thread = threads_.at(batch.thread);
@@ -475,15 +479,15 @@ Result<bool> Replayer::run_batch(bool onward) {
   slot.head = answered ? batch.ends[answered - 1] : 0;
   if (answered) send_to_gate(thread);
   const auto make = [&](EventIndex index, const auto& made) {
-    Result<bool> went_on = false;
+    Result<Step> step_made = Step::as_recorded();
     const auto make_one = [&](EventIndex, const Event& event) {
-      went_on = step(index, event, made(event));
+      step_made = step(index, event, made(event));
       return true;
     };
     const bool is_previous = previous_ && index == batch.first + batch.ends.size() - 1;
-    if (is_previous) return make_one(index, *previous_), std::move(went_on);
+    if (is_previous) return make_one(index, *previous_), std::move(step_made);
     const auto read = trace_.for_each_event(what_.unit, index, index + 1, make_one);
-    return read ? std::move(went_on) : Result<bool>(read.error());
+    return read ? std::move(step_made) : Result<Step>(read.error());
   };
   for (size_t done = 0; done < batch.ends.size();) {
     if (done < answered) {
@@ -503,12 +507,11 @@ Result<bool> Replayer::run_batch(bool onward) {
     // The ring answers nothing meanwhile: the rest of a series could look like the event that follows.
     slot.taken = batch.ends[done++];
     const uint64_t head = std::exchange(slot.head, slot.taken);
-    auto went_on = make(index, [&](const Event&) { return repeated; });
-    if (!went_on || !*went_on) return went_on;
+    TRY_STEP(make(index, [&](const Event&) { return repeated; }));
     slot.head = head;
     if (last_stops && done == batch.ends.size()) {
       slot.head = slot.taken = 0;
-      return true;
+      return Step::as_recorded();
     }
   }
   slot.head = slot.taken = 0;
@@ -516,7 +519,7 @@ Result<bool> Replayer::run_batch(bool onward) {
     --executed_;
     return make(batch.first + batch.ends.size() - 1, [](const Event& last) { return last.repeat - 1; });
   }
-  return true;
+  return Step::as_recorded();
 }
 
 }  // namespace redrive

@@ -21,6 +21,8 @@ const std::string kPassedTooOften = fmt::format("the thread came by {} times in 
 constexpr const char* kOverwritten = "the program has overwritten the code that was to stop it there";
 constexpr const char* kGone = "the thread has ended";
 
+SearchEnd not_found(const std::string& why) { return NotFound{"the place of preemption was not found again: " + why}; }
+
 }  // namespace
 
 Result<Replayer::Place> Replayer::read_place(IntervalIndex interval) const {
@@ -32,9 +34,9 @@ Result<Replayer::Place> Replayer::read_place(IntervalIndex interval) const {
 }
 
 // Where the unit's memory is not that of the place, if it is anywhere: in this process, if there, at the first address.
-Result<std::optional<Replayer::Difference>> Replayer::difference(const Place& place, ProcessSerial first,
-                                                                 const std::vector<AddressRange>& except) const {
-  std::optional<Difference> elsewhere;
+Result<std::optional<Replayer::OtherMemory>> Replayer::other_memory(const Place& place, ProcessSerial first,
+                                                                    const std::vector<AddressRange>& except) const {
+  std::optional<OtherMemory> elsewhere;
   for (const auto& process : place.state.processes) {
     const auto found = unit_.processes.find(process.process);
     if (process.process >= place.state.first_joined_process || process.memory_of || found == unit_.processes.end())
@@ -43,7 +45,7 @@ Result<std::optional<Replayer::Difference>> Replayer::difference(const Place& pl
     ASSIGN_OR_RETURN(const auto differs,
                      memory_difference(trace_, place.image, place.state, process, found->second.stub, except));
     if (!differs) continue;
-    elsewhere = Difference{process.process, *differs};
+    elsewhere = OtherMemory{process.process, *differs};
     if (process.process == first) break;
   }
   return elsewhere;
@@ -68,8 +70,8 @@ Result<Bytes> Replayer::pages_of(const Place& place, ProcessSerial process, Addr
 }
 
 // Runs the thread until it is about to execute the code there, if it has yet to write it: what a probe inserts would be
-// overwritten. False as for run_to_place.
-Result<bool> Replayer::run_to_code(Thread& thread, EventIndex index, Address address, const Bytes& code) {
+// overwritten.
+Result<SearchEnd> Replayer::run_to_code(Thread& thread, EventIndex index, Address address, const Bytes& code) {
   const Memory& memory = unit_.processes.at(thread.process).stub.memory();
   Bytes now(code.size());
   for (unsigned passed = 0; !code.empty() && memory.read(address, now.data(), now.size()) && now != code; ++passed) {
@@ -83,25 +85,18 @@ Result<bool> Replayer::run_to_code(Thread& thread, EventIndex index, Address add
     thread.regs.eflags &= ~kResumeFlag;
     if (!stop_before(thread.tid, 0)) return not_found(kGone);
   }
-  return true;
+  return SearchEnd(Found{});
 }
 
-// The search is over without a divergence.
-bool Replayer::not_found(std::string why) {
-  unverified_ = "the place of preemption was not found again: " + std::move(why);
-  return false;
-}
-
-bool Replayer::never_came(Thread& thread, EventIndex index, Address place, StopKind stop) {
+SearchEnd Replayer::never_came(const Thread& thread, EventIndex index, Address place, StopKind stop) const {
   if (stop == StopKind::overdue) return not_found("the thread was not there within " + patience());
-  diverge(&thread, index, fmt::format("to come to {:#x}, where it was preempted", place), came_to(thread, stop));
-  return false;
+  return difference(thread, index, fmt::format("to come to {:#x}, where it was preempted", place),
+                    came_to(thread, stop));
 }
 
 // Runs the thread, which stands somewhere behind its last event, to the place where it was preempted: the interval's
-// start. What it does there is seen by nobody until it is there. The tier of its unit is removed. False: it diverged,
-// or (without a divergence) the place could not be found in a reasonable time.
-Result<bool> Replayer::run_to_place(ThreadSerial serial, EventIndex index, IntervalIndex interval) {
+// start. What it does there is seen by nobody until it is there. The tier of its unit is removed.
+Result<SearchEnd> Replayer::run_to_place(ThreadSerial serial, EventIndex index, IntervalIndex interval) {
   ASSIGN_OR_RETURN(const Place place, read_place(interval));
   const auto saved = std::find_if(place.state.threads.begin(), place.state.threads.end(),
                                   [&](const auto& thread) { return thread.thread == serial; });
@@ -115,26 +110,26 @@ Result<bool> Replayer::run_to_place(ThreadSerial serial, EventIndex index, Inter
   return found;
 }
 
-Result<bool> Replayer::find_place(Thread& thread, EventIndex index, const Place& place, const ThreadState& saved) {
+Result<SearchEnd> Replayer::find_place(Thread& thread, EventIndex index, const Place& place, const ThreadState& saved) {
   ASSIGN_OR_RETURN(const auto pending, pending_outputs(place.state, index));
   const ProcessSerial memory = place.state.memory_of(thread.process);
-  const auto here = [&](std::vector<AddressRange> except) -> Result<std::optional<Difference>> {
-    if (!same_xstate(get_xstate(thread.tid), saved.xstate)) return std::optional(Difference{});
+  const auto here = [&](std::vector<AddressRange> except) -> Result<std::optional<OtherMemory>> {
+    if (!same_xstate(get_xstate(thread.tid), saved.xstate)) return std::optional(OtherMemory{});
     except.insert(except.end(), pending.begin(), pending.end());
-    return difference(place, memory, except);
+    return other_memory(place, memory, except);
   };
   const Address code_page = saved.regs.rip & ~(kPageSize - 1);
   ASSIGN_OR_RETURN(Bytes code, pages_of(place, memory, code_page, 1));
   code.erase(code.begin(),
              code.begin() + static_cast<ptrdiff_t>(std::min<uint64_t>(code.size(), saved.regs.rip - code_page)));
   code.resize(std::min(code.size(), kCode));
-  ASSIGN_OR_RETURN(const bool written, run_to_code(thread, index, saved.regs.rip, code));
-  if (!written) return false;
+  ASSIGN_OR_RETURN(SearchEnd written, run_to_code(thread, index, saved.regs.rip, code));
+  if (!std::holds_alternative<Found>(written)) return written;
   user_regs_struct regs = thread.regs;
   regs.orig_rax = saved.regs.orig_rax;
   if (same_registers(regs, saved.regs)) {
     ASSIGN_OR_RETURN(const auto differs, here({}));
-    if (!differs) return true;
+    if (!differs) return SearchEnd(Found{});
   }
   const Stub& stub = unit_.processes.at(thread.process).stub;
   ASSIGN_OR_RETURN(Probe probe, Probe::set(stub, thread.tid, saved.regs));
@@ -184,42 +179,44 @@ Result<bool> Replayer::find_place(Thread& thread, EventIndex index, const Place&
   }
   thread.regs.orig_rax = ~0ull;
   TRY(probe.remove(thread.tid, thread.regs));
-  return true;
+  return SearchEnd(Found{});
 }
 
 // The thread goes on from where it was preempted. A replay that begins there finds it there; one that comes by has to
 // look for the place if anybody else ran meanwhile.
-Result<bool> Replayer::replay_preemption(Thread& thread, EventIndex index, const Event& event) {
+Result<Step> Replayer::replay_preemption(Thread& thread, EventIndex index, const Event& event) {
   const auto& intervals = trace_.intervals(what_.unit);
   if (index == intervals.at(what_.start).first_event) {
-    if (thread.regs.rip == event.ip && preserved_registers_hash(thread.regs) == event.regs_hash) return true;
-    diverge(&thread, index, fmt::format("to be at {:#x}", event.ip), fmt::format("{:#x}", thread.regs.rip));
-    return false;
+    if (thread.regs.rip == event.ip && preserved_registers_hash(thread.regs) == event.regs_hash) {
+      return Step::as_recorded();
+    }
+    return diverged(thread, index, fmt::format("to be at {:#x}", event.ip), fmt::format("{:#x}", thread.regs.rip));
   }
-  if (static_cast<Preempted>(event.args[0]) == Preempted::checkpoint) return true;
+  if (static_cast<Preempted>(event.args[0]) == Preempted::checkpoint) return Step::as_recorded();
   const auto interval =
       std::find_if(intervals.begin(), intervals.end(), [&](const IntervalRecord& i) { return i.first_event == index; });
   if (interval == intervals.end() || !interval->has_image) {
     return Error{fmt::format("unit {} was preempted before event {}, and the checkpoint that says where is not stored",
                              what_.unit, index)};
   }
-  ASSIGN_OR_RETURN(const bool found, run_to_place(event.thread, index, interval->interval));
-  if (!found) {
-    if (divergence_) return false;
-    return Error{fmt::format("unit {} was preempted before event {}: {}", what_.unit, index, unverified_)};
+  ASSIGN_OR_RETURN(const SearchEnd search, run_to_place(event.thread, index, interval->interval));
+  if (const auto* difference = std::get_if<Difference>(&search)) return Step::diverged(*difference);
+  if (const auto* not_found = std::get_if<NotFound>(&search)) {
+    return Error{fmt::format("unit {} was preempted before event {}: {}", what_.unit, index, not_found->why)};
   }
   TRY(map_gates());
-  return true;
+  return Step::as_recorded();
 }
 
-Result<bool> Replayer::next_is_preemption(EventIndex index) const {
-  bool found = false;
-  if (index >= trace_.event_count(what_.unit)) return found;
+// None: the recording ends before it.
+Result<std::optional<EventKind>> Replayer::kind_of_event(EventIndex index) const {
+  std::optional<EventKind> kind;
+  if (index >= trace_.event_count(what_.unit)) return kind;
   TRY(trace_.for_each_event(what_.unit, index, index + 1, [&](EventIndex, const Event& event) {
-    found = event.kind == EventKind::preemption;
+    kind = event.kind;
     return true;
   }));
-  return found;
+  return kind;
 }
 
 }  // namespace redrive

@@ -33,8 +33,10 @@ class Halt {
   virtual std::optional<EventIndex> next() = 0;
   // Whether it is looked at where it stands; if not, there is nothing in the StoppedUnit but its place.
   virtual bool shown() const = 0;
-  // It stands there, and does until this returns. False: it is to end now.
-  virtual bool stand(const StoppedUnit& unit) = 0;
+  // What a unit that stood is to do.
+  enum class Then : uint8_t { go_on, end };
+  // It stands there, and does until this returns.
+  virtual Then stand(const StoppedUnit& unit) = 0;
 };
 
 }  // namespace redrive

@@ -159,11 +159,11 @@ class Whole {
 
     std::optional<EventIndex> next() override;
     bool shown() const override { return false; }
-    bool stand(const StoppedUnit&) override { return interval_ended(); }
+    Then stand(const StoppedUnit&) override { return interval_ended(); }
 
    private:
     const Piece& piece() const { return whole_.pieces_[piece_]; }
-    bool interval_ended();
+    Then interval_ended();
     void failed(const Result<Replayer::Outcome>& outcome);
 
     Whole& whole_;
@@ -239,8 +239,8 @@ std::optional<EventIndex> Whole::Process::next() {
   return whole_.run_.graph.rdg().units.at(piece().unit)[interval_].end_event;
 }
 
-// Whether it goes on into the next interval.
-bool Whole::Process::interval_ended() {
+// It may go on into the next interval.
+Halt::Then Whole::Process::interval_ended() {
   const auto now = Clock::now();
   whole_.outcome_of(piece().unit, interval_).seconds =
       std::chrono::duration<double>(now - std::exchange(since_, now)).count();
@@ -248,11 +248,11 @@ bool Whole::Process::interval_ended() {
   if (interval_ < piece().last && whole_.verify_) {
     whole_.outcome_of(piece().unit, interval_).unverified = kNoImageAtEnd;
   }
-  if (interval_++ < piece().last) return true;
+  if (interval_++ < piece().last) return Then::go_on;
   whole_.end_piece(piece_, false);
   ended_ = piece_ == last_piece_ || !whole_.claim(piece_ + 1, processor_);
   if (!ended_) ++piece_;
-  return !ended_;
+  return ended_ ? Then::end : Then::go_on;
 }
 
 void Whole::Process::failed(const Result<Replayer::Outcome>& outcome) {
