@@ -29,10 +29,6 @@
 namespace redrive {
 namespace {
 
-// The CPU time that a replay may take from one stop to the next: so much, and so many times what the recording took for
-// all of the interval. No machine is as slow as that.
-constexpr uint64_t kPatienceNs = 10'000'000'000;
-constexpr uint64_t kPatience = 100;
 constexpr double kMostRecordedNs = 1e15;  // twelve days: a trace can say anything
 constexpr int kSyscallStop = SIGTRAP | 0x80;
 
@@ -49,12 +45,34 @@ void stay_on(pid_t tid, int processor) {
   sched_setaffinity(tid, sizeof set, &set);
 }
 
+// What was recorded of all that is executed. Where the recorder was killed before it noted that: as long as an interval
+// is to be.
+uint64_t recorded_ns(const Trace& trace, const PlannedInterval& what) {
+  double ns = 0;
+  for (IntervalIndex i = what.start; i <= what.interval; ++i) {
+    const IntervalEnd* const end = trace.interval_end(what.unit, i);
+    ns += end ? static_cast<double>(end->cpu_ns) : trace.settings().checkpoint_period_s * 1e9;
+  }
+  return ns > 0 ? static_cast<uint64_t>(std::min(ns, kMostRecordedNs)) : 0;
+}
+
 }  // namespace
 
 Replayer::Replayer(const Trace& trace, const PlannedInterval& what, std::optional<EventRef> birth, MessageStore& store,
                    int processor, ReplayTier* tier, ReplayerOptions options)
-    : trace_(trace), what_(what), birth_(birth), store_(store), processor_(processor), options_(options), tier_(tier) {
+    : trace_(trace),
+      what_(what),
+      birth_(birth),
+      store_(store),
+      messages_(what.unit, store),
+      processor_(processor),
+      options_(options),
+      tier_(tier),
+      patience_(recorded_ns(trace, what)) {
   file_path_ = [this](uint64_t file) { return trace_.file_path(file); };
+  if (!options_.preparation) return;
+  due_.emplace(trace_.intervals(what_.unit), what_.start,
+               [this](IntervalIndex interval) { return options_.preparation->wants_image(what_.unit, interval); });
 }
 
 Result<Replayer::Outcome> Replayer::run() {
@@ -204,30 +222,11 @@ bool Replayer::set_regs(const Thread& thread, const user_regs_struct& regs) cons
   return redrive::set_regs(thread.tid, physical);
 }
 
-// What was recorded of all that is executed. Where the recorder was killed before it noted that: as long as an interval
-// is to be.
-uint64_t Replayer::recorded_ns() const {
-  double ns = 0;
-  for (IntervalIndex i = what_.start; i <= what_.interval; ++i) {
-    const IntervalEnd* const end = trace_.interval_end(what_.unit, i);
-    ns += end ? static_cast<double>(end->cpu_ns) : trace_.settings().checkpoint_period_s * 1e9;
-  }
-  return ns > 0 ? static_cast<uint64_t>(std::min(ns, kMostRecordedNs)) : 0;
-}
-
-std::string Replayer::patience() const {
-  return fmt::format("{:.0f} s of CPU time ({:.3f} s when recorded)",
-                     static_cast<double>(kPatienceNs + kPatience * recorded_ns()) / 1e9,
-                     static_cast<double>(recorded_ns()) / 1e9);
-}
-
 // At a tick of the thread's stub: whether it goes on for too long without coming to what is awaited.
 bool Replayer::is_overdue(const Thread& thread) {
   const uint64_t now_ns = unit_.processes.at(thread.process).stub.cpu_time_ns();
-  const bool same = running_.process == thread.process && (search_ || running_.stops == stops_);
-  if (!same) running_ = {thread.process, stops_, now_ns};
-  if (search_ && search_->probe && !search_->probe->intact()) return true;
-  return now_ns - running_.since_ns > kPatienceNs + kPatience * recorded_ns();
+  if (awaited_ && !awaited_->intact()) return true;
+  return patience_.is_over(thread.process, stops_, now_ns);
 }
 
 std::string Replayer::came_to(const Thread& thread, StopKind stop) const {
@@ -241,7 +240,7 @@ std::string Replayer::came_to(const Thread& thread, StopKind stop) const {
     case StopKind::overdue:
       break;
   }
-  return "neither a system call nor a fault within " + patience();
+  return "neither a system call nor a fault within " + patience_.text();
 }
 
 Result<Replayer::StopKind> Replayer::run_to_stop(Thread& thread) {
@@ -409,8 +408,8 @@ std::optional<std::vector<Span>> Replayer::equal_inputs(Thread& thread, const Ev
 // What a call sends goes to whoever receives it, and whoever is to see it.
 void Replayer::hand_over(Thread& thread, EventIndex index, const Event& event, const SyscallRow& row,
                          const std::vector<Span>& read) {
-  if (store_.index({what_.unit, index}, sent_)) store_.publish({what_.unit, index}, read_payload(read, memory(thread)));
-  if (options_.output) keep_output(thread, event, row, read);
+  if (messages_.sent_by(index)) messages_.publish(index, read_payload(read, memory(thread)));
+  if (options_.output) output_.call_begins(event, row, read, memory(thread));
 }
 
 // The call ended its thread or process, or was one that this is forbidden: then its result says so.
@@ -501,7 +500,7 @@ Result<Step> Replayer::replay_effects(Thread& thread, EventIndex index, const Ev
   const Special special = row ? row->special : Special::none;
   const bool executes = special == Special::execve || special == Special::execveat;
   thread.stopped_at_syscall = false;
-  if (options_.output) show_output(thread, event.result);
+  if (options_.output) output_.call_ends(thread.serial, event.result);
   if (event.registers) {  // of sigreturn, and of what would be executed here but was answered in the kernel's place
     if (!from_bytes(event.registers->general, thread.regs))
       return Error{"an event holds no registers", Status::damaged};
@@ -618,18 +617,11 @@ Result<void> Replayer::change_pages(const Thread& thread, const MemoryWrite& wri
 Result<Step> Replayer::write_memory(Thread& thread, EventIndex index, const Event& event) {
   Bytes message;
   if (event.receive && !event.receive->logged) {
-    for (const auto& part : event.receive->parts) {
-      auto bytes = store_.payload(part);
-      if (!bytes) return bytes.error();
-      if (XXH3_64bits(bytes->data(), bytes->size()) != part.hash) {
-        return diverged(thread, index,
-                        "a message of " + std::to_string(part.length) + " bytes from event " +
-                            std::to_string(part.sender.event) + " of unit " + std::to_string(part.sender.unit) +
-                            " with content hash " + hex(part.hash),
-                        "content hash " + hex(XXH3_64bits(bytes->data(), bytes->size())));
-      }
-      message.insert(message.end(), bytes->begin(), bytes->end());
+    ASSIGN_OR_RETURN(auto received, messages_.received(*event.receive));
+    if (auto* other = std::get_if<OtherContents>(&received)) {
+      return diverged(thread, index, std::move(other->expected), std::move(other->found));
     }
+    message = std::get<Bytes>(std::move(received));
   }
   uint64_t taken = 0;
   for (const auto& write : event.writes) {
@@ -712,26 +704,6 @@ Result<Step> Replayer::replay_trap(Thread& thread, EventIndex index, const Event
   thread.regs.orig_rax = ~0ull;
   if (!set_regs(thread, thread.regs)) return errno_error("cannot set registers");
   return Step::as_recorded();
-}
-
-// Keeps what a call is about to write to standard output or error, until its result says how much of it went.
-void Replayer::keep_output(Thread& thread, const Event& event, const SyscallRow& row, const std::vector<Span>& inputs) {
-  thread.output.clear();
-  if (row.traffic != Traffic::send || row.fd_arg < 0) return;
-  const uint64_t fd = event.args[static_cast<size_t>(row.fd_arg)];
-  if (fd != STDOUT_FILENO && fd != STDERR_FILENO) return;
-  thread.output_fd = static_cast<int>(fd);
-  thread.output = read_payload(inputs, memory(thread));
-}
-
-void Replayer::show_output(Thread& thread, int64_t result) {
-  const size_t size = result > 0 ? std::min(thread.output.size(), static_cast<size_t>(result)) : 0;
-  for (size_t done = 0; done < size;) {
-    const ssize_t n = ::write(thread.output_fd, thread.output.data() + done, size - done);
-    if (n <= 0) break;
-    done += static_cast<size_t>(n);
-  }
-  thread.output.clear();
 }
 
 // What the system calls that a checkpoint caught threads in went on to write. The kernel may have written it before the

@@ -7,7 +7,6 @@
 #pragma once
 
 #include <chrono>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <set>
@@ -19,10 +18,15 @@
 #include "interceptors/syscall_table.h"
 #include "logstore/trace.h"
 #include "supervisor/plan/plan.h"
+#include "supervisor/replay/checkpoints_due.h"
+#include "supervisor/replay/cpu_patience.h"
 #include "supervisor/replay/message_store.h"
+#include "supervisor/replay/shown_output.h"
 #include "supervisor/replay/step.h"
 #include "supervisor/replay/stopped_unit.h"
+#include "supervisor/replay/unit_messages.h"
 #include "supervisor/replay/verify.h"
+#include "supervisor/replay/wanted_payloads.h"
 #include "supervisor/tier/gate.h"
 #include "supervisor/tier/memory_calls.h"
 
@@ -109,8 +113,6 @@ class Replayer {
     bool stopped_at_syscall = false;  // entered, its result not given yet
     user_regs_struct regs{};          // as at the last stop
     std::optional<StopKind> ahead;    // it is at its next stop already
-    int output_fd = -1;               // where `output`, of the call being made, goes
-    Bytes output;
   };
 
   // Consecutive events of one thread that lie in its ring and have not been executed.
@@ -155,13 +157,9 @@ class Replayer {
   Result<StopKind> run_to_stop(Thread& thread);
   std::string came_to(const Thread& thread, StopKind stop) const;
   bool is_overdue(const Thread& thread);
-  uint64_t recorded_ns() const;
-  std::string patience() const;
   Result<Verification> verify_end();
   Result<Step> verify_last(Thread& thread, EventIndex index, const user_regs_struct& regs);
   Result<std::vector<AddressRange>> pending_outputs(const UnitState& state, EventIndex from) const;
-  void keep_output(Thread& thread, const Event& event, const SyscallRow& row, const std::vector<Span>& inputs);
-  void show_output(Thread& thread, int64_t result);
 
   // replayer_capture.cc: what is taken on the way
   Result<Step> prepare_before(EventIndex index, const Event& event);
@@ -229,7 +227,7 @@ class Replayer {
   const PlannedInterval what_;
   const std::optional<EventRef> birth_;
   MessageStore& store_;
-  MessageStore::Hint sent_ = 0, received_ = 0;
+  UnitMessages messages_;
   const int processor_;
   const ReplayerOptions options_;
   ReplayTier* const tier_;
@@ -239,14 +237,9 @@ class Replayer {
   std::map<std::pair<ProcessSerial, Address>, uint64_t> own_calls_;  // by sites in programs' own files
   std::set<std::pair<ProcessSerial, Address>> unpatchable_;  // sites where a jump did not fit: not to be tried again
   Batch batch_;
-  const Event* previous_ = nullptr;  // the event before the one that is visited; null: it must be read again
-  IntervalIndex next_interval_ = 0;  // behind the current one
-  // Receives that have not been executed yet and whose contents are wanted.
-  struct WantedPayload {
-    EventIndex receiver = 0;
-    std::vector<MessagePart> parts;
-  };
-  std::deque<WantedPayload> wanted_payloads_;
+  const Event* previous_ = nullptr;    // the event before the one that is visited; null: it must be read again
+  std::optional<CheckpointsDue> due_;  // for a preparation
+  WantedPayloads wanted_payloads_;
   std::map<ThreadSerial, Thread> threads_;
   FilePath file_path_;
   bool killed_ = false;  // a process of the unit was, while a thread of it was waited for
@@ -256,17 +249,9 @@ class Replayer {
   ThreadSerial next_thread_ = 0;
   uint64_t executed_ = 0;
   uint64_t stops_ = 0;  // of all threads, so far
-  // Since when a process has not come to a stop, as far as is known; in a search for a place, since that began.
-  struct Running {
-    ProcessSerial process = 0;
-    uint64_t stops = 0;
-    uint64_t since_ns = 0;  // of its CPU time
-  };
-  Running running_;
-  struct Search {
-    const Probe* probe = nullptr;  // once it is there
-  };
-  std::optional<Search> search_;
+  CpuPatience patience_;
+  const Probe* awaited_ = nullptr;  // where a search waits for a thread
+  ShownOutput output_;
   Bytes scratch_;
 };
 

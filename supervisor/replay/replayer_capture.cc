@@ -12,27 +12,20 @@ namespace redrive {
 // Called before each event.
 Result<Step> Replayer::prepare_before(EventIndex index, const Event& event) {
   TRY(take_payloads());
-  const auto& intervals = trace_.intervals(what_.unit);
-  while (next_interval_ < intervals.size() && intervals[next_interval_].first_event <= index) {
-    const IntervalIndex interval = next_interval_++;
-    const bool starts = interval == what_.start;
-    if (interval < what_.start || (starts && intervals[interval].has_image)) continue;
-    if (intervals[interval].first_event != index || !options_.preparation->wants_image(what_.unit, interval)) continue;
-    if (starts) {
-      TRY(capture(interval, 0, false));  // a forked process that has not run
+  while (const auto due = due_->next(index, event.kind)) {
+    if (due->at_birth) {
+      TRY(capture(due->interval, 0, false));
       continue;
     }
-    if (event.kind == EventKind::preemption) continue;  // its place is known from its image alone
     TRY_STEP(run_batch(event.thread == batch_.thread));
     Thread* const trigger = thread_of(event);
     if (!trigger) return no_thread(index, event);
     ASSIGN_OR_RETURN(const StopKind stop, run_to_stop(*trigger));
     trigger->ahead = stop;
-    if (stop != StopKind::syscall) continue;  // the event will find the thread there
-    TRY(capture(interval, event.thread, true));
+    if (stop == StopKind::syscall) TRY(capture(due->interval, event.thread, true));
   }
   if (event.receive && !event.receive->logged && options_.preparation->wants_payload({what_.unit, index})) {
-    wanted_payloads_.push_back({index, event.receive->parts});
+    wanted_payloads_.add(index, event.receive->parts);
   }
   return Step::as_recorded();
 }
@@ -40,17 +33,11 @@ Result<Step> Replayer::prepare_before(EventIndex index, const Event& event) {
 // Of receives that have been executed: their bytes are there.
 Result<void> Replayer::take_payloads() {
   const EventIndex done = trace_.intervals(what_.unit).at(what_.start).first_event + executed_;
-  while (!wanted_payloads_.empty() && wanted_payloads_.front().receiver < done) {
-    const WantedPayload wanted = std::move(wanted_payloads_.front());
-    wanted_payloads_.pop_front();
-    Bytes payload;
-    for (const auto& part : wanted.parts) {
-      ASSIGN_OR_RETURN(const Bytes bytes, store_.payload(part));
-      payload.insert(payload.end(), bytes.begin(), bytes.end());
-    }
-    TRY(options_.preparation->add_payload({what_.unit, wanted.receiver}, payload));
-  }
-  return {};
+  return wanted_payloads_.take(
+      done, [&](const MessagePart& part) { return store_.payload(part); },
+      [&](EventIndex receiver, const Bytes& payload) {
+        return options_.preparation->add_payload({what_.unit, receiver}, payload);
+      });
 }
 
 // `at_entry`: the trigger is stopped at a syscall's entry, whose event is the interval's first.

@@ -9,71 +9,14 @@
 
 #include "base/check.h"
 #include "checkpoint/address_space.h"
+#include "supervisor/replay/memory_change.h"
 #include "supervisor/replay/replayer.h"
+#include "supervisor/replay/ring_entry.h"
 #include "supervisor/tier/code_file.h"
 #include "supervisor/tier/memory_calls.h"
 #include "supervisor/tier/registers.h"
 
 namespace redrive {
-namespace {
-
-// The memory that a call has mapped, unmapped or protected anew.
-std::vector<AddressRange> changed(const Event& event, Special special, Address brk) {
-  const auto& args = event.args;
-  const auto result = static_cast<Address>(event.result);
-  if (is_error(event.result)) {
-    if (!may_have_changed(event, special)) return {};
-    if (special == Special::mremap) return {{args[4], args[4] + page_up(args[2])}};
-  }
-  switch (special) {
-    case Special::mmap:
-    case Special::shmat:
-      return {{result, result + (event.map ? event.map->length : page_up(args[1]))}};
-    case Special::munmap:
-    case Special::mprotect:
-    case Special::madvise:
-      return {{args[0], args[0] + page_up(args[1])}};
-    case Special::mremap:
-      return {{args[0], args[0] + page_up(args[1])}, {result, result + page_up(args[2])}};
-    case Special::brk:
-      return {{std::min(brk, result), page_up(std::max(brk, result))}};
-    default:
-      return {};
-  }
-}
-
-// Whether the code inside tracees can answer the call: it executes none.
-bool is_answered(const SyscallRow& row) { return row.in_process && row.special == Special::none; }
-
-// Whether that can make the call in a stub: it changes memory.
-bool is_made(const SyscallRow& row) {
-  switch (row.special) {
-    case Special::mmap:
-    case Special::munmap:
-    case Special::mprotect:
-    case Special::madvise:
-    case Special::mremap:
-    case Special::brk:
-      return row.in_process;
-    default:
-      return false;
-  }
-}
-
-SiteKind kind_of(const Event& event) {
-  if (event.kind == EventKind::syscall) return SiteKind::syscall;
-  switch (static_cast<Trap>(event.number)) {
-    case Trap::rdtsc:
-      return SiteKind::rdtsc;
-    case Trap::rdtscp:
-      return SiteKind::rdtscp;
-    case Trap::cpuid:
-      break;
-  }
-  return SiteKind::cpuid;
-}
-
-}  // namespace
 
 // Calls that the code inside tracees makes, from the ring.
 class RingCalls final : public Calls {
@@ -219,20 +162,14 @@ Result<const std::vector<Mapping>*> Replayer::code_of(ProcessSerial serial) {
   return &known->second;
 }
 
-// Whether the call maps, unmaps or protects code.
+// Of the process, behind a call that may map, unmap or protect it.
 Result<Replayer::CodeAfter> Replayer::code_after(ProcessSerial process, const Event& event, Special special,
                                                  Address brk) {
-  if (is_error(event.result) && !may_have_changed(event, special)) return CodeAfter::same;
-  if ((special == Special::mmap || special == Special::mprotect) && (event.args[2] & PROT_EXEC)) {
-    return CodeAfter::changed;
-  }
+  const auto ranges = changed_memory(event, special, brk);
+  if (ranges.empty()) return CodeAfter::same;
+  if (makes_code(event, special)) return CodeAfter::changed;
   ASSIGN_OR_RETURN(const auto* code, code_of(process));
-  const auto ranges = changed(event, special, brk);
-  const bool touched = std::any_of(ranges.begin(), ranges.end(), [&](const AddressRange& range) {
-    return std::any_of(code->begin(), code->end(),
-                       [&](const Mapping& m) { return range.start < m.end && m.start < range.end; });
-  });
-  return touched ? CodeAfter::changed : CodeAfter::same;
+  return overlap(ranges, *code) ? CodeAfter::changed : CodeAfter::same;
 }
 
 // An instruction makes the thread's next event, or several: replaces it if that is worth it. The memory there is as it
@@ -274,7 +211,7 @@ Result<void> Replayer::replace(ProcessSerial process, pid_t tid, const SitePatch
 
 // Whether the call changes memory where the tier lies, or code that it has replaced.
 bool Replayer::is_in_the_way(const Gate& gate, const Event& event, Special special, Address brk) const {
-  const auto ranges = changed(event, special, brk);
+  const auto ranges = changed_memory(event, special, brk);
   return std::any_of(ranges.begin(), ranges.end(),
                      [&](const AddressRange& range) { return gate.touches(range.start, range.end); });
 }
@@ -355,24 +292,11 @@ Result<Replayer::Answer> Replayer::expect(EventIndex index, const Event& event) 
 Result<std::optional<uint64_t>> Replayer::put_expected(EventIndex index, const Event& event, uint64_t start,
                                                        uint64_t times) {
   using End = std::optional<uint64_t>;
-  const bool trap = event.kind == EventKind::trap;
-  const SyscallRow* row = nullptr;
-  if (event.kind == EventKind::syscall) {
-    if (event.fatal || event.child_unit || event.child_thread || event.registers || restarts(event.result) ||
-        !event.changes.empty())
-      return End();
-    row = find_row(event.number, event.args);
-    if (!row || (!is_answered(*row) && !is_made(*row))) return End();
-    // What is written behind the program's back may be memory that it cannot write to.
-    if (row->file_change != FileChange::none && !event.writes.empty()) return End();
-    if (options_.output && row->traffic == Traffic::send) return End();
-    if (stack_limit_set_by(event.number, event.args, event.result)) return End();
-  } else if (!trap) {
-    return End();
-  }
+  const SyscallRow* const row = event.kind == EventKind::syscall ? find_row(event.number, event.args) : nullptr;
+  if (!fits_ring(event, row, options_.output)) return End();
   Gate* const gate = batch_.gate;
   const SiteKind kind = kind_of(event);
-  const Address at = trap ? event.ip : event.ip - kSyscallSize;
+  const Address at = site_of(event);
   const PatchedSite* site = gate->patched(at);
   if (!site) {
     TRY(patch_ahead(threads_.at(event.thread), at, kind, times));
@@ -384,53 +308,13 @@ Result<std::optional<uint64_t>> Replayer::put_expected(EventIndex index, const E
     ASSIGN_OR_RETURN(const Answer answer, make_in_ring(event, row->special, calls));
     if (answer == Answer::at_stop) return End();
   }
-  const bool unlogged = event.receive && !event.receive->logged;
-  uint64_t size = sizeof(gate::Expected) + (unlogged ? event.receive->parts.size() * sizeof(gate::Part) : 0) +
-                  calls.all().size() * sizeof(gate::InjectedCall);
-  for (const auto& write : event.writes) size += sizeof(gate::Output) + gate::padded(write.data.size());
-  if (size > gate::kRingSize - start) return End();
-  uint8_t* out = ring(*gate->slot()) + start;
-  auto& expected = *reinterpret_cast<gate::Expected*>(out);
-  expected.size = expected.own_size = static_cast<uint32_t>(size);
-  expected.number = trap ? gate::kTrapNumber : event.number;
-  expected.site = site->stop;
-  std::copy(event.args.begin(), event.args.end(), expected.args);
-  expected.in_hash = event.in_hash;
-  expected.result = event.result;
-  expected.repeat = event.cycle == 1 ? event.repeat : 1;
-  expected.cycle = 1;
-  expected.regs_hash = event.regs_hash;
-  expected.arguments = row ? static_cast<uint32_t>(row->argument_count()) : 0;
-  const auto needed = store_.index({what_.unit, index}, sent_);
-  expected.sends = needed ? static_cast<uint32_t>(*needed + 1) : 0;
-  expected.parts = 0;
-  expected.calls = static_cast<uint32_t>(calls.all().size());
-  expected.outputs = static_cast<uint32_t>(event.writes.size());
-  out += sizeof expected;
-  if (unlogged) {
-    uint64_t received = 0, written = 0;
-    for (const auto& part : event.receive->parts) {
-      const auto message = store_.index(part.sender, received_);
-      if (!message) return End();
-      *reinterpret_cast<gate::Part*>(out) = {*message, part.offset, part.length, part.hash};
-      out += sizeof(gate::Part);
-      ++expected.parts;
-      received += part.length;
-    }
-    for (const auto& write : event.writes) written += write.from_message() ? write.length : 0;
-    if (written > received) return End();
+  RingEntry entry{site->stop, messages_.sent_by(index), {}, calls.all()};
+  if (event.receive && !event.receive->logged) {
+    auto parts = messages_.places_of(*event.receive);
+    if (!parts) return End();
+    entry.parts = std::move(*parts);
   }
-  for (const auto& call : calls.all()) {
-    std::memcpy(out, &call, sizeof call);
-    out += sizeof call;
-  }
-  for (const auto& write : event.writes) {
-    *reinterpret_cast<gate::Output*>(out) = {write.address, write.length, write.from_message()};
-    out += sizeof(gate::Output);
-    std::copy(write.data.begin(), write.data.end(), out);  // memcpy(3) takes no null pointer, even for no bytes
-    out += gate::padded(write.data.size());
-  }
-  return End(start + size);
+  return put_entry({ring(*gate->slot()), gate::kRingSize}, start, event, row, entry);
 }
 
 // Adds what the tracee does to its memory in place of the call, unless the supervisor has to do it.

@@ -89,7 +89,7 @@ Result<SearchEnd> Replayer::run_to_code(Thread& thread, EventIndex index, Addres
 }
 
 SearchEnd Replayer::never_came(const Thread& thread, EventIndex index, Address place, StopKind stop) const {
-  if (stop == StopKind::overdue) return not_found("the thread was not there within " + patience());
+  if (stop == StopKind::overdue) return not_found("the thread was not there within " + patience_.text());
   return difference(thread, index, fmt::format("to come to {:#x}, where it was preempted", place),
                     came_to(thread, stop));
 }
@@ -103,10 +103,10 @@ Result<SearchEnd> Replayer::run_to_place(ThreadSerial serial, EventIndex index, 
   Thread& thread = threads_.at(serial);
   if (saved == place.state.threads.end()) return Error{"an image lacks its thread", Status::damaged};
   while (!gates_.empty()) remove_gate(gates_.begin()->first);
-  running_ = {thread.process, stops_, unit_.processes.at(thread.process).stub.cpu_time_ns()};
-  search_.emplace(Search{});
+  patience_.begin_search(thread.process, unit_.processes.at(thread.process).stub.cpu_time_ns());
   auto found = find_place(thread, index, place, *saved);
-  search_.reset();
+  awaited_ = nullptr;
+  patience_.end_search();
   return found;
 }
 
@@ -133,7 +133,7 @@ Result<SearchEnd> Replayer::find_place(Thread& thread, EventIndex index, const P
   }
   const Stub& stub = unit_.processes.at(thread.process).stub;
   ASSIGN_OR_RETURN(Probe probe, Probe::set(stub, thread.tid, saved.regs));
-  search_->probe = &probe;
+  awaited_ = &probe;
   // Of a recursion the outermost frame that differs keeps most of the wrong ones away.
   const Address stack = saved.regs.rsp & ~uint64_t{7}, stack_page = stack & ~(kPageSize - 1);
   ASSIGN_OR_RETURN(const Bytes frames, pages_of(place, memory, stack_page, kStackPages));

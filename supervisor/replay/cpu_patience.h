@@ -1,0 +1,40 @@
+// How much CPU time a re-driven process may use until it comes to what is awaited (DESIGN.md, Patience): a stop, or, in
+// a search, whatever that looks for.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "logstore/event.h"
+
+namespace redrive {
+
+class CpuPatience {
+ public:
+  // `recorded_ns`: the CPU time of the recording for all that is executed.
+  explicit CpuPatience(uint64_t recorded_ns);
+
+  // At a tick of a process that has used so much by now, while the unit's threads have come to so many stops: whether
+  // it goes on for too long.
+  bool is_over(ProcessSerial process, uint64_t stops, uint64_t cpu_ns);
+
+  // This process begins a search, in which no stop is what is awaited, or has ended it.
+  void begin_search(ProcessSerial process, uint64_t cpu_ns);
+  void end_search() { since_.reset(); }
+
+  // "10 s of CPU time (0.001 s when recorded)".
+  std::string text() const;
+
+ private:
+  struct Since {
+    ProcessSerial process = 0;
+    std::optional<uint64_t> stops;  // after so many stops; none: since a search began
+    uint64_t cpu_ns = 0;            // of the process, as far as is known
+  };
+
+  const uint64_t recorded_ns_;
+  std::optional<Since> since_;
+};
+
+}  // namespace redrive

@@ -1,0 +1,47 @@
+#include "supervisor/replay/memory_change.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+
+#include "supervisor/tier/memory_calls.h"
+#include "supervisor/tier/registers.h"
+
+namespace redrive {
+
+std::vector<AddressRange> changed_memory(const Event& event, Special special, Address brk) {
+  const auto& args = event.args;
+  const auto result = static_cast<Address>(event.result);
+  if (is_error(event.result)) {
+    if (!may_have_changed(event, special)) return {};
+    if (special == Special::mremap) return {{args[4], args[4] + page_up(args[2])}};
+  }
+  switch (special) {
+    case Special::mmap:
+    case Special::shmat:
+      return {{result, result + (event.map ? event.map->length : page_up(args[1]))}};
+    case Special::munmap:
+    case Special::mprotect:
+    case Special::madvise:
+      return {{args[0], args[0] + page_up(args[1])}};
+    case Special::mremap:
+      return {{args[0], args[0] + page_up(args[1])}, {result, result + page_up(args[2])}};
+    case Special::brk:
+      return {{std::min(brk, result), page_up(std::max(brk, result))}};
+    default:
+      return {};
+  }
+}
+
+bool makes_code(const Event& event, Special special) {
+  return (special == Special::mmap || special == Special::mprotect) && (event.args[2] & PROT_EXEC);
+}
+
+bool overlap(const std::vector<AddressRange>& ranges, const std::vector<Mapping>& mappings) {
+  return std::any_of(ranges.begin(), ranges.end(), [&](const AddressRange& range) {
+    return std::any_of(mappings.begin(), mappings.end(),
+                       [&](const Mapping& m) { return range.start < m.end && m.start < range.end; });
+  });
+}
+
+}  // namespace redrive

@@ -1,0 +1,20 @@
+// Which memory a recorded call has mapped, unmapped or protected anew.
+#pragma once
+
+#include <vector>
+
+#include "checkpoint/address_space.h"
+#include "interceptors/syscall_table.h"
+#include "logstore/event.h"
+
+namespace redrive {
+
+// None if it has left its memory alone. `brk`: the process's, as the call found it.
+std::vector<AddressRange> changed_memory(const Event& event, Special special, Address brk);
+
+// Whether it has made memory that it changed executable.
+bool makes_code(const Event& event, Special special);
+
+bool overlap(const std::vector<AddressRange>& ranges, const std::vector<Mapping>& mappings);
+
+}  // namespace redrive

@@ -1,0 +1,35 @@
+#include "supervisor/replay/unit_messages.h"
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+namespace redrive {
+
+Result<std::variant<Bytes, OtherContents>> UnitMessages::received(const Receive& receive) const {
+  using Received = std::variant<Bytes, OtherContents>;
+  Bytes message;
+  for (const auto& part : receive.parts) {
+    ASSIGN_OR_RETURN(const Bytes bytes, store_.payload(part));
+    const uint64_t hash = XXH3_64bits(bytes.data(), bytes.size());
+    if (hash != part.hash) {
+      return Received(
+          OtherContents{fmt::format("a message of {} bytes from event {} of unit {} with content hash {:#x}",
+                                    part.length, part.sender.event, part.sender.unit, part.hash),
+                        fmt::format("content hash {:#x}", hash)});
+    }
+    message.insert(message.end(), bytes.begin(), bytes.end());
+  }
+  return Received(std::move(message));
+}
+
+std::optional<std::vector<gate::Part>> UnitMessages::places_of(const Receive& receive) {
+  std::vector<gate::Part> places;
+  for (const auto& part : receive.parts) {
+    const auto message = store_.index(part.sender, received_);
+    if (!message) return std::nullopt;
+    places.push_back({*message, part.offset, part.length, part.hash});
+  }
+  return places;
+}
+
+}  // namespace redrive
