@@ -59,6 +59,12 @@ std::string disassembly_at(const Memory& memory, Address address) {
   return text ? text.value() : "no instructions: " + text.error().message + "\n";
 }
 
+std::string hex(uint64_t value) {
+  char text[24];
+  std::snprintf(text, sizeof text, "%#lx", value);
+  return text;
+}
+
 std::string describe_registers(const user_regs_struct& r) {
   return fmt::format(
       "rip={:#x} rax={:#x} rbx={:#x} rdx={:#x} rsi={:#x} rdi={:#x} rbp={:#x} rsp={:#x} r8={:#x} r9={:#x} r10={:#x} "

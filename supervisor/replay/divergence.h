@@ -16,6 +16,8 @@ using CopiedFiles = std::map<uint64_t, FileRecord>;  // as Trace::files()
 std::string stack_of(pid_t tid, const CopiedFiles& files);
 // The instructions at an address, one a line (Capstone); "no instructions: ..." likewise.
 std::string disassembly_at(const Memory& memory, Address address);
+// As C's %#x prints it.
+std::string hex(uint64_t value);
 // General registers on one line.
 std::string describe_registers(const user_regs_struct& regs);
 

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <xxhash.h>
 
+#include "supervisor/replay/divergence.h"
+
 namespace redrive {
 
 Result<std::variant<Bytes, OtherContents>> UnitMessages::received(const Receive& receive) const {
@@ -12,10 +14,9 @@ Result<std::variant<Bytes, OtherContents>> UnitMessages::received(const Receive&
     ASSIGN_OR_RETURN(const Bytes bytes, store_.payload(part));
     const uint64_t hash = XXH3_64bits(bytes.data(), bytes.size());
     if (hash != part.hash) {
-      return Received(
-          OtherContents{fmt::format("a message of {} bytes from event {} of unit {} with content hash {:#x}",
-                                    part.length, part.sender.event, part.sender.unit, part.hash),
-                        fmt::format("content hash {:#x}", hash)});
+      return Received(OtherContents{fmt::format("a message of {} bytes from event {} of unit {} with content hash {}",
+                                                part.length, part.sender.event, part.sender.unit, hex(part.hash)),
+                                    "content hash " + hex(hash)});
     }
     message.insert(message.end(), bytes.begin(), bytes.end());
   }

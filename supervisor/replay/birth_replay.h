@@ -1,0 +1,21 @@
+// Threads and processes that a re-driven unit makes: those of its own, and those that are units of their own, which
+// whoever re-drives them takes over.
+#pragma once
+
+#include "interceptors/syscall_table.h"
+#include "supervisor/replay/message_store.h"
+#include "supervisor/replay/redriving.h"
+
+namespace redrive {
+
+// What the parent's call has made, which it is at the entry of.
+Result<void> bear(const Redriving& redriving, MessageStore& store, const RedrivenThread& parent, EventIndex index,
+                  const Event& event, const SyscallRow& row);
+
+// Takes over what the event has made, for a unit that begins with it. `pid`: its process's in the recording.
+Result<void> adopt(const Redriving& redriving, MessageStore& store, EventRef fork, int32_t pid, int processor);
+
+// Has a thread run on this processor only; 0: the caller.
+void stay_on(pid_t tid, int processor);
+
+}  // namespace redrive

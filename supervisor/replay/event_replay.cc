@@ -1,0 +1,144 @@
+#include "supervisor/replay/event_replay.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "interceptors/trapped_instructions.h"
+#include "supervisor/replay/divergence.h"
+#include "supervisor/replay/place_search.h"
+#include "supervisor/tier/registers.h"
+
+namespace redrive {
+
+Step no_thread(EventIndex index, const Event& event) {
+  return Step::diverged({index, std::nullopt, "an event of thread " + std::to_string(event.thread), "no such thread"});
+}
+
+Result<Step> EventReplay::replay(EventIndex index, const Event& event, uint64_t made) {
+  RedrivenThread* const found = redriving_.unit.find(event.thread);
+  if (!found) return no_thread(index, event);
+  RedrivenThread& thread = *found;
+  switch (event.kind) {
+    case EventKind::syscall:
+      return calls_.make(thread, index, event, made);
+    case EventKind::entry:
+      return calls_.enter(thread, index, event);
+    case EventKind::exit:
+      if (!thread.stopped_at_syscall) {
+        return diverged(thread, index, "the exit of " + std::string(syscall_name(event.number)),
+                        "the thread is in no system call");
+      }
+      return calls_.leave(thread, index, event);
+    case EventKind::signal:
+      return replay_signal(thread, index, event);
+    case EventKind::trap:
+      return replay_trap(thread, index, event);
+    case EventKind::preemption:
+      return replay_preemption(thread, index, event);
+  }
+  return Error{"an event of unknown kind", Status::damaged};
+}
+
+Result<Step> EventReplay::arrive(EventIndex index, const Event& event) {
+  RedrivenThread* const found = redriving_.unit.find(event.thread);
+  if (!found) return no_thread(index, event);
+  RedrivenThread& thread = *found;
+  const auto point = static_cast<SignalPoint>(event.args[0]);
+  const bool signal = event.kind == EventKind::signal;
+  if (event.kind == EventKind::exit) return Step::as_recorded();
+  if (event.kind == EventKind::preemption) {
+    const bool goes_on = static_cast<Preempted>(event.args[0]) == Preempted::checkpoint;
+    return goes_on ? Step::as_recorded() : replay_preemption(thread, index, event);
+  }
+  if (signal && point != SignalPoint::before_syscall && point != SignalPoint::fault) return Step::as_recorded();
+  const ThreadStop stop = redriving_.runner.run_ahead(thread);
+  const bool faults = event.kind == EventKind::trap || (signal && point == SignalPoint::fault);
+  const Address ip = signal && !faults ? event.ip + kSyscallSize : event.ip;  // behind the instruction
+  if (stop == (faults ? ThreadStop::fault : ThreadStop::syscall) && thread.regs.rip == ip) return Step::as_recorded();
+  return diverged(thread, index, fmt::format("to stop at {:#x}", ip), redriving_.runner.came_to(thread, stop));
+}
+
+Result<Step> EventReplay::replay_signal(RedrivenThread& thread, EventIndex index, const Event& event) {
+  const auto point = static_cast<SignalPoint>(event.args[0]);
+  const std::string expected = "signal " + std::to_string(event.number) + " at " + hex(event.ip);
+  if (point == SignalPoint::before_syscall || point == SignalPoint::fault) {
+    const ThreadStop stop = redriving_.runner.run(thread);
+    const bool right_kind = stop == (point == SignalPoint::fault ? ThreadStop::fault : ThreadStop::syscall);
+    const uint64_t ip = point == SignalPoint::fault ? thread.regs.rip : thread.regs.rip - 2;
+    if (!right_kind || ip != event.ip) {
+      return diverged(thread, index, expected, redriving_.runner.came_to(thread, stop));
+    }
+    thread.stopped_at_syscall = false;
+  }
+  if (event.fatal) {
+    if (verification_ && point == SignalPoint::fault) {
+      TRY_STEP(verification_->before_last(thread, index, thread.regs));
+    }
+    TRY_STEP(effects_.write_memory(thread, index, event));
+    redriving_.forget_process(thread.process);
+    return Step::as_recorded();
+  }
+  if (!event.registers || !from_bytes(event.registers->general, thread.regs)) {
+    return Error{"a signal event holds no registers", Status::damaged};
+  }
+  TRY_STEP(effects_.write_memory(thread, index, event));
+  thread.regs.orig_rax = ~0ull;
+  if (!event.registers->xstate.empty()) set_xstate(thread.tid, event.registers->xstate);
+  if (!redriving_.gates.set_regs(thread, thread.regs)) return errno_error("cannot set registers");
+  return Step::as_recorded();
+}
+
+Result<Step> EventReplay::replay_trap(RedrivenThread& thread, EventIndex index, const Event& event) {
+  const auto expected = [&] { return "a trapped instruction at " + hex(event.ip); };
+  const ThreadStop stop = redriving_.runner.run(thread);
+  uint8_t code[3] = {};
+  const Gate* const gate = stop == ThreadStop::fault ? redriving_.gates.of(thread) : nullptr;
+  const Address instruction = gate ? gate->physical(thread.regs.rip) : thread.regs.rip;
+  if (stop == ThreadStop::fault) redriving_.unit.memory(thread).read_some(instruction, code, sizeof code);
+  const bool cpuid = event.number == static_cast<int32_t>(Trap::cpuid);
+  const auto trapped = cpuid && stands_for_cpuid(code) ? cpuid_instruction() : decode_trapped(code);
+  if (stop != ThreadStop::fault || thread.regs.rip != event.ip || !trapped || trapped->instruction != event.number) {
+    return diverged(thread, index, expected(), redriving_.runner.came_to(thread, stop));
+  }
+  if (cpuid && (thread.regs.rax != event.args[4] || thread.regs.rcx != event.args[5])) {
+    return diverged(thread, index, expected() + ", leaf " + hex(event.args[4]), "leaf " + hex(thread.regs.rax));
+  }
+  thread.regs.rip += static_cast<uint64_t>(trapped->length);
+  thread.regs.rax = event.args[0];
+  thread.regs.rbx = event.args[1];
+  thread.regs.rcx = event.args[2];
+  thread.regs.rdx = event.args[3];
+  thread.regs.orig_rax = ~0ull;
+  if (!redriving_.gates.set_regs(thread, thread.regs)) return errno_error("cannot set registers");
+  return Step::as_recorded();
+}
+
+// The thread goes on from where it was preempted. A replay that begins there finds it there; one that comes by has to
+// look for the place if anybody else ran meanwhile.
+Result<Step> EventReplay::replay_preemption(RedrivenThread& thread, EventIndex index, const Event& event) {
+  const UnitId unit = redriving_.what.unit;
+  const auto& intervals = redriving_.trace.intervals(unit);
+  if (index == intervals.at(redriving_.what.start).first_event) {
+    if (thread.regs.rip == event.ip && preserved_registers_hash(thread.regs) == event.regs_hash) {
+      return Step::as_recorded();
+    }
+    return diverged(thread, index, fmt::format("to be at {:#x}", event.ip), fmt::format("{:#x}", thread.regs.rip));
+  }
+  if (static_cast<Preempted>(event.args[0]) == Preempted::checkpoint) return Step::as_recorded();
+  const auto interval =
+      std::find_if(intervals.begin(), intervals.end(), [&](const IntervalRecord& i) { return i.first_event == index; });
+  if (interval == intervals.end() || !interval->has_image) {
+    return Error{fmt::format("unit {} was preempted before event {}, and the checkpoint that says where is not stored",
+                             unit, index)};
+  }
+  ASSIGN_OR_RETURN(const SearchEnd search, run_to_place(redriving_, event.thread, index, interval->interval));
+  if (const auto* difference = std::get_if<Difference>(&search)) return Step::diverged(*difference);
+  if (const auto* not_found = std::get_if<NotFound>(&search)) {
+    return Error{fmt::format("unit {} was preempted before event {}: {}", unit, index, not_found->why)};
+  }
+  TRY(redriving_.gates.map_all());
+  return Step::as_recorded();
+}
+
+}  // namespace redrive

@@ -1,0 +1,37 @@
+// Events of a re-driven unit that are executed at a stop, each by its kind.
+#pragma once
+
+#include "supervisor/replay/call_replay.h"
+#include "supervisor/replay/end_verification.h"
+#include "supervisor/replay/event_effects.h"
+#include "supervisor/replay/redriving.h"
+
+namespace redrive {
+
+class EventReplay {
+ public:
+  // `verification`: null if no end is compared.
+  EventReplay(const Redriving& redriving, CallReplay& calls, EventEffects& effects, EndVerification* verification)
+      : redriving_(redriving), calls_(calls), effects_(effects), verification_(verification) {}
+
+  // Executes it. `made`: how many of the calls that it stands for were made already.
+  Result<Step> replay(EventIndex index, const Event& event, uint64_t made);
+  // Has the thread that makes the event, unless it stands behind the last one, come to the instruction that does; it
+  // is found there when the event is executed.
+  Result<Step> arrive(EventIndex index, const Event& event);
+
+ private:
+  Result<Step> replay_signal(RedrivenThread& thread, EventIndex index, const Event& event);
+  Result<Step> replay_trap(RedrivenThread& thread, EventIndex index, const Event& event);
+  Result<Step> replay_preemption(RedrivenThread& thread, EventIndex index, const Event& event);
+
+  const Redriving& redriving_;
+  CallReplay& calls_;
+  EventEffects& effects_;
+  EndVerification* const verification_;
+};
+
+// That there is no thread to make the event.
+Step no_thread(EventIndex index, const Event& event);
+
+}  // namespace redrive

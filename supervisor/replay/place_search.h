@@ -1,0 +1,25 @@
+// Where a thread was preempted, found again: its registers and all memory of its unit are those of the interval's
+// image. Two equal states in one stretch without events are one state: a thread that comes from it to itself does so
+// forever.
+#pragma once
+
+#include <string>
+#include <variant>
+
+#include "supervisor/replay/redriving.h"
+
+namespace redrive {
+
+// How the search went.
+struct Found {};
+struct NotFound {
+  std::string why;  // not within a reasonable time
+};
+using SearchEnd = std::variant<Found, NotFound, Difference>;
+
+// Runs the thread, which stands somewhere behind its last event, to the place where it was preempted before the event:
+// the interval's start. What it does there is seen by nobody until it is there. The tier of its unit is removed.
+Result<SearchEnd> run_to_place(const Redriving& redriving, ThreadSerial thread, EventIndex index,
+                               IntervalIndex interval);
+
+}  // namespace redrive

@@ -1,0 +1,74 @@
+// The processes and threads of a unit that is re-driven, and the objects that they have mapped shared. What the
+// in-process tier adds to them is in unit_gates.h.
+#pragma once
+
+#include <map>
+#include <optional>
+
+#include "checkpoint/restore.h"
+#include "logstore/event.h"
+
+namespace redrive {
+
+// Where a thread came to that was let run.
+enum class ThreadStop : uint8_t {
+  syscall,  // the entry of a system call
+  fault,    // an instruction that caused a signal
+  gone,     // nowhere: its process has ended
+  overdue   // nowhere in time
+};
+
+struct RedrivenThread {
+  ThreadSerial serial = 0;
+  ProcessSerial process = 0;
+  pid_t tid = -1;
+  bool stopped_at_syscall = false;  // entered, its result not given yet
+  user_regs_struct regs{};          // as at the last stop
+  std::optional<ThreadStop> ahead;  // it is at its next stop already
+};
+
+class RedrivenUnit {
+ public:
+  // Of a checkpoint, with whatever state that has.
+  void take(RestoredUnit restored, const UnitState& state);
+  // Of a process that was forked, with its only thread.
+  void take_first(RestoredProcess process, const user_regs_struct& regs);
+
+  // Adds a process, or a thread of one. What is added to stays where it is.
+  ProcessSerial add(RestoredProcess process);
+  void add(const RedrivenThread& thread);
+  // Ends a process, with its threads.
+  void forget_process(ProcessSerial process);
+  void forget_thread(ThreadSerial thread) { threads_.erase(thread); }
+
+  const std::map<ProcessSerial, RestoredProcess>& processes() const { return restored_.processes; }
+  bool has(ProcessSerial process) const { return restored_.processes.contains(process); }
+  RestoredProcess& process(ProcessSerial process) { return restored_.processes.at(process); }
+  const Stub& stub(ProcessSerial process) const { return restored_.processes.at(process).stub; }
+  const Memory& memory(const RedrivenThread& thread) const { return stub(thread.process).memory(); }
+  // The first process alive that runs on the memory of this one. The one that had it first may be gone.
+  ProcessSerial memory_owner(ProcessSerial process) const;
+
+  std::map<ThreadSerial, RedrivenThread>& threads() { return threads_; }
+  const std::map<ThreadSerial, RedrivenThread>& threads() const { return threads_; }
+  RedrivenThread* find(ThreadSerial thread);  // null: there is none
+  RedrivenThread& thread(ThreadSerial thread) { return threads_.at(thread); }
+
+  SharedObjects& shared() { return restored_.shared; }
+  const SharedObjects& shared() const { return restored_.shared; }
+
+  // Serials that nobody has had.
+  ProcessSerial next_process() const { return next_process_; }
+  ThreadSerial next_thread() const { return next_thread_; }
+
+  // Whether somebody else has killed a process of it: what is re-driven cannot end itself by SIGKILL.
+  bool was_killed() const;
+
+ private:
+  RestoredUnit restored_;
+  std::map<ThreadSerial, RedrivenThread> threads_;
+  ProcessSerial next_process_ = 0;
+  ThreadSerial next_thread_ = 0;
+};
+
+}  // namespace redrive

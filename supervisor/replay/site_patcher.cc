@@ -1,0 +1,49 @@
+#include "supervisor/replay/site_patcher.h"
+
+#include "supervisor/replay/memory_change.h"
+#include "supervisor/tier/code_file.h"
+
+namespace redrive {
+
+Result<const std::vector<Mapping>*> SitePatcher::code_of(ProcessSerial process) {
+  auto [known, fresh] = code_.try_emplace(process);
+  if (fresh) {
+    auto read = code_mappings(redriving_.unit.stub(process).pid());
+    if (!read) {
+      code_.erase(known);
+      return read.error();
+    }
+    known->second = std::move(*read);
+  }
+  return &known->second;
+}
+
+Result<SitePatcher::CodeAfter> SitePatcher::code_after(ProcessSerial process, const Event& event, Special special,
+                                                       Address brk) {
+  const auto ranges = changed_memory(event, special, brk);
+  if (ranges.empty()) return CodeAfter::same;
+  if (makes_code(event, special)) return CodeAfter::changed;
+  ASSIGN_OR_RETURN(const auto* code, code_of(process));
+  return overlap(ranges, *code) ? CodeAfter::changed : CodeAfter::same;
+}
+
+Result<void> SitePatcher::patch_ahead(const RedrivenThread& thread, Address site, SiteKind kind, uint64_t times,
+                                      bool keeps_gaps) {
+  if (unpatchable_.contains({thread.process, site})) return {};
+  ASSIGN_OR_RETURN(const auto* code, code_of(thread.process));
+  const Mapping* found = mapping_at(*code, site);
+  if (!found) return {};
+  const Mapping mapping = *found;
+  Gate* const gate = redriving_.gates.of(thread);
+  if (keeps_gaps && !gate->trampolines_near(site)) return {};
+  if (tier_->code.is_program(mapping)) {
+    if ((own_calls_[{thread.process, site}] += times) < kOwnCodeWorthPatching) return {};
+  }
+  const auto window = tier_->code.window(redriving_.unit.memory(thread), mapping, site, kind, times);
+  if (!window) return {};
+  TRY(redriving_.gates.replace(thread, {site, *window, {}, kind}));
+  if (!gate->patched(site)) unpatchable_.insert({thread.process, site});
+  return {};
+}
+
+}  // namespace redrive

@@ -1,0 +1,39 @@
+// Replaces instructions of a re-driven unit before it comes to them: those whose events the code inside tracees can
+// answer, if it is worth it.
+#pragma once
+
+#include <map>
+#include <set>
+#include <vector>
+
+#include "supervisor/replay/redriving.h"
+
+namespace redrive {
+
+class SitePatcher {
+ public:
+  // `tier`: null if the unit has no in-process tier.
+  SitePatcher(const Redriving& redriving, ReplayTier* tier) : redriving_(redriving), tier_(tier) {}
+
+  // The thread's instruction there is to make `times` calls. The memory there is as it will be then: what changes code
+  // is executed before. `keeps_gaps`: what is to be executed before maps memory, so trampolines go where they lie.
+  Result<void> patch_ahead(const RedrivenThread& thread, Address site, SiteKind kind, uint64_t times, bool keeps_gaps);
+
+  // The process's code behind a call that may map, unmap or protect it.
+  enum class CodeAfter : uint8_t { same, changed };
+  Result<CodeAfter> code_after(ProcessSerial process, const Event& event, Special special, Address brk);
+  // It has changed.
+  void forget_code() { code_.clear(); }
+
+ private:
+  Result<const std::vector<Mapping>*> code_of(ProcessSerial process);
+
+  using Site = std::pair<ProcessSerial, Address>;
+  const Redriving& redriving_;
+  ReplayTier* const tier_;
+  std::map<ProcessSerial, std::vector<Mapping>> code_;  // as it was read since it changed
+  std::map<Site, uint64_t> own_calls_;                  // by sites in programs' own files
+  std::set<Site> unpatchable_;                          // where a jump did not fit: not to be tried again
+};
+
+}  // namespace redrive

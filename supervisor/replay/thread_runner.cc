@@ -1,0 +1,92 @@
+#include "supervisor/replay/thread_runner.h"
+
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+
+#include <cstddef>
+#include <utility>
+
+#include "supervisor/replay/divergence.h"
+#include "supervisor/replay/probe.h"
+#include "supervisor/tier/registers.h"
+
+namespace redrive {
+namespace {
+
+constexpr int kSyscallStop = SIGTRAP | 0x80;
+
+}  // namespace
+
+ThreadStop ThreadRunner::run(RedrivenThread& thread, const Probe* awaited) {
+  if (thread.ahead) return *std::exchange(thread.ahead, std::nullopt);
+  ++stops_;
+  const Gate* const gate = gates_.of(thread);
+  for (;;) {
+    // With the tier a seccomp filter stops the program's calls, but not those of the code inside it.
+    const auto how = static_cast<__ptrace_request>(gate ? PTRACE_CONT : PTRACE_SYSEMU);
+    if (ptrace(how, thread.tid, nullptr, nullptr) != 0) return ThreadStop::gone;
+    int status = 0;
+    if (!wait_for(thread.tid, status) || !WIFSTOPPED(status)) {
+      killed_ |= WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+      return ThreadStop::gone;
+    }
+    const bool filtered = status >> 16 == PTRACE_EVENT_SECCOMP;
+    if (status >> 16 && !filtered) continue;
+    const int signal = WSTOPSIG(status);
+    if (filtered || signal == kSyscallStop) {
+      if (!get_regs(thread.tid, thread.regs)) return ThreadStop::gone;
+      // However the thread goes on, the kernel makes no call.
+      if (filtered && ptrace(PTRACE_POKEUSER, thread.tid, offsetof(user, regs.orig_rax), ~0ull) != 0)
+        return ThreadStop::gone;
+      if (gate) gate->make_canonical(thread.regs);
+      thread.stopped_at_syscall = true;
+      return ThreadStop::syscall;
+    }
+    siginfo_t info{};
+    ptrace(PTRACE_GETSIGINFO, thread.tid, nullptr, &info);
+    // Anything that no instruction caused comes from outside (a terminal's Ctrl-C) and is none of the program's.
+    const bool own = caused_by_instruction(info);
+    if (!own && (signal != SIGXCPU || !is_overdue(thread, awaited))) continue;
+    if (!get_regs(thread.tid, thread.regs)) return ThreadStop::gone;
+    if (own && gate && gate->executes_at(thread.regs.rip)) {
+      // An argument of a call that would have been answered: the call is left to a stop.
+      if (!gates_.leave(thread, thread.regs)) return ThreadStop::gone;
+      continue;
+    }
+    if (gate) gate->make_canonical(thread.regs);
+    return own ? ThreadStop::fault : ThreadStop::overdue;
+  }
+}
+
+ThreadStop ThreadRunner::run_ahead(RedrivenThread& thread) {
+  const ThreadStop stop = run(thread);
+  thread.ahead = stop;
+  return stop;
+}
+
+// At a tick of the thread's stub: whether it goes on for too long without coming to what is awaited.
+bool ThreadRunner::is_overdue(const RedrivenThread& thread, const Probe* awaited) {
+  const uint64_t now_ns = unit_.stub(thread.process).cpu_time_ns();
+  const bool over = patience_.is_over(thread.process, stops_, now_ns);
+  return over || (awaited && !awaited->intact());
+}
+
+void ThreadRunner::begin_search(const RedrivenThread& thread) {
+  patience_.begin_search(thread.process, unit_.stub(thread.process).cpu_time_ns());
+}
+
+std::string ThreadRunner::came_to(const RedrivenThread& thread, ThreadStop stop) const {
+  switch (stop) {
+    case ThreadStop::syscall:
+      return "a system call at " + hex(thread.regs.rip);
+    case ThreadStop::fault:
+      return "a fault at " + hex(thread.regs.rip);
+    case ThreadStop::gone:
+      return "the process ended";
+    case ThreadStop::overdue:
+      break;
+  }
+  return "neither a system call nor a fault within " + patience();
+}
+
+}  // namespace redrive

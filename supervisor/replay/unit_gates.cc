@@ -1,0 +1,180 @@
+#include "supervisor/replay/unit_gates.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+
+#include "supervisor/replay/memory_change.h"
+#include "supervisor/tier/registers.h"
+
+namespace redrive {
+
+Gate* UnitGates::of(ProcessSerial process) const {
+  const auto found = gates_.find(process);
+  return found == gates_.end() ? nullptr : found->second.get();
+}
+
+std::shared_ptr<Gate> UnitGates::shared(ProcessSerial process) const {
+  const auto found = gates_.find(process);
+  return found == gates_.end() ? nullptr : found->second;
+}
+
+Result<void> UnitGates::map(const std::vector<ProcessSerial>& sharing, pid_t tid) {
+  if (!tier_ || sharing.empty()) return {};
+  const Stub& stub = unit_.stub(sharing.front());
+  ASSIGN_OR_RETURN(const auto mappings, read_mappings(stub.pid()));
+  const bool taken = std::any_of(mappings.begin(), mappings.end(),
+                                 [](const Mapping& m) { return m.start < gate::kEnd && gate::kCode < m.end; });
+  auto gate = std::make_shared<Gate>(*tier_->arena);
+  if (taken || !gate->take_slot()) return {};
+  gate->slot()->replay = 1;
+  StubCalls calls(stub, tid);
+  TRY(calls.map_file(tier_->arena->code().path(), gate::kCode, gate::kCommonSize, PROT_READ | PROT_EXEC,
+                     MAP_SHARED_VALIDATE, 0));
+  TRY(calls.map_file(gate->slot_memory().path(), gate::kSlot, gate::kSlotSize, PROT_READ | PROT_WRITE, MAP_SHARED, 0));
+  gate->slot()->processor = static_cast<uint32_t>(processor_);
+  ASSIGN_OR_RETURN(gate->slot()->messages, map_messages(calls, mappings));
+  TRY(calls.run());
+  gate->slot_memory().close();
+  gate->messages = {gate->slot()->messages, gate->slot()->messages + store_.size()};
+  for (const ProcessSerial serial : sharing) gates_[serial] = gate;
+  return {};
+}
+
+Result<void> UnitGates::map_all() {
+  for (const auto& [serial, process] : unit_.processes()) {
+    const ProcessSerial owner = unit_.memory_owner(serial);
+    if (owner == serial) {
+      TRY(map({serial}, process.stub.pid()));
+    } else if (auto gate = shared(owner)) {
+      add(serial, std::move(gate));  // it runs on the memory of another, and finds the tier there
+    }
+  }
+  return {};
+}
+
+// Maps the messages that the intervals of the replay set need of each other where nothing else is.
+Result<Address> UnitGates::map_messages(StubCalls& calls, const std::vector<Mapping>& mappings) const {
+  if (store_.size() == 0) return Address{0};
+  constexpr Address kLowest = 1ull << 36, kStep = 1ull << 36;  // where neither heaps nor the kernel's choices are
+  const uint64_t length = page_up(store_.size());
+  Address at = kLowest;
+  const auto overlaps = [&](const Mapping& m) { return m.start < at + length && at < m.end; };
+  while (std::any_of(mappings.begin(), mappings.end(), overlaps)) at += kStep;
+  TRY(calls.map_file(store_.path(), at, length, PROT_READ | PROT_WRITE, MAP_SHARED, 0));
+  return at;
+}
+
+void UnitGates::add_forked(ProcessSerial process, std::shared_ptr<Gate> gate) {
+  gate->slot()->processor = static_cast<uint32_t>(processor_);
+  add(process, std::move(gate));
+}
+
+Result<std::shared_ptr<Gate>> UnitGates::inherit(const Gate& parent, const Stub& child) const {
+  auto gate = std::make_shared<Gate>(*tier_->arena, parent);
+  if (!gate->take_slot()) return Error{"no memory for the calls of a forked process"};
+  gate->slot()->replay = 1;
+  gate->slot()->processor = static_cast<uint32_t>(processor_);
+  gate->slot()->messages = parent.slot()->messages;
+  TRY(child.map_file(child.pid(), gate->slot_memory().path(), gate::kSlot, gate::kSlotSize, PROT_READ | PROT_WRITE,
+                     MAP_SHARED, 0));
+  gate->slot_memory().close();
+  return gate;
+}
+
+// Moves a stopped thread from where one state of the tier has its instruction to where another has it; null: none.
+void UnitGates::reseat(const RedrivenThread& thread, const Gate& before, const Gate* after) const {
+  user_regs_struct regs;
+  if (!get_regs(thread.tid, regs)) return;
+  const user_regs_struct stopped = regs;
+  before.make_canonical(regs);
+  if (after) regs.rip = after->physical(regs.rip);
+  if (regs.rip != stopped.rip || regs.rcx != stopped.rcx) redrive::set_regs(thread.tid, regs);
+}
+
+std::vector<ProcessSerial> UnitGates::remove(ProcessSerial process) {
+  const std::shared_ptr<Gate> gate = shared(process);
+  if (!gate) return {};
+  const Stub& stub = unit_.stub(process);
+  for (const auto& [unused, thread] : unit_.threads()) {
+    if (of(thread) == gate.get()) reseat(thread, *gate, nullptr);
+  }
+  for (const auto& site : gate->sites) stub.memory().write(site.start, site.original.data(), site.original.size());
+  for (const auto& area : gate->trampolines) {
+    static_cast<void>(stub.unmap(stub.pid(), area.start, kTrampolinesSize));
+  }
+  static_cast<void>(stub.unmap(stub.pid(), gate::kCode, gate::kEnd - gate::kCode));
+  if (gate->messages.start) {
+    static_cast<void>(stub.unmap(stub.pid(), gate->messages.start, page_up(store_.size())));
+  }
+  std::vector<ProcessSerial> sharing;
+  for (const auto& [serial, its] : gates_) {
+    if (its == gate) sharing.push_back(serial);
+  }
+  for (const ProcessSerial serial : sharing) gates_.erase(serial);
+  return sharing;
+}
+
+std::vector<std::vector<ProcessSerial>> UnitGates::remove_all() {
+  std::vector<std::vector<ProcessSerial>> removed;
+  while (!gates_.empty()) removed.push_back(remove(gates_.begin()->first));
+  return removed;
+}
+
+std::vector<ProcessSerial> UnitGates::make_room(const RedrivenThread& thread, const Event& event, Special special) {
+  const Gate* const gate = of(thread);
+  const bool removed = gate && is_in_the_way(*gate, event, special, unit_.process(thread.process).brk);
+  return removed ? remove(thread.process) : std::vector<ProcessSerial>();
+}
+
+bool UnitGates::is_in_the_way(const Gate& gate, const Event& event, Special special, Address brk) {
+  const auto ranges = changed_memory(event, special, brk);
+  return std::any_of(ranges.begin(), ranges.end(),
+                     [&](const AddressRange& range) { return gate.touches(range.start, range.end); });
+}
+
+Result<void> UnitGates::replace(const RedrivenThread& thread, const SitePatch& patch) {
+  Gate* const gate = of(thread);
+  const Stub& stub = unit_.stub(thread.process);
+  if (!gate->trampolines_near(patch.site)) {
+    ASSIGN_OR_RETURN(const auto mappings, read_mappings(stub.pid()));
+    const auto at = Gate::gap_near(mappings, patch.site);
+    if (!at) return {};
+    TRY(stub.map_anonymous(thread.tid, *at, kTrampolinesSize, PROT_READ | PROT_EXEC, MAP_PRIVATE));
+    gate->add_trampolines(stub.memory(), *at);
+  }
+  gate->patch(stub.memory(), {patch});
+  for (const auto& [serial, other] : unit_.threads()) {
+    if (of(other) == gate) reseat(other, *gate, gate);
+  }
+  return {};
+}
+
+bool UnitGates::set_regs(const RedrivenThread& thread, const user_regs_struct& regs) const {
+  user_regs_struct physical = regs;
+  physical.orig_rax = ~0ull;  // no call goes on
+  if (const Gate* gate = of(thread)) physical.rip = gate->physical(regs.rip);
+  return redrive::set_regs(thread.tid, physical);
+}
+
+bool UnitGates::leave(const RedrivenThread& thread, user_regs_struct regs) const {
+  regs.rip = tier_->arena->header().leave;
+  regs.orig_rax = ~0ull;
+  return redrive::set_regs(thread.tid, regs);
+}
+
+void UnitGates::enter(RedrivenThread& thread) const {
+  if (thread.ahead != ThreadStop::syscall) return;
+  const PatchedSite* const site = of(thread)->patched(thread.regs.rip - kSyscallSize);
+  if (!site || site->kind != SiteKind::syscall) return;
+  user_regs_struct regs = thread.regs;
+  regs.rip = tier_->arena->header().entry;
+  regs.rcx = site->stop;
+  regs.rax = regs.orig_rax;
+  regs.orig_rax = ~0ull;
+  if (!redrive::set_regs(thread.tid, regs)) return;
+  thread.stopped_at_syscall = false;
+  thread.ahead.reset();
+}
+
+}  // namespace redrive

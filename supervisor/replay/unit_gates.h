@@ -1,0 +1,78 @@
+// The in-process tier in the address spaces of a re-driven unit (interceptors/inprocess/DESIGN.md): where it is mapped,
+// and how it is taken away so that code, registers and stacks are the program's.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "supervisor/replay/message_store.h"
+#include "supervisor/replay/redriven_unit.h"
+#include "supervisor/tier/gate.h"
+
+namespace redrive {
+
+// The in-process tier, as all intervals that are re-driven share it.
+struct ReplayTier {
+  explicit ReplayTier(std::unique_ptr<GateArena> made) : arena(std::move(made)) {}
+
+  const std::unique_ptr<GateArena> arena;
+  CodeSegments code;
+};
+
+class UnitGates {
+ public:
+  // `tier`: null if every call is to stop. What is re-driven is on this processor.
+  UnitGates(RedrivenUnit& unit, ReplayTier* tier, const MessageStore& store, int processor)
+      : unit_(unit), tier_(tier), store_(store), processor_(processor) {}
+
+  // Of a process; null: none.
+  Gate* of(ProcessSerial process) const;
+  Gate* of(const RedrivenThread& thread) const { return of(thread.process); }
+  std::shared_ptr<Gate> shared(ProcessSerial process) const;
+  // What a stub that is restored may do for it.
+  StubTier stub_tier() const { return tier_ ? tier_->arena->stub_tier() : StubTier{}; }
+
+  // Maps it into the memory that these processes share, unless the program has something there. `tid`: a thread of the
+  // first, which is stopped.
+  Result<void> map(const std::vector<ProcessSerial>& sharing, pid_t tid);
+  // Maps it into each address space.
+  Result<void> map_all();
+  // The process has one mapped: as another one whose memory it runs on, or as a fork has it.
+  void add(ProcessSerial process, std::shared_ptr<Gate> gate) { gates_[process] = std::move(gate); }
+  void add_forked(ProcessSerial process, std::shared_ptr<Gate> gate);
+  // Of a forked child, which has its parent's patches and slot mapped.
+  Result<std::shared_ptr<Gate>> inherit(const Gate& parent, const Stub& child) const;
+
+  // Leaves the address space as the program would have it. Returns the processes that share it.
+  std::vector<ProcessSerial> remove(ProcessSerial process);
+  std::vector<std::vector<ProcessSerial>> remove_all();
+  // If it is in the way of a call that changes the program's mappings.
+  std::vector<ProcessSerial> make_room(const RedrivenThread& thread, const Event& event, Special special);
+  // Whether such a call changes memory where it lies, or code that it has replaced.
+  static bool is_in_the_way(const Gate& gate, const Event& event, Special special, Address brk);
+  // The process has ended.
+  void forget(ProcessSerial process) { gates_.erase(process); }
+
+  // Replaces an instruction, if there is room near it.
+  Result<void> replace(const RedrivenThread& thread, const SitePatch& patch);
+
+  // Has the thread go on with these registers, as the program knows them, and no call.
+  bool set_regs(const RedrivenThread& thread, const user_regs_struct& regs) const;
+  // One that has been stopped in the tier's own code leaves the call that it answers to a stop. False if it is gone.
+  bool leave(const RedrivenThread& thread, user_regs_struct regs) const;
+  // One that stands at a call which the ring answers goes on with the tier's code.
+  void enter(RedrivenThread& thread) const;
+
+ private:
+  Result<Address> map_messages(StubCalls& calls, const std::vector<Mapping>& mappings) const;
+  void reseat(const RedrivenThread& thread, const Gate& before, const Gate* after) const;
+
+  RedrivenUnit& unit_;
+  ReplayTier* const tier_;
+  const MessageStore& store_;
+  const int processor_;
+  std::map<ProcessSerial, std::shared_ptr<Gate>> gates_;
+};
+
+}  // namespace redrive
