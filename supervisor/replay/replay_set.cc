@@ -5,12 +5,10 @@
 
 #include <algorithm>
 #include <numeric>
-#include <thread>
 
 #include "base/notice.h"
 #include "base/text.h"
 #include "interceptors/trapped_instructions.h"
-#include "supervisor/replay/watch.h"
 
 namespace redrive {
 
@@ -87,10 +85,19 @@ void print_divergence(const Trace& trace, const Divergence& d, const std::string
   write_error(text);
 }
 
+ReplaySession::Execute replayers(const SetRun& run, MessageStore& store) {
+  return [&trace = run.trace, tier = run.tier, &store](const ReplaySession::Piece& piece, const PlannedInterval& what,
+                                                       int processor, Halt& halt) {
+    ReplayerOptions how = piece.how;
+    how.halt = &halt;
+    return Replayer(trace, what, piece.birth, store, processor, tier, how).run();
+  };
+}
+
 Result<SetOutcome> run_set(const SetRun& run, const Plan& plan, const std::function<ReplayerOptions(size_t)>& options) {
   const auto& members = plan.replay_set;
   const std::vector<int> processors = spread(members, run.processors);
-  ASSIGN_OR_RETURN(const auto made, store_for(run.graph, plan));
+  ASSIGN_OR_RETURN(auto made, store_for(run.graph, plan));
   MessageStore& store = *made;
   if (run.total_order) {
     std::vector<uint64_t> arrivals;
@@ -101,28 +108,21 @@ Result<SetOutcome> run_set(const SetRun& run, const Plan& plan, const std::funct
     }
     store.keep_order_of(std::move(arrivals));
   }
-  std::vector<std::optional<Result<Replayer::Outcome>>> outcomes(members.size());
-  const auto redrive_one = [&](size_t i) {
-    Replayer replayer(run.trace, members[i], birth_of(run.graph.rdg(), members[i]), store, processors[i], run.tier,
-                      options(i));
-    outcomes[i] = replayer.run();
-    store.interval_ended(i, !*outcomes[i] || (*outcomes[i])->divergence);
-  };
-  for (size_t i = 0; i < members.size(); ++i) store.interval_starts(i, processors[i]);
-  const Watch watch(run.processors, [&] { return store.progress(); });
-  {
-    std::vector<std::jthread> threads;
-    const auto start = [&](size_t i) {
-      try {
-        threads.emplace_back(redrive_one, i);
-      } catch (const std::system_error& failure) {
-        outcomes[i] = Error{std::string("cannot start a thread: ") + failure.code().message()};
-        store.interval_ended(i, true);
-      }
-    };
-    for (size_t i = 1; i < members.size(); ++i) start(i);
-    start(0);
+  std::vector<ReplaySession::Piece> pieces;
+  std::vector<ReplaySession::Goal> ends;
+  for (size_t i = 0; i < members.size(); ++i) {
+    ReplaySession::Piece& piece = pieces.emplace_back();
+    piece.what = members[i];
+    piece.birth = birth_of(run.graph.rdg(), members[i]);
+    piece.how = options(i);
+    piece.processor = processors[i];
+    ends.push_back({i, std::nullopt});
   }
+  std::rotate(ends.begin(), ends.begin() + 1, ends.end());  // what was asked for starts last
+  std::vector<std::optional<ReplaySession::Outcome>> outcomes(members.size());
+  ReplaySession session(std::move(pieces), std::move(made), run.processors, replayers(run, store),
+                        {{}, {}, [&](size_t i, const auto& outcome) { outcomes[i] = outcome; }});
+  session.go(ends);
   SetOutcome all;
   for (auto& outcome : outcomes) all.members.push_back(std::move(*outcome));
   all.arrivals = store.turns_taken();

@@ -11,7 +11,7 @@
 #include "supervisor/plan/graph.h"
 #include "supervisor/plan/plan.h"
 #include "supervisor/replay/message_store.h"
-#include "supervisor/replay/replayer.h"
+#include "supervisor/replay/replay_session.h"
 
 namespace redrive {
 
@@ -43,6 +43,9 @@ struct SetRun {
   ReplayTier* tier;                    // null: every call stops
   bool total_order = false;            // receives happen in the recorded order of all
 };
+// Executes pieces with replayers that meet in this store.
+ReplaySession::Execute replayers(const SetRun& run, MessageStore& store);
+
 struct SetOutcome {
   std::vector<Result<Replayer::Outcome>> members;
   std::vector<uint64_t> arrivals;  // of receives, in their order; only with total_order

@@ -5,23 +5,15 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <list>
 #include <numeric>
 #include <thread>
 
 #include "base/mutex.h"
-#include "supervisor/replay/watch.h"
 
 namespace redrive {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-// What may be in memory before no piece is started that need not be: stored pages of restored processes, and contents
-// of messages.
-constexpr uint64_t kMostHeld = 1ull << 30;
-// How soon it shows that all that are executed wait.
-constexpr auto kLook = std::chrono::milliseconds(1);
 
 struct Piece {
   UnitId unit = 0;
@@ -141,239 +133,44 @@ std::vector<size_t> order_of(std::vector<Piece>& pieces, const Needs& needs) {
 
 // ---- Executing it
 
-class Whole {
+// What has come of each interval, as the threads that execute them note it.
+class Outcomes {
  public:
-  Whole(const SetRun& run, bool verify, const std::function<void()>& advance)
-      : run_(run), verify_(verify), advance_(advance) {}
+  Outcomes(const SetRun& run, const std::vector<Piece>& pieces, bool verify, const std::function<void()>& advance);
 
-  Result<WholeOutcome> redrive();
+  void piece_begins(size_t piece) { places_[piece] = {pieces_[piece].first, Clock::now()}; }
+  // The piece's execution passes the end of an interval.
+  void interval_ends(size_t piece);
+  void piece_ends(size_t piece, const ReplaySession::Outcome& outcome);
+
+  std::vector<RedrivenOnce> take() { return std::move(intervals_); }
 
  private:
-  enum class State : uint8_t { waits, runs, ended };
-
-  // One process, or several that share memory, from a piece's checkpoint on, as the thread that re-drives it sees it.
-  class Process final : public Halt {
-   public:
-    Process(Whole& whole, size_t piece, int processor) : whole_(whole), piece_(piece), processor_(processor) {}
-    void redrive();
-
-    std::optional<EventIndex> next() override;
-    bool shown() const override { return false; }
-    Then stand(const StoppedUnit&) override { return interval_ended(); }
-
-   private:
-    const Piece& piece() const { return whole_.pieces_[piece_]; }
-    Then interval_ended();
-    void failed(const Result<Replayer::Outcome>& outcome);
-
-    Whole& whole_;
-    size_t piece_;
-    const int processor_;
-    IntervalIndex interval_ = 0;
-    size_t last_piece_ = 0;  // that it can come to
-    bool ended_ = false;     // its last piece has
-    Clock::time_point since_;
+  struct Place {
+    IntervalIndex interval = 0;
+    Clock::time_point since;
   };
-  struct Running {
-    std::thread thread;
-    int processor = 0;
-    uint64_t bytes = 0;
-    bool over = false;
-  };
+  RedrivenOnce& at(UnitId unit, IntervalIndex interval) { return intervals_[first_of_unit_.at(unit) + interval]; }
+  RedrivenOnce& stop_clock(size_t piece);
 
-  RedrivenOnce& outcome_of(UnitId unit, IntervalIndex interval) {
-    return outcome_.intervals[first_of_unit_.at(unit) + interval];
-  }
-  void list_intervals();
-  void run_all();
-  bool may_start() const REQUIRES(mutex_);
-  size_t next_piece() REQUIRES(mutex_);
-  void start(size_t piece) REQUIRES(mutex_);
-  bool claim(size_t piece, int processor);
-  void end_piece(size_t piece, bool failed);
-  int idlest() const REQUIRES(mutex_);
-
-  const SetRun& run_;
+  const std::vector<Piece>& pieces_;
   const bool verify_;
   const std::function<void()>& advance_;
-  std::vector<Piece> pieces_;
-  std::vector<size_t> order_;
-  std::map<EventRef, size_t> by_birth_;
   std::map<UnitId, size_t> first_of_unit_;
-  std::unique_ptr<MessageStore> store_;
-  WholeOutcome outcome_;  // each thread writes to those of its intervals
-  Mutex mutex_;
-  Condition changed_;
-  std::vector<State> states_ GUARDED_BY(mutex_);
-  size_t next_ GUARDED_BY(mutex_) = 0;     // in order_: those before have been started
-  size_t started_ GUARDED_BY(mutex_) = 0;  // pieces
-  std::list<Running> running_ GUARDED_BY(mutex_);
-  uint64_t image_bytes_ GUARDED_BY(mutex_) = 0;  // of those that run
+  std::vector<RedrivenOnce> intervals_;  // of the trace; each thread writes to those of its piece
+  std::vector<Place> places_;            // where the pieces' executions are
 };
 
-void Whole::Process::redrive() {
-  const Piece& first = piece();
-  interval_ = first.first;
-  last_piece_ = piece_;
-  if (!whole_.verify_) {
-    while (whole_.pieces_[last_piece_].goes_on) ++last_piece_;
-  }
-  const Piece& last = whole_.pieces_[last_piece_];
-  const PlannedInterval what{first.unit, first.first, last.last, last.end, 0};
-  ReplayerOptions how;
-  how.verify = whole_.verify_;
-  how.halt = this;
-  since_ = how.started;
-  Replayer replayer(whole_.run_.trace, what, first.birth, *whole_.store_, processor_, whole_.run_.tier, how);
-  const auto outcome = replayer.run();
-  if (ended_) return;
-  if (!outcome || outcome->divergence) return failed(outcome);
-  RedrivenOnce& its = whole_.outcome_of(first.unit, interval_);
-  its.verified = outcome->verified;
-  its.unverified = outcome->unverified;
-  interval_ended();
-}
-
-std::optional<EventIndex> Whole::Process::next() {
-  if (piece_ == last_piece_ && interval_ == piece().last) return std::nullopt;
-  return whole_.run_.graph.rdg().units.at(piece().unit)[interval_].end_event;
-}
-
-// It may go on into the next interval.
-Halt::Then Whole::Process::interval_ended() {
-  const auto now = Clock::now();
-  whole_.outcome_of(piece().unit, interval_).seconds =
-      std::chrono::duration<double>(now - std::exchange(since_, now)).count();
-  whole_.advance_();
-  if (interval_ < piece().last && whole_.verify_) {
-    whole_.outcome_of(piece().unit, interval_).unverified = kNoImageAtEnd;
-  }
-  if (interval_++ < piece().last) return Then::go_on;
-  whole_.end_piece(piece_, false);
-  ended_ = piece_ == last_piece_ || !whole_.claim(piece_ + 1, processor_);
-  if (!ended_) ++piece_;
-  return ended_ ? Then::end : Then::go_on;
-}
-
-void Whole::Process::failed(const Result<Replayer::Outcome>& outcome) {
-  RedrivenOnce& its = whole_.outcome_of(piece().unit, interval_);
-  its.seconds = std::chrono::duration<double>(Clock::now() - since_).count();
-  if (!outcome) {
-    its.error = outcome.error();
-  } else {
-    its.divergence = outcome->divergence;
-    its.divergence->interval = interval_;
-  }
-  for (IntervalIndex i = interval_ + 1; i <= piece().last; ++i) {
-    whole_.outcome_of(piece().unit, i).error =
-        Error{fmt::format("interval {} before it, which leads to it, was not re-driven to its end", interval_)};
-  }
-  for (IntervalIndex i = interval_; i <= piece().last; ++i) whole_.advance_();
-  whole_.end_piece(piece_, true);
-}
-
-bool Whole::claim(size_t piece, int processor) {
-  {
-    const Lock lock(mutex_);
-    const bool room = store_->held_bytes() + image_bytes_ < kMostHeld;
-    if (states_[piece] != State::waits || !room) return false;
-    states_[piece] = State::runs;
-    ++started_;
-  }
-  store_->interval_starts(piece, processor);
-  return true;
-}
-
-void Whole::end_piece(size_t piece, bool failed) {
-  store_->interval_ended(piece, failed);
-  const Lock lock(mutex_);
-  states_[piece] = State::ended;
-}
-
-// At least one that does not wait, and as many as there are processors if memory allows.
-bool Whole::may_start() const {
-  const size_t waiting = store_->waiting();
-  if (waiting >= running_.size()) return true;
-  return running_.size() - waiting < run_.processors.size() && store_->held_bytes() + image_bytes_ < kMostHeld;
-}
-
-// Of those that nobody has started: one that has been forked already, or the next in the order.
-size_t Whole::next_piece() {
-  for (const EventRef& birth : store_->births_left()) {
-    const auto born = by_birth_.find(birth);
-    if (born != by_birth_.end() && states_[born->second] == State::waits) return born->second;
-  }
-  while (states_[order_[next_]] != State::waits) ++next_;
-  return order_[next_];
-}
-
-int Whole::idlest() const {
-  const auto load = [&](int processor) REQUIRES(mutex_) {
-    return std::count_if(running_.begin(), running_.end(),
-                         [&](const Running& running) { return running.processor == processor && !running.over; });
-  };
-  return *std::min_element(run_.processors.begin(), run_.processors.end(),
-                           [&](int a, int b) REQUIRES(mutex_) { return load(a) < load(b); });
-}
-
-void Whole::start(size_t piece) {
-  const int processor = idlest();
-  states_[piece] = State::runs;
-  ++started_;
-  store_->interval_starts(piece, processor);
-  Running& running = running_.emplace_back();
-  running.processor = processor;
-  running.bytes = pieces_[piece].image_bytes;
-  image_bytes_ += running.bytes;
-  const auto end = [this, &running]() REQUIRES(mutex_) {
-    image_bytes_ -= running.bytes;
-    running.over = true;
-  };
-  try {
-    running.thread = std::thread([this, piece, processor, end] {
-      Process(*this, piece, processor).redrive();
-      const Lock lock(mutex_);
-      end();
-      changed_.notify_all();
-    });
-  } catch (const std::system_error& failure) {
-    const Error error{std::string("cannot start a thread: ") + failure.code().message()};
-    for (IntervalIndex i = pieces_[piece].first; i <= pieces_[piece].last; ++i)
-      outcome_of(pieces_[piece].unit, i).error = error;
-    store_->interval_ended(piece, true);
-    states_[piece] = State::ended;
-    end();
-  }
-}
-
-void Whole::run_all() {
-  const Lock lock(mutex_);
-  for (;;) {
-    for (auto running = running_.begin(); running != running_.end();) {
-      if (running->over && running->thread.joinable()) running->thread.join();  // it has nothing left to do
-      running = running->over ? running_.erase(running) : std::next(running);
-    }
-    while (started_ < pieces_.size() && may_start()) start(next_piece());
-    if (running_.empty() && started_ == pieces_.size()) return;
-    const bool any_over =
-        std::any_of(running_.begin(), running_.end(), [](const Running& running) { return running.over; });
-    if (any_over) continue;
-    if (started_ < pieces_.size()) {
-      changed_.wait_for(mutex_, kLook);
-    } else {
-      changed_.wait(mutex_);
-    }
-  }
-}
-
-void Whole::list_intervals() {
-  for (const auto& unit : run_.trace.units()) {
-    first_of_unit_[unit.unit] = outcome_.intervals.size();
-    for (const auto& record : run_.trace.intervals(unit.unit)) {
-      RedrivenOnce& its = outcome_.intervals.emplace_back();
+Outcomes::Outcomes(const SetRun& run, const std::vector<Piece>& pieces, bool verify,
+                   const std::function<void()>& advance)
+    : pieces_(pieces), verify_(verify), advance_(advance), places_(pieces.size()) {
+  for (const auto& unit : run.trace.units()) {
+    first_of_unit_[unit.unit] = intervals_.size();
+    for (const auto& record : run.trace.intervals(unit.unit)) {
+      RedrivenOnce& its = intervals_.emplace_back();
       its.unit = unit.unit;
       its.interval = record.interval;
-      if (!run_.graph.rdg().units.at(unit.unit)[record.interval].reachable) {  // reported as cut
+      if (!run.graph.rdg().units.at(unit.unit)[record.interval].reachable) {  // reported as cut
         if (verify_) its.unverified = kUnreachable;
         continue;
       }
@@ -381,41 +178,87 @@ void Whole::list_intervals() {
     }
   }
   for (const auto& piece : pieces_) {
-    for (IntervalIndex i = piece.first; i <= piece.last; ++i) outcome_of(piece.unit, i).error.reset();
+    for (IntervalIndex i = piece.first; i <= piece.last; ++i) at(piece.unit, i).error.reset();
   }
 }
 
-Result<WholeOutcome> Whole::redrive() {
-  pieces_ = pieces_of(run_.trace, run_.graph.rdg());
-  list_intervals();
-  Needs needs = needs_of(run_.trace, pieces_, run_.processors.size(), run_.total_order);
-  order_ = order_of(pieces_, needs);
-  std::vector<ExecutedEvents> executed;
-  std::set<EventRef> births;
-  for (size_t p = 0; p < pieces_.size(); ++p) {
-    executed.push_back({pieces_[p].unit, pieces_[p].begin, pieces_[p].end});
-    if (!pieces_[p].birth) continue;
-    births.insert(*pieces_[p].birth);
-    by_birth_[*pieces_[p].birth] = p;
+// The interval that is executed has taken so long.
+RedrivenOnce& Outcomes::stop_clock(size_t piece) {
+  Place& place = places_[piece];
+  const auto now = Clock::now();
+  RedrivenOnce& its = at(pieces_[piece].unit, place.interval);
+  its.seconds = std::chrono::duration<double>(now - std::exchange(place.since, now)).count();
+  return its;
+}
+
+void Outcomes::interval_ends(size_t piece) {
+  RedrivenOnce& its = stop_clock(piece);
+  if (verify_) its.unverified = kNoImageAtEnd;
+  ++places_[piece].interval;
+  advance_();
+}
+
+void Outcomes::piece_ends(size_t piece, const ReplaySession::Outcome& outcome) {
+  const Piece& ended = pieces_[piece];
+  const IntervalIndex interval = places_[piece].interval;
+  RedrivenOnce& its = stop_clock(piece);
+  if (outcome && !outcome->divergence) {
+    its.verified = outcome->verified;
+    its.unverified = outcome->unverified;
+    return advance_();
   }
-  ASSIGN_OR_RETURN(store_, MessageStore::make(executed, std::move(needs.sends), std::move(births)));
-  if (run_.total_order) store_->keep_order_of(std::move(needs.arrivals));
-  {
-    const Lock lock(mutex_);
-    states_.resize(pieces_.size(), State::waits);
+  if (!outcome) {
+    its.error = outcome.error();
+  } else {
+    its.divergence = outcome->divergence;
+    its.divergence->interval = interval;
   }
-  {
-    const Watch watch(run_.processors, [this] { return store_->progress(); });
-    run_all();
+  for (IntervalIndex i = interval + 1; i <= ended.last; ++i) {
+    at(ended.unit, i).error =
+        Error{fmt::format("interval {} before it, which leads to it, was not re-driven to its end", interval)};
   }
-  outcome_.arrivals = store_->turns_taken();
-  return std::move(outcome_);
+  for (IntervalIndex i = interval; i <= ended.last; ++i) advance_();
+}
+
+// The pieces as a session executes them.
+std::vector<ReplaySession::Piece> for_session(const SetRun& run, const std::vector<Piece>& pieces, bool verify) {
+  std::vector<ReplaySession::Piece> all;
+  for (const Piece& piece : pieces) {
+    ReplaySession::Piece& its = all.emplace_back();
+    its.what = {piece.unit, piece.first, piece.last, piece.end, 0};
+    its.birth = piece.birth;
+    its.how.verify = verify;
+    for (IntervalIndex i = piece.first; i < piece.last; ++i) {
+      its.passes.push_back(run.graph.rdg().units.at(piece.unit)[i].end_event);
+    }
+    its.goes_on = piece.goes_on && !verify;
+    its.image_bytes = piece.image_bytes;
+  }
+  return all;
 }
 
 }  // namespace
 
 Result<WholeOutcome> redrive_once(const SetRun& run, bool verify, const std::function<void()>& advance) {
-  return Whole(run, verify, advance).redrive();
+  std::vector<Piece> pieces = pieces_of(run.trace, run.graph.rdg());
+  Outcomes outcomes(run, pieces, verify, advance);
+  Needs needs = needs_of(run.trace, pieces, run.processors.size(), run.total_order);
+  const std::vector<size_t> order = order_of(pieces, needs);
+  std::vector<ExecutedEvents> executed;
+  std::set<EventRef> births;
+  for (const Piece& piece : pieces) {
+    executed.push_back({piece.unit, piece.begin, piece.end});
+    if (piece.birth) births.insert(*piece.birth);
+  }
+  ASSIGN_OR_RETURN(auto made, MessageStore::make(executed, std::move(needs.sends), std::move(births)));
+  MessageStore& store = *made;
+  if (run.total_order) store.keep_order_of(std::move(needs.arrivals));
+  ReplaySession session(
+      for_session(run, pieces, verify), std::move(made), run.processors, replayers(run, store),
+      {[&](size_t piece) { outcomes.piece_begins(piece); }, [&](size_t piece) { outcomes.interval_ends(piece); },
+       [&](size_t piece, const auto& outcome) { outcomes.piece_ends(piece, outcome); }});
+  session.run_all(order);
+  return WholeOutcome{outcomes.take(), store.turns_taken()};
 }
 
 }  // namespace redrive
