@@ -1,5 +1,5 @@
 // The in-process tier of an address space in which a recorded program runs: beside the patches, what the recorder has
-// taken off the ring, whose descriptors are known there, and what the patched sites are in the plans.
+// read of the ring, whose descriptors are known there, and what the patched sites are in the plans.
 #pragma once
 
 #include <array>
@@ -10,6 +10,7 @@
 
 #include "interceptors/channels.h"
 #include "supervisor/record/patch_plans.h"
+#include "supervisor/record/ring_reader.h"
 #include "supervisor/tier/code_file.h"
 #include "supervisor/tier/gate.h"
 
@@ -42,11 +43,9 @@ class RecordedGate : public Gate {
 
   Unit* unit;
   Program* program = nullptr;  // that is executed there
-  uint64_t drained = 0;        // bytes of the ring
-  uint64_t last_stamp = 0;     // of the last complete record among them
+  RingReader reader;           // of its slot's ring
   // The program has written into its slot: nothing is served any more.
   std::atomic<bool> broken = false;
-  bool pending_taken = false;  // the entry of the send at the ring's head is in the log, or will be
   // Of sites that are not patched: what is known of the site; nothing if it is in no file.
   struct StoppingSite {
     CodePlan* plan = nullptr;

@@ -31,7 +31,7 @@ constexpr auto kCrowdedTick = 4ms;      // while several units compute
 constexpr auto kPlaced = 3500us;        // from one look at where units run to the next
 constexpr uint64_t kUsed = 100'000;     // CPU time since the last look from which on a unit is looked at
 constexpr uint64_t kOften = 1'000'000;  // sleeps
-constexpr size_t kBatches = 2;          // of events to be made: copies_ and other_copies_ hold what they are made of
+constexpr size_t kBatches = 2;          // of events to be made: so many copies_ hold what they are made of
 // A checkpoint that the unit was asked for comes where it is, if not at a call before: this part of T later.
 constexpr uint64_t kStoppedAfter = 32;
 

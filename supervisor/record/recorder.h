@@ -22,6 +22,7 @@
 #include "supervisor/record/patch_plans.h"
 #include "supervisor/record/placement.h"
 #include "supervisor/record/recorded_gate.h"
+#include "supervisor/record/ring_reader.h"
 #include "supervisor/record/stop_queue.h"
 #include "supervisor/record/tracee.h"
 #include "supervisor/record/tracer.h"
@@ -349,36 +350,24 @@ class Recorder {
   bool touches_gate(const Thread& thread) const;
   void forget_patches(Thread& thread, int64_t result);
   void drain();
-  // What an address space has served and is not events yet: a stretch of its ring, or a copy of it.
+  // What an address space has served and is not events yet.
   struct Served {
     std::shared_ptr<RecordedGate> gate;
-    const uint8_t* at = nullptr;  // the next record
-    uint64_t left = 0;            // bytes of complete records
-    uint64_t pending = 0;         // behind them: bytes of a send's record that is complete but for its result
-    uint64_t cpu_ns = 0;          // of the unit, since its interval began
-    bool opened = false;          // the first record's entry was taken before, while it was pending
-
-    // The next record, or null.
-    const gate::Record* record = nullptr;
-    uint64_t size = 0;
-    uint64_t stamp = 0;
-    uint32_t before = 0;
-    Thread* thread = nullptr;
-    std::vector<Memory::Piece> pieces;
+    RingStretch stretch;
+    uint64_t cpu_ns;  // of the unit, since its interval began
+    Thread* thread;   // that has made the call of the record; null before the first
 
     // Gate::canonical() of the instruction that the record is of.
     Address site() const;
   };
   void break_gate(RecordedGate& gate);
   std::vector<Served> take_served();
-  bool find_records(Served& served, uint64_t now);
   void empty_ring(const Thread& thread);
   void next_record(Served& served);
-  static bool split(Served& served, uint64_t available);
+  void drop(Served& served);
   void make_events(std::vector<Served>& sources);
   void make_events_behind();
   bool serve_again(Thread& thread);
-  static uint64_t count(const Served& served);
   void begin_served(const Served& served);
   bool open_served(Served& served);
   void add_served_trap(Served& served);
@@ -446,8 +435,7 @@ class Recorder {
   std::vector<Span> spans_;
   std::vector<MatchedPart> parts_;
   Bytes scratch_;
-  // Of rings: of the last batch of events that was copied, of the one before. kMostCopied bytes; null: none was yet.
-  std::unique_ptr<uint8_t[]> copies_, other_copies_;
+  StretchCopies copies_;
   std::unique_ptr<GateArena> arena_;  // null: stops only
   std::vector<std::weak_ptr<RecordedGate>> gates_;
   PatchPlans plans_;

@@ -21,9 +21,6 @@
 namespace redrive {
 namespace {
 
-// Bytes of rings that are copied at once, mostly a few hundred KiB. What the largest copies needed stays in memory.
-constexpr uint64_t kMostCopied = 4 * gate::kRingSize;
-
 void set_at_exit(user_regs_struct& regs, const gate::Record& record, Address site) {
   const gate::Registers& r = record.regs;
   regs.rip = site + kSyscallSize;
@@ -40,20 +37,6 @@ void set_at_exit(user_regs_struct& regs, const gate::Record& record, Address sit
 gate::InjectedCall map_trampolines_at(Address at) {
   return {SYS_mmap,
           {at, kTrampolinesSize, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, ~0ull, 0}};
-}
-
-// A value that the code inside the tracee, or the program, may change meanwhile.
-template <typename T>
-T read_once(const T& value) {
-  return __atomic_load_n(&value, __ATOMIC_ACQUIRE);
-}
-
-// The last complete record between two places in the ring; null if there is none, or the program has written there.
-gate::Record* last_record(gate::Slot& slot, uint64_t from, uint64_t head) {
-  const uint64_t at = read_once(slot.last);
-  if (at < from || at >= head || head - at < sizeof(gate::Record)) return nullptr;
-  auto* const record = reinterpret_cast<gate::Record*>(ring(slot) + at);
-  return read_once(record->size) == head - at ? record : nullptr;
 }
 
 static_assert(gate::kLongestCycle == kLongestCycle);
@@ -313,13 +296,10 @@ bool Recorder::in_gate(const Thread& thread, Address ip) { return thread.process
 
 // The kernel may have written before a signal ended the call that is being served: it will find what it found before.
 void Recorder::undo_writes(const Process& process) {
-  gate::Slot& slot = *process.gate->slot();
-  if (slot.head > gate::kRingSize - sizeof(gate::Record)) return;
-  Served served;
-  served.gate = process.gate;
-  served.at = ring(slot) + slot.head;
-  if (!split(served, gate::kRingSize - slot.head)) return;
-  for (const auto& piece : served.pieces) {
+  auto current = RingReader::current(*process.gate->slot());
+  if (!current || current->next() != RingStretch::Next::record) return;
+  if (!process.unit->threads.contains(current->thread())) return;
+  for (const auto& piece : current->pieces()) {
     Bytes now(piece.data.size());
     const bool read = process.memory.read(piece.address, now.data(), now.size());
     if (read && !std::equal(now.begin(), now.end(), piece.data.begin())) {
@@ -351,7 +331,7 @@ void Recorder::leave_gate(Thread& thread) {
 // The send that was about to be served is left to a stop.
 void Recorder::cancel_pending(Thread& thread) {
   RecordedGate& gate = *thread.process->gate;
-  if (!std::exchange(gate.pending_taken, false)) return;
+  if (!gate.reader.cancel_entry()) return;
   end_send(thread, -EINTR);
   gate.unit->log.cancel();
 }
@@ -392,15 +372,11 @@ bool Recorder::open_in_slot(Thread& thread) {
   RecordedGate& gate = *thread.process->gate;
   gate::Slot& slot = *gate.slot();
   Unit& unit = *thread.process->unit;
-  if (!std::exchange(gate.pending_taken, false)) {
-    Served served;
-    served.gate = thread.process->gate;
-    served.at = ring(slot) + gate.drained;
-    served.pending = gate::kRingSize - std::min(gate.drained, gate::kRingSize);
-    served.cpu_ns = unit.clock.interval_cpu_ns();
+  if (auto entry = gate.reader.take_entry(slot)) {
+    Served served{thread.process->gate, std::move(*entry), unit.clock.interval_cpu_ns(), nullptr};
     begin_served(served);
     next_record(served);
-    const bool opened = served.record && served.thread == &thread && open_served(served);
+    const bool opened = !served.stretch.at_end() && served.thread == &thread && open_served(served);
     unit.clock.end_served();
     if (!opened) {
       break_gate(gate);
@@ -666,134 +642,59 @@ void Recorder::break_gate(RecordedGate& gate) {
 }
 
 // Takes what was served off the rings. It stays there until empty_ring().
-//
-// Which threads run meanwhile is up to the kernel. The clock is read first, and what has a later stamp is left for the
-// next time: a send has its stamp, and can be seen here, before its bytes can be received, so what is taken has the
-// sends of all that it receives.
 std::vector<Recorder::Served> Recorder::take_served() {
   std::erase_if(gates_, [](const auto& gate) { return gate.expired(); });
   std::vector<Served> sources;
   const uint64_t now = arena_ ? arena_->now() : 0;
   for (const auto& known : gates_) {
-    Served served;
-    served.gate = known.lock();
-    RecordedGate& gate = *served.gate;
-    if (gate.broken || !find_records(served, now)) continue;
-    served.cpu_ns = gate.unit->clock.interval_cpu_ns();
-    sources.push_back(std::move(served));
+    std::shared_ptr<RecordedGate> gate = known.lock();
+    if (!gate || gate->broken) continue;
+    auto taken = gate->reader.take(*gate->slot(), now);
+    if (auto* const stretch = std::get_if<RingStretch>(&taken)) {
+      const uint64_t cpu_ns = gate->unit->clock.interval_cpu_ns();
+      sources.push_back({std::move(gate), std::move(*stretch), cpu_ns, nullptr});
+    } else if (std::holds_alternative<RingReader::Broken>(taken)) {
+      if (event_maker_) event_maker_->wait_until_idle();
+      break_gate(*gate);
+    }
   }
   return sources;
-}
-
-// Finds the extent of what was served up to `now`; false if that is nothing.
-bool Recorder::find_records(Served& served, uint64_t now) {
-  RecordedGate& gate = *served.gate;
-  gate::Slot& slot = *gate.slot();
-  uint64_t head = read_once(slot.head);
-  bool pending = false;
-  for (uint64_t again = head;; head = again) {
-    pending = read_once(slot.pending) == head + 1 && !(gate.pending_taken && head == gate.drained);
-    again = read_once(slot.head);
-    if (again == head) break;
-  }
-  if (head == gate.drained && !pending) return false;
-  const auto broken = [&] {
-    if (event_maker_) event_maker_->wait_until_idle();
-    break_gate(gate);
-    return false;
-  };
-  if (head > gate::kRingSize || gate.drained > head) return broken();
-  const uint8_t* const first = served.at = ring(slot) + gate.drained;
-  const uint8_t* const end = ring(slot) + head;
-  gate::Record* last = last_record(slot, gate.drained, head);
-  if (last && read_once(last->stamp) <= now) {
-    gate.last_stamp = read_once(last->stamp);
-    served.at = end;
-  } else {
-    last = nullptr;
-  }
-  while (served.at < end) {
-    const auto& record = *reinterpret_cast<const gate::Record*>(served.at);
-    const auto available = static_cast<uint64_t>(end - served.at);
-    const uint64_t size = available < sizeof record ? 0 : read_once(record.size);
-    if (size < sizeof record || size > available) return broken();
-    const uint64_t stamp = read_once(record.stamp);
-    if (stamp > now) break;
-    gate.last_stamp = stamp;
-    last = reinterpret_cast<gate::Record*>(ring(slot) + (served.at - ring(slot)));
-    served.at += size;
-  }
-  // What continues its series from now on is a record of its own.
-  if (last) __atomic_fetch_or(&last->repeat, gate::kTaken, __ATOMIC_SEQ_CST);
-  served.left = static_cast<uint64_t>(served.at - first);
-  // Its stamp tells whether it is pending still, or was made complete right now: then an older record lies behind it.
-  const uint64_t room = gate::kRingSize - head;
-  if (pending && served.at == end && room >= sizeof(gate::Record)) {
-    const auto& record = *reinterpret_cast<const gate::Record*>(end);
-    const uint64_t stamp = read_once(record.stamp);
-    if (stamp > gate.last_stamp && stamp <= now) served.pending = std::min<uint64_t>(read_once(record.size), room);
-  }
-  served.at = first;
-  gate.drained += served.left;
-  if (served.left) served.opened = std::exchange(gate.pending_taken, false);
-  if (served.pending) gate.pending_taken = true;
-  return served.left || served.pending;
 }
 
 // The thread is stopped at a syscall, not amid the code that writes records. If no other of its unit runs user code,
 // what was taken off its ring is gone.
 void Recorder::empty_ring(const Thread& thread) {
   RecordedGate* const gate = thread.process->gate.get();
-  if (!gate || !gate->slot() || thread.process->unit->current != &thread) return;
-  gate::Slot& slot = *gate->slot();
-  if (slot.phase == gate::Phase::outside && !slot.pending && slot.head == gate->drained) slot.head = gate->drained = 0;
+  if (gate && gate->slot() && thread.process->unit->current == &thread) gate->reader.empty(*gate->slot());
 }
 
-// Finds the next record, if what is there is the tier's: the program could have written there.
+// Goes to the next record, if what is there is the tier's: the program could have written there.
 void Recorder::next_record(Served& served) {
-  served.record = nullptr;
-  const uint64_t available = served.left ? served.left : served.pending;
-  if (available == 0) return;
-  if (!split(served, available)) {
-    served.left = served.pending = 0;
-    break_gate(*served.gate);
-    return;
+  const auto next = served.stretch.next();
+  if (next == RingStretch::Next::end) return;
+  if (next == RingStretch::Next::record) {
+    const ThreadSerial serial = served.stretch.thread();
+    if (served.thread && served.thread->serial == serial) return;
+    const auto& threads = served.gate->unit->threads;
+    const auto known = threads.find(serial);
+    if (known != threads.end()) {
+      served.thread = known->second;
+      return;
+    }
   }
-  served.record = reinterpret_cast<const gate::Record*>(served.at);
+  drop(served);
 }
 
-// Splits a record into its pieces of memory.
-bool Recorder::split(Served& served, uint64_t available) {
-  const auto& record = *reinterpret_cast<const gate::Record*>(served.at);
-  if (available < sizeof record) return false;
-  // A record that is pending may become complete meanwhile.
-  served.size = served.left ? read_once(record.size) : available;
-  served.stamp = read_once(record.stamp);
-  served.before = read_once(record.before);
-  const uint64_t count = uint64_t{served.before} + (served.left ? read_once(record.after) : 0);
-  if (served.size < sizeof record || served.size > available) return false;
-  served.pieces.clear();
-  uint64_t at = sizeof record;
-  for (uint64_t i = 0; i < count; ++i) {
-    if (served.size - at < sizeof(gate::Piece)) return false;
-    const auto& piece = *reinterpret_cast<const gate::Piece*>(served.at + at);
-    const uint64_t length = read_once(piece.length);
-    at += sizeof piece;
-    if (length > served.size - at) return false;
-    served.pieces.push_back({read_once(piece.address), {served.at + at, length}});
-    at = std::min(served.size, at + gate::padded(length));
-  }
-  const ThreadSerial serial = read_once(record.thread);
-  if (served.thread && served.thread->serial == serial) return true;
-  const auto& threads = served.gate->unit->threads;
-  const auto known = threads.find(serial);
-  served.thread = known == threads.end() ? nullptr : known->second;
-  return served.thread != nullptr;
+// The program has written where this was read.
+void Recorder::drop(Served& served) {
+  served.stretch.drop();
+  break_gate(*served.gate);
 }
 
 Address Recorder::Served::site() const {
-  const PatchedSite* site = gate->come_by(record->site);
-  return site ? site->site : record->site;
+  const Address stop = stretch.record().site;
+  const PatchedSite* const site = gate->come_by(stop);
+  return site ? site->site : stop;
 }
 
 // Makes events of what was taken, in the order in which it happened.
@@ -805,23 +706,20 @@ void Recorder::make_events(std::vector<Served>& sources) {
   for (;;) {
     Served* first = nullptr;
     for (Served& served : sources) {
-      if (served.record && (!first || served.stamp < first->stamp)) first = &served;
+      if (served.stretch.at_end()) continue;
+      if (!first || served.stretch.stamp() < first->stretch.stamp()) first = &served;
     }
     if (!first) break;
-    const bool trap = first->record->counter || first->record->regs.rax == gate::kCpuidNumber;
-    if (trap && first->left) {
+    RingStretch& stretch = first->stretch;
+    const gate::Record& record = stretch.record();
+    const bool trap = record.counter || record.regs.rax == gate::kCpuidNumber;
+    if (trap && stretch.complete()) {
       add_served_trap(*first);
-    } else if (!std::exchange(first->opened, false) && !open_served(*first)) {
-      break_gate(*first->gate);
-      first->left = first->pending = 0;
-    } else if (first->left == 0) {
-      first->pending = 0;
-    } else {
+    } else if (!stretch.take_begun() && !open_served(*first)) {
+      drop(*first);
+      continue;
+    } else if (stretch.complete()) {
       close_served(*first);
-    }
-    if (first->left) {
-      first->at += first->size;
-      first->left -= first->size;
     }
     next_record(*first);
   }
@@ -842,21 +740,14 @@ void Recorder::make_events_behind() {
   auto sources = take_served();
   if (sources.empty()) return;
   uint64_t size = 0;
-  for (const Served& served : sources) size += gate::padded(served.left + served.pending);
-  if (size > kMostCopied) {
+  for (const Served& served : sources) size += gate::padded(served.stretch.bytes());
+  if (size > StretchCopies::kMost) {
     event_maker_->wait_until_idle();
     make_events(sources);
     return;
   }
-  std::swap(copies_, other_copies_);
-  if (!copies_) copies_ = std::make_unique_for_overwrite<uint8_t[]>(kMostCopied);
-  uint8_t* copy = copies_.get();
-  for (Served& served : sources) {
-    const uint64_t bytes = served.left + served.pending;
-    std::memcpy(copy, served.at, bytes);
-    served.at = copy;
-    copy += gate::padded(bytes);
-  }
+  copies_.begin_batch();
+  for (Served& served : sources) copies_.add(served.stretch);
   event_maker_->add(std::move(sources));
 }
 
@@ -891,27 +782,14 @@ bool Recorder::serve_again(Thread& thread) {
   return true;
 }
 
-// How many calls complete records stand for.
-uint64_t Recorder::count(const Served& served) {
-  uint64_t calls = 0;
-  for (uint64_t at = 0; served.left - at >= sizeof(gate::Record);) {
-    const auto& record = *reinterpret_cast<const gate::Record*>(served.at + at);
-    const uint64_t size = read_once(record.size);
-    if (size < sizeof record || size > served.left - at) break;
-    calls += read_once(record.repeat) & ~gate::kTaken;
-    at += size;
-  }
-  return calls;
-}
-
 void Recorder::begin_served(const Served& served) {
-  served.gate->unit->clock.begin_served(served.cpu_ns, count(served), limits_.replayed_call_ns);
+  served.gate->unit->clock.begin_served(served.cpu_ns, served.stretch.calls(), limits_.replayed_call_ns);
 }
 
 // False if the call is none that is served: then the program wrote the record.
 bool Recorder::open_served(Served& served) {
   Unit& unit = *served.gate->unit;
-  const gate::Record& record = *served.record;
+  const gate::Record& record = served.stretch.record();
   unit.clock.next_served();
   Thread& thread = *served.thread;
   set_at_exit(thread.entry, record, served.site());
@@ -923,14 +801,14 @@ bool Recorder::open_served(Served& served) {
   const bool maps_file = thread.row->memory == MemoryChange::maps && !(thread.args[3] & MAP_ANONYMOUS);
   if (maps_file && !served_files_.contains(record.file - 1u)) return false;
   if (thread.row->treat == Treat::special) unit.clock.add_replay(limits_.replayed_stop_ns);
-  open_call(thread, Memory::of(std::span(served.pieces).first(served.before)));
+  open_call(thread, Memory::of(served.stretch.read()));
   return true;
 }
 
 // cpuid, rdtsc and rdtscp are no calls.
 void Recorder::add_served_trap(Served& served) {
   Unit& unit = *served.gate->unit;
-  const gate::Record& record = *served.record;
+  const gate::Record& record = served.stretch.record();
   unit.clock.next_served();
   Thread& thread = *served.thread;
   thread.resumed.rip = 0;
@@ -956,13 +834,14 @@ void Recorder::add_served_trap(Served& served) {
 }
 
 void Recorder::close_served(const Served& served) {
-  const gate::Record& record = *served.record;
+  const gate::Record& record = served.stretch.record();
   const uint32_t times = read_once(record.repeat) & ~gate::kTaken;
   served.gate->unit->served_calls += times;
   const SyscallRow* const row = served.thread->row;
   if (row->treat == Treat::refuse) count_refusal(*served.thread, row, row->refusal);
   forget_patches(*served.thread, record.result);
-  close_call(*served.thread, record.result, Memory::of(served.pieces), &record, times, read_once(record.cycle));
+  close_call(*served.thread, record.result, Memory::of(served.stretch.pieces()), &record, times,
+             read_once(record.cycle));
 }
 
 }  // namespace redrive
