@@ -43,11 +43,4 @@ class ProgramFilters {
   size_t instructions_ = 0;
 };
 
-// What seccomp(2) forbids a thread; new threads and programs inherit it.
-struct Confinement {
-  bool strict = false;                            // SECCOMP_MODE_STRICT
-  bool no_new_privileges = false;                 // as the program set it; in the kernel it is always set
-  std::shared_ptr<const ProgramFilters> filters;  // null: none
-};
-
 }  // namespace redrive

@@ -168,12 +168,10 @@ class Recorder {
   void read_mask(Thread& thread);
   bool undo_forced(Thread& thread, int signal, const user_regs_struct& regs);
 
-  // recorder_confinement.cc: what programs forbid themselves
+  // recorder_confinement.cc
   bool forbidden(Thread& thread);
   void end_forbidden(Thread& thread, int signal, bool whole_process);
   void confine(Thread& thread);
-  static int64_t set_strict(Thread& thread);
-  int64_t add_filter(Thread& thread, uint64_t flags, Address program);
 
   // recorder_checkpoints.cc
   void begin_interval(Unit& unit, CheckpointKind kind, Process& process, uint64_t pause_ns);

@@ -84,15 +84,14 @@ size_t digits_for(const cpu_set_t& set, const std::string& mask) {
 // proc_pid_status(5), of a thread that is recorded.
 std::string adapted_status(const Thread& thread, const std::string& status, const std::string& own) {
   const Confinement& its = thread.confinement;
-  const size_t filters = its.filters ? its.filters->count() : 0;
   std::string text;
   for (const std::string& line : lines_of(status)) {
     const std::string name = line.substr(0, line.find(':'));
     std::optional<std::string> value;
     if (name == "TracerPid") value = "0";
-    if (name == "NoNewPrivs") value = its.no_new_privileges ? "1" : "0";
-    if (name == "Seccomp") value = its.strict ? "1" : filters ? "2" : field(own, name);
-    if (name == "Seccomp_filters") value = std::to_string(parse_number(field(own, name)).value_or(0) + filters);
+    if (name == "NoNewPrivs") value = its.no_new_privileges() ? "1" : "0";
+    if (name == "Seccomp") value = its.strict() ? "1" : its.filters() ? "2" : field(own, name);
+    if (name == "Seccomp_filters") value = std::to_string(parse_number(field(own, name)).value_or(0) + its.filters());
     if (name == "Cpus_allowed") {
       value = mask_of(thread.processors, digits_for(thread.processors, field(status, name)));
     }

@@ -276,11 +276,8 @@ void Recorder::set_slot(Thread& thread) {
   slot->thread = thread.serial;
   slot->alone = alone(unit);
   slot->others_wait = !unit.ready.empty();
-  if (const auto& filters = thread.confinement.filters) {
-    std::copy(filters->restricted().begin(), filters->restricted().end(), slot->restricted);
-  } else {
-    std::fill(std::begin(slot->restricted), std::end(slot->restricted), thread.confinement.strict ? ~0ull : 0);
-  }
+  const auto& restricted = thread.confinement.restricted();
+  std::copy(restricted.begin(), restricted.end(), slot->restricted);
   const bool nothing = process.gate->broken || process.opens_memory;
   const bool at_call = !thread.signals.empty() || !process.copies_to_reap.empty() || !unit.joining.empty() ||
                        !unit.writers.empty() || unit.checkpoint_first || unit.checkpoint_wanted || thread.asked_to_stop;
