@@ -61,11 +61,10 @@ Recorder::Recorder(Tracer& tracer, TraceWriter& writer, Policy& policy, Recorder
     : tracer_(tracer),
       stops_(tracer),
       writer_(writer),
-      policy_(policy),
       limits_(limits),
       cache_(cache),
       placement_(limits.processors),
-      held_(writer.directory()),
+      messages_(writer, policy),
       images_(writer),
       plans_(cache) {
   if (!limits.in_process) return;
@@ -121,12 +120,12 @@ RecordingEnd Recorder::run(const std::function<void(const LeftBehind&)>& left_be
   for (auto& [id, unit] : units_) {
     unit->log.flush();
     end_interval(*unit);
-    end_unit(*unit);
+    end_messages(*unit);
     add_calls(*unit);
   }
   images_.close();
   collect_images();
-  add_channels();
+  messages_.write_channels();
   add_sites();
   plans_.keep();
   RecordingEnd end;
@@ -143,10 +142,6 @@ void Recorder::flush() {
   const auto flushed = writer_.write_behind();
   if (flushed || std::exchange(write_failed_, true)) return;
   notice("{}; the program goes on, and is recorded no more", flushed.error().message);
-}
-
-void Recorder::add_channels() {
-  for (auto& channel : channels_.take_new()) writer_.add(ChannelRecord{channel.id, channel.kind, channel.name});
 }
 
 void Recorder::end_copy(pid_t copy) {
@@ -209,7 +204,7 @@ void Recorder::tick() {
   collect_images();
   forget_unmapped_objects();
   look_for_outside_writers();
-  add_channels();
+  messages_.write_channels();
   ask_at_each_event();
   auto next = std::chrono::nanoseconds(kTick);
   for (auto& [id, unit] : units_) {
@@ -630,7 +625,8 @@ void Recorder::enter(Thread& thread) {
   const bool may_sleep = row.lock_word ? waits_for_lock(thread) : row.may_block;
   open_call(thread, Memory::snapshot(thread.process->memory));
   open_adapted(thread);
-  forget_descriptors(thread, false);  // others may use the number before its exit is seen
+  Messages::forget_closed(message_call(thread, thread.process->memory),
+                          false);  // others may use the number before its exit is seen
   if (row.special == Special::exit_group || row.special == Special::exit) {
     end_thread(thread, row.special == Special::exit_group);
     return;
@@ -683,9 +679,36 @@ void Recorder::open_call(Thread& thread, const Memory& memory) {
     thread.output_args = thread.args;
   }
   note_asked(thread, memory);
-  thread.send.reset();
-  thread.send_unheld = false;
-  if (row.traffic == Traffic::send) begin_send(thread, spans_, memory, event);
+  thread.sending.clear();
+  if (row.traffic == Traffic::send) {
+    Unit& unit = *thread.process->unit;
+    const Messages::Place place{unit.id, unit.log.next() - 1, unit.clock};
+    messages_.begin_send(message_call(thread, memory), place, spans_, thread.sending, event);
+  }
+}
+
+Messages::Call Recorder::message_call(const Thread& thread, const Memory& memory) {
+  const Process& process = *thread.process;
+  return {*thread.row, thread.args, memory, *process.fds, process.pidfd.get(), process.gate.get()};
+}
+
+// What is behind the descriptor in an argument, valid until the next call; null if that cannot be told.
+const Endpoint* Recorder::endpoint(Thread& thread, int fd_arg) {
+  return messages_.endpoint(message_call(thread, thread.process->memory), fd_arg);
+}
+
+// At a call's exit: what its event has written becomes a message, or input.
+void Recorder::receive(Thread& thread, int64_t result, const Memory& memory, Event& event) {
+  Unit& unit = *thread.process->unit;
+  const Messages::Place place{unit.id, unit.log.closing_index(), unit.clock};
+  const auto received = messages_.receive(message_call(thread, memory), place, result, event);
+  unit.received |= received.message;
+  if (received.checkpoint_wanted) unit.checkpoint_wanted = true;
+}
+
+// Nobody runs in it any more, and all that it received is known.
+void Recorder::end_messages(const Unit& unit) {
+  if (unit.next_interval != 0) messages_.end_unit(unit.id, unit.ended_ns);
 }
 
 // At the entry of exit or exit_group, which does not return.
@@ -844,7 +867,7 @@ void Recorder::close_call(Thread& thread, int64_t result, const Memory& memory, 
   const SyscallRow& row = *thread.row;
   Event& event = unit.log.closing(thread.serial, static_cast<int32_t>(thread.entry.orig_rax));
   event.result = result;
-  end_send(thread, result);
+  messages_.end_send(thread.sending, result);
   outputs(row, thread.output_args, thread.sizes, result, memory, spans_);
   if (result > 0 && (row.number == SYS_process_vm_readv || thread.process->opens_memory)) {
     show_own_code(thread, static_cast<uint64_t>(result));
@@ -890,8 +913,8 @@ void Recorder::close_call(Thread& thread, int64_t result, const Memory& memory, 
     const auto written = descriptor_written(thread.args, memory);
     if (written) apply(*written, *thread.process->descriptors);
   }
-  forget_descriptors(thread, served);
-  if (served) note_descriptor(thread, *served, memory);
+  Messages::forget_closed(message_call(thread, memory), served);
+  if (served) messages_.note_made(message_call(thread, memory), *served);
   if (!served && row.new_descriptor == NewDescriptor::connected && thread.process->gate) {
     const auto fd = static_cast<uint32_t>(thread.args[0]);
     thread.process->gate->forget_fresh(fd, fd);

@@ -14,10 +14,10 @@
 #include "base/write_behind.h"
 #include "interceptors/cpuid_sites.h"
 #include "interceptors/trapped_instructions.h"
-#include "supervisor/record/held_payloads.h"
 #include "supervisor/record/image_worker.h"
 #include "supervisor/record/mapped_file.h"
 #include "supervisor/record/mapped_objects.h"
+#include "supervisor/record/messages.h"
 #include "supervisor/record/outside_writers.h"
 #include "supervisor/record/patch_plans.h"
 #include "supervisor/record/placement.h"
@@ -94,6 +94,10 @@ class Recorder {
   void open_call(Thread& thread, const Memory& memory);
   void close_call(Thread& thread, int64_t result, const Memory& memory, const gate::Record* served = nullptr,
                   uint64_t times = 1, uint32_t cycle = 1);
+  static Messages::Call message_call(const Thread& thread, const Memory& memory);
+  const Endpoint* endpoint(Thread& thread, int fd_arg);
+  void receive(Thread& thread, int64_t result, const Memory& memory, Event& event);
+  void end_messages(const Unit& unit);
   void refuse(Thread& thread, const SyscallRow* row);
   void answer_call(Thread& thread, int64_t result);
   void count_refusal(const Thread& thread, const SyscallRow* row, int error);
@@ -120,7 +124,6 @@ class Recorder {
   int64_t answer_processors(const Thread& thread, int64_t result);
   void moved_to_processors(const Thread& thread);
   void watch(Unit& unit, bool checkpoint_due);
-  void add_channels();
   void add_calls(const Unit& unit);
   void add_sites();
   void flush();
@@ -210,17 +213,6 @@ class Recorder {
   void reap_copies(Thread& thread);
   uint64_t period_ns(uint64_t memory_bytes) const;
   Result<uint64_t> file_of(MappedFiles& files, const Mapping& mapping);
-
-  // recorder_messages.cc
-  const Endpoint* endpoint(Thread& thread, int fd_arg);
-  void begin_send(Thread& thread, const std::vector<Span>& inputs, const Memory& memory, Event& event);
-  void end_send(Thread& thread, int64_t result);
-  void receive(Thread& thread, int64_t result, const Memory& memory, Event& event);
-  void keep_payload(HeldPayload held);
-  void settle();
-  void end_unit(const Unit& unit);
-  void forget_descriptors(Thread& thread, bool served);
-  void note_descriptor(Thread& thread, const gate::Record& record, const Memory& memory);
 
   // recorder_preemption.cc
   bool preempt(Thread& thread, bool& handled);
@@ -395,12 +387,10 @@ class Recorder {
   Tracer& tracer_;
   StopQueue stops_;
   TraceWriter& writer_;
-  Policy& policy_;
   RecorderLimits limits_;
   FileCache* cache_;
   Placement placement_;
-  Channels channels_;
-  HeldPayloads held_;
+  Messages messages_;
   ImageWorker images_;
   std::map<UnitId, std::unique_ptr<Unit>> units_;
   uint64_t memories_ = 0;                 // that processes have had (Process::memory_id)
@@ -417,7 +407,6 @@ class Recorder {
   MappedObjects objects_;
   size_t objects_kept_ = 0;  // when those that nobody has mapped were last forgotten
   UnitId next_unit_ = 1;
-  uint64_t arrivals_ = 0;
   uint64_t skipped_checkpoints_ = 0;
   pid_t root_ = -1;
   TraceeEnd root_end_;
@@ -428,10 +417,8 @@ class Recorder {
   bool crowded_ = false;                                       // several of them computed then
   std::map<FileVersion, std::vector<CpuidSite>> cpuid_sites_;  // of mapped files
   CpuidAnswers answers_;
-  std::optional<Endpoint> unsettled_;  // the last that endpoint() asked for
   // Used again and again:
   std::vector<Span> spans_;
-  std::vector<MatchedPart> parts_;
   Bytes scratch_;
   StretchCopies copies_;
   std::unique_ptr<GateArena> arena_;  // null: stops only

@@ -289,16 +289,9 @@ void Recorder::born(Thread& parent, pid_t tid) {
       event->child_unit = home.id;
       if (unit.place.away) placement_.send(tid, false);
       begin_interval(home, CheckpointKind::fork, made, 0);
-      // A fork is a send, the child's first event its receive; to keep that message is to store the child's memory.
       const uint64_t at_ns = unit.clock.interval_ns();
       event->send = Send{0, 0, at_ns};
-      const Tag tag = policy_.on_send(unit.id, at_ns, 0);
-      auto decision = policy_.on_receive(home.id, 0, tag, 0);
-      if (decision.force_checkpoint_first) {
-        policy_.on_checkpoint(home.id);  // nothing has happened in its interval
-        decision = policy_.on_receive(home.id, 0, tag, 0);
-      }
-      child->image_at_birth = decision.keep != Keep::drop;  // later would be too late
+      child->image_at_birth = messages_.keeps_birth(unit.id, at_ns, home.id);
     }
   }
   if (parent.hides_untraced && parent.row->special == Special::clone3) {
@@ -566,7 +559,7 @@ void Recorder::forget_ended_units() {
   for (const UnitId id : std::exchange(ended_units_, {})) {
     const auto unit = units_.find(id);
     if (unit == units_.end()) continue;
-    end_unit(*unit->second);
+    end_messages(*unit->second);
     add_calls(*unit->second);
     if (unit->second->has_image) ended_with_image_.push_back(id);
     units_.erase(unit);

@@ -93,8 +93,7 @@ void Recorder::begin_interval(Unit& unit, CheckpointKind kind, Process& process,
   writer_.add(record);
   unit.interval_record = record;
   unit.period_ns = limits_.checkpoint_period_ns;
-  policy_.on_checkpoint(unit.id, unit.ended_ns);
-  settle();
+  messages_.begin_interval(unit.id, unit.ended_ns);
 }
 
 // Of an interval that begins with this much memory: restoring it and executing the interval have to fit into the bound.
@@ -137,11 +136,11 @@ void Recorder::note_end_state(const Thread& thread, const user_regs_struct& regs
 
 // When the unit is asked for one: so much before T that it comes to a call, or is stopped where it is, within T.
 uint64_t Recorder::checkpoint_at_ns(const Unit& unit) const {
-  return std::min(unit.period_ns - unit.period_ns / kAskedBefore, policy_.checkpoint_by_ns(unit.id));
+  return std::min(unit.period_ns - unit.period_ns / kAskedBefore, messages_.checkpoint_by_ns(unit.id));
 }
 
 void Recorder::ask_at_each_event() {
-  if (!policy_.looks_for_place()) return;
+  if (!messages_.looks_for_place()) return;
   for (auto& [id, unit] : units_) {
     if (unit->current && unit->in_interval) ask_to_stop(*unit->current);
   }
@@ -162,12 +161,12 @@ bool Recorder::births_pending(const Unit& unit) {
 bool Recorder::checkpoint_due(Unit& unit) {
   if (limits_.checkpoint_period_ns == 0) return false;
   const auto now = tracer_.now();
-  const bool at_each_event = unit.checkpoint_wanted || policy_.looks_for_place();
+  const bool at_each_event = unit.checkpoint_wanted || messages_.looks_for_place();
   if (now < unit.last_clock_check || (!at_each_event && now - unit.last_clock_check < kClockInterval)) return false;
   unit.last_clock_check = now;
   const uint64_t at_ns = unit.clock.interval_ns();
   const bool due = unit.checkpoint_wanted || at_ns >= checkpoint_at_ns(unit);
-  if (!due && !policy_.wants_checkpoint(unit.id, at_ns)) return false;
+  if (!due && !messages_.wants_checkpoint(unit.id, at_ns)) return false;
   if (births_pending(unit)) return false;
   if (images_.copies_alive() >= limits_.copies) {
     // Nor together with others: while one is wanted, no call is served.
@@ -189,7 +188,7 @@ void Recorder::align_checkpoints(const Unit& with) {
     const std::chrono::nanoseconds half(unit->period_ns / 2);
     const bool old_by_messages = unit->received && now - unit->interval_began >= half;
     const uint64_t at_ns = unit->clock.interval_ns();
-    if (old_by_messages || std::chrono::nanoseconds(at_ns) >= half || policy_.wants_checkpoint(id, at_ns)) {
+    if (old_by_messages || std::chrono::nanoseconds(at_ns) >= half || messages_.wants_checkpoint(id, at_ns)) {
       unit->checkpoint_wanted = true;
     }
     if (unit->checkpoint_wanted && unit->current) ask_to_stop(*unit->current);
@@ -202,7 +201,7 @@ void Recorder::wake_for_checkpoint(Unit& unit) {
   const auto now = tracer_.now();
   if (now - unit.last_woken < kWakeInterval || !unit.in_interval || images_.copies_alive() >= limits_.copies) return;
   unit.last_woken = now;
-  if (limits_.checkpoint_period_ns == 0 || !policy_.wants_checkpoint(unit.id, unit.clock.interval_ns())) return;
+  if (limits_.checkpoint_period_ns == 0 || !messages_.wants_checkpoint(unit.id, unit.clock.interval_ns())) return;
   const auto asleep = [&](const auto& entry) {
     const Thread& thread = *entry.second;
     if (thread.run == Thread::Run::user) {

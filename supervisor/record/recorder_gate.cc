@@ -329,7 +329,7 @@ void Recorder::leave_gate(Thread& thread) {
 void Recorder::cancel_pending(Thread& thread) {
   RecordedGate& gate = *thread.process->gate;
   if (!gate.reader.cancel_entry()) return;
-  end_send(thread, -EINTR);
+  messages_.end_send(thread.sending, -EINTR);
   gate.unit->log.cancel();
 }
 
@@ -388,7 +388,7 @@ bool Recorder::open_in_slot(Thread& thread) {
   entry.cs = resumed.cs, entry.ss = resumed.ss;
   entry.ds = resumed.ds, entry.es = resumed.es, entry.fs = resumed.fs, entry.gs = resumed.gs;
   entry.rax = static_cast<uint64_t>(-ENOSYS);
-  forget_descriptors(thread, false);
+  Messages::forget_closed(message_call(thread, thread.process->memory), false);
   return true;
 }
 
@@ -761,7 +761,7 @@ bool Recorder::serve_again(Thread& thread) {
   // Patches may be forgotten meanwhile: the slot knows from which trampoline it comes.
   if (stop != slot.site) return false;
   if (event_maker_->idle()) {  // else the next tick looks
-    if (policy_.looks_for_place()) return false;
+    if (messages_.looks_for_place()) return false;
     if (checkpoint_due(*thread.process->unit)) {
       thread.process->unit->last_clock_check = {};  // it is to be asked again at once
       return false;

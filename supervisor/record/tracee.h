@@ -18,11 +18,11 @@
 #include "checkpoint/address_space.h"
 #include "interceptors/channels.h"
 #include "interceptors/syscall_table.h"
-#include "logstore/policy/policy.h"
 #include "supervisor/record/call_timeout.h"
 #include "supervisor/record/confinement.h"
 #include "supervisor/record/held_signals.h"
 #include "supervisor/record/interval_clock.h"
+#include "supervisor/record/messages.h"
 #include "supervisor/record/patience.h"
 #include "supervisor/record/placement.h"
 #include "supervisor/record/process_status.h"
@@ -32,13 +32,6 @@
 #include "supervisor/record/unit_log.h"
 
 namespace redrive {
-
-// A send on its way: what its receivers must know of it.
-struct SendInfo {
-  EventRef event;
-  Tag tag;
-  uint64_t at_ns = 0;  // Send::at_ns
-};
 
 struct Unit;
 
@@ -108,10 +101,7 @@ struct Thread {
   const SyscallRow* restarting = nullptr;  // the call that restart_syscall(2) would restart
   std::array<uint64_t, 6> output_args{};   // the arguments that say where outputs go
   EntrySizes sizes;
-  SendToken send;
-  bool send_unheld = false;  // the call sends more than is held for matching
-  Endpoint send_endpoint;
-  std::vector<uint64_t> datagrams;    // lengths of the datagrams being sent
+  Sending sending;
   uint64_t changes_object = 0;        // the call changes an object that is mapped shared; 0: none
   bool hides_untraced = false;        // in a birth that the kernel makes without the CLONE_UNTRACED that was asked for
   bool image_at_birth = false;        // the policy wants a checkpoint before its first instruction

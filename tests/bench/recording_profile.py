@@ -26,7 +26,7 @@ LIBRARIES = [("log", "zstd|xxhash"), ("patching", "capstone"), ("catalog", "sqli
 FUNCTIONS = [("catalog", r"^redrive::(decode|Decoder|EventSegment|Trace::|build_catalog)"), ("memory", r"^redrive::(Remote|read_memory|write_memory)"),
              ("patching", r"cpuid")]
 OBJECTS = [("patching", r"interceptors/(patch_window|cpuid_sites|gate_calls)|supervisor/(tier/gate|record/recorded_gate|record/patch_plans)"),
-           ("channels", r"channels|socket|payload|endpoint|recorder_messages|policy"),
+           ("channels", r"channels|socket|payload|endpoint|record/messages|policy"),
            ("images", r"checkpoint/|image|recorder_checkpoints|page_store|file_store"),
            ("catalog", r"logstore/(catalog|database|trace\.o|trace_state)"), ("log", r"logstore/"), ("memory", r"base/remote"),
            ("events", r"interceptors/|supervisor/")]

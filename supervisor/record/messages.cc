@@ -1,0 +1,231 @@
+#include "supervisor/record/messages.h"
+
+#include <sys/socket.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "interceptors/payload.h"
+
+namespace redrive {
+namespace {
+
+// Larger sends are not held for matching: their receivers' copies are logged.
+constexpr uint64_t kMaxPayload = uint64_t{16} << 20;
+
+// The bytes that a receive has brought, in order. `scratch`: for those that lie in several places.
+std::span<const uint8_t> payload_of(const Event& event, Bytes& scratch) {
+  const auto brought = [](const MemoryWrite& write) { return write.from_message(); };
+  const auto first = std::find_if(event.writes.begin(), event.writes.end(), brought);
+  if (first == event.writes.end()) return {};
+  if (std::none_of(std::next(first), event.writes.end(), brought)) return first->data;
+  scratch.clear();
+  for (auto write = first; write != event.writes.end(); ++write) {
+    if (write->from_message()) scratch.insert(scratch.end(), write->data.begin(), write->data.end());
+  }
+  return scratch;
+}
+
+Messages::Received keep_as_input(Event& event) {
+  for (auto& write : event.writes) write.kind = MemoryWrite::Kind::data;
+  return {};
+}
+
+// The payload stays in the event, or the event says only how long it is.
+void log_payload(Event& event, bool logged) {
+  for (auto& write : event.writes) {
+    if (!write.from_message()) continue;
+    if (logged) {
+      write.kind = MemoryWrite::Kind::data;
+    } else {
+      write.data.clear();
+    }
+  }
+}
+
+}  // namespace
+
+Messages::Messages(TraceWriter& writer, Policy& policy) : writer_(writer), policy_(policy), held_(writer.directory()) {}
+
+// ---- Descriptors
+
+const Endpoint* Messages::endpoint(const Call& call, int fd_arg) {
+  if (fd_arg < 0) return nullptr;  // a SysV queue
+  const int fd = static_cast<int>(call.args[static_cast<size_t>(fd_arg)]);
+  Endpoints& known = call.descriptors.known;
+  if (const Endpoint* endpoint = known.find(fd)) return endpoint;
+  // It is what it was when the call was made: descriptors that are not known here are not closed without a stop.
+  unsettled_ = channels_.resolve(call.pidfd, fd);
+  if (!unsettled_ || !unsettled_->settled()) return unsettled_ ? &*unsettled_ : nullptr;
+  if (call.gate) call.gate->set_known(call.descriptors, fd, true);
+  return &known.set(fd, *unsettled_);
+}
+
+void Messages::forget_closed(const Call& call, bool served) {
+  const FdEffect effect = call.row.fd_effect;
+  if (effect == FdEffect::none) return;
+  const auto first = static_cast<uint32_t>(call.args[effect == FdEffect::replaces ? 1 : 0]);
+  const auto last = effect == FdEffect::closes_range ? static_cast<uint32_t>(call.args[1]) : first;
+  if (!served && call.gate) call.gate->forget_fresh(first, last);
+  call.descriptors.known.forget(first, last, [&](int fd) {
+    if (!served && call.gate) call.gate->set_known(call.descriptors, fd, false);
+  });
+}
+
+void Messages::note_made(const Call& call, const gate::Record& record) {
+  const NewDescriptor made = call.row.new_descriptor;
+  if (made == NewDescriptor::none) return;
+  const auto fd = static_cast<int>(record.result);
+  Endpoints& known = call.descriptors.known;
+  if (gate::Described described; call.memory.get(gate::kDescribed, described)) {
+    if (made == NewDescriptor::pipe) {
+      int ends[2];
+      if (!call.memory.get(call.args[0], ends)) return;
+      const Endpoint pipe = channels_.resolve_pipe(described.device, described.inode);
+      for (const int end : ends) known.set(end, pipe);
+      return;
+    }
+    Channels::Connection connection{described.inode, described.network, {}, {}};
+    std::memcpy(&connection.local, described.local, sizeof described.local);
+    std::memcpy(&connection.peer, described.peer, sizeof described.peer);
+    const int end = made == NewDescriptor::accepted ? fd : static_cast<int>(call.args[0]);
+    known.set(end, channels_.resolve(connection));
+    return;
+  }
+  if (record.result < 0) return;
+  if (record.no_channel) known.set(fd, {});
+  if (made != NewDescriptor::copy) return;
+  if (const Endpoint* copied = known.find(static_cast<int>(call.args[0]))) known.set(fd, *copied);
+}
+
+// ---- Events
+
+void Messages::begin_send(const Call& call, const Place& place, const std::vector<Span>& inputs, Sending& sending,
+                          Event& event) {
+  const Endpoint* to = endpoint(call, call.row.fd_arg);
+  if (!to || to->kind == Endpoint::Kind::none) return;
+  uint64_t length = 0;
+  for (const auto& span : inputs) length += span.payload ? span.length : 0;
+  sending.to = *to;
+  sending.unheld = length > kMaxPayload;
+  if (sending.unheld) return;
+  Bytes payload = read_payload(inputs, call.memory);
+  sending.datagrams.clear();
+  if (to->kind == Endpoint::Kind::datagram) {
+    sending.datagrams = send_lengths(call.row, call.args, call.memory, payload.size());
+  }
+  const uint64_t at_ns = place.clock.event_ns();
+  sending.send = std::make_shared<SendInfo>(
+      SendInfo{{place.unit, place.event}, policy_.on_send(place.unit, at_ns, payload.size()), at_ns});
+  event.send = Send{to->out, payload.size(), at_ns};
+  channels_.begin_send(*to, sending.send, std::move(payload), sending.datagrams);
+}
+
+void Messages::end_send(Sending& sending, int64_t result) {
+  if (std::exchange(sending.unheld, false) && result > 0) {
+    channels_.transfer(sending.to, static_cast<uint64_t>(result));
+  }
+  if (!sending.send) return;
+  int64_t sent = result;
+  if (sending.to.kind == Endpoint::Kind::datagram && sending.datagrams.size() == 1) sent = result >= 0;
+  channels_.end_send(sending.to, sending.send, sent);
+  sending.send.reset();
+}
+
+// Finds the sends of all that the call has received. False if it is no message.
+bool Messages::match(const Call& call, const Endpoint& from, int64_t result, std::span<const uint8_t> content) {
+  const SyscallRow& row = call.row;
+  const bool peek = row.flags_arg >= 0 && (call.args[static_cast<size_t>(row.flags_arg)] & MSG_PEEK);
+  parts_.clear();
+  uint64_t offset = 0;
+  const auto take = [&](uint64_t wanted) {
+    const uint64_t length = std::min<uint64_t>(wanted, content.size() - offset);
+    const bool matched = length == 0 || channels_.receive(from, content.subspan(offset, length), peek, parts_);
+    offset += length;
+    return matched;
+  };
+  if (from.kind == Endpoint::Kind::datagram) {
+    const auto lengths = datagram_lengths(row, call.args, result, call.memory);
+    if (!std::all_of(lengths.begin(), lengths.end(), take)) return false;
+  } else if (!take(content.size())) {
+    return false;
+  }
+  return !parts_.empty() && offset == content.size();
+}
+
+Messages::Received Messages::receive(const Call& call, const Place& place, int64_t result, Event& event) {
+  const SyscallRow& row = call.row;
+  if (row.traffic == Traffic::transfer && result > 0) {
+    const auto length = static_cast<uint64_t>(result);
+    if (const Endpoint* to = endpoint(call, row.fd_arg)) channels_.transfer(*to, length);
+    if (const Endpoint* from = endpoint(call, row.source_fd_arg)) channels_.drain(*from, length);
+  }
+  if (row.traffic != Traffic::receive || result <= 0) return keep_as_input(event);
+  const Endpoint* from = endpoint(call, row.fd_arg);
+  if (!from || from->kind == Endpoint::Kind::none) return keep_as_input(event);
+  const std::span<const uint8_t> content = payload_of(event, scratch_);
+  if (!match(call, *from, result, content)) return keep_as_input(event);
+  Receive message;
+  message.channel = from->kind == Endpoint::Kind::datagram ? 0 : from->in;
+  message.arrival = ++arrivals_;
+  message.at_ns = place.clock.event_ns();
+  message.parts.reserve(parts_.size());
+  Tag tag = parts_.front().send->tag;
+  uint64_t offset = 0;
+  for (const auto& part : parts_) {
+    tag = join(tag, part.send->tag);
+    message.parts.push_back({part.send->event, part.offset, part.length,
+                             XXH3_64bits(content.data() + offset, part.length), part.send->at_ns});
+    offset += part.length;
+  }
+  const auto decision = policy_.on_receive(place.unit, message.at_ns, tag, offset);
+  message.logged = decision.keep == Keep::keep;
+  // The receive has happened: what it brought is kept, so the checkpoint may follow it.
+  if (decision.force_checkpoint_first) policy_.on_kept(place.unit, tag);
+  if (decision.keep == Keep::later) {
+    HeldPayload held{{place.unit, place.event}, message.channel, {content.begin(), content.end()}};
+    for (auto& kept : held_.add(decision.ticket, std::move(held))) keep(std::move(kept));
+  }
+  log_payload(event, message.logged);
+  event.receive = std::move(message);
+  return {true, decision.force_checkpoint_first};
+}
+
+// A fork is a send, the child's first event its receive; to keep that message is to store the child's memory.
+bool Messages::keeps_birth(UnitId parent, uint64_t at_ns, UnitId child) {
+  const Tag tag = policy_.on_send(parent, at_ns, 0);
+  auto decision = policy_.on_receive(child, 0, tag, 0);
+  if (decision.force_checkpoint_first) {
+    policy_.on_checkpoint(child);  // nothing has happened in its interval
+    decision = policy_.on_receive(child, 0, tag, 0);
+  }
+  return decision.keep != Keep::drop;  // later would be too late
+}
+
+// ---- Intervals
+
+void Messages::begin_interval(UnitId unit, uint64_t ended_ns) {
+  policy_.on_checkpoint(unit, ended_ns);
+  settle();
+}
+
+void Messages::end_unit(UnitId unit, uint64_t ended_ns) {
+  policy_.on_end(unit, ended_ns);
+  settle();
+}
+
+void Messages::settle() {
+  for (const auto& settled : policy_.on_settle()) {
+    if (auto held = held_.settle(settled)) keep(std::move(*held));
+  }
+}
+
+void Messages::keep(HeldPayload held) { writer_.add_payload(held.receiver, held.channel, std::move(held.bytes)); }
+
+void Messages::write_channels() {
+  for (auto& channel : channels_.take_new()) writer_.add(ChannelRecord{channel.id, channel.kind, channel.name});
+}
+
+}  // namespace redrive
