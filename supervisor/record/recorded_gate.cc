@@ -1,7 +1,11 @@
 #include "supervisor/record/recorded_gate.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <utility>
+
+#include "supervisor/tier/registers.h"
 
 namespace redrive {
 
@@ -10,7 +14,7 @@ bool RecordedGate::StoppingSite::stopped_again() {
 }
 
 RecordedGate::RecordedGate(GateArena& arena, const RecordedGate& parent, Unit* unit)
-    : Gate(arena, parent), unit(unit), program(parent.program), stopping(parent.stopping), known_(parent.known_) {}
+    : Gate(arena, parent), unit(unit), program(parent.program), stopping_(parent.stopping_), known_(parent.known_) {}
 
 void RecordedGate::patch_code(const Memory& memory, const std::vector<PlannedPatch>& patches) {
   std::vector<SitePatch> bare;
@@ -27,7 +31,57 @@ void RecordedGate::forget_code(Address start, Address end) {
   forget(start, end);
   last_stops_ = {};
   if (sites.size() != before) std::erase_if(known_, [&](const auto& entry) { return !patched(entry.first); });
-  std::erase_if(stopping, [&](const auto& entry) { return start <= entry.first && entry.first < end; });
+  std::erase_if(stopping_, [&](const auto& entry) { return start <= entry.first && entry.first < end; });
+}
+
+RecordedGate::StoppingSite* RecordedGate::stopping(Address at) {
+  const auto found = stopping_.find(at);
+  return found == stopping_.end() ? nullptr : &found->second;
+}
+
+void RecordedGate::replace(const Memory& memory, Address at, CodeSite& site) {
+  stopping_[at] = {};
+  patch_code(memory, {{{at, *site.window, site.original, site.kind}, &site}});
+  if (const PatchedSite* made = patched(at)) {
+    site.original = made->original;
+    come_by(made->stop);
+    stopping_.erase(at);
+  }
+}
+
+bool RecordedGate::is_changed_by(Special call, std::span<const uint64_t, 6> args) const {
+  const auto is_own = [&](Address start, uint64_t length) { return owns(start, start + length); };
+  switch (call) {
+    case Special::mmap:
+      return (args[3] & MAP_FIXED) && is_own(args[0], args[1]);
+    case Special::munmap:
+    case Special::mprotect:
+    case Special::madvise:
+      return is_own(args[0], args[1]);
+    case Special::mremap:
+      return is_own(args[0], args[1]) || ((args[3] & MREMAP_FIXED) && is_own(args[4], args[2]));
+    default:
+      return false;
+  }
+}
+
+void RecordedGate::forget_changed(Special call, std::span<const uint64_t, 6> args, int64_t result) {
+  if (is_error(result)) return;
+  const auto made = static_cast<Address>(result);
+  switch (call) {
+    case Special::munmap:
+      forget_code(args[0], args[0] + args[1]);
+      break;
+    case Special::mmap:
+      forget_code(made, made + args[1]);
+      break;
+    case Special::mremap:
+      forget_code(args[0], args[0] + args[1]);
+      forget_code(made, made + args[2]);
+      break;
+    default:
+      break;
+  }
 }
 
 const PatchedSite* RecordedGate::come_by(Address stop) {

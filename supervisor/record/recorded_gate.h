@@ -5,6 +5,7 @@
 #include <array>
 #include <atomic>
 #include <memory>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -26,8 +27,25 @@ class RecordedGate : public Gate {
 
   // Gate::patch(), of sites that are in the plans.
   void patch_code(const Memory& memory, const std::vector<PlannedPatch>& patches);
-  // Gate::forget(), and what was known of sites in this range.
-  void forget_code(Address start, Address end);
+  // A site that is not patched, and what is known of it; nothing if it is in no file.
+  struct StoppingSite {
+    CodePlan* plan = nullptr;
+    CodeSite* site = nullptr;
+    bool own = false;    // in the file of a program that is linked with libraries
+    uint64_t stops = 0;  // in this address space
+
+    // Counts a stop. Whether it is worth it by now to replace the instruction.
+    bool stopped_again();
+  };
+  // What was noted of a site that has stopped a thread; null if nothing was. Valid until it is replaced or forgotten.
+  StoppingSite* stopping(Address at);
+  StoppingSite& note_stopping(Address at, const StoppingSite& site) { return stopping_[at] = site; }
+  // Replaces the instruction of such a site, which has a window and memory for a trampoline near. Tried once.
+  void replace(const Memory& memory, Address at, CodeSite& site);
+  // Whether a call that changes mappings would change the tier's.
+  bool is_changed_by(Special call, std::span<const uint64_t, 6> args) const;
+  // Such a call has ended: what was patched in mappings that are gone is forgotten.
+  void forget_changed(Special call, std::span<const uint64_t, 6> args, int64_t result);
   // The site whose trampoline has its instruction there; null if there is none. It is noted that the program has come
   // by. Programs call from few sites, and gates have many: the last answers are kept, for one thread that asks. Valid
   // until something is patched or forgotten.
@@ -46,17 +64,6 @@ class RecordedGate : public Gate {
   RingReader reader;           // of its slot's ring
   // The program has written into its slot: nothing is served any more.
   std::atomic<bool> broken = false;
-  // Of sites that are not patched: what is known of the site; nothing if it is in no file.
-  struct StoppingSite {
-    CodePlan* plan = nullptr;
-    CodeSite* site = nullptr;
-    bool own = false;    // in the file of a program that is linked with libraries
-    uint64_t stops = 0;  // in this address space
-
-    // Counts a stop. Whether it is worth it by now to replace the instruction.
-    bool stopped_again();
-  };
-  std::unordered_map<Address, StoppingSite> stopping;
 
  private:
   // What is known of the sites goes with them.
@@ -73,7 +80,10 @@ class RecordedGate : public Gate {
     const PatchedSite* site = nullptr;
   };
 
+  void forget_code(Address start, Address end);
+
   std::shared_ptr<FdCache> table_;
+  std::unordered_map<Address, StoppingSite> stopping_;
   std::unordered_map<Address, Known> known_;  // by the address of the site
   std::array<Stop, 64> last_stops_;           // by trampoline
 };

@@ -62,11 +62,12 @@ Recorder::Recorder(Tracer& tracer, TraceWriter& writer, Policy& policy, Recorder
       stops_(tracer),
       writer_(writer),
       limits_(limits),
-      cache_(cache),
       placement_(limits.processors),
       messages_(writer, policy),
       images_(writer),
-      plans_(cache) {
+      plans_(cache),
+      cpuid_(cache),
+      patcher_(plans_, cpuid_) {
   if (!limits.in_process) return;
   if (auto arena = GateArena::make()) {
     arena_ = std::move(*arena);
@@ -595,8 +596,10 @@ void Recorder::enter(Thread& thread) {
     add_written(thread, before_syscall(thread.entry), SignalPoint::before_syscall);
   }
   if (forbidden(thread)) return;
+  const RecordedGate* const gate = thread.process->gate.get();
+  const bool changes_tier = gate && thread.row && gate->is_changed_by(thread.row->special, thread.args);
   const bool described = thread.row && is_described(*thread.row, thread.args, thread.process->memory);
-  if (!described || thread.row->treat == Treat::refuse || !mappable(thread) || touches_gate(thread)) {
+  if (!described || thread.row->treat == Treat::refuse || !mappable(thread) || changes_tier) {
     refuse(thread, thread.row);
     return;
   }
@@ -839,7 +842,7 @@ void Recorder::leave(Thread& thread) {
     event.registers = RegisterFile{as_bytes(regs), tracer_.get_xstate(thread.tid)};
     log.close(false);
   } else {
-    forget_patches(thread, result);
+    if (thread.process->gate) thread.process->gate->forget_changed(thread.row->special, thread.args, result);
     close_call(thread, result, thread.process->memory);
   }
   thread.xstate.clear();

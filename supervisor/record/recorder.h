@@ -12,14 +12,15 @@
 
 #include "base/result.h"
 #include "base/write_behind.h"
-#include "interceptors/cpuid_sites.h"
 #include "interceptors/trapped_instructions.h"
+#include "supervisor/record/cpuid_replacement.h"
 #include "supervisor/record/image_worker.h"
 #include "supervisor/record/mapped_file.h"
 #include "supervisor/record/mapped_objects.h"
 #include "supervisor/record/messages.h"
 #include "supervisor/record/outside_writers.h"
 #include "supervisor/record/patch_plans.h"
+#include "supervisor/record/patcher.h"
 #include "supervisor/record/placement.h"
 #include "supervisor/record/recorded_gate.h"
 #include "supervisor/record/ring_reader.h"
@@ -148,7 +149,7 @@ class Recorder {
   void forget_ended_units();
 
   // recorder_signals.cc
-  const std::vector<CpuidSite>* cpuid_sites_of(const MappedFile& file);
+  const std::vector<CpuidSite>* cpuid_sites_of(const MappedFile& file) { return cpuid_.sites_of(file); }
   void replace_cpuid(Process& process, const Mapping& mapping, const MappedFile* file, Event* event);
   void handle_signal(Thread& thread, int signal);
   bool answer_trapped_instruction(Thread& thread, int signal, const user_regs_struct& regs);
@@ -329,16 +330,12 @@ class Recorder {
   bool end_cut_short(Thread& thread, int signal);
   void disturb(Thread& thread, bool comes_out, int signal = 0);
   void at_boundary(Thread& thread, user_regs_struct regs);
-  RecordedGate::StoppingSite& stopping_site(const Thread& thread, Address at, SiteKind kind);
-  bool fits(const Thread& thread, Address at, const RecordedGate::StoppingSite& stopping, const Mapping& mapping) const;
-  static void replace(Process& process, Address at, CodeSite& site);
+  std::optional<Patcher::Replacement> replacement(const Thread& thread, Address at, SiteKind kind);
   bool patch(Thread& thread);
   void patch_instruction(Thread& thread, Address at, SiteKind kind);
   Result<void> map_trampolines(Thread& thread, Address near);
   void apply_plan(Process& process, const Mapping& mapping, const MappedFile& file);
-  bool in_use(const Thread& thread, Address start, Address end) const;
-  bool touches_gate(const Thread& thread) const;
-  void forget_patches(Thread& thread, int64_t result);
+  bool in_use(const Thread& thread, const AddressRange& code) const;
   void drain();
   // What an address space has served and is not events yet.
   struct Served {
@@ -388,7 +385,6 @@ class Recorder {
   StopQueue stops_;
   TraceWriter& writer_;
   RecorderLimits limits_;
-  FileCache* cache_;
   Placement placement_;
   Messages messages_;
   ImageWorker images_;
@@ -413,9 +409,8 @@ class Recorder {
   std::optional<Clock::time_point> root_ended_;
   bool write_failed_ = false;
   Clock::time_point next_tick_{};
-  Clock::time_point placed_{};                                 // when the units' places were last looked at
-  bool crowded_ = false;                                       // several of them computed then
-  std::map<FileVersion, std::vector<CpuidSite>> cpuid_sites_;  // of mapped files
+  Clock::time_point placed_{};  // when the units' places were last looked at
+  bool crowded_ = false;        // several of them computed then
   CpuidAnswers answers_;
   // Used again and again:
   std::vector<Span> spans_;
@@ -424,6 +419,8 @@ class Recorder {
   std::unique_ptr<GateArena> arena_;  // null: stops only
   std::vector<std::weak_ptr<RecordedGate>> gates_;
   PatchPlans plans_;
+  CpuidReplacement cpuid_;
+  Patcher patcher_;
   CodeSegments code_;
   // Makes events on another processor; null if there is none. The last member: its thread uses the others.
   std::unique_ptr<WriteBehind<std::vector<Served>>> event_maker_;

@@ -474,64 +474,29 @@ void Recorder::at_boundary(Thread& thread, user_regs_struct regs) {
 
 // ---- Patching
 
-// What is known of the site, which has just stopped the thread.
-RecordedGate::StoppingSite& Recorder::stopping_site(const Thread& thread, Address at, SiteKind kind) {
+// An instruction has stopped the thread, whose address space has a slot: how it can be replaced now.
+std::optional<Patcher::Replacement> Recorder::replacement(const Thread& thread, Address at, SiteKind kind) {
   const Process& process = *thread.process;
-  auto [known, fresh] = process.gate->stopping.try_emplace(at);
-  if (!fresh) return known->second;
-  const auto mapping = mapping_of(process.pid, at);
-  MappedFiles files(process.pid);
-  const MappedFile* file = mapping && PatchPlans::is_code(*mapping) ? files.of(*mapping) : nullptr;
-  if (!file) return known->second;
-  arena_->code_is_replaced(file->version);
-  CodePlan& plan = plans_.of(*file, *mapping);
-  CodeSite& site = plan.site(at - mapping->start);
-  site.kind = kind;
-  if (const auto sites = cpuid_sites_.find(file->version); kind == SiteKind::cpuid && sites != cpuid_sites_.end()) {
-    for (const auto& each : sites->second) {
-      if (each.offset == site.offset) site.front = each.front;
-    }
-  }
-  return known->second = {&plan, &site, plans_.kind(*file, mapping->name) == CodeFile::program};
-}
-
-// Whether the site's instruction can be replaced now.
-bool Recorder::fits(const Thread& thread, Address at, const RecordedGate::StoppingSite& stopping,
-                    const Mapping& mapping) const {
-  const auto window = stopping.plan->examine(*stopping.site, thread.process->memory, mapping);
-  // Others may be at the instructions that would be replaced.
-  return window && !in_use(thread, at - window->before, at + instruction_size(stopping.site->kind) + window->after);
-}
-
-// Tried once in an address space.
-void Recorder::replace(Process& process, Address at, CodeSite& site) {
-  RecordedGate& gate = *process.gate;
-  gate.stopping[at] = {};
-  gate.patch_code(process.memory, {{{at, *site.window, site.original, site.kind}, &site}});
-  if (const PatchedSite* made = gate.patched(at)) {
-    site.original = made->original;
-    gate.come_by(made->stop);
-    gate.stopping.erase(at);
-  }
+  auto replacement = patcher_.stopped({process.pid, process.memory, *process.gate}, at, kind);
+  if (replacement && in_use(thread, replacement->window)) return {};
+  return replacement;
 }
 
 // At a syscall's stop: replaces its instruction if that has proved worth it. True if the thread had to be resumed, and
 // comes to the same call again.
 bool Recorder::patch(Thread& thread) {
-  Process& process = *thread.process;
+  const Process& process = *thread.process;
   RecordedGate* const gate = process.gate.get();
   const Address at = thread.entry.rip - kSyscallSize;
-  if (!gate || !gate->slot() || gate->patched(at)) return false;
+  if (!gate || !gate->slot()) return false;
   const auto args = syscall_args(thread.entry);
   const SyscallRow* row = find_row(static_cast<int64_t>(thread.entry.orig_rax), args);
   if (!row || !row->in_process) return false;
-  auto& stopping = stopping_site(thread, at, SiteKind::syscall);
-  if (!stopping.stopped_again()) return false;
-  const auto mapping = mapping_of(process.pid, at);
-  if (!mapping || !fits(thread, at, stopping, *mapping)) return false;
+  const auto found = replacement(thread, at, SiteKind::syscall);
+  if (!found) return false;
   const bool near = gate->trampolines_near(at);
   if (!near && !map_trampolines(thread, at)) return true;
-  replace(process, at, *stopping.site);
+  gate->replace(process.memory, at, *found->site);
   if (!near) {
     rewind(thread, thread.entry);
     return true;
@@ -542,40 +507,30 @@ bool Recorder::patch(Thread& thread) {
 
 // The same at the stop of another instruction. The thread's registers have to be set afterwards.
 void Recorder::patch_instruction(Thread& thread, Address at, SiteKind kind) {
-  Process& process = *thread.process;
+  const Process& process = *thread.process;
   RecordedGate* const gate = process.gate.get();
-  if (!gate || !gate->slot() || gate->patched(at)) return;
-  auto& stopping = stopping_site(thread, at, kind);
-  if (!stopping.stopped_again()) return;
-  const auto mapping = mapping_of(process.pid, at);
-  if (!mapping || !fits(thread, at, stopping, *mapping)) return;
-  if (gate->trampolines_near(at) || map_trampolines(thread, at)) replace(process, at, *stopping.site);
+  if (!gate || !gate->slot()) return;
+  const auto found = replacement(thread, at, kind);
+  if (!found) return;
+  if (gate->trampolines_near(at) || map_trampolines(thread, at)) gate->replace(process.memory, at, *found->site);
 }
 
 // Whether another thread of the address space is at an instruction there. One that is in a call is told where it goes
 // on when it comes out of it.
-bool Recorder::in_use(const Thread& thread, Address start, Address end) const {
+bool Recorder::in_use(const Thread& thread, const AddressRange& code) const {
   return std::any_of(threads_.begin(), threads_.end(), [&](const auto& entry) {
     const Thread& other = *entry.second;
     if (other.run == Thread::Run::blocked || other.stop == Thread::Stop::exit) return false;
-    return &other != &thread && other.process->gate == thread.process->gate && other.entry.rip >= start &&
-           other.entry.rip <= end;
+    return &other != &thread && other.process->gate == thread.process->gate && other.entry.rip >= code.start &&
+           other.entry.rip <= code.end;
   });
 }
 
-// Code was mapped that nothing has run yet: patches what has proved worth it in other programs, but for what a
-// program's own file holds. What maps more memory for trampolines is left to the sites' stops.
+// Code was mapped that nothing has run yet.
 void Recorder::apply_plan(Process& process, const Mapping& mapping, const MappedFile& file) {
-  RecordedGate* const gate = process.gate.get();
-  if (!gate || !gate->slot() || !PatchPlans::is_code(mapping)) return;
-  if (plans_.kind(file, mapping.name) == CodeFile::program) return;
-  auto patches = plans_.of(file, mapping).ready(mapping.start, gate->program);
-  if (patches.empty()) return;
-  // No trap of such an instruction may have come yet.
-  if (std::any_of(patches.begin(), patches.end(), [](const PlannedPatch& each) { return each.patch.counter(); })) {
-    arena_->set_counter(counter());
+  if (process.gate && process.gate->slot()) {
+    patcher_.apply_plan({process.pid, process.memory, *process.gate}, mapping, file);
   }
-  gate->patch_code(process.memory, patches);
 }
 
 // Maps memory for trampolines within reach of `near`, if there is a gap. The thread must be rewound afterwards if it is
@@ -587,47 +542,6 @@ Result<void> Recorder::map_trampolines(Thread& thread, Address near) {
   ASSIGN_OR_RETURN(const int64_t made, make_calls(thread, thread.entry, {map_trampolines_at(*at)}));
   if (made == static_cast<int64_t>(*at)) thread.process->gate->add_trampolines(thread.process->memory, *at);
   return {};
-}
-
-// Whether the call would change memory that is the tier's.
-bool Recorder::touches_gate(const Thread& thread) const {
-  const Gate* gate = thread.process->gate.get();
-  if (!gate) return false;
-  const auto& args = thread.args;
-  const auto owns = [&](Address start, uint64_t length) { return gate->owns(start, start + length); };
-  switch (thread.row->special) {
-    case Special::mmap:
-      return (args[3] & MAP_FIXED) && owns(args[0], args[1]);
-    case Special::munmap:
-    case Special::mprotect:
-    case Special::madvise:
-      return owns(args[0], args[1]);
-    case Special::mremap:
-      return owns(args[0], args[1]) || ((args[3] & MREMAP_FIXED) && owns(args[4], args[2]));
-    default:
-      return false;
-  }
-}
-
-// The program's mappings have changed: what was patched there is gone.
-void Recorder::forget_patches(Thread& thread, int64_t result) {
-  RecordedGate* gate = thread.process->gate.get();
-  if (!gate || is_error(result)) return;
-  const auto& args = thread.args;
-  switch (thread.row->special) {
-    case Special::munmap:
-      gate->forget_code(args[0], args[0] + args[1]);
-      break;
-    case Special::mmap:
-      gate->forget_code(static_cast<Address>(result), static_cast<Address>(result) + args[1]);
-      break;
-    case Special::mremap:
-      gate->forget_code(args[0], args[0] + args[1]);
-      gate->forget_code(static_cast<Address>(result), static_cast<Address>(result) + args[2]);
-      break;
-    default:
-      break;
-  }
 }
 
 // ---- Records
@@ -836,7 +750,7 @@ void Recorder::close_served(const Served& served) {
   served.gate->unit->served_calls += times;
   const SyscallRow* const row = served.thread->row;
   if (row->treat == Treat::refuse) count_refusal(*served.thread, row, row->refusal);
-  forget_patches(*served.thread, record.result);
+  served.gate->forget_changed(row->special, served.thread->args, record.result);
   close_call(*served.thread, record.result, Memory::of(served.stretch.pieces()), &record, times,
              read_once(record.cycle));
 }

@@ -11,10 +11,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
-#include <fstream>
 
 #include "checkpoint/address_space.h"
-#include "interceptors/cpuid_sites.h"
 #include "interceptors/trapped_instructions.h"
 #include "supervisor/record/recorder.h"
 #include "supervisor/record/robust_futexes.h"
@@ -69,26 +67,6 @@ uint64_t frame_size(const Memory& memory, Address sp) {
   if (fp < sp || fp - sp > kMaxFrame || !memory.get(fp + kSoftwareReserved, reserved)) return sizeof context + 136;
   const uint64_t size = reserved[0] == kMagic ? reserved[1] : 512;
   return std::min(fp - sp + size, kMaxFrame);
-}
-
-// A file, whole; empty if it cannot be read.
-Bytes contents_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  if (!file) return {};
-  Bytes contents(static_cast<size_t>(file.tellg()));
-  file.seekg(0);
-  file.read(reinterpret_cast<char*>(contents.data()), static_cast<std::streamsize>(contents.size()));
-  contents.resize(static_cast<size_t>(file.gcount()));
-  return contents;
-}
-
-bool all_hold_cpuid(const std::string& path, const std::vector<CpuidSite>& sites) {
-  std::ifstream file(path, std::ios::binary);
-  return std::all_of(sites.begin(), sites.end(), [&](const CpuidSite& site) {
-    char code[2] = {};
-    file.seekg(static_cast<std::streamoff>(site.offset));
-    return file.read(code, sizeof code) && code[0] == '\x0f' && code[1] == '\xa2';
-  });
 }
 
 }  // namespace
@@ -392,43 +370,21 @@ void Recorder::add_trap(Thread& thread, const TrappedInstruction& trap, const us
   thread.process->unit->log.add(std::move(event));
 }
 
-// Null if the file cannot be read.
-const std::vector<CpuidSite>* Recorder::cpuid_sites_of(const MappedFile& file) {
-  auto known = cpuid_sites_.find(file.version);
-  if (known != cpuid_sites_.end()) return &known->second;
-  FileFacts* const facts = cache_ ? cache_->of(file.path, file.version) : nullptr;
-  auto sites = facts ? decode_cpuid_sites(facts->cpuid_sites) : std::nullopt;
-  if (!sites || !all_hold_cpuid(file.path, *sites)) {
-    const Bytes contents = contents_of(file.path);
-    if (contents.empty()) return nullptr;
-    sites = cpuid_sites(contents);
-    if (facts) facts->cpuid_sites = encode(*sites);
-  }
-  return &cpuid_sites_.emplace(file.version, std::move(*sites)).first->second;
-}
-
 // On processors that cannot trap cpuid: replaces it in a file's mapping that was just made, and notes that in the
 // event. `file`: null if it cannot be reached.
 void Recorder::replace_cpuid(Process& process, const Mapping& mapping, const MappedFile* file, Event* event) {
   if (limits_.cpuid_traps || mapping.inode == 0 || mapping.shared || !(mapping.protection & PROT_EXEC)) return;
-  const auto* const sites = file ? cpuid_sites_of(*file) : nullptr;
-  if (!sites) {
+  const auto replaced = cpuid_.replace(process.memory, mapping, file);
+  if (!replaced) {
     add_unsure(*process.unit, "cpuid instructions of " + mapping.name + " could not be looked for");
     return;
   }
-  Bytes stand_in(std::begin(kCpuidStandIn), std::end(kCpuidStandIn));
-  std::vector<MemoryPiece> pieces;
-  for (const auto& site : *sites) {
-    const uint64_t offset = site.offset - mapping.offset;
-    if (site.offset < mapping.offset || offset > mapping.length() - stand_in.size()) continue;
-    pieces.push_back({mapping.start + offset, stand_in.data(), stand_in.size()});
-  }
-  uint8_t byte = 0;  // none if the process was killed
-  if (!process.memory.patch(pieces) && process.memory.get(mapping.start, byte))
-    add_unsure(*process.unit, "cpuid instructions could not be replaced");
-  for (const auto& piece : pieces) {
-    process.cpuid_sites.insert(piece.address);
-    if (event) event->writes.push_back({piece.address, piece.size, MemoryWrite::Kind::data, stand_in});
+  if (replaced->failed) add_unsure(*process.unit, "cpuid instructions could not be replaced");
+  process.cpuid_sites.insert(replaced->sites.begin(), replaced->sites.end());
+  if (!event) return;
+  const Bytes stand_in(std::begin(kCpuidStandIn), std::end(kCpuidStandIn));
+  for (const Address site : replaced->sites) {
+    event->writes.push_back({site, stand_in.size(), MemoryWrite::Kind::data, stand_in});
   }
 }
 

@@ -175,6 +175,7 @@ class Gate {
   Gate(const Gate&) = delete;
   Gate& operator=(const Gate&) = delete;
 
+  GateArena& arena() const { return arena_; }
   bool take_slot();
   gate::Slot* slot() const { return slot_; }  // null before it is set, or if there was no memory for it
   SharedMemory& slot_memory() { return *memory_; }
