@@ -60,6 +60,8 @@ pid_t tid_named(const Thread& caller, uint64_t number) {
 Recorder::Recorder(Tracer& tracer, TraceWriter& writer, Policy& policy, RecorderLimits limits, FileCache* cache)
     : tracer_(tracer),
       stops_(tracer),
+      calls_(tracer, [this](pid_t tid) { return wait_stop(tid); }),
+      tier_mapper_(tracer, calls_),
       writer_(writer),
       limits_(limits),
       placement_(limits.processors),

@@ -25,7 +25,9 @@
 #include "supervisor/record/recorded_gate.h"
 #include "supervisor/record/ring_reader.h"
 #include "supervisor/record/stop_queue.h"
+#include "supervisor/record/tier_mapper.h"
 #include "supervisor/record/tracee.h"
+#include "supervisor/record/tracee_calls.h"
 #include "supervisor/record/tracer.h"
 
 namespace redrive {
@@ -49,9 +51,6 @@ struct LeftBehind {
   int exit_status = 0;   // the program's
   size_t processes = 0;  // that it has started, and that live on
 };
-
-// A syscall instruction in the vDSO that is mapped there; 0 if there is none.
-Address vdso_syscall(const Memory& memory, Address vdso);
 
 class Recorder {
  public:
@@ -303,15 +302,8 @@ class Recorder {
   // recorder_gate.cc: the in-process tier
   bool get_regs(const Thread& thread, user_regs_struct& regs) const;
   bool set_regs(const Thread& thread, const user_regs_struct& regs) const;
-  Result<int64_t> call_at(Thread& thread, Address instruction, const user_regs_struct& base, long number,
-                          std::initializer_list<uint64_t> args);
-  Result<user_regs_struct> make_calls_from(Thread& thread, const user_regs_struct& base, Address instruction,
-                                           const std::vector<gate::InjectedCall>& calls, pid_t* born = nullptr);
-  template <typename Call>
-  Result<std::vector<uint64_t>> hand_over(Thread& thread, Address stack_pointer,
-                                          std::initializer_list<const SharedMemory*> files, const Call& call);
-  Result<int64_t> make_calls(Thread& thread, const user_regs_struct& base, const std::vector<gate::InjectedCall>& calls,
-                             pid_t* born = nullptr);
+  static TraceeCalls::Caller caller_of(Thread& thread);
+  static TierMapper::Tracee tracee_of(Thread& thread);
   Result<void> map_gate(Thread& thread, const user_regs_struct& regs, Address vdso,
                         const std::vector<Mapping>& mappings);
   Result<void> inherit_gate(Thread& thread, const user_regs_struct& regs, std::shared_ptr<RecordedGate> gate);
@@ -383,6 +375,8 @@ class Recorder {
 
   Tracer& tracer_;
   StopQueue stops_;
+  TraceeCalls calls_;
+  TierMapper tier_mapper_;
   TraceWriter& writer_;
   RecorderLimits limits_;
   Placement placement_;

@@ -228,7 +228,7 @@ void Recorder::open_for_reading(Thread& thread, const user_regs_struct& stopped)
   Bytes covered(path.size() + 1);
   if (!memory.read(at, covered.data(), covered.size()) || !memory.write(at, path.c_str(), covered.size())) return;
   const auto call = [&](long number, std::initializer_list<uint64_t> args) {
-    const auto made = call_at(thread, stopped.rip - kSyscallSize, stopped, number, args);
+    const auto made = calls_.call_at(caller_of(thread), stopped.rip - kSyscallSize, stopped, number, args);
     return made ? *made : int64_t{-1};
   };
   const auto closed_at_exec = thread.args[thread.row->number == SYS_open ? 1 : 2] & O_CLOEXEC;

@@ -105,16 +105,6 @@ struct InitialStack {
 
 }  // namespace
 
-// A syscall instruction in the vDSO; 0 if there is none.
-Address vdso_syscall(const Memory& memory, Address vdso) {
-  if (!vdso) return 0;
-  Bytes code(2 * kPageSize);
-  code.resize(memory.read_some(vdso, code.data(), code.size()));
-  const uint8_t instruction[] = {0x0f, 0x05};
-  const auto at = std::search(code.begin(), code.end(), std::begin(instruction), std::end(instruction));
-  return at == code.end() ? 0 : vdso + static_cast<Address>(at - code.begin());
-}
-
 Result<void> Recorder::launch(const std::string& path, const std::vector<std::string>& arguments) {
   int go[2];
   if (pipe2(go, O_CLOEXEC) != 0) return errno_error("cannot make a pipe");
@@ -444,7 +434,7 @@ void Recorder::begin_program(Thread& thread) {
     if (arena_ && !map_gate(thread, regs, vdso, mappings)) return;
     // execve switched cpuid faulting off.
     const Address site = limits_.cpuid_traps ? vdso_syscall(process.memory, vdso) : 0;
-    if (site && !call_at(thread, site, regs, SYS_arch_prctl, {kArchSetCpuid, 0})) return;
+    if (site && !calls_.call_at(caller_of(thread), site, regs, SYS_arch_prctl, {kArchSetCpuid, 0})) return;
     regs.orig_rax = ~0ull;
     tracer_.set_regs(thread.tid, regs);
   }

@@ -91,8 +91,8 @@ bool Recorder::undo_forced(Thread& thread, int signal, const user_regs_struct& r
                                           " was lost to an instruction that the recorder answers");
     return true;
   }
-  const auto done =
-      call_at(thread, instruction, regs, SYS_rt_sigaction, {static_cast<uint64_t>(signal), at, 0, kSetSize});
+  const auto done = calls_.call_at(caller_of(thread), instruction, regs, SYS_rt_sigaction,
+                                   {static_cast<uint64_t>(signal), at, 0, kSetSize});
   if (!done) return false;
   memory.put(at, covered);
   return true;

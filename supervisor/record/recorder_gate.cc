@@ -1,17 +1,13 @@
 // The in-process tier (interceptors/inprocess/DESIGN.md): maps the code into address spaces, patches syscall sites, and
 // turns the records of served calls into events. Registers are translated where stops are read and written, so nothing
 // else knows of trampolines.
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
 
-#include "base/pass_fd.h"
 #include "checkpoint/address_space.h"
 #include "interceptors/trapped_instructions.h"
 #include "supervisor/record/recorder.h"
@@ -34,11 +30,6 @@ void set_at_exit(user_regs_struct& regs, const gate::Record& record, Address sit
   regs.fs_base = record.fs_base, regs.gs_base = record.gs_base;
 }
 
-gate::InjectedCall map_trampolines_at(Address at) {
-  return {SYS_mmap,
-          {at, kTrampolinesSize, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, ~0ull, 0}};
-}
-
 static_assert(gate::kLongestCycle == kLongestCycle);
 
 }  // namespace
@@ -55,208 +46,30 @@ bool Recorder::set_regs(const Thread& thread, const user_regs_struct& regs) cons
   return tracer_.set_regs(thread.tid, physical);
 }
 
-// Executes a syscall at `instruction`, whose stops are the same as of the program's own. `base`: the other registers.
-// Signals that come meanwhile are held.
-Result<int64_t> Recorder::call_at(Thread& thread, Address instruction, const user_regs_struct& base, long number,
-                                  std::initializer_list<uint64_t> args) {
-  user_regs_struct regs = base;
-  regs.rip = instruction;
-  regs.rax = static_cast<uint64_t>(number);
-  regs.orig_rax = ~0ull;
-  int index = 0;
-  for (const uint64_t arg : args) syscall_arg(regs, index++) = arg;
-  tracer_.set_regs(thread.tid, regs);
-  Resume how = Resume::cont;
-  for (;;) {
-    resume(thread, how);
-    const auto stop = wait_stop(thread.tid);
-    if (!stop) return Error{"the program was killed"};
-    if (is<SyscallEntry>(*stop)) {
-      // Behind an execve the kernel has put its result where the number was.
-      regs.orig_rax = static_cast<uint64_t>(number);
-      tracer_.set_regs(thread.tid, regs);
-      how = Resume::to_syscall_exit;
-    } else if (is<SyscallExit>(*stop)) {
-      break;
-    } else if (siginfo_t info{}; is<SignalStop>(*stop) && tracer_.get_siginfo(thread.tid, info)) {
-      thread.signals.hold(info, tracer_.now());
-    }
-  }
-  if (!tracer_.get_regs(thread.tid, regs)) return Error{"the program was killed"};
-  return static_cast<int64_t>(regs.rax);
-}
+TraceeCalls::Caller Recorder::caller_of(Thread& thread) { return {thread.tid, thread.signals}; }
 
-// Has the thread make these calls, up to the first that fails, from the instruction on that makes them. Returns its
-// registers at the stop behind them. `base` as above; `born`: of a clone among them, its process.
-Result<user_regs_struct> Recorder::make_calls_from(Thread& thread, const user_regs_struct& base, Address instruction,
-                                                   const std::vector<gate::InjectedCall>& calls, pid_t* born) {
-  arena_->set_injected(calls);
-  user_regs_struct regs = base;
-  regs.rip = instruction;
-  regs.orig_rax = ~0ull;
-  regs.rbp = gate::kOrders + offsetof(gate::Orders, injected);
-  regs.rbx = regs.rbp + calls.size() * sizeof(gate::InjectedCall);
-  regs.r15 = arena_->secret();
-  tracer_.set_regs(thread.tid, regs);
-  for (;;) {
-    resume(thread, Resume::cont);
-    const auto stop = wait_stop(thread.tid);
-    if (!stop) return Error{"the program was killed"};
-    if (is<SyscallEntry>(*stop)) {
-      // One of the calls that the filter lets nobody make unseen.
-      if (tracer_.get_regs(thread.tid, regs) && regs.rip == arena_->header().injected) continue;
-      break;
-    }
-    if (const auto* birth = std::get_if<Birth>(&*stop); birth && born) *born = birth->child;
-    if (siginfo_t info{}; is<SignalStop>(*stop) && tracer_.get_siginfo(thread.tid, info)) {
-      thread.signals.hold(info, tracer_.now());
-    }
-  }
-  if (!tracer_.get_regs(thread.tid, regs)) return Error{"the program was killed"};
-  return regs;
-}
-
-// The same in an address space that has the tier's code. Returns the last call's result.
-Result<int64_t> Recorder::make_calls(Thread& thread, const user_regs_struct& base,
-                                     const std::vector<gate::InjectedCall>& calls, pid_t* born) {
-  ASSIGN_OR_RETURN(const user_regs_struct made, make_calls_from(thread, base, arena_->header().inject, calls, born));
-  return static_cast<int64_t>(made.rdi);
-}
-
-// Gives the thread's process these files where it cannot open them by name: through a socket of its own. `call`
-// executes a system call there; what lies below the stack pointer is used meanwhile. Returns the descriptors; none if
-// that cannot be.
-template <typename Call>
-Result<std::vector<uint64_t>> Recorder::hand_over(Thread& thread, Address stack_pointer,
-                                                  std::initializer_list<const SharedMemory*> files, const Call& call) {
-  struct Scratch {
-    int ends[2];
-    Receiving receiving;
-  };
-  constexpr uint64_t kRedZone = 128;
+TierMapper::Tracee Recorder::tracee_of(Thread& thread) {
   const Process& process = *thread.process;
-  const Address at = (stack_pointer - kRedZone - sizeof(Scratch)) & ~uint64_t{15};
-  std::vector<uint64_t> received;
-  Scratch covered, scratch{};
-  if (!process.memory.read(at, &covered, sizeof covered)) return received;
-  ASSIGN_OR_RETURN(int64_t result, call(SYS_socketpair, {AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, at}));
-  if (result != 0 || !process.memory.read(at, scratch.ends, sizeof scratch.ends)) return received;
-  const Fd end(static_cast<int>(syscall(SYS_pidfd_getfd, process.pidfd.get(), scratch.ends[0], 0)));
-  const Address message = at + offsetof(Scratch, receiving);
-  scratch.receiving = Receiving::at(message);
-  for (const SharedMemory* file : files) {
-    int descriptor = -1;
-    if (!end || !file->send(end.get())) break;
-    process.memory.write(at, &scratch, sizeof scratch);
-    const auto socket = static_cast<uint64_t>(scratch.ends[1]);
-    ASSIGN_OR_RETURN(result, call(SYS_recvmsg, {socket, message, MSG_CMSG_CLOEXEC}));
-    const Address its = message + offsetof(Receiving, descriptor);
-    if (result != 1 || !process.memory.read(its, &descriptor, sizeof descriptor) || descriptor < 0) break;
-    received.push_back(static_cast<uint64_t>(descriptor));
-  }
-  if (received.size() < files.size()) {
-    for (const uint64_t descriptor : std::exchange(received, {})) TRY(call(SYS_close, {descriptor}));
-  }
-  for (const int socket : scratch.ends) TRY(call(SYS_close, {static_cast<uint64_t>(socket)}));
-  process.memory.write(at, &covered, sizeof covered);
-  return received;
+  return {caller_of(thread), process.pid, process.pidfd.get(), process.memory};
 }
 
-// Maps the tier into the address space of a new program, with memory for trampolines near its first instruction. The
-// thread is stopped before it, with these registers, and has code mapped at `vdso` that it will not use. Where that
-// cannot be, calls are left to stops. Fails if the program was killed.
+// Maps the tier into the address space of a new program (TierMapper::map()).
 Result<void> Recorder::map_gate(Thread& thread, const user_regs_struct& regs, Address vdso,
                                 const std::vector<Mapping>& mappings) {
   Process& process = *thread.process;
-  auto gate = std::make_shared<RecordedGate>(*arena_, process.unit);
-  const Address instruction = vdso_syscall(process.memory, vdso);
-  if (!instruction || !gate->take_slot()) return {};
-  const Bytes loader = arena_->loader(gate->slot_memory());
-  Bytes covered(loader.size());
-  if (!process.memory.read(vdso, covered.data(), covered.size())) return {};
-  const auto call = [&](long number, std::initializer_list<uint64_t> args) {
-    return call_at(thread, instruction, regs, number, args);
-  };
-  user_regs_struct before = regs;
-  before.r12 = before.r13 = before.r14 = ~0ull;
-  Address start = vdso;
-  if (!GateArena::can_open(process.pid)) {
-    ASSIGN_OR_RETURN(const auto files,
-                     hand_over(thread, regs.rsp, {&arena_->code(), &arena_->clock(), &gate->slot_memory()}, call));
-    if (files.empty()) return {};
-    before.r12 = files[0], before.r13 = files[1], before.r14 = files[2];
-    start += arena_->header().load_opened - arena_->header().load;
-  }
-  if (!process.memory.write(vdso, loader.data(), loader.size())) return {};
-  constexpr uint64_t kShared = MAP_SHARED | MAP_FIXED_NOREPLACE;
-  constexpr uint64_t kReadWrite = PROT_READ | PROT_WRITE;
-  std::vector<gate::InjectedCall> calls{
-      {SYS_close, {gate::kOpened}},
-      {SYS_mmap, {gate::kClock, gate::kClockSize, kReadWrite, kShared, gate::kClockFile, 0}},
-      {SYS_close, {gate::kClockFile}},
-      {SYS_mmap, {gate::kSlot, gate::kSlotSize, kReadWrite, kShared, gate::kSlotFile, 0}},
-      {SYS_close, {gate::kSlotFile}}};
-  const auto trampolines = Gate::gap_near(mappings, regs.rip);
-  if (trampolines) calls.push_back(map_trampolines_at(*trampolines));
-  calls.push_back({SYS_brk, {}});
-  ASSIGN_OR_RETURN(const user_regs_struct made, make_calls_from(thread, before, start, calls));
-  process.memory.write(vdso, covered.data(), covered.size());
-  gate->slot_memory().close();
-  const auto brk = static_cast<int64_t>(made.rdi);
-  if (made.rip != arena_->header().boundary || is_error(brk)) {
-    for (const uint64_t file : {made.r12, made.r13, made.r14}) {
-      if (!is_error(static_cast<int64_t>(file))) TRY(call(SYS_close, {file}));
-    }
-    return {};
-  }
-  process.brk = static_cast<Address>(brk);
-  if (trampolines) gate->add_trampolines(process.memory, *trampolines);
-  process.gate = std::move(gate);
+  ASSIGN_OR_RETURN(auto mapped, tier_mapper_.map(tracee_of(thread), *arena_, process.unit, regs, vdso, mappings));
+  if (!mapped.gate) return {};
+  process.brk = mapped.brk;
+  process.gate = std::move(mapped.gate);
   gates_.push_back(process.gate);
   return {};
 }
 
-// Gives a forked child a slot of its own in place of its parent's. The thread is stopped before its first instruction,
-// with these registers. Fails if it was killed.
+// Gives a forked child a slot of its own in place of its parent's (TierMapper::inherit()).
 Result<void> Recorder::inherit_gate(Thread& thread, const user_regs_struct& regs, std::shared_ptr<RecordedGate> gate) {
-  Process& process = *thread.process;
-  const auto map_slot = [&](uint64_t flags, uint64_t fd) {
-    return gate::InjectedCall{SYS_mmap,
-                              {gate::kSlot, gate::kSlotSize, PROT_READ | PROT_WRITE, flags | MAP_FIXED, fd, 0}};
-  };
-  process.gate = gate;
-  bool mapped = false;
-  if (gate->take_slot()) {
-    user_regs_struct before = regs;
-    before.r12 = ~0ull;
-    std::vector<gate::InjectedCall> calls{map_slot(MAP_SHARED, gate::kOpened), {SYS_close, {gate::kOpened}}};
-    if (GateArena::can_open(process.pid)) {
-      arena_->set_slot_path(gate->slot_memory().path());
-      calls.insert(calls.begin(), {SYS_open, {GateArena::kSlotPath, O_RDWR | O_CLOEXEC}});
-    } else {
-      const auto call = [&](long number, std::initializer_list<uint64_t> args) {
-        gate::InjectedCall injected{static_cast<uint64_t>(number), {}};
-        std::copy(args.begin(), args.end(), injected.args);
-        return make_calls(thread, regs, {injected});
-      };
-      ASSIGN_OR_RETURN(const auto files, hand_over(thread, regs.rsp, {&gate->slot_memory()}, call));
-      if (!files.empty()) before.r12 = files.front();
-    }
-    ASSIGN_OR_RETURN(const user_regs_struct made, make_calls_from(thread, before, arena_->header().inject, calls));
-    mapped = !is_error(static_cast<int64_t>(made.rdi));
-    if (!mapped && made.r12 != before.r12) TRY(make_calls(thread, regs, {{SYS_close, {made.r12}}}));
-    gate->slot_memory().close();
-  }
-  if (mapped) {
-    gates_.push_back(gate);
-  } else {
-    // The child's sites are patched: it gets a slot that serves nothing.
-    TRY(make_calls(thread, regs, {map_slot(MAP_PRIVATE | MAP_ANONYMOUS, ~0ull)}));
-    gate::Slot nothing{};
-    nothing.want_stop = gate::kServeNothing;
-    process.memory.put(gate::kSlot, nothing);
-  }
-  tracer_.set_regs(thread.tid, regs);
+  thread.process->gate = gate;
+  ASSIGN_OR_RETURN(const auto slot, tier_mapper_.inherit(tracee_of(thread), *gate, regs));
+  if (slot == TierMapper::Slot::own) gates_.push_back(gate);
   return {};
 }
 
@@ -539,7 +352,8 @@ Result<void> Recorder::map_trampolines(Thread& thread, Address near) {
   const auto mappings = read_mappings(thread.process->pid);
   const auto at = mappings ? Gate::gap_near(*mappings, near) : std::nullopt;
   if (!at) return {};
-  ASSIGN_OR_RETURN(const int64_t made, make_calls(thread, thread.entry, {map_trampolines_at(*at)}));
+  ASSIGN_OR_RETURN(const int64_t made,
+                   calls_.make(*arena_, caller_of(thread), thread.entry, {map_trampolines_at(*at)}));
   if (made == static_cast<int64_t>(*at)) thread.process->gate->add_trampolines(thread.process->memory, *at);
   return {};
 }

@@ -73,7 +73,8 @@ bool Recorder::preempt(Thread& thread, bool& handled) {
   }
   if (copied) {
     pid_t copy = -1;
-    const auto made = make_calls(thread, regs, {{SYS_clone, {CLONE_FILES, 0, 0, 0, 0, kCopyMark}}}, &copy);
+    const auto made =
+        calls_.make(*arena_, caller_of(thread), regs, {{SYS_clone, {CLONE_FILES, 0, 0, 0, 0, kCopyMark}}}, &copy);
     if (!made) {
       if (copy >= 0) end_copy(copy);
       return handled = true, false;

@@ -1,0 +1,88 @@
+#include "supervisor/record/tracee_calls.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <iterator>
+
+#include "checkpoint/address_space.h"
+#include "supervisor/tier/registers.h"
+
+namespace redrive {
+
+Address vdso_syscall(const Memory& memory, Address vdso) {
+  if (!vdso) return 0;
+  Bytes code(2 * kPageSize);
+  code.resize(memory.read_some(vdso, code.data(), code.size()));
+  const uint8_t instruction[] = {0x0f, 0x05};
+  const auto at = std::search(code.begin(), code.end(), std::begin(instruction), std::end(instruction));
+  return at == code.end() ? 0 : vdso + static_cast<Address>(at - code.begin());
+}
+
+void TraceeCalls::hold(const Caller& caller, const Stop& stop) {
+  siginfo_t info{};
+  if (is<SignalStop>(stop) && tracer_.get_siginfo(caller.tid, info)) caller.signals.hold(info, tracer_.now());
+}
+
+Result<int64_t> TraceeCalls::call_at(const Caller& caller, Address instruction, const user_regs_struct& base,
+                                     long number, std::initializer_list<uint64_t> args) {
+  user_regs_struct regs = base;
+  regs.rip = instruction;
+  regs.rax = static_cast<uint64_t>(number);
+  regs.orig_rax = ~0ull;
+  int index = 0;
+  for (const uint64_t arg : args) syscall_arg(regs, index++) = arg;
+  tracer_.set_regs(caller.tid, regs);
+  Resume how = Resume::cont;
+  for (;;) {
+    tracer_.resume(caller.tid, how);
+    const auto stop = wait_(caller.tid);
+    if (!stop) return Error{"the program was killed"};
+    if (is<SyscallEntry>(*stop)) {
+      // Behind an execve the kernel has put its result where the number was.
+      regs.orig_rax = static_cast<uint64_t>(number);
+      tracer_.set_regs(caller.tid, regs);
+      how = Resume::to_syscall_exit;
+    } else if (is<SyscallExit>(*stop)) {
+      break;
+    } else {
+      hold(caller, *stop);
+    }
+  }
+  if (!tracer_.get_regs(caller.tid, regs)) return Error{"the program was killed"};
+  return static_cast<int64_t>(regs.rax);
+}
+
+Result<user_regs_struct> TraceeCalls::make_from(GateArena& arena, const Caller& caller, const user_regs_struct& base,
+                                                Address instruction, const std::vector<gate::InjectedCall>& calls,
+                                                pid_t* born) {
+  arena.set_injected(calls);
+  user_regs_struct regs = base;
+  regs.rip = instruction;
+  regs.orig_rax = ~0ull;
+  regs.rbp = gate::kOrders + offsetof(gate::Orders, injected);
+  regs.rbx = regs.rbp + calls.size() * sizeof(gate::InjectedCall);
+  regs.r15 = arena.secret();
+  tracer_.set_regs(caller.tid, regs);
+  for (;;) {
+    tracer_.resume(caller.tid, Resume::cont);
+    const auto stop = wait_(caller.tid);
+    if (!stop) return Error{"the program was killed"};
+    if (is<SyscallEntry>(*stop)) {
+      // One of the calls that the filter lets nobody make unseen.
+      if (tracer_.get_regs(caller.tid, regs) && regs.rip == arena.header().injected) continue;
+      break;
+    }
+    if (const auto* birth = std::get_if<Birth>(&*stop); birth && born) *born = birth->child;
+    hold(caller, *stop);
+  }
+  if (!tracer_.get_regs(caller.tid, regs)) return Error{"the program was killed"};
+  return regs;
+}
+
+Result<int64_t> TraceeCalls::make(GateArena& arena, const Caller& caller, const user_regs_struct& base,
+                                  const std::vector<gate::InjectedCall>& calls, pid_t* born) {
+  ASSIGN_OR_RETURN(const user_regs_struct made, make_from(arena, caller, base, arena.header().inject, calls, born));
+  return static_cast<int64_t>(made.rdi);
+}
+
+}  // namespace redrive
