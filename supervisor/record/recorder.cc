@@ -65,6 +65,8 @@ Recorder::Recorder(Tracer& tracer, TraceWriter& writer, Policy& policy, Recorder
       writer_(writer),
       limits_(limits),
       placement_(limits.processors),
+      processors_(placement_.seen(), limits.processors_seen),
+      adapted_files_(processors_),
       messages_(writer, policy),
       images_(writer),
       plans_(cache),
@@ -279,35 +281,29 @@ void Recorder::place(const Unit& unit) const {
   for (const auto& [serial, thread] : unit.threads) placement_.send(thread->tid, unit.place.away);
 }
 
-// Where programs run is up to the recorder. But they find what they have asked for: their number of processors, and
-// where they run. The thread has asked, and the kernel has answered. Returns the call's result.
+// The thread has asked where one may run, or runs, and the kernel has answered. Returns the call's result.
 int64_t Recorder::answer_processors(const Thread& thread, int64_t result) {
-  const auto& args = thread.args;
   const Memory& memory = thread.process->memory;
-  if (thread.row->number == SYS_sched_getaffinity) {
-    const Thread* const named = find(tid_named(thread, args[0]));
-    if (!named) return result;
-    auto size = std::min(static_cast<size_t>(result), sizeof named->processors);
-    if (limits_.processors_seen) {  // whole words, as the kernel has it
-      size = (limits_.processors_seen + 63) / 64 * sizeof(uint64_t);
-      if (args[1] < size) return -EINVAL;
-    }
-    memory.write(args[2], &named->processors, size);
-    return static_cast<int64_t>(size);
+  if (thread.row->number == SYS_getcpu) {
+    SeenProcessors::get_processor(thread.processors, thread.args, memory);
+    return result;
   }
-  uint32_t processor = 0;
-  if (!args[0] || !memory.get(args[0], processor) || CPU_ISSET(processor, &thread.processors)) return result;
-  processor = 0;
-  while (processor < CPU_SETSIZE - 1 && !CPU_ISSET(processor, &thread.processors)) ++processor;
-  memory.put(args[0], processor);
-  return result;
+  const Thread* const named = find(tid_named(thread, thread.args[0]));
+  return named ? processors_.get_affinity(named->processors, thread.args, memory, result) : result;
 }
 
-// The thread has moved one to other processors, as far as the kernel lets it run there.
-void Recorder::moved_to_processors(const Thread& thread) {
+// The thread has moved one to other processors, as far as the kernel lets it run there. Returns the call's result.
+int64_t Recorder::move_to_processors(const Thread& thread, int64_t result) {
+  if (!processors_.count() && result != 0) return result;
   Thread* const moved = find(tid_named(thread, thread.args[0]));
-  if (!moved || sched_getaffinity(moved->tid, sizeof moved->processors, &moved->processors) != 0) return;
-  placement_.send(moved->tid, moved->process->unit->place.away);
+  if (!moved) return result;
+  if (processors_.count()) {
+    result = processors_.set_affinity(moved->processors, thread.args, thread.process->memory, result);
+  } else if (sched_getaffinity(moved->tid, sizeof moved->processors, &moved->processors) != 0) {
+    return result;
+  }
+  if (result == 0) placement_.send(moved->tid, moved->process->unit->place.away);
+  return result;
 }
 
 // Right behind a stop. Interrupts the unit's running thread if it is due to make an event for long and does not.
@@ -814,11 +810,7 @@ void Recorder::leave(Thread& thread) {
   auto result = static_cast<int64_t>(regs.rax);
   const int64_t kernels = result;
   if (asks_processors(*thread.row) && result >= 0) result = answer_processors(thread, result);
-  if (thread.row->special == Special::sched_setaffinity && limits_.processors_seen) {
-    result = choose_of_seen(thread, result);
-  } else if (thread.row->special == Special::sched_setaffinity && result == 0) {
-    moved_to_processors(thread);
-  }
+  if (thread.row->special == Special::sched_setaffinity) result = move_to_processors(thread, result);
   if (result != kernels) {
     regs.rax = static_cast<uint64_t>(result);
     set_regs(thread, regs);

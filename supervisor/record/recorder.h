@@ -13,6 +13,7 @@
 #include "base/result.h"
 #include "base/write_behind.h"
 #include "interceptors/trapped_instructions.h"
+#include "supervisor/record/adapted_files.h"
 #include "supervisor/record/cpuid_replacement.h"
 #include "supervisor/record/image_worker.h"
 #include "supervisor/record/mapped_file.h"
@@ -24,6 +25,7 @@
 #include "supervisor/record/placement.h"
 #include "supervisor/record/recorded_gate.h"
 #include "supervisor/record/ring_reader.h"
+#include "supervisor/record/seen_processors.h"
 #include "supervisor/record/stop_queue.h"
 #include "supervisor/record/tier_mapper.h"
 #include "supervisor/record/tracee.h"
@@ -122,7 +124,7 @@ class Recorder {
   void place(const Unit& unit) const;
   void place_program(Unit& unit) const;
   int64_t answer_processors(const Thread& thread, int64_t result);
-  void moved_to_processors(const Thread& thread);
+  int64_t move_to_processors(const Thread& thread, int64_t result);
   void watch(Unit& unit, bool checkpoint_due);
   void add_calls(const Unit& unit);
   void add_sites();
@@ -220,14 +222,10 @@ class Recorder {
   bool has_pending_signal(pid_t tid);
   void go_on(Thread& thread, bool signals);
 
-  // recorder_adapted.cc: files that tell of the recorder, or how many processors there are
-  const Thread* thread_of_status(const Thread& caller, std::string& path);
-  std::optional<std::string> adapted_file(const Thread& thread, const std::string& path);
-  cpu_set_t processors_seen() const;
+  // recorder_adapted.cc
   void open_adapted(Thread& thread);
   void fill_adapted(Thread& thread, const user_regs_struct& stopped, user_regs_struct& regs);
   void open_for_reading(Thread& thread, const user_regs_struct& stopped);
-  int64_t choose_of_seen(Thread& thread, int64_t result);
 
   // recorder_writes.cc: calls that write into other processes' memory
   Thread* named(const Thread& caller, pid_t number);
@@ -380,6 +378,8 @@ class Recorder {
   TraceWriter& writer_;
   RecorderLimits limits_;
   Placement placement_;
+  SeenProcessors processors_;
+  AdaptedFiles adapted_files_;
   Messages messages_;
   ImageWorker images_;
   std::map<UnitId, std::unique_ptr<Unit>> units_;

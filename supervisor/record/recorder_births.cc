@@ -152,7 +152,7 @@ Result<void> Recorder::launch(const std::string& path, const std::vector<std::st
   Thread& thread = add_thread(add_process(unit, root_), root_);
   thread.confinement = Confinement(prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1);
   unit.current = &thread;
-  thread.processors = processors_seen();
+  thread.processors = processors_.all();
   if (write(write_end.get(), "g", 1) != 1) return errno_error("cannot start the program");
   close_inherited();
   return {};

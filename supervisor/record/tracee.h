@@ -124,7 +124,7 @@ struct Thread {
   HeldSignals signals;         // that wait for its next event
 
   CallTimeout timeout;                 // of the current call
-  std::optional<std::string> adapted;  // what the file is to hold that it is opening (recorder_adapted.cc)
+  std::optional<std::string> adapted;  // what the file is to hold that it is opening (AdaptedFiles)
   uint64_t seen_sleep = 0;             // Slot::sleeps of the served call that it was seen in last
   Clock::time_point seen_asleep_at{};  // ... for the first time
 };
