@@ -214,7 +214,7 @@ void Recorder::tick() {
   auto next = std::chrono::nanoseconds(kTick);
   for (auto& [id, unit] : units_) {
     wake_for_checkpoint(*unit);
-    Thread* holder = unit->current;
+    Thread* holder = unit->baton.holder();
     if (!holder || holder->run != Thread::Run::user) continue;
     note_sleep(*holder);
     const bool checkpoint = checkpoint_due(*unit);
@@ -246,7 +246,7 @@ void Recorder::place_units() {
     const uint64_t cpu = unit->clock.cpu_ns();
     UnitUse use{&place, cpu - std::exchange(place.cpu_ns, cpu)};
     if (use.cpu_ns < kUsed) continue;
-    const pid_t tid = unit->current ? unit->current->tid : -1;
+    const pid_t tid = unit->baton.is_held() ? unit->baton.holder()->tid : -1;
     const uint64_t sleeps = tid < 0 ? 0 : sleeps_of(tid);
     // Threads that take turns stop for it.
     use.sleeps = tid < 0 || std::exchange(place.tid, tid) != tid ? kOften : sleeps - place.sleeps;
@@ -265,7 +265,7 @@ void Recorder::place_program(Unit& unit) const {
   if (placement_.one_processor()) return;
   size_t home = 0, away = 0;
   for (const auto& [id, other] : units_) {
-    const Thread* const holder = other->current;
+    const Thread* const holder = other->baton.holder();
     if (other.get() == &unit || !holder || holder->run != Thread::Run::user) continue;
     const gate::Slot* const slot = slot_of(*holder);
     if (!slot || slot->phase != gate::Phase::kernel) ++(other->place.away ? away : home);
@@ -308,10 +308,10 @@ int64_t Recorder::move_to_processors(const Thread& thread, int64_t result) {
 
 // Right behind a stop. Interrupts the unit's running thread if it is due to make an event for long and does not.
 void Recorder::watch(Unit& unit, bool checkpoint_due) {
-  Thread& holder = *unit.current;
+  Thread& holder = *unit.baton.holder();
   const auto now = tracer_.now();
-  const bool others_wait =
-      (!unit.ready.empty() || !unit.joining.empty() || !unit.writers.empty()) && now - unit.baton_since > kBatonSlice;
+  const bool others_wait = (unit.baton.is_awaited() || !unit.joining.empty() || !unit.writers.empty()) &&
+                           now - unit.baton.since() > kBatonSlice;
   const bool signal_waits = !holder.signals.empty() && now - holder.signals.since() > kBatonSlice;
   const bool late = unit.period_ns && !limits_.virtual_checkpoints && unit.in_interval &&
                     unit.clock.interval_ns() > checkpoint_at_ns(unit) + unit.period_ns / kStoppedAfter;
@@ -476,13 +476,13 @@ void Recorder::take_or_queue(Thread& thread, Thread::Stop stop) {
   thread.run = Thread::Run::ready;
   thread.stop = stop;
   Unit& unit = *thread.process->unit;
-  unit.ready.push_back(&thread);
+  unit.baton.queue(thread);
   take_from_sleeper(unit);
   schedule(unit);
 }
 
 void Recorder::give_up_baton(Unit& unit) {
-  unit.current = nullptr;
+  unit.baton.give_up();
   schedule(unit);
 }
 
@@ -499,19 +499,17 @@ bool Recorder::begin_joined_interval(Unit& unit, Thread& thread) {
 }
 
 void Recorder::schedule(Unit& unit) {
-  if (unit.current || unit.joins) return;
+  if (unit.baton.is_held() || unit.joins) return;
   if (!unit.joining.empty()) absorb(unit);
   let_write(unit);
-  if (unit.current) return;
+  if (unit.baton.is_held()) return;
   Thread* next = nullptr;
   do {
-    if (unit.ready.empty()) return;
-    next = unit.ready.front();
-    unit.ready.pop_front();
+    next = unit.baton.next();
+    if (!next) return;
   } while (next->process->end_logged || (unit.checkpoint_first && !begin_joined_interval(unit, *next)));
   Thread& thread = *next;
-  unit.current = &thread;
-  unit.baton_since = tracer_.now();
+  unit.baton.take(thread, tracer_.now());
   unit.patience.reset();
   switch (std::exchange(thread.stop, Thread::Stop::none)) {
     case Thread::Stop::start:
@@ -644,8 +642,8 @@ void Recorder::enter(Thread& thread) {
   // Even a call that does not sleep lets others run after a while, unless a replay executes it, at its end, or it
   // changes memory that others see: what it does to memory others find done. Its entry is logged first: what the thread
   // did before it stays before what the others do.
-  const bool slice_over = row.treat != Treat::special && !row.lock_word && !unit.ready.empty() &&
-                          tracer_.now() - unit.baton_since > kBatonSlice;
+  const bool slice_over = row.treat != Treat::special && !row.lock_word && unit.baton.is_awaited() &&
+                          tracer_.now() - unit.baton.since() > kBatonSlice;
   const bool lets_others_run = !thread.changes_object && ((may_sleep && !alone(unit)) || slice_over);
   if (lets_others_run) thread.xstate = tracer_.get_xstate(thread.tid);
   shorten_timeout(thread);

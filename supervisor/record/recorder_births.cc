@@ -151,7 +151,7 @@ Result<void> Recorder::launch(const std::string& path, const std::vector<std::st
   Unit& unit = add_unit({}, root_);
   Thread& thread = add_thread(add_process(unit, root_), root_);
   thread.confinement = Confinement(prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1);
-  unit.current = &thread;
+  unit.baton.give_to(thread);
   thread.processors = processors_.all();
   if (write(write_end.get(), "g", 1) != 1) return errno_error("cannot start the program");
   close_inherited();
@@ -386,12 +386,12 @@ void Recorder::executed(pid_t pid, pid_t former_tid) {
       process.serial = unit.next_process++;
       thread.serial = unit.next_thread++;
       unit.threads[thread.serial] = &thread;
-      unit.current = &thread;
-      if (former_unit.current == &thread) give_up_baton(former_unit);
+      unit.baton.give_to(thread);
+      if (former_unit.baton.holder() == &thread) give_up_baton(former_unit);
     } else {
       former_unit.log.close(false);
       end_interval(former_unit);
-      former_unit.current = &thread;
+      former_unit.baton.give_to(thread);
     }
   }
   process.fds = std::make_shared<FdCache>();
@@ -467,10 +467,8 @@ void Recorder::remove_thread(Thread& thread) {
   Process& process = *thread.process;
   Unit& unit = *process.unit;
   unit.threads.erase(thread.serial);
-  std::erase(unit.ready, &thread);
+  unit.baton.forget(thread);
   for (const auto& [id, other] : units_) std::erase(other->writers, &thread);
-  const bool held_baton = unit.current == &thread;
-  if (held_baton) unit.current = nullptr;
   --process.threads;
   threads_.erase(thread.tid);
 }

@@ -142,7 +142,7 @@ uint64_t Recorder::checkpoint_at_ns(const Unit& unit) const {
 void Recorder::ask_at_each_event() {
   if (!messages_.looks_for_place()) return;
   for (auto& [id, unit] : units_) {
-    if (unit->current && unit->in_interval) ask_to_stop(*unit->current);
+    if (unit->baton.is_held() && unit->in_interval) ask_to_stop(*unit->baton.holder());
   }
 }
 
@@ -191,7 +191,7 @@ void Recorder::align_checkpoints(const Unit& with) {
     if (old_by_messages || std::chrono::nanoseconds(at_ns) >= half || messages_.wants_checkpoint(id, at_ns)) {
       unit->checkpoint_wanted = true;
     }
-    if (unit->checkpoint_wanted && unit->current) ask_to_stop(*unit->current);
+    if (unit->checkpoint_wanted && unit->baton.is_held()) ask_to_stop(*unit->baton.holder());
   }
 }
 
@@ -213,7 +213,9 @@ void Recorder::wake_for_checkpoint(Unit& unit) {
     return sleeps_whole(static_cast<int64_t>(thread.entry.orig_rax), thread.args);
   };
   const auto sleeper = std::find_if(unit.threads.begin(), unit.threads.end(), asleep);
-  if (sleeper == unit.threads.end() || (unit.current && unit.current != sleeper->second)) return;
+  if (sleeper == unit.threads.end() || (unit.baton.is_held() && unit.baton.holder() != sleeper->second)) {
+    return;
+  }
   unit.checkpoint_wanted = true;
   Thread& thread = *sleeper->second;
   thread.woken = thread.run != Thread::Run::user;

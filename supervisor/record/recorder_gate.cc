@@ -88,7 +88,7 @@ void Recorder::set_slot(Thread& thread) {
   process.gate->use_table(process.fds);
   slot->thread = thread.serial;
   slot->alone = alone(unit);
-  slot->others_wait = !unit.ready.empty();
+  slot->others_wait = unit.baton.is_awaited();
   const auto& restricted = thread.confinement.restricted();
   std::copy(restricted.begin(), restricted.end(), slot->restricted);
   const bool nothing = process.gate->broken || process.opens_memory;
@@ -151,7 +151,7 @@ void Recorder::cancel_pending(Thread& thread) {
 // Another thread of the unit could run: it gets the baton if the holder sleeps in a served call. From then on that is a
 // call like those that stop: its entry is logged, and it will have to wait for the baton.
 void Recorder::take_from_sleeper(Unit& unit) {
-  Thread* const holder = unit.current;
+  Thread* const holder = unit.baton.holder();
   gate::Slot* const slot = holder ? slot_of(*holder) : nullptr;
   if (!slot) return;
   __atomic_store_n(&slot->others_wait, 1, __ATOMIC_SEQ_CST);
@@ -165,7 +165,7 @@ void Recorder::take_from_sleeper(Unit& unit) {
   if (gate.broken || !open_in_slot(*holder)) return;
   holder->asleep = true;
   holder->run = Thread::Run::blocked;
-  unit.current = nullptr;
+  unit.baton.give_up();
 }
 
 // Looks from time to time whether a thread sleeps in a served call, and notes since when: not earlier than it does.
@@ -390,7 +390,7 @@ std::vector<Recorder::Served> Recorder::take_served() {
 // what was taken off its ring is gone.
 void Recorder::empty_ring(const Thread& thread) {
   RecordedGate* const gate = thread.process->gate.get();
-  if (gate && gate->slot() && thread.process->unit->current == &thread) gate->reader.empty(*gate->slot());
+  if (gate && gate->slot() && thread.process->unit->baton.holder() == &thread) gate->reader.empty(*gate->slot());
 }
 
 // Goes to the next record, if what is there is the tier's: the program could have written there.

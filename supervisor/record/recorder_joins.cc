@@ -26,17 +26,17 @@ void Recorder::join_unit(Thread& thread, Thread::Stop stop, Unit& target, const 
   unit.log.flush();
   thread.run = Thread::Run::ready;
   thread.stop = stop;
-  unit.ready.push_front(&thread);
-  unit.current = nullptr;
+  unit.baton.queue_first(thread);
+  unit.baton.give_up();
   unit.joins = &target;
   unit.join_object = object;
   target.joining.push_back(&unit);
   // A system call that sleeps may do so for long: it is interrupted, and entered again.
-  if (target.current) {
-    ask_to_stop(*target.current);
-    if (target.current->run == Thread::Run::syscall || target.current->run == Thread::Run::user) {
-      target.current->woken = target.current->run == Thread::Run::syscall;
-      tracer_.interrupt(target.current->tid);
+  if (Thread* const holder = target.baton.holder()) {
+    ask_to_stop(*holder);
+    if (holder->run == Thread::Run::syscall || holder->run == Thread::Run::user) {
+      holder->woken = holder->run == Thread::Run::syscall;
+      tracer_.interrupt(holder->tid);
     }
   }
   schedule(target);
@@ -74,8 +74,7 @@ void Recorder::absorb(Unit& unit) {
       unit.threads[thread->serial] = thread;
     }
     joined.threads.clear();
-    unit.ready.insert(unit.ready.end(), joined.ready.begin(), joined.ready.end());
-    joined.ready.clear();
+    unit.baton.join(joined.baton);
     unit.writers.insert(unit.writers.end(), joined.writers.begin(), joined.writers.end());
     joined.writers.clear();
     unit.record.joined.push_back(joined.id);

@@ -58,11 +58,11 @@ bool Recorder::preempt(Thread& thread, bool& handled) {
   const auto stopped_at = tracer_.now();
   Process& process = *thread.process;
   Unit& unit = *process.unit;
-  if (unit.current != &thread || !unit.in_interval || births_unseen(unit)) return false;
+  if (unit.baton.holder() != &thread || !unit.in_interval || births_unseen(unit)) return false;
   user_regs_struct regs;
   if (!settle(thread, regs, handled)) return false;
   const bool signal = !thread.signals.empty() || has_pending_signal(thread.tid);
-  const bool others = !unit.ready.empty() || !unit.joining.empty() || !unit.writers.empty();
+  const bool others = unit.baton.is_awaited() || !unit.joining.empty() || !unit.writers.empty();
   // Without the tier nothing can make a call from here: its memory is read while it is stopped.
   const bool copied =
       unit.processes.size() == 1 && process.gate && process.gate->slot() && !forks_into_namespace(process.pid);
@@ -98,7 +98,7 @@ bool Recorder::preempt(Thread& thread, bool& handled) {
   thread.entry = regs;
   // Others have waited longer than a signal that is held, and more signals may come at once.
   if (others) {
-    unit.current = nullptr;
+    unit.baton.give_up();
     take_or_queue(thread, Thread::Stop::preempted);
   } else {
     go_on(thread, signal);

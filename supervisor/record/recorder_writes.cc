@@ -59,7 +59,7 @@ void Recorder::enter_write(Thread& thread, Unit* unit) {
     return;
   }
   unit->writers.push_back(&thread);
-  Thread* const holder = unit->current;
+  Thread* const holder = unit->baton.holder();
   if (!holder) return;
   ask_to_stop(*holder);
   if (holder->run == Thread::Run::user) tracer_.interrupt(holder->tid);

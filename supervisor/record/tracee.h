@@ -18,6 +18,7 @@
 #include "checkpoint/address_space.h"
 #include "interceptors/channels.h"
 #include "interceptors/syscall_table.h"
+#include "supervisor/record/baton.h"
 #include "supervisor/record/call_timeout.h"
 #include "supervisor/record/confinement.h"
 #include "supervisor/record/held_signals.h"
@@ -137,9 +138,7 @@ struct Unit {
   IntervalClock clock;
   std::vector<std::unique_ptr<Process>> processes;
   std::map<ThreadSerial, Thread*> threads;
-  Thread* current = nullptr;  // holds the baton
-  std::deque<Thread*> ready;
-  Clock::time_point baton_since{};
+  Baton baton;
   ThreadSerial next_thread = 0;
   ProcessSerial next_process = 0;
 

@@ -1,0 +1,62 @@
+// Who may run user code, and who waits for that.
+#include "supervisor/record/baton.h"
+
+#include "supervisor/record/tracee.h"
+#include "tests/unit/fake_tracer.h"
+#include "tests/unit/unit_test.h"
+
+using namespace redrive;
+using namespace std::chrono_literals;
+
+TEST_CASE("threads get the baton in the order in which they wait for it") {
+  FakeTracer tracer;  // for its clock
+  Baton baton;
+  Thread a, b, c;
+  CHECK_FALSE(baton.is_held());
+  CHECK_EQ(baton.next(), nullptr);
+  baton.give_to(a);
+  CHECK_EQ(baton.holder(), &a);
+  CHECK_FALSE(baton.is_awaited());
+  baton.queue(b);
+  baton.queue(c);
+  CHECK(baton.is_awaited());
+  CHECK_EQ(baton.holder(), &a);
+  baton.give_up();
+  CHECK_FALSE(baton.is_held());
+  tracer.pass(3ms);
+  Thread* const next = baton.next();
+  CHECK_EQ(next, &b);
+  CHECK_FALSE(baton.is_held());
+  baton.take(*next, tracer.now());
+  CHECK_EQ(baton.holder(), &b);
+  CHECK_EQ(baton.since(), tracer.now());
+  baton.queue_first(a);
+  CHECK_EQ(baton.next(), &a);
+  CHECK_EQ(baton.next(), &c);
+  CHECK_FALSE(baton.is_awaited());
+}
+
+TEST_CASE("a thread that has ended neither has the baton nor waits for it") {
+  Baton baton;
+  Thread a, b;
+  baton.give_to(a);
+  baton.queue(b);
+  baton.forget(b);
+  CHECK_FALSE(baton.is_awaited());
+  CHECK_EQ(baton.holder(), &a);
+  baton.forget(a);
+  CHECK_FALSE(baton.is_held());
+}
+
+TEST_CASE("units that become one have one baton") {
+  Baton baton, other;
+  Thread a, b, c;
+  baton.give_to(a);
+  baton.queue(b);
+  other.queue(c);
+  baton.join(other);
+  CHECK_FALSE(other.is_awaited());
+  CHECK_EQ(baton.holder(), &a);
+  CHECK_EQ(baton.next(), &b);
+  CHECK_EQ(baton.next(), &c);
+}
