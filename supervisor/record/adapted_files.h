@@ -1,8 +1,8 @@
-// Files in which the kernel says what programs are not to see: that a recorder traces them and filters their calls,
-// where it lets them run, and how many processors there are if they are to see another number.
+// Files in which the kernel tells what programs must not see: that a recorder traces them and filters their calls,
+// where it lets them run, and how many processors there are if programs are to find another number.
 //
-// It says what a thread that opens such a file by its name is to find: what it would find without a recorder, as of
-// now. How the thread comes to find that is up to the recorder.
+// This class says what a thread that opens such a file by name is to find: what it would find now without a recorder.
+// The recorder sees to it that the thread finds that.
 #pragma once
 
 #include <sched.h>
@@ -26,14 +26,14 @@ class AdaptedFiles {
     pid_t tid = -1;
     pid_t pid = -1;
   };
-  // What a recorded thread is to find of itself, and others of it.
+  // What programs are to find about a recorded thread.
   struct Subject {
     const Confinement& confinement;
     const cpu_set_t& processors;
   };
-  // The recorded thread with this number; nothing if there is none.
+  // Finds the recorded thread with this number; nullopt if there is none.
   using Find = std::function<std::optional<Subject>(pid_t tid)>;
-  // What the reader is to find in the file with this path; nothing if that is what the kernel says.
+  // What the reader is to find in the file with this path; nullopt if it is to find the file itself.
   std::optional<std::string> contents(const Reader& reader, const std::string& path, const Find& find) const;
 
  private:

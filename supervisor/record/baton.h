@@ -1,8 +1,8 @@
-// The baton of a unit: which of its threads may run user code, and which of them have stopped and wait for that, in the
-// order in which they get it.
+// The baton of a unit: the one thread that may run user code has it, and threads that have stopped wait for it in a
+// queue.
 //
-// A thread that has the baton may be in the kernel, and nobody may have it: then all others sleep, or are handled right
-// now. Whether a thread that waits has something to do is up to the caller.
+// The thread that has the baton may also be in the kernel. Nobody has it while all threads sleep. This class does not
+// know why a thread waits.
 #pragma once
 
 #include <deque>
@@ -15,28 +15,28 @@ struct Thread;
 
 class Baton {
  public:
-  // Null: nobody.
+  // Null if nobody has the baton.
   Thread* holder() const { return holder_; }
   bool is_held() const { return holder_ != nullptr; }
-  // Since when the holder has had it, if it waited for it.
+  // When take() was last called.
   Clock::time_point since() const { return since_; }
-  // Whether others wait for it.
+  // Whether threads wait for it.
   bool is_awaited() const { return !waiting_.empty(); }
 
-  // The thread has it without having waited: its program begins.
+  // Gives it to a thread that did not wait, because its program begins.
   void give_to(Thread& thread) { holder_ = &thread; }
-  // Nobody has it.
+  // Takes it away from its holder.
   void give_up() { holder_ = nullptr; }
-  // The thread waits for it, behind the others or before them.
+  // Puts a thread at the end of the queue, or at its front.
   void queue(Thread& thread) { waiting_.push_back(&thread); }
   void queue_first(Thread& thread) { waiting_.push_front(&thread); }
-  // The thread that has waited longest, which does not wait any more; null if nobody does.
+  // Takes the first thread off the queue; null if there is none.
   Thread* next();
-  // A thread that has waited has it from now on.
+  // Gives it to a thread that has waited.
   void take(Thread& thread, Clock::time_point now) { holder_ = &thread, since_ = now; }
-  // The thread has ended.
+  // Call this when the thread has ended.
   void forget(const Thread& thread);
-  // All threads of the other baton's unit are in this one's: those that wait there do so here.
+  // Call this when the other baton's unit becomes part of this one. Its queue is appended to this one.
   void join(Baton& other);
 
  private:

@@ -1,10 +1,10 @@
 // What a program has forbidden one of its threads by seccomp(2) and prctl(2).
 //
-// The kernel never has the program's filters, because it would apply them to the recorder's own calls as well. They are
-// kept here, and asked at the entry of each call that they may forbid. It says what becomes of the call, as the kernel
-// would, and does nothing about it. In replay the recorded results, signals and ends are all that is needed.
+// The kernel does not get the program's filters, because it would apply them to the recorder's own calls too. They are
+// kept here, and asked at the entry of each call that they may forbid. This class says what the kernel would do about
+// the call; the recorder does it. A replay needs only the recorded results, signals and ends.
 //
-// Threads and programs inherit it: a copy is the other thread's own.
+// New threads and programs inherit a copy.
 #pragma once
 
 #include <signal.h>
@@ -23,35 +23,36 @@ namespace redrive {
 
 class Confinement {
  public:
-  // A thread that nothing is forbidden. `no_new_privileges`: as prctl(2) answers.
+  // A thread to which nothing is forbidden. `no_new_privileges`: what PR_GET_NO_NEW_PRIVS answers (prctl(2)).
   explicit Confinement(bool no_new_privileges = false) : no_new_privileges_(no_new_privileges) {}
 
   // A call at its entry.
   struct Call {
     const SyscallRow* row = nullptr;  // null if it has none
     uint64_t number = 0;
-    Address ip = 0;  // behind the instruction
+    Address ip = 0;  // right after the instruction
     const std::array<uint64_t, 6>& args;
   };
-  // What becomes of a call: the kernel makes it,
+  // The kernel makes the call.
   struct Allowed {};
-  // it has this result without being made,
+  // The call is not made and has this result.
   struct Answered {
     int64_t result = 0;
   };
-  // the thread gets this signal if it has a handler for it, and the call has this result; else the process ends,
+  // The call is not made. If the thread has a handler for this signal, it gets the signal, and the call has this
+  // result; otherwise the process ends.
   struct Trapped {
     siginfo_t info{};
     int64_t result = 0;
   };
-  // or the thread ends, or its process, as if by this signal.
+  // The thread or its whole process ends, as if by this signal.
   struct Fatal {
     int signal = 0;
     bool whole_process = false;
   };
   using Verdict = std::variant<Allowed, Answered, Trapped, Fatal>;
   Verdict judge(const Call& call) const { return strict_ || filters_ ? judge_confined(call) : Allowed{}; }
-  // The calls, by number, that it does not allow whatever their arguments are.
+  // The system calls, by number, that are not allowed for all arguments.
   const std::array<uint64_t, gate::kCallWords>& restricted() const;
 
   // Another thread of the process.
@@ -66,9 +67,9 @@ class Confinement {
   };
   struct Reply {
     int64_t result = 0;
-    bool refused = false;  // what was asked for is not there while the program is recorded
+    bool refused = false;  // the kernel has what was asked for, and a recording does not
   };
-  // Answers a call by which the thread asks or says what is forbidden (Special::seccomp).
+  // Answers a call by which the thread asks or changes what is forbidden (Special::seccomp).
   Reply answer(const Call& call, const Caller& caller);
 
   bool strict() const { return strict_; }
@@ -84,7 +85,7 @@ class Confinement {
   int64_t give_to(std::span<const Other> others, const std::shared_ptr<const ProgramFilters>& filters, bool as_error);
 
   bool strict_ = false;                            // SECCOMP_MODE_STRICT
-  bool no_new_privileges_ = false;                 // as the program has set it; the kernel's is always set
+  bool no_new_privileges_ = false;                 // as the program set it; in the kernel it is always set
   std::shared_ptr<const ProgramFilters> filters_;  // null: none
 };
 

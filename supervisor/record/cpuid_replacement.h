@@ -1,5 +1,5 @@
-// Which instructions stand in for cpuid in mapped files, on processors that cannot be told to trap it: they trap
-// instead. What is found in a file is remembered, by its version, and told to the cache of files.
+// Replaces cpuid in mapped files by instructions that trap, on processors that cannot be told to trap cpuid. Where a
+// version of a file holds cpuid is looked for once, and the cache of files remembers it.
 #pragma once
 
 #include <map>
@@ -15,20 +15,20 @@ namespace redrive {
 
 class CpuidReplacement {
  public:
-  // `cache`: null if there is none. It must outlive this.
+  // `cache` must outlive this object; null if there is none.
   explicit CpuidReplacement(FileCache* cache) : cache_(cache) {}
 
   // Where the file holds cpuid. Null if it cannot be read.
   const std::vector<CpuidSite>* sites_of(const MappedFile& file);
-  // The lengths of the instructions in front of the one at this offset (CpuidSite); none if it is not known.
+  // The lengths of the instructions before the one at this offset (CpuidSite); empty if they are not known.
   std::vector<uint8_t> front(const FileVersion& file, uint64_t offset) const;
 
   struct Replaced {
-    std::vector<Address> sites;  // where instructions stand in for cpuid now
-    bool failed = false;         // they could not be written there
+    std::vector<Address> sites;  // where cpuid was replaced
+    bool failed = false;         // the instructions could not be written
   };
-  // Replaces them in a private mapping of the file that was just made, in the memory of a process that is stopped.
-  // Nothing if they cannot be looked for. `file`: null if it cannot be reached.
+  // Replaces cpuid in a private mapping of the file that was just made. The process must be stopped. Nullopt if the
+  // file cannot be searched. `file`: null if it cannot be reached.
   std::optional<Replaced> replace(const Memory& memory, const Mapping& mapping, const MappedFile* file);
 
  private:

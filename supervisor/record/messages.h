@@ -6,7 +6,8 @@
 // or input, which is always logged. What is behind a descriptor is remembered with the process's descriptor table until
 // the descriptor is closed.
 //
-// It knows neither threads nor units, but what a call is and where its event lies. Calls come in the order of events.
+// This class knows nothing about threads and units. It is told what a call is and where its event lies, in the order of
+// the events.
 #pragma once
 
 #include <memory>
@@ -23,21 +24,21 @@
 
 namespace redrive {
 
-// A send on its way: what its receivers must know of it.
+// What the receivers of a send must know about it.
 struct SendInfo {
   EventRef event;
   Tag tag;
   uint64_t at_ns = 0;  // Send::at_ns
 };
 
-// What is being sent by the call that a thread makes.
+// What the current call of a thread sends.
 struct Sending {
-  SendToken send;       // null: nothing, or nothing that is matched
-  bool unheld = false;  // it sends more than is held for matching
+  SendToken send;       // null: nothing that is to be matched
+  bool unheld = false;  // the call sends more than is held for matching
   Endpoint to;
-  std::vector<uint64_t> datagrams;  // their lengths
+  std::vector<uint64_t> datagrams;  // the lengths of the datagrams
 
-  // Another call begins.
+  // Call this when another call begins.
   void clear() { send.reset(), unheld = false; }
 };
 
@@ -46,17 +47,17 @@ class Messages {
   // Both must outlive it.
   Messages(TraceWriter& writer, Policy& policy);
 
-  // A call, as far as it sends, receives, or makes and closes descriptors.
+  // What has to be known about a call that sends or receives, or that makes or closes descriptors.
   struct Call {
     const SyscallRow& row;
     const std::array<uint64_t, 6>& args;
     const Memory& memory;  // at its entry or exit
-    // The caller's process: its table, its pidfd, and its tier, which is null if nothing is served there.
+    // The descriptor table of the caller's process, its pidfd, and its tier; null if nothing is served there.
     FdCache& descriptors;
     int pidfd = -1;
     RecordedGate* gate = nullptr;
   };
-  // Where the event of a call lies.
+  // Where a call's event lies.
   struct Place {
     UnitId unit = 0;
     EventIndex event = 0;
@@ -66,37 +67,38 @@ class Messages {
   // ---- Descriptors
   // What is behind the descriptor in an argument, valid until the next call; null if that cannot be told.
   const Endpoint* endpoint(const Call& call, int fd_arg);
-  // What the call closes. `served`: the code inside the tracee has seen to its own knowledge of that.
+  // Forgets the descriptors that the call closes. `served`: the code inside the tracee has done so for its own tables.
   static void forget_closed(const Call& call, bool served);
-  // What the served call, which is over, has made.
+  // Notes the descriptors that a served call has made.
   void note_made(const Call& call, const gate::Record& record);
 
   // ---- Events
-  // A send's entry; `inputs` is what it reads. Its event is filled in.
+  // Call this at the entry of a send. `inputs` is what it reads. Fills in the event's send.
   void begin_send(const Call& call, const Place& place, const std::vector<Span>& inputs, Sending& sending,
                   Event& event);
-  // ... and its exit, or that of any other call.
+  // Call this at the exit of any call.
   void end_send(Sending& sending, int64_t result);
-  // What a call's exit has brought.
+  // What the exit of a call means for the unit.
   struct Received {
     bool message = false;
-    bool checkpoint_wanted = false;  // the policy wanted one to come before it
+    bool checkpoint_wanted = false;  // the policy wanted a checkpoint before the message
   };
-  // The exit of any call. What its event has written that came from a message becomes a message, or input.
+  // Call this at the exit of any call. What the event has written as a message becomes a message if its sends are
+  // found, and input otherwise.
   Received receive(const Call& call, const Place& place, int64_t result, Event& event);
-  // A child is born in a unit of its own, whose first interval has begun. That is a message too: whether it is kept, by
-  // an image.
+  // Call this when a child is born in a unit of its own and the first interval there has begun. A birth is a message
+  // too. Returns whether it is to be kept, by an image.
   bool keeps_birth(UnitId parent, uint64_t at_ns, UnitId child);
 
   // ---- Intervals, and the policy's wishes
   void begin_interval(UnitId unit, uint64_t ended_ns);
-  // No event of the unit follows, whose last interval was so long.
+  // Call this when no event of the unit follows. `ended_ns`: the length of its last interval.
   void end_unit(UnitId unit, uint64_t ended_ns);
   bool wants_checkpoint(UnitId unit, uint64_t at_ns) { return policy_.wants_checkpoint(unit, at_ns); }
   bool looks_for_place() const { return policy_.looks_for_place(); }
   uint64_t checkpoint_by_ns(UnitId unit) const { return policy_.checkpoint_by_ns(unit); }
 
-  // Writes the channels into the trace that are new.
+  // Writes the new channels into the trace.
   void write_channels();
 
  private:
@@ -109,7 +111,7 @@ class Messages {
   Channels channels_;
   HeldPayloads held_;
   uint64_t arrivals_ = 0;
-  std::optional<Endpoint> unsettled_;  // the last that endpoint() asked for
+  std::optional<Endpoint> unsettled_;  // the last one that endpoint() asked the kernel for
   // Used again and again:
   std::vector<MatchedPart> parts_;
   Bytes scratch_;

@@ -1,10 +1,10 @@
-// Which instructions of a program are replaced by jumps to code that serves them (interceptors/inprocess/DESIGN.md):
-// those of mapped code that stop it again and again, and those of which other programs that map the same file have
-// shown that.
+// Decides which instructions of a program are replaced by jumps to code that serves them
+// (interceptors/inprocess/DESIGN.md): instructions that stop the program again and again, and those that did so in
+// other programs that map the same file.
 //
-// What is known of a site in a file is in the plans, and what is known of it in an address space is in that one's tier.
-// The patcher brings both together. It makes no room for trampolines and stops nobody: whether another thread is amid
-// the instructions is up to the caller.
+// The plans hold what is known about a site in a file, and RecordedGate what is known about it in an address space. The
+// patcher brings both together. It maps no memory for trampolines, and does not know where other threads are: the
+// caller has to see to both.
 #pragma once
 
 #include <optional>
@@ -26,15 +26,15 @@ class Patcher {
     const Memory& memory;
     RecordedGate& gate;
   };
-  // An instruction that can be replaced, by RecordedGate::replace().
+  // An instruction that RecordedGate::replace() can replace.
   struct Replacement {
     CodeSite* site = nullptr;
-    AddressRange window;  // that is written over: nobody may go on inside, or right behind it
+    AddressRange window;  // what is overwritten: no other thread may be inside it or at its end
   };
-  // The instruction has stopped a thread. Nothing if it cannot be replaced, or has not proved worth it.
+  // Call this when the instruction has stopped a thread. Nullopt if it cannot be replaced, or is not worth it yet.
   std::optional<Replacement> stopped(const Space& space, Address at, SiteKind kind);
-  // Code was mapped that nothing has run yet: replaces what has proved worth it in other programs, but for what a
-  // program's own file holds. What needs more memory for trampolines is left to the sites' stops.
+  // Call this when code was mapped and nothing has run it yet. Replaces the instructions that were worth it in other
+  // programs, except in a program's own file. Sites without memory for trampolines in reach are left to their stops.
   void apply_plan(const Space& space, const Mapping& mapping, const MappedFile& file);
 
  private:

@@ -1,6 +1,6 @@
 // Maps the in-process tier into address spaces of recorded programs (interceptors/inprocess/DESIGN.md): its code and
-// its clock, which all share, and a slot of their own. A thread of theirs makes the calls for that; what it needs of
-// files that it cannot open by name it is given through a socket.
+// its clock, which all share, and a slot of their own. A thread there makes the calls for that. It gets files that it
+// cannot open by name through a socket.
 #pragma once
 
 #include <initializer_list>
@@ -25,18 +25,18 @@ class TierMapper {
     const Memory& memory;
   };
   struct Mapped {
-    std::shared_ptr<RecordedGate> gate;  // null: it cannot be mapped, and calls are left to stops
-    Address brk = 0;                     // the program's, if it is
+    std::shared_ptr<RecordedGate> gate;  // null: the tier cannot be mapped, and calls stop
+    Address brk = 0;                     // the program's break, if the tier was mapped
   };
-  // Into the address space of a new program, with memory for trampolines near its first instruction. The thread is
-  // stopped before that, with these registers, and has code mapped at `vdso` that it will not use. Fails if the program
-  // was killed.
+  // Maps the tier into the address space of a new program, with memory for trampolines near its first instruction. The
+  // thread must be stopped before that instruction, with these registers. The code that is mapped at `vdso` must not be
+  // used by the program. Fails if the program was killed.
   Result<Mapped> map(const Tracee& tracee, GateArena& arena, Unit* unit, const user_regs_struct& regs, Address vdso,
                      const std::vector<Mapping>& mappings);
-  // What a forked child has in place of its parent's slot.
+  // What a forked child gets in place of its parent's slot.
   enum class Slot : uint8_t { own, serves_nothing };
-  // The thread is stopped before its first instruction, with these registers, which it has afterwards. `gate`: the
-  // child's. Fails if it was killed.
+  // Gives a forked child a slot. Its thread must be stopped before its first instruction, with these registers, which
+  // it keeps. `gate` is the child's. Fails if the child was killed.
   Result<Slot> inherit(const Tracee& tracee, RecordedGate& gate, const user_regs_struct& regs);
 
  private:
@@ -48,7 +48,7 @@ class TierMapper {
   TraceeCalls& calls_;
 };
 
-// What maps memory for trampolines there.
+// A call that maps memory for trampolines at this address.
 gate::InjectedCall map_trampolines_at(Address at);
 
 }  // namespace redrive

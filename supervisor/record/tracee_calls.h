@@ -1,9 +1,9 @@
-// System calls that a recorded thread makes for the recorder, and not for its program: one at an instruction of the
-// program's, or several with the code of the in-process tier.
+// System calls that a recorded thread makes for the recorder and not for its program: one at a syscall instruction of
+// the program, or several with the code of the in-process tier.
 //
-// The thread is stopped before, and stopped behind the calls after; its registers are then to be set again. Signals
-// that come meanwhile are held. A thread that is killed meanwhile is an error, and nothing of it may be looked at any
-// more.
+// The thread must be stopped. Afterwards it is stopped right after the calls, and the caller sets its registers again.
+// Signals that come during the calls are held. It is an error if the thread is killed during them; what was known about
+// the thread may be gone then.
 #pragma once
 
 #include <functional>
@@ -24,7 +24,7 @@ Address vdso_syscall(const Memory& memory, Address vdso);
 
 class TraceeCalls {
  public:
-  // The next stop of a tracee. Nothing if it has ended, which is then seen to.
+  // Waits for the next stop of a tracee. Nullopt if it has ended; then its end has been handled.
   using Wait = std::function<std::optional<Stop>(pid_t tid)>;
   TraceeCalls(Tracer& tracer, Wait wait) : tracer_(tracer), wait_(std::move(wait)) {}
 
@@ -32,15 +32,15 @@ class TraceeCalls {
     pid_t tid = -1;
     HeldSignals& signals;
   };
-  // Makes a call at `instruction`, whose stops are the same as of the program's own. `base`: the other registers.
-  // Returns its result.
+  // Makes a call at `instruction`, which stops like a call of the program. `base` holds the other registers. Returns
+  // the call's result.
   Result<int64_t> call_at(const Caller& caller, Address instruction, const user_regs_struct& base, long number,
                           std::initializer_list<uint64_t> args);
-  // Makes these calls, up to the first that fails, in an address space that has the tier's code. Returns the last one's
-  // result. `born`: of a clone among them, its process.
+  // Makes these calls, up to the first that fails, in an address space that has the tier's code. Returns the result of
+  // the last one. `born` is set to the process that a clone among them has made.
   Result<int64_t> make(GateArena& arena, const Caller& caller, const user_regs_struct& base,
                        const std::vector<gate::InjectedCall>& calls, pid_t* born = nullptr);
-  // The same, from the instruction on that makes them. Returns the registers at the stop behind them.
+  // The same, but the thread begins at `instruction`. Returns the registers at the stop after the calls.
   Result<user_regs_struct> make_from(GateArena& arena, const Caller& caller, const user_regs_struct& base,
                                      Address instruction, const std::vector<gate::InjectedCall>& calls,
                                      pid_t* born = nullptr);
