@@ -11,6 +11,19 @@
 #include "base/text.h"
 
 namespace redrive {
+namespace {
+
+// The entries of a directory that are numbers.
+std::vector<int> numbers_in(const std::string& directory) {
+  std::vector<int> numbers;
+  std::error_code error;
+  for (std::filesystem::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
+    if (const auto number = parse_number(it->path().filename().string())) numbers.push_back(static_cast<int>(*number));
+  }
+  return numbers;
+}
+
+}  // namespace
 
 std::string proc_path(pid_t pid, std::string_view name) { return fmt::format("/proc/{}/{}", pid, name); }
 
@@ -55,14 +68,8 @@ std::string proc_namespace(pid_t pid, std::string_view kind) {
   return std::filesystem::read_symlink(proc_path(pid, fmt::format("ns/{}", kind)), gone);
 }
 
-std::vector<pid_t> proc_threads(pid_t pid) {
-  std::vector<pid_t> threads;
-  std::error_code gone;
-  for (std::filesystem::directory_iterator it(proc_path(pid, "task"), gone), end; !gone && it != end;
-       it.increment(gone)) {
-    if (const auto tid = parse_number(it->path().filename().string())) threads.push_back(static_cast<pid_t>(*tid));
-  }
-  return threads;
-}
+std::vector<int> own_descriptors() { return numbers_in("/proc/self/fd"); }
+
+std::vector<pid_t> proc_threads(pid_t pid) { return numbers_in(proc_path(pid, "task")); }
 
 }  // namespace redrive

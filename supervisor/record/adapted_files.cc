@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/fd.h"
+#include "base/procfs.h"
 #include "base/text.h"
 #include "supervisor/record/process_status.h"
 
@@ -88,7 +89,8 @@ std::string adapted_status(const AdaptedFiles::Subject& subject, const std::stri
     if (name == "TracerPid") value = "0";
     if (name == "NoNewPrivs") value = its.no_new_privileges() ? "1" : "0";
     if (name == "Seccomp") value = its.strict() ? "1" : its.filters() ? "2" : field(own, name);
-    if (name == "Seccomp_filters") value = std::to_string(parse_number(field(own, name)).value_or(0) + its.filters());
+    if (name == "Seccomp_filters")
+      value = fmt::format("{}", parse_number(field(own, name)).value_or(0) + its.filters());
     if (name == "Cpus_allowed") {
       value = mask_of(subject.processors, digits_for(subject.processors, field(status, name)));
     }
@@ -147,8 +149,8 @@ std::optional<StatusFile> status_file(const AdaptedFiles::Reader& reader, const 
   const bool of_task = names.size() == 6 && names[3] == "task";
   const bool of_process = names.size() == 4;
   if ((!of_process && !of_task) || !names[0].empty() || names[1] != "proc" || names.back() != "status\n") return {};
-  if (names[2] == "self") names[2] = std::to_string(reader.pid);
-  if (names[2] == "thread-self") names[2] = std::to_string(reader.tid);
+  if (names[2] == "self") names[2] = fmt::format("{}", reader.pid);
+  if (names[2] == "thread-self") names[2] = fmt::format("{}", reader.tid);
   const auto number = parse_number(of_task ? names[4] : names[2]);
   if (!number) return {};
   return StatusFile{static_cast<pid_t>(*number),
@@ -167,7 +169,7 @@ std::optional<std::string> AdaptedFiles::contents(const Reader& reader, const st
   if (!subject || pid_in_own_namespace(reader.tid) != reader.tid) return {};
   const std::string status = kernel_file(reader.tid, file->path);
   if (status.empty()) return {};
-  return adapted_status(*subject, status, kernel_file(getpid(), fmt::format("/proc/{}/status", getpid())));
+  return adapted_status(*subject, status, kernel_file(getpid(), proc_path(getpid(), "status")));
 }
 
 std::optional<std::string> AdaptedFiles::of_processors(const Reader& reader, const std::string& path) const {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/brief_file.h"
+#include "base/procfs.h"
 
 namespace redrive {
 namespace {
@@ -54,11 +55,7 @@ bool is_allowed_in_strict_mode(uint64_t number) {
 // CAP_SYS_ADMIN in the thread's user namespace (proc_pid_status(5)).
 bool may_administer(pid_t tid) {
   constexpr uint64_t kSysAdmin = 1 << 21;
-  std::istringstream file(read_briefly("/proc/" + std::to_string(tid) + "/status"));
-  for (std::string line; std::getline(file, line);) {
-    if (line.starts_with("CapEff:")) return std::strtoull(line.c_str() + 7, nullptr, 16) & kSysAdmin;
-  }
-  return false;
+  return proc_status(tid).number("CapEff", 16) & kSysAdmin;
 }
 
 int64_t action_available(uint32_t action) {

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "base/fd.h"
+#include "base/procfs.h"
 #include "checkpoint/stub.h"
 #include "supervisor/record/interrupts.h"
 #include "supervisor/record/tracee.h"
@@ -228,14 +229,8 @@ void replace_by_null(std::initializer_list<int> descriptors) {
 }
 
 std::vector<int> descriptors_behind_standard_error() {
-  std::vector<int> found;
-  std::error_code error;
-  for (std::filesystem::directory_iterator it("/proc/self/fd", error), end; !error && it != end; it.increment(error)) {
-    const std::string name = it->path().filename();
-    int descriptor = 0;
-    std::from_chars(name.data(), name.data() + name.size(), descriptor);
-    if (descriptor > STDERR_FILENO && !(fcntl(descriptor, F_GETFD) & FD_CLOEXEC)) found.push_back(descriptor);
-  }
+  std::vector<int> found = own_descriptors();
+  std::erase_if(found, [](int one) { return one <= STDERR_FILENO || (fcntl(one, F_GETFD) & FD_CLOEXEC); });
   return found;
 }
 

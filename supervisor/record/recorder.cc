@@ -146,7 +146,7 @@ RecordingEnd Recorder::run(const std::function<void(const LeftBehind&)>& left_be
 void Recorder::flush() {
   const auto flushed = writer_.write_behind();
   if (flushed || std::exchange(write_failed_, true)) return;
-  notice("{}; the program goes on, and is recorded no more", flushed.error().message);
+  notice("{}; recording has stopped; the program continues", flushed.error().message);
 }
 
 void Recorder::end_copy(pid_t copy) {

@@ -16,6 +16,8 @@
 #include "base/brief_file.h"
 #include "base/limits.h"
 #include "base/private_files.h"
+#include "base/procfs.h"
+#include "base/text.h"
 #include "checkpoint/address_space.h"
 #include "checkpoint/stub.h"
 #include "supervisor/record/exit_status.h"
@@ -34,13 +36,8 @@ constexpr size_t kMaxCommand = 200, kMaxArguments = 4096;
 
 // Where the kernel let the heap begin (proc_pid_stat(5), start_brk); right after execve that is the current break.
 Address start_brk(pid_t pid) {
-  const std::string text = read_briefly("/proc/" + std::to_string(pid) + "/stat");
-  if (text.empty()) return 0;
-  std::istringstream fields(text.substr(text.rfind(')') + 1));
-  std::string field;
-  for (int number = 3; number <= 47 && fields >> field; ++number) {
-  }
-  return fields ? std::strtoull(field.c_str(), nullptr, 10) : 0;
+  constexpr int kStartBrk = 47;
+  return parse_number(proc_stat_field(pid, kStartBrk)).value_or(0);
 }
 
 // What the kernel puts on a new program's stack (System V ABI for x86-64, "Process Initialization").
@@ -440,7 +437,7 @@ void Recorder::begin_program(Thread& thread) {
   }
   if (!process.gate) process.brk = start_brk(process.pid);
   MappedFiles files(process.pid);
-  const std::string executable = "/proc/" + std::to_string(process.pid) + "/exe";
+  const std::string executable = proc_path(process.pid, "exe");
   struct stat info {};
   const bool has_executable = stat(executable.c_str(), &info) == 0;
   if (has_executable) files.add(executable, info);

@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "base/procfs.h"
 #include "checkpoint/address_space.h"
 #include "checkpoint/stub.h"
 #include "supervisor/plan/restore_cost.h"
@@ -387,7 +388,7 @@ bool Recorder::leave_out_killed(Unit& unit) {
   for (const auto& [serial, thread] : unit.threads) {
     if (thread->exited || thread->left_out || seen == thread->process) continue;
     char path[1];
-    const std::string exe = "/proc/" + std::to_string(thread->tid) + "/exe";
+    const std::string exe = proc_path(thread->tid, "exe");
     if (readlink(exe.c_str(), path, sizeof path) < 0 && (errno == ENOENT || errno == ESRCH)) {
       any = thread->left_out = true;
     } else {

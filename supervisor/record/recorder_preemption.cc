@@ -1,6 +1,6 @@
 // Forced preemption: a thread that makes no event, while a checkpoint is overdue, another thread of its unit waits or a
 // signal is held for it, is stopped where it is. An interval begins there, with an image: what follows is re-driven
-// from that, so that nothing needs to find the place again but a comparison of the interval before (replayer_place.cc).
+// from that, so that nothing needs to find the place again but a comparison of the interval before (place_search.cc).
 #include <sched.h>
 #include <sys/syscall.h>
 

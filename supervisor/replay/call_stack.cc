@@ -13,6 +13,7 @@
 
 #include "base/elf_file.h"
 #include "base/page.h"
+#include "base/procfs.h"
 #include "interceptors/trapped_instructions.h"
 
 // Exported for who finds unwind tables himself, as perf(1) does, but in no header.
@@ -269,7 +270,7 @@ std::string CallStack::Unwinding::frames(const std::function<std::string(const F
 CallStack::CallStack(pid_t tid) {
   static const bool prepared = prepare();
   static_cast<void>(prepared);
-  const std::string path = "/proc/" + std::to_string(tid) + "/mem";
+  const std::string path = proc_path(tid, "mem");
   memory_ = Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   get_regs(tid, regs_);
   if (auto found = read_mappings(tid)) mappings_ = std::move(*found);

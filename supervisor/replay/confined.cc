@@ -17,12 +17,12 @@
 #include <charconv>
 #include <chrono>
 #include <cstring>
-#include <filesystem>
 #include <new>
 
 #include "base/fd.h"
 #include "base/filter_program.h"
 #include "base/page.h"
+#include "base/procfs.h"
 #include "checkpoint/stub.h"
 #include "interceptors/trapped_instructions.h"
 
@@ -42,6 +42,7 @@ void lower(decltype(RLIMIT_AS) resource, rlim_t value, rlim_t beyond = 0) {
   setrlimit(resource, &limit);
 }
 
+// Of a child of several threads, so without the lock of read_briefly().
 uint64_t address_space_size() {
   const Fd file(::open("/proc/self/statm", O_RDONLY | O_CLOEXEC));
   char text[32] = {};
@@ -62,14 +63,11 @@ bool close_all_but(std::vector<int> kept) {
   }
   if (syscall(SYS_close_range, first, ~0u, 0) == 0) return true;
   // Before Linux 5.9.
-  std::vector<int> found;
-  std::error_code error;
-  for (std::filesystem::directory_iterator it("/proc/self/fd", error), end; !error && it != end; it.increment(error)) {
-    const int fd = std::stoi(it->path().filename());
-    if (!std::binary_search(kept.begin(), kept.end(), fd)) found.push_back(fd);
+  const std::vector<int> found = own_descriptors();
+  for (const int fd : found) {
+    if (!std::binary_search(kept.begin(), kept.end(), fd)) ::close(fd);
   }
-  for (const int fd : found) ::close(fd);
-  return !error;
+  return !found.empty();
 }
 
 // From here on nothing but the filter's calls.

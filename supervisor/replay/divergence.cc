@@ -59,11 +59,7 @@ std::string disassembly_at(const Memory& memory, Address address) {
   return text ? text.value() : "no instructions: " + text.error().message + "\n";
 }
 
-std::string hex(uint64_t value) {
-  char text[24];
-  std::snprintf(text, sizeof text, "%#lx", value);
-  return text;
-}
+std::string hex(uint64_t value) { return value ? fmt::format("{:#x}", value) : "0"; }
 
 std::string describe_registers(const user_regs_struct& r) {
   return fmt::format(

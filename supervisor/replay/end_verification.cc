@@ -1,5 +1,7 @@
 #include "supervisor/replay/end_verification.h"
 
+#include <fmt/format.h>
+
 #include "supervisor/replay/divergence.h"
 #include "supervisor/replay/pending_outputs.h"
 #include "supervisor/replay/place_search.h"
@@ -65,7 +67,7 @@ Result<Verification> EndVerification::at_end() const {
   UnitState expected;
   Decoder header(image.header);
   if (!decode(header, expected)) {
-    return Error{"the image of interval " + std::to_string(next) + " cannot be understood", Status::damaged};
+    return Error{fmt::format("the image of interval {} cannot be understood", next), Status::damaged};
   }
   ASSIGN_OR_RETURN(const auto kind, kind_of_event(trace, {what.unit, end_event}));
   if (kind == EventKind::preemption && redriving_.unit.find(expected.trigger)) {
@@ -84,7 +86,7 @@ Result<Verification> EndVerification::compare_threads(const UnitState& expected)
     if (saved.thread >= expected.first_joined_thread) continue;
     RedrivenThread* const found = redriving_.unit.find(saved.thread);
     if (!found) {
-      return Verification(Difference{end, std::nullopt, "thread " + std::to_string(saved.thread), "no such thread"});
+      return Verification(Difference{end, std::nullopt, fmt::format("thread {}", saved.thread), "no such thread"});
     }
     RedrivenThread& thread = *found;
     // The thread whose next event begins the next interval has still to get there, unless it is there (a new thread, an
@@ -119,8 +121,7 @@ Result<Verification> EndVerification::compare_memory(const Image& image, const U
     if (process.process >= expected.first_joined_process) continue;
     const auto found = processes.find(process.process);
     if (found == processes.end()) {
-      return Verification(
-          Difference{end, std::nullopt, "process " + std::to_string(process.process), "no such process"});
+      return Verification(Difference{end, std::nullopt, fmt::format("process {}", process.process), "no such process"});
     }
     if (process.memory_of) continue;
     redriving_.gates.remove(process.process);

@@ -1,5 +1,7 @@
 #include "supervisor/replay/event_cycle.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace redrive {
@@ -19,8 +21,7 @@ Result<std::vector<Event>> read_cycle(const Trace& trace, UnitId unit, EventInde
                                (found.repeat == 1 || &found == &cycle.back());
                       });
   if (usable) return cycle;
-  return Error{"event " + std::to_string(index) + " of unit " + std::to_string(unit) +
-                   " goes on with a cycle of calls that are not there",
+  return Error{fmt::format("event {} of unit {} goes on with a cycle of calls that are not there", index, unit),
                Status::damaged};
 }
 

@@ -12,7 +12,7 @@
 namespace redrive {
 
 Step no_thread(EventIndex index, const Event& event) {
-  return Step::diverged({index, std::nullopt, "an event of thread " + std::to_string(event.thread), "no such thread"});
+  return Step::diverged({index, std::nullopt, fmt::format("an event of thread {}", event.thread), "no such thread"});
 }
 
 Result<Step> EventReplay::replay(EventIndex index, const Event& event, uint64_t made) {
@@ -61,7 +61,7 @@ Result<Step> EventReplay::arrive(EventIndex index, const Event& event) {
 
 Result<Step> EventReplay::replay_signal(RedrivenThread& thread, EventIndex index, const Event& event) {
   const auto point = static_cast<SignalPoint>(event.args[0]);
-  const std::string expected = "signal " + std::to_string(event.number) + " at " + hex(event.ip);
+  const std::string expected = fmt::format("signal {} at {}", event.number, hex(event.ip));
   if (point == SignalPoint::before_syscall || point == SignalPoint::fault) {
     const ThreadStop stop = redriving_.runner.run(thread);
     const bool right_kind = stop == (point == SignalPoint::fault ? ThreadStop::fault : ThreadStop::syscall);

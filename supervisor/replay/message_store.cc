@@ -1,5 +1,6 @@
 #include "supervisor/replay/message_store.h"
 
+#include <fmt/format.h>
 #include <linux/futex.h>
 #include <signal.h>
 #include <sys/syscall.h>
@@ -204,15 +205,14 @@ bool MessageStore::wait_for(EventRef event) {
 Result<Bytes> MessageStore::payload(const MessagePart& part) {
   const Lock lock(mutex_);
   if (!wait_for(part.sender)) {
-    return Error{"the sender did not get to event " + std::to_string(part.sender.event) + " of unit " +
-                 std::to_string(part.sender.unit)};
+    return Error{fmt::format("the sender did not get to event {} of unit {}", part.sender.event, part.sender.unit)};
   }
   Hint unknown = 0;
   const uint64_t place = *index(part.sender, unknown);
   const uint64_t length = std::atomic_ref(message(place).length).load();
   const uint64_t there = std::min(length, capacity(place));
   if (part.offset > there || part.length > there - part.offset) {
-    return Error{"unit " + std::to_string(part.sender.unit) + " sent a shorter message than it did when recorded"};
+    return Error{fmt::format("unit {} sent a shorter message than it did when recorded", part.sender.unit)};
   }
   const uint8_t* first = shared_->data() + offsets_[place] + part.offset;
   return Bytes(first, first + part.length);
@@ -221,7 +221,7 @@ Result<Bytes> MessageStore::payload(const MessagePart& part) {
 Result<Birth> MessageStore::birth(EventRef event) {
   const Lock lock(mutex_);
   if (!wait_for(event)) {
-    return Error{"the parent, unit " + std::to_string(event.unit) + ", did not get to its fork"};
+    return Error{fmt::format("the parent, unit {}, did not get to its fork", event.unit)};
   }
   Birth birth = std::move(born_.at(event));
   born_.erase(event);
@@ -255,7 +255,7 @@ Result<void> MessageStore::await_turn(uint64_t arrival) {
   awaited_turns_.erase(entry);
   if (may) return {};
   wake_all();
-  return Error{"a receive that came before no. " + std::to_string(arrival) + " did not happen"};
+  return Error{fmt::format("a receive that came before no. {} did not happen", arrival)};
 }
 
 void MessageStore::turn_taken(uint64_t arrival) {

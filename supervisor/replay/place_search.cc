@@ -192,7 +192,7 @@ Result<Place> read_place(const Redriving& redriving, IntervalIndex interval) {
   ASSIGN_OR_RETURN(place.image, redriving.trace.image(redriving.what.unit, interval));
   Decoder header(place.image.header);
   if (decode(header, place.state)) return place;
-  return Error{"the image of interval " + std::to_string(interval) + " cannot be understood", Status::damaged};
+  return Error{fmt::format("the image of interval {} cannot be understood", interval), Status::damaged};
 }
 
 }  // namespace

@@ -108,8 +108,7 @@ Result<void> Replayer::begin() {
   const IntervalRecord& interval = redriving_.trace.intervals(what.unit).at(what.start);
   if (interval.has_image) return restore_start();
   if (birth_) return adopt(redriving_, store_, *birth_, interval.pid, processor_);
-  return Error{"the checkpoint of interval " + std::to_string(what.start) + " of unit " + std::to_string(what.unit) +
-               " was not stored"};
+  return Error{fmt::format("the checkpoint of interval {} of unit {} was not stored", what.start, what.unit)};
 }
 
 Result<void> Replayer::restore_start() {
@@ -119,8 +118,7 @@ Result<void> Replayer::restore_start() {
   UnitState state;
   Decoder header(image.header);
   if (!decode(header, state)) {
-    return Error{"the image of interval " + std::to_string(what.start) + " of unit " + std::to_string(what.unit) +
-                     " cannot be understood",
+    return Error{fmt::format("the image of interval {} of unit {} cannot be understood", what.start, what.unit),
                  Status::damaged};
   }
   const auto read_pages = [&](const FillPages& fill) { return trace.read_pages(image.pages, fill); };
@@ -149,8 +147,7 @@ Result<Step> Replayer::execute(EventIndex first, EventIndex last) {
   TRY(take_payloads());
   const EventIndex next = first + (executed_ - before);
   if (next == last) return Step::as_recorded();
-  return Error{"unit " + std::to_string(unit) + " has no event " + std::to_string(next) + " in this trace",
-               Status::damaged};
+  return Error{fmt::format("unit {} has no event {} in this trace", unit, next), Status::damaged};
 }
 
 // Takes what the preparation wants from where the unit is, and notes what it wants of the event.

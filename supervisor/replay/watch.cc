@@ -1,33 +1,28 @@
 #include "supervisor/replay/watch.h"
 
+#include <fmt/format.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <chrono>
-#include <filesystem>
-#include <fstream>
-#include <string>
+#include <sstream>
 #include <utility>
+
+#include "base/brief_file.h"
+#include "base/procfs.h"
 
 namespace redrive {
 namespace {
 
 constexpr auto kPatience = std::chrono::seconds(1);
 
-void release_task(const std::filesystem::path& task, const cpu_set_t& processors) {
-  sched_setaffinity(std::stoi(task.filename()), sizeof processors, &processors);
-}
-
 // Our threads, and those of their children: the stubs.
 void release_all(const cpu_set_t& processors) {
-  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
-    std::ifstream children(task.path() / "children");
-    release_task(task.path(), processors);
-    for (std::string pid; children >> pid;) {
-      std::error_code gone;
-      for (std::filesystem::directory_iterator thread("/proc/" + pid + "/task", gone), end; thread != end;
-           thread.increment(gone)) {
-        release_task(thread->path(), processors);
-      }
+  for (const pid_t own : proc_threads(getpid())) {
+    sched_setaffinity(own, sizeof processors, &processors);
+    std::istringstream children(read_briefly(proc_path(getpid(), fmt::format("task/{}/children", own))));
+    for (pid_t child; children >> child;) {
+      for (const pid_t tid : proc_threads(child)) sched_setaffinity(tid, sizeof processors, &processors);
     }
   }
 }

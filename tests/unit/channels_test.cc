@@ -306,17 +306,17 @@ TEST_CASE("sends of a few bytes are not free") {
 TEST_CASE("a peek costs what it looks at, not what is queued") {
   Wire wire;
   for (EventIndex event = 1; event <= 100'000; ++event) wire.send(event, "0123456789");
-  const auto started = std::chrono::steady_clock::now();
+  const std::clock_t started = std::clock();
   for (int i = 0; i < 10'000; ++i) CHECK_EQ(wire.receive("01234567890123", true), "1+0:10 2+0:4");
-  CHECK(std::chrono::steady_clock::now() - started < std::chrono::seconds(2));
+  CHECK(std::clock() - started < 2 * CLOCKS_PER_SEC);
 }
 
 TEST_CASE("datagrams that nobody receives do not slow those that follow") {
   Datagrams net;
-  const auto started = std::chrono::steady_clock::now();
+  const std::clock_t started = std::clock();
   for (EventIndex event = 1; event <= 200'000; ++event) net.send(event, "unheard");
   for (EventIndex event = 1; event <= 200'000; ++event) net.begin(event, std::to_string(event)), net.end(event, -1);
-  CHECK(std::chrono::steady_clock::now() - started < std::chrono::seconds(4));
+  CHECK(std::clock() - started < 4 * CLOCKS_PER_SEC);
   CHECK_EQ(net.receive("200000"), "");
   CHECK_FALSE(net.receive("unheard").empty());
 }
