@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <sys/msg.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/sem.h>
 #include <sys/shm.h>
 
@@ -24,6 +25,7 @@ constexpr const char* kGuards = "guard pages are not restored by a checkpoint";
 constexpr const char* kFilter = "would stop the recorder's own syscalls";
 constexpr const char* kTsc = "the recorder traps the time-stamp counter itself";
 constexpr const char* kCpuid = "the recorder traps cpuid itself";
+constexpr const char* kTracer = "a thread has one tracer, and it is the recorder";
 constexpr const char* kShadowStack = "shadow stacks are not restored by a checkpoint";
 constexpr const char* kXfeatures = "extended state that must be requested is not restored by a checkpoint";
 
@@ -232,6 +234,14 @@ constexpr auto kCommands = sorted({
     emulate(CMD(process_madvise, MADV_COLD), fd, in_sized_by(2, 16), val, val, val),
     emulate(CMD(process_madvise, MADV_PAGEOUT), fd, in_sized_by(2, 16), val, val, val),
     emulate(NEW_CMD(process_madvise, 25, MADV_COLLAPSE), fd, in_sized_by(2, 16), val, val, val),
+
+    // The recorder answers these if the other thread has the same memory (recorder_traced.cc). PTRACE_GETREGSET writes
+    // where the iovec says.
+    refuse(CMD(ptrace, PTRACE_TRACEME), EPERM, kTracer),
+    emulate(CMD(ptrace, PTRACE_ATTACH), val, val, val, val),
+    emulate(CMD(ptrace, PTRACE_DETACH), val, val, val, val),
+    emulate(CMD(ptrace, PTRACE_GETREGSET), val, val, val, in(16)),
+    refuse(CMD(ptrace, PTRACE_SEIZE), EPERM, kTracer),
 
     // The kernel's log.
     emulate(NEW_CMD(syslog, 0, SYSLOG_ACTION_CLOSE), val, ptr, val),

@@ -11,8 +11,10 @@ Thread* Baton::next() {
   return first;
 }
 
+void Baton::leave_queue(const Thread& thread) { std::erase(waiting_, &thread); }
+
 void Baton::forget(const Thread& thread) {
-  std::erase(waiting_, &thread);
+  leave_queue(thread);
   if (holder_ == &thread) holder_ = nullptr;
 }
 

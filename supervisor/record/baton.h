@@ -32,6 +32,8 @@ class Baton {
   void queue_first(Thread& thread) { waiting_.push_front(&thread); }
   // Takes the first thread off the queue; null if there is none.
   Thread* next();
+  // Takes this thread off the queue, if it waits there.
+  void leave_queue(const Thread& thread);
   // Gives it to a thread that has waited.
   void take(Thread& thread, Clock::time_point now) { holder_ = &thread, since_ = now; }
   // Call this when the thread has ended.

@@ -476,7 +476,7 @@ void Recorder::take_or_queue(Thread& thread, Thread::Stop stop) {
   thread.run = Thread::Run::ready;
   thread.stop = stop;
   Unit& unit = *thread.process->unit;
-  unit.baton.queue(thread);
+  if (!thread.tracer) unit.baton.queue(thread);
   take_from_sleeper(unit);
   schedule(unit);
 }
@@ -604,6 +604,7 @@ void Recorder::enter(Thread& thread) {
     confine(thread);
     return;
   }
+  if (answer_tracer(thread)) return;
   if (Unit* const written = written_unit(thread); written || row.special == Special::write_process) {
     enter_write(thread, written);
     return;

@@ -197,6 +197,7 @@ class Recorder {
   void store_now(Unit& unit, Thread& trigger, const user_regs_struct* regs, const KnownMappings* known = nullptr);
   void await_stop(const Thread& thread);
   Result<ProcessState> capture_process(Process& process, const ProcessSerial* owner, const KnownMappings* known);
+  bool capture_thread(Thread& thread, bool entering, ThreadState& saved);
   Result<UnitState> capture_state(Unit& unit, Thread& trigger, bool at_entry, const KnownMappings* known);
   Result<void> capture_pages(Unit& unit, bool shared_only, ImageJob& job);
   Result<ImageJob> capture(Unit& unit, Thread& trigger, bool at_entry, bool shared_only,
@@ -239,6 +240,12 @@ class Recorder {
   std::vector<AddressRange> read_by(const Thread& thread, uint64_t length, const Process** source);
   void show_own_code(Thread& thread, uint64_t length);
   static void add_written(Thread& thread, const user_regs_struct& regs, SignalPoint where);
+
+  // recorder_traced.cc: processes that trace others with the same memory
+  bool answer_tracer(Thread& thread);
+  int64_t trace(Thread& thread, std::vector<MemoryWrite>& writes);
+  int64_t read_registers(Thread& thread, Thread& target, std::vector<MemoryWrite>& writes);
+  static void let_go(Thread& target);
 
   // recorder_locks.cc: futexes whose words the kernel writes
   bool waits_for_lock(Thread& thread);

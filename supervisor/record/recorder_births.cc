@@ -524,6 +524,9 @@ void Recorder::ended(pid_t tid, TraceeEnd end) {
   note_end_of_process(*found, end);
   remove_thread(*found);
   if (process.threads == 0) {
+    for (const auto& [serial, thread] : unit.threads) {
+      if (thread->tracer == process.pid) let_go(*thread);
+    }
     if (process.gate && process.gate->program && !process.borrows_memory) process.gate->program->ended = true;
     unit.clock.remove(process.pid);
     if (process.stays) writer_.add(*process.stays);

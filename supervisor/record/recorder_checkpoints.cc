@@ -453,6 +453,39 @@ Result<ProcessState> Recorder::capture_process(Process& process, const ProcessSe
   return saved;
 }
 
+// False: it was killed.
+bool Recorder::capture_thread(Thread& thread, bool entering, ThreadState& saved) {
+  saved.thread = thread.serial;
+  saved.process = thread.process->serial;
+  saved.in_syscall = !entering && (thread.stop == Thread::Stop::exit || thread.run == Thread::Run::blocked);
+  if (entering) {
+    saved.regs = before_syscall(thread.entry);
+    saved.xstate = tracer_.get_xstate(thread.tid);
+    return !saved.xstate.empty();
+  }
+  if (saved.in_syscall) {
+    if (thread.asleep) await_stop(thread);
+    saved.regs = thread.entry;
+    // One that has come out of the kernel is stopped: syscalls leave the extended state alone.
+    const bool stopped = thread.stop == Thread::Stop::exit || thread.asleep;
+    saved.xstate = stopped ? tracer_.get_xstate(thread.tid) : thread.xstate;
+    return !stopped || !saved.xstate.empty();
+  }
+  if (thread.run == Thread::Run::stopped || thread.stop == Thread::Stop::continued) {
+    saved.regs = thread.entry;
+    saved.xstate = thread.xstate;
+    return true;
+  }
+  bool alive = get_regs(thread, saved.regs);
+  if (!alive && thread.run == Thread::Run::starting) {
+    await_stop(thread);
+    alive = get_regs(thread, saved.regs);
+  }
+  if (alive) saved.xstate = tracer_.get_xstate(thread.tid);
+  if (thread.hides_untraced) saved.regs.rdi |= CLONE_UNTRACED;  // as start() will
+  return alive;
+}
+
 Result<UnitState> Recorder::capture_state(Unit& unit, Thread& trigger, bool at_entry, const KnownMappings* known) {
   UnitState state;
   state.trigger = trigger.serial;
@@ -463,34 +496,8 @@ Result<UnitState> Recorder::capture_state(Unit& unit, Thread& trigger, bool at_e
   for (const auto& [serial, thread] : unit.threads) {
     if (thread->exited || thread->left_out) continue;
     ThreadState saved;
-    saved.thread = serial;
-    saved.process = thread->process->serial;
     const bool entering = thread == &trigger && at_entry;
-    saved.in_syscall = !entering && (thread->stop == Thread::Stop::exit || thread->run == Thread::Run::blocked);
-    bool killed = false;  // one that is stopped and has no registers
-    if (entering) {
-      saved.regs = before_syscall(thread->entry);
-      saved.xstate = tracer_.get_xstate(thread->tid);
-      killed = saved.xstate.empty();
-    } else if (saved.in_syscall) {
-      if (thread->asleep) await_stop(*thread);
-      saved.regs = thread->entry;
-      // One that has come out of the kernel is stopped: syscalls leave the extended state alone.
-      const bool out = thread->stop == Thread::Stop::exit;
-      saved.xstate = out || thread->asleep ? tracer_.get_xstate(thread->tid) : thread->xstate;
-      killed = (out || thread->asleep) && saved.xstate.empty();
-    } else if (thread->run == Thread::Run::stopped || thread->stop == Thread::Stop::continued) {
-      saved.regs = thread->entry;
-      saved.xstate = thread->xstate;
-    } else {
-      killed = !get_regs(*thread, saved.regs);
-      if (killed && thread->run == Thread::Run::starting) {
-        await_stop(*thread);
-        killed = !get_regs(*thread, saved.regs);
-      }
-      if (!killed) saved.xstate = tracer_.get_xstate(thread->tid);
-    }
-    if ((thread->left_out = killed)) continue;
+    if ((thread->left_out = !capture_thread(*thread, entering, saved))) continue;
     state.threads.push_back(std::move(saved));
   }
   std::map<uint64_t, ProcessSerial> owners;  // of memory, by memory_id

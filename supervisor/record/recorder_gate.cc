@@ -93,7 +93,8 @@ void Recorder::set_slot(Thread& thread) {
   std::copy(restricted.begin(), restricted.end(), slot->restricted);
   const bool nothing = process.gate->broken || process.opens_memory;
   const bool at_call = !thread.signals.empty() || !process.copies_to_reap.empty() || !unit.joining.empty() ||
-                       !unit.writers.empty() || unit.checkpoint_first || unit.checkpoint_wanted || thread.asked_to_stop;
+                       !unit.writers.empty() || unit.checkpoint_first || unit.checkpoint_wanted ||
+                       thread.asked_to_stop || !process.attached.empty();
   slot->want_stop = (nothing ? gate::kServeNothing : 0) | (at_call ? gate::kStopAtCall : 0);
 }
 

@@ -53,16 +53,16 @@ struct Process {
   Fd pidfd;
   std::shared_ptr<FdCache> fds;
   Address brk = 0;
-  std::shared_ptr<LocalDescriptors> descriptors;        // shared with the memory
-  unsigned threads = 0;                                 // alive
-  bool shares_memory = false;                           // maps objects that can be changed: its forks stay in the unit
-  std::set<uint64_t> objects;                           // that it has mapped shared, and may map still (MappedObjects)
-  std::set<uint64_t> private_views;                     // objects of which it has private views, and may have still
-  std::shared_ptr<SharedMappings> shared_mappings;      // shared with the memory
-  std::optional<Join> stays;                            // why it is in its parent's unit, unless it executes a program
-  bool opens_memory = false;                            // has opened memory of a process as a file: no call is served
-  bool maps_growing = false;                            // has mapped memory that grows downwards (MAP_GROWSDOWN)
-  bool borrows_memory = false;                          // vfork child: runs on its parent's address space
+  std::shared_ptr<LocalDescriptors> descriptors;    // shared with the memory
+  unsigned threads = 0;                             // alive
+  bool shares_memory = false;                       // maps objects that can be changed: its forks stay in the unit
+  std::set<uint64_t> objects;                       // that it has mapped shared, and may map still (MappedObjects)
+  std::set<uint64_t> private_views;                 // objects of which it has private views, and may have still
+  std::shared_ptr<SharedMappings> shared_mappings;  // shared with the memory
+  std::optional<Join> stays;                        // why it is in its parent's unit, unless it executes a program
+  bool opens_memory = false;                        // has opened memory of a process as a file: no call is served
+  bool maps_growing = false;                        // has mapped memory that grows downwards (MAP_GROWSDOWN)
+  bool borrows_memory = false;                      // vfork child: runs on its parent's address space
   bool end_logged = false;
   bool leader_exited = false;  // its end is reported only after the last thread's
   std::string command;
@@ -73,6 +73,7 @@ struct Process {
   AddressRange vdso;                        // which it does not see
   std::vector<MemoryWrite> written;         // by other processes or the kernel, since its last event
   std::vector<pid_t> copies_to_reap;        // ended checkpoint copies, still zombies of this process
+  std::set<pid_t> attached;                 // threads that it traces, and whose stop it has not waited for
 
   // What is mapped and patched in its memory; null: nothing.
   RecordedGate* tier() const { return gate ? gate.get() : inherited.get(); }
@@ -120,6 +121,7 @@ struct Thread {
   bool asked_to_stop = false;  // and has come to no call's entry since
   bool preempting = false;     // it was interrupted to be preempted, and has not stopped yet
   bool woken = false;          // the recorder woke it up in a call that stops
+  pid_t tracer = 0;            // the recorded process that has it stopped (recorder_traced.cc); 0: none
   bool asleep = false;         // the baton was taken from it while it slept in a served call
   int in_hand = 0;             // the signal that it is stopped for, to be delivered when it goes on; 0: none
   HeldSignals signals;         // that wait for its next event

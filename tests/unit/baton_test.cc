@@ -48,6 +48,19 @@ TEST_CASE("a thread that has ended neither has the baton nor waits for it") {
   CHECK_FALSE(baton.is_held());
 }
 
+TEST_CASE("a thread that need not wait any more leaves the queue, and keeps the baton if it has it") {
+  Baton baton;
+  Thread a, b, c;
+  for (Thread* thread : {&a, &b, &c}) baton.queue(*thread);
+  baton.leave_queue(b);
+  CHECK_EQ(baton.next(), &a);
+  baton.give_to(a);
+  baton.leave_queue(a);
+  CHECK_EQ(baton.holder(), &a);
+  CHECK_EQ(baton.next(), &c);
+  CHECK_EQ(baton.next(), nullptr);
+}
+
 TEST_CASE("units that become one have one baton") {
   Baton baton, other;
   Thread a, b, c;
