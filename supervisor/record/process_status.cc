@@ -31,6 +31,19 @@ pid_t pid_in_own_namespace(pid_t pid) { return innermost_pid(proc_status(pid)); 
 
 bool sleeps(pid_t tid) { return proc_status(tid).text("State").starts_with('S'); }
 
+bool would_gain(pid_t pid, const struct stat& file) {
+  const std::string text = status_of(pid);
+  const auto effective = [&](const char* name) {  // the second of four
+    const size_t at = text.find(name);
+    char* behind = nullptr;
+    if (at != std::string::npos) std::strtoul(text.c_str() + at + std::strlen(name), &behind, 10);
+    return behind ? std::strtoul(behind, nullptr, 10) : ~0ul;
+  };
+  constexpr mode_t kGroup = S_ISGID | S_IXGRP;
+  return ((file.st_mode & S_ISUID) && effective("\nUid:") != file.st_uid) ||
+         ((file.st_mode & kGroup) == kGroup && effective("\nGid:") != file.st_gid);
+}
+
 bool forks_into_namespace(pid_t pid) {
   const std::string own = proc_namespace(pid, "pid");
   return !own.empty() && own != proc_namespace(pid, "pid_for_children");

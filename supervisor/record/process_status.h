@@ -2,6 +2,7 @@
 // is not a tracee, by any thread.
 #pragma once
 
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #include <cstdint>
@@ -23,6 +24,8 @@ constexpr uint64_t bit_of(int signal) { return uint64_t{1} << (signal - 1); }
 pid_t pid_in_own_namespace(pid_t pid);
 // Whether it sleeps in the kernel, and a signal could wake it.
 bool sleeps(pid_t tid);
+// Whether executing the file would give it another user or group than it has (execve(2)).
+bool would_gain(pid_t pid, const struct stat& file);
 // Whether its next child begins a PID namespace, or is in another one than it is itself (pid_namespaces(7)).
 bool forks_into_namespace(pid_t pid);
 

@@ -446,7 +446,7 @@ void Recorder::begin_program(Thread& thread) {
   }
   inherit_signals(thread);
   begin_interval(unit, CheckpointKind::exec, process, 0);
-  if (has_executable && (info.st_mode & (S_ISUID | S_ISGID))) {
+  if (has_executable && would_gain(process.pid, info)) {
     count_refusal(unit, "the privileges of setuid program " + process.command, "ran without them", false);
   }
   if (has_executable && process.gate) process.gate->program = &plans_.program(version_of(info));

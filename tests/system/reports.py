@@ -1,10 +1,11 @@
 """Group reports: what the listing commands say, as text and as JSON with the keys of DESIGN.md section 8."""
 import os
 import re
+import shutil
 
-from harness import Failure, test, workload
+from harness import Failure, Skip, test, workload
 from programs import job_of
-from redriving import record, redrive_all, take_away_surroundings, units
+from redriving import is_root, record, redrive_all, take_away_surroundings, units
 
 PERIOD = ("--bound", "2s", "--checkpoint-period", "100ms")
 STATS_KEYS = """units intervals events messages logged_messages message_bytes logged_bytes input_bytes checkpoints
@@ -274,6 +275,20 @@ def names(ctx):
 @test("reports/check_host")
 def check_host(ctx):
     ctx.json("check", "--host")
+
+
+@test("reports/setuid")
+def setuid(ctx):
+    """A set-user-ID program is named if it lacks privileges that it would have had, and only then."""
+    if not is_root():
+        raise Skip("not root: cannot make a setuid program")
+    for owner, named in ((0, False), (65534, True)):
+        shutil.copy("/bin/true", ctx.work / "setuid")
+        os.chown(ctx.work / "setuid", owner, owner)
+        (ctx.work / "setuid").chmod(0o4755)
+        outcome = ctx.redrive("record", "-o", ctx.traces / str(owner), "--", "sh", "-c", "./setuid; exit 3", cwd=ctx.work)
+        ctx.expect_status(outcome, 3)
+        ctx.expect(("setuid program" in outcome.stderr) == named, outcome, f"owner {owner}: named or not")
 
 
 @test("reports/refused")
