@@ -1,5 +1,7 @@
 #include "supervisor/record/process_status.h"
 
+#include <sstream>
+#include <string>
 #include <string_view>
 
 #include "base/procfs.h"
@@ -32,16 +34,15 @@ pid_t pid_in_own_namespace(pid_t pid) { return innermost_pid(proc_status(pid)); 
 bool sleeps(pid_t tid) { return proc_status(tid).text("State").starts_with('S'); }
 
 bool would_gain(pid_t pid, const struct stat& file) {
-  const std::string text = status_of(pid);
-  const auto effective = [&](const char* name) {  // the second of four
-    const size_t at = text.find(name);
-    char* behind = nullptr;
-    if (at != std::string::npos) std::strtoul(text.c_str() + at + std::strlen(name), &behind, 10);
-    return behind ? std::strtoul(behind, nullptr, 10) : ~0ul;
+  const ProcValues status = proc_status(pid);
+  const auto effective = [&](std::string_view name) {
+    std::istringstream numbers{std::string(status.text(name))};
+    uint64_t real = 0, used = 0;
+    return numbers >> real >> used ? used : ~0ull;
   };
   constexpr mode_t kGroup = S_ISGID | S_IXGRP;
-  return ((file.st_mode & S_ISUID) && effective("\nUid:") != file.st_uid) ||
-         ((file.st_mode & kGroup) == kGroup && effective("\nGid:") != file.st_gid);
+  return ((file.st_mode & S_ISUID) && effective("Uid") != file.st_uid) ||
+         ((file.st_mode & kGroup) == kGroup && effective("Gid") != file.st_gid);
 }
 
 bool forks_into_namespace(pid_t pid) {
