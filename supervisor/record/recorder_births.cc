@@ -1,6 +1,7 @@
 // Births and ends of threads, processes and programs (clone(2), execve(2), ptrace(2) events).
 #include <elf.h>
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <linux/seccomp.h>
 #include <sched.h>
 #include <sys/prctl.h>
@@ -447,7 +448,9 @@ void Recorder::begin_program(Thread& thread) {
   inherit_signals(thread);
   begin_interval(unit, CheckpointKind::exec, process, 0);
   if (has_executable && would_gain(process.pid, info)) {
-    count_refusal(unit, "the privileges of setuid program " + process.command, "ran without them", false);
+    const char* const kind = info.st_mode & S_ISUID ? "set-user-ID" : "set-group-ID";
+    count_refusal(unit, fmt::format("the privileges of {} program {}", kind, process.command), "ran without them",
+                  false);
   }
   if (has_executable && process.gate) process.gate->program = &plans_.program(version_of(info));
   KnownMappings known{mappings, files};

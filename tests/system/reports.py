@@ -288,7 +288,7 @@ def setuid(ctx):
         (ctx.work / "setuid").chmod(0o4755)
         outcome = ctx.redrive("record", "-o", ctx.traces / str(owner), "--", "sh", "-c", "./setuid; exit 3", cwd=ctx.work)
         ctx.expect_status(outcome, 3)
-        ctx.expect(("setuid program" in outcome.stderr) == named, outcome, f"owner {owner}: named or not")
+        ctx.expect(("set-user-ID program" in outcome.stderr) == named, outcome, f"owner {owner}: named or not")
 
 
 @test("reports/refused")
