@@ -8,19 +8,20 @@
 namespace redrive {
 
 Result<std::variant<Bytes, OtherContents>> UnitMessages::received(const Receive& receive) const {
-  using Received = std::variant<Bytes, OtherContents>;
-  Bytes message;
+  std::variant<Bytes, OtherContents> received;
+  Bytes& message = std::get<Bytes>(received);
   for (const auto& part : receive.parts) {
     ASSIGN_OR_RETURN(const Bytes bytes, store_.payload(part));
     const uint64_t hash = XXH3_64bits(bytes.data(), bytes.size());
     if (hash != part.hash) {
-      return Received(OtherContents{fmt::format("a message of {} bytes from event {} of unit {} with content hash {}",
-                                                part.length, part.sender.event, part.sender.unit, hex(part.hash)),
-                                    "content hash " + hex(hash)});
+      received = OtherContents{fmt::format("a message of {} bytes from event {} of unit {} with content hash {}",
+                                           part.length, part.sender.event, part.sender.unit, hex(part.hash)),
+                               "content hash " + hex(hash)};
+      return received;
     }
     message.insert(message.end(), bytes.begin(), bytes.end());
   }
-  return Received(std::move(message));
+  return received;
 }
 
 std::optional<std::vector<gate::Part>> UnitMessages::places_of(const Receive& receive) {

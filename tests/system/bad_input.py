@@ -109,7 +109,7 @@ def trace_disk_full(ctx):
     recording = ctx.start("unshare", "-m", "sh", "-c",
                           'mount -t tmpfs -o size=5m tmpfs ../full; "$1" record -o ../full/t --bound 2s --checkpoint-period 100ms -- ./until_signal 0; status=$?; '
                           'cp -a ../full/t ../kept; exit $status', "sh", ctx.options.redrive, cwd=ctx.work)
-    recording.wait_for("the program goes on", ctx.timeout_s, 1)
+    recording.wait_for("the program continues", ctx.timeout_s, 1)
     os.kill(tracees_of(recording)[0], signal.SIGTERM)
     outcome = ctx.expect_status(recording.finish(ctx.timeout_s), 125)
     ctx.expect("No space left" in outcome.stderr, outcome, "does not say that there is no space left")
