@@ -14,6 +14,7 @@
 #include "interceptors/patch_window.h"
 #include "logstore/file_cache.h"
 #include "supervisor/record/mapped_file.h"
+#include "supervisor/tier/code_file.h"
 #include "supervisor/tier/gate.h"
 
 namespace redrive {

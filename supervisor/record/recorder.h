@@ -31,6 +31,7 @@
 #include "supervisor/record/tracee.h"
 #include "supervisor/record/tracee_calls.h"
 #include "supervisor/record/tracer.h"
+#include "supervisor/tier/code_segments.h"
 
 namespace redrive {
 

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "checkpoint/address_space.h"
+#include "supervisor/tier/code_segments.h"
 #include "supervisor/tier/gate.h"
 #include "supervisor/tier/registers.h"
 

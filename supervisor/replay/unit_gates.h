@@ -8,6 +8,7 @@
 
 #include "supervisor/replay/message_store.h"
 #include "supervisor/replay/redriven_unit.h"
+#include "supervisor/tier/code_segments.h"
 #include "supervisor/tier/gate.h"
 
 namespace redrive {

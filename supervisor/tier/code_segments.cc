@@ -1,0 +1,103 @@
+#include "supervisor/tier/code_segments.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/fd.h"
+
+namespace redrive {
+namespace {
+
+constexpr uint64_t kWorthPatching = 2;      // times that a thread comes to a site: many sites are used only once
+constexpr uint64_t kReadAStop = 16 * 1024;  // bytes of code that can be read in about the time of a stop
+
+// The contents of the mapped file; empty if it cannot be read or no longer exists.
+Bytes contents_of(const Mapping& mapping) {
+  const Fd file(::open(mapping.name.c_str(), O_RDONLY | O_CLOEXEC));
+  struct stat info {};
+  if (!file || fstat(file.get(), &info) != 0 || info.st_dev != mapping.device || info.st_ino != mapping.inode)
+    return {};
+  Bytes contents(static_cast<size_t>(info.st_size));
+  const ssize_t got = ::read(file.get(), contents.data(), contents.size());
+  contents.resize(got < 0 ? 0 : static_cast<size_t>(got));
+  return contents;
+}
+
+// Reads from an address up to the first unreadable page: a mapping may be much longer than its file.
+Bytes read_readable(const Memory& memory, Address start, uint64_t length) {
+  constexpr uint64_t kAtOnce = 4 << 20;
+  Bytes bytes;
+  while (bytes.size() < length) {
+    const size_t had = bytes.size(), wanted = std::min(kAtOnce, length - had);
+    bytes.resize(had + wanted);
+    const size_t got = memory.read_some(start + had, bytes.data() + had, wanted);
+    bytes.resize(had + got);
+    if (got < wanted) break;
+  }
+  return bytes;
+}
+
+}  // namespace
+
+std::optional<PatchWindow> CodeSegments::window(const Memory& memory, const Mapping& mapping, Address address,
+                                                SiteKind kind, uint64_t times) {
+  if (!is_unchanging(mapping)) return std::nullopt;
+  const Lock lock(mutex_);
+  Segment& known = segments_[key(mapping)];
+  const uint64_t at = address - mapping.start;
+  Site& site = known.sites[at];
+  site.kind = kind;
+  site.times += times;
+  known.times += times;
+  // Stops are cheaper than reading code in which there are few of them.
+  if (site.times < kWorthPatching || known.times < mapping.length() / kReadAStop) return std::nullopt;
+  if (std::exchange(site.examined, true)) return site.window;
+  const CodeSegment& code = code_of(known, memory, mapping);
+  if (kind != SiteKind::cpuid) return site.window = code.window(at);
+  if (!known.cpuid) known.cpuid = cpuid_sites(contents_of(mapping));
+  const auto front = std::find_if(known.cpuid->begin(), known.cpuid->end(),
+                                  [&](const CpuidSite& each) { return each.offset == mapping.offset + at; });
+  return site.window = code.window(at, front == known.cpuid->end() ? std::vector<uint8_t>() : front->front);
+}
+
+std::optional<PatchWindow> CodeSegments::window_at(const Memory& memory, const Mapping& mapping, Address place) {
+  const auto read_from = [&](Address start) {
+    return [&memory, start](int64_t offset, std::span<uint8_t> to) {
+      return memory.read_some(start + static_cast<uint64_t>(offset), to.data(), to.size());
+    };
+  };
+  if (!is_unchanging(mapping)) {
+    // The code that is there now. Only compiled functions are expected here, into which nothing jumps from far away.
+    constexpr uint64_t kAround = 64 << 10;
+    const Address start = std::max(mapping.start, place - std::min(place, kAround));
+    Bytes code(std::min(mapping.end, place + kAround) - start);
+    code.resize(memory.read_some(start, code.data(), code.size()));
+    return CodeSegment(std::move(code)).window_at(place - start, start, read_from(start));
+  }
+  const Lock lock(mutex_);
+  return code_of(segments_[key(mapping)], memory, mapping)
+      .window_at(place - mapping.start, mapping.start, read_from(mapping.start));
+}
+
+bool CodeSegments::is_unchanging(const Mapping& mapping) {
+  return mapping.inode != 0 && !mapping.shared && !(mapping.protection & PROT_WRITE);
+}
+
+const CodeSegment& CodeSegments::code_of(Segment& segment, const Memory& memory, const Mapping& mapping) {
+  if (!segment.code) segment.code.emplace(read_readable(memory, mapping.start, mapping.length()));
+  return *segment.code;
+}
+
+bool CodeSegments::is_program(const Mapping& mapping) {
+  const Lock lock(mutex_);
+  auto& file = segments_[key(mapping)].file;
+  if (!file) file = code_file(mapping.name);
+  return file == CodeFile::program;
+}
+
+}  // namespace redrive

@@ -1,0 +1,59 @@
+// Instructions that are replaced by jumps, and the code that these jump to.
+#pragma once
+
+#include <cstdint>
+
+#include "base/bytes.h"
+#include "base/page.h"
+#include "base/remote.h"
+#include "interceptors/patch_window.h"
+
+namespace redrive {
+
+enum class SiteKind : uint8_t { syscall, cpuid, rdtsc, rdtscp };
+constexpr const char* name_of(SiteKind kind) {
+  constexpr const char* kNames[] = {"syscall", "cpuid", "rdtsc", "rdtscp"};
+  return kNames[static_cast<size_t>(kind)];
+}
+constexpr uint64_t instruction_size(SiteKind kind) { return kind == SiteKind::rdtscp ? 3 : 2; }
+
+// An instruction that can be replaced, or preceded, by a jump.
+struct SitePatch {
+  Address site;
+  PatchWindow window;
+  Bytes original;  // what the window must hold; empty: anything
+  SiteKind kind = SiteKind::syscall;
+
+  bool counter() const { return kind == SiteKind::rdtsc || kind == SiteKind::rdtscp; }
+  Address start() const { return site - window.before; }
+  size_t size() const { return window.before ? window.before : instruction_size(kind) + window.after; }
+};
+
+// An instruction that was replaced.
+struct PatchedSite {
+  Address site;    // of the instruction
+  Address start;   // of the window
+  Bytes original;  // what the window held
+  Address stop;    // the instruction in the trampoline that stops; the thread continues right after it
+  Address moved;   // where the instructions after it were moved to
+  SiteKind kind = SiteKind::syscall;
+
+  Address behind() const { return site + instruction_size(kind); }
+  Address end() const { return start + original.size(); }
+  uint64_t moved_size() const { return end() > behind() ? end() - behind() : 0; }
+};
+
+inline constexpr uint8_t kNothing = 0xcc;  // int3: it fills what is never executed
+inline constexpr uint64_t kTrampolineSize = 64;
+inline constexpr uint64_t kTrampolinesSize = 4 * kPageSize;
+
+// The bytes of a trampoline at `at` for the site; sets the site's `stop` and `moved`. Empty if a moved instruction
+// cannot reach what it refers to from there.
+Bytes trampoline(Address at, Address entry_pointer, const PatchWindow& window, PatchedSite& site);
+// Appends to code that will lie at `at` the instructions at the end of a window, which lay at `from`, so that they mean
+// the same, and a jump to what follows them. False if one of them cannot move.
+bool append_moved(Bytes& code, Address at, Bytes moved, const PatchWindow& window, Address from);
+// jmp to `target`, padded to the window's size.
+Bytes jump(Address at, Address target, size_t size);
+
+}  // namespace redrive
