@@ -8,7 +8,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <future>
 #include <thread>
+#include <vector>
 
 #include "base/fd.h"
 #include "tests/unit/unit_test.h"
@@ -39,18 +41,30 @@ TEST_CASE("procfs: what it says of this process") {
   CHECK_EQ(theirs.st_ino, own.st_ino);
 }
 
-TEST_CASE("procfs: threads of a process, and a name that looks like fields") {
+TEST_CASE("procfs: every thread of a process") {
+  std::promise<pid_t> started;
+  std::promise<void> over;
+  std::jthread thread([&] {
+    started.set_value(gettid());
+    over.get_future().wait();
+  });
+  const pid_t tid = started.get_future().get();
+  const auto threads = proc_threads(getpid());
+  CHECK_EQ(std::count(threads.begin(), threads.end(), getpid()), 1);
+  CHECK_EQ(std::count(threads.begin(), threads.end(), tid), 1);
+  over.set_value();
+}
+
+TEST_CASE("procfs: a process from its stop to its end, with a name that looks like fields") {
   const pid_t child = fork();
   if (child == 0) {
     (void)pthread_setname_np(pthread_self(), ") Z 1 (");
-    std::thread([] { raise(SIGSTOP); }).join();
+    raise(SIGSTOP);
     _exit(0);
   }
   int status = 0;
   CHECK(waitpid(child, &status, WUNTRACED) == child);
-  const auto threads = proc_threads(child);
-  CHECK_EQ(threads.size(), 2);
-  CHECK(std::count(threads.begin(), threads.end(), child) == 1);
+  CHECK(proc_threads(child) == std::vector<pid_t>{child});
   CHECK_EQ(proc_stat_field(child, 3), "T");
   kill(child, SIGKILL);
   siginfo_t info{};
