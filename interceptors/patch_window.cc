@@ -341,6 +341,11 @@ std::optional<PatchWindow> CodeSegment::window_at(uint64_t place, uint64_t start
   return window;
 }
 
+std::optional<PatchWindow> CodeSegment::counter_window(uint64_t site, uint64_t size) const {
+  if (site > code_.size() || size > code_.size() - site) return std::nullopt;
+  return window_behind(site, size);
+}
+
 std::optional<PatchWindow> CodeSegment::window(uint64_t site, const std::vector<uint8_t>& front) const {
   if (site + kSyscallSize > code_.size()) return std::nullopt;
   if (const auto behind = window_behind(site, kSyscallSize)) return behind;

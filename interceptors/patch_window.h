@@ -45,6 +45,8 @@ class CodeSegment {
   // The window for the syscall, rdtsc or rdtscp instruction at this offset. None if no window is known to be safe:
   // something may jump into it, or its instructions cannot move.
   std::optional<PatchWindow> window(uint64_t site) const;
+  // The same where an instruction stands in for rdtsc or rdtscp, which has `size` bytes.
+  std::optional<PatchWindow> counter_window(uint64_t site, uint64_t size) const;
   // The same for another instruction of two bytes. `front`: the lengths of the instructions before it, the nearest
   // first.
   std::optional<PatchWindow> window(uint64_t site, const std::vector<uint8_t>& front) const;

@@ -16,6 +16,7 @@
 namespace redrive {
 namespace {
 
+constexpr uint8_t kUndefined[] = {0x0f, 0x0b}, kNop = 0x90;  // ud2
 constexpr int32_t kRdtsc = 0, kRdtscp = 1, kCpuid = 2;
 constexpr long kArchGetCpuid = 0x1011, kArchSetCpuid = 0x1012;
 
@@ -102,6 +103,7 @@ Counter first_sample;
 // does (Makefile).
 extern "C" int __sigaction(int signal, const struct sigaction* action, struct sigaction* before) noexcept;
 struct sigaction before_ours;
+volatile bool has_trapped = false;  // one of the instructions, in this process
 
 void answer_own(int, siginfo_t*, void* context) {
   auto& gregs = static_cast<ucontext_t*>(context)->uc_mcontext.gregs;
@@ -112,6 +114,7 @@ void answer_own(int, siginfo_t*, void* context) {
     __sigaction(SIGSEGV, &before_ours, nullptr);  // a real fault: it happens again and is reported as usual
     return;
   }
+  has_trapped = true;
   gregs[REG_RIP] += trapped->length;
   if (trapped->instruction != kCpuid) {
     const uint64_t now = read_counter();
@@ -139,8 +142,18 @@ std::optional<TrappedInstruction> decode_trapped(const uint8_t (&code)[3]) {
   return std::nullopt;
 }
 
-bool stands_for_cpuid(const uint8_t (&code)[3]) {
-  return std::equal(std::begin(kCpuidStandIn), std::end(kCpuidStandIn), code);
+bool is_stand_in(const uint8_t (&code)[3]) { return std::equal(std::begin(kUndefined), std::end(kUndefined), code); }
+
+Bytes stand_in(int length) {
+  Bytes code(std::begin(kUndefined), std::end(kUndefined));
+  code.resize(static_cast<size_t>(length), kNop);
+  return code;
+}
+
+std::optional<TrappedInstruction> trapped_instruction(int64_t number) {
+  if (number == kRdtsc || number == kCpuid) return TrappedInstruction{static_cast<int32_t>(number), 2};
+  if (number == kRdtscp) return TrappedInstruction{kRdtscp, 3};
+  return std::nullopt;
 }
 
 TrappedInstruction cpuid_instruction() { return {kCpuid, 2}; }
@@ -191,7 +204,7 @@ const Counter& counter() {
   return known;
 }
 
-bool trap_own_instructions() {
+ProcessorTraps trap_own_instructions() {
   struct sigaction action {};
   action.sa_sigaction = answer_own;
   action.sa_flags = SA_SIGINFO;
@@ -203,7 +216,12 @@ bool trap_own_instructions() {
   sigaddset(&faults, SIGSEGV);
   pthread_sigmask(SIG_UNBLOCK, &faults, nullptr);
   first_sample = sample();
-  return syscall(SYS_arch_prctl, kArchSetCpuid, 0) == 0;
+  ProcessorTraps traps;
+  has_trapped = false;
+  static_cast<void>(__rdtsc());
+  traps.counter = has_trapped;
+  traps.cpuid = syscall(SYS_arch_prctl, kArchSetCpuid, 0) == 0;
+  return traps;
 }
 
 Untrapped::Untrapped() : cpuid_(syscall(SYS_arch_prctl, kArchGetCpuid, 0) == 0) {

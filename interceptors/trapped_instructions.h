@@ -1,4 +1,4 @@
-// Instructions with nondeterministic results that the processor can be told to trap: rdtsc and rdtscp (prctl(2),
+// Instructions with nondeterministic results that most processors can be told to trap: rdtsc and rdtscp (prctl(2),
 // PR_SET_TSC) and cpuid (arch_prctl(2), ARCH_SET_CPUID). They fault with SIGSEGV, and the tracer answers them.
 #pragma once
 
@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/bytes.h"
 #include "interceptors/counter.h"
 #include "interceptors/inprocess/layout.h"
 
@@ -25,9 +26,13 @@ std::optional<TrappedInstruction> decode_trapped(const uint8_t (&code)[3]);
 TrappedInstruction counter_instruction(uint64_t length);
 bool reads_counter(const TrappedInstruction& trapped);
 
-// Replaces cpuid where that cannot be made to fault: ud2 has the same length, and raises SIGILL.
-inline constexpr uint8_t kCpuidStandIn[] = {0x0f, 0x0b};
-bool stands_for_cpuid(const uint8_t (&code)[3]);
+// The instruction of this number; nothing if there is none.
+std::optional<TrappedInstruction> trapped_instruction(int64_t number);
+
+// What stands in the place of an instruction of this length where that cannot be made to fault: ud2, which raises
+// SIGILL, and then nops.
+Bytes stand_in(int length);
+bool is_stand_in(const uint8_t (&code)[3]);
 TrappedInstruction cpuid_instruction();
 
 // Sets the result registers and moves past the instruction. cpuid hides what cannot be recorded: RDRAND, RDSEED, RDPID,
@@ -51,8 +56,15 @@ void answer_counter(const TrappedInstruction& trapped, uint64_t now, user_regs_s
 // Makes these instructions fault in the calling thread and in threads that it starts later. On virtual machines,
 // switching between threads that differ in this costs 5 us each way (rdtsc) or 15 us (cpuid), so the tracer must do
 // what its tracees do. If its own libraries execute them, a SIGSEGV handler answers; clock_gettime(2) enters the kernel
-// instead. SIGSEGV is unblocked. False if this processor cannot trap cpuid.
-bool trap_own_instructions();
+// instead. SIGSEGV is unblocked. Returns which of them fault.
+struct ProcessorTraps {
+  bool counter = true;  // rdtsc and rdtscp
+  bool cpuid = true;
+
+  bool all() const { return counter && cpuid; }
+  bool of(const TrappedInstruction& instruction) const { return reads_counter(instruction) ? counter : cpuid; }
+};
+ProcessorTraps trap_own_instructions();
 
 // While it exists, the instructions do not fault in the calling thread. For libraries that block SIGSEGV. (libunwind
 // does while it waits for its own mutex, for which the C library reads the counter.)

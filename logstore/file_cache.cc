@@ -141,7 +141,7 @@ Bytes encode(const CacheEntry& entry) {
   out.u(entry.copy_inode);
   out.s(entry.copy_modified_ns);
   out.bytes(entry.facts.patch_plans);
-  out.bytes(entry.facts.cpuid_sites);
+  out.bytes(entry.facts.trap_sites);
   return out.take();
 }
 
@@ -160,7 +160,7 @@ std::optional<CacheEntry> decode_cache_entry(std::span<const uint8_t> payload) {
   entry.copy_inode = in.u();
   entry.copy_modified_ns = in.s();
   entry.facts.patch_plans = to_bytes(in.bytes());
-  entry.facts.cpuid_sites = to_bytes(in.bytes());
+  entry.facts.trap_sites = to_bytes(in.bytes());
   const bool named = entry.facts.content.empty() ? entry.copy_inode == 0 : is_content_name(entry.facts.content);
   if (!in.ok() || !in.at_end() || !named) return std::nullopt;
   return entry;
@@ -336,7 +336,7 @@ void FileCache::keep(const std::string& directory) {
       entry.facts.content.clear();
     }
     const FileFacts& facts = entry.facts;
-    if (facts.content.empty() && facts.patch_plans.empty() && facts.cpuid_sites.empty()) continue;
+    if (facts.content.empty() && facts.patch_plans.empty() && facts.trap_sites.empty()) continue;
     Bytes payload = encode(entry);
     if (payload == known->stored) continue;
     write(*known, payload);

@@ -24,7 +24,7 @@ namespace redrive {
 struct FileFacts {
   std::string content;  // the name of its copies
   Bytes patch_plans;
-  Bytes cpuid_sites;
+  Bytes trap_sites;
 };
 
 // An entry as it is stored in the cache.

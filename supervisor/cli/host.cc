@@ -68,21 +68,36 @@ Check descriptors() {
   return {"pidfd_getfd (pairing of endpoints)", false, ok, ok ? "works" : "not allowed: every receive will be logged"};
 }
 
-// Tried in a child, because it cannot be undone for the libraries that we use.
-Check cpuid_trapping() {
+// Which instructions trap: tried in a child, because it cannot be undone for the libraries that we use.
+ProcessorTraps traps() {
   const pid_t child = fork();
-  if (child == 0) _exit(trap_own_instructions() ? 0 : 1);
-  int status = 1;
+  if (child == 0) {
+    const ProcessorTraps found = trap_own_instructions();
+    _exit((found.counter ? 1 : 0) | (found.cpuid ? 2 : 0));
+  }
+  int status = 0;
   wait_for(child, status);
-  const bool ok = WIFEXITED(status) && WEXITSTATUS(status) == 0;
-  return {"cpuid trapping", false, ok,
-          ok ? "works" : "not supported by this processor: cpuid instructions in mapped files are replaced instead"};
+  const int found = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+  return {(found & 1) != 0, (found & 2) != 0};
+}
+
+Check trapping(const std::string& instruction, bool traps) {
+  return {
+      instruction + " trapping", false, traps,
+      traps ? "works" : "not supported by this machine: " + instruction + " instructions in mapped files are replaced"};
 }
 
 }  // namespace
 
 Result<void> check_host(bool json) {
-  const std::vector<Check> checks{kernel(), tracing(), seccomp(), namespaces(), descriptors(), cpuid_trapping()};
+  const ProcessorTraps found = traps();
+  const std::vector<Check> checks{kernel(),
+                                  tracing(),
+                                  seccomp(),
+                                  namespaces(),
+                                  descriptors(),
+                                  trapping("rdtsc", found.counter),
+                                  trapping("cpuid", found.cpuid)};
   bool can_record = true;
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const auto& check : checks) {

@@ -104,14 +104,14 @@ std::string host_description() {
 // Reports at the end of a recording what was refused, in which units and how often (`stats` has the whole list), and
 // where a replay may fail.
 void report(const Recorder& recorder) {
-  for (const auto& [what, refused] : recorder.refused()) {
+  for (const auto& [what, refused] : recorder.findings().refused()) {
     std::string units = fmt::format("{}", fmt::join(refused.first, ", "));
     if (refused.units > refused.first.size()) {
       units += fmt::format(" and {} more", refused.units - refused.first.size());
     }
     notice("refused {} {} time{}, in unit {}", what, refused.count, refused.count == 1 ? "" : "s", units);
   }
-  for (const auto& unsure : recorder.unsure()) {
+  for (const auto& unsure : recorder.findings().unsure()) {
     notice("a replay of unit {} may diverge from event {} on: {}", unsure.unit, unsure.event, unsure.reason);
   }
 }
@@ -187,7 +187,7 @@ Result<int> record(const RecordOptions& options) {
     limits.processors_seen = options.processors_seen;
     limits.virtual_checkpoints = options.virtual_checkpoints;
     catch_interrupts();
-    limits.cpuid_traps = trap_own_instructions();
+    limits.traps = trap_own_instructions();
     PtraceTracer tracer;
     Recorder recorder(tracer, *writer, *policy, limits, cache.get());
     personality(ADDR_NO_RANDOMIZE);

@@ -13,6 +13,9 @@ namespace redrive {
 
 struct Thread;
 
+// A thread that has had the baton for so long gives it up at its next event, if others wait.
+inline constexpr std::chrono::milliseconds kBatonSlice{5};
+
 class Baton {
  public:
   // Null if nobody has the baton.

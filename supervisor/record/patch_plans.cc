@@ -21,7 +21,19 @@ std::optional<PatchWindow> CodePlan::examine(CodeSite& site, const Memory& memor
     code_.emplace(std::move(code));
   }
   const uint64_t at = site.offset - offset_;
-  return site.window = site.kind == SiteKind::cpuid ? code_->window(at, site.front) : code_->window(at);
+  switch (site.kind) {
+    case SiteKind::syscall:
+      site.window = code_->window(at);
+      break;
+    case SiteKind::cpuid:
+      site.window = code_->window(at, site.front);
+      break;
+    case SiteKind::rdtsc:
+    case SiteKind::rdtscp:
+      site.window = code_->counter_window(at, instruction_size(site.kind));
+      break;
+  }
+  return site.window;
 }
 
 std::vector<PlannedPatch> CodePlan::ready(Address start, const Program* program) {

@@ -28,7 +28,7 @@ struct CodeSite {
   uint64_t offset = 0;  // in the file
   uint64_t stops = 0;   // of calls that could have been served
   SiteKind kind = SiteKind::syscall;
-  std::vector<uint8_t> front;  // of a cpuid instruction (CpuidSite)
+  std::vector<uint8_t> front;  // of a cpuid instruction (TrapSite)
   bool examined = false;
   std::optional<PatchWindow> window;  // once it was examined; none if it cannot be patched
   Bytes original;                     // what the window holds; empty until it was patched somewhere

@@ -9,16 +9,16 @@
 
 #include <optional>
 
-#include "supervisor/record/cpuid_replacement.h"
 #include "supervisor/record/patch_plans.h"
 #include "supervisor/record/recorded_gate.h"
+#include "supervisor/record/trap_replacement.h"
 
 namespace redrive {
 
 class Patcher {
  public:
   // Both must outlive it.
-  Patcher(PatchPlans& plans, const CpuidReplacement& cpuid) : plans_(plans), cpuid_(cpuid) {}
+  Patcher(PatchPlans& plans, const TrapReplacement& cpuid) : plans_(plans), cpuid_(cpuid) {}
 
   // An address space, and a process that runs in it.
   struct Space {
@@ -41,7 +41,7 @@ class Patcher {
   RecordedGate::StoppingSite& stopping_site(const Space& space, Address at, SiteKind kind);
 
   PatchPlans& plans_;
-  const CpuidReplacement& cpuid_;
+  const TrapReplacement& cpuid_;
 };
 
 }  // namespace redrive

@@ -66,14 +66,14 @@ struct Process {
   bool end_logged = false;
   bool leader_exited = false;  // its end is reported only after the last thread's
   std::string command;
-  SignalAction segv, ill;                   // what it does about SIGSEGV and SIGILL
-  std::set<Address> cpuid_sites;            // where an instruction stands in for cpuid
-  std::shared_ptr<RecordedGate> gate;       // the in-process tier; null: stops only
-  std::shared_ptr<RecordedGate> inherited;  // of a forked child that has not run yet
-  AddressRange vdso;                        // which it does not see
-  std::vector<MemoryWrite> written;         // by other processes or the kernel, since its last event
-  std::vector<pid_t> copies_to_reap;        // ended checkpoint copies, still zombies of this process
-  std::set<pid_t> attached;                 // threads that it traces, and whose stop it has not waited for
+  SignalAction segv, ill;                           // what it does about SIGSEGV and SIGILL
+  std::map<Address, TrappedInstruction> stand_ins;  // where another instruction stands in for one of these
+  std::shared_ptr<RecordedGate> gate;               // the in-process tier; null: stops only
+  std::shared_ptr<RecordedGate> inherited;          // of a forked child that has not run yet
+  AddressRange vdso;                                // which it does not see
+  std::vector<MemoryWrite> written;                 // by other processes or the kernel, since its last event
+  std::vector<pid_t> copies_to_reap;                // ended checkpoint copies, still zombies of this process
+  std::set<pid_t> attached;                         // threads that it traces, and whose stop it has not waited for
 
   // What is mapped and patched in its memory; null: nothing.
   RecordedGate* tier() const { return gate ? gate.get() : inherited.get(); }
@@ -121,7 +121,7 @@ struct Thread {
   bool asked_to_stop = false;  // and has come to no call's entry since
   bool preempting = false;     // it was interrupted to be preempted, and has not stopped yet
   bool woken = false;          // the recorder woke it up in a call that stops
-  pid_t tracer = 0;            // the recorded process that has it stopped (recorder_traced.cc); 0: none
+  pid_t tracer = 0;            // the recorded process that has it stopped (TracerAnswers); 0: none
   bool asleep = false;         // the baton was taken from it while it slept in a served call
   int in_hand = 0;             // the signal that it is stopped for, to be delivered when it goes on; 0: none
   HeldSignals signals;         // that wait for its next event
@@ -177,5 +177,17 @@ struct Unit {
   Place place;
   Clock::time_point interval_began{};
 };
+
+// Whether no other thread is in its unit.
+inline bool alone(const Unit& unit) { return unit.threads.size() <= 1; }
+// Whether nobody in the unit can run user code before the recorder lets it.
+bool at_rest(const Unit& unit);
+// Whether something was born in the unit that has not been seen yet: a checkpoint can be taken when it has.
+bool births_unseen(const Unit& unit);
+// ... or a vfork child runs. Until it has its program, which is soon, all of its memory would have to be read at once.
+bool births_pending(const Unit& unit);
+// Where what the writer's call has written into the target's memory goes: the call's own event if both share it, else
+// the next event there.
+std::vector<MemoryWrite>& writes_into(Process& target, const Thread& writer, Event& event);
 
 }  // namespace redrive

@@ -97,7 +97,7 @@ Result<Step> EventReplay::replay_trap(RedrivenThread& thread, EventIndex index, 
   const Address instruction = gate ? gate->physical(thread.regs.rip) : thread.regs.rip;
   if (stop == ThreadStop::fault) redriving_.unit.memory(thread).read_some(instruction, code, sizeof code);
   const bool cpuid = event.number == static_cast<int32_t>(Trap::cpuid);
-  const auto trapped = cpuid && stands_for_cpuid(code) ? cpuid_instruction() : decode_trapped(code);
+  const auto trapped = is_stand_in(code) ? trapped_instruction(event.number) : decode_trapped(code);
   if (stop != ThreadStop::fault || thread.regs.rip != event.ip || !trapped || trapped->instruction != event.number) {
     return diverged(thread, index, expected(), redriving_.runner.came_to(thread, stop));
   }

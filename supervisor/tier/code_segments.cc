@@ -58,11 +58,12 @@ std::optional<PatchWindow> CodeSegments::window(const Memory& memory, const Mapp
   if (site.times < kWorthPatching || known.times < mapping.length() / kReadAStop) return std::nullopt;
   if (std::exchange(site.examined, true)) return site.window;
   const CodeSegment& code = code_of(known, memory, mapping);
-  if (kind != SiteKind::cpuid) return site.window = code.window(at);
-  if (!known.cpuid) known.cpuid = cpuid_sites(contents_of(mapping));
-  const auto front = std::find_if(known.cpuid->begin(), known.cpuid->end(),
-                                  [&](const CpuidSite& each) { return each.offset == mapping.offset + at; });
-  return site.window = code.window(at, front == known.cpuid->end() ? std::vector<uint8_t>() : front->front);
+  if (kind == SiteKind::syscall) return site.window = code.window(at);
+  if (kind != SiteKind::cpuid) return site.window = code.counter_window(at, instruction_size(kind));
+  if (!known.traps) known.traps = trap_sites(contents_of(mapping));
+  const auto front = std::find_if(known.traps->begin(), known.traps->end(),
+                                  [&](const TrapSite& each) { return each.offset == mapping.offset + at; });
+  return site.window = code.window(at, front == known.traps->end() ? std::vector<uint8_t>() : front->front);
 }
 
 std::optional<PatchWindow> CodeSegments::window_at(const Memory& memory, const Mapping& mapping, Address place) {

@@ -9,8 +9,8 @@
 #include "base/mutex.h"
 #include "base/remote.h"
 #include "checkpoint/unit_state.h"
-#include "interceptors/cpuid_sites.h"
 #include "interceptors/patch_window.h"
+#include "interceptors/trap_sites.h"
 #include "supervisor/tier/code_file.h"
 #include "supervisor/tier/trampoline.h"
 
@@ -38,10 +38,10 @@ class CodeSegments {
   };
   struct Segment {
     std::optional<CodeFile> file;
-    std::optional<CodeSegment> code;              // set once it was read
-    uint64_t times = 0;                           // at all sites
-    std::map<uint64_t, Site> sites;               // by the distance from the start
-    std::optional<std::vector<CpuidSite>> cpuid;  // of the file; set once they were looked for
+    std::optional<CodeSegment> code;             // set once it was read
+    uint64_t times = 0;                          // at all sites
+    std::map<uint64_t, Site> sites;              // by the distance from the start
+    std::optional<std::vector<TrapSite>> traps;  // of the file; set once they were looked for
   };
   static bool is_unchanging(const Mapping& mapping);
   static const CodeSegment& code_of(Segment& segment, const Memory& memory, const Mapping& mapping);

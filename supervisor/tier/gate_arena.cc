@@ -3,9 +3,11 @@
 #include <cpuid.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -16,6 +18,7 @@
 
 #include "base/check.h"
 #include "base/procfs.h"
+#include "checkpoint/stub.h"
 #include "interceptors/gate_calls.h"
 
 extern "C" const uint8_t redrive_gate_code[];
@@ -24,12 +27,28 @@ extern "C" const uint8_t redrive_gate_code_end[];
 namespace redrive {
 namespace {
 
-constexpr unsigned long kFsGsBase = 1 << 1;  // HWCAP2_FSGSBASE
+// Whether programs can read their segment bases. Kernels say so (HWCAP2_FSGSBASE), but some paravirtualized ones have
+// the processor allow it and do not: so a child tries.
+bool can_read_bases() {
+  constexpr unsigned long kFsGsBase = 1 << 1;
+  if (getauxval(AT_HWCAP2) & kFsGsBase) return true;
+  const pid_t child = fork();
+  if (child == 0) {
+    signal(SIGILL, SIG_DFL);
+    const rlimit no_core{};
+    setrlimit(RLIMIT_CORE, &no_core);
+    uint64_t fs = 0, gs = 0;
+    asm volatile("rdfsbase %0; rdgsbase %1" : "=r"(fs), "=r"(gs));
+    _exit(0);
+  }
+  int status = 1;
+  return child > 0 && wait_for(child, status) && status == 0;
+}
 
 }  // namespace
 
 Result<std::unique_ptr<GateArena>> GateArena::make() {
-  if (!(getauxval(AT_HWCAP2) & kFsGsBase)) {
+  if (!can_read_bases()) {
     return Error{"this processor or kernel does not let programs read their segment bases"};
   }
   ASSIGN_OR_RETURN(SharedMemory code, SharedMemory::make("redrive", gate::kCommonSize, SharedMemory::Tracees::read));

@@ -3,8 +3,8 @@
 #include <cstring>
 
 #include "base/check.h"
-#include "interceptors/cpuid_sites.h"
 #include "interceptors/inprocess/layout.h"
+#include "interceptors/trap_sites.h"
 #include "interceptors/trapped_instructions.h"
 
 namespace redrive {
@@ -79,14 +79,12 @@ Bytes trampoline(Address at, Address entry_pointer, const PatchWindow& window, P
       relative_to(site.behind());
       break;
     case SiteKind::cpuid:
-      code.insert(code.end(), std::begin(kCpuidStandIn), std::end(kCpuidStandIn));
-      break;
     case SiteKind::rdtsc:
-      append({0x0f, 0x31});
+    case SiteKind::rdtscp: {
+      const Bytes stops = stand_in(static_cast<int>(instruction_size(kind)));
+      code.insert(code.end(), stops.begin(), stops.end());
       break;
-    case SiteKind::rdtscp:
-      append({0x0f, 0x01, 0xf9});
-      break;
+    }
   }
   site.moved = at + code.size();
   const Bytes after(site.original.end() - window.after, site.original.end());

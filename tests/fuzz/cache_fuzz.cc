@@ -1,6 +1,6 @@
 // cache_fuzz [SEED [ITERATIONS]]: feeds damaged entries of the cache of files to their readers. Nothing may crash, and
 // trampolines can be made for every accepted plan. A failure prints its seed.
-#include "interceptors/cpuid_sites.h"
+#include "interceptors/trap_sites.h"
 #include "logstore/file_cache.h"
 #include "supervisor/record/patch_plans.h"
 #include "tests/fuzz/seeds.h"
@@ -39,16 +39,16 @@ Bytes good_plans(sample::Values& v) {
 }
 
 Bytes good_sites(sample::Values& v) {
-  std::vector<CpuidSite> sites;
+  std::vector<TrapSite> sites;
   for (uint64_t count = v.below(5), offset = 0; count > 0; --count) {
-    sites.push_back({offset += 1 + v.below(1000), {}});
+    sites.push_back({offset += 1 + v.below(1000), static_cast<int32_t>(v.below(3)), {}});
     for (uint64_t front = v.below(kMaxFront + 1); front > 0; --front) {
       sites.back().front.push_back(static_cast<uint8_t>(1 + v.below(15)));
     }
   }
   const Bytes bytes = encode(sites);
-  const auto again = decode_cpuid_sites(bytes);
-  require(again && encode(*again) == bytes, "cpuid sites do not come back as they were");
+  const auto again = decode_trap_sites(bytes);
+  require(again && encode(*again) == bytes, "sites that trap do not come back as they were");
   return bytes;
 }
 
@@ -64,7 +64,7 @@ Bytes good_entry(sample::Values& v) {
     entry.copy_inode = v.any();
   }
   entry.facts.patch_plans = good_plans(v);
-  entry.facts.cpuid_sites = good_sites(v);
+  entry.facts.trap_sites = good_sites(v);
   const Bytes bytes = encode(entry);
   const auto again = decode_cache_entry(bytes);
   require(again && encode(*again) == bytes, "an entry does not come back as it was");
@@ -107,7 +107,7 @@ void use_plans(const Bytes& bytes) {
 }
 
 void use_sites(const Bytes& bytes) {
-  const auto sites = decode_cpuid_sites(bytes);
+  const auto sites = decode_trap_sites(bytes);
   if (!sites) return;
   for (const auto& site : *sites) require(site.front.size() <= kMaxFront, "too many instructions in front");
 }
@@ -120,7 +120,7 @@ void one_entry(uint64_t seed) {
   use_sites(sites);
   if (const auto decoded = decode_cache_entry(entry)) {
     use_plans(decoded->facts.patch_plans);
-    use_sites(decoded->facts.cpuid_sites);
+    use_sites(decoded->facts.trap_sites);
   }
 }
 

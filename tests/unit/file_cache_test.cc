@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "interceptors/cpuid_sites.h"
+#include "interceptors/trap_sites.h"
 #include "logstore/block_sums.h"
 #include "logstore/file_store.h"
 #include "supervisor/record/patch_plans.h"
@@ -65,7 +65,7 @@ std::string record(const Place& place, const std::string& trace, uint64_t limit 
   REQUIRE(added);
   FileFacts& facts = facts_of(*cache);
   facts.patch_plans = {1, 2, 3};
-  facts.cpuid_sites = {0};
+  facts.trap_sites = {0};
   cache->keep(directory);
   return directory + "/" + added->record.copy;
 }
@@ -102,7 +102,7 @@ TEST_CASE("a later recording shares the copy and knows what was learnt") {
   const auto cache = FileCache::open(place.cache(), kLimit);
   const FileFacts& facts = facts_of(*cache);
   CHECK(facts.patch_plans == Bytes{1, 2, 3});
-  CHECK(facts.cpuid_sites == Bytes{0});
+  CHECK(facts.trap_sites == Bytes{0});
   CHECK(first.ends_with("/" + facts.content));
   const std::string second = place.copies("t2") + "/" + facts.content;
   REQUIRE(cache->put_copy(facts, second));
@@ -298,15 +298,18 @@ TEST_CASE("plans and cpuid sites come back as they were") {
   CHECK(refused({5, 0, 0}, 5, SiteKind::syscall, 4));
   CHECK(refused({0, 3, 0}, 5, SiteKind::syscall, 0xffc));
 
-  const std::vector<CpuidSite> sites{{0x100, {3, 2}}, {0x200, {}}};
-  const auto kept = decode_cpuid_sites(encode(sites));
+  const std::vector<TrapSite> sites{{0x100, 2, {3, 2}}, {0x200, 1, {}}};
+  const auto kept = decode_trap_sites(encode(sites));
   REQUIRE(kept);
   REQUIRE(kept->size() == 2);
   CHECK((*kept)[0].offset == 0x100);
+  CHECK((*kept)[0].instruction == 2);
+  CHECK((*kept)[1].instruction == 1);
   CHECK((*kept)[0].front == std::vector<uint8_t>{3, 2});
-  REQUIRE(decode_cpuid_sites(encode(std::vector<CpuidSite>())));
-  CHECK_FALSE(decode_cpuid_sites({}));
-  CHECK_FALSE(decode_cpuid_sites(encode(std::vector<CpuidSite>{{2, {}}, {1, {}}})));
-  CHECK_FALSE(decode_cpuid_sites(encode(std::vector<CpuidSite>{{2, {0}}})));
-  CHECK_FALSE(decode_cpuid_sites(encode(std::vector<CpuidSite>{{2, {1, 1, 1, 1, 1}}})));
+  REQUIRE(decode_trap_sites(encode(std::vector<TrapSite>())));
+  CHECK_FALSE(decode_trap_sites({}));
+  CHECK_FALSE(decode_trap_sites(encode(std::vector<TrapSite>{{2, 0, {}}, {1, 0, {}}})));
+  CHECK_FALSE(decode_trap_sites(encode(std::vector<TrapSite>{{2, 0, {0}}})));
+  CHECK_FALSE(decode_trap_sites(encode(std::vector<TrapSite>{{2, 0, {1, 1, 1, 1, 1}}})));
+  CHECK_FALSE(decode_trap_sites(encode(std::vector<TrapSite>{{2, 3, {}}})));
 }

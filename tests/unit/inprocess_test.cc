@@ -10,10 +10,11 @@
 #include <set>
 
 #include "base/remote.h"
-#include "interceptors/cpuid_sites.h"
 #include "interceptors/gate_calls.h"
 #include "interceptors/patch_window.h"
 #include "interceptors/syscall_table.h"
+#include "interceptors/trap_sites.h"
+#include "interceptors/trapped_instructions.h"
 #include "supervisor/record/patch_plans.h"
 #include "supervisor/tier/gate.h"
 #include "tests/unit/unit_test.h"
@@ -425,13 +426,23 @@ TEST_CASE("a short jump that was moved leads where it led") {
   munmap(page, kPageSize);
 }
 
-TEST_CASE("cpuid is found where a file proves that it is an instruction") {
+TEST_CASE("cpuid, rdtsc and rdtscp are found where a file proves that they are instructions") {
   const Bytes linker = file_contents("/lib64/ld-linux-x86-64.so.2");
-  const auto sites = cpuid_sites(linker);
+  const auto sites = trap_sites(linker);
   CHECK(sites.size() > 5);
-  for (const auto& site : sites) CHECK((linker[site.offset] == 0x0f && linker[site.offset + 1] == 0xa2));
-  CHECK(cpuid_sites({}).empty());
-  CHECK(cpuid_sites(Bytes(4096, 0xa2)).empty());
+  std::set<int32_t> found;
+  for (const auto& site : sites) {
+    uint8_t code[3];
+    std::copy_n(&linker[site.offset], sizeof code, code);
+    const auto instruction = decode_trapped(code);
+    REQUIRE(instruction);
+    CHECK_EQ(instruction->instruction, site.instruction);
+    found.insert(site.instruction);
+  }
+  CHECK(found.contains(0));  // rdtsc
+  CHECK(found.contains(2));  // cpuid
+  CHECK(trap_sites({}).empty());
+  CHECK(trap_sites(Bytes(4096, 0xa2)).empty());
   // Damaged files: nothing out of bounds, and no more than there is.
   uint64_t random = 1;
   for (int round = 0; round < 200; ++round) {
@@ -441,7 +452,7 @@ TEST_CASE("cpuid is found where a file proves that it is an instruction") {
       damaged[(random >> 20) % std::min<size_t>(damaged.size(), round % 2 ? 4096 : damaged.size())] ^=
           static_cast<uint8_t>(random >> 56);
     }
-    for (const auto& site : cpuid_sites(damaged)) REQUIRE(site.offset + 1 < damaged.size());
+    for (const auto& site : trap_sites(damaged)) REQUIRE(site.offset + 1 < damaged.size());
   }
 }
 
@@ -478,12 +489,12 @@ TEST_CASE("cpuid instructions of Go binaries") {
     return file;
   };
   for (const uint32_t magic : {0xfffffff1, 0xfffffff0}) {
-    const auto sites = cpuid_sites(binary(magic, kText));
+    const auto sites = trap_sites(binary(magic, kText));
     REQUIRE(sites.size() == 1);
     CHECK(sites[0].offset == kCodeAt + 9);
   }
-  CHECK(cpuid_sites(binary(0xfffffffb, kText)).empty());  // another layout
-  CHECK(cpuid_sites(binary(0xfffffff1, 0)).empty());      // position-independent
+  CHECK(trap_sites(binary(0xfffffffb, kText)).empty());  // another layout
+  CHECK(trap_sites(binary(0xfffffff1, 0)).empty());      // position-independent
 }
 
 TEST_CASE("files whose mappings are served, up to as many as there are places") {

@@ -76,8 +76,8 @@ struct Space {
 
 struct Plans {
   PatchPlans plans;
-  CpuidReplacement cpuid{nullptr};
-  Patcher patcher{plans, cpuid};
+  TrapReplacement traps{nullptr, {false, false}};
+  Patcher patcher{plans, traps};
 };
 
 constexpr uint8_t kJump = 0xe9;
@@ -175,38 +175,49 @@ TEST_CASE("calls that change the tier's mappings, and those that take patched co
   CHECK_FALSE(space.gate.patched(at));
 }
 
-TEST_CASE("cpuid is replaced where a file holds it") {
+TEST_CASE("instructions that do not trap are replaced where a file holds them") {
   constexpr char kLinker[] = "/lib64/ld-linux-x86-64.so.2";
   const Fd file(open(kLinker, O_RDONLY | O_CLOEXEC));
   struct stat info {};
-  if (!file || fstat(file.get(), &info) != 0) return;
-  CpuidReplacement cpuid(nullptr);
+  REQUIRE(file);
+  REQUIRE_EQ(fstat(file.get(), &info), 0);
   const MappedFile linker{kLinker, version_of(info)};
-  const auto* const sites = cpuid.sites_of(linker);
-  REQUIRE(sites);
-  if (sites->empty()) return;
-  CHECK_EQ(cpuid.sites_of(linker), sites);
-  CHECK(cpuid.front(linker.version, sites->front().offset) == sites->front().front);
-  CHECK(cpuid.front(linker.version, sites->front().offset + 1).empty());
+  for (const ProcessorTraps traps : {ProcessorTraps{false, false}, ProcessorTraps{true, false}}) {
+    TrapReplacement replacement(nullptr, traps);
+    const auto* const sites = replacement.sites_of(linker);
+    REQUIRE(sites);
+    REQUIRE_FALSE(sites->empty());
+    const bool counters = std::any_of(sites->begin(), sites->end(), [](const TrapSite& site) {
+      return reads_counter(*trapped_instruction(site.instruction));
+    });
+    CHECK_EQ(counters, !traps.counter);
+    CHECK_EQ(replacement.sites_of(linker), sites);
+    CHECK(replacement.front(linker.version, sites->front().offset) == sites->front().front);
+    CHECK(replacement.front(linker.version, sites->front().offset + 1).empty());
 
-  const auto size = static_cast<size_t>(info.st_size);
-  auto* const code = static_cast<uint8_t*>(mmap(nullptr, size, PROT_READ | PROT_EXEC, MAP_PRIVATE, file.get(), 0));
-  REQUIRE(code != MAP_FAILED);
-  const auto memory = Memory::open(getpid());
-  REQUIRE(memory);
-  Mapping mapping;
-  mapping.start = reinterpret_cast<Address>(code);
-  mapping.end = mapping.start + size;
-  const auto replaced = cpuid.replace(*memory, mapping, &linker);
-  REQUIRE(replaced);
-  CHECK_FALSE(replaced->failed);
-  REQUIRE_EQ(replaced->sites.size(), sites->size());
-  for (size_t i = 0; i < sites->size(); ++i) {
-    CHECK_EQ(replaced->sites[i], mapping.start + (*sites)[i].offset);
-    CHECK_EQ(code[(*sites)[i].offset], 0x0f);
-    CHECK_EQ(code[(*sites)[i].offset + 1], 0x0b);
+    const auto size = static_cast<size_t>(info.st_size);
+    auto* const code = static_cast<uint8_t*>(mmap(nullptr, size, PROT_READ | PROT_EXEC, MAP_PRIVATE, file.get(), 0));
+    REQUIRE(code != MAP_FAILED);
+    const auto memory = Memory::open(getpid());
+    REQUIRE(memory);
+    Mapping mapping;
+    mapping.start = reinterpret_cast<Address>(code);
+    mapping.end = mapping.start + size;
+    const auto replaced = replacement.replace(*memory, mapping, &linker);
+    REQUIRE(replaced);
+    CHECK_FALSE(replaced->failed);
+    REQUIRE_EQ(replaced->sites.size(), sites->size());
+    for (const TrapSite& site : *sites) {
+      const auto found = replaced->sites.find(mapping.start + site.offset);
+      REQUIRE(found != replaced->sites.end());
+      CHECK_EQ(found->second.instruction, site.instruction);
+      const Bytes expected = stand_in(found->second.length);
+      CHECK(std::equal(expected.begin(), expected.end(), code + site.offset));
+    }
+    munmap(code, size);
+    CHECK_FALSE(replacement.replace(*memory, mapping, nullptr));
+    CHECK_FALSE(replacement.sites_of({"/nonexistent", {}}));
   }
-  munmap(code, size);
-  CHECK_FALSE(cpuid.replace(*memory, mapping, nullptr));
-  CHECK_FALSE(cpuid.sites_of({"/nonexistent", {}}));
+  TrapReplacement nothing(nullptr, {true, true});
+  CHECK(nothing.sites_of(linker)->empty());
 }

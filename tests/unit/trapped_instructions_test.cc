@@ -49,8 +49,12 @@ TEST_CASE(
     block(SIGSEGV);
     execute_them();
   });
-  REQUIRE(WIFSIGNALED(unanswered));
-  CHECK_EQ(WTERMSIG(unanswered), SIGSEGV);
+  const bool any_traps = ended([] {
+    const ProcessorTraps traps = trap_own_instructions();
+    _exit(traps.counter || traps.cpuid ? 1 : 0);
+  });
+  CHECK_EQ(WIFSIGNALED(unanswered), any_traps);
+  CHECK_EQ(WTERMSIG(unanswered), any_traps ? SIGSEGV : 0);
 #endif
   CHECK_EQ(ended([] {
              {

@@ -1,0 +1,36 @@
+// How a thread comes to find what an adapted file holds (adapted_files.h): it gets a memory object (memfd_create(2)) in
+// the file's place.
+#pragma once
+
+#include "supervisor/record/adapted_files.h"
+#include "supervisor/record/tracee.h"
+#include "supervisor/record/tracee_calls.h"
+
+namespace redrive {
+
+class Tracees;
+class Findings;
+class ThreadControl;
+
+class AdaptedOpens {
+ public:
+  AdaptedOpens(TraceeCalls& calls, AdaptedFiles& adapted_files, Tracees& tracees, Findings& findings,
+               ThreadControl& control)
+      : calls_(calls), adapted_files_(adapted_files), tracees_(tracees), findings_(findings), control_(control) {}
+
+  // At the entry of an open: the kernel is to make an object in its place.
+  void open(Thread& thread);
+  // At its exit, where it is `stopped`: fills the object, and gives the registers back their values.
+  void fill(Thread& thread, const user_regs_struct& stopped, user_regs_struct& regs);
+
+ private:
+  void open_for_reading(Thread& thread, const user_regs_struct& stopped);
+
+  TraceeCalls& calls_;
+  AdaptedFiles& adapted_files_;
+  Tracees& tracees_;
+  Findings& findings_;
+  ThreadControl& control_;
+};
+
+}  // namespace redrive

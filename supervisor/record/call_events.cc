@@ -1,0 +1,137 @@
+#include "supervisor/record/call_events.h"
+
+#include <sys/syscall.h>
+
+#include "interceptors/payload.h"
+#include "supervisor/record/births.h"
+#include "supervisor/record/findings.h"
+#include "supervisor/record/forced_signals.h"
+#include "supervisor/record/foreign_memory.h"
+#include "supervisor/record/layout_calls.h"
+#include "supervisor/record/object_sharing.h"
+#include "supervisor/record/outside_changes.h"
+#include "supervisor/record/woken_calls.h"
+#include "supervisor/tier/births.h"
+#include "supervisor/tier/memory_calls.h"
+#include "supervisor/tier/registers.h"
+
+namespace redrive {
+
+Event& CallEvents::open_event(Thread& thread) {
+  Event& event = thread.process->unit->log.open();
+  event.thread = thread.serial;
+  event.number = static_cast<int32_t>(thread.entry.orig_rax);
+  event.args = thread.args;
+  event.ip = thread.entry.rip;
+  event.regs_hash = preserved_registers_hash(thread.entry);
+  return event;
+}
+
+void CallEvents::open_call(Thread& thread, const Memory& memory) {
+  const SyscallRow& row = *thread.row;
+  Event& event = open_event(thread);
+  inputs(row, thread.args, memory, spans_);
+  event.in_hash = hash_spans(spans_, memory, scratch_);
+  if (row.number == SYS_restart_syscall) {
+    // Its outputs are those of the call that it restarts, whose description is still there.
+    thread.row = thread.restarting ? thread.restarting : &row;
+  } else {
+    thread.restarting = nullptr;
+    entry_sizes(row, thread.args, memory, thread.sizes);
+    thread.output_args = thread.args;
+  }
+  forced_.note_asked(thread, memory);
+  thread.sending.clear();
+  if (row.traffic == Traffic::send) {
+    Unit& unit = *thread.process->unit;
+    const Messages::Place place{unit.id, unit.log.next() - 1, unit.clock};
+    messages_.begin_send(message_call(thread, memory), place, spans_, thread.sending, event);
+  }
+}
+
+Messages::Call message_call(const Thread& thread, const Memory& memory) {
+  const Process& process = *thread.process;
+  return {*thread.row, thread.args, memory, *process.fds, process.pidfd.get(), process.gate.get()};
+}
+
+const Endpoint* CallEvents::endpoint(Thread& thread, int fd_arg) {
+  return messages_.endpoint(message_call(thread, thread.process->memory), fd_arg);
+}
+
+// At a call's exit: what its event has written becomes a message, or input.
+void CallEvents::receive(Thread& thread, int64_t result, const Memory& memory, Event& event) {
+  Unit& unit = *thread.process->unit;
+  const Messages::Place place{unit.id, unit.log.closing_index(), unit.clock};
+  const auto received = messages_.receive(message_call(thread, memory), place, result, event);
+  unit.received |= received.message;
+  if (received.checkpoint_wanted) unit.checkpoint_wanted = true;
+}
+
+void CallEvents::end_messages(const Unit& unit) {
+  if (unit.next_interval != 0) messages_.end_unit(unit.id, unit.ended_ns);
+}
+
+void CallEvents::close_call(Thread& thread, int64_t result, const Memory& memory, const gate::Record* served,
+                            uint64_t times, uint32_t cycle) {
+  Unit& unit = *thread.process->unit;
+  const SyscallRow& row = *thread.row;
+  Event& event = unit.log.closing(thread.serial, static_cast<int32_t>(thread.entry.orig_rax));
+  event.result = result;
+  messages_.end_send(thread.sending, result);
+  outputs(row, thread.output_args, thread.sizes, result, memory, spans_);
+  if (result > 0 && (row.number == SYS_process_vm_readv || thread.process->opens_memory)) {
+    foreign_.show_own_code(thread, static_cast<uint64_t>(result), spans_);
+  }
+  for (const auto& span : spans_) {
+    const auto kind = span.payload ? MemoryWrite::Kind::message : MemoryWrite::Kind::data;
+    event.writes.push_back({span.address, span.length, kind, unit.log.spare()});
+    MemoryWrite& write = event.writes.back();
+    if (const uint8_t* bytes = memory.view(span.address, span.length)) {
+      write.data.assign(bytes, bytes + span.length);
+      continue;
+    }
+    // A span may be longer than what was written, and go beyond mapped memory.
+    write.data.resize(span.length);
+    write.data.resize(memory.read_some(span.address, write.data.data(), span.length));
+    if (!write.data.empty() || !span.length) {
+      write.length = write.data.size();
+      continue;
+    }
+    event.writes.pop_back();
+    findings_.add_unsure(unit, "the output of " + call_name(row.number, thread.args) + " could not be read");
+  }
+  woken_.leave(thread, event);
+  receive(thread, result, memory, event);
+  layout_.note(thread, result, event, served);
+  if (thread.changes_object) {
+    object_sharing_.note_change(thread, result, event);
+    outside_.report_changes();  // the call's own is none
+    thread.changes_object = 0;
+  }
+  if (row.special == Special::write_process) foreign_.note_write(thread, result, event);
+  if (is_birth(row) && result > 0) note_birth(thread, memory, event);
+  if (thread.asked && result == 0) forced_.has_asked(thread);
+  if (!served && result >= 0 && row.new_descriptor == NewDescriptor::file) {
+    // From now on its writes are looked at.
+    thread.process->opens_memory |= foreign_.memory_behind(*thread.process, static_cast<uint64_t>(result)) != 0;
+  }
+  if (result > 0 && thread.process->opens_memory) {
+    foreign_.note_written_memory(thread, static_cast<uint64_t>(result), event);
+  }
+  if (row.special == Special::set_tid_address) thread.clear_tid = thread.args[0];
+  if (row.special == Special::modify_ldt && result == 0) {
+    const auto written = descriptor_written(thread.args, memory);
+    if (written) apply(*written, *thread.process->descriptors);
+  }
+  Messages::forget_closed(message_call(thread, memory), served);
+  if (served) messages_.note_made(message_call(thread, memory), *served);
+  if (!served && row.new_descriptor == NewDescriptor::connected && thread.process->gate) {
+    const auto fd = static_cast<uint32_t>(thread.args[0]);
+    thread.process->gate->forget_fresh(fd, fd);
+  }
+  thread.restarting = restarts(result) ? &row : nullptr;
+  unit.end_state.clear();  // an execve that failed
+  unit.log.close(row.test && !restarts(result), times, cycle);
+}
+
+}  // namespace redrive

@@ -1,0 +1,64 @@
+// Makes an event of each system call: open_call() at its entry, close_call() at its exit. For both it makes no
+// difference whether the call has stopped its thread or was served inside the program; memory is read through what the
+// caller passes.
+#pragma once
+
+#include "supervisor/record/messages.h"
+#include "supervisor/record/tracee.h"
+
+namespace redrive {
+
+class Findings;
+class ObjectSharing;
+class OutsideChanges;
+class LayoutCalls;
+class ForeignMemory;
+class ForcedSignals;
+class WokenCalls;
+
+class CallEvents {
+ public:
+  CallEvents(Messages& messages, Findings& findings, ObjectSharing& object_sharing, OutsideChanges& outside,
+             LayoutCalls& layout, ForeignMemory& foreign, ForcedSignals& forced, WokenCalls& woken)
+      : messages_(messages),
+        findings_(findings),
+        object_sharing_(object_sharing),
+        outside_(outside),
+        layout_(layout),
+        foreign_(foreign),
+        forced_(forced),
+        woken_(woken) {}
+
+  // The entry of the thread's call, to be filled in.
+  Event& open_event(Thread& thread);
+  // A call begins, with thread.entry, args and row; `memory` is the thread's at its entry.
+  void open_call(Thread& thread, const Memory& memory);
+  // A call ends that was opened; `memory` is the thread's at its exit. `served`: its record, if it was. `times` and
+  // `cycle`: it stands for several calls, as an event does.
+  void close_call(Thread& thread, int64_t result, const Memory& memory, const gate::Record* served = nullptr,
+                  uint64_t times = 1, uint32_t cycle = 1);
+  // What is behind the descriptor in an argument, valid until the next call; null if that cannot be told.
+  const Endpoint* endpoint(Thread& thread, int fd_arg);
+  // Nobody runs in the unit any more, and all that it received is known.
+  void end_messages(const Unit& unit);
+
+ private:
+  void receive(Thread& thread, int64_t result, const Memory& memory, Event& event);
+
+  Messages& messages_;
+  Findings& findings_;
+  ObjectSharing& object_sharing_;
+  OutsideChanges& outside_;
+  LayoutCalls& layout_;
+  ForeignMemory& foreign_;
+  ForcedSignals& forced_;
+  WokenCalls& woken_;
+  // Used again and again:
+  std::vector<Span> spans_;
+  Bytes scratch_;
+};
+
+// The thread's call, as Messages takes it. `memory` is the thread's.
+Messages::Call message_call(const Thread& thread, const Memory& memory);
+
+}  // namespace redrive

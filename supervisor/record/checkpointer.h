@@ -1,0 +1,83 @@
+// When a unit takes a checkpoint, and how: by a copy of its process, by reading it while it is stopped, or by only
+// noting the place (a virtual checkpoint). A checkpoint that cannot be taken is skipped and counted.
+#pragma once
+
+#include "logstore/trace.h"
+#include "supervisor/record/image_worker.h"
+#include "supervisor/record/messages.h"
+#include "supervisor/record/recorder_limits.h"
+#include "supervisor/record/state_capture.h"
+#include "supervisor/record/tracee.h"
+#include "supervisor/record/tracer.h"
+
+namespace redrive {
+
+class Tracees;
+class Findings;
+class ThreadControl;
+class Intervals;
+class CheckpointCopies;
+class Ends;
+
+class Checkpointer {
+ public:
+  Checkpointer(Tracer& tracer, TraceWriter& writer, const RecorderLimits& limits, Messages& messages,
+               ImageWorker& images, Tracees& tracees, Findings& findings, ThreadControl& control, Intervals& intervals,
+               StateCapture& capture, CheckpointCopies& copies, Ends& ends)
+      : tracer_(tracer),
+        writer_(writer),
+        limits_(limits),
+        messages_(messages),
+        images_(images),
+        tracees_(tracees),
+        findings_(findings),
+        control_(control),
+        intervals_(intervals),
+        capture_(capture),
+        copies_(copies),
+        ends_(ends) {}
+
+  // Whether the unit is to take one before its next event. Asking costs: it is done once in a while.
+  bool is_due(Unit& unit);
+  // If the policy looks for a good place, all units stop at each event, where it is asked.
+  void ask_at_each_event();
+  // What the policy waits for until all units have taken their checkpoints must not wait for one that sleeps: it is
+  // woken, takes its checkpoint and enters its call again. Not calls that would return with a part of their work done.
+  void wake(Unit& unit);
+  // At the entry of a call: takes a checkpoint, and has the thread enter its call again.
+  void checkpoint(Thread& trigger);
+  // Of the interval that has just begun. `copied`: the pages of its process are in a copy.
+  void add_image(Unit& unit, ImageJob job, bool copied);
+  // A virtual checkpoint, at a syscall's entry.
+  void note_checkpoint(Process& process);
+  // The image of a unit whose next event is not a syscall's entry: all of it is read while it is stopped, and its
+  // interval has begun. `regs` are the trigger's if it has not run yet, `known` as in capture().
+  void store_now(Unit& unit, Thread& trigger, const user_regs_struct* regs,
+                 const StateCapture::KnownMappings* known = nullptr);
+  // The image that a joined unit needs before anybody in it goes on, at a thread that is stopped. False: this one was
+  // killed.
+  bool begin_joined_interval(Unit& unit, Thread& thread);
+
+  // A unit has ended: if it has images, the next one that is stored says so.
+  void note_end(const Unit& unit);
+
+ private:
+  void align(const Unit& with);
+  void hand_over(Unit& unit, ImageJob job);
+
+  Tracer& tracer_;
+  TraceWriter& writer_;
+  const RecorderLimits& limits_;
+  Messages& messages_;
+  ImageWorker& images_;
+  Tracees& tracees_;
+  Findings& findings_;
+  ThreadControl& control_;
+  Intervals& intervals_;
+  StateCapture& capture_;
+  CheckpointCopies& copies_;
+  Ends& ends_;
+  std::vector<UnitId> ended_with_image_;  // ended units that have images, the last of which did not say so
+};
+
+}  // namespace redrive

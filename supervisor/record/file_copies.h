@@ -1,0 +1,45 @@
+// Which versions of mapped files the trace has a copy of. A file is copied when it is first mapped.
+#pragma once
+
+#include "logstore/trace.h"
+#include "supervisor/record/mapped_objects.h"
+#include "supervisor/record/tracee.h"
+
+namespace redrive {
+
+class Findings;
+
+class FileCopies {
+ public:
+  struct KnownFile {
+    uint64_t id = 0;  // in the trace
+    FileVersion version;
+    std::string name;
+  };
+
+  FileCopies(TraceWriter& writer, MappedObjects& objects, Findings& findings)
+      : writer_(writer), objects_(objects), findings_(findings) {}
+
+  // The file behind the descriptor of an mmap that is stopped at its exit, of which the trace gets a copy. None if it
+  // is none, or cannot be had.
+  std::optional<KnownFile> look_at_file(Thread& thread);
+  // The trace's number of a file that is mapped there.
+  Result<uint64_t> file_of(MappedFiles& files, const Mapping& mapping);
+
+  // What the trace holds of the file by its times (stat(2)) may not be what it holds from now on: writing through a
+  // mapping need not change them.
+  void forget(uint64_t device, uint64_t inode);
+  // A file whose private mappings are served from now on, by its place in the arena; and of such a place, null if there
+  // is none.
+  void serve(uint32_t place, KnownFile file) { served_files_.insert_or_assign(place, std::move(file)); }
+  const KnownFile* served(uint32_t place) const;
+
+ private:
+  TraceWriter& writer_;
+  MappedObjects& objects_;
+  Findings& findings_;
+  std::map<FileVersion, uint64_t> file_ids_;    // of mapped files
+  std::map<uint32_t, KnownFile> served_files_;  // whose mappings are served, by their place in the arena
+};
+
+}  // namespace redrive

@@ -1,0 +1,38 @@
+// Where the intervals of units begin and end, in the log and in the trace. At most one interval of a unit goes on. No
+// series and no call goes on from one interval into the next.
+#pragma once
+
+#include "logstore/trace.h"
+#include "supervisor/record/messages.h"
+#include "supervisor/record/recorder_limits.h"
+#include "supervisor/record/tracee.h"
+#include "supervisor/record/tracer.h"
+
+namespace redrive {
+
+class Intervals {
+ public:
+  Intervals(Tracer& tracer, TraceWriter& writer, const RecorderLimits& limits, Messages& messages)
+      : tracer_(tracer), writer_(writer), limits_(limits), messages_(messages) {}
+
+  void begin(Unit& unit, CheckpointKind kind, Process& process, uint64_t pause_ns);
+  void end(Unit& unit);
+  // The thread is about to end its unit's interval together with its program, if the kernel lets it. What others'
+  // calls may still write is left out: it could be there already.
+  void note_end_state(const Thread& thread, const user_regs_struct& regs) const;
+  // Of an interval that begins with this much memory: restoring it and executing the interval have to fit into the
+  // bound. Where they cannot, nor could with less than a quarter of T, closer checkpoints would only cost.
+  uint64_t period_ns(uint64_t memory_bytes) const;
+  // When the unit is asked for one: so much before T that it comes to a call, or is stopped where it is, within T.
+  uint64_t checkpoint_at_ns(const Unit& unit) const;
+  // When it is stopped for it where it is, if it has come to no call by then.
+  uint64_t stop_at_ns(const Unit& unit) const;
+
+ private:
+  Tracer& tracer_;
+  TraceWriter& writer_;
+  const RecorderLimits& limits_;
+  Messages& messages_;
+};
+
+}  // namespace redrive

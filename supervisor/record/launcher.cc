@@ -1,0 +1,77 @@
+#include "supervisor/record/launcher.h"
+
+#include <fcntl.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <iterator>
+
+#include "base/limits.h"
+#include "base/private_files.h"
+#include "interceptors/syscall_table.h"
+#include "supervisor/record/exit_status.h"
+#include "supervisor/record/interrupts.h"
+
+namespace redrive {
+namespace {
+
+// In the new process. `failed` is what a message about a failure begins with.
+[[noreturn]] void execute(const Fd& go, const char* path, char* const* arguments, const sock_fprog& filter,
+                          const std::string& failed) {
+  char byte = 0;
+  const bool told = read(go.get(), &byte, 1) == 1;
+  give_back_interrupts();
+  give_back_umask();
+  give_back_limits();
+  if (told && prctl(PR_SET_TSC, PR_TSC_SIGSEGV) == 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+      syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &filter) == 0) {
+    execve(path, arguments, environ);
+    const char* const why = strerrordesc_np(errno);
+    const iovec line[] = {{const_cast<char*>(failed.data()), failed.size()},
+                          {const_cast<char*>(why), std::strlen(why)},
+                          {const_cast<char*>("\n"), 1}};
+    static_cast<void>(writev(STDERR_FILENO, line, std::size(line)) < 0);
+  }
+  _exit(static_cast<int>(kCannotExecute));
+}
+
+}  // namespace
+
+Result<Launcher> Launcher::fork(const std::string& path, const std::vector<std::string>& arguments,
+                                const GateArena* arena) {
+  int go[2];
+  if (pipe2(go, O_CLOEXEC) != 0) return errno_error("cannot make a pipe");
+  const Fd read_end(go[0]);
+  Fd write_end(go[1]);
+  std::vector<ExactCall> calls{fatal_call(true), fatal_call(false)};
+  std::vector<UntracedSite> untraced;
+  if (arena) {
+    const auto loaders = arena->loader_calls();
+    calls.insert(calls.end(), loaders.begin(), loaders.end());
+    untraced = arena->untraced();
+  }
+  const std::vector<sock_filter> filter = seccomp_filter(untraced, arena ? arena->header().boundary : 0, calls);
+  const sock_fprog program{static_cast<unsigned short>(filter.size()), const_cast<sock_filter*>(filter.data())};
+  std::vector<char*> argv;
+  for (const auto& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+  argv.push_back(nullptr);
+  const std::string failed = "redrive: " + path + ": ";
+  const pid_t pid = ::fork();
+  if (pid < 0) return errno_error("cannot fork");
+  if (pid == 0) {
+    ::close(write_end.get());  // the recorder's end is the end of the pipe
+    execute(read_end, path.c_str(), argv.data(), program, failed);
+  }
+  return Launcher(pid, std::move(write_end));
+}
+
+Result<void> Launcher::go() {
+  if (write(pipe_.get(), "g", 1) != 1) return errno_error("cannot start the program");
+  return {};
+}
+
+}  // namespace redrive

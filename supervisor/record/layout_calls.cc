@@ -1,0 +1,119 @@
+#include "supervisor/record/layout_calls.h"
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+#include "supervisor/record/code_patching.h"
+#include "supervisor/record/file_copies.h"
+#include "supervisor/record/findings.h"
+#include "supervisor/record/object_sharing.h"
+#include "supervisor/record/private_views.h"
+#include "supervisor/tier/registers.h"
+
+namespace redrive {
+namespace {
+
+const dev_t kDevZero = makedev(1, 5);
+
+}  // namespace
+
+bool LayoutCalls::mappable(Thread& thread) {
+  if (thread.row->special != Special::mmap || (thread.args[3] & MAP_ANONYMOUS)) return true;
+  struct stat info {};
+  if (stat(descriptor_path(thread.process->pid, thread.args[4]).c_str(), &info) != 0) return true;
+  const mode_t type = info.st_mode & S_IFMT;
+  constexpr mode_t kNoType =
+      0;  // what the kernel makes without a file: a virtual processor's state, a buffer of a device
+  return (type != S_IFCHR && type != S_IFSOCK && type != kNoType) || info.st_rdev == kDevZero;
+}
+
+// What the call has changed of where the process shows shared objects; unit_to_join() has seen what it mapped shared.
+void LayoutCalls::note_layout(const Thread& thread, int64_t result) {
+  SharedMappings& known = *thread.process->shared_mappings;
+  switch (thread.row->special) {
+    case Special::mmap:
+      if (asks_for_sharing(thread)) return;
+      // Without MAP_FIXED the kernel chooses a place where nothing is mapped, or fails and has changed nothing.
+      if ((thread.args[3] & (MAP_FIXED | MAP_FIXED_NOREPLACE)) != MAP_FIXED) return;
+      if (is_error(result) || (thread.args[3] & MAP_HUGETLB)) return known.forget();
+      return known.remove({thread.args[0], page_up(thread.args[0] + thread.args[1])});
+    case Special::munmap:
+      if (is_error(result)) return known.forget();
+      return known.remove({thread.args[0], page_up(thread.args[0] + thread.args[1])});
+    case Special::brk:
+      return known.remove({page_up(static_cast<Address>(result)), page_up(thread.process->brk)});
+    case Special::mremap:
+    case Special::shmdt:
+      return known.forget();
+    default:
+      return;
+  }
+}
+
+void LayoutCalls::note(Thread& thread, int64_t result, Event& event, const gate::Record* served) {
+  const Special special = thread.row->special;
+  Process& process = *thread.process;
+  note_layout(thread, result);
+  if (special == Special::brk) process.brk = static_cast<Address>(result);
+  if (special == Special::mremap && !is_error(result))
+    object_sharing_.note_growth(thread, static_cast<Address>(result), event);
+  private_views_.report_fresh_view(thread, result);
+  const bool maps = special == Special::mmap || special == Special::shmat;
+  if (!maps || is_error(result)) return;
+  const auto start = static_cast<Address>(result);
+  process.maps_growing |= special == Special::mmap && (thread.args[3] & MAP_GROWSDOWN);
+  MapSource source;
+  source.length = page_up(thread.args[1]);
+  if (asks_for_sharing(thread)) {
+    object_sharing_.map_shared(thread, start, source, event);
+  } else if (!(thread.args[3] & MAP_ANONYMOUS)) {
+    map_file(thread, start, source, event, served);
+  }
+  event.map = source;
+}
+
+// Behind an mmap that made a private view of a file. `served`: its record, if it did not stop; then nothing has to be
+// asked for.
+void LayoutCalls::map_file(Thread& thread, Address start, MapSource& source, Event& event, const gate::Record* served) {
+  Process& process = *thread.process;
+  const bool code = thread.args[2] & PROT_EXEC;
+  // So the dynamic linker maps a library before it maps its code (mmap(2)). Nobody writes to one that is in use.
+  const bool library = thread.args[3] & MAP_DENYWRITE;
+  std::optional<FileCopies::KnownFile> file;
+  if (!served) {
+    file = files_.look_at_file(thread);
+  } else if (const auto* const known = files_.served(served->file - 1u)) {
+    file = *known;
+  }
+  if (!file) return;
+  source.offset = thread.args[5];
+  source.file = file->id;
+  if (!library) private_views_.add(process, file->version, file->name);
+  const MappedFile mapped{served ? "" : descriptor_path(process.pid, thread.args[4]), file->version};
+  if (code && (!served || served->behind)) {
+    Mapping made;
+    made.start = start;
+    made.end = start + source.length;
+    made.protection = static_cast<int>(thread.args[2]);
+    made.offset = source.offset;
+    made.device = file->version.device;
+    made.inode = file->version.inode;
+    made.name = file->name;
+    if (patching_.is_made_by_library(thread)) {
+      patching_.replace_traps(process, made, &mapped, &event);
+      patching_.apply_plan(process, made, mapped);
+    } else if (patching_.needs_replacement(mapped)) {
+      findings_.add_unsure(*process.unit, "rdtsc or cpuid instructions of " + made.name +
+                                              " were left alone: the program loads code itself");
+    }
+  }
+  if (served || !arena_ || !file->id) return;
+  MappedObject* const object = library ? nullptr : objects_.find(file->version.device, file->version.inode);
+  if (object && object->writable_mapping) return;
+  if (object) object->unseen_views = true;
+  const auto its_code = code || library ? patching_.mapped_code(mapped, file->name) : gate::MappedCode::unknown;
+  if (const auto place = arena_->add_file(file->version, its_code)) files_.serve(*place, *file);
+}
+
+}  // namespace redrive

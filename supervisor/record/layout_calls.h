@@ -1,0 +1,50 @@
+// Calls that change the memory layout: what the recorder notes of them (the other direction: tier/memory_calls.h).
+#pragma once
+
+#include "supervisor/record/mapped_objects.h"
+#include "supervisor/record/recorder_limits.h"
+#include "supervisor/record/tracee.h"
+#include "supervisor/tier/gate_arena.h"
+
+namespace redrive {
+
+class Findings;
+class CodePatching;
+class PrivateViews;
+class ObjectSharing;
+class FileCopies;
+
+class LayoutCalls {
+ public:
+  LayoutCalls(const RecorderLimits& limits, MappedObjects& objects, GateArena* arena, Findings& findings,
+              CodePatching& patching, PrivateViews& private_views, ObjectSharing& object_sharing, FileCopies& files)
+      : limits_(limits),
+        objects_(objects),
+        arena_(arena),
+        findings_(findings),
+        patching_(patching),
+        private_views_(private_views),
+        object_sharing_(object_sharing),
+        files_(files) {}
+
+  // Whether the call can be recorded if it maps memory. Mappings of devices cannot be made again, and in those of
+  // sockets (packet(7)) and the like the kernel writes when it wants: the caller refuses them.
+  bool mappable(Thread& thread);
+  // At the exit of any call. `served`: its record, if it did not stop.
+  void note(Thread& thread, int64_t result, Event& event, const gate::Record* served);
+
+ private:
+  static void note_layout(const Thread& thread, int64_t result);
+  void map_file(Thread& thread, Address start, MapSource& source, Event& event, const gate::Record* served);
+
+  const RecorderLimits& limits_;
+  MappedObjects& objects_;
+  GateArena* arena_;
+  Findings& findings_;
+  CodePatching& patching_;
+  PrivateViews& private_views_;
+  ObjectSharing& object_sharing_;
+  FileCopies& files_;
+};
+
+}  // namespace redrive

@@ -1,0 +1,40 @@
+// Where units run, and where programs find that they run (placement.h, seen_processors.h).
+#pragma once
+
+#include "supervisor/record/placement.h"
+#include "supervisor/record/seen_processors.h"
+#include "supervisor/record/tracee.h"
+#include "supervisor/record/tracer.h"
+
+namespace redrive {
+
+class Tracees;
+
+class Placer {
+ public:
+  Placer(Tracer& tracer, Placement& placement, SeenProcessors& processors, Tracees& tracees)
+      : tracer_(tracer), placement_(placement), processors_(processors), tracees_(tracees) {}
+
+  // Sends units that compute to other processors, and calls back those that stop or sleep often.
+  void place_units();
+  // A new program stops often, but others may need home all the time.
+  void place_program(Unit& unit) const;
+  // Its threads are sent where the unit runs.
+  void place(const Unit& unit) const;
+  // Whether several units computed when that was last looked at.
+  bool crowded() const { return crowded_; }
+  // The thread has asked where one may run, or runs, and the kernel has answered. Returns the call's result.
+  int64_t answer_processors(const Thread& thread, int64_t result);
+  // The thread has moved one to other processors, as far as the kernel lets it run there. Returns the call's result.
+  int64_t move_to_processors(const Thread& thread, int64_t result);
+
+ private:
+  Tracer& tracer_;
+  Placement& placement_;
+  SeenProcessors& processors_;
+  Tracees& tracees_;
+  Clock::time_point placed_{};  // when the units' places were last looked at
+  bool crowded_ = false;        // several of them computed then
+};
+
+}  // namespace redrive

@@ -1,0 +1,195 @@
+#include "supervisor/record/preempter.h"
+
+#include <sched.h>
+#include <sys/syscall.h>
+
+#include "checkpoint/address_space.h"
+#include "supervisor/record/checkpoint_copies.h"
+#include "supervisor/record/checkpointer.h"
+#include "supervisor/record/ends.h"
+#include "supervisor/record/findings.h"
+#include "supervisor/record/intervals.h"
+#include "supervisor/record/signal_delivery.h"
+#include "supervisor/record/state_capture.h"
+#include "supervisor/record/stop_handler.h"
+#include "supervisor/record/thread_control.h"
+#include "supervisor/record/turns.h"
+#include "supervisor/tier/registers.h"
+
+namespace redrive {
+namespace {
+
+constexpr unsigned kSteps = 256;  // looked at for a place that is cheap to find
+
+constexpr uint8_t kBreakpoint = 0xcc;
+
+constexpr size_t kLongestInstruction = 15;
+
+// What an instruction does that a thread is not left at.
+enum class Instruction : uint8_t { plain, repeated, event };
+
+Instruction classify(std::span<const uint8_t> code) {
+  const auto at = [&](size_t index) { return index < code.size() ? code[index] : uint8_t{0}; };
+  if (at(0) == 0x0f && (at(1) == 0x05 || at(1) == 0x34 || at(1) == 0x31 || at(1) == 0xa2 || at(1) == 0x0b))
+    return Instruction::event;
+  if (at(0) == 0x0f && at(1) == 0x01 && at(2) == 0xf9) return Instruction::event;
+  // Stepping over pushf would show in memory; int stops by itself.
+  if (at(0) == 0xcd || at(0) == 0xcc || at(0) == 0x9c || (at(0) == 0x66 && at(1) == 0x9c)) return Instruction::event;
+  size_t prefix = 0;
+  bool repeats = false;
+  for (; prefix < 4; ++prefix) {
+    const uint8_t byte = at(prefix);
+    const bool rex = byte >> 4 == 4;
+    if (byte != 0xf2 && byte != 0xf3 && byte != 0x66 && byte != 0x67 && !rex) break;
+    repeats |= byte == 0xf2 || byte == 0xf3;
+  }
+  const uint8_t opcode = at(prefix);
+  const bool string = (opcode >= 0xa4 && opcode <= 0xa7) || (opcode >= 0xaa && opcode <= 0xaf);
+  return repeats && string ? Instruction::repeated : Instruction::plain;
+}
+
+// Of a repeated string instruction.
+size_t repeated_size(std::span<const uint8_t> code) {
+  size_t size = 0;
+  while (size < code.size() &&
+         !((code[size] >= 0xa4 && code[size] <= 0xa7) || (code[size] >= 0xaa && code[size] <= 0xaf)))
+    ++size;
+  return size + 1;
+}
+
+}  // namespace
+
+void Preempter::watch(Unit& unit, bool checkpoint_due) {
+  Thread& holder = *unit.baton.holder();
+  const auto now = tracer_.now();
+  const bool others_wait = (unit.baton.is_awaited() || !unit.joining.empty() || !unit.writers.empty()) &&
+                           now - unit.baton.since() > kBatonSlice;
+  const bool signal_waits = !holder.signals.empty() && now - holder.signals.since() > kBatonSlice;
+  const bool late = unit.period_ns && !limits_.virtual_checkpoints && unit.in_interval &&
+                    unit.clock.interval_ns() > intervals_.stop_at_ns(unit);
+  if (checkpoint_due || others_wait) ask_to_stop(holder);
+  if (!late && !others_wait && !signal_waits) {
+    unit.patience.reset();
+    return;
+  }
+  const bool can_stop = images_.copies_alive() < limits_.copies;
+  const auto due = late ? Patience::Due::at_once : Patience::Due::soon;
+  const auto answer = unit.patience.look(due, unit.clock.cpu_ns(), can_stop);
+  if (answer.gave_up) findings_.add_unsure(unit, "a thread that makes no system call could not be stopped where it is");
+  if (answer.interrupt) holder.preempting = tracer_.interrupt(holder.tid);
+}
+
+bool Preempter::preempt(Thread& thread, bool& handled) {
+  const auto stopped_at = tracer_.now();
+  Process& process = *thread.process;
+  Unit& unit = *process.unit;
+  if (unit.baton.holder() != &thread || !unit.in_interval || births_unseen(unit)) return false;
+  user_regs_struct regs;
+  if (!settle(thread, regs, handled)) return false;
+  const bool signal = !thread.signals.empty() || has_pending_signal(thread.tid);
+  const bool others = unit.baton.is_awaited() || !unit.joining.empty() || !unit.writers.empty();
+  // Without the tier nothing can make a call from here: its memory is read while it is stopped.
+  const bool copied =
+      unit.processes.size() == 1 && process.gate && process.gate->slot() && !forks_into_namespace(process.pid);
+  auto captured = capture_.take(unit, thread, false, copied);
+  if (!captured) {
+    copies_.count_skipped();
+    return false;
+  }
+  if (copied) {
+    pid_t copy = -1;
+    const auto made = calls_.make(*arena_, caller_of(thread), regs,
+                                  {{SYS_clone, {CLONE_FILES, 0, 0, 0, 0, CheckpointCopies::kMark}}}, &copy);
+    if (!made) {
+      if (copy >= 0) copies_.end(copy);
+      return handled = true, false;
+    }
+    tracer_.set_regs(thread.tid, regs);
+    if (!copies_.give(*captured, copy, thread)) return false;
+  }
+  intervals_.end(unit);
+  intervals_.begin(unit, CheckpointKind::image, process, static_cast<uint64_t>((tracer_.now() - stopped_at).count()));
+  captured->interval = unit.interval;
+  Event event;
+  event.kind = EventKind::preemption;
+  event.thread = thread.serial;
+  event.ip = regs.rip;
+  event.regs_hash = preserved_registers_hash(regs);
+  event.args[0] = static_cast<uint64_t>(signal || others ? Preempted::turn : Preempted::checkpoint);
+  unit.log.add(std::move(event));
+  checkpointer_.add_image(unit, std::move(*captured), copied);
+  unit.patience.reset();
+  thread.rewound = false;
+  thread.entry = regs;
+  // Others have waited longer than a signal that is held, and more signals may come at once.
+  if (others) {
+    unit.baton.give_up();
+    turns_.take_or_queue(thread, Thread::Stop::preempted);
+  } else {
+    go_on(thread, signal);
+  }
+  return true;
+}
+
+bool Preempter::has_pending_signal(pid_t tid) {
+  const SignalMasks masks = tracer_.signal_masks(tid);
+  return masks.pending & ~masks.blocked;
+}
+
+void Preempter::go_on(Thread& thread, bool signals) {
+  const bool comes = signals && (signals_.raise_held(thread) || has_pending_signal(thread.tid));
+  control_.resume_user(thread, thread.entry);
+  if (!comes) thread.resumed.rip = 0;
+}
+
+// Brings a thread that was interrupted to a place that a replay can find cheaply: where a jump can stand, if there is
+// one within some instructions; never amid a repeated one, nor in the tier's code. False if it is about to make an
+// event, or was stopped by something else, which is handled then.
+bool Preempter::settle(Thread& thread, user_regs_struct& regs, bool& handled) {
+  const Memory& memory = thread.process->memory;
+  const Gate* const gate = thread.process->gate.get();
+  const auto mapped = code_mappings(thread.process->pid);
+  if (!mapped) return false;
+  std::optional<Stop> stop;
+  const auto run = [&](Resume how) {
+    control_.resume(thread, how);
+    stop = ends_.wait_stop(thread.tid);
+    handled = !stop;
+    return stop == Stop(SignalStop{SIGTRAP});
+  };
+  const auto leave_to_handler = [&] {
+    if (!std::exchange(handled, true)) handler_.handle(Stopped{thread.tid, *stop});
+    return false;
+  };
+  for (unsigned step = 0;; ++step) {
+    if (!tracer_.get_regs(thread.tid, regs)) return false;
+    if (regs.cs != kCodeSegment) return false;  // no call can be made from there, nor its code be looked at
+    // It has come out of a call only to be sent into it again by the kernel.
+    if (static_cast<int64_t>(regs.orig_rax) >= 0 && restarts(static_cast<int64_t>(regs.rax))) return false;
+    if (gate && gate->touches(regs.rip, regs.rip + 1)) return false;
+    uint8_t code[kLongestInstruction] = {};
+    const std::span bytes(code, memory.read_some(regs.rip, code, sizeof code));
+    const Instruction kind = classify(bytes);
+    if (bytes.empty() || kind == Instruction::event) return false;
+    if (kind == Instruction::repeated) {
+      const Address behind = regs.rip + repeated_size(bytes);
+      uint8_t was = 0;
+      if (!memory.get(behind, was) || !memory.put(behind, kBreakpoint)) return false;
+      const bool stopped = run(Resume::cont);
+      memory.put(behind, was);
+      if (!stopped) return leave_to_handler();
+      if (!tracer_.get_regs(thread.tid, regs) || regs.rip != behind + 1) return false;
+      regs.rip = behind;
+      tracer_.set_regs(thread.tid, regs);
+      continue;
+    }
+    const Mapping* mapping = mapping_at(*mapped, regs.rip);
+    const bool cheap = mapping && code_.window_at(memory, *mapping, regs.rip);
+    if (cheap || step == kSteps) break;
+    if (!run(Resume::step)) return leave_to_handler();
+  }
+  regs.orig_rax = ~0ull;
+  return true;
+}
+
+}  // namespace redrive

@@ -1,0 +1,205 @@
+#include "supervisor/record/state_capture.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/procfs.h"
+#include "checkpoint/address_space.h"
+#include "checkpoint/stub.h"
+#include "supervisor/record/file_copies.h"
+#include "supervisor/record/private_views.h"
+#include "supervisor/record/thread_control.h"
+#include "supervisor/tier/registers.h"
+
+namespace redrive {
+namespace {
+
+// Names those mappings a stack that grow downwards: /proc/PID/maps names only the one that holds the program's first
+// frame. `asked_for`: the program has mapped memory that grows.
+Result<void> note_growing(pid_t pid, bool asked_for, std::vector<Mapping>& mappings) {
+  const auto stack = std::find_if(mappings.begin(), mappings.end(), [](const Mapping& m) { return m.is_stack(); });
+  const bool split = stack != mappings.begin() && stack != mappings.end() && std::prev(stack)->end == stack->start;
+  if (!asked_for && !split) return {};
+  ASSIGN_OR_RETURN(const auto growing, growing_mappings(pid));
+  for (auto& mapping : mappings) {
+    if (growing.contains(mapping.start)) mapping.name = "[stack]";
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<ImageJob> StateCapture::take(Unit& unit, Thread& trigger, bool at_entry, bool shared_only,
+                                    const KnownMappings* known) {
+  for (;;) {
+    ImageJob job;
+    const auto captured = capture_into(job, unit, trigger, at_entry, shared_only, known);
+    const bool again = leave_out_killed(unit);
+    if (trigger.left_out) return Error{"the program was killed"};
+    if (again) continue;
+    if (!captured) return captured.error();
+    unit.first_joined_thread = unit.first_joined_process = ~0u;
+    return job;
+  }
+}
+
+Result<void> StateCapture::capture_into(ImageJob& job, Unit& unit, Thread& trigger, bool at_entry, bool shared_only,
+                                        const KnownMappings* known) {
+  job.unit = unit.id;
+  ASSIGN_OR_RETURN(job.state, capture_state(unit, trigger, at_entry, known));
+  for (const auto& process : unit.processes) {
+    if (!process->tier()) continue;
+    for (const auto& site : process->tier()->sites) job.patches.push_back({process->serial, site.start, site.original});
+  }
+  return capture_pages(unit, shared_only, job);
+}
+
+// Whether processes were killed, and have no memory any more, of which that was not known.
+bool StateCapture::leave_out_killed(Unit& unit) {
+  bool any = false;
+  const Process* seen = nullptr;
+  for (const auto& [serial, thread] : unit.threads) {
+    if (thread->exited || thread->left_out || seen == thread->process) continue;
+    char path[1];
+    const std::string exe = proc_path(thread->tid, "exe");
+    if (readlink(exe.c_str(), path, sizeof path) < 0 && (errno == ENOENT || errno == ESRCH)) {
+      any = thread->left_out = true;
+    } else {
+      seen = thread->process;
+    }
+  }
+  return any;
+}
+
+// Waits until a thread stands still whose registers are to be read: one that was born, or that slept in a served call
+// (its extended registers were not read when it fell asleep), which is stopped. The stop is handled in its turn.
+void StateCapture::await_stop(const Thread& thread) {
+  if (stops_.holds(thread.tid)) return;
+  if (thread.asleep && !tracer_.interrupt(thread.tid)) return;
+  stops_.await(thread.tid);
+}
+
+// Beside its threads, of which there are some. `owner`: whose memory it runs on; null if its own.
+Result<ProcessState> StateCapture::capture_process(Process& process, const ProcessSerial* owner,
+                                                   const KnownMappings* known) {
+  ProcessState saved;
+  saved.process = process.serial;
+  saved.pid = process.pid;
+  saved.brk = process.brk;
+  saved.stack_limit = stack_limit(process.pid);
+  if (process.leader_exited) {
+    // /proc shows the memory of an exited leader no more, but that of any other thread.
+    const auto& threads = process.unit->threads;
+    const auto alive = std::find_if(threads.begin(), threads.end(), [&](const auto& entry) {
+      return entry.second->process == &process && !entry.second->exited;
+    });
+    ASSIGN_OR_RETURN(process.memory, Memory::open(alive->second->tid));
+  }
+  if (owner) {
+    saved.memory_of = *owner;
+    return saved;
+  }
+  saved.descriptors = *process.descriptors;
+  if (known) {
+    saved.mappings = known->mappings;
+  } else {
+    ASSIGN_OR_RETURN(saved.mappings, read_mappings(process.memory.pid()));
+  }
+  if (const Gate* gate = process.tier()) {
+    std::erase_if(saved.mappings, [&](const Mapping& m) { return gate->owns(m.start, m.end); });
+  }
+  TRY(note_growing(process.pid, process.maps_growing, saved.mappings));
+  MappedFiles asked(process.memory.pid());
+  MappedFiles& files = known ? known->files : asked;
+  for (auto& mapping : saved.mappings) {
+    const MappedObject* const object = mapping.shared ? objects_.find(mapping.device, mapping.inode) : nullptr;
+    if (object) mapping.shared_object = object->id;
+    if (object && object->writable) {
+      if (object->has_file) mapping.object_size = object_size(process.memory.pid(), mapping);
+    } else if (object && object->copy) {
+      mapping.file = object->copy;
+    } else if (mapping.inode != 0) {
+      ASSIGN_OR_RETURN(mapping.file, files_.file_of(files, mapping));
+      if (!mapping.shared) private_views_.check(process, files.of(mapping)->version);
+    }
+  }
+  return saved;
+}
+
+bool StateCapture::capture_thread(Thread& thread, bool entering, ThreadState& saved) {
+  saved.thread = thread.serial;
+  saved.process = thread.process->serial;
+  saved.in_syscall = !entering && (thread.stop == Thread::Stop::exit || thread.run == Thread::Run::blocked);
+  if (entering) {
+    saved.regs = before_syscall(thread.entry);
+    saved.xstate = tracer_.get_xstate(thread.tid);
+    return !saved.xstate.empty();
+  }
+  if (saved.in_syscall) {
+    if (thread.asleep) await_stop(thread);
+    saved.regs = thread.entry;
+    // One that has come out of the kernel is stopped: syscalls leave the extended state alone.
+    const bool stopped = thread.stop == Thread::Stop::exit || thread.asleep;
+    saved.xstate = stopped ? tracer_.get_xstate(thread.tid) : thread.xstate;
+    return !stopped || !saved.xstate.empty();
+  }
+  if (thread.run == Thread::Run::stopped || thread.stop == Thread::Stop::continued) {
+    saved.regs = thread.entry;
+    saved.xstate = thread.xstate;
+    return true;
+  }
+  bool alive = control_.get_regs(thread, saved.regs);
+  if (!alive && thread.run == Thread::Run::starting) {
+    await_stop(thread);
+    alive = control_.get_regs(thread, saved.regs);
+  }
+  if (alive) saved.xstate = tracer_.get_xstate(thread.tid);
+  if (thread.hides_untraced) saved.regs.rdi |= CLONE_UNTRACED;  // as births_.start() will
+  return alive;
+}
+
+Result<UnitState> StateCapture::capture_state(Unit& unit, Thread& trigger, bool at_entry, const KnownMappings* known) {
+  UnitState state;
+  state.trigger = trigger.serial;
+  state.next_thread = unit.next_thread;
+  state.next_process = unit.next_process;
+  state.first_joined_thread = unit.first_joined_thread;
+  state.first_joined_process = unit.first_joined_process;
+  for (const auto& [serial, thread] : unit.threads) {
+    if (thread->exited || thread->left_out) continue;
+    ThreadState saved;
+    const bool entering = thread == &trigger && at_entry;
+    if ((thread->left_out = !capture_thread(*thread, entering, saved))) continue;
+    state.threads.push_back(std::move(saved));
+  }
+  std::map<uint64_t, ProcessSerial> owners;  // of memory, by memory_id
+  for (const auto& process : unit.processes) {
+    if (std::none_of(state.threads.begin(), state.threads.end(),
+                     [&](const ThreadState& saved) { return saved.process == process->serial; })) {
+      continue;
+    }
+    const auto [owner, first] = owners.try_emplace(process->memory_id, process->serial);
+    ASSIGN_OR_RETURN(auto saved, capture_process(*process, first ? nullptr : &owner->second, known));
+    state.processes.push_back(std::move(saved));
+  }
+  return state;
+}
+
+Result<void> StateCapture::capture_pages(Unit& unit, bool shared_only, ImageJob& job) {
+  for (const ProcessState& saved : job.state.processes) {
+    const auto process = std::find_if(unit.processes.begin(), unit.processes.end(),
+                                      [&](const auto& other) { return other->serial == saved.process; });
+    const auto wanted = [&](const Mapping& m) { return m.shows_object() || (!shared_only && !m.shared_object); };
+    const auto take = [&](const Mapping& mapping, Address address, std::span<const uint8_t> pages) -> Result<void> {
+      job.add(saved.process, mapping, address, pages);
+      return {};
+    };
+    TRY(visit_pages((*process)->memory, saved.mappings, wanted, take));
+  }
+  return {};
+}
+
+}  // namespace redrive

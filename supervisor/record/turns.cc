@@ -1,0 +1,61 @@
+#include "supervisor/record/turns.h"
+
+#include "supervisor/record/births.h"
+#include "supervisor/record/checkpointer.h"
+#include "supervisor/record/foreign_memory.h"
+#include "supervisor/record/gate_stops.h"
+#include "supervisor/record/joiner.h"
+#include "supervisor/record/preempter.h"
+#include "supervisor/record/stopped_calls.h"
+#include "supervisor/record/thread_control.h"
+#include "supervisor/tier/births.h"
+
+namespace redrive {
+
+void Turns::take_or_queue(Thread& thread, Thread::Stop stop) {
+  thread.run = Thread::Run::ready;
+  thread.stop = stop;
+  Unit& unit = *thread.process->unit;
+  if (!thread.tracer) unit.baton.queue(thread);
+  gate_stops_.take_from_sleeper(unit);
+  schedule(unit);
+}
+
+void Turns::give_up(Unit& unit) {
+  unit.baton.give_up();
+  schedule(unit);
+}
+
+void Turns::schedule(Unit& unit) {
+  if (unit.baton.is_held() || unit.joins) return;
+  if (!unit.joining.empty()) joiner_.absorb(unit);
+  foreign_.let_write(unit);
+  if (unit.baton.is_held()) return;
+  Thread* next = nullptr;
+  do {
+    next = unit.baton.next();
+    if (!next) return;
+  } while (next->process->end_logged || (unit.checkpoint_first && !checkpointer_.begin_joined_interval(unit, *next)));
+  Thread& thread = *next;
+  unit.baton.take(thread, tracer_.now());
+  unit.patience.reset();
+  switch (std::exchange(thread.stop, Thread::Stop::none)) {
+    case Thread::Stop::start:
+      births_.start(thread);
+      break;
+    case Thread::Stop::exit:
+      stopped_calls_.leave(thread);
+      break;
+    case Thread::Stop::preempted:
+      preempter_.go_on(thread, true);
+      break;
+    case Thread::Stop::continued:
+      thread.xstate.clear();
+      if (user_regs_struct regs; control_.get_regs(thread, regs)) control_.resume_user(thread, regs);
+      break;
+    case Thread::Stop::none:
+      CHECK(!"a thread without a stop is ready");
+  }
+}
+
+}  // namespace redrive

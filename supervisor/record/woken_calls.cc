@@ -1,0 +1,37 @@
+#include "supervisor/record/woken_calls.h"
+
+#include <sys/syscall.h>
+
+#include "supervisor/record/thread_control.h"
+#include "supervisor/tier/registers.h"
+
+namespace redrive {
+
+int64_t WokenCalls::result(Thread& thread, int64_t result) {
+  const bool woken = std::exchange(thread.woken, false);
+  // Behind a handler the kernel has nothing to restart, and says so with EINTR, woken or not.
+  if (result != -EINTR || thread.entry.orig_rax == SYS_restart_syscall) return result;
+  const SignalMasks masks = tracer_.signal_masks(thread.tid);
+  if (!woken && !(masks.pending & ~masks.blocked)) return result;
+  thread.timeout.enters_again({thread.row, thread.args, thread.process->memory});
+  return kErestartNoHandler;
+}
+
+void WokenCalls::enter(Thread& thread) {
+  const auto left = thread.timeout.enter({thread.row, thread.args, thread.process->memory}, tracer_.now());
+  if (!left) return;
+  user_regs_struct regs = thread.entry;
+  syscall_arg(regs, thread.row->timeout_arg) = *left;
+  control_.set_regs(thread, regs);
+}
+
+void WokenCalls::leave(Thread& thread, Event& event) {
+  const auto own = thread.timeout.take_own();
+  if (!own) return;
+  thread.process->memory.put(own->at, own->timeout);
+  const auto* const first = reinterpret_cast<const uint8_t*>(&own->timeout);
+  event.writes.push_back(
+      {own->at, sizeof own->timeout, MemoryWrite::Kind::data, Bytes(first, first + sizeof own->timeout)});
+}
+
+}  // namespace redrive
