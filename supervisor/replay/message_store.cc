@@ -44,6 +44,7 @@ Result<std::unique_ptr<MessageStore>> MessageStore::make(const std::vector<Execu
   }
   const Lock lock(store->mutex_);
   store->ended_.resize(intervals.size());
+  store->causes_.resize(intervals.size());
   store->receives_.resize(intervals.size());
   store->running_ = intervals.size();
   if (!sends.empty()) TRY(store->lay_out(std::move(sends)));
@@ -172,7 +173,7 @@ void MessageStore::wake_all() {
 // would hide it.
 bool MessageStore::stuck() const {
   const auto waits = [this](EventRef event) REQUIRES(mutex_) { return !available(event) && !comes_no_more(event); };
-  const auto has_no_turn = [this](uint64_t turn) REQUIRES(mutex_) { return !is_turn(turn) && !order_broken_; };
+  const auto has_no_turn = [this](uint64_t turn) REQUIRES(mutex_) { return !is_turn(turn) && !first_cause_; };
   return awaited_.size() + awaited_turns_.size() >= running_ && std::all_of(awaited_.begin(), awaited_.end(), waits) &&
          std::all_of(awaited_turns_.begin(), awaited_turns_.end(), has_no_turn);
 }
@@ -202,10 +203,23 @@ bool MessageStore::wait_for(EventRef event) {
   return there;
 }
 
+Error MessageStore::because_of(const std::optional<Error>& cause, std::string what) {
+  if (!cause) return Error{std::move(what)};
+  Error error{fmt::format("{}: {}", what, cause->message), cause->status};
+  cause_of_.emplace(error.message, *cause);
+  return error;
+}
+
+Error MessageStore::never_came(EventRef event, std::string what) {
+  const auto executor = executor_of(event);
+  return because_of(executor ? causes_[*executor] : std::nullopt, std::move(what));
+}
+
 Result<Bytes> MessageStore::payload(const MessagePart& part) {
   const Lock lock(mutex_);
   if (!wait_for(part.sender)) {
-    return Error{fmt::format("the sender did not get to event {} of unit {}", part.sender.event, part.sender.unit)};
+    return never_came(part.sender,
+                      fmt::format("the sender did not get to event {} of unit {}", part.sender.event, part.sender.unit));
   }
   Hint unknown = 0;
   const uint64_t place = *index(part.sender, unknown);
@@ -221,7 +235,7 @@ Result<Bytes> MessageStore::payload(const MessagePart& part) {
 Result<Birth> MessageStore::birth(EventRef event) {
   const Lock lock(mutex_);
   if (!wait_for(event)) {
-    return Error{fmt::format("the parent, unit {}, did not get to its fork", event.unit)};
+    return never_came(event, fmt::format("the parent, unit {}, did not get to its fork", event.unit));
   }
   Birth birth = std::move(born_.at(event));
   born_.erase(event);
@@ -249,13 +263,13 @@ Result<void> MessageStore::await_turn(uint64_t arrival) {
   const Lock lock(mutex_);
   const auto entry = awaited_turns_.insert(arrival);
   if (stuck()) wake_all();
-  while (!is_turn(arrival) && !order_broken_ && !stuck_ && !stuck()) changed_.wait_for(mutex_, kPatience);
+  while (!is_turn(arrival) && !first_cause_ && !stuck_ && !stuck()) changed_.wait_for(mutex_, kPatience);
   const bool may = is_turn(arrival);
-  stuck_ |= !may && !order_broken_;
+  stuck_ |= !may && !first_cause_;
   awaited_turns_.erase(entry);
   if (may) return {};
   wake_all();
-  return Error{fmt::format("a receive that came before no. {} did not happen", arrival)};
+  return because_of(first_cause_, fmt::format("a receive that came before no. {} did not happen", arrival));
 }
 
 void MessageStore::turn_taken(uint64_t arrival) {
@@ -299,11 +313,15 @@ void MessageStore::interval_starts(size_t interval, int processor) {
   }
 }
 
-void MessageStore::interval_ended(size_t interval, bool failed) {
+void MessageStore::interval_ended(size_t interval, std::optional<Error> failure) {
   const Lock lock(mutex_);
   --running_;
   ended_[interval] = true;
-  order_broken_ |= failed;
+  if (failure) {
+    const auto known = cause_of_.find(failure->message);
+    causes_[interval] = known == cause_of_.end() ? std::move(failure) : known->second;
+    if (!first_cause_) first_cause_ = causes_[interval];
+  }
   for (const uint32_t group : receives_[interval]) {
     if (--groups_[group].receivers == 0) release(group);
   }

@@ -86,8 +86,9 @@ class MessageStore {
   // An interval stands stopped on its way: nothing comes from it. So many of these go on.
   void interval_stands();
   void intervals_go_on(size_t count);
-  // An interval has ended, well or not; whoever waits for what only it could bring is told.
-  void interval_ended(size_t interval, bool failed);
+  // An interval has ended: well, or because of `failure`. Whoever waits for what only it could bring is told, and told
+  // why: what failed first, however many intervals failed because of it.
+  void interval_ended(size_t interval, std::optional<Error> failure);
 
   // Somebody has executed something.
   void got_on() { progress_.fetch_add(1, std::memory_order_relaxed); }
@@ -131,6 +132,8 @@ class MessageStore {
   bool wait_for(EventRef event) REQUIRES(mutex_);
   bool is_turn(uint64_t arrival) const REQUIRES(mutex_);
   bool stuck() const REQUIRES(mutex_);
+  Error because_of(const std::optional<Error>& cause, std::string what) REQUIRES(mutex_);
+  Error never_came(EventRef event, std::string what) REQUIRES(mutex_);
   void wake_all() REQUIRES(mutex_);
   std::optional<size_t> executor_of(EventRef event) const;
   void release(size_t group) REQUIRES(mutex_);
@@ -156,7 +159,10 @@ class MessageStore {
   size_t next_turn_ GUARDED_BY(mutex_) = 0;                   // of turns_
   std::multiset<uint64_t> awaited_turns_ GUARDED_BY(mutex_);  // one entry an interval that waits for its turn
   bool stuck_ GUARDED_BY(mutex_) = false;                     // all were waiting for each other
-  bool order_broken_ GUARDED_BY(mutex_) = false;              // one has failed: some turns will not be taken
+  // What made each interval fail, if it has failed; and what made the first one, after which turns will not be taken.
+  std::vector<std::optional<Error>> causes_ GUARDED_BY(mutex_);
+  std::optional<Error> first_cause_ GUARDED_BY(mutex_);
+  std::map<std::string, Error> cause_of_ GUARDED_BY(mutex_);  // of what those who waited in vain were told
 };
 
 }  // namespace redrive

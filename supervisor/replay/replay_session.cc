@@ -1,5 +1,7 @@
 #include "supervisor/replay/replay_session.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <system_error>
@@ -15,6 +17,14 @@ namespace {
 constexpr uint64_t kMostHeld = 1ull << 30;
 // How soon it shows that all that are executed wait.
 constexpr auto kLook = std::chrono::milliseconds(1);
+
+// What keeps others from what the piece should have brought them.
+std::optional<Error> failure_of(const ReplaySession::Outcome& outcome) {
+  if (!outcome) return outcome.error();
+  if (!outcome->divergence) return std::nullopt;
+  const Divergence& its = *outcome->divergence;
+  return Error{fmt::format("unit {} diverged at event {}", its.unit, its.event), Status::divergence};
+}
 
 }  // namespace
 
@@ -292,7 +302,7 @@ void ReplaySession::end_piece(size_t piece, const Outcome& outcome) {
 
 void ReplaySession::note_end(size_t piece, const Outcome& outcome) {
   if (notes_.ends) notes_.ends(piece, outcome);
-  store_->interval_ended(piece, !outcome || outcome->divergence);
+  store_->interval_ended(piece, failure_of(outcome));
 }
 
 }  // namespace redrive

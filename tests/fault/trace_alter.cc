@@ -1,5 +1,5 @@
-// trace_alter FROM TO payload|swap|result|newer|memory|registers|extended|unstored [UNIT]: copies a trace with one
-// planted fault, validly re-encoded.
+// trace_alter FROM TO payload|swap|result|newer|memory|registers|extended|unstored|skipped [UNIT]: copies a trace with
+// one planted fault, validly re-encoded.
 //
 //   payload  one byte of a logged message (recorded with --policy all) is another
 //   swap     two messages of one channel arrive in the other order
@@ -8,6 +8,7 @@
 //   memory, registers, extended
 //            the hash of these at the end of the unit's last interval is another
 //   unstored the recorder was killed, and had not stored the unit's first checkpoint
+//   skipped  the recorder went on to the end, but could not store the unit's first checkpoint
 //
 // Only that is changed: all checksums, counts and hashes of the records are right again. The fault is planted in the
 // middle of the unit (1 if not given) and printed as JSON: {"unit": U, "event": E}, E being the first event that is not
@@ -104,19 +105,22 @@ Result<EventIndex> plant_at_end(TraceParts& parts, const std::string& kind, Unit
   return altered ? Result<EventIndex>(count - 1) : Error{"nothing is known of the unit's end"};
 }
 
-Result<EventIndex> forget_first_image(TraceParts& parts, UnitId unit) {
+Result<EventIndex> forget_first_image(TraceParts& parts, UnitId unit, bool killed) {
   const auto is_first = [&](const auto& image) { return image.unit == unit && image.interval == 0; };
   if (std::erase_if(parts.images, is_first) == 0) return Error{"the unit's first checkpoint has no image"};
   std::erase_if(parts.journal, [&](const JournalRecord& record) {
     const auto* const published = std::get_if<ImagePublished>(&record);
     return (published && is_first(*published)) || std::holds_alternative<ImageWritten>(record) ||
-           std::holds_alternative<JournalEnd>(record);
+           (killed && std::holds_alternative<JournalEnd>(record));
   });
+  for (auto& record : parts.journal) {
+    if (auto* const end = std::get_if<JournalEnd>(&record)) ++end->end.skipped_checkpoints;
+  }
   return EventIndex{0};
 }
 
 Result<EventIndex> plant(TraceParts& parts, const std::string& kind, UnitId unit) {
-  if (kind == "unstored") return forget_first_image(parts, unit);
+  if (kind == "unstored" || kind == "skipped") return forget_first_image(parts, unit, kind == "unstored");
   if (kind == "memory" || kind == "registers" || kind == "extended") return plant_at_end(parts, kind, unit);
   const std::map<std::string, Result<EventIndex> (*)(std::vector<Event>&)> kinds{
       {"payload", alter_payload}, {"swap", swap_receives}, {"result", alter_result}};
@@ -164,8 +168,8 @@ Result<void> alter(const std::string& from, const std::string& to, const std::st
 int main(int argc, char** argv) {
   using namespace redrive;
   if (argc < 4 || argc > 5) {
-    fmt::print(stderr,
-               "usage: trace_alter FROM TO payload|swap|result|newer|memory|registers|extended|unstored [UNIT]\n");
+    fmt::print(stderr, "usage: trace_alter FROM TO "
+                       "payload|swap|result|newer|memory|registers|extended|unstored|skipped [UNIT]\n");
     return 2;
   }
   try {

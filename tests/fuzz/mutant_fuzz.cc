@@ -177,7 +177,7 @@ void pass_messages(const Trace& trace, const DependenceGraph& graph, const Plan&
     }
   };
   each_event([&](EventRef at, const Event&) { (*store)->publish(at, Bytes(1 + at.event % 20, 1)); });
-  for (size_t i = 1; i < plan.replay_set.size(); ++i) (*store)->interval_ended(i, false);
+  for (size_t i = 1; i < plan.replay_set.size(); ++i) (*store)->interval_ended(i, std::nullopt);
   each_event([&](EventRef, const Event& event) {
     if (!event.receive || event.receive->logged) return;
     for (const auto& part : event.receive->parts) {

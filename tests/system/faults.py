@@ -99,6 +99,26 @@ def unstored_program(ctx):
             ctx.expect("leads to" in told.stderr, told, f"does not say why {interval} cannot be re-driven")
 
 
+@test("faults/skipped_program")
+def skipped_program(ctx):
+    """If a recorder that went on to the end could not store a program's first checkpoint, whatever needs that program names this checkpoint as the
+    cause: the program's own intervals, the children that it forked, their children, and what receives its messages."""
+    script = "(echo a; (echo b; exit 3)) | cat; (exit 4); (/bin/true; exit 5)"
+    ctx.expect_status(ctx.redrive("record", "--policy", "none", "-o", ctx.trace, "--", "sh", "-c", script), 5)
+    redrive_all(ctx)
+    altered, _ = alter(ctx, "skipped")
+    check_trace(ctx, altered)
+    cause = "the checkpoint of interval 0 of unit 1 was not stored"
+    forks = [row["unit"] for row in units(ctx, altered) if row["intervals"][0]["checkpoint_kind"] == "fork"]
+    for options in (("--all",), ("--all", "--once"), ("--all", "--total-order")):
+        outcome = ctx.expect_status(ctx.redrive("replay", *options, "--json", altered), 1)
+        errors = {(i["unit"], i["interval"]): i["error"] for i in json.loads(outcome.stdout)["intervals"]}
+        ctx.expect(len(forks) >= 4 and all(errors[unit, 0] for unit in (1, *forks)), outcome, "what cannot be re-driven was")
+        ctx.expect(not all(errors.values()), outcome, "nothing was re-driven")
+        ctx.expect(all(not error or error.endswith(cause) for error in errors.values()), outcome, "the cause is not named")
+        ctx.expect(any("the parent" in (errors[unit, 0] or "") for unit in forks), outcome, "no child names its parent")
+
+
 @test("faults/state_at_the_end")
 def state_at_the_end(ctx):
     """An interval that ends with its program is compared with the state that was noted there, in each part."""

@@ -39,7 +39,10 @@ def sweep_record(ctx, call, step):
         if ctx.trace.exists():
             ctx.expect_status(ctx.redrive("check", ctx.trace), 0)
             unsure = "may diverge" in outcome.stderr
-            ctx.expect_status(ctx.redrive("replay", "--all", "--verify", ctx.trace), 0, *((1, 3) if unsure else (1,) if outcome.status else ()))
+            replayed = ctx.redrive("replay", "--all", "--verify", ctx.trace)
+            ctx.expect_status(replayed, 0, *((1, 3) if unsure else (1,) if outcome.status else ()))
+            blamed = [line for line in replayed.stdout.splitlines() if "did not get to" in line]
+            ctx.expect(all("was not stored" in line for line in blamed), replayed, what + "the cause is not named")
             ctx.expect_status(ctx.redrive("rm", ctx.trace), 0)
         if not attempt.failed:
             return number

@@ -133,14 +133,14 @@ TEST_CASE("a chain of waiters is released one after the other") {
     return std::async(std::launch::async, [&, from, to] {
       const auto got = store.payload({from, 0, 1, 0});
       if (got) store.publish(to, got.value());
-      store.interval_ended(executor(to), !got);
+      store.interval_ended(executor(to), got ? std::nullopt : std::optional(got.error()));
       return static_cast<bool>(got);
     });
   };
   auto last = waiter(store, kC);
   auto second = forward(kB, kC), first = forward(kA, kB);
   store.publish(kA, bytes("x"));
-  store.interval_ended(executor(kA), false);
+  store.interval_ended(executor(kA), std::nullopt);
   CHECK(first.get());
   CHECK(second.get());
   CHECK(last.get().value() == bytes("x"));
@@ -150,16 +150,48 @@ TEST_CASE("who waits for a sender that never gets there is told") {
   const auto owner = made({kA, kB}, {}, 2);
   MessageStore& store = *owner;
   auto waiting = waiter(store, kA);
-  SUBCASE("because it ended early") { store.interval_ended(executor(kA), false); }
-  SUBCASE("because it failed") { store.interval_ended(executor(kA), true); }
-  SUBCASE("because all others have ended") { store.interval_ended(executor(kB), false); }
+  std::string why;
+  SUBCASE("because it ended early") { store.interval_ended(executor(kA), std::nullopt); }
+  SUBCASE("because it failed") {
+    store.interval_ended(executor(kA), Error{"it has no memory"});
+    why = ": it has no memory";
+  }
+  SUBCASE("because all others have ended, one of which failed") {
+    store.interval_ended(executor(kB), Error{"it has no memory"});
+  }
+  SUBCASE("because all others have ended") { store.interval_ended(executor(kB), std::nullopt); }
   SUBCASE("because it sent something else") {
     store.publish(kB, bytes("x"));
-    store.interval_ended(executor(kA), false);
+    store.interval_ended(executor(kA), std::nullopt);
   }
   const auto got = waiting.get();
   REQUIRE_FALSE(got);
-  CHECK_EQ(got.error().message, "the sender did not get to event 10 of unit 1");
+  CHECK_EQ(got.error().message, "the sender did not get to event 10 of unit 1" + why);
+}
+
+TEST_CASE("those who wait for each other are told what failed first, and with which status") {
+  const auto owner = made({kA}, {kB, kC}, 4);
+  MessageStore& store = *owner;
+  store.interval_ended(executor(kA), Error{"the image is damaged", Status::damaged});
+  const auto first = store.payload({kA, 0, 1, 0});
+  REQUIRE_FALSE(first);
+  store.interval_ended(executor(kB), first.error());
+  const auto second = store.birth(kB);
+  REQUIRE_FALSE(second);
+  store.interval_ended(executor(kC), second.error());
+  const auto third = store.birth(kC);
+  REQUIRE_FALSE(third);
+  CHECK_EQ(third.error().message, "the parent, unit 3, did not get to its fork: the image is damaged");
+  CHECK_EQ(third.error().status, Status::damaged);
+}
+
+TEST_CASE("who waits for a turn that never comes is told what failed") {
+  const auto owner = made({}, {}, 2);
+  owner->keep_order_of({1, 2});
+  owner->interval_ended(executor(kA), Error{"it has no memory"});
+  const auto turn = owner->await_turn(2);
+  REQUIRE_FALSE(turn);
+  CHECK_EQ(turn.error().message, "a receive that came before no. 2 did not happen: it has no memory");
 }
 
 TEST_CASE("a lone interval does not wait for itself") {
@@ -203,9 +235,9 @@ TEST_CASE("a failure ends the waiting for what only that interval could send, an
     const auto owner = made({kA, kB, kC}, {}, 4);
     MessageStore& store = *owner;
     store.publish(kA, bytes("x"));
-    store.interval_ended(executor(kA), false);
+    store.interval_ended(executor(kA), std::nullopt);
     auto fails = waiter(store, kB), goes_on = waiter(store, kC);
-    store.interval_ended(executor(kB), true);
+    store.interval_ended(executor(kB), Error{"it failed"});
     CHECK(store.payload({kA, 0, 1, 0}));
     CHECK_FALSE(fails.get());
     store.publish(kC, bytes("x"));
@@ -235,15 +267,15 @@ TEST_CASE("payloads are held until all who receive them have ended") {
     store.publish(event, Bytes(kLength, uint8_t(event.event)));
   const uint64_t full = in_memory();
   CHECK_GE(full, 3 * kLength);
-  store.interval_ended(2, false);
+  store.interval_ended(2, std::nullopt);
   CHECK_EQ(store.held_bytes(), 2 * kLength);
   CHECK_LE(in_memory(), full - kLength + 2 * kPageSize);
   for (const EventRef event : {EventRef{1, 2}, {1, 12}}) {
     CHECK(store.payload({event, 0, kLength, 0}).value() == Bytes(kLength, uint8_t(event.event)));
   }
-  store.interval_ended(0, false);
+  store.interval_ended(0, std::nullopt);
   CHECK_EQ(store.held_bytes(), 2 * kLength);
-  store.interval_ended(3, true);
+  store.interval_ended(3, Error{"it failed"});
   CHECK_EQ(store.held_bytes(), 0);
   CHECK_LE(in_memory(), 2 * kPageSize);
 }
@@ -318,7 +350,7 @@ TEST_CASE("a birth is taken over once; those left over are ended") {
     CHECK_EQ(got->stub.pid, taken);
     CHECK_EQ(got->brk, 0x1234);
     CHECK_EQ(got->regs.rip, 99);
-    store.interval_ended(executor(kA), false);
+    store.interval_ended(executor(kA), std::nullopt);
     CHECK_FALSE(store.birth(kA));
   }
   CHECK_EQ(ended_by(left), SIGKILL);
@@ -351,7 +383,7 @@ TEST_CASE("turns are taken in the order of arrivals, whoever comes first") {
           if (!store.await_turn(arrival)) return false;
           store.turn_taken(arrival);
         }
-        store.interval_ended(unit, false);
+        store.interval_ended(unit, std::nullopt);
         return true;
       });
     };

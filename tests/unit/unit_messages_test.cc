@@ -60,7 +60,7 @@ TEST_CASE("unit messages: other contents say what was recorded, and what came") 
 
 TEST_CASE("unit messages: a sender that has ended without it is an error") {
   const auto shared = store();
-  shared->interval_ended(0, false);
+  shared->interval_ended(0, std::nullopt);
   CHECK_FALSE(UnitMessages(kReceiver, *shared).received(receive({part(kFirst, 0, "hello")})));
 }
 
