@@ -16,7 +16,7 @@
 namespace redrive {
 namespace {
 
-constexpr uint8_t kUndefined[] = {0x0f, 0x0b}, kNop = 0x90;  // ud2
+constexpr uint8_t kUndefined[] = {0x0f, 0x0b}, kPrefix = 0x66;  // ud2
 constexpr int32_t kRdtsc = 0, kRdtscp = 1, kCpuid = 2;
 constexpr long kArchGetCpuid = 0x1011, kArchSetCpuid = 0x1012;
 
@@ -142,11 +142,13 @@ std::optional<TrappedInstruction> decode_trapped(const uint8_t (&code)[3]) {
   return std::nullopt;
 }
 
-bool is_stand_in(const uint8_t (&code)[3]) { return std::equal(std::begin(kUndefined), std::end(kUndefined), code); }
+bool is_stand_in(const uint8_t (&code)[3]) {
+  return std::equal(std::begin(kUndefined), std::end(kUndefined), code + (code[0] == kPrefix ? 1 : 0));
+}
 
 Bytes stand_in(int length) {
-  Bytes code(std::begin(kUndefined), std::end(kUndefined));
-  code.resize(static_cast<size_t>(length), kNop);
+  Bytes code(static_cast<size_t>(length) - std::size(kUndefined), kPrefix);
+  code.insert(code.end(), std::begin(kUndefined), std::end(kUndefined));
   return code;
 }
 

@@ -29,8 +29,8 @@ bool reads_counter(const TrappedInstruction& trapped);
 // The instruction of this number; nothing if there is none.
 std::optional<TrappedInstruction> trapped_instruction(int64_t number);
 
-// What stands in the place of an instruction of this length where that cannot be made to fault: ud2, which raises
-// SIGILL, and then nops.
+// What stands in the place of an instruction of two or three bytes where that cannot be made to fault: ud2, which
+// raises SIGILL, with a prefix if it is to be longer.
 Bytes stand_in(int length);
 bool is_stand_in(const uint8_t (&code)[3]);
 TrappedInstruction cpuid_instruction();

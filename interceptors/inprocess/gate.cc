@@ -335,7 +335,7 @@ extern "C" const uint8_t report[];
 constexpr uint64_t kHere = -100;                         // newfstatat(2): AT_FDCWD
 constexpr uint64_t kRawClock = 4;                        // clock_gettime(2): CLOCK_MONOTONIC_RAW
 constexpr uint64_t kGetFlags = 3, kNonBlocking = 04000;  // fcntl(2): F_GETFL, O_NONBLOCK
-constexpr uint16_t kRdtsc = 0x310f, kRdtscp = 0x010f;    // their first bytes
+constexpr uint16_t kRdtsc = 0x0b0f, kRdtscp = 0x0f66;    // the first bytes of what stands in for them (stand_in())
 constexpr uint64_t kRdtscSize = 2, kRdtscpSize = 3;
 constexpr uint64_t kDontWait = 0x40;  // recv(2): MSG_DONTWAIT
 

@@ -17,6 +17,7 @@
 #include "checkpoint/stub_namespaces.h"
 #include "interceptors/trapped_instructions.h"
 #include "supervisor/cli/columns.h"
+#include "supervisor/replay/probe.h"
 
 namespace redrive {
 namespace {
@@ -87,6 +88,12 @@ Check trapping(const std::string& instruction, bool traps) {
       traps ? "works" : "not supported by this machine: " + instruction + " instructions in mapped files are replaced"};
 }
 
+Check debug_registers() {
+  const bool works = debug_registers_work();
+  return {"debug registers", false, works,
+          works ? "work" : "not supported by this machine: some places of preemption in written code are not verified"};
+}
+
 }  // namespace
 
 Result<void> check_host(bool json) {
@@ -97,7 +104,8 @@ Result<void> check_host(bool json) {
                                   namespaces(),
                                   descriptors(),
                                   trapping("rdtsc", found.counter),
-                                  trapping("cpuid", found.cpuid)};
+                                  trapping("cpuid", found.cpuid),
+                                  debug_registers()};
   bool can_record = true;
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const auto& check : checks) {

@@ -1,6 +1,7 @@
 #include "supervisor/record/trap_replacement.h"
 
 #include <algorithm>
+#include <deque>
 #include <fstream>
 #include <utility>
 
@@ -8,8 +9,6 @@
 
 namespace redrive {
 namespace {
-
-constexpr int kLongest = 3;  // of these instructions
 
 // A file, whole; empty if it cannot be read.
 Bytes contents_of(const std::string& path) {
@@ -65,7 +64,7 @@ std::optional<TrapReplacement::Replaced> TrapReplacement::replace(const Memory& 
                                                                   const MappedFile* file) {
   const auto* const sites = file ? sites_of(*file) : nullptr;
   if (!sites) return {};
-  Bytes bytes = stand_in(kLongest);
+  std::deque<Bytes> stand_ins;
   std::vector<MemoryPiece> pieces;
   Replaced replaced;
   for (const auto& site : *sites) {
@@ -73,7 +72,8 @@ std::optional<TrapReplacement::Replaced> TrapReplacement::replace(const Memory& 
     const uint64_t offset = site.offset - mapping.offset;
     const auto length = static_cast<uint64_t>(instruction.length);
     if (site.offset < mapping.offset || offset > mapping.length() - length) continue;
-    pieces.push_back({mapping.start + offset, bytes.data(), length});
+    Bytes& bytes = stand_ins.emplace_back(stand_in(instruction.length));
+    pieces.push_back({mapping.start + offset, bytes.data(), bytes.size()});
     replaced.sites.emplace(mapping.start + offset, instruction);
   }
   uint8_t byte = 0;  // none if the process was killed

@@ -223,4 +223,27 @@ bool stop_before(pid_t tid, Address address) {
   return put(7, 0) && (!address || (put(0, address) && put(7, kFirstLocally)));
 }
 
+bool debug_registers_work() {
+  const pid_t child = fork();
+  if (child == 0) {
+    ptrace(PTRACE_TRACEME, 0, nullptr, nullptr);
+    raise(SIGSTOP);
+    getppid();
+    _exit(0);
+  }
+  int status = 0;
+  const auto is_stopped_by = [&](int signal) {
+    return wait_for(child, status) && WIFSTOPPED(status) && WSTOPSIG(status) == signal;
+  };
+  if (child < 0 || !is_stopped_by(SIGSTOP)) return false;
+  const bool set = stop_before(child, reinterpret_cast<Address>(&getppid));
+  ptrace(PTRACE_CONT, child, nullptr, nullptr);
+  const bool works = is_stopped_by(SIGTRAP) && set;
+  if (WIFSTOPPED(status)) {
+    kill(child, SIGKILL);
+    wait_for(child, status);
+  }
+  return works;
+}
+
 }  // namespace redrive

@@ -54,4 +54,7 @@ class Probe {
 // by then; 0: no longer. False where that does not work: it takes a debug register.
 bool stop_before(pid_t tid, Address address);
 
+// Whether debug registers stop a program here: on some virtual machines they can be set and do nothing.
+bool debug_registers_work();
+
 }  // namespace redrive

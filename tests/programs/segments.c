@@ -94,6 +94,18 @@ static uint32_t read_by_es_in_32_bits(unsigned char* code, void* stack) {
   return call(&target, (char*)stack + 4000);
 }
 
+// Some virtual machines let a program describe a segment and then kill it when it loads that.
+static int segments_can_be_loaded(void) {
+  const pid_t child = MUST(fork());
+  if (child == 0) {
+    load_gs(selector(kData));
+    _exit(0);
+  }
+  int status = 0;
+  MUST(waitpid(child, &status, 0));
+  return status == 0;
+}
+
 static uint64_t* data;
 
 static void* in_thread(void* unused) {
@@ -136,12 +148,6 @@ int main(int argc, char** argv) {
   data = low_memory(PROT_READ | PROT_WRITE);
   for (uint64_t i = 0; i < 512; i++) data[i] = i * 0x0101010101010101ull + 5;
   describe(kData, data, 0);
-  load_gs(selector(kData));
-  load_es(selector(kData));
-  CHECK(gs() == selector(kData) && es() == selector(kData));
-  CHECK(read_gs(8) == data[1] && read_by_fs(selector(kData)) == data[0]);
-  write_gs(40, 1234);
-  CHECK(data[5] == 1234);
 
   unsigned char table[64];
   memset(table, 0xee, sizeof table);
@@ -157,6 +163,14 @@ int main(int argc, char** argv) {
   struct user_desc old = {
       .entry_number = kOld, .base_addr = (unsigned)(uintptr_t)(data + 2), .limit = 4000, .seg_32bit = 1, .useable = 1};
   CHECK(modify_ldt(kWriteOld, &old, sizeof old) == 0);
+
+  if (!segments_can_be_loaded()) return skip("this machine does not load segments of a program's own");
+  load_gs(selector(kData));
+  load_es(selector(kData));
+  CHECK(gs() == selector(kData) && es() == selector(kData));
+  CHECK(read_gs(8) == data[1] && read_by_fs(selector(kData)) == data[0]);
+  write_gs(40, 1234);
+  CHECK(data[5] == 1234);
 
   pass_checkpoints();
   CHECK(gs() == selector(kData) && es() == selector(kData) && read_gs(40) == 1234);

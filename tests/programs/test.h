@@ -5,6 +5,9 @@
 //   // build: FLAGS     more compiler flags        // args: WORDS    its arguments
 //   // exit: N          its exit status, if not 0  // images: N      image checkpoints that a recording must hold at least
 //   // period: TIME     the recording's checkpoint period, if not 100ms
+//   // needs: NAME      a line of `redrive check --host` that must say that this machine has it; else the test is skipped
+//
+// A program that finds that its machine lacks what it is about returns skip(WHY).
 #pragma once
 
 #ifndef _GNU_SOURCE
@@ -78,6 +81,12 @@ __attribute__((format(printf, 1, 2), unused)) static int ok(const char* format, 
   printf("\n");
   va_end(arguments);
   return fflush(stdout) == 0 ? 0 : 98;
+}
+
+// What the program is about cannot be had on this machine: the test is skipped. `return skip(WHY)` ends main.
+__attribute__((unused)) static int skip(const char* why) {
+  printf("skip: %s\n", why);
+  return fflush(stdout) == 0 ? 77 : 98;
 }
 
 // Some CPU time without any event: about 0.1 ms per round.

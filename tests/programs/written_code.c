@@ -1,6 +1,7 @@
 // Code that is written in place of other code, and then spins without a system call until another thread ends it, as a compiler inside a
 // program does.
 // images: 1
+// needs: debug registers
 #include <sys/mman.h>
 
 #include "test.h"
