@@ -130,6 +130,8 @@ void CallEvents::close_call(Thread& thread, int64_t result, const Memory& memory
     thread.process->gate->forget_fresh(fd, fd);
   }
   thread.restarting = restarts(result) ? &row : nullptr;
+  // A fork that starts again has not happened. A call that sleeps has done all that it could.
+  if (!restarts(result) || row.may_block) thread.turns.got_on();
   unit.end_state.clear();  // an execve that failed
   unit.log.close(row.test && !restarts(result), times, cycle);
 }

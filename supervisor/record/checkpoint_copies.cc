@@ -17,10 +17,7 @@ void CheckpointCopies::end(pid_t copy) {
 }
 
 bool CheckpointCopies::give(ImageJob& job, pid_t copy, const Thread& original) {
-  if (copy < 0 || !ends_.wait_stop(copy)) {
-    count_skipped();
-    return false;
-  }
+  if (copy < 0 || !ends_.wait_stop(copy)) return false;
   job.copy = copy;
   job.original = original.tid;
   if (auto memory = Memory::open(copy)) job.memory = std::move(*memory);
@@ -52,6 +49,8 @@ Result<uint64_t> CheckpointCopies::inject(Thread& thread, const user_regs_struct
   int index = 0;
   for (const uint64_t arg : args) syscall_arg(regs, index++) = arg;
   control_.set_regs(thread, regs);
+  // A clone starts again while a signal is pending (fork(2), ERESTARTNOINTR), which a timer can make it be every time.
+  const uint64_t own = block_signals(tracer_, thread.tid);
   for (;;) {
     control_.resume(thread, Resume::to_syscall_exit);
     const auto stop = ends_.wait_stop(thread.tid);
@@ -59,6 +58,7 @@ Result<uint64_t> CheckpointCopies::inject(Thread& thread, const user_regs_struct
     if (const auto* birth = std::get_if<Birth>(&*stop); birth && born) *born = birth->child;
     if (is<SyscallExit>(*stop)) break;
   }
+  tracer_.set_signal_mask(thread.tid, own);
   if (!control_.get_regs(thread, regs)) return Error{"the program was killed"};
   return static_cast<uint64_t>(regs.rax);
 }

@@ -25,7 +25,7 @@ class CheckpointCopies {
   Result<uint64_t> inject(Thread& thread, const user_regs_struct& at_entry, long number,
                           std::initializer_list<uint64_t> args, pid_t* born = nullptr);
   // Gives the image a copy that was born, and whose pages are to be stored. False if there is none (`copy` is -1), or
-  // if it was killed: then the checkpoint is skipped.
+  // if it was killed.
   bool give(ImageJob& job, pid_t copy, const Thread& original);
   void end(pid_t copy);
   // Whether an unknown tracee is a copy whose original was killed before its birth was reported.

@@ -145,8 +145,7 @@ void Checkpointer::checkpoint(Thread& trigger) {
   // Only a process that shares its memory with nobody can be copied by a clone; a joined unit is read while it is
   // stopped. So is one whose copy would begin a PID namespace, and end it.
   const bool copied = unit.processes.size() == 1 && !forks_into_namespace(process.pid);
-  auto captured = capture_.take(unit, trigger, true, copied);
-  if (!captured) {
+  const auto skip = [&](const std::string& why) {
     copies_.count_skipped();
     unit.checkpoint_wanted = false;
     const auto now = tracer_.now();
@@ -155,11 +154,12 @@ void Checkpointer::checkpoint(Thread& trigger) {
       unit.checkpoint_first = true;  // at another thread
     } else if (!unit.in_interval) {
       intervals_.begin(unit, CheckpointKind::image, process, 0);
-      findings_.add_unsure(unit, "a checkpoint that it needs could not be stored: " + captured.error().message);
+      findings_.add_unsure(unit, "a checkpoint that it needs could not be stored: " + why);
     }
     control_.rewind(trigger, entry);
-    return;
-  }
+  };
+  auto captured = capture_.take(unit, trigger, true, copied);
+  if (!captured) return skip(captured.error().message);
   ImageJob& job = *captured;
   if (copied) {
     pid_t copy = -1;
@@ -172,10 +172,7 @@ void Checkpointer::checkpoint(Thread& trigger) {
       if (copy >= 0) copies_.end(copy);
       return;
     }
-    if (!copies_.give(job, copy, trigger)) {
-      control_.rewind(trigger, entry);
-      return;
-    }
+    if (!copies_.give(job, copy, trigger)) return skip("the program could not be copied");
   }
   intervals_.end(unit);
   intervals_.begin(unit, CheckpointKind::image, process, static_cast<uint64_t>((tracer_.now() - stopped_at).count()));

@@ -162,10 +162,12 @@ void GateStops::disturb(Thread& thread, bool comes_out, int signal) {
   user_regs_struct regs;
   if (!tracer_.get_regs(thread.tid, regs)) return;
   thread.woken |= is_cut_short(thread, regs);
-  if (siginfo_t info{}; comes_out && signal && tracer_.get_siginfo(thread.tid, info)) {
-    thread.signals.hold(info, tracer_.now());
+  if (!comes_out) {
+    control_.resume(thread, Resume::cont, signal);
+    return;
   }
-  control_.resume(thread, Resume::cont, comes_out ? 0 : signal);
+  if (siginfo_t info{}; signal && tracer_.get_siginfo(thread.tid, info)) thread.signals.hold(info, tracer_.now());
+  control_.run_on(thread);
 }
 
 void GateStops::at_boundary(Thread& thread, user_regs_struct regs) {

@@ -11,20 +11,36 @@ namespace {
 constexpr int kCarrier = 64;
 constexpr int carrier_of(int signal) { return signal == SIGCONT ? kCarrier : signal; }
 
+// Whether the kernel would keep one of the two, if both were pending.
+bool are_kept_as_one(const siginfo_t& a, const siginfo_t& b) {
+  if (a.si_signo != b.si_signo) return false;
+  return a.si_signo < SIGRTMIN || (a.si_code == SI_TIMER && b.si_code == SI_TIMER && a.si_timerid == b.si_timerid);
+}
+
 }  // namespace
 
+uint64_t block_signals(Tracer& tracer, pid_t tid) {
+  uint64_t own = 0;
+  if (tracer.get_signal_mask(tid, own)) tracer.set_signal_mask(tid, own | ~kCausedByInstructions);
+  return own;
+}
+
 void HeldSignals::hold(const siginfo_t& info, Clock::time_point now) {
+  const auto held = [&](const siginfo_t& other) { return are_kept_as_one(info, other); };
+  if (std::any_of(held_.begin(), held_.end(), held)) return;
   if (held_.empty()) since_ = now;
   held_.push_back(info);
 }
 
-bool HeldSignals::raise(Tracer& tracer, pid_t pid, pid_t tid) {
-  if (held_.empty()) return false;
+bool HeldSignals::raise(Tracer& tracer, pid_t pid, pid_t tid, const SignalTurns& turns) {
+  const auto may_come = [&](const siginfo_t& info) { return !turns.must_wait(info); };
+  auto next = std::find_if(held_.begin(), held_.end(), may_come);
+  if (next == held_.end()) return false;
   uint64_t blocked = 0;
   tracer.get_signal_mask(tid, blocked);
-  while (!held_.empty()) {
-    const siginfo_t info = held_.front();
-    held_.pop_front();
+  for (; next != held_.end(); next = std::find_if(held_.begin(), held_.end(), may_come)) {
+    const siginfo_t info = *next;
+    held_.erase(next);
     const bool pending = std::any_of(raised_.begin(), raised_.end(),
                                      [&](const siginfo_t& raised) { return raised.si_signo == info.si_signo; });
     if (pending && info.si_signo < SIGRTMIN) continue;  // the kernel keeps one of each
@@ -48,6 +64,23 @@ std::optional<siginfo_t> HeldSignals::arrived(int signal) {
   const siginfo_t info = *was;
   raised_.erase(was);
   return info;
+}
+
+void HeldSignals::keep_off(Tracer& tracer, pid_t tid, int ignored) {
+  uint64_t kept = ignored ? bit_of(ignored) : 0;
+  for (const siginfo_t& info : held_) {
+    if (!stops_the_group(info.si_signo)) kept |= bit_of(info.si_signo);
+  }
+  for (const siginfo_t& info : raised_) kept &= ~bit_of(carrier_of(info.si_signo));  // they are to come
+  kept &= ~kCausedByInstructions;
+  uint64_t own = 0;
+  if (kept == 0 || !tracer.get_signal_mask(tid, own)) return;
+  if (!mask_) mask_ = own;
+  tracer.set_signal_mask(tid, own | kept);
+}
+
+void HeldSignals::let_come(Tracer& tracer, pid_t tid) {
+  if (mask_ && tracer.set_signal_mask(tid, *mask_)) mask_.reset();
 }
 
 void HeldSignals::forget_stops() {

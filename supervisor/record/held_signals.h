@@ -5,6 +5,10 @@
 // to the thread again, and remembered until the thread stops for it once more, because what the kernel then says of its
 // sender is that it was redrive. A raised signal that the thread blocks stays with the kernel.
 //
+// On its way to the event the thread does not stop for more of the same. A timer could send one during each of these
+// stops, and the thread would never get there. So while it runs, the kernel keeps them (keep_off()); the thread's own
+// signal mask is back before anything can see it (let_come()).
+//
 // It decides nothing about what a signal does, and logs nothing. `pid` and `tid` are always the thread's own.
 #pragma once
 
@@ -15,9 +19,18 @@
 #include <optional>
 #include <vector>
 
+#include "supervisor/record/signal_turns.h"
 #include "supervisor/record/tracer.h"
 
 namespace redrive {
+
+// Signals that instructions cause. The kernel takes the handler away from a thread that blocks one (force_sig(),
+// kernel/signal.c).
+constexpr uint64_t kCausedByInstructions =
+    bit_of(SIGSEGV) | bit_of(SIGBUS) | bit_of(SIGILL) | bit_of(SIGFPE) | bit_of(SIGTRAP) | bit_of(SIGSYS);
+
+// So that a stopped thread can make calls for the recorder undisturbed. Returns its own mask, to be set afterwards.
+uint64_t block_signals(Tracer& tracer, pid_t tid);
 
 // Whether its default action is to stop the process (signal(7)).
 constexpr bool stops_the_group(int signal) {
@@ -32,17 +45,24 @@ class HeldSignals {
   // Since when the first of those that are held now has been waiting; only if there is one.
   Clock::time_point since() const { return since_; }
 
+  // Nothing happens if one is held already and the kernel would keep one only.
   void hold(const siginfo_t& info, Clock::time_point now);
 
   // The thread, which is stopped, is at an event: raises held signals up to the first that is delivered when the thread
-  // runs on. True if there is one. Signals of which the kernel keeps one only, and stops that SIGCONT has overtaken,
-  // are dropped.
-  bool raise(Tracer& tracer, pid_t pid, pid_t tid);
+  // runs on, except those that have to wait for their turn. True if there is one. Signals of which the kernel keeps one
+  // only, and stops that SIGCONT has overtaken, are dropped.
+  bool raise(Tracer& tracer, pid_t pid, pid_t tid, const SignalTurns& turns);
   // Raises this one now. False if it cannot be sent: the thread has been killed.
   bool raise(Tracer& tracer, pid_t pid, pid_t tid, const siginfo_t& info);
   // The thread has stopped for a signal that redrive has sent it. What was raised, which is not remembered any more;
   // nothing if it is none of those.
   std::optional<siginfo_t> arrived(int signal);
+
+  // The thread, which is stopped in user code, is about to run on to its next event: signals that are held for it stay
+  // with the kernel from now on, and so does `ignored`, which came although nothing is to be done about it (0: none).
+  void keep_off(Tracer& tracer, pid_t tid, int ignored = 0);
+  // The thread has stopped: it has its own signal mask again.
+  void let_come(Tracer& tracer, pid_t tid);
 
   // SIGCONT has come: what was to stop the process does not any more.
   void forget_stops();
@@ -56,6 +76,7 @@ class HeldSignals {
   std::deque<siginfo_t> held_;
   std::deque<siginfo_t> raised_;
   Clock::time_point since_{};
+  std::optional<uint64_t> mask_;  // the thread's own, while some are kept off
 };
 
 }  // namespace redrive

@@ -33,6 +33,7 @@ Instruction classify(std::span<const uint8_t> code) {
   if (at(0) == 0x0f && (at(1) == 0x05 || at(1) == 0x34 || at(1) == 0x31 || at(1) == 0xa2 || at(1) == 0x0b))
     return Instruction::event;
   if (at(0) == 0x0f && at(1) == 0x01 && at(2) == 0xf9) return Instruction::event;
+  if (at(0) == 0x66 && at(1) == 0x0f && at(2) == 0x0b) return Instruction::event;
   // Stepping over pushf would show in memory; int stops by itself.
   if (at(0) == 0xcd || at(0) == 0xcc || at(0) == 0x9c || (at(0) == 0x66 && at(1) == 0x9c)) return Instruction::event;
   size_t prefix = 0;
@@ -105,7 +106,10 @@ bool Preempter::preempt(Thread& thread, bool& handled) {
       return handled = true, false;
     }
     tracer_.set_regs(thread.tid, regs);
-    if (!copies_.give(*captured, copy, thread)) return false;
+    if (!copies_.give(*captured, copy, thread)) {
+      copies_.count_skipped();
+      return false;
+    }
   }
   intervals_.end(unit);
   intervals_.begin(unit, CheckpointKind::image, process, static_cast<uint64_t>((tracer_.now() - stopped_at).count()));
@@ -117,6 +121,7 @@ bool Preempter::preempt(Thread& thread, bool& handled) {
   event.regs_hash = preserved_registers_hash(regs);
   event.args[0] = static_cast<uint64_t>(signal || others ? Preempted::turn : Preempted::checkpoint);
   unit.log.add(std::move(event));
+  thread.turns.got_on();
   checkpointer_.add_image(unit, std::move(*captured), copied);
   unit.patience.reset();
   thread.rewound = false;
@@ -152,9 +157,11 @@ bool Preempter::settle(Thread& thread, user_regs_struct& regs, bool& handled) {
   if (!mapped) return false;
   std::optional<Stop> stop;
   const auto run = [&](Resume how) {
+    thread.signals.keep_off(tracer_, thread.tid);
     control_.resume(thread, how);
     stop = ends_.wait_stop(thread.tid);
     handled = !stop;
+    if (stop) thread.signals.let_come(tracer_, thread.tid);
     return stop == Stop(SignalStop{SIGTRAP});
   };
   const auto leave_to_handler = [&] {

@@ -156,6 +156,7 @@ void Programs::executed(pid_t pid, pid_t former_tid) {
   process.descriptors = std::make_shared<LocalDescriptors>();
   thread.clear_tid = 0;
   thread.signals.forget_all();
+  thread.turns = {};
   if (former_unit.place.away) placement_.send(pid, false);
   process.unit->place = {};
   begin_program(thread);

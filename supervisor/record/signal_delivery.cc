@@ -104,7 +104,7 @@ void SignalDelivery::handle(Thread& thread, int signal) {
   if (faulted && in_gate(thread, regs.rip)) {
     // The call's arguments name memory that cannot be read: the kernel shall say so.
     gate_stops_.leave_gate(thread);
-    control_.resume(thread, Resume::cont);
+    control_.run_on(thread);
     return;
   }
   if (faulted && (signal == SIGSEGV || signal == SIGILL) && traps_.answer_instruction(thread, signal, regs)) return;
@@ -113,25 +113,38 @@ void SignalDelivery::handle(Thread& thread, int signal) {
     return;
   }
   const bool at_event = equal(regs, thread.resumed);
-  if (at_event) {
-    const auto point = thread.rewound ? SignalPoint::before_syscall : SignalPoint::boundary;
+  const auto point = !at_event        ? SignalPoint::anywhere
+                     : thread.rewound ? SignalPoint::before_syscall
+                                      : SignalPoint::boundary;
+  const bool its_turn = caused_by_instruction(info) || !thread.turns.must_wait(info);
+  if (at_event && its_turn) {
     deliver(thread, signal, regs, static_cast<uint64_t>(point));
     return;
   }
-  if (gate_stops_.end_cut_short(thread, signal)) return;
+  if (!at_event && gate_stops_.end_cut_short(thread, signal)) return;
   const Disposition what = disposition(tracer_.signal_masks(thread.process->pid), signal);
   // A stop lets others run, and the end of a process others that share its memory: their order is that of events.
   const Unit& unit = *thread.process->unit;
-  const bool waits = what == Disposition::caught || (what == Disposition::stops && !alone(unit)) ||
-                     (what == Disposition::ends && unit.processes.size() > 1);
-  if (!waits) {
-    deliver(thread, signal, regs, static_cast<uint64_t>(SignalPoint::anywhere));
+  const bool concerns_others =
+      (what == Disposition::stops && !alone(unit)) || (what == Disposition::ends && unit.processes.size() > 1);
+  if (what != Disposition::caught && (at_event || !concerns_others)) {
+    deliver(thread, signal, regs, static_cast<uint64_t>(point));
     return;
   }
   thread.signals.hold(info, tracer_.now());
   ask_to_stop(thread);
   gate_stops_.leave_gate(thread);
-  control_.resume(thread, Resume::cont);
+  control_.run_on(thread);
+}
+
+// Nothing is to be done about the signal, but the kernel stops a thread that is traced for it. The second time that
+// this happens without an event between, it might for ever.
+void SignalDelivery::ignore(Thread& thread, int signal) {
+  const bool again = thread.turns.has_had(signal);
+  thread.turns.has_now(signal);
+  if (again) ask_to_stop(thread);
+  gate_stops_.leave_gate(thread);
+  control_.run_on(thread, again ? signal : 0);
 }
 
 void SignalDelivery::stop_with_group(Thread& thread) {
@@ -156,9 +169,13 @@ void SignalDelivery::deliver(Thread& thread, int signal, const user_regs_struct&
   // kernel/signal.c).
   const bool spared = what == Disposition::ignored && where == static_cast<uint64_t>(SignalPoint::fault);
   if (spared) what = Disposition::ends;
-  if (what == Disposition::ignored || what == Disposition::stops) {
+  if (what == Disposition::stops) {
     gate_stops_.leave_gate(thread);
     control_.resume(thread, Resume::cont, signal);
+    return;
+  }
+  if (what == Disposition::ignored) {
+    ignore(thread, signal);
     return;
   }
   Event event;
@@ -193,7 +210,7 @@ void SignalDelivery::deliver(Thread& thread, int signal, const user_regs_struct&
     // The thread blocks it right now, for a handler runs already: the kernel keeps it, and the thread went on to here.
     thread.rewound = false;
     if (stepped) {
-      control_.resume(thread, Resume::cont);
+      control_.run_on(thread);
     } else {
       handler_.handle(thread, *stop);
     }
@@ -205,6 +222,7 @@ void SignalDelivery::deliver(Thread& thread, int signal, const user_regs_struct&
     handle(thread, stepped->signal);
     return;
   }
+  thread.turns.handler_starts(signal, handler.rsp);
   forced_.read_mask(thread);
   if (signal == SIGSEGV && (thread.process->segv.flags & SA_RESETHAND)) thread.process->segv.handler = 0;
   if (signal == SIGILL && (thread.process->ill.flags & SA_RESETHAND)) thread.process->ill.handler = 0;
@@ -243,7 +261,7 @@ bool SignalDelivery::raise_caught(Thread& thread, const siginfo_t& info) {
 }
 
 bool SignalDelivery::raise_held(Thread& thread) {
-  return thread.signals.raise(tracer_, thread.process->pid, thread.tid);
+  return thread.signals.raise(tracer_, thread.process->pid, thread.tid, thread.turns);
 }
 
 void SignalDelivery::pass_on_held(Thread& thread) {

@@ -49,6 +49,7 @@ class SignalDelivery {
   void pass_on_held(Thread& thread);
 
  private:
+  void ignore(Thread& thread, int signal);
   void forget_stops(const Process& process);
 
   Tracer& tracer_;

@@ -37,7 +37,10 @@ void StopHandler::handle(const Stopped& stopped) {
     ends_.ended(tid, gone->end);
     return;
   }
-  if (found) served_.empty_ring(*found);
+  if (found) {
+    found->signals.let_come(tracer_, found->tid);
+    served_.empty_ring(*found);
+  }
   if (const auto* exec = std::get_if<Exec>(&stop)) {
     programs_.executed(tid, exec->former_tid);
     return;
@@ -95,7 +98,7 @@ void StopHandler::interrupted(Thread& thread) {
     if (due && (preempter_.preempt(thread, handled) || handled)) return;
     if (in_user && gate_stops_.end_cut_short(thread, 0)) return;
     if (in_user) gate_stops_.leave_gate(thread);
-    control_.resume(thread, in_user ? Resume::cont : Resume::to_syscall_exit);
+    in_user ? control_.run_on(thread) : control_.resume(thread, Resume::to_syscall_exit);
   }
 }
 

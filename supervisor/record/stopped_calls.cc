@@ -52,7 +52,9 @@ void StoppedCalls::enter(Thread& thread) {
   }
   if (!unit.joining.empty()) joiner_.absorb(unit);
   const bool must_come = std::exchange(unit.checkpoint_first, false);
-  if (must_come || checkpointer_.is_due(unit)) {
+  // However short the period is, a call follows before the next checkpoint.
+  const bool nothing_since = thread.rewound && unit.log.next() == unit.interval_record.first_event;
+  if (must_come || (!nothing_since && checkpointer_.is_due(unit))) {
     if (!must_come && limits_.virtual_checkpoints) {
       checkpointer_.note_checkpoint(*thread.process);
     } else {
@@ -127,7 +129,9 @@ void StoppedCalls::enter(Thread& thread) {
   const bool lets_others_run = !thread.changes_object && ((may_sleep && !alone(unit)) || slice_over);
   if (lets_others_run) thread.xstate = tracer_.get_xstate(thread.tid);
   woken_.enter(thread);
-  if (stops) signals_.raise_held(thread);
+  // What waits until the thread gets on ends its sleep.
+  if (may_sleep) thread.turns.got_on();
+  if (stops || may_sleep) signals_.raise_held(thread);
   control_.resume(thread, Resume::to_syscall_exit);
   if (lets_others_run) {
     if (row.lock_word) locks_.let_sleep(thread);
@@ -167,6 +171,7 @@ void StoppedCalls::answer_call(Thread& thread, int64_t result) {
     event.registers = RegisterFile{as_bytes(regs), {}};
   thread.process->unit->log.close(row && row->test);
   control_.set_regs(thread, regs);
+  thread.turns.got_on();
   control_.resume_user(thread, regs);
 }
 
@@ -211,6 +216,7 @@ void StoppedCalls::leave(Thread& thread) {
     // It may return to an instruction that was replaced meanwhile.
     control_.set_regs(thread, regs);
     forced_.read_mask(thread);
+    thread.turns.handler_returns(thread.entry.rsp);
     UnitLog& log = thread.process->unit->log;
     Event& event = log.closing(thread.serial, thread.row->number);
     event.registers = RegisterFile{as_bytes(regs), tracer_.get_xstate(thread.tid)};

@@ -10,6 +10,11 @@ void ThreadControl::resume(const Thread& thread, Resume how, int signal) { trace
 
 void ThreadControl::resume_user(Thread& thread, const user_regs_struct& regs) {
   runs_from(thread, regs);
+  run_on(thread);
+}
+
+void ThreadControl::run_on(Thread& thread, int ignored) {
+  thread.signals.keep_off(tracer_, thread.tid, ignored);
   resume(thread, Resume::cont);
 }
 

@@ -18,6 +18,9 @@ class ThreadControl {
   bool set_regs(const Thread& thread, const user_regs_struct& regs) const;
   void resume(const Thread& thread, Resume how, int signal = 0);
   void resume_user(Thread& thread, const user_regs_struct& regs);
+  // Lets a thread run on that has stopped between its events. `ignored`: a signal that is not to stop it any more on
+  // the way to the next one; 0: none.
+  void run_on(Thread& thread, int ignored = 0);
   // It is about to be resumed there.
   void runs_from(Thread& thread, const user_regs_struct& regs);
   // Lets the thread enter again the syscall at whose entry (or cancelled entry) it is stopped.

@@ -125,6 +125,7 @@ struct Thread {
   bool asleep = false;         // the baton was taken from it while it slept in a served call
   int in_hand = 0;             // the signal that it is stopped for, to be delivered when it goes on; 0: none
   HeldSignals signals;         // that wait for its next event
+  SignalTurns turns;
 
   CallTimeout timeout;                 // of the current call
   std::optional<std::string> adapted;  // what the file is to hold that it is opening (AdaptedFiles)

@@ -32,6 +32,7 @@ Result<int64_t> TraceeCalls::call_at(const Caller& caller, Address instruction, 
   int index = 0;
   for (const uint64_t arg : args) syscall_arg(regs, index++) = arg;
   tracer_.set_regs(caller.tid, regs);
+  const uint64_t own = block_signals(tracer_, caller.tid);
   Resume how = Resume::cont;
   for (;;) {
     tracer_.resume(caller.tid, how);
@@ -48,6 +49,7 @@ Result<int64_t> TraceeCalls::call_at(const Caller& caller, Address instruction, 
       hold(caller, *stop);
     }
   }
+  tracer_.set_signal_mask(caller.tid, own);
   if (!tracer_.get_regs(caller.tid, regs)) return Error{"the program was killed"};
   return static_cast<int64_t>(regs.rax);
 }
@@ -63,6 +65,7 @@ Result<user_regs_struct> TraceeCalls::make_from(GateArena& arena, const Caller& 
   regs.rbx = regs.rbp + calls.size() * sizeof(gate::InjectedCall);
   regs.r15 = arena.secret();
   tracer_.set_regs(caller.tid, regs);
+  const uint64_t own = block_signals(tracer_, caller.tid);
   for (;;) {
     tracer_.resume(caller.tid, Resume::cont);
     const auto stop = wait_(caller.tid);
@@ -75,6 +78,7 @@ Result<user_regs_struct> TraceeCalls::make_from(GateArena& arena, const Caller& 
     if (const auto* birth = std::get_if<Birth>(&*stop); birth && born) *born = birth->child;
     hold(caller, *stop);
   }
+  tracer_.set_signal_mask(caller.tid, own);
   if (!tracer_.get_regs(caller.tid, regs)) return Error{"the program was killed"};
   return regs;
 }

@@ -95,6 +95,7 @@ void TrapAnswers::add_trap(Thread& thread, const TrappedInstruction& trap, const
   event.ip = before.rip;
   event.args = {after.rax, after.rbx, after.rcx, after.rdx, before.rax, before.rcx};
   thread.process->unit->log.add(std::move(event));
+  thread.turns.got_on();
 }
 
 }  // namespace redrive

@@ -29,7 +29,7 @@ struct Held {
     tracer.wait(kTid);
   }
   void hold(int number) { signals.hold(signal_of(number), tracer.now()); }
-  bool raise() { return signals.raise(tracer, kPid, kTid); }
+  bool raise() { return signals.raise(tracer, kPid, kTid, turns); }
   // What was sent since the previous call.
   Lines sent() { return std::exchange(tracer.asked, {}); }
   static std::string sends(int number) { return "10/12: send " + std::to_string(number); }
@@ -37,6 +37,7 @@ struct Held {
   FakeTracer tracer;
   FakeTracer::Tracee* thread = nullptr;
   HeldSignals signals;
+  SignalTurns turns;
 };
 
 }  // namespace
@@ -178,4 +179,88 @@ TEST_CASE("a new program gets no signal that was held or raised before it") {
   held.signals.forget_all();
   CHECK(held.signals.empty());
   CHECK_FALSE(held.signals.arrived(SIGUSR1));
+}
+
+TEST_CASE("a signal that has had its turn waits until the thread gets on; others do not") {
+  Held held;
+  held.turns.handler_starts(SIGUSR1, 0x1000);
+  held.turns.handler_returns(0x1008);
+  held.hold(SIGUSR1);
+  held.hold(SIGUSR2);
+  CHECK(held.raise());
+  CHECK(held.sent() == Lines{Held::sends(SIGUSR2)});
+  CHECK_FALSE(held.raise());
+  CHECK_FALSE(held.signals.empty());
+  held.turns.got_on();
+  CHECK(held.raise());
+  CHECK(held.sent() == Lines{Held::sends(SIGUSR1)});
+  CHECK(held.signals.empty());
+}
+
+TEST_CASE("one of each standard signal is held, and one of each timer") {
+  Held held;
+  siginfo_t timer = signal_of(SIGRTMIN, SI_TIMER), other = timer;
+  timer.si_timerid = 1, other.si_timerid = 2;
+  for (int i = 0; i < 3; ++i) {
+    held.hold(SIGALRM);
+    held.hold(SIGRTMIN);
+    held.signals.hold(timer, held.tracer.now());
+    held.signals.hold(other, held.tracer.now());
+  }
+  size_t raised = 0;
+  while (held.raise()) held.signals.arrived(SIGALRM), ++raised;
+  CHECK_EQ(raised, 1 + 3 + 2);
+}
+
+TEST_CASE("on the way to its event, a thread does not stop for more of what is held") {
+  Held held;
+  const auto& mask = held.thread->signal_mask;
+  held.thread->signal_mask = bit_of(SIGTERM);
+  held.signals.keep_off(held.tracer, kTid);
+  CHECK_EQ(mask, bit_of(SIGTERM));  // nothing is held
+  held.hold(SIGALRM);
+  held.hold(SIGTSTP);  // SIGCONT takes it back, wherever it is
+  held.signals.keep_off(held.tracer, kTid);
+  CHECK_EQ(mask, bit_of(SIGTERM) | bit_of(SIGALRM));
+  held.hold(SIGUSR1);
+  held.signals.keep_off(held.tracer, kTid, SIGCHLD);
+  CHECK_EQ(mask, bit_of(SIGTERM) | bit_of(SIGALRM) | bit_of(SIGUSR1) | bit_of(SIGCHLD));
+  held.signals.let_come(held.tracer, kTid);
+  CHECK_EQ(mask, bit_of(SIGTERM));
+  held.thread->signal_mask = 0;  // the program's own call
+  held.signals.let_come(held.tracer, kTid);
+  CHECK_EQ(mask, 0);
+}
+
+TEST_CASE("neither a raised signal is kept off, nor one that an instruction could cause") {
+  Held held;
+  held.hold(SIGUSR1);
+  held.hold(SIGSEGV);
+  held.hold(SIGALRM);
+  CHECK(held.raise());
+  held.hold(SIGUSR1);
+  held.signals.keep_off(held.tracer, kTid);
+  CHECK_EQ(held.thread->signal_mask, bit_of(SIGALRM));
+}
+
+TEST_CASE("the mask of a thread that runs is put back when it has stopped") {
+  Held held;
+  held.hold(SIGUSR1);
+  held.signals.keep_off(held.tracer, kTid);
+  held.tracer.resume(kTid, Resume::cont, 0);
+  held.signals.let_come(held.tracer, kTid);
+  CHECK_EQ(held.thread->signal_mask, bit_of(SIGUSR1));
+  held.tracer.interrupt(kTid);
+  held.tracer.wait(kTid);
+  held.signals.let_come(held.tracer, kTid);
+  CHECK_EQ(held.thread->signal_mask, 0);
+}
+
+TEST_CASE("a thread that makes calls for the recorder has all signals blocked but those that instructions cause") {
+  Held held;
+  held.thread->signal_mask = bit_of(SIGSEGV);
+  CHECK_EQ(block_signals(held.tracer, kTid), bit_of(SIGSEGV));
+  CHECK((held.thread->signal_mask & bit_of(SIGALRM)) != 0);
+  CHECK((held.thread->signal_mask & bit_of(SIGSEGV)) != 0);
+  CHECK((held.thread->signal_mask & bit_of(SIGILL)) == 0);
 }

@@ -69,7 +69,7 @@ TEST_CASE("signals that come amid a call are held") {
   Thread thread({SignalStop{SIGUSR1}, SyscallEntry{}, SignalStop{SIGUSR2}, SyscallExit{}});
   thread.result = 5;
   CHECK_EQ(*thread.call(SYS_dup, {1}), 5);
-  thread.signals.raise(thread.tracer, kTid, kTid);
+  thread.signals.raise(thread.tracer, kTid, kTid, SignalTurns());
   CHECK_FALSE(thread.tracer.asked.empty());
   const std::vector<std::string> resumed(thread.tracer.asked.begin(), thread.tracer.asked.begin() + 4);
   CHECK_EQ(resumed, std::vector<std::string>{"10: cont", "10: cont", "10: to syscall exit", "10: to syscall exit"});

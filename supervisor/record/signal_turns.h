@@ -1,0 +1,46 @@
+// Which signals of one thread have had their turn: a handler has run for them at the place where the thread's code
+// stands. Such a signal has to wait until that code has got on, which is when it makes an event of its own.
+//
+// The handler of a timer's signal takes longer under the recorder. If it takes longer than the timer's period, the
+// signal is pending again whenever the handler returns, and would keep the interrupted code from ever running. Other
+// signals, and real-time signals that were queued, come as they would without the recorder.
+//
+// A handler is code of its own: what it does lets none of the code that it has interrupted get on. One that is left by
+// siglongjmp(3) never returns; what runs then counts as part of it, and so does all that follows.
+#pragma once
+
+#include <signal.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "base/remote.h"
+
+namespace redrive {
+
+class SignalTurns {
+ public:
+  // Whether a signal that comes now has to wait. Only if the signal is caught, and no instruction has caused it.
+  bool must_wait(const siginfo_t& info) const;
+  // Whether the signal has had a turn since the thread's code has last got on.
+  bool has_had(int signal) const;
+  // It has one, without a handler.
+  void has_now(int signal);
+
+  // The thread's code makes an event.
+  void got_on() { levels_.back().had = 0; }
+  // A handler for the signal starts, where the thread's code stands; its stack begins at `frame`.
+  void handler_starts(int signal, Address frame);
+  // The thread calls rt_sigreturn(2) with this stack pointer.
+  void handler_returns(Address stack_pointer);
+
+ private:
+  struct Level {
+    Address frame = 0;  // 0: what no handler runs in, as far as is known
+    uint64_t had = 0;   // as in SignalMasks: those that have had their turn since this code has last got on
+  };
+  std::vector<Level> levels_{1};
+};
+
+}  // namespace redrive

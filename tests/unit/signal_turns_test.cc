@@ -1,0 +1,94 @@
+// Which signals have to wait until the code that they interrupt has got on.
+#include "supervisor/record/signal_turns.h"
+
+#include "tests/unit/unit_test.h"
+
+using namespace redrive;
+
+namespace {
+
+constexpr Address kFrame = 0x7000, kInner = 0x6000;
+
+siginfo_t signal_of(int number, int code = SI_USER) {
+  siginfo_t info{};
+  info.si_signo = number;
+  info.si_code = code;
+  return info;
+}
+
+bool waits(const SignalTurns& turns, int number, int code = SI_USER) {
+  return turns.must_wait(signal_of(number, code));
+}
+
+// A handler's own return takes its address from the frame.
+void run_handler(SignalTurns& turns, int number, Address frame = kFrame) {
+  turns.handler_starts(number, frame);
+  turns.got_on();  // what a handler does lets only itself get on
+  turns.handler_returns(frame + 8);
+}
+
+}  // namespace
+
+TEST_CASE("signal turns: a signal comes once until the interrupted code has got on") {
+  SignalTurns turns;
+  CHECK_FALSE(waits(turns, SIGALRM));
+  run_handler(turns, SIGALRM);
+  CHECK(waits(turns, SIGALRM));
+  CHECK_FALSE(waits(turns, SIGUSR1));
+  run_handler(turns, SIGUSR1);
+  CHECK(waits(turns, SIGALRM));
+  CHECK(waits(turns, SIGUSR1));
+  turns.got_on();
+  CHECK_FALSE(waits(turns, SIGALRM));
+  CHECK_FALSE(waits(turns, SIGUSR1));
+}
+
+TEST_CASE("signal turns: real-time signals come as often as they were sent, but not those of timers") {
+  SignalTurns turns;
+  run_handler(turns, SIGRTMIN);
+  CHECK_FALSE(waits(turns, SIGRTMIN));
+  CHECK_FALSE(waits(turns, SIGRTMIN, SI_QUEUE));
+  CHECK(waits(turns, SIGRTMIN, SI_TIMER));
+}
+
+TEST_CASE("signal turns: a handler that is interrupted gets on as other code does") {
+  SignalTurns turns;
+  turns.handler_starts(SIGALRM, kFrame);
+  CHECK_FALSE(waits(turns, SIGUSR1));
+  run_handler(turns, SIGUSR1, kInner);
+  CHECK(waits(turns, SIGUSR1));
+  turns.got_on();
+  CHECK_FALSE(waits(turns, SIGUSR1));
+  turns.handler_returns(kFrame + 8);
+  CHECK(waits(turns, SIGALRM));
+  CHECK_FALSE(waits(turns, SIGUSR1));  // it has not come here
+}
+
+TEST_CASE("signal turns: what returns from a handler returns from those that it has left by a jump") {
+  SignalTurns turns;
+  turns.handler_starts(SIGALRM, kFrame);
+  turns.handler_starts(SIGUSR1, kInner);
+  turns.handler_returns(kFrame + 8);
+  CHECK(waits(turns, SIGALRM));
+  CHECK_FALSE(waits(turns, SIGUSR1));
+}
+
+TEST_CASE("signal turns: handlers that never return do not add up, and a return of no handler means nothing") {
+  SignalTurns turns;
+  for (Address frame = 1; frame < 100'000; ++frame) turns.handler_starts(SIGALRM, frame << 4);
+  run_handler(turns, SIGUSR1);
+  CHECK(waits(turns, SIGUSR1));
+  turns.handler_returns(kFrame + 8);
+  CHECK(waits(turns, SIGUSR1));
+  turns.handler_returns(8);
+  CHECK(waits(turns, SIGUSR1));
+}
+
+TEST_CASE("signal turns: a signal without a handler has its turn as well") {
+  SignalTurns turns;
+  CHECK_FALSE(turns.has_had(SIGCHLD));
+  turns.has_now(SIGCHLD);
+  CHECK(turns.has_had(SIGCHLD));
+  turns.got_on();
+  CHECK_FALSE(turns.has_had(SIGCHLD));
+}
