@@ -257,8 +257,6 @@ class Trace {
   Result<std::string> file_path(uint64_t file) const;
 
   uint64_t size_on_disk() const;
-  // Verifies every byte of every file. Returns all damage found, each as "FILE: offset N: what".
-  std::vector<std::string> check() const;
 
   struct State;
   const State& state() const;  // for the rest of logstore
@@ -267,6 +265,9 @@ class Trace {
   explicit Trace(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };
+
+// Verifies every byte of every file of a trace. Returns all damage found, each as "FILE: offset N: what".
+std::vector<std::string> check_trace(const Trace& trace);
 
 // Makes catalog.sqlite anew from the segments. Schema: FORMAT.md, "Catalog".
 Result<void> build_catalog(const Trace& trace);

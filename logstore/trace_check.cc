@@ -1,4 +1,4 @@
-// Trace::check: compares every byte of every file with its checksums, and every record with what it should say.
+// check_trace(): compares every byte of every file with its checksums, and every record with what it should say.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -53,27 +53,28 @@ class Checker {
 
 }  // namespace
 
-std::vector<std::string> Trace::check() const {
-  Checker checker(*this, state_->files);
-  checker.note(state_->journal->check());
-  for (const auto& [unit, lazy] : state_->segments) {
-    auto segment = state_->segment(unit);
+std::vector<std::string> check_trace(const Trace& trace) {
+  const Trace::State& state = trace.state();
+  Checker checker(trace, state.files);
+  checker.note(state.journal->check());
+  for (const auto& [unit, lazy] : state.segments) {
+    auto segment = state.segment(unit);
     if (!checker.note(segment) || !*segment) continue;
     const auto damaged = (*segment)->has_own_file() ? (*segment)->file().check() : std::vector<Error>();
     checker.note(damaged);
     if (damaged.empty()) checker.check_events(unit);
   }
-  for (const auto& shared : {state_->short_events(), state_->image_file()}) {
+  for (const auto& shared : {state.short_events(), state.image_file()}) {
     if (checker.note(shared) && *shared) checker.note((*shared)->check());
   }
-  auto pages = state_->page_store();
+  auto pages = state.page_store();
   if (checker.note(pages) && *pages) checker.note((*pages)->file().check());
-  for (const auto& [unit, lazy] : state_->payload_files) {
-    auto added = state_->payloads(unit);
+  for (const auto& [unit, lazy] : state.payload_files) {
+    auto added = state.payloads(unit);
     if (checker.note(added) && *added) checker.note((*added)->file().check());
   }
-  for (const auto& [key, published] : state_->images) checker.note(image(key.first, key.second));
-  for (const auto& [id, file] : state_->file_records) checker.note(state_->verify_copy(file));
+  for (const auto& [key, published] : state.images) checker.note(trace.image(key.first, key.second));
+  for (const auto& [id, file] : state.file_records) checker.note(state.verify_copy(file));
   checker.check_catalog();
   return checker.take();
 }

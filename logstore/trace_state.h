@@ -1,4 +1,4 @@
-// The contents of a Trace, shared only by trace.cc (reading) and trace_check.cc (verifying).
+// The contents of a Trace, known only to trace.cc (reading) and trace_check.cc (verifying).
 #pragma once
 
 #include <algorithm>

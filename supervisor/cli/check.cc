@@ -49,7 +49,7 @@ Result<int> check(const CheckOptions& options) {
     return opened.error();
   }
   const Trace& trace = *opened.value();
-  const auto damage = trace.check();
+  const auto damage = check_trace(trace);
   if (options.json) return print_json_report(directory, damage, trace.finished());
   for (const auto& line : damage) fmt::print("{}\n", printable(line));
   if (damage.empty()) {

@@ -291,7 +291,7 @@ void expect_good(const TraceParts& good) {
   const auto journal = write_contents(good, storage, files, nullptr);
   require(journal && write_journal(*journal, storage, files), "cannot write a trace");
   const auto trace = Trace::open(files.directory, storage);
-  require(trace && (*trace)->check().size() == 1, "an undamaged trace is reported");
+  require(trace && check_trace(**trace).size() == 1, "an undamaged trace is reported");
   auto graph = DependenceGraph::open(**trace);
   require(static_cast<bool>(graph), "no graph of an undamaged trace");
   for (UnitId unit = 1; unit < kUnits; ++unit) {

@@ -25,7 +25,7 @@ inline bool read_all(const Trace& trace, bool catalog) {
     }
   }
   for (const auto& [id, file] : trace.files()) note(static_cast<bool>(trace.file_path(id)));
-  note(trace.check().empty());
+  note(check_trace(trace).empty());
   if (catalog) note(static_cast<bool>(catalog_path(trace)));
   (void)trace.size_on_disk();
   return reported;

@@ -139,7 +139,7 @@ TEST_CASE("a finished trace says what was written") {
   REQUIRE(path);
   CHECK_EQ(storage.bytes(path.value()).size(), 70'000);
   CHECK_FALSE(trace->file_path(2));
-  CHECK(trace->check().empty());
+  CHECK(check_trace(*trace).empty());
 }
 
 TEST_CASE("events are found from any place, in any order, by several threads") {
@@ -187,7 +187,7 @@ TEST_CASE("a killed recorder's trace is read up to what was flushed") {
   CHECK_EQ(trace->end().wall_s, 0);
   for (UnitId unit = 1; unit <= sample::kUnits; unit++) check_events(*trace, unit, 0, trace->event_count(unit));
   check_image(*trace, 3, 1);
-  CHECK(trace->check().empty());
+  CHECK(check_trace(*trace).empty());
   CHECK(catalog_path(*trace));
 }
 
@@ -210,7 +210,7 @@ TEST_CASE("every length of every file of a killed recorder's trace can be read")
       for (const auto& unit : t.units()) {
         for (const auto& interval : t.intervals(unit.unit)) CHECK(interval.first_event <= t.event_count(unit.unit));
       }
-      CHECK(t.check().empty());
+      CHECK(check_trace(t).empty());
     }
     whole.bytes(path) = all;
   }
@@ -264,7 +264,7 @@ TEST_CASE("one flipped bit in any file is reported with file and offset") {
         CHECK_EQ(trace.error().status, Status::damaged);
         found.push_back(trace.error().message);
       } else {
-        found = trace.value()->check();
+        found = check_trace(*trace.value());
       }
       REQUIRE_FALSE(found.empty());
       CHECK(found[0].starts_with(path + ": offset "));
@@ -297,17 +297,17 @@ TEST_CASE("a finished trace that lost a file's end, or a file, is damaged") {
     const Bytes all = storage.bytes(path);
     for (const size_t size : {all.size() - 1, all.size() / 2, size_t{0}}) {
       storage.bytes(path).resize(size);
-      const auto found = opened(storage)->check();
+      const auto found = check_trace(*opened(storage));
       REQUIRE_FALSE(found.empty());
       CHECK(found[0].starts_with(path + ": offset "));
     }
     storage.bytes(path) = all;
     storage.bytes(path).push_back(0);
-    CHECK_FALSE(opened(storage)->check().empty());
+    CHECK_FALSE(check_trace(*opened(storage)).empty());
     storage.bytes(path) = all;
   }
   REQUIRE(storage.remove(kFiles.segment(1)));
-  CHECK_EQ(opened(storage)->check()[0], "/t/events/1.seg: offset 0: file is missing");
+  CHECK_EQ(check_trace(*opened(storage))[0], "/t/events/1.seg: offset 0: file is missing");
 }
 
 TEST_CASE("settings with times that nobody can mean are damage") {
@@ -501,7 +501,7 @@ TEST_CASE("an image is published while another thread records") {
   const auto trace = opened(storage);
   check_events(*trace, 1, 0, kEvents);
   for (IntervalIndex i = 0; i < 20; i++) check_image(*trace, 1, i);
-  CHECK(trace->check().empty());
+  CHECK(check_trace(*trace).empty());
 }
 
 TEST_CASE("an image that is not synced outlives its recorder, and is none if the machine has lost it") {
@@ -527,7 +527,7 @@ TEST_CASE("an image that is not synced outlives its recorder, and is none if the
       REQUIRE(storage.sync(synced));
       if (lost != Lost::nothing) storage.lose_unsynced(keep_sizes);
       const auto trace = opened(storage);
-      CHECK(trace->check().empty());
+      CHECK(check_trace(*trace).empty());
       for (UnitId unit = 1; unit <= 2; ++unit) {
         check_image(*trace, unit, 1);
         REQUIRE_EQ(trace->intervals(unit).size(), 3);

@@ -119,12 +119,12 @@ TEST_CASE("what is added to a trace is there, and what was there stays") {
   CHECK(trace->finished());
   CHECK(trace->intervals(1)[1].has_image);
   for (const IntervalIndex interval : {1, 2}) check_image(*trace, interval);
-  CHECK(trace->check().empty());
+  CHECK(check_trace(*trace).empty());
   // Once more: later additions come after earlier ones.
   REQUIRE(add_all(storage));
   CHECK_EQ(logged(*opened(storage)), 2);
   for (const IntervalIndex interval : {1, 2}) check_image(*opened(storage), interval);
-  CHECK(opened(storage)->check().empty());
+  CHECK(check_trace(*opened(storage)).empty());
 }
 
 // A policy that decides later: the payload comes after its event, or before it.
@@ -155,7 +155,7 @@ TEST_CASE("what a recording keeps later is there at the end, and at the next ima
     }
     const auto trace = opened(storage);
     CHECK_EQ(trace->finished(), !killed);
-    CHECK(trace->check().empty());
+    CHECK(check_trace(*trace).empty());
     uint64_t logged = 0;
     REQUIRE(trace->for_each_event(1, 0, 70'000, [&](EventIndex index, const Event& event) {
       const bool expected = index == 0 || (index >= 2 && index < 60'000) || (index == 65'000 && !killed);
@@ -194,7 +194,7 @@ TEST_CASE("who is stopped while adding leaves a good trace, to which the rest ca
       const auto trace = opened(storage);
       CHECK_EQ(logged(*trace), 2);
       for (const IntervalIndex interval : {1, 2}) check_image(*trace, interval);
-      CHECK(trace->check().empty());
+      CHECK(check_trace(*trace).empty());
     }
   }
 }
