@@ -11,7 +11,8 @@ using namespace rows;
 
 constexpr const char* kGone = "not in any kernel of this decade";
 constexpr const char* kAio =
-    "the kernel writes completions at any time; databases use threads or plain reads and writes instead";
+    "the kernel writes completions at any time; databases use threads or plain reads and writes instead, but fio's "
+    "libaio engine fails";
 constexpr const char* kUring =
     "requests and completions pass through memory, without calls; programs use epoll and threads instead";
 constexpr const char* kModules = "changes the running kernel";
