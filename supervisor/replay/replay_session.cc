@@ -228,7 +228,7 @@ void ReplaySession::reap() {
 bool ReplaySession::may_start() const {
   const size_t waiting = store_->waiting();
   if (waiting >= running_.size()) return true;
-  return running_.size() - waiting < processors_.size() && store_->held_bytes() + image_bytes_ < kMostHeld;
+  return running_.size() - waiting < processors_.size() && store_->payloads().held_bytes() + image_bytes_ < kMostHeld;
 }
 
 // Of those that nobody has started: one that has been forked already, or the next in the order.
@@ -254,7 +254,7 @@ int ReplaySession::idlest() const {
 bool ReplaySession::claim(size_t piece, int processor) {
   {
     const Lock lock(mutex_);
-    const bool room = store_->held_bytes() + image_bytes_ < kMostHeld;
+    const bool room = store_->payloads().held_bytes() + image_bytes_ < kMostHeld;
     if (stages_[piece].doing != Doing::waits || !room) return false;
     stages_[piece].doing = Doing::runs;
     ++started_;

@@ -36,7 +36,7 @@ Result<void> UnitGates::map(const std::vector<ProcessSerial>& sharing, pid_t tid
   ASSIGN_OR_RETURN(gate->slot()->messages, map_messages(calls, mappings));
   TRY(calls.run());
   gate->slot_memory().close();
-  gate->messages = {gate->slot()->messages, gate->slot()->messages + store_.size()};
+  gate->messages = {gate->slot()->messages, gate->slot()->messages + store_.payloads().size()};
   for (const ProcessSerial serial : sharing) gates_[serial] = gate;
   return {};
 }
@@ -55,13 +55,13 @@ Result<void> UnitGates::map_all() {
 
 // Maps the messages that the intervals of the replay set need of each other where nothing else is.
 Result<Address> UnitGates::map_messages(StubCalls& calls, const std::vector<Mapping>& mappings) const {
-  if (store_.size() == 0) return Address{0};
+  if (store_.payloads().size() == 0) return Address{0};
   constexpr Address kLowest = 1ull << 36, kStep = 1ull << 36;  // where neither heaps nor the kernel's choices are
-  const uint64_t length = page_up(store_.size());
+  const uint64_t length = page_up(store_.payloads().size());
   Address at = kLowest;
   const auto overlaps = [&](const Mapping& m) { return m.start < at + length && at < m.end; };
   while (std::any_of(mappings.begin(), mappings.end(), overlaps)) at += kStep;
-  TRY(calls.map_file(store_.path(), at, length, PROT_READ | PROT_WRITE, MAP_SHARED, 0));
+  TRY(calls.map_file(store_.payloads().path(), at, length, PROT_READ | PROT_WRITE, MAP_SHARED, 0));
   return at;
 }
 
@@ -105,7 +105,7 @@ std::vector<ProcessSerial> UnitGates::remove(ProcessSerial process) {
   }
   static_cast<void>(stub.unmap(stub.pid(), gate::kCode, gate::kEnd - gate::kCode));
   if (gate->messages.start) {
-    static_cast<void>(stub.unmap(stub.pid(), gate->messages.start, page_up(store_.size())));
+    static_cast<void>(stub.unmap(stub.pid(), gate->messages.start, page_up(store_.payloads().size())));
   }
   std::vector<ProcessSerial> sharing;
   for (const auto& [serial, its] : gates_) {

@@ -27,7 +27,7 @@ Result<std::variant<Bytes, OtherContents>> UnitMessages::received(const Receive&
 std::optional<std::vector<gate::Part>> UnitMessages::places_of(const Receive& receive) {
   std::vector<gate::Part> places;
   for (const auto& part : receive.parts) {
-    const auto message = store_.index(part.sender, received_);
+    const auto message = store_.payloads().index(part.sender, received_);
     if (!message) return std::nullopt;
     places.push_back({*message, part.offset, part.length, part.hash});
   }

@@ -22,7 +22,7 @@ class UnitMessages {
   UnitMessages(UnitId unit, MessageStore& store) : unit_(unit), store_(store) {}
 
   // The index in the store's table of what this event sends; none if nobody needs it.
-  std::optional<uint64_t> sent_by(EventIndex event) { return store_.index({unit_, event}, sent_); }
+  std::optional<uint64_t> sent_by(EventIndex event) { return store_.payloads().index({unit_, event}, sent_); }
   void publish(EventIndex event, const Bytes& payload) { store_.publish({unit_, event}, payload); }
 
   // The bytes of a message that is in no log. Waits until they have been sent.
@@ -33,7 +33,7 @@ class UnitMessages {
  private:
   const UnitId unit_;
   MessageStore& store_;
-  MessageStore::Hint sent_ = 0, received_ = 0;
+  PayloadTable::Hint sent_ = 0, received_ = 0;
 };
 
 }  // namespace redrive

@@ -4,7 +4,6 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -67,10 +66,8 @@ int ended_by(pid_t pid) {
 TEST_CASE("only what somebody needs is wanted") {
   const auto owner = made({kA}, {kB}, 1);
   const MessageStore& store = *owner;
-  MessageStore::Hint near = 0;
-  CHECK_EQ(store.index(kA, near), 0);
-  CHECK_FALSE(store.index(kB, near));
-  CHECK_EQ(store.index(kA, near), 0);
+  CHECK(store.payloads().index(kA));
+  CHECK_FALSE(store.payloads().index(kB));
   CHECK(store.wants_birth(kB));
   CHECK_FALSE(store.wants_birth(kA));
 }
@@ -98,15 +95,6 @@ TEST_CASE("a part beyond what was sent is refused") {
     CHECK_EQ(part.error().message, "unit 1 sent a shorter message than it did when recorded");
   }
   CHECK(store.payload({kA, 0, 5, 0}));  // the others go on
-}
-
-TEST_CASE("messages that are longer than memory are refused, and so are those that are so together") {
-  std::vector<NeededSend> sends;
-  SUBCASE("one") { sends = {{kA, UINT64_MAX - 4095, kReceiver}}; }
-  SUBCASE("two, whose sum is 0") { sends = {{kA, uint64_t{1} << 63, kReceiver}, {kB, uint64_t{1} << 63, kReceiver}}; }
-  const auto store = MessageStore::make({{1, 0, 100}, {2, 0, 100}, {3, 0, 100}, {4, 0, 100}}, sends, {});
-  REQUIRE_FALSE(store);
-  CHECK_EQ(store.error().status, Status::damaged);
 }
 
 TEST_CASE("receivers wait for their senders") {
@@ -243,61 +231,6 @@ TEST_CASE("a failure ends the waiting for what only that interval could send, an
     store.publish(kC, bytes("x"));
     CHECK(goes_on.get());
   }
-}
-
-TEST_CASE("payloads are held until all who receive them have ended") {
-  constexpr uint64_t kLength = 1 << 20;
-  const std::vector<ExecutedEvents> intervals{{1, 0, 10}, {1, 10, 20}, {2, 0, 10}, {3, 0, 10}};
-  const std::vector<NeededSend> sends{
-      {{1, 1}, kLength, 2}, {{1, 2}, kLength, 3}, {{1, 2}, kLength, 2}, {{1, 12}, kLength, 3}, {{1, 1}, 5, 2}};
-  auto made = MessageStore::make(intervals, sends, {});
-  REQUIRE(made);
-  MessageStore& store = **made;
-  const auto in_memory = [&] {
-    struct stat status {};
-    REQUIRE_EQ(stat(store.path().c_str(), &status), 0);
-    return static_cast<uint64_t>(status.st_blocks) * 512;
-  };
-  CHECK_EQ(store.held_bytes(), 0);
-  store.interval_starts(0, 0);
-  CHECK_EQ(store.held_bytes(), 2 * kLength);
-  store.interval_starts(1, 0);
-  CHECK_EQ(store.held_bytes(), 3 * kLength);
-  for (const EventRef event : {EventRef{1, 1}, {1, 2}, {1, 12}})
-    store.publish(event, Bytes(kLength, uint8_t(event.event)));
-  const uint64_t full = in_memory();
-  CHECK_GE(full, 3 * kLength);
-  store.interval_ended(2, std::nullopt);
-  CHECK_EQ(store.held_bytes(), 2 * kLength);
-  CHECK_LE(in_memory(), full - kLength + 2 * kPageSize);
-  for (const EventRef event : {EventRef{1, 2}, {1, 12}}) {
-    CHECK(store.payload({event, 0, kLength, 0}).value() == Bytes(kLength, uint8_t(event.event)));
-  }
-  store.interval_ended(0, std::nullopt);
-  CHECK_EQ(store.held_bytes(), 2 * kLength);
-  store.interval_ended(3, Error{"it failed"});
-  CHECK_EQ(store.held_bytes(), 0);
-  CHECK_LE(in_memory(), 2 * kPageSize);
-}
-
-TEST_CASE("an event is found from any place before") {
-  std::vector<NeededSend> sends;
-  for (EventIndex event = 0; event < 100; event += 3) sends.push_back({{1, event}, 1, 1});
-  for (EventIndex event = 0; event < 100; event += 7) sends.push_back({{2, event}, 1, 0});
-  const auto made = MessageStore::make({{1, 0, 100}, {2, 0, 100}}, sends, {});
-  REQUIRE(made);
-  std::set<uint64_t> indices;
-  for (MessageStore::Hint near = 0; near < 60; ++near) {
-    for (const UnitId unit : {1, 2, 3}) {
-      for (EventIndex event = 0; event < 102; ++event) {
-        MessageStore::Hint hint = near;
-        const auto index = (*made)->index({unit, event}, hint);
-        REQUIRE_EQ(index.has_value(), event < 100 && ((unit == 1 && event % 3 == 0) || (unit == 2 && event % 7 == 0)));
-        if (index) indices.insert(*index);
-      }
-    }
-  }
-  CHECK_EQ(indices.size(), sends.size());
 }
 
 TEST_CASE("who forks waits while too many children are left") {

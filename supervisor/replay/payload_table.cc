@@ -1,0 +1,181 @@
+#include "supervisor/replay/payload_table.h"
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <climits>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "base/page.h"
+
+namespace redrive {
+namespace {
+
+using gate::MessageState;
+
+std::atomic_ref<MessageState> state(gate::Message& message) { return std::atomic_ref(message.state); }
+
+void futex(gate::Message& message, int operation, uint32_t value, const timespec* timeout) {
+  syscall(SYS_futex, &message.state, operation, value, timeout, nullptr, 0);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<PayloadTable>> PayloadTable::make(std::vector<NeededSend> sends, size_t intervals) {
+  std::unique_ptr<PayloadTable> table(new PayloadTable);
+  const Lock lock(table->mutex_);
+  table->receives_.resize(intervals);
+  if (!sends.empty()) TRY(table->lay_out(std::move(sends)));
+  return table;
+}
+
+// Messages with the same receivers lie side by side, in the table and in the bytes, because they are released together.
+Result<void> PayloadTable::lay_out(std::vector<NeededSend> sends) {
+  std::sort(sends.begin(), sends.end(),
+            [](const auto& a, const auto& b) { return std::tie(a.event, a.receiver) < std::tie(b.event, b.receiver); });
+  std::map<std::vector<uint32_t>, uint32_t> group_of;
+  std::vector<uint32_t> receivers;
+  std::vector<uint64_t> lengths;
+  for (size_t i = 0; i < sends.size();) {
+    const EventRef event = sends[i].event;
+    uint64_t length = 0;
+    receivers.clear();
+    for (; i < sends.size() && sends[i].event == event; ++i) {
+      length = std::max(length, sends[i].length);
+      if (receivers.empty() || receivers.back() != sends[i].receiver) receivers.push_back(sends[i].receiver);
+    }
+    const auto [group, fresh] = group_of.try_emplace(receivers, groups_.size());
+    if (fresh) {
+      groups_.emplace_back().receivers = receivers.size();
+      for (const uint32_t receiver : receivers) receives_[receiver].push_back(group->second);
+    }
+    ++groups_[group->second].end;
+    places_.push_back({event, 0, group->second});
+    lengths.push_back(length);
+  }
+  // More than any program has: sums of lengths that a trace states do not wrap around.
+  constexpr uint64_t kMostBytes = 1ull << 46;
+  uint64_t size = sizeof(gate::MessagesHeader) + places_.size() * sizeof(gate::Message);
+  for (const uint64_t length : lengths) {
+    if (length > kMostBytes - std::min(kMostBytes, size)) {
+      return Error{"the messages that are needed are longer than memory can be", Status::damaged};
+    }
+    size += length;
+  }
+  ASSIGN_OR_RETURN(shared_, SharedMemory::make("redrive-messages", size, SharedMemory::Tracees::write));
+  uint64_t count = 0;
+  for (auto& group : groups_) {
+    group.first = std::exchange(count, count + group.end);
+    group.end = group.first;  // grows again below
+  }
+  for (auto& place : places_) place.index = groups_[place.group].end++;
+  std::vector<uint64_t> in_order(places_.size());
+  for (size_t i = 0; i < places_.size(); ++i) in_order[places_[i].index] = lengths[i];
+  uint64_t offset = sizeof(gate::MessagesHeader) + places_.size() * sizeof(gate::Message);
+  offsets_.reserve(in_order.size() + 1);
+  for (const uint64_t length : in_order) offsets_.push_back(std::exchange(offset, offset + length));
+  offsets_.push_back(offset);
+  return {};
+}
+
+std::optional<uint64_t> PayloadTable::index(EventRef event, Hint& near) const {
+  const auto is_place = [&](size_t at) {  // of the first that is not before the event
+    return at <= places_.size() && (at == 0 || places_[at - 1].event < event) &&
+           (at == places_.size() || event <= places_[at].event);
+  };
+  if (!is_place(near) && !is_place(++near)) {
+    const auto found = std::lower_bound(places_.begin(), places_.end(), event,
+                                        [](const Place& place, EventRef wanted) { return place.event < wanted; });
+    near = static_cast<size_t>(found - places_.begin());
+  }
+  if (near == places_.size() || places_[near].event != event) return std::nullopt;
+  return places_[near].index;
+}
+
+std::optional<uint64_t> PayloadTable::index(EventRef event) const {
+  Hint unknown = 0;
+  return index(event, unknown);
+}
+
+void PayloadTable::put(uint64_t place, const Bytes& payload) {
+  gate::Message& to = message(place);
+  to.length = payload.size();
+  std::copy_n(payload.begin(), std::min<uint64_t>(capacity(place), payload.size()), shared_->data() + offsets_[place]);
+  if (state(to).exchange(MessageState::sent) == MessageState::awaited) wake(place);
+}
+
+bool PayloadTable::is_sent(uint64_t place) const { return state(message(place)).load() == MessageState::sent; }
+
+std::optional<Bytes> PayloadTable::part(uint64_t place, uint64_t offset, uint64_t length) const {
+  const uint64_t there = std::min(std::atomic_ref(message(place).length).load(), capacity(place));
+  if (offset > there || length > there - offset) return std::nullopt;
+  const uint8_t* first = shared_->data() + offsets_[place] + offset;
+  return Bytes(first, first + length);
+}
+
+void PayloadTable::await(uint64_t place, std::chrono::nanoseconds patience) const {
+  gate::Message& wanted = message(place);
+  MessageState absent = MessageState::absent;
+  state(wanted).compare_exchange_strong(absent, MessageState::awaited);
+  const timespec timeout{patience / std::chrono::seconds(1), (patience % std::chrono::seconds(1)).count()};
+  futex(wanted, FUTEX_WAIT, static_cast<uint32_t>(MessageState::awaited), &timeout);
+}
+
+void PayloadTable::wake(uint64_t place) const { futex(message(place), FUTEX_WAKE, INT_MAX, nullptr); }
+
+void PayloadTable::interval_starts(const ExecutedEvents& its, int processor) {
+  const auto before = [](const Place& place, EventRef wanted) { return place.event < wanted; };
+  const auto first = std::lower_bound(places_.begin(), places_.end(), EventRef{its.unit, its.first}, before);
+  const auto end = std::lower_bound(first, places_.end(), EventRef{its.unit, its.end}, before);
+  const Lock lock(mutex_);
+  for (auto place = first; place < end; ++place) {
+    gate::Message& sent = message(place->index);
+    sent.processor = static_cast<uint32_t>(processor);
+    sent.offset = offsets_[place->index];
+    sent.capacity = capacity(place->index);
+    Group& group = groups_[place->group];
+    if (group.released) continue;
+    group.held_bytes += capacity(place->index);
+    held_bytes_ += capacity(place->index);
+  }
+}
+
+void PayloadTable::interval_ended(size_t interval) {
+  const Lock lock(mutex_);
+  for (const uint32_t group : receives_[interval]) {
+    if (--groups_[group].receivers == 0) release(group);
+  }
+}
+
+// Gives back the memory of a group that no interval receives any more, in whole pages. A page that it shares with a
+// neighbour is given back when both are released.
+void PayloadTable::release(size_t group) {
+  groups_[group].released = true;
+  held_bytes_ -= std::exchange(groups_[group].held_bytes, 0);
+  size_t first = group, last = group;
+  while (first > 0 && groups_[first - 1].released) --first;
+  while (last + 1 < groups_.size() && groups_[last + 1].released) ++last;
+  const auto forget = [this](uint64_t start, uint64_t end, uint64_t fresh_start, uint64_t fresh_end) {
+    start = std::max((start + kPageSize - 1) & ~(kPageSize - 1), fresh_start & ~(kPageSize - 1));
+    end = std::min(end & ~(kPageSize - 1), (fresh_end + kPageSize - 1) & ~(kPageSize - 1));
+    if (start < end) shared_->clear(start, end - start);
+  };
+  const auto entry = [](uint64_t index) { return sizeof(gate::MessagesHeader) + index * sizeof(gate::Message); };
+  const Group &its = groups_[group], &low = groups_[first], &high = groups_[last];
+  forget(entry(low.first), entry(high.end), entry(its.first), entry(its.end));
+  forget(offsets_[low.first], offsets_[high.end], offsets_[its.first], offsets_[its.end]);
+}
+
+size_t PayloadTable::waiting() const { return shared_ ? std::atomic_ref(header().waiting).load() : 0; }
+
+uint64_t PayloadTable::held_bytes() const {
+  const Lock lock(mutex_);
+  return held_bytes_;
+}
+
+}  // namespace redrive

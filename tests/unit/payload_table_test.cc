@@ -1,0 +1,142 @@
+// Where payloads lie, how long they are held, and how parts of them are read; no process is re-driven.
+#include "supervisor/replay/payload_table.h"
+
+#include <sys/stat.h>
+
+#include <future>
+#include <set>
+
+#include "base/page.h"
+#include "supervisor/replay/arrival_order.h"
+#include "tests/unit/unit_test.h"
+
+using namespace redrive;
+using namespace std::chrono_literals;
+
+namespace {
+
+std::unique_ptr<PayloadTable> made(std::vector<NeededSend> sends, size_t intervals) {
+  auto table = PayloadTable::make(std::move(sends), intervals);
+  REQUIRE(table);
+  return std::move(*table);
+}
+
+}  // namespace
+
+TEST_CASE("a table without messages has no memory") {
+  const auto table = made({}, 2);
+  CHECK_EQ(table->size(), 0);
+  CHECK_FALSE(table->index({1, 0}));
+  table->interval_starts({1, 0, 10}, 0);
+  table->interval_ended(0);
+  CHECK_EQ(table->held_bytes(), 0);
+  CHECK_EQ(table->waiting(), 0);
+}
+
+TEST_CASE("messages that are longer than memory are refused, and so are those that are so together") {
+  std::vector<NeededSend> sends;
+  SUBCASE("one") { sends = {{{1, 10}, UINT64_MAX - 4095, 0}}; }
+  SUBCASE("two, whose sum is 0") { sends = {{{1, 10}, uint64_t{1} << 63, 0}, {{2, 20}, uint64_t{1} << 63, 0}}; }
+  const auto table = PayloadTable::make(sends, 3);
+  REQUIRE_FALSE(table);
+  CHECK_EQ(table.error().status, Status::damaged);
+}
+
+TEST_CASE("of a message that is longer than anybody needs, only the needed part is kept") {
+  const auto table = made({{{1, 1}, 4, 1}, {{1, 2}, 4, 1}}, 2);
+  const uint64_t first = *table->index({1, 1}), second = *table->index({1, 2});
+  REQUIRE_NE(first, second);
+  table->put(second, Bytes{5, 6, 7, 8});
+  CHECK_FALSE(table->is_sent(first));
+  table->put(first, Bytes{1, 2, 3, 4, 9, 9});
+  CHECK(table->is_sent(first));
+  CHECK(table->part(first, 0, 4) == Bytes{1, 2, 3, 4});
+  CHECK(table->part(first, 4, 0) == Bytes{});
+  CHECK_FALSE(table->part(first, 0, 5));
+  CHECK_FALSE(table->part(first, 5, 0));
+  CHECK_FALSE(table->part(first, 1, UINT64_MAX));
+  CHECK(table->part(second, 0, 4) == Bytes{5, 6, 7, 8});
+}
+
+TEST_CASE("a thread that awaits a message is woken when it is put in place") {
+  const auto table = made({{{1, 1}, 4, 1}}, 2);
+  auto waiting = std::async(std::launch::async, [&] {
+    while (!table->is_sent(0)) table->await(0, 1h);
+    return true;
+  });
+  table->put(0, Bytes{1});
+  CHECK(waiting.get());
+  table->await(0, 1h);  // returns at once, because the message is there
+}
+
+TEST_CASE("payloads are held until all intervals that receive them have ended") {
+  constexpr uint64_t kLength = 1 << 20;
+  const std::vector<ExecutedEvents> intervals{{1, 0, 10}, {1, 10, 20}, {2, 0, 10}, {3, 0, 10}};
+  const auto owner = made(
+      {{{1, 1}, kLength, 2}, {{1, 2}, kLength, 3}, {{1, 2}, kLength, 2}, {{1, 12}, kLength, 3}, {{1, 1}, 5, 2}}, 4);
+  PayloadTable& table = *owner;
+  const auto in_memory = [&] {
+    struct stat status {};
+    REQUIRE_EQ(stat(table.path().c_str(), &status), 0);
+    return static_cast<uint64_t>(status.st_blocks) * 512;
+  };
+  CHECK_EQ(table.held_bytes(), 0);
+  table.interval_starts(intervals[0], 0);
+  CHECK_EQ(table.held_bytes(), 2 * kLength);
+  table.interval_starts(intervals[1], 0);
+  CHECK_EQ(table.held_bytes(), 3 * kLength);
+  for (const EventRef event : {EventRef{1, 1}, {1, 2}, {1, 12}}) {
+    table.put(*table.index(event), Bytes(kLength, uint8_t(event.event)));
+  }
+  const uint64_t full = in_memory();
+  CHECK_GE(full, 3 * kLength);
+  table.interval_ended(2);
+  CHECK_EQ(table.held_bytes(), 2 * kLength);
+  CHECK_LE(in_memory(), full - kLength + 2 * kPageSize);
+  for (const EventRef event : {EventRef{1, 2}, {1, 12}}) {
+    CHECK(table.part(*table.index(event), 0, kLength) == Bytes(kLength, uint8_t(event.event)));
+  }
+  table.interval_ended(0);
+  CHECK_EQ(table.held_bytes(), 2 * kLength);
+  table.interval_ended(3);
+  CHECK_EQ(table.held_bytes(), 0);
+  CHECK_LE(in_memory(), 2 * kPageSize);
+}
+
+TEST_CASE("an event is found from any place before") {
+  std::vector<NeededSend> sends;
+  for (EventIndex event = 0; event < 100; event += 3) sends.push_back({{1, event}, 1, 1});
+  for (EventIndex event = 0; event < 100; event += 7) sends.push_back({{2, event}, 1, 0});
+  const auto table = made(sends, 2);
+  std::set<uint64_t> indices;
+  for (PayloadTable::Hint near = 0; near < 60; ++near) {
+    for (const UnitId unit : {1, 2, 3}) {
+      for (EventIndex event = 0; event < 102; ++event) {
+        PayloadTable::Hint hint = near;
+        const auto index = table->index({unit, event}, hint);
+        REQUIRE_EQ(index.has_value(), event < 100 && ((unit == 1 && event % 3 == 0) || (unit == 2 && event % 7 == 0)));
+        if (index) indices.insert(*index);
+      }
+    }
+  }
+  CHECK_EQ(indices.size(), sends.size());
+}
+
+TEST_CASE("arrivals have their turn in the order of their numbers") {
+  ArrivalOrder order;
+  CHECK_FALSE(order.is_kept());
+  CHECK_FALSE(order.is_turn(0));
+  order.keep({7, 3, 5});
+  CHECK(order.is_kept());
+  for (const uint64_t arrival : {3, 5, 7}) {
+    for (const uint64_t other : {0, 3, 5, 7, 8}) CHECK_EQ(order.is_turn(other), other == arrival);
+    order.take(arrival);
+  }
+  CHECK_FALSE(order.is_turn(7));
+  order.keep({9});
+  CHECK(order.is_turn(9));
+  CHECK(order.taken() == std::vector<uint64_t>{3, 5, 7});
+  CHECK_FALSE(order.is_broken());
+  order.break_off();
+  CHECK(order.is_broken());
+}
