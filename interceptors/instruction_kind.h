@@ -1,0 +1,37 @@
+// Tells apart the instructions at which a thread must not be left stopped from those at which it may be.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+namespace redrive {
+
+enum class InstructionKind : uint8_t {
+  plain,     // a thread may be left there; also everything that Capstone does not know, such as newer instructions
+  repeated,  // a string instruction with a repeat prefix, which can be interrupted half-way
+  event,     // it enters the kernel, traps, is recorded as an event, or shows the trap flag in memory (pushf)
+};
+
+struct InstructionAt {
+  InstructionKind kind = InstructionKind::plain;
+  uint8_t size = 0;  // in bytes; 0 if Capstone does not know the instruction
+};
+
+// Looks at one instruction after the other. Making one costs much more than looking. Not thread-safe.
+class InstructionReader {
+ public:
+  InstructionReader();
+  ~InstructionReader();
+  InstructionReader(const InstructionReader&) = delete;
+  InstructionReader& operator=(const InstructionReader&) = delete;
+
+  // The instruction at the start of these bytes, of which the first 15 are enough.
+  InstructionAt read(std::span<const uint8_t> code) const;
+
+ private:
+  struct Engine;
+  std::unique_ptr<Engine> engine_;
+};
+
+}  // namespace redrive
