@@ -1,5 +1,5 @@
 // Threads and processes that a re-driven unit makes: those of its own, and those that are units of their own, which
-// whoever re-drives them takes over.
+// the threads that re-drive them take over.
 #pragma once
 
 #include "interceptors/syscall_table.h"

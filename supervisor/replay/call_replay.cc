@@ -67,7 +67,7 @@ Result<Step> CallReplay::enter(RedrivenThread& thread, EventIndex index, const E
   if (row && row->treat != Treat::refuse) {
     const auto read = equal_inputs(thread, event, *row);
     if (!read) return differs(", with other contents of the memory that it reads");
-    // What it sends goes to whoever receives it, and whoever is to see it.
+    // What it sends goes to its receivers, and to the output that is shown.
     if (messages_.sent_by(index)) messages_.publish(index, read_payload(*read, memory));
     if (output_) output_->call_begins(event, *row, *read, memory);
     if (is_birth(*row) && (event.child_unit || event.child_thread)) {

@@ -16,7 +16,7 @@
 #include "base/procfs.h"
 #include "interceptors/trapped_instructions.h"
 
-// Exported for who finds unwind tables himself, as perf(1) does, but in no header.
+// Exported for programs that find unwind tables themselves, as perf(1) does, but declared in no header.
 extern "C" int UNW_OBJ(dwarf_search_unwind_table)(unw_addr_space_t, unw_word_t, unw_dyn_info_t*, unw_proc_info_t*, int,
                                                   void*);
 
@@ -75,7 +75,7 @@ struct FrameTable {
 };
 
 std::optional<FrameTable> frame_table(const ReadFile& read, uint64_t header) {
-  // Of encodings (DW_EH_PE_*, Linux Standard Base, "DWARF Extensions").
+  // Parts of encodings (DW_EH_PE_*, Linux Standard Base, "DWARF Extensions").
   constexpr uint8_t kFormat = 0x0f, kAddress = 0, kUnsigned4 = 3, kUnsigned8 = 4, kSigned4 = 0xb, kSigned8 = 0xc;
   constexpr uint8_t kVersion = 1, kFromHeader = 0x30;
   const auto size_of = [](uint8_t encoding) -> uint64_t {

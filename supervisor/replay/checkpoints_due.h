@@ -18,7 +18,8 @@ class CheckpointsDue {
 
   struct Due {
     IntervalIndex interval = 0;
-    // Of a forked process that has not run; else the thread of the next event is to come to that first.
+    // The checkpoint of a forked process that has not run. Any other one is taken when the next event's thread reaches
+    // it.
     bool at_birth = false;
   };
   // The next one before this event, which is the next to be executed. None: the event can be.

@@ -210,7 +210,7 @@ std::vector<sock_filter> confined_filter(int output) {
 #endif
   program.answer(SECCOMP_RET_KILL_PROCESS);
 
-  // Whoever initializes something wakes those that could wait for it. Nobody waits.
+  // An initialization wakes the threads that could wait for it. None does.
   program.here(wakes);
   program.load_low(1);
   program.if_equal(FUTEX_WAKE_PRIVATE, allow);

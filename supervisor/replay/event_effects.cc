@@ -87,7 +87,7 @@ Result<void> EventEffects::make_writable(uint64_t object) const {
   struct stat info {};
   if (stat(path.c_str(), &info) != 0) return errno_error("cannot look at " + path);
   TRY(shared.resize(object, static_cast<uint64_t>(info.st_size)));
-  // Of copies the name says which it is; stat(2) may give another device than /proc/PID/maps shows (btrfs).
+  // A copy is identified by its name; stat(2) may give another device than /proc/PID/maps shows (btrfs).
   const auto name = [](const std::string& file) { return file.substr(file.rfind('/') + 1); };
   for (const auto& [serial, process] : redriving_.unit.processes()) {
     ASSIGN_OR_RETURN(const auto mappings, read_mappings(process.stub.pid()));

@@ -54,7 +54,7 @@ Result<Step> EventReplay::arrive(EventIndex index, const Event& event) {
   if (signal && point != SignalPoint::before_syscall && point != SignalPoint::fault) return Step::as_recorded();
   const ThreadStop stop = redriving_.runner.run_ahead(thread);
   const bool faults = event.kind == EventKind::trap || (signal && point == SignalPoint::fault);
-  const Address ip = signal && !faults ? event.ip + kSyscallSize : event.ip;  // behind the instruction
+  const Address ip = signal && !faults ? event.ip + kSyscallSize : event.ip;  // after the instruction
   if (stop == (faults ? ThreadStop::fault : ThreadStop::syscall) && thread.regs.rip == ip) return Step::as_recorded();
   return diverged(thread, index, fmt::format("to stop at {:#x}", ip), redriving_.runner.came_to(thread, stop));
 }
@@ -115,7 +115,7 @@ Result<Step> EventReplay::replay_trap(RedrivenThread& thread, EventIndex index, 
 }
 
 // The thread goes on from where it was preempted. A replay that begins there finds it there; one that comes by has to
-// look for the place if anybody else ran meanwhile.
+// look for the place if another thread ran meanwhile.
 Result<Step> EventReplay::replay_preemption(RedrivenThread& thread, EventIndex index, const Event& event) {
   const UnitId unit = redriving_.what.unit;
   const auto& intervals = redriving_.trace.intervals(unit);

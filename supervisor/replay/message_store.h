@@ -41,7 +41,7 @@ class MessageStore {
   MessageStore& operator=(const MessageStore&) = delete;
 
   bool wants_birth(EventRef event) const { return births_.contains(event); }
-  // Nothing happens if nobody needs the payload.
+  // Does nothing if no interval needs the payload.
   void publish(EventRef event, const Bytes& payload);
   void publish(EventRef event, Birth birth);
 

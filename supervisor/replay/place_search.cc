@@ -139,7 +139,7 @@ Result<SearchEnd> PlaceSearch::find() {
   }
   const Stub& stub = redriving_.unit.stub(thread_.process);
   ASSIGN_OR_RETURN(Probe probe, Probe::set(stub, thread_.tid, saved_.regs));
-  // Of a recursion the outermost frame that differs keeps most of the wrong ones away.
+  // In a recursion, the outermost frame that differs rules out most of the wrong places.
   const Address stack = saved_.regs.rsp & ~uint64_t{7}, stack_page = stack & ~(kPageSize - 1);
   ASSIGN_OR_RETURN(const Bytes frames, pages_of(memory, stack_page, kStackPages));
   Bytes now(frames.size());

@@ -17,8 +17,8 @@ struct NotFound {
 };
 using SearchEnd = std::variant<Found, NotFound, Difference>;
 
-// Runs the thread, which stands somewhere behind its last event, to the place where it was preempted before the event:
-// the interval's start. What it does there is seen by nobody until it is there. The tier of its unit is removed.
+// Runs the thread, which stands somewhere after its last event, to the place where it was preempted before the event:
+// the interval's start. No other thread sees what it does on the way. The tier of its unit is removed.
 Result<SearchEnd> run_to_place(const Redriving& redriving, ThreadSerial thread, EventIndex index,
                                IntervalIndex interval);
 

@@ -21,7 +21,7 @@ constexpr unsigned kRequired = 64;             // places in memory that can be c
 constexpr uint64_t kFlagsOfTracing = 0x10100;  // RF, TF
 constexpr size_t kRegisters = 15;              // all but rax
 
-// What the code reads and writes: the page behind it.
+// What the code reads and writes: the page after it.
 struct Data {
   uint64_t rax, flags;              // the thread's, while the code compares
   uint64_t wanted[kRegisters + 1];  // rax first, then as in kOrder

@@ -29,9 +29,9 @@ struct RedrivenThread {
 
 class RedrivenUnit {
  public:
-  // Of a checkpoint, with whatever state that has.
+  // The unit at a checkpoint, with the state that the checkpoint has.
   void take(RestoredUnit restored, const UnitState& state);
-  // Of a process that was forked, with its only thread.
+  // The unit of a process that was forked, with its only thread.
   void take_first(RestoredProcess process, const user_regs_struct& regs);
 
   // Adds a process, or a thread of one. What is added to stays where it is.
@@ -57,11 +57,11 @@ class RedrivenUnit {
   SharedObjects& shared() { return restored_.shared; }
   const SharedObjects& shared() const { return restored_.shared; }
 
-  // Serials that nobody has had.
+  // Serials that no thread has had.
   ProcessSerial next_process() const { return next_process_; }
   ThreadSerial next_thread() const { return next_thread_; }
 
-  // Whether somebody else has killed a process of it: what is re-driven cannot end itself by SIGKILL.
+  // Whether something else has killed a process of it: what is re-driven cannot end itself by SIGKILL.
   bool was_killed() const;
 
  private:

@@ -83,7 +83,7 @@ class ReplaySession::Execution final : public Halt {
   const int processor_;
   size_t last_;        // the last piece that it can come to
   size_t passed_ = 0;  // of the piece's
-  bool left_ = false;  // somebody else executes the next piece
+  bool left_ = false;  // another thread executes the next piece
 };
 
 ReplaySession::ReplaySession(std::vector<Piece> pieces, std::unique_ptr<MessageStore> store,
@@ -231,7 +231,7 @@ bool ReplaySession::may_start() const {
   return running_.size() - waiting < processors_.size() && store_->payloads().held_bytes() + image_bytes_ < kMostHeld;
 }
 
-// Of those that nobody has started: one that has been forked already, or the next in the order.
+// Chooses among the pieces not started yet: one that has been forked already, or else the next in the order.
 size_t ReplaySession::next_of(const std::vector<size_t>& order, size_t& next) const {
   for (const EventRef& birth : store_->births_left()) {
     const auto born = by_birth_.find(birth);

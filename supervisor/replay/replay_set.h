@@ -33,7 +33,7 @@ Result<std::vector<uint64_t>> arrivals_of(const Trace& trace, UnitId unit, Event
 // What lets calls be answered inside re-driven processes; null, with a word why, if that cannot be.
 std::unique_ptr<ReplayTier> make_tier();
 
-// On standard error. `reproduce`: the words behind "redrive replay TRACE" that lead to it again.
+// On standard error. `reproduce`: the words after "redrive replay TRACE" that lead to it again.
 void print_divergence(const Trace& trace, const Divergence& divergence, const std::string& reproduce);
 
 struct SetRun {

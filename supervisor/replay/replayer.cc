@@ -187,7 +187,7 @@ Result<Step> Replayer::visit(EventIndex index, const Event& event) {
   ASSIGN_OR_RETURN(Answer answer, batch_.add(index, event));
   if (answer == Answer::in_ring) return Step::as_recorded();
   if (batch_.empty()) return step(index, event);
-  // What follows may happen right behind the last of them, or while its thread stands there.
+  // What follows may happen right after the last of them, or while its thread stands there.
   const bool own =
       event.thread == batch_.thread() && event.kind != EventKind::signal && event.kind != EventKind::preemption;
   const bool behind = event.kind == EventKind::signal && event.thread == batch_.thread() &&
@@ -215,7 +215,7 @@ Result<Step> Replayer::step(EventIndex index, const Event& event, uint64_t made)
   return events_.replay(index, event, made);
 }
 
-// Executes the events in the ring. The thread goes on to its next stop; unless `onward`, it stands right behind the
+// Executes the events in the ring. The thread continues to its next stop; unless `onward`, it stands right after the
 // last event instead.
 Result<Step> Replayer::run_batch(bool onward) {
   if (batch_.empty()) return Step::as_recorded();

@@ -17,7 +17,7 @@ namespace redrive {
 bool is_answered(const SyscallRow& row);
 // Whether it can make them in a stub: they change memory.
 bool is_made(const SyscallRow& row);
-// Of the instruction that makes an event, which is a system call or a trap.
+// The instruction that makes an event, which is a system call or a trap.
 SiteKind kind_of(const Event& event);
 Address site_of(const Event& event);
 
@@ -28,7 +28,7 @@ bool fits_ring(const Event& event, const SyscallRow* row, bool shows_sends);
 // What is beside an event in its entry.
 struct RingEntry {
   Address stop = 0;                           // of its instruction's site
-  std::optional<uint64_t> sends;              // the index of its message, if somebody needs that
+  std::optional<uint64_t> sends;              // the index of its message, if an interval needs it
   std::vector<gate::Part> parts;              // where the message is that it receives
   std::span<const gate::InjectedCall> calls;  // to be made in its place
 };

@@ -19,7 +19,7 @@ class SitePatcher {
   // is executed before. `keeps_gaps`: what is to be executed before maps memory, so trampolines go where they lie.
   Result<void> patch_ahead(const RedrivenThread& thread, Address site, SiteKind kind, uint64_t times, bool keeps_gaps);
 
-  // The process's code behind a call that may map, unmap or protect it.
+  // The process's code after a call that may map, unmap or protect it.
   enum class CodeAfter : uint8_t { same, changed };
   Result<CodeAfter> code_after(ProcessSerial process, const Event& event, Special special, Address brk);
   // It has changed.

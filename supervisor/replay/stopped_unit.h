@@ -15,7 +15,7 @@ struct StoppedUnit {
   struct Thread {
     ProcessSerial process = 0;
     pid_t tid = -1;           // the stub's
-    user_regs_struct regs{};  // at the instruction that makes the next event; behind its system call if it is in one
+    user_regs_struct regs{};  // at the instruction that makes the next event; after its system call if it is in one
     bool in_call = false;     // entered, its exit is an event to come
   };
   UnitId unit = 0;

@@ -19,7 +19,7 @@ class ThreadRunner {
   // Runs a stopped thread to its next stop, whose registers it then has, unless it is there already. `awaited`: in a
   // search, what is to stop it; then it is overdue once the program has overwritten that.
   ThreadStop run(RedrivenThread& thread, const Probe* awaited = nullptr);
-  // The same, and leaves it there for who runs it next.
+  // The same, and leaves it there for the next caller.
   ThreadStop run_ahead(RedrivenThread& thread);
   // What a report says of it.
   std::string came_to(const RedrivenThread& thread, ThreadStop stop) const;

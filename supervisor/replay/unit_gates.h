@@ -27,7 +27,7 @@ class UnitGates {
   UnitGates(RedrivenUnit& unit, ReplayTier* tier, const MessageStore& store, int processor)
       : unit_(unit), tier_(tier), store_(store), processor_(processor) {}
 
-  // Of a process; null: none.
+  // The gate of a process; null if it has none.
   Gate* of(ProcessSerial process) const;
   Gate* of(const RedrivenThread& thread) const { return of(thread.process); }
   std::shared_ptr<Gate> shared(ProcessSerial process) const;
@@ -42,7 +42,7 @@ class UnitGates {
   // The process has one mapped: as another one whose memory it runs on, or as a fork has it.
   void add(ProcessSerial process, std::shared_ptr<Gate> gate) { gates_[process] = std::move(gate); }
   void add_forked(ProcessSerial process, std::shared_ptr<Gate> gate);
-  // Of a forked child, which has its parent's patches and slot mapped.
+  // The gate of a forked child, which has its parent's patches and slot mapped.
   Result<std::shared_ptr<Gate>> inherit(const Gate& parent, const Stub& child) const;
 
   // Leaves the address space as the program would have it. Returns the processes that share it.

@@ -21,7 +21,7 @@ class UnitMessages {
  public:
   UnitMessages(UnitId unit, MessageStore& store) : unit_(unit), store_(store) {}
 
-  // The index in the store's table of what this event sends; none if nobody needs it.
+  // The index in the store's table of what this event sends; none if no interval needs it.
   std::optional<uint64_t> sent_by(EventIndex event) { return store_.payloads().index({unit_, event}, sent_); }
   void publish(EventIndex event, const Bytes& payload) { store_.publish({unit_, event}, payload); }
 

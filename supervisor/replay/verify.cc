@@ -93,7 +93,7 @@ class Comparison {
     return rest;
   }
 
-  // Whether a shared mapping shows a file copy there that nobody can change.
+  // Whether a shared mapping shows a file copy there that no process can change.
   bool shows_copy(Address address) const {
     const Mapping* const mapping = mapping_at(process_.mappings, address);
     return mapping && mapping->file && mapping->shared_object;

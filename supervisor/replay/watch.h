@@ -12,7 +12,7 @@ namespace redrive {
 
 class Watch {
  public:
-  // `progress`: a number that is another one whenever somebody got on.
+  // `progress`: a number that changes whenever an interval advances.
   Watch(const std::vector<int>& processors, std::function<uint64_t()> progress);
   ~Watch();
 

@@ -87,7 +87,7 @@ Needs needs_of(const Trace& trace, const std::vector<Piece>& pieces, size_t jobs
             }
             return true;
           });
-      static_cast<void>(visited);  // who executes the piece comes to the damage as well, and says so
+      static_cast<void>(visited);  // the thread that executes the piece finds the damage as well, and reports it
       const Lock lock(mutex);
       all.sends.insert(all.sends.end(), its.sends.begin(), its.sends.end());
       all.arrivals.insert(all.arrivals.end(), its.arrivals.begin(), its.arrivals.end());

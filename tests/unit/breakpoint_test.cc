@@ -136,7 +136,8 @@ bool is_consistent(const Closure& closure, const Places& at) {
 
 }  // namespace
 
-TEST_CASE("breakpoint: others stand behind what happened before the event, those without such events are not started") {
+TEST_CASE(
+    "breakpoint: other units stand after what happened before the event; those without such events are not started") {
   Communication e = execution(4);
   message(e, {1, 2}, {2, 3});
   message(e, {2, 5}, {3, 4});

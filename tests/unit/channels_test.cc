@@ -126,7 +126,7 @@ TEST_CASE("a stream: a short write sends less, a failed one nothing") {
   CHECK_EQ(wire.receive("abz"), "1+0:2 4+0:1");
 }
 
-TEST_CASE("a stream: an empty write is nobody's sender") {
+TEST_CASE("a stream: an empty write sends to no receiver") {
   Wire wire;
   wire.begin(1, "");
   wire.begin(2, "data");
@@ -172,7 +172,7 @@ TEST_CASE("a stream: a peek leaves the bytes") {
   wire.end(2, 3);
 }
 
-TEST_CASE("a stream: who finds bytes of somebody else treats all that follows as input") {
+TEST_CASE("a stream: after bytes of an unknown writer, all that follows is input") {
   Wire wire;
   wire.send(1, "mine");
   SUBCASE("in front") { CHECK_EQ(wire.receive("theirs"), ""); }
@@ -185,7 +185,7 @@ TEST_CASE("a stream: who finds bytes of somebody else treats all that follows as
   CHECK_EQ(wire.receive("later", true), "");
 }
 
-TEST_CASE("a stream: bytes of nobody known come before those of a send") {
+TEST_CASE("a stream: bytes of an unknown writer come before those of a send") {
   Wire wire;
   CHECK_EQ(wire.receive("from outside"), "");
   wire.send(1, "inside");
@@ -311,7 +311,7 @@ TEST_CASE("a peek costs what it looks at, not what is queued") {
   CHECK(std::clock() - started < 2 * CLOCKS_PER_SEC);
 }
 
-TEST_CASE("datagrams that nobody receives do not slow those that follow") {
+TEST_CASE("datagrams that are never received do not slow those that follow") {
   Datagrams net;
   const std::clock_t started = std::clock();
   for (EventIndex event = 1; event <= 200'000; ++event) net.send(event, "unheard");

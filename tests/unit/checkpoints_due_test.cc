@@ -33,7 +33,7 @@ using Found = std::vector<IntervalIndex>;
 
 }  // namespace
 
-TEST_CASE("checkpoints due: those that are wanted, each once, behind where it starts") {
+TEST_CASE("checkpoints due: those that are wanted, each once, after the place where it starts") {
   const auto intervals = beginning_at({0, 10, 20, 30});
   CheckpointsDue due(intervals, 1, any_of({0, 2, 3}));
   CHECK_EQ(before(due, 10), Found{});

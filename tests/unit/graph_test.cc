@@ -268,7 +268,7 @@ TEST_CASE("what was sent before a cut stays") {
   CHECK_EQ(extents(graph, 2), "0-2");
 }
 
-TEST_CASE("behind a cut only what has an image stays") {
+TEST_CASE("after a cut, only intervals with an image stay") {
   Written trace;
   trace.unit(1);
   trace.work(1);
@@ -288,7 +288,7 @@ TEST_CASE("behind a cut only what has an image stays") {
   CHECK(plan(graph, 1, 4).plan);
 }
 
-TEST_CASE("behind a cut and an interval without events nothing stays either") {
+TEST_CASE("after a cut and an interval without events, nothing stays either") {
   Written trace;
   trace.unit(1);
   trace.work(1);

@@ -310,7 +310,7 @@ TEST_CASE("a finished trace that lost a file's end, or a file, is damaged") {
   CHECK_EQ(check_trace(*opened(storage))[0], "/t/events/1.seg: offset 0: file is missing");
 }
 
-TEST_CASE("settings with times that nobody can mean are damage") {
+TEST_CASE("settings with impossible times are damage") {
   for (const double time_s :
        {-1.0, 1e10, std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
     CAPTURE(time_s);

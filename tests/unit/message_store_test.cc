@@ -63,7 +63,7 @@ int ended_by(pid_t pid) {
 
 }  // namespace
 
-TEST_CASE("only what somebody needs is wanted") {
+TEST_CASE("only what an interval needs is wanted") {
   const auto owner = made({kA}, {kB}, 1);
   const MessageStore& store = *owner;
   CHECK(store.payloads().index(kA));
@@ -134,7 +134,7 @@ TEST_CASE("a chain of waiters is released one after the other") {
   CHECK(last.get().value() == bytes("x"));
 }
 
-TEST_CASE("who waits for a sender that never gets there is told") {
+TEST_CASE("an interval that waits for a sender that never gets there is told") {
   const auto owner = made({kA, kB}, {}, 2);
   MessageStore& store = *owner;
   auto waiting = waiter(store, kA);
@@ -233,7 +233,7 @@ TEST_CASE("a failure ends the waiting for what only that interval could send, an
   }
 }
 
-TEST_CASE("who forks waits while too many children are left") {
+TEST_CASE("a parent waits while too many of the children are left") {
   std::set<EventRef> forks;
   for (EventIndex event = 0; event < 80; ++event) forks.insert({1, event});
   const auto made = MessageStore::make({{1, 0, 100}, {2, 0, 1}}, {}, forks);

@@ -137,7 +137,7 @@ TEST_CASE("what was sent is a message, and its payload is kept if the policy say
   CHECK_EQ(recording.policy.received.critical_path_ns, 1);
 }
 
-TEST_CASE("what nobody has sent is input, and logged") {
+TEST_CASE("what no unit has sent is input, and logged") {
   Recording recording;
   const Event event = recording.receive("hello");
   CHECK_FALSE(event.receive);

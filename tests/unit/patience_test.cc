@@ -53,7 +53,7 @@ TEST_CASE("it is interrupted again after 1 ms, because another stop takes an int
   CHECK(interrupts(patience, Due::at_once, 14 * kMs));
 }
 
-TEST_CASE("while no image can be taken nobody is stopped, and time passes all the same") {
+TEST_CASE("while no image can be taken, no thread is stopped, and time passes all the same") {
   Patience patience;
   CHECK_FALSE(patience.look(Due::soon, kStart, false).interrupt);
   const auto answer = patience.look(Due::soon, kStart + 3000 * kMs, false);

@@ -42,7 +42,7 @@ TEST_CASE("messages that are longer than memory are refused, and so are those th
   CHECK_EQ(table.error().status, Status::damaged);
 }
 
-TEST_CASE("of a message that is longer than anybody needs, only the needed part is kept") {
+TEST_CASE("only the needed part of a longer message is kept") {
   const auto table = made({{{1, 1}, 4, 1}, {{1, 2}, 4, 1}}, 2);
   const uint64_t first = *table->index({1, 1}), second = *table->index({1, 2});
   REQUIRE_NE(first, second);

@@ -60,12 +60,12 @@ TEST_CASE("placement: units that compute are spread over the processors, and sta
   }
 }
 
-TEST_CASE("placement: on one processor nobody moves") {
+TEST_CASE("placement: on one processor no unit moves") {
   Machine machine(0, {{1.0, kNever}, {1.0, kNever}});
   CHECK_EQ(machine.look(), 0);
 }
 
-TEST_CASE("placement: who sleeps or stops often, or does next to nothing, stays at home") {
+TEST_CASE("placement: a unit that sleeps or stops often, or does next to nothing, stays at home") {
   Machine machine(3, {{1.0, kOften}, {1.0, kOften}, {0.05, kNever}, {0.05, kNever}});
   for (int i = 0; i < 10; ++i) CHECK_EQ(machine.look(), 0);
 }
@@ -77,7 +77,7 @@ TEST_CASE("placement: one that computes leaves home to those that talk") {
   CHECK_EQ(machine.away(), 1);
 }
 
-TEST_CASE("placement: who sleeps often is called back, and for longer each time") {
+TEST_CASE("placement: a unit that sleeps often is called back, and for longer each time") {
   Machine machine(1, {{1.0, kNever}, {1.0, kNever}});
   machine.look();
   const size_t restless = machine.places[0].away ? 0 : 1;

@@ -118,7 +118,7 @@ TEST_CASE("replay session: a piece stands at its goal, is looked at there, and g
   CHECK_FALSE((*outcomes[1])->verified);  // it ended where it stood
 }
 
-TEST_CASE("replay session: whoever comes to a piece's end goes on into the next, if nobody has started that") {
+TEST_CASE("replay session: a thread that reaches a piece's end continues into the next, if that has not been started") {
   auto pieces = pieces_of(2);
   pieces[0].goes_on = true;
   pieces[0].passes = {3, 6};

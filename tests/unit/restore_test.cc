@@ -529,7 +529,7 @@ TEST_CASE("another tier has another filter") {
   CHECK_EQ(StubMaker::ours().templates_made(), before + 1);
 }
 
-TEST_CASE("stubs are made after somebody has killed what they are forked from") {
+TEST_CASE("stubs are made after the process that they are forked from was killed") {
   std::set<pid_t> killed;
   {
     const Stub stub = spawned();

@@ -99,7 +99,7 @@ TEST_CASE("a record has the memory that its call read and wrote") {
   CHECK(stretch.at_end());
 }
 
-TEST_CASE("a series that goes on behind what was taken is counted in a record of its own") {
+TEST_CASE("a series that continues after what was taken is counted in a record of its own") {
   Ring ring;
   ring.add(1).repeat = 3;
   gate::Record& last = ring.add(2);
@@ -190,7 +190,7 @@ TEST_CASE("what a call that is being made has read, which may be written over") 
   CHECK_FALSE(RingReader::current(ring.slot));
 }
 
-TEST_CASE("a ring is emptied when all is taken and nobody writes") {
+TEST_CASE("a ring is emptied when all is taken and no thread writes") {
   Ring ring;
   ring.add(1);
   ring.slot.phase = gate::Phase::outside;
@@ -244,7 +244,7 @@ TEST_CASE("what the program writes into the ring is found out") {
   }
 }
 
-TEST_CASE("behind a record that is broken nothing is read") {
+TEST_CASE("nothing is read after a broken record") {
   Ring ring;
   ring.add(1).before = 9;
   ring.add(2);

@@ -50,7 +50,7 @@ TEST_CASE("all that have stopped are handled before the youngest one stops again
   CHECK((turns == std::vector{10, 10, 10}));
 }
 
-TEST_CASE("while there is a stop, nobody waits") {
+TEST_CASE("while there is a stop, the caller does not wait") {
   FakeTracer tracer;
   tracer.add(10, {SyscallEntry{}, SyscallExit{}});
   tracer.add(11, {SyscallEntry{}});

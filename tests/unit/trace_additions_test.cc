@@ -168,7 +168,7 @@ TEST_CASE("what a recording keeps later is there at the end, and at the next ima
   }
 }
 
-TEST_CASE("who is stopped while adding leaves a good trace, to which the rest can be added") {
+TEST_CASE("adding that is interrupted leaves a good trace, to which the rest can be added") {
   MemoryStorage counted;
   make_virtual(counted);
   const uint64_t first = counted.changes();

@@ -64,7 +64,7 @@ TEST_CASE("unit messages: a sender that has ended without it is an error") {
   CHECK_FALSE(UnitMessages(kReceiver, *shared).received(receive({part(kFirst, 0, "hello")})));
 }
 
-TEST_CASE("unit messages: places in the store's table, of those that somebody needs") {
+TEST_CASE("unit messages: places in the store's table, for those that an interval needs") {
   const auto shared = store();
   UnitMessages sends(kSender, *shared), receives(kReceiver, *shared);
   CHECK_FALSE(sends.sent_by(kFirst + 1));
