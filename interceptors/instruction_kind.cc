@@ -14,7 +14,7 @@ bool is_event(unsigned id) {
     case X86_INS_RDTSC:
     case X86_INS_RDTSCP:
     case X86_INS_CPUID:
-    case X86_INS_UD2:  // stands for cpuid in adapted files
+    case X86_INS_UD2:  // stands in for rdtsc, rdtscp and cpuid where they do not trap
     case X86_INS_INT:
     case X86_INS_INT3:
     case X86_INS_PUSHF:

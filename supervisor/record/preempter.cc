@@ -25,39 +25,6 @@ constexpr uint8_t kBreakpoint = 0xcc;
 
 constexpr size_t kLongestInstruction = 15;
 
-// What an instruction does that a thread is not left at.
-enum class Instruction : uint8_t { plain, repeated, event };
-
-Instruction classify(std::span<const uint8_t> code) {
-  const auto at = [&](size_t index) { return index < code.size() ? code[index] : uint8_t{0}; };
-  if (at(0) == 0x0f && (at(1) == 0x05 || at(1) == 0x34 || at(1) == 0x31 || at(1) == 0xa2 || at(1) == 0x0b))
-    return Instruction::event;
-  if (at(0) == 0x0f && at(1) == 0x01 && at(2) == 0xf9) return Instruction::event;
-  if (at(0) == 0x66 && at(1) == 0x0f && at(2) == 0x0b) return Instruction::event;
-  // Stepping over pushf would show in memory; int stops by itself.
-  if (at(0) == 0xcd || at(0) == 0xcc || at(0) == 0x9c || (at(0) == 0x66 && at(1) == 0x9c)) return Instruction::event;
-  size_t prefix = 0;
-  bool repeats = false;
-  for (; prefix < 4; ++prefix) {
-    const uint8_t byte = at(prefix);
-    const bool rex = byte >> 4 == 4;
-    if (byte != 0xf2 && byte != 0xf3 && byte != 0x66 && byte != 0x67 && !rex) break;
-    repeats |= byte == 0xf2 || byte == 0xf3;
-  }
-  const uint8_t opcode = at(prefix);
-  const bool string = (opcode >= 0xa4 && opcode <= 0xa7) || (opcode >= 0xaa && opcode <= 0xaf);
-  return repeats && string ? Instruction::repeated : Instruction::plain;
-}
-
-// Of a repeated string instruction.
-size_t repeated_size(std::span<const uint8_t> code) {
-  size_t size = 0;
-  while (size < code.size() &&
-         !((code[size] >= 0xa4 && code[size] <= 0xa7) || (code[size] >= 0xaa && code[size] <= 0xaf)))
-    ++size;
-  return size + 1;
-}
-
 }  // namespace
 
 void Preempter::watch(Unit& unit, bool checkpoint_due) {
@@ -176,10 +143,10 @@ bool Preempter::settle(Thread& thread, user_regs_struct& regs, bool& handled) {
     if (gate && gate->touches(regs.rip, regs.rip + 1)) return false;
     uint8_t code[kLongestInstruction] = {};
     const std::span bytes(code, memory.read_some(regs.rip, code, sizeof code));
-    const Instruction kind = classify(bytes);
-    if (bytes.empty() || kind == Instruction::event) return false;
-    if (kind == Instruction::repeated) {
-      const Address behind = regs.rip + repeated_size(bytes);
+    const InstructionAt instruction = reader_.read(bytes);
+    if (bytes.empty() || instruction.kind == InstructionKind::event) return false;
+    if (instruction.kind == InstructionKind::repeated) {
+      const Address behind = regs.rip + instruction.size;
       uint8_t was = 0;
       if (!memory.get(behind, was) || !memory.put(behind, kBreakpoint)) return false;
       const bool stopped = run(Resume::cont);

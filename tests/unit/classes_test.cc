@@ -354,8 +354,6 @@ TEST_CASE("the reader of classes sees whose member functions a file defines") {
 }
 
 TEST_CASE("no class has more than 30 member functions or spans two files") {
-  // Recorder is being divided.
-  const auto excepted = [](const std::string& name) { return name == "Recorder"; };
   const auto sources = read_sources();
   std::map<std::string, std::set<std::string>> places;
   size_t classes = 0;
@@ -366,7 +364,7 @@ TEST_CASE("no class has more than 30 member functions or spans two files") {
       ++classes;
       CAPTURE(path);
       CAPTURE(name);
-      if (!excepted(name)) CHECK_LE(members, kMostMembers);
+      CHECK_LE(members, kMostMembers);
     }
     for (const auto& name : found.defined) {
       if (!path.ends_with(".h") && !own.contains(name)) places[name].insert(path);
@@ -379,6 +377,6 @@ TEST_CASE("no class has more than 30 member functions or spans two files") {
     for (const auto& file : files) all += " " + file;
     CAPTURE(name);
     CAPTURE(all);
-    if (!excepted(name)) CHECK_EQ(files.size(), 1);
+    CHECK_EQ(files.size(), 1);
   }
 }

@@ -20,6 +20,7 @@ InstructionKind by_hand(const Bytes& code) {
     return InstructionKind::event;
   }
   if (at(0) == 0x0f && at(1) == 0x01 && at(2) == 0xf9) return InstructionKind::event;
+  if (at(0) == 0x66 && at(1) == 0x0f && at(2) == 0x0b) return InstructionKind::event;
   if (at(0) == 0xcd || at(0) == 0xcc || at(0) == 0x9c || (at(0) == 0x66 && at(1) == 0x9c)) {
     return InstructionKind::event;
   }
@@ -48,6 +49,7 @@ TEST_CASE("instructions at which a thread must not be left are recognized") {
       {"syscall", {0x0f, 0x05}, kEvent},
       {"sysenter", {0x0f, 0x34}, kEvent},
       {"rdtsc", {0x0f, 0x31}, kEvent},
+      {"ud2 with a prefix, which stands in for rdtscp", {0x66, 0x0f, 0x0b}, kEvent},
       {"rdtscp", {0x0f, 0x01, 0xf9}, kEvent},
       {"cpuid", {0x0f, 0xa2}, kEvent},
       {"ud2", {0x0f, 0x0b}, kEvent},
