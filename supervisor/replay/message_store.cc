@@ -109,23 +109,16 @@ bool MessageStore::wait_for(EventRef event) {
   return there;
 }
 
-Error MessageStore::because_of(const std::optional<Error>& cause, std::string what) {
-  if (!cause) return Error{std::move(what)};
-  Error error{fmt::format("{}: {}", what, cause->message), cause->status};
-  cause_of_.emplace(error.message, *cause);
-  return error;
-}
-
 Error MessageStore::never_came(EventRef event, std::string what) {
   const auto executor = executor_of(event);
-  return because_of(executor ? causes_[*executor] : std::nullopt, std::move(what));
+  return causes_.because_of(executor ? causes_.of(*executor) : std::nullopt, std::move(what));
 }
 
 Result<Bytes> MessageStore::payload(const MessagePart& part) {
   const Lock lock(mutex_);
   if (!wait_for(part.sender)) {
-    return never_came(part.sender,
-                      fmt::format("the sender did not get to event {} of unit {}", part.sender.event, part.sender.unit));
+    return never_came(
+        part.sender, fmt::format("the sender did not get to event {} of unit {}", part.sender.event, part.sender.unit));
   }
   auto bytes = payloads_->part(*payloads_->index(part.sender), part.offset, part.length);
   if (!bytes) return Error{fmt::format("unit {} sent a shorter message than it did when recorded", part.sender.unit)};
@@ -163,7 +156,7 @@ Result<void> MessageStore::await_turn(uint64_t arrival) {
   awaited_turns_.erase(entry);
   if (may) return {};
   wake_all();
-  return because_of(first_cause_, fmt::format("a receive that came before no. {} did not happen", arrival));
+  return causes_.because_of(causes_.first(), fmt::format("a receive that came before no. {} did not happen", arrival));
 }
 
 void MessageStore::turn_taken(uint64_t arrival) {
@@ -198,9 +191,7 @@ void MessageStore::interval_ended(size_t interval, std::optional<Error> failure)
   --running_;
   ended_[interval] = true;
   if (failure) {
-    const auto known = cause_of_.find(failure->message);
-    causes_[interval] = known == cause_of_.end() ? std::move(failure) : known->second;
-    if (!first_cause_) first_cause_ = causes_[interval];
+    causes_.add(interval, std::move(*failure));
     order_.break_off();
   }
   wake_all();

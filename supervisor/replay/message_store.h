@@ -17,6 +17,7 @@
 #include "checkpoint/stub.h"
 #include "logstore/event.h"
 #include "supervisor/replay/arrival_order.h"
+#include "supervisor/replay/failure_causes.h"
 #include "supervisor/replay/payload_table.h"
 #include "supervisor/tier/gate.h"
 
@@ -86,7 +87,6 @@ class MessageStore {
   // Gives the mutex up while it waits. Returns whether the event's message or child is there.
   bool wait_for(EventRef event) REQUIRES(mutex_);
   bool stuck() const REQUIRES(mutex_);
-  Error because_of(const std::optional<Error>& cause, std::string what) REQUIRES(mutex_);
   Error never_came(EventRef event, std::string what) REQUIRES(mutex_);
   void wake_all() REQUIRES(mutex_);
   std::optional<size_t> executor_of(EventRef event) const;
@@ -106,10 +106,7 @@ class MessageStore {
   ArrivalOrder order_ GUARDED_BY(mutex_);
   std::multiset<uint64_t> awaited_turns_ GUARDED_BY(mutex_);  // one entry for each interval that waits for its turn
   bool stuck_ GUARDED_BY(mutex_) = false;                     // all were waiting for each other
-  // What made each interval fail, if it has failed; and what made the first one, after which turns will not be taken.
-  std::vector<std::optional<Error>> causes_ GUARDED_BY(mutex_);
-  std::optional<Error> first_cause_ GUARDED_BY(mutex_);
-  std::map<std::string, Error> cause_of_ GUARDED_BY(mutex_);  // of what those who waited in vain were told
+  FailureCauses causes_ GUARDED_BY(mutex_);
 };
 
 }  // namespace redrive

@@ -13,15 +13,15 @@
 
 enum { kCalls = 20, kBytes = 96 };
 
-static __attribute__((noinline)) long call(void) {
+static __attribute__((noinline, aligned(128))) long call(void) {
   long result;
   __asm__ volatile("syscall" : "=a"(result) : "a"(SYS_getppid) : "rcx", "r11", "memory");
   return result;
 }
 
-static __attribute__((noinline)) uint64_t count(void) { return __rdtsc(); }
+static __attribute__((noinline, aligned(128))) uint64_t count(void) { return __rdtsc(); }
 
-static __attribute__((noinline)) unsigned ask(void) {
+static __attribute__((noinline, aligned(128))) unsigned ask(void) {
   unsigned a, b, c, d;
   __cpuid(0, a, b, c, d);
   return a;

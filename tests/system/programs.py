@@ -113,8 +113,8 @@ def exercise_every_row(ctx, sources):
 def register():
     sources = sorted([*(TESTS / "programs").glob("*.c"), *(TESTS / "programs").glob("*.cc")])
     for source in sources:
-        test(f"programs/{source.stem}", timeout_s=60)(lambda ctx, source=source: run_program(ctx, source))
-        test(f"stops/{source.stem}", timeout_s=60)(lambda ctx, source=source: run_program_with_stops(ctx, source))
+        test(f"programs/{source.stem}", timeout_s=180)(lambda ctx, source=source: run_program(ctx, source))
+        test(f"stops/{source.stem}", timeout_s=180)(lambda ctx, source=source: run_program_with_stops(ctx, source))
     for libc in OTHER_LIBCS:
         for name in WITH_OTHER_LIBCS:
             test(f"{libc}/{name}", timeout_s=60)(lambda ctx, libc=libc, name=name: run_with_other_libc(ctx, libc, name))
