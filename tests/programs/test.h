@@ -7,7 +7,7 @@
 //   // period: TIME     the recording's checkpoint period, if not 100ms
 //   // needs: NAME      a line of `redrive check --host` that must say that this machine has it; else the test is skipped
 //
-// A program that finds that its machine lacks what it is about returns skip(WHY).
+// A program that finds that its machine lacks what it is about returns skipped(WHY).
 #pragma once
 
 #ifndef _GNU_SOURCE
@@ -83,8 +83,8 @@ __attribute__((format(printf, 1, 2), unused)) static int ok(const char* format, 
   return fflush(stdout) == 0 ? 0 : 98;
 }
 
-// What the program is about cannot be had on this machine: the test is skipped. `return skip(WHY)` ends main.
-__attribute__((unused)) static int skip(const char* why) {
+// What the program is about cannot be had on this machine: the test is skipped. `return skipped(WHY)` ends main.
+__attribute__((unused)) static int skipped(const char* why) {
   printf("skip: %s\n", why);
   return fflush(stdout) == 0 ? 77 : 98;
 }

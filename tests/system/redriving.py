@@ -60,15 +60,12 @@ def free_port():
         return probe.getsockname()[1]
 
 
-SKIPPED = 77  # skip() of tests/programs/test.h
+SKIPPED = 77  # skipped() of tests/programs/test.h
 
 
 def run_natively(ctx, job):
     _prepare(ctx, job)
-    outcome = ctx.run(*job.command, cwd=ctx.work, env=job.env)
-    if outcome.status == SKIPPED and outcome.stdout.startswith("skip: "):
-        raise Skip(outcome.stdout.strip().removeprefix("skip: "))
-    ctx.expect_status(outcome, job.status)
+    outcome = _expect_result(ctx, ctx.run(*job.command, cwd=ctx.work, env=job.env), job)
     ctx.expect(job.good(outcome), outcome, "natively: wrong result")
     return outcome
 
@@ -76,9 +73,15 @@ def run_natively(ctx, job):
 def record(ctx, job, trace=None):
     _prepare(ctx, job)
     words = ("record", "-o", trace or ctx.trace, *job.record_options, "--", *job.command)
-    outcome = ctx.expect_status(ctx.redrive(*words, cwd=ctx.work, env=job.env), job.status)
+    outcome = _expect_result(ctx, ctx.redrive(*words, cwd=ctx.work, env=job.env), job)
     ctx.expect(job.good(outcome), outcome, "recorded: wrong result")
     return outcome
+
+
+def _expect_result(ctx, outcome, job):
+    if outcome.status == SKIPPED and "skip: " in outcome.stdout:
+        raise Skip(outcome.stdout.strip().removeprefix("skip: "))
+    return ctx.expect_status(outcome, job.status)
 
 
 def _prepare(ctx, job):
