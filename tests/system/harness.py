@@ -313,6 +313,13 @@ def built(options, source, directory, command_for, env=None, inputs=None):
     return binary
 
 
+def needs_of_host(ctx, name):
+    """Skips the test where `redrive check --host` says that the machine lacks this."""
+    checks = {check["name"]: check for check in ctx.json("check", "--host")["checks"]}
+    if not checks[name]["ok"]:
+        raise Skip(f"{name}: {checks[name]['detail']}")
+
+
 def needs(*programs):
     for program in programs:
         if not shutil.which(program, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin"):

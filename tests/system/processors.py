@@ -2,7 +2,7 @@
 import os
 import shutil
 
-from harness import Failure, test
+from harness import Failure, needs_of_host, test
 from redriving import check_trace, redrive_all, take_away_surroundings
 
 # Each a way in which programs ask; one number a line.
@@ -30,6 +30,7 @@ def answers(ctx, *words):
 @test("processors/seen", timeout_s=240)
 def seen(ctx):
     """As many as there are, or as --processors-seen says: fewer, more, and more than the bits of a word."""
+    needs_of_host(ctx, "rdtsc trapping")
     natively = answers(ctx)
     if (recorded := answers(ctx, ctx.options.redrive, "record", "-o", ctx.trace, "--")) != natively:
         raise Failure(f"natively programs find {natively} processors, recorded {recorded}")

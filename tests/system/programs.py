@@ -7,7 +7,7 @@ import contextlib
 import re
 import shlex
 
-from harness import TESTS, Failure, Skip, compiled, needs, test
+from harness import TESTS, Failure, Skip, compiled, needs, needs_of_host, test
 from redriving import Job, copy_into, cycle, images_by_unit, record
 
 # Rows of the syscall table that no program can exercise, and why.
@@ -67,9 +67,7 @@ def table_rows(ctx, *traces):
 def expect_machine(ctx, source):
     """Skips the test where the machine lacks what the program's hints ask for."""
     if wanted := hints_of(source).get("needs"):
-        checks = {check["name"]: check for check in ctx.json("check", "--host")["checks"]}
-        if not checks[wanted]["ok"]:
-            raise Skip(f"{wanted}: {checks[wanted]['detail']}")
+        needs_of_host(ctx, wanted)
 
 
 def run_program(ctx, source):
