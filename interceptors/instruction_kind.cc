@@ -1,8 +1,6 @@
 #include "interceptors/instruction_kind.h"
 
-#include <capstone/capstone.h>
-
-#include "base/check.h"
+#include "interceptors/disassembler.h"
 
 namespace redrive {
 namespace {
@@ -83,35 +81,15 @@ bool repeats(const cs_insn& instruction) {
 
 }  // namespace
 
-struct InstructionReader::Engine {
-  Engine() {
-    CHECK(cs_open(CS_ARCH_X86, CS_MODE_64, &handle) == CS_ERR_OK);
-    cs_option(handle, CS_OPT_DETAIL, CS_OPT_ON);
-    instruction = cs_malloc(handle);
-  }
-  ~Engine() {
-    cs_free(instruction, 1);
-    cs_close(&handle);
-  }
-  Engine(const Engine&) = delete;
-  Engine& operator=(const Engine&) = delete;
-
-  csh handle = 0;
-  cs_insn* instruction = nullptr;
-};
-
-InstructionReader::InstructionReader() : engine_(std::make_unique<Engine>()) {}
+InstructionReader::InstructionReader() : disassembler_(std::make_unique<Disassembler>()) {}
 InstructionReader::~InstructionReader() = default;
 
 InstructionAt InstructionReader::read(std::span<const uint8_t> code) const {
-  const uint8_t* bytes = code.data();
-  size_t left = code.size();
-  uint64_t address = 0;
-  if (!cs_disasm_iter(engine_->handle, &bytes, &left, &address, engine_->instruction)) return {};
-  const cs_insn& found = *engine_->instruction;
-  const auto size = static_cast<uint8_t>(found.size);
-  if (is_event(found.id)) return {InstructionKind::event, size};
-  return {is_string(found) && repeats(found) ? InstructionKind::repeated : InstructionKind::plain, size};
+  const cs_insn* const found = disassembler_->at(code, 0);
+  if (!found) return {};
+  const auto size = static_cast<uint8_t>(found->size);
+  if (is_event(found->id)) return {InstructionKind::event, size};
+  return {is_string(*found) && repeats(*found) ? InstructionKind::repeated : InstructionKind::plain, size};
 }
 
 }  // namespace redrive

@@ -18,6 +18,8 @@ struct InstructionAt {
   uint8_t size = 0;  // in bytes; 0 if Capstone does not know the instruction
 };
 
+class Disassembler;
+
 // Looks at one instruction after the other. Making one costs much more than looking. Not thread-safe.
 class InstructionReader {
  public:
@@ -30,8 +32,7 @@ class InstructionReader {
   InstructionAt read(std::span<const uint8_t> code) const;
 
  private:
-  struct Engine;
-  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<Disassembler> disassembler_;
 };
 
 }  // namespace redrive

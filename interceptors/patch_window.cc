@@ -1,47 +1,18 @@
 #include "interceptors/patch_window.h"
 
-#include <capstone/capstone.h>
-
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <memory>
 
 #include "base/check.h"
+#include "interceptors/disassembler.h"
 
 namespace redrive {
 namespace {
 
 constexpr uint64_t kNear = 160;  // a short jump reaches 127 bytes
 constexpr uint8_t kNearJump = 0xe9;
-
-class Disassembler {
- public:
-  Disassembler() {
-    CHECK(cs_open(CS_ARCH_X86, CS_MODE_64, &handle_) == CS_ERR_OK);
-    cs_option(handle_, CS_OPT_DETAIL, CS_OPT_ON);
-    instruction_ = cs_malloc(handle_);
-  }
-  ~Disassembler() {
-    cs_free(instruction_, 1);
-    cs_close(&handle_);
-  }
-  Disassembler(const Disassembler&) = delete;
-  Disassembler& operator=(const Disassembler&) = delete;
-
-  // The instruction at this offset; null if there is none. Valid until the next call.
-  const cs_insn* at(const Bytes& code, uint64_t offset) const {
-    const uint8_t* bytes = code.data() + offset;
-    size_t left = code.size() - offset;
-    uint64_t address = offset;
-    return cs_disasm_iter(handle_, &bytes, &left, &address, instruction_) ? instruction_ : nullptr;
-  }
-  bool in_group(uint8_t group) const { return cs_insn_group(handle_, instruction_, group); }
-
- private:
-  csh handle_ = 0;
-  cs_insn* instruction_ = nullptr;
-};
 
 // Which instructions may move: those that touch no memory and cannot fault, or all that do not depend on where they
 // are.

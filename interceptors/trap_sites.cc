@@ -1,14 +1,12 @@
 #include "interceptors/trap_sites.h"
 
-#include <capstone/capstone.h>
-
 #include <algorithm>
 #include <cstring>
 #include <optional>
 #include <string_view>
 
-#include "base/check.h"
 #include "base/elf_file.h"
+#include "interceptors/disassembler.h"
 #include "interceptors/trapped_instructions.h"
 
 namespace redrive {
@@ -117,8 +115,8 @@ class Functions {
     }
     std::sort(starts.begin(), starts.end());
     for (Function& function : named) {
-      const auto next = std::upper_bound(starts.begin(), starts.end(), function.start);
       if (function.end != function.start) continue;
+      const auto next = std::upper_bound(starts.begin(), starts.end(), function.start);
       function.end =
           function.start + (next == starts.end() ? kUnknownSize : std::min(kMaxFunction, *next - function.start));
     }
@@ -144,30 +142,25 @@ class Functions {
 
 // The lengths of the instructions before the one at `address`, the nearest first, if disassembling from the function's
 // start finds that it is `wanted`.
-std::optional<std::vector<uint8_t>> front_of(const ElfFile& elf, const Bytes& file, const Function& function,
-                                             uint64_t address, const TrappedInstruction& wanted) {
+std::optional<std::vector<uint8_t>> front_of(const Disassembler& disassembler, const ElfFile& elf, const Bytes& file,
+                                             const Function& function, uint64_t address,
+                                             const TrappedInstruction& wanted) {
   const auto from = elf.offset_of(function.start);
-  if (!from || *from > file.size() || file.size() - *from < function.end - function.start) return std::nullopt;
-  csh handle = 0;
-  CHECK(cs_open(CS_ARCH_X86, CS_MODE_64, &handle) == CS_ERR_OK);
-  cs_insn* instruction = cs_malloc(handle);
-  const uint8_t* code = file.data() + *from;
-  size_t left = function.end - function.start;
-  uint64_t at = function.start;
-  bool found = false;
+  const uint64_t size = function.end - function.start;
+  if (!from || *from > file.size() || file.size() - *from < size) return std::nullopt;
+  const auto code = std::span(file).subspan(*from, size);
   std::vector<uint8_t> front;
-  while (at <= address && cs_disasm_iter(handle, &code, &left, &at, instruction)) {
-    if (instruction->address == address) {
-      found = instruction->size == wanted.length;
-    } else {
-      front.insert(front.begin(), static_cast<uint8_t>(instruction->size));
-      if (front.size() > kMaxFront) front.pop_back();
+  for (uint64_t at = 0;;) {
+    const cs_insn* const instruction = disassembler.at(code, at);
+    if (!instruction) return std::nullopt;
+    if (at == address - function.start) {
+      return instruction->size == wanted.length ? std::optional(std::move(front)) : std::nullopt;
     }
+    at += instruction->size;
+    if (at > address - function.start) return std::nullopt;
+    front.insert(front.begin(), static_cast<uint8_t>(instruction->size));
+    if (front.size() > kMaxFront) front.pop_back();
   }
-  cs_free(instruction, 1);
-  cs_close(&handle);
-  if (!found) return std::nullopt;
-  return front;
 }
 
 }  // namespace
@@ -176,6 +169,7 @@ std::vector<TrapSite> trap_sites(const Bytes& file) {
   std::vector<TrapSite> sites;
   const Functions described(file);
   const ElfFile& elf = described.elf();
+  const Disassembler disassembler(Disassembler::Detail::none);
   const std::vector<Function> functions = described.sorted();
   const auto function_around = [&](uint64_t address) {
     const auto after = std::upper_bound(functions.begin(), functions.end(), address,
@@ -197,7 +191,7 @@ std::vector<TrapSite> trap_sites(const Bytes& file) {
       const auto offset = static_cast<uint64_t>(at - file.data());
       const uint64_t address = section.sh_addr + (offset - section.sh_offset);
       const Function* function = function_around(address);
-      auto front = function ? front_of(elf, file, *function, address, *found) : std::nullopt;
+      auto front = function ? front_of(disassembler, elf, file, *function, address, *found) : std::nullopt;
       if (front) sites.push_back({offset, found->instruction, std::move(*front)});
     }
   }

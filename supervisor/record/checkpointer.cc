@@ -85,7 +85,7 @@ bool Checkpointer::is_due(Unit& unit) {
   if (!due && !messages_.wants_checkpoint(unit.id, at_ns)) return false;
   if (births_pending(unit)) return false;
   if (images_.copies_alive() >= limits_.copies) {
-    // Nor together with others: while one is wanted, no call is served.
+    // The unit takes none together with others either: as long as one is wanted, no call is served.
     unit.checkpoint_wanted = false;
     copies_.count_skipped();
     unit.last_clock_check = now + kSkippedInterval;

@@ -17,13 +17,12 @@ class Findings;
 class ThreadControl;
 class Intervals;
 class CheckpointCopies;
-class Ends;
 
 class Checkpointer {
  public:
   Checkpointer(Tracer& tracer, TraceWriter& writer, const RecorderLimits& limits, Messages& messages,
                ImageWorker& images, Tracees& tracees, Findings& findings, ThreadControl& control, Intervals& intervals,
-               StateCapture& capture, CheckpointCopies& copies, Ends& ends)
+               StateCapture& capture, CheckpointCopies& copies)
       : tracer_(tracer),
         writer_(writer),
         limits_(limits),
@@ -34,8 +33,7 @@ class Checkpointer {
         control_(control),
         intervals_(intervals),
         capture_(capture),
-        copies_(copies),
-        ends_(ends) {}
+        copies_(copies) {}
 
   // Whether the unit is to take one before its next event. Asking costs: it is done once in a while.
   bool is_due(Unit& unit);
@@ -46,7 +44,7 @@ class Checkpointer {
   void wake(Unit& unit);
   // At the entry of a call: takes a checkpoint, and has the thread enter its call again.
   void checkpoint(Thread& trigger);
-  // Of the interval that has just begun. `copied`: the pages of its process are in a copy.
+  // Stores the image of the interval that has just begun. `copied`: the pages of its process are in a copy.
   void add_image(Unit& unit, ImageJob job, bool copied);
   // A virtual checkpoint, at a syscall's entry.
   void note_checkpoint(Process& process);
@@ -76,7 +74,6 @@ class Checkpointer {
   Intervals& intervals_;
   StateCapture& capture_;
   CheckpointCopies& copies_;
-  Ends& ends_;
   std::vector<UnitId> ended_with_image_;  // ended units that have images, the last of which did not say so
 };
 

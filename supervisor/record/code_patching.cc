@@ -106,9 +106,8 @@ bool CodePatching::is_made_by_library(const Thread& thread) {
 }
 
 gate::MappedCode CodePatching::mapped_code(const MappedFile& file, const std::string& name) {
-  const auto* const sites = limits_.traps.all() ? nullptr : replacement_.sites_of(file);
-  if (!sites && !limits_.traps.all()) return gate::MappedCode::unknown;
-  const bool replaced = (sites && !sites->empty()) || plans_.any_ready(file, name);
+  if (!limits_.traps.all() && !replacement_.sites_of(file)) return gate::MappedCode::unknown;
+  const bool replaced = needs_replacement(file) || plans_.any_ready(file, name);
   return replaced ? gate::MappedCode::replaced : gate::MappedCode::plain;
 }
 

@@ -1,5 +1,6 @@
-// Replaces instructions in the programs' code: system calls and counters that have stopped often enough, and cpuid
-// where it cannot be trapped. It owns what is known of the files' code (patch_plans.h), which outlives a recording.
+// Replaces instructions in the programs' code: system calls and counters that have stopped often enough, and rdtsc,
+// rdtscp and cpuid where they cannot be trapped. It owns what is known of the files' code (patch_plans.h), which
+// outlives a recording.
 #pragma once
 
 #include "logstore/trace.h"
@@ -21,8 +22,8 @@ class ThreadControl;
 class CodePatching {
  public:
   // `cache`: what is known of files already, and is told what was learnt of them; null if there is none.
-  explicit CodePatching(FileCache* cache, TraceeCalls& calls, TraceWriter& writer, const RecorderLimits& limits,
-                        GateArena* arena, Tracees& tracees, Findings& findings, ThreadControl& control)
+  CodePatching(FileCache* cache, TraceeCalls& calls, TraceWriter& writer, const RecorderLimits& limits,
+               GateArena* arena, Tracees& tracees, Findings& findings, ThreadControl& control)
       : calls_(calls),
         writer_(writer),
         limits_(limits),
@@ -45,7 +46,7 @@ class CodePatching {
   // and notes that in the event. `file`: null if it cannot be reached.
   void replace_traps(Process& process, const Mapping& mapping, const MappedFile* file, Event* event);
   // What is known of the code of a program's file.
-  auto& program(const FileVersion& file) { return plans_.program(file); }
+  Program& program(const FileVersion& file) { return plans_.program(file); }
   // Whether code of this file holds instructions that would have to be replaced.
   bool needs_replacement(const MappedFile& file);
   // At the end: notes the instructions that have stopped most often in the trace, and keeps what was learnt in the

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "supervisor/record/mapped_objects.h"
-#include "supervisor/record/recorder_limits.h"
 #include "supervisor/record/tracee.h"
 #include "supervisor/tier/gate_arena.h"
 
@@ -16,10 +15,9 @@ class FileCopies;
 
 class LayoutCalls {
  public:
-  LayoutCalls(const RecorderLimits& limits, MappedObjects& objects, GateArena* arena, Findings& findings,
-              CodePatching& patching, PrivateViews& private_views, ObjectSharing& object_sharing, FileCopies& files)
-      : limits_(limits),
-        objects_(objects),
+  LayoutCalls(MappedObjects& objects, GateArena* arena, Findings& findings, CodePatching& patching,
+              PrivateViews& private_views, ObjectSharing& object_sharing, FileCopies& files)
+      : objects_(objects),
         arena_(arena),
         findings_(findings),
         patching_(patching),
@@ -37,7 +35,6 @@ class LayoutCalls {
   static void note_layout(const Thread& thread, int64_t result);
   void map_file(Thread& thread, Address start, MapSource& source, Event& event, const gate::Record* served);
 
-  const RecorderLimits& limits_;
   MappedObjects& objects_;
   GateArena* arena_;
   Findings& findings_;

@@ -1,4 +1,5 @@
-// Who has which object mapped shared (mapped_objects.h), and where. It only looks.
+// Finds out which processes have an object mapped shared (mapped_objects.h), and where. It changes nothing but what is
+// noted of processes that share memory.
 #pragma once
 
 #include "supervisor/record/mapped_objects.h"

@@ -4,6 +4,7 @@
 #include <sys/syscall.h>
 
 #include "checkpoint/address_space.h"
+#include "interceptors/instruction_kind.h"
 #include "supervisor/record/checkpoint_copies.h"
 #include "supervisor/record/checkpointer.h"
 #include "supervisor/record/ends.h"
@@ -135,6 +136,7 @@ bool Preempter::settle(Thread& thread, user_regs_struct& regs, bool& handled) {
     if (!std::exchange(handled, true)) handler_.handle(Stopped{thread.tid, *stop});
     return false;
   };
+  const InstructionReader reader;
   for (unsigned step = 0;; ++step) {
     if (!tracer_.get_regs(thread.tid, regs)) return false;
     if (regs.cs != kCodeSegment) return false;  // no call can be made from there, nor its code be looked at
@@ -143,7 +145,7 @@ bool Preempter::settle(Thread& thread, user_regs_struct& regs, bool& handled) {
     if (gate && gate->touches(regs.rip, regs.rip + 1)) return false;
     uint8_t code[kLongestInstruction] = {};
     const std::span bytes(code, memory.read_some(regs.rip, code, sizeof code));
-    const InstructionAt instruction = reader_.read(bytes);
+    const InstructionAt instruction = reader.read(bytes);
     if (bytes.empty() || instruction.kind == InstructionKind::event) return false;
     if (instruction.kind == InstructionKind::repeated) {
       const Address behind = regs.rip + instruction.size;

@@ -3,7 +3,6 @@
 // from that, so nothing needs to find the place again but a comparison of the interval before (replay/place_search.h).
 #pragma once
 
-#include "interceptors/instruction_kind.h"
 #include "supervisor/record/image_worker.h"
 #include "supervisor/record/recorder_limits.h"
 #include "supervisor/record/tracee.h"
@@ -77,7 +76,6 @@ class Preempter {
   Turns& turns_;
   StopHandler& handler_;
   CodeSegments code_;
-  const InstructionReader reader_;
 };
 
 }  // namespace redrive
