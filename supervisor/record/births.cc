@@ -26,6 +26,7 @@ void Births::start(Thread& thread) {
     if (!programs_.inherit_gate(thread, regs, std::exchange(thread.process->inherited, nullptr))) return;
   }
   if (!control_.get_regs(thread, regs)) return;
+  if (const auto mask = std::exchange(thread.mask_at_birth, {})) tracer_.set_signal_mask(thread.tid, *mask);
   if (std::exchange(thread.hides_untraced, false)) {
     regs.rdi |= CLONE_UNTRACED;
     control_.set_regs(thread, regs);
@@ -36,6 +37,7 @@ void Births::start(Thread& thread) {
 }
 
 void Births::see_birth(Thread& thread) {
+  thread.mask_at_birth = thread.signals.keep_off_birth(tracer_, thread.tid);
   control_.resume(thread, Resume::to_syscall_exit);
   if (const auto stop = ends_.wait_stop(thread.tid)) handler_.handle(Stopped{thread.tid, *stop});
 }
@@ -134,6 +136,7 @@ void Births::born(Thread& parent, pid_t tid) {
   child->confinement = parent.confinement;
   if (flags & CLONE_CHILD_CLEARTID) child->clear_tid = request.child_tid;
   child->blocked = parent.blocked;
+  child->mask_at_birth = parent.mask_at_birth;
   child->processors = parent.processors;
   if (flags & CLONE_VFORK) {
     parent.run = Thread::Run::blocked;

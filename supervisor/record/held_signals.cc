@@ -14,7 +14,7 @@ constexpr int carrier_of(int signal) { return signal == SIGCONT ? kCarrier : sig
 // Whether the kernel would keep one of the two, if both were pending.
 bool are_kept_as_one(const siginfo_t& a, const siginfo_t& b) {
   if (a.si_signo != b.si_signo) return false;
-  return a.si_signo < SIGRTMIN || (a.si_code == SI_TIMER && b.si_code == SI_TIMER && a.si_timerid == b.si_timerid);
+  return a.si_signo < kFirstRealTime || (a.si_code == SI_TIMER && b.si_code == SI_TIMER && a.si_timerid == b.si_timerid);
 }
 
 }  // namespace
@@ -43,7 +43,7 @@ bool HeldSignals::raise(Tracer& tracer, pid_t pid, pid_t tid, const SignalTurns&
     held_.erase(next);
     const bool pending = std::any_of(raised_.begin(), raised_.end(),
                                      [&](const siginfo_t& raised) { return raised.si_signo == info.si_signo; });
-    if (pending && info.si_signo < SIGRTMIN) continue;  // the kernel keeps one of each
+    if (pending && info.si_signo < kFirstRealTime) continue;  // the kernel keeps one of each
     // SIGCONT came, and has taken back the stop (signal(7)).
     if (stops_the_group(info.si_signo) && (tracer.signal_masks(tid).pending & bit_of(SIGCONT))) continue;
     if (raise(tracer, pid, tid, info) && !(blocked & bit_of(carrier_of(info.si_signo)))) return true;
@@ -67,16 +67,25 @@ std::optional<siginfo_t> HeldSignals::arrived(int signal) {
 }
 
 void HeldSignals::keep_off(Tracer& tracer, pid_t tid, int ignored) {
-  uint64_t kept = ignored ? bit_of(ignored) : 0;
+  uint64_t kept = ignored ? bit_of(ignored) : 0, to_come = kCausedByInstructions;
   for (const siginfo_t& info : held_) {
-    if (!stops_the_group(info.si_signo)) kept |= bit_of(info.si_signo);
+    (stops_the_group(info.si_signo) || is_queued(info) ? to_come : kept) |= bit_of(info.si_signo);
   }
-  for (const siginfo_t& info : raised_) kept &= ~bit_of(carrier_of(info.si_signo));  // they are to come
-  kept &= ~kCausedByInstructions;
+  for (const siginfo_t& info : raised_) to_come |= bit_of(carrier_of(info.si_signo));
+  kept_ = kept & ~to_come;
+  block(tracer, tid, kept_);
+}
+
+std::optional<uint64_t> HeldSignals::keep_off_birth(Tracer& tracer, pid_t tid) {
+  block(tracer, tid, kept_);
+  return mask_;
+}
+
+void HeldSignals::block(Tracer& tracer, pid_t tid, uint64_t signals) {
   uint64_t own = 0;
-  if (kept == 0 || !tracer.get_signal_mask(tid, own)) return;
+  if (signals == 0 || !tracer.get_signal_mask(tid, own)) return;
   if (!mask_) mask_ = own;
-  tracer.set_signal_mask(tid, own | kept);
+  tracer.set_signal_mask(tid, own | signals);
 }
 
 void HeldSignals::let_come(Tracer& tracer, pid_t tid) {

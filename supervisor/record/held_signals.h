@@ -7,7 +7,8 @@
 //
 // On its way to the event the thread does not stop for more of the same. A timer could send one during each of these
 // stops, and the thread would never get there. So while it runs, the kernel keeps them (keep_off()); the thread's own
-// signal mask is back before anything can see it (let_come()).
+// signal mask is back before anything can see it (let_come()). Real-time signals that were queued still come: their
+// order counts, and one that is raised comes after all that the kernel keeps.
 //
 // It decides nothing about what a signal does, and logs nothing. `pid` and `tid` are always the thread's own.
 #pragma once
@@ -61,6 +62,10 @@ class HeldSignals {
   // The thread, which is stopped in user code, is about to run on to its next event: signals that are held for it stay
   // with the kernel from now on, and so does `ignored`, which came although nothing is to be done about it (0: none).
   void keep_off(Tracer& tracer, pid_t tid, int ignored = 0);
+  // It has come there, and the event is a call that creates a thread or a process. Such a call does nothing while a
+  // signal is pending (copy_process(), kernel/fork.c), so what was kept off on the way stays with the kernel during the
+  // call as well. Returns the thread's own mask if there is any: what is created has another one, and needs this.
+  std::optional<uint64_t> keep_off_birth(Tracer& tracer, pid_t tid);
   // The thread has stopped: it has its own signal mask again.
   void let_come(Tracer& tracer, pid_t tid);
 
@@ -76,7 +81,10 @@ class HeldSignals {
   std::deque<siginfo_t> held_;
   std::deque<siginfo_t> raised_;
   Clock::time_point since_{};
+  uint64_t kept_ = 0;             // those that were kept off since the thread has last run on, as in SignalMasks
   std::optional<uint64_t> mask_;  // the thread's own, while some are kept off
+
+  void block(Tracer& tracer, pid_t tid, uint64_t signals);
 };
 
 }  // namespace redrive

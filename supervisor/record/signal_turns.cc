@@ -13,8 +13,7 @@ constexpr size_t kMostLevels = 64;
 }  // namespace
 
 bool SignalTurns::must_wait(const siginfo_t& info) const {
-  const bool queued = info.si_signo >= SIGRTMIN && info.si_code != SI_TIMER;
-  return !queued && has_had(info.si_signo);
+  return !is_queued(info) && has_had(info.si_signo);
 }
 
 bool SignalTurns::has_had(int signal) const { return levels_.back().had & bit_of(signal); }

@@ -19,6 +19,11 @@
 
 namespace redrive {
 
+// To the kernel. The first two are the C library's own; its SIGRTMIN comes after them.
+inline constexpr int kFirstRealTime = 32;
+// Whether the kernel keeps every one of these, in the order in which they came (signal(7)).
+constexpr bool is_queued(const siginfo_t& info) { return info.si_signo >= kFirstRealTime && info.si_code != SI_TIMER; }
+
 class SignalTurns {
  public:
   // Whether a signal that comes now has to wait. Only if the signal is caught, and no instruction has caused it.

@@ -108,6 +108,7 @@ struct Thread {
   bool hides_untraced = false;        // in a birth that the kernel makes without the CLONE_UNTRACED that was asked for
   bool image_at_birth = false;        // the policy wants a checkpoint before its first instruction
   cpu_set_t processors{};             // that it may run on, for all that it sees
+  std::optional<uint64_t> mask_at_birth;  // the signal mask that it, or what it creates now, has to be given
   Address clear_tid = 0;              // CLONE_CHILD_CLEARTID, set_tid_address
   uint64_t blocked = 0;               // its signal mask, but for calls that set one while they sleep
   std::optional<SignalAction> asked;  // the mask or action that its current call sets

@@ -49,12 +49,32 @@ static void be_interrupted(void) {
   for (int i = 0; i < 5; i++) MUST(raise(SIGUSR1));
 }
 
+static void* run_thread(void* unused) {
+  sigset_t blocked;
+  MUST0(pthread_sigmask(SIG_BLOCK, NULL, &blocked));
+  for (int number = 1; number < SIGRTMAX; number++) CHECK(sigismember(&blocked, number) != 1);
+  return unused;
+}
+
+// A fork or clone fails, and is made again, while a signal is pending (copy_process(), kernel/fork.c).
+static void create(void) {
+  for (int i = 0; i < 5; i++) {
+    const pid_t child = MUST(fork());
+    if (child == 0) _exit(run_thread(NULL) != NULL);
+    wait_for_exit(child, 0);
+    pthread_t thread;
+    MUST0(pthread_create(&thread, NULL, run_thread, NULL));
+    MUST0(pthread_join(thread, NULL));
+  }
+}
+
 static void do_everything(void) {
   call();
   noted += compute(1, 20);
   map();
   wait_often();
   be_interrupted();
+  create();
 }
 
 static void with_interval_timer(void) {

@@ -45,10 +45,10 @@ def bound_kept(ctx):
     inner = [i for i in intervals[1:-1] if i["checkpoint_kind"] == "image"]
     if not inner or min(i["cpu_s"] for i in inner) >= stats["checkpoint_period_s"]:
         raise Failure(f"no interval is shorter than {stats['checkpoint_period_s']} s: {intervals}")
-    for interval in inner:
-        plan = ctx.json("plan", ctx.trace, f"1:{interval['interval']}")
-        if not 0.5 < plan["predicted_s"] < stats["bound_s"]:
-            raise Failure(f"predicted {plan['predicted_s']} s for 300 MB")
+    predicted = [ctx.json("plan", ctx.trace, f"1:{interval['interval']}")["predicted_s"] for interval in inner]
+    # The first image may come while the program is still filling its memory, the last has all of it.
+    if not 0.5 < predicted[-1] or not max(predicted) < stats["bound_s"]:
+        raise Failure(f"predicted for up to 300 MB, in seconds: {predicted}")
     report = ctx.json("replay", ctx.trace, "--all")
     check_in_time(ctx, ctx.trace, report, stats["bound_s"])
 

@@ -151,7 +151,9 @@ def killed_while_undecided(ctx):
     limit = time.monotonic() + 60
     while not (ctx.trace / "images.seg").exists() and time.monotonic() < limit:
         time.sleep(0.01)
-    while sum(map(len, images_by_unit(ctx).values())) < 24 and time.monotonic() < limit:
+    while time.monotonic() < limit:
+        if sum(map(len, images_by_unit(ctx).values())) >= 24 and ctx.json("stats", ctx.trace)["messages"] >= 1000:
+            break
         time.sleep(0.05)
     os.kill(process.pid, signal.SIGKILL)
     process.finish(30)

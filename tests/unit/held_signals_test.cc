@@ -232,6 +232,36 @@ TEST_CASE("on the way to its event, a thread does not stop for more of what is h
   CHECK_EQ(mask, 0);
 }
 
+TEST_CASE("queued signals are not kept off, because those that the kernel keeps would overtake the ones that are held") {
+  Held held;
+  held.hold(SIGRTMIN);
+  held.signals.keep_off(held.tracer, kTid);
+  CHECK_EQ(held.thread->signal_mask, 0);
+  siginfo_t timer = signal_of(SIGRTMIN + 1, SI_TIMER);
+  held.signals.hold(timer, held.tracer.now());
+  held.signals.keep_off(held.tracer, kTid);
+  CHECK_EQ(held.thread->signal_mask, bit_of(SIGRTMIN + 1));
+  held.signals.let_come(held.tracer, kTid);
+  held.hold(SIGRTMIN + 1);
+  held.signals.keep_off(held.tracer, kTid);
+  CHECK_EQ(held.thread->signal_mask, 0);
+}
+
+TEST_CASE("what was kept off on the way to a call that creates a thread is kept off during the call") {
+  Held held;
+  const auto& mask = held.thread->signal_mask;
+  held.thread->signal_mask = bit_of(SIGTERM);
+  CHECK_FALSE(held.signals.keep_off_birth(held.tracer, kTid));  // nothing was
+  CHECK_EQ(mask, bit_of(SIGTERM));
+  held.hold(SIGALRM);
+  held.signals.keep_off(held.tracer, kTid, SIGCHLD);
+  held.signals.let_come(held.tracer, kTid);
+  CHECK_EQ(held.signals.keep_off_birth(held.tracer, kTid), bit_of(SIGTERM));
+  CHECK_EQ(mask, bit_of(SIGTERM) | bit_of(SIGALRM) | bit_of(SIGCHLD));
+  held.signals.let_come(held.tracer, kTid);
+  CHECK_EQ(mask, bit_of(SIGTERM));
+}
+
 TEST_CASE("neither a raised signal is kept off, nor one that an instruction could cause") {
   Held held;
   held.hold(SIGUSR1);
