@@ -47,7 +47,7 @@ std::string field(const std::string& status, const std::string& name) {
   return status.substr(start, status.find('\n', start) - start);
 }
 
-// As the kernel writes them: "0-2,5", and "ff,ffffffff" with as many digits as processors need that it knows.
+// As the kernel writes them: "0-2,5", and "ff,ffffffff" with as many digits as the processors that it knows need.
 std::string list_of(const cpu_set_t& set) {
   std::string text;
   for (size_t i = 0; i < CPU_SETSIZE; ++i) {
@@ -101,7 +101,7 @@ std::string adapted_status(const AdaptedFiles::Subject& subject, const std::stri
   return text;
 }
 
-// proc_stat(5): a line for each processor; what there are not have done nothing.
+// proc_stat(5): a line for each processor; those that do not exist have done nothing.
 std::string adapted_stat(const std::string& stat, size_t processors) {
   std::string text;
   size_t next = 0;
@@ -135,16 +135,17 @@ std::string adapted_cpuinfo(const std::string& cpuinfo, size_t processors) {
   return text;
 }
 
-// The thread that a path such as /proc/self/task/12/status is of, and the name that the file has for everybody.
+// The thread that a path such as /proc/self/task/12/status belongs to, and the name that the file has for every
+// process.
 struct StatusFile {
   pid_t tid = -1;
   std::string path;
 };
 
-// Nothing if the path is none of a status file.
+// Nothing if the path is not that of a status file.
 std::optional<StatusFile> status_file(const AdaptedFiles::Reader& reader, const std::string& path) {
   std::vector<std::string> names;
-  std::istringstream stream(path + '\n');  // so that a name behind the last slash is there, though it be empty
+  std::istringstream stream(path + '\n');  // so that there is a name after the last slash, even if it is empty
   for (std::string name; std::getline(stream, name, '/');) names.push_back(name);
   const bool of_task = names.size() == 6 && names[3] == "task";
   const bool of_process = names.size() == 4;
@@ -165,7 +166,7 @@ std::optional<std::string> AdaptedFiles::contents(const Reader& reader, const st
   if (about_processors && processors_.count()) return of_processors(reader, path);
   const auto file = status_file(reader, path);
   const auto subject = file ? find(file->tid) : std::nullopt;
-  // Elsewhere numbers mean others.
+  // In another PID namespace, numbers mean other threads.
   if (!subject || pid_in_own_namespace(reader.tid) != reader.tid) return {};
   const std::string status = kernel_file(reader.tid, file->path);
   if (status.empty()) return {};

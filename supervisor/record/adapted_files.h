@@ -1,8 +1,8 @@
-// Files in which the kernel tells what programs must not see: that a recorder traces them and filters their calls,
-// where it lets them run, and how many processors there are if programs are to find another number.
+// Files in which the kernel shows what programs must not see: that a recorder traces them and filters their calls, on
+// which processors it lets them run, and how many processors there are if programs are to find another number.
 //
-// This class says what a thread that opens such a file by name is to find: what it would find now without a recorder.
-// The recorder sees to it that the thread finds that.
+// This class says what a thread that opens such a file by name would find now without a recorder. The recorder shows it
+// that instead.
 #pragma once
 
 #include <sched.h>

@@ -14,7 +14,7 @@
 namespace redrive {
 
 void AdaptedOpens::open(Thread& thread) {
-  const size_t first = thread.row->number == SYS_open ? 0 : 1;  // openat(2): behind the directory
+  const size_t first = thread.row->number == SYS_open ? 0 : 1;  // openat(2): after the directory
   const uint64_t flags = thread.args[first + 1];
   if (thread.row->new_descriptor != NewDescriptor::file || flags & (O_ACCMODE | O_PATH | O_DIRECTORY)) return;
   const auto find_subject = [&](pid_t tid) -> std::optional<AdaptedFiles::Subject> {

@@ -1,5 +1,5 @@
-// How a thread comes to find what an adapted file holds (adapted_files.h): it gets a memory object (memfd_create(2)) in
-// the file's place.
+// Shows threads the contents of adapted files (adapted_files.h): a thread that opens one gets a memory object
+// (memfd_create(2)) in the file's place.
 #pragma once
 
 #include "supervisor/record/adapted_files.h"
@@ -18,9 +18,9 @@ class AdaptedOpens {
                ThreadControl& control)
       : calls_(calls), adapted_files_(adapted_files), tracees_(tracees), findings_(findings), control_(control) {}
 
-  // At the entry of an open: the kernel is to make an object in its place.
+  // At the entry of an open: if the file is an adapted one, has the kernel create a memory object instead.
   void open(Thread& thread);
-  // At its exit, where it is `stopped`: fills the object, and gives the registers back their values.
+  // At its exit, with the registers `stopped`: fills the object, and restores the registers in `regs`.
   void fill(Thread& thread, const user_regs_struct& stopped, user_regs_struct& regs);
 
  private:

@@ -13,7 +13,7 @@ namespace redrive {
 
 struct Thread;
 
-// A thread that has had the baton for so long gives it up at its next event, if others wait.
+// A thread that has had the baton for this long gives it up at its next event, if others wait.
 inline constexpr std::chrono::milliseconds kBatonSlice{5};
 
 class Baton {

@@ -85,7 +85,7 @@ void Births::born(Thread& parent, pid_t tid) {
       if (process.gate) process.gate->use_table(nullptr);
     } else {
       made.fds->known = process.fds->known;
-      // What one of them connects, the other one is connected to.
+      // A socket that one of them connects is connected for the other one, too.
       if (process.gate) process.gate->forget_fresh(0, gate::kDescriptors - 1);
     }
     made.brk = process.brk;
@@ -149,8 +149,8 @@ void Births::born(Thread& parent, pid_t tid) {
 }
 
 // A child writes its own number when the kernel first runs it, right before its first stop (schedule_tail(),
-// kernel/sched/core.c). Who shares that memory must find it there after the birth, as in a replay. So the parent stays
-// in the kernel until the child has stopped, or was killed; what the child has come to is handled in its turn.
+// kernel/sched/core.c). Processes that share that memory must find it there after the birth, as in a replay. So the
+// parent stays in the kernel until the child has stopped, or was killed; the child's stop is handled in its turn.
 void Births::let_write_number(pid_t child) {
   if (!tracees_.is_early(child)) stops_.await(child);
 }

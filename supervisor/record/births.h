@@ -40,8 +40,8 @@ class Births {
         turns_(turns),
         handler_(handler) {}
 
-  // The kernel would not tell of a child that is born with CLONE_UNTRACED, so it makes the child without. A program
-  // that nobody traces, as far as it knows, sees no difference.
+  // The kernel does not report a child that is born with CLONE_UNTRACED, so this has it make the child without that
+  // flag. A program that, as far as it knows, is not traced sees no difference.
   void hide_untraced(Thread& thread);
   // The child is noted in the open event, so nothing may happen in the unit until it is born: not even the end of
   // another process, or of its execve.

@@ -105,14 +105,14 @@ void CallEvents::close_call(Thread& thread, int64_t result, const Memory& memory
   layout_.note(thread, result, event, served);
   if (thread.changes_object) {
     object_sharing_.note_change(thread, result, event);
-    outside_.report_changes();  // the call's own is none
+    outside_.report_changes();  // the call's own change is not one of these
     thread.changes_object = 0;
   }
   if (row.special == Special::write_process) foreign_.note_write(thread, result, event);
   if (is_birth(row) && result > 0) note_birth(thread, memory, event);
   if (thread.asked && result == 0) forced_.has_asked(thread);
   if (!served && result >= 0 && row.new_descriptor == NewDescriptor::file) {
-    // From now on its writes are looked at.
+    // From now on the process's writes are examined.
     thread.process->opens_memory |= foreign_.memory_behind(*thread.process, static_cast<uint64_t>(result)) != 0;
   }
   if (result > 0 && thread.process->opens_memory) {

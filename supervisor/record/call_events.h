@@ -29,17 +29,17 @@ class CallEvents {
         forced_(forced),
         woken_(woken) {}
 
-  // The entry of the thread's call, to be filled in.
+  // Opens the event of the thread's call, to be filled in.
   Event& open_event(Thread& thread);
-  // A call begins, with thread.entry, args and row; `memory` is the thread's at its entry.
+  // A call begins, which thread.entry, args and row describe; `memory` is the thread's at its entry.
   void open_call(Thread& thread, const Memory& memory);
-  // A call ends that was opened; `memory` is the thread's at its exit. `served`: its record, if it was. `times` and
-  // `cycle`: it stands for several calls, as an event does.
+  // A call that was opened ends; `memory` is the thread's at its exit. `served`: its record, if it was served. `times`
+  // and `cycle`: how many calls it stands for, as in Event.
   void close_call(Thread& thread, int64_t result, const Memory& memory, const gate::Record* served = nullptr,
                   uint64_t times = 1, uint32_t cycle = 1);
   // What is behind the descriptor in an argument, valid until the next call; null if that cannot be told.
   const Endpoint* endpoint(Thread& thread, int fd_arg);
-  // Nobody runs in the unit any more, and all that it received is known.
+  // No thread of the unit runs any more, and all that it received is known.
   void end_messages(const Unit& unit);
 
  private:
@@ -53,7 +53,7 @@ class CallEvents {
   ForeignMemory& foreign_;
   ForcedSignals& forced_;
   WokenCalls& woken_;
-  // Used again and again:
+  // Reused memory:
   std::vector<Span> spans_;
   Bytes scratch_;
 };

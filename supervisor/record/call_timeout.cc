@@ -13,7 +13,7 @@ bool is_in_register(const SyscallRow& row) {
   return row.args[static_cast<size_t>(row.timeout_arg)].kind == ArgKind::val;
 }
 
-// How long the call may sleep, relative to its entry; nothing if that is not limited, or known to the kernel even if
+// How long the call may sleep, relative to its entry; nothing if there is no limit, or if the kernel knows it even when
 // the call is entered again.
 std::optional<std::chrono::nanoseconds> timeout_of(const CallTimeout::Call& call) {
   if (!call.row || call.row->timeout_arg < 0) return {};

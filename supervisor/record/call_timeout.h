@@ -1,9 +1,9 @@
-// The timeout of the call that a thread makes, if the recorder has woken the thread there and the kernel enters the
-// call again: then it sleeps for what is left, and not for all of it once more. The program finds its own timeout at
-// the call's exit, in the register or memory where it was.
+// The timeout of a call in which the recorder has woken the thread, and which the kernel enters again: the call then
+// sleeps for what is left, and not for the whole time again. At the call's exit the program finds its own timeout, in
+// the register or memory where it was.
 //
-// Where the kernel itself knows when such a call is over (nanosleep(2)), or nobody knows when it began (a socket's
-// timeout), there is nothing to do.
+// There is nothing to do if the kernel itself knows when such a call is over (nanosleep(2)), or if it is not known when
+// the call began (a socket's timeout).
 #pragma once
 
 #include <time.h>
@@ -25,32 +25,32 @@ class CallTimeout {
     const std::array<uint64_t, 6>& args;
     const Memory& memory;  // of the program
   };
-  // What stands elsewhere in memory while the call lasts.
+  // The program's own timeout, in whose place memory holds what is left of it while the call lasts.
   struct Own {
     Address at = 0;
     timespec timeout{};
   };
 
-  // The thread enters a call. If it is one that it enters again, less is left: in memory that is put in place of the
-  // program's timeout here; for a register it is returned, in ms, and the caller puts it there.
+  // The thread enters a call. If it enters the call again, less time is left: a timeout in memory is replaced here by
+  // what is left; for one in a register, what is left is returned, in ms, and the caller puts it there.
   std::optional<uint64_t> enter(const Call& call, Clock::time_point now);
-  // The thread has entered a call that was not seen then.
+  // Says when the thread entered its call, if that was not seen at the time.
   void entered_at(Clock::time_point then) { entered_at_ = then; }
   // The kernel ends the call only to enter it again.
   void enters_again(const Call& call);
   // A handler runs first: the thread's next call is another one.
   void forget() { enters_again_ = false; }
 
-  // At the exit: whether the register is to hold the program's own again.
+  // At the exit: whether the program's own timeout must be put back into the register.
   bool take_shortened();
-  // What is to stand in memory at the exit.
+  // What must be put back into memory at the exit.
   const std::optional<Own>& own() const { return own_; }
   std::optional<Own> take_own();
 
  private:
   Clock::time_point entered_at_{};             // the current call
   std::optional<Clock::time_point> deadline_;  // of the call that was woken
-  bool enters_again_ = false;                  // ... and that is the thread's next one
+  bool enters_again_ = false;                  // that call is the thread's next one
   bool shortened_ = false;
   std::optional<Own> own_;
 };

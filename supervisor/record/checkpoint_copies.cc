@@ -49,7 +49,8 @@ Result<uint64_t> CheckpointCopies::inject(Thread& thread, const user_regs_struct
   int index = 0;
   for (const uint64_t arg : args) syscall_arg(regs, index++) = arg;
   control_.set_regs(thread, regs);
-  // A clone starts again while a signal is pending (fork(2), ERESTARTNOINTR), which a timer can make it be every time.
+  // A clone starts again while a signal is pending (fork(2), ERESTARTNOINTR), and with a timer one can be pending every
+  // time.
   const uint64_t own = block_signals(tracer_, thread.tid);
   for (;;) {
     control_.resume(thread, Resume::to_syscall_exit);

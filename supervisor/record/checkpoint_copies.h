@@ -17,7 +17,7 @@ class CheckpointCopies {
   CheckpointCopies(Tracer& tracer, ImageWorker& images, Tracees& tracees, ThreadControl& control, Ends& ends)
       : tracer_(tracer), images_(images), tracees_(tracees), control_(control), ends_(ends) {}
 
-  // In a register that clone(2) does not read: copies can be told from what programs make.
+  // Put into a register that clone(2) does not read, to tell copies from what programs make.
   static constexpr uint64_t kMark = 0x79706f63;
 
   // Has the thread make a call in place of the one at whose entry it is stopped; afterwards it is stopped at its exit,
@@ -28,12 +28,12 @@ class CheckpointCopies {
   // if it was killed.
   bool give(ImageJob& job, pid_t copy, const Thread& original);
   void end(pid_t copy);
-  // Whether an unknown tracee is a copy whose original was killed before its birth was reported.
+  // Whether an unknown tracee is a copy whose original was killed before the copy's birth was reported.
   bool is_lost(pid_t tid);
   // Ends the copies whose images are stored.
   void collect();
-  // Before a process changes its group: the end of a copy that stayed in the former one would leave that orphaned, and
-  // the kernel hangs up on orphaned groups with stopped members (setpgid(2), _exit(2)).
+  // Call this before a process changes its group: the end of a copy that stayed in the former group would orphan it,
+  // and the kernel hangs up on orphaned groups with stopped members (setpgid(2), _exit(2)).
   void end_all();
   // At a call's entry: has the program's process wait for a copy that has ended, and enter the call again.
   void reap(Thread& thread);

@@ -19,15 +19,15 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kSkippedInterval = 10ms;  // until it is tried again to take a checkpoint that was skipped
+constexpr auto kSkippedInterval = 10ms;  // until a checkpoint that was skipped is tried again
 
-constexpr int kShareOfFailures = 20;  // ... and so much longer than the attempt took, if it failed
+constexpr int kShareOfFailures = 20;  // ... or this many times as long as the attempt took, if it failed
 
 constexpr auto kClockInterval = 1ms;  // how often a unit's CPU clock is asked whether a checkpoint is due
 
-constexpr auto kWakeInterval = 100ms;  // how often it is asked whether a unit is to be woken for a checkpoint
+constexpr auto kWakeInterval = 100ms;  // how often the policy is asked whether a unit is to be woken for a checkpoint
 
-// Whether a call that sleeps has done nothing yet: once woken, it can be entered again as if nothing had been.
+// Whether a call that sleeps has done nothing yet: once woken, it can be entered again as if nothing had happened.
 bool sleeps_whole(int64_t number, std::span<const uint64_t, 6> args) {
   switch (number) {
     case SYS_read:
@@ -142,8 +142,8 @@ void Checkpointer::checkpoint(Thread& trigger) {
   Process& process = *trigger.process;
   Unit& unit = *process.unit;
   const user_regs_struct entry = trigger.entry;
-  // Only a process that shares its memory with nobody can be copied by a clone; a joined unit is read while it is
-  // stopped. So is one whose copy would begin a PID namespace, and end it.
+  // Only a process that shares its memory with no other can be copied by a clone; a joined unit is read while it is
+  // stopped. So is a process whose copy would begin a PID namespace, and end it.
   const bool copied = unit.processes.size() == 1 && !forks_into_namespace(process.pid);
   const auto skip = [&](const std::string& why) {
     copies_.count_skipped();

@@ -35,12 +35,14 @@ class Checkpointer {
         capture_(capture),
         copies_(copies) {}
 
-  // Whether the unit is to take one before its next event. Asking costs: it is done once in a while.
+  // Whether the unit is to take one before its next event. Looking is expensive, so it is done only once in a while; in
+  // between, the answer is false.
   bool is_due(Unit& unit);
-  // If the policy looks for a good place, all units stop at each event, where it is asked.
+  // If the policy looks for a good place, all units stop at each event, so that it can be asked there.
   void ask_at_each_event();
-  // What the policy waits for until all units have taken their checkpoints must not wait for one that sleeps: it is
-  // woken, takes its checkpoint and enters its call again. Not calls that would return with a part of their work done.
+  // If the policy waits until all units have taken their checkpoints, it must not have to wait for a unit that sleeps:
+  // such a unit is woken, takes its checkpoint and enters its call again. It is not woken in a call that would return
+  // with part of its work done.
   void wake(Unit& unit);
   // At the entry of a call: takes a checkpoint, and has the thread enter its call again.
   void checkpoint(Thread& trigger);
@@ -52,8 +54,8 @@ class Checkpointer {
   // interval has begun. `regs` are the trigger's if it has not run yet, `known` as in capture().
   void store_now(Unit& unit, Thread& trigger, const user_regs_struct* regs,
                  const StateCapture::KnownMappings* known = nullptr);
-  // The image that a joined unit needs before anybody in it goes on, at a thread that is stopped. False: this one was
-  // killed.
+  // Stores the image that a joined unit needs before any thread in it continues. The given thread is stopped; false if
+  // it was killed.
   bool begin_joined_interval(Unit& unit, Thread& thread);
 
   // A unit has ended: if it has images, the next one that is stored says so.

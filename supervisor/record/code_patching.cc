@@ -65,8 +65,8 @@ void CodePatching::patch_instruction(Thread& thread, Address at, SiteKind kind) 
   if (gate->trampolines_near(at) || map_trampolines(thread, at)) gate->replace(process.memory, at, *found->site);
 }
 
-// Whether another thread of the address space is at an instruction there. One that is in a call is told where it goes
-// on when it comes out of it.
+// Whether another thread of the address space is at an instruction there. A thread that is in a call is told where to
+// continue when it comes out.
 bool CodePatching::in_use(const Thread& thread, const AddressRange& code) const {
   return std::any_of(tracees_.threads().begin(), tracees_.threads().end(), [&](const auto& entry) {
     const Thread& other = *entry.second;

@@ -21,7 +21,7 @@ class ThreadControl;
 
 class CodePatching {
  public:
-  // `cache`: what is known of files already, and is told what was learnt of them; null if there is none.
+  // `cache`: holds what is known of files already, and is told what was learnt of them; null if there is none.
   CodePatching(FileCache* cache, TraceeCalls& calls, TraceWriter& writer, const RecorderLimits& limits,
                GateArena* arena, Tracees& tracees, Findings& findings, ThreadControl& control)
       : calls_(calls),
@@ -52,10 +52,10 @@ class CodePatching {
   // At the end: notes the instructions that have stopped most often in the trace, and keeps what was learnt in the
   // cache.
   void keep();
-  // Whether the thread's call is made by a library, as the dynamic linker is one. A program that maps code by itself is
-  // an emulator or a translator: it reads that code, and finds what the file holds.
+  // Whether the thread's call is made by a library; the dynamic linker is one. A program that maps code by itself is an
+  // emulator or a translator: it reads that code, and finds what the file holds.
   bool is_made_by_library(const Thread& thread);
-  // What mapping code of the file calls for, which can be reached now.
+  // What has to be done when code of this file is mapped. The file must be reachable.
   gate::MappedCode mapped_code(const MappedFile& file, const std::string& name);
 
  private:

@@ -35,7 +35,7 @@ bool ConfinedCalls::forbidden(Thread& thread) {
   return !std::holds_alternative<Confinement::Allowed>(verdict);
 }
 
-// A forbidden call ends the thread, or its whole process if that has no other.
+// A forbidden call ends the thread, or its whole process if there is no other thread.
 void ConfinedCalls::end_forbidden(Thread& thread, int signal, bool whole_process) {
   Process& process = *thread.process;
   Event& entry = events_.open_event(thread);
@@ -58,7 +58,7 @@ void ConfinedCalls::end_forbidden(Thread& thread, int signal, bool whole_process
     tracer_.send(process.pid, SIGKILL);
     return;
   }
-  // The kernel does it, by the filter that the recorder has installed.
+  // The kernel ends it, by the filter that the recorder has installed.
   const ExactCall call = fatal_call(whole_process);
   user_regs_struct regs = thread.entry;
   regs.orig_rax = static_cast<uint64_t>(call.number);

@@ -1,5 +1,5 @@
-// What becomes of calls that programs have forbidden themselves (confinement.h). It is decided at the entry of each
-// call before anything else is done about it; what is always allowed is served inside the program as ever.
+// Handles calls that programs have forbidden themselves (confinement.h). This is decided at the entry of each call,
+// before anything else is done about it; calls that are always allowed are served inside the program as usual.
 #pragma once
 
 #include "supervisor/record/tracee.h"
@@ -26,8 +26,8 @@ class ConfinedCalls {
         ends_(ends),
         stopped_calls_(stopped_calls) {}
 
-  // The thread is at the entry of a call. True if that is forbidden; then all is done, and nothing has been logged
-  // before.
+  // The thread is at the entry of a call. True if the call is forbidden; then it has been handled here, and nothing was
+  // logged before.
   bool forbidden(Thread& thread);
   // Answers a call by which the thread asks or says what is forbidden.
   void confine(Thread& thread);

@@ -111,7 +111,7 @@ Confinement::Verdict Confinement::judge_confined(const Call& call) const {
     }
     case SECCOMP_RET_TRAP:
       return Trapped{trap_of(call, value), static_cast<int64_t>(call.number)};  // the handler finds the number there
-    // Nobody traces the program, or listens for its calls.
+    // As if there were neither a tracer of the program nor a listener for its calls.
     case SECCOMP_RET_TRACE:
     case SECCOMP_RET_USER_NOTIF:
       return Answered{-ENOSYS};
@@ -175,7 +175,7 @@ int64_t Confinement::set_strict() {
   return 0;
 }
 
-// As seccomp(2) checks what it is given, in the same order.
+// Checks what it is given as seccomp(2) does, in the same order.
 Confinement::Reply Confinement::add_filter(const Caller& caller, uint64_t flags, Address program) {
   constexpr uint64_t kListener = SECCOMP_FILTER_FLAG_NEW_LISTENER;
   sock_fprog header{};
@@ -200,8 +200,8 @@ Confinement::Reply Confinement::add_filter(const Caller& caller, uint64_t flags,
   return {0};
 }
 
-// To all, if each has only filters that this thread has. Else to none: returns the number of one that has others, or
-// ESRCH `as_error`.
+// Gives the filters to all of the others, if each has only filters that this thread has. Otherwise gives them to none,
+// and returns the number of one that has other filters, or ESRCH if `as_error`.
 int64_t Confinement::give_to(std::span<const Other> others, const std::shared_ptr<const ProgramFilters>& filters,
                              bool as_error) {
   int64_t in_the_way = 0;

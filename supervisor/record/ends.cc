@@ -54,7 +54,7 @@ void Ends::end_thread(Thread& thread, bool whole_process) {
   if (!whole_process) signals_.pass_on_held(thread);
   thread.run = Thread::Run::syscall;
   control_.resume(thread, Resume::cont);
-  // A leader's end is reported only after its last thread's; the others go on meanwhile.
+  // A leader's end is reported only after its last thread's; the others continue meanwhile.
   if (leader && !last) turns_.give_up(unit);
 }
 
@@ -68,14 +68,14 @@ void Ends::exits(Thread& thread, TraceeEnd end) {
   control_.resume(thread, Resume::cont);
 }
 
-// A thread ends, or has ended: that of a process which is killed is an event, all else is known by its call.
+// A thread ends, or has ended. The end of a process that is killed is an event; every other end is known from its call.
 void Ends::note_end_of_process(const Thread& thread, TraceeEnd end) {
   Process& process = *thread.process;
   Unit& unit = *process.unit;
   if (process.end_logged || !unit.in_interval || thread.left_out) return;
   const bool last = process.threads == 1;
   const auto is_its = [&](const auto& entry) { return entry.second->process == &process; };
-  // The threads beside one that executes a program are killed as well.
+  // When one thread executes a program, the other threads of its process are killed as well.
   const bool executes = std::any_of(unit.threads.begin(), unit.threads.end(), [&](const auto& entry) {
     const SyscallRow* const row = entry.second->row;
     const bool inside = entry.second->run == Thread::Run::syscall || entry.second->run == Thread::Run::blocked;

@@ -23,7 +23,7 @@ class Turns;
 // What is left when the program that was launched has ended.
 struct LeftBehind {
   int exit_status = 0;   // the program's
-  size_t processes = 0;  // that it has started, and that live on
+  size_t processes = 0;  // that it has started, and that are still alive
 };
 
 class Ends {
@@ -48,14 +48,14 @@ class Ends {
 
   // At the entry of exit or exit_group, which does not return.
   void end_thread(Thread& thread, bool whole_process);
-  // Where processes share memory, others see what the kernel does when a thread is killed, so its end is to be reported
-  // before the kernel takes its memory. The thread is stopped.
+  // Where processes share memory, others see what the kernel does when a thread is killed, so the thread's end must be
+  // reported before the kernel takes its memory. The thread must be stopped.
   void ask_for_exit(Thread& thread);
   // A thread is about to end, and still has its memory.
   void exits(Thread& thread, TraceeEnd end);
   // The kernel has reported the end of a tracee.
   void ended(pid_t tid, TraceeEnd end);
-  // At a stop, when nothing refers to them: a recording holds no memory for what has ended.
+  // Frees units that have ended. Call this at a stop, when nothing refers to them.
   void forget_ended();
   // The unit has become part of another one.
   void unit_ended(UnitId id) { ended_units_.push_back(id); }
@@ -68,7 +68,7 @@ class Ends {
   // Nothing while it lives.
   std::optional<Clock::time_point> root_ended() const { return root_ended_; }
 
-  // The next stop of a tracee. Nothing if it has ended, which is handled then.
+  // Waits for the next stop of a tracee. Nullopt if it has ended; then its end has been handled.
   std::optional<Stop> wait_stop(pid_t tid);
 
  private:
@@ -88,7 +88,7 @@ class Ends {
   SignalDelivery& signals_;
   Joiner& joiner_;
   Turns& turns_;
-  std::vector<UnitId> ended_units_;  // nobody runs in them any more
+  std::vector<UnitId> ended_units_;  // no thread runs in them any more
   pid_t root_ = -1;
   TraceeEnd root_end_;
   std::optional<Clock::time_point> root_ended_;

@@ -20,17 +20,17 @@ class FileCopies {
   FileCopies(TraceWriter& writer, MappedObjects& objects, Findings& findings)
       : writer_(writer), objects_(objects), findings_(findings) {}
 
-  // The file behind the descriptor of an mmap that is stopped at its exit, of which the trace gets a copy. None if it
-  // is none, or cannot be had.
+  // The file behind the descriptor of an mmap that is stopped at its exit, of which the trace gets a copy. Nullopt if
+  // there is no such file, or it cannot be found.
   std::optional<KnownFile> look_at_file(Thread& thread);
   // The trace's number of a file that is mapped there.
   Result<uint64_t> file_of(MappedFiles& files, const Mapping& mapping);
 
-  // What the trace holds of the file by its times (stat(2)) may not be what it holds from now on: writing through a
-  // mapping need not change them.
+  // Forgets the copies of the file. A version is known by its times (stat(2)), but writing through a mapping need not
+  // change these, so a copy may differ from what the file holds from now on.
   void forget(uint64_t device, uint64_t inode);
-  // A file whose private mappings are served from now on, by its place in the arena; and of such a place, null if there
-  // is none.
+  // Notes a file whose private mappings are served from now on, by its place in the arena. served() returns the file
+  // with such a place; null if there is none.
   void serve(uint32_t place, KnownFile file) { served_files_.insert_or_assign(place, std::move(file)); }
   const KnownFile* served(uint32_t place) const;
 

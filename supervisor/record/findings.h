@@ -28,7 +28,7 @@ class Findings {
   // A unit has ended: how its calls were recorded, and which were refused, goes into the trace.
   void add_calls(const Unit& unit);
 
-  // Of units that have ended, by call and answer.
+  // The refusals in units that have ended, by call and answer.
   const std::map<std::string, Refused>& refused() const { return refused_; }
   const std::vector<Unsure>& unsure() const { return unsure_; }
 

@@ -15,7 +15,7 @@ constexpr uint64_t kRedZone = 128;  // below the stack pointer
 
 constexpr uint64_t kSetSize = sizeof(uint64_t);
 
-// Null if the signal is none that is forced for an instruction that is answered.
+// Null if the signal is not one that is forced for an instruction that is answered.
 SignalAction* action_of(Process& process, int signal) {
   if (signal == SIGSEGV) return &process.segv;
   return signal == SIGILL ? &process.ill : nullptr;

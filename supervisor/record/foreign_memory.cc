@@ -136,8 +136,8 @@ void ForeignMemory::note_write(Thread& thread, int64_t result, Event& event) {
   }
 }
 
-// The memory that a call, which has read `length` bytes, has read of `source`; empty if it is none of a recorded
-// process.
+// The memory that a call which has read `length` bytes has read, and in `source` the process that it belongs to; empty
+// if that is not a recorded process.
 std::vector<AddressRange> ForeignMemory::read_by(const Thread& thread, uint64_t length, const Process** source) {
   const Process& process = *thread.process;
   const auto& args = thread.args;

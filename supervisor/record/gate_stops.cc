@@ -15,7 +15,8 @@
 
 namespace redrive {
 
-// The kernel may have written before a signal ended the call that is being served: it will find what it found before.
+// The kernel may have written before a signal ended the call that is being served. When the call is made again, it must
+// find what it found before.
 void GateStops::undo_writes(const Process& process) {
   auto current = RingReader::current(*process.gate->slot());
   if (!current || current->next() != RingStretch::Next::record) return;
@@ -109,9 +110,9 @@ bool GateStops::open_in_slot(Thread& thread) {
   return true;
 }
 
-// Whether the thread is stopped right behind the instruction that has made its call, and a signal or we have ended
-// that: the result says what the kernel does now. Not the gate's own calls, nor one that it has tried without a
-// timeout.
+// Whether the thread is stopped right after the instruction that has made its call, and a signal or the recorder has
+// ended the call: the result says what the kernel does next. False for the gate's own calls, and for one that it has
+// tried without a timeout.
 bool GateStops::is_cut_short(const Thread& thread, const user_regs_struct& regs) const {
   const auto result = static_cast<int64_t>(regs.rax);
   if (!in_gate(thread, regs.rip) || regs.rip != arena_->header().executed) return false;
@@ -197,7 +198,7 @@ bool GateStops::serve_again(Thread& thread) {
   if (served_.idle()) {  // else the next tick looks
     if (messages_.looks_for_place()) return false;
     if (checkpointer_.is_due(*thread.process->unit)) {
-      thread.process->unit->last_clock_check = {};  // it is to be asked again at once
+      thread.process->unit->last_clock_check = {};  // so that it is asked again at once
       return false;
     }
   }

@@ -96,7 +96,7 @@ std::optional<HeldPayload> HeldPayloads::settle(const Policy::Settled& settled) 
   if (!settled.keep) return std::nullopt;
   if (entry.slot) {
     entry.held.bytes.resize(entry.size);
-    // Unlogged, its sender is executed again: that is always right.
+    // If the payload is not logged, its sender is executed again, which is always right.
     if (!read_at(file_.get(), entry.held.bytes, entry.offset)) return std::nullopt;
   }
   return std::move(entry.held);

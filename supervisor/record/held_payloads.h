@@ -1,5 +1,6 @@
-// Payloads of received messages of which the policy says later whether they are kept: in memory, and beyond some of
-// that in a file without a name in the directory of the trace. What that has no room for either is kept.
+// Payloads of received messages for which the policy decides later whether they are kept. They are held in memory and,
+// beyond a limit, in a nameless file in the directory of the trace. Those for which there is no room there either are
+// kept.
 #pragma once
 
 #include <map>
@@ -32,9 +33,9 @@ class HeldPayloads {
   HeldPayloads(std::string directory, Limits limits) : directory_(std::move(directory)), limits_(limits) {}
   explicit HeldPayloads(std::string directory) : HeldPayloads(std::move(directory), Limits()) {}
 
-  // Tickets ascend. What there is no room for any more is returned, the oldest first: it is to be kept.
+  // Tickets ascend. Returns the payloads for which there is no room any more, the oldest first: they are to be kept.
   [[nodiscard]] std::vector<HeldPayload> add(uint64_t ticket, HeldPayload held);
-  // Holds it no longer. Returned is what is to be kept.
+  // Stops holding the payload, and returns it if it is to be kept.
   std::optional<HeldPayload> settle(const Policy::Settled& settled);
 
  private:

@@ -9,9 +9,9 @@ namespace redrive {
 namespace {
 constexpr uint64_t kMaxQueued = 256 << 20;
 using Clock = std::chrono::steady_clock;
-// From the first image that is written, and from one publication to the next: each costs several fsyncs, which take at
-// most half of the time, and a program that is over sooner needs none. What is written and not published can be lost
-// with the machine, not with the recorder.
+// The time from the first image that is written to its publication, and from one publication to the next. Each costs
+// several fsyncs, which take at most half of the time, and a program that ends sooner needs none. What is written and
+// not published can be lost with the machine, not with the recorder.
 constexpr Clock::duration kPublishEvery = std::chrono::seconds(1);
 }  // namespace
 
@@ -88,7 +88,7 @@ void ImageWorker::run() {
     if (unpublished_ > 0 && began >= publish_at) {
       busy_ = true;
       lock.unlock();
-      // The writer keeps an error, and says it when the recording ends.
+      // The writer keeps an error, and reports it when the recording ends.
       const bool published = static_cast<bool>(writer_.publish_images());
       lock.lock();
       busy_ = false;

@@ -1,5 +1,5 @@
-// Publishes images off the critical path: a thread of its own reads a stopped copy's memory piece by piece, and takes
-// what was read already, and hands it to the trace.
+// Publishes images off the critical path: a separate thread reads the memory of a stopped copy piece by piece, adds
+// what was read already, and hands it all to the trace.
 #pragma once
 
 #include <deque>
@@ -34,7 +34,7 @@ struct ImageJob {
     Bytes original;
   };
   std::vector<Patch> patches;
-  // The pages as they would be; `copy` holds them if that makes a difference.
+  // The pages as they would be without patches; `copy` holds them if that makes a difference.
   std::span<const uint8_t> unpatched(uint32_t process, Address address, std::span<const uint8_t> pages,
                                      Bytes& copy) const;
   // The copy whose private pages are still to be read (process 0 of the state); -1 if there is none.

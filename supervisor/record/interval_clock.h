@@ -1,7 +1,8 @@
-// The clock of a unit's intervals: CPU time of all its processes, and what a replay needs for served calls beside that.
+// The clock of a unit's intervals: CPU time of all its processes, plus what a replay additionally needs for served
+// calls.
 //
 // Calls that were served in process become events later than they were made, many at a time. Then the clock is not read
-// at each: it goes evenly from where it last was, over one step for each call, to where it was when they were taken off
+// at each: it advances evenly, by one step for each call, from its last reading to that at which they were taken off
 // their ring (begin_served() to end_served()).
 //
 // The recorder's thread may ask for CPU time (cpu_ns(), interval_cpu_ns()) while another one makes events of served
@@ -38,14 +39,14 @@ class IntervalClock {
   void begin();
   // CPU time since the interval began.
   uint64_t interval_cpu_ns() { return cpu_ns() - base_ns_; }
-  // Since the interval began. While served calls become events: of the current one.
+  // Time since the interval began; while served calls become events, that of the current call.
   uint64_t interval_ns() { return served_ns_ ? *served_ns_ : interval_cpu_ns() + replay_ns_; }
-  // The same, of an event: calls that are served from then on come later.
+  // The same for an event: calls that are served from then on come later.
   uint64_t event_ns();
-  // The interval's replay will need so much more.
+  // The interval's replay will need this much more.
   void add_replay(uint64_t ns) { replay_ns_ += ns; }
 
-  // So many served calls become events, each of which costs a replay `call_ns`. They were taken off the ring at
+  // This many served calls become events, each of which costs a replay `call_ns`. They were taken off the ring at
   // `interval_cpu_ns`.
   void begin_served(uint64_t interval_cpu_ns, uint64_t calls, uint64_t call_ns);
   // The next of them.

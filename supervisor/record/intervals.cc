@@ -9,13 +9,13 @@
 namespace redrive {
 namespace {
 
-constexpr uint64_t kAskedBefore = 8;    // of T
-constexpr uint64_t kStoppedAfter = 32;  // of T
+constexpr uint64_t kAskedBefore = 8;    // a checkpoint is asked for T/8 early
+constexpr uint64_t kStoppedAfter = 32;  // ... and the unit is stopped for it T/32 later
 
 }  // namespace
 
 void Intervals::begin(Unit& unit, CheckpointKind kind, Process& process, uint64_t pause_ns) {
-  unit.log.flush();  // no series goes on from one interval into the next, and no call ends in the one where it began
+  unit.log.flush();  // no series and no call extends from one interval into the next
   unit.in_interval = true;
   unit.end_state.clear();
   unit.interval = unit.next_interval++;

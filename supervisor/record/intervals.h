@@ -1,5 +1,5 @@
-// Where the intervals of units begin and end, in the log and in the trace. At most one interval of a unit goes on. No
-// series and no call goes on from one interval into the next.
+// Where the intervals of units begin and end, in the log and in the trace. A unit has at most one interval at a time.
+// No series and no call extends from one interval into the next.
 #pragma once
 
 #include "logstore/trace.h"
@@ -20,12 +20,13 @@ class Intervals {
   // The thread is about to end its unit's interval together with its program, if the kernel lets it. What others'
   // calls may still write is left out: it could be there already.
   void note_end_state(const Thread& thread, const user_regs_struct& regs) const;
-  // Of an interval that begins with this much memory: restoring it and executing the interval have to fit into the
-  // bound. Where they cannot, nor could with less than a quarter of T, closer checkpoints would only cost.
+  // The period of an interval that begins with this much memory: restoring the memory and executing the interval must
+  // fit into the bound. Where they cannot, closer checkpoints would only cost; so would any closer than a quarter of T.
   uint64_t period_ns(uint64_t memory_bytes) const;
-  // When the unit is asked for one: so much before T that it comes to a call, or is stopped where it is, within T.
+  // When the unit is asked for a checkpoint: early enough before T that it comes to a call, or is stopped where it is,
+  // within T.
   uint64_t checkpoint_at_ns(const Unit& unit) const;
-  // When it is stopped for it where it is, if it has come to no call by then.
+  // When the unit is stopped where it is for the checkpoint, if it has not come to a call by then.
   uint64_t stop_at_ns(const Unit& unit) const;
 
  private:

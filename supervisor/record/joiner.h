@@ -18,16 +18,15 @@ class Joiner {
   Joiner(Tracer& tracer, TraceWriter& writer, Intervals& intervals, Ends& ends, Placer& placer, Turns& turns)
       : tracer_(tracer), writer_(writer), intervals_(intervals), ends_(ends), placer_(placer), turns_(turns) {}
 
-  // The unit to wait for so that this one comes into one with the other: the other one may be frozen itself, to become
-  // part of a third. Null if that is this one, which absorbs the other at its next event; until then the other does not
-  // run.
+  // The unit to wait for so that this one and the other become one: the other may itself be frozen, to become part of a
+  // third. Null if that is this one, which absorbs the other at its next event; until then the other does not run.
   static Unit* join_target(const Unit& unit, Unit* other);
   // Freezes the thread's unit until `target`, which is not frozen, is at an event. Then the thread's stop is handled
   // (again).
   void join_unit(Thread& thread, Thread::Stop stop, Unit& target, const std::string& object);
   // A unit that has ended does not become part of another one.
   static void leave_join(Unit& unit);
-  // Those that wait for this unit become part of it, and with each those that wait for that one.
+  // The units that wait for this one become part of it, together with those that wait for them.
   void absorb(Unit& unit);
 
  private:

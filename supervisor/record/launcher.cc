@@ -19,7 +19,7 @@
 namespace redrive {
 namespace {
 
-// In the new process. `failed` is what a message about a failure begins with.
+// Runs in the new process. `failed` is what a message about a failure begins with.
 [[noreturn]] void execute(const Fd& go, const char* path, char* const* arguments, const sock_fprog& filter,
                           const std::string& failed) {
   char byte = 0;

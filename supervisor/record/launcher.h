@@ -1,5 +1,5 @@
-// Starts the program that the user wants to record: under the filter that has its calls stop (seccomp(2)), with what
-// redrive has changed in its own process given back, and not before its tracer is there.
+// Starts the program that the user wants to record: under the filter that has its calls stop (seccomp(2)), with
+// everything restored that redrive has changed in its own process, and not before its tracer is there.
 #pragma once
 
 #include <sys/types.h>
@@ -20,7 +20,7 @@ class Launcher {
   static Result<Launcher> fork(const std::string& path, const std::vector<std::string>& arguments,
                                const GateArena* arena);
 
-  // The process. It waits until go() is called; if that never is, it ends when this object does.
+  // The process. It waits until go() is called; if that never happens, it ends when this object does.
   pid_t pid() const { return pid_; }
   // Lets it execute the program. If it cannot, it says why on standard error and exits with 127 or 126 (exit_status.h).
   Result<void> go();

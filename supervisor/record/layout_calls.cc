@@ -28,7 +28,8 @@ bool LayoutCalls::mappable(Thread& thread) {
   return (type != S_IFCHR && type != S_IFSOCK && type != kNoType) || info.st_rdev == kDevZero;
 }
 
-// What the call has changed of where the process shows shared objects; unit_to_join() has seen what it mapped shared.
+// Notes what the call has changed about where the process shows shared objects; unit_to_join() has seen what it mapped
+// shared.
 void LayoutCalls::note_layout(const Thread& thread, int64_t result) {
   SharedMappings& known = *thread.process->shared_mappings;
   switch (thread.row->special) {
@@ -73,12 +74,13 @@ void LayoutCalls::note(Thread& thread, int64_t result, Event& event, const gate:
   event.map = source;
 }
 
-// Behind an mmap that made a private view of a file. `served`: its record, if it did not stop; then nothing has to be
+// After an mmap that made a private view of a file. `served`: its record, if it did not stop; then nothing has to be
 // asked for.
 void LayoutCalls::map_file(Thread& thread, Address start, MapSource& source, Event& event, const gate::Record* served) {
   Process& process = *thread.process;
   const bool code = thread.args[2] & PROT_EXEC;
-  // So the dynamic linker maps a library before it maps its code (mmap(2)). Nobody writes to one that is in use.
+  // This is how the dynamic linker maps a library before it maps its code (mmap(2)). A library that is in use is not
+  // written to.
   const bool library = thread.args[3] & MAP_DENYWRITE;
   std::optional<FileCopies::KnownFile> file;
   if (!served) {

@@ -1,7 +1,7 @@
 // Locks with priority inheritance (futex(2), FUTEX_LOCK_PI): the kernel writes their words. What it writes when a call
-// takes or releases a lock is an output of that call, and nobody else of the unit runs meanwhile. A thread that has to
-// wait marks the word first, which its owner sees before that call is over: the mark is an event of its own. The thread
-// that releases the lock hands it over, so those that wait write nothing.
+// takes or releases a lock is an output of that call, and no other thread of the unit runs meanwhile. A thread that has
+// to wait marks the word first, which its owner sees before that call is over: the mark is an event of its own. The
+// thread that releases the lock hands it over, so those that wait write nothing.
 #pragma once
 
 #include "supervisor/record/tracee.h"
@@ -15,8 +15,8 @@ class LockCalls {
 
   // At the entry of a call that takes a lock or gives it back: whether it will sleep. Then the word is marked.
   bool waits_for_lock(Thread& thread);
-  // The thread has been let into the kernel: until it sleeps there, where who releases the lock finds it, or the call
-  // is over.
+  // The thread has been let into the kernel: waits until it sleeps there, where the thread that releases the lock finds
+  // it, or until the call is over.
   void let_sleep(const Thread& thread);
 
  private:

@@ -22,7 +22,7 @@ struct MappedFile {
 class MappedFiles {
  public:
   explicit MappedFiles(pid_t pid) : pid_(pid) {}
-  // One is at this path.
+  // Notes that the file with this stat(2) is at this path.
   void add(const std::string& path, const struct stat& info) {
     known_[{info.st_dev, info.st_ino}] = MappedFile{path, version_of(info)};
   }

@@ -7,10 +7,11 @@
 //
 // A *private view* of a file (MAP_PRIVATE) shows what becomes of the file as long as the process has not written to the
 // page. Such files are objects too, and calls that change them are seen, but they join no units: what a call changes of
-// what a view shows is written into the memory of who has it.
+// what a view shows is written into the memory of the process that has it.
 //
-// Writes by processes that are not recorded are found where the kernel tells of them: those by calls, not those through
-// mappings. Of files that are mapped shared it tells at once (inotify(7)), of others their times do (stat(2)).
+// Writes by processes that are not recorded are found where the kernel reports them: those by calls, not those through
+// mappings. For files that are mapped shared it reports them at once (inotify(7)); for others, their times show them
+// (stat(2)).
 #pragma once
 
 #include <cstdint>
@@ -27,7 +28,7 @@
 
 namespace redrive {
 
-// The name of an object, from what the host calls it. Never 0.
+// The id of an object, derived from the host's. Never 0.
 uint64_t object_id(uint64_t device, uint64_t inode);
 
 struct MappedObject {
@@ -39,7 +40,7 @@ struct MappedObject {
   bool writable = false;
   bool writable_mapping = false;  // ... through a mapping: it changes at no call
   uint64_t copy = 0;              // the trace's copy of it, as long as it is not writable
-  // Of one of which there are private views:
+  // For an object of which there are private views:
   std::optional<FileVersion> version;  // as they show it
   bool changed = false;                // since there were any
   bool unseen_views = false;           // there may be more than the recorder has been told of: mapping it does not stop
@@ -47,9 +48,9 @@ struct MappedObject {
 
 class MappedObjects {
  public:
-  // The object that the mapping shows; made if need be.
+  // The object that the mapping shows; it is created if necessary.
   MappedObject& of(const Mapping& mapping);
-  // Null if nobody has mapped it shared.
+  // Null if no recorded process has mapped it shared.
   MappedObject* find(uint64_t device, uint64_t inode);
   MappedObject* find(uint64_t id);
   const std::map<uint64_t, MappedObject>& all() const { return objects_; }
@@ -57,7 +58,7 @@ class MappedObjects {
 
   // From now on changes of the file behind this path, which is the object, are noted.
   void watch(const MappedObject& object, const std::string& path);
-  // The objects that somebody has changed by a call since the last time.
+  // The objects that a call has changed since the last time.
   std::set<uint64_t> take_changed();
 
  private:

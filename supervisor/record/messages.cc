@@ -33,7 +33,7 @@ Messages::Received keep_as_input(Event& event) {
   return {};
 }
 
-// The payload stays in the event, or the event says only how long it is.
+// Leaves the payload in the event, or only its length.
 void log_payload(Event& event, bool logged) {
   for (auto& write : event.writes) {
     if (!write.from_message()) continue;
@@ -56,7 +56,8 @@ const Endpoint* Messages::endpoint(const Call& call, int fd_arg) {
   const int fd = static_cast<int>(call.args[static_cast<size_t>(fd_arg)]);
   Endpoints& known = call.descriptors.known;
   if (const Endpoint* endpoint = known.find(fd)) return endpoint;
-  // It is what it was when the call was made: descriptors that are not known here are not closed without a stop.
+  // The descriptor is what it was when the call was made: descriptors that are not known here are not closed without a
+  // stop.
   unsettled_ = channels_.resolve(call.pidfd, fd);
   if (!unsettled_ || !unsettled_->settled()) return unsettled_ ? &*unsettled_ : nullptr;
   if (call.gate) call.gate->set_known(call.descriptors, fd, true);
@@ -134,7 +135,7 @@ void Messages::end_send(Sending& sending, int64_t result) {
   sending.send.reset();
 }
 
-// Finds the sends of all that the call has received. False if it is no message.
+// Finds the sends of all that the call has received. False if it is not a message.
 bool Messages::match(const Call& call, const Endpoint& from, int64_t result, std::span<const uint8_t> content) {
   const SyscallRow& row = call.row;
   const bool peek = row.flags_arg >= 0 && (call.args[static_cast<size_t>(row.flags_arg)] & MSG_PEEK);

@@ -112,7 +112,7 @@ class Messages {
   HeldPayloads held_;
   uint64_t arrivals_ = 0;
   std::optional<Endpoint> unsettled_;  // the last one that endpoint() asked the kernel for
-  // Used again and again:
+  // Reused memory:
   std::vector<MatchedPart> parts_;
   Bytes scratch_;
 };

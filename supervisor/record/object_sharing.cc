@@ -45,7 +45,7 @@ std::string path_of(const Process& process, Address address, uint64_t directory)
   return (here ? base + "/cwd" : descriptor_path(process.pid, directory)) + "/" + text;
 }
 
-// Where the file can be found that the thread's call changes.
+// Where the file that the thread's call changes can be found.
 std::string changed_path(const Thread& thread) {
   const SyscallRow& row = *thread.row;
   const auto changed = static_cast<size_t>(row.changed_arg);
@@ -64,7 +64,7 @@ void add_data(Event& event, uint64_t object, uint64_t offset, std::span<const ui
   changes.back().data.insert(changes.back().data.end(), data.begin(), data.end());
 }
 
-// Adds what is not zero of `data`, which lies at `offset`.
+// Adds the pages of `data`, which lies at `offset`, that are not zero.
 void add_pages(Event& event, uint64_t object, uint64_t offset, std::span<const uint8_t> data) {
   for (size_t at = 0; at < data.size(); at += kPageSize) {
     const auto page = data.subspan(at, std::min<size_t>(kPageSize, data.size() - at));
@@ -80,7 +80,8 @@ bool asks_for_sharing(const Thread& thread) {
   return special == Special::shmat || (special == Special::mmap && (thread.args[3] & MAP_TYPE) != MAP_PRIVATE);
 }
 
-// At the exit of a call that has made this shared mapping: its object, writable if it can be written through it.
+// At the exit of a call that has made this shared mapping: its object, which is writable if it can be written through
+// the mapping.
 MappedObject* ObjectSharing::object_mapped(Thread& thread, const Mapping& made) {
   const pid_t pid = thread.process->pid;
   const bool mmaps = thread.row->special == Special::mmap;
@@ -89,14 +90,14 @@ MappedObject* ObjectSharing::object_mapped(Thread& thread, const Mapping& made) 
                      stat(descriptor_path(pid, thread.args[4]).c_str(), &info) == 0 && S_ISREG(info.st_mode);
   MappedObject& object = objects_.of(made);
   object.has_file |= named;
-  // The trace holds no copy of a file that is mostly holes, but what it holds.
+  // Of a file that is mostly holes, the trace holds no copy, only what the file contains.
   const bool sparse = info.st_size > static_cast<off_t>(kMostInEvent) && info.st_blocks < info.st_size / 512 / 2;
   if (!named || sparse || DescriptorInfo::read(pid, thread.args[4]).writes()) {
     object.writable = true;
     if (named && !object.writable_mapping) forget_versions(object);
     object.writable_mapping = true;
   } else if (object.writable) {
-    // Those who could write may be gone.
+    // The processes that could write to it may be gone.
     thread.process->objects.insert(object.id);
     const bool alone = object_views_.count(object, *thread.process->unit) <= 1;
     if (alone && !object_views_.other_user(object, *thread.process->unit))
@@ -172,8 +173,8 @@ void ObjectSharing::map_shared(Thread& thread, Address start, MapSource& source,
   note_contents(thread, object, *made, {source.offset, source.offset + source.length}, event);
 }
 
-// Notes what a writable object holds in a range that was just mapped, as far as no other mapping of the unit shows it:
-// a replay has that already.
+// Notes what a writable object holds in a range that was just mapped, except for what another mapping of the unit
+// shows: a replay has that already.
 void ObjectSharing::note_contents(Thread& thread, const MappedObject& object, const Mapping& made, FileRange range,
                                   Event& event) {
   using Kind = ObjectChange::Kind;
@@ -303,14 +304,14 @@ void ObjectSharing::forget(const MappedObject& object) {
   watch_again();
 }
 
-// What the trace holds of the file by its times (stat(2)) is not what it holds: writing through a mapping need not
-// change them.
+// Forgets the versions of the file that the trace and the arena know by its times (stat(2)): writing through a mapping
+// need not change these.
 void ObjectSharing::forget_versions(const MappedObject& object) {
   files_.forget(object.device, object.inode);
   if (arena_) arena_->forget_file(object.device, object.inode);
 }
 
-// What calls inside tracees look for is what there is.
+// Lets calls inside tracees look for the objects that there are.
 void ObjectSharing::watch_again() {
   if (!arena_) return;
   arena_->watch_none();

@@ -37,8 +37,8 @@ class ObjectSharing {
 
   // At the exit of a call: another unit that has mapped the same object, if either can change it.
   Unit* unit_to_join(Thread& thread, int64_t result);
-  // At the entry of a call: another unit that has mapped the object that the call changes. All who see it must be in
-  // one unit before it is changed.
+  // At the entry of a call: another unit that has mapped the object that the call changes. All processes that see it
+  // must be in one unit before it is changed.
   Unit* unit_to_join_for_change(Thread& thread);
   // What is mapped where a call has just mapped something.
   static std::string name_of_mapping(const Thread& thread, int64_t result);
@@ -48,8 +48,8 @@ class ObjectSharing {
   void note_growth(Thread& thread, Address start, Event& event);
   // A call has changed an object that processes of this unit, and of no other, have mapped.
   void note_change(Thread& thread, int64_t result, Event& event);
-  // A recording holds no memory for what nobody has mapped any more. This is looked at when there are twice as many
-  // objects as the last time.
+  // Forgets objects that no process has mapped any more. It looks for them when there are twice as many objects as
+  // after the last time.
   void forget_unmapped();
 
  private:
@@ -71,7 +71,7 @@ class ObjectSharing {
   OutsideChanges& outside_;
   FileCopies& files_;
   Joiner& joiner_;
-  size_t objects_kept_ = 0;  // when those that nobody has mapped were last forgotten
+  size_t objects_kept_ = 0;  // when unmapped ones were last forgotten
 };
 
 // Whether the thread's call maps something shared.

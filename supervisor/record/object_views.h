@@ -28,7 +28,7 @@ class ObjectViews {
   Unit* other_user(const MappedObject& object, const Unit& unit) const;
   // Why a child of the process stays in its unit.
   std::string shared_by(const Process& process) const;
-  // Whether somebody has it mapped shared.
+  // Whether any process has it mapped shared.
   bool is_mapped(const MappedObject& object) const;
 
  private:

@@ -10,7 +10,7 @@
 
 namespace redrive {
 
-// Where the files and memory objects with a descriptor are that the process has mapped shared.
+// The places of the files, and of memory objects with a descriptor, that the process has mapped shared.
 std::set<ObjectPlace> OutsideChanges::shared_places(const Process& process) {
   std::set<ObjectPlace> places;
   for (const uint64_t id : process.objects) {

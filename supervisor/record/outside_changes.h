@@ -16,7 +16,7 @@ class OutsideChanges {
   OutsideChanges(MappedObjects& objects, Tracees& tracees, Findings& findings, ObjectViews& object_views)
       : objects_(objects), tracees_(tracees), findings_(findings), object_views_(object_views) {}
 
-  // A file was mapped that others may have mapped too.
+  // A file that others may have mapped too was mapped.
   void expect_writers() { outside_writers_.expect(); }
   // Looks from time to time for processes that are not recorded and can change what is mapped.
   void look_for_writers();

@@ -1,8 +1,8 @@
 // Processes outside the recording that have mapped what recorded ones have mapped shared, so that they can change it:
-// nothing tells of what they write there.
+// nothing reports what they write there.
 //
-// They are looked for in /proc, on a thread of its own, which does not hold up the programs: soon after something was
-// mapped, and then now and then, because those that it is shared with may come later. Processes of other users cannot
+// They are looked for in /proc, on a separate thread, which does not hold up the programs: soon after something was
+// mapped, and then from time to time, because processes that share it may come later. Processes of other users cannot
 // be looked into without privilege (proc(5)).
 #pragma once
 
@@ -26,14 +26,14 @@ struct OutsideWriter {
   std::string command;  // proc_pid_comm(5)
 };
 
-// Those there are now, once for each object; `tracer`'s tracees are none.
+// Those that there are now, one for each object. `tracer` and its tracees do not count.
 std::vector<OutsideWriter> outside_writers(const std::set<ObjectPlace>& objects, pid_t tracer);
 
 class OutsideWriters {
  public:
   // Something that others may share was mapped.
   void expect();
-  // Whether a look is due, that none is under way.
+  // Whether a look is due and none is under way.
   bool due() const;
   void look(std::set<ObjectPlace> objects);
   // What the last look has found, once it has ended.

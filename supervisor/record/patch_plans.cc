@@ -110,7 +110,7 @@ uint64_t settled_sites(const CodePlan& plan) {
       std::count_if(plan.sites().begin(), plan.sites().end(), [](const auto& each) { return each.second.settled(); }));
 }
 
-// Whether a jump to a trampoline can be made of it: of what a trampoline may be, the bytes are compared later.
+// Whether a jump to a trampoline can be put there. The bytes of the window are compared with the code later.
 bool is_window(const CodeSite& site, uint64_t at, uint64_t length) {
   constexpr uint64_t kLongestWindow = kJumpSize + 14;  // an instruction begins before the jump's end
   const PatchWindow& window = *site.window;

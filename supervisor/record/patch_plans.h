@@ -1,6 +1,6 @@
 // What a recording has learnt of the syscall sites in mapped files: how often calls there stopped that could have been
 // served, and where a jump fits. A site that has proved worth it is patched at once in whatever maps that file next, in
-// this recording and, by the cache of files, in those that follow.
+// this recording and, through the cache of files, in later ones.
 #pragma once
 
 #include <map>
@@ -21,7 +21,7 @@ namespace redrive {
 
 // An executable file as programs in this recording execute it.
 struct Program {
-  bool ended = false;  // one of them has: what it comes by is known
+  bool ended = false;  // one of them has ended: which code it executes is known
 };
 
 struct CodeSite {
@@ -34,14 +34,14 @@ struct CodeSite {
   Bytes original;                     // what the window holds; empty until it was patched somewhere
   std::set<const Program*> used_by;
 
-  // Counts a stop. False if it is the first, in all programs that map the file, or nothing can be done about it: many
-  // sites are used once.
+  // Counts a stop. False if it is the first one in all programs that map the file (many sites are used only once), or
+  // if nothing can be done about the site.
   bool stopped_again() { return ++stops > 1 && (!examined || window); }
   // Whether it is known for good what can be done about it.
   bool settled() const { return examined && (!window || !original.empty()); }
 };
 
-// What is to be patched in an address space, and the site of the plans that it is of.
+// A patch to be made in an address space, and its site in the plans.
 struct PlannedPatch {
   SitePatch patch;
   CodeSite* site = nullptr;
@@ -53,12 +53,13 @@ class CodePlan {
   CodePlan(std::string name, uint64_t offset) : name_(std::move(name)), offset_(offset) {}
 
   const std::string& name() const { return name_; }
-  // At this distance from the segment's start.
+  // The site at this distance from the segment's start.
   CodeSite& site(uint64_t at);
   const std::map<uint64_t, CodeSite>& sites() const { return sites_; }
-  // The window at the site, which lies there in this memory. Looked for once.
+  // The window at the site, whose segment this memory has mapped there. It is looked for only once.
   std::optional<PatchWindow> examine(CodeSite& site, const Memory& memory, const Mapping& mapping);
-  // What shall be patched where the segment is mapped from `start` on, before the program comes by; null: any program.
+  // What is to be patched where the segment is mapped from `start` on, before the program executes it. Null: any
+  // program.
   std::vector<PlannedPatch> ready(Address start, const Program* program);
 
  private:
@@ -68,11 +69,11 @@ class CodePlan {
   std::optional<CodeSegment> code_;
 };
 
-// Of one version of a file: by offset and length of the segment.
+// The plans of one version of a file, by offset and length of the segment.
 using FilePlans = std::map<std::pair<uint64_t, uint64_t>, CodePlan>;
-// Its settled sites, to keep them; empty if there are none.
+// Encodes the settled sites, to be kept; empty if there are none.
 Bytes encode(const FilePlans& plans);
-// None if the bytes are not what encode() makes of some. `name`: the file's.
+// Nullopt if encode() cannot have made the bytes. `name`: the file's.
 std::optional<FilePlans> decode_plans(std::span<const uint8_t> bytes, const std::string& name);
 
 class PatchPlans {
@@ -92,7 +93,7 @@ class PatchPlans {
   Program& program(const FileVersion& file) { return programs_[file]; }
   static bool is_code(const Mapping& mapping);
 
-  // The sites where most calls stopped that could have been served, most first.
+  // The sites at which the most calls stopped that could have been served, in descending order.
   struct Stopping {
     const CodePlan* plan;
     const CodeSite* site;

@@ -7,7 +7,7 @@
 
 namespace redrive {
 
-// What is known of the site. It is looked for once in an address space.
+// What is known of the site. In each address space it is looked for only once.
 RecordedGate::StoppingSite& Patcher::stopping_site(const Space& space, Address at, SiteKind kind) {
   if (RecordedGate::StoppingSite* const known = space.gate.stopping(at)) return *known;
   const auto mapping = mapping_of(space.pid, at);

@@ -5,8 +5,8 @@
 namespace redrive {
 namespace {
 
-// From when an event was first due: until the thread is stopped where it is, and until the recording says that this
-// fails.
+// The time from when an event was first due until the thread is stopped where it is, and until the recording says that
+// this fails.
 constexpr uint64_t kPatienceNs = 10'000'000, kGivenUpNs = 2'000'000'000;
 constexpr uint64_t kRetryNs = 1'000'000;  // ... until it is tried again
 
@@ -15,7 +15,7 @@ constexpr uint64_t kRetryNs = 1'000'000;  // ... until it is tried again
 Patience::Answer Patience::look(Due due, uint64_t cpu_ns, bool can_stop) {
   if (!due_since_ns_) due_since_ns_ = cpu_ns;
   const uint64_t late_ns = cpu_ns - *due_since_ns_;
-  // At once: at the next call it stops, if it was asked just now only.
+  // With at_once, a thread that was asked only just now still stops at its next call.
   if (!can_stop || late_ns < (due == Due::at_once ? 1 : kPatienceNs)) return {};
   Answer answer;
   answer.gave_up = due == Due::soon && late_ns > kGivenUpNs && !std::exchange(gave_up_, true);

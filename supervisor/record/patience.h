@@ -19,10 +19,10 @@ class Patience {
     bool gave_up = false;    // for the first time: it is interrupted again and again, and makes no event
   };
 
-  // None is due, or one was made.
+  // No event is due, or one was made.
   void reset() { due_since_ns_.reset(); }
-  // The recorder has looked: one is due, and the unit has used so much CPU time by now. `can_stop`: an image, which a
-  // stop needs, can be taken.
+  // The recorder has looked: an event is due, and the unit has used this much CPU time by now. `can_stop`: an image,
+  // which a stop needs, can be taken.
   Answer look(Due due, uint64_t cpu_ns, bool can_stop);
 
  private:

@@ -12,7 +12,7 @@ namespace {
 // more often than that.
 constexpr double kComputes = 0.5;
 constexpr uint64_t kNsASleep = 1'000'000;
-// One is moved if the processor that it leaves is wanted by so much more than the one that it goes to will be.
+// A unit is moved if the processor that it leaves is in demand by this much more than the one that it goes to will be.
 constexpr double kWorthIt = 0.3;
 constexpr unsigned kMostDoublings = 6;
 
@@ -55,7 +55,7 @@ size_t Placement::decide(std::vector<UnitUse>& uses, uint64_t elapsed_ns, unsign
   const double processors = others;
   const double crowd_away = std::max(1.0, those_away / processors);
   const double crowd_home = std::max(1.0, static_cast<double>(uses.size()) - those_away);
-  // Who computes wants a processor of its own, whatever share of one it gets now.
+  // A unit that computes wants a processor of its own, whatever share of one it gets now.
   const auto computes = [&](const UnitUse& use, bool was_away) {
     return share(use) * (was_away ? crowd_away : crowd_home) >= kComputes && !sleeps_often(use);
   };

@@ -1,8 +1,8 @@
 // Which processors the units run on.
 //
-// A stop between processors costs ten times as much as on one, and waking a program there does, too. So a
-// unit begins on the recorder's own processor, `home`. One that computes, and seldom stops or sleeps, is sent away to
-// the others while home is shared, and called back when it stops or sleeps often.
+// A stop costs ten times as much between processors as on one, and so does waking a program. So a unit begins on the
+// recorder's own processor, `home`. A unit that computes, and seldom stops or sleeps, is sent away to the others while
+// home is shared, and called back when it stops or sleeps often.
 #pragma once
 
 #include <sched.h>
@@ -20,7 +20,7 @@ struct Place {
   uint64_t cpu_ns = 0;
   pid_t tid = -1;       // the thread that ran
   uint64_t sleeps = 0;  // of that thread, its stops included
-  // It stays at home for so many looks, twice as many each time that it was called back for its sleeps.
+  // It stays at home for this many looks: twice as many each time that it is called back because of its sleeps.
   unsigned stays = 0;
   unsigned called_back = 0;
   unsigned settles = 0;  // looks for which its stops do not count: it was sent away when its program began
@@ -36,22 +36,22 @@ struct UnitUse {
 
 class Placement {
  public:
-  // Units run on at most so many of the processors that this thread may run on; 0: on all of them.
+  // Units run on at most this many of the processors that this thread may run on; 0: on all of them.
   explicit Placement(unsigned most);
 
   // The processors that this thread could run on before stay_home(): those that programs see.
   const cpu_set_t& seen() const { return all_; }
   bool one_processor() const { return others_ == 0; }
-  // Where a new program goes, while so many run at home and elsewhere.
+  // Whether a new program begins away, while this many run at home and elsewhere.
   bool begins_away(size_t home, size_t away) const { return home > 0 && away < others_; }
-  // Lets this thread run at home only; what it starts from then on as well.
+  // Lets this thread, and what it starts from then on, run at home only.
   void stay_home() const;
-  // Where a thread of a unit runs from now on. Nothing happens if it has ended.
+  // Says where a thread of a unit runs from now on. Does nothing if it has ended.
   void send(pid_t tid, bool away) const;
 
-  // Who is to move, after `elapsed_ns` with this use. Returns how many compute.
+  // Decides which units move, after `elapsed_ns` with this use. Returns how many compute.
   size_t decide(std::vector<UnitUse>& uses, uint64_t elapsed_ns) const { return decide(uses, elapsed_ns, others_); }
-  // ... with so many processors beside home.
+  // ... with this many processors besides home.
   static size_t decide(std::vector<UnitUse>& uses, uint64_t elapsed_ns, unsigned others);
 
  private:

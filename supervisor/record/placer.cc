@@ -13,7 +13,7 @@ using namespace std::chrono_literals;
 
 constexpr auto kPlaced = 3500us;  // from one look at where units run to the next
 
-constexpr uint64_t kUsed = 100'000;  // CPU time since the last look from which on a unit is looked at
+constexpr uint64_t kUsed = 100'000;  // a unit that has used less CPU time since the last look is left alone
 
 constexpr uint64_t kOften = 1'000'000;  // sleeps
 
@@ -32,7 +32,7 @@ void Placer::place_units() {
     if (use.cpu_ns < kUsed) continue;
     const pid_t tid = unit->baton.is_held() ? unit->baton.holder()->tid : -1;
     const uint64_t sleeps = tid < 0 ? 0 : sleeps_of(tid);
-    // Threads that take turns stop for it.
+    // Threads that take turns stop to do so.
     use.sleeps = tid < 0 || std::exchange(place.tid, tid) != tid ? kOften : sleeps - place.sleeps;
     place.sleeps = sleeps;
     uses.push_back(use);

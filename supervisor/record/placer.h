@@ -17,15 +17,16 @@ class Placer {
 
   // Sends units that compute to other processors, and calls back those that stop or sleep often.
   void place_units();
-  // A new program stops often, but others may need home all the time.
+  // Places the unit of a new program: it stops often, but others may need home all the time.
   void place_program(Unit& unit) const;
-  // Its threads are sent where the unit runs.
+  // Sends the unit's threads where the unit runs.
   void place(const Unit& unit) const;
   // Whether several units computed when that was last looked at.
   bool crowded() const { return crowded_; }
-  // The thread has asked where one may run, or runs, and the kernel has answered. Returns the call's result.
+  // The thread has asked where a thread may run, or runs, and the kernel has answered. Returns the call's result.
   int64_t answer_processors(const Thread& thread, int64_t result);
-  // The thread has moved one to other processors, as far as the kernel lets it run there. Returns the call's result.
+  // The thread has moved a thread to other processors, as far as the kernel lets that run there. Returns the call's
+  // result.
   int64_t move_to_processors(const Thread& thread, int64_t result);
 
  private:

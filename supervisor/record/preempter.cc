@@ -116,8 +116,8 @@ void Preempter::go_on(Thread& thread, bool signals) {
 }
 
 // Brings a thread that was interrupted to a place that a replay can find cheaply: where a jump can stand, if there is
-// one within some instructions; never amid a repeated one, nor in the tier's code. False if it is about to make an
-// event, or was stopped by something else, which is handled then.
+// one within some instructions; never in the middle of a repeated one, nor in the tier's code. False if it is about to
+// make an event, or was stopped by something else, which is handled then.
 bool Preempter::settle(Thread& thread, user_regs_struct& regs, bool& handled) {
   const Memory& memory = thread.process->memory;
   const Gate* const gate = thread.process->gate.get();
@@ -139,7 +139,7 @@ bool Preempter::settle(Thread& thread, user_regs_struct& regs, bool& handled) {
   const InstructionReader reader;
   for (unsigned step = 0;; ++step) {
     if (!tracer_.get_regs(thread.tid, regs)) return false;
-    if (regs.cs != kCodeSegment) return false;  // no call can be made from there, nor its code be looked at
+    if (regs.cs != kCodeSegment) return false;  // no call can be made from there, and its code cannot be decoded
     // It has come out of a call only to be sent into it again by the kernel.
     if (static_cast<int64_t>(regs.orig_rax) >= 0 && restarts(static_cast<int64_t>(regs.rax))) return false;
     if (gate && gate->touches(regs.rip, regs.rip + 1)) return false;

@@ -1,6 +1,6 @@
 // Forced preemption: a thread that makes no event, while a checkpoint is overdue, another thread of its unit waits or a
 // signal is held for it, is stopped where it is. An interval begins there, with an image: what follows is re-driven
-// from that, so nothing needs to find the place again but a comparison of the interval before (replay/place_search.h).
+// from that image, so only a comparison of the interval before has to find the place again (replay/place_search.h).
 #pragma once
 
 #include "supervisor/record/image_worker.h"
@@ -46,14 +46,15 @@ class Preempter {
         turns_(turns),
         handler_(handler) {}
 
-  // Right after a stop. Interrupts the unit's running thread if it is due to make an event for long and does not.
+  // Interrupts the unit's running thread, which has the baton, if it has been due to make an event for long and has
+  // not.
   void watch(Unit& unit, bool checkpoint_due);
-  // The thread was interrupted in user code. False if it stays as it was, at an event or about to make one; `handled`:
-  // unless it has been resumed.
+  // The thread was interrupted in user code. False if it is not preempted, because it is at an event or about to make
+  // one. Then it stays as it was, unless `handled` is set: it has been resumed.
   bool preempt(Thread& thread, bool& handled);
-  // From where it was preempted. If `signals`, a replay that comes by looks for this place: those that are held for the
-  // thread, or that the kernel is about to deliver, come before it runs on. One that comes later may find it with the
-  // same registers, but not with the same memory.
+  // The thread continues from where it was preempted. If `signals`, a replay that comes by looks for this place, so
+  // signals that are held for the thread, or that the kernel is about to deliver, come before it runs on. A signal that
+  // comes later may find the thread with the same registers, but not with the same memory.
   void go_on(Thread& thread, bool signals);
 
  private:

@@ -15,7 +15,7 @@
 namespace redrive {
 namespace {
 
-// The parts of a view's pages from `start` to `end` that its owner has not written to.
+// The parts of a view's pages in `range` that its owner has not written to.
 std::vector<AddressRange> shown(const Process& process, const Mapping& view, AddressRange range) {
   const auto table = PageTable::open(process.memory.pid());
   if (!table) return {};

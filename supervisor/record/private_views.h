@@ -1,4 +1,5 @@
-// Private views of files (mapped_objects.h): who has them, and what a call that changes the file changes of them.
+// Private views of files (mapped_objects.h): which processes have them, and what they show differently after a call
+// that changes the file.
 //
 // The kernel shows a change in every page of the view that the process has not written to; a page that comes to lie
 // beyond the file's end is taken away, written or not (mmap(2)). A replay's view is one of the trace's copy, so all
@@ -30,14 +31,14 @@ class PrivateViews {
   void add(Process& process, const FileVersion& version, const std::string& name);
   // All private views of the object.
   std::vector<View> of(const MappedObject& object) const;
-  // The process has a private view of this file, of which this version is there now: says if somebody who is not
-  // recorded has changed it.
+  // The process has a private view of this file, of which this version is there now: reports it if a process that is
+  // not recorded has changed the file.
   void check(const Process& process, const FileVersion& version);
   void check_all(const Process& process);
-  // Private views show also what is written through shared mappings, at no event.
+  // Reports that private views also show what is written through shared mappings, at no event.
   void report_seen_writes(const MappedObject& object);
-  // Another unit that has a private view of what the thread's call is about to change, one that runs user code before
-  // others; null if there is none, or the call may wait for something else.
+  // Another unit that has a private view of what the thread's call is about to change, preferably one that runs user
+  // code; null if there is none, or if the call may wait for something else.
   Unit* unit_that_looks(const Thread& thread);
   // A call has written to `changed`, and the file is this version now. Whether there are private views of it.
   bool note_change(Thread& thread, MappedObject& object, FileRange changed, const FileVersion& version, Event& event);
@@ -51,7 +52,7 @@ class PrivateViews {
   Tracees& tracees_;
   Findings& findings_;
   ObjectViews& object_views_;
-  bool views_changed_ = false;  // some file of which somebody had a private view
+  bool views_changed_ = false;  // some file of which a process had a private view
 };
 
 }  // namespace redrive

@@ -1,5 +1,5 @@
-// What procfs says of a thread or process that has not ended (proc_pid_status(5)). All of it may be asked of one that
-// is not a tracee, by any thread.
+// What procfs says of a thread or process that has not ended (proc_pid_status(5)). Any thread may ask, also about one
+// that is not a tracee.
 #pragma once
 
 #include <sys/stat.h>

@@ -162,7 +162,7 @@ void Programs::executed(pid_t pid, pid_t former_tid) {
   begin_program(thread);
 }
 
-// At the stop that reports a successful execve: nothing of the new program has run. The kernel is still to put its
+// At the stop that reports a successful execve: nothing of the new program has run. The kernel has yet to put its
 // result into rax.
 void Programs::begin_program(Thread& thread) {
   Process& process = *thread.process;

@@ -1,5 +1,5 @@
-// Programs that begin (execve(2)): which unit they are, what the kernel has put there for them, and how the in-process
-// tier gets into their memory.
+// Programs that begin (execve(2)): to which unit they belong, what the kernel has put there for them, and how the
+// in-process tier gets into their memory.
 #pragma once
 
 #include "supervisor/record/placement.h"

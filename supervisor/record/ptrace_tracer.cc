@@ -76,7 +76,7 @@ Stop stop_of(int status, unsigned long message) {
     default:
       break;
   }
-  CHECK(event_of(status) == PTRACE_EVENT_EXIT);  // others are not asked for
+  CHECK(event_of(status) == PTRACE_EVENT_EXIT);  // no other events are asked for
   return Exiting{end_of(static_cast<int>(message))};
 }
 
@@ -123,7 +123,7 @@ Result<void> PtraceTracer::seize(pid_t tid) {
 void PtraceTracer::report_exit(pid_t tid) { ptrace(PTRACE_SETOPTIONS, tid, nullptr, kOptions | PTRACE_O_TRACEEXIT); }
 
 void PtraceTracer::resume(pid_t tid, Resume how, int signal) {
-  // ESRCH: it was killed; waitpid tells.
+  // ESRCH: it was killed; waitpid reports it.
   ptrace(request_of(how), tid, nullptr, signal);
 }
 

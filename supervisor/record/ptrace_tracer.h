@@ -1,12 +1,12 @@
-// The tracer that a recording has: ptrace(2), waitpid(2) and the clocks. All that this folder asks of them is asked
-// here; it decides nothing.
+// The tracer of a recording: ptrace(2), waitpid(2) and the clocks. All that this folder asks of them is asked here; it
+// decides nothing.
 #pragma once
 
 #include "supervisor/record/tracer.h"
 
 namespace redrive {
 
-// Whether PTRACE_GETEVENTMSG has something to say of a tracee that has stopped with this status of waitpid(2).
+// Whether PTRACE_GETEVENTMSG has a message for a tracee that has stopped with this status of waitpid(2).
 bool has_message(int status);
 // What the status says; `message` is that of PTRACE_GETEVENTMSG, if there is one: 0 if the tracee was killed before it
 // could be asked.
@@ -39,7 +39,7 @@ class PtraceTracer final : public Tracer {
 
   Clock::time_point now() const override;
   std::optional<uint64_t> cpu_ns(pid_t pid) const override;
-  // By the timer of catch_interrupts() (interrupts.h), which is to be called before.
+  // Uses the timer of catch_interrupts() (interrupts.h), which must be called before.
   void wake_within(std::chrono::microseconds time) override;
 };
 

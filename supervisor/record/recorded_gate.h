@@ -1,5 +1,5 @@
-// The in-process tier of an address space in which a recorded program runs: beside the patches, what the recorder has
-// read of the ring, whose descriptors are known there, and what the patched sites are in the plans.
+// The in-process tier of an address space in which a recorded program runs: apart from the patches, what the recorder
+// has read of the ring, whose descriptors are known there, and what the patched sites are in the plans.
 #pragma once
 
 #include <array>
@@ -25,7 +25,7 @@ class RecordedGate : public Gate {
   // The tier of a forked child, before it has a slot.
   RecordedGate(GateArena& arena, const RecordedGate& parent, Unit* unit);
 
-  // Gate::patch(), of sites that are in the plans.
+  // Gate::patch() for sites that are in the plans.
   void patch_code(const Memory& memory, const std::vector<PlannedPatch>& patches);
   // A site that is not patched, and what is known of it; nothing if it is in no file.
   struct StoppingSite {
@@ -34,27 +34,28 @@ class RecordedGate : public Gate {
     bool own = false;    // in the file of a program that is linked with libraries
     uint64_t stops = 0;  // in this address space
 
-    // Counts a stop. Whether it is worth it by now to replace the instruction.
+    // Counts a stop. Returns whether it is worth replacing the instruction by now.
     bool stopped_again();
   };
   // What was noted of a site that has stopped a thread; null if nothing was. Valid until it is replaced or forgotten.
   StoppingSite* stopping(Address at);
   StoppingSite& note_stopping(Address at, const StoppingSite& site) { return stopping_[at] = site; }
-  // Replaces the instruction of such a site, which has a window and memory for a trampoline near. Tried once.
+  // Replaces the instruction of such a site, which has a window, and memory for a trampoline nearby. This is tried only
+  // once.
   void replace(const Memory& memory, Address at, CodeSite& site);
   // Whether a call that changes mappings would change the tier's.
   bool is_changed_by(Special call, std::span<const uint64_t, 6> args) const;
   // Such a call has ended: what was patched in mappings that are gone is forgotten.
   void forget_changed(Special call, std::span<const uint64_t, 6> args, int64_t result);
-  // The site whose trampoline has its instruction there; null if there is none. It is noted that the program has come
-  // by. Programs call from few sites, and gates have many: the last answers are kept, for one thread that asks. Valid
-  // until something is patched or forgotten.
+  // The site whose trampoline has its instruction there; null if there is none. Notes that the program has executed the
+  // site. Programs call from few sites, and gates have many, so the last answers are kept; only one thread may ask.
+  // Valid until something is patched or forgotten.
   const PatchedSite* come_by(Address stop);
 
-  // Whose descriptors the code inside the tracee closes from now on: those that are known, and stay so until it closes
-  // them. None if that cannot be told, because another address space has the same descriptors.
+  // From now on the code inside the tracee closes descriptors of this table: those that are known, and stay so until it
+  // closes them. None are known if another address space has the same descriptors.
   void use_table(const std::shared_ptr<FdCache>& table);
-  // What is behind one of these became known, or is not known any more.
+  // What is behind one of these descriptors has become known, or is not known any more.
   void set_known(const FdCache& table, int descriptor, bool known);
   // Descriptors that were fresh sockets (gate::Slot) may be something else by now.
   void forget_fresh(uint32_t first, uint32_t last);

@@ -15,11 +15,11 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kLeaving = 100ms;  // for the others to end when the program has
+constexpr auto kLeaving = 100ms;  // time for the others to end when the program has
 constexpr auto kShortestTick = 1ms;
 constexpr auto kCrowdedTick = 4ms;  // while several units compute
 
-// To the first process, or to all that are left when that has ended.
+// Sends the signal to the first process, or, when that has ended, to all that are left.
 template <typename Threads>
 void pass_on(Tracer& tracer, int signal, const Threads& threads, pid_t first) {
   std::set<pid_t> processes;
@@ -146,7 +146,7 @@ RecordingEnd Recorder::run(const std::function<void(const LeftBehind&)>& left_be
   return end;
 }
 
-// What is still there when the loop has ended.
+// Ends the units that are left when the loop has ended.
 void Recorder::end_units() {
   for (const auto& [id, unit] : tracees_.units()) {
     unit->log.flush();
@@ -173,9 +173,9 @@ void Recorder::flush() {
   notice("{}; recording has stopped; the program continues", flushed.error().message);
 }
 
-// The next one comes when a unit may have to be asked or stopped for a checkpoint. A unit's threads run one at a time,
-// so none gets there before so much time has passed; but served calls let its clock go faster than that. What is
-// decided here may be as old as the last tick: events of what was served since are made while the programs go on.
+// The next tick comes when a unit may have to be asked or stopped for a checkpoint. A unit's threads run one at a time,
+// so it does not get there before that much time has passed; but served calls let its clock run faster. What decisions
+// here rest on may be as old as the last tick: events of what was served since are made while the programs continue.
 void Recorder::tick() {
   served_.settle();
   copies_.collect();
@@ -201,7 +201,7 @@ std::chrono::nanoseconds Recorder::look_at(Unit& unit) {
   if (!holder || holder->run != Thread::Run::user) return kTick;
   gate_stops_.note_sleep(*holder);
   const bool checkpoint = checkpointer_.is_due(unit);
-  if (checkpoint) unit.last_clock_check = {};  // it is to be asked again at the next call
+  if (checkpoint) unit.last_clock_check = {};  // so that it is asked again at the next call
   preempter_.watch(unit, checkpoint);
   if (unit.period_ns == 0) return kTick;
   const uint64_t at_ns = unit.clock.interval_ns(), asked_ns = intervals_.checkpoint_at_ns(unit);

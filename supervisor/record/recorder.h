@@ -64,8 +64,8 @@ namespace redrive {
 
 class Recorder {
  public:
-  // `cache`: what is known of files already, and is told what was learnt of them when run() ends; null if there is
-  // none.
+  // `cache`: holds what is known of files already, and is told what was learnt of them when run() ends; null if there
+  // is none.
   Recorder(Tracer& tracer, TraceWriter& writer, Policy& policy, const RecorderLimits& limits,
            FileCache* cache = nullptr);
 
@@ -93,7 +93,7 @@ class Recorder {
   Clock::time_point next_tick_{};
   bool write_failed_ = false;
 
-  // What the parts share, and each owner of which knows nothing of the others.
+  // What the parts share. Each of these objects knows nothing of the others.
   StopQueue stops_;
   TraceeCalls calls_;
   TierMapper tier_mapper_;

@@ -83,9 +83,9 @@ bool RingStretch::split(uint64_t available) {
 
 // ---- Rings
 
-// Which threads run meanwhile is up to the kernel. The clock is read before this, and what has a later stamp is left
-// for the next time: a send has its stamp, and can be seen here, before its bytes can be received. So what is taken of
-// all rings has the sends of all that it receives.
+// Threads may run meanwhile. The clock is read before this, and what has a later stamp is left for the next time: a
+// send has its stamp, and can be seen here, before its bytes can be received. So what is taken of all rings has the
+// sends of all that it receives.
 RingReader::Taken RingReader::take(gate::Slot& slot, uint64_t now) {
   uint64_t head = read_once(slot.head);
   bool unfinished = false;
@@ -120,7 +120,7 @@ RingReader::Taken RingReader::take(gate::Slot& slot, uint64_t now) {
   // What continues its series from now on is a record of its own.
   if (last) __atomic_fetch_or(&last->repeat, gate::kTaken, __ATOMIC_SEQ_CST);
   RingStretch stretch(first, static_cast<uint64_t>(at - first), 0);
-  // Its stamp tells whether it has no result yet, or has got it right now: then an older record lies behind it.
+  // Its stamp tells whether it has no result yet, or has got it right now: then an older record follows it.
   const uint64_t room = gate::kRingSize - head;
   if (unfinished && at == end && room >= sizeof(gate::Record)) {
     const auto& record = *reinterpret_cast<const gate::Record*>(end);

@@ -45,7 +45,7 @@ void note_robust_futexes(const Thread& thread, Event& event) {
   if (pending) note_word(memory, word_of(pending), owner, event);
 }
 
-// vfork children and their parents do: those that have not ended.
+// Vfork children and their parents share memory. Those that have ended do not count.
 bool others_use_memory_of(const Process& process) {
   const auto& processes = process.unit->processes;
   return std::any_of(processes.begin(), processes.end(), [&](const auto& other) {

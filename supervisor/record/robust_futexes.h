@@ -1,5 +1,5 @@
-// What the kernel does to memory when a thread ends, that others may go on to use: robust futexes say so
-// (get_robust_list(2), Documentation/locking/robust-futexes.rst), and the word that joiners wait for is cleared
+// What the kernel does, when a thread ends, to memory that others may continue to use: it marks robust futexes
+// (get_robust_list(2), Documentation/locking/robust-futexes.rst), and clears the word that joiners wait for
 // (set_tid_address(2)).
 #pragma once
 

@@ -14,7 +14,7 @@ SeenProcessors::SeenProcessors(const cpu_set_t& there, unsigned count) : all_(th
 int64_t SeenProcessors::get_affinity(const cpu_set_t& its, const Arguments& args, const Memory& memory,
                                      int64_t result) const {
   auto size = std::min(static_cast<size_t>(result), sizeof its);
-  if (count_) {  // whole words, as the kernel has it
+  if (count_) {  // whole words, as in the kernel's answer
     size = (count_ + 63) / 64 * sizeof(uint64_t);
     if (args[1] < size) return -EINVAL;
   }

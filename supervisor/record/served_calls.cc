@@ -13,7 +13,7 @@
 namespace redrive {
 namespace {
 
-constexpr size_t kBatches = 2;  // of events to be made: so many stretch_copies_ hold what they are made of
+constexpr size_t kBatches = 2;  // of events to be made; stretch_copies_ holds the records of this many
 
 static_assert(gate::kLongestCycle == kLongestCycle);
 
@@ -188,7 +188,7 @@ bool ServedCalls::open_served(Served& served) {
   return true;
 }
 
-// cpuid, rdtsc and rdtscp are no calls.
+// cpuid, rdtsc and rdtscp are not calls.
 void ServedCalls::add_served_trap(Served& served) {
   Unit& unit = *served.gate->unit;
   const gate::Record& record = served.stretch.record();

@@ -1,7 +1,7 @@
 // The calls that were served inside programs: takes their records off the rings, and has events made of them in the
-// order in which they happened, here or on a thread of its own.
+// order in which they happened, here or on a separate thread.
 //
-// While that thread is not idle, nobody else may look at what is recorded: drain() waits for it.
+// While that thread is not idle, no other may look at what is recorded: drain() waits for it.
 #pragma once
 
 #include "base/write_behind.h"
@@ -21,14 +21,14 @@ class TrapAnswers;
 
 class ServedCalls {
  public:
-  // What an address space has served and is not events yet.
+  // Calls that an address space has served and that are not events yet.
   struct Served {
     std::shared_ptr<RecordedGate> gate;
     RingStretch stretch;
     uint64_t cpu_ns;  // of the unit, since its interval began
     Thread* thread;   // that has made the call of the record; null before the first
 
-    // Gate::canonical() of the instruction that the record is of.
+    // Gate::canonical() of the instruction that made the record.
     Address site() const;
   };
 
@@ -39,26 +39,26 @@ class ServedCalls {
   void add(const std::shared_ptr<RecordedGate>& gate) { gates_.push_back(gate); }
   // Whether events are made on a thread of their own.
   bool has_maker() const { return event_maker_ != nullptr; }
-  // Whether that has nothing to do.
+  // Whether that thread has nothing to do.
   bool idle() const { return event_maker_->idle(); }
-  // Before something is decided that may rest on what is a tick old: waits for the thread; without one, drain().
+  // Call this before a decision that may rest on what is a tick old. Waits for the thread; without one, it is drain().
   void settle();
 
-  // The thread is stopped at a syscall, not amid the code that writes records. If no other of its unit runs user code,
-  // what was taken off its ring is gone.
+  // Empties the ring of what was taken off it, if no other thread of the unit runs user code. The thread is stopped at
+  // a syscall, not in the middle of the code that writes records.
   void empty_ring(const Thread& thread);
-  // Goes to the next record, if what is there is the tier's: the program could have written there.
+  // Goes to the next record, if the tier wrote what is there: the program could have written there, too.
   void next_record(Served& served);
   // Makes events of what was taken, in the order in which it happened.
   void make_events(std::vector<Served>& sources);
   // All that was served so far becomes events.
   void drain();
-  // All that was served so far becomes events on another processor, while the programs go on; or here, if it is much.
-  // Until then nothing but that looks at what is recorded.
+  // All that was served so far becomes events on another processor, while the programs go on; or here, if there is much
+  // of it. Until then nothing else looks at what is recorded.
   void make_events_behind();
-  // Its unit's clock goes with the records from now on, until IntervalClock::end_served().
+  // The unit's clock follows the records from now on, until IntervalClock::end_served().
   void begin_served(const Served& served);
-  // The record's call begins. False if it is none that is served: then the program wrote the record.
+  // The record's call begins. False if it is not one that is served: then the program wrote the record.
   bool open_served(Served& served);
   // The program has written into memory that it shares with the recorder: nothing is served there any more.
   void break_gate(RecordedGate& gate);
@@ -76,7 +76,7 @@ class ServedCalls {
   CallEvents& events_;
   FileCopies& files_;
   TrapAnswers& traps_;
-  StretchCopies stretch_copies_;  // what batches that the thread has not made yet are made of
+  StretchCopies stretch_copies_;  // the records of batches of which the thread has not made events yet
   std::vector<std::weak_ptr<RecordedGate>> gates_;
   // Null: events are made where drain() is called. The last member: its thread uses the others.
   std::unique_ptr<WriteBehind<std::vector<Served>>> event_maker_;

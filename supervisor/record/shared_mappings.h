@@ -1,5 +1,5 @@
 // Where an address space shows shared objects: what /proc/PID/maps says of its shared mappings, kept up to date from
-// the calls that change it, because reading it again takes as long as there are mappings.
+// the calls that change it, because reading it again takes longer the more mappings there are.
 #pragma once
 
 #include <map>
@@ -26,11 +26,11 @@ class SharedMappings {
   std::vector<View> of(pid_t pid, uint64_t device, uint64_t inode, FileRange range);
   size_t count(pid_t pid, uint64_t device, uint64_t inode);
 
-  // This is mapped now, as the kernel shows it: it may have joined the mapping to those beside it.
+  // This is mapped now, as the kernel shows it: it may have joined the mapping to those next to it.
   void add(const Mapping& mapping);
   // Nothing shared is mapped there any more.
   void remove(AddressRange range);
-  // The layout has changed in a way that is not told here.
+  // The layout has changed in a way that is not reported here.
   void forget();
 
  private:

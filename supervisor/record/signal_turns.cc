@@ -7,7 +7,7 @@
 namespace redrive {
 namespace {
 
-// More than handlers interrupt each other. What is older was left by siglongjmp(3).
+// More levels than handlers that interrupt each other. Older ones were left by siglongjmp(3).
 constexpr size_t kMostLevels = 64;
 
 }  // namespace

@@ -1,11 +1,11 @@
 // Which signals of one thread have had their turn: a handler has run for them at the place where the thread's code
-// stands. Such a signal has to wait until that code has got on, which is when it makes an event of its own.
+// stands. Such a signal has to wait until that code has made progress, which is when it makes an event of its own.
 //
 // The handler of a timer's signal takes longer under the recorder. If it takes longer than the timer's period, the
 // signal is pending again whenever the handler returns, and would keep the interrupted code from ever running. Other
 // signals, and real-time signals that were queued, come as they would without the recorder.
 //
-// A handler is code of its own: what it does lets none of the code that it has interrupted get on. One that is left by
+// A handler is code of its own: what it does is not progress of the code that it has interrupted. One that is left by
 // siglongjmp(3) never returns; what runs then counts as part of it, and so does all that follows.
 #pragma once
 
@@ -19,7 +19,7 @@
 
 namespace redrive {
 
-// To the kernel. The first two are the C library's own; its SIGRTMIN comes after them.
+// The kernel's first real-time signal. The C library keeps the first two for itself; its SIGRTMIN comes after them.
 inline constexpr int kFirstRealTime = 32;
 // Whether the kernel keeps every one of these, in the order in which they came (signal(7)).
 constexpr bool is_queued(const siginfo_t& info) { return info.si_signo >= kFirstRealTime && info.si_code != SI_TIMER; }
@@ -28,9 +28,9 @@ class SignalTurns {
  public:
   // Whether a signal that comes now has to wait. Only if the signal is caught, and no instruction has caused it.
   bool must_wait(const siginfo_t& info) const;
-  // Whether the signal has had a turn since the thread's code has last got on.
+  // Whether the signal has had a turn since the thread's code last made progress.
   bool has_had(int signal) const;
-  // It has one, without a handler.
+  // The signal has a turn, without a handler.
   void has_now(int signal);
 
   // The thread's code makes an event.
@@ -42,8 +42,8 @@ class SignalTurns {
 
  private:
   struct Level {
-    Address frame = 0;  // 0: what no handler runs in, as far as is known
-    uint64_t had = 0;   // as in SignalMasks: those that have had their turn since this code has last got on
+    Address frame = 0;  // 0: not in a handler, as far as is known
+    uint64_t had = 0;   // as in SignalMasks: those that have had their turn since this code last made progress
   };
   std::vector<Level> levels_{1};
 };

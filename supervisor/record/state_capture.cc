@@ -17,8 +17,8 @@
 namespace redrive {
 namespace {
 
-// Names those mappings a stack that grow downwards: /proc/PID/maps names only the one that holds the program's first
-// frame. `asked_for`: the program has mapped memory that grows.
+// Names mappings that grow downwards a stack: /proc/PID/maps names only the one that holds the program's first frame.
+// `asked_for`: the program has mapped memory that grows.
 Result<void> note_growing(pid_t pid, bool asked_for, std::vector<Mapping>& mappings) {
   const auto stack = std::find_if(mappings.begin(), mappings.end(), [](const Mapping& m) { return m.is_stack(); });
   const bool split = stack != mappings.begin() && stack != mappings.end() && std::prev(stack)->end == stack->start;
@@ -57,7 +57,8 @@ Result<void> StateCapture::capture_into(ImageJob& job, Unit& unit, Thread& trigg
   return capture_pages(unit, shared_only, job);
 }
 
-// Whether processes were killed, and have no memory any more, of which that was not known.
+// Leaves out processes that were killed, and have no memory any more. Returns whether there were any that were not
+// known.
 bool StateCapture::leave_out_killed(Unit& unit) {
   bool any = false;
   const Process* seen = nullptr;
@@ -74,15 +75,16 @@ bool StateCapture::leave_out_killed(Unit& unit) {
   return any;
 }
 
-// Waits until a thread stands still whose registers are to be read: one that was born, or that slept in a served call
-// (its extended registers were not read when it fell asleep), which is stopped. The stop is handled in its turn.
+// Waits until a thread whose registers are to be read has stopped: one that was born, or one that sleeps in a served
+// call (its extended registers were not read when it fell asleep) and is stopped here. The stop is handled in its turn.
 void StateCapture::await_stop(const Thread& thread) {
   if (stops_.holds(thread.tid)) return;
   if (thread.asleep && !tracer_.interrupt(thread.tid)) return;
   stops_.await(thread.tid);
 }
 
-// Beside its threads, of which there are some. `owner`: whose memory it runs on; null if its own.
+// The state of a process apart from its threads, of which there must be some. `owner`: the process on whose memory it
+// runs; null if that is its own.
 Result<ProcessState> StateCapture::capture_process(Process& process, const ProcessSerial* owner,
                                                    const KnownMappings* known) {
   ProcessState saved;
@@ -91,7 +93,7 @@ Result<ProcessState> StateCapture::capture_process(Process& process, const Proce
   saved.brk = process.brk;
   saved.stack_limit = stack_limit(process.pid);
   if (process.leader_exited) {
-    // /proc shows the memory of an exited leader no more, but that of any other thread.
+    // /proc no longer shows the memory of an exited leader, but it shows that of any other thread.
     const auto& threads = process.unit->threads;
     const auto alive = std::find_if(threads.begin(), threads.end(), [&](const auto& entry) {
       return entry.second->process == &process && !entry.second->exited;
@@ -141,7 +143,7 @@ bool StateCapture::capture_thread(Thread& thread, bool entering, ThreadState& sa
   if (saved.in_syscall) {
     if (thread.asleep) await_stop(thread);
     saved.regs = thread.entry;
-    // One that has come out of the kernel is stopped: syscalls leave the extended state alone.
+    // A thread that has come out of the kernel is stopped: syscalls leave the extended state alone.
     const bool stopped = thread.stop == Thread::Stop::exit || thread.asleep;
     saved.xstate = stopped ? tracer_.get_xstate(thread.tid) : thread.xstate;
     return !stopped || !saved.xstate.empty();

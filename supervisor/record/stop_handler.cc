@@ -30,7 +30,7 @@ void StopHandler::handle(const Stopped& stopped) {
   Thread* found = tracees_.find(tid);
   if (found && is<SyscallEntry>(stop) && gate_stops_.serve_again(*found)) return;
   served_.drain();
-  outside_.report_changes();  // before what has it mapped is gone
+  outside_.report_changes();  // before the processes that map it are gone
   checkpointer_.ask_at_each_event();
   ends_.forget_ended();
   if (const auto* gone = std::get_if<Gone>(&stop)) {
@@ -82,7 +82,7 @@ void StopHandler::group_stop(Thread& thread, int signal) {
   signals_.stop_with_group(thread);
 }
 
-// A thread has been born, its group goes on, or it was interrupted by us.
+// A thread has been born, its group continues, or the recorder has interrupted it.
 void StopHandler::interrupted(Thread& thread) {
   if (thread.process->pid == ends_.root()) continue_front();
   if (thread.run == Thread::Run::starting) {
@@ -130,8 +130,8 @@ void StopHandler::syscall_entry(Thread& thread) {
   }
 }
 
-// It has jumped to an instruction of the tier's, to make a call there that the tier does not make. The call is not
-// made.
+// The thread has jumped to an instruction of the tier, to make a call there that the tier does not make. The call is
+// not made.
 void StopHandler::end_intruder(const Thread& thread) {
   const Process& process = *thread.process;
   notice("process {} ({}) tried to make system calls with redrive's own code, and was killed", process.pid,

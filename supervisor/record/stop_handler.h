@@ -50,7 +50,7 @@ class StopHandler {
         stopped_calls_(stopped_calls) {}
 
   void handle(const Stopped& stopped);
-  // Not the end of a thread or the beginning of a program: these may be of a thread with another number.
+  // Not for the end of a thread or the beginning of a program, which may be those of a thread with another number.
   void handle(Thread& thread, const Stop& stop);
   // A thread has come out of its call.
   void syscall_exit(Thread& thread);

@@ -5,7 +5,7 @@
 namespace redrive {
 namespace {
 
-// Whether the stop tells of another thread than the one that has stopped.
+// Whether the stop also concerns a thread other than the one that has stopped.
 bool names_another(const Stop& stop) {
   if (const auto* birth = std::get_if<Birth>(&stop)) return birth->child != 0;
   const auto* exec = std::get_if<Exec>(&stop);

@@ -1,8 +1,8 @@
 // Stops that have come and are still to be handled, each tracee in its turn.
 //
-// All that have stopped are taken off the kernel before the first is handled: waitpid(2) names the youngest first, and
-// would starve the others while that stops again and again. So a stop may be old when its turn comes: the tracee may
-// have been killed, and then its end takes the place of its stop.
+// All tracees that have stopped are taken from the kernel before the first is handled: waitpid(2) names the youngest
+// first, and would starve the others while that one stops again and again. So a stop may be old when its turn comes:
+// the tracee may have been killed, and then its end takes the place of its stop.
 #pragma once
 
 #include <sys/types.h>
@@ -19,8 +19,8 @@ class StopQueue {
   // `tracer` must outlive it.
   explicit StopQueue(Tracer& tracer) : tracer_(tracer) {}
 
-  // If there is none, waits until a tracee has stopped or ended, and takes all that have. A signal to redrive ends the
-  // wait as well. False if there is no stop and no tracee is left.
+  // If the queue is empty, waits until a tracee has stopped or ended, and takes all that have. A signal to redrive ends
+  // the wait as well. False if there is no stop and no tracee is left.
   bool fill();
   // The next one. Nothing if there is none.
   std::optional<Stopped> take();

@@ -31,7 +31,7 @@
 namespace redrive {
 namespace {
 
-// Which processors the caller may run on, or runs on.
+// Whether the call asks which processors a thread may run on, or runs on.
 bool asks_processors(const SyscallRow& row) { return row.number == SYS_sched_getaffinity || row.number == SYS_getcpu; }
 
 }  // namespace
@@ -40,7 +40,7 @@ void StoppedCalls::enter(Thread& thread) {
   Unit& unit = *thread.process->unit;
   thread.asked_to_stop = false;
   // A signal is delivered before the call. But a stop lets others run, which the log says only of calls: it is
-  // delivered as if it had come amid this one.
+  // delivered as if it had come during this one.
   const bool stops = thread.signals.begins_with_stop();
   if (!stops && signals_.raise_held(thread)) {
     control_.rewind(thread, thread.entry);
@@ -64,7 +64,7 @@ void StoppedCalls::enter(Thread& thread) {
   }
   ends_.ask_for_exit(thread);
   thread.rewound = false;
-  thread.woken |= thread.preempting;  // that will wake it up
+  thread.woken |= thread.preempting;  // its interruption will wake it up
   ++unit.stopped_calls;
   thread.args = syscall_args(thread.entry);
   thread.row = find_row(static_cast<int64_t>(thread.entry.orig_rax), thread.args);
@@ -122,14 +122,14 @@ void StoppedCalls::enter(Thread& thread) {
     return;
   }
   // Even a call that does not sleep lets others run after a while, unless a replay executes it, at its end, or it
-  // changes memory that others see: what it does to memory others find done. Its entry is logged first: what the thread
-  // did before it stays before what the others do.
+  // changes memory that others see: others must find its changes to memory complete. Its entry is logged first: what
+  // the thread did before it stays before what the others do.
   const bool slice_over = row.treat != Treat::special && !row.lock_word && unit.baton.is_awaited() &&
                           tracer_.now() - unit.baton.since() > kBatonSlice;
   const bool lets_others_run = !thread.changes_object && ((may_sleep && !alone(unit)) || slice_over);
   if (lets_others_run) thread.xstate = tracer_.get_xstate(thread.tid);
   woken_.enter(thread);
-  // What waits until the thread gets on ends its sleep.
+  // A signal that waits until the thread makes progress ends its sleep.
   if (may_sleep) thread.turns.got_on();
   if (stops || may_sleep) signals_.raise_held(thread);
   control_.resume(thread, Resume::to_syscall_exit);
@@ -166,7 +166,7 @@ void StoppedCalls::answer_call(Thread& thread, int64_t result) {
   user_regs_struct regs = thread.entry;
   regs.orig_rax = ~0ull;
   regs.rax = static_cast<uint64_t>(result);
-  // A replay would execute it.
+  // Without them a replay would execute the call.
   if (row && row->treat == Treat::special && !ours && !is_error(result))
     event.registers = RegisterFile{as_bytes(regs), {}};
   thread.process->unit->log.close(row && row->test);
@@ -227,7 +227,7 @@ void StoppedCalls::leave(Thread& thread) {
   }
   thread.xstate.clear();
   const bool came_from_gate = regs.orig_rax == ~0ull;
-  if (came_from_gate && restarts(result)) {  // else the kernel sees to that
+  if (came_from_gate && restarts(result)) {  // otherwise the kernel does that
     regs = before_syscall(thread.entry);
     control_.set_regs(thread, regs);
   } else if (gate && gate->physical(regs.rip) != stopped.rip) {

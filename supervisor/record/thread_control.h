@@ -1,6 +1,5 @@
-// Lets stopped threads run user code, and reads and writes their registers as if no instruction had been replaced:
-// whoever uses this knows nothing of trampolines. What the code inside a tracee must know is put into its slot before
-// it runs.
+// Lets stopped threads run user code, and reads and writes their registers as if no instruction had been replaced: its
+// users know nothing of trampolines. What the code inside a tracee must know is put into its slot before it runs.
 #pragma once
 
 #include "supervisor/record/tracee.h"
@@ -18,10 +17,10 @@ class ThreadControl {
   bool set_regs(const Thread& thread, const user_regs_struct& regs) const;
   void resume(const Thread& thread, Resume how, int signal = 0);
   void resume_user(Thread& thread, const user_regs_struct& regs);
-  // Lets a thread run on that has stopped between its events. `ignored`: a signal that is not to stop it any more on
+  // Lets a thread that has stopped between its events run on. `ignored`: a signal that is not to stop it any more on
   // the way to the next one; 0: none.
   void run_on(Thread& thread, int ignored = 0);
-  // It is about to be resumed there.
+  // The thread is about to be resumed there.
   void runs_from(Thread& thread, const user_regs_struct& regs);
   // Lets the thread enter again the syscall at whose entry (or cancelled entry) it is stopped.
   void rewind(Thread& thread, const user_regs_struct& entry);

@@ -20,9 +20,9 @@ gate::InjectedCall map_trampolines_at(Address at) {
           {at, kTrampolinesSize, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, ~0ull, 0}};
 }
 
-// Gives the process these files where it cannot open them by name: through a socket of its own. `call` executes a
-// system call there; what lies below the stack pointer is used meanwhile. Returns the descriptors; none if that cannot
-// be.
+// Gives the process these files, which it cannot open by name, through a socket of its own. `call` executes a system
+// call there; the memory below the stack pointer is used meanwhile. Returns the descriptors; none if that is not
+// possible.
 Result<std::vector<uint64_t>> TierMapper::hand_over(const Tracee& tracee, Address stack_pointer,
                                                     std::initializer_list<const SharedMemory*> files,
                                                     const Call& call) {

@@ -1,5 +1,5 @@
 // Maps the in-process tier into address spaces of recorded programs (interceptors/inprocess/DESIGN.md): its code and
-// its clock, which all share, and a slot of their own. A thread there makes the calls for that. It gets files that it
+// its clock, which all share, and a slot for each. A thread there makes the calls for that. It gets files that it
 // cannot open by name through a socket.
 #pragma once
 

@@ -56,8 +56,8 @@ struct Process {
   std::shared_ptr<LocalDescriptors> descriptors;    // shared with the memory
   unsigned threads = 0;                             // alive
   bool shares_memory = false;                       // maps objects that can be changed: its forks stay in the unit
-  std::set<uint64_t> objects;                       // that it has mapped shared, and may map still (MappedObjects)
-  std::set<uint64_t> private_views;                 // objects of which it has private views, and may have still
+  std::set<uint64_t> objects;                       // that it has mapped shared, and may still map (MappedObjects)
+  std::set<uint64_t> private_views;                 // objects of which it has had private views, and may still have
   std::shared_ptr<SharedMappings> shared_mappings;  // shared with the memory
   std::optional<Join> stays;                        // why it is in its parent's unit, unless it executes a program
   bool opens_memory = false;                        // has opened memory of a process as a file: no call is served
@@ -70,7 +70,7 @@ struct Process {
   std::map<Address, TrappedInstruction> stand_ins;  // where another instruction stands in for one of these
   std::shared_ptr<RecordedGate> gate;               // the in-process tier; null: stops only
   std::shared_ptr<RecordedGate> inherited;          // of a forked child that has not run yet
-  AddressRange vdso;                                // which it does not see
+  AddressRange vdso;                                // hidden from the program
   std::vector<MemoryWrite> written;                 // by other processes or the kernel, since its last event
   std::vector<pid_t> copies_to_reap;                // ended checkpoint copies, still zombies of this process
   std::set<pid_t> attached;                         // threads that it traces, and whose stop it has not waited for
@@ -97,7 +97,7 @@ struct Thread {
   Stop stop = Stop::none;  // what waits to be handled while ready
 
   user_regs_struct entry{};  // at the entry of the current syscall; where it was preempted or stopped with its group
-  Bytes xstate;              // ditto, if other threads may be checkpointed meanwhile
+  Bytes xstate;              // at the same place, if other threads may be checkpointed meanwhile
   std::array<uint64_t, 6> args{};
   const SyscallRow* row = nullptr;
   const SyscallRow* restarting = nullptr;  // the call that restart_syscall(2) would restart
@@ -107,10 +107,10 @@ struct Thread {
   uint64_t changes_object = 0;        // the call changes an object that is mapped shared; 0: none
   bool hides_untraced = false;        // in a birth that the kernel makes without the CLONE_UNTRACED that was asked for
   bool image_at_birth = false;        // the policy wants a checkpoint before its first instruction
-  cpu_set_t processors{};             // that it may run on, for all that it sees
+  cpu_set_t processors{};             // that it may run on, as far as it can see
   std::optional<uint64_t> mask_at_birth;  // the signal mask that it, or what it creates now, has to be given
   Address clear_tid = 0;              // CLONE_CHILD_CLEARTID, set_tid_address
-  uint64_t blocked = 0;               // its signal mask, but for calls that set one while they sleep
+  uint64_t blocked = 0;               // its signal mask, apart from calls that set one while they sleep
   std::optional<SignalAction> asked;  // the mask or action that its current call sets
   Confinement confinement;
 
@@ -118,13 +118,13 @@ struct Thread {
   bool exited = false;         // a leader whose end is not reported yet
   bool reports_exit = false;   // ... before the kernel takes its memory
   bool left_out = false;       // it was killed, and an image does not have it: nothing is recorded of its end
-  bool rewound = false;        // ... right before a syscall instruction that it has entered once already
-  bool asked_to_stop = false;  // and has come to no call's entry since
+  bool rewound = false;        // it is right before a syscall instruction that it has entered once already
+  bool asked_to_stop = false;  // by ask_to_stop(); it has come to no call's entry since
   bool preempting = false;     // it was interrupted to be preempted, and has not stopped yet
   bool woken = false;          // the recorder woke it up in a call that stops
   pid_t tracer = 0;            // the recorded process that has it stopped (TracerAnswers); 0: none
   bool asleep = false;         // the baton was taken from it while it slept in a served call
-  int in_hand = 0;             // the signal that it is stopped for, to be delivered when it goes on; 0: none
+  int in_hand = 0;             // the signal that it is stopped for, to be delivered when it continues; 0: none
   HeldSignals signals;         // that wait for its next event
   SignalTurns turns;
 
@@ -151,7 +151,7 @@ struct Unit {
   std::string join_object;                 // ... and why
   std::vector<Unit*> joining;              // frozen units that become part of this one at its next event
   std::deque<Thread*> writers;             // stopped at calls that write into this one's memory, until its next event
-  bool at_event = false;                   // such a call is made right now: whoever ran stands at an event
+  bool at_event = false;                   // such a call is being made: the thread that ran is at an event
   bool checkpoint_first = false;           // a checkpoint must come before the next event
   ThreadSerial first_joined_thread = ~0u;  // since the last checkpoint
   ProcessSerial first_joined_process = ~0u;
@@ -162,7 +162,7 @@ struct Unit {
   uint64_t period_ns = 0;  // CPU time that the current interval may take
   IntervalIndex next_interval = 0;
   Bytes end_state;                 // as the event that is about to end it finds it (end_state.h)
-  uint64_t ended_ns = 0;           // how long the interval before was, or the last one if none goes on
+  uint64_t ended_ns = 0;           // length of the interval before, or of the last one if there is none now
   Clock::time_point last_woken{};  // for a checkpoint
   Clock::time_point last_clock_check{};
   Patience patience;          // with the thread that holds the baton
@@ -172,7 +172,8 @@ struct Unit {
     bool common = false;  // SyscallRow::common
   };
   std::map<std::string, Refused> refusals;  // by call
-  // Another unit takes one now, and this one's is old enough; or the policy wants one (event_maker_ sets it then).
+  // Another unit takes a checkpoint now, and this one's is old enough; or the policy wants one (set by event_maker_
+  // then).
   std::atomic<bool> checkpoint_wanted = false;
   bool received = false;   // a message, in this interval
   bool has_image = false;  // of any interval
@@ -182,7 +183,7 @@ struct Unit {
 
 // Whether no other thread is in its unit.
 inline bool alone(const Unit& unit) { return unit.threads.size() <= 1; }
-// Whether nobody in the unit can run user code before the recorder lets it.
+// Whether no thread of the unit can run user code until the recorder lets it.
 bool at_rest(const Unit& unit);
 // Whether something was born in the unit that has not been seen yet: a checkpoint can be taken when it has.
 bool births_unseen(const Unit& unit);

@@ -39,7 +39,7 @@ Result<int64_t> TraceeCalls::call_at(const Caller& caller, Address instruction, 
     const auto stop = wait_(caller.tid);
     if (!stop) return Error{"the program was killed"};
     if (is<SyscallEntry>(*stop)) {
-      // Behind an execve the kernel has put its result where the number was.
+      // After an execve the kernel has put its result where the number was.
       regs.orig_rax = static_cast<uint64_t>(number);
       tracer_.set_regs(caller.tid, regs);
       how = Resume::to_syscall_exit;
@@ -71,7 +71,7 @@ Result<user_regs_struct> TraceeCalls::make_from(GateArena& arena, const Caller& 
     const auto stop = wait_(caller.tid);
     if (!stop) return Error{"the program was killed"};
     if (is<SyscallEntry>(*stop)) {
-      // One of the calls that the filter lets nobody make unseen.
+      // One of the calls that the filter stops wherever they are made.
       if (tracer_.get_regs(caller.tid, regs) && regs.rip == arena.header().injected) continue;
       break;
     }

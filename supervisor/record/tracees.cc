@@ -9,7 +9,7 @@
 namespace redrive {
 namespace {
 
-// The namespace that a process's own numbers of others are of.
+// The PID namespace in which a process knows others by their numbers.
 std::string pid_namespace(pid_t tid) { return proc_namespace(tid, "pid"); }
 
 }  // namespace

@@ -1,5 +1,6 @@
-// The threads, processes and units that are recorded: who there is, and under which number. It owns them all. A thread
-// is removed when the kernel has reported its end, a unit when nothing refers to it any more. It decides nothing.
+// The threads, processes and units that are recorded: which there are, and under which numbers. It owns them all. A
+// thread is removed when the kernel has reported its end, a unit when nothing refers to it any more. It decides
+// nothing.
 #pragma once
 
 #include "logstore/trace.h"
@@ -12,7 +13,7 @@ class Tracees {
  public:
   Tracees(Tracer& tracer, TraceWriter& writer) : tracer_(tracer), writer_(writer) {}
 
-  // By their numbers.
+  // The threads and the units, by their numbers.
   const std::unordered_map<pid_t, std::unique_ptr<Thread>>& threads() const { return threads_; }
   const std::map<UnitId, std::unique_ptr<Unit>>& units() const { return units_; }
   // Null if there is no such thread, or no such unit.
@@ -22,14 +23,14 @@ class Tracees {
   Thread* named(const Thread& caller, pid_t number);
   // `parent` is the event of its birth, `pid` its first process.
   Unit& add_unit(EventRef parent, pid_t pid);
-  // `sharer`: whose memory it shares; null if nobody's.
+  // `sharer`: the process whose memory it shares; null if there is none.
   Process& add_process(Unit& unit, pid_t pid, const Process* sharer = nullptr);
   Thread& add_thread(Process& process, pid_t tid);
   void remove_thread(Thread& thread);
   void remove_unit(UnitId id) { units_.erase(id); }
   // The thread has executed a program, and has the number of its group's leader from now on (execve(2)).
   void rename(Thread& thread, pid_t tid);
-  // A number for memory that nobody has had before (Process::memory_id).
+  // A new number for memory (Process::memory_id).
   uint64_t new_memory() { return ++memories_; }
 
   // Tracees that have stopped before their birth was reported: a birth or an end takes them back.

@@ -1,10 +1,10 @@
 // The seam between the recorder and the kernel: what it asks of the threads that it traces, and of the time. Nothing
 // else in this folder traces, waits for tracees or reads a clock, so the recorder's parts can be tested without
-// processes (tests/unit/fake_tracer.h). What a tracee's memory holds is read beside it (base/remote.h).
+// processes (tests/unit/fake_tracer.h). What a tracee's memory holds is read by other means (base/remote.h).
 //
-// A stop is made into a value of its own in one place (stop_of(), ptrace_tracer.h); whoever handles it decides by its
-// type. A tracee may be killed at any moment, also while it is stopped. That is data and no error: what was asked of it
-// fails or is lost, and its end comes as a stop (Gone) when it is waited for.
+// A stop is made into a value of its own in one place (stop_of(), ptrace_tracer.h); the code that handles it decides by
+// its type. A tracee may be killed at any moment, even while it is stopped. That is data, not an error: what was asked
+// of it fails or is lost, and its end comes as a stop (Gone) when it is waited for.
 //
 // A tracer belongs to the thread that makes it, because ptrace(2) does: only that thread may call it, except now() and
 // cpu_ns(), which any thread may call. The tracer keeps nothing of a tracee; thread ids are the kernel's.
@@ -69,7 +69,7 @@ struct GroupStop {
   int signal = 0;
   bool operator==(const GroupStop&) const = default;
 };
-// It was interrupted by interrupt(), has just been born, or its process goes on after it was stopped.
+// It was interrupted by interrupt(), has just been born, or its process continues after it was stopped.
 struct Interrupted {
   bool operator==(const Interrupted&) const = default;
 };
@@ -100,7 +100,7 @@ struct Stopped {
 
 // ---- Answers of a wait
 
-// None has stopped: a signal to redrive itself came first, or nobody waited for one.
+// None has stopped: a signal to redrive itself came first, or the call does not wait.
 struct NoneStopped {};
 // There are no tracees.
 struct NoTracees {};
@@ -119,9 +119,9 @@ class Tracer {
 
   // Waits until a tracee has stopped or ended. Of several, waitpid(2) names the youngest first.
   virtual Waited wait_for_any() = 0;
-  // One that has stopped or ended already.
+  // Takes one that has stopped or ended already, without waiting.
   virtual Waited take_any() = 0;
-  // Waits until this one has stopped or ended, whatever signals come. Nothing if it is no tracee.
+  // Waits until this one has stopped or ended, whatever signals come. Nothing if it is not a tracee.
   virtual std::optional<Stop> wait(pid_t tid) = 0;
   // Whether wait() would return at once.
   virtual bool has_stopped(pid_t tid) = 0;
@@ -132,7 +132,7 @@ class Tracer {
   virtual void report_exit(pid_t tid) = 0;
   // Lets a stopped thread run. `signal` is delivered to it; 0: none.
   virtual void resume(pid_t tid, Resume how, int signal = 0) = 0;
-  // Leaves a thread in its group stop: it is not resumed, and stops again when the group goes on (PTRACE_LISTEN).
+  // Leaves a thread in its group stop: it is not resumed, and stops again when the group continues (PTRACE_LISTEN).
   virtual void listen(pid_t tid) = 0;
   // Has a running thread stop where it is, or where it sleeps in the kernel. Another stop that comes first takes its
   // place. False if it has been killed.
@@ -148,10 +148,11 @@ class Tracer {
   // Bit N-1 for signal N.
   virtual bool get_signal_mask(pid_t tid, uint64_t& mask) = 0;
   virtual bool set_signal_mask(pid_t tid, uint64_t mask) = 0;
-  // Of any process or thread, whether it is stopped or not.
+  // Those of any process or thread, whether it is stopped or not.
   virtual SignalMasks signal_masks(pid_t tid) = 0;
 
-  // Sends a process a signal, or one of its threads. False if there is none such, or it may not be sent one.
+  // Sends a signal to a process, or to one of its threads. False if there is no such process or thread, or if it may
+  // not be sent one.
   virtual bool send(pid_t pid, int signal) = 0;
   virtual bool send(pid_t pid, pid_t tid, int signal) = 0;
 

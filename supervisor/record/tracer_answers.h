@@ -1,7 +1,7 @@
 // A process that traces threads of another one with the same memory (ptrace(2)), as LeakSanitizer does at a program's
-// end: it stops them, looks at their registers and lets them go. The kernel lets a thread have one tracer, and that is
-// the recorder; so this answers in its place. Threads that are "stopped" do not get the baton. In a replay, results and
-// what was written are enough.
+// end: it stops them, looks at their registers and lets them go. The kernel lets a thread have only one tracer, and
+// that is the recorder; so this class answers in the kernel's place. Threads that are "stopped" do not get the baton.
+// In a replay, results and what was written are enough.
 #pragma once
 
 #include "supervisor/record/tracee.h"

@@ -14,7 +14,7 @@ namespace {
 // Open MPI 5 finds no way from an address to itself through netlink, which the kernel routes over lo.
 // PMIx's other stores are files that ranks map, and so is the topology that a server puts into a hole of their memory.
 //
-// MPICH: each rank is on a node of its own, as it seems, so that none shares memory even for MPI_Init; UCX carries the
+// MPICH: each rank seems to be on a node of its own, so that none shares memory even for MPI_Init; UCX carries the
 // messages. A rank of MPICH before 4.2 waits in MPI_Finalize for the process manager and answers no other rank
 // meanwhile, so one that closes its connections later often waits for ever (github.com/pmodels/mpich/pull/6596).
 constexpr const char* kOldMpich[] = {"libmpich.so.12.0.", "libmpich.so.12.1.", "libmpich.so.12.2.",
@@ -31,10 +31,10 @@ constexpr TransportVariable kVariables[] = {
     {"UCX", "UCX_TLS", "tcp,self", "libucp.so", nullptr, kOldMpich},
 };
 
-// Where libraries are that need no option to be found.
+// Where libraries are found without an option.
 constexpr const char* kLibraryPath = "/usr/local/lib:/usr/lib/x86_64-linux-gnu:/usr/lib64:/usr/lib";
 
-// The parameter's own name as --mca has it, of the variable that stands for it; empty if it is none.
+// The name that --mca has for the parameter for which this variable stands; empty if there is none.
 std::string_view parameter_of(std::string_view variable) {
   constexpr std::string_view kMark = "_MCA_";
   const size_t mark = variable.find(kMark);

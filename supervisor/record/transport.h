@@ -1,9 +1,9 @@
-// How the processes of known runtimes are asked to talk by sockets instead of shared memory, in the runtimes' own
-// environment variables. Processes that share memory become one unit, whose threads run one at a time and whose
-// messages nobody sees.
+// How the processes of known runtimes are asked to communicate through sockets instead of shared memory, with the
+// runtimes' own environment variables. Processes that share memory become one unit, whose threads run one at a time and
+// whose messages are not seen.
 //
-// One table says it all; redrive(1), TRANSPORTS, is held equal to it by a test. A variable that is not known to a
-// program does nothing to it but stand in its environment.
+// One table holds all of this; a test keeps redrive(1), TRANSPORTS, equal to it. A variable that a program does not
+// know has no effect on it apart from being in its environment.
 #pragma once
 
 #include <span>
@@ -21,9 +21,9 @@ struct TransportVariable {
   const char* runtime;
   const char* name;
   const char* value;
-  const char* library;                       // that programs map which use it: how its file's name begins
+  const char* library;                       // of the programs that use it: how its file's name begins
   const char* chosen = nullptr;              // another variable by which users choose the same
-  std::span<const char* const> unless = {};  // versions of a library, by their files' names, that do not bear it
+  std::span<const char* const> unless = {};  // versions of a library, by their files' names, that cannot take it
 };
 std::span<const TransportVariable> transport_variables();
 
@@ -34,8 +34,8 @@ bool is_chosen(const TransportVariable& variable, const std::vector<std::string>
 // Whether a directory of the path holds a file whose name begins with one of these.
 bool has_library(std::span<const char* const> names, const std::string& path);
 
-// Sets what is not chosen, and what the installed libraries bear, in this process's environment, which the command
-// inherits. Returns what was set.
+// Sets the variables that are not chosen, and that the installed libraries can take, in this process's environment,
+// which the command inherits. Returns what was set.
 std::vector<const TransportVariable*> ask_for_sockets(const std::vector<std::string>& command);
 
 }  // namespace redrive

@@ -14,8 +14,8 @@
 namespace redrive {
 namespace {
 
-// The instruction in whose place another one stands at `ip`, which is patched if `patched` is not null. Nothing if the
-// program has put it there.
+// The instruction that was replaced by another one at `ip`, which is patched if `patched` is not null. Nothing if the
+// program itself has put the one at `ip` there.
 std::optional<TrappedInstruction> replaced(const Process& process, const PatchedSite* patched, Address ip) {
   if (patched) {
     if (patched->kind == SiteKind::syscall) return {};

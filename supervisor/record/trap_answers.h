@@ -1,4 +1,4 @@
-// Answers what traps and is no system call for the program: rdtsc, rdtscp, cpuid, and calls of the vsyscall page.
+// Answers what traps and is not a system call to the program: rdtsc, rdtscp, cpuid, and calls of the vsyscall page.
 #pragma once
 
 #include "interceptors/trapped_instructions.h"
@@ -25,7 +25,7 @@ class TrapAnswers {
         forced_(forced),
         stopped_calls_(stopped_calls) {}
 
-  // A thread has stopped for the fault of an instruction. False if that is none that is answered.
+  // A thread has stopped for the fault of an instruction. False if it is not one that is answered.
   bool answer_instruction(Thread& thread, int signal, const user_regs_struct& regs);
   // An instruction was answered: it is an event.
   void add_trap(Thread& thread, const TrappedInstruction& trap, const user_regs_struct& before,

@@ -10,7 +10,7 @@
 namespace redrive {
 namespace {
 
-// A file, whole; empty if it cannot be read.
+// The contents of a file; empty if it cannot be read.
 Bytes contents_of(const std::string& path) {
   std::ifstream file(path, std::ios::binary | std::ios::ate);
   if (!file) return {};

@@ -1,10 +1,10 @@
 // The event stream of one unit on its way into the trace.
 //
 // A syscall's entry is held back until its exit, so that both become one event unless another event of the unit comes
-// between. The last complete event is held back too, so that it can count the calls that go on with its series, which
-// is one of identical calls, or of a cycle of unsuccessful tests (event.h).
+// between. The last complete event is held back too, so that it can count the calls that continue its series, which is
+// one of identical calls, or of a cycle of unsuccessful tests (event.h).
 //
-// Events are made in place, in memory that is used again and again.
+// Events are made in place, in memory that is reused.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,7 @@ class UnitLog {
   // The number that the next event gets, provided it does not continue a series.
   EventIndex next() const { return written_ + (complete_ ? 1 : 0) + (open_ ? 1 : 0); }
 
-  // A syscall's entry, to be filled in.
+  // Opens the event of a syscall's entry, to be filled in.
   Event& open() {
     flush_open();
     open_ = blank();
@@ -38,7 +38,7 @@ class UnitLog {
   void cancel() { open_ = nullptr; }
 
   // Where result, writes and so on of a syscall's exit belong: its open entry, or an event of its own if another came
-  // between. close() says that it is complete. `times` and `cycle`: it stands for several calls, as an event does.
+  // between. close() says that it is complete, and for how many calls it stands: `times` and `cycle`, as in Event.
   Event& closing(ThreadSerial thread, int32_t number) {
     CHECK(!exit_);
     if (Event* entry = open_of(thread)) return *entry;
@@ -48,7 +48,7 @@ class UnitLog {
     exit_->number = number;
     return *exit_;
   }
-  // Memory for what an event writes, used before.
+  // Memory for what an event writes, reused if there is any.
   Bytes spare() {
     if (spare_.empty()) return {};
     Bytes bytes = std::move(spare_.back());
@@ -127,7 +127,8 @@ class UnitLog {
     event.repeat = event.cycle = 1;
     return same;
   }
-  // One of the last events whose call is the next one if the complete event's series goes on with it; null if not.
+  // If this event's call continues the series of the complete event: the one of the last events that holds the same
+  // call. Null if it does not.
   Event* continued_by(Event& event) {
     if (!complete_ || tests_.count == 0) return nullptr;
     if (complete_->repeat > 1) {
@@ -159,7 +160,7 @@ class UnitLog {
     tests_.add(&event);
     calls_.add(&event);
   }
-  // The last `cycle` calls were made again, so many of them in turn.
+  // The last `cycle` calls were made again in turn, `times` calls in all.
   void repeat(uint64_t times, uint32_t cycle) {
     for (; times > 0; --times) {
       if (complete_->repeat > 1 && complete_->cycle == cycle) break;

@@ -9,7 +9,7 @@ namespace redrive {
 
 int64_t WokenCalls::result(Thread& thread, int64_t result) {
   const bool woken = std::exchange(thread.woken, false);
-  // Behind a handler the kernel has nothing to restart, and says so with EINTR, woken or not.
+  // After a handler the kernel has nothing to restart, and says so with EINTR, whether the thread was woken or not.
   if (result != -EINTR || thread.entry.orig_rax == SYS_restart_syscall) return result;
   const SignalMasks masks = tracer_.signal_masks(thread.tid);
   if (!woken && !(masks.pending & ~masks.blocked)) return result;

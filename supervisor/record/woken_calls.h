@@ -15,12 +15,13 @@ class WokenCalls {
 
   // A tracee is woken by signals that it ignores, too, and by its tracer. The kernel then enters most calls again, but
   // some fail with EINTR (ptrace(2), BUGS; epoll_wait(2), rt_sigtimedwait(2), semop(2), sockets with a timeout). With
-  // this result the kernel does the same with them: it enters the call again, or makes it EINTR if a handler runs now.
-  // Their timeout goes on, but that of a socket begins anew.
+  // the result that this returns, the kernel does the same with them: it enters the call again, or turns it into EINTR
+  // if a handler runs now. Their timeout continues, but that of a socket starts again.
   int64_t result(Thread& thread, int64_t result);
   // At the entry of a call: if it was woken and is entered again, the kernel is given what is left of its timeout.
   void enter(Thread& thread);
-  // At its exit: the program finds its own again. A checkpoint may have come meanwhile, so the event says that, too.
+  // At its exit: the program finds its own timeout again. A checkpoint may have come meanwhile, so the event says that,
+  // too.
   void leave(Thread& thread, Event& event);
 
  private:

@@ -11,7 +11,7 @@ namespace redrive {
 
 class ArrivalOrder {
  public:
-  // These receives, in any order, happen from now on; all of which this was said before have happened.
+  // From now on these receives happen, which are given in any order; all that were given before have happened.
   void keep(std::vector<uint64_t> arrivals) {
     turns_ = std::move(arrivals);
     std::sort(turns_.begin(), turns_.end());

@@ -8,7 +8,7 @@
 
 namespace redrive {
 
-// What the parent's call has made, which it is at the entry of.
+// Makes what the parent's call has made; the parent is at the call's entry.
 Result<void> bear(const Redriving& redriving, MessageStore& store, const RedrivenThread& parent, EventIndex index,
                   const Event& event, const SyscallRow& row);
 

@@ -93,7 +93,7 @@ std::optional<std::vector<Span>> CallReplay::equal_inputs(RedrivenThread& thread
   return read;
 }
 
-// The call ended its thread or process, or was one that this is forbidden: then its result says so.
+// The call ended its thread or process: by itself, or because it was forbidden, which its result says.
 Result<Step> CallReplay::end(RedrivenThread& thread, EventIndex index, const Event& event, const SyscallRow* row) {
   TRY_STEP(effects_.write_memory(thread, index, event));
   if (row && row->special == Special::exit_group && event.result == 0) {

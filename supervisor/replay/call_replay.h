@@ -20,9 +20,9 @@ class CallReplay {
   CallReplay(const Redriving& redriving, MessageStore& store, UnitMessages& messages, EventEffects& effects,
              SitePatcher& patcher, EndVerification* verification, bool shows_output);
 
-  // All calls that the event stands for, but the first `made`.
+  // Makes all calls that the event stands for, except the first `made`.
   Result<Step> make(RedrivenThread& thread, EventIndex index, const Event& event, uint64_t made);
-  // The thread enters a call; one that ends it has no other end.
+  // The thread enters a call; a call that ends the thread has no exit.
   Result<Step> enter(RedrivenThread& thread, EventIndex index, const Event& event);
   // It comes out of the call that it is in.
   Result<Step> leave(RedrivenThread& thread, EventIndex index, const Event& event);

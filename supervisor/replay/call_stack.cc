@@ -40,7 +40,7 @@ struct Symbol {
   uint64_t start = 0;  // as the file counts addresses
 };
 
-// The function that begins last before the address, of one symbol table.
+// Finds the function in a symbol table that begins last before the address.
 void find_symbol(const ReadFile& read, const ElfFile& elf, const Elf64_Shdr& table, uint64_t address,
                  std::optional<Symbol>& found) {
   constexpr uint64_t kAtOnce = 4096;
@@ -68,7 +68,8 @@ void find_symbol(const ReadFile& read, const ElfFile& elf, const Elf64_Shdr& tab
   found = Symbol{{name.begin(), end}, best->st_value};
 }
 
-// Where the table of an .eh_frame_hdr lies, for which libunwind searches: sorted, of pairs of 32-bit distances.
+// Where the table of an .eh_frame_hdr that libunwind searches lies. It is sorted, and consists of pairs of 32-bit
+// distances.
 struct FrameTable {
   uint64_t entries = 0;
   uint64_t offset = 0;  // from its header
@@ -119,7 +120,7 @@ unw_accessors_t no_access() {
   return access;
 }
 
-// The library makes a pipe for itself when it is used first, which it cannot where it is confined.
+// The library makes a pipe for itself when it is first used, which it cannot do where it is confined.
 bool prepare() {
   const Untrapped untrapped;
   unw_accessors_t access = no_access();
@@ -184,7 +185,7 @@ const CallStack::Unwinding::Module* CallStack::Unwinding::module_at(Address addr
   if (!first || first->offset != 0) return nullptr;
   const auto [known, unknown] =
       modules_.try_emplace(first->start, Module{ElfFile([&](uint64_t offset, std::span<uint8_t> to) {
-                                                  // Sections are seldom mapped. They are wanted of the file only.
+                                                  // Sections are seldom mapped, and needed only from the file.
                                                   return offset < first->length() ? read(first->start + offset, to) : 0;
                                                 }),
                                                 0, nullptr});
@@ -233,7 +234,7 @@ int CallStack::Unwinding::read_register(unw_addr_space_t, unw_regnum_t number, u
   return UNW_ESUCCESS;
 }
 
-// If the symbol's function is the one that the unwind tables have for the address. A stripped file has some symbols
+// The symbol's function, if it is the one that the unwind tables have for the address. A stripped file has some symbols
 // left, and the nearest one before an address mostly belongs to another function.
 std::string CallStack::Unwinding::function_at(unw_cursor_t& cursor, Address address) {
   const Module* const module = module_at(address);

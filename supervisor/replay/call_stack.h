@@ -1,5 +1,5 @@
-// The call stack of a thread that stands stopped, unwound by libunwind(3) from its registers, its process's memory and
-// the files that are mapped there. All of them may be a stranger's: frames() is to be run confined (confined.h).
+// The call stack of a stopped thread, unwound by libunwind(3) from its registers, its process's memory and the files
+// that are mapped there. None of these can be trusted: frames() must be run confined (confined.h).
 #pragma once
 
 #include <functional>
@@ -25,7 +25,7 @@ class CallStack {
     Address address = 0;
     std::string function;  // "function+0x8a"; empty where no symbol covers it
   };
-  // One a line, the innermost first, numbered.
+  // One frame a line, the innermost first, numbered.
   std::string frames(const std::function<std::string(const Frame&)>& show) const;
 
  private:

@@ -1,4 +1,4 @@
-// Which virtual checkpoints an interval comes by on its way, of whose state an image is to be made.
+// Which virtual checkpoints, of whose state an image is to be made, an interval passes on its way.
 #pragma once
 
 #include <functional>

@@ -29,7 +29,7 @@
 namespace redrive {
 namespace {
 
-constexpr rlim_t kMostMemory = 256 << 20;  // beside what the caller has
+constexpr rlim_t kMostMemory = 256 << 20;  // in addition to what the caller has
 constexpr rlim_t kMostSeconds = 2;         // of CPU time
 constexpr auto kPatience = std::chrono::seconds(60);
 // Exit statuses.
@@ -42,7 +42,7 @@ void lower(decltype(RLIMIT_AS) resource, rlim_t value, rlim_t beyond = 0) {
   setrlimit(resource, &limit);
 }
 
-// Of a child of several threads, so without the lock of read_briefly().
+// Called in a child of a process with several threads, so without the lock of read_briefly().
 uint64_t address_space_size() {
   const Fd file(::open("/proc/self/statm", O_RDONLY | O_CLOEXEC));
   char text[32] = {};
@@ -52,7 +52,7 @@ uint64_t address_space_size() {
   return pages * kPageSize;
 }
 
-// False if some may be left.
+// False if some may be left open.
 bool close_all_but(std::vector<int> kept) {
   std::sort(kept.begin(), kept.end());
   unsigned first = 0;
@@ -70,7 +70,7 @@ bool close_all_but(std::vector<int> kept) {
   return !found.empty();
 }
 
-// From here on nothing but the filter's calls.
+// After this, only the calls that the filter allows can be made.
 bool confine(std::span<const int> readable, int output) {
   for (int signal = 1; signal < NSIG; ++signal) ::signal(signal, SIG_DFL);
   sigset_t none;
@@ -91,7 +91,7 @@ bool confine(std::span<const int> readable, int output) {
 
 [[noreturn]] void run_child(std::span<const int> readable, int output, const std::function<std::string()>& work) {
   std::set_new_handler(nullptr);
-  const Untrapped untrapped;  // for good: what would trap again is a call that the filter does not know
+  const Untrapped untrapped;  // for good: trapping again would take a call that the filter does not allow
   int status = kNotConfined;
   try {
     if (confine(readable, output)) {
@@ -108,7 +108,7 @@ bool confine(std::span<const int> readable, int output) {
   __builtin_unreachable();
 }
 
-// What comes until the other end is closed, or for as long as there is patience.
+// Reads what comes until the other end is closed, or until kPatience is over.
 std::string read_all(int pipe) {
   const auto end = std::chrono::steady_clock::now() + kPatience;
   std::string text(kMostConfinedText + 1, '\0');  // with room for the end

@@ -1,6 +1,7 @@
-// What reads untrusted data with code of others' (ELF files, unwind tables, instructions) does it in a child that can
-// do nothing else: it has no descriptor but those that it is given, a seccomp filter ends it at any call but those that
-// read them and manage its memory, and its memory and CPU time are limited. Its text is all that comes back.
+// Where the code of other projects reads untrusted data (ELF files, unwind tables, instructions), it runs in a child
+// that can do nothing else: the child has only the descriptors that it is given, a seccomp filter ends it at any call
+// except those that read them and manage its memory, and its memory and CPU time are limited. Its text is all that
+// comes back.
 #pragma once
 
 #include <linux/filter.h>

@@ -5,7 +5,7 @@
 namespace redrive {
 namespace {
 
-// So much, and so many times what the recording took. No machine is as slow as that.
+// This much, plus this many times what the recording took. No machine is as slow as that.
 constexpr uint64_t kAlwaysNs = 10'000'000'000;
 constexpr uint64_t kTimesRecorded = 100;
 

@@ -1,5 +1,5 @@
 // How much CPU time a re-driven process may use until it comes to what is awaited (DESIGN.md, Patience): a stop, or, in
-// a search, whatever that looks for.
+// a search, what it looks for.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,11 @@ class CpuPatience {
   // `recorded_ns`: the CPU time of the recording for all that is executed.
   explicit CpuPatience(uint64_t recorded_ns);
 
-  // At a tick of a process that has used so much by now, while the unit's threads have come to so many stops: whether
-  // it goes on for too long.
+  // At a tick of a process, which has used this much CPU time by now, when the unit's threads have come to this many
+  // stops: whether it takes too long.
   bool is_over(ProcessSerial process, uint64_t stops, uint64_t cpu_ns);
 
-  // This process begins a search, in which no stop is what is awaited, or has ended it.
+  // This process begins a search, in which it is not a stop that is awaited, or has ended it.
   void begin_search(ProcessSerial process, uint64_t cpu_ns);
   void end_search() { since_.reset(); }
 
@@ -29,7 +29,7 @@ class CpuPatience {
  private:
   struct Since {
     ProcessSerial process = 0;
-    std::optional<uint64_t> stops;  // after so many stops; none: since a search began
+    std::optional<uint64_t> stops;  // after this many stops; none: since a search began
     uint64_t cpu_ns = 0;            // of the process, as far as is known
   };
 

@@ -12,7 +12,7 @@
 namespace redrive {
 namespace {
 
-// None: the recording ends before it.
+// The event's kind; none if the recording ends before it.
 Result<std::optional<EventKind>> kind_of_event(const Trace& trace, EventRef event) {
   std::optional<EventKind> kind;
   if (event.event >= trace.event_count(event.unit)) return kind;

@@ -16,7 +16,7 @@ struct Unverified {
 };
 using Verification = std::variant<Verified, Unverified, Difference>;
 
-// Why intervals are not verified that cannot be executed, or whose next checkpoint has no image.
+// Why intervals that cannot be executed, or whose next checkpoint has no image, are not verified.
 inline constexpr const char* kUnreachable = "the recorder did not write what leads to it";
 inline constexpr const char* kNoImageAtEnd = "the image of the checkpoint at its end is not stored";
 
@@ -27,7 +27,7 @@ class EndVerification {
   // Before an event that ends the program: compares with what the recorder has noted there, if that is where the
   // interval ends.
   Result<Step> before_last(const RedrivenThread& thread, EventIndex index, const user_regs_struct& regs);
-  // Behind the last event: all registers, and every page that either side holds.
+  // After the last event: compares all registers, and every page that either side holds.
   Result<Verification> at_end() const;
 
  private:

@@ -41,8 +41,8 @@ Result<Step> EventEffects::write_memory(const RedrivenThread& thread, EventIndex
   return Step::as_recorded();
 }
 
-// Pages of private file mappings become zero, or come to lie beyond the file's end, as all are behind the end of any
-// copy.
+// Pages of private file mappings become zero, or come to lie beyond the file's end, where they are like all pages after
+// the end of any copy.
 Result<void> EventEffects::change_pages(const RedrivenThread& thread, const MemoryWrite& write) const {
   RedrivenUnit& unit = redriving_.unit;
   const auto& files = redriving_.trace.files();

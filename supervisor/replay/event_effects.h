@@ -1,4 +1,4 @@
-// What events do to the memory of a re-driven unit beside the calls that change its layout.
+// What events do to the memory of a re-driven unit, apart from calls that change its layout.
 #pragma once
 
 #include "supervisor/replay/redriving.h"
@@ -12,10 +12,10 @@ class EventEffects {
 
   // Writes what the kernel wrote. Waits for what the event receives.
   Result<Step> write_memory(const RedrivenThread& thread, EventIndex index, const Event& event) const;
-  // What the event says of shared objects: from then on they, and what it maps so that it can be written, are no copies
-  // of the trace's, and all that is mapped of them is made anew.
+  // Does what the event says about shared objects. From then on these, and what it maps writable, are no longer the
+  // trace's copies, and everything that is mapped of them is mapped anew.
   Result<void> change_objects(const Event& event) const;
-  // If the call has set how far the stack of a process may grow: so far it grows here.
+  // If the call has set how far the stack of a process may grow, lets it grow that far here.
   void limit_stack(const RedrivenThread& thread, const Event& event) const;
 
  private:

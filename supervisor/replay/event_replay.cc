@@ -114,7 +114,7 @@ Result<Step> EventReplay::replay_trap(RedrivenThread& thread, EventIndex index, 
   return Step::as_recorded();
 }
 
-// The thread goes on from where it was preempted. A replay that begins there finds it there; one that comes by has to
+// The thread continues from where it was preempted. A replay that begins there finds it there; one that comes by has to
 // look for the place if another thread ran meanwhile.
 Result<Step> EventReplay::replay_preemption(RedrivenThread& thread, EventIndex index, const Event& event) {
   const UnitId unit = redriving_.what.unit;

@@ -16,8 +16,8 @@ class EventReplay {
 
   // Executes it. `made`: how many of the calls that it stands for were made already.
   Result<Step> replay(EventIndex index, const Event& event, uint64_t made);
-  // Has the thread that makes the event, unless it stands behind the last one, come to the instruction that does; it
-  // is found there when the event is executed.
+  // Lets the thread that makes the event come to the instruction that makes it, unless the event comes right after the
+  // thread's last one. The thread is found there when the event is executed.
   Result<Step> arrive(EventIndex index, const Event& event);
 
  private:
@@ -31,7 +31,7 @@ class EventReplay {
   EndVerification* const verification_;
 };
 
-// That there is no thread to make the event.
+// Says that there is no thread to make the event.
 Step no_thread(EventIndex index, const Event& event);
 
 }  // namespace redrive

@@ -16,9 +16,9 @@ namespace redrive {
 
 class FailureCauses {
  public:
-  // There are so many intervals.
+  // Sets the number of intervals.
   void resize(size_t intervals) { causes_.resize(intervals); }
-  // An interval has failed. If this is what because_of() has told it, its cause is the one that was named.
+  // An interval has failed. If because_of() has made the failure, its cause is the one that was named then.
   void add(size_t interval, Error failure) {
     const auto known = named_.find(failure.message);
     causes_[interval] = known == named_.end() ? std::move(failure) : known->second;
@@ -27,7 +27,8 @@ class FailureCauses {
   // Why the interval has failed, and why the first one has; nothing if none has.
   const std::optional<Error>& of(size_t interval) const { return causes_[interval]; }
   const std::optional<Error>& first() const { return first_; }
-  // The failure of an interval to which `what` happened because of a cause, with that one's status; nothing: by itself.
+  // The failure of an interval to which `what` happened because of a cause, with the status of the cause; no cause: it
+  // failed by itself.
   Error because_of(const std::optional<Error>& cause, std::string what) {
     if (!cause) return Error{std::move(what)};
     Error error{fmt::format("{}: {}", what, cause->message), cause->status};

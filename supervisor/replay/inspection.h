@@ -1,4 +1,4 @@
-// What a unit that stands stopped shows: registers, stacks, memory.
+// What a stopped unit shows: registers, stacks, memory.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

@@ -17,10 +17,10 @@ class JointReplay {
   // `verify`: and to verify, when they have come to their ends.
   static Result<std::unique_ptr<JointReplay>> make(const SetRun& run, const Plan& whole, size_t shown, bool verify);
 
-  // Executes until each interval of `plan` stands behind its requisite event; a part of the whole, not smaller than
-  // what was executed before. If one fails or diverges, all end. With total_order the receives between two such places
-  // happen in the recorded order: a place is no point of that order, but one of causality. An error: the trace cannot
-  // be read.
+  // Executes until each interval of `plan` stands after its requisite event. `plan` is a part of the whole, and not
+  // smaller than what was executed before. If one fails or diverges, all end. With total_order the receives between two
+  // such places happen in the recorded order: a place is not a point of that order, but one of causality. An error: the
+  // trace cannot be read.
   enum class Came : uint8_t { all_stand, all_ended };
   Result<Came> go_to(const Plan& plan);
   // Executes the whole to its end.
@@ -32,7 +32,7 @@ class JointReplay {
   // Looks at a shown interval where it stands, in the thread that traces it. False if it has ended.
   bool look(size_t index, const ReplaySession::Look& look) { return session_->look(index, look); }
 
-  // Of an interval of the whole that has ended. None: it was not needed yet, or stands.
+  // The outcome of an interval of the whole that has ended. None: it was not needed yet, or stands.
   const std::optional<ReplaySession::Outcome>& outcome(size_t index) const { return outcomes_.at(index); }
 
  private:

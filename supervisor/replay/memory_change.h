@@ -9,10 +9,10 @@
 
 namespace redrive {
 
-// None if it has left its memory alone. `brk`: the process's, as the call found it.
+// None if the call has left the memory alone. `brk`: the process's, as the call found it.
 std::vector<AddressRange> changed_memory(const Event& event, Special special, Address brk);
 
-// Whether it has made memory that it changed executable.
+// Whether the call has made memory that it changed executable.
 bool makes_code(const Event& event, Special special);
 
 bool overlap(const std::vector<AddressRange>& ranges, const std::vector<Mapping>& mappings);

@@ -12,7 +12,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kPatience = 100ms;   // after which a waiter looks whether what it waits for can still come
+constexpr auto kPatience = 100ms;   // after which a waiter checks whether what it waits for can still come
 constexpr size_t kMostBirths = 64;  // forked processes not taken over yet; with more of them, parents wait
 
 }  // namespace

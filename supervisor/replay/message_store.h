@@ -54,7 +54,7 @@ class MessageStore {
   // Keeps the total order of these receives, which happen from now on; see ArrivalOrder.
   void keep_order_of(std::vector<uint64_t> arrivals);
   bool keeps_order() const;
-  // Waits until one of them may happen. Fails if that will never be so.
+  // Waits until one of them may happen. Fails if that will never happen.
   Result<void> await_turn(uint64_t arrival);
   void turn_taken(uint64_t arrival);          // it has happened
   std::vector<uint64_t> turns_taken() const;  // in the order in which they happened
@@ -64,8 +64,8 @@ class MessageStore {
   // An interval stands stopped before its end, and sends nothing. `count` of these continue.
   void interval_stands();
   void intervals_go_on(size_t count);
-  // An interval has ended: well, or because of `failure`. Whoever waits for what only it could bring is told, and told
-  // why: what failed first, however many intervals failed because of it.
+  // An interval has ended: well, or because of `failure`. Those that wait for what only it could bring are told, and
+  // told why: what failed first, however many intervals failed because of it.
   void interval_ended(size_t interval, std::optional<Error> failure);
 
   // Some interval has executed something.

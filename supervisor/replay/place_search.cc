@@ -41,7 +41,7 @@ class PlaceSearch {
  private:
   struct OtherMemory {
     ProcessSerial process = 0;
-    Address address = 0;  // 0: of registers
+    Address address = 0;  // 0: the registers differ
   };
   Result<std::optional<OtherMemory>> other_memory(ProcessSerial first, const std::vector<AddressRange>& except) const;
   Result<Bytes> pages_of(ProcessSerial process, Address first, size_t count) const;
@@ -55,7 +55,8 @@ class PlaceSearch {
   const ThreadState& saved_;
 };
 
-// Where the unit's memory is not that of the place, if it is anywhere: in this process, if there, at the first address.
+// Where the unit's memory differs from that of the place, if it does: at the first address, and in process `first` if
+// it differs there.
 Result<std::optional<PlaceSearch::OtherMemory>> PlaceSearch::other_memory(
     ProcessSerial first, const std::vector<AddressRange>& except) const {
   const auto& processes = redriving_.unit.processes();
@@ -91,8 +92,8 @@ Result<Bytes> PlaceSearch::pages_of(ProcessSerial process, Address first, size_t
   return bytes;
 }
 
-// Runs the thread until it is about to execute the code there, if it has yet to write it: what a probe inserts would be
-// overwritten.
+// Runs the thread until it is about to execute the code there, if it has yet to write that code: what a probe inserts
+// would be overwritten.
 Result<SearchEnd> PlaceSearch::run_to_code(Address address, const Bytes& code) {
   const Memory& memory = redriving_.unit.memory(thread_);
   Bytes now(code.size());

@@ -1,6 +1,6 @@
-// Where a thread was preempted, found again: its registers and all memory of its unit are those of the interval's
-// image. Two equal states in one stretch without events are one state: a thread that comes from it to itself does so
-// forever.
+// Finds the place where a thread was preempted: its registers and all memory of its unit are those of the interval's
+// image. Two equal states in one stretch without events are the same place: a thread that comes from one to the other
+// does so forever.
 #pragma once
 
 #include <string>

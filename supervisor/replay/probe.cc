@@ -28,10 +28,10 @@ struct Data {
   struct {
     uint64_t address, value;
   } required[kRequired];
-  uint64_t nothing;  // where a requirement that is none points to
+  uint64_t nothing;  // where unused requirements point to
 };
 
-// Registers by their numbers in instructions, but for rax, which is 0.
+// Registers by their numbers in instructions, except rax, which is 0.
 constexpr unsigned long long user_regs_struct::*kOrder[kRegisters] = {
     &user_regs_struct::rcx, &user_regs_struct::rdx, &user_regs_struct::rbx, &user_regs_struct::rsp,
     &user_regs_struct::rbp, &user_regs_struct::rsi, &user_regs_struct::rdi, &user_regs_struct::r8,
@@ -41,7 +41,7 @@ constexpr unsigned long long user_regs_struct::*kOrder[kRegisters] = {
 bool step(pid_t tid) {
   for (;;) {
     int status = 0;
-    // No call that is the next instruction is made.
+    // If the next instruction is a system call, it is not made.
     if (ptrace(PTRACE_SYSEMU_SINGLESTEP, tid, nullptr, nullptr) != 0 || !wait_for(tid, status)) return false;
     siginfo_t info{};
     if (!WIFSTOPPED(status) || WSTOPSIG(status) == (SIGTRAP | 0x80)) return false;
@@ -50,8 +50,8 @@ bool step(pid_t tid) {
   }
 }
 
-// Code at `area` that compares, and goes on with the moved instructions. Flags are kept in rax meanwhile (lahf, seto):
-// the stack below the thread's pointer is the program's.
+// Code at `area` that compares, and continues with the moved instructions. Flags are kept in rax meanwhile (lahf,
+// seto): the stack below the thread's pointer is the program's.
 class Comparison {
  public:
   Comparison(Address area, const Bytes& moved, const PatchWindow& window, Address place) : area_(area) {
@@ -159,7 +159,7 @@ Result<Probe> Probe::set(const Stub& stub, pid_t tid, const user_regs_struct& wa
   return probe;
 }
 
-// A thread that stands amid the instructions that a jump is to replace executes the rest of them.
+// A thread that is in the middle of the instructions that a jump is to replace executes the rest of them.
 Result<void> Probe::leave_window(pid_t tid) const {
   for (;;) {
     user_regs_struct regs;

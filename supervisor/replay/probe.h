@@ -1,7 +1,8 @@
 // A place in a re-driven process at which its thread is to stop, if it comes there with given registers: a jump to code
 // that compares them, so that a loop can pass there millions of times; a breakpoint where no jump fits.
 //
-// The process must have no in-process tier mapped. What it holds beside the program's own memory is named by foreign().
+// The process must have no in-process tier mapped. foreign() names what it holds in addition to the program's own
+// memory.
 #pragma once
 
 #include <sys/user.h>
@@ -21,13 +22,13 @@ class Probe {
   // Installs it. `wanted.rip` is the place. The thread is a stopped one of the stub's.
   static Result<Probe> set(const Stub& stub, pid_t tid, const user_regs_struct& wanted);
 
-  // Whether the thread, stopped by a SIGTRAP with these registers, is at the place; they then say so, and are all that
-  // is wanted.
+  // Whether the thread, stopped by a SIGTRAP with these registers, is at the place, and whether they are all that is
+  // wanted. If it is there, `regs.rip` becomes the place.
   enum class Stop : uint8_t { elsewhere, other_registers, wanted };
   Stop at(user_regs_struct& regs) const;
-  // Has the thread, which is there, go on to its next stop. False if it is gone.
+  // Lets the thread, which is there, continue to its next stop. False if it is gone.
   bool pass(pid_t tid, user_regs_struct regs) const;
-  // From now on it stops only if the 8 bytes there hold this, too.
+  // From now on the thread stops only if the 8 bytes there hold this, too.
   bool require(Address address, uint64_t value);
   Result<void> remove(pid_t tid, const user_regs_struct& regs) const;
   // What the comparison of the memory must leave out.
@@ -51,7 +52,7 @@ class Probe {
 };
 
 // Has the stopped thread stop with SIGTRAP right before it executes the instruction at this address, whatever is there
-// by then; 0: no longer. False where that does not work: it takes a debug register.
+// by then; 0: not any more. False where that does not work: it takes a debug register.
 bool stop_before(pid_t tid, Address address);
 
 // Whether debug registers stop a program here: on some virtual machines they can be set and do nothing.

@@ -1,4 +1,4 @@
-// The memory layout of a re-driven process, as the recording's had it.
+// The memory layout of a re-driven process, as it was in the recording.
 #pragma once
 
 #include <vector>
@@ -7,7 +7,7 @@
 
 namespace redrive {
 
-// What the recording's process had mapped there, with the trace's names for files and shared memory.
+// What the recorded process had mapped at this point, with the trace's names for files and shared memory.
 Result<std::vector<Mapping>> program_mappings(const Redriving& redriving, ProcessSerial process);
 
 }  // namespace redrive

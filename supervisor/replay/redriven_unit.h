@@ -10,7 +10,7 @@
 
 namespace redrive {
 
-// Where a thread came to that was let run.
+// Where a thread that was let run has come to.
 enum class ThreadStop : uint8_t {
   syscall,  // the entry of a system call
   fault,    // an instruction that caused a signal
@@ -34,7 +34,7 @@ class RedrivenUnit {
   // The unit of a process that was forked, with its only thread.
   void take_first(RestoredProcess process, const user_regs_struct& regs);
 
-  // Adds a process, or a thread of one. What is added to stays where it is.
+  // Adds a process, or a thread of one. What was there before does not move.
   ProcessSerial add(RestoredProcess process);
   void add(const RedrivenThread& thread);
   // Ends a process, with its threads.
@@ -46,7 +46,7 @@ class RedrivenUnit {
   RestoredProcess& process(ProcessSerial process) { return restored_.processes.at(process); }
   const Stub& stub(ProcessSerial process) const { return restored_.processes.at(process).stub; }
   const Memory& memory(const RedrivenThread& thread) const { return stub(thread.process).memory(); }
-  // The first process alive that runs on the memory of this one. The one that had it first may be gone.
+  // The first living process that runs on the memory of this one. The one that had it first may be gone.
   ProcessSerial memory_owner(ProcessSerial process) const;
 
   std::map<ThreadSerial, RedrivenThread>& threads() { return threads_; }
@@ -57,7 +57,7 @@ class RedrivenUnit {
   SharedObjects& shared() { return restored_.shared; }
   const SharedObjects& shared() const { return restored_.shared; }
 
-  // Serials that no thread has had.
+  // Serials that have not been used.
   ProcessSerial next_process() const { return next_process_; }
   ThreadSerial next_thread() const { return next_thread_; }
 

@@ -12,13 +12,13 @@
 namespace redrive {
 namespace {
 
-// What may be in memory before no piece is started that need not be: stored pages of restored processes, and contents
-// of messages.
+// When more than this is in memory (stored pages of restored processes, and contents of messages), only pieces that
+// must be started are started.
 constexpr uint64_t kMostHeld = 1ull << 30;
-// How soon it shows that all that are executed wait.
+// How soon it is noticed that all pieces that are executed wait.
 constexpr auto kLook = std::chrono::milliseconds(1);
 
-// What keeps others from what the piece should have brought them.
+// Why others do not get what the piece should have brought them.
 std::optional<Error> failure_of(const ReplaySession::Outcome& outcome) {
   if (!outcome) return outcome.error();
   if (!outcome->divergence) return std::nullopt;
@@ -67,7 +67,7 @@ class ReplaySession::Execution final : public Halt {
   void begin() const {
     if (session_.notes_.begins) session_.notes_.begins(piece_);
   }
-  // Into the next piece.
+  // Continues into the next piece.
   Then go_on() {
     session_.end_piece(piece_, Replayer::Outcome{});
     left_ = !session_.claim(piece_ + 1, processor_);
@@ -216,7 +216,7 @@ void ReplaySession::run_all(const std::vector<size_t>& order) {
   }
 }
 
-// Threads that have nothing left to do.
+// Removes threads that have nothing left to do.
 void ReplaySession::reap() {
   for (auto running = running_.begin(); running != running_.end();) {
     if (running->over && running->thread.joinable()) running->thread.join();
@@ -224,7 +224,7 @@ void ReplaySession::reap() {
   }
 }
 
-// At least one that does not wait, and as many as there are processors if memory allows.
+// At least one piece that does not wait may run, and as many as there are processors if memory allows.
 bool ReplaySession::may_start() const {
   const size_t waiting = store_->waiting();
   if (waiting >= running_.size()) return true;
@@ -250,7 +250,8 @@ int ReplaySession::idlest() const {
                            [&](int a, int b) REQUIRES(mutex_) { return load(a) < load(b); });
 }
 
-// Whether what has executed the piece before executes this one as well: nobody does, and memory allows.
+// Whether the thread that has executed the piece before executes this one as well: it does if no other thread does, and
+// memory allows.
 bool ReplaySession::claim(size_t piece, int processor) {
   {
     const Lock lock(mutex_);

@@ -1,8 +1,8 @@
 // Executes pieces of a recording side by side, each on a thread of its own, which meet in a message store.
 //
-// What is executed is up to who makes a session, as are when pieces are started, where they stop, and what is done
-// there: go() runs the pieces that it is given to where they are to stand, run_all() all of them to their ends, no more
-// at a time than there is room for. The object is used by one thread beside those that it starts.
+// The code that makes a session decides what is executed, when pieces are started, where they stop, and what is done
+// there: go() runs the pieces that it is given to where they are to stand; run_all() runs all of them to their ends, no
+// more at a time than there is room for. Apart from the threads that it starts, only one thread uses the object.
 #pragma once
 
 #include <functional>
@@ -31,9 +31,9 @@ class ReplaySession {
     ReplayerOptions how;             // where it stops is up to the session
     std::optional<int> processor;    // none: the least busy one when it starts
     bool shown = false;              // it is looked at where it stands
-    std::vector<EventIndex> passes;  // ends of intervals that it comes by, and goes on
-    bool goes_on = false;            // what executes it executes the next one as well, if nobody has started that
-    uint64_t image_bytes = 0;        // that are restored for it
+    std::vector<EventIndex> passes;  // ends of intervals that it passes
+    bool goes_on = false;            // its thread executes the next one as well, if that has not been started
+    uint64_t image_bytes = 0;        // stored pages that are restored for it
   };
   using Outcome = Result<Replayer::Outcome>;
   // Executes this on the calling thread, from the checkpoint of the piece on.
@@ -60,11 +60,11 @@ class ReplaySession {
     size_t piece = 0;
     std::optional<EventIndex> stop;
   };
-  // Has these get there, in this order if they have not started, and waits until all pieces that have started stand or
-  // have ended.
+  // Runs these to their goals, in this order if they have not started, and waits until all pieces that have started
+  // stand or have ended.
   void go(const std::vector<Goal>& goals);
-  // Executes all, started in this order: as many as there are processors that do not wait, if memory allows; where all
-  // wait, one more, whatever memory says.
+  // Executes all pieces, started in this order: as many that do not wait as there are processors, if memory allows; if
+  // all wait, one more, even if memory does not allow it.
   void run_all(const std::vector<size_t>& order);
   // Ends all that stand, where they stand.
   void end_all();

@@ -18,22 +18,23 @@ namespace redrive {
 // The fork that a planned interval begins with, if it has no image.
 std::optional<EventRef> birth_of(const Rdg& graph, const PlannedInterval& planned);
 
-// As many processors that this process may use, some several times if there are fewer. First the one that the kernel
-// has put it on, which is the least busy.
+// `count` processors that this process may use, some several times if there are fewer. The first is the one that the
+// kernel has put it on, which is the least busy.
 std::vector<int> usable_processors(int count);
-// Where each planned interval is executed: the longest first, each where least is to be done.
+// The processor on which each planned interval is executed: the longest is placed first, each where there is the least
+// to do.
 std::vector<int> spread(const std::vector<PlannedInterval>& set, const std::vector<int>& processors);
 
-// Where intervals of a plan meet, known by their places in its replay set.
+// The store in which the intervals of a plan meet, known by their places in its replay set.
 Result<std::unique_ptr<MessageStore>> store_for(const DependenceGraph& graph, const Plan& plan);
 
 // Arrival numbers of all that events [first, end) receive, logged or not.
 Result<std::vector<uint64_t>> arrivals_of(const Trace& trace, UnitId unit, EventIndex first, EventIndex end);
 
-// What lets calls be answered inside re-driven processes; null, with a word why, if that cannot be.
+// What lets calls be answered inside re-driven processes; null, after a notice that says why, if that is not possible.
 std::unique_ptr<ReplayTier> make_tier();
 
-// On standard error. `reproduce`: the words after "redrive replay TRACE" that lead to it again.
+// Prints it on standard error. `reproduce`: the words after "redrive replay TRACE" that lead to it again.
 void print_divergence(const Trace& trace, const Divergence& divergence, const std::string& reproduce);
 
 struct SetRun {
@@ -50,12 +51,13 @@ struct SetOutcome {
   std::vector<Result<Replayer::Outcome>> members;
   std::vector<uint64_t> arrivals;  // of receives, in their order; only with total_order
 };
-// Runs each interval of the plan's set on a thread of its own. They are closed under dependences: what one receives and
-// is not logged is sent by another. Where one fails, those that wait for it fail as well. An error: nothing was run.
+// Runs each interval of the plan's set on a thread of its own. The set is closed under dependences: what one receives,
+// if it is not logged, is sent by another. If one fails, those that wait for it fail as well. An error: nothing was
+// run.
 Result<SetOutcome> run_set(const SetRun& run, const Plan& plan, const std::function<ReplayerOptions(size_t)>& options);
 
-// Re-drives every interval of the trace, one after the other, each with its replay set: seconds that each takes,
-// restoring included. Fails if one cannot be re-driven, or diverges.
+// Re-drives every interval of the trace, one after the other, each with its replay set. Returns the seconds that each
+// takes, restoring included. Fails if one cannot be re-driven, or diverges.
 Result<std::vector<double>> replay_times_s(const Trace& trace, int jobs);
 
 }  // namespace redrive

@@ -14,8 +14,8 @@ namespace {
 
 constexpr double kMostRecordedNs = 1e15;  // twelve days: a trace can say anything
 
-// What was recorded of all that is executed. Where the recorder was killed before it noted that: as long as an interval
-// is to be.
+// The CPU time that was recorded for all that is executed. If the recorder was killed before it noted that of an
+// interval, it is the time that an interval is to take.
 uint64_t recorded_ns(const Trace& trace, const PlannedInterval& what) {
   double ns = 0;
   for (IntervalIndex i = what.start; i <= what.interval; ++i) {
@@ -25,7 +25,7 @@ uint64_t recorded_ns(const Trace& trace, const PlannedInterval& what) {
   return ns > 0 ? static_cast<uint64_t>(std::min(ns, kMostRecordedNs)) : 0;
 }
 
-// The kernel is to make no call when the thread goes on.
+// Sets the registers so that the kernel makes no call when the thread continues.
 bool set_regs_alone(pid_t tid, user_regs_struct regs) {
   regs.orig_rax = ~0ull;
   return set_regs(tid, regs);
@@ -68,7 +68,7 @@ Result<Replayer::Outcome> Replayer::run() {
                       what.interval, what.unit)};
     }
     return outcome;
-  } catch (const std::exception& failure) {  // no memory: the threads of other intervals go on
+  } catch (const std::exception& failure) {  // no memory: the threads of other intervals continue
     return Error{
         fmt::format("interval {} of unit {} cannot be re-driven: {}", what.interval, what.unit, failure.what())};
   }
@@ -224,7 +224,7 @@ Result<Step> Replayer::run_batch(bool onward) {
   store_.got_on();
   RedrivenThread& thread = unit_.thread(batch.thread);
   gate::Slot& slot = *gates_.of(thread)->slot();
-  // Behind the last event's last call the thread can only stand if that stops.
+  // The thread can stand right after the last event's last call only if that call stops.
   const uint64_t last_start = count > 1 ? batch.ends[count - 2] : 0;
   uint64_t& last_repeat = reinterpret_cast<gate::Expected*>(ring(slot) + last_start)->repeat;
   const bool last_stops = !onward && last_repeat > 1;

@@ -2,8 +2,8 @@
 // event from the trace.
 //
 // All of an object's life happens on one thread, which is the tracer of its stubs. Tracer and tracees stay on one
-// processor: stops between processors cost ten times as much. What the execution asks for must be
-// what the recording holds; the first difference is a Divergence.
+// processor: stops between processors cost ten times as much. What the execution asks for must be what the recording
+// holds; the first difference is a Divergence.
 #pragma once
 
 #include <chrono>
@@ -97,7 +97,7 @@ class Replayer {
   // What a preparation takes.
   std::optional<CheckpointsDue> due_;
   WantedPayloads wanted_payloads_;
-  // How far it is.
+  // How far the execution has come.
   const Event* previous_ = nullptr;  // the event before the one that is visited; null: it must be read again
   uint64_t executed_ = 0;
 };

@@ -68,8 +68,8 @@ Result<Answer> RingBatch::add(EventIndex index, const Event& event) {
   return Answer::in_ring;
 }
 
-// Puts an event there, which stands for a single call or a series of the same, whose instruction makes so many. Where
-// it ends; none if it must stop.
+// Puts an event at `start`, which stands for a single call or for a series of identical ones; its instruction makes
+// `times` calls. Returns where the entry ends; none if it must stop.
 Result<std::optional<uint64_t>> RingBatch::put(EventIndex index, const Event& event, uint64_t start, uint64_t times) {
   using End = std::optional<uint64_t>;
   const SyscallRow* const row = event.kind == EventKind::syscall ? find_row(event.number, event.args) : nullptr;

@@ -11,7 +11,8 @@
 
 namespace redrive {
 
-// How an event is answered: by the code inside tracees, from the ring, or by the supervisor while its thread stands.
+// How an event is answered: by the code inside tracees, from the ring, or by the supervisor while its thread is
+// stopped.
 enum class Answer : uint8_t { in_ring, at_stop };
 
 class RingBatch {
@@ -26,14 +27,14 @@ class RingBatch {
     Gate* gate = nullptr;
     std::vector<uint64_t> ends;  // of each, in the ring
     bool changes_memory = false;
-    std::vector<std::pair<size_t, Address>> breaks;  // the process's, behind so many of them
+    std::vector<std::pair<size_t, Address>> breaks;  // the process's break, after this many of them
   };
 
-  // Puts the event into the ring, unless it must stop, or does not fit to those that are there.
+  // Puts the event into the ring, unless it must stop, or does not fit those that are there.
   Result<Answer> add(EventIndex index, const Event& event);
   bool empty() const { return events_.ends.empty(); }
   ThreadSerial thread() const { return events_.thread; }
-  // Those that are there, to be executed.
+  // Takes those that are there, to be executed.
   Events take() { return std::exchange(events_, {}); }
 
  private:

@@ -44,7 +44,7 @@ bool fits_ring(const Event& event, const SyscallRow* row, bool shows_sends) {
   if (event.kind != EventKind::syscall || !row) return false;
   if (event.fatal || event.child_unit || event.child_thread || event.registers || restarts(event.result)) return false;
   if (!event.changes.empty() || (!is_answered(*row) && !is_made(*row))) return false;
-  // What is written behind the program's back may be memory that it cannot write to.
+  // What is written behind the program's back may lie in memory that it cannot write to.
   if (row->file_change != FileChange::none && !event.writes.empty()) return false;
   if (shows_sends && row->traffic == Traffic::send) return false;
   return !stack_limit_set_by(event.number, event.args, event.result);

@@ -25,15 +25,15 @@ Address site_of(const Event& event);
 // what it sends is to be shown, which only the supervisor can.
 bool fits_ring(const Event& event, const SyscallRow* row, bool shows_sends);
 
-// What is beside an event in its entry.
+// What an entry holds apart from its event.
 struct RingEntry {
   Address stop = 0;                           // of its instruction's site
   std::optional<uint64_t> sends;              // the index of its message, if an interval needs it
-  std::vector<gate::Part> parts;              // where the message is that it receives
+  std::vector<gate::Part> parts;              // where the message that it receives is
   std::span<const gate::InjectedCall> calls;  // to be made in its place
 };
 
-// Puts it at `start`. Where it ends; none if there is no room, or the message is shorter than what was written.
+// Puts it at `start`. Returns where it ends; none if there is no room, or the message is shorter than what was written.
 std::optional<uint64_t> put_entry(std::span<uint8_t> ring, uint64_t start, const Event& event, const SyscallRow* row,
                                   const RingEntry& entry);
 

@@ -11,10 +11,10 @@ namespace redrive {
 
 class ShownOutput {
  public:
-  // At a call's entry: what it is about to write is kept until its result says how much of it went. `memory`: the
-  // caller's, `read`: what the call reads of it.
+  // At a call's entry: what it is about to write is kept until its result says how much of it was written. `memory`:
+  // the caller's, `read`: what the call reads of it.
   void call_begins(const Event& event, const SyscallRow& row, const std::vector<Span>& read, const Memory& memory);
-  // At its end.
+  // At the call's end.
   void call_ends(ThreadSerial thread, int64_t result);
 
  private:

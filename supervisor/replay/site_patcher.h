@@ -15,14 +15,15 @@ class SitePatcher {
   // `tier`: null if the unit has no in-process tier.
   SitePatcher(const Redriving& redriving, ReplayTier* tier) : redriving_(redriving), tier_(tier) {}
 
-  // The thread's instruction there is to make `times` calls. The memory there is as it will be then: what changes code
-  // is executed before. `keeps_gaps`: what is to be executed before maps memory, so trampolines go where they lie.
+  // The thread's instruction there is to make `times` calls. The code there must be as it will be then: what changes
+  // code is executed before. `keeps_gaps`: what is to be executed before that maps memory, so trampolines go only where
+  // memory for them is mapped already.
   Result<void> patch_ahead(const RedrivenThread& thread, Address site, SiteKind kind, uint64_t times, bool keeps_gaps);
 
   // The process's code after a call that may map, unmap or protect it.
   enum class CodeAfter : uint8_t { same, changed };
   Result<CodeAfter> code_after(ProcessSerial process, const Event& event, Special special, Address brk);
-  // It has changed.
+  // The code has changed.
   void forget_code() { code_.clear(); }
 
  private:

@@ -1,4 +1,4 @@
-// How far what a re-driven unit does is what was recorded.
+// Up to where a re-driven unit does what was recorded.
 #pragma once
 
 #include <memory>
@@ -27,12 +27,12 @@ class [[nodiscard]] Step {
   }
 
   bool has_diverged() const { return difference_ != nullptr; }
-  const Difference& difference() const { return *difference_; }  // of one that has
+  const Difference& difference() const { return *difference_; }  // of one that has diverged
 
  private:
   explicit Step(std::unique_ptr<const Difference> difference) : difference_(std::move(difference)) {}
 
-  std::unique_ptr<const Difference> difference_;  // apart: there is a step for every event
+  std::unique_ptr<const Difference> difference_;  // held apart: there is a step for every event
 };
 
 // TRY_STEP(expr): returns the error or the difference of a Result<Step> from the enclosing function.

@@ -1,4 +1,4 @@
-// A re-driven unit that stands stopped on its way: what there is to look at, and who tells it where to stop.
+// A re-driven unit that stands stopped on its way: what there is to look at, and what tells it where to stop.
 #pragma once
 
 #include <map>
@@ -9,8 +9,8 @@
 
 namespace redrive {
 
-// As the program would find itself: its own code where the in-process tier had replaced it, its own registers. For the
-// thread that traces it, while it stands.
+// As the program would find itself: its own code where the in-process tier had replaced it, its own registers. Only for
+// the thread that traces it, while it stands.
 struct StoppedUnit {
   struct Thread {
     ProcessSerial process = 0;
@@ -29,13 +29,14 @@ struct StoppedUnit {
 class Halt {
  public:
   virtual ~Halt() = default;
-  // The event to stop before, not before that where it stands; none: it goes on to its end, and stands no more.
+  // The event to stop before, which is not earlier than the one where it stands; none: it continues to its end without
+  // standing again.
   virtual std::optional<EventIndex> next() = 0;
   // Whether it is looked at where it stands; if not, there is nothing in the StoppedUnit but its place.
   virtual bool shown() const = 0;
   // What a unit that stood is to do.
   enum class Then : uint8_t { go_on, end };
-  // It stands there, and does until this returns.
+  // It stands there until this returns.
   virtual Then stand(const StoppedUnit& unit) = 0;
 };
 

@@ -35,7 +35,7 @@ ThreadStop ThreadRunner::run(RedrivenThread& thread, const Probe* awaited) {
     const int signal = WSTOPSIG(status);
     if (filtered || signal == kSyscallStop) {
       if (!get_regs(thread.tid, thread.regs)) return ThreadStop::gone;
-      // However the thread goes on, the kernel makes no call.
+      // However the thread continues, the kernel makes no call.
       if (filtered && ptrace(PTRACE_POKEUSER, thread.tid, offsetof(user, regs.orig_rax), ~0ull) != 0)
         return ThreadStop::gone;
       if (gate) gate->make_canonical(thread.regs);
@@ -44,7 +44,7 @@ ThreadStop ThreadRunner::run(RedrivenThread& thread, const Probe* awaited) {
     }
     siginfo_t info{};
     ptrace(PTRACE_GETSIGINFO, thread.tid, nullptr, &info);
-    // Anything that no instruction caused comes from outside (a terminal's Ctrl-C) and is none of the program's.
+    // Anything that no instruction caused comes from outside (a terminal's Ctrl-C) and is not the program's.
     const bool own = caused_by_instruction(info);
     if (!own && (signal != SIGXCPU || !is_overdue(thread, awaited))) continue;
     if (!get_regs(thread.tid, thread.regs)) return ThreadStop::gone;
@@ -64,7 +64,7 @@ ThreadStop ThreadRunner::run_ahead(RedrivenThread& thread) {
   return stop;
 }
 
-// At a tick of the thread's stub: whether it goes on for too long without coming to what is awaited.
+// At a tick of the thread's stub: whether it takes too long to come to what is awaited.
 bool ThreadRunner::is_overdue(const RedrivenThread& thread, const Probe* awaited) {
   const uint64_t now_ns = unit_.stub(thread.process).cpu_time_ns();
   const bool over = patience_.is_over(thread.process, stops_, now_ns);

@@ -17,11 +17,11 @@ class ThreadRunner {
       : unit_(unit), gates_(gates), patience_(recorded_ns) {}
 
   // Runs a stopped thread to its next stop, whose registers it then has, unless it is there already. `awaited`: in a
-  // search, what is to stop it; then it is overdue once the program has overwritten that.
+  // search, what is to stop it; the thread is then overdue once the program has overwritten that.
   ThreadStop run(RedrivenThread& thread, const Probe* awaited = nullptr);
-  // The same, and leaves it there for the next caller.
+  // The same, but leaves the thread there for the next caller.
   ThreadStop run_ahead(RedrivenThread& thread);
-  // What a report says of it.
+  // What a report says about where it came to.
   std::string came_to(const RedrivenThread& thread, ThreadStop stop) const;
 
   // All stops from now on are one search of this thread's process.

@@ -53,7 +53,7 @@ Result<void> UnitGates::map_all() {
   return {};
 }
 
-// Maps the messages that the intervals of the replay set need of each other where nothing else is.
+// Maps the messages that the intervals of the replay set need from each other where nothing else is.
 Result<Address> UnitGates::map_messages(StubCalls& calls, const std::vector<Mapping>& mappings) const {
   if (store_.payloads().size() == 0) return Address{0};
   constexpr Address kLowest = 1ull << 36, kStep = 1ull << 36;  // where neither heaps nor the kernel's choices are
@@ -82,7 +82,8 @@ Result<std::shared_ptr<Gate>> UnitGates::inherit(const Gate& parent, const Stub&
   return gate;
 }
 
-// Moves a stopped thread from where one state of the tier has its instruction to where another has it; null: none.
+// Moves a stopped thread from where one state of the tier has its instruction to where another state has it; null:
+// there is no tier.
 void UnitGates::reseat(const RedrivenThread& thread, const Gate& before, const Gate* after) const {
   user_regs_struct regs;
   if (!get_regs(thread.tid, regs)) return;
@@ -152,7 +153,7 @@ Result<void> UnitGates::replace(const RedrivenThread& thread, const SitePatch& p
 
 bool UnitGates::set_regs(const RedrivenThread& thread, const user_regs_struct& regs) const {
   user_regs_struct physical = regs;
-  physical.orig_rax = ~0ull;  // no call goes on
+  physical.orig_rax = ~0ull;  // no call continues
   if (const Gate* gate = of(thread)) physical.rip = gate->physical(regs.rip);
   return redrive::set_regs(thread.tid, physical);
 }

@@ -23,7 +23,7 @@ struct ReplayTier {
 
 class UnitGates {
  public:
-  // `tier`: null if every call is to stop. What is re-driven is on this processor.
+  // `tier`: null if every call is to stop. What is re-driven runs on this processor.
   UnitGates(RedrivenUnit& unit, ReplayTier* tier, const MessageStore& store, int processor)
       : unit_(unit), tier_(tier), store_(store), processor_(processor) {}
 
@@ -39,7 +39,7 @@ class UnitGates {
   Result<void> map(const std::vector<ProcessSerial>& sharing, pid_t tid);
   // Maps it into each address space.
   Result<void> map_all();
-  // The process has one mapped: as another one whose memory it runs on, or as a fork has it.
+  // The process has a gate mapped: because it runs on the memory of another process, or because it was forked.
   void add(ProcessSerial process, std::shared_ptr<Gate> gate) { gates_[process] = std::move(gate); }
   void add_forked(ProcessSerial process, std::shared_ptr<Gate> gate);
   // The gate of a forked child, which has its parent's patches and slot mapped.
@@ -48,7 +48,7 @@ class UnitGates {
   // Leaves the address space as the program would have it. Returns the processes that share it.
   std::vector<ProcessSerial> remove(ProcessSerial process);
   std::vector<std::vector<ProcessSerial>> remove_all();
-  // If it is in the way of a call that changes the program's mappings.
+  // Does what remove() does if the tier is in the way of a call that changes the program's mappings.
   std::vector<ProcessSerial> make_room(const RedrivenThread& thread, const Event& event, Special special);
   // Whether such a call changes memory where it lies, or code that it has replaced.
   static bool is_in_the_way(const Gate& gate, const Event& event, Special special, Address brk);
@@ -58,11 +58,11 @@ class UnitGates {
   // Replaces an instruction, if there is room near it.
   Result<void> replace(const RedrivenThread& thread, const SitePatch& patch);
 
-  // Has the thread go on with these registers, as the program knows them, and no call.
+  // Lets the thread continue with these registers, as the program knows them, and without a call.
   bool set_regs(const RedrivenThread& thread, const user_regs_struct& regs) const;
-  // One that has been stopped in the tier's own code leaves the call that it answers to a stop. False if it is gone.
+  // A thread that was stopped in the tier's own code leaves the call that it answers to a stop. False if it is gone.
   bool leave(const RedrivenThread& thread, user_regs_struct regs) const;
-  // One that stands at a call which the ring answers goes on with the tier's code.
+  // A thread that stands at a call that the ring answers continues with the tier's code.
   void enter(RedrivenThread& thread) const;
 
  private:

@@ -1,5 +1,5 @@
-// The messages of one re-driven unit, beside the store that it shares with all that are re-driven together: what its
-// events send and receive.
+// The messages that the events of one re-driven unit send and receive, on top of the store that it shares with all that
+// are re-driven together.
 #pragma once
 
 #include <optional>
@@ -27,7 +27,7 @@ class UnitMessages {
 
   // The bytes of a message that is in no log. Waits until they have been sent.
   Result<std::variant<Bytes, OtherContents>> received(const Receive& receive) const;
-  // Where they will be; none if the store does not have them all.
+  // Where the bytes will be; none if the store does not have them all.
   std::optional<std::vector<gate::Part>> places_of(const Receive& receive);
 
  private:

@@ -13,7 +13,7 @@
 namespace redrive {
 namespace {
 
-// Takes out of a page what lies in the ranges.
+// Zeroes what lies in the ranges in a page.
 void blank(uint8_t* page, Address address, const std::vector<AddressRange>& ranges) {
   for (const auto& range : ranges) {
     const Address first = std::max(range.start, address), last = std::min(range.end, address + kPageSize);
@@ -21,7 +21,7 @@ void blank(uint8_t* page, Address address, const std::vector<AddressRange>& rang
   }
 }
 
-// The memory of a re-driven process beside what an image says of it.
+// The memory of a re-driven process compared with what an image says of it.
 class Comparison {
  public:
   Comparison(const Trace& trace, const ProcessState& process, const Stub& stub, const std::vector<AddressRange>& except)
@@ -38,7 +38,8 @@ class Comparison {
     });
   }
 
-  // Compares what the process holds beside these with zeros and files. `zero`: pages of file mappings that are zero.
+  // Compares what the process holds apart from these with zeros and files. `zero`: pages of file mappings that are
+  // zero.
   Result<void> others(const std::vector<Image::Page>& stored, const std::set<Address>& zero) {
     ASSIGN_OR_RETURN(const auto mappings, read_mappings(stub_.pid()));
     ASSIGN_OR_RETURN(const PageTable table, PageTable::open(stub_.pid()));

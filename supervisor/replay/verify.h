@@ -12,7 +12,7 @@
 namespace redrive {
 
 // The first address at which the process differs from what the image says of it; none if every byte that either holds
-// is equal, those in `except` apart.
+// is equal, apart from those in `except`.
 Result<std::optional<Address>> memory_difference(const Trace& trace, const Image& image, const UnitState& state,
                                                  const ProcessState& process, const Stub& stub,
                                                  const std::vector<AddressRange>& except);

@@ -1,4 +1,5 @@
-// Messages whose contents are taken from a replay: those of receives that have been executed, for then they are there.
+// Messages whose contents are taken from a replay: those of receives that have been executed, because the contents are
+// there then.
 #pragma once
 
 #include <deque>

@@ -1,5 +1,5 @@
-// Lets everybody that a replay executes run on all processors where nobody gets on. The kernel can starve a thread that
-// has to stay on one for as long as other sessions keep that busy (sched(7), autogroup).
+// Lets everything that a replay executes run on all processors when nothing makes progress. The kernel can starve a
+// thread that has to stay on one processor for as long as other sessions keep that busy (sched(7), autogroup).
 #pragma once
 
 #include <functional>

@@ -22,12 +22,12 @@ struct Piece {
   std::optional<EventRef> birth;
   uint64_t image_bytes = 0;
   uint64_t arrival = UINT64_MAX;  // the smallest number of a message that it takes part in
-  bool goes_on = false;           // what executes it can execute the next one as well
+  bool goes_on = false;           // the thread that executes it can execute the next one as well
 };
 
 // ---- What there is to execute
 
-// Intervals that cannot be come to are in no piece.
+// Intervals that cannot be reached are in no piece.
 std::vector<Piece> pieces_of(const Trace& trace, const Rdg& graph) {
   std::vector<Piece> pieces;
   for (const auto& unit : trace.units()) {
@@ -41,7 +41,7 @@ std::vector<Piece> pieces_of(const Trace& trace, const Rdg& graph) {
         continue;
       }
       if (interval.startable || interval.birth) {
-        // A process goes on into memory that it has changed itself, and no other: not where units were joined.
+        // A process continues with memory that only it has changed, so not where units were joined.
         const bool is_next = reaches && records[i].kind == CheckpointKind::image && unit.joined.empty();
         if (is_next) pieces.back().goes_on = true;
         pieces.push_back({unit.unit, i, i, interval.first_event, interval.end_event, interval.birth,
@@ -100,7 +100,7 @@ Needs needs_of(const Trace& trace, const std::vector<Piece>& pieces, size_t jobs
   return all;
 }
 
-// The order in which pieces are started: as they were recorded, as far as their messages tell.
+// The order in which pieces are started: as they were recorded, as far as their messages show that.
 std::vector<size_t> order_of(std::vector<Piece>& pieces, const Needs& needs) {
   std::map<EventRef, size_t> by_first_event;
   for (size_t p = 0; p < pieces.size(); ++p) {
@@ -133,7 +133,7 @@ std::vector<size_t> order_of(std::vector<Piece>& pieces, const Needs& needs) {
 
 // ---- Executing it
 
-// What has come of each interval, as the threads that execute them note it.
+// What has become of each interval, as noted by the threads that execute them.
 class Outcomes {
  public:
   Outcomes(const SetRun& run, const std::vector<Piece>& pieces, bool verify, const std::function<void()>& advance);
@@ -182,7 +182,7 @@ Outcomes::Outcomes(const SetRun& run, const std::vector<Piece>& pieces, bool ver
   }
 }
 
-// The interval that is executed has taken so long.
+// Notes how long the interval that is executed has taken.
 RedrivenOnce& Outcomes::stop_clock(size_t piece) {
   Place& place = places_[piece];
   const auto now = Clock::now();

@@ -1,9 +1,9 @@
 // Re-drives every interval of a trace once: what one sends again, all others that need it receive.
 //
-// A piece is an interval that can be started from, with those behind it that cannot. Pieces are started in the order in
-// which they were recorded, as many as there are processors; where some wait for messages, others are started. A
-// process that comes to a piece's end continues into the next one unless that is already being executed. What is in
-// memory at a time does not grow with the trace, but for some 80 bytes an unlogged message: restored processes, and
+// A piece is an interval that can be started from, with those after it that cannot. Pieces are started in the order in
+// which they were recorded, as many as there are processors; if some wait for messages, others are started. A process
+// that comes to a piece's end continues into the next one unless that is already being executed. What is in memory at a
+// time does not grow with the trace, apart from some 80 bytes for each unlogged message: restored processes, and
 // contents of messages until all intervals that receive them have ended.
 #pragma once
 
