@@ -44,7 +44,7 @@ struct Wire {
 };
 Wire* g_wire = nullptr;
 std::atomic<pid_t> g_front{0};  // in the recorder, while there is one
-std::vector<int> g_inherited;   // descriptors behind standard error
+std::vector<int> g_inherited;   // descriptors above standard error
 sigset_t g_mask;
 struct sigaction g_child_action;
 
@@ -71,7 +71,7 @@ class GroupMember {
     pid_ = fork();
     if (pid_ == 0) {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
-      prctl(PR_SET_NAME, "group-member");  // who looks for redrive by name means the front
+      prctl(PR_SET_NAME, "group-member");  // a search for redrive by name is meant for the front
       sigset_t all;
       sigfillset(&all);
       sigprocmask(SIG_SETMASK, &all, nullptr);
@@ -86,7 +86,7 @@ class GroupMember {
     if (pid_ > 0) wait_for(pid_, status);
   }
 
-  // Who sent it the signal since it was last asked; 0 if nobody did, or if it was stopped with the group.
+  // Who has sent it the signal since it was last asked; 0 if nobody has, or if it was stopped with the group.
   pid_t sender_of(int signal) {
     const Question question{++asked_, signal};
     if (send(ours_.get(), &question, sizeof question, MSG_NOSIGNAL) != sizeof question) return 0;
@@ -138,7 +138,7 @@ class SentSignals {
  public:
   explicit SentSignals(pid_t recorder) : recorder_(recorder) {}
 
-  // Until one comes, or the recorder has something to say.
+  // Waits until one comes, or the recorder has something to say.
   void wait() {
     const timespec settled{0, std::chrono::nanoseconds(kSettled).count()};
     siginfo_t info;
@@ -151,7 +151,7 @@ class SentSignals {
     waiting_.push_back({signal, info.si_code == SI_KERNEL ? 0 : info.si_pid, Clock::now()});
   }
 
-  // Those that were sent to the front alone.
+  // Passes on those that were sent to the front alone.
   void pass_on() {
     bool any = false;
     while (!waiting_.empty() && waiting_.front().at <= Clock::now() - kSettled) {
@@ -184,7 +184,7 @@ class SentSignals {
   std::deque<Sent> waiting_;
 };
 
-// As the program was, if it still is.
+// Stops the front as the program was stopped, if it still is.
 void stop_by(int signal) {
   if (signal == SIGSTOP) {
     if (g_wire->stopped_by != 0) raise(SIGSTOP);
@@ -244,7 +244,7 @@ Result<std::optional<int>> stand_in_front() {
   sigprocmask(SIG_SETMASK, &awaited, &g_mask);
   struct sigaction standard {};
   standard.sa_handler = SIG_DFL;
-  sigaction(SIGCHLD, &standard, &g_child_action);  // ignored, it would take the recorder's status away
+  sigaction(SIGCHLD, &standard, &g_child_action);  // if it were ignored, the recorder's status would be lost
   const pid_t front = getpid();
   const pid_t recorder = fork();
   if (recorder < 0) return errno_error("cannot fork");
@@ -264,6 +264,7 @@ Result<std::optional<int>> stand_in_front() {
 bool has_front() { return g_front != 0; }
 
 unsigned take_from_front(int signal) {
+  if (!g_wire) return 0;  // there never was one
   auto& count = g_wire->passed_on[static_cast<size_t>(signal)];
   return count == 0 ? 0 : count.exchange(0);
 }
@@ -281,7 +282,7 @@ void continue_front() {
 void release_front(int exit_status) {
   if (!has_front()) return;
   prctl(PR_SET_PDEATHSIG, 0);
-  setsid();  // who signals the group or closes the terminal no longer means the recorder
+  setsid();  // signals to the group and a hangup are not meant for the recorder any more
   replace_by_null({STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO});
   g_wire->exit_status = exit_status;
   kill(g_front.exchange(0), SIGCHLD);

@@ -6,15 +6,16 @@
 namespace redrive {
 namespace {
 
-// What is sent in place of a signal. To send SIGCONT would make the process go on, and take back a stop that came after
-// it (signal(7)).
+// What is sent in place of a signal. SIGCONT itself would make the process continue, and take back a stop that came
+// after it (signal(7)).
 constexpr int kCarrier = 64;
 constexpr int carrier_of(int signal) { return signal == SIGCONT ? kCarrier : signal; }
 
 // Whether the kernel would keep one of the two, if both were pending.
 bool are_kept_as_one(const siginfo_t& a, const siginfo_t& b) {
   if (a.si_signo != b.si_signo) return false;
-  return a.si_signo < kFirstRealTime || (a.si_code == SI_TIMER && b.si_code == SI_TIMER && a.si_timerid == b.si_timerid);
+  const bool timers = a.si_code == SI_TIMER && b.si_code == SI_TIMER;
+  return a.si_signo < kFirstRealTime || (timers && a.si_timerid == b.si_timerid);
 }
 
 }  // namespace
@@ -23,6 +24,12 @@ uint64_t block_signals(Tracer& tracer, pid_t tid) {
   uint64_t own = 0;
   if (tracer.get_signal_mask(tid, own)) tracer.set_signal_mask(tid, own | ~kCausedByInstructions);
   return own;
+}
+
+bool HeldSignals::overtakes(const siginfo_t& info) const {
+  const auto is_before = [&](const siginfo_t& other) { return other.si_signo == info.si_signo && is_queued(other); };
+  return is_queued(info) &&
+         (std::any_of(held_.begin(), held_.end(), is_before) || std::any_of(raised_.begin(), raised_.end(), is_before));
 }
 
 void HeldSignals::hold(const siginfo_t& info, Clock::time_point now) {

@@ -2,8 +2,8 @@
 // start only where a replay can find the place (DESIGN.md, Signals).
 //
 // A signal is held when the thread has stopped for it, and the kernel forgets it then. At an event it is raised: sent
-// to the thread again, and remembered until the thread stops for it once more, because what the kernel then says of its
-// sender is that it was redrive. A raised signal that the thread blocks stays with the kernel.
+// to the thread again, and remembered until the thread stops for it once more, because the kernel then names redrive as
+// its sender. A raised signal that the thread blocks stays with the kernel.
 //
 // On its way to the event the thread does not stop for more of the same. A timer could send one during each of these
 // stops, and the thread would never get there. So while it runs, the kernel keeps them (keep_off()); the thread's own
@@ -30,7 +30,8 @@ namespace redrive {
 constexpr uint64_t kCausedByInstructions =
     bit_of(SIGSEGV) | bit_of(SIGBUS) | bit_of(SIGILL) | bit_of(SIGFPE) | bit_of(SIGTRAP) | bit_of(SIGSYS);
 
-// So that a stopped thread can make calls for the recorder undisturbed. Returns its own mask, to be set afterwards.
+// Lets a stopped thread make calls for the recorder undisturbed. Returns the thread's own mask, to be restored
+// afterwards.
 uint64_t block_signals(Tracer& tracer, pid_t tid);
 
 // Whether its default action is to stop the process (signal(7)).
@@ -46,7 +47,11 @@ class HeldSignals {
   // Since when the first of those that are held now has been waiting; only if there is one.
   Clock::time_point since() const { return since_; }
 
-  // Nothing happens if one is held already and the kernel would keep one only.
+  // Whether this signal, which has just come from the kernel, was sent after one that is still to be delivered and must
+  // not overtake it: queued signals of one number keep their order.
+  bool overtakes(const siginfo_t& info) const;
+
+  // Does nothing if the same signal is held already and the kernel would keep only one.
   void hold(const siginfo_t& info, Clock::time_point now);
 
   // The thread, which is stopped, is at an event: raises held signals up to the first that is delivered when the thread
@@ -55,21 +60,22 @@ class HeldSignals {
   bool raise(Tracer& tracer, pid_t pid, pid_t tid, const SignalTurns& turns);
   // Raises this one now. False if it cannot be sent: the thread has been killed.
   bool raise(Tracer& tracer, pid_t pid, pid_t tid, const siginfo_t& info);
-  // The thread has stopped for a signal that redrive has sent it. What was raised, which is not remembered any more;
-  // nothing if it is none of those.
+  // The thread has stopped for a signal that redrive has sent it. Returns the signal as it was raised, and forgets it;
+  // nullopt if it is not one that was raised.
   std::optional<siginfo_t> arrived(int signal);
 
   // The thread, which is stopped in user code, is about to run on to its next event: signals that are held for it stay
   // with the kernel from now on, and so does `ignored`, which came although nothing is to be done about it (0: none).
   void keep_off(Tracer& tracer, pid_t tid, int ignored = 0);
-  // It has come there, and the event is a call that creates a thread or a process. Such a call does nothing while a
-  // signal is pending (copy_process(), kernel/fork.c), so what was kept off on the way stays with the kernel during the
-  // call as well. Returns the thread's own mask if there is any: what is created has another one, and needs this.
+  // The thread has come to its event, which is a call that creates a thread or a process. Such a call does nothing
+  // while a signal is pending (copy_process(), kernel/fork.c), so what was kept off on the way stays with the kernel
+  // during the call as well. Returns the thread's own mask if it differs from the current one: what is created inherits
+  // the current one, and must be given the other.
   std::optional<uint64_t> keep_off_birth(Tracer& tracer, pid_t tid);
   // The thread has stopped: it has its own signal mask again.
   void let_come(Tracer& tracer, pid_t tid);
 
-  // SIGCONT has come: what was to stop the process does not any more.
+  // SIGCONT has come: held stops are dropped.
   void forget_stops();
   // The thread ends before they came: those that were sent to its process, and not to the thread alone, are another
   // thread's now. None is held any more.
@@ -81,7 +87,7 @@ class HeldSignals {
   std::deque<siginfo_t> held_;
   std::deque<siginfo_t> raised_;
   Clock::time_point since_{};
-  uint64_t kept_ = 0;             // those that were kept off since the thread has last run on, as in SignalMasks
+  uint64_t kept_ = 0;             // those that were kept off since the thread last ran on, as in SignalMasks
   std::optional<uint64_t> mask_;  // the thread's own, while some are kept off
 
   void block(Tracer& tracer, pid_t tid, uint64_t signals);

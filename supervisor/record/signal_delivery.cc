@@ -33,7 +33,7 @@ Disposition disposition(const SignalMasks& masks, int signal) {
   const uint64_t bit = bit_of(signal);
   if (masks.ignored & bit) return Disposition::ignored;
   if (masks.caught & bit) return Disposition::caught;
-  // What it does not catch cannot hurt it.
+  // Signals that it does not catch do nothing to it.
   if (masks.init && signal != SIGKILL && signal != SIGSTOP) return Disposition::ignored;
   switch (signal) {
     case SIGCHLD:
@@ -96,13 +96,13 @@ void SignalDelivery::handle(Thread& thread, int signal) {
     return;
   }
   if (thread.run != Thread::Run::user) {
-    // In the kernel: it is on its way out, and this comes again behind the syscall's exit; or the launcher was hit.
+    // It is in the kernel, on its way out, and the signal comes again after the syscall's exit; or it is the launcher.
     control_.resume(thread, thread.run == Thread::Run::starting ? Resume::cont : Resume::to_syscall_exit, signal);
     return;
   }
   const bool faulted = !raised && caused_by_instruction(info);
   if (faulted && in_gate(thread, regs.rip)) {
-    // The call's arguments name memory that cannot be read: the kernel shall say so.
+    // The call's arguments name memory that cannot be read: the kernel is left to say so.
     gate_stops_.leave_gate(thread);
     control_.run_on(thread);
     return;
@@ -116,14 +116,16 @@ void SignalDelivery::handle(Thread& thread, int signal) {
   const auto point = !at_event        ? SignalPoint::anywhere
                      : thread.rewound ? SignalPoint::before_syscall
                                       : SignalPoint::boundary;
-  const bool its_turn = caused_by_instruction(info) || !thread.turns.must_wait(info);
+  const bool overtakes = !raised && thread.signals.overtakes(info);
+  const bool its_turn = caused_by_instruction(info) || (!overtakes && !thread.turns.must_wait(info));
   if (at_event && its_turn) {
     deliver(thread, signal, regs, static_cast<uint64_t>(point));
     return;
   }
   if (!at_event && gate_stops_.end_cut_short(thread, signal)) return;
   const Disposition what = disposition(tracer_.signal_masks(thread.process->pid), signal);
-  // A stop lets others run, and the end of a process others that share its memory: their order is that of events.
+  // A stop lets other threads run, and the end of a process lets others that share its memory run: their order is that
+  // of events.
   const Unit& unit = *thread.process->unit;
   const bool concerns_others =
       (what == Disposition::stops && !alone(unit)) || (what == Disposition::ends && unit.processes.size() > 1);
@@ -134,11 +136,12 @@ void SignalDelivery::handle(Thread& thread, int signal) {
   thread.signals.hold(info, tracer_.now());
   ask_to_stop(thread);
   gate_stops_.leave_gate(thread);
+  if (at_event && overtakes) raise_held(thread);
   control_.run_on(thread);
 }
 
-// Nothing is to be done about the signal, but the kernel stops a thread that is traced for it. The second time that
-// this happens without an event between, it might for ever.
+// Nothing is to be done about the signal, but the kernel stops a thread that is traced for it. If it happens a second
+// time without an event between, it might happen for ever.
 void SignalDelivery::ignore(Thread& thread, int signal) {
   const bool again = thread.turns.has_had(signal);
   thread.turns.has_now(signal);
@@ -187,7 +190,7 @@ void SignalDelivery::deliver(Thread& thread, int signal, const user_regs_struct&
   if (what == Disposition::ends) {
     event.fatal = true;
     if (where == static_cast<uint64_t>(SignalPoint::fault)) intervals_.note_end_state(thread, regs);
-    // The others of the process hold their locks until it ends, which is now.
+    // The process's other threads hold their locks until it ends, which is now.
     for (const auto& [serial, other] : unit.threads) {
       if (other->process == thread.process && unit.processes.size() > 1) note_thread_end(*other, true, event);
     }
@@ -207,7 +210,8 @@ void SignalDelivery::deliver(Thread& thread, int signal, const user_regs_struct&
   tracer_.get_siginfo(thread.tid, info);
   const bool trapped = stepped && stepped->signal == SIGTRAP;
   if (!stepped || (trapped && info.si_code != SIGTRAP)) {
-    // The thread blocks it right now, for a handler runs already: the kernel keeps it, and the thread went on to here.
+    // The thread blocks the signal right now, because a handler runs already: the kernel keeps it, and the thread ran
+    // on to here.
     thread.rewound = false;
     if (stepped) {
       control_.run_on(thread);
@@ -228,7 +232,7 @@ void SignalDelivery::deliver(Thread& thread, int signal, const user_regs_struct&
   if (signal == SIGILL && (thread.process->ill.flags & SA_RESETHAND)) thread.process->ill.handler = 0;
   const Memory& memory = thread.process->memory;
   if (const Gate* gate = thread.process->gate.get()) {
-    // The frame shall say where the program would be if it were not patched.
+    // The frame must say where the program would be if it were not patched.
     const Address frame = handler.rsp + sizeof(uint64_t);
     const Address rip = frame + offsetof(ucontext_t, uc_mcontext.gregs[REG_RIP]);
     const Address rcx = frame + offsetof(ucontext_t, uc_mcontext.gregs[REG_RCX]);
@@ -237,7 +241,7 @@ void SignalDelivery::deliver(Thread& thread, int signal, const user_regs_struct&
     const Address ip = saved.rip;
     if (known) gate->make_canonical(saved);
     if (saved.rip != ip) memory.put(rip, saved.rip), memory.put(rcx, saved.rcx);
-    // Of some faults the kernel names the instruction (sigaction(2), si_addr), in the frame behind the context.
+    // For some faults the kernel names the instruction (sigaction(2), si_addr), in the frame after the context.
     const Address named = frame + kContextSize + offsetof(siginfo_t, si_addr);
     Address fault = 0;
     if (saved.rip != ip && memory.get(named, fault) && fault == ip) memory.put(named, saved.rip);
@@ -276,7 +280,7 @@ void SignalDelivery::pass_on_held(Thread& thread) {
   }
 }
 
-// SIGCONT has come: what was to stop the process does not any more.
+// SIGCONT has come: held stops of the process are dropped.
 void SignalDelivery::forget_stops(const Process& process) {
   for (const auto& [serial, thread] : process.unit->threads) {
     if (thread->process == &process) thread->signals.forget_stops();

@@ -35,17 +35,18 @@ class SignalDelivery {
 
   // A thread has stopped because a signal is about to be delivered to it.
   void handle(Thread& thread, int signal);
-  // The thread's group stops, and it is the thread's turn to, if that is not over yet. Its threads that wait for the
-  // baton must have it to stop as well. Whoever else is in the unit goes on.
+  // The thread's group stops, and it is the thread's turn to stop, unless the group continues already. The thread gives
+  // up the baton, because threads of the group that wait for it need it to stop as well. Others in the unit continue.
   void stop_with_group(Thread& thread);
-  // Delivers it, and records what the kernel does to start a handler. `where`: a SignalPoint.
+  // Delivers the signal, and records what the kernel does to start a handler. `where`: a SignalPoint.
   void deliver(Thread& thread, int signal, const user_regs_struct& regs, uint64_t where);
   // Sends the thread a signal that an instruction of its own has caused, if a handler is to see it now; else the kernel
   // would end the process.
   bool raise_caught(Thread& thread, const siginfo_t& info);
-  // At an event: true if one of them is delivered when the thread runs on.
+  // At an event: raises held signals. True if one of them is delivered when the thread runs on.
   bool raise_held(Thread& thread);
-  // A thread ends before the signals that were held for it came. Those that were sent to its process are another's.
+  // A thread ends before the signals that were held for it came. Those that were sent to its process go to another
+  // thread.
   void pass_on_held(Thread& thread);
 
  private:

@@ -232,7 +232,8 @@ TEST_CASE("on the way to its event, a thread does not stop for more of what is h
   CHECK_EQ(mask, 0);
 }
 
-TEST_CASE("queued signals are not kept off, because those that the kernel keeps would overtake the ones that are held") {
+TEST_CASE(
+    "queued signals are not kept off, because those that the kernel keeps would overtake the ones that are held") {
   Held held;
   held.hold(SIGRTMIN);
   held.signals.keep_off(held.tracer, kTid);
@@ -245,6 +246,22 @@ TEST_CASE("queued signals are not kept off, because those that the kernel keeps 
   held.hold(SIGRTMIN + 1);
   held.signals.keep_off(held.tracer, kTid);
   CHECK_EQ(held.thread->signal_mask, 0);
+}
+
+TEST_CASE("a queued signal overtakes none that was sent before it") {
+  Held held;
+  const siginfo_t next = signal_of(SIGRTMIN, SI_QUEUE), other = signal_of(SIGRTMIN + 1, SI_QUEUE);
+  CHECK_FALSE(held.signals.overtakes(next));
+  held.hold(SIGRTMIN);
+  CHECK(held.signals.overtakes(next));
+  CHECK_FALSE(held.signals.overtakes(other));
+  CHECK_FALSE(held.signals.overtakes(signal_of(SIGRTMIN, SI_TIMER)));
+  CHECK(held.raise());
+  CHECK(held.signals.overtakes(next));  // it is still to come
+  CHECK(held.signals.arrived(SIGRTMIN));
+  CHECK_FALSE(held.signals.overtakes(next));
+  held.hold(SIGALRM);
+  CHECK_FALSE(held.signals.overtakes(signal_of(SIGALRM)));
 }
 
 TEST_CASE("what was kept off on the way to a call that creates a thread is kept off during the call") {

@@ -1,0 +1,123 @@
+// A kernel in miniature behind the recorder's seam: processes and threads that fork, sleep, wait, are sent signals and
+// end, in an order and at times that a seed decides. It keeps the rules of ptrace(2) and signal(7) that the recorder
+// relies on, and nothing of them is the recorder's own code.
+//
+// A thread's program is an endless row of places, one each 16 bytes: a system call, after some instructions. Which call
+// it is, the seed decides when the thread first comes there. So a thread that is sent back to an instruction makes the
+// same call again. A handler has places of its own, the last of which is its rt_sigreturn(2). There is no memory.
+//
+// Beside the tracer's answers it writes down, for each unit, what must be in the unit's log, in its order: a unit is
+// what shares memory. It fails the running test if two threads of a unit run user code at a time, if queued signals
+// come in another order than they were sent in, or if nobody gets on.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "supervisor/record/tracer.h"
+
+namespace redrive {
+
+class SimulatedKernel : public Tracer {
+ public:
+  // Not a number that Linux gives to a process (PID_MAX_LIMIT): nothing that the recorder asks of /proc is there.
+  static constexpr pid_t kFirstPid = 5'000'000;
+
+  // What a unit's log has to hold next.
+  struct Logged {
+    enum class What { entry, exit, signal, end } what;
+    pid_t tid;
+    int number;          // of the call or signal
+    int64_t result = 0;  // of an exit
+    bool operator==(const Logged&) const = default;
+  };
+
+  // The first process, whose number is kFirstPid, has just begun its program.
+  explicit SimulatedKernel(uint64_t seed);
+  ~SimulatedKernel() override;
+
+  // By the number of the process that a unit began with.
+  const std::map<pid_t, std::vector<Logged>>& logs() const { return logs_; }
+  // How the first process has ended.
+  TraceeEnd root_end() const { return root_end_; }
+  // Calls that have stopped and were made, in all units.
+  uint64_t calls() const { return calls_; }
+
+  Waited wait_for_any() override;
+  Waited take_any() override;
+  std::optional<Stop> wait(pid_t tid) override;
+  bool has_stopped(pid_t tid) override;
+  Result<void> seize(pid_t tid) override;
+  void report_exit(pid_t tid) override;
+  void resume(pid_t tid, Resume how, int signal) override;
+  void listen(pid_t tid) override;
+  bool interrupt(pid_t tid) override;
+  bool get_regs(pid_t tid, user_regs_struct& regs) override;
+  bool set_regs(pid_t tid, const user_regs_struct& regs) override;
+  Bytes get_xstate(pid_t tid) override;
+  bool get_siginfo(pid_t tid, siginfo_t& info) override;
+  bool set_siginfo(pid_t tid, const siginfo_t& info) override;
+  bool get_signal_mask(pid_t tid, uint64_t& mask) override;
+  bool set_signal_mask(pid_t tid, uint64_t mask) override;
+  SignalMasks signal_masks(pid_t tid) override;
+  bool send(pid_t pid, int signal) override;
+  bool send(pid_t pid, pid_t tid, int signal) override;
+  Clock::time_point now() const override { return now_; }
+  std::optional<uint64_t> cpu_ns(pid_t pid) const override;
+  void wake_within(std::chrono::microseconds time) override { wake_at_ = now_ + time; }
+
+ private:
+  struct Process;
+  struct Task;
+
+  uint64_t below(uint64_t limit) { return random_() % limit; }
+  bool one_in(uint64_t n) { return below(n) == 0; }
+
+  Task* find(pid_t tid);
+  // Null unless it has stopped and was waited for.
+  Task* stopped(pid_t tid);
+  Task& add(Process& process);
+  Stopped report(Task& task);
+
+  // Lets one that is not stopped get on a little. False if it cannot.
+  bool advance(Task& task);
+  // Lets some get on, chosen at random. False if none can.
+  bool advance_any();
+  void compute(Task& task);
+  int next_call(Task& task);
+  void begin_call(Task& task);
+  bool continue_call(Task& task);
+  void end_call(Task& task, int64_t result);
+  void give_birth(Task& task);
+  void return_to_user(Task& task);
+  void handle_signal(Task& task, siginfo_t info);
+  void leave_handler(Task& task);
+  void check_alone(const Task& task) const;
+  std::string describe() const;
+
+  void queue(Process& process, Task* task, const siginfo_t& info);
+  std::deque<siginfo_t>* queue_with_next(Task& task, size_t& index);
+  bool is_signalled(Task& task);
+  void send_something();
+  void end(Task& task, TraceeEnd end);
+  void end_all(Process& process, TraceeEnd end);
+  void log(const Task& task, Logged::What what, int number, int64_t result = 0);
+
+  std::mt19937_64 random_;
+  Clock::time_point now_{}, wake_at_ = Clock::time_point::max();
+  std::map<pid_t, std::unique_ptr<Task>> tasks_;         // that have not ended, or were not waited for
+  std::map<pid_t, std::unique_ptr<Process>> processes_;  // also those that have ended
+  std::map<pid_t, std::vector<Logged>> logs_;
+  pid_t next_pid_ = kFirstPid;
+  size_t births_left_ = 0;
+  int idle_ = 0;
+  uint64_t calls_ = 0;
+  TraceeEnd root_end_;
+};
+
+}  // namespace redrive
