@@ -90,8 +90,8 @@ deps: ## install missing packages (Debian 12 and 13); needs root only if some ar
 unit: $(BUILD)/unit_tests ## unit tests
 	$(BUILD)/unit_tests
 
-simulate: $(BUILD)/unit_tests ## check every policy's promise on 100,000 random executions (minutes)
-	REDRIVE_EXECUTIONS=100000 $(BUILD)/unit_tests -tc="promises:*"
+simulate: $(BUILD)/unit_tests ## check every policy's promise, and the recorder on a simulated kernel, on 100,000 random executions (minutes)
+	REDRIVE_EXECUTIONS=100000 $(BUILD)/unit_tests -tc="promises:*,*simulated kernel*"
 
 check: ## dependencies (including those of the tests), unit tests, fuzzers, fast system tests (under 15 minutes)
 	scripts/deps.sh --test

@@ -71,7 +71,7 @@ Recorder::Recorder(Tracer& tracer, TraceWriter& writer, Policy& policy, const Re
       preempter_(tracer_, calls_, limits_, images_, arena_.get(), findings_, control_, intervals_, capture_, copies_,
                  checkpointer_, signals_, ends_, turns_, handler_),
       forced_(tracer_, calls_, findings_),
-      woken_(tracer_, control_),
+      woken_(tracer_, stops_, control_),
       traps_(arena_.get(), answers_, control_, events_, patching_, forced_, stopped_calls_),
       signals_(tracer_, findings_, control_, intervals_, gate_stops_, traps_, forced_, ends_, turns_, handler_),
       events_(messages_, findings_, object_sharing_, outside_, layout_, foreign_, forced_, woken_),

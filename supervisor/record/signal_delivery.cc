@@ -145,6 +145,7 @@ void SignalDelivery::handle(Thread& thread, int signal) {
 void SignalDelivery::ignore(Thread& thread, int signal) {
   const bool again = thread.turns.has_had(signal);
   thread.turns.has_now(signal);
+  ++thread.process->ignored_signals;
   if (again) ask_to_stop(thread);
   gate_stops_.leave_gate(thread);
   control_.run_on(thread, again ? signal : 0);

@@ -73,6 +73,7 @@ struct Process {
   AddressRange vdso;                                // hidden from the program
   std::vector<MemoryWrite> written;                 // by other processes or the kernel, since its last event
   std::vector<pid_t> copies_to_reap;                // ended checkpoint copies, still zombies of this process
+  uint64_t ignored_signals = 0;                     // how often a thread has stopped for one that is ignored
   std::set<pid_t> attached;                         // threads that it traces, and whose stop it has not waited for
 
   // What is mapped and patched in its memory; null: nothing.
@@ -104,28 +105,29 @@ struct Thread {
   std::array<uint64_t, 6> output_args{};   // the arguments that say where outputs go
   EntrySizes sizes;
   Sending sending;
-  uint64_t changes_object = 0;        // the call changes an object that is mapped shared; 0: none
-  bool hides_untraced = false;        // in a birth that the kernel makes without the CLONE_UNTRACED that was asked for
-  bool image_at_birth = false;        // the policy wants a checkpoint before its first instruction
-  cpu_set_t processors{};             // that it may run on, as far as it can see
+  uint64_t changes_object = 0;  // the call changes an object that is mapped shared; 0: none
+  bool hides_untraced = false;  // in a birth that the kernel makes without the CLONE_UNTRACED that was asked for
+  bool image_at_birth = false;  // the policy wants a checkpoint before its first instruction
+  cpu_set_t processors{};       // that it may run on, as far as it can see
   std::optional<uint64_t> mask_at_birth;  // the signal mask that it, or what it creates now, has to be given
-  Address clear_tid = 0;              // CLONE_CHILD_CLEARTID, set_tid_address
-  uint64_t blocked = 0;               // its signal mask, apart from calls that set one while they sleep
-  std::optional<SignalAction> asked;  // the mask or action that its current call sets
+  Address clear_tid = 0;                  // CLONE_CHILD_CLEARTID, set_tid_address
+  uint64_t blocked = 0;                   // its signal mask, apart from calls that set one while they sleep
+  std::optional<SignalAction> asked;      // the mask or action that its current call sets
   Confinement confinement;
 
-  user_regs_struct resumed{};  // when it was last let into user code
-  bool exited = false;         // a leader whose end is not reported yet
-  bool reports_exit = false;   // ... before the kernel takes its memory
-  bool left_out = false;       // it was killed, and an image does not have it: nothing is recorded of its end
-  bool rewound = false;        // it is right before a syscall instruction that it has entered once already
-  bool asked_to_stop = false;  // by ask_to_stop(); it has come to no call's entry since
-  bool preempting = false;     // it was interrupted to be preempted, and has not stopped yet
-  bool woken = false;          // the recorder woke it up in a call that stops
-  pid_t tracer = 0;            // the recorded process that has it stopped (TracerAnswers); 0: none
-  bool asleep = false;         // the baton was taken from it while it slept in a served call
-  int in_hand = 0;             // the signal that it is stopped for, to be delivered when it continues; 0: none
-  HeldSignals signals;         // that wait for its next event
+  user_regs_struct resumed{};    // when it was last let into user code
+  bool exited = false;           // a leader whose end is not reported yet
+  bool reports_exit = false;     // ... before the kernel takes its memory
+  bool left_out = false;         // it was killed, and an image does not have it: nothing is recorded of its end
+  bool rewound = false;          // it is right before a syscall instruction that it has entered once already
+  bool asked_to_stop = false;    // by ask_to_stop(); it has come to no call's entry since
+  bool preempting = false;       // it was interrupted to be preempted, and has not stopped yet
+  bool woken = false;            // the recorder woke it up in a call that stops
+  pid_t tracer = 0;              // the recorded process that has it stopped (TracerAnswers); 0: none
+  bool asleep = false;           // the baton was taken from it while it slept in a served call
+  uint64_t ignored_signals = 0;  // those of the process at the entry of the current call
+  int in_hand = 0;               // the signal that it is stopped for, to be delivered when it continues; 0: none
+  HeldSignals signals;           // that wait for its next event
   SignalTurns turns;
 
   CallTimeout timeout;                 // of the current call

@@ -7,11 +7,13 @@
 
 namespace redrive {
 
+class StopQueue;
 class ThreadControl;
 
 class WokenCalls {
  public:
-  WokenCalls(Tracer& tracer, ThreadControl& control) : tracer_(tracer), control_(control) {}
+  WokenCalls(Tracer& tracer, const StopQueue& stops, ThreadControl& control)
+      : tracer_(tracer), stops_(stops), control_(control) {}
 
   // A tracee is woken by signals that it ignores, too, and by its tracer. The kernel then enters most calls again, but
   // some fail with EINTR (ptrace(2), BUGS; epoll_wait(2), rt_sigtimedwait(2), semop(2), sockets with a timeout). With
@@ -25,7 +27,11 @@ class WokenCalls {
   void leave(Thread& thread, Event& event);
 
  private:
+  // A signal to the process wakes one thread, and another one may take it.
+  bool was_taken_by_another(const Thread& thread);
+
   Tracer& tracer_;
+  const StopQueue& stops_;
   ThreadControl& control_;
 };
 

@@ -33,6 +33,7 @@ constexpr size_t kMostBirths = 8;
 constexpr unsigned kFewestCalls = 2, kMostCalls = 12;  // of a thread
 constexpr int kMostIdle = 1000;                        // rounds in which nobody gets on
 
+bool makes_task(uint64_t number) { return number == SYS_fork || number == SYS_vfork || number == SYS_clone; }
 bool is_exit(int64_t number) { return number == SYS_exit || number == SYS_exit_group; }
 
 }  // namespace
@@ -45,6 +46,7 @@ struct SimulatedKernel::Process {
   std::vector<pid_t> children;  // that have not been waited for
   std::deque<siginfo_t> pending;
   uint64_t cpu_ns = 0;
+  uint64_t caught = 0;  // signals to the process that one of its threads has taken and handles
   bool ending = false, ended = false;
 };
 
@@ -68,17 +70,19 @@ struct SimulatedKernel::Task {
   std::optional<Stop> stop;  // it does not run
   bool reported = false;     // ... and was waited for
   user_regs_struct regs{};
-  uint64_t mask = 0;
+  uint64_t mask = 0, own_mask = 0;  // the kernel's, and what the program knows of
   siginfo_t siginfo{};
   std::deque<siginfo_t> pending;
   std::vector<Frame> frames;
   unsigned calls_left = 0;
   bool interrupted = false, stops_at_exit = false, steps = false, reports_exit = false, begun = false, lives = true;
-  int64_t result = 0;         // of the call that it is in
-  Clock::time_point until{};  // it sleeps
-  pid_t waits_for = 0;        // until a child of vfork(2) has ended
-  int sent = 0, seen = 0;     // queued signals to it, by their values
-  std::optional<Stop> end;    // not to be reported before all others of the process have ended
+  uint64_t caught_before = 0;  // Process::caught at the beginning of the call
+  bool owes_handler = false;   // a call has ended with EINTR
+  int64_t result = 0;          // of the call that it is in
+  Clock::time_point until{};   // it sleeps
+  pid_t waits_for = 0;         // until a child of vfork(2) has ended
+  int sent = 0, seen = 0;      // queued signals to it, by their values
+  std::optional<Stop> end;     // not to be reported before all others of the process have ended
 };
 
 SimulatedKernel::SimulatedKernel(uint64_t seed) : random_(seed) {
@@ -197,7 +201,7 @@ void SimulatedKernel::resume(pid_t tid, Resume how, int signal) {
     end(*task, exiting->end);
     return;
   }
-  const auto number = static_cast<int64_t>(task->regs.orig_rax);
+  const auto number = static_cast<int64_t>(task->regs.orig_rax), result = static_cast<int64_t>(task->regs.rax);
   switch (task->at) {
     case Task::At::entry:
       task->stops_at_exit = how == Resume::to_syscall_exit;
@@ -214,8 +218,9 @@ void SimulatedKernel::resume(pid_t tid, Resume how, int signal) {
       task->stops_at_exit = how == Resume::to_syscall_exit;
       break;
     case Task::At::exit:
-      log(*task, Logged::What::exit, static_cast<int>(number < 0 ? SYS_rt_sigreturn : number),
-          number < 0 ? 0 : static_cast<int64_t>(task->regs.rax));
+      log(*task, Logged::What::exit, static_cast<int>(number < 0 ? SYS_rt_sigreturn : number), number < 0 ? 0 : result);
+      // A signal to the process wakes one thread, and another one may take it.
+      task->owes_handler = number >= 0 && result == -EINTR && task->process->caught == task->caught_before;
       task->at = Task::At::returning;
       break;
     case Task::At::returning:
@@ -339,8 +344,8 @@ int SimulatedKernel::next_call(Task& task) {
   switch (below(6)) {
     case 0:
     case 1:
-      regs.rdx = below(5);  // ms
-      return SYS_poll;
+      regs.rdx = regs.r10 = below(5);  // ms
+      return one_in(3) ? SYS_epoll_wait : SYS_poll;
     case 2:
       if (borrows) return SYS_getppid;
       regs.rdi = ~0ull;
@@ -353,6 +358,8 @@ int SimulatedKernel::next_call(Task& task) {
 }
 
 void SimulatedKernel::begin_call(Task& task) {
+  if (!makes_task(task.regs.orig_rax)) REQUIRE_EQ(task.mask, task.own_mask);
+  task.caught_before = task.process->caught;
   switch (task.regs.orig_rax) {
     case SYS_exit:
       end(task, {static_cast<int>(task.regs.rdi), 0});
@@ -371,6 +378,9 @@ void SimulatedKernel::begin_call(Task& task) {
     case SYS_poll:
       task.until = now_ + std::chrono::milliseconds(task.regs.rdx);
       return;
+    case SYS_epoll_wait:
+      task.until = now_ + std::chrono::milliseconds(task.regs.r10);
+      return;
     case SYS_pause:
     case SYS_wait4:
     case SYS_restart_syscall:
@@ -387,7 +397,7 @@ bool SimulatedKernel::continue_call(Task& task) {
     return true;
   }
   const auto number = static_cast<int64_t>(task.regs.orig_rax);
-  if (number == SYS_fork || number == SYS_clone || number == SYS_vfork) {
+  if (makes_task(task.regs.orig_rax)) {
     const auto child = processes_.find(task.waits_for);
     if (child != processes_.end() && !child->second->ending) return false;
     end_call(task, task.result);
@@ -406,8 +416,20 @@ bool SimulatedKernel::continue_call(Task& task) {
     return true;
   }
   if (!task.interrupted && !is_signalled(task)) return false;
-  end_call(task, number == SYS_wait4 ? kErestartSys : number == SYS_pause ? kErestartNoHand : kErestartBlock);
-  return true;
+  switch (number) {
+    case SYS_wait4:
+      end_call(task, kErestartSys);
+      return true;
+    case SYS_pause:
+      end_call(task, kErestartNoHand);
+      return true;
+    case SYS_epoll_wait:
+      end_call(task, -EINTR);
+      return true;
+    default:
+      end_call(task, kErestartBlock);
+      return true;
+  }
 }
 
 void SimulatedKernel::end_call(Task& task, int64_t result) {
@@ -431,6 +453,7 @@ void SimulatedKernel::give_birth(Task& task) {
   child.regs = task.regs;
   child.regs.rax = 0;
   child.mask = task.mask;
+  child.own_mask = task.own_mask;
   child.frames = task.frames;
   child.calls_left = number == SYS_vfork ? std::min(calls_left, 3u) : calls_left;
   child.stop = Interrupted{};
@@ -465,9 +488,11 @@ void SimulatedKernel::return_to_user(Task& task) {
   if (auto* const queue = queue_with_next(task, index)) {
     task.siginfo = (*queue)[index];
     queue->erase(queue->begin() + static_cast<ptrdiff_t>(index));
+    if (queue == &task.process->pending && (kAllCaught & bit(task.siginfo.si_signo))) ++task.process->caught;
     task.stop = SignalStop{task.siginfo.si_signo};
     return;
   }
+  REQUIRE_MESSAGE(!task.owes_handler, fmt::format("{} was interrupted by nothing", task.tid));
   user_regs_struct& regs = task.regs;
   const auto result = static_cast<int64_t>(regs.rax);
   if (static_cast<int64_t>(regs.orig_rax) >= 0 && starts_again(result)) {
@@ -496,8 +521,9 @@ void SimulatedKernel::handle_signal(Task& task, siginfo_t info) {
   if (info.si_signo == kQueued && info.si_code == SI_QUEUE) {
     REQUIRE_MESSAGE(info.si_value.sival_int == ++task.seen, fmt::format("{} was overtaken", info.si_value.sival_int));
   }
-  task.frames.push_back({regs, task.mask});
-  task.mask |= bit(info.si_signo);
+  task.owes_handler = false;
+  task.frames.push_back({regs, task.own_mask});
+  task.mask = task.own_mask |= bit(info.si_signo);
   regs.rsp -= kFrame;
   regs.rip = kHandler + kInstruction;
   log(task, Logged::What::signal, info.si_signo);
@@ -513,7 +539,7 @@ void SimulatedKernel::leave_handler(Task& task) {
   task.frames.pop_back();
   REQUIRE_EQ(task.regs.rsp, frame.regs.rsp - kFrame + sizeof(uint64_t));
   task.regs = frame.regs;
-  task.mask = frame.mask;
+  task.mask = task.own_mask = frame.mask;
   end_call(task, static_cast<int64_t>(task.regs.rax));
 }
 
@@ -537,9 +563,11 @@ void SimulatedKernel::send_something() {
     case 0:
       info.si_signo = kQueued;
       info.si_code = SI_QUEUE;
-      info.si_value.sival_int = ++task.sent;
-      queue(*task.process, &task, info);
-      return;
+      for (auto more = below(3);; --more) {
+        info.si_value.sival_int = ++task.sent;
+        queue(*task.process, &task, info);
+        if (more == 0) return;
+      }
     case 1:
       info.si_signo = kIgnored;
       break;
