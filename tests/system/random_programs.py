@@ -129,8 +129,8 @@ def expect_none(failures):
 
 @test("random/some")
 def some(ctx):
-    """Fixed seeds, and a new one, whose number is in the failure."""
-    expect_none(run_seeds([*FIXED_SEEDS, random.randrange(10**6, 10**9)], ctx.options, at_once=1))
+    """The short form. Always the same seeds: a new one could fail for no change of ours."""
+    expect_none(run_seeds(FIXED_SEEDS, ctx.options, at_once=1))
 
 
 @test("random/many", slow=True)
