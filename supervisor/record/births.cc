@@ -33,7 +33,7 @@ void Births::start(Thread& thread) {
   }
   ends_.ask_for_exit(thread);
   if (std::exchange(thread.image_at_birth, false)) checkpointer_.store_now(*thread.process->unit, thread, &regs);
-  control_.resume_user(thread, regs);
+  control_.resume_user(thread, regs, std::get<Thread::Ready>(thread.state).rewound);
 }
 
 void Births::see_birth(Thread& thread) {
@@ -139,13 +139,13 @@ void Births::born(Thread& parent, pid_t tid) {
   child->mask_at_birth = parent.mask_at_birth;
   child->processors = parent.processors;
   if (flags & CLONE_VFORK) {
-    parent.run = Thread::Run::blocked;
+    parent.state = Thread::Blocked{};
     parent.xstate = tracer_.get_xstate(parent.tid);
   }
   if (flags & CLONE_CHILD_SETTID && child->process->unit == &unit) let_write_number(tid);
   control_.resume(parent, Resume::to_syscall_exit);
   if (flags & CLONE_VFORK) turns_.give_up(unit);
-  if (tracees_.take_early(tid)) turns_.take_or_queue(*child, Thread::Stop::start);
+  if (tracees_.take_early(tid)) turns_.take_or_queue(*child, {Thread::Stop::start});
 }
 
 // A child writes its own number when the kernel first runs it, right before its first stop (schedule_tail(),
@@ -165,8 +165,7 @@ void Births::note_pending_outputs(const Thread& parent, const Memory& memory, st
     if (!data.empty()) writes.push_back({address, data.size(), MemoryWrite::Kind::data, std::move(data)});
   };
   for (const auto& [serial, thread] : parent.process->unit->threads) {
-    const bool pending = thread->run == Thread::Run::blocked ||
-                         (thread->run == Thread::Run::ready && thread->stop == Thread::Stop::exit);
+    const bool pending = thread->is<Thread::Blocked>() || thread->is_ready(Thread::Stop::exit);
     const bool same_memory = thread->process->memory_id == parent.process->memory_id;
     if (thread == &parent || !same_memory || !pending || !thread->row) continue;
     for (const Span& span : possible_outputs(thread->output_args, thread->sizes)) note(span.address, span.length);

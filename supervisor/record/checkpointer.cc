@@ -118,12 +118,12 @@ void Checkpointer::wake(Unit& unit) {
   if (limits_.checkpoint_period_ns == 0 || !messages_.wants_checkpoint(unit.id, unit.clock.interval_ns())) return;
   const auto asleep = [&](const auto& entry) {
     const Thread& thread = *entry.second;
-    if (thread.run == Thread::Run::user) {
+    if (thread.is<Thread::User>()) {
       const gate::Slot* slot = thread.process->gate ? slot_of(thread) : nullptr;
       if (!slot || slot->phase != gate::Phase::kernel) return false;
       return sleeps_whole(static_cast<int64_t>(slot->regs.rax), std::span<const uint64_t, 6>(&slot->regs.rdi, 6));
     }
-    if (thread.run != Thread::Run::syscall && thread.run != Thread::Run::blocked) return false;
+    if (!thread.is<Thread::Syscall>() && !thread.is<Thread::Blocked>()) return false;
     return sleeps_whole(static_cast<int64_t>(thread.entry.orig_rax), thread.args);
   };
   const auto sleeper = std::find_if(unit.threads.begin(), unit.threads.end(), asleep);
@@ -132,7 +132,7 @@ void Checkpointer::wake(Unit& unit) {
   }
   unit.checkpoint_wanted = true;
   Thread& thread = *sleeper->second;
-  thread.woken = thread.run != Thread::Run::user;
+  thread.woken = !thread.is<Thread::User>();
   ask_to_stop(thread);
   tracer_.interrupt(thread.tid);
 }

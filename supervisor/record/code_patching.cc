@@ -70,7 +70,7 @@ void CodePatching::patch_instruction(Thread& thread, Address at, SiteKind kind) 
 bool CodePatching::in_use(const Thread& thread, const AddressRange& code) const {
   return std::any_of(tracees_.threads().begin(), tracees_.threads().end(), [&](const auto& entry) {
     const Thread& other = *entry.second;
-    if (other.run == Thread::Run::blocked || other.stop == Thread::Stop::exit) return false;
+    if (other.is<Thread::Blocked>() || other.is_ready(Thread::Stop::exit)) return false;
     return &other != &thread && other.process->gate == thread.process->gate && other.entry.rip >= code.start &&
            other.entry.rip <= code.end;
   });

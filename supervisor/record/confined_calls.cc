@@ -50,7 +50,7 @@ void ConfinedCalls::end_forbidden(Thread& thread, int signal, bool whole_process
     event.fatal = true;
     process.unit->log.add(std::move(event));
     process.end_logged = true;
-    thread.run = Thread::Run::syscall;
+    thread.state = Thread::Syscall{};
   } else {
     entry.result = -ENOSYS;  // not the call's own end
   }

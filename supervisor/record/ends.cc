@@ -52,7 +52,7 @@ void Ends::end_thread(Thread& thread, bool whole_process) {
   }
   unit.log.close(false);
   if (!whole_process) signals_.pass_on_held(thread);
-  thread.run = Thread::Run::syscall;
+  thread.state = Thread::Syscall{};
   control_.resume(thread, Resume::cont);
   // A leader's end is reported only after its last thread's; the others continue meanwhile.
   if (leader && !last) turns_.give_up(unit);
@@ -77,8 +77,9 @@ void Ends::note_end_of_process(const Thread& thread, TraceeEnd end) {
   const auto is_its = [&](const auto& entry) { return entry.second->process == &process; };
   // When one thread executes a program, the other threads of its process are killed as well.
   const bool executes = std::any_of(unit.threads.begin(), unit.threads.end(), [&](const auto& entry) {
-    const SyscallRow* const row = entry.second->row;
-    const bool inside = entry.second->run == Thread::Run::syscall || entry.second->run == Thread::Run::blocked;
+    const Thread& other = *entry.second;
+    const SyscallRow* const row = other.row;
+    const bool inside = other.is<Thread::Syscall>() || other.is<Thread::Blocked>();
     return is_its(entry) && inside && row && (row->special == Special::execve || row->special == Special::execveat);
   });
   if (!last && (!end.killed() || executes || thread.exited)) return;

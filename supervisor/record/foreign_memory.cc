@@ -83,7 +83,7 @@ Unit* ForeignMemory::written_unit(const Thread& thread) {
 }
 
 void ForeignMemory::enter_write(Thread& thread, Unit* unit) {
-  thread.run = Thread::Run::syscall;
+  thread.state = Thread::Syscall{};
   if (!unit || unit == thread.process->unit || at_rest(*unit)) {
     make_write(thread);
     return;
@@ -92,7 +92,7 @@ void ForeignMemory::enter_write(Thread& thread, Unit* unit) {
   Thread* const holder = unit->baton.holder();
   if (!holder) return;
   ask_to_stop(*holder);
-  if (holder->run == Thread::Run::user) tracer_.interrupt(holder->tid);
+  if (holder->is<Thread::User>()) tracer_.interrupt(holder->tid);
 }
 
 void ForeignMemory::let_write(Unit& unit) {

@@ -61,7 +61,7 @@ void GateStops::take_from_sleeper(Unit& unit) {
   gate::Slot* const slot = holder ? slot_of(*holder) : nullptr;
   if (!slot) return;
   __atomic_store_n(&slot->others_wait, 1, __ATOMIC_SEQ_CST);
-  if (holder->run != Thread::Run::user) return;
+  if (!holder->is<Thread::User>()) return;
   uint64_t asleep = read_once(slot->asleep);
   if (!asleep || !__atomic_compare_exchange_n(&slot->asleep, &asleep, 0, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
     return;
@@ -69,8 +69,7 @@ void GateStops::take_from_sleeper(Unit& unit) {
   RecordedGate& gate = *holder->process->gate;
   served_.drain();
   if (gate.broken || !open_in_slot(*holder)) return;
-  holder->asleep = true;
-  holder->run = Thread::Run::blocked;
+  holder->state = Thread::Blocked{true};
   unit.baton.give_up();
 }
 
@@ -102,7 +101,7 @@ bool GateStops::open_in_slot(Thread& thread) {
   slot.phase = gate::Phase::outside;
   slot.pending = slot.series = 0;
   user_regs_struct& entry = thread.entry;
-  const user_regs_struct& resumed = thread.resumed;
+  const user_regs_struct& resumed = std::get<Thread::User>(thread.state).from;
   entry.cs = resumed.cs, entry.ss = resumed.ss;
   entry.ds = resumed.ds, entry.es = resumed.es, entry.fs = resumed.fs, entry.gs = resumed.gs;
   entry.rax = static_cast<uint64_t>(-ENOSYS);
@@ -116,7 +115,7 @@ bool GateStops::open_in_slot(Thread& thread) {
 bool GateStops::is_cut_short(const Thread& thread, const user_regs_struct& regs) const {
   const auto result = static_cast<int64_t>(regs.rax);
   if (!in_gate(thread, regs.rip) || regs.rip != arena_->header().executed) return false;
-  if (thread.asleep) return restarts(result) || result == -EINTR;
+  if (thread.sleeps_in_served_call()) return restarts(result) || result == -EINTR;
   const gate::Slot* const slot = slot_of(thread);
   if (!slot || slot->phase != gate::Phase::kernel || thread.process->gate->broken) return false;
   user_regs_struct at_call = regs;
@@ -130,12 +129,11 @@ bool GateStops::is_cut_short(const Thread& thread, const user_regs_struct& regs)
 bool GateStops::end_cut_short(Thread& thread, int signal) {
   user_regs_struct stopped;
   if (!tracer_.get_regs(thread.tid, stopped) || !is_cut_short(thread, stopped)) return false;
-  const bool had_baton = !thread.asleep;
+  const bool had_baton = !thread.sleeps_in_served_call();
   if (had_baton) {
     if (!open_in_slot(thread)) return false;
     thread.process->gate->slot()->asleep = 0;
   }
-  thread.asleep = false;
   thread.woken = true;
   thread.in_hand = signal;
   user_regs_struct regs = thread.entry;
@@ -144,18 +142,17 @@ bool GateStops::end_cut_short(Thread& thread, int signal) {
   if (had_baton) {
     stopped_calls_.leave(thread);
   } else {
-    turns_.take_or_queue(thread, Thread::Stop::exit);
+    turns_.take_or_queue(thread, {Thread::Stop::exit});
   }
   return true;
 }
 
 void GateStops::woke(Thread& thread, const user_regs_struct& stopped) {
-  thread.asleep = false;
   user_regs_struct regs = thread.entry;
   regs.rax = stopped.rdi;
   regs.orig_rax = ~0ull;
   control_.set_regs(thread, regs);
-  turns_.take_or_queue(thread, Thread::Stop::exit);
+  turns_.take_or_queue(thread, {Thread::Stop::exit});
 }
 
 void GateStops::disturb(Thread& thread, bool comes_out, int signal) {
@@ -180,14 +177,13 @@ void GateStops::at_boundary(Thread& thread, user_regs_struct regs) {
   regs.eflags = regs.r11 = slot.regs.flags;
   tracer_.set_regs(thread.tid, regs);
   thread.process->gate->make_canonical(regs);
-  thread.rewound = false;
   signals_.raise_held(thread);
   control_.resume_user(thread, regs);
 }
 
 bool GateStops::serve_again(Thread& thread) {
   RecordedGate* const gate = thread.process->gate.get();
-  if (!served_.has_maker() || !gate || !gate->slot() || thread.run != Thread::Run::user) return false;
+  if (!served_.has_maker() || !gate || !gate->slot() || !thread.is<Thread::User>()) return false;
   const gate::Slot& slot = *gate->slot();
   const bool full = slot.phase == gate::Phase::outside && !slot.want_stop && slot.head >= gate::kRingSize / 2;
   user_regs_struct regs;

@@ -13,11 +13,10 @@ Unit* Joiner::join_target(const Unit& unit, Unit* other) {
   return other == &unit ? nullptr : other;
 }
 
-void Joiner::join_unit(Thread& thread, Thread::Stop stop, Unit& target, const std::string& object) {
+void Joiner::join_unit(Thread& thread, Thread::Ready ready, Unit& target, const std::string& object) {
   Unit& unit = *thread.process->unit;
   unit.log.flush();
-  thread.run = Thread::Run::ready;
-  thread.stop = stop;
+  thread.state = ready;
   unit.baton.queue_first(thread);
   unit.baton.give_up();
   unit.joins = &target;
@@ -26,8 +25,8 @@ void Joiner::join_unit(Thread& thread, Thread::Stop stop, Unit& target, const st
   // A system call that sleeps may do so for long: it is interrupted, and entered again.
   if (Thread* const holder = target.baton.holder()) {
     ask_to_stop(*holder);
-    if (holder->run == Thread::Run::syscall || holder->run == Thread::Run::user) {
-      holder->woken = holder->run == Thread::Run::syscall;
+    if (holder->is<Thread::Syscall>() || holder->is<Thread::User>()) {
+      holder->woken = holder->is<Thread::Syscall>();
       tracer_.interrupt(holder->tid);
     }
   }

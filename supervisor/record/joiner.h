@@ -23,7 +23,7 @@ class Joiner {
   static Unit* join_target(const Unit& unit, Unit* other);
   // Freezes the thread's unit until `target`, which is not frozen, is at an event. Then the thread's stop is handled
   // (again).
-  void join_unit(Thread& thread, Thread::Stop stop, Unit& target, const std::string& object);
+  void join_unit(Thread& thread, Thread::Ready ready, Unit& target, const std::string& object);
   // A unit that has ended does not become part of another one.
   static void leave_join(Unit& unit);
   // The units that wait for this one become part of it, together with those that wait for them.

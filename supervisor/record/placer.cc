@@ -49,7 +49,7 @@ void Placer::place_program(Unit& unit) const {
   size_t home = 0, away = 0;
   for (const auto& [id, other] : tracees_.units()) {
     const Thread* const holder = other->baton.holder();
-    if (other.get() == &unit || !holder || holder->run != Thread::Run::user) continue;
+    if (other.get() == &unit || !holder || !holder->is<Thread::User>()) continue;
     const gate::Slot* const slot = slot_of(*holder);
     if (!slot || slot->phase != gate::Phase::kernel) ++(other->place.away ? away : home);
   }

@@ -92,12 +92,11 @@ bool Preempter::preempt(Thread& thread, bool& handled) {
   thread.turns.got_on();
   checkpointer_.add_image(unit, std::move(*captured), copied);
   unit.patience.reset();
-  thread.rewound = false;
   thread.entry = regs;
   // Others have waited longer than a signal that is held, and more signals may come at once.
   if (others) {
     unit.baton.give_up();
-    turns_.take_or_queue(thread, Thread::Stop::preempted);
+    turns_.take_or_queue(thread, {Thread::Stop::preempted});
   } else {
     go_on(thread, signal);
   }
@@ -112,7 +111,7 @@ bool Preempter::has_pending_signal(pid_t tid) {
 void Preempter::go_on(Thread& thread, bool signals) {
   const bool comes = signals && (signals_.raise_held(thread) || has_pending_signal(thread.tid));
   control_.resume_user(thread, thread.entry);
-  if (!comes) thread.resumed.rip = 0;
+  if (!comes) thread.moves_on();
 }
 
 // Brings a thread that was interrupted to a place that a replay can find cheaply: where a jump can stand, if there is

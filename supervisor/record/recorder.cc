@@ -198,7 +198,7 @@ void Recorder::tick() {
 std::chrono::nanoseconds Recorder::look_at(Unit& unit) {
   checkpointer_.wake(unit);
   Thread* const holder = unit.baton.holder();
-  if (!holder || holder->run != Thread::Run::user) return kTick;
+  if (!holder || !holder->is<Thread::User>()) return kTick;
   gate_stops_.note_sleep(*holder);
   const bool checkpoint = checkpointer_.is_due(unit);
   if (checkpoint) unit.last_clock_check = {};  // so that it is asked again at the next call

@@ -176,8 +176,7 @@ bool ServedCalls::open_served(Served& served) {
   unit.clock.next_served();
   Thread& thread = *served.thread;
   set_at_exit(thread.entry, record, served.site());
-  thread.resumed.rip = 0;
-  thread.rewound = false;
+  thread.moves_on();
   thread.args = syscall_args(thread.entry);
   thread.row = find_row(static_cast<int64_t>(thread.entry.orig_rax), thread.args);
   if (!thread.row || !thread.row->in_process) return false;
@@ -194,8 +193,7 @@ void ServedCalls::add_served_trap(Served& served) {
   const gate::Record& record = served.stretch.record();
   unit.clock.next_served();
   Thread& thread = *served.thread;
-  thread.resumed.rip = 0;
-  thread.rewound = false;
+  thread.moves_on();
   const Address at = served.site();
   user_regs_struct before{};
   before.rip = at;

@@ -78,7 +78,7 @@ void SignalDelivery::handle(Thread& thread, int signal) {
   siginfo_t info{};
   if (!control_.get_regs(thread, regs) || !tracer_.get_siginfo(thread.tid, info)) return;
   if (info.si_signo != signal) return;  // it was killed meanwhile, and has stopped once more to report that
-  const bool ready = thread.run == Thread::Run::user || thread.asleep;
+  const bool ready = thread.is<Thread::User>() || thread.sleeps_in_served_call();
   bool raised = false;  // by the recorder, at an event, whatever its cause was
   if (ready && info.si_code == SI_TKILL && (info.si_pid == getpid() || info.si_pid == 0)) {
     if (const auto was = thread.signals.arrived(signal)) {
@@ -90,14 +90,14 @@ void SignalDelivery::handle(Thread& thread, int signal) {
   } else if (signal == SIGCONT) {
     forget_stops(*thread.process);
   }
-  if (thread.asleep && !caused_by_instruction(info)) {
+  if (thread.sleeps_in_served_call() && !caused_by_instruction(info)) {
     gate_stops_.disturb(thread, disposition(tracer_.signal_masks(thread.process->pid), signal) != Disposition::ignored,
                         signal);
     return;
   }
-  if (thread.run != Thread::Run::user) {
+  if (!thread.is<Thread::User>()) {
     // It is in the kernel, on its way out, and the signal comes again after the syscall's exit; or it is the launcher.
-    control_.resume(thread, thread.run == Thread::Run::starting ? Resume::cont : Resume::to_syscall_exit, signal);
+    control_.resume(thread, thread.is<Thread::Starting>() ? Resume::cont : Resume::to_syscall_exit, signal);
     return;
   }
   const bool faulted = !raised && caused_by_instruction(info);
@@ -112,10 +112,11 @@ void SignalDelivery::handle(Thread& thread, int signal) {
     deliver(thread, signal, regs, static_cast<uint64_t>(SignalPoint::fault));
     return;
   }
-  const bool at_event = equal(regs, thread.resumed);
-  const auto point = !at_event        ? SignalPoint::anywhere
-                     : thread.rewound ? SignalPoint::before_syscall
-                                      : SignalPoint::boundary;
+  const auto& user = std::get<Thread::User>(thread.state);
+  const bool at_event = equal(regs, user.from);
+  const auto point = !at_event      ? SignalPoint::anywhere
+                     : user.rewound ? SignalPoint::before_syscall
+                                    : SignalPoint::boundary;
   const bool overtakes = !raised && thread.signals.overtakes(info);
   const bool its_turn = caused_by_instruction(info) || (!overtakes && !thread.turns.must_wait(info));
   if (at_event && its_turn) {
@@ -154,13 +155,13 @@ void SignalDelivery::ignore(Thread& thread, int signal) {
 void SignalDelivery::stop_with_group(Thread& thread) {
   Unit& unit = *thread.process->unit;
   user_regs_struct regs;
-  const bool gives_up = thread.run == Thread::Run::user && !alone(unit) && tracer_.get_regs(thread.tid, regs) &&
-                        !in_gate(thread, regs.rip);
+  const bool gives_up =
+      thread.is<Thread::User>() && !alone(unit) && tracer_.get_regs(thread.tid, regs) && !in_gate(thread, regs.rip);
   if (gives_up) {
     if (thread.process->tier()) thread.process->tier()->make_canonical(regs);
     thread.entry = after_restart(regs);
     thread.xstate = tracer_.get_xstate(thread.tid);
-    thread.run = Thread::Run::stopped;
+    thread.state = Thread::GroupStopped{std::get<Thread::User>(thread.state).rewound};
   }
   tracer_.listen(thread.tid);
   if (gives_up) turns_.give_up(unit);
@@ -213,7 +214,7 @@ void SignalDelivery::deliver(Thread& thread, int signal, const user_regs_struct&
   if (!stepped || (trapped && info.si_code != SIGTRAP)) {
     // The thread blocks the signal right now, because a handler runs already: the kernel keeps it, and the thread ran
     // on to here.
-    thread.rewound = false;
+    std::get<Thread::User>(thread.state).rewound = false;
     if (stepped) {
       control_.run_on(thread);
     } else {
@@ -254,7 +255,6 @@ void SignalDelivery::deliver(Thread& thread, int signal, const user_regs_struct&
   event.writes.push_back(std::move(frame));
   event.registers = RegisterFile{as_bytes(handler), tracer_.get_xstate(thread.tid)};
   unit.log.add(std::move(event));
-  thread.rewound = false;
   control_.resume_user(thread, handler);
 }
 

@@ -79,7 +79,7 @@ bool StateCapture::leave_out_killed(Unit& unit) {
 // call (its extended registers were not read when it fell asleep) and is stopped here. The stop is handled in its turn.
 void StateCapture::await_stop(const Thread& thread) {
   if (stops_.holds(thread.tid)) return;
-  if (thread.asleep && !tracer_.interrupt(thread.tid)) return;
+  if (thread.sleeps_in_served_call() && !tracer_.interrupt(thread.tid)) return;
   stops_.await(thread.tid);
 }
 
@@ -134,27 +134,27 @@ Result<ProcessState> StateCapture::capture_process(Process& process, const Proce
 bool StateCapture::capture_thread(Thread& thread, bool entering, ThreadState& saved) {
   saved.thread = thread.serial;
   saved.process = thread.process->serial;
-  saved.in_syscall = !entering && (thread.stop == Thread::Stop::exit || thread.run == Thread::Run::blocked);
+  saved.in_syscall = !entering && (thread.is_ready(Thread::Stop::exit) || thread.is<Thread::Blocked>());
   if (entering) {
     saved.regs = before_syscall(thread.entry);
     saved.xstate = tracer_.get_xstate(thread.tid);
     return !saved.xstate.empty();
   }
   if (saved.in_syscall) {
-    if (thread.asleep) await_stop(thread);
+    if (thread.sleeps_in_served_call()) await_stop(thread);
     saved.regs = thread.entry;
     // A thread that has come out of the kernel is stopped: syscalls leave the extended state alone.
-    const bool stopped = thread.stop == Thread::Stop::exit || thread.asleep;
+    const bool stopped = thread.is_ready(Thread::Stop::exit) || thread.sleeps_in_served_call();
     saved.xstate = stopped ? tracer_.get_xstate(thread.tid) : thread.xstate;
     return !stopped || !saved.xstate.empty();
   }
-  if (thread.run == Thread::Run::stopped || thread.stop == Thread::Stop::continued) {
+  if (thread.is<Thread::GroupStopped>() || thread.is_ready(Thread::Stop::continued)) {
     saved.regs = thread.entry;
     saved.xstate = thread.xstate;
     return true;
   }
   bool alive = control_.get_regs(thread, saved.regs);
-  if (!alive && thread.run == Thread::Run::starting) {
+  if (!alive && thread.is<Thread::Starting>()) {
     await_stop(thread);
     alive = control_.get_regs(thread, saved.regs);
   }

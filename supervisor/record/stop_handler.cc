@@ -74,8 +74,8 @@ void StopHandler::handle(Thread& thread, const Stop& stop) {
 }
 
 void StopHandler::group_stop(Thread& thread, int signal) {
-  if (thread.run == Thread::Run::starting) {
-    turns_.take_or_queue(thread, Thread::Stop::start);
+  if (thread.is<Thread::Starting>()) {
+    turns_.take_or_queue(thread, {Thread::Stop::start});
     return;
   }
   if (thread.process->pid == ends_.root()) stop_front(signal);
@@ -85,15 +85,15 @@ void StopHandler::group_stop(Thread& thread, int signal) {
 // A thread has been born, its group continues, or the recorder has interrupted it.
 void StopHandler::interrupted(Thread& thread) {
   if (thread.process->pid == ends_.root()) continue_front();
-  if (thread.run == Thread::Run::starting) {
-    turns_.take_or_queue(thread, Thread::Stop::start);
-  } else if (thread.run == Thread::Run::stopped) {
-    turns_.take_or_queue(thread, Thread::Stop::continued);
-  } else if (thread.asleep) {
+  if (thread.is<Thread::Starting>()) {
+    turns_.take_or_queue(thread, {Thread::Stop::start});
+  } else if (const auto* const stopped = std::get_if<Thread::GroupStopped>(&thread.state)) {
+    turns_.take_or_queue(thread, {Thread::Stop::continued, stopped->rewound});
+  } else if (thread.sleeps_in_served_call()) {
     gate_stops_.disturb(thread, thread.asked_to_stop);
   } else {
     bool handled = false;
-    const bool in_user = thread.run == Thread::Run::user;
+    const bool in_user = thread.is<Thread::User>();
     const bool due = std::exchange(thread.preempting, false) && in_user;
     if (due && (preempter_.preempt(thread, handled) || handled)) return;
     if (in_user && gate_stops_.end_cut_short(thread, 0)) return;
@@ -103,7 +103,7 @@ void StopHandler::interrupted(Thread& thread) {
 }
 
 void StopHandler::syscall_entry(Thread& thread) {
-  if (thread.run == Thread::Run::starting) {
+  if (thread.is<Thread::Starting>()) {
     control_.resume(thread, Resume::cont);  // the launcher, before its program begins
     return;
   }
@@ -111,7 +111,7 @@ void StopHandler::syscall_entry(Thread& thread) {
   if (!tracer_.get_regs(thread.tid, regs)) return;
   const Gate* const gate = thread.process->gate.get();
   if (gate && regs.rip == arena_->header().boundary) {
-    thread.asleep ? gate_stops_.woke(thread, regs) : gate_stops_.at_boundary(thread, regs);
+    thread.sleeps_in_served_call() ? gate_stops_.woke(thread, regs) : gate_stops_.at_boundary(thread, regs);
     return;
   }
   if (arena_ && (regs.rip == arena_->header().executed || regs.rip == arena_->header().injected)) {
@@ -140,10 +140,10 @@ void StopHandler::end_intruder(const Thread& thread) {
 }
 
 void StopHandler::syscall_exit(Thread& thread) {
-  if (thread.run == Thread::Run::syscall) {
+  if (thread.is<Thread::Syscall>()) {
     stopped_calls_.leave(thread);
   } else {
-    turns_.take_or_queue(thread, Thread::Stop::exit);
+    turns_.take_or_queue(thread, {Thread::Stop::exit});
   }
 }
 

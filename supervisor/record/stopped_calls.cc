@@ -53,7 +53,8 @@ void StoppedCalls::enter(Thread& thread) {
   if (!unit.joining.empty()) joiner_.absorb(unit);
   const bool must_come = std::exchange(unit.checkpoint_first, false);
   // However short the period is, a call follows before the next checkpoint.
-  const bool nothing_since = thread.rewound && unit.log.next() == unit.interval_record.first_event;
+  const bool nothing_since =
+      std::get<Thread::User>(thread.state).rewound && unit.log.next() == unit.interval_record.first_event;
   if (must_come || (!nothing_since && checkpointer_.is_due(unit))) {
     if (!must_come && limits_.virtual_checkpoints) {
       checkpointer_.note_checkpoint(*thread.process);
@@ -63,7 +64,6 @@ void StoppedCalls::enter(Thread& thread) {
     }
   }
   ends_.ask_for_exit(thread);
-  thread.rewound = false;
   thread.woken |= thread.preempting;  // its interruption will wake it up
   ++unit.stopped_calls;
   thread.args = syscall_args(thread.entry);
@@ -93,8 +93,7 @@ void StoppedCalls::enter(Thread& thread) {
   if (row.number == SYS_setpgid || row.number == SYS_setsid) copies_.end_all();
   if (Unit* other = object_sharing_.unit_to_join_for_change(thread)) {
     control_.set_regs(thread, before_syscall(thread.entry));
-    thread.rewound = true;
-    joiner_.join_unit(thread, Thread::Stop::start, *other, objects_.find(thread.changes_object)->name);
+    joiner_.join_unit(thread, {Thread::Stop::start, true}, *other, objects_.find(thread.changes_object)->name);
     return;
   }
   // A page that a file loses is lost to the copies too.
@@ -115,7 +114,7 @@ void StoppedCalls::enter(Thread& thread) {
   if (row.special == Special::execve || row.special == Special::execveat) {
     intervals_.note_end_state(thread, before_syscall(thread.entry));
   }
-  thread.run = Thread::Run::syscall;
+  thread.state = Thread::Syscall{};
   if (is_birth(row)) {
     births_.hide_untraced(thread);
     births_.see_birth(thread);
@@ -135,7 +134,7 @@ void StoppedCalls::enter(Thread& thread) {
   control_.resume(thread, Resume::to_syscall_exit);
   if (lets_others_run) {
     if (row.lock_word) locks_.let_sleep(thread);
-    thread.run = Thread::Run::blocked;
+    thread.state = Thread::Blocked{};
     turns_.give_up(unit);
   }
 }
@@ -209,7 +208,7 @@ void StoppedCalls::leave(Thread& thread) {
     if (!thread.in_hand && regs.orig_rax != ~0ull) tracer_.interrupt(thread.tid);
   }
   if (Unit* other = object_sharing_.unit_to_join(thread, result)) {
-    joiner_.join_unit(thread, Thread::Stop::exit, *other, object_sharing_.name_of_mapping(thread, result));
+    joiner_.join_unit(thread, {Thread::Stop::exit}, *other, object_sharing_.name_of_mapping(thread, result));
     return;
   }
   if (thread.row->special == Special::sigreturn) {

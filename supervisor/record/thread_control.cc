@@ -8,8 +8,8 @@ namespace redrive {
 
 void ThreadControl::resume(const Thread& thread, Resume how, int signal) { tracer_.resume(thread.tid, how, signal); }
 
-void ThreadControl::resume_user(Thread& thread, const user_regs_struct& regs) {
-  runs_from(thread, regs);
+void ThreadControl::resume_user(Thread& thread, const user_regs_struct& regs, bool rewound) {
+  runs_from(thread, regs, rewound);
   run_on(thread);
 }
 
@@ -18,20 +18,18 @@ void ThreadControl::run_on(Thread& thread, int ignored) {
   resume(thread, Resume::cont);
 }
 
-void ThreadControl::runs_from(Thread& thread, const user_regs_struct& regs) {
+void ThreadControl::runs_from(Thread& thread, const user_regs_struct& regs, bool rewound) {
   if (!thread.process->written.empty()) {
-    add_written(thread, after_restart(regs), thread.rewound ? SignalPoint::before_syscall : SignalPoint::boundary);
+    add_written(thread, after_restart(regs), rewound ? SignalPoint::before_syscall : SignalPoint::boundary);
   }
-  thread.resumed = regs;
-  thread.run = Thread::Run::user;
+  thread.state = Thread::User{regs, rewound};
   set_slot(thread);
 }
 
 void ThreadControl::rewind(Thread& thread, const user_regs_struct& entry) {
   const user_regs_struct regs = before_syscall(entry);
   set_regs(thread, regs);
-  thread.rewound = true;
-  resume_user(thread, regs);
+  resume_user(thread, regs, true);
 }
 
 bool ThreadControl::get_regs(const Thread& thread, user_regs_struct& regs) const {

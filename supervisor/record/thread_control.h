@@ -16,12 +16,13 @@ class ThreadControl {
   bool get_regs(const Thread& thread, user_regs_struct& regs) const;
   bool set_regs(const Thread& thread, const user_regs_struct& regs) const;
   void resume(const Thread& thread, Resume how, int signal = 0);
-  void resume_user(Thread& thread, const user_regs_struct& regs);
+  // Lets the thread run user code from there; `rewound`: as in Thread::User.
+  void resume_user(Thread& thread, const user_regs_struct& regs, bool rewound = false);
   // Lets a thread that has stopped between its events run on. `ignored`: a signal that is not to stop it any more on
   // the way to the next one; 0: none.
   void run_on(Thread& thread, int ignored = 0);
   // The thread is about to be resumed there.
-  void runs_from(Thread& thread, const user_regs_struct& regs);
+  void runs_from(Thread& thread, const user_regs_struct& regs, bool rewound = false);
   // Lets the thread enter again the syscall at whose entry (or cancelled entry) it is stopped.
   void rewind(Thread& thread, const user_regs_struct& entry);
   // What the code inside the thread's address space must know before the thread runs user code.

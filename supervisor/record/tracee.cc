@@ -13,13 +13,19 @@ pid_t tid_named(const Thread& caller, uint64_t number) {
 }
 
 bool at_rest(const Unit& unit) {
-  return unit.at_event || std::none_of(unit.threads.begin(), unit.threads.end(),
-                                       [](const auto& entry) { return entry.second->run == Thread::Run::user; });
+  const auto runs = [](const auto& entry) {
+    const Thread& thread = *entry.second;
+    return thread.is<Thread::User>();
+  };
+  return unit.at_event || std::none_of(unit.threads.begin(), unit.threads.end(), runs);
 }
 
 bool births_unseen(const Unit& unit) {
-  return std::any_of(unit.threads.begin(), unit.threads.end(),
-                     [](const auto& t) { return t.second->run == Thread::Run::starting; });
+  const auto starts = [](const auto& entry) {
+    const Thread& thread = *entry.second;
+    return thread.is<Thread::Starting>();
+  };
+  return std::any_of(unit.threads.begin(), unit.threads.end(), starts);
 }
 
 bool births_pending(const Unit& unit) {

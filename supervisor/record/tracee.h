@@ -12,6 +12,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "base/remote.h"
@@ -81,21 +82,48 @@ struct Process {
 };
 
 struct Thread {
-  enum class Run : uint8_t {
-    starting,  // born, its first stop still to come
-    user,      // runs user code; holds the baton
-    syscall,   // in the kernel; holds the baton
-    blocked,   // in the kernel, without the baton
-    ready,     // stopped, waits for the baton to have its stop handled
-    stopped,   // in a group stop (ptrace(2)), without the baton
+  // Where it is, with what is known only there.
+  struct Starting {};         // it was born, and its first stop is still to come
+  struct User {               // it runs user code, and holds the baton
+    user_regs_struct from{};  // when it was last let into user code; rip is 0 if it has made events since
+    bool rewound = false;     // it is right before a syscall instruction that it has entered once already
   };
-  enum class Stop : uint8_t { none, start, exit, preempted, continued };
+  struct Syscall {};      // it is in the kernel, and holds the baton
+  struct Blocked {        // it is in the kernel, without the baton
+    bool served = false;  // which was taken from it while it slept in a served call
+  };
+  enum class Stop : uint8_t { start, exit, preempted, continued };
+  struct Ready {  // it has stopped, and waits for the baton to have its stop handled
+    Stop stop;
+    bool rewound = false;  // as in User; not of an exit
+  };
+  struct GroupStopped {    // ptrace(2); it is without the baton
+    bool rewound = false;  // as in User
+  };
+  using State = std::variant<Starting, User, Syscall, Blocked, Ready, GroupStopped>;
+
+  template <typename Where>
+  bool is() const {
+    return std::holds_alternative<Where>(state);
+  }
+  // Whether it waits for the baton to have such a stop handled.
+  bool is_ready(Stop stop) const {
+    const auto* const ready = std::get_if<Ready>(&state);
+    return ready && ready->stop == stop;
+  }
+  bool sleeps_in_served_call() const {
+    const auto* const blocked = std::get_if<Blocked>(&state);
+    return blocked && blocked->served;
+  }
+  // It has made an event without a stop, or is about to: it is no longer where it was let into user code.
+  void moves_on() {
+    if (auto* const user = std::get_if<User>(&state)) user->from.rip = 0, user->rewound = false;
+  }
 
   pid_t tid = -1;
   ThreadSerial serial = 0;
   Process* process = nullptr;
-  Run run = Run::starting;
-  Stop stop = Stop::none;  // what waits to be handled while ready
+  State state;
 
   user_regs_struct entry{};  // at the entry of the current syscall; where it was preempted or stopped with its group
   Bytes xstate;              // at the same place, if other threads may be checkpointed meanwhile
@@ -115,16 +143,13 @@ struct Thread {
   std::optional<SignalAction> asked;      // the mask or action that its current call sets
   Confinement confinement;
 
-  user_regs_struct resumed{};    // when it was last let into user code
   bool exited = false;           // a leader whose end is not reported yet
   bool reports_exit = false;     // ... before the kernel takes its memory
   bool left_out = false;         // it was killed, and an image does not have it: nothing is recorded of its end
-  bool rewound = false;          // it is right before a syscall instruction that it has entered once already
   bool asked_to_stop = false;    // by ask_to_stop(); it has come to no call's entry since
   bool preempting = false;       // it was interrupted to be preempted, and has not stopped yet
   bool woken = false;            // the recorder woke it up in a call that stops
   pid_t tracer = 0;              // the recorded process that has it stopped (TracerAnswers); 0: none
-  bool asleep = false;           // the baton was taken from it while it slept in a served call
   uint64_t ignored_signals = 0;  // those of the process at the entry of the current call
   int in_hand = 0;               // the signal that it is stopped for, to be delivered when it continues; 0: none
   HeldSignals signals;           // that wait for its next event

@@ -113,7 +113,7 @@ int64_t TracerAnswers::read_registers(Thread& thread, Thread& target, std::vecto
 
 void let_go(Thread& target) {
   target.tracer = 0;
-  if (target.run == Thread::Run::ready) target.process->unit->baton.queue(target);
+  if (target.is<Thread::Ready>()) target.process->unit->baton.queue(target);
 }
 
 }  // namespace redrive

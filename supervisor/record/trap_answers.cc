@@ -48,7 +48,6 @@ bool TrapAnswers::answer_instruction(Thread& thread, int signal, const user_regs
     patching_.patch_instruction(thread, regs.rip, SiteKind::cpuid);
   }
   control_.set_regs(thread, after);
-  thread.rewound = false;
   control_.resume_user(thread, after);
   return true;
 }
@@ -56,7 +55,6 @@ bool TrapAnswers::answer_instruction(Thread& thread, int signal, const user_regs
 void TrapAnswers::answer_vsyscall(Thread& thread) {
   const Memory& memory = thread.process->memory;
   const auto number = static_cast<int64_t>(thread.entry.orig_rax);
-  thread.rewound = false;
   ++thread.process->unit->stopped_calls;
   thread.args = syscall_args(thread.entry);
   thread.row = find_row(number, thread.args);

@@ -12,9 +12,8 @@
 
 namespace redrive {
 
-void Turns::take_or_queue(Thread& thread, Thread::Stop stop) {
-  thread.run = Thread::Run::ready;
-  thread.stop = stop;
+void Turns::take_or_queue(Thread& thread, Thread::Ready ready) {
+  thread.state = ready;
   Unit& unit = *thread.process->unit;
   if (!thread.tracer) unit.baton.queue(thread);
   gate_stops_.take_from_sleeper(unit);
@@ -39,11 +38,13 @@ void Turns::schedule(Unit& unit) {
   Thread& thread = *next;
   unit.baton.take(thread, tracer_.now());
   unit.patience.reset();
-  switch (std::exchange(thread.stop, Thread::Stop::none)) {
+  const auto ready = std::get<Thread::Ready>(thread.state);
+  switch (ready.stop) {
     case Thread::Stop::start:
       births_.start(thread);
       break;
     case Thread::Stop::exit:
+      thread.state = Thread::Syscall{};
       stopped_calls_.leave(thread);
       break;
     case Thread::Stop::preempted:
@@ -51,10 +52,8 @@ void Turns::schedule(Unit& unit) {
       break;
     case Thread::Stop::continued:
       thread.xstate.clear();
-      if (user_regs_struct regs; control_.get_regs(thread, regs)) control_.resume_user(thread, regs);
+      if (user_regs_struct regs; control_.get_regs(thread, regs)) control_.resume_user(thread, regs, ready.rewound);
       break;
-    case Thread::Stop::none:
-      CHECK(!"a thread without a stop is ready");
   }
 }
 

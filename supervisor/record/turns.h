@@ -30,7 +30,7 @@ class Turns {
         stopped_calls_(stopped_calls) {}
 
   // The thread has come to a stop that is handled when it has the baton.
-  void take_or_queue(Thread& thread, Thread::Stop stop);
+  void take_or_queue(Thread& thread, Thread::Ready ready);
   // Takes the unit's baton from its holder, and calls schedule().
   void give_up(Unit& unit);
   // Gives the unit's baton to the next thread that waits for it, if nobody has it.
