@@ -10,6 +10,7 @@
 #include "supervisor/record/layout_calls.h"
 #include "supervisor/record/object_sharing.h"
 #include "supervisor/record/outside_changes.h"
+#include "supervisor/record/packet_rings.h"
 #include "supervisor/record/woken_calls.h"
 #include "supervisor/tier/births.h"
 #include "supervisor/tier/memory_calls.h"
@@ -41,6 +42,7 @@ void CallEvents::open_call(Thread& thread, const Memory& memory) {
     thread.output_args = thread.args;
   }
   forced_.note_asked(thread, memory);
+  packet_rings_.note_request(thread, memory);
   thread.sending.clear();
   if (row.traffic == Traffic::send) {
     Unit& unit = *thread.process->unit;

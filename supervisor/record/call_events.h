@@ -14,12 +14,14 @@ class OutsideChanges;
 class LayoutCalls;
 class ForeignMemory;
 class ForcedSignals;
+class PacketRings;
 class WokenCalls;
 
 class CallEvents {
  public:
   CallEvents(Messages& messages, Findings& findings, ObjectSharing& object_sharing, OutsideChanges& outside,
-             LayoutCalls& layout, ForeignMemory& foreign, ForcedSignals& forced, WokenCalls& woken)
+             LayoutCalls& layout, ForeignMemory& foreign, ForcedSignals& forced, WokenCalls& woken,
+             PacketRings& packet_rings)
       : messages_(messages),
         findings_(findings),
         object_sharing_(object_sharing),
@@ -27,7 +29,8 @@ class CallEvents {
         layout_(layout),
         foreign_(foreign),
         forced_(forced),
-        woken_(woken) {}
+        woken_(woken),
+        packet_rings_(packet_rings) {}
 
   // Opens the event of the thread's call, to be filled in.
   Event& open_event(Thread& thread);
@@ -53,6 +56,7 @@ class CallEvents {
   ForeignMemory& foreign_;
   ForcedSignals& forced_;
   WokenCalls& woken_;
+  PacketRings& packet_rings_;
   // Reused memory:
   std::vector<Span> spans_;
   Bytes scratch_;

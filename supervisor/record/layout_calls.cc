@@ -8,6 +8,7 @@
 #include "supervisor/record/file_copies.h"
 #include "supervisor/record/findings.h"
 #include "supervisor/record/object_sharing.h"
+#include "supervisor/record/packet_rings.h"
 #include "supervisor/record/private_views.h"
 #include "supervisor/tier/registers.h"
 
@@ -22,6 +23,7 @@ bool LayoutCalls::mappable(Thread& thread) {
   if (thread.row->special != Special::mmap || (thread.args[3] & MAP_ANONYMOUS)) return true;
   struct stat info {};
   if (stat(descriptor_path(thread.process->pid, thread.args[4]).c_str(), &info) != 0) return true;
+  if (packet_rings_.is_mapped_whole(thread, info)) return true;
   const mode_t type = info.st_mode & S_IFMT;
   constexpr mode_t kNoType =
       0;  // what the kernel makes without a file: a virtual processor's state, a buffer of a device
@@ -60,6 +62,9 @@ void LayoutCalls::note(Thread& thread, int64_t result, Event& event, const gate:
   if (special == Special::mremap && !is_error(result))
     object_sharing_.note_growth(thread, static_cast<Address>(result), event);
   private_views_.report_fresh_view(thread, result);
+  if (special == Special::munmap && !is_error(result) && !process.packet_rings.empty()) {
+    PacketRings::forget(process, {thread.args[0], page_up(thread.args[0] + thread.args[1])});
+  }
   const bool maps = special == Special::mmap || special == Special::shmat;
   if (!maps || is_error(result)) return;
   const auto start = static_cast<Address>(result);

@@ -12,18 +12,21 @@ class CodePatching;
 class PrivateViews;
 class ObjectSharing;
 class FileCopies;
+class PacketRings;
 
 class LayoutCalls {
  public:
   LayoutCalls(MappedObjects& objects, GateArena* arena, Findings& findings, CodePatching& patching,
-              PrivateViews& private_views, ObjectSharing& object_sharing, FileCopies& files)
+              PrivateViews& private_views, ObjectSharing& object_sharing, FileCopies& files,
+              const PacketRings& packet_rings)
       : objects_(objects),
         arena_(arena),
         findings_(findings),
         patching_(patching),
         private_views_(private_views),
         object_sharing_(object_sharing),
-        files_(files) {}
+        files_(files),
+        packet_rings_(packet_rings) {}
 
   // Whether the call can be recorded if it maps memory. Mappings of devices cannot be made again, and in those of
   // sockets (packet(7)) and the like the kernel writes when it wants: the caller refuses them.
@@ -42,6 +45,7 @@ class LayoutCalls {
   PrivateViews& private_views_;
   ObjectSharing& object_sharing_;
   FileCopies& files_;
+  const PacketRings& packet_rings_;
 };
 
 }  // namespace redrive

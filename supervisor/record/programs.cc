@@ -149,6 +149,7 @@ void Programs::executed(pid_t pid, pid_t former_tid) {
   process.maps_growing = false;
   process.stand_ins.clear();
   process.written.clear();
+  process.packet_rings.clear();
   process.gate.reset();
   process.inherited.reset();
   if (auto memory = Memory::open(pid)) process.memory = std::move(*memory);

@@ -37,6 +37,7 @@
 #include "supervisor/record/object_sharing.h"
 #include "supervisor/record/object_views.h"
 #include "supervisor/record/outside_changes.h"
+#include "supervisor/record/packet_rings.h"
 #include "supervisor/record/placement.h"
 #include "supervisor/record/placer.h"
 #include "supervisor/record/preempter.h"
@@ -116,6 +117,7 @@ class Recorder {
   OutsideChanges outside_;
   ObjectSharing object_sharing_;
   CodePatching patching_;
+  PacketRings packet_rings_;
   LayoutCalls layout_;
   ForeignMemory foreign_;
   StateCapture capture_;

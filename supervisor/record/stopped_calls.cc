@@ -18,6 +18,7 @@
 #include "supervisor/record/layout_calls.h"
 #include "supervisor/record/lock_calls.h"
 #include "supervisor/record/object_sharing.h"
+#include "supervisor/record/packet_rings.h"
 #include "supervisor/record/placer.h"
 #include "supervisor/record/private_views.h"
 #include "supervisor/record/signal_delivery.h"
@@ -69,6 +70,7 @@ void StoppedCalls::enter(Thread& thread) {
   thread.args = syscall_args(thread.entry);
   thread.row = find_row(static_cast<int64_t>(thread.entry.orig_rax), thread.args);
   foreign_.let_write(unit);
+  PacketRings::take_back(*thread.process);
   if (!thread.process->written.empty()) {
     add_written(thread, before_syscall(thread.entry), SignalPoint::before_syscall);
   }
@@ -105,6 +107,7 @@ void StoppedCalls::enter(Thread& thread) {
   const bool may_sleep = row.lock_word ? locks_.waits_for_lock(thread) : row.may_block;
   events_.open_call(thread, Memory::snapshot(thread.process->memory));
   adapted_.open(thread);
+  packet_rings_.replace(thread);
   Messages::forget_closed(message_call(thread, thread.process->memory),
                           false);  // others may use the number before its exit is seen
   if (row.special == Special::exit_group || row.special == Special::exit) {
@@ -186,6 +189,7 @@ void StoppedCalls::leave(Thread& thread) {
     control_.set_regs(thread, regs);
   }
   if (thread.adapted) adapted_.fill(thread, stopped, regs);
+  if (thread.packet_ring) packet_rings_.replaced(thread, regs);
   if (std::exchange(thread.hides_untraced, false)) {
     if (thread.row->special == Special::clone) regs.rdi = thread.args[0];
     if (thread.row->special == Special::clone3) show_untraced(thread, thread.process->memory);
@@ -224,6 +228,7 @@ void StoppedCalls::leave(Thread& thread) {
     if (thread.process->gate) thread.process->gate->forget_changed(thread.row->special, thread.args, result);
     events_.close_call(thread, result, thread.process->memory);
   }
+  PacketRings::show(*thread.process);
   thread.xstate.clear();
   const bool came_from_gate = regs.orig_rax == ~0ull;
   if (came_from_gate && restarts(result)) {  // otherwise the kernel does that

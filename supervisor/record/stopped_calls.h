@@ -28,6 +28,7 @@ class Ends;
 class Placer;
 class TracerAnswers;
 class AdaptedOpens;
+class PacketRings;
 class LockCalls;
 class ConfinedCalls;
 class Turns;
@@ -39,7 +40,7 @@ class StoppedCalls {
                CallEvents& events, PrivateViews& private_views, ObjectSharing& object_sharing, LayoutCalls& layout,
                ForeignMemory& foreign, SignalDelivery& signals, ForcedSignals& forced, WokenCalls& woken,
                Joiner& joiner, Births& births, Ends& ends, Placer& placer, TracerAnswers& traced, AdaptedOpens& adapted,
-               LockCalls& locks, ConfinedCalls& confined, Turns& turns)
+               PacketRings& packet_rings, LockCalls& locks, ConfinedCalls& confined, Turns& turns)
       : tracer_(tracer),
         limits_(limits),
         objects_(objects),
@@ -62,6 +63,7 @@ class StoppedCalls {
         placer_(placer),
         traced_(traced),
         adapted_(adapted),
+        packet_rings_(packet_rings),
         locks_(locks),
         confined_(confined),
         turns_(turns) {}
@@ -99,6 +101,7 @@ class StoppedCalls {
   Placer& placer_;
   TracerAnswers& traced_;
   AdaptedOpens& adapted_;
+  PacketRings& packet_rings_;
   LockCalls& locks_;
   ConfinedCalls& confined_;
   Turns& turns_;

@@ -62,7 +62,7 @@ void ThreadControl::set_slot(Thread& thread) {
   slot->others_wait = unit.baton.is_awaited();
   const auto& restricted = thread.confinement.restricted();
   std::copy(restricted.begin(), restricted.end(), slot->restricted);
-  const bool nothing = process.gate->broken || process.opens_memory;
+  const bool nothing = process.gate->broken || process.opens_memory || !process.packet_rings.empty();
   const bool at_call = !thread.signals.empty() || !process.copies_to_reap.empty() || !unit.joining.empty() ||
                        !unit.writers.empty() || unit.checkpoint_first || unit.checkpoint_wanted ||
                        thread.asked_to_stop || !process.attached.empty();

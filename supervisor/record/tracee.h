@@ -25,6 +25,7 @@
 #include "supervisor/record/held_signals.h"
 #include "supervisor/record/interval_clock.h"
 #include "supervisor/record/messages.h"
+#include "supervisor/record/packet_ring.h"
 #include "supervisor/record/patience.h"
 #include "supervisor/record/placement.h"
 #include "supervisor/record/process_status.h"
@@ -72,6 +73,7 @@ struct Process {
   std::shared_ptr<RecordedGate> gate;               // the in-process tier; null: stops only
   std::shared_ptr<RecordedGate> inherited;          // of a forked child that has not run yet
   AddressRange vdso;                                // hidden from the program
+  std::vector<PacketRing> packet_rings;             // in whose place it has memory of its own: no call is served
   std::vector<MemoryWrite> written;                 // by other processes or the kernel, since its last event
   std::vector<pid_t> copies_to_reap;                // ended checkpoint copies, still zombies of this process
   uint64_t ignored_signals = 0;                     // how often a thread has stopped for one that is ignored
@@ -155,10 +157,11 @@ struct Thread {
   HeldSignals signals;           // that wait for its next event
   SignalTurns turns;
 
-  CallTimeout timeout;                 // of the current call
-  std::optional<std::string> adapted;  // what the file is to hold that it is opening (AdaptedFiles)
-  uint64_t seen_sleep = 0;             // Slot::sleeps of the served call that it was seen in last
-  Clock::time_point seen_asleep_at{};  // ... for the first time
+  CallTimeout timeout;                     // of the current call
+  std::optional<tpacket_req> packet_ring;  // what it is mapping (PacketRings)
+  std::optional<std::string> adapted;      // what the file is to hold that it is opening (AdaptedFiles)
+  uint64_t seen_sleep = 0;                 // Slot::sleeps of the served call that it was seen in last
+  Clock::time_point seen_asleep_at{};      // ... for the first time
 };
 
 struct Unit {
