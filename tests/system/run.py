@@ -3,6 +3,7 @@
 import argparse
 import concurrent.futures
 import fnmatch
+import importlib
 import os
 import pathlib
 import shlex
@@ -14,7 +15,10 @@ import traceback
 
 sys.dont_write_bytecode = True
 import harness  # noqa: E402
-import bad_input, breakpoints, caching, concurrency, confined, containment, debian, documented, evaluating, faults, inherited, interrupts, kills, large, limits, logging_share, mutants, papers_check, preparing, privacy, processors, programs, random_programs, real, real_programs, reports, sandboxes, shared_mappings, sweeps, tiers, transports, unending, workloads  # noqa: E401,E402,F401  (each registers its tests)
+
+for path in sorted(pathlib.Path(__file__).parent.glob("*.py")):
+    if path.stem != "run":
+        importlib.import_module(path.stem)  # it registers its tests
 
 FAILURE_AT_END = 600  # characters of a failure that are printed once more after all tests
 

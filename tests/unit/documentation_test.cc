@@ -66,7 +66,6 @@ std::string refused_calls() {
 
 }  // namespace
 
-// With REDRIVE_UPDATE=1 in the environment, the page is updated instead.
 TEST_CASE("redrive(1) lists the calls that the syscall table refuses, with their reasons") {
   const std::string page = contents("man/redrive.1");
   const size_t begin = page.find(kBegin), end = page.find(kEnd);
@@ -76,6 +75,7 @@ TEST_CASE("redrive(1) lists the calls that the syscall table refuses, with their
   const std::string wanted = refused_calls();
   if (std::getenv("REDRIVE_UPDATE"))
     std::ofstream("man/redrive.1") << page.substr(0, first) + wanted + page.substr(end);
+  INFO("with REDRIVE_UPDATE=1 in the environment, this test updates the page");
   CHECK(contents("man/redrive.1").substr(first, wanted.size() + kEnd.size()) == wanted + std::string(kEnd));
 }
 
