@@ -40,6 +40,7 @@ void HeldSignals::hold(const siginfo_t& info, Clock::time_point now) {
 }
 
 bool HeldSignals::raise(Tracer& tracer, pid_t pid, pid_t tid, const SignalTurns& turns) {
+  forget_taken(tracer, tid);
   const auto may_come = [&](const siginfo_t& info) { return !turns.must_wait(info); };
   auto next = std::find_if(held_.begin(), held_.end(), may_come);
   if (next == held_.end()) return false;
@@ -59,9 +60,16 @@ bool HeldSignals::raise(Tracer& tracer, pid_t pid, pid_t tid, const SignalTurns&
 }
 
 bool HeldSignals::raise(Tracer& tracer, pid_t pid, pid_t tid, const siginfo_t& info) {
+  forget_taken(tracer, tid);
   if (!tracer.send(pid, tid, carrier_of(info.si_signo))) return false;
   raised_.push_back(info);
   return true;
+}
+
+void HeldSignals::forget_taken(Tracer& tracer, pid_t tid) {
+  if (raised_.empty()) return;
+  const uint64_t pending = tracer.signal_masks(tid).pending;
+  std::erase_if(raised_, [&](const siginfo_t& raised) { return !(pending & bit_of(carrier_of(raised.si_signo))); });
 }
 
 std::optional<siginfo_t> HeldSignals::arrived(int signal) {

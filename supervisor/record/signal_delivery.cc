@@ -73,6 +73,8 @@ uint64_t frame_size(const Memory& memory, Address sp) {
 
 }  // namespace
 
+bool is_ignored(const SignalMasks& masks, int signal) { return disposition(masks, signal) == Disposition::ignored; }
+
 void SignalDelivery::handle(Thread& thread, int signal) {
   user_regs_struct regs;
   siginfo_t info{};
@@ -90,9 +92,12 @@ void SignalDelivery::handle(Thread& thread, int signal) {
   } else if (signal == SIGCONT) {
     forget_stops(*thread.process);
   }
+  if (!raised && thread.process->threads > 1 && info.si_code != SI_TKILL && !caused_by_instruction(info)) {
+    TakenSignals& taken = thread.process->taken;
+    ++(is_ignored(tracer_.signal_masks(thread.process->pid), signal) ? taken.ignored : taken.others);
+  }
   if (thread.sleeps_in_served_call() && !caused_by_instruction(info)) {
-    gate_stops_.disturb(thread, disposition(tracer_.signal_masks(thread.process->pid), signal) != Disposition::ignored,
-                        signal);
+    gate_stops_.disturb(thread, !is_ignored(tracer_.signal_masks(thread.process->pid), signal), signal);
     return;
   }
   if (!thread.is<Thread::User>()) {
@@ -146,7 +151,6 @@ void SignalDelivery::handle(Thread& thread, int signal) {
 void SignalDelivery::ignore(Thread& thread, int signal) {
   const bool again = thread.turns.has_had(signal);
   thread.turns.has_now(signal);
-  ++thread.process->ignored_signals;
   if (again) ask_to_stop(thread);
   gate_stops_.leave_gate(thread);
   control_.run_on(thread, again ? signal : 0);

@@ -65,4 +65,7 @@ class SignalDelivery {
   StopHandler& handler_;
 };
 
+// Whether a process with these masks does nothing about this signal.
+bool is_ignored(const SignalMasks& masks, int signal);
+
 }  // namespace redrive

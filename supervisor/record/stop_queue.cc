@@ -37,6 +37,14 @@ bool StopQueue::holds(pid_t tid) const {
   return std::any_of(stops_.begin(), stops_.end(), [&](const Stopped& stopped) { return stopped.tid == tid; });
 }
 
+int StopQueue::signal_of(pid_t tid) const {
+  for (const Stopped& stopped : stops_) {
+    const auto* const signalled = std::get_if<SignalStop>(&stopped.stop);
+    if (signalled && stopped.tid == tid) return signalled->signal;
+  }
+  return 0;
+}
+
 void StopQueue::await(pid_t tid) {
   if (holds(tid)) return;
   if (const auto stop = tracer_.wait(tid)) stops_.push_back({tid, *stop});

@@ -46,6 +46,12 @@ struct SignalAction {
   uint64_t handler = 0, flags = 0, restorer = 0, mask = 0;
 };
 
+// How many signals threads have stopped for that were not sent to them alone.
+struct TakenSignals {
+  uint64_t ignored = 0;
+  uint64_t others = 0;
+};
+
 struct Process {
   ProcessSerial serial = 0;
   pid_t pid = -1;
@@ -76,7 +82,7 @@ struct Process {
   std::vector<PacketRing> packet_rings;             // in whose place it has memory of its own: no call is served
   std::vector<MemoryWrite> written;                 // by other processes or the kernel, since its last event
   std::vector<pid_t> copies_to_reap;                // ended checkpoint copies, still zombies of this process
-  uint64_t ignored_signals = 0;                     // how often a thread has stopped for one that is ignored
+  TakenSignals taken;                               // by its threads, if it has several
   std::set<pid_t> attached;                         // threads that it traces, and whose stop it has not waited for
 
   // What is mapped and patched in its memory; null: nothing.
@@ -145,16 +151,16 @@ struct Thread {
   std::optional<SignalAction> asked;      // the mask or action that its current call sets
   Confinement confinement;
 
-  bool exited = false;           // a leader whose end is not reported yet
-  bool reports_exit = false;     // ... before the kernel takes its memory
-  bool left_out = false;         // it was killed, and an image does not have it: nothing is recorded of its end
-  bool asked_to_stop = false;    // by ask_to_stop(); it has come to no call's entry since
-  bool preempting = false;       // it was interrupted to be preempted, and has not stopped yet
-  bool woken = false;            // the recorder woke it up in a call that stops
-  pid_t tracer = 0;              // the recorded process that has it stopped (TracerAnswers); 0: none
-  uint64_t ignored_signals = 0;  // those of the process at the entry of the current call
-  int in_hand = 0;               // the signal that it is stopped for, to be delivered when it continues; 0: none
-  HeldSignals signals;           // that wait for its next event
+  bool exited = false;         // a leader whose end is not reported yet
+  bool reports_exit = false;   // ... before the kernel takes its memory
+  bool left_out = false;       // it was killed, and an image does not have it: nothing is recorded of its end
+  bool asked_to_stop = false;  // by ask_to_stop(); it has come to no call's entry since
+  bool preempting = false;     // it was interrupted to be preempted, and has not stopped yet
+  bool woken = false;          // the recorder woke it up in a call that stops
+  pid_t tracer = 0;            // the recorded process that has it stopped (TracerAnswers); 0: none
+  TakenSignals taken_before;   // by the threads of the process, at the entry of the current call
+  int in_hand = 0;             // the signal that it is stopped for, to be delivered when it continues; 0: none
+  HeldSignals signals;         // that wait for its next event
   SignalTurns turns;
 
   CallTimeout timeout;                     // of the current call

@@ -2,8 +2,9 @@
 
 #include <sys/syscall.h>
 
-#include <algorithm>
+#include <bit>
 
+#include "supervisor/record/signal_delivery.h"
 #include "supervisor/record/stop_queue.h"
 #include "supervisor/record/thread_control.h"
 #include "supervisor/tier/registers.h"
@@ -12,28 +13,33 @@ namespace redrive {
 
 int64_t WokenCalls::result(Thread& thread, int64_t result) {
   const bool woken = std::exchange(thread.woken, false);
-  // After a handler the kernel has nothing to restart, and says so with EINTR, whether the thread was woken or not.
+  // After a handler the kernel has nothing to restart, and fails the call with EINTR, whether it was woken or not.
   if (result != -EINTR || thread.entry.orig_rax == SYS_restart_syscall) return result;
-  const SignalMasks masks = tracer_.signal_masks(thread.tid);
-  if (!woken && !(masks.pending & ~masks.blocked) && !was_taken_by_another(thread)) return result;
+  if (!woken && !woken_by_signals(thread)) return result;
   thread.timeout.enters_again({thread.row, thread.args, thread.process->memory});
   return kErestartNoHandler;
 }
 
-// One that is ignored, which the program must not notice. It may still be to be handled; if that one is caught, it
-// could as well have come to the other thread at once.
-bool WokenCalls::was_taken_by_another(const Thread& thread) {
-  if (thread.process->ignored_signals != thread.ignored_signals) return true;
-  const auto& threads = thread.process->unit->threads;
-  return std::any_of(threads.begin(), threads.end(), [&](const auto& entry) {
-    const Thread& other = *entry.second;
-    const bool beside = &other != &thread && other.process == thread.process && !other.exited;
-    return beside && (stops_.holds(other.tid) || tracer_.has_stopped(other.tid));
-  });
+bool WokenCalls::woken_by_signals(const Thread& thread) {
+  const Process& process = *thread.process;
+  const SignalMasks masks = tracer_.signal_masks(thread.tid);
+  const uint64_t pending = masks.pending & ~masks.blocked;
+  bool ignored = pending != 0 || process.taken.ignored != thread.taken_before.ignored;
+  bool others_taken = process.taken.others != thread.taken_before.others;
+  for (uint64_t left = pending; left != 0; left &= left - 1) {
+    if (!is_ignored(masks, std::countr_zero(left) + 1)) return true;
+  }
+  for (const auto& [serial, other] : process.unit->threads) {
+    if (other == &thread || other->process != &process || other->exited) continue;
+    if (tracer_.has_stopped(other->tid)) stops_.await(other->tid);
+    const int signal = stops_.signal_of(other->tid);
+    if (signal != 0) (is_ignored(masks, signal) ? ignored : others_taken) = true;
+  }
+  return ignored && !others_taken;
 }
 
 void WokenCalls::enter(Thread& thread) {
-  thread.ignored_signals = thread.process->ignored_signals;
+  thread.taken_before = thread.process->taken;
   const auto left = thread.timeout.enter({thread.row, thread.args, thread.process->memory}, tracer_.now());
   if (!left) return;
   user_regs_struct regs = thread.entry;

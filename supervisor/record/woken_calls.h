@@ -12,7 +12,7 @@ class ThreadControl;
 
 class WokenCalls {
  public:
-  WokenCalls(Tracer& tracer, const StopQueue& stops, ThreadControl& control)
+  WokenCalls(Tracer& tracer, StopQueue& stops, ThreadControl& control)
       : tracer_(tracer), stops_(stops), control_(control) {}
 
   // A tracee is woken by signals that it ignores, too, and by its tracer. The kernel then enters most calls again, but
@@ -27,11 +27,12 @@ class WokenCalls {
   void leave(Thread& thread, Event& event);
 
  private:
-  // A signal to the process wakes one thread, and another one may take it.
-  bool was_taken_by_another(const Thread& thread);
+  // Whether a handler runs now, or the thread was woken by a signal that the process ignores. A signal to the process
+  // wakes one thread, and another one may take it: if the process does something about that one, the call fails.
+  bool woken_by_signals(const Thread& thread);
 
   Tracer& tracer_;
-  const StopQueue& stops_;
+  StopQueue& stops_;
   ThreadControl& control_;
 };
 

@@ -45,7 +45,10 @@ Stop FakeTracer::take(pid_t tid) {
   const Stop stop = tracee.script.front();
   tracee.script.pop_front();
   tracee.stopped = true;
-  if (const auto* signalled = std::get_if<SignalStop>(&stop)) tracee.siginfo.si_signo = signalled->signal;
+  if (const auto* signalled = std::get_if<SignalStop>(&stop)) {
+    tracee.siginfo.si_signo = signalled->signal;
+    tracee.signals.pending &= ~bit_of(signalled->signal);
+  }
   if (is<Gone>(stop)) {
     tracees_.erase(tid);
     std::erase(by_age_, tid);
@@ -170,6 +173,7 @@ bool FakeTracer::send(pid_t pid, int signal) {
 bool FakeTracer::send(pid_t pid, pid_t tid, int signal) {
   asked.push_back(fmt::format("{}/{}: send {}", pid, tid, signal));
   Tracee* const tracee = find(tid);
+  if (tracee) tracee->signals.pending |= bit_of(signal);
   if (tracee && signal == SIGKILL) kill(*tracee);
   return tracee;
 }

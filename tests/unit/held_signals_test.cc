@@ -248,6 +248,29 @@ TEST_CASE(
   CHECK_EQ(held.thread->signal_mask, 0);
 }
 
+TEST_CASE("a raised signal that the thread has taken without a stop is not to come any more") {
+  Held held;
+  auto& pending = held.thread->signals.pending;
+  held.thread->signal_mask = bit_of(SIGRTMIN) | bit_of(SIGUSR1);
+  held.signals.hold(signal_of(SIGRTMIN, SI_TIMER, 1), held.tracer.now());
+  held.signals.hold(signal_of(SIGUSR1, SI_USER, 1), held.tracer.now());
+  CHECK_FALSE(held.raise());
+  CHECK_EQ(pending, bit_of(SIGRTMIN) | bit_of(SIGUSR1));
+  pending = 0;  // sigtimedwait(2)
+  held.thread->signal_mask = 0;
+  held.signals.hold(signal_of(SIGRTMIN, SI_QUEUE, 2), held.tracer.now());
+  held.signals.hold(signal_of(SIGUSR1, SI_USER, 2), held.tracer.now());
+  held.sent();
+  CHECK(held.raise());
+  CHECK(held.raise());
+  CHECK(held.sent() == Lines{Held::sends(SIGRTMIN), Held::sends(SIGUSR1)});
+  for (const int signal : {SIGRTMIN, SIGUSR1}) {
+    const auto arrived = held.signals.arrived(signal);
+    REQUIRE(arrived);
+    CHECK_EQ(arrived->si_pid, 2);
+  }
+}
+
 TEST_CASE("a queued signal overtakes none that was sent before it") {
   Held held;
   const siginfo_t next = signal_of(SIGRTMIN, SI_QUEUE), other = signal_of(SIGRTMIN + 1, SI_QUEUE);

@@ -46,7 +46,7 @@ struct SimulatedKernel::Process {
   std::vector<pid_t> children;  // that have not been waited for
   std::deque<siginfo_t> pending;
   uint64_t cpu_ns = 0;
-  uint64_t caught = 0;  // signals to the process that one of its threads has taken and handles
+  uint64_t caught = 0;  // signals that one of its threads has taken and handles
   bool ending = false, ended = false;
 };
 
@@ -76,13 +76,15 @@ struct SimulatedKernel::Task {
   std::vector<Frame> frames;
   unsigned calls_left = 0;
   bool interrupted = false, stops_at_exit = false, steps = false, reports_exit = false, begun = false, lives = true;
-  uint64_t caught_before = 0;  // Process::caught at the beginning of the call
-  bool owes_handler = false;   // a call has ended with EINTR
-  int64_t result = 0;          // of the call that it is in
-  Clock::time_point until{};   // it sleeps
-  pid_t waits_for = 0;         // until a child of vfork(2) has ended
-  int sent = 0, seen = 0;      // queued signals to it, by their values
-  std::optional<Stop> end;     // not to be reported before all others of the process have ended
+  uint64_t caught_before = 0;    // Process::caught at the beginning of the call
+  bool woken_to_handle = false;  // a caught signal has ended the call with EINTR
+  bool sleeps_on = false;        // ... but the tracer has it begin again
+  bool owes_handler = false;     // a call has ended with EINTR
+  int64_t result = 0;            // of the call that it is in
+  Clock::time_point until{};     // it sleeps
+  pid_t waits_for = 0;           // until a child of vfork(2) has ended
+  int sent = 0, seen = 0;        // queued signals to it, by their values
+  std::optional<Stop> end;       // not to be reported before all others of the process have ended
 };
 
 SimulatedKernel::SimulatedKernel(uint64_t seed) : random_(seed) {
@@ -210,6 +212,7 @@ void SimulatedKernel::resume(pid_t tid, Resume how, int signal) {
       } else {
         task->at = Task::At::inside;
         task->begun = false;
+        task->caught_before = task->process->caught;
         ++calls_;
         log(*task, is_exit(number) ? Logged::What::end : Logged::What::entry, static_cast<int>(number));
       }
@@ -219,11 +222,15 @@ void SimulatedKernel::resume(pid_t tid, Resume how, int signal) {
       break;
     case Task::At::exit:
       log(*task, Logged::What::exit, static_cast<int>(number < 0 ? SYS_rt_sigreturn : number), number < 0 ? 0 : result);
-      // A signal to the process wakes one thread, and another one may take it.
+      // A signal to the process wakes one thread, and another one may take it. The tracer cannot tell it from one that
+      // was sent to that thread.
+      task->sleeps_on |= task->woken_to_handle && starts_again(result);
+      task->woken_to_handle = false;
       task->owes_handler = number >= 0 && result == -EINTR && task->process->caught == task->caught_before;
       task->at = Task::At::returning;
       break;
     case Task::At::returning:
+      if (const auto* was = std::get_if<SignalStop>(&stop)) note_taken(*task, was->signal);  // the tracer knows it now
       if (signal != 0) handle_signal(*task, task->siginfo);
       break;
     case Task::At::user:
@@ -359,7 +366,6 @@ int SimulatedKernel::next_call(Task& task) {
 
 void SimulatedKernel::begin_call(Task& task) {
   if (!makes_task(task.regs.orig_rax)) REQUIRE_EQ(task.mask, task.own_mask);
-  task.caught_before = task.process->caught;
   switch (task.regs.orig_rax) {
     case SYS_exit:
       end(task, {static_cast<int>(task.regs.rdi), 0});
@@ -424,6 +430,7 @@ bool SimulatedKernel::continue_call(Task& task) {
       end_call(task, kErestartNoHand);
       return true;
     case SYS_epoll_wait:
+      task.woken_to_handle = handles_next(task);
       end_call(task, -EINTR);
       return true;
     default:
@@ -469,6 +476,12 @@ bool SimulatedKernel::is_signalled(Task& task) {
   return queue_with_next(task, index);
 }
 
+bool SimulatedKernel::handles_next(Task& task) {
+  size_t index = 0;
+  const auto* const queue = queue_with_next(task, index);
+  return queue && (kAllCaught & bit((*queue)[index].si_signo));
+}
+
 // Where the next signal that the task does not block is; null if there is none.
 std::deque<siginfo_t>* SimulatedKernel::queue_with_next(Task& task, size_t& index) {
   for (auto* const queue : {&task.pending, &task.process->pending}) {
@@ -488,11 +501,12 @@ void SimulatedKernel::return_to_user(Task& task) {
   if (auto* const queue = queue_with_next(task, index)) {
     task.siginfo = (*queue)[index];
     queue->erase(queue->begin() + static_cast<ptrdiff_t>(index));
-    if (queue == &task.process->pending && (kAllCaught & bit(task.siginfo.si_signo))) ++task.process->caught;
+    note_taken(task, task.siginfo.si_signo);
     task.stop = SignalStop{task.siginfo.si_signo};
     return;
   }
   REQUIRE_MESSAGE(!task.owes_handler, fmt::format("{} was interrupted by nothing", task.tid));
+  REQUIRE_MESSAGE(!task.sleeps_on, fmt::format("{} sleeps on, though a handler has run", task.tid));
   user_regs_struct& regs = task.regs;
   const auto result = static_cast<int64_t>(regs.rax);
   if (static_cast<int64_t>(regs.orig_rax) >= 0 && starts_again(result)) {
@@ -501,6 +515,10 @@ void SimulatedKernel::return_to_user(Task& task) {
   }
   regs.orig_rax = ~0ull;
   task.at = Task::At::user;
+}
+
+void SimulatedKernel::note_taken(const Task& task, int signal) {
+  if ((kAllCaught & bit(signal)) && task.siginfo.si_code != SI_TKILL) ++task.process->caught;
 }
 
 // The tracer has let the signal through.
@@ -521,7 +539,7 @@ void SimulatedKernel::handle_signal(Task& task, siginfo_t info) {
   if (info.si_signo == kQueued && info.si_code == SI_QUEUE) {
     REQUIRE_MESSAGE(info.si_value.sival_int == ++task.seen, fmt::format("{} was overtaken", info.si_value.sival_int));
   }
-  task.owes_handler = false;
+  task.owes_handler = task.sleeps_on = false;
   task.frames.push_back({regs, task.own_mask});
   task.mask = task.own_mask |= bit(info.si_signo);
   regs.rsp -= kFrame;

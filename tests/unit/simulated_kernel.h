@@ -103,6 +103,8 @@ class SimulatedKernel : public Tracer {
   void queue(Process& process, Task* task, const siginfo_t& info);
   std::deque<siginfo_t>* queue_with_next(Task& task, size_t& index);
   bool is_signalled(Task& task);
+  bool handles_next(Task& task);
+  static void note_taken(const Task& task, int signal);
   void send_something();
   void end(Task& task, TraceeEnd end);
   void end_all(Process& process, TraceeEnd end);
