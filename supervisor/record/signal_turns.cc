@@ -12,9 +12,7 @@ constexpr size_t kMostLevels = 64;
 
 }  // namespace
 
-bool SignalTurns::must_wait(const siginfo_t& info) const {
-  return !is_queued(info) && has_had(info.si_signo);
-}
+bool SignalTurns::must_wait(const siginfo_t& info) const { return !is_queued(info) && has_had(info.si_signo); }
 
 bool SignalTurns::has_had(int signal) const { return levels_.back().had & bit_of(signal); }
 

@@ -168,8 +168,9 @@ Result<void> alter(const std::string& from, const std::string& to, const std::st
 int main(int argc, char** argv) {
   using namespace redrive;
   if (argc < 4 || argc > 5) {
-    fmt::print(stderr, "usage: trace_alter FROM TO "
-                       "payload|swap|result|newer|memory|registers|extended|unstored|skipped [UNIT]\n");
+    fmt::print(stderr,
+               "usage: trace_alter FROM TO "
+               "payload|swap|result|newer|memory|registers|extended|unstored|skipped [UNIT]\n");
     return 2;
   }
   try {

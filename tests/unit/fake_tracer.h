@@ -60,7 +60,8 @@ class FakeTracer : public Tracer {
   // Returns the mask above as the blocked signals.
   SignalMasks signal_masks(pid_t tid) override;
 
-  // A signal to a thread is pending until the thread stops for it. SIGKILL ends the tracee: it is no longer stopped where it was, and its end is its next stop.
+  // A signal to a thread is pending until the thread stops for it. SIGKILL ends the tracee: it is no longer stopped
+  // where it was, and its end is its next stop.
   bool send(pid_t pid, int signal) override;
   bool send(pid_t pid, pid_t tid, int signal) override;
 
