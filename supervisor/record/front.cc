@@ -86,7 +86,8 @@ class GroupMember {
     if (pid_ > 0) wait_for(pid_, status);
   }
 
-  // Who has sent it the signal since it was last asked; 0 if nobody has, or if it was stopped with the group.
+  // Returns the process that has sent it the signal since it was last asked; 0 if none has, or if it was stopped with
+  // the group.
   pid_t sender_of(int signal) {
     const Question question{++asked_, signal};
     if (send(ours_.get(), &question, sizeof question, MSG_NOSIGNAL) != sizeof question) return 0;

@@ -40,10 +40,10 @@ void HeldSignals::hold(const siginfo_t& info, Clock::time_point now) {
 }
 
 bool HeldSignals::raise(Tracer& tracer, pid_t pid, pid_t tid, const SignalTurns& turns) {
-  forget_taken(tracer, tid);
   const auto may_come = [&](const siginfo_t& info) { return !turns.must_wait(info); };
   auto next = std::find_if(held_.begin(), held_.end(), may_come);
   if (next == held_.end()) return false;
+  forget_taken(tracer, tid);
   uint64_t blocked = 0;
   tracer.get_signal_mask(tid, blocked);
   for (; next != held_.end(); next = std::find_if(held_.begin(), held_.end(), may_come)) {
@@ -54,13 +54,17 @@ bool HeldSignals::raise(Tracer& tracer, pid_t pid, pid_t tid, const SignalTurns&
     if (pending && info.si_signo < kFirstRealTime) continue;  // the kernel keeps one of each
     // SIGCONT came, and has taken back the stop (signal(7)).
     if (stops_the_group(info.si_signo) && (tracer.signal_masks(tid).pending & bit_of(SIGCONT))) continue;
-    if (raise(tracer, pid, tid, info) && !(blocked & bit_of(carrier_of(info.si_signo)))) return true;
+    if (send(tracer, pid, tid, info) && !(blocked & bit_of(carrier_of(info.si_signo)))) return true;
   }
   return false;
 }
 
 bool HeldSignals::raise(Tracer& tracer, pid_t pid, pid_t tid, const siginfo_t& info) {
   forget_taken(tracer, tid);
+  return send(tracer, pid, tid, info);
+}
+
+bool HeldSignals::send(Tracer& tracer, pid_t pid, pid_t tid, const siginfo_t& info) {
   if (!tracer.send(pid, tid, carrier_of(info.si_signo))) return false;
   raised_.push_back(info);
   return true;

@@ -91,6 +91,7 @@ class HeldSignals {
   std::optional<uint64_t> mask_;  // the thread's own, while some are kept off
 
   void block(Tracer& tracer, pid_t tid, uint64_t signals);
+  bool send(Tracer& tracer, pid_t pid, pid_t tid, const siginfo_t& info);
   // What was raised while the thread blocked it may have been taken without a stop (sigtimedwait(2), signalfd(2)).
   void forget_taken(Tracer& tracer, pid_t tid);
 };

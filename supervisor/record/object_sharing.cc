@@ -90,7 +90,7 @@ MappedObject* ObjectSharing::object_mapped(Thread& thread, const Mapping& made) 
                      stat(descriptor_path(pid, thread.args[4]).c_str(), &info) == 0 && S_ISREG(info.st_mode);
   MappedObject& object = objects_.of(made);
   object.has_file |= named;
-  // Of a file that is mostly holes, the trace holds no copy, only what the file contains.
+  // The trace holds no copy of a file that is mostly holes, only what the file contains.
   const bool sparse = info.st_size > static_cast<off_t>(kMostInEvent) && info.st_blocks < info.st_size / 512 / 2;
   if (!named || sparse || DescriptorInfo::read(pid, thread.args[4]).writes()) {
     object.writable = true;

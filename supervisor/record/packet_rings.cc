@@ -36,7 +36,7 @@ bool PacketRings::is_mapped_whole(const Thread& thread, const struct stat& socke
 }
 
 void PacketRings::replace(Thread& thread) {
-  if (thread.row->special != Special::mmap || (thread.args[3] & MAP_ANONYMOUS)) return;
+  if (requests_.empty() || thread.row->special != Special::mmap || (thread.args[3] & MAP_ANONYMOUS)) return;
   struct stat file {};
   if (stat(descriptor_path(thread.process->pid, thread.args[4]).c_str(), &file) != 0) return;
   if (!is_mapped_whole(thread, file)) return;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <optional>
 
 #include "supervisor/record/ends.h"
 #include "supervisor/record/findings.h"
@@ -92,12 +93,17 @@ void SignalDelivery::handle(Thread& thread, int signal) {
   } else if (signal == SIGCONT) {
     forget_stops(*thread.process);
   }
+  std::optional<SignalMasks> known;
+  const auto masks = [&]() -> const SignalMasks& {
+    if (!known) known = tracer_.signal_masks(thread.process->pid);
+    return *known;
+  };
   if (!raised && thread.process->threads > 1 && info.si_code != SI_TKILL && !caused_by_instruction(info)) {
     TakenSignals& taken = thread.process->taken;
-    ++(is_ignored(tracer_.signal_masks(thread.process->pid), signal) ? taken.ignored : taken.others);
+    ++(is_ignored(masks(), signal) ? taken.ignored : taken.others);
   }
   if (thread.sleeps_in_served_call() && !caused_by_instruction(info)) {
-    gate_stops_.disturb(thread, !is_ignored(tracer_.signal_masks(thread.process->pid), signal), signal);
+    gate_stops_.disturb(thread, !is_ignored(masks(), signal), signal);
     return;
   }
   if (!thread.is<Thread::User>()) {
@@ -129,7 +135,7 @@ void SignalDelivery::handle(Thread& thread, int signal) {
     return;
   }
   if (!at_event && gate_stops_.end_cut_short(thread, signal)) return;
-  const Disposition what = disposition(tracer_.signal_masks(thread.process->pid), signal);
+  const Disposition what = disposition(masks(), signal);
   // A stop lets other threads run, and the end of a process lets others that share its memory run: their order is that
   // of events.
   const Unit& unit = *thread.process->unit;

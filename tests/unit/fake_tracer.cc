@@ -114,47 +114,6 @@ bool FakeTracer::interrupt(pid_t tid) {
   return lives;
 }
 
-bool FakeTracer::get_regs(pid_t tid, user_regs_struct& regs) {
-  const Tracee* const tracee = stopped(tid);
-  if (tracee) regs = tracee->regs;
-  return tracee;
-}
-
-bool FakeTracer::set_regs(pid_t tid, const user_regs_struct& regs) {
-  Tracee* const tracee = stopped(tid);
-  if (tracee) tracee->regs = regs;
-  return tracee;
-}
-
-Bytes FakeTracer::get_xstate(pid_t tid) {
-  const Tracee* const tracee = stopped(tid);
-  return tracee ? tracee->xstate : Bytes();
-}
-
-bool FakeTracer::get_siginfo(pid_t tid, siginfo_t& info) {
-  const Tracee* const tracee = stopped(tid);
-  if (tracee) info = tracee->siginfo;
-  return tracee;
-}
-
-bool FakeTracer::set_siginfo(pid_t tid, const siginfo_t& info) {
-  Tracee* const tracee = stopped(tid);
-  if (tracee) tracee->siginfo = info;
-  return tracee;
-}
-
-bool FakeTracer::get_signal_mask(pid_t tid, uint64_t& mask) {
-  const Tracee* const tracee = stopped(tid);
-  if (tracee) mask = tracee->signal_mask;
-  return tracee;
-}
-
-bool FakeTracer::set_signal_mask(pid_t tid, uint64_t mask) {
-  Tracee* const tracee = stopped(tid);
-  if (tracee) tracee->signal_mask = mask;
-  return tracee;
-}
-
 SignalMasks FakeTracer::signal_masks(pid_t tid) {
   const Tracee* const tracee = find(tid);
   if (!tracee) return {};

@@ -10,19 +10,15 @@
 #include <string>
 #include <vector>
 
-#include "supervisor/record/tracer.h"
+#include "tests/unit/stopped_tracees.h"
 
 namespace redrive {
 
-class FakeTracer : public Tracer {
+class FakeTracer : public StoppedTracees {
  public:
-  struct Tracee {
+  struct Tracee : TraceeContext {
     std::deque<Stop> script;
     bool stopped = false;
-    user_regs_struct regs{};
-    Bytes xstate = Bytes(64);
-    siginfo_t siginfo{};
-    uint64_t signal_mask = 0;
     SignalMasks signals;
   };
 
@@ -50,13 +46,6 @@ class FakeTracer : public Tracer {
   void listen(pid_t tid) override;
   bool interrupt(pid_t tid) override;
 
-  bool get_regs(pid_t tid, user_regs_struct& regs) override;
-  bool set_regs(pid_t tid, const user_regs_struct& regs) override;
-  Bytes get_xstate(pid_t tid) override;
-  bool get_siginfo(pid_t tid, siginfo_t& info) override;
-  bool set_siginfo(pid_t tid, const siginfo_t& info) override;
-  bool get_signal_mask(pid_t tid, uint64_t& mask) override;
-  bool set_signal_mask(pid_t tid, uint64_t mask) override;
   // Returns the mask above as the blocked signals.
   SignalMasks signal_masks(pid_t tid) override;
 
@@ -71,6 +60,7 @@ class FakeTracer : public Tracer {
 
  private:
   Tracee* stopped(pid_t tid);
+  TraceeContext* context(pid_t tid) override { return stopped(tid); }
   Stop take(pid_t tid);
   void kill(Tracee& tracee);
 

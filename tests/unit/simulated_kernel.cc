@@ -26,8 +26,7 @@ bool starts_again(int64_t result) { return result <= kErestartSys && result >= k
 // What every program does about signals: the first has its calls end with EINTR, and of the last each one counts.
 constexpr int kCaught = SIGUSR1, kRestarting = SIGALRM, kIgnored = SIGURG, kQueued = 40;
 constexpr int kFirstRealTime = 32;
-constexpr uint64_t bit(int signal) { return uint64_t{1} << (signal - 1); }
-constexpr uint64_t kAllCaught = bit(kCaught) | bit(kRestarting) | bit(kQueued);
+constexpr uint64_t kAllCaught = bit_of(kCaught) | bit_of(kRestarting) | bit_of(kQueued);
 
 constexpr size_t kMostBirths = 8;
 constexpr unsigned kFewestCalls = 2, kMostCalls = 12;  // of a thread
@@ -50,7 +49,7 @@ struct SimulatedKernel::Process {
   bool ending = false, ended = false;
 };
 
-struct SimulatedKernel::Task {
+struct SimulatedKernel::Task : TraceeContext {
   // Where it is, or would be if it were not stopped.
   enum class At {
     user,      // between two calls
@@ -69,9 +68,7 @@ struct SimulatedKernel::Task {
   At at = At::returning;
   std::optional<Stop> stop;  // it does not run
   bool reported = false;     // ... and was waited for
-  user_regs_struct regs{};
-  uint64_t mask = 0, own_mask = 0;  // the kernel's, and what the program knows of
-  siginfo_t siginfo{};
+  uint64_t own_mask = 0;     // signal_mask, as far as the program knows
   std::deque<siginfo_t> pending;
   std::vector<Frame> frames;
   unsigned calls_left = 0;
@@ -105,6 +102,8 @@ SimulatedKernel::Task* SimulatedKernel::stopped(pid_t tid) {
   Task* const task = find(tid);
   return task && task->stop && task->reported ? task : nullptr;
 }
+
+TraceeContext* SimulatedKernel::context(pid_t tid) { return stopped(tid); }
 
 SimulatedKernel::Task& SimulatedKernel::add(Process& process) {
   const pid_t tid = next_pid_++;
@@ -365,7 +364,7 @@ int SimulatedKernel::next_call(Task& task) {
 }
 
 void SimulatedKernel::begin_call(Task& task) {
-  if (!makes_task(task.regs.orig_rax)) REQUIRE_EQ(task.mask, task.own_mask);
+  if (!makes_task(task.regs.orig_rax)) REQUIRE_EQ(task.signal_mask, task.own_mask);
   switch (task.regs.orig_rax) {
     case SYS_exit:
       end(task, {static_cast<int>(task.regs.rdi), 0});
@@ -459,7 +458,7 @@ void SimulatedKernel::give_birth(Task& task) {
   const auto calls_left = child.calls_left;
   child.regs = task.regs;
   child.regs.rax = 0;
-  child.mask = task.mask;
+  child.signal_mask = task.signal_mask;
   child.own_mask = task.own_mask;
   child.frames = task.frames;
   child.calls_left = number == SYS_vfork ? std::min(calls_left, 3u) : calls_left;
@@ -479,14 +478,14 @@ bool SimulatedKernel::is_signalled(Task& task) {
 bool SimulatedKernel::handles_next(Task& task) {
   size_t index = 0;
   const auto* const queue = queue_with_next(task, index);
-  return queue && (kAllCaught & bit((*queue)[index].si_signo));
+  return queue && (kAllCaught & bit_of((*queue)[index].si_signo));
 }
 
 // Where the next signal that the task does not block is; null if there is none.
 std::deque<siginfo_t>* SimulatedKernel::queue_with_next(Task& task, size_t& index) {
   for (auto* const queue : {&task.pending, &task.process->pending}) {
     for (index = 0; index < queue->size(); ++index) {
-      if (!(task.mask & bit((*queue)[index].si_signo))) return queue;
+      if (!(task.signal_mask & bit_of((*queue)[index].si_signo))) return queue;
     }
   }
   return nullptr;
@@ -518,16 +517,16 @@ void SimulatedKernel::return_to_user(Task& task) {
 }
 
 void SimulatedKernel::note_taken(const Task& task, int signal) {
-  if ((kAllCaught & bit(signal)) && task.siginfo.si_code != SI_TKILL) ++task.process->caught;
+  if ((kAllCaught & bit_of(signal)) && task.siginfo.si_code != SI_TKILL) ++task.process->caught;
 }
 
 // The tracer has let the signal through.
 void SimulatedKernel::handle_signal(Task& task, siginfo_t info) {
-  if (task.mask & bit(info.si_signo)) {
+  if (task.signal_mask & bit_of(info.si_signo)) {
     task.pending.push_front(info);
     return;
   }
-  if (!(kAllCaught & bit(info.si_signo))) return;  // it is ignored
+  if (!(kAllCaught & bit_of(info.si_signo))) return;  // it is ignored
   user_regs_struct& regs = task.regs;
   const auto result = static_cast<int64_t>(regs.rax);
   if (static_cast<int64_t>(regs.orig_rax) >= 0 && starts_again(result)) {
@@ -541,7 +540,7 @@ void SimulatedKernel::handle_signal(Task& task, siginfo_t info) {
   }
   task.owes_handler = task.sleeps_on = false;
   task.frames.push_back({regs, task.own_mask});
-  task.mask = task.own_mask |= bit(info.si_signo);
+  task.signal_mask = task.own_mask |= bit_of(info.si_signo);
   regs.rsp -= kFrame;
   regs.rip = kHandler + kInstruction;
   log(task, Logged::What::signal, info.si_signo);
@@ -557,7 +556,7 @@ void SimulatedKernel::leave_handler(Task& task) {
   task.frames.pop_back();
   REQUIRE_EQ(task.regs.rsp, frame.regs.rsp - kFrame + sizeof(uint64_t));
   task.regs = frame.regs;
-  task.mask = task.own_mask = frame.mask;
+  task.signal_mask = task.own_mask = frame.mask;
   end_call(task, static_cast<int64_t>(task.regs.rax));
 }
 
@@ -661,52 +660,14 @@ void SimulatedKernel::end_all(Process& process, TraceeEnd how) {
 
 // ---- What a tracer asks
 
-bool SimulatedKernel::get_regs(pid_t tid, user_regs_struct& regs) {
-  const Task* const task = stopped(tid);
-  if (task) regs = task->regs;
-  return task;
-}
-
-bool SimulatedKernel::set_regs(pid_t tid, const user_regs_struct& regs) {
-  Task* const task = stopped(tid);
-  if (task) task->regs = regs;
-  return task;
-}
-
-Bytes SimulatedKernel::get_xstate(pid_t tid) { return stopped(tid) ? Bytes(64) : Bytes(); }
-
-bool SimulatedKernel::get_siginfo(pid_t tid, siginfo_t& info) {
-  const Task* const task = stopped(tid);
-  if (task) info = task->siginfo;
-  return task;
-}
-
-bool SimulatedKernel::set_siginfo(pid_t tid, const siginfo_t& info) {
-  Task* const task = stopped(tid);
-  if (task) task->siginfo = info;
-  return task;
-}
-
-bool SimulatedKernel::get_signal_mask(pid_t tid, uint64_t& mask) {
-  const Task* const task = stopped(tid);
-  if (task) mask = task->mask;
-  return task;
-}
-
-bool SimulatedKernel::set_signal_mask(pid_t tid, uint64_t mask) {
-  Task* const task = stopped(tid);
-  if (task) task->mask = mask;
-  return task;
-}
-
 SignalMasks SimulatedKernel::signal_masks(pid_t tid) {
   const Task* const task = find(tid);
   if (!task || task->process->ending) return {};  // a leader that has ended still tells, as long as others live
   SignalMasks masks;
-  masks.blocked = task->mask;
+  masks.blocked = task->signal_mask;
   masks.caught = kAllCaught;
-  for (const siginfo_t& info : task->pending) masks.pending |= bit(info.si_signo);
-  for (const siginfo_t& info : task->process->pending) masks.pending |= bit(info.si_signo);
+  for (const siginfo_t& info : task->pending) masks.pending |= bit_of(info.si_signo);
+  for (const siginfo_t& info : task->process->pending) masks.pending |= bit_of(info.si_signo);
   return masks;
 }
 

@@ -19,11 +19,11 @@
 #include <string>
 #include <vector>
 
-#include "supervisor/record/tracer.h"
+#include "tests/unit/stopped_tracees.h"
 
 namespace redrive {
 
-class SimulatedKernel : public Tracer {
+class SimulatedKernel : public StoppedTracees {
  public:
   // Not a number that Linux gives to a process (PID_MAX_LIMIT): nothing that the recorder asks of /proc is there.
   static constexpr pid_t kFirstPid = 5'000'000;
@@ -57,13 +57,6 @@ class SimulatedKernel : public Tracer {
   void resume(pid_t tid, Resume how, int signal) override;
   void listen(pid_t tid) override;
   bool interrupt(pid_t tid) override;
-  bool get_regs(pid_t tid, user_regs_struct& regs) override;
-  bool set_regs(pid_t tid, const user_regs_struct& regs) override;
-  Bytes get_xstate(pid_t tid) override;
-  bool get_siginfo(pid_t tid, siginfo_t& info) override;
-  bool set_siginfo(pid_t tid, const siginfo_t& info) override;
-  bool get_signal_mask(pid_t tid, uint64_t& mask) override;
-  bool set_signal_mask(pid_t tid, uint64_t mask) override;
   SignalMasks signal_masks(pid_t tid) override;
   bool send(pid_t pid, int signal) override;
   bool send(pid_t pid, pid_t tid, int signal) override;
@@ -81,6 +74,7 @@ class SimulatedKernel : public Tracer {
   Task* find(pid_t tid);
   // Null unless it has stopped and was waited for.
   Task* stopped(pid_t tid);
+  TraceeContext* context(pid_t tid) override;
   Task& add(Process& process);
   Stopped report(Task& task);
 
