@@ -30,6 +30,7 @@ class Encoder {
   void s(int64_t value) { u((static_cast<uint64_t>(value) << 1) ^ static_cast<uint64_t>(value >> 63)); }
   void fixed64(uint64_t value) { raw(&value, sizeof value); }
   void fixed32(uint32_t value) { raw(&value, sizeof value); }
+  void real(double value) { raw(&value, sizeof value); }
   void bytes(std::span<const uint8_t> data) {
     u(data.size());
     raw(data.data(), data.size());
@@ -82,6 +83,7 @@ class Decoder {
   }
   uint64_t fixed64() { return fixed<uint64_t>(); }
   uint32_t fixed32() { return fixed<uint32_t>(); }
+  double real() { return fixed<double>(); }
   std::span<const uint8_t> bytes() { return take(u()); }
   std::string str() {
     const auto data = bytes();

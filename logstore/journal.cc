@@ -1,6 +1,5 @@
 #include "logstore/journal.h"
 
-#include <bit>
 #include <type_traits>
 
 #include "base/check.h"
@@ -16,7 +15,7 @@ class Writing {
   void field(int64_t value) { out_.s(value); }
   void field(uint32_t value) { out_.u(value); }
   void field(uint64_t value) { out_.u(value); }
-  void field(double value) { out_.fixed64(std::bit_cast<uint64_t>(value)); }
+  void field(double value) { out_.real(value); }
   void field(const std::string& value) { out_.str(value); }
   void field(CheckpointKind value) { out_.u(static_cast<uint64_t>(value)); }
   void field(const EventRef& value) {
@@ -60,7 +59,7 @@ class Reading {
   void field(int64_t& value) { value = in_.s(); }
   void field(uint32_t& value) { value = static_cast<uint32_t>(bounded(UINT32_MAX)); }
   void field(uint64_t& value) { value = in_.u(); }
-  void field(double& value) { value = std::bit_cast<double>(in_.fixed64()); }
+  void field(double& value) { value = in_.real(); }
   void field(std::string& value) { value = in_.str(); }
   void field(CheckpointKind& value) {
     value = static_cast<CheckpointKind>(bounded(static_cast<uint64_t>(CheckpointKind::image)));

@@ -35,7 +35,8 @@ enum class FileKind : uint8_t {
   image = 'I',
   sums = 'S',
   payloads = 'L',
-  facts = 'C'
+  facts = 'C',
+  certificate = 'B'
 };
 
 enum class RecordType : uint8_t {
@@ -62,6 +63,7 @@ enum class RecordType : uint8_t {
   payloads = 21,
   file_facts = 22,
   image_written = 23,
+  certificate = 24,
 };
 
 // Damage at an offset in a file: "FILE: offset N: WHAT", Status::damaged.

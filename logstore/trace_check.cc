@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "logstore/block_sums.h"
+#include "logstore/certificate.h"
 #include "logstore/trace_state.h"
 
 namespace redrive {
@@ -43,6 +44,9 @@ class Checker {
     }
   }
 
+  // The certificate is derived as well.
+  void check_certificate() { note(kept_certificate(trace_)); }
+
   std::vector<std::string> take() { return std::move(found_); }
 
  private:
@@ -76,6 +80,7 @@ std::vector<std::string> check_trace(const Trace& trace) {
   for (const auto& [key, published] : state.images) checker.note(trace.image(key.first, key.second));
   for (const auto& [id, file] : state.file_records) checker.note(state.verify_copy(file));
   checker.check_catalog();
+  checker.check_certificate();
   return checker.take();
 }
 

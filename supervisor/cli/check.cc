@@ -8,9 +8,12 @@
 #include "base/text.h"
 #include "base/units.h"
 #include "logstore/trace.h"
+#include "logstore/trace_files.h"
 #include "supervisor/cli/columns.h"
 #include "supervisor/cli/host.h"
 #include "supervisor/cli/shared_options.h"
+#include "supervisor/plan/certificate.h"
+#include "supervisor/plan/graph.h"
 
 namespace redrive {
 
@@ -34,6 +37,21 @@ std::string summary(const Trace& trace) {
                      how_it_ended(trace));
 }
 
+// Makes the certificate again. Returns how the trace's own differs.
+Result<std::optional<std::string>> check_certificate(const Trace& trace) {
+  ASSIGN_OR_RETURN(const auto kept, kept_certificate(trace));
+  if (!kept) return std::optional<std::string>();
+  ASSIGN_OR_RETURN(DependenceGraph graph, DependenceGraph::open(trace));
+  TRY(graph.read_all());
+  ReplayCosts costs = costs_of(trace, kept->jobs);
+  costs.pace = kept->pace;
+  const Certificate made = certify(predict_all(graph.rdg(), costs), trace.settings().bound_s, costs);
+  if (is_same_promise(*kept, made)) return std::optional<std::string>();
+  return std::optional(fmt::format("{}: the certificate says {}, {} late; by the trace it is {}, {} late",
+                                   TraceFiles{trace.directory()}.certificate(), describe_basis(*kept),
+                                   kept->over.size(), describe_basis(made), made.over.size()));
+}
+
 int print_json_report(const std::string& directory, const std::vector<std::string>& damage, bool finished) {
   print_json({{"directory", directory}, {"clean", damage.empty()}, {"finished", finished}, {"damage", damage}});
   return static_cast<int>(damage.empty() ? Status::ok : Status::damaged);
@@ -49,11 +67,17 @@ Result<int> check(const CheckOptions& options) {
     return opened.error();
   }
   const Trace& trace = *opened.value();
-  const auto damage = check_trace(trace);
+  auto damage = check_trace(trace);
+  if (damage.empty()) {
+    ASSIGN_OR_RETURN(const auto wrong, check_certificate(trace));
+    if (wrong) damage.push_back(*wrong);
+  }
   if (options.json) return print_json_report(directory, damage, trace.finished());
   for (const auto& line : damage) fmt::print("{}\n", printable(line));
   if (damage.empty()) {
     fmt::print("{}\n", summary(trace));
+    ASSIGN_OR_RETURN(const auto certificate, certificate_of(trace));
+    if (certificate && !certificate->is_kept()) fmt::print("{}\n", describe_over(trace, *certificate));
     return 0;
   }
   return Error{fmt::format("{}: {} damaged", directory, counted(damage.size(), "place")), Status::damaged};

@@ -16,6 +16,7 @@
 #include "logstore/trace.h"
 #include "supervisor/cli/columns.h"
 #include "supervisor/cli/join_text.h"
+#include "supervisor/plan/certificate.h"
 #include "supervisor/plan/graph.h"
 #include "supervisor/plan/tally.h"
 
@@ -77,6 +78,21 @@ std::string host_name(const Trace& trace) {
   return host.substr(0, host.find(" ("));
 }
 
+// None if nothing is known of replays, or it cannot be read.
+std::optional<Certificate> known_certificate(const Trace& trace) {
+  const auto certificate = certificate_of(trace);
+  return certificate ? certificate.value() : std::nullopt;
+}
+
+// The bound, and whether replays keep it.
+std::string bound_text(const Trace& trace) {
+  if (!trace.settings().keeps_bound()) return "-";
+  const std::string bound = format_duration(trace.settings().bound_s);
+  const auto certificate = known_certificate(trace);
+  if (!certificate) return bound + "?";
+  return certificate->is_kept() ? bound : bound + ", late";
+}
+
 Json to_json(const Listed& listed) {
   Json row = {{"name", listed.name}};
   if (!listed.opened) {
@@ -93,17 +109,21 @@ Json to_json(const Listed& listed) {
   row["state"] = state_of(trace);
   row["exit_status"] = listed.ended() ? Json(trace.end().exit_status) : Json();
   row["host"] = host_name(trace);
+  row["bound_s"] = trace.settings().keeps_bound() ? Json(trace.settings().bound_s) : Json();
+  const auto certificate = known_certificate(trace);
+  row["bound_kept"] = certificate ? Json(certificate->is_kept()) : Json();
   return row;
 }
 
 std::vector<std::string> to_cells(const Listed& listed) {
-  if (!listed.opened) return {listed.name, "", "", "", "", "unreadable", "", listed.opened.error().message};
+  if (!listed.opened) return {listed.name, "", "", "", "", "", "unreadable", "", listed.opened.error().message};
   const Trace& trace = listed.trace();
   return {listed.name,
           local_time(trace.settings().started_unix_ns),
           listed.ended() ? format_duration(trace.end().wall_s) : "-",
           listed.ended() ? fmt::format("{}", trace.end().exit_status) : "-",
           format_size(trace.size_on_disk()),
+          bound_text(trace),
           state_of(trace),
           host_name(trace),
           join_words(trace.settings().command)};
@@ -123,7 +143,7 @@ Result<int> list_traces_command(const ListOptions& options) {
     fmt::print("no {}traces in {}\n", options.trace || options.filters() ? "matching " : "", home);
     return 0;
   }
-  Columns columns({"NAME", "STARTED", ">DURATION", ">STATUS", ">SIZE", "STATE", "HOST", "COMMAND"});
+  Columns columns({"NAME", "STARTED", ">DURATION", ">STATUS", ">SIZE", ">BOUND", "STATE", "HOST", "COMMAND"});
   for (const auto& listed : all) columns.add(to_cells(listed));
   columns.print();
   return 0;

@@ -11,10 +11,10 @@
 #include "logstore/trace.h"
 #include "supervisor/cli/columns.h"
 #include "supervisor/cli/shared_options.h"
+#include "supervisor/plan/certificate.h"
 #include "supervisor/plan/graph.h"
 #include "supervisor/plan/plan.h"
 #include "supervisor/plan/recovery_line.h"
-#include "supervisor/plan/restore_cost.h"
 #include "supervisor/replay/replay_set.h"
 
 namespace redrive {
@@ -25,15 +25,12 @@ using Json = nlohmann::ordered_json;
 
 double seconds(uint64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
-// The bound of a list schedule (Graham), including restores: these are work too, and the longest path begins with one.
+// At the pace at which replays were measured, if they were.
 double predicted_s(const Plan& plan, const Trace& trace, int jobs) {
-  double sum = 0, longest = 0;
-  for (const auto& planned : plan.replay_set) {
-    const double restore = restore_s(trace, planned.unit, planned.start);
-    sum += restore;
-    longest = std::max(longest, restore);
-  }
-  return seconds(plan.predicted_ns(jobs)) + sum / jobs + longest * (1 - 1.0 / jobs);
+  ReplayCosts costs = costs_of(trace, static_cast<uint32_t>(jobs));
+  const auto certificate = kept_certificate(trace);
+  if (certificate && *certificate) costs.pace = (*certificate)->pace;
+  return predict(plan, costs).predicted_s;
 }
 
 // The last event to execute; nullopt if there is none.
@@ -58,22 +55,28 @@ Json replay_set_json(const Plan& plan, const Trace& trace) {
 
 // Prints the contents and the cost of a plan, after `of`, which says what is planned.
 void print_plan_json(Json of, const Plan& plan, const Trace& trace, int jobs) {
+  const double seconds_predicted = predicted_s(plan, trace, jobs);
   of.update({{"replay_set", replay_set_json(plan, trace)},
              {"critical_path_s", seconds(plan.critical_path_ns)},
              {"work_s", seconds(plan.work_ns)},
-             {"predicted_s", predicted_s(plan, trace, jobs)},
+             {"predicted_s", seconds_predicted},
              {"jobs", jobs},
-             {"bound_s", trace.settings().bound_s}});
+             {"bound_s", trace.settings().bound_s},
+             {"over_bound", trace.settings().keeps_bound() && seconds_predicted > trace.settings().bound_s}});
   print_json(of);
 }
 
 void print_sums(const Plan& plan, const Trace& trace, int jobs) {
   const Settings& settings = trace.settings();
-  const std::string bound =
-      settings.keeps_bound() ? fmt::format(" (bound {})", format_duration(settings.bound_s)) : std::string();
+  const double seconds_predicted = predicted_s(plan, trace, jobs);
+  std::string bound;
+  if (settings.keeps_bound()) {
+    const bool over = seconds_predicted > settings.bound_s;
+    bound = fmt::format(" ({}bound {})", over ? "longer than the " : "", format_duration(settings.bound_s));
+  }
   fmt::print("\n{} to execute: critical path {}, work {}; about {} with {}{}\n",
              counted(plan.replay_set.size(), "interval"), format_duration(seconds(plan.critical_path_ns)),
-             format_duration(seconds(plan.work_ns)), format_duration(predicted_s(plan, trace, jobs)),
+             format_duration(seconds(plan.work_ns)), format_duration(seconds_predicted),
              counted(static_cast<uint64_t>(jobs), "job"), bound);
 }
 

@@ -6,10 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
-#include <map>
 #include <nlohmann/json.hpp>
-#include <numeric>
 #include <set>
 
 #include "base/limits.h"
@@ -19,28 +16,22 @@
 #include "checkpoint/spawn_cost.h"
 #include "interceptors/trapped_instructions.h"
 #include "logstore/trace_additions.h"
+#include "supervisor/cli/bound_keeping.h"
 #include "supervisor/cli/columns.h"
 #include "supervisor/cli/progress.h"
 #include "supervisor/cli/shared_options.h"
+#include "supervisor/plan/certificate.h"
 #include "supervisor/plan/evaluation.h"
 #include "supervisor/plan/execution.h"
-#include "supervisor/plan/restore_cost.h"
 #include "supervisor/plan/tuning.h"
-#include "supervisor/replay/replay_set.h"
+#include "supervisor/replay/taking.h"
 
 namespace redrive {
 namespace {
 
 using What = Execution::What;
-using Checkpoint = std::pair<UnitId, IntervalIndex>;
 
 constexpr double kDefaultBound_s = 10;
-
-// What a trace must hold in addition to what it holds.
-struct Missing {
-  std::set<Checkpoint> images;
-  std::set<EventRef> payloads;
-};
 
 // ---- Which checkpoints
 
@@ -121,137 +112,6 @@ Result<Missing> choose(const Trace& trace, const std::set<Checkpoint>& chosen, P
   return missing;
 }
 
-// ---- What has to be executed
-
-// A part of a unit that is executed from one checkpoint, up to the last interval or payload that is missing.
-struct Stretch {
-  UnitId unit = 0;
-  IntervalIndex last = 0;  // interval
-  EventIndex until = 0;    // one past the last event
-};
-
-std::vector<Stretch> stretches_of(const Trace& trace, const Rdg& graph, const Missing& missing) {
-  std::map<Checkpoint, Stretch> by_start;
-  const auto need = [&](UnitId unit, IntervalIndex interval, EventIndex until) {
-    const auto& intervals = trace.intervals(unit);
-    IntervalIndex start = interval;
-    while (start > 0 && !startable(intervals[start])) --start;
-    Stretch& stretch = by_start[{unit, start}];
-    stretch.unit = unit;
-    stretch.last = std::max(stretch.last, interval);
-    stretch.until = std::max(stretch.until, until);
-  };
-  for (const auto& [unit, interval] : missing.images) {
-    // Its first event is not executed, but the program must reach it.
-    need(unit, interval, trace.intervals(unit)[interval].first_event + 1);
-  }
-  for (const auto& event : missing.payloads) need(event.unit, graph.interval_of(event).value(), event.event + 1);
-  std::vector<Stretch> all;
-  for (const auto& [start, stretch] : by_start) all.push_back(stretch);
-  return all;
-}
-
-// Sets of intervals that are independent of each other, each closed under dependences.
-Result<std::vector<std::vector<PlannedInterval>>> sets_of(DependenceGraph& graph,
-                                                          const std::vector<Stretch>& stretches) {
-  std::map<Checkpoint, PlannedInterval> members;
-  std::map<Checkpoint, Checkpoint> above;
-  const std::function<Checkpoint(Checkpoint)> top = [&](Checkpoint at) {
-    return above.at(at) == at ? at : above[at] = top(above.at(at));
-  };
-  for (const auto& stretch : stretches) {
-    ASSIGN_OR_RETURN(const PlanResult planned, graph.plan(stretch.unit, stretch.last, stretch.until));
-    if (!planned.plan) {
-      return Error{fmt::format("unit {} cannot be re-driven up to event {}: {}", stretch.unit, stretch.until,
-                               describe(*planned.error))};
-    }
-    std::optional<Checkpoint> first;
-    for (const auto& member : planned.plan->replay_set) {
-      const Checkpoint start{member.unit, member.start};
-      above.try_emplace(start, start);
-      const auto [known, fresh] = members.try_emplace(start, member);
-      if (!fresh && known->second.requisite_event < member.requisite_event) known->second = member;
-      if (first) above[top(start)] = top(*first);
-      if (!first) first = start;
-    }
-  }
-  std::map<Checkpoint, std::vector<PlannedInterval>> by_top;
-  for (const auto& [start, member] : members) by_top[top(start)].push_back(member);
-  std::vector<std::vector<PlannedInterval>> sets;
-  for (auto& [unused, set] : by_top) sets.push_back(std::move(set));
-  return sets;
-}
-
-// ---- Taking it
-
-class Taking : public Preparation {
- public:
-  Taking(const Missing& missing, TraceAdditions& additions, bool progress)
-      : missing_(missing), additions_(additions), progress_(progress) {}
-
-  bool wants_image(UnitId unit, IntervalIndex interval) const override {
-    return missing_.images.contains({unit, interval});
-  }
-  Result<void> add_image(UnitId unit, IntervalIndex interval, const ReadImage& read) override {
-    TRY(additions_.add_image(unit, interval, read));
-    ++images;
-    show();
-    return {};
-  }
-  bool wants_payload(EventRef receiver) const override { return missing_.payloads.contains(receiver); }
-  Result<void> add_payload(EventRef receiver, const Bytes& payload) override {
-    TRY(additions_.add_payload(receiver, payload));
-    ++payloads;
-    bytes += payload.size();
-    return {};
-  }
-
-  void show() const {
-    progress_.show(fmt::format("{} of {} images, {} of {} messages", images.load(), missing_.images.size(),
-                               payloads.load(), missing_.payloads.size()));
-  }
-
-  std::atomic<uint64_t> images = 0;
-  std::atomic<uint64_t> payloads = 0;
-  std::atomic<uint64_t> bytes = 0;  // of the payloads
-
- private:
-  const Missing& missing_;
-  TraceAdditions& additions_;
-  const ProgressLine progress_;
-};
-
-Result<void> take(const Trace& trace, DependenceGraph& graph, const PrepareOptions& options,
-                  const std::vector<std::vector<PlannedInterval>>& sets, Taking& taking) {
-  trap_own_instructions();
-  const std::vector<int> processors = usable_processors(options.jobs);
-  const auto tier = options.in_process ? make_tier() : nullptr;
-  const SetRun run{trace, graph, processors, tier.get()};
-  for (const auto& set : sets) {
-    Plan plan;
-    plan.replay_set = set;
-    ASSIGN_OR_RETURN(const auto outcomes, run_set(run, plan, [&](size_t) {
-                       ReplayerOptions how;
-                       how.preparation = &taking;
-                       return how;
-                     }));
-    std::optional<Error> error;
-    for (const auto& outcome : outcomes.members) {
-      if (!outcome && !error) error = outcome.error();
-      if (!outcome || !outcome->divergence) continue;
-      const Divergence& d = *outcome->divergence;
-      return Error{
-          fmt::format("divergence in unit {} ({}), event {}: expected {}, found {}; see `redrive replay {} {}:{}`",
-                      d.unit, trace.unit_name(d.unit), d.event, d.expected, d.found, trace.directory(), d.unit,
-                      d.interval),
-          Status::divergence};
-    }
-    if (error) return *error;
-    taking.show();
-  }
-  return {};
-}
-
 // ---- The command
 
 struct Target {
@@ -294,6 +154,24 @@ Result<Target> target_of(const Trace& trace, const PrepareOptions& options) {
   return target;
 }
 
+// Takes what is missing from a replay.
+Result<Taken> add(const Trace& trace, const Missing& missing, const Settings& settings, const PrepareOptions& options,
+                  bool progress) {
+  trap_own_instructions();
+  const std::vector<int> processors = usable_processors(options.jobs);
+  const auto tier = options.in_process ? make_tier() : nullptr;
+  ASSIGN_OR_RETURN(DependenceGraph graph, DependenceGraph::open(trace));
+  ASSIGN_OR_RETURN(const auto additions, TraceAdditions::begin(trace));
+  const ProgressLine line(progress);
+  ASSIGN_OR_RETURN(const Taken taken,
+                   take({trace, graph, processors, tier.get()}, missing, *additions, [&](const Taken& so_far) {
+                     line.show(fmt::format("{} of {} images, {} of {} messages", so_far.images, missing.images.size(),
+                                           so_far.payloads, missing.payloads.size()));
+                   }));
+  TRY(additions->finish(settings));
+  return taken;
+}
+
 Result<int> prepare(const PrepareOptions& options) {
   ASSIGN_OR_RETURN(const std::string directory, find_trace(options.trace));
   ASSIGN_OR_RETURN(const auto trace, Trace::open(directory));
@@ -302,34 +180,23 @@ Result<int> prepare(const PrepareOptions& options) {
   ASSIGN_OR_RETURN(const auto chosen, choose_checkpoints(*trace, options.tuning, target.tuning));
   const auto policy = target.policy->make(target.parameters);
   ASSIGN_OR_RETURN(const Missing missing, choose(*trace, chosen, *policy, target.parameters, isolated));
-  ASSIGN_OR_RETURN(DependenceGraph graph, DependenceGraph::open(*trace));
-  ASSIGN_OR_RETURN(const auto sets, sets_of(graph, stretches_of(*trace, graph.rdg(), missing)));
-  ASSIGN_OR_RETURN(const auto additions, TraceAdditions::begin(*trace));
-  Taking taking(missing, *additions, options.progress && !options.json);
-  const auto taken = take(*trace, graph, options, sets, taking);
-  if (!taken) {
-    TRY(additions->publish());
-    return taken.error();
-  }
-  if (taking.images != missing.images.size() || taking.payloads != missing.payloads.size()) {
-    return Error{fmt::format("only {} of {} images and {} of {} messages could be taken from the replay",
-                             taking.images.load(), missing.images.size(), taking.payloads.load(),
-                             missing.payloads.size())};
-  }
-  TRY(additions->finish(target.settings));
+  const bool progress = options.progress && !options.json;
+  ASSIGN_OR_RETURN(const Taken taken, add(*trace, missing, target.settings, options, progress));
+  const BoundKeeping keeping{options.jobs, options.in_process, options.tuning == TuningRule::promise, progress};
+  ASSIGN_OR_RETURN(const auto certificate, keep_bound(directory, keeping));
   ASSIGN_OR_RETURN(const auto prepared, Trace::open(directory));
-  for (const auto& over : over_bound(*prepared)) notice("{}", describe(*prepared, over));
+  if (certificate && !certificate->is_kept()) notice("{}", describe_over(*prepared, *certificate));
   if (options.json) {
     print_json({{"directory", directory},
                 {"bound_s", target.settings.bound_s},
                 {"policy", target.settings.policy},
-                {"images", taking.images.load()},
-                {"messages", taking.payloads.load()},
-                {"message_bytes", taking.bytes.load()}});
+                {"images", taken.images},
+                {"messages", taken.payloads},
+                {"message_bytes", taken.payload_bytes}});
   } else {
     fmt::print("{}: bound {}, {}; {} and {} ({}) added\n", printable(directory),
-               format_duration(target.settings.bound_s), target.settings.policy, counted(taking.images, "image"),
-               counted(taking.payloads, "message"), format_size(taking.bytes));
+               format_duration(target.settings.bound_s), target.settings.policy, counted(taken.images, "image"),
+               counted(taken.payloads, "message"), format_size(taken.payload_bytes));
   }
   return 0;
 }

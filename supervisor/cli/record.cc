@@ -15,18 +15,21 @@
 #include <cstdlib>
 #include <cstring>
 #include <sstream>
+#include <thread>
 
 #include "base/limits.h"
 #include "base/notice.h"
 #include "base/text.h"
+#include "base/units.h"
 #include "checkpoint/spawn_cost.h"
 #include "interceptors/trapped_instructions.h"
 #include "logstore/file_cache.h"
 #include "logstore/home.h"
 #include "logstore/trace_files.h"
+#include "supervisor/cli/bound_keeping.h"
 #include "supervisor/cli/join_text.h"
 #include "supervisor/cli/shared_options.h"
-#include "supervisor/plan/restore_cost.h"
+#include "supervisor/plan/certificate.h"
 #include "supervisor/plan/tuning.h"
 #include "supervisor/record/exit_status.h"
 #include "supervisor/record/front.h"
@@ -129,6 +132,42 @@ void report(const std::vector<const TransportVariable*>& asked, const Trace& tra
   if (!set.empty()) notice("sockets instead of shared memory (see --transport):{}", set);
 }
 
+// The program has ended. A signal that comes from now on ends what is done for the trace, which keeps what it has.
+class EndedBySignals {
+ public:
+  explicit EndedBySignals(int exit_status)
+      : thread_([exit_status](const std::stop_token& over) {
+          take_interrupts();  // that were sent to the program
+          while (!over.stop_requested()) {
+            std::this_thread::sleep_for(kTick);
+            if (take_interrupts().empty()) continue;
+            notice("interrupted: whether the bound is kept is not known; see redrive prepare");
+            _exit(exit_status);
+          }
+        }) {}
+
+ private:
+  std::jthread thread_;
+};
+
+// Whether every replay of the trace keeps its bound; if not, says so.
+bool keep_bound_of(const Trace& trace, const RecordOptions& options, int exit_status) {
+  if (!trace.settings().keeps_bound()) return true;
+  if (certify_sum(trace)) return true;
+  const EndedBySignals ended(options.require_bound ? static_cast<int>(kCannotRecord) : exit_status);
+  const bool repairs = !options.no_repair && options.tuning == TuningRule::promise;
+  const auto certificate =
+      keep_bound(trace.directory(), {default_jobs(), options.in_process, repairs, isatty(STDERR_FILENO) != 0});
+  if (!certificate) {
+    notice("whether the bound of {} is kept is not known: {}", format_duration(trace.settings().bound_s),
+           certificate.error().message);
+    return false;
+  }
+  if ((*certificate)->is_kept()) return true;
+  notice("{}", describe_over(trace, **certificate));
+  return false;
+}
+
 // The program has ended, and with it what the user waits for; the rest is recorded in the background.
 void go_on_behind(const LeftBehind& left, const std::string& directory) {
   const bool one = left.processes == 1;
@@ -169,7 +208,7 @@ Result<int> record(const RecordOptions& options) {
   settings.started_unix_ns =
       std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
   const auto cache = FileCache::open(FileCache::home());
-  ASSIGN_OR_RETURN(const auto writer, TraceWriter::create(directory, settings, disk(), cache.get()));
+  ASSIGN_OR_RETURN(auto writer, TraceWriter::create(directory, settings, disk(), cache.get()));
   if (options.directory.empty()) TRY(set_latest(directory));
   name_lock = Fd();  // from now on others may create traces
 
@@ -200,15 +239,16 @@ Result<int> record(const RecordOptions& options) {
   if (auto finished = writer->finish(end); !finished) {
     return Error{"the trace is incomplete: " + finished.error().message};
   }
+  writer.reset();
   if (cache) cache->keep(TraceFiles{directory}.files());
   ASSIGN_OR_RETURN(const auto trace, Trace::open(directory));
   report(asked, *trace);
   const auto joins = describe_joins(*trace);
   for (const auto& join : joins) notice("{}", join);
   if (!joins.empty()) notice("for how to keep units apart, see redrive(1), SHARED MEMORY");
-  for (const auto& over : over_bound(*trace)) notice("{}", describe(*trace, over));
+  const bool kept = keep_bound_of(*trace, options, end.exit_status);
   if (isatty(STDERR_FILENO)) notice("recorded to {}", directory);
-  return end.exit_status;
+  return options.require_bound && !kept ? static_cast<int>(kCannotRecord) : end.exit_status;
 }
 
 Result<int> record_behind_front(const RecordOptions& options) {
@@ -221,7 +261,7 @@ constexpr CommandText kText{
     "record",
     "redrive record [-o DIR] [--bound D | --virtual] [--tuning RULE] [--policy P] [--critical-path C] "
     "[--checkpoint-period T] [--set-bound N] [--multiplicity M] [--approximate] [--cores J] [--processors N] "
-    "[--processors-seen N] [--interception TIER] [--transport T] [--wait] [--] CMD ...",
+    "[--processors-seen N] [--interception TIER] [--transport T] [--no-repair] [--require-bound] [--wait] [--] CMD ...",
     "run a command and record it with everything it starts",
     "Options end at the first word that is not an option. The exit status is the command's.\n"
     "Without -o, the trace is created in $REDRIVE_TRACE_DIR, or else in ~/.local/share/redrive.\n",
@@ -255,6 +295,9 @@ class RecordCommand : public CommandWith<RecordOptions> {
                      "number of processors that the programs see (those that exist)",
                      [&o](uint64_t processors) { o.processors_seen = static_cast<unsigned>(processors); });
     add_interception(arguments, o.in_process);
+    arguments.flag("--no-repair", o.no_repair, "if replays would take longer than the bound, only say so");
+    arguments.flag("--require-bound", o.require_bound,
+                   "exit with status 125 if a replay would take longer than the bound");
     arguments.flag("--wait", o.wait, "also wait for processes that the program leaves behind");
     arguments.option("--transport", "T", "how the processes of MPI programs communicate: sockets, as-is (sockets)",
                      [&o](const std::string& text) -> Result<void> {

@@ -27,6 +27,8 @@ struct RecordOptions {
   unsigned processors_seen = 0;               // that the programs see; 0: those that exist
   bool virtual_checkpoints = false;           // the first of four phases: `prepare` does the rest
   Transport transport = Transport::sockets;   // for runtimes that otherwise share memory
+  bool no_repair = false;                     // of what keeps replays from the bound
+  bool require_bound = false;                 // fail if one does not
   bool wait = false;                          // also for processes that the program leaves behind
 };
 // Running it returns the program's exit status.

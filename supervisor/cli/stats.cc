@@ -16,8 +16,8 @@
 #include "supervisor/cli/columns.h"
 #include "supervisor/cli/join_text.h"
 #include "supervisor/cli/shared_options.h"
+#include "supervisor/plan/certificate.h"
 #include "supervisor/plan/graph.h"
-#include "supervisor/plan/restore_cost.h"
 #include "supervisor/plan/tally.h"
 
 namespace redrive {
@@ -65,6 +65,7 @@ struct Stats {
   std::vector<UnitStats> units;
   Sent sent;
   std::map<uint64_t, ChannelStats> channels;
+  std::optional<Certificate> certificate;
 };
 
 void count_intervals(const Trace& trace, UnitStats& unit, Stats& stats) {
@@ -124,6 +125,7 @@ Result<Stats> gather(const Trace& trace) {
     stats.units.push_back(unit);
   }
   count_sent(sent, stats);
+  ASSIGN_OR_RETURN(stats.certificate, certificate_of(trace));
   return stats;
 }
 
@@ -213,17 +215,35 @@ Json unsure_json(const Trace& trace) {
   return out;
 }
 
-Json over_bound_json(const Trace& trace) {
+Json predicted_json(const PredictedReplay& replay) {
+  return {{"unit", replay.unit ? Json(replay.unit) : Json(nullptr)},
+          {"interval", replay.interval},
+          {"replay_set_size", replay.intervals},
+          {"memory_bytes", replay.memory_bytes},
+          {"restore_s", replay.restore_s},
+          {"cpu_s", replay.work_s},
+          {"predicted_s", replay.predicted_s}};
+}
+
+Json over_bound_json(const std::optional<Certificate>& certificate) {
   Json out = Json::array();
-  for (const auto& over : over_bound(trace)) {
-    out.push_back({{"unit", over.unit},
-                   {"interval", over.interval},
-                   {"memory_bytes", over.memory_bytes},
-                   {"restore_s", over.restore_s},
-                   {"cpu_s", over.cpu_s},
-                   {"predicted_s", over.predicted_s()}});
-  }
+  if (!certificate) return out;
+  for (const auto& over : certificate->over) out.push_back(predicted_json(over));
   return out;
+}
+
+// Null if it is not known whether the bound is kept.
+Json certificate_json(const std::optional<Certificate>& certificate) {
+  if (!certificate) return nullptr;
+  return {{"bound_s", certificate->bound_s},
+          {"kept", certificate->is_kept()},
+          {"jobs", certificate->jobs},
+          {"intervals", certificate->intervals},
+          {"slowest", predicted_json(certificate->slowest)},
+          {"pace", certificate->pace},
+          {"least_pace", certificate->least_pace},
+          {"most_pace", certificate->most_pace},
+          {"measured", certificate->measured}};
 }
 
 void print_stats_json(const Trace& trace, const Stats& stats) {
@@ -241,7 +261,8 @@ void print_stats_json(const Trace& trace, const Stats& stats) {
                   {"refused", refused_json(trace)},
                   {"unsure", unsure_json(trace)},
                   {"joins", joins_json(trace)},
-                  {"over_bound", over_bound_json(trace)},
+                  {"certificate", certificate_json(stats.certificate)},
+                  {"over_bound", over_bound_json(stats.certificate)},
                   {"finished", trace.finished()},
                   {"recording", trace.recording()},
                   {"wall_s", trace.end().wall_s},
@@ -260,6 +281,13 @@ void print_stats_json(const Trace& trace, const Stats& stats) {
 
 std::string share(uint64_t part, uint64_t whole) {
   return whole == 0 ? "-" : fmt::format("{:.1f} %", 100.0 * static_cast<double>(part) / static_cast<double>(whole));
+}
+
+// How long they take, as far as it is known.
+std::string replays_text(const Trace& trace, const std::optional<Certificate>& certificate) {
+  if (certificate) return describe_basis(*certificate);
+  return trace.finished() ? "not known whether they keep the bound: see redrive prepare"
+                          : "not known whether they keep the bound: the recording did not end";
 }
 
 void print_summary(const Trace& trace, const Stats& stats) {
@@ -285,6 +313,7 @@ void print_summary(const Trace& trace, const Stats& stats) {
                                    format_duration(settings.checkpoint_period_s))
                      : fmt::format("none, virtual checkpoints every {}: see redrive prepare",
                                    format_duration(settings.checkpoint_period_s)));
+  if (settings.keeps_bound()) line("replays", replays_text(trace, stats.certificate));
   line("units", fmt::format("{}, {}, {}", stats.units.size(), counted(stats.intervals, "interval"),
                             counted(total.events, "event")));
   line("sent", fmt::format("{} ({})", counted(stats.sent.messages, "message"), format_size(stats.sent.bytes)));
@@ -345,7 +374,7 @@ void print_stopping_sites(const Trace& trace) {
   columns.print();
 }
 
-void print_doubts(const Trace& trace) {
+void print_doubts(const Trace& trace, const std::optional<Certificate>& certificate) {
   if (!trace.refusals().empty()) {
     Columns refused({">UNIT", "REFUSED", "ANSWER", ">TIMES"});
     for (const auto& refusal : trace.refusals()) {
@@ -365,9 +394,7 @@ void print_doubts(const Trace& trace) {
   const auto joins = describe_joins(trace);
   if (!joins.empty()) fmt::print("\n");
   for (const auto& join : joins) fmt::print("{}\n", join);
-  const auto too_long = over_bound(trace);
-  if (!too_long.empty()) fmt::print("\n");
-  for (const auto& over : too_long) fmt::print("{}\n", describe(trace, over));
+  if (certificate && !certificate->is_kept()) fmt::print("\n{}\n", describe_over(trace, *certificate));
 }
 
 Result<int> stats(const StatsOptions& options) {
@@ -380,7 +407,7 @@ Result<int> stats(const StatsOptions& options) {
     print_summary(*trace, stats);
     print_tables(*trace, stats);
     print_stopping_sites(*trace);
-    print_doubts(*trace);
+    print_doubts(*trace, stats.certificate);
   }
   return 0;
 }

@@ -77,7 +77,7 @@ void add_dependences(const Rdg& graph, EventRef receiver, const Receive& receive
     if (part.sender.unit == 0) continue;
     const bool same_interval =
         part.sender.unit == receiver.unit && graph.interval_of(part.sender) == graph.interval_of(receiver);
-    if (!same_interval) out.push_back({receiver, part.sender, receive.at_ns, 0});
+    if (!same_interval) out.push_back({receiver, part.sender, receive.at_ns, 0, part.length});
   }
 }
 
@@ -132,12 +132,17 @@ Result<DependenceGraph> DependenceGraph::open(const Trace& trace) {
   DependenceGraph graph(trace);
   for (const auto& unit : trace.units()) add_intervals(trace, unit, graph.rdg_);
   if (trace.finished()) return graph;
-  for (const auto& [unit, intervals] : graph.rdg_.units) {
-    for (IntervalIndex i = 0; i < intervals.size(); ++i) TRY(graph.read(unit, i));
-  }
-  graph.note_send_times();
+  TRY(graph.read_all());
   cut_unsatisfiable(graph.rdg_);
   return graph;
+}
+
+Result<void> DependenceGraph::read_all() {
+  for (const auto& [unit, intervals] : rdg_.units) {
+    for (IntervalIndex i = 0; i < intervals.size(); ++i) TRY(read(unit, i));
+  }
+  note_send_times();
+  return {};
 }
 
 Result<void> DependenceGraph::read(UnitId unit, IntervalIndex index) {

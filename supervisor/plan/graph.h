@@ -50,6 +50,9 @@ class DependenceGraph {
   Result<PlanResult> plan(UnitId unit, IntervalIndex interval, std::optional<EventIndex> until = std::nullopt);
   Result<PlanResult> plan_together(std::span<const PlanRequest> requests);
 
+  // Reads all that plans of any interval need.
+  Result<void> read_all();
+
   // All intervals, and the dependences of those that have been read.
   const Rdg& rdg() const { return rdg_; }
 

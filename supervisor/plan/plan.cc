@@ -228,6 +228,7 @@ class Planner {
       for (size_t& next = runs_[run].next_unlogged; next < index.unlogged->size(); ++next) {
         const Rdg::Dependence& dependence = (*index.unlogged)[next];
         if (dependence.receiver.event >= runs_[run].end_event) break;
+        if (dependence.is_kept) continue;
         // If the fork is listed, it is the birth, which only a run that starts there needs. The successor of an empty
         // first interval does not need it, although it also contains event 0.
         if (dependence.sender == index.intervals->front().birth) continue;

@@ -30,6 +30,8 @@ struct Rdg {
     EventRef sender;
     uint64_t receiver_at_ns = 0;  // CPU time since the receiving interval's checkpoint
     uint64_t sender_at_ns = 0;
+    uint64_t bytes = 0;    // of the message part
+    bool is_kept = false;  // its payload is to be added to the trace, so nothing depends on it any more
   };
   std::map<UnitId, std::vector<Interval>> units;       // intervals by index; each ends where the next begins, or before
   std::map<UnitId, std::vector<Dependence>> unlogged;  // by receiving unit, sorted by receiver event

@@ -33,6 +33,10 @@ Placement::Placement(unsigned most) {
   }
 }
 
+Placement::~Placement() {
+  if (CPU_COUNT(&all_)) sched_setaffinity(0, sizeof all_, &all_);
+}
+
 void Placement::stay_home() const {
   if (CPU_COUNT(&home_)) sched_setaffinity(0, sizeof home_, &home_);
 }

@@ -38,6 +38,9 @@ class Placement {
  public:
   // Units run on at most this many of the processors that this thread may run on; 0: on all of them.
   explicit Placement(unsigned most);
+  ~Placement();  // lets this thread run where it could
+  Placement(const Placement&) = delete;
+  Placement& operator=(const Placement&) = delete;
 
   // The processors that this thread could run on before stay_home(): those that programs see.
   const cpu_set_t& seen() const { return all_; }

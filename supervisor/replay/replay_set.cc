@@ -94,7 +94,8 @@ ReplaySession::Execute replayers(const SetRun& run, MessageStore& store) {
   };
 }
 
-Result<SetOutcome> run_set(const SetRun& run, const Plan& plan, const std::function<ReplayerOptions(size_t)>& options) {
+Result<SetOutcome> run_set(const SetRun& run, const Plan& plan, const std::function<ReplayerOptions(size_t)>& options,
+                           Start start) {
   const auto& members = plan.replay_set;
   const std::vector<int> processors = spread(members, run.processors);
   ASSIGN_OR_RETURN(auto made, store_for(run.graph, plan));
@@ -115,14 +116,23 @@ Result<SetOutcome> run_set(const SetRun& run, const Plan& plan, const std::funct
     piece.what = members[i];
     piece.birth = birth_of(run.graph.rdg(), members[i]);
     piece.how = options(i);
-    piece.processor = processors[i];
+    if (start == Start::at_once) piece.processor = processors[i];
     ends.push_back({i, std::nullopt});
   }
   std::rotate(ends.begin(), ends.begin() + 1, ends.end());  // what was asked for starts last
   std::vector<std::optional<ReplaySession::Outcome>> outcomes(members.size());
   ReplaySession session(std::move(pieces), std::move(made), run.processors, replayers(run, store),
                         {{}, {}, [&](size_t i, const auto& outcome) { outcomes[i] = outcome; }});
-  session.go(ends);
+  if (start == Start::at_once) {
+    session.go(ends);
+  } else {
+    // About as they were recorded.
+    std::vector<size_t> order(members.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(),
+                     [&](size_t a, size_t b) { return members[a].start < members[b].start; });
+    session.run_all(order);
+  }
   SetOutcome all;
   for (auto& outcome : outcomes) all.members.push_back(std::move(*outcome));
   all.arrivals = store.turns_taken();

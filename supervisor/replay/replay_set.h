@@ -47,6 +47,10 @@ struct SetRun {
 // Executes pieces with replayers that meet in this store.
 ReplaySession::Execute replayers(const SetRun& run, MessageStore& store);
 
+// When the intervals of a set begin: all at once, or not more than there are processors, except those that wait. A set
+// of which no interval was asked for in particular can be long.
+enum class Start : uint8_t { at_once, as_there_is_room };
+
 struct SetOutcome {
   std::vector<Result<Replayer::Outcome>> members;
   std::vector<uint64_t> arrivals;  // of receives, in their order; only with total_order
@@ -54,7 +58,8 @@ struct SetOutcome {
 // Runs each interval of the plan's set on a thread of its own. The set is closed under dependences: what one receives,
 // if it is not logged, is sent by another. If one fails, those that wait for it fail as well. An error: nothing was
 // run.
-Result<SetOutcome> run_set(const SetRun& run, const Plan& plan, const std::function<ReplayerOptions(size_t)>& options);
+Result<SetOutcome> run_set(const SetRun& run, const Plan& plan, const std::function<ReplayerOptions(size_t)>& options,
+                           Start start = Start::at_once);
 
 // Re-drives every interval of the trace, one after the other, each with its replay set. Returns the seconds that each
 // takes, restoring included. Fails if one cannot be re-driven, or diverges.

@@ -9,6 +9,7 @@
 #include "supervisor/cli/event_text.h"
 #include "supervisor/cli/join_text.h"
 #include "supervisor/plan/breakpoint.h"
+#include "supervisor/plan/certificate.h"
 #include "supervisor/plan/evaluation.h"
 #include "supervisor/plan/graph.h"
 #include "supervisor/plan/recovery_line.h"
@@ -251,7 +252,7 @@ void show(const Trace& trace) {
     }));
   }
   (void)describe_joins(trace);
-  (void)over_bound(trace);
+  (void)certificate_of(trace);
 }
 
 TraceFiles make_directories(MemoryStorage& storage) {

@@ -1,0 +1,43 @@
+// Whether every replay of a trace keeps the bound: how long each interval's replay takes, as far as it is known when
+// the recording, or a preparation, ends. It is derived from the trace, and kept in a file of its own.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "logstore/trace.h"
+
+namespace redrive {
+
+// The replay of an interval, as predicted.
+struct PredictedReplay {
+  UnitId unit = 0;  // 0: of any interval, and the times are not exceeded
+  IntervalIndex interval = 0;
+  uint64_t intervals = 0;     // in its replay set
+  double work_s = 0;          // to execute them, one after the other
+  double restore_s = 0;       // to restore their memory, one after the other
+  uint64_t memory_bytes = 0;  // stored pages of it
+  double predicted_s = 0;     // with the certificate's jobs, at its pace
+  bool operator==(const PredictedReplay&) const = default;
+};
+
+struct Certificate {
+  double bound_s = 0;
+  uint32_t jobs = 1;  // how many intervals are executed at a time
+  // How long replays take on this host, for each second that times in the trace predict: the median of `measured`
+  // replays, but at least 1, because what makes one fast need not make others fast; the least and the most.
+  double pace = 1, least_pace = 1, most_pace = 1;
+  uint32_t measured = 0;
+  uint64_t intervals = 0;             // those that were planned
+  PredictedReplay slowest;            // of these
+  std::vector<PredictedReplay> over;  // those that take longer than the bound, by unit and interval
+
+  bool is_kept() const { return over.empty(); }
+  bool operator==(const Certificate&) const = default;
+};
+
+Result<void> keep_certificate(const Trace& trace, const Certificate& certificate);
+// None if there is none, or the trace has changed since it was made.
+Result<std::optional<Certificate>> kept_certificate(const Trace& trace);
+
+}  // namespace redrive

@@ -1,0 +1,178 @@
+#include "supervisor/cli/bound_keeping.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "interceptors/trapped_instructions.h"
+#include "logstore/trace_additions.h"
+#include "supervisor/cli/progress.h"
+#include "supervisor/plan/certificate.h"
+#include "supervisor/plan/graph.h"
+#include "supervisor/plan/repair.h"
+#include "supervisor/replay/taking.h"
+
+namespace redrive {
+namespace {
+
+constexpr double kNearlyLate = 0.5;  // of the bound: replays are measured before it is said that they are in time
+constexpr size_t kMeasured = 3;      // replays
+constexpr double kLeastMeasured_s = 0.05, kMostMeasured_s = 0.5;  // of the predicted times of these
+// How often it is repaired: what was predicted of the repair may be wrong by as much as a checkpoint's place.
+constexpr int kMostRepairs = 2;
+
+// As in Certificate.
+struct Pace {
+  double pace = 1, least = 1, most = 1;
+  uint32_t measured = 0;
+};
+
+// Some that take long enough to be measured, and not longer than needed, of different units if there are several.
+std::vector<PredictedReplay> worth_measuring(std::vector<PredictedReplay> replays) {
+  std::erase_if(replays, [](const PredictedReplay& replay) {
+    return replay.predicted_s < kLeastMeasured_s || replay.predicted_s > kMostMeasured_s;
+  });
+  std::sort(replays.begin(), replays.end(), [](const auto& a, const auto& b) { return a.predicted_s > b.predicted_s; });
+  std::vector<PredictedReplay> chosen;
+  for (const bool new_unit : {true, false}) {
+    for (const auto& replay : replays) {
+      const bool known = std::any_of(chosen.begin(), chosen.end(), [&](const auto& other) {
+        return other.unit == replay.unit && (new_unit || other.interval == replay.interval);
+      });
+      if (!known && chosen.size() < kMeasured) chosen.push_back(replay);
+    }
+  }
+  return chosen;
+}
+
+Result<double> replay_s(const SetRun& run, const PredictedReplay& replay) {
+  const ReplayerOptions from_now_on;
+  ASSIGN_OR_RETURN(const PlanResult planned, run.graph.plan(replay.unit, replay.interval));
+  if (!planned.plan) return Error{describe(*planned.error)};
+  ASSIGN_OR_RETURN(const auto outcomes, run_set(run, *planned.plan, [&](size_t) { return from_now_on; }));
+  for (const auto& outcome : outcomes.members) {
+    if (!outcome) return outcome.error();
+    if (outcome->divergence) {
+      return Error{fmt::format("its replay diverges: see redrive replay --verify {} {}:{}", run.trace.directory(),
+                               replay.unit, replay.interval),
+                   Status::divergence};
+    }
+  }
+  return outcomes.members.front()->seconds;
+}
+
+class Keeping {
+ public:
+  Keeping(const std::string& directory, const BoundKeeping& how)
+      : directory_(directory), how_(how), progress_(how.progress) {}
+
+  Result<std::optional<Certificate>> run() {
+    ASSIGN_OR_RETURN(const auto opened, Trace::open(directory_));
+    if (!opened->settings().keeps_bound()) return std::optional<Certificate>();
+    if (auto sum = certify_sum(*opened)) return sum;
+    std::shared_ptr<Trace> trace = opened;
+    for (int repairs = 0;; ++repairs) {
+      ASSIGN_OR_RETURN(DependenceGraph graph, DependenceGraph::open(*trace));
+      progress_.show("planning the replays of all intervals");
+      TRY(graph.read_all());
+      ASSIGN_OR_RETURN(const Certificate certificate, certify(*trace, graph));
+      Missing missing;
+      if (!certificate.is_kept() && how_.repairs && repairs < kMostRepairs) missing = lacking(*trace, graph);
+      if (missing.empty()) {
+        TRY(keep_certificate(*trace, certificate));
+        return std::optional(certificate);
+      }
+      TRY(add(*trace, graph, missing));
+      ASSIGN_OR_RETURN(trace, Trace::open(directory_));
+    }
+  }
+
+ private:
+  ReplayCosts costs(const Trace& trace) const {
+    ReplayCosts costs = costs_of(trace, static_cast<uint32_t>(how_.jobs));
+    costs.pace = pace_ ? pace_->pace : 1;
+    return costs;
+  }
+
+  Result<Certificate> certify(const Trace& trace, DependenceGraph& graph) {
+    auto replays = predict_all(graph.rdg(), costs(trace));
+    const double bound_s = trace.settings().bound_s;
+    const bool nearly_late = std::any_of(replays.begin(), replays.end(), [&](const PredictedReplay& replay) {
+      return replay.predicted_s > kNearlyLate * bound_s;
+    });
+    if (nearly_late && !pace_) {
+      ASSIGN_OR_RETURN(pace_, measure(trace, graph, replays));
+      for (auto& replay : replays) replay.predicted_s *= pace_->pace;
+    }
+    Certificate certificate = redrive::certify(replays, bound_s, costs(trace));
+    if (pace_) {
+      certificate.measured = pace_->measured;
+      certificate.least_pace = pace_->least;
+      certificate.most_pace = pace_->most;
+    }
+    return certificate;
+  }
+
+  Result<Pace> measure(const Trace& trace, DependenceGraph& graph, const std::vector<PredictedReplay>& replays) {
+    std::vector<double> paces;
+    with_replays(trace, graph);
+    for (const auto& replay : worth_measuring(replays)) {
+      progress_.show(fmt::format("measuring the replay of {}:{}", replay.unit, replay.interval));
+      const auto seconds = replay_s(*run_, replay);
+      if (!seconds) {
+        return Error{fmt::format("unit {} ({}), interval {}: {}", replay.unit, trace.unit_name(replay.unit),
+                                 replay.interval, seconds.error().message),
+                     seconds.error().status};
+      }
+      paces.push_back(*seconds / replay.predicted_s);
+    }
+    std::sort(paces.begin(), paces.end());
+    if (paces.empty()) return Pace{};
+    const double median = paces[paces.size() / 2];
+    return Pace{std::max(1.0, median), paces.front(), paces.back(), static_cast<uint32_t>(paces.size())};
+  }
+
+  Missing lacking(const Trace& trace, const DependenceGraph& graph) const {
+    const Repair repair = choose_repair(graph.rdg(), trace.settings().bound_s, costs(trace));
+    Missing missing;
+    missing.payloads = repair.payloads;
+    for (const UnitId born : repair.births) missing.images.emplace(born, 0);
+    return missing;
+  }
+
+  Result<void> add(const Trace& trace, DependenceGraph& graph, const Missing& missing) {
+    with_replays(trace, graph);
+    ASSIGN_OR_RETURN(const auto additions, TraceAdditions::begin(trace));
+    TRY(take(*run_, missing, *additions, [&](const Taken& taken) {
+      progress_.show(fmt::format("keeping the bound: {} of {} messages, {} of {} images", taken.payloads,
+                                 missing.payloads.size(), taken.images, missing.images.size()));
+    }));
+    return additions->finish(trace.settings());
+  }
+
+  void with_replays(const Trace& trace, DependenceGraph& graph) {
+    if (processors_.empty()) {
+      trap_own_instructions();
+      processors_ = usable_processors(how_.jobs);
+      if (how_.in_process) tier_ = make_tier();
+    }
+    run_.emplace(SetRun{trace, graph, processors_, tier_.get()});
+  }
+
+  const std::string directory_;
+  const BoundKeeping how_;
+  const ProgressLine progress_;
+  std::optional<Pace> pace_;
+  std::vector<int> processors_;
+  std::unique_ptr<ReplayTier> tier_;
+  std::optional<SetRun> run_;
+};
+
+}  // namespace
+
+Result<std::optional<Certificate>> keep_bound(const std::string& directory, const BoundKeeping& how) {
+  return Keeping(directory, how).run();
+}
+
+}  // namespace redrive

@@ -1,0 +1,134 @@
+#include "supervisor/plan/certificate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/text.h"
+#include "base/units.h"
+#include "supervisor/plan/graph.h"
+#include "supervisor/plan/restore_cost.h"
+
+namespace redrive {
+namespace {
+
+// A sum may take this part of the bound. Its times were not compared with any replay.
+constexpr double kSumOfBound = 0.5;
+
+double seconds(uint64_t ns) { return static_cast<double>(ns) * 1e-9; }
+
+}  // namespace
+
+ReplayCosts costs_of(const Trace& trace, uint32_t jobs) {
+  ReplayCosts costs;
+  costs.jobs = std::max(jobs, 1u);
+  costs.restore_s = [&trace](UnitId unit, IntervalIndex interval) { return restore_s(trace, unit, interval); };
+  costs.memory_bytes = [&trace](UnitId unit, IntervalIndex interval) { return trace.stored_bytes(unit, interval); };
+  return costs;
+}
+
+PredictedReplay predict(const Plan& plan, const ReplayCosts& costs) {
+  PredictedReplay replay{plan.unit, plan.interval, plan.replay_set.size(), seconds(plan.work_ns), 0, 0, 0};
+  double longest_restore_s = 0;
+  for (const auto& planned : plan.replay_set) {
+    const double restore_s = costs.restore_s(planned.unit, planned.start);
+    replay.restore_s += restore_s;
+    longest_restore_s = std::max(longest_restore_s, restore_s);
+    replay.memory_bytes += costs.memory_bytes(planned.unit, planned.start);
+  }
+  const double share = 1.0 / costs.jobs;
+  const double recorded_s = seconds(plan.predicted_ns(static_cast<int>(costs.jobs))) + replay.restore_s * share +
+                            longest_restore_s * (1 - share);
+  replay.predicted_s = costs.pace * recorded_s;
+  return replay;
+}
+
+std::vector<PredictedReplay> predict_all(const Rdg& graph, const ReplayCosts& costs) {
+  std::vector<PredictedReplay> replays;
+  for (const auto& [unit, intervals] : graph.units) {
+    for (IntervalIndex i = 0; i < intervals.size(); ++i) {
+      const auto planned = plan(graph, unit, i);
+      if (planned.plan) replays.push_back(predict(*planned.plan, costs));
+    }
+  }
+  return replays;
+}
+
+Certificate certify(const std::vector<PredictedReplay>& replays, double bound_s, const ReplayCosts& costs) {
+  Certificate certificate;
+  certificate.bound_s = bound_s;
+  certificate.jobs = costs.jobs;
+  certificate.pace = certificate.least_pace = certificate.most_pace = costs.pace;
+  certificate.intervals = replays.size();
+  for (const auto& replay : replays) {
+    if (replay.predicted_s > certificate.slowest.predicted_s) certificate.slowest = replay;
+    if (replay.predicted_s > bound_s) certificate.over.push_back(replay);
+  }
+  return certificate;
+}
+
+std::optional<Certificate> certify_sum(const Trace& trace) {
+  const Settings& settings = trace.settings();
+  if (!settings.keeps_bound() || !trace.finished()) return std::nullopt;
+  Certificate certificate;
+  certificate.bound_s = settings.bound_s;
+  PredictedReplay& sum = certificate.slowest;
+  for (const auto& unit : trace.units()) {
+    for (const auto& interval : trace.intervals(unit.unit)) {
+      ++certificate.intervals;
+      sum.work_s += seconds(interval_extent(trace, unit.unit, interval.interval).cpu_ns);
+      sum.restore_s += restore_s(trace, unit.unit, interval.interval);
+    }
+  }
+  sum.predicted_s = sum.work_s + sum.restore_s;
+  if (sum.predicted_s > kSumOfBound * settings.bound_s) return std::nullopt;
+  return certificate;
+}
+
+Result<std::optional<Certificate>> certificate_of(const Trace& trace) {
+  if (!trace.settings().keeps_bound()) return std::optional<Certificate>();
+  if (auto sum = certify_sum(trace)) return sum;
+  return kept_certificate(trace);
+}
+
+bool is_same_promise(const Certificate& a, const Certificate& b) {
+  constexpr double kRounding_s = 1e-6;
+  const auto same = [](const PredictedReplay& x, const PredictedReplay& y) {
+    return x.unit == y.unit && x.interval == y.interval && std::abs(x.predicted_s - y.predicted_s) < kRounding_s;
+  };
+  return a.bound_s == b.bound_s && a.jobs == b.jobs && a.intervals == b.intervals && same(a.slowest, b.slowest) &&
+         std::equal(a.over.begin(), a.over.end(), b.over.begin(), b.over.end(), same);
+}
+
+std::string describe_over(const Trace& trace, const Certificate& certificate) {
+  if (certificate.is_kept()) return {};
+  const PredictedReplay& slowest = certificate.slowest;
+  std::string text = fmt::format("unit {} ({}): re-driving interval {} takes about {}", slowest.unit,
+                                 trace.unit_name(slowest.unit), slowest.interval, format_duration(slowest.predicted_s));
+  if (slowest.intervals > 1) {
+    text += fmt::format(" with {}, because {} must be executed for it", counted(certificate.jobs, "job"),
+                        counted(slowest.intervals, "interval"));
+  }
+  if (slowest.restore_s > slowest.work_s) {
+    text += fmt::format(", of which {} to restore {}", format_duration(slowest.restore_s),
+                        format_size(slowest.memory_bytes));
+  }
+  const uint64_t others = certificate.over.size() - 1;
+  return text + fmt::format(": the bound of {} cannot be kept for it{}, but one of {} can",
+                            format_duration(certificate.bound_s),
+                            others ? fmt::format(" and {} more", counted(others, "interval")) : std::string(),
+                            format_duration(slowest.predicted_s));
+}
+
+std::string describe_basis(const Certificate& certificate) {
+  const auto& slowest = certificate.slowest;
+  std::string text = format_duration(slowest.predicted_s) + " at most";
+  if (slowest.unit == 0) return text + " for all together";
+  text += fmt::format(" ({}:{}), predicted with {}", slowest.unit, slowest.interval, counted(certificate.jobs, "job"));
+  if (certificate.measured == 0) return text + ", from recorded times";
+  return text + fmt::format(", at {:.2f} times what was recorded ({} took {:.2f} to {:.2f})", certificate.pace,
+                            counted(certificate.measured, "replay"), certificate.least_pace, certificate.most_pace);
+}
+
+}  // namespace redrive

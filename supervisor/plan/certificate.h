@@ -1,0 +1,47 @@
+// Whether every replay keeps the bound: the replay of each interval is planned, and its time predicted.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "logstore/certificate.h"
+#include "supervisor/plan/plan.h"
+
+namespace redrive {
+
+// What replays take on a host.
+struct ReplayCosts {
+  uint32_t jobs = 1;  // intervals that are executed at a time
+  double pace = 1;    // seconds of a replay for each that is predicted
+  std::function<double(UnitId, IntervalIndex)> restore_s;
+  std::function<uint64_t(UnitId, IntervalIndex)> memory_bytes;  // that are restored
+};
+ReplayCosts costs_of(const Trace& trace, uint32_t jobs);
+
+// The bound of a list schedule (Graham), including restores: these are work too, and the longest path begins with one.
+PredictedReplay predict(const Plan& plan, const ReplayCosts& costs);
+
+// Plans every interval of a graph that has been read whole. An interval that cannot be planned is left out: nothing
+// that was recorded leads to it.
+std::vector<PredictedReplay> predict_all(const Rdg& graph, const ReplayCosts& costs);
+Certificate certify(const std::vector<PredictedReplay>& replays, double bound_s, const ReplayCosts& costs);
+
+// The certificate of a trace in which everything together takes less than half of the bound: nothing needs to be
+// planned. None if it takes more.
+std::optional<Certificate> certify_sum(const Trace& trace);
+
+// What is known: the certificate that the trace has, or needs none of (certify_sum). None if the trace promises
+// nothing, or has none because its recorder was killed, or it was changed since.
+Result<std::optional<Certificate>> certificate_of(const Trace& trace);
+
+// Whether both say the same of the same replays, up to rounding.
+bool is_same_promise(const Certificate& a, const Certificate& b);
+
+// One line for people. Empty if the bound is kept.
+std::string describe_over(const Trace& trace, const Certificate& certificate);
+// "203 ms at most (3:1), predicted with 2 jobs, at 1.02 times what was recorded (3 replays took 0.98 to 1.05)"
+std::string describe_basis(const Certificate& certificate);
+
+}  // namespace redrive

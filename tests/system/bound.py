@@ -1,0 +1,141 @@
+"""Group bound: a recording in which replays would be late is repaired at its end, or says so wherever it is looked at."""
+import signal
+import time
+
+from harness import Failure, test, workload
+from real import copy_into
+from redriving import REDRIVEN, Job, check_report, check_trace, copy_into, record, units
+
+PROCESSES = 12
+# All processes depend on each other, so without kept messages, a replay executes intervals of all of them: more than this bound. Each process computes
+# for some 0.3 s, so that one alone keeps it even on a busy machine.
+TALKERS = (PROCESSES, 300, 700000, 64)
+BOUND = "800ms"
+
+
+def talkers(ctx, *options):
+    return Job(["./talkers", *map(str, TALKERS)], prepare=copy_into(workload(ctx.options, "talkers")), record_options=options)
+
+
+def redrive_once(ctx):
+    check_report(ctx, ctx.json("replay", ctx.trace, "--all", "--once", "--verify", cwd="/", statuses=REDRIVEN))
+
+
+def predictions(ctx):
+    """Of all intervals, each planned alone."""
+    return [ctx.json("plan", ctx.trace, f"{unit['unit']}:{interval['interval']}", "--jobs", str(jobs_of(ctx)))
+            for unit in units(ctx) for interval in unit["intervals"]]
+
+
+def jobs_of(ctx):
+    return ctx.json("stats", ctx.trace)["certificate"]["jobs"]
+
+
+@test("bound/not_repaired")
+def not_repaired(ctx):
+    """record, ls, stats, plan and check say that the bound is not kept; the exit status is the program's."""
+    told = record(ctx, talkers(ctx, "--bound", BOUND, "--no-repair"))
+    lines = [line for line in told.stderr.splitlines() if "the bound of 800 ms cannot be kept" in line]
+    ctx.expect(len(lines) == 1, told, "does not say once that the bound cannot be kept")
+    stats = ctx.json("stats", ctx.trace)
+    late = stats["over_bound"]
+    if stats["certificate"]["kept"] or not late or any(replay["predicted_s"] <= 0.8 for replay in late):
+        raise Failure(f"of a bound that is not kept: {stats['certificate']}, {late}")
+    if max(replay["replay_set_size"] for replay in late) < PROCESSES:
+        raise Failure(f"replays of units that depend on each other execute only {late}")
+    said = lines[0].removeprefix("redrive: ")
+    for command in ("stats", "check"):
+        shown = ctx.expect_status(ctx.redrive(command, ctx.trace), 0)
+        ctx.expect(said in shown.stdout, shown, "does not say that the bound cannot be kept")
+    slowest = stats["certificate"]["slowest"]
+    planned = ctx.json("plan", ctx.trace, f"{slowest['unit']}:{slowest['interval']}", "--jobs", str(stats["certificate"]["jobs"]))
+    if not planned["over_bound"] or abs(planned["predicted_s"] - slowest["predicted_s"]) > 1e-3:
+        raise Failure(f"plan predicts {planned['predicted_s']}, the certificate says {slowest}")
+    listed = ctx.json("ls")["traces"]
+    if [(row["bound_s"], row["bound_kept"]) for row in listed] != [(0.8, False)]:
+        raise Failure(f"ls: {listed}")
+    shown = ctx.redrive("ls")
+    ctx.expect("800 ms, late" in shown.stdout, shown, "does not say that replays are late")
+
+
+@test("bound/required")
+def required(ctx):
+    """With --require-bound, a bound that is not kept is a failure of the recording; one that is kept is none."""
+    job = talkers(ctx)
+    job.prepare(ctx.fresh_work())
+    failed = ctx.redrive("record", "-o", ctx.trace, "--bound", BOUND, "--no-repair", "--require-bound", "--", *job.command, cwd=ctx.work)
+    ctx.expect_status(failed, 125)
+    check_trace(ctx)
+    kept = ctx.redrive("record", "-o", ctx.traces / "kept", "--require-bound", "--", *job.command, cwd=ctx.work)
+    ctx.expect_status(kept, 0)
+
+
+@test("bound/repaired")
+def repaired(ctx):
+    """By default, record adds the messages that late replays need: some, not all. What it says of each interval is what plan says."""
+    record(ctx, talkers(ctx, "--bound", BOUND, "--no-repair"), trace=ctx.traces / "not_repaired")
+    before = ctx.json("stats", ctx.traces / "not_repaired")
+    told = record(ctx, talkers(ctx, "--bound", BOUND))
+    stats = ctx.json("stats", ctx.trace)
+    certificate = stats["certificate"]
+    ctx.expect(certificate["kept"] and not stats["over_bound"] and "cannot be kept" not in told.stderr, told, f"not repaired: {certificate}")
+    if not before["logged_messages"] < stats["logged_messages"] < stats["messages"] / 2:
+        raise Failure(f"{stats['logged_messages']} of {stats['messages']} messages are logged, {before['logged_messages']} without a repair")
+    planned = predictions(ctx)
+    if len(planned) != certificate["intervals"] or any(plan["over_bound"] for plan in planned):
+        raise Failure(f"the certificate speaks of {certificate['intervals']} intervals, and plan predicts {[plan['predicted_s'] for plan in planned]}")
+    check_trace(ctx)
+    redrive_once(ctx)
+
+
+@test("bound/prepared")
+def prepared(ctx):
+    """prepare repairs as well."""
+    record(ctx, talkers(ctx, "--virtual"))
+    if ctx.json("stats", ctx.trace)["certificate"] is not None:
+        raise Failure("a trace that promises nothing has a certificate")
+    ctx.expect_status(ctx.redrive("prepare", "--bound", "2s", ctx.trace), 0)
+    if not ctx.json("stats", ctx.trace)["certificate"]["kept"]:
+        raise Failure("prepare does not repair")
+    if any(plan["over_bound"] for plan in predictions(ctx)):
+        raise Failure("a replay would be late")
+    check_trace(ctx)
+    redrive_once(ctx)
+
+
+@test("bound/interrupted")
+def interrupted(ctx):
+    """Ctrl-C during the repair ends it, not the trace; the exit status is the program's."""
+    job = talkers(ctx)
+    job.prepare(ctx.fresh_work())
+    recording = ctx.start_redrive("record", "-o", ctx.trace, "--bound", BOUND, "--", *job.command, cwd=ctx.work)
+    limit = time.monotonic() + ctx.timeout_s
+    while not (ctx.trace / "catalog.sqlite").exists():  # published when the recording has ended
+        if time.monotonic() > limit or recording.process.poll() is not None:
+            break
+        time.sleep(0.01)
+    recording.process.send_signal(signal.SIGINT)
+    ended = recording.finish(ctx.timeout_s)
+    ctx.expect_status(ended, 0)
+    ctx.expect("interrupted: whether the bound is kept is not known" in ended.stderr, ended, "does not say what was interrupted")
+    check_trace(ctx)
+    redrive_once(ctx)
+    ctx.expect_status(ctx.redrive("prepare", ctx.trace), 0)  # continues
+    if not ctx.json("stats", ctx.trace)["certificate"]["kept"]:
+        raise Failure("prepare does not continue an interrupted repair")
+
+
+@test("bound/damaged_certificate")
+def damaged_certificate(ctx):
+    record(ctx, talkers(ctx, "--bound", BOUND))
+    path = ctx.trace / "certificate"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    for command in ("check", "stats"):
+        refused = ctx.expect_status(ctx.redrive(command, ctx.trace), 4)
+        ctx.expect("certificate" in refused.stderr + refused.stdout, refused, "does not name the file")
+    path.unlink()  # derived: nothing but the promise is gone
+    check_trace(ctx)
+    redrive_once(ctx)
+    if ctx.json("stats", ctx.trace)["certificate"] is not None or ctx.json("ls")["traces"][0]["bound_kept"] is not None:
+        raise Failure("there is a certificate after it was removed")
