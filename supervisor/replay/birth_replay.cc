@@ -1,19 +1,10 @@
 #include "supervisor/replay/birth_replay.h"
 
-#include <sched.h>
-
 #include <optional>
 
 #include "supervisor/tier/births.h"
 
 namespace redrive {
-
-void stay_on(pid_t tid, int processor) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  CPU_SET(processor, &set);
-  sched_setaffinity(tid, sizeof set, &set);
-}
 
 Result<void> bear(const Redriving& redriving, MessageStore& store, const RedrivenThread& parent, EventIndex index,
                   const Event& event, const SyscallRow& row) {
@@ -69,14 +60,13 @@ Result<void> bear(const Redriving& redriving, MessageStore& store, const Redrive
   return {};
 }
 
-Result<void> adopt(const Redriving& redriving, MessageStore& store, EventRef fork, int32_t pid, int processor) {
+Result<void> adopt(const Redriving& redriving, MessageStore& store, EventRef fork, int32_t pid) {
   ASSIGN_OR_RETURN(Birth birth, store.birth(fork));
   const pid_t tid = birth.stub.pid;
-  stay_on(tid, processor);
   ASSIGN_OR_RETURN(Stub stub, Stub::take_over(std::move(birth.stub)));
   redriving.unit.take_first(RestoredProcess{std::move(stub), birth.brk, pid, {}, birth.descriptors}, birth.regs);
   const bool has_gate = birth.gate != nullptr;
-  if (has_gate) redriving.gates.add_forked(0, std::move(birth.gate));
+  if (has_gate) redriving.gates.add(0, std::move(birth.gate));
   if (!redriving.gates.set_regs(redriving.unit.thread(0), birth.regs)) return errno_error("cannot set registers");
   return has_gate ? Result<void>() : redriving.gates.map({0}, tid);
 }

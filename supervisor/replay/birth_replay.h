@@ -13,9 +13,6 @@ Result<void> bear(const Redriving& redriving, MessageStore& store, const Redrive
                   const Event& event, const SyscallRow& row);
 
 // Takes over what the event has made, for a unit that begins with it. `pid`: its process's in the recording.
-Result<void> adopt(const Redriving& redriving, MessageStore& store, EventRef fork, int32_t pid, int processor);
-
-// Has a thread run on this processor only; 0: the caller.
-void stay_on(pid_t tid, int processor);
+Result<void> adopt(const Redriving& redriving, MessageStore& store, EventRef fork, int32_t pid);
 
 }  // namespace redrive

@@ -61,6 +61,7 @@ class MessageStore {
 
   // An interval is executed from now on, on this processor.
   void interval_starts(size_t interval, int processor);
+  void interval_moves(size_t interval, int processor);
   // An interval stands stopped before its end, and sends nothing. `count` of these continue.
   void interval_stands();
   void intervals_go_on(size_t count);
@@ -76,8 +77,7 @@ class MessageStore {
   size_t waiting() const;
   // The forks whose children have not been taken over yet.
   std::vector<EventRef> births_left() const;
-  PayloadTable& payloads() { return *payloads_; }
-  const PayloadTable& payloads() const { return *payloads_; }
+  PayloadTable& payloads() const { return *payloads_; }
 
  private:
   MessageStore(std::unique_ptr<PayloadTable> payloads, std::set<EventRef> births)

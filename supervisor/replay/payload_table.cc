@@ -128,20 +128,31 @@ void PayloadTable::await(uint64_t place, std::chrono::nanoseconds patience) cons
 
 void PayloadTable::wake(uint64_t place) const { futex(message(place), FUTEX_WAKE, INT_MAX, nullptr); }
 
-void PayloadTable::interval_starts(const ExecutedEvents& its, int processor) {
+std::span<const PayloadTable::Place> PayloadTable::sent_by(const ExecutedEvents& its) const {
   const auto before = [](const Place& place, EventRef wanted) { return place.event < wanted; };
   const auto first = std::lower_bound(places_.begin(), places_.end(), EventRef{its.unit, its.first}, before);
   const auto end = std::lower_bound(first, places_.end(), EventRef{its.unit, its.end}, before);
+  return {first, end};
+}
+
+void PayloadTable::interval_starts(const ExecutedEvents& its, int processor) {
   const Lock lock(mutex_);
-  for (auto place = first; place < end; ++place) {
-    gate::Message& sent = message(place->index);
+  for (const Place& place : sent_by(its)) {
+    gate::Message& sent = message(place.index);
     sent.processor = static_cast<uint32_t>(processor);
-    sent.offset = offsets_[place->index];
-    sent.capacity = capacity(place->index);
-    Group& group = groups_[place->group];
+    sent.offset = offsets_[place.index];
+    sent.capacity = capacity(place.index);
+    Group& group = groups_[place.group];
     if (group.released) continue;
-    group.held_bytes += capacity(place->index);
-    held_bytes_ += capacity(place->index);
+    group.held_bytes += capacity(place.index);
+    held_bytes_ += capacity(place.index);
+  }
+}
+
+// Only those that read it decide by it whether to spin, so it may change under them.
+void PayloadTable::interval_moves(const ExecutedEvents& its, int processor) {
+  for (const Place& place : sent_by(its)) {
+    std::atomic_ref(message(place.index).processor).store(static_cast<uint32_t>(processor), std::memory_order_relaxed);
   }
 }
 

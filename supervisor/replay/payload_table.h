@@ -9,6 +9,7 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -56,6 +57,7 @@ class PayloadTable {
 
   // An interval that executes these events runs on this processor from now on.
   void interval_starts(const ExecutedEvents& its, int processor);
+  void interval_moves(const ExecutedEvents& its, int processor);
   void interval_ended(size_t interval);
 
   // How many threads wait inside re-driven processes, about now.
@@ -88,6 +90,8 @@ class PayloadTable {
     return reinterpret_cast<gate::Message*>(shared_->data() + sizeof(gate::MessagesHeader))[index];
   }
   uint64_t capacity(uint64_t index) const { return offsets_[index + 1] - offsets_[index]; }
+  // Places of payloads that these events send.
+  std::span<const Place> sent_by(const ExecutedEvents& its) const;
   void release(size_t group) REQUIRES(mutex_);
 
   std::optional<SharedMemory> shared_;

@@ -6,6 +6,7 @@ namespace redrive {
 
 void RedrivenUnit::take(RestoredUnit restored, const UnitState& state) {
   restored_ = std::move(restored);
+  for (const auto& [serial, process] : restored_.processes) seat_.add(process.stub.pid());
   for (const auto& saved : state.threads) {
     add({saved.thread, saved.process, restored_.threads.at(saved.thread), saved.in_syscall, saved.regs, std::nullopt});
   }
@@ -19,6 +20,7 @@ void RedrivenUnit::take_first(RestoredProcess process, const user_regs_struct& r
 }
 
 ProcessSerial RedrivenUnit::add(RestoredProcess process) {
+  seat_.add(process.stub.pid());
   restored_.processes.emplace(next_process_, std::move(process));
   return next_process_++;
 }
@@ -30,6 +32,7 @@ void RedrivenUnit::add(const RedrivenThread& thread) {
 
 void RedrivenUnit::forget_process(ProcessSerial process) {
   std::erase_if(threads_, [&](const auto& entry) { return entry.second.process == process; });
+  if (has(process)) seat_.remove(stub(process).pid());
   restored_.processes.erase(process);
 }
 

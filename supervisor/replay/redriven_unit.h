@@ -7,6 +7,7 @@
 
 #include "checkpoint/restore.h"
 #include "logstore/event.h"
+#include "supervisor/replay/balancer.h"
 
 namespace redrive {
 
@@ -29,6 +30,9 @@ struct RedrivenThread {
 
 class RedrivenUnit {
  public:
+  // `seat`: of the thread that traces its processes.
+  explicit RedrivenUnit(Seat& seat) : seat_(seat) {}
+
   // The unit at a checkpoint, with the state that the checkpoint has.
   void take(RestoredUnit restored, const UnitState& state);
   // The unit of a process that was forked, with its only thread.
@@ -65,6 +69,7 @@ class RedrivenUnit {
   bool was_killed() const;
 
  private:
+  Seat& seat_;
   RestoredUnit restored_;
   std::map<ThreadSerial, RedrivenThread> threads_;
   ProcessSerial next_process_ = 0;

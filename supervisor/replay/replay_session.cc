@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <system_error>
 #include <utility>
@@ -31,8 +32,11 @@ std::optional<Error> failure_of(const ReplaySession::Outcome& outcome) {
 // One process, or several that share memory, from a piece's checkpoint on, as the thread that executes it sees it.
 class ReplaySession::Execution final : public Halt {
  public:
-  Execution(ReplaySession& session, size_t piece, int processor)
-      : session_(session), piece_(piece), processor_(processor), last_(piece) {
+  Execution(ReplaySession& session, size_t piece, Running& running, int processor)
+      : session_(session),
+        piece_(piece),
+        seat_(processor, [this, &running](int to) { session_.note_move(running, piece_, to); }),
+        last_(piece) {
     while (session_.pieces_[last_].goes_on) ++last_;
   }
 
@@ -42,7 +46,9 @@ class ReplaySession::Execution final : public Halt {
     what.interval = last.what.interval;
     what.requisite_event = last.what.requisite_event;
     begin();
-    const auto outcome = session_.execute_(first, what, processor_, *this);
+    session_.balancer_.add(seat_);
+    const auto outcome = session_.execute_(first, what, seat_, *this);
+    session_.balancer_.remove(seat_);
     if (!left_) session_.end_piece(piece_, outcome);
   }
 
@@ -70,7 +76,7 @@ class ReplaySession::Execution final : public Halt {
   // Continues into the next piece.
   Then go_on() {
     session_.end_piece(piece_, Replayer::Outcome{});
-    left_ = !session_.claim(piece_ + 1, processor_);
+    left_ = !session_.claim(piece_ + 1, seat_.processor());
     if (left_) return Then::end;
     ++piece_;
     passed_ = 0;
@@ -79,8 +85,8 @@ class ReplaySession::Execution final : public Halt {
   }
 
   ReplaySession& session_;
-  size_t piece_;
-  const int processor_;
+  std::atomic<size_t> piece_;
+  Seat seat_;
   size_t last_;        // the last piece that it can come to
   size_t passed_ = 0;  // of the piece's
   bool left_ = false;  // another thread executes the next piece
@@ -93,7 +99,7 @@ ReplaySession::ReplaySession(std::vector<Piece> pieces, std::unique_ptr<MessageS
       processors_(std::move(processors)),
       execute_(std::move(execute)),
       notes_(std::move(notes)),
-      watch_(processors_, [this] { return store_->progress(); }) {
+      balancer_(processors_, [this] { return store_->progress(); }) {
   const Lock lock(mutex_);
   stages_.resize(pieces_.size());
   for (size_t i = 0; i < pieces_.size(); ++i) {
@@ -280,8 +286,8 @@ void ReplaySession::start(size_t piece) {
     running.over = true;
   };
   try {
-    running.thread = std::thread([this, piece, processor, end] {
-      Execution(*this, piece, processor).run();
+    running.thread = std::thread([this, piece, processor, &running, end] {
+      Execution(*this, piece, running, processor).run();
       const Lock lock(mutex_);
       end();
       changed_.notify_all();
@@ -291,6 +297,14 @@ void ReplaySession::start(size_t piece) {
     stages_[piece].doing = Doing::ended;
     end();
   }
+}
+
+void ReplaySession::note_move(Running& running, size_t piece, int processor) {
+  {
+    const Lock lock(mutex_);
+    running.processor = processor;
+  }
+  store_->interval_moves(piece, processor);
 }
 
 // A piece has come to its end, or as far as it could.

@@ -15,10 +15,10 @@
 
 #include "base/mutex.h"
 #include "supervisor/plan/plan.h"
+#include "supervisor/replay/balancer.h"
 #include "supervisor/replay/message_store.h"
 #include "supervisor/replay/replayer.h"
 #include "supervisor/replay/stopped_unit.h"
-#include "supervisor/replay/watch.h"
 
 namespace redrive {
 
@@ -29,15 +29,15 @@ class ReplaySession {
     PlannedInterval what;
     std::optional<EventRef> birth;   // the fork that it begins with, if it has no image
     ReplayerOptions how;             // where it stops is up to the session
-    std::optional<int> processor;    // none: the least busy one when it starts
+    std::optional<int> processor;    // where it starts; none: on the least busy one
     bool shown = false;              // it is looked at where it stands
     std::vector<EventIndex> passes;  // ends of intervals that it passes
     bool goes_on = false;            // its thread executes the next one as well, if that has not been started
     uint64_t image_bytes = 0;        // stored pages that are restored for it
   };
   using Outcome = Result<Replayer::Outcome>;
-  // Executes this on the calling thread, from the checkpoint of the piece on.
-  using Execute = std::function<Outcome(const Piece& piece, const PlannedInterval& what, int processor, Halt& halt)>;
+  // Executes this on the calling thread, whose seat it is, from the checkpoint of the piece on.
+  using Execute = std::function<Outcome(const Piece& piece, const PlannedInterval& what, Seat& seat, Halt& halt)>;
   // What is done when a piece begins, passes the end of an interval, and ends: by the thread that executes it, and
   // before go() or run_all() returns.
   struct Notes {
@@ -99,6 +99,7 @@ class ReplaySession {
   size_t next_of(const std::vector<size_t>& order, size_t& next) const REQUIRES(mutex_);
   int idlest() const REQUIRES(mutex_);
   bool claim(size_t piece, int processor);
+  void note_move(Running& running, size_t piece, int processor);
   void end_piece(size_t piece, const Outcome& outcome);
   void note_end(size_t piece, const Outcome& outcome);
   Halt::Then stand(size_t piece, const StoppedUnit& unit);
@@ -116,7 +117,7 @@ class ReplaySession {
   bool ending_ GUARDED_BY(mutex_) = false;
   std::list<Running> running_ GUARDED_BY(mutex_);
   uint64_t image_bytes_ GUARDED_BY(mutex_) = 0;  // of those that run
-  const Watch watch_;
+  Balancer balancer_;
 };
 
 }  // namespace redrive

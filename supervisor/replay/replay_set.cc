@@ -87,10 +87,10 @@ void print_divergence(const Trace& trace, const Divergence& d, const std::string
 
 ReplaySession::Execute replayers(const SetRun& run, MessageStore& store) {
   return [&trace = run.trace, tier = run.tier, &store](const ReplaySession::Piece& piece, const PlannedInterval& what,
-                                                       int processor, Halt& halt) {
+                                                       Seat& seat, Halt& halt) {
     ReplayerOptions how = piece.how;
     how.halt = &halt;
-    return Replayer(trace, what, piece.birth, store, processor, tier, how).run();
+    return Replayer(trace, what, piece.birth, store, seat, tier, how).run();
   };
 }
 

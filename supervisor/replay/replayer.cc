@@ -34,12 +34,13 @@ bool set_regs_alone(pid_t tid, user_regs_struct regs) {
 }  // namespace
 
 Replayer::Replayer(const Trace& trace, const PlannedInterval& what, std::optional<EventRef> birth, MessageStore& store,
-                   int processor, ReplayTier* tier, ReplayerOptions options)
+                   Seat& seat, ReplayTier* tier, ReplayerOptions options)
     : birth_(birth),
       store_(store),
-      processor_(processor),
+      seat_(seat),
       options_(options),
-      gates_(unit_, tier, store, processor),
+      unit_(seat),
+      gates_(unit_, tier, store),
       runner_(unit_, gates_, recorded_ns(trace, what)),
       redriving_{trace, what, unit_, gates_, runner_, [&trace](uint64_t file) { return trace.file_path(file); }},
       messages_(what.unit, store),
@@ -103,11 +104,10 @@ Result<Replayer::Outcome> Replayer::run_to_end() {
 // ---- The start
 
 Result<void> Replayer::begin() {
-  stay_on(0, processor_);
   const PlannedInterval& what = redriving_.what;
   const IntervalRecord& interval = redriving_.trace.intervals(what.unit).at(what.start);
   if (interval.has_image) return restore_start();
-  if (birth_) return adopt(redriving_, store_, *birth_, interval.pid, processor_);
+  if (birth_) return adopt(redriving_, store_, *birth_, interval.pid);
   return Error{fmt::format("the checkpoint of interval {} of unit {} was not stored", what.start, what.unit)};
 }
 
@@ -231,6 +231,7 @@ Result<Step> Replayer::run_batch(bool onward) {
   if (last_stops) --last_repeat;
   const size_t answered = count - (onward || last_stops ? 0 : 1);
   slot.taken = slot.repeated = 0;
+  slot.processor = static_cast<uint32_t>(seat_.processor());
   slot.head = answered ? batch.ends[answered - 1] : 0;
   if (answered) gates_.enter(thread);
   const auto make = [&](EventIndex index, const auto& made) {

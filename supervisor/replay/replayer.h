@@ -11,6 +11,7 @@
 #include <string>
 #include <variant>
 
+#include "supervisor/replay/balancer.h"
 #include "supervisor/replay/call_replay.h"
 #include "supervisor/replay/checkpoints_due.h"
 #include "supervisor/replay/end_verification.h"
@@ -48,7 +49,7 @@ struct ReplayerOptions {
 class Replayer {
  public:
   Replayer(const Trace& trace, const PlannedInterval& what, std::optional<EventRef> birth, MessageStore& store,
-           int processor, ReplayTier* tier, ReplayerOptions options);  // no tier: every call stops
+           Seat& seat, ReplayTier* tier, ReplayerOptions options);  // no tier: every call stops
   Replayer(const Replayer&) = delete;
   Replayer& operator=(const Replayer&) = delete;
 
@@ -79,7 +80,7 @@ class Replayer {
 
   const std::optional<EventRef> birth_;
   MessageStore& store_;
-  const int processor_;
+  const Seat& seat_;
   const ReplayerOptions options_;
   // The unit, and what runs it.
   RedrivenUnit unit_;

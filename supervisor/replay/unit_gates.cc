@@ -32,7 +32,6 @@ Result<void> UnitGates::map(const std::vector<ProcessSerial>& sharing, pid_t tid
   TRY(calls.map_file(tier_->arena->code().path(), gate::kCode, gate::kCommonSize, PROT_READ | PROT_EXEC,
                      MAP_SHARED_VALIDATE, 0));
   TRY(calls.map_file(gate->slot_memory().path(), gate::kSlot, gate::kSlotSize, PROT_READ | PROT_WRITE, MAP_SHARED, 0));
-  gate->slot()->processor = static_cast<uint32_t>(processor_);
   ASSIGN_OR_RETURN(gate->slot()->messages, map_messages(calls, mappings));
   TRY(calls.run());
   gate->slot_memory().close();
@@ -65,16 +64,10 @@ Result<Address> UnitGates::map_messages(StubCalls& calls, const std::vector<Mapp
   return at;
 }
 
-void UnitGates::add_forked(ProcessSerial process, std::shared_ptr<Gate> gate) {
-  gate->slot()->processor = static_cast<uint32_t>(processor_);
-  add(process, std::move(gate));
-}
-
 Result<std::shared_ptr<Gate>> UnitGates::inherit(const Gate& parent, const Stub& child) const {
   auto gate = std::make_shared<Gate>(*tier_->arena, parent);
   if (!gate->take_slot()) return Error{"no memory for the calls of a forked process"};
   gate->slot()->replay = 1;
-  gate->slot()->processor = static_cast<uint32_t>(processor_);
   gate->slot()->messages = parent.slot()->messages;
   TRY(child.map_file(child.pid(), gate->slot_memory().path(), gate::kSlot, gate::kSlotSize, PROT_READ | PROT_WRITE,
                      MAP_SHARED, 0));

@@ -23,9 +23,9 @@ struct ReplayTier {
 
 class UnitGates {
  public:
-  // `tier`: null if every call is to stop. What is re-driven runs on this processor.
-  UnitGates(RedrivenUnit& unit, ReplayTier* tier, const MessageStore& store, int processor)
-      : unit_(unit), tier_(tier), store_(store), processor_(processor) {}
+  // `tier`: null if every call is to stop.
+  UnitGates(RedrivenUnit& unit, ReplayTier* tier, const MessageStore& store)
+      : unit_(unit), tier_(tier), store_(store) {}
 
   // The gate of a process; null if it has none.
   Gate* of(ProcessSerial process) const;
@@ -41,7 +41,6 @@ class UnitGates {
   Result<void> map_all();
   // The process has a gate mapped: because it runs on the memory of another process, or because it was forked.
   void add(ProcessSerial process, std::shared_ptr<Gate> gate) { gates_[process] = std::move(gate); }
-  void add_forked(ProcessSerial process, std::shared_ptr<Gate> gate);
   // The gate of a forked child, which has its parent's patches and slot mapped.
   Result<std::shared_ptr<Gate>> inherit(const Gate& parent, const Stub& child) const;
 
@@ -72,7 +71,6 @@ class UnitGates {
   RedrivenUnit& unit_;
   ReplayTier* const tier_;
   const MessageStore& store_;
-  const int processor_;
   std::map<ProcessSerial, std::shared_ptr<Gate>> gates_;
 };
 

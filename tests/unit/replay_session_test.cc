@@ -74,7 +74,7 @@ TEST_CASE("replay session: pieces that go to their ends have outcomes, whether g
   Outcomes outcomes(pieces.size());
   ReplaySession session(
       pieces, std::move(store), {0, 0},
-      [](const auto& piece, const auto&, int, Halt& halt) -> ReplaySession::Outcome {
+      [](const auto& piece, const auto&, Seat&, Halt& halt) -> ReplaySession::Outcome {
         if (piece.what.start == 1) return Error{"no memory"};
         return obey(halt);
       },
@@ -95,7 +95,7 @@ TEST_CASE("replay session: a piece stands at its goal, is looked at there, and g
   auto store = store_for(pieces);
   Outcomes outcomes(pieces.size());
   ReplaySession session(
-      pieces, std::move(store), {0}, [](const auto&, const auto&, int, Halt& halt) { return obey(halt); },
+      pieces, std::move(store), {0}, [](const auto&, const auto&, Seat&, Halt& halt) { return obey(halt); },
       into(outcomes));
   EventIndex seen = 0;
   const auto see = [&](const StoppedUnit& unit) { seen = unit.event; };
@@ -127,7 +127,7 @@ TEST_CASE("replay session: a thread that reaches a piece's end continues into th
   std::vector<EventIndex> ends;
   ReplaySession session(
       pieces, std::move(store), {0},
-      [&](const auto&, const PlannedInterval& what, int, Halt& halt) {
+      [&](const auto&, const PlannedInterval& what, Seat&, Halt& halt) {
         ends.push_back(what.requisite_event);
         return obey(halt);
       },
@@ -144,7 +144,7 @@ TEST_CASE("replay session: where one has failed, the next piece starts from its 
   Notebook notebook;
   ReplaySession session(
       pieces, std::move(store), {0},
-      [](const auto& piece, const auto&, int, Halt& halt) -> ReplaySession::Outcome {
+      [](const auto& piece, const auto&, Seat&, Halt& halt) -> ReplaySession::Outcome {
         if (piece.what.start == 0) return Error{"no memory"};
         return obey(halt);
       },
@@ -160,7 +160,7 @@ TEST_CASE("replay session: no more pieces run at a time than there are processor
   std::atomic<int> running = 0, most = 0;
   ReplaySession session(
       pieces, std::move(store), {0},
-      [&](const auto&, const auto&, int, Halt& halt) {
+      [&](const auto&, const auto&, Seat&, Halt& halt) {
         most = std::max(most.load(), ++running);
         auto outcome = obey(halt);
         --running;

@@ -1,0 +1,196 @@
+#include "supervisor/replay/balancer.h"
+
+#include <fmt/format.h>
+#include <sched.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <set>
+#include <sstream>
+#include <utility>
+
+#include "base/brief_file.h"
+#include "base/procfs.h"
+
+namespace redrive {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kLook = std::chrono::milliseconds(2);
+constexpr auto kPatience = std::chrono::seconds(1);
+// A processor on which less than this part of the time was used is free; who used more than this computes.
+constexpr double kFree = 0.3, kComputes = 0.15;
+
+cpu_set_t only(int processor) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(static_cast<size_t>(processor), &set);
+  return set;
+}
+
+// clock_getcpuclockid(3), pthread_getcpuclockid(3): bit 2 means one thread, and the rest is the number, inverted.
+uint64_t clock_ns(pid_t number, bool thread) {
+  constexpr unsigned kSched = 2, kOneThread = 4;
+  const auto clock = static_cast<clockid_t>(~static_cast<unsigned>(number) << 3 | kSched | (thread ? kOneThread : 0));
+  timespec time{};
+  if (clock_gettime(clock, &time) != 0) return 0;  // it has ended
+  return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(time.tv_nsec);
+}
+
+// Our threads, and those of their children: the stubs.
+void release_all(const std::vector<int>& processors) {
+  cpu_set_t all;
+  CPU_ZERO(&all);
+  for (const int processor : processors) CPU_SET(static_cast<size_t>(processor), &all);
+  for (const pid_t own : proc_threads(getpid())) {
+    sched_setaffinity(own, sizeof all, &all);
+    std::istringstream children(read_briefly(proc_path(getpid(), fmt::format("task/{}/children", own))));
+    for (pid_t child; children >> child;) {
+      for (const pid_t tid : proc_threads(child)) sched_setaffinity(tid, sizeof all, &all);
+    }
+  }
+}
+
+}  // namespace
+
+// ---- Seats
+
+Seat::Seat(int processor, std::function<void(int)> moved)
+    : thread_(gettid()), moved_(std::move(moved)), processor_(processor) {
+  const cpu_set_t here = only(processor);
+  sched_setaffinity(0, sizeof here, &here);
+}
+
+int Seat::processor() const {
+  const Lock lock(mutex_);
+  return processor_;
+}
+
+void Seat::place(pid_t process) const {
+  const cpu_set_t here = only(processor_);
+  for (const pid_t tid : proc_threads(process)) sched_setaffinity(tid, sizeof here, &here);
+}
+
+void Seat::add(pid_t process) {
+  const Lock lock(mutex_);
+  processes_[process] = clock_ns(process, false);
+  place(process);  // the thread may have been moved since it asked for the process
+}
+
+void Seat::remove(pid_t process) {
+  const Lock lock(mutex_);
+  const auto known = processes_.find(process);
+  if (known == processes_.end()) return;
+  removed_ns_ += std::max(clock_ns(process, false), known->second) - known->second;
+  processes_.erase(known);
+}
+
+void Seat::move(int processor) {
+  {
+    const Lock lock(mutex_);
+    processor_ = processor;
+    const cpu_set_t here = only(processor);
+    sched_setaffinity(thread_, sizeof here, &here);
+    for (const auto& [process, before] : processes_) place(process);
+  }
+  if (moved_) moved_(processor);
+}
+
+uint64_t Seat::cpu_ns() const {
+  const Lock lock(mutex_);
+  uint64_t used_ns = clock_ns(thread_, true) + removed_ns_;
+  for (const auto& [process, before] : processes_) {
+    used_ns += std::max(clock_ns(process, false), before) - before;
+  }
+  return used_ns;
+}
+
+// ---- Balance
+
+std::vector<SeatMove> balance(const std::vector<SeatUse>& uses, const std::vector<int>& processors,
+                              uint64_t elapsed_ns) {
+  const std::set<int> distinct(processors.begin(), processors.end());
+  std::map<int, uint64_t> used_ns;
+  std::map<int, std::vector<size_t>> computing;  // by processor
+  for (const int processor : distinct) used_ns[processor] = 0;
+  for (size_t seat = 0; seat < uses.size(); ++seat) {
+    used_ns[uses[seat].processor] += uses[seat].cpu_ns;
+    if (static_cast<double>(uses[seat].cpu_ns) >= kComputes * static_cast<double>(elapsed_ns)) {
+      computing[uses[seat].processor].push_back(seat);
+    }
+  }
+  std::vector<SeatMove> moves;
+  for (const int free : distinct) {
+    if (static_cast<double>(used_ns[free]) >= kFree * static_cast<double>(elapsed_ns)) continue;
+    const auto crowded = std::max_element(computing.begin(), computing.end(), [](const auto& a, const auto& b) {
+      return a.second.size() < b.second.size();
+    });
+    if (crowded == computing.end() || crowded->second.size() < 2) break;
+    moves.push_back({crowded->second.back(), free});
+    crowded->second.pop_back();
+  }
+  return moves;
+}
+
+// ---- The thread that looks
+
+Balancer::Balancer(const std::vector<int>& processors, std::function<uint64_t()> progress)
+    : processors_(processors), progress_(std::move(progress)), thread_([this] { run(); }) {}
+
+Balancer::~Balancer() {
+  {
+    const Lock lock(mutex_);
+    is_over_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void Balancer::add(Seat& seat) {
+  {
+    const Lock lock(mutex_);
+    seats_[&seat] = seat.cpu_ns();
+  }
+  changed_.notify_all();
+}
+
+void Balancer::remove(Seat& seat) {
+  const Lock lock(mutex_);
+  seats_.erase(&seat);
+}
+
+void Balancer::run() {
+  const bool several = std::set<int>(processors_.begin(), processors_.end()).size() > 1;
+  uint64_t before = progress_();
+  auto looked = Clock::now(), got_on = looked;
+  const Lock lock(mutex_);
+  while (!is_over_) {
+    const bool balances = several && seats_.size() > 1;
+    changed_.wait_for(mutex_, balances ? std::chrono::nanoseconds(kLook) : std::chrono::nanoseconds(kPatience));
+    const auto now = Clock::now();
+    if (balances && now - looked >= kLook) {
+      move_some(static_cast<uint64_t>(std::chrono::nanoseconds(now - looked).count()));
+      looked = now;
+    }
+    if (now - got_on < kPatience) continue;
+    const uint64_t progress = progress_();
+    if (progress == std::exchange(before, progress)) release_all(processors_);
+    got_on = now;
+  }
+}
+
+void Balancer::move_some(uint64_t elapsed_ns) {
+  std::vector<Seat*> seats;
+  std::vector<SeatUse> uses;
+  for (auto& [seat, before_ns] : seats_) {
+    const uint64_t now_ns = seat->cpu_ns();
+    seats.push_back(seat);
+    uses.push_back({seat->processor(), now_ns - std::min(now_ns, std::exchange(before_ns, now_ns))});
+  }
+  for (const SeatMove& move : balance(uses, processors_, elapsed_ns)) seats[move.seat]->move(move.to);
+}
+
+}  // namespace redrive
