@@ -132,21 +132,28 @@ void report(const std::vector<const TransportVariable*>& asked, const Trace& tra
   if (!set.empty()) notice("sockets instead of shared memory (see --transport):{}", set);
 }
 
-// The program has ended. A signal that comes from now on ends what is done for the trace, which keeps what it has.
+// The program has ended. Ctrl-C and its like end what is done for the trace from now on; it keeps what it has.
 class EndedBySignals {
  public:
   explicit EndedBySignals(int exit_status)
       : thread_([exit_status](const std::stop_token& over) {
-          take_interrupts();  // that were sent to the program
+          take_interrupts();
+          const unsigned before = times();
           while (!over.stop_requested()) {
             std::this_thread::sleep_for(kTick);
-            if (take_interrupts().empty()) continue;
+            take_interrupts();
+            if (times() == before) continue;
             notice("interrupted: whether the bound is kept is not known; see redrive prepare");
             _exit(exit_status);
           }
         }) {}
 
  private:
+  static unsigned times() {
+    return times_interrupted_by(SIGINT) + times_interrupted_by(SIGTERM) + times_interrupted_by(SIGHUP) +
+           times_interrupted_by(SIGQUIT);
+  }
+
   std::jthread thread_;
 };
 

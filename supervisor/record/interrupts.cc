@@ -15,7 +15,7 @@ namespace {
 // What came since the last look, by signal. Handlers run in any thread.
 struct Came {
   std::atomic<unsigned> count{0};
-  std::atomic<bool> ever{false};
+  std::atomic<unsigned> in_all{0};  // since the beginning, whoever it was for
 };
 std::array<Came, kSignals> g_came;
 std::array<struct sigaction, kSignals> g_before;
@@ -25,7 +25,7 @@ void note(int signal, siginfo_t* info, void*) {
   // The timer and writes into closed pipes are our own.
   const bool from_kernel = info->si_code == SI_KERNEL;
   if (from_kernel ? signal == SIGALRM : info->si_pid == getpid()) return;
-  came.ever = true;
+  ++came.in_all;
   if (!has_front()) ++came.count;
 }
 
@@ -82,13 +82,13 @@ std::vector<int> take_interrupts() {
   for (int signal = 1; signal < kSignals; ++signal) {
     Came& came = g_came[static_cast<size_t>(signal)];
     const unsigned passed_on = take_from_front(signal);
-    if (passed_on > 0) came.ever = true;
+    came.in_all += passed_on;
     const unsigned own = came.count == 0 ? 0 : came.count.exchange(0);
     if (const unsigned times = passed_on + own) due.insert(due.end(), times, signal);
   }
   return due;
 }
 
-bool was_interrupted_by(int signal) { return g_came.at(static_cast<size_t>(signal)).ever; }
+unsigned times_interrupted_by(int signal) { return g_came.at(static_cast<size_t>(signal)).in_all; }
 
 }  // namespace redrive

@@ -27,7 +27,8 @@ void give_back_interrupts();
 
 // What is to be sent on to the program.
 std::vector<int> take_interrupts();
-// Whether this signal ever came to redrive, whoever sent it.
-bool was_interrupted_by(int signal);
+// How often this signal has come to redrive so far, also with the program's group. Those that the front alone was sent
+// count once they were taken.
+unsigned times_interrupted_by(int signal);
 
 }  // namespace redrive

@@ -161,7 +161,7 @@ RecordingEnd Recorder::end_of_recording() const {
   const TraceeEnd program = ends_.root_end();
   RecordingEnd end;
   end.exit_status = program.shell_status();
-  const bool interrupted = program.killed() && was_interrupted_by(program.signal);
+  const bool interrupted = program.killed() && times_interrupted_by(program.signal) > 0;
   end.reason = interrupted ? "interrupted" : program.killed() ? "killed by a signal" : "exited";
   end.skipped_checkpoints = copies_.skipped();
   return end;

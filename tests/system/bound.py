@@ -1,4 +1,5 @@
 """Group bound: a recording in which replays would be late is repaired at its end, or says so wherever it is looked at."""
+import os
 import signal
 import time
 
@@ -105,7 +106,13 @@ def prepared(ctx):
 
 @test("bound/interrupted")
 def interrupted(ctx):
-    """Ctrl-C during the repair ends it, not the trace; the exit status is the program's."""
+    """A signal during the repair, to redrive alone or to the group as by Ctrl-C, ends it, not the trace; the exit status is the program's."""
+    for to_group in (False, True):
+        interrupt_repair(ctx, to_group)
+        ctx.expect_status(ctx.redrive("rm", ctx.trace), 0)
+
+
+def interrupt_repair(ctx, to_group):
     job = talkers(ctx)
     job.prepare(ctx.fresh_work())
     recording = ctx.start_redrive("record", "-o", ctx.trace, "--bound", BOUND, "--", *job.command, cwd=ctx.work)
@@ -114,7 +121,7 @@ def interrupted(ctx):
         if time.monotonic() > limit or recording.process.poll() is not None:
             break
         time.sleep(0.01)
-    recording.process.send_signal(signal.SIGINT)
+    (os.killpg if to_group else os.kill)(recording.pid, signal.SIGINT)
     ended = recording.finish(ctx.timeout_s)
     ctx.expect_status(ended, 0)
     ctx.expect("interrupted: whether the bound is kept is not known" in ended.stderr, ended, "does not say what was interrupted")
