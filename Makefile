@@ -113,6 +113,10 @@ bench: all ## measure costs relative to native runs
 	scripts/deps.sh --bench
 	$(RUN) python3 tests/bench/bench.py
 
+bounds: all ## measure whether replays keep their bound, and write tests/bench/bounds.md (half an hour)
+	scripts/deps.sh --bench
+	$(RUN) python3 tests/bench/bounds.py
+
 # Uses Debian's Python, which finds Debian's packages.
 papers: ## write the papers' results beside ours into tests/bench/papers.md (half an hour)
 	scripts/deps.sh --bench
@@ -185,4 +189,4 @@ clean: ## remove what was built
 help: ## show this list
 	@sed -nE 's/^([a-z_.-]+):[^#]*## (.*)/  \1\t\2/p' Makefile | expand -t 26
 
-.PHONY: all tests deps unit simulate check check-all demo bench papers fuzz fuzz-long asan tsan sanitized tidy format install install-debug deb compile_commands.json clean help
+.PHONY: all tests deps unit simulate check check-all demo bench bounds papers fuzz fuzz-long asan tsan sanitized tidy format install install-debug deb compile_commands.json clean help

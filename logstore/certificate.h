@@ -24,8 +24,8 @@ struct PredictedReplay {
 struct Certificate {
   double bound_s = 0;
   uint32_t jobs = 1;  // how many intervals are executed at a time
-  // How long replays take on this host, for each second that times in the trace predict: the median of `measured`
-  // replays, but at least 1, because what makes one fast need not make others fast; the least and the most.
+  // How long replays take on this host, for each second that times in the trace predict: the most that one of the
+  // `measured` replays took, but at least 1, because what makes one fast need not make others fast.
   double pace = 1, least_pace = 1, most_pace = 1;
   uint32_t measured = 0;
   uint64_t intervals = 0;             // those that were planned

@@ -1,0 +1,108 @@
+#!/usr/bin/env python3
+"""Whether replays keep their bound: `make bounds`.
+
+Records programs that communicate, with several numbers of processes and several bounds, and re-drives every interval alone, as a user would. Writes
+bounds.md: what the certificate promised, what was kept for it, and how many replays were late. A machine that does other work meanwhile makes
+replays late."""
+import contextlib
+import dataclasses
+import pathlib
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "system"))
+import bench_arguments  # noqa: E402
+import mpi  # noqa: E402
+from harness import Context, Failure, Options, Skip, Test, workload  # noqa: E402
+from redriving import REDRIVEN, check_report, Job, record  # noqa: E402
+
+PAGE = pathlib.Path(__file__).with_name("bounds.md")
+ONE_S = 900  # for each command
+BOUNDS = ("250ms", "500ms", "1s", "2s")
+# Name, processes and arguments: some seconds of CPU time each.
+OPEN_MPI = [("jacobi", 4, "600 1500 nocheck"), ("jacobi", 8, "600 1500 nocheck"), ("fft", 4, "512 40"), ("exchange", 8, "64 2000"),
+            ("poisson", 4, "200 2"), ("det", 4, "600 8"), ("ring", 8, "300 20"), ("ring", 16, "150 20")]
+NODES = [("mesh", 4, "{n} 1200i"), ("tester", 6, "{n} 1500 10"), ("cg", 4, "4 500 150"), ("tn", 10, "600 40"),
+         ("talkers", 6, "{n} 600 300000 64"), ("talkers", 12, "{n} 400 300000 64"), ("talkers", 32, "{n} 200 200000 64")]
+
+
+@dataclasses.dataclass
+class Row:
+    name: str
+    processes: int
+    bound: str
+    stats: dict = None
+    intervals: int = 0
+    late: int = 0
+    slowest_s: float = 0
+    failure: str = ""
+
+    def cells(self):
+        if self.failure:
+            return [self.name, str(self.processes), self.bound, *[""] * 8, self.failure.splitlines()[0].replace("|", "/")]
+        certificate = self.stats["certificate"]
+        promised = f"{certificate['slowest']['predicted_s']:.2f}"
+        pace = f"{certificate['pace']:.2f}" if certificate["measured"] else ""
+        logged = f"{self.stats['logged_messages']}", f"{self.stats['logged_bytes'] / 1e3:.1f}"
+        return [self.name, str(self.processes), self.bound, str(self.stats["messages"]), *logged, f"{self.stats['trace_bytes'] / 1e6:.1f}", pace, promised,
+                str(len(certificate["over"] if "over" in certificate else self.stats["over_bound"])), f"{self.slowest_s:.2f}", f"{self.late} of {self.intervals}"]
+
+
+HEADER = ["program", "processes", "bound", "messages", "logged", "KB logged", "MB of trace", "pace", "predicted, s", "predicted late", "slowest, s", "late"]
+
+
+def line(cells):
+    return f"| {' | '.join(cells)} |"
+
+
+def job_of(options, name, processes, arguments, bound):
+    how = {"record_options": ("--bound", bound)}
+    if (name, processes, arguments) in OPEN_MPI:
+        return mpi.job(options, name, *arguments.split(), ranks=processes, **how)
+    return Job([str(workload(options, name)), *arguments.format(n=processes).split()], **how)
+
+
+def measure(options, row, arguments):
+    with contextlib.closing(Context(options, Test("bounds", None, ONE_S, True))) as ctx:
+        record(ctx, job_of(options, row.name, row.processes, arguments, row.bound))
+        row.stats = ctx.json("stats", ctx.trace)
+        report = ctx.json("replay", ctx.trace, "--all", cwd="/", statuses=(*REDRIVEN, 5))
+        check_report(ctx, report)
+        row.intervals, row.late, row.slowest_s = len(report["intervals"]), report["late"], report["max_seconds"]
+
+
+def page(rows):
+    measured = [row for row in rows if not row.failure]
+    return "\n".join([
+        "# Do replays keep their bound?", "",
+        "Made by `make bounds`: each program was recorded with `record --bound`, which adds what late replays need, and then every interval was re-driven alone.",
+        "Predicted: by the trace's certificate, of the slowest interval. Pace: of the replays that `record` measured for that, if it needed any; at most 1 counts as 1.",
+        "Slowest and late: measured, restoring included, on a machine of two processors that may have been busy.", "",
+        line(HEADER), line(["---"] * len(HEADER)), *(line(row.cells()) for row in rows), "",
+        f"{sum(row.intervals for row in measured)} replays, {sum(row.late for row in measured)} late; {len(rows) - len(measured)} recordings failed.", ""])
+
+
+def main():
+    parser = bench_arguments.parser(__doc__, "one bound only")
+    parser.add_argument("programs", nargs="*", help="only these")
+    chosen = parser.parse_args()
+    options = Options(redrive=chosen.redrive, build=chosen.build)
+    rows = []
+    for name, processes, arguments in (*OPEN_MPI, *NODES):
+        if chosen.programs and name not in chosen.programs:
+            continue
+        for bound in BOUNDS[1:2] if chosen.quick else BOUNDS:
+            row = Row(name, processes, bound)
+            try:
+                measure(options, row, arguments)
+            except (Failure, Skip) as failure:
+                row.failure = str(failure)
+            rows.append(row)
+            print(line(row.cells()), flush=True)
+    if not chosen.programs and not chosen.quick:
+        PAGE.write_text(page(rows))
+    return any(row.failure or row.late for row in rows)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
