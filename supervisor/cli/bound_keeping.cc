@@ -53,18 +53,11 @@ std::vector<PredictedReplay> worth_measuring(std::vector<PredictedReplay> replay
 
 Result<double> replay_s(const SetRun& run, const PredictedReplay& replay) {
   const ReplayerOptions from_now_on;
-  ASSIGN_OR_RETURN(const PlanResult planned, run.graph.plan(replay.unit, replay.interval));
-  if (!planned.plan) return Error{describe(*planned.error)};
-  ASSIGN_OR_RETURN(const auto outcomes, run_set(run, *planned.plan, [&](size_t) { return from_now_on; }));
-  for (const auto& outcome : outcomes.members) {
-    if (!outcome) return outcome.error();
-    if (outcome->divergence) {
-      return Error{fmt::format("its replay diverges: see redrive replay --verify {} {}:{}", run.trace.directory(),
-                               replay.unit, replay.interval),
-                   Status::divergence};
-    }
-  }
-  return outcomes.members.front()->seconds;
+  ASSIGN_OR_RETURN(const auto outcome, redrive(run, replay.unit, replay.interval, from_now_on));
+  if (!outcome.divergence) return outcome.seconds;
+  return Error{fmt::format("its replay diverges: see redrive replay --verify {} {}:{}", run.trace.directory(),
+                           replay.unit, replay.interval),
+               Status::divergence};
 }
 
 class Keeping {

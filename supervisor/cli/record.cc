@@ -28,6 +28,7 @@
 #include "logstore/trace_files.h"
 #include "supervisor/cli/bound_keeping.h"
 #include "supervisor/cli/join_text.h"
+#include "supervisor/cli/self_check.h"
 #include "supervisor/cli/shared_options.h"
 #include "supervisor/plan/certificate.h"
 #include "supervisor/plan/tuning.h"
@@ -143,7 +144,7 @@ class EndedBySignals {
             std::this_thread::sleep_for(kTick);
             take_interrupts();
             if (times() == before) continue;
-            notice("interrupted: whether the bound is kept is not known; see redrive prepare");
+            notice("interrupted after the program had ended: not all was done for the trace; see redrive prepare");
             _exit(exit_status);
           }
         }) {}
@@ -157,11 +158,25 @@ class EndedBySignals {
   std::jthread thread_;
 };
 
-// Whether every replay of the trace keeps its bound; if not, says so.
-bool keep_bound_of(const Trace& trace, const RecordOptions& options, int exit_status) {
-  if (!trace.settings().keeps_bound()) return true;
-  if (certify_sum(trace)) return true;
-  const EndedBySignals ended(options.require_bound ? static_cast<int>(kCannotRecord) : exit_status);
+// Says what the self-check has found. False if not all was re-driven as it was recorded.
+bool is_as_recorded(SelfCheck& self_check, const Trace& trace) {
+  const auto checked = self_check.finish();
+  if (!checked) {
+    notice("self-check: the trace could not be re-driven: {}", checked.error().message);
+    return false;
+  }
+  if (checked->divergences) {
+    notice("self-check: {}: see redrive replay --all --verify {}", counted(checked->divergences, "divergence"),
+           printable(trace.directory()));
+    return false;
+  }
+  notice("self-check: {} re-driven as recorded, {} of them compared at their ends, {} while the program ran",
+         counted(checked->intervals, "interval"), checked->compared, checked->followed);
+  return true;
+}
+
+// Whether every replay of the trace keeps its bound, with what is added for that; if not, says so.
+bool keep_bound_of(const Trace& trace, const RecordOptions& options) {
   const bool repairs = !options.no_repair && options.tuning == TuningRule::promise;
   const auto certificate =
       keep_bound(trace.directory(), {default_jobs(), options.in_process, repairs, isatty(STDERR_FILENO) != 0});
@@ -173,6 +188,17 @@ bool keep_bound_of(const Trace& trace, const RecordOptions& options, int exit_st
   if ((*certificate)->is_kept()) return true;
   notice("{}", describe_over(trace, **certificate));
   return false;
+}
+
+// What is done for the trace when the program has ended. Returns the exit status.
+int look_after(const Trace& trace, const RecordOptions& options, SelfCheck* self_check, int exit_status) {
+  const bool promises = trace.settings().keeps_bound() && !certify_sum(trace);
+  if (!promises && !self_check) return exit_status;
+  const bool required = options.require_bound || self_check;
+  const EndedBySignals ended(required ? static_cast<int>(kCannotRecord) : exit_status);
+  const bool replays = !self_check || is_as_recorded(*self_check, trace);
+  const bool kept = !promises || keep_bound_of(trace, options);
+  return !replays || (options.require_bound && !kept) ? static_cast<int>(kCannotRecord) : exit_status;
 }
 
 // The program has ended, and with it what the user waits for; the rest is recorded in the background.
@@ -222,6 +248,8 @@ Result<int> record(const RecordOptions& options) {
   std::vector<const TransportVariable*> asked;
   if (options.transport == Transport::sockets) asked = ask_for_sockets(options.command);
 
+  std::optional<SelfCheck> self_check;
+  if (options.self_check) self_check.emplace(directory, options.in_process);
   RecordingEnd end;
   {
     RecorderLimits limits;
@@ -253,9 +281,9 @@ Result<int> record(const RecordOptions& options) {
   const auto joins = describe_joins(*trace);
   for (const auto& join : joins) notice("{}", join);
   if (!joins.empty()) notice("for how to keep units apart, see redrive(1), SHARED MEMORY");
-  const bool kept = keep_bound_of(*trace, options, end.exit_status);
+  const int exit_status = look_after(*trace, options, self_check ? &*self_check : nullptr, end.exit_status);
   if (isatty(STDERR_FILENO)) notice("recorded to {}", directory);
-  return options.require_bound && !kept ? static_cast<int>(kCannotRecord) : end.exit_status;
+  return exit_status;
 }
 
 Result<int> record_behind_front(const RecordOptions& options) {
@@ -268,7 +296,8 @@ constexpr CommandText kText{
     "record",
     "redrive record [-o DIR] [--bound D | --virtual] [--tuning RULE] [--policy P] [--critical-path C] "
     "[--checkpoint-period T] [--set-bound N] [--multiplicity M] [--approximate] [--cores J] [--processors N] "
-    "[--processors-seen N] [--interception TIER] [--transport T] [--no-repair] [--require-bound] [--wait] [--] CMD ...",
+    "[--processors-seen N] [--interception TIER] [--transport T] [--no-repair] [--require-bound] [--self-check] "
+    "[--wait] [--] CMD ...",
     "run a command and record it with everything it starts",
     "Options end at the first word that is not an option. The exit status is the command's.\n"
     "Without -o, the trace is created in $REDRIVE_TRACE_DIR, or else in ~/.local/share/redrive.\n",
@@ -305,6 +334,8 @@ class RecordCommand : public CommandWith<RecordOptions> {
     arguments.flag("--no-repair", o.no_repair, "if replays would take longer than the bound, only say so");
     arguments.flag("--require-bound", o.require_bound,
                    "exit with status 125 if a replay would take longer than the bound");
+    arguments.flag("--self-check", o.self_check,
+                   "re-drive the trace while it is recorded; exit with status 125 if it diverges");
     arguments.flag("--wait", o.wait, "also wait for processes that the program leaves behind");
     arguments.option("--transport", "T", "how the processes of MPI programs communicate: sockets, as-is (sockets)",
                      [&o](const std::string& text) -> Result<void> {

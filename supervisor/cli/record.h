@@ -29,6 +29,7 @@ struct RecordOptions {
   Transport transport = Transport::sockets;   // for runtimes that otherwise share memory
   bool no_repair = false;                     // of what keeps replays from the bound
   bool require_bound = false;                 // fail if one does not
+  bool self_check = false;                    // re-drive the trace while it is recorded
   bool wait = false;                          // also for processes that the program leaves behind
 };
 // Running it returns the program's exit status.

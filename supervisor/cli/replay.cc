@@ -253,6 +253,10 @@ Result<int> replay(const ReplayOptions& options) {
   if (!options.breaks.empty()) return replay_to_breakpoint(options);
   const auto started = std::chrono::steady_clock::now();
   ASSIGN_OR_RETURN(const std::string directory, find_trace(options.trace));
+  Followed followed;
+  if (options.follow) {
+    ASSIGN_OR_RETURN(followed, follow_recording(directory, options));
+  }
   ASSIGN_OR_RETURN(const auto trace, Trace::open(directory));
   say_if_recorded_on(*trace);
   ASSIGN_OR_RETURN(const auto requests, requests_of(*trace, options));
@@ -280,6 +284,10 @@ Result<int> replay(const ReplayOptions& options) {
     }
   }
   Summary summary = summarize(*trace, graph, reports, options);
+  const std::set<EventRef> shown = followed.diverged;
+  for (const auto& report : reports) {
+    if (report.divergence) followed.diverged.erase({report.divergence->unit, report.divergence->event});
+  }
   summary.whole_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
   if (options.json) {
     Json list = Json::array();
@@ -292,15 +300,25 @@ Result<int> replay(const ReplayOptions& options) {
              {"not_verified", summary.not_verified},
              {"late", summary.late}};
     if (options.total_order && options.once) out["arrivals"] = arrivals;
+    if (options.follow) {
+      out["followed"] = followed.intervals;
+      out["followed_divergences"] = followed.diverged.size();
+    }
     print_json(out);
   } else if (!options.output) {
     print_table(*trace, graph, reports, options);
     print_summary(*trace, summary, reports.size(), options);
+    if (options.follow) {
+      fmt::print("{} re-driven while the trace was being recorded, {} that the whole did not show\n",
+                 counted(followed.intervals, "interval"), counted(followed.diverged.size(), "divergence"));
+    }
   }
   for (const auto& report : reports) {
-    if (report.divergence) print_divergence(*trace, report);
+    if (report.divergence && !shown.contains({report.divergence->unit, report.divergence->event})) {
+      print_divergence(*trace, report);
+    }
   }
-  if (summary.divergences) return static_cast<int>(Status::divergence);
+  if (summary.divergences + followed.diverged.size()) return static_cast<int>(Status::divergence);
   if (summary.error) return *summary.error;
   return static_cast<int>(summary.late ? kLate : Status::ok);
 }
@@ -308,7 +326,7 @@ Result<int> replay(const ReplayOptions& options) {
 constexpr CommandText kText{
     "replay",
     "redrive replay [--verify] [--output] [--jobs N] [--until EVENT] [--total-order] [--interception TIER] [--json] "
-    "[TRACE] UNIT[:I[-J]] | --all [--once] [TRACE] | "
+    "[TRACE] UNIT[:I[-J]] | --all [--once | --follow] [TRACE] | "
     "--break UNIT@EVENT ... [--memory UNIT:ADDRESS+LENGTH ...] [--inspect] [TRACE]",
     "re-drive intervals of a unit, or all units up to a distributed breakpoint",
     "Without I, all intervals of the unit are re-driven.\n", kTraceAndUnitWords};
@@ -322,6 +340,8 @@ class ReplayCommand : public CommandWith<ReplayOptions> {
     arguments.flag("--all", o.all, "re-drive every interval of every unit");
     arguments.flag("--once", o.once, "with --all: execute every interval once, all of them together");
     arguments.flag("--verify", o.verify, "compare registers and memory with the next checkpoint");
+    arguments.flag("--follow", o.follow,
+                   "with --all: verify a trace that is being recorded, in parts as it grows, and once as a whole");
     arguments.flag("--output", o.output, "show what the unit wrote to standard output and error instead of the table");
     o.jobs = default_jobs();
     add_jobs(arguments, "number of intervals to execute at once (one per processor)", o.jobs);
@@ -348,11 +368,13 @@ class ReplayCommand : public CommandWith<ReplayOptions> {
     if (o.all) {
       if (o.until) return usage("--until needs a single interval, not --all");
       if (words.size() > 1) return usage("--all takes a TRACE, not a UNIT");
+      if (o.follow) o.once = o.verify = true;
       if (o.once && o.output) return usage("--output and --once cannot be combined");
       if (!words.empty()) o.trace = words[0];
       return {};
     }
     if (o.once) return usage("--once needs --all");
+    if (o.follow) return usage("--follow needs --all");
     if (words.empty() || words.size() > 2) return usage("expected [TRACE] UNIT[:I[-J]], or --all");
     ASSIGN_OR_RETURN(const UnitSpec spec, parse_unit_spec(words.back()));
     if (o.until && !spec.single()) return usage("--until needs a single interval: UNIT:I");
@@ -372,8 +394,8 @@ class ReplayCommand : public CommandWith<ReplayOptions> {
  private:
   Result<void> finish_break(const std::vector<std::string>& words) {
     ReplayOptions& o = options_;
-    if (o.all || o.once || o.until || o.output) {
-      return usage("--break cannot be combined with --all, --once, --until or --output");
+    if (o.all || o.once || o.follow || o.until || o.output) {
+      return usage("--break cannot be combined with --all, --once, --follow, --until or --output");
     }
     if (words.size() > 1) return usage("--break takes a TRACE, not a UNIT");
     if (o.inspect && o.json) return usage("--inspect and --json cannot be combined");

@@ -4,9 +4,11 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "logstore/event.h"
 #include "supervisor/cli/command.h"
 #include "supervisor/cli/unit_spec.h"
 
@@ -24,6 +26,7 @@ struct ReplayOptions {
   bool all = false;
   bool once = false;  // with `all`: execute every interval once, together with the others
   bool verify = false;
+  bool follow = false;  // with `all`: while the trace is being recorded as well; then also `once` and `verify`
   bool output = false;
   bool in_process = true;  // answer calls inside the re-driven processes where possible
   int jobs = 1;
@@ -38,6 +41,13 @@ struct ReplayOptions {
 
 // Says on standard error if the trace is still being recorded.
 void say_if_recorded_on(const Trace& trace);
+// Re-drives intervals of a trace, each alone, as their ends are recorded, and compares; returns when the recording has
+// ended. What diverges is shown at once; later intervals of a unit that has diverged are left out.
+struct Followed {
+  uint64_t intervals = 0;
+  std::set<EventRef> diverged;  // at these events
+};
+Result<Followed> follow_recording(const std::string& directory, const ReplayOptions& options);
 // With `breaks`: all units stand at the breakpoint and are shown. They continue if they are to be verified or a command
 // says so.
 Result<int> replay_to_breakpoint(const ReplayOptions& options);

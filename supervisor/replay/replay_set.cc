@@ -139,6 +139,23 @@ Result<SetOutcome> run_set(const SetRun& run, const Plan& plan, const std::funct
   return all;
 }
 
+Result<Replayer::Outcome> redrive(const SetRun& run, UnitId unit, IntervalIndex interval, const ReplayerOptions& how) {
+  ASSIGN_OR_RETURN(const PlanResult planned, run.graph.plan(unit, interval));
+  if (!planned.plan) return Error{describe(*planned.error)};
+  // The others are only to send what it needs.
+  ReplayerOptions others;
+  others.started = how.started;
+  ASSIGN_OR_RETURN(auto outcomes, run_set(run, *planned.plan, [&](size_t i) { return i == 0 ? how : others; }));
+  // Intervals that waited for a diverged one failed because of it.
+  for (auto& outcome : outcomes.members) {
+    if (outcome && outcome->divergence) return std::move(*outcome);
+  }
+  for (const auto& outcome : outcomes.members) {
+    if (!outcome) return outcome.error();
+  }
+  return std::move(*outcomes.members.front());
+}
+
 Result<std::vector<double>> replay_times_s(const Trace& trace, int jobs) {
   ASSIGN_OR_RETURN(DependenceGraph graph, DependenceGraph::open(trace));
   trap_own_instructions();
@@ -148,17 +165,13 @@ Result<std::vector<double>> replay_times_s(const Trace& trace, int jobs) {
   std::vector<double> times_s;
   for (const auto& unit : trace.units()) {
     for (const auto& interval : trace.intervals(unit.unit)) {
-      ReplayerOptions how;  // from now on
-      ASSIGN_OR_RETURN(const PlanResult planned, graph.plan(unit.unit, interval.interval));
-      if (!planned.plan) return Error{describe(*planned.error)};
-      ASSIGN_OR_RETURN(const auto outcomes, run_set(run, *planned.plan, [&](size_t) { return how; }));
-      for (const auto& outcome : outcomes.members) {
-        if (!outcome) return outcome.error();
-        if (!outcome->divergence) continue;
+      const ReplayerOptions from_now_on;
+      ASSIGN_OR_RETURN(const auto outcome, redrive(run, unit.unit, interval.interval, from_now_on));
+      if (outcome.divergence) {
         return Error{fmt::format("interval {} of unit {} diverges: see redrive replay", interval.interval, unit.unit),
                      Status::divergence};
       }
-      times_s.push_back(outcomes.members.front()->seconds);
+      times_s.push_back(outcome.seconds);
     }
   }
   return times_s;

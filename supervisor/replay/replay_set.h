@@ -61,6 +61,9 @@ struct SetOutcome {
 Result<SetOutcome> run_set(const SetRun& run, const Plan& plan, const std::function<ReplayerOptions(size_t)>& options,
                            Start start = Start::at_once);
 
+// Re-drives one interval with its replay set. The outcome has the divergence, if one of the set has diverged.
+Result<Replayer::Outcome> redrive(const SetRun& run, UnitId unit, IntervalIndex interval, const ReplayerOptions& how);
+
 // Re-drives every interval of the trace, one after the other, each with its replay set. Returns the seconds that each
 // takes, restoring included. Fails if one cannot be re-driven, or diverges.
 Result<std::vector<double>> replay_times_s(const Trace& trace, int jobs);

@@ -79,6 +79,7 @@ ROWS = {
     "fft all": Row("the same", options=DEFAULT_BOUND),
     "redis all": Row("the same"),
     "mesh all": Row("the same"),
+    "mesh checked all": Row("the same, `--self-check`", options=("--bound", "2s", "--self-check")),
     **{name + suffix: server_row(script) for name, script in SERVERS.items() for suffix in ("", " all")},
 }
 PAUSE_BASE_S, PAUSE_PER_GB_S = 1e-3, 12e-3
@@ -345,7 +346,7 @@ def measures(bench):
     kinds = {"dd": dd, "pipe": pingpong, "unix": pingpong, "tcp": pingpong, "ring": mpi_job, "ring 2s": mpi_job, "jacobi": mpi_job,
              "jacobi 2s": mpi_job, "jacobi started": mpi_job, "fft": mpi_job, "fft 2s": mpi_job, "redis": redis, "nginx": nginx, "make -j2": make, "exec": execs,
              "python": python, "node": node, "cpu-bound": cpu_bound, "cpu-bound 2s": cpu_bound, "mesh": mesh,
-             "jacobi all": mpi_job, "fft all": mpi_job, "redis all": redis, "mesh all": mesh,
+             "jacobi all": mpi_job, "fft all": mpi_job, "redis all": redis, "mesh all": mesh, "mesh checked all": mesh,
              **{name + suffix: server for name in SERVERS for suffix in ("", " all")}}
     rows = {name: lambda name=name: kinds[name](name) for name in ROWS}
     for megabytes in (1, 100, 1024):

@@ -124,7 +124,7 @@ def interrupt_repair(ctx, to_group):
     (os.killpg if to_group else os.kill)(recording.pid, signal.SIGINT)
     ended = recording.finish(ctx.timeout_s)
     ctx.expect_status(ended, 0)
-    ctx.expect("interrupted: whether the bound is kept is not known" in ended.stderr, ended, "does not say what was interrupted")
+    ctx.expect("interrupted after the program had ended" in ended.stderr, ended, "does not say what was interrupted")
     check_trace(ctx)
     redrive_once(ctx)
     ctx.expect_status(ctx.redrive("prepare", ctx.trace), 0)  # continues

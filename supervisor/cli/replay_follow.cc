@@ -1,0 +1,77 @@
+// redrive replay --follow: re-drives parts of a trace while it is being recorded.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <set>
+#include <thread>
+
+#include "interceptors/trapped_instructions.h"
+#include "supervisor/cli/replay.h"
+#include "supervisor/plan/graph.h"
+#include "supervisor/replay/replay_set.h"
+
+namespace redrive {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kLook = std::chrono::milliseconds(100);  // how often there may be something new
+constexpr int kShareOfOpening = 5;  // a growing trace is read again after so many times what that takes
+constexpr auto kMostReplays = std::chrono::seconds(1);  // of one look; then there may be newer intervals
+
+using Place = std::pair<UnitId, IntervalIndex>;
+
+// Intervals that end in an image, so that there is something to compare with, the latest of each unit first.
+std::vector<Place> comparable(const Trace& trace, const Rdg& graph, const std::set<Place>& done) {
+  std::vector<Place> found;
+  for (const auto& [unit, intervals] : graph.units) {
+    const auto& records = trace.intervals(unit);
+    for (IntervalIndex i = 0; i + 1 < intervals.size(); ++i) {
+      const bool has_image = records[i + 1].kind == CheckpointKind::image && records[i + 1].has_image;
+      const bool whole = intervals[i].reachable && intervals[i].end_event == records[i + 1].first_event;
+      if (has_image && whole && !done.contains({unit, i})) found.emplace_back(unit, i);
+    }
+  }
+  std::stable_sort(found.begin(), found.end(), [](const Place& a, const Place& b) { return a.second > b.second; });
+  return found;
+}
+
+}  // namespace
+
+Result<Followed> follow_recording(const std::string& directory, const ReplayOptions& options) {
+  trap_own_instructions();
+  const std::vector<int> processors = usable_processors(options.jobs);
+  const auto tier = options.in_process ? make_tier() : nullptr;
+  Followed followed;
+  std::set<Place> done;
+  std::set<UnitId> diverged;
+  for (;;) {
+    const auto opening = Clock::now();
+    ASSIGN_OR_RETURN(const auto trace, Trace::open(directory));
+    if (!trace->recording()) return followed;
+    ASSIGN_OR_RETURN(DependenceGraph graph, DependenceGraph::open(*trace));
+    const auto opened = Clock::now();
+    const SetRun run{*trace, graph, processors, tier.get()};
+    for (const auto& [unit, interval] : comparable(*trace, graph.rdg(), done)) {
+      if (Clock::now() - opened > kMostReplays) break;
+      if (diverged.contains(unit)) continue;
+      ReplayerOptions how;
+      how.verify = true;
+      const auto outcome = redrive(run, unit, interval, how);
+      // What cannot be re-driven yet may be later, and is reported then if it cannot.
+      if (!outcome) continue;
+      done.emplace(unit, interval);
+      ++followed.intervals;
+      if (!outcome->divergence) continue;
+      const Divergence& its = *outcome->divergence;
+      diverged.insert(its.unit);
+      if (followed.diverged.insert({its.unit, its.event}).second) {
+        print_divergence(*trace, its, fmt::format("{}:{} --verify", unit, interval));
+      }
+    }
+    std::this_thread::sleep_for(std::max<Clock::duration>(kLook, kShareOfOpening * (opened - opening)));
+  }
+}
+
+}  // namespace redrive
