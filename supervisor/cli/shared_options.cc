@@ -2,9 +2,8 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <sched.h>
 
-#include <algorithm>
-#include <thread>
 
 #include "base/text.h"
 
@@ -15,7 +14,10 @@ constexpr uint64_t kMaxJobs = 4096;
 
 }  // namespace
 
-int default_jobs() { return static_cast<int>(std::max(1U, std::thread::hardware_concurrency())); }
+int default_jobs() {
+  cpu_set_t allowed;
+  return sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
+}
 
 void add_jobs(Arguments& arguments, const char* help, int& jobs) {
   arguments.number("--jobs", "N", 1, kMaxJobs, help, [&jobs](uint64_t given) { jobs = static_cast<int>(given); });

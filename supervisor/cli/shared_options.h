@@ -21,7 +21,7 @@ inline constexpr char kTraceAndUnitWords[] =
 
 inline constexpr uint64_t kMaxPolicyNumber = 1'000'000;
 
-// One for each processor of this host.
+// One for each processor that this process may run on.
 int default_jobs();
 void add_jobs(Arguments& arguments, const char* help, int& jobs);
 void add_tuning(Arguments& arguments, TuningRule& rule);

@@ -46,9 +46,10 @@ PredictedReplay predict(const Plan& plan, const ReplayCosts& costs) {
 
 std::vector<PredictedReplay> predict_all(const Rdg& graph, const ReplayCosts& costs) {
   std::vector<PredictedReplay> replays;
+  Planner planner(graph);
   for (const auto& [unit, intervals] : graph.units) {
     for (IntervalIndex i = 0; i < intervals.size(); ++i) {
-      const auto planned = plan(graph, unit, i);
+      const auto planned = planner.plan(unit, i);
       if (planned.plan) replays.push_back(predict(*planned.plan, costs));
     }
   }

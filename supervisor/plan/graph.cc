@@ -37,13 +37,6 @@ bool is_message(UnitId receiver, const Receive& receive) {
 
 namespace {
 
-uint64_t sent_at_ns(const std::map<UnitId, std::map<EventIndex, uint64_t>>& sends, EventRef sender) {
-  const auto unit = sends.find(sender.unit);
-  if (unit == sends.end()) return 0;
-  const auto at = unit->second.find(sender.event);
-  return at == unit->second.end() ? 0 : at->second;
-}
-
 // Whether other threads ran at this place in user code, so that only the interval's image knows the state.
 bool is_turn(const Event& event) {
   return event.kind == EventKind::preemption && static_cast<Preempted>(event.args[0]) == Preempted::turn;
@@ -151,11 +144,11 @@ Result<void> DependenceGraph::read(UnitId unit, IntervalIndex index) {
   auto& needed = place_read->second;
   Rdg::Interval& interval = rdg_.units.at(unit).at(index);
   const bool unfinished = !trace_.finished();
-  auto& sent = sends_[unit];
+  auto& sent = sends_[{unit, index}];
   std::vector<Rdg::Dependence> found;
   TRY(trace_.for_each_event(unit, interval.first_event, interval.end_event, [&](EventIndex at, const Event& event) {
     if (unfinished && at == interval.first_event && !interval.startable && is_turn(event)) interval.reachable = false;
-    if (event.send) sent[at] = event.send->at_ns;
+    if (event.send) sent.emplace_back(at, event.send->at_ns);
     if (!event.receive || event.receive->logged) return true;
     add_dependences(rdg_, {unit, at}, *event.receive, found);
     for (const auto& part : event.receive->parts) {
@@ -182,14 +175,23 @@ std::vector<DependenceGraph::Needed> DependenceGraph::needed(const PlannedInterv
   return all;
 }
 
+// 0 if it has not been read, or is not known.
+uint64_t DependenceGraph::sent_at_ns(EventRef sender) const {
+  const auto interval = rdg_.interval_of(sender);
+  const auto sends = interval ? sends_.find({sender.unit, *interval}) : sends_.end();
+  if (sends == sends_.end()) return 0;
+  const auto at = std::lower_bound(sends->second.begin(), sends->second.end(), std::pair(sender.event, uint64_t{0}));
+  return at != sends->second.end() && at->first == sender.event ? at->second : 0;
+}
+
 void DependenceGraph::note_send_times() {
   for (auto& [unit, intervals] : rdg_.units) {
     if (intervals.empty() || !intervals.front().birth) continue;
-    if (const uint64_t at_ns = sent_at_ns(sends_, *intervals.front().birth)) intervals.front().birth_at_ns = at_ns;
+    if (const uint64_t at_ns = sent_at_ns(*intervals.front().birth)) intervals.front().birth_at_ns = at_ns;
   }
   for (auto& [receiver, dependences] : rdg_.unlogged) {
     for (auto& dependence : dependences) {
-      if (dependence.sender_at_ns == 0) dependence.sender_at_ns = sent_at_ns(sends_, dependence.sender);
+      if (dependence.sender_at_ns == 0) dependence.sender_at_ns = sent_at_ns(dependence.sender);
     }
   }
 }

@@ -68,12 +68,14 @@ class DependenceGraph {
  private:
   explicit DependenceGraph(const Trace& trace) : trace_(trace) {}
   Result<void> read(UnitId unit, IntervalIndex interval);
+  uint64_t sent_at_ns(EventRef sender) const;
   void note_send_times();
 
   const Trace& trace_;
   Rdg rdg_;
   std::map<std::pair<UnitId, IntervalIndex>, std::vector<Needed>> read_;
-  std::map<UnitId, std::map<EventIndex, uint64_t>> sends_;  // the time of each send
+  // The time of each send, by interval.
+  std::map<std::pair<UnitId, IntervalIndex>, std::vector<std::pair<EventIndex, uint64_t>>> sends_;
 };
 
 }  // namespace redrive

@@ -69,11 +69,14 @@ struct Run {
   bool waiting = false;  // for the delay of a sender
 };
 
-class Planner {
+}  // namespace
+
+class Planner::State {
  public:
-  explicit Planner(const Rdg& graph) : graph_(graph) {}
+  explicit State(const Rdg& graph) : graph_(graph) {}
 
   PlanResult plan(std::span<const PlanRequest> requests) {
+    forget_runs();
     for (const PlanRequest& wanted : requests) {
       if (!request(wanted.unit, wanted.interval, wanted.until)) return {std::nullopt, error_};
     }
@@ -95,6 +98,14 @@ class Planner {
   }
 
  private:
+  // What is left is about the graph.
+  void forget_runs() {
+    for (const Run& run : runs_) units_.at(run.unit).run[run.start] = kNone;
+    runs_.clear();
+    queue_.clear();
+    error_.reset();
+  }
+
   bool fail(EventRef missing, EventRef needed_by) {
     error_ = PlanError{missing, needed_by};
     return false;
@@ -301,7 +312,13 @@ class Planner {
   std::optional<PlanError> error_;
 };
 
-}  // namespace
+Planner::Planner(const Rdg& graph) : state_(std::make_unique<State>(graph)) {}
+Planner::~Planner() = default;
+PlanResult Planner::plan(std::span<const PlanRequest> requests) { return state_->plan(requests); }
+PlanResult Planner::plan(UnitId unit, IntervalIndex interval) {
+  const PlanRequest request{unit, interval, std::nullopt};
+  return plan({&request, 1});
+}
 
 std::optional<IntervalIndex> Rdg::interval_of(EventRef event) const {
   const auto unit = units.find(event.unit);

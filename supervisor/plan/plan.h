@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -79,5 +80,19 @@ struct PlanRequest {
   std::optional<EventIndex> until;
 };
 PlanResult plan_together(const Rdg& graph, std::span<const PlanRequest> requests);
+
+// The same for many plans of one graph. Meanwhile, dependences may become kept and births may be removed; nothing else
+// of the graph may change.
+class Planner {
+ public:
+  explicit Planner(const Rdg& graph);  // which must outlive it
+  ~Planner();
+  PlanResult plan(std::span<const PlanRequest> requests);
+  PlanResult plan(UnitId unit, IntervalIndex interval);
+
+ private:
+  class State;
+  std::unique_ptr<State> state_;
+};
 
 }  // namespace redrive

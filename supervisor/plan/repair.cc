@@ -39,7 +39,7 @@ class Repairing {
   // Nothing if the interval cannot be planned.
   std::optional<Plan> plan_of(UnitId unit, IntervalIndex interval) {
     ++plans_;
-    return plan(graph_, unit, interval).plan;
+    return planner_.plan(unit, interval).plan;
   }
   double predicted_s(const Plan& plan) const { return predict(plan, costs_).predicted_s; }
 
@@ -65,25 +65,29 @@ class Repairing {
                             [](const auto& at, EventIndex wanted) { return at.receiver.event < wanted; });
   }
 
-  // The index in the plan of the run that executes an event.
-  std::optional<size_t> run_of(const Plan& plan, EventRef event) const {
+  // The runs of a plan by the place where each begins; their places in the replay set.
+  using Runs = std::map<std::pair<UnitId, IntervalIndex>, size_t>;
+
+  // The one that executes an event.
+  std::optional<size_t> run_of(const Runs& runs, EventRef event) const {
     const auto interval = graph_.interval_of(event);
-    std::optional<size_t> found;
-    for (size_t r = 0; interval && r < plan.replay_set.size(); ++r) {
-      const PlannedInterval& run = plan.replay_set[r];
-      if (run.unit != event.unit || run.start > *interval) continue;
-      if (!found || run.start > plan.replay_set[*found].start) found = r;
-    }
-    return found;
+    if (!interval) return std::nullopt;
+    const auto after = runs.upper_bound({event.unit, *interval});
+    if (after == runs.begin() || std::prev(after)->first.first != event.unit) return std::nullopt;
+    return std::prev(after)->second;
   }
 
   std::vector<Cut> cuts_of(const Plan& plan) {
+    Runs runs;
+    for (size_t r = 0; r < plan.replay_set.size(); ++r) {
+      runs[{plan.replay_set[r].unit, plan.replay_set[r].start}] = r;
+    }
     std::map<std::pair<size_t, size_t>, Cut> cuts;  // by receiving and sending run
     for (size_t r = 0; r < plan.replay_set.size(); ++r) {
       const PlannedInterval& run = plan.replay_set[r];
       Rdg::Interval& start = graph_.units.at(run.unit)[run.start];
       if (start.birth) {
-        if (const auto parent = run_of(plan, *start.birth)) {
+        if (const auto parent = run_of(runs, *start.birth)) {
           Cut& cut = cuts[{r, *parent}];
           cut.born = &start;
           cut.bytes += kBytesOfBirth;
@@ -94,7 +98,7 @@ class Repairing {
       for (auto dependence = first_at(unlogged->second, start.first_event);
            dependence != unlogged->second.end() && dependence->receiver.event < run.requisite_event; ++dependence) {
         if (dependence->is_kept) continue;
-        const auto sender = run_of(plan, dependence->sender);
+        const auto sender = run_of(runs, dependence->sender);
         if (!sender || *sender == r) continue;
         Cut& cut = cuts[{r, *sender}];
         cut.dependences.push_back(&*dependence);
@@ -102,8 +106,8 @@ class Repairing {
       }
     }
     std::vector<Cut> all;
-    for (auto& [runs, cut] : cuts) {
-      cut.receiver = plan.replay_set[runs.first].unit;
+    for (auto& [between, cut] : cuts) {
+      cut.receiver = plan.replay_set[between.first].unit;
       all.push_back(std::move(cut));
     }
     return all;
@@ -167,6 +171,7 @@ class Repairing {
   }
 
   Rdg graph_;
+  Planner planner_{graph_};
   const double bound_s_;
   const ReplayCosts& costs_;
   uint64_t plans_ = 0;

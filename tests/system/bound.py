@@ -146,3 +146,19 @@ def damaged_certificate(ctx):
     redrive_once(ctx)
     if ctx.json("stats", ctx.trace)["certificate"] is not None or ctx.json("ls")["traces"][0]["bound_kept"] is not None:
         raise Failure("there is a certificate after it was removed")
+
+
+@test("bound/few_processors")
+def few_processors(ctx):
+    """On one processor, a replay takes as long as all that it executes."""
+    one = str(min(os.sched_getaffinity(0)))
+    job = talkers(ctx)
+    job.prepare(ctx.fresh_work())
+    told = ctx.run("taskset", "-c", one, ctx.options.redrive, "record", "-o", ctx.trace, "--bound", BOUND, "--no-repair", "--", *job.command, cwd=ctx.work)
+    ctx.expect_status(told, 0)
+    certificate = ctx.json("stats", ctx.trace)["certificate"]
+    slowest = certificate["slowest"]
+    alone_s = certificate["pace"] * (slowest["cpu_s"] + slowest["restore_s"])
+    if certificate["jobs"] != 1 or abs(slowest["predicted_s"] - alone_s) > 1e-6 or certificate["kept"]:
+        raise Failure(f"with one processor: {certificate}")
+    ctx.expect("with 1 job," in told.stderr, told, "does not say for how many jobs the bound cannot be kept")
