@@ -5,6 +5,7 @@
 
 #include <map>
 
+#include "logstore/certificate.h"
 #include "logstore/memory_storage.h"
 #include "logstore/record_file.h"
 #include "logstore/trace_additions.h"
@@ -55,6 +56,18 @@ void prepare(MemoryStorage& storage) {
   require(static_cast<bool>((*additions)->finish(sample::settings())), "cannot end adding");
 }
 
+// As at the end of a recording whose bound is not kept.
+void certify(MemoryStorage& storage) {
+  const auto trace = Trace::open("/t", storage);
+  require(static_cast<bool>(trace), "cannot open a trace");
+  Certificate certificate;
+  certificate.bound_s = (*trace)->settings().bound_s;
+  certificate.intervals = 3;
+  for (const auto& unit : (*trace)->units()) certificate.over.push_back({unit.unit, 0, 2, 1.5, 0.25, 1 << 20, 2});
+  certificate.slowest = certificate.over.front();
+  require(static_cast<bool>(keep_certificate(**trace, certificate)), "cannot keep a certificate");
+}
+
 Files make_trace(State state) {
   const bool finished = state != State::killed;
   MemoryStorage storage;
@@ -64,6 +77,7 @@ Files make_trace(State state) {
   if (finished) require(static_cast<bool>(writer.value()->finish(sample::recording_end())), "cannot finish a trace");
   if (!finished) require(static_cast<bool>(writer.value()->flush()), "cannot flush a trace");
   if (state == State::prepared) prepare(storage);
+  if (finished) certify(storage);
   return files_of(storage);
 }
 
