@@ -24,12 +24,8 @@ def redrive_once(ctx):
 
 def predictions(ctx):
     """Of all intervals, each planned alone."""
-    return [ctx.json("plan", ctx.trace, f"{unit['unit']}:{interval['interval']}", "--jobs", str(jobs_of(ctx)))
-            for unit in units(ctx) for interval in unit["intervals"]]
-
-
-def jobs_of(ctx):
-    return ctx.json("stats", ctx.trace)["certificate"]["jobs"]
+    jobs = str(ctx.json("stats", ctx.trace)["certificate"]["jobs"])
+    return [ctx.json("plan", ctx.trace, f"{unit['unit']}:{interval['interval']}", "--jobs", jobs) for unit in units(ctx) for interval in unit["intervals"]]
 
 
 @test("bound/not_repaired")
