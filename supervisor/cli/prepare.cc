@@ -182,10 +182,14 @@ Result<int> prepare(const PrepareOptions& options) {
   ASSIGN_OR_RETURN(const Missing missing, choose(*trace, chosen, *policy, target.parameters, isolated));
   const bool progress = options.progress && !options.json;
   ASSIGN_OR_RETURN(const Taken taken, add(*trace, missing, target.settings, options, progress));
-  const BoundKeeping keeping{options.jobs, options.in_process, options.tuning == TuningRule::promise, progress};
+  const bool repairs = !options.no_repair && options.tuning == TuningRule::promise;
+  const BoundKeeping keeping{options.jobs, options.in_process, repairs, progress};
   ASSIGN_OR_RETURN(const auto certificate, keep_bound(directory, keeping));
   ASSIGN_OR_RETURN(const auto prepared, Trace::open(directory));
-  if (certificate && !certificate->is_kept()) notice("{}", describe_over(*prepared, *certificate));
+  if (certificate && !certificate->is_kept()) {
+    if (options.require_bound) return Error{describe_over(*prepared, *certificate)};
+    notice("{}", describe_over(*prepared, *certificate));
+  }
   if (options.json) {
     print_json({{"directory", directory},
                 {"bound_s", target.settings.bound_s},
@@ -204,7 +208,8 @@ Result<int> prepare(const PrepareOptions& options) {
 constexpr CommandText kText{
     "prepare",
     "redrive prepare [--bound D] [--tuning RULE] [--policy P] [--set-bound N] [--multiplicity M] [--approximate] "
-    "[--cores J] [--isolate UNIT,...] [--jobs N] [--interception TIER] [--json] [TRACE]",
+    "[--cores J] [--isolate UNIT,...] [--no-repair] [--require-bound] [--jobs N] [--interception TIER] [--json] "
+    "[TRACE]",
     "make a trace with virtual checkpoints keep a bound, or change the bound",
     "Re-drives what is needed to store the checkpoints and payloads that the bound needs and the trace lacks.\n"
     "It can be interrupted; the next prepare continues where it stopped.\n",
@@ -226,6 +231,8 @@ class PrepareCommand : public CommandWith<PrepareOptions> {
                      o.isolate.push_back(word);
                      return {};
                    });
+    arguments.flag("--no-repair", o.no_repair, "if replays would take longer than the bound, only say so");
+    arguments.flag("--require-bound", o.require_bound, "fail if a replay would take longer than the bound");
     o.jobs = default_jobs();
     add_jobs(arguments, "number of intervals to execute at once (one per processor)", o.jobs);
     add_interception(arguments, o.in_process);

@@ -350,7 +350,8 @@ class RecordCommand : public CommandWith<RecordOptions> {
   Result<void> finish(const Arguments& arguments) override {
     if (options_.command.empty()) return usage("no command to record");
     if (options_.virtual_checkpoints) {
-      for (const char* option : {"--bound", "--policy", "--critical-path", "--tuning"}) {
+      for (const char* option :
+           {"--bound", "--policy", "--critical-path", "--tuning", "--no-repair", "--require-bound"}) {
         if (arguments.count(option) > 0)
           return usage(fmt::format("{} cannot be combined with --virtual: give it to redrive prepare", option));
       }

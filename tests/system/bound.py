@@ -91,7 +91,10 @@ def prepared(ctx):
     record(ctx, talkers(ctx, "--virtual"))
     if ctx.json("stats", ctx.trace)["certificate"] is not None:
         raise Failure("a trace that promises nothing has a certificate")
-    ctx.expect_status(ctx.redrive("prepare", "--bound", "2s", ctx.trace), 0)
+    failed = ctx.redrive("prepare", "--bound", "1s", "--no-repair", "--require-bound", ctx.trace)
+    ctx.expect_status(failed, 1)
+    ctx.expect("the bound of 1.00 s cannot be kept" in failed.stderr, failed, "does not say what is not kept")
+    ctx.expect_status(ctx.redrive("prepare", "--bound", "1s", "--require-bound", ctx.trace), 0)
     if not ctx.json("stats", ctx.trace)["certificate"]["kept"]:
         raise Failure("prepare does not repair")
     if any(plan["over_bound"] for plan in predictions(ctx)):
