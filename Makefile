@@ -93,10 +93,10 @@ unit: $(BUILD)/unit_tests ## unit tests
 simulate: $(BUILD)/unit_tests ## check every policy's promise, and the recorder on a simulated kernel, on 100,000 random executions (minutes)
 	REDRIVE_EXECUTIONS=100000 $(BUILD)/unit_tests -tc="promises:*,*simulated kernel*"
 
-check: ## dependencies (including those of the tests), unit tests, fuzzers, fast system tests (under 15 minutes)
+check: ## dependencies (including those of the tests), unit tests, fuzzers, fast system tests (some 25 minutes)
 	scripts/deps.sh --test
 	$(MAKE) tests
-	$(MAKE) unit fuzz
+	$(MAKE) unit fuzz asan-readers
 	$(RUN) python3 tests/system/run.py
 
 check-all: ## all tests; installs the servers and MPI libraries that they record
@@ -141,6 +141,12 @@ SANITIZED_TESTS := programs/threads programs/stress_threads programs/fork_tree p
 
 asan: ## unit tests, fuzzers and some system tests with address and undefined-behaviour checks
 	$(MAKE) BUILD=build-asan SANITIZE=address,undefined fuzz sanitized
+
+# What reads traces needs only a part of the library, which is built within a minute.
+asan-readers: ## the readers of traces with address and undefined-behaviour checks: a part of asan
+	$(MAKE) BUILD=build-asan-readers SANITIZE=address,undefined LIB_DIRS="base interceptors logstore logstore/policy" \
+	  build-asan-readers/trace_fuzz
+	build-asan-readers/trace_fuzz
 
 tsan: ## unit tests and some system tests with checks for data races
 	$(MAKE) BUILD=build-tsan SANITIZE=thread sanitized
@@ -189,4 +195,4 @@ clean: ## remove what was built
 help: ## show this list
 	@sed -nE 's/^([a-z_.-]+):[^#]*## (.*)/  \1\t\2/p' Makefile | expand -t 26
 
-.PHONY: all tests deps unit simulate check check-all demo bench bounds papers fuzz fuzz-long asan tsan sanitized tidy format install install-debug deb compile_commands.json clean help
+.PHONY: all tests deps unit simulate check check-all demo bench bounds papers fuzz fuzz-long asan asan-readers tsan sanitized tidy format install install-debug deb compile_commands.json clean help
