@@ -4,35 +4,26 @@
 #include <cmath>
 #include <utility>
 
+#include "logstore/fields.h"
 #include "logstore/record_file.h"
 #include "logstore/trace_files.h"
 
 namespace redrive {
 namespace {
 
-void encode(Encoder& out, const PredictedReplay& replay) {
-  out.u(replay.unit);
-  out.u(replay.interval);
-  out.u(replay.intervals);
-  out.real(replay.work_s);
-  out.real(replay.restore_s);
-  out.u(replay.memory_bytes);
-  out.real(replay.predicted_s);
+// Each is const when it is written.
+template <typename Direction, typename Replay>
+void replay_fields(Direction& io, Replay& r) {
+  io(r.unit, r.interval, r.intervals, r.work_s, r.restore_s, r.memory_bytes, r.predicted_s);
 }
 
-PredictedReplay decode_replay(Decoder& in) {
-  PredictedReplay replay;
-  replay.unit = static_cast<UnitId>(in.u());
-  replay.interval = static_cast<IntervalIndex>(in.u());
-  replay.intervals = in.u();
-  replay.work_s = in.real();
-  replay.restore_s = in.real();
-  replay.memory_bytes = in.u();
-  replay.predicted_s = in.real();
-  return replay;
+template <typename Direction, typename C>
+void fields(Direction& io, C& c, uint64_t& fingerprint) {
+  io.fixed(fingerprint);
+  io(c.bound_s, c.jobs, c.pace, c.least_pace, c.most_pace, c.measured, c.intervals);
+  replay_fields(io, c.slowest);
+  io.list(c.over, [&](auto& replay) { replay_fields(io, replay); });
 }
-
-constexpr size_t kLeastReplay = 4 + 3 * sizeof(double);  // bytes
 
 bool is_time(double seconds) { return std::isfinite(seconds) && seconds >= 0; }
 
@@ -53,21 +44,12 @@ bool belongs_to(const PredictedReplay& replay, const Trace& trace) {
 Result<void> keep_certificate(const Trace& trace, const Certificate& certificate) {
   Storage& storage = trace.storage();
   const std::string path = TraceFiles{trace.directory()}.certificate();
-  Encoder out;
-  out.fixed64(trace.fingerprint());
-  out.real(certificate.bound_s);
-  out.u(certificate.jobs);
-  out.real(certificate.pace);
-  out.real(certificate.least_pace);
-  out.real(certificate.most_pace);
-  out.u(certificate.measured);
-  out.u(certificate.intervals);
-  encode(out, certificate.slowest);
-  out.u(certificate.over.size());
-  for (const auto& replay : certificate.over) encode(out, replay);
+  Writing out;
+  uint64_t fingerprint = trace.fingerprint();
+  fields(out, certificate, fingerprint);
   if (storage.exists(temporary(path))) TRY(storage.remove(temporary(path)));
   RecordWriter writer(storage, temporary(path), FileKind::certificate);
-  writer.add(RecordType::certificate, out.data());
+  writer.add(RecordType::certificate, out.take());
   TRY(writer.write());
   TRY(storage.sync({temporary(path)}));
   return storage.rename(temporary(path), path);
@@ -82,22 +64,13 @@ Result<std::optional<Certificate>> kept_certificate(const Trace& trace) {
     return damage(path, kPreambleSize, "not one certificate");
   }
   ASSIGN_OR_RETURN(const Bytes bytes, file->payload(file->records()[0]));
-  Decoder in(bytes);
-  const uint64_t fingerprint = in.fixed64();
+  Reading in(bytes);
+  uint64_t fingerprint = 0;
   Certificate certificate;
-  certificate.bound_s = in.real();
-  certificate.jobs = static_cast<uint32_t>(in.u());
-  certificate.pace = in.real();
-  certificate.least_pace = in.real();
-  certificate.most_pace = in.real();
-  certificate.measured = static_cast<uint32_t>(in.u());
-  certificate.intervals = in.u();
-  certificate.slowest = decode_replay(in);
-  certificate.over.resize(in.count(kLeastReplay));
-  for (auto& replay : certificate.over) replay = decode_replay(in);
-  if (in.ok() && in.at_end() && fingerprint != trace.fingerprint()) return std::optional<Certificate>();
-  const bool good = in.ok() && in.at_end() && certificate.jobs > 0 && is_time(certificate.bound_s) &&
-                    is_time(certificate.pace) && is_time(certificate.least_pace) && is_time(certificate.most_pace) &&
+  fields(in, certificate, fingerprint);
+  if (in.done() && fingerprint != trace.fingerprint()) return std::optional<Certificate>();
+  const bool good = in.done() && certificate.jobs > 0 && is_time(certificate.bound_s) && is_time(certificate.pace) &&
+                    is_time(certificate.least_pace) && is_time(certificate.most_pace) &&
                     is_plausible(certificate.slowest) &&
                     (certificate.slowest.unit == 0 || belongs_to(certificate.slowest, trace)) &&
                     std::all_of(certificate.over.begin(), certificate.over.end(),
