@@ -104,15 +104,6 @@ Result<std::vector<Report>> redrive_whole(const Work& work, const std::function<
   return reports;
 }
 
-// Whether the interval ends at a checkpoint, with which registers and pages can be compared; others end with their
-// program.
-bool ends_in_checkpoint(const Trace& trace, const Rdg& graph, const Request& request) {
-  const auto& intervals = trace.intervals(request.unit);
-  const size_t next = request.interval + 1;
-  return next < intervals.size() && intervals[next].kind == CheckpointKind::image && intervals[next].has_image &&
-         graph.units.at(request.unit)[request.interval].end_event == intervals[next].first_event;
-}
-
 // Whether the recorder has noted the state in which the interval's program ended.
 bool ends_in_known_state(const Trace& trace, const Rdg& graph, const Request& request) {
   const IntervalEnd* const end = trace.interval_end(request.unit, request.interval);
@@ -198,7 +189,7 @@ void print_table(const Trace& trace, const Rdg& graph, const std::vector<Report>
   fmt::print("{:<24} {:>8} {:>10} {:>9}  {}\n", "UNIT", "INTERVAL", "REPLAY SET", "SECONDS", "RESULT");
   for (const auto& report : reports) {
     const auto& [unit, interval] = report.request;
-    const bool state = ends_in_checkpoint(trace, graph, report.request);
+    const bool state = ends_in_image(trace, graph, report.request.unit, report.request.interval);
     const bool known = ends_in_known_state(trace, graph, report.request);
     const std::string result = report.error        ? "not re-driven: " + report.error->message
                                : report.divergence ? fmt::format("DIVERGED at event {}", report.divergence->event)
@@ -227,8 +218,8 @@ Summary summarize(const Trace& trace, const Rdg& graph, const std::vector<Report
                   const ReplayOptions& options) {
   Summary summary;
   for (const auto& report : reports) {
-    const bool comparable =
-        ends_in_checkpoint(trace, graph, report.request) || ends_in_known_state(trace, graph, report.request);
+    const bool comparable = ends_in_image(trace, graph, report.request.unit, report.request.interval) ||
+                            ends_in_known_state(trace, graph, report.request);
     const bool should_verify = options.verify && !options.until && comparable;
     summary.divergences += report.divergence.has_value();
     summary.not_verified += report.error.has_value() || (should_verify && !report.verified);

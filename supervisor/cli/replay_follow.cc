@@ -26,11 +26,9 @@ using Place = std::pair<UnitId, IntervalIndex>;
 std::vector<Place> comparable(const Trace& trace, const Rdg& graph, const std::set<Place>& done) {
   std::vector<Place> found;
   for (const auto& [unit, intervals] : graph.units) {
-    const auto& records = trace.intervals(unit);
-    for (IntervalIndex i = 0; i + 1 < intervals.size(); ++i) {
-      const bool has_image = records[i + 1].kind == CheckpointKind::image && records[i + 1].has_image;
-      const bool whole = intervals[i].reachable && intervals[i].end_event == records[i + 1].first_event;
-      if (has_image && whole && !done.contains({unit, i})) found.emplace_back(unit, i);
+    for (IntervalIndex i = 0; i < intervals.size(); ++i) {
+      const bool whole = intervals[i].reachable && ends_in_image(trace, graph, unit, i);
+      if (whole && !done.contains({unit, i})) found.emplace_back(unit, i);
     }
   }
   std::stable_sort(found.begin(), found.end(), [](const Place& a, const Place& b) { return a.second > b.second; });

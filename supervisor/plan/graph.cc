@@ -28,6 +28,13 @@ bool is_cut(const Trace& trace, const Rdg& graph, UnitId unit, IntervalIndex int
   return !held.reachable || held.end_event < interval_extent(trace, unit, interval).end_event;
 }
 
+bool ends_in_image(const Trace& trace, const Rdg& graph, UnitId unit, IntervalIndex interval) {
+  const auto& intervals = trace.intervals(unit);
+  const size_t next = interval + 1;
+  return next < intervals.size() && intervals[next].kind == CheckpointKind::image && intervals[next].has_image &&
+         graph.units.at(unit)[interval].end_event == intervals[next].first_event;
+}
+
 bool startable(const IntervalRecord& interval) { return interval.kind == CheckpointKind::fork || interval.has_image; }
 
 bool is_message(UnitId receiver, const Receive& receive) {

@@ -28,6 +28,10 @@ Result<void> check_until(const Trace& trace, UnitId unit, IntervalIndex interval
 // Whether the trace holds more of an interval than can be re-driven, because its recorder was stopped.
 bool is_cut(const Trace& trace, const Rdg& graph, UnitId unit, IntervalIndex interval);
 
+// Whether the interval ends at a checkpoint with an image, with which registers and pages can be compared; others end
+// with their program.
+bool ends_in_image(const Trace& trace, const Rdg& graph, UnitId unit, IntervalIndex interval);
+
 // False if the interval's checkpoint was never published. Such an interval is executed from the previous startable one
 // on; if it begins with a program, it cannot be executed at all.
 bool startable(const IntervalRecord& interval);
