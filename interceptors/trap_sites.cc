@@ -165,7 +165,7 @@ std::optional<std::vector<uint8_t>> front_of(const Disassembler& disassembler, c
 
 }  // namespace
 
-std::vector<TrapSite> trap_sites(const Bytes& file) {
+std::vector<TrapSite> trap_sites(const Bytes& file, ProcessorTraps traps) {
   std::vector<TrapSite> sites;
   const Functions described(file);
   const ElfFile& elf = described.elf();
@@ -187,7 +187,7 @@ std::vector<TrapSite> trap_sites(const Bytes& file) {
       uint8_t code[3] = {};
       std::copy_n(at, std::min<size_t>(sizeof code, static_cast<size_t>(end - at)), code);
       const auto found = decode_trapped(code);
-      if (!found) continue;
+      if (!found || traps.of(*found)) continue;
       const auto offset = static_cast<uint64_t>(at - file.data());
       const uint64_t address = section.sh_addr + (offset - section.sh_offset);
       const Function* function = function_around(address);
@@ -199,10 +199,12 @@ std::vector<TrapSite> trap_sites(const Bytes& file) {
   return sites;
 }
 
-Bytes encode(const std::vector<TrapSite>& sites) {
+Bytes encode(const FoundTrapSites& found) {
   Encoder out;
-  out.u(sites.size());
-  for (const auto& site : sites) {
+  out.u(found.traps.counter);
+  out.u(found.traps.cpuid);
+  out.u(found.sites.size());
+  for (const auto& site : found.sites) {
     out.u(site.offset);
     out.u(static_cast<uint64_t>(site.instruction));
     out.bytes(site.front);
@@ -210,10 +212,13 @@ Bytes encode(const std::vector<TrapSite>& sites) {
   return out.take();
 }
 
-std::optional<std::vector<TrapSite>> decode_trap_sites(std::span<const uint8_t> bytes) {
+std::optional<FoundTrapSites> decode_trap_sites(std::span<const uint8_t> bytes) {
   Decoder in(bytes);
-  std::vector<TrapSite> sites(in.count(3));
-  bool good = true;
+  const uint64_t counter = in.u(), cpuid = in.u();
+  FoundTrapSites found{.traps = {.counter = counter == 1, .cpuid = cpuid == 1}, .sites = {}};
+  bool good = counter <= 1 && cpuid <= 1;
+  auto& sites = found.sites;
+  sites.resize(in.count(3));
   for (size_t i = 0; i < sites.size(); ++i) {
     sites[i].offset = in.u();
     const uint64_t instruction = in.u();
@@ -225,7 +230,7 @@ std::optional<std::vector<TrapSite>> decode_trap_sites(std::span<const uint8_t> 
             std::all_of(front.begin(), front.end(), is_length) && (i == 0 || sites[i].offset > sites[i - 1].offset);
   }
   if (!good || !in.ok() || !in.at_end()) return std::nullopt;
-  return sites;
+  return found;
 }
 
 }  // namespace redrive

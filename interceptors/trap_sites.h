@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "interceptors/trapped_instructions.h"
 
 namespace redrive {
 
@@ -18,13 +19,18 @@ struct TrapSite {
 };
 inline constexpr size_t kMaxFront = 4;
 
-// These instructions of an ELF file that are certain: in a section of instructions, inside a function whose start
-// is known from .eh_frame (LSB Core, "Exception Frames"), a symbol or Go's .gopclntab, and found when disassembling
-// from there. Sorted. Empty for any other file.
-std::vector<TrapSite> trap_sites(const Bytes& file);
+// Those of these instructions in an ELF file that do not trap, as far as they are certain: in a section of
+// instructions, inside a function whose start is known from .eh_frame (LSB Core, "Exception Frames"), a symbol or Go's
+// .gopclntab, and found when disassembling from there. Sorted. Empty for any other file.
+std::vector<TrapSite> trap_sites(const Bytes& file, ProcessorTraps traps);
 
-// For storing them. Decoding gives nullopt unless the bytes are what encode() makes.
-Bytes encode(const std::vector<TrapSite>& sites);
-std::optional<std::vector<TrapSite>> decode_trap_sites(std::span<const uint8_t> bytes);
+// For storing what was found in a file when these instructions did not trap. Decoding gives nullopt unless the bytes
+// are what encode() makes.
+struct FoundTrapSites {
+  ProcessorTraps traps;
+  std::vector<TrapSite> sites;
+};
+Bytes encode(const FoundTrapSites& found);
+std::optional<FoundTrapSites> decode_trap_sites(std::span<const uint8_t> bytes);
 
 }  // namespace redrive

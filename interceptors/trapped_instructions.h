@@ -63,6 +63,7 @@ struct ProcessorTraps {
 
   bool all() const { return counter && cpuid; }
   bool of(const TrappedInstruction& instruction) const { return reads_counter(instruction) ? counter : cpuid; }
+  bool operator==(const ProcessorTraps&) const = default;
 };
 ProcessorTraps trap_own_instructions();
 

@@ -40,15 +40,14 @@ const std::vector<TrapSite>* TrapReplacement::sites_of(const MappedFile& file) {
   const auto known = known_.find(file.version);
   if (known != known_.end()) return &known->second;
   FileFacts* const facts = cache_ ? cache_->of(file.path, file.version) : nullptr;
-  auto sites = facts ? decode_trap_sites(facts->trap_sites) : std::nullopt;
-  if (!sites || !holds(file.path, *sites)) {
+  auto found = facts ? decode_trap_sites(facts->trap_sites) : std::nullopt;
+  if (!found || found->traps != traps_ || !holds(file.path, found->sites)) {
     const Bytes contents = contents_of(file.path);
     if (contents.empty()) return nullptr;
-    sites = trap_sites(contents);
-    if (facts) facts->trap_sites = encode(*sites);
+    found = FoundTrapSites{traps_, trap_sites(contents, traps_)};
+    if (facts) facts->trap_sites = encode(*found);
   }
-  std::erase_if(*sites, [&](const TrapSite& site) { return traps_.of(*trapped_instruction(site.instruction)); });
-  return &known_.emplace(file.version, std::move(*sites)).first->second;
+  return &known_.emplace(file.version, std::move(found->sites)).first->second;
 }
 
 std::vector<uint8_t> TrapReplacement::front(const FileVersion& file, uint64_t offset) const {

@@ -60,7 +60,7 @@ std::optional<PatchWindow> CodeSegments::window(const Memory& memory, const Mapp
   const CodeSegment& code = code_of(known, memory, mapping);
   if (kind == SiteKind::syscall) return site.window = code.window(at);
   if (kind != SiteKind::cpuid) return site.window = code.counter_window(at, instruction_size(kind));
-  if (!known.traps) known.traps = trap_sites(contents_of(mapping));
+  if (!known.traps) known.traps = trap_sites(contents_of(mapping), {.counter = true, .cpuid = false});
   const auto front = std::find_if(known.traps->begin(), known.traps->end(),
                                   [&](const TrapSite& each) { return each.offset == mapping.offset + at; });
   return site.window = code.window(at, front == known.traps->end() ? std::vector<uint8_t>() : front->front);

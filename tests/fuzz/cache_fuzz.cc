@@ -39,14 +39,15 @@ Bytes good_plans(sample::Values& v) {
 }
 
 Bytes good_sites(sample::Values& v) {
-  std::vector<TrapSite> sites;
+  FoundTrapSites found{.traps = {.counter = v.once_in(2), .cpuid = v.once_in(2)}, .sites = {}};
+  auto& sites = found.sites;
   for (uint64_t count = v.below(5), offset = 0; count > 0; --count) {
     sites.push_back({offset += 1 + v.below(1000), static_cast<int32_t>(v.below(3)), {}});
     for (uint64_t front = v.below(kMaxFront + 1); front > 0; --front) {
       sites.back().front.push_back(static_cast<uint8_t>(1 + v.below(15)));
     }
   }
-  const Bytes bytes = encode(sites);
+  const Bytes bytes = encode(found);
   const auto again = decode_trap_sites(bytes);
   require(again && encode(*again) == bytes, "sites that trap do not come back as they were");
   return bytes;
@@ -107,9 +108,9 @@ void use_plans(const Bytes& bytes) {
 }
 
 void use_sites(const Bytes& bytes) {
-  const auto sites = decode_trap_sites(bytes);
-  if (!sites) return;
-  for (const auto& site : *sites) require(site.front.size() <= kMaxFront, "too many instructions in front");
+  const auto found = decode_trap_sites(bytes);
+  if (!found) return;
+  for (const auto& site : found->sites) require(site.front.size() <= kMaxFront, "too many instructions in front");
 }
 
 void one_entry(uint64_t seed) {

@@ -298,18 +298,23 @@ TEST_CASE("plans and cpuid sites come back as they were") {
   CHECK(refused({5, 0, 0}, 5, SiteKind::syscall, 4));
   CHECK(refused({0, 3, 0}, 5, SiteKind::syscall, 0xffc));
 
-  const std::vector<TrapSite> sites{{0x100, 2, {3, 2}}, {0x200, 1, {}}};
-  const auto kept = decode_trap_sites(encode(sites));
+  constexpr ProcessorTraps kNone{.counter = false, .cpuid = false};
+  const auto encoded = [&](std::vector<TrapSite> sites) { return encode(FoundTrapSites{kNone, std::move(sites)}); };
+  const auto kept = decode_trap_sites(encoded({{0x100, 2, {3, 2}}, {0x200, 1, {}}}));
   REQUIRE(kept);
-  REQUIRE(kept->size() == 2);
-  CHECK((*kept)[0].offset == 0x100);
-  CHECK((*kept)[0].instruction == 2);
-  CHECK((*kept)[1].instruction == 1);
-  CHECK((*kept)[0].front == std::vector<uint8_t>{3, 2});
-  REQUIRE(decode_trap_sites(encode(std::vector<TrapSite>())));
+  CHECK(kept->traps == kNone);
+  REQUIRE(kept->sites.size() == 2);
+  CHECK(kept->sites[0].offset == 0x100);
+  CHECK(kept->sites[0].instruction == 2);
+  CHECK(kept->sites[1].instruction == 1);
+  CHECK(kept->sites[0].front == std::vector<uint8_t>{3, 2});
+  constexpr ProcessorTraps kCounter{.counter = true, .cpuid = false};
+  const auto none = decode_trap_sites(encode(FoundTrapSites{kCounter, {}}));
+  REQUIRE(none);
+  CHECK(none->traps == kCounter);
   CHECK_FALSE(decode_trap_sites({}));
-  CHECK_FALSE(decode_trap_sites(encode(std::vector<TrapSite>{{2, 0, {}}, {1, 0, {}}})));
-  CHECK_FALSE(decode_trap_sites(encode(std::vector<TrapSite>{{2, 0, {0}}})));
-  CHECK_FALSE(decode_trap_sites(encode(std::vector<TrapSite>{{2, 0, {1, 1, 1, 1, 1}}})));
-  CHECK_FALSE(decode_trap_sites(encode(std::vector<TrapSite>{{2, 3, {}}})));
+  CHECK_FALSE(decode_trap_sites(encoded({{2, 0, {}}, {1, 0, {}}})));
+  CHECK_FALSE(decode_trap_sites(encoded({{2, 0, {0}}})));
+  CHECK_FALSE(decode_trap_sites(encoded({{2, 0, {1, 1, 1, 1, 1}}})));
+  CHECK_FALSE(decode_trap_sites(encoded({{2, 3, {}}})));
 }

@@ -428,7 +428,8 @@ TEST_CASE("a short jump that was moved leads where it led") {
 
 TEST_CASE("cpuid, rdtsc and rdtscp are found where a file proves that they are instructions") {
   const Bytes linker = file_contents("/lib64/ld-linux-x86-64.so.2");
-  const auto sites = trap_sites(linker);
+  constexpr ProcessorTraps kNone{.counter = false, .cpuid = false};
+  const auto sites = trap_sites(linker, kNone);
   CHECK(sites.size() > 5);
   std::set<int32_t> found;
   for (const auto& site : sites) {
@@ -441,8 +442,17 @@ TEST_CASE("cpuid, rdtsc and rdtscp are found where a file proves that they are i
   }
   CHECK(found.contains(0));  // rdtsc
   CHECK(found.contains(2));  // cpuid
-  CHECK(trap_sites({}).empty());
-  CHECK(trap_sites(Bytes(4096, 0xa2)).empty());
+  // Only those that do not trap.
+  const auto only = [&](ProcessorTraps traps) {
+    std::set<int32_t> instructions;
+    for (const auto& site : trap_sites(linker, traps)) instructions.insert(site.instruction);
+    return instructions;
+  };
+  CHECK(only({.counter = true, .cpuid = false}) == std::set<int32_t>{2});
+  CHECK(only({.counter = false, .cpuid = true}) == std::set<int32_t>{0});
+  CHECK(only({.counter = true, .cpuid = true}).empty());
+  CHECK(trap_sites({}, kNone).empty());
+  CHECK(trap_sites(Bytes(4096, 0xa2), kNone).empty());
   // Damaged files: nothing out of bounds, and no more than there is.
   uint64_t random = 1;
   for (int round = 0; round < 200; ++round) {
@@ -452,7 +462,7 @@ TEST_CASE("cpuid, rdtsc and rdtscp are found where a file proves that they are i
       damaged[(random >> 20) % std::min<size_t>(damaged.size(), round % 2 ? 4096 : damaged.size())] ^=
           static_cast<uint8_t>(random >> 56);
     }
-    for (const auto& site : trap_sites(damaged)) REQUIRE(site.offset + 1 < damaged.size());
+    for (const auto& site : trap_sites(damaged, kNone)) REQUIRE(site.offset + 1 < damaged.size());
   }
 }
 
@@ -489,12 +499,12 @@ TEST_CASE("cpuid instructions of Go binaries") {
     return file;
   };
   for (const uint32_t magic : {0xfffffff1, 0xfffffff0}) {
-    const auto sites = trap_sites(binary(magic, kText));
+    const auto sites = trap_sites(binary(magic, kText), {.counter = false, .cpuid = false});
     REQUIRE(sites.size() == 1);
     CHECK(sites[0].offset == kCodeAt + 9);
   }
-  CHECK(trap_sites(binary(0xfffffffb, kText)).empty());  // another layout
-  CHECK(trap_sites(binary(0xfffffff1, 0)).empty());      // position-independent
+  CHECK(trap_sites(binary(0xfffffffb, kText), {.counter = false, .cpuid = false}).empty());  // another layout
+  CHECK(trap_sites(binary(0xfffffff1, 0), {.counter = false, .cpuid = false}).empty());      // position-independent
 }
 
 TEST_CASE("files whose mappings are served, up to as many as there are places") {
