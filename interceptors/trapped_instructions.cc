@@ -226,7 +226,9 @@ ProcessorTraps trap_own_instructions() {
   return traps;
 }
 
-Untrapped::Untrapped() : cpuid_(syscall(SYS_arch_prctl, kArchGetCpuid, 0) == 0) {
+bool cpuid_traps() { return syscall(SYS_arch_prctl, kArchGetCpuid, 0) == 0; }
+
+Untrapped::Untrapped() : cpuid_(cpuid_traps()) {
   prctl(PR_GET_TSC, &counter_);
   prctl(PR_SET_TSC, PR_TSC_ENABLE);
   if (cpuid_) syscall(SYS_arch_prctl, kArchSetCpuid, 1);

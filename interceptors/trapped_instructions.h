@@ -66,6 +66,8 @@ struct ProcessorTraps {
   bool operator==(const ProcessorTraps&) const = default;
 };
 ProcessorTraps trap_own_instructions();
+// Whether cpuid faults in the calling thread.
+bool cpuid_traps();
 
 // While it exists, the instructions do not fault in the calling thread. For libraries that block SIGSEGV. (libunwind
 // does while it waits for its own mutex, for which the C library reads the counter.)

@@ -666,6 +666,7 @@ bool maps_known_file(Slot& s, uint16_t& file) {
 // mapped there.
 bool is_private_change(Slot& s, const Call& call, uint16_t& file) {
   const Registers& regs = s.regs;
+  if (makes_writable_code(regs.rax, regs.rdx)) return false;
   switch (call.memory) {
     case MemoryChange::none:
     case MemoryChange::breaks:

@@ -120,7 +120,7 @@ void Births::born(Thread& parent, pid_t tid) {
       if (!(flags & CLONE_VM)) made.stays = Join{unit.id, 0, unit.log.next(), tid, object_views_.shared_by(process)};
     } else {
       event->child_unit = home.id;
-      if (unit.place.away) placement_.send(tid, false);
+      if (!unit.place.is_home()) placement_.send(tid, home.place);
       intervals_.begin(home, CheckpointKind::fork, made, 0);
       const uint64_t at_ns = unit.clock.interval_ns();
       event->send = Send{0, 0, at_ns};

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/procfs.h"
+#include "supervisor/tier/first_processor.h"
 
 namespace redrive {
 namespace {
@@ -26,6 +27,7 @@ Placement::Placement(unsigned most) {
   if (home < 0 || home >= CPU_SETSIZE) return;
   CPU_SET(static_cast<size_t>(home), &home_);
   if (sched_getaffinity(0, sizeof all_, &all_) != 0) return;
+  first_ = only(first_processor(all_));
   for (size_t i = 0; i < CPU_SETSIZE; ++i) {
     if (!CPU_ISSET(i, &all_) || static_cast<int>(i) == home || (most && others_ + 1 >= most)) continue;
     CPU_SET(i, &away_);
@@ -41,8 +43,8 @@ void Placement::stay_home() const {
   if (CPU_COUNT(&home_)) sched_setaffinity(0, sizeof home_, &home_);
 }
 
-void Placement::send(pid_t tid, bool away) const {
-  const cpu_set_t& to = away ? away_ : home_;
+void Placement::send(pid_t tid, const Place& place) const {
+  const cpu_set_t& to = place.first_until_ns ? first_ : place.away ? away_ : home_;
   if (CPU_COUNT(&to)) sched_setaffinity(tid, sizeof to, &to);
 }
 

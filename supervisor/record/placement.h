@@ -16,6 +16,7 @@ namespace redrive {
 // What is known of a unit's place.
 struct Place {
   bool away = false;
+  uint64_t first_until_ns = 0;  // CPU time of the unit up to which it runs on the first processor; 0: it need not
   // When it was looked at last:
   uint64_t cpu_ns = 0;
   pid_t tid = -1;       // the thread that ran
@@ -24,6 +25,8 @@ struct Place {
   unsigned stays = 0;
   unsigned called_back = 0;
   unsigned settles = 0;  // looks for which its stops do not count: it was sent away when its program began
+
+  bool is_home() const { return !away && first_until_ns == 0; }
 };
 
 // What a unit has done since the last look.
@@ -49,8 +52,8 @@ class Placement {
   bool begins_away(size_t home, size_t away) const { return home > 0 && away < others_; }
   // Lets this thread, and what it starts from then on, run at home only.
   void stay_home() const;
-  // Says where a thread of a unit runs from now on. Does nothing if it has ended.
-  void send(pid_t tid, bool away) const;
+  // Has a thread run at this place from now on. Does nothing if it has ended.
+  void send(pid_t tid, const Place& place) const;
 
   // Decides which units move, after `elapsed_ns` with this use. Returns how many compute.
   size_t decide(std::vector<UnitUse>& uses, uint64_t elapsed_ns) const { return decide(uses, elapsed_ns, others_); }
@@ -59,6 +62,7 @@ class Placement {
 
  private:
   cpu_set_t all_{}, home_{}, away_{};
+  cpu_set_t first_{};  // of all: where programs write code at first (tier/first_processor.h)
   unsigned others_ = 0;
 };
 

@@ -5,6 +5,7 @@
 
 #include "supervisor/record/thread_control.h"
 #include "supervisor/record/tracees.h"
+#include "supervisor/tier/first_processor.h"
 
 namespace redrive {
 namespace {
@@ -20,6 +21,12 @@ constexpr uint64_t kOften = 1'000'000;  // sleeps
 }  // namespace
 
 void Placer::place_units() {
+  for (auto& [id, unit] : tracees_.units()) {
+    uint64_t& until_ns = unit->place.first_until_ns;
+    if (!until_ns || unit->clock.cpu_ns() < until_ns) continue;
+    until_ns = 0;
+    place(*unit);
+  }
   const auto now = tracer_.now();
   if (placement_.one_processor() || now - placed_ < kPlaced) return;
   const auto last = std::exchange(placed_, now);
@@ -61,7 +68,12 @@ void Placer::place_program(Unit& unit) const {
 }
 
 void Placer::place(const Unit& unit) const {
-  for (const auto& [serial, thread] : unit.threads) placement_.send(thread->tid, unit.place.away);
+  for (const auto& [serial, thread] : unit.threads) placement_.send(thread->tid, unit.place);
+}
+
+void Placer::place_writer_of_code(Unit& unit) const {
+  unit.place.first_until_ns = unit.clock.cpu_ns() + kCodeSettles_ns;
+  place(unit);
 }
 
 int64_t Placer::answer_processors(const Thread& thread, int64_t result) {
@@ -83,7 +95,7 @@ int64_t Placer::move_to_processors(const Thread& thread, int64_t result) {
   } else if (sched_getaffinity(moved->tid, sizeof moved->processors, &moved->processors) != 0) {
     return result;
   }
-  if (result == 0) placement_.send(moved->tid, moved->process->unit->place.away);
+  if (result == 0) placement_.send(moved->tid, moved->process->unit->place);
   return result;
 }
 

@@ -21,6 +21,9 @@ class Placer {
   void place_program(Unit& unit) const;
   // Sends the unit's threads where the unit runs.
   void place(const Unit& unit) const;
+  // On processors that do not trap cpuid: the unit has got memory in which it can write code and execute it, which may
+  // ask for the processor's number. It runs on the first processor for a while.
+  void place_writer_of_code(Unit& unit) const;
   // Whether several units computed when that was last looked at.
   bool crowded() const { return crowded_; }
   // The thread has asked where a thread may run, or runs, and the kernel has answered. Returns the call's result.

@@ -158,7 +158,7 @@ void Programs::executed(pid_t pid, pid_t former_tid) {
   thread.clear_tid = 0;
   thread.signals.forget_all();
   thread.turns = {};
-  if (former_unit.place.away) placement_.send(pid, false);
+  if (!former_unit.place.is_home()) placement_.send(pid, Place());
   process.unit->place = {};
   begin_program(thread);
 }

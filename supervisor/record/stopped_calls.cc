@@ -228,6 +228,9 @@ void StoppedCalls::leave(Thread& thread) {
     if (thread.process->gate) thread.process->gate->forget_changed(thread.row->special, thread.args, result);
     events_.close_call(thread, result, thread.process->memory);
   }
+  if (!limits_.traps.cpuid && makes_writable_code(static_cast<uint64_t>(thread.row->number), thread.args[2])) {
+    placer_.place_writer_of_code(*thread.process->unit);
+  }
   PacketRings::show(*thread.process);
   thread.xstate.clear();
   const bool came_from_gate = regs.orig_rax == ~0ull;

@@ -13,6 +13,7 @@
 
 #include "base/brief_file.h"
 #include "base/procfs.h"
+#include "supervisor/tier/first_processor.h"
 
 namespace redrive {
 namespace {
@@ -23,13 +24,6 @@ constexpr auto kLook = std::chrono::milliseconds(2);
 constexpr auto kPatience = std::chrono::seconds(1);
 // A processor on which less than this part of the time was used is free; who used more than this computes.
 constexpr double kFree = 0.3, kComputes = 0.15;
-
-cpu_set_t only(int processor) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  CPU_SET(static_cast<size_t>(processor), &set);
-  return set;
-}
 
 // clock_getcpuclockid(3), pthread_getcpuclockid(3): bit 2 means one thread, and the rest is the number, inverted.
 uint64_t clock_ns(pid_t number, bool thread) {
@@ -58,8 +52,8 @@ void release_all(const std::vector<int>& processors) {
 
 // ---- Seats
 
-Seat::Seat(int processor, std::function<void(int)> moved)
-    : thread_(gettid()), moved_(std::move(moved)), processor_(processor) {
+Seat::Seat(int processor, int first, std::function<void(int)> moved)
+    : thread_(gettid()), first_(first), moved_(std::move(moved)), processor_(processor) {
   const cpu_set_t here = only(processor);
   sched_setaffinity(0, sizeof here, &here);
 }
@@ -88,19 +82,43 @@ void Seat::remove(pid_t process) {
   processes_.erase(known);
 }
 
+void Seat::move_to(int processor) {
+  processor_ = processor;
+  const cpu_set_t here = only(processor);
+  sched_setaffinity(thread_, sizeof here, &here);
+  for (const auto& [process, before] : processes_) place(process);
+}
+
 void Seat::move(int processor) {
   {
     const Lock lock(mutex_);
-    processor_ = processor;
-    const cpu_set_t here = only(processor);
-    sched_setaffinity(thread_, sizeof here, &here);
-    for (const auto& [process, before] : processes_) place(process);
+    if (used_ns() < stays_until_ns_) return;
+    move_to(processor);
   }
   if (moved_) moved_(processor);
 }
 
+void Seat::stay_on_first(uint64_t cpu_ns) {
+  {
+    const Lock lock(mutex_);
+    stays_until_ns_ = used_ns() + cpu_ns;
+    if (processor_ == first_) return;
+    move_to(first_);
+  }
+  if (moved_) moved_(first_);
+}
+
+bool Seat::stays() const {
+  const Lock lock(mutex_);
+  return used_ns() < stays_until_ns_;
+}
+
 uint64_t Seat::cpu_ns() const {
   const Lock lock(mutex_);
+  return used_ns();
+}
+
+uint64_t Seat::used_ns() const {
   uint64_t used_ns = clock_ns(thread_, true) + removed_ns_;
   for (const auto& [process, before] : processes_) {
     used_ns += std::max(clock_ns(process, false), before) - before;
@@ -119,9 +137,12 @@ std::vector<SeatMove> balance(const std::vector<SeatUse>& uses, const std::vecto
   for (size_t seat = 0; seat < uses.size(); ++seat) {
     used_ns[uses[seat].processor] += uses[seat].cpu_ns;
     if (static_cast<double>(uses[seat].cpu_ns) >= kComputes * static_cast<double>(elapsed_ns)) {
-      computing[uses[seat].processor].push_back(seat);
+      // Those that stay come first: what moves is taken from the end.
+      auto& here = computing[uses[seat].processor];
+      here.insert(uses[seat].stays ? here.begin() : here.end(), seat);
     }
   }
+  std::erase_if(computing, [&](const auto& each) { return uses[each.second.back()].stays; });
   std::vector<SeatMove> moves;
   for (const int free : distinct) {
     if (static_cast<double>(used_ns[free]) >= kFree * static_cast<double>(elapsed_ns)) continue;
@@ -131,6 +152,7 @@ std::vector<SeatMove> balance(const std::vector<SeatUse>& uses, const std::vecto
     if (crowded == computing.end() || crowded->second.size() < 2) break;
     moves.push_back({crowded->second.back(), free});
     crowded->second.pop_back();
+    if (uses[crowded->second.back()].stays) computing.erase(crowded);
   }
   return moves;
 }
@@ -188,7 +210,7 @@ void Balancer::move_some(uint64_t elapsed_ns) {
   for (auto& [seat, before_ns] : seats_) {
     const uint64_t now_ns = seat->cpu_ns();
     seats.push_back(seat);
-    uses.push_back({seat->processor(), now_ns - std::min(now_ns, std::exchange(before_ns, now_ns))});
+    uses.push_back({seat->processor(), now_ns - std::min(now_ns, std::exchange(before_ns, now_ns)), seat->stays()});
   }
   for (const SeatMove& move : balance(uses, processors_, elapsed_ns)) seats[move.seat]->move(move.to);
 }

@@ -20,8 +20,9 @@ namespace redrive {
 // it traces. Tracer and tracees stay together, because stops between processors cost ten times as much.
 class Seat {
  public:
-  // `moved` is called after each move, by the thread that has moved it.
-  explicit Seat(int processor, std::function<void(int processor)> moved = {});
+  // `first`: the first processor that redrive may run on. `moved` is called after each move, by the thread that has
+  // moved it.
+  explicit Seat(int processor, int first, std::function<void(int processor)> moved = {});
   Seat(const Seat&) = delete;
   Seat& operator=(const Seat&) = delete;
 
@@ -30,24 +31,33 @@ class Seat {
   void add(pid_t process);
   void remove(pid_t process);
 
+  // Does nothing while it stays on the first processor.
   void move(int processor);
+  // Moves there, and stays until so much more CPU time has been used.
+  void stay_on_first(uint64_t cpu_ns);
+  bool stays() const;
   uint64_t cpu_ns() const;  // used by all of them so far, including those that were removed
 
  private:
   void place(pid_t process) const REQUIRES(mutex_);
+  uint64_t used_ns() const REQUIRES(mutex_);
+  void move_to(int processor) REQUIRES(mutex_);
 
   const pid_t thread_;
+  const int first_;
   const std::function<void(int)> moved_;
   mutable Mutex mutex_;
   int processor_ GUARDED_BY(mutex_);
   std::map<pid_t, uint64_t> processes_ GUARDED_BY(mutex_);  // CPU time that they had used when they came
   uint64_t removed_ns_ GUARDED_BY(mutex_) = 0;              // of those that were removed
+  uint64_t stays_until_ns_ GUARDED_BY(mutex_) = 0;          // on the first processor
 };
 
 // What an execution has used of its processor, in one look's time.
 struct SeatUse {
   int processor = 0;
   uint64_t cpu_ns = 0;
+  bool stays = false;  // it cannot be moved
 };
 struct SeatMove {
   size_t seat = 0;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "interceptors/payload.h"
+#include "interceptors/trapped_instructions.h"
 #include "supervisor/replay/birth_replay.h"
 #include "supervisor/replay/divergence.h"
 #include "supervisor/replay/event_cycle.h"
@@ -148,6 +149,8 @@ Result<Step> CallReplay::leave(RedrivenThread& thread, EventIndex index, const E
 Result<void> CallReplay::change_memory(RedrivenThread& thread, const Event& call, Special special) {
   RedrivenUnit& unit = redriving_.unit;
   RestoredProcess& process = unit.process(thread.process);
+  const bool writes_code = makes_writable_code(static_cast<uint64_t>(call.number), call.args[2]);
+  if (writes_code && !cpuid_traps()) unit.stay_on_first_processor();
   ASSIGN_OR_RETURN(const auto code, patcher_.code_after(thread.process, call, special, process.brk));
   const auto moved = redriving_.gates.make_room(thread, call, special);
   StubCalls calls(process.stub, thread.tid);

@@ -8,6 +8,7 @@
 #include "checkpoint/restore.h"
 #include "logstore/event.h"
 #include "supervisor/replay/balancer.h"
+#include "supervisor/tier/first_processor.h"
 
 namespace redrive {
 
@@ -44,6 +45,9 @@ class RedrivenUnit {
   // Ends a process, with its threads.
   void forget_process(ProcessSerial process);
   void forget_thread(ThreadSerial thread) { threads_.erase(thread); }
+
+  // Call this where it may write code that executes cpuid, which does not trap (tier/first_processor.h).
+  void stay_on_first_processor() { seat_.stay_on_first(kReplayedCodeSettles_ns); }
 
   const std::map<ProcessSerial, RestoredProcess>& processes() const { return restored_.processes; }
   bool has(ProcessSerial process) const { return restored_.processes.contains(process); }

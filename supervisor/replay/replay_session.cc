@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "supervisor/tier/first_processor.h"
 
 namespace redrive {
 namespace {
@@ -27,6 +28,13 @@ std::optional<Error> failure_of(const ReplaySession::Outcome& outcome) {
   return Error{fmt::format("unit {} diverged at event {}", its.unit, its.event), Status::divergence};
 }
 
+int first_of_all() {
+  cpu_set_t all;
+  CPU_ZERO(&all);
+  sched_getaffinity(0, sizeof all, &all);
+  return first_processor(all);
+}
+
 }  // namespace
 
 // One process, or several that share memory, from a piece's checkpoint on, as the thread that executes it sees it.
@@ -35,7 +43,8 @@ class ReplaySession::Execution final : public Halt {
   Execution(ReplaySession& session, size_t piece, Running& running, int processor)
       : session_(session),
         piece_(piece),
-        seat_(processor, [this, &running](int to) { session_.note_move(running, piece_, to); }),
+        seat_(processor, session.first_processor_,
+              [this, &running](int to) { session_.note_move(running, piece_, to); }),
         last_(piece) {
     while (session_.pieces_[last_].goes_on) ++last_;
   }
@@ -97,6 +106,7 @@ ReplaySession::ReplaySession(std::vector<Piece> pieces, std::unique_ptr<MessageS
     : pieces_(std::move(pieces)),
       store_(std::move(store)),
       processors_(std::move(processors)),
+      first_processor_(first_of_all()),
       execute_(std::move(execute)),
       notes_(std::move(notes)),
       balancer_(processors_, [this] { return store_->progress(); }) {

@@ -107,6 +107,7 @@ class ReplaySession {
   const std::vector<Piece> pieces_;
   const std::unique_ptr<MessageStore> store_;
   const std::vector<int> processors_;
+  const int first_processor_;  // of those that this process may run on
   const Execute execute_;
   const Notes notes_;
   std::map<EventRef, size_t> by_birth_;

@@ -46,6 +46,7 @@ bool fits_ring(const Event& event, const SyscallRow* row, bool shows_sends) {
   if (!event.changes.empty() || (!is_answered(*row) && !is_made(*row))) return false;
   // What is written behind the program's back may lie in memory that it cannot write to.
   if (row->file_change != FileChange::none && !event.writes.empty()) return false;
+  if (makes_writable_code(static_cast<uint64_t>(event.number), event.args[2])) return false;
   if (shows_sends && row->traffic == Traffic::send) return false;
   return !stack_limit_set_by(event.number, event.args, event.result);
 }

@@ -60,6 +60,34 @@ TEST_CASE("balancer: one of several that compute on a processor moves to one tha
   CHECK_EQ(moves({{1, 330}, {1, 330}, {1, 330}, {0, 5}}, {0, 1}), Moves{{2, 0}});
 }
 
+TEST_CASE("balancer: those that stay where they are do not move, and share it with none that can move") {
+  CHECK_EQ(moves({{0, 500}, {0, 500, true}}, {0, 1}), Moves{{0, 1}});
+  CHECK(moves({{0, 500, true}, {0, 500, true}}, {0, 1}).empty());
+  CHECK_EQ(moves({{0, 330, true}, {0, 330, true}, {0, 330}}, {0, 1, 2}), Moves{{2, 1}});
+  CHECK_EQ(moves({{0, 250, true}, {0, 250, true}, {0, 250, true}, {1, 500}, {1, 500}}, {0, 1, 2}), Moves{{4, 2}});
+}
+
+TEST_CASE("balancer: a seat stays on the first processor until it has used its time there") {
+  const Unmoved unmoved;
+  const std::vector<int> processors = usable_processors(2);
+  if (processors[0] == processors[1]) return;  // nowhere to go
+  std::atomic<int> told = -1;
+  Seat seat(processors[1], processors[0], [&](int to) { told = to; });
+  constexpr uint64_t kStays_ns = 20'000'000;
+  seat.stay_on_first(kStays_ns);
+  CHECK_EQ(told, processors[0]);
+  CHECK_EQ(processor_of(0), processors[0]);
+  CHECK(seat.stays());
+  seat.move(processors[1]);
+  CHECK_EQ(processor_of(0), processors[0]);
+  const uint64_t before_ns = seat.cpu_ns();
+  while (seat.cpu_ns() < before_ns + kStays_ns) {
+  }
+  CHECK_FALSE(seat.stays());
+  seat.move(processors[1]);
+  CHECK_EQ(processor_of(0), processors[1]);
+}
+
 TEST_CASE("balancer: each free processor gets one, from the most crowded") {
   CHECK_EQ(moves({{0, 250}, {0, 250}, {0, 250}, {0, 250}, {1, 500}, {1, 500}}, {0, 1, 2, 3}), Moves{{3, 2}, {2, 3}});
 }
@@ -70,7 +98,7 @@ TEST_CASE("balancer: a seat moves its thread and its processes, and those that c
   const pid_t first = fork();
   if (first == 0) pause();
   std::atomic<int> told = -1;
-  Seat seat(processors[0], [&](int to) { told = to; });
+  Seat seat(processors[0], processors[0], [&](int to) { told = to; });
   CHECK_EQ(processor_of(0), processors[0]);
   seat.add(first);
   CHECK_EQ(processor_of(first), processors[0]);
@@ -93,7 +121,7 @@ TEST_CASE("balancer: two that compute on one processor do not stay there") {
   Balancer balancer(processors, [] { return uint64_t{0}; });
   std::atomic<bool> moved = false;
   const auto compute = [&] {
-    Seat seat(processors[0], [&](int to) { moved = moved || to == processors[1]; });
+    Seat seat(processors[0], processors[0], [&](int to) { moved = moved || to == processors[1]; });
     balancer.add(seat);
     while (!moved) {
     }
