@@ -20,12 +20,14 @@ void replay_fields(Direction& io, Replay& r) {
 template <typename Direction, typename C>
 void fields(Direction& io, C& c, uint64_t& fingerprint) {
   io.fixed(fingerprint);
-  io(c.bound_s, c.jobs, c.pace, c.least_pace, c.most_pace, c.measured, c.intervals);
+  io(c.bound_s, c.jobs, c.pace.times, c.pace.least, c.pace.most, c.pace.measured, c.intervals);
   replay_fields(io, c.slowest);
   io.list(c.over, [&](auto& replay) { replay_fields(io, replay); });
 }
 
 bool is_time(double seconds) { return std::isfinite(seconds) && seconds >= 0; }
+
+bool is_plausible(const Pace& pace) { return is_time(pace.times) && is_time(pace.least) && is_time(pace.most); }
 
 bool is_plausible(const PredictedReplay& replay) {
   return is_time(replay.work_s) && is_time(replay.restore_s) && is_time(replay.predicted_s);
@@ -69,9 +71,8 @@ Result<std::optional<Certificate>> kept_certificate(const Trace& trace) {
   Certificate certificate;
   fields(in, certificate, fingerprint);
   if (in.done() && fingerprint != trace.fingerprint()) return std::optional<Certificate>();
-  const bool good = in.done() && certificate.jobs > 0 && is_time(certificate.bound_s) && is_time(certificate.pace) &&
-                    is_time(certificate.least_pace) && is_time(certificate.most_pace) &&
-                    is_plausible(certificate.slowest) &&
+  const bool good = in.done() && certificate.jobs > 0 && is_time(certificate.bound_s) &&
+                    is_plausible(certificate.pace) && is_plausible(certificate.slowest) &&
                     (certificate.slowest.unit == 0 || belongs_to(certificate.slowest, trace)) &&
                     std::all_of(certificate.over.begin(), certificate.over.end(),
                                 [&](const auto& replay) { return is_plausible(replay) && belongs_to(replay, trace); });

@@ -21,13 +21,19 @@ struct PredictedReplay {
   bool operator==(const PredictedReplay&) const = default;
 };
 
+// How long replays take on a host, for each second that times in the trace predict.
+struct Pace {
+  // The most that one of the `measured` replays took, but at least 1: what makes one fast need not make others fast.
+  double times = 1;
+  double least = 1, most = 1;
+  uint32_t measured = 0;
+  bool operator==(const Pace&) const = default;
+};
+
 struct Certificate {
   double bound_s = 0;
   uint32_t jobs = 1;  // how many intervals are executed at a time
-  // How long replays take on this host, for each second that times in the trace predict: the most that one of the
-  // `measured` replays took, but at least 1, because what makes one fast need not make others fast.
-  double pace = 1, least_pace = 1, most_pace = 1;
-  uint32_t measured = 0;
+  Pace pace;
   uint64_t intervals = 0;             // those that were planned
   PredictedReplay slowest;            // of these
   std::vector<PredictedReplay> over;  // those that take longer than the bound, by unit and interval

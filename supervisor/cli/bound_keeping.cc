@@ -6,7 +6,6 @@
 
 #include "base/text.h"
 #include "interceptors/trapped_instructions.h"
-#include "logstore/trace_additions.h"
 #include "supervisor/cli/progress.h"
 #include "supervisor/plan/certificate.h"
 #include "supervisor/plan/graph.h"
@@ -23,12 +22,6 @@ constexpr double kAgain = 1.1;  // what takes so much longer than predicted is m
 constexpr double kRepaired = 0.9;  // of the bound: what is repaired shall be in time although predictions have errors
 // How often it is repaired: what was predicted of the repair may be wrong by as much as a checkpoint's place.
 constexpr int kMostRepairs = 2;
-
-// As in Certificate.
-struct Pace {
-  double pace = 1, least = 1, most = 1;
-  uint32_t measured = 0;
-};
 
 // Some that take long enough to be measured, and not longer than needed, of different units if there are several.
 std::vector<PredictedReplay> worth_measuring(std::vector<PredictedReplay> replays) {
@@ -62,14 +55,13 @@ Result<double> replay_s(const SetRun& run, const PredictedReplay& replay) {
 
 class Keeping {
  public:
-  Keeping(const std::string& directory, const BoundKeeping& how)
-      : directory_(directory), how_(how), progress_(how.progress) {}
+  explicit Keeping(const BoundKeeping& how) : how_(how), progress_(how.progress) {}
 
-  Result<std::optional<Certificate>> run() {
-    ASSIGN_OR_RETURN(const auto opened, Trace::open(directory_));
-    if (!opened->settings().keeps_bound()) return std::optional<Certificate>();
-    if (auto sum = certify_sum(*opened)) return sum;
-    std::shared_ptr<Trace> trace = opened;
+  Result<std::optional<Certificate>> run(const Trace& given) {
+    if (!given.settings().keeps_bound()) return std::optional<Certificate>();
+    if (auto sum = certify_sum(given)) return sum;
+    const Trace* trace = &given;
+    std::shared_ptr<Trace> repaired;
     for (int repairs = 0;; ++repairs) {
       ASSIGN_OR_RETURN(DependenceGraph graph, DependenceGraph::open(*trace));
       progress_.show("planning the replays of all intervals");
@@ -82,14 +74,15 @@ class Keeping {
         return std::optional(certificate);
       }
       TRY(add(*trace, graph, missing));
-      ASSIGN_OR_RETURN(trace, Trace::open(directory_));
+      ASSIGN_OR_RETURN(repaired, Trace::open(given.directory()));
+      trace = repaired.get();
     }
   }
 
  private:
   ReplayCosts costs(const Trace& trace) const {
     ReplayCosts costs = costs_of(trace, static_cast<uint32_t>(how_.jobs));
-    costs.pace = pace_ ? pace_->pace : 1;
+    if (pace_) costs.pace = *pace_;
     return costs;
   }
 
@@ -101,15 +94,9 @@ class Keeping {
     });
     if (nearly_late && !pace_) {
       ASSIGN_OR_RETURN(pace_, measure(trace, graph, replays));
-      for (auto& replay : replays) replay.predicted_s *= pace_->pace;
+      for (auto& replay : replays) replay.predicted_s *= pace_->times;
     }
-    Certificate certificate = redrive::certify(replays, bound_s, costs(trace));
-    if (pace_) {
-      certificate.measured = pace_->measured;
-      certificate.least_pace = pace_->least;
-      certificate.most_pace = pace_->most;
-    }
-    return certificate;
+    return redrive::certify(replays, bound_s, costs(trace));
   }
 
   Result<Pace> measure(const Trace& trace, DependenceGraph& graph, const std::vector<PredictedReplay>& replays) {
@@ -144,12 +131,11 @@ class Keeping {
 
   Result<void> add(const Trace& trace, DependenceGraph& graph, const Missing& missing) {
     with_replays(trace, graph);
-    ASSIGN_OR_RETURN(const auto additions, TraceAdditions::begin(trace));
-    TRY(take(*run_, missing, *additions, [&](const Taken& taken) {
+    TRY(take(*run_, missing, trace.settings(), [&](const Taken& taken) {
       progress_.show(fmt::format("keeping the bound: {} of {} messages, {} of {} images", taken.payloads,
                                  missing.payloads.size(), taken.images, missing.images.size()));
     }));
-    return additions->finish(trace.settings());
+    return {};
   }
 
   void with_replays(const Trace& trace, DependenceGraph& graph) {
@@ -161,7 +147,6 @@ class Keeping {
     run_.emplace(SetRun{trace, graph, processors_, tier_.get()});
   }
 
-  const std::string directory_;
   const BoundKeeping how_;
   const ProgressLine progress_;
   std::optional<Pace> pace_;
@@ -172,8 +157,8 @@ class Keeping {
 
 }  // namespace
 
-Result<std::optional<Certificate>> keep_bound(const std::string& directory, const BoundKeeping& how) {
-  return Keeping(directory, how).run();
+Result<std::optional<Certificate>> keep_bound(const Trace& trace, const BoundKeeping& how) {
+  return Keeping(how).run(trace);
 }
 
 }  // namespace redrive

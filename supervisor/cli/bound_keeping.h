@@ -19,6 +19,6 @@ struct BoundKeeping {
 // Predicts the replay of every interval; none if the trace promises no bound. If some are late, or nearly, replays are
 // measured; if some are late, what they lack is taken from a replay, and the trace changes. The certificate is kept in
 // the trace. An error leaves the trace as it was, or with a part of what it needs.
-Result<std::optional<Certificate>> keep_bound(const std::string& directory, const BoundKeeping& how);
+Result<std::optional<Certificate>> keep_bound(const Trace& trace, const BoundKeeping& how);
 
 }  // namespace redrive

@@ -38,18 +38,16 @@ std::string summary(const Trace& trace) {
 }
 
 // Makes the certificate again. Returns how the trace's own differs.
-Result<std::optional<std::string>> check_certificate(const Trace& trace) {
-  ASSIGN_OR_RETURN(const auto kept, kept_certificate(trace));
-  if (!kept) return std::optional<std::string>();
+Result<std::optional<std::string>> check_certificate(const Trace& trace, const Certificate& kept) {
   ASSIGN_OR_RETURN(DependenceGraph graph, DependenceGraph::open(trace));
   TRY(graph.read_all());
-  ReplayCosts costs = costs_of(trace, kept->jobs);
-  costs.pace = kept->pace;
+  ReplayCosts costs = costs_of(trace, kept.jobs);
+  costs.pace = kept.pace;
   const Certificate made = certify(predict_all(graph.rdg(), costs), trace.settings().bound_s, costs);
-  if (is_same_promise(*kept, made)) return std::optional<std::string>();
+  if (is_same_promise(kept, made)) return std::optional<std::string>();
   return std::optional(fmt::format("{}: the certificate says {}, {} late; by the trace it is {}, {} late",
-                                   TraceFiles{trace.directory()}.certificate(), describe_basis(*kept),
-                                   kept->over.size(), describe_basis(made), made.over.size()));
+                                   TraceFiles{trace.directory()}.certificate(), describe_basis(kept), kept.over.size(),
+                                   describe_basis(made), made.over.size()));
 }
 
 int print_json_report(const std::string& directory, const std::vector<std::string>& damage, bool finished) {
@@ -68,16 +66,20 @@ Result<int> check(const CheckOptions& options) {
   }
   const Trace& trace = *opened.value();
   auto damage = check_trace(trace);
+  std::optional<Certificate> certificate;
   if (damage.empty()) {
-    ASSIGN_OR_RETURN(const auto wrong, check_certificate(trace));
+    ASSIGN_OR_RETURN(certificate, kept_certificate(trace));
+  }
+  if (certificate) {
+    ASSIGN_OR_RETURN(const auto wrong, check_certificate(trace, *certificate));
     if (wrong) damage.push_back(*wrong);
   }
   if (options.json) return print_json_report(directory, damage, trace.finished());
   for (const auto& line : damage) fmt::print("{}\n", printable(line));
   if (damage.empty()) {
     fmt::print("{}\n", summary(trace));
-    ASSIGN_OR_RETURN(const auto certificate, certificate_of(trace));
-    if (certificate && !certificate->is_kept()) fmt::print("{}\n", describe_over(trace, *certificate));
+    if (certificate && !certificate->is_kept() && !certify_sum(trace))
+      fmt::print("{}\n", describe_over(trace, *certificate));
     return 0;
   }
   return Error{fmt::format("{}: {} damaged", directory, counted(damage.size(), "place")), Status::damaged};

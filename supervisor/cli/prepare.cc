@@ -15,7 +15,6 @@
 #include "base/units.h"
 #include "checkpoint/spawn_cost.h"
 #include "interceptors/trapped_instructions.h"
-#include "logstore/trace_additions.h"
 #include "supervisor/cli/bound_keeping.h"
 #include "supervisor/cli/columns.h"
 #include "supervisor/cli/progress.h"
@@ -161,15 +160,11 @@ Result<Taken> add(const Trace& trace, const Missing& missing, const Settings& se
   const std::vector<int> processors = usable_processors(options.jobs);
   const auto tier = options.in_process ? make_tier() : nullptr;
   ASSIGN_OR_RETURN(DependenceGraph graph, DependenceGraph::open(trace));
-  ASSIGN_OR_RETURN(const auto additions, TraceAdditions::begin(trace));
   const ProgressLine line(progress);
-  ASSIGN_OR_RETURN(const Taken taken,
-                   take({trace, graph, processors, tier.get()}, missing, *additions, [&](const Taken& so_far) {
-                     line.show(fmt::format("{} of {} images, {} of {} messages", so_far.images, missing.images.size(),
-                                           so_far.payloads, missing.payloads.size()));
-                   }));
-  TRY(additions->finish(settings));
-  return taken;
+  return take({trace, graph, processors, tier.get()}, missing, settings, [&](const Taken& so_far) {
+    line.show(fmt::format("{} of {} images, {} of {} messages", so_far.images, missing.images.size(), so_far.payloads,
+                          missing.payloads.size()));
+  });
 }
 
 Result<int> prepare(const PrepareOptions& options) {
@@ -184,8 +179,8 @@ Result<int> prepare(const PrepareOptions& options) {
   ASSIGN_OR_RETURN(const Taken taken, add(*trace, missing, target.settings, options, progress));
   const bool repairs = !options.no_repair && options.tuning == TuningRule::promise;
   const BoundKeeping keeping{options.jobs, options.in_process, repairs, progress};
-  ASSIGN_OR_RETURN(const auto certificate, keep_bound(directory, keeping));
   ASSIGN_OR_RETURN(const auto prepared, Trace::open(directory));
+  ASSIGN_OR_RETURN(const auto certificate, keep_bound(*prepared, keeping));
   if (certificate && !certificate->is_kept()) {
     if (options.require_bound) return Error{describe_over(*prepared, *certificate)};
     notice("{}", describe_over(*prepared, *certificate));

@@ -178,8 +178,7 @@ bool is_as_recorded(SelfCheck& self_check, const Trace& trace) {
 // Whether every replay of the trace keeps its bound, with what is added for that; if not, says so.
 bool keep_bound_of(const Trace& trace, const RecordOptions& options) {
   const bool repairs = !options.no_repair && options.tuning == TuningRule::promise;
-  const auto certificate =
-      keep_bound(trace.directory(), {default_jobs(), options.in_process, repairs, isatty(STDERR_FILENO) != 0});
+  const auto certificate = keep_bound(trace, {default_jobs(), options.in_process, repairs, isatty(STDERR_FILENO) != 0});
   if (!certificate) {
     notice("whether the bound of {} is kept is not known: {}", format_duration(trace.settings().bound_s),
            certificate.error().message);

@@ -240,10 +240,10 @@ Json certificate_json(const std::optional<Certificate>& certificate) {
           {"jobs", certificate->jobs},
           {"intervals", certificate->intervals},
           {"slowest", predicted_json(certificate->slowest)},
-          {"pace", certificate->pace},
-          {"least_pace", certificate->least_pace},
-          {"most_pace", certificate->most_pace},
-          {"measured", certificate->measured}};
+          {"pace", certificate->pace.times},
+          {"least_pace", certificate->pace.least},
+          {"most_pace", certificate->pace.most},
+          {"measured", certificate->pace.measured}};
 }
 
 void print_stats_json(const Trace& trace, const Stats& stats) {

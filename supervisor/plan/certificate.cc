@@ -40,7 +40,7 @@ PredictedReplay predict(const Plan& plan, const ReplayCosts& costs) {
   const double share = 1.0 / costs.jobs;
   const double recorded_s = seconds(plan.predicted_ns(static_cast<int>(costs.jobs))) + replay.restore_s * share +
                             longest_restore_s * (1 - share);
-  replay.predicted_s = costs.pace * recorded_s;
+  replay.predicted_s = costs.pace.times * recorded_s;
   return replay;
 }
 
@@ -60,7 +60,7 @@ Certificate certify(const std::vector<PredictedReplay>& replays, double bound_s,
   Certificate certificate;
   certificate.bound_s = bound_s;
   certificate.jobs = costs.jobs;
-  certificate.pace = certificate.least_pace = certificate.most_pace = costs.pace;
+  certificate.pace = costs.pace;
   certificate.intervals = replays.size();
   for (const auto& replay : replays) {
     if (replay.predicted_s > certificate.slowest.predicted_s) certificate.slowest = replay;
@@ -127,9 +127,10 @@ std::string describe_basis(const Certificate& certificate) {
   std::string text = format_duration(slowest.predicted_s) + " at most";
   if (slowest.unit == 0) return text + " for all together";
   text += fmt::format(" ({}:{}), predicted with {}", slowest.unit, slowest.interval, counted(certificate.jobs, "job"));
-  if (certificate.measured == 0) return text + ", from recorded times";
-  return text + fmt::format(", at {:.2f} times what was recorded ({} took {:.2f} to {:.2f})", certificate.pace,
-                            counted(certificate.measured, "replay"), certificate.least_pace, certificate.most_pace);
+  const Pace& pace = certificate.pace;
+  if (pace.measured == 0) return text + ", from recorded times";
+  return text + fmt::format(", at {:.2f} times what was recorded ({} took {:.2f} to {:.2f})", pace.times,
+                            counted(pace.measured, "replay"), pace.least, pace.most);
 }
 
 }  // namespace redrive

@@ -14,7 +14,7 @@ namespace redrive {
 // What replays take on a host.
 struct ReplayCosts {
   uint32_t jobs = 1;  // intervals that are executed at a time
-  double pace = 1;    // seconds of a replay for each that is predicted
+  Pace pace;
   std::function<double(UnitId, IntervalIndex)> restore_s;
   std::function<uint64_t(UnitId, IntervalIndex)> memory_bytes;  // that are restored
 };

@@ -131,17 +131,25 @@ void cut_unsatisfiable(Rdg& graph) {
 Result<DependenceGraph> DependenceGraph::open(const Trace& trace) {
   DependenceGraph graph(trace);
   for (const auto& unit : trace.units()) add_intervals(trace, unit, graph.rdg_);
+  graph.find_children();
   if (trace.finished()) return graph;
   TRY(graph.read_all());
   cut_unsatisfiable(graph.rdg_);
   return graph;
 }
 
+void DependenceGraph::find_children() {
+  for (const auto& [unit, intervals] : rdg_.units) {
+    if (intervals.empty() || !intervals.front().birth) continue;
+    const EventRef birth = *intervals.front().birth;
+    if (const auto interval = rdg_.interval_of(birth)) children_[{birth.unit, *interval}].push_back(unit);
+  }
+}
+
 Result<void> DependenceGraph::read_all() {
   for (const auto& [unit, intervals] : rdg_.units) {
     for (IntervalIndex i = 0; i < intervals.size(); ++i) TRY(read(unit, i));
   }
-  note_send_times();
   return {};
 }
 
@@ -165,10 +173,9 @@ Result<void> DependenceGraph::read(UnitId unit, IntervalIndex index) {
     return true;
   }));
   auto& unlogged = rdg_.unlogged[unit];
-  const auto place =
-      std::lower_bound(unlogged.begin(), unlogged.end(), interval.first_event,
-                       [](const Rdg::Dependence& d, EventIndex event) { return d.receiver.event < event; });
+  const auto place = unlogged.begin() + static_cast<ptrdiff_t>(first_at(unlogged, interval.first_event));
   unlogged.insert(place, found.begin(), found.end());
+  note_send_times({unit, index}, found);
   return {};
 }
 
@@ -182,24 +189,39 @@ std::vector<DependenceGraph::Needed> DependenceGraph::needed(const PlannedInterv
   return all;
 }
 
-// 0 if it has not been read, or is not known.
-uint64_t DependenceGraph::sent_at_ns(EventRef sender) const {
-  const auto interval = rdg_.interval_of(sender);
-  const auto sends = interval ? sends_.find({sender.unit, *interval}) : sends_.end();
-  if (sends == sends_.end()) return 0;
-  const auto at = std::lower_bound(sends->second.begin(), sends->second.end(), std::pair(sender.event, uint64_t{0}));
-  return at != sends->second.end() && at->first == sender.event ? at->second : 0;
+// 0 if it is not known.
+uint64_t DependenceGraph::sent_at_ns(const Place& interval, EventIndex sender) const {
+  const auto& sent = sends_.at(interval);
+  const auto at = std::lower_bound(sent.begin(), sent.end(), std::pair(sender, uint64_t{0}));
+  return at != sent.end() && at->first == sender ? at->second : 0;
 }
 
-void DependenceGraph::note_send_times() {
-  for (auto& [unit, intervals] : rdg_.units) {
-    if (intervals.empty() || !intervals.front().birth) continue;
-    if (const uint64_t at_ns = sent_at_ns(*intervals.front().birth)) intervals.front().birth_at_ns = at_ns;
-  }
-  for (auto& [receiver, dependences] : rdg_.unlogged) {
-    for (auto& dependence : dependences) {
-      if (dependence.sender_at_ns == 0) dependence.sender_at_ns = sent_at_ns(dependence.sender);
+// An interval was read, which has received these. Times are noted wherever both a send and what depends on it have been
+// read now.
+void DependenceGraph::note_send_times(const Place& read, const std::vector<Rdg::Dependence>& received) {
+  std::set<EventRef> receivers;
+  if (auto waiting = awaiting_.extract(read)) receivers = std::move(waiting.mapped());
+  for (const Rdg::Dependence& dependence : received) receivers.insert(dependence.receiver);
+  for (const EventRef receiver : receivers) {
+    auto& unlogged = rdg_.unlogged.at(receiver.unit);
+    for (size_t i = first_at(unlogged, receiver.event); i < unlogged.size(); ++i) {
+      Rdg::Dependence& dependence = unlogged[i];
+      if (dependence.receiver != receiver) break;
+      const auto interval = rdg_.interval_of(dependence.sender);
+      if (!interval) continue;
+      const Place sender{dependence.sender.unit, *interval};
+      if (sends_.contains(sender)) {
+        dependence.sender_at_ns = sent_at_ns(sender, dependence.sender.event);
+      } else {
+        awaiting_[sender].insert(receiver);
+      }
     }
+  }
+  const auto born = children_.find(read);
+  if (born == children_.end()) return;
+  for (const UnitId child : born->second) {
+    Rdg::Interval& first = rdg_.units.at(child).front();
+    if (const uint64_t at_ns = sent_at_ns(read, first.birth->event)) first.birth_at_ns = at_ns;
   }
 }
 
@@ -211,7 +233,6 @@ Result<PlanResult> DependenceGraph::plan(UnitId unit, IntervalIndex interval, st
 Result<PlanResult> DependenceGraph::plan_together(std::span<const PlanRequest> requests) {
   for (const PlanRequest& request : requests) TRY(read(request.unit, request.interval));
   for (;;) {
-    note_send_times();
     PlanResult result = redrive::plan_together(rdg_, requests);
     if (!result.plan) return result;
     const size_t before = read_.size();

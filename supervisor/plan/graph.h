@@ -5,6 +5,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <vector>
 
 #include "base/result.h"
@@ -71,15 +72,22 @@ class DependenceGraph {
 
  private:
   explicit DependenceGraph(const Trace& trace) : trace_(trace) {}
+  // An interval of a unit.
+  using Place = std::pair<UnitId, IntervalIndex>;
+
+  void find_children();
   Result<void> read(UnitId unit, IntervalIndex interval);
-  uint64_t sent_at_ns(EventRef sender) const;
-  void note_send_times();
+  uint64_t sent_at_ns(const Place& interval, EventIndex sender) const;
+  void note_send_times(const Place& read, const std::vector<Rdg::Dependence>& received);
 
   const Trace& trace_;
   Rdg rdg_;
-  std::map<std::pair<UnitId, IntervalIndex>, std::vector<Needed>> read_;
-  // The time of each send, by interval.
-  std::map<std::pair<UnitId, IntervalIndex>, std::vector<std::pair<EventIndex, uint64_t>>> sends_;
+  std::map<Place, std::vector<UnitId>> children_;  // that are born in an interval, and begin without an image
+  // Of the intervals that have been read:
+  std::map<Place, std::vector<Needed>> read_;
+  std::map<Place, std::vector<std::pair<EventIndex, uint64_t>>> sends_;  // each with its time
+  // What depends on sends of intervals that have not been read.
+  std::map<Place, std::set<EventRef>> awaiting_;
 };
 
 }  // namespace redrive

@@ -30,13 +30,6 @@ std::optional<IntervalIndex> find_interval(const Intervals& intervals, EventInde
   return static_cast<IntervalIndex>(after - intervals.begin() - 1);
 }
 
-// The index of the first dependence whose receiver is `event` or later.
-size_t first_at(const Dependences& unlogged, EventIndex event) {
-  return std::lower_bound(unlogged.begin(), unlogged.end(), event,
-                          [](const Rdg::Dependence& at, EventIndex wanted) { return at.receiver.event < wanted; }) -
-         unlogged.begin();
-}
-
 // What planning looks up about a unit, by interval.
 struct UnitIndex {
   const Intervals* intervals = nullptr;
@@ -324,6 +317,12 @@ std::optional<IntervalIndex> Rdg::interval_of(EventRef event) const {
   const auto unit = units.find(event.unit);
   if (unit == units.end()) return std::nullopt;
   return find_interval(unit->second, event.event);
+}
+
+size_t first_at(const Dependences& unlogged, EventIndex event) {
+  return std::lower_bound(unlogged.begin(), unlogged.end(), event,
+                          [](const Rdg::Dependence& at, EventIndex wanted) { return at.receiver.event < wanted; }) -
+         unlogged.begin();
 }
 
 uint64_t Plan::predicted_ns(int cores) const {

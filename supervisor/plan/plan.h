@@ -41,6 +41,9 @@ struct Rdg {
   std::optional<IntervalIndex> interval_of(EventRef event) const;
 };
 
+// The place of the first of a unit's dependences whose receiver is `event` or later.
+size_t first_at(const std::vector<Rdg::Dependence>& unlogged, EventIndex event);
+
 struct PlannedInterval {
   UnitId unit = 0;
   IntervalIndex start = 0;         // the interval whose checkpoint it starts from

@@ -59,12 +59,6 @@ class Repairing {
     }
   }
 
-  // The first dependence whose receiver is `event` or later.
-  static std::vector<Rdg::Dependence>::iterator first_at(std::vector<Rdg::Dependence>& unlogged, EventIndex event) {
-    return std::lower_bound(unlogged.begin(), unlogged.end(), event,
-                            [](const auto& at, EventIndex wanted) { return at.receiver.event < wanted; });
-  }
-
   // The runs of a plan by the place where each begins; their places in the replay set.
   using Runs = std::map<std::pair<UnitId, IntervalIndex>, size_t>;
 
@@ -93,16 +87,18 @@ class Repairing {
           cut.bytes += kBytesOfBirth;
         }
       }
-      const auto unlogged = graph_.unlogged.find(run.unit);
-      if (unlogged == graph_.unlogged.end()) continue;
-      for (auto dependence = first_at(unlogged->second, start.first_event);
-           dependence != unlogged->second.end() && dependence->receiver.event < run.requisite_event; ++dependence) {
-        if (dependence->is_kept) continue;
-        const auto sender = run_of(runs, dependence->sender);
+      const auto found = graph_.unlogged.find(run.unit);
+      if (found == graph_.unlogged.end()) continue;
+      auto& unlogged = found->second;
+      for (size_t i = first_at(unlogged, start.first_event); i < unlogged.size(); ++i) {
+        Rdg::Dependence& dependence = unlogged[i];
+        if (dependence.receiver.event >= run.requisite_event) break;
+        if (dependence.is_kept) continue;
+        const auto sender = run_of(runs, dependence.sender);
         if (!sender || *sender == r) continue;
         Cut& cut = cuts[{r, *sender}];
-        cut.dependences.push_back(&*dependence);
-        cut.bytes += dependence->bytes + kBytesOfReceive;
+        cut.dependences.push_back(&dependence);
+        cut.bytes += dependence.bytes + kBytesOfReceive;
       }
     }
     std::vector<Cut> all;
@@ -164,8 +160,8 @@ class Repairing {
       if (!repair_.payloads.insert(dependence->receiver).second) continue;
       auto& unlogged = graph_.unlogged.at(cut.receiver);
       const EventIndex event = dependence->receiver.event;
-      for (auto part = first_at(unlogged, event); part != unlogged.end() && part->receiver.event == event; ++part) {
-        part->is_kept = true;
+      for (size_t i = first_at(unlogged, event); i < unlogged.size() && unlogged[i].receiver.event == event; ++i) {
+        unlogged[i].is_kept = true;
       }
     }
   }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "logstore/trace_additions.h"
 
 namespace redrive {
 namespace {
@@ -138,20 +139,24 @@ Result<void> execute(const SetRun& run, const std::vector<PlannedInterval>& set,
 
 }  // namespace
 
-Result<Taken> take(const SetRun& run, const Missing& missing, TraceAdditions& additions,
+Result<Taken> take(const SetRun& run, const Missing& missing, const Settings& settings,
                    const std::function<void(const Taken&)>& advance) {
+  ASSIGN_OR_RETURN(const auto additions, TraceAdditions::begin(run.trace));
   ASSIGN_OR_RETURN(const auto sets, sets_of(run.graph, stretches_of(run.trace, run.graph.rdg(), missing)));
-  Adding adding(missing, additions, advance);
+  Adding adding(missing, *additions, advance);
   for (const auto& set : sets) {
     if (const auto executed = execute(run, set, adding); !executed) {
-      TRY(additions.publish());
+      TRY(additions->publish());
       return executed.error();
     }
     advance(adding.taken());
   }
   const Taken taken = adding.taken();
-  if (taken.images == missing.images.size() && taken.payloads == missing.payloads.size()) return taken;
-  TRY(additions.publish());
+  if (taken.images == missing.images.size() && taken.payloads == missing.payloads.size()) {
+    TRY(additions->finish(settings));
+    return taken;
+  }
+  TRY(additions->publish());
   return Error{fmt::format("only {} of {} images and {} of {} messages could be taken from the replay", taken.images,
                            missing.images.size(), taken.payloads, missing.payloads.size())};
 }

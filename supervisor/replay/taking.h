@@ -6,7 +6,7 @@
 #include <set>
 #include <utility>
 
-#include "logstore/trace_additions.h"
+#include "logstore/trace.h"
 #include "supervisor/replay/replay_set.h"
 
 namespace redrive {
@@ -26,9 +26,10 @@ struct Taken {
   uint64_t payload_bytes = 0;
 };
 
-// Executes what leads to them, and adds them. `advance` is called by any thread whenever there is more. Fails if not
-// all could be taken, above all if a replay diverges; what was taken before is added nevertheless.
-Result<Taken> take(const SetRun& run, const Missing& missing, TraceAdditions& additions,
+// Executes what leads to them, and adds them to the trace, which gets these settings. `advance` is called by any thread
+// whenever there is more. Fails if not all could be taken, above all if a replay diverges; what was taken before is
+// added nevertheless, and the settings stay as they are.
+Result<Taken> take(const SetRun& run, const Missing& missing, const Settings& settings,
                    const std::function<void(const Taken&)>& advance);
 
 }  // namespace redrive

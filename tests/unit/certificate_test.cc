@@ -18,7 +18,7 @@ namespace {
 constexpr uint64_t kIntervalNs = 100'000'000;
 constexpr EventIndex kEvents = 10;  // of an interval
 
-ReplayCosts costs(uint32_t jobs, double restore_s = 0, double pace = 1) {
+ReplayCosts costs(uint32_t jobs, double restore_s = 0, const Pace& pace = {}) {
   return {jobs, pace, [restore_s](UnitId, IntervalIndex) { return restore_s; },
           [](UnitId, IntervalIndex) -> uint64_t { return 4096; }};
 }
@@ -91,8 +91,7 @@ Certificate some_certificate(const Trace& trace) {
   Certificate certificate;
   certificate.bound_s = 2;
   certificate.jobs = 3;
-  certificate.pace = 1.5, certificate.least_pace = 1.25, certificate.most_pace = 2;
-  certificate.measured = 3;
+  certificate.pace = {1.5, 1.25, 2, 3};
   certificate.intervals = 7;
   certificate.slowest = {unit, 0, 5, 1.5, 0.25, 1 << 20, 2.5};
   certificate.over = {certificate.slowest};
@@ -106,7 +105,7 @@ TEST_CASE("certificate: the prediction is Graham's bound with restores, at the p
   add_message(graph, {1, 8}, {2, 4}, 10);
   const auto planned = plan(graph, 1, 0);
   REQUIRE(planned.plan);
-  const PredictedReplay replay = predict(*planned.plan, costs(2, 0.02, 1.5));
+  const PredictedReplay replay = predict(*planned.plan, costs(2, 0.02, {1.5}));
   CHECK_EQ(replay.intervals, 2);
   CHECK_EQ(replay.work_s, doctest::Approx(0.14));
   CHECK_EQ(replay.restore_s, doctest::Approx(0.04));
