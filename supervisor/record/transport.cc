@@ -17,8 +17,8 @@ namespace {
 // MPICH: each rank seems to be on a node of its own, so that none shares memory even for MPI_Init; UCX carries the
 // messages. A rank of MPICH before 4.2 waits in MPI_Finalize for the process manager and answers no other rank
 // meanwhile, so one that closes its connections later often waits for ever (github.com/pmodels/mpich/pull/6596).
-constexpr const char* kOldMpich[] = {"libmpich.so.12.0.", "libmpich.so.12.1.", "libmpich.so.12.2.",
-                                     "libmpich.so.12.3."};
+constexpr LibraryVersions kOldMpich{
+    "libmpich.so.12", {"libmpich.so.12.0.", "libmpich.so.12.1.", "libmpich.so.12.2.", "libmpich.so.12.3."}};
 constexpr TransportVariable kVariables[] = {
     {"Open MPI", "OMPI_MCA_btl", "tcp,self", "libmpi.so"},
     {"Open MPI", "OMPI_MCA_pml", "ob1", "libmpi.so", "OMPI_MCA_mtl"},
@@ -27,8 +27,8 @@ constexpr TransportVariable kVariables[] = {
     {"Open MPI", "OMPI_MCA_reachable", "weighted", "libmpi.so"},
     {"PMIx", "PMIX_MCA_gds", "hash", "libpmix.so"},
     {"PMIx", "PMIX_MCA_pmix_hwloc_hole_kind", "none", "libpmix.so"},
-    {"MPICH", "MPIR_CVAR_NOLOCAL", "1", "libmpich.so", nullptr, kOldMpich},
-    {"UCX", "UCX_TLS", "tcp,self", "libucp.so", nullptr, kOldMpich},
+    {"MPICH", "MPIR_CVAR_NOLOCAL", "1", "libmpich.so", nullptr, &kOldMpich},
+    {"UCX", "UCX_TLS", "tcp,self", "libucp.so", nullptr, &kOldMpich},
 };
 
 // Where libraries are found without an option.
@@ -55,22 +55,24 @@ bool is_named(std::string_view variable, const std::vector<std::string>& command
   return false;
 }
 
+bool is_installed(const LibraryVersions& versions, const std::string& path) {
+  const std::string file = library_file(versions.soname, path);
+  return std::any_of(versions.files.begin(), versions.files.end(),
+                     [&](const char* name) { return file.starts_with(name); });
+}
+
 }  // namespace
 
-bool has_library(std::span<const char* const> names, const std::string& path) {
+std::string library_file(const std::string& soname, const std::string& path) {
   for (size_t begin = 0; begin <= path.size();) {
     const size_t end = std::min(path.find(':', begin), path.size());
     const std::string directory = path.substr(begin, end - begin);
     begin = end + 1;
     std::error_code error;
-    for (std::filesystem::directory_iterator entry(directory, error), none; !error && entry != none;
-         entry.increment(error)) {
-      const std::string file = entry->path().filename();
-      if (std::any_of(names.begin(), names.end(), [&](const char* name) { return file.starts_with(name); }))
-        return true;
-    }
+    const auto file = std::filesystem::canonical(directory + "/" + soname, error);
+    if (!directory.empty() && !error) return file.filename();
   }
-  return false;
+  return {};
 }
 
 std::span<const TransportVariable> transport_variables() { return kVariables; }
@@ -85,7 +87,7 @@ std::vector<const TransportVariable*> ask_for_sockets(const std::vector<std::str
   const std::string path = (own ? std::string(own) + ":" : "") + kLibraryPath;
   std::vector<const TransportVariable*> asked;
   for (const TransportVariable& variable : kVariables) {
-    if (is_chosen(variable, command) || (!variable.unless.empty() && has_library(variable.unless, path))) continue;
+    if (is_chosen(variable, command) || (variable.unless && is_installed(*variable.unless, path))) continue;
     setenv(variable.name, variable.value, 0);
     asked.push_back(&variable);
   }

@@ -6,6 +6,7 @@
 // know has no effect on it apart from being in its environment.
 #pragma once
 
+#include <array>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,13 +18,18 @@ enum class Transport {
   as_is,    // nothing is set
 };
 
+struct LibraryVersions {
+  const char* soname;
+  std::array<const char*, 4> files;  // how the names begin of the files that the soname is a link to
+};
+
 struct TransportVariable {
   const char* runtime;
   const char* name;
   const char* value;
-  const char* library;                       // of the programs that use it: how its file's name begins
-  const char* chosen = nullptr;              // another variable by which users choose the same
-  std::span<const char* const> unless = {};  // versions of a library, by their files' names, that cannot take it
+  const char* library;                      // of the programs that use it: how its file's name begins
+  const char* chosen = nullptr;             // another variable by which users choose the same
+  const LibraryVersions* unless = nullptr;  // that cannot take it
 };
 std::span<const TransportVariable> transport_variables();
 
@@ -31,8 +37,8 @@ std::span<const TransportVariable> transport_variables();
 // mpirun and mpiexec name it (--mca btl, -x NAME=..., -genv NAME ...).
 bool is_chosen(const TransportVariable& variable, const std::vector<std::string>& command);
 
-// Whether a directory of the path holds a file whose name begins with one of these.
-bool has_library(std::span<const char* const> names, const std::string& path);
+// The name of the library's file that a program finds with this path of directories; empty if it finds none.
+std::string library_file(const std::string& soname, const std::string& path);
 
 // Sets the variables that are not chosen, and that the installed libraries can take, in this process's environment,
 // which the command inherits. Returns what was set.
