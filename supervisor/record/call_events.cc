@@ -73,17 +73,51 @@ void CallEvents::end_messages(const Unit& unit) {
   if (unit.next_interval != 0) messages_.end_unit(unit.id, unit.ended_ns);
 }
 
-void CallEvents::close_call(Thread& thread, int64_t result, const Memory& memory, const gate::Record* served,
-                            uint64_t times, uint32_t cycle) {
-  Unit& unit = *thread.process->unit;
+void CallEvents::close_stopped(Thread& thread, int64_t result) {
+  const Process& process = *thread.process;
   const SyscallRow& row = *thread.row;
-  Event& event = unit.log.closing(thread.serial, static_cast<int32_t>(thread.entry.orig_rax));
+  Event& event = begin_close(thread, result, process.memory);
+  layout_.note(thread, result, event);
+  note_effects(thread, result, process.memory, event);
+  if (result >= 0 && row.new_descriptor == NewDescriptor::file) {
+    // From now on the process's writes are examined.
+    thread.process->opens_memory |= foreign_.memory_behind(process, static_cast<uint64_t>(result)) != 0;
+  }
+  Messages::forget_closed(message_call(thread, process.memory));
+  if (row.new_descriptor == NewDescriptor::connected && process.gate) {
+    const auto fd = static_cast<uint32_t>(thread.args[0]);
+    process.gate->forget_fresh(fd, fd);
+  }
+  end_close(thread, result, 1, 1);
+}
+
+void CallEvents::close_served(Thread& thread, const gate::Record& record, uint64_t times, uint32_t cycle,
+                              const Memory& memory) {
+  Event& event = begin_close(thread, record.result, memory);
+  layout_.note_served(thread, record, event);
+  note_effects(thread, record.result, memory, event);
+  messages_.note_served(message_call(thread, memory), record);
+  end_close(thread, record.result, times, cycle);
+}
+
+Event& CallEvents::begin_close(Thread& thread, int64_t result, const Memory& memory) {
+  const SyscallRow& row = *thread.row;
+  Event& event = thread.process->unit->log.closing(thread.serial, static_cast<int32_t>(thread.entry.orig_rax));
   event.result = result;
   messages_.end_send(thread.sending, result);
   outputs(row, thread.output_args, thread.sizes, result, memory, spans_);
   if (result > 0 && (row.number == SYS_process_vm_readv || thread.process->opens_memory)) {
     foreign_.show_own_code(thread, static_cast<uint64_t>(result), spans_);
   }
+  write_outputs(thread, memory, event);
+  woken_.leave(thread, event);
+  receive(thread, result, memory, event);
+  return event;
+}
+
+// Puts what the call has written, at spans_, into its event.
+void CallEvents::write_outputs(Thread& thread, const Memory& memory, Event& event) {
+  Unit& unit = *thread.process->unit;
   for (const auto& span : spans_) {
     const auto kind = span.payload ? MemoryWrite::Kind::message : MemoryWrite::Kind::data;
     event.writes.push_back({span.address, span.length, kind, unit.log.spare()});
@@ -100,11 +134,13 @@ void CallEvents::close_call(Thread& thread, int64_t result, const Memory& memory
       continue;
     }
     event.writes.pop_back();
-    findings_.add_unsure(unit, "the output of " + call_name(row.number, thread.args) + " could not be read");
+    findings_.add_unsure(unit, "the output of " + call_name(thread.row->number, thread.args) + " could not be read");
   }
-  woken_.leave(thread, event);
-  receive(thread, result, memory, event);
-  layout_.note(thread, result, event, served);
+}
+
+// What the recorder knows of the process and its unit changes with the call.
+void CallEvents::note_effects(Thread& thread, int64_t result, const Memory& memory, Event& event) {
+  const SyscallRow& row = *thread.row;
   if (thread.changes_object) {
     object_sharing_.note_change(thread, result, event);
     outside_.report_changes();  // the call's own change is not one of these
@@ -113,10 +149,6 @@ void CallEvents::close_call(Thread& thread, int64_t result, const Memory& memory
   if (row.special == Special::write_process) foreign_.note_write(thread, result, event);
   if (is_birth(row) && result > 0) note_birth(thread, memory, event);
   if (thread.asked && result == 0) forced_.has_asked(thread);
-  if (!served && result >= 0 && row.new_descriptor == NewDescriptor::file) {
-    // From now on the process's writes are examined.
-    thread.process->opens_memory |= foreign_.memory_behind(*thread.process, static_cast<uint64_t>(result)) != 0;
-  }
   if (result > 0 && thread.process->opens_memory) {
     foreign_.note_written_memory(thread, static_cast<uint64_t>(result), event);
   }
@@ -125,12 +157,11 @@ void CallEvents::close_call(Thread& thread, int64_t result, const Memory& memory
     const auto written = descriptor_written(thread.args, memory);
     if (written) apply(*written, *thread.process->descriptors);
   }
-  Messages::forget_closed(message_call(thread, memory), served);
-  if (served) messages_.note_made(message_call(thread, memory), *served);
-  if (!served && row.new_descriptor == NewDescriptor::connected && thread.process->gate) {
-    const auto fd = static_cast<uint32_t>(thread.args[0]);
-    thread.process->gate->forget_fresh(fd, fd);
-  }
+}
+
+void CallEvents::end_close(Thread& thread, int64_t result, uint64_t times, uint32_t cycle) {
+  Unit& unit = *thread.process->unit;
+  const SyscallRow& row = *thread.row;
   thread.restarting = restarts(result) ? &row : nullptr;
   // A fork that starts again has not happened. A call that sleeps has done all that it could.
   if (!restarts(result) || row.may_block) thread.turns.got_on();

@@ -1,6 +1,6 @@
-// Makes an event of each system call: open_call() at its entry, close_call() at its exit. For both it makes no
-// difference whether the call has stopped its thread or was served inside the program; memory is read through what the
-// caller passes.
+// Makes an event of each system call: open_call() at its entry; at its exit close_stopped(), or close_served() if it
+// was served inside the program. The latter asks nothing of the thread, which goes on: its memory is what the record
+// holds.
 #pragma once
 
 #include "supervisor/record/messages.h"
@@ -36,17 +36,21 @@ class CallEvents {
   Event& open_event(Thread& thread);
   // A call begins, which thread.entry, args and row describe; `memory` is the thread's at its entry.
   void open_call(Thread& thread, const Memory& memory);
-  // A call that was opened ends; `memory` is the thread's at its exit. `served`: its record, if it was served. `times`
-  // and `cycle`: how many calls it stands for, as in Event.
-  void close_call(Thread& thread, int64_t result, const Memory& memory, const gate::Record* served = nullptr,
-                  uint64_t times = 1, uint32_t cycle = 1);
+  // A call that was opened ends, and its thread is stopped there.
+  void close_stopped(Thread& thread, int64_t result);
+  // ... and was served. `memory`: what its record holds. `times`, `cycle`: how many calls it stands for, as in Event.
+  void close_served(Thread& thread, const gate::Record& record, uint64_t times, uint32_t cycle, const Memory& memory);
   // What is behind the descriptor in an argument, valid until the next call; null if that cannot be told.
   const Endpoint* endpoint(Thread& thread, int fd_arg);
   // No thread of the unit runs any more, and all that it received is known.
   void end_messages(const Unit& unit);
 
  private:
+  Event& begin_close(Thread& thread, int64_t result, const Memory& memory);
+  void write_outputs(Thread& thread, const Memory& memory, Event& event);
   void receive(Thread& thread, int64_t result, const Memory& memory, Event& event);
+  void note_effects(Thread& thread, int64_t result, const Memory& memory, Event& event);
+  static void end_close(Thread& thread, int64_t result, uint64_t times, uint32_t cycle);
 
   Messages& messages_;
   Findings& findings_;

@@ -105,7 +105,7 @@ bool GateStops::open_in_slot(Thread& thread) {
   entry.cs = resumed.cs, entry.ss = resumed.ss;
   entry.ds = resumed.ds, entry.es = resumed.es, entry.fs = resumed.fs, entry.gs = resumed.gs;
   entry.rax = static_cast<uint64_t>(-ENOSYS);
-  Messages::forget_closed(message_call(thread, thread.process->memory), false);
+  Messages::forget_closed(message_call(thread, thread.process->memory));
   return true;
 }
 

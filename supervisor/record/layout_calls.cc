@@ -17,6 +17,10 @@ namespace {
 
 const dev_t kDevZero = makedev(1, 5);
 
+// This is how the dynamic linker maps a library before it maps its code (mmap(2)). A library that is in use is not
+// written to.
+bool is_library(const std::array<uint64_t, 6>& args) { return args[3] & MAP_DENYWRITE; }
+
 }  // namespace
 
 bool LayoutCalls::mappable(Thread& thread) {
@@ -54,7 +58,27 @@ void LayoutCalls::note_layout(const Thread& thread, int64_t result) {
   }
 }
 
-void LayoutCalls::note(Thread& thread, int64_t result, Event& event, const gate::Record* served) {
+void LayoutCalls::note(Thread& thread, int64_t result, Event& event) {
+  if (!note_change(thread, result, event)) return;
+  const auto file = files_.look_at_file(thread);
+  if (!file) return;
+  const MappedFile mapped{descriptor_path(thread.process->pid, thread.args[4]), file->version};
+  show_file(*thread.process, thread.args, *file, *event.map);
+  if (thread.args[2] & PROT_EXEC) replace_traps(thread, result, *file, mapped, event);
+  serve_from_now_on(thread.args, *file, mapped);
+}
+
+void LayoutCalls::note_served(Thread& thread, const gate::Record& record, Event& event) {
+  if (!note_change(thread, record.result, event)) return;
+  const FileCopies::KnownFile* const file = files_.served(record.file - 1u);
+  if (!file) return;
+  show_file(*thread.process, thread.args, *file, *event.map);
+  const bool code = thread.args[2] & PROT_EXEC;
+  if (code && record.behind) replace_traps(thread, record.result, *file, {"", file->version}, event);
+}
+
+// Returns whether the call has made a private view of a file. Then more is to be noted of that.
+bool LayoutCalls::note_change(Thread& thread, int64_t result, Event& event) {
   const Special special = thread.row->special;
   Process& process = *thread.process;
   note_layout(thread, result);
@@ -66,61 +90,52 @@ void LayoutCalls::note(Thread& thread, int64_t result, Event& event, const gate:
     PacketRings::forget(process, {thread.args[0], page_up(thread.args[0] + thread.args[1])});
   }
   const bool maps = special == Special::mmap || special == Special::shmat;
-  if (!maps || is_error(result)) return;
-  const auto start = static_cast<Address>(result);
+  if (!maps || is_error(result)) return false;
   process.maps_growing |= special == Special::mmap && (thread.args[3] & MAP_GROWSDOWN);
   MapSource source;
   source.length = page_up(thread.args[1]);
-  if (asks_for_sharing(thread)) {
-    object_sharing_.map_shared(thread, start, source, event);
-  } else if (!(thread.args[3] & MAP_ANONYMOUS)) {
-    map_file(thread, start, source, event, served);
-  }
+  const bool shared = asks_for_sharing(thread);
+  if (shared) object_sharing_.map_shared(thread, static_cast<Address>(result), source, event);
   event.map = source;
+  return !shared && !(thread.args[3] & MAP_ANONYMOUS);
 }
 
-// After an mmap that made a private view of a file. `served`: its record, if it did not stop; then nothing has to be
-// asked for.
-void LayoutCalls::map_file(Thread& thread, Address start, MapSource& source, Event& event, const gate::Record* served) {
+void LayoutCalls::show_file(Process& process, const std::array<uint64_t, 6>& args, const FileCopies::KnownFile& file,
+                            MapSource& source) {
+  source.offset = args[5];
+  source.file = file.id;
+  if (!is_library(args)) private_views_.add(process, file.version, file.name);
+}
+
+void LayoutCalls::replace_traps(Thread& thread, int64_t result, const FileCopies::KnownFile& file,
+                                const MappedFile& mapped, Event& event) {
   Process& process = *thread.process;
-  const bool code = thread.args[2] & PROT_EXEC;
-  // This is how the dynamic linker maps a library before it maps its code (mmap(2)). A library that is in use is not
-  // written to.
-  const bool library = thread.args[3] & MAP_DENYWRITE;
-  std::optional<FileCopies::KnownFile> file;
-  if (!served) {
-    file = files_.look_at_file(thread);
-  } else if (const auto* const known = files_.served(served->file - 1u)) {
-    file = *known;
+  Mapping made;
+  made.start = static_cast<Address>(result);
+  made.end = made.start + event.map->length;
+  made.protection = static_cast<int>(thread.args[2]);
+  made.offset = event.map->offset;
+  made.device = file.version.device;
+  made.inode = file.version.inode;
+  made.name = file.name;
+  if (patching_.is_made_by_library(thread)) {
+    patching_.replace_traps(process, made, &mapped, &event);
+    patching_.apply_plan(process, made, mapped);
+  } else if (patching_.needs_replacement(mapped)) {
+    findings_.add_unsure(*process.unit, "rdtsc or cpuid instructions of " + made.name +
+                                            " were left alone: the program loads code itself");
   }
-  if (!file) return;
-  source.offset = thread.args[5];
-  source.file = file->id;
-  if (!library) private_views_.add(process, file->version, file->name);
-  const MappedFile mapped{served ? "" : descriptor_path(process.pid, thread.args[4]), file->version};
-  if (code && (!served || served->behind)) {
-    Mapping made;
-    made.start = start;
-    made.end = start + source.length;
-    made.protection = static_cast<int>(thread.args[2]);
-    made.offset = source.offset;
-    made.device = file->version.device;
-    made.inode = file->version.inode;
-    made.name = file->name;
-    if (patching_.is_made_by_library(thread)) {
-      patching_.replace_traps(process, made, &mapped, &event);
-      patching_.apply_plan(process, made, mapped);
-    } else if (patching_.needs_replacement(mapped)) {
-      findings_.add_unsure(*process.unit, "rdtsc or cpuid instructions of " + made.name +
-                                              " were left alone: the program loads code itself");
-    }
-  }
-  if (served || !arena_ || !file->id) return;
-  MappedObject* const object = library ? nullptr : objects_.find(file->version.device, file->version.inode);
+}
+
+void LayoutCalls::serve_from_now_on(const std::array<uint64_t, 6>& args, const FileCopies::KnownFile& file,
+                                    const MappedFile& mapped) {
+  if (!arena_ || !file.id) return;
+  MappedObject* const object = is_library(args) ? nullptr : objects_.find(file.version.device, file.version.inode);
   if (object && object->writable_mapping) return;
   if (object) object->unseen_views = true;
-  const auto its_code = code || library ? patching_.mapped_code(mapped, file->name) : gate::MappedCode::unknown;
-  if (const auto place = arena_->add_file(file->version, its_code)) files_.serve(*place, *file);
+  const bool code = (args[2] & PROT_EXEC) || is_library(args);
+  const auto its_code = code ? patching_.mapped_code(mapped, file.name) : gate::MappedCode::unknown;
+  if (const auto place = arena_->add_file(file.version, its_code)) files_.serve(*place, file);
 }
 
 }  // namespace redrive

@@ -45,6 +45,14 @@ void log_payload(Event& event, bool logged) {
   }
 }
 
+// The descriptors that the call closes, the first and the last.
+std::optional<std::pair<uint32_t, uint32_t>> closed_by(const Messages::Call& call) {
+  const FdEffect effect = call.row.fd_effect;
+  if (effect == FdEffect::none) return std::nullopt;
+  const auto first = static_cast<uint32_t>(call.args[effect == FdEffect::replaces ? 1 : 0]);
+  return std::pair(first, effect == FdEffect::closes_range ? static_cast<uint32_t>(call.args[1]) : first);
+}
+
 }  // namespace
 
 Messages::Messages(TraceWriter& writer, Policy& policy) : writer_(writer), policy_(policy), held_(writer.directory()) {}
@@ -64,15 +72,19 @@ const Endpoint* Messages::endpoint(const Call& call, int fd_arg) {
   return &known.set(fd, *unsettled_);
 }
 
-void Messages::forget_closed(const Call& call, bool served) {
-  const FdEffect effect = call.row.fd_effect;
-  if (effect == FdEffect::none) return;
-  const auto first = static_cast<uint32_t>(call.args[effect == FdEffect::replaces ? 1 : 0]);
-  const auto last = effect == FdEffect::closes_range ? static_cast<uint32_t>(call.args[1]) : first;
-  if (!served && call.gate) call.gate->forget_fresh(first, last);
+void Messages::forget_closed(const Call& call) {
+  const auto closed = closed_by(call);
+  if (!closed) return;
+  const auto [first, last] = *closed;
+  if (call.gate) call.gate->forget_fresh(first, last);
   call.descriptors.known.forget(first, last, [&](int fd) {
-    if (!served && call.gate) call.gate->set_known(call.descriptors, fd, false);
+    if (call.gate) call.gate->set_known(call.descriptors, fd, false);
   });
+}
+
+void Messages::note_served(const Call& call, const gate::Record& record) {
+  if (const auto closed = closed_by(call)) call.descriptors.known.forget(closed->first, closed->second, [](int) {});
+  note_made(call, record);
 }
 
 void Messages::note_made(const Call& call, const gate::Record& record) {

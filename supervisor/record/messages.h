@@ -67,10 +67,10 @@ class Messages {
   // ---- Descriptors
   // What is behind the descriptor in an argument, valid until the next call; null if that cannot be told.
   const Endpoint* endpoint(const Call& call, int fd_arg);
-  // Forgets the descriptors that the call closes. `served`: the code inside the tracee has done so for its own tables.
-  static void forget_closed(const Call& call, bool served);
-  // Notes the descriptors that a served call has made.
-  void note_made(const Call& call, const gate::Record& record);
+  // Forgets the descriptors that the call closes, here and in the tables of the code inside the tracee.
+  static void forget_closed(const Call& call);
+  // Notes the descriptors that a served call has closed and made. The code inside the tracee has noted them already.
+  void note_served(const Call& call, const gate::Record& record);
 
   // ---- Events
   // Call this at the entry of a send. `inputs` is what it reads. Fills in the event's send.
@@ -102,6 +102,7 @@ class Messages {
   void write_channels();
 
  private:
+  void note_made(const Call& call, const gate::Record& record);
   bool match(const Call& call, const Endpoint& from, int64_t result, std::span<const uint8_t> content);
   void keep(HeldPayload held);
   void settle();

@@ -221,8 +221,7 @@ void ServedCalls::close_served(const Served& served) {
   const SyscallRow* const row = served.thread->row;
   if (row->treat == Treat::refuse) findings_.count_refusal(*served.thread, row, row->refusal);
   served.gate->forget_changed(row->special, served.thread->args, record.result);
-  events_.close_call(*served.thread, record.result, Memory::of(served.stretch.pieces()), &record, times,
-                     read_once(record.cycle));
+  events_.close_served(*served.thread, record, times, read_once(record.cycle), Memory::of(served.stretch.pieces()));
 }
 
 }  // namespace redrive

@@ -108,8 +108,8 @@ void StoppedCalls::enter(Thread& thread) {
   events_.open_call(thread, Memory::snapshot(thread.process->memory));
   adapted_.open(thread);
   packet_rings_.replace(thread);
-  Messages::forget_closed(message_call(thread, thread.process->memory),
-                          false);  // others may use the number before its exit is seen
+  // Others may use the number before its exit is seen.
+  Messages::forget_closed(message_call(thread, thread.process->memory));
   if (row.special == Special::exit_group || row.special == Special::exit) {
     ends_.end_thread(thread, row.special == Special::exit_group);
     return;
@@ -226,7 +226,7 @@ void StoppedCalls::leave(Thread& thread) {
     log.close(false);
   } else {
     if (thread.process->gate) thread.process->gate->forget_changed(thread.row->special, thread.args, result);
-    events_.close_call(thread, result, thread.process->memory);
+    events_.close_stopped(thread, result);
   }
   if (!limits_.traps.cpuid && makes_writable_code(static_cast<uint64_t>(thread.row->number), thread.args[2])) {
     placer_.place_writer_of_code(*thread.process->unit);

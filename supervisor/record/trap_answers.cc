@@ -80,7 +80,7 @@ void TrapAnswers::answer_vsyscall(Thread& thread) {
   regs.rax = static_cast<uint64_t>(result);
   regs.orig_rax = ~0ull;
   control_.set_regs(thread, regs);
-  events_.close_call(thread, result, memory);
+  events_.close_stopped(thread, result);
   control_.resume_user(thread, regs);
 }
 

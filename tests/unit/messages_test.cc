@@ -85,7 +85,7 @@ struct Recording {
   }
   void close(int fd) {
     const std::array<uint64_t, 6> args{static_cast<uint64_t>(fd)};
-    Messages::forget_closed({*find_row(SYS_close, args), args, memory, table, pidfd.get(), nullptr}, false);
+    Messages::forget_closed({*find_row(SYS_close, args), args, memory, table, pidfd.get(), nullptr});
   }
 
   int pipe_[2] = {-1, -1};
