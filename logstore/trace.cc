@@ -321,16 +321,10 @@ void Trace::State::name_units() {
 }
 
 Result<void> Trace::State::verify_copy(const FileRecord& file) const {
-  const Lock lock(verified_mutex);
-  const auto known = verified.find(file.copy);
-  if (known != verified.end()) return known->second;
-  const auto verify = [&]() -> Result<void> {
-    const std::string path = files.copy(file.copy);
-    ASSIGN_OR_RETURN(const BlockSums sums, read_sums(storage, path));
-    if (sums.size != file.size) return damage(sums_path(path), kPreambleSize, "size differs from the journal's");
-    return verify_sums(storage, path, sums);
-  };
-  return verified.emplace(file.copy, verify()).first->second;
+  const std::string path = files.copy(file.copy);
+  ASSIGN_OR_RETURN(const BlockSums sums, read_sums(storage, path));
+  if (sums.size != file.size) return damage(sums_path(path), kPreambleSize, "size differs from the journal's");
+  return verify_sums(storage, path, sums);
 }
 
 const Trace::State& Trace::state() const { return *state_; }
@@ -527,9 +521,11 @@ Result<void> Trace::read_pages(std::vector<Image::Page> pages, const VisitPages&
 Result<std::string> Trace::file_path(uint64_t file) const {
   const auto it = state_->file_records.find(file);
   if (it == state_->file_records.end()) return Error{fmt::format("no file {} in {}", file, directory())};
-  TRY(state_->verify_copy(it->second));
+  state_->used_copies.add(it->second);
   return state_->files.copy(it->second.copy);
 }
+
+Result<void> used_copies_are_good(const Trace& trace) { return trace.state().used_copies.outcome(); }
 
 uint64_t Trace::size_on_disk() const {
   uint64_t sum = 0;

@@ -253,7 +253,7 @@ class Trace {
   // Reads pages in the order in which the store has them, a few dozen at a time, each record of the store once. An
   // error of the visitor ends it.
   Result<void> read_pages(std::vector<Image::Page> pages, const VisitPages& visit) const;
-  // The path of a file copy, which is verified once per Trace object.
+  // The path of a file copy. It is verified meanwhile: whoever uses it asks used_copies_are_good() at the end.
   Result<std::string> file_path(uint64_t file) const;
 
   uint64_t size_on_disk() const;
@@ -265,6 +265,9 @@ class Trace {
   explicit Trace(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };
+
+// Waits until all copies whose paths Trace::file_path has returned are verified. Status::damaged if one is not good.
+Result<void> used_copies_are_good(const Trace& trace);
 
 // Verifies every byte of every file of a trace. Returns all damage found, each as "FILE: offset N: what".
 std::vector<std::string> check_trace(const Trace& trace);

@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "base/mutex.h"
+#include "logstore/copy_verifier.h"
 #include "logstore/journal.h"
 #include "logstore/page_store.h"
 #include "logstore/payload_file.h"
@@ -145,9 +146,8 @@ struct Trace::State {
   mutable std::map<UnitId, Lazy<PayloadFile>> payload_files;  // one for each unit that has some
   Result<const PayloadFile*> payloads(UnitId unit) const;     // that were added; null: none
 
-  mutable Mutex verified_mutex;
-  mutable std::map<std::string, Result<void>> verified GUARDED_BY(verified_mutex);  // file copies
   Result<void> verify_copy(const FileRecord& file) const;
+  mutable CopyVerifier used_copies{[this](const FileRecord& file) { return verify_copy(file); }};
 };
 
 }  // namespace redrive

@@ -58,6 +58,7 @@ Result<JointReplay::Came> JointReplay::go_to(const Plan& plan) {
   }
   TRY(order(goals));
   session_->go(goals);
+  TRY(used_copies_are_good(run_.trace));
   if (!session_->any_has_ended()) return Came::all_stand;
   session_->end_all();
   return Came::all_ended;

@@ -90,7 +90,10 @@ ReplaySession::Execute replayers(const SetRun& run, MessageStore& store) {
                                                        Seat& seat, Halt& halt) {
     ReplayerOptions how = piece.how;
     how.halt = &halt;
-    return Replayer(trace, what, piece.birth, store, seat, tier, how).run();
+    auto outcome = Replayer(trace, what, piece.birth, store, seat, tier, how).run();
+    // Whatever else was found may come from a damaged copy.
+    if (const auto good = used_copies_are_good(trace); !good) return ReplaySession::Outcome(good.error());
+    return outcome;
   };
 }
 

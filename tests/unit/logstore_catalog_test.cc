@@ -284,6 +284,7 @@ TEST_CASE("golden traces of all formats read as when they were made") {
       CHECK(trace.value()->image(unit, 1));
     }
     CHECK(trace.value()->file_path(1));
+    CHECK(used_copies_are_good(*trace.value()));
     CHECK(trace.value()->event_count(sample::kShortUnit) == (format < 4 ? 0 : sample::kShortEvents));
     auto values = sample::event_values(sample::kShortUnit, format);
     CHECK(trace.value()->for_each_event(sample::kShortUnit, 0, UINT64_MAX, [&](EventIndex, const Event& event) {

@@ -111,6 +111,7 @@ TEST_CASE("power is lost: what was synced stays readable, the rest is cut") {
     CHECK_EQ(trace.value()->event_count(1), 2 * sample::kEventsPerInterval);
     CHECK(trace.value()->image(3, 1));
     CHECK(trace.value()->file_path(1));
+    CHECK(used_copies_are_good(*trace.value()));
   }
 }
 

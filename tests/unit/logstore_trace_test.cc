@@ -139,7 +139,27 @@ TEST_CASE("a finished trace says what was written") {
   REQUIRE(path);
   CHECK_EQ(storage.bytes(path.value()).size(), 70'000);
   CHECK_FALSE(trace->file_path(2));
+  CHECK(used_copies_are_good(*trace));
   CHECK(check_trace(*trace).empty());
+}
+
+TEST_CASE("a copy that is damaged is found while it is used") {
+  MemoryStorage storage;
+  auto writer = TraceWriter::create("/t", sample::settings(), storage);
+  REQUIRE(writer);
+  sample::fill(**writer);
+  REQUIRE((*writer)->finish({}));
+  const auto path = Trace::open("/t", storage).value()->file_path(1);
+  REQUIRE(path);
+  storage.bytes(*path)[60'000] ^= 1;
+  const auto trace = Trace::open("/t", storage);
+  REQUIRE(trace);
+  CHECK(used_copies_are_good(**trace));  // none is used
+  CHECK_EQ((*trace)->file_path(1).value(), *path);
+  const auto found = used_copies_are_good(**trace);
+  REQUIRE_FALSE(found);
+  CHECK(found.error().status == Status::damaged);
+  CHECK_FALSE(used_copies_are_good(**trace));
 }
 
 TEST_CASE("events are found from any place, in any order, by several threads") {
