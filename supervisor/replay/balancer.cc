@@ -22,6 +22,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kLook = std::chrono::milliseconds(2);
 constexpr auto kPatience = std::chrono::seconds(1);
+constexpr unsigned kIdleLooks = 4;  // each so many looks at which a processor is free, it is asked who waits
 // A processor on which less than this part of the time was used is free; who used more than this computes.
 constexpr double kFree = 0.3, kComputes = 0.15;
 
@@ -118,6 +119,13 @@ uint64_t Seat::cpu_ns() const {
   return used_ns();
 }
 
+bool Seat::is_runnable() const {
+  const auto runs = [](pid_t tid) { return proc_stat_field(tid, 3) == "R"; };
+  if (runs(thread_)) return true;
+  const Lock lock(mutex_);
+  return std::any_of(processes_.begin(), processes_.end(), [&](const auto& process) { return runs(process.first); });
+}
+
 uint64_t Seat::used_ns() const {
   uint64_t used_ns = clock_ns(thread_, true) + removed_ns_;
   for (const auto& [process, before] : processes_) {
@@ -128,24 +136,38 @@ uint64_t Seat::used_ns() const {
 
 // ---- Balance
 
+namespace {
+
+bool computes(const SeatUse& use, uint64_t elapsed_ns) {
+  return use.waits || static_cast<double>(use.cpu_ns) >= kComputes * static_cast<double>(elapsed_ns);
+}
+
+std::set<int> free_processors(const std::vector<SeatUse>& uses, const std::vector<int>& processors,
+                              uint64_t elapsed_ns) {
+  std::map<int, uint64_t> used_ns;
+  for (const int processor : processors) used_ns[processor] = 0;
+  for (const SeatUse& use : uses) used_ns[use.processor] += use.cpu_ns;
+  std::set<int> free;
+  for (const auto& [processor, its_ns] : used_ns) {
+    if (static_cast<double>(its_ns) < kFree * static_cast<double>(elapsed_ns)) free.insert(processor);
+  }
+  return free;
+}
+
+}  // namespace
+
 std::vector<SeatMove> balance(const std::vector<SeatUse>& uses, const std::vector<int>& processors,
                               uint64_t elapsed_ns) {
-  const std::set<int> distinct(processors.begin(), processors.end());
-  std::map<int, uint64_t> used_ns;
   std::map<int, std::vector<size_t>> computing;  // by processor
-  for (const int processor : distinct) used_ns[processor] = 0;
   for (size_t seat = 0; seat < uses.size(); ++seat) {
-    used_ns[uses[seat].processor] += uses[seat].cpu_ns;
-    if (static_cast<double>(uses[seat].cpu_ns) >= kComputes * static_cast<double>(elapsed_ns)) {
-      // Those that stay come first: what moves is taken from the end.
-      auto& here = computing[uses[seat].processor];
-      here.insert(uses[seat].stays ? here.begin() : here.end(), seat);
-    }
+    if (!computes(uses[seat], elapsed_ns)) continue;
+    // Those that stay come first: what moves is taken from the end.
+    auto& here = computing[uses[seat].processor];
+    here.insert(uses[seat].stays ? here.begin() : here.end(), seat);
   }
   std::erase_if(computing, [&](const auto& each) { return uses[each.second.back()].stays; });
   std::vector<SeatMove> moves;
-  for (const int free : distinct) {
-    if (static_cast<double>(used_ns[free]) >= kFree * static_cast<double>(elapsed_ns)) continue;
+  for (const int free : free_processors(uses, processors, elapsed_ns)) {
     const auto crowded = std::max_element(computing.begin(), computing.end(), [](const auto& a, const auto& b) {
       return a.second.size() < b.second.size();
     });
@@ -212,7 +234,20 @@ void Balancer::move_some(uint64_t elapsed_ns) {
     seats.push_back(seat);
     uses.push_back({seat->processor(), now_ns - std::min(now_ns, std::exchange(before_ns, now_ns)), seat->stays()});
   }
+  note_waiting(seats, uses, elapsed_ns);
   for (const SeatMove& move : balance(uses, processors_, elapsed_ns)) seats[move.seat]->move(move.to);
+}
+
+// A processor that many share may have run only one of them since the last look.
+void Balancer::note_waiting(const std::vector<Seat*>& seats, std::vector<SeatUse>& uses, uint64_t elapsed_ns) {
+  if (free_processors(uses, processors_, elapsed_ns).empty())
+    idle_looks_ = 0;
+  else
+    ++idle_looks_;
+  if (idle_looks_ % kIdleLooks != 1) return;  // it takes a few microseconds for each
+  for (size_t i = 0; i < uses.size(); ++i) {
+    uses[i].waits = !computes(uses[i], elapsed_ns) && seats[i]->is_runnable();
+  }
 }
 
 }  // namespace redrive

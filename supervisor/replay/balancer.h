@@ -37,6 +37,8 @@ class Seat {
   void stay_on_first(uint64_t cpu_ns);
   bool stays() const;
   uint64_t cpu_ns() const;  // used by all of them so far, including those that were removed
+  // Whether the thread, or the first thread of a process, runs or waits for the processor.
+  bool is_runnable() const;
 
  private:
   void place(pid_t process) const REQUIRES(mutex_);
@@ -58,6 +60,7 @@ struct SeatUse {
   int processor = 0;
   uint64_t cpu_ns = 0;
   bool stays = false;  // it cannot be moved
+  bool waits = false;  // for the processor, which others have had meanwhile
 };
 struct SeatMove {
   size_t seat = 0;
@@ -80,12 +83,14 @@ class Balancer {
  private:
   void run();
   void move_some(uint64_t elapsed_ns) REQUIRES(mutex_);
+  void note_waiting(const std::vector<Seat*>& seats, std::vector<SeatUse>& uses, uint64_t elapsed_ns) REQUIRES(mutex_);
 
   const std::vector<int> processors_;
   const std::function<uint64_t()> progress_;
   Mutex mutex_;
   Condition changed_;
   bool is_over_ GUARDED_BY(mutex_) = false;
+  unsigned idle_looks_ GUARDED_BY(mutex_) = 0;          // in a row at which a processor was free
   std::map<Seat*, uint64_t> seats_ GUARDED_BY(mutex_);  // what they had used at the last look
   std::thread thread_;                                  // the last member: it uses the others
 };

@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <optional>
+#include <thread>
 
 #include "supervisor/replay/replay_set.h"
 #include "tests/unit/unit_test.h"
@@ -58,6 +60,44 @@ TEST_CASE("balancer: nothing moves while each processor computes, or one alone d
 TEST_CASE("balancer: one of several that compute on a processor moves to one that is free") {
   CHECK_EQ(moves({{0, 500}, {0, 500}}, {0, 1}), Moves{{1, 1}});
   CHECK_EQ(moves({{1, 330}, {1, 330}, {1, 330}, {0, 5}}, {0, 1}), Moves{{2, 0}});
+}
+
+TEST_CASE("balancer: those that have waited for their processor all the time count as computing") {
+  CHECK_EQ(moves({{0, 990}, {0, 0, false, true}, {0, 0}}, {0, 1}), Moves{{1, 1}});
+  CHECK(moves({{0, 990}, {0, 0}, {0, 0}}, {0, 1}).empty());
+  CHECK(moves({{0, 990}, {0, 0, false, true}, {1, 400}}, {0, 1}).empty());
+}
+
+TEST_CASE("balancer: a seat is runnable while its thread or one of its processes is") {
+  const Unmoved unmoved;
+  const int processor = usable_processors(1)[0];
+  std::atomic<bool> begun = false, over = false;
+  std::optional<Seat> seat;
+  std::thread sleeper([&] {
+    seat.emplace(processor, processor);
+    begun = true;
+    begun.notify_all();
+    over.wait(false);
+  });
+  begun.wait(false);
+  const auto becomes = [&](bool runnable) {
+    for (int i = 0; i < 2000 && seat->is_runnable() != runnable; ++i) usleep(1000);
+    return seat->is_runnable() == runnable;
+  };
+  CHECK(becomes(false));
+  const pid_t spins = fork();
+  if (spins == 0) {
+    for (;;) sched_getcpu();
+  }
+  seat->add(spins);
+  CHECK(becomes(true));
+  kill(spins, SIGKILL);
+  waitpid(spins, nullptr, 0);
+  seat->remove(spins);
+  CHECK(becomes(false));
+  over = true;
+  over.notify_all();
+  sleeper.join();
 }
 
 TEST_CASE("balancer: those that stay where they are do not move, and share it with none that can move") {
