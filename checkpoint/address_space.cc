@@ -98,17 +98,16 @@ Result<Fd> open_maps(pid_t pid) {
   return file;
 }
 
-// Finds one mapping, including the kernel's own. If there is none, errno is ENOENT; if the kernel cannot be asked, it
-// is another error.
-std::optional<Mapping> query(int maps, Address address, uint64_t flags) {
+// Finds one mapping, including the kernel's own; its name, which takes the kernel longest, only if that is wanted. If
+// there is none, errno is ENOENT; if the kernel cannot be asked, it is another error.
+std::optional<Mapping> query(int maps, Address address, uint64_t flags, bool named = true) {
   char name[PATH_MAX];
   name[0] = '\0';
   MappingQuery query{};
   query.size = sizeof query;
   query.query_flags = flags;
   query.query_address = address;
-  query.name_address = reinterpret_cast<uint64_t>(name);
-  query.name_size = sizeof name;
+  if (named) query.name_address = reinterpret_cast<uint64_t>(name), query.name_size = sizeof name;
   if (ioctl(maps, kQueryMapping, &query) != 0) return std::nullopt;
   Mapping m;
   m.start = query.start;
@@ -251,9 +250,10 @@ Result<std::vector<Mapping>> code_mappings(pid_t pid) {
   ASSIGN_OR_RETURN(const Fd maps, open_maps(pid));
   std::vector<Mapping> code;
   Address from = 0;
-  while (auto found = query(maps.get(), from, kExecutable | kCoveringOrNext)) {
+  while (auto found = query(maps.get(), from, kExecutable | kCoveringOrNext, false)) {
     from = found->end;
-    if (!kernels_own(*found)) code.push_back(std::move(*found));
+    if (found->inode == 0) found = query(maps.get(), found->start, 0);  // is it the kernel's?
+    if (found && !kernels_own(*found)) code.push_back(std::move(*found));
   }
   if (errno == ENOENT) return code;
   ASSIGN_OR_RETURN(code, read_mappings(pid));
@@ -265,6 +265,35 @@ Result<std::vector<Mapping>> read_mappings(pid_t pid) {
   ASSIGN_OR_RETURN(auto mappings, all_mappings(pid));
   std::erase_if(mappings, kernels_own);
   return mappings;
+}
+
+Result<std::vector<AddressRange>> mapped_ranges(pid_t pid) {
+  ASSIGN_OR_RETURN(const Fd maps, open_maps(pid));
+  std::vector<AddressRange> ranges;
+  while (const auto found = query(maps.get(), ranges.empty() ? 0 : ranges.back().end, kCoveringOrNext, false)) {
+    ranges.push_back({found->start, found->end});
+  }
+  if (errno == ENOENT) return ranges;
+  ASSIGN_OR_RETURN(auto mappings, all_mappings(pid));
+  std::erase_if(mappings, [](const Mapping& m) { return m.name == "[vsyscall]"; });  // which that does not find
+  return ranges_of(mappings);
+}
+
+Result<std::optional<AddressRange>> mapped_from(pid_t pid, Address address) {
+  ASSIGN_OR_RETURN(const Fd maps, open_maps(pid));
+  if (const auto found = query(maps.get(), address, kCoveringOrNext, false)) {
+    return std::optional(AddressRange{found->start, found->end});
+  }
+  if (errno == ENOENT) return std::optional<AddressRange>();
+  ASSIGN_OR_RETURN(const auto ranges, mapped_ranges(pid));
+  const auto first = std::find_if(ranges.begin(), ranges.end(), [&](const auto& range) { return range.end > address; });
+  return first == ranges.end() ? std::optional<AddressRange>() : std::optional(*first);
+}
+
+std::vector<AddressRange> ranges_of(const std::vector<Mapping>& mappings) {
+  std::vector<AddressRange> ranges;
+  for (const Mapping& mapping : mappings) ranges.push_back({mapping.start, mapping.end});
+  return ranges;
 }
 
 Result<std::set<Address>> growing_mappings(pid_t pid) {

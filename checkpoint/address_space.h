@@ -30,8 +30,14 @@ const Mapping* mapping_at(const std::vector<Mapping>& mappings, Address address)
 // kernel can be asked for a single mapping (ioctl(2) PROCMAP_QUERY, Linux 6.11), this takes a few microseconds, however
 // many mappings there are.
 Result<Mapping> mapping_of(pid_t pid, Address address);
-// The executable mappings of a process, found in the same way.
+// Where the process's first mapping is that ends after the address, [vdso] and [vvar] included, found in the same way.
+// None if there is no such mapping.
+Result<std::optional<AddressRange>> mapped_from(pid_t pid, Address address);
+// The executable mappings of a process, found in the same way. Those of files may come without their names.
 Result<std::vector<Mapping>> code_mappings(pid_t pid);
+// Where memory is mapped, in address order, [vdso] and [vvar] included; found in the same way.
+Result<std::vector<AddressRange>> mapped_ranges(pid_t pid);
+std::vector<AddressRange> ranges_of(const std::vector<Mapping>& mappings);
 // The start addresses of the mappings that grow downwards.
 Result<std::set<Address>> growing_mappings(pid_t pid);
 // Where the kernel mapped its vDSO; 0 if it did not.

@@ -85,8 +85,8 @@ void CodePatching::apply_plan(Process& process, const Mapping& mapping, const Ma
 // Maps memory for trampolines within reach of `near`, if there is a gap. The thread must be rewound afterwards if it is
 // at a syscall's entry, and its registers set if it is elsewhere. Fails if it was killed.
 Result<void> CodePatching::map_trampolines(Thread& thread, Address near) {
-  const auto mappings = read_mappings(thread.process->pid);
-  const auto at = mappings ? Gate::gap_near(*mappings, near) : std::nullopt;
+  const auto mapped = mapped_ranges(thread.process->pid);
+  const auto at = mapped ? Gate::gap_near(*mapped, near) : std::nullopt;
   if (!at) return {};
   ASSIGN_OR_RETURN(const int64_t made,
                    calls_.make(*arena_, caller_of(thread), thread.entry, {map_trampolines_at(*at)}));

@@ -91,7 +91,7 @@ Result<TierMapper::Mapped> TierMapper::map(const Tracee& tracee, GateArena& aren
       {SYS_close, {gate::kClockFile}},
       {SYS_mmap, {gate::kSlot, gate::kSlotSize, kReadWrite, kShared, gate::kSlotFile, 0}},
       {SYS_close, {gate::kSlotFile}}};
-  const auto trampolines = Gate::gap_near(mappings, regs.rip);
+  const auto trampolines = Gate::gap_near(ranges_of(mappings), regs.rip);
   if (trampolines) calls.push_back(map_trampolines_at(*trampolines));
   calls.push_back({SYS_brk, {}});
   ASSIGN_OR_RETURN(const user_regs_struct made, calls_.make_from(arena, tracee.caller, before, start, calls));

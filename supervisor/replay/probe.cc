@@ -129,7 +129,7 @@ Result<Probe> Probe::set(const Stub& stub, pid_t tid, const user_regs_struct& wa
   const Mapping* mapping = mapping_at(mappings, wanted.rip);
   CodeSegments segments;
   const auto window = mapping ? segments.window_at(memory, *mapping, wanted.rip) : std::nullopt;
-  const auto gap = window ? Gate::gap_near(mappings, wanted.rip) : std::nullopt;
+  const auto gap = window ? Gate::gap_near(ranges_of(mappings), wanted.rip) : std::nullopt;
   if (window && gap) {
     Bytes moved(window->after);
     if (!memory.read(wanted.rip, moved.data(), moved.size())) return Error{"code cannot be read"};

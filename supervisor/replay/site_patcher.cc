@@ -1,11 +1,13 @@
 #include "supervisor/replay/site_patcher.h"
 
+#include <algorithm>
+
 #include "supervisor/replay/memory_change.h"
 #include "supervisor/tier/code_file.h"
 
 namespace redrive {
 
-Result<const std::vector<Mapping>*> SitePatcher::code_of(ProcessSerial process) {
+Result<std::vector<Mapping>*> SitePatcher::code_of(ProcessSerial process) {
   auto [known, fresh] = code_.try_emplace(process);
   if (fresh) {
     auto read = code_mappings(redriving_.unit.stub(process).pid());
@@ -30,9 +32,14 @@ Result<SitePatcher::CodeAfter> SitePatcher::code_after(ProcessSerial process, co
 Result<void> SitePatcher::patch_ahead(const RedrivenThread& thread, Address site, SiteKind kind, uint64_t times,
                                       bool keeps_gaps) {
   if (unpatchable_.contains({thread.process, site})) return {};
-  ASSIGN_OR_RETURN(const auto* code, code_of(thread.process));
-  const Mapping* found = mapping_at(*code, site);
-  if (!found) return {};
+  ASSIGN_OR_RETURN(auto* const code, code_of(thread.process));
+  const auto found =
+      std::find_if(code->begin(), code->end(), [&](const Mapping& m) { return m.start <= site && site < m.end; });
+  if (found == code->end()) return {};
+  if (found->inode != 0 && found->name.empty()) {
+    ASSIGN_OR_RETURN(const Mapping named, mapping_of(redriving_.unit.stub(thread.process).pid(), site));
+    found->name = named.name;
+  }
   const Mapping mapping = *found;
   Gate* const gate = redriving_.gates.of(thread);
   if (keeps_gaps && !gate->trampolines_near(site)) return {};

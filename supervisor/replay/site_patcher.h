@@ -27,12 +27,12 @@ class SitePatcher {
   void forget_code() { code_.clear(); }
 
  private:
-  Result<const std::vector<Mapping>*> code_of(ProcessSerial process);
+  Result<std::vector<Mapping>*> code_of(ProcessSerial process);
 
   using Site = std::pair<ProcessSerial, Address>;
   const Redriving& redriving_;
   ReplayTier* const tier_;
-  std::map<ProcessSerial, std::vector<Mapping>> code_;  // as it was read since it changed
+  std::map<ProcessSerial, std::vector<Mapping>> code_;  // as it was read since it changed; named where it matters
   std::map<Site, uint64_t> own_calls_;                  // by sites in programs' own files
   std::set<Site> unpatchable_;                          // where a jump did not fit: not to be tried again
 };

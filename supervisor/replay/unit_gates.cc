@@ -8,6 +8,13 @@
 #include "supervisor/tier/registers.h"
 
 namespace redrive {
+namespace {
+
+// How far below other memory trampolines lie. The kernel maps what the program asks for right below what is there
+// already, and what is in the way of that has to be taken out.
+constexpr uint64_t kBelow = 1ull << 30;
+
+}  // namespace
 
 Gate* UnitGates::of(ProcessSerial process) const {
   const auto found = gates_.find(process);
@@ -22,17 +29,15 @@ std::shared_ptr<Gate> UnitGates::shared(ProcessSerial process) const {
 Result<void> UnitGates::map(const std::vector<ProcessSerial>& sharing, pid_t tid) {
   if (!tier_ || sharing.empty()) return {};
   const Stub& stub = unit_.stub(sharing.front());
-  ASSIGN_OR_RETURN(const auto mappings, read_mappings(stub.pid()));
-  const bool taken = std::any_of(mappings.begin(), mappings.end(),
-                                 [](const Mapping& m) { return m.start < gate::kEnd && gate::kCode < m.end; });
+  ASSIGN_OR_RETURN(const auto mapped, mapped_from(stub.pid(), gate::kCode));
   auto gate = std::make_shared<Gate>(*tier_->arena);
-  if (taken || !gate->take_slot()) return {};
+  if ((mapped && mapped->start < gate::kEnd) || !gate->take_slot()) return {};
   gate->slot()->replay = 1;
   StubCalls calls(stub, tid);
   TRY(calls.map_file(tier_->arena->code().path(), gate::kCode, gate::kCommonSize, PROT_READ | PROT_EXEC,
                      MAP_SHARED_VALIDATE, 0));
   TRY(calls.map_file(gate->slot_memory().path(), gate::kSlot, gate::kSlotSize, PROT_READ | PROT_WRITE, MAP_SHARED, 0));
-  ASSIGN_OR_RETURN(gate->slot()->messages, map_messages(calls, mappings));
+  ASSIGN_OR_RETURN(gate->slot()->messages, map_messages(calls, stub.pid()));
   TRY(calls.run());
   gate->slot_memory().close();
   gate->messages = {gate->slot()->messages, gate->slot()->messages + store_.payloads().size()};
@@ -53,13 +58,15 @@ Result<void> UnitGates::map_all() {
 }
 
 // Maps the messages that the intervals of the replay set need from each other where nothing else is.
-Result<Address> UnitGates::map_messages(StubCalls& calls, const std::vector<Mapping>& mappings) const {
+Result<Address> UnitGates::map_messages(StubCalls& calls, pid_t pid) const {
   if (store_.payloads().size() == 0) return Address{0};
   constexpr Address kLowest = 1ull << 36, kStep = 1ull << 36;  // where neither heaps nor the kernel's choices are
   const uint64_t length = page_up(store_.payloads().size());
   Address at = kLowest;
-  const auto overlaps = [&](const Mapping& m) { return m.start < at + length && at < m.end; };
-  while (std::any_of(mappings.begin(), mappings.end(), overlaps)) at += kStep;
+  for (;; at += kStep) {
+    ASSIGN_OR_RETURN(const auto mapped, mapped_from(pid, at));
+    if (!mapped || mapped->start >= at + length) break;
+  }
   TRY(calls.map_file(store_.payloads().path(), at, length, PROT_READ | PROT_WRITE, MAP_SHARED, 0));
   return at;
 }
@@ -131,8 +138,8 @@ Result<void> UnitGates::replace(const RedrivenThread& thread, const SitePatch& p
   Gate* const gate = of(thread);
   const Stub& stub = unit_.stub(thread.process);
   if (!gate->trampolines_near(patch.site)) {
-    ASSIGN_OR_RETURN(const auto mappings, read_mappings(stub.pid()));
-    const auto at = Gate::gap_near(mappings, patch.site);
+    ASSIGN_OR_RETURN(const auto mapped, mapped_ranges(stub.pid()));
+    const auto at = Gate::gap_near(mapped, patch.site, kBelow);
     if (!at) return {};
     TRY(stub.map_anonymous(thread.tid, *at, kTrampolinesSize, PROT_READ | PROT_EXEC, MAP_PRIVATE));
     gate->add_trampolines(stub.memory(), *at);

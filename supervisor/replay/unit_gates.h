@@ -65,7 +65,7 @@ class UnitGates {
   void enter(RedrivenThread& thread) const;
 
  private:
-  Result<Address> map_messages(StubCalls& calls, const std::vector<Mapping>& mappings) const;
+  Result<Address> map_messages(StubCalls& calls, pid_t pid) const;
   void reseat(const RedrivenThread& thread, const Gate& before, const Gate* after) const;
 
   RedrivenUnit& unit_;

@@ -73,15 +73,18 @@ Gate::Trampolines* Gate::trampolines_near(Address site) {
   return nullptr;
 }
 
-std::optional<Address> Gate::gap_near(const std::vector<Mapping>& mappings, Address near) {
+std::optional<Address> Gate::gap_near(const std::vector<AddressRange>& mapped, Address near, uint64_t below) {
   constexpr uint64_t kGuard = 16 * kPageSize;
   constexpr Address kLowest = 1 << 20;
-  for (auto above = mappings.rbegin(); above != mappings.rend(); ++above) {
+  constexpr uint64_t kFarthest = kReach - 2 * kReachMargin;
+  for (auto above = mapped.rbegin(); above != mapped.rend(); ++above) {
     if (above->start > near) continue;
-    const Address below = above + 1 == mappings.rend() ? kLowest : (above + 1)->end;
-    if (near - above->start > kReach - 2 * kReachMargin) break;
-    if (above->start < below + 2 * kGuard + kTrampolinesSize) continue;
-    return above->start - kGuard - kTrampolinesSize;
+    const Address gap = above + 1 == mapped.rend() ? kLowest : (above + 1)->end;
+    if (near - above->start > kFarthest) break;
+    if (above->start < gap + 2 * kGuard + kTrampolinesSize) continue;
+    const Address highest = above->start - kGuard - kTrampolinesSize;
+    const Address lowest = std::max(gap + kGuard, near - std::min(near, kFarthest));
+    return std::max(std::min(lowest, highest), highest - std::min(highest, below));
   }
   return std::nullopt;
 }

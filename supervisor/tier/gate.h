@@ -46,8 +46,9 @@ class Gate {
   };
   // Trampoline memory within reach of the site that has room; null if there is none.
   Trampolines* trampolines_near(Address site);
-  // Where such memory could be mapped: in a gap below `near`. Nullopt if there is no such gap.
-  static std::optional<Address> gap_near(const std::vector<Mapping>& mappings, Address near);
+  // Where such memory could be mapped: in a gap below `near`; if it can be, so much below what lies above the gap,
+  // where the program will map memory next. Nullopt if there is no gap.
+  static std::optional<Address> gap_near(const std::vector<AddressRange>& mapped, Address near, uint64_t below = 0);
   // Such memory was mapped there.
   void add_trampolines(const Memory& memory, Address start);
   // Replaces the instructions of windows by jumps to new trampolines, in memory that is mapped for them. A site stays

@@ -52,7 +52,7 @@ struct Space {
     REQUIRE(opened);
     memory = std::move(*opened);
     const auto mappings = read_mappings(getpid());
-    const auto gap = Gate::gap_near(*mappings, start);
+    const auto gap = Gate::gap_near(ranges_of(*mappings), start);
     REQUIRE(gap);
     trampolines = mmap(reinterpret_cast<void*>(*gap), kTrampolinesSize, PROT_READ | PROT_EXEC,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
@@ -83,6 +83,28 @@ struct Plans {
 constexpr uint8_t kJump = 0xe9;
 
 }  // namespace
+
+TEST_CASE("trampolines lie in the nearest gap below; as far below as is wanted, if the gap and a jump reach so far") {
+  constexpr uint64_t kMega = 1 << 20, kGiga = 1 << 30;
+  constexpr Address kCode = 100 * kGiga;
+  const std::vector<AddressRange> two{{kCode - 10 * kMega, kCode - 9 * kMega}, {kCode, kCode + kMega}};
+  const auto nearest = Gate::gap_near(two, kCode + 4);
+  REQUIRE(nearest);
+  CHECK_LT(*nearest + kTrampolinesSize, kCode);
+  CHECK_GT(*nearest, kCode - kMega);
+  CHECK_EQ(Gate::gap_near(two, kCode + 4, 5 * kMega), *nearest - 5 * kMega);
+  const auto lowest = Gate::gap_near(two, kCode + 4, kGiga);
+  REQUIRE(lowest);
+  CHECK_GT(*lowest, kCode - 9 * kMega);
+  CHECK_LT(*lowest, kCode - 8 * kMega);
+  const auto farthest = Gate::gap_near({{kCode, kCode + kMega}}, kCode + 4, 50 * kGiga);
+  REQUIRE(farthest);
+  CHECK_GT(*farthest, kCode - 2 * kGiga);
+  const std::vector<AddressRange> no_gap{{0, kCode + kMega}};
+  CHECK_FALSE(Gate::gap_near(no_gap, kCode));
+  CHECK_EQ(Gate::gap_near(two, kCode - 9 * kMega - 1, kGiga),
+           Gate::gap_near({two.front()}, kCode - 9 * kMega - 1, kGiga));
+}
 
 TEST_CASE("an instruction that stops again is replaced, and at once where the file is mapped next") {
   const CodeOnDisk code;

@@ -184,10 +184,24 @@ TEST_CASE("address space: each mapping is found by its addresses, and none where
                [](const Mapping& m) { return m.protection & PROT_EXEC; });
   REQUIRE_EQ(code->size(), executable.size());
   for (size_t i = 0; i < code->size(); ++i) {
-    CHECK_EQ((*code)[i].name, executable[i].name);
+    CHECK_EQ((*code)[i].inode, executable[i].inode);
     CHECK_EQ((*code)[i].start, executable[i].start);
     CHECK_EQ((*code)[i].end, executable[i].end);
   }
+  const auto ranges = mapped_ranges(child);
+  REQUIRE(ranges);
+  for (const AddressRange& range : ranges_of(*mappings)) CHECK_EQ(std::count(ranges->begin(), ranges->end(), range), 1);
+  const auto after = mapped_from(child, middle);
+  REQUIRE(after);
+  REQUIRE(*after);
+  CHECK_EQ((*after)->start, middle + kPageSize);
+  const auto covering = mapped_from(child, middle - 1);
+  REQUIRE(covering);
+  REQUIRE(*covering);
+  CHECK_EQ((*covering)->end, middle);
+  const auto nothing = mapped_from(child, (1ull << 47) - 1);
+  REQUIRE(nothing);
+  CHECK_FALSE(*nothing);
   kill(child, SIGKILL);
   int status = 0;
   CHECK(wait_for(child, status));
