@@ -521,8 +521,16 @@ Result<void> Trace::read_pages(std::vector<Image::Page> pages, const VisitPages&
 Result<std::string> Trace::file_path(uint64_t file) const {
   const auto it = state_->file_records.find(file);
   if (it == state_->file_records.end()) return Error{fmt::format("no file {} in {}", file, directory())};
-  state_->used_copies.add(it->second);
-  return state_->files.copy(it->second.copy);
+  const FileRecord& record = it->second;
+  const std::string path = state_->files.copy(record.copy);
+  if (!storage().exists(path)) return damage(path, 0, "file is missing");
+  ASSIGN_OR_RETURN(const auto copy, storage().open(path));  // a regular file of the trace, which can be opened again
+  if (copy->size() != record.size) {
+    return damage(path, std::min(copy->size(), record.size),
+                  fmt::format("file has {} bytes, {} expected", copy->size(), record.size));
+  }
+  state_->used_copies.add(record);
+  return path;
 }
 
 Result<void> used_copies_are_good(const Trace& trace) { return trace.state().used_copies.outcome(); }

@@ -253,7 +253,8 @@ class Trace {
   // Reads pages in the order in which the store has them, a few dozen at a time, each record of the store once. An
   // error of the visitor ends it.
   Result<void> read_pages(std::vector<Image::Page> pages, const VisitPages& visit) const;
-  // The path of a file copy. It is verified meanwhile: whoever uses it asks used_copies_are_good() at the end.
+  // The path of a file copy, which has the right size. Its bytes are verified meanwhile: whoever uses it asks
+  // used_copies_are_good() at the end.
   Result<std::string> file_path(uint64_t file) const;
 
   uint64_t size_on_disk() const;
