@@ -68,23 +68,18 @@ Result<void> BatchWriter::write(Batch& batch) {
   for (const auto& unit : batch.ended) end(unit);
   for (const auto& payload : batch.payloads) payloads_.add(payload.receiver, payload.bytes);
   if (payloads_.buffered() > PayloadWriter::kWorthWriting) TRY(write_payloads());
-  TRY(write_journal());
-  list_messages(batch);
-  return {};
+  return write_journal();
 }
 
-Result<BatchWriter::Closed> BatchWriter::close() {
-  Closed closed;
+Result<std::vector<FileEnd>> BatchWriter::close() {
+  std::vector<FileEnd> files;
   std::sort(ended_.begin(), ended_.end(), [](const auto& a, const auto& b) { return a.unit < b.unit; });
-  for (auto& ended : ended_) closed.files.push_back(std::move(ended.file));
+  for (auto& ended : ended_) files.push_back(std::move(ended.file));
   TRY(write_payloads());
   if (short_units_.exists()) {
-    closed.files.push_back(
-        {TraceFiles::segment_name(TraceFiles::kShortUnits), short_units_.written(), short_units_.items()});
+    files.push_back({TraceFiles::segment_name(TraceFiles::kShortUnits), short_units_.written(), short_units_.items()});
   }
-  closed.catalog = std::move(catalog_);
-  closed.catalog_failed = catalog_failed_;
-  return closed;
+  return files;
 }
 
 Result<void> BatchWriter::write_journal() {
@@ -148,25 +143,6 @@ Result<void> BatchWriter::write_short_units() {
 void BatchWriter::close_files() {
   for (RecordWriter* writer : open_) writer->close();
   open_.clear();
-}
-
-// Adds the catalog's rows for what was written. If they cannot be stored, the catalog is made from the trace at the
-// end.
-void BatchWriter::list_messages(const Batch& batch) {
-  const bool counted = !batch.counted.empty() || !batch.channels.empty();
-  if (catalog_failed_ || (batch.messages.empty() && batch.payloads.empty() && !counted)) return;
-  const auto list = [&]() -> Result<void> {
-    if (!catalog_) {
-      ASSIGN_OR_RETURN(catalog_, CatalogWriter::create(storage_, files_.growing_catalog()));
-    }
-    TRY(catalog_->add(batch.messages));
-    TRY(catalog_->add(batch.counted, batch.channels));
-    for (const auto& payload : batch.payloads) TRY(catalog_->note_payload(payload.receiver, payload.bytes.size()));
-    return {};
-  };
-  if (list()) return;
-  catalog_failed_ = true;
-  catalog_.reset();
 }
 
 }  // namespace redrive

@@ -1,5 +1,5 @@
-// What belongs to the thread that writes behind a recording: the units' events on their way to the disk, payloads, and
-// the catalog's rows. Everything that it needs is handed over in a Batch, and close() hands back what remains.
+// What belongs to the thread that writes behind a recording: the units' events on their way to the disk, and
+// payloads. Everything that it needs is handed over in a Batch, and close() hands back what remains.
 #pragma once
 
 #include <atomic>
@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "base/mutex.h"
-#include "logstore/catalog.h"
 #include "logstore/journal.h"
 #include "logstore/payload_file.h"
 #include "logstore/record_file.h"
@@ -65,10 +64,7 @@ struct Batch {
     Bytes bytes;
   };
   std::vector<Block> blocks;
-  std::vector<Ended> ended;  // nothing of these comes after this
-  std::vector<CatalogMessage> messages;
-  std::vector<CatalogTally::Ended> counted;
-  CatalogTally::Channels channels;
+  std::vector<Ended> ended;           // nothing of these comes after this
   std::vector<Payload> payloads;      // of events in this batch, an earlier one, or a later one
   std::vector<std::string> unsynced;  // files that are to be on disk soon
 
@@ -82,13 +78,8 @@ class BatchWriter {
               SpareEncoders& spare);
 
   Result<void> write(Batch& batch);
-  // What is needed to finish the recording. Nothing can be written after this.
-  struct Closed {
-    std::vector<FileEnd> files;              // of events, in the order of their units
-    std::unique_ptr<CatalogWriter> catalog;  // null: no message and no unit has ended, or its rows could not be stored
-    bool catalog_failed = false;
-  };
-  Result<Closed> close();
+  // Returns the files of events, in the order of their units. Nothing can be written after this.
+  Result<std::vector<FileEnd>> close();
   uint64_t bytes() const { return bytes_; }  // written so far; for any thread
 
  private:
@@ -99,7 +90,6 @@ class BatchWriter {
   Result<void> write_short_units();
   void close_files();
   void end(const Batch::Ended& unit);
-  void list_messages(const Batch& batch);
 
   Storage& storage_;
   const TraceFiles& files_;
@@ -117,8 +107,6 @@ class BatchWriter {
   };
   std::vector<EventsEnd> ended_;
   PayloadWriter payloads_;
-  std::unique_ptr<CatalogWriter> catalog_;  // exists from the first message or ended unit on
-  bool catalog_failed_ = false;
   std::atomic<uint64_t> bytes_ = 0;
 };
 

@@ -166,16 +166,4 @@ Result<void> RowsInserter::operator()(std::span<const std::optional<uint64_t>> v
   return {};
 }
 
-Result<Selector> Selector::prepare(const Database& database, const std::string& sql) {
-  sqlite3_stmt* statement = nullptr;
-  if (sqlite3_prepare_v2(database.get(), sql.c_str(), -1, &statement, nullptr) != SQLITE_OK) return database.error();
-  return Selector(database, statement);
-}
-
-Result<bool> Selector::next() {
-  const int result = sqlite3_step(statement_.get());
-  if (result != SQLITE_ROW && result != SQLITE_DONE) return database_->error();
-  return result == SQLITE_ROW;
-}
-
 }  // namespace redrive

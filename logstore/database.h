@@ -89,21 +89,4 @@ class RowsInserter {
   std::unique_ptr<sqlite3_stmt, int (*)(sqlite3_stmt*)> statement_;
 };
 
-// Returns the rows of a SELECT one after the other.
-class Selector {
- public:
-  static Result<Selector> prepare(const Database& database, const std::string& sql);
-  Result<bool> next();  // false: there are no more rows
-  // A column of the current row.
-  uint64_t number(int column) const { return static_cast<uint64_t>(sqlite3_column_int64(statement_.get(), column)); }
-  bool is_null(int column) const { return sqlite3_column_type(statement_.get(), column) == SQLITE_NULL; }
-
- private:
-  Selector(const Database& database, sqlite3_stmt* statement)
-      : database_(&database), statement_(statement, sqlite3_finalize) {}
-
-  const Database* database_;
-  std::unique_ptr<sqlite3_stmt, int (*)(sqlite3_stmt*)> statement_;
-};
-
 }  // namespace redrive

@@ -80,8 +80,6 @@ struct MessagePart {
   uint64_t offset = 0;
   uint64_t length = 0;
   uint64_t hash = 0;  // XXH3-64 of those bytes
-  // Send::at_ns of that event. Known only while recording; not encoded.
-  std::optional<uint64_t> sent_at_ns = std::nullopt;
   bool operator==(const MessagePart&) const = default;
 };
 

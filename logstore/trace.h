@@ -2,8 +2,7 @@
 //
 // All files are append-only or published whole (written under another name, synced, renamed). SIGKILL loses only what
 // was not flushed. Trace cuts a torn last record, and reports any other damage by file and offset (Status::damaged).
-// The segments are the truth; catalog.sqlite is derived from them (build_catalog) and is rebuilt if it is absent or
-// stale.
+// The segments are the truth; catalog.sqlite is derived from them, for those who ask for it (catalog_path).
 #pragma once
 
 #include <chrono>
@@ -152,10 +151,9 @@ class TraceWriter {
   struct Segment;
   Segment& segment(UnitId unit);
   EventIndex append(Segment& segment, const Event& event);
-  // All the bytes that an unlogged receive on the channel returned; they are kept after all. They become part of the
-  // trace when the next image is published, or at the end. If the recording is killed before that, the receive is
-  // unlogged.
-  void add_payload(EventRef receiver, uint64_t channel, Bytes payload);
+  // All the bytes that an unlogged receive returned; they are kept after all. They become part of the trace when the
+  // next image is published, or at the end. If the recording is killed before that, the receive is unlogged.
+  void add_payload(EventRef receiver, Bytes payload);
   void end_unit(UnitId unit);  // no event of it follows: its memory is released
   void add(const UnitRecord& unit);
   void add(const IntervalRecord& interval);
@@ -190,7 +188,7 @@ class TraceWriter {
 
   const std::string& directory() const;
   uint64_t bytes_written() const;
-  Result<void> finish(const RecordingEnd& end);  // flush, sync, build the catalog
+  Result<void> finish(const RecordingEnd& end);  // flush and sync
 
  private:
   struct State;

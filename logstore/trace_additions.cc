@@ -65,7 +65,7 @@ Result<std::unique_ptr<TraceAdditions>> TraceAdditions::begin(const Trace& trace
   const std::string mark = state->files.preparing();
   if (!storage.exists(mark)) TRY(storage.create(mark));
   if (!storage.exists(state->files.payloads())) TRY(storage.make_directory(state->files.payloads()));
-  // The catalog shows the trace as it was. It is made again when it is needed.
+  // The catalog shows the trace as it was.
   const std::string catalog = state->files.catalog();
   for (const auto& old : {catalog, sums_path(catalog)}) {
     if (storage.exists(old)) TRY(storage.remove(old));
@@ -103,9 +103,7 @@ Result<void> TraceAdditions::finish(const Settings& settings) {
   const Lock lock(state_->mutex);
   state_->journal.add(settings);
   TRY(state_->keep_error(state_->publish()));
-  TRY(state_->storage.remove(state_->files.preparing()));
-  ASSIGN_OR_RETURN(const auto trace, Trace::open(state_->files.directory, state_->storage));
-  return build_catalog(*trace);
+  return state_->storage.remove(state_->files.preparing());
 }
 
 }  // namespace redrive

@@ -23,7 +23,7 @@ class TraceAdditions {
   // All the bytes that a receive returned. They are part of the trace after the next add_image() or publish().
   Result<void> add_payload(EventRef receiver, std::span<const uint8_t> payload);
   Result<void> publish();
-  // Replaces the trace's settings, and makes its catalog again.
+  // Replaces the trace's settings.
   Result<void> finish(const Settings& settings);
 
  private:

@@ -19,8 +19,6 @@ struct TraceFiles {
   std::string pages() const { return at("pages"); }
   std::string catalog() const { return at("catalog.sqlite"); }
   std::string certificate() const { return at("certificate"); }
-  // The recorder's, until the recording ends. Meanwhile, readers make one of their own.
-  std::string growing_catalog() const { return at("catalog.growing.tmp"); }
   // Exists while a process adds to the trace, or after it was killed while doing so.
   std::string preparing() const { return at("preparing"); }
   std::string payloads() const { return at("payloads"); }

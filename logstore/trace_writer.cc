@@ -8,7 +8,6 @@
 #include "base/mutex.h"
 #include "base/write_behind.h"
 #include "logstore/batch_writer.h"
-#include "logstore/catalog.h"
 #include "logstore/file_store.h"
 #include "logstore/image_publisher.h"
 #include "logstore/journal.h"
@@ -18,8 +17,6 @@
 namespace redrive {
 
 struct TraceWriter::Segment {
-  explicit Segment(CatalogTally::Unit& its) : counts(its) {}
-  CatalogTally::Unit& counts;  // until its end
   Encoder pending;
   uint32_t pending_events = 0;
   EventIndex events = 0;
@@ -73,7 +70,7 @@ struct TraceWriter::State {
 
   Segment& segment(UnitId unit) {
     auto& segment = segments[unit];
-    if (!segment) segment = std::make_unique<Segment>(tally.unit(unit));
+    if (!segment) segment = std::make_unique<Segment>();
     return *segment;
   }
 
@@ -96,9 +93,6 @@ struct TraceWriter::State {
     batch.payloads = std::exchange(pending_payloads, {});
     batch.unsynced = std::exchange(begun, {});
     if (batch.empty() && journal.buffered() == 0) return;
-    std::swap(batch.messages, tally.messages());
-    batch.counted = tally.take_ended();
-    batch.channels = tally.take_channels();
     batches->add(std::move(batch));
   }
 
@@ -124,7 +118,6 @@ struct TraceWriter::State {
   JournalWriter journal;
   ImagePublisher images;  // used by the publishing thread
   FileStoreWriter copies;
-  CatalogTally tally;
   std::unordered_map<UnitId, std::unique_ptr<Segment>> segments;
   std::vector<std::pair<UnitId, std::unique_ptr<Segment>>> ended;  // not yet handed over
   size_t pending_bytes = 0;                                        // of events and payloads
@@ -149,8 +142,8 @@ Result<void> TraceWriter::State::finish(const RecordingEnd& end) {
   hand_over();
   batches.reset();
   TRY(outcome());
-  ASSIGN_OR_RETURN(BatchWriter::Closed closed, writer.close());
-  JournalEnd last{end, std::move(closed.files)};
+  JournalEnd last{end, {}};
+  ASSIGN_OR_RETURN(last.files, writer.close());
   if (const RecordWriter& lists = images.images(); lists.exists()) {
     last.files.push_back({TraceFiles::images_name(), lists.written(), lists.items()});
   }
@@ -162,15 +155,7 @@ Result<void> TraceWriter::State::finish(const RecordingEnd& end) {
   for (const auto& of : unsynced_now.payloads) journal.add(of);
   journal.add(last);
   TRY(write_journal());
-  ASSIGN_OR_RETURN(const auto trace, Trace::open(files.directory, storage));
-  if (closed.catalog_failed) {
-    TRY(storage.sync({files.journal()}));
-    return build_catalog(*trace);
-  }
-  if (!closed.catalog) {
-    ASSIGN_OR_RETURN(closed.catalog, CatalogWriter::create(storage, files.growing_catalog()));
-  }
-  return closed.catalog->publish(*trace, tally, {files.journal()});
+  return storage.sync({files.journal()});
 }
 
 TraceWriter::TraceWriter(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -210,22 +195,19 @@ EventIndex TraceWriter::append(Segment& segment, const Event& event) {
   const size_t before = segment.pending.size();
   encode(event, segment.pending);
   segment.pending_events++;
-  state_->tally.add(segment.counts, index, event);
   state_->pending_bytes += segment.pending.size() - before;
   if (state_->pending_bytes > kFlushSize) state_->hand_over();
   return index;
 }
 
-void TraceWriter::add_payload(EventRef receiver, uint64_t channel, Bytes payload) {
+void TraceWriter::add_payload(EventRef receiver, Bytes payload) {
   if (state_->failed) return;
-  state_->tally.add_payload(channel, payload.size());
   state_->pending_bytes += payload.size();
   state_->pending_payloads.push_back({receiver, std::move(payload)});
   if (state_->pending_bytes > kFlushSize) state_->hand_over();
 }
 
 void TraceWriter::end_unit(UnitId unit) {
-  state_->tally.end(unit);
   const auto found = state_->segments.find(unit);
   if (found == state_->segments.end()) return;
   state_->ended.emplace_back(unit, std::move(found->second));
@@ -233,10 +215,7 @@ void TraceWriter::end_unit(UnitId unit) {
 }
 
 void TraceWriter::add(const UnitRecord& unit) { state_->note(unit); }
-void TraceWriter::add(const IntervalRecord& interval) {
-  state_->tally.add(interval);
-  state_->note(interval);
-}
+void TraceWriter::add(const IntervalRecord& interval) { state_->note(interval); }
 void TraceWriter::add(const IntervalEnd& end) { state_->note(end); }
 void TraceWriter::add(const ChannelRecord& channel) { state_->note(channel); }
 void TraceWriter::add(const Refusal& refusal) { state_->note(refusal); }

@@ -17,7 +17,6 @@ namespace redrive {
 
 struct HeldPayload {
   EventRef receiver;
-  uint64_t channel = 0;
   Bytes bytes;
 };
 

@@ -131,7 +131,7 @@ void Messages::begin_send(const Call& call, const Place& place, const std::vecto
   }
   const uint64_t at_ns = place.clock.event_ns();
   sending.send = std::make_shared<SendInfo>(
-      SendInfo{{place.unit, place.event}, policy_.on_send(place.unit, at_ns, payload.size()), at_ns});
+      SendInfo{{place.unit, place.event}, policy_.on_send(place.unit, at_ns, payload.size())});
   event.send = Send{to->out, payload.size(), at_ns};
   channels_.begin_send(*to, sending.send, std::move(payload), sending.datagrams);
 }
@@ -189,8 +189,8 @@ Messages::Received Messages::receive(const Call& call, const Place& place, int64
   uint64_t offset = 0;
   for (const auto& part : parts_) {
     tag = join(tag, part.send->tag);
-    message.parts.push_back({part.send->event, part.offset, part.length,
-                             XXH3_64bits(content.data() + offset, part.length), part.send->at_ns});
+    message.parts.push_back(
+        {part.send->event, part.offset, part.length, XXH3_64bits(content.data() + offset, part.length)});
     offset += part.length;
   }
   const auto decision = policy_.on_receive(place.unit, message.at_ns, tag, offset);
@@ -198,7 +198,7 @@ Messages::Received Messages::receive(const Call& call, const Place& place, int64
   // The receive has happened: what it brought is kept, so the checkpoint may follow it.
   if (decision.force_checkpoint_first) policy_.on_kept(place.unit, tag);
   if (decision.keep == Keep::later) {
-    HeldPayload held{{place.unit, place.event}, message.channel, {content.begin(), content.end()}};
+    HeldPayload held{{place.unit, place.event}, {content.begin(), content.end()}};
     for (auto& kept : held_.add(decision.ticket, std::move(held))) keep(std::move(kept));
   }
   log_payload(event, message.logged);
@@ -235,7 +235,7 @@ void Messages::settle() {
   }
 }
 
-void Messages::keep(HeldPayload held) { writer_.add_payload(held.receiver, held.channel, std::move(held.bytes)); }
+void Messages::keep(HeldPayload held) { writer_.add_payload(held.receiver, std::move(held.bytes)); }
 
 void Messages::write_channels() {
   for (auto& channel : channels_.take_new()) writer_.add(ChannelRecord{channel.id, channel.kind, channel.name});

@@ -28,7 +28,6 @@ namespace redrive {
 struct SendInfo {
   EventRef event;
   Tag tag;
-  uint64_t at_ns = 0;  // Send::at_ns
 };
 
 // What the current call of a thread sends.

@@ -48,7 +48,7 @@ class Decided:
 
 
 def read(directory):
-    """Of the trace in the directory."""
+    """Of the trace in the directory; `redrive catalog` must have made its catalog."""
     with sqlite3.connect(f"file:{directory}/catalog.sqlite?mode=ro", uri=True) as catalog:
         intervals = catalog.execute("SELECT unit, interval, checkpoint_kind, has_image, first_event, coalesce(cpu_s, 0) FROM intervals "
                                     "ORDER BY unit, interval").fetchall()

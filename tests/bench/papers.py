@@ -142,6 +142,7 @@ class Papers:
         command = self.command(program, processes, arguments)
         trace, recorded_s = self.record(name, command, *options)
         stats = self.json("stats", trace)
+        self.run(self.options.redrive, "catalog", trace)
         run_s = max(sum(i["cpu_s"] or 0 for i in unit["intervals"]) for unit in self.json("ls", trace)["units"])
         return {"program": program, "processes": processes, "arguments": " ".join(map(str, command[1:] if program in NODE_PROGRAMS else command[8:])),
                 "trace": str(trace), "recorded_s": recorded_s, "run_s": run_s,

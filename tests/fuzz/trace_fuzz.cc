@@ -56,8 +56,8 @@ void prepare(MemoryStorage& storage) {
   require(static_cast<bool>((*additions)->finish(sample::settings())), "cannot end adding");
 }
 
-// As at the end of a recording whose bound is not kept.
-void certify(MemoryStorage& storage) {
+// As at the end of a recording whose bound is not kept, and after `catalog`.
+void derive(MemoryStorage& storage) {
   const auto trace = Trace::open("/t", storage);
   require(static_cast<bool>(trace), "cannot open a trace");
   Certificate certificate;
@@ -66,6 +66,7 @@ void certify(MemoryStorage& storage) {
   for (const auto& unit : (*trace)->units()) certificate.over.push_back({unit.unit, 0, 2, 1.5, 0.25, 1 << 20, 2});
   certificate.slowest = certificate.over.front();
   require(static_cast<bool>(keep_certificate(**trace, certificate)), "cannot keep a certificate");
+  require(static_cast<bool>(build_catalog(**trace)), "cannot make a catalog");
 }
 
 Files make_trace(State state) {
@@ -77,7 +78,7 @@ Files make_trace(State state) {
   if (finished) require(static_cast<bool>(writer.value()->finish(sample::recording_end())), "cannot finish a trace");
   if (!finished) require(static_cast<bool>(writer.value()->flush()), "cannot flush a trace");
   if (state == State::prepared) prepare(storage);
-  if (finished) certify(storage);
+  if (finished) derive(storage);
   return files_of(storage);
 }
 

@@ -155,12 +155,10 @@ def links_and_fifos(ctx):
     victim = ctx.directory / "victim"
     paths = sorted(ctx.trace.rglob("*"))
     kinds = {(path.parent, path.suffix): path.relative_to(ctx.trace) for path in paths if path.parent.name == "files"}  # one copy for all
-    names = [path.relative_to(ctx.trace) for path in paths if path.parent.name != "files"] + [*kinds.values(), "catalog.growing.tmp", "catalog.sqlite.tmp"]
+    names = [path.relative_to(ctx.trace) for path in paths if path.parent.name != "files"] + [*kinds.values(), "catalog.sqlite.tmp"]
 
     def try_all(trace, what):
-        for words in (("check",), ("ls",), ("stats",), ("dump",), ("plan", "1:0"), ("replay", "--all"), ("prepare", "--bound", "1s")):
-            if words[0] == "prepare":  # what is derived may be made again
-                (trace / "catalog.sqlite").unlink(missing_ok=True)
+        for words in (("check",), ("ls",), ("stats",), ("dump",), ("plan", "1:0"), ("catalog",), ("replay", "--all"), ("prepare", "--bound", "1s")):
             outcome = ctx.redrive(words[0], trace, *words[1:])
             ctx.expect(outcome.status in (0, 1, 2, 3, 4), outcome, f"{what}: ended with {outcome.status}")
             if victim.exists() and victim.read_text() != "kept" * 1000:
@@ -226,8 +224,6 @@ def not_regular_files(ctx):
         trace = ctx.traces / "stranger"
         for words in READERS:
             shutil.copytree(ctx.trace, trace, symlinks=True)
-            (trace / "catalog.sqlite").unlink()
-            (trace / "catalog.sqlite.sum").unlink()
             make(trace / name)
             is_refused(ctx, ctx.redrive(words[0], trace, *words[1:]), f"{words[0]}, {make.__name__} {name}", name, told)
             for others in (("ls",), ("plan", "1:0"), ("stats",), ("evaluate",)):
@@ -282,9 +278,8 @@ def little_memory(ctx):
     def limited(kilobytes, *words):
         return ctx.run("sh", "-c", 'ulimit -v "$1"; shift; exec "$@"', "sh", kilobytes, ctx.options.redrive, *words)
 
-    for words in (("check",), ("ls",), ("stats",), ("dump",), ("plan", "1:0"), ("evaluate",)):
+    for words in (("check",), ("ls",), ("stats",), ("dump",), ("plan", "1:0"), ("evaluate",), ("catalog",)):
         ctx.expect_status(limited(150_000, words[0], ctx.trace, *words[1:]), 0)
-        (ctx.trace / "catalog.sqlite").unlink(missing_ok=True)
         outcome = limited(36_000, words[0], ctx.trace, *words[1:])
         if outcome.status != 0:
             expect_one_line(ctx, outcome, 1, "not enough memory")

@@ -120,7 +120,7 @@ def interrupt_repair(ctx, to_group):
     job.prepare(ctx.fresh_work())
     recording = ctx.start_redrive("record", "-o", ctx.trace, "--bound", BOUND, "--", *job.command, cwd=ctx.work)
     limit = time.monotonic() + ctx.timeout_s
-    while not (ctx.trace / "catalog.sqlite").exists():  # published when the recording has ended
+    while not (ctx.trace / "preparing").exists():  # made when the repair begins
         if time.monotonic() > limit or recording.process.poll() is not None:
             break
         time.sleep(0.01)

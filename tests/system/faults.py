@@ -1,6 +1,5 @@
 """Group faults: recordings with one planted fault. What is validly encoded must be reported as a divergence, what is not as damage with file and
 offset, and what merely ends early must be cut."""
-import itertools
 import json
 import random
 import re
@@ -200,9 +199,6 @@ def truncated_tail(ctx):
     for path in (ctx.trace / "journal", *sorted((ctx.trace / "events").iterdir())):
         with open(path, "r+b") as file:
             file.truncate(path.stat().st_size - 20)
-    (ctx.trace / "catalog.sqlite").unlink(missing_ok=True)
-    for sums in ctx.trace.glob("catalog.sqlite*"):
-        sums.unlink()
     check_trace(ctx)
     redrive_all(ctx)
 
@@ -237,8 +233,6 @@ def wild_writes(ctx):
 def missing_files(ctx):
     recorded(ctx, program="compute_messages", options=("--checkpoint-period", "100ms"))
     for path in files_of(ctx.trace):
-        if path.name.startswith("catalog.sqlite"):
-            continue  # derived: made anew
         broken = ctx.traces / "broken"
         shutil.copytree(ctx.trace, broken, symlinks=True)
         (broken / path.relative_to(ctx.trace)).unlink()
@@ -254,32 +248,32 @@ def catalog_rows(path):
         return {table: sorted(database.execute(f"SELECT * FROM {table}"), key=repr) for table in tables}
 
 
-@test("faults/catalog_both_ways")
-def catalog_both_ways(ctx):
-    """The catalog that grows with a recording equals one that is made from the finished trace."""
-    for program in ("compute_messages", "relay", "unix_datagram", "fork_tree"):
-        recorded(ctx, program=program, options=("--checkpoint-period", "100ms"))
-        grown = catalog_rows(ctx.trace / "catalog.sqlite")
-        ctx.expect_status(ctx.run(ctx.options.build / "trace_catalog", ctx.trace), 0)
-        made = catalog_rows(ctx.trace / "catalog.sqlite")
-        for table in made:
-            if grown[table] != made[table]:
-                differ = [pair for pair in itertools.zip_longest(grown[table], made[table]) if pair[0] != pair[1]]
-                raise Failure(f"{program}: {len(differ)} rows of {table} differ, first {differ[0]}")
-        if program == "compute_messages" and not any(row[-1] for row in made["messages"]):
-            raise Failure("no message with the time of its send")
-        if list(ctx.trace.glob("*.tmp")):
-            raise Failure("a temporary file is left")
-        shutil.rmtree(ctx.trace)
+@test("faults/catalog")
+def catalog(ctx):
+    """The catalog is made when it is asked for, agrees with what else is said of the trace, and is made again when the trace has changed."""
+    recorded(ctx, policy="none", program="compute_messages", options=("--checkpoint-period", "100ms"))
 
+    def rows():
+        made = ctx.expect_status(ctx.redrive("catalog", ctx.trace), 0)
+        ctx.expect(made.stdout == f"{ctx.trace}/catalog.sqlite\n", made, "does not print the catalog's path")
+        return catalog_rows(ctx.trace / "catalog.sqlite")
 
-@test("faults/rebuilt_catalog")
-def rebuilt_catalog(ctx):
-    recorded(ctx)
-    before = ctx.json("stats", ctx.trace)
-    for path in ctx.trace.glob("catalog.sqlite*"):
-        path.unlink()
-    after = ctx.json("stats", ctx.trace)
-    if any(before[key] != after[key] for key in ("units", "intervals", "events", "messages")):
-        raise Failure(f"stats without the catalog: {after}; with it: {before}")
-    redrive_all(ctx)
+    def agrees(found):
+        stats = ctx.json("stats", ctx.trace)
+        counts = {"units": len(found["units"]), "intervals": len(found["intervals"]), "events": sum(unit[-2] for unit in found["units"]),
+                  "messages": sum(channel[5] for channel in found["channels"]), "logged_messages": sum(channel[6] for channel in found["channels"])}
+        if any(stats[key] != count for key, count in counts.items()):
+            raise Failure(f"the catalog says {counts}, stats {({key: stats[key] for key in counts})}")
+        if len({row[:2] for row in found["messages"]}) != counts["messages"] or not any(row[-1] for row in found["messages"]):
+            raise Failure("the messages are not those that are counted, or none has the time of its send")
+        return counts
+    if list(ctx.trace.glob("catalog*")):
+        raise Failure("a recording leaves a catalog")
+    first = rows()
+    if agrees(first)["logged_messages"] or rows() != first:
+        raise Failure("the catalog changes, or says that messages are logged")
+    ctx.expect_status(ctx.redrive("prepare", "--policy", "all", "--bound", "1s", ctx.trace), 0)
+    if not agrees(rows())["logged_messages"]:
+        raise Failure("no message is logged after prepare")
+    if list(ctx.trace.glob("*.tmp")):
+        raise Failure("a temporary file is left")

@@ -113,6 +113,7 @@ LATE = ("--critical-path", f"{2 * PERIOD_MS}ms", "--checkpoint-period", f"{PERIO
 def logged_of(ctx):
     """Messages and logged messages by the trace's events and by its catalog, which must agree."""
     stats = ctx.json("stats", ctx.trace)
+    ctx.expect_status(ctx.redrive("catalog", ctx.trace), 0)
     execution = executions.read(ctx.trace)
     logged = sum(step.logged for step in execution.steps if step.message)
     if (stats["messages"], stats["logged_messages"]) != (sum(step.message for step in execution.steps), logged):

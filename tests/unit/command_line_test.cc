@@ -1,6 +1,7 @@
 #include "supervisor/cli/command_line.h"
 
 #include "base/units.h"
+#include "supervisor/cli/catalog.h"
 #include "supervisor/cli/check.h"
 #include "supervisor/cli/dump.h"
 #include "supervisor/cli/evaluate.h"
@@ -339,6 +340,8 @@ TEST_CASE("listings take at most a trace") {
   CHECK(parsed<CheckOptions>({"check", "--host", "--json"}).host);
   CHECK_EQ(parsed<DumpOptions>({"dump", "x"}).trace_or_unit, "x");
   CHECK_EQ(parsed<DumpOptions>({"dump", "run-1", "3:2"}).what->unit, "3");
+  CHECK_EQ(parsed<CatalogOptions>({"catalog"}).trace, "");
+  CHECK_EQ(parsed<CatalogOptions>({"catalog", "run-1"}).trace, "run-1");
   CHECK_EQ(parsed<RemoveOptions>({"rm", "a", "b"}).traces, Words{"a", "b"});
   check_usage_error({"rm"});
   check_usage_error({"ls", "a", "b"});

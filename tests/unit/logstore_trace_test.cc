@@ -18,6 +18,13 @@ namespace {
 
 const TraceFiles kFiles{"/t"};
 
+std::shared_ptr<Trace> opened(Storage& storage) {
+  auto trace = Trace::open("/t", storage);
+  REQUIRE_MESSAGE(trace, trace.error().message);
+  return std::move(trace).value();
+}
+
+// If finished, with a catalog.
 void make_sample(Storage& storage, bool finish = true) {
   auto writer = TraceWriter::create("/t", sample::settings(), storage);
   REQUIRE(writer);
@@ -25,13 +32,8 @@ void make_sample(Storage& storage, bool finish = true) {
   if (finish) {
     const auto finished = (*writer)->finish(sample::recording_end());
     REQUIRE_MESSAGE(finished, finished.error().message);
+    REQUIRE(build_catalog(*opened(storage)));
   }
-}
-
-std::shared_ptr<Trace> opened(Storage& storage) {
-  auto trace = Trace::open("/t", storage);
-  REQUIRE_MESSAGE(trace, trace.error().message);
-  return std::move(trace).value();
 }
 
 void check_events(const Trace& trace, UnitId unit, EventIndex first, EventIndex last) {
