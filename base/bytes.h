@@ -60,6 +60,7 @@ class Encoder {
 
 class Decoder {
  public:
+  Decoder() = default;  // of nothing
   explicit Decoder(std::span<const uint8_t> data) : data_(data) {}
 
   uint64_t u() {
@@ -111,6 +112,7 @@ class Decoder {
   void fail() { ok_ = false; }
   bool at_end() const { return at_ == data_.size(); }
   size_t position() const { return at_; }
+  size_t left() const { return data_.size() - at_; }
 
  private:
   template <typename T>

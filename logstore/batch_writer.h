@@ -13,6 +13,7 @@
 #include "logstore/journal.h"
 #include "logstore/payload_file.h"
 #include "logstore/record_file.h"
+#include "logstore/rows.h"
 #include "logstore/trace_files.h"
 
 namespace redrive {
@@ -36,22 +37,22 @@ class UnsyncedFiles {
   std::vector<PayloadsPublished> payloads_ GUARDED_BY(mutex_);
 };
 
-// Used encoders, whose memory then need not be cleared and mapped again. Thread-safe.
-class SpareEncoders {
+// Used writers of rows, whose memory then need not be cleared and mapped again. Thread-safe.
+class SpareRows {
  public:
-  Encoder take();
-  void give_back(Encoder encoder);
+  std::unique_ptr<RowWriter> take();
+  void give_back(std::unique_ptr<RowWriter> rows);
 
  private:
   Mutex mutex_;
-  std::vector<Encoder> spare_ GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<RowWriter>> spare_ GUARDED_BY(mutex_);
 };
 
 // The events of each unit since the previous batch.
 struct Batch {
   struct Block {
     UnitId unit = 0;
-    Encoder events;
+    std::unique_ptr<RowWriter> events;
     uint32_t count = 0;
     bool last = false;  // the unit has ended
   };
@@ -71,11 +72,11 @@ struct Batch {
   bool empty() const { return blocks.empty() && ended.empty() && payloads.empty() && unsynced.empty(); }
 };
 
-// For one thread. The journal, the encoders and the unsynced files are shared with others.
+// For one thread. The journal, the spare writers of rows and the unsynced files are shared with others.
 class BatchWriter {
  public:
   BatchWriter(Storage& storage, const TraceFiles& files, JournalWriter& journal, UnsyncedFiles& unsynced,
-              SpareEncoders& spare);
+              SpareRows& spare);
 
   Result<void> write(Batch& batch);
   // Returns the files of events, in the order of their units. Nothing can be written after this.
@@ -95,7 +96,7 @@ class BatchWriter {
   const TraceFiles& files_;
   JournalWriter& journal_;
   UnsyncedFiles& unsynced_;
-  SpareEncoders& spare_;
+  SpareRows& spare_;
   Compressor compressor_;
   std::unordered_map<UnitId, RecordWriter> events_;  // of units that have not ended
   std::vector<RecordWriter*> open_;                  // those of them with open files

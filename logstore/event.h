@@ -1,6 +1,6 @@
 // What a trace says of one unit's execution: its events, in the order in which they became visible to the unit.
 //
-// Plain data, with one encoding (encode/decode). The event number is the position in the unit's stream, from 0. A
+// Plain data, and its encoding (encode/decode). The event number is the position in the unit's stream, from 0. A
 // series of identical consecutive calls is one Event with repeat > 1 and has one number. In a cycle of calls, which are
 // made in turn again and again, each call of the first round is an Event, and the last of these counts all calls that
 // follow.
@@ -15,6 +15,9 @@
 #include "base/bytes.h"
 
 namespace redrive {
+
+class RowReader;
+class RowWriter;
 
 using UnitId = uint32_t;  // from 1, in order of birth
 using IntervalIndex = uint32_t;
@@ -174,8 +177,10 @@ struct Event {
   bool operator==(const Event&) const = default;
 };
 
-void encode(const Event& event, Encoder& out);
+void encode(const Event& event, RowWriter& out);  // as one row
 // Reads exactly one event. False if the bytes are not an event.
+bool decode(RowReader& in, Event& event);
+// The same, as events were encoded up to format 8.
 bool decode(Decoder& in, Event& event);
 
 }  // namespace redrive

@@ -23,7 +23,7 @@ typedef struct ZSTD_DCtx_s ZSTD_DCtx;
 
 namespace redrive {
 
-inline constexpr uint32_t kFormatVersion = 8;
+inline constexpr uint32_t kFormatVersion = 9;
 inline constexpr size_t kPreambleSize = 24;
 inline constexpr size_t kRecordHeaderSize = 40;
 inline constexpr uint64_t kMaxPacked = 16 << 20;  // larger payloads are stored as they are
@@ -55,7 +55,7 @@ enum class RecordType : uint8_t {
   payloads_published = 13,
   short_unit = 14,
   join = 15,
-  events = 16,
+  events = 16,  // up to format 8
   pages = 17,
   image_header = 18,
   image_pages = 19,
@@ -64,6 +64,7 @@ enum class RecordType : uint8_t {
   file_facts = 22,
   image_written = 23,
   certificate = 24,
+  event_rows = 25,
 };
 
 // Damage at an offset in a file: "FILE: offset N: WHAT", Status::damaged.

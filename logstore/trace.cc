@@ -23,50 +23,40 @@ std::string program_of(const IntervalRecord& interval) {
 
 }  // namespace
 
-Result<EventSegment::Cursor> EventSegment::cursor_at(const RecordHeader& record, uint64_t item) const {
+Result<std::unique_ptr<EventBlock>> EventSegment::block_at(const RecordHeader& record, uint64_t item) const {
+  std::unique_ptr<EventBlock> block;
   {
     const Lock lock(mutex_);
-    if (last_.block && last_.first_item == record.first_item) {
-      Cursor cursor = last_;
-      if (cursor.next > item) cursor.next = record.first_item, cursor.position = 0;
-      return cursor;
-    }
+    block = std::move(last_);
   }
-  if (record.type != RecordType::events) return damage(file_.path(), record.offset, "not a record of events");
+  if (!block) block = std::make_unique<EventBlock>();
+  if (block->holds(record)) {
+    if (block->next_item() > item) block->rewind();
+    return block;
+  }
   thread_local Unpacker unpacker;
   ASSIGN_OR_RETURN(const auto payload, file_.payload(record, unpacker));
-  // New memory costs more than filling it. One of the blocks is in use by the last reader.
-  thread_local std::array<std::shared_ptr<Bytes>, 2> blocks;
-  auto free = std::find_if(blocks.begin(), blocks.end(), [](const auto& block) { return block.use_count() <= 1; });
-  if (free == blocks.end()) free = blocks.begin(), free->reset();
-  if (!*free) *free = std::make_shared<Bytes>();
-  (*free)->assign(payload.begin(), payload.end());
-  return Cursor{record.first_item, *free, record.first_item, 0};
+  if (!block->open(record, payload)) return damage(file_.path(), record.offset, "not a record of events");
+  return block;
 }
 
 // False if the visitor wants no more events.
 Result<bool> EventSegment::visit_block(const RecordHeader& record, uint64_t& item, uint64_t last,
                                        std::array<Event, 2>& events,
                                        const std::function<bool(EventIndex, const Event&)>& visit) const {
-  ASSIGN_OR_RETURN(Cursor cursor, cursor_at(record, item));
-  const auto rest = std::span(*cursor.block).subspan(cursor.position);
-  Decoder in(rest);
-  const size_t start = cursor.position;
-  const uint64_t block_end = record.first_item + record.items;
+  ASSIGN_OR_RETURN(std::unique_ptr<EventBlock> block, block_at(record, item));
   bool more = true;
-  while (more && cursor.next < std::min(last, block_end)) {
-    Event& event = events[cursor.next % events.size()];
-    const bool good = decode(in, event);
-    if (!good || (cursor.next + 1 == block_end && !in.at_end())) {
-      return damage(file_.path(), record.offset, fmt::format("event {} cannot be decoded", cursor.next - first_item_));
+  while (more && !block->at_end() && block->next_item() < last) {
+    const uint64_t at = block->next_item();
+    Event& event = events[at % events.size()];
+    if (!block->next(event)) {
+      return damage(file_.path(), record.offset, fmt::format("event {} cannot be decoded", at - first_item_));
     }
-    const uint64_t at = cursor.next++;
     if (at >= item) more = visit(at - first_item_, event);
   }
-  item = cursor.next;
-  cursor.position = start + in.position();
+  item = block->next_item();
   const Lock lock(mutex_);
-  last_ = std::move(cursor);
+  last_ = std::move(block);
   return more;
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/mutex.h"
 #include "logstore/copy_verifier.h"
+#include "logstore/event_block.h"
 #include "logstore/journal.h"
 #include "logstore/page_store.h"
 #include "logstore/payload_file.h"
@@ -40,14 +41,7 @@ class EventSegment {
                         const std::function<bool(EventIndex, const Event&)>& visit) const;
 
  private:
-  // A place inside an unpacked block where decoding can continue.
-  struct Cursor {
-    uint64_t first_item = 0;
-    std::shared_ptr<const Bytes> block;
-    uint64_t next = 0;  // item
-    size_t position = 0;
-  };
-  Result<Cursor> cursor_at(const RecordHeader& record, uint64_t item) const;
+  Result<std::unique_ptr<EventBlock>> block_at(const RecordHeader& record, uint64_t item) const;
   Result<bool> visit_block(const RecordHeader& record, uint64_t& item, uint64_t last, std::array<Event, 2>& events,
                            const std::function<bool(EventIndex, const Event&)>& visit) const;
 
@@ -58,7 +52,8 @@ class EventSegment {
   EventIndex readable_ = 0;
   bool open_end_ = false;  // more may follow after what is readable
   mutable Mutex mutex_;
-  mutable Cursor last_ GUARDED_BY(mutex_);  // where the last reader stopped: the next one usually continues there
+  // Where the last reader stopped, unless another one continues there: the next one usually does.
+  mutable std::unique_ptr<EventBlock> last_ GUARDED_BY(mutex_);
 };
 
 // Opened when it is first needed; if that fails, the error is kept. Null is a value. Thread-safe.

@@ -17,7 +17,7 @@
 namespace redrive {
 
 struct TraceWriter::Segment {
-  Encoder pending;
+  std::unique_ptr<RowWriter> pending;  // exists if there are pending events
   uint32_t pending_events = 0;
   EventIndex events = 0;
 };
@@ -81,7 +81,6 @@ struct TraceWriter::State {
     const auto take = [&](UnitId unit, Segment& segment, bool last) {
       if (segment.pending_events == 0) return;
       batch.blocks.push_back({unit, std::move(segment.pending), std::exchange(segment.pending_events, 0), last});
-      segment.pending = Encoder();
     };
     for (auto& [unit, segment] : segments) take(unit, *segment, false);
     for (auto& [unit, segment] : ended) {
@@ -130,7 +129,7 @@ struct TraceWriter::State {
   Mutex error_mutex;
   std::optional<Error> first_error GUARDED_BY(error_mutex);
   UnsyncedFiles unsynced;
-  SpareEncoders spare;
+  SpareRows spare;
   BatchWriter writer;                         // used by the writing thread as long as that exists
   std::optional<WriteBehind<Batch>> batches;  // must be the last member: its thread uses the others
 };
@@ -192,10 +191,10 @@ EventIndex TraceWriter::append(Segment& segment, const Event& event) {
   const EventIndex index = segment.events++;
   if (state_->failed) return index;
   if (segment.pending_events == 0) segment.pending = state_->spare.take();
-  const size_t before = segment.pending.size();
-  encode(event, segment.pending);
+  const size_t before = segment.pending->size();
+  encode(event, *segment.pending);
   segment.pending_events++;
-  state_->pending_bytes += segment.pending.size() - before;
+  state_->pending_bytes += segment.pending->size() - before;
   if (state_->pending_bytes > kFlushSize) state_->hand_over();
   return index;
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "checkpoint/unit_state.h"
+#include "logstore/event_block.h"
 #include "logstore/image_file.h"
 #include "logstore/journal.h"
 #include "logstore/page_store.h"
@@ -45,10 +46,14 @@ inline Result<void> read_records(Storage& storage, const std::string& path, File
 }
 
 inline Result<std::vector<Event>> read_events(Storage& storage, const std::string& path, UnitId unit) {
+  ASSIGN_OR_RETURN(const auto file, RecordFile::open(storage, path, FileKind::events, unit, 0, Tail::torn));
+  if (file->damaged()) return *file->damaged();
   std::vector<Event> events;
-  TRY(read_records(storage, path, FileKind::events, unit, [&](const RecordHeader& header, Decoder& in) -> Result<void> {
-    for (uint32_t i = 0; i < header.items; ++i) {
-      if (!decode(in, events.emplace_back())) return damage(path, header.offset, "an event cannot be decoded");
+  EventBlock block;
+  TRY(file->for_each_payload([&](const RecordHeader& header, std::span<const uint8_t> payload) -> Result<void> {
+    if (!block.open(header, payload)) return damage(path, header.offset, "not a record of events");
+    while (!block.at_end()) {
+      if (!block.next(events.emplace_back())) return damage(path, header.offset, "an event cannot be decoded");
     }
     return {};
   }));
@@ -123,12 +128,13 @@ inline Result<FileEnd> write_events(Storage& storage, const TraceFiles& files, U
                                     const std::vector<const std::vector<Event>*>& series, Compressor* packing) {
   constexpr size_t kEventsPerRecord = 500;
   RecordWriter writer(storage, files.segment(unit), FileKind::events, unit);
+  RowWriter rows;
   for (const auto* events : series) {
     for (size_t first = 0; first < events->size(); first += kEventsPerRecord) {
       const size_t count = std::min(kEventsPerRecord, events->size() - first);
-      Encoder block;
-      for (size_t i = 0; i < count; ++i) encode((*events)[first + i], block);
-      writer.add(RecordType::events, block.data(), static_cast<uint32_t>(count), packing);
+      rows.clear();
+      for (size_t i = 0; i < count; ++i) encode((*events)[first + i], rows);
+      writer.add(RecordType::event_rows, rows.block(), static_cast<uint32_t>(count), packing);
     }
   }
   TRY(writer.write());
