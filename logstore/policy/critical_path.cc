@@ -3,7 +3,8 @@
 // Invariant, as long as no interval is longer than T and T <= C: a unit's path so far + what may remain of its interval
 // <= C. A checkpoint makes the sum T, which is <= C; computing moves time from what remains to the path; a receive
 // keeps the payload if dropping it would break the invariant. Tags are exact, so delays do not add up: an interval of
-// length L > T has a path of at most C + (L - T).
+// length L > T has a path of at most C + (L - T). If a checkpoint was skipped, what remains is counted to the next one:
+// what is received from then on does not bring the path above C if that one comes in time.
 #include <unordered_map>
 
 #include "logstore/policy/path.h"
@@ -16,6 +17,8 @@ class CriticalPath : public Policy {
   explicit CriticalPath(const PolicyParameters& parameters) : parameters_(parameters) {}
 
   void on_checkpoint(uint32_t unit, uint64_t) override { units_[unit] = {}; }
+
+  void on_skipped(uint32_t unit, uint64_t until_ns) override { units_.at(unit).until_ns = until_ns; }
 
   Tag on_send(uint32_t unit, uint64_t at_ns, uint64_t) override { return Tag{advance(unit, at_ns).path_ns}; }
 

@@ -9,8 +9,10 @@
 //
 // The rest are messages that would exceed C if their receiver's interval lasted for T. Because of the lines, most
 // intervals end sooner. So such a message is dropped if it does not exceed C with an interval as long as the previous
-// one. From then on the interval must end in time: its checkpoint comes when the path reaches C, unless a line comes
-// first. If the checkpoints are those of a recording, it is known what exceeds C.
+// one. From then on the interval must end in time: its checkpoint is due an eighth of T before the path reaches C,
+// unless a line comes first. If the checkpoints are those of a recording, it is known what exceeds C. A unit whose
+// checkpoint was skipped, or came later than that, is not relied on: until one has come in time, it counts as one that
+// will compute for T.
 //
 // Every message that was in flight at a line is treated as if it came right after the line, whatever is left of its
 // receiver's own interval: that interval may end in time, but with the path that the message brings, everything that
@@ -21,7 +23,9 @@
 // one when it does. Small is relative to the messages that had to be kept recently.
 //
 // Invariant: that of Algorithm 1 (critical_path.cc), with the latest end of the interval instead of T: a unit's path so
-// far + what may remain of its interval <= C. Lines, and keeping more than necessary, do not affect it.
+// far + what may remain of its interval <= C. Lines, and keeping more than necessary, do not affect it. So an interval
+// of length L has a path of at most C + (L - E), where E is T, or an eighth of T after the earliest checkpoint_by_ns()
+// that was asked for.
 #include <algorithm>
 #include <limits>
 #include <unordered_map>
@@ -44,11 +48,20 @@ class FewestBytes : public Policy {
     Unit& unit = place->second;
     unit.path.advance(ended_ns);
     if (unit.line == line_ && unit.path.path_ns >= period_ns_ / 2) draw_line();
-    // The length of an interval that was cut short says nothing about the next one.
-    if (ended_ns < by_ns(unit)) unit.usual_ns = std::min(ended_ns, usual_most_ns());
+    if (ended_ns > unit.end_ns) {
+      unit.usual_ns = period_ns_;
+    } else {
+      // The length of an interval that was cut short says nothing about the next one.
+      unit.usual_ns = std::min(ended_ns < by_ns(unit) ? ended_ns : unit.usual_ns, usual_most_ns());
+    }
     unit.path = {};
     unit.end_ns = period_ns_;
     unit.line = line_;
+  }
+
+  void on_skipped(uint32_t id, uint64_t until_ns) override {
+    Unit& unit = units_.at(id);
+    unit.end_ns = unit.usual_ns = std::max(unit.end_ns, until_ns);
   }
 
   void on_length_known(uint32_t id, uint64_t length_ns) override {
@@ -70,7 +83,7 @@ class FewestBytes : public Policy {
     if (unit.may_exceed(path_ns, limit_ns_)) {
       // The latest end of the interval with which the path does not exceed C.
       const uint64_t end_ns = unit.path.at_ns + limit_ns_ - std::min(limit_ns_, path_ns);
-      if (path_ns > limit_ns_ || end_ns < unit.usual_ns) {
+      if (path_ns > limit_ns_ || end_ns < std::max(unit.usual_ns, unit.path.at_ns + early_ns())) {
         must_keep_bytes_ += (static_cast<double>(bytes) - must_keep_bytes_) / 16;
         return {Keep::keep};
       }
@@ -98,7 +111,7 @@ class FewestBytes : public Policy {
 
   uint64_t checkpoint_by_ns(uint32_t id) const override {
     const Unit& unit = units_.at(id);
-    return unit.end_ns == period_ns_ ? UINT64_MAX : by_ns(unit);
+    return unit.end_ns >= period_ns_ ? UINT64_MAX : by_ns(unit);
   }
 
   void on_end(uint32_t id, uint64_t) override { units_.erase(id); }
@@ -116,10 +129,9 @@ class FewestBytes : public Policy {
   };
 
   uint64_t usual_most_ns() const { return period_ns_ - period_ns_ / 4; }
-  // An eighth of T earlier than necessary, because the checkpoint can come late.
-  uint64_t by_ns(const Unit& unit) const {
-    return std::max(unit.path.at_ns, unit.end_ns - std::min(unit.end_ns, period_ns_ / 8));
-  }
+  uint64_t early_ns() const { return period_ns_ / 8; }
+  // Earlier than necessary, because the checkpoint can come late.
+  uint64_t by_ns(const Unit& unit) const { return unit.end_ns - std::min(unit.end_ns, early_ns()); }
 
   Unit& advance(uint32_t id, uint64_t at_ns) {
     Unit& unit = units_.at(id);

@@ -25,6 +25,8 @@ class Makespan : public Policy {
     unit.set.assign(1, {id, unit.interval, 0});
   }
 
+  void on_skipped(uint32_t id, uint64_t until_ns) override { units_.at(id).path.until_ns = until_ns; }
+
   Tag on_send(uint32_t id, uint64_t at_ns, uint64_t) override {
     Unit& unit = advance(id, at_ns);
     return Tag{unit.path.path_ns, std::make_shared<Needs>(unit.set)};

@@ -9,8 +9,9 @@
 namespace redrive {
 
 struct Path {
-  uint64_t at_ns = 0;    // of the unit's previous event
-  uint64_t path_ns = 0;  // the papers' cp
+  uint64_t at_ns = 0;     // of the unit's previous event
+  uint64_t path_ns = 0;   // the papers' cp
+  uint64_t until_ns = 0;  // the interval lasts until then at least, because a checkpoint was skipped
 
   // A clock that stands still or goes back adds nothing.
   void advance(uint64_t now_ns) {
@@ -21,7 +22,8 @@ struct Path {
 
   // Upper bound of the time that remains in the interval.
   uint64_t remaining_ns(const PolicyParameters& parameters) const {
-    return parameters.checkpoint_period_ns - std::min(parameters.checkpoint_period_ns, at_ns);
+    const uint64_t end_ns = std::max(parameters.checkpoint_period_ns, until_ns);
+    return end_ns - std::min(end_ns, at_ns);
   }
 
   // Whether a path of this length to the next receive could exceed C at the end of the interval.

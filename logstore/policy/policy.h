@@ -67,7 +67,11 @@ class Policy {
   // Events come in an order in which they may have happened: a send before its receive. A new interval of the unit
   // begins; `ended_ns` is the length of the previous one.
   virtual void on_checkpoint(uint32_t unit, uint64_t ended_ns = 0) = 0;
-  // Called right after that if checkpoints are already known, as in an evaluation: the length of the new interval.
+  // A checkpoint that was due was skipped: the interval goes on until this time of it at least. What the policy then
+  // expects of the interval's length is its own; one that comes late is told by its length, once it has come.
+  virtual void on_skipped(uint32_t /*unit*/, uint64_t /*until_ns*/) {}
+  // Called right after on_checkpoint() if checkpoints are already known, as in an evaluation: the length of the new
+  // interval.
   virtual void on_length_known(uint32_t /*unit*/, uint64_t /*length_ns*/) {}
   virtual Tag on_send(uint32_t unit, uint64_t at_ns, uint64_t bytes) = 0;
   virtual Decision on_receive(uint32_t unit, uint64_t at_ns, const Tag& tag, uint64_t bytes) = 0;

@@ -19,9 +19,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kSkippedInterval = 10ms;  // until a checkpoint that was skipped is tried again
-
-constexpr int kShareOfFailures = 20;  // ... or this many times as long as the attempt took, if it failed
+constexpr int kShareOfFailures = 20;  // until a failed checkpoint is tried again: times as long as the attempt took
 
 constexpr auto kClockInterval = 1ms;  // how often a unit's CPU clock is asked whether a checkpoint is due
 
@@ -87,7 +85,7 @@ bool Checkpointer::is_due(Unit& unit) {
   if (images_.copies_alive() >= limits_.copies) {
     // The unit takes none together with others either: as long as one is wanted, no call is served.
     unit.checkpoint_wanted = false;
-    copies_.count_skipped();
+    note_skipped(unit);
     unit.last_clock_check = now + kSkippedInterval;
     return false;
   }
@@ -146,10 +144,11 @@ void Checkpointer::checkpoint(Thread& trigger) {
   // stopped. So is a process whose copy would begin a PID namespace, and end it.
   const bool copied = unit.processes.size() == 1 && !forks_into_namespace(process.pid);
   const auto skip = [&](const std::string& why) {
-    copies_.count_skipped();
     unit.checkpoint_wanted = false;
     const auto now = tracer_.now();
-    unit.last_clock_check = now + std::max<Clock::duration>(kSkippedInterval, kShareOfFailures * (now - stopped_at));
+    const auto until_next = std::max<Clock::duration>(kSkippedInterval, kShareOfFailures * (now - stopped_at));
+    unit.last_clock_check = now + until_next;
+    note_skipped(unit, until_next);
     if (!unit.in_interval && trigger.left_out) {
       unit.checkpoint_first = true;  // at another thread
     } else if (!unit.in_interval) {
@@ -216,6 +215,13 @@ void Checkpointer::store_now(Unit& unit, Thread& trigger, const user_regs_struct
   hand_over(unit, std::move(*job));
   unit.interval_record.pause_ns = static_cast<uint64_t>((tracer_.now() - stopped_at).count());
   writer_.add(unit.interval_record);
+}
+
+void Checkpointer::note_skipped(Unit& unit, Clock::duration until_next) {
+  copies_.count_skipped();
+  if (!unit.in_interval) return;
+  const auto wait_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(until_next).count();
+  messages_.note_skipped(unit.id, unit.clock.interval_ns() + static_cast<uint64_t>(wait_ns));
 }
 
 void Checkpointer::note_end(const Unit& unit) {

@@ -58,6 +58,11 @@ class Checkpointer {
   // it was killed.
   bool begin_joined_interval(Unit& unit, Thread& thread);
 
+  static constexpr Clock::duration kSkippedInterval = std::chrono::milliseconds(10);
+  // Counts a checkpoint that could not be taken, and tells the policy, which may have relied on it. `until_next`: the
+  // time until it is tried again.
+  void note_skipped(Unit& unit, Clock::duration until_next = kSkippedInterval);
+
   // A unit has ended: if it has images, the next one that is stored says so.
   void note_end(const Unit& unit);
 

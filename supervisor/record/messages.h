@@ -91,6 +91,8 @@ class Messages {
 
   // ---- Intervals, and the policy's wishes
   void begin_interval(UnitId unit, uint64_t ended_ns);
+  // A checkpoint that was due was skipped: the interval goes on until this time of it at least.
+  void note_skipped(UnitId unit, uint64_t until_ns) { policy_.on_skipped(unit, until_ns); }
   // Call this when no event of the unit follows. `ended_ns`: the length of its last interval.
   void end_unit(UnitId unit, uint64_t ended_ns);
   bool wants_checkpoint(UnitId unit, uint64_t at_ns) { return policy_.wants_checkpoint(unit, at_ns); }

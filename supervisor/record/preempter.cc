@@ -62,7 +62,7 @@ bool Preempter::preempt(Thread& thread, bool& handled) {
       unit.processes.size() == 1 && process.gate && process.gate->slot() && !forks_into_namespace(process.pid);
   auto captured = capture_.take(unit, thread, false, copied);
   if (!captured) {
-    copies_.count_skipped();
+    checkpointer_.note_skipped(unit);
     return false;
   }
   if (copied) {
@@ -75,7 +75,7 @@ bool Preempter::preempt(Thread& thread, bool& handled) {
     }
     tracer_.set_regs(thread.tid, regs);
     if (!copies_.give(*captured, copy, thread)) {
-      copies_.count_skipped();
+      checkpointer_.note_skipped(unit);
       return false;
     }
   }

@@ -380,6 +380,39 @@ TEST_CASE("fewest-bytes: an interval ends sooner rather than that a message is k
   CHECK(policy->on_receive(2, 0, Tag{165, {}, {}, 1}, 1000).keep == Keep::keep);
 }
 
+TEST_CASE("fewest-bytes: an interval is not to end at once, nor after a checkpoint that was late or skipped") {
+  const auto policy = make("fewest-bytes", {200, 100});
+  for (uint32_t unit : {1, 2, 3}) policy->on_checkpoint(unit);
+  const Tag path{115, {}, {}, 99};  // after any line; 200 at 85, or later if it is received later
+  CHECK(policy->on_receive(1, 0, path, 1000).keep == Keep::drop);
+  const Tag longer{196};
+  CHECK(policy->on_receive(2, 84, longer, 1000).keep == Keep::keep);  // 4 would be left
+  policy->on_checkpoint(1, 86);
+  CHECK(policy->on_receive(1, 0, path, 1000).keep == Keep::keep);
+  policy->on_checkpoint(1, 60);
+  CHECK(policy->on_receive(1, 0, path, 1000).keep == Keep::drop);
+  policy->on_skipped(3, 110);
+  CHECK(policy->on_receive(3, 100, Tag{190}, 1000).keep == Keep::drop);
+  CHECK(policy->on_receive(3, 100, Tag{191}, 1000).keep == Keep::keep);
+}
+
+TEST_CASE(
+    "critical-path and makespan: what remains of an interval is counted to the next checkpoint, if one was skipped") {
+  for (const char* name : {"critical-path", "critical-path-multiplicity", "makespan"}) {
+    CAPTURE(std::string(name));
+    PolicyParameters parameters{200, 100};
+    parameters.cores = 64;  // the work counts little
+    parameters.multiplicity = 9;
+    const auto policy = make(name, parameters);
+    for (uint32_t unit : {1, 2}) policy->on_checkpoint(unit);
+    Tag tag = policy->on_send(2, 50, 1);
+    tag.critical_path_ns = 150;
+    policy->on_skipped(1, 160);
+    CHECK(policy->on_receive(1, 100, tag, 1).keep == Keep::keep);
+    CHECK(policy->on_receive(1, 130, tag, 1).keep == Keep::drop);
+  }
+}
+
 TEST_CASE("fewest-bytes: what was in flight at a line is kept if it would make the next interval's paths too long") {
   const auto policy = make("fewest-bytes", {200, 100});
   for (uint32_t unit : {1, 2}) policy->on_checkpoint(unit);

@@ -146,10 +146,12 @@ uint64_t schedule_ns(const World& world, const EventGraph& events, const Replay&
 }
 
 Complaint check_makespan(const World& world) {
+  if (auto wrong = check_bound(world)) return wrong;
   std::mt19937_64 random(world.events.size());
   const EventGraph events(world);
-  const uint64_t limit_ns = world.limits.critical_path_ns, cores = world.limits.cores;
+  const uint64_t cores = world.limits.cores;
   return check_replays(world, [&](const Replay& replay, EventGraph::RunId run) -> Complaint {
+    const uint64_t limit_ns = world.limits.critical_path_ns + world.units.at(run.first)[run.second].late_ns();
     if (replay.work_ns + replay.path_ns * (cores - 1) > limit_ns * cores) {
       return at(run.first, run.second, "Graham's bound exceeds C");
     }
@@ -226,7 +228,11 @@ Complaint check_breakpoints(const World& world, bool bounds_time) {
   if (world.unsettled > 0) return "receives were not settled";
   const EventGraph events(world);
   std::mt19937_64 random(world.events.size());
-  const uint64_t limit_ns = 2 * world.limits.checkpoint_period_ns;
+  uint64_t period_ns = world.limits.checkpoint_period_ns;
+  for (const auto& [unit, intervals] : world.units) {
+    for (const auto& interval : intervals) period_ns = std::max(period_ns, interval.cpu_ns);
+  }
+  const uint64_t limit_ns = 2 * period_ns;
   for (int count = 0; count < 5; ++count) {
     const Breakpoint breakpoint = random_breakpoint(world, events, random);
     const auto line = recovery_line(world, events, breakpoint);
@@ -269,10 +275,13 @@ const std::vector<Promise> kPromises{
     {"all", check_all},
 };
 
-World run_policy(uint64_t seed, const std::string& policy, bool forces) {
+// A quarter of the executions each: with forced checkpoints as the policy wants them, and without; undisturbed, and
+// disturbed.
+Simulation simulation_of(uint64_t seed) {
   Simulation simulation(seed, false);
-  if (forces) simulation.force_checkpoints();
-  return simulation.run(*make_policy(policy, simulation.limits()).value());
+  if (seed % 2 == 0) simulation.force_checkpoints();
+  if (seed % 4 >= 2) simulation.disturb();
+  return simulation;
 }
 
 // One fault in a policy.
@@ -285,6 +294,8 @@ enum class Bug {
   settles_drop,   // everything that was to be decided later
   no_rule_3,      // ros instead of mrt
   never_resets,   // the policy is not told of checkpoints
+  untold_skips,   // ... of skipped ones
+  never_asks,     // for an early checkpoint
 };
 
 class Buggy : public Policy {
@@ -303,6 +314,9 @@ class Buggy : public Policy {
     const uint32_t count = intervals_[unit]++;
     if (bug_ != Bug::never_resets || count == 0) policy_->on_checkpoint(unit, ended_ns);
   }
+  void on_skipped(uint32_t unit, uint64_t until_ns) override {
+    if (bug_ != Bug::untold_skips) policy_->on_skipped(unit, until_ns);
+  }
   Tag on_send(uint32_t unit, uint64_t at_ns, uint64_t bytes) override {
     Tag tag = policy_->on_send(unit, at_ns, bytes);
     if (bug_ != Bug::forgets_chain) return tag;
@@ -320,7 +334,9 @@ class Buggy : public Policy {
     return decision;
   }
   bool wants_checkpoint(uint32_t unit, uint64_t at_ns) override { return policy_->wants_checkpoint(unit, at_ns); }
-  uint64_t checkpoint_by_ns(uint32_t unit) const override { return policy_->checkpoint_by_ns(unit); }
+  uint64_t checkpoint_by_ns(uint32_t unit) const override {
+    return bug_ == Bug::never_asks ? UINT64_MAX : policy_->checkpoint_by_ns(unit);
+  }
   void on_kept(uint32_t unit, const Tag& tag) override { policy_->on_kept(unit, tag); }
   void on_end(uint32_t unit, uint64_t at_ns) override { policy_->on_end(unit, at_ns); }
   std::vector<Settled> on_settle() override {
@@ -354,33 +370,39 @@ TEST_CASE("promises: every policy but none has one") {
 TEST_CASE("promises: kept on line and off line") {
   for (const auto& promise : kPromises) {
     CAPTURE(std::string(promise.policy));
-    size_t kept = 0, decided = 0, forced = 0, wrong = 0;
+    size_t kept = 0, decided = 0, forced = 0, late = 0, skipped = 0, told_late = 0, wrong = 0;
     for_each_seed(executions(), [&](uint64_t seed) {
-      const World world = run_policy(seed, promise.policy, seed % 2 == 0);
+      Simulation simulation = simulation_of(seed);
+      const World world = simulation.run(*make_policy(promise.policy, simulation.limits()).value());
       const auto complaint = promise.check(world);
       if (complaint && ++wrong <= 3) CHECK_MESSAGE(!complaint, again(seed, complaint));
       kept += world.kept();
       decided += world.decisions.size();
       forced += world.forced;
+      late += world.late();
+      skipped += world.skipped;
+      told_late += world.told_late;
     });
     CHECK_EQ(wrong, 0);
     if (std::getenv("REDRIVE_SEED")) continue;
     CHECK_GT(kept, decided / 100);  // otherwise the simulation is too easy
     if (std::string(promise.policy) != "all") CHECK_LT(kept, decided);
     if (std::string(promise.policy) == "mrt") CHECK_GT(forced, executions());
+    for (const size_t disturbances : {late, skipped, told_late}) CHECK_GT(disturbances, executions());
     if (std::getenv("REDRIVE_EXECUTIONS")) {
       std::cout << promise.policy << ": " << executions() << " executions, " << decided << " receives, " << kept
-                << " kept, " << forced << " checkpoints forced, " << wrong << " executions wrong\n";
+                << " kept, " << told_late << " events told late, " << forced << " checkpoints forced, " << late
+                << " late, " << skipped << " skipped, " << wrong << " executions wrong\n";
     }
   }
 }
 
 TEST_CASE("promises: the checkers find planted bugs") {
   const std::map<std::string, std::vector<Bug>> bugs{
-      {"critical-path", {Bug::drops_some, Bug::forgets_chain, Bug::wider_limits}},
-      {"fewest-bytes", {Bug::drops_some, Bug::forgets_chain, Bug::wider_limits}},
-      {"critical-path-multiplicity", {Bug::drops_some, Bug::forgets_chain, Bug::wider_limits}},
-      {"makespan", {Bug::drops_some, Bug::forgets_chain, Bug::wider_limits}},
+      {"critical-path", {Bug::drops_some, Bug::forgets_chain, Bug::wider_limits, Bug::untold_skips}},
+      {"fewest-bytes", {Bug::drops_some, Bug::forgets_chain, Bug::wider_limits, Bug::untold_skips, Bug::never_asks}},
+      {"critical-path-multiplicity", {Bug::drops_some, Bug::forgets_chain, Bug::wider_limits, Bug::untold_skips}},
+      {"makespan", {Bug::drops_some, Bug::forgets_chain, Bug::wider_limits, Bug::untold_skips}},
       {"replay-set", {Bug::drops_some, Bug::forgets_chain, Bug::wider_limits}},
       {"domino", {Bug::drops_some, Bug::forgets_chain, Bug::never_resets}},
       {"mrt", {Bug::drops_some, Bug::never_forces, Bug::settles_drop, Bug::no_rule_3}},
@@ -391,8 +413,7 @@ TEST_CASE("promises: the checkers find planted bugs") {
     CAPTURE(std::string(promise.policy));
     REQUIRE(bugs.contains(promise.policy));
     const auto check = [&](uint64_t seed, Bug bug) {
-      Simulation simulation(seed, false);
-      simulation.force_checkpoints();
+      Simulation simulation = simulation_of(seed);
       Buggy policy(promise.policy, simulation.limits(), bug);
       return promise.check(simulation.run(policy));
     };

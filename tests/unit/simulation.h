@@ -32,6 +32,11 @@ struct World {
     bool startable = true;
     std::optional<EventRef> birth;
     uint64_t birth_at_ns = 0;
+    // The latest end that the policy may expect: T, or what it asks for; a new one after each checkpoint that is
+    // skipped.
+    std::vector<uint64_t> dues_ns;
+    uint64_t late_ns(size_t due) const { return cpu_ns - std::min(cpu_ns, dues_ns[due]); }
+    uint64_t late_ns() const { return cpu_ns - std::min(cpu_ns, *std::min_element(dues_ns.begin(), dues_ns.end())); }
   };
   // A decision of the policy, and its circumstances.
   struct Decided {
@@ -41,6 +46,8 @@ struct World {
     std::vector<EventRef> senders;
     bool kept = false;
     uint64_t bytes = 0;
+    IntervalIndex interval = 0;
+    size_t due = 0;  // place of the due time that was known, in the interval's dues_ns
   };
   std::vector<Happened> events;
   std::map<UnitId, std::vector<Interval>> units;
@@ -48,10 +55,19 @@ struct World {
   std::map<EventRef, uint64_t> at_ns;  // by event
   std::map<UnitId, EventRef> forks;    // of each unit that was born
   size_t forced = 0;                   // checkpoints that the policy forced
+  size_t skipped = 0;                  // checkpoints that were due
+  size_t told_late = 0;                // events that were told when their unit had gone on
   size_t unsettled = 0;                // receives that were to be decided later, but were not
   bool forks_listed = true;            // forks are dependences of the graph too, so their times are known
   PolicyParameters limits;
 
+  size_t late() const {  // checkpoints
+    size_t count = 0;
+    for (const auto& [unit, intervals] : units) {
+      for (const Interval& interval : intervals) count += interval.late_ns() > 0;
+    }
+    return count;
+  }
   size_t kept() const {
     return static_cast<size_t>(
         std::count_if(decisions.begin(), decisions.end(), [](const Decided& d) { return d.kept; }));
@@ -59,6 +75,8 @@ struct World {
 };
 
 // Makes a random execution, and asks the policy as the recorder does; if it can force checkpoints, as evaluation does.
+// A disturbed execution has what happens while a program is recorded: checkpoints come late or are skipped, and units
+// go on, and are asked for checkpoints, before their latest events are told.
 class Simulation {
  public:
   Simulation(uint64_t seed, bool images_fail, bool late = false)
@@ -77,6 +95,11 @@ class Simulation {
 
   PolicyParameters& limits() { return world_.limits; }
   void force_checkpoints() { forces_ = true; }
+  void disturb() {
+    late_ = below(2) != 0;
+    skips_ = below(2) != 0;
+    batches_ = below(2) != 0;
+  }
 
   World run(Policy& policy) {
     policy_ = &policy;
@@ -97,9 +120,12 @@ class Simulation {
 
  private:
   struct Unit {
-    uint64_t at_ns = 0;
+    uint64_t now_ns = 0;           // its clock
+    uint64_t at_ns = 0;            // ... at the last event that was told
+    std::deque<uint64_t> to_tell;  // ... at its events since then
     EventIndex next_event = 0;
-    uint64_t longest_ns = 0;  // of its interval
+    uint64_t late_ns = 0;        // by which the next checkpoint comes after it is due
+    uint64_t not_before_ns = 0;  // that checkpoint, because one was skipped
     bool checkpoint_soon = false;
     bool ended = false;
   };
@@ -128,12 +154,15 @@ class Simulation {
     const auto id = static_cast<UnitId>(units_.size());
     world_.units[id].push_back({});
     policy_->on_checkpoint(id);
-    limit_interval(id);
+    begin_interval(id);
     return id;
   }
 
   void end(UnitId id) {
-    if (std::exchange(unit_of(id).ended, true)) return;
+    if (unit_of(id).ended) return;
+    tell(id);
+    unit_of(id).ended = true;
+    unit_of(id).at_ns = unit_of(id).now_ns;
     end_interval(id);
     policy_->on_end(id, unit_of(id).at_ns);
     settle();
@@ -156,40 +185,68 @@ class Simulation {
   }
 
   void checkpoint(UnitId id) {
+    tell(id);
+    Unit& unit = unit_of(id);
+    unit.at_ns = unit.now_ns;
     end_interval(id);
-    const EventIndex first = unit_of(id).next_event;
+    const EventIndex first = unit.next_event;
     world_.units[id].push_back({first, first, 0, !images_fail_ || below(3) != 0, std::nullopt, 0});
-    const uint64_t ended_ns = std::exchange(unit_of(id).at_ns, 0);
-    unit_of(id).checkpoint_soon = false;
+    unit.now_ns = 0;
+    const uint64_t ended_ns = std::exchange(unit.at_ns, 0);
+    unit.checkpoint_soon = false;
     policy_->on_checkpoint(id, ended_ns);
     settle();
-    limit_interval(id);
+    begin_interval(id);
   }
 
-  void limit_interval(UnitId id) {
+  void begin_interval(UnitId id) {
     const uint64_t period_ns = world_.limits.checkpoint_period_ns;
-    unit_of(id).longest_ns = period_ns + (late_ ? below(period_ns) : 0);
+    interval_of(id).dues_ns = {period_ns};
+    unit_of(id).late_ns = late_ ? below(below(3) == 0 ? period_ns : period_ns / 8 + 1) : 0;
+    unit_of(id).not_before_ns = 0;
+  }
+
+  // When the policy and T want the next checkpoint. The policy asks an eighth of T early.
+  uint64_t due_ns(UnitId id) {
+    const uint64_t by_ns = policy_->checkpoint_by_ns(id), period_ns = world_.limits.checkpoint_period_ns;
+    if (by_ns >= period_ns) return period_ns;
+    uint64_t& latest_ns = interval_of(id).dues_ns.back();
+    latest_ns = std::min(latest_ns, by_ns + period_ns / 8);
+    return by_ns;
+  }
+
+  // Unless it is skipped.
+  void checkpoint_now(UnitId id) {
+    if (!skips_ || below(4) != 0) return checkpoint(id);
+    ++world_.skipped;
+    Unit& unit = unit_of(id);
+    unit.checkpoint_soon = false;
+    unit.not_before_ns = unit.now_ns + 1 + below(world_.limits.checkpoint_period_ns / 2);
+    interval_of(id).dues_ns.push_back(std::max(world_.limits.checkpoint_period_ns, unit.not_before_ns));
+    policy_->on_skipped(id, unit.not_before_ns);
+    due_ns(id);
   }
 
   // Computes for a while. Checkpoints come at T at the latest, sometimes sooner, and sometimes immediately again.
   void compute(UnitId id) {
     const uint64_t period_ns = world_.limits.checkpoint_period_ns;
     uint64_t more_ns = below(period_ns / (1 + below(8 * pace_)) + 1);
-    if (below(20 * pace_) == 0 || unit_of(id).checkpoint_soon) checkpoint(id);
+    if (below(20 * pace_) == 0 || unit_of(id).checkpoint_soon) checkpoint_now(id);
     spend(id, more_ns);
-    if (grants_ && policy_->wants_checkpoint(id, unit_of(id).at_ns)) checkpoint(id);
+    if (grants_ && policy_->wants_checkpoint(id, unit_of(id).now_ns)) checkpoint_now(id);
   }
 
   void spend(UnitId id, uint64_t more_ns) {
     for (;;) {
+      const uint64_t due = due_ns(id);
       Unit& unit = unit_of(id);
-      const uint64_t until_ns = std::max(unit.at_ns, std::min(unit.longest_ns, policy_->checkpoint_by_ns(id)));
-      if (unit.at_ns + more_ns <= until_ns) break;
-      more_ns -= until_ns - unit.at_ns;
-      unit.at_ns = until_ns;
-      checkpoint(id);
+      const uint64_t until_ns = std::max({unit.now_ns, due + unit.late_ns, unit.not_before_ns});
+      if (unit.now_ns + more_ns <= until_ns) break;
+      more_ns -= until_ns - unit.now_ns;
+      unit.now_ns = until_ns;
+      checkpoint_now(id);
     }
-    unit_of(id).at_ns += more_ns;
+    unit_of(id).now_ns += more_ns;
   }
 
   EventRef happen(UnitId id, std::vector<EventRef> received, bool kept) {
@@ -204,7 +261,7 @@ class Simulation {
 
   bool decide(UnitId id, const std::vector<EventRef>& senders, const Tag& tag, uint64_t bytes, bool birth) {
     auto decision = policy_->on_receive(id, unit_of(id).at_ns, tag, bytes);
-    if (decision.force_checkpoint_first && forces_) {
+    if (decision.force_checkpoint_first && forces_ && !batches_) {
       ++world_.forced;
       if (birth) {
         policy_->on_checkpoint(id);  // nothing has happened in its interval
@@ -217,12 +274,15 @@ class Simulation {
       unit_of(id).checkpoint_soon = true;
       policy_->on_kept(id, tag);
     }
+    due_ns(id);
     if (decision.keep == Keep::later) {
       undecided_ = decision.ticket;
       later_[decision.ticket] = {world_.decisions.size(), std::nullopt, birth ? id : 0};
     }
     const bool kept = decision.keep == Keep::keep;
-    world_.decisions.push_back({world_.events.size(), id, unit_of(id).at_ns, senders, kept, bytes});
+    const auto interval = static_cast<IntervalIndex>(world_.units[id].size() - 1);
+    world_.decisions.push_back({world_.events.size(), id, unit_of(id).at_ns, senders, kept, bytes, interval,
+                                interval_of(id).dues_ns.size() - 1});
     return kept;
   }
 
@@ -291,8 +351,9 @@ class Simulation {
     for (uint64_t rounds = 2 + below(3); rounds > 0; --rounds) {
       for (UnitId id = 1; id <= units_.size(); ++id) {
         receive_all(id, to[id - 1]);
-        const uint64_t most_ns = unit_of(id).longest_ns - unit_of(id).longest_ns / 8;
-        spend(id, most_ns - std::min(most_ns, unit_of(id).at_ns));
+        const uint64_t most_ns = world_.limits.checkpoint_period_ns - world_.limits.checkpoint_period_ns / 8;
+        spend(id, most_ns - std::min(most_ns, unit_of(id).now_ns));
+        unit_of(id).at_ns = unit_of(id).now_ns;
         send(id, to[id % units_.size()], {});
       }
       for (int twice = 0; twice < 2; ++twice) {
@@ -307,6 +368,20 @@ class Simulation {
 
   void step(UnitId id) {
     compute(id);
+    unit_of(id).to_tell.push_back(unit_of(id).now_ns);
+    if (!batches_ || below(4) == 0) tell(id);
+  }
+
+  void tell(UnitId id) {
+    for (Unit& unit = unit_of(id); !unit.to_tell.empty();) {
+      unit.at_ns = unit.to_tell.front();
+      unit.to_tell.pop_front();
+      world_.told_late += unit.at_ns < unit.now_ns;
+      act(id);
+    }
+  }
+
+  void act(UnitId id) {
     if (below(30) == 0 && units_.size() < 12) return fork(id);
     Channel& in = talkative_ ? channel_to(id) : channels_[below(channels_.size())];
     Channel& out = channels_[below(channels_.size())];
@@ -322,10 +397,12 @@ class Simulation {
   std::mt19937_64 random_;
   bool images_fail_;
   bool forces_ = false;
-  bool late_;       // checkpoints come up to T late
-  bool talkative_;  // units receive whenever they can
-  bool grants_;     // checkpoints are taken where the policy only wishes for one
-  uint64_t pace_;   // roughly how many events there are in an eighth of T
+  bool late_;             // checkpoints come up to T late
+  bool skips_ = false;    // ... and some do not come when they are due
+  bool batches_ = false;  // events are told later
+  bool talkative_;        // units receive whenever they can
+  bool grants_;           // checkpoints are taken where the policy only wishes for one
+  uint64_t pace_;         // roughly how many events there are in an eighth of T
   World world_;
   Policy* policy_ = nullptr;
   std::deque<Unit> units_;
@@ -434,16 +511,26 @@ inline std::string at(UnitId unit, IntervalIndex interval, const std::string& wh
   return "interval " + std::to_string(unit) + ":" + std::to_string(interval) + ": " + what;
 }
 
-// The promise of critical-path, as users see it. A late checkpoint delays its own interval by as much, and no other.
+// The promise of critical-path, as users see it. A late checkpoint delays its own interval by as much, and no other;
+// messages that are received after a checkpoint was skipped do not count with the time that was then expected.
 inline Complaint check_bound(const World& world) {
   const EventGraph events(world);
   const auto paths = events.paths(world.events.size());
   for (const auto& [unit, intervals] : world.units) {
     for (IntervalIndex i = 0; i < intervals.size(); ++i) {
       const uint64_t path_ns = events.critical_path(paths, unit, i);
-      const uint64_t late_ns = intervals[i].cpu_ns - std::min(intervals[i].cpu_ns, world.limits.checkpoint_period_ns);
-      if (path_ns > world.limits.critical_path_ns + late_ns) {
+      if (path_ns > world.limits.critical_path_ns + intervals[i].late_ns()) {
         return at(unit, i, "critical path " + std::to_string(path_ns) + " exceeds C");
+      }
+    }
+  }
+  for (const auto& decided : world.decisions) {
+    if (decided.kept) continue;
+    const auto& interval = world.units.at(decided.unit)[decided.interval];
+    for (const auto& sender : decided.senders) {
+      const uint64_t path_ns = paths[events.position(sender)] + interval.cpu_ns - decided.at_ns;
+      if (path_ns > world.limits.critical_path_ns + interval.late_ns(decided.due)) {
+        return at(decided.unit, decided.interval, "received path of " + std::to_string(path_ns) + " exceeds C");
       }
     }
   }
