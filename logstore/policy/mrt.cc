@@ -1,19 +1,35 @@
-// Thoai and Volkert, MRT: for every distributed breakpoint there is a recovery line, made of the latest checkpoint of
-// each unit or the one before, whose replay distance and replay time are at most 2T, however many units there are. ROS
-// is MRT without rule 3: replay distance at most 2T, replay time up to n*T.
+// Thoai and Volkert, MRT and ROS: for every distributed breakpoint there is a recovery line, made of the latest
+// checkpoint of each unit or the one before: replay distance at most 2T. With MRT the replay takes at most 2T, however
+// many units there are; with ROS, whose rule 2 needs to know less, up to 2nT for n units, and nT with its additional
+// rule.
 //
-// Indexes are the paper's, not the unit's count of intervals. A unit that receives from a later index first takes a
-// checkpoint of that index; any other checkpoint goes to the latest index there is; indexes that a unit has skipped
-// count as one with the next. So sender and receiver of a message that is not kept have the same index (rule 1). Rule 2
-// ensures that if one unit replays an interval and needs the other's, both roll back to it.
+// Indexes are the papers', not the unit's count of intervals. A unit that receives from a later index first takes a
+// checkpoint of that index; indexes that it has skipped count as one with the next. So sender and receiver of a message
+// that is not kept have the same index (rule 1).
+//
+// Rule 2 of MRT ensures that if one unit replays an interval and needs the other's, both roll back to it. A message
+// from I(q,i-1) to I(p,i-1) is dropped if (1) C(p,i) -> C(q,i+1), and (2) for each other unit s, C(q,i) -> C(s,i+1)
+// implies C(p,i) -> C(s,i+1).
+//
+// Rule 2 of ROS stands in a paper that was not at hand; ours is derived from what that one is said to promise: it drops
+// the message if (1) C(p,i) -> C(q,i+1), and (2) C(s,i) -> C(q,i+1) for each unit s that needs I(p,i-1): by a chain of
+// messages within index i-1, sent from p, none of which is kept by (1). Proof. A unit rolls back from index i to i-1
+// only if another one, which starts at i-1, needs it; the chain of these ends at a unit s0 whose place is in index i-1.
+// So units with the smallest index never roll back. Let p start at i-1 and need I(q,i-1). If the place of q were behind
+// C(q,i+1), every unit that needs I(p,i-1), and p itself, would have passed its C(s,i), because a breakpoint is closed
+// under happened-before; but s0 has not. So the place of q is in index i at most, and q rolls back by one.
 //
 // Rule 3 keeps a message that was sent later after its sender's checkpoint than it was received after its receiver's: a
-// replay never waits longer for a message than for the receiver itself. The paper's clock continues while a process
-// waits, and checkpoints come by that clock, so such messages are rare. Our clock is CPU time, which stands still. So a
-// unit's time in an index is counted including its waits: it is a path, and at least as long as the sender's time of
-// each message that is not kept. The next checkpoint is due when this time reaches T. What rule 3 keeps is thus decided
-// at the end of an interval: if its path became longer than T nevertheless, every message that made it wait is kept.
-// (If the checkpoint itself came later than T, waits may make the path longer by another eighth.)
+// replay never waits for a message between units that started in the same index. It is the additional rule of ROS too.
+// With it, a replay executes index after index, each within T, and each of these indexes but the first begins with a
+// unit that has rolled back by one, which is not the one with the smallest index: n indexes at most.
+//
+// The papers' clock continues while a process waits, and checkpoints come by that clock, so such messages are rare. Our
+// clock is CPU time, which stands still, and rule 3 keeps many. So mrt-waits, our own variant, counts a unit's time in
+// an index including its waits: it is a path, and at least as long as the sender's time of each message that is not
+// kept. The next checkpoint is due when this time reaches T. What rule 3 keeps is thus decided at the end of an
+// interval: if its path became longer than T nevertheless, every message that made it wait is kept. (If the checkpoint
+// itself came later than T, waits may make the path longer by another eighth.) Its units go to a new index together.
 //
 // Rule 2 for index i depends on what the checkpoints of index i+2 of every unit know. Where the papers broadcast, this
 // object sees all units: it settles index i when all have reached that index or have ended (counted as no coordination
@@ -32,10 +48,16 @@ namespace {
 
 constexpr uint32_t kEnded = UINT32_MAX;
 
+enum class Rule2 { mrt, ros };
+enum class Rule3 { none, by_cpu_time, by_waits };
+
 class Mrt : public Policy {
  public:
-  Mrt(const PolicyParameters& parameters, bool bounds_time)
-      : period_ns_(parameters.checkpoint_period_ns), rule_3_(bounds_time) {}
+  Mrt(const PolicyParameters& parameters, Rule2 rule_2, Rule3 rule_3)
+      : period_ns_(parameters.checkpoint_period_ns),
+        rule_2_(rule_2),
+        rule_3_(rule_3),
+        together_(rule_3 == Rule3::by_waits) {}
 
   void on_checkpoint(uint32_t id, uint64_t ended_ns) override {
     const auto [place, is_new] = units_.try_emplace(id);
@@ -44,7 +66,7 @@ class Mrt : public Policy {
       unit.number = static_cast<uint32_t>(units_.size() - 1);
     } else {
       end_interval(unit, ended_ns);
-      unit.index = std::max({unit.index + 1, unit.forced_index, latest_});
+      unit.index = std::max({unit.index + 1, unit.forced_index, together_ ? latest_ : 0});
     }
     latest_ = std::max(latest_, unit.index);
     unit.forced_index = 0;
@@ -57,7 +79,8 @@ class Mrt : public Policy {
   Tag on_send(uint32_t id, uint64_t at_ns, uint64_t) override {
     Unit& unit = units_.at(id);
     unit.path.advance(at_ns);
-    return Tag{unit.path.path_ns, std::make_shared<Needs>(Needs{{id, unit.index, at_ns}}), unit.clock};
+    const uint64_t since_ns = rule_3_ == Rule3::by_waits ? unit.path.path_ns : at_ns;
+    return Tag{since_ns, std::make_shared<Needs>(Needs{{id, unit.index, at_ns}}), unit.clock};
   }
 
   Decision on_receive(uint32_t id, uint64_t at_ns, const Tag& tag, uint64_t) override {
@@ -70,8 +93,9 @@ class Mrt : public Policy {
     }
     learn(unit, *tag.clock);
     if (earliest->interval < unit.index) return {Keep::keep};
-    unit.path.advance(at_ns);
     const bool waits = tag.critical_path_ns > at_ns;
+    if (waits && rule_3_ == Rule3::by_cpu_time) return {Keep::keep};
+    unit.path.advance(at_ns);
     unit.path.path_ns = std::max(unit.path.path_ns, tag.critical_path_ns);
     auto& waiting = waiting_[unit.index];
     waiting.push_back({next_ticket_, unit.number, waits, {}});
@@ -82,12 +106,12 @@ class Mrt : public Policy {
   void on_kept(uint32_t id, const Tag& tag) override { learn(units_.at(id), *tag.clock); }
 
   // Units go to a new index together, so that fewer messages are in flight from one index to the next.
-  bool wants_checkpoint(uint32_t id, uint64_t) override { return units_.at(id).index < latest_; }
+  bool wants_checkpoint(uint32_t id, uint64_t) override { return together_ && units_.at(id).index < latest_; }
 
   // An eighth earlier than necessary, because checkpoints can come late.
   uint64_t checkpoint_by_ns(uint32_t id) const override {
     const Path& path = units_.at(id).path;
-    if (!rule_3_ || period_ns_ == 0) return UINT64_MAX;
+    if (rule_3_ != Rule3::by_waits || period_ns_ == 0) return UINT64_MAX;
     return path.at_ns + std::max(period_ns_ - period_ns_ / 8, path.path_ns) - path.path_ns;
   }
 
@@ -123,7 +147,7 @@ class Mrt : public Policy {
   void end_interval(Unit& unit, uint64_t at_ns) const {
     unit.path.advance(at_ns);
     const uint64_t limit_ns = at_ns > period_ns_ ? at_ns + period_ns_ / 8 : period_ns_;
-    if (rule_3_ && unit.path.path_ns > limit_ns) unit.too_long.insert(unit.index);
+    if (rule_3_ == Rule3::by_waits && unit.path.path_ns > limit_ns) unit.too_long.insert(unit.index);
   }
 
   static void know(Unit& unit, uint32_t number, uint32_t checkpoints) {
@@ -157,15 +181,20 @@ class Mrt : public Policy {
     }
   }
 
-  // Applies rules 2 and 3 to the messages that were sent and received in an index.
+  // Applies rule 2, and rule 3 if it can be decided only now, to the messages that were sent and received in an index.
   void settle(uint32_t index, const std::vector<Waiting>& receives) {
     const std::vector<Bits> known = known_by_next(index + 1);
+    const std::vector<Bits> needing = rule_2_ == Rule2::ros ? needing_units(receives, known) : std::vector<Bits>();
     std::vector<bool> too_long(units_.size());
     for (auto& [id, unit] : units_) too_long[unit.number] = unit.too_long.erase(index) > 0;
+    const auto may_drop = [&](uint32_t sender, uint32_t receiver) {
+      return rule_2_ == Rule2::ros ? may_drop_ros(known, needing, sender, receiver)
+                                   : may_drop_mrt(known, sender, receiver);
+    };
     for (const Waiting& receive : receives) {
       const bool drop = !(receive.waits && too_long[receive.receiver]) &&
                         std::all_of(receive.senders.begin(), receive.senders.end(),
-                                    [&](uint32_t sender) { return may_drop(known, sender, receive.receiver); });
+                                    [&](uint32_t sender) { return may_drop(sender, receive.receiver); });
       settled_.push_back({receive.ticket, !drop});
     }
   }
@@ -179,15 +208,17 @@ class Mrt : public Policy {
       const bool ended = s.checkpoints.empty();
       for (size_t p = 0; p < known.size(); ++p) {
         const bool knows = ended || (p < s.clock_at_next().size() && s.clock_at_next()[p] > i);
-        if (knows) known[p][s.number / 64] |= uint64_t{1} << s.number % 64;
+        if (knows) add(known[p], s.number);
       }
     }
     return known;
   }
 
-  static bool may_drop(const std::vector<Bits>& known, uint32_t q, uint32_t p) {
+  static bool has(const Bits& bits, uint32_t number) { return (bits[number / 64] >> number % 64 & 1) != 0; }
+  static void add(Bits& bits, uint32_t number) { bits[number / 64] |= uint64_t{1} << number % 64; }
+
+  static bool may_drop_mrt(const std::vector<Bits>& known, uint32_t q, uint32_t p) {
     if (q == p) return true;
-    const auto has = [](const Bits& bits, uint32_t s) { return (bits[s / 64] >> s % 64 & 1) != 0; };
     if (!has(known[p], q)) return false;
     for (size_t word = 0; word < known[p].size(); ++word) {
       uint64_t missing = known[q][word] & ~known[p][word];
@@ -197,8 +228,37 @@ class Mrt : public Policy {
     return true;
   }
 
+  static bool may_drop_ros(const std::vector<Bits>& known, const std::vector<Bits>& needing, uint32_t q, uint32_t p) {
+    if (q == p) return true;
+    for (uint32_t s = 0; s < known.size(); ++s) {
+      if (has(needing[p], s) && !has(known[s], q)) return false;
+    }
+    return true;
+  }
+
+  // For each unit p, the units that need what it does in the index, itself included: those that receive from it, and
+  // those that need these.
+  static std::vector<Bits> needing_units(const std::vector<Waiting>& receives, const std::vector<Bits>& known) {
+    std::vector<Bits> needing(known.size(), Bits((known.size() + 63) / 64));
+    for (uint32_t p = 0; p < known.size(); ++p) add(needing[p], p);
+    for (const Waiting& receive : receives) {
+      for (const uint32_t sender : receive.senders) {
+        if (has(known[receive.receiver], sender)) add(needing[sender], receive.receiver);
+      }
+    }
+    for (uint32_t via = 0; via < known.size(); ++via) {
+      for (uint32_t p = 0; p < known.size(); ++p) {
+        if (!has(needing[p], via)) continue;
+        for (size_t word = 0; word < needing[p].size(); ++word) needing[p][word] |= needing[via][word];
+      }
+    }
+    return needing;
+  }
+
   const uint64_t period_ns_;
-  const bool rule_3_;
+  const Rule2 rule_2_;
+  const Rule3 rule_3_;
+  const bool together_;  // units go to a new index together
   uint32_t latest_ = 0;  // index
   std::unordered_map<uint32_t, Unit> units_;
   std::map<uint32_t, std::vector<Waiting>> waiting_;  // by index
@@ -208,10 +268,20 @@ class Mrt : public Policy {
 
 }  // namespace
 
-std::unique_ptr<Policy> make_mrt(const PolicyParameters& parameters) { return std::make_unique<Mrt>(parameters, true); }
+std::unique_ptr<Policy> make_mrt(const PolicyParameters& parameters) {
+  return std::make_unique<Mrt>(parameters, Rule2::mrt, Rule3::by_cpu_time);
+}
+
+std::unique_ptr<Policy> make_mrt_waits(const PolicyParameters& parameters) {
+  return std::make_unique<Mrt>(parameters, Rule2::mrt, Rule3::by_waits);
+}
 
 std::unique_ptr<Policy> make_ros(const PolicyParameters& parameters) {
-  return std::make_unique<Mrt>(parameters, false);
+  return std::make_unique<Mrt>(parameters, Rule2::ros, Rule3::none);
+}
+
+std::unique_ptr<Policy> make_ros_nt(const PolicyParameters& parameters) {
+  return std::make_unique<Mrt>(parameters, Rule2::ros, Rule3::by_cpu_time);
 }
 
 }  // namespace redrive

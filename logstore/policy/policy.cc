@@ -17,7 +17,9 @@ std::unique_ptr<Policy> make_makespan(const PolicyParameters& parameters);
 std::unique_ptr<Policy> make_replay_set(const PolicyParameters& parameters);
 std::unique_ptr<Policy> make_domino(const PolicyParameters& parameters);
 std::unique_ptr<Policy> make_mrt(const PolicyParameters& parameters);
+std::unique_ptr<Policy> make_mrt_waits(const PolicyParameters& parameters);
 std::unique_ptr<Policy> make_ros(const PolicyParameters& parameters);
+std::unique_ptr<Policy> make_ros_nt(const PolicyParameters& parameters);
 std::unique_ptr<Policy> make_all(const PolicyParameters& parameters);
 std::unique_ptr<Policy> make_none(const PolicyParameters& parameters);
 
@@ -38,7 +40,9 @@ const std::vector<PolicyInfo>& policies() {
       {"mrt",
        "keep what a replay of 2T from a recovery line at most 2T before any breakpoint needs (Thoai and Volkert)", 0,
        make_mrt},
-      {"ros", "like mrt, without a limit on the replay's time", 0, make_ros},
+      {"mrt-waits", "like mrt, with a clock that goes on while a unit waits, and checkpoints by it", 0, make_mrt_waits},
+      {"ros", "like mrt, with a replay of 2nT for n units (rule 2 is derived)", 0, make_ros},
+      {"ros-nt", "like ros, with a replay of nT", 0, make_ros_nt},
       {"all", "keep every message: any interval replays alone", 0, make_all},
       {"none", "keep no message, only order and hashes: smallest trace, unbounded replay", 0, make_none},
   };

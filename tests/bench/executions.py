@@ -1,6 +1,6 @@
 """An independent look at a recorded execution: read from its catalog, decided and measured by the papers' definitions alone.
 
-Shares no code with redrive, so that what `redrive evaluate` says can be held against it. An execution is its units' beginnings, sends and
+Shares no code with redrive, and has the papers' rules and nothing else, so that what `redrive evaluate` says can be held against it. An execution is its units' beginnings, sends and
 receives, in an order in which they may have happened; times are CPU time of the unit, in nanoseconds. `Decided` says where intervals begin and
 which payloads are kept: as recorded, or by one of the policies here, with a checkpoint after every T."""
 import bisect
@@ -234,48 +234,28 @@ class CriticalPath:
 
 
 class Mrt:
-    """Thoai and Volkert's three rules; ROS without the third. The clock of the third is CPU time, and time that the unit waits for messages of
-    its index: with it the next checkpoint comes, before it is at `period`. Where it gets longer all the same, rule 3 keeps all that was waited for."""
+    """Thoai and Volkert's three rules; each process has a checkpoint after every T of its own, and sooner if a message comes from a later index.
+    Without the third: for processes that all take their checkpoints at moments of one clock, since a message takes time."""
 
-    def __init__(self, rule_3=True, period=None):
-        self.rule_3, self.period, self.index, self.forced = rule_3, period, {}, {}
-        self.elapsed, self.before = {}, {}                # of each unit: that clock, and its CPU time then
-        self.too_long, self.latest = set(), 0             # (unit, index); index
-        self.clock = {}                                  # of each unit: the latest index that it knows of each unit's checkpoints
+    def __init__(self, rule_3=True):
+        self.rule_3, self.index, self.forced = rule_3, {}, {}
+        self.clock = {}                                   # of each unit: the latest index that it knows of each unit's checkpoints
         self.checkpoints = collections.defaultdict(list)  # of each unit: (index, clock)
         self.tags, self.waiting = {}, []
 
     def on_checkpoint(self, unit, ended):
-        if unit in self.index:
-            self.end(unit, ended)
-        index = max(self.index[unit] + 1, self.forced.pop(unit, 0), self.latest) if unit in self.index else 0
-        self.latest = max(self.latest, index)
-        self.elapsed[unit] = self.before[unit] = 0
-        self.index[unit] = index
-        self.clock[unit] = {**self.clock.get(unit, {}), unit: index}
-        self.checkpoints[unit].append((index, self.clock[unit]))
-
-    def advance(self, unit, at):
-        self.elapsed[unit] += at - self.before[unit]
-        self.before[unit] = at
-
-    def end(self, unit, at):
-        self.advance(unit, at)
-        limit = at + self.period // 8 if self.period and at > self.period else self.period
-        if self.rule_3 and self.period and self.elapsed[unit] > limit:
-            self.too_long.add((unit, self.index[unit]))
+        self.index[unit] = max(self.index[unit] + 1, self.forced.pop(unit, 0)) if unit in self.index else 0
+        self.clock[unit] = {**self.clock.get(unit, {}), unit: self.index[unit]}
+        self.checkpoints[unit].append((self.index[unit], self.clock[unit]))
 
     def wants_checkpoint(self, unit):
-        return self.index[unit] < self.latest
+        return False
 
     def checkpoint_by(self, unit):
-        if not self.rule_3 or not self.period:
-            return float("inf")
-        return self.before[unit] + max(0, self.period - self.period // 8 - self.elapsed[unit])
+        return float("inf")
 
     def on_send(self, index, unit, at):
-        self.advance(unit, at)
-        self.tags[index] = (unit, self.index[unit], self.elapsed[unit], self.clock[unit])
+        self.tags[index] = (unit, self.index[unit], at, self.clock[unit])
 
     def must_checkpoint(self, unit, senders):
         latest = max(self.tags[sender][1] for sender in senders)
@@ -291,21 +271,15 @@ class Mrt:
                 self.clock[unit] = {other: max(self.clock[unit].get(other, -1), clock.get(other, -1)) for other in units}
         if any(sent < self.index[unit] for _, sent, _, _ in tags):
             return True
-        self.advance(unit, at)
-        latest = max(since for _, _, since, _ in tags)
-        self.elapsed[unit] = max(self.elapsed[unit], latest)
-        self.waiting.append((index, unit, self.index[unit], {sender for sender, *_ in tags}, latest > at))
+        if self.rule_3 and max(since for _, _, since, _ in tags) > at:
+            return True
+        self.waiting.append((index, unit, self.index[unit], {sender for sender, *_ in tags}))
         return False
 
     def settle(self, kept, ended):
-        """Rules 2 and 3 of all that rule 1 has not kept: now that all is known."""
+        """Rule 2 of all that the others have not kept: now that all is known."""
         known = {}
-        for unit, at in ended.items():
-            self.end(unit, at)
-        for index, unit, interval, senders, waited in self.waiting:
-            if waited and (unit, interval) in self.too_long:
-                kept[index] = True
-                continue
+        for index, unit, interval, senders in self.waiting:
             i = interval + 1
             if i not in known:
                 known[i] = self.known_by_next(i)

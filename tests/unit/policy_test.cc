@@ -1,6 +1,7 @@
 // Logging policies, decision by decision. Their promises over whole executions: simulation_test.cc.
 #include "logstore/policy/policy.h"
 
+#include <map>
 #include <set>
 
 #include "tests/unit/unit_test.h"
@@ -35,7 +36,7 @@ TEST_CASE("every listed policy can be made by its name") {
     CHECK(make_policy(policy.name, {kC, kT}));
   }
   CHECK_EQ(names, std::set<std::string>{"critical-path", "fewest-bytes", "critical-path-multiplicity", "makespan",
-                                        "replay-set", "domino", "mrt", "ros", "all", "none"});
+                                        "replay-set", "domino", "mrt", "mrt-waits", "ros", "ros-nt", "all", "none"});
   CHECK_EQ(std::string(policies().front().name), kDefaultPolicy);
 }
 
@@ -46,7 +47,7 @@ TEST_CASE("an unknown policy is a usage error that names the known ones") {
   CHECK_EQ(made.error().message,
            "unknown policy 'best' (choose from fewest-bytes, critical-path, critical-path-multiplicity, makespan, "
            "replay-set, domino, "
-           "mrt, ros, all, none)");
+           "mrt, mrt-waits, ros, ros-nt, all, none)");
 }
 
 TEST_CASE("join is associative, commutative and idempotent") {
@@ -257,21 +258,42 @@ TEST_CASE("mrt: rule 1 keeps, a later index forces a checkpoint first") {
   const Tag early = policy->on_send(1, 1, 1);
   CHECK(policy->on_receive(2, 2, early, 1).keep == Keep::later);
   policy->on_checkpoint(1, 3);
-  CHECK(policy->wants_checkpoint(2, 3));
-  CHECK_FALSE(policy->wants_checkpoint(1, 0));
+  CHECK_FALSE(policy->wants_checkpoint(2, 3));
   const auto forced = policy->on_receive(2, 3, policy->on_send(1, 0, 1), 1);
   CHECK(forced.keep == Keep::keep);
   CHECK(forced.force_checkpoint_first);
   policy->on_checkpoint(2, 3);
-  CHECK_FALSE(policy->wants_checkpoint(2, 0));
   CHECK(policy->on_receive(2, 0, early, 1).keep == Keep::keep);  // rule 1
 }
 
+TEST_CASE("mrt: rule 3 keeps what was sent later after its checkpoint than it was received; ros does not") {
+  for (const char* name : {"mrt", "ros-nt", "ros"}) {
+    CAPTURE(std::string(name));
+    const auto policy = make(name, {160, 80});
+    for (uint32_t unit : {1, 2}) policy->on_checkpoint(unit);
+    const Tag tag = policy->on_send(1, 60, 1);
+    CHECK(policy->on_receive(2, 60, tag, 1).keep == Keep::later);
+    CHECK_EQ(policy->checkpoint_by_ns(2), UINT64_MAX);
+    const Keep waited = std::string(name) == "ros" ? Keep::later : Keep::keep;
+    CHECK(policy->on_receive(2, 59, tag, 1).keep == waited);
+  }
+}
+
+TEST_CASE("mrt-waits: units go to a new index together") {
+  const auto policy = make("mrt-waits");
+  for (uint32_t unit : {1, 2}) policy->on_checkpoint(unit);
+  policy->on_checkpoint(1, 3);
+  CHECK(policy->wants_checkpoint(2, 3));
+  CHECK_FALSE(policy->wants_checkpoint(1, 0));
+  policy->on_checkpoint(2, 3);
+  CHECK_FALSE(policy->wants_checkpoint(2, 0));
+}
+
 // Unit 2 receives at 1 what unit 1 has sent at 60 of its 80: they tell each other of that before the next checkpoints.
-TEST_CASE("mrt: rule 3 counts the time of waiting, and keeps what made an interval longer than T") {
+TEST_CASE("mrt-waits: rule 3 counts the time of waiting, and keeps what made an interval longer than T") {
   for (const uint64_t length : {20, 60}) {
     CAPTURE(length);
-    const auto policy = make("mrt", {160, 80});
+    const auto policy = make("mrt-waits", {160, 80});
     for (uint32_t unit : {1, 2}) policy->on_checkpoint(unit);
     CHECK_EQ(policy->checkpoint_by_ns(2), 70);
     const auto waited = policy->on_receive(2, 1, policy->on_send(1, 60, 1), 1);
@@ -307,6 +329,30 @@ TEST_CASE("mrt: rule 2 settles when all units are two checkpoints on") {
     REQUIRE_EQ(settled.size(), 1);
     CHECK_EQ(settled[0].ticket, asked.ticket);
     CHECK_EQ(settled[0].keep, !answered);
+  }
+}
+
+// Unit 1 sends to 2, which sends to 3, all in their first intervals; 1 is told of the next checkpoint of some before
+// its own next but one. If 1 is past that while 3 is still in its first interval, 3 needs 2's first, and with it 1's.
+TEST_CASE("ros: keeps what is needed by a unit that the sender does not know to be in its next interval") {
+  for (const bool three_told : {false, true}) {
+    CAPTURE(three_told);
+    const auto policy = make("ros");
+    for (uint32_t unit : {1, 2, 3}) policy->on_checkpoint(unit);
+    const auto first = policy->on_receive(2, 1, policy->on_send(1, 1, 1), 1);
+    const auto second = policy->on_receive(3, 2, policy->on_send(2, 2, 1), 1);
+    REQUIRE(first.keep == Keep::later);
+    REQUIRE(second.keep == Keep::later);
+    for (uint32_t unit : {1, 2, 3}) policy->on_checkpoint(unit, 3);
+    const auto tells = [&](uint32_t from, uint32_t to) { policy->on_receive(to, 1, policy->on_send(from, 1, 1), 1); };
+    tells(2, 1);
+    tells(3, 2);
+    if (three_told) tells(3, 1);
+    for (uint32_t unit : {1, 2, 3}) policy->on_checkpoint(unit, 3);
+    std::map<uint64_t, bool> kept;
+    for (const auto& settled : policy->on_settle()) kept[settled.ticket] = settled.keep;
+    CHECK_EQ(kept.at(first.ticket), !three_told);
+    CHECK_FALSE(kept.at(second.ticket));
   }
 }
 

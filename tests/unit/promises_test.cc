@@ -224,7 +224,48 @@ uint64_t distance_ns(const World& world, const EventGraph& events, IntervalIndex
   return sum_ns;
 }
 
-Complaint check_breakpoints(const World& world, bool bounds_time) {
+// The papers' index of each event's interval, of units that take their checkpoints independently.
+std::vector<uint32_t> indexes(const World& world, const EventGraph& events) {
+  struct Unit {
+    IntervalIndex interval = 0;
+    uint32_t index = 0, next = 0;  // the least that the next interval has
+  };
+  std::map<UnitId, Unit> units;
+  std::vector<uint32_t> out;
+  for (const auto& event : world.events) {
+    const auto [place, is_new] = units.try_emplace(event.unit);
+    Unit& unit = place->second;
+    const auto& intervals = world.units.at(event.unit);
+    const auto fork = world.forks.find(event.unit);
+    if (is_new && fork != world.forks.end()) unit.next = out[events.position(fork->second)];
+    if (is_new && intervals.front().forced) unit.index = unit.next;
+    for (; unit.interval < event.interval; ++unit.interval) unit.index = std::max(unit.index + 1, unit.next);
+    for (const auto& sender : event.received) unit.next = std::max(unit.next, out[events.position(sender)]);
+    const auto& interval = intervals[event.interval];
+    if (interval.forced && event.event == interval.first_event) unit.index = std::max(unit.index, unit.next);
+    out.push_back(unit.index);
+  }
+  return out;
+}
+
+// Units whose places have the smallest index do not roll back.
+Complaint check_smallest(const World& world, const EventGraph& events, const std::vector<uint32_t>& indexes,
+                         const Breakpoint& breakpoint, const std::map<UnitId, IntervalIndex>& line) {
+  uint32_t smallest = UINT32_MAX;
+  for (const auto& [unit, end] : breakpoint) smallest = std::min(smallest, indexes[events.position({unit, end - 1})]);
+  for (const auto& [unit, end] : breakpoint) {
+    const size_t last = events.position({unit, end - 1});
+    if (indexes[last] == smallest && world.events[last].interval != line.at(unit)) {
+      return "unit " + std::to_string(unit) + " rolls back from the smallest index";
+    }
+  }
+  return std::nullopt;
+}
+
+// How long the replay of a breakpoint of n units may take, in T.
+enum class Time { two, two_with_waits, two_n, n };
+
+Complaint check_breakpoints(const World& world, Time time) {
   if (world.unsettled > 0) return "receives were not settled";
   const EventGraph events(world);
   std::mt19937_64 random(world.events.size());
@@ -232,10 +273,18 @@ Complaint check_breakpoints(const World& world, bool bounds_time) {
   for (const auto& [unit, intervals] : world.units) {
     for (const auto& interval : intervals) period_ns = std::max(period_ns, interval.cpu_ns);
   }
-  const uint64_t limit_ns = 2 * period_ns;
+  const bool is_late = period_ns > world.limits.checkpoint_period_ns;
+  const uint64_t waits_ns = time == Time::two_with_waits && is_late ? world.limits.checkpoint_period_ns / 8 : 0;
+  const bool is_ros = time == Time::two_n || time == Time::n;
+  const auto index_of = is_ros ? indexes(world, events) : std::vector<uint32_t>();
   for (int count = 0; count < 5; ++count) {
     const Breakpoint breakpoint = random_breakpoint(world, events, random);
     const auto line = recovery_line(world, events, breakpoint);
+    if (is_ros) {
+      if (auto wrong = check_smallest(world, events, index_of, breakpoint, line)) return wrong;
+    }
+    const uint64_t factor = is_ros ? breakpoint.size() * (time == Time::two_n ? 2 : 1) : 2;
+    const uint64_t limit_ns = factor * (period_ns + waits_ns);
     std::map<EventRef, uint64_t> path;
     for (const auto& happened : world.events) {
       const EventRef event{happened.unit, happened.event};
@@ -243,7 +292,7 @@ Complaint check_breakpoints(const World& world, bool bounds_time) {
       if (start == line.end() || event.event >= breakpoint.at(event.unit) || happened.interval < start->second)
         continue;
       const uint64_t here_ns = distance_ns(world, events, start->second, event);
-      if (here_ns > limit_ns) return "replay distance " + std::to_string(here_ns) + " exceeds 2T";
+      if (here_ns > 2 * period_ns) return "replay distance " + std::to_string(here_ns) + " exceeds 2T";
       const auto& first = world.units.at(event.unit)[start->second];
       uint64_t& path_ns = path[event] = here_ns;
       if (event.event > first.first_event) {
@@ -253,7 +302,9 @@ Complaint check_breakpoints(const World& world, bool bounds_time) {
         path_ns += path.at(*first.birth);
       }
       for (const auto& sender : happened.unlogged) path_ns = std::max(path_ns, path.at(sender));
-      if (bounds_time && path_ns > limit_ns) return "replay time " + std::to_string(path_ns) + " exceeds 2T";
+      if (path_ns > limit_ns) {
+        return "replay time " + std::to_string(path_ns) + " exceeds " + std::to_string(factor) + " T";
+      }
     }
   }
   return std::nullopt;
@@ -270,8 +321,10 @@ const std::vector<Promise> kPromises{
     {"makespan", check_makespan},
     {"replay-set", check_set_bound},
     {"domino", check_domino},
-    {"mrt", [](const World& world) { return check_breakpoints(world, true); }},
-    {"ros", [](const World& world) { return check_breakpoints(world, false); }},
+    {"mrt", [](const World& world) { return check_breakpoints(world, Time::two); }},
+    {"mrt-waits", [](const World& world) { return check_breakpoints(world, Time::two_with_waits); }},
+    {"ros", [](const World& world) { return check_breakpoints(world, Time::two_n); }},
+    {"ros-nt", [](const World& world) { return check_breakpoints(world, Time::n); }},
     {"all", check_all},
 };
 
@@ -292,7 +345,7 @@ enum class Bug {
   wider_limits,   // each parameter is slightly larger than requested
   never_forces,   // a checkpoint
   settles_drop,   // everything that was to be decided later
-  no_rule_3,      // ros instead of mrt
+  no_rule_3,      // ros instead of another one
   never_resets,   // the policy is not told of checkpoints
   untold_skips,   // ... of skipped ones
   never_asks,     // for an early checkpoint
@@ -406,7 +459,9 @@ TEST_CASE("promises: the checkers find planted bugs") {
       {"replay-set", {Bug::drops_some, Bug::forgets_chain, Bug::wider_limits}},
       {"domino", {Bug::drops_some, Bug::forgets_chain, Bug::never_resets}},
       {"mrt", {Bug::drops_some, Bug::never_forces, Bug::settles_drop, Bug::no_rule_3}},
+      {"mrt-waits", {Bug::drops_some, Bug::never_forces, Bug::settles_drop, Bug::no_rule_3}},
       {"ros", {Bug::drops_some, Bug::never_forces, Bug::settles_drop}},
+      {"ros-nt", {Bug::drops_some, Bug::never_forces, Bug::settles_drop, Bug::no_rule_3}},
       {"all", {Bug::drops_some}},
   };
   for (const auto& promise : kPromises) {

@@ -30,6 +30,7 @@ struct World {
     EventIndex first_event = 0, end_event = 0;
     uint64_t cpu_ns = 0;
     bool startable = true;
+    bool forced = false;  // by the policy, for the first event
     std::optional<EventRef> birth;
     uint64_t birth_at_ns = 0;
     // The latest end that the policy may expect: T, or what it asks for; a new one after each checkpoint that is
@@ -190,7 +191,7 @@ class Simulation {
     unit.at_ns = unit.now_ns;
     end_interval(id);
     const EventIndex first = unit.next_event;
-    world_.units[id].push_back({first, first, 0, !images_fail_ || below(3) != 0, std::nullopt, 0});
+    world_.units[id].push_back({.first_event = first, .end_event = first, .startable = !images_fail_ || below(3) != 0});
     unit.now_ns = 0;
     const uint64_t ended_ns = std::exchange(unit.at_ns, 0);
     unit.checkpoint_soon = false;
@@ -268,6 +269,7 @@ class Simulation {
       } else {
         checkpoint(id);
       }
+      interval_of(id).forced = true;
       decision = policy_->on_receive(id, unit_of(id).at_ns, tag, bytes);
     }
     if (decision.force_checkpoint_first) {
