@@ -41,6 +41,7 @@ class Row:
     supervisor: float = None
     options: tuple = ("--bound", "2s")
     cpu: float = None   # of all, the supervisor's included, times natively
+    event_bytes: float = None  # of the trace for each event, without copies of files
 
 
 DEFAULT_BOUND = ()
@@ -57,16 +58,16 @@ def server_row(script):
 ROWS = {
     "dd": Row("600k reads, 600k writes of 64 bytes", 1.5, 0.3),
     "pipe": Row("ping-pong of 64 bytes, 100k each", 1.3, 0.5),
-    "unix": Row("the same", 1.3, 0.5),
+    "unix": Row("the same", 1.3, 0.5, event_bytes=6),
     "tcp": Row("the same", 1.3, 0.5),
-    "ring": Row("OpenMPI, 4 ranks, TCP: a token goes round", 1.15, 1.0, 15, DEFAULT_BOUND),
+    "ring": Row("OpenMPI, 4 ranks, TCP: a token goes round", 1.15, 1.0, 15, DEFAULT_BOUND, event_bytes=10),
     "ring 2s": Row("the same, `--bound 2s`", 1.3, None, 15),
-    "jacobi": Row("OpenMPI, 4 ranks, TCP: a stencil with halos", 1.15, 1.0, 15, DEFAULT_BOUND),
+    "jacobi": Row("OpenMPI, 4 ranks, TCP: a stencil with halos", 1.15, 1.0, 15, DEFAULT_BOUND, event_bytes=10),
     "jacobi 2s": Row("the same, `--bound 2s`", 1.3, None, 15),
     "jacobi started": Row("the same with nothing set: natively ranks share memory"),
-    "fft": Row("OpenMPI, 4 ranks, TCP: transposes, all to all", 1.15, 1.0, 15, DEFAULT_BOUND),
+    "fft": Row("OpenMPI, 4 ranks, TCP: transposes, all to all", 1.15, 1.0, 15, DEFAULT_BOUND, event_bytes=10),
     "fft 2s": Row("the same, `--bound 2s`", 1.3, None, 15),
-    "redis": Row("redis-benchmark, 20 clients, get and set", 1.25, 0.8, 15),
+    "redis": Row("redis-benchmark, 20 clients, get and set", 1.25, 0.8, 15, event_bytes=10),
     "nginx": Row("2 workers, ab with 8 clients", 1.25, 0.8),
     "make -j2": Row("a C project", 1.5, 1.5),
     "exec": Row("500 x fork and exec of /bin/true", 2.0),
@@ -198,10 +199,12 @@ class Bench:
         native_s, recorded_s = median(native, "seconds"), median(recorded, "seconds")
         intervals, opening_s = replay["intervals"], replay["opening_s"]
         once_s = opening_s + sum((i["seconds"] - opening_s) / i["replay_set_size"] for i in intervals)
+        copies = sum(path.stat().st_size for path in (self.trace / "files").iterdir())
         result = {"row": name, "work": row.work, "native_s": native_s, "recorded_s": recorded_s, "ratio": recorded_s / native_s,
                   "native_runs_s": [run.seconds for run in native], "recorded_runs_s": [run.seconds for run in recorded],
                   "pinned": pinned, "limit": row.record, "cpu_ratio": cpu_s(recorded) / max(0.01, cpu_s(native)), "cpu_limit": row.cpu,
-                  "trace_bytes": stats["trace_bytes"],
+                  "trace_bytes": stats["trace_bytes"], "copies_bytes": copies, "event_bytes_limit": row.event_bytes,
+                  "event_bytes": (stats["trace_bytes"] - copies) / stats["events"],
                   "supervisor_percent": 100 * median(recorded, "own_cpu_s") / max(0.01, median(recorded, "children_cpu_s")),
                   "supervisor_limit": row.supervisor, "peak_bytes": max(run.peak_bytes for run in recorded),
                   "trace_bytes_per_s": stats["trace_bytes"] / recorded_s, "messages": stats["messages"],
@@ -359,6 +362,7 @@ def exceeded(row):
     """What of a row is over its limit."""
     over = {"recording": row.get("limit") and row["ratio"] > row["limit"],
             "replay": row.get("replay_limit") and row["whole_ratio"] > row["replay_limit"],
+            "bytes": row.get("event_bytes_limit") and row["event_bytes"] > row["event_bytes_limit"],
             "CPU": row.get("cpu_limit") and row["cpu_ratio"] > row["cpu_limit"],
             "supervisor": row.get("supervisor_limit") and row["supervisor_percent"] > row["supervisor_limit"],
             "pause": "pause_max_s" in row and row["pause_median_s"] > row["limit_s"],

@@ -46,6 +46,11 @@ def cost_cells(row):
             number(row["cpu_ratio"]), number(row["cpu_limit"]), size_of(row["trace_bytes"])]
 
 
+def bytes_cells(row):
+    return [f"{row['events']:,}", f"{row['messages']:,}", f"{row['event_bytes']:.1f}", number(row["event_bytes_limit"], 0), size_of(row["copies_bytes"]),
+            size_of(row["trace_bytes"])]
+
+
 def replay_cells(row):
     return [f"{row['replay_ratio']:.2f}", f"{row['whole_ratio']:.2f}", number(row["replay_limit"]), f"{row['replay_once_ratio']:.2f}",
             f"{row['replay_set_mean']:.1f}", f"{row['replay_max_s']:.2f} s"]
@@ -74,6 +79,7 @@ def long_cells(row):
 # Of README.md, in its order: what a row must have to be in the table, the table's columns, and the row's cells.
 TABLES = {
     "recording": ("ratio", ["work", "native", "recorded", "ratio", "aim", "own CPU", "aim", "peak", "trace/s", "logged", "CPU", "aim", "trace"], cost_cells),
+    "bytes": ("event_bytes", ["events", "messages", "bytes an event", "aim", "copies of files", "trace"], bytes_cells),
     "replay": ("replay_ratio", ["replay", "whole", "aim", "once", "set", "max"], replay_cells),
     "pause": ("pause_max_s", ["bare fork", "median", "longest", "aim"], pause_cells),
     "long": ("growth_bytes", ["recorded", "units", "events", "first quarter", "last quarter", "peak", "may grow by"], long_cells),
