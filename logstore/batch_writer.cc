@@ -6,7 +6,7 @@
 namespace redrive {
 namespace {
 
-constexpr int kEventLevel = 1;
+constexpr int kEventLevel = 4;  // DESIGN.md
 constexpr size_t kOpenFiles = 256;  // make -j has thousands of units, a process has 1024 descriptors
 constexpr size_t kSpareRows = 8;
 
