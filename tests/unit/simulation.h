@@ -191,7 +191,9 @@ class Simulation {
     unit.at_ns = unit.now_ns;
     end_interval(id);
     const EventIndex first = unit.next_event;
-    world_.units[id].push_back({.first_event = first, .end_event = first, .startable = !images_fail_ || below(3) != 0});
+    World::Interval& begun = world_.units[id].emplace_back();
+    begun.first_event = begun.end_event = first;
+    begun.startable = !images_fail_ || below(3) != 0;
     unit.now_ns = 0;
     const uint64_t ended_ns = std::exchange(unit.at_ns, 0);
     unit.checkpoint_soon = false;
