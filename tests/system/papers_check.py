@@ -75,6 +75,7 @@ def mrt(ctx):
 @test("papers/evaluate")
 def evaluate(ctx):
     record(ctx, mpi.job(ctx.options, "det", 300, 1))  # ranks are started by exec: times of forks are estimates
+    ctx.expect_status(ctx.redrive("catalog", ctx.trace), 0)
     execution = executions.read(ctx.trace)
     period_us = max(execution.end.values()) // 10_000
     limits = ("--checkpoint-period", f"{period_us}us", "--critical-path", f"{2 * period_us}us")
