@@ -256,6 +256,7 @@ Result<int> record(const RecordOptions& options) {
     const bool promises = options.tuning == TuningRule::promise && !options.virtual_checkpoints;
     if (promises && !options.checkpoint_period_s) limits.restore_budget_s = options.bound_s - tuning.restore_s;
     limits.in_process = options.in_process;
+    limits.independent_checkpoints = options.independent_checkpoints;
     limits.processors = options.processors;
     limits.processors_seen = options.processors_seen;
     limits.virtual_checkpoints = options.virtual_checkpoints;
@@ -294,7 +295,8 @@ Result<int> record_behind_front(const RecordOptions& options) {
 constexpr CommandText kText{
     "record",
     "redrive record [-o DIR] [--bound D | --virtual] [--tuning RULE] [--policy P] [--critical-path C] "
-    "[--checkpoint-period T] [--set-bound N] [--multiplicity M] [--approximate] [--cores J] [--processors N] "
+    "[--checkpoint-period T] [--placement P] [--set-bound N] [--multiplicity M] [--approximate] [--cores J] "
+    "[--processors N] "
     "[--processors-seen N] [--interception TIER] [--transport T] [--no-repair] [--require-bound] [--self-check] "
     "[--wait] [--] CMD ...",
     "run a command and record it with everything it starts",
@@ -321,6 +323,9 @@ class RecordCommand : public CommandWith<RecordOptions> {
                        [&o](double s) { o.critical_path_s = s; });
     arguments.duration("--checkpoint-period", "T", "longest CPU time between checkpoints of a unit (C/2)",
                        [&o](double s) { o.checkpoint_period_s = s; });
+    arguments.choice("--placement", "P", "how units take checkpoints: aligned, independent (aligned)",
+                     {"aligned", "independent"},
+                     [&o](const std::string& text) { o.independent_checkpoints = text == "independent"; });
     add_policy(arguments, o.policy, o.policy, o.parameters);
     arguments.flag("--virtual", o.virtual_checkpoints,
                    "only note checkpoints and keep no payloads; redrive prepare does the rest");

@@ -23,6 +23,7 @@ struct RecordOptions {
   std::optional<double> checkpoint_period_s;  // T; nullopt: C/2
   PolicyParameters parameters;                // all except C and T
   bool in_process = true;                     // serve calls inside the program where possible
+  bool independent_checkpoints = false;       // units do not take theirs together
   unsigned processors = 0;                    // on which the programs may run; 0: all
   unsigned processors_seen = 0;               // that the programs see; 0: those that exist
   bool virtual_checkpoints = false;           // the first of four phases: `prepare` does the rest

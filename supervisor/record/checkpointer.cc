@@ -96,6 +96,7 @@ bool Checkpointer::is_due(Unit& unit) {
 // checkpoint is half due take it when another one does: from then on they take theirs together, for as long as they run
 // at the same pace. A unit that waits for others most of the time grows old by their messages, not by its own CPU time.
 void Checkpointer::align(const Unit& with) {
+  if (limits_.independent_checkpoints) return;
   const auto now = tracer_.now();
   for (auto& [id, unit] : tracees_.units()) {
     if (unit.get() == &with || !unit->in_interval || unit->processes.empty()) continue;

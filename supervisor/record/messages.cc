@@ -55,7 +55,8 @@ std::optional<std::pair<uint32_t, uint32_t>> closed_by(const Messages::Call& cal
 
 }  // namespace
 
-Messages::Messages(TraceWriter& writer, Policy& policy) : writer_(writer), policy_(policy), held_(writer.directory()) {}
+Messages::Messages(TraceWriter& writer, Policy& policy, bool independent)
+    : writer_(writer), policy_(policy), independent_(independent), held_(writer.directory()) {}
 
 // ---- Descriptors
 

@@ -43,8 +43,8 @@ struct Sending {
 
 class Messages {
  public:
-  // Both must outlive it.
-  Messages(TraceWriter& writer, Policy& policy);
+  // Both must outlive it. `independent`: the policy is not asked where checkpoints are cheap.
+  Messages(TraceWriter& writer, Policy& policy, bool independent = false);
 
   // What has to be known about a call that sends or receives, or that makes or closes descriptors.
   struct Call {
@@ -95,8 +95,8 @@ class Messages {
   void note_skipped(UnitId unit, uint64_t until_ns) { policy_.on_skipped(unit, until_ns); }
   // Call this when no event of the unit follows. `ended_ns`: the length of its last interval.
   void end_unit(UnitId unit, uint64_t ended_ns);
-  bool wants_checkpoint(UnitId unit, uint64_t at_ns) { return policy_.wants_checkpoint(unit, at_ns); }
-  bool looks_for_place() const { return policy_.looks_for_place(); }
+  bool wants_checkpoint(UnitId unit, uint64_t at_ns) { return !independent_ && policy_.wants_checkpoint(unit, at_ns); }
+  bool looks_for_place() const { return !independent_ && policy_.looks_for_place(); }
   uint64_t checkpoint_by_ns(UnitId unit) const { return policy_.checkpoint_by_ns(unit); }
 
   // Writes the new channels into the trace.
@@ -110,6 +110,7 @@ class Messages {
 
   TraceWriter& writer_;
   Policy& policy_;
+  const bool independent_;
   Channels channels_;
   HeldPayloads held_;
   uint64_t arrivals_ = 0;

@@ -49,7 +49,7 @@ Recorder::Recorder(Tracer& tracer, TraceWriter& writer, Policy& policy, const Re
       placement_(limits.processors),
       processors_(placement_.seen(), limits.processors_seen),
       adapted_files_(processors_),
-      messages_(writer, policy),
+      messages_(writer, policy, limits.independent_checkpoints),
       images_(writer),
       tracees_(tracer, writer),
       findings_(writer),

@@ -10,13 +10,14 @@
 namespace redrive {
 
 struct RecorderLimits {
-  uint64_t checkpoint_period_ns = 0;  // T, CPU time; 0: no image checkpoints
-  double restore_budget_s = 0;        // the bound, if T follows from it: units with much memory get less than T
-  size_t copies = 8;                  // checkpoint copies alive at once
-  bool virtual_checkpoints = false;   // every T, only the place is noted, for `prepare` to make an image there
-  unsigned processors = 0;            // that the programs may run on; 0: all
-  unsigned processors_seen = 0;       // that they find; 0: those that there are
-  bool in_process = true;             // serve calls inside tracees where that can be done
+  uint64_t checkpoint_period_ns = 0;     // T, CPU time; 0: no image checkpoints
+  double restore_budget_s = 0;           // the bound, if T follows from it: units with much memory get less than T
+  size_t copies = 8;                     // checkpoint copies alive at once
+  bool virtual_checkpoints = false;      // every T, only the place is noted, for `prepare` to make an image there
+  bool independent_checkpoints = false;  // units do not take theirs together
+  unsigned processors = 0;               // that the programs may run on; 0: all
+  unsigned processors_seen = 0;          // that they find; 0: those that there are
+  bool in_process = true;                // serve calls inside tracees where that can be done
   // What a replay needs for a served call in addition to what the call itself takes: reading and comparing it.
   uint64_t replayed_call_ns = 1000;
   uint64_t replayed_stop_ns = 8000;  // ... of one that a replay executes

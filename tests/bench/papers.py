@@ -51,6 +51,7 @@ LONG = {
 }
 SIX = papers_page.SIX  # Z has all but cell
 FIVE = ("det", "fft", "mesh", "tester", "router")
+MRT_POLICIES = ("mrt", "mrt-waits", "ros", "ros-nt")
 MRT_PROGRAMS = ("exchange", "poisson", "fft", "jacobi")
 # D's ten programs of each kind: arguments.
 DR_PROGRAMS = {
@@ -211,7 +212,7 @@ class Papers:
         base = self.base(program, processes)
         run_s, interval_s = paper_values.MRT[program, processes][:2]
         period_s = base["run_s"] * interval_s / run_s
-        found = self.evaluate(base["trace"], ["mrt", "ros"], period_s, [2 * period_s])
+        found = self.evaluate(base["trace"], MRT_POLICIES, period_s, [2 * period_s])
         execution = executions.read(base["trace"])
         # By one clock, what is received later than it was sent is never kept by rule 3.
         together = executions.Deciding(execution, executions.Mrt(rule_3=False), parts=round(run_s / interval_s)).run()
@@ -219,18 +220,40 @@ class Papers:
                 "together_percent": logged_percent(execution, together), **{row["policy"]: row_of(row) for row in found}}
 
     def breakpoints(self, program, processes):
-        """MRT's promise, by an independent decision, replayed in thought from 1,000 breakpoints."""
+        """MRT's promise, replayed in thought from 1,000 breakpoints: decided by the checker where the paper has the rules, otherwise as recorded."""
         base = self.base(program, processes)
-        execution, period_s = executions.read(base["trace"]), tenth(base)
+        period_s = tenth(base)
         out = {"program": program, "units": base["units"], "count": BREAKPOINTS}
-        agreed = {row["policy"]: row["logged_messages"] for row in self.evaluate(base["trace"], ["mrt", "ros"], period_s, [2 * period_s])}
-        for policy in ("mrt", "ros"):
-            decided = executions.Deciding(execution, executions.Mrt(policy == "mrt", ns(period_s)), ns(period_s)).run()
+        for policy in MRT_POLICIES:
+            if policy == "mrt":
+                execution = executions.read(base["trace"])
+                decided, period = executions.Deciding(execution, executions.Mrt(), ns(period_s)).run(), ns(period_s)
+                told = self.evaluate(base["trace"], [policy], period_s, [2 * period_s])[0]
+                messages, logged = base["messages"], told["logged_messages"]
+            else:
+                recorded_s = max(period_s, LEAST_PERIOD_S)
+                made = self.recording(program, processes, "points", "--policy", policy, "--critical-path", duration(2 * recorded_s),
+                                      "--checkpoint-period", duration(recorded_s))
+                execution = executions.read(made["trace"])
+                decided = executions.as_recorded(execution)
+                messages, logged, period = made["messages"], made["logged_messages"], max(ns(recorded_s), longest_interval(decided))
             points = executions.Breakpoints(execution, decided)
             costs = points.costs(points.random(BREAKPOINTS))
-            out[policy] = {"distance_t": max(distance for distance, _ in costs) / ns(period_s),
-                           "time_t": max(replay for _, replay in costs) / ns(period_s),
-                           "logged": logged_by(execution, decided), "evaluated": agreed[policy], "messages": base["messages"]}
+            out[policy] = {"distance_t": max(distance for distance, _ in costs) / period, "time_t": max(replay for _, replay in costs) / period,
+                           "logged": logged_by(execution, decided), "by_redrive": logged, "messages": messages}
+        return out
+
+    def placement(self, program, processes):
+        """critical-path, C = 2T, recorded with checkpoints that units take together where they can, and with independent ones."""
+        base = self.base(program, processes)
+        period_s = max(tenth(base), LEAST_PERIOD_S)
+        out = {"program": program, "processes": processes, "period_s": period_s}
+        for placement in ("aligned", "independent"):
+            made = self.recording(program, processes, "placed", "--policy", "critical-path", "--placement", placement,
+                                  "--critical-path", duration(2 * period_s), "--checkpoint-period", duration(period_s))
+            execution = executions.read(made["trace"])
+            paths = executions.critical_paths(execution, executions.as_recorded(execution))
+            out[placement] = {**told(made), "path_max_c": max(paths) / ns(2 * period_s)}
         return out
 
     def bounded_path(self, program, processes, policy):
@@ -280,7 +303,7 @@ class Papers:
         """All policies, C = 2T, T = 10 % of the run."""
         base = self.base(program, processes)
         period_s = tenth(base)
-        names = ["all", "critical-path", "critical-path-multiplicity", "makespan", "domino", "replay-set", "mrt", "ros", "none"]
+        names = ["all", "critical-path", "critical-path-multiplicity", "makespan", "domino", "replay-set", *MRT_POLICIES, "none"]
         found = self.json("evaluate", base["trace"], "--policy", joined(names), "--checkpoint-period", duration(period_s), "--critical-path",
                           duration(2 * period_s), "--cores", 2, "--set-bound", 2 * base["units"])["policies"]
         return {"program": program, "rows": [row_of(row, name=row["policy"].split()[0]) for row in found]}
@@ -362,7 +385,7 @@ def plan(papers):
     jobs = [("checked", papers.checked, few + many), ("policies", papers.policies, few), ("breakpoints", papers.breakpoints, few),
             ("critical_path", papers.critical_path, many), ("skew", papers.skew, [("tester", MANY)]),
             ("replay_set", papers.replay_set, [(name, MANY) for name in FIVE]),
-            ("mrt", papers.mrt, [(name, count) for name in MRT_PROGRAMS for count in (4, 8, 16)]),
+            ("placement", papers.placement, few), ("mrt", papers.mrt, [(name, count) for name in MRT_PROGRAMS for count in (4, 8, 16)]),
             ("record_sizes", papers.record_sizes, itertools.product(DR_PROGRAMS, ("D", "R"))),
             ("run_times", papers.run_times, itertools.product(DR_PROGRAMS, DR_TECHNIQUES, ("paper's", "long"))),
             ("bounded_path", papers.bounded_path, [(*row, policy) for row in few for policy in PATH_POLICIES]), ("makespan", papers.makespan, few)]

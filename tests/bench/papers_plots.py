@@ -172,9 +172,10 @@ def m_figure_7_1(results):
     bars = (("MRT, paper (table 7.1)", "black", [paper_values.MRT[key][4] for key in keys]),
             ("MRT, ours", LINES[0], [found[key]["mrt"]["logged_percent"] if key in found else 0 for key in keys]),
             ("MRT, ours, checkpoints together", LINES[2], [found[key]["together_percent"] if key in found else 0 for key in keys]),
-            ("ROS, ours", LINES[1], [found[key]["ros"]["logged_percent"] if key in found else 0 for key in keys]))
+            ("mrt-waits", LINES[3], [found[key]["mrt-waits"]["logged_percent"] if key in found else 0 for key in keys]),
+            ("ROS, derived", LINES[1], [found[key]["ros"]["logged_percent"] if key in found else 0 for key in keys]))
     for number, (label, colour, values) in enumerate(bars):
-        axes[0].bar([place + 0.2 * (number - 1.5) for place in places], values, 0.18, color=colour, label=label)
+        axes[0].bar([place + 0.16 * (number - 2) for place in places], values, 0.14, color=colour, label=label)
     for place, key in enumerate(keys):
         if key not in found:
             axes[0].text(place + 0.1, 1, "not recorded", rotation=90, ha="center", va="bottom", fontsize=7)

@@ -143,6 +143,21 @@ for name, share, longest in (("mrt", 0.8, lambda units: 2), ("mrt-waits", 0.5, l
     check_recovery(name, share, longest)
 
 
+@test("papers/placement", timeout_s=120)
+def placement(ctx):
+    """Independent: each unit takes its checkpoint an eighth of T before it is due. Aligned: some come sooner, with another unit's."""
+    for choice in ("aligned", "independent"):
+        trace = ctx.trace.with_name(choice)
+        job = [str(workload(ctx.options, "mesh")), "4", "800i"]
+        ctx.expect_status(ctx.redrive("record", "-o", trace, "--policy", "critical-path", "--placement", choice, *LATE, "--", *job, cwd=ctx.work), 0)
+        by_unit = {}
+        for interval in executions.as_recorded(executions.read(trace)).intervals:
+            by_unit.setdefault(interval.unit, []).append((interval.end - interval.start) / 1e6)
+        sooner = [length for lengths in by_unit.values() for length in lengths[:-1] if length < PERIOD_MS * 7 / 8 - 0.01]
+        if bool(sooner) != (choice == "aligned"):
+            raise Failure(f"{choice}: intervals of {sooner} ms ended sooner")
+
+
 @test("papers/killed_while_undecided", timeout_s=240)
 def killed_while_undecided(ctx):
     """What was not decided, or not published, when the recorder was killed is not logged: its senders are executed again."""

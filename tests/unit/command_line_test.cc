@@ -85,6 +85,9 @@ TEST_CASE("record takes its own options and leaves the command's alone") {
   CHECK(parsed<RecordOptions>({"record", "--tuning", "paper", "true"}).tuning == TuningRule::paper);
   CHECK(parsed<PrepareOptions>({"prepare", "--tuning", "paper"}).tuning == TuningRule::paper);
   check_usage_error({"record", "--tuning", "best", "true"}, "best");
+  CHECK_FALSE(plain.independent_checkpoints);
+  CHECK(parsed<RecordOptions>({"record", "--placement", "independent", "true"}).independent_checkpoints);
+  check_usage_error({"record", "--placement", "random", "true"}, "random");
   CHECK(plain.transport == Transport::sockets);
   CHECK(parsed<RecordOptions>({"record", "--transport", "as-is", "true"}).transport == Transport::as_is);
   check_usage_error({"record", "--transport", "smoke", "true"}, "smoke");
