@@ -11,7 +11,7 @@ EXPECTED = "999\n998\n997\na\nend\n"
 CALLS = {"write": (errno.ENOSPC, 23), "sync": (errno.EIO, 5), "truncate": (errno.ENOSPC, 5), "rename": (errno.EIO, 5),
          "memfd": (errno.EMFILE, 3), "mmap": (errno.ENOMEM, 7), "fork": (errno.EAGAIN, 1), "open": (errno.EMFILE, 41)}
 MADE_BY = {"record": CALLS, "replay": ("write", "truncate", "memfd", "mmap", "fork", "open"),
-           "prepare": ("write", "sync", "truncate", "rename", "memfd", "mmap", "fork", "open")}
+           "prepare": ("write", "sync", "truncate", "memfd", "mmap", "fork", "open")}
 ALL_TIMEOUT_S = 3600
 
 
