@@ -16,6 +16,7 @@
 #include <optional>
 #include <sstream>
 #include <string_view>
+#include <utility>
 
 #include "base/brief_file.h"
 #include "base/procfs.h"
@@ -233,6 +234,10 @@ const Mapping* mapping_at(const std::vector<Mapping>& mappings, Address address)
   const auto it = std::find_if(mappings.begin(), mappings.end(),
                                [&](const Mapping& m) { return m.start <= address && address < m.end; });
   return it == mappings.end() ? nullptr : &*it;
+}
+
+Mapping* mapping_at(std::vector<Mapping>& mappings, Address address) {
+  return const_cast<Mapping*>(mapping_at(std::as_const(mappings), address));
 }
 
 Result<Mapping> mapping_of(pid_t pid, Address address) {

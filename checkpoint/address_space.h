@@ -26,6 +26,7 @@ struct AddressRange {
 Result<std::vector<Mapping>> read_mappings(pid_t pid);
 // The mapping that holds the address; null if there is none.
 const Mapping* mapping_at(const std::vector<Mapping>& mappings, Address address);
+Mapping* mapping_at(std::vector<Mapping>& mappings, Address address);
 // The mapping of a process that holds the address, for callers that need no other. Fails if there is none. Where the
 // kernel can be asked for a single mapping (ioctl(2) PROCMAP_QUERY, Linux 6.11), this takes a few microseconds, however
 // many mappings there are.

@@ -48,7 +48,7 @@ Result<BlockSums> read_sums(Storage& storage, const std::string& path) {
   sums.size = in.u();
   sums.stamp = in.fixed64();
   const uint64_t count = sums.size / kSumBlock + (sums.size % kSumBlock != 0);
-  const size_t left = payload.size() - in.position();
+  const size_t left = in.left();
   if (!in.ok() || left % sizeof(uint64_t) != 0 || left / sizeof(uint64_t) != count) {
     return damage(sums_file, kPreambleSize, "block sums do not fit the file's size");
   }
@@ -57,13 +57,18 @@ Result<BlockSums> read_sums(Storage& storage, const std::string& path) {
   return sums;
 }
 
-Result<void> verify_sums(Storage& storage, const std::string& path, const BlockSums& sums) {
+Result<std::unique_ptr<File>> open_plain(Storage& storage, const std::string& path, uint64_t size) {
   if (!storage.exists(path)) return damage(path, 0, "file is missing");
-  ASSIGN_OR_RETURN(const auto file, storage.open(path));
-  if (file->size() != sums.size) {
-    return damage(path, std::min(file->size(), sums.size),
-                  fmt::format("file has {} bytes, {} expected", file->size(), sums.size));
+  ASSIGN_OR_RETURN(auto file, storage.open(path));
+  if (file->size() != size) {
+    return damage(path, std::min(file->size(), size),
+                  fmt::format("file has {} bytes, {} expected", file->size(), size));
   }
+  return file;
+}
+
+Result<void> verify_sums(Storage& storage, const std::string& path, const BlockSums& sums) {
+  ASSIGN_OR_RETURN(const auto file, open_plain(storage, path, sums.size));
   Bytes block(kSumBlock);
   for (size_t i = 0; i < sums.blocks.size(); i++) {
     const uint64_t offset = i * kSumBlock;

@@ -38,6 +38,8 @@ std::string sums_path(const std::string& path);
 // Writes FILE.sum (not synced).
 Result<void> write_sums(Storage& storage, const std::string& path, const BlockSums& sums);
 Result<BlockSums> read_sums(Storage& storage, const std::string& path);
+// Opens a plain file that must have this size. Status::damaged if it has not, or is missing.
+Result<std::unique_ptr<File>> open_plain(Storage& storage, const std::string& path, uint64_t size);
 // Returns the first difference between the file and its sums as an error.
 Result<void> verify_sums(Storage& storage, const std::string& path, const BlockSums& sums);
 

@@ -513,12 +513,7 @@ Result<std::string> Trace::file_path(uint64_t file) const {
   if (it == state_->file_records.end()) return Error{fmt::format("no file {} in {}", file, directory())};
   const FileRecord& record = it->second;
   const std::string path = state_->files.copy(record.copy);
-  if (!storage().exists(path)) return damage(path, 0, "file is missing");
-  ASSIGN_OR_RETURN(const auto copy, storage().open(path));  // a regular file of the trace, which can be opened again
-  if (copy->size() != record.size) {
-    return damage(path, std::min(copy->size(), record.size),
-                  fmt::format("file has {} bytes, {} expected", copy->size(), record.size));
-  }
+  TRY(open_plain(storage(), path, record.size));  // so it is a regular file of the trace, and can be opened again
   state_->used_copies.add(record);
   return path;
 }

@@ -54,10 +54,7 @@ enum class Rule3 { none, by_cpu_time, by_waits };
 class Mrt : public Policy {
  public:
   Mrt(const PolicyParameters& parameters, Rule2 rule_2, Rule3 rule_3)
-      : period_ns_(parameters.checkpoint_period_ns),
-        rule_2_(rule_2),
-        rule_3_(rule_3),
-        together_(rule_3 == Rule3::by_waits) {}
+      : period_ns_(parameters.checkpoint_period_ns), rule_2_(rule_2), rule_3_(rule_3) {}
 
   void on_checkpoint(uint32_t id, uint64_t ended_ns) override {
     const auto [place, is_new] = units_.try_emplace(id);
@@ -66,7 +63,7 @@ class Mrt : public Policy {
       unit.number = static_cast<uint32_t>(units_.size() - 1);
     } else {
       end_interval(unit, ended_ns);
-      unit.index = std::max({unit.index + 1, unit.forced_index, together_ ? latest_ : 0});
+      unit.index = std::max({unit.index + 1, unit.forced_index, goes_together() ? latest_ : 0});
     }
     latest_ = std::max(latest_, unit.index);
     unit.forced_index = 0;
@@ -105,8 +102,7 @@ class Mrt : public Policy {
 
   void on_kept(uint32_t id, const Tag& tag) override { learn(units_.at(id), *tag.clock); }
 
-  // Units go to a new index together, so that fewer messages are in flight from one index to the next.
-  bool wants_checkpoint(uint32_t id, uint64_t) override { return together_ && units_.at(id).index < latest_; }
+  bool wants_checkpoint(uint32_t id, uint64_t) override { return goes_together() && units_.at(id).index < latest_; }
 
   // An eighth earlier than necessary, because checkpoints can come late.
   uint64_t checkpoint_by_ns(uint32_t id) const override {
@@ -143,6 +139,9 @@ class Mrt : public Policy {
     std::vector<uint32_t> senders;
   };
   using Bits = std::vector<uint64_t>;
+
+  // Whether units go to a new index together, so that fewer messages are in flight from one index to the next.
+  bool goes_together() const { return rule_3_ == Rule3::by_waits; }
 
   void end_interval(Unit& unit, uint64_t at_ns) const {
     unit.path.advance(at_ns);
@@ -258,7 +257,6 @@ class Mrt : public Policy {
   const uint64_t period_ns_;
   const Rule2 rule_2_;
   const Rule3 rule_3_;
-  const bool together_;  // units go to a new index together
   uint32_t latest_ = 0;  // index
   std::unordered_map<uint32_t, Unit> units_;
   std::map<uint32_t, std::vector<Waiting>> waiting_;  // by index

@@ -83,9 +83,9 @@ class DependenceGraph {
   const Trace& trace_;
   Rdg rdg_;
   std::map<Place, std::vector<UnitId>> children_;  // that are born in an interval, and begin without an image
-  // Of the intervals that have been read:
+  // What the intervals that have been read need, and what they have sent, each send with its time.
   std::map<Place, std::vector<Needed>> read_;
-  std::map<Place, std::vector<std::pair<EventIndex, uint64_t>>> sends_;  // each with its time
+  std::map<Place, std::vector<std::pair<EventIndex, uint64_t>>> sends_;
   // What depends on sends of intervals that have not been read.
   std::map<Place, std::set<EventRef>> awaiting_;
 };

@@ -1,7 +1,5 @@
 #include "supervisor/replay/site_patcher.h"
 
-#include <algorithm>
-
 #include "supervisor/replay/memory_change.h"
 #include "supervisor/tier/code_file.h"
 
@@ -33,9 +31,8 @@ Result<void> SitePatcher::patch_ahead(const RedrivenThread& thread, Address site
                                       bool keeps_gaps) {
   if (unpatchable_.contains({thread.process, site})) return {};
   ASSIGN_OR_RETURN(auto* const code, code_of(thread.process));
-  const auto found =
-      std::find_if(code->begin(), code->end(), [&](const Mapping& m) { return m.start <= site && site < m.end; });
-  if (found == code->end()) return {};
+  Mapping* const found = mapping_at(*code, site);
+  if (!found) return {};
   if (found->inode != 0 && found->name.empty()) {
     ASSIGN_OR_RETURN(const Mapping named, mapping_of(redriving_.unit.stub(thread.process).pid(), site));
     found->name = named.name;

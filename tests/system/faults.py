@@ -250,7 +250,7 @@ def catalog_rows(path):
 
 @test("faults/catalog")
 def catalog(ctx):
-    """The catalog is made when it is asked for, agrees with what else is said of the trace, and is made again when the trace has changed."""
+    """redrive catalog makes a catalog that says what stats says, and makes it again after the trace has changed."""
     recorded(ctx, policy="none", program="compute_messages", options=("--checkpoint-period", "100ms"))
 
     def rows():

@@ -332,8 +332,9 @@ TEST_CASE("mrt: rule 2 settles when all units are two checkpoints on") {
   }
 }
 
-// Unit 1 sends to 2, which sends to 3, all in their first intervals; 1 is told of the next checkpoint of some before
-// its own next but one. If 1 is past that while 3 is still in its first interval, 3 needs 2's first, and with it 1's.
+// In their first intervals, unit 1 sends to unit 2, and unit 2 to unit 3. Before its second checkpoint from then on,
+// unit 1 is told of the next checkpoint of some others. If it is past that while unit 3 is still in its first interval,
+// unit 3 needs the first interval of unit 2, and with it that of unit 1.
 TEST_CASE("ros: keeps what is needed by a unit that the sender does not know to be in its next interval") {
   for (const bool three_told : {false, true}) {
     CAPTURE(three_told);
