@@ -26,7 +26,8 @@ constexpr uint64_t kFatal = 1 << 17;
 constexpr uint64_t kHasChanges = 1 << 18;
 constexpr uint64_t kHasChildWrites = 1 << 19;
 constexpr uint64_t kHasCycle = 1 << 20;
-constexpr uint64_t kAllFlags = (1 << 21) - 1;
+constexpr uint64_t kHasShortHash = 1 << 21;
+constexpr uint64_t kAllFlags = (1 << 22) - 1;
 
 uint64_t flags_of(const Event& event) {
   uint64_t flags = static_cast<uint64_t>(event.kind);
@@ -36,7 +37,11 @@ uint64_t flags_of(const Event& event) {
     if (arg) flags |= kHasArgs;
   }
   if (!event.writes.empty()) flags |= kHasWrites;
-  if (event.regs_hash) flags |= kHasRegsHash;
+  if (event.regs_hash.mask == RegistersHash::kShort) {
+    flags |= kHasShortHash;
+  } else if (event.regs_hash.value) {
+    flags |= kHasRegsHash;
+  }
   if (event.in_hash) flags |= kHasInHash;
   if (event.ip) flags |= kHasIp;
   if (event.repeat != 1) flags |= kHasRepeat;
@@ -288,6 +293,16 @@ void decode_rare(In& in, uint64_t flags, Event& event) {
   }
 }
 
+RegistersHash decode_short_hash(Decoder& in) {
+  in.fail();  // formats before 10 have none
+  return {};
+}
+RegistersHash decode_short_hash(RowReader& in) {
+  const uint8_t value = in.fixed8();
+  if (value > RegistersHash::kShort) in.fail();
+  return RegistersHash::of_call(value);
+}
+
 template <typename In>
 bool decode_event(In& in, Event& event) {
   std::vector<MemoryWrite> writes = std::move(event.writes);  // so that its memory is reused
@@ -303,7 +318,11 @@ bool decode_event(In& in, Event& event) {
   if (flags & kHasResult) event.result = in.s();
   if (flags & kHasArgs) read_args(in, event.args);
   if (flags & kHasIp) event.ip = in.u();
-  if (flags & kHasRegsHash) event.regs_hash = in.fixed32();
+  if (flags & kHasRegsHash) event.regs_hash = RegistersHash::whole(in.fixed32());
+  if (flags & kHasShortHash) {
+    event.regs_hash = decode_short_hash(in);
+    if (flags & kHasRegsHash) in.fail();
+  }
   if (flags & kHasInHash) event.in_hash = in.fixed64();
   if (flags & kHasWrites) {
     decode_writes(in, event, event.writes);
@@ -342,7 +361,7 @@ void Event::clear() {
   number = 0;
   args = {};
   ip = 0;
-  regs_hash = 0;
+  regs_hash = {};
   in_hash = 0;
   result = 0;
   writes.clear();
@@ -369,7 +388,8 @@ void encode(const Event& event, RowWriter& out) {
     for (const uint64_t arg : event.args) out.u(arg);
   }
   if (flags & kHasIp) out.u(event.ip);
-  if (flags & kHasRegsHash) out.fixed32(event.regs_hash);
+  if (flags & kHasRegsHash) out.fixed32(event.regs_hash.value);
+  if (flags & kHasShortHash) out.fixed8(static_cast<uint8_t>(event.regs_hash.value));
   if (flags & kHasInHash) out.fixed64(event.in_hash);
   if (flags & kHasWrites) encode_writes(event.writes, event, out);
   if (flags & (kAllFlags & ~(kHasRepeat - 1))) encode_rare(event, out);

@@ -136,6 +136,20 @@ struct ObjectChange {
   bool operator==(const ObjectChange&) const = default;
 };
 
+// What is kept of the hash of the registers that a system call preserves (preserved_registers_hash()): all of it where it
+// has to tell one place from another, and a few bits at a call, where registers that differ are found at the next calls
+// too.
+struct RegistersHash {
+  static constexpr uint32_t kShort = 0x3f;
+
+  uint32_t mask = ~uint32_t{0};  // which bits are kept: all of them, or kShort
+  uint32_t value = 0;
+  static RegistersHash whole(uint32_t hash) { return {~uint32_t{0}, hash}; }
+  static RegistersHash of_call(uint32_t hash) { return {kShort, hash & kShort}; }
+  bool agrees(uint32_t hash) const { return (hash & mask) == value; }
+  bool operator==(const RegistersHash&) const = default;
+};
+
 // The registers after an event that sets more of them than a system call's result: signal delivery, sigreturn, trapped
 // instructions.
 struct RegisterFile {
@@ -157,7 +171,7 @@ struct Event {
   int32_t number = 0;                 // syscall or signal number; for a trap a Trap
   std::array<uint64_t, 6> args{};     // syscall, entry: as entered
   uint64_t ip = 0;                    // instruction pointer at the event
-  uint32_t regs_hash = 0;             // syscall, entry, preemption: hash of the registers that a system call preserves
+  RegistersHash regs_hash;            // syscall, entry, preemption
   uint64_t in_hash = 0;               // syscall, entry: hash of the memory that the call reads (a send: with payload)
   int64_t result = 0;                 // syscall, exit
   std::vector<MemoryWrite> writes;    // syscall, exit, signal

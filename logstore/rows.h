@@ -74,6 +74,9 @@ class RowWriter {
     put(step, [&](uint64_t) { columns_[rows::kSteps].s(static_cast<int64_t>(step)); });
   }
   // A number that is probably the same as in the row before, or random.
+  void fixed8(uint8_t value) {
+    put(value, [&](uint64_t) { columns_[rows::kHashes].raw(&value, sizeof value); });
+  }
   void fixed32(uint32_t value) {
     put(value, [&](uint64_t) { columns_[rows::kHashes].fixed32(value); });
   }
@@ -144,6 +147,12 @@ class RowReader {
   uint64_t near(uint64_t base) { return base + u(); }
   uint64_t since(size_t series) {
     return series_[series] += get([&](uint64_t) { return static_cast<uint64_t>(columns_[rows::kSteps].s()); });
+  }
+  uint8_t fixed8() {
+    return static_cast<uint8_t>(get([&](uint64_t) {
+      const auto byte = columns_[rows::kHashes].take(1);
+      return byte.empty() ? uint64_t{0} : byte[0];
+    }));
   }
   uint32_t fixed32() {
     return static_cast<uint32_t>(get([&](uint64_t) { return columns_[rows::kHashes].fixed32(); }));

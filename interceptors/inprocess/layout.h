@@ -287,13 +287,14 @@ struct Expected {
   uint64_t in_hash;  // hash of the memory that it reads (payload.h); 0 = none
   int64_t result;
   uint64_t repeat;     // how many calls it stands for, as in an event (event.h)
-  uint32_t regs_hash;  // preserved_registers_hash (registers.h)
-  uint32_t arguments;  // how many are compared
+  uint32_t regs_mask;  // which bits of preserved_registers_hash (registers.h) are compared
+  uint32_t regs_hash;
+  uint16_t arguments;  // how many are compared
+  uint16_t cycle;
   uint32_t sends;      // index + 1 of the message that it sends, if others need that; 0: none
   uint32_t parts;
   uint32_t calls;  // of type InjectedCall
   uint32_t outputs;
-  uint32_t cycle;
   uint32_t own_size;  // without the other calls of its cycle
 };
 struct Part {

@@ -24,7 +24,7 @@ Event& CallEvents::open_event(Thread& thread) {
   event.number = static_cast<int32_t>(thread.entry.orig_rax);
   event.args = thread.args;
   event.ip = thread.entry.rip;
-  event.regs_hash = preserved_registers_hash(thread.entry);
+  event.regs_hash = RegistersHash::of_call(preserved_registers_hash(thread.entry));
   return event;
 }
 

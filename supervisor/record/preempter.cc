@@ -86,7 +86,7 @@ bool Preempter::preempt(Thread& thread, bool& handled) {
   event.kind = EventKind::preemption;
   event.thread = thread.serial;
   event.ip = regs.rip;
-  event.regs_hash = preserved_registers_hash(regs);
+  event.regs_hash = RegistersHash::whole(preserved_registers_hash(regs));
   event.args[0] = static_cast<uint64_t>(signal || others ? Preempted::turn : Preempted::checkpoint);
   unit.log.add(std::move(event));
   thread.turns.got_on();

@@ -120,7 +120,7 @@ Result<Step> EventReplay::replay_preemption(RedrivenThread& thread, EventIndex i
   const UnitId unit = redriving_.what.unit;
   const auto& intervals = redriving_.trace.intervals(unit);
   if (index == intervals.at(redriving_.what.start).first_event) {
-    if (thread.regs.rip == event.ip && preserved_registers_hash(thread.regs) == event.regs_hash) {
+    if (thread.regs.rip == event.ip && event.regs_hash.agrees(preserved_registers_hash(thread.regs))) {
       return Step::as_recorded();
     }
     return diverged(thread, index, fmt::format("to be at {:#x}", event.ip), fmt::format("{:#x}", thread.regs.rip));

@@ -45,7 +45,7 @@ Result<Answer> RingBatch::add(EventIndex index, const Event& event) {
   auto& expected = *reinterpret_cast<gate::Expected*>(ring(*events_.gate->slot()) + start);
   if (event.repeat > 1 && event.cycle > 1) {
     expected.repeat = event.repeat;
-    expected.cycle = event.cycle;
+    expected.cycle = static_cast<uint16_t>(event.cycle);
     ASSIGN_OR_RETURN(const auto cycle, read_cycle(redriving_.trace, redriving_.what.unit, index, event));
     for (uint32_t turn = 0; turn + 1 < event.cycle; ++turn) {
       ASSIGN_OR_RETURN(end, put(index - (event.cycle - 1 - turn), cycle[turn], *end, rounds));

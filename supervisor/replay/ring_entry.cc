@@ -73,8 +73,9 @@ std::optional<uint64_t> put_entry(std::span<uint8_t> ring, uint64_t start, const
   expected.result = event.result;
   expected.repeat = event.cycle == 1 ? event.repeat : 1;
   expected.cycle = 1;
-  expected.regs_hash = event.regs_hash;
-  expected.arguments = row ? static_cast<uint32_t>(row->argument_count()) : 0;
+  expected.regs_mask = event.regs_hash.mask;
+  expected.regs_hash = event.regs_hash.value;
+  expected.arguments = row ? static_cast<uint16_t>(row->argument_count()) : 0;
   expected.sends = entry.sends ? static_cast<uint32_t>(*entry.sends + 1) : 0;
   expected.parts = static_cast<uint32_t>(entry.parts.size());
   expected.calls = static_cast<uint32_t>(entry.calls.size());

@@ -226,7 +226,7 @@ class Mutation {
   }
   static void list(Event& e, Fields& f) {
     add_enum(f, e.kind);
-    add(f, e.thread, e.repeat, e.cycle, e.number, e.ip, e.regs_hash, e.in_hash, e.result, e.child_unit, e.child_thread,
+    add(f, e.thread, e.repeat, e.cycle, e.number, e.ip, e.regs_hash.value, e.in_hash, e.result, e.child_unit, e.child_thread,
         e.fatal);
     add_all(f, e.args);
     list(e.writes, f);

@@ -153,7 +153,7 @@ TEST_CASE("an event that is as expected takes a byte") {
   read.result = 64;
   read.args = {3, 0x7ffe'1234'5678, 64, 0, 0, 0};
   read.ip = 0x7f00'1234'5678;
-  read.regs_hash = 0x12345678;
+  read.regs_hash = RegistersHash::of_call(0x12345678);
   read.writes.push_back({0x7ffe'1234'5678, 64, MemoryWrite::Kind::message, {}});
   std::vector<Event> events;
   const auto add = [&](size_t count) {
@@ -218,7 +218,7 @@ TEST_CASE("a preemption is encoded whole, in few bytes") {
   event.kind = EventKind::preemption;
   event.thread = 2;
   event.ip = 0x5555'5555'1234;
-  event.regs_hash = 0x12345678;
+  event.regs_hash = RegistersHash::whole(0x12345678);
   event.args[0] = static_cast<uint64_t>(Preempted::turn);
   const Bytes data = encoded(event);
   CHECK(data.size() <= 30);
@@ -228,7 +228,7 @@ TEST_CASE("a preemption is encoded whole, in few bytes") {
 }
 
 TEST_CASE("unknown kinds and flags are not events") {
-  for (const uint64_t flags : {uint64_t{6}, uint64_t{7}, uint64_t{1} << 20, uint64_t{1} << 21, UINT64_MAX}) {
+  for (const uint64_t flags : {uint64_t{6}, uint64_t{7}, uint64_t{1} << 20, uint64_t{1} << 22, (uint64_t{1} << 7) | (uint64_t{1} << 21), UINT64_MAX}) {
     RowWriter out;
     out.begin(1, 1);
     out.u(flags);

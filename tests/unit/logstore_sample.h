@@ -54,7 +54,8 @@ inline Event event(Values& v) {
   if (v.once_in(16)) e.number = static_cast<int32_t>(v.any());
   for (auto& arg : e.args) arg = v.any();
   e.ip = v.any();
-  e.regs_hash = static_cast<uint32_t>(v.any());
+  const auto hash = static_cast<uint32_t>(v.any());
+  e.regs_hash = v.format >= 10 && v.once_in(2) ? RegistersHash::of_call(hash) : RegistersHash::whole(hash);
   e.in_hash = v.any();
   e.result = static_cast<int64_t>(v.any()) * (v.once_in(4) ? -1 : 1);
   for (uint64_t i = v.below(3); i > 0; i--) {

@@ -47,7 +47,7 @@ bool fits(const Event& event, bool shows_sends = false) {
 
 TEST_CASE("ring entry: a call with what the kernel wrote") {
   Event event = read_call({3, 0x5000, 10}, 3);
-  event.regs_hash = 7;
+  event.regs_hash = RegistersHash::of_call(0x1007);
   event.repeat = 4;
   event.writes.push_back({0x5000, 3, MemoryWrite::Kind::data, {'a', 'b', 'c'}});
   Ring ring;
@@ -63,6 +63,7 @@ TEST_CASE("ring entry: a call with what the kernel wrote") {
   CHECK_EQ(expected.arguments, 3);
   CHECK_EQ(expected.result, 3);
   CHECK_EQ(expected.repeat, 4);
+  CHECK_EQ(expected.regs_mask, RegistersHash::kShort);
   CHECK_EQ(expected.regs_hash, 7);
   CHECK_EQ(expected.sends, 0);
   CHECK_EQ(expected.outputs, 1);

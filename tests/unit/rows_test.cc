@@ -12,7 +12,7 @@ namespace {
 
 // A value, and the function by which it is written.
 struct Value {
-  enum Kind { number, signed_number, near, since, hash32, hash64, bytes, kKinds } kind = number;
+  enum Kind { number, signed_number, near, since, hash8, hash32, hash64, bytes, kKinds } kind = number;
   uint64_t value = 0;
   uint64_t base = 0;  // of near; the series of since; the length of bytes
 };
@@ -30,6 +30,7 @@ void write(const Row& row, RowWriter& out) {
     if (kind == Value::signed_number) out.s(static_cast<int64_t>(value));
     if (kind == Value::near) out.near(value, base);
     if (kind == Value::since) out.since(base, value);
+    if (kind == Value::hash8) out.fixed8(static_cast<uint8_t>(value));
     if (kind == Value::hash32) out.fixed32(static_cast<uint32_t>(value));
     if (kind == Value::hash64) out.fixed64(value);
     if (kind == Value::bytes) out.bytes(bytes_of({kind, value, base}));
@@ -45,6 +46,7 @@ bool reads(const Row& row, RowReader& in) {
     if (kind == Value::signed_number) same &= in.s() == static_cast<int64_t>(value);
     if (kind == Value::near) same &= in.near(base) == value;
     if (kind == Value::since) same &= in.since(base) == value;
+    if (kind == Value::hash8) same &= in.fixed8() == static_cast<uint8_t>(value);
     if (kind == Value::hash32) same &= in.fixed32() == static_cast<uint32_t>(value);
     if (kind == Value::hash64) same &= in.fixed64() == value;
     if (kind == Value::bytes) {

@@ -19,7 +19,7 @@ Event entry(ThreadSerial thread, int32_t number, uint64_t first_arg = 0) {
   event.number = number;
   event.args[0] = first_arg;
   event.ip = 0x400000 + first_arg;
-  event.regs_hash = 17;
+  event.regs_hash = RegistersHash::of_call(17);
   event.in_hash = 23;
   return event;
 }
