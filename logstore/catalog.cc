@@ -164,7 +164,7 @@ Result<void> fill_settings(Database& database, const Trace& trace) {
 
 Result<void> fill_units(Database& database, const Trace& trace, const Departures& departures, Tally& tally) {
   ASSIGN_OR_RETURN(auto units, Inserter::prepare(database, "units", 10));
-  ASSIGN_OR_RETURN(auto intervals, Inserter::prepare(database, "intervals", 16));
+  ASSIGN_OR_RETURN(auto intervals, Inserter::prepare(database, "intervals", 17));
   for (const auto& unit : trace.units()) {
     const auto& list = trace.intervals(unit.unit);
     ASSIGN_OR_RETURN(const auto counts, tally.count(trace, unit.unit));
@@ -179,7 +179,8 @@ Result<void> fill_units(Database& database, const Trace& trace, const Departures
       std::optional<double> cpu_s;
       if (end) cpu_s = static_cast<double>(end->cpu_ns) / 1e9;
       TRY(intervals(i.unit, i.interval, name(i.kind), i.has_image, i.pid, i.command, i.first_event, c.events, c.repeats,
-                    cpu_s, i.pause_ns, c.messages, c.logged_messages, c.message_bytes, c.logged_bytes, c.input_bytes));
+                    cpu_s, i.pause_ns, c.messages, c.logged_messages, c.message_bytes, c.logged_bytes, c.input_bytes,
+                    end ? end->clock_error_ns : 0));
     }
   }
   return {};
@@ -224,6 +225,12 @@ Result<void> fill(Database& database, const Trace& trace) {
   return fill_lists(database, trace);
 }
 
+// What the catalog of a trace is made from: the trace and the schema.
+uint64_t stamp_of(const Trace& trace) {
+  const std::string schema = catalog_schema();
+  return XXH3_64bits_withSeed(schema.data(), schema.size(), trace.fingerprint());
+}
+
 Result<BlockSums> sum_file(Storage& storage, const std::string& path, uint64_t stamp) {
   ASSIGN_OR_RETURN(const auto file, storage.open(path));
   BlockSummer summer;
@@ -247,7 +254,7 @@ Result<void> write_catalog(const Trace& trace, const std::string& path) {
   TRY(fill(database, trace));
   TRY(database.run("COMMIT"));
   if (!storage.has_real_paths()) TRY(file->append(database.contents()));
-  ASSIGN_OR_RETURN(const BlockSums sums, sum_file(storage, path, trace.fingerprint()));
+  ASSIGN_OR_RETURN(const BlockSums sums, sum_file(storage, path, stamp_of(trace)));
   TRY(write_sums(storage, path, sums));
   return storage.sync({path, sums_path(path)});
 }
@@ -274,7 +281,7 @@ Result<std::string> catalog_path(const Trace& trace) {
   const std::string path = TraceFiles{trace.directory()}.catalog();
   if (storage.exists(path) && storage.exists(sums_path(path))) {
     ASSIGN_OR_RETURN(const BlockSums sums, read_sums(storage, path));
-    if (sums.stamp == trace.fingerprint()) {
+    if (sums.stamp == stamp_of(trace)) {
       TRY(verify_sums(storage, path, sums));
       return path;
     }

@@ -4,13 +4,14 @@ namespace redrive {
 
 // FORMAT.md and redrive-trace(5) show this text, and a test compares them. A change raises user_version.
 const char* catalog_schema() {
-  return R"(PRAGMA user_version = 4;
+  return R"(PRAGMA user_version = 5;
 CREATE TABLE settings(key TEXT PRIMARY KEY, value);
 CREATE TABLE units(unit INTEGER PRIMARY KEY, name TEXT, pid INTEGER, command TEXT, parent_unit INTEGER, parent_event INTEGER,
   parent_at_ns INTEGER, joined TEXT, events INTEGER, repeats INTEGER);
 CREATE TABLE intervals(unit INTEGER, interval INTEGER, checkpoint_kind TEXT, has_image INTEGER, pid INTEGER, command TEXT,
   first_event INTEGER, events INTEGER, repeats INTEGER, cpu_s REAL, pause_ns INTEGER, messages INTEGER, logged_messages INTEGER,
-  message_bytes INTEGER, logged_bytes INTEGER, input_bytes INTEGER, PRIMARY KEY(unit, interval)) WITHOUT ROWID;
+  message_bytes INTEGER, logged_bytes INTEGER, input_bytes INTEGER, clock_error_ns INTEGER, PRIMARY KEY(unit, interval)) WITHOUT
+  ROWID;
 CREATE TABLE channels(channel INTEGER PRIMARY KEY, kind TEXT, name TEXT, sends INTEGER, sent_bytes INTEGER, messages INTEGER,
   logged_messages INTEGER, message_bytes INTEGER, logged_bytes INTEGER);
 CREATE TABLE messages(unit INTEGER, event INTEGER, part INTEGER, interval INTEGER, sender_unit INTEGER, sender_event INTEGER,

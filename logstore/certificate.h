@@ -18,6 +18,7 @@ struct PredictedReplay {
   double restore_s = 0;       // to restore their memory, one after the other
   uint64_t memory_bytes = 0;  // stored pages of it
   double predicted_s = 0;     // with the certificate's jobs, at its pace
+  double clock_error_s = 0;   // how much of that is there only because times of events are not exact
   bool operator==(const PredictedReplay&) const = default;
 };
 

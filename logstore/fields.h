@@ -19,6 +19,7 @@ class Writing {
   void field(uint64_t value) { out_.u(value); }
   void field(double value) { out_.real(value); }
   void field(const std::string& value) { out_.str(value); }
+  void field(const Bytes& value) { out_.bytes(value); }
   void field(CheckpointKind value) { out_.u(static_cast<uint64_t>(value)); }
   void field(const EventRef& value) {
     field(value.unit);
@@ -46,7 +47,11 @@ class Writing {
   void since_4(uint64_t value, bool absent) {
     if (!absent) field(value);
   }
-  void since_5(const Bytes& value) { out_.bytes(value); }
+  // A field at the end of a record, which older formats lack.
+  template <typename T>
+  void added(const T& value) {
+    field(value);
+  }
   // 8 bytes, whatever the value.
   void fixed(uint64_t value) { out_.fixed64(value); }
   Bytes take() { return out_.take(); }
@@ -69,6 +74,10 @@ class Reading {
   void field(uint64_t& value) { value = in_.u(); }
   void field(double& value) { value = in_.real(); }
   void field(std::string& value) { value = in_.str(); }
+  void field(Bytes& value) {
+    const auto bytes = in_.bytes();
+    value.assign(bytes.begin(), bytes.end());
+  }
   void field(CheckpointKind& value) {
     value = static_cast<CheckpointKind>(bounded(static_cast<uint64_t>(CheckpointKind::image)));
   }
@@ -98,10 +107,9 @@ class Reading {
     absent = in_.at_end();
     if (!absent) field(value);
   }
-  void since_5(Bytes& value) {
-    if (in_.at_end()) return;
-    const auto bytes = in_.bytes();
-    value.assign(bytes.begin(), bytes.end());
+  template <typename T>
+  void added(T& value) {
+    if (!in_.at_end()) field(value);
   }
   void fixed(uint64_t& value) { value = in_.fixed64(); }
   bool done() const { return in_.ok() && in_.at_end(); }

@@ -23,7 +23,8 @@ void fields(Direction& io, R& r) {
     io(r.unit, r.interval, r.kind, r.first_event, r.has_image, r.pid, r.command, r.pause_ns);
   } else if constexpr (std::is_same_v<T, IntervalEnd>) {
     io(r.unit, r.interval, r.cpu_ns, r.end_event);
-    io.since_5(r.state);
+    io.added(r.state);
+    io.added(r.clock_error_ns);
   } else if constexpr (std::is_same_v<T, ChannelRecord>) {
     io(r.channel, r.kind, r.name);
   } else if constexpr (std::is_same_v<T, Refusal>) {

@@ -64,8 +64,9 @@ struct IntervalEnd {
   UnitId unit = 0;
   IntervalIndex interval = 0;
   uint64_t cpu_ns = 0;
-  EventIndex end_event = 0;  // one past its last event
-  Bytes state = {};          // of a process that ends with it, for comparison in a replay; opaque here, or empty
+  EventIndex end_event = 0;     // one past its last event
+  Bytes state = {};             // of a process that ends with it, for comparison in a replay; opaque here, or empty
+  uint64_t clock_error_ns = 0;  // by how much the time of one of its sends and receives may be wrong; 0 also if unknown
 };
 
 struct ChannelRecord {

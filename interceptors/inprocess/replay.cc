@@ -168,7 +168,7 @@ const Expected* next(const Slot& slot) {
   if (slot.repeated == 0) return expected;
   // The calls of a cycle come in turn; the expected one ends the cycle.
   uint32_t turn = (slot.repeated - 1) % expected->cycle;
-  if (turn == expected->cycle - 1) return expected;
+  if (turn == expected->cycle - 1u) return expected;
   uint64_t at = kRing + slot.taken + expected->own_size;
   for (; turn > 0; --turn) at += reinterpret_cast<const Expected*>(at)->size;
   return reinterpret_cast<const Expected*>(at);

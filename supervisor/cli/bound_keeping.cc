@@ -18,10 +18,13 @@ namespace {
 constexpr double kNearlyLate = 0.5;  // of the bound: replays are measured before it is said that they are in time
 constexpr size_t kMeasured = 3;      // replays
 constexpr double kLeastMeasured_s = 0.05, kMostMeasured_s = 0.5;  // of the predicted times of these, if there are such
+constexpr size_t kMostProved = 8;                                 // of the slowest, once the trace was repaired
+constexpr double kProved_s = 2;                                   // about how long these may take together
 constexpr double kAgain = 1.1;  // what takes so much longer than predicted is measured again: the machine may be busy
 constexpr double kRepaired = 0.9;  // of the bound: what is repaired shall be in time although predictions have errors
-// How often it is repaired: what was predicted of the repair may be wrong by as much as a checkpoint's place.
-constexpr int kMostRepairs = 2;
+// How often it is repaired: what was predicted of the repair may be wrong by as much as a checkpoint's place, and by
+// what replays then take.
+constexpr int kMostRepairs = 3;
 
 // Some that take long enough to be measured, and not longer than needed, of different units if there are several.
 std::vector<PredictedReplay> worth_measuring(std::vector<PredictedReplay> replays) {
@@ -42,6 +45,22 @@ std::vector<PredictedReplay> worth_measuring(std::vector<PredictedReplay> replay
     }
   }
   return chosen;
+}
+
+// The slowest.
+std::vector<PredictedReplay> worth_proving(std::vector<PredictedReplay> replays) {
+  std::sort(replays.begin(), replays.end(), [](const auto& a, const auto& b) { return a.predicted_s > b.predicted_s; });
+  if (replays.size() > kMostProved) replays.resize(kMostProved);
+  double sum_s = 0;
+  const auto enough = std::find_if(replays.begin(), replays.end(),
+                                   [&](const auto& replay) { return (sum_s += replay.predicted_s) > kProved_s; });
+  if (enough != replays.end()) replays.erase(std::max(enough, replays.begin() + 1), replays.end());
+  return replays;
+}
+
+// Without its pace, and as if all times of events were exact.
+double recorded_s(const PredictedReplay& replay, double pace) {
+  return (replay.predicted_s - replay.clock_error_s) / pace;
 }
 
 Result<double> replay_s(const SetRun& run, const PredictedReplay& replay) {
@@ -66,7 +85,7 @@ class Keeping {
       ASSIGN_OR_RETURN(DependenceGraph graph, DependenceGraph::open(*trace));
       progress_.show("planning the replays of all intervals");
       TRY(graph.read_all());
-      ASSIGN_OR_RETURN(const Certificate certificate, certify(*trace, graph));
+      ASSIGN_OR_RETURN(const Certificate certificate, certify(*trace, graph, repairs > 0));
       Missing missing;
       if (!certificate.is_kept() && how_.repairs && repairs < kMostRepairs) missing = lacking(*trace, graph);
       if (missing.empty()) {
@@ -86,23 +105,24 @@ class Keeping {
     return costs;
   }
 
-  Result<Certificate> certify(const Trace& trace, DependenceGraph& graph) {
+  Result<Certificate> certify(const Trace& trace, DependenceGraph& graph, bool repaired) {
     auto replays = predict_all(graph.rdg(), costs(trace));
     const double bound_s = trace.settings().bound_s;
     const bool nearly_late = std::any_of(replays.begin(), replays.end(), [&](const PredictedReplay& replay) {
       return replay.predicted_s > kNearlyLate * bound_s;
     });
-    if (nearly_late && !pace_) {
-      ASSIGN_OR_RETURN(pace_, measure(trace, graph, replays));
-      for (auto& replay : replays) replay.predicted_s *= pace_->times;
+    if (nearly_late && (!pace_ || repaired)) {
+      TRY(measure(trace, graph, repaired ? worth_proving(replays) : worth_measuring(replays)));
+      replays = predict_all(graph.rdg(), costs(trace));
     }
     return redrive::certify(replays, bound_s, costs(trace));
   }
 
-  Result<Pace> measure(const Trace& trace, DependenceGraph& graph, const std::vector<PredictedReplay>& replays) {
-    std::vector<double> paces;
+  // The pace is the slowest of all that were measured.
+  Result<void> measure(const Trace& trace, DependenceGraph& graph, const std::vector<PredictedReplay>& replays) {
+    const double before = pace_.value_or(Pace{}).times;
     with_replays(trace, graph);
-    for (const auto& replay : worth_measuring(replays)) {
+    for (const auto& replay : replays) {
       progress_.show(fmt::format("measuring the replay of {}:{}", replay.unit, replay.interval));
       auto seconds = replay_s(*run_, replay);
       if (seconds && *seconds > kAgain * replay.predicted_s) {
@@ -114,11 +134,16 @@ class Keeping {
                                  replay.interval, seconds.error().message),
                      seconds.error().status};
       }
-      paces.push_back(*seconds / replay.predicted_s);
+      note_pace(*seconds / recorded_s(replay, before));
     }
-    if (paces.empty()) return Pace{};
-    const auto [least, most] = std::minmax_element(paces.begin(), paces.end());
-    return Pace{std::max(1.0, *most), *least, *most, static_cast<uint32_t>(paces.size())};
+    if (!pace_) pace_.emplace();
+    return {};
+  }
+
+  void note_pace(double times) {
+    const Pace known = pace_.value_or(Pace{1, times, times, 0});
+    pace_ = Pace{std::max(known.times, times), std::min(known.least, times), std::max(known.most, times),
+                 known.measured + 1};
   }
 
   Missing lacking(const Trace& trace, const DependenceGraph& graph) const {

@@ -221,6 +221,7 @@ Json predicted_json(const PredictedReplay& replay) {
           {"replay_set_size", replay.intervals},
           {"memory_bytes", replay.memory_bytes},
           {"restore_s", replay.restore_s},
+          {"clock_error_s", replay.clock_error_s},
           {"cpu_s", replay.work_s},
           {"predicted_s", replay.predicted_s}};
 }

@@ -29,18 +29,23 @@ ReplayCosts costs_of(const Trace& trace, uint32_t jobs) {
 }
 
 PredictedReplay predict(const Plan& plan, const ReplayCosts& costs) {
-  PredictedReplay replay{plan.unit, plan.interval, plan.replay_set.size(), seconds(plan.work_ns), 0, 0, 0};
+  PredictedReplay replay{plan.unit, plan.interval, plan.replay_set.size(), seconds(plan.work_ns)};
   double longest_restore_s = 0;
+  double errors = 0, largest_error_s = 0;  // the sum of squares
   for (const auto& planned : plan.replay_set) {
     const double restore_s = costs.restore_s(planned.unit, planned.start);
     replay.restore_s += restore_s;
     longest_restore_s = std::max(longest_restore_s, restore_s);
     replay.memory_bytes += costs.memory_bytes(planned.unit, planned.start);
+    const double error_s = seconds(planned.clock_error_ns);
+    errors += error_s * error_s;
+    largest_error_s = std::max(largest_error_s, error_s);
   }
   const double share = 1.0 / costs.jobs;
   const double recorded_s = seconds(plan.predicted_ns(static_cast<int>(costs.jobs))) + replay.restore_s * share +
                             longest_restore_s * (1 - share);
-  replay.predicted_s = costs.pace.times * recorded_s;
+  replay.clock_error_s = costs.pace.times * (std::sqrt(errors) * share + largest_error_s * (1 - share));
+  replay.predicted_s = costs.pace.times * recorded_s + replay.clock_error_s;
   return replay;
 }
 
@@ -127,6 +132,11 @@ std::string describe_basis(const Certificate& certificate) {
   std::string text = format_duration(slowest.predicted_s) + " at most";
   if (slowest.unit == 0) return text + " for all together";
   text += fmt::format(" ({}:{}), predicted with {}", slowest.unit, slowest.interval, counted(certificate.jobs, "job"));
+  constexpr double kLeastShown_s = 0.001;
+  if (slowest.clock_error_s >= kLeastShown_s) {
+    text +=
+        fmt::format(", of which {} because times of messages are not exact", format_duration(slowest.clock_error_s));
+  }
   const Pace& pace = certificate.pace;
   if (pace.measured == 0) return text + ", from recorded times";
   return text + fmt::format(", at {:.2f} times what was recorded ({} took {:.2f} to {:.2f})", pace.times,

@@ -21,6 +21,8 @@ struct ReplayCosts {
 ReplayCosts costs_of(const Trace& trace, uint32_t jobs);
 
 // The bound of a list schedule (Graham), including restores: these are work too, and the longest path begins with one.
+// Added is what the work and the longest path may be longer because times of events are not exact. The errors of
+// different intervals are independent, so for the work they add up as squares.
 PredictedReplay predict(const Plan& plan, const ReplayCosts& costs);
 
 // Plans every interval of a graph that has been read whole. An interval that cannot be planned is left out: nothing

@@ -67,6 +67,9 @@ void add_intervals(const Trace& trace, const UnitRecord& unit, Rdg& graph) {
     if (record.kind == CheckpointKind::fork && !record.has_image) interval.birth = unit.parent;
     // If a finished recording lacks the image of a program, that is an error, which the replay reports.
     interval.startable |= is_exec && trace.finished();
+    if (const IntervalEnd* end = trace.interval_end(unit.unit, record.interval)) {
+      interval.clock_error_ns = end->clock_error_ns;
+    }
     interval.reachable = interval.startable || trace.finished() || !(is_exec || begins_with_join(trace, record));
     out.push_back(interval);
   }

@@ -80,7 +80,7 @@ class Planner::State {
       plan.critical_path_ns = std::max(plan.critical_path_ns, finish_ns(run));
     }
     for (const Run& run : runs_) {
-      plan.replay_set.push_back({run.unit, run.start, run.last, run.end_event, run.cpu_ns});
+      plan.replay_set.push_back({run.unit, run.start, run.last, run.end_event, run.cpu_ns, clock_error_ns(run)});
       plan.work_ns += run.cpu_ns;
     }
     std::sort(plan.replay_set.begin() + static_cast<ptrdiff_t>(requests.size()), plan.replay_set.end(),
@@ -173,6 +173,14 @@ class Planner::State {
     if (end_event <= run.end_event) return;
     run.end_event = end_event;
     enqueue(id);
+  }
+
+  // An interval that is needed whole takes what was measured when it ended.
+  uint64_t clock_error_ns(const Run& run) {
+    const UnitIndex& index = *index_of(run.unit);
+    const Rdg::Interval& last = (*index.intervals)[run.last];
+    const uint64_t whole_ns = index.before_ns[run.last] + last.cpu_ns;
+    return std::min(last.clock_error_ns, whole_ns - std::min(whole_ns, run.cpu_ns));
   }
 
   // The requested intervals become the first runs.

@@ -23,7 +23,8 @@ struct Rdg {
     bool startable = true;  // false: its checkpoint cannot be used; it is executed from the previous startable one on
     std::optional<EventRef> birth;  // a fork checkpoint without an image: the parent's fork event must be re-executed
     std::optional<uint64_t> birth_at_ns = std::nullopt;  // CPU time since the parent's checkpoint, if known
-    bool reachable = true;  // false: nothing that a killed recorder wrote leads to its first event
+    bool reachable = true;        // false: nothing that a killed recorder wrote leads to its first event
+    uint64_t clock_error_ns = 0;  // by how much a time of one of its sends and receives may be wrong
   };
   // An unlogged message part, or a fork: `receiver` cannot be re-executed without `sender`.
   struct Dependence {
@@ -50,6 +51,7 @@ struct PlannedInterval {
   IntervalIndex interval = 0;      // the interval in which it is needed (>= start)
   EventIndex requisite_event = 0;  // one past the last event to execute
   uint64_t cpu_ns = 0;             // the CPU time of it that is needed
+  uint64_t clock_error_ns = 0;     // how much more that may be
 };
 
 struct Plan {

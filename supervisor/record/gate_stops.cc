@@ -87,7 +87,7 @@ bool GateStops::open_in_slot(Thread& thread) {
   gate::Slot& slot = *gate.slot();
   Unit& unit = *thread.process->unit;
   if (auto entry = gate.reader.take_entry(slot)) {
-    ServedCalls::Served served{thread.process->gate, std::move(*entry), unit.clock.interval_cpu_ns(), nullptr};
+    ServedCalls::Served served{thread.process->gate, std::move(*entry), {{0, unit.clock.interval_cpu_ns()}}, nullptr};
     served_.begin_served(served);
     served_.next_record(served);
     const bool opened = !served.stretch.at_end() && served.thread == &thread && served_.open_served(served);

@@ -47,7 +47,8 @@ void Intervals::end(Unit& unit) {
   if (!unit.in_interval) return;
   unit.in_interval = false;
   unit.ended_ns = unit.clock.interval_ns();
-  writer_.add(IntervalEnd{unit.id, unit.interval, unit.ended_ns, unit.log.next(), std::exchange(unit.end_state, {})});
+  writer_.add(IntervalEnd{unit.id, unit.interval, unit.ended_ns, unit.log.next(), std::exchange(unit.end_state, {}),
+                          unit.clock.clock_error_ns()});
 }
 
 void Intervals::note_end_state(const Thread& thread, const user_regs_struct& regs) const {

@@ -63,6 +63,13 @@ class RecordedGate : public Gate {
   Unit* unit;
   Program* program = nullptr;  // that is executed there
   RingReader reader;           // of its slot's ring
+  // The unit's CPU time when the slot's ring had this many bytes of complete records.
+  struct Look {
+    uint64_t head = 0;
+    uint64_t cpu_ns = 0;
+  };
+  std::vector<Look> looks;  // since records were taken the last time
+  bool rests = false;       // nothing has changed between two looks
   // The program has written into its slot: nothing is served any more.
   std::atomic<bool> broken = false;
 

@@ -18,6 +18,8 @@ using namespace std::chrono_literals;
 constexpr auto kLeaving = 100ms;  // time for the others to end when the program has
 constexpr auto kShortestTick = 1ms;
 constexpr auto kCrowdedTick = 4ms;  // while several units compute
+constexpr auto kShortestLook = 2ms;
+constexpr int kLooks = 50;  // at units' clocks in a checkpoint period, if there are not more ticks
 
 // Sends the signal to the first process, or, when that has ended, to all that are left.
 template <typename Threads>
@@ -124,12 +126,16 @@ void Recorder::adopt(pid_t pid, bool no_new_privs) {
 RecordingEnd Recorder::run(const std::function<void(const LeftBehind&)>& left_behind) {
   const auto started = tracer_.now();
   bool told = false;
-  next_tick_ = started + kTick;
+  next_tick_ = next_look_ = started + kTick;
   while (!tracees_.threads().empty()) {
     if (!stops_.fill()) break;
     if (const auto next = stops_.take()) handler_.handle(*next);
     for (const int signal : take_interrupts()) pass_on(tracer_, signal, tracees_.threads(), ends_.root());
-    if (tracer_.now() >= next_tick_) tick();
+    if (const auto now = tracer_.now(); now >= next_tick_) {
+      tick();
+    } else if (now >= next_look_) {
+      look_at_clocks();
+    }
     const auto program_ended = ends_.root_ended();
     if (program_ended && !told && !tracees_.threads().empty() && tracer_.now() - *program_ended > kLeaving) {
       told = true;
@@ -191,8 +197,29 @@ void Recorder::tick() {
   if (served_.has_maker()) served_.make_events_behind();
   if (placer_.crowded()) next = std::min<std::chrono::nanoseconds>(next, kCrowdedTick);
   next = std::max<std::chrono::nanoseconds>(next, kShortestTick);
-  next_tick_ = tracer_.now() + next;
-  tracer_.wake_within(std::chrono::duration_cast<std::chrono::microseconds>(next));
+  const auto now = tracer_.now();
+  next_tick_ = now + next;
+  next_look_ = now + look_period();
+  wake_for_next();
+}
+
+// Units' clocks are read more often if periods are short, so that times of messages are right within a small part of a
+// period.
+std::chrono::nanoseconds Recorder::look_period() const {
+  if (limits_.checkpoint_period_ns == 0) return kTick;
+  return std::clamp<std::chrono::nanoseconds>(std::chrono::nanoseconds(limits_.checkpoint_period_ns / kLooks),
+                                              kShortestLook, kTick);
+}
+
+void Recorder::look_at_clocks() {
+  served_.look_at_clocks();
+  next_look_ = tracer_.now() + look_period();
+  wake_for_next();
+}
+
+void Recorder::wake_for_next() {
+  const auto left = std::min(next_tick_, next_look_) - tracer_.now();
+  tracer_.wake_within(std::max(std::chrono::duration_cast<std::chrono::microseconds>(left), 1us));
 }
 
 // Asks or stops the unit for a checkpoint, or for others of its threads, if that is due. Returns when to look again.

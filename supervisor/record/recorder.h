@@ -82,6 +82,9 @@ class Recorder {
 
  private:
   void tick();
+  void look_at_clocks();
+  void wake_for_next();
+  std::chrono::nanoseconds look_period() const;
   std::chrono::nanoseconds look_at(Unit& unit);
   void flush();
   void end_units();
@@ -91,7 +94,7 @@ class Recorder {
   TraceWriter& writer_;
   const RecorderLimits limits_;
   const std::unique_ptr<GateArena> arena_;  // of the in-process tier; null: every call stops
-  Clock::time_point next_tick_{};
+  Clock::time_point next_tick_{}, next_look_{};
   bool write_failed_ = false;
 
   // What the parts share. Each of these objects knows nothing of the others.

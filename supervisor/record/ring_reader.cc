@@ -23,16 +23,19 @@ gate::Record* last_record(gate::Slot& slot, uint64_t from, uint64_t head) {
 
 // ---- Stretches
 
-uint64_t RingStretch::calls() const {
+std::vector<uint64_t> RingStretch::calls_before(std::span<const uint64_t> places) const {
+  std::vector<uint64_t> counts;
   uint64_t calls = 0;
   for (uint64_t at = 0; complete_ - at >= sizeof(gate::Record);) {
     const auto& record = *reinterpret_cast<const gate::Record*>(at_ + at);
     const uint64_t size = read_once(record.size);
     if (size < sizeof record || size > complete_ - at) break;
-    calls += read_once(record.repeat) & ~gate::kTaken;
     at += size;
+    while (counts.size() < places.size() && places[counts.size()] < at) counts.push_back(calls);
+    calls += read_once(record.repeat) & ~gate::kTaken;
   }
-  return calls;
+  counts.resize(places.size(), calls);
+  return counts;
 }
 
 void RingStretch::move_to(uint8_t* place) {

@@ -38,8 +38,9 @@ class RingStretch {
       : at_(at), complete_(complete), unfinished_(unfinished) {}
 
   uint64_t bytes() const { return complete_ + unfinished_; }
-  // How many calls the complete records stand for.
-  uint64_t calls() const;
+  uint64_t complete_bytes() const { return complete_; }
+  // How many calls the complete records before each of these places stand for. The places ascend.
+  std::vector<uint64_t> calls_before(std::span<const uint64_t> places) const;
   // Copies the stretch to this place, where it is read from now on.
   void move_to(uint8_t* place);
 
@@ -94,6 +95,8 @@ class RingReader {
   std::optional<RingStretch> take_entry(const gate::Slot& slot);
   // Call this if such a call is not made after all. Returns whether its record was taken before.
   bool cancel_entry() { return std::exchange(entry_taken_, false); }
+  // Bytes of the ring that were taken: a stretch ends there.
+  uint64_t taken() const { return taken_; }
   // The record of the call that the thread is making, as far as it is written. It is not taken.
   static std::optional<RingStretch> current(const gate::Slot& slot);
 

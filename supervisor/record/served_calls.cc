@@ -30,6 +30,28 @@ void set_at_exit(user_regs_struct& regs, const gate::Record& record, Address sit
   regs.fs_base = record.fs_base, regs.gs_base = record.gs_base;
 }
 
+// The looks at the unit's clock while the stretch, which was just taken, was written, and one now.
+std::vector<RecordedGate::Look> take_looks(RecordedGate& gate, const RingStretch& stretch) {
+  IntervalClock& clock = gate.unit->clock;
+  const uint64_t end = gate.reader.taken(), first = end - stretch.complete_bytes();
+  std::vector<RecordedGate::Look> looks = std::exchange(gate.looks, {});
+  for (auto& look : looks) {
+    look.head = std::clamp(look.head, first, end) - first;
+    look.cpu_ns = clock.interval_cpu_ns(look.cpu_ns);
+  }
+  looks.push_back({end - first, clock.interval_cpu_ns()});
+  return looks;
+}
+
+std::vector<IntervalClock::Reading> readings_of(const ServedCalls::Served& served) {
+  std::vector<uint64_t> places;
+  for (const auto& look : served.looks) places.push_back(look.head);
+  const std::vector<uint64_t> calls = served.stretch.calls_before(places);
+  std::vector<IntervalClock::Reading> readings;
+  for (size_t i = 0; i < calls.size(); ++i) readings.push_back({calls[i], served.looks[i].cpu_ns});
+  return readings;
+}
+
 }  // namespace
 
 ServedCalls::ServedCalls(const RecorderLimits& limits, GateArena* arena, CpuidAnswers& answers, Findings& findings,
@@ -71,16 +93,38 @@ std::vector<ServedCalls::Served> ServedCalls::take_served() {
   for (const auto& known : gates_) {
     std::shared_ptr<RecordedGate> gate = known.lock();
     if (!gate || gate->broken) continue;
+    gate->rests = false;
     auto taken = gate->reader.take(*gate->slot(), now);
     if (auto* const stretch = std::get_if<RingStretch>(&taken)) {
-      const uint64_t cpu_ns = gate->unit->clock.interval_cpu_ns();
-      sources.push_back({std::move(gate), std::move(*stretch), cpu_ns, nullptr});
+      auto looks = take_looks(*gate, *stretch);
+      sources.push_back({std::move(gate), std::move(*stretch), std::move(looks), nullptr});
     } else if (std::holds_alternative<RingReader::Broken>(taken)) {
       if (event_maker_) event_maker_->wait_until_idle();
       break_gate(*gate);
+    } else if (!gate->looks.empty()) {
+      gate->looks = {gate->looks.back()};
     }
   }
   return sources;
+}
+
+// What happens between two looks at which nothing has changed is not looked for: most programs rest.
+void ServedCalls::look_at_clocks() {
+  for (const auto& known : gates_) {
+    const std::shared_ptr<RecordedGate> gate = known.lock();
+    if (!gate || gate->broken || gate->rests) continue;
+    const RecordedGate::Look look{read_once(gate->slot()->head), gate->unit->clock.cpu_ns()};
+    auto& looks = gate->looks;
+    const size_t count = looks.size();
+    gate->rests = count > 0 && looks.back().head == look.head && looks.back().cpu_ns == look.cpu_ns;
+    // Of those between the same two records, the first and the last count.
+    const bool between = count > 1 && looks[count - 2].head == look.head && looks.back().head == look.head;
+    if (between) {
+      looks.back() = look;
+    } else {
+      looks.push_back(look);
+    }
+  }
 }
 
 void ServedCalls::empty_ring(const Thread& thread) {
@@ -117,10 +161,14 @@ Address ServedCalls::Served::site() const {
 }
 
 void ServedCalls::make_events(std::vector<Served>& sources) {
-  for (Served& served : sources) {
-    begin_served(served);
-    next_record(served);
+  std::stable_sort(sources.begin(), sources.end(),
+                   [](const Served& a, const Served& b) { return a.gate->unit->id < b.gate->unit->id; });
+  for (auto first = sources.begin(), last = first; first != sources.end(); first = last) {
+    last =
+        std::find_if(first, sources.end(), [&](const Served& other) { return other.gate->unit != first->gate->unit; });
+    begin_served({first, last});
   }
+  for (Served& served : sources) next_record(served);
   for (;;) {
     Served* first = nullptr;
     for (Served& served : sources) {
@@ -166,8 +214,14 @@ void ServedCalls::make_events_behind() {
   event_maker_->add(std::move(sources));
 }
 
-void ServedCalls::begin_served(const Served& served) {
-  served.gate->unit->clock.begin_served(served.cpu_ns, served.stretch.calls(), limits_.replayed_call_ns);
+// Address spaces of one unit run in turn, and which of them a reading of the unit's clock is about is not known.
+void ServedCalls::begin_served(std::span<const Served> of_unit) {
+  std::vector<IntervalClock::Reading> readings = readings_of(of_unit.front());
+  for (const Served& other : of_unit.subspan(1)) {
+    const IntervalClock::Reading end = readings_of(other).back();
+    readings = {{readings.back().calls + end.calls, std::max(readings.back().cpu_ns, end.cpu_ns)}};
+  }
+  of_unit.front().gate->unit->clock.begin_served(std::move(readings), limits_.replayed_call_ns);
 }
 
 bool ServedCalls::open_served(Served& served) {
@@ -218,6 +272,7 @@ void ServedCalls::close_served(const Served& served) {
   const gate::Record& record = served.stretch.record();
   const uint32_t times = read_once(record.repeat) & ~gate::kTaken;
   served.gate->unit->served_calls += times;
+  served.gate->unit->clock.skip_served(times - 1);
   const SyscallRow* const row = served.thread->row;
   if (row->treat == Treat::refuse) findings_.count_refusal(*served.thread, row, row->refusal);
   served.gate->forget_changed(row->special, served.thread->args, record.result);

@@ -25,8 +25,10 @@ class ServedCalls {
   struct Served {
     std::shared_ptr<RecordedGate> gate;
     RingStretch stretch;
-    uint64_t cpu_ns;  // of the unit, since its interval began
-    Thread* thread;   // that has made the call of the record; null before the first
+    // When the clock was read, with places in the stretch and times since the unit's interval began. The last one is
+    // after all complete records.
+    std::vector<RecordedGate::Look> looks;
+    Thread* thread;  // that has made the call of the record; null before the first
 
     // Gate::canonical() of the instruction that made the record.
     Address site() const;
@@ -51,13 +53,15 @@ class ServedCalls {
   void next_record(Served& served);
   // Makes events of what was taken, in the order in which it happened.
   void make_events(std::vector<Served>& sources);
+  // Notes how much CPU time units have used, so that times of what they do are closer to the truth.
+  void look_at_clocks();
   // All that was served so far becomes events.
   void drain();
   // All that was served so far becomes events on another processor, while the programs go on; or here, if there is much
   // of it. Until then nothing else looks at what is recorded.
   void make_events_behind();
   // The unit's clock follows the records from now on, until IntervalClock::end_served().
-  void begin_served(const Served& served);
+  void begin_served(const Served& served) { begin_served({&served, 1}); }
   // The record's call begins. False if it is not one that is served: then the program wrote the record.
   bool open_served(Served& served);
   // The program has written into memory that it shares with the recorder: nothing is served there any more.
@@ -65,6 +69,7 @@ class ServedCalls {
 
  private:
   std::vector<Served> take_served();
+  void begin_served(std::span<const Served> of_unit);
   void drop(Served& served);
   void add_served_trap(Served& served);
   void close_served(const Served& served);

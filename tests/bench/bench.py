@@ -57,6 +57,7 @@ def server_row(script):
 
 ROWS = {
     "dd": Row("600k reads, 600k writes of 64 bytes", 1.5, 0.3),
+    "getppid": Row("a million calls", event_bytes=0.9),
     "pipe": Row("ping-pong of 64 bytes, 100k each", 1.3, 0.5),
     "unix": Row("the same", 1.3, 0.5, event_bytes=6),
     "tcp": Row("the same", 1.3, 0.5),
@@ -224,11 +225,13 @@ class Bench:
 
     def least(self, stats, native_s, user_s):
         """What no recorder and no replayer can do without: all the data copied once, and the program's own work."""
-        probe = compiled(self.options, ROOT / "tests" / "bench" / "limit_probe.c", flags=["-O1"], directory="bench")
         calls, size = stats["events"], stats["message_bytes"] + stats["input_bytes"]
-        calls_s, copy_s = (int(word) / 1e9 for word in self.run([probe, calls, size]).output.split())
+        calls_s, copy_s = (int(word) / 1e9 for word in self.run([self.limit_probe(), calls, size]).output.split())
         return {"events": calls, "data_bytes": size, "bare_calls_s": calls_s, "copy_s": copy_s,
                 "least_ratio": (native_s + copy_s) / native_s, "least_replay_ratio": (user_s + copy_s) / native_s}
+
+    def limit_probe(self):
+        return compiled(self.options, ROOT / "tests" / "bench" / "limit_probe.c", flags=["-O1"], directory="bench")
 
     def long_row(self, seconds):
         """A recording's memory over a long run: processes that stay, and others that come and go."""
@@ -331,6 +334,9 @@ def measures(bench):
         count = 60_000 if quick else 600_000
         bench.overhead_row(name, ["dd", "if=/dev/zero", "of=/dev/null", "bs=64", f"count={count}", "status=none"])
 
+    def getppid(name):
+        bench.overhead_row(name, [bench.limit_probe(), 100_000 if quick else 1_000_000, 1])
+
     def pingpong(name):
         bench.overhead_row(name, [workload("pingpong"), name, 10_000 if quick else 100_000])
 
@@ -346,7 +352,7 @@ def measures(bench):
         needs("node")
         bench.overhead_row(name, ["node", TESTS / "workloads" / "short_job.js", 50 if quick else 300])
 
-    kinds = {"dd": dd, "pipe": pingpong, "unix": pingpong, "tcp": pingpong, "ring": mpi_job, "ring 2s": mpi_job, "jacobi": mpi_job,
+    kinds = {"dd": dd, "getppid": getppid, "pipe": pingpong, "unix": pingpong, "tcp": pingpong, "ring": mpi_job, "ring 2s": mpi_job, "jacobi": mpi_job,
              "jacobi 2s": mpi_job, "jacobi started": mpi_job, "fft": mpi_job, "fft 2s": mpi_job, "redis": redis, "nginx": nginx, "make -j2": make, "exec": execs,
              "python": python, "node": node, "cpu-bound": cpu_bound, "cpu-bound 2s": cpu_bound, "mesh": mesh,
              "jacobi all": mpi_job, "fft all": mpi_job, "redis all": redis, "mesh all": mesh, "mesh checked all": mesh,

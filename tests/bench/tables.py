@@ -47,7 +47,7 @@ def cost_cells(row):
 
 
 def bytes_cells(row):
-    return [f"{row['events']:,}", f"{row['messages']:,}", f"{row['event_bytes']:.1f}", number(row["event_bytes_limit"], 0), size_of(row["copies_bytes"]),
+    return [f"{row['events']:,}", f"{row['messages']:,}", f"{row['event_bytes']:.1f}", number(row["event_bytes_limit"], 1), size_of(row["copies_bytes"]),
             size_of(row["trace_bytes"])]
 
 

@@ -200,7 +200,9 @@ class Mutation {
     add(f, r.unit, r.interval, r.first_event, r.has_image, r.pid, r.command, r.pause_ns);
     add_enum(f, r.kind);
   }
-  static void list(IntervalEnd& r, Fields& f) { add(f, r.unit, r.interval, r.cpu_ns, r.end_event, r.state); }
+  static void list(IntervalEnd& r, Fields& f) {
+    add(f, r.unit, r.interval, r.cpu_ns, r.end_event, r.state, r.clock_error_ns);
+  }
   static void list(ChannelRecord& r, Fields& f) { add(f, r.channel, r.kind, r.name); }
   static void list(Refusal& r, Fields& f) { add(f, r.unit, r.what, r.answer, r.count); }
   static void list(Unsure& r, Fields& f) { add(f, r.unit, r.event, r.reason); }
@@ -226,8 +228,8 @@ class Mutation {
   }
   static void list(Event& e, Fields& f) {
     add_enum(f, e.kind);
-    add(f, e.thread, e.repeat, e.cycle, e.number, e.ip, e.regs_hash.value, e.in_hash, e.result, e.child_unit, e.child_thread,
-        e.fatal);
+    add(f, e.thread, e.repeat, e.cycle, e.number, e.ip, e.regs_hash.value, e.in_hash, e.result, e.child_unit,
+        e.child_thread, e.fatal);
     add_all(f, e.args);
     list(e.writes, f);
     list(e.child_writes, f);

@@ -1,6 +1,8 @@
 """Group bound: a recording in which replays would be late is repaired at its end, or says so wherever it is looked at."""
+import contextlib
 import os
 import signal
+import sqlite3
 import time
 
 from harness import Failure, test, workload
@@ -161,7 +163,39 @@ def few_processors(ctx):
     ctx.expect_status(told, 0)
     certificate = ctx.json("stats", ctx.trace)["certificate"]
     slowest = certificate["slowest"]
-    alone_s = certificate["pace"] * (slowest["cpu_s"] + slowest["restore_s"])
+    alone_s = certificate["pace"] * (slowest["cpu_s"] + slowest["restore_s"]) + slowest["clock_error_s"]
     if certificate["jobs"] != 1 or abs(slowest["predicted_s"] - alone_s) > 1e-6 or certificate["kept"]:
         raise Failure(f"with one processor: {certificate}")
     ctx.expect("with 1 job," in told.stderr, told, "does not say for how many jobs the bound cannot be kept")
+
+
+CALL_NS = 1000  # what the clock of intervals counts for a call that is served in process
+TOLERANCE_NS = 300_000  # what the program's own calls take, between its clock and the message
+MOST_ERROR_NS = 50_000_000
+
+
+@test("bound/own_clock")
+def own_clock(ctx):
+    """Times of messages are those of the program's own CPU clock, up to the error that the trace states."""
+    report = record(ctx, Job([str(workload(ctx.options, "own_clock")), "300"], good=lambda outcome: len(outcome.stdout.split()) > 300,
+                             record_options=("--bound", "1s", "--checkpoint-period", "100ms")))
+    own = [int(line) for line in report.stdout.split()]
+    ctx.expect_status(ctx.redrive("catalog", ctx.trace), 0)
+    with contextlib.closing(sqlite3.connect(ctx.trace / "catalog.sqlite")) as catalog:
+        # A message for each of the calls before it, and the interval in which it was sent.
+        sends = catalog.execute("""SELECT i.interval, i.clock_error_ns, m.sender_at_ns, m.sender_event FROM messages m, intervals i
+            WHERE i.unit = m.sender_unit AND i.first_event <= m.sender_event AND m.sender_event < i.first_event + i.events
+            AND m.unit != m.sender_unit ORDER BY m.sender_event""").fetchall()
+    if len(sends) != len(own):
+        raise Failure(f"{len(own)} messages were sent, {len(sends)} are in the catalog")
+    errors, wrong, first = set(), [], {}
+    for own_ns, (interval, error_ns, at_ns, event) in zip(own, sends):
+        its_own_ns, its_at_ns, its_event = first.setdefault(interval, (own_ns, at_ns, event))
+        differs_ns = abs((at_ns - its_at_ns) - (own_ns - its_own_ns) - CALL_NS * (event - its_event))
+        errors.add(error_ns)
+        if differs_ns > 2 * error_ns + TOLERANCE_NS:
+            wrong.append((event, differs_ns, error_ns))
+    if wrong:
+        raise Failure(f"{len(wrong)} of {len(own)} times differ by more than the trace says: (event, differs, stated) {wrong[:5]}")
+    if len(first) < 5 or not 0 < max(errors) <= MOST_ERROR_NS:
+        raise Failure(f"{len(first)} intervals, errors {sorted(errors)} ns")

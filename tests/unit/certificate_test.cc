@@ -93,7 +93,7 @@ Certificate some_certificate(const Trace& trace) {
   certificate.jobs = 3;
   certificate.pace = {1.5, 1.25, 2, 3};
   certificate.intervals = 7;
-  certificate.slowest = {unit, 0, 5, 1.5, 0.25, 1 << 20, 2.5};
+  certificate.slowest = {unit, 0, 5, 1.5, 0.25, 1 << 20, 2.5, 0.125};
   certificate.over = {certificate.slowest};
   return certificate;
 }
@@ -112,6 +112,24 @@ TEST_CASE("certificate: the prediction is Graham's bound with restores, at the p
   CHECK_EQ(replay.memory_bytes, 8192);
   // Half of the work and the longest path (0.1), half of the restores and one of them.
   CHECK_EQ(replay.predicted_s, doctest::Approx(1.5 * ((0.14 + 0.1) / 2 + (0.04 + 0.02) / 2)));
+}
+
+TEST_CASE("certificate: an interval that is needed up to a send may take longer, because that time is not exact") {
+  Rdg graph = intervals_of(2, 1);
+  add_message(graph, {1, 8}, {2, 4}, 10);
+  graph.units.at(1)[0].clock_error_ns = 50'000'000;  // it is needed whole
+  graph.units.at(2)[0].clock_error_ns = 20'000'000;
+  const auto replay_of = [&] {
+    const auto planned = plan(graph, 1, 0);
+    REQUIRE(planned.plan);
+    return predict(*planned.plan, costs(2, 0, {1.5}));
+  };
+  CHECK_EQ(replay_of().work_s, doctest::Approx(0.14));
+  CHECK_EQ(replay_of().clock_error_s, doctest::Approx(1.5 * 0.02));
+  CHECK_EQ(replay_of().predicted_s, doctest::Approx(1.5 * ((0.14 + 0.1) / 2 + 0.02)));
+  // It does not take longer than when it is needed whole.
+  graph.units.at(2)[0].clock_error_ns = 1'000'000'000;
+  CHECK_EQ(replay_of().clock_error_s, doctest::Approx(1.5 * 0.06));
 }
 
 TEST_CASE("certificate: names the slowest replay, and all that are longer than the bound") {

@@ -74,18 +74,19 @@ TEST_CASE("served calls are spread evenly over the time since the last ones") {
   clock.add(10);
   clock.begin();
   tracer.cpu_ns_of[10] = 6000;
-  clock.begin_served(clock.interval_cpu_ns(), 3, 100);  // 1000 of CPU time, 300 for a replay's stops
+  clock.begin_served({{3, clock.interval_cpu_ns()}}, 100);  // 1000 of CPU time, 300 for a replay's stops
   CHECK_EQ(clock.interval_ns(), 0);
   for (const uint64_t at_ns : {325, 650, 975}) {
     clock.next_served();
     CHECK_EQ(clock.interval_ns(), at_ns);
     CHECK_EQ(clock.event_ns(), at_ns);
   }
+  CHECK_EQ(clock.clock_error_ns(), 975);  // the first and the last were at some time from 0 to 1300
   clock.end_served();
   CHECK_EQ(clock.interval_ns(), 1300);
   SUBCASE("the next ones go on where these were taken off") {
     tracer.cpu_ns_of[10] = 6100;
-    clock.begin_served(clock.interval_cpu_ns(), 1, 100);
+    clock.begin_served({{1, clock.interval_cpu_ns()}}, 100);
     CHECK_EQ(clock.interval_ns(), 1300);
     clock.next_served();
     CHECK_EQ(clock.interval_ns(), 1400);
@@ -93,14 +94,15 @@ TEST_CASE("served calls are spread evenly over the time since the last ones") {
   SUBCASE("none comes before an event that was no served call") {
     tracer.cpu_ns_of[10] = 6400;
     CHECK_EQ(clock.event_ns(), 1700);
+    CHECK_EQ(clock.clock_error_ns(), 975);  // that of an event at which the clock is read is exact
     tracer.cpu_ns_of[10] = 6500;
-    clock.begin_served(clock.interval_cpu_ns(), 1, 100);
+    clock.begin_served({{1, clock.interval_cpu_ns()}}, 100);
     clock.next_served();
     CHECK_EQ(clock.interval_ns(), 1800);
   }
   SUBCASE("calls that were taken off before an event stay at it") {
     CHECK_EQ(clock.event_ns(), 1300);
-    clock.begin_served(900, 1, 0);  // 1200
+    clock.begin_served({{1, 900}}, 0);  // 1200
     CHECK_EQ(clock.interval_ns(), 1200);
     clock.next_served();
     CHECK_EQ(clock.interval_ns(), 1200);
@@ -108,9 +110,50 @@ TEST_CASE("served calls are spread evenly over the time since the last ones") {
   SUBCASE("a new interval begins anew") {
     clock.begin();
     CHECK_EQ(clock.interval_ns(), 0);
+    CHECK_EQ(clock.clock_error_ns(), 0);
     tracer.cpu_ns_of[10] = 6200;
-    clock.begin_served(clock.interval_cpu_ns(), 1, 0);
+    clock.begin_served({{1, clock.interval_cpu_ns()}}, 0);
     clock.next_served();
     CHECK_EQ(clock.interval_ns(), 100);
   }
+}
+
+TEST_CASE("served calls are spread between the readings of the clock") {
+  FakeTracer tracer;
+  tracer.cpu_ns_of[10] = 0;
+  IntervalClock clock(tracer);
+  clock.add(10);
+  clock.begin();
+  // Two calls within 300 ns, none for a while, and then three, one of which stands for four.
+  tracer.cpu_ns_of[10] = 9500;
+  clock.begin_served({{2, 300}, {2, 9000}, {8, clock.interval_cpu_ns()}}, 0);
+  std::vector<uint64_t> times;
+  for (int call = 0; call < 5; ++call) {
+    clock.next_served();
+    times.push_back(clock.event_ns());
+    if (call == 3) clock.skip_served(3);
+  }
+  clock.end_served();
+  CHECK_EQ(times, std::vector<uint64_t>{100, 200, 9071, 9142, 9426});
+  CHECK_EQ(clock.clock_error_ns(), 429);
+  CHECK_EQ(clock.interval_ns(), 9500);
+}
+
+TEST_CASE("what a replay needs for a served call counts from this call on") {
+  FakeTracer tracer;
+  tracer.cpu_ns_of[10] = 0;
+  IntervalClock clock(tracer);
+  clock.add(10);
+  clock.begin();
+  tracer.cpu_ns_of[10] = 1000;
+  clock.begin_served({{1, 400}, {3, clock.interval_cpu_ns()}}, 10);
+  std::vector<uint64_t> times;
+  for (int call = 0; call < 3; ++call) {
+    clock.next_served();
+    times.push_back(clock.event_ns());
+    if (call == 0) clock.add_replay(5000);
+  }
+  clock.end_served();
+  CHECK_EQ(times, std::vector<uint64_t>{205, 5616, 5822});
+  CHECK_EQ(clock.interval_ns(), 6030);
 }

@@ -132,7 +132,7 @@ TEST_CASE("the documented schema is the catalog's") {
     CHECK(kept.find(schema.substr(at, end - at)) != std::string::npos);
     at = end + 2;
   }
-  CHECK_EQ(query(db, "PRAGMA user_version"), "4");
+  CHECK_EQ(query(db, "PRAGMA user_version"), "5");
 }
 
 TEST_CASE("the catalog says what the segments say") {
@@ -144,9 +144,9 @@ TEST_CASE("the catalog says what the segments say") {
   CHECK_EQ(query(db, "SELECT * FROM channels"), "4|pipe|pipe:[7]|2|20|2|1|20|15");
   CHECK_EQ(query(db, "SELECT * FROM units"), "1|prog.1|1|prog x|0|0|NULL||2|4\n2|prog.2|2|prog x|0|0|NULL||3|3");
   CHECK_EQ(query(db, "SELECT * FROM intervals"),
-           "1|0|exec|0|1|prog x|0|2|4|NULL|9|0|0|0|0|0\n"
-           "2|0|exec|0|1|prog x|0|2|2|1.5|9|1|1|15|15|6\n"
-           "2|1|image|0|1|prog x|2|1|1|NULL|10|1|0|5|0|0");
+           "1|0|exec|0|1|prog x|0|2|4|NULL|9|0|0|0|0|0|0\n"
+           "2|0|exec|0|1|prog x|0|2|2|1.5|9|1|1|15|15|6|0\n"
+           "2|1|image|0|1|prog x|2|1|1|NULL|10|1|0|5|0|0|0");
   CHECK_EQ(query(db, "SELECT value FROM settings WHERE key = 'command'"), "jacobi --size 100");
   CHECK_EQ(query(db, "SELECT value FROM settings WHERE key = 'exit_status'"), "7");
   CHECK_EQ(query(db, "SELECT * FROM refused"), "1|bpf|EPERM|2");
