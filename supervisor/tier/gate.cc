@@ -83,7 +83,7 @@ std::optional<Address> Gate::gap_near(const std::vector<AddressRange>& mapped, A
     if (near - above->start > kFarthest) break;
     if (above->start < gap + 2 * kGuard + kTrampolinesSize) continue;
     const Address highest = above->start - kGuard - kTrampolinesSize;
-    const Address lowest = std::max(gap + kGuard, near - std::min(near, kFarthest));
+    const Address lowest = std::max(gap + kGuard, page_up(near - std::min(near, kFarthest)));
     return std::max(std::min(lowest, highest), highest - std::min(highest, below));
   }
   return std::nullopt;

@@ -100,6 +100,7 @@ TEST_CASE("trampolines lie in the nearest gap below; as far below as is wanted, 
   const auto farthest = Gate::gap_near({{kCode, kCode + kMega}}, kCode + 4, 50 * kGiga);
   REQUIRE(farthest);
   CHECK_GT(*farthest, kCode - 2 * kGiga);
+  CHECK_EQ(*farthest % kPageSize, 0);
   const std::vector<AddressRange> no_gap{{0, kCode + kMega}};
   CHECK_FALSE(Gate::gap_near(no_gap, kCode));
   CHECK_EQ(Gate::gap_near(two, kCode - 9 * kMega - 1, kGiga),
