@@ -751,7 +751,7 @@ void barrier() { asm volatile("" : : : "memory"); }
 // nothing has happened that the program could see.
 bool serve_call(Slot& s) {
   const Registers& regs = s.regs;
-  if (s.want_stop) return false;
+  if (s.want_stop || (s.others_wait && s.spins >= kMostSpins)) return false;
   const Call* const found = call_of(regs);
   if (!found) return false;
   const Call& call = *found;
@@ -855,6 +855,8 @@ bool serve_call(Slot& s) {
   record->after = writer.after;
   record->result = result;
   s.regs.rax = static_cast<uint64_t>(result);
+  s.spins = result <= 0 && s.spin_site == s.site ? s.spins + 1 : 0;
+  s.spin_site = s.site;
   const bool unsuccessful = call.test && result <= 0;
   if (unsuccessful && continues_series(s, *record)) return true;
   if (!call.send) record->stamp = take_stamp();

@@ -212,6 +212,10 @@ struct Slot {
   uint32_t processor;               // in replay: the processor where it is re-driven
   uint64_t taken;                   // bytes of expected calls in the ring that have been made
   uint64_t messages;                // in replay: where the table of messages is mapped
+  // How many calls of the same instruction have had no success, one after the other. A thread that spins gives others
+  // a turn.
+  uint64_t spin_site;
+  uint32_t spins;
 };
 
 // The code inside tracees and the supervisor change these bits at the same time, on two processors.
@@ -238,6 +242,7 @@ inline void set_known(Slot& slot, uint64_t descriptor, bool known) {
 // The address of a record's last piece if that is a description; it is not the program's memory.
 inline constexpr uint64_t kDescribed = kSlot + offsetof(Slot, described);
 
+inline constexpr uint32_t kMostSpins = 256;
 inline constexpr uint32_t kTaken = 1u << 31;  // the supervisor has counted them: later ones are separate
 inline constexpr uint32_t kLongestCycle = 8;  // as in the trace (event.h)
 

@@ -35,6 +35,11 @@ namespace {
 // Whether the call asks which processors a thread may run on, or runs on.
 bool asks_processors(const SyscallRow& row) { return row.number == SYS_sched_getaffinity || row.number == SYS_getcpu; }
 
+// Whether the code inside the tracee has not served the call because the thread spins.
+bool spins(const RecordedGate* gate) {
+  return gate && gate->slot() && read_once(gate->slot()->spins) >= gate::kMostSpins;
+}
+
 }  // namespace
 
 void StoppedCalls::enter(Thread& thread) {
@@ -123,11 +128,12 @@ void StoppedCalls::enter(Thread& thread) {
     births_.see_birth(thread);
     return;
   }
-  // Even a call that does not sleep lets others run after a while, unless a replay executes it, at its end, or it
-  // changes memory that others see: others must find its changes to memory complete. Its entry is logged first: what
-  // the thread did before it stays before what the others do.
+  // Even a call that does not sleep lets others run after a while, or if the thread has made it again and again without
+  // success, unless a replay executes it, at its end, or it changes memory that others see: others must find its
+  // changes to memory complete. Its entry is logged first: what the thread did before it stays before what the others
+  // do.
   const bool slice_over = row.treat != Treat::special && !row.lock_word && unit.baton.is_awaited() &&
-                          tracer_.now() - unit.baton.since() > kBatonSlice;
+                          (spins(gate) || tracer_.now() - unit.baton.since() > kBatonSlice);
   const bool lets_others_run = !thread.changes_object && ((may_sleep && !alone(unit)) || slice_over);
   if (lets_others_run) thread.xstate = tracer_.get_xstate(thread.tid);
   woken_.enter(thread);

@@ -8,6 +8,7 @@ from programs import job_of
 from redriving import (REDRIVEN, TRIES, TakenPorts, check_in_time, check_report, check_trace, free_port, images_by_unit, record, redrive_all, take_away_surroundings)
 
 PERIOD = ("--bound", "2s", "--checkpoint-period", "100ms")
+MOST_ATTEMPTS = 3000  # in a round; a millisecond is enough for thousands
 
 
 def recorded_compute(ctx):
@@ -48,6 +49,17 @@ def spinning_is_ended(ctx):
     os.kill(recording.pid, signal.SIGTERM)
     outcome = ctx.expect_status(recording.finish(ctx.timeout_s), 0)
     ctx.expect(job.good(outcome), outcome, "the handler has not run")
+    redrive_all(ctx)
+
+
+@test("concurrency/spinning_waker")
+def spinning_waker(ctx):
+    """A thread that wakes another one by trying again and again lets it run after some hundred attempts, not after milliseconds of them."""
+    report = record(ctx, job_of(ctx, "spin_wake", record_options=PERIOD))
+    rounds = int(report.stdout.split()[1])
+    calls = ctx.json("stats", ctx.trace)["events"]
+    if not rounds <= calls <= MOST_ATTEMPTS * rounds:
+        raise Failure(f"{calls} events for {rounds} rounds")
     redrive_all(ctx)
 
 
