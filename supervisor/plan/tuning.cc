@@ -12,12 +12,13 @@ constexpr double kPapersPathOfBound = 1.25;
 constexpr double kPeriodOfPath = 0.5;
 constexpr double kLeastPeriod_s = 0.02;  // checkpoints closer than this cost more than they save
 
-}  // namespace
-
+// The shortest bound for which checkpoints are this far apart.
 double bound_for_period_s(TuningRule rule, double period_s, double restore_s) {
   const double path_s = period_s / kPeriodOfPath;
   return rule == TuningRule::paper ? path_s / kPapersPathOfBound : path_s / kPathOfBound + restore_s;
 }
+
+}  // namespace
 
 Result<Tuning> tune(TuningRule rule, double bound_s, std::optional<double> critical_path_s,
                     std::optional<double> period_s, double restore_s) {

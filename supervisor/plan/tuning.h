@@ -23,7 +23,4 @@ struct Tuning {
 Result<Tuning> tune(TuningRule rule, double bound_s, std::optional<double> critical_path_s,
                     std::optional<double> period_s, double restore_s);
 
-// The shortest bound for which checkpoints are this far apart.
-double bound_for_period_s(TuningRule rule, double period_s, double restore_s);
-
 }  // namespace redrive
