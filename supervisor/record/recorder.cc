@@ -212,8 +212,8 @@ std::chrono::nanoseconds Recorder::look_period() const {
 }
 
 void Recorder::look_at_clocks() {
-  served_.look_at_clocks();
-  next_look_ = tracer_.now() + look_period();
+  const bool rests = !served_.look_at_clocks();
+  next_look_ = rests ? next_tick_ : tracer_.now() + look_period();
   wake_for_next();
 }
 

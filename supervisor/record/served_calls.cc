@@ -109,7 +109,8 @@ std::vector<ServedCalls::Served> ServedCalls::take_served() {
 }
 
 // What happens between two looks at which nothing has changed is not looked for: most programs rest.
-void ServedCalls::look_at_clocks() {
+bool ServedCalls::look_at_clocks() {
+  bool busy = false;
   for (const auto& known : gates_) {
     const std::shared_ptr<RecordedGate> gate = known.lock();
     if (!gate || gate->broken || gate->rests) continue;
@@ -117,6 +118,7 @@ void ServedCalls::look_at_clocks() {
     auto& looks = gate->looks;
     const size_t count = looks.size();
     gate->rests = count > 0 && looks.back().head == look.head && looks.back().cpu_ns == look.cpu_ns;
+    busy |= !gate->rests;
     // Of those between the same two records, the first and the last count.
     const bool between = count > 1 && looks[count - 2].head == look.head && looks.back().head == look.head;
     if (between) {
@@ -125,6 +127,7 @@ void ServedCalls::look_at_clocks() {
       looks.push_back(look);
     }
   }
+  return busy;
 }
 
 void ServedCalls::empty_ring(const Thread& thread) {

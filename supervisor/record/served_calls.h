@@ -53,8 +53,8 @@ class ServedCalls {
   void next_record(Served& served);
   // Makes events of what was taken, in the order in which it happened.
   void make_events(std::vector<Served>& sources);
-  // Notes how much CPU time units have used, so that times of what they do are closer to the truth.
-  void look_at_clocks();
+  // Notes how much CPU time units have used, so that times of what they do are closer to the truth. False if all rest.
+  bool look_at_clocks();
   // All that was served so far becomes events.
   void drain();
   // All that was served so far becomes events on another processor, while the programs go on; or here, if there is much
