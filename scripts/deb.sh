@@ -1,6 +1,6 @@
 #!/bin/bash
 # `make deb`: $BUILD/redrive_VERSION_ARCHITECTURE.deb, for the Debian release that it is built on: `make install` below /usr. Its dependencies are the
-# libraries that the program is linked with.
+# libraries that the program is linked with; it recommends the one that it loads (supervisor/plan/linear_program.cc).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -38,6 +38,7 @@ Architecture: $architecture
 Maintainer: redrive maintainers <maintainers@users.noreply.a-seed-86e0c09d.example>
 Installed-Size: $(du -sk --exclude=DEBIAN "$root" | cut -f1)
 Depends: $libraries
+Recommends: coinor-libclp1
 Suggests: bash-completion, gdb
 Section: devel
 Priority: optional

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
@@ -13,6 +14,7 @@
 #include "supervisor/cli/columns.h"
 #include "supervisor/cli/shared_options.h"
 #include "supervisor/plan/evaluation.h"
+#include "supervisor/plan/lower_bound.h"
 #include "supervisor/replay/replay_set.h"
 
 namespace redrive {
@@ -38,6 +40,7 @@ struct Row {
   uint64_t different = 0;  // receives and births that were decided differently when recording
   uint64_t checkpoints = 0, forced_checkpoints = 0;
   Logged logged;
+  std::optional<LowerBound> least;  // for policies that promise a time, if it was asked for
   Costs costs;
 };
 
@@ -62,7 +65,8 @@ struct Field {
 std::string plain(const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
 std::string duration(const Json& value) { return value.is_null() ? "-" : format_duration(value.get<double>()); }
 std::string percent(const Json& value) { return fmt::format("{:.2f} %", 100 * value.get<double>()); }
-std::string size(const Json& value) { return format_size(value.get<uint64_t>()); }
+std::string size(const Json& value) { return value.is_null() ? "-" : format_size(value.get<uint64_t>()); }
+std::string number(const Json& value) { return value.is_null() ? "-" : value.dump(); }
 std::string decimal(const Json& value) { return value.is_null() ? "-" : fmt::format("{:.2f}", value.get<double>()); }
 
 // Only what the trace holds can be re-driven.
@@ -70,6 +74,15 @@ bool is_measured(const Row& row, const Subject& subject) {
   return subject.replays_s && row.placement.recorded && row.different == 0;
 }
 double measured_average_s(const Subject& subject) { return mean(*subject.replays_s, subject.replays); }
+
+// How many times the least number of bytes a row keeps. There is no such number if the least is 0 and the row keeps
+// more.
+Json times_least(const Row& row) {
+  if (!row.least) return Json();
+  const uint64_t kept = row.logged.logged_bytes, least = row.least->bytes;
+  if (least == 0) return kept == 0 ? Json(1.0) : Json();
+  return Json(static_cast<double>(kept) / static_cast<double>(least));
+}
 
 double in_c(double s, const Row& row) { return s / seconds(row.parameters.critical_path_ns); }
 
@@ -89,6 +102,10 @@ const std::vector<Field>& fields() {
        percent},
       {"message_bytes", nullptr, [](R r, S) { return Json(r.logged.message_bytes); }, plain},
       {"logged_bytes", ">BYTES", [](R r, S) { return Json(r.logged.logged_bytes); }, size},
+      {"least_messages", ">LEAST", [](R r, S) { return r.least ? Json(r.least->messages) : Json(); }, number},
+      {"least_bytes", ">LEAST BYTES", [](R r, S) { return r.least ? Json(r.least->bytes) : Json(); }, size},
+      {"least_solved", nullptr, [](R r, S) { return r.least ? Json(r.least->is_solved) : Json(); }, plain},
+      {"times_least", ">TIMES", [](R r, S) { return times_least(r); }, decimal},
       {"births", nullptr, [](R r, S) { return Json(r.logged.births); }, plain},
       {"stored_births", nullptr, [](R r, S) { return Json(r.logged.stored_births); }, plain},
       {"checkpoints", ">CHECKPOINTS", [](R r, S) { return Json(r.checkpoints); }, plain},
@@ -193,7 +210,7 @@ class Sweep {
     row_.placement.recorded = !options.synthetic && options.checkpoint_period_s.empty() && options.skew_s.empty();
   }
 
-  std::vector<Row> run() {
+  Result<std::vector<Row>> run() {
     for (const auto& policy : policies()) {
       const auto& names = options_.policies;
       if (!names.empty() && std::find(names.begin(), names.end(), policy.name) == names.end()) continue;
@@ -202,6 +219,7 @@ class Sweep {
         for_each_value(options_.skew_s, row_.placement.skew_ns, nanoseconds, [this] { sweep_limits(); });
       });
     }
+    if (error_) return *error_;
     return std::move(rows_);
   }
 
@@ -230,6 +248,7 @@ class Sweep {
   void sweep_cores() {
     std::optional<Decided> decided;
     for_each_value(options_.cores, row_.parameters.cores, same, [&] {
+      if (error_) return;
       if (!decided || (row_.policy->parameters & kCores)) decided = decide_row();
       row_.costs = measure(subject_.execution, *decided, row_.parameters.cores);
       rows_.push_back(row_);
@@ -252,13 +271,27 @@ class Sweep {
     row_.different = count_different(subject_.execution, decided);
     row_.checkpoints = decided.checkpoints;
     row_.forced_checkpoints = decided.forced_checkpoints;
+    row_.least.reset();
+    if (options_.optimal && (row_.policy->parameters & kCriticalPath)) bound_row(decided);
     return decided;
+  }
+
+  void bound_row(const Decided& decided) {
+    ReplayLimit limit{row_.parameters.critical_path_ns, std::nullopt};
+    if (row_.policy->parameters & kCores) limit.cores = row_.parameters.cores;
+    const auto least = lower_bound(subject_.execution, decided, limit);
+    if (least) {
+      row_.least = *least;
+    } else {
+      error_ = least.error();
+    }
   }
 
   const Subject& subject_;
   const EvaluateOptions& options_;
   Row row_;
   std::vector<Row> rows_;
+  std::optional<Error> error_;  // the first: no row follows it
 };
 
 void print_evaluation_json(const Subject& subject, const std::vector<Row>& rows) {
@@ -285,20 +318,24 @@ void print_csv(const Subject& subject, const std::vector<Row>& rows) {
   fmt::print("{}\n", text);
 }
 
+// Columns in which no row has a value are left out.
 void print_table(const Subject& subject, const std::vector<Row>& rows) {
+  std::vector<const Field*> shown;
   std::vector<std::string> headings;
   for (const Field& field : fields()) {
-    if (field.heading) headings.emplace_back(field.heading);
+    const auto has_value = [&](const Row& row) { return !field.value(row, subject).is_null(); };
+    if (!field.heading || std::none_of(rows.begin(), rows.end(), has_value)) continue;
+    shown.push_back(&field);
+    headings.emplace_back(field.heading);
   }
   Columns columns(headings);
-  bool sampled = false;
+  bool sampled = false, unsolved = false;
   for (const Row& row : rows) {
     std::vector<std::string> cells;
-    for (const Field& field : fields()) {
-      if (field.heading) cells.push_back(field.text(field.value(row, subject)));
-    }
+    for (const Field* field : shown) cells.push_back(field->text(field->value(row, subject)));
     columns.add(cells);
     sampled |= row.costs.measured < row.costs.intervals;
+    unsolved |= row.least && !row.least->is_solved;
   }
   columns.print();
   if (!rows.empty()) {
@@ -311,6 +348,11 @@ void print_table(const Subject& subject, const std::vector<Row>& rows) {
                subject.recorded["logged_messages"].get<uint64_t>(),
                format_size(subject.recorded["logged_bytes"].get<uint64_t>()));
   }
+  if (unsolved) {
+    fmt::print(
+        "LEAST and LEAST BYTES are lower bounds, but not all are the best: the time to compute them was over "
+        "(--json: least_solved)\n");
+  }
   if (sampled) {
     fmt::print(
         "SET, WORK, MAKESPAN and PREDICTED cover only part of the intervals if replay sets are too large to "
@@ -320,7 +362,7 @@ void print_table(const Subject& subject, const std::vector<Row>& rows) {
 
 Result<int> evaluate(const EvaluateOptions& options) {
   ASSIGN_OR_RETURN(const Subject subject, read_subject(options));
-  const std::vector<Row> rows = Sweep(subject, options).run();
+  ASSIGN_OR_RETURN(const std::vector<Row> rows, Sweep(subject, options).run());
   if (options.json) {
     print_evaluation_json(subject, rows);
   } else if (options.csv) {
@@ -334,7 +376,7 @@ Result<int> evaluate(const EvaluateOptions& options) {
 constexpr CommandText kText{
     "evaluate",
     "redrive evaluate [--policy P,...] [--critical-path C,...] [--checkpoint-period T,...] [--skew S,...] "
-    "[--set-bound N,...] [--multiplicity M,...] [--approximate] [--cores J,...] [--measure] [--seed X] "
+    "[--set-bound N,...] [--multiplicity M,...] [--approximate] [--cores J,...] [--measure] [--optimal] [--seed X] "
     "[--json | --csv] "
     "[TRACE] | --synthetic PATTERN [--units U] [--messages K] ...",
     "compare policies on a recorded execution, or on a synthetic one",
@@ -379,6 +421,8 @@ class EvaluateCommand : public CommandWith<EvaluateOptions> {
     numbers("--cores", "J,...", "number of intervals executed at once (as recorded, or one per processor)", o.cores);
     arguments.flag("--measure", o.measure,
                    "also re-drive every interval, to time policies that keep what the trace holds");
+    arguments.flag("--optimal", o.optimal,
+                   "also compute a lower bound of what any policy that promises the same must keep");
     declare_synthetic(arguments);
     arguments.json(o.json);
     arguments.flag("--csv", o.csv, "write comma-separated values");

@@ -21,6 +21,7 @@ struct EvaluateOptions {
   std::vector<uint32_t> set_bound, multiplicity, cores;
   bool approximate = false;
   bool measure = false;  // re-drive every interval of the trace
+  bool optimal = false;  // also the least that any policy could have kept
   int jobs = 1;          // the cores, if none are given and none were recorded
   uint64_t seed = 1;
   bool json = false;

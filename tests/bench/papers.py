@@ -75,6 +75,7 @@ EQUAL_BOUNDS = (0.75, 1.25, 1.75, 3.0, 4.0, 6.0)  # more of them, to log as much
 BREAKPOINTS = 1000
 PROCESSORS = 64             # more than any plan has units
 PERIOD_PER_BOUND = 0.15     # T of a recording with --bound: C is 0.3 of it, T half of C
+MOST_BOUNDED = 250_000      # messages: redrive computes no lower bound of more
 LEAST_BOUND_S = 0.3         # redrive refuses what restoring alone takes
 LEAST_PERIOD_S = 0.01       # of recordings: well above what a checkpoint costs
 
@@ -266,8 +267,9 @@ class Papers:
         execution = executions.read(made["trace"])
         recorded = executions.as_recorded(execution)
         paths = executions.critical_paths(execution, recorded)
-        evaluated = self.json("evaluate", made["trace"], "--policy", policy, "--cores", PROCESSORS)["policies"][0]
-        out = {"program": program, "policy": policy, "period_s": period_s, "limit_s": 2 * period_s, "intervals": len(paths), "path_max_c": max(paths) / ns(2 * period_s),
+        bounded = ["--optimal"] if made["messages"] <= MOST_BOUNDED else []
+        evaluated = self.json("evaluate", made["trace"], "--policy", policy, "--cores", PROCESSORS, *bounded)["policies"][0]
+        out = {"program": program, "policy": policy, "least_bytes": evaluated["least_bytes"], "least_solved": evaluated["least_solved"], "period_s": period_s, "limit_s": 2 * period_s, "intervals": len(paths), "path_max_c": max(paths) / ns(2 * period_s),
                "over": sum(path > ns(2 * period_s) for path in paths), "longest_t": longest_interval(recorded) / ns(period_s),
                "simulated_average_c": evaluated["makespan_average_c"], "simulated_max_c": evaluated["makespan_max_c"], **told(made)}
         return {**out, **self.redrive(made["trace"], 2 * period_s)}

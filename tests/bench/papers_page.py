@@ -136,9 +136,17 @@ def pairs_of(results):
 def fewest_bytes(results):
     rows = []
     for path, fewest in pairs_of(results):
-        cells = [f"{row['logged_bytes'] / 1e3:,.1f} kB, {percent(row['logged_percent'])}, {row['checkpoints']}, {row['max']:.2f} C" for row in (path, fewest)]
+        cells = [cell for row in (path, fewest) for cell in (
+            f"{row['logged_bytes'] / 1e3:,.1f} kB, {percent(row['logged_percent'])}, {row['checkpoints']}, {row['max']:.2f} C", best_possible(row))]
         rows.append([path["program"], f"{path['limit_s'] * 1e3:.0f} ms", *cells])
-    return table(["program", "C", "`critical-path`: logged, checkpoints, longest replay", "`fewest-bytes`"], rows)
+    return table(["program", "C", "`critical-path`: logged, checkpoints, longest replay", "best possible", "`fewest-bytes`", "best possible"], rows)
+
+
+def best_possible(row):
+    """The lower bound of what must be kept with the same checkpoints."""
+    if row.get("least_bytes") is None:
+        return ""
+    return f"{row['least_bytes'] / 1e3:,.1f} kB" + ("" if row["least_solved"] else " or more")
 
 
 def measured_goals(results):
@@ -349,7 +357,7 @@ def brought_up_to_date(old, new, measured_parts):
     fresh = {tuple(key_of(row)): row for row in new[2:]}
     kept = [row for row in old[2:] if key_of(row)[0].strip("`") not in measured_parts]
     rows = [fresh.pop(tuple(key_of(row)), row) for row in kept]
-    return [*old[:2], *rows, *fresh.values()]
+    return [*new[:2], *rows, *fresh.values()]
 
 
 def write(template, target, drawings, results):

@@ -102,6 +102,27 @@ def sweeps(ctx):
     ctx.expect("recorded with fewest-bytes" in text.stdout, text, "does not say what was recorded")
 
 
+@test("evaluate/optimal", timeout_s=300)
+def optimal(ctx):
+    """No policy keeps less than the lower bound; there is one only where a time is promised, and if it is asked for."""
+    record(ctx, job_of(ctx, "compute_messages", record_options=(*TIGHT, "--policy", "critical-path")))
+    found = rows(ctx, "--optimal", "--cores", "1", "--policy", "critical-path,makespan,all", ctx.trace)
+    for row in found:
+        if row["policy"] == "all":
+            if row["least_bytes"] is not None or row["times_least"] is not None:
+                raise Failure(f"a bound where no time is promised: {row}")
+        elif not (0 < row["least_bytes"] <= row["logged_bytes"] and 0 < row["least_messages"] <= row["logged_messages"]):
+            raise Failure(f"keeps less than the bound, or nothing needs to be kept: {row}")
+        elif abs(row["times_least"] * row["least_bytes"] - row["logged_bytes"]) > 1e-6 * row["logged_bytes"]:
+            raise Failure(f"the bound times {row['times_least']} is not what is kept: {row}")
+    makespan = ("evaluate", "--cores", "1", "--policy", "makespan", ctx.trace)
+    text, plain = (ctx.expect_status(ctx.redrive(*makespan, *more), 0) for more in (("--optimal",), ()))
+    ctx.expect("LEAST BYTES" in text.stdout, text, "does not show the bound")
+    ctx.expect("LEAST BYTES" not in plain.stdout, plain, "shows a bound that nobody asked for")
+    large = ctx.expect_status(ctx.redrive("evaluate", "--optimal", "--policy", "critical-path", "--synthetic", "stencil", "--messages", "250001"), 1)
+    ctx.expect(large.stderr.count("\n") == 1 and "too many for a lower bound" in large.stderr, large, "does not say that it is too large")
+
+
 @test("evaluate/large")
 def large(ctx):
     """A million messages between 1,024 units, in seconds."""

@@ -152,6 +152,8 @@ TEST_CASE("evaluate takes lists") {
   CHECK_EQ(sweep.skew_s, std::vector{0.01});
   CHECK_EQ(sweep.trace, "run-1");
   CHECK(sweep.csv);
+  CHECK(!sweep.optimal);
+  CHECK(parsed<EvaluateOptions>({"evaluate", "--optimal"}).optimal);
   const auto made = parsed<EvaluateOptions>({"evaluate", "--synthetic", "ring", "--units", "3", "--seed", "4"});
   CHECK_EQ(made.synthetic->units, 3);
   CHECK_EQ(made.synthetic->seed, 4);
