@@ -23,13 +23,16 @@ void fields(Direction& io, C& c, uint64_t& fingerprint) {
   io(c.bound_s, c.jobs, c.pace.times, c.pace.least, c.pace.most, c.pace.measured, c.intervals);
   replay_fields(io, c.slowest);
   io.list(c.over, [&](auto& replay) { replay_fields(io, replay); });
+  io.added(c.pace.start_s);
   io.added(c.slowest.clock_error_s);
   for (auto& replay : c.over) io.added(replay.clock_error_s);
 }
 
 bool is_time(double seconds) { return std::isfinite(seconds) && seconds >= 0; }
 
-bool is_plausible(const Pace& pace) { return is_time(pace.times) && is_time(pace.least) && is_time(pace.most); }
+bool is_plausible(const Pace& pace) {
+  return is_time(pace.times) && is_time(pace.least) && is_time(pace.most) && is_time(pace.start_s);
+}
 
 bool is_plausible(const PredictedReplay& replay) {
   return is_time(replay.work_s) && is_time(replay.restore_s) && is_time(replay.predicted_s) &&

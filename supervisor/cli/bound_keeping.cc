@@ -15,8 +15,9 @@
 namespace redrive {
 namespace {
 
-constexpr double kNearlyLate = 0.5;  // of the bound: replays are measured before it is said that they are in time
-constexpr size_t kMeasured = 3;      // replays
+constexpr double kNearlyLate = 0.5;    // of the bound: replays are measured before it is said that they are in time
+constexpr size_t kMeasured = 3;        // replays
+constexpr size_t kMeasuredStarts = 2;  // replays that consist of starting intervals
 constexpr double kLeastMeasured_s = 0.05, kMostMeasured_s = 0.5;  // of the predicted times of these, if there are such
 constexpr size_t kMostProved = 8;                                 // of the slowest, once the trace was repaired
 constexpr double kProved_s = 2;                                   // about how long these may take together
@@ -47,6 +48,18 @@ std::vector<PredictedReplay> worth_measuring(std::vector<PredictedReplay> replay
   return chosen;
 }
 
+// Those with the least work for each interval, among those of many.
+std::vector<PredictedReplay> mostly_starts(std::vector<PredictedReplay> replays) {
+  uint64_t most = 0;
+  for (const auto& replay : replays) most = std::max(most, replay.intervals);
+  std::erase_if(replays, [&](const PredictedReplay& replay) { return 2 * replay.intervals < most; });
+  std::sort(replays.begin(), replays.end(), [](const auto& a, const auto& b) {
+    return a.work_s * static_cast<double>(b.intervals) < b.work_s * static_cast<double>(a.intervals);
+  });
+  if (replays.size() > kMeasuredStarts) replays.resize(kMeasuredStarts);
+  return replays;
+}
+
 // The slowest.
 std::vector<PredictedReplay> worth_proving(std::vector<PredictedReplay> replays) {
   std::sort(replays.begin(), replays.end(), [](const auto& a, const auto& b) { return a.predicted_s > b.predicted_s; });
@@ -56,11 +69,6 @@ std::vector<PredictedReplay> worth_proving(std::vector<PredictedReplay> replays)
                                    [&](const auto& replay) { return (sum_s += replay.predicted_s) > kProved_s; });
   if (enough != replays.end()) replays.erase(std::max(enough, replays.begin() + 1), replays.end());
   return replays;
-}
-
-// Without its pace, and as if all times of events were exact.
-double recorded_s(const PredictedReplay& replay, double pace) {
-  return (replay.predicted_s - replay.clock_error_s) / pace;
 }
 
 Result<double> replay_s(const SetRun& run, const PredictedReplay& replay) {
@@ -112,15 +120,53 @@ class Keeping {
       return replay.predicted_s > kNearlyLate * bound_s;
     });
     if (nearly_late && (!pace_ || repaired)) {
-      TRY(measure(trace, graph, repaired ? worth_proving(replays) : worth_measuring(replays)));
+      TRY(repaired ? prove(trace, graph, replays) : measure(trace, graph, replays));
       replays = predict_all(graph.rdg(), costs(trace));
     }
     return redrive::certify(replays, bound_s, costs(trace));
   }
 
-  // The pace is the slowest of all that were measured.
+  // What intervals take to be started is measured with replays that do little else, and then the pace with others.
   Result<void> measure(const Trace& trace, DependenceGraph& graph, const std::vector<PredictedReplay>& replays) {
-    const double before = pace_.value_or(Pace{}).times;
+    const ReplayCosts recorded = costs(trace);
+    const double share = 1.0 / recorded.jobs;
+    Pace& pace = pace_.emplace();
+    TRY(replay_each(trace, graph, mostly_starts(replays), [&](const PredictedReplay& replay, double seconds) {
+      const double starts = static_cast<double>(replay.intervals) * share + (1 - share);
+      pace.start_s = std::max(pace.start_s, (seconds - exact_s(replay)) / starts);
+    }));
+    const ReplayCosts with_starts = costs(trace);
+    return replay_each(trace, graph, worth_measuring(replays), [&](const PredictedReplay& replay, double seconds) {
+      note_pace(pace, (seconds - starts_s(replay, with_starts)) / exact_s(replay));
+    });
+  }
+
+  // If one of the slowest replays takes longer than predicted, all of the prediction is longer from then on.
+  Result<void> prove(const Trace& trace, DependenceGraph& graph, const std::vector<PredictedReplay>& replays) {
+    Pace& pace = *pace_;
+    const double times = pace.times;
+    double longer = 1;
+    TRY(replay_each(trace, graph, worth_proving(replays), [&](const PredictedReplay& replay, double seconds) {
+      longer = std::max(longer, seconds / exact_s(replay));
+      note_pace(pace, times * seconds / exact_s(replay));
+    }));
+    pace.start_s *= longer;
+    return {};
+  }
+
+  // Without what is added because times of events are not exact.
+  static double exact_s(const PredictedReplay& replay) { return replay.predicted_s - replay.clock_error_s; }
+
+  static void note_pace(Pace& pace, double times) {
+    if (pace.measured++ == 0) pace.least = pace.most = times;
+    pace.least = std::min(pace.least, times);
+    pace.most = std::max(pace.most, times);
+    pace.times = std::max(pace.times, times);
+  }
+
+  template <typename Note>
+  Result<void> replay_each(const Trace& trace, DependenceGraph& graph, const std::vector<PredictedReplay>& replays,
+                           const Note& note) {
     with_replays(trace, graph);
     for (const auto& replay : replays) {
       progress_.show(fmt::format("measuring the replay of {}:{}", replay.unit, replay.interval));
@@ -134,16 +180,9 @@ class Keeping {
                                  replay.interval, seconds.error().message),
                      seconds.error().status};
       }
-      note_pace(*seconds / recorded_s(replay, before));
+      note(replay, *seconds);
     }
-    if (!pace_) pace_.emplace();
     return {};
-  }
-
-  void note_pace(double times) {
-    const Pace known = pace_.value_or(Pace{1, times, times, 0});
-    pace_ = Pace{std::max(known.times, times), std::min(known.least, times), std::max(known.most, times),
-                 known.measured + 1};
   }
 
   Missing lacking(const Trace& trace, const DependenceGraph& graph) const {

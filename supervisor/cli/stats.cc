@@ -244,6 +244,7 @@ Json certificate_json(const std::optional<Certificate>& certificate) {
           {"pace", certificate->pace.times},
           {"least_pace", certificate->pace.least},
           {"most_pace", certificate->pace.most},
+          {"start_s", certificate->pace.start_s},
           {"measured", certificate->pace.measured}};
 }
 

@@ -28,6 +28,11 @@ ReplayCosts costs_of(const Trace& trace, uint32_t jobs) {
   return costs;
 }
 
+double starts_s(const PredictedReplay& replay, const ReplayCosts& costs) {
+  const double share = 1.0 / costs.jobs;
+  return costs.pace.start_s * (static_cast<double>(replay.intervals) * share + (1 - share));
+}
+
 PredictedReplay predict(const Plan& plan, const ReplayCosts& costs) {
   PredictedReplay replay{plan.unit, plan.interval, plan.replay_set.size(), seconds(plan.work_ns)};
   double longest_restore_s = 0;
@@ -45,7 +50,7 @@ PredictedReplay predict(const Plan& plan, const ReplayCosts& costs) {
   const double recorded_s = seconds(plan.predicted_ns(static_cast<int>(costs.jobs))) + replay.restore_s * share +
                             longest_restore_s * (1 - share);
   replay.clock_error_s = costs.pace.times * (std::sqrt(errors) * share + largest_error_s * (1 - share));
-  replay.predicted_s = costs.pace.times * recorded_s + replay.clock_error_s;
+  replay.predicted_s = costs.pace.times * recorded_s + replay.clock_error_s + starts_s(replay, costs);
   return replay;
 }
 
@@ -139,8 +144,11 @@ std::string describe_basis(const Certificate& certificate) {
   }
   const Pace& pace = certificate.pace;
   if (pace.measured == 0) return text + ", from recorded times";
-  return text + fmt::format(", at {:.2f} times what was recorded ({} took {:.2f} to {:.2f})", pace.times,
-                            counted(pace.measured, "replay"), pace.least, pace.most);
+  text += fmt::format(", at {:.2f} times what was recorded ({} took {:.2f} to {:.2f})", pace.times,
+                      counted(pace.measured, "replay"), pace.least, pace.most);
+  if (pace.start_s >= kLeastShown_s)
+    text += fmt::format(", and {} to start an interval", format_duration(pace.start_s));
+  return text;
 }
 
 }  // namespace redrive

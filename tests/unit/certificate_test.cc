@@ -91,7 +91,7 @@ Certificate some_certificate(const Trace& trace) {
   Certificate certificate;
   certificate.bound_s = 2;
   certificate.jobs = 3;
-  certificate.pace = {1.5, 1.25, 2, 3};
+  certificate.pace = {1.5, 1.25, 2, 3, 0.01};
   certificate.intervals = 7;
   certificate.slowest = {unit, 0, 5, 1.5, 0.25, 1 << 20, 2.5, 0.125};
   certificate.over = {certificate.slowest};
@@ -112,6 +112,19 @@ TEST_CASE("certificate: the prediction is Graham's bound with restores, at the p
   CHECK_EQ(replay.memory_bytes, 8192);
   // Half of the work and the longest path (0.1), half of the restores and one of them.
   CHECK_EQ(replay.predicted_s, doctest::Approx(1.5 * ((0.14 + 0.1) / 2 + (0.04 + 0.02) / 2)));
+}
+
+TEST_CASE("certificate: each interval takes its time to be started") {
+  Rdg graph = intervals_of(2, 1);
+  add_message(graph, {1, 8}, {2, 4}, 10);
+  const auto planned = plan(graph, 1, 0);
+  REQUIRE(planned.plan);
+  ReplayCosts its_costs = costs(2, 0.02, {1.5});
+  const double without_s = predict(*planned.plan, its_costs).predicted_s;
+  its_costs.pace.start_s = 0.008;
+  const PredictedReplay replay = predict(*planned.plan, its_costs);
+  CHECK_EQ(replay.predicted_s, doctest::Approx(without_s + 0.008 * (2 / 2 + 0.5)));
+  CHECK_EQ(starts_s(replay, its_costs), doctest::Approx(0.012));
 }
 
 TEST_CASE("certificate: an interval that is needed up to a send may take longer, because that time is not exact") {
