@@ -137,7 +137,7 @@ class Keeping {
     }));
     const ReplayCosts with_starts = costs(trace);
     return replay_each(trace, graph, worth_measuring(replays), [&](const PredictedReplay& replay, double seconds) {
-      note_pace(pace, (seconds - starts_s(replay, with_starts)) / exact_s(replay));
+      note_pace(pace, std::max(seconds - starts_s(replay, with_starts), 0.0) / exact_s(replay));
     });
   }
 
