@@ -15,8 +15,10 @@ namespace redrive {
 namespace {
 
 constexpr const char* kLibrary = "libClp.so.1";
-// A row that did not matter for so many solutions is dropped: most never matter again.
+// A row that did not matter for so many solutions is dropped: most never matter again. Rows are dropped only when the
+// bound has risen by this part of it, so that the same rows cannot come and go for ever.
 constexpr int kMostIdle = 3;
+constexpr double kRise = 1e-4;
 
 // The functions of the library that are used.
 struct Clp {
@@ -78,6 +80,7 @@ struct LinearProgram::State {
   };
   std::vector<Row> rows;
   std::vector<double> solution;  // by column
+  double risen_to = 0;           // the bound when rows were last dropped
 
   void drop_idle_rows();
 };
@@ -147,7 +150,10 @@ void LinearProgram::solve(double most_s) {
     row.multiplier = std::max(multipliers[i], 0.0);
     row.idle = row.multiplier > 0 ? 0 : row.idle + 1;
   }
-  state.drop_idle_rows();
+  if (const double bound = lower_bound(); bound > state.risen_to * (1 + kRise)) {
+    state.risen_to = bound;
+    state.drop_idle_rows();
+  }
 }
 
 const std::vector<double>& LinearProgram::solution() const { return state_->solution; }
