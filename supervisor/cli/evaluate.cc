@@ -26,6 +26,7 @@ struct Subject {
   Execution execution;
   PolicyParameters parameters;
   Json recorded;  // null if there was no recording
+  ScheduleKind schedule = ScheduleKind::list;
   // The times of replaying all intervals with what the trace holds; nullopt if they were not asked for.
   std::optional<Spread> replays_s;
   size_t replays = 0;
@@ -69,6 +70,8 @@ std::string decimal(const Json& value) { return value.is_null() ? "-" : fmt::for
 bool is_measured(const Row& row, const Subject& subject) {
   return subject.replays_s && row.placement.recorded && row.different == 0;
 }
+uint64_t replays_that_end(const Row& row) { return row.costs.measured - row.costs.deadlocks; }
+double makespan_average_s(const Row& row) { return mean(row.costs.makespan_s, replays_that_end(row)); }
 double measured_average_s(const Subject& subject) { return mean(*subject.replays_s, subject.replays); }
 
 double in_c(double s, const Row& row) { return s / seconds(row.parameters.critical_path_ns); }
@@ -82,6 +85,7 @@ const std::vector<Field>& fields() {
       {"checkpoint_period_s", ">T", [](R r, S) { return Json(seconds(r.parameters.checkpoint_period_ns)); }, duration},
       {"skew_s", ">SKEW", [](R r, S) { return r.placement.recorded ? Json() : Json(seconds(r.placement.skew_ns)); },
        duration},
+      {"schedule", nullptr, [](R, S s) { return Json(schedule_names()[static_cast<size_t>(s.schedule)]); }, plain},
       {"cores", ">J", [](R r, S) { return Json(r.parameters.cores); }, plain},
       {"messages", nullptr, [](R r, S) { return Json(r.logged.messages); }, plain},
       {"logged_messages", ">LOGGED", [](R r, S) { return Json(r.logged.logged_messages); }, plain},
@@ -97,6 +101,9 @@ const std::vector<Field>& fields() {
       {"measured_intervals", nullptr, [](R r, S) { return Json(r.costs.measured); }, plain},
       {"replay_set_average", ">SET", [](R r, S) { return Json(mean(r.costs.replay_set, r.costs.measured)); }, decimal},
       {"replay_set_max", ">MAX", [](R r, S) { return Json(r.costs.replay_set.largest); }, decimal},
+      {"multiplicity_average", nullptr, [](R r, S) { return Json(mean(r.costs.multiplicity, r.costs.measured)); },
+       decimal},
+      {"multiplicity_max", nullptr, [](R r, S) { return Json(r.costs.multiplicity.largest); }, decimal},
       {"replay_set_average_per_unit", nullptr,
        [](R r, S s) { return Json(mean(r.costs.replay_set, r.costs.measured) / s.execution.units); }, decimal},
       {"replay_set_max_per_unit", nullptr,
@@ -106,11 +113,11 @@ const std::vector<Field>& fields() {
       {"critical_path_max_s", ">MAX", [](R r, S) { return Json(r.costs.critical_path_s.largest); }, duration},
       {"work_average_s", ">WORK", [](R r, S) { return Json(mean(r.costs.work_s, r.costs.measured)); }, duration},
       {"work_max_s", ">MAX", [](R r, S) { return Json(r.costs.work_s.largest); }, duration},
-      {"makespan_average_s", ">MAKESPAN", [](R r, S) { return Json(mean(r.costs.makespan_s, r.costs.measured)); },
-       duration},
+      {"makespan_average_s", ">MAKESPAN", [](R r, S) { return Json(makespan_average_s(r)); }, duration},
       {"makespan_max_s", ">MAX", [](R r, S) { return Json(r.costs.makespan_s.largest); }, duration},
-      {"makespan_average_c", ">/C", [](R r, S) { return Json(in_c(mean(r.costs.makespan_s, r.costs.measured), r)); },
-       decimal},
+      {"makespan_average_c", ">/C", [](R r, S) { return Json(in_c(makespan_average_s(r), r)); }, decimal},
+      {"deadlocks", nullptr,
+       [](R r, S s) { return s.schedule == ScheduleKind::frontier ? Json(r.costs.deadlocks) : Json(); }, plain},
       {"makespan_max_c", ">MAX/C", [](R r, S) { return Json(in_c(r.costs.makespan_s.largest, r)); }, decimal},
       {"predicted_average_s", nullptr, [](R r, S) { return Json(mean(r.costs.predicted_s, r.costs.measured)); },
        duration},
@@ -139,6 +146,7 @@ Result<Subject> read_subject(const EvaluateOptions& options) {
   Subject subject;
   subject.parameters.approximate = options.approximate;
   subject.parameters.cores = static_cast<uint32_t>(options.jobs);
+  subject.schedule = options.schedule;
   if (options.synthetic) {
     subject.execution = make_execution(*options.synthetic);
     subject.parameters.checkpoint_period_ns = kSyntheticPeriod_ns;
@@ -231,7 +239,7 @@ class Sweep {
     std::optional<Decided> decided;
     for_each_value(options_.cores, row_.parameters.cores, same, [&] {
       if (!decided || (row_.policy->parameters & kCores)) decided = decide_row();
-      row_.costs = measure(subject_.execution, *decided, row_.parameters.cores);
+      row_.costs = measure(subject_.execution, *decided, row_.parameters.cores, subject_.schedule);
       rows_.push_back(row_);
     });
   }
@@ -292,6 +300,7 @@ void print_table(const Subject& subject, const std::vector<Row>& rows) {
   }
   Columns columns(headings);
   bool sampled = false;
+  uint64_t deadlocks = 0, replays = 0;
   for (const Row& row : rows) {
     std::vector<std::string> cells;
     for (const Field& field : fields()) {
@@ -299,6 +308,8 @@ void print_table(const Subject& subject, const std::vector<Row>& rows) {
     }
     columns.add(cells);
     sampled |= row.costs.measured < row.costs.intervals;
+    deadlocks += row.costs.deadlocks;
+    replays += row.costs.measured;
   }
   columns.print();
   if (!rows.empty()) {
@@ -310,6 +321,9 @@ void print_table(const Subject& subject, const std::vector<Row>& rows) {
     fmt::print("recorded with {}: {} logged ({})\n", subject.recorded["policy"].get<std::string>(),
                subject.recorded["logged_messages"].get<uint64_t>(),
                format_size(subject.recorded["logged_bytes"].get<uint64_t>()));
+  }
+  if (subject.schedule == ScheduleKind::frontier) {
+    fmt::print("{} of {} would wait for ever; MAKESPAN is that of the others\n", deadlocks, counted(replays, "replay"));
   }
   if (sampled) {
     fmt::print(
@@ -334,7 +348,7 @@ Result<int> evaluate(const EvaluateOptions& options) {
 constexpr CommandText kText{
     "evaluate",
     "redrive evaluate [--policy P,...] [--critical-path C,...] [--checkpoint-period T,...] [--skew S,...] "
-    "[--set-bound N,...] [--multiplicity M,...] [--approximate] [--cores J,...] [--measure] [--seed X] "
+    "[--set-bound N,...] [--multiplicity M,...] [--approximate] [--cores J,...] [--schedule S] [--measure] [--seed X] "
     "[--json | --csv] "
     "[TRACE] | --synthetic PATTERN [--units U] [--messages K] ...",
     "compare policies on a recorded execution, or on a synthetic one",
@@ -377,6 +391,14 @@ class EvaluateCommand : public CommandWith<EvaluateOptions> {
     arguments.flag("--approximate", o.approximate,
                    "critical-path-multiplicity: remember only the first and last interval of a unit");
     numbers("--cores", "J,...", "number of intervals executed at once (as recorded, or one per processor)", o.cores);
+    arguments.choice("--schedule", "S",
+                     "how a replay uses processors: list: J cores; cyclic: one for each unit, shared by its intervals; "
+                     "frontier: one for each unit, which executes it once, from its earliest interval on (list)",
+                     schedule_names(), [&o](const std::string& text) {
+                       const auto& names = schedule_names();
+                       o.schedule =
+                           static_cast<ScheduleKind>(std::find(names.begin(), names.end(), text) - names.begin());
+                     });
     arguments.flag("--measure", o.measure,
                    "also re-drive every interval, to time policies that keep what the trace holds");
     declare_synthetic(arguments);

@@ -9,6 +9,7 @@
 
 #include "supervisor/cli/command.h"
 #include "supervisor/plan/execution.h"
+#include "supervisor/plan/schedule.h"
 
 namespace redrive {
 
@@ -19,6 +20,7 @@ struct EvaluateOptions {
   std::vector<std::string> policies;          // empty: all
   std::vector<double> critical_path_s, checkpoint_period_s, skew_s;
   std::vector<uint32_t> set_bound, multiplicity, cores;
+  ScheduleKind schedule = ScheduleKind::list;
   bool approximate = false;
   bool measure = false;  // re-drive every interval of the trace
   int jobs = 1;          // the cores, if none are given and none were recorded

@@ -102,6 +102,20 @@ def sweeps(ctx):
     ctx.expect("recorded with fewest-bytes" in text.stdout, text, "does not say what was recorded")
 
 
+@test("evaluate/schedules")
+def schedules(ctx):
+    """One processor for each unit: not faster than the critical path, and not slower than M times that. Only a replay from the frontier can deadlock."""
+    words = ("--synthetic", "random", "--units", "8", "--messages", "20000", "--policy", "domino", "--cores", "8")
+    by_list, cyclic, frontier = (rows(ctx, *words, "--schedule", schedule)[0] for schedule in ("list", "cyclic", "frontier"))
+    path = cyclic["critical_path_max_s"]
+    if not path < cyclic["makespan_max_s"] <= path * cyclic["multiplicity_max"]:
+        raise Failure(f"cyclic: {cyclic['makespan_max_s']} s, the critical path is {path} s, M {cyclic['multiplicity_max']}")
+    if not (by_list["deadlocks"] is None and cyclic["deadlocks"] is None and 0 < frontier["deadlocks"] < frontier["measured_intervals"]):
+        raise Failure(f"deadlocks: list {by_list['deadlocks']}, cyclic {cyclic['deadlocks']}, frontier {frontier['deadlocks']}")
+    text = ctx.expect_status(ctx.redrive("evaluate", *words, "--schedule", "frontier"), 0)
+    ctx.expect("would wait for ever" in text.stdout, text, "does not say how many wait for ever")
+
+
 @test("evaluate/large")
 def large(ctx):
     """A million messages between 1,024 units, in seconds."""
