@@ -12,6 +12,7 @@
 #include "logstore/trace.h"
 #include "supervisor/cli/columns.h"
 #include "supervisor/cli/shared_options.h"
+#include "supervisor/cli/stored_set_costs.h"
 #include "supervisor/plan/evaluation.h"
 #include "supervisor/replay/replay_set.h"
 
@@ -23,6 +24,7 @@ using Json = nlohmann::ordered_json;
 
 // What is evaluated, and the parameters of its recording.
 struct Subject {
+  std::shared_ptr<Trace> trace;  // null: a synthetic execution
   Execution execution;
   PolicyParameters parameters;
   Json recorded;  // null if there was no recording
@@ -40,6 +42,7 @@ struct Row {
   uint64_t checkpoints = 0, forced_checkpoints = 0;
   Logged logged;
   Costs costs;
+  std::optional<StoredSetCosts> stored_sets;
 };
 
 double seconds(uint64_t ns) { return static_cast<double>(ns) * 1e-9; }
@@ -85,6 +88,11 @@ const std::vector<Field>& fields() {
       {"checkpoint_period_s", ">T", [](R r, S) { return Json(seconds(r.parameters.checkpoint_period_ns)); }, duration},
       {"skew_s", ">SKEW", [](R r, S) { return r.placement.recorded ? Json() : Json(seconds(r.placement.skew_ns)); },
        duration},
+      {"clock", nullptr,
+       [](R r, S) {
+         return r.placement.recorded ? Json() : Json(clock_names()[static_cast<size_t>(r.placement.clock)]);
+       },
+       plain},
       {"schedule", nullptr, [](R, S s) { return Json(schedule_names()[static_cast<size_t>(s.schedule)]); }, plain},
       {"cores", ">J", [](R r, S) { return Json(r.parameters.cores); }, plain},
       {"messages", nullptr, [](R r, S) { return Json(r.logged.messages); }, plain},
@@ -116,8 +124,7 @@ const std::vector<Field>& fields() {
       {"makespan_average_s", ">MAKESPAN", [](R r, S) { return Json(makespan_average_s(r)); }, duration},
       {"makespan_max_s", ">MAX", [](R r, S) { return Json(r.costs.makespan_s.largest); }, duration},
       {"makespan_average_c", ">/C", [](R r, S) { return Json(in_c(makespan_average_s(r), r)); }, decimal},
-      {"deadlocks", nullptr,
-       [](R r, S s) { return s.schedule == ScheduleKind::frontier ? Json(r.costs.deadlocks) : Json(); }, plain},
+      {"deadlocks", nullptr, [](R r, S) { return Json(r.costs.deadlocks); }, plain},
       {"makespan_max_c", ">MAX/C", [](R r, S) { return Json(in_c(r.costs.makespan_s.largest, r)); }, decimal},
       {"predicted_average_s", nullptr, [](R r, S) { return Json(mean(r.costs.predicted_s, r.costs.measured)); },
        duration},
@@ -130,6 +137,16 @@ const std::vector<Field>& fields() {
        [](R r, S s) { return is_measured(r, s) ? Json(in_c(measured_average_s(s), r)) : Json(); }, decimal},
       {"measured_max_c", ">MAX/C",
        [](R r, S s) { return is_measured(r, s) ? Json(in_c(s.replays_s->largest, r)) : Json(); }, decimal},
+      {"stored_set_bytes", nullptr, [](R r, S) { return r.stored_sets ? Json(r.stored_sets->bytes) : Json(); }, plain},
+      {"stored_sets_different", nullptr, [](R r, S) { return r.stored_sets ? Json(r.stored_sets->different) : Json(); },
+       plain},
+      {"stored_set_load_s", nullptr, [](R r, S) { return r.stored_sets ? Json(r.stored_sets->load_s) : Json(); },
+       duration},
+      {"set_search_s", nullptr, [](R r, S) { return r.stored_sets ? Json(r.stored_sets->search_s) : Json(); },
+       duration},
+      {"planning_s", nullptr,
+       [](R r, S) { return r.stored_sets && r.stored_sets->planning_s ? Json(*r.stored_sets->planning_s) : Json(); },
+       duration},
       {"different", nullptr, [](R r, S s) { return s.recorded.is_null() ? Json() : Json(r.different); }, plain},
   };
   return kFields;
@@ -154,15 +171,16 @@ Result<Subject> read_subject(const EvaluateOptions& options) {
     return subject;
   }
   ASSIGN_OR_RETURN(const std::string directory, find_trace(options.trace));
-  ASSIGN_OR_RETURN(const std::shared_ptr<Trace> trace, Trace::open(directory));
-  ASSIGN_OR_RETURN(subject.execution, read_execution(*trace));
-  const Settings& settings = trace->settings();
+  ASSIGN_OR_RETURN(subject.trace, Trace::open(directory));
+  const Trace& trace = *subject.trace;
+  ASSIGN_OR_RETURN(subject.execution, read_execution(trace));
+  const Settings& settings = trace.settings();
   TRY(parse_policy_text(settings.policy, subject.parameters));
   subject.parameters.critical_path_ns = nanoseconds(settings.critical_path_s);
   subject.parameters.checkpoint_period_ns = nanoseconds(settings.checkpoint_period_s);
   if (!settings.keeps_bound()) subject.parameters.critical_path_ns = 2 * subject.parameters.checkpoint_period_ns;
   if (options.measure) {
-    ASSIGN_OR_RETURN(const auto times_s, replay_times_s(*trace, options.jobs));
+    ASSIGN_OR_RETURN(const auto times_s, replay_times_s(trace, options.jobs));
     subject.replays = times_s.size();
     subject.replays_s.emplace();
     for (const double time_s : times_s) subject.replays_s->add(time_s);
@@ -198,10 +216,12 @@ class Sweep {
   Sweep(const Subject& subject, const EvaluateOptions& options) : subject_(subject), options_(options) {
     row_.parameters = subject.parameters;
     row_.placement.seed = options.seed;
-    row_.placement.recorded = !options.synthetic && options.checkpoint_period_s.empty() && options.skew_s.empty();
+    row_.placement.recorded =
+        !options.synthetic && options.checkpoint_period_s.empty() && options.skew_s.empty() && !options.clock;
+    row_.placement.clock = options.clock.value_or(Clock::cpu);
   }
 
-  std::vector<Row> run() {
+  Result<std::vector<Row>> run() {
     for (const auto& policy : policies()) {
       const auto& names = options_.policies;
       if (!names.empty() && std::find(names.begin(), names.end(), policy.name) == names.end()) continue;
@@ -210,6 +230,7 @@ class Sweep {
         for_each_value(options_.skew_s, row_.placement.skew_ns, nanoseconds, [this] { sweep_limits(); });
       });
     }
+    if (error_) return *error_;
     return std::move(rows_);
   }
 
@@ -240,8 +261,19 @@ class Sweep {
     for_each_value(options_.cores, row_.parameters.cores, same, [&] {
       if (!decided || (row_.policy->parameters & kCores)) decided = decide_row();
       row_.costs = measure(subject_.execution, *decided, row_.parameters.cores, subject_.schedule);
+      if (options_.stored_sets) store_sets(*decided);
       rows_.push_back(row_);
     });
+  }
+
+  void store_sets(const Decided& decided) {
+    const bool is_in_trace = subject_.trace && row_.placement.recorded && row_.different == 0;
+    auto costs = stored_set_costs(subject_.execution, decided, is_in_trace ? subject_.trace.get() : nullptr);
+    if (costs) {
+      row_.stored_sets = *costs;
+    } else {
+      error_ = costs.error();
+    }
   }
 
   // If so, its decisions are those that it took while recording.
@@ -267,6 +299,7 @@ class Sweep {
   const EvaluateOptions& options_;
   Row row_;
   std::vector<Row> rows_;
+  std::optional<Error> error_;
 };
 
 void print_evaluation_json(const Subject& subject, const std::vector<Row>& rows) {
@@ -276,7 +309,12 @@ void print_evaluation_json(const Subject& subject, const std::vector<Row>& rows)
     for (const Field& field : fields()) one[field.key] = field.value(row, subject);
     all.push_back(one);
   }
-  print_json({{"units", subject.execution.units}, {"recorded", subject.recorded}, {"policies", all}});
+  const auto elapsed = elapsed_ns(subject.execution);
+  const uint64_t longest_ns = elapsed.empty() ? 0 : *std::max_element(elapsed.begin(), elapsed.end());
+  print_json({{"units", subject.execution.units},
+              {"elapsed_s", seconds(longest_ns)},
+              {"recorded", subject.recorded},
+              {"policies", all}});
 }
 
 void print_csv(const Subject& subject, const std::vector<Row>& rows) {
@@ -322,7 +360,7 @@ void print_table(const Subject& subject, const std::vector<Row>& rows) {
                subject.recorded["logged_messages"].get<uint64_t>(),
                format_size(subject.recorded["logged_bytes"].get<uint64_t>()));
   }
-  if (subject.schedule == ScheduleKind::frontier) {
+  if (deadlocks > 0) {
     fmt::print("{} of {} would wait for ever; MAKESPAN is that of the others\n", deadlocks, counted(replays, "replay"));
   }
   if (sampled) {
@@ -334,7 +372,7 @@ void print_table(const Subject& subject, const std::vector<Row>& rows) {
 
 Result<int> evaluate(const EvaluateOptions& options) {
   ASSIGN_OR_RETURN(const Subject subject, read_subject(options));
-  const std::vector<Row> rows = Sweep(subject, options).run();
+  ASSIGN_OR_RETURN(const std::vector<Row> rows, Sweep(subject, options).run());
   if (options.json) {
     print_evaluation_json(subject, rows);
   } else if (options.csv) {
@@ -347,13 +385,14 @@ Result<int> evaluate(const EvaluateOptions& options) {
 
 constexpr CommandText kText{
     "evaluate",
-    "redrive evaluate [--policy P,...] [--critical-path C,...] [--checkpoint-period T,...] [--skew S,...] "
-    "[--set-bound N,...] [--multiplicity M,...] [--approximate] [--cores J,...] [--schedule S] [--measure] [--seed X] "
+    "redrive evaluate [--policy P,...] [--critical-path C,...] [--checkpoint-period T,...] [--skew S,...] [--clock C] "
+    "[--set-bound N,...] [--multiplicity M,...] [--approximate] [--cores J,...] [--schedule S] [--measure] "
+    "[--stored-sets] [--seed X] "
     "[--json | --csv] "
     "[TRACE] | --synthetic PATTERN [--units U] [--messages K] ...",
     "compare policies on a recorded execution, or on a synthetic one",
     "Prints one row for each policy and each combination of the given values of its parameters.\n"
-    "With T or S, checkpoints are placed anew; otherwise they stay where they were recorded.\n",
+    "With T, S or --clock, checkpoints are placed anew; otherwise they stay where they were recorded.\n",
     "TRACE: a directory, or a name from 'redrive ls'; by default, the latest\n"};
 
 class EvaluateCommand : public CommandWith<EvaluateOptions> {
@@ -385,6 +424,11 @@ class EvaluateCommand : public CommandWith<EvaluateOptions> {
     durations("--checkpoint-period", "T,...", "longest CPU time between checkpoints of a unit (as recorded)",
               o.checkpoint_period_s);
     durations("--skew", "S,...", "place each unit's first checkpoint at a random time up to S (all at T)", o.skew_s);
+    arguments.choice(
+        "--clock", "C",
+        "place checkpoints by each unit's CPU time (cpu), or by the time that would elapse for all if each "
+        "unit had a processor of its own and waited for messages only (real)",
+        clock_names(), [&o](const std::string& text) { o.clock = named<Clock>(clock_names(), text); });
     numbers("--set-bound", "N,...", "replay-set: largest number of intervals in a replay set (16)", o.set_bound);
     numbers("--multiplicity", "M,...", "critical-path-multiplicity: largest number of intervals of one unit (2)",
             o.multiplicity);
@@ -394,13 +438,14 @@ class EvaluateCommand : public CommandWith<EvaluateOptions> {
     arguments.choice("--schedule", "S",
                      "how a replay uses processors: list: J cores; cyclic: one for each unit, shared by its intervals; "
                      "frontier: one for each unit, which executes it once, from its earliest interval on (list)",
-                     schedule_names(), [&o](const std::string& text) {
-                       const auto& names = schedule_names();
-                       o.schedule =
-                           static_cast<ScheduleKind>(std::find(names.begin(), names.end(), text) - names.begin());
-                     });
+                     schedule_names(),
+                     [&o](const std::string& text) { o.schedule = named<ScheduleKind>(schedule_names(), text); });
     arguments.flag("--measure", o.measure,
                    "also re-drive every interval, to time policies that keep what the trace holds");
+    arguments.flag(
+        "--stored-sets", o.stored_sets,
+        "also store each interval's replay set as it is known while the program runs; --json: its bytes, and "
+        "how long planning takes with it and without");
     declare_synthetic(arguments);
     arguments.json(o.json);
     arguments.flag("--csv", o.csv, "write comma-separated values");
@@ -423,6 +468,11 @@ class EvaluateCommand : public CommandWith<EvaluateOptions> {
   Result<int> run() override { return evaluate(options_); }
 
  private:
+  template <typename Enum>
+  static Enum named(const std::vector<std::string>& names, const std::string& text) {
+    return static_cast<Enum>(std::find(names.begin(), names.end(), text) - names.begin());
+  }
+
   void declare_synthetic(Arguments& arguments) {
     arguments.choice(
         "--synthetic", "PATTERN",

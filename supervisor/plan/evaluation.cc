@@ -29,6 +29,7 @@ class Deciding {
         policy_(policy),
         period_ns_(parameters.checkpoint_period_ns),
         placement_(placement),
+        compares_units_(placement.clock == Clock::real && policy.compares_units()),
         random_(placement.seed),
         units_(execution.units),
         last_use_(execution.steps.size()),
@@ -39,17 +40,20 @@ class Deciding {
       for (const uint32_t sender : senders(execution.steps[i])) last_use_[sender] = i;
     }
     if (placement.lengths_known) ends_ = recorded_ends();
+    if (placement.clock == Clock::real) elapsed_ns_ = elapsed_ns(execution);
   }
 
   Decided run() {
     for (uint32_t i = 0; i < execution_.steps.size(); ++i) {
       const Step& step = execution_.steps[i];
-      take_due_checkpoints(step);
-      if (step.what == What::program || step.what == What::birth) begin_program(step);
-      if (step.what == What::checkpoint && placement_.recorded) checkpoint(step.unit, step.at_ns, step.restore_s);
-      if (step.what == What::send) tags_[i] = policy_.on_send(step.unit, at_ns(step), step.bytes);
+      take_due_checkpoints(i, step);
+      if (step.what == What::program || step.what == What::birth) begin_program(i, step);
+      if (step.what == What::checkpoint && placement_.recorded) checkpoint(step.unit, step.at_ns, step.restore_s, 0);
+      if (step.what == What::send) tags_[i] = policy_.on_send(step.unit, told_ns(i, step), step.bytes);
       if ((step.what == What::receive || step.what == What::birth) && step.sender_count > 0) receive(i, step);
       out_.interval_of[i] = units_[step.unit].interval;
+      units_[step.unit].at_ns = step.at_ns;
+      units_[step.unit].clock_ns = clock_ns(i);
       if (step.what == What::end) end(step);
     }
     CHECK(later_.empty());
@@ -61,7 +65,10 @@ class Deciding {
     uint32_t interval = 0;  // index of the current interval
     size_t intervals = 0;   // how many intervals have begun
     bool began = false;
-    uint64_t due_ns = UINT64_MAX;
+    uint64_t began_ns = 0;         // its interval, by the clock
+    uint64_t at_ns = 0;            // of its last step
+    uint64_t clock_ns = 0;         // ... by the clock
+    uint64_t due_ns = UINT64_MAX;  // the next checkpoint, by the clock
     double restore_s = 0;
   };
 
@@ -96,31 +103,65 @@ class Deciding {
 
   uint64_t at_ns(const Step& step) const { return step.at_ns - out_.intervals[units_[step.unit].interval].start_ns; }
 
-  void take_due_checkpoints(const Step& step) {
-    const Unit& unit = units_[step.unit];
+  // The clock's time at a step.
+  uint64_t clock_ns(uint32_t i) const { return elapsed_ns_.empty() ? execution_.steps[i].at_ns : elapsed_ns_[i]; }
+
+  // A step's time in its interval, as the policy is told it.
+  uint64_t told_ns(uint32_t i, const Step& step) const {
+    return compares_units_ ? clock_ns(i) - units_[step.unit].began_ns : at_ns(step);
+  }
+
+  // Between two of its steps a unit computes first, and then waits.
+  void take_due_checkpoints(uint32_t i, const Step& step) {
+    Unit& unit = units_[step.unit];
     if (placement_.recorded || !unit.began) return;
-    while (due_ns(step.unit) < step.at_ns) checkpoint(step.unit, due_ns(step.unit), unit.restore_s);
+    for (;;) {
+      const bool is_due = unit.due_ns < clock_ns(i);
+      const uint64_t due_at_ns = is_due ? std::min(unit.at_ns + unit.due_ns - unit.clock_ns, step.at_ns) : UINT64_MAX;
+      const uint64_t by_at_ns = by_at_ns_of(step.unit);
+      if (by_at_ns < std::min(due_at_ns, step.at_ns)) {
+        checkpoint(step.unit, by_at_ns, unit.restore_s, unit.clock_ns + by_at_ns - unit.at_ns);
+      } else if (!is_due) {
+        break;
+      } else if (due_at_ns > out_.intervals[unit.interval].start_ns) {
+        checkpoint(step.unit, due_at_ns, unit.restore_s, unit.due_ns);
+      } else {
+        unit.due_ns += period_ns_;
+      }
+    }
     const bool last = step.what == What::end;  // nothing would follow the checkpoint
-    if (!last && policy_.wants_checkpoint(step.unit, at_ns(step))) checkpoint(step.unit, step.at_ns, unit.restore_s);
+    if (last || !policy_.wants_checkpoint(step.unit, at_ns(step))) return;
+    checkpoint(step.unit, step.at_ns, unit.restore_s, clock_ns(i));
   }
 
-  uint64_t due_ns(uint32_t id) const {
-    const Unit& unit = units_[id];
+  // When the policy wants the unit's next checkpoint, in CPU time since the unit's beginning.
+  uint64_t by_at_ns_of(uint32_t id) const {
     const uint64_t by_ns = policy_.checkpoint_by_ns(id);
-    return by_ns == UINT64_MAX ? unit.due_ns : std::min(unit.due_ns, out_.intervals[unit.interval].start_ns + by_ns);
+    return by_ns == UINT64_MAX ? by_ns : out_.intervals[units_[id].interval].start_ns + by_ns;
   }
 
-  void begin_program(const Step& step) {
+  void begin_program(uint32_t i, const Step& step) {
     begin_interval(step.unit, step.at_ns, step.restore_s);
+    units_[step.unit].began_ns = clock_ns(i);
     if (placement_.recorded || period_ns_ == 0) return;
     const uint64_t most_ns = placement_.skew_ns > 0 ? std::min(placement_.skew_ns, period_ns_) : period_ns_;
-    units_[step.unit].due_ns = step.at_ns + (placement_.skew_ns > 0 ? 1 + random_() % most_ns : most_ns);
+    const uint64_t first_ns = placement_.skew_ns > 0 ? 1 + random_() % most_ns : most_ns;
+    Unit& unit = units_[step.unit];
+    if (placement_.clock == Clock::cpu) {
+      unit.due_ns = step.at_ns + first_ns;
+    } else if (unit.due_ns == UINT64_MAX) {
+      const uint64_t now_ns = clock_ns(i);
+      unit.due_ns = now_ns < first_ns ? first_ns : now_ns + period_ns_ - (now_ns - first_ns) % period_ns_;
+    }
   }
 
-  void checkpoint(uint32_t unit, uint64_t at_ns, double restore_s) {
+  // `clock_ns`: when that is by the clock, if the checkpoint is not a recorded one.
+  void checkpoint(uint32_t unit, uint64_t at_ns, double restore_s, uint64_t clock_ns) {
     ++out_.checkpoints;
     begin_interval(unit, at_ns, restore_s);
-    if (!placement_.recorded) units_[unit].due_ns = at_ns + period_ns_;
+    if (placement_.recorded) return;
+    units_[unit].began_ns = clock_ns;
+    units_[unit].due_ns = clock_ns + period_ns_;
   }
 
   void begin_interval(uint32_t id, uint64_t at_ns, double restore_s) {
@@ -147,7 +188,7 @@ class Deciding {
       tag = join(tag, tags_[sender]);
       if (last_use_[sender] == i) tags_[sender] = {};
     }
-    auto decision = policy_.on_receive(step.unit, at_ns(step), tag, step.bytes);
+    auto decision = ask(i, step, tag);
     if (decision.force_checkpoint_first && !placement_.forced) {
       policy_.on_kept(step.unit, tag);
     } else if (decision.force_checkpoint_first) {
@@ -155,12 +196,20 @@ class Deciding {
         policy_.on_checkpoint(step.unit);  // nothing has happened in its interval
       } else {
         ++out_.forced_checkpoints;
-        checkpoint(step.unit, step.at_ns, units_[step.unit].restore_s);
+        checkpoint(step.unit, step.at_ns, units_[step.unit].restore_s, clock_ns(i));
       }
-      decision = policy_.on_receive(step.unit, at_ns(step), tag, step.bytes);
+      decision = ask(i, step, tag);
     }
     if (decision.keep == Keep::later) later_[decision.ticket] = {i, units_[step.unit].interval};
     set_kept(i, units_[step.unit].interval, decision.keep == Keep::keep);
+  }
+
+  Policy::Decision ask(uint32_t i, const Step& step, const Tag& tag) {
+    const uint64_t due_ns = units_[step.unit].due_ns;
+    if (placement_.clock == Clock::real && due_ns != UINT64_MAX) {
+      policy_.on_end_known(step.unit, at_ns(step) + due_ns - clock_ns(i));
+    }
+    return policy_.on_receive(step.unit, told_ns(i, step), tag, step.bytes);
   }
 
   void set_kept(uint32_t i, uint32_t interval, bool kept) {
@@ -192,6 +241,8 @@ class Deciding {
   Policy& policy_;
   const uint64_t period_ns_;
   const Placement placement_;
+  const bool compares_units_;         // policy_, by the real-time clock
+  std::vector<uint64_t> elapsed_ns_;  // by step, with the real-time clock
   std::mt19937_64 random_;
   std::vector<Unit> units_;
   std::vector<std::vector<uint64_t>> ends_;                            // recorded_ends(), if the policy is told
@@ -202,6 +253,11 @@ class Deciding {
 };
 
 }  // namespace
+
+const std::vector<std::string>& clock_names() {
+  static const std::vector<std::string> kNames{"cpu", "real"};
+  return kNames;
+}
 
 Decided decide(const Execution& execution, Policy& policy, const PolicyParameters& parameters,
                const Placement& placement) {

@@ -9,14 +9,21 @@
 
 namespace redrive {
 
+// By which clock checkpoints are placed: each unit's CPU time, or the time that elapses for all (elapsed_ns).
+enum class Clock : uint8_t { cpu, real };
+const std::vector<std::string>& clock_names();  // in the order of Clock
+
 // Where checkpoints are taken, apart from those at the start of programs.
 struct Placement {
   bool recorded = true;  // where the recording took them
-  // Otherwise every T: the first of each program at a random time up to T, or up to this if it is nonzero.
+  // Otherwise every T: the first of each program at T, or at a random time up to this if it is nonzero. By the
+  // real-time clock these are times since the beginning of the execution, and a unit that has done nothing since its
+  // last checkpoint takes none.
   uint64_t skew_ns = 0;
   uint64_t seed = 1;
   bool forced = true;          // also those that the policy asks for
   bool lengths_known = false;  // if recorded: tell the policy the length of intervals, unknown while recording
+  Clock clock = Clock::cpu;    // if not recorded
 };
 
 Decided decide(const Execution& execution, Policy& policy, const PolicyParameters& parameters,
@@ -45,7 +52,7 @@ struct Costs {
   Spread multiplicity;     // the most of one unit in it
   Spread work_s;
   Spread makespan_s;       // of those replays that end
-  uint64_t deadlocks = 0;  // replays that never end; only those from the left frontier
+  uint64_t deadlocks = 0;  // replays that never end
   Spread predicted_s;      // Graham's bound, including restores, as in `redrive plan`
 };
 Costs measure(const Execution& execution, const Decided& decided, uint32_t cores,

@@ -1,4 +1,5 @@
 // The replay sets of an execution's intervals: what has to be executed, of which intervals, to re-drive one of them.
+// They are found when they are asked for, or stored while the program runs.
 #pragma once
 
 #include <cstdint>
@@ -48,6 +49,28 @@ class ReplaySets {
   std::vector<uint32_t> todo_;
   std::vector<Member> members_;
   uint64_t visits_ = 0;
+};
+
+// Zambonelli and Netzer's replay scheme 1: from what senders piggyback, each unit knows the replay set of its interval
+// while it runs, and stores it with the next checkpoint. A plan then is there without a search.
+class StoredSets {
+ public:
+  StoredSets(const Execution& execution, const Decided& decided);
+
+  std::vector<uint32_t> load(uint32_t interval) const;  // its replay set: intervals in ascending order
+  uint64_t bytes() const { return stored_.size(); }     // of all sets together
+
+ private:
+  using Set = std::vector<uint32_t>;
+
+  void store(Set set);
+  void add(uint64_t number);
+  uint64_t read(size_t& at) const;
+
+  std::vector<std::vector<uint32_t>> of_unit_;        // by unit: its intervals
+  std::vector<std::pair<uint32_t, uint32_t>> place_;  // by interval: its unit, and its place there
+  std::vector<uint8_t> stored_;
+  std::vector<size_t> begin_;  // by interval: where its set begins
 };
 
 }  // namespace redrive

@@ -32,7 +32,8 @@ Schedule::Schedule(const Execution& execution, const Decided& decided)
 std::optional<uint64_t> Schedule::time_ns(ScheduleKind kind, uint32_t cores, const std::vector<Member>& members) {
   if (kind == ScheduleKind::frontier) return frontier_ns(members);
   begin(members);
-  return kind == ScheduleKind::list ? list_ns(cores) : cyclic_ns();
+  const uint64_t time_ns = kind == ScheduleKind::list ? list_ns(cores) : cyclic_ns();
+  return finished_ == runs_.size() ? std::optional(time_ns) : std::nullopt;
 }
 
 uint64_t Schedule::list_ns(uint32_t cores) {
@@ -139,6 +140,7 @@ void Schedule::begin(const std::vector<Member>& members) {
   points_.clear();
   runs_.clear();
   waiters_.clear();
+  finished_ = 0;
   for (const Member& member : members) {
     for (const uint32_t receive : member.needs) {
       points_.push_back(point(member.interval, receive));
@@ -185,7 +187,10 @@ uint64_t Schedule::to_next_point_ns(uint32_t number) {
 // Whether the run continues at once.
 bool Schedule::pass(uint32_t number) {
   Run& run = runs_[number];
-  if (run.next == run.end) return false;
+  if (run.next == run.end) {
+    ++finished_;
+    return false;
+  }
   const auto step = static_cast<uint32_t>(points_[run.next]);
   if (execution_.steps[step].what == What::send) {
     done_[step] = true;

@@ -34,7 +34,8 @@ class Schedule {
  public:
   Schedule(const Execution& execution, const Decided& decided);  // which must outlive it
 
-  // The time when all members of a set have been executed; `frontier`: its first member, or nullopt if never.
+  // The time when all members of a set have been executed; `frontier`: its first member. Nullopt: never, because an
+  // interval waits for a message that nobody sends.
   std::optional<uint64_t> time_ns(ScheduleKind kind, uint32_t cores, const std::vector<Member>& members);
 
   uint64_t visits() const { return visits_; }  // steps that replays from frontiers have looked at
@@ -91,6 +92,7 @@ class Schedule {
   std::vector<uint32_t> sends_;        // sends whose flags in done_ may be set
   std::vector<uint64_t> points_;       // sorted by interval and step
   std::vector<Run> runs_;
+  size_t finished_ = 0;  // how many runs
   std::deque<uint32_t> ready_;
   std::unordered_map<uint32_t, std::vector<uint32_t>> waiters_;  // by send
   std::vector<Processor> processors_;

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <optional>
+#include <utility>
 
 #include "supervisor/plan/plan.h"
 #include "tests/unit/unit_test.h"
@@ -119,6 +121,28 @@ TEST_CASE("evaluation: a schedule takes the work on one core, the critical path 
   }
 }
 
+TEST_CASE("evaluation: a replay set that was stored while the program ran is what a search finds") {
+  for (const auto& pattern : synthetic_patterns()) {
+    for (const char* policy : {"critical-path", "none", "replay-set", "mrt", "all"}) {
+      CAPTURE(pattern);
+      CAPTURE(std::string(policy));
+      const auto [execution, decided] = evaluate(pattern, policy, 3);
+      const StoredSets stored(execution, decided);
+      ReplaySets sets(execution, decided);
+      size_t members = 0;
+      for (uint32_t i = 0; i < decided.intervals.size(); ++i) {
+        std::vector<uint32_t> found;
+        for (const Member& member : sets.find(i)) found.push_back(member.interval);
+        std::sort(found.begin(), found.end());
+        CHECK(stored.load(i) == found);
+        members += found.size();
+      }
+      CHECK_GT(stored.bytes(), members);
+      CHECK_LE(stored.bytes(), 4 * members);
+    }
+  }
+}
+
 // Theorem 1 of Netzer et al. holds for each interval, and so does what `cyclic` is: between the critical path and one
 // processor's work.
 TEST_CASE("evaluation: a cyclic schedule takes at most M critical paths") {
@@ -189,6 +213,68 @@ TEST_CASE("evaluation: checkpoints come every T, the first within the skew") {
   }
 }
 
+TEST_CASE("evaluation: by the real-time clock, checkpoints come at multiples of T from each unit's first one on") {
+  const PolicyParameters limits = parameters();
+  const uint64_t period_ns = limits.checkpoint_period_ns;
+  for (const auto& pattern : synthetic_patterns()) {
+    for (const uint64_t skew_ns : {uint64_t{0}, period_ns / 2}) {
+      CAPTURE(pattern);
+      CAPTURE(skew_ns);
+      const Execution execution = make_execution({pattern, 5, 1600, 3});
+      const auto policy = make_policy("critical-path", limits).value();
+      const Decided decided = decide(execution, *policy, limits, {false, skew_ns, 3, true, false, Clock::real});
+      CHECK_LE(measure(execution, decided, 2).critical_path_s.largest, 0.040 + 1e-12);
+      const auto elapsed = elapsed_ns(execution);
+      std::vector<uint32_t> last(execution.units, UINT32_MAX);  // step
+      std::vector<std::optional<uint64_t>> first_ns(execution.units);
+      size_t waited = 0;
+      for (uint32_t i = 0; i < execution.steps.size(); ++i) {
+        const auto& step = execution.steps[i];
+        const uint32_t before = std::exchange(last[step.unit], i);
+        if (before == UINT32_MAX) continue;
+        for (uint32_t k = decided.interval_of[before] + 1; k <= decided.interval_of[i]; ++k) {
+          const auto& interval = decided.intervals[k];
+          if (interval.unit != step.unit) continue;
+          // The unit got there at once, and may have waited there.
+          const uint64_t from_ns = elapsed[before] + interval.start_ns - execution.steps[before].at_ns;
+          const bool waits = interval.start_ns == step.at_ns;
+          if (!first_ns[step.unit] && !waits) first_ns[step.unit] = from_ns % period_ns;
+          if (!first_ns[step.unit]) continue;
+          const uint64_t since_ns = (from_ns + period_ns - *first_ns[step.unit]) % period_ns;
+          const uint64_t due_ns = from_ns + (since_ns == 0 ? 0 : period_ns - since_ns);
+          CHECK_LE(due_ns, waits ? elapsed[i] : from_ns);
+          CHECK_GT(interval.start_ns, 0);
+          waited += waits;
+        }
+      }
+      for (const auto& unit_ns : first_ns) CHECK_LE(unit_ns.value_or(0), skew_ns);
+      if (pattern == "ring") CHECK_GT(waited, 0);
+    }
+  }
+}
+
+TEST_CASE("evaluation: by the real-time clock, what waits leaves room in a path, and mrt keeps only what crosses") {
+  const PolicyParameters limits = parameters();
+  const Execution execution = make_execution({"random", 5, 1600, 3});
+  const auto evaluated = [&](const char* policy, uint64_t skew_ns, Clock clock) {
+    const auto made = make_policy(policy, limits).value();
+    return decide(execution, *made, limits, {false, skew_ns, 3, true, false, clock});
+  };
+  const auto logged = [&](const char* policy, uint64_t skew_ns, Clock clock) {
+    return count_logged(execution, evaluated(policy, skew_ns, clock)).logged_messages;
+  };
+  const uint64_t skew_ns = limits.checkpoint_period_ns;
+  for (const char* policy : {"critical-path", "critical-path-multiplicity", "mrt", "ros-nt"}) {
+    CAPTURE(std::string(policy));
+    CHECK_LT(10 * logged(policy, 0, Clock::real), logged(policy, 0, Clock::cpu));
+    CHECK_LT(logged(policy, 0, Clock::real), logged(policy, skew_ns, Clock::real));
+  }
+  // A message takes no time, so it is never received before its sender's checkpoint and its receiver's.
+  CHECK_EQ(evaluated("mrt", 0, Clock::real).forced_checkpoints, 0);
+  CHECK_GT(evaluated("mrt", skew_ns, Clock::real).forced_checkpoints, 0);
+  CHECK_EQ(logged("mrt", 0, Clock::real), logged("ros", 0, Clock::real));
+}
+
 // An execution that is written down step by step, times in milliseconds.
 class Script {
  public:
@@ -233,6 +319,18 @@ TEST_CASE("evaluation: a birth that is not kept needs its parent's fork, one tha
   CHECK_EQ(cost("none").makespan_s.largest, doctest::Approx(0.015));
   CHECK_EQ(cost("all").critical_path_s.largest, doctest::Approx(0.012));
   CHECK_EQ(cost("all").replay_set.largest, 1);
+}
+
+TEST_CASE("evaluation: time elapses while a unit computes, and while it waits") {
+  Script script(2);
+  const uint32_t first = script.add(What::send, 0, 5);
+  const uint32_t receive = script.add(What::receive, 1, 1, {first});
+  const uint32_t second = script.add(What::send, 1, 3);
+  const uint32_t at_once = script.add(What::receive, 0, 9, {second});
+  const auto elapsed = elapsed_ns(script.execution());
+  CHECK_EQ(elapsed[receive], 5'000'000);
+  CHECK_EQ(elapsed[second], 7'000'000);
+  CHECK_EQ(elapsed[at_once], 9'000'000);
 }
 
 TEST_CASE("evaluation: a cyclic schedule shares each unit's processor among its intervals") {
