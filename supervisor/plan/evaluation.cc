@@ -52,6 +52,7 @@ class Deciding {
       if (step.what == What::send) tags_[i] = policy_.on_send(step.unit, told_ns(i, step), step.bytes);
       if ((step.what == What::receive || step.what == What::birth) && step.sender_count > 0) receive(i, step);
       out_.interval_of[i] = units_[step.unit].interval;
+      units_[step.unit].stepped = true;
       units_[step.unit].at_ns = step.at_ns;
       units_[step.unit].clock_ns = clock_ns(i);
       if (step.what == What::end) end(step);
@@ -65,6 +66,7 @@ class Deciding {
     uint32_t interval = 0;  // index of the current interval
     size_t intervals = 0;   // how many intervals have begun
     bool began = false;
+    bool stepped = false;          // in its interval
     uint64_t began_ns = 0;         // its interval, by the clock
     uint64_t at_ns = 0;            // of its last step
     uint64_t clock_ns = 0;         // ... by the clock
@@ -123,10 +125,12 @@ class Deciding {
         checkpoint(step.unit, by_at_ns, unit.restore_s, unit.clock_ns + by_at_ns - unit.at_ns);
       } else if (!is_due) {
         break;
-      } else if (due_at_ns > out_.intervals[unit.interval].start_ns) {
+      } else if (unit.stepped || due_at_ns > out_.intervals[unit.interval].start_ns) {
         checkpoint(step.unit, due_at_ns, unit.restore_s, unit.due_ns);
       } else {
-        unit.due_ns += period_ns_;
+        policy_.on_checkpoint(step.unit);  // nothing has happened in its interval
+        settle();
+        unit.began_ns = std::exchange(unit.due_ns, unit.due_ns + period_ns_);
       }
     }
     const bool last = step.what == What::end;  // nothing would follow the checkpoint
@@ -173,6 +177,7 @@ class Deciding {
     }
     unit.interval = static_cast<uint32_t>(out_.intervals.size());
     unit.restore_s = restore_s;
+    unit.stepped = false;
     out_.intervals.push_back({id, at_ns, at_ns, std::nullopt, restore_s});
     policy_.on_checkpoint(id, ended_ns);
     if (const auto end = placement_.lengths_known ? recorded_end(id, unit.intervals, at_ns) : std::nullopt) {

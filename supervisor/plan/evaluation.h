@@ -18,7 +18,7 @@ struct Placement {
   bool recorded = true;  // where the recording took them
   // Otherwise every T: the first of each program at T, or at a random time up to this if it is nonzero. By the
   // real-time clock these are times since the beginning of the execution, and a unit that has done nothing since its
-  // last checkpoint takes none.
+  // last checkpoint takes none, because it would be the same.
   uint64_t skew_ns = 0;
   uint64_t seed = 1;
   bool forced = true;          // also those that the policy asks for
