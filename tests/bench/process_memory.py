@@ -19,6 +19,8 @@ def peak_of(command, directory, env, sample_s, timeout_s):
             raise Failure(f"{pathlib.Path(command[0]).name} took longer than {timeout_s:.0f} s")
         peak = max(peak, sum(map(memory_of, family_of(process.pid))))
         time.sleep(sample_s)
+    if peak == 0:
+        raise Failure(f"{pathlib.Path(command[0]).name} ended before its memory could be looked at")
     return peak
 
 
