@@ -118,7 +118,7 @@ bounds: all ## measure whether replays keep their bound, and write tests/bench/b
 	$(RUN) python3 tests/bench/bounds.py
 
 # Uses Debian's Python, which finds Debian's packages.
-papers: ## write the papers' results beside ours into tests/bench/papers.md (half an hour)
+papers: ## write the papers' results beside ours into tests/bench/papers.md (some 40 minutes)
 	scripts/deps.sh --bench
 	$(MAKE) all
 	$(RUN) /usr/bin/python3 tests/bench/papers.py

@@ -20,6 +20,8 @@ class CriticalPath : public Policy {
 
   void on_skipped(uint32_t unit, uint64_t until_ns) override { units_.at(unit).until_ns = until_ns; }
 
+  void on_end_known(uint32_t unit, uint64_t by_ns) override { units_.at(unit).by_ns = by_ns; }
+
   Tag on_send(uint32_t unit, uint64_t at_ns, uint64_t) override { return Tag{advance(unit, at_ns).path_ns}; }
 
   Decision on_receive(uint32_t unit, uint64_t at_ns, const Tag& tag, uint64_t) override {

@@ -24,6 +24,8 @@ class CriticalPathMultiplicity : public Policy {
 
   void on_skipped(uint32_t id, uint64_t until_ns) override { units_.at(id).path.until_ns = until_ns; }
 
+  void on_end_known(uint32_t id, uint64_t by_ns) override { units_.at(id).path.by_ns = by_ns; }
+
   Tag on_send(uint32_t id, uint64_t at_ns, uint64_t) override {
     Unit& unit = units_[id];
     unit.path.advance(at_ns);

@@ -27,6 +27,8 @@ class Makespan : public Policy {
 
   void on_skipped(uint32_t id, uint64_t until_ns) override { units_.at(id).path.until_ns = until_ns; }
 
+  void on_end_known(uint32_t id, uint64_t by_ns) override { units_.at(id).path.by_ns = by_ns; }
+
   Tag on_send(uint32_t id, uint64_t at_ns, uint64_t) override {
     Unit& unit = advance(id, at_ns);
     return Tag{unit.path.path_ns, std::make_shared<Needs>(unit.set)};

@@ -111,6 +111,8 @@ class Mrt : public Policy {
     return path.at_ns + std::max(period_ns_ - period_ns_ / 8, path.path_ns) - path.path_ns;
   }
 
+  bool compares_units() const override { return rule_3_ == Rule3::by_cpu_time; }
+
   void on_end(uint32_t id, uint64_t at_ns) override {
     Unit& unit = units_.at(id);
     end_interval(unit, at_ns);

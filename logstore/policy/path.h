@@ -9,9 +9,10 @@
 namespace redrive {
 
 struct Path {
-  uint64_t at_ns = 0;     // of the unit's previous event
-  uint64_t path_ns = 0;   // the papers' cp
-  uint64_t until_ns = 0;  // the interval lasts until then at least, because a checkpoint was skipped
+  uint64_t at_ns = 0;           // of the unit's previous event
+  uint64_t path_ns = 0;         // the papers' cp
+  uint64_t until_ns = 0;        // the interval lasts until then at least, because a checkpoint was skipped
+  uint64_t by_ns = UINT64_MAX;  // ... and ends then at the latest, if that is known
 
   // A clock that stands still or goes back adds nothing.
   void advance(uint64_t now_ns) {
@@ -22,7 +23,7 @@ struct Path {
 
   // Upper bound of the time that remains in the interval.
   uint64_t remaining_ns(const PolicyParameters& parameters) const {
-    const uint64_t end_ns = std::max(parameters.checkpoint_period_ns, until_ns);
+    const uint64_t end_ns = std::min(std::max(parameters.checkpoint_period_ns, until_ns), by_ns);
     return end_ns - std::min(end_ns, at_ns);
   }
 

@@ -73,6 +73,9 @@ class Policy {
   // Called right after on_checkpoint() if checkpoints are already known, as in an evaluation: the length of the new
   // interval.
   virtual void on_length_known(uint32_t /*unit*/, uint64_t /*length_ns*/) {}
+  // Called before on_receive() if checkpoints come by a clock that continues while a unit waits, as in an evaluation:
+  // the time of the interval at which it ends at the latest, which is before T if the unit has waited.
+  virtual void on_end_known(uint32_t /*unit*/, uint64_t /*by_ns*/) {}
   virtual Tag on_send(uint32_t unit, uint64_t at_ns, uint64_t bytes) = 0;
   virtual Decision on_receive(uint32_t unit, uint64_t at_ns, const Tag& tag, uint64_t bytes) = 0;
   // The receive has happened and its payload was kept, although the receive should have come after a checkpoint.
@@ -83,6 +86,8 @@ class Policy {
   virtual bool looks_for_place() const { return false; }
   // The time in the unit's interval at which a checkpoint should come, if that is before T. It changes with events.
   virtual uint64_t checkpoint_by_ns(uint32_t /*unit*/) const { return UINT64_MAX; }
+  // Whether it compares times of different units. An evaluation that has a clock for all units tells them by that one.
+  virtual bool compares_units() const { return false; }
   virtual void on_end(uint32_t /*unit*/, uint64_t /*at_ns*/) {}  // no event of unit follows
   // The receives that were decided since the previous call. Once every unit has ended, all are decided.
   virtual std::vector<Settled> on_settle() { return {}; }

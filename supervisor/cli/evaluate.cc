@@ -13,6 +13,7 @@
 #include "logstore/trace.h"
 #include "supervisor/cli/columns.h"
 #include "supervisor/cli/shared_options.h"
+#include "supervisor/cli/stored_set_costs.h"
 #include "supervisor/plan/evaluation.h"
 #include "supervisor/plan/lower_bound.h"
 #include "supervisor/replay/replay_set.h"
@@ -25,9 +26,11 @@ using Json = nlohmann::ordered_json;
 
 // What is evaluated, and the parameters of its recording.
 struct Subject {
+  std::shared_ptr<Trace> trace;  // null: a synthetic execution
   Execution execution;
   PolicyParameters parameters;
   Json recorded;  // null if there was no recording
+  ScheduleKind schedule = ScheduleKind::list;
   // The times of replaying all intervals with what the trace holds; nullopt if they were not asked for.
   std::optional<Spread> replays_s;
   size_t replays = 0;
@@ -42,6 +45,7 @@ struct Row {
   Logged logged;
   std::optional<LowerBound> least;  // for policies that promise a time, if it was asked for
   Costs costs;
+  std::optional<StoredSetCosts> stored_sets;
 };
 
 double seconds(uint64_t ns) { return static_cast<double>(ns) * 1e-9; }
@@ -73,6 +77,8 @@ std::string decimal(const Json& value) { return value.is_null() ? "-" : fmt::for
 bool is_measured(const Row& row, const Subject& subject) {
   return subject.replays_s && row.placement.recorded && row.different == 0;
 }
+uint64_t replays_that_end(const Row& row) { return row.costs.measured - row.costs.deadlocks; }
+double makespan_average_s(const Row& row) { return mean(row.costs.makespan_s, replays_that_end(row)); }
 double measured_average_s(const Subject& subject) { return mean(*subject.replays_s, subject.replays); }
 
 // How many times the least number of bytes a row keeps. There is no such number if the least is 0 and the row keeps
@@ -95,6 +101,12 @@ const std::vector<Field>& fields() {
       {"checkpoint_period_s", ">T", [](R r, S) { return Json(seconds(r.parameters.checkpoint_period_ns)); }, duration},
       {"skew_s", ">SKEW", [](R r, S) { return r.placement.recorded ? Json() : Json(seconds(r.placement.skew_ns)); },
        duration},
+      {"clock", nullptr,
+       [](R r, S) {
+         return r.placement.recorded ? Json() : Json(clock_names()[static_cast<size_t>(r.placement.clock)]);
+       },
+       plain},
+      {"schedule", nullptr, [](R, S s) { return Json(schedule_names()[static_cast<size_t>(s.schedule)]); }, plain},
       {"cores", ">J", [](R r, S) { return Json(r.parameters.cores); }, plain},
       {"messages", nullptr, [](R r, S) { return Json(r.logged.messages); }, plain},
       {"logged_messages", ">LOGGED", [](R r, S) { return Json(r.logged.logged_messages); }, plain},
@@ -114,6 +126,9 @@ const std::vector<Field>& fields() {
       {"measured_intervals", nullptr, [](R r, S) { return Json(r.costs.measured); }, plain},
       {"replay_set_average", ">SET", [](R r, S) { return Json(mean(r.costs.replay_set, r.costs.measured)); }, decimal},
       {"replay_set_max", ">MAX", [](R r, S) { return Json(r.costs.replay_set.largest); }, decimal},
+      {"multiplicity_average", nullptr, [](R r, S) { return Json(mean(r.costs.multiplicity, r.costs.measured)); },
+       decimal},
+      {"multiplicity_max", nullptr, [](R r, S) { return Json(r.costs.multiplicity.largest); }, decimal},
       {"replay_set_average_per_unit", nullptr,
        [](R r, S s) { return Json(mean(r.costs.replay_set, r.costs.measured) / s.execution.units); }, decimal},
       {"replay_set_max_per_unit", nullptr,
@@ -123,11 +138,10 @@ const std::vector<Field>& fields() {
       {"critical_path_max_s", ">MAX", [](R r, S) { return Json(r.costs.critical_path_s.largest); }, duration},
       {"work_average_s", ">WORK", [](R r, S) { return Json(mean(r.costs.work_s, r.costs.measured)); }, duration},
       {"work_max_s", ">MAX", [](R r, S) { return Json(r.costs.work_s.largest); }, duration},
-      {"makespan_average_s", ">MAKESPAN", [](R r, S) { return Json(mean(r.costs.makespan_s, r.costs.measured)); },
-       duration},
+      {"makespan_average_s", ">MAKESPAN", [](R r, S) { return Json(makespan_average_s(r)); }, duration},
       {"makespan_max_s", ">MAX", [](R r, S) { return Json(r.costs.makespan_s.largest); }, duration},
-      {"makespan_average_c", ">/C", [](R r, S) { return Json(in_c(mean(r.costs.makespan_s, r.costs.measured), r)); },
-       decimal},
+      {"makespan_average_c", ">/C", [](R r, S) { return Json(in_c(makespan_average_s(r), r)); }, decimal},
+      {"deadlocks", nullptr, [](R r, S) { return Json(r.costs.deadlocks); }, plain},
       {"makespan_max_c", ">MAX/C", [](R r, S) { return Json(in_c(r.costs.makespan_s.largest, r)); }, decimal},
       {"predicted_average_s", nullptr, [](R r, S) { return Json(mean(r.costs.predicted_s, r.costs.measured)); },
        duration},
@@ -140,6 +154,16 @@ const std::vector<Field>& fields() {
        [](R r, S s) { return is_measured(r, s) ? Json(in_c(measured_average_s(s), r)) : Json(); }, decimal},
       {"measured_max_c", ">MAX/C",
        [](R r, S s) { return is_measured(r, s) ? Json(in_c(s.replays_s->largest, r)) : Json(); }, decimal},
+      {"stored_set_bytes", nullptr, [](R r, S) { return r.stored_sets ? Json(r.stored_sets->bytes) : Json(); }, plain},
+      {"stored_sets_different", nullptr, [](R r, S) { return r.stored_sets ? Json(r.stored_sets->different) : Json(); },
+       plain},
+      {"stored_set_load_s", nullptr, [](R r, S) { return r.stored_sets ? Json(r.stored_sets->load_s) : Json(); },
+       duration},
+      {"set_search_s", nullptr, [](R r, S) { return r.stored_sets ? Json(r.stored_sets->search_s) : Json(); },
+       duration},
+      {"planning_s", nullptr,
+       [](R r, S) { return r.stored_sets && r.stored_sets->planning_s ? Json(*r.stored_sets->planning_s) : Json(); },
+       duration},
       {"different", nullptr, [](R r, S s) { return s.recorded.is_null() ? Json() : Json(r.different); }, plain},
   };
   return kFields;
@@ -156,6 +180,7 @@ Result<Subject> read_subject(const EvaluateOptions& options) {
   Subject subject;
   subject.parameters.approximate = options.approximate;
   subject.parameters.cores = static_cast<uint32_t>(options.jobs);
+  subject.schedule = options.schedule;
   if (options.synthetic) {
     subject.execution = make_execution(*options.synthetic);
     subject.parameters.checkpoint_period_ns = kSyntheticPeriod_ns;
@@ -163,15 +188,16 @@ Result<Subject> read_subject(const EvaluateOptions& options) {
     return subject;
   }
   ASSIGN_OR_RETURN(const std::string directory, find_trace(options.trace));
-  ASSIGN_OR_RETURN(const std::shared_ptr<Trace> trace, Trace::open(directory));
-  ASSIGN_OR_RETURN(subject.execution, read_execution(*trace));
-  const Settings& settings = trace->settings();
+  ASSIGN_OR_RETURN(subject.trace, Trace::open(directory));
+  const Trace& trace = *subject.trace;
+  ASSIGN_OR_RETURN(subject.execution, read_execution(trace));
+  const Settings& settings = trace.settings();
   TRY(parse_policy_text(settings.policy, subject.parameters));
   subject.parameters.critical_path_ns = nanoseconds(settings.critical_path_s);
   subject.parameters.checkpoint_period_ns = nanoseconds(settings.checkpoint_period_s);
   if (!settings.keeps_bound()) subject.parameters.critical_path_ns = 2 * subject.parameters.checkpoint_period_ns;
   if (options.measure) {
-    ASSIGN_OR_RETURN(const auto times_s, replay_times_s(*trace, options.jobs));
+    ASSIGN_OR_RETURN(const auto times_s, replay_times_s(trace, options.jobs));
     subject.replays = times_s.size();
     subject.replays_s.emplace();
     for (const double time_s : times_s) subject.replays_s->add(time_s);
@@ -207,7 +233,9 @@ class Sweep {
   Sweep(const Subject& subject, const EvaluateOptions& options) : subject_(subject), options_(options) {
     row_.parameters = subject.parameters;
     row_.placement.seed = options.seed;
-    row_.placement.recorded = !options.synthetic && options.checkpoint_period_s.empty() && options.skew_s.empty();
+    row_.placement.recorded =
+        !options.synthetic && options.checkpoint_period_s.empty() && options.skew_s.empty() && !options.clock;
+    row_.placement.clock = options.clock.value_or(Clock::cpu);
   }
 
   Result<std::vector<Row>> run() {
@@ -250,9 +278,20 @@ class Sweep {
     for_each_value(options_.cores, row_.parameters.cores, same, [&] {
       if (error_) return;
       if (!decided || (row_.policy->parameters & kCores)) decided = decide_row();
-      row_.costs = measure(subject_.execution, *decided, row_.parameters.cores);
+      row_.costs = measure(subject_.execution, *decided, row_.parameters.cores, subject_.schedule);
+      if (options_.stored_sets) store_sets(*decided);
       rows_.push_back(row_);
     });
+  }
+
+  void store_sets(const Decided& decided) {
+    const bool is_in_trace = subject_.trace && row_.placement.recorded && row_.different == 0;
+    auto costs = stored_set_costs(subject_.execution, decided, is_in_trace ? subject_.trace.get() : nullptr);
+    if (costs) {
+      row_.stored_sets = *costs;
+    } else {
+      error_ = costs.error();
+    }
   }
 
   // If so, its decisions are those that it took while recording.
@@ -301,7 +340,12 @@ void print_evaluation_json(const Subject& subject, const std::vector<Row>& rows)
     for (const Field& field : fields()) one[field.key] = field.value(row, subject);
     all.push_back(one);
   }
-  print_json({{"units", subject.execution.units}, {"recorded", subject.recorded}, {"policies", all}});
+  const auto elapsed = elapsed_ns(subject.execution);
+  const uint64_t longest_ns = elapsed.empty() ? 0 : *std::max_element(elapsed.begin(), elapsed.end());
+  print_json({{"units", subject.execution.units},
+              {"elapsed_s", seconds(longest_ns)},
+              {"recorded", subject.recorded},
+              {"policies", all}});
 }
 
 void print_csv(const Subject& subject, const std::vector<Row>& rows) {
@@ -330,12 +374,15 @@ void print_table(const Subject& subject, const std::vector<Row>& rows) {
   }
   Columns columns(headings);
   bool sampled = false, unsolved = false;
+  uint64_t deadlocks = 0, replays = 0;
   for (const Row& row : rows) {
     std::vector<std::string> cells;
     for (const Field* field : shown) cells.push_back(field->text(field->value(row, subject)));
     columns.add(cells);
     sampled |= row.costs.measured < row.costs.intervals;
     unsolved |= row.least && !row.least->is_solved;
+    deadlocks += row.costs.deadlocks;
+    replays += row.costs.measured;
   }
   columns.print();
   if (!rows.empty()) {
@@ -352,6 +399,9 @@ void print_table(const Subject& subject, const std::vector<Row>& rows) {
     fmt::print(
         "LEAST and LEAST BYTES are lower bounds, but not all are the best: the time to compute them was over "
         "(--json: least_solved)\n");
+  }
+  if (deadlocks > 0) {
+    fmt::print("{} of {} would wait for ever; MAKESPAN is that of the others\n", deadlocks, counted(replays, "replay"));
   }
   if (sampled) {
     fmt::print(
@@ -375,13 +425,14 @@ Result<int> evaluate(const EvaluateOptions& options) {
 
 constexpr CommandText kText{
     "evaluate",
-    "redrive evaluate [--policy P,...] [--critical-path C,...] [--checkpoint-period T,...] [--skew S,...] "
-    "[--set-bound N,...] [--multiplicity M,...] [--approximate] [--cores J,...] [--measure] [--optimal] [--seed X] "
+    "redrive evaluate [--policy P,...] [--critical-path C,...] [--checkpoint-period T,...] [--skew S,...] [--clock C] "
+    "[--set-bound N,...] [--multiplicity M,...] [--approximate] [--cores J,...] [--schedule S] [--measure] "
+    "[--optimal] [--stored-sets] [--seed X] "
     "[--json | --csv] "
     "[TRACE] | --synthetic PATTERN [--units U] [--messages K] ...",
     "compare policies on a recorded execution, or on a synthetic one",
     "Prints one row for each policy and each combination of the given values of its parameters.\n"
-    "With T or S, checkpoints are placed anew; otherwise they stay where they were recorded.\n",
+    "With T, S or --clock, checkpoints are placed anew; otherwise they stay where they were recorded.\n",
     "TRACE: a directory, or a name from 'redrive ls'; by default, the latest\n"};
 
 class EvaluateCommand : public CommandWith<EvaluateOptions> {
@@ -413,16 +464,30 @@ class EvaluateCommand : public CommandWith<EvaluateOptions> {
     durations("--checkpoint-period", "T,...", "longest CPU time between checkpoints of a unit (as recorded)",
               o.checkpoint_period_s);
     durations("--skew", "S,...", "place each unit's first checkpoint at a random time up to S (all at T)", o.skew_s);
+    arguments.choice(
+        "--clock", "C",
+        "place checkpoints by each unit's CPU time (cpu), or by the time that would elapse for all if each "
+        "unit had a processor of its own and waited for messages only (real)",
+        clock_names(), [&o](const std::string& text) { o.clock = named<Clock>(clock_names(), text); });
     numbers("--set-bound", "N,...", "replay-set: largest number of intervals in a replay set (16)", o.set_bound);
     numbers("--multiplicity", "M,...", "critical-path-multiplicity: largest number of intervals of one unit (2)",
             o.multiplicity);
     arguments.flag("--approximate", o.approximate,
                    "critical-path-multiplicity: remember only the first and last interval of a unit");
     numbers("--cores", "J,...", "number of intervals executed at once (as recorded, or one per processor)", o.cores);
+    arguments.choice("--schedule", "S",
+                     "how a replay uses processors: list: J cores; cyclic: one for each unit, shared by its intervals; "
+                     "frontier: one for each unit, which executes it once, from its earliest interval on (list)",
+                     schedule_names(),
+                     [&o](const std::string& text) { o.schedule = named<ScheduleKind>(schedule_names(), text); });
     arguments.flag("--measure", o.measure,
                    "also re-drive every interval, to time policies that keep what the trace holds");
     arguments.flag("--optimal", o.optimal,
                    "also compute a lower bound of what any policy that promises the same must keep");
+    arguments.flag(
+        "--stored-sets", o.stored_sets,
+        "also store each interval's replay set as it is known while the program runs; --json: its bytes, and "
+        "how long planning takes with it and without");
     declare_synthetic(arguments);
     arguments.json(o.json);
     arguments.flag("--csv", o.csv, "write comma-separated values");
@@ -445,6 +510,11 @@ class EvaluateCommand : public CommandWith<EvaluateOptions> {
   Result<int> run() override { return evaluate(options_); }
 
  private:
+  template <typename Enum>
+  static Enum named(const std::vector<std::string>& names, const std::string& text) {
+    return static_cast<Enum>(std::find(names.begin(), names.end(), text) - names.begin());
+  }
+
   void declare_synthetic(Arguments& arguments) {
     arguments.choice(
         "--synthetic", "PATTERN",

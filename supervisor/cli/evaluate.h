@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "supervisor/cli/command.h"
+#include "supervisor/plan/evaluation.h"
 #include "supervisor/plan/execution.h"
 
 namespace redrive {
@@ -19,10 +20,13 @@ struct EvaluateOptions {
   std::vector<std::string> policies;          // empty: all
   std::vector<double> critical_path_s, checkpoint_period_s, skew_s;
   std::vector<uint32_t> set_bound, multiplicity, cores;
+  std::optional<Clock> clock;  // if checkpoints are placed anew; none: by CPU time
+  ScheduleKind schedule = ScheduleKind::list;
   bool approximate = false;
-  bool measure = false;  // re-drive every interval of the trace
-  bool optimal = false;  // also the least that any policy could have kept
-  int jobs = 1;          // the cores, if none are given and none were recorded
+  bool measure = false;      // re-drive every interval of the trace
+  bool optimal = false;      // also the least that any policy could have kept
+  bool stored_sets = false;  // also store the replay sets, and time planning with and without them
+  int jobs = 1;              // the cores, if none are given and none were recorded
   uint64_t seed = 1;
   bool json = false;
   bool csv = false;

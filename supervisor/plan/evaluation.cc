@@ -1,15 +1,14 @@
 #include "supervisor/plan/evaluation.h"
 
 #include <algorithm>
-#include <deque>
 #include <numeric>
-#include <queue>
 #include <random>
 #include <span>
 #include <unordered_map>
 #include <utility>
 
 #include "base/check.h"
+#include "supervisor/plan/replay_sets.h"
 
 namespace redrive {
 namespace {
@@ -19,6 +18,8 @@ using Step = Execution::Step;
 
 // Replay sets are built until they have this many dependences in total, which takes a few seconds.
 constexpr uint64_t kMostVisits = 5'000'000;
+// ... or until replays from the left frontier have executed so many steps.
+constexpr uint64_t kMostSteps = 200'000'000;
 
 // Feeds an execution to a policy.
 class Deciding {
@@ -28,6 +29,7 @@ class Deciding {
         policy_(policy),
         period_ns_(parameters.checkpoint_period_ns),
         placement_(placement),
+        compares_units_(placement.clock == Clock::real && policy.compares_units()),
         random_(placement.seed),
         units_(execution.units),
         last_use_(execution.steps.size()),
@@ -38,17 +40,21 @@ class Deciding {
       for (const uint32_t sender : senders(execution.steps[i])) last_use_[sender] = i;
     }
     if (placement.lengths_known) ends_ = recorded_ends();
+    if (placement.clock == Clock::real) elapsed_ns_ = elapsed_ns(execution);
   }
 
   Decided run() {
     for (uint32_t i = 0; i < execution_.steps.size(); ++i) {
       const Step& step = execution_.steps[i];
-      take_due_checkpoints(step);
-      if (step.what == What::program || step.what == What::birth) begin_program(step);
-      if (step.what == What::checkpoint && placement_.recorded) checkpoint(step.unit, step.at_ns, step.restore_s);
-      if (step.what == What::send) tags_[i] = policy_.on_send(step.unit, at_ns(step), step.bytes);
+      take_due_checkpoints(i, step);
+      if (step.what == What::program || step.what == What::birth) begin_program(i, step);
+      if (step.what == What::checkpoint && placement_.recorded) checkpoint(step.unit, step.at_ns, step.restore_s, 0);
+      if (step.what == What::send) tags_[i] = policy_.on_send(step.unit, told_ns(i, step), step.bytes);
       if ((step.what == What::receive || step.what == What::birth) && step.sender_count > 0) receive(i, step);
       out_.interval_of[i] = units_[step.unit].interval;
+      units_[step.unit].stepped = true;
+      units_[step.unit].at_ns = step.at_ns;
+      units_[step.unit].clock_ns = clock_ns(i);
       if (step.what == What::end) end(step);
     }
     CHECK(later_.empty());
@@ -60,7 +66,11 @@ class Deciding {
     uint32_t interval = 0;  // index of the current interval
     size_t intervals = 0;   // how many intervals have begun
     bool began = false;
-    uint64_t due_ns = UINT64_MAX;
+    bool stepped = false;          // in its interval
+    uint64_t began_ns = 0;         // its interval, by the clock
+    uint64_t at_ns = 0;            // of its last step
+    uint64_t clock_ns = 0;         // ... by the clock
+    uint64_t due_ns = UINT64_MAX;  // the next checkpoint, by the clock
     double restore_s = 0;
   };
 
@@ -95,31 +105,67 @@ class Deciding {
 
   uint64_t at_ns(const Step& step) const { return step.at_ns - out_.intervals[units_[step.unit].interval].start_ns; }
 
-  void take_due_checkpoints(const Step& step) {
-    const Unit& unit = units_[step.unit];
+  // The clock's time at a step.
+  uint64_t clock_ns(uint32_t i) const { return elapsed_ns_.empty() ? execution_.steps[i].at_ns : elapsed_ns_[i]; }
+
+  // A step's time in its interval, as the policy is told it.
+  uint64_t told_ns(uint32_t i, const Step& step) const {
+    return compares_units_ ? clock_ns(i) - units_[step.unit].began_ns : at_ns(step);
+  }
+
+  // Between two of its steps a unit computes first, and then waits.
+  void take_due_checkpoints(uint32_t i, const Step& step) {
+    Unit& unit = units_[step.unit];
     if (placement_.recorded || !unit.began) return;
-    while (due_ns(step.unit) < step.at_ns) checkpoint(step.unit, due_ns(step.unit), unit.restore_s);
+    for (;;) {
+      const bool is_due = unit.due_ns < clock_ns(i);
+      const uint64_t due_at_ns = is_due ? std::min(unit.at_ns + unit.due_ns - unit.clock_ns, step.at_ns) : UINT64_MAX;
+      const uint64_t by_at_ns = by_at_ns_of(step.unit);
+      if (by_at_ns < std::min(due_at_ns, step.at_ns)) {
+        checkpoint(step.unit, by_at_ns, unit.restore_s, unit.clock_ns + by_at_ns - unit.at_ns);
+      } else if (!is_due) {
+        break;
+      } else if (unit.stepped || due_at_ns > out_.intervals[unit.interval].start_ns) {
+        checkpoint(step.unit, due_at_ns, unit.restore_s, unit.due_ns);
+      } else {
+        policy_.on_checkpoint(step.unit);  // nothing has happened in its interval
+        settle();
+        unit.began_ns = std::exchange(unit.due_ns, unit.due_ns + period_ns_);
+      }
+    }
     const bool last = step.what == What::end;  // nothing would follow the checkpoint
-    if (!last && policy_.wants_checkpoint(step.unit, at_ns(step))) checkpoint(step.unit, step.at_ns, unit.restore_s);
+    if (last || !policy_.wants_checkpoint(step.unit, at_ns(step))) return;
+    checkpoint(step.unit, step.at_ns, unit.restore_s, clock_ns(i));
   }
 
-  uint64_t due_ns(uint32_t id) const {
-    const Unit& unit = units_[id];
+  // When the policy wants the unit's next checkpoint, in CPU time since the unit's beginning.
+  uint64_t by_at_ns_of(uint32_t id) const {
     const uint64_t by_ns = policy_.checkpoint_by_ns(id);
-    return by_ns == UINT64_MAX ? unit.due_ns : std::min(unit.due_ns, out_.intervals[unit.interval].start_ns + by_ns);
+    return by_ns == UINT64_MAX ? by_ns : out_.intervals[units_[id].interval].start_ns + by_ns;
   }
 
-  void begin_program(const Step& step) {
+  void begin_program(uint32_t i, const Step& step) {
     begin_interval(step.unit, step.at_ns, step.restore_s);
+    units_[step.unit].began_ns = clock_ns(i);
     if (placement_.recorded || period_ns_ == 0) return;
     const uint64_t most_ns = placement_.skew_ns > 0 ? std::min(placement_.skew_ns, period_ns_) : period_ns_;
-    units_[step.unit].due_ns = step.at_ns + (placement_.skew_ns > 0 ? 1 + random_() % most_ns : most_ns);
+    const uint64_t first_ns = placement_.skew_ns > 0 ? 1 + random_() % most_ns : most_ns;
+    Unit& unit = units_[step.unit];
+    if (placement_.clock == Clock::cpu) {
+      unit.due_ns = step.at_ns + first_ns;
+    } else if (unit.due_ns == UINT64_MAX) {
+      const uint64_t now_ns = clock_ns(i);
+      unit.due_ns = now_ns < first_ns ? first_ns : now_ns + period_ns_ - (now_ns - first_ns) % period_ns_;
+    }
   }
 
-  void checkpoint(uint32_t unit, uint64_t at_ns, double restore_s) {
+  // `clock_ns`: when that is by the clock, if the checkpoint is not a recorded one.
+  void checkpoint(uint32_t unit, uint64_t at_ns, double restore_s, uint64_t clock_ns) {
     ++out_.checkpoints;
     begin_interval(unit, at_ns, restore_s);
-    if (!placement_.recorded) units_[unit].due_ns = at_ns + period_ns_;
+    if (placement_.recorded) return;
+    units_[unit].began_ns = clock_ns;
+    units_[unit].due_ns = clock_ns + period_ns_;
   }
 
   void begin_interval(uint32_t id, uint64_t at_ns, double restore_s) {
@@ -131,6 +177,7 @@ class Deciding {
     }
     unit.interval = static_cast<uint32_t>(out_.intervals.size());
     unit.restore_s = restore_s;
+    unit.stepped = false;
     out_.intervals.push_back({id, at_ns, at_ns, std::nullopt, restore_s});
     policy_.on_checkpoint(id, ended_ns);
     if (const auto end = placement_.lengths_known ? recorded_end(id, unit.intervals, at_ns) : std::nullopt) {
@@ -146,7 +193,7 @@ class Deciding {
       tag = join(tag, tags_[sender]);
       if (last_use_[sender] == i) tags_[sender] = {};
     }
-    auto decision = policy_.on_receive(step.unit, at_ns(step), tag, step.bytes);
+    auto decision = ask(i, step, tag);
     if (decision.force_checkpoint_first && !placement_.forced) {
       policy_.on_kept(step.unit, tag);
     } else if (decision.force_checkpoint_first) {
@@ -154,12 +201,20 @@ class Deciding {
         policy_.on_checkpoint(step.unit);  // nothing has happened in its interval
       } else {
         ++out_.forced_checkpoints;
-        checkpoint(step.unit, step.at_ns, units_[step.unit].restore_s);
+        checkpoint(step.unit, step.at_ns, units_[step.unit].restore_s, clock_ns(i));
       }
-      decision = policy_.on_receive(step.unit, at_ns(step), tag, step.bytes);
+      decision = ask(i, step, tag);
     }
     if (decision.keep == Keep::later) later_[decision.ticket] = {i, units_[step.unit].interval};
     set_kept(i, units_[step.unit].interval, decision.keep == Keep::keep);
+  }
+
+  Policy::Decision ask(uint32_t i, const Step& step, const Tag& tag) {
+    const uint64_t due_ns = units_[step.unit].due_ns;
+    if (placement_.clock == Clock::real && due_ns != UINT64_MAX) {
+      policy_.on_end_known(step.unit, at_ns(step) + due_ns - clock_ns(i));
+    }
+    return policy_.on_receive(step.unit, told_ns(i, step), tag, step.bytes);
   }
 
   void set_kept(uint32_t i, uint32_t interval, bool kept) {
@@ -191,6 +246,8 @@ class Deciding {
   Policy& policy_;
   const uint64_t period_ns_;
   const Placement placement_;
+  const bool compares_units_;         // policy_, by the real-time clock
+  std::vector<uint64_t> elapsed_ns_;  // by step, with the real-time clock
   std::mt19937_64 random_;
   std::vector<Unit> units_;
   std::vector<std::vector<uint64_t>> ends_;                            // recorded_ends(), if the policy is told
@@ -200,228 +257,12 @@ class Deciding {
   Decided out_;
 };
 
-// Simulates runs that continue as long as they can. A run that waits gives its core to the one that has been ready
-// longest.
-class Schedule {
- public:
-  Schedule(const Execution& execution, const Decided& decided, uint32_t cores)
-      : execution_(execution), decided_(decided), cores_(cores), done_(execution.steps.size()) {}
-
-  struct Member {
-    uint32_t interval;
-    uint64_t cpu_ns;
-    std::span<const uint32_t> needs;  // its receives that must be served
-  };
-
-  // Returns the time when all of them have been executed.
-  uint64_t run(const std::vector<Member>& members) {
-    begin(members);
-    uint64_t now_ns = 0;
-    for (;;) {
-      while (running_.size() < cores_ && !ready_.empty()) {
-        start(ready_.front(), now_ns);
-        ready_.pop_front();
-      }
-      if (running_.empty()) return now_ns;
-      const auto [at_ns, run] = running_.top();
-      running_.pop();
-      now_ns = at_ns;
-      if (pass(run)) start(run, now_ns);
-    }
-  }
-
- private:
-  struct Run {
-    size_t next = 0, end = 0;  // points that it must pass
-    uint64_t reached_ns = 0;
-    uint64_t cpu_ns = 0;
-    uint64_t start_ns = 0;  // of its interval
-    bool finished = false;
-  };
-  using Finish = std::pair<uint64_t, uint32_t>;  // when, run
-
-  void begin(const std::vector<Member>& members) {
-    for (const uint32_t send : sends_) done_[send] = false;
-    sends_.clear();
-    points_.clear();
-    runs_.clear();
-    waiters_.clear();
-    for (const Member& member : members) {
-      for (const uint32_t receive : member.needs) {
-        points_.push_back(point(member.interval, receive));
-        for (const uint32_t sender : senders(receive)) add_send(sender);
-      }
-      if (const auto birth = decided_.intervals[member.interval].birth) add_send(*birth);
-    }
-    std::sort(points_.begin(), points_.end());
-    points_.erase(std::unique(points_.begin(), points_.end()), points_.end());
-    for (const Member& member : members) {
-      const auto first = std::lower_bound(points_.begin(), points_.end(), point(member.interval, 0));
-      const auto last = std::lower_bound(first, points_.end(), point(member.interval + 1, 0));
-      const auto number = static_cast<uint32_t>(runs_.size());
-      runs_.push_back({static_cast<size_t>(first - points_.begin()), static_cast<size_t>(last - points_.begin()), 0,
-                       member.cpu_ns, decided_.intervals[member.interval].start_ns});
-      if (const auto birth = decided_.intervals[member.interval].birth) {
-        waiters_[*birth].push_back(number);
-      } else {
-        ready_.push_back(number);
-      }
-    }
-  }
-
-  static uint64_t point(uint32_t interval, uint32_t step) { return uint64_t{interval} << 32 | step; }
-  std::span<const uint32_t> senders(uint32_t receive) const {
-    const Step& step = execution_.steps[receive];
-    return std::span(execution_.senders).subspan(step.first_sender, step.sender_count);
-  }
-  void add_send(uint32_t send) {
-    points_.push_back(point(decided_.interval_of[send], send));
-    sends_.push_back(send);
-  }
-
-  void start(uint32_t number, uint64_t now_ns) {
-    Run& run = runs_[number];
-    uint64_t to_ns = run.cpu_ns;
-    if (run.next < run.end) to_ns = execution_.steps[static_cast<uint32_t>(points_[run.next])].at_ns - run.start_ns;
-    running_.emplace(now_ns + to_ns - run.reached_ns, number);
-    run.reached_ns = to_ns;
-  }
-
-  // Whether the run continues at once.
-  bool pass(uint32_t number) {
-    Run& run = runs_[number];
-    if (run.next == run.end) return false;
-    const auto step = static_cast<uint32_t>(points_[run.next]);
-    if (execution_.steps[step].what == What::send) {
-      done_[step] = true;
-      if (const auto waiting = waiters_.find(step); waiting != waiters_.end()) {
-        for (const uint32_t waiter : waiting->second) wake(waiter);
-      }
-    } else if (const auto missing = missing_of(step)) {
-      waiters_[*missing].push_back(number);
-      return false;
-    }
-    ++run.next;
-    return true;
-  }
-
-  std::optional<uint32_t> missing_of(uint32_t receive) const {
-    for (const uint32_t sender : senders(receive)) {
-      if (!done_[sender]) return sender;
-    }
-    return std::nullopt;
-  }
-
-  // The run checks again, without computing: at a receive that it has reached already, or at its birth.
-  void wake(uint32_t number) { ready_.push_back(number); }
-
-  const Execution& execution_;
-  const Decided& decided_;
-  const uint32_t cores_;
-  std::vector<bool> done_;        // by step: sends
-  std::vector<uint32_t> sends_;   // sends whose flags in done_ may be set
-  std::vector<uint64_t> points_;  // sorted by interval and step
-  std::vector<Run> runs_;
-  std::deque<uint32_t> ready_;
-  std::priority_queue<Finish, std::vector<Finish>, std::greater<>> running_;
-  std::unordered_map<uint32_t, std::vector<uint32_t>> waiters_;  // by send
-};
-
-// An execution's dependences by interval, and buffers that are reused for building replay sets.
-class Measuring {
- public:
-  Measuring(const Execution& execution, const Decided& decided)
-      : execution_(execution), decided_(decided), needs_(decided.intervals.size()), reach_(decided.intervals.size()) {
-    for (uint32_t i = 0; i < execution.steps.size(); ++i) {
-      const Step& step = execution.steps[i];
-      if (step.what != What::receive || step.sender_count == 0 || decided.kept[i]) continue;
-      needs_[decided.interval_of[i]].push_back(i);
-    }
-  }
-
-  // Builds the replay set of an interval: `reach` says how much is needed of each member.
-  void build(uint32_t wanted) {
-    for (const uint32_t member : members_) reach_[member] = {};
-    members_.clear();
-    extend(wanted, decided_.intervals[wanted].cpu_ns());
-    for (size_t done = 0; done < todo_.size(); ++done) {
-      Reach& reach = reach_[todo_[done]];
-      reach.queued = false;
-      const auto& needs = needs_[todo_[done]];
-      for (; reach.scanned < needs.size() && needs[reach.scanned] < reach.end_step; ++reach.scanned) {
-        ++visits;
-        const Step& step = execution_.steps[needs[reach.scanned]];
-        for (uint32_t k = 0; k < step.sender_count; ++k) need(execution_.senders[step.first_sender + k]);
-      }
-    }
-    todo_.clear();
-  }
-
-  std::vector<Schedule::Member> members() const {
-    std::vector<Schedule::Member> out;
-    for (const uint32_t member : members_) {
-      const Reach& reach = reach_[member];
-      out.push_back({member, reach.cpu_ns, std::span(needs_[member]).first(reach.scanned)});
-    }
-    return out;
-  }
-  uint64_t work_ns() const {
-    uint64_t sum_ns = 0;
-    for (const uint32_t member : members_) sum_ns += reach_[member].cpu_ns;
-    return sum_ns;
-  }
-  std::pair<double, double> restore_s() const {  // sum, longest
-    std::pair<double, double> out;
-    for (const uint32_t member : members_) {
-      out.first += decided_.intervals[member].restore_s;
-      out.second = std::max(out.second, decided_.intervals[member].restore_s);
-    }
-    return out;
-  }
-
-  uint64_t visits = 0;
-
- private:
-  struct Reach {
-    bool member = false;
-    bool queued = false;
-    uint32_t end_step = 0;  // one past the last step needed
-    size_t scanned = 0;     // how many needs were examined
-    uint64_t cpu_ns = 0;
-  };
-
-  void need(uint32_t send) {
-    const uint32_t interval = decided_.interval_of[send];
-    const uint64_t at_ns = execution_.steps[send].at_ns - decided_.intervals[interval].start_ns;
-    extend(interval, at_ns, send + 1);
-  }
-
-  void extend(uint32_t interval, uint64_t cpu_ns, uint32_t end_step = UINT32_MAX) {
-    Reach& reach = reach_[interval];
-    if (!reach.member) {
-      reach.member = true;
-      members_.push_back(interval);
-      if (decided_.intervals[interval].birth) need(*decided_.intervals[interval].birth);
-    }
-    Reach& again = reach_[interval];
-    again.cpu_ns = std::max(again.cpu_ns, cpu_ns);
-    if (end_step <= again.end_step) return;
-    again.end_step = end_step;
-    if (!again.queued) {
-      again.queued = true;
-      todo_.push_back(interval);
-    }
-  }
-
-  const Execution& execution_;
-  const Decided& decided_;
-  std::vector<std::vector<uint32_t>> needs_;  // by interval: its receives that were not kept
-  std::vector<Reach> reach_;                  // by interval
-  std::vector<uint32_t> members_;
-  std::vector<uint32_t> todo_;
-};
-
 }  // namespace
+
+const std::vector<std::string>& clock_names() {
+  static const std::vector<std::string> kNames{"cpu", "real"};
+  return kNames;
+}
 
 Decided decide(const Execution& execution, Policy& policy, const PolicyParameters& parameters,
                const Placement& placement) {
@@ -473,26 +314,48 @@ std::vector<uint64_t> critical_paths_ns(const Execution& execution, const Decide
   return paths_ns;
 }
 
-Costs measure(const Execution& execution, const Decided& decided, uint32_t cores) {
+namespace {
+
+// The most intervals that one unit has in the set.
+uint32_t multiplicity(const Decided& decided, const std::vector<Member>& members) {
+  std::unordered_map<uint32_t, uint32_t> counts;
+  uint32_t most = 0;
+  for (const Member& member : members) most = std::max(most, ++counts[decided.intervals[member.interval].unit]);
+  return most;
+}
+
+}  // namespace
+
+Costs measure(const Execution& execution, const Decided& decided, uint32_t cores, ScheduleKind kind) {
   constexpr double kNs = 1e-9;
   Costs costs;
   const auto paths_ns = critical_paths_ns(execution, decided);
   const size_t count = costs.intervals = paths_ns.size();
   for (const uint64_t path_ns : paths_ns) costs.critical_path_s.add(static_cast<double>(path_ns) * kNs);
-  Measuring sets(execution, decided);
-  Schedule schedule(execution, decided, cores);
+  ReplaySets sets(execution, decided);
+  Schedule schedule(execution, decided);
   // A stride that visits all intervals, and is evenly spread wherever it stops.
   size_t stride = static_cast<size_t>(static_cast<double>(count) * 0.618) + 1;
   while (std::gcd(stride, count) != 1) ++stride;
-  for (size_t k = 0; k < count && sets.visits < kMostVisits; ++k) {
+  for (size_t k = 0; k < count && sets.visits() < kMostVisits && schedule.visits() < kMostSteps; ++k) {
     const auto interval = static_cast<uint32_t>(k * stride % count);
-    const double path_s = static_cast<double>(paths_ns[interval]) * kNs;
-    sets.build(interval);
-    const double work_s = static_cast<double>(sets.work_ns()) * kNs, share = 1.0 / cores;
-    const auto [restores_s, longest_restore_s] = sets.restore_s();
-    costs.replay_set.add(static_cast<double>(sets.members().size()));
+    const double path_s = static_cast<double>(paths_ns[interval]) * kNs, share = 1.0 / cores;
+    const std::vector<Member>& members = sets.find(interval);
+    double work_s = 0, restores_s = 0, longest_restore_s = 0;
+    for (const Member& member : members) {
+      const double restore_s = decided.intervals[member.interval].restore_s;
+      work_s += static_cast<double>(member.cpu_ns) * kNs;
+      restores_s += restore_s;
+      longest_restore_s = std::max(longest_restore_s, restore_s);
+    }
+    costs.replay_set.add(static_cast<double>(members.size()));
+    costs.multiplicity.add(multiplicity(decided, members));
     costs.work_s.add(work_s);
-    costs.makespan_s.add(static_cast<double>(schedule.run(sets.members())) * kNs);
+    if (const auto time_ns = schedule.time_ns(kind, cores, members)) {
+      costs.makespan_s.add(static_cast<double>(*time_ns) * kNs);
+    } else {
+      ++costs.deadlocks;
+    }
     costs.predicted_s.add((work_s + restores_s) * share + (path_s + longest_restore_s) * (1 - share));
     ++costs.measured;
   }

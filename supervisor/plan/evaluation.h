@@ -2,39 +2,30 @@
 // in memory, knows no trace.
 #pragma once
 
-#include <optional>
-
 #include "logstore/policy/policy.h"
+#include "supervisor/plan/decided.h"
 #include "supervisor/plan/execution.h"
+#include "supervisor/plan/schedule.h"
 
 namespace redrive {
+
+// By which clock checkpoints are placed: each unit's CPU time, or the time that elapses for all (elapsed_ns).
+enum class Clock : uint8_t { cpu, real };
+const std::vector<std::string>& clock_names();  // in the order of Clock
 
 // Where checkpoints are taken, apart from those at the start of programs.
 struct Placement {
   bool recorded = true;  // where the recording took them
-  // Otherwise every T: the first of each program at a random time up to T, or up to this if it is nonzero.
+  // Otherwise every T: the first of each program at T, or at a random time up to this if it is nonzero. By the
+  // real-time clock these are times since the beginning of the execution, and a unit that has done nothing since its
+  // last checkpoint takes none, because it would be the same.
   uint64_t skew_ns = 0;
   uint64_t seed = 1;
   bool forced = true;          // also those that the policy asks for
   bool lengths_known = false;  // if recorded: tell the policy the length of intervals, unknown while recording
+  Clock clock = Clock::cpu;    // if not recorded
 };
 
-// An execution with a policy's decisions.
-struct Decided {
-  struct Interval {
-    uint32_t unit = 0;
-    uint64_t start_ns = 0;  // CPU time since the unit's beginning
-    uint64_t end_ns = 0;
-    std::optional<uint32_t> birth;  // the fork that must be executed again for it
-    double restore_s = 0;
-    uint64_t cpu_ns() const { return end_ns - start_ns; }
-  };
-  std::vector<Interval> intervals;    // those of a unit in ascending order
-  std::vector<uint32_t> interval_of;  // by step
-  std::vector<bool> kept;             // by step: receives and births
-  uint64_t checkpoints = 0;           // images, that is, without those at the start of programs
-  uint64_t forced_checkpoints = 0;    // how many of these the policy asked for
-};
 Decided decide(const Execution& execution, Policy& policy, const PolicyParameters& parameters,
                const Placement& placement);
 
@@ -58,11 +49,14 @@ struct Costs {
   uint64_t measured = 0;   // intervals whose replay set was built: all, or evenly spread ones if that takes too long
   Spread critical_path_s;  // of all intervals
   Spread replay_set;       // intervals in it
+  Spread multiplicity;     // the most of one unit in it
   Spread work_s;
-  Spread makespan_s;   // of a list schedule on the cores: first ready, first run
-  Spread predicted_s;  // Graham's bound, including restores, as in `redrive plan`
+  Spread makespan_s;       // of those replays that end
+  uint64_t deadlocks = 0;  // replays that never end
+  Spread predicted_s;      // Graham's bound, including restores, as in `redrive plan`
 };
-Costs measure(const Execution& execution, const Decided& decided, uint32_t cores);
+Costs measure(const Execution& execution, const Decided& decided, uint32_t cores,
+              ScheduleKind kind = ScheduleKind::list);
 
 // The longest path to the end of each interval.
 std::vector<uint64_t> critical_paths_ns(const Execution& execution, const Decided& decided);

@@ -229,4 +229,23 @@ class Reader {
 
 Result<Execution> read_execution(const Trace& trace) { return Reader(trace).read(); }
 
+std::vector<uint64_t> elapsed_ns(const Execution& execution) {
+  struct Unit {
+    uint64_t at_ns = 0, elapsed_ns = 0;
+  };
+  std::vector<Unit> units(execution.units);
+  std::vector<uint64_t> out;
+  out.reserve(execution.steps.size());
+  for (const Execution::Step& step : execution.steps) {
+    Unit& unit = units[step.unit];
+    unit.elapsed_ns += step.at_ns - unit.at_ns;
+    unit.at_ns = step.at_ns;
+    for (uint32_t k = 0; k < step.sender_count; ++k) {
+      unit.elapsed_ns = std::max(unit.elapsed_ns, out[execution.senders[step.first_sender + k]]);
+    }
+    out.push_back(unit.elapsed_ns);
+  }
+  return out;
+}
+
 }  // namespace redrive

@@ -42,6 +42,10 @@ struct Execution {
 // have the times of forks, which are then estimated from the events around them.
 Result<Execution> read_execution(const Trace& trace);
 
+// By step: when it would have happened if each unit had had a processor of its own, messages had taken no time, and
+// nothing but messages and births had been waited for. A trace does not say when its events really happened.
+std::vector<uint64_t> elapsed_ns(const Execution& execution);
+
 // Executions with well-known patterns of communication, each generated from a seed.
 struct SyntheticOptions {
   std::string pattern;  // one of synthetic_patterns()

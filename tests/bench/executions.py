@@ -124,85 +124,95 @@ def as_recorded(execution):
     return Deciding(execution).run()
 
 
-class Deciding:
-    """Walks over an execution with a policy and a checkpoint every `period`; or with checkpoints of all units at once, which part the CPU time
-    of all into `parts`; without either, as it was recorded."""
+def elapsed(execution):
+    """By step: when it would have happened if every unit had a processor of its own, messages took no time, and units waited for nothing else."""
+    times, last = [], {}
+    for step in execution.steps:
+        at, time = last.get(step.unit, (0, 0))
+        times.append(max(time + step.at - at, *(times[sender] for sender in step.senders), 0))
+        last[step.unit] = (step.at, times[-1])
+    return times
 
-    def __init__(self, execution, policy=None, period=None, parts=None):
-        self.execution, self.policy, self.period, self.parts = execution, policy, period, parts
+
+class Deciding:
+    """Walks over an execution with a policy, and with a checkpoint of a unit after every `period` of its CPU time; with `real`, of all units at every
+    multiple of it of the time that elapses, except of those that have done nothing since their last one. Without a policy, as it was recorded."""
+
+    def __init__(self, execution, policy=None, period=None, real=False):
+        self.execution, self.policy, self.period, self.real = execution, policy, period, real
+        self.clock = elapsed(execution) if real else [step.at for step in execution.steps]
         self.now, self.due, self.decided = {}, {}, Decided([], [], [])
-        self.reached, self.spent = {}, 0  # each unit's time at its last step; the sum
+        self.stepped = set()            # units that have done something since their last checkpoint
+        self.last, self.began = {}, {}  # of each unit: CPU time and clock at its last step; the clock at its last checkpoint
 
     def run(self):
         for index, step in enumerate(self.execution.steps):
-            self.begin_due(step.unit, step.at)
-            if self.period and step.unit in self.now and step.what != END and self.policy.wants_checkpoint(step.unit):
-                self.begin(step.unit, step.at)
-            if self.parts:
-                self.begin_all(step)
+            self.begin_due(step, self.clock[index])
             if step.what == BEGIN or (step.what == CHECKPOINT and not self.policy):
-                self.begin(step.unit, step.at)
+                self.begin(step.unit, step.at, self.clock[index])
             self.decided.kept.append(self.decide(index, step))
             self.decided.interval_of.append(self.now[step.unit])
+            self.last[step.unit] = (step.at, self.clock[index])
+            self.stepped.add(step.unit)
             if step.what == END:
                 self.decided.intervals[self.now[step.unit]].end = step.at
         if self.policy:
-            self.policy.settle(self.decided.kept, {unit: end - self.decided.intervals[self.now[unit]].start for unit, end in self.execution.end.items()})
+            self.policy.settle(self.decided.kept)
         return self.decided
 
-    def begin_due(self, unit, at):
-        while unit in self.due:
-            due = min(self.due[unit], self.decided.intervals[self.now[unit]].start + self.policy.checkpoint_by(unit))
-            if due >= at:
-                break
-            self.begin(unit, due)
+    def begin_due(self, step, clock):
+        """Checkpoints before the step: since its last one the unit has computed, and then waited."""
+        while step.unit in self.due and self.due[step.unit] < clock:
+            at, before = self.last[step.unit]
+            place = min(at + self.due[step.unit] - before, step.at)
+            if step.unit in self.stepped or place > self.decided.intervals[self.now[step.unit]].start:
+                self.begin(step.unit, place, self.due[step.unit])
+            else:
+                self.begin_again(step.unit, self.due[step.unit])  # nothing has happened since
 
-    def begin_all(self, step):
-        """If a common moment has come before the step."""
-        share, before = sum(self.execution.end.values()) / self.parts, self.spent
-        self.spent += step.at - self.reached.get(step.unit, 0)
-        self.reached[step.unit] = step.at
-        if self.spent // share > before // share:
-            for unit in self.now:
-                self.begin(unit, self.reached[unit])
-
-    def begin(self, unit, at):
-        intervals = self.decided.intervals
-        ended = 0
-        if unit in self.now:
+    def begin(self, unit, at, clock):
+        intervals, is_new = self.decided.intervals, unit not in self.now
+        if not is_new:
             intervals[self.now[unit]].end = at
-            ended = at - intervals[self.now[unit]].start
         self.now[unit] = len(intervals)
         intervals.append(Interval(unit, at, at))
         if self.policy:
-            if self.period:
-                self.due[unit] = at + self.period
-            self.policy.on_checkpoint(unit, ended)
+            self.begin_again(unit, clock)
+            if self.real and is_new:
+                self.due[unit] = (clock // self.period + 1) * self.period
+
+    def begin_again(self, unit, clock):
+        self.stepped.discard(unit)
+        self.began[unit] = clock
+        self.due[unit] = clock + self.period
+        self.policy.on_checkpoint(unit)
 
     def decide(self, index, step):
         if not self.policy:
             return step.logged
-        start = self.decided.intervals[self.now[step.unit]].start
         if step.what == SEND:
-            self.policy.on_send(index, step.unit, step.at - start)
+            self.policy.on_send(index, step.unit, *self.times(index, step))
         if not step.senders:
             return False
         if self.policy.must_checkpoint(step.unit, step.senders):
             if step.what == BEGIN:
-                self.policy.on_checkpoint(step.unit, 0)  # nothing has happened since
+                self.policy.on_checkpoint(step.unit)  # nothing has happened in it
             else:
-                self.begin(step.unit, step.at)
-                start = step.at
-        return self.policy.on_receive(index, step.unit, step.at - start, step.senders)
+                self.begin(step.unit, step.at, self.clock[index])
+        return self.policy.on_receive(index, step.unit, *self.times(index, step), self.due[step.unit] - self.clock[index], step.senders)
+
+    def times(self, index, step):
+        """Since the unit's checkpoint: CPU time, and time by the clock."""
+        return step.at - self.decided.intervals[self.now[step.unit]].start, self.clock[index] - self.began[step.unit]
 
 
 class CriticalPath:
     """Netzer, Subramanian and Xu, algorithm 1."""
 
-    def __init__(self, limit, period):
-        self.limit, self.period, self.path, self.tags = limit, period, {}, {}
+    def __init__(self, limit):
+        self.limit, self.path, self.tags = limit, {}, {}
 
-    def on_checkpoint(self, unit, ended):
+    def on_checkpoint(self, unit):
         self.path[unit] = (0, 0)  # the longest path to the last event, and when that was
 
     def advance(self, unit, at):
@@ -210,52 +220,39 @@ class CriticalPath:
         self.path[unit] = (path + at - before, at)
         return self.path[unit][0]
 
-    def on_send(self, index, unit, at):
+    def on_send(self, index, unit, at, since):
         self.tags[index] = self.advance(unit, at)
 
     def must_checkpoint(self, unit, senders):
         return False
 
-    def on_receive(self, index, unit, at, senders):
+    def on_receive(self, index, unit, at, since, remaining, senders):
         path, tag = self.advance(unit, at), max(self.tags[sender] for sender in senders)
-        if tag + max(0, self.period - at) > self.limit:
+        if tag + remaining > self.limit:
             return True
         self.path[unit] = (max(path, tag), at)
         return False
 
-    def wants_checkpoint(self, unit):
-        return False
-
-    def checkpoint_by(self, unit):
-        return self.period
-
-    def settle(self, kept, ended):
+    def settle(self, kept):
         pass
 
 
 class Mrt:
-    """Thoai and Volkert's three rules; each process has a checkpoint after every T of its own, and sooner if a message comes from a later index.
-    Without the third: for processes that all take their checkpoints at moments of one clock, since a message takes time."""
+    """Thoai and Volkert's three rules; each process has a checkpoint after every T, and sooner if a message comes from a later index."""
 
-    def __init__(self, rule_3=True):
-        self.rule_3, self.index, self.forced = rule_3, {}, {}
+    def __init__(self):
+        self.index, self.forced = {}, {}
         self.clock = {}                                   # of each unit: the latest index that it knows of each unit's checkpoints
         self.checkpoints = collections.defaultdict(list)  # of each unit: (index, clock)
         self.tags, self.waiting = {}, []
 
-    def on_checkpoint(self, unit, ended):
+    def on_checkpoint(self, unit):
         self.index[unit] = max(self.index[unit] + 1, self.forced.pop(unit, 0)) if unit in self.index else 0
         self.clock[unit] = {**self.clock.get(unit, {}), unit: self.index[unit]}
         self.checkpoints[unit].append((self.index[unit], self.clock[unit]))
 
-    def wants_checkpoint(self, unit):
-        return False
-
-    def checkpoint_by(self, unit):
-        return float("inf")
-
-    def on_send(self, index, unit, at):
-        self.tags[index] = (unit, self.index[unit], at, self.clock[unit])
+    def on_send(self, index, unit, at, since):
+        self.tags[index] = (unit, self.index[unit], since, self.clock[unit])
 
     def must_checkpoint(self, unit, senders):
         latest = max(self.tags[sender][1] for sender in senders)
@@ -263,7 +260,7 @@ class Mrt:
             self.forced[unit] = latest
         return latest > self.index[unit]
 
-    def on_receive(self, index, unit, at, senders):
+    def on_receive(self, index, unit, at, since, remaining, senders):
         tags = [self.tags[sender] for sender in senders]
         for _, _, _, clock in tags:
             if any(known > self.clock[unit].get(other, -1) for other, known in clock.items()):
@@ -271,12 +268,12 @@ class Mrt:
                 self.clock[unit] = {other: max(self.clock[unit].get(other, -1), clock.get(other, -1)) for other in units}
         if any(sent < self.index[unit] for _, sent, _, _ in tags):
             return True
-        if self.rule_3 and max(since for _, _, since, _ in tags) > at:
+        if max(sent_since for _, _, sent_since, _ in tags) > since:
             return True
         self.waiting.append((index, unit, self.index[unit], {sender for sender, *_ in tags}))
         return False
 
-    def settle(self, kept, ended):
+    def settle(self, kept):
         """Rule 2 of all that the others have not kept: now that all is known."""
         known = {}
         for index, unit, interval, senders in self.waiting:
@@ -325,6 +322,7 @@ class Breakpoints:
             self.position.append(len(self.own[step.unit]))
             if step.what != END:
                 self.own[step.unit].append(index)
+        self.waits = [() if kept else step.senders for step, kept in zip(execution.steps, decided.kept)]
         self.past = self.happened_before()
         self.needs = collections.defaultdict(dict)           # of each interval: intervals it needs, from which step on
         for index, step in enumerate(execution.steps):
@@ -346,17 +344,26 @@ class Breakpoints:
             last[step.unit] = clock
         return past
 
-    def random(self, count, seed=1, spread=0.05):
-        """Each at a random moment, its units up to `spread` of their steps away from that."""
+    def random(self, count, seed=1):
+        """Arbitrary consistent cuts: each unit's place is up to a random share of its steps away from a random moment, so that some cuts are within a
+        moment, and others go from one end of the execution to the other; then each is closed under happened-before."""
         source, out = random.Random(seed), []
         for _ in range(count):
-            moment, breakpoint = source.random(), collections.Counter()
+            moment, spread, breakpoint = source.random(), source.random(), collections.Counter()
             for steps in self.own.values():
                 place = (moment + source.uniform(-spread, spread)) * len(steps)
-                for unit, reached in self.past[steps[min(max(int(place), 0), len(steps) - 1)]].items():
+                if place < 0:
+                    continue  # the unit has done nothing, unless others need it
+                for unit, reached in self.past[steps[min(int(place), len(steps) - 1)]].items():
                     breakpoint[unit] = max(breakpoint[unit], reached)
-            out.append(dict(breakpoint))
+            if breakpoint:
+                out.append(dict(breakpoint))
         return out
+
+    def spread(self, breakpoint):
+        """The largest difference between the shares of their steps that two units have done."""
+        shares = [breakpoint.get(unit, 0) / len(steps) for unit, steps in self.own.items()]
+        return max(shares) - min(shares)
 
     def recovery_line(self, breakpoint):
         """Of each unit, the first of its intervals that is executed again."""
@@ -384,25 +391,23 @@ class Breakpoints:
 
     def costs_from(self, line, breakpoints):
         """One pass serves all breakpoints with the same line: a replay's times do not depend on where it ends."""
-        steps, interval_of, kept = self.execution.steps, self.decided.interval_of, self.decided.kept
-        window, origin, reached, sent = [], {}, {}, {}
+        window, origin, before, now = [], {}, {}, {}
         for unit, first in line.items():
             end = max(breakpoint.get(unit, 0) for breakpoint in breakpoints)
-            begin = bisect.bisect_left(self.own[unit], first, key=interval_of.__getitem__)
+            begin = bisect.bisect_left(self.own[unit], first, key=self.decided.interval_of.__getitem__)
             window += self.own[unit][begin:end]
-            origin[unit] = self.decided.intervals[first].start
-            reached[unit] = (0, origin[unit])
-        times = {}
-        for index in sorted(window):
+            origin[unit] = before[unit] = self.decided.intervals[first].start
+            now[unit] = 0
+        window.sort()
+        steps, waits, times = self.execution.steps, self.waits, {}
+        for index in window:
             step = steps[index]
-            time, before = reached[step.unit]
-            time += step.at - before
-            if step.senders and not kept[index]:
-                time = max(time, *(sent.get(sender, 0) for sender in step.senders))
-            if step.what == SEND:
-                sent[index] = time
-            times[index] = time
-            reached[step.unit] = (time, step.at)
+            unit, at = step.unit, step.at
+            time = now[unit] + at - before[unit]
+            for sender in waits[index]:
+                time = max(time, times.get(sender, 0))
+            times[index] = now[unit] = time
+            before[unit] = at
         return [self.cost(breakpoint, origin, times) for breakpoint in breakpoints]
 
     def cost(self, breakpoint, origin, times):

@@ -22,12 +22,16 @@ SET_AVERAGE, SET_MAX = {2: 1.0}, {2: 2.0}
 # Z, section 4.2, figure 4: both log about 15 % with a bound of 32; figure 5: a bound of 40 has domino's maximum.
 DOMINO_LOGGED_PERCENT, DOMINO_MAX = 15, 2.5
 
-# M, table 7.1, by program and processes: execution time and checkpoint interval in seconds, messages, messages logged, percent logged.
+# M, table 7.1, by program and processes: execution time, checkpoint interval and coordination time of each process in seconds, messages, messages
+# logged, percent logged.
 MRT = {
-    ("exchange", 4): (19, 2, 120000, 5507, 4.59), ("exchange", 8): (47, 2, 560000, 15190, 2.71), ("exchange", 16): (77, 2, 1200000, 27133, 2.26),
-    ("poisson", 4): (23, 2, 149866, 3760, 2.51), ("poisson", 8): (30, 2, 369084, 6859, 1.86), ("poisson", 16): (59, 2, 864078, 13356, 1.55),
-    ("fft", 4): (18, 2, 270024, 6373, 2.36), ("fft", 8): (41, 2, 630056, 9968, 1.58), ("fft", 16): (95, 2, 1350120, 18458, 1.37),
-    ("jacobi", 4): (1802, 2, 49924, 2411, 4.83), ("jacobi", 8): (510, 2, 73848, 3032, 4.11), ("jacobi", 16): (268, 2, 153856, 3442, 2.24),
+    ("exchange", 4): (19, 2, 0.002, 120000, 5507, 4.59), ("exchange", 8): (47, 2, 0.010, 560000, 15190, 2.71),
+    ("exchange", 16): (77, 2, 0.559, 1200000, 27133, 2.26),
+    ("poisson", 4): (23, 2, 0.004, 149866, 3760, 2.51), ("poisson", 8): (30, 2, 0.009, 369084, 6859, 1.86),
+    ("poisson", 16): (59, 2, 0.101, 864078, 13356, 1.55),
+    ("fft", 4): (18, 2, 0.027, 270024, 6373, 2.36), ("fft", 8): (41, 2, 0.077, 630056, 9968, 1.58), ("fft", 16): (95, 2, 0.884, 1350120, 18458, 1.37),
+    ("jacobi", 4): (1802, 2, 8.380, 49924, 2411, 4.83), ("jacobi", 8): (510, 2, 1.281, 73848, 3032, 4.11),
+    ("jacobi", 16): (268, 2, 2.120, 153856, 3442, 2.24),
 }
 
 # D, table 6: bytes of a record. D-Replay keeps the data beside 5 bytes.
@@ -39,4 +43,20 @@ RUN_TIME = {
     "D": {"bt": (1.8, None), "cg": (1.5, None), "tn": (1.5, None), "bully": (1.9, None)},
     "S": {"bt": (2.6, 5.6), "cg": (3.3, 4.6), "tn": (4.2, 5.4), "bully": (2.0, 3.5)},
     "R": {"bt": (1.5, 2.3), "cg": (1.3, 1.9), "tn": (1.3, 1.8), "bully": (1.4, 1.6)},
+}
+
+# D, section 4.4, figures 25 to 27: factors of the heap, recording and replaying.
+MEMORY = {
+    "D": {"bt": (2.6, 1.3), "cg": (8.0, 2.7), "tn": (7.5, 2.3), "bully": (6.0, 2.7)},
+    "S": {"bt": (2.1, 3.0), "cg": (2.8, 2.8), "tn": (2.6, 2.6), "bully": (2.0, 2.6)},
+    "R": {"bt": (2.7, 2.7), "cg": (2.9, 3.1), "tn": (3.0, 3.2), "bully": (2.8, 2.9)},
+}
+
+# D, table 9, of D, S and R: what can be measured.
+TABLE_9 = {
+    "Trace size": ("worst", "good", "best"),
+    "Recording time overhead": ("good", "worst", "best"),
+    "Replay time overhead": ("best", "worst", "good"),
+    "Recording memory overhead": ("worst", "good", "good"),
+    "Replay memory overhead": ("best", "good", "worst"),
 }

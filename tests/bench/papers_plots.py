@@ -35,20 +35,23 @@ def legend_below(figure, axis, columns):
     figure.legend(handles, labels, loc="upper center", bbox_to_anchor=(0.5, 0), ncol=columns)
 
 
-def by_period(results, y, heading, papers, together=None):
-    """Figures 4 and 5 of N: a panel for each program, a curve for each T."""
+def by_period(results, curves, heading, papers):
+    """Figures 4 and 5 of N: a panel for each program, and in it for each T one of `curves`: (value, clock, T, label)."""
     figure, axes = panels(len(results), 3)
     for axis, result in zip(axes, results):
-        for number, period in enumerate(sorted({row["period"] for row in result["rows"]})):
-            rows = [row for row in result["rows"] if row["period"] == period]
-            curve(axis, rows, "limit", y, number, f"T = {100 * period:.0f} % of the run")
-        if together:
-            curve(axis, [row for row in result["rows"] if row["period"] == 0.1], "limit", together, 4, "T = 10 %, checkpoints together", marker="s")
+        for number, (y, clock, period, label) in enumerate(curves):
+            rows = [row for row in result["rows"] if row["clock"] == clock and row["period"] == period]
+            curve(axis, rows, "limit", y, number, label, marker="o" if clock == "real" else "s")
         papers(axis, result["program"])
         axis.set(title=result["program"], xlabel="C, in T", ylabel=heading)
         axis.set_ylim(bottom=0)
     legend_below(figure, axes[0], 3)
     return figure
+
+
+def curves_of(results, y):
+    periods = sorted({row["period"] for result in results for row in result["rows"]})
+    return [(y, "real", period, f"T = {100 * period:.0f} % of the run") for period in periods]
 
 
 def logged_bound(axis, program):
@@ -58,15 +61,20 @@ def logged_bound(axis, program):
 
 
 def average_bound(axis, program):
-    axis.axhline(paper_values.REPLAY_AVERAGE_C, **PAPER, label="paper: always below this")
+    axis.axhline(paper_values.REPLAY_AVERAGE_C, **PAPER, label="paper: average always below this")
+    axis.axhline(paper_values.REPLAY_MAX_C, color="black", linestyle=":", linewidth=1, label="paper: longest always below this")
 
 
 def n_figure_4(results):
-    return by_period(results["critical_path"], "logged_percent", "messages logged, %", logged_bound, "together_percent")
+    rows = results["critical_path"]
+    own = [("logged_percent", "cpu", 0.1, "T = 10 %, each process by its own CPU time")]
+    return by_period(rows, curves_of(rows, "logged_percent") + own, "messages logged, %", logged_bound)
 
 
 def n_figure_5(results):
-    return by_period(results["critical_path"], "average_c", "average replay, in C", average_bound)
+    rows = results["critical_path"]
+    longest = [("max_c", "real", 0.1, "longest, T = 10 %")]
+    return by_period(rows, curves_of(rows, "average_c") + longest, "replay, in C", average_bound)
 
 
 def n_figure_6(results):
@@ -169,11 +177,10 @@ def m_figure_7_1(results):
     keys = list(paper_values.MRT)
     found = {(row["program"], row["processes"]): row for row in results["mrt"]}
     places = range(len(keys))
-    bars = (("MRT, paper (table 7.1)", "black", [paper_values.MRT[key][4] for key in keys]),
-            ("MRT, ours", LINES[0], [found[key]["mrt"]["logged_percent"] if key in found else 0 for key in keys]),
-            ("MRT, ours, checkpoints together", LINES[2], [found[key]["together_percent"] if key in found else 0 for key in keys]),
-            ("mrt-waits", LINES[3], [found[key]["mrt-waits"]["logged_percent"] if key in found else 0 for key in keys]),
-            ("ROS, derived", LINES[1], [found[key]["ros"]["logged_percent"] if key in found else 0 for key in keys]))
+    bars = [("MRT, paper (table 7.1)", "black", [paper_values.MRT[key][5] for key in keys])]
+    for number, (policy, label) in enumerate((("mrt", "MRT, ours"), ("ros", "ROS, derived"), ("own", "MRT, each process by its own CPU time"),
+                                              ("mrt-waits", "mrt-waits, the same"))):
+        bars.append((label, LINES[number], [found[key][policy]["logged_percent"] if key in found else 0 for key in keys]))
     for number, (label, colour, values) in enumerate(bars):
         axes[0].bar([place + 0.16 * (number - 2) for place in places], values, 0.14, color=colour, label=label)
     for place, key in enumerate(keys):
@@ -192,7 +199,7 @@ def d_figure_21(results):
     programs = list(paper_values.MESSAGE_BYTES)
     figure, axes = panels(len(programs), 2, 4, 2.8)
     for axis, program in zip(axes, programs):
-        for number, technique in enumerate("DR"):
+        for number, technique in enumerate("DRS"):
             for row in results["record_sizes"]:
                 if (row["program"], row["technique"]) == (program, technique):
                     points = [{"messages": x, "kb": y / 1e3} for x, y in row["points"]]
@@ -206,35 +213,59 @@ def d_figure_21(results):
     return figure
 
 
-def d_factors(results, technique):
+def d_factors(results, part, technique, paper, sizes, what):
+    """A panel for recordings, and one for replays; medians, and lines from the first to the third quartile."""
     programs = list(paper_values.MESSAGE_BYTES)
     figure, axes = panels(2, 2, 4.4, 3)
-    rows = {(row["program"], row["size"]): row for row in results["run_times"] if row["technique"] == technique}
-    for place, (axis, what, key) in enumerate(((axes[0], "recording", "recorded"), (axes[1], "replay", "replayed"))):
-        bars = [("paper", "black", [paper_values.RUN_TIME[technique][program][place] or 0 for program in programs])]
-        for number, size in enumerate(("paper's", "long")):
-            values = [rows[program, size][key] / rows[program, size]["native"] if (program, size) in rows else 0 for program in programs]
-            bars.append((f"ours, {size} size", LINES[number], values))
+    rows = {(row["program"], row.get("size")): row for row in results[part] if row["technique"] == technique}
+    for place, (axis, heading, key) in enumerate(((axes[0], "recording", "recorded"), (axes[1], "replay", "replayed"))):
+        bars = [("paper", "black", [[paper[technique][program][place] or 0] * 3 for program in programs])]
+        for number, (size, label) in enumerate(sizes.items()):
+            values = [[value / rows[program, size]["native"][1] for value in rows[program, size][key]] if (program, size) in rows else [0] * 3
+                      for program in programs]
+            bars.append((label, LINES[number], values))
         for number, (label, colour, values) in enumerate(bars):
-            axis.bar([index + 0.27 * (number - 1) for index in range(len(programs))], values, 0.25, color=colour, label=label)
-        less = not any(bars[0][2])
+            places = [index + 0.27 * (number - 1) for index in range(len(programs))]
+            axis.bar(places, [median for _, median, _ in values], 0.25, color=colour, label=label)
+            axis.vlines(places, [first for first, _, _ in values], [third for _, _, third in values], color="grey")
+        less = not any(median for _, median, _ in bars[0][2])
         axis.axhline(1, **(PAPER | {"label": "paper: less than the run"} if less else {"color": "grey", "linewidth": 1}))
         axis.set_xticks(range(len(programs)), programs)
-        axis.set(title=f"{TECHNIQUES[technique].split(' (')[0]}: {what}", ylabel="factor of the plain run's time")
+        axis.set(title=f"{TECHNIQUES[technique].split(' (')[0]}: {heading}", ylabel=f"factor of the plain run's {what}")
     legend_below(figure, axes[1], 4)
     return figure
 
 
+def d_times(results, technique):
+    return d_factors(results, "run_times", technique, paper_values.RUN_TIME, {"paper's": "ours, paper's size", "long": "ours, long size"}, "time")
+
+
+def d_memory(results, technique):
+    return d_factors(results, "memory", technique, paper_values.MEMORY, {None: "ours, long size"}, "memory")
+
+
 def d_figure_22(results):
-    return d_factors(results, "D")
+    return d_times(results, "D")
 
 
 def d_figure_23(results):
-    return d_factors(results, "S")
+    return d_times(results, "S")
 
 
 def d_figure_24(results):
-    return d_factors(results, "R")
+    return d_times(results, "R")
+
+
+def d_figure_25(results):
+    return d_memory(results, "D")
+
+
+def d_figure_26(results):
+    return d_memory(results, "S")
+
+
+def d_figure_27(results):
+    return d_memory(results, "R")
 
 
 def long_replays(results):
@@ -259,7 +290,8 @@ def long_replays(results):
 FIGURES = {"n4": (n_figure_4, "critical_path"), "n5": (n_figure_5, "critical_path"), "n6": (n_figure_6, "skew"), "z2": (z_figure_2, "replay_set"),
            "z3": (z_figure_3, "replay_set"), "z4": (z_figure_4, "replay_set"), "z5": (z_figure_5, "replay_set"), "m71": (m_figure_7_1, "mrt"),
            "d21": (d_figure_21, "record_sizes"), "d22": (d_figure_22, "run_times"), "d23": (d_figure_23, "run_times"),
-           "d24": (d_figure_24, "run_times"), "measured": (long_replays, "makespan")}
+           "d24": (d_figure_24, "run_times"), "d25": (d_figure_25, "memory"), "d26": (d_figure_26, "memory"),
+           "d27": (d_figure_27, "memory"), "measured": (long_replays, "makespan")}
 
 
 def write(pictures, drawings, results):

@@ -121,6 +121,45 @@ def optimal(ctx):
     ctx.expect("LEAST BYTES" not in plain.stdout, plain, "shows a bound that nobody asked for")
     large = ctx.expect_status(ctx.redrive("evaluate", "--optimal", "--policy", "critical-path", "--synthetic", "stencil", "--messages", "250001"), 1)
     ctx.expect(large.stderr.count("\n") == 1 and "too many for a lower bound" in large.stderr, large, "does not say that it is too large")
+@test("evaluate/schedules")
+def schedules(ctx):
+    """One processor for each unit: not faster than the critical path, and not slower than M times that. Only a replay from the frontier can deadlock."""
+    words = ("--synthetic", "random", "--units", "8", "--messages", "20000", "--policy", "domino", "--cores", "8")
+    by_list, cyclic, frontier = (rows(ctx, *words, "--schedule", schedule)[0] for schedule in ("list", "cyclic", "frontier"))
+    path = cyclic["critical_path_max_s"]
+    if not path < cyclic["makespan_max_s"] <= path * cyclic["multiplicity_max"]:
+        raise Failure(f"cyclic: {cyclic['makespan_max_s']} s, the critical path is {path} s, M {cyclic['multiplicity_max']}")
+    if not (by_list["deadlocks"] == cyclic["deadlocks"] == 0 < frontier["deadlocks"] < frontier["measured_intervals"]):
+        raise Failure(f"deadlocks: list {by_list['deadlocks']}, cyclic {cyclic['deadlocks']}, frontier {frontier['deadlocks']}")
+    text = ctx.expect_status(ctx.redrive("evaluate", *words, "--schedule", "frontier"), 0)
+    ctx.expect("would wait for ever" in text.stdout, text, "does not say how many wait for ever")
+
+
+@test("evaluate/stored_sets")
+def stored_sets(ctx):
+    """Each set that was stored while the program ran is what a search finds, in memory and in the trace; it is planned from there only as recorded."""
+    record_without_skips(ctx, job_of(ctx, "compute_messages", record_options=(*LIMITS, "--policy", "replay-set", "--set-bound", "3")))
+    recorded, other = rows(ctx, "--policy", "replay-set,none", "--set-bound", "3", "--stored-sets", ctx.trace)
+    if other["policy"] != "none" or recorded["different"] != 0 or recorded["planning_s"] is None or other["planning_s"] is not None:
+        raise Failure(f"planned from the trace: {recorded['planning_s']} s as recorded, {other['planning_s']} s otherwise")
+    for row in (recorded, other):
+        if row["stored_sets_different"] != 0 or row["stored_set_bytes"] < row["intervals"] * row["replay_set_average"]:
+            raise Failure(f"{row['policy']}: {row['stored_sets_different']} stored sets differ, {row['stored_set_bytes']} bytes")
+    if not 0 < recorded["stored_set_load_s"] < recorded["planning_s"]:
+        raise Failure(f"planned in {recorded['planning_s']} s, loaded in {recorded['stored_set_load_s']} s")
+
+
+@test("evaluate/clocks")
+def clocks(ctx):
+    """At the same moments for all units, critical-path keeps only what crosses checkpoints."""
+    words = ("--synthetic", "stencil", "--units", "9", "--messages", "20000", "--policy", "critical-path")
+    own, together, apart = (rows(ctx, *words, "--clock", clock, *skew)[0]
+                            for clock, skew in (("cpu", ()), ("real", ()), ("real", ("--skew", "100ms"))))
+    if not 10 * together["logged_messages"] < min(own["logged_messages"], apart["logged_messages"]):
+        raise Failure(f"logged: {own['logged_messages']} by CPU time, {together['logged_messages']} together, {apart['logged_messages']} apart")
+    elapsed = ctx.json("evaluate", *words)["elapsed_s"]
+    if not 9 * (elapsed / 0.1 - 2) < together["intervals"] <= 9 * (elapsed / 0.1 + 1):
+        raise Failure(f"{together['intervals']} intervals of 9 units, one in each 100 ms of {elapsed} s")
 
 
 @test("evaluate/large")

@@ -3,7 +3,10 @@
 #include "supervisor/plan/evaluation.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
+#include <optional>
+#include <utility>
 
 #include "supervisor/plan/plan.h"
 #include "tests/unit/unit_test.h"
@@ -118,6 +121,60 @@ TEST_CASE("evaluation: a schedule takes the work on one core, the critical path 
   }
 }
 
+TEST_CASE("evaluation: a replay set that was stored while the program ran is what a search finds") {
+  for (const auto& pattern : synthetic_patterns()) {
+    for (const char* policy : {"critical-path", "none", "replay-set", "mrt", "all"}) {
+      CAPTURE(pattern);
+      CAPTURE(std::string(policy));
+      const auto [execution, decided] = evaluate(pattern, policy, 3);
+      const StoredSets stored(execution, decided);
+      ReplaySets sets(execution, decided);
+      size_t members = 0;
+      for (uint32_t i = 0; i < decided.intervals.size(); ++i) {
+        std::vector<uint32_t> found;
+        for (const Member& member : sets.find(i)) found.push_back(member.interval);
+        std::sort(found.begin(), found.end());
+        CHECK(stored.load(i) == found);
+        members += found.size();
+      }
+      CHECK_GT(stored.bytes(), members);
+      CHECK_LE(stored.bytes(), 4 * members);
+    }
+  }
+}
+
+// Theorem 1 of Netzer et al. holds for each interval, and so does what `cyclic` is: between the critical path and one
+// processor's work.
+TEST_CASE("evaluation: a cyclic schedule takes at most M critical paths") {
+  size_t longer = 0;  // than the critical path
+  for (const auto& pattern : synthetic_patterns()) {
+    for (const char* policy : {"critical-path", "none"}) {
+      CAPTURE(pattern);
+      CAPTURE(std::string(policy));
+      const auto [execution, decided] = evaluate(pattern, policy, 1);
+      const auto paths_ns = critical_paths_ns(execution, decided);
+      ReplaySets sets(execution, decided);
+      Schedule schedule(execution, decided);
+      for (uint32_t i = 0; i < decided.intervals.size(); ++i) {
+        const auto& members = sets.find(i);
+        std::map<uint32_t, uint64_t> intervals, work_ns;  // by unit
+        uint64_t most = 0, least_ns = paths_ns[i], all_ns = 0;
+        for (const Member& member : members) {
+          const uint32_t unit = decided.intervals[member.interval].unit;
+          most = std::max(most, ++intervals[unit]);
+          least_ns = std::max(least_ns, work_ns[unit] += member.cpu_ns);
+          all_ns += member.cpu_ns;
+        }
+        const uint64_t time_ns = schedule.time_ns(ScheduleKind::cyclic, 1, members).value();
+        CHECK_GE(time_ns + 1, least_ns);
+        CHECK_LE(time_ns, std::min(most * paths_ns[i], all_ns) + 1);
+        longer += time_ns > paths_ns[i] + 1;
+      }
+    }
+  }
+  CHECK_GT(longer, 100);
+}
+
 TEST_CASE("evaluation: policies keep their promises on patterns") {
   PolicyParameters limits = parameters();
   limits.set_bound = 4;
@@ -156,23 +213,118 @@ TEST_CASE("evaluation: checkpoints come every T, the first within the skew") {
   }
 }
 
-TEST_CASE("evaluation: a birth that is not kept needs its parent's fork, one that is kept nothing") {
-  // Unit 0 computes 10 ms and forks unit 1, which computes 5 ms.
-  Execution execution;
-  execution.units = 2;
-  const auto add = [&](What what, uint32_t unit, uint64_t at_ms) -> Execution::Step& {
-    auto& step = execution.steps.emplace_back();
+TEST_CASE("evaluation: by the real-time clock, checkpoints come at multiples of T from each unit's first one on") {
+  const PolicyParameters limits = parameters();
+  const uint64_t period_ns = limits.checkpoint_period_ns;
+  for (const auto& pattern : synthetic_patterns()) {
+    for (const uint64_t skew_ns : {uint64_t{0}, period_ns / 2}) {
+      CAPTURE(pattern);
+      CAPTURE(skew_ns);
+      const Execution execution = make_execution({pattern, 5, 1600, 3});
+      const auto policy = make_policy("critical-path", limits).value();
+      const Decided decided = decide(execution, *policy, limits, {false, skew_ns, 3, true, false, Clock::real});
+      CHECK_LE(measure(execution, decided, 2).critical_path_s.largest, 0.040 + 1e-12);
+      const auto elapsed = elapsed_ns(execution);
+      std::vector<uint32_t> last(execution.units, UINT32_MAX);  // step
+      std::vector<std::optional<uint64_t>> first_ns(execution.units);
+      size_t waited = 0;
+      for (uint32_t i = 0; i < execution.steps.size(); ++i) {
+        const auto& step = execution.steps[i];
+        const uint32_t before = std::exchange(last[step.unit], i);
+        if (before == UINT32_MAX) continue;
+        for (uint32_t k = decided.interval_of[before] + 1; k <= decided.interval_of[i]; ++k) {
+          const auto& interval = decided.intervals[k];
+          if (interval.unit != step.unit) continue;
+          // The unit got there at once, and may have waited there.
+          const uint64_t from_ns = elapsed[before] + interval.start_ns - execution.steps[before].at_ns;
+          const bool waits = interval.start_ns == step.at_ns;
+          if (!first_ns[step.unit] && !waits) first_ns[step.unit] = from_ns % period_ns;
+          if (!first_ns[step.unit]) continue;
+          const uint64_t since_ns = (from_ns + period_ns - *first_ns[step.unit]) % period_ns;
+          const uint64_t due_ns = from_ns + (since_ns == 0 ? 0 : period_ns - since_ns);
+          CHECK_LE(due_ns, waits ? elapsed[i] : from_ns);
+          CHECK_GT(interval.start_ns, 0);
+          waited += waits;
+        }
+      }
+      for (const auto& unit_ns : first_ns) CHECK_LE(unit_ns.value_or(0), skew_ns);
+      if (pattern == "ring") CHECK_GT(waited, 0);
+    }
+  }
+}
+
+TEST_CASE("evaluation: by the real-time clock, what waits leaves room in a path, and mrt keeps only what crosses") {
+  const PolicyParameters limits = parameters();
+  const Execution execution = make_execution({"random", 5, 1600, 3});
+  const auto evaluated = [&](const char* policy, uint64_t skew_ns, Clock clock) {
+    const auto made = make_policy(policy, limits).value();
+    return decide(execution, *made, limits, {false, skew_ns, 3, true, false, clock});
+  };
+  const auto logged = [&](const char* policy, uint64_t skew_ns, Clock clock) {
+    return count_logged(execution, evaluated(policy, skew_ns, clock)).logged_messages;
+  };
+  const uint64_t skew_ns = limits.checkpoint_period_ns;
+  for (const char* policy : {"critical-path", "critical-path-multiplicity", "mrt", "ros-nt"}) {
+    CAPTURE(std::string(policy));
+    CHECK_LT(10 * logged(policy, 0, Clock::real), logged(policy, 0, Clock::cpu));
+    CHECK_LT(logged(policy, 0, Clock::real), logged(policy, skew_ns, Clock::real));
+  }
+  CHECK_GT(evaluated("mrt", skew_ns, Clock::real).forced_checkpoints, 0);
+}
+
+// A message takes no time, so it is never received before its sender's checkpoint and its receiver's, nor sooner after
+// them than it was sent; also by a unit that has waited through several of its own.
+TEST_CASE("evaluation: by the real-time clock, mrt forces no checkpoint, and its rule 3 keeps nothing") {
+  const PolicyParameters limits = parameters();
+  uint64_t kept = 0;
+  for (const auto& pattern : synthetic_patterns()) {
+    CAPTURE(pattern);
+    const Execution execution = make_execution({pattern, 5, 1600, 3});
+    const auto decided = [&](const char* policy) {
+      return decide(execution, *make_policy(policy, limits).value(), limits, {false, 0, 1, true, false, Clock::real});
+    };
+    for (const char* policy : {"mrt", "ros", "ros-nt"}) CHECK_EQ(decided(policy).forced_checkpoints, 0);
+    CHECK(decided("ros").kept == decided("ros-nt").kept);
+    kept += count_logged(execution, decided("ros")).logged_messages;
+  }
+  CHECK_GT(kept, 0);
+}
+
+// An execution that is written down step by step, times in milliseconds.
+class Script {
+ public:
+  explicit Script(uint32_t units) {
+    execution_.units = units;
+    for (uint32_t unit = 0; unit < units; ++unit) add(What::program, unit, 0);
+  }
+
+  uint32_t add(What what, uint32_t unit, uint64_t at_ms, std::vector<uint32_t> senders = {}) {
+    auto& step = execution_.steps.emplace_back();
     step.what = what;
     step.unit = unit;
     step.at_ns = at_ms * 1'000'000;
-    return step;
-  };
-  add(What::program, 0, 0);
-  add(What::send, 0, 10);
-  add(What::birth, 1, 0).sender_count = 1;
-  execution.senders = {1};
-  add(What::end, 0, 12);
-  add(What::end, 1, 5);
+    step.message = what == What::receive;
+    step.first_sender = static_cast<uint32_t>(execution_.senders.size());
+    step.sender_count = static_cast<uint32_t>(senders.size());
+    execution_.senders.insert(execution_.senders.end(), senders.begin(), senders.end());
+    return static_cast<uint32_t>(execution_.steps.size() - 1);
+  }
+
+  const Execution& execution() const { return execution_; }
+
+ private:
+  Execution execution_;
+};
+
+TEST_CASE("evaluation: a birth that is not kept needs its parent's fork, one that is kept nothing") {
+  // Unit 0 computes 10 ms and forks unit 1, which computes 5 ms.
+  Script script(1);
+  const uint32_t fork = script.add(What::send, 0, 10);
+  script.add(What::birth, 1, 0, {fork});
+  script.add(What::end, 0, 12);
+  script.add(What::end, 1, 5);
+  Execution execution = script.execution();
+  execution.units = 2;
   const auto cost = [&](const char* policy) {
     const auto made = make_policy(policy, parameters()).value();
     return measure(execution, decide(execution, *made, parameters(), {}), 1);
@@ -182,6 +334,73 @@ TEST_CASE("evaluation: a birth that is not kept needs its parent's fork, one tha
   CHECK_EQ(cost("none").makespan_s.largest, doctest::Approx(0.015));
   CHECK_EQ(cost("all").critical_path_s.largest, doctest::Approx(0.012));
   CHECK_EQ(cost("all").replay_set.largest, 1);
+}
+
+TEST_CASE("evaluation: time elapses while a unit computes, and while it waits") {
+  Script script(2);
+  const uint32_t first = script.add(What::send, 0, 5);
+  const uint32_t receive = script.add(What::receive, 1, 1, {first});
+  const uint32_t second = script.add(What::send, 1, 3);
+  const uint32_t at_once = script.add(What::receive, 0, 9, {second});
+  const auto elapsed = elapsed_ns(script.execution());
+  CHECK_EQ(elapsed[receive], 5'000'000);
+  CHECK_EQ(elapsed[second], 7'000'000);
+  CHECK_EQ(elapsed[at_once], 9'000'000);
+}
+
+TEST_CASE("evaluation: a cyclic schedule shares each unit's processor among its intervals") {
+  // Unit 1 computes 6 ms, sends, takes a checkpoint, computes 6 ms, and sends again. Unit 0 receives both at once, and
+  // computes 2 ms.
+  Script script(2);
+  const uint32_t first = script.add(What::send, 1, 6);
+  script.add(What::checkpoint, 1, 6);
+  const uint32_t second = script.add(What::send, 1, 12);
+  script.add(What::receive, 0, 0, {first});
+  script.add(What::receive, 0, 0, {second});
+  script.add(What::end, 0, 2);
+  script.add(What::end, 1, 12);
+  const Execution& execution = script.execution();
+  const Decided decided = decide(execution, *make_policy("none", parameters()).value(), parameters(), {});
+  const auto longest_s = [&](ScheduleKind kind, uint32_t cores) {
+    return measure(execution, decided, cores, kind).makespan_s.largest;
+  };
+  CHECK_EQ(longest_s(ScheduleKind::list, 3), doctest::Approx(0.008));
+  CHECK_EQ(longest_s(ScheduleKind::list, 1), doctest::Approx(0.014));
+  CHECK_EQ(longest_s(ScheduleKind::cyclic, 3), doctest::Approx(0.014));
+  CHECK_EQ(longest_s(ScheduleKind::frontier, 3), doctest::Approx(0.014));
+  CHECK_EQ(measure(execution, decided, 3).multiplicity.largest, 2);
+}
+
+// What Zambonelli and Netzer say of domino: who knows only the left frontier of a replay set may wait for ever. Unit 1
+// sends `early` in its first interval and `late` in its second. Between them it receives what unit 2 has sent in its
+// first interval, while unit 0 needs unit 2's second. So the frontier of unit 0's interval is the first of unit 1 and
+// the second of unit 2: unit 1, executed from there on, waits for a message that unit 2 does not send again.
+TEST_CASE("evaluation: a replay from the left frontier may wait for ever, one of the replay set does not") {
+  Script script(3);
+  const uint32_t early = script.add(What::send, 1, 1);
+  const uint32_t between = script.add(What::send, 2, 1);
+  script.add(What::receive, 1, 2, {between});
+  script.add(What::checkpoint, 1, 3);
+  script.add(What::checkpoint, 2, 3);
+  const uint32_t late = script.add(What::send, 1, 4);
+  const uint32_t other = script.add(What::send, 2, 4);
+  for (const uint32_t sender : {early, late, other}) script.add(What::receive, 0, 1, {sender});
+  for (uint32_t unit = 0; unit < 3; ++unit) script.add(What::end, unit, 5);
+  const Execution& execution = script.execution();
+  for (const char* policy : {"domino", "replay-set"}) {
+    CAPTURE(std::string(policy));
+    const Decided decided = decide(execution, *make_policy(policy, parameters()).value(), parameters(), {});
+    CHECK_EQ(count_logged(execution, decided).logged_messages, 0);
+    ReplaySets sets(execution, decided);
+    const auto& members = sets.find(decided.interval_of[0]);  // the interval of unit 0
+    CHECK_EQ(members.size(), 4);
+    Schedule schedule(execution, decided);
+    CHECK_FALSE(schedule.time_ns(ScheduleKind::frontier, 1, members));
+    CHECK_EQ(schedule.time_ns(ScheduleKind::list, 4, members), 5'000'000);
+    CHECK_EQ(schedule.time_ns(ScheduleKind::cyclic, 1, members), 6'000'000);  // unit 1 executes two at once
+    CHECK_EQ(measure(execution, decided, 1, ScheduleKind::frontier).deadlocks, 1);
+    CHECK_EQ(measure(execution, decided, 1).deadlocks, 0);
+  }
 }
 
 TEST_CASE("synthetic executions have what was asked for, and the same from the same seed") {

@@ -96,6 +96,24 @@ TEST_CASE("critical-path: keeps exactly what could exceed C with what remains of
   }
 }
 
+TEST_CASE("an interval whose latest end is known leaves that much room in a path") {
+  for (const char* name : {"critical-path", "critical-path-multiplicity", "makespan"}) {
+    CAPTURE(std::string(name));
+    PolicyParameters parameters{kC, kT};
+    parameters.cores = 1'000'000;
+    const auto policy = make(name, parameters);
+    const auto keeps = [&](uint64_t by_ns, uint64_t path_ns) {
+      policy->on_checkpoint(1);
+      policy->on_end_known(1, by_ns);
+      return policy->on_receive(1, 1, Tag{path_ns, std::make_shared<Needs>()}, 1).keep == Keep::keep;
+    };
+    CHECK_FALSE(keeps(3, kC - 2));
+    CHECK(keeps(3, kC - 1));
+    CHECK(keeps(kT + 3, kC - kT + 2));  // T is the limit in any case
+    CHECK_FALSE(keeps(kT + 3, kC - kT + 1));
+  }
+}
+
 TEST_CASE("critical-path: a kept message does not lengthen the path") {
   const auto policy = make("critical-path");
   policy->on_checkpoint(1);

@@ -412,7 +412,138 @@ uint64_t executions() {
   return wanted ? std::strtoull(wanted, nullptr, 10) : 2 * kSeeds;
 }
 
+// An execution that is written down step by step. Times are those since the unit's checkpoint.
+class Written {
+ public:
+  Written(Policy& policy, const Limits& limits, UnitId units) : policy_(policy) {
+    world_.limits = limits;
+    for (UnitId unit = 1; unit <= units; ++unit) {
+      world_.units[unit].push_back({});
+      policy_.on_checkpoint(unit);
+    }
+  }
+
+  void checkpoint(UnitId unit, uint64_t at_ns) {
+    auto& intervals = world_.units.at(unit);
+    intervals.back().cpu_ns = at_ns;
+    const EventIndex next = intervals.back().end_event;
+    intervals.emplace_back();
+    intervals.back().first_event = intervals.back().end_event = next;
+    policy_.on_checkpoint(unit, at_ns);
+    settle();
+  }
+
+  EventRef send(UnitId unit, uint64_t at_ns) {
+    const EventRef event = happen(unit, at_ns, {});
+    tags_[event] = policy_.on_send(unit, at_ns, 1);
+    return event;
+  }
+
+  EventRef receive(UnitId unit, uint64_t at_ns, EventRef sender) {
+    const auto decision = policy_.on_receive(unit, at_ns, tags_.at(sender), 1);
+    CHECK_FALSE(decision.force_checkpoint_first);
+    if (decision.keep == Keep::later) later_[decision.ticket] = world_.events.size();
+    const EventRef event = happen(unit, at_ns, {sender});
+    if (decision.keep == Keep::keep) world_.events.back().unlogged.clear();
+    return event;
+  }
+
+  World end(uint64_t at_ns) {
+    for (auto& [unit, intervals] : world_.units) {
+      intervals.back().cpu_ns = at_ns;
+      policy_.on_end(unit, at_ns);
+    }
+    settle();
+    return world_;
+  }
+
+ private:
+  EventRef happen(UnitId unit, uint64_t at_ns, const std::vector<EventRef>& received) {
+    auto& intervals = world_.units.at(unit);
+    const EventRef event{unit, intervals.back().end_event++};
+    world_.events.push_back(
+        {unit, event.event, static_cast<IntervalIndex>(intervals.size() - 1), at_ns, received, received});
+    world_.at_ns[event] = at_ns;
+    return event;
+  }
+
+  void settle() {
+    for (const auto& settled : policy_.on_settle()) {
+      if (settled.keep) world_.events[later_.at(settled.ticket)].unlogged.clear();
+    }
+  }
+
+  Policy& policy_;
+  World world_;
+  std::map<EventRef, Tag> tags_;
+  std::map<uint64_t, size_t> later_;  // by ticket: the event's place
+};
+
+// Units 1 to 4 in index 0: 1 sends to 2, 2 to 3 and, with `chain`, 3 to 4. When unit 1 begins its index 2, it knows
+// that 2 and 3 are in their next index, but not that 4 is.
+struct ChainOfReceivers {
+  World world;
+  size_t first = 0;  // the place of the receive of unit 2
+  Breakpoint breakpoint;
+};
+ChainOfReceivers chain_of_receivers(Policy& policy, const Limits& limits, bool chain) {
+  Written written(policy, limits, 4);
+  const uint64_t period_ns = limits.checkpoint_period_ns;
+  const EventRef received = written.receive(2, 10, written.send(1, 10));
+  written.receive(3, 20, written.send(2, 20));
+  if (chain) written.receive(4, 30, written.send(3, 30));
+  const EventRef waiting = written.send(4, 40);
+  for (const UnitId unit : {1, 2, 3}) written.checkpoint(unit, period_ns);
+  const EventRef from_2 = written.send(2, 10), from_3 = written.send(3, 10);
+  written.receive(1, 10, from_2);
+  written.receive(1, 20, from_3);
+  written.checkpoint(1, period_ns);
+  const EventRef latest = written.send(1, period_ns - 1);
+  // Then unit 4 goes on, and all know all that rule 2 asks for.
+  written.checkpoint(4, period_ns);
+  const EventRef from_4 = written.send(4, 10);
+  written.receive(3, 20, from_4);
+  written.receive(2, 20, written.send(3, 20));
+  for (const UnitId unit : {2, 3, 4}) written.checkpoint(unit, period_ns);
+  ChainOfReceivers out{written.end(period_ns), 0, {}};
+  out.first = EventGraph(out.world).position(received);
+  for (const EventRef& last : {latest, from_2, from_3, waiting}) out.breakpoint[last.unit] = last.event + 1;
+  return out;
+}
+
+// The distance from the recovery line, at most.
+uint64_t longest_distance_ns(const World& world, const Breakpoint& breakpoint) {
+  const EventGraph events(world);
+  uint64_t longest_ns = 0;
+  for (const auto& [unit, start] : recovery_line(world, events, breakpoint)) {
+    longest_ns = std::max(longest_ns, distance_ns(world, events, start, {unit, breakpoint.at(unit) - 1}));
+  }
+  return longest_ns;
+}
+
 }  // namespace
+
+// Unit 4 has to start in index 0, so units 3 and 2 have to. If unit 1's message to unit 2 is not kept, unit 1 has to
+// as well, although it is in index 2 already. Only the chain from unit 2 to unit 4 tells.
+TEST_CASE("promises: ros: what only a chain of messages keeps cannot be dropped") {
+  Limits limits;
+  limits.checkpoint_period_ns = 100;
+  for (const bool chain : {true, false}) {
+    CAPTURE(chain);
+    const auto policy = make_policy("ros", limits).value();
+    auto [world, first, breakpoint] = chain_of_receivers(*policy, limits, chain);
+    const auto is_kept = [&](const World::Happened& event) {
+      return !event.received.empty() && event.unlogged.empty();
+    };
+    CHECK_EQ(is_kept(world.events[first]), chain);
+    for (const auto& event : world.events) {
+      if (event.interval == 0 && &event != &world.events[first]) CHECK_FALSE(is_kept(event));
+    }
+    CHECK_LE(longest_distance_ns(world, breakpoint), 2 * limits.checkpoint_period_ns);
+    world.events[first].unlogged = world.events[first].received;  // as without the chain
+    CHECK_EQ(longest_distance_ns(world, breakpoint) > 2 * limits.checkpoint_period_ns, chain);
+  }
+}
 
 TEST_CASE("promises: every policy but none has one") {
   std::set<std::string> with{"none"};

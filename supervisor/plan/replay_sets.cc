@@ -1,0 +1,135 @@
+#include "supervisor/plan/replay_sets.h"
+
+#include <algorithm>
+#include <iterator>
+#include <memory>
+
+namespace redrive {
+
+using What = Execution::What;
+using Step = Execution::Step;
+
+ReplaySets::ReplaySets(const Execution& execution, const Decided& decided)
+    : execution_(execution), decided_(decided), needs_(decided.intervals.size()), reach_(decided.intervals.size()) {
+  for (uint32_t i = 0; i < execution.steps.size(); ++i) {
+    const Step& step = execution.steps[i];
+    if (step.what != What::receive || step.sender_count == 0 || decided.kept[i]) continue;
+    needs_[decided.interval_of[i]].push_back(i);
+  }
+}
+
+const std::vector<Member>& ReplaySets::find(uint32_t wanted) {
+  for (const uint32_t interval : found_) reach_[interval] = {};
+  found_.clear();
+  members_.clear();
+  extend(wanted, decided_.intervals[wanted].cpu_ns());
+  for (size_t done = 0; done < todo_.size(); ++done) {
+    Reach& reach = reach_[todo_[done]];
+    reach.queued = false;
+    const auto& needs = needs_[todo_[done]];
+    for (; reach.scanned < needs.size() && needs[reach.scanned] < reach.end_step; ++reach.scanned) {
+      ++visits_;
+      const Step& step = execution_.steps[needs[reach.scanned]];
+      for (uint32_t k = 0; k < step.sender_count; ++k) need(execution_.senders[step.first_sender + k]);
+    }
+  }
+  todo_.clear();
+  for (const uint32_t interval : found_) {
+    const Reach& reach = reach_[interval];
+    members_.push_back({interval, reach.cpu_ns, std::span(needs_[interval]).first(reach.scanned)});
+  }
+  return members_;
+}
+
+void ReplaySets::need(uint32_t send) {
+  const uint32_t interval = decided_.interval_of[send];
+  const uint64_t at_ns = execution_.steps[send].at_ns - decided_.intervals[interval].start_ns;
+  extend(interval, at_ns, send + 1);
+}
+
+void ReplaySets::extend(uint32_t interval, uint64_t cpu_ns, uint32_t end_step) {
+  if (!reach_[interval].member) {
+    reach_[interval].member = true;
+    found_.push_back(interval);
+    if (decided_.intervals[interval].birth) need(*decided_.intervals[interval].birth);
+  }
+  Reach& reach = reach_[interval];
+  reach.cpu_ns = std::max(reach.cpu_ns, cpu_ns);
+  if (end_step <= reach.end_step) return;
+  reach.end_step = end_step;
+  if (!reach.queued) {
+    reach.queued = true;
+    todo_.push_back(interval);
+  }
+}
+
+StoredSets::StoredSets(const Execution& execution, const Decided& decided) : of_unit_(execution.units) {
+  std::vector<std::shared_ptr<const Set>> sets;                          // by interval, so far
+  std::vector<std::shared_ptr<const Set>> tags(execution.steps.size());  // by step: what a send piggybacks
+  for (uint32_t i = 0; i < decided.intervals.size(); ++i) {
+    auto& intervals = of_unit_[decided.intervals[i].unit];
+    place_.emplace_back(decided.intervals[i].unit, intervals.size());
+    intervals.push_back(i);
+    sets.push_back(std::make_shared<Set>(Set{i}));
+  }
+  for (uint32_t i = 0; i < execution.steps.size(); ++i) {
+    const Step& step = execution.steps[i];
+    auto& set = sets[decided.interval_of[i]];
+    if (step.what == What::send) tags[i] = set;
+    if ((step.what != What::receive && step.what != What::birth) || decided.kept[i]) continue;
+    for (uint32_t k = 0; k < step.sender_count; ++k) {
+      const Set& tag = *tags[execution.senders[step.first_sender + k]];
+      if (std::includes(set->begin(), set->end(), tag.begin(), tag.end())) continue;
+      Set both;
+      std::set_union(set->begin(), set->end(), tag.begin(), tag.end(), std::back_inserter(both));
+      set = std::make_shared<Set>(std::move(both));
+    }
+  }
+  for (const auto& set : sets) store(*set);
+}
+
+// Unit by unit: the distance from the unit before, how many of its intervals there are, and their distances.
+void StoredSets::store(Set set) {
+  std::sort(set.begin(), set.end(), [this](uint32_t a, uint32_t b) { return place_[a] < place_[b]; });
+  begin_.push_back(stored_.size());
+  add(set.size());
+  uint32_t unit = 0;
+  for (size_t i = 0; i < set.size();) {
+    const auto last = std::find_if(set.begin() + static_cast<ptrdiff_t>(i), set.end(),
+                                   [&](uint32_t other) { return place_[other].first != place_[set[i]].first; });
+    const auto end = static_cast<size_t>(last - set.begin());
+    add(place_[set[i]].first - std::exchange(unit, place_[set[i]].first));
+    add(end - i);
+    for (uint32_t place = 0; i < end; ++i) add(place_[set[i]].second - std::exchange(place, place_[set[i]].second));
+  }
+}
+
+std::vector<uint32_t> StoredSets::load(uint32_t interval) const {
+  size_t at = begin_[interval];
+  Set set(read(at));
+  uint64_t unit = 0;
+  for (size_t i = 0; i < set.size();) {
+    unit += read(at);
+    const size_t end = i + read(at);
+    for (uint64_t place = 0; i < end; ++i) set[i] = of_unit_[unit][place += read(at)];
+  }
+  std::sort(set.begin(), set.end());
+  return set;
+}
+
+// Seven bits in each byte, the lowest first; the last byte has its highest bit clear.
+void StoredSets::add(uint64_t number) {
+  for (; number >= 128; number >>= 7) stored_.push_back(static_cast<uint8_t>(number | 128));
+  stored_.push_back(static_cast<uint8_t>(number));
+}
+
+uint64_t StoredSets::read(size_t& at) const {
+  uint64_t number = 0;
+  for (unsigned shift = 0;; shift += 7) {
+    const uint8_t byte = stored_[at++];
+    number |= static_cast<uint64_t>(byte & 127) << shift;
+    if (byte < 128) return number;
+  }
+}
+
+}  // namespace redrive
