@@ -1,6 +1,6 @@
 #!/bin/bash
 # `make deb`: $BUILD/redrive_VERSION_ARCHITECTURE.deb, for the Debian release that it is built on: `make install` below /usr. Its dependencies are the
-# libraries that the program is linked with; it recommends the one that it loads (supervisor/plan/linear_program.cc).
+# libraries that the program is linked with; it recommends the one that it loads (supervisor/evaluation/linear_program.cc).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

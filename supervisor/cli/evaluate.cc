@@ -14,8 +14,8 @@
 #include "supervisor/cli/columns.h"
 #include "supervisor/cli/shared_options.h"
 #include "supervisor/cli/stored_set_costs.h"
-#include "supervisor/plan/evaluation.h"
-#include "supervisor/plan/lower_bound.h"
+#include "supervisor/evaluation/evaluation.h"
+#include "supervisor/evaluation/lower_bound.h"
 #include "supervisor/replay/replay_set.h"
 
 namespace redrive {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "supervisor/cli/command.h"
-#include "supervisor/plan/evaluation.h"
-#include "supervisor/plan/execution.h"
+#include "supervisor/evaluation/evaluation.h"
+#include "supervisor/evaluation/execution.h"
 
 namespace redrive {
 

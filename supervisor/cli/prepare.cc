@@ -19,9 +19,9 @@
 #include "supervisor/cli/columns.h"
 #include "supervisor/cli/progress.h"
 #include "supervisor/cli/shared_options.h"
+#include "supervisor/evaluation/evaluation.h"
+#include "supervisor/evaluation/execution.h"
 #include "supervisor/plan/certificate.h"
-#include "supervisor/plan/evaluation.h"
-#include "supervisor/plan/execution.h"
 #include "supervisor/plan/tuning.h"
 #include "supervisor/replay/taking.h"
 

@@ -7,7 +7,7 @@
 
 #include "base/result.h"
 #include "logstore/trace.h"
-#include "supervisor/plan/replay_sets.h"
+#include "supervisor/evaluation/replay_sets.h"
 
 namespace redrive {
 

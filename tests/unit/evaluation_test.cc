@@ -1,6 +1,6 @@
 // Off-line evaluation: compares its figures with those of the planner, which shares no code with it, and with what a
 // schedule must obey.
-#include "supervisor/plan/evaluation.h"
+#include "supervisor/evaluation/evaluation.h"
 
 #include <algorithm>
 #include <map>

@@ -2,7 +2,7 @@
 #include "supervisor/plan/graph.h"
 
 #include "logstore/memory_storage.h"
-#include "supervisor/plan/execution.h"
+#include "supervisor/evaluation/execution.h"
 #include "tests/unit/unit_test.h"
 
 using namespace redrive;

@@ -1,6 +1,6 @@
 // Includes point down only: base <- logstore, interceptors, checkpoint <- supervisor; the three in the middle do not
-// know each other. Inside supervisor/: plan, tier <- record, replay <- cli; plan and tier do not know each other, nor
-// do record and replay.
+// know each other. Inside supervisor/: plan, tier <- record, replay <- cli, and plan <- evaluation <- cli; plan and
+// tier do not know each other, nor do record, replay and evaluation.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -29,11 +29,12 @@ const std::map<std::string, std::set<std::string>> kMayInclude{
     {"interceptors", {"base", "interceptors"}},
     {"checkpoint", {"base", "checkpoint"}},
     {"supervisor/plan", {"base", "logstore", "supervisor/plan"}},
+    {"supervisor/evaluation", {"base", "logstore", "supervisor/plan", "supervisor/evaluation"}},
     {"supervisor/tier", lower_and({"supervisor/tier"})},
     {"supervisor/record", lower_and({"supervisor/plan", "supervisor/tier", "supervisor/record"})},
     {"supervisor/replay", lower_and({"supervisor/plan", "supervisor/tier", "supervisor/replay"})},
-    {"supervisor/cli",
-     lower_and({"supervisor/plan", "supervisor/tier", "supervisor/record", "supervisor/replay", "supervisor/cli"})},
+    {"supervisor/cli", lower_and({"supervisor/plan", "supervisor/evaluation", "supervisor/tier", "supervisor/record",
+                                  "supervisor/replay", "supervisor/cli"})},
 };
 // An image says which processes joined a unit: plan reads an image, but restores nothing from it.
 const std::map<std::string, std::string> kMayAlsoInclude{{"supervisor/plan/breakpoint.cc", "checkpoint/unit_state.h"}};
@@ -101,16 +102,18 @@ TEST_CASE("supervisor/ is divided into folders, which name each of their files")
   });
 }
 
-TEST_CASE("plan computes: it traces nothing, and makes no process") {
-  for_each_source("supervisor/plan", [](const fs::path& path) {
-    std::ifstream file(path);
-    for (std::string line; std::getline(file, line);) {
-      static const std::regex kProcess("\\b(ptrace|waitpid|v?fork|clone3?|execve|posix_spawn)\\(|\\bStub\\b");
-      CAPTURE(path.string());
-      CAPTURE(line);
-      CHECK_FALSE(std::regex_search(line, kProcess));
-    }
-  });
+TEST_CASE("plan and evaluation compute: they trace nothing, and make no process") {
+  for (const char* const folder : {"supervisor/plan", "supervisor/evaluation"}) {
+    for_each_source(folder, [](const fs::path& path) {
+      std::ifstream file(path);
+      for (std::string line; std::getline(file, line);) {
+        static const std::regex kProcess("\\b(ptrace|waitpid|v?fork|clone3?|execve|posix_spawn)\\(|\\bStub\\b");
+        CAPTURE(path.string());
+        CAPTURE(line);
+        CHECK_FALSE(std::regex_search(line, kProcess));
+      }
+    });
+  }
 }
 
 TEST_CASE("only the parser of arguments knows the library that parses them") {

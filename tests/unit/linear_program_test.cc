@@ -1,5 +1,5 @@
 // The solver behind its interface.
-#include "supervisor/plan/linear_program.h"
+#include "supervisor/evaluation/linear_program.h"
 
 #include "tests/unit/unit_test.h"
 

@@ -1,12 +1,12 @@
 // Lower bounds: of executions whose optimum is known, of those small enough to try every choice, and compared with what
 // policies keep.
-#include "supervisor/plan/lower_bound.h"
+#include "supervisor/evaluation/lower_bound.h"
 
 #include <algorithm>
 #include <limits>
 #include <optional>
 
-#include "supervisor/plan/excess.h"
+#include "supervisor/evaluation/excess.h"
 #include "tests/unit/unit_test.h"
 
 using namespace redrive;

@@ -1,4 +1,4 @@
-#include "supervisor/plan/schedule.h"
+#include "supervisor/evaluation/schedule.h"
 
 #include <algorithm>
 #include <cmath>

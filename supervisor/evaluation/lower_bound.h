@@ -23,7 +23,7 @@
 #include <optional>
 
 #include "base/result.h"
-#include "supervisor/plan/evaluation.h"
+#include "supervisor/evaluation/evaluation.h"
 
 namespace redrive {
 

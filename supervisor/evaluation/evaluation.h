@@ -3,9 +3,9 @@
 #pragma once
 
 #include "logstore/policy/policy.h"
-#include "supervisor/plan/decided.h"
-#include "supervisor/plan/execution.h"
-#include "supervisor/plan/schedule.h"
+#include "supervisor/evaluation/decided.h"
+#include "supervisor/evaluation/execution.h"
+#include "supervisor/evaluation/schedule.h"
 
 namespace redrive {
 

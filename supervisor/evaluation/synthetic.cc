@@ -6,7 +6,7 @@
 #include <random>
 
 #include "base/check.h"
-#include "supervisor/plan/execution.h"
+#include "supervisor/evaluation/execution.h"
 
 namespace redrive {
 namespace {

@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "supervisor/plan/evaluation.h"
+#include "supervisor/evaluation/evaluation.h"
 
 namespace redrive {
 

@@ -1,4 +1,4 @@
-#include "supervisor/plan/execution.h"
+#include "supervisor/evaluation/execution.h"
 
 #include <fmt/format.h>
 

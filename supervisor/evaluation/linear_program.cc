@@ -1,4 +1,4 @@
-#include "supervisor/plan/linear_program.h"
+#include "supervisor/evaluation/linear_program.h"
 
 #include <coin/Clp_C_Interface.h>
 #include <dlfcn.h>

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "supervisor/plan/decided.h"
-#include "supervisor/plan/execution.h"
+#include "supervisor/evaluation/decided.h"
+#include "supervisor/evaluation/execution.h"
 
 namespace redrive {
 

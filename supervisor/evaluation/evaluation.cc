@@ -1,4 +1,4 @@
-#include "supervisor/plan/evaluation.h"
+#include "supervisor/evaluation/evaluation.h"
 
 #include <algorithm>
 #include <numeric>
@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "supervisor/plan/replay_sets.h"
+#include "supervisor/evaluation/replay_sets.h"
 
 namespace redrive {
 namespace {

@@ -5,7 +5,7 @@
 // they are searched halfway between the solution and a choice that is known to violate none: that which the policy
 // made, at first. If none is found there, that place becomes the known choice (Ben-Ameur and Neto, "Acceleration of
 // cutting-plane and column generation algorithms", 2007). Its cost shows how far the bound can still rise.
-#include "supervisor/plan/lower_bound.h"
+#include "supervisor/evaluation/lower_bound.h"
 
 #include <fmt/format.h>
 #include <time.h>
@@ -15,8 +15,8 @@
 #include <utility>
 #include <vector>
 
-#include "supervisor/plan/excess.h"
-#include "supervisor/plan/linear_program.h"
+#include "supervisor/evaluation/excess.h"
+#include "supervisor/evaluation/linear_program.h"
 
 namespace redrive {
 namespace {

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "supervisor/plan/replay_sets.h"
+#include "supervisor/evaluation/replay_sets.h"
 
 namespace redrive {
 

@@ -1,4 +1,4 @@
-#include "supervisor/plan/excess.h"
+#include "supervisor/evaluation/excess.h"
 
 #include <algorithm>
 #include <functional>

@@ -1,4 +1,4 @@
-#include "supervisor/plan/replay_sets.h"
+#include "supervisor/evaluation/replay_sets.h"
 
 #include <algorithm>
 #include <iterator>
