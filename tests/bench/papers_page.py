@@ -432,9 +432,11 @@ def key_of(row):
 
 
 def brought_up_to_date(old, new, measured_parts):
-    """The rows of a page's table with those that were measured now."""
+    """The rows of a page's table with those that were measured now. Rows with other columns do not fit, and stay as they are until there are new ones."""
     if len(old) < 3:
         return new
+    if old[0].count("|") != new[0].count("|"):
+        return new if len(new) > 2 else old
     fresh = {tuple(key_of(row)): row for row in new[2:]}
     kept = [row for row in old[2:] if key_of(row)[0].strip("`") not in measured_parts]
     rows = [fresh.pop(tuple(key_of(row)), row) for row in kept]
