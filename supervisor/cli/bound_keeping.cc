@@ -128,16 +128,13 @@ class Keeping {
 
   // What intervals take to be started is measured with replays that do little else, and then the pace with others.
   Result<void> measure(const Trace& trace, DependenceGraph& graph, const std::vector<PredictedReplay>& replays) {
-    const ReplayCosts recorded = costs(trace);
-    const double share = 1.0 / recorded.jobs;
+    const uint32_t jobs = costs(trace).jobs;
     Pace& pace = pace_.emplace();
     TRY(replay_each(trace, graph, mostly_starts(replays), [&](const PredictedReplay& replay, double seconds) {
-      const double starts = static_cast<double>(replay.intervals) * share + (1 - share);
-      pace.start_s = std::max(pace.start_s, (seconds - exact_s(replay)) / starts);
+      pace.start_s = std::max(pace.start_s, (seconds - exact_s(replay)) / starts(replay, jobs));
     }));
-    const ReplayCosts with_starts = costs(trace);
     return replay_each(trace, graph, worth_measuring(replays), [&](const PredictedReplay& replay, double seconds) {
-      note_pace(pace, std::max(seconds - starts_s(replay, with_starts), 0.0) / exact_s(replay));
+      note_pace(pace, std::max(seconds - pace.start_s * starts(replay, jobs), 0.0) / exact_s(replay));
     });
   }
 

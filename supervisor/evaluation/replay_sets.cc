@@ -92,44 +92,30 @@ StoredSets::StoredSets(const Execution& execution, const Decided& decided) : of_
 void StoredSets::store(Set set) {
   std::sort(set.begin(), set.end(), [this](uint32_t a, uint32_t b) { return place_[a] < place_[b]; });
   begin_.push_back(stored_.size());
-  add(set.size());
+  stored_.u(set.size());
   uint32_t unit = 0;
   for (size_t i = 0; i < set.size();) {
     const auto last = std::find_if(set.begin() + static_cast<ptrdiff_t>(i), set.end(),
                                    [&](uint32_t other) { return place_[other].first != place_[set[i]].first; });
     const auto end = static_cast<size_t>(last - set.begin());
-    add(place_[set[i]].first - std::exchange(unit, place_[set[i]].first));
-    add(end - i);
-    for (uint32_t place = 0; i < end; ++i) add(place_[set[i]].second - std::exchange(place, place_[set[i]].second));
+    stored_.u(place_[set[i]].first - std::exchange(unit, place_[set[i]].first));
+    stored_.u(end - i);
+    for (uint32_t place = 0; i < end; ++i)
+      stored_.u(place_[set[i]].second - std::exchange(place, place_[set[i]].second));
   }
 }
 
 std::vector<uint32_t> StoredSets::load(uint32_t interval) const {
-  size_t at = begin_[interval];
-  Set set(read(at));
+  Decoder stored(stored_.data().subspan(begin_[interval]));
+  Set set(stored.u());
   uint64_t unit = 0;
   for (size_t i = 0; i < set.size();) {
-    unit += read(at);
-    const size_t end = i + read(at);
-    for (uint64_t place = 0; i < end; ++i) set[i] = of_unit_[unit][place += read(at)];
+    unit += stored.u();
+    const size_t end = i + stored.u();
+    for (uint64_t place = 0; i < end; ++i) set[i] = of_unit_[unit][place += stored.u()];
   }
   std::sort(set.begin(), set.end());
   return set;
-}
-
-// Seven bits in each byte, the lowest first; the last byte has its highest bit clear.
-void StoredSets::add(uint64_t number) {
-  for (; number >= 128; number >>= 7) stored_.push_back(static_cast<uint8_t>(number | 128));
-  stored_.push_back(static_cast<uint8_t>(number));
-}
-
-uint64_t StoredSets::read(size_t& at) const {
-  uint64_t number = 0;
-  for (unsigned shift = 0;; shift += 7) {
-    const uint8_t byte = stored_[at++];
-    number |= static_cast<uint64_t>(byte & 127) << shift;
-    if (byte < 128) return number;
-  }
 }
 
 }  // namespace redrive

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/bytes.h"
 #include "supervisor/evaluation/decided.h"
 #include "supervisor/evaluation/execution.h"
 
@@ -64,12 +65,10 @@ class StoredSets {
   using Set = std::vector<uint32_t>;
 
   void store(Set set);
-  void add(uint64_t number);
-  uint64_t read(size_t& at) const;
 
   std::vector<std::vector<uint32_t>> of_unit_;        // by unit: its intervals
   std::vector<std::pair<uint32_t, uint32_t>> place_;  // by interval: its unit, and its place there
-  std::vector<uint8_t> stored_;
+  Encoder stored_;
   std::vector<size_t> begin_;  // by interval: where its set begins
 };
 

@@ -18,6 +18,13 @@ constexpr double kSumOfBound = 0.5;
 
 double seconds(uint64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
+// The most that a list schedule takes for what is additional work in all (Graham), of which the longest path has the
+// largest.
+double list_schedule(double all, double largest, uint32_t jobs) {
+  const double share = 1.0 / jobs;
+  return all * share + largest * (1 - share);
+}
+
 }  // namespace
 
 ReplayCosts costs_of(const Trace& trace, uint32_t jobs) {
@@ -28,9 +35,8 @@ ReplayCosts costs_of(const Trace& trace, uint32_t jobs) {
   return costs;
 }
 
-double starts_s(const PredictedReplay& replay, const ReplayCosts& costs) {
-  const double share = 1.0 / costs.jobs;
-  return costs.pace.start_s * (static_cast<double>(replay.intervals) * share + (1 - share));
+double starts(const PredictedReplay& replay, uint32_t jobs) {
+  return list_schedule(static_cast<double>(replay.intervals), 1, jobs);
 }
 
 PredictedReplay predict(const Plan& plan, const ReplayCosts& costs) {
@@ -46,11 +52,11 @@ PredictedReplay predict(const Plan& plan, const ReplayCosts& costs) {
     errors += error_s * error_s;
     largest_error_s = std::max(largest_error_s, error_s);
   }
-  const double share = 1.0 / costs.jobs;
-  const double recorded_s = seconds(plan.predicted_ns(static_cast<int>(costs.jobs))) + replay.restore_s * share +
-                            longest_restore_s * (1 - share);
-  replay.clock_error_s = costs.pace.times * (std::sqrt(errors) * share + largest_error_s * (1 - share));
-  replay.predicted_s = costs.pace.times * recorded_s + replay.clock_error_s + starts_s(replay, costs);
+  const double recorded_s = seconds(plan.predicted_ns(static_cast<int>(costs.jobs))) +
+                            list_schedule(replay.restore_s, longest_restore_s, costs.jobs);
+  replay.clock_error_s = costs.pace.times * list_schedule(std::sqrt(errors), largest_error_s, costs.jobs);
+  replay.predicted_s =
+      costs.pace.times * recorded_s + replay.clock_error_s + costs.pace.start_s * starts(replay, costs.jobs);
   return replay;
 }
 

@@ -24,8 +24,8 @@ ReplayCosts costs_of(const Trace& trace, uint32_t jobs);
 // Added is what the work and the longest path may be longer because times of events are not exact. The errors of
 // different intervals are independent, so for the work they add up as squares.
 PredictedReplay predict(const Plan& plan, const ReplayCosts& costs);
-// What of that it takes to start intervals.
-double starts_s(const PredictedReplay& replay, const ReplayCosts& costs);
+// How many times of starting an interval are in that.
+double starts(const PredictedReplay& replay, uint32_t jobs);
 
 // Plans every interval of a graph that has been read whole. An interval that cannot be planned is left out: nothing
 // that was recorded leads to it.

@@ -124,7 +124,7 @@ TEST_CASE("certificate: each interval takes its time to be started") {
   its_costs.pace.start_s = 0.008;
   const PredictedReplay replay = predict(*planned.plan, its_costs);
   CHECK_EQ(replay.predicted_s, doctest::Approx(without_s + 0.008 * (2 / 2 + 0.5)));
-  CHECK_EQ(starts_s(replay, its_costs), doctest::Approx(0.012));
+  CHECK_EQ(its_costs.pace.start_s * starts(replay, its_costs.jobs), doctest::Approx(0.012));
 }
 
 TEST_CASE("certificate: an interval that is needed up to a send may take longer, because that time is not exact") {
