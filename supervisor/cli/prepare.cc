@@ -99,7 +99,7 @@ Result<Missing> choose(const Trace& trace, const std::set<Checkpoint>& chosen, P
   for (uint32_t i = 0; i < execution.steps.size(); ++i) {
     const Execution::Step& step = execution.steps[i];
     const EventRef event = execution.events[i];
-    const auto senders = std::span(execution.senders).subspan(step.first_sender, step.sender_count);
+    const auto senders = execution.senders_of(step);
     const bool from_outside =
         isolated.contains(event.unit) && std::any_of(senders.begin(), senders.end(), [&](uint32_t sender) {
           return !isolated.contains(execution.events[sender].unit);

@@ -37,7 +37,7 @@ class Deciding {
     out_.interval_of.resize(execution.steps.size());
     out_.kept.resize(execution.steps.size());
     for (uint32_t i = 0; i < execution.steps.size(); ++i) {
-      for (const uint32_t sender : senders(execution.steps[i])) last_use_[sender] = i;
+      for (const uint32_t sender : execution.senders_of(execution.steps[i])) last_use_[sender] = i;
     }
     if (placement.lengths_known) ends_ = recorded_ends();
     if (placement.clock == Clock::real) elapsed_ns_ = elapsed_ns(execution);
@@ -73,10 +73,6 @@ class Deciding {
     uint64_t due_ns = UINT64_MAX;  // the next checkpoint, by the clock
     double restore_s = 0;
   };
-
-  std::span<const uint32_t> senders(const Step& step) const {
-    return std::span(execution_.senders).subspan(step.first_sender, step.sender_count);
-  }
 
   static bool begins_interval(const Step& step) {
     return step.what == What::program || step.what == What::birth || step.what == What::checkpoint;
@@ -188,8 +184,8 @@ class Deciding {
   }
 
   void receive(uint32_t i, const Step& step) {
-    Tag tag = tags_[senders(step).front()];
-    for (const uint32_t sender : senders(step)) {
+    Tag tag = tags_[execution_.senders_of(step).front()];
+    for (const uint32_t sender : execution_.senders_of(step)) {
       tag = join(tag, tags_[sender]);
       if (last_use_[sender] == i) tags_[sender] = {};
     }
@@ -224,7 +220,7 @@ class Deciding {
     if (kept) {
       out_.intervals[interval].birth.reset();
     } else {
-      out_.intervals[interval].birth = senders(step).front();
+      out_.intervals[interval].birth = execution_.senders_of(step).front();
     }
   }
 
@@ -301,9 +297,7 @@ std::vector<uint64_t> critical_paths_ns(const Execution& execution, const Decide
     now.path_ns += at_ns - now.at_ns;
     now.at_ns = at_ns;
     if ((step.what == What::receive || step.what == What::birth) && !decided.kept[i]) {
-      for (uint32_t k = 0; k < step.sender_count; ++k) {
-        now.path_ns = std::max(now.path_ns, path_ns[execution.senders[step.first_sender + k]]);
-      }
+      for (const uint32_t sender : execution.senders_of(step)) now.path_ns = std::max(now.path_ns, path_ns[sender]);
     }
     path_ns[i] = now.path_ns;
   }

@@ -54,8 +54,7 @@ int64_t LongPaths::at_ns(uint32_t step) const {
 
 void LongPaths::receive(uint32_t number, const Choice& choice) {
   const Step& step = execution_.steps[number];
-  for (uint32_t k = 0; k < step.sender_count; ++k) {
-    const uint32_t sender = execution_.senders[step.first_sender + k];
+  for (const uint32_t sender : execution_.senders_of(step)) {
     merge(sent_[sender], number, choice[number], at_ns(sender) - at_ns(number));
   }
 }
@@ -171,8 +170,7 @@ void LargeSets::grow(uint32_t wanted, const Choice& choice, uint64_t enough_ns) 
       const uint32_t kept = part.kept + choice[receive];
       if (kept >= kWhole) continue;
       const Step& step = execution_.steps[receive];
-      for (uint32_t k = 0; k < step.sender_count; ++k) {
-        const uint32_t send = execution_.senders[step.first_sender + k];
+      for (const uint32_t send : execution_.senders_of(step)) {
         const uint32_t interval = decided_.interval_of[send];
         if (send < reached_[interval].end_step) continue;
         queue.emplace(kept, static_cast<uint32_t>(seen.size()));

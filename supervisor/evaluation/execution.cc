@@ -240,9 +240,7 @@ std::vector<uint64_t> elapsed_ns(const Execution& execution) {
     Unit& unit = units[step.unit];
     unit.elapsed_ns += step.at_ns - unit.at_ns;
     unit.at_ns = step.at_ns;
-    for (uint32_t k = 0; k < step.sender_count; ++k) {
-      unit.elapsed_ns = std::max(unit.elapsed_ns, out[execution.senders[step.first_sender + k]]);
-    }
+    for (const uint32_t sender : execution.senders_of(step)) unit.elapsed_ns = std::max(unit.elapsed_ns, out[sender]);
     out.push_back(unit.elapsed_ns);
   }
   return out;

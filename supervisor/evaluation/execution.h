@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,9 @@ struct Execution {
   };
   std::vector<Step> steps;  // in an order in which they may have happened: a send before its receive
   std::vector<uint32_t> senders;
+  std::span<const uint32_t> senders_of(const Step& step) const {
+    return std::span(senders).subspan(step.first_sender, step.sender_count);
+  }
   std::vector<EventRef> events;  // by step: its event in the trace; for `program`, `birth` and `checkpoint` the next
   uint32_t units = 0;
 };

@@ -30,7 +30,7 @@ const std::vector<Member>& ReplaySets::find(uint32_t wanted) {
     for (; reach.scanned < needs.size() && needs[reach.scanned] < reach.end_step; ++reach.scanned) {
       ++visits_;
       const Step& step = execution_.steps[needs[reach.scanned]];
-      for (uint32_t k = 0; k < step.sender_count; ++k) need(execution_.senders[step.first_sender + k]);
+      for (const uint32_t send : execution_.senders_of(step)) need(send);
     }
   }
   todo_.clear();
@@ -77,8 +77,8 @@ StoredSets::StoredSets(const Execution& execution, const Decided& decided) : of_
     auto& set = sets[decided.interval_of[i]];
     if (step.what == What::send) tags[i] = set;
     if ((step.what != What::receive && step.what != What::birth) || decided.kept[i]) continue;
-    for (uint32_t k = 0; k < step.sender_count; ++k) {
-      const Set& tag = *tags[execution.senders[step.first_sender + k]];
+    for (const uint32_t send : execution.senders_of(step)) {
+      const Set& tag = *tags[send];
       if (std::includes(set->begin(), set->end(), tag.begin(), tag.end())) continue;
       Set both;
       std::set_union(set->begin(), set->end(), tag.begin(), tag.end(), std::back_inserter(both));

@@ -126,7 +126,7 @@ void Schedule::execute(uint32_t i, Progress& unit) {
   unit.at_ns = step.at_ns;
   if ((step.what == What::receive || step.what == What::birth) && !decided_.kept[i]) {
     unit.waits = missing_of(i).has_value();
-    for (const uint32_t sender : senders(i)) unit.now_ns = std::max(unit.now_ns, sent_ns_[sender]);
+    for (const uint32_t sender : execution_.senders_of(step)) unit.now_ns = std::max(unit.now_ns, sent_ns_[sender]);
   }
   if (step.what != What::send || unit.waits) return;
   done_[i] = true;
@@ -144,7 +144,7 @@ void Schedule::begin(const std::vector<Member>& members) {
   for (const Member& member : members) {
     for (const uint32_t receive : member.needs) {
       points_.push_back(point(member.interval, receive));
-      for (const uint32_t sender : senders(receive)) add_send(sender);
+      for (const uint32_t sender : execution_.senders_of(execution_.steps[receive])) add_send(sender);
     }
     if (const auto birth = decided_.intervals[member.interval].birth) add_send(*birth);
   }
@@ -163,11 +163,6 @@ void Schedule::begin(const std::vector<Member>& members) {
       ready_.push_back(number);
     }
   }
-}
-
-std::span<const uint32_t> Schedule::senders(uint32_t receive) const {
-  const Step& step = execution_.steps[receive];
-  return std::span(execution_.senders).subspan(step.first_sender, step.sender_count);
 }
 
 void Schedule::add_send(uint32_t send) {
@@ -206,7 +201,7 @@ bool Schedule::pass(uint32_t number) {
 }
 
 std::optional<uint32_t> Schedule::missing_of(uint32_t receive) const {
-  for (const uint32_t sender : senders(receive)) {
+  for (const uint32_t sender : execution_.senders_of(execution_.steps[receive])) {
     if (!done_[sender]) return sender;
   }
   return std::nullopt;

@@ -79,7 +79,6 @@ class Schedule {
   void execute(uint32_t step, Progress& unit);
 
   void begin(const std::vector<Member>& members);
-  std::span<const uint32_t> senders(uint32_t receive) const;
   void add_send(uint32_t send);
   uint64_t to_next_point_ns(uint32_t run);
   bool pass(uint32_t run);

@@ -350,9 +350,9 @@ TEST_CASE("mrt: rule 2 settles when all units are two checkpoints on") {
   }
 }
 
-// In their first intervals, unit 1 sends to unit 2, and unit 2 to unit 3. Before its second checkpoint from then on,
-// unit 1 is told of the next checkpoint of some others. If it is past that while unit 3 is still in its first interval,
-// unit 3 needs the first interval of unit 2, and with it that of unit 1.
+// In their first intervals, unit 1 sends to unit 2, and unit 2 to unit 3. In its second interval, unit 1 hears that unit
+// 2 has begun its second, and perhaps the same of unit 3. If it does not, then as far as unit 1 knows, unit 3 still
+// needs the first interval of unit 2, and with it that of unit 1.
 TEST_CASE("ros: keeps what is needed by a unit that the sender does not know to be in its next interval") {
   for (const bool three_told : {false, true}) {
     CAPTURE(three_told);
