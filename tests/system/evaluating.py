@@ -140,8 +140,8 @@ def schedules(ctx):
 @test("evaluate/stored_sets")
 def stored_sets(ctx):
     """Each set that was stored while the program ran is what a search finds, in memory and in the trace; it is planned from there only as recorded."""
-    record_without_skips(ctx, job_of(ctx, "compute_messages", record_options=(*LIMITS, "--policy", "replay-set", "--set-bound", "3")))
-    recorded, other = rows(ctx, "--policy", "replay-set,none", "--set-bound", "3", "--stored-sets", ctx.trace)
+    record_without_skips(ctx, job_of(ctx, "compute_messages", record_options=(*LIMITS, "--policy", "replay-set", "--set-bound", "2")))
+    recorded, other = rows(ctx, "--policy", "replay-set,none", "--set-bound", "2", "--stored-sets", ctx.trace)
     if other["policy"] != "none" or recorded["different"] != 0 or recorded["planning_s"] is None or other["planning_s"] is not None:
         raise Failure(f"planned from the trace: {recorded['planning_s']} s as recorded, {other['planning_s']} s otherwise")
     for row in (recorded, other):
