@@ -27,15 +27,13 @@
 // of length L has a path of at most C + (L - E), where E is T, or an eighth of T after the earliest checkpoint_by_ns()
 // that was asked for.
 #include <algorithm>
-#include <limits>
 #include <unordered_map>
 
+#include "logstore/policy/lines.h"
 #include "logstore/policy/path.h"
 
 namespace redrive {
 namespace {
-
-constexpr unsigned kMostAsked = 256;  // times for a place; after that the line comes with the next checkpoint
 
 class FewestBytes : public Policy {
  public:
@@ -43,11 +41,11 @@ class FewestBytes : public Policy {
       : limit_ns_(parameters.critical_path_ns), period_ns_(parameters.checkpoint_period_ns) {}
 
   void on_checkpoint(uint32_t id, uint64_t ended_ns) override {
-    const auto [place, is_new] = units_.try_emplace(id, Unit{{}, period_ns_, usual_most_ns(), line_});
+    const auto [place, is_new] = units_.try_emplace(id, Unit{{}, period_ns_, usual_most_ns(), lines_.latest()});
     if (is_new) return;
     Unit& unit = place->second;
     unit.path.advance(ended_ns);
-    if (unit.line == line_ && unit.path.path_ns >= period_ns_ / 2) draw_line();
+    if (unit.line == lines_.latest() && unit.path.path_ns >= period_ns_ / 2) lines_.draw();
     if (ended_ns > unit.end_ns) {
       unit.usual_ns = period_ns_;
     } else {
@@ -56,7 +54,7 @@ class FewestBytes : public Policy {
     }
     unit.path = {};
     unit.end_ns = period_ns_;
-    unit.line = line_;
+    unit.line = lines_.latest();
   }
 
   void on_skipped(uint32_t id, uint64_t until_ns) override {
@@ -70,13 +68,12 @@ class FewestBytes : public Policy {
   }
 
   Tag on_send(uint32_t id, uint64_t at_ns, uint64_t bytes) override {
-    in_flight_ += bytes;
-    return {.critical_path_ns = advance(id, at_ns).path.path_ns, .line = line_};
+    lines_.sent(bytes);
+    return {.critical_path_ns = advance(id, at_ns).path.path_ns, .line = lines_.latest()};
   }
 
   Decision on_receive(uint32_t id, uint64_t at_ns, const Tag& tag, uint64_t bytes) override {
-    in_flight_ -= bytes;
-    mean_in_flight_ += (static_cast<double>(in_flight_) - mean_in_flight_) / 256;
+    lines_.received(bytes);
     Unit& unit = advance(id, at_ns);
     const uint64_t path_ns = tag.critical_path_ns;
     if (tag.line < unit.line && path_ns + period_ns_ > limit_ns_) return {Keep::keep};
@@ -96,16 +93,15 @@ class FewestBytes : public Policy {
     return {Keep::drop};
   }
 
-  bool looks_for_place() const override { return near_ && asked_ < kMostAsked; }
+  bool looks_for_place() const override { return lines_.looks_for_place(); }
 
   bool wants_checkpoint(uint32_t id, uint64_t at_ns) override {
     Unit& unit = units_.at(id);
-    if (unit.line == line_) note_place(unit, at_ns);
-    if (near_) ++asked_;
-    if (near_ && in_flight_ <= few()) draw_line();
-    if (unit.line == line_) return false;
+    note_place(unit, at_ns);
+    lines_.ask();
+    if (unit.line == lines_.latest()) return false;
     if (unit.path.path_ns + at_ns - std::min(at_ns, unit.path.at_ns) > period_ns_ / 8) return true;
-    unit.line = line_;
+    unit.line = lines_.latest();
     return false;
   }
 
@@ -136,41 +132,21 @@ class FewestBytes : public Policy {
   Unit& advance(uint32_t id, uint64_t at_ns) {
     Unit& unit = units_.at(id);
     unit.path.advance(at_ns);
-    if (unit.line == line_) note_place(unit, at_ns);
+    note_place(unit, at_ns);
     return unit;
   }
 
-  // For a unit that has passed the latest line.
   void note_place(const Unit& unit, uint64_t at_ns) {
-    near_ |= at_ns >= unit.end_ns - unit.end_ns / 4;
-    if (!near_ && at_ns >= unit.end_ns / 2) fewest_ = std::min(fewest_, in_flight_);
-  }
-
-  // The number of bytes in flight at which a line is drawn. If that is not reached for long, more will do.
-  int64_t few() const {
-    const auto most = static_cast<int64_t>(mean_in_flight_ / 4);
-    return asked_ < kMostAsked / 2 ? fewest_ : std::max(fewest_, most);
+    if (unit.line == lines_.latest()) lines_.note_place(at_ns, unit.end_ns);
   }
 
   bool small(uint64_t bytes) const { return static_cast<double>(bytes) <= must_keep_bytes_ / 2; }
 
-  void draw_line() {
-    ++line_;
-    near_ = false;
-    asked_ = 0;
-    fewest_ = std::numeric_limits<int64_t>::max();
-  }
-
   const uint64_t limit_ns_;
   const uint64_t period_ns_;
   std::unordered_map<uint32_t, Unit> units_;
-  uint64_t line_ = 0;
-  bool near_ = false;           // a unit is in the last quarter of its interval
-  unsigned asked_ = 0;          // how often it was asked since then
+  Lines lines_;
   double must_keep_bytes_ = 0;  // recent average size of messages that could not be dropped
-  int64_t in_flight_ = 0;       // bytes sent and not received; what is never received does not matter to comparisons
-  double mean_in_flight_ = 0;   // recent mean
-  int64_t fewest_ = std::numeric_limits<int64_t>::max();  // fewest bytes in flight in the quarter before
 };
 
 }  // namespace

@@ -13,6 +13,7 @@ namespace redrive {
 std::unique_ptr<Policy> make_critical_path(const PolicyParameters& parameters);
 std::unique_ptr<Policy> make_fewest_bytes(const PolicyParameters& parameters);
 std::unique_ptr<Policy> make_critical_path_multiplicity(const PolicyParameters& parameters);
+std::unique_ptr<Policy> make_deadline(const PolicyParameters& parameters);
 std::unique_ptr<Policy> make_makespan(const PolicyParameters& parameters);
 std::unique_ptr<Policy> make_replay_set(const PolicyParameters& parameters);
 std::unique_ptr<Policy> make_domino(const PolicyParameters& parameters);
@@ -25,7 +26,9 @@ std::unique_ptr<Policy> make_none(const PolicyParameters& parameters);
 
 const std::vector<PolicyInfo>& policies() {
   static const std::vector<PolicyInfo> kPolicies{
-      {kDefaultPolicy, "like critical-path, with checkpoints where few bytes are in flight",
+      {kDefaultPolicy, "keep the fewest bytes with which no replay on J cores takes longer than C, restores included",
+       kCriticalPath | kCheckpointPeriod | kCores, make_deadline},
+      {"fewest-bytes", "like critical-path, with checkpoints where few bytes are in flight",
        kCriticalPath | kCheckpointPeriod, make_fewest_bytes},
       {"critical-path", "keep a message if recomputing it could make a replay's critical path exceed C (Netzer et al.)",
        kCriticalPath | kCheckpointPeriod, make_critical_path},

@@ -45,7 +45,7 @@ struct PolicyParameters {
   uint32_t set_bound = 16;            // replay-set: intervals in a replay set, at least 1
   uint32_t multiplicity = 2;          // critical-path-multiplicity: M, at least 1
   bool approximate = false;           // ... remember only the earliest and the latest interval of each unit
-  uint32_t cores = 2;                 // makespan: J, at least 1
+  uint32_t cores = 2;                 // deadline, makespan: J, at least 1
 };
 
 class Policy {
@@ -73,6 +73,8 @@ class Policy {
   // Called right after on_checkpoint() if checkpoints are already known, as in an evaluation: the length of the new
   // interval.
   virtual void on_length_known(uint32_t /*unit*/, uint64_t /*length_ns*/) {}
+  // Called after on_checkpoint() when it is known how long restoring takes from which the new interval starts.
+  virtual void on_restore_known(uint32_t /*unit*/, uint64_t /*restore_ns*/) {}
   // Called before on_receive() if checkpoints come by a clock that continues while a unit waits, as in an evaluation:
   // the time of the interval at which it ends at the latest, which is before T if the unit has waited.
   virtual void on_end_known(uint32_t /*unit*/, uint64_t /*by_ns*/) {}
@@ -112,7 +114,7 @@ struct PolicyInfo {
   unsigned parameters;  // Parameters
   std::unique_ptr<Policy> (*make)(const PolicyParameters&);
 };
-inline constexpr const char* kDefaultPolicy = "fewest-bytes";
+inline constexpr const char* kDefaultPolicy = "deadline";
 // The list of policies, the default first. Command line, man page and tests are derived from it.
 const std::vector<PolicyInfo>& policies();
 Result<const PolicyInfo*> find_policy(const std::string& name);

@@ -140,7 +140,8 @@ Result<Target> target_of(const Trace& trace, const PrepareOptions& options) {
   if (!restore_s) {
     ASSIGN_OR_RETURN(restore_s, measure_spawn_s());
   }
-  const auto tuning = tune(options.tuning, target.settings.bound_s, std::nullopt, std::nullopt, *restore_s);
+  const auto tuning =
+      tune({options.tuning, (target.policy->parameters & kCores) != 0}, target.settings.bound_s, *restore_s);
   // It is not the user's mistake if the trace's own bound cannot be kept.
   if (!tuning) return options.bound_s ? tuning.error() : Error{tuning.error().message};
   target.tuning = *tuning;

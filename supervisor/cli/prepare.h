@@ -17,7 +17,7 @@ struct PrepareOptions {
   std::string trace;
   std::optional<double> bound_s;  // nullopt: the trace's, or 10 s if it has none
   TuningRule tuning = TuningRule::promise;
-  std::string policy;                // empty: the trace's, or fewest-bytes if it was recorded without one
+  std::string policy;                // empty: the trace's, or the default if it was recorded without one
   PolicyParameters parameters;       // all except C and T
   std::vector<std::string> isolate;  // units for which all messages from other units are kept
   bool no_repair = false;      // of what keeps replays from the bound

@@ -45,10 +45,12 @@ namespace {
 // How far apart virtual checkpoints are, in CPU time. A bound that needs them closer cannot be prepared.
 constexpr double kVirtualPeriod_s = 0.1;
 
-Result<Tuning> tuning_of(const RecordOptions& options) {
+Result<Tuning> tuning_of(const RecordOptions& options, const PolicyInfo& policy) {
   if (!options.virtual_checkpoints) {
     ASSIGN_OR_RETURN(const double restore_s, measure_spawn_s());
-    return tune(options.tuning, options.bound_s, options.critical_path_s, options.checkpoint_period_s, restore_s);
+    const bool for_processors = (policy.parameters & kCores) != 0;
+    return tune({options.tuning, for_processors, options.critical_path_s, options.checkpoint_period_s}, options.bound_s,
+                restore_s);
   }
   Tuning tuning;
   tuning.period_s = options.checkpoint_period_s.value_or(kVirtualPeriod_s);
@@ -213,11 +215,11 @@ void go_on_behind(const LeftBehind& left, const std::string& directory) {
 // Runs in the process that stand_in_front() has made the recorder.
 Result<int> record(const RecordOptions& options) {
   ASSIGN_OR_RETURN(const std::string program, find_program(options.command.front()));
-  ASSIGN_OR_RETURN(const Tuning tuning, tuning_of(options));
+  ASSIGN_OR_RETURN(const PolicyInfo* info, find_policy(options.policy));
+  ASSIGN_OR_RETURN(const Tuning tuning, tuning_of(options, *info));
   PolicyParameters parameters = options.parameters;
   parameters.critical_path_ns = static_cast<uint64_t>(tuning.critical_path_s * 1e9);
   parameters.checkpoint_period_ns = static_cast<uint64_t>(tuning.period_s * 1e9);
-  ASSIGN_OR_RETURN(const PolicyInfo* info, find_policy(options.policy));
   const std::unique_ptr<Policy> policy = info->make(parameters);
   std::string directory = options.directory;
   Fd name_lock;
@@ -254,6 +256,7 @@ Result<int> record(const RecordOptions& options) {
     RecorderLimits limits;
     limits.checkpoint_period_ns = parameters.checkpoint_period_ns;
     const bool promises = options.tuning == TuningRule::promise && !options.virtual_checkpoints;
+    limits.spawn_s = tuning.restore_s;
     if (promises && !options.checkpoint_period_s) limits.restore_budget_s = options.bound_s - tuning.restore_s;
     limits.in_process = options.in_process;
     limits.independent_checkpoints = options.independent_checkpoints;
@@ -319,7 +322,8 @@ class RecordCommand : public CommandWith<RecordOptions> {
     arguments.duration("--bound", "D", "longest time that a replay of one interval may take (10s)",
                        [&o](double s) { o.bound_s = s; });
     add_tuning(arguments, o.tuning);
-    arguments.duration("--critical-path", "C", "longest chain of re-executed CPU time allowed (0.3 of the bound)",
+    arguments.duration("--critical-path", "C",
+                       "what the policy promises: longest replay, or longest chain in it (0.8 or 0.3 of the bound)",
                        [&o](double s) { o.critical_path_s = s; });
     arguments.duration("--checkpoint-period", "T", "longest CPU time between checkpoints of a unit (C/2)",
                        [&o](double s) { o.checkpoint_period_s = s; });

@@ -68,7 +68,8 @@ void add_policy(Arguments& arguments, const std::string& standard, std::string& 
   number(kMultiplicity, "M", "critical-path-multiplicity: largest number of intervals of one unit");
   arguments.flag("--approximate", parameters.approximate,
                  "critical-path-multiplicity: remember only the first and last interval of a unit");
-  number(kCores, "J", "makespan: number of intervals that a replay executes at once");
+  parameters.cores = static_cast<uint32_t>(default_jobs());
+  number(kCores, "J", "deadline, makespan: number of intervals that a replay executes at once");
 }
 
 Result<void> check_policy(const Arguments& arguments, const std::string& name, const PolicyParameters& parameters) {

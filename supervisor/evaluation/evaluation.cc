@@ -176,6 +176,7 @@ class Deciding {
     unit.stepped = false;
     out_.intervals.push_back({id, at_ns, at_ns, std::nullopt, restore_s});
     policy_.on_checkpoint(id, ended_ns);
+    policy_.on_restore_known(id, static_cast<uint64_t>(restore_s * 1e9));
     if (const auto end = placement_.lengths_known ? recorded_end(id, unit.intervals, at_ns) : std::nullopt) {
       policy_.on_length_known(id, *end - at_ns);
     }

@@ -5,31 +5,34 @@
 namespace redrive {
 namespace {
 
-// On two processors, the time of a replay of several units depends on the sum of their work, not only on the longest
-// path. So the path may take only this part of the bound. Checkpoints are twice as frequent.
-constexpr double kPathOfBound = 0.3;
-constexpr double kPapersPathOfBound = 1.25;
-constexpr double kPeriodOfPath = 0.5;
 constexpr double kLeastPeriod_s = 0.02;  // checkpoints closer than this cost more than they save
 
-// The shortest bound for which checkpoints are this far apart.
-double bound_for_period_s(TuningRule rule, double period_s, double restore_s) {
-  const double path_s = period_s / kPeriodOfPath;
-  return rule == TuningRule::paper ? path_s / kPapersPathOfBound : path_s / kPathOfBound + restore_s;
+// C is this part of a bound, and T this part of C.
+struct Parts {
+  double path;
+  double period;
+};
+
+// A policy that knows of processors promises a time that includes all work and all restores; what it predicts has
+// errors. Others promise a path, and on two processors the time of a replay of several units depends on the sum of
+// their work. So for the same bound, T is the same.
+Parts parts_of(TuningRule rule, bool for_processors) {
+  if (rule == TuningRule::paper) return {1.25, 0.5};
+  return for_processors ? Parts{0.8, 0.1875} : Parts{0.3, 0.5};
 }
 
 }  // namespace
 
-Result<Tuning> tune(TuningRule rule, double bound_s, std::optional<double> critical_path_s,
-                    std::optional<double> period_s, double restore_s) {
+Result<Tuning> tune(const TuningRequest& wanted, double bound_s, double restore_s) {
+  const Parts parts = parts_of(wanted.rule, wanted.for_processors);
+  const double unavoidable_s = wanted.rule == TuningRule::paper ? 0 : restore_s;
   Tuning tuning;
   tuning.restore_s = restore_s;
-  tuning.critical_path_s = critical_path_s.value_or(
-      rule == TuningRule::paper ? kPapersPathOfBound * bound_s : kPathOfBound * (bound_s - tuning.restore_s));
-  tuning.period_s = period_s.value_or(kPeriodOfPath * tuning.critical_path_s);
-  if (!period_s && tuning.period_s < kLeastPeriod_s) {
+  tuning.critical_path_s = wanted.critical_path_s.value_or(parts.path * (bound_s - unavoidable_s));
+  tuning.period_s = wanted.period_s.value_or(parts.period * tuning.critical_path_s);
+  if (!wanted.period_s && tuning.period_s < kLeastPeriod_s) {
     return Error{fmt::format("a bound of {:g} s cannot be kept here; the shortest that can is {:.3g} s", bound_s,
-                             bound_for_period_s(rule, kLeastPeriod_s, tuning.restore_s)),
+                             kLeastPeriod_s / parts.period / parts.path + unavoidable_s),
                  Status::usage};
   }
   return tuning;

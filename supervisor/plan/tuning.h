@@ -18,9 +18,14 @@ struct Tuning {
   double period_s = 0;
   double restore_s = 0;  // to make an empty stub ready: the part of a restore that does not depend on the program
 };
-// Derives C and T, unless they are given. `restore_s`: as in Tuning (measure_spawn_s()). If the bound cannot be kept,
-// fails with Status::usage and says which one can.
-Result<Tuning> tune(TuningRule rule, double bound_s, std::optional<double> critical_path_s,
-                    std::optional<double> period_s, double restore_s);
+struct TuningRequest {
+  TuningRule rule = TuningRule::promise;
+  bool for_processors = false;  // the policy promises the time on a number of processors, not only the longest path
+  std::optional<double> critical_path_s = std::nullopt;  // given, not derived
+  std::optional<double> period_s = std::nullopt;
+};
+// `restore_s`: as in Tuning (measure_spawn_s()). If the bound cannot be kept, fails with Status::usage and says which
+// one can.
+Result<Tuning> tune(const TuningRequest& wanted, double bound_s, double restore_s);
 
 }  // namespace redrive

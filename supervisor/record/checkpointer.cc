@@ -188,7 +188,7 @@ void Checkpointer::hand_over(Unit& unit, ImageJob job) {
 }
 
 void Checkpointer::add_image(Unit& unit, ImageJob job, bool copied) {
-  unit.period_ns = intervals_.period_ns(job.bytes() + (copied ? private_bytes(unit.processes.front()->pid) : 0));
+  intervals_.note_image(unit, job.state, job.bytes() + (copied ? private_bytes(unit.processes.front()->pid) : 0));
   if (!unit.checkpoint_wanted.exchange(false)) align(unit);
   hand_over(unit, std::move(job));
 }
@@ -212,7 +212,7 @@ void Checkpointer::store_now(Unit& unit, Thread& trigger, const user_regs_struct
   }
   if (regs) job->state.threads.front().regs = *regs;
   job->interval = unit.interval;
-  unit.period_ns = intervals_.period_ns(job->bytes());
+  intervals_.note_image(unit, job->state, job->bytes());
   hand_over(unit, std::move(*job));
   unit.interval_record.pause_ns = static_cast<uint64_t>((tracer_.now() - stopped_at).count());
   writer_.add(unit.interval_record);

@@ -36,6 +36,14 @@ void Intervals::begin(Unit& unit, CheckpointKind kind, Process& process, uint64_
   messages_.begin_interval(unit.id, unit.ended_ns);
 }
 
+void Intervals::note_image(Unit& unit, const UnitState& state, uint64_t memory_bytes) {
+  unit.period_ns = period_ns(memory_bytes);
+  size_t mappings = 0;
+  for (const auto& process : state.processes) mappings += process.mappings.size();
+  const double start_s = limits_.spawn_s + restore_s(memory_bytes) + kMapping_s * static_cast<double>(mappings);
+  messages_.note_restore(unit.id, static_cast<uint64_t>(start_s * 1e9));
+}
+
 uint64_t Intervals::period_ns(uint64_t memory_bytes) const {
   const uint64_t whole = limits_.checkpoint_period_ns;
   const double left_s = limits_.restore_budget_s - restore_s(memory_bytes);

@@ -2,6 +2,7 @@
 // No series and no call extends from one interval into the next.
 #pragma once
 
+#include "checkpoint/unit_state.h"
 #include "logstore/trace.h"
 #include "supervisor/record/messages.h"
 #include "supervisor/record/recorder_limits.h"
@@ -20,9 +21,8 @@ class Intervals {
   // The thread is about to end its unit's interval together with its program, if the kernel lets it. What others'
   // calls may still write is left out: it could be there already.
   void note_end_state(const Thread& thread, const user_regs_struct& regs) const;
-  // The period of an interval that begins with this much memory: restoring the memory and executing the interval must
-  // fit into the bound. Where they cannot, closer checkpoints would only cost; so would any closer than a quarter of T.
-  uint64_t period_ns(uint64_t memory_bytes) const;
+  // The unit's interval, which has just begun, starts from this state, whose pages are so many bytes.
+  void note_image(Unit& unit, const UnitState& state, uint64_t memory_bytes);
   // When the unit is asked for a checkpoint: early enough before T that it comes to a call, or is stopped where it is,
   // within T.
   uint64_t checkpoint_at_ns(const Unit& unit) const;
@@ -30,6 +30,10 @@ class Intervals {
   uint64_t stop_at_ns(const Unit& unit) const;
 
  private:
+  // The period of an interval that begins with this much memory: restoring the memory and executing the interval must
+  // fit into the bound. Where they cannot, closer checkpoints would only cost; so would any closer than a quarter of T.
+  uint64_t period_ns(uint64_t memory_bytes) const;
+
   Tracer& tracer_;
   TraceWriter& writer_;
   const RecorderLimits& limits_;

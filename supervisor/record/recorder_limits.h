@@ -12,6 +12,7 @@ namespace redrive {
 struct RecorderLimits {
   uint64_t checkpoint_period_ns = 0;     // T, CPU time; 0: no image checkpoints
   double restore_budget_s = 0;           // the bound, if T follows from it: units with much memory get less than T
+  double spawn_s = 0;                    // a replay takes to make an empty process ready
   size_t copies = 8;                     // checkpoint copies alive at once
   bool virtual_checkpoints = false;      // every T, only the place is noted, for `prepare` to make an image there
   bool independent_checkpoints = false;  // units do not take theirs together

@@ -69,7 +69,7 @@ DR_PROGRAMS = {
 DR_TECHNIQUES = {"D": (("--policy", "all"), ()), "R": (("--policy", "none"), ("--once",)), "S": (("--policy", "none"), ("--once", "--total-order"))}
 
 CLOCKS = {"real": "elapsed_s", "cpu": "run_s"}  # and what T is a share of
-PATH_POLICIES = ("critical-path", "fewest-bytes")  # both promise C; the second is the default
+PATH_POLICIES = ("critical-path", "fewest-bytes")  # both promise C
 FEW, MANY = 4, 16           # processes: where replays are measured; of figures that the papers have of 16
 MANY_OF_ROUTER = 8          # ... and of router
 PERIODS = (0.05, 0.10, 0.15, 0.20)

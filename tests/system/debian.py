@@ -130,7 +130,7 @@ apt-get remove -y -qq redrive > /dev/null
 def try_package(ctx, release, directory):
     package, = (ROOT / directory).glob("redrive_*.deb")
     outcome = in_debian(ctx, release, "bare", PACKAGE, package.relative_to(ROOT))
-    for said in ("0 divergences, 0 not verified", "bash: replay\n", "seq", "zsh: _redrive\n", "\nreplay\t", "fewest-bytes"):
+    for said in ("0 divergences, 0 not verified", "bash: replay\n", "seq", "zsh: _redrive\n", "\nreplay\t", "deadline"):
         ctx.expect(said in outcome.stdout, outcome, f"does not say '{said}'")
 
 

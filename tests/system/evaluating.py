@@ -99,7 +99,7 @@ def sweeps(ctx):
     if len(csv) != 2 or len(csv[0].split(",")) != len(csv[1].split(",")):
         raise Failure(f"CSV: {csv}")
     text = ctx.expect_status(ctx.redrive("evaluate", ctx.trace), 0)
-    ctx.expect("recorded with fewest-bytes" in text.stdout, text, "does not say what was recorded")
+    ctx.expect("recorded with deadline" in text.stdout, text, "does not say what was recorded")
 
 
 @test("evaluate/optimal", timeout_s=300)

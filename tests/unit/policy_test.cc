@@ -35,8 +35,9 @@ TEST_CASE("every listed policy can be made by its name") {
     CHECK_FALSE(std::string(policy.summary).empty());
     CHECK(make_policy(policy.name, {kC, kT}));
   }
-  CHECK_EQ(names, std::set<std::string>{"critical-path", "fewest-bytes", "critical-path-multiplicity", "makespan",
-                                        "replay-set", "domino", "mrt", "mrt-waits", "ros", "ros-nt", "all", "none"});
+  CHECK_EQ(names,
+           std::set<std::string>{"deadline", "critical-path", "fewest-bytes", "critical-path-multiplicity", "makespan",
+                                 "replay-set", "domino", "mrt", "mrt-waits", "ros", "ros-nt", "all", "none"});
   CHECK_EQ(std::string(policies().front().name), kDefaultPolicy);
 }
 
@@ -44,10 +45,11 @@ TEST_CASE("an unknown policy is a usage error that names the known ones") {
   const auto made = make_policy("best", {kC, kT});
   REQUIRE_FALSE(made);
   CHECK(made.error().status == Status::usage);
-  CHECK_EQ(made.error().message,
-           "unknown policy 'best' (choose from fewest-bytes, critical-path, critical-path-multiplicity, makespan, "
-           "replay-set, domino, "
-           "mrt, mrt-waits, ros, ros-nt, all, none)");
+  CHECK_EQ(
+      made.error().message,
+      "unknown policy 'best' (choose from deadline, fewest-bytes, critical-path, critical-path-multiplicity, makespan, "
+      "replay-set, domino, "
+      "mrt, mrt-waits, ros, ros-nt, all, none)");
 }
 
 TEST_CASE("join is associative, commutative and idempotent") {
@@ -350,9 +352,9 @@ TEST_CASE("mrt: rule 2 settles when all units are two checkpoints on") {
   }
 }
 
-// In their first intervals, unit 1 sends to unit 2, and unit 2 to unit 3. In its second interval, unit 1 hears that unit
-// 2 has begun its second, and perhaps the same of unit 3. If it does not, then as far as unit 1 knows, unit 3 still
-// needs the first interval of unit 2, and with it that of unit 1.
+// In their first intervals, unit 1 sends to unit 2, and unit 2 to unit 3. In its second interval, unit 1 hears that
+// unit 2 has begun its second, and perhaps the same of unit 3. If it does not, then as far as unit 1 knows, unit 3
+// still needs the first interval of unit 2, and with it that of unit 1.
 TEST_CASE("ros: keeps what is needed by a unit that the sender does not know to be in its next interval") {
   for (const bool three_told : {false, true}) {
     CAPTURE(three_told);
@@ -404,6 +406,105 @@ TEST_CASE("mrt: nothing is kept for units that end before the next checkpoint bu
   REQUIRE_EQ(settled.size(), 1);
   CHECK_EQ(settled[0].ticket, asked.ticket);
   CHECK_FALSE(settled[0].keep);
+}
+
+namespace {
+
+// C, T, and one core.
+std::unique_ptr<Policy> deadline(uint64_t limit_ns, uint64_t period_ns) {
+  PolicyParameters parameters{limit_ns, period_ns};
+  parameters.cores = 1;
+  return make("deadline", parameters);
+}
+
+std::set<uint64_t> kept(Policy& policy) {
+  std::set<uint64_t> tickets;
+  for (const auto& settled : policy.on_settle()) {
+    if (settled.keep) tickets.insert(settled.ticket);
+  }
+  return tickets;
+}
+
+}  // namespace
+
+TEST_CASE("deadline: when an interval ends, what it received is kept if its replay would take longer than C") {
+  for (const uint64_t limit_ns : {180, 179}) {
+    const auto policy = deadline(limit_ns, 100);
+    for (uint32_t unit : {1, 2}) policy->on_checkpoint(unit);
+    const Tag message = policy->on_send(1, 90, 10);
+    const auto decision = policy->on_receive(2, 50, message, 10);
+    CHECK_EQ(decision.keep, Keep::later);
+    policy->on_checkpoint(2, 90);
+    CHECK_EQ(kept(*policy).contains(decision.ticket), limit_ns < 180);
+  }
+}
+
+TEST_CASE("deadline: restores count") {
+  for (const uint64_t restore_ns : {0, 1}) {
+    const auto policy = deadline(180, 100);
+    for (uint32_t unit : {1, 2}) policy->on_checkpoint(unit);
+    policy->on_restore_known(1, restore_ns);
+    const auto decision = policy->on_receive(2, 50, policy->on_send(1, 90, 10), 10);
+    policy->on_checkpoint(2, 90);
+    CHECK_EQ(kept(*policy).contains(decision.ticket), restore_ns > 0);
+  }
+}
+
+TEST_CASE("deadline: of a chain, the smaller message is kept, although the interval that received it ended before") {
+  for (const bool is_first_smaller : {true, false}) {
+    const auto policy = deadline(170, 100);
+    for (uint32_t unit : {1, 2, 3}) policy->on_checkpoint(unit);
+    const auto first = policy->on_receive(2, 1, policy->on_send(1, 80, 1), is_first_smaller ? 1 : 1000);
+    policy->on_checkpoint(1, 80);
+    const auto second = policy->on_receive(3, 1, policy->on_send(2, 80, 1), is_first_smaller ? 1000 : 1);
+    policy->on_checkpoint(2, 80);
+    CHECK(kept(*policy).empty());
+    policy->on_checkpoint(3, 80);
+    CHECK_EQ(kept(*policy), std::set{is_first_smaller ? first.ticket : second.ticket});
+  }
+}
+
+TEST_CASE("deadline: what fits in any case is dropped at once, but not across a line") {
+  const auto policy = deadline(400, 100);
+  for (uint32_t unit : {1, 2}) policy->on_checkpoint(unit);
+  CHECK_EQ(policy->on_receive(2, 50, policy->on_send(1, 50, 10), 10).keep, Keep::drop);
+  const Tag message = policy->on_send(1, 80, 10);
+  policy->on_checkpoint(1, 100);  // draws a line
+  policy->on_checkpoint(2, 60);
+  CHECK_EQ(policy->on_receive(2, 10, message, 10).keep, Keep::later);
+}
+
+TEST_CASE("deadline: a line is drawn before the replay of what happened since the last one becomes longer than C") {
+  const auto policy = deadline(200, 100);
+  for (uint32_t unit : {1, 2, 3, 4}) policy->on_checkpoint(unit);
+  for (uint32_t unit : {1, 2, 3}) {
+    policy->on_receive(unit + 1, 45, policy->on_send(unit, 45, 10), 10);
+    CHECK_FALSE(policy->wants_checkpoint(unit, 45));
+  }
+  CHECK(policy->wants_checkpoint(4, 45));
+  CHECK(policy->wants_checkpoint(1, 46));
+}
+
+TEST_CASE("deadline: every receive is settled once, and nothing waits when all units have ended") {
+  const auto policy = deadline(150, 100);
+  std::set<uint64_t> waiting;
+  for (uint32_t unit : {1, 2, 3}) policy->on_checkpoint(unit);
+  const auto settle = [&] {
+    for (const auto& settled : policy->on_settle()) CHECK_EQ(waiting.erase(settled.ticket), 1);
+  };
+  for (uint64_t round = 1; round <= 1000; ++round) {
+    for (uint32_t unit : {1, 2, 3}) {
+      const uint32_t next = unit % 3 + 1;
+      const auto decision = policy->on_receive(next, round % 7 * 10 + 10, policy->on_send(unit, round % 7 * 10, 8), 8);
+      if (decision.keep == Keep::later) waiting.insert(decision.ticket);
+      if (round % 7 == 6) policy->on_checkpoint(next, 80);
+      settle();
+    }
+    CHECK_LT(waiting.size(), 100);
+  }
+  for (uint32_t unit : {1, 2, 3}) policy->on_end(unit, 80);
+  settle();
+  CHECK(waiting.empty());
 }
 
 TEST_CASE("fewest-bytes: a line is drawn near T, where little is in flight, and units take their checkpoints there") {

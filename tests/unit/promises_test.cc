@@ -145,13 +145,15 @@ uint64_t schedule_ns(const World& world, const EventGraph& events, const Replay&
   }
 }
 
-Complaint check_makespan(const World& world) {
-  if (auto wrong = check_bound(world)) return wrong;
+// What the replay of an interval may take.
+using LimitNs = std::function<uint64_t(const World&, const World::Interval&)>;
+
+Complaint check_schedules(const World& world, const LimitNs& limit_of) {
   std::mt19937_64 random(world.events.size());
   const EventGraph events(world);
   const uint64_t cores = world.limits.cores;
   return check_replays(world, [&](const Replay& replay, EventGraph::RunId run) -> Complaint {
-    const uint64_t limit_ns = world.limits.critical_path_ns + world.units.at(run.first)[run.second].late_ns();
+    const uint64_t limit_ns = limit_of(world, world.units.at(run.first)[run.second]);
     if (replay.work_ns + replay.path_ns * (cores - 1) > limit_ns * cores) {
       return at(run.first, run.second, "Graham's bound exceeds C");
     }
@@ -159,6 +161,19 @@ Complaint check_makespan(const World& world) {
     if (schedule > limit_ns) return at(run.first, run.second, "a schedule takes " + std::to_string(schedule));
     if (schedule < replay.path_ns) return at(run.first, run.second, "a schedule is shorter than the critical path");
     return std::nullopt;
+  });
+}
+
+Complaint check_makespan(const World& world) {
+  if (auto wrong = check_bound(world)) return wrong;
+  return check_schedules(world, [](const World& all, const World::Interval& interval) {
+    return all.limits.critical_path_ns + interval.late_ns();
+  });
+}
+
+Complaint check_deadline(const World& world) {
+  return check_schedules(world, [](const World& all, const World::Interval& interval) {
+    return all.limits.critical_path_ns + interval.late_ns();
   });
 }
 
@@ -318,6 +333,7 @@ const std::vector<Promise> kPromises{
     {"critical-path", check_bound},
     {"fewest-bytes", check_bound},
     {"critical-path-multiplicity", check_multiplicity},
+    {"deadline", check_deadline},
     {"makespan", check_makespan},
     {"replay-set", check_set_bound},
     {"domino", check_domino},
@@ -349,6 +365,7 @@ enum class Bug {
   never_resets,   // the policy is not told of checkpoints
   untold_skips,   // ... of skipped ones
   never_asks,     // for an early checkpoint
+  early_ends,     // the policy is told that intervals end at half of their time
 };
 
 class Buggy : public Policy {
@@ -365,7 +382,7 @@ class Buggy : public Policy {
 
   void on_checkpoint(uint32_t unit, uint64_t ended_ns) override {
     const uint32_t count = intervals_[unit]++;
-    if (bug_ != Bug::never_resets || count == 0) policy_->on_checkpoint(unit, ended_ns);
+    if (bug_ != Bug::never_resets || count == 0) policy_->on_checkpoint(unit, told_ns(ended_ns));
   }
   void on_skipped(uint32_t unit, uint64_t until_ns) override {
     if (bug_ != Bug::untold_skips) policy_->on_skipped(unit, until_ns);
@@ -391,7 +408,7 @@ class Buggy : public Policy {
     return bug_ == Bug::never_asks ? UINT64_MAX : policy_->checkpoint_by_ns(unit);
   }
   void on_kept(uint32_t unit, const Tag& tag) override { policy_->on_kept(unit, tag); }
-  void on_end(uint32_t unit, uint64_t at_ns) override { policy_->on_end(unit, at_ns); }
+  void on_end(uint32_t unit, uint64_t at_ns) override { policy_->on_end(unit, told_ns(at_ns)); }
   std::vector<Settled> on_settle() override {
     auto settled = policy_->on_settle();
     if (bug_ == Bug::settles_drop) {
@@ -401,6 +418,8 @@ class Buggy : public Policy {
   }
 
  private:
+  uint64_t told_ns(uint64_t ended_ns) const { return bug_ == Bug::early_ends ? ended_ns / 2 : ended_ns; }
+
   const Bug bug_;
   std::unique_ptr<Policy> policy_;
   std::map<uint32_t, uint32_t> intervals_;
@@ -586,6 +605,7 @@ TEST_CASE("promises: the checkers find planted bugs") {
       {"critical-path", {Bug::drops_some, Bug::forgets_chain, Bug::wider_limits, Bug::untold_skips}},
       {"fewest-bytes", {Bug::drops_some, Bug::forgets_chain, Bug::wider_limits, Bug::untold_skips, Bug::never_asks}},
       {"critical-path-multiplicity", {Bug::drops_some, Bug::forgets_chain, Bug::wider_limits, Bug::untold_skips}},
+      {"deadline", {Bug::settles_drop, Bug::forgets_chain, Bug::wider_limits, Bug::early_ends}},
       {"makespan", {Bug::drops_some, Bug::forgets_chain, Bug::wider_limits, Bug::untold_skips}},
       {"replay-set", {Bug::drops_some, Bug::forgets_chain, Bug::wider_limits}},
       {"domino", {Bug::drops_some, Bug::forgets_chain, Bug::never_resets}},
