@@ -86,32 +86,34 @@ class GroupMember {
     if (pid_ > 0) wait_for(pid_, status);
   }
 
-  // Returns the process that has sent it the signal since it was last asked; 0 if none has, or if it was stopped with
-  // the group.
-  pid_t sender_of(int signal) {
+  // Whether this process (0: the kernel) has sent the signal to the group since it was last asked. If there is no
+  // answer: whether it is the kernel, because nearly all that it sends goes to the group.
+  bool was_sent(int signal, pid_t sender) {
+    const bool unless_answered = sender == 0;
     const Question question{++asked_, signal};
-    if (send(ours_.get(), &question, sizeof question, MSG_NOSIGNAL) != sizeof question) return 0;
+    if (send(ours_.get(), &question, sizeof question, MSG_NOSIGNAL) != sizeof question) return unless_answered;
     const auto end = Clock::now() + kPatience;
     for (auto left = kPatience; left.count() > 0;
          left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now())) {
       pollfd ready{ours_.get(), POLLIN, 0};
       if (poll(&ready, 1, static_cast<int>(left.count())) != 1) continue;
       Answer answer;
-      if (recv(ours_.get(), &answer, sizeof answer, 0) != sizeof answer) return 0;
-      if (answer.number == asked_) return answer.sender;
+      if (recv(ours_.get(), &answer, sizeof answer, 0) != sizeof answer) break;
+      if (answer.number == asked_) return answer.sender == sender;
     }
-    return 0;
+    return unless_answered;
   }
 
  private:
   static constexpr std::chrono::milliseconds kPatience{100};
+  static constexpr pid_t kNobody = -1;
   struct Question {
     unsigned number = 0;
     int signal = 0;
   };
   struct Answer {
     unsigned number = 0;  // the question's
-    pid_t sender = 0;
+    pid_t sender = kNobody;
   };
 
   [[noreturn]] static void answer_all(int socket) {
@@ -122,7 +124,7 @@ class GroupMember {
       sigaddset(&one, question.signal);
       const timespec now{};
       siginfo_t info{};
-      Answer answer{question.number, 0};
+      Answer answer{question.number, kNobody};
       while (sigtimedwait(&one, &info, &now) == question.signal) answer.sender = info.si_pid;
       if (write(socket, &answer, sizeof answer) != sizeof answer) break;
     }
@@ -158,9 +160,7 @@ class SentSignals {
     while (!waiting_.empty() && waiting_.front().at <= Clock::now() - kSettled) {
       const Sent sent = waiting_.front();
       waiting_.pop_front();
-      const pid_t to_group = member_.sender_of(sent.signal);
-      const bool from_terminal = sent.sender == 0;  // to the whole group
-      if (from_terminal || to_group == sent.sender) {
+      if (member_.was_sent(sent.signal, sent.sender)) {
         // The kernel keeps one of each for a process that does not take them.
         std::erase_if(waiting_,
                       [&](const Sent& other) { return other.signal == sent.signal && other.sender == sent.sender; });
