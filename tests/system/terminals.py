@@ -60,7 +60,7 @@ class Terminal:
 
 def play(ctx, command, steps, name):
     """The screens at the steps that ask for one, and the status at the end. A step: a text to wait for (with !, until it is gone), and what is done then: keys that are typed,
-    a `look` at the screen, or a new size."""
+    a `look` at the screen, once it stays as it is (or only `settle`), or a new size."""
     screens = []
     status = ctx.work / "status"  # tmux does not always learn it
     with contextlib.closing(Terminal(ctx, ("sh", "-c", 'trap : INT QUIT; "$@"; echo $? > "$0".new; mv "$0".new "$0"', status, *command), name)) as terminal:
@@ -70,6 +70,8 @@ def play(ctx, command, steps, name):
             for action in actions:
                 if action == "look":
                     screens.append(terminal.settled())
+                elif action == "settle":
+                    terminal.settled()
                 elif isinstance(action, tuple):
                     terminal.tmux("resize-window", "-x", str(action[0]), "-y", str(action[1]))
                 elif action.startswith("key:"):
@@ -140,7 +142,7 @@ def multiplexer(ctx):
     inner = f"redrive-inner-{os.getpid()}"
     try:
         check_same(ctx, ("tmux", "-L", inner, "-f", "/dev/null", "new-session", "sh"), (
-            ("#", "stty size; echo in$((1))ner\n"), ("\nin1ner", (70, 20), "stty size\n"), ("19 70", "key:C-b", "%"), ("│", "echo sec$((1))nd\n"),
+            ("#", "stty size; echo in$((1))ner\n"), ("\nin1ner", (70, 20), "settle", "stty size\n"), ("19 70", "key:C-b", "%"), ("│", "echo sec$((1))nd\n"),
             ("sec1nd", "exit\n"), ("!│", "exit\n")))
     finally:
         subprocess.run(["tmux", "-L", inner, "kill-server"], capture_output=True, timeout=ctx.timeout_s, check=False)
