@@ -8,7 +8,7 @@ namespace {
 
 constexpr int kEventLevel = 4;  // DESIGN.md
 constexpr size_t kOpenFiles = 256;  // make -j has thousands of units, a process has 1024 descriptors
-constexpr size_t kSpareRows = 8;
+constexpr size_t kSpareBlocks = 8;
 
 }  // namespace
 
@@ -25,22 +25,22 @@ UnsyncedFiles::Taken UnsyncedFiles::take() {
   return taken;
 }
 
-std::unique_ptr<RowWriter> SpareRows::take() {
+std::unique_ptr<EventBlockWriter> SpareBlocks::take() {
   const Lock lock(mutex_);
-  if (spare_.empty()) return std::make_unique<RowWriter>();
-  auto rows = std::move(spare_.back());
+  if (spare_.empty()) return std::make_unique<EventBlockWriter>();
+  auto block = std::move(spare_.back());
   spare_.pop_back();
-  return rows;
+  return block;
 }
 
-void SpareRows::give_back(std::unique_ptr<RowWriter> rows) {
-  rows->clear();
+void SpareBlocks::give_back(std::unique_ptr<EventBlockWriter> block) {
+  block->clear();
   const Lock lock(mutex_);
-  if (spare_.size() < kSpareRows) spare_.push_back(std::move(rows));
+  if (spare_.size() < kSpareBlocks) spare_.push_back(std::move(block));
 }
 
 BatchWriter::BatchWriter(Storage& storage, const TraceFiles& files, JournalWriter& journal, UnsyncedFiles& unsynced,
-                         SpareRows& spare)
+                         SpareBlocks& spare)
     : storage_(storage),
       files_(files),
       journal_(journal),
@@ -113,7 +113,7 @@ Result<void> BatchWriter::write_block(const Batch::Block& block) {
       events_.try_emplace(block.unit, storage_, files_.segment(block.unit), FileKind::events, block.unit).first->second;
   const uint64_t before = writer.written();
   const bool fresh = !writer.exists();
-  writer.add(RecordType::event_rows, block.events->block(), block.count, &compressor_);
+  writer.add(RecordType::timed_event_rows, block.events->block(), block.count, &compressor_);
   if (!writer.is_open()) open_.push_back(&writer);
   TRY(writer.write());
   bytes_ += writer.written() - before;
@@ -125,7 +125,7 @@ Result<void> BatchWriter::write_block(const Batch::Block& block) {
 // Making a file takes longer than it takes most programs of a shell script to make their events.
 void BatchWriter::add_short_unit(const Batch::Block& block) {
   new_short_units_.push_back({block.unit, short_units_.items(), block.count});
-  short_units_.add(RecordType::event_rows, block.events->block(), block.count, &compressor_);
+  short_units_.add(RecordType::timed_event_rows, block.events->block(), block.count, &compressor_);
 }
 
 Result<void> BatchWriter::write_short_units() {

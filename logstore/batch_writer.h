@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "logstore/event_block.h"
 #include "logstore/journal.h"
 #include "logstore/payload_file.h"
 #include "logstore/record_file.h"
-#include "logstore/rows.h"
 #include "logstore/trace_files.h"
 
 namespace redrive {
@@ -37,22 +37,22 @@ class UnsyncedFiles {
   std::vector<PayloadsPublished> payloads_ GUARDED_BY(mutex_);
 };
 
-// Used writers of rows, whose memory then need not be cleared and mapped again. Thread-safe.
-class SpareRows {
+// Used writers of blocks, whose memory then need not be cleared and mapped again. Thread-safe.
+class SpareBlocks {
  public:
-  std::unique_ptr<RowWriter> take();
-  void give_back(std::unique_ptr<RowWriter> rows);
+  std::unique_ptr<EventBlockWriter> take();
+  void give_back(std::unique_ptr<EventBlockWriter> block);
 
  private:
   Mutex mutex_;
-  std::vector<std::unique_ptr<RowWriter>> spare_ GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<EventBlockWriter>> spare_ GUARDED_BY(mutex_);
 };
 
 // The events of each unit since the previous batch.
 struct Batch {
   struct Block {
     UnitId unit = 0;
-    std::unique_ptr<RowWriter> events;
+    std::unique_ptr<EventBlockWriter> events;
     uint32_t count = 0;
     bool last = false;  // the unit has ended
   };
@@ -72,11 +72,11 @@ struct Batch {
   bool empty() const { return blocks.empty() && ended.empty() && payloads.empty() && unsynced.empty(); }
 };
 
-// For one thread. The journal, the spare writers of rows and the unsynced files are shared with others.
+// For one thread. The journal, the spare writers of blocks and the unsynced files are shared with others.
 class BatchWriter {
  public:
   BatchWriter(Storage& storage, const TraceFiles& files, JournalWriter& journal, UnsyncedFiles& unsynced,
-              SpareRows& spare);
+              SpareBlocks& spare);
 
   Result<void> write(Batch& batch);
   // Returns the files of events, in the order of their units. Nothing can be written after this.
@@ -96,7 +96,7 @@ class BatchWriter {
   const TraceFiles& files_;
   JournalWriter& journal_;
   UnsyncedFiles& unsynced_;
-  SpareRows& spare_;
+  SpareBlocks& spare_;
   Compressor compressor_;
   std::unordered_map<UnitId, RecordWriter> events_;  // of units that have not ended
   std::vector<RecordWriter*> open_;                  // those of them with open files

@@ -90,7 +90,7 @@ class Tally {
     TRY(trace.for_each_event(unit, 0, trace.event_count(unit), [&](EventIndex index, const Event& event) {
       while (current + 1 < intervals.size() && intervals[current + 1].first_event <= index) ++current;
       add(event, counts[current]);
-      if (event.receive) list({unit, index}, current, *event.receive);
+      if (event.receive) list({unit, index}, current, *event.receive, wall_clock(trace).at(event.time));
       if (rows_.size() >= kValuesAtOnce) added = insert_rows();
       return static_cast<bool>(added);
     }));
@@ -101,7 +101,7 @@ class Tally {
   Channels& channels() { return channels_; }
 
  private:
-  static constexpr int kColumns = 14;
+  static constexpr int kColumns = 16;
   static constexpr size_t kValuesAtOnce = 1024 * kColumns;
 
   Tally(RowsInserter insert, const Departures& departures) : insert_(std::move(insert)), departures_(departures) {}
@@ -121,12 +121,14 @@ class Tally {
       for (const auto& write : event.writes) counts.input_bytes += write.data.size();
     }
   }
-  void list(EventRef receiver, size_t interval, const Receive& receive) {
+  void list(EventRef receiver, size_t interval, const Receive& receive, const std::optional<WallTime>& time) {
+    std::optional<uint64_t> unix_ns, error_ns;
+    if (time) unix_ns = static_cast<uint64_t>(time->unix_ns), error_ns = time->error_ns;
     for (size_t i = 0; i < receive.parts.size(); ++i) {
       const MessagePart& part = receive.parts[i];
       rows_.insert(rows_.end(), {receiver.unit, receiver.event, i, interval, part.sender.unit, part.sender.event,
                                  part.offset, part.length, part.hash, receive.logged, receive.arrival, receive.channel,
-                                 receive.at_ns, departures_.send_ns(part.sender)});
+                                 receive.at_ns, departures_.send_ns(part.sender), unix_ns, error_ns});
     }
   }
   Result<void> insert_rows() {
@@ -162,9 +164,14 @@ Result<void> fill_settings(Database& database, const Trace& trace) {
   return insert("skipped_checkpoints", trace.end().skipped_checkpoints);
 }
 
+std::optional<int64_t> unix_ns(const Trace& trace, uint64_t monotonic_ns) {
+  const auto time = wall_clock(trace).at(monotonic_ns);
+  return time ? std::optional(time->unix_ns) : std::nullopt;
+}
+
 Result<void> fill_units(Database& database, const Trace& trace, const Departures& departures, Tally& tally) {
   ASSIGN_OR_RETURN(auto units, Inserter::prepare(database, "units", 10));
-  ASSIGN_OR_RETURN(auto intervals, Inserter::prepare(database, "intervals", 17));
+  ASSIGN_OR_RETURN(auto intervals, Inserter::prepare(database, "intervals", 19));
   for (const auto& unit : trace.units()) {
     const auto& list = trace.intervals(unit.unit);
     ASSIGN_OR_RETURN(const auto counts, tally.count(trace, unit.unit));
@@ -180,7 +187,8 @@ Result<void> fill_units(Database& database, const Trace& trace, const Departures
       if (end) cpu_s = static_cast<double>(end->cpu_ns) / 1e9;
       TRY(intervals(i.unit, i.interval, name(i.kind), i.has_image, i.pid, i.command, i.first_event, c.events, c.repeats,
                     cpu_s, i.pause_ns, c.messages, c.logged_messages, c.message_bytes, c.logged_bytes, c.input_bytes,
-                    end ? end->clock_error_ns : 0));
+                    end ? end->clock_error_ns : 0, unix_ns(trace, i.began_ns),
+                    unix_ns(trace, end ? end->ended_ns : 0)));
     }
   }
   return {};

@@ -374,6 +374,7 @@ void Event::clear() {
   child_unit = 0;
   child_thread = 0;
   fatal = false;
+  time = {};
 }
 
 void encode(const Event& event, RowWriter& out) {

@@ -158,6 +158,16 @@ struct RegisterFile {
   bool operator==(const RegisterFile&) const = default;
 };
 
+// When an event happened, on the recording host's CLOCK_MONOTONIC: not before `from_ns`, and not after `to_ns`. All are 0
+// if this is not known, as in traces up to format 10. A call's time is when its result had come; of a send that was
+// served in process, when it began. A series has the time of its first call.
+struct EventTime {
+  uint64_t from_ns = 0, to_ns = 0;
+  uint64_t at_ns = 0;  // the best guess, when it is read; not stored
+  bool known() const { return to_ns > 0; }
+  bool operator==(const EventTime&) const = default;
+};
+
 // The largest number of calls in a cycle.
 inline constexpr uint32_t kLongestCycle = 8;
 
@@ -185,6 +195,7 @@ struct Event {
   // ... what calls of other threads that were still in progress may have written into the memory that it got.
   std::vector<MemoryWrite> child_writes;
   bool fatal = false;  // signal: it ended the process; syscall: the process ended in it or by it
+  EventTime time;      // encoded apart from the rest (event_times.h)
 
   // Makes it a new event that reuses the same memory.
   void clear();

@@ -4,10 +4,32 @@
 
 namespace redrive {
 
+// ---- Writing
+
+void EventBlockWriter::add(const Event& event) {
+  encode(event, rows_);
+  times_.add(event.time);
+}
+
+Bytes EventBlockWriter::block() const {
+  Encoder out;
+  out.bytes(times_.block());
+  const Bytes rows = rows_.block();
+  out.raw(rows.data(), rows.size());
+  return out.take();
+}
+
+void EventBlockWriter::clear() {
+  rows_.clear();
+  times_.clear();
+}
+
+// ---- Reading
+
 bool EventBlock::open(const RecordHeader& record, std::span<const uint8_t> payload) {
   items_ = 0;
-  if (record.type != RecordType::event_rows && record.type != RecordType::events) return false;
-  rows_ = record.type == RecordType::event_rows;
+  type_ = record.type;
+  if (!has_times() && type_ != RecordType::event_rows && type_ != RecordType::events) return false;
   payload_.assign(payload.begin(), payload.end());
   first_ = record.first_item;
   items_ = record.items;
@@ -17,18 +39,18 @@ bool EventBlock::open(const RecordHeader& record, std::span<const uint8_t> paylo
 
 void EventBlock::rewind() {
   next_ = first_;
-  if (rows_) {
-    reader_.read(payload_);
-  } else {
-    decoder_ = Decoder(payload_);
-  }
+  decoder_ = Decoder(payload_);
+  times_ = TimesReader(has_times() ? decoder_.bytes() : std::span<const uint8_t>());
+  if (has_rows()) rows_.read(decoder_.take(decoder_.left()));
 }
 
 bool EventBlock::next(Event& event) {
   CHECK(!at_end());
-  if (!(rows_ ? decode(reader_, event) : decode(decoder_, event))) return false;
+  if (!(has_rows() ? decode(rows_, event) : decode(decoder_, event))) return false;
+  event.time = has_times() ? times_.next() : EventTime{};
+  if (!times_.ok() || !decoder_.ok()) return false;
   ++next_;
-  return !at_end() || (rows_ ? reader_.at_end() : decoder_.at_end());
+  return !at_end() || (decoder_.at_end() && (!has_rows() || rows_.at_end()) && (!has_times() || times_.at_end()));
 }
 
 }  // namespace redrive

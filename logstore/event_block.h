@@ -1,11 +1,25 @@
-// The events of one record, read from its first one on.
+// The events of one record: written, and read from its first one on.
 #pragma once
 
 #include "logstore/event.h"
+#include "logstore/event_times.h"
 #include "logstore/record_file.h"
 #include "logstore/rows.h"
 
 namespace redrive {
+
+// Makes the payload of a record of type RecordType::timed_event_rows.
+class EventBlockWriter {
+ public:
+  void add(const Event& event);
+  size_t size() const { return rows_.size() + times_.size(); }  // in bytes, roughly
+  Bytes block() const;
+  void clear();  // begins another block
+
+ private:
+  RowWriter rows_;
+  TimesWriter times_;
+};
 
 class EventBlock {
  public:
@@ -22,9 +36,13 @@ class EventBlock {
   bool next(Event& event);
 
  private:
+  bool has_rows() const { return type_ != RecordType::events; }
+  bool has_times() const { return type_ == RecordType::timed_event_rows; }
+
   Bytes payload_;
-  bool rows_ = false;
-  RowReader reader_;
+  RecordType type_ = RecordType::timed_event_rows;
+  RowReader rows_;
+  TimesReader times_;
   Decoder decoder_;  // of a record that does not hold rows
   uint64_t first_ = 0, next_ = 0;
   uint32_t items_ = 0;

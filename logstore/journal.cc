@@ -21,10 +21,12 @@ void fields(Direction& io, R& r) {
     io(r.unit, r.pid, r.parent, r.joined);
   } else if constexpr (std::is_same_v<T, IntervalRecord>) {
     io(r.unit, r.interval, r.kind, r.first_event, r.has_image, r.pid, r.command, r.pause_ns);
+    io.added(r.began_ns);
   } else if constexpr (std::is_same_v<T, IntervalEnd>) {
     io(r.unit, r.interval, r.cpu_ns, r.end_event);
     io.added(r.state);
     io.added(r.clock_error_ns);
+    io.added(r.ended_ns);
   } else if constexpr (std::is_same_v<T, ChannelRecord>) {
     io(r.channel, r.kind, r.name);
   } else if constexpr (std::is_same_v<T, Refusal>) {
@@ -46,6 +48,8 @@ void fields(Direction& io, R& r) {
     io(r.unit, r.size, r.items);
   } else if constexpr (std::is_same_v<T, ShortUnit>) {
     io(r.unit, r.first_item, r.events);
+  } else if constexpr (std::is_same_v<T, WallClockRecord>) {
+    io(r.unchanged_ns, r.since_ns, r.offset_ns, r.error_ns);
   } else {
     static_assert(std::is_same_v<T, Join>);
     io(r.unit, r.joined, r.event, r.pid, r.object);
@@ -68,7 +72,8 @@ constexpr RecordType kTypes[] = {RecordType::settings,
                                  RecordType::payloads_published,
                                  RecordType::short_unit,
                                  RecordType::join,
-                                 RecordType::image_written};
+                                 RecordType::image_written,
+                                 RecordType::wall_clock};
 static_assert(std::size(kTypes) == std::variant_size_v<JournalRecord>);
 
 template <size_t kIndex = 0>

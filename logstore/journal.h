@@ -58,7 +58,7 @@ struct JournalEnd {
 
 using JournalRecord = std::variant<Settings, UnitRecord, IntervalRecord, IntervalEnd, ChannelRecord, Refusal, Unsure,
                                    FileRecord, ImagePublished, JournalEnd, Interception, StoppingSite,
-                                   PayloadsPublished, ShortUnit, Join, ImageWritten>;
+                                   PayloadsPublished, ShortUnit, Join, ImageWritten, WallClockRecord>;
 
 RecordType type_of(const JournalRecord& record);
 Bytes encode(const JournalRecord& record);

@@ -41,17 +41,19 @@ Result<std::unique_ptr<EventBlock>> EventSegment::block_at(const RecordHeader& r
 }
 
 // False if the visitor wants no more events.
-Result<bool> EventSegment::visit_block(const RecordHeader& record, uint64_t& item, uint64_t last,
-                                       std::array<Event, 2>& events,
+Result<bool> EventSegment::visit_block(const RecordHeader& record, uint64_t& item, uint64_t last, Visited& visited,
                                        const std::function<bool(EventIndex, const Event&)>& visit) const {
   ASSIGN_OR_RETURN(std::unique_ptr<EventBlock> block, block_at(record, item));
   bool more = true;
   while (more && !block->at_end() && block->next_item() < last) {
     const uint64_t at = block->next_item();
-    Event& event = events[at % events.size()];
+    Event& event = visited.events[at % visited.events.size()];
     if (!block->next(event)) {
       return damage(file_.path(), record.offset, fmt::format("event {} cannot be decoded", at - first_item_));
     }
+    // One block does not know what was guessed for the one before it.
+    EventTime& time = event.time;
+    visited.latest_ns = time.at_ns = std::clamp(std::max(time.at_ns, visited.latest_ns), time.from_ns, time.to_ns);
     if (at >= item) more = visit(at - first_item_, event);
   }
   item = block->next_item();
@@ -63,11 +65,11 @@ Result<bool> EventSegment::visit_block(const RecordHeader& record, uint64_t& ite
 Result<void> EventSegment::for_each(EventIndex first, EventIndex last,
                                     const std::function<bool(EventIndex, const Event&)>& visit) const {
   const uint64_t end = first_item_ + std::min(last, readable_);
-  std::array<Event, 2> events;
+  Visited visited;
   for (uint64_t item = first_item_ + std::min(first, readable_); item < end;) {
     const RecordHeader* record = file_.find(item);
     CHECK(record != nullptr);
-    ASSIGN_OR_RETURN(const bool more, visit_block(*record, item, end, events, visit));
+    ASSIGN_OR_RETURN(const bool more, visit_block(*record, item, end, visited, visit));
     if (!more) return {};
   }
   const bool whole = !has_own_file() && readable_ == count_;
@@ -235,6 +237,8 @@ Result<void> Trace::State::take(const RecordHeader& at, const JournalRecord& rec
     stopping_sites.push_back(*r);
   } else if (const auto* r = std::get_if<Join>(&record)) {
     joins.push_back(*r);
+  } else if (const auto* r = std::get_if<WallClockRecord>(&record)) {
+    if (!wall_clock.add(*r)) return wrong("an impossible time of day");
   } else if (const auto* r = std::get_if<ImagePublished>(&record)) {
     images[{r->unit, r->interval}] = *r;
     last_image = *r;
@@ -517,6 +521,8 @@ Result<std::string> Trace::file_path(uint64_t file) const {
   state_->used_copies.add(record);
   return path;
 }
+
+const WallClock& wall_clock(const Trace& trace) { return trace.state().wall_clock; }
 
 Result<void> used_copies_are_good(const Trace& trace) { return trace.state().used_copies.outcome(); }
 

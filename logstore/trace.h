@@ -16,6 +16,7 @@
 #include "base/result.h"
 #include "logstore/event.h"
 #include "logstore/storage.h"
+#include "logstore/wall_clock.h"
 
 namespace redrive {
 
@@ -57,6 +58,7 @@ struct IntervalRecord {
   int32_t pid = 0;
   std::string command;    // basename of the program, arguments appended, at most 200 bytes
   uint64_t pause_ns = 0;  // how long the unit was stopped for it
+  uint64_t began_ns = 0;  // on CLOCK_MONOTONIC; 0: not known
 };
 
 // CPU time and counts of an interval that has ended.
@@ -67,6 +69,7 @@ struct IntervalEnd {
   EventIndex end_event = 0;     // one past its last event
   Bytes state = {};             // of a process that ends with it, for comparison in a replay; opaque here, or empty
   uint64_t clock_error_ns = 0;  // by how much the time of one of its sends and receives may be wrong; 0 also if unknown
+  uint64_t ended_ns = 0;        // on CLOCK_MONOTONIC; 0: not known
 };
 
 struct ChannelRecord {
@@ -165,6 +168,7 @@ class TraceWriter {
   void add(const Interception& interception);
   void add(const StoppingSite& site);
   void add(const Join& join);
+  void add(const WallClockRecord& clock);
   Result<void> write_behind();  // soon writes what is buffered now
   Result<void> flush();         // the same, and waits for it
 
@@ -265,6 +269,9 @@ class Trace {
   explicit Trace(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };
+
+// When the times of events and intervals were. Traces up to format 10 have no time of day: nothing is known then.
+const WallClock& wall_clock(const Trace& trace);
 
 // Waits until all copies whose paths Trace::file_path has returned are verified. Status::damaged if one is not good.
 Result<void> used_copies_are_good(const Trace& trace);

@@ -42,7 +42,11 @@ class EventSegment {
 
  private:
   Result<std::unique_ptr<EventBlock>> block_at(const RecordHeader& record, uint64_t item) const;
-  Result<bool> visit_block(const RecordHeader& record, uint64_t& item, uint64_t last, std::array<Event, 2>& events,
+  struct Visited {
+    std::array<Event, 2> events;
+    uint64_t latest_ns = 0;  // what was guessed for the last one's time
+  };
+  Result<bool> visit_block(const RecordHeader& record, uint64_t& item, uint64_t last, Visited& visited,
                            const std::function<bool(EventIndex, const Event&)>& visit) const;
 
   std::unique_ptr<RecordFile> own_file_;
@@ -103,6 +107,7 @@ struct Trace::State {
   std::vector<Interception> interceptions;
   std::vector<StoppingSite> stopping_sites;
   std::vector<Join> joins;
+  WallClock wall_clock;
   std::map<std::pair<UnitId, IntervalIndex>, ImagePublished> images;
   std::map<UnitId, PayloadsPublished> payloads_published;
   std::optional<ImagePublished> last_image;

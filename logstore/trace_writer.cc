@@ -17,7 +17,7 @@
 namespace redrive {
 
 struct TraceWriter::Segment {
-  std::unique_ptr<RowWriter> pending;  // exists if there are pending events
+  std::unique_ptr<EventBlockWriter> pending;  // exists if there are pending events
   uint32_t pending_events = 0;
   EventIndex events = 0;
 };
@@ -129,7 +129,7 @@ struct TraceWriter::State {
   Mutex error_mutex;
   std::optional<Error> first_error GUARDED_BY(error_mutex);
   UnsyncedFiles unsynced;
-  SpareRows spare;
+  SpareBlocks spare;
   BatchWriter writer;                         // used by the writing thread as long as that exists
   std::optional<WriteBehind<Batch>> batches;  // must be the last member: its thread uses the others
 };
@@ -192,7 +192,7 @@ EventIndex TraceWriter::append(Segment& segment, const Event& event) {
   if (state_->failed) return index;
   if (segment.pending_events == 0) segment.pending = state_->spare.take();
   const size_t before = segment.pending->size();
-  encode(event, *segment.pending);
+  segment.pending->add(event);
   segment.pending_events++;
   state_->pending_bytes += segment.pending->size() - before;
   if (state_->pending_bytes > kFlushSize) state_->hand_over();
@@ -222,6 +222,7 @@ void TraceWriter::add(const Unsure& unsure) { state_->note(unsure); }
 void TraceWriter::add(const Interception& interception) { state_->note(interception); }
 void TraceWriter::add(const StoppingSite& site) { state_->note(site); }
 void TraceWriter::add(const Join& join) { state_->note(join); }
+void TraceWriter::add(const WallClockRecord& clock) { state_->note(clock); }
 
 Result<void> TraceWriter::write_behind() {
   if (!state_->failed) state_->hand_over();

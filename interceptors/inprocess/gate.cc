@@ -333,7 +333,7 @@ extern "C" int64_t execute(const Registers* regs, Phase during, uint64_t asleep 
 extern "C" const uint8_t report[];
 
 constexpr uint64_t kHere = -100;                         // newfstatat(2): AT_FDCWD
-constexpr uint64_t kRawClock = 4;                        // clock_gettime(2): CLOCK_MONOTONIC_RAW
+constexpr uint64_t kMonotonicClock = 1, kRawClock = 4;   // clock_gettime(2): CLOCK_MONOTONIC, CLOCK_MONOTONIC_RAW
 constexpr uint64_t kGetFlags = 3, kNonBlocking = 04000;  // fcntl(2): F_GETFL, O_NONBLOCK
 constexpr uint16_t kRdtsc = 0x0b0f, kRdtscp = 0x0f66;    // the first bytes of what stands in for them (stand_in())
 constexpr uint64_t kRdtscSize = 2, kRdtscpSize = 3;
@@ -744,6 +744,26 @@ uint64_t take_stamp() {
   return stamp + 1;
 }
 
+uint64_t read_clock(uint64_t clock, Phase during) {
+  struct {
+    uint64_t s, ns;
+  } time;
+  Registers regs{};
+  regs.rax = kClockGettime, regs.rdi = clock, regs.rsi = reinterpret_cast<uint64_t>(&time);
+  execute(&regs, during);
+  return time.s * 1'000'000'000 + time.ns;
+}
+
+// Notes in the record when the call was made, if it is its turn, and then the stamp. `during`: whether the call can
+// still be left to a stop.
+void stamp(Slot& s, Record& record, Phase during) {
+  const bool notes =
+      ++s.unnoted >= __atomic_load_n(&reinterpret_cast<const Orders*>(kOrders)->notes_every, __ATOMIC_RELAXED);
+  if (notes) s.unnoted = 0;
+  record.time_ns = notes ? read_clock(kMonotonicClock, during) : 0;
+  record.stamp = take_stamp();
+}
+
 // The kernel and the supervisor see what was written before this before what is written after it.
 void barrier() { asm volatile("" : : : "memory"); }
 
@@ -806,7 +826,7 @@ bool serve_call(Slot& s) {
   asm volatile("rdgsbase %0" : "=r"(record->gs_base));
   if (call.send) {
     record->size = static_cast<uint32_t>(writer.next - reinterpret_cast<uint8_t*>(record));
-    record->stamp = take_stamp();
+    stamp(s, *record, Phase::before);
     barrier();
     s.pending = s.head + 1;
     barrier();
@@ -859,7 +879,7 @@ bool serve_call(Slot& s) {
   s.spin_site = s.site;
   const bool unsuccessful = call.test && result <= 0;
   if (unsuccessful && continues_series(s, *record)) return true;
-  if (!call.send) record->stamp = take_stamp();
+  if (!call.send) stamp(s, *record, Phase::after);
   const Record* const test = unsuccessful ? last_test(s) : nullptr;
   record->cycle = 1;
   record->back = test && test->thread == record->thread ? static_cast<uint32_t>(s.series) : 0;
@@ -876,13 +896,7 @@ bool serve_call(Slot& s) {
 bool serve_counter(Slot& s, uint64_t size) {
   if ((s.want_stop & kServeNothing) || kRingSize - s.head < sizeof(Record)) return false;
   auto& record = *reinterpret_cast<Record*>(kRing + s.head);
-  struct {
-    uint64_t s, ns;
-  } time;
-  Registers regs{};
-  regs.rax = kClockGettime, regs.rdi = kRawClock, regs.rsi = reinterpret_cast<uint64_t>(&time);
-  execute(&regs, Phase::before);
-  const uint64_t now = counter_at(at<Orders>(kOrders).counter, time.s * 1'000'000'000 + time.ns);
+  const uint64_t now = counter_at(at<Orders>(kOrders).counter, read_clock(kRawClock, Phase::before));
   record.size = sizeof record;
   record.repeat = 1;
   record.thread = s.thread;
@@ -896,7 +910,7 @@ bool serve_counter(Slot& s, uint64_t size) {
   record.before = record.after = 0;
   record.cycle = 1;
   record.back = 0;
-  record.stamp = take_stamp();
+  stamp(s, record, Phase::before);
   s.regs.rax = static_cast<uint32_t>(now);
   s.regs.rdx = now >> 32;
   if (size == kRdtscpSize) s.regs.rcx = 0;
@@ -970,7 +984,7 @@ extern "C" void answer_cpuid(CpuidRegisters* regs) {
   record->regs.rax = kCpuidNumber;
   record->regs.rdi = regs->rax;
   record->regs.rsi = regs->rcx;
-  record->stamp = take_stamp();
+  record->stamp = take_stamp();  // its caller's registers are not in the slot: it makes no calls
   regs->rax = answer->eax;
   regs->rbx = answer->ebx;
   regs->rcx = answer->ecx;

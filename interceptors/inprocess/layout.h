@@ -216,6 +216,7 @@ struct Slot {
   // a turn.
   uint64_t spin_site;
   uint32_t spins;
+  uint32_t unnoted;  // calls since the last one that has noted its time
 };
 
 // The code inside tracees and the supervisor change these bits at the same time, on two processors.
@@ -261,8 +262,9 @@ struct Record {
   uint64_t fs_base, gs_base;
   int64_t result;
   uint32_t before, after;
-  uint32_t cycle;  // if it stands for several calls: of how many records they are
-  uint32_t back;   // size of the previous record, if that is an unsuccessful test of the same thread
+  uint32_t cycle;    // if it stands for several calls: of how many records they are
+  uint32_t back;     // size of the previous record, if that is an unsuccessful test of the same thread
+  uint64_t time_ns;  // right before the stamp (CLOCK_MONOTONIC); 0: not noted
 };
 struct Piece {
   uint64_t address;
@@ -296,7 +298,7 @@ struct Expected {
   uint32_t regs_hash;
   uint16_t arguments;  // how many are compared
   uint16_t cycle;
-  uint32_t sends;      // index + 1 of the message that it sends, if others need that; 0: none
+  uint32_t sends;  // index + 1 of the message that it sends, if others need that; 0: none
   uint32_t parts;
   uint32_t calls;  // of type InjectedCall
   uint32_t outputs;
@@ -371,6 +373,7 @@ struct Orders {
   Counter counter;            // what a served rdtsc answers
   char slot_path[kMostPath];  // where a forked child finds its slot's file
   CpuidAnswers cpuid;
+  uint32_t notes_every;  // each so manieth call of an address space notes when it was made
 };
 inline constexpr uint64_t kOrdersSize = 0x1000;
 inline constexpr uint64_t kOrders = kCode + kCodeSize - kOrdersSize;

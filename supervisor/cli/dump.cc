@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
@@ -13,6 +12,7 @@
 #include "supervisor/cli/columns.h"
 #include "supervisor/cli/event_text.h"
 #include "supervisor/cli/shared_options.h"
+#include "supervisor/cli/time_of_day.h"
 #include "supervisor/plan/graph.h"
 
 namespace redrive {
@@ -56,9 +56,14 @@ Json receive_json(const Receive& receive) {
 }
 
 // Keys that do not apply to an event are left out.
-Json event_json(UnitId unit, IntervalIndex interval, EventIndex index, const Event& event) {
+Json event_json(UnitId unit, IntervalIndex interval, EventIndex index, const Event& event,
+                const std::optional<WallTime>& time) {
   Json out = {{"unit", unit},           {"interval", interval},          {"event", index},
               {"thread", event.thread}, {"kind", kind_name(event.kind)}, {"repeat", event.repeat}};
+  if (time) {
+    out["time"] = rfc3339(time->unix_ns);
+    out["time_error_s"] = static_cast<double>(time->error_ns) * 1e-9;
+  }
   if (event.cycle > 1) out["cycle"] = event.cycle;
   if (event.kind == EventKind::signal) {
     out["signal"] = event.number;
@@ -76,18 +81,42 @@ Json event_json(UnitId unit, IntervalIndex interval, EventIndex index, const Eve
   return out;
 }
 
+// From which events to which, since the epoch.
+struct Window {
+  std::optional<int64_t> since_ns, until_ns;
+  bool limited() const { return since_ns || until_ns; }
+  bool holds(const std::optional<WallTime>& time) const {
+    return !limited() ||
+           (time && (!since_ns || *since_ns <= time->unix_ns) && (!until_ns || time->unix_ns <= *until_ns));
+  }
+  // Whether no event of an interval that ran then is in it.
+  bool misses(const IntervalTimes& times) const {
+    const auto give = [](const WallTime& time) { return static_cast<int64_t>(time.error_ns); };
+    return (since_ns && times.ended && times.ended->unix_ns + give(*times.ended) < *since_ns) ||
+           (until_ns && times.began && times.began->unix_ns - give(*times.began) > *until_ns);
+  }
+};
+
 // Prints events as they are read, because a trace may be larger than memory.
 class Dumper {
  public:
-  Dumper(const Trace& trace, bool json) : trace_(trace), json_(json) {}
+  Dumper(const Trace& trace, const DumpOptions& options, const Window& window)
+      : trace_(trace),
+        json_(options.json),
+        times_(options.times || window.limited()),
+        utc_(options.utc),
+        window_(window) {}
 
   Result<void> dump(const Selection& selection) {
     for (IntervalIndex i = selection.first; i <= selection.last; ++i) {
       const IntervalExtent extent = interval_extent(trace_, selection.unit, i);
-      if (!json_) print_checkpoint(selection.unit, i);
+      ASSIGN_OR_RETURN(const IntervalTimes times, interval_times(trace_, selection.unit, i));
+      if (window_.misses(times)) continue;
+      if (!json_) print_checkpoint(selection.unit, i, times);
       TRY(trace_.for_each_event(selection.unit, extent.first_event, extent.end_event,
                                 [&](EventIndex index, const Event& event) {
-                                  print_event(selection.unit, i, index, event);
+                                  const auto time = wall_clock(trace_).at(event.time);
+                                  if (window_.holds(time)) print_event(selection.unit, i, index, event, time);
                                   return true;
                                 }));
     }
@@ -102,34 +131,41 @@ class Dumper {
   }
 
  private:
-  void print_checkpoint(UnitId unit, IntervalIndex interval) const {
+  void print_checkpoint(UnitId unit, IntervalIndex interval, const IntervalTimes& times) const {
     const IntervalRecord& record = trace_.intervals(unit)[interval];
-    fmt::print("unit {} ({}), interval {}: {} checkpoint, pid {}, {}\n", unit, printable(trace_.unit_name(unit)),
-               interval, name(record.kind), record.pid, printable(record.command));
+    fmt::print("unit {} ({}), interval {}: {} checkpoint, pid {}, {}{}\n", unit, printable(trace_.unit_name(unit)),
+               interval, name(record.kind), record.pid,
+               times_ && times.began ? fmt::format("began {}, ", day_text(times.began->unix_ns, utc_)) : "",
+               printable(record.command));
   }
-  void print_event(UnitId unit, IntervalIndex interval, EventIndex index, const Event& event) {
+  std::string time_text(const std::optional<WallTime>& time) const {
+    if (!times_) return "";
+    return time ? fmt::format("{} {:<9} ", clock_text(time->unix_ns, utc_), error_text(time->error_ns))
+                : fmt::format("{:<25} ", "-");
+  }
+  void print_event(UnitId unit, IntervalIndex interval, EventIndex index, const Event& event,
+                   const std::optional<WallTime>& time) {
     if (json_) {
-      fmt::print("{}\n{}", any_ ? "," : "", json_line(event_json(unit, interval, index, event)));
+      fmt::print("{}\n{}", any_ ? "," : "", json_line(event_json(unit, interval, index, event, time)));
     } else {
-      fmt::print("{:>3} {:>8} {:>3}  {}{}\n", unit, index, event.thread, printable(event_text(event)),
-                 event_notes(event));
+      fmt::print("{:>3} {:>8} {:>3}  {}{}{}\n", unit, index, event.thread, time_text(time),
+                 printable(event_text(event)), event_notes(event));
     }
     any_ = true;
   }
 
   const Trace& trace_;
-  const bool json_;
+  const bool json_, times_, utc_;
+  const Window window_;
   bool any_ = false;
 };
 
-// Interprets a single word: a number, or a name that no trace has, is a UNIT.
+// Interprets a single word.
 Result<DumpOptions> resolved(const DumpOptions& options) {
   if (!options.trace_or_unit) return options;
   DumpOptions out = options;
   const std::string& word = *options.trace_or_unit;
-  const auto directory = parse_number(word) ? Result<std::string>(Error{}) : find_trace(word);
-  std::error_code ignored;
-  if (word.find('/') != std::string::npos || (directory && std::filesystem::is_directory(directory.value(), ignored))) {
+  if (names_trace(word)) {
     out.trace = word;
   } else {
     ASSIGN_OR_RETURN(out.what, parse_unit_spec(word));
@@ -151,12 +187,26 @@ Result<std::vector<Selection>> selections(const Trace& trace, const std::optiona
   return out;
 }
 
+Result<Window> window_of(const Trace& trace, const DumpOptions& options) {
+  Window window;
+  if (!options.since && !options.until && !options.times) return window;
+  ASSIGN_OR_RETURN(const RecordedSpan span, recorded_span(trace));
+  if (options.since) {
+    ASSIGN_OR_RETURN(window.since_ns, parse_moment(*options.since, options.utc, span));
+  }
+  if (options.until) {
+    ASSIGN_OR_RETURN(window.until_ns, parse_moment(*options.until, options.utc, span));
+  }
+  return window;
+}
+
 Result<int> dump(const DumpOptions& given) {
   ASSIGN_OR_RETURN(const DumpOptions options, resolved(given));
   ASSIGN_OR_RETURN(const std::string directory, find_trace(options.trace));
   ASSIGN_OR_RETURN(const std::shared_ptr<Trace> trace, Trace::open(directory));
   ASSIGN_OR_RETURN(const std::vector<Selection> wanted, selections(*trace, options.what));
-  Dumper dumper(*trace, options.json);
+  ASSIGN_OR_RETURN(const Window window, window_of(*trace, options));
+  Dumper dumper(*trace, options, window);
   dumper.begin();
   for (const auto& selection : wanted) TRY(dumper.dump(selection));
   dumper.end();
@@ -164,15 +214,20 @@ Result<int> dump(const DumpOptions& given) {
 }
 
 constexpr CommandText kText{
-    "dump", "redrive dump [--json] [TRACE] [UNIT[:I[-J]]]", "print the recorded events",
+    "dump", "redrive dump [--times] [--since T] [--until T] [--utc] [--json] [TRACE] [UNIT[:I[-J]]]",
+    "print the recorded events",
     "A single word is a TRACE if a trace with that name exists, and otherwise a UNIT of the latest trace.\n",
-    kTraceAndUnitWords};
+    kTraceUnitAndMomentWords};
 
 class DumpCommand : public CommandWith<DumpOptions> {
  public:
   using CommandWith::CommandWith;
 
   void declare(Arguments& arguments) override {
+    arguments.flag("--times", options_.times, "show when each event was, and by how much that may be wrong");
+    add_moment(arguments, "--since", "print only events from this time on; with --times", options_.since);
+    add_moment(arguments, "--until", "print only events up to this time; with --times", options_.until);
+    add_utc(arguments, options_.utc);
     arguments.json(options_.json);
     arguments.words();
   }

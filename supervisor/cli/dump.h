@@ -16,6 +16,9 @@ struct DumpOptions {
   // The only word that was given. It names a trace if a trace with that name exists, and otherwise a unit of the latest
   // trace.
   std::optional<std::string> trace_or_unit;
+  bool times = false;
+  std::optional<std::string> since, until;  // moments (time_of_day.h)
+  bool utc = false;
   bool json = false;
 };
 

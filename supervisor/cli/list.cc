@@ -1,12 +1,10 @@
 // redrive ls: the traces below trace_home(), or the units and intervals of one trace.
 #include "supervisor/cli/list.h"
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <fnmatch.h>
 
 #include <algorithm>
-#include <ctime>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -16,6 +14,7 @@
 #include "logstore/trace.h"
 #include "supervisor/cli/columns.h"
 #include "supervisor/cli/join_text.h"
+#include "supervisor/cli/time_of_day.h"
 #include "supervisor/plan/certificate.h"
 #include "supervisor/plan/graph.h"
 #include "supervisor/plan/tally.h"
@@ -33,11 +32,9 @@ const char* state_of(const Trace& trace) {
   return trace.end().reason == "interrupted" ? "interrupted" : "finished";
 }
 
-std::string local_time(int64_t unix_ns) {
-  const std::time_t seconds = unix_ns / 1'000'000'000;
-  std::tm local{};
-  localtime_r(&seconds, &local);
-  return fmt::format("{:%Y-%m-%d %H:%M:%S}", local);
+std::string started_text(const Trace& trace, bool utc) {
+  const std::string text = day_text(trace.settings().started_unix_ns, utc);
+  return text.substr(0, text.find('.'));
 }
 
 // A trace below trace_home(); `opened` is an error if it cannot be read.
@@ -102,6 +99,7 @@ Json to_json(const Listed& listed) {
   }
   const Trace& trace = listed.trace();
   row["directory"] = trace.directory();
+  row["started"] = rfc3339(trace.settings().started_unix_ns);
   row["started_unix_s"] = static_cast<double>(trace.settings().started_unix_ns) * 1e-9;
   row["command"] = trace.settings().command;
   row["duration_s"] = trace.end().wall_s;
@@ -115,11 +113,11 @@ Json to_json(const Listed& listed) {
   return row;
 }
 
-std::vector<std::string> to_cells(const Listed& listed) {
+std::vector<std::string> to_cells(const Listed& listed, bool utc) {
   if (!listed.opened) return {listed.name, "", "", "", "", "", "unreadable", "", listed.opened.error().message};
   const Trace& trace = listed.trace();
   return {listed.name,
-          local_time(trace.settings().started_unix_ns),
+          started_text(trace, utc),
           listed.ended() ? format_duration(trace.end().wall_s) : "-",
           listed.ended() ? fmt::format("{}", trace.end().exit_status) : "-",
           format_size(trace.size_on_disk()),
@@ -144,7 +142,7 @@ Result<int> list_traces_command(const ListOptions& options) {
     return 0;
   }
   Columns columns({"NAME", "STARTED", ">DURATION", ">STATUS", ">SIZE", ">BOUND", "STATE", "HOST", "COMMAND"});
-  for (const auto& listed : all) columns.add(to_cells(listed));
+  for (const auto& listed : all) columns.add(to_cells(listed, options.utc));
   columns.print();
   return 0;
 }
@@ -154,6 +152,7 @@ bool is_pattern(const std::string& text) { return text.find_first_of("*?[") != s
 struct IntervalRow {
   IntervalRecord record;
   IntervalExtent extent;
+  IntervalTimes times;
   Tally tally;
 };
 struct UnitRows {
@@ -168,7 +167,8 @@ Result<std::vector<UnitRows>> read_rows(const Trace& trace) {
   for (const auto& unit : trace.units()) {
     UnitRows rows{unit, trace.unit_name(unit.unit), "", {}};
     for (const auto& record : trace.intervals(unit.unit)) {
-      IntervalRow row{record, interval_extent(trace, unit.unit, record.interval), {}};
+      IntervalRow row{record, interval_extent(trace, unit.unit, record.interval), {}, {}};
+      ASSIGN_OR_RETURN(row.times, interval_times(trace, unit.unit, record.interval));
       TRY(trace.for_each_event(unit.unit, row.extent.first_event, row.extent.end_event,
                                [&](EventIndex, const Event& event) {
                                  row.tally.add(unit.unit, event);
@@ -190,8 +190,12 @@ std::string kind_of(const Trace& trace, const IntervalRecord& interval) {
   return startable(interval) || lost(trace, interval) ? name(interval.kind) : "virtual";
 }
 
+Json to_json(const std::optional<WallTime>& time) { return time ? Json(rfc3339(time->unix_ns)) : Json(); }
+
 Json to_json(const Trace& trace, const IntervalRow& row) {
   return {{"interval", row.record.interval},
+          {"began", to_json(row.times.began)},
+          {"ended", to_json(row.times.ended)},
           {"checkpoint_kind", kind_of(trace, row.record)},
           {"first_event", row.extent.first_event},
           {"events", row.extent.end_event - row.extent.first_event},
@@ -220,10 +224,16 @@ void print_units_json(const Trace& trace, const std::vector<UnitRows>& units) {
   print_json({{"directory", trace.directory()}, {"state", state_of(trace)}, {"units", list}});
 }
 
-void print_units(const Trace& trace, const std::vector<UnitRows>& units) {
+std::string time_cell(const std::optional<WallTime>& time, bool utc) {
+  return time ? day_text(time->unix_ns, utc) : "-";
+}
+
+void print_units(const Trace& trace, const std::vector<UnitRows>& units, const ListOptions& options) {
   Columns unit_columns({">UNIT", "NAME", ">PID", ">PARENT", ">INTERVALS", "JOINED", "COMMAND"});
-  Columns columns(
-      {">UNIT", ">INTERVAL", "CHECKPOINT", ">FIRST EVENT", ">EVENTS", ">CPU", ">MESSAGES", ">LOGGED", ">PAUSE"});
+  std::vector<std::string> headings = {">UNIT", ">INTERVAL", "CHECKPOINT", ">FIRST EVENT", ">EVENTS",
+                                       ">CPU",  ">MESSAGES", ">LOGGED",    ">PAUSE"};
+  if (options.times) headings.insert(headings.end(), {"BEGAN", "ENDED"});
+  Columns columns(std::move(headings));
   const auto number = [](uint64_t value) { return fmt::format("{}", value); };
   for (const auto& rows : units) {
     unit_columns.add({number(rows.unit.unit), rows.name, number(static_cast<uint64_t>(rows.unit.pid)),
@@ -231,12 +241,20 @@ void print_units(const Trace& trace, const std::vector<UnitRows>& units) {
                       rows.unit.joined.empty() ? "-" : fmt::format("{}", fmt::join(rows.unit.joined, ",")),
                       rows.command});
     for (const auto& row : rows.intervals) {
-      columns.add({number(rows.unit.unit), number(row.record.interval),
-                   kind_of(trace, row.record) + (lost(trace, row.record) ? " (lost)" : ""),
-                   number(row.extent.first_event), number(row.extent.end_event - row.extent.first_event),
-                   format_duration(static_cast<double>(row.extent.cpu_ns) * 1e-9), number(row.tally.messages),
-                   number(row.tally.logged_messages),
-                   format_duration(static_cast<double>(row.record.pause_ns) * 1e-9)});
+      std::vector<std::string> cells = {number(rows.unit.unit),
+                                        number(row.record.interval),
+                                        kind_of(trace, row.record) + (lost(trace, row.record) ? " (lost)" : ""),
+                                        number(row.extent.first_event),
+                                        number(row.extent.end_event - row.extent.first_event),
+                                        format_duration(static_cast<double>(row.extent.cpu_ns) * 1e-9),
+                                        number(row.tally.messages),
+                                        number(row.tally.logged_messages),
+                                        format_duration(static_cast<double>(row.record.pause_ns) * 1e-9)};
+      if (options.times) {
+        cells.push_back(time_cell(row.times.began, options.utc));
+        cells.push_back(time_cell(row.times.ended, options.utc));
+      }
+      columns.add(std::move(cells));
     }
   }
   unit_columns.print();
@@ -245,30 +263,80 @@ void print_units(const Trace& trace, const std::vector<UnitRows>& units) {
   columns.print();
 }
 
-Result<int> list(const ListOptions& options) {
-  if (!options.trace) return list_traces_command(options);
-  const auto found = find_trace(*options.trace);
-  if (!found && is_pattern(*options.trace)) return list_traces_command(options);
-  ASSIGN_OR_RETURN(const std::string directory, found);
-  if (options.filters()) {
-    return Error{fmt::format("{} is a single trace: -n, --since and --failed select from several", *options.trace),
-                 Status::usage};
+// The first event that was not before this moment, as far as that is known.
+Result<EventIndex> event_at(const Trace& trace, const Selection& interval, int64_t at_ns) {
+  const IntervalExtent extent = interval_extent(trace, interval.unit, interval.first);
+  EventIndex found = extent.end_event;
+  TRY(trace.for_each_event(interval.unit, extent.first_event, extent.end_event,
+                           [&](EventIndex index, const Event& event) {
+                             const auto time = wall_clock(trace).at(event.time);
+                             const bool later = time && time->unix_ns >= at_ns;
+                             if (later) found = index;
+                             return !later;
+                           }));
+  return found;
+}
+
+Result<int> list_at(const Trace& trace, const ListOptions& options) {
+  ASSIGN_OR_RETURN(const auto intervals, intervals_at(trace, *options.at, options.utc, std::nullopt));
+  ASSIGN_OR_RETURN(const RecordedSpan span, recorded_span(trace));
+  ASSIGN_OR_RETURN(const int64_t at_ns, parse_moment(*options.at, options.utc, span));
+  Json list = Json::array();
+  Columns columns({">UNIT", "NAME", ">INTERVAL", ">EVENT", "BEGAN", "ENDED", ">PID", "COMMAND"});
+  for (const Selection& interval : intervals) {
+    const IntervalRecord& record = trace.intervals(interval.unit)[interval.first];
+    ASSIGN_OR_RETURN(const IntervalTimes times, interval_times(trace, interval.unit, interval.first));
+    ASSIGN_OR_RETURN(const EventIndex event, event_at(trace, interval, at_ns));
+    list.push_back({{"unit", interval.unit},
+                    {"name", trace.unit_name(interval.unit)},
+                    {"interval", interval.first},
+                    {"event", event},
+                    {"began", to_json(times.began)},
+                    {"ended", to_json(times.ended)},
+                    {"pid", record.pid},
+                    {"command", record.command}});
+    columns.add({fmt::format("{}", interval.unit), trace.unit_name(interval.unit), fmt::format("{}", interval.first),
+                 fmt::format("{}", event), time_cell(times.began, options.utc), time_cell(times.ended, options.utc),
+                 fmt::format("{}", record.pid), record.command});
   }
-  ASSIGN_OR_RETURN(const std::shared_ptr<Trace> trace, Trace::open(directory));
-  ASSIGN_OR_RETURN(const std::vector<UnitRows> units, read_rows(*trace));
   if (options.json) {
-    print_units_json(*trace, units);
+    print_json({{"directory", trace.directory()}, {"at", rfc3339(at_ns)}, {"intervals", list}});
   } else {
-    print_units(*trace, units);
+    columns.print();
   }
   return 0;
 }
 
-constexpr CommandText kText{"ls", "redrive ls [-n N] [--since TIME] [--failed] [--json] [PATTERN] | TRACE",
-                            "list the traces, newest first, or the units and intervals of one",
-                            "A PATTERN such as 'make-*' selects traces by their names.\n",
-                            "TRACE: a directory, or a name from 'redrive ls'\n"
-                            "TIME:  2h (ago), today, yesterday, 2026-11-22, or 2026-11-22 18:30\n"};
+Result<int> list(const ListOptions& options) {
+  if (!options.trace && !options.at) return list_traces_command(options);
+  const auto found = find_trace(options.trace.value_or(""));
+  if (!found && options.trace && !options.at && is_pattern(*options.trace)) return list_traces_command(options);
+  ASSIGN_OR_RETURN(const std::string directory, found);
+  if (options.filters()) {
+    return Error{fmt::format("{} is a single trace: -n, --since and --failed select from several", directory),
+                 Status::usage};
+  }
+  ASSIGN_OR_RETURN(const std::shared_ptr<Trace> trace, Trace::open(directory));
+  if (options.at) return list_at(*trace, options);
+  ASSIGN_OR_RETURN(const std::vector<UnitRows> units, read_rows(*trace));
+  if (options.json) {
+    print_units_json(*trace, units);
+  } else {
+    print_units(*trace, units, options);
+  }
+  return 0;
+}
+
+constexpr CommandText kText{
+    "ls",
+    "redrive ls [-n N] [--since TIME] [--failed] [--utc] [--json] [PATTERN] | "
+    "[--times] [--utc] [--json] TRACE | --at T [--utc] [--json] [TRACE]",
+    "list the traces, newest first, or the units and intervals of one",
+    "A PATTERN such as 'make-*' selects traces by their names.\n",
+    "TRACE: a directory, or a name from 'redrive ls'\n"
+    "TIME:  2h (ago), today, yesterday, 2026-11-22, or 2026-11-22 18:30\n"
+    "T:     14:03:07.250, '2026-11-25 14:03:07', @UNIXTIME, -5min (before the recording's end), "
+    "+2s (after its start)\n"};
 
 class ListCommand : public CommandWith<ListOptions> {
  public:
@@ -285,6 +353,10 @@ class ListCommand : public CommandWith<ListOptions> {
                        return {};
                      });
     arguments.flag("--failed", o.failed, "list only traces of programs that ended with a status other than 0");
+    arguments.flag("--times", o.times, "show when intervals began and ended");
+    add_moment(arguments, "--at", "list the intervals of the trace that ran at this time, and the event that came next",
+               o.at);
+    add_utc(arguments, o.utc);
   }
 
   Result<void> finish(const Arguments& arguments) override {

@@ -16,6 +16,9 @@ struct ListOptions {
   bool failed = false;               // only those whose programs ended with a status other than 0
   std::optional<std::chrono::system_clock::time_point> since;  // only those that began then or later
   std::optional<uint64_t> most;                                // at most this many
+  std::optional<std::string> at;  // the intervals of a trace that ran at this moment (time_of_day.h)
+  bool times = false;             // show when intervals began and ended
+  bool utc = false;
   bool json = false;
   bool filters() const { return failed || since || most; }
 };

@@ -16,6 +16,7 @@
 #include "supervisor/cli/columns.h"
 #include "supervisor/cli/progress.h"
 #include "supervisor/cli/shared_options.h"
+#include "supervisor/cli/time_of_day.h"
 #include "supervisor/plan/graph.h"
 #include "supervisor/replay/replay_set.h"
 #include "supervisor/replay/whole_replay.h"
@@ -158,6 +159,15 @@ Result<std::vector<Request>> requests_of(const Trace& trace, const ReplayOptions
     for (const auto& unit : trace.units()) {
       for (const auto& interval : trace.intervals(unit.unit)) requests.push_back({unit.unit, interval.interval});
     }
+    return requests;
+  }
+  if (options.at) {
+    std::optional<UnitId> unit;
+    if (!options.unit_text.empty()) {
+      ASSIGN_OR_RETURN(unit, trace.find_unit(options.unit_text));
+    }
+    ASSIGN_OR_RETURN(const auto found, intervals_at(trace, *options.at, options.utc, unit));
+    for (const Selection& interval : found) requests.push_back({interval.unit, interval.first});
     return requests;
   }
   UnitSpec spec{options.unit_text, options.first_interval, options.last_interval};
@@ -317,10 +327,10 @@ Result<int> replay(const ReplayOptions& options) {
 constexpr CommandText kText{
     "replay",
     "redrive replay [--verify] [--output] [--jobs N] [--until EVENT] [--total-order] [--interception TIER] [--json] "
-    "[TRACE] UNIT[:I[-J]] | --all [--once | --follow] [TRACE] | "
+    "[TRACE] UNIT[:I[-J]] | --at T [--utc] [TRACE] [UNIT] | --all [--once | --follow] [TRACE] | "
     "--break UNIT@EVENT ... [--memory UNIT:ADDRESS+LENGTH ...] [--inspect] [TRACE]",
     "re-drive intervals of a unit, or all units up to a distributed breakpoint",
-    "Without I, all intervals of the unit are re-driven.\n", kTraceAndUnitWords};
+    "Without I, all intervals of the unit are re-driven.\n", kTraceUnitAndMomentWords};
 
 class ReplayCommand : public CommandWith<ReplayOptions> {
  public:
@@ -337,6 +347,8 @@ class ReplayCommand : public CommandWith<ReplayOptions> {
     o.jobs = default_jobs();
     add_jobs(arguments, "number of intervals to execute at once (one per processor)", o.jobs);
     add_until(arguments, o.until);
+    add_moment(arguments, "--at", "re-drive the intervals that ran at this time", o.at);
+    add_utc(arguments, o.utc);
     arguments.flag("--total-order", o.total_order, "let the receives of all units happen in the recorded order");
     add_break(arguments, "stop all units when UNIT is right before EVENT, and show them; may be repeated", o.breaks);
     arguments.each("--memory", "UNIT:ADDRESS+LENGTH", "with --break: show this memory",
@@ -356,6 +368,8 @@ class ReplayCommand : public CommandWith<ReplayOptions> {
     const auto& words = arguments.given_words();
     if (!o.breaks.empty()) return finish_break(words);
     if (!o.memory.empty() || o.inspect) return usage("--memory and --inspect need --break");
+    if (o.utc && !o.at) return usage("--utc needs --at");
+    if (o.at) return finish_at(words);
     if (o.all) {
       if (o.until) return usage("--until needs a single interval, not --all");
       if (words.size() > 1) return usage("--all takes a TRACE, not a UNIT");
@@ -383,10 +397,24 @@ class ReplayCommand : public CommandWith<ReplayOptions> {
   }
 
  private:
+  Result<void> finish_at(const std::vector<std::string>& words) {
+    ReplayOptions& o = options_;
+    if (o.all || o.once || o.follow || o.until) {
+      return usage("--at cannot be combined with --all, --once, --follow or --until");
+    }
+    if (words.size() > 2) return usage("--at takes [TRACE] [UNIT]");
+    if (words.size() == 2 || (words.size() == 1 && names_trace(words[0]))) o.trace = words[0];
+    if (words.size() == 2 || (words.size() == 1 && o.trace.empty())) {
+      ASSIGN_OR_RETURN(const UnitSpec spec, parse_unit_spec(words.back()));
+      if (spec.first_interval) return usage("--at takes a UNIT without intervals");
+      o.unit_text = spec.unit;
+    }
+    return {};
+  }
   Result<void> finish_break(const std::vector<std::string>& words) {
     ReplayOptions& o = options_;
-    if (o.all || o.once || o.follow || o.until || o.output) {
-      return usage("--break cannot be combined with --all, --once, --follow, --until or --output");
+    if (o.all || o.once || o.follow || o.until || o.output || o.at) {
+      return usage("--break cannot be combined with --all, --at, --once, --follow, --until or --output");
     }
     if (words.size() > 1) return usage("--break takes a TRACE, not a UNIT");
     if (o.inspect && o.json) return usage("--inspect and --json cannot be combined");

@@ -21,8 +21,10 @@ inline constexpr Status kLate{5};
 
 struct ReplayOptions {
   std::string trace;
-  std::string unit_text;                                  // empty only if `all`
+  std::string unit_text;                                  // empty only if `all` or `at`
   std::optional<uint32_t> first_interval, last_interval;  // both or neither; neither: all intervals of the unit
+  std::optional<std::string> at;  // the intervals that ran at this moment (time_of_day.h), of the unit or of all
+  bool utc = false;
   bool all = false;
   bool once = false;  // with `all`: execute every interval once, together with the others
   bool verify = false;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <filesystem>
 #include <limits>
 
 #include "base/text.h"
@@ -28,6 +29,14 @@ Result<UnitSpec> parse_unit_spec(const std::string& text) {
   spec.first_interval = static_cast<IntervalIndex>(*first);
   spec.last_interval = static_cast<IntervalIndex>(*last);
   return spec;
+}
+
+bool names_trace(const std::string& word) {
+  if (word.find('/') != std::string::npos) return true;
+  if (parse_number(word)) return false;
+  const auto directory = find_trace(word);
+  std::error_code ignored;
+  return directory && std::filesystem::is_directory(directory.value(), ignored);
 }
 
 Result<PlaceSpec> parse_place_spec(const std::string& text) {

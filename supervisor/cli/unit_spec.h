@@ -19,6 +19,9 @@ struct UnitSpec {
 // Checks only the text: fails (Status::usage) if it cannot name anything. The intervals follow the last colon.
 Result<UnitSpec> parse_unit_spec(const std::string& text);
 
+// Whether a word that can be a TRACE or a UNIT is a TRACE: it has a '/', or a trace has that name. A number is a UNIT.
+bool names_trace(const std::string& word);
+
 // UNIT@EVENT: how users name the place of a unit right before one of its events. The event follows the last '@'.
 struct PlaceSpec {
   std::string unit;

@@ -30,6 +30,7 @@ void Intervals::begin(Unit& unit, CheckpointKind kind, Process& process, uint64_
   record.pid = process.pid;
   record.command = process.command;
   record.pause_ns = pause_ns;
+  record.began_ns = since_boot_ns(unit.interval_began);
   writer_.add(record);
   unit.interval_record = record;
   unit.period_ns = limits_.checkpoint_period_ns;
@@ -56,7 +57,7 @@ void Intervals::end(Unit& unit) {
   unit.in_interval = false;
   unit.ended_ns = unit.clock.interval_ns();
   writer_.add(IntervalEnd{unit.id, unit.interval, unit.ended_ns, unit.log.next(), std::exchange(unit.end_state, {}),
-                          unit.clock.clock_error_ns()});
+                          unit.clock.clock_error_ns(), since_boot_ns(tracer_.now())});
 }
 
 void Intervals::note_end_state(const Thread& thread, const user_regs_struct& regs) const {

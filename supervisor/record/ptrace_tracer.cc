@@ -161,6 +161,10 @@ bool PtraceTracer::send(pid_t pid, pid_t tid, int signal) { return syscall(SYS_t
 
 Clock::time_point PtraceTracer::now() const { return Clock::now(); }
 
+int64_t PtraceTracer::unix_ns() const {
+  return std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
 std::optional<uint64_t> PtraceTracer::cpu_ns(pid_t pid) const {
   constexpr clockid_t kSched = 2;
   const clockid_t clock = (~static_cast<clockid_t>(pid) << 3) | kSched;

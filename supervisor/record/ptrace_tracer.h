@@ -38,6 +38,7 @@ class PtraceTracer final : public Tracer {
   bool send(pid_t pid, pid_t tid, int signal) override;
 
   Clock::time_point now() const override;
+  int64_t unix_ns() const override;
   std::optional<uint64_t> cpu_ns(pid_t pid) const override;
   // Uses the timer of catch_interrupts() (interrupts.h), which must be called before.
   void wake_within(std::chrono::microseconds time) override;

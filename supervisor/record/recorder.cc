@@ -53,7 +53,8 @@ Recorder::Recorder(Tracer& tracer, TraceWriter& writer, Policy& policy, const Re
       adapted_files_(processors_),
       messages_(writer, policy, limits.independent_checkpoints),
       images_(writer),
-      tracees_(tracer, writer),
+      event_clock_(tracer, writer, arena_.get()),
+      tracees_(tracer, writer, event_clock_.now()),
       findings_(writer),
       control_(tracer),
       intervals_(tracer, writer, limits_, messages_),
@@ -97,7 +98,7 @@ Recorder::Recorder(Tracer& tracer, TraceWriter& writer, Policy& policy, const Re
                      ends_, placer_, traced_, adapted_, packet_rings_, locks_, confined_, turns_),
       handler_(tracer_, arena_.get(), tracees_, control_, copies_, checkpointer_, served_, gate_stops_, patching_,
                outside_, signals_, traps_, preempter_, births_, programs_, ends_, turns_, stopped_calls_),
-      served_(limits_, arena_.get(), answers_, findings_, events_, files_, traps_) {}
+      served_(limits_, arena_.get(), event_clock_, answers_, findings_, events_, files_, traps_) {}
 
 Result<void> Recorder::launch(const std::string& path, const std::vector<std::string>& arguments) {
   placement_.stay_home();
@@ -129,9 +130,10 @@ RecordingEnd Recorder::run(const std::function<void(const LeftBehind&)>& left_be
   next_tick_ = next_look_ = started + kTick;
   while (!tracees_.threads().empty()) {
     if (!stops_.fill()) break;
+    const auto now = event_clock_.saw_stop();
     if (const auto next = stops_.take()) handler_.handle(*next);
     for (const int signal : take_interrupts()) pass_on(tracer_, signal, tracees_.threads(), ends_.root());
-    if (const auto now = tracer_.now(); now >= next_tick_) {
+    if (now >= next_tick_) {
       tick();
     } else if (now >= next_look_) {
       look_at_clocks();

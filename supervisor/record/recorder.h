@@ -22,6 +22,7 @@
 #include "supervisor/record/code_patching.h"
 #include "supervisor/record/confined_calls.h"
 #include "supervisor/record/ends.h"
+#include "supervisor/record/event_clock.h"
 #include "supervisor/record/file_copies.h"
 #include "supervisor/record/findings.h"
 #include "supervisor/record/forced_signals.h"
@@ -108,6 +109,7 @@ class Recorder {
   ImageWorker images_;
   MappedObjects objects_;
   CpuidAnswers answers_;
+  EventClock event_clock_;
   Tracees tracees_;
   Findings findings_;
   ThreadControl control_;

@@ -6,6 +6,7 @@
 
 #include "interceptors/trapped_instructions.h"
 #include "supervisor/record/call_events.h"
+#include "supervisor/record/event_clock.h"
 #include "supervisor/record/file_copies.h"
 #include "supervisor/record/findings.h"
 #include "supervisor/record/trap_answers.h"
@@ -54,10 +55,11 @@ std::vector<IntervalClock::Reading> readings_of(const ServedCalls::Served& serve
 
 }  // namespace
 
-ServedCalls::ServedCalls(const RecorderLimits& limits, GateArena* arena, CpuidAnswers& answers, Findings& findings,
-                         CallEvents& events, FileCopies& files, TrapAnswers& traps)
+ServedCalls::ServedCalls(const RecorderLimits& limits, GateArena* arena, EventClock& event_clock, CpuidAnswers& answers,
+                         Findings& findings, CallEvents& events, FileCopies& files, TrapAnswers& traps)
     : limits_(limits),
       arena_(arena),
+      event_clock_(event_clock),
       answers_(answers),
       findings_(findings),
       events_(events),
@@ -73,6 +75,7 @@ ServedCalls::ServedCalls(const RecorderLimits& limits, GateArena* arena, CpuidAn
 void ServedCalls::settle() {
   if (event_maker_) {
     event_maker_->wait_until_idle();
+    event_clock_.end_served();
   } else {
     drain();
   }
@@ -90,6 +93,7 @@ std::vector<ServedCalls::Served> ServedCalls::take_served() {
   std::erase_if(gates_, [](const auto& gate) { return gate.expired(); });
   std::vector<Served> sources;
   const uint64_t now = arena_ ? arena_->now() : 0;
+  if (arena_) event_clock_.look(now);
   for (const auto& known : gates_) {
     std::shared_ptr<RecordedGate> gate = known.lock();
     if (!gate || gate->broken) continue;
@@ -171,6 +175,7 @@ void ServedCalls::make_events(std::vector<Served>& sources) {
         std::find_if(first, sources.end(), [&](const Served& other) { return other.gate->unit != first->gate->unit; });
     begin_served({first, last});
   }
+  if (!sources.empty()) event_clock_.begin_served();
   for (Served& served : sources) next_record(served);
   for (;;) {
     Served* first = nullptr;
@@ -181,6 +186,7 @@ void ServedCalls::make_events(std::vector<Served>& sources) {
     if (!first) break;
     RingStretch& stretch = first->stretch;
     const gate::Record& record = stretch.record();
+    event_clock_.at_record(stretch.stamp(), stretch.complete() ? read_once(record.time_ns) : 0);
     const bool trap = record.counter || record.regs.rax == gate::kCpuidNumber;
     if (trap && stretch.complete()) {
       add_served_trap(*first);
@@ -199,6 +205,7 @@ void ServedCalls::drain() {
   if (event_maker_) event_maker_->wait_until_idle();
   auto sources = take_served();
   make_events(sources);
+  event_clock_.end_served();
 }
 
 void ServedCalls::make_events_behind() {

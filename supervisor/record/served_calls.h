@@ -14,6 +14,7 @@
 
 namespace redrive {
 
+class EventClock;
 class Findings;
 class CallEvents;
 class FileCopies;
@@ -34,8 +35,8 @@ class ServedCalls {
     Address site() const;
   };
 
-  ServedCalls(const RecorderLimits& limits, GateArena* arena, CpuidAnswers& answers, Findings& findings,
-              CallEvents& events, FileCopies& files, TrapAnswers& traps);
+  ServedCalls(const RecorderLimits& limits, GateArena* arena, EventClock& event_clock, CpuidAnswers& answers,
+              Findings& findings, CallEvents& events, FileCopies& files, TrapAnswers& traps);
 
   // An address space in which calls are served from now on.
   void add(const std::shared_ptr<RecordedGate>& gate) { gates_.push_back(gate); }
@@ -76,6 +77,7 @@ class ServedCalls {
 
   const RecorderLimits& limits_;
   GateArena* arena_;
+  EventClock& event_clock_;
   CpuidAnswers& answers_;
   Findings& findings_;
   CallEvents& events_;

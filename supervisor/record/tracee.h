@@ -171,7 +171,8 @@ struct Thread {
 };
 
 struct Unit {
-  Unit(const Tracer& tracer, TraceWriter& writer, UnitId id) : id(id), log(writer, id), clock(tracer) {}
+  Unit(const Tracer& tracer, TraceWriter& writer, const EventTime& now, UnitId id)
+      : id(id), log(writer, id, now), clock(tracer) {}
 
   UnitId id;
   UnitLog log;

@@ -26,7 +26,7 @@ Unit* Tracees::find_unit(UnitId id) {
 
 Unit& Tracees::add_unit(EventRef parent, pid_t pid) {
   const UnitId id = next_unit_++;
-  auto& unit = units_[id] = std::make_unique<Unit>(tracer_, writer_, id);
+  auto& unit = units_[id] = std::make_unique<Unit>(tracer_, writer_, now_, id);
   unit->record = UnitRecord{id, pid, parent, {}};
   writer_.add(unit->record);
   return *unit;

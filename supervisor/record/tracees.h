@@ -11,7 +11,8 @@ namespace redrive {
 
 class Tracees {
  public:
-  Tracees(Tracer& tracer, TraceWriter& writer) : tracer_(tracer), writer_(writer) {}
+  // `now`: the time of events (EventClock).
+  Tracees(Tracer& tracer, TraceWriter& writer, const EventTime& now) : tracer_(tracer), writer_(writer), now_(now) {}
 
   // The threads and the units, by their numbers.
   const std::unordered_map<pid_t, std::unique_ptr<Thread>>& threads() const { return threads_; }
@@ -41,6 +42,7 @@ class Tracees {
  private:
   Tracer& tracer_;
   TraceWriter& writer_;
+  const EventTime& now_;
   std::map<UnitId, std::unique_ptr<Unit>> units_;
   std::unordered_map<pid_t, std::unique_ptr<Thread>> threads_;
   std::set<pid_t> early_;  // tracees that have stopped before their birth was reported

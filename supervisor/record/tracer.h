@@ -6,8 +6,8 @@
 // its type. A tracee may be killed at any moment, even while it is stopped. That is data, not an error: what was asked
 // of it fails or is lost, and its end comes as a stop (Gone) when it is waited for.
 //
-// A tracer belongs to the thread that makes it, because ptrace(2) does: only that thread may call it, except now() and
-// cpu_ns(), which any thread may call. The tracer keeps nothing of a tracee; thread ids are the kernel's.
+// A tracer belongs to the thread that makes it, because ptrace(2) does: only that thread may call it, except now(),
+// unix_ns() and cpu_ns(), which any thread may call. The tracer keeps nothing of a tracee; thread ids are the kernel's.
 #pragma once
 
 #include <signal.h>
@@ -25,7 +25,10 @@
 
 namespace redrive {
 
-using Clock = std::chrono::steady_clock;
+using Clock = std::chrono::steady_clock;  // CLOCK_MONOTONIC
+inline uint64_t since_boot_ns(Clock::time_point time) {
+  return static_cast<uint64_t>(std::chrono::nanoseconds(time.time_since_epoch()).count());
+}
 
 // How a thread or process has ended (waitpid(2)).
 struct TraceeEnd {
@@ -158,6 +161,8 @@ class Tracer {
 
   // ---- Time
   virtual Clock::time_point now() const = 0;
+  // The wall clock, in nanoseconds since the epoch. It may be set meanwhile.
+  virtual int64_t unix_ns() const = 0;
   // CPU time of all threads of a process (clock_getcpuclockid(3)). Nothing if it has ended.
   virtual std::optional<uint64_t> cpu_ns(pid_t pid) const = 0;
   // wait_for_any() ends within this time.

@@ -4,7 +4,7 @@
 // between. The last complete event is held back too, so that it can count the calls that continue its series, which is
 // one of identical calls, or of a cycle of unsuccessful tests (event.h).
 //
-// Events are made in place, in memory that is reused.
+// Events are made in place, in memory that is reused. Each gets the time that it is when it is complete (EventClock).
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,8 @@ namespace redrive {
 
 class UnitLog {
  public:
-  UnitLog(TraceWriter& writer, UnitId unit) : writer_(writer), unit_(unit) {}
+  // `now` must outlive it.
+  UnitLog(TraceWriter& writer, UnitId unit, const EventTime& now) : writer_(writer), unit_(unit), now_(now) {}
   UnitLog(const UnitLog&) = delete;
   UnitLog& operator=(const UnitLog&) = delete;
 
@@ -29,6 +30,7 @@ class UnitLog {
   Event& open() {
     flush_open();
     open_ = blank();
+    open_->time = now_;
     return *open_;
   }
   // The entry that is still open if it is this thread's: may be amended.
@@ -59,12 +61,14 @@ class UnitLog {
   EventIndex closing_index() const { return exit_ ? next() : next() - 1; }
   void close(bool test, uint64_t times = 1, uint32_t cycle = 1) {
     if (exit_) {
+      exit_->time = now_;
       flush();
       complete_ = std::exchange(exit_, nullptr);
       return;
     }
     CHECK(open_);
     Event& event = *std::exchange(open_, nullptr);
+    event.time = now_;
     if (test && event.result <= 0) {
       add_test(event);
       repeat(times - 1, std::clamp<uint32_t>(cycle, 1, static_cast<uint32_t>(calls_.count)));
@@ -82,6 +86,7 @@ class UnitLog {
     flush();
     complete_ = blank();
     *complete_ = std::move(event);
+    complete_->time = now_;
   }
 
   void flush() {
@@ -123,8 +128,10 @@ class UnitLog {
   static bool same(Event& event, const Event& other) {
     event.repeat = other.repeat;
     event.cycle = other.cycle;
+    const EventTime time = std::exchange(event.time, other.time);
     const bool same = event == other;
     event.repeat = event.cycle = 1;
+    event.time = time;
     return same;
   }
   // If this event's call continues the series of the complete event: the one of the last events that holds the same
@@ -208,6 +215,7 @@ class UnitLog {
 
   TraceWriter& writer_;
   UnitId unit_;
+  const EventTime& now_;
   TraceWriter::Segment* segment_ = nullptr;  // from the first event on
   std::vector<Bytes> spare_;
   EventIndex written_ = 0;

@@ -47,6 +47,8 @@ class GateArena {
   uint64_t now() const {
     return __atomic_load_n(&reinterpret_cast<const gate::Clock*>(clock_.data())->now, __ATOMIC_ACQUIRE);
   }
+  // Which calls of an address space note when they are made: each so manieth. 0 or 1: all.
+  void set_notes_every(uint32_t calls) { __atomic_store_n(&orders().notes_every, calls, __ATOMIC_RELEASE); }
   // Sets what a served rdtsc answers.
   void set_counter(const Counter& counter) { orders().counter = counter; }
 

@@ -30,6 +30,7 @@ from real import NGINX_ENV, made_project, nginx_files, nginx_script, redis_scrip
 from redriving import free_port  # noqa: E402
 
 SAMPLE_S = 0.05
+TIME_ERROR_S, TIME_SHARE = 1e-3, 0.999
 
 
 @dataclasses.dataclass
@@ -273,6 +274,14 @@ class Bench:
                   "checkpoints": len(pauses), "recorded_s": seconds,
                   "trace_bytes_per_s": self.json("stats", self.trace)["trace_bytes"] / seconds})
 
+    def times_row(self, seconds):
+        """By how much the times of events may be wrong, as the trace says."""
+        own = self.record([self.workload("clocks"), seconds, self.trace.parent / "noted"], None, DEFAULT_BOUND)
+        errors = sorted(event["time_error_s"] for event in self.json("dump", self.trace))
+        self.add({"row": "times", "time_events": len(errors), "time_median_s": statistics.median(errors), "time_999_s": errors[len(errors) * 999 // 1000],
+                  "time_max_s": errors[-1], "time_share": sum(error <= TIME_ERROR_S for error in errors) / len(errors), "time_share_limit": TIME_SHARE,
+                  "recorded_s": own.seconds})
+
     def add(self, row):
         self.rows.append(row)
         print(tables.line(row), flush=True)
@@ -360,6 +369,7 @@ def measures(bench):
     rows = {name: lambda name=name: kinds[name](name) for name in ROWS}
     for megabytes in (1, 100, 1024):
         rows[f"pause {megabytes} MB"] = lambda megabytes=megabytes: bench.pause_row(megabytes)
+    rows["times"] = lambda: bench.times_row(1 if quick else 5)
     rows["long"] = lambda: bench.long_row(bench.arguments.long or (10 if quick else 600))
     return rows
 
@@ -372,6 +382,7 @@ def exceeded(row):
             "CPU": row.get("cpu_limit") and row["cpu_ratio"] > row["cpu_limit"],
             "supervisor": row.get("supervisor_limit") and row["supervisor_percent"] > row["supervisor_limit"],
             "pause": "pause_max_s" in row and row["pause_median_s"] > row["limit_s"],
+            "times": "time_share" in row and row["time_share"] < row["time_share_limit"],
             "divergences": row.get("divergences")}
     return [what for what, is_over in over.items() if is_over]
 

@@ -24,6 +24,9 @@ def line(row):
     if "skipped" in row or "failed" in row:
         kind = "skipped" if "skipped" in row else "failed"
         return f"{name}  {kind}: {row[kind]}"
+    if "time_share" in row:
+        return (f"{name}{row['time_events']} events, errors of their times: median {row['time_median_s'] * 1e3:.3f} ms, 99.9 % at most "
+                f"{row['time_999_s'] * 1e3:.3f} ms, longest {row['time_max_s'] * 1e3:.3f} ms; {row['time_share'] * 100:.3f} % within 1 ms")
     growth = size_of(row["trace_bytes_per_s"])
     if "pause_max_s" in row:
         return (f"{name}{row['fork_s'] * 1e3:>5.2f} ms{row['pause_median_s'] * 1e3:>7.2f} ms{row['ratio_to_fork']:>7.2f}"
@@ -76,12 +79,18 @@ def long_cells(row):
             size_of(row["memory_last_bytes"]), size_of(row["peak_bytes"]), size_of(row["growth_limit_bytes"])]
 
 
+def time_cells(row):
+    return [f"{row['time_events']:,}", *(f"{row[what] * 1e3:.3f} ms" for what in ("time_median_s", "time_999_s", "time_max_s")),
+            f"{row['time_share'] * 100:.3f} %", f"{row['time_share_limit'] * 100:.1f} %"]
+
+
 # Of README.md, in its order: what a row must have to be in the table, the table's columns, and the row's cells.
 TABLES = {
     "recording": ("ratio", ["work", "native", "recorded", "ratio", "aim", "own CPU", "aim", "peak", "trace/s", "logged", "CPU", "aim", "trace"], cost_cells),
     "bytes": ("event_bytes", ["events", "messages", "bytes an event", "aim", "copies of files", "trace"], bytes_cells),
     "replay": ("replay_ratio", ["replay", "whole", "aim", "once", "set", "max"], replay_cells),
     "pause": ("pause_max_s", ["bare fork", "median", "longest", "aim"], pause_cells),
+    "times": ("time_share", ["events", "median", "99.9 % at most", "longest", "within 1 ms", "aim"], time_cells),
     "long": ("growth_bytes", ["recorded", "units", "events", "first quarter", "last quarter", "peak", "may grow by"], long_cells),
     "profile": ("profile", recording_profile.GROUPS, profile_cells),
     "least": ("least_ratio", ["events", "data", "bare calls", "copied once", "least", "recorded", "least", "replay"], least_cells),

@@ -197,11 +197,11 @@ class Mutation {
     add_all(f, r.joined);
   }
   static void list(IntervalRecord& r, Fields& f) {
-    add(f, r.unit, r.interval, r.first_event, r.has_image, r.pid, r.command, r.pause_ns);
+    add(f, r.unit, r.interval, r.first_event, r.has_image, r.pid, r.command, r.pause_ns, r.began_ns);
     add_enum(f, r.kind);
   }
   static void list(IntervalEnd& r, Fields& f) {
-    add(f, r.unit, r.interval, r.cpu_ns, r.end_event, r.state, r.clock_error_ns);
+    add(f, r.unit, r.interval, r.cpu_ns, r.end_event, r.state, r.clock_error_ns, r.ended_ns);
   }
   static void list(ChannelRecord& r, Fields& f) { add(f, r.channel, r.kind, r.name); }
   static void list(Refusal& r, Fields& f) { add(f, r.unit, r.what, r.answer, r.count); }
@@ -219,6 +219,7 @@ class Mutation {
   static void list(PayloadsPublished& r, Fields& f) { add(f, r.unit, r.size, r.items); }
   static void list(ShortUnit& r, Fields& f) { add(f, r.unit, r.first_item, r.events); }
   static void list(Join& r, Fields& f) { add(f, r.unit, r.joined, r.event, r.pid, r.object); }
+  static void list(WallClockRecord& r, Fields& f) { add(f, r.unchanged_ns, r.since_ns, r.offset_ns, r.error_ns); }
 
   static void list(std::vector<MemoryWrite>& writes, Fields& f) {
     for (MemoryWrite& write : writes) {
@@ -229,7 +230,7 @@ class Mutation {
   static void list(Event& e, Fields& f) {
     add_enum(f, e.kind);
     add(f, e.thread, e.repeat, e.cycle, e.number, e.ip, e.regs_hash.value, e.in_hash, e.result, e.child_unit,
-        e.child_thread, e.fatal);
+        e.child_thread, e.fatal, e.time.from_ns, e.time.to_ns);
     add_all(f, e.args);
     list(e.writes, f);
     list(e.child_writes, f);
@@ -278,6 +279,7 @@ class Mutation {
   void mend(auto&) {}
   void mend(Event& e) {
     if (!once_in(50)) e.kind = static_cast<EventKind>(static_cast<uint8_t>(e.kind) % 6);
+    if (e.time.to_ns < e.time.from_ns) std::swap(e.time.from_ns, e.time.to_ns);
     e.cycle = e.cycle < 1 || e.cycle > kLongestCycle ? 1 + e.cycle % kLongestCycle : e.cycle;
     for (auto* writes : {&e.writes, &e.child_writes}) {
       for (MemoryWrite& write : *writes) {

@@ -128,13 +128,13 @@ inline Result<FileEnd> write_events(Storage& storage, const TraceFiles& files, U
                                     const std::vector<const std::vector<Event>*>& series, Compressor* packing) {
   constexpr size_t kEventsPerRecord = 500;
   RecordWriter writer(storage, files.segment(unit), FileKind::events, unit);
-  RowWriter rows;
+  EventBlockWriter block;
   for (const auto* events : series) {
     for (size_t first = 0; first < events->size(); first += kEventsPerRecord) {
       const size_t count = std::min(kEventsPerRecord, events->size() - first);
-      rows.clear();
-      for (size_t i = 0; i < count; ++i) encode((*events)[first + i], rows);
-      writer.add(RecordType::event_rows, rows.block(), static_cast<uint32_t>(count), packing);
+      block.clear();
+      for (size_t i = 0; i < count; ++i) block.add((*events)[first + i]);
+      writer.add(RecordType::timed_event_rows, block.block(), static_cast<uint32_t>(count), packing);
     }
   }
   TRY(writer.write());

@@ -73,7 +73,7 @@ Waited FakeTracer::take_any() {
 
 Waited FakeTracer::wait_for_any() {
   Waited waited = take_any();
-  if (std::holds_alternative<NoneStopped>(waited)) now_ += wake_;
+  if (std::holds_alternative<NoneStopped>(waited)) pass(wake_);
   return waited;
 }
 

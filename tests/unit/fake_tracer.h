@@ -5,6 +5,7 @@
 // `asked`, one line each.
 #pragma once
 
+#include <atomic>
 #include <deque>
 #include <map>
 #include <string>
@@ -26,11 +27,12 @@ class FakeTracer : public StoppedTracees {
   Tracee& add(pid_t tid, std::vector<Stop> script = {});
   // Null if there is none, or if it has ended and was waited for.
   Tracee* find(pid_t tid);
-  void pass(Clock::duration time) { now_ += time; }
+  void pass(Clock::duration time) { now_ = now_.load() + time; }
 
   // The requests: "10: cont", "10: step with 15", "10: interrupt", "5: send 9", "5/10: send 9" (to a thread), "wake
   // within 100 us".
   std::vector<std::string> asked;
+  int64_t wall_clock_ns = 0;            // how far the wall clock is from now()
   std::map<pid_t, uint64_t> cpu_ns_of;  // by process; one that is missing has ended
 
   // Where a real tracer would wait for a signal to redrive, time passes up to the next wake-up that was asked for.
@@ -55,6 +57,9 @@ class FakeTracer : public StoppedTracees {
   bool send(pid_t pid, pid_t tid, int signal) override;
 
   Clock::time_point now() const override { return now_; }
+  int64_t unix_ns() const override {
+    return wall_clock_ns + std::chrono::nanoseconds(now().time_since_epoch()).count();
+  }
   std::optional<uint64_t> cpu_ns(pid_t pid) const override;
   void wake_within(std::chrono::microseconds time) override;
 
@@ -65,8 +70,8 @@ class FakeTracer : public StoppedTracees {
   void kill(Tracee& tracee);
 
   std::map<pid_t, Tracee> tracees_;
-  std::vector<pid_t> by_age_;  // as they were added
-  Clock::time_point now_{};
+  std::vector<pid_t> by_age_;             // as they were added
+  std::atomic<Clock::time_point> now_{};  // for any thread
   Clock::duration wake_{};
 };
 

@@ -68,6 +68,7 @@ std::shared_ptr<Trace> make_trace(const std::string& path, const std::function<v
 
 // Unit 1 sends 10 bytes twice, unit 2 receives 15 of them at once, logged, and 5 unlogged.
 void fill_messages(TraceWriter& writer) {
+  writer.add(WallClockRecord{1000, 1000, 999'900'500, 20});
   writer.add(ChannelRecord{4, "pipe", "pipe:[7]"});
   for (const UnitId unit : {1u, 2u}) {
     writer.add(UnitRecord{unit, static_cast<int32_t>(unit), {}, {}});
@@ -83,12 +84,14 @@ void fill_messages(TraceWriter& writer) {
   input.writes.push_back({0x1000, 6, MemoryWrite::Kind::data, Bytes(6)});
   writer.append(2, input);
   Event receive;
+  receive.time = {100'000, 100'000, 0};
   receive.receive = Receive{4, 1, 500, true, {{{1, 0}, 0, 10, 11}, {{1, 1}, 0, 5, UINT64_MAX}}};
   writer.append(2, receive);
-  writer.add(IntervalRecord{2, 1, CheckpointKind::image, 2, false, 1, "prog x", 10});
+  writer.add(IntervalRecord{2, 1, CheckpointKind::image, 2, false, 1, "prog x", 10, 100'200});
+  receive.time = {};
   receive.receive = Receive{4, 2, 600, false, {{{1, 1}, 5, 5, 13}}};
   writer.append(2, receive);
-  writer.add(IntervalEnd{2, 0, 1'500'000'000, 2});
+  writer.add(IntervalEnd{2, 0, 1'500'000'000, 2, {}, 0, 100'200});
   writer.add(Refusal{1, "bpf", "EPERM", 2});
   writer.add(Interception{1, 7, 3});
   writer.add(StoppingSite{"/lib/x", 16, "cpuid", 4, true});
@@ -132,7 +135,7 @@ TEST_CASE("the documented schema is the catalog's") {
     CHECK(kept.find(schema.substr(at, end - at)) != std::string::npos);
     at = end + 2;
   }
-  CHECK_EQ(query(db, "PRAGMA user_version"), "5");
+  CHECK_EQ(query(db, "PRAGMA user_version"), "6");
 }
 
 TEST_CASE("the catalog says what the segments say") {
@@ -140,13 +143,14 @@ TEST_CASE("the catalog says what the segments say") {
   const auto trace = make_trace(directory / "t", fill_messages);
   const std::string db = catalog_path(*trace).value();
   CHECK_EQ(query(db, "SELECT * FROM messages"),
-           "2|1|0|0|1|0|0|10|11|1|1|4|500|1000\n2|1|1|0|1|1|0|5|-1|1|1|4|500|2000\n2|2|0|1|1|1|5|5|13|0|2|4|600|2000");
+           "2|1|0|0|1|0|0|10|11|1|1|4|500|1000|1000000500|20\n2|1|1|0|1|1|0|5|-1|1|1|4|500|2000|1000000500|20\n"
+           "2|2|0|1|1|1|5|5|13|0|2|4|600|2000|NULL|NULL");
   CHECK_EQ(query(db, "SELECT * FROM channels"), "4|pipe|pipe:[7]|2|20|2|1|20|15");
   CHECK_EQ(query(db, "SELECT * FROM units"), "1|prog.1|1|prog x|0|0|NULL||2|4\n2|prog.2|2|prog x|0|0|NULL||3|3");
   CHECK_EQ(query(db, "SELECT * FROM intervals"),
-           "1|0|exec|0|1|prog x|0|2|4|NULL|9|0|0|0|0|0|0\n"
-           "2|0|exec|0|1|prog x|0|2|2|1.5|9|1|1|15|15|6|0\n"
-           "2|1|image|0|1|prog x|2|1|1|NULL|10|1|0|5|0|0|0");
+           "1|0|exec|0|1|prog x|0|2|4|NULL|9|0|0|0|0|0|0|NULL|NULL\n"
+           "2|0|exec|0|1|prog x|0|2|2|1.5|9|1|1|15|15|6|0|NULL|1000000700\n"
+           "2|1|image|0|1|prog x|2|1|1|NULL|10|1|0|5|0|0|0|1000000700|NULL");
   CHECK_EQ(query(db, "SELECT value FROM settings WHERE key = 'command'"), "jacobi --size 100");
   CHECK_EQ(query(db, "SELECT value FROM settings WHERE key = 'exit_status'"), "7");
   CHECK_EQ(query(db, "SELECT * FROM refused"), "1|bpf|EPERM|2");

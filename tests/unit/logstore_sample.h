@@ -20,6 +20,7 @@ class Values {
   // `format`: values are such as traces of that format have.
   explicit Values(uint64_t seed, uint32_t format = kFormatVersion) : format(format), engine_(seed) {}
   const uint32_t format;
+  uint64_t next_ns = 0;  // when the next event is; 0: it has no time
 
   uint64_t below(uint64_t limit) { return engine_() % limit; }
   bool once_in(uint64_t n) { return below(n) == 0; }
@@ -90,6 +91,11 @@ inline Event event(Values& v) {
       e.child_writes.push_back({v.any(), 5, MemoryWrite::Kind::data, v.bytes(5)});
   }
   if (v.format >= 6 && v.once_in(8)) e.cycle = static_cast<uint32_t>(1 + v.below(kLongestCycle));
+  if (v.next_ns) {
+    constexpr uint64_t kStep_ns = 2'000'000;  // so far apart that each has a stamp
+    e.time = {v.next_ns, v.next_ns, v.next_ns};
+    v.next_ns += kStep_ns;
+  }
   return e;
 }
 
@@ -114,7 +120,13 @@ constexpr EventIndex kEventsPerInterval = 40;
 constexpr IntervalIndex kIntervals = 2;
 constexpr size_t kPages = 100;  // of each image, a tenth of them zero
 
-inline Values event_values(UnitId unit, uint32_t format = kFormatVersion) { return Values(1000 + unit, format); }
+constexpr uint64_t kStart_ns = 3'600'000'000'000;  // on the monotonic clock
+
+inline Values event_values(UnitId unit, uint32_t format = kFormatVersion) {
+  Values values(1000 + unit, format);
+  if (format >= 11) values.next_ns = kStart_ns;
+  return values;
+}
 
 // Page `i` of the image of a unit's interval. A quarter of the pages is the same in all images; every tenth is zero.
 inline Bytes page(UnitId unit, IntervalIndex interval, size_t i) {
@@ -170,6 +182,7 @@ inline std::string source_file() {
 inline void fill(TraceWriter& writer, const std::function<void(EventIndex)>& flushed = {}) {
   std::vector<Values> values;
   for (UnitId unit = 0; unit <= kUnits; unit++) values.push_back(event_values(unit));
+  writer.add(WallClockRecord{kStart_ns, kStart_ns, settings().started_unix_ns - static_cast<int64_t>(kStart_ns), 500});
   writer.add(ChannelRecord{1, "pipe", "pipe:[1]"});
   writer.add(ChannelRecord{2, "tcp", "127.0.0.1:80 - 127.0.0.1:4000"});
   (void)static_cast<bool>(writer.add_file(source_file(), "/lib/sample.so"));
@@ -183,13 +196,19 @@ inline void fill(TraceWriter& writer, const std::function<void(EventIndex)>& flu
       const auto kind = interval > 0 ? CheckpointKind::image : unit > 1 ? CheckpointKind::fork : CheckpointKind::exec;
       const std::string command = unit == 1 ? "server -p 80" : "jacobi --size 100";
       writer.add(IntervalRecord{unit, interval, kind, first, interval > 0, static_cast<int32_t>(100 + unit), command,
-                                250'000});
+                                250'000, kStart_ns + interval});
       for (EventIndex i = 0; i < kEventsPerInterval; i++) writer.append(unit, event(values[unit]));
     }
     if (writer.flush() && flushed) flushed(first + kEventsPerInterval);
     for (UnitId unit = 1; unit <= kUnits; unit++) {
       if (interval > 0) (void)static_cast<bool>(publish(writer, unit, interval));
-      writer.add(IntervalEnd{unit, interval, 1'000'000'000 * unit, first + kEventsPerInterval});
+      writer.add(IntervalEnd{unit,
+                             interval,
+                             1'000'000'000 * unit,
+                             first + kEventsPerInterval,
+                             {},
+                             0,
+                             kStart_ns + 1'000'000'000 * (interval + 1)});
     }
   }
   writer.add(UnitRecord{kShortUnit, 104, EventRef{1, 4}, {}});

@@ -61,6 +61,7 @@ class SimulatedKernel : public StoppedTracees {
   bool send(pid_t pid, int signal) override;
   bool send(pid_t pid, pid_t tid, int signal) override;
   Clock::time_point now() const override { return now_; }
+  int64_t unix_ns() const override { return std::chrono::nanoseconds(now_.time_since_epoch()).count(); }
   std::optional<uint64_t> cpu_ns(pid_t pid) const override;
   void wake_within(std::chrono::microseconds time) override { wake_at_ = now_ + time; }
 

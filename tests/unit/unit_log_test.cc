@@ -39,7 +39,12 @@ Event signal(ThreadSerial thread) {
   return event;
 }
 
-void open(UnitLog& log, const Event& entry) { log.open() = entry; }
+void open(UnitLog& log, const Event& entry) {
+  Event& event = log.open();
+  const EventTime now = event.time;
+  event = entry;
+  event.time = now;
+}
 
 // `exit`: what is noted at the exit of a call.
 void close(UnitLog& log, const Event& exit, bool test, uint64_t times = 1, uint32_t cycle = 1) {
@@ -54,11 +59,12 @@ void close(UnitLog& log, const Event& exit, bool test, uint64_t times = 1, uint3
 // A log in a trace in memory.
 class Recording {
  public:
-  Recording() : writer_(TraceWriter::create("/t", Settings{}, storage_).value()), log_(*writer_, kUnit) {
+  Recording() : writer_(TraceWriter::create("/t", Settings{}, storage_).value()), log_(*writer_, kUnit, now_) {
     writer_->add(UnitRecord{kUnit, 100, {}, {}});
   }
 
   UnitLog& log() { return log_; }
+  void pass(uint64_t ms) { now_.from_ns = now_.to_ns += ms * 1'000'000; }
 
   // A whole call, during which nothing can happen.
   void call(ThreadSerial thread, int32_t number, int64_t result, bool test = false, uint64_t times = 1) {
@@ -84,6 +90,7 @@ class Recording {
  private:
   MemoryStorage storage_;
   std::unique_ptr<TraceWriter> writer_;
+  EventTime now_;
   UnitLog log_;
 };
 
@@ -400,4 +407,28 @@ TEST_CASE("an event's number is known before it happens") {
   CHECK(events[2].kind == EventKind::exit);
   CHECK(events[3].kind == EventKind::signal);
   CHECK_EQ(events[4].args[0], 43);
+}
+
+TEST_CASE("events have the time at which they were complete, and a series that of its first call") {
+  Recording recording;
+  recording.pass(1000);
+  open(recording.log(), entry(1, kWrite, 5));
+  recording.pass(10);
+  close(recording.log(), exit(1, 10), false);
+  recording.pass(10);
+  for (int i = 0; i < 5; ++i) {
+    recording.call(1, kPoll, 0, true);
+    recording.pass(10);
+  }
+  open(recording.log(), entry(1, kWrite, 5));  // and another thread's call comes before its end
+  recording.pass(10);
+  recording.call(2, kWrite, 1);
+  recording.pass(10);
+  close(recording.log(), exit(1, 10), false);
+  std::vector<uint64_t> ms;
+  for (const Event& event : recording.events()) {
+    CHECK_EQ(event.time.from_ns, event.time.to_ns);
+    ms.push_back(event.time.at_ns / 1'000'000);
+  }
+  CHECK(ms == std::vector<uint64_t>{1010, 1020, 1070, 1080, 1090});
 }

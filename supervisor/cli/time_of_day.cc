@@ -1,0 +1,238 @@
+#include "supervisor/cli/time_of_day.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <ctime>
+
+#include "base/text.h"
+#include "base/units.h"
+#include "supervisor/plan/graph.h"
+
+namespace redrive {
+namespace {
+
+constexpr int64_t kSecond_ns = 1'000'000'000;
+
+std::tm fields_of(int64_t unix_ns, bool utc) {
+  const std::time_t seconds = unix_ns / kSecond_ns - (unix_ns % kSecond_ns < 0 ? 1 : 0);
+  std::tm fields{};
+  utc ? gmtime_r(&seconds, &fields) : localtime_r(&seconds, &fields);
+  return fields;
+}
+
+int64_t microseconds_of(int64_t unix_ns) {
+  const int64_t rest_ns = (unix_ns % kSecond_ns + kSecond_ns) % kSecond_ns;
+  return rest_ns / 1000;
+}
+
+// Reads digits after a point; nothing if there is something else.
+std::optional<int64_t> fraction_ns(std::string_view text) {
+  if (text.empty()) return 0;
+  if (text[0] != '.' || text.size() < 2 || text.size() > 10) return std::nullopt;
+  int64_t value = 0, unit = kSecond_ns;
+  for (const char digit : text.substr(1)) {
+    if (digit < '0' || digit > '9') return std::nullopt;
+    value = value * 10 + (digit - '0');
+    unit /= 10;
+  }
+  return value * unit;
+}
+
+// Seconds since the epoch, with a fraction.
+std::optional<int64_t> parse_unix(std::string_view text) {
+  int64_t seconds = 0;
+  const auto [rest, failure] = std::from_chars(text.data(), text.data() + text.size(), seconds);
+  const auto fraction = fraction_ns(text.substr(static_cast<size_t>(rest - text.data())));
+  constexpr int64_t kMost_s = INT64_MAX / kSecond_ns - 1;
+  if (failure != std::errc{} || seconds < 0 || seconds > kMost_s || !fraction) return std::nullopt;
+  return seconds * kSecond_ns + *fraction;
+}
+
+std::optional<int64_t> parse_span(std::string text) {
+  if (text.ends_with("min")) text.resize(text.size() - 2);
+  const auto seconds = parse_duration(text);
+  if (!seconds || seconds.value() > 1e9) return std::nullopt;
+  return std::llround(seconds.value() * 1e9);
+}
+
+// "Z", "+01:00" or nothing: how far the clock is from UTC. False if it is something else.
+bool parse_zone(std::string_view text, std::optional<int64_t>& zone_s) {
+  if (text.empty()) return true;
+  if (text == "Z") {
+    zone_s = 0;
+    return true;
+  }
+  int hours = 0, minutes = 0, length = 0;
+  const std::string copy(text.substr(1));
+  const bool two = std::sscanf(copy.c_str(), "%2d:%2d%n", &hours, &minutes, &length) == 2;
+  if ((text[0] != '+' && text[0] != '-') || !two || static_cast<size_t>(length) != copy.size()) return false;
+  zone_s = (text[0] == '-' ? -1 : 1) * (hours * 3600 + minutes * 60);
+  return true;
+}
+
+int64_t unix_s(std::tm fields, bool utc, const std::optional<int64_t>& zone_s) {
+  fields.tm_isdst = -1;
+  const int64_t seconds = zone_s ? timegm(&fields) - *zone_s : utc ? timegm(&fields) : std::mktime(&fields);
+  constexpr int64_t kMost_s = INT64_MAX / kSecond_ns - 1;
+  return std::clamp(seconds, -kMost_s, kMost_s);
+}
+
+// A day with or without a time, or a time.
+std::optional<int64_t> parse_clock(const std::string& text, bool utc, int64_t end_ns) {
+  std::tm midnight = fields_of(end_ns, utc);
+  midnight.tm_hour = midnight.tm_min = midnight.tm_sec = 0;
+  std::tm fields = midnight;
+  const char* rest = strptime(text.c_str(), "%Y-%m-%d", &fields);
+  const bool day = rest != nullptr;
+  if (!day) fields = midnight;
+  std::optional<int64_t> zone_s;
+  int64_t fraction = 0;
+  if (day && *rest == '\0') return unix_s(fields, utc, zone_s) * kSecond_ns;
+  if (day && *rest != ' ' && *rest != 'T') return std::nullopt;
+  const char* const time = day ? rest + 1 : text.c_str();
+  const char* end = strptime(time, "%H:%M:%S", &fields);
+  if (end) {
+    const char* const after = end + std::strspn(end, ".0123456789");
+    const auto read = fraction_ns({end, static_cast<size_t>(after - end)});
+    if (!read) return std::nullopt;
+    fraction = *read;
+    end = after;
+  } else {
+    fields.tm_sec = 0;
+    end = strptime(time, "%H:%M", &fields);
+  }
+  if (!end || !parse_zone(end, zone_s) || (zone_s && !day)) return std::nullopt;
+  const int64_t at_ns = unix_s(fields, utc, zone_s) * kSecond_ns + fraction;
+  if (day || at_ns <= end_ns) return at_ns;
+  --fields.tm_mday;
+  return unix_s(fields, utc, zone_s) * kSecond_ns + fraction;
+}
+
+Error no_times(const Trace& trace) {
+  return Error{fmt::format("{} has no time of day: an older redrive recorded it", printable(trace.directory()))};
+}
+
+// The time of the last event before `end`.
+Result<std::optional<WallTime>> last_event_time(const Trace& trace, UnitId unit, EventIndex first, EventIndex end) {
+  std::optional<WallTime> time;
+  if (first == end) return time;
+  TRY(trace.for_each_event(unit, end - 1, end, [&](EventIndex, const Event& event) {
+    time = wall_clock(trace).at(event.time);
+    return true;
+  }));
+  return time;
+}
+
+}  // namespace
+
+Result<int64_t> parse_moment(const std::string& text, bool utc, const RecordedSpan& recorded) {
+  std::optional<int64_t> at_ns;
+  if (text.starts_with("@")) {
+    at_ns = parse_unix(std::string_view(text).substr(1));
+  } else if (text.starts_with("-") || text.starts_with("+")) {
+    const auto span_ns = parse_span(text.substr(1));
+    if (span_ns) at_ns = text[0] == '-' ? recorded.end_ns - *span_ns : recorded.start_ns + *span_ns;
+  } else {
+    at_ns = parse_clock(text, utc, recorded.end_ns);
+  }
+  if (at_ns) return *at_ns;
+  return Error{
+      fmt::format("'{}' is not a time: write 14:03:07.250, '2026-11-25 14:03:07', @UNIXTIME, -5min or +2s", text),
+      Status::usage};
+}
+
+void add_moment(Arguments& arguments, const char* name, const std::string& help, std::optional<std::string>& text) {
+  arguments.option(name, "T", help, [&text](const std::string& given) -> Result<void> {
+    ASSIGN_OR_RETURN([[maybe_unused]] const int64_t at, parse_moment(given, false, {}));
+    text = given;
+    return {};
+  });
+}
+
+void add_utc(Arguments& arguments, bool& utc) {
+  arguments.flag("--utc", utc, "show and read times in UTC, not in local time");
+}
+
+std::string clock_text(int64_t unix_ns, bool utc) {
+  return fmt::format("{:%H:%M:%S}.{:06}", fields_of(unix_ns, utc), microseconds_of(unix_ns));
+}
+
+std::string day_text(int64_t unix_ns, bool utc) {
+  return fmt::format("{:%Y-%m-%d %H:%M:%S}.{:06}", fields_of(unix_ns, utc), microseconds_of(unix_ns));
+}
+
+std::string rfc3339(int64_t unix_ns) {
+  return fmt::format("{:%Y-%m-%dT%H:%M:%S}.{:06}Z", fields_of(unix_ns, true), microseconds_of(unix_ns));
+}
+
+std::string error_text(uint64_t error_ns) {
+  const uint64_t us = (error_ns + 999) / 1000;
+  if (us < 1000) return fmt::format("+-{}us", us);
+  const uint64_t ms_100 = (us + 9) / 10;
+  if (ms_100 < 100'000) return fmt::format("+-{}.{:02}ms", ms_100 / 100, ms_100 % 100);
+  const uint64_t s_10 = (ms_100 + 9'999) / 10'000;
+  return fmt::format("+-{}.{}s", s_10 / 10, s_10 % 10);
+}
+
+bool IntervalTimes::ran_at(int64_t unix_ns) const {
+  const auto give = [](const WallTime& time) { return static_cast<int64_t>(time.error_ns); };
+  return began && began->unix_ns - give(*began) <= unix_ns && (!ended || unix_ns <= ended->unix_ns + give(*ended));
+}
+
+Result<IntervalTimes> interval_times(const Trace& trace, UnitId unit, IntervalIndex interval) {
+  const auto& all = trace.intervals(unit);
+  const WallClock& clock = wall_clock(trace);
+  IntervalTimes times{clock.at(all[interval].began_ns), std::nullopt};
+  if (const IntervalEnd* const end = trace.interval_end(unit, interval)) {
+    times.ended = clock.at(end->ended_ns);
+  } else if (interval + 1 < all.size()) {
+    times.ended = clock.at(all[interval + 1].began_ns);
+  } else if (!trace.recording()) {
+    const IntervalExtent extent = interval_extent(trace, unit, interval);
+    ASSIGN_OR_RETURN(times.ended, last_event_time(trace, unit, extent.first_event, extent.end_event));
+    if (!times.ended) times.ended = times.began;
+  }
+  return times;
+}
+
+Result<RecordedSpan> recorded_span(const Trace& trace) {
+  std::optional<RecordedSpan> span;
+  for (const auto& unit : trace.units()) {
+    for (const auto& interval : trace.intervals(unit.unit)) {
+      ASSIGN_OR_RETURN(const IntervalTimes times, interval_times(trace, unit.unit, interval.interval));
+      if (!times.began) continue;
+      const int64_t began_ns = times.began->unix_ns;
+      const int64_t now_ns = std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count();
+      const int64_t ended_ns = times.ended ? times.ended->unix_ns : std::max(began_ns, now_ns);
+      if (!span) span = RecordedSpan{began_ns, ended_ns};
+      span = RecordedSpan{std::min(span->start_ns, began_ns), std::max(span->end_ns, ended_ns)};
+    }
+  }
+  if (!span) return no_times(trace);
+  return *span;
+}
+
+Result<std::vector<Selection>> intervals_at(const Trace& trace, const std::string& moment, bool utc,
+                                            const std::optional<UnitId>& unit) {
+  ASSIGN_OR_RETURN(const RecordedSpan span, recorded_span(trace));
+  ASSIGN_OR_RETURN(const int64_t at_ns, parse_moment(moment, utc, span));
+  std::vector<Selection> found;
+  for (const auto& each : trace.units()) {
+    if (unit && each.unit != *unit) continue;
+    for (const auto& interval : trace.intervals(each.unit)) {
+      ASSIGN_OR_RETURN(const IntervalTimes times, interval_times(trace, each.unit, interval.interval));
+      if (times.ran_at(at_ns)) found.push_back({each.unit, interval.interval, interval.interval});
+    }
+  }
+  if (!found.empty()) return found;
+  return Error{fmt::format("no interval{} ran at {}: the recording was from {} to {}",
+                           unit ? " of " + printable(trace.unit_name(*unit)) : "", day_text(at_ns, utc),
+                           day_text(span.start_ns, utc), day_text(span.end_ns, utc))};
+}
+
+}  // namespace redrive
