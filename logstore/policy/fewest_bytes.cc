@@ -116,6 +116,12 @@ class FewestBytes : public Policy {
 
   void on_end(uint32_t id, uint64_t) override { units_.erase(id); }
 
+  bool set_limits(uint64_t critical_path_ns, uint64_t period_ns) override {
+    limit_ns_ = critical_path_ns;
+    period_ns_ = period_ns;
+    return true;
+  }
+
  private:
   struct Unit {
     Path path;
@@ -161,8 +167,8 @@ class FewestBytes : public Policy {
     fewest_ = std::numeric_limits<int64_t>::max();
   }
 
-  const uint64_t limit_ns_;
-  const uint64_t period_ns_;
+  uint64_t limit_ns_;   // C
+  uint64_t period_ns_;  // T
   std::unordered_map<uint32_t, Unit> units_;
   uint64_t line_ = 0;
   bool near_ = false;           // a unit is in the last quarter of its interval
