@@ -44,6 +44,7 @@ struct Wire {
 };
 Wire* g_wire = nullptr;
 std::atomic<pid_t> g_front{0};  // in the recorder, while there is one
+pid_t g_first_front = 0;        // the same, also when it has ended
 std::vector<int> g_inherited;   // descriptors above standard error
 sigset_t g_mask;
 struct sigaction g_child_action;
@@ -252,7 +253,7 @@ Result<std::optional<int>> stand_in_front() {
   if (recorder == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != front) _exit(128 + SIGKILL);
-    g_front = front;
+    g_front = g_first_front = front;
     g_inherited = descriptors_behind_standard_error();
     return std::optional<int>();
   }
@@ -263,6 +264,8 @@ Result<std::optional<int>> stand_in_front() {
 }
 
 bool has_front() { return g_front != 0; }
+
+pid_t front_process() { return g_first_front; }
 
 unsigned take_from_front(int signal) {
   if (!g_wire) return 0;  // there never was one

@@ -24,6 +24,8 @@ Result<std::optional<int>> stand_in_front();
 
 // Whether there is a front.
 bool has_front();
+// Its number; 0 if there never was one. It stays the same when the front has ended.
+pid_t front_process();
 // How often the front alone was sent this signal since the last call.
 unsigned take_from_front(int signal);
 // The program was stopped by this signal, or continues.
