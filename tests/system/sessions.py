@@ -7,12 +7,15 @@ import pathlib
 import pwd
 import random
 import re
+import shlex
 import signal
 import socket
 import sys
 import time
+import urllib.request
 
 from harness import ROOT, Failure, Skip, needs, test
+from redriving import free_port
 
 # Users that every Debian has, and that nobody logs in as.
 USERS = ["daemon", "bin", "games"]
@@ -262,6 +265,7 @@ def idle(ctx):
         woken = lambda: sum(int(n) for n in re.findall(r"voluntary_ctxt_switches:\s+(\d+)", (server / "status").read_text()))  # noqa: E731
         before = woken()
         s.status("root", "idle")
+        time.sleep(0.3)  # it learns that the client has hung up
         asked = woken()
         time.sleep(1)
         if not before < asked or woken() != asked:
@@ -540,3 +544,107 @@ def refused_services(ctx):
         ctx.expect_status(ctx.redrive("service", "--root", root, *words), 2)
     if sorted(file.name for file in units.rglob("*")) != ["forks.service", "late.service", "late.service.d", "zz.conf"]:
         raise Failure("a refused service has changed something")
+
+
+class Service:
+    """A service of the test's own, started from its drop-in as systemd would start it: first what comes before, as root, then its command, as its
+    user, with the drop-in's environment."""
+
+    def __init__(self, s, name, text, user):
+        self.s, self.name, self.user = s, name, user
+        root = s.ctx.directory / "root"
+        units = root / "etc/systemd/system"
+        units.mkdir(parents=True)
+        (units / name).write_text(text)
+        s.ctx.expect_status(s.ctx.redrive("service", "--root", root, "enable", name, "--bound", "5s"), 0)
+        self.traces = s.ctx.directory / "services" / name
+        self.settings = {}
+        for line in (units / f"{name}.d" / "redrive.conf").read_text().splitlines():
+            if line.startswith(("#", "[")):
+                continue
+            key, value = line.split("=", 1)
+            self.settings[key] = value.replace("/var/lib/redrive/services/%n", str(self.traces)).replace("%n", name)
+
+    def start(self, notify=""):
+        ctx = self.s.ctx
+        (ctx.directory / "services").mkdir(mode=0o755)
+        ctx.expect_status(ctx.run(*shlex.split(self.settings["ExecStartPre"].removeprefix("+"))), 0)
+        environment = dict(word.split("=", 1) for word in self.settings["Environment"].split())
+        words = ["setpriv", f"--reuid={self.user}", f"--regid={pwd.getpwnam(self.user).pw_gid}", "--init-groups", *shlex.split(self.settings["ExecStart"])]
+        return ctx.start(*words, cwd="/", env={**self.s.env, **environment, "HOME": "", "NOTIFY_SOCKET": notify})
+
+    def verify(self):
+        trace, = (path for path in self.traces.iterdir() if (path / "journal").exists() and not path.is_symlink())
+        if trace.stat().st_uid != pwd.getpwnam(self.user).pw_uid or trace.stat().st_mode & 0o077:
+            raise Failure(f"{trace} does not belong to the service's user alone")
+        self.s.verify("root", trace)
+
+
+@test("sessions/notifying_service", timeout_s=300)
+def notifying_service(ctx):
+    """redis-server, Type=notify: its own process says that it is ready, and the process that systemd knows ends with its status."""
+    needs("redis-server", "redis-cli")
+    with sessions(ctx, bus=True) as s:
+        port = free_port()
+        data = s.home("daemon")
+        command = f"/usr/bin/redis-server --port {port} --bind 127.0.0.1 --dir {data} --save '' --supervised systemd --daemonize no"
+        service = Service(s, "own-redis.service", f"[Service]\nType=notify\nUser=daemon\nExecStart={command}\n", "daemon")
+        if service.settings["NotifyAccess"] != "all":
+            raise Failure("systemd would not hear it")
+        path = ctx.directory / "ready"
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
+            notify.bind(str(path))
+            path.chmod(0o777)
+            notify.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+            notify.settimeout(ctx.timeout_s)
+            main = service.start(notify=str(path))
+            said, credentials = "", b""
+            while "READY=1" not in said:
+                data, ancillary, _, _ = notify.recvmsg(4096, socket.CMSG_SPACE(12))
+                said, credentials = data.decode(), ancillary[0][2]
+        program = s.status("root", "daemon/own-redis.service")["program"]
+        if int.from_bytes(credentials[:4], sys.byteorder) != program:
+            raise Failure("somebody else than the program says that it is ready")
+        outcome = ctx.run("redis-cli", "-p", port, "incr", "x")
+        ctx.expect(outcome.stdout.strip() == "1", outcome, "the service does not serve")
+        os.kill(main.pid, signal.SIGTERM)
+        ctx.expect_status(main.finish(ctx.timeout_s), 0)
+        service.verify()
+
+
+@test("sessions/forking_service", timeout_s=300)
+def forking_service(ctx):
+    """nginx, Type=forking: what systemd starts ends when the service is there, PIDFile= names its main process, and the recording goes on until the
+    last process has ended."""
+    needs("nginx")
+    with sessions(ctx, bus=True) as s:
+        port = free_port()
+        home = ctx.directory / "nginx"
+        (home / "html").mkdir(parents=True)
+        home.chmod(0o755)
+        (home / "html" / "index.html").write_text("hello\n")
+        pid_file = home / "pid"
+        (home / "conf").write_text(f"""
+user daemon; worker_processes 2; pid {pid_file}; error_log {home}/error.log;
+events {{ worker_connections 64; }}
+http {{ access_log off; client_body_temp_path {home}/t1; proxy_temp_path {home}/t2; fastcgi_temp_path {home}/t3; uwsgi_temp_path {home}/t4;
+  scgi_temp_path {home}/t5; server {{ listen 127.0.0.1:{port}; location / {{ root {home}/html; }} }} }}
+""")
+        nginx = f"/usr/sbin/nginx -c {home}/conf -e {home}/error.log -g 'daemon on; master_process on;'"
+        service = Service(s, "own-nginx.service", f"[Service]\nType=forking\nPIDFile={pid_file}\nKillMode=mixed\nExecStart={nginx}\n", "root")
+        started = service.start()
+        if not started.ends_within(ctx.timeout_s) or started.process.wait() != 0:
+            raise started.failure("does not end as a service that forks")
+        master = int(pid_file.read_text())
+        status = s.status("root", "own-nginx.service")
+        if status["processes"] != 3 or status["command"][0] != "/usr/sbin/nginx":
+            raise Failure(f"nginx has a master and two workers: {status}")
+        for _ in range(3):
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=ctx.timeout_s) as answer:
+                if answer.read() != b"hello\n":
+                    raise Failure("the service does not serve")
+        os.kill(master, signal.SIGHUP)
+        s.expect("root", "checkpoint", "own-nginx.service")
+        os.kill(master, signal.SIGQUIT)
+        wait_until(ctx, "the session is gone", lambda: not s.listed("root"))
+        service.verify()
