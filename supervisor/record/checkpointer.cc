@@ -43,6 +43,7 @@ bool sleeps_whole(int64_t number, std::span<const uint64_t, 6> args) {
     case SYS_accept4:
     case SYS_nanosleep:
     case SYS_clock_nanosleep:
+    case SYS_restart_syscall:  // of one of these
       return true;
     case SYS_recvfrom:
       return !(args[3] & MSG_WAITALL);
@@ -120,7 +121,7 @@ void Checkpointer::wake(Unit& unit) {
 
 void Checkpointer::request(Unit& unit) {
   if (!unit.in_interval || images_.copies_alive() >= limits_.copies) return;
-  unit.checkpoint_wanted = true;
+  unit.checkpoint_wanted = unit.checkpoint_requested = true;
   if (unit.baton.is_held()) ask_to_stop(*unit.baton.holder());
   const auto now = tracer_.now();
   if (now - unit.last_woken < kWakeInterval) return;

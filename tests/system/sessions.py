@@ -238,6 +238,42 @@ def who_talks(ctx):
         s.expect("root", "stop", "--timeout", "1s", "pipe")
 
 
+@test("sessions/checkpoint")
+def checkpoint(ctx):
+    """Units that compute, sleep, wait for others and read take a checkpoint at once; one whose call cannot be entered again is said to be late."""
+    with sessions(ctx) as s:
+        ctx.fresh_work()
+        fifo = ctx.work / "fifo"
+        os.mkfifo(fifo)
+        os.mkfifo(f"{fifo}2")
+        log = ctx.directory / "log"
+        script = f"sleep 1000 & perl -e '1 while 1' & (exec 3<>{fifo}; exec cat <&3) & echo ready; exec perl -e 'read STDIN, $x, 1' <> {fifo}2"
+        s.expect("root", "start", "--output", log, "all", "--", "sh", "-c", script)
+
+        def intervals():
+            report = json.loads(s.expect("root", "follow", "--json", "--count", "1", "--every", "1ms", "all").stdout)
+            return {unit["unit"]: unit["interval"] for unit in report["units"]} if all(unit["name"] != "sh" for unit in report["units"]) else {}
+        wait_until(ctx, "all are there", lambda: len(intervals()) == 4)
+        for _ in range(3):
+            before = intervals()
+            outcome = s.expect("root", "checkpoint", "all")
+            ctx.expect(outcome.stdout == "4 units took a checkpoint\n" and not outcome.stderr, outcome, "not all took one")
+            after = intervals()
+            if not all(after[name] > before[name] for name in after):
+                raise Failure(f"intervals: {before}, then {after}")
+        trace = s.status("root", "all")["trace"]
+        s.expect("root", "stop", "all")
+        s.verify("root", trace)
+
+        # A write into a full pipe has done part of its work.
+        s.expect("root", "start", "part", "--", "sh", "-c", "perl -e 'syswrite STDOUT, \"x\" x 1000000' | sleep 1000")
+        wait_until(ctx, "the pipe is full", lambda: s.status("root", "part")["units"] == 3)
+        time.sleep(0.3)
+        outcome = s.expect("root", "checkpoint", "part")
+        ctx.expect("2 units took" in outcome.stdout and "1 unit is in a call" in outcome.stderr, outcome, "the writer is not said to be late")
+        s.expect("root", "stop", "part")
+
+
 @test("sessions/stubborn")
 def stubborn(ctx):
     """A program that ignores SIGTERM, and what it has left behind, are killed after the timeout; the trace is complete."""

@@ -114,6 +114,31 @@ TEST_CASE("an interval whose latest end is known leaves that much room in a path
   }
 }
 
+TEST_CASE("policies that limit paths take other limits while they decide, mrt and ros do not") {
+  for (const char* name : {"critical-path", "critical-path-multiplicity", "makespan", "fewest-bytes"}) {
+    CAPTURE(name);
+    PolicyParameters parameters{kC, kT};
+    parameters.cores = 1024;  // makespan: nearly only the path counts
+    const auto policy = make(name, parameters);
+    policy->on_checkpoint(1);
+    const auto keeps = [&](uint64_t at_ns, uint64_t path_ns) {
+      const Tag sent{path_ns, std::make_shared<Needs>(Needs{{2, 0, path_ns}}), nullptr, 1000};
+      return policy->on_receive(1, at_ns, sent, 1).keep == Keep::keep;
+    };
+    CHECK(keeps(1, kC + 1));
+    CHECK(policy->set_limits(10 * kC, kT));
+    CHECK_FALSE(keeps(1, kC + 1));
+    policy->on_checkpoint(1, 2);
+    CHECK(policy->set_limits(kC, kT));
+    CHECK(keeps(1, kC + 1));
+  }
+  for (const auto& known : policies()) {
+    CAPTURE(known.name);
+    const std::string name = known.name;
+    CHECK_EQ(make(name)->set_limits(2 * kC, 2 * kT), !name.starts_with("mrt") && !name.starts_with("ros"));
+  }
+}
+
 TEST_CASE("critical-path: a kept message does not lengthen the path") {
   const auto policy = make("critical-path");
   policy->on_checkpoint(1);
@@ -350,9 +375,9 @@ TEST_CASE("mrt: rule 2 settles when all units are two checkpoints on") {
   }
 }
 
-// In their first intervals, unit 1 sends to unit 2, and unit 2 to unit 3. In its second interval, unit 1 hears that unit
-// 2 has begun its second, and perhaps the same of unit 3. If it does not, then as far as unit 1 knows, unit 3 still
-// needs the first interval of unit 2, and with it that of unit 1.
+// In their first intervals, unit 1 sends to unit 2, and unit 2 to unit 3. In its second interval, unit 1 hears that
+// unit 2 has begun its second, and perhaps the same of unit 3. If it does not, then as far as unit 1 knows, unit 3
+// still needs the first interval of unit 2, and with it that of unit 1.
 TEST_CASE("ros: keeps what is needed by a unit that the sender does not know to be in its next interval") {
   for (const bool three_told : {false, true}) {
     CAPTURE(three_told);
