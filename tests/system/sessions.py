@@ -217,10 +217,57 @@ def control(ctx):
         ctx.expect("ended with status 7" in outcome.stdout, outcome, "the program did not end as it wants to")
         check_output(ctx, log)
         wait_until(ctx, "the session is gone", lambda: not s.listed("root"))
-        trace = json.loads(s.expect("root", "ls", "--json", status["trace"]).stdout)
-        if s.expect("root", "ls", status["trace"]).stdout.count("perl") < 1 or not trace:
-            raise Failure("the trace is not listed")
+        trace, = ctx.json("ls")["traces"]
+        if (trace["directory"], trace["bound_s"], trace["bound_kept"], trace["exit_status"]) != (status["trace"], 3, True, 7):
+            raise Failure(f"the trace does not keep the new bound: {trace}")
         s.verify("root", status["trace"])
+
+
+@test("sessions/default_directory")
+def default_directory(ctx):
+    """As users have it: /run/redrive, and this machine's bus and redrived, if there are any. The session's name is this test's."""
+    if os.geteuid() != 0 and not pathlib.Path(f"/run/redrive/{os.geteuid()}").exists():
+        raise Skip("only root can make its run-time directory")
+    name = f"test-{os.getpid()}"
+    ctx.expect_status(ctx.redrive("start", name, "--", "sleep", "1000"), 0)
+    try:
+        listed = [session["name"] for session in ctx.json("ps")["sessions"]]
+        if name not in listed:
+            raise Failure(f"ps lists {listed}")
+        if not (ctx.traces / f"{name}.log").exists():
+            raise Failure("the output is not beside the traces")
+    finally:
+        ctx.expect_status(ctx.redrive("stop", name), 0)
+
+
+@test("sessions/supervised_daemon")
+def supervised_daemon(ctx):
+    """redrived tells systemd that it is ready, that it is alive and that it ends; what keeps it from starting is one line."""
+    with sessions(ctx) as s:
+        daemon = ctx.options.build / "redrived"
+        for words, why, status in (([], "system bus", 1), (["--nonsense"], "--nonsense", 2)):
+            outcome = ctx.expect_status(ctx.run(daemon, *words, env=s.env), status)
+            ctx.expect(outcome.stderr.count("\n") == 1 and why in outcome.stderr, outcome, f"does not say '{why}' in one line")
+        s.start_bus()
+        outcome = ctx.expect_status(ctx.run(*s.words("daemon", daemon), env=s.env), 1)
+        ctx.expect("root" in outcome.stderr, outcome, "does not say who may start it")
+        path = ctx.directory / "watchdog"
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
+            notify.bind(str(path))
+            notify.settimeout(ctx.timeout_s)
+            running = ctx.start(daemon, env={**s.env, "NOTIFY_SOCKET": str(path), "WATCHDOG_USEC": "400000"})
+
+            def hear(wanted):
+                while wanted not in notify.recv(4096).decode():
+                    pass
+            hear("READY=1")
+            hear("WATCHDOG=1")
+            hear("WATCHDOG=1")
+            outcome = ctx.expect_status(ctx.run(daemon, env=s.env), 1)
+            ctx.expect("another redrived" in outcome.stderr, outcome, "does not say that there is another one")
+            os.kill(running.pid, signal.SIGTERM)
+            hear("STOPPING=1")
+        ctx.expect_status(running.finish(ctx.timeout_s), 0)
 
 
 @test("sessions/who_talks")
