@@ -204,11 +204,12 @@ int look_after(const Trace& trace, const RecordOptions& options, SelfCheck* self
   return !replays || (options.require_bound && !kept) ? static_cast<int>(kCannotRecord) : exit_status;
 }
 
-// From now on, what the program and redrive write goes to the file.
-Result<void> write_to(const std::string& path) {
-  const Fd file(open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
-  if (!file || dup2(file.get(), STDOUT_FILENO) < 0 || dup2(file.get(), STDERR_FILENO) < 0) return errno_error(path);
-  return {};
+// The file for what the program and redrive write. None if that goes where redrive writes.
+Result<Fd> output_file(const RecordOptions& options) {
+  if (options.output.empty()) return Fd();
+  Fd file(open(options.output.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+  if (!file) return errno_error(options.output);
+  return file;
 }
 
 uint64_t in_ns(double seconds) { return static_cast<uint64_t>(seconds * 1e9); }
@@ -275,7 +276,7 @@ void go_on_behind(const LeftBehind& left, const std::string& directory) {
 }
 
 // Runs in the process that stand_in_front() has made the recorder.
-Result<int> record(const RecordOptions& options) {
+Result<int> record(const RecordOptions& options, const Fd& output) {
   ASSIGN_OR_RETURN(const std::string program, find_program(options.command.front()));
   ASSIGN_OR_RETURN(const Tuning tuning, tuning_of(options));
   PolicyParameters parameters = options.parameters;
@@ -330,7 +331,7 @@ Result<int> record(const RecordOptions& options) {
     PtraceTracer tracer;
     Recorder recorder(tracer, *writer, *policy, limits, cache.get());
     personality(ADDR_NO_RANDOMIZE);
-    if (!options.output.empty()) TRY(write_to(options.output));
+    if (output) dup2(output.get(), STDOUT_FILENO), dup2(output.get(), STDERR_FILENO);
     TRY(recorder.launch(program, options.command));
     if (session) TRY(begin_session(*session, recorder, options, directory, settings));
     end = recorder.run([&](const LeftBehind& left) {
@@ -358,8 +359,10 @@ Result<int> record(const RecordOptions& options) {
 
 Result<int> record_behind_front(const RecordOptions& options) {
   TRY(check_limits());
-  ASSIGN_OR_RETURN(const std::optional<int> ended, stand_in_front());
-  return ended ? *ended : record(options);
+  ASSIGN_OR_RETURN(const Fd output, output_file(options));
+  // Until the program starts, what is wrong is said where redrive was started.
+  ASSIGN_OR_RETURN(const std::optional<int> ended, stand_in_front(output ? output.get() : STDERR_FILENO));
+  return ended ? *ended : record(options, output);
 }
 
 constexpr CommandText kText{

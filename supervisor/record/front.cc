@@ -238,7 +238,7 @@ std::vector<int> descriptors_behind_standard_error() {
 
 }  // namespace
 
-Result<std::optional<int>> stand_in_front() {
+Result<std::optional<int>> stand_in_front(int standard_error) {
   void* const shared = mmap(nullptr, sizeof(Wire), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (shared == MAP_FAILED) return errno_error("cannot map memory");
   g_wire = new (shared) Wire;
@@ -258,6 +258,7 @@ Result<std::optional<int>> stand_in_front() {
     return std::optional<int>();
   }
   replace_by_null({STDIN_FILENO, STDOUT_FILENO});
+  dup2(standard_error, STDERR_FILENO);
   close_range(STDERR_FILENO + 1, ~0U, 0);
   ASSIGN_OR_RETURN(const int status, stand(recorder));
   return std::optional<int>(status);

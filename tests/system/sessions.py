@@ -184,6 +184,9 @@ def control(ctx):
         first = log.read_text().splitlines()[0]
         if first != f"{work} 027 333 good day 0":
             raise Failure(f"the program has something else of its starter: {first}")
+        # Whoever waits for the end of what `start` writes does not wait for the session.
+        outcome = ctx.run("sh", "-c", f"{ctx.options.redrive} start two -- sleep 1000 2>&1 | cat; {ctx.options.redrive} stop two", env=s.env, timeout_s=30)
+        ctx.expect(outcome.stdout.count("\n") == 2 and "status 143" in outcome.stdout, outcome, "does not let go of its output")
         s.expect("root", "start", "one", "--", "true", status=1)  # the name is taken
         s.expect("root", "start", "two", "--", "/nonexistent", status=127)
         s.expect("root", "start", "-x", "--", "true", status=2)
@@ -217,10 +220,26 @@ def control(ctx):
         ctx.expect("ended with status 7" in outcome.stdout, outcome, "the program did not end as it wants to")
         check_output(ctx, log)
         wait_until(ctx, "the session is gone", lambda: not s.listed("root"))
-        trace, = ctx.json("ls")["traces"]
-        if (trace["directory"], trace["bound_s"], trace["bound_kept"], trace["exit_status"]) != (status["trace"], 3, True, 7):
+        trace, = (trace for trace in ctx.json("ls")["traces"] if trace["directory"] == status["trace"])
+        if (trace["bound_s"], trace["bound_kept"], trace["exit_status"]) != (3, True, 7):
             raise Failure(f"the trace does not keep the new bound: {trace}")
         s.verify("root", status["trace"])
+
+
+@test("sessions/without_directory")
+def without_directory(ctx):
+    """A user for whom redrived has not made a directory yet: a service is recorded nevertheless, a session is not started."""
+    with sessions(ctx) as s:
+        trace = s.home("bin") / "t"
+        outcome = s.expect("bin", "record", "-o", trace, "--session", "one", "--", "true")
+        ctx.expect("this recording cannot be controlled: redrived does not answer" in outcome.stderr, outcome, "does not say why it is no session")
+        s.verify("bin", trace)
+        outcome = s.expect("bin", "start", "one", "--", "true", status=1)
+        ctx.expect(outcome.stderr.count("\n") == 1 and "redrived.service" in outcome.stderr, outcome, "does not say what to do")
+        s.start_bus()
+        s.start_daemon()
+        s.expect("bin", "start", "one", "--", "sleep", "1000")
+        s.expect("bin", "stop", "one")
 
 
 @test("sessions/default_directory")
