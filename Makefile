@@ -9,8 +9,9 @@ ALL_CXXFLAGS = -std=c++20 $(WARN) -I. -pthread -D_GNU_SOURCE -MMD -MP $(CXXFLAGS
 # The compiler's unwinder comes before libunwind, which would otherwise handle exceptions too, with system calls of its own.
 LIBS     := -lsqlite3 -lzstd -lxxhash -lfmt -lcapstone -lgcc_s -lunwind-x86_64 -lunwind -pthread
 
-LIB_DIRS := base logstore logstore/policy interceptors checkpoint $(addprefix supervisor/,plan evaluation tier record replay cli)
-LIB_SRCS := $(filter-out supervisor/cli/main.cc base/sanitizer_reports.cc,$(foreach d,$(LIB_DIRS),$(wildcard $(d)/*.cc)))
+LIB_DIRS := base logstore logstore/policy interceptors checkpoint $(addprefix supervisor/,plan evaluation tier record replay session daemon service cli)
+MAIN_SRCS := supervisor/cli/main.cc supervisor/daemon/main.cc
+LIB_SRCS := $(filter-out $(MAIN_SRCS) base/sanitizer_reports.cc,$(foreach d,$(LIB_DIRS),$(wildcard $(d)/*.cc)))
 LIB_OBJS := $(LIB_SRCS:%.cc=$(BUILD)/%.o) $(BUILD)/interceptors/inprocess/image.o
 UNIT_SRCS := $(wildcard tests/unit/*.cc)
 UNIT_OBJS := $(UNIT_SRCS:%.cc=$(BUILD)/%.o)
@@ -19,7 +20,7 @@ FUZZ_SRCS := $(wildcard tests/fuzz/*.cc)
 HELPER_SRCS := $(wildcard tests/fault/*.cc tests/system/*.cc) $(FUZZ_SRCS)
 HELPERS  := $(addprefix $(BUILD)/,$(notdir $(basename $(HELPER_SRCS))))
 FUZZERS  := $(addprefix $(BUILD)/,$(notdir $(basename $(FUZZ_SRCS))))
-SOURCES  := $(LIB_SRCS) supervisor/cli/main.cc base/sanitizer_reports.cc $(UNIT_SRCS) $(HELPER_SRCS)
+SOURCES  := $(LIB_SRCS) $(MAIN_SRCS) base/sanitizer_reports.cc $(UNIT_SRCS) $(HELPER_SRCS)
 # The sanitizers of this build, in the form of -fsanitize=.
 SANITIZE ?=
 ifneq ($(SANITIZE),)
@@ -34,7 +35,7 @@ MADE_HERE := $(wildcard $(addsuffix /*.h,$(LIB_DIRS))) $(SOURCES)
 # Recorded programs include make itself: they must not see our job server.
 RUN = env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL REDRIVE=$(abspath $(BUILD)/redrive) REDRIVE_BUILD=$(abspath $(BUILD))
 
-all: $(BUILD)/redrive ## build build/redrive
+all: $(BUILD)/redrive $(BUILD)/redrived ## build build/redrive and build/redrived
 
 # The code inside tracees: a flat binary at a fixed address, without libc, and without extended registers, which it would have to save.
 GATE := interceptors/inprocess
@@ -64,6 +65,9 @@ $(BUILD)/libredrive.a: $(LIB_OBJS)
 $(BUILD)/redrive: $(BUILD)/supervisor/cli/main.o $(REPORTS) $(BUILD)/libredrive.a
 	$(CXX) $(CXXFLAGS) $(LDFLAGS) -no-pie -o $@ $^ $(subst -lcapstone,-l:libcapstone.a,$(LIBS))
 
+$(BUILD)/redrived: $(BUILD)/supervisor/daemon/main.o $(REPORTS) $(BUILD)/libredrive.a
+	$(CXX) $(CXXFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
+
 $(BUILD)/unit_tests: $(UNIT_OBJS) $(REPORTS) $(BUILD)/libredrive.a
 	$(CXX) $(CXXFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
@@ -82,7 +86,7 @@ $(BUILD)/tests/unit/message_store_test.o: WARN += -Wno-free-nonheap-object
 
 -include $(SOURCES:%.cc=$(BUILD)/%.d)
 
-tests: $(BUILD)/redrive $(BUILD)/unit_tests $(HELPERS) ## build everything that the tests need
+tests: $(BUILD)/redrive $(BUILD)/redrived $(BUILD)/unit_tests $(HELPERS) ## build everything that the tests need
 
 deps: ## install missing packages (Debian 12 and 13); needs root only if some are missing
 	scripts/deps.sh
@@ -156,13 +160,13 @@ sanitized: tests
 	$(RUN) python3 tests/system/run.py --timeout-factor 10 $(SANITIZED_TESTS)
 
 tidy: ## run clang-tidy and check the rules of locks; all findings are fatal
-	clang-tidy --quiet $(LIB_SRCS) supervisor/cli/main.cc -- -std=c++20 -I. -D_GNU_SOURCE -Wthread-safety
+	clang-tidy --quiet $(LIB_SRCS) $(MAIN_SRCS) -- -std=c++20 -I. -D_GNU_SOURCE -Wthread-safety
 
 format: ## run clang-format on all sources
 	clang-format -i $(MADE_HERE)
 
 # Without debug information, which is most of the file.
-$(BUILD)/stripped/redrive: $(BUILD)/redrive
+$(BUILD)/stripped/%: $(BUILD)/%
 	@mkdir -p $(@D)
 	objcopy --only-keep-debug $< $@.debug
 	objcopy --strip-all --add-gnu-debuglink=$@.debug $< $@
@@ -170,11 +174,24 @@ $(BUILD)/stripped/redrive: $(BUILD)/redrive
 BASH_COMPLETIONS ?= $(PREFIX)/share/bash-completion/completions
 ZSH_COMPLETIONS  ?= $(PREFIX)/share/zsh/site-functions
 FISH_COMPLETIONS ?= $(PREFIX)/share/fish/vendor_completions.d
-install: $(BUILD)/stripped/redrive ## install into PREFIX (/usr/local) below DESTDIR: stripped, with man pages and completions
+# Where systemd and the message bus look, with PREFIX=/usr and with PREFIX=/usr/local.
+SYSTEMD_UNITS ?= $(PREFIX)/lib/systemd/system
+TMPFILES      ?= $(PREFIX)/lib/tmpfiles.d
+DBUS_SERVICES ?= $(PREFIX)/share/dbus-1/system-services
+DBUS_POLICIES ?= $(if $(filter /usr,$(PREFIX)),/usr/share,/etc)/dbus-1/system.d
+install: $(BUILD)/stripped/redrive $(BUILD)/stripped/redrived ## install into PREFIX (/usr/local) below DESTDIR: stripped, with man pages, completions and the daemon
 	install -D -m 755 $< $(DESTDIR)$(PREFIX)/bin/redrive
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man1 $(wildcard man/*.1)
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man5 $(wildcard man/*.5)
 	install -d $(DESTDIR)$(BASH_COMPLETIONS) $(DESTDIR)$(ZSH_COMPLETIONS) $(DESTDIR)$(FISH_COMPLETIONS)
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man8 $(wildcard man/*.8)
+	install -D -m 755 $(BUILD)/stripped/redrived $(DESTDIR)$(PREFIX)/sbin/redrived
+	install -D -m 644 -t $(DESTDIR)$(DBUS_POLICIES) supervisor/daemon/org.redrive.Supervisor1.conf
+	install -D -m 644 supervisor/daemon/redrived.tmpfiles.conf $(DESTDIR)$(TMPFILES)/redrived.conf
+	install -d $(DESTDIR)$(SYSTEMD_UNITS) $(DESTDIR)$(DBUS_SERVICES)
+	sed 's|@PREFIX@|$(PREFIX)|' supervisor/daemon/redrived.service.in > $(DESTDIR)$(SYSTEMD_UNITS)/redrived.service
+	sed 's|@PREFIX@|$(PREFIX)|' supervisor/daemon/org.redrive.Supervisor1.service.in \
+	  > $(DESTDIR)$(DBUS_SERVICES)/org.redrive.Supervisor1.service
 	$< --completion bash > $(DESTDIR)$(BASH_COMPLETIONS)/redrive
 	$< --completion zsh > $(DESTDIR)$(ZSH_COMPLETIONS)/_redrive
 	$< --completion fish > $(DESTDIR)$(FISH_COMPLETIONS)/redrive.fish

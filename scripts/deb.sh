@@ -1,6 +1,7 @@
 #!/bin/bash
 # `make deb`: $BUILD/redrive_VERSION_ARCHITECTURE.deb, for the Debian release that it is built on: `make install` below /usr. Its dependencies are the
-# libraries that the program is linked with; it recommends the one that it loads (supervisor/evaluation/linear_program.cc).
+# libraries that the program is linked with; it recommends those that it loads
+# (supervisor/evaluation/linear_program.cc, supervisor/session/systemd.cc).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -38,7 +39,7 @@ Architecture: $architecture
 Maintainer: redrive maintainers <maintainers@users.noreply.a-seed-86e0c09d.example>
 Installed-Size: $(du -sk --exclude=DEBIAN "$root" | cut -f1)
 Depends: $libraries
-Recommends: coinor-libclp1
+Recommends: coinor-libclp1, libsystemd0, dbus
 Suggests: bash-completion, gdb
 Section: devel
 Priority: optional

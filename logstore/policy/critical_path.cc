@@ -33,6 +33,12 @@ class CriticalPath : public Policy {
 
   void on_end(uint32_t unit, uint64_t) override { units_.erase(unit); }
 
+  bool set_limits(uint64_t critical_path_ns, uint64_t period_ns) override {
+    parameters_.critical_path_ns = critical_path_ns;
+    parameters_.checkpoint_period_ns = period_ns;
+    return true;
+  }
+
  private:
   Path& advance(uint32_t unit, uint64_t at_ns) {
     Path& path = units_[unit];
@@ -40,7 +46,7 @@ class CriticalPath : public Policy {
     return path;
   }
 
-  const PolicyParameters parameters_;
+  PolicyParameters parameters_;
   std::unordered_map<uint32_t, Path> units_;
 };
 

@@ -48,12 +48,18 @@ class CriticalPathMultiplicity : public Policy {
 
   void on_end(uint32_t id, uint64_t) override { units_.erase(id); }
 
+  bool set_limits(uint64_t critical_path_ns, uint64_t period_ns) override {
+    parameters_.critical_path_ns = critical_path_ns;
+    parameters_.checkpoint_period_ns = period_ns;
+    return true;
+  }
+
  private:
   struct Unit : OwnNeeds {
     Path path;
   };
 
-  const PolicyParameters parameters_;
+  PolicyParameters parameters_;
   std::unordered_map<uint32_t, Unit> units_;
 };
 

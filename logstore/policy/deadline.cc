@@ -118,6 +118,12 @@ class Deadline : public Policy {
     if (units_.empty()) settle(0);
   }
 
+  bool set_limits(uint64_t critical_path_ns, uint64_t period_ns) override {
+    limit_ns_ = critical_path_ns;
+    period_ns_ = period_ns;
+    return true;
+  }
+
   std::vector<Settled> on_settle() override { return std::exchange(settled_, {}); }
 
  private:
@@ -146,6 +152,12 @@ class Deadline : public Policy {
     size_t place = 0;                                    // in the replay set
     bool stays = false;                                  // when that is cut
     std::vector<std::pair<uint64_t, uint64_t>> waits{};  // from this time on, so much more than its own time
+
+    uint64_t wait_ns(uint64_t at_ns) const {
+      const auto after = std::upper_bound(waits.begin(), waits.end(), at_ns,
+                                          [](uint64_t time, const auto& wait) { return time < wait.first; });
+      return after == waits.begin() ? 0 : std::prev(after)->second;
+    }
   };
   struct Unit {
     uint32_t intervals = 0;
@@ -308,18 +320,12 @@ class Deadline : public Policy {
     }
     std::sort(steps.begin(), steps.end(), [](const Step& a, const Step& b) { return a.part->ticket < b.part->ticket; });
     for (const Step& step : steps) {
-      const uint64_t sent_ns = step.part->sent_ns + wait_ns(*step.part->sender, step.part->sent_ns);
+      const uint64_t sent_ns = step.part->sent_ns + step.part->sender->wait_ns(step.part->sent_ns);
       auto& waits = step.receiver->waits;
       const uint64_t before_ns = waits.empty() ? 0 : waits.back().second;
       if (sent_ns > step.part->at_ns + before_ns) waits.emplace_back(step.part->at_ns, sent_ns - step.part->at_ns);
     }
-    return wanted.needed_ns + wait_ns(wanted, wanted.needed_ns);
-  }
-
-  static uint64_t wait_ns(const Interval& interval, uint64_t at_ns) {
-    const auto after = std::upper_bound(interval.waits.begin(), interval.waits.end(), at_ns,
-                                        [](uint64_t time, const auto& wait) { return time < wait.first; });
-    return after == interval.waits.begin() ? 0 : std::prev(after)->second;
+    return wanted.needed_ns + wanted.wait_ns(wanted.needed_ns);
   }
 
   // Whether all that has happened and may still be needed, and so much more, fits into C, executed one after the other.
@@ -423,8 +429,8 @@ class Deadline : public Policy {
     std::erase_if(received, [&](const Received& part) { return tickets.contains(part.ticket); });
   }
 
-  const uint64_t limit_ns_;
-  const uint64_t period_ns_;
+  uint64_t limit_ns_;   // C
+  uint64_t period_ns_;  // T
   const uint64_t cores_;
   Lines lines_;
   std::unordered_map<uint32_t, Unit> units_;

@@ -112,6 +112,12 @@ class FewestBytes : public Policy {
 
   void on_end(uint32_t id, uint64_t) override { units_.erase(id); }
 
+  bool set_limits(uint64_t critical_path_ns, uint64_t period_ns) override {
+    limit_ns_ = critical_path_ns;
+    period_ns_ = period_ns;
+    return true;
+  }
+
  private:
   struct Unit {
     Path path;
@@ -142,8 +148,8 @@ class FewestBytes : public Policy {
 
   bool small(uint64_t bytes) const { return static_cast<double>(bytes) <= must_keep_bytes_ / 2; }
 
-  const uint64_t limit_ns_;
-  const uint64_t period_ns_;
+  uint64_t limit_ns_;   // C
+  uint64_t period_ns_;  // T
   std::unordered_map<uint32_t, Unit> units_;
   Lines lines_;
   double must_keep_bytes_ = 0;  // recent average size of messages that could not be dropped

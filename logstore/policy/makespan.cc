@@ -46,6 +46,12 @@ class Makespan : public Policy {
 
   void on_end(uint32_t id, uint64_t) override { units_.erase(id); }
 
+  bool set_limits(uint64_t critical_path_ns, uint64_t period_ns) override {
+    parameters_.critical_path_ns = critical_path_ns;
+    parameters_.checkpoint_period_ns = period_ns;
+    return true;
+  }
+
  private:
   struct Unit {
     Path path;
@@ -74,7 +80,7 @@ class Makespan : public Policy {
     return work_ns + path_ns * (cores - 1) + remaining_ns * cores > parameters_.critical_path_ns * cores;
   }
 
-  const PolicyParameters parameters_;
+  PolicyParameters parameters_;
   std::unordered_map<uint32_t, Unit> units_;
 };
 

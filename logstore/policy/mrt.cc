@@ -120,6 +120,9 @@ class Mrt : public Policy {
     settle();
   }
 
+  // What it has not settled yet was received under the old T.
+  bool set_limits(uint64_t, uint64_t) override { return false; }
+
   std::vector<Settled> on_settle() override { return std::exchange(settled_, {}); }
 
  private:

@@ -91,6 +91,9 @@ class Policy {
   // Whether it compares times of different units. An evaluation that has a clock for all units tells them by that one.
   virtual bool compares_units() const { return false; }
   virtual void on_end(uint32_t /*unit*/, uint64_t /*at_ns*/) {}  // no event of unit follows
+  // C and T change from now on. The promise holds with the new ones for intervals that begin later, or, if both are
+  // longer than before, for all. False if the policy cannot change them; then nothing has changed.
+  virtual bool set_limits(uint64_t /*critical_path_ns*/, uint64_t /*period_ns*/) { return true; }
   // The receives that were decided since the previous call. Once every unit has ended, all are decided.
   virtual std::vector<Settled> on_settle() { return {}; }
 };

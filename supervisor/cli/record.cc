@@ -14,6 +14,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <sstream>
 #include <thread>
 
@@ -25,9 +26,11 @@
 #include "interceptors/trapped_instructions.h"
 #include "logstore/file_cache.h"
 #include "logstore/home.h"
+#include "logstore/trace_additions.h"
 #include "logstore/trace_files.h"
 #include "supervisor/cli/bound_keeping.h"
 #include "supervisor/cli/join_text.h"
+#include "supervisor/cli/recorded_session.h"
 #include "supervisor/cli/self_check.h"
 #include "supervisor/cli/shared_options.h"
 #include "supervisor/plan/certificate.h"
@@ -38,6 +41,7 @@
 #include "supervisor/record/ptrace_tracer.h"
 #include "supervisor/record/recorder.h"
 #include "supervisor/record/transport.h"
+#include "supervisor/session/run_directory.h"
 
 namespace redrive {
 namespace {
@@ -45,12 +49,15 @@ namespace {
 // How far apart virtual checkpoints are, in CPU time. A bound that needs them closer cannot be prepared.
 constexpr double kVirtualPeriod_s = 0.1;
 
+TuningRequest wanted_tuning(const RecordOptions& options, const PolicyInfo& policy) {
+  const bool for_processors = (policy.parameters & kCores) != 0;
+  return {options.tuning, for_processors, options.critical_path_s, options.checkpoint_period_s};
+}
+
 Result<Tuning> tuning_of(const RecordOptions& options, const PolicyInfo& policy) {
   if (!options.virtual_checkpoints) {
     ASSIGN_OR_RETURN(const double restore_s, measure_spawn_s());
-    const bool for_processors = (policy.parameters & kCores) != 0;
-    return tune({options.tuning, for_processors, options.critical_path_s, options.checkpoint_period_s}, options.bound_s,
-                restore_s);
+    return tune(wanted_tuning(options, policy), options.bound_s, restore_s);
   }
   Tuning tuning;
   tuning.period_s = options.checkpoint_period_s.value_or(kVirtualPeriod_s);
@@ -202,6 +209,67 @@ int look_after(const Trace& trace, const RecordOptions& options, SelfCheck* self
   return !replays || (options.require_bound && !kept) ? static_cast<int>(kCannotRecord) : exit_status;
 }
 
+// The file for what the program and redrive write. None if that goes where redrive writes.
+Result<Fd> output_file(const RecordOptions& options) {
+  if (options.output.empty()) return Fd();
+  Fd file(open(options.output.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+  if (!file) return errno_error(options.output);
+  return file;
+}
+
+uint64_t in_ns(double seconds) { return static_cast<uint64_t>(seconds * 1e9); }
+
+// What is left of a bound for memory, if T follows from it (RecorderLimits).
+double restore_budget_s(const RecordOptions& options, double bound_s, const Tuning& tuning) {
+  const bool promises = options.tuning == TuningRule::promise && !options.virtual_checkpoints;
+  return promises && !options.checkpoint_period_s ? bound_s - tuning.restore_s : 0;
+}
+
+// Changes the bound of a recording. `settings` is what its trace will say.
+Result<void> change_bound(Recorder& recorder, const RecordOptions& options, double bound_s, Settings& settings) {
+  if (options.virtual_checkpoints) return Error{"it records with --virtual: give the bound to redrive prepare"};
+  if (options.policy == "none") return Error{"its policy keeps nothing, whatever the bound is"};
+  ASSIGN_OR_RETURN(const PolicyInfo* policy, find_policy(options.policy));
+  ASSIGN_OR_RETURN(const Tuning tuning, tune(wanted_tuning(options, *policy), bound_s, settings.restore_cost_s));
+  TRY(recorder.live().set_limits(in_ns(tuning.critical_path_s), in_ns(tuning.period_s),
+                                 restore_budget_s(options, bound_s, tuning)));
+  settings.bound_s = bound_s;
+  settings.critical_path_s = tuning.critical_path_s;
+  settings.checkpoint_period_s = tuning.period_s;
+  return {};
+}
+
+// Null if none is wanted, or none is possible.
+Result<std::unique_ptr<RecordedSession>> session_for(const RecordOptions& options) {
+  if (options.session.empty()) return std::unique_ptr<RecordedSession>();
+  return RecordedSession::claim(options.session);
+}
+
+// Makes the recording's session answer. `settings`: as in change_bound().
+Result<void> begin_session(RecordedSession& session, Recorder& recorder, const RecordOptions& options,
+                           const std::string& directory, Settings& settings) {
+  SessionStatus status;
+  status.command = options.command;
+  status.trace = std::filesystem::absolute(directory).string();
+  status.started_unix_us = settings.started_unix_ns / 1000;
+  status.bound_s = settings.bound_s;
+  status.checkpoint_period_s = settings.checkpoint_period_s;
+  return session.begin(recorder, status, [&](double bound_s, SessionStatus& now) -> Result<void> {
+    TRY(change_bound(recorder, options, bound_s, settings));
+    now.bound_s = settings.bound_s;
+    now.checkpoint_period_s = settings.checkpoint_period_s;
+    return {};
+  });
+}
+
+// The bound was changed while the trace was recorded.
+Result<std::shared_ptr<Trace>> replace_settings(const std::string& directory, const Settings& settings) {
+  ASSIGN_OR_RETURN(const auto trace, Trace::open(directory));
+  ASSIGN_OR_RETURN(const auto additions, TraceAdditions::begin(*trace));
+  TRY(additions->finish(settings));
+  return Trace::open(directory);
+}
+
 // The program has ended, and with it what the user waits for; the rest is recorded in the background.
 void go_on_behind(const LeftBehind& left, const std::string& directory) {
   const bool one = left.processes == 1;
@@ -213,14 +281,15 @@ void go_on_behind(const LeftBehind& left, const std::string& directory) {
 }
 
 // Runs in the process that stand_in_front() has made the recorder.
-Result<int> record(const RecordOptions& options) {
+Result<int> record(const RecordOptions& options, const Fd& output) {
   ASSIGN_OR_RETURN(const std::string program, find_program(options.command.front()));
   ASSIGN_OR_RETURN(const PolicyInfo* info, find_policy(options.policy));
   ASSIGN_OR_RETURN(const Tuning tuning, tuning_of(options, *info));
   PolicyParameters parameters = options.parameters;
-  parameters.critical_path_ns = static_cast<uint64_t>(tuning.critical_path_s * 1e9);
-  parameters.checkpoint_period_ns = static_cast<uint64_t>(tuning.period_s * 1e9);
+  parameters.critical_path_ns = in_ns(tuning.critical_path_s);
+  parameters.checkpoint_period_ns = in_ns(tuning.period_s);
   const std::unique_ptr<Policy> policy = info->make(parameters);
+  ASSIGN_OR_RETURN(const std::unique_ptr<RecordedSession> session, session_for(options));
   std::string directory = options.directory;
   Fd name_lock;
   if (directory.empty()) {
@@ -252,12 +321,12 @@ Result<int> record(const RecordOptions& options) {
   std::optional<SelfCheck> self_check;
   if (options.self_check) self_check.emplace(directory, options.in_process);
   RecordingEnd end;
+  const double bound_s = settings.bound_s;
   {
     RecorderLimits limits;
     limits.checkpoint_period_ns = parameters.checkpoint_period_ns;
-    const bool promises = options.tuning == TuningRule::promise && !options.virtual_checkpoints;
     limits.spawn_s = tuning.restore_s;
-    if (promises && !options.checkpoint_period_s) limits.restore_budget_s = options.bound_s - tuning.restore_s;
+    limits.restore_budget_s = restore_budget_s(options, options.bound_s, tuning);
     limits.in_process = options.in_process;
     limits.independent_checkpoints = options.independent_checkpoints;
     limits.processors = options.processors;
@@ -268,10 +337,13 @@ Result<int> record(const RecordOptions& options) {
     PtraceTracer tracer;
     Recorder recorder(tracer, *writer, *policy, limits, cache.get());
     personality(ADDR_NO_RANDOMIZE);
+    if (output) dup2(output.get(), STDOUT_FILENO), dup2(output.get(), STDERR_FILENO);
     TRY(recorder.launch(program, options.command));
+    if (session) TRY(begin_session(*session, recorder, options, directory, settings));
     end = recorder.run([&](const LeftBehind& left) {
       if (!options.wait) go_on_behind(left, directory);
     });
+    if (session) session->ended();
     report(recorder);
   }
   if (auto finished = writer->finish(end); !finished) {
@@ -279,7 +351,9 @@ Result<int> record(const RecordOptions& options) {
   }
   writer.reset();
   if (cache) cache->keep(TraceFiles{directory}.files());
-  ASSIGN_OR_RETURN(const auto trace, Trace::open(directory));
+  ASSIGN_OR_RETURN(const auto trace,
+                   settings.bound_s == bound_s ? Trace::open(directory) : replace_settings(directory, settings));
+  if (session) session->complete(end.exit_status);
   report(asked, *trace);
   const auto joins = describe_joins(*trace);
   for (const auto& join : joins) notice("{}", join);
@@ -291,8 +365,10 @@ Result<int> record(const RecordOptions& options) {
 
 Result<int> record_behind_front(const RecordOptions& options) {
   TRY(check_limits());
-  ASSIGN_OR_RETURN(const std::optional<int> ended, stand_in_front());
-  return ended ? *ended : record(options);
+  ASSIGN_OR_RETURN(const Fd output, output_file(options));
+  // Until the program starts, what is wrong is said where redrive was started.
+  ASSIGN_OR_RETURN(const std::optional<int> ended, stand_in_front(output ? output.get() : STDERR_FILENO));
+  return ended ? *ended : record(options, output);
 }
 
 constexpr CommandText kText{
@@ -301,7 +377,7 @@ constexpr CommandText kText{
     "[--checkpoint-period T] [--placement P] [--set-bound N] [--multiplicity M] [--approximate] [--cores J] "
     "[--processors N] "
     "[--processors-seen N] [--interception TIER] [--transport T] [--no-repair] [--require-bound] [--self-check] "
-    "[--wait] [--] CMD ...",
+    "[--wait] [--session NAME] [--output FILE] [--] CMD ...",
     "run a command and record it with everything it starts",
     "Options end at the first word that is not an option. The exit status is the command's.\n"
     "Without -o, the trace is created in $REDRIVE_TRACE_DIR, or else in ~/.local/share/redrive.\n",
@@ -345,6 +421,17 @@ class RecordCommand : public CommandWith<RecordOptions> {
     arguments.flag("--self-check", o.self_check,
                    "re-drive the trace while it is recorded; exit with status 125 if it diverges");
     arguments.flag("--wait", o.wait, "also wait for processes that the program leaves behind");
+    arguments.option("--session", "NAME", "let others see and control the recording under this name (redrive ps)",
+                     [&o](const std::string& text) -> Result<void> {
+                       TRY(check_session_name(text));
+                       o.session = text;
+                       return {};
+                     });
+    arguments.option("--output", "FILE", "append what the program and redrive write to this file",
+                     [&o](const std::string& text) -> Result<void> {
+                       o.output = text;
+                       return {};
+                     });
     arguments.option("--transport", "T", "how the processes of MPI programs communicate: sockets, as-is (sockets)",
                      [&o](const std::string& text) -> Result<void> {
                        if (text != "sockets" && text != "as-is") {

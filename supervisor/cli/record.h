@@ -32,6 +32,8 @@ struct RecordOptions {
   bool require_bound = false;                 // fail if one does not
   bool self_check = false;                    // re-drive the trace while it is recorded
   bool wait = false;                          // also for processes that the program leaves behind
+  std::string session;                        // as which others can find and control the recording; empty: they cannot
+  std::string output;  // file for what the program and the recorder write; empty: where redrive does
 };
 // Running it returns the program's exit status.
 std::unique_ptr<Command> make_record_command();

@@ -43,6 +43,7 @@ bool sleeps_whole(int64_t number, std::span<const uint64_t, 6> args) {
     case SYS_accept4:
     case SYS_nanosleep:
     case SYS_clock_nanosleep:
+    case SYS_restart_syscall:  // of one of these
       return true;
     case SYS_recvfrom:
       return !(args[3] & MSG_WAITALL);
@@ -115,6 +116,21 @@ void Checkpointer::wake(Unit& unit) {
   if (now - unit.last_woken < kWakeInterval || !unit.in_interval || images_.copies_alive() >= limits_.copies) return;
   unit.last_woken = now;
   if (limits_.checkpoint_period_ns == 0 || !messages_.wants_checkpoint(unit.id, unit.clock.interval_ns())) return;
+  interrupt_sleep(unit);
+}
+
+void Checkpointer::request(Unit& unit) {
+  if (!unit.in_interval || images_.copies_alive() >= limits_.copies) return;
+  unit.checkpoint_wanted = unit.checkpoint_requested = true;
+  if (unit.baton.is_held()) ask_to_stop(*unit.baton.holder());
+  const auto now = tracer_.now();
+  if (now - unit.last_woken < kWakeInterval) return;
+  unit.last_woken = now;
+  interrupt_sleep(unit);
+}
+
+// Has a thread that sleeps in a call come out of it, for a checkpoint, if the call can be entered again.
+void Checkpointer::interrupt_sleep(Unit& unit) {
   const auto asleep = [&](const auto& entry) {
     const Thread& thread = *entry.second;
     if (thread.is<Thread::User>()) {

@@ -44,6 +44,8 @@ class Checkpointer {
   // such a unit is woken, takes its checkpoint and enters its call again. It is not woken in a call that would return
   // with part of its work done.
   void wake(Unit& unit);
+  // The unit takes a checkpoint as soon as it can. It is woken for it as above, and stopped where it is if it computes.
+  void request(Unit& unit);
   // At the entry of a call: takes a checkpoint, and has the thread enter its call again.
   void checkpoint(Thread& trigger);
   // Stores the image of the interval that has just begun. `copied`: the pages of its process are in a copy.
@@ -68,6 +70,7 @@ class Checkpointer {
 
  private:
   void align(const Unit& with);
+  void interrupt_sleep(Unit& unit);
   void hand_over(Unit& unit, ImageJob job);
 
   Tracer& tracer_;

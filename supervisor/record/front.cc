@@ -44,6 +44,7 @@ struct Wire {
 };
 Wire* g_wire = nullptr;
 std::atomic<pid_t> g_front{0};  // in the recorder, while there is one
+pid_t g_first_front = 0;        // the same, also when it has ended
 std::vector<int> g_inherited;   // descriptors above standard error
 sigset_t g_mask;
 struct sigaction g_child_action;
@@ -237,7 +238,7 @@ std::vector<int> descriptors_behind_standard_error() {
 
 }  // namespace
 
-Result<std::optional<int>> stand_in_front() {
+Result<std::optional<int>> stand_in_front(int standard_error) {
   void* const shared = mmap(nullptr, sizeof(Wire), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (shared == MAP_FAILED) return errno_error("cannot map memory");
   g_wire = new (shared) Wire;
@@ -252,17 +253,20 @@ Result<std::optional<int>> stand_in_front() {
   if (recorder == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != front) _exit(128 + SIGKILL);
-    g_front = front;
+    g_front = g_first_front = front;
     g_inherited = descriptors_behind_standard_error();
     return std::optional<int>();
   }
   replace_by_null({STDIN_FILENO, STDOUT_FILENO});
+  dup2(standard_error, STDERR_FILENO);
   close_range(STDERR_FILENO + 1, ~0U, 0);
   ASSIGN_OR_RETURN(const int status, stand(recorder));
   return std::optional<int>(status);
 }
 
 bool has_front() { return g_front != 0; }
+
+pid_t front_process() { return g_first_front; }
 
 unsigned take_from_front(int signal) {
   if (!g_wire) return 0;  // there never was one

@@ -8,6 +8,7 @@
 
 #include <signal.h>
 #include <sys/types.h>
+#include <unistd.h>
 
 #include <optional>
 
@@ -17,13 +18,15 @@ namespace redrive {
 
 // Becomes two processes. In the front it returns when the front is to end, with the exit status of the program, or of
 // the recorder if that has failed and said why. In the recorder it returns at once, with nullopt. If the front is
-// killed, so is the recorder.
-Result<std::optional<int>> stand_in_front();
+// killed, so is the recorder. `standard_error`: the descriptor that takes its place in the front.
+Result<std::optional<int>> stand_in_front(int standard_error = STDERR_FILENO);
 
 // The functions below are for the recorder.
 
 // Whether there is a front.
 bool has_front();
+// Its number; 0 if there never was one. It stays the same when the front has ended.
+pid_t front_process();
 // How often the front alone was sent this signal since the last call.
 unsigned take_from_front(int signal);
 // The program was stopped by this signal, or continues.

@@ -69,6 +69,8 @@ void wake_within(std::chrono::microseconds time) {
   setitimer(ITIMER_REAL, &timer, nullptr);
 }
 
+void wake_thread(pid_t tid) { tgkill(getpid(), tid, SIGALRM); }
+
 void give_back_interrupts() {
   for (int signal = 1; signal < kSignals; ++signal) {
     if (is_for_program(signal)) sigaction(signal, &g_before[static_cast<size_t>(signal)], nullptr);

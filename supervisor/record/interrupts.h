@@ -22,6 +22,8 @@ inline constexpr std::chrono::microseconds kTick{10'000};
 void catch_interrupts();
 // Makes the timer interrupt within this time, once.
 void wake_within(std::chrono::microseconds time);
+// Interrupts a system call in which the thread of this process sleeps.
+void wake_thread(pid_t tid);
 // In the child that becomes the program: restores the dispositions and the mask that were handed to redrive.
 void give_back_interrupts();
 

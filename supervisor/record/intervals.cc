@@ -20,6 +20,7 @@ void Intervals::begin(Unit& unit, CheckpointKind kind, Process& process, uint64_
   unit.end_state.clear();
   unit.interval = unit.next_interval++;
   unit.clock.begin();
+  unit.checkpoint_requested = false;
   unit.received = false;
   unit.interval_began = tracer_.now();
   IntervalRecord record;

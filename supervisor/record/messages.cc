@@ -193,6 +193,7 @@ Messages::Received Messages::receive(const Call& call, const Place& place, int64
     message.parts.push_back(
         {part.send->event, part.offset, part.length, XXH3_64bits(content.data() + offset, part.length)});
     offset += part.length;
+    if (talks_) talks_->add(part.send->event.unit, place.unit, part.length, part.offset == 0);
   }
   const auto decision = policy_.on_receive(place.unit, message.at_ns, tag, offset);
   message.logged = decision.keep == Keep::keep;
@@ -227,6 +228,7 @@ void Messages::begin_interval(UnitId unit, uint64_t ended_ns) {
 
 void Messages::end_unit(UnitId unit, uint64_t ended_ns) {
   policy_.on_end(unit, ended_ns);
+  if (talks_) talks_->end(unit);
   settle();
 }
 

@@ -21,6 +21,7 @@
 #include "supervisor/record/held_payloads.h"
 #include "supervisor/record/interval_clock.h"
 #include "supervisor/record/recorded_gate.h"
+#include "supervisor/record/talks.h"
 
 namespace redrive {
 
@@ -101,6 +102,11 @@ class Messages {
   bool looks_for_place() const { return !independent_ && policy_.looks_for_place(); }
   uint64_t checkpoint_by_ns(UnitId unit) const { return policy_.checkpoint_by_ns(unit); }
 
+  // From now on, it is counted who talks to whom.
+  void count_talks() { talks_.emplace(); }
+  // Null if that is not counted.
+  const Talks* talks() const { return talks_ ? &*talks_ : nullptr; }
+
   // Writes the new channels into the trace.
   void write_channels();
 
@@ -116,6 +122,7 @@ class Messages {
   Channels channels_;
   HeldPayloads held_;
   uint64_t arrivals_ = 0;
+  std::optional<Talks> talks_;
   std::optional<Endpoint> unsettled_;  // the last one that endpoint() asked the kernel for
   // Reused memory:
   std::vector<MatchedPart> parts_;

@@ -34,8 +34,9 @@ void Preempter::watch(Unit& unit, bool checkpoint_due) {
   const bool others_wait = (unit.baton.is_awaited() || !unit.joining.empty() || !unit.writers.empty()) &&
                            now - unit.baton.since() > kBatonSlice;
   const bool signal_waits = !holder.signals.empty() && now - holder.signals.since() > kBatonSlice;
-  const bool late = unit.period_ns && !limits_.virtual_checkpoints && unit.in_interval &&
-                    unit.clock.interval_ns() > intervals_.stop_at_ns(unit);
+  const bool stops_for_checkpoint = unit.period_ns && !limits_.virtual_checkpoints && unit.in_interval;
+  const bool late =
+      stops_for_checkpoint && (unit.checkpoint_requested || unit.clock.interval_ns() > intervals_.stop_at_ns(unit));
   if (checkpoint_due || others_wait) ask_to_stop(holder);
   if (!late && !others_wait && !signal_waits) {
     unit.patience.reset();

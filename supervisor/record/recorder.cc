@@ -3,7 +3,6 @@
 #include <sys/prctl.h>
 
 #include <algorithm>
-#include <set>
 
 #include "base/notice.h"
 #include "supervisor/record/front.h"
@@ -20,15 +19,6 @@ constexpr auto kShortestTick = 1ms;
 constexpr auto kCrowdedTick = 4ms;  // while several units compute
 constexpr auto kShortestLook = 2ms;
 constexpr int kLooks = 50;  // at units' clocks in a checkpoint period, if there are not more ticks
-
-// Sends the signal to the first process, or, when that has ended, to all that are left.
-template <typename Threads>
-void pass_on(Tracer& tracer, int signal, const Threads& threads, pid_t first) {
-  std::set<pid_t> processes;
-  for (const auto& [tid, thread] : threads) processes.insert(thread->process->pid);
-  if (processes.contains(first)) processes = {first};
-  for (const pid_t process : processes) tracer.send(process, signal);
-}
 
 std::unique_ptr<GateArena> make_arena(const RecorderLimits& limits) {
   if (!limits.in_process) return nullptr;
@@ -98,6 +88,7 @@ Recorder::Recorder(Tracer& tracer, TraceWriter& writer, Policy& policy, const Re
                      ends_, placer_, traced_, adapted_, packet_rings_, locks_, confined_, turns_),
       handler_(tracer_, arena_.get(), tracees_, control_, copies_, checkpointer_, served_, gate_stops_, patching_,
                outside_, signals_, traps_, preempter_, births_, programs_, ends_, turns_, stopped_calls_),
+      live_(tracer_, policy, limits_, messages_, tracees_, checkpointer_, ends_, served_),
       served_(limits_, arena_.get(), event_clock_, answers_, findings_, events_, files_, traps_) {}
 
 Result<void> Recorder::launch(const std::string& path, const std::vector<std::string>& arguments) {
@@ -132,7 +123,8 @@ RecordingEnd Recorder::run(const std::function<void(const LeftBehind&)>& left_be
     if (!stops_.fill()) break;
     const auto now = event_clock_.saw_stop();
     if (const auto next = stops_.take()) handler_.handle(*next);
-    for (const int signal : take_interrupts()) pass_on(tracer_, signal, tracees_.threads(), ends_.root());
+    for (const int signal : take_interrupts()) live_.pass_on(signal);
+    live_.carry_out();
     if (now >= next_tick_) {
       tick();
     } else if (now >= next_look_) {
@@ -144,6 +136,7 @@ RecordingEnd Recorder::run(const std::function<void(const LeftBehind&)>& left_be
       left_behind(ends_.left_behind());
     }
   }
+  live_.close();
   served_.drain();
   end_units();
   images_.close();
@@ -170,7 +163,10 @@ RecordingEnd Recorder::end_of_recording() const {
   RecordingEnd end;
   end.exit_status = program.shell_status();
   const bool interrupted = program.killed() && times_interrupted_by(program.signal) > 0;
-  end.reason = interrupted ? "interrupted" : program.killed() ? "killed by a signal" : "exited";
+  end.reason = live_.was_stopped() ? "stopped"
+               : interrupted       ? "interrupted"
+               : program.killed()  ? "killed by a signal"
+                                   : "exited";
   end.skipped_checkpoints = copies_.skipped();
   return end;
 }
@@ -187,6 +183,7 @@ void Recorder::flush() {
 // here rest on may be as old as the last tick: events of what was served since are made while the programs continue.
 void Recorder::tick() {
   served_.settle();
+  live_.go_on_killing();
   copies_.collect();
   object_sharing_.forget_unmapped();
   outside_.look_for_writers();

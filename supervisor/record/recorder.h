@@ -32,6 +32,7 @@
 #include "supervisor/record/intervals.h"
 #include "supervisor/record/joiner.h"
 #include "supervisor/record/layout_calls.h"
+#include "supervisor/record/live_control.h"
 #include "supervisor/record/lock_calls.h"
 #include "supervisor/record/mapped_objects.h"
 #include "supervisor/record/messages.h"
@@ -78,6 +79,8 @@ class Recorder {
   // Runs until every tracee has ended. `left_behind` is told, once, if others live a moment longer than the program.
   RecordingEnd run(const std::function<void(const LeftBehind&)>& left_behind);
 
+  // What others may ask while it runs.
+  LiveControl& live() { return live_; }
   // What was refused, and what a replay may fail at. After run().
   const Findings& findings() const { return findings_; }
 
@@ -93,7 +96,7 @@ class Recorder {
 
   Tracer& tracer_;
   TraceWriter& writer_;
-  const RecorderLimits limits_;
+  RecorderLimits limits_;
   const std::unique_ptr<GateArena> arena_;  // of the in-process tier; null: every call stops
   Clock::time_point next_tick_{}, next_look_{};
   bool write_failed_ = false;
@@ -147,6 +150,7 @@ class Recorder {
   Turns turns_;
   StoppedCalls stopped_calls_;
   StopHandler handler_;
+  LiveControl live_;
   // The last member: its thread uses the others.
   ServedCalls served_;
 };

@@ -212,8 +212,9 @@ struct Unit {
   // Another unit takes a checkpoint now, and this one's is old enough; or the policy wants one (set by event_maker_
   // then).
   std::atomic<bool> checkpoint_wanted = false;
-  bool received = false;   // a message, in this interval
-  bool has_image = false;  // of any interval
+  bool checkpoint_requested = false;  // Checkpointer::request(), since this interval began
+  bool received = false;              // a message, in this interval
+  bool has_image = false;             // of any interval
   Place place;
   Clock::time_point interval_began{};
 };

@@ -40,6 +40,7 @@ def run_lines(ctx, lines, **settings):
     (programs / "redrive").symlink_to(ctx.options.redrive)
     (ctx.work / "tests").symlink_to(ROOT / "tests")  # the examples are typed where the repository is
     dropped = {"REDRIVE_TRACE_DIR": "", "REDRIVE_CACHE_DIR": ""}  # empty counts as not set
+    settings["REDRIVE_RUN_DIR"] = str(ctx.directory / "run")  # sessions of this machine are not the test's
     for line in lines:
         outcome = ctx.run("bash", "-o", "pipefail", "-c", line, cwd=ctx.work,
                           env={**dropped, **settings, "PATH": f"{programs}:{os.environ['PATH']}"})

@@ -5,13 +5,18 @@
 #include "supervisor/cli/check.h"
 #include "supervisor/cli/dump.h"
 #include "supervisor/cli/evaluate.h"
+#include "supervisor/cli/follow.h"
 #include "supervisor/cli/list.h"
 #include "supervisor/cli/plan.h"
 #include "supervisor/cli/prepare.h"
 #include "supervisor/cli/record.h"
 #include "supervisor/cli/remove.h"
 #include "supervisor/cli/replay.h"
+#include "supervisor/cli/service.h"
+#include "supervisor/cli/set.h"
+#include "supervisor/cli/start.h"
 #include "supervisor/cli/stats.h"
+#include "supervisor/cli/stop.h"
 #include "tests/unit/unit_test.h"
 
 using namespace redrive;
@@ -354,4 +359,52 @@ TEST_CASE("listings take at most a trace") {
   check_usage_error({"dump", "a", "b", "c"});
   check_usage_error({"dump", "a", "3:x"});
   check_usage_error({"stats", "--nonsense"}, "--nonsense");
+}
+
+TEST_CASE("start takes a name, and then what record takes") {
+  const auto plain =
+      parsed<StartOptions>({"start", "--output", "log", "web", "--bound", "2s", "--", "nginx", "-g", "x"});
+  CHECK_EQ(plain.name, "web");
+  CHECK_EQ(plain.output, "log");
+  CHECK_EQ(plain.record, Words{"--bound", "2s", "--", "nginx", "-g", "x"});
+  CHECK_EQ(parsed<StartOptions>({"start", "a", "ls", "-l"}).record, Words{"ls", "-l"});
+  check_usage_error({"start"}, "name");
+  check_usage_error({"start", "a"}, "command");
+  check_usage_error({"start", "a/b", "true"}, "a/b");
+  check_usage_error({"start", "a", "--nonsense", "true"}, "--nonsense");
+  check_usage_error({"start", "a", "--bound", "fast", "true"}, "fast");
+  check_usage_error({"start", "a", "--help"}, "command");
+  check_usage_error({"start", "a", "--session", "b", "true"}, "--session");
+  check_usage_error({"start", "a", "--output", "b", "true"}, "--output");
+  CHECK_EQ(parsed<RecordOptions>({"record", "--session", "a", "--output", "b", "true"}).session, "a");
+  check_usage_error({"record", "--session", "a b", "true"}, "a b");
+}
+
+TEST_CASE("commands for sessions take one session") {
+  for (const char* command : {"status", "checkpoint", "follow", "set", "stop"}) {
+    CAPTURE(command);
+    check_usage_error({command}, "no session");
+    check_usage_error({command, "a", "b"}, "'b'");
+  }
+  CHECK_EQ(parsed<StopOptions>({"stop", "a"}).timeout_s, 10);
+  CHECK_EQ(parsed<StopOptions>({"stop", "--timeout", "1m", "bob/a"}).session, "bob/a");
+  CHECK_EQ(parsed<SetOptions>({"set", "a", "--bound", "2s"}).bound_s, 2);
+  check_usage_error({"set", "a"}, "--bound");
+  CHECK_EQ(parsed<FollowOptions>({"follow", "--every", "100ms", "--count", "3", "a"}).count, 3);
+  check_usage_error({"ps", "a"}, "'a'");
+}
+
+TEST_CASE("service takes a unit, and then options of record") {
+  const auto enable = parsed<ServiceOptions>({"service", "--root", "/image/", "enable", "nginx", "--bound", "2s"});
+  CHECK(enable.enable);
+  CHECK_EQ(enable.root, "/image");
+  CHECK_EQ(enable.unit, "nginx.service");
+  CHECK_EQ(enable.record, Words{"--bound", "2s"});
+  CHECK_FALSE(parsed<ServiceOptions>({"service", "disable", "nginx.service"}).enable);
+  check_usage_error({"service"}, "enable or disable");
+  check_usage_error({"service", "enable"}, "no unit");
+  check_usage_error({"service", "enable", "x.timer"}, "x.timer");
+  check_usage_error({"service", "enable", "/a/b.service"}, "path");
+  check_usage_error({"service", "enable", "x", "ls"}, "ls");
+  check_usage_error({"service", "enable", "x", "-o", "dir"}, "-o");
 }

@@ -1,6 +1,7 @@
 // Includes point down only: base <- logstore, interceptors, checkpoint <- supervisor; the three in the middle do not
 // know each other. Inside supervisor/: plan, tier <- record, replay <- cli, and plan <- evaluation <- cli; plan and
-// tier do not know each other, nor do record, replay and evaluation.
+// tier do not know each other, nor do record, replay and evaluation. session <- daemon, cli
+// and service <- cli.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -33,8 +34,11 @@ const std::map<std::string, std::set<std::string>> kMayInclude{
     {"supervisor/tier", lower_and({"supervisor/tier"})},
     {"supervisor/record", lower_and({"supervisor/plan", "supervisor/tier", "supervisor/record"})},
     {"supervisor/replay", lower_and({"supervisor/plan", "supervisor/tier", "supervisor/replay"})},
+    {"supervisor/session", {"base", "supervisor/session"}},
+    {"supervisor/service", {"base", "supervisor/service"}},
+    {"supervisor/daemon", {"base", "supervisor/session", "supervisor/daemon"}},
     {"supervisor/cli", lower_and({"supervisor/plan", "supervisor/evaluation", "supervisor/tier", "supervisor/record",
-                                  "supervisor/replay", "supervisor/cli"})},
+                                  "supervisor/replay", "supervisor/session", "supervisor/service", "supervisor/cli"})},
 };
 // An image says which processes joined a unit: plan reads an image, but restores nothing from it.
 const std::map<std::string, std::string> kMayAlsoInclude{{"supervisor/plan/breakpoint.cc", "checkpoint/unit_state.h"}};
@@ -144,9 +148,10 @@ TEST_CASE("one process is waited for with wait_for() only") {
 
 TEST_CASE("the recorder traces, waits and reads the time through its tracer only") {
   // These are not part of the recorder's tracing: the tracer itself; the front, which is the recorder's parent and
-  // waits for it; the timer behind Tracer::wake_within(); threads beside the recorder, which take their own time.
-  const std::set<std::string> others{"ptrace_tracer.cc", "front.cc",           "interrupts.cc",
-                                     "image_worker.cc",  "outside_writers.cc", "event_clock.cc"};
+  // waits for it; the timer behind Tracer::wake_within(); threads beside the recorder, which take their own time, or
+  // wait for it.
+  const std::set<std::string> others{"ptrace_tracer.cc",   "front.cc",       "interrupts.cc", "image_worker.cc",
+                                     "outside_writers.cc", "event_clock.cc", "requests.cc"};
   for_each_source("supervisor/record", [&](const fs::path& path) {
     if (others.contains(path.filename().string())) return;
     std::ifstream file(path);

@@ -116,6 +116,31 @@ TEST_CASE("an interval whose latest end is known leaves that much room in a path
   }
 }
 
+TEST_CASE("policies that limit paths take other limits while they decide, mrt and ros do not") {
+  for (const char* name : {"critical-path", "critical-path-multiplicity", "makespan", "fewest-bytes"}) {
+    CAPTURE(name);
+    PolicyParameters parameters{kC, kT};
+    parameters.cores = 1024;  // makespan: nearly only the path counts
+    const auto policy = make(name, parameters);
+    policy->on_checkpoint(1);
+    const auto keeps = [&](uint64_t at_ns, uint64_t path_ns) {
+      const Tag sent{path_ns, std::make_shared<Needs>(Needs{{2, 0, path_ns}}), nullptr, 1000};
+      return policy->on_receive(1, at_ns, sent, 1).keep == Keep::keep;
+    };
+    CHECK(keeps(1, kC + 1));
+    CHECK(policy->set_limits(10 * kC, kT));
+    CHECK_FALSE(keeps(1, kC + 1));
+    policy->on_checkpoint(1, 2);
+    CHECK(policy->set_limits(kC, kT));
+    CHECK(keeps(1, kC + 1));
+  }
+  for (const auto& known : policies()) {
+    CAPTURE(known.name);
+    const std::string name = known.name;
+    CHECK_EQ(make(name)->set_limits(2 * kC, 2 * kT), !name.starts_with("mrt") && !name.starts_with("ros"));
+  }
+}
+
 TEST_CASE("critical-path: a kept message does not lengthen the path") {
   const auto policy = make("critical-path");
   policy->on_checkpoint(1);

@@ -426,6 +426,74 @@ class Buggy : public Policy {
   size_t kept_ = 0;
 };
 
+// A policy that begins with other limits, and is given those of the execution when it has decided about some receives.
+class Changed : public Policy {
+ public:
+  enum class To { shorter, longer, nothing };
+  Changed(const std::string& policy, Limits limits, To to, uint64_t after) : limits_(limits), to_(to), left_(after) {
+    if (to == To::longer) {
+      limits.critical_path_ns -= limits.critical_path_ns / 4;
+    } else {
+      limits.critical_path_ns *= 2;
+      limits.checkpoint_period_ns *= 2;
+    }
+    policy_ = make_policy(policy, limits).value();
+  }
+
+  void on_checkpoint(uint32_t unit, uint64_t ended_ns) override {
+    ++intervals_[unit];
+    policy_->on_checkpoint(unit, ended_ns);
+  }
+  Decision on_receive(uint32_t unit, uint64_t at_ns, const Tag& tag, uint64_t bytes) override {
+    if (left_ > 0 && --left_ == 0) {
+      before_ = intervals_;
+      if (to_ != To::nothing) CHECK(policy_->set_limits(limits_.critical_path_ns, limits_.checkpoint_period_ns));
+    }
+    return policy_->on_receive(unit, at_ns, tag, bytes);
+  }
+  void on_skipped(uint32_t unit, uint64_t until_ns) override { policy_->on_skipped(unit, until_ns); }
+  Tag on_send(uint32_t unit, uint64_t at_ns, uint64_t bytes) override { return policy_->on_send(unit, at_ns, bytes); }
+  bool wants_checkpoint(uint32_t unit, uint64_t at_ns) override { return policy_->wants_checkpoint(unit, at_ns); }
+  uint64_t checkpoint_by_ns(uint32_t unit) const override { return policy_->checkpoint_by_ns(unit); }
+  void on_kept(uint32_t unit, const Tag& tag) override { policy_->on_kept(unit, tag); }
+  void on_end(uint32_t unit, uint64_t at_ns) override { policy_->on_end(unit, at_ns); }
+  std::vector<Settled> on_settle() override { return policy_->on_settle(); }
+
+  // Whether the interval must keep the new limits.
+  bool is_bound(uint32_t unit, uint32_t interval) const {
+    if (to_ == To::longer) return true;
+    const auto before = before_.find(unit);
+    return left_ == 0 && (before == before_.end() || interval >= before->second);
+  }
+
+ private:
+  const Limits limits_;
+  const To to_;
+  uint64_t left_;  // receives before the change
+  std::unique_ptr<Policy> policy_;
+  std::map<uint32_t, uint32_t> intervals_, before_;  // begun so far, and before the change
+};
+
+// Whether intervals keep C that begin after it was changed, or all of them if it became longer. `bound`: how many.
+Complaint check_changed(const std::string& policy, uint64_t seed, Changed::To to, size_t& bound) {
+  Simulation simulation = simulation_of(seed);
+  Changed changed(policy, simulation.limits(), to, 1 + seed % 50);
+  const World world = simulation.run(changed);
+  const EventGraph events(world);
+  const auto paths = events.paths(world.events.size());
+  for (const auto& [unit, intervals] : world.units) {
+    for (IntervalIndex i = 0; i < intervals.size(); ++i) {
+      if (!changed.is_bound(unit, i)) continue;
+      ++bound;
+      const uint64_t path_ns = events.critical_path(paths, unit, i);
+      if (path_ns > world.limits.critical_path_ns + intervals[i].late_ns()) {
+        return at(unit, i, "critical path " + std::to_string(path_ns) + " exceeds the new C");
+      }
+    }
+  }
+  return std::nullopt;
+}
+
 uint64_t executions() {
   const char* wanted = std::getenv("REDRIVE_EXECUTIONS");
   return wanted ? std::strtoull(wanted, nullptr, 10) : 2 * kSeeds;
@@ -597,6 +665,24 @@ TEST_CASE("promises: kept on line and off line") {
                 << " kept, " << told_late << " events told late, " << forced << " checkpoints forced, " << late
                 << " late, " << skipped << " skipped, " << wrong << " executions wrong\n";
     }
+  }
+}
+
+TEST_CASE("promises: kept with other limits from the change on") {
+  for (const char* policy : {"critical-path", "critical-path-multiplicity", "makespan", "fewest-bytes"}) {
+    for (const auto to : {Changed::To::shorter, Changed::To::longer}) {
+      CAPTURE(policy);
+      CAPTURE(to == Changed::To::longer);
+      size_t wrong = 0, bound = 0;
+      for_each_seed(executions(), [&](uint64_t seed) {
+        const auto complaint = check_changed(policy, seed, to, bound);
+        if (complaint && ++wrong <= 3) CHECK_MESSAGE(!complaint, again(seed, complaint));
+      });
+      CHECK_EQ(wrong, 0);
+      if (!std::getenv("REDRIVE_SEED")) CHECK_GT(bound, executions());
+    }
+    size_t bound = 0;
+    CHECK(complains([&](uint64_t seed) { return check_changed(policy, seed, Changed::To::nothing, bound); }));
   }
 }
 

@@ -1,0 +1,55 @@
+// redrive set: changes a session while it records.
+#include "supervisor/cli/set.h"
+
+#include <fmt/format.h>
+
+#include "base/units.h"
+#include "supervisor/cli/session_text.h"
+
+namespace redrive {
+namespace {
+
+Result<int> change(const SessionName& session, const SetOptions& options) {
+  const SessionClient client(session);
+  TRY(client.set_bound(options.bound_s));
+  ASSIGN_OR_RETURN(const SessionStatus status, client.status());
+  fmt::print("{}: the bound is {}; checkpoints are at most {} of CPU time apart\n", text_of(session),
+             format_duration(status.bound_s), format_duration(status.checkpoint_period_s));
+  return 0;
+}
+
+constexpr CommandText kText{"set", "redrive set NAME --bound D", "change a session while it records",
+                            "All units take a checkpoint. Intervals that begin then keep the new bound; what earlier "
+                            "ones need for it is added\n"
+                            "when the recording ends, as far as record does that (--no-repair). Everything else is "
+                            "fixed when a session starts.\n",
+                            "NAME: from 'redrive ps'; root names a session of another user as USER/NAME\n"
+                            "D:    a duration such as 500ms, 2s or 10m\n"};
+
+class SetCommand : public CommandWith<SetOptions> {
+ public:
+  using CommandWith::CommandWith;
+
+  void declare(Arguments& arguments) override {
+    arguments.duration("--bound", "D", "longest time that a replay of one interval may take",
+                       [this](double s) { options_.bound_s = s; });
+    arguments.words();
+  }
+
+  Result<void> finish(const Arguments& arguments) override {
+    ASSIGN_OR_RETURN(options_.session, only_session(arguments, text().name));
+    if (arguments.count("--bound") == 0) return usage("nothing to change (give --bound)");
+    return {};
+  }
+
+  Result<int> run() override {
+    ASSIGN_OR_RETURN(const SessionName session, find_session(options_.session));
+    return change(session, options_);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_set_command() { return std::make_unique<SetCommand>(kText); }
+
+}  // namespace redrive

@@ -1,0 +1,54 @@
+// redrive stop: ends a session's program, and waits until its trace is complete.
+#include "supervisor/cli/stop.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+
+#include "base/text.h"
+#include "supervisor/cli/session_text.h"
+
+namespace redrive {
+namespace {
+
+Result<int> stop(const SessionName& session, const StopOptions& options) {
+  const SessionClient client(session);
+  ASSIGN_OR_RETURN(const SessionStatus status, client.status());
+  const std::chrono::duration<double> timeout(options.timeout_s);
+  ASSIGN_OR_RETURN(const int exit_status, client.stop(std::chrono::duration_cast<std::chrono::microseconds>(timeout)));
+  fmt::print("{}: ended with status {}; recorded to {}\n", text_of(session), exit_status, printable(status.trace));
+  return 0;
+}
+
+constexpr CommandText kText{
+    "stop", "redrive stop [--timeout D] NAME", "end a session's program and complete its trace",
+    "The program is sent SIGTERM. If it has not ended after the timeout, everything that is recorded is killed.\n",
+    "NAME: from 'redrive ps'; root names a session of another user as USER/NAME\n"
+    "D:    a duration such as 500ms, 2s or 10m\n"};
+
+class StopCommand : public CommandWith<StopOptions> {
+ public:
+  using CommandWith::CommandWith;
+
+  void declare(Arguments& arguments) override {
+    arguments.duration("--timeout", "D", "time that the program has to end by itself (10s)",
+                       [this](double s) { options_.timeout_s = s; });
+    arguments.words();
+  }
+
+  Result<void> finish(const Arguments& arguments) override {
+    ASSIGN_OR_RETURN(options_.session, only_session(arguments, text().name));
+    return {};
+  }
+
+  Result<int> run() override {
+    ASSIGN_OR_RETURN(const SessionName session, find_session(options_.session));
+    return stop(session, options_);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_stop_command() { return std::make_unique<StopCommand>(kText); }
+
+}  // namespace redrive

@@ -1,0 +1,122 @@
+#include "supervisor/record/live_control.h"
+
+#include <signal.h>
+
+#include <thread>
+
+#include "logstore/policy/policy.h"
+#include "supervisor/record/checkpointer.h"
+#include "supervisor/record/ends.h"
+#include "supervisor/record/messages.h"
+#include "supervisor/record/served_calls.h"
+#include "supervisor/record/tracees.h"
+
+namespace redrive {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr int kLooks = 100;  // for checkpoints that were asked for
+constexpr auto kBetweenLooks = 10ms;
+
+}  // namespace
+
+Result<void> LiveControl::ask(const std::function<void()>& request) {
+  if (requests_.ask(request)) return {};
+  return Error{"the program has ended"};
+}
+
+Result<LiveControl::State> LiveControl::state() {
+  State now;
+  TRY(ask([&] {
+    served_.drain();
+    now.program = ends_.root();
+    for (const auto& [id, unit] : tracees_.units()) {
+      if (unit->processes.empty()) continue;
+      const Process& first = *unit->processes.front();
+      now.units.push_back({id, first.command, first.pid, static_cast<uint32_t>(unit->processes.size()), unit->interval,
+                           unit->log.next(), unit->served_calls, unit->stopped_calls});
+    }
+    if (const Talks* talks = messages_.talks()) now.talks = talks->all();
+  }));
+  return now;
+}
+
+Result<LiveControl::Taken> LiveControl::checkpoint() {
+  Begun before;
+  TRY(ask([&] {
+    for (const auto& [id, unit] : tracees_.units()) {
+      if (!unit->in_interval || unit->processes.empty()) continue;
+      before[id] = unit->interval;
+      checkpointer_.request(*unit);
+    }
+  }));
+  Taken taken;
+  for (int look = 0; look < kLooks; ++look) {
+    TRY(ask([&] { taken = look_for_new(before); }));
+    if (taken.pending == 0) break;
+    std::this_thread::sleep_for(kBetweenLooks);
+  }
+  return taken;
+}
+
+Result<void> LiveControl::set_limits(uint64_t critical_path_ns, uint64_t period_ns, double restore_budget_s) {
+  bool changed = false;
+  TRY(ask([&] {
+    served_.drain();
+    changed = policy_.set_limits(critical_path_ns, period_ns);
+    if (!changed) return;
+    limits_.checkpoint_period_ns = period_ns;
+    limits_.restore_budget_s = restore_budget_s;
+    for (const auto& [id, unit] : tracees_.units()) checkpointer_.request(*unit);
+  }));
+  if (!changed) return Error{"its policy cannot change while it is being recorded"};
+  return {};
+}
+
+// Units that have ended meanwhile count as neither.
+LiveControl::Taken LiveControl::look_for_new(const Begun& before) {
+  Taken taken;
+  for (const auto& [id, interval] : before) {
+    Unit* const unit = tracees_.find_unit(id);
+    if (!unit || unit->processes.empty()) continue;
+    ++(unit->interval != interval ? taken.taken : taken.pending);
+    if (unit->interval == interval) checkpointer_.request(*unit);
+  }
+  return taken;
+}
+
+Result<void> LiveControl::end_program() {
+  return ask([this] {
+    stopped_ = true;
+    pass_on(SIGTERM);
+  });
+}
+
+Result<void> LiveControl::kill_all() {
+  return ask([this] {
+    stopped_ = killing_ = true;
+    go_on_killing();
+  });
+}
+
+void LiveControl::count_talks() { messages_.count_talks(); }
+
+void LiveControl::go_on_killing() {
+  if (!killing_) return;
+  for (const pid_t process : processes()) tracer_.send(process, SIGKILL);
+}
+
+void LiveControl::pass_on(int signal) {
+  std::set<pid_t> to = processes();
+  if (to.contains(ends_.root())) to = {ends_.root()};
+  for (const pid_t process : to) tracer_.send(process, signal);
+}
+
+std::set<pid_t> LiveControl::processes() const {
+  std::set<pid_t> found;
+  for (const auto& [tid, thread] : tracees_.threads()) found.insert(thread->process->pid);
+  return found;
+}
+
+}  // namespace redrive

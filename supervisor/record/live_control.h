@@ -1,0 +1,98 @@
+// What can be asked of a recording, and changed, while it goes on. The functions are for other threads than the record
+// loop's; each is carried out in the loop, and fails when the loop has ended.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <vector>
+
+#include "supervisor/record/recorder_limits.h"
+#include "supervisor/record/requests.h"
+#include "supervisor/record/talks.h"
+#include "supervisor/record/tracee.h"
+#include "supervisor/record/tracer.h"
+
+namespace redrive {
+
+class Policy;
+class Tracees;
+class Messages;
+class ServedCalls;
+class Checkpointer;
+class Ends;
+
+class LiveControl {
+ public:
+  LiveControl(Tracer& tracer, Policy& policy, RecorderLimits& limits, Messages& messages, Tracees& tracees,
+              Checkpointer& checkpointer, Ends& ends, ServedCalls& served)
+      : tracer_(tracer),
+        policy_(policy),
+        limits_(limits),
+        messages_(messages),
+        tracees_(tracees),
+        checkpointer_(checkpointer),
+        ends_(ends),
+        served_(served) {}
+
+  struct UnitState {
+    UnitId unit = 0;
+    std::string command;
+    pid_t pid = 0;
+    uint32_t processes = 0;
+    IntervalIndex interval = 0;
+    uint64_t events = 0, served_calls = 0, stopped_calls = 0;
+  };
+  struct State {
+    pid_t program = 0;  // the process that was started
+    std::vector<UnitState> units;
+    std::vector<Talks::Talk> talks;  // since count_talks()
+  };
+  Result<State> state();
+
+  // Has all units take a checkpoint, and waits a moment for them.
+  struct Taken {
+    uint32_t taken = 0;
+    uint32_t pending = 0;  // units that sleep in a call that cannot be entered again: they take it at their next event
+  };
+  Result<Taken> checkpoint();
+
+  // Changes C and T (policy.h) and RecorderLimits::restore_budget_s, and has all units take a checkpoint: the policy's
+  // promise holds with them for the intervals that begin then. Fails if the policy cannot change them.
+  Result<void> set_limits(uint64_t critical_path_ns, uint64_t period_ns, double restore_budget_s);
+
+  // Sends the program SIGTERM, or ends everything that is recorded.
+  Result<void> end_program();
+  Result<void> kill_all();
+
+  // The rest is for the loop.
+
+  // From now on, Talks are kept. Call this before run().
+  void count_talks();
+  void carry_out() { requests_.carry_out(); }
+  void close() { requests_.close(); }
+  // At each tick: those that are born while all is being killed.
+  void go_on_killing();
+  // Sends the signal to the program, or, when it has ended, to all processes that are left.
+  void pass_on(int signal);
+  // Whether the program was sent SIGTERM or was killed because somebody asked for it.
+  bool was_stopped() const { return stopped_; }
+
+ private:
+  Result<void> ask(const std::function<void()>& request);
+  std::set<pid_t> processes() const;
+  using Begun = std::map<UnitId, IntervalIndex>;
+  Taken look_for_new(const Begun& before);
+
+  Tracer& tracer_;
+  Policy& policy_;
+  RecorderLimits& limits_;
+  Messages& messages_;
+  Tracees& tracees_;
+  Checkpointer& checkpointer_;
+  Ends& ends_;
+  ServedCalls& served_;
+  Requests requests_;
+  bool stopped_ = false, killing_ = false;
+};
+
+}  // namespace redrive
