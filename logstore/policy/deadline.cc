@@ -145,7 +145,7 @@ class Deadline : public Policy {
     bool ended = false;
     bool settled = false;
     std::vector<Received> received;
-    // Of the replay that was looked at last:
+    // What the replay that was looked at last needs of it:
     uint64_t replay = 0;
     uint64_t needed_ns = 0;
     size_t followed = 0;                                 // parts
@@ -169,6 +169,10 @@ class Deadline : public Policy {
   struct Work {
     uint64_t cpu_ns = 0, restore_ns = 0, longest_restore_ns = 0;
 
+    Work() = default;
+    explicit Work(const std::vector<Interval*>& replay_set) {
+      for (const Interval* const interval : replay_set) add(*interval);
+    }
     void add(const Interval& interval) {
       cpu_ns += interval.needed_ns;
       restore_ns += interval.restore_ns;
@@ -289,15 +293,12 @@ class Deadline : public Policy {
     }
   }
 
-  // The time of the replay in which an interval's execution up to a time is wanted, if the path is this long or
-  // shorter. Leaves the replay set.
-  uint64_t replay_ns(Interval& wanted, uint64_t wanted_ns, uint64_t path_ns) {
+  // What has to be done if an interval's execution up to a time is wanted. Leaves the replay set.
+  Work replay(Interval& wanted, uint64_t wanted_ns) {
     begin_replay();
     need(wanted, wanted_ns);
     follow();
-    Work work;
-    for (const Interval* const interval : replay_set_) work.add(*interval);
-    return schedule_ns(work, path_ns);
+    return Work(replay_set_);
   }
 
   // Graham's bound. The longest path may begin with the longest of the restores.
@@ -337,8 +338,7 @@ class Deadline : public Policy {
     begin_replay();
     for (auto& [id, unit] : units_) need(*unit.interval, unit.interval->now_ns);
     follow();
-    Work work;
-    for (const Interval* const interval : replay_set_) work.add(*interval);
+    const Work work(replay_set_);
     needed_by_all_ns_ = work.cpu_ns + work.restore_ns;
     return fits();
   }
@@ -346,15 +346,18 @@ class Deadline : public Policy {
   // Whether what a birth needs, and an interval of T after it, fit into C.
   bool fits_after(const std::vector<Received>& birth) {
     uint64_t needed_ns = period_ns_;
-    for (const Received& part : birth) needed_ns += replay_ns(*part.sender, part.sent_ns, part.sender->path_ns);
+    for (const Received& part : birth) {
+      needed_ns += schedule_ns(replay(*part.sender, part.sent_ns), part.sender->path_ns);
+    }
     return needed_ns <= limit_ns_;
   }
 
   // Leaves the replay set, and the right path.
   bool exceeds(Interval& interval) {
-    if (replay_ns(interval, interval.now_ns, interval.path_ns) <= limit_ns_) return false;
+    const Work work = replay(interval, interval.now_ns);
+    if (schedule_ns(work, interval.path_ns) <= limit_ns_) return false;
     interval.path_ns = longest_path_ns(interval);
-    return replay_ns(interval, interval.now_ns, interval.path_ns) > limit_ns_;
+    return schedule_ns(work, interval.path_ns) > limit_ns_;
   }
 
   // ---- Cutting the replay set

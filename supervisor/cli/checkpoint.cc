@@ -10,7 +10,7 @@
 namespace redrive {
 namespace {
 
-Result<int> take(const SessionName& session, const CheckpointOptions&) {
+Result<int> take(const SessionName& session) {
   ASSIGN_OR_RETURN(const CheckpointsTaken checkpoints, SessionClient(session).checkpoint());
   fmt::print("{} took a checkpoint\n", counted(checkpoints.taken, "unit"));
   if (checkpoints.pending > 0) {
@@ -25,21 +25,14 @@ constexpr CommandText kText{
     "checkpoint", "redrive checkpoint NAME", "have all units of a session take a checkpoint now",
     "Units that sleep in a call which cannot be entered again take theirs when it ends.\n", kSessionWord};
 
-class CheckpointCommand : public CommandWith<CheckpointOptions> {
+class CheckpointCommand : public SessionCommand<CheckpointOptions> {
  public:
-  using CommandWith::CommandWith;
+  using SessionCommand::SessionCommand;
 
   void declare(Arguments& arguments) override { arguments.words(); }
 
-  Result<void> finish(const Arguments& arguments) override {
-    ASSIGN_OR_RETURN(options_.session, only_session(arguments, text().name));
-    return {};
-  }
-
-  Result<int> run() override {
-    ASSIGN_OR_RETURN(const SessionName session, find_session(options_.session));
-    return take(session, options_);
-  }
+ private:
+  Result<int> run_on(const SessionName& session) override { return take(session); }
 };
 
 }  // namespace

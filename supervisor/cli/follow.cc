@@ -126,12 +126,11 @@ constexpr CommandText kText{
     "Reports, every second, how many events each unit makes, how many of its system calls are served in process and "
     "how\n"
     "many stop it, and which unit receives how much from which other one. Ends when the session's program has ended.\n",
-    "NAME: from 'redrive ps'; root names a session of another user as USER/NAME\n"
-    "D:    a duration such as 500ms, 2s or 10m\n"};
+    kSessionAndDurationWords};
 
-class FollowCommand : public CommandWith<FollowOptions> {
+class FollowCommand : public SessionCommand<FollowOptions> {
  public:
-  using CommandWith::CommandWith;
+  using SessionCommand::SessionCommand;
 
   void declare(Arguments& arguments) override {
     arguments.json(options_.json);
@@ -141,15 +140,8 @@ class FollowCommand : public CommandWith<FollowOptions> {
     arguments.words();
   }
 
-  Result<void> finish(const Arguments& arguments) override {
-    ASSIGN_OR_RETURN(options_.session, only_session(arguments, text().name));
-    return {};
-  }
-
-  Result<int> run() override {
-    ASSIGN_OR_RETURN(const SessionName session, find_session(options_.session));
-    return follow(session, options_);
-  }
+ private:
+  Result<int> run_on(const SessionName& session) override { return follow(session, options_); }
 };
 
 }  // namespace

@@ -12,6 +12,9 @@ namespace redrive {
 
 // For CommandText::words.
 inline constexpr char kSessionWord[] = "NAME: from 'redrive ps'; root names a session of another user as USER/NAME\n";
+inline constexpr char kSessionAndDurationWords[] =
+    "NAME: from 'redrive ps'; root names a session of another user as USER/NAME\n"
+    "D:    a duration such as 500ms, 2s or 10m\n";
 
 // The only word that was given.
 Result<std::string> only_session(const Arguments& arguments, const char* command);
@@ -20,5 +23,25 @@ bool is_listed(const SessionName& session);
 // Since it began.
 double age_s(const SessionStatus& status);
 nlohmann::ordered_json to_json(const SessionStatus& status);
+
+// A command about one session. Its options hold that session's name.
+template <typename Options>
+class SessionCommand : public CommandWith<Options> {
+ public:
+  using CommandWith<Options>::CommandWith;
+
+  Result<void> finish(const Arguments& arguments) override {
+    ASSIGN_OR_RETURN(this->options_.session, only_session(arguments, this->text().name));
+    return {};
+  }
+
+  Result<int> run() override {
+    ASSIGN_OR_RETURN(const SessionName session, find_session(this->options_.session));
+    return run_on(session);
+  }
+
+ protected:
+  virtual Result<int> run_on(const SessionName& session) = 0;
+};
 
 }  // namespace redrive

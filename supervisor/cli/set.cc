@@ -23,12 +23,11 @@ constexpr CommandText kText{"set", "redrive set NAME --bound D", "change a sessi
                             "ones need for it is added\n"
                             "when the recording ends, as far as record does that (--no-repair). Everything else is "
                             "fixed when a session starts.\n",
-                            "NAME: from 'redrive ps'; root names a session of another user as USER/NAME\n"
-                            "D:    a duration such as 500ms, 2s or 10m\n"};
+                            kSessionAndDurationWords};
 
-class SetCommand : public CommandWith<SetOptions> {
+class SetCommand : public SessionCommand<SetOptions> {
  public:
-  using CommandWith::CommandWith;
+  using SessionCommand::SessionCommand;
 
   void declare(Arguments& arguments) override {
     arguments.duration("--bound", "D", "longest time that a replay of one interval may take",
@@ -37,15 +36,13 @@ class SetCommand : public CommandWith<SetOptions> {
   }
 
   Result<void> finish(const Arguments& arguments) override {
-    ASSIGN_OR_RETURN(options_.session, only_session(arguments, text().name));
+    TRY(SessionCommand::finish(arguments));
     if (arguments.count("--bound") == 0) return usage("nothing to change (give --bound)");
     return {};
   }
 
-  Result<int> run() override {
-    ASSIGN_OR_RETURN(const SessionName session, find_session(options_.session));
-    return change(session, options_);
-  }
+ private:
+  Result<int> run_on(const SessionName& session) override { return change(session, options_); }
 };
 
 }  // namespace

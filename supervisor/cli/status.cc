@@ -41,24 +41,17 @@ Result<int> show(const SessionName& session, const SessionStatusOptions& options
 constexpr CommandText kText{"status", "redrive status [--json] NAME", "show what is known of a session", "",
                             kSessionWord};
 
-class SessionStatusCommand : public CommandWith<SessionStatusOptions> {
+class SessionStatusCommand : public SessionCommand<SessionStatusOptions> {
  public:
-  using CommandWith::CommandWith;
+  using SessionCommand::SessionCommand;
 
   void declare(Arguments& arguments) override {
     arguments.json(options_.json);
     arguments.words();
   }
 
-  Result<void> finish(const Arguments& arguments) override {
-    ASSIGN_OR_RETURN(options_.session, only_session(arguments, text().name));
-    return {};
-  }
-
-  Result<int> run() override {
-    ASSIGN_OR_RETURN(const SessionName session, find_session(options_.session));
-    return show(session, options_);
-  }
+ private:
+  Result<int> run_on(const SessionName& session) override { return show(session, options_); }
 };
 
 }  // namespace

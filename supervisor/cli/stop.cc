@@ -23,12 +23,11 @@ Result<int> stop(const SessionName& session, const StopOptions& options) {
 constexpr CommandText kText{
     "stop", "redrive stop [--timeout D] NAME", "end a session's program and complete its trace",
     "The program is sent SIGTERM. If it has not ended after the timeout, everything that is recorded is killed.\n",
-    "NAME: from 'redrive ps'; root names a session of another user as USER/NAME\n"
-    "D:    a duration such as 500ms, 2s or 10m\n"};
+    kSessionAndDurationWords};
 
-class StopCommand : public CommandWith<StopOptions> {
+class StopCommand : public SessionCommand<StopOptions> {
  public:
-  using CommandWith::CommandWith;
+  using SessionCommand::SessionCommand;
 
   void declare(Arguments& arguments) override {
     arguments.duration("--timeout", "D", "time that the program has to end by itself (10s)",
@@ -36,15 +35,8 @@ class StopCommand : public CommandWith<StopOptions> {
     arguments.words();
   }
 
-  Result<void> finish(const Arguments& arguments) override {
-    ASSIGN_OR_RETURN(options_.session, only_session(arguments, text().name));
-    return {};
-  }
-
-  Result<int> run() override {
-    ASSIGN_OR_RETURN(const SessionName session, find_session(options_.session));
-    return stop(session, options_);
-  }
+ private:
+  Result<int> run_on(const SessionName& session) override { return stop(session, options_); }
 };
 
 }  // namespace

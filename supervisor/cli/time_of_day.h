@@ -24,8 +24,8 @@ struct RecordedSpan {
   int64_t start_ns = 0, end_ns = 0;
 };
 
-// Of the local clock, or with `utc` of UTC. A time without a day is the last such moment of the recording, or before
-// it. Otherwise an error (Status::usage) says how to write one.
+// Reads a time of the local clock, or of UTC with `utc`. A time without a day is the last such moment of the recording,
+// or before it. If the text is not a time, the error (Status::usage) says how to write one.
 Result<int64_t> parse_moment(const std::string& text, bool utc, const RecordedSpan& recorded);
 // An option whose value is a moment of a trace that is not known yet: checks how it is written.
 void add_moment(Arguments& arguments, const char* name, const std::string& help, std::optional<std::string>& text);

@@ -67,12 +67,12 @@ class EventClock {
   GateArena* const arena_;
 
   EventTime now_;
-  // Of the recorder's thread:
+  // Used by the recorder's thread:
   uint64_t seen_ns_ = 0;     // when the clock was read the last time
   bool seen_used_ = false;   // end_served() has used that
   uint64_t checked_ns_ = 0;  // when the wall clock was looked at the last time
   std::optional<WallClockRecord> wall_clock_;
-  // Of the thread that makes events of served calls:
+  // Used by the thread that makes events of served calls:
   std::vector<Look> known_;
   size_t passed_ = 0;  // how many of these have stamps before the current record's
 

@@ -1,4 +1,4 @@
-// Who talks to whom: how many messages and bytes each unit has received from each other one.
+// Who talks to whom: how many messages and bytes each unit has received from every other unit.
 #pragma once
 
 #include <cstdint>

@@ -5,8 +5,8 @@
 namespace redrive {
 namespace {
 
-// Of the character that begins with this byte. 0: none does, or it may be too long or a surrogate, which is not looked
-// into.
+// The length of the character that begins with this byte. It is 0 if none does, or if the character might be encoded
+// with too many bytes or be a surrogate, which is not looked into.
 size_t utf8_length(unsigned char first) {
   if (first < 0x80) return 1;
   if (first >= 0xc2 && first < 0xe0) return 2;

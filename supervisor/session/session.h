@@ -55,7 +55,7 @@ struct SessionActivity {
   std::vector<TalkActivity> talks;
 };
 
-// Of the units alive.
+// Counts of units that are alive.
 struct CheckpointsTaken {
   uint32_t taken = 0;
   uint32_t pending = 0;  // taken with the unit's next event

@@ -68,7 +68,7 @@ struct SessionServer::State {
   std::atomic<int> exit_status{0};
   std::thread thread;
 
-  // Of the thread.
+  // Used by the thread:
   SessionHandlers handlers;
   EventLoop loop;
   std::list<Bus> connections;

@@ -248,6 +248,13 @@ class Context:
             raise self.wrong(outcome, f"writes no JSON: {error}") from None
         return Told(said, outcome.shown) if isinstance(said, dict) else said
 
+    def wait_until(self, what, condition):
+        limit = time.monotonic() + self.timeout_s
+        while not condition():
+            if time.monotonic() > limit:
+                raise Failure(f"{what}: not within {self.timeout_s:g} s")
+            time.sleep(0.02)
+
     def wrong(self, outcome, what):
         return Failure(describe(what, outcome.shown, outcome.stdout, outcome.stderr))
 

@@ -100,14 +100,6 @@ def terminal(ctx):
     still_good(ctx)
 
 
-def wait_until(ctx, what, condition):
-    limit = time.monotonic() + ctx.timeout_s
-    while not condition():
-        if time.monotonic() > limit:
-            raise Failure(f"{what}: not within {ctx.timeout_s:g} s")
-        time.sleep(0.02)
-
-
 def state_of(ctx):
     return ctx.json("ls")["traces"][0]["state"]
 
@@ -134,7 +126,7 @@ def left_behind(ctx):
     outcome = ctx.expect_status(ctx.redrive("replay", ctx.trace, "1:0"), 0)
     ctx.expect("still being recorded" in outcome.stderr, outcome, "does not say that the recording goes on")
     os.kill(int(re.search(r"`kill (\d+)`", complaints)[1]), signal.SIGTERM)
-    wait_until(ctx, "the recording ends", lambda: state_of(ctx) == "finished")
+    ctx.wait_until("the recording ends", lambda: state_of(ctx) == "finished")
     if (shown := ctx.json("ls")["traces"][0]["exit_status"]) != 3:
         raise Failure(f"its exit status is listed as {shown}")
     still_good(ctx)

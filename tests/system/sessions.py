@@ -151,14 +151,6 @@ def end_session(path):
             os.kill(recorder, signal.SIGKILL)  # its programs end with it
 
 
-def wait_until(ctx, what, condition):
-    limit = time.monotonic() + ctx.timeout_s
-    while not condition():
-        if time.monotonic() > limit:
-            raise Failure(f"{what}: not within {ctx.timeout_s:g} s")
-        time.sleep(0.02)
-
-
 def check_output(ctx, log, ended=True):
     """What PROGRAM has written: every number once, in order, and its last words."""
     lines = [line for line in log.read_text().splitlines() if not line.startswith("redrive: ")][1:]
@@ -180,7 +172,7 @@ def control(ctx):
         outcome = ctx.expect_status(ctx.run("sh", "-c", script, env={**s.env, "GREETING": "good day", "PROGRAM": PROGRAM}), 0)
         ctx.expect(f"its output goes to {work}/log" in outcome.stdout, outcome, "does not say where the output goes")
         log = work / "log"
-        wait_until(ctx, "the program counts", lambda: "\n3\n" in log.read_text())
+        ctx.wait_until("the program counts", lambda: "\n3\n" in log.read_text())
         first = log.read_text().splitlines()[0]
         if first != f"{work} 027 333 good day 0":
             raise Failure(f"the program has something else of its starter: {first}")
@@ -219,7 +211,7 @@ def control(ctx):
         outcome = s.expect("root", "stop", "one")
         ctx.expect("ended with status 7" in outcome.stdout, outcome, "the program did not end as it wants to")
         check_output(ctx, log)
-        wait_until(ctx, "the session is gone", lambda: not s.listed("root"))
+        ctx.wait_until("the session is gone", lambda: not s.listed("root"))
         trace, = (trace for trace in ctx.json("ls")["traces"] if trace["directory"] == status["trace"])
         if (trace["bound_s"], trace["bound_kept"], trace["exit_status"]) != (3, True, 7):
             raise Failure(f"the trace does not keep the new bound: {trace}")
@@ -319,7 +311,7 @@ def checkpoint(ctx):
         def intervals():
             report = json.loads(s.expect("root", "follow", "--json", "--count", "1", "--every", "1ms", "all").stdout)
             return {unit["unit"]: unit["interval"] for unit in report["units"]} if all(unit["name"] != "sh" for unit in report["units"]) else {}
-        wait_until(ctx, "all are there", lambda: len(intervals()) == 4)
+        ctx.wait_until("all are there", lambda: len(intervals()) == 4)
         for _ in range(3):
             before = intervals()
             outcome = s.expect("root", "checkpoint", "all")
@@ -333,7 +325,7 @@ def checkpoint(ctx):
 
         # A write into a full pipe has done part of its work.
         s.expect("root", "start", "part", "--", "sh", "-c", "perl -e 'syswrite STDOUT, \"x\" x 1000000' | sleep 1000")
-        wait_until(ctx, "the pipe is full", lambda: s.status("root", "part")["units"] == 3)
+        ctx.wait_until("the pipe is full", lambda: s.status("root", "part")["units"] == 3)
         time.sleep(0.3)
         outcome = s.expect("root", "checkpoint", "part")
         ctx.expect("2 units took" in outcome.stdout and "1 unit is in a call" in outcome.stderr, outcome, "the writer is not said to be late")
@@ -347,7 +339,7 @@ def stubborn(ctx):
         log = ctx.directory / "log"
         script = "trap '' TERM; (while sleep 0.1; do :; done) & echo ready; while sleep 0.1; do :; done"
         s.expect("root", "start", "--output", log, "deaf", "--", "sh", "-c", script)
-        wait_until(ctx, "it is deaf", lambda: "ready" in log.read_text())
+        ctx.wait_until("it is deaf", lambda: "ready" in log.read_text())
         trace = s.status("root", "deaf")["trace"]
         began = time.monotonic()
         outcome = s.expect("root", "stop", "--timeout", "500ms", "deaf")
@@ -375,7 +367,7 @@ def idle(ctx):
         s.expect("root", "stop", "idle")
     process = ctx.start_redrive("record", "-o", ctx.trace, "--", "sh", "-c", "echo ready; read x", env={"LD_DEBUG": ""})
     children = lambda: pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()  # noqa: E731
-    wait_until(ctx, "the recorder runs", children)
+    ctx.wait_until("the recorder runs", children)
     for pid in [process.pid, *map(int, children())]:
         with contextlib.suppress(FileNotFoundError):
             if "libsystemd" in pathlib.Path(f"/proc/{pid}/maps").read_text():
@@ -391,14 +383,14 @@ def killed_recorder(ctx):
             s.expect("root", "start", "one", "--", "sleep", "1000")
             recorder = s.status("root", "one")["recorder"]
             os.kill(recorder, signal.SIGKILL)
-            wait_until(ctx, "the session is gone", lambda: not s.listed("root"))
+            ctx.wait_until("the session is gone", lambda: not s.listed("root"))
             s.expect("root", "status", "one", status=1)
             s.expect("root", "start", "one", "--", "sleep", "1000")
             if s.status("root", "one")["recorder"] == recorder:
                 raise Failure("the session has the recorder that was killed")
             s.expect("root", "stop", "one")
             if bus:
-                wait_until(ctx, "redrived has cleared up", lambda: not list((s.run_directory / "0").iterdir()))
+                ctx.wait_until("redrived has cleared up", lambda: not list((s.run_directory / "0").iterdir()))
 
 
 def start_all(s, count):
@@ -591,6 +583,7 @@ def copied_units(ctx):
 @test("sessions/services")
 def services(ctx):
     """Real units are enabled and disabled; what is written is what systemd accepts."""
+    needs("systemd-analyze")
     root = copied_units(ctx)
     redrive = os.path.realpath(ctx.options.redrive)
     there = [unit for unit in UNITS if (root / "usr/lib/systemd/system" / re.sub("@.*\\.", "@.", unit)).exists()]
@@ -616,17 +609,11 @@ def services(ctx):
 
 def verify_units(ctx, root, units):
     """systemd's own judgement, of the units where it looks for them."""
-    if not found_on_path("systemd-analyze"):
-        return
     path = f"{root}/etc/systemd/system:{root}/usr/lib/systemd/system:"  # and then those of this system
     names = [unit for unit in units if "@" not in unit or pathlib.Path("/usr/bin/pg_ctlcluster").exists()]
     outcome = ctx.run("systemd-analyze", "verify", "--man=no", *names, env={"SYSTEMD_UNIT_PATH": path})
     complaints = [line for line in outcome.stderr.splitlines() if any(unit in line or "redrive.conf" in line for unit in names)]
     ctx.expect(not complaints, outcome, "systemd does not like the drop-ins")
-
-
-def found_on_path(program):
-    return any(os.access(os.path.join(directory, program), os.X_OK) for directory in os.environ["PATH"].split(":"))
 
 
 @test("sessions/refused_services")
@@ -748,5 +735,5 @@ http {{ access_log off; client_body_temp_path {home}/t1; proxy_temp_path {home}/
         os.kill(master, signal.SIGHUP)
         s.expect("root", "checkpoint", "own-nginx.service")
         os.kill(master, signal.SIGQUIT)
-        wait_until(ctx, "the session is gone", lambda: not s.listed("root"))
+        ctx.wait_until("the session is gone", lambda: not s.listed("root"))
         service.verify()

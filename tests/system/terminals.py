@@ -19,7 +19,7 @@ class Terminal:
     """A terminal in which a command runs."""
 
     def __init__(self, ctx, command, name):
-        self.ctx, self.name = ctx, f"redrive-test-{os.getpid()}-{name}"
+        self.ctx, self.name = ctx, f"redrive-{ctx.directory.name}-{name}"
         env = {key: value for key, value in ctx.env.items() if not key.startswith("TMUX")}
         self.env = {**env, "LANG": "C.UTF-8"}
         self.tmux("-f", "/dev/null", "new-session", "-d", "-x", str(COLUMNS), "-y", str(ROWS), "-c", str(ctx.work), "sleep 1000000")
@@ -140,7 +140,7 @@ def editor(ctx):
 @test("terminals/multiplexer")
 def multiplexer(ctx):
     """A terminal in a terminal: its server outlives the program that was started, and ends with the last shell."""
-    inner = f"redrive-inner-{os.getpid()}"
+    inner = f"redrive-{ctx.directory.name}-inner"
     try:
         check_same(ctx, ("tmux", "-L", inner, "-f", "/dev/null", "new-session", "sh"), (
             ("#", "stty size; echo in$((1))ner\n"), ("\nin1ner", (70, 20), "settle", "stty size\n"), ("19 70", "key:C-b", "%"), ("│", "echo sec$((1))nd\n"),
@@ -150,14 +150,6 @@ def multiplexer(ctx):
 
 
 HANGS_UP = "trap 'echo hup >> told' HUP; echo ready; while [ ! -e end ]; do sleep 0.05; done 2> /dev/null; echo ended >> told"
-
-
-def wait_until(ctx, what, condition):
-    limit = time.monotonic() + ctx.timeout_s
-    while not condition():
-        if time.monotonic() > limit:
-            raise Failure(f"{what}: not within {ctx.timeout_s:g} s")
-        time.sleep(0.02)
 
 
 @test("terminals/hang_up")
@@ -172,14 +164,14 @@ def hang_up(ctx):
             terminal.wait_for("ready", lambda terminal=terminal: "ready" in terminal.screen())
             try:
                 terminal.tmux("kill-session")
-                wait_until(ctx, f"{how}: SIGHUP", file.exists)
+                ctx.wait_until(f"{how}: SIGHUP", file.exists)
             finally:
                 end.touch()
-            wait_until(ctx, f"{how}: the program's end", lambda: "ended" in file.read_text())
+            ctx.wait_until(f"{how}: the program's end", lambda: "ended" in file.read_text())
             told[how] = file.read_text()
     if told["natively"] != told["recorded"]:
         raise Failure(f"natively: {told['natively']}recorded: {told['recorded']}")
-    wait_until(ctx, "the recording's end", lambda: ctx.json("stats", ctx.trace)["finished"])
+    ctx.wait_until("the recording's end", lambda: ctx.json("stats", ctx.trace)["finished"])
     take_away_surroundings(ctx)
     check_trace(ctx)
     redrive_all(ctx)
