@@ -115,8 +115,8 @@ void Checkpointer::wake(Unit& unit) {
   const auto now = tracer_.now();
   if (now - unit.last_woken < kWakeInterval || !unit.in_interval || images_.copies_alive() >= limits_.copies) return;
   unit.last_woken = now;
-  if (limits_.checkpoint_period_ns == 0 || !messages_.wants_checkpoint(unit.id, unit.clock.interval_ns())) return;
-  interrupt_sleep(unit);
+  const bool wanted = limits_.checkpoint_period_ns > 0 && messages_.wants_checkpoint(unit.id, unit.clock.interval_ns());
+  if (wanted || unit.checkpoint_requested) interrupt_sleep(unit);
 }
 
 void Checkpointer::request(Unit& unit) {
