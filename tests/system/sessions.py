@@ -365,14 +365,16 @@ def idle(ctx):
         if not before < asked or woken() != asked:
             raise Failure(f"the server was woken {woken() - asked} times in a second in which nobody asked")
         s.expect("root", "stop", "idle")
-    process = ctx.start_redrive("record", "-o", ctx.trace, "--", "sh", "-c", "echo ready; read x", env={"LD_DEBUG": ""})
+    end = ctx.directory / "end"
+    process = ctx.start_redrive("record", "-o", ctx.trace, "--", "sh", "-c", f"while [ ! -e {end} ]; do sleep 0.05; done", env={"LD_DEBUG": ""})
     children = lambda: pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()  # noqa: E731
     ctx.wait_until("the recorder runs", children)
     for pid in [process.pid, *map(int, children())]:
         with contextlib.suppress(FileNotFoundError):
             if "libsystemd" in pathlib.Path(f"/proc/{pid}/maps").read_text():
                 raise Failure("a recording without a session has loaded libsystemd")
-    process.finish(ctx.timeout_s)
+    end.touch()
+    ctx.expect_status(process.finish(ctx.timeout_s), 0)
 
 
 @test("sessions/killed_recorder")
