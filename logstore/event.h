@@ -163,7 +163,8 @@ struct RegisterFile {
 // served in process, when it began. A series has the time of its first call.
 struct EventTime {
   uint64_t from_ns = 0, to_ns = 0;
-  uint64_t at_ns = 0;  // the best guess, when it is read; not stored
+  // The best guess, when it is read; not stored. It may be after `to_ns`, because guesses do not go back.
+  uint64_t at_ns = 0;
   bool known() const { return to_ns > 0; }
   bool operator==(const EventTime&) const = default;
 };

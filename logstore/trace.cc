@@ -51,9 +51,9 @@ Result<bool> EventSegment::visit_block(const RecordHeader& record, uint64_t& ite
     if (!block->next(event)) {
       return damage(file_.path(), record.offset, fmt::format("event {} cannot be decoded", at - first_item_));
     }
-    // One block does not know what was guessed for the one before it.
+    // Times do not go back, although one block does not know what was guessed for the one before it.
     EventTime& time = event.time;
-    visited.latest_ns = time.at_ns = std::clamp(std::max(time.at_ns, visited.latest_ns), time.from_ns, time.to_ns);
+    if (time.known()) visited.latest_ns = time.at_ns = std::max(time.at_ns, visited.latest_ns);
     if (at >= item) more = visit(at - first_item_, event);
   }
   item = block->next_item();

@@ -23,11 +23,12 @@ bool WallClock::add(const WallClockRecord& record) {
 
 // If the clock was set meanwhile, it is not known whether that was before or after.
 std::optional<WallTime> WallClock::at(const EventTime& time) const {
-  if (records_.empty() || !time.known() || time.to_ns > kLatest_ns) return std::nullopt;
+  if (records_.empty() || !time.known() || std::max(time.to_ns, time.at_ns) > kLatest_ns) return std::nullopt;
   const auto later = std::partition_point(records_.begin() + 1, records_.end(),
                                           [&](const WallClockRecord& record) { return record.since_ns <= time.at_ns; });
   const WallClockRecord& valid = *(later - 1);
-  uint64_t error_ns = std::max(time.at_ns - time.from_ns, time.to_ns - time.at_ns) + valid.error_ns;
+  uint64_t error_ns =
+      std::max(time.at_ns - time.from_ns, time.to_ns - std::min(time.to_ns, time.at_ns)) + valid.error_ns;
   for (auto set = records_.begin() + 1; set != records_.end() && set->unchanged_ns <= time.to_ns; ++set) {
     if (set->since_ns > time.from_ns) error_ns += distance(set->offset_ns, (set - 1)->offset_ns);
   }
