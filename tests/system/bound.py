@@ -15,6 +15,9 @@ PROCESSES = 12
 # for some 0.3 s, so that one alone keeps it even on a busy machine.
 TALKERS = (PROCESSES, 300, 700000, 64)
 BOUND = "800ms"
+# What a user may choose, and what promises the time of a path only: replays of talkers need a repair. The default keeps the bound while it records, which
+# bound/by_default shows.
+PATHS_ONLY = ("--policy", "fewest-bytes")
 
 
 def talkers(ctx, *options):
@@ -31,10 +34,22 @@ def predictions(ctx):
     return [ctx.json("plan", ctx.trace, f"{unit['unit']}:{interval['interval']}", "--jobs", jobs) for unit in units(ctx) for interval in unit["intervals"]]
 
 
+@test("bound/by_default")
+def by_default(ctx):
+    """The default policy, with nothing chosen but the bound, keeps it: some messages are kept, not all, and every replay is right."""
+    told = record(ctx, talkers(ctx, "--bound", BOUND))
+    stats = ctx.json("stats", ctx.trace)
+    ctx.expect(stats["certificate"]["kept"] and "cannot be kept" not in told.stderr, told, f"the bound is not kept: {stats['certificate']}")
+    if not 0 < stats["logged_messages"] < stats["messages"]:
+        raise Failure(f"{stats['logged_messages']} of {stats['messages']} messages are logged")
+    check_trace(ctx)
+    redrive_once(ctx)
+
+
 @test("bound/not_repaired")
 def not_repaired(ctx):
     """record, ls, stats, plan and check say that the bound is not kept; the exit status is the program's."""
-    told = record(ctx, talkers(ctx, "--bound", BOUND, "--no-repair"))
+    told = record(ctx, talkers(ctx, *PATHS_ONLY, "--bound", BOUND, "--no-repair"))
     lines = [line for line in told.stderr.splitlines() if "the bound of 800 ms cannot be kept" in line]
     ctx.expect(len(lines) == 1, told, "does not say once that the bound cannot be kept")
     stats = ctx.json("stats", ctx.trace)
@@ -63,7 +78,7 @@ def required(ctx):
     """With --require-bound, a bound that is not kept is a failure of the recording; one that is kept is none."""
     job = talkers(ctx)
     job.prepare(ctx.fresh_work())
-    failed = ctx.redrive("record", "-o", ctx.trace, "--bound", BOUND, "--no-repair", "--require-bound", "--", *job.command, cwd=ctx.work)
+    failed = ctx.redrive("record", "-o", ctx.trace, *PATHS_ONLY, "--bound", BOUND, "--no-repair", "--require-bound", "--", *job.command, cwd=ctx.work)
     ctx.expect_status(failed, 125)
     check_trace(ctx)
     kept = ctx.redrive("record", "-o", ctx.traces / "kept", "--require-bound", "--", *job.command, cwd=ctx.work)
@@ -72,10 +87,10 @@ def required(ctx):
 
 @test("bound/repaired")
 def repaired(ctx):
-    """By default, record adds the messages that late replays need: some, not all. What it says of each interval is what plan says."""
-    record(ctx, talkers(ctx, "--bound", BOUND, "--no-repair"), trace=ctx.traces / "not_repaired")
+    """Unless told not to, record adds the messages that late replays need: some, not all. What it says of each interval is what plan says."""
+    record(ctx, talkers(ctx, *PATHS_ONLY, "--bound", BOUND, "--no-repair"), trace=ctx.traces / "not_repaired")
     before = ctx.json("stats", ctx.traces / "not_repaired")
-    told = record(ctx, talkers(ctx, "--bound", BOUND))
+    told = record(ctx, talkers(ctx, *PATHS_ONLY, "--bound", BOUND))
     stats = ctx.json("stats", ctx.trace)
     certificate = stats["certificate"]
     ctx.expect(certificate["kept"] and not stats["over_bound"] and "cannot be kept" not in told.stderr, told, f"not repaired: {certificate}")
@@ -94,10 +109,10 @@ def prepared(ctx):
     record(ctx, talkers(ctx, "--virtual"))
     if ctx.json("stats", ctx.trace)["certificate"] is not None:
         raise Failure("a trace that promises nothing has a certificate")
-    failed = ctx.redrive("prepare", "--bound", "1s", "--no-repair", "--require-bound", ctx.trace)
+    failed = ctx.redrive("prepare", *PATHS_ONLY, "--bound", "1s", "--no-repair", "--require-bound", ctx.trace)
     ctx.expect_status(failed, 1)
     ctx.expect("the bound of 1.00 s cannot be kept" in failed.stderr, failed, "does not say what is not kept")
-    ctx.expect_status(ctx.redrive("prepare", "--bound", "1s", "--require-bound", ctx.trace), 0)
+    ctx.expect_status(ctx.redrive("prepare", *PATHS_ONLY, "--bound", "1s", "--require-bound", ctx.trace), 0)
     if not ctx.json("stats", ctx.trace)["certificate"]["kept"]:
         raise Failure("prepare does not repair")
     if any(plan["over_bound"] for plan in predictions(ctx)):
@@ -121,7 +136,7 @@ def signalled(ctx):
 def interrupt_repair(ctx, to_group):
     job = talkers(ctx)
     job.prepare(ctx.fresh_work())
-    recording = ctx.start_redrive("record", "-o", ctx.trace, "--bound", BOUND, "--", *job.command, cwd=ctx.work)
+    recording = ctx.start_redrive("record", "-o", ctx.trace, *PATHS_ONLY, "--bound", BOUND, "--", *job.command, cwd=ctx.work)
     limit = time.monotonic() + ctx.timeout_s
     while not (ctx.trace / "preparing").exists():  # made when the repair begins
         if time.monotonic() > limit or recording.process.poll() is not None:
@@ -140,7 +155,7 @@ def interrupt_repair(ctx, to_group):
 
 @test("bound/damaged_certificate")
 def damaged_certificate(ctx):
-    record(ctx, talkers(ctx, "--bound", BOUND, "--no-repair"))
+    record(ctx, talkers(ctx, *PATHS_ONLY, "--bound", BOUND, "--no-repair"))
     path = ctx.trace / "certificate"
     whole = path.read_bytes()
     path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
@@ -160,7 +175,7 @@ def few_processors(ctx):
     one = str(min(os.sched_getaffinity(0)))
     job = talkers(ctx)
     job.prepare(ctx.fresh_work())
-    told = ctx.run("taskset", "-c", one, ctx.options.redrive, "record", "-o", ctx.trace, "--bound", BOUND, "--no-repair", "--", *job.command, cwd=ctx.work)
+    told = ctx.run("taskset", "-c", one, ctx.options.redrive, "record", "-o", ctx.trace, *PATHS_ONLY, "--bound", BOUND, "--no-repair", "--", *job.command, cwd=ctx.work)
     ctx.expect_status(told, 0)
     certificate = ctx.json("stats", ctx.trace)["certificate"]
     slowest = certificate["slowest"]
@@ -179,7 +194,7 @@ def full_disk(ctx):
     (ctx.directory / "full").mkdir()
     cut = ctx.run("unshare", "-m", "sh", "-c",
                   'mount -t tmpfs -o size=1m tmpfs ../full; "$@"; status=$?; cp -a ../full/t ../kept; exit $status', "sh", ctx.options.redrive, "record",
-                  "-o", "../full/t", "--bound", BOUND, "--", *job.command, cwd=ctx.work)
+                  "-o", "../full/t", *PATHS_ONLY, "--bound", BOUND, "--", *job.command, cwd=ctx.work)
     ctx.expect_status(cut, 125)
     ctx.expect("the trace is incomplete" in cut.stderr and "No space left" in cut.stderr, cut, "does not say that the trace is incomplete")
     kept = ctx.directory / "kept"
