@@ -67,8 +67,10 @@ ChannelLease Channels::channel(const std::string& key, const char* kind, const s
   if (const auto it = known_.find(key); it != known_.end()) return it->second.lease;
   if (last_id_ >= look_at_) forget_channels();
   const auto lease = std::make_shared<const uint64_t>(++last_id_);
-  known_[key].lease = lease;
-  new_.push_back({*lease, kind, name});
+  Known& known = known_[key];
+  known.lease = lease;
+  known.info = {*lease, kind, name};
+  new_.push_back(known.info);
   return lease;
 }
 
@@ -94,6 +96,12 @@ void Channels::forget_channels() {
     it = forgotten ? known_.erase(it) : std::next(it);
   }
   look_at_ = last_id_ + std::max(kLookEvery, held);
+}
+
+std::vector<ChannelInfo> Channels::open() const {
+  std::vector<ChannelInfo> found;
+  for (const auto& [key, known] : known_) found.push_back(known.info);
+  return found;
 }
 
 std::vector<ChannelInfo> Channels::take_new() { return std::exchange(new_, {}); }

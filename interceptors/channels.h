@@ -137,6 +137,8 @@ class Channels {
 
   // The channels made since the previous call.
   std::vector<ChannelInfo> take_new();
+  // Those that may still be used.
+  std::vector<ChannelInfo> open() const;
 
  private:
   struct Segment {
@@ -164,6 +166,7 @@ class Channels {
   using DatagramNumber = uint64_t;  // in the order of sending
   struct Known {
     ChannelLease lease;
+    ChannelInfo info;
     std::optional<uint64_t> idle_since;  // the last channel's number when it was first seen that nobody holds this one
   };
 

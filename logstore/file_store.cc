@@ -89,6 +89,18 @@ bool FileStoreWriter::share(const FileFacts& facts) {
   return true;
 }
 
+Result<void> FileStoreWriter::remove(const FileRecord& record) {
+  by_path_.erase({record.path, record.copy});
+  const bool needed = std::any_of(by_path_.begin(), by_path_.end(),
+                                  [&](const auto& known) { return known.first.second == record.copy; });
+  if (needed) return {};
+  contents_.erase(record.copy);
+  std::erase_if(by_version_, [&](const auto& known) { return known.second.name == record.copy; });
+  const std::string path = directory_ + "/" + record.copy;
+  TRY(storage_.remove(path));
+  return storage_.remove(sums_path(path));
+}
+
 Result<FileStoreWriter::Added> FileStoreWriter::add(const std::string& open_path, const std::string& path, bool mapped,
                                                     bool& storage_failed) {
   storage_failed = false;

@@ -26,6 +26,8 @@ class FileStoreWriter {
   // does not identify its content. After an error, `storage_failed` distinguishes a full disk from an unreadable
   // source.
   Result<Added> add(const std::string& open_path, const std::string& path, bool mapped, bool& storage_failed);
+  // Removes the copy, unless another record has the same content. The record's number is not used again.
+  Result<void> remove(const FileRecord& record);
   // The files copied since the previous call, which are not synced yet.
   std::vector<std::string> take_unsynced() { return std::exchange(unsynced_, {}); }
 

@@ -95,6 +95,26 @@ Result<void> MemoryStorage::make_directory(const std::string& path) {
 Result<void> MemoryStorage::rename(const std::string& from, const std::string& to) {
   const Lock lock(mutex_);
   if (refuse()) return errno_error("cannot rename " + from + " to " + to, ENOSPC);
+  if (directories_.erase(from)) {
+    const std::string prefix = from + "/";
+    directories_.insert(to);
+    const auto move = [&](auto& paths) {
+      for (auto it = paths.lower_bound(prefix); it != paths.end();) {
+        auto moved = paths.extract(it++);
+        if constexpr (requires { moved.key(); }) {
+          if (!moved.key().starts_with(prefix)) return static_cast<void>(paths.insert(std::move(moved)));
+          moved.key() = to + moved.key().substr(from.size());
+        } else {
+          if (!moved.value().starts_with(prefix)) return static_cast<void>(paths.insert(std::move(moved)));
+          moved.value() = to + moved.value().substr(from.size());
+        }
+        paths.insert(std::move(moved));
+      }
+    };
+    move(files_);
+    move(directories_);
+    return {};
+  }
   const auto it = files_.find(from);
   if (it == files_.end()) return errno_error("cannot rename " + from + " to " + to, ENOENT);
   files_[to] = std::move(it->second);
@@ -114,6 +134,19 @@ Result<std::vector<std::string>> MemoryStorage::list(const std::string& director
   const std::string prefix = directory + "/";
   std::vector<std::string> names;
   for (const auto& [path, contents] : files_) {
+    if (path.starts_with(prefix) && path.find('/', prefix.size()) == std::string::npos) {
+      names.push_back(path.substr(prefix.size()));
+    }
+  }
+  return names;
+}
+
+Result<std::vector<std::string>> MemoryStorage::list_directories(const std::string& directory) {
+  const Lock lock(mutex_);
+  if (!directories_.contains(directory)) return errno_error("cannot list " + directory, ENOENT);
+  const std::string prefix = directory + "/";
+  std::vector<std::string> names;
+  for (const auto& path : directories_) {
     if (path.starts_with(prefix) && path.find('/', prefix.size()) == std::string::npos) {
       names.push_back(path.substr(prefix.size()));
     }

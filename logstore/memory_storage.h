@@ -42,6 +42,7 @@ class MemoryStorage : public Storage {
   Result<void> rename(const std::string& from, const std::string& to) override;
   Result<void> remove(const std::string& path) override;
   Result<std::vector<std::string>> list(const std::string& directory) override;
+  Result<std::vector<std::string>> list_directories(const std::string& directory) override;
   Result<void> sync(const std::vector<std::string>& paths) override;
   Fd lock(const std::string&) override { return {}; }  // nobody else can ask
   bool locked(const std::string&) override { return false; }

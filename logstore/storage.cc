@@ -221,7 +221,13 @@ class Disk : public Storage {
     return open_error("cannot remove " + path);
   }
 
-  Result<std::vector<std::string>> list(const std::string& directory) override {
+  Result<std::vector<std::string>> list(const std::string& directory) override { return list(directory, S_IFREG); }
+  Result<std::vector<std::string>> list_directories(const std::string& directory) override {
+    auto names = list(directory, S_IFDIR);
+    if (names) std::erase_if(names.value(), [](const std::string& name) { return name == "." || name == ".."; });
+    return names;
+  }
+  static Result<std::vector<std::string>> list(const std::string& directory, mode_t type) {
     const Fd fd = open_directory(directory);
     const std::unique_ptr<DIR, int (*)(DIR*)> dir(fd ? ::fdopendir(::dup(fd.get())) : nullptr, ::closedir);
     if (!dir) return open_error("cannot list " + directory);
@@ -229,7 +235,7 @@ class Disk : public Storage {
     while (const dirent* entry = ::readdir(dir.get())) {
       struct stat st;
       const bool found = ::fstatat(fd.get(), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0;
-      if (found && S_ISREG(st.st_mode)) names.emplace_back(entry->d_name);
+      if (found && (st.st_mode & S_IFMT) == type) names.emplace_back(entry->d_name);
     }
     std::sort(names.begin(), names.end());
     return names;
@@ -281,6 +287,14 @@ class Disk : public Storage {
 Storage& disk() {
   static Disk instance;
   return instance;
+}
+
+Result<void> remove_tree(Storage& storage, const std::string& directory) {
+  ASSIGN_OR_RETURN(const auto below, storage.list_directories(directory));
+  for (const auto& name : below) TRY(remove_tree(storage, directory + "/" + name));
+  ASSIGN_OR_RETURN(const auto files, storage.list(directory));
+  for (const auto& name : files) TRY(storage.remove(directory + "/" + name));
+  return storage.remove(directory);
 }
 
 }  // namespace redrive

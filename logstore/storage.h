@@ -35,9 +35,10 @@ class Storage {
   virtual Result<std::unique_ptr<File>> open(const std::string& path) = 0;       // to read
   virtual bool exists(const std::string& path) = 0;
   virtual Result<void> make_directory(const std::string& path) = 0;
-  virtual Result<void> rename(const std::string& from, const std::string& to) = 0;
+  virtual Result<void> rename(const std::string& from, const std::string& to) = 0;  // a file or a directory
   virtual Result<void> remove(const std::string& path) = 0;                         // a file or an empty directory
   virtual Result<std::vector<std::string>> list(const std::string& directory) = 0;  // names of its files, sorted
+  virtual Result<std::vector<std::string>> list_directories(const std::string& directory) = 0;  // the same
   // When this returns, the contents of the files survive a power failure; of a directory, its entries do. Thread-safe.
   virtual Result<void> sync(const std::vector<std::string>& paths) = 0;
   // Marks a directory as being written to, as long as the returned Fd and this process exist. Others ask with locked().
@@ -50,5 +51,8 @@ class Storage {
 
 // The operating system's files.
 Storage& disk();
+
+// Removes a directory with everything in it.
+Result<void> remove_tree(Storage& storage, const std::string& directory);
 
 }  // namespace redrive

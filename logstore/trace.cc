@@ -23,281 +23,174 @@ std::string program_of(const IntervalRecord& interval) {
 
 }  // namespace
 
-Result<std::unique_ptr<EventBlock>> EventSegment::block_at(const RecordHeader& record, uint64_t item) const {
-  std::unique_ptr<EventBlock> block;
-  {
-    const Lock lock(mutex_);
-    block = std::move(last_);
-  }
-  if (!block) block = std::make_unique<EventBlock>();
-  if (block->holds(record)) {
-    if (block->next_item() > item) block->rewind();
-    return block;
-  }
-  thread_local Unpacker unpacker;
-  ASSIGN_OR_RETURN(const auto payload, file_.payload(record, unpacker));
-  if (!block->open(record, payload)) return damage(file_.path(), record.offset, "not a record of events");
-  return block;
-}
+// ---- Opening
 
-// False if the visitor wants no more events.
-Result<bool> EventSegment::visit_block(const RecordHeader& record, uint64_t& item, uint64_t last, Visited& visited,
-                                       const std::function<bool(EventIndex, const Event&)>& visit) const {
-  ASSIGN_OR_RETURN(std::unique_ptr<EventBlock> block, block_at(record, item));
-  bool more = true;
-  while (more && !block->at_end() && block->next_item() < last) {
-    const uint64_t at = block->next_item();
-    Event& event = visited.events[at % visited.events.size()];
-    if (!block->next(event)) {
-      return damage(file_.path(), record.offset, fmt::format("event {} cannot be decoded", at - first_item_));
-    }
-    // Times do not go back, although one block does not know what was guessed for the one before it.
-    EventTime& time = event.time;
-    if (time.known()) visited.latest_ns = time.at_ns = std::max(time.at_ns, visited.latest_ns);
-    if (at >= item) more = visit(at - first_item_, event);
-  }
-  item = block->next_item();
-  const Lock lock(mutex_);
-  last_ = std::move(block);
-  return more;
-}
-
-Result<void> EventSegment::for_each(EventIndex first, EventIndex last,
-                                    const std::function<bool(EventIndex, const Event&)>& visit) const {
-  const uint64_t end = first_item_ + std::min(last, readable_);
-  Visited visited;
-  for (uint64_t item = first_item_ + std::min(first, readable_); item < end;) {
-    const RecordHeader* record = file_.find(item);
-    CHECK(record != nullptr);
-    ASSIGN_OR_RETURN(const bool more, visit_block(*record, item, end, visited, visit));
-    if (!more) return {};
-  }
-  const bool whole = !has_own_file() && readable_ == count_;
-  const bool wants_damaged = !whole && (last > readable_ || (last == readable_ && open_end_));
-  if (first < last && wants_damaged && file_.damaged()) return *file_.damaged();
+Result<void> Trace::State::open() {
+  locked = storage.locked(files.directory);
+  TRY(open_volumes());
+  find_shown();
+  take_units();
+  for (const auto& volume : volumes) take_facts(*volume);
+  name_units();
   return {};
 }
 
-std::optional<FileEnd> Trace::State::end_of(const std::string& name) const {
-  if (!end) return std::nullopt;
-  const auto found = file_ends.find(name);
-  return found == file_ends.end() ? FileEnd{name, 0, 0} : found->second;
-}
-
-Result<const RecordFile*> Trace::State::short_events() const {
-  return short_segment.get([&]() -> Result<std::unique_ptr<RecordFile>> {
-    constexpr UnitId kUnit = TraceFiles::kShortUnits;
-    const auto known = end_of(TraceFiles::segment_name(kUnit));
-    const std::string path = files.segment(kUnit);
-    if (known ? known->size == 0 : !storage.exists(path)) return std::unique_ptr<RecordFile>();
-    const auto size = known ? std::optional(known->size) : std::nullopt;
-    return RecordFile::open(storage, path, FileKind::events, kUnit, 0, known ? Tail::whole : Tail::torn, size);
-  });
-}
-
-Result<std::unique_ptr<EventSegment>> Trace::State::open_segment(UnitId unit) const {
-  if (const auto place = short_units.find(unit); place != short_units.end()) {
-    ASSIGN_OR_RETURN(const RecordFile* file, short_events());
-    const uint64_t needed = place->second.first_item + place->second.events;
-    if (file && (!end || file->damaged() || file->items() >= needed)) {
-      return std::make_unique<EventSegment>(*file, place->second, end.has_value());
+Result<void> Trace::State::open_volumes() {
+  if (!storage.exists(files.volumes())) {
+    if (!storage.exists(files.journal())) {
+      return Error{files.directory + " is not a redrive trace (it has no 'journal')"};
     }
-    if (!file && !end) return std::unique_ptr<EventSegment>();
-    return damage(files.segment(TraceFiles::kShortUnits), file ? file->readable_size() : 0,
-                  fmt::format("events of unit {} are missing", unit));
+    ASSIGN_OR_RETURN(auto only, Volume::open(files.directory, storage, false));
+    volumes.push_back(std::move(only));
+    return {};
   }
-  const auto known = end_of(TraceFiles::segment_name(unit));
-  const std::string path = files.segment(unit);
-  if (known ? known->size == 0 : !storage.exists(path)) return std::unique_ptr<EventSegment>();
-  const Tail tail = known ? Tail::whole : Tail::torn;
-  const auto size = known ? std::optional(known->size) : std::nullopt;
-  ASSIGN_OR_RETURN(auto file, RecordFile::open(storage, path, FileKind::events, unit, 0, tail, size));
-  if (known && !file->damaged() && file->items() != known->items) {
-    return damage(path, file->readable_size(),
-                  fmt::format("file has {} events, {} expected", file->items(), known->items));
+  ASSIGN_OR_RETURN(const auto numbers, list_volumes(storage, files));
+  uint64_t last = 0;
+  for (const uint64_t number : numbers) {
+    auto volume = Volume::open(files.volume(number), storage, true);
+    // A recorder may have removed it meanwhile, or not yet have written its beginning, or may have been killed then.
+    const bool passing = !storage.exists(files.volume(number)) || (number == numbers.back() && !has_begun(number));
+    // What a unit that sleeps on and on keeps of an older one cannot be re-driven without what was removed since.
+    if (volume && number > last + 1) volumes.clear();
+    last = number;
+    if (volume) volumes.push_back(std::move(volume).value());
+    if (!volume && !passing) return volume.error();
   }
-  return std::make_unique<EventSegment>(std::move(file), known);
-}
-
-Result<const EventSegment*> Trace::State::segment(UnitId unit) const {
-  const auto it = segments.find(unit);
-  if (it == segments.end()) return static_cast<const EventSegment*>(nullptr);
-  return it->second.get([&] { return open_segment(unit); });
-}
-
-FileEnd Trace::State::published_pages() const {
-  FileEnd known = end_of(TraceFiles::pages_name()).value_or(FileEnd{});
-  if (last_image && last_image->store_size > known.size) {
-    known.size = last_image->store_size;
-    known.items = last_image->store_pages;
-  }
-  return known;
-}
-
-FileEnd Trace::State::published_images() const {
-  FileEnd known = end_of(TraceFiles::images_name()).value_or(FileEnd{});
-  if (last_image && !last_image->own_file && last_image->file_size > known.size) {
-    known.size = last_image->file_size;
-    known.items = last_image->first_item + 1 + last_image->pages;
-  }
-  return known;
-}
-
-// How the files with the images may end.
-Tail Trace::State::images_tail() const {
-  if (end) return preparing() ? Tail::ignored : Tail::whole;
-  return unsynced_images.empty() ? Tail::ignored : Tail::torn;
-}
-
-bool Trace::State::may_be_there(const std::string& path) const {
-  return images_tail() == Tail::torn && storage.exists(path);
-}
-
-Result<const RecordFile*> Trace::State::image_file() const {
-  return image_lists.get([&]() -> Result<std::unique_ptr<RecordFile>> {
-    const uint64_t size = published_images().size;
-    if (size == 0 && !may_be_there(files.images())) return std::unique_ptr<RecordFile>();
-    return RecordFile::open(storage, files.images(), FileKind::image, 0, 0, images_tail(), size);
-  });
-}
-
-Result<const PayloadFile*> Trace::State::payloads(UnitId unit) const {
-  const auto it = payload_files.find(unit);
-  if (it == payload_files.end()) return static_cast<const PayloadFile*>(nullptr);
-  return it->second.get(
-      [&] { return PayloadFile::open(storage, files.payloads(unit), unit, payloads_published.at(unit).size); });
-}
-
-Result<std::unique_ptr<PageStore>> Trace::State::open_page_store() const {
-  const uint64_t size = published_pages().size;
-  if (size == 0 && !may_be_there(files.pages())) return std::unique_ptr<PageStore>();
-  ASSIGN_OR_RETURN(auto file, RecordFile::open(storage, files.pages(), FileKind::pages, 0, 0, images_tail(), size));
-  return std::make_unique<PageStore>(std::move(file));
-}
-
-Result<const PageStore*> Trace::State::page_store() const {
-  return pages.get([&] { return open_page_store(); });
-}
-
-Result<void> Trace::State::read_journal() {
-  TRY(journal->for_each_payload([&](const RecordHeader& header, std::span<const uint8_t> payload) -> Result<void> {
-    JournalRecord record;
-    if (!decode(header.type, payload, record)) {
-      return damage(journal->path(), header.offset, "record cannot be decoded");
-    }
-    const bool settings = std::holds_alternative<Settings>(record);
-    const bool added =
-        settings || std::holds_alternative<ImagePublished>(record) || std::holds_alternative<PayloadsPublished>(record);
-    if (end && !added) return damage(journal->path(), header.offset, "record after the recording's end");
-    const bool first = header.offset == kPreambleSize;
-    if (!end && first != settings) {
-      return damage(journal->path(), header.offset, "settings are not the first record, or not the only ones");
-    }
-    return take(header, record);
-  }));
-  if (end && journal->readable_size() != journal->size_on_disk() && !preparing()) {
-    return damage(journal->path(), journal->readable_size(), "bytes after the recording's end");
-  }
+  if (volumes.empty()) return Error{files.directory + " is empty: the recorder was killed before it began"};
   return {};
 }
 
-// Takes one record of the journal. A later record of the same unit or interval replaces the earlier one.
-Result<void> Trace::State::take(const RecordHeader& at, const JournalRecord& record) {
-  const auto wrong = [&](const std::string& what) { return damage(journal->path(), at.offset, what); };
-  if (const auto* r = std::get_if<Settings>(&record)) {
-    constexpr double kLongest_s = 1e9;
-    for (const double time_s : {r->critical_path_s, r->checkpoint_period_s, r->bound_s, r->restore_cost_s}) {
-      if (!(time_s >= 0 && time_s <= kLongest_s)) return wrong("settings with an impossible time");
+// Whether the volume's journal has its first record.
+bool Trace::State::has_begun(uint64_t number) const {
+  const auto journal = storage.open(TraceFiles{files.volume(number)}.journal());
+  return journal && journal.value()->size() > kPreambleSize + kRecordHeaderSize;
+}
+
+void Trace::State::find_shown() {
+  for (const auto& volume : volumes) {
+    for (const auto& [unit, segment] : volume->segments) {
+      if (volume->numbered && volume->intervals[unit].empty()) continue;
+      Shown& its = shown[unit];
+      const EventIndex first_event = volume->first_event(unit);
+      const IntervalIndex first_interval = volume->first_interval(unit);
+      if (!its.parts.empty()) {
+        const Shown::Part& before = its.parts.back();
+        const auto& intervals = before.volume->intervals[unit];
+        const bool follows = before.end == first_event && intervals.back().interval + 1 == first_interval;
+        if (!follows) its.parts.clear();
+      }
+      if (its.parts.empty()) {
+        its.first_event = first_event;
+        its.first_interval = first_interval;
+      }
+      its.parts.push_back({volume.get(), volume->end_event(unit)});
+      renumbered |= volume->numbered;
     }
-    settings = *r;
-  } else if (const auto* r = std::get_if<UnitRecord>(&record)) {
-    if (r->unit == 0) return wrong("unit 0");
-    unit_records[r->unit] = *r;
-  } else if (const auto* r = std::get_if<IntervalRecord>(&record)) {
-    auto& list = intervals[r->unit];
-    if (r->interval > list.size()) return wrong("interval out of order");
-    if (r->interval > 0 && r->first_event < list[r->interval - 1].first_event)
-      return wrong("interval begins before the previous one");
-    if (r->interval == list.size()) list.emplace_back();
-    list[r->interval] = *r;
-  } else if (const auto* r = std::get_if<IntervalEnd>(&record)) {
-    interval_ends[{r->unit, r->interval}] = *r;
-  } else if (const auto* r = std::get_if<ChannelRecord>(&record)) {
-    channels.push_back(*r);
-  } else if (const auto* r = std::get_if<FileRecord>(&record)) {
-    if (!is_content_name(r->copy)) return wrong("not the name of a file copy");
-    file_records[r->file] = *r;
-  } else if (const auto* r = std::get_if<Refusal>(&record)) {
-    refusals.push_back(*r);
-  } else if (const auto* r = std::get_if<Unsure>(&record)) {
-    unsure.push_back(*r);
-  } else if (const auto* r = std::get_if<Interception>(&record)) {
-    interceptions.push_back(*r);
-  } else if (const auto* r = std::get_if<StoppingSite>(&record)) {
-    stopping_sites.push_back(*r);
-  } else if (const auto* r = std::get_if<Join>(&record)) {
-    joins.push_back(*r);
-  } else if (const auto* r = std::get_if<WallClockRecord>(&record)) {
-    if (!wall_clock.add(*r)) return wrong("an impossible time of day");
-  } else if (const auto* r = std::get_if<ImagePublished>(&record)) {
-    images[{r->unit, r->interval}] = *r;
-    last_image = *r;
-    unsynced_images.clear();
-  } else if (const auto* r = std::get_if<ImageWritten>(&record)) {
-    unsynced_images.push_back(*r);
-  } else if (const auto* r = std::get_if<ShortUnit>(&record)) {
-    if (r->unit == 0 || r->first_item + r->events < r->events) return wrong("place of a unit's events");
-    short_units[r->unit] = *r;
-  } else if (const auto* r = std::get_if<PayloadsPublished>(&record)) {
-    payloads_published[r->unit] = *r;
-    payload_files.try_emplace(r->unit);
-  } else if (const auto* r = std::get_if<JournalEnd>(&record)) {
-    end = *r;
-    recording_end = r->end;
-    for (const auto& file : r->files) file_ends.emplace(file.name, file);
   }
-  return {};
 }
 
-// Counts the images that a killed recorder wrote but did not sync, up to the first incomplete one.
-Result<void> Trace::State::take_unsynced_images() {
-  if (unsynced_images.empty()) return {};
-  ASSIGN_OR_RETURN(const RecordFile* lists, image_file());
-  ASSIGN_OR_RETURN(const PageStore* store, page_store());
-  const uint64_t lists_size = lists ? lists->readable_size() : 0;
-  const uint64_t store_size = store ? store->file().readable_size() : 0;
-  for (const auto& image : unsynced_images) {
-    if (image.file_size > lists_size || image.store_size > store_size) break;
-    images[{image.unit, image.interval}] = image;
-    last_image = image;
-  }
-  return {};
+bool Trace::State::is_shown(EventRef stored) const {
+  const auto its = shown.find(stored.unit);
+  return its != shown.end() && stored.event >= its->second.first_event;
 }
 
-// The journal of a killed recorder may mention more than its segments hold; what refers to lost events is lost with
-// them. So is an interval without events, except the first one of a unit: there is nothing to execute, and since it is
-// not known how the interval begins, the end of the one before it cannot be compared with its image.
-void Trace::State::cut_to_events() {
-  for (auto& of_unit : intervals) {
-    const UnitId unit = of_unit.first;
-    auto& list = of_unit.second;
-    auto found = segment(unit);
-    const EventIndex count = found && *found ? (*found)->count() : 0;
-    const auto damaged = found ? *found && (*found)->file().damaged() : true;
-    if (damaged) continue;  // there were events: readers must learn of the damage, not see a short recording
-    const auto lost = [&] {
-      return list.back().first_event > count || (list.size() > 1 && list.back().first_event == count);
+EventRef Trace::State::shown_as(EventRef stored) const {
+  if (!is_shown(stored)) return {};
+  return {stored.unit, stored.event - shown.at(stored.unit).first_event};
+}
+
+void Trace::State::take_units() {
+  for (const auto& volume : volumes) {
+    for (const auto& [unit, record] : volume->unit_records) {
+      if (volume->numbered && !shown.contains(unit)) continue;
+      UnitRecord& taken = unit_records[unit] = record;
+      if (volume->numbered) taken.parent = shown_as(record.parent);
+    }
+  }
+  for (const auto& [unit, record] : unit_records) units.push_back(record);
+  for (const auto& [unit, its] : shown) take_unit(unit, its);
+  if (last_volume().numbered) return;
+  for (const auto& [interval, image] : last_volume().images) images[interval] = {0, image};
+}
+
+// What was added to the trace later is in its last volume.
+std::optional<Trace::State::StoredImage> Trace::State::find_image(const Volume& volume,
+                                                                  std::pair<UnitId, IntervalIndex> stored) const {
+  for (size_t index = volumes.size(); index-- > 0;) {
+    if (volumes[index].get() != &volume && index + 1 < volumes.size()) continue;
+    const auto image = volumes[index]->images.find(stored);
+    if (image != volumes[index]->images.end()) return StoredImage{index, image->second};
+  }
+  return std::nullopt;
+}
+
+void Trace::State::take_unit(UnitId unit, const Shown& its) {
+  for (const auto& part : its.parts) {
+    Volume& volume = *part.volume;
+    for (IntervalRecord record : volume.intervals[unit]) {
+      const std::pair stored(unit, record.interval);
+      record.interval -= its.first_interval;
+      record.first_event -= its.first_event;
+      const std::pair key(unit, record.interval);
+      const auto image = find_image(volume, stored);
+      if (image) images[key] = *image;
+      record.has_image = image.has_value();
+      if (const auto known = volume.interval_ends.find(stored); known != volume.interval_ends.end()) {
+        IntervalEnd& end = interval_ends[key] = std::move(known->second);
+        end.interval = record.interval;
+        end.end_event -= std::min(end.end_event, its.first_event);
+      }
+      intervals[unit].push_back(std::move(record));
+    }
+    volume.intervals.erase(unit);
+  }
+}
+
+void Trace::State::take_facts(Volume& volume) {
+  const auto append = [](auto& to, auto& from) {
+    to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
+    from.clear();
+  };
+  settings = volume.settings;
+  if (volume.end) recording_end = volume.end->end;
+  if (volume.numbered) {
+    const auto hidden = [&](auto& fact) {
+      const EventRef at = shown_as({fact.unit, fact.event});
+      fact.event = at.event;
+      return at.unit == 0;
     };
-    while (!list.empty() && lost()) list.pop_back();
-    std::erase_if(interval_ends,
-                  [&](const auto& end) { return end.first.first == unit && end.second.end_event > count; });
+    std::erase_if(volume.unsure, hidden);
+    std::erase_if(volume.joins, hidden);
+    std::erase_if(volume.refusals, [&](const Refusal& refusal) { return !shown.contains(refusal.unit); });
+    std::erase_if(volume.interceptions, [&](const Interception& of) { return !shown.contains(of.unit); });
+    // Each volume names the channels that were open when it began.
+    std::erase_if(volume.channels,
+                  [&](const ChannelRecord& channel) { return !known_channels.insert(channel.channel).second; });
   }
+  append(channels, volume.channels);
+  file_records.merge(volume.file_records);
+  append(refusals, volume.refusals);
+  append(unsure, volume.unsure);
+  append(interceptions, volume.interceptions);
+  append(stopping_sites, volume.stopping_sites);
+  append(joins, volume.joins);
+  wall_clock.append(volume.wall_clock);
 }
 
-void Trace::State::mark_images() {
-  for (auto& [unit, list] : intervals) {
-    for (auto& interval : list) interval.has_image = images.contains({unit, interval.interval});
+// What the event refers to is as the trace shows it.
+Result<void> Trace::State::show(EventRef at, Event& event) const {
+  if (!event.receive) return {};
+  for (auto& part : event.receive->parts) {
+    if (part.sender.unit == 0) continue;
+    part.sender = shown_as(part.sender);
+    if (part.sender.unit == 0 && !event.receive->logged) {
+      return Error{
+          fmt::format("{}: event {} of unit {} received a message that is not kept, from a removed part of the trace",
+                      files.directory, at.event, at.unit),
+          Status::damaged};
+    }
   }
+  return {};
 }
 
 // PROGRAM if only one unit has it, otherwise PROGRAM.1, PROGRAM.2, ... in the order of units.
@@ -328,37 +221,17 @@ Trace::~Trace() = default;
 Result<std::shared_ptr<Trace>> Trace::open(const std::string& directory, Storage& storage) {
   if (!storage.exists(directory)) return Error{"no trace " + directory};
   auto state = std::make_unique<State>(directory, storage);
-  state->locked = storage.locked(directory);
-  const std::string path = state->files.journal();
-  if (!storage.exists(path)) return Error{directory + " is not a redrive trace (it has no 'journal')"};
-  ASSIGN_OR_RETURN(state->journal, RecordFile::open(storage, path, FileKind::journal, 0, 0, Tail::torn));
-  if (state->journal->damaged()) return *state->journal->damaged();
-  if (state->journal->records().empty()) return Error{directory + " is empty: the recorder was killed before it began"};
-  TRY(state->read_journal());
-  for (const auto& [unit, record] : state->unit_records) {
-    state->units.push_back(record);
-    state->segments.try_emplace(unit);
-  }
-  for (const auto& [unit, list] : state->intervals) state->segments.try_emplace(unit);
-  for (const auto& [unit, place] : state->short_units) state->segments.try_emplace(unit);
-  if (state->end) {
-    for (const auto& file : state->end->files) {
-      if (const auto unit = TraceFiles::unit_of_segment(file.name)) state->segments.try_emplace(*unit);
-    }
-  }
-  if (!state->end) {
-    TRY(state->take_unsynced_images());
-    state->cut_to_events();
-  }
-  state->mark_images();
-  state->name_units();
+  TRY(state->open());
   return std::shared_ptr<Trace>(new Trace(std::move(state)));
 }
 
 const std::string& Trace::directory() const { return state_->files.directory; }
 Storage& Trace::storage() const { return state_->storage; }
 const Settings& Trace::settings() const { return state_->settings; }
-bool Trace::finished() const { return state_->end.has_value(); }
+bool Trace::finished() const {
+  const auto ended = [](const auto& volume) { return volume->end.has_value(); };
+  return std::all_of(state_->volumes.begin(), state_->volumes.end(), ended);
+}
 bool Trace::recording() const { return state_->locked && !finished(); }
 const RecordingEnd& Trace::end() const { return state_->recording_end; }
 const std::vector<UnitRecord>& Trace::units() const { return state_->units; }
@@ -373,11 +246,12 @@ const std::vector<StoppingSite>& Trace::stopping_sites() const { return state_->
 uint64_t Trace::fingerprint() const {
   Encoder out;
   out.u(kFormatVersion);
-  out.u(state_->journal->readable_size());
-  out.fixed64(state_->journal->records().back().checksum);
-  if (!finished()) {
-    for (const auto& [unit, lazy] : state_->segments) {
-      auto segment = state_->segment(unit);
+  for (const auto& volume : state_->volumes) {
+    out.u(volume->journal->readable_size());
+    out.fixed64(volume->journal->records().back().checksum);
+    if (volume->end) continue;
+    for (const auto& [unit, lazy] : volume->segments) {
+      auto segment = volume->segment(unit);
       out.u(segment && *segment ? (*segment)->file().readable_size() : 0);
     }
   }
@@ -442,74 +316,103 @@ Result<UnitId> Trace::find_unit(const std::string& text) const {
 }
 
 EventIndex Trace::event_count(UnitId unit) const {
-  auto segment = state_->segment(unit);
-  if (!segment) {
-    if (const auto place = state_->short_units.find(unit); place != state_->short_units.end()) {
-      return place->second.events;
-    }
-    const auto known = state_->end_of(TraceFiles::segment_name(unit));
-    return known ? known->items : 0;
-  }
-  return *segment ? (*segment)->count() : 0;
+  const auto its = state_->shown.find(unit);
+  return its == state_->shown.end() ? 0 : its->second.parts.back().end - its->second.first_event;
 }
 
+// Damage is reported where the last events of a volume cannot be read, so only the last volume is asked for more than
+// it has.
 Result<void> Trace::for_each_event(UnitId unit, EventIndex first, EventIndex last,
                                    const std::function<bool(EventIndex, const Event&)>& visit) const {
-  auto segment = state_->segment(unit);
-  if (!segment) return segment.error();
-  if (!*segment) return {};
-  ASSIGN_OR_RETURN(const PayloadFile* added, state_->payloads(unit));
-  if (!added) return (*segment)->for_each(first, last, visit);
-  std::optional<Error> error;
-  std::array<Event, 2> filled;  // the previous one is still valid
-  TRY((*segment)->for_each(first, last, [&](EventIndex index, const Event& event) {
-    if (!event.receive || event.receive->logged) return visit(index, event);
-    Event& own = filled[index % filled.size()] = event;
-    const auto found = added->fill(index, own);
-    if (!found) error = found.error();
-    return found && visit(index, own);
-  }));
-  if (error) return *error;
+  const auto found = state_->shown.find(unit);
+  if (found == state_->shown.end()) return {};
+  const State::Shown& its = found->second;
+  const auto stored = [&](EventIndex event) {
+    return event > UINT64_MAX - its.first_event ? event : event + its.first_event;
+  };
+  std::array<Event, 2> own;  // the previous one is still valid
+  for (const auto& part : its.parts) {
+    if (stored(first) >= part.end && part.volume != its.parts.back().volume) continue;
+    ASSIGN_OR_RETURN(const EventSegment* segment, part.volume->segment(unit));
+    if (!segment) continue;
+    std::vector<const PayloadFile*> payloads;
+    for (const Volume* volume : {static_cast<const Volume*>(part.volume), &state_->last_volume()}) {
+      ASSIGN_OR_RETURN(const PayloadFile* added, volume->payloads(unit));
+      if (added && (payloads.empty() || payloads.front() != added)) payloads.push_back(added);
+    }
+    std::optional<Error> error;
+    bool more = true;
+    const auto visit_stored = [&](EventIndex at, const Event& event) {
+      const EventIndex index = at - its.first_event;
+      const bool as_it_is = !event.receive || (!state_->renumbered && (payloads.empty() || event.receive->logged));
+      if (as_it_is) return more = visit(index, event);
+      Event& shown = own[index % own.size()] = event;
+      const auto keep_error = [&](const auto& result) {
+        if (!result && !error) error = result.error();
+      };
+      for (const PayloadFile* added : payloads) {
+        if (!shown.receive->logged) keep_error(added->fill(at, shown));
+      }
+      if (state_->renumbered) keep_error(state_->show({unit, index}, shown));
+      return more = !error && visit(index, shown);
+    };
+    const EventIndex until = part.volume == its.parts.back().volume ? stored(last) : std::min(stored(last), part.end);
+    TRY(segment->for_each(stored(first), until, visit_stored));
+    if (error) return *error;
+    if (!more) return {};
+  }
   return {};
 }
 
 uint64_t Trace::stored_bytes(UnitId unit, IntervalIndex interval) const {
   const auto it = state_->images.find({unit, interval});
-  return it == state_->images.end() ? 0 : it->second.pages * kPageSize;
+  return it == state_->images.end() ? 0 : it->second.published.pages * kPageSize;
 }
+
+namespace {
+
+// The numbers of pages say in which volume they are.
+constexpr int kPageBits = 40;
+
+}  // namespace
 
 Result<Image> Trace::image(UnitId unit, IntervalIndex interval) const {
   const auto it = state_->images.find({unit, interval});
   if (it == state_->images.end()) {
     return Error{fmt::format("interval {}:{} has no image", unit_name(unit), interval)};
   }
-  const ImagePublished& published = it->second;
-  const auto read = [&]() -> Result<Image> {
-    if (!published.own_file) {
-      ASSIGN_OR_RETURN(const RecordFile* file, state_->image_file());
-      if (!file) return damage(state_->files.images(), 0, "file is missing");
-      return read_image(*file, published.first_item);
-    }
-    ASSIGN_OR_RETURN(const auto file, RecordFile::open(storage(), state_->files.image(unit, interval), FileKind::image,
-                                                       unit, interval, Tail::whole, published.file_size));
-    if (file->damaged()) return *file->damaged();
-    return read_image(*file, 0);
-  };
-  ASSIGN_OR_RETURN(Image image, read());
+  const auto& [index, published] = it->second;
+  const Volume& volume = *state_->volumes[index];
+  ASSIGN_OR_RETURN(Image image, volume.image(published));
+  const uint64_t pages = std::min(published.store_pages, uint64_t{1} << kPageBits);
   const bool known = std::all_of(image.pages.begin(), image.pages.end(),
-                                 [&](const Image::Page& page) { return page.page_id < published.store_pages; });
+                                 [&](const Image::Page& page) { return page.page_id < pages; });
   if (image.pages.size() != published.pages || !known) {
-    const std::string path = published.own_file ? state_->files.image(unit, interval) : state_->files.images();
+    const std::string path = published.own_file ? volume.files.image(unit, interval) : volume.files.images();
     return damage(path, kPreambleSize, "pages differ from the journal's");
+  }
+  if (index > 0) {
+    for (auto& page : image.pages) page.page_id += uint64_t{index} << kPageBits;
   }
   return image;
 }
 
 Result<void> Trace::read_pages(std::vector<Image::Page> pages, const VisitPages& visit) const {
-  if (pages.empty()) return {};
-  ASSIGN_OR_RETURN(const PageStore* store, state_->page_store());
-  if (!store) return damage(state_->files.pages(), 0, fmt::format("page {} is missing", pages[0].page_id));
-  return store->read(std::move(pages), visit);
+  while (!pages.empty()) {
+    const uint64_t index = pages.front().page_id >> kPageBits;
+    const auto others = std::stable_partition(
+        pages.begin(), pages.end(), [&](const Image::Page& page) { return page.page_id >> kPageBits == index; });
+    std::vector<Image::Page> rest(others, pages.end());
+    pages.erase(others, pages.end());
+    CHECK(index < state_->volumes.size());
+    const Volume& volume = *state_->volumes[index];
+    ASSIGN_OR_RETURN(const PageStore* store, volume.page_store());
+    if (!store) return damage(volume.files.pages(), 0, fmt::format("page {} is missing", pages[0].page_id));
+    for (auto& page : pages) page.page_id -= index << kPageBits;
+    TRY(store->read(std::move(pages), visit));
+    pages = std::move(rest);
+  }
+  return {};
 }
 
 Result<std::string> Trace::file_path(uint64_t file) const {
@@ -528,15 +431,19 @@ Result<void> used_copies_are_good(const Trace& trace) { return trace.state().use
 
 uint64_t Trace::size_on_disk() const {
   uint64_t sum = 0;
-  const TraceFiles& files = state_->files;
-  for (const auto& below :
-       {files.directory, files.events(), files.image_directory(), files.files(), files.payloads()}) {
+  const auto add = [&](const std::string& below) {
     const auto names = storage().list(below);
-    if (!names) continue;
+    if (!names) return;
     for (const auto& file_name : names.value()) {
       const auto file = storage().open(below + "/" + file_name);
       if (file) sum += file.value()->size();
     }
+  };
+  add(state_->files.files());
+  if (state_->last_volume().numbered) add(state_->files.directory);
+  for (const auto& volume : state_->volumes) {
+    const TraceFiles& files = volume->files;
+    for (const auto& below : {files.directory, files.events(), files.image_directory(), files.payloads()}) add(below);
   }
   return sum;
 }

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "base/page.h"
@@ -131,6 +132,10 @@ struct RecordingEnd {
   uint64_t skipped_checkpoints = 0;
 };
 
+// What a recording says beside events, images and files.
+using TraceFact = std::variant<UnitRecord, IntervalRecord, IntervalEnd, ChannelRecord, Refusal, Unsure, Interception,
+                               StoppingSite, Join, WallClockRecord>;
+
 // Takes whole, adjacent pages of one process of the unit.
 using AddPages = std::function<Result<void>(uint32_t process, Address address, std::span<const uint8_t> pages)>;
 // Hands over all pages of an image, in any order, and returns its header (opaque here: checkpoint/unit_state.h).
@@ -142,8 +147,10 @@ class TraceWriter {
  public:
   // Creates `directory`, which must not exist. The error says so if it does exist, or cannot be created or written.
   // `cache`: what is known of files already; may be null.
+  // `in_volumes`: the trace's beginning can be removed while it grows; see begin_volume().
   static Result<std::unique_ptr<TraceWriter>> create(const std::string& directory, const Settings& settings,
-                                                     Storage& storage = disk(), FileCache* cache = nullptr);
+                                                     Storage& storage = disk(), FileCache* cache = nullptr,
+                                                     bool in_volumes = false);
   ~TraceWriter();
 
   // Events are buffered. A separate thread packs and writes them whenever buffers exceed 256 KiB. If that thread falls
@@ -159,16 +166,7 @@ class TraceWriter {
   // next image is published, or at the end. If the recording is killed before that, the receive is unlogged.
   void add_payload(EventRef receiver, Bytes payload);
   void end_unit(UnitId unit);  // no event of it follows: its memory is released
-  void add(const UnitRecord& unit);
-  void add(const IntervalRecord& interval);
-  void add(const IntervalEnd& end);
-  void add(const ChannelRecord& channel);
-  void add(const Refusal& refusal);
-  void add(const Unsure& unsure);
-  void add(const Interception& interception);
-  void add(const StoppingSite& site);
-  void add(const Join& join);
-  void add(const WallClockRecord& clock);
+  void add(const TraceFact& fact);
   Result<void> write_behind();  // soon writes what is buffered now
   Result<void> flush();         // the same, and waits for it
 
@@ -194,6 +192,32 @@ class TraceWriter {
   const std::string& directory() const;
   uint64_t bytes_written() const;
   Result<void> finish(const RecordingEnd& end);  // flush and sync
+
+  // ---- Volumes. Each is a part of the trace that needs nothing of the others: when its interval with an image begins,
+  // a unit goes on in the newest volume. Payloads of messages from one volume into another must be kept
+  // (in_one_volume()).
+  using VolumeNumber = uint64_t;
+  bool in_volumes() const;
+  // Channels that are still open have to be added again.
+  Result<void> begin_volume();
+  // Whether the event is in the volume in which the unit is.
+  bool in_one_volume(UnitId unit, EventRef event) const;
+  struct VolumeState {
+    VolumeNumber number = 0;
+    uint64_t bytes = 0;
+    bool left = false;  // all units go on in newer ones
+    bool finished = false;
+  };
+  std::vector<VolumeState> volumes() const;  // the newest is the last
+  bool is_in_volume(VolumeNumber number, EventRef event) const;
+  // All units have left it, and what was held of it (add_payload()) is decided.
+  Result<void> finish_volume(VolumeNumber number, const RecordingEnd& end);
+  // A finished one, with the copies of files that only it names.
+  Result<void> remove_volume(VolumeNumber number);
+  // Whether the number of a copy is valid: it is as long as a volume names it. A pinned one stays valid.
+  bool has_file(uint64_t file) const;
+  void pin_file(uint64_t file);
+  void mention_file(UnitId unit, uint64_t file);  // an image of the unit needs it
 
  private:
   struct State;

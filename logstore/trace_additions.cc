@@ -9,11 +9,16 @@
 namespace redrive {
 
 struct TraceAdditions::State {
-  State(Storage& s, const TraceFiles& f)
-      : storage(s), files(f), journal(s, files.journal()), images(s, files, journal), payloads(s, f) {}
+  explicit State(const Trace::State& trace)
+      : storage(trace.storage),
+        files(trace.last_volume().files),
+        shown(trace.shown),
+        journal(storage, files.journal()),
+        images(storage, files, journal),
+        payloads(storage, files) {}
 
   // Continues where the trace ends, or where a process that was killed while adding stopped.
-  Result<void> resume(const Trace::State& trace) EXCLUDES(mutex) {
+  Result<void> resume(const Volume& trace) EXCLUDES(mutex) {
     const Lock holding(mutex);
     TRY(journal.resume(trace.journal->readable_size(), trace.journal->items()));
     const auto pages = trace.published_pages();
@@ -42,8 +47,19 @@ struct TraceAdditions::State {
     return result;
   }
 
+  // The numbers under which the trace stores what it shows.
+  IntervalIndex stored(UnitId unit, IntervalIndex interval) const {
+    const auto its = shown.find(unit);
+    return its == shown.end() ? interval : interval + its->second.first_interval;
+  }
+  EventRef stored(EventRef event) const {
+    const auto its = shown.find(event.unit);
+    return its == shown.end() ? event : EventRef{event.unit, event.event + its->second.first_event};
+  }
+
   Storage& storage;
-  const TraceFiles files;
+  const TraceFiles files;  // of the last volume
+  const std::map<UnitId, Trace::State::Shown> shown;
   Fd lock;
   JournalWriter journal;
   Mutex mutex;
@@ -60,18 +76,18 @@ Result<std::unique_ptr<TraceAdditions>> TraceAdditions::begin(const Trace& trace
   if (!trace.finished()) return Error{directory + " is not finished: nothing can be added to it"};
   Storage& storage = trace.storage();
   if (storage.locked(directory)) return Error{directory + " is being prepared by another process"};
-  auto state = std::make_unique<State>(storage, trace.state().files);
+  auto state = std::make_unique<State>(trace.state());
   state->lock = storage.lock(directory);
   const std::string mark = state->files.preparing();
   if (!storage.exists(mark)) TRY(storage.create(mark));
   if (!storage.exists(state->files.payloads())) TRY(storage.make_directory(state->files.payloads()));
   // The catalog shows the trace as it was.
-  const std::string catalog = state->files.catalog();
+  const std::string catalog = trace.state().files.catalog();
   for (const auto& old : {catalog, sums_path(catalog)}) {
     if (storage.exists(old)) TRY(storage.remove(old));
   }
   TRY(storage.sync({directory}));
-  TRY(state->resume(trace.state()));
+  TRY(state->resume(trace.state().last_volume()));
   return std::unique_ptr<TraceAdditions>(new TraceAdditions(std::move(state)));
 }
 
@@ -79,7 +95,7 @@ Result<void> TraceAdditions::add_image(UnitId unit, IntervalIndex interval, cons
   const Lock lock(state_->mutex);
   if (state_->first_error) return *state_->first_error;
   bool storage_failed = false;
-  const auto written = state_->images.write(unit, interval, read, storage_failed);
+  const auto written = state_->images.write(unit, state_->stored(unit, interval), read, storage_failed);
   if (written) return state_->keep_error(state_->publish());
   return storage_failed ? state_->keep_error(written.error()) : Result<void>(written.error());
 }
@@ -87,7 +103,7 @@ Result<void> TraceAdditions::add_image(UnitId unit, IntervalIndex interval, cons
 Result<void> TraceAdditions::add_payload(EventRef receiver, std::span<const uint8_t> payload) {
   const Lock lock(state_->mutex);
   if (state_->first_error) return *state_->first_error;
-  state_->payloads.add(receiver, payload);
+  state_->payloads.add(state_->stored(receiver), payload);
   if (state_->payloads.buffered() < PayloadWriter::kWorthWriting) return {};
   return state_->keep_error(state_->payloads.write());
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "logstore/block_sums.h"
 #include "logstore/certificate.h"
@@ -25,6 +26,28 @@ class Checker {
   }
   void add(const std::string& message) {
     if (std::find(found_.begin(), found_.end(), message) == found_.end()) found_.push_back(message);
+  }
+
+  // Adds the units to `damaged` whose events cannot all be read.
+  void check_volume(const Volume& volume, std::set<UnitId>& damaged) {
+    note(volume.journal->check());
+    for (const auto& [unit, lazy] : volume.segments) {
+      auto segment = volume.segment(unit);
+      if (!note(segment)) damaged.insert(unit);
+      if (!segment || !*segment || !(*segment)->has_own_file()) continue;
+      const auto found = (*segment)->file().check();
+      note(found);
+      if (!found.empty()) damaged.insert(unit);
+    }
+    for (const auto& shared : {volume.short_events(), volume.image_file()}) {
+      if (note(shared) && *shared) note((*shared)->check());
+    }
+    auto pages = volume.page_store();
+    if (note(pages) && *pages) note((*pages)->file().check());
+    for (const auto& [unit, lazy] : volume.payload_files) {
+      auto added = volume.payloads(unit);
+      if (note(added) && *added) note((*added)->file().check());
+    }
   }
 
   void check_events(UnitId unit) {
@@ -57,24 +80,12 @@ class Checker {
 std::vector<std::string> check_trace(const Trace& trace) {
   const Trace::State& state = trace.state();
   Checker checker(trace, state.files);
-  checker.note(state.journal->check());
-  for (const auto& [unit, lazy] : state.segments) {
-    auto segment = state.segment(unit);
-    if (!checker.note(segment) || !*segment) continue;
-    const auto damaged = (*segment)->has_own_file() ? (*segment)->file().check() : std::vector<Error>();
-    checker.note(damaged);
-    if (damaged.empty()) checker.check_events(unit);
+  std::set<UnitId> damaged;
+  for (const auto& volume : state.volumes) checker.check_volume(*volume, damaged);
+  for (const auto& [unit, its] : state.shown) {
+    if (!damaged.contains(unit)) checker.check_events(unit);
   }
-  for (const auto& shared : {state.short_events(), state.image_file()}) {
-    if (checker.note(shared) && *shared) checker.note((*shared)->check());
-  }
-  auto pages = state.page_store();
-  if (checker.note(pages) && *pages) checker.note((*pages)->file().check());
-  for (const auto& [unit, lazy] : state.payload_files) {
-    auto added = state.payloads(unit);
-    if (checker.note(added) && *added) checker.note((*added)->file().check());
-  }
-  for (const auto& [key, published] : state.images) checker.note(trace.image(key.first, key.second));
+  for (const auto& [key, image] : state.images) checker.note(trace.image(key.first, key.second));
   std::map<std::string, Result<void>> copies;  // several files can have the same contents
   for (const auto& [id, file] : state.file_records) {
     const auto [copy, is_new] = copies.try_emplace(file.copy);

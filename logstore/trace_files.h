@@ -16,6 +16,9 @@ struct TraceFiles {
 
   std::string at(const std::string& name) const { return directory + "/" + name; }
   std::string journal() const { return at("journal"); }
+  // A trace of several volumes has each of them in a directory of this one.
+  std::string volumes() const { return at("volumes"); }
+  std::string volume(uint64_t number) const { return fmt::format("{}/{}", volumes(), number); }
   std::string pages() const { return at("pages"); }
   std::string catalog() const { return at("catalog.sqlite"); }
   std::string certificate() const { return at("certificate"); }

@@ -23,7 +23,10 @@ bool is_directory(const std::string& path) {
   return std::filesystem::is_directory(path, ignored);
 }
 
-bool is_trace(const std::string& path) { return disk().exists(TraceFiles{path}.journal()); }
+bool is_trace(const std::string& path) {
+  const TraceFiles files{path};
+  return disk().exists(files.journal()) || disk().exists(files.volumes());
+}
 
 // N of "NAME-N", 0 for any other name.
 uint64_t number_of(const std::string& text, const std::string& name) {

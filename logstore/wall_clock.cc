@@ -21,6 +21,12 @@ bool WallClock::add(const WallClockRecord& record) {
   return possible;
 }
 
+void WallClock::append(const WallClock& later) {
+  for (const auto& record : later.records_) {
+    if (records_.empty() || record.since_ns > records_.back().since_ns) add(record);
+  }
+}
+
 // If the clock was set meanwhile, it is not known whether that was before or after.
 std::optional<WallTime> WallClock::at(const EventTime& time) const {
   if (records_.empty() || !time.known() || std::max(time.to_ns, time.at_ns) > kLatest_ns) return std::nullopt;

@@ -29,6 +29,8 @@ class WallClock {
  public:
   // In the order of time. False if it cannot be.
   bool add(const WallClockRecord& record);
+  // Adds what another one, which may begin with the same records, knows of later times.
+  void append(const WallClock& later);
   // Nothing if the trace does not say: then no event has a time either.
   std::optional<WallTime> at(const EventTime& time) const;
   std::optional<WallTime> at(uint64_t monotonic_ns) const { return at({monotonic_ns, monotonic_ns, monotonic_ns}); }
