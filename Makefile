@@ -117,6 +117,9 @@ bench: all ## measure costs relative to native runs
 	scripts/deps.sh --bench
 	$(RUN) python3 tests/bench/bench.py
 
+soak: all ## record two servers for an hour with --keep, and check that nothing grows and that everything in the window replays
+	$(RUN) python3 tests/bench/soak.py
+
 bounds: all ## measure whether replays keep their bound, and write tests/bench/bounds.md (half an hour)
 	scripts/deps.sh --bench
 	$(RUN) python3 tests/bench/bounds.py
@@ -212,4 +215,4 @@ clean: ## remove what was built
 help: ## show this list
 	@sed -nE 's/^([a-z_.-]+):[^#]*## (.*)/  \1\t\2/p' Makefile | expand -t 26
 
-.PHONY: all tests deps unit simulate check check-all demo bench bounds papers fuzz fuzz-long asan asan-readers tsan sanitized tidy format install install-debug deb compile_commands.json clean help
+.PHONY: all tests deps unit simulate check check-all demo bench bounds soak papers fuzz fuzz-long asan asan-readers tsan sanitized tidy format install install-debug deb compile_commands.json clean help

@@ -38,6 +38,19 @@ Result<double> parse_duration(std::string_view text) {
   return Error{fmt::format("'{}' is not a duration: write 500ms, 2s or 10m", text), Status::usage};
 }
 
+Result<uint64_t> parse_size(std::string_view text) {
+  double number = 0;
+  const auto [rest, failure] =
+      std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
+  const std::string_view unit(rest, text.size() - static_cast<size_t>(rest - text.data()));
+  constexpr std::string_view kPrefixes = "KMGT";
+  const size_t power = unit.empty() ? 0 : kPrefixes.find(unit) + 1;
+  const double bytes = std::ldexp(number, static_cast<int>(10 * power));
+  const bool known = unit.empty() || (unit.size() == 1 && power > 0);
+  if (failure == std::errc{} && known && bytes >= 0 && bytes < 0x1p63) return static_cast<uint64_t>(bytes);
+  return Error{fmt::format("'{}' is not a size: write 500M or 2G", text), Status::usage};
+}
+
 std::string format_duration(double seconds) {
   if (seconds <= 0) return "0 s";
   if (seconds < 0.9995e-3) return three_digits(seconds * 1e6) + " us";

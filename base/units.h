@@ -13,6 +13,9 @@ namespace redrive {
 // "500ms", "2s", "1.5m", "1h" or "100us" in seconds. A number without a unit is refused as ambiguous.
 Result<double> parse_duration(std::string_view text);
 
+// "500M" or "2G" in bytes: K, M, G and T are powers of 1024, and a number without one of them is bytes.
+Result<uint64_t> parse_size(std::string_view text);
+
 // A point in time: a duration ago ("2h"), a day ("today", "yesterday", "2026-11-22") or a time of the local clock
 // ("2026-11-22 18:30", "18:30:05").
 Result<std::chrono::system_clock::time_point> parse_time(const std::string& text,

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "base/units.h"
 #include "interceptors/trapped_instructions.h"
 #include "supervisor/cli/progress.h"
 #include "supervisor/plan/certificate.h"
@@ -220,6 +221,18 @@ class Keeping {
 
 Result<std::optional<Certificate>> keep_bound(const Trace& trace, const BoundKeeping& how) {
   return Keeping(how).run(trace);
+}
+
+bool keep_bound_or_say(const BoundKeeping& how, const Trace& trace) {
+  const auto certificate = keep_bound(trace, how);
+  if (!certificate) {
+    notice("whether the bound of {} is kept is not known: {}", format_duration(trace.settings().bound_s),
+           certificate.error().message);
+    return false;
+  }
+  if ((*certificate)->is_kept()) return true;
+  notice("{}", describe_over(trace, **certificate));
+  return false;
 }
 
 }  // namespace redrive

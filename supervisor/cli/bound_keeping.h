@@ -21,4 +21,7 @@ struct BoundKeeping {
 // the trace. An error leaves the trace as it was, or with a part of what it needs.
 Result<std::optional<Certificate>> keep_bound(const Trace& trace, const BoundKeeping& how);
 
+// The same; says on standard error if the bound is not kept, or if that is not known. Returns whether it is kept.
+bool keep_bound_or_say(const BoundKeeping& how, const Trace& trace);
+
 }  // namespace redrive

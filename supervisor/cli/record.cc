@@ -49,6 +49,8 @@ namespace {
 // How far apart virtual checkpoints are, in CPU time. A bound that needs them closer cannot be prepared.
 constexpr double kVirtualPeriod_s = 0.1;
 
+constexpr uint64_t kLeastKept = 1 << 20;  // bytes
+
 TuningRequest wanted_tuning(const RecordOptions& options, const PolicyInfo& policy) {
   const bool for_processors = (policy.parameters & kCores) != 0;
   return {options.tuning, for_processors, options.critical_path_s, options.checkpoint_period_s};
@@ -184,20 +186,6 @@ bool is_as_recorded(SelfCheck& self_check, const Trace& trace) {
   return true;
 }
 
-// Whether every replay of the trace keeps its bound, with what is added for that; if not, says so.
-bool keep_bound_of(const Trace& trace, const RecordOptions& options) {
-  const bool repairs = !options.no_repair && options.tuning == TuningRule::promise;
-  const auto certificate = keep_bound(trace, {default_jobs(), options.in_process, repairs, isatty(STDERR_FILENO) != 0});
-  if (!certificate) {
-    notice("whether the bound of {} is kept is not known: {}", format_duration(trace.settings().bound_s),
-           certificate.error().message);
-    return false;
-  }
-  if ((*certificate)->is_kept()) return true;
-  notice("{}", describe_over(trace, **certificate));
-  return false;
-}
-
 // What is done for the trace when the program has ended. Returns the exit status.
 int look_after(const Trace& trace, const RecordOptions& options, SelfCheck* self_check, int exit_status) {
   const bool promises = trace.settings().keeps_bound() && !certify_sum(trace);
@@ -205,7 +193,9 @@ int look_after(const Trace& trace, const RecordOptions& options, SelfCheck* self
   const bool required = options.require_bound || self_check;
   const EndedBySignals ended(required ? static_cast<int>(kCannotRecord) : exit_status);
   const bool replays = !self_check || is_as_recorded(*self_check, trace);
-  const bool kept = !promises || keep_bound_of(trace, options);
+  const bool repairs = !options.no_repair && options.tuning == TuningRule::promise;
+  const bool kept =
+      !promises || keep_bound_or_say({default_jobs(), options.in_process, repairs, isatty(STDERR_FILENO) != 0}, trace);
   return !replays || (options.require_bound && !kept) ? static_cast<int>(kCannotRecord) : exit_status;
 }
 
@@ -254,6 +244,8 @@ Result<void> begin_session(RecordedSession& session, Recorder& recorder, const R
   status.started_unix_us = settings.started_unix_ns / 1000;
   status.bound_s = settings.bound_s;
   status.checkpoint_period_s = settings.checkpoint_period_s;
+  status.keep_s = options.keep_s;
+  status.keep_bytes = options.keep_bytes;
   return session.begin(recorder, status, [&](double bound_s, SessionStatus& now) -> Result<void> {
     TRY(change_bound(recorder, options, bound_s, settings));
     now.bound_s = settings.bound_s;
@@ -311,7 +303,7 @@ Result<int> record(const RecordOptions& options, const Fd& output) {
   settings.started_unix_ns =
       std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
   const auto cache = FileCache::open(FileCache::home());
-  ASSIGN_OR_RETURN(auto writer, TraceWriter::create(directory, settings, disk(), cache.get()));
+  ASSIGN_OR_RETURN(auto writer, TraceWriter::create(directory, settings, disk(), cache.get(), options.keeps_window()));
   if (options.directory.empty()) TRY(set_latest(directory));
   name_lock = Fd();  // from now on others may create traces
 
@@ -332,6 +324,8 @@ Result<int> record(const RecordOptions& options, const Fd& output) {
     limits.processors = options.processors;
     limits.processors_seen = options.processors_seen;
     limits.virtual_checkpoints = options.virtual_checkpoints;
+    limits.keep_ns = in_ns(options.keep_s);
+    limits.keep_bytes = options.keep_bytes;
     catch_interrupts();
     limits.traps = trap_own_instructions();
     PtraceTracer tracer;
@@ -377,7 +371,7 @@ constexpr CommandText kText{
     "[--checkpoint-period T] [--placement P] [--set-bound N] [--multiplicity M] [--approximate] [--cores J] "
     "[--processors N] "
     "[--processors-seen N] [--interception TIER] [--transport T] [--no-repair] [--require-bound] [--self-check] "
-    "[--wait] [--session NAME] [--output FILE] [--] CMD ...",
+    "[--wait] [--keep W] [--keep-size SIZE] [--session NAME] [--output FILE] [--] CMD ...",
     "run a command and record it with everything it starts",
     "Options end at the first word that is not an option. The exit status is the command's.\n"
     "Without -o, the trace is created in $REDRIVE_TRACE_DIR, or else in ~/.local/share/redrive.\n",
@@ -421,6 +415,14 @@ class RecordCommand : public CommandWith<RecordOptions> {
     arguments.flag("--self-check", o.self_check,
                    "re-drive the trace while it is recorded; exit with status 125 if it diverges");
     arguments.flag("--wait", o.wait, "also wait for processes that the program leaves behind");
+    arguments.duration("--keep", "W", "keep only the last part of the recording, of this length (all)",
+                       [&o](double s) { o.keep_s = s; });
+    arguments.option("--keep-size", "SIZE", "the same, of this size, such as 500M or 2G (all)",
+                     [&o](const std::string& text) -> Result<void> {
+                       ASSIGN_OR_RETURN(o.keep_bytes, parse_size(text));
+                       if (o.keep_bytes >= kLeastKept) return {};
+                       return Error{fmt::format("'{}' is too little: give at least 1M", text)};
+                     });
     arguments.option("--session", "NAME", "let others see and control the recording under this name (redrive ps)",
                      [&o](const std::string& text) -> Result<void> {
                        TRY(check_session_name(text));
@@ -451,6 +453,10 @@ class RecordCommand : public CommandWith<RecordOptions> {
           return usage(fmt::format("{} cannot be combined with --virtual: give it to redrive prepare", option));
       }
       options_.policy = "none";
+    }
+    if (options_.keeps_window() && (options_.virtual_checkpoints || options_.self_check)) {
+      return usage(fmt::format("--keep and --keep-size cannot be combined with {}",
+                               options_.self_check ? "--self-check" : "--virtual"));
     }
     if (const auto fits = check_policy(arguments, options_.policy, options_.parameters); !fits) {
       return usage(fits.error().message);

@@ -32,7 +32,10 @@ struct RecordOptions {
   bool require_bound = false;                 // fail if one does not
   bool self_check = false;                    // re-drive the trace while it is recorded
   bool wait = false;                          // also for processes that the program leaves behind
+  double keep_s = 0;                          // only the last part of the recording; 0: all
+  uint64_t keep_bytes = 0;                    // the same, by its size
   std::string session;                        // as which others can find and control the recording; empty: they cannot
+  bool keeps_window() const { return keep_s > 0 || keep_bytes > 0; }
   std::string output;  // file for what the program and the recorder write; empty: where redrive does
 };
 // Running it returns the program's exit status.

@@ -50,6 +50,8 @@ Result<void> RecordedSession::begin(Recorder& recorder, SessionStatus status, Se
   handlers.status = [this] { return this->status(); };
   handlers.activity = [this] { return activity(); };
   handlers.checkpoint = [this] { return checkpoint(); };
+  handlers.cut_window = [this] { return cut_window(); };
+  handlers.set_keep = [this](double keep_s) { return set_keep(keep_s); };
   handlers.set_bound = [this](double bound_s) -> Result<void> {
     const Lock lock(mutex_);
     if (!recorder_) return has_ended();
@@ -110,6 +112,21 @@ Result<CheckpointsTaken> RecordedSession::checkpoint() {
   if (!recorder_) return has_ended();
   ASSIGN_OR_RETURN(const LiveControl::Taken taken, recorder_->live().checkpoint());
   return CheckpointsTaken{taken.taken, taken.pending};
+}
+
+Result<WindowCut> RecordedSession::cut_window() {
+  const Lock lock(mutex_);
+  if (!recorder_) return has_ended();
+  ASSIGN_OR_RETURN(const uint32_t behind, recorder_->live().cut_window());
+  return WindowCut{behind};
+}
+
+Result<void> RecordedSession::set_keep(double keep_s) {
+  const Lock lock(mutex_);
+  if (!recorder_) return has_ended();
+  TRY(recorder_->live().set_keep(static_cast<uint64_t>(keep_s * 1e9)));
+  status_.keep_s = keep_s;
+  return {};
 }
 
 }  // namespace redrive

@@ -32,6 +32,8 @@ class RecordedSession {
   Result<SessionStatus> status() EXCLUDES(mutex_);
   Result<SessionActivity> activity() EXCLUDES(mutex_);
   Result<CheckpointsTaken> checkpoint() EXCLUDES(mutex_);
+  Result<WindowCut> cut_window() EXCLUDES(mutex_);
+  Result<void> set_keep(double keep_s) EXCLUDES(mutex_);
 
   Mutex mutex_;
   Recorder* recorder_ GUARDED_BY(mutex_) = nullptr;  // null when it has ended

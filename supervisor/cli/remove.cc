@@ -17,12 +17,27 @@ namespace {
 namespace fs = std::filesystem;
 
 // A damaged trace, and one that a newer redrive made, is a trace too: its journal identifies it.
-bool is_trace(const fs::path& directory) {
+bool has_journal(const fs::path& directory) {
   constexpr std::string_view kBegins = "redrive";
   Bytes first(kBegins.size());
   const auto journal = disk().open(TraceFiles{directory.string()}.journal());
   const auto got = journal ? journal.value()->read(0, first) : Result<size_t>(0);
   return got && got.value() == first.size() && std::equal(first.begin(), first.end(), kBegins.begin());
+}
+
+std::vector<fs::path> volumes_of(const fs::path& directory) {
+  std::vector<fs::path> found;
+  std::error_code failure;
+  for (fs::directory_iterator it(TraceFiles{directory.string()}.volumes(), failure), end; !failure && it != end;
+       it.increment(failure)) {
+    found.push_back(it->path());
+  }
+  return found;
+}
+
+bool is_trace(const fs::path& directory) {
+  const auto volumes = volumes_of(directory);
+  return has_journal(directory) || std::any_of(volumes.begin(), volumes.end(), has_journal);
 }
 
 bool is_being_removed(const fs::path& directory) { return directory.string().ends_with(kRemoving); }
@@ -31,20 +46,25 @@ bool is_being_removed(const fs::path& directory) { return directory.string().end
 fs::path left_of(const fs::path& trace) {
   const fs::path left = trace.string() + kRemoving;
   std::error_code failure;
-  const bool ours = fs::is_directory(left, failure) && (is_trace(left) || fs::is_empty(left, failure));
+  const fs::path volumes = TraceFiles{left.string()}.volumes();
+  const bool nothing = fs::is_empty(fs::is_directory(volumes, failure) ? volumes : left, failure);
+  const bool ours = fs::is_directory(left, failure) && (is_trace(left) || nothing);
   return ours ? left : fs::path();
 }
 
-// Removes the journal last, because it identifies what is left.
+// Removes the journals last, because they identify what is left.
 Result<void> clear_away(const fs::path& doomed) {
-  const fs::path journal = TraceFiles{doomed.string()}.journal();
+  const TraceFiles files{doomed.string()};
   std::error_code failure;
   std::vector<fs::path> others;
   for (fs::directory_iterator it(doomed, failure), end; !failure && it != end; it.increment(failure)) {
-    if (it->path() != journal) others.push_back(it->path());
+    if (it->path() != files.journal() && it->path() != files.volumes()) others.push_back(it->path());
   }
   for (const fs::path& other : others) {
     if (!failure) fs::remove_all(other, failure);
+  }
+  for (const fs::path& volume : volumes_of(doomed)) {
+    if (!failure) TRY(clear_away(volume));
   }
   if (!failure) fs::remove_all(doomed, failure);
   if (failure) return Error{fmt::format("cannot remove all of {}: {}", doomed.string(), failure.message())};

@@ -38,6 +38,8 @@ nlohmann::ordered_json to_json(const SessionStatus& status) {
           {"units", status.units},
           {"processes", status.processes},
           {"events", status.events},
+          {"keep_s", status.keep_s > 0 ? nlohmann::ordered_json(status.keep_s) : nlohmann::ordered_json()},
+          {"keep_bytes", status.keep_bytes > 0 ? nlohmann::ordered_json(status.keep_bytes) : nlohmann::ordered_json()},
           {"bound_s", status.bound_s > 0 ? nlohmann::ordered_json(status.bound_s) : nlohmann::ordered_json()},
           {"checkpoint_period_s", status.checkpoint_period_s}};
 }

@@ -11,6 +11,11 @@ namespace {
 
 Result<int> change(const SessionName& session, const SetOptions& options) {
   const SessionClient client(session);
+  if (options.keep_s > 0) {
+    TRY(client.set_keep(options.keep_s));
+    fmt::print("{}: it keeps the last {}\n", text_of(session), format_duration(options.keep_s));
+  }
+  if (options.bound_s <= 0) return 0;
   TRY(client.set_bound(options.bound_s));
   ASSIGN_OR_RETURN(const SessionStatus status, client.status());
   fmt::print("{}: the bound is {}; checkpoints are at most {} of CPU time apart\n", text_of(session),
@@ -18,7 +23,7 @@ Result<int> change(const SessionName& session, const SetOptions& options) {
   return 0;
 }
 
-constexpr CommandText kText{"set", "redrive set NAME --bound D", "change a session while it records",
+constexpr CommandText kText{"set", "redrive set NAME [--bound D] [--keep W]", "change a session while it records",
                             "All units take a checkpoint. Intervals that begin then keep the new bound; what earlier "
                             "ones need for it is added\n"
                             "when the recording ends, as far as record does that (--no-repair). Everything else is "
@@ -32,12 +37,16 @@ class SetCommand : public SessionCommand<SetOptions> {
   void declare(Arguments& arguments) override {
     arguments.duration("--bound", "D", "longest time that a replay of one interval may take",
                        [this](double s) { options_.bound_s = s; });
+    arguments.duration("--keep", "W", "keep only the last part of the recording, of this length; not if it keeps all",
+                       [this](double s) { options_.keep_s = s; });
     arguments.words();
   }
 
   Result<void> finish(const Arguments& arguments) override {
     TRY(SessionCommand::finish(arguments));
-    if (arguments.count("--bound") == 0) return usage("nothing to change (give --bound)");
+    if (arguments.count("--bound") + arguments.count("--keep") == 0) {
+      return usage("nothing to change (give --bound or --keep)");
+    }
     return {};
   }
 

@@ -10,7 +10,8 @@ namespace redrive {
 
 struct SetOptions {
   std::string session;
-  double bound_s = 0;
+  double bound_s = 0;  // 0: it stays
+  double keep_s = 0;   // the same
 };
 
 std::unique_ptr<Command> make_set_command();

@@ -33,6 +33,8 @@ Result<int> show(const SessionName& session, const SessionStatusOptions& options
        fmt::format("{} in {}", status.processes == 1 ? "1 process" : fmt::format("{} processes", status.processes),
                    counted(status.units, "unit")));
   line("events", fmt::format("{}", status.events));
+  if (status.keep_s > 0) line("keeps", "the last " + format_duration(status.keep_s));
+  if (status.keep_bytes > 0) line("keeps", "the last " + format_size(status.keep_bytes));
   line("bound", status.bound_s > 0 ? format_duration(status.bound_s) : "none");
   line("checkpoints", fmt::format("at most {} of CPU time apart", format_duration(status.checkpoint_period_s)));
   return 0;

@@ -158,7 +158,7 @@ Result<void> Supervisor::offer() {
     static_cast<void>(asked.release());  // `answered` has it
     return 1;
   };
-  session_interface_ = session_interface({forward, forward, forward, forward, forward});
+  session_interface_ = session_interface({forward, forward, forward, forward, forward, forward, forward});
   const auto find = [](sd_bus* on, const char* path, const char*, void* self, void** found, sd_bus_error* error) {
     if (!is_session(path)) return 0;
     Session* const session = of(self).find(path);

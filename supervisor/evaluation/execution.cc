@@ -57,16 +57,14 @@ class Reader {
     const auto number = static_cast<uint32_t>(units_.size() - 1);
     uint64_t before_ns = 0;
     for (const auto& interval : trace_.intervals(record.unit)) {
-      if (unit.steps.empty() && interval.kind == CheckpointKind::image) {
-        return Error{fmt::format("unit {} begins with neither a program nor a fork", record.unit), Status::damaged};
-      }
       const IntervalExtent extent = interval_extent(trace_, record.unit, interval.interval);
       Found begin;
       begin.step.unit = number;
       begin.step.at_ns = before_ns;
-      begin.step.what = interval.kind == CheckpointKind::exec   ? What::program
-                        : interval.kind == CheckpointKind::fork ? What::birth
-                                                                : What::checkpoint;
+      // A window may begin with any image.
+      const bool begins_anew = interval.kind == CheckpointKind::exec || unit.steps.empty();
+      const bool is_birth = interval.kind == CheckpointKind::fork && record.parent.unit != 0;
+      begin.step.what = is_birth ? What::birth : begins_anew ? What::program : What::checkpoint;
       begin.step.restore_s = restore_s(trace_, record.unit, interval.interval);
       if (begin.step.what == What::birth) {
         begin.step.logged = interval.has_image;

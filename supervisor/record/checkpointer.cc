@@ -1,5 +1,6 @@
 #include "supervisor/record/checkpointer.h"
 
+#include <fcntl.h>
 #include <sched.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -43,8 +44,19 @@ bool sleeps_whole(int64_t number, std::span<const uint64_t, 6> args) {
     case SYS_accept4:
     case SYS_nanosleep:
     case SYS_clock_nanosleep:
+    case SYS_pause:
+    case SYS_rt_sigsuspend:
+    case SYS_rt_sigtimedwait:
+    case SYS_epoll_pwait2:
+    case SYS_semop:
+    case SYS_semtimedop:
+    case SYS_msgsnd:
+    case SYS_msgrcv:
+    case SYS_flock:
     case SYS_restart_syscall:  // of one of these
       return true;
+    case SYS_fcntl:
+      return args[1] == F_SETLKW || args[1] == F_OFD_SETLKW;
     case SYS_recvfrom:
       return !(args[3] & MSG_WAITALL);
     case SYS_recvmsg:
@@ -199,6 +211,9 @@ void Checkpointer::checkpoint(Thread& trigger) {
 
 void Checkpointer::hand_over(Unit& unit, ImageJob job) {
   unit.has_image = true;
+  for (const auto& process : job.state.processes) {
+    for (const auto& mapping : process.mappings) writer_.mention_file(unit.id, mapping.file);
+  }
   job.ended_units = std::exchange(ended_with_image_, {});
   images_.add(std::move(job));
 }

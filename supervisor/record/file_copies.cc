@@ -12,10 +12,14 @@
 
 namespace redrive {
 
+bool FileCopies::is_usable(std::map<FileVersion, uint64_t>::const_iterator known) const {
+  return known != file_ids_.end() && writer_.has_file(known->second);
+}
+
 Result<uint64_t> FileCopies::file_of(MappedFiles& files, const Mapping& mapping) {
   const MappedFile* file = files.of(mapping);
   if (!file) return Error{"cannot open the mapped file " + mapping.name};
-  if (const auto known = file_ids_.find(file->version); known != file_ids_.end()) return known->second;
+  if (const auto known = file_ids_.find(file->version); is_usable(known)) return known->second;
   auto id = writer_.add_file(file->path, mapping.name);
   if (id) file_ids_[file->version] = *id;
   return id;
@@ -34,14 +38,14 @@ std::optional<FileCopies::KnownFile> FileCopies::look_at_file(Thread& thread) {
   if (readlink(path.c_str(), name, sizeof name - 1) < 0) name[0] = 0;
   const FileVersion version = version_of(info);
   const auto known = file_ids_.find(version);
-  if (known != file_ids_.end()) return KnownFile{known->second, version, name};
+  if (is_usable(known)) return KnownFile{known->second, version, name};
   const auto id = writer_.add_file(path, name);
   if (!id) {
     findings_.add_unsure(*process.unit, "a mapped file could not be copied: " + id.error().message);
     return KnownFile{0, version, name};
   }
   const MappedObject* const object = objects_.find(version.device, version.inode);
-  if (!object || !object->writable_mapping) file_ids_.emplace(version, *id);
+  if (!object || !object->writable_mapping) file_ids_[version] = *id;
   return KnownFile{*id, version, name};
 }
 

@@ -31,10 +31,15 @@ class FileCopies {
   void forget(uint64_t device, uint64_t inode);
   // Notes a file whose private mappings are served from now on, by its place in the arena. served() returns the file
   // with such a place; null if there is none.
-  void serve(uint32_t place, KnownFile file) { served_files_.insert_or_assign(place, std::move(file)); }
+  void serve(uint32_t place, KnownFile file) {
+    writer_.pin_file(file.id);
+    served_files_.insert_or_assign(place, std::move(file));
+  }
   const KnownFile* served(uint32_t place) const;
 
  private:
+  bool is_usable(std::map<FileVersion, uint64_t>::const_iterator known) const;
+
   TraceWriter& writer_;
   MappedObjects& objects_;
   Findings& findings_;

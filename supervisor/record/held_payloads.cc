@@ -86,6 +86,14 @@ bool HeldPayloads::spill() {
   return true;
 }
 
+std::vector<uint64_t> HeldPayloads::tickets_of(const std::function<bool(EventRef receiver)>& is_wanted) const {
+  std::vector<uint64_t> found;
+  for (const auto& [ticket, entry] : entries_) {
+    if (is_wanted(entry.held.receiver)) found.push_back(ticket);
+  }
+  return found;
+}
+
 std::optional<HeldPayload> HeldPayloads::settle(const Policy::Settled& settled) {
   const auto found = entries_.find(settled.ticket);
   if (found == entries_.end()) return std::nullopt;

@@ -3,6 +3,7 @@
 // kept.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -36,6 +37,8 @@ class HeldPayloads {
   [[nodiscard]] std::vector<HeldPayload> add(uint64_t ticket, HeldPayload held);
   // Stops holding the payload, and returns it if it is to be kept.
   std::optional<HeldPayload> settle(const Policy::Settled& settled);
+  // Tickets of payloads whose receivers are such.
+  std::vector<uint64_t> tickets_of(const std::function<bool(EventRef receiver)>& is_wanted) const;
 
  private:
   struct Entry {

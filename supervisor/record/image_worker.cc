@@ -75,6 +75,11 @@ std::vector<ImageWorker::Done> ImageWorker::take_done() {
   return std::exchange(done_, {});
 }
 
+bool ImageWorker::is_idle() const {
+  const Lock lock(mutex_);
+  return queue_.empty() && !busy_;
+}
+
 void ImageWorker::wait_until_idle() {
   const Lock lock(mutex_);
   while (!queue_.empty() || busy_) changed_.wait(mutex_);

@@ -59,6 +59,7 @@ class ImageWorker {
     std::optional<Error> error;
   };
   std::vector<Done> take_done();
+  bool is_idle() const;    // what was handed in is written
   void wait_until_idle();  // until what was handed in is written
   // Writes what was handed in and ends the thread. What is not published then is left to the writer's finish().
   void close();

@@ -10,6 +10,7 @@
 #include "supervisor/record/messages.h"
 #include "supervisor/record/served_calls.h"
 #include "supervisor/record/tracees.h"
+#include "supervisor/record/window.h"
 
 namespace redrive {
 namespace {
@@ -18,6 +19,8 @@ using namespace std::chrono_literals;
 
 constexpr int kLooks = 100;  // for checkpoints that were asked for
 constexpr auto kBetweenLooks = 10ms;
+
+Error keeps_all() { return Error{"it keeps all that it records: start it with --keep for a window"}; }
 
 }  // namespace
 
@@ -72,6 +75,37 @@ Result<void> LiveControl::set_limits(uint64_t critical_path_ns, uint64_t period_
   }));
   if (!changed) return Error{"its policy cannot change while it is being recorded"};
   return {};
+}
+
+Result<uint32_t> LiveControl::cut_window() {
+  bool has_window = false;
+  TRY(ask([&] {
+    served_.drain();
+    has_window = window_.exists();
+    if (has_window) window_.cut();
+  }));
+  if (!has_window) return keeps_all();
+  size_t behind = 0;
+  for (int look = 0; look < kLooks; ++look) {
+    bool complete = false;
+    TRY(ask([&] {
+      served_.drain();
+      complete = window_.complete();
+      behind = window_.units_behind();
+    }));
+    if (complete) return uint32_t{0};
+    std::this_thread::sleep_for(kBetweenLooks);
+  }
+  return static_cast<uint32_t>(behind);
+}
+
+Result<void> LiveControl::set_keep(uint64_t keep_ns) {
+  bool has_window = false;
+  TRY(ask([&] {
+    has_window = window_.exists();
+    if (has_window) limits_.keep_ns = keep_ns;
+  }));
+  return has_window ? Result<void>() : keeps_all();
 }
 
 // Units that have ended meanwhile count as neither.

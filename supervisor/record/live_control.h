@@ -20,11 +20,12 @@ class Messages;
 class ServedCalls;
 class Checkpointer;
 class Ends;
+class Window;
 
 class LiveControl {
  public:
   LiveControl(Tracer& tracer, Policy& policy, RecorderLimits& limits, Messages& messages, Tracees& tracees,
-              Checkpointer& checkpointer, Ends& ends, ServedCalls& served)
+              Checkpointer& checkpointer, Ends& ends, ServedCalls& served, Window& window)
       : tracer_(tracer),
         policy_(policy),
         limits_(limits),
@@ -32,7 +33,8 @@ class LiveControl {
         tracees_(tracees),
         checkpointer_(checkpointer),
         ends_(ends),
-        served_(served) {}
+        served_(served),
+        window_(window) {}
 
   struct UnitState {
     UnitId unit = 0;
@@ -59,6 +61,11 @@ class LiveControl {
   // Changes C and T (policy.h) and RecorderLimits::restore_budget_s, and has all units take a checkpoint: the policy's
   // promise holds with them for the intervals that begin then. Fails if the policy cannot change them.
   Result<void> set_limits(uint64_t critical_path_ns, uint64_t period_ns, double restore_budget_s);
+
+  // Completes what was recorded up to now: it can then be copied while the recording goes on in another volume of the
+  // trace. Returns the number of units for which this was not possible. Both fail if all of the recording is kept.
+  Result<uint32_t> cut_window();
+  Result<void> set_keep(uint64_t keep_ns);
 
   // Sends the program SIGTERM, or ends everything that is recorded.
   Result<void> end_program();
@@ -91,6 +98,7 @@ class LiveControl {
   Checkpointer& checkpointer_;
   Ends& ends_;
   ServedCalls& served_;
+  Window& window_;
   Requests requests_;
   bool stopped_ = false, killing_ = false;
 };

@@ -169,6 +169,12 @@ bool Messages::match(const Call& call, const Endpoint& from, int64_t result, std
   return !parts_.empty() && offset == content.size();
 }
 
+bool Messages::from_another_volume(UnitId receiver) const {
+  return writer_.in_volumes() && !std::all_of(parts_.begin(), parts_.end(), [&](const MatchedPart& part) {
+           return writer_.in_one_volume(receiver, part.send->event);
+         });
+}
+
 Messages::Received Messages::receive(const Call& call, const Place& place, int64_t result, Event& event) {
   const SyscallRow& row = call.row;
   if (row.traffic == Traffic::transfer && result > 0) {
@@ -196,10 +202,12 @@ Messages::Received Messages::receive(const Call& call, const Place& place, int64
     if (talks_) talks_->add(part.send->event.unit, place.unit, part.length, part.offset == 0);
   }
   const auto decision = policy_.on_receive(place.unit, message.at_ns, tag, offset);
-  message.logged = decision.keep == Keep::keep;
+  // The policy then counts on less than there is: its promise holds all the same.
+  const bool must_keep = from_another_volume(place.unit);
+  message.logged = decision.keep == Keep::keep || must_keep;
   // The receive has happened: what it brought is kept, so the checkpoint may follow it.
   if (decision.force_checkpoint_first) policy_.on_kept(place.unit, tag);
-  if (decision.keep == Keep::later) {
+  if (decision.keep == Keep::later && !must_keep) {
     HeldPayload held{{place.unit, place.event}, {content.begin(), content.end()}};
     for (auto& kept : held_.add(decision.ticket, std::move(held))) keep(std::move(kept));
   }
@@ -239,6 +247,19 @@ void Messages::settle() {
 }
 
 void Messages::keep(HeldPayload held) { writer_.add_payload(held.receiver, std::move(held.bytes)); }
+
+void Messages::keep_held(const std::function<bool(EventRef receiver)>& is_wanted) {
+  for (const uint64_t ticket : held_.tickets_of(is_wanted)) {
+    Policy::Settled settled;
+    settled.ticket = ticket;
+    settled.keep = true;
+    if (auto held = held_.settle(settled)) keep(std::move(*held));
+  }
+}
+
+void Messages::write_open_channels() {
+  for (auto& channel : channels_.open()) writer_.add(ChannelRecord{channel.id, channel.kind, channel.name});
+}
 
 void Messages::write_channels() {
   for (auto& channel : channels_.take_new()) writer_.add(ChannelRecord{channel.id, channel.kind, channel.name});

@@ -10,6 +10,7 @@
 // the events.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -107,11 +108,15 @@ class Messages {
   // Null if that is not counted.
   const Talks* talks() const { return talks_ ? &*talks_ : nullptr; }
 
-  // Writes the new channels into the trace.
+  // Writes the new channels, or all that are open, into the trace.
   void write_channels();
+  void write_open_channels();
+  // Keeps what is held for such receivers, whatever the policy decides later.
+  void keep_held(const std::function<bool(EventRef receiver)>& is_wanted);
 
  private:
   void note_made(const Call& call, const gate::Record& record);
+  bool from_another_volume(UnitId receiver) const;
   bool match(const Call& call, const Endpoint& from, int64_t result, std::span<const uint8_t> content);
   void keep(HeldPayload held);
   void settle();

@@ -88,7 +88,8 @@ Recorder::Recorder(Tracer& tracer, TraceWriter& writer, Policy& policy, const Re
                      ends_, placer_, traced_, adapted_, packet_rings_, locks_, confined_, turns_),
       handler_(tracer_, arena_.get(), tracees_, control_, copies_, checkpointer_, served_, gate_stops_, patching_,
                outside_, signals_, traps_, preempter_, births_, programs_, ends_, turns_, stopped_calls_),
-      live_(tracer_, policy, limits_, messages_, tracees_, checkpointer_, ends_, served_),
+      window_(tracer_, writer_, limits_, messages_, images_, tracees_, checkpointer_),
+      live_(tracer_, policy, limits_, messages_, tracees_, checkpointer_, ends_, served_, window_),
       served_(limits_, arena_.get(), event_clock_, answers_, findings_, events_, files_, traps_) {}
 
 Result<void> Recorder::launch(const std::string& path, const std::vector<std::string>& arguments) {
@@ -192,6 +193,7 @@ void Recorder::tick() {
   auto next = std::chrono::nanoseconds(kTick);
   for (const auto& [id, unit] : tracees_.units()) next = std::min(next, look_at(*unit));
   placer_.place_units();
+  window_.look();
   flush();
   if (served_.has_maker()) served_.make_events_behind();
   if (placer_.crowded()) next = std::min<std::chrono::nanoseconds>(next, kCrowdedTick);

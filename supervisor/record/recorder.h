@@ -61,6 +61,7 @@
 #include "supervisor/record/tracer_answers.h"
 #include "supervisor/record/trap_answers.h"
 #include "supervisor/record/turns.h"
+#include "supervisor/record/window.h"
 #include "supervisor/record/woken_calls.h"
 
 namespace redrive {
@@ -150,6 +151,7 @@ class Recorder {
   Turns turns_;
   StoppedCalls stopped_calls_;
   StopHandler handler_;
+  Window window_;
   LiveControl live_;
   // The last member: its thread uses the others.
   ServedCalls served_;

@@ -120,6 +120,8 @@ int read_value(sd_bus_message* message, const std::string& key, SessionStatus& s
   if (key == "Processes") return basic("u", &status.processes);
   if (key == "Events") return basic("t", &status.events);
   if (key == "Bound") return basic("d", &status.bound_s);
+  if (key == "Keep") return basic("d", &status.keep_s);
+  if (key == "KeepSize") return basic("t", &status.keep_bytes);
   if (key == "CheckpointPeriod") return basic("d", &status.checkpoint_period_s);
   return systemd().bus_message_skip(message, "v");
 }
@@ -142,6 +144,8 @@ Result<void> append(sd_bus_message* message, const SessionStatus& status) {
   entries.add("Events", "t", &status.events);
   entries.add("Bound", "d", &status.bound_s);
   entries.add("CheckpointPeriod", "d", &status.checkpoint_period_s);
+  entries.add("Keep", "d", &status.keep_s);
+  entries.add("KeepSize", "t", &status.keep_bytes);
   entries.calls() << systemd().bus_message_close_container(message);
   return entries.calls().result(kCannotWrite);
 }
@@ -218,6 +222,14 @@ Result<void> parse(sd_bus_message* message, CheckpointsTaken& checkpoints) {
                        kCannotRead);
 }
 
+Result<void> append(sd_bus_message* message, const WindowCut& cut) {
+  return check_systemd(systemd().bus_message_append(message, "u", cut.units_behind), kCannotWrite);
+}
+
+Result<void> parse(sd_bus_message* message, WindowCut& cut) {
+  return check_systemd(systemd().bus_message_read(message, "u", &cut.units_behind), kCannotRead);
+}
+
 std::vector<sd_bus_vtable> session_interface(const SessionMethods& methods) {
   return {
       SD_BUS_VTABLE_START(0),
@@ -228,7 +240,11 @@ std::vector<sd_bus_vtable> session_interface(const SessionMethods& methods) {
                                SD_BUS_VTABLE_UNPRIVILEGED),
       SD_BUS_METHOD_WITH_NAMES("Checkpoint", "", "", kCheckpointsSignature, SD_BUS_PARAM(taken) SD_BUS_PARAM(pending),
                                methods.checkpoint, SD_BUS_VTABLE_UNPRIVILEGED),
+      SD_BUS_METHOD_WITH_NAMES("CutWindow", "", "", kWindowCutSignature, SD_BUS_PARAM(units_behind), methods.cut_window,
+                               SD_BUS_VTABLE_UNPRIVILEGED),
       SD_BUS_METHOD_WITH_NAMES("SetBound", "d", SD_BUS_PARAM(seconds), "", "", methods.set_bound,
+                               SD_BUS_VTABLE_UNPRIVILEGED),
+      SD_BUS_METHOD_WITH_NAMES("SetKeep", "d", SD_BUS_PARAM(seconds), "", "", methods.set_keep,
                                SD_BUS_VTABLE_UNPRIVILEGED),
       SD_BUS_METHOD_WITH_NAMES("Stop", "t", SD_BUS_PARAM(patience), "i", SD_BUS_PARAM(exit_status), methods.stop,
                                SD_BUS_VTABLE_UNPRIVILEGED),

@@ -36,6 +36,8 @@ struct SessionStatus {
   uint64_t events = 0;                // of the units alive
   double bound_s = 0;                 // 0: none
   double checkpoint_period_s = 0;
+  double keep_s = 0;  // only the last part of the recording, of this length; 0: all, unless keep_bytes is set
+  uint64_t keep_bytes = 0;
 };
 
 // Counts since the session began.
@@ -61,20 +63,28 @@ struct CheckpointsTaken {
   uint32_t pending = 0;  // taken with the unit's next event
 };
 
+// What was recorded is complete, except of so many units.
+struct WindowCut {
+  uint32_t units_behind = 0;
+};
+
 // The signatures of the values, and the values in messages. An Error: the message holds something else.
 inline constexpr char kStatusSignature[] = "a{sv}";
 inline constexpr char kActivitySignature[] = "ta(usuuttt)a(uutt)";
 inline constexpr char kCheckpointsSignature[] = "uu";
+inline constexpr char kWindowCutSignature[] = "u";
 Result<void> append(sd_bus_message* message, const SessionStatus& status);
 Result<void> append(sd_bus_message* message, const SessionActivity& activity);
 Result<void> append(sd_bus_message* message, const CheckpointsTaken& checkpoints);
+Result<void> append(sd_bus_message* message, const WindowCut& cut);
 Result<void> parse(sd_bus_message* message, SessionStatus& status);
 Result<void> parse(sd_bus_message* message, SessionActivity& activity);
 Result<void> parse(sd_bus_message* message, CheckpointsTaken& checkpoints);
+Result<void> parse(sd_bus_message* message, WindowCut& cut);
 
 // The interface, in the form of sd_bus_add_object_vtable(3). What answers each of its methods:
 struct SessionMethods {
-  sd_bus_message_handler_t get_status, get_activity, checkpoint, set_bound, stop;
+  sd_bus_message_handler_t get_status, get_activity, checkpoint, cut_window, set_bound, set_keep, stop;
 };
 std::vector<sd_bus_vtable> session_interface(const SessionMethods& methods);
 

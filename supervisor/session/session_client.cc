@@ -239,10 +239,18 @@ Result<SessionActivity> SessionClient::activity() const { return get<SessionActi
 
 Result<CheckpointsTaken> SessionClient::checkpoint() const { return get<CheckpointsTaken>("Checkpoint"); }
 
-Result<void> SessionClient::set_bound(double bound_s) const {
+Result<uint32_t> SessionClient::cut_window() const {
+  ASSIGN_OR_RETURN(const WindowCut cut, get<WindowCut>("CutWindow"));
+  return cut.units_behind;
+}
+
+Result<void> SessionClient::set_bound(double bound_s) const { return set("SetBound", bound_s); }
+
+Result<void> SessionClient::set_keep(double keep_s) const { return set("SetKeep", keep_s); }
+
+Result<void> SessionClient::set(const char* member, double seconds) const {
   TRY(call(
-      "SetBound",
-      [bound_s](sd_bus_message* message) { return systemd().bus_message_append_basic(message, 'd', &bound_s); },
+      member, [seconds](sd_bus_message* message) { return systemd().bus_message_append_basic(message, 'd', &seconds); },
       kTimeout_us));
   return {};
 }

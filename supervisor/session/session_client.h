@@ -38,7 +38,9 @@ class SessionClient {
   Result<SessionStatus> status() const;
   Result<SessionActivity> activity() const;
   Result<CheckpointsTaken> checkpoint() const;
+  Result<uint32_t> cut_window() const;  // returns the number of units that are behind
   Result<void> set_bound(double bound_s) const;
+  Result<void> set_keep(double keep_s) const;
   // Asks the program to end and waits until the trace is complete. If it has not ended after this time, it is killed.
   // Returns the program's exit status.
   Result<int> stop(std::chrono::microseconds patience) const;
@@ -47,6 +49,7 @@ class SessionClient {
   using Write = std::function<int(sd_bus_message*)>;
   Result<BusMessage> call(const char* member, const Write& write, uint64_t timeout_us) const;
   Result<BusMessage> call_directly(const char* member, const Write& write, uint64_t timeout_us) const;
+  Result<void> set(const char* member, double seconds) const;
   template <typename T>
   Result<T> get(const char* member) const;
 

@@ -80,7 +80,7 @@ struct SessionServer::State {
   void run();
   void accept_all();
   void add(const Fd& connection);
-  int set_bound(sd_bus_message* call);
+  static int set(sd_bus_message* call, const char* what, const std::function<Result<void>(double)>& handler);
   int stop(sd_bus_message* call);
   void answer_stops();
   const sd_bus_vtable* interface();
@@ -197,17 +197,20 @@ const sd_bus_vtable* SessionServer::State::interface() {
       [](sd_bus_message* call, void* self, sd_bus_error*) { return answer_with(call, of(self).handlers.status()); },
       [](sd_bus_message* call, void* self, sd_bus_error*) { return answer_with(call, of(self).handlers.activity()); },
       [](sd_bus_message* call, void* self, sd_bus_error*) { return answer_with(call, of(self).handlers.checkpoint()); },
-      [](sd_bus_message* call, void* self, sd_bus_error*) { return of(self).set_bound(call); },
+      [](sd_bus_message* call, void* self, sd_bus_error*) { return answer_with(call, of(self).handlers.cut_window()); },
+      [](sd_bus_message* call, void* self, sd_bus_error*) { return set(call, "a bound", of(self).handlers.set_bound); },
+      [](sd_bus_message* call, void* self, sd_bus_error*) { return set(call, "a window", of(self).handlers.set_keep); },
       [](sd_bus_message* call, void* self, sd_bus_error*) { return of(self).stop(call); },
   });
   return kInterface.data();
 }
 
-int SessionServer::State::set_bound(sd_bus_message* call) {
-  double bound_s = 0;
-  if (const int got = systemd().bus_message_read_basic(call, 'd', &bound_s); got < 0) return got;
-  if (!(bound_s > 0)) return answer_error(call, Error{"a bound must be longer than 0 s"});
-  if (const auto set = handlers.set_bound(bound_s); !set) return answer_error(call, set.error());
+int SessionServer::State::set(sd_bus_message* call, const char* what,
+                              const std::function<Result<void>(double)>& handler) {
+  double seconds = 0;
+  if (const int got = systemd().bus_message_read_basic(call, 'd', &seconds); got < 0) return got;
+  if (!(seconds > 0)) return answer_error(call, Error{std::string(what) + " must be longer than 0 s"});
+  if (const auto done = handler(seconds); !done) return answer_error(call, done.error());
   return answer(call, [](sd_bus_message*) { return Result<void>(); });
 }
 

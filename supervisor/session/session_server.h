@@ -17,6 +17,8 @@ struct SessionHandlers {
   std::function<Result<SessionStatus>()> status;
   std::function<Result<SessionActivity>()> activity;
   std::function<Result<CheckpointsTaken>()> checkpoint;
+  std::function<Result<WindowCut>()> cut_window;
+  std::function<Result<void>(double keep_s)> set_keep;
   std::function<Result<void>(double bound_s)> set_bound;
   std::function<void()> end;   // ask the program to end, as by SIGTERM
   std::function<void()> kill;  // end all that is recorded

@@ -546,12 +546,12 @@ TEST_CASE("an event that needs itself, or a later one of its unit, is no reason 
   CHECK(execution->steps.size() <= 5);
 }
 
-TEST_CASE("a unit that begins with neither a program nor a fork is damage") {
+TEST_CASE("a unit that begins with an image begins anew, as in a window") {
   Written written;
   written.bare_unit(1);
   written.interval(1);
   written.end_interval(1, 1000);
   const auto execution = read_execution(*written.finished());
-  REQUIRE_FALSE(execution);
-  CHECK_EQ(execution.error().status, Status::damaged);
+  REQUIRE_MESSAGE(execution, execution.error().message);
+  CHECK(execution->steps.front().what == Execution::What::program);
 }

@@ -1,0 +1,116 @@
+#include "supervisor/record/window.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "supervisor/record/checkpointer.h"
+#include "supervisor/record/image_worker.h"
+#include "supervisor/record/messages.h"
+#include "supervisor/record/tracees.h"
+
+namespace redrive {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr uint64_t kVolumes = 8;  // in a window: what it holds may be more by one of them
+constexpr std::chrono::nanoseconds kShortest = 1s;
+constexpr auto kImagesTake = 10s;  // at most, until they are waited for
+
+}  // namespace
+
+void Window::look() {
+  if (!exists()) return;
+  if (is_due()) cut();
+  const auto volumes = writer_.volumes();
+  const bool all_left =
+      std::all_of(volumes.begin(), std::prev(volumes.end()), [](const auto& volume) { return volume.left; });
+  if (!all_left) urge();
+  // A unit that sleeps in a call that cannot be interrupted holds up nobody else.
+  if (!beginning_ && (all_left || tracer_.now() - began_ > kShortest)) beginning_ = volumes.back().bytes;
+  finish_left(false);
+  remove_old();
+}
+
+// A program that rests adds nothing that could become old.
+bool Window::is_due() const {
+  const auto age = tracer_.now() - began_;
+  if (age < kShortest || !beginning_) return false;
+  const uint64_t bytes = writer_.volumes().back().bytes;
+  const bool large = limits_.keep_bytes && bytes >= std::max(limits_.keep_bytes / kVolumes, 2 * *beginning_);
+  const bool old = limits_.keep_ns && age >= std::chrono::nanoseconds(limits_.keep_ns / kVolumes);
+  return large || (old && events() != events_before_);
+}
+
+uint64_t Window::events() const {
+  uint64_t sum = 0;
+  for (const auto& [id, unit] : tracees_.units()) sum += unit->log.next();
+  return sum;
+}
+
+void Window::cut() {
+  messages_.write_channels();
+  if (!writer_.begin_volume()) return;  // the writer keeps the error, and the recording ends
+  messages_.write_open_channels();
+  began_ = tracer_.now();
+  beginning_.reset();
+  events_before_ = events();
+  urge();
+}
+
+void Window::urge() {
+  const auto newest = writer_.volumes().back().number;
+  for (const auto& [id, unit] : tracees_.units()) {
+    if (unit->processes.empty() || writer_.is_in_volume(newest, {id, UINT64_MAX})) continue;
+    checkpointer_.request(*unit);
+  }
+}
+
+size_t Window::units_behind() const {
+  const auto newest = writer_.volumes().back().number;
+  return static_cast<size_t>(std::count_if(tracees_.units().begin(), tracees_.units().end(), [&](const auto& each) {
+    return !each.second->processes.empty() && !writer_.is_in_volume(newest, {each.first, UINT64_MAX});
+  }));
+}
+
+bool Window::complete() {
+  finish_left(true);
+  const auto volumes = writer_.volumes();
+  return std::all_of(volumes.begin(), std::prev(volumes.end()), [](const auto& volume) { return volume.finished; });
+}
+
+// Images of a volume may still be on their way when all units have left it.
+void Window::finish_left(bool at_once) {
+  const auto now = tracer_.now();
+  for (const auto& volume : writer_.volumes()) {
+    if (!volume.left || volume.finished) continue;
+    const auto left = left_.try_emplace(volume.number, now).first->second;
+    if (!images_.is_idle()) {
+      if (!at_once && now - left < kImagesTake) return;
+      images_.wait_until_idle();
+    }
+    messages_.keep_held([&](EventRef receiver) { return writer_.is_in_volume(volume.number, receiver); });
+    RecordingEnd end;
+    end.reason = "goes on";
+    end.wall_s = std::chrono::duration<double>(now - started_).count();
+    if (!writer_.finish_volume(volume.number, end)) return;  // the writer keeps the error
+  }
+}
+
+void Window::remove_old() {
+  const auto now = tracer_.now();
+  auto volumes = writer_.volumes();
+  uint64_t bytes = 0;
+  for (const auto& volume : volumes) bytes += volume.bytes;
+  for (const auto& volume : volumes) {
+    if (!volume.finished) continue;
+    const bool old = limits_.keep_ns && now - left_.at(volume.number) > std::chrono::nanoseconds(limits_.keep_ns);
+    const bool too_many = limits_.keep_bytes && bytes > limits_.keep_bytes;
+    if (!old && !too_many) return;
+    if (!writer_.remove_volume(volume.number)) return;
+    left_.erase(volume.number);
+    bytes -= volume.bytes;
+  }
+}
+
+}  // namespace redrive

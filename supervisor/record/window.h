@@ -1,0 +1,64 @@
+// The window of a recording of which only the last part is kept (record --keep). Every now and then a new volume of the
+// trace begins, and each unit goes on in it with a checkpoint, for which it is woken if it sleeps. What is older than
+// the window, or more than it may hold, is removed volume by volume: no replay of what is left needs it.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+
+#include "logstore/trace.h"
+#include "supervisor/record/recorder_limits.h"
+#include "supervisor/record/tracer.h"
+
+namespace redrive {
+
+class Checkpointer;
+class ImageWorker;
+class Messages;
+class Tracees;
+
+class Window {
+ public:
+  Window(Tracer& tracer, TraceWriter& writer, const RecorderLimits& limits, Messages& messages, ImageWorker& images,
+         Tracees& tracees, Checkpointer& checkpointer)
+      : tracer_(tracer),
+        writer_(writer),
+        limits_(limits),
+        messages_(messages),
+        images_(images),
+        tracees_(tracees),
+        checkpointer_(checkpointer) {}
+
+  bool exists() const { return writer_.in_volumes(); }
+  // At each tick.
+  void look();
+  // Begins a volume now. What was recorded before is complete when complete() says so.
+  void cut();
+  // Whether all units go on in the newest volume. Finishes those that they have left.
+  bool complete();
+  size_t units_behind() const;  // how many do not yet
+
+ private:
+  bool is_due() const;
+  void urge();
+  void finish_left(bool at_once);
+  void remove_old();
+  uint64_t events() const;
+
+  Tracer& tracer_;
+  TraceWriter& writer_;
+  const RecorderLimits& limits_;
+  Messages& messages_;
+  ImageWorker& images_;
+  Tracees& tracees_;
+  Checkpointer& checkpointer_;
+
+  const Clock::time_point started_ = tracer_.now();
+  Clock::time_point began_ = started_;                           // the newest volume
+  uint64_t events_before_ = 0;                                   // of all units, when it began
+  std::optional<uint64_t> beginning_;                            // bytes that it had when all units had gone on in it
+  std::map<TraceWriter::VolumeNumber, Clock::time_point> left_;  // when the last unit had left it
+};
+
+}  // namespace redrive
