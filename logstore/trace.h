@@ -206,11 +206,14 @@ class TraceWriter {
     VolumeNumber number = 0;
     uint64_t bytes = 0;
     bool left = false;  // all units go on in newer ones
+    bool closed = false;
     bool finished = false;
   };
   std::vector<VolumeState> volumes() const;  // the newest is the last
   bool is_in_volume(VolumeNumber number, EventRef event) const;
-  // All units have left it, and what was held of it (add_payload()) is decided.
+  // All units have left it, and what was held of it (add_payload()) is decided: only images may follow.
+  void close_volume(VolumeNumber number);
+  // Its images are written too. It is closed. This waits for the disk, and may be called from any thread.
   Result<void> finish_volume(VolumeNumber number, const RecordingEnd& end);
   // A finished one, with the copies of files that only it names.
   Result<void> remove_volume(VolumeNumber number);

@@ -342,7 +342,7 @@ Result<void> TraceWriter::finish(const RecordingEnd& end) {
   state_->segments.clear();
   state_->hand_over();
   for (const auto& [number, volume] : state_->all()) {
-    if (!volume->is_finished()) state_->first_error.keep(volume->finish(end));
+    if (!volume->is_finished() && !state_->first_error.failed()) state_->first_error.keep(volume->finish(end));
   }
   return state_->first_error.outcome();
 }
@@ -373,7 +373,8 @@ bool TraceWriter::in_one_volume(UnitId unit, EventRef event) const {
 std::vector<TraceWriter::VolumeState> TraceWriter::volumes() const {
   std::vector<VolumeState> found;
   for (const auto& [number, volume] : state_->all()) {
-    found.push_back({number, volume->bytes(), volume->is_empty() && number != state_->current, volume->is_finished()});
+    found.push_back({number, volume->bytes(), volume->is_empty() && number != state_->current, volume->is_closed(),
+                     volume->is_finished()});
   }
   return found;
 }
@@ -382,11 +383,17 @@ bool TraceWriter::is_in_volume(VolumeNumber number, EventRef event) const {
   return state_->volume_of(event) == &state_->volume(number);
 }
 
-Result<void> TraceWriter::finish_volume(VolumeNumber number, const RecordingEnd& end) {
-  TRY(state_->first_error.outcome());
+void TraceWriter::close_volume(VolumeNumber number) {
   CHECK(number != state_->current);
   state_->hand_over();
-  auto finished = state_->volume(number).finish(end);
+  state_->volume(number).close();
+}
+
+Result<void> TraceWriter::finish_volume(VolumeNumber number, const RecordingEnd& end) {
+  TRY(state_->first_error.outcome());
+  VolumeWriter& volume = state_->volume(number);
+  CHECK(volume.is_closed());
+  auto finished = volume.finish(end);
   state_->first_error.keep(finished);
   return finished;
 }

@@ -31,18 +31,18 @@ Result<void> VolumeWriter::begin(const Settings& settings, std::vector<std::stri
 }
 
 void VolumeWriter::note(const JournalRecord& record) {
-  if (batches_ && !first_error_.failed()) journal_.add(record);
+  if (!closed_ && !first_error_.failed()) journal_.add(record);
 }
 
 void VolumeWriter::write(Batch batch) {
-  if (!batches_) return;  // it is finished
+  if (closed_) return;
   batch.unsynced = std::exchange(begun_, {});
   if (batch.empty() && journal_.buffered() == 0) return;
   batches_->add(std::move(batch));
 }
 
 void VolumeWriter::wait_until_idle() {
-  if (batches_) batches_->wait_until_idle();
+  if (!closed_) batches_->wait_until_idle();
 }
 
 Result<void> VolumeWriter::write_journal() {
@@ -89,12 +89,11 @@ void VolumeWriter::end_images(UnitId unit) {
 }
 
 Result<void> VolumeWriter::finish(const RecordingEnd& end) {
+  closed_ = true;
   unsynced_.add(std::exchange(begun_, {}), {});
-  write({});
   batches_.reset();
   TRY(first_error_.outcome());
   const Lock lock(images_mutex_);
-  finished_ = true;
   JournalEnd last{end, {}};
   ASSIGN_OR_RETURN(last.files, writer_.close());
   if (const RecordWriter& lists = images_.images(); lists.exists()) {
@@ -108,7 +107,9 @@ Result<void> VolumeWriter::finish(const RecordingEnd& end) {
   for (const auto& of : unsynced_now.payloads) journal_.add(of);
   journal_.add(last);
   TRY(write_journal());
-  return storage_.sync({files_.journal()});
+  TRY(storage_.sync({files_.journal()}));
+  finished_ = true;
+  return {};
 }
 
 void VolumeWriter::enter(UnitId unit, EventIndex first_event, IntervalIndex first_interval) {

@@ -65,7 +65,9 @@ class VolumeWriter {
   Result<void> publish_images();
   void end_images(UnitId unit);
 
-  // All units have left it. Nothing can be written after this.
+  // All units have left it: nothing comes any more, but images.
+  void close() { closed_ = true; }
+  // Completes it, on any thread, and waits for the disk. Nothing can be written after this.
   Result<void> finish(const RecordingEnd& end);
 
   // ---- Which units are in it. For one thread, except first_interval().
@@ -73,7 +75,8 @@ class VolumeWriter {
   void enter(UnitId unit, EventIndex first_event, IntervalIndex first_interval) EXCLUDES(mutex_);
   void leave(UnitId unit) { inside_.erase(unit); }
   bool is_empty() const { return inside_.empty(); }
-  bool is_finished() const { return !batches_; }
+  bool is_closed() const { return closed_; }
+  bool is_finished() const { return finished_; }
   bool holds(EventRef event) const {
     const auto first = first_events_.find(event.unit);
     return first != first_events_.end() && first->second <= event.event;
@@ -96,7 +99,7 @@ class VolumeWriter {
 
   Mutex images_mutex_;
   ImagePublisher images_ GUARDED_BY(images_mutex_);
-  bool finished_ GUARDED_BY(images_mutex_) = false;
+  std::atomic<bool> closed_ = false, finished_ = false;
 
   std::set<UnitId> inside_;
   std::map<UnitId, EventIndex> first_events_;

@@ -33,6 +33,7 @@
 #include "supervisor/cli/recorded_session.h"
 #include "supervisor/cli/self_check.h"
 #include "supervisor/cli/shared_options.h"
+#include "supervisor/cli/triggered_snapshots.h"
 #include "supervisor/plan/certificate.h"
 #include "supervisor/plan/tuning.h"
 #include "supervisor/record/exit_status.h"
@@ -326,6 +327,7 @@ Result<int> record(const RecordOptions& options, const Fd& output) {
     limits.virtual_checkpoints = options.virtual_checkpoints;
     limits.keep_ns = in_ns(options.keep_s);
     limits.keep_bytes = options.keep_bytes;
+    limits.triggers = options.triggers;
     catch_interrupts();
     limits.traps = trap_own_instructions();
     PtraceTracer tracer;
@@ -334,9 +336,15 @@ Result<int> record(const RecordOptions& options, const Fd& output) {
     if (output) dup2(output.get(), STDOUT_FILENO), dup2(output.get(), STDERR_FILENO);
     TRY(recorder.launch(program, options.command));
     if (session) TRY(begin_session(*session, recorder, options, directory, settings));
-    end = recorder.run([&](const LeftBehind& left) {
+    std::optional<TriggeredSnapshots> snapshots;
+    if (!options.triggers.empty()) snapshots.emplace(recorder.live(), directory, options.snapshots);
+    Recorder::Tell tell;
+    tell.left_behind = [&](const LeftBehind& left) {
       if (!options.wait) go_on_behind(left, directory);
-    });
+    };
+    tell.triggered = [&](const Triggers::Happened& happened) { snapshots->take(happened); };
+    end = recorder.run(tell);
+    if (snapshots) snapshots->end();
     if (session) session->ended();
     report(recorder);
   }
@@ -371,7 +379,8 @@ constexpr CommandText kText{
     "[--checkpoint-period T] [--placement P] [--set-bound N] [--multiplicity M] [--approximate] [--cores J] "
     "[--processors N] "
     "[--processors-seen N] [--interception TIER] [--transport T] [--no-repair] [--require-bound] [--self-check] "
-    "[--wait] [--keep W] [--keep-size SIZE] [--session NAME] [--output FILE] [--] CMD ...",
+    "[--wait] [--keep W] [--keep-size SIZE] [--trigger WHEN] [--snapshots N] [--session NAME] [--output FILE] [--] CMD "
+    "...",
     "run a command and record it with everything it starts",
     "Options end at the first word that is not an option. The exit status is the command's.\n"
     "Without -o, the trace is created in $REDRIVE_TRACE_DIR, or else in ~/.local/share/redrive.\n",
@@ -423,6 +432,16 @@ class RecordCommand : public CommandWith<RecordOptions> {
                        if (o.keep_bytes >= kLeastKept) return {};
                        return Error{fmt::format("'{}' is too little: give at least 1M", text)};
                      });
+    arguments.option("--trigger", "WHEN",
+                     "take a snapshot when this happens: exit=N, exit!=N, crash, killed, killed=SIGNAL, file=PATH, "
+                     "signal=SIGNAL, reply>D; may be repeated; with --keep or --keep-size",
+                     [&o](const std::string& text) -> Result<void> {
+                       ASSIGN_OR_RETURN(Trigger trigger, parse_trigger(text));
+                       o.triggers.push_back(std::move(trigger));
+                       return {};
+                     });
+    arguments.number("--snapshots", "N", 1, UINT32_MAX, "take at most so many of these (5)",
+                     [&o](uint64_t most) { o.snapshots = most; });
     arguments.option("--session", "NAME", "let others see and control the recording under this name (redrive ps)",
                      [&o](const std::string& text) -> Result<void> {
                        TRY(check_session_name(text));
@@ -457,6 +476,9 @@ class RecordCommand : public CommandWith<RecordOptions> {
     if (options_.keeps_window() && (options_.virtual_checkpoints || options_.self_check)) {
       return usage(fmt::format("--keep and --keep-size cannot be combined with {}",
                                options_.self_check ? "--self-check" : "--virtual"));
+    }
+    if (!options_.keeps_window() && arguments.count("--trigger") + arguments.count("--snapshots") > 0) {
+      return usage("triggers need a window: give --keep or --keep-size");
     }
     if (const auto fits = check_policy(arguments, options_.policy, options_.parameters); !fits) {
       return usage(fits.error().message);

@@ -10,6 +10,7 @@
 #include "supervisor/cli/command.h"
 #include "supervisor/plan/tuning.h"
 #include "supervisor/record/transport.h"
+#include "supervisor/record/triggers.h"
 
 namespace redrive {
 
@@ -34,6 +35,8 @@ struct RecordOptions {
   bool wait = false;                          // also for processes that the program leaves behind
   double keep_s = 0;                          // only the last part of the recording; 0: all
   uint64_t keep_bytes = 0;                    // the same, by its size
+  std::vector<Trigger> triggers;              // what a snapshot is taken for
+  uint64_t snapshots = 5;                     // at most, for triggers
   std::string session;                        // as which others can find and control the recording; empty: they cannot
   bool keeps_window() const { return keep_s > 0 || keep_bytes > 0; }
   std::string output;  // file for what the program and the recorder write; empty: where redrive does

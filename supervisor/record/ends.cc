@@ -19,6 +19,7 @@
 #include "supervisor/record/thread_control.h"
 #include "supervisor/record/tracees.h"
 #include "supervisor/record/tracer_answers.h"
+#include "supervisor/record/triggers.h"
 #include "supervisor/record/turns.h"
 #include "supervisor/tier/registers.h"
 
@@ -111,6 +112,7 @@ void Ends::ended(pid_t tid, TraceeEnd end) {
   note_end_of_process(*found, end);
   tracees_.remove_thread(*found);
   if (process.threads == 0) {
+    triggers_.note_end(unit.id, process.command.substr(0, process.command.find(' ')), end);
     for (const auto& [serial, thread] : unit.threads) {
       if (thread->tracer == process.pid) let_go(*thread);
     }

@@ -8,6 +8,7 @@
 namespace redrive {
 
 class Tracees;
+class Triggers;
 class Findings;
 class ThreadControl;
 class Intervals;
@@ -28,11 +29,13 @@ struct LeftBehind {
 
 class Ends {
  public:
-  Ends(Tracer& tracer, TraceWriter& writer, Tracees& tracees, Findings& findings, ThreadControl& control,
-       Intervals& intervals, Checkpointer& checkpointer, CallEvents& events, PrivateViews& private_views,
-       OutsideChanges& outside, ForeignMemory& foreign, SignalDelivery& signals, Joiner& joiner, Turns& turns)
+  Ends(Tracer& tracer, TraceWriter& writer, Triggers& triggers, Tracees& tracees, Findings& findings,
+       ThreadControl& control, Intervals& intervals, Checkpointer& checkpointer, CallEvents& events,
+       PrivateViews& private_views, OutsideChanges& outside, ForeignMemory& foreign, SignalDelivery& signals,
+       Joiner& joiner, Turns& turns)
       : tracer_(tracer),
         writer_(writer),
+        triggers_(triggers),
         tracees_(tracees),
         findings_(findings),
         control_(control),
@@ -76,6 +79,7 @@ class Ends {
 
   Tracer& tracer_;
   TraceWriter& writer_;
+  Triggers& triggers_;
   Tracees& tracees_;
   Findings& findings_;
   ThreadControl& control_;

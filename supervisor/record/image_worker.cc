@@ -62,6 +62,14 @@ void ImageWorker::add(ImageJob job) {
   changed_.notify_all();
 }
 
+void ImageWorker::finish(TraceWriter::VolumeNumber volume, RecordingEnd end) {
+  ImageJob job;
+  job.volume = {volume, std::move(end)};
+  const Lock lock(mutex_);
+  queue_.push_back(std::move(job));
+  changed_.notify_all();
+}
+
 size_t ImageWorker::copies_alive() const {
   const Lock lock(mutex_);
   return copies_;
@@ -118,6 +126,14 @@ void ImageWorker::run() {
     const uint64_t bytes = job.bytes();
     busy_ = true;
     lock.unlock();
+    if (job.volume) {
+      static_cast<void>(
+          static_cast<bool>(writer_.finish_volume(job.volume->first, job.volume->second)));  // it keeps the error
+      lock.lock();
+      busy_ = false;
+      changed_.notify_all();
+      continue;
+    }
     Done done{job.copy, job.original, std::nullopt};
     if (auto result = write(job); !result) done.error = result.error();
     job = {};

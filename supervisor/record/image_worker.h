@@ -42,6 +42,8 @@ struct ImageJob {
   pid_t original = -1;  // whose child the copy is
   Memory memory;
   std::vector<UnitId> ended_units;  // no image of them follows
+  // It is no image: finishes this volume.
+  std::optional<std::pair<TraceWriter::VolumeNumber, RecordingEnd>> volume;
 };
 
 class ImageWorker {
@@ -51,6 +53,8 @@ class ImageWorker {
 
   // Waits if too much is queued.
   void add(ImageJob job);
+  // Finishes a volume of the trace, which is closed, when its images are written.
+  void finish(TraceWriter::VolumeNumber volume, RecordingEnd end);
   size_t copies_alive() const;
 
   struct Done {

@@ -65,7 +65,9 @@ void catch_interrupts() {
 }
 
 void wake_within(std::chrono::microseconds time) {
-  const itimerval timer{{0, kTick.count()}, {0, std::min(time, kTick).count()}};
+  constexpr std::chrono::microseconds kSecond{1'000'000};
+  const auto value = [&](std::chrono::microseconds of) { return timeval{of / kSecond, (of % kSecond).count()}; };
+  const itimerval timer{value(std::max(time, kTick)), value(time)};
   setitimer(ITIMER_REAL, &timer, nullptr);
 }
 

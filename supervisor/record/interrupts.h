@@ -20,7 +20,8 @@ bool is_for_program(int signal);
 // for work that is due. Call this before the program is launched.
 inline constexpr std::chrono::microseconds kTick{10'000};
 void catch_interrupts();
-// Makes the timer interrupt within this time, once.
+// Makes the timer interrupt after this time, and then again and again: every kTick, or after the same time if that is
+// longer.
 void wake_within(std::chrono::microseconds time);
 // Interrupts a system call in which the thread of this process sleeps.
 void wake_thread(pid_t tid);

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "interceptors/payload.h"
+#include "supervisor/record/triggers.h"
 
 namespace redrive {
 namespace {
@@ -120,6 +121,7 @@ void Messages::begin_send(const Call& call, const Place& place, const std::vecto
                           Event& event) {
   const Endpoint* to = endpoint(call, call.row.fd_arg);
   if (!to || to->kind == Endpoint::Kind::none) return;
+  if (triggers_ && to->kind == Endpoint::Kind::stream) triggers_->note_reply(to->out);
   uint64_t length = 0;
   for (const auto& span : inputs) length += span.payload ? span.length : 0;
   sending.to = *to;
@@ -185,6 +187,7 @@ Messages::Received Messages::receive(const Call& call, const Place& place, int64
   if (row.traffic != Traffic::receive || result <= 0) return keep_as_input(event);
   const Endpoint* from = endpoint(call, row.fd_arg);
   if (!from || from->kind == Endpoint::Kind::none) return keep_as_input(event);
+  if (triggers_ && from->kind == Endpoint::Kind::stream) triggers_->note_request(place.unit, from->out);
   const std::span<const uint8_t> content = payload_of(event, scratch_);
   if (!match(call, *from, result, content)) return keep_as_input(event);
   Receive message;

@@ -26,6 +26,8 @@
 
 namespace redrive {
 
+class Triggers;
+
 // What the receivers of a send must know about it.
 struct SendInfo {
   EventRef event;
@@ -103,6 +105,9 @@ class Messages {
   bool looks_for_place() const { return !independent_ && policy_.looks_for_place(); }
   uint64_t checkpoint_by_ns(UnitId unit) const { return policy_.checkpoint_by_ns(unit); }
 
+  // From now on, it is told what comes and what goes on streams.
+  void watch_replies(Triggers& triggers) { triggers_ = &triggers; }
+
   // From now on, it is counted who talks to whom.
   void count_talks() { talks_.emplace(); }
   // Null if that is not counted.
@@ -128,6 +133,7 @@ class Messages {
   HeldPayloads held_;
   uint64_t arrivals_ = 0;
   std::optional<Talks> talks_;
+  Triggers* triggers_ = nullptr;
   std::optional<Endpoint> unsettled_;  // the last one that endpoint() asked the kernel for
   // Reused memory:
   std::vector<MatchedPart> parts_;

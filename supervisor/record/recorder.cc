@@ -16,6 +16,7 @@ using namespace std::chrono_literals;
 
 constexpr auto kLeaving = 100ms;  // time for the others to end when the program has
 constexpr auto kShortestTick = 1ms;
+constexpr std::chrono::nanoseconds kRestingTick = 250ms;
 constexpr auto kCrowdedTick = 4ms;  // while several units compute
 constexpr auto kShortestLook = 2ms;
 constexpr int kLooks = 50;  // at units' clocks in a checkpoint period, if there are not more ticks
@@ -44,6 +45,7 @@ Recorder::Recorder(Tracer& tracer, TraceWriter& writer, Policy& policy, const Re
       messages_(writer, policy, limits.independent_checkpoints),
       images_(writer),
       event_clock_(tracer, writer, arena_.get()),
+      triggers_(limits.triggers, event_clock_.now()),
       tracees_(tracer, writer, event_clock_.now()),
       findings_(writer),
       control_(tracer),
@@ -75,8 +77,8 @@ Recorder::Recorder(Tracer& tracer, TraceWriter& writer, Policy& policy, const Re
               object_views_, programs_, ends_, turns_, handler_),
       programs_(tracer_, calls_, tier_mapper_, limits_, placement_, arena_.get(), tracees_, findings_, control_,
                 intervals_, checkpointer_, served_, patching_, forced_, placer_, turns_),
-      ends_(tracer_, writer_, tracees_, findings_, control_, intervals_, checkpointer_, events_, private_views_,
-            outside_, foreign_, signals_, joiner_, turns_),
+      ends_(tracer_, writer_, triggers_, tracees_, findings_, control_, intervals_, checkpointer_, events_,
+            private_views_, outside_, foreign_, signals_, joiner_, turns_),
       placer_(tracer_, placement_, processors_, tracees_),
       traced_(tracees_, findings_, control_, capture_, events_),
       adapted_(calls_, adapted_files_, tracees_, findings_, control_),
@@ -89,6 +91,7 @@ Recorder::Recorder(Tracer& tracer, TraceWriter& writer, Policy& policy, const Re
       handler_(tracer_, arena_.get(), tracees_, control_, copies_, checkpointer_, served_, gate_stops_, patching_,
                outside_, signals_, traps_, preempter_, births_, programs_, ends_, turns_, stopped_calls_),
       window_(tracer_, writer_, limits_, messages_, images_, tracees_, checkpointer_),
+      rest_(tracees_, images_, gate_stops_),
       live_(tracer_, policy, limits_, messages_, tracees_, checkpointer_, ends_, served_, window_),
       served_(limits_, arena_.get(), event_clock_, answers_, findings_, events_, files_, traps_) {}
 
@@ -116,25 +119,31 @@ void Recorder::adopt(pid_t pid, bool no_new_privs) {
   unit.baton.give_to(thread);
 }
 
-RecordingEnd Recorder::run(const std::function<void(const LeftBehind&)>& left_behind) {
+RecordingEnd Recorder::run(const Tell& tell) {
+  if (triggers_.exist()) messages_.watch_replies(triggers_);
   const auto started = tracer_.now();
   bool told = false;
   next_tick_ = next_look_ = started + kTick;
   while (!tracees_.threads().empty()) {
     if (!stops_.fill()) break;
     const auto now = event_clock_.saw_stop();
-    if (const auto next = stops_.take()) handler_.handle(*next);
-    for (const int signal : take_interrupts()) live_.pass_on(signal);
+    const auto next = stops_.take();
+    if (next && rests_) tick(false);  // what was left undone while everything slept
+    if (next) handler_.handle(*next);
+    for (const int signal : take_interrupts()) {
+      if (!triggers_.takes_signal(signal)) live_.pass_on(signal);
+    }
+    if (const auto happened = triggers_.take()) tell.triggered(*happened);
     live_.carry_out();
     if (now >= next_tick_) {
-      tick();
+      tick(!next);
     } else if (now >= next_look_) {
       look_at_clocks();
     }
     const auto program_ended = ends_.root_ended();
     if (program_ended && !told && !tracees_.threads().empty() && tracer_.now() - *program_ended > kLeaving) {
       told = true;
-      left_behind(ends_.left_behind());
+      tell.left_behind(ends_.left_behind());
     }
   }
   live_.close();
@@ -182,7 +191,7 @@ void Recorder::flush() {
 // The next tick comes when a unit may have to be asked or stopped for a checkpoint. A unit's threads run one at a time,
 // so it does not get there before that much time has passed; but served calls let its clock run faster. What decisions
 // here rest on may be as old as the last tick: events of what was served since are made while the programs continue.
-void Recorder::tick() {
+void Recorder::tick(bool may_rest) {
   served_.settle();
   live_.go_on_killing();
   copies_.collect();
@@ -194,13 +203,15 @@ void Recorder::tick() {
   for (const auto& [id, unit] : tracees_.units()) next = std::min(next, look_at(*unit));
   placer_.place_units();
   window_.look();
+  if (triggers_.exist()) triggers_.look(since_boot_ns(tracer_.now()));
   flush();
   if (served_.has_maker()) served_.make_events_behind();
   if (placer_.crowded()) next = std::min<std::chrono::nanoseconds>(next, kCrowdedTick);
   next = std::max<std::chrono::nanoseconds>(next, kShortestTick);
   const auto now = tracer_.now();
-  next_tick_ = now + next;
-  next_look_ = now + look_period();
+  rests_ = may_rest && rest_.begin();
+  next_tick_ = now + (rests_ ? kRestingTick : next);
+  next_look_ = rests_ ? next_tick_ : now + look_period();
   wake_for_next();
 }
 

@@ -46,6 +46,7 @@
 #include "supervisor/record/private_views.h"
 #include "supervisor/record/programs.h"
 #include "supervisor/record/recorder_limits.h"
+#include "supervisor/record/rest.h"
 #include "supervisor/record/seen_processors.h"
 #include "supervisor/record/served_calls.h"
 #include "supervisor/record/signal_delivery.h"
@@ -60,6 +61,7 @@
 #include "supervisor/record/tracer.h"
 #include "supervisor/record/tracer_answers.h"
 #include "supervisor/record/trap_answers.h"
+#include "supervisor/record/triggers.h"
 #include "supervisor/record/turns.h"
 #include "supervisor/record/window.h"
 #include "supervisor/record/woken_calls.h"
@@ -77,8 +79,12 @@ class Recorder {
   Result<void> launch(const std::string& path, const std::vector<std::string>& arguments);
   // Records a process that is traced already, and is about to execute its program. `no_new_privs`: as in prctl(2).
   void adopt(pid_t pid, bool no_new_privs);
-  // Runs until every tracee has ended. `left_behind` is told, once, if others live a moment longer than the program.
-  RecordingEnd run(const std::function<void(const LeftBehind&)>& left_behind);
+  // Runs until every tracee has ended.
+  struct Tell {
+    std::function<void(const LeftBehind&)> left_behind;  // once, if others live a moment longer than the program
+    std::function<void(const Triggers::Happened&)> triggered = [](const Triggers::Happened&) {};
+  };
+  RecordingEnd run(const Tell& tell);
 
   // What others may ask while it runs.
   LiveControl& live() { return live_; }
@@ -86,7 +92,7 @@ class Recorder {
   const Findings& findings() const { return findings_; }
 
  private:
-  void tick();
+  void tick(bool may_rest);
   void look_at_clocks();
   void wake_for_next();
   std::chrono::nanoseconds look_period() const;
@@ -101,6 +107,7 @@ class Recorder {
   const std::unique_ptr<GateArena> arena_;  // of the in-process tier; null: every call stops
   Clock::time_point next_tick_{}, next_look_{};
   bool write_failed_ = false;
+  bool rests_ = false;  // until a thread stops
 
   // What the parts share. Each of these objects knows nothing of the others.
   StopQueue stops_;
@@ -114,6 +121,7 @@ class Recorder {
   MappedObjects objects_;
   CpuidAnswers answers_;
   EventClock event_clock_;
+  Triggers triggers_;
   Tracees tracees_;
   Findings findings_;
   ThreadControl control_;
@@ -152,6 +160,7 @@ class Recorder {
   StoppedCalls stopped_calls_;
   StopHandler handler_;
   Window window_;
+  Rest rest_;
   LiveControl live_;
   // The last member: its thread uses the others.
   ServedCalls served_;

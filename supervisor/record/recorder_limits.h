@@ -6,16 +6,18 @@
 #include <cstdint>
 
 #include "interceptors/trapped_instructions.h"
+#include "supervisor/record/triggers.h"
 
 namespace redrive {
 
 struct RecorderLimits {
-  uint64_t checkpoint_period_ns = 0;     // T, CPU time; 0: no image checkpoints
-  double restore_budget_s = 0;           // the bound, if T follows from it: units with much memory get less than T
-  double spawn_s = 0;                    // a replay takes to make an empty process ready
+  uint64_t checkpoint_period_ns = 0;  // T, CPU time; 0: no image checkpoints
+  double restore_budget_s = 0;        // the bound, if T follows from it: units with much memory get less than T
+  double spawn_s = 0;                 // a replay takes to make an empty process ready
   // What is kept of the recording: its last part, of this length, and of this size; 0: all.
   uint64_t keep_ns = 0;
   uint64_t keep_bytes = 0;
+  std::vector<Trigger> triggers;
   size_t copies = 8;                     // checkpoint copies alive at once
   bool virtual_checkpoints = false;      // every T, only the place is noted, for `prepare` to make an image there
   bool independent_checkpoints = false;  // units do not take theirs together

@@ -15,7 +15,6 @@ using namespace std::chrono_literals;
 
 constexpr uint64_t kVolumes = 8;  // in a window: what it holds may be more by one of them
 constexpr std::chrono::nanoseconds kShortest = 1s;
-constexpr auto kImagesTake = 10s;  // at most, until they are waited for
 
 }  // namespace
 
@@ -28,7 +27,7 @@ void Window::look() {
   if (!all_left) urge();
   // A unit that sleeps in a call that cannot be interrupted holds up nobody else.
   if (!beginning_ && (all_left || tracer_.now() - began_ > kShortest)) beginning_ = volumes.back().bytes;
-  finish_left(false);
+  finish_left();
   remove_old();
 }
 
@@ -74,26 +73,22 @@ size_t Window::units_behind() const {
 }
 
 bool Window::complete() {
-  finish_left(true);
+  finish_left();
   const auto volumes = writer_.volumes();
   return std::all_of(volumes.begin(), std::prev(volumes.end()), [](const auto& volume) { return volume.finished; });
 }
 
-// Images of a volume may still be on their way when all units have left it.
-void Window::finish_left(bool at_once) {
+void Window::finish_left() {
   const auto now = tracer_.now();
   for (const auto& volume : writer_.volumes()) {
-    if (!volume.left || volume.finished) continue;
-    const auto left = left_.try_emplace(volume.number, now).first->second;
-    if (!images_.is_idle()) {
-      if (!at_once && now - left < kImagesTake) return;
-      images_.wait_until_idle();
-    }
+    if (!volume.left || volume.closed) continue;
+    left_[volume.number] = now;
     messages_.keep_held([&](EventRef receiver) { return writer_.is_in_volume(volume.number, receiver); });
+    writer_.close_volume(volume.number);
     RecordingEnd end;
     end.reason = "goes on";
     end.wall_s = std::chrono::duration<double>(now - started_).count();
-    if (!writer_.finish_volume(volume.number, end)) return;  // the writer keeps the error
+    images_.finish(volume.number, end);
   }
 }
 

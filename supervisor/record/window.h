@@ -42,7 +42,7 @@ class Window {
  private:
   bool is_due() const;
   void urge();
-  void finish_left(bool at_once);
+  void finish_left();
   void remove_old();
   uint64_t events() const;
 

@@ -4,6 +4,7 @@ import os
 import pathlib
 import shutil
 import signal
+import socket
 import time
 
 from bad_input import needs_mounts
@@ -394,3 +395,91 @@ def services(ctx):
     for name, looks in seen.items():
         if looks[-1][3] <= looks[0][3]:
             raise Failure(f"{name} did nothing: {json.dumps(looks[-1])}")
+
+
+# Answers each line with one, after as many ms as the line says.
+SLOW_SERVER = """
+import socket, sys, time
+listener = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+while True:
+    connection, _ = listener.accept()
+    while line := connection.recv(100):
+        if line == b"crash":
+            import os
+            os.abort()
+        time.sleep(int(line) / 1000)
+        connection.send(b"answer to " + line)
+"""
+
+
+def snapshots_of(trace):
+    return sorted(trace.parent.glob(f"{trace.name}.snapshot-*"))
+
+
+@test("keep/triggers")
+def triggers(ctx):
+    """A snapshot is taken when a reply takes long, a file appears, redrive gets a signal, or a process crashes; it holds what happened."""
+    ctx.fresh_work()
+    port = free_port()
+    flag = ctx.directory / "flag"
+    server = ctx.start_redrive("record", "-o", ctx.trace, "--keep", "20s", "--bound", "2s", "--trigger", "reply>300ms", "--trigger", f"file={flag}",
+                               "--trigger", "signal=USR2", "--trigger", "crash", "--", "python3", "-c", SLOW_SERVER, port, cwd=ctx.work)
+    client = None
+    try:
+        def connected():
+            nonlocal client
+            try:
+                client = socket.create_connection(("127.0.0.1", port))
+            except OSError:
+                return False
+            return True
+
+        ctx.wait_until("the server listens", connected)
+
+        def ask(ms):
+            client.send(b"%d" % ms)
+            return client.recv(100)
+
+        for _ in range(20):
+            ask(1)
+        if snapshots_of(ctx.trace):
+            raise Failure("a snapshot was taken although all is well")
+
+        def expect_snapshot(count):
+            ctx.wait_until(f"there are {count} snapshots", lambda: f"snapshot in {ctx.trace}.snapshot-{count}" in server.output(1))
+
+        ask(700)
+        expect_snapshot(1)
+        flag.touch()
+        expect_snapshot(2)
+        ask(1)
+        os.kill(server.pid, signal.SIGUSR2)
+        expect_snapshot(3)
+        ask(1)  # it was not killed by the signal
+        client.send(b"crash")
+    finally:
+        if client:
+            client.close()
+    ended = ctx.expect_status(server.finish(ctx.timeout_s), 134)
+    said = [line for line in ended.stderr.splitlines() if "snapshot" in line or "crash:" in line]
+    for what, line in zip(("had not answered for", "it is there", "it was sent", "was ended by SIGABRT"), said, strict=True):
+        ctx.expect(what in line, ended, f"says '{line}' of '{what}'")
+    slow = snapshots_of(ctx.trace)[0]
+    dumped = ctx.expect_status(ctx.redrive("dump", slow), 0)
+    ctx.expect("700" in dumped.stdout, dumped, "does not have the slow request")
+    for trace in (*snapshots_of(ctx.trace), ctx.trace):
+        check_window(ctx, trace)
+
+
+@test("keep/no_triggers")
+def no_triggers(ctx):
+    ctx.fresh_work()
+    for options, said in ((("--trigger", "crash"), "--keep"), (("--keep", "1m", "--trigger", "soon"), "not a trigger"),
+                          (("--keep", "1m", "--trigger", "killed=NOBODY"), "not a trigger")):
+        outcome = ctx.expect_status(ctx.redrive("record", "-o", ctx.trace, *options, "--", "true", cwd=ctx.work), 2)
+        ctx.expect(said in outcome.stderr and not ctx.trace.exists(), outcome, f"does not refuse {options}")
+    # Only so many are taken, and one line says that there are no more.
+    crashes = "for i in 1 2 3 4; do sleep 0.5; sh -c 'kill -ABRT $$'; done; sleep 1"
+    ended = ctx.redrive("record", "-o", ctx.trace, "--keep", "1m", "--trigger", "crash", "--snapshots", "2", "--", "sh", "-c", crashes, cwd=ctx.work)
+    ctx.expect_status(ended, 0)
+    ctx.expect(len(snapshots_of(ctx.trace)) == 2 and ended.stderr.count("no snapshots are taken") == 1, ended, "takes another number of snapshots")

@@ -56,6 +56,17 @@ TEST_CASE("durations carry their unit") {
   }
 }
 
+TEST_CASE("sizes") {
+  CHECK_EQ(parse_size("500").value(), 500);
+  CHECK_EQ(parse_size("1.5K").value(), 1536);
+  CHECK_EQ(parse_size("2G").value(), uint64_t{2} << 30);
+  CHECK_EQ(parse_size("1T").value(), uint64_t{1} << 40);
+  for (const char* wrong : {"", "K", "-1K", "2g", "2GB", "much", "1e300T", "99999999999T"}) {
+    CAPTURE(wrong);
+    CHECK_FALSE(parse_size(wrong));
+  }
+}
+
 TEST_CASE("durations and sizes are shown with three digits") {
   CHECK_EQ(format_duration(0), "0 s");
   CHECK_EQ(format_duration(1.234e-5), "12.3 us");

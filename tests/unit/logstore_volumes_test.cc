@@ -71,7 +71,9 @@ class Recording {
   }
   void finish_left() {
     for (const auto& volume : writer->volumes()) {
-      if (volume.left && !volume.finished) REQUIRE(writer->finish_volume(volume.number, {}));
+      if (!volume.left || volume.closed) continue;
+      writer->close_volume(volume.number);
+      REQUIRE(writer->finish_volume(volume.number, {}));
     }
   }
 

@@ -38,7 +38,7 @@ Recorded record(SimulatedKernel& kernel, Storage& storage) {
   Recorder recorder(kernel, **writer, **policy, limits);
   recorder.adopt(SimulatedKernel::kFirstPid, false);
   Recorded recorded;
-  recorded.end = recorder.run([](const LeftBehind&) {});
+  recorded.end = recorder.run({[](const LeftBehind&) {}});
   REQUIRE((*writer)->finish(recorded.end));
   auto trace = Trace::open("/t", storage);
   REQUIRE(trace);

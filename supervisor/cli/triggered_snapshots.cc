@@ -1,0 +1,104 @@
+#include "supervisor/cli/triggered_snapshots.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "base/fd.h"
+#include "base/notice.h"
+#include "base/text.h"
+#include "base/units.h"
+
+namespace redrive {
+namespace {
+
+// In the local time of the day, for redrive replay --at.
+std::string clock_text(uint64_t monotonic_ns) {
+  timespec wall{}, monotonic{};
+  clock_gettime(CLOCK_REALTIME, &wall);
+  clock_gettime(CLOCK_MONOTONIC, &monotonic);
+  constexpr int64_t kSecond_ns = 1'000'000'000;
+  const auto in_ns = [](const timespec& time) { return int64_t{time.tv_sec} * kSecond_ns + time.tv_nsec; };
+  const int64_t at_ns = in_ns(wall) - in_ns(monotonic) + static_cast<int64_t>(monotonic_ns);
+  const std::time_t seconds = at_ns / kSecond_ns;
+  std::tm local{};
+  localtime_r(&seconds, &local);
+  return fmt::format("{:%H:%M:%S}.{:03}", local, at_ns % kSecond_ns / 1'000'000);
+}
+
+// Returns the exit status of a redrive with these words; -1 if it cannot be known.
+int run_redrive(std::vector<std::string> words) {
+  std::vector<char*> arguments;
+  for (auto& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  pid_t process = -1;
+  if (posix_spawn(&process, "/proc/self/exe", nullptr, nullptr, arguments.data(), environ) != 0) return -1;
+  int status = 0;
+  // The recorder waits for children of its own thread only, so it does not meet this one.
+  while (waitpid(process, &status, 0) < 0) {
+    if (errno != EINTR) return -1;
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+}  // namespace
+
+TriggeredSnapshots::TriggeredSnapshots(LiveControl& live, std::string directory, uint64_t most)
+    : live_(live), directory_(std::move(directory)), most_(most), thread_([this] { run(); }) {}
+
+void TriggeredSnapshots::take(const Triggers::Happened& happened) {
+  const Lock lock(mutex_);
+  if (!happened_) happened_ = happened;
+  changed_.notify_all();
+}
+
+void TriggeredSnapshots::end() {
+  {
+    const Lock lock(mutex_);
+    ending_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void TriggeredSnapshots::run() {
+  Lock lock(mutex_);
+  for (;;) {
+    while (!happened_ && !ending_) changed_.wait(mutex_);
+    if (!happened_) return;
+    const Triggers::Happened happened = *happened_;
+    lock.unlock();
+    make(happened);
+    lock.lock();
+    happened_.reset();
+  }
+}
+
+void TriggeredSnapshots::make(const Triggers::Happened& happened) {
+  const std::string what = fmt::format("at {}, {}", clock_text(happened.at_ns), printable(happened.what));
+  if (made_ >= most_) {
+    if (made_++ == most_) notice("{}; from now on, no snapshots are taken (see --snapshots)", what);
+    return;
+  }
+  if (const auto cut = live_.cut_window(); !cut) {
+    notice("{}; the program has ended: see the end of {}", what, printable(directory_));
+    return;
+  }
+  std::string directory;
+  do {
+    directory = fmt::format("{}.snapshot-{}", directory_, ++made_);
+  } while (std::filesystem::exists(std::filesystem::symlink_status(directory)));
+  const int status = run_redrive({"redrive", "snapshot", directory_, "-o", directory});
+  if (status == 0) {
+    notice("{}: snapshot in {}", what, printable(directory));
+  } else {
+    notice("{}: there is no snapshot in {}", what, printable(directory));
+  }
+}
+
+}  // namespace redrive

@@ -1,0 +1,51 @@
+#include "supervisor/record/rest.h"
+
+#include <algorithm>
+
+#include "supervisor/record/gate_stops.h"
+#include "supervisor/record/image_worker.h"
+#include "supervisor/record/thread_control.h"
+#include "supervisor/record/tracees.h"
+
+namespace redrive {
+namespace {
+
+constexpr int kQuiet = 1;  // ticks
+
+bool is_in_served_call(const Thread& thread) { return thread.is<Thread::User>() && thread.process->gate; }
+
+// No thread of the unit runs before it has stopped, and none is about to.
+bool sleeps(const Unit& unit) {
+  if (unit.checkpoint_wanted || unit.checkpoint_requested || unit.joins || unit.baton.is_awaited()) return false;
+  const Thread* const holder = unit.baton.holder();
+  if (!holder || holder->is<Thread::Syscall>()) return true;
+  const gate::Slot* const slot = is_in_served_call(*holder) ? slot_of(*holder) : nullptr;
+  return slot && read_once(slot->asleep) != 0;
+}
+
+}  // namespace
+
+bool Rest::all_sleep() const {
+  return std::all_of(tracees_.units().begin(), tracees_.units().end(),
+                     [](const auto& each) { return sleeps(*each.second); });
+}
+
+bool Rest::begin() {
+  uint64_t events = 0;
+  for (const auto& [id, unit] : tracees_.units()) events += unit->log.next();
+  quiet_ = events == events_ ? quiet_ + 1 : 0;
+  events_ = events;
+  if (quiet_ < kQuiet || !images_.is_idle() || images_.copies_alive() > 0 || !all_sleep()) return false;
+  bool all = true;
+  for (const auto& [id, unit] : tracees_.units()) {
+    const Thread* const holder = unit->baton.holder();
+    if (!holder || holder->is<Thread::Syscall>()) continue;
+    gate_stops_.take_from_sleeper(*unit);
+    all &= !unit->baton.is_held();
+  }
+  events_ = 0;  // their calls became events
+  for (const auto& [id, unit] : tracees_.units()) events_ += unit->log.next();
+  return all;
+}
+
+}  // namespace redrive

@@ -1,0 +1,31 @@
+// Whether all that is recorded sleeps. The recorder then need not look at it every few milliseconds: each thread stops
+// as soon as it wakes up, also one that sleeps in a served call, because the baton is taken from it.
+#pragma once
+
+#include <cstdint>
+
+namespace redrive {
+
+class GateStops;
+class ImageWorker;
+class Tracees;
+
+class Rest {
+ public:
+  Rest(Tracees& tracees, ImageWorker& images, GateStops& gate_stops)
+      : tracees_(tracees), images_(images), gate_stops_(gate_stops) {}
+
+  // Call this at each tick, as long as it does not rest. True: it rests until a thread stops.
+  bool begin();
+
+ private:
+  bool all_sleep() const;
+
+  Tracees& tracees_;
+  ImageWorker& images_;
+  GateStops& gate_stops_;
+  uint64_t events_ = 0;  // of all units, at the last tick
+  int quiet_ = 0;        // ticks without events
+};
+
+}  // namespace redrive
