@@ -300,6 +300,7 @@ Result<Replayer::Stood> Replayer::stand(EventIndex index) {
     stopped.threads[serial] = {thread.process, thread.tid, regs, thread.stopped_at_syscall && !before_call};
   }
   for (const auto& [serial, process] : unit_.processes()) stopped.memories[serial] = &process.stub.memory();
+  stopped.state = [&] { return state_of(stopped); };
   const Halt::Then then = options_.halt->stand(stopped);
   if (then == Halt::Then::end) return Stood(then);
   for (const auto& [serial, thread] : unit_.threads()) {
@@ -307,6 +308,18 @@ Result<Replayer::Stood> Replayer::stand(EventIndex index) {
   }
   for (const auto& sharing : without_gate) TRY(gates_.map(sharing, unit_.stub(sharing.front()).pid()));
   return Stood(then);
+}
+
+Result<UnitState> Replayer::state_of(const StoppedUnit& stopped) const {
+  UnitState state;
+  state.trigger = stopped.thread.value_or(0);
+  state.next_thread = unit_.next_thread();
+  state.next_process = unit_.next_process();
+  ASSIGN_OR_RETURN(state.processes, capture_processes(redriving_));
+  for (const auto& [serial, thread] : stopped.threads) {
+    state.threads.push_back({serial, thread.process, thread.in_call, thread.regs, get_xstate(thread.tid)});
+  }
+  return state;
 }
 
 Divergence Replayer::report(const Difference& difference) {
