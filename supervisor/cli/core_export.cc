@@ -2,6 +2,7 @@
 
 #include <elf.h>
 #include <fmt/format.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -12,6 +13,7 @@
 
 #include "checkpoint/auxiliary_vector.h"
 #include "checkpoint/loaded_objects.h"
+#include "interceptors/trapped_instructions.h"
 
 namespace redrive {
 namespace {
@@ -61,6 +63,31 @@ Bytes auxiliary_vector_of(const RecordedMemory& memory) {
     const auto read = memory.read(mapping->end - stack.size(), stack);
     if (!read || !*read) continue;
     if (Bytes found = find_auxiliary_vector(stack); !found.empty()) return found;
+  }
+  return {};
+}
+
+// Code that the recorder had replaced, because the processor does not trap it (trapped_instructions.h), as the file has
+// it: `code` is what the program had mapped at the address.
+Result<void> put_back_trapped(OpenCopies& copies, const Mapping& mapping, Address address, Bytes& code) {
+  constexpr size_t kLongest = 3;
+  // An instruction may begin before these bytes, or end after them.
+  const size_t before = std::min<uint64_t>(kLongest - 1, address - mapping.start);
+  Bytes original(before + code.size() + kLongest - 1);
+  TRY(copies.read(mapping, address - before, original));
+  for (size_t at = 0; at + kLongest <= original.size(); ++at) {
+    uint8_t instruction[kLongest];
+    std::copy_n(original.begin() + static_cast<long>(at), kLongest, instruction);
+    const auto trapped = decode_trapped(instruction);
+    if (!trapped) continue;
+    const Bytes replacement = stand_in(trapped->length);
+    const size_t first = std::max(at, before), last = std::min(at + replacement.size(), before + code.size());
+    const bool replaced = first < last && std::equal(code.begin() + static_cast<long>(first - before),
+                                                     code.begin() + static_cast<long>(last - before),
+                                                     replacement.begin() + static_cast<long>(first - at));
+    if (replaced)
+      std::copy_n(original.begin() + static_cast<long>(first), last - first,
+                  code.begin() + static_cast<long>(first - before));
   }
   return {};
 }
@@ -191,7 +218,15 @@ Result<void> CoreExport::write(CoreFile& core, const std::vector<CoreMapping>& m
       }
     }
   }
-  return memory.visit_own([&](Address address, std::span<const uint8_t> pages) { return core.write(address, pages); });
+  return memory.visit_own([&](Address address, std::span<const uint8_t> pages) -> Result<void> {
+    const auto its = std::upper_bound(mappings.begin(), mappings.end(), address,
+                                      [](Address at, const CoreMapping& each) { return at < each.mapping.end; });
+    const bool is_code = its != mappings.end() && its->mapping.file && (its->mapping.protection & PROT_EXEC);
+    if (!is_code) return core.write(address, pages);
+    buffer.assign(pages.begin(), pages.end());
+    TRY(put_back_trapped(copies_, its->mapping, address, buffer));
+    return core.write(address, buffer);
+  });
 }
 
 Result<void> CoreExport::add_process(const Place& place, const CoreProcess& process, const RecordedMemory& memory) {
