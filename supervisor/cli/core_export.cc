@@ -50,9 +50,11 @@ Result<std::map<ThreadSerial, int32_t>> thread_numbers(const Trace& trace, const
   return numbers;
 }
 
-bool begins_elf_file(OpenCopies& copies, const Mapping& mapping) {
+Result<bool> begins_elf_file(OpenCopies& copies, const Mapping& mapping) {
+  if (mapping.offset != 0) return false;
   uint8_t magic[SELFMAG];
-  return mapping.offset == 0 && copies.read(mapping, mapping.start, magic) && std::memcmp(magic, ELFMAG, SELFMAG) == 0;
+  TRY(copies.read(mapping, mapping.start, magic));
+  return std::memcmp(magic, ELFMAG, SELFMAG) == 0;
 }
 
 Bytes auxiliary_vector_of(const RecordedMemory& memory) {
@@ -183,6 +185,9 @@ Result<std::vector<CoreThread>> CoreExport::threads_of(const Place& place, const
 Result<std::vector<CoreMapping>> CoreExport::mappings_of(const RecordedMemory& memory) {
   std::vector<CoreMapping> mappings;
   for (const Mapping& mapping : memory.mappings()) {
+    if (mapping.file && !trace_.files().contains(mapping.file)) {
+      return Error{"the image shows a file that the trace does not have", Status::damaged};
+    }
     CoreMapping each{mapping, {}};
     each.mapping.name = path_of(trace_, mapping);
     if (mapping.file && file_pages_) {
@@ -191,8 +196,9 @@ Result<std::vector<CoreMapping>> CoreExport::mappings_of(const RecordedMemory& m
     } else {
       ASSIGN_OR_RETURN(each.held, memory.own_pages(mapping));
       const bool has_first = !each.held.empty() && each.held[0].start == mapping.start;
-      if (mapping.file && !has_first && begins_elf_file(copies_, mapping)) {
-        each.held.insert(each.held.begin(), {mapping.start, 1});
+      if (mapping.file && !has_first) {
+        ASSIGN_OR_RETURN(const bool begins, begins_elf_file(copies_, mapping));
+        if (begins) each.held.insert(each.held.begin(), {mapping.start, 1});
       }
       each.held = without_small_gaps(each.held);
     }
@@ -239,6 +245,9 @@ Result<void> CoreExport::add_process(const Place& place, const CoreProcess& proc
                    tree_.add(files_of(mappings, loaded_objects(read, process.auxiliary_vector))));
   Core made{place, process.pid, process.threads.size(), 0, {}, root, {}};
   made.file = fmt::format("{}/core.{}.{}", directory_, file_name(trace_.unit_name(place.unit)), process.pid);
+  const auto has_name = [&](const Core& other) { return other.file == made.file; };
+  // Processes of different namespaces may have the same number.
+  if (std::any_of(cores_.begin(), cores_.end(), has_name)) made.file += fmt::format(".{}", cores_.size());
   ASSIGN_OR_RETURN(CoreFile core, CoreFile::create(made.file, process, mappings));
   TRY(write(core, mappings, memory));
   ASSIGN_OR_RETURN(made.bytes, core.size_on_disk());

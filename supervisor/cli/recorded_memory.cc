@@ -155,7 +155,7 @@ Result<int> OpenCopies::get(uint64_t file) {
   Fd& copy = open_[file];
   if (!copy) {
     ASSIGN_OR_RETURN(const std::string path, trace_.file_path(file));
-    copy = Fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    copy = Fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
     if (!copy) return errno_error("cannot open " + path);
   }
   return copy.get();

@@ -437,6 +437,40 @@ def redis(ctx):
     expect_same("the thread that serves clients", "epoll_wait" in found[-1][0], True)
 
 
+@test("cores/listing")
+def listing(ctx):
+    """`ls --checkpoints` counts what the page store has, and the threads that the cores have."""
+    record(ctx, program_job(ctx, next((TESTS / "programs").glob("stress_threads.c*"))))
+    take_away_surroundings(ctx)
+    said = ctx.json("ls", "--checkpoints", ctx.trace)
+    images = [(unit["unit"], interval["interval"]) for unit in units(ctx) for interval in unit["intervals"]
+              if interval["startable"] and interval["checkpoint_kind"] != "fork"]
+    expect_same("checkpoints", [(each["unit"], each["interval"]) for each in said["checkpoints"]], images)
+    for each in said["checkpoints"]:
+        cores = export(ctx, f"of-{each['unit']}-{each['interval']}", f"{each['unit']}:{each['interval']}")
+        expect_same("processes and threads", (each["processes"], each["threads"]), (len(cores), sum(core["threads"] for core in cores)))
+        if not 0 <= each["shared_bytes"] <= each["bytes"]:
+            raise Failure(f"{each}")
+    expect_same("bytes of all", said["bytes"], sum(each["bytes"] for each in said["checkpoints"]))
+    expect_same("bytes in the page store", said["distinct_bytes"], PAGE * pages_stored(ctx.trace / "pages"))
+    expect_same("bytes on the disk", said["stored_bytes"], sum((ctx.trace / name).stat().st_size for name in ("pages", "images.seg")))
+    shared = sum(each["shared_bytes"] for each in said["checkpoints"])
+    if not said["bytes"] - shared <= said["distinct_bytes"] <= said["bytes"]:
+        raise Failure(f"{said}")
+    table = ctx.expect_status(ctx.redrive("ls", "--checkpoints", ctx.trace), 0).stdout.splitlines()
+    expect_same("lines", len(table), len(images) + 2)
+
+
+def pages_stored(path):
+    """The items of all records (FORMAT.md)."""
+    data, at, count = path.read_bytes(), 24, 0
+    while at < len(data):
+        length, items = struct.unpack_from("<I", data, at)[0], struct.unpack_from("<I", data, at + 16)[0]
+        count += items
+        at += 40 + length
+    return count
+
+
 @test("cores/refusals")
 def refusals(ctx):
     """One line says what is wrong, and nothing is left behind."""

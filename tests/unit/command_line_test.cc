@@ -254,6 +254,8 @@ TEST_CASE("ls takes filters") {
   CHECK_EQ(list.trace, "make-*");
   CHECK(list.filters());
   CHECK_FALSE(parsed<ListOptions>({"ls"}).filters());
+  CHECK(parsed<ListOptions>({"ls", "--checkpoints", "run-1"}).checkpoints);
+  check_usage_error({"ls", "--checkpoints", "--failed"}, "--checkpoints");
   check_usage_error({"ls", "-n", "none"}, "none");
   check_usage_error({"ls", "--since", "soon"}, "soon");
 }
