@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 // A trace may name anything: what is written must stay below the root.
 bool is_plain(const fs::path& path) {
-  return path.is_absolute() && path.has_filename() && path == path.lexically_normal();
+  return path.is_absolute() && path.has_filename() && path.native() == path.lexically_normal().native();
 }
 
 Result<void> make_parents(const fs::path& path) {

@@ -156,7 +156,9 @@ Result<int> OpenCopies::get(uint64_t file) {
   if (!copy) {
     ASSIGN_OR_RETURN(const std::string path, trace_.file_path(file));
     copy = Fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-    if (!copy) return errno_error("cannot open " + path);
+    struct stat info {};
+    if (!copy || fstat(copy.get(), &info) != 0) return errno_error("cannot open " + path);
+    if (!S_ISREG(info.st_mode)) return Error{path + " is not a regular file", Status::damaged};
   }
   return copy.get();
 }
