@@ -276,7 +276,8 @@ def check_images(ctx, least):
                 continue
             which = f"{unit['unit']}:{interval['interval']}"
             from_image = {core["pid"]: core for core in export(ctx, f"image-{which}", which)}
-            redriven = {core["pid"]: core for core in export(ctx, f"replay-{which}", f"{unit['unit']}@{interval['first_event']}")}
+            tier = ("--interception", "stops") if compared % 2 else ()
+            redriven = {core["pid"]: core for core in export(ctx, f"replay-{which}", *tier, f"{unit['unit']}@{interval['first_event']}")}
             expect_same(f"processes of {which}", sorted(redriven), sorted(from_image))
             for pid, core in from_image.items():
                 compare(which, core["core"], redriven[pid]["core"])
@@ -325,7 +326,7 @@ def without_images(ctx):
     record(ctx, job_of(ctx, "fork_tree", record_options=("--virtual", "--checkpoint-period", "20ms")))
     take_away_surroundings(ctx)
     for unit in units(ctx):
-        for interval in unit["intervals"]:
+        for interval in unit["intervals"][:1] + unit["intervals"][1:][-1:]:
             core, = export(ctx, f"{unit['unit']}-{interval['interval']}", f"{unit['unit']}:{interval['interval']}")
             expect_same("the place", (core["event"], core["pid"]), (interval["first_event"], interval["pid"]))
             if interval["interval"] == 0:
