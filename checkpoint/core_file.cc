@@ -59,14 +59,14 @@ elf_prpsinfo process_info(const CoreProcess& process) {
   return info;
 }
 
+// As in the kernel's cores, all threads have the signal (fill_thread_core_info(), fs/binfmt_elf.c).
 void add_thread(Notes& notes, const CoreProcess& process, const CoreThread& thread) {
-  const bool first = &thread == &process.threads.front();
   elf_prstatus status{};
   status.pr_pid = thread.tid;
   status.pr_ppid = process.parent;
   status.pr_pgrp = process.pid;
-  if (first) status.pr_cursig = static_cast<short>(process.signal), status.pr_info.si_signo = process.signal;
-  if (first && process.signal_info) status.pr_info.si_code = process.signal_info->si_code;
+  status.pr_cursig = static_cast<short>(process.signal);
+  status.pr_info.si_signo = process.signal;
   static_assert(sizeof status.pr_reg == sizeof thread.regs);
   std::memcpy(&status.pr_reg, &thread.regs, sizeof thread.regs);
   status.pr_fpvalid = thread.xstate.size() >= kLegacyRegisters;

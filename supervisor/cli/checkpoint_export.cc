@@ -50,9 +50,9 @@ class Export {
           fmt::format("the image of interval {} of unit {} cannot be understood", interval.interval, interval.unit),
           Status::damaged};
     }
-    TRY(cores_.add({interval.unit, interval.interval, interval.first_event}, state, [&](const ProcessState& process) {
-      return memory_in_image(trace_, cores_.copies(), state, image, process);
-    }));
+    TRY(cores_.add(
+        {interval.unit, interval.interval, interval.first_event, {}}, state,
+        [&](const ProcessState& process) { return memory_in_image(trace_, cores_.copies(), state, image, process); }));
     return 0;
   }
 
@@ -115,7 +115,7 @@ class Export {
   // Called where the unit stands.
   Result<void> add(const PlannedInterval& planned, const StoppedUnit& unit) {
     ASSIGN_OR_RETURN(const UnitState state, unit.state());
-    return cores_.add({unit.unit, planned.interval, unit.event}, state,
+    return cores_.add({unit.unit, planned.interval, unit.event, unit.fault}, state,
                       [&](const ProcessState& process) -> Result<std::unique_ptr<RecordedMemory>> {
                         return memory_of_stopped(*unit.memories.at(process.process), process);
                       });

@@ -151,6 +151,8 @@ Result<CoreExport::NextEvent> CoreExport::next_event(const Place& place) const {
     if (event.kind == EventKind::signal) {
       next.signal = event.number;
       next.signal_info = signal_info_of(event);
+      const bool known = next.signal_info || !place.fault || place.fault->si_signo != event.number;
+      if (!known) next.signal_info = place.fault;
     }
     return true;
   }));

@@ -21,7 +21,8 @@ class CoreExport {
   struct Place {
     UnitId unit = 0;
     IntervalIndex interval = 0;
-    EventIndex event = 0;  // the next one
+    EventIndex event = 0;            // the next one
+    std::optional<siginfo_t> fault;  // as in a StoppedUnit
   };
   struct Core {
     Place place;

@@ -1,6 +1,7 @@
 #include "supervisor/replay/replayer.h"
 
 #include <fmt/format.h>
+#include <sys/ptrace.h>
 
 #include <algorithm>
 
@@ -288,6 +289,7 @@ Result<Replayer::Stood> Replayer::stand(EventIndex index) {
   TRY(redriving_.trace.for_each_event(unit, index, index + 1, [&](EventIndex, const Event& event) {
     stopped.thread = event.thread;
     arrived = events_.arrive(index, event);
+    if (event.kind == EventKind::signal) stopped.fault = fault_of(event.thread);
     return true;
   }));
   if (!arrived) return arrived.error();
@@ -308,6 +310,18 @@ Result<Replayer::Stood> Replayer::stand(EventIndex index) {
   }
   for (const auto& sharing : without_gate) TRY(gates_.map(sharing, unit_.stub(sharing.front()).pid()));
   return Stood(then);
+}
+
+// Of a thread that stands at an instruction that has caused a signal. It must not have continued since.
+std::optional<siginfo_t> Replayer::fault_of(ThreadSerial serial) const {
+  const auto thread = unit_.threads().find(serial);
+  if (thread == unit_.threads().end() || thread->second.ahead != ThreadStop::fault) return std::nullopt;
+  siginfo_t info{};
+  if (ptrace(PTRACE_GETSIGINFO, thread->second.tid, nullptr, &info) != 0) return std::nullopt;
+  const Address ip = thread->second.regs.rip;
+  const Gate* const gate = gates_.of(thread->second);
+  if (gate && info.si_addr == reinterpret_cast<void*>(gate->physical(ip))) info.si_addr = reinterpret_cast<void*>(ip);
+  return info;
 }
 
 Result<UnitState> Replayer::state_of(const StoppedUnit& stopped) const {

@@ -1,6 +1,8 @@
 // A re-driven unit that stands stopped on its way: what there is to look at, and what tells it where to stop.
 #pragma once
 
+#include <signal.h>
+
 #include <functional>
 #include <map>
 #include <optional>
@@ -26,6 +28,8 @@ struct StoppedUnit {
   std::optional<ThreadSerial> thread;  // which makes it; none: the recording ends here
   std::map<ThreadSerial, Thread> threads;
   std::map<ProcessSerial, const Memory*> memories;
+  // Of the thread that makes the next event, if that is the signal of an instruction that faults.
+  std::optional<siginfo_t> fault = {};
   std::function<Result<UnitState>()> state = {};  // reads what an image of this place would hold besides pages
 };
 

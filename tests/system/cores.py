@@ -380,6 +380,14 @@ def signals(ctx):
         if expected not in text:
             raise Failure(f"gdb does not print {expected}:\n{text}")
     shutil.rmtree(ctx.trace)
+    record(ctx, standing(ctx, "crash", status=139, good=lambda outcome: True))
+    for number, tier in enumerate(("in-process", "stops")):
+        core, = export(ctx, f"crashed-{number}", "--interception", tier, f"1@{event_of(ctx, '--- SIGSEGV')}")
+        text = gdb(ctx, core, "print $_siginfo.si_code", "print (long)$_siginfo._sifields._sigfault.si_addr", "bt", "print object")
+        for expected in ("Program terminated with signal SIGSEGV", "$1 = 1", "$2 = 24", "crash (object=0x0)", "main (", "$3 = (volatile struct member *) 0x0"):
+            if expected not in text:
+                raise Failure(f"gdb does not print {expected}:\n{text}")
+    shutil.rmtree(ctx.trace)
     record(ctx, job_of(ctx, "aborted", status=134))
     core, = export(ctx, "fatal", f"1@{event_of(ctx, '--- SIGABRT')}")
     text = gdb(ctx, core, "bt")

@@ -198,7 +198,7 @@ TEST_CASE("a core file has notes of its process, of each thread, and of mapped f
   CHECK_EQ(regs.rip, kBase);
   std::memcpy(&status, notes[10].content.data(), sizeof status);
   CHECK_EQ(status.pr_pid, 1002);
-  CHECK_EQ(status.pr_cursig, 0);
+  CHECK_EQ(status.pr_cursig, SIGSEGV);
   elf_prpsinfo info;
   std::memcpy(&info, notes[1].content.data(), sizeof info);
   CHECK_EQ(std::string(info.pr_fname), "program");

@@ -1,10 +1,12 @@
 // Threads that stand in known functions while the first one makes a call that a test looks for, with known memory and
 // vector registers: for core files. `standing`: that call is getppid, and the threads end. `standing stay`: it is pause.
+// `standing crash`: it writes to a null pointer's member instead.
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -50,6 +52,17 @@ __attribute__((noinline)) static void stand_plain(long number) {
                    : "rcx", "r11", "xmm5", "memory");
 }
 
+struct member {
+  char before[24];
+  int value;
+};
+
+__attribute__((noinline)) static void crash(volatile struct member *object) {
+  const struct rlimit none = {0, 0};
+  setrlimit(RLIMIT_CORE, &none);
+  object->value = 1;
+}
+
 int main(int argc, char **argv) {
   const int stays = argc > 1 && strcmp(argv[1], "stay") == 0;
   for (int i = 0; i < 8; i++) pattern[i] = 0x1111111111111111u * (uint64_t)(i + 1);
@@ -65,6 +78,7 @@ int main(int argc, char **argv) {
   const int avx512 = __builtin_cpu_supports("avx512f"), avx = __builtin_cpu_supports("avx");
   printf("standing with %s\n", avx512 ? "zmm20" : avx ? "ymm5" : "xmm5");
   fflush(stdout);
+  if (argc > 1 && strcmp(argv[1], "crash") == 0) crash(NULL);
   const long number = stays ? SYS_pause : SYS_getppid;
   if (avx512) {
     stand_avx512(number);
