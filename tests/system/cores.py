@@ -87,10 +87,10 @@ def export(ctx, name, *words):
     return said
 
 
-def gdb(ctx, core, *commands):
+def gdb(ctx, core, *commands, inside=()):
     """What gdb prints when it opens the core on a machine that has other libraries: it looks for them below the exported root only."""
     needs("gdb")
-    words = ["gdb", "-nx", "-q", "-batch", "-iex", "set debuginfod enabled off", "-iex", f"set sysroot {core['root']}"]
+    words = [*inside, "gdb", "-nx", "-q", "-batch", "-iex", "set debuginfod enabled off", "-iex", f"set sysroot {core['root']}"]
     for command in ("set width 0", "set print frame-arguments all", *commands):
         words += ["-ex", command]
     outcome = ctx.expect_status(ctx.run(*words, *filter(None, [core["program"]]), core["file"], cwd="/"), 0)
@@ -428,6 +428,28 @@ def mpi_ranks(ctx):
             raise Failure(f"stacks of {core['name']}: {found}")
     its, = [core for core in ranks if core["name"] == "jacobi.2"]
     check_against_replay(ctx, its, event)
+
+
+@test("cores/elsewhere", timeout_s=120)
+def elsewhere(ctx):
+    """Where the machine has other files under the libraries' names, and the directory was moved, stacks are the same."""
+    needs_mounts(ctx)
+    record(ctx, mpi.job(ctx.options, "jacobi", 200, 300))
+    take_away_surroundings(ctx)
+    events = ctx.json("dump", ctx.trace, "jacobi.2")
+    core, = export(ctx, "out", f"jacobi.2@{[event for event in events if event['text'].startswith('writev')][-1]['event']}")
+    here = gdb(ctx, core, "thread apply all bt")
+    libraries = sorted({name for name in names_in(core["core"]) if re.search(r"/lib(mpi|open-rte|open-pal|pmix|event_\w+|hwloc)\b", name)})
+    if len(libraries) < 4:
+        raise Failure(f"libraries {libraries}")
+    (ctx.directory / "out").rename(ctx.directory / "moved")
+    for key in ("root", "program", "file"):
+        core[key] = core[key].replace(f"{ctx.directory}/out/", f"{ctx.directory}/moved/")
+    mounts = "".join(f"mount --bind /bin/true {name}; " for name in libraries)
+    there = gdb(ctx, core, "thread apply all bt", inside=("unshare", "-m", "sh", "-ec", f'{mounts} exec "$@"', "sh"))
+    expect_same("stacks there", there.replace("/moved/", "/out/"), here)
+    if "main (" not in here or "PMIx_" not in here or "event_base_loop" not in here:
+        raise Failure(f"stacks {here}")
 
 
 @test("cores/redis", timeout_s=120)
