@@ -107,7 +107,7 @@ class Export {
     for (size_t i = 0; i < way.shown; ++i) {
       Result<void> added;
       replay->look(i, [&](const StoppedUnit& unit) { added = add(way.plan.replay_set[i], unit); });
-      TRY(added);
+      if (!added) return added.error();
     }
     return 0;
   }
@@ -164,7 +164,6 @@ void show(const Trace& trace, const CoreExport& cores) {
                  core.file});
   }
   columns.print();
-  if (cores.cores().empty()) return;
   fmt::print("the files that they had mapped: {}\nto look at the first: {}\n", format_size(cores.root_bytes()),
              printable(debugger_command(cores.cores().front())));
 }
@@ -195,6 +194,7 @@ Result<int> export_checkpoint(const CheckpointOptions& options) {
   ASSIGN_OR_RETURN(const auto cores, CoreExport::begin(*trace, options.directory, options.file_pages));
   ASSIGN_OR_RETURN(const int status, Export(options, *trace, *cores).run());
   if (status != 0) return status;
+  if (cores->cores().empty()) return Error{"the unit has no process there"};
   TRY(cores->finish());
   if (options.json) {
     print_json(to_json(*trace, *cores));

@@ -96,8 +96,9 @@ Result<void> put_back_trapped(OpenCopies& copies, const Mapping& mapping, Addres
 
 // A name of a unit as a part of a file's name.
 std::string file_name(std::string name) {
+  constexpr std::string_view kPlain = "._+-";
   for (char& c : name) {
-    const bool plain = std::isalnum(static_cast<unsigned char>(c)) || std::strchr("._+-", c);
+    const bool plain = std::isalnum(static_cast<unsigned char>(c)) || kPlain.find(c) != kPlain.npos;
     if (!plain) c = '_';
   }
   return name;
@@ -107,6 +108,17 @@ std::string path_of(const Trace& trace, const Mapping& mapping) {
   if (mapping.name.starts_with('/') || !mapping.file) return mapping.name;
   const auto file = trace.files().find(mapping.file);
   return file == trace.files().end() ? mapping.name : file->second.path;
+}
+
+// The number of the process that has forked the unit's; 0: not known.
+int32_t parent_of(const Trace& trace, UnitId unit) {
+  const auto record_of = [&](UnitId wanted) {
+    const auto& units = trace.units();
+    return std::find_if(units.begin(), units.end(), [&](const UnitRecord& each) { return each.unit == wanted; });
+  };
+  const auto its = record_of(unit);
+  const auto parent = its == trace.units().end() ? its : record_of(its->parent.unit);
+  return parent == trace.units().end() ? 0 : parent->pid;
 }
 
 // The mapped files, and the names under which the loader has opened them.
@@ -268,13 +280,7 @@ Result<void> CoreExport::add(const Place& place, const UnitState& state, const M
     CoreProcess process;
     process.pid = its.pid;
     process.command = trace_.intervals(place.unit).at(place.interval).command;
-    for (const UnitRecord& unit : trace_.units()) {
-      if (unit.unit != place.unit) continue;
-      const UnitId parent = unit.parent.unit;
-      for (const UnitRecord& other : trace_.units()) {
-        if (parent && other.unit == parent) process.parent = other.pid;
-      }
-    }
+    process.parent = parent_of(trace_, place.unit);
     ASSIGN_OR_RETURN(process.threads, threads_of(place, state, its, next.thread));
     if (process.threads.empty()) continue;
     const bool gets_signal = std::any_of(state.threads.begin(), state.threads.end(), [&](const ThreadState& thread) {

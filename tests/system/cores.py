@@ -271,8 +271,12 @@ def check_images(ctx, least):
     """At each checkpoint with an image, a core from the image has the same as one of a replay that has come there."""
     compared = 0
     for unit in units(ctx):
+        threads = [event["thread"] for event in ctx.json("dump", ctx.trace, unit["unit"])]
         for interval in unit["intervals"]:
             if interval["checkpoint_kind"] != "image" or not interval["events"]:
+                continue
+            first = interval["first_event"]
+            if threads.index(threads[first]) == first:  # a newborn thread executes code before its first event
                 continue
             which = f"{unit['unit']}:{interval['interval']}"
             from_image = {core["pid"]: core for core in export(ctx, f"image-{which}", which)}
@@ -299,8 +303,8 @@ def compare(which, one, other):
     expect_same(f"{which}: pages that differ, of {len(pages)}", different, [])
     zero = bytes(PAGE)
     for core, lacks in ((one, other), (other, one)):  # what only one holds is zero, or of a file
+        files = file_ranges(core)
         for page in sorted(set(core.held_pages()) - pages):
-            files = file_ranges(core)
             if core.memory(page, PAGE) != zero and not any(start <= page < end for start, end, _ in files):
                 raise Failure(f"{which}: {lacks.path} lacks {page:#x}")
 
