@@ -1,11 +1,13 @@
-// redrive checkpoint: has all units of a session take a checkpoint now.
 #include "supervisor/cli/checkpoint.h"
 
 #include <fmt/format.h>
 
+#include "base/limits.h"
 #include "base/notice.h"
 #include "base/text.h"
+#include "supervisor/cli/checkpoint_export.h"
 #include "supervisor/cli/session_text.h"
+#include "supervisor/cli/shared_options.h"
 
 namespace redrive {
 namespace {
@@ -22,17 +24,84 @@ Result<int> take(const SessionName& session) {
 }
 
 constexpr CommandText kText{
-    "checkpoint", "redrive checkpoint NAME", "have all units of a session take a checkpoint now",
-    "Units that sleep in a call which cannot be entered again take theirs when it ends.\n", kSessionWord};
+    "checkpoint",
+    "redrive checkpoint NAME | -o DIR [--format F] [--file-pages] [--jobs N] [--interception TIER] [--json] "
+    "[TRACE] UNIT:I | UNIT@EVENT | --break UNIT@EVENT ...",
+    "have all units of a session take a checkpoint now, or export states of a trace's processes as core files",
+    "Units of a session that sleep in a call which cannot be entered again take theirs when it ends.\n"
+    "With -o, core files for debuggers are written: of a unit as it was when interval I began, or right before EVENT; "
+    "or "
+    "of\nall units that stand at a distributed breakpoint.\n",
+    "NAME:  from 'redrive ps'; root names a session of another user as USER/NAME\n"
+    "TRACE: a directory, or a name from 'redrive ls'; by default, the latest\n"
+    "UNIT:  a number or a name from 'redrive ls TRACE'\n"};
 
-class CheckpointCommand : public SessionCommand<CheckpointOptions> {
+class CheckpointCommand : public CommandWith<CheckpointOptions> {
  public:
-  using SessionCommand::SessionCommand;
+  using CommandWith::CommandWith;
 
-  void declare(Arguments& arguments) override { arguments.words(); }
+  void declare(Arguments& arguments) override {
+    CheckpointOptions& o = options_;
+    arguments.option("-o", "DIR", "export into this directory, which must not exist",
+                     [&o](const std::string& text) -> Result<void> {
+                       if (text.empty()) return Error{"the name of a directory is empty"};
+                       o.directory = text;
+                       return {};
+                     });
+    arguments.choice("--format", "F", "what to export: core, an ELF core file of each process (core)", {"core"},
+                     [](const std::string&) {});
+    arguments.flag("--file-pages", o.file_pages, "let cores also hold what is in mapped files");
+    add_break(arguments, "export all units where they stand when UNIT is right before EVENT; may be repeated",
+              o.breaks);
+    o.jobs = default_jobs();
+    add_jobs(arguments, "number of intervals to execute at once (one per processor)", o.jobs);
+    add_interception(arguments, o.in_process);
+    arguments.json(o.json);
+    arguments.words();
+  }
 
- private:
-  Result<int> run_on(const SessionName& session) override { return take(session); }
+  Result<void> finish(const Arguments& arguments) override {
+    CheckpointOptions& o = options_;
+    const auto& words = arguments.given_words();
+    if (o.directory.empty()) {
+      for (const char* option : {"--format", "--file-pages", "--break", "--jobs", "--interception", "--json"}) {
+        if (arguments.count(option) > 0) return usage(fmt::format("{} needs -o DIR", option));
+      }
+      if (words.size() == 2) {
+        return usage(
+            fmt::format("unexpected argument '{}' (give one NAME, or -o DIR to export from a trace)", words[1]));
+      }
+      ASSIGN_OR_RETURN(o.session, only_session(arguments, text().name));
+      return {};
+    }
+    if (!o.breaks.empty()) {
+      if (words.size() > 1) return usage("--break takes a TRACE, not a UNIT");
+      if (!words.empty()) o.trace = words[0];
+      return {};
+    }
+    if (words.empty() || words.size() > 2) return usage("expected [TRACE] UNIT:I, UNIT@EVENT, or --break");
+    if (words.size() == 2) o.trace = words[0];
+    if (const auto place = parse_place_spec(words.back())) {
+      o.place = *place;
+      return {};
+    }
+    const auto unit = parse_unit_spec(words.back());
+    if (!unit || !unit->single()) {
+      return usage(fmt::format("'{}' names no place: write UNIT:I or UNIT@EVENT, such as jacobi.2:4 or jacobi.2@120",
+                               words.back()));
+    }
+    o.interval = *unit;
+    return {};
+  }
+
+  Result<int> run() override {
+    if (!options_.directory.empty()) {
+      TRY(check_limits());
+      return export_checkpoint(options_);
+    }
+    ASSIGN_OR_RETURN(const SessionName session, find_session(options_.session));
+    return take(session);
+  }
 };
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "logstore/trace.h"
 #include "supervisor/cli/columns.h"
 #include "supervisor/cli/join_text.h"
+#include "supervisor/cli/list_checkpoints.h"
 #include "supervisor/cli/time_of_day.h"
 #include "supervisor/plan/certificate.h"
 #include "supervisor/plan/graph.h"
@@ -308,9 +309,10 @@ Result<int> list_at(const Trace& trace, const ListOptions& options) {
 }
 
 Result<int> list(const ListOptions& options) {
-  if (!options.trace && !options.at) return list_traces_command(options);
+  if (!options.trace && !options.at && !options.checkpoints) return list_traces_command(options);
   const auto found = find_trace(options.trace.value_or(""));
-  if (!found && options.trace && !options.at && is_pattern(*options.trace)) return list_traces_command(options);
+  const bool of_one = options.at || options.checkpoints;
+  if (!found && options.trace && !of_one && is_pattern(*options.trace)) return list_traces_command(options);
   ASSIGN_OR_RETURN(const std::string directory, found);
   if (options.filters()) {
     return Error{fmt::format("{} is a single trace: -n, --since and --failed select from several", directory),
@@ -318,6 +320,7 @@ Result<int> list(const ListOptions& options) {
   }
   ASSIGN_OR_RETURN(const std::shared_ptr<Trace> trace, Trace::open(directory));
   if (options.at) return list_at(*trace, options);
+  if (options.checkpoints) return list_checkpoints(*trace, options.json);
   ASSIGN_OR_RETURN(const std::vector<UnitRows> units, read_rows(*trace));
   if (options.json) {
     print_units_json(*trace, units);
@@ -330,7 +333,7 @@ Result<int> list(const ListOptions& options) {
 constexpr CommandText kText{
     "ls",
     "redrive ls [-n N] [--since TIME] [--failed] [--utc] [--json] [PATTERN] | "
-    "[--times] [--utc] [--json] TRACE | --at T [--utc] [--json] [TRACE]",
+    "[--times] [--utc] [--json] TRACE | --at T [--utc] [--json] [TRACE] | --checkpoints [--json] [TRACE]",
     "list the traces, newest first, or the units and intervals of one",
     "A PATTERN such as 'make-*' selects traces by their names.\n",
     "TRACE: a directory, or a name from 'redrive ls'\n"
@@ -354,6 +357,7 @@ class ListCommand : public CommandWith<ListOptions> {
                      });
     arguments.flag("--failed", o.failed, "list only traces of programs that ended with a status other than 0");
     arguments.flag("--times", o.times, "show when intervals began and ended");
+    arguments.flag("--checkpoints", o.checkpoints, "list the images of the trace, their sizes, and what they share");
     add_moment(arguments, "--at", "list the intervals of the trace that ran at this time, and the event that came next",
                o.at);
     add_utc(arguments, o.utc);
@@ -362,6 +366,9 @@ class ListCommand : public CommandWith<ListOptions> {
   Result<void> finish(const Arguments& arguments) override {
     ASSIGN_OR_RETURN(const std::string trace, only_trace(arguments));
     if (arguments.has_words()) options_.trace = trace;
+    if (options_.checkpoints && (options_.at || options_.times || options_.utc || options_.filters())) {
+      return usage("--checkpoints cannot be combined with --at, --times, --utc, -n, --since or --failed");
+    }
     return {};
   }
 

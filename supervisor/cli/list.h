@@ -18,6 +18,7 @@ struct ListOptions {
   std::optional<uint64_t> most;                                // at most this many
   std::optional<std::string> at;  // the intervals of a trace that ran at this moment (time_of_day.h)
   bool times = false;             // show when intervals began and ended
+  bool checkpoints = false;       // the images of a trace
   bool utc = false;
   bool json = false;
   bool filters() const { return failed || since || most; }

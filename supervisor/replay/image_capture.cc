@@ -7,27 +7,13 @@
 namespace redrive {
 namespace {
 
-Result<UnitState> state_at(const Redriving& redriving, IntervalIndex interval, std::optional<ThreadSerial> entering) {
+Result<UnitState> state_at(const Redriving& redriving, std::optional<ThreadSerial> entering) {
   const RedrivenUnit& unit = redriving.unit;
   UnitState state;
   state.trigger = entering.value_or(0);
   state.next_thread = unit.next_thread();
   state.next_process = unit.next_process();
-  for (const auto& [serial, process] : unit.processes()) {
-    ProcessState saved;
-    saved.process = serial;
-    saved.pid = redriving.trace.intervals(redriving.what.unit).at(interval).pid;
-    saved.brk = process.brk;
-    saved.stack_limit = stack_limit(process.stub.pid());
-    const ProcessSerial owner = unit.memory_owner(serial);
-    if (owner == serial) {
-      ASSIGN_OR_RETURN(saved.mappings, program_mappings(redriving, serial));
-      saved.descriptors = *process.descriptors;
-    } else {
-      saved.memory_of = owner;
-    }
-    state.processes.push_back(std::move(saved));
-  }
+  ASSIGN_OR_RETURN(state.processes, capture_processes(redriving));
   for (const auto& [serial, thread] : unit.threads()) {
     ThreadState saved;
     saved.thread = serial;
@@ -43,9 +29,30 @@ Result<UnitState> state_at(const Redriving& redriving, IntervalIndex interval, s
 
 }  // namespace
 
+Result<std::vector<ProcessState>> capture_processes(const Redriving& redriving) {
+  const RedrivenUnit& unit = redriving.unit;
+  std::vector<ProcessState> processes;
+  for (const auto& [serial, process] : unit.processes()) {
+    ProcessState saved;
+    saved.process = serial;
+    saved.pid = process.pid;
+    saved.brk = process.brk;
+    saved.stack_limit = stack_limit(process.stub.pid());
+    const ProcessSerial owner = unit.memory_owner(serial);
+    if (owner == serial) {
+      ASSIGN_OR_RETURN(saved.mappings, program_mappings(redriving, serial));
+      saved.descriptors = *process.descriptors;
+    } else {
+      saved.memory_of = owner;
+    }
+    processes.push_back(std::move(saved));
+  }
+  return processes;
+}
+
 Result<void> capture_image(const Redriving& redriving, IntervalIndex interval, std::optional<ThreadSerial> entering,
                            Preparation& preparation) {
-  ASSIGN_OR_RETURN(UnitState state, state_at(redriving, interval, entering));
+  ASSIGN_OR_RETURN(UnitState state, state_at(redriving, entering));
   const ReadImage read = [&](const AddPages& add) -> Result<Bytes> {
     for (const auto& saved : state.processes) {
       const Stub& stub = redriving.unit.stub(saved.process);

@@ -20,6 +20,7 @@ Result<std::vector<Mapping>> program_mappings(const Redriving& redriving, Proces
     if (object) {
       mapping.shared_object = *object;
       mapping.object_size = shared.size_of(*object);
+      mapping.name.clear();  // which is that of the replay's memfd
     } else if (mapping.inode != 0) {
       const std::string copy = mapping.name.substr(mapping.name.rfind('/') + 1);
       const auto& files = redriving.trace.files();

@@ -1,6 +1,7 @@
 #include "supervisor/replay/replayer.h"
 
 #include <fmt/format.h>
+#include <sys/ptrace.h>
 
 #include <algorithm>
 
@@ -288,6 +289,7 @@ Result<Replayer::Stood> Replayer::stand(EventIndex index) {
   TRY(redriving_.trace.for_each_event(unit, index, index + 1, [&](EventIndex, const Event& event) {
     stopped.thread = event.thread;
     arrived = events_.arrive(index, event);
+    if (event.kind == EventKind::signal) stopped.fault = fault_of(event.thread);
     return true;
   }));
   if (!arrived) return arrived.error();
@@ -300,6 +302,7 @@ Result<Replayer::Stood> Replayer::stand(EventIndex index) {
     stopped.threads[serial] = {thread.process, thread.tid, regs, thread.stopped_at_syscall && !before_call};
   }
   for (const auto& [serial, process] : unit_.processes()) stopped.memories[serial] = &process.stub.memory();
+  stopped.state = [&] { return state_of(stopped); };
   const Halt::Then then = options_.halt->stand(stopped);
   if (then == Halt::Then::end) return Stood(then);
   for (const auto& [serial, thread] : unit_.threads()) {
@@ -307,6 +310,30 @@ Result<Replayer::Stood> Replayer::stand(EventIndex index) {
   }
   for (const auto& sharing : without_gate) TRY(gates_.map(sharing, unit_.stub(sharing.front()).pid()));
   return Stood(then);
+}
+
+// Of a thread that stands at an instruction that has caused a signal. It must not have continued since.
+std::optional<siginfo_t> Replayer::fault_of(ThreadSerial serial) const {
+  const auto thread = unit_.threads().find(serial);
+  if (thread == unit_.threads().end() || thread->second.ahead != ThreadStop::fault) return std::nullopt;
+  siginfo_t info{};
+  if (ptrace(PTRACE_GETSIGINFO, thread->second.tid, nullptr, &info) != 0) return std::nullopt;
+  const Address ip = thread->second.regs.rip;
+  const Gate* const gate = gates_.of(thread->second);
+  if (gate && info.si_addr == reinterpret_cast<void*>(gate->physical(ip))) info.si_addr = reinterpret_cast<void*>(ip);
+  return info;
+}
+
+Result<UnitState> Replayer::state_of(const StoppedUnit& stopped) const {
+  UnitState state;
+  state.trigger = stopped.thread.value_or(0);
+  state.next_thread = unit_.next_thread();
+  state.next_process = unit_.next_process();
+  ASSIGN_OR_RETURN(state.processes, capture_processes(redriving_));
+  for (const auto& [serial, thread] : stopped.threads) {
+    state.threads.push_back({serial, thread.process, thread.in_call, thread.regs, get_xstate(thread.tid)});
+  }
+  return state;
 }
 
 Divergence Replayer::report(const Difference& difference) {

@@ -76,6 +76,8 @@ class Replayer {
   Result<Step> step(EventIndex index, const Event& event, uint64_t made = 0);
   Result<Step> run_batch(bool onward);
   Result<Stood> stand(EventIndex index);
+  std::optional<siginfo_t> fault_of(ThreadSerial serial) const;
+  Result<UnitState> state_of(const StoppedUnit& stopped) const;
   Divergence report(const Difference& difference);
 
   const std::optional<EventRef> birth_;

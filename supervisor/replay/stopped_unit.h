@@ -1,10 +1,15 @@
 // A re-driven unit that stands stopped on its way: what there is to look at, and what tells it where to stop.
 #pragma once
 
+#include <signal.h>
+
+#include <functional>
 #include <map>
 #include <optional>
 
 #include "base/remote.h"
+#include "base/result.h"
+#include "checkpoint/unit_state.h"
 #include "logstore/event.h"
 
 namespace redrive {
@@ -23,6 +28,9 @@ struct StoppedUnit {
   std::optional<ThreadSerial> thread;  // which makes it; none: the recording ends here
   std::map<ThreadSerial, Thread> threads;
   std::map<ProcessSerial, const Memory*> memories;
+  // Of the thread that makes the next event, if that is the signal of an instruction that faults.
+  std::optional<siginfo_t> fault = {};
+  std::function<Result<UnitState>()> state = {};  // reads what an image of this place would hold besides pages
 };
 
 // Tells one re-driven interval where to stop. Called by the thread that re-drives it.

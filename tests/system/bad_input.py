@@ -158,7 +158,9 @@ def links_and_fifos(ctx):
     names = [path.relative_to(ctx.trace) for path in paths if path.parent.name != "files"] + [*kinds.values(), "catalog.sqlite.tmp"]
 
     def try_all(trace, what):
-        for words in (("check",), ("ls",), ("stats",), ("dump",), ("plan", "1:0"), ("catalog",), ("replay", "--all"), ("prepare", "--bound", "1s")):
+        for words in (("check",), ("ls",), ("ls", "--checkpoints"), ("stats",), ("dump",), ("plan", "1:0"), ("catalog",), ("replay", "--all"),
+                      ("checkpoint", "1:0", "-o", ctx.directory / "cores"), ("prepare", "--bound", "1s")):
+            shutil.rmtree(ctx.directory / "cores", ignore_errors=True)
             outcome = ctx.redrive(words[0], trace, *words[1:])
             ctx.expect(outcome.status in (0, 1, 2, 3, 4), outcome, f"{what}: ended with {outcome.status}")
             if victim.exists() and victim.read_text() != "kept" * 1000:
@@ -579,7 +581,8 @@ def control_characters(ctx):
     program.chmod(0o755)
     trace = ctx.traces / f"{name}-1"
     ctx.expect_status(ctx.redrive("record", "-o", trace, "--", f"./{name}", cwd=ctx.work), 0)
-    for words in (("ls",), ("ls", trace), ("stats", trace), ("dump", trace), ("replay", "--all", trace), ("plan", trace, "1:0"), ("check", trace)):
+    for words in (("ls",), ("ls", trace), ("stats", trace), ("dump", trace), ("replay", "--all", trace), ("plan", trace, "1:0"), ("check", trace),
+                  ("ls", "--checkpoints", trace), ("checkpoint", "-o", ctx.directory / "cores", trace, "1:0")):
         outcome = ctx.expect_status(ctx.redrive(*words), 0)
         shown = outcome.stdout + outcome.stderr
         ctx.expect("\x1b" not in shown and "\x07" not in shown, outcome, "shows control characters")

@@ -35,10 +35,11 @@ RECORDED = {
     "prepared": ("compute_messages", ("--virtual", *OFTEN)),
 }
 # What reads a mutant, {} being the trace. `prepare` is last: it adds to the trace.
-READERS = [("check", "{}"), ("ls", "{}"), ("stats", "{}"), ("dump", "{}"), ("plan", "{}", "1:0"), ("evaluate", "{}"),
+READERS = [("check", "{}"), ("ls", "{}"), ("ls", "--checkpoints", "{}"), ("stats", "{}"), ("dump", "{}"), ("plan", "{}", "1:0"), ("evaluate", "{}"),
            ("plan", "{}", "--break", "1@5"), ("replay", "--all", "{}"), ("replay", "--all", "--once", "--verify", "{}"),
            ("replay", "--all", "--verify", "--interception", "stops", "{}"), ("replay", "--all", "--once", "--total-order", "{}"),
-           ("replay", "--break", "1@5", "{}"), ("prepare", "{}")]
+           ("replay", "--break", "1@5", "{}"), ("checkpoint", "-o", "{}.cores", "{}", "1:0"), ("checkpoint", "-o", "{}.cores", "{}", "1:1"),
+           ("checkpoint", "-o", "{}.cores", "{}", "--break", "1@5"), ("prepare", "{}")]
 STATUSES = (0, 1, 3, 4, 5)  # redrive(1), "EXIT STATUS"; 2 would be our own mistake
 # What only a bug in redrive says: a failed CHECK, or the text of a C++ exception.
 BUG = re.compile(r"\bbug\b|CHECK\(|terminate called|std::|::at\b|_M_|\bbad_|\bbad (optional|variant)|basic_string|stou?l|max_size|Sanitizer|runtime error")
@@ -121,8 +122,9 @@ class Recordings:
         making = [ctx.options.build / "trace_mutate", ctx.traces / name, mutant, seed]
         ctx.expect_status(ctx.run(*making), 0)
         for reader in readers:
-            words = [ctx.options.redrive, *(mutant if word == "{}" else word for word in reader)]
-            ended = run_measured(ctx, words, MOST_REPLAY_S if reader[0] in ("replay", "prepare") else MOST_S)
+            shutil.rmtree(f"{mutant}.cores", ignore_errors=True)
+            words = [ctx.options.redrive, *(word.replace("{}", str(mutant)) for word in reader)]
+            ended = run_measured(ctx, words, MOST_REPLAY_S if reader[0] in ("replay", "checkpoint", "prepare") else MOST_S)
             wrong = what_is_wrong(ended) or self.harm()
             if wrong:
                 again = f"{shlex.join(map(str, making))} && {shlex.join(map(str, words))}"

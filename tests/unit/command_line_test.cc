@@ -3,6 +3,7 @@
 #include "base/units.h"
 #include "supervisor/cli/catalog.h"
 #include "supervisor/cli/check.h"
+#include "supervisor/cli/checkpoint.h"
 #include "supervisor/cli/dump.h"
 #include "supervisor/cli/evaluate.h"
 #include "supervisor/cli/follow.h"
@@ -264,6 +265,8 @@ TEST_CASE("ls takes filters") {
   CHECK_EQ(list.trace, "make-*");
   CHECK(list.filters());
   CHECK_FALSE(parsed<ListOptions>({"ls"}).filters());
+  CHECK(parsed<ListOptions>({"ls", "--checkpoints", "run-1"}).checkpoints);
+  check_usage_error({"ls", "--checkpoints", "--failed"}, "--checkpoints");
   check_usage_error({"ls", "-n", "none"}, "none");
   check_usage_error({"ls", "--since", "soon"}, "soon");
 }
@@ -403,6 +406,35 @@ TEST_CASE("commands for sessions take one session") {
   check_usage_error({"set", "a"}, "--bound");
   CHECK_EQ(parsed<FollowOptions>({"follow", "--every", "100ms", "--count", "3", "a"}).count, 3);
   check_usage_error({"ps", "a"}, "'a'");
+}
+
+TEST_CASE("checkpoint takes a session, or a place of a trace and a directory") {
+  CHECK_EQ(parsed<CheckpointOptions>({"checkpoint", "a@1:2"}).session, "a@1:2");
+  const auto interval = parsed<CheckpointOptions>({"checkpoint", "-o", "d", "t", "jacobi.2:4"});
+  CHECK(interval.session.empty());
+  CHECK_EQ(interval.directory, "d");
+  CHECK_EQ(interval.trace, "t");
+  CHECK_EQ(interval.interval->unit, "jacobi.2");
+  CHECK_EQ(interval.interval->first_interval, 4);
+  const auto event = parsed<CheckpointOptions>({"checkpoint", "-o", "d", "--format", "core", "--file-pages", "3@120"});
+  CHECK(event.trace.empty());
+  CHECK(event.file_pages);
+  CHECK_EQ(event.place->unit, "3");
+  CHECK_EQ(event.place->event, 120);
+  CHECK_FALSE(event.interval);
+  const auto all = parsed<CheckpointOptions>({"checkpoint", "-o", "d", "--break", "1@2", "--break", "2@3", "t"});
+  CHECK_EQ(all.breaks.size(), 2);
+  CHECK_EQ(all.trace, "t");
+  check_usage_error({"checkpoint", "-o", "d"}, "UNIT@EVENT");
+  check_usage_error({"checkpoint", "-o", "", "1:0"}, "empty");
+  check_usage_error({"checkpoint", "-o", "d", "t", "1"}, "'1'");
+  check_usage_error({"checkpoint", "-o", "d", "t", "1:2-3"}, "'1:2-3'");
+  check_usage_error({"checkpoint", "-o", "d", "a", "b", "1:2"}, "UNIT@EVENT");
+  check_usage_error({"checkpoint", "-o", "d", "--break", "1@2", "t", "1:2"}, "--break");
+  check_usage_error({"checkpoint", "-o", "d", "--format", "elf", "1:2"}, "--format");
+  check_usage_error({"checkpoint", "t", "1:2"}, "-o DIR");
+  check_usage_error({"checkpoint", "--break", "1@2", "t"}, "--break needs -o");
+  check_usage_error({"checkpoint", "--file-pages", "t"}, "--file-pages needs -o");
 }
 
 TEST_CASE("service takes a unit, and then options of record") {
