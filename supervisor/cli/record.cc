@@ -11,9 +11,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <climits>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <sstream>
 #include <thread>
 
@@ -32,6 +34,7 @@
 #include "supervisor/cli/shared_options.h"
 #include "supervisor/plan/certificate.h"
 #include "supervisor/plan/tuning.h"
+#include "supervisor/record/attachable.h"
 #include "supervisor/record/exit_status.h"
 #include "supervisor/record/front.h"
 #include "supervisor/record/interrupts.h"
@@ -210,9 +213,27 @@ void go_on_behind(const LeftBehind& left, const std::string& directory) {
   release_front(left.exit_status);
 }
 
-// Runs in the process that stand_in_front() has made the recorder.
-Result<int> record(const RecordOptions& options) {
+// What is recorded: a program that is run, or a process that runs already.
+struct Subject {
+  std::string program;  // its path
+  std::vector<std::string> command;
+};
+
+Result<Subject> subject_of(const RecordOptions& options) {
+  if (options.pid) {
+    TRY(attachable_tree(options.pid));
+    std::istringstream words(command_of(options.pid));
+    const std::vector<std::string> command{std::istream_iterator<std::string>(words), {}};
+    return Subject{command.empty() ? std::string() : command.front(), command};
+  }
   ASSIGN_OR_RETURN(const std::string program, find_program(options.command.front()));
+  return Subject{program, options.command};
+}
+
+// Runs in the process that stand_in_front() has made the recorder, if something is run.
+Result<int> record(const RecordOptions& options) {
+  ASSIGN_OR_RETURN(const Subject subject, subject_of(options));
+  const std::string& program = subject.program;
   ASSIGN_OR_RETURN(const Tuning tuning, tuning_of(options));
   PolicyParameters parameters = options.parameters;
   parameters.critical_path_ns = static_cast<uint64_t>(tuning.critical_path_s * 1e9);
@@ -231,7 +252,7 @@ Result<int> record(const RecordOptions& options) {
   settings.checkpoint_period_s = tuning.period_s;
   settings.bound_s = options.virtual_checkpoints ? 0 : options.bound_s;
   settings.restore_cost_s = tuning.restore_s;
-  settings.command = options.command;
+  settings.command = subject.command;
   if (char* cwd = getcwd(nullptr, 0)) {
     settings.working_directory = cwd;
     std::free(cwd);
@@ -245,7 +266,7 @@ Result<int> record(const RecordOptions& options) {
   name_lock = Fd();  // from now on others may create traces
 
   std::vector<const TransportVariable*> asked;
-  if (options.transport == Transport::sockets) asked = ask_for_sockets(options.command);
+  if (options.transport == Transport::sockets && !options.pid) asked = ask_for_sockets(options.command);
 
   std::optional<SelfCheck> self_check;
   if (options.self_check) self_check.emplace(directory, options.in_process);
@@ -255,19 +276,25 @@ Result<int> record(const RecordOptions& options) {
     limits.checkpoint_period_ns = parameters.checkpoint_period_ns;
     const bool promises = options.tuning == TuningRule::promise && !options.virtual_checkpoints;
     if (promises && !options.checkpoint_period_s) limits.restore_budget_s = options.bound_s - tuning.restore_s;
-    limits.in_process = options.in_process;
+    limits.attached = options.pid != 0;
+    limits.attached_for_s = options.attached_for_s;
+    limits.in_process = options.in_process && !limits.attached;
     limits.independent_checkpoints = options.independent_checkpoints;
     limits.processors = options.processors;
     limits.processors_seen = options.processors_seen;
     limits.virtual_checkpoints = options.virtual_checkpoints;
     catch_interrupts();
     limits.traps = trap_own_instructions();
-    PtraceTracer tracer;
+    PtraceTracer tracer(limits.attached ? PtraceTracer::Calls::all : PtraceTracer::Calls::filtered);
     Recorder recorder(tracer, *writer, *policy, limits, cache.get());
-    personality(ADDR_NO_RANDOMIZE);
-    TRY(recorder.launch(program, options.command));
+    if (limits.attached) {
+      TRY(recorder.attach(options.pid));
+    } else {
+      personality(ADDR_NO_RANDOMIZE);
+      TRY(recorder.launch(program, options.command));
+    }
     end = recorder.run([&](const LeftBehind& left) {
-      if (!options.wait) go_on_behind(left, directory);
+      if (!options.wait && !limits.attached) go_on_behind(left, directory);
     });
     report(recorder);
   }
@@ -288,6 +315,7 @@ Result<int> record(const RecordOptions& options) {
 
 Result<int> record_behind_front(const RecordOptions& options) {
   TRY(check_limits());
+  if (options.pid) return record(options);  // redrive's signals are its own
   ASSIGN_OR_RETURN(const std::optional<int> ended, stand_in_front());
   return ended ? *ended : record(options);
 }
@@ -298,8 +326,8 @@ constexpr CommandText kText{
     "[--checkpoint-period T] [--placement P] [--set-bound N] [--multiplicity M] [--approximate] [--cores J] "
     "[--processors N] "
     "[--processors-seen N] [--interception TIER] [--transport T] [--no-repair] [--require-bound] [--self-check] "
-    "[--wait] [--] CMD ...",
-    "run a command and record it with everything it starts",
+    "[--wait] (--pid PID [--for D] | [--] CMD ...)",
+    "run a command, or attach to a process, and record it with everything it starts",
     "Options end at the first word that is not an option. The exit status is the command's.\n"
     "Without -o, the trace is created in $REDRIVE_TRACE_DIR, or else in ~/.local/share/redrive.\n",
     "D, C, T: durations such as 500ms, 2s or 10m\n"};
@@ -340,6 +368,10 @@ class RecordCommand : public CommandWith<RecordOptions> {
                    "exit with status 125 if a replay would take longer than the bound");
     arguments.flag("--self-check", o.self_check,
                    "re-drive the trace while it is recorded; exit with status 125 if it diverges");
+    arguments.number("--pid", "PID", 1, INT_MAX, "record this process and its descendants, and let them run on afterwards",
+                     [&o](uint64_t pid) { o.pid = static_cast<pid_t>(pid); });
+    arguments.duration("--for", "D", "let the process of --pid run on after this time (when it ends, or at Ctrl-C)",
+                       [&o](double s) { o.attached_for_s = s; });
     arguments.flag("--wait", o.wait, "also wait for processes that the program leaves behind");
     arguments.option("--transport", "T", "how the processes of MPI programs communicate: sockets, as-is (sockets)",
                      [&o](const std::string& text) -> Result<void> {
@@ -352,7 +384,14 @@ class RecordCommand : public CommandWith<RecordOptions> {
   }
 
   Result<void> finish(const Arguments& arguments) override {
-    if (options_.command.empty()) return usage("no command to record");
+    if (options_.pid && !options_.command.empty()) return usage("--pid cannot be combined with a command");
+    if (!options_.pid && options_.command.empty()) return usage("no command to record");
+    if (!options_.pid && arguments.count("--for") > 0) return usage("--for needs --pid");
+    for (const char* option : {"--wait", "--transport", "--processors-seen", "--interception"}) {
+      if (options_.pid && arguments.count(option) > 0) {
+        return usage(fmt::format("{} cannot be combined with --pid", option));
+      }
+    }
     if (options_.virtual_checkpoints) {
       for (const char* option :
            {"--bound", "--policy", "--critical-path", "--tuning", "--no-repair", "--require-bound"}) {
