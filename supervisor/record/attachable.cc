@@ -151,17 +151,13 @@ std::string describe_process(pid_t pid) {
 
 std::string command_of(pid_t pid) {
   constexpr size_t kMost = 200;
-  constexpr std::string_view kDeleted = " (deleted)";
-  std::string program = link_of(proc_path(pid, "exe"));
-  if (program.ends_with(kDeleted)) program.resize(program.size() - kDeleted.size());
-  program.erase(0, program.rfind('/') + 1);
   std::string words = read_briefly(proc_path(pid, "cmdline"));
   while (!words.empty() && (words.back() == '\0' || words.back() == ' ')) words.pop_back();
-  const std::string first = words.substr(0, words.find('\0'));
-  const bool is_title = first.find(' ') != std::string::npos;
-  std::string rest = is_title ? first : words.substr(std::min(first.size() + 1, words.size()));
-  std::string command = is_title || first.empty() ? program : first.substr(first.rfind('/') + 1);
-  if (!rest.empty()) command += '\0' + rest;
+  const size_t slash = words.substr(0, words.find('\0')).rfind('/');
+  const bool is_title = words.find('\0') == std::string::npos && words.find(' ') != std::string::npos;
+  std::string command = is_title || slash == std::string::npos ? words : words.substr(slash + 1);
+  const size_t colon = command.find(": ");
+  if (is_title && colon < command.find(' ')) command.erase(colon, 1);
   std::replace(command.begin(), command.end(), '\0', ' ');
   if (command.size() > kMost) command.resize(kMost);
   return command;

@@ -31,7 +31,7 @@ std::vector<pid_t> process_tree(pid_t root);
 Result<std::vector<Attachable>> attachable_tree(pid_t root);
 // "1234 (nginx)".
 std::string describe_process(pid_t pid);
-// The program and its arguments, for listings. If it shows a title instead of these, that follows its program's name.
+// The program and its arguments, for listings; or the title that it shows instead of these.
 std::string command_of(pid_t pid);
 
 }  // namespace redrive

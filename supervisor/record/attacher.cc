@@ -57,12 +57,8 @@ Result<void> Attacher::attach(pid_t pid) {
     release_seized();
   }
   if (!attached) return attached;
-  placement_.stay_home();
   for (const auto& [id, unit] : tracees_.units()) begin_interval(*unit);
-  for (const auto& [id, unit] : tracees_.units()) {
-    for (const auto& [serial, thread] : unit->threads) placement_.send(thread->tid, unit->place);
-    turns_.schedule(*unit);
-  }
+  for (const auto& [id, unit] : tracees_.units()) turns_.schedule(*unit);
   return {};
 }
 
@@ -75,14 +71,17 @@ Result<void> Attacher::seize_all(pid_t root) {
     ASSIGN_OR_RETURN(const size_t found, seize_new(root));
     if (found == 0) break;
   }
+  // Stops on another processor would take much longer.
+  placement_.stay_home();
+  for (const auto& [tid, seized] : seized_) placement_.send(tid, {});
   stopped_at_ = tracer_.now();
-  for (const auto& [tid, pid] : seized_) {
+  for (const auto& [tid, seized] : seized_) {
     tracer_.interrupt(tid);
     running_.insert(tid);
   }
   TRY(await_stops());
   if (!seized_.contains(root)) return cannot(root, "it has just ended");
-  for (const auto& [tid, pid] : seized_) restart_woken(tid);
+  for (const auto& [tid, seized] : seized_) restart_woken(tid);
   return {};
 }
 
@@ -99,11 +98,17 @@ Result<size_t> Attacher::seize_new(pid_t root) {
         const bool ours = status.number("TracerPid") == static_cast<uint64_t>(getpid());
         if (!ours) return cannot(pid, seized.error().message);
       }
-      seized_[tid] = pid;
+      add_seized(tid);
       ++found;
     }
   }
   return found;
+}
+
+void Attacher::add_seized(pid_t tid) {
+  Seized& seized = seized_[tid];
+  seized.pid = static_cast<pid_t>(proc_status(tid).number("Tgid"));
+  sched_getaffinity(tid, sizeof seized.processors, &seized.processors);
 }
 
 Result<void> Attacher::await_stops() {
@@ -116,7 +121,7 @@ Result<void> Attacher::await_stops() {
       return Error{"the process has ended"};
     } else if (tracer_.now() > until) {
       const pid_t tid = *running_.begin();
-      return cannot(seized_[tid], fmt::format("its thread {} does not stop: it waits for a device, or for a child of "
+      return cannot(seized_[tid].pid, fmt::format("its thread {} does not stop: it waits for a device, or for a child of "
                                               "vfork(2) to begin its program (try again)",
                                               tid));
     }
@@ -135,17 +140,18 @@ Result<void> Attacher::take_stop(const Stopped& stopped) {
     tracer_.resume(tid, Resume::cont);
     return {};
   }
-  if (!seized_.contains(tid)) seized_[tid] = static_cast<pid_t>(proc_status(tid).number("Tgid"));
+  if (!seized_.contains(tid)) add_seized(tid);
   if (const auto* birth = std::get_if<Birth>(&stop)) {
     if (birth->child && !seized_.contains(birth->child)) {
-      seized_[birth->child] = static_cast<pid_t>(proc_status(birth->child).number("Tgid"));
+      add_seized(birth->child);
+      seized_[birth->child].processors = seized_[tid].processors;
       running_.insert(birth->child);
     }
     tracer_.resume(tid, Resume::to_syscall_exit);
     return {};
   }
-  if (is<GroupStop>(stop)) return cannot(seized_[tid], "it was stopped meanwhile");
-  if (is<Exec>(stop)) return cannot(seized_[tid], "it is executing another program (try again)");
+  if (is<GroupStop>(stop)) return cannot(seized_[tid].pid, "it was stopped meanwhile");
+  if (is<Exec>(stop)) return cannot(seized_[tid].pid, "it is executing another program (try again)");
   if (const auto* signalled = std::get_if<SignalStop>(&stop); signalled && !stepping_.erase(tid)) {
     siginfo_t info{};
     tracer_.get_siginfo(tid, info);
@@ -175,7 +181,8 @@ void Attacher::restart_woken(pid_t tid) {
 
 // The tracer's end lets those run that have not stopped.
 void Attacher::release_seized() {
-  for (const auto& [tid, pid] : seized_) {
+  for (const auto& [tid, seized] : seized_) {
+    sched_setaffinity(tid, sizeof seized.processors, &seized.processors);
     const auto signal = signals_.find(tid);
     if (!running_.contains(tid)) tracer_.detach(tid, signal == signals_.end() ? 0 : signal->second.si_signo);
   }
@@ -238,9 +245,10 @@ void Attacher::add_process(Unit& unit, pid_t pid, const std::vector<Attachable>&
     process.maps_growing = each.maps_growing;
     process.opens_memory = each.opens_memory;
   }
-  for (const auto& [tid, owner] : seized_) {
-    if (owner != pid) continue;
+  for (const auto& [tid, seized] : seized_) {
+    if (seized.pid != pid) continue;
     Thread& thread = tracees_.add_thread(process, tid);
+    thread.processors = seized.processors;
     const auto signal = signals_.find(tid);
     if (signal != signals_.end()) thread.signals.hold(signal->second, tracer_.now());
   }

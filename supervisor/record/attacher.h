@@ -77,6 +77,7 @@ class Attacher {
   Result<size_t> seize_new(pid_t root);
   Result<void> await_stops();
   Result<void> take_stop(const Stopped& stopped);
+  void add_seized(pid_t tid);
   void restart_woken(pid_t tid);
   void release_seized();
 
@@ -109,8 +110,12 @@ class Attacher {
   Turns& turns_;
   StopHandler& handler_;
 
-  // While it attaches: the threads that are traced, with their processes, and those that have not stopped yet.
-  std::map<pid_t, pid_t> seized_;
+  // While it attaches: the threads that are traced, and those that have not stopped yet.
+  struct Seized {
+    pid_t pid = -1;
+    cpu_set_t processors{};  // that it may run on
+  };
+  std::map<pid_t, Seized> seized_;
   std::set<pid_t> running_;
   std::set<pid_t> stepping_;  // into handlers
   std::map<pid_t, siginfo_t> signals_;  // that have stopped them, and have no handler

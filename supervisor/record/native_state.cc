@@ -252,7 +252,6 @@ Result<void> NativeState::take(Thread& thread) {
   constexpr int kGetTidAddress = 40;  // PR_GET_TID_ADDRESS
   TRY(take_area(thread));
   thread.blocked = tracer_.signal_masks(thread.tid).blocked;
-  sched_getaffinity(thread.tid, sizeof thread.processors, &thread.processors);
   ASSIGN_OR_RETURN(const int64_t found,
                    call_reading(thread, &thread.clear_tid, sizeof thread.clear_tid,
                                 [&](Address memory) { return call(thread, SYS_prctl, {kGetTidAddress, memory}); }));
