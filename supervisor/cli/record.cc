@@ -368,7 +368,8 @@ class RecordCommand : public CommandWith<RecordOptions> {
                    "exit with status 125 if a replay would take longer than the bound");
     arguments.flag("--self-check", o.self_check,
                    "re-drive the trace while it is recorded; exit with status 125 if it diverges");
-    arguments.number("--pid", "PID", 1, INT_MAX, "record this process and its descendants, and let them run on afterwards",
+    arguments.number("--pid", "PID", 1, INT_MAX,
+                     "record this process and its descendants, and let them run on afterwards",
                      [&o](uint64_t pid) { o.pid = static_cast<pid_t>(pid); });
     arguments.duration("--for", "D", "let the process of --pid run on after this time (when it ends, or at Ctrl-C)",
                        [&o](double s) { o.attached_for_s = s; });

@@ -65,10 +65,10 @@ Result<void> check_state(pid_t pid) {
   if (is_kernels(pid)) return Error{fmt::format("process {} cannot be attached to: it is a kernel thread", name)};
   const Fd memory = open_briefly(proc_path(pid, "mem"));
   if (!memory) {
-    return Error{fmt::format(
-        "process {} cannot be attached to: {} (attaching needs the process's user or root; where "
-        "/proc/sys/kernel/yama/ptrace_scope is not 0, root)",
-        name, strerror(errno))};
+    return Error{
+        fmt::format("process {} cannot be attached to: {} (attaching needs the process's user or root; where "
+                    "/proc/sys/kernel/yama/ptrace_scope is not 0, root)",
+                    name, strerror(errno))};
   }
   for (const pid_t tid : proc_threads(pid)) {
     const ProcValues status = proc_status(tid);
@@ -78,8 +78,8 @@ Result<void> check_state(pid_t pid) {
     }
     const std::string_view state = status.text("State");
     if (state.starts_with('T')) {
-      return Error{fmt::format("process {} cannot be attached to: it is stopped (let it continue: kill -CONT {})", name,
-                               pid)};
+      return Error{
+          fmt::format("process {} cannot be attached to: it is stopped (let it continue: kill -CONT {})", name, pid)};
     }
     if (tid == pid && state.starts_with('Z')) {
       return Error{fmt::format("process {} cannot be attached to: its first thread has ended", name)};
@@ -90,9 +90,10 @@ Result<void> check_state(pid_t pid) {
 
 // What the kernel does behind its back, or in memory that no call names.
 Result<void> check_descriptors(Attachable& process) {
-  constexpr std::pair<std::string_view, std::string_view> kEscapes[] = {
-      {"anon_inode:[io_uring]", "io_uring"}, {"anon_inode:[userfaultfd]", "userfaultfd"},
-      {"anon_inode:kvm-vcpu", "a virtual machine"}, {"anon_inode:[perf_event]", "perf_event_open"}};
+  constexpr std::pair<std::string_view, std::string_view> kEscapes[] = {{"anon_inode:[io_uring]", "io_uring"},
+                                                                        {"anon_inode:[userfaultfd]", "userfaultfd"},
+                                                                        {"anon_inode:kvm-vcpu", "a virtual machine"},
+                                                                        {"anon_inode:[perf_event]", "perf_event_open"}};
   std::error_code error;
   const std::string directory = proc_path(process.pid, "fd");
   for (std::filesystem::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
@@ -118,9 +119,10 @@ Result<void> check_memory(Attachable& process) {
   for (const auto& each : mappings) {
     const Mapping& mapping = each.mapping;
     if (is_device(mapping.name)) {
-      return Error{fmt::format("process {} cannot be attached to: it has mapped {}, in which memory changes without a "
-                               "system call",
-                               describe_process(process.pid), printable(mapping.name))};
+      return Error{
+          fmt::format("process {} cannot be attached to: it has mapped {}, in which memory changes without a "
+                      "system call",
+                      describe_process(process.pid), printable(mapping.name))};
     }
     if (!mapping.shared && (each.is("dc") || each.is("wf"))) {
       process.not_copied.push_back({mapping.start, mapping.end});
@@ -134,9 +136,10 @@ Result<void> check_memory(Attachable& process) {
 Result<void> check_sharing(pid_t parent, pid_t child) {
   for (const auto& [kind, what] : {std::pair{KCMP_VM, "memory"}, std::pair{KCMP_FILES, "descriptors"}}) {
     if (syscall(SYS_kcmp, parent, child, kind, 0, 0) != 0) continue;
-    return Error{fmt::format("process {} cannot be attached to: it shares its {} with its parent, {} (this may be over "
-                             "soon; try again)",
-                             describe_process(child), what, describe_process(parent))};
+    return Error{
+        fmt::format("process {} cannot be attached to: it shares its {} with its parent, {} (this may be over "
+                    "soon; try again)",
+                    describe_process(child), what, describe_process(parent))};
   }
   return {};
 }
@@ -179,7 +182,8 @@ Result<std::vector<Attachable>> attachable_tree(pid_t root) {
   if (has_ended(root)) return Error{fmt::format("process {} has ended", describe_process(root))};
   const uint64_t group = proc_status(root).number("Tgid");
   if (group != static_cast<uint64_t>(root)) {
-    return Error{fmt::format("{} is a thread of process {} (give that)", root, describe_process(static_cast<pid_t>(group)))};
+    return Error{
+        fmt::format("{} is a thread of process {} (give that)", root, describe_process(static_cast<pid_t>(group)))};
   }
   std::vector<Attachable> tree;
   for (const pid_t pid : process_tree(root)) {

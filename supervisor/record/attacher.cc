@@ -46,7 +46,7 @@ Error cannot(pid_t pid, const std::string& why) {
 
 Result<void> Attacher::attach(pid_t pid) {
   ASSIGN_OR_RETURN(auto tree, attachable_tree(pid));
-  for (const Attachable& process : tree) native_.prepare(process.pid);
+  for (const Attachable& process : tree) native_.prepare(process);
   ends_.set_root(pid);
   auto attached = seize_all(pid);
   if (attached) {
@@ -121,9 +121,10 @@ Result<void> Attacher::await_stops() {
       return Error{"the process has ended"};
     } else if (tracer_.now() > until) {
       const pid_t tid = *running_.begin();
-      return cannot(seized_[tid].pid, fmt::format("its thread {} does not stop: it waits for a device, or for a child of "
-                                              "vfork(2) to begin its program (try again)",
-                                              tid));
+      return cannot(seized_[tid].pid,
+                    fmt::format("its thread {} does not stop: it waits for a device, or for a child of "
+                                "vfork(2) to begin its program (try again)",
+                                tid));
     }
   }
   return {};
@@ -205,7 +206,9 @@ Result<void> Attacher::make_units(const std::vector<Attachable>& tree) {
 // Processes that have mapped the same object, and could change it, are one unit.
 std::vector<std::vector<pid_t>> Attacher::groups(const std::vector<Attachable>& tree, const std::vector<pid_t>& pids) {
   std::map<pid_t, pid_t> leaders;
-  const std::function<pid_t(pid_t)> leader = [&](pid_t pid) { return leaders[pid] == pid ? pid : leader(leaders[pid]); };
+  const std::function<pid_t(pid_t)> leader = [&](pid_t pid) {
+    return leaders[pid] == pid ? pid : leader(leaders[pid]);
+  };
   std::map<Object, std::vector<pid_t>> users;
   std::set<Object> changeable;
   for (const Attachable& process : tree) changeable.insert(process.changeable.begin(), process.changeable.end());
@@ -290,7 +293,8 @@ Result<void> Attacher::take_all() {
   for (const auto& [id, unit] : tracees_.units()) {
     for (const auto& process : unit->processes) {
       for (Thread* const thread : threads_of(*process)) {
-        if (const auto settled = native_.settle(*thread); !settled) return cannot(process->pid, settled.error().message);
+        if (const auto settled = native_.settle(*thread); !settled)
+          return cannot(process->pid, settled.error().message);
       }
       if (const auto taken = native_.take(*process); !taken) return cannot(process->pid, taken.error().message);
     }

@@ -34,10 +34,11 @@ class Turns;
 
 class Attacher {
  public:
-  Attacher(Tracer& tracer, TraceWriter& writer, StopQueue& stops, TraceeCalls& calls, Placement& placement, ImageWorker& images,
-           MappedObjects& objects, Tracees& tracees, ThreadControl& control, Intervals& intervals, FileCopies& files,
-           PrivateViews& private_views, OutsideChanges& outside, StateCapture& capture, CheckpointCopies& copies,
-           Checkpointer& checkpointer, NativeState& native, Ends& ends, Turns& turns, StopHandler& handler)
+  Attacher(Tracer& tracer, TraceWriter& writer, StopQueue& stops, TraceeCalls& calls, Placement& placement,
+           ImageWorker& images, MappedObjects& objects, Tracees& tracees, ThreadControl& control, Intervals& intervals,
+           FileCopies& files, PrivateViews& private_views, OutsideChanges& outside, StateCapture& capture,
+           CheckpointCopies& copies, Checkpointer& checkpointer, NativeState& native, Ends& ends, Turns& turns,
+           StopHandler& handler)
       : tracer_(tracer),
         writer_(writer),
         stops_(stops),
@@ -117,7 +118,7 @@ class Attacher {
   };
   std::map<pid_t, Seized> seized_;
   std::set<pid_t> running_;
-  std::set<pid_t> stepping_;  // into handlers
+  std::set<pid_t> stepping_;            // into handlers
   std::map<pid_t, siginfo_t> signals_;  // that have stopped them, and have no handler
   Clock::time_point stopped_at_{};
 };

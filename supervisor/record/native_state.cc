@@ -11,7 +11,6 @@
 
 #include "base/procfs.h"
 #include "checkpoint/address_space.h"
-#include "supervisor/record/attachable.h"
 #include "supervisor/record/code_patching.h"
 #include "supervisor/record/ends.h"
 #include "supervisor/record/file_copies.h"
@@ -56,12 +55,13 @@ std::vector<Thread*> threads_of(const Process& process) {
   return found;
 }
 
-void NativeState::prepare(pid_t pid) {
-  const auto mappings = read_mappings(pid);
+void NativeState::prepare(const Attachable& process) {
+  const auto mappings = read_mappings(process.pid);
   if (!mappings) return;
-  MappedFiles files(pid);
+  MappedFiles files(process.pid);
   for (const Mapping& mapping : *mappings) {
-    if (mapping.inode == 0 || mapping.shared) continue;
+    const bool changes = mapping.shared && process.changeable.contains({mapping.device, mapping.inode});
+    if (mapping.inode == 0 || changes) continue;
     static_cast<void>(files_.file_of(files, mapping));
     const MappedFile* const file = PatchPlans::is_code(mapping) ? files.of(mapping) : nullptr;
     if (file) patching_.needs_replacement(*file);
@@ -234,15 +234,16 @@ Result<void> NativeState::take_area(Thread& thread) {
   if (!tracer_.get_regs(thread.tid, regs)) return was_killed();
   Area area{};
   Sequence sequence{};
-  const bool inside = memory.get(thread.rseq->address, area) && area.sequence &&
-                      memory.get(area.sequence, sequence) && regs.rip - sequence.start < sequence.length;
+  const bool inside = memory.get(thread.rseq->address, area) && area.sequence && memory.get(area.sequence, sequence) &&
+                      regs.rip - sequence.start < sequence.length;
   if (inside) {  // as the kernel does when it preempts a thread there
     regs.rip = sequence.abort;
     tracer_.set_regs(thread.tid, regs);
     memory.put(thread.rseq->address + offsetof(Area, sequence), uint64_t{0});
   }
-  ASSIGN_OR_RETURN(const int64_t done, call(thread, SYS_rseq, {thread.rseq->address, thread.rseq->length, kUnregister,
-                                                               thread.rseq->signature}));
+  ASSIGN_OR_RETURN(
+      const int64_t done,
+      call(thread, SYS_rseq, {thread.rseq->address, thread.rseq->length, kUnregister, thread.rseq->signature}));
   if (done == 0) return {};
   thread.rseq.reset();
   return Error{"its restartable sequences (rseq(2)) cannot be suspended"};
@@ -253,13 +254,15 @@ Result<void> NativeState::take(Thread& thread) {
   TRY(take_area(thread));
   thread.blocked = tracer_.signal_masks(thread.tid).blocked;
   ASSIGN_OR_RETURN(const int64_t found,
-                   call_reading(thread, &thread.clear_tid, sizeof thread.clear_tid,
-                                [&](Address memory) { return call(thread, SYS_prctl, {kGetTidAddress, memory}); }));
+                   call_reading(thread, &thread.clear_tid, sizeof thread.clear_tid, [&](Address memory) {
+                     return call(thread, SYS_prctl, {kGetTidAddress, memory});
+                   }));
   if (found != 0) return Error{"the kernel does not say what it writes when a thread ends (CONFIG_CHECKPOINT_RESTORE)"};
   if (limits_.traps.counter) {
     int mode = 0;
-    TRY(call_reading(thread, &mode, sizeof mode,
-                     [&](Address memory) { return call(thread, SYS_prctl, {PR_GET_TSC, memory}); }));
+    TRY(call_reading(thread, &mode, sizeof mode, [&](Address memory) {
+      return call(thread, SYS_prctl, {PR_GET_TSC, memory});
+    }));
     thread.counter_mode = static_cast<uint64_t>(mode);
     ASSIGN_OR_RETURN(const int64_t set, call(thread, SYS_prctl, {PR_SET_TSC, PR_TSC_SIGSEGV}));
     if (set != 0) return Error{"the counter cannot be made to trap (prctl(2), PR_SET_TSC)"};

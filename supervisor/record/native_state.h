@@ -1,10 +1,11 @@
 // What a process that runs already has, and a recorded one must not have: clocks that are read without a system call,
-// counters that do not trap, an area in which the kernel writes the processor's number (rseq(2)). All this is taken away
-// when the process is attached to (Attacher), and given back when it is let go.
+// counters that do not trap, an area in which the kernel writes the processor's number (rseq(2)). All this is taken
+// away when the process is attached to (Attacher), and given back when it is let go.
 #pragma once
 
 #include <functional>
 
+#include "supervisor/record/attachable.h"
 #include "supervisor/record/recorder_limits.h"
 #include "supervisor/record/tracee.h"
 #include "supervisor/record/tracee_calls.h"
@@ -30,7 +31,7 @@ class NativeState {
         ends_(ends) {}
 
   // What takes long and can be done before the process is stopped: its files are copied and searched.
-  void prepare(pid_t pid);
+  void prepare(const Attachable& process);
 
   // Has a thread that was stopped amid a call make that call anew, as the kernel would do unless a handler ran. A
   // handler that is to run first is started. Other signals that come are held. Fails if the thread cannot be recorded.

@@ -17,8 +17,8 @@
 namespace redrive {
 namespace {
 
-constexpr long kOptions = PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK |
-                          PTRACE_O_TRACEEXEC;
+constexpr long kOptions =
+    PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_TRACEEXEC;
 
 __ptrace_request request_of(Resume how, PtraceTracer::Calls calls) {
   switch (how) {

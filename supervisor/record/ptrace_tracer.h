@@ -14,8 +14,8 @@ Stop stop_of(int status, unsigned long message);
 
 class PtraceTracer final : public Tracer {
  public:
-  // What stops tracees at calls: a filter of theirs, or this tracer, which then stops them at each entry and exit. Those
-  // that have a filter are children of this process.
+  // What stops tracees at calls: a filter of theirs, or this tracer, which then stops them at each entry and exit.
+  // Those that have a filter are children of this process.
   enum class Calls : uint8_t { filtered, all };
   explicit PtraceTracer(Calls calls = Calls::filtered) : calls_(calls) {}
 

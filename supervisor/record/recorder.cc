@@ -188,7 +188,10 @@ RecordingEnd Recorder::end_of_recording() const {
   RecordingEnd end;
   end.exit_status = program.shell_status();
   const bool interrupted = program.killed() && times_interrupted_by(program.signal) > 0;
-  end.reason = limits_.attached && !ends_.root_ended() ? "let go" : interrupted ? "interrupted" : program.killed() ? "killed by a signal" : "exited";
+  end.reason = limits_.attached && !ends_.root_ended() ? "let go"
+               : interrupted                           ? "interrupted"
+               : program.killed()                      ? "killed by a signal"
+                                                       : "exited";
   end.skipped_checkpoints = copies_.skipped();
   return end;
 }

@@ -74,8 +74,8 @@ class Recorder {
 
   // Starts `path` with these arguments, stopped before its first instruction.
   Result<void> launch(const std::string& path, const std::vector<std::string>& arguments);
-  // Records a process that runs already, with its descendants, until they have ended, or are let go: when the limits say
-  // so, or redrive is sent a signal that would end it.
+  // Records a process that runs already, with its descendants, until they have ended, or are let go: when the limits
+  // say so, or redrive is sent a signal that would end it.
   Result<void> attach(pid_t pid);
   // Records a process that is traced already, and is about to execute its program. `no_new_privs`: as in prctl(2).
   void adopt(pid_t pid, bool no_new_privs);

@@ -35,8 +35,8 @@ Bytes code_for(uint32_t number) {
   };
   if (number == __NR_getrandom) {
     // With a length of ~0 for its state, it is asked how large that has to be: it answers ENOSYS (getrandom(2)).
-    add({0x49, 0x83, 0xf8, 0xff});  // cmp $-1, %r8
-    add({0x75, 0x09});              // jne to the call
+    add({0x49, 0x83, 0xf8, 0xff});                                             // cmp $-1, %r8
+    add({0x75, 0x09});                                                         // jne to the call
     add({0x48, 0xc7, 0xc0, static_cast<uint8_t>(-ENOSYS), 0xff, 0xff, 0xff});  // mov $-ENOSYS, %rax
     add({0xc3, 0x90});                                                         // ret
   }
