@@ -18,8 +18,9 @@ void CheckpointCopies::end(pid_t copy) {
 
 bool CheckpointCopies::give(ImageJob& job, pid_t copy, const Thread& original) {
   if (copy < 0 || !ends_.wait_stop(copy)) return false;
+  tracer_.kill_with_tracer(copy);  // it must never run
   job.copy = copy;
-  job.original = original.tid;
+  job.original = original.process->pid;
   if (auto memory = Memory::open(copy)) job.memory = std::move(*memory);
   return true;
 }

@@ -126,6 +126,10 @@ Result<void> PtraceTracer::seize(pid_t tid) {
 
 void PtraceTracer::detach(pid_t tid, int signal) { ptrace(PTRACE_DETACH, tid, nullptr, signal); }
 
+void PtraceTracer::kill_with_tracer(pid_t tid) {
+  ptrace(PTRACE_SETOPTIONS, tid, nullptr, options() | PTRACE_O_EXITKILL);
+}
+
 bool PtraceTracer::suspend_filters(pid_t tid, bool suspended) {
   if (calls_ == Calls::filtered) return true;  // redrive's own filter is the only one
   constexpr long kSuspend = 1 << 21;           // PTRACE_O_SUSPEND_SECCOMP

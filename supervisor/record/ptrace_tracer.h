@@ -26,6 +26,7 @@ class PtraceTracer final : public Tracer {
 
   Result<void> seize(pid_t tid) override;
   void detach(pid_t tid, int signal) override;
+  void kill_with_tracer(pid_t tid) override;
   bool suspend_filters(pid_t tid, bool suspended) override;
   std::optional<RseqArea> rseq(pid_t tid) override;
   void report_exit(pid_t tid) override;

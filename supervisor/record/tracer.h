@@ -139,6 +139,8 @@ class Tracer {
   virtual Result<void> seize(pid_t tid) = 0;
   // Lets a stopped thread run untraced. `signal` is delivered to it; 0: none.
   virtual void detach(pid_t tid, int signal = 0) = 0;
+  // Has a stopped tracee be killed when the tracer ends, whatever it is.
+  virtual void kill_with_tracer(pid_t tid) = 0;
   // Has the kernel ignore the filters of a stopped thread (seccomp(2)), or heed them again. False if it must not.
   virtual bool suspend_filters(pid_t tid, bool suspended) = 0;
   // Of a stopped thread; nothing if it has registered none.

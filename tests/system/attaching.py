@@ -300,7 +300,8 @@ def java(ctx):
 def ended_by_signal(ctx):
     """Without --for, SIGINT and SIGTERM to redrive end the recording, not the process; and the process may end first."""
     for number in (signal.SIGINT, signal.SIGTERM):
-        ticker = ctx.start("sh", "-c", "while sleep 0.05; do echo tick; done")
+        ticker = ctx.start(PYTHON, "-uc", "import time\nwhile True: time.sleep(0.05); print('tick')")
+        ticker.wait_for("tick", ctx.timeout_s)
         recorder = ctx.start_redrive("record", "-o", ctx.trace, "--pid", ticker.pid)
         wait_until("the recording begins", lambda: status_of(ticker.pid, "TracerPid") != "0", ctx.timeout_s)
         ticker.wait_for("tick\n" * (ticker.output().count("tick") + 5), ctx.timeout_s)
@@ -348,7 +349,8 @@ def confined(ctx):
 @test("attach/recorder_killed")
 def recorder_killed(ctx):
     """If the recorder is killed, the process runs on, and what was recorded until then can be re-driven."""
-    ticker = ctx.start("sh", "-c", "while sleep 0.05; do echo tick; done")
+    ticker = ctx.start(PYTHON, "-uc", "import time\nwhile True: time.sleep(0.05); print('tick')")
+    ticker.wait_for("tick", ctx.timeout_s)
     recorder = ctx.start_redrive("record", "-o", ctx.trace, "--pid", ticker.pid)
     wait_until("the recording begins", lambda: status_of(ticker.pid, "TracerPid") != "0", ctx.timeout_s)
     ticker.wait_for("tick\n" * (ticker.output().count("tick") + 10), ctx.timeout_s)
