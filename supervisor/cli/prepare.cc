@@ -168,6 +168,15 @@ Result<Taken> add(const Trace& trace, const Missing& missing, const Settings& se
   });
 }
 
+// Whether the trace keeps this bound, by this policy, already. The policy might choose other messages now, because the
+// memory that is restored is known.
+bool is_prepared(const Trace& trace, const Settings& wanted) {
+  const Settings& settings = trace.settings();
+  if (settings.bound_s != wanted.bound_s || settings.policy != wanted.policy) return false;
+  const auto certificate = certificate_of(trace);
+  return certificate && *certificate && (*certificate)->is_kept();
+}
+
 Result<int> prepare(const PrepareOptions& options) {
   ASSIGN_OR_RETURN(const std::string directory, find_trace(options.trace));
   ASSIGN_OR_RETURN(const auto trace, Trace::open(directory));
@@ -175,7 +184,10 @@ Result<int> prepare(const PrepareOptions& options) {
   ASSIGN_OR_RETURN(const auto isolated, find_units(*trace, options.isolate));
   ASSIGN_OR_RETURN(const auto chosen, choose_checkpoints(*trace, target.settings.bound_s, target.tuning));
   const auto policy = target.policy->make(target.parameters);
-  ASSIGN_OR_RETURN(const Missing missing, choose(*trace, chosen, *policy, target.parameters, isolated));
+  Missing missing;
+  if (!isolated.empty() || !is_prepared(*trace, target.settings)) {
+    ASSIGN_OR_RETURN(missing, choose(*trace, chosen, *policy, target.parameters, isolated));
+  }
   const bool progress = options.progress && !options.json;
   ASSIGN_OR_RETURN(const Taken taken, add(*trace, missing, target.settings, options, progress));
   const bool repairs = !options.no_repair && options.tuning == TuningRule::promise;

@@ -37,10 +37,11 @@ class Terminal:
         return self.tmux("capture-pane", "-p")
 
     def wait_for(self, what, condition):
-        limit = time.monotonic() + self.ctx.timeout_s
+        patience_s = self.ctx.timeout_s / 4  # less than the test has
+        limit = time.monotonic() + patience_s
         while not condition():
             if time.monotonic() > limit:
-                raise Failure(f"{self.name}: {what}: not within {self.ctx.timeout_s:g} s; the screen is\n{self.screen()}")
+                raise Failure(f"{self.name}: {what}: not within {patience_s:g} s; the screen is\n{self.screen()}")
             time.sleep(0.02)
 
     def settled(self):
@@ -104,9 +105,9 @@ def check_same(ctx, command, steps, prepare=lambda: None, status="0"):
 def shell(ctx):
     """Job control: a job is stopped, listed, continued and interrupted; history; the shell's own status."""
     check_same(ctx, ("bash", "-i"), (
-        ("#", "sh -c 'trap \"exit 7\" CONT; echo first$((1)); while :; do sleep 0.05; done'\n"), ("first1", "key:C-z"), ("Stopped", "jobs; echo $(( 6 * 7 ))\n"),
-        ("42", "fg\n"), (f"done'\n{PROMPT}", "echo status $?\n"), ("status 7", "sh -c 'echo second$((1)); exec sleep 1000'\n"), ("second1", "key:C-c"),
-        (f"^C\n{PROMPT}", "echo status $?\n"), ("status 130", "key:Up", "key:Home", "key:C-k", "echo again\n"), ("\nagain", "clear; echo al$((1))l\n"),
+        ("#", "sh -c 'trap \"exit 7\" CONT; echo first$((1)); while :; do sleep 0.05; done'\n"), ("first1", "settle", "key:C-z"), ("Stopped", "settle", "jobs; echo $(( 6 * 7 ))\n"),
+        ("42", "settle", "fg\n"), (f"done'\n{PROMPT}", "settle", "echo status $?\n"), ("status 7", "sh -c 'echo second$((1)); exec sleep 1000'\n"), ("second1", "settle", "key:C-c"),
+        (f"^C\n{PROMPT}", "settle", "echo status $?\n"), ("status 130", "key:Up", "key:Home", "key:C-k", "echo again\n"), ("\nagain", "clear; echo al$((1))l\n"),
         ("al1l\n", "look", "exit 3\n")), status="3")
 
 
