@@ -301,15 +301,26 @@ std::vector<AddressRange> ranges_of(const std::vector<Mapping>& mappings) {
   return ranges;
 }
 
-Result<std::set<Address>> growing_mappings(pid_t pid) {
+Result<std::vector<FlaggedMapping>> flagged_mappings(pid_t pid) {
+  constexpr std::string_view kFlags = "VmFlags:";
   const std::string path = proc_path(pid, "smaps");
   std::istringstream file(read_briefly(path));
   if (file.view().empty()) return errno_error("cannot open " + path);
-  std::set<Address> found;
+  std::vector<FlaggedMapping> found;
   Mapping mapping;
   for (std::string line; std::getline(file, line);) {
     if (Mapping next; parse_line(line.c_str(), next)) mapping = next;
-    if (line.starts_with("VmFlags:") && (line + " ").find(" gd ") != std::string::npos) found.insert(mapping.start);
+    if (!line.starts_with(kFlags) || kernels_own(mapping)) continue;
+    found.push_back({mapping, line.substr(kFlags.size()) + " "});
+  }
+  return found;
+}
+
+Result<std::set<Address>> growing_mappings(pid_t pid) {
+  ASSIGN_OR_RETURN(const auto mappings, flagged_mappings(pid));
+  std::set<Address> found;
+  for (const auto& each : mappings) {
+    if (each.is("gd")) found.insert(each.mapping.start);
   }
   return found;
 }

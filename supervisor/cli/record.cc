@@ -11,10 +11,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <climits>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
 #include <sstream>
 #include <thread>
 
@@ -35,6 +37,7 @@
 #include "supervisor/cli/shared_options.h"
 #include "supervisor/plan/certificate.h"
 #include "supervisor/plan/tuning.h"
+#include "supervisor/record/attachable.h"
 #include "supervisor/record/exit_status.h"
 #include "supervisor/record/front.h"
 #include "supervisor/record/interrupts.h"
@@ -280,9 +283,27 @@ void go_on_behind(const LeftBehind& left, const std::string& directory) {
   release_front(left.exit_status);
 }
 
-// Runs in the process that stand_in_front() has made the recorder.
-Result<int> record(const RecordOptions& options, const Fd& output) {
+// What is recorded: a program that is run, or a process that runs already.
+struct Subject {
+  std::string program;  // its path
+  std::vector<std::string> command;
+};
+
+Result<Subject> subject_of(const RecordOptions& options) {
+  if (options.pid) {
+    TRY(attachable_tree(options.pid));
+    std::istringstream words(command_of(options.pid));
+    const std::vector<std::string> command{std::istream_iterator<std::string>(words), {}};
+    return Subject{command.empty() ? std::string() : command.front(), command};
+  }
   ASSIGN_OR_RETURN(const std::string program, find_program(options.command.front()));
+  return Subject{program, options.command};
+}
+
+// Runs in the process that stand_in_front() has made the recorder, if something is run.
+Result<int> record(const RecordOptions& options, const Fd& output) {
+  ASSIGN_OR_RETURN(const Subject subject, subject_of(options));
+  const std::string& program = subject.program;
   ASSIGN_OR_RETURN(const PolicyInfo* info, find_policy(options.policy));
   ASSIGN_OR_RETURN(const Tuning tuning, tuning_of(options, *info));
   PolicyParameters parameters = options.parameters;
@@ -302,7 +323,7 @@ Result<int> record(const RecordOptions& options, const Fd& output) {
   settings.checkpoint_period_s = tuning.period_s;
   settings.bound_s = options.virtual_checkpoints ? 0 : options.bound_s;
   settings.restore_cost_s = tuning.restore_s;
-  settings.command = options.command;
+  settings.command = subject.command;
   if (char* cwd = getcwd(nullptr, 0)) {
     settings.working_directory = cwd;
     std::free(cwd);
@@ -316,7 +337,7 @@ Result<int> record(const RecordOptions& options, const Fd& output) {
   name_lock = Fd();  // from now on others may create traces
 
   std::vector<const TransportVariable*> asked;
-  if (options.transport == Transport::sockets) asked = ask_for_sockets(options.command);
+  if (options.transport == Transport::sockets && !options.pid) asked = ask_for_sockets(options.command);
 
   std::optional<SelfCheck> self_check;
   if (options.self_check) self_check.emplace(directory, options.in_process);
@@ -327,21 +348,27 @@ Result<int> record(const RecordOptions& options, const Fd& output) {
     limits.checkpoint_period_ns = parameters.checkpoint_period_ns;
     limits.spawn_s = tuning.restore_s;
     limits.restore_budget_s = restore_budget_s(options, options.bound_s, tuning);
-    limits.in_process = options.in_process;
+    limits.attached = options.pid != 0;
+    limits.attached_for_s = options.attached_for_s;
+    limits.in_process = options.in_process && !limits.attached;
     limits.independent_checkpoints = options.independent_checkpoints;
     limits.processors = options.processors;
     limits.processors_seen = options.processors_seen;
     limits.virtual_checkpoints = options.virtual_checkpoints;
     catch_interrupts();
     limits.traps = trap_own_instructions();
-    PtraceTracer tracer;
+    PtraceTracer tracer(limits.attached ? PtraceTracer::Calls::all : PtraceTracer::Calls::filtered);
     Recorder recorder(tracer, *writer, *policy, limits, cache.get());
-    personality(ADDR_NO_RANDOMIZE);
     if (output) dup2(output.get(), STDOUT_FILENO), dup2(output.get(), STDERR_FILENO);
-    TRY(recorder.launch(program, options.command));
+    if (limits.attached) {
+      TRY(recorder.attach(options.pid));
+    } else {
+      personality(ADDR_NO_RANDOMIZE);
+      TRY(recorder.launch(program, options.command));
+    }
     if (session) TRY(begin_session(*session, recorder, options, directory, settings));
     end = recorder.run([&](const LeftBehind& left) {
-      if (!options.wait) go_on_behind(left, directory);
+      if (!options.wait && !limits.attached) go_on_behind(left, directory);
     });
     if (session) session->ended();
     report(recorder);
@@ -365,6 +392,7 @@ Result<int> record(const RecordOptions& options, const Fd& output) {
 
 Result<int> record_behind_front(const RecordOptions& options) {
   TRY(check_limits());
+  if (options.pid) return record(options, Fd());  // redrive's signals are its own
   ASSIGN_OR_RETURN(const Fd output, output_file(options));
   // Until the program starts, what is wrong is said where redrive was started.
   ASSIGN_OR_RETURN(const std::optional<int> ended, stand_in_front(output ? output.get() : STDERR_FILENO));
@@ -377,8 +405,8 @@ constexpr CommandText kText{
     "[--checkpoint-period T] [--placement P] [--set-bound N] [--multiplicity M] [--approximate] [--cores J] "
     "[--processors N] "
     "[--processors-seen N] [--interception TIER] [--transport T] [--no-repair] [--require-bound] [--self-check] "
-    "[--wait] [--session NAME] [--output FILE] [--] CMD ...",
-    "run a command and record it with everything it starts",
+    "[--wait] [--session NAME] [--output FILE] (--pid PID [--for D] | [--] CMD ...)",
+    "run a command, or attach to a process, and record it with everything it starts",
     "Options end at the first word that is not an option. The exit status is the command's.\n"
     "Without -o, the trace is created in $REDRIVE_TRACE_DIR, or else in ~/.local/share/redrive.\n",
     "D, C, T: durations such as 500ms, 2s or 10m\n"};
@@ -420,6 +448,11 @@ class RecordCommand : public CommandWith<RecordOptions> {
                    "exit with status 125 if a replay would take longer than the bound");
     arguments.flag("--self-check", o.self_check,
                    "re-drive the trace while it is recorded; exit with status 125 if it diverges");
+    arguments.number("--pid", "PID", 1, INT_MAX,
+                     "record this process and its descendants, and let them run on afterwards",
+                     [&o](uint64_t pid) { o.pid = static_cast<pid_t>(pid); });
+    arguments.duration("--for", "D", "let the process of --pid run on after this time (when it ends, or at Ctrl-C)",
+                       [&o](double s) { o.attached_for_s = s; });
     arguments.flag("--wait", o.wait, "also wait for processes that the program leaves behind");
     arguments.option("--session", "NAME", "let others see and control the recording under this name (redrive ps)",
                      [&o](const std::string& text) -> Result<void> {
@@ -443,7 +476,15 @@ class RecordCommand : public CommandWith<RecordOptions> {
   }
 
   Result<void> finish(const Arguments& arguments) override {
-    if (options_.command.empty()) return usage("no command to record");
+    if (options_.pid && !options_.command.empty()) return usage("--pid cannot be combined with a command");
+    if (!options_.pid && options_.command.empty()) return usage("no command to record");
+    if (!options_.pid && arguments.count("--for") > 0) return usage("--for needs --pid");
+    for (const char* option :
+         {"--wait", "--transport", "--processors-seen", "--interception", "--session", "--output"}) {
+      if (options_.pid && arguments.count(option) > 0) {
+        return usage(fmt::format("{} cannot be combined with --pid", option));
+      }
+    }
     if (options_.virtual_checkpoints) {
       for (const char* option :
            {"--bound", "--policy", "--critical-path", "--tuning", "--no-repair", "--require-bound"}) {

@@ -18,8 +18,9 @@ void CheckpointCopies::end(pid_t copy) {
 
 bool CheckpointCopies::give(ImageJob& job, pid_t copy, const Thread& original) {
   if (copy < 0 || !ends_.wait_stop(copy)) return false;
+  tracer_.kill_with_tracer(copy);  // it must never run
   job.copy = copy;
-  job.original = original.tid;
+  job.original = original.process->pid;
   if (auto memory = Memory::open(copy)) job.memory = std::move(*memory);
   return true;
 }
@@ -52,6 +53,7 @@ Result<uint64_t> CheckpointCopies::inject(Thread& thread, const user_regs_struct
   // A clone starts again while a signal is pending (fork(2), ERESTARTNOINTR), and with a timer one can be pending every
   // time.
   const uint64_t own = block_signals(tracer_, thread.tid);
+  if (!tracer_.suspend_filters(thread.tid, true)) return Error{"the program's filters do not let redrive make calls"};
   for (;;) {
     control_.resume(thread, Resume::to_syscall_exit);
     const auto stop = ends_.wait_stop(thread.tid);
@@ -59,6 +61,7 @@ Result<uint64_t> CheckpointCopies::inject(Thread& thread, const user_regs_struct
     if (const auto* birth = std::get_if<Birth>(&*stop); birth && born) *born = birth->child;
     if (is<SyscallExit>(*stop)) break;
   }
+  tracer_.suspend_filters(thread.tid, false);
   tracer_.set_signal_mask(thread.tid, own);
   if (!control_.get_regs(thread, regs)) return Error{"the program was killed"};
   return static_cast<uint64_t>(regs.rax);

@@ -74,7 +74,7 @@ void Checkpointer::ask_at_each_event() {
 }
 
 bool Checkpointer::is_due(Unit& unit) {
-  if (limits_.checkpoint_period_ns == 0) return false;
+  if (limits_.checkpoint_period_ns == 0 || stopped_) return false;
   const auto now = tracer_.now();
   const bool at_each_event = unit.checkpoint_wanted || messages_.looks_for_place();
   if (now < unit.last_clock_check || (!at_each_event && now - unit.last_clock_check < kClockInterval)) return false;

@@ -61,6 +61,9 @@ class Checkpointer {
   bool begin_joined_interval(Unit& unit, Thread& thread);
 
   static constexpr Clock::duration kSkippedInterval = std::chrono::milliseconds(10);
+  // No more checkpoints are due.
+  void stop() { stopped_ = true; }
+
   // Counts a checkpoint that could not be taken, and tells the policy, which may have relied on it. `until_next`: the
   // time until it is tried again.
   void note_skipped(Unit& unit, Clock::duration until_next = kSkippedInterval);
@@ -84,6 +87,7 @@ class Checkpointer {
   Intervals& intervals_;
   StateCapture& capture_;
   CheckpointCopies& copies_;
+  bool stopped_ = false;
   std::vector<UnitId> ended_with_image_;  // ended units that have images, the last of which did not say so
 };
 

@@ -113,6 +113,12 @@ Result<ProcessState> StateCapture::capture_process(Process& process, const Proce
   if (const Gate* gate = process.tier()) {
     std::erase_if(saved.mappings, [&](const Mapping& m) { return gate->owns(m.start, m.end); });
   }
+  if (process.vdso_patch) {
+    const Mapping vdso = process.vdso_patch->mapping();
+    saved.mappings.insert(std::find_if(saved.mappings.begin(), saved.mappings.end(),
+                                       [&](const Mapping& m) { return m.start > vdso.start; }),
+                          vdso);
+  }
   TRY(note_growing(process.pid, process.maps_growing, saved.mappings));
   MappedFiles asked(process.memory.pid());
   MappedFiles& files = known ? known->files : asked;
@@ -194,7 +200,13 @@ Result<void> StateCapture::capture_pages(Unit& unit, bool shared_only, ImageJob&
   for (const ProcessState& saved : job.state.processes) {
     const auto process = std::find_if(unit.processes.begin(), unit.processes.end(),
                                       [&](const auto& other) { return other->serial == saved.process; });
-    const auto wanted = [&](const Mapping& m) { return m.shows_object() || (!shared_only && !m.shared_object); };
+    const auto is_copied = [&](const Mapping& m) {
+      return std::none_of((*process)->not_copied.begin(), (*process)->not_copied.end(),
+                          [&](const AddressRange& range) { return range.start < m.end && m.start < range.end; });
+    };
+    const auto wanted = [&](const Mapping& m) {
+      return m.shows_object() || (!m.shared_object && !(shared_only && is_copied(m)));
+    };
     const auto take = [&](const Mapping& mapping, Address address, std::span<const uint8_t> pages) -> Result<void> {
       job.add(saved.process, mapping, address, pages);
       return {};

@@ -17,6 +17,7 @@
 #include "supervisor/record/joiner.h"
 #include "supervisor/record/layout_calls.h"
 #include "supervisor/record/lock_calls.h"
+#include "supervisor/record/native_state.h"
 #include "supervisor/record/object_sharing.h"
 #include "supervisor/record/packet_rings.h"
 #include "supervisor/record/placer.h"
@@ -82,13 +83,18 @@ void StoppedCalls::enter(Thread& thread) {
   if (confined_.forbidden(thread)) return;
   const RecordedGate* const gate = thread.process->gate.get();
   const bool changes_tier = gate && thread.row && gate->is_changed_by(thread.row->special, thread.args);
+  if (native_.answers_rseq(thread)) {
+    answer_call(thread, 0);
+    return;
+  }
   const bool described = thread.row && is_described(*thread.row, thread.args, thread.process->memory);
   if (!described || thread.row->treat == Treat::refuse || !layout_.mappable(thread) || changes_tier) {
     refuse(thread, thread.row);
     return;
   }
   const SyscallRow& row = *thread.row;
-  if (row.special == Special::seccomp) {
+  // The kernel applies the filters of a program that is attached to, so that it has them when it is let go.
+  if (row.special == Special::seccomp && !limits_.attached) {
     confined_.confine(thread);
     return;
   }

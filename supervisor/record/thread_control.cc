@@ -14,6 +14,7 @@ void ThreadControl::resume_user(Thread& thread, const user_regs_struct& regs, bo
 }
 
 void ThreadControl::run_on(Thread& thread, int ignored) {
+  if (parks_) return park(thread);
   thread.signals.keep_off(tracer_, thread.tid, ignored);
   resume(thread, Resume::cont);
 }

@@ -24,7 +24,7 @@ void TraceeCalls::hold(const Caller& caller, const Stop& stop) {
 }
 
 Result<int64_t> TraceeCalls::call_at(const Caller& caller, Address instruction, const user_regs_struct& base,
-                                     long number, std::initializer_list<uint64_t> args) {
+                                     long number, std::initializer_list<uint64_t> args, pid_t* born) {
   user_regs_struct regs = base;
   regs.rip = instruction;
   regs.rax = static_cast<uint64_t>(number);
@@ -33,6 +33,7 @@ Result<int64_t> TraceeCalls::call_at(const Caller& caller, Address instruction, 
   for (const uint64_t arg : args) syscall_arg(regs, index++) = arg;
   tracer_.set_regs(caller.tid, regs);
   const uint64_t own = block_signals(tracer_, caller.tid);
+  if (!tracer_.suspend_filters(caller.tid, true)) return Error{"the program's filters do not let redrive make calls"};
   Resume how = Resume::cont;
   for (;;) {
     tracer_.resume(caller.tid, how);
@@ -44,11 +45,13 @@ Result<int64_t> TraceeCalls::call_at(const Caller& caller, Address instruction, 
       tracer_.set_regs(caller.tid, regs);
       how = Resume::to_syscall_exit;
     } else if (is<SyscallExit>(*stop)) {
-      break;
+      if (how == Resume::to_syscall_exit) break;  // otherwise it is that of a call that was skipped
     } else {
+      if (const auto* birth = std::get_if<Birth>(&*stop); birth && born) *born = birth->child;
       hold(caller, *stop);
     }
   }
+  tracer_.suspend_filters(caller.tid, false);
   tracer_.set_signal_mask(caller.tid, own);
   if (!tracer_.get_regs(caller.tid, regs)) return Error{"the program was killed"};
   return static_cast<int64_t>(regs.rax);

@@ -33,9 +33,9 @@ class TraceeCalls {
     HeldSignals& signals;
   };
   // Makes a call at `instruction`, which stops like a call of the program. `base` holds the other registers. Returns
-  // the call's result.
+  // the call's result. `born`: as below.
   Result<int64_t> call_at(const Caller& caller, Address instruction, const user_regs_struct& base, long number,
-                          std::initializer_list<uint64_t> args);
+                          std::initializer_list<uint64_t> args, pid_t* born = nullptr);
   // Makes these calls, up to the first that fails, in an address space that has the tier's code. Returns the result of
   // the last one. `born` is set to the process that a clone among them has made.
   Result<int64_t> make(GateArena& arena, const Caller& caller, const user_regs_struct& base,
