@@ -1,5 +1,6 @@
 #include "checkpoint/address_space.h"
 
+#include <elf.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <limits.h>
@@ -326,12 +327,20 @@ Result<std::set<Address>> growing_mappings(pid_t pid) {
 }
 
 Address vdso_address(pid_t pid) {
+  const auto is_vdso = [](const Mapping& mapping) { return mapping.name == "[vdso]"; };
+  // Where it was at first.
+  const std::string auxiliary = read_briefly(proc_path(pid, "auxv"));
+  uint64_t entry[2] = {};
+  for (size_t at = 0; at + sizeof entry <= auxiliary.size(); at += sizeof entry) {
+    std::memcpy(entry, auxiliary.data() + at, sizeof entry);
+    const auto maps = entry[0] == AT_SYSINFO_EHDR ? open_maps(pid) : Error{""};
+    const auto found = maps ? query(maps->get(), entry[1], 0) : std::nullopt;
+    if (found && is_vdso(*found)) return found->start;
+  }
   const auto mappings = all_mappings(pid);
   if (!mappings) return 0;
-  for (const auto& m : mappings.value()) {
-    if (m.name == "[vdso]") return m.start;
-  }
-  return 0;
+  const auto found = std::find_if(mappings->begin(), mappings->end(), is_vdso);
+  return found == mappings->end() ? 0 : found->start;
 }
 
 uint64_t private_bytes(pid_t pid) {

@@ -40,6 +40,7 @@
 #include "supervisor/record/attachable.h"
 #include "supervisor/record/exit_status.h"
 #include "supervisor/record/front.h"
+#include "supervisor/record/guard.h"
 #include "supervisor/record/interrupts.h"
 #include "supervisor/record/ptrace_tracer.h"
 #include "supervisor/record/recorder.h"
@@ -252,7 +253,7 @@ Result<std::unique_ptr<RecordedSession>> session_for(const RecordOptions& option
 Result<void> begin_session(RecordedSession& session, Recorder& recorder, const RecordOptions& options,
                            const std::string& directory, Settings& settings) {
   SessionStatus status;
-  status.command = options.command;
+  status.command = settings.command;
   status.trace = std::filesystem::absolute(directory).string();
   status.started_unix_us = settings.started_unix_ns / 1000;
   status.bound_s = settings.bound_s;
@@ -291,7 +292,6 @@ struct Subject {
 
 Result<Subject> subject_of(const RecordOptions& options) {
   if (options.pid) {
-    TRY(attachable_tree(options.pid));
     std::istringstream words(command_of(options.pid));
     const std::vector<std::string> command{std::istream_iterator<std::string>(words), {}};
     return Subject{command.empty() ? std::string() : command.front(), command};
@@ -300,7 +300,14 @@ Result<Subject> subject_of(const RecordOptions& options) {
   return Subject{program, options.command};
 }
 
-// Runs in the process that stand_in_front() has made the recorder, if something is run.
+// Nothing was recorded.
+void discard(TraceWriter& writer, const std::string& directory) {
+  static_cast<void>(static_cast<bool>(writer.finish({})));
+  std::error_code ignored;
+  std::filesystem::remove_all(directory, ignored);
+}
+
+// Runs in the process that stand_in_front() or guard_recorder() has made the recorder.
 Result<int> record(const RecordOptions& options, const Fd& output) {
   ASSIGN_OR_RETURN(const Subject subject, subject_of(options));
   const std::string& program = subject.program;
@@ -333,7 +340,7 @@ Result<int> record(const RecordOptions& options, const Fd& output) {
       std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
   const auto cache = FileCache::open(FileCache::home());
   ASSIGN_OR_RETURN(auto writer, TraceWriter::create(directory, settings, disk(), cache.get()));
-  if (options.directory.empty()) TRY(set_latest(directory));
+  if (options.directory.empty() && !options.pid) TRY(set_latest(directory));
   name_lock = Fd();  // from now on others may create traces
 
   std::vector<const TransportVariable*> asked;
@@ -361,7 +368,11 @@ Result<int> record(const RecordOptions& options, const Fd& output) {
     Recorder recorder(tracer, *writer, *policy, limits, cache.get());
     if (output) dup2(output.get(), STDOUT_FILENO), dup2(output.get(), STDERR_FILENO);
     if (limits.attached) {
-      TRY(recorder.attach(options.pid));
+      if (const auto attached = recorder.attach(options.pid); !attached) {
+        discard(*writer, directory);
+        return attached.error();
+      }
+      if (options.directory.empty()) TRY(set_latest(directory));
     } else {
       personality(ADDR_NO_RANDOMIZE);
       TRY(recorder.launch(program, options.command));
@@ -390,9 +401,21 @@ Result<int> record(const RecordOptions& options, const Fd& output) {
   return exit_status;
 }
 
+Result<int> record_behind_guard(const RecordOptions& options) {
+  ASSIGN_OR_RETURN(const AttachableTree tree, attachable_tree(options.pid));
+  std::string others;
+  for (const pid_t root : tree.roots) {
+    if (root != options.pid) others += (others.empty() ? "" : ", ") + describe_process(root);
+  }
+  if (!others.empty()) notice("also records {}, with which the process shares memory", others);
+  ASSIGN_OR_RETURN(const Fd output, output_file(options));
+  ASSIGN_OR_RETURN(const std::optional<int> ended, guard_recorder(tree));
+  return ended ? *ended : record(options, output);
+}
+
 Result<int> record_behind_front(const RecordOptions& options) {
   TRY(check_limits());
-  if (options.pid) return record(options, Fd());  // redrive's signals are its own
+  if (options.pid) return record_behind_guard(options);
   ASSIGN_OR_RETURN(const Fd output, output_file(options));
   // Until the program starts, what is wrong is said where redrive was started.
   ASSIGN_OR_RETURN(const std::optional<int> ended, stand_in_front(output ? output.get() : STDERR_FILENO));
@@ -479,8 +502,7 @@ class RecordCommand : public CommandWith<RecordOptions> {
     if (options_.pid && !options_.command.empty()) return usage("--pid cannot be combined with a command");
     if (!options_.pid && options_.command.empty()) return usage("no command to record");
     if (!options_.pid && arguments.count("--for") > 0) return usage("--for needs --pid");
-    for (const char* option :
-         {"--wait", "--transport", "--processors-seen", "--interception", "--session", "--output"}) {
+    for (const char* option : {"--wait", "--transport", "--processors-seen", "--interception"}) {
       if (options_.pid && arguments.count(option) > 0) {
         return usage(fmt::format("{} cannot be combined with --pid", option));
       }

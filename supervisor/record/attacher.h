@@ -10,6 +10,7 @@
 #include "supervisor/record/attachable.h"
 #include "supervisor/record/mapped_objects.h"
 #include "supervisor/record/placement.h"
+#include "supervisor/record/seizer.h"
 #include "supervisor/record/tracee.h"
 #include "supervisor/record/tracee_calls.h"
 #include "supervisor/record/tracer.h"
@@ -20,7 +21,9 @@ class CheckpointCopies;
 class Checkpointer;
 class Ends;
 class FileCopies;
+class Findings;
 class ImageWorker;
+struct ImageJob;
 class Intervals;
 class NativeState;
 class OutsideChanges;
@@ -35,18 +38,18 @@ class Turns;
 class Attacher {
  public:
   Attacher(Tracer& tracer, TraceWriter& writer, StopQueue& stops, TraceeCalls& calls, Placement& placement,
-           ImageWorker& images, MappedObjects& objects, Tracees& tracees, ThreadControl& control, Intervals& intervals,
-           FileCopies& files, PrivateViews& private_views, OutsideChanges& outside, StateCapture& capture,
-           CheckpointCopies& copies, Checkpointer& checkpointer, NativeState& native, Ends& ends, Turns& turns,
-           StopHandler& handler)
+           ImageWorker& images, MappedObjects& objects, Tracees& tracees, Findings& findings, ThreadControl& control,
+           Intervals& intervals, FileCopies& files, PrivateViews& private_views, OutsideChanges& outside,
+           StateCapture& capture, CheckpointCopies& copies, Checkpointer& checkpointer, NativeState& native, Ends& ends,
+           Turns& turns, StopHandler& handler)
       : tracer_(tracer),
         writer_(writer),
         stops_(stops),
         calls_(calls),
-        placement_(placement),
         images_(images),
         objects_(objects),
         tracees_(tracees),
+        findings_(findings),
         control_(control),
         intervals_(intervals),
         files_(files),
@@ -58,7 +61,8 @@ class Attacher {
         native_(native),
         ends_(ends),
         turns_(turns),
-        handler_(handler) {}
+        handler_(handler),
+        seizer_(tracer, placement) {}
 
   // Attaches to the process and its descendants. If one of them cannot be recorded, all run on as before.
   Result<void> attach(pid_t pid);
@@ -73,31 +77,25 @@ class Attacher {
  private:
   using Object = std::pair<uint64_t, uint64_t>;  // device, inode
 
-  // ---- Stopping threads that run freely
-  Result<void> seize_all(pid_t root);
-  Result<size_t> seize_new(pid_t root);
-  Result<void> await_stops();
-  Result<void> take_stop(const Stopped& stopped);
-  void add_seized(pid_t tid);
-  void restart_woken(pid_t tid);
-  void release_seized();
-
-  // ---- Making units of them
-  Result<void> make_units(const std::vector<Attachable>& tree);
-  std::vector<std::vector<pid_t>> groups(const std::vector<Attachable>& tree, const std::vector<pid_t>& pids);
-  void add_process(Unit& unit, pid_t pid, const std::vector<Attachable>& tree);
-  void note_mappings(Process& process, const std::set<Object>& changeable);
+  Result<void> look_at_new(AttachableTree& tree);
+  void make_units(const AttachableTree& tree);
+  using Mapped = std::vector<std::pair<pid_t, std::vector<Mapping>>>;  // by process
+  static std::vector<std::vector<const Mapped::value_type*>> groups(const Mapped& mapped,
+                                                                    const std::set<Object>& changeable);
+  Process& add_process(Unit& unit, pid_t pid, const AttachableTree& tree);
+  void note_mappings(Process& process, const std::vector<Mapping>& mappings, const std::set<Object>& changeable);
   Result<void> take_all();
   void begin_interval(Unit& unit);
+  bool copy_processes(Unit& unit, ImageJob& job);
 
   Tracer& tracer_;
   TraceWriter& writer_;
   StopQueue& stops_;
   TraceeCalls& calls_;
-  Placement& placement_;
   ImageWorker& images_;
   MappedObjects& objects_;
   Tracees& tracees_;
+  Findings& findings_;
   ThreadControl& control_;
   Intervals& intervals_;
   FileCopies& files_;
@@ -110,17 +108,7 @@ class Attacher {
   Ends& ends_;
   Turns& turns_;
   StopHandler& handler_;
-
-  // While it attaches: the threads that are traced, and those that have not stopped yet.
-  struct Seized {
-    pid_t pid = -1;
-    cpu_set_t processors{};  // that it may run on
-  };
-  std::map<pid_t, Seized> seized_;
-  std::set<pid_t> running_;
-  std::set<pid_t> stepping_;            // into handlers
-  std::map<pid_t, siginfo_t> signals_;  // that have stopped them, and have no handler
-  Clock::time_point stopped_at_{};
+  Seizer seizer_;  // while it attaches
 };
 
 }  // namespace redrive

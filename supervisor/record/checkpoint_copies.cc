@@ -19,21 +19,23 @@ void CheckpointCopies::end(pid_t copy) {
 bool CheckpointCopies::give(ImageJob& job, pid_t copy, const Thread& original) {
   if (copy < 0 || !ends_.wait_stop(copy)) return false;
   tracer_.kill_with_tracer(copy);  // it must never run
-  job.copy = copy;
-  job.original = original.process->pid;
-  if (auto memory = Memory::open(copy)) job.memory = std::move(*memory);
+  auto& given = job.copies.emplace_back(ImageJob::Copy{original.process->serial, copy, original.process->pid, {}});
+  if (auto memory = Memory::open(copy)) given.memory = std::move(*memory);
   return true;
+}
+
+void CheckpointCopies::end(const ImageJob::Copy& copy) {
+  end(copy.pid);
+  if (Thread* original = tracees_.find(copy.original)) {
+    original->process->copies_to_reap.push_back(copy.pid);
+    ask_to_stop(*original);
+  }
 }
 
 void CheckpointCopies::collect() {
   for (auto& done : images_.take_done()) {
     if (done.error) count_skipped();
-    if (done.copy < 0) continue;
-    end(done.copy);
-    if (Thread* original = tracees_.find(done.original)) {
-      original->process->copies_to_reap.push_back(done.copy);
-      ask_to_stop(*original);
-    }
+    for (const auto& copy : done.copies) end(copy);
   }
 }
 

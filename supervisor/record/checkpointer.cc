@@ -194,7 +194,7 @@ void Checkpointer::checkpoint(Thread& trigger) {
   intervals_.begin(unit, CheckpointKind::image, process, static_cast<uint64_t>((tracer_.now() - stopped_at).count()));
   job.interval = unit.interval;
   control_.rewind(trigger, entry);
-  add_image(unit, std::move(job), copied);
+  add_image(unit, std::move(job));
 }
 
 void Checkpointer::hand_over(Unit& unit, ImageJob job) {
@@ -203,8 +203,10 @@ void Checkpointer::hand_over(Unit& unit, ImageJob job) {
   images_.add(std::move(job));
 }
 
-void Checkpointer::add_image(Unit& unit, ImageJob job, bool copied) {
-  intervals_.note_image(unit, job.state, job.bytes() + (copied ? private_bytes(unit.processes.front()->pid) : 0));
+void Checkpointer::add_image(Unit& unit, ImageJob job) {
+  uint64_t bytes = job.bytes();
+  for (const auto& copy : job.copies) bytes += private_bytes(copy.original);
+  intervals_.note_image(unit, job.state, bytes);
   if (!unit.checkpoint_wanted.exchange(false)) align(unit);
   hand_over(unit, std::move(job));
 }

@@ -48,8 +48,8 @@ class Checkpointer {
   void request(Unit& unit);
   // At the entry of a call: takes a checkpoint, and has the thread enter its call again.
   void checkpoint(Thread& trigger);
-  // Stores the image of the interval that has just begun. `copied`: the pages of its process are in a copy.
-  void add_image(Unit& unit, ImageJob job, bool copied);
+  // Stores the image of the interval that has just begun.
+  void add_image(Unit& unit, ImageJob job);
   // A virtual checkpoint, at a syscall's entry.
   void note_checkpoint(Process& process);
   // The image of a unit whose next event is not a syscall's entry: all of it is read while it is stopped, and its

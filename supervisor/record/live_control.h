@@ -60,7 +60,7 @@ class LiveControl {
   // promise holds with them for the intervals that begin then. Fails if the policy cannot change them.
   Result<void> set_limits(uint64_t critical_path_ns, uint64_t period_ns, double restore_budget_s);
 
-  // Sends the program SIGTERM, or ends everything that is recorded.
+  // Sends the program SIGTERM, or ends everything that is recorded. What was attached to is let go instead.
   Result<void> end_program();
   Result<void> kill_all();
 
@@ -74,7 +74,7 @@ class LiveControl {
   void go_on_killing();
   // Sends the signal to the program, or, when it has ended, to all processes that are left.
   void pass_on(int signal);
-  // Whether the program was sent SIGTERM or was killed because somebody asked for it.
+  // Whether the program was sent SIGTERM, was killed, or is to be let go, because somebody asked for it.
   bool was_stopped() const { return stopped_; }
 
  private:

@@ -25,7 +25,6 @@ namespace {
 constexpr uint64_t kArchSetCpuid = 0x1012;
 constexpr uint64_t kUnregister = 1;  // RSEQ_FLAG_UNREGISTER
 constexpr uint64_t kRedZone = 128;   // below the stack pointer
-constexpr int kMostSteps = 100'000;
 
 // rseq(2).
 struct Area {
@@ -162,25 +161,6 @@ Result<void> NativeState::settle(Thread& thread) {
   return {};
 }
 
-// A vDSO whose code is about to change must not be what a thread executes.
-Result<void> NativeState::leave_vdso(Thread& thread) {
-  for (int step = 0; step < kMostSteps; ++step) {
-    user_regs_struct regs;
-    if (!tracer_.get_regs(thread.tid, regs)) return was_killed();
-    if (!thread.process->vdso_patch->holds(regs.rip)) return {};
-    const uint64_t own = block_signals(tracer_, thread.tid);
-    tracer_.resume(thread.tid, Resume::step);
-    const auto stop = ends_.wait_stop(thread.tid);
-    if (!stop) return was_killed();
-    tracer_.set_signal_mask(thread.tid, own);
-    siginfo_t info{};
-    const auto* const signalled = std::get_if<SignalStop>(&*stop);
-    const bool other = signalled && signalled->signal != SIGTRAP;
-    if (other && tracer_.get_siginfo(thread.tid, info)) thread.signals.hold(info, tracer_.now());
-  }
-  return Error{"a thread does not come out of its vDSO"};
-}
-
 // ---- Taken away
 
 Result<void> NativeState::take(Process& process) {
@@ -189,20 +169,21 @@ Result<void> NativeState::take(Process& process) {
   TRY(take_vdso(process));
   TRY(read_process(process, *threads.front()));
   for (Thread* const thread : threads) TRY(take(*thread));
-  const auto mappings = read_mappings(process.pid);
-  if (!mappings) return mappings.error();
+  ASSIGN_OR_RETURN(const auto code, code_mappings(process.pid));
   MappedFiles files(process.pid);
-  for (const Mapping& mapping : *mappings) {
+  for (const Mapping& mapping : code) {
     if (PatchPlans::is_code(mapping)) patching_.replace_traps(process, mapping, files.of(mapping), nullptr);
   }
   return {};
 }
 
+// A vDSO whose code is about to change must not be what a thread executes.
+Result<void> NativeState::leave_vdso(Thread& thread) {
+  return calls_.step_out(caller_of(thread), thread.process->vdso_patch->range());
+}
+
 Result<void> NativeState::take_vdso(Process& process) {
-  const Address start = vdso_address(process.pid);
-  const auto range = start ? mapped_from(process.pid, start) : Error{""};
-  if (!range || !*range) return Error{"it has no vDSO"};
-  ASSIGN_OR_RETURN(VdsoPatch patch, VdsoPatch::read(process.memory, start, (*range)->end));
+  ASSIGN_OR_RETURN(VdsoPatch patch, VdsoPatch::of_process(process.pid, process.memory));
   process.vdso_patch = std::make_shared<const VdsoPatch>(std::move(patch));
   for (Thread* const thread : threads_of(process)) TRY(leave_vdso(*thread));
   if (!process.vdso_patch->apply(process.memory)) return Error{"its vDSO cannot be written to"};
@@ -263,7 +244,8 @@ Result<void> NativeState::take(Thread& thread) {
     TRY(call_reading(thread, &mode, sizeof mode, [&](Address memory) {
       return call(thread, SYS_prctl, {PR_GET_TSC, memory});
     }));
-    thread.counter_mode = static_cast<uint64_t>(mode);
+    // A recorder that was killed has left it trapping.
+    thread.counter_mode = thread.process->vdso_patch->was_patched() ? PR_TSC_ENABLE : static_cast<uint64_t>(mode);
     ASSIGN_OR_RETURN(const int64_t set, call(thread, SYS_prctl, {PR_SET_TSC, PR_TSC_SIGSEGV}));
     if (set != 0) return Error{"the counter cannot be made to trap (prctl(2), PR_SET_TSC)"};
   }

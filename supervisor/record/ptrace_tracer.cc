@@ -83,30 +83,34 @@ Stop stop_of(int status, unsigned long message) {
   return Exiting{end_of(static_cast<int>(message))};
 }
 
+namespace {
+
 // The message is asked for at once: the tracee may be killed later.
-Stop PtraceTracer::read_stop(pid_t tid, int status) const {
-  const bool at_call = calls_ == Calls::all && WIFSTOPPED(status) && status >> 8 == kSyscallStop;
+Stop read_stop(PtraceTracer::Calls calls, pid_t tid, int status) {
+  const bool at_call = calls == PtraceTracer::Calls::all && WIFSTOPPED(status) && status >> 8 == kSyscallStop;
   unsigned long message = 0;
   if (at_call || has_message(status)) ptrace(PTRACE_GETEVENTMSG, tid, nullptr, &message);
   return stop_of(status, message);
 }
 
-Waited PtraceTracer::wait_with(int flags) const {
+Waited wait_with(PtraceTracer::Calls calls, int flags) {
   int status = 0;
   const pid_t tid = waitpid(-1, &status, __WALL | __WNOTHREAD | flags);
-  if (tid > 0) return Stopped{tid, read_stop(tid, status)};
+  if (tid > 0) return Stopped{tid, read_stop(calls, tid, status)};
   if (tid < 0 && errno == ECHILD) return NoTracees{};
   return NoneStopped{};
 }
 
-Waited PtraceTracer::wait_for_any() { return wait_with(0); }
+}  // namespace
 
-Waited PtraceTracer::take_any() { return wait_with(WNOHANG); }
+Waited PtraceTracer::wait_for_any() { return wait_with(calls_, 0); }
+
+Waited PtraceTracer::take_any() { return wait_with(calls_, WNOHANG); }
 
 std::optional<Stop> PtraceTracer::wait(pid_t tid) {
   int status = 0;
   if (!wait_for(tid, status)) return {};
-  return read_stop(tid, status);
+  return read_stop(calls_, tid, status);
 }
 
 bool PtraceTracer::has_stopped(pid_t tid) {

@@ -54,8 +54,6 @@ class PtraceTracer final : public Tracer {
 
  private:
   long options() const;
-  Stop read_stop(pid_t tid, int status) const;
-  Waited wait_with(int flags) const;
 
   Calls calls_;
 };

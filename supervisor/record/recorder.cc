@@ -56,7 +56,7 @@ Recorder::Recorder(Tracer& tracer, TraceWriter& writer, Policy& policy, const Re
                       outside_, files_, joiner_),
       patching_(cache, calls_, writer_, limits_, arena_.get(), tracees_, findings_, control_),
       native_(tracer_, calls_, limits_, tracees_, files_, patching_, ends_),
-      packet_rings_(findings_, control_),
+      packet_rings_(limits_, findings_, control_),
       layout_(objects_, arena_.get(), findings_, patching_, private_views_, object_sharing_, files_, packet_rings_),
       foreign_(tracer_, tracees_, findings_, control_, events_, ends_, handler_),
       capture_(tracer_, stops_, objects_, control_, private_views_, files_),
@@ -84,8 +84,8 @@ Recorder::Recorder(Tracer& tracer, TraceWriter& writer, Policy& policy, const Re
       locks_(tracer_),
       confined_(tracer_, findings_, control_, events_, signals_, ends_, stopped_calls_),
       turns_(tracer_, control_, checkpointer_, gate_stops_, foreign_, preempter_, joiner_, births_, stopped_calls_),
-      attacher_(tracer_, writer_, stops_, calls_, placement_, images_, objects_, tracees_, control_, intervals_, files_,
-                private_views_, outside_, capture_, copies_, checkpointer_, native_, ends_, turns_, handler_),
+      attacher_(tracer_, writer_, stops_, calls_, placement_, images_, objects_, tracees_, findings_, control_, intervals_,
+                files_, private_views_, outside_, capture_, copies_, checkpointer_, native_, ends_, turns_, handler_),
       stopped_calls_(tracer_, limits_, objects_, findings_, control_, intervals_, copies_, checkpointer_, events_,
                      private_views_, object_sharing_, layout_, foreign_, signals_, forced_, woken_, joiner_, births_,
                      ends_, placer_, traced_, adapted_, packet_rings_, locks_, confined_, native_, turns_),
@@ -165,7 +165,8 @@ bool Recorder::is_to_let_go(Clock::time_point started) {
     lets_go_ |= signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT;
   }
   const std::chrono::duration<double> recorded = tracer_.now() - started;
-  return lets_go_ |= limits_.attached_for_s > 0 && recorded.count() >= limits_.attached_for_s;
+  lets_go_ |= limits_.attached_for_s > 0 && recorded.count() >= limits_.attached_for_s;
+  return lets_go_ |= live_.was_stopped();
 }
 
 // Ends the units that are left when the loop has ended.

@@ -46,6 +46,10 @@ bool spins(const RecordedGate* gate) {
 void StoppedCalls::enter(Thread& thread) {
   Unit& unit = *thread.process->unit;
   thread.asked_to_stop = false;
+  if (limits_.attached && thread.entry.cs != kCodeSegment) {
+    refuse_foreign(thread);
+    return;
+  }
   // A signal is delivered before the call. But a stop lets others run, which the log says only of calls: it is
   // delivered as if it had come during this one.
   const bool stops = thread.signals.begins_with_stop();
@@ -169,6 +173,17 @@ void StoppedCalls::refuse(Thread& thread, const SyscallRow* row) {
     findings_.count_refusal(thread, row, error);
   }
   answer_call(thread, -error);
+}
+
+// A call of a 32-bit program. Filters refuse them unseen, and so does a replay.
+void StoppedCalls::refuse_foreign(Thread& thread) {
+  findings_.count_refusal(*thread.process->unit, "the calls of 32-bit program " + thread.process->command,
+                          std::string(error_name(ENOSYS)), false);
+  user_regs_struct regs = thread.entry;
+  regs.orig_rax = ~0ull;
+  regs.rax = static_cast<uint64_t>(-ENOSYS);
+  control_.set_regs(thread, regs);
+  control_.run_on(thread);
 }
 
 void StoppedCalls::answer_call(Thread& thread, int64_t result) {

@@ -81,6 +81,8 @@ class StoppedCalls {
   void answer_call(Thread& thread, int64_t result);
 
  private:
+  void refuse_foreign(Thread& thread);
+
   Tracer& tracer_;
   const RecorderLimits& limits_;
   MappedObjects& objects_;

@@ -37,6 +37,8 @@ class ThreadControl {
   bool is_parked(const Thread& thread) const { return parked_.contains(thread.tid); }
 
  private:
+  bool has_faulted(const Thread& thread);
+
   Tracer& tracer_;
   bool parks_ = false;
   std::set<pid_t> parked_;

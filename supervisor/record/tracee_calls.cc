@@ -57,6 +57,23 @@ Result<int64_t> TraceeCalls::call_at(const Caller& caller, Address instruction, 
   return static_cast<int64_t>(regs.rax);
 }
 
+Result<void> TraceeCalls::step_out(const Caller& caller, const AddressRange& range) {
+  constexpr int kMostSteps = 100'000;
+  for (int step = 0; step < kMostSteps; ++step) {
+    user_regs_struct regs;
+    if (!tracer_.get_regs(caller.tid, regs)) return Error{"the program was killed"};
+    if (regs.rip < range.start || regs.rip >= range.end) return {};
+    const uint64_t own = block_signals(tracer_, caller.tid);
+    tracer_.resume(caller.tid, Resume::step);
+    const auto stop = wait_(caller.tid);
+    if (!stop) return Error{"the program was killed"};
+    tracer_.set_signal_mask(caller.tid, own);
+    const auto* const signalled = std::get_if<SignalStop>(&*stop);
+    if (signalled && signalled->signal != SIGTRAP) hold(caller, *stop);
+  }
+  return Error{"a thread does not come out of its vDSO"};
+}
+
 Result<user_regs_struct> TraceeCalls::make_from(GateArena& arena, const Caller& caller, const user_regs_struct& base,
                                                 Address instruction, const std::vector<gate::InjectedCall>& calls,
                                                 pid_t* born) {

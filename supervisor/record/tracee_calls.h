@@ -13,6 +13,7 @@
 
 #include "base/remote.h"
 #include "base/result.h"
+#include "checkpoint/address_space.h"
 #include "supervisor/record/held_signals.h"
 #include "supervisor/record/tracer.h"
 #include "supervisor/tier/gate.h"
@@ -36,6 +37,8 @@ class TraceeCalls {
   // the call's result. `born`: as below.
   Result<int64_t> call_at(const Caller& caller, Address instruction, const user_regs_struct& base, long number,
                           std::initializer_list<uint64_t> args, pid_t* born = nullptr);
+  // Has the thread run on, one instruction after the other, until it is outside of this range.
+  Result<void> step_out(const Caller& caller, const AddressRange& range);
   // Makes these calls, up to the first that fails, in an address space that has the tier's code. Returns the result of
   // the last one. `born` is set to the process that a clone among them has made.
   Result<int64_t> make(GateArena& arena, const Caller& caller, const user_regs_struct& base,

@@ -2,7 +2,9 @@
 
 #include <asm/unistd_64.h>
 #include <elf.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -77,13 +79,33 @@ void for_each_symbol(const Bytes& image, const Visit& visit) {
 
 }  // namespace
 
-Result<VdsoPatch> VdsoPatch::read(const Memory& memory, Address start, Address end) {
+Result<VdsoPatch> VdsoPatch::of_process(pid_t pid, const Memory& memory) {
+  const Address start = vdso_address(pid);
+  const auto range = start ? mapped_from(pid, start) : Error{""};
+  if (!range || !*range) return Error{"it has no vDSO"};
+  const Address size = (*range)->end - start;
+  if (size > kMostPages * kPageSize) return Error{"its vDSO is too large"};
+  Bytes found(size);
+  if (!memory.read(start, found.data(), found.size())) return Error{"its vDSO cannot be read"};
+  // All processes of a kernel have the same.
+  if (const Address own = getauxval(AT_SYSINFO_EHDR)) {
+    const auto own_range = mapped_from(getpid(), own);
+    const auto* const first = reinterpret_cast<const uint8_t*>(own);
+    const bool alike = own_range && *own_range && (*own_range)->end - own == size;
+    auto patch = alike ? of(start, Bytes(first, first + size)) : Result<VdsoPatch>(Error{""});
+    if (patch && patch->patched_ == found) {
+      patch->was_patched_ = true;
+      return patch;
+    }
+  }
+  return of(start, std::move(found));
+}
+
+Result<VdsoPatch> VdsoPatch::of(Address start, Bytes original) {
   const Error unknown{"its vDSO has a form that redrive does not know"};
-  if (end <= start || end - start > kMostPages * kPageSize) return unknown;
   VdsoPatch patch;
   patch.start_ = start;
-  patch.original_.resize(end - start);
-  if (!memory.read(start, patch.original_.data(), patch.original_.size())) return Error{"its vDSO cannot be read"};
+  patch.original_ = std::move(original);
   patch.patched_ = patch.original_;
   bool fits = true, any = false;
   for_each_symbol(patch.original_, [&](std::string_view name, uint64_t offset) {

@@ -6,20 +6,24 @@
 
 #include "base/remote.h"
 #include "base/result.h"
+#include "checkpoint/address_space.h"
 #include "checkpoint/unit_state.h"
 
 namespace redrive {
 
 class VdsoPatch {
  public:
-  // What has to be written into the vDSO that is mapped there; no thread of the process may run in it. Fails if the
-  // process has none, or one of another form.
-  static Result<VdsoPatch> read(const Memory& memory, Address start, Address end);
+  // What has to be written into the vDSO of the process; no thread of it may run there. It may be patched already, by a
+  // recorder that was killed. Fails if the process has none, or one of another form.
+  static Result<VdsoPatch> of_process(pid_t pid, const Memory& memory);
+  // The same for these bytes, which are mapped there and not patched.
+  static Result<VdsoPatch> of(Address start, Bytes original);
 
   bool apply(const Memory& memory) const { return memory.write(start_, patched_.data(), patched_.size()); }
   bool undo(const Memory& memory) const { return memory.write(start_, original_.data(), original_.size()); }
 
-  bool holds(Address ip) const { return start_ <= ip && ip < start_ + original_.size(); }
+  AddressRange range() const { return {start_, start_ + original_.size()}; }
+  bool was_patched() const { return was_patched_; }
   // A syscall instruction that is there in both states.
   Address syscall_instruction() const { return instruction_; }
   // As an image has it.
@@ -28,6 +32,7 @@ class VdsoPatch {
  private:
   Address start_ = 0, instruction_ = 0;
   Bytes original_, patched_;
+  bool was_patched_ = false;
 };
 
 }  // namespace redrive

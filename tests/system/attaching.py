@@ -11,6 +11,7 @@ import time
 
 from harness import TESTS, Failure, Skip, compiled, needs, test
 from redriving import check_report, check_trace, free_port, is_root, redrive_all
+from sessions import sessions
 
 PYTHON = "/usr/bin/python3"
 ROUNDS = 20          # of the slow tests
@@ -51,6 +52,8 @@ def patched_places(pid):
             start, end, offset = (int(match.group(i), 16) for i in (1, 2, 3))
             memory.seek(start)
             held = memory.read(end - start)
+            if len(held) < end - start:  # it ends right now
+                continue
             if match.group(5) == "[vdso]":
                 wanted = own_vdso()
             elif match.group(4) == "0" or not os.path.exists(match.group(5)):
@@ -65,10 +68,28 @@ def patched_places(pid):
     return found
 
 
-def check_native(root):
-    """Nothing of the recorder is left in the process and its descendants."""
+def processors(root):
+    """On which each thread of the process and its descendants may run."""
+    found = {}
     for pid in tree(root):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            found.update({int(task): os.sched_getaffinity(int(task)) for task in os.listdir(f"/proc/{pid}/task")})
+    return found
+
+
+GATE = range(0x70000000, 0x70100000)  # where recorded programs have redrive's code
+
+
+def check_native(root, before=None):
+    """Nothing of the recorder is left in the process and its descendants. `before`: their processors()."""
+    for task, allowed in processors(root).items():
+        if before and task in before and before[task] != allowed:
+            raise Failure(f"thread {task} may run on {allowed} only, not on {before[task]}")
+    for pid in tree(root):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            maps = pathlib.Path(f"/proc/{pid}/maps").read_text()
+            if "redrive" in maps or any(int(line.split("-")[0], 16) in GATE for line in maps.splitlines()):
+                raise Failure(f"process {pid} has mappings of redrive")
             for task in os.listdir(f"/proc/{pid}/task"):
                 if status_of(task, "TracerPid") != "0" or status_of(task, "State") in "tT":
                     raise Failure(f"thread {task} of process {pid} is still traced, or stopped")
@@ -82,8 +103,9 @@ def check_native(root):
 def attach(ctx, pid, *, duration=RECORDED, options=("--checkpoint-period", "200ms")):
     """Records the process for a while, and re-drives all that was recorded. Returns the JSON of ls."""
     shutil.rmtree(ctx.trace, ignore_errors=True)
+    before = processors(pid)
     ctx.expect_status(ctx.redrive("record", "-o", ctx.trace, "--pid", pid, "--for", duration, *options), 0)
-    check_native(pid)
+    check_native(pid, before)
     check_trace(ctx)
     redrive_all(ctx)
     listed = ctx.json("ls", ctx.trace)
@@ -104,14 +126,6 @@ def both(name, **how):
         test(f"attach/{name}_rounds", timeout_s=600, slow=True)(function)
         return function
     return register
-
-
-def wait_until(what, condition, timeout_s):
-    limit = time.monotonic() + timeout_s
-    while not condition():
-        if time.monotonic() > limit:
-            raise Failure(f"not within {timeout_s:g} s: {what}")
-        time.sleep(0.02)
 
 
 def answers(port):
@@ -140,7 +154,7 @@ def redis(ctx):
     needs("redis-server", "redis-benchmark", "redis-cli")
     port = free_port()
     server = ctx.start("redis-server", "--port", port, "--bind", "127.0.0.1", "--dir", ctx.work, "--save", "", cwd=ctx.work)
-    wait_until("redis-server listens", answers(port), ctx.timeout_s)
+    ctx.wait_until("redis-server listens", answers(port))
     for _ in rounds_of(ctx):
         clients = ctx.start("redis-benchmark", "-p", port, "-c", 20, "-n", 100_000_000, "-t", "set,get", "-q")
         listed = attach(ctx, server.pid)
@@ -161,7 +175,7 @@ http {{ access_log access.log; server {{ listen 127.0.0.1:{port}; location / {{ 
 
 @both("nginx")
 def nginx(ctx):
-    """The master and its workers, while clients load a page; and a worker alone."""
+    """A worker, and with it those that share memory with it, and the master, while clients load a page."""
     needs("nginx", "ab")
     port = free_port()
     (ctx.work / "html").mkdir()
@@ -169,11 +183,14 @@ def nginx(ctx):
     (ctx.work / "nginx.conf").write_text(NGINX.format(port=port, user="user root; " if is_root() else ""))
     server = ctx.start("nginx", "-p", ctx.work, "-c", "nginx.conf", "-e", "error.log", cwd=ctx.work,
                        env={"PATH": os.environ["PATH"] + ":/usr/sbin"})
-    wait_until("nginx listens", answers(port), ctx.timeout_s)
+    ctx.wait_until("nginx listens", answers(port))
     for i in rounds_of(ctx):
         clients = ctx.start("ab", "-q", "-s", 60, "-t", 600, "-n", 100_000_000, "-c", 8, f"http://127.0.0.1:{port}/page")
         workers = tree(server.pid)[1:]
-        attach(ctx, server.pid if i % 2 == 0 else workers[i % len(workers)])
+        listed = attach(ctx, workers[i % len(workers)] if i % 2 == 0 else server.pid)
+        unit, = listed["units"]  # workers count their connections in memory that they share
+        if sum(interval["events"] for interval in unit["intervals"]) < 1000:
+            raise Failure("hardly anything was recorded")
         if clients.process.poll() is not None:
             raise clients.failure("the clients have ended")
         os.kill(clients.pid, signal.SIGINT)
@@ -201,13 +218,13 @@ def postgres(ctx):
 
     run("initdb", "-D", data / "data", "-U", "postgres", "--no-sync")
     server = ctx.start("runuser", "-u", "postgres", "--", bin_directory / "postgres", "-D", data / "data", "-k", data, "-c", "listen_addresses=", cwd=data)
-    wait_until("PostgreSQL listens", lambda: list(data.glob(".s.PGSQL.*")) and (data / "data" / "postmaster.pid").exists()
-               and "ready" in (data / "data" / "postmaster.pid").read_text(), ctx.timeout_s)
+    ctx.wait_until("PostgreSQL listens", lambda: list(data.glob(".s.PGSQL.*")) and (data / "data" / "postmaster.pid").exists()
+               and "ready" in (data / "data" / "postmaster.pid").read_text())
     postmaster = int((data / "data" / "postmaster.pid").read_text().splitlines()[0])
     run("pgbench", "-h", data, "-U", "postgres", "-i", "-q", "postgres")
     for _ in rounds_of(ctx):
         clients = ctx.start("runuser", "-u", "postgres", "--", bin_directory / "pgbench", "-h", data, "-U", "postgres", "-c", "4", "-T", "600", "postgres", cwd=data)
-        wait_until("pgbench's backends are there", lambda: len(tree(postmaster)) > 8, ctx.timeout_s)
+        ctx.wait_until("pgbench's backends are there", lambda: len(tree(postmaster)) > 8)
         attach(ctx, postmaster)
         if clients.process.poll() is not None or re.search("error|fatal|abort", clients.output(1), re.IGNORECASE):
             raise clients.failure("its clients have seen an error")
@@ -303,7 +320,7 @@ def ended_by_signal(ctx):
         ticker = ctx.start(PYTHON, "-uc", "import time\nwhile True: time.sleep(0.05); print('tick')")
         ticker.wait_for("tick", ctx.timeout_s)
         recorder = ctx.start_redrive("record", "-o", ctx.trace, "--pid", ticker.pid)
-        wait_until("the recording begins", lambda: status_of(ticker.pid, "TracerPid") != "0", ctx.timeout_s)
+        ctx.wait_until("the recording begins", lambda: status_of(ticker.pid, "TracerPid") != "0")
         ticker.wait_for("tick\n" * (ticker.output().count("tick") + 5), ctx.timeout_s)
         os.kill(recorder.pid, number)
         ctx.expect_status(recorder.finish(ctx.timeout_s), 0)
@@ -330,7 +347,7 @@ def confined(ctx):
         if words:
             shutil.rmtree(ctx.trace)
             recorder = ctx.start_redrive("record", "-o", ctx.trace, "--pid", process.pid)
-            wait_until("it is traced", lambda: status_of(process.pid, "TracerPid") != "0", ctx.timeout_s)
+            ctx.wait_until("it is traced", lambda: status_of(process.pid, "TracerPid") != "0")
             (ctx.work / "confine").touch()
             process.wait_for("confined tick\n" * 3, ctx.timeout_s)
             os.kill(recorder.pid, signal.SIGTERM)
@@ -346,19 +363,143 @@ def confined(ctx):
         ctx.expect(outcome.stdout.endswith("confined tick\nok\n"), outcome, "wrong output")
 
 
-@test("attach/recorder_killed")
+def recorder_of(pid, ctx):
+    """The process that traces this one, once there is one."""
+    ctx.wait_until("the recording begins", lambda: status_of(pid, "TracerPid") != "0")
+    return int(status_of(pid, "TracerPid"))
+
+
+SHELL = ("sh", "-c", "while true; do /bin/sleep 0.02 || exit; echo tick; done")  # each program that it starts reads the counter
+SLEEPER = (PYTHON, "-uc", "import time\nwhile True: time.sleep(0.02); time.time(); print('tick')")
+
+
+@test("attach/recorder_killed", timeout_s=120)
 def recorder_killed(ctx):
-    """If the recorder is killed, the process runs on, and what was recorded until then can be re-driven."""
-    ticker = ctx.start(PYTHON, "-uc", "import time\nwhile True: time.sleep(0.05); print('tick')")
+    """If the recorder is killed, the processes run on as before, and what was recorded until then can be re-driven."""
+    for words in (SLEEPER, SHELL) * 2:
+        ticker = ctx.start(*words)
+        ticker.wait_for("tick", ctx.timeout_s)
+        before = processors(ticker.pid)
+        shutil.rmtree(ctx.trace, ignore_errors=True)
+        recorder = ctx.start_redrive("record", "-o", ctx.trace, "--pid", ticker.pid)
+        tracer = recorder_of(ticker.pid, ctx)
+        ticker.wait_for("tick\n" * (ticker.output().count("tick") + 10), ctx.timeout_s)
+        os.kill(tracer, signal.SIGKILL)
+        outcome = ctx.expect_status(recorder.finish(ctx.timeout_s), 128 + signal.SIGKILL)
+        ctx.expect("run on without it;" in outcome.stderr, outcome, "does not say what has become of them")
+        check_native(ticker.pid, before)
+        ticker.wait_for("tick\n" * (ticker.output().count("tick") + 10), ctx.timeout_s)
+        if ticker.output(1):
+            raise ticker.failure("it does not run as before")
+        check_report(ctx, ctx.json("replay", ctx.trace, "--all"))
+        ticker.kill()
+
+
+@test("attach/guard_killed")
+def guard_killed(ctx):
+    """If the process that the user has started is killed, the recorder lets the processes go; if both are, attaching again heals them."""
+    ticker = ctx.start(*SLEEPER)
     ticker.wait_for("tick", ctx.timeout_s)
-    recorder = ctx.start_redrive("record", "-o", ctx.trace, "--pid", ticker.pid)
-    wait_until("the recording begins", lambda: status_of(ticker.pid, "TracerPid") != "0", ctx.timeout_s)
+    before = processors(ticker.pid)
+    guard = ctx.start_redrive("record", "-o", ctx.trace, "--pid", ticker.pid)
+    recorder_of(ticker.pid, ctx)
     ticker.wait_for("tick\n" * (ticker.output().count("tick") + 10), ctx.timeout_s)
-    os.kill(recorder.pid, signal.SIGKILL)
-    recorder.finish(ctx.timeout_s)
-    wait_until("it is not traced any more", lambda: status_of(ticker.pid, "TracerPid") == "0", ctx.timeout_s)
-    ticker.wait_for("tick\n" * (ticker.output().count("tick") + 5), ctx.timeout_s)
-    check_report(ctx, ctx.json("replay", ctx.trace, "--all"))
+    os.kill(guard.pid, signal.SIGKILL)
+    guard.finish(ctx.timeout_s)
+    ctx.wait_until("it is let go", lambda: status_of(ticker.pid, "TracerPid") == "0")
+    check_native(ticker.pid, before)
+    guard = ctx.start_redrive("record", "-o", ctx.traces / "second", "--pid", ticker.pid)
+    tracer = recorder_of(ticker.pid, ctx)
+    ticker.wait_for("tick\n" * (ticker.output().count("tick") + 10), ctx.timeout_s)
+    os.kill(guard.pid, signal.SIGSTOP)
+    os.kill(tracer, signal.SIGKILL)
+    os.kill(guard.pid, signal.SIGKILL)
+    guard.finish(ctx.timeout_s)
+    ctx.wait_until("it is not traced any more", lambda: status_of(ticker.pid, "TracerPid") == "0")
+    ctx.expect_status(ctx.redrive("record", "-o", ctx.traces / "third", "--pid", ticker.pid, "--for", "1ms"), 0)
+    check_native(ticker.pid)
+    ticker.wait_for("tick\n" * (ticker.output().count("tick") + 10), ctx.timeout_s)
+
+
+@test("attach/session")
+def session(ctx):
+    """A recording that has attached can be a session, and `redrive stop` lets the process go."""
+    ticker = ctx.start(*SLEEPER)
+    ticker.wait_for("tick", ctx.timeout_s)
+    before = processors(ticker.pid)
+    with sessions(ctx) as s:
+        s.expect("root", "start", "attached", "-o", ctx.trace, "--pid", ticker.pid)
+        status = s.status("root", "attached")
+        if status["program"] != ticker.pid or status["state"] != "recording":
+            raise Failure(f"it is not the session of the process: {status}")
+        ticker.wait_for("tick\n" * (ticker.output().count("tick") + 10), ctx.timeout_s)
+        s.expect("root", "checkpoint", "attached")
+        s.expect("root", "stop", "attached")
+    check_native(ticker.pid, before)
+    ticker.wait_for("tick\n" * (ticker.output().count("tick") + 10), ctx.timeout_s)
+    redrive_all(ctx)
+
+
+@test("attach/forking")
+def forking(ctx):
+    """Processes that fork, vfork and end all the time are attached to amid all that."""
+    source = ("import os, subprocess, threading\n"
+              "def work():\n"
+              "    while not os.path.exists('end'):\n"
+              "        assert subprocess.run(['/bin/true']).returncode == 0\n"
+              "        pid = os.fork()\n"
+              "        if pid == 0: os._exit(7)\n"
+              "        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7\n"
+              "threads = [threading.Thread(target=work) for _ in range(3)]\n"
+              "for thread in threads: thread.start()\n"
+              "print('ready', flush=True)\n"
+              "for thread in threads: thread.join()\n"
+              "print('ok')")
+    ctx.fresh_work()
+    process = ctx.start(PYTHON, "-c", source, cwd=ctx.work)
+    process.wait_for("ready", ctx.timeout_s)
+    for _ in range(5):
+        attach(ctx, process.pid, duration="300ms")
+    (ctx.work / "end").touch()
+    outcome = ctx.expect_status(process.finish(ctx.timeout_s), 0)
+    ctx.expect(outcome.stdout == "ready\nok\n" and not outcome.stderr, outcome, "it has noticed")
+
+
+@test("attach/interrupted")
+def interrupted(ctx):
+    """Ctrl-C at any moment of the attaching leaves the process as it was."""
+    ticker = ctx.start(*SLEEPER)
+    ticker.wait_for("tick", ctx.timeout_s)
+    before = processors(ticker.pid)
+    for delay in range(12):
+        shutil.rmtree(ctx.trace, ignore_errors=True)
+        recorder = ctx.start_redrive("record", "-o", ctx.trace, "--pid", ticker.pid)
+        time.sleep(0.01 * delay)
+        os.kill(recorder.pid, signal.SIGINT)
+        outcome = recorder.finish(ctx.timeout_s)
+        ctx.expect(outcome.status in (0, 125, 128 + signal.SIGINT, -signal.SIGINT), outcome, "ends otherwise")
+        ctx.wait_until("it is let go", lambda: status_of(ticker.pid, "TracerPid") == "0")
+        check_native(ticker.pid, before)
+    ticker.wait_for("tick\n" * (ticker.output().count("tick") + 10), ctx.timeout_s)
+
+
+@test("attach/namespace")
+def namespace(ctx):
+    """A process in a PID namespace of its own, and one that ends while it is attached to."""
+    if not is_root():
+        raise Skip("not root")
+    holder = ctx.start("unshare", "--pid", "--fork", "--mount-proc", "--kill-child", *SHELL)
+    holder.wait_for("tick", ctx.timeout_s)
+    shell = tree(holder.pid)[1]
+    attach(ctx, shell, duration="500ms")
+    holder.wait_for("tick\n" * (holder.output().count("tick") + 10), ctx.timeout_s)
+    for delay in range(10):
+        shutil.rmtree(ctx.trace, ignore_errors=True)
+        ending = ctx.start("sleep", f"{0.02 + 0.01 * delay:.2f}")
+        outcome = ctx.redrive("record", "-o", ctx.trace, "--pid", ending.pid)
+        ctx.expect(outcome.status in (0, 125), outcome, "ends otherwise")
+        ctx.expect(outcome.status == 0 or outcome.stderr.count("\n") == 1, outcome, "says more than one line")
+        ctx.expect(ctx.trace.exists() == (outcome.status == 0), outcome, "has left a trace")
 
 
 @test("attach/large")
@@ -389,20 +530,35 @@ def refusals(ctx):
     """What cannot be attached to is said before anything is touched."""
     sleeper = ctx.start("sleep", "1000")
     tracer = ctx.start_redrive("record", "-o", ctx.traces / "other", "--pid", sleeper.pid)
-    wait_until("it is traced", lambda: status_of(sleeper.pid, "TracerPid") != "0", ctx.timeout_s)
+    ctx.wait_until("it is traced", lambda: status_of(sleeper.pid, "TracerPid") != "0")
     refused(ctx, sleeper.pid, "traces it already")
     os.kill(tracer.pid, signal.SIGTERM)
     ctx.expect_status(tracer.finish(ctx.timeout_s), 0)
     os.kill(sleeper.pid, signal.SIGSTOP)
-    wait_until("it has stopped", lambda: status_of(sleeper.pid, "State") == "T", ctx.timeout_s)
+    ctx.wait_until("it has stopped", lambda: status_of(sleeper.pid, "State") == "T")
     refused(ctx, sleeper.pid, "is stopped", f"kill -CONT {sleeper.pid}")
     os.kill(sleeper.pid, signal.SIGCONT)
     refused(ctx, os.getpid(), "redrive itself")
+    dead = os.fork()
+    if dead == 0:
+        os._exit(0)
+    ctx.wait_until("it has ended", lambda: status_of(dead, "State") == "Z")
+    refused(ctx, dead, "has ended")
+    os.waitpid(dead, 0)
+    if is_root():
+        outcome = ctx.run("setpriv", "--reuid", "nobody", "--clear-groups", ctx.options.redrive, "record", "-o", "/tmp/none-of-nobody", "--pid", sleeper.pid)
+        ctx.expect(outcome.status == 125 and "attaching needs" in outcome.stderr and outcome.stderr.count("\n") == 1, outcome, "accepts it")
     refused(ctx, 2, "kernel thread") if pathlib.Path("/proc/2/comm").exists() and pathlib.Path("/proc/2/comm").read_text() == "kthreadd\n" else None
     refused(ctx, 4_194_303, "there is no process")
     traced = ctx.start(PYTHON, "-c", "import time; time.sleep(1000)")
     outcome = ctx.redrive("record", "-o", "/proc/no/such", "--pid", traced.pid)
     ctx.expect(outcome.status == 125 and status_of(traced.pid, "TracerPid") == "0", outcome, "accepts this directory")
+    segments = ctx.start(PYTHON, "-c", "import ctypes, time\nentry = (ctypes.c_uint * 4)(0, 0, 0xfffff, 0x51)\n"
+                         "print(ctypes.CDLL(None).syscall(154, 1, entry, 16), flush=True)\ntime.sleep(1000)")
+    segments.wait_for("\n", ctx.timeout_s)
+    if segments.output() == "0\n":  # found only when it is stopped
+        refused(ctx, segments.pid, "modify_ldt")
+        check_native(segments.pid)
     for words, part in ((("--pid", "1", "true"), "command"), (("--for", "1s", "--", "true"), "--pid"), (("--pid", "0"), "--pid")):
         outcome = ctx.redrive("record", *words)
         ctx.expect(outcome.status == 2 and part in outcome.stderr, outcome, "accepts this")

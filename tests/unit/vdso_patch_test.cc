@@ -1,10 +1,13 @@
 // The vDSO of a child of this process: with the patch its functions make system calls, and without it they do not.
 #include "supervisor/record/vdso_patch.h"
 
+#include <signal.h>
 #include <sys/auxv.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+
+#include <algorithm>
 
 #include "base/page.h"
 #include "checkpoint/address_space.h"
@@ -20,10 +23,10 @@ TEST_CASE("a vDSO is patched and restored in place") {
   REQUIRE((range && *range));
   const auto memory = Memory::open(getpid());
   REQUIRE(memory);
-  const auto patch = VdsoPatch::read(*memory, start, (*range)->end);
+  const auto patch = VdsoPatch::of_process(getpid(), *memory);
   REQUIRE(patch);
-  CHECK(patch->holds(start));
-  CHECK_FALSE(patch->holds((*range)->end));
+  CHECK(patch->range() == **range);
+  CHECK_FALSE(patch->was_patched());
   uint8_t instruction[2] = {};
   REQUIRE(memory->get(patch->syscall_instruction(), instruction));
   CHECK_EQ(instruction[0], 0x0f);
@@ -46,13 +49,31 @@ TEST_CASE("a vDSO is patched and restored in place") {
   CHECK_EQ(patch->mapping().start, start);
 }
 
+TEST_CASE("a vDSO that was left patched is known again") {
+  const pid_t child = fork();
+  if (child == 0) {
+    for (;;) pause();
+  }
+  const auto memory = Memory::open(child);
+  const auto patch = memory ? VdsoPatch::of_process(child, *memory) : Result<VdsoPatch>(memory.error());
+  bool known = false, same = false;
+  if (patch && patch->apply(*memory)) {
+    const auto again = VdsoPatch::of_process(child, *memory);
+    known = again && again->was_patched() && again->undo(*memory);
+    const AddressRange range = patch->range();
+    Bytes found(range.end - range.start);
+    const auto* const own = reinterpret_cast<const uint8_t*>(range.start);  // a fork has it at the same address
+    same = memory->read(range.start, found.data(), found.size()) && std::equal(found.begin(), found.end(), own);
+  }
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  CHECK(known);
+  CHECK(same);
+}
+
 TEST_CASE("what is no vDSO is not patched") {
-  static uint8_t page[kPageSize] = {};
-  const auto memory = Memory::open(getpid());
-  REQUIRE(memory);
-  const auto start = reinterpret_cast<Address>(page);
-  CHECK_FALSE(VdsoPatch::read(*memory, start, start + sizeof page));
-  CHECK_FALSE(VdsoPatch::read(*memory, start, start));
+  CHECK_FALSE(VdsoPatch::of(kPageSize, Bytes(kPageSize)));
+  CHECK_FALSE(VdsoPatch::of(kPageSize, {}));
 }
 
 TEST_CASE("attaching is refused before anything is touched") {
