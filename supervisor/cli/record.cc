@@ -410,7 +410,10 @@ Result<int> record_behind_guard(const RecordOptions& options) {
   if (!others.empty()) notice("also records {}, with which the process shares memory", others);
   ASSIGN_OR_RETURN(const Fd output, output_file(options));
   ASSIGN_OR_RETURN(const std::optional<int> ended, guard_recorder(tree));
-  return ended ? *ended : record(options, output);
+  if (ended) return *ended;
+  auto recorded = record(options, output);
+  release_guard();
+  return recorded;
 }
 
 Result<int> record_behind_front(const RecordOptions& options) {

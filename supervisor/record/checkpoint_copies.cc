@@ -4,8 +4,10 @@
 #include <sys/syscall.h>
 
 #include "supervisor/record/ends.h"
+#include "supervisor/record/guard.h"
 #include "supervisor/record/thread_control.h"
 #include "supervisor/record/tracees.h"
+#include "supervisor/tier/registers.h"
 
 namespace redrive {
 
@@ -51,10 +53,11 @@ Result<uint64_t> CheckpointCopies::inject(Thread& thread, const user_regs_struct
   regs.orig_rax = static_cast<uint64_t>(number);
   int index = 0;
   for (const uint64_t arg : args) syscall_arg(regs, index++) = arg;
-  control_.set_regs(thread, regs);
   // A clone starts again while a signal is pending (fork(2), ERESTARTNOINTR), and with a timer one can be pending every
   // time.
   const uint64_t own = block_signals(tracer_, thread.tid);
+  note_injected(thread.tid, before_syscall(at_entry), own);
+  control_.set_regs(thread, regs);
   if (!tracer_.suspend_filters(thread.tid, true)) return Error{"the program's filters do not let redrive make calls"};
   for (;;) {
     control_.resume(thread, Resume::to_syscall_exit);
@@ -66,6 +69,8 @@ Result<uint64_t> CheckpointCopies::inject(Thread& thread, const user_regs_struct
   tracer_.suspend_filters(thread.tid, false);
   tracer_.set_signal_mask(thread.tid, own);
   if (!control_.get_regs(thread, regs)) return Error{"the program was killed"};
+  control_.set_regs(thread, before_syscall(at_entry));
+  forget_injected();
   return static_cast<uint64_t>(regs.rax);
 }
 

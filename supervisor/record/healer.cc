@@ -1,11 +1,13 @@
 #include "supervisor/record/healer.h"
 
+#include <signal.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <set>
 #include <span>
 
 #include "base/procfs.h"
@@ -106,17 +108,34 @@ Healer::Healer(const AttachableTree& tree) {
   }
 }
 
-Result<void> Healer::heal() {
+void Healer::stop() const {
+  for (const pid_t pid : pids_) kill(pid, SIGSTOP);
+  std::set<pid_t> stopped(pids_.begin(), pids_.end());
+  for (bool found = true; found;) {
+    found = false;
+    for (const pid_t pid : process_tree(pids_)) {
+      if (stopped.insert(pid).second) found = kill(pid, SIGSTOP) == 0;
+    }
+  }
+}
+
+Result<void> Healer::heal(const InjectedCall& injected) {
   std::erase_if(pids_, [](pid_t pid) { return !lives(pid); });
   if (pids_.empty()) return {};
   PtraceTracer tracer(PtraceTracer::Calls::all);
   const Placement placement(0);
-  Seizer seizer(tracer, placement);
-  TRY(seizer.stop_all(pids_));
+  Seizer seizer(tracer, placement, Seizer::Stops::continued);
+  const auto seized = seizer.stop_all(pids_);
+  for (const pid_t pid : process_tree(pids_)) kill(pid, SIGCONT);
+  if (!seized) return seized;
   TraceeCalls calls(tracer, [&tracer](pid_t tid) -> std::optional<Stop> {
     auto stop = tracer.wait(tid);
     return stop && !is<Gone>(*stop) ? stop : std::nullopt;
   });
+  if (seizer.threads().contains(injected.tid)) {
+    tracer.set_regs(injected.tid, injected.regs);
+    tracer.set_signal_mask(injected.tid, injected.mask);
+  }
   std::map<pid_t, std::vector<pid_t>> processes;
   for (const auto& [tid, seized] : seizer.threads()) processes[seized.pid].push_back(tid);
   Result<void> healed;

@@ -4,7 +4,9 @@
 #pragma once
 
 #include <sched.h>
+#include <sys/user.h>
 
+#include <atomic>
 #include <map>
 
 #include "supervisor/record/attachable.h"
@@ -13,13 +15,22 @@
 
 namespace redrive {
 
+// A call that a thread was making for the recorder.
+struct InjectedCall {
+  std::atomic<pid_t> tid{0};  // 0: none
+  user_regs_struct regs{};    // the thread's own
+  uint64_t mask = 0;
+};
+
 class Healer {
  public:
   // Notes how the processes are before a recorder attaches to them.
   explicit Healer(const AttachableTree& tree);
 
-  // Must be called in the thread that traces nobody yet, with catch_interrupts() in effect.
-  Result<void> heal();
+  // Stops the processes and their descendants (SIGSTOP), as soon as the recorder is known to have been killed.
+  void stop() const;
+  // They continue then. With catch_interrupts() in effect.
+  Result<void> heal(const InjectedCall& injected);
 
  private:
   Result<void> heal(Tracer& tracer, TraceeCalls& calls, pid_t pid, const std::vector<pid_t>& tids);

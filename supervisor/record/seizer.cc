@@ -151,7 +151,12 @@ Result<void> Seizer::take_stop(const Stopped& stopped) {
     tracer_.resume(tid, Resume::to_syscall_exit);
     return {};
   }
-  if (is<GroupStop>(stop)) return cannot_attach(seized_[tid].pid, "it was stopped meanwhile");
+  if (is<GroupStop>(stop)) {
+    if (stops_ == Stops::refused) return cannot_attach(seized_[tid].pid, "it was stopped meanwhile");
+    tracer_.listen(tid);
+    tracer_.send(seized_[tid].pid, SIGCONT);
+    return {};
+  }
   const auto* const signalled = std::get_if<SignalStop>(&stop);
   if (is_between_vfork_and_exec(tid)) {
     on_way_.insert(tid);
@@ -168,6 +173,10 @@ Result<void> Seizer::take_signal(pid_t tid, int signal) {
   siginfo_t info{};
   tracer_.get_siginfo(tid, info);
   const SignalMasks masks = tracer_.signal_masks(tid);
+  if (signal == SIGSTOP && stops_ == Stops::continued) {
+    running_.erase(tid);
+    return {};
+  }
   if (masks.caught & bit_of(signal)) {
     stepping_.insert(tid);
     restart_woken(tid);

@@ -21,7 +21,10 @@ namespace redrive {
 
 class Seizer {
  public:
-  Seizer(Tracer& tracer, const Placement& placement) : tracer_(tracer), placement_(placement) {}
+  // What becomes of processes that were stopped by a signal.
+  enum class Stops : uint8_t { refused, continued };
+  Seizer(Tracer& tracer, const Placement& placement, Stops stops = Stops::refused)
+      : tracer_(tracer), placement_(placement), stops_(stops) {}
 
   // Fails if one of these processes has ended, or if a thread cannot be stopped. Then all run on.
   Result<void> stop_all(const std::vector<pid_t>& roots);
@@ -58,6 +61,7 @@ class Seizer {
 
   Tracer& tracer_;
   const Placement& placement_;
+  const Stops stops_;
   std::map<pid_t, Seized> seized_;
   std::set<pid_t> running_;   // of these
   std::set<pid_t> stepping_;  // ... into handlers

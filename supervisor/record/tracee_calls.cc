@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "checkpoint/address_space.h"
+#include "supervisor/record/guard.h"
 #include "supervisor/tier/registers.h"
 
 namespace redrive {
@@ -31,8 +32,9 @@ Result<int64_t> TraceeCalls::call_at(const Caller& caller, Address instruction, 
   regs.orig_rax = ~0ull;
   int index = 0;
   for (const uint64_t arg : args) syscall_arg(regs, index++) = arg;
-  tracer_.set_regs(caller.tid, regs);
   const uint64_t own = block_signals(tracer_, caller.tid);
+  note_injected(caller.tid, base, own);
+  tracer_.set_regs(caller.tid, regs);
   if (!tracer_.suspend_filters(caller.tid, true)) return Error{"the program's filters do not let redrive make calls"};
   Resume how = Resume::cont;
   for (;;) {
@@ -54,6 +56,8 @@ Result<int64_t> TraceeCalls::call_at(const Caller& caller, Address instruction, 
   tracer_.suspend_filters(caller.tid, false);
   tracer_.set_signal_mask(caller.tid, own);
   if (!tracer_.get_regs(caller.tid, regs)) return Error{"the program was killed"};
+  tracer_.set_regs(caller.tid, base);
+  forget_injected();
   return static_cast<int64_t>(regs.rax);
 }
 

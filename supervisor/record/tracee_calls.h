@@ -1,9 +1,9 @@
 // System calls that a recorded thread makes for the recorder and not for its program: one at a syscall instruction of
 // the program, or several with the code of the in-process tier.
 //
-// The thread must be stopped. Afterwards it is stopped right after the calls, and the caller sets its registers again.
-// Signals that come during the calls are held. It is an error if the thread is killed during them; what was known about
-// the thread may be gone then.
+// The thread must be stopped. Afterwards it is stopped right after the calls. It has its registers again after one
+// call; after several, the caller sets them. Signals that come during the calls are held. It is an error if the thread
+// is killed during them; what was known about the thread may be gone then.
 #pragma once
 
 #include <functional>
