@@ -384,6 +384,7 @@ Result<int> record(const RecordOptions& options, const Fd& output) {
     if (session) session->ended();
     report(recorder);
   }
+  release_guard();
   if (auto finished = writer->finish(end); !finished) {
     return Error{"the trace is incomplete: " + finished.error().message};
   }

@@ -84,10 +84,10 @@ Error killed(int status, const Result<void>& healed) {
 Result<std::optional<int>> guard_recorder(const AttachableTree& tree) {
   TRY(make_lifeline());
   Healer healer(tree);
-  sigset_t awaited, before;
+  sigset_t awaited;
   sigemptyset(&awaited);
   for (const int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT}) sigaddset(&awaited, signal);
-  sigprocmask(SIG_BLOCK, &awaited, &before);
+  sigprocmask(SIG_BLOCK, &awaited, nullptr);
   struct sigaction standard {};
   standard.sa_handler = SIG_DFL;
   sigaction(SIGCHLD, &standard, nullptr);  // if it were ignored, the recorder's status would be lost
@@ -99,8 +99,7 @@ Result<std::optional<int>> guard_recorder(const AttachableTree& tree) {
     if (getppid() != guard) _exit(128 + SIGTERM);
     pthread_mutex_lock(&g_lifeline->lock);
     g_lifeline->held = true;
-    sigprocmask(SIG_SETMASK, &before, nullptr);
-    return std::optional<int>();
+    return std::optional<int>();  // signals stay blocked until catch_interrupts()
   }
   Watch watch(healer);
   for (;;) {

@@ -152,7 +152,10 @@ Result<void> Seizer::take_stop(const Stopped& stopped) {
     return {};
   }
   if (is<GroupStop>(stop)) {
-    if (stops_ == Stops::refused) return cannot_attach(seized_[tid].pid, "it was stopped meanwhile");
+    if (stops_ == Stops::refused) {
+      running_.erase(tid);
+      return cannot_attach(seized_[tid].pid, "it was stopped meanwhile");
+    }
     tracer_.listen(tid);
     tracer_.send(seized_[tid].pid, SIGCONT);
     return {};
