@@ -126,7 +126,9 @@ def attach(ctx, pid, *, duration=RECORDED, options=("--checkpoint-period", "200m
 
 
 def check_pauses(ctx):
-    """The shortest, because others may use the processors."""
+    """The shortest, and only on a machine on which others leave processors."""
+    if os.getloadavg()[0] > 2 * os.cpu_count():
+        return
     if min(ctx.pauses) > PAUSE_S + PAUSE_S_PER_GB * ctx.resident_gb:
         raise Failure(f"pauses of {ctx.pauses} s with {ctx.resident_gb:.2f} GB")
 
