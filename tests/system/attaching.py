@@ -24,8 +24,8 @@ def tree(root):
     """The process and its descendants."""
     found = [root]
     for pid in found:
-        for task in pathlib.Path(f"/proc/{pid}/task").glob("*"):
-            with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # it has ended
+            for task in list(pathlib.Path(f"/proc/{pid}/task").iterdir()):
                 found += [int(child) for child in (task / "children").read_text().split()]
     return found
 
