@@ -1,5 +1,6 @@
 #include "checkpoint/address_space.h"
 
+#include <elf.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <limits.h>
@@ -301,26 +302,45 @@ std::vector<AddressRange> ranges_of(const std::vector<Mapping>& mappings) {
   return ranges;
 }
 
-Result<std::set<Address>> growing_mappings(pid_t pid) {
+Result<std::vector<FlaggedMapping>> flagged_mappings(pid_t pid) {
+  constexpr std::string_view kFlags = "VmFlags:";
   const std::string path = proc_path(pid, "smaps");
   std::istringstream file(read_briefly(path));
   if (file.view().empty()) return errno_error("cannot open " + path);
-  std::set<Address> found;
+  std::vector<FlaggedMapping> found;
   Mapping mapping;
   for (std::string line; std::getline(file, line);) {
     if (Mapping next; parse_line(line.c_str(), next)) mapping = next;
-    if (line.starts_with("VmFlags:") && (line + " ").find(" gd ") != std::string::npos) found.insert(mapping.start);
+    if (!line.starts_with(kFlags) || kernels_own(mapping)) continue;
+    found.push_back({mapping, line.substr(kFlags.size()) + " "});
+  }
+  return found;
+}
+
+Result<std::set<Address>> growing_mappings(pid_t pid) {
+  ASSIGN_OR_RETURN(const auto mappings, flagged_mappings(pid));
+  std::set<Address> found;
+  for (const auto& each : mappings) {
+    if (each.is("gd")) found.insert(each.mapping.start);
   }
   return found;
 }
 
 Address vdso_address(pid_t pid) {
+  const auto is_vdso = [](const Mapping& mapping) { return mapping.name == "[vdso]"; };
+  // Where it was at first.
+  const std::string auxiliary = read_briefly(proc_path(pid, "auxv"));
+  uint64_t entry[2] = {};
+  for (size_t at = 0; at + sizeof entry <= auxiliary.size(); at += sizeof entry) {
+    std::memcpy(entry, auxiliary.data() + at, sizeof entry);
+    const auto maps = entry[0] == AT_SYSINFO_EHDR ? open_maps(pid) : Error{""};
+    const auto found = maps ? query(maps->get(), entry[1], 0) : std::nullopt;
+    if (found && is_vdso(*found)) return found->start;
+  }
   const auto mappings = all_mappings(pid);
   if (!mappings) return 0;
-  for (const auto& m : mappings.value()) {
-    if (m.name == "[vdso]") return m.start;
-  }
-  return 0;
+  const auto found = std::find_if(mappings->begin(), mappings->end(), is_vdso);
+  return found == mappings->end() ? 0 : found->start;
 }
 
 uint64_t private_bytes(pid_t pid) {

@@ -41,6 +41,15 @@ Result<std::vector<AddressRange>> mapped_ranges(pid_t pid);
 std::vector<AddressRange> ranges_of(const std::vector<Mapping>& mappings);
 // The start addresses of the mappings that grow downwards.
 Result<std::set<Address>> growing_mappings(pid_t pid);
+// A mapping with its VmFlags (proc_pid_smaps(5)), each of two letters, between spaces. `file` is not filled in.
+struct FlaggedMapping {
+  Mapping mapping;
+  std::string flags;
+
+  bool is(const char* flag) const { return flags.find(" " + std::string(flag) + " ") != std::string::npos; }
+};
+// Like read_mappings(), but it looks at each page, which takes long for much memory.
+Result<std::vector<FlaggedMapping>> flagged_mappings(pid_t pid);
 // Where the kernel mapped its vDSO; 0 if it did not.
 Address vdso_address(pid_t pid);
 

@@ -152,6 +152,12 @@ Bytes stand_in(int length) {
   return code;
 }
 
+Bytes instruction_bytes(const TrappedInstruction& trapped) {
+  if (trapped.instruction == kRdtsc) return {0x0f, 0x31};
+  if (trapped.instruction == kRdtscp) return {0x0f, 0x01, 0xf9};
+  return {0x0f, 0xa2};
+}
+
 std::optional<TrappedInstruction> trapped_instruction(int64_t number) {
   if (number == kRdtsc || number == kCpuid) return TrappedInstruction{static_cast<int32_t>(number), 2};
   if (number == kRdtscp) return TrappedInstruction{kRdtscp, 3};

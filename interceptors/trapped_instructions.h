@@ -33,6 +33,8 @@ std::optional<TrappedInstruction> trapped_instruction(int64_t number);
 // raises SIGILL, with a prefix if it is to be longer.
 Bytes stand_in(int length);
 bool is_stand_in(const uint8_t (&code)[3]);
+// The bytes of the instruction itself.
+Bytes instruction_bytes(const TrappedInstruction& trapped);
 TrappedInstruction cpuid_instruction();
 
 // Sets the result registers and moves past the instruction. cpuid hides what cannot be recorded: RDRAND, RDSEED, RDPID,

@@ -11,10 +11,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <climits>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
 #include <sstream>
 #include <thread>
 
@@ -36,8 +38,10 @@
 #include "supervisor/cli/triggered_snapshots.h"
 #include "supervisor/plan/certificate.h"
 #include "supervisor/plan/tuning.h"
+#include "supervisor/record/attachable.h"
 #include "supervisor/record/exit_status.h"
 #include "supervisor/record/front.h"
+#include "supervisor/record/guard.h"
 #include "supervisor/record/interrupts.h"
 #include "supervisor/record/ptrace_tracer.h"
 #include "supervisor/record/recorder.h"
@@ -240,7 +244,7 @@ Result<std::unique_ptr<RecordedSession>> session_for(const RecordOptions& option
 Result<void> begin_session(RecordedSession& session, Recorder& recorder, const RecordOptions& options,
                            const std::string& directory, Settings& settings) {
   SessionStatus status;
-  status.command = options.command;
+  status.command = settings.command;
   status.trace = std::filesystem::absolute(directory).string();
   status.started_unix_us = settings.started_unix_ns / 1000;
   status.bound_s = settings.bound_s;
@@ -273,9 +277,33 @@ void go_on_behind(const LeftBehind& left, const std::string& directory) {
   release_front(left.exit_status);
 }
 
-// Runs in the process that stand_in_front() has made the recorder.
-Result<int> record(const RecordOptions& options, const Fd& output) {
+// What is recorded: a program that is run, or a process that runs already.
+struct Subject {
+  std::string program;  // its path
+  std::vector<std::string> command;
+};
+
+Result<Subject> subject_of(const RecordOptions& options) {
+  if (options.pid) {
+    std::istringstream words(command_of(options.pid));
+    const std::vector<std::string> command{std::istream_iterator<std::string>(words), {}};
+    return Subject{command.empty() ? std::string() : command.front(), command};
+  }
   ASSIGN_OR_RETURN(const std::string program, find_program(options.command.front()));
+  return Subject{program, options.command};
+}
+
+// Nothing was recorded.
+void discard(TraceWriter& writer, const std::string& directory) {
+  static_cast<void>(static_cast<bool>(writer.finish({})));
+  std::error_code ignored;
+  std::filesystem::remove_all(directory, ignored);
+}
+
+// Runs in the process that stand_in_front() or guard_recorder() has made the recorder.
+Result<int> record(const RecordOptions& options, const Fd& output) {
+  ASSIGN_OR_RETURN(const Subject subject, subject_of(options));
+  const std::string& program = subject.program;
   ASSIGN_OR_RETURN(const PolicyInfo* info, find_policy(options.policy));
   ASSIGN_OR_RETURN(const Tuning tuning, tuning_of(options, *info));
   PolicyParameters parameters = options.parameters;
@@ -295,7 +323,7 @@ Result<int> record(const RecordOptions& options, const Fd& output) {
   settings.checkpoint_period_s = tuning.period_s;
   settings.bound_s = options.virtual_checkpoints ? 0 : options.bound_s;
   settings.restore_cost_s = tuning.restore_s;
-  settings.command = options.command;
+  settings.command = subject.command;
   if (char* cwd = getcwd(nullptr, 0)) {
     settings.working_directory = cwd;
     std::free(cwd);
@@ -305,11 +333,11 @@ Result<int> record(const RecordOptions& options, const Fd& output) {
       std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
   const auto cache = FileCache::open(FileCache::home());
   ASSIGN_OR_RETURN(auto writer, TraceWriter::create(directory, settings, disk(), cache.get(), options.keeps_window()));
-  if (options.directory.empty()) TRY(set_latest(directory));
+  if (options.directory.empty() && !options.pid) TRY(set_latest(directory));
   name_lock = Fd();  // from now on others may create traces
 
   std::vector<const TransportVariable*> asked;
-  if (options.transport == Transport::sockets) asked = ask_for_sockets(options.command);
+  if (options.transport == Transport::sockets && !options.pid) asked = ask_for_sockets(options.command);
 
   std::optional<SelfCheck> self_check;
   if (options.self_check) self_check.emplace(directory, options.in_process);
@@ -320,7 +348,9 @@ Result<int> record(const RecordOptions& options, const Fd& output) {
     limits.checkpoint_period_ns = parameters.checkpoint_period_ns;
     limits.spawn_s = tuning.restore_s;
     limits.restore_budget_s = restore_budget_s(options, options.bound_s, tuning);
-    limits.in_process = options.in_process;
+    limits.attached = options.pid != 0;
+    limits.attached_for_s = options.attached_for_s;
+    limits.in_process = options.in_process && !limits.attached;
     limits.independent_checkpoints = options.independent_checkpoints;
     limits.processors = options.processors;
     limits.processors_seen = options.processors_seen;
@@ -330,17 +360,25 @@ Result<int> record(const RecordOptions& options, const Fd& output) {
     limits.triggers = options.triggers;
     catch_interrupts();
     limits.traps = trap_own_instructions();
-    PtraceTracer tracer;
+    PtraceTracer tracer(limits.attached ? PtraceTracer::Calls::all : PtraceTracer::Calls::filtered);
     Recorder recorder(tracer, *writer, *policy, limits, cache.get());
-    personality(ADDR_NO_RANDOMIZE);
     if (output) dup2(output.get(), STDOUT_FILENO), dup2(output.get(), STDERR_FILENO);
-    TRY(recorder.launch(program, options.command));
+    if (limits.attached) {
+      if (const auto attached = recorder.attach(options.pid); !attached) {
+        discard(*writer, directory);
+        return attached.error();
+      }
+      if (options.directory.empty()) TRY(set_latest(directory));
+    } else {
+      personality(ADDR_NO_RANDOMIZE);
+      TRY(recorder.launch(program, options.command));
+    }
     if (session) TRY(begin_session(*session, recorder, options, directory, settings));
     std::optional<TriggeredSnapshots> snapshots;
     if (!options.triggers.empty()) snapshots.emplace(recorder.live(), directory, options.snapshots);
     Recorder::Tell tell;
     tell.left_behind = [&](const LeftBehind& left) {
-      if (!options.wait) go_on_behind(left, directory);
+      if (!options.wait && !limits.attached) go_on_behind(left, directory);
     };
     tell.triggered = [&](const Triggers::Happened& happened) { snapshots->take(happened); };
     end = recorder.run(tell);
@@ -348,6 +386,7 @@ Result<int> record(const RecordOptions& options, const Fd& output) {
     if (session) session->ended();
     report(recorder);
   }
+  release_guard();
   if (auto finished = writer->finish(end); !finished) {
     return Error{"the trace is incomplete: " + finished.error().message};
   }
@@ -365,8 +404,24 @@ Result<int> record(const RecordOptions& options, const Fd& output) {
   return exit_status;
 }
 
+Result<int> record_behind_guard(const RecordOptions& options) {
+  ASSIGN_OR_RETURN(const AttachableTree tree, attachable_tree(options.pid));
+  std::string others;
+  for (const pid_t root : tree.roots) {
+    if (root != options.pid) others += (others.empty() ? "" : ", ") + describe_process(root);
+  }
+  if (!others.empty()) notice("also records {}, with which the process shares memory", others);
+  ASSIGN_OR_RETURN(const Fd output, output_file(options));
+  ASSIGN_OR_RETURN(const std::optional<int> ended, guard_recorder(tree));
+  if (ended) return *ended;
+  auto recorded = record(options, output);
+  release_guard();
+  return recorded;
+}
+
 Result<int> record_behind_front(const RecordOptions& options) {
   TRY(check_limits());
+  if (options.pid) return record_behind_guard(options);
   ASSIGN_OR_RETURN(const Fd output, output_file(options));
   // Until the program starts, what is wrong is said where redrive was started.
   ASSIGN_OR_RETURN(const std::optional<int> ended, stand_in_front(output ? output.get() : STDERR_FILENO));
@@ -379,9 +434,9 @@ constexpr CommandText kText{
     "[--checkpoint-period T] [--placement P] [--set-bound N] [--multiplicity M] [--approximate] [--cores J] "
     "[--processors N] "
     "[--processors-seen N] [--interception TIER] [--transport T] [--no-repair] [--require-bound] [--self-check] "
-    "[--wait] [--keep W] [--keep-size SIZE] [--trigger WHEN] [--snapshots N] [--session NAME] [--output FILE] [--] CMD "
-    "...",
-    "run a command and record it with everything it starts",
+    "[--wait] [--keep W] [--keep-size SIZE] [--trigger WHEN] [--snapshots N] [--session NAME] [--output FILE] (--pid PID "
+    "[--for D] | [--] CMD ...)",
+    "run a command, or attach to a process, and record it with everything it starts",
     "Options end at the first word that is not an option. The exit status is the command's.\n"
     "Without -o, the trace is created in $REDRIVE_TRACE_DIR, or else in ~/.local/share/redrive.\n",
     "D, C, T: durations such as 500ms, 2s or 10m\n"};
@@ -423,6 +478,11 @@ class RecordCommand : public CommandWith<RecordOptions> {
                    "exit with status 125 if a replay would take longer than the bound");
     arguments.flag("--self-check", o.self_check,
                    "re-drive the trace while it is recorded; exit with status 125 if it diverges");
+    arguments.number("--pid", "PID", 1, INT_MAX,
+                     "record this process and its descendants, and let them run on afterwards",
+                     [&o](uint64_t pid) { o.pid = static_cast<pid_t>(pid); });
+    arguments.duration("--for", "D", "let the process of --pid run on after this time (when it ends, or at Ctrl-C)",
+                       [&o](double s) { o.attached_for_s = s; });
     arguments.flag("--wait", o.wait, "also wait for processes that the program leaves behind");
     arguments.duration("--keep", "W", "keep only the last part of the recording, of this length (all)",
                        [&o](double s) { o.keep_s = s; });
@@ -464,7 +524,14 @@ class RecordCommand : public CommandWith<RecordOptions> {
   }
 
   Result<void> finish(const Arguments& arguments) override {
-    if (options_.command.empty()) return usage("no command to record");
+    if (options_.pid && !options_.command.empty()) return usage("--pid cannot be combined with a command");
+    if (!options_.pid && options_.command.empty()) return usage("no command to record");
+    if (!options_.pid && arguments.count("--for") > 0) return usage("--for needs --pid");
+    for (const char* option : {"--wait", "--transport", "--processors-seen", "--interception"}) {
+      if (options_.pid && arguments.count(option) > 0) {
+        return usage(fmt::format("{} cannot be combined with --pid", option));
+      }
+    }
     if (options_.virtual_checkpoints) {
       for (const char* option :
            {"--bound", "--policy", "--critical-path", "--tuning", "--no-repair", "--require-bound"}) {

@@ -1,5 +1,7 @@
-// redrive record: runs a command and records it with everything it starts.
+// redrive record: runs a command, or attaches to a process, and records it with everything it starts.
 #pragma once
+
+#include <sys/types.h>
 
 #include <memory>
 #include <optional>
@@ -40,8 +42,10 @@ struct RecordOptions {
   std::string session;                        // as which others can find and control the recording; empty: they cannot
   bool keeps_window() const { return keep_s > 0 || keep_bytes > 0; }
   std::string output;  // file for what the program and the recorder write; empty: where redrive does
+  pid_t pid = 0;                              // the process to attach to; 0: the command is run
+  double attached_for_s = 0;                  // after which it runs on by itself; 0: there is no limit
 };
-// Running it returns the program's exit status.
+// Running it returns the program's exit status; 0 if the process that was attached to runs on.
 std::unique_ptr<Command> make_record_command();
 
 }  // namespace redrive

@@ -9,10 +9,9 @@
 
 #include <filesystem>
 
-#include "base/fd.h"
 #include "base/notice.h"
 #include "base/text.h"
-#include "base/units.h"
+#include "checkpoint/stub.h"
 
 namespace redrive {
 namespace {
@@ -40,10 +39,7 @@ int run_redrive(std::vector<std::string> words) {
   if (posix_spawn(&process, "/proc/self/exe", nullptr, nullptr, arguments.data(), environ) != 0) return -1;
   int status = 0;
   // The recorder waits for children of its own thread only, so it does not meet this one.
-  while (waitpid(process, &status, 0) < 0) {
-    if (errno != EINTR) return -1;
-  }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return wait_for(process, status) && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
 }  // namespace

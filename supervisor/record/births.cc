@@ -106,6 +106,8 @@ void Births::born(Thread& parent, pid_t tid) {
     made.segv = process.segv;
     made.ill = process.ill;
     made.stand_ins = process.stand_ins;
+    made.vdso_patch = process.vdso_patch;
+    made.not_copied = process.not_copied;
     child = &tracees_.add_thread(made, tid);
     if (!(flags & CLONE_VM)) note_pending_outputs(parent, made.memory, event->child_writes);
     if (flags & CLONE_CHILD_SETTID && (flags & CLONE_NEWPID || forks_into_namespace(process.pid))) {
@@ -136,6 +138,8 @@ void Births::born(Thread& parent, pid_t tid) {
   child->confinement = parent.confinement;
   if (flags & CLONE_CHILD_CLEARTID) child->clear_tid = request.child_tid;
   child->blocked = parent.blocked;
+  child->counter_mode = parent.counter_mode;
+  if (!(flags & CLONE_VM)) child->rseq = parent.rseq;
   child->mask_at_birth = parent.mask_at_birth;
   child->processors = parent.processors;
   if (flags & CLONE_VFORK) {

@@ -4,8 +4,10 @@
 #include <sys/syscall.h>
 
 #include "supervisor/record/ends.h"
+#include "supervisor/record/guard.h"
 #include "supervisor/record/thread_control.h"
 #include "supervisor/record/tracees.h"
+#include "supervisor/tier/registers.h"
 
 namespace redrive {
 
@@ -18,21 +20,24 @@ void CheckpointCopies::end(pid_t copy) {
 
 bool CheckpointCopies::give(ImageJob& job, pid_t copy, const Thread& original) {
   if (copy < 0 || !ends_.wait_stop(copy)) return false;
-  job.copy = copy;
-  job.original = original.tid;
-  if (auto memory = Memory::open(copy)) job.memory = std::move(*memory);
+  tracer_.kill_with_tracer(copy);  // it must never run
+  auto& given = job.copies.emplace_back(ImageJob::Copy{original.process->serial, copy, original.process->pid, {}});
+  if (auto memory = Memory::open(copy)) given.memory = std::move(*memory);
   return true;
+}
+
+void CheckpointCopies::end(const ImageJob::Copy& copy) {
+  end(copy.pid);
+  if (Thread* original = tracees_.find(copy.original)) {
+    original->process->copies_to_reap.push_back(copy.pid);
+    ask_to_stop(*original);
+  }
 }
 
 void CheckpointCopies::collect() {
   for (auto& done : images_.take_done()) {
     if (done.error) count_skipped();
-    if (done.copy < 0) continue;
-    end(done.copy);
-    if (Thread* original = tracees_.find(done.original)) {
-      original->process->copies_to_reap.push_back(done.copy);
-      ask_to_stop(*original);
-    }
+    for (const auto& copy : done.copies) end(copy);
   }
 }
 
@@ -48,10 +53,12 @@ Result<uint64_t> CheckpointCopies::inject(Thread& thread, const user_regs_struct
   regs.orig_rax = static_cast<uint64_t>(number);
   int index = 0;
   for (const uint64_t arg : args) syscall_arg(regs, index++) = arg;
-  control_.set_regs(thread, regs);
   // A clone starts again while a signal is pending (fork(2), ERESTARTNOINTR), and with a timer one can be pending every
   // time.
   const uint64_t own = block_signals(tracer_, thread.tid);
+  note_injected(thread.tid, before_syscall(at_entry), own);
+  control_.set_regs(thread, regs);
+  if (!tracer_.suspend_filters(thread.tid, true)) return Error{"the program's filters do not let redrive make calls"};
   for (;;) {
     control_.resume(thread, Resume::to_syscall_exit);
     const auto stop = ends_.wait_stop(thread.tid);
@@ -59,8 +66,11 @@ Result<uint64_t> CheckpointCopies::inject(Thread& thread, const user_regs_struct
     if (const auto* birth = std::get_if<Birth>(&*stop); birth && born) *born = birth->child;
     if (is<SyscallExit>(*stop)) break;
   }
+  tracer_.suspend_filters(thread.tid, false);
   tracer_.set_signal_mask(thread.tid, own);
   if (!control_.get_regs(thread, regs)) return Error{"the program was killed"};
+  control_.set_regs(thread, before_syscall(at_entry));
+  forget_injected();
   return static_cast<uint64_t>(regs.rax);
 }
 

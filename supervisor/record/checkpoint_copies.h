@@ -28,6 +28,7 @@ class CheckpointCopies {
   // if it was killed.
   bool give(ImageJob& job, pid_t copy, const Thread& original);
   void end(pid_t copy);
+  void end(const ImageJob::Copy& copy);
   // Whether an unknown tracee is a copy whose original was killed before the copy's birth was reported.
   bool is_lost(pid_t tid);
   // Ends the copies whose images are stored.

@@ -86,7 +86,7 @@ void Checkpointer::ask_at_each_event() {
 }
 
 bool Checkpointer::is_due(Unit& unit) {
-  if (limits_.checkpoint_period_ns == 0) return false;
+  if (limits_.checkpoint_period_ns == 0 || stopped_) return false;
   const auto now = tracer_.now();
   const bool at_each_event = unit.checkpoint_wanted || messages_.looks_for_place();
   if (now < unit.last_clock_check || (!at_each_event && now - unit.last_clock_check < kClockInterval)) return false;
@@ -206,7 +206,7 @@ void Checkpointer::checkpoint(Thread& trigger) {
   intervals_.begin(unit, CheckpointKind::image, process, static_cast<uint64_t>((tracer_.now() - stopped_at).count()));
   job.interval = unit.interval;
   control_.rewind(trigger, entry);
-  add_image(unit, std::move(job), copied);
+  add_image(unit, std::move(job));
 }
 
 void Checkpointer::hand_over(Unit& unit, ImageJob job) {
@@ -218,8 +218,10 @@ void Checkpointer::hand_over(Unit& unit, ImageJob job) {
   images_.add(std::move(job));
 }
 
-void Checkpointer::add_image(Unit& unit, ImageJob job, bool copied) {
-  intervals_.note_image(unit, job.state, job.bytes() + (copied ? private_bytes(unit.processes.front()->pid) : 0));
+void Checkpointer::add_image(Unit& unit, ImageJob job) {
+  uint64_t bytes = job.bytes();
+  for (const auto& copy : job.copies) bytes += private_bytes(copy.original);
+  intervals_.note_image(unit, job.state, bytes);
   if (!unit.checkpoint_wanted.exchange(false)) align(unit);
   hand_over(unit, std::move(job));
 }

@@ -48,8 +48,8 @@ class Checkpointer {
   void request(Unit& unit);
   // At the entry of a call: takes a checkpoint, and has the thread enter its call again.
   void checkpoint(Thread& trigger);
-  // Stores the image of the interval that has just begun. `copied`: the pages of its process are in a copy.
-  void add_image(Unit& unit, ImageJob job, bool copied);
+  // Stores the image of the interval that has just begun.
+  void add_image(Unit& unit, ImageJob job);
   // A virtual checkpoint, at a syscall's entry.
   void note_checkpoint(Process& process);
   // The image of a unit whose next event is not a syscall's entry: all of it is read while it is stopped, and its
@@ -61,6 +61,9 @@ class Checkpointer {
   bool begin_joined_interval(Unit& unit, Thread& thread);
 
   static constexpr Clock::duration kSkippedInterval = std::chrono::milliseconds(10);
+  // No more checkpoints are due.
+  void stop() { stopped_ = true; }
+
   // Counts a checkpoint that could not be taken, and tells the policy, which may have relied on it. `until_next`: the
   // time until it is tried again.
   void note_skipped(Unit& unit, Clock::duration until_next = kSkippedInterval);
@@ -84,6 +87,7 @@ class Checkpointer {
   Intervals& intervals_;
   StateCapture& capture_;
   CheckpointCopies& copies_;
+  bool stopped_ = false;
   std::vector<UnitId> ended_with_image_;  // ended units that have images, the last of which did not say so
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 
 #include "checkpoint/address_space.h"
 
@@ -19,7 +20,7 @@ void ImageJob::add(uint32_t process, const Mapping& mapping, Address address, st
   Bytes copy;
   const auto original = unpatched(process, address, pages, copy);
   state.note_zero_pages(process, mapping, address, original);
-  runs.push_back({process, address, Bytes(original.begin(), original.end())});
+  runs.push_back({process, address, std::make_shared<const Bytes>(original.begin(), original.end())});
 }
 
 std::span<const uint8_t> ImageJob::unpatched(uint32_t process, Address address, std::span<const uint8_t> pages,
@@ -37,7 +38,10 @@ std::span<const uint8_t> ImageJob::unpatched(uint32_t process, Address address, 
 
 uint64_t ImageJob::bytes() const {
   uint64_t sum = 0;
-  for (const auto& run : runs) sum += run.pages.size();
+  std::set<const Bytes*> counted;
+  for (const auto& run : runs) {
+    if (counted.insert(run.pages.get()).second) sum += run.pages->size();
+  }
   return sum;
 }
 
@@ -57,7 +61,7 @@ void ImageWorker::add(ImageJob job) {
   const Lock lock(mutex_);
   while (queued_bytes_ != 0 && queued_bytes_ + bytes > kMaxQueued) changed_.wait(mutex_);
   queued_bytes_ += bytes;
-  if (job.copy >= 0) ++copies_;
+  copies_ += job.copies.size();
   queue_.push_back(std::move(job));
   changed_.notify_all();
 }
@@ -77,9 +81,7 @@ size_t ImageWorker::copies_alive() const {
 
 std::vector<ImageWorker::Done> ImageWorker::take_done() {
   const Lock lock(mutex_);
-  for (const auto& done : done_) {
-    if (done.copy >= 0) --copies_;
-  }
+  for (const auto& done : done_) copies_ -= done.copies.size();
   return std::exchange(done_, {});
 }
 
@@ -105,7 +107,9 @@ void ImageWorker::run() {
       const bool published = static_cast<bool>(writer_.publish_images());
       lock.lock();
       busy_ = false;
-      if (!published) done_.insert(done_.end(), unpublished_, Done{-1, -1, Error{"images could not be published"}});
+      for (; !published && unpublished_ > 0; --unpublished_) {
+        done_.push_back({{}, Error{"images could not be published"}});
+      }
       unpublished_ = 0;
       const auto ended = Clock::now();
       publish_at = ended + std::max(kPublishEvery, ended - began);
@@ -134,8 +138,9 @@ void ImageWorker::run() {
       changed_.notify_all();
       continue;
     }
-    Done done{job.copy, job.original, std::nullopt};
+    Done done;
     if (auto result = write(job); !result) done.error = result.error();
+    done.copies = std::move(job.copies);
     job = {};
     lock.lock();
     busy_ = false;
@@ -146,21 +151,26 @@ void ImageWorker::run() {
   }
 }
 
+Result<void> ImageWorker::add_copy(ImageJob& job, const ImageJob::Copy& copy, const AddPages& add) {
+  const auto wanted = [](const Mapping& m) { return m.shared_object == 0; };
+  for (const ProcessState& process : job.state.processes) {
+    if (process.process != copy.process) continue;
+    Bytes buffer;
+    TRY(visit_pages(copy.memory, process.mappings, wanted,
+                    [&](const Mapping& mapping, Address address, std::span<const uint8_t> pages) {
+                      const auto original = job.unpatched(process.process, address, pages, buffer);
+                      job.state.note_zero_pages(process.process, mapping, address, original);
+                      return add(process.process, address, original);
+                    }));
+  }
+  return {};
+}
+
 Result<void> ImageWorker::write(ImageJob& job) {
   for (const UnitId ended : job.ended_units) writer_.end_images(ended);
   const auto read = [&](const AddPages& add) -> Result<Bytes> {
-    for (const auto& run : job.runs) TRY(add(run.process, run.address, run.pages));
-    if (job.copy >= 0) {
-      const ProcessState& process = job.state.processes.front();
-      const auto wanted = [](const Mapping& m) { return m.shared_object == 0; };
-      Bytes copy;
-      TRY(visit_pages(job.memory, process.mappings, wanted,
-                      [&](const Mapping& mapping, Address address, std::span<const uint8_t> pages) {
-                        const auto original = job.unpatched(process.process, address, pages, copy);
-                        job.state.note_zero_pages(process.process, mapping, address, original);
-                        return add(process.process, address, original);
-                      }));
-    }
+    for (const auto& run : job.runs) TRY(add(run.process, run.address, *run.pages));
+    for (const auto& copy : job.copies) TRY(add_copy(job, copy, add));
     Encoder header;
     encode(job.state, header);
     return header.take();

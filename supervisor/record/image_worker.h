@@ -3,6 +3,7 @@
 #pragma once
 
 #include <deque>
+#include <memory>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -18,15 +19,15 @@ struct ImageJob {
   UnitId unit = 0;
   IntervalIndex interval = 0;
   UnitState state;
-  // Pages read while the unit was stopped.
+  // Pages read while the unit was stopped. Processes that show the same object have the same ones.
   struct Run {
     uint32_t process;
     Address address;
-    Bytes pages;
+    std::shared_ptr<const Bytes> pages;
   };
   std::vector<Run> runs;
   void add(uint32_t process, const Mapping& mapping, Address address, std::span<const uint8_t> pages);  // copies them
-  uint64_t bytes() const;                                                                               // of the runs
+  uint64_t bytes() const;  // that the runs hold
   // What the program's memory would hold there if the recorder had not patched it.
   struct Patch {
     uint32_t process;
@@ -37,10 +38,14 @@ struct ImageJob {
   // The pages as they would be without patches; `copy` holds them if that makes a difference.
   std::span<const uint8_t> unpatched(uint32_t process, Address address, std::span<const uint8_t> pages,
                                      Bytes& copy) const;
-  // The copy whose private pages are still to be read (process 0 of the state); -1 if there is none.
-  pid_t copy = -1;
-  pid_t original = -1;  // whose child the copy is
-  Memory memory;
+  // A copy whose private pages are still to be read.
+  struct Copy {
+    uint32_t process = 0;  // of the state
+    pid_t pid = -1;
+    pid_t original = -1;  // whose child it is
+    Memory memory;
+  };
+  std::vector<Copy> copies;
   std::vector<UnitId> ended_units;  // no image of them follows
   // It is no image: finishes this volume.
   std::optional<std::pair<TraceWriter::VolumeNumber, RecordingEnd>> volume;
@@ -58,8 +63,7 @@ class ImageWorker {
   size_t copies_alive() const;
 
   struct Done {
-    pid_t copy = -1;
-    pid_t original = -1;
+    std::vector<ImageJob::Copy> copies;
     std::optional<Error> error;
   };
   std::vector<Done> take_done();
@@ -71,6 +75,7 @@ class ImageWorker {
  private:
   void run();
   Result<void> write(ImageJob& job);
+  static Result<void> add_copy(ImageJob& job, const ImageJob::Copy& copy, const AddPages& add);
 
   TraceWriter& writer_;
   mutable Mutex mutex_;

@@ -123,13 +123,14 @@ LiveControl::Taken LiveControl::look_for_new(const Begun& before) {
 Result<void> LiveControl::end_program() {
   return ask([this] {
     stopped_ = true;
-    pass_on(SIGTERM);
+    if (!limits_.attached) pass_on(SIGTERM);
   });
 }
 
 Result<void> LiveControl::kill_all() {
   return ask([this] {
-    stopped_ = killing_ = true;
+    stopped_ = true;
+    killing_ = !limits_.attached;
     go_on_killing();
   });
 }

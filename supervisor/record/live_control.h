@@ -67,7 +67,7 @@ class LiveControl {
   Result<uint32_t> cut_window();
   Result<void> set_keep(uint64_t keep_ns);
 
-  // Sends the program SIGTERM, or ends everything that is recorded.
+  // Sends the program SIGTERM, or ends everything that is recorded. What was attached to is let go instead.
   Result<void> end_program();
   Result<void> kill_all();
 
@@ -81,7 +81,7 @@ class LiveControl {
   void go_on_killing();
   // Sends the signal to the program, or, when it has ended, to all processes that are left.
   void pass_on(int signal);
-  // Whether the program was sent SIGTERM or was killed because somebody asked for it.
+  // Whether the program was sent SIGTERM, was killed, or is to be let go, because somebody asked for it.
   bool was_stopped() const { return stopped_; }
 
  private:

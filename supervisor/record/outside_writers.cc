@@ -16,7 +16,13 @@ namespace {
 constexpr auto kFirstWait = std::chrono::milliseconds(20);
 constexpr auto kLongestWait = std::chrono::seconds(5);
 
-pid_t tracer_of(pid_t pid) { return static_cast<pid_t>(proc_status(pid).number("TracerPid")); }
+// Not what the tracer has ended since its mappings were read, such as a checkpoint's copy.
+bool runs_outside(pid_t pid, pid_t tracer) {
+  const ProcValues status = proc_status(pid);
+  const auto state = status.text("State");
+  const bool has_ended = state.empty() || state.starts_with('Z') || state.starts_with('X');
+  return !has_ended && status.number("TracerPid") != static_cast<uint64_t>(tracer);
+}
 
 std::string command_of(pid_t pid) {
   const std::string line = read_briefly(proc_path(pid, "comm"));
@@ -38,7 +44,7 @@ std::vector<OutsideWriter> outside_writers(const std::set<ObjectPlace>& objects,
     for (const Mapping& mapping : *mappings) {
       const ObjectPlace object{mapping.device, mapping.inode};
       const bool writes = mapping.shared && (mapping.protection & PROT_WRITE);
-      if (!writes || !objects.contains(object) || known.contains(object) || tracer_of(pid) == tracer) continue;
+      if (!writes || !objects.contains(object) || known.contains(object) || !runs_outside(pid, tracer)) continue;
       known.insert(object);
       found.push_back({object, pid, command_of(pid)});
     }

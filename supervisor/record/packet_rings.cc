@@ -28,7 +28,8 @@ void PacketRings::note_request(const Thread& thread, const Memory& memory) {
 
 bool PacketRings::is_mapped_whole(const Thread& thread, const struct stat& socket) const {
   const auto request = requests_.find(socket.st_ino);
-  if (request == requests_.end() || !S_ISSOCK(socket.st_mode) || !thread.process->pidfd) return false;
+  if (limits_.attached || request == requests_.end() || !S_ISSOCK(socket.st_mode) || !thread.process->pidfd)
+    return false;
   const tpacket_req& asked = request->second;
   const uint64_t length = uint64_t{asked.tp_block_size} * asked.tp_block_nr;
   return PacketRing::is_sound(asked) && thread.args[1] == length && thread.args[5] == 0 &&

@@ -7,6 +7,7 @@
 
 #include <map>
 
+#include "supervisor/record/recorder_limits.h"
 #include "supervisor/record/tracee.h"
 
 namespace redrive {
@@ -16,11 +17,13 @@ class ThreadControl;
 
 class PacketRings {
  public:
-  PacketRings(Findings& findings, ThreadControl& control) : findings_(findings), control_(control) {}
+  PacketRings(const RecorderLimits& limits, Findings& findings, ThreadControl& control)
+      : limits_(limits), findings_(findings), control_(control) {}
 
   // At the entry of a call, served or not, that may ask for a ring; `memory` is the thread's at that time.
   void note_request(const Thread& thread, const Memory& memory);
-  // Whether an mmap(2) of this socket, which is what thread.args name, maps a ring, and nothing else.
+  // Whether an mmap(2) of this socket, which is what thread.args name, maps a ring, and nothing else. None can be
+  // mapped by a program that is let go later: it would be left with memory that is not the ring.
   bool is_mapped_whole(const Thread& thread, const struct stat& socket) const;
 
   // At the entry of an mmap(2), whose event is open: if it maps a ring, has the kernel map anonymous memory instead.
@@ -36,6 +39,7 @@ class PacketRings {
   static void forget(Process& process, const AddressRange& range);
 
  private:
+  const RecorderLimits& limits_;
   Findings& findings_;
   ThreadControl& control_;
   std::map<ino_t, tpacket_req> requests_;  // by socket

@@ -91,7 +91,7 @@ bool Preempter::preempt(Thread& thread, bool& handled) {
   event.args[0] = static_cast<uint64_t>(signal || others ? Preempted::turn : Preempted::checkpoint);
   unit.log.add(std::move(event));
   thread.turns.got_on();
-  checkpointer_.add_image(unit, std::move(*captured), copied);
+  checkpointer_.add_image(unit, std::move(*captured));
   unit.patience.reset();
   thread.entry = regs;
   // Others have waited longer than a signal that is held, and more signals may come at once.

@@ -17,6 +17,7 @@
 #include "supervisor/record/findings.h"
 #include "supervisor/record/forced_signals.h"
 #include "supervisor/record/intervals.h"
+#include "supervisor/record/native_state.h"
 #include "supervisor/record/placer.h"
 #include "supervisor/record/served_calls.h"
 #include "supervisor/record/thread_control.h"
@@ -176,7 +177,9 @@ void Programs::begin_program(Thread& thread) {
   const auto found = read_mappings(process.pid);
   const std::vector<Mapping> mappings = found ? *found : std::vector<Mapping>();
   if (!found) findings_.add_unsure(unit, "what it has mapped could not be read: " + found.error().message);
-  if (const Address vdso = stack.hide_vdso(process.memory, regs.rsp)) {
+  if (limits_.attached) {
+    if (!native_.take_program(thread, regs)) return;
+  } else if (const Address vdso = stack.hide_vdso(process.memory, regs.rsp)) {
     constexpr Address kMost = 4 * kPageSize;
     process.vdso = {vdso, vdso + kMost};
     if (arena_ && !map_gate(thread, regs, vdso, mappings)) return;

@@ -20,6 +20,7 @@ class Checkpointer;
 class ServedCalls;
 class CodePatching;
 class ForcedSignals;
+class NativeState;
 class Placer;
 class Turns;
 
@@ -28,7 +29,7 @@ class Programs {
   Programs(Tracer& tracer, TraceeCalls& calls, TierMapper& tier_mapper, const RecorderLimits& limits,
            Placement& placement, GateArena* arena, Tracees& tracees, Findings& findings, ThreadControl& control,
            Intervals& intervals, Checkpointer& checkpointer, ServedCalls& served, CodePatching& patching,
-           ForcedSignals& forced, Placer& placer, Turns& turns)
+           ForcedSignals& forced, NativeState& native, Placer& placer, Turns& turns)
       : tracer_(tracer),
         calls_(calls),
         tier_mapper_(tier_mapper),
@@ -43,6 +44,7 @@ class Programs {
         served_(served),
         patching_(patching),
         forced_(forced),
+        native_(native),
         placer_(placer),
         turns_(turns) {}
 
@@ -72,6 +74,7 @@ class Programs {
   ServedCalls& served_;
   CodePatching& patching_;
   ForcedSignals& forced_;
+  NativeState& native_;
   Placer& placer_;
   Turns& turns_;
 };

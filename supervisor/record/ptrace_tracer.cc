@@ -9,6 +9,7 @@
 #include <cerrno>
 
 #include "base/check.h"
+#include "base/procfs.h"
 #include "base/remote.h"
 #include "checkpoint/stub.h"
 #include "supervisor/record/interrupts.h"
@@ -16,13 +17,13 @@
 namespace redrive {
 namespace {
 
-constexpr long kOptions = PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK |
-                          PTRACE_O_TRACEEXEC | PTRACE_O_TRACESECCOMP | PTRACE_O_EXITKILL;
+constexpr long kOptions =
+    PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_TRACEEXEC;
 
-__ptrace_request request_of(Resume how) {
+__ptrace_request request_of(Resume how, PtraceTracer::Calls calls) {
   switch (how) {
     case Resume::cont:
-      return PTRACE_CONT;
+      return calls == PtraceTracer::Calls::filtered ? PTRACE_CONT : PTRACE_SYSCALL;
     case Resume::to_syscall_exit:
       return PTRACE_SYSCALL;
     case Resume::step:
@@ -32,6 +33,7 @@ __ptrace_request request_of(Resume how) {
 }
 
 constexpr int kSyscallStop = SIGTRAP | 0x80;  // PTRACE_O_TRACESYSGOOD
+constexpr unsigned long kEntry = 1;           // PTRACE_EVENTMSG_SYSCALL_ENTRY, in linux/ptrace.h
 
 TraceeEnd end_of(int status) {
   return WIFSIGNALED(status) ? TraceeEnd{0, WTERMSIG(status)} : TraceeEnd{WEXITSTATUS(status), 0};
@@ -60,8 +62,9 @@ Stop stop_of(int status, unsigned long message) {
   const int signal = WSTOPSIG(status);
   switch (event_of(status)) {
     case 0:
-      if (signal == kSyscallStop) return SyscallExit{};
-      return SignalStop{signal};
+      if (signal != kSyscallStop) return SignalStop{signal};
+      if (message == kEntry) return SyscallEntry{};
+      return SyscallExit{};
     case PTRACE_EVENT_SECCOMP:
       return SyscallEntry{};
     case PTRACE_EVENT_CLONE:
@@ -83,30 +86,31 @@ Stop stop_of(int status, unsigned long message) {
 namespace {
 
 // The message is asked for at once: the tracee may be killed later.
-Stop read_stop(pid_t tid, int status) {
+Stop read_stop(PtraceTracer::Calls calls, pid_t tid, int status) {
+  const bool at_call = calls == PtraceTracer::Calls::all && WIFSTOPPED(status) && status >> 8 == kSyscallStop;
   unsigned long message = 0;
-  if (has_message(status)) ptrace(PTRACE_GETEVENTMSG, tid, nullptr, &message);
+  if (at_call || has_message(status)) ptrace(PTRACE_GETEVENTMSG, tid, nullptr, &message);
   return stop_of(status, message);
 }
 
-Waited wait_with(int flags) {
+Waited wait_with(PtraceTracer::Calls calls, int flags) {
   int status = 0;
   const pid_t tid = waitpid(-1, &status, __WALL | __WNOTHREAD | flags);
-  if (tid > 0) return Stopped{tid, read_stop(tid, status)};
+  if (tid > 0) return Stopped{tid, read_stop(calls, tid, status)};
   if (tid < 0 && errno == ECHILD) return NoTracees{};
   return NoneStopped{};
 }
 
 }  // namespace
 
-Waited PtraceTracer::wait_for_any() { return wait_with(0); }
+Waited PtraceTracer::wait_for_any() { return wait_with(calls_, 0); }
 
-Waited PtraceTracer::take_any() { return wait_with(WNOHANG); }
+Waited PtraceTracer::take_any() { return wait_with(calls_, WNOHANG); }
 
 std::optional<Stop> PtraceTracer::wait(pid_t tid) {
   int status = 0;
   if (!wait_for(tid, status)) return {};
-  return read_stop(tid, status);
+  return read_stop(calls_, tid, status);
 }
 
 bool PtraceTracer::has_stopped(pid_t tid) {
@@ -115,16 +119,43 @@ bool PtraceTracer::has_stopped(pid_t tid) {
   return waitid(P_PID, static_cast<id_t>(tid), &stop, kPeek) != 0 || stop.si_pid != 0;
 }
 
+long PtraceTracer::options() const {
+  return kOptions | (calls_ == Calls::filtered ? PTRACE_O_TRACESECCOMP | PTRACE_O_EXITKILL : PTRACE_O_TRACEEXIT);
+}
+
 Result<void> PtraceTracer::seize(pid_t tid) {
-  if (ptrace(PTRACE_SEIZE, tid, nullptr, kOptions) == 0) return {};
+  if (ptrace(PTRACE_SEIZE, tid, nullptr, options()) == 0) return {};
   return errno_error("cannot trace the program (see `redrive check --host`)");
 }
 
-void PtraceTracer::report_exit(pid_t tid) { ptrace(PTRACE_SETOPTIONS, tid, nullptr, kOptions | PTRACE_O_TRACEEXIT); }
+void PtraceTracer::detach(pid_t tid, int signal) { ptrace(PTRACE_DETACH, tid, nullptr, signal); }
+
+void PtraceTracer::kill_with_tracer(pid_t tid) {
+  ptrace(PTRACE_SETOPTIONS, tid, nullptr, options() | PTRACE_O_EXITKILL);
+}
+
+bool PtraceTracer::suspend_filters(pid_t tid, bool suspended) {
+  if (calls_ == Calls::filtered) return true;  // redrive's own filter is the only one
+  constexpr long kSuspend = 1 << 21;           // PTRACE_O_SUSPEND_SECCOMP
+  if (ptrace(PTRACE_SETOPTIONS, tid, nullptr, options() | (suspended ? kSuspend : 0)) == 0) return true;
+  return proc_status(tid).number("Seccomp") == 0;
+}
+
+std::optional<RseqArea> PtraceTracer::rseq(pid_t tid) {
+  struct {
+    uint64_t address;
+    uint32_t length, signature, flags, padding;
+  } found{};
+  constexpr auto kGetRseq = static_cast<__ptrace_request>(0x420f);  // PTRACE_GET_RSEQ_CONFIGURATION
+  if (ptrace(kGetRseq, tid, sizeof found, &found) < 0 || found.address == 0) return {};
+  return RseqArea{found.address, found.length, found.signature};
+}
+
+void PtraceTracer::report_exit(pid_t tid) { ptrace(PTRACE_SETOPTIONS, tid, nullptr, options() | PTRACE_O_TRACEEXIT); }
 
 void PtraceTracer::resume(pid_t tid, Resume how, int signal) {
   // ESRCH: it was killed; waitpid reports it.
-  ptrace(request_of(how), tid, nullptr, signal);
+  ptrace(request_of(how, calls_), tid, nullptr, signal);
 }
 
 void PtraceTracer::listen(pid_t tid) { ptrace(PTRACE_LISTEN, tid, nullptr, nullptr); }

@@ -9,17 +9,26 @@ namespace redrive {
 // Whether PTRACE_GETEVENTMSG has a message for a tracee that has stopped with this status of waitpid(2).
 bool has_message(int status);
 // What the status says; `message` is that of PTRACE_GETEVENTMSG, if there is one: 0 if the tracee was killed before it
-// could be asked.
+// could be asked, or if nothing is known of it.
 Stop stop_of(int status, unsigned long message);
 
 class PtraceTracer final : public Tracer {
  public:
+  // What stops tracees at calls: a filter of theirs, or this tracer, which then stops them at each entry and exit.
+  // Those that have a filter are children of this process.
+  enum class Calls : uint8_t { filtered, all };
+  explicit PtraceTracer(Calls calls = Calls::filtered) : calls_(calls) {}
+
   Waited wait_for_any() override;
   Waited take_any() override;
   std::optional<Stop> wait(pid_t tid) override;
   bool has_stopped(pid_t tid) override;
 
   Result<void> seize(pid_t tid) override;
+  void detach(pid_t tid, int signal) override;
+  void kill_with_tracer(pid_t tid) override;
+  bool suspend_filters(pid_t tid, bool suspended) override;
+  std::optional<RseqArea> rseq(pid_t tid) override;
   void report_exit(pid_t tid) override;
   void resume(pid_t tid, Resume how, int signal) override;
   void listen(pid_t tid) override;
@@ -42,6 +51,11 @@ class PtraceTracer final : public Tracer {
   std::optional<uint64_t> cpu_ns(pid_t pid) const override;
   // Uses the timer of catch_interrupts() (interrupts.h), which must be called before.
   void wake_within(std::chrono::microseconds time) override;
+
+ private:
+  long options() const;
+
+  Calls calls_;
 };
 
 }  // namespace redrive

@@ -57,7 +57,8 @@ Recorder::Recorder(Tracer& tracer, TraceWriter& writer, Policy& policy, const Re
       object_sharing_(writer_, objects_, arena_.get(), tracees_, findings_, events_, object_views_, private_views_,
                       outside_, files_, joiner_),
       patching_(cache, calls_, writer_, limits_, arena_.get(), tracees_, findings_, control_),
-      packet_rings_(findings_, control_),
+      native_(tracer_, calls_, limits_, tracees_, files_, patching_, ends_),
+      packet_rings_(limits_, findings_, control_),
       layout_(objects_, arena_.get(), findings_, patching_, private_views_, object_sharing_, files_, packet_rings_),
       foreign_(tracer_, tracees_, findings_, control_, events_, ends_, handler_),
       capture_(tracer_, stops_, objects_, control_, private_views_, files_),
@@ -76,7 +77,7 @@ Recorder::Recorder(Tracer& tracer, TraceWriter& writer, Policy& policy, const Re
       births_(tracer_, stops_, placement_, messages_, arena_.get(), tracees_, control_, intervals_, checkpointer_,
               object_views_, programs_, ends_, turns_, handler_),
       programs_(tracer_, calls_, tier_mapper_, limits_, placement_, arena_.get(), tracees_, findings_, control_,
-                intervals_, checkpointer_, served_, patching_, forced_, placer_, turns_),
+                intervals_, checkpointer_, served_, patching_, forced_, native_, placer_, turns_),
       ends_(tracer_, writer_, triggers_, tracees_, findings_, control_, intervals_, checkpointer_, events_,
             private_views_, outside_, foreign_, signals_, joiner_, turns_),
       placer_(tracer_, placement_, processors_, tracees_),
@@ -85,9 +86,11 @@ Recorder::Recorder(Tracer& tracer, TraceWriter& writer, Policy& policy, const Re
       locks_(tracer_),
       confined_(tracer_, findings_, control_, events_, signals_, ends_, stopped_calls_),
       turns_(tracer_, control_, checkpointer_, gate_stops_, foreign_, preempter_, joiner_, births_, stopped_calls_),
+      attacher_(tracer_, writer_, stops_, calls_, placement_, images_, objects_, tracees_, findings_, control_, intervals_,
+                files_, private_views_, outside_, capture_, copies_, checkpointer_, native_, ends_, turns_, handler_),
       stopped_calls_(tracer_, limits_, objects_, findings_, control_, intervals_, copies_, checkpointer_, events_,
                      private_views_, object_sharing_, layout_, foreign_, signals_, forced_, woken_, joiner_, births_,
-                     ends_, placer_, traced_, adapted_, packet_rings_, locks_, confined_, turns_),
+                     ends_, placer_, traced_, adapted_, packet_rings_, locks_, confined_, native_, turns_),
       handler_(tracer_, arena_.get(), tracees_, control_, copies_, checkpointer_, served_, gate_stops_, patching_,
                outside_, signals_, traps_, preempter_, births_, programs_, ends_, turns_, stopped_calls_),
       window_(tracer_, writer_, limits_, messages_, images_, tracees_, checkpointer_),
@@ -110,6 +113,8 @@ Result<void> Recorder::launch(const std::string& path, const std::vector<std::st
   return {};
 }
 
+Result<void> Recorder::attach(pid_t pid) { return attacher_.attach(pid); }
+
 void Recorder::adopt(pid_t pid, bool no_new_privs) {
   ends_.set_root(pid);
   Unit& unit = tracees_.add_unit({}, pid);
@@ -130,13 +135,17 @@ RecordingEnd Recorder::run(const Tell& tell) {
     const auto next = stops_.take();
     if (next && rests_) tick(false);  // what was left undone while everything slept
     if (next) handler_.handle(*next);
-    for (const int signal : take_interrupts()) {
-      if (!triggers_.takes_signal(signal)) live_.pass_on(signal);
+    if (limits_.attached) {
+      if (is_to_let_go(started) && attacher_.can_stop()) break;
+    } else {
+      for (const int signal : take_interrupts()) {
+        if (!triggers_.takes_signal(signal)) live_.pass_on(signal);
+      }
     }
     if (const auto happened = triggers_.take()) tell.triggered(*happened);
     live_.carry_out();
     if (now >= next_tick_) {
-      tick(!next);
+      tick(!next && !limits_.attached);
     } else if (now >= next_look_) {
       look_at_clocks();
     }
@@ -147,8 +156,10 @@ RecordingEnd Recorder::run(const Tell& tell) {
     }
   }
   live_.close();
+  if (limits_.attached) attacher_.stop_all();
   served_.drain();
   end_units();
+  if (limits_.attached) attacher_.let_go();
   images_.close();
   copies_.collect();
   messages_.write_channels();
@@ -156,6 +167,16 @@ RecordingEnd Recorder::run(const Tell& tell) {
   RecordingEnd end = end_of_recording();
   end.wall_s = std::chrono::duration<double>(tracer_.now() - started).count();
   return end;
+}
+
+// Whether the programs that were attached to are to run on by themselves.
+bool Recorder::is_to_let_go(Clock::time_point started) {
+  for (const int signal : take_interrupts()) {
+    lets_go_ |= signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT;
+  }
+  const std::chrono::duration<double> recorded = tracer_.now() - started;
+  lets_go_ |= limits_.attached_for_s > 0 && recorded.count() >= limits_.attached_for_s;
+  return lets_go_ |= live_.was_stopped();
 }
 
 // Ends the units that are left when the loop has ended.
@@ -173,10 +194,11 @@ RecordingEnd Recorder::end_of_recording() const {
   RecordingEnd end;
   end.exit_status = program.shell_status();
   const bool interrupted = program.killed() && times_interrupted_by(program.signal) > 0;
-  end.reason = live_.was_stopped() ? "stopped"
-               : interrupted       ? "interrupted"
-               : program.killed()  ? "killed by a signal"
-                                   : "exited";
+  end.reason = limits_.attached && !ends_.root_ended() ? "let go"
+               : live_.was_stopped()                   ? "stopped"
+               : interrupted                           ? "interrupted"
+               : program.killed()                      ? "killed by a signal"
+                                                       : "exited";
   end.skipped_checkpoints = copies_.skipped();
   return end;
 }

@@ -15,6 +15,7 @@
 #include "interceptors/trapped_instructions.h"
 #include "supervisor/record/adapted_files.h"
 #include "supervisor/record/adapted_opens.h"
+#include "supervisor/record/attacher.h"
 #include "supervisor/record/births.h"
 #include "supervisor/record/call_events.h"
 #include "supervisor/record/checkpoint_copies.h"
@@ -36,6 +37,7 @@
 #include "supervisor/record/lock_calls.h"
 #include "supervisor/record/mapped_objects.h"
 #include "supervisor/record/messages.h"
+#include "supervisor/record/native_state.h"
 #include "supervisor/record/object_sharing.h"
 #include "supervisor/record/object_views.h"
 #include "supervisor/record/outside_changes.h"
@@ -77,6 +79,9 @@ class Recorder {
 
   // Starts `path` with these arguments, stopped before its first instruction.
   Result<void> launch(const std::string& path, const std::vector<std::string>& arguments);
+  // Records a process that runs already, with its descendants, until they have ended, or are let go: when the limits
+  // say so, or redrive is sent a signal that would end it.
+  Result<void> attach(pid_t pid);
   // Records a process that is traced already, and is about to execute its program. `no_new_privs`: as in prctl(2).
   void adopt(pid_t pid, bool no_new_privs);
   // Runs until every tracee has ended.
@@ -98,6 +103,7 @@ class Recorder {
   std::chrono::nanoseconds look_period() const;
   std::chrono::nanoseconds look_at(Unit& unit);
   void flush();
+  bool is_to_let_go(Clock::time_point started);
   void end_units();
   RecordingEnd end_of_recording() const;
 
@@ -108,6 +114,7 @@ class Recorder {
   Clock::time_point next_tick_{}, next_look_{};
   bool write_failed_ = false;
   bool rests_ = false;  // until a thread stops
+  bool lets_go_ = false;  // of what it has attached to, as soon as it can
 
   // What the parts share. Each of these objects knows nothing of the others.
   StopQueue stops_;
@@ -134,6 +141,7 @@ class Recorder {
   OutsideChanges outside_;
   ObjectSharing object_sharing_;
   CodePatching patching_;
+  NativeState native_;
   PacketRings packet_rings_;
   LayoutCalls layout_;
   ForeignMemory foreign_;
@@ -157,6 +165,7 @@ class Recorder {
   LockCalls locks_;
   ConfinedCalls confined_;
   Turns turns_;
+  Attacher attacher_;
   StoppedCalls stopped_calls_;
   StopHandler handler_;
   Window window_;

@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <map>
 
 #include "base/procfs.h"
 #include "checkpoint/address_space.h"
@@ -113,6 +115,12 @@ Result<ProcessState> StateCapture::capture_process(Process& process, const Proce
   if (const Gate* gate = process.tier()) {
     std::erase_if(saved.mappings, [&](const Mapping& m) { return gate->owns(m.start, m.end); });
   }
+  if (process.vdso_patch) {
+    const Mapping vdso = process.vdso_patch->mapping();
+    saved.mappings.insert(std::find_if(saved.mappings.begin(), saved.mappings.end(),
+                                       [&](const Mapping& m) { return m.start > vdso.start; }),
+                          vdso);
+  }
   TRY(note_growing(process.pid, process.maps_growing, saved.mappings));
   MappedFiles asked(process.memory.pid());
   MappedFiles& files = known ? known->files : asked;
@@ -190,16 +198,65 @@ Result<UnitState> StateCapture::capture_state(Unit& unit, Thread& trigger, bool 
   return state;
 }
 
+namespace {
+
+// The pages of objects that were read for one process, for others that show the same part.
+class ReadObjects {
+ public:
+  // Between these two calls, the mapping is read.
+  void begin(const Mapping& mapping, const ImageJob& job) {
+    read_.try_emplace(key(mapping), Read{mapping.start, job.runs.size(), job.runs.size()});
+  }
+  void end(const Mapping& mapping, const ImageJob& job) { read_.at(key(mapping)).end = job.runs.size(); }
+  // Adds it for another process. False if it was not read.
+  bool add(uint32_t process, const Mapping& mapping, ImageJob& job) const {
+    const auto found = read_.find(key(mapping));
+    if (found == read_.end()) return false;
+    const Read& read = found->second;
+    for (size_t i = read.first; i < read.end; ++i) {
+      const ImageJob::Run run = job.runs[i];
+      job.runs.push_back({process, mapping.start + (run.address - read.start), run.pages});
+    }
+    return true;
+  }
+
+ private:
+  using Key = std::array<uint64_t, 3>;
+  static Key key(const Mapping& mapping) { return {mapping.shared_object, mapping.offset, mapping.length()}; }
+  struct Read {
+    Address start;
+    size_t first, end;  // of the job's runs
+  };
+  std::map<Key, Read> read_;
+};
+
+}  // namespace
+
 Result<void> StateCapture::capture_pages(Unit& unit, bool shared_only, ImageJob& job) {
+  ReadObjects objects;
   for (const ProcessState& saved : job.state.processes) {
     const auto process = std::find_if(unit.processes.begin(), unit.processes.end(),
                                       [&](const auto& other) { return other->serial == saved.process; });
-    const auto wanted = [&](const Mapping& m) { return m.shows_object() || (!shared_only && !m.shared_object); };
+    const auto is_copied = [&](const Mapping& m) {
+      return std::none_of((*process)->not_copied.begin(), (*process)->not_copied.end(),
+                          [&](const AddressRange& range) { return range.start < m.end && m.start < range.end; });
+    };
+    const auto wanted = [&](const Mapping& m) {
+      return m.shows_object() || (!m.shared_object && !(shared_only && is_copied(m)));
+    };
     const auto take = [&](const Mapping& mapping, Address address, std::span<const uint8_t> pages) -> Result<void> {
       job.add(saved.process, mapping, address, pages);
       return {};
     };
-    TRY(visit_pages((*process)->memory, saved.mappings, wanted, take));
+    ASSIGN_OR_RETURN(const PageTable table, PageTable::open((*process)->memory.pid()));
+    for (const Mapping& mapping : saved.mappings) {
+      if (!wanted(mapping)) continue;
+      const bool shows = mapping.shows_object();
+      if (shows && objects.add(saved.process, mapping, job)) continue;
+      if (shows) objects.begin(mapping, job);
+      TRY(read_runs((*process)->memory, mapping, table.stored_pages(mapping), take));
+      if (shows) objects.end(mapping, job);
+    }
   }
   return {};
 }

@@ -78,6 +78,7 @@ void StopHandler::group_stop(Thread& thread, int signal) {
     turns_.take_or_queue(thread, {Thread::Stop::start});
     return;
   }
+  if (control_.parks()) return control_.park(thread);
   if (thread.process->pid == ends_.root()) stop_front(signal);
   signals_.stop_with_group(thread);
 }
@@ -123,6 +124,10 @@ void StopHandler::syscall_entry(Thread& thread) {
     gate_stops_.cancel_pending(thread);
   }
   thread.entry = regs;
+  if (control_.parks()) {
+    control_.rewind(thread, regs);
+    return;
+  }
   if (in_vsyscall_page(regs.rip)) {
     traps_.answer_vsyscall(thread);
   } else if (!patching_.patch(thread)) {
@@ -140,7 +145,9 @@ void StopHandler::end_intruder(const Thread& thread) {
 }
 
 void StopHandler::syscall_exit(Thread& thread) {
-  if (thread.is<Thread::Syscall>()) {
+  if (thread.is<Thread::User>()) {
+    control_.run_on(thread);  // the call was skipped, or the program has just begun
+  } else if (thread.is<Thread::Syscall>()) {
     stopped_calls_.leave(thread);
   } else {
     turns_.take_or_queue(thread, {Thread::Stop::exit});

@@ -17,6 +17,7 @@
 #include "supervisor/record/joiner.h"
 #include "supervisor/record/layout_calls.h"
 #include "supervisor/record/lock_calls.h"
+#include "supervisor/record/native_state.h"
 #include "supervisor/record/object_sharing.h"
 #include "supervisor/record/packet_rings.h"
 #include "supervisor/record/placer.h"
@@ -45,6 +46,10 @@ bool spins(const RecordedGate* gate) {
 void StoppedCalls::enter(Thread& thread) {
   Unit& unit = *thread.process->unit;
   thread.asked_to_stop = false;
+  if (limits_.attached && thread.entry.cs != kCodeSegment) {
+    refuse_foreign(thread);
+    return;
+  }
   // A signal is delivered before the call. But a stop lets others run, which the log says only of calls: it is
   // delivered as if it had come during this one.
   const bool stops = thread.signals.begins_with_stop();
@@ -82,13 +87,18 @@ void StoppedCalls::enter(Thread& thread) {
   if (confined_.forbidden(thread)) return;
   const RecordedGate* const gate = thread.process->gate.get();
   const bool changes_tier = gate && thread.row && gate->is_changed_by(thread.row->special, thread.args);
+  if (native_.answers_rseq(thread)) {
+    answer_call(thread, 0);
+    return;
+  }
   const bool described = thread.row && is_described(*thread.row, thread.args, thread.process->memory);
   if (!described || thread.row->treat == Treat::refuse || !layout_.mappable(thread) || changes_tier) {
     refuse(thread, thread.row);
     return;
   }
   const SyscallRow& row = *thread.row;
-  if (row.special == Special::seccomp) {
+  // The kernel applies the filters of a program that is attached to, so that it has them when it is let go.
+  if (row.special == Special::seccomp && !limits_.attached) {
     confined_.confine(thread);
     return;
   }
@@ -163,6 +173,17 @@ void StoppedCalls::refuse(Thread& thread, const SyscallRow* row) {
     findings_.count_refusal(thread, row, error);
   }
   answer_call(thread, -error);
+}
+
+// A call of a 32-bit program. Filters refuse them unseen, and so does a replay.
+void StoppedCalls::refuse_foreign(Thread& thread) {
+  findings_.count_refusal(*thread.process->unit, "the calls of 32-bit program " + thread.process->command,
+                          std::string(error_name(ENOSYS)), false);
+  user_regs_struct regs = thread.entry;
+  regs.orig_rax = ~0ull;
+  regs.rax = static_cast<uint64_t>(-ENOSYS);
+  control_.set_regs(thread, regs);
+  control_.run_on(thread);
 }
 
 void StoppedCalls::answer_call(Thread& thread, int64_t result) {

@@ -31,6 +31,7 @@ class AdaptedOpens;
 class PacketRings;
 class LockCalls;
 class ConfinedCalls;
+class NativeState;
 class Turns;
 
 class StoppedCalls {
@@ -40,7 +41,7 @@ class StoppedCalls {
                CallEvents& events, PrivateViews& private_views, ObjectSharing& object_sharing, LayoutCalls& layout,
                ForeignMemory& foreign, SignalDelivery& signals, ForcedSignals& forced, WokenCalls& woken,
                Joiner& joiner, Births& births, Ends& ends, Placer& placer, TracerAnswers& traced, AdaptedOpens& adapted,
-               PacketRings& packet_rings, LockCalls& locks, ConfinedCalls& confined, Turns& turns)
+               PacketRings& packet_rings, LockCalls& locks, ConfinedCalls& confined, NativeState& native, Turns& turns)
       : tracer_(tracer),
         limits_(limits),
         objects_(objects),
@@ -66,6 +67,7 @@ class StoppedCalls {
         packet_rings_(packet_rings),
         locks_(locks),
         confined_(confined),
+        native_(native),
         turns_(turns) {}
 
   // A call has stopped at its entry: records it and lets it happen, answers or refuses it, or does first what has to
@@ -79,6 +81,8 @@ class StoppedCalls {
   void answer_call(Thread& thread, int64_t result);
 
  private:
+  void refuse_foreign(Thread& thread);
+
   Tracer& tracer_;
   const RecorderLimits& limits_;
   MappedObjects& objects_;
@@ -104,6 +108,7 @@ class StoppedCalls {
   PacketRings& packet_rings_;
   LockCalls& locks_;
   ConfinedCalls& confined_;
+  NativeState& native_;
   Turns& turns_;
 };
 

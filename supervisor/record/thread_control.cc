@@ -13,7 +13,15 @@ void ThreadControl::resume_user(Thread& thread, const user_regs_struct& regs, bo
   run_on(thread);
 }
 
+// Whether an instruction has caused a signal that the thread has yet to stop for. It may be one that traps only while
+// the thread is recorded.
+bool ThreadControl::has_faulted(const Thread& thread) {
+  const SignalMasks masks = tracer_.signal_masks(thread.tid);
+  return masks.pending & ~masks.blocked & kCausedByInstructions;
+}
+
 void ThreadControl::run_on(Thread& thread, int ignored) {
+  if (parks_ && !has_faulted(thread)) return park(thread);
   thread.signals.keep_off(tracer_, thread.tid, ignored);
   resume(thread, Resume::cont);
 }

@@ -2,6 +2,8 @@
 // users know nothing of trampolines. What the code inside a tracee must know is put into its slot before it runs.
 #pragma once
 
+#include <set>
+
 #include "supervisor/record/tracee.h"
 #include "supervisor/record/tracee_calls.h"
 #include "supervisor/record/tracer.h"
@@ -28,8 +30,18 @@ class ThreadControl {
   // What the code inside the thread's address space must know before the thread runs user code.
   void set_slot(Thread& thread);
 
+  // From now on threads that are about to run user code stay stopped instead.
+  void park_all() { parks_ = true; }
+  bool parks() const { return parks_; }
+  void park(const Thread& thread) { parked_.insert(thread.tid); }
+  bool is_parked(const Thread& thread) const { return parked_.contains(thread.tid); }
+
  private:
+  bool has_faulted(const Thread& thread);
+
   Tracer& tracer_;
+  bool parks_ = false;
+  std::set<pid_t> parked_;
 };
 
 // The slot of the thread's address space; null if nothing is served there.

@@ -33,6 +33,7 @@
 #include "supervisor/record/shared_mappings.h"
 #include "supervisor/record/tracer.h"
 #include "supervisor/record/unit_log.h"
+#include "supervisor/record/vdso_patch.h"
 
 namespace redrive {
 
@@ -84,6 +85,9 @@ struct Process {
   std::vector<pid_t> copies_to_reap;                // ended checkpoint copies, still zombies of this process
   TakenSignals taken;                               // by its threads, if it has several
   std::set<pid_t> attached;                         // threads that it traces, and whose stop it has not waited for
+  // Of a process that was attached to, or its children (NativeState):
+  std::shared_ptr<const VdsoPatch> vdso_patch;
+  std::vector<AddressRange> not_copied;  // its children do not get this memory
 
   // What is mapped and patched in its memory; null: nothing.
   RecordedGate* tier() const { return gate ? gate.get() : inherited.get(); }
@@ -165,6 +169,8 @@ struct Thread {
 
   CallTimeout timeout;                     // of the current call
   std::optional<tpacket_req> packet_ring;  // what it is mapping (PacketRings)
+  std::optional<RseqArea> rseq;            // that it will have when it is let go (NativeState)
+  uint64_t counter_mode = 0;               // ... its PR_GET_TSC; 0: not known
   std::optional<std::string> adapted;      // what the file is to hold that it is opening (AdaptedFiles)
   uint64_t seen_sleep = 0;                 // Slot::sleeps of the served call that it was seen in last
   Clock::time_point seen_asleep_at{};      // ... for the first time

@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "checkpoint/address_space.h"
+#include "supervisor/record/guard.h"
 #include "supervisor/tier/registers.h"
 
 namespace redrive {
@@ -24,15 +25,17 @@ void TraceeCalls::hold(const Caller& caller, const Stop& stop) {
 }
 
 Result<int64_t> TraceeCalls::call_at(const Caller& caller, Address instruction, const user_regs_struct& base,
-                                     long number, std::initializer_list<uint64_t> args) {
+                                     long number, std::initializer_list<uint64_t> args, pid_t* born) {
   user_regs_struct regs = base;
   regs.rip = instruction;
   regs.rax = static_cast<uint64_t>(number);
   regs.orig_rax = ~0ull;
   int index = 0;
   for (const uint64_t arg : args) syscall_arg(regs, index++) = arg;
-  tracer_.set_regs(caller.tid, regs);
   const uint64_t own = block_signals(tracer_, caller.tid);
+  note_injected(caller.tid, base, own);
+  tracer_.set_regs(caller.tid, regs);
+  if (!tracer_.suspend_filters(caller.tid, true)) return Error{"the program's filters do not let redrive make calls"};
   Resume how = Resume::cont;
   for (;;) {
     tracer_.resume(caller.tid, how);
@@ -44,14 +47,35 @@ Result<int64_t> TraceeCalls::call_at(const Caller& caller, Address instruction, 
       tracer_.set_regs(caller.tid, regs);
       how = Resume::to_syscall_exit;
     } else if (is<SyscallExit>(*stop)) {
-      break;
+      if (how == Resume::to_syscall_exit) break;  // otherwise it is that of a call that was skipped
     } else {
+      if (const auto* birth = std::get_if<Birth>(&*stop); birth && born) *born = birth->child;
       hold(caller, *stop);
     }
   }
+  tracer_.suspend_filters(caller.tid, false);
   tracer_.set_signal_mask(caller.tid, own);
   if (!tracer_.get_regs(caller.tid, regs)) return Error{"the program was killed"};
+  tracer_.set_regs(caller.tid, base);
+  forget_injected();
   return static_cast<int64_t>(regs.rax);
+}
+
+Result<void> TraceeCalls::step_out(const Caller& caller, const AddressRange& range) {
+  constexpr int kMostSteps = 100'000;
+  for (int step = 0; step < kMostSteps; ++step) {
+    user_regs_struct regs;
+    if (!tracer_.get_regs(caller.tid, regs)) return Error{"the program was killed"};
+    if (regs.rip < range.start || regs.rip >= range.end) return {};
+    const uint64_t own = block_signals(tracer_, caller.tid);
+    tracer_.resume(caller.tid, Resume::step);
+    const auto stop = wait_(caller.tid);
+    if (!stop) return Error{"the program was killed"};
+    tracer_.set_signal_mask(caller.tid, own);
+    const auto* const signalled = std::get_if<SignalStop>(&*stop);
+    if (signalled && signalled->signal != SIGTRAP) hold(caller, *stop);
+  }
+  return Error{"a thread does not come out of its vDSO"};
 }
 
 Result<user_regs_struct> TraceeCalls::make_from(GateArena& arena, const Caller& caller, const user_regs_struct& base,

@@ -1,9 +1,9 @@
 // System calls that a recorded thread makes for the recorder and not for its program: one at a syscall instruction of
 // the program, or several with the code of the in-process tier.
 //
-// The thread must be stopped. Afterwards it is stopped right after the calls, and the caller sets its registers again.
-// Signals that come during the calls are held. It is an error if the thread is killed during them; what was known about
-// the thread may be gone then.
+// The thread must be stopped. Afterwards it is stopped right after the calls. It has its registers again after one
+// call; after several, the caller sets them. Signals that come during the calls are held. It is an error if the thread
+// is killed during them; what was known about the thread may be gone then.
 #pragma once
 
 #include <functional>
@@ -13,6 +13,7 @@
 
 #include "base/remote.h"
 #include "base/result.h"
+#include "checkpoint/address_space.h"
 #include "supervisor/record/held_signals.h"
 #include "supervisor/record/tracer.h"
 #include "supervisor/tier/gate.h"
@@ -33,9 +34,11 @@ class TraceeCalls {
     HeldSignals& signals;
   };
   // Makes a call at `instruction`, which stops like a call of the program. `base` holds the other registers. Returns
-  // the call's result.
+  // the call's result. `born`: as below.
   Result<int64_t> call_at(const Caller& caller, Address instruction, const user_regs_struct& base, long number,
-                          std::initializer_list<uint64_t> args);
+                          std::initializer_list<uint64_t> args, pid_t* born = nullptr);
+  // Has the thread run on, one instruction after the other, until it is outside of this range.
+  Result<void> step_out(const Caller& caller, const AddressRange& range);
   // Makes these calls, up to the first that fails, in an address space that has the tier's code. Returns the result of
   // the last one. `born` is set to the process that a clone among them has made.
   Result<int64_t> make(GateArena& arena, const Caller& caller, const user_regs_struct& base,

@@ -43,11 +43,12 @@ struct TraceeEnd {
 
 // ---- Stops (ptrace(2), "Stopped states")
 
-// A filter has stopped it at the entry of a call, which has not begun (PTRACE_EVENT_SECCOMP).
+// It has stopped at the entry of a call, which has not begun (PTRACE_EVENT_SECCOMP, or a syscall-stop).
 struct SyscallEntry {
   bool operator==(const SyscallEntry&) const = default;
 };
-// It comes out of a call: it was resumed inside of it, with Resume::to_syscall_exit.
+// It comes out of a call: it was resumed inside of it, with Resume::to_syscall_exit; or no filter stops its calls, and
+// this one was skipped.
 struct SyscallExit {
   bool operator==(const SyscallExit&) const = default;
 };
@@ -109,6 +110,13 @@ struct NoneStopped {};
 struct NoTracees {};
 using Waited = std::variant<Stopped, NoneStopped, NoTracees>;
 
+// What a thread has registered for restartable sequences (rseq(2)).
+struct RseqArea {
+  uint64_t address = 0;
+  uint32_t length = 0;
+  uint32_t signature = 0;
+};
+
 // Until when a thread runs.
 enum class Resume : uint8_t {
   cont,             // its next stop of any other kind
@@ -129,8 +137,17 @@ class Tracer {
   // Whether wait() would return at once.
   virtual bool has_stopped(pid_t tid) = 0;
 
-  // Traces a child of this process, and all that it starts. It runs on; both are killed when the tracer ends.
+  // Traces a thread, and all that it starts. It runs on. When the tracer ends, children of this process are killed, and
+  // others run on untraced.
   virtual Result<void> seize(pid_t tid) = 0;
+  // Lets a stopped thread run untraced. `signal` is delivered to it; 0: none.
+  virtual void detach(pid_t tid, int signal = 0) = 0;
+  // Has a stopped tracee be killed when the tracer ends, whatever it is.
+  virtual void kill_with_tracer(pid_t tid) = 0;
+  // Has the kernel ignore the filters of a stopped thread (seccomp(2)), or heed them again. False if it must not.
+  virtual bool suspend_filters(pid_t tid, bool suspended) = 0;
+  // Of a stopped thread; nothing if it has registered none.
+  virtual std::optional<RseqArea> rseq(pid_t tid) = 0;
   // Has a thread stop once more before it ends.
   virtual void report_exit(pid_t tid) = 0;
   // Lets a stopped thread run. `signal` is delivered to it; 0: none.

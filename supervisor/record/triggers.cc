@@ -9,6 +9,7 @@
 #include <charconv>
 
 #include "base/units.h"
+#include "supervisor/record/tracer.h"
 
 namespace redrive {
 namespace {
@@ -103,7 +104,7 @@ void Triggers::report(const Trigger& trigger, const std::string& detail, uint64_
   if (!happened_) happened_ = {fmt::format("{}: {}", trigger.text, detail), at_ns};
 }
 
-void Triggers::note_end(UnitId unit, const std::string& program, TraceeEnd end) {
+void Triggers::note_end(UnitId unit, const std::string& program, const TraceeEnd& end) {
   for (const auto& trigger : triggers_) {
     const bool fits =
         trigger.kind == Trigger::Kind::exit

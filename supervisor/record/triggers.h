@@ -6,13 +6,15 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
 #include "logstore/event.h"
-#include "supervisor/record/tracer.h"
 
 namespace redrive {
+
+struct TraceeEnd;
 
 struct Trigger {
   enum class Kind : uint8_t {
@@ -40,7 +42,7 @@ class Triggers {
   Triggers(std::vector<Trigger> triggers, const EventTime& now);
   bool exist() const { return !triggers_.empty(); }
 
-  void note_end(UnitId unit, const std::string& program, TraceeEnd end);
+  void note_end(UnitId unit, const std::string& program, const TraceeEnd& end);
   // The unit has received something on a stream, or sends something on the one in the other direction.
   void note_request(UnitId unit, uint64_t reply_channel);
   void note_reply(uint64_t channel);

@@ -94,6 +94,11 @@ Result<void> FakeTracer::seize(pid_t tid) {
   return {};
 }
 
+void FakeTracer::detach(pid_t tid, int signal) {
+  asked.push_back(fmt::format("{}: detach{}", tid, signal ? fmt::format(" with {}", signal) : ""));
+  if (stopped(tid)) std::erase(by_age_, tid), tracees_.erase(tid);
+}
+
 void FakeTracer::report_exit(pid_t tid) { asked.push_back(fmt::format("{}: report exit", tid)); }
 
 void FakeTracer::resume(pid_t tid, Resume how, int signal) {

@@ -52,6 +52,8 @@ TEST_CASE("a stop is made from a status and a message") {
   } rows[] = {
       {"a filter's stop before a call", stopped_by(SIGTRAP, PTRACE_EVENT_SECCOMP), 0, false, SyscallEntry{}},
       {"the exit of a call", stopped_by(SIGTRAP | 0x80), 0, false, SyscallExit{}},
+      {"the exit of a call, if all stop", stopped_by(SIGTRAP | 0x80), 2, false, SyscallExit{}},
+      {"the entry of a call, if all stop", stopped_by(SIGTRAP | 0x80), 1, false, SyscallEntry{}},
       {"a thread is born", stopped_by(SIGTRAP, PTRACE_EVENT_CLONE), 77, true, Birth{77}},
       {"a process is born", stopped_by(SIGTRAP, PTRACE_EVENT_FORK), 78, true, Birth{78}},
       {"a borrowing process is born", stopped_by(SIGTRAP, PTRACE_EVENT_VFORK), 79, true, Birth{79}},

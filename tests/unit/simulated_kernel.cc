@@ -179,6 +179,8 @@ Result<void> SimulatedKernel::seize(pid_t tid) {
   return {};
 }
 
+void SimulatedKernel::detach(pid_t, int) { FAIL("nothing is let go here"); }
+
 void SimulatedKernel::report_exit(pid_t tid) {
   if (Task* const task = find(tid)) task->reports_exit = true;
 }

@@ -53,6 +53,7 @@ class SimulatedKernel : public StoppedTracees {
   std::optional<Stop> wait(pid_t tid) override;
   bool has_stopped(pid_t tid) override;
   Result<void> seize(pid_t tid) override;
+  void detach(pid_t tid, int signal) override;
   void report_exit(pid_t tid) override;
   void resume(pid_t tid, Resume how, int signal) override;
   void listen(pid_t tid) override;

@@ -36,6 +36,7 @@ struct Thread {
   HeldSignals signals;
   user_regs_struct base{};
   std::optional<Stop> last;
+  user_regs_struct called{};  // at the exit of the last call
   // The kernel's part: the result of a call, and registers behind several of them.
   int64_t result = 0;
   Address stands_at = 0;
@@ -43,7 +44,7 @@ struct Thread {
                       last = tracer.wait(tid);
                       if (!last || is<Gone>(*last)) return {};
                       auto& its = tracer.find(tid)->regs;
-                      if (is<SyscallExit>(*last)) its.rax = static_cast<uint64_t>(result);
+                      if (is<SyscallExit>(*last)) called = its, its.rax = static_cast<uint64_t>(result);
                       if (is<SyscallEntry>(*last) && stands_at) its.rip = std::exchange(stands_at, 0x4000);
                       return last;
                     }};
@@ -57,10 +58,12 @@ TEST_CASE("a call at an instruction of the program's") {
   const auto made = thread.call(SYS_openat, {1, 2, 3});
   REQUIRE(made);
   CHECK_EQ(*made, -ENOENT);
-  CHECK_EQ(thread.regs().rip, kInstruction);
-  CHECK_EQ(thread.regs().orig_rax, SYS_openat);
-  CHECK_EQ(thread.regs().rsi, 2);
-  CHECK_EQ(thread.regs().rsp, 0x9000);
+  CHECK_EQ(thread.called.rip, kInstruction);
+  CHECK_EQ(thread.called.orig_rax, SYS_openat);
+  CHECK_EQ(thread.called.rsi, 2);
+  CHECK_EQ(thread.called.rsp, 0x9000);
+  CHECK_EQ(thread.regs().rax, 77);
+  CHECK_EQ(thread.regs().rsi, 0);
   CHECK_EQ(thread.tracer.asked, std::vector<std::string>{"10: cont", "10: to syscall exit"});
   CHECK(thread.signals.empty());
 }

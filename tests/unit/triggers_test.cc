@@ -3,6 +3,7 @@
 
 #include <signal.h>
 
+#include "supervisor/record/tracer.h"
 #include "tests/unit/unit_test.h"
 
 using namespace redrive;

@@ -1,0 +1,590 @@
+"""Group attach: programs that run already are recorded for a while and run on. Their clients see no error, nothing is left in them, and every
+interval is re-driven."""
+import contextlib
+import os
+import pathlib
+import re
+import shutil
+import signal
+import socket
+import time
+
+from harness import TESTS, Failure, Skip, compiled, needs, test
+from redriving import check_report, check_trace, free_port, is_root, redrive_all
+from sessions import sessions
+
+PYTHON = "/usr/bin/python3"
+ROUNDS = 20          # of the slow tests
+RECORDED = "2s"
+PAUSE_S = 0.050      # what a pause may take, apart from the memory
+PAUSE_S_PER_GB = 0.025
+
+
+def tree(root):
+    """The process and its descendants."""
+    found = [root]
+    for pid in found:
+        with contextlib.suppress(OSError):  # it has ended
+            for task in list(pathlib.Path(f"/proc/{pid}/task").iterdir()):
+                found += [int(child) for child in (task / "children").read_text().split()]
+    return found
+
+
+def status_of(pid, name):
+    return re.search(rf"^{name}:\s*(\S+)", pathlib.Path(f"/proc/{pid}/status").read_text(), re.MULTILINE).group(1)
+
+
+def own_vdso():
+    with open("/proc/self/maps") as maps, open("/proc/self/mem", "rb") as memory:
+        start, end = re.search(r"^(\w+)-(\w+) .*\[vdso\]$", maps.read(), re.MULTILINE).groups()
+        memory.seek(int(start, 16))
+        return memory.read(int(end, 16) - int(start, 16))
+
+
+def patched_places(pid):
+    """Where its code differs from what its files and the kernel hold."""
+    found = []
+    with open(f"/proc/{pid}/maps") as maps, open(f"/proc/{pid}/mem", "rb", 0) as memory:
+        for line in maps:
+            match = re.match(r"(\w+)-(\w+) r-xp (\w+) \S+ (\d+)\s+(.*)", line)
+            if not match or match.group(5) == "[vsyscall]":
+                continue
+            start, end, offset = (int(match.group(i), 16) for i in (1, 2, 3))
+            memory.seek(start)
+            held = memory.read(end - start)
+            if len(held) < end - start:  # it ends right now
+                continue
+            if match.group(5) == "[vdso]":
+                wanted = own_vdso()
+            elif match.group(4) == "0" or not os.path.exists(match.group(5)):
+                continue
+            else:
+                with open(match.group(5), "rb") as file:
+                    file.seek(offset)
+                    wanted = file.read(end - start)
+            if held[:len(wanted)] != wanted:
+                at = next(i for i, (a, b) in enumerate(zip(held, wanted)) if a != b)
+                found.append(f"{match.group(5)} at {start + at:#x}")
+    return found
+
+
+def processors(root):
+    """On which each thread of the process and its descendants may run."""
+    found = {}
+    for pid in tree(root):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            found.update({int(task): os.sched_getaffinity(int(task)) for task in os.listdir(f"/proc/{pid}/task")})
+    return found
+
+
+def resident_gb(root):
+    total = 0
+    for pid in tree(root):
+        with contextlib.suppress(OSError, AttributeError):  # it has ended
+            total += int(status_of(pid, "VmRSS"))
+    return total / 1e6
+
+
+GATE = range(0x70000000, 0x70100000)  # where recorded programs have redrive's code
+
+
+def check_native(root, before=None):
+    """Nothing of the recorder is left in the process and its descendants. `before`: their processors()."""
+    for task, allowed in processors(root).items():
+        if before and task in before and before[task] != allowed:
+            raise Failure(f"thread {task} may run on {allowed} only, not on {before[task]}")
+    for pid in tree(root):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            maps = pathlib.Path(f"/proc/{pid}/maps").read_text()
+            if "redrive" in maps or any(int(line.split("-")[0], 16) in GATE for line in maps.splitlines()):
+                raise Failure(f"process {pid} has mappings of redrive")
+            for task in os.listdir(f"/proc/{pid}/task"):
+                if status_of(task, "TracerPid") != "0" or status_of(task, "State") in "tT":
+                    raise Failure(f"thread {task} of process {pid} is still traced, or stopped")
+            if patched := patched_places(pid):
+                raise Failure(f"the code of process {pid} differs: {', '.join(patched[:5])}")
+            zombies = [child for child in tree(pid)[1:] if status_of(child, "State") == "Z" and status_of(child, "PPid") == str(pid)]
+            if len(zombies) > 2:  # the program may not have waited for one of its own yet
+                raise Failure(f"process {pid} has {len(zombies)} children that have ended")
+
+
+def attach(ctx, pid, *, duration=RECORDED, options=("--checkpoint-period", "200ms")):
+    """Records the process for a while, and re-drives all that was recorded. Returns the JSON of ls."""
+    shutil.rmtree(ctx.trace, ignore_errors=True)
+    before = processors(pid)
+    ctx.resident_gb = resident_gb(pid)
+    ctx.expect_status(ctx.redrive("record", "-o", ctx.trace, "--pid", pid, "--for", duration, *options), 0)
+    check_native(pid, before)
+    check_trace(ctx)
+    redrive_all(ctx)
+    listed = ctx.json("ls", ctx.trace)
+    first = [unit["intervals"][0] for unit in listed["units"] if unit["intervals"]]
+    vars(ctx).setdefault("pauses", []).append(max(interval["pause_s"] for interval in first))
+    if not any(interval["checkpoint_kind"] == "image" for interval in first):
+        raise Failure(f"no unit begins with an image: {listed}")
+    return listed
+
+
+def check_pauses(ctx):
+    """The shortest, and only on a machine on which others leave processors."""
+    if os.getloadavg()[0] > 2 * os.cpu_count():
+        return
+    if min(ctx.pauses) > PAUSE_S + PAUSE_S_PER_GB * ctx.resident_gb:
+        raise Failure(f"pauses of {ctx.pauses} s with {ctx.resident_gb:.2f} GB")
+
+
+def rounds_of(ctx):
+    return range(ROUNDS if ctx.test.slow else 1)
+
+
+def both(name, **how):
+    """Registers the test twice: in short, and with all rounds (slow)."""
+    def register(function):
+        def measured(ctx):
+            function(ctx)
+            if ctx.test.slow:
+                check_pauses(ctx)
+        measured.__doc__ = function.__doc__
+        test(f"attach/{name}", **how)(measured)
+        test(f"attach/{name}_rounds", timeout_s=900, slow=True)(measured)
+        return function
+    return register
+
+
+def answers(port):
+    def connects():
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", port)) == 0
+    return connects
+
+
+@both("threads")
+def threads(ctx):
+    """A program of 13 threads that checks every result, and makes threads and processes meanwhile."""
+    ctx.fresh_work()
+    binary = compiled(ctx.options, TESTS / "workloads" / "long_running.c", flags=["-O1"], directory="workloads")
+    process = ctx.start(binary, cwd=ctx.work)
+    process.wait_for("ready", ctx.timeout_s)
+    for _ in (*rounds_of(ctx), None):
+        attach(ctx, process.pid)
+    (ctx.work / "end").touch()
+    outcome = ctx.expect_status(process.finish(ctx.timeout_s), 0)
+    ctx.expect(outcome.stdout == "ready\nok\n", outcome, "wrong output")
+
+
+@both("redis")
+def redis(ctx):
+    needs("redis-server", "redis-benchmark", "redis-cli")
+    port = free_port()
+    server = ctx.start("redis-server", "--port", port, "--bind", "127.0.0.1", "--dir", ctx.work, "--save", "", cwd=ctx.work)
+    ctx.wait_until("redis-server listens", answers(port))
+    for _ in rounds_of(ctx):
+        clients = ctx.start("redis-benchmark", "-p", port, "-c", 20, "-n", 100_000_000, "-t", "set,get", "-q")
+        listed = attach(ctx, server.pid)
+        if sum(interval["events"] for unit in listed["units"] for interval in unit["intervals"]) < 1000:
+            raise Failure("hardly anything was recorded")
+        if clients.process.poll() is not None or re.search("error|refused|closed", clients.output(0) + clients.output(1), re.IGNORECASE):
+            raise clients.failure("its clients have seen an error")
+        clients.kill()
+        ctx.expect_status(ctx.run("redis-cli", "-p", port, "ping"), 0)
+
+
+NGINX = """
+{user}daemon off; worker_processes 2; pid nginx.pid; error_log error.log warn;
+events {{ worker_connections 256; }}
+http {{ access_log access.log; server {{ listen 127.0.0.1:{port}; location / {{ root html; }} }} }}
+"""
+
+
+@both("nginx")
+def nginx(ctx):
+    """A worker, and with it those that share memory with it, and the master, while clients load a page."""
+    needs("nginx", "ab")
+    port = free_port()
+    (ctx.work / "html").mkdir()
+    (ctx.work / "html" / "page").write_text("page\n" * 5000)
+    (ctx.work / "nginx.conf").write_text(NGINX.format(port=port, user="user root; " if is_root() else ""))
+    server = ctx.start("nginx", "-p", ctx.work, "-c", "nginx.conf", "-e", "error.log", cwd=ctx.work,
+                       env={"PATH": os.environ["PATH"] + ":/usr/sbin"})
+    ctx.wait_until("nginx listens", answers(port))
+    for i in rounds_of(ctx):
+        clients = ctx.start("ab", "-q", "-s", 60, "-t", 600, "-n", 100_000_000, "-c", 8, f"http://127.0.0.1:{port}/page")
+        workers = tree(server.pid)[1:]
+        listed = attach(ctx, workers[i % len(workers)] if i % 2 == 0 else server.pid)
+        unit, = listed["units"]  # workers count their connections in memory that they share
+        if sum(interval["events"] for interval in unit["intervals"]) < 1000:
+            raise Failure("hardly anything was recorded")
+        if clients.process.poll() is not None:
+            raise clients.failure("the clients have ended")
+        os.kill(clients.pid, signal.SIGINT)
+        outcome = clients.finish(ctx.timeout_s)
+        failed = re.search(r"Failed requests: *(\d+)", outcome.stdout)
+        ctx.expect(failed and failed.group(1) == "0" and "Non-2xx" not in outcome.stdout, outcome, "its clients have seen an error")
+    log = (ctx.work / "error.log").read_text()
+    if "alert" in log or "exited" in log:
+        raise Failure(f"nginx noticed: {log[-400:]}")
+
+
+@both("postgres", timeout_s=300)
+def postgres(ctx):
+    """PostgreSQL with its backends under pgbench: one unit, because they share memory."""
+    directories = sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin"))
+    if not directories or not is_root():
+        raise Skip("no PostgreSQL here, or not root")
+    bin_directory = directories[-1]
+    data = ctx.work / "pg"
+    data.mkdir()
+    shutil.chown(data, "postgres")
+
+    def run(program, *words):
+        return ctx.expect_status(ctx.run("runuser", "-u", "postgres", "--", bin_directory / program, *words, cwd=data), 0)
+
+    run("initdb", "-D", data / "data", "-U", "postgres", "--no-sync")
+    server = ctx.start("runuser", "-u", "postgres", "--", bin_directory / "postgres", "-D", data / "data", "-k", data, "-c", "listen_addresses=", cwd=data)
+    ctx.wait_until("PostgreSQL listens", lambda: list(data.glob(".s.PGSQL.*")) and (data / "data" / "postmaster.pid").exists()
+               and "ready" in (data / "data" / "postmaster.pid").read_text())
+    postmaster = int((data / "data" / "postmaster.pid").read_text().splitlines()[0])
+    run("pgbench", "-h", data, "-U", "postgres", "-i", "-q", "postgres")
+    for _ in rounds_of(ctx):
+        clients = ctx.start("runuser", "-u", "postgres", "--", bin_directory / "pgbench", "-h", data, "-U", "postgres", "-c", "4", "-T", "600", "postgres", cwd=data)
+        ctx.wait_until("pgbench's backends are there", lambda: len(tree(postmaster)) > 8)
+        attach(ctx, postmaster)
+        if clients.process.poll() is not None or re.search("error|fatal|abort", clients.output(1), re.IGNORECASE):
+            raise clients.failure("its clients have seen an error")
+        clients.kill()
+    if not run("psql", "-h", data, "-U", "postgres", "-Atc", "select count(*) from pgbench_accounts").stdout.startswith("100000"):
+        raise Failure("PostgreSQL has lost rows")
+    os.kill(postmaster, signal.SIGINT)
+    server.finish(ctx.timeout_s)
+
+
+THREADED = """
+import hashlib, os, queue, threading
+work, done = queue.Queue(), queue.Queue()
+def serve():
+    while (item := work.get()) is not None:
+        digest = hashlib.sha256(str(item).encode() * 200).hexdigest()
+        with open("/dev/null", "w") as file: file.write(digest)
+        done.put((item, digest))
+threads = [threading.Thread(target=serve) for _ in range(4)]
+for thread in threads: thread.start()
+print("ready", flush=True)
+count = 0
+while not os.path.exists("end"):
+    for i in range(20): work.put(count + i)
+    for i in range(20):
+        item, digest = done.get(timeout=60)
+        assert digest == hashlib.sha256(str(item).encode() * 200).hexdigest()
+    count += 20
+for _ in threads: work.put(None)
+for thread in threads: thread.join()
+print("ok")
+"""
+
+
+@both("python")
+def python(ctx):
+    needs(PYTHON)
+    ctx.fresh_work()
+    process = ctx.start(PYTHON, "-c", THREADED, cwd=ctx.work)
+    process.wait_for("ready", ctx.timeout_s)
+    for _ in rounds_of(ctx):
+        attach(ctx, process.pid)
+    (ctx.work / "end").touch()
+    outcome = ctx.expect_status(process.finish(ctx.timeout_s), 0)
+    ctx.expect(outcome.stdout == "ready\nok\n", outcome, "wrong output")
+
+
+JAVA = """
+import java.util.concurrent.*;
+public class Served {
+  public static void main(String[] arguments) throws Exception {
+    ExecutorService pool = Executors.newFixedThreadPool(4);
+    System.out.println("ready");
+    for (int round = 0; !new java.io.File("end").exists(); ++round) {
+      Future<?>[] results = new Future<?>[4];
+      for (int i = 0; i < 4; i++) {
+        final int k = i;
+        results[i] = pool.submit(() -> {
+          StringBuilder text = new StringBuilder();
+          for (int j = 0; j < 2000; j++) text.append(j * k);
+          return text.toString().hashCode();
+        });
+      }
+      for (Future<?> result : results) result.get();
+      Thread.sleep(5);
+    }
+    pool.shutdown();
+    System.out.println("ok");
+  }
+}
+"""
+
+
+@both("java")
+def java(ctx):
+    needs("java", "javac")
+    ctx.fresh_work()
+    (ctx.work / "Served.java").write_text(JAVA)
+    ctx.expect_status(ctx.run("javac", "Served.java", cwd=ctx.work), 0)
+    process = ctx.start("java", "-cp", ".", "Served", cwd=ctx.work)
+    process.wait_for("ready", ctx.timeout_s)
+    for _ in rounds_of(ctx):
+        attach(ctx, process.pid)
+    (ctx.work / "end").touch()
+    outcome = ctx.expect_status(process.finish(ctx.timeout_s), 0)
+    ctx.expect(outcome.stdout.endswith("ok\n"), outcome, "wrong output")
+
+
+@test("attach/ended_by_signal")
+def ended_by_signal(ctx):
+    """Without --for, SIGINT and SIGTERM to redrive end the recording, not the process; and the process may end first."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        ticker = ctx.start(PYTHON, "-uc", "import time\nwhile True: time.sleep(0.05); print('tick')")
+        ticker.wait_for("tick", ctx.timeout_s)
+        recorder = ctx.start_redrive("record", "-o", ctx.trace, "--pid", ticker.pid)
+        ctx.wait_until("the recording begins", lambda: status_of(ticker.pid, "TracerPid") != "0")
+        ticker.wait_for("tick\n" * (ticker.output().count("tick") + 5), ctx.timeout_s)
+        os.kill(recorder.pid, number)
+        ctx.expect_status(recorder.finish(ctx.timeout_s), 0)
+        check_native(ticker.pid)
+        ticker.wait_for("tick\n" * (ticker.output().count("tick") + 5), ctx.timeout_s)
+        check_report(ctx, ctx.json("replay", ctx.trace, "--all", "--verify"))
+        shutil.rmtree(ctx.trace)
+        ticker.kill()
+    ending = ctx.start("sh", "-c", "sleep 1.5; exit 7")
+    ctx.expect_status(ctx.redrive("record", "-o", ctx.trace, "--pid", ending.pid), 7)
+    check_report(ctx, ctx.json("replay", ctx.trace, "--all", "--verify"))
+
+
+@test("attach/confined")
+def confined(ctx):
+    """A program's filter (seccomp(2)) does not concern the calls that it makes for the recorder; it is applied to its own, and stays."""
+    if not is_root():
+        raise Skip("not root")
+    binary = compiled(ctx.options, TESTS / "workloads" / "confined_ticker.c", directory="workloads")
+    for words in ((), ("later",)):
+        ctx.fresh_work()
+        process = ctx.start(binary, *words, cwd=ctx.work)
+        process.wait_for("tick\n", ctx.timeout_s)
+        if words:
+            shutil.rmtree(ctx.trace)
+            recorder = ctx.start_redrive("record", "-o", ctx.trace, "--pid", process.pid)
+            ctx.wait_until("it is traced", lambda: status_of(process.pid, "TracerPid") != "0")
+            (ctx.work / "confine").touch()
+            process.wait_for("confined tick\n" * 3, ctx.timeout_s)
+            os.kill(recorder.pid, signal.SIGTERM)
+            ctx.expect_status(recorder.finish(ctx.timeout_s), 0)
+            check_native(process.pid)
+            redrive_all(ctx)
+            shutil.rmtree(ctx.trace)
+        attach(ctx, process.pid, options=("--checkpoint-period", "2ms"))
+        if status_of(process.pid, "Seccomp") != "2":
+            raise Failure("it has lost its filter")
+        (ctx.work / "end").touch()
+        outcome = ctx.expect_status(process.finish(ctx.timeout_s), 0)
+        ctx.expect(outcome.stdout.endswith("confined tick\nok\n"), outcome, "wrong output")
+
+
+def recorder_of(pid, ctx):
+    """The process that traces this one, once there is one."""
+    ctx.wait_until("the recording begins", lambda: status_of(pid, "TracerPid") != "0")
+    return int(status_of(pid, "TracerPid"))
+
+
+SHELL = ("sh", "-c", "while true; do /bin/sleep 0.02 || exit; echo tick; done")
+# Each program reads the counter when it starts, and cannot be saved at that moment.
+SELDOM = ("sh", "-c", "while true; do /bin/sleep 0.2 || exit; echo tick; done")
+SLEEPER = (PYTHON, "-uc", "import time\nwhile True: time.sleep(0.02); time.time(); print('tick')")
+
+
+@test("attach/recorder_killed", timeout_s=120)
+def recorder_killed(ctx):
+    """If the recorder is killed, the processes run on as before, and what was recorded until then can be re-driven."""
+    for words in (SLEEPER, SELDOM) * 2:
+        ticker = ctx.start(*words)
+        ticker.wait_for("tick", ctx.timeout_s)
+        before = processors(ticker.pid)
+        shutil.rmtree(ctx.trace, ignore_errors=True)
+        recorder = ctx.start_redrive("record", "-o", ctx.trace, "--pid", ticker.pid)
+        tracer = recorder_of(ticker.pid, ctx)
+        ticker.wait_for("tick\n" * (ticker.output().count("tick") + 10), ctx.timeout_s)
+        os.kill(tracer, signal.SIGKILL)
+        outcome = ctx.expect_status(recorder.finish(ctx.timeout_s), 128 + signal.SIGKILL)
+        ctx.expect("run on without it;" in outcome.stderr, outcome, "does not say what has become of them")
+        check_native(ticker.pid, before)
+        ticker.wait_for("tick\n" * (ticker.output().count("tick") + 10), ctx.timeout_s)
+        if ticker.output(1):
+            raise ticker.failure("it does not run as before")
+        check_report(ctx, ctx.json("replay", ctx.trace, "--all"))
+        ticker.kill()
+
+
+@test("attach/guard_killed")
+def guard_killed(ctx):
+    """If the process that the user has started is killed, the recorder lets the processes go; if both are, attaching again heals them."""
+    ticker = ctx.start(*SLEEPER)
+    ticker.wait_for("tick", ctx.timeout_s)
+    before = processors(ticker.pid)
+    guard = ctx.start_redrive("record", "-o", ctx.trace, "--pid", ticker.pid)
+    recorder_of(ticker.pid, ctx)
+    ticker.wait_for("tick\n" * (ticker.output().count("tick") + 10), ctx.timeout_s)
+    os.kill(guard.pid, signal.SIGKILL)
+    guard.finish(ctx.timeout_s)
+    ctx.wait_until("it is let go", lambda: status_of(ticker.pid, "TracerPid") == "0")
+    check_native(ticker.pid, before)
+    guard = ctx.start_redrive("record", "-o", ctx.traces / "second", "--pid", ticker.pid)
+    tracer = recorder_of(ticker.pid, ctx)
+    ticker.wait_for("tick\n" * (ticker.output().count("tick") + 10), ctx.timeout_s)
+    os.kill(guard.pid, signal.SIGSTOP)
+    os.kill(tracer, signal.SIGKILL)
+    os.kill(guard.pid, signal.SIGKILL)
+    guard.finish(ctx.timeout_s)
+    ctx.wait_until("it is not traced any more", lambda: status_of(ticker.pid, "TracerPid") == "0")
+    ctx.expect_status(ctx.redrive("record", "-o", ctx.traces / "third", "--pid", ticker.pid, "--for", "1ms"), 0)
+    check_native(ticker.pid)
+    ticker.wait_for("tick\n" * (ticker.output().count("tick") + 10), ctx.timeout_s)
+
+
+@test("attach/session")
+def session(ctx):
+    """A recording that has attached can be a session, and `redrive stop` lets the process go."""
+    ticker = ctx.start(*SLEEPER)
+    ticker.wait_for("tick", ctx.timeout_s)
+    before = processors(ticker.pid)
+    with sessions(ctx) as s:
+        s.expect("root", "start", "attached", "-o", ctx.trace, "--pid", ticker.pid)
+        status = s.status("root", "attached")
+        if status["program"] != ticker.pid or status["state"] != "recording":
+            raise Failure(f"it is not the session of the process: {status}")
+        ticker.wait_for("tick\n" * (ticker.output().count("tick") + 10), ctx.timeout_s)
+        s.expect("root", "checkpoint", "attached")
+        s.expect("root", "stop", "attached")
+    check_native(ticker.pid, before)
+    ticker.wait_for("tick\n" * (ticker.output().count("tick") + 10), ctx.timeout_s)
+    redrive_all(ctx)
+
+
+@test("attach/forking")
+def forking(ctx):
+    """Processes that fork, vfork and end all the time are attached to amid all that."""
+    source = ("import os, subprocess, threading\n"
+              "def work():\n"
+              "    while not os.path.exists('end'):\n"
+              "        assert subprocess.run(['/bin/true']).returncode == 0\n"
+              "        pid = os.fork()\n"
+              "        if pid == 0: os._exit(7)\n"
+              "        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7\n"
+              "threads = [threading.Thread(target=work) for _ in range(3)]\n"
+              "for thread in threads: thread.start()\n"
+              "print('ready', flush=True)\n"
+              "for thread in threads: thread.join()\n"
+              "print('ok')")
+    ctx.fresh_work()
+    process = ctx.start(PYTHON, "-c", source, cwd=ctx.work)
+    process.wait_for("ready", ctx.timeout_s)
+    for _ in range(5):
+        attach(ctx, process.pid, duration="300ms")
+    (ctx.work / "end").touch()
+    outcome = ctx.expect_status(process.finish(ctx.timeout_s), 0)
+    ctx.expect(outcome.stdout == "ready\nok\n" and not outcome.stderr, outcome, "it has noticed")
+
+
+@test("attach/interrupted")
+def interrupted(ctx):
+    """Ctrl-C at any moment of the attaching leaves the process as it was."""
+    ticker = ctx.start(*SLEEPER)
+    ticker.wait_for("tick", ctx.timeout_s)
+    before = processors(ticker.pid)
+    for delay in range(12):
+        shutil.rmtree(ctx.trace, ignore_errors=True)
+        recorder = ctx.start_redrive("record", "-o", ctx.trace, "--pid", ticker.pid)
+        time.sleep(0.01 * delay)
+        os.kill(recorder.pid, signal.SIGINT)
+        outcome = recorder.finish(ctx.timeout_s)
+        ctx.expect(outcome.status in (0, 125, -signal.SIGINT), outcome, "ends otherwise")
+        ctx.wait_until("it is let go", lambda: status_of(ticker.pid, "TracerPid") == "0")
+        check_native(ticker.pid, before)
+    ticker.wait_for("tick\n" * (ticker.output().count("tick") + 10), ctx.timeout_s)
+
+
+@test("attach/namespace")
+def namespace(ctx):
+    """A process in a PID namespace of its own, and one that ends while it is attached to."""
+    if not is_root():
+        raise Skip("not root")
+    holder = ctx.start("unshare", "--pid", "--fork", "--mount-proc", "--kill-child", *SHELL)
+    holder.wait_for("tick", ctx.timeout_s)
+    shell = tree(holder.pid)[1]
+    attach(ctx, shell, duration="500ms")
+    holder.wait_for("tick\n" * (holder.output().count("tick") + 10), ctx.timeout_s)
+    for delay in range(10):
+        shutil.rmtree(ctx.trace, ignore_errors=True)
+        ending = ctx.start("sleep", f"{0.02 + 0.01 * delay:.2f}")
+        outcome = ctx.redrive("record", "-o", ctx.trace, "--pid", ending.pid)
+        ctx.expect(outcome.status in (0, 125), outcome, "ends otherwise")
+        ctx.expect(outcome.status == 0 or outcome.stderr.count("\n") == 1, outcome, "says more than one line")
+        ctx.expect(ctx.trace.exists() == (outcome.status == 0), outcome, "has left a trace")
+
+
+@test("attach/large")
+def large(ctx):
+    """The pause is that of a copy, whatever the memory."""
+    source = "import mmap, time\nkept = bytearray(b'x' * 4096 * 100000)\nprint('ready', flush=True)\nwhile True: time.sleep(0.02)"
+    process = ctx.start(PYTHON, "-c", source)
+    process.wait_for("ready", ctx.timeout_s)
+    for _ in range(3):
+        attach(ctx, process.pid, duration="500ms", options=())
+    check_pauses(ctx)
+
+
+def refused(ctx, pid, *parts):
+    outcome = ctx.expect_status(ctx.redrive("record", "-o", ctx.trace, "--pid", pid, "--for", "1s"), 125)
+    for part in parts:
+        ctx.expect(part in outcome.stderr, outcome, f"does not say '{part}'")
+    ctx.expect(outcome.stderr.count("\n") == 1, outcome, "says more than one line")
+    ctx.expect(not ctx.trace.exists(), outcome, "has left a trace")
+
+
+@test("attach/refused")
+def refusals(ctx):
+    """What cannot be attached to is said before anything is touched."""
+    sleeper = ctx.start("sleep", "1000")
+    tracer = ctx.start_redrive("record", "-o", ctx.traces / "other", "--pid", sleeper.pid)
+    ctx.wait_until("it is traced", lambda: status_of(sleeper.pid, "TracerPid") != "0")
+    refused(ctx, sleeper.pid, "traces it already")
+    os.kill(tracer.pid, signal.SIGTERM)
+    ctx.expect_status(tracer.finish(ctx.timeout_s), 0)
+    os.kill(sleeper.pid, signal.SIGSTOP)
+    ctx.wait_until("it has stopped", lambda: status_of(sleeper.pid, "State") == "T")
+    refused(ctx, sleeper.pid, "is stopped", f"kill -CONT {sleeper.pid}")
+    os.kill(sleeper.pid, signal.SIGCONT)
+    refused(ctx, os.getpid(), "redrive itself")
+    dead = os.fork()
+    if dead == 0:
+        os._exit(0)
+    ctx.wait_until("it has ended", lambda: status_of(dead, "State") == "Z")
+    refused(ctx, dead, "has ended")
+    os.waitpid(dead, 0)
+    if is_root():
+        outcome = ctx.run("setpriv", "--reuid", "nobody", "--clear-groups", ctx.options.redrive, "record", "-o", "/tmp/none-of-nobody", "--pid", sleeper.pid)
+        ctx.expect(outcome.status == 125 and "attaching needs" in outcome.stderr and outcome.stderr.count("\n") == 1, outcome, "accepts it")
+    refused(ctx, 2, "kernel thread") if pathlib.Path("/proc/2/comm").exists() and pathlib.Path("/proc/2/comm").read_text() == "kthreadd\n" else None
+    refused(ctx, 4_194_303, "there is no process")
+    traced = ctx.start(PYTHON, "-c", "import time; time.sleep(1000)")
+    outcome = ctx.redrive("record", "-o", "/proc/no/such", "--pid", traced.pid)
+    ctx.expect(outcome.status == 125 and status_of(traced.pid, "TracerPid") == "0", outcome, "accepts this directory")
+    segments = ctx.start(PYTHON, "-c", "import ctypes, time\nentry = (ctypes.c_uint * 4)(0, 0, 0xfffff, 0x51)\n"
+                         "print(ctypes.CDLL(None).syscall(154, 1, entry, 16), flush=True)\ntime.sleep(1000)")
+    segments.wait_for("\n", ctx.timeout_s)
+    if segments.output() == "0\n":  # found only when it is stopped
+        refused(ctx, segments.pid, "modify_ldt")
+        check_native(segments.pid)
+    for words, part in ((("--pid", "1", "true"), "command"), (("--for", "1s", "--", "true"), "--pid"), (("--pid", "0"), "--pid")):
+        outcome = ctx.redrive("record", *words)
+        ctx.expect(outcome.status == 2 and part in outcome.stderr, outcome, "accepts this")
+    ring = ctx.start(PYTHON, "-c", "import ctypes, time\nparams = (ctypes.c_char * 120)()\n"
+                     "print(ctypes.CDLL(None).syscall(425, 4, params), flush=True)\ntime.sleep(1000)")
+    ring.wait_for("\n", ctx.timeout_s)
+    if int(ring.output()) >= 0:
+        refused(ctx, ring.pid, "io_uring")

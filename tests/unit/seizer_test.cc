@@ -1,0 +1,123 @@
+// Real processes are stopped and let run on.
+#include "supervisor/record/seizer.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/procfs.h"
+#include "supervisor/record/attachable.h"
+#include "supervisor/record/ptrace_tracer.h"
+#include "tests/unit/unit_test.h"
+
+using namespace redrive;
+
+namespace {
+
+char state_of(pid_t pid) {
+  const std::string state(proc_status(pid).text("State"));
+  return state.empty() ? 'X' : state[0];
+}
+
+// Waits, a second at most, until the process is in one of these states.
+bool comes_to(pid_t pid, std::string_view states) {
+  for (int i = 0; i < 1000; ++i) {
+    if (states.find(state_of(pid)) != std::string_view::npos) return true;
+    usleep(1000);
+  }
+  return false;
+}
+
+// A child that does this, and is killed at the end.
+class Child {
+ public:
+  template <typename Body>
+  explicit Child(const Body& body) : pid_(fork()) {
+    if (pid_ != 0) return;
+    body();
+    for (;;) pause();
+  }
+  ~Child() {
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+  }
+  pid_t pid() const { return pid_; }
+
+ private:
+  pid_t pid_;
+};
+
+struct Seizing {
+  explicit Seizing(Seizer::Stops stops = Seizer::Stops::refused) : seizer(tracer, placement, stops) {}
+  PtraceTracer tracer{PtraceTracer::Calls::all};
+  Placement placement{0};
+  Seizer seizer;
+};
+
+}  // namespace
+
+TEST_CASE("a process and its descendants are stopped, and run on") {
+  const Child child([] {
+    if (fork() == 0) {
+      for (;;) pause();
+    }
+  });
+  std::vector<pid_t> tree;
+  for (int i = 0; i < 1000 && tree.size() < 2; ++i) usleep(1000), tree = process_tree({child.pid()});
+  REQUIRE_EQ(tree.size(), 2);
+  REQUIRE(comes_to(tree[1], "S"));
+  Seizing seizing;
+  REQUIRE(seizing.seizer.stop_all({child.pid()}));
+  CHECK_EQ(seizing.seizer.threads().size(), 2);
+  for (const pid_t pid : tree) CHECK_EQ(state_of(pid), 't');
+  seizing.seizer.release();
+  for (const pid_t pid : tree) CHECK(comes_to(pid, "S"));
+  CHECK_EQ(proc_status(tree[1]).number("TracerPid"), 0);
+  kill(tree[1], SIGKILL);
+}
+
+TEST_CASE("a parent stops when its child of vfork(2) has begun its program, or has ended") {
+  const Child child([] {
+    for (;;) {
+      if (vfork() == 0) {
+        usleep(30'000);
+        _exit(0);
+      }
+      while (waitpid(-1, nullptr, WNOHANG) > 0) continue;
+    }
+  });
+  REQUIRE(comes_to(child.pid(), "D"));
+  Seizing seizing;
+  REQUIRE(seizing.seizer.stop_all({child.pid()}));
+  CHECK(seizing.seizer.threads().contains(child.pid()));
+  CHECK_EQ(state_of(child.pid()), 't');
+  seizing.seizer.release();
+}
+
+TEST_CASE("a process that was stopped by a signal is refused, or continues") {
+  const Child child([] {});
+  kill(child.pid(), SIGSTOP);
+  REQUIRE(comes_to(child.pid(), "T"));
+  {
+    Seizing refusing;
+    const auto stopped = refusing.seizer.stop_all({child.pid()});
+    REQUIRE_FALSE(stopped);
+    CHECK(stopped.error().message.find("stopped") != std::string::npos);
+  }
+  Seizing seizing(Seizer::Stops::continued);
+  REQUIRE(seizing.seizer.stop_all({child.pid()}));
+  seizing.seizer.release();
+  CHECK(comes_to(child.pid(), "S"));
+}
+
+TEST_CASE("what has ended cannot be stopped") {
+  pid_t pid = -1;
+  {
+    const Child child([] {});
+    pid = child.pid();
+  }
+  Seizing seizing;
+  CHECK_FALSE(seizing.seizer.stop_all({pid}));
+}
