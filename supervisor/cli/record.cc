@@ -434,7 +434,8 @@ constexpr CommandText kText{
     "[--checkpoint-period T] [--placement P] [--set-bound N] [--multiplicity M] [--approximate] [--cores J] "
     "[--processors N] "
     "[--processors-seen N] [--interception TIER] [--transport T] [--no-repair] [--require-bound] [--self-check] "
-    "[--wait] [--keep W] [--keep-size SIZE] [--trigger WHEN] [--snapshots N] [--session NAME] [--output FILE] (--pid PID "
+    "[--wait] [--keep W] [--keep-size SIZE] [--trigger WHEN] [--snapshots N] [--session NAME] [--output FILE] (--pid "
+    "PID "
     "[--for D] | [--] CMD ...)",
     "run a command, or attach to a process, and record it with everything it starts",
     "Options end at the first word that is not an option. The exit status is the command's.\n"
@@ -492,14 +493,14 @@ class RecordCommand : public CommandWith<RecordOptions> {
                        if (o.keep_bytes >= kLeastKept) return {};
                        return Error{fmt::format("'{}' is too little: give at least 1M", text)};
                      });
-    arguments.option("--trigger", "WHEN",
-                     "take a snapshot when this happens: exit=N, exit!=N, crash, killed, killed=SIGNAL, file=PATH, "
-                     "signal=SIGNAL, reply>D; may be repeated; with --keep or --keep-size",
-                     [&o](const std::string& text) -> Result<void> {
-                       ASSIGN_OR_RETURN(Trigger trigger, parse_trigger(text));
-                       o.triggers.push_back(std::move(trigger));
-                       return {};
-                     });
+    arguments.each("--trigger", "WHEN",
+                   "take a snapshot when this happens: exit=N, exit!=N, crash, killed, killed=SIGNAL, file=PATH, "
+                   "signal=SIGNAL, reply>D; may be repeated; with --keep or --keep-size",
+                   [&o](const std::string& text) -> Result<void> {
+                     ASSIGN_OR_RETURN(Trigger trigger, parse_trigger(text));
+                     o.triggers.push_back(std::move(trigger));
+                     return {};
+                   });
     arguments.number("--snapshots", "N", 1, UINT32_MAX, "take at most so many of these (5)",
                      [&o](uint64_t most) { o.snapshots = most; });
     arguments.option("--session", "NAME", "let others see and control the recording under this name (redrive ps)",

@@ -12,6 +12,7 @@
 #include "base/notice.h"
 #include "base/text.h"
 #include "checkpoint/stub.h"
+#include "interceptors/trapped_instructions.h"
 
 namespace redrive {
 namespace {
@@ -36,6 +37,7 @@ int run_redrive(std::vector<std::string> words) {
   for (auto& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
   pid_t process = -1;
+  const Untrapped untrapped;  // the other one inherits it
   if (posix_spawn(&process, "/proc/self/exe", nullptr, nullptr, arguments.data(), environ) != 0) return -1;
   int status = 0;
   // The recorder waits for children of its own thread only, so it does not meet this one.

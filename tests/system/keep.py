@@ -314,7 +314,7 @@ def refused(ctx):
         s.expect("root", "stop", "one")
 
 
-@test("keep/full_disk")
+@test("keep/full_disk", slow=True)
 def full_disk(ctx):
     """A full disk ends the recording, not the program; the window that is left replays."""
     needs_mounts(ctx)
