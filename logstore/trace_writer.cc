@@ -1,5 +1,6 @@
 // Puts volumes together for writing: what of a trace goes into which of them, and the copies of files that all share.
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <map>
 #include <unordered_map>
@@ -196,7 +197,7 @@ struct TraceWriter::State {
   std::map<uint64_t, FileRecord> file_records;
   std::set<uint64_t> pinned_files;
   std::optional<WallClockRecord> clock;
-  uint64_t removed_bytes = 0;
+  std::atomic<uint64_t> removed_bytes = 0, copied_bytes = 0;
   bool finished = false;
 };
 
@@ -285,7 +286,7 @@ Result<uint64_t> TraceWriter::add_file(const std::string& open_path, const std::
     return added.error();
   }
   VolumeWriter& volume = state_->volume(state_->current);
-  volume.count(added->written);
+  state_->copied_bytes += added->written;
   if (state_->numbered) {
     state_->file_records.emplace(added->record.file, added->record);
     state_->mention(volume, added->record.file);
@@ -329,7 +330,7 @@ void TraceWriter::end_images(UnitId unit) {
 const std::string& TraceWriter::directory() const { return state_->files.directory; }
 
 uint64_t TraceWriter::bytes_written() const {
-  uint64_t sum = state_->removed_bytes;
+  uint64_t sum = state_->removed_bytes + state_->copied_bytes;
   for (const auto& [number, volume] : state_->all()) sum += volume->bytes();
   return sum;
 }

@@ -56,8 +56,6 @@ class VolumeWriter {
   void write(Batch batch);
   void wait_until_idle();
   uint64_t bytes() const { return bytes_ + writer_.bytes(); }  // written so far; for any thread
-  // Bytes that were written elsewhere for what this volume mentions.
-  void count(uint64_t bytes) { bytes_ += bytes; }
   UnsyncedFiles& unsynced() { return unsynced_; }
 
   // As TraceWriter's, for one thread at a time, and for none when the volume is finished.
