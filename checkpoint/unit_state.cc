@@ -1,5 +1,7 @@
 #include "checkpoint/unit_state.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -156,6 +158,14 @@ bool decode(Decoder& in, UnitState& state) {
     }
   }
   return in.ok();
+}
+
+Result<UnitState> read_state(std::span<const uint8_t> header, uint32_t unit, uint32_t interval) {
+  UnitState state;
+  Decoder in(header);
+  if (decode(in, state)) return state;
+  return Error{fmt::format("the image of interval {} of unit {} cannot be understood", interval, unit),
+               Status::damaged};
 }
 
 std::array<uint64_t, 18> comparable_registers(const user_regs_struct& regs) {

@@ -16,6 +16,7 @@
 
 #include "base/bytes.h"
 #include "base/remote.h"
+#include "base/result.h"
 
 namespace redrive {
 
@@ -101,6 +102,9 @@ struct UnitState {
 
 void encode(const UnitState& state, Encoder& out);
 bool decode(Decoder& in, UnitState& state);
+// The state in the header of an image, which an interval of a unit begins with. Status::damaged, with both, if it is
+// none.
+Result<UnitState> read_state(std::span<const uint8_t> header, uint32_t unit, uint32_t interval);
 
 // The part of user_regs_struct that can be compared: everything that a program can see. orig_rax, rcx, r11 and the trap
 // and resume flags depend on how the kernel was last left.

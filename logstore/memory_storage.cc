@@ -97,22 +97,15 @@ Result<void> MemoryStorage::rename(const std::string& from, const std::string& t
   if (refuse()) return errno_error("cannot rename " + from + " to " + to, ENOSPC);
   if (directories_.erase(from)) {
     const std::string prefix = from + "/";
-    directories_.insert(to);
-    const auto move = [&](auto& paths) {
-      for (auto it = paths.lower_bound(prefix); it != paths.end();) {
-        auto moved = paths.extract(it++);
-        if constexpr (requires { moved.key(); }) {
-          if (!moved.key().starts_with(prefix)) return static_cast<void>(paths.insert(std::move(moved)));
-          moved.key() = to + moved.key().substr(from.size());
-        } else {
-          if (!moved.value().starts_with(prefix)) return static_cast<void>(paths.insert(std::move(moved)));
-          moved.value() = to + moved.value().substr(from.size());
-        }
-        paths.insert(std::move(moved));
-      }
+    const auto moved = [&](const std::string& path) {
+      return path.starts_with(prefix) ? to + path.substr(from.size()) : path;
     };
-    move(files_);
-    move(directories_);
+    std::map<std::string, std::shared_ptr<Contents>> files;
+    for (auto& [path, contents] : files_) files[moved(path)] = std::move(contents);
+    files_ = std::move(files);
+    std::set<std::string> directories{to};
+    for (const auto& path : directories_) directories.insert(moved(path));
+    directories_ = std::move(directories);
     return {};
   }
   const auto it = files_.find(from);

@@ -89,14 +89,10 @@ void Trace::State::find_shown() {
   }
 }
 
-bool Trace::State::is_shown(EventRef stored) const {
-  const auto its = shown.find(stored.unit);
-  return its != shown.end() && stored.event >= its->second.first_event;
-}
-
 EventRef Trace::State::shown_as(EventRef stored) const {
-  if (!is_shown(stored)) return {};
-  return {stored.unit, stored.event - shown.at(stored.unit).first_event};
+  const auto its = shown.find(stored.unit);
+  if (its == shown.end() || stored.event < its->second.first_event) return {};
+  return {stored.unit, stored.event - its->second.first_event};
 }
 
 void Trace::State::take_units() {

@@ -12,7 +12,7 @@
 
 namespace redrive {
 
-struct Trace::State {
+struct Trace::State : TraceFacts {
   State(std::string directory, Storage& s) : files{std::move(directory)}, storage(s) {}
   Result<void> open();
 
@@ -37,20 +37,8 @@ struct Trace::State {
   bool renumbered = false;
   Result<void> show(EventRef at, Event& event) const;
 
-  Settings settings;
   RecordingEnd recording_end;
   std::vector<UnitRecord> units;
-  std::map<UnitId, UnitRecord> unit_records;
-  std::map<UnitId, std::vector<IntervalRecord>> intervals;
-  std::map<std::pair<UnitId, IntervalIndex>, IntervalEnd> interval_ends;
-  std::vector<ChannelRecord> channels;
-  std::map<uint64_t, FileRecord> file_records;
-  std::vector<Refusal> refusals;
-  std::vector<Unsure> unsure;
-  std::vector<Interception> interceptions;
-  std::vector<StoppingSite> stopping_sites;
-  std::vector<Join> joins;
-  WallClock wall_clock;
   struct StoredImage {
     size_t volume = 0;
     ImagePublished published;
@@ -69,7 +57,6 @@ struct Trace::State {
   void take_unit(UnitId unit, const Shown& its);
   void take_facts(Volume& volume);
   std::optional<StoredImage> find_image(const Volume& volume, std::pair<UnitId, IntervalIndex> stored) const;
-  bool is_shown(EventRef stored) const;
   EventRef shown_as(EventRef stored) const;  // unit 0 if it is not shown
   void name_units();
 

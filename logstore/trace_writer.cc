@@ -17,7 +17,6 @@ namespace redrive {
 
 // A unit's events on their way into the volume in which it is.
 struct TraceWriter::Segment {
-  VolumeNumber number = 0;
   VolumeWriter* volume = nullptr;
   std::unique_ptr<EventBlockWriter> pending;  // exists if there are pending events
   uint32_t pending_events = 0;
@@ -63,7 +62,6 @@ struct TraceWriter::State {
     auto& segment = segments[unit];
     if (!segment) {
       segment = std::make_unique<Segment>();
-      segment->number = current;
       segment->volume = &volume(current);
     }
     return *segment;
@@ -103,7 +101,6 @@ struct TraceWriter::State {
   void enter_current(UnitId unit, Segment& segment, const IntervalRecord& record) {
     leave(unit, segment);
     hand_over();
-    segment.number = current;
     segment.volume = &volume(current);
     segment.first_event = segment.events;
     if (const auto known = unit_records.find(unit); known != unit_records.end()) segment.volume->note(known->second);
@@ -140,7 +137,6 @@ struct TraceWriter::State {
       const auto parent = segments.find(unit.parent.unit);
       if (parent != segments.end() && !segments.contains(unit.unit)) {
         Segment& of_unit = segment(unit.unit);
-        of_unit.number = parent->second->number;
         of_unit.volume = parent->second->volume;
       }
     }
@@ -151,7 +147,7 @@ struct TraceWriter::State {
     if (numbered) {
       Segment& of_unit = segment(unit);
       const bool starts_alone = interval.kind != CheckpointKind::fork;
-      if (of_unit.number != current && starts_alone) enter_current(unit, of_unit, interval);
+      if (of_unit.volume != &volume(current) && starts_alone) enter_current(unit, of_unit, interval);
       if (!of_unit.volume->first_interval(unit)) of_unit.volume->enter(unit, interval.first_event, interval.interval);
     }
     home_of(unit).note(interval);

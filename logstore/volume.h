@@ -88,10 +88,26 @@ class Lazy {
   std::optional<Error> error_;
 };
 
+// What a journal says beside where things are.
+struct TraceFacts {
+  Settings settings;
+  std::map<UnitId, UnitRecord> unit_records;
+  std::map<UnitId, std::vector<IntervalRecord>> intervals;
+  std::map<std::pair<UnitId, IntervalIndex>, IntervalEnd> interval_ends;
+  std::vector<ChannelRecord> channels;
+  std::map<uint64_t, FileRecord> file_records;
+  std::vector<Refusal> refusals;
+  std::vector<Unsure> unsure;
+  std::vector<Interception> interceptions;
+  std::vector<StoppingSite> stopping_sites;
+  std::vector<Join> joins;
+  WallClock wall_clock;
+};
+
 // One part of a trace on disk: what lies in one directory with a journal. Most traces have only one, and then it is the
 // trace's directory. Numbers of events and intervals are as they are stored; a trace whose beginning was removed shows
-// smaller ones (trace_state.h). The facts at the end are moved from here to the trace when it is opened.
-struct Volume {
+// smaller ones (trace_state.h). Its facts are moved from here to the trace when it is opened.
+struct Volume : TraceFacts {
   // `numbered`: one of several, whose numbers of events and intervals need not begin at 0.
   Volume(std::string directory, Storage& s, bool is_numbered)
       : files{std::move(directory)}, storage(s), numbered(is_numbered) {}
@@ -128,19 +144,6 @@ struct Volume {
   Result<const PayloadFile*> payloads(UnitId unit) const;     // that were added; null: none
 
   Result<Image> image(const ImagePublished& published) const;
-
-  Settings settings;
-  std::map<UnitId, UnitRecord> unit_records;
-  std::map<UnitId, std::vector<IntervalRecord>> intervals;
-  std::map<std::pair<UnitId, IntervalIndex>, IntervalEnd> interval_ends;
-  std::vector<ChannelRecord> channels;
-  std::map<uint64_t, FileRecord> file_records;
-  std::vector<Refusal> refusals;
-  std::vector<Unsure> unsure;
-  std::vector<Interception> interceptions;
-  std::vector<StoppingSite> stopping_sites;
-  std::vector<Join> joins;
-  WallClock wall_clock;
 
  private:
   Tail images_tail() const;

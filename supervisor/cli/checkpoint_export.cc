@@ -43,13 +43,7 @@ class Export {
  private:
   Result<int> from_image(const IntervalRecord& interval) {
     ASSIGN_OR_RETURN(const Image image, trace_.image(interval.unit, interval.interval));
-    UnitState state;
-    Decoder header(image.header);
-    if (!decode(header, state)) {
-      return Error{
-          fmt::format("the image of interval {} of unit {} cannot be understood", interval.interval, interval.unit),
-          Status::damaged};
-    }
+    ASSIGN_OR_RETURN(const UnitState state, read_state(image.header, interval.unit, interval.interval));
     TRY(cores_.add(
         {interval.unit, interval.interval, interval.first_event, {}}, state,
         [&](const ProcessState& process) { return memory_in_image(trace_, cores_.copies(), state, image, process); }));

@@ -86,13 +86,7 @@ Result<int> list_checkpoints(const Trace& trace, bool json) {
   }));
   std::vector<Checkpoint> checkpoints;
   TRY(for_each_image(trace, [&](const IntervalRecord& interval, const Image& image) -> Result<void> {
-    UnitState state;
-    Decoder header(image.header);
-    if (!decode(header, state)) {
-      return Error{
-          fmt::format("the image of interval {} of unit {} cannot be understood", interval.interval, interval.unit),
-          Status::damaged};
-    }
+    ASSIGN_OR_RETURN(const UnitState state, read_state(image.header, interval.unit, interval.interval));
     const auto alone = std::count_if(image.pages.begin(), image.pages.end(),
                                      [&](const Image::Page& page) { return contents.only_one_has(page.page_id); });
     const uint64_t shared = image.pages.size() - static_cast<uint64_t>(alone);

@@ -1,6 +1,5 @@
 #include "supervisor/cli/triggered_snapshots.h"
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -13,22 +12,18 @@
 #include "base/text.h"
 #include "checkpoint/stub.h"
 #include "interceptors/trapped_instructions.h"
+#include "supervisor/cli/time_of_day.h"
 
 namespace redrive {
 namespace {
 
-// In the local time of the day, for redrive replay --at.
-std::string clock_text(uint64_t monotonic_ns) {
+// When it was, since the epoch.
+int64_t unix_ns(uint64_t monotonic_ns) {
   timespec wall{}, monotonic{};
   clock_gettime(CLOCK_REALTIME, &wall);
   clock_gettime(CLOCK_MONOTONIC, &monotonic);
-  constexpr int64_t kSecond_ns = 1'000'000'000;
-  const auto in_ns = [](const timespec& time) { return int64_t{time.tv_sec} * kSecond_ns + time.tv_nsec; };
-  const int64_t at_ns = in_ns(wall) - in_ns(monotonic) + static_cast<int64_t>(monotonic_ns);
-  const std::time_t seconds = at_ns / kSecond_ns;
-  std::tm local{};
-  localtime_r(&seconds, &local);
-  return fmt::format("{:%H:%M:%S}.{:03}", local, at_ns % kSecond_ns / 1'000'000);
+  const auto in_ns = [](const timespec& time) { return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec; };
+  return in_ns(wall) - in_ns(monotonic) + static_cast<int64_t>(monotonic_ns);
 }
 
 // Returns the exit status of a redrive with these words; -1 if it cannot be known.
@@ -78,7 +73,8 @@ void TriggeredSnapshots::run() {
 }
 
 void TriggeredSnapshots::make(const Triggers::Happened& happened) {
-  const std::string what = fmt::format("at {}, {}", clock_text(happened.at_ns), printable(happened.what));
+  const std::string what =
+      fmt::format("at {}, {}", clock_text(unix_ns(happened.at_ns), false), printable(happened.what));
   if (made_ >= most_) {
     if (made_++ == most_) notice("{}; from now on, no snapshots are taken (see --snapshots)", what);
     return;

@@ -160,13 +160,7 @@ Result<std::set<int32_t>> joined_there(const Trace& trace, const IntervalRecord&
   std::set<int32_t> pids;
   if (interval.kind != CheckpointKind::image || !interval.has_image) return pids;
   ASSIGN_OR_RETURN(const Image image, trace.image(interval.unit, interval.interval));
-  UnitState state;
-  Decoder header(image.header);
-  if (!decode(header, state)) {
-    return Error{
-        fmt::format("the image of interval {} of unit {} cannot be understood", interval.interval, interval.unit),
-        Status::damaged};
-  }
+  ASSIGN_OR_RETURN(const UnitState state, read_state(image.header, interval.unit, interval.interval));
   for (const auto& process : state.processes) {
     if (process.process >= state.first_joined_process) pids.insert(process.pid);
   }

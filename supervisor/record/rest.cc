@@ -31,8 +31,7 @@ bool Rest::all_sleep() const {
 }
 
 bool Rest::begin() {
-  uint64_t events = 0;
-  for (const auto& [id, unit] : tracees_.units()) events += unit->log.next();
+  const uint64_t events = tracees_.events();
   quiet_ = events == events_ ? quiet_ + 1 : 0;
   events_ = events;
   if (quiet_ < kQuiet || !images_.is_idle() || images_.copies_alive() > 0 || !all_sleep()) return false;
@@ -43,8 +42,7 @@ bool Rest::begin() {
     gate_stops_.take_from_sleeper(*unit);
     all &= !unit->baton.is_held();
   }
-  events_ = 0;  // their calls became events
-  for (const auto& [id, unit] : tracees_.units()) events_ += unit->log.next();
+  events_ = tracees_.events();  // their calls became events
   return all;
 }
 

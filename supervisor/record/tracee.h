@@ -85,7 +85,7 @@ struct Process {
   std::vector<pid_t> copies_to_reap;                // ended checkpoint copies, still zombies of this process
   TakenSignals taken;                               // by its threads, if it has several
   std::set<pid_t> attached;                         // threads that it traces, and whose stop it has not waited for
-  // Of a process that was attached to, or its children (NativeState):
+  // If the process was attached to, or its parent was (NativeState):
   std::shared_ptr<const VdsoPatch> vdso_patch;
   std::vector<AddressRange> not_copied;  // its children do not get this memory
 

@@ -24,6 +24,12 @@ Unit* Tracees::find_unit(UnitId id) {
   return it == units_.end() ? nullptr : it->second.get();
 }
 
+uint64_t Tracees::events() const {
+  uint64_t sum = 0;
+  for (const auto& [id, unit] : units_) sum += unit->log.next();
+  return sum;
+}
+
 Unit& Tracees::add_unit(EventRef parent, pid_t pid) {
   const UnitId id = next_unit_++;
   auto& unit = units_[id] = std::make_unique<Unit>(tracer_, writer_, now_, id);

@@ -17,6 +17,8 @@ class Tracees {
   // The threads and the units, by their numbers.
   const std::unordered_map<pid_t, std::unique_ptr<Thread>>& threads() const { return threads_; }
   const std::map<UnitId, std::unique_ptr<Unit>>& units() const { return units_; }
+  // How many events these units have made.
+  uint64_t events() const;
   // Null if there is no such thread, or no such unit.
   Thread* find(pid_t tid);
   Unit* find_unit(UnitId id);

@@ -146,7 +146,7 @@ class Tracer {
   virtual void kill_with_tracer(pid_t tid) = 0;
   // Has the kernel ignore the filters of a stopped thread (seccomp(2)), or heed them again. False if it must not.
   virtual bool suspend_filters(pid_t tid, bool suspended) = 0;
-  // Of a stopped thread; nothing if it has registered none.
+  // The thread is stopped. Nothing if it has registered none.
   virtual std::optional<RseqArea> rseq(pid_t tid) = 0;
   // Has a thread stop once more before it ends.
   virtual void report_exit(pid_t tid) = 0;

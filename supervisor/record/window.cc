@@ -38,13 +38,7 @@ bool Window::is_due() const {
   const uint64_t bytes = writer_.volumes().back().bytes;
   const bool large = limits_.keep_bytes && bytes >= std::max(limits_.keep_bytes / kVolumes, 2 * *beginning_);
   const bool old = limits_.keep_ns && age >= std::chrono::nanoseconds(limits_.keep_ns / kVolumes);
-  return large || (old && events() != events_before_);
-}
-
-uint64_t Window::events() const {
-  uint64_t sum = 0;
-  for (const auto& [id, unit] : tracees_.units()) sum += unit->log.next();
-  return sum;
+  return large || (old && tracees_.events() != events_before_);
 }
 
 void Window::cut() {
@@ -53,23 +47,21 @@ void Window::cut() {
   messages_.write_open_channels();
   began_ = tracer_.now();
   beginning_.reset();
-  events_before_ = events();
+  events_before_ = tracees_.events();
   urge();
 }
 
-void Window::urge() {
+std::vector<Unit*> Window::behind() const {
   const auto newest = writer_.volumes().back().number;
+  std::vector<Unit*> found;
   for (const auto& [id, unit] : tracees_.units()) {
-    if (unit->processes.empty() || writer_.is_in_volume(newest, {id, UINT64_MAX})) continue;
-    checkpointer_.request(*unit);
+    if (!unit->processes.empty() && !writer_.is_in_volume(newest, {id, UINT64_MAX})) found.push_back(unit.get());
   }
+  return found;
 }
 
-size_t Window::units_behind() const {
-  const auto newest = writer_.volumes().back().number;
-  return static_cast<size_t>(std::count_if(tracees_.units().begin(), tracees_.units().end(), [&](const auto& each) {
-    return !each.second->processes.empty() && !writer_.is_in_volume(newest, {each.first, UINT64_MAX});
-  }));
+void Window::urge() {
+  for (Unit* const unit : behind()) checkpointer_.request(*unit);
 }
 
 bool Window::complete() {

@@ -5,7 +5,7 @@
 
 #include <map>
 #include <optional>
-#include <set>
+#include <vector>
 
 #include "logstore/trace.h"
 #include "supervisor/record/recorder_limits.h"
@@ -17,6 +17,7 @@ class Checkpointer;
 class ImageWorker;
 class Messages;
 class Tracees;
+struct Unit;
 
 class Window {
  public:
@@ -37,14 +38,14 @@ class Window {
   void cut();
   // Whether all units go on in the newest volume. Finishes those that they have left.
   bool complete();
-  size_t units_behind() const;  // how many do not yet
+  size_t units_behind() const { return behind().size(); }  // how many do not yet
 
  private:
   bool is_due() const;
   void urge();
   void finish_left();
   void remove_old();
-  uint64_t events() const;
+  std::vector<Unit*> behind() const;
 
   Tracer& tracer_;
   TraceWriter& writer_;

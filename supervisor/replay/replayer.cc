@@ -116,12 +116,7 @@ Result<void> Replayer::restore_start() {
   const PlannedInterval& what = redriving_.what;
   const Trace& trace = redriving_.trace;
   ASSIGN_OR_RETURN(const Image image, trace.image(what.unit, what.start));
-  UnitState state;
-  Decoder header(image.header);
-  if (!decode(header, state)) {
-    return Error{fmt::format("the image of interval {} of unit {} cannot be understood", what.start, what.unit),
-                 Status::damaged};
-  }
+  ASSIGN_OR_RETURN(const UnitState state, read_state(image.header, what.unit, what.start));
   const auto read_pages = [&](const FillPages& fill) { return trace.read_pages(image.pages, fill); };
   ASSIGN_OR_RETURN(RestoredUnit restored, restore(state, read_pages, redriving_.file_path, gates_.stub_tier()));
   unit_.take(std::move(restored), state);
@@ -312,7 +307,7 @@ Result<Replayer::Stood> Replayer::stand(EventIndex index) {
   return Stood(then);
 }
 
-// Of a thread that stands at an instruction that has caused a signal. It must not have continued since.
+// What a thread has run into that stands at an instruction which has caused a signal. It must not have continued since.
 std::optional<siginfo_t> Replayer::fault_of(ThreadSerial serial) const {
   const auto thread = unit_.threads().find(serial);
   if (thread == unit_.threads().end() || thread->second.ahead != ThreadStop::fault) return std::nullopt;

@@ -28,7 +28,7 @@ struct StoppedUnit {
   std::optional<ThreadSerial> thread;  // which makes it; none: the recording ends here
   std::map<ThreadSerial, Thread> threads;
   std::map<ProcessSerial, const Memory*> memories;
-  // Of the thread that makes the next event, if that is the signal of an instruction that faults.
+  // What the thread that makes the next event has run into, if that event is the signal of an instruction that faults.
   std::optional<siginfo_t> fault = {};
   std::function<Result<UnitState>()> state = {};  // reads what an image of this place would hold besides pages
 };
