@@ -37,12 +37,15 @@ inline Bytes read_payload(const std::vector<Span>& inputs, const Memory& memory)
   return payload;
 }
 
+// Whether the call is sendmmsg(2), whose result is a number of datagrams.
+inline bool sends_datagrams(const SyscallRow& row) {
+  return std::any_of(row.args.begin(), row.args.end(), [](const Arg& arg) { return arg.kind == ArgKind::mmsghdr_in; });
+}
+
 // The lengths of the datagrams that a send makes. There is one, except for sendmmsg(2).
 inline std::vector<uint64_t> send_lengths(const SyscallRow& row, std::span<const uint64_t, 6> args,
                                           const Memory& memory, uint64_t payload) {
-  const bool many =
-      std::any_of(row.args.begin(), row.args.end(), [](const Arg& arg) { return arg.kind == ArgKind::mmsghdr_in; });
-  if (!many) return {payload};
+  if (!sends_datagrams(row)) return {payload};
   std::vector<uint64_t> lengths;
   uint64_t left = payload;
   const uint64_t count = std::min<uint64_t>(args[2], 1024);  // UIO_MAXIOV

@@ -495,7 +495,7 @@ class RecordCommand : public CommandWith<RecordOptions> {
                      });
     arguments.each("--trigger", "WHEN",
                    "take a snapshot when this happens: exit=N, exit!=N, crash, killed, killed=SIGNAL, file=PATH, "
-                   "signal=SIGNAL, reply>D; may be repeated; with --keep or --keep-size",
+                   "signal=SIGNAL, reply>D, writes=REGEX; may be repeated; with --keep or --keep-size",
                    [&o](const std::string& text) -> Result<void> {
                      ASSIGN_OR_RETURN(Trigger trigger, parse_trigger(text));
                      o.triggers.push_back(std::move(trigger));

@@ -11,6 +11,7 @@
 #include "supervisor/record/object_sharing.h"
 #include "supervisor/record/outside_changes.h"
 #include "supervisor/record/packet_rings.h"
+#include "supervisor/record/triggers.h"
 #include "supervisor/record/woken_calls.h"
 #include "supervisor/tier/births.h"
 #include "supervisor/tier/memory_calls.h"
@@ -105,6 +106,7 @@ Event& CallEvents::begin_close(Thread& thread, int64_t result, const Memory& mem
   Event& event = thread.process->unit->log.closing(thread.serial, static_cast<int32_t>(thread.entry.orig_rax));
   event.result = result;
   messages_.end_send(thread.sending, result);
+  if (triggers_ && result > 0) note_written(thread, result, memory);
   outputs(row, thread.output_args, thread.sizes, result, memory, spans_);
   if (result > 0 && (row.number == SYS_process_vm_readv || thread.process->opens_memory)) {
     foreign_.show_own_code(thread, static_cast<uint64_t>(result), spans_);
@@ -113,6 +115,25 @@ Event& CallEvents::begin_close(Thread& thread, int64_t result, const Memory& mem
   woken_.leave(thread, event);
   receive(thread, result, memory, event);
   return event;
+}
+
+// If the call writes to a descriptor, what the kernel has taken of it. Arrays of buffers are not written themselves.
+void CallEvents::note_written(const Thread& thread, int64_t result, const Memory& memory) {
+  const SyscallRow& row = *thread.row;
+  const bool sends = row.traffic == Traffic::send;
+  if (!sends && row.file_change != FileChange::writes) return;
+  inputs(row, thread.args, memory, spans_);
+  scratch_.clear();
+  for (const auto& span : spans_) {
+    if (sends ? !span.payload : spans_.size() > 1 && span.address == thread.args[1]) continue;
+    const size_t at = scratch_.size();
+    scratch_.resize(at + span.length);
+    scratch_.resize(at + memory.read_some(span.address, scratch_.data() + at, span.length));
+  }
+  const uint64_t most = sends_datagrams(row) ? scratch_.size() : static_cast<uint64_t>(result);
+  const std::string_view written(reinterpret_cast<const char*>(scratch_.data()), std::min(scratch_.size(), most));
+  const auto descriptor = static_cast<int>(thread.args[static_cast<size_t>(sends ? row.fd_arg : row.changed_arg)]);
+  if (!written.empty()) triggers_->note_written(thread.process->unit->id, thread.process->pid, descriptor, written);
 }
 
 // Puts what the call has written, at spans_, into its event.

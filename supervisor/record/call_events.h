@@ -15,6 +15,7 @@ class LayoutCalls;
 class ForeignMemory;
 class ForcedSignals;
 class PacketRings;
+class Triggers;
 class WokenCalls;
 
 class CallEvents {
@@ -32,6 +33,8 @@ class CallEvents {
         woken_(woken),
         packet_rings_(packet_rings) {}
 
+  // These are told what programs write.
+  void watch_writes(Triggers& triggers) { triggers_ = &triggers; }
   // Opens the event of the thread's call, to be filled in.
   Event& open_event(Thread& thread);
   // A call begins, which thread.entry, args and row describe; `memory` is the thread's at its entry.
@@ -48,6 +51,7 @@ class CallEvents {
  private:
   Event& begin_close(Thread& thread, int64_t result, const Memory& memory);
   void write_outputs(Thread& thread, const Memory& memory, Event& event);
+  void note_written(const Thread& thread, int64_t result, const Memory& memory);
   void receive(Thread& thread, int64_t result, const Memory& memory, Event& event);
   void note_effects(Thread& thread, int64_t result, const Memory& memory, Event& event);
   static void end_close(Thread& thread, int64_t result, uint64_t times, uint32_t cycle);
@@ -61,6 +65,7 @@ class CallEvents {
   ForcedSignals& forced_;
   WokenCalls& woken_;
   PacketRings& packet_rings_;
+  Triggers* triggers_ = nullptr;
   // Reused memory:
   std::vector<Span> spans_;
   Bytes scratch_;

@@ -126,6 +126,7 @@ void Recorder::adopt(pid_t pid, bool no_new_privs) {
 
 RecordingEnd Recorder::run(const Tell& tell) {
   if (triggers_.exist()) messages_.watch_replies(triggers_);
+  if (triggers_.watch_writes()) events_.watch_writes(triggers_);
   const auto started = tracer_.now();
   bool told = false;
   next_tick_ = next_look_ = started + kTick;
@@ -133,13 +134,13 @@ RecordingEnd Recorder::run(const Tell& tell) {
     if (!stops_.fill()) break;
     const auto now = event_clock_.saw_stop();
     const auto next = stops_.take();
-    if (next && rests_) tick(false);  // what was left undone while everything slept
+    if (next && rests_) end_rest(now);
     if (next) handler_.handle(*next);
     if (limits_.attached) {
       if (is_to_let_go(started) && attacher_.can_stop()) break;
     } else {
       for (const int signal : take_interrupts()) {
-        if (!triggers_.takes_signal(signal)) live_.pass_on(signal);
+        if (!triggers_.takes_signal(signal, since_boot_ns(now))) live_.pass_on(signal);
       }
     }
     if (const auto happened = triggers_.take()) tell.triggered(*happened);
@@ -234,6 +235,13 @@ void Recorder::tick(bool may_rest) {
   rests_ = may_rest && rest_.begin();
   next_tick_ = now + (rests_ ? kRestingTick : next);
   next_look_ = rests_ ? next_tick_ : now + look_period();
+  wake_for_next();
+}
+
+// Something has woken up. As long as everything slept, there was nothing to look at.
+void Recorder::end_rest(Clock::time_point now) {
+  rests_ = false;
+  next_tick_ = next_look_ = now + kTick;
   wake_for_next();
 }
 

@@ -98,6 +98,7 @@ class Recorder {
 
  private:
   void tick(bool may_rest);
+  void end_rest(Clock::time_point now);
   void look_at_clocks();
   void wake_for_next();
   std::chrono::nanoseconds look_period() const;

@@ -1,12 +1,14 @@
 #include "supervisor/record/triggers.h"
 
 #include <fmt/format.h>
+#include <regex.h>
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
+#include <utility>
 
 #include "base/units.h"
 #include "supervisor/record/tracer.h"
@@ -15,6 +17,9 @@ namespace redrive {
 namespace {
 
 constexpr size_t kMostRequests = 1 << 16;
+constexpr size_t kMostLines = 1 << 12;
+constexpr size_t kLongestLine = 1 << 12;  // of what comes in pieces, so much counts
+constexpr size_t kShownOfLine = 100;
 
 std::string name_of_signal(int signal) {
   const char* const name = sigabbrev_np(signal);
@@ -49,6 +54,32 @@ bool is_there(const std::string& path) { return access(path.c_str(), F_OK) == 0;
 
 }  // namespace
 
+Result<LinePattern> LinePattern::parse(const std::string& text) {
+  // regcomp(3) leaves nothing to be freed if it fails.
+  auto compiled = std::make_unique<regex_t>();
+  if (const int wrong = regcomp(compiled.get(), text.c_str(), REG_EXTENDED | REG_NEWLINE); wrong != 0) {
+    char reason[200];
+    regerror(wrong, compiled.get(), reason, sizeof reason);
+    return Error{fmt::format("'{}' is not a regular expression: {}", text, reason), Status::usage};
+  }
+  LinePattern pattern;
+  pattern.compiled_ = std::shared_ptr<regex_t>(compiled.release(), [](regex_t* expression) {
+    regfree(expression);
+    delete expression;
+  });
+  return pattern;
+}
+
+std::optional<std::string_view> LinePattern::find_line(std::string_view text) const {
+  regmatch_t match{};
+  match.rm_eo = static_cast<regoff_t>(text.size());
+  if (regexec(compiled_.get(), text.data(), 1, &match, REG_STARTEND) != 0) return std::nullopt;
+  const auto begin = static_cast<size_t>(match.rm_so), end = static_cast<size_t>(match.rm_eo);
+  const size_t before = begin == 0 ? std::string_view::npos : text.rfind('\n', begin - 1);
+  const size_t first = before == std::string_view::npos ? 0 : before + 1;
+  return text.substr(first, std::min(text.find('\n', end), text.size()) - first);
+}
+
 Result<Trigger> parse_trigger(const std::string& text) {
   Trigger trigger;
   trigger.text = text;
@@ -58,7 +89,7 @@ Result<Trigger> parse_trigger(const std::string& text) {
   };
   const Error wrong{
       fmt::format("'{}' is not a trigger: write exit=N, exit!=N, crash, killed, killed=SIGNAL, file=PATH, "
-                  "signal=SIGNAL or reply>200ms",
+                  "signal=SIGNAL, reply>200ms or writes=REGEX",
                   text),
       Status::usage};
   std::optional<int> number = 0;
@@ -84,6 +115,10 @@ Result<Trigger> parse_trigger(const std::string& text) {
     trigger.kind = Trigger::Kind::reply;
     ASSIGN_OR_RETURN(const double longest_s, parse_duration(*duration));
     trigger.longest_ns = static_cast<uint64_t>(longest_s * 1e9);
+  } else if (const auto pattern = after("writes=")) {
+    trigger.kind = Trigger::Kind::writes;
+    if (pattern->empty()) return wrong;
+    ASSIGN_OR_RETURN(trigger.pattern, LinePattern::parse(*pattern));
   } else {
     return wrong;
   }
@@ -95,6 +130,7 @@ Result<Trigger> parse_trigger(const std::string& text) {
 Triggers::Triggers(std::vector<Trigger> triggers, const EventTime& now) : triggers_(std::move(triggers)), now_(now) {
   for (const auto& trigger : triggers_) {
     was_there_.push_back(trigger.kind == Trigger::Kind::file && is_there(trigger.path));
+    watches_writes_ |= trigger.kind == Trigger::Kind::writes;
     if (trigger.kind != Trigger::Kind::reply) continue;
     longest_ns_ = longest_ns_ ? std::min(longest_ns_, trigger.longest_ns) : std::max<uint64_t>(trigger.longest_ns, 1);
   }
@@ -105,6 +141,7 @@ void Triggers::report(const Trigger& trigger, const std::string& detail, uint64_
 }
 
 void Triggers::note_end(UnitId unit, const std::string& program, const TraceeEnd& end) {
+  const Lock lock(mutex_);
   for (const auto& trigger : triggers_) {
     const bool fits =
         trigger.kind == Trigger::Kind::exit
@@ -121,11 +158,14 @@ void Triggers::note_end(UnitId unit, const std::string& program, const TraceeEnd
 // A request may come in several pieces: the first counts.
 void Triggers::note_request(UnitId unit, uint64_t reply_channel) {
   if (longest_ns_ == 0 || reply_channel == 0) return;
+  const Lock lock(mutex_);
   if (requests_.size() >= kMostRequests) requests_.erase(requests_.begin());
   requests_.try_emplace(reply_channel, Request{unit, now_, false});
 }
 
 void Triggers::note_reply(uint64_t channel) {
+  if (longest_ns_ == 0) return;
+  const Lock lock(mutex_);
   const auto found = requests_.find(channel);
   if (found == requests_.end()) return;
   check(found->second, now_.from_ns);
@@ -146,17 +186,43 @@ void Triggers::check(Request& request, uint64_t now_ns) {
   }
 }
 
-bool Triggers::takes_signal(int signal) {
+void Triggers::note_written(UnitId unit, pid_t process, int descriptor, std::string_view bytes) {
+  const Lock lock(mutex_);
+  if (lines_.size() >= kMostLines) lines_.erase(lines_.begin());
+  std::string& text = lines_[{unit, process, descriptor}];
+  text.append(bytes);
+  bool found = false;
+  for (const auto& trigger : triggers_) {
+    if (trigger.kind != Trigger::Kind::writes) continue;
+    const auto line = trigger.pattern.find_line(text);
+    if (!line) continue;
+    report(trigger, fmt::format("unit {} wrote '{}'", unit, line->substr(0, kShownOfLine)), now_.to_ns);
+    found = true;
+  }
+  const size_t last = text.rfind('\n');
+  size_t done = found ? text.size() : last == std::string::npos ? 0 : last + 1;
+  done = std::max(done, text.size() - std::min(text.size(), kLongestLine));
+  text.erase(0, done);
+}
+
+std::optional<Triggers::Happened> Triggers::take() {
+  const Lock lock(mutex_);
+  return std::exchange(happened_, std::nullopt);
+}
+
+bool Triggers::takes_signal(int signal, uint64_t now_ns) {
+  const Lock lock(mutex_);
   bool takes = false;
   for (const auto& trigger : triggers_) {
     if (trigger.kind != Trigger::Kind::signal || trigger.number != signal) continue;
-    report(trigger, "it was sent", now_.to_ns);
+    report(trigger, "it was sent", now_ns);
     takes = true;
   }
   return takes;
 }
 
 void Triggers::look(uint64_t now_ns) {
+  const Lock lock(mutex_);
   for (size_t i = 0; i < triggers_.size(); ++i) {
     const Trigger& trigger = triggers_[i];
     if (trigger.kind != Trigger::Kind::file) continue;

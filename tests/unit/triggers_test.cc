@@ -31,7 +31,7 @@ TEST_CASE("triggers are written as the manual says") {
   CHECK_EQ(parsed("signal=12").number, 12);
   CHECK_EQ(parsed("reply>200ms").longest_ns, 200 * kMs);
   for (const char* wrong : {"", "exit", "exit=", "exit=256", "exit=-1", "killed=", "killed=NOTHING", "killed=0",
-                            "signal=99", "file=", "reply>", "reply>200", "reply=1s", "Crash"}) {
+                            "signal=99", "file=", "writes=", "writes=[a", "reply>", "reply>200", "reply=1s", "Crash"}) {
     CAPTURE(wrong);
     CHECK_FALSE(parse_trigger(wrong));
   }
@@ -104,9 +104,46 @@ TEST_CASE("triggers: signals are taken from the program, and nothing else") {
   EventTime now;
   set_time(now, 1);
   Triggers triggers({parsed("signal=USR2")}, now);
-  CHECK_FALSE(triggers.takes_signal(SIGTERM));
+  CHECK_FALSE(triggers.takes_signal(SIGTERM, 7));
   CHECK_FALSE(triggers.take());
-  CHECK(triggers.takes_signal(SIGUSR2));
+  CHECK(triggers.takes_signal(SIGUSR2, 7));
   CHECK(triggers.take());
   CHECK_FALSE(triggers.take());
+}
+
+TEST_CASE("triggers: a line that is written, in one piece or in several") {
+  EventTime now;
+  set_time(now, 10);
+  Triggers triggers({parsed("writes=^ERROR [0-9]+$")}, now);
+  REQUIRE(triggers.watch_writes());
+  const auto happens = [&](UnitId unit, pid_t process, int descriptor, std::string_view bytes) {
+    triggers.note_written(unit, process, descriptor, bytes);
+    const auto happened = triggers.take();
+    return happened ? happened->what : std::string();
+  };
+  CHECK_EQ(happens(1, 10, 2, "all is well\nno ERROR 5\n"), "");
+  CHECK_EQ(happens(1, 10, 2, "well\nERROR 17\nmore"), "writes=^ERROR [0-9]+$: unit 1 wrote 'ERROR 17'");
+  CHECK_EQ(happens(1, 10, 2, "\n"), "");
+  // A piece belongs to the descriptor that the one before was written to, of this process.
+  CHECK_EQ(happens(1, 10, 2, "ERR"), "");
+  CHECK_EQ(happens(1, 10, 1, "OR 1\n"), "");
+  CHECK_EQ(happens(1, 11, 2, "OR 1\n"), "");
+  CHECK_EQ(happens(2, 10, 2, "OR 1\n"), "");
+  CHECK_EQ(happens(1, 10, 2, "OR 1\n"), "writes=^ERROR [0-9]+$: unit 1 wrote 'ERROR 1'");
+  // Bytes that are no text, among them NUL, and a line of which only the end is looked at.
+  CHECK_EQ(happens(1, 10, 2, std::string_view("\0\xff\nERROR 2\n\0", 12)),
+           "writes=^ERROR [0-9]+$: unit 1 wrote 'ERROR 2'");
+  CHECK_EQ(happens(1, 10, 3, std::string(100'000, 'x')), "");
+  CHECK_EQ(happens(1, 10, 3, "\nERROR 3\n"), "writes=^ERROR [0-9]+$: unit 1 wrote 'ERROR 3'");
+}
+
+TEST_CASE("triggers: a pattern is found once, although its line goes on") {
+  EventTime now;
+  set_time(now, 10);
+  Triggers triggers({parsed("writes=panic")}, now);
+  triggers.note_written(1, 10, 2, "kernel panic: ");
+  CHECK(triggers.take());
+  triggers.note_written(1, 10, 2, "not syncing\n");
+  CHECK_FALSE(triggers.take());
+  CHECK_FALSE(Triggers({parsed("crash")}, now).watch_writes());
 }
