@@ -187,7 +187,10 @@ install: $(BUILD)/stripped/redrive $(BUILD)/stripped/redrived ## install into PR
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man1 $(wildcard man/*.1)
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man5 $(wildcard man/*.5)
 	install -d $(DESTDIR)$(BASH_COMPLETIONS) $(DESTDIR)$(ZSH_COMPLETIONS) $(DESTDIR)$(FISH_COMPLETIONS)
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man7 $(wildcard man/*.7)
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man8 $(wildcard man/*.8)
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/doc/redrive/examples examples/orders.c examples/orders.service
+	install -D -m 755 -t $(DESTDIR)$(PREFIX)/share/doc/redrive/examples examples/ask
 	install -D -m 755 $(BUILD)/stripped/redrived $(DESTDIR)$(PREFIX)/sbin/redrived
 	install -D -m 644 -t $(DESTDIR)$(DBUS_POLICIES) supervisor/daemon/org.redrive.Supervisor1.conf
 	install -D -m 644 supervisor/daemon/redrived.tmpfiles.conf $(DESTDIR)$(TMPFILES)/redrived.conf

@@ -425,6 +425,16 @@ const WallClock& wall_clock(const Trace& trace) { return trace.state().wall_cloc
 
 Result<void> used_copies_are_good(const Trace& trace) { return trace.state().used_copies.outcome(); }
 
+uint64_t stored_image_bytes(const Trace& trace) {
+  uint64_t sum = 0;
+  for (const auto& volume : trace.state().volumes) {
+    for (const auto& path : {volume->files.pages(), volume->files.images()}) {
+      if (const auto file = trace.storage().open(path)) sum += file.value()->size();
+    }
+  }
+  return sum;
+}
+
 uint64_t Trace::size_on_disk() const {
   uint64_t sum = 0;
   const auto add = [&](const std::string& below) {

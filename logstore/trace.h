@@ -300,6 +300,9 @@ class Trace {
 // When the times of events and intervals were. Traces up to format 10 have no time of day: nothing is known then.
 const WallClock& wall_clock(const Trace& trace);
 
+// Of the images and their pages, on the disk.
+uint64_t stored_image_bytes(const Trace& trace);
+
 // Waits until all copies whose paths Trace::file_path has returned are verified. Status::damaged if one is not good.
 Result<void> used_copies_are_good(const Trace& trace);
 

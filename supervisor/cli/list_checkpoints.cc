@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <unordered_map>
 #include <vector>
 
 #include "base/text.h"
 #include "base/units.h"
 #include "checkpoint/unit_state.h"
-#include "logstore/trace_files.h"
 #include "supervisor/cli/columns.h"
 
 namespace redrive {
@@ -23,25 +23,22 @@ class Contents {
   void add(const Image& image) {
     ++images_;
     for (const Image::Page& page : image.pages) {
-      if (page.page_id >= seen_.size()) seen_.resize(page.page_id + 1);
       Seen& seen = seen_[page.page_id];
-      if (seen.images == 0) ++distinct_;
       if (seen.last == images_) continue;
       seen.last = images_;
       ++seen.images;
     }
   }
   bool only_one_has(uint64_t page_id) const { return seen_.at(page_id).images == 1; }
-  uint64_t distinct() const { return distinct_; }
+  uint64_t distinct() const { return seen_.size(); }
 
  private:
   struct Seen {
     uint32_t images = 0;  // how many have it
     uint32_t last = 0;    // the last one that has it
   };
-  std::vector<Seen> seen_;
+  std::unordered_map<uint64_t, Seen> seen_;
   uint32_t images_ = 0;
-  uint64_t distinct_ = 0;
 };
 
 struct Checkpoint {
@@ -63,24 +60,12 @@ Result<void> for_each_image(const Trace& trace, const Visit& visit) {
   return {};
 }
 
-uint64_t size_of(const Trace& trace, const std::string& path) {
-  const auto file = trace.storage().open(path);
-  return file ? file.value()->size() : 0;
-}
-
 }  // namespace
 
 Result<int> list_checkpoints(const Trace& trace, bool json) {
-  const TraceFiles files{trace.directory()};
-  const uint64_t pages_bytes = size_of(trace, files.pages());
   // Images are read twice, because all of them together may be too large for memory.
   Contents contents;
   TRY(for_each_image(trace, [&](const IntervalRecord&, const Image& image) -> Result<void> {
-    for (const Image::Page& page : image.pages) {
-      // Each record of 64 pages has a header of 40 bytes.
-      if (page.page_id < 2 * pages_bytes) continue;
-      return Error{"an image names a page that the store does not have", Status::damaged};
-    }
     contents.add(image);
     return {};
   }));
@@ -95,7 +80,7 @@ Result<int> list_checkpoints(const Trace& trace, bool json) {
     return {};
   }));
 
-  const uint64_t stored = pages_bytes + size_of(trace, files.images());
+  const uint64_t stored = stored_image_bytes(trace);
   uint64_t bytes = 0, intervals = 0;
   for (const Checkpoint& each : checkpoints) bytes += each.bytes;
   for (const UnitRecord& unit : trace.units()) intervals += trace.intervals(unit.unit).size();

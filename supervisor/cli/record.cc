@@ -375,7 +375,9 @@ Result<int> record(const RecordOptions& options, const Fd& output) {
     }
     if (session) TRY(begin_session(*session, recorder, options, directory, settings));
     std::optional<TriggeredSnapshots> snapshots;
-    if (!options.triggers.empty()) snapshots.emplace(recorder.live(), directory, options.snapshots);
+    if (!options.triggers.empty()) {
+      snapshots.emplace(recorder.live(), std::filesystem::absolute(directory).string(), options.snapshots);
+    }
     Recorder::Tell tell;
     tell.left_behind = [&](const LeftBehind& left) {
       if (!options.wait && !limits.attached) go_on_behind(left, directory);

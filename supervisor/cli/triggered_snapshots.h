@@ -13,7 +13,7 @@ namespace redrive {
 
 class TriggeredSnapshots {
  public:
-  // `directory`: of the trace; snapshots are DIRECTORY.snapshot-1 and so on, at most so many. The recorder whose
+  // `directory`: of the trace, an absolute path; snapshots are DIRECTORY.snapshot-1 and so on, at most so many. The recorder whose
   // LiveControl this is must live until end().
   TriggeredSnapshots(LiveControl& live, std::string directory, uint64_t most);
   ~TriggeredSnapshots() { end(); }

@@ -5,6 +5,7 @@ import re
 import shutil
 import struct
 
+import keep
 import mpi
 from bad_input import expect_one_line, needs_mounts
 from harness import TESTS, Failure, needs, session_members, test, workload
@@ -476,6 +477,19 @@ def redis(ctx):
 def listing(ctx):
     """`ls --checkpoints` counts what the page store has, and the threads that the cores have."""
     record(ctx, program_job(ctx, next((TESTS / "programs").glob("stress_threads.c*"))))
+    check_listing(ctx)
+
+
+@test("cores/window")
+def window(ctx):
+    """The same for a recording of which only the last part was kept: its volumes have a page store each."""
+    record(ctx, Job(keep.talk(5), good=lambda outcome: "sent" in outcome.stdout, record_options=("--keep", "2s", "--bound", "2s")))
+    if len(keep.volumes(ctx.trace)) < 2:
+        raise Failure("the trace has only one volume")
+    check_listing(ctx)
+
+
+def check_listing(ctx):
     take_away_surroundings(ctx)
     said = ctx.json("ls", "--checkpoints", ctx.trace)
     images = [(unit["unit"], interval["interval"]) for unit in units(ctx) for interval in unit["intervals"]
@@ -487,8 +501,9 @@ def listing(ctx):
         if not 0 <= each["shared_bytes"] <= each["bytes"]:
             raise Failure(f"{each}")
     expect_same("bytes of all", said["bytes"], sum(each["bytes"] for each in said["checkpoints"]))
-    expect_same("bytes in the page store", said["distinct_bytes"], PAGE * pages_stored(ctx.trace / "pages"))
-    expect_same("bytes on the disk", said["stored_bytes"], sum((ctx.trace / name).stat().st_size for name in ("pages", "images.seg")))
+    expect_same("bytes in the page store", said["distinct_bytes"], PAGE * sum(map(pages_stored, ctx.trace.rglob("pages"))))
+    stored = [file for name in ("pages", "images.seg") for file in ctx.trace.rglob(name)]
+    expect_same("bytes on the disk", said["stored_bytes"], sum(file.stat().st_size for file in stored))
     shared = sum(each["shared_bytes"] for each in said["checkpoints"])
     if not said["bytes"] - shared <= said["distinct_bytes"] <= said["bytes"]:
         raise Failure(f"{said}")

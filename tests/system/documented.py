@@ -18,9 +18,17 @@ def readme_lines():
     return [line for block in blocks for line in block.splitlines() if line.strip() and not line.startswith("make ")]
 
 
+def commands_of(page, prompt, section=""):
+    """The command lines of a man page, or of a section of it, as they are typed."""
+    text = (ROOT / "man" / page).read_text()
+    if section:
+        text = text.split(f".Sh {section}")[1].split("\n.Sh ")[0]
+    begin = f".Dl {prompt}"
+    return [line[len(begin):].replace("\\-", "-").replace("\\e", "\\") for line in text.splitlines() if line.startswith(begin)]
+
+
 def man_lines():
-    examples = (ROOT / "man" / "redrive.1").read_text().split(".Sh EXAMPLES")[1].split("\n.Sh ")[0]
-    return [line[len(".Dl $ "):].replace("\\-", "-").replace("\\e", "\\") for line in examples.splitlines() if line.startswith(".Dl $ ")]
+    return commands_of("redrive.1", "$ ", "EXAMPLES")
 
 
 def episodes(lines):

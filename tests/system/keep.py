@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import shlex
 import shutil
 import signal
 import socket
@@ -471,11 +472,41 @@ def triggers(ctx):
         check_window(ctx, trace)
 
 
+# Writes what it is told, to a file and, a piece at a time, to its standard output.
+WRITER = """
+import os, sys
+log = os.open("log", os.O_WRONLY | os.O_CREAT, 0o600)
+for line in sys.stdin.buffer:
+    os.writev(log, [line[:5], line[5:]])
+    for piece in (line[:3], line[3:]):
+        os.write(1, piece)
+"""
+
+
+@test("keep/written_lines")
+def written_lines(ctx):
+    """A snapshot is taken of a line that a program writes, although in pieces, and of no other. The trace is named as people name it."""
+    ctx.fresh_work()
+    words = ["record", "-o", "t", "--keep", "1m", "--trigger", "writes=^state: (broken|lost) [0-9]+$", "--", "python3", "-c", WRITER]
+    for lines, snapshots in ((["state: fine 1", "not state: broken 1", "state: broken"], 0), (["state: fine 1", "state: lost 4711", "state: fine 2", "bye"], 1)):
+        shown = shlex.join(str(word) for word in (ctx.options.redrive, *words))
+        feed = "; ".join(f"sleep 0.3; echo {shlex.quote(line)}" for line in lines)
+        ended = ctx.expect_status(ctx.run("bash", "-o", "pipefail", "-c", f"({feed}; sleep 1) | {shown}", cwd=ctx.work), 0)
+        ctx.expect(ended.stdout.splitlines() == lines, ended, "the program writes something else")
+        made = sorted(ctx.work.glob("t.snapshot-*"))
+        ctx.expect(len(made) == snapshots and ended.stderr.count("snapshot") == 2 * snapshots, ended, f"{len(made)} snapshots, not {snapshots}")
+        for snapshot in made:
+            ctx.expect("wrote 'state: lost 4711'" in ended.stderr, ended, "does not say which line")
+            check_window(ctx, snapshot)
+        ctx.fresh_work()
+
+
 @test("keep/no_triggers")
 def no_triggers(ctx):
     ctx.fresh_work()
     for options, said in ((("--trigger", "crash"), "--keep"), (("--keep", "1m", "--trigger", "soon"), "not a trigger"),
-                          (("--keep", "1m", "--trigger", "killed=NOBODY"), "not a trigger")):
+                          (("--keep", "1m", "--trigger", "killed=NOBODY"), "not a trigger"),
+                          (("--keep", "1m", "--trigger", "writes=[a"), "not a regular expression")):
         outcome = ctx.expect_status(ctx.redrive("record", "-o", ctx.trace, *options, "--", "true", cwd=ctx.work), 2)
         ctx.expect(said in outcome.stderr and not ctx.trace.exists(), outcome, f"does not refuse {options}")
     # Only so many are taken, and one line says that there are no more.
