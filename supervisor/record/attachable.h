@@ -14,8 +14,7 @@
 
 namespace redrive {
 
-// A process, and what is found of it. Some of this takes long to find, so it is looked for while the process runs, and
-// may have changed when it is stopped.
+// A process, and what is found of it.
 struct Attachable {
   pid_t pid = -1;
   std::vector<AddressRange> not_copied;  // memory that its children do not get (madvise(2))
@@ -41,7 +40,7 @@ std::vector<pid_t> process_tree(const std::vector<pid_t>& roots);
 // What has to be recorded with the process: its descendants, and those with whom it shares memory without a file, and
 // their descendants. An error if one of them cannot be recorded; it says which, why, and what could be done.
 Result<AttachableTree> attachable_tree(pid_t pid);
-// One more of the tree, which was born, or has begun its program, after that; it may be stopped.
+// A process of the tree, or one that was born after that; it may be stopped.
 Result<Attachable> attachable(pid_t pid);
 // "process 1234 (nginx) cannot be attached to: WHY".
 Error cannot_attach(pid_t pid, const std::string& why);

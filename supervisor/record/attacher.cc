@@ -33,7 +33,7 @@ Result<void> Attacher::attach(pid_t pid) {
   for (const Attachable& process : tree.processes) native_.prepare(process);
   ends_.set_root(pid);
   TRY(seizer_.stop_all(tree.roots));
-  const auto looked = seizer_.threads().contains(pid) ? look_at_new(tree) : cannot_attach(pid, "it has just ended");
+  const auto looked = seizer_.threads().contains(pid) ? look_again(tree) : cannot_attach(pid, "it has just ended");
   if (!looked) {
     seizer_.release();
     return looked;
@@ -52,11 +52,13 @@ Result<void> Attacher::attach(pid_t pid) {
   return {};
 }
 
-// Those that were born, or have begun other programs, since the tree was looked at.
-Result<void> Attacher::look_at_new(AttachableTree& tree) {
+// Now that all are stopped. What was found before, while they ran, may have changed: memory and descriptors are made
+// and closed all the time. (Looking into memory takes some 11 ms for each GB, which is not much more than it takes to
+// copy it.)
+Result<void> Attacher::look_again(AttachableTree& tree) {
   std::set<pid_t> pids;
   for (const auto& [tid, seized] : seizer_.threads()) pids.insert(seized.pid);
-  for (const Attachable& known : tree.processes) pids.erase(known.pid);
+  tree.processes.clear();
   for (const pid_t pid : pids) {
     ASSIGN_OR_RETURN(Attachable found, attachable(pid));
     tree.processes.push_back(std::move(found));

@@ -77,7 +77,7 @@ class Attacher {
  private:
   using Object = std::pair<uint64_t, uint64_t>;  // device, inode
 
-  Result<void> look_at_new(AttachableTree& tree);
+  Result<void> look_again(AttachableTree& tree);
   void make_units(const AttachableTree& tree);
   using Mapped = std::vector<std::pair<pid_t, std::vector<Mapping>>>;  // by process
   static std::vector<std::vector<const Mapped::value_type*>> groups(const Mapped& mapped,

@@ -22,4 +22,11 @@ std::vector<Range> without(Range range, std::vector<Range> others) {
   return rest;
 }
 
+// Whether the range has something in common with any of these.
+template <typename Range, typename Other>
+bool meets_any(const Range& range, const std::vector<Other>& others) {
+  return std::any_of(others.begin(), others.end(),
+                     [&](const Other& other) { return other.start < range.end && range.start < other.end; });
+}
+
 }  // namespace redrive

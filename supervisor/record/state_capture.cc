@@ -13,6 +13,7 @@
 #include "checkpoint/stub.h"
 #include "supervisor/record/file_copies.h"
 #include "supervisor/record/private_views.h"
+#include "supervisor/record/ranges.h"
 #include "supervisor/record/thread_control.h"
 #include "supervisor/tier/registers.h"
 
@@ -237,10 +238,7 @@ Result<void> StateCapture::capture_pages(Unit& unit, bool shared_only, ImageJob&
   for (const ProcessState& saved : job.state.processes) {
     const auto process = std::find_if(unit.processes.begin(), unit.processes.end(),
                                       [&](const auto& other) { return other->serial == saved.process; });
-    const auto is_copied = [&](const Mapping& m) {
-      return std::none_of((*process)->not_copied.begin(), (*process)->not_copied.end(),
-                          [&](const AddressRange& range) { return range.start < m.end && m.start < range.end; });
-    };
+    const auto is_copied = [&](const Mapping& m) { return !meets_any(m, (*process)->not_copied); };
     const auto wanted = [&](const Mapping& m) {
       return m.shows_object() || (!m.shared_object && !(shared_only && is_copied(m)));
     };

@@ -1,8 +1,9 @@
 #include "supervisor/record/window.h"
 
 #include <algorithm>
-#include <numeric>
+#include <utility>
 
+#include "base/notice.h"
 #include "supervisor/record/checkpointer.h"
 #include "supervisor/record/image_worker.h"
 #include "supervisor/record/messages.h"
@@ -94,8 +95,10 @@ void Window::remove_old() {
     const bool old = limits_.keep_ns && now - left_.at(volume.number) > std::chrono::nanoseconds(limits_.keep_ns);
     const bool too_many = limits_.keep_bytes && bytes > limits_.keep_bytes;
     if (!old && !too_many) return;
-    if (!writer_.remove_volume(volume.number)) return;
     left_.erase(volume.number);
+    if (const auto removed = writer_.remove_volume(volume.number); !removed && !std::exchange(says_stay_, true)) {
+      notice("{}: what is older than the window stays on the disk", removed.error().message);
+    }
     bytes -= volume.bytes;
   }
 }

@@ -60,6 +60,7 @@ class Window {
   uint64_t events_before_ = 0;                                   // of all units, when it began
   std::optional<uint64_t> beginning_;                            // bytes that it had when all units had gone on in it
   std::map<TraceWriter::VolumeNumber, Clock::time_point> left_;  // when the last unit had left it
+  bool says_stay_ = false;                                       // that an old volume could not be removed was said
 };
 
 }  // namespace redrive

@@ -75,12 +75,20 @@ void ThreadRunner::begin_search(const RedrivenThread& thread) {
   patience_.begin_search(thread.process, unit_.stub(thread.process).cpu_time_ns());
 }
 
+// Which memory the thread that is stopped at a fault could not access, if that is known.
+std::string faulting_access(pid_t tid) {
+  siginfo_t info{};
+  const bool known = ptrace(PTRACE_GETSIGINFO, tid, nullptr, &info) == 0 && info.si_signo == SIGSEGV &&
+                     (info.si_code == SEGV_MAPERR || info.si_code == SEGV_ACCERR);
+  return known ? ", which accesses " + hex(reinterpret_cast<Address>(info.si_addr)) : "";
+}
+
 std::string ThreadRunner::came_to(const RedrivenThread& thread, ThreadStop stop) const {
   switch (stop) {
     case ThreadStop::syscall:
       return "a system call at " + hex(thread.regs.rip);
     case ThreadStop::fault:
-      return "a fault at " + hex(thread.regs.rip);
+      return "a fault at " + hex(thread.regs.rip) + faulting_access(thread.tid);
     case ThreadStop::gone:
       return "the process ended";
     case ThreadStop::overdue:

@@ -342,6 +342,65 @@ def java(ctx):
     ctx.expect(outcome.stdout.endswith("ok\n"), outcome, "wrong output")
 
 
+# Has ever new memory that its children would not get, or get empty (madvise(2)), and checks what is there. A recorder does not allow this advice.
+ADVISED = """
+import mmap, os
+ADVICE = [mmap.MADV_DONTFORK, 18, None]  # 18: MADV_WIPEONFORK
+held, i = [], 0
+print("ready", flush=True)
+while not os.path.exists("end"):
+    memory = mmap.mmap(-1, 8192, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    try:
+        if ADVICE[i % 3] is not None: memory.madvise(ADVICE[i % 3])
+    except OSError:
+        pass
+    memory[:16] = b"%16d" % i
+    held.append((i, memory))
+    for number, old in held: assert old[:16] == b"%16d" % number
+    if len(held) > 40: held.pop(0)
+    i += 1
+print("ok")
+"""
+
+
+@both("advised")
+def advised(ctx):
+    needs(PYTHON)
+    ctx.fresh_work()
+    process = ctx.start(PYTHON, "-c", ADVISED, cwd=ctx.work)
+    process.wait_for("ready", ctx.timeout_s)
+    for _ in (*rounds_of(ctx), *range(4)):
+        attach(ctx, process.pid, duration="300ms")
+    (ctx.work / "end").touch()
+    outcome = ctx.expect_status(process.finish(ctx.timeout_s), 0)
+    ctx.expect(outcome.stdout == "ready\nok\n", outcome, "wrong output")
+
+
+NODE = """
+let asked = 0;
+const kept = [];
+require("http").createServer((request, response) => {
+  kept[asked % 100] = { number: asked, text: "x".repeat(asked % 5000) };
+  setTimeout(() => response.end(`${asked++}`), 1);
+}).listen(Number(process.argv[1]), "127.0.0.1");
+"""
+
+
+@both("node")
+def node(ctx):
+    """Its heap is not copied to children, and grows while it is being attached to."""
+    needs("node", "curl")
+    port = free_port()
+    server = ctx.start("node", "-e", NODE, port, cwd=ctx.work)
+    ctx.wait_until("node listens", answers(port))
+    asks = f"for i in $(seq 100000); do curl -sf -o /dev/null -m 10 http://127.0.0.1:{port}/ || echo failed; done"
+    client = ctx.start("sh", "-c", asks, cwd=ctx.work)
+    for _ in rounds_of(ctx):
+        attach(ctx, server.pid)
+    if "failed" in client.output():
+        raise Failure("the client saw an error")
+
+
 @test("attach/ended_by_signal")
 def ended_by_signal(ctx):
     """Without --for, SIGINT and SIGTERM to redrive end the recording, not the process; and the process may end first."""
