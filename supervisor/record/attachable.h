@@ -17,6 +17,7 @@ namespace redrive {
 // A process, and what is found of it.
 struct Attachable {
   pid_t pid = -1;
+  std::string maps;                      // its mappings (proc_pid_maps(5)), before the rest was found
   std::vector<AddressRange> not_copied;  // memory that its children do not get (madvise(2))
   bool maps_growing = false;             // more than its stack grows downwards
   bool opens_memory = false;             // has opened the memory of a process as a file
@@ -42,6 +43,8 @@ std::vector<pid_t> process_tree(const std::vector<pid_t>& roots);
 Result<AttachableTree> attachable_tree(pid_t pid);
 // A process of the tree, or one that was born after that; it may be stopped.
 Result<Attachable> attachable(pid_t pid);
+// Finds out again what may have changed since then. The process is stopped.
+Result<void> look_again(Attachable& process);
 // "process 1234 (nginx) cannot be attached to: WHY".
 Error cannot_attach(pid_t pid, const std::string& why);
 // "1234 (nginx)".

@@ -19,6 +19,7 @@
 #include "supervisor/record/native_state.h"
 #include "supervisor/record/outside_changes.h"
 #include "supervisor/record/private_views.h"
+#include "supervisor/record/ranges.h"
 #include "supervisor/record/state_capture.h"
 #include "supervisor/record/stop_handler.h"
 #include "supervisor/record/stop_queue.h"
@@ -52,13 +53,13 @@ Result<void> Attacher::attach(pid_t pid) {
   return {};
 }
 
-// Now that all are stopped. What was found before, while they ran, may have changed: memory and descriptors are made
-// and closed all the time. (Looking into memory takes some 11 ms for each GB, which is not much more than it takes to
-// copy it.)
+// Now that all are stopped: what has changed since the tree was looked at, and processes that were born since then.
 Result<void> Attacher::look_again(AttachableTree& tree) {
   std::set<pid_t> pids;
   for (const auto& [tid, seized] : seizer_.threads()) pids.insert(seized.pid);
-  tree.processes.clear();
+  for (Attachable& known : tree.processes) {
+    if (pids.erase(known.pid)) TRY(redrive::look_again(known));
+  }
   for (const pid_t pid : pids) {
     ASSIGN_OR_RETURN(Attachable found, attachable(pid));
     tree.processes.push_back(std::move(found));
@@ -213,9 +214,21 @@ bool Attacher::copy_processes(Unit& unit, ImageJob& job) {
     const auto made = calls_.call_at(caller_of(thread), process->vdso_patch->syscall_instruction(), regs, SYS_clone,
                                      {CLONE_FILES, 0, 0, 0, 0, CheckpointCopies::kMark}, &copy);
     if (made) tracer_.set_regs(thread.tid, regs);
-    if (!copies_.give(job, copy, thread)) return false;
+    if (!copies_.give(job, copy, thread) || !copies_all(*process, copy)) return false;
+    job.copies.back().known_not_copied = process->not_copied;
   }
   return true;
+}
+
+// Whether the copy has all of the process's memory that is not known to be left out (madvise(2), MADV_DONTFORK).
+bool Attacher::copies_all(const Process& process, pid_t copy) {
+  const auto mappings = read_mappings(process.pid), copied = read_mappings(copy);
+  if (!mappings || !copied) return false;
+  std::set<Address> has;
+  for (const Mapping& mapping : *copied) has.insert(mapping.start);
+  return std::all_of(mappings->begin(), mappings->end(), [&](const Mapping& mapping) {
+    return has.contains(mapping.start) || meets_any(mapping, process.not_copied);
+  });
 }
 
 // ---- Letting go

@@ -87,6 +87,7 @@ class Attacher {
   Result<void> take_all();
   void begin_interval(Unit& unit);
   bool copy_processes(Unit& unit, ImageJob& job);
+  static bool copies_all(const Process& process, pid_t copy);
 
   Tracer& tracer_;
   TraceWriter& writer_;

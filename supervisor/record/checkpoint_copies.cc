@@ -21,7 +21,7 @@ void CheckpointCopies::end(pid_t copy) {
 bool CheckpointCopies::give(ImageJob& job, pid_t copy, const Thread& original) {
   if (copy < 0 || !ends_.wait_stop(copy)) return false;
   tracer_.kill_with_tracer(copy);  // it must never run
-  auto& given = job.copies.emplace_back(ImageJob::Copy{original.process->serial, copy, original.process->pid, {}});
+  auto& given = job.copies.emplace_back(ImageJob::Copy{original.process->serial, copy, original.process->pid, {}, {}});
   if (auto memory = Memory::open(copy)) given.memory = std::move(*memory);
   return true;
 }

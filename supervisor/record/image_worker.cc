@@ -4,7 +4,7 @@
 #include <cstring>
 #include <set>
 
-#include "checkpoint/address_space.h"
+#include "supervisor/record/ranges.h"
 
 namespace redrive {
 namespace {
@@ -151,7 +151,22 @@ void ImageWorker::run() {
   }
 }
 
+namespace {
+
+Result<void> check_wiped(const ImageJob::Copy& copy) {
+  if (!copy.known_not_copied) return {};
+  ASSIGN_OR_RETURN(const auto mappings, flagged_mappings(copy.pid));
+  for (const auto& each : mappings) {
+    if (!each.is("wf") || meets_any(each.mapping, *copy.known_not_copied)) continue;
+    return Error{"memory is not copied of which this was not known"};
+  }
+  return {};
+}
+
+}  // namespace
+
 Result<void> ImageWorker::add_copy(ImageJob& job, const ImageJob::Copy& copy, const AddPages& add) {
+  TRY(check_wiped(copy));
   const auto wanted = [](const Mapping& m) { return m.shared_object == 0; };
   for (const ProcessState& process : job.state.processes) {
     if (process.process != copy.process) continue;

@@ -10,6 +10,7 @@
 
 #include "base/mutex.h"
 #include "base/remote.h"
+#include "checkpoint/address_space.h"
 #include "checkpoint/unit_state.h"
 #include "logstore/trace.h"
 
@@ -44,6 +45,9 @@ struct ImageJob {
     pid_t pid = -1;
     pid_t original = -1;  // whose child it is
     Memory memory;
+    // Of a process that was attached to: what is known to be empty in the copy (madvise(2), MADV_WIPEONFORK). The image
+    // fails if there is more.
+    std::optional<std::vector<AddressRange>> known_not_copied;
   };
   std::vector<Copy> copies;
   std::vector<UnitId> ended_units;  // no image of them follows
