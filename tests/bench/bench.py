@@ -70,6 +70,9 @@ ROWS = {
     "fft": Row("OpenMPI, 4 ranks, TCP: transposes, all to all", 1.15, 1.0, 15, DEFAULT_BOUND, event_bytes=10),
     "fft 2s": Row("the same, `--bound 2s`", 1.3, None, 15),
     "redis": Row("redis-benchmark, 20 clients, get and set", 1.25, 0.8, 15, event_bytes=10),
+    "redis kept": Row("the same, `--keep 2s`", 1.25, None, 15, ("--bound", "2s", "--keep", "2s")),
+    "redis watched": Row("the same, with triggers for slow replies and for a line that is written", 1.25, None, 15,
+                         ("--bound", "2s", "--keep", "2s", "--trigger", "reply>10s", "--trigger", "writes=^panic: [a-z]+$")),
     "nginx": Row("2 workers, ab with 8 clients", 1.25, 0.8),
     "make -j2": Row("a C project", 1.5, 1.5),
     "exec": Row("500 x fork and exec of /bin/true", 2.0),
@@ -362,7 +365,7 @@ def measures(bench):
         bench.overhead_row(name, ["node", TESTS / "workloads" / "short_job.js", 50 if quick else 300])
 
     kinds = {"dd": dd, "getppid": getppid, "pipe": pingpong, "unix": pingpong, "tcp": pingpong, "ring": mpi_job, "ring 2s": mpi_job, "jacobi": mpi_job,
-             "jacobi 2s": mpi_job, "jacobi started": mpi_job, "fft": mpi_job, "fft 2s": mpi_job, "redis": redis, "nginx": nginx, "make -j2": make, "exec": execs,
+             "jacobi 2s": mpi_job, "jacobi started": mpi_job, "fft": mpi_job, "fft 2s": mpi_job, "redis": redis, "redis kept": redis, "redis watched": redis, "nginx": nginx, "make -j2": make, "exec": execs,
              "python": python, "node": node, "cpu-bound": cpu_bound, "cpu-bound 2s": cpu_bound, "mesh": mesh,
              "jacobi all": mpi_job, "fft all": mpi_job, "redis all": redis, "mesh all": mesh, "mesh checked all": mesh,
              **{name + suffix: server for name in SERVERS for suffix in ("", " all")}}
