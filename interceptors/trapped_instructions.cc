@@ -152,6 +152,23 @@ Bytes stand_in(int length) {
   return code;
 }
 
+void put_back_trapped(std::span<const uint8_t> original, size_t before, Bytes& code) {
+  for (size_t at = 0; at + kLongestTrapped <= original.size(); ++at) {
+    uint8_t instruction[kLongestTrapped];
+    std::copy_n(original.begin() + static_cast<long>(at), kLongestTrapped, instruction);
+    const auto trapped = decode_trapped(instruction);
+    if (!trapped) continue;
+    const Bytes replacement = stand_in(trapped->length);
+    const size_t first = std::max(at, before), last = std::min(at + replacement.size(), before + code.size());
+    const bool replaced = first < last && std::equal(code.begin() + static_cast<long>(first - before),
+                                                     code.begin() + static_cast<long>(last - before),
+                                                     replacement.begin() + static_cast<long>(first - at));
+    if (replaced)
+      std::copy_n(original.begin() + static_cast<long>(first), last - first,
+                  code.begin() + static_cast<long>(first - before));
+  }
+}
+
 Bytes instruction_bytes(const TrappedInstruction& trapped) {
   if (trapped.instruction == kRdtsc) return {0x0f, 0x31};
   if (trapped.instruction == kRdtscp) return {0x0f, 0x01, 0xf9};

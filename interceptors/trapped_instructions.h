@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/bytes.h"
@@ -33,6 +34,10 @@ std::optional<TrappedInstruction> trapped_instruction(int64_t number);
 // raises SIGILL, with a prefix if it is to be longer.
 Bytes stand_in(int length);
 bool is_stand_in(const uint8_t (&code)[3]);
+// In code, puts back what the original has wherever something stands in for it. The original begins `before` bytes
+// earlier, at most kLongestTrapped - 1, and ends as many later, because an instruction may lie across an end.
+inline constexpr size_t kLongestTrapped = 3;
+void put_back_trapped(std::span<const uint8_t> original, size_t before, Bytes& code);
 // The bytes of the instruction itself.
 Bytes instruction_bytes(const TrappedInstruction& trapped);
 TrappedInstruction cpuid_instruction();

@@ -7,6 +7,7 @@
 #include "supervisor/cli/evaluate.h"
 #include "supervisor/cli/follow.h"
 #include "supervisor/cli/list.h"
+#include "supervisor/cli/live.h"
 #include "supervisor/cli/plan.h"
 #include "supervisor/cli/prepare.h"
 #include "supervisor/cli/ps.h"
@@ -29,7 +30,7 @@ std::vector<std::unique_ptr<Command>> make_commands() {
        {make_record_command, make_list_command, make_replay_command, make_plan_command, make_dump_command,
         make_stats_command, make_catalog_command, make_evaluate_command, make_prepare_command, make_check_command,
         make_start_command, make_ps_command, make_status_command, make_follow_command, make_checkpoint_command,
-        make_set_command, make_snapshot_command, make_stop_command, make_service_command, make_remove_command}) {
+        make_live_command, make_set_command, make_snapshot_command, make_stop_command, make_service_command, make_remove_command}) {
     commands.push_back(make());
   }
   return commands;

@@ -72,25 +72,10 @@ Bytes auxiliary_vector_of(const RecordedMemory& memory) {
 // Code that the recorder had replaced, because the processor does not trap it (trapped_instructions.h), as the file has
 // it: `code` is what the program had mapped at the address.
 Result<void> put_back_trapped(OpenCopies& copies, const Mapping& mapping, Address address, Bytes& code) {
-  constexpr size_t kLongest = 3;
-  // An instruction may begin before these bytes, or end after them.
-  const size_t before = std::min<uint64_t>(kLongest - 1, address - mapping.start);
-  Bytes original(before + code.size() + kLongest - 1);
+  const size_t before = std::min<uint64_t>(kLongestTrapped - 1, address - mapping.start);
+  Bytes original(before + code.size() + kLongestTrapped - 1);
   TRY(copies.read(mapping, address - before, original));
-  for (size_t at = 0; at + kLongest <= original.size(); ++at) {
-    uint8_t instruction[kLongest];
-    std::copy_n(original.begin() + static_cast<long>(at), kLongest, instruction);
-    const auto trapped = decode_trapped(instruction);
-    if (!trapped) continue;
-    const Bytes replacement = stand_in(trapped->length);
-    const size_t first = std::max(at, before), last = std::min(at + replacement.size(), before + code.size());
-    const bool replaced = first < last && std::equal(code.begin() + static_cast<long>(first - before),
-                                                     code.begin() + static_cast<long>(last - before),
-                                                     replacement.begin() + static_cast<long>(first - at));
-    if (replaced)
-      std::copy_n(original.begin() + static_cast<long>(first), last - first,
-                  code.begin() + static_cast<long>(first - before));
-  }
+  redrive::put_back_trapped(original, before, code);
   return {};
 }
 

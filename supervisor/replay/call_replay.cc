@@ -21,13 +21,15 @@ bool executes(const SyscallRow& row) { return row.special == Special::execve || 
 }  // namespace
 
 CallReplay::CallReplay(const Redriving& redriving, MessageStore& store, UnitMessages& messages, EventEffects& effects,
-                       SitePatcher& patcher, EndVerification* verification, bool shows_output)
+                       SitePatcher& patcher, EndVerification* verification, bool shows_output,
+                       CallWatch* watch)
     : redriving_(redriving),
       store_(store),
       messages_(messages),
       effects_(effects),
       patcher_(patcher),
-      verification_(verification) {
+      verification_(verification),
+      watch_(watch) {
   if (shows_output) output_.emplace();
 }
 
@@ -71,6 +73,9 @@ Result<Step> CallReplay::enter(RedrivenThread& thread, EventIndex index, const E
     // What it sends goes to its receivers, and to the output that is shown.
     if (messages_.sent_by(index)) messages_.publish(index, read_payload(*read, memory));
     if (output_) output_->call_begins(event, *row, *read, memory);
+    if (const EventRef self{redriving_.what.unit, index}; watch_ && watch_->wants(self)) {
+      watch_->see(self, *read, memory);
+    }
     if (is_birth(*row) && (event.child_unit || event.child_thread)) {
       TRY(bear(redriving_, store_, thread, index, event, *row));
     }

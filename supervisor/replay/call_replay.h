@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "supervisor/replay/call_watch.h"
 #include "supervisor/replay/end_verification.h"
 #include "supervisor/replay/event_effects.h"
 #include "supervisor/replay/redriving.h"
@@ -17,8 +18,9 @@ namespace redrive {
 class CallReplay {
  public:
   // `verification`: null if no end is compared. `shows_output`: what the unit writes to its standard output is shown.
+  // `watch`: may be null.
   CallReplay(const Redriving& redriving, MessageStore& store, UnitMessages& messages, EventEffects& effects,
-             SitePatcher& patcher, EndVerification* verification, bool shows_output);
+             SitePatcher& patcher, EndVerification* verification, bool shows_output, CallWatch* watch);
 
   // Makes all calls that the event stands for, except the first `made`.
   Result<Step> make(RedrivenThread& thread, EventIndex index, const Event& event, uint64_t made);
@@ -39,6 +41,7 @@ class CallReplay {
   SitePatcher& patcher_;
   EndVerification* const verification_;
   std::optional<ShownOutput> output_;
+  CallWatch* const watch_;
   Bytes scratch_;
 };
 

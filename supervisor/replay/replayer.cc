@@ -49,9 +49,9 @@ Replayer::Replayer(const Trace& trace, const PlannedInterval& what, std::optiona
       effects_(redriving_, messages_),
       verification_(options.verify ? std::optional<EndVerification>(redriving_) : std::nullopt),
       calls_(redriving_, store, messages_, effects_, patcher_, verification_ ? &*verification_ : nullptr,
-             options.output),
+             options.output, options.watch),
       events_(redriving_, calls_, effects_, verification_ ? &*verification_ : nullptr),
-      batch_(redriving_, patcher_, messages_, options.output) {
+      batch_(redriving_, patcher_, messages_, options.output, options.watch) {
   if (!options_.preparation) return;
   due_.emplace(trace.intervals(what.unit), what.start, [this](IntervalIndex interval) {
     return options_.preparation->wants_image(redriving_.what.unit, interval);

@@ -74,6 +74,7 @@ Result<std::optional<uint64_t>> RingBatch::put(EventIndex index, const Event& ev
   using End = std::optional<uint64_t>;
   const SyscallRow* const row = event.kind == EventKind::syscall ? find_row(event.number, event.args) : nullptr;
   if (!fits_ring(event, row, shows_sends_)) return End();
+  if (watch_ && watch_->wants({redriving_.what.unit, index})) return End();
   Gate* const gate = events_.gate;
   const SiteKind kind = kind_of(event);
   const Address at = site_of(event);

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "supervisor/replay/call_watch.h"
 #include "supervisor/replay/redriving.h"
 #include "supervisor/replay/site_patcher.h"
 #include "supervisor/replay/unit_messages.h"
@@ -17,9 +18,11 @@ enum class Answer : uint8_t { in_ring, at_stop };
 
 class RingBatch {
  public:
-  // `shows_sends`: what the unit sends is to be shown, which only the supervisor can.
-  RingBatch(const Redriving& redriving, SitePatcher& patcher, UnitMessages& messages, bool shows_sends)
-      : redriving_(redriving), patcher_(patcher), messages_(messages), shows_sends_(shows_sends) {}
+  // `shows_sends`: what the unit sends is to be shown, which only the supervisor can. `watch`: calls that only the
+  // supervisor can show to it; may be null.
+  RingBatch(const Redriving& redriving, SitePatcher& patcher, UnitMessages& messages, bool shows_sends,
+            const CallWatch* watch)
+      : redriving_(redriving), patcher_(patcher), messages_(messages), shows_sends_(shows_sends), watch_(watch) {}
 
   struct Events {
     ThreadSerial thread = 0;
@@ -45,6 +48,7 @@ class RingBatch {
   SitePatcher& patcher_;
   UnitMessages& messages_;
   const bool shows_sends_;
+  const CallWatch* const watch_;
   Events events_;
 };
 

@@ -1,6 +1,6 @@
 // Includes point down only: base <- logstore, interceptors, checkpoint <- supervisor; the three in the middle do not
 // know each other. Inside supervisor/: plan, tier <- record, replay <- cli, and plan <- evaluation <- cli; plan and
-// tier do not know each other, nor do record, replay and evaluation. session <- daemon, cli
+// tier do not know each other, nor do record, replay and evaluation. replay <- live <- cli. session <- daemon, cli
 // and service <- cli.
 #include <algorithm>
 #include <filesystem>
@@ -34,11 +34,13 @@ const std::map<std::string, std::set<std::string>> kMayInclude{
     {"supervisor/tier", lower_and({"supervisor/tier"})},
     {"supervisor/record", lower_and({"supervisor/plan", "supervisor/tier", "supervisor/record"})},
     {"supervisor/replay", lower_and({"supervisor/plan", "supervisor/tier", "supervisor/replay"})},
+    {"supervisor/live", lower_and({"supervisor/plan", "supervisor/tier", "supervisor/replay", "supervisor/live"})},
     {"supervisor/session", {"base", "supervisor/session"}},
     {"supervisor/service", {"base", "supervisor/service"}},
     {"supervisor/daemon", {"base", "supervisor/session", "supervisor/daemon"}},
-    {"supervisor/cli", lower_and({"supervisor/plan", "supervisor/evaluation", "supervisor/tier", "supervisor/record",
-                                  "supervisor/replay", "supervisor/session", "supervisor/service", "supervisor/cli"})},
+    {"supervisor/cli",
+     lower_and({"supervisor/plan", "supervisor/evaluation", "supervisor/tier", "supervisor/record", "supervisor/replay",
+                "supervisor/live", "supervisor/session", "supervisor/service", "supervisor/cli"})},
 };
 // An image says which processes joined a unit: plan reads an image, but restores nothing from it.
 const std::map<std::string, std::string> kMayAlsoInclude{{"supervisor/plan/breakpoint.cc", "checkpoint/unit_state.h"}};

@@ -1,0 +1,100 @@
+#include "supervisor/cli/live.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+
+#include "base/limits.h"
+#include "base/notice.h"
+#include "base/text.h"
+#include "supervisor/cli/shared_options.h"
+#include "supervisor/live/revival.h"
+
+namespace redrive {
+namespace {
+
+constexpr CommandText kText{
+    "live",
+    "redrive live [--files F] [--stopped] [--jobs N] [--interception TIER] [TRACE] UNIT:I | UNIT@EVENT | "
+    "--break UNIT@EVENT ...",
+    "make the units of a distributed breakpoint into processes that run on, without a recording",
+    "All units are brought to the breakpoint, and become processes with the numbers, memory, threads, files, pipes and "
+    "sockets\nthat they had there. Connections to processes that were not recorded come back closed.\n"
+    "What cannot be had again is said before anything runs. The exit status is that of the first process.\n",
+    "TRACE: a directory, or a name from 'redrive ls'; by default, the latest\n"
+    "UNIT:  a number or a name from 'redrive ls TRACE'; all units stand where it begins interval I, or before EVENT\n"};
+
+class LiveCommand : public CommandWith<LiveOptions> {
+ public:
+  using CommandWith::CommandWith;
+
+  void declare(Arguments& arguments) override {
+    LiveOptions& o = options_;
+    arguments.choice("--files", "F",
+                     "from where files are read that are open: real, or trace, which has copies of "
+                     "those that were mapped (real)",
+                     {"real", "trace"}, [&o](const std::string& files) { o.trace_files = files == "trace"; });
+    arguments.flag("--stopped", o.stopped, "leave the processes stopped (SIGSTOP), as for a debugger");
+    add_break(arguments, "let all units live where they stand when UNIT is right before EVENT; may be repeated",
+              o.breaks);
+    o.jobs = default_jobs();
+    add_jobs(arguments, "number of intervals to execute at once (one per processor)", o.jobs);
+    add_interception(arguments, o.in_process);
+    arguments.words();
+  }
+
+  Result<void> finish(const Arguments& arguments) override {
+    LiveOptions& o = options_;
+    const auto& words = arguments.given_words();
+    if (!o.breaks.empty()) {
+      if (words.size() > 1) return usage("--break takes a TRACE, not a UNIT");
+      if (!words.empty()) o.trace = words[0];
+      return {};
+    }
+    if (words.empty() || words.size() > 2) return usage("expected [TRACE] UNIT:I, UNIT@EVENT, or --break");
+    if (words.size() == 2) o.trace = words[0];
+    if (const auto place = parse_place_spec(words.back())) {
+      o.breaks.push_back(*place);
+      return {};
+    }
+    const auto unit = parse_unit_spec(words.back());
+    if (!unit || !unit->single()) {
+      return usage(fmt::format("'{}' names no place: write UNIT:I or UNIT@EVENT, such as jacobi.2:4 or jacobi.2@120",
+                               words.back()));
+    }
+    o.interval = *unit;
+    return {};
+  }
+
+  Result<int> run() override {
+    TRY(check_limits());
+    ASSIGN_OR_RETURN(const std::string directory, find_trace(options_.trace));
+    ASSIGN_OR_RETURN(const std::shared_ptr<Trace> trace, Trace::open(directory));
+    RevivalOptions how;
+    how.files = options_.trace_files ? Files::trace : Files::real;
+    how.stopped = options_.stopped;
+    how.in_process = options_.in_process;
+    how.jobs = options_.jobs;
+    if (options_.interval) {
+      ASSIGN_OR_RETURN(const Selection selected, select(*trace, *options_.interval));
+      how.events = {{selected.unit, trace->intervals(selected.unit).at(selected.first).first_event}};
+    } else {
+      ASSIGN_OR_RETURN(how.events, find_events(*trace, options_.breaks));
+    }
+    ASSIGN_OR_RETURN(Revival revival, Revival::make(*trace, how));
+    for (const std::string& note : revival.notes()) notice("{}", printable(note));
+    for (const auto& process : revival.processes()) {
+      notice("unit {} ({}) lives from event {} on: process {}, {} for itself", process.unit,
+             printable(trace->unit_name(process.unit)), process.event, process.host_pid, process.pid);
+    }
+    // What the terminal sends is for the processes.
+    for (const int signal : {SIGINT, SIGQUIT}) ::signal(signal, SIG_IGN);
+    TRY(revival.let_go());
+    return revival.wait();
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_live_command() { return std::make_unique<LiveCommand>(kText); }
+
+}  // namespace redrive

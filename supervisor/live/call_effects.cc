@@ -1,0 +1,590 @@
+#include "supervisor/live/call_effects.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <linux/close_range.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/timerfd.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cstring>
+#include <unordered_map>
+
+#include "interceptors/syscall_table.h"
+
+namespace redrive {
+namespace {
+
+using Kind = OpenObject::Kind;
+using Effect = void (*)(const FinishedCall&);
+
+int as_int(uint64_t value) { return static_cast<int>(value); }
+
+// ---- Descriptors
+
+OpenObject& make(const FinishedCall& call, Kind kind, uint64_t flags) {
+  OpenObject& object = call.model.objects().emplace_back();
+  object.kind = kind;
+  object.made = call.past;
+  object.flags = flags;
+  return object;
+}
+
+void place(const FinishedCall& call, int fd, bool close_on_exec) {
+  (*call.process.descriptors)[fd] = {call.model.objects().size() - 1, close_on_exec};
+}
+
+Descriptor* descriptor(const FinishedCall& call, uint64_t fd) {
+  const auto found = call.process.descriptors->find(as_int(fd));
+  return found == call.process.descriptors->end() ? nullptr : &found->second;
+}
+
+// A descriptor that no call has made was there when the program was started.
+OpenObject* object_of(const FinishedCall& call, uint64_t fd) {
+  if (const Descriptor* const known = descriptor(call, fd)) return &call.model.objects()[known->object];
+  if (as_int(fd) < 0) return nullptr;
+  OpenObject& object = call.model.objects().emplace_back();
+  object.kind = Kind::inherited;
+  object.number = as_int(fd);
+  place(call, as_int(fd), false);
+  return &object;
+}
+
+// What a call has written at this address.
+template <typename T>
+bool written(const Event& event, uint64_t address, T& value) {
+  for (const MemoryWrite& write : event.writes) {
+    const bool holds = address >= write.address && address - write.address + sizeof value <= write.data.size();
+    if (!holds) continue;
+    std::memcpy(&value, write.data.data() + (address - write.address), sizeof value);
+    return true;
+  }
+  return false;
+}
+
+Bytes written_bytes(const Event& event, uint64_t address, size_t most) {
+  for (const MemoryWrite& write : event.writes) {
+    if (write.address != address) continue;
+    return {write.data.begin(), write.data.begin() + static_cast<long>(std::min(most, write.data.size()))};
+  }
+  return {};
+}
+
+DirectoryRef directory_at(const FinishedCall& call, uint64_t fd) {
+  const Descriptor* const known = as_int(fd) == AT_FDCWD ? nullptr : descriptor(call, fd);
+  if (!known) return *call.process.directory;
+  const OpenObject& object = call.model.objects()[known->object];
+  const uint64_t path = object.made.number == SYS_open || object.made.number == SYS_creat ? 0 : 1;
+  return std::make_shared<const Directory>(Directory{object.made.event, object.made.number, path, object.base});
+}
+
+void open_with(const FinishedCall& call, DirectoryRef base, uint64_t flags) {
+  OpenObject& object = make(call, Kind::file, flags);
+  object.base = std::move(base);
+  object.offset = 0;
+  object.nonblocking = flags & O_NONBLOCK;
+  place(call, as_int(static_cast<uint64_t>(call.event.result)), flags & O_CLOEXEC);
+}
+
+void open(const FinishedCall& call) { open_with(call, *call.process.directory, call.event.args[1]); }
+void creat(const FinishedCall& call) { open_with(call, *call.process.directory, O_CREAT | O_WRONLY | O_TRUNC); }
+void openat(const FinishedCall& call) { open_with(call, directory_at(call, call.event.args[0]), call.event.args[2]); }
+
+void pair_of(const FinishedCall& call, Kind kind, uint64_t address, uint64_t flags, bool close_on_exec) {
+  int fds[2];
+  if (!written(call.event, address, fds)) return;
+  const ObjectNumber first = call.model.objects().size();
+  for (int end = 0; end < 2; ++end) {
+    OpenObject& object = make(call, kind, flags);
+    object.end_number = end;
+    object.peer = first + static_cast<size_t>(1 - end);
+    object.nonblocking = flags & O_NONBLOCK;
+    place(call, fds[end], close_on_exec);
+  }
+}
+
+void pipe(const FinishedCall& call) { pair_of(call, Kind::pipe, call.event.args[0], 0, false); }
+void pipe2(const FinishedCall& call) {
+  pair_of(call, Kind::pipe, call.event.args[0], call.event.args[1], call.event.args[1] & O_CLOEXEC);
+}
+void socketpair(const FinishedCall& call) {
+  const uint64_t type = call.event.args[1];
+  pair_of(call, Kind::socket, call.event.args[3], type & SOCK_NONBLOCK, type & SOCK_CLOEXEC);
+}
+
+// A call that returns a descriptor: `flags_argument` has O_CLOEXEC and O_NONBLOCK, which all such flags equal.
+template <Kind kind, int flags_argument>
+void descriptor_made(const FinishedCall& call) {
+  const uint64_t flags = flags_argument < 0 ? 0 : call.event.args[static_cast<size_t>(std::max(flags_argument, 0))];
+  OpenObject& object = make(call, kind, flags);
+  object.nonblocking = flags & O_NONBLOCK;
+  place(call, as_int(static_cast<uint64_t>(call.event.result)), flags & O_CLOEXEC);
+}
+
+void memfd_create(const FinishedCall& call) {
+  constexpr uint64_t kCloseOnExec = 1;  // MFD_CLOEXEC
+  make(call, Kind::memfd, 0);
+  place(call, as_int(static_cast<uint64_t>(call.event.result)), call.event.args[1] & kCloseOnExec);
+}
+
+void accept_with(const FinishedCall& call, uint64_t flags) {
+  const Descriptor* const listener = descriptor(call, call.event.args[0]);
+  const std::optional<ObjectNumber> from = listener ? std::optional(listener->object) : std::nullopt;
+  OpenObject& object = make(call, Kind::socket, flags);
+  object.nonblocking = flags & SOCK_NONBLOCK;
+  object.accepted_from = from;
+  uint32_t size = 0;
+  if (call.event.args[1] && written(call.event, call.event.args[2], size)) {
+    object.peer_address = written_bytes(call.event, call.event.args[1], size);
+  }
+  place(call, as_int(static_cast<uint64_t>(call.event.result)), flags & SOCK_CLOEXEC);
+}
+void accept(const FinishedCall& call) { accept_with(call, 0); }
+void accept4(const FinishedCall& call) { accept_with(call, call.event.args[3]); }
+
+void close(const FinishedCall& call) { call.process.descriptors->erase(as_int(call.event.args[0])); }
+
+void close_range(const FinishedCall& call) {
+  if (call.event.args[2] & CLOSE_RANGE_UNSHARE) {
+    call.process.descriptors = std::make_shared<DescriptorTable>(*call.process.descriptors);
+  }
+  const auto first = static_cast<uint32_t>(call.event.args[0]), last = static_cast<uint32_t>(call.event.args[1]);
+  DescriptorTable& table = *call.process.descriptors;
+  for (auto each = table.begin(); each != table.end();) {
+    const auto number = static_cast<uint32_t>(each->first);
+    if (number < first || number > last) {
+      ++each;
+    } else if (call.event.args[2] & CLOSE_RANGE_CLOEXEC) {
+      (each++)->second.close_on_exec = true;
+    } else {
+      each = table.erase(each);
+    }
+  }
+}
+
+void duplicate(const FinishedCall& call, bool close_on_exec) {
+  if (!object_of(call, call.event.args[0])) return;
+  const int to = as_int(static_cast<uint64_t>(call.event.result));
+  if (to == as_int(call.event.args[0])) return;
+  (*call.process.descriptors)[to] = {descriptor(call, call.event.args[0])->object, close_on_exec};
+}
+void dup(const FinishedCall& call) { duplicate(call, false); }
+void dup3(const FinishedCall& call) { duplicate(call, call.event.args[2] & O_CLOEXEC); }
+
+void fcntl(const FinishedCall& call) {
+  const uint64_t argument = call.event.args[2];
+  switch (as_int(call.event.args[1])) {
+    case F_DUPFD:
+      return duplicate(call, false);
+    case F_DUPFD_CLOEXEC:
+      return duplicate(call, true);
+    case F_SETFD:
+      if (object_of(call, call.event.args[0])) {
+        descriptor(call, call.event.args[0])->close_on_exec = argument & FD_CLOEXEC;
+      }
+      return;
+    case F_SETFL:
+      if (OpenObject* const object = object_of(call, call.event.args[0])) {
+        constexpr uint64_t kCanChange = O_APPEND | O_NONBLOCK | O_ASYNC | O_DIRECT | O_NOATIME;
+        object->flags = (object->flags & ~kCanChange) | (argument & kCanChange);
+        object->nonblocking = argument & O_NONBLOCK;
+      }
+      return;
+    default:
+      return;
+  }
+}
+
+void ioctl(const FinishedCall& call) {
+  if (!object_of(call, call.event.args[0])) return;
+  switch (call.event.args[1]) {
+    case FIOCLEX:
+    case FIONCLEX:
+      descriptor(call, call.event.args[0])->close_on_exec = call.event.args[1] == FIOCLEX;
+      return;
+    case FIONBIO:
+      object_of(call, call.event.args[0])->settings.push_back(call.past);
+      return;
+    default:
+      return;
+  }
+}
+
+// ---- What is read and written
+
+void moves(OpenObject& object, int64_t bytes) {
+  if (object.kind == Kind::file && object.offset) *object.offset += static_cast<uint64_t>(bytes);
+}
+
+void note_read(const FinishedCall& call, OpenObject& object) {
+  const auto bytes = static_cast<uint64_t>(call.event.result);
+  if (object.kind == Kind::file && object.offset && bytes > 0) {
+    object.last_read = call.past;
+    object.last_read_at = *object.offset;
+  }
+  if (object.kind == Kind::eventfd) {
+    uint64_t value = 0;
+    const bool counts_down = object.made.args[1] & EFD_SEMAPHORE;
+    if (counts_down || !written(call.event, call.event.args[1], value)) {
+      object.changes.push_back(call.past);
+    } else {
+      object.changes.clear();
+      object.changes.push_back(call.past);
+    }
+  }
+  if (object.kind == Kind::timerfd) object.end = call.past.at_ns;
+  object.read_bytes += bytes;
+  if (call.event.receive) object.in_channel = call.event.receive->channel;
+  moves(object, call.event.result);
+}
+
+void note_written(const FinishedCall& call, OpenObject& object) {
+  object.written_bytes += static_cast<uint64_t>(call.event.result);
+  if (object.kind == Kind::eventfd) object.changes.push_back(call.past);
+  if (call.event.send) object.out_channel = call.event.send->channel;
+  if (object.kind == Kind::file && object.flags & O_APPEND) object.offset.reset();
+  moves(object, call.event.result);
+  if (object.offset) object.end = std::max(object.end, *object.offset);
+}
+
+void read(const FinishedCall& call) {
+  if (OpenObject* const object = object_of(call, call.event.args[0])) note_read(call, *object);
+}
+void write(const FinishedCall& call) {
+  if (OpenObject* const object = object_of(call, call.event.args[0])) note_written(call, *object);
+}
+template <int flags_argument>
+void receive(const FinishedCall& call) {
+  OpenObject* const object = object_of(call, call.event.args[0]);
+  if (!object) return;
+  if (call.event.receive) object->in_channel = call.event.receive->channel;
+  const bool counts = !(call.event.args[flags_argument] & (MSG_PEEK | MSG_ERRQUEUE | MSG_OOB));
+  if (counts && call.event.number != SYS_recvmmsg) object->read_bytes += static_cast<uint64_t>(call.event.result);
+}
+void send(const FinishedCall& call) {
+  OpenObject* const object = object_of(call, call.event.args[0]);
+  if (!object) return;
+  if (call.event.send) object->out_channel = call.event.send->channel;
+  if (call.event.number != SYS_sendmmsg) object->written_bytes += static_cast<uint64_t>(call.event.result);
+}
+
+void lseek(const FinishedCall& call) {
+  if (OpenObject* const object = object_of(call, call.event.args[0])) {
+    object->offset = static_cast<uint64_t>(call.event.result);
+  }
+}
+
+void truncate_open(const FinishedCall& call) {
+  if (OpenObject* const object = object_of(call, call.event.args[0])) object->end = call.event.args[1];
+}
+
+// The place in a directory is that of the last entry.
+void getdents64(const FinishedCall& call) {
+  OpenObject* const object = object_of(call, call.event.args[0]);
+  if (!object || call.event.result <= 0) return;
+  struct Entry {
+    uint64_t inode;
+    uint64_t next;
+    uint16_t length;
+  };
+  const auto end = static_cast<uint64_t>(call.event.result);
+  for (uint64_t at = 0; at < end;) {
+    uint64_t next = 0;
+    uint16_t length = 0;
+    const uint64_t entry = call.event.args[1] + at;
+    if (!written(call.event, entry + offsetof(Entry, next), next) ||
+        !written(call.event, entry + offsetof(Entry, length), length) || length == 0) {
+      object->offset.reset();
+      return;
+    }
+    object->offset = next;
+    at += length;
+  }
+}
+
+template <int in, int out, int in_offset, int out_offset>
+void move_between(const FinishedCall& call) {
+  const auto& args = call.event.args;
+  OpenObject* const from = object_of(call, args[in]);
+  const bool moves_from = in_offset < 0 || args[static_cast<size_t>(std::max(in_offset, 0))] == 0;
+  if (from && moves_from) {
+    from->read_bytes += static_cast<uint64_t>(call.event.result);
+    moves(*from, call.event.result);
+  }
+  OpenObject* const to = object_of(call, args[out]);
+  const bool moves_to = out_offset < 0 || args[static_cast<size_t>(std::max(out_offset, 0))] == 0;
+  if (to && moves_to) note_written(call, *to);
+}
+
+// ---- Sockets and the like
+
+void set_up(const FinishedCall& call) {
+  if (OpenObject* const object = object_of(call, call.event.args[0])) object->settings.push_back(call.past);
+}
+void listen(const FinishedCall& call) {
+  if (OpenObject* const object = object_of(call, call.event.args[0])) object->listens = call.past;
+}
+void getsockname(const FinishedCall& call) {
+  OpenObject* const object = object_of(call, call.event.args[0]);
+  uint32_t size = 0;
+  if (!object || !written(call.event, call.event.args[2], size)) return;
+  object->own_address = written_bytes(call.event, call.event.args[1], size);
+}
+void getpeername(const FinishedCall& call) {
+  OpenObject* const object = object_of(call, call.event.args[0]);
+  uint32_t size = 0;
+  if (!object || !written(call.event, call.event.args[2], size)) return;
+  object->peer_address = written_bytes(call.event, call.event.args[1], size);
+}
+void shutdown(const FinishedCall& call) {
+  OpenObject* const object = object_of(call, call.event.args[0]);
+  if (!object) return;
+  const int how = as_int(call.event.args[1]);
+  if (how != SHUT_WR) object->shut[0] = true;
+  if (how != SHUT_RD) object->shut[1] = true;
+}
+void connect(const FinishedCall& call) {
+  if (OpenObject* const object = object_of(call, call.event.args[0])) object->connects = call.past;
+}
+void epoll_ctl(const FinishedCall& call) {
+  OpenObject* const object = object_of(call, call.event.args[0]);
+  if (!object) return;
+  const int fd = as_int(call.event.args[2]);
+  object->watched.erase(fd);
+  object->watched_objects.erase(fd);
+  if (as_int(call.event.args[1]) == EPOLL_CTL_DEL) return;
+  if (!object_of(call, call.event.args[2])) return;
+  OpenObject& again = *object_of(call, call.event.args[0]);  // objects may have moved
+  again.watched[fd] = call.past;
+  again.watched_objects[fd] = descriptor(call, call.event.args[2])->object;
+}
+void set_object(const FinishedCall& call) {  // timerfd_settime
+  if (OpenObject* const object = object_of(call, call.event.args[0])) object->changes = {call.past};
+}
+void signalfd4(const FinishedCall& call) {
+  if (as_int(call.event.args[0]) >= 0) return set_object(call);
+  OpenObject& object = make(call, Kind::signalfd, call.event.args[3]);
+  object.nonblocking = call.event.args[3] & O_NONBLOCK;
+  object.changes = {call.past};
+  place(call, as_int(static_cast<uint64_t>(call.event.result)), call.event.args[3] & O_CLOEXEC);
+}
+
+// ---- Processes and threads
+
+void chdir(const FinishedCall& call) {
+  *call.process.directory =
+      std::make_shared<const Directory>(Directory{call.past.event, SYS_chdir, 0, *call.process.directory});
+}
+void fchdir(const FinishedCall& call) { *call.process.directory = directory_at(call, call.event.args[0]); }
+void umask(const FinishedCall& call) { *call.process.umask = static_cast<int64_t>(call.event.args[0]); }
+
+void rt_sigaction(const FinishedCall& call) {
+  if (call.event.args[1]) call.process.actions[as_int(call.event.args[0])] = {call.past, false};
+}
+
+void rt_sigprocmask(const FinishedCall& call) {
+  uint64_t before = 0;
+  auto& mask = call.thread.mask;
+  if (call.event.args[2] && written(call.event, call.event.args[2], before)) {
+    mask.clear();
+    MaskChange known;
+    known.known = before;
+    mask.push_back(std::move(known));
+  }
+  if (!call.event.args[1]) return;
+  if (as_int(call.event.args[0]) == SIG_SETMASK) mask.clear();
+  MaskChange change;
+  change.call = call.past;
+  mask.push_back(std::move(change));
+}
+
+void sigaltstack(const FinishedCall& call) {
+  if (call.event.args[0]) call.thread.alternate_stack = call.past;
+}
+void set_robust_list(const FinishedCall& call) {
+  call.thread.robust_list = call.event.args[0];
+  call.thread.robust_length = call.event.args[1];
+}
+void set_tid_address(const FinishedCall& call) { call.thread.clear_tid = call.event.args[0]; }
+
+void setrlimit(const FinishedCall& call) { call.process.limits[call.event.args[0]] = call.past; }
+void prlimit64(const FinishedCall& call) {
+  const bool own = call.event.args[0] == 0 || as_int(call.event.args[0]) == call.process.pid;
+  if (own && call.event.args[2]) call.process.limits[call.event.args[1]] = call.past;
+}
+
+void setitimer(const FinishedCall& call) { call.process.timers[call.event.args[0]] = call.past; }
+void alarm(const FinishedCall& call) { call.process.alarm = call.past; }
+
+void setsid(const FinishedCall& call) {
+  call.process.leads_session = true;
+  call.process.group = call.process.pid;
+}
+void setpgid(const FinishedCall& call) {
+  const auto pid = static_cast<int32_t>(call.event.args[0]), group = static_cast<int32_t>(call.event.args[1]);
+  ProcessModel* const process = pid == 0 ? &call.process : call.model.process_of(pid);
+  if (process) process->group = group ? group : process->pid;
+}
+
+void prctl(const FinishedCall& call) {
+  switch (call.event.args[0]) {
+    case PR_SET_NAME:
+      call.thread.name = call.past;
+      return;
+    case PR_SET_SECCOMP:
+      call.process.not_remade = "it has confined itself (prctl(2), PR_SET_SECCOMP)";
+      return;
+    default:
+      return;
+  }
+}
+
+void cannot_be_remade(const FinishedCall& call) {
+  call.process.not_remade = fmt::format("it has called {}(2)", syscall_name(call.event.number));
+}
+void change_identity(const FinishedCall& call) { call.process.identities.push_back(call.past); }
+
+void kill_process(const FinishedCall& call, int32_t pid, uint64_t signal) {
+  ProcessModel* const target = signal ? call.model.process_of(pid) : nullptr;
+  if (target && !target->ended) target->pending.insert(as_int(signal));
+}
+void kill(const FinishedCall& call) {
+  const auto pid = static_cast<int32_t>(call.event.args[0]);
+  if (pid > 0) kill_process(call, pid, call.event.args[1]);
+}
+void tgkill(const FinishedCall& call) {
+  kill_process(call, static_cast<int32_t>(call.event.args[1]), call.event.args[2]);
+}
+// A signal that was accepted by a call is not pending any more.
+void rt_sigtimedwait(const FinishedCall& call) {
+  call.process.pending.erase(as_int(static_cast<uint64_t>(call.event.result)));
+}
+
+void wait4(const FinishedCall& call) {
+  const auto pid = static_cast<int32_t>(call.event.result);
+  int status = 0;
+  if (pid <= 0) return;
+  const bool has_status = call.event.args[1] && written(call.event, call.event.args[1], status);
+  if (has_status && !WIFEXITED(status) && !WIFSIGNALED(status)) return;
+  if (ProcessModel* const child = call.model.process_of(pid)) child->waited_for = true;
+}
+void waitid(const FinishedCall& call) {
+  int32_t code = 0, pid = 0;
+  if (call.event.args[3] & WNOWAIT || !written(call.event, call.event.args[2] + offsetof(siginfo_t, si_code), code) ||
+      !written(call.event, call.event.args[2] + offsetof(siginfo_t, si_pid), pid)) {
+    return;
+  }
+  if (pid == 0 || (code != CLD_EXITED && code != CLD_KILLED && code != CLD_DUMPED)) return;
+  if (ProcessModel* const child = call.model.process_of(pid)) child->waited_for = true;
+}
+
+const std::unordered_map<int64_t, Effect>& effects() {
+  static const std::unordered_map<int64_t, Effect> all{
+      {SYS_open, open},
+      {SYS_openat, openat},
+      {SYS_openat2, descriptor_made<Kind::other, -1>},
+      {SYS_creat, creat},
+      {SYS_close, close},
+      {SYS_close_range, close_range},
+      {SYS_dup, dup},
+      {SYS_dup2, dup},
+      {SYS_dup3, dup3},
+      {SYS_fcntl, fcntl},
+      {SYS_ioctl, ioctl},
+      {SYS_pipe, pipe},
+      {SYS_pipe2, pipe2},
+      {SYS_socketpair, socketpair},
+      {SYS_socket, descriptor_made<Kind::socket, 1>},
+      {SYS_accept, accept},
+      {SYS_accept4, accept4},
+      {SYS_bind, set_up},
+      {SYS_setsockopt, set_up},
+      {SYS_listen, listen},
+      {SYS_connect, connect},
+      {SYS_shutdown, shutdown},
+      {SYS_getsockname, getsockname},
+      {SYS_getpeername, getpeername},
+      {SYS_eventfd, descriptor_made<Kind::eventfd, -1>},
+      {SYS_eventfd2, descriptor_made<Kind::eventfd, 1>},
+      {SYS_epoll_create, descriptor_made<Kind::epoll, -1>},
+      {SYS_epoll_create1, descriptor_made<Kind::epoll, 0>},
+      {SYS_epoll_ctl, epoll_ctl},
+      {SYS_timerfd_create, descriptor_made<Kind::timerfd, 1>},
+      {SYS_timerfd_settime, set_object},
+      {SYS_signalfd4, signalfd4},
+      {SYS_memfd_create, memfd_create},
+      {SYS_read, read},
+      {SYS_readv, read},
+      {SYS_write, write},
+      {SYS_writev, write},
+      {SYS_recvfrom, receive<3>},
+      {SYS_recvmsg, receive<2>},
+      {SYS_recvmmsg, receive<3>},
+      {SYS_sendto, send},
+      {SYS_sendmsg, send},
+      {SYS_sendmmsg, send},
+      {SYS_lseek, lseek},
+      {SYS_ftruncate, truncate_open},
+      {SYS_getdents64, getdents64},
+      {SYS_sendfile, move_between<1, 0, 2, -1>},
+      {SYS_copy_file_range, move_between<0, 2, 1, 3>},
+      {SYS_splice, move_between<0, 2, 1, 3>},
+      {SYS_tee, cannot_be_remade},
+      {SYS_vmsplice, write},
+      {SYS_chdir, chdir},
+      {SYS_fchdir, fchdir},
+      {SYS_umask, umask},
+      {SYS_rt_sigaction, rt_sigaction},
+      {SYS_rt_sigprocmask, rt_sigprocmask},
+      {SYS_rt_sigtimedwait, rt_sigtimedwait},
+      {SYS_sigaltstack, sigaltstack},
+      {SYS_set_robust_list, set_robust_list},
+      {SYS_set_tid_address, set_tid_address},
+      {SYS_setrlimit, setrlimit},
+      {SYS_prlimit64, prlimit64},
+      {SYS_setitimer, setitimer},
+      {SYS_alarm, alarm},
+      {SYS_timer_create, cannot_be_remade},
+      {SYS_setsid, setsid},
+      {SYS_setpgid, setpgid},
+      {SYS_prctl, prctl},
+      {SYS_seccomp, cannot_be_remade},
+      {SYS_chroot, cannot_be_remade},
+      {SYS_pivot_root, cannot_be_remade},
+      {SYS_mount, cannot_be_remade},
+      {SYS_setns, cannot_be_remade},
+      {SYS_unshare, cannot_be_remade},
+      {SYS_setuid, change_identity},
+      {SYS_setgid, change_identity},
+      {SYS_setreuid, change_identity},
+      {SYS_setregid, change_identity},
+      {SYS_setresuid, change_identity},
+      {SYS_setresgid, change_identity},
+      {SYS_kill, kill},
+      {SYS_tgkill, tgkill},
+      {SYS_wait4, wait4},
+      {SYS_waitid, waitid},
+  };
+  return all;
+}
+
+}  // namespace
+
+bool has_effects(const Event& call) { return call.result >= 0 && effects().contains(call.number); }
+
+void apply_effects(const FinishedCall& call) {
+  const auto known = effects().find(call.event.number);
+  if (known != effects().end()) return known->second(call);
+  const SyscallRow* const row = find_row(call.event.number, call.event.args);
+  if (row && row->new_descriptor != NewDescriptor::none) descriptor_made<Kind::other, -1>(call);
+}
+
+}  // namespace redrive

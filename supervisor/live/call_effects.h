@@ -1,0 +1,22 @@
+// What successful system calls do to what the kernel holds for a process, one function for each.
+#pragma once
+
+#include "supervisor/live/kernel_model.h"
+
+namespace redrive {
+
+struct FinishedCall {
+  KernelModel& model;
+  ProcessModel& process;
+  ThreadModel& thread;
+  const Event& event;  // with arguments, result and writes
+  PastCall past;
+};
+
+// Whether the call may change something.
+bool has_effects(const Event& call);
+
+// Nothing happens for calls that change nothing of it.
+void apply_effects(const FinishedCall& call);
+
+}  // namespace redrive

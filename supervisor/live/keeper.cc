@@ -1,0 +1,303 @@
+#include "supervisor/live/keeper.h"
+
+#include <asm/prctl.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <linux/sched.h>
+#include <poll.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+
+#include "base/page.h"
+#include "checkpoint/stub.h"
+#include "supervisor/live/object_maker.h"
+
+namespace redrive {
+namespace {
+
+constexpr int kSignals = 64;
+constexpr int kSignalStatus = 128;
+
+// What a process reports: its index, or why it cannot be made.
+struct Report {
+  static constexpr int kFailed = -1;
+  int process = kFailed;
+  char error[240] = {};
+};
+
+void report(int socket, const Report& what) {
+  const ssize_t sent = send(socket, &what, sizeof what, MSG_NOSIGNAL);
+  static_cast<void>(sent);
+}
+
+[[noreturn]] void fail(int socket, const Error& error) {
+  Report what;
+  std::snprintf(what.error, sizeof what.error, "%s", error.message.c_str());
+  report(socket, what);
+  _exit(1);
+}
+
+int status_of(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : kSignalStatus + WTERMSIG(status); }
+
+bool write_file(const char* path, const std::string& text) {
+  const int fd = open(path, O_WRONLY | O_CLOEXEC);
+  const bool written = fd >= 0 && write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  if (fd >= 0) close(fd);
+  return written;
+}
+
+// All of this runs in processes of one thread, which know each other by being each other's children.
+class Maker {
+ public:
+  Maker(const LiveSpec& spec, int first, const std::vector<int>& shared, int socket)
+      : spec_(spec), objects_(spec, first), first_(first), shared_(shared), socket_(socket) {}
+
+  // Never returns.
+  [[noreturn]] void keep() {
+    prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+    for (const int signal : {SIGINT, SIGQUIT, SIGHUP, SIGTERM, SIGTSTP}) ::signal(signal, SIG_IGN);
+    ::signal(SIGCHLD, SIG_DFL);
+    if (const auto made = make_namespaces(); !made) fail(socket_, made.error());
+    const pid_t init = fork();
+    if (init < 0) fail(socket_, errno_error("cannot fork"));
+    if (init == 0) run_init();
+    close_range(STDERR_FILENO + 1, ~0u, 0);
+    int status = 0;
+    wait_for(init, status);
+    _exit(status_of(status));
+  }
+
+ private:
+  Result<void> make_namespaces() const {
+    const uid_t user = geteuid();
+    const gid_t group = getegid();
+    if (user != 0) {
+      if (unshare(CLONE_NEWUSER) != 0) {
+        return Error{"processes cannot have their numbers again: user namespaces are not allowed here; run it as root"};
+      }
+      write_file("/proc/self/setgroups", "deny");
+      write_file("/proc/self/uid_map", fmt::format("{} {} 1", user, user));
+      write_file("/proc/self/gid_map", fmt::format("{} {} 1", group, group));
+    }
+    if (unshare(CLONE_NEWPID | CLONE_NEWNS) != 0) return errno_error("cannot make a PID namespace");
+    constexpr uint64_t kSecond = 1'000'000'000;
+    if (spec_.clock_ns == 0 || unshare(CLONE_NEWTIME) != 0) return {};
+    timespec now{};
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    const auto ahead =
+        static_cast<int64_t>(spec_.clock_ns) - (now.tv_sec * static_cast<int64_t>(kSecond) + now.tv_nsec);
+    int64_t seconds = ahead / static_cast<int64_t>(kSecond), rest = ahead % static_cast<int64_t>(kSecond);
+    if (rest < 0) --seconds, rest += static_cast<int64_t>(kSecond);
+    if (!write_file("/proc/self/timens_offsets",
+                    fmt::format("monotonic {} {}\nboottime {} {}\n", seconds, rest, seconds, rest))) {
+      return errno_error("cannot set the clock of a time namespace");
+    }
+    return {};
+  }
+
+  [[noreturn]] void run_init() {
+    prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+    mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr);
+    mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr);
+    rlimit limit{};
+    getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+    for (size_t i = 0; i < shared_.size(); ++i) {
+      if (dup2(shared_[i], first_ + static_cast<int>(i)) < 0) fail(socket_, errno_error("too many open files"));
+    }
+    socket_ = fcntl(socket_, F_DUPFD_CLOEXEC, first_ + static_cast<int>(shared_.size()));
+    if (const auto made = objects_.make_all(); !made) fail(socket_, made.error());
+    make_children(std::nullopt);
+    close_range(3, ~0u, 0);
+    int first_status = 0;
+    for (;;) {
+      int status = 0;
+      const pid_t ended = waitpid(-1, &status, __WALL);
+      if (ended < 0 && errno == EINTR) continue;
+      if (ended < 0) _exit(status_of(first_status));
+      if (ended == spec_.processes.front().pid) first_status = status;
+    }
+  }
+
+  void make_children(std::optional<size_t> parent) {
+    for (size_t i = 0; i < spec_.processes.size(); ++i) {
+      const LiveProcess& process = spec_.processes[i];
+      if (process.parent != parent) continue;
+      pid_t number = process.pid;
+      clone_args how{};
+      how.exit_signal = SIGCHLD;
+      how.set_tid = reinterpret_cast<uint64_t>(&number);
+      how.set_tid_size = 1;
+      const long made = syscall(SYS_clone3, &how, sizeof how);
+      if (made < 0) fail(socket_, errno_error(fmt::format("cannot make process {} again", number)));
+      if (made == 0) become(i);
+    }
+  }
+
+  [[noreturn]] void become(size_t index) {
+    const LiveProcess& process = spec_.processes[index];
+    for (int signal = 1; signal <= kSignals; ++signal) set_action(signal, KernelAction{});
+    if (process.leads_session) setsid();
+    if (!process.leads_session && process.group) setpgid(0, process.group == process.pid ? 0 : process.group);
+    if (process.wait_status) end(*process.wait_status);
+    make_children(index);
+    uint64_t all = ~uint64_t{0};
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, nullptr, sizeof all);
+    if (const auto done = give_descriptors(index); !done) fail(socket_, done.error());
+    if (chdir(process.directory.c_str()) != 0) fail(socket_, errno_error("cannot change to " + process.directory));
+    if (process.umask) umask(*process.umask);
+    for (const auto& [signal, action] : process.actions) set_action(signal, action);
+    prctl(PR_SET_TSC, PR_TSC_ENABLE, 0, 0, 0);
+    syscall(SYS_arch_prctl, ARCH_SET_CPUID, 1);
+    void* const gate = mmap(reinterpret_cast<void*>(kLiveGate), 2 * kPageSize, PROT_READ | PROT_WRITE | PROT_EXEC,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    if (gate == MAP_FAILED) fail(socket_, errno_error("cannot map memory"));
+    constexpr uint8_t kSyscall[] = {0x0f, 0x05};
+    std::memcpy(gate, kSyscall, sizeof kSyscall);
+    prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
+    Report done;
+    done.process = static_cast<int>(index);
+    report(socket_, done);
+    close(socket_);
+    for (;;) syscall(SYS_pause);
+  }
+
+  [[noreturn]] static void end(int32_t status) {
+    if (WIFEXITED(status)) _exit(WEXITSTATUS(status));
+    const rlimit none{0, 0};
+    setrlimit(RLIMIT_CORE, &none);
+    for (;;) syscall(SYS_kill, getpid(), WTERMSIG(status));
+  }
+
+  static void set_action(int signal, const KernelAction& action) {
+    syscall(SYS_rt_sigaction, signal, &action, nullptr, sizeof action.mask);
+  }
+
+  Result<void> give_descriptors(size_t index) const {
+    const auto& table = spec_.processes[index].descriptors;
+    for (const auto& [fd, descriptor] : table) {
+      if (dup3(objects_.descriptor(descriptor.object), fd, descriptor.close_on_exec ? O_CLOEXEC : 0) < 0) {
+        return errno_error(fmt::format("cannot give process {} its descriptor {}", spec_.processes[index].pid, fd));
+      }
+    }
+    unsigned next = 0;
+    for (const auto& [fd, descriptor] : table) {
+      if (static_cast<unsigned>(fd) > next) close_range(next, static_cast<unsigned>(fd) - 1, 0);
+      next = static_cast<unsigned>(fd) + 1;
+    }
+    if (next < static_cast<unsigned>(first_)) close_range(next, static_cast<unsigned>(first_) - 1, 0);
+    for (const auto& [fd, descriptor] : table) TRY(watch_again(index, fd, descriptor.object));
+    objects_.close_all();
+    return {};
+  }
+
+  // The first process that has an epoll instance tells it what to watch.
+  Result<void> watch_again(size_t index, int fd, ObjectNumber number) const {
+    const LiveObject& object = spec_.objects[number];
+    const auto has = [&](const LiveProcess& process) {
+      return std::any_of(process.descriptors.begin(), process.descriptors.end(),
+                         [&](const auto& entry) { return entry.second.object == number; });
+    };
+    const auto first = std::find_if(spec_.processes.begin(), spec_.processes.end(), has);
+    if (first != spec_.processes.begin() + static_cast<long>(index)) return {};
+    for (const auto& [watched, event] : object.watched) {
+      const auto its = spec_.processes[index].descriptors.find(watched);
+      const auto wanted = object.watched_objects.find(watched);
+      if (its == spec_.processes[index].descriptors.end() || its->second.object != wanted->second) continue;
+      epoll_event copy = event;
+      if (epoll_ctl(fd, EPOLL_CTL_ADD, watched, &copy) != 0 && errno != EEXIST) {
+        return errno_error(fmt::format("cannot watch descriptor {} again (epoll_ctl(2))", watched));
+      }
+    }
+    return {};
+  }
+
+  const LiveSpec& spec_;
+  ObjectMaker objects_;
+  const int first_;
+  const std::vector<int>& shared_;
+  int socket_;
+};
+
+// Receives a report, and who has sent it. Nothing at the end.
+std::optional<std::pair<Report, pid_t>> next_report(int socket) {
+  Report what;
+  iovec piece{&what, sizeof what};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(ucred))];
+  msghdr message{};
+  message.msg_iov = &piece;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  ssize_t got = 0;
+  do {
+    got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+  } while (got < 0 && errno == EINTR);
+  if (got != sizeof what) return std::nullopt;
+  ucred sender{};
+  for (const cmsghdr* each = CMSG_FIRSTHDR(&message); each; each = CMSG_NXTHDR(&message, const_cast<cmsghdr*>(each))) {
+    if (each->cmsg_type == SCM_CREDENTIALS) std::memcpy(&sender, CMSG_DATA(each), sizeof sender);
+  }
+  return std::pair(what, sender.pid);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Keeper>> Keeper::start(const LiveSpec& spec, const std::vector<int>& shared) {
+  std::unique_ptr<Keeper> keeper(new Keeper());
+  int highest = STDERR_FILENO;
+  size_t living = 0;
+  for (const LiveProcess& process : spec.processes) {
+    if (!process.descriptors.empty()) highest = std::max(highest, process.descriptors.rbegin()->first);
+    living += !process.wait_status;
+  }
+  for (const int fd : shared) highest = std::max(highest, fd);
+  keeper->first_number_ = highest + 1;
+  keeper->pids_.assign(spec.processes.size(), -1);
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return errno_error("cannot make a socket");
+  const Fd ours(ends[0]);
+  Fd its(ends[1]);
+  const int yes = 1;
+  setsockopt(ours.get(), SOL_SOCKET, SO_PASSCRED, &yes, sizeof yes);
+  keeper->pid_ = fork();
+  if (keeper->pid_ < 0) return errno_error("cannot fork");
+  if (keeper->pid_ == 0) Maker(spec, keeper->first_number_, shared, its.get()).keep();
+  its = Fd();
+  for (size_t i = 0; i < living; ++i) {
+    const auto next = next_report(ours.get());
+    if (!next) return Error{"the processes could not be made: their keeper has ended"};
+    const auto& [what, pid] = *next;
+    if (what.process == Report::kFailed) return Error{what.error};
+    keeper->pids_[static_cast<size_t>(what.process)] = pid;
+  }
+  return keeper;
+}
+
+Keeper::~Keeper() {
+  if (pid_ < 0) return;
+  kill(pid_, SIGKILL);  // which ends the others (PR_SET_PDEATHSIG)
+  wait();
+}
+
+int Keeper::wait() {
+  int status = 0;
+  wait_for(pid_, status);
+  pid_ = -1;
+  return status_of(status);
+}
+
+}  // namespace redrive

@@ -1,0 +1,265 @@
+#include "supervisor/live/kernel_model.h"
+
+#include <sched.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "interceptors/syscall_table.h"
+#include "supervisor/live/call_effects.h"
+#include "supervisor/tier/births.h"
+#include "supervisor/tier/registers.h"
+
+namespace redrive {
+namespace {
+
+constexpr int kExitStatusShift = 8;
+// Handlers that were left by siglongjmp(3) never return.
+constexpr size_t kMostHandlers = 64;
+
+// What fork(2) and clone(2) were asked for. What clone3(2) was asked for is in memory; a child that runs before its
+// parent returns is one of vfork(2)'s kind, as posix_spawn(3) makes it, and any other a thread.
+uint64_t birth_flags(const SyscallRow& row, const Event& call, bool returns_later) {
+  if (row.special == Special::clone) return call.args[0];
+  if (row.special == Special::vfork) return CLONE_VM | CLONE_VFORK;
+  if (row.special == Special::fork || call.child_unit) return 0;
+  return returns_later ? CLONE_VM | CLONE_VFORK : CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD;
+}
+
+bool replaces_program(const Event& call) {
+  const SyscallRow* const row = find_row(call.number, call.args);
+  return row && (row->special == Special::execve || row->special == Special::execveat) && call.result == 0;
+}
+
+}  // namespace
+
+void KernelModel::start(UnitId unit, int32_t pid) {
+  ProcessModel process;
+  process.pid = pid;
+  *process.directory = std::make_shared<const Directory>();
+  for (const int number : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    OpenObject& object = objects_.emplace_back();
+    object.kind = OpenObject::Kind::inherited;
+    object.number = number;
+    (*process.descriptors)[number] = {objects_.size() - 1, false};
+  }
+  processes_[{unit, 0}] = std::move(process);
+  threads_[{unit, 0}] = {};
+  next_process_[unit] = 1;
+}
+
+const Event* KernelModel::call_of(ThreadName thread) const {
+  const auto found = in_calls_.find(thread);
+  return found == in_calls_.end() ? nullptr : &found->second.second;
+}
+
+ProcessModel* KernelModel::process_of(int32_t pid) {
+  for (auto& [name, process] : processes_) {
+    if (process.pid == pid && !process.waited_for) return &process;
+  }
+  for (auto& [name, thread] : threads_) {
+    if (thread.tid == pid) return &processes_[{name.first, thread.process}];
+  }
+  return nullptr;
+}
+
+ThreadModel& KernelModel::thread_of(UnitId unit, ThreadSerial thread) { return threads_[{unit, thread}]; }
+
+void KernelModel::apply(UnitId unit, EventIndex index, const Event& event) {
+  const ThreadName name{unit, event.thread};
+  switch (event.kind) {
+    case EventKind::syscall:
+      finish_call(unit, index, event);
+      return repeat_calls(unit, index, event);
+    case EventKind::entry:
+      in_calls_[name] = {index, event};
+      if (event.child_unit || event.child_thread) bear(unit, index, event, true);
+      if (event.fatal) end_thread(unit, event);
+      return;
+    case EventKind::exit: {
+      auto entered = in_calls_.extract(name);
+      if (entered.empty()) return;
+      auto& [entry, call] = entered.mapped();
+      const bool born = call.child_unit || call.child_thread;
+      if (born) number_child(unit, call, static_cast<int32_t>(event.result));
+      call.result = event.result;
+      call.writes = event.writes;
+      call.receive = event.receive;
+      call.child_unit = born ? 0 : event.child_unit;
+      call.child_thread = born ? 0 : event.child_thread;
+      call.fatal = event.fatal;
+      call.time = event.time;
+      return finish_call(unit, entry, call);
+    }
+    case EventKind::signal:
+      return deliver(unit, event);
+    case EventKind::trap:
+    case EventKind::preemption:
+      return;
+  }
+}
+
+// A series: after this event, its call was made again, or those of a cycle in turn (event.h).
+void KernelModel::repeat_calls(UnitId unit, EventIndex index, const Event& event) {
+  auto& recent = recent_[unit];
+  if (recent.size() == kLongestCycle) recent.erase(recent.begin());
+  recent.push_back(event);
+  const size_t cycle = std::min<size_t>(event.cycle, recent.size());
+  for (size_t turn = 0; event.repeat > 1 && turn < cycle; ++turn) {
+    const Event call = recent[recent.size() - cycle + turn];
+    if (!has_effects(call)) continue;
+    for (uint64_t made = turn; made + 1 < event.repeat; made += cycle) {
+      finish_call(unit, index - (cycle - 1 - turn), call);
+    }
+  }
+}
+
+void KernelModel::finish_call(UnitId unit, EventIndex index, const Event& call) {
+  if (call.fatal) return end_thread(unit, call);
+  if (call.child_unit || call.child_thread) {
+    if (!replaces_program(call)) bear(unit, index, call, false);
+  }
+  if (replaces_program(call)) return execute(unit, call);
+  ThreadModel& thread = thread_of(unit, call.thread);
+  ProcessModel& process = processes_[{unit, thread.process}];
+  if (call.number == SYS_rt_sigreturn && !thread.masks_before_handlers.empty()) {
+    thread.mask = std::move(thread.masks_before_handlers.back());
+    thread.masks_before_handlers.pop_back();
+    return;
+  }
+  if (call.result == kErestartRestartblock && call.number != SYS_restart_syscall) thread.interrupted = call.number;
+  const bool begun = call.number == SYS_connect && call.result == -EINPROGRESS;
+  if ((is_error(call.result) && !begun) || restarts(call.result)) return;
+  apply_effects(
+      {*this, process, thread, call, PastCall{{unit, index}, call.number, call.args, call.result, call.time.at_ns}});
+}
+
+// ---- Births and ends
+
+ProcessModel KernelModel::inherited(const ProcessName& parent, int32_t pid, uint64_t flags) {
+  const ProcessModel& from = processes_.at(parent);
+  ProcessModel child = from;
+  child.pid = pid;
+  child.parent = flags & CLONE_PARENT ? from.parent : std::optional(parent);
+  if (!(flags & CLONE_FILES)) child.descriptors = std::make_shared<DescriptorTable>(*from.descriptors);
+  if (!(flags & CLONE_FS)) {
+    child.directory = std::make_shared<DirectoryRef>(*from.directory);
+    child.umask = std::make_shared<int64_t>(*from.umask);
+  }
+  child.timers.clear();
+  child.alarm.reset();
+  child.pending.clear();
+  child.leads_session = false;
+  return child;
+}
+
+void KernelModel::bear(UnitId unit, EventIndex index, const Event& call, bool returns_later) {
+  const SyscallRow* const row = find_row(call.number, call.args);
+  if (!row || !is_birth(*row)) return;
+  const uint64_t flags = birth_flags(*row, call, returns_later);
+  const ThreadModel parent = thread_of(unit, call.thread);
+  const ProcessName parent_process{unit, parent.process};
+  const auto number = static_cast<int32_t>(call.result);
+  ThreadModel child;
+  child.mask = parent.mask;
+  child.masks_before_handlers = parent.masks_before_handlers;
+  child.name = parent.name;
+  child.born = PastCall{{unit, index}, call.number, call.args, call.result, call.time.at_ns};
+  if (!(flags & CLONE_VM) || flags & CLONE_VFORK) child.alternate_stack = parent.alternate_stack;
+  if (row->special == Special::clone && flags & CLONE_CHILD_CLEARTID) child.clear_tid = call.args[3];
+  if (flags & CLONE_THREAD) {
+    child.process = parent.process;
+    child.tid = number;
+    threads_[{unit, call.child_thread}] = std::move(child);
+    return;
+  }
+  const ProcessName name = call.child_unit ? ProcessName{call.child_unit, 0} : ProcessName{unit, next_process_[unit]++};
+  if (call.child_unit) next_process_[call.child_unit] = 1;
+  child.process = name.second;
+  processes_[name] = inherited(parent_process, number, flags);
+  threads_[{name.first, call.child_unit ? 0 : call.child_thread}] = std::move(child);
+}
+
+// The call that made a child has returned after the child had run.
+void KernelModel::number_child(UnitId unit, const Event& call, int32_t number) {
+  const auto thread = threads_.find({unit, call.child_thread});
+  const ProcessName parent{unit, thread_of(unit, call.thread).process};
+  if (thread != threads_.end() && !call.child_unit && thread->second.process == parent.second) {
+    thread->second.tid = number;
+    return;
+  }
+  for (auto& [name, process] : processes_) {
+    if (process.parent == parent && process.pid == 0) process.pid = number;
+  }
+}
+
+// The process begins another program; one that ran on its parent's memory becomes a unit.
+void KernelModel::execute(UnitId unit, const Event& call) {
+  ThreadModel thread = thread_of(unit, call.thread);
+  const ProcessName before{unit, thread.process};
+  const ProcessName now = call.child_unit ? ProcessName{call.child_unit, 0} : before;
+  std::erase_if(threads_,
+                [&](const auto& entry) { return entry.first.first == unit && entry.second.process == before.second; });
+  if (call.child_unit) {
+    processes_[now] = std::move(processes_[before]);
+    processes_.erase(before);
+    next_process_[now.first] = 1;
+    thread.process = 0;
+  }
+  ProcessModel& process = processes_[now];
+  process.descriptors = std::make_shared<DescriptorTable>(*process.descriptors);
+  std::erase_if(*process.descriptors, [](const auto& entry) { return entry.second.close_on_exec; });
+  for (auto& [signal, action] : process.actions) action.program_changed = true;
+  thread.tid = 0;
+  thread.alternate_stack.reset();
+  thread.name.reset();
+  thread.robust_list = thread.clear_tid = 0;
+  thread.masks_before_handlers.clear();
+  threads_[{now.first, call.child_unit ? 0 : call.thread}] = std::move(thread);
+}
+
+void KernelModel::end_thread(UnitId unit, const Event& call) {
+  const ProcessName process{unit, thread_of(unit, call.thread).process};
+  in_calls_.erase({unit, call.thread});
+  const auto status = static_cast<int32_t>(call.args[0] & 0xff) << kExitStatusShift;
+  if (call.number == SYS_exit_group) return end_process(process, status);
+  threads_.erase({unit, call.thread});
+  const bool others = std::any_of(threads_.begin(), threads_.end(), [&](const auto& entry) {
+    return entry.first.first == unit && entry.second.process == process.second;
+  });
+  if (!others) end_process(process, call.number == SYS_exit ? status : SIGKILL);
+}
+
+void KernelModel::end_process(const ProcessName& name, int32_t status) {
+  std::erase_if(threads_, [&](const auto& entry) {
+    return entry.first.first == name.first && entry.second.process == name.second;
+  });
+  ProcessModel& process = processes_[name];
+  process.ended = true;
+  process.wait_status = status;
+  process.descriptors = std::make_shared<DescriptorTable>();
+  if (!process.parent) return;
+  const auto parent = processes_.find(*process.parent);
+  if (parent != processes_.end()) parent->second.pending.insert(SIGCHLD);
+}
+
+void KernelModel::deliver(UnitId unit, const Event& signal) {
+  ThreadModel& thread = thread_of(unit, signal.thread);
+  const ProcessName name{unit, thread.process};
+  ProcessModel& process = processes_[name];
+  process.pending.erase(signal.number);
+  if (signal.fatal) return end_process(name, signal.number);
+  auto& before = thread.masks_before_handlers;
+  if (before.size() == kMostHandlers) before.erase(before.begin());
+  before.push_back(thread.mask);
+  MaskChange change;
+  change.handled = signal.number;
+  const auto action = process.actions.find(signal.number);
+  if (action != process.actions.end()) change.action = action->second.call;
+  thread.mask.push_back(std::move(change));
+}
+
+}  // namespace redrive

@@ -1,0 +1,55 @@
+// Follows the events of a recording, and knows from them what the kernel held for each process.
+//
+// In memory only. Events of one unit must be applied in their order; those of several units about as they happened, a
+// birth before anything of what was born.
+#pragma once
+
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "supervisor/live/kernel_objects.h"
+
+namespace redrive {
+
+class KernelModel {
+ public:
+  using ProcessName = std::pair<UnitId, ProcessSerial>;
+  using ThreadName = std::pair<UnitId, ThreadSerial>;
+
+  // A process that the recording has started, with standard streams from outside.
+  void start(UnitId unit, int32_t pid);
+  void apply(UnitId unit, EventIndex index, const Event& event);
+
+  const std::vector<OpenObject>& objects() const { return objects_; }
+  const std::map<ProcessName, ProcessModel>& processes() const { return processes_; }
+  const std::map<ThreadName, ThreadModel>& threads() const { return threads_; }
+
+  // A thread is in a call there whose end has not come.
+  const Event* call_of(ThreadName thread) const;
+
+  // For the functions that know what single calls do.
+  std::vector<OpenObject>& objects() { return objects_; }
+  ProcessModel* process_of(int32_t pid);  // that has not ended and was not waited for; also by a thread's number
+
+ private:
+  ThreadModel& thread_of(UnitId unit, ThreadSerial thread);
+  void repeat_calls(UnitId unit, EventIndex index, const Event& event);
+  void finish_call(UnitId unit, EventIndex index, const Event& call);
+  void bear(UnitId unit, EventIndex index, const Event& call, bool returns_later);
+  void number_child(UnitId unit, const Event& call, int32_t number);
+  void execute(UnitId unit, const Event& call);
+  void end_thread(UnitId unit, const Event& call);
+  void end_process(const ProcessName& name, int32_t status);
+  void deliver(UnitId unit, const Event& signal);
+  ProcessModel inherited(const ProcessName& parent, int32_t pid, uint64_t flags);
+
+  std::vector<OpenObject> objects_;
+  std::map<ProcessName, ProcessModel> processes_;
+  std::map<ThreadName, ThreadModel> threads_;
+  std::map<ThreadName, std::pair<EventIndex, Event>> in_calls_;
+  std::map<UnitId, ProcessSerial> next_process_;
+  std::map<UnitId, std::vector<Event>> recent_;  // the last events, of which a series may be
+};
+
+}  // namespace redrive

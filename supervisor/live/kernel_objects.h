@@ -1,0 +1,135 @@
+// What the kernel held for the processes of a recording, as far as their events tell: open files, pipes, sockets,
+// descriptors, signal actions, threads and so on.
+//
+// Plain data. Events do not hold the memory that calls have read: where it matters (paths, addresses, masks), there is
+// the event of the call, whose inputs somebody else finds out (WantedInputs).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "logstore/event.h"
+
+namespace redrive {
+
+// A directory, by the calls that have led to it.
+struct Directory {
+  EventRef call;                          // chdir, or the open of fchdir's directory
+  int64_t number = 0;                     // of that call; 0: the recording's working directory
+  uint64_t path = 0;                      // which of its arguments is the path
+  std::shared_ptr<const Directory> base;  // where its path begins, if it is relative; null for the first
+};
+using DirectoryRef = std::shared_ptr<const Directory>;
+
+// A system call of the past, as its event has it.
+struct PastCall {
+  EventRef event;
+  int64_t number = 0;
+  std::array<uint64_t, 6> args{};
+  int64_t result = 0;
+  uint64_t at_ns = 0;  // on the recording host's CLOCK_MONOTONIC; 0: not known
+};
+
+using ObjectNumber = size_t;
+
+// An open file description (open(2)).
+struct OpenObject {
+  enum class Kind : uint8_t {
+    inherited,  // the program had it when it was started, with this number
+    file,       // whatever open(2) has opened
+    pipe,
+    socket,
+    eventfd,
+    epoll,
+    timerfd,
+    signalfd,
+    memfd,
+    other,  // it cannot be made again
+  };
+  Kind kind = Kind::other;
+  PastCall made;
+  uint64_t flags = 0;        // O_*, as far as F_SETFL changes them
+  bool nonblocking = false;  // set by FIONBIO or the flags
+  // file
+  DirectoryRef base;
+  std::optional<uint64_t> offset;  // bytes, or what the file system calls the place in a directory; none: unknown
+  uint64_t end = 0;                // how far it was written
+  std::optional<PastCall> last_read;
+  uint64_t last_read_at = 0;  // offset
+  // inherited
+  int number = -1;
+  // pipe: 0 the reading end, 1 the writing end. Sockets of a pair: 0, 1.
+  int end_number = 0;
+  std::optional<ObjectNumber> peer;  // the other end
+  uint64_t read_bytes = 0, written_bytes = 0;
+  uint64_t out_channel = 0, in_channel = 0;  // 0: not known
+  // socket
+  std::vector<PastCall> settings;  // bind, setsockopt, ioctl
+  std::optional<PastCall> listens, connects;
+  std::optional<ObjectNumber> accepted_from;
+  Bytes peer_address;          // as accept, getpeername returned it
+  Bytes own_address;           // as getsockname returned it
+  std::array<bool, 2> shut{};  // for reading, for writing
+  // eventfd: writes since it was read; timerfd, signalfd: the last setting.
+  std::vector<PastCall> changes;
+  std::map<int, PastCall> watched;  // epoll: by descriptor, the last EPOLL_CTL_ADD or MOD
+  std::map<int, ObjectNumber> watched_objects;
+};
+
+struct Descriptor {
+  ObjectNumber object = 0;
+  bool close_on_exec = false;
+};
+using DescriptorTable = std::map<int, Descriptor>;
+
+// A change of a thread's signal mask: by a call, or by a handler that began to run.
+struct MaskChange {
+  std::optional<PastCall> call;
+  std::optional<uint64_t> known;  // the mask itself
+  int handled = 0;                // the signal whose handler began
+  std::optional<PastCall> action;
+};
+
+struct ThreadModel {
+  ProcessSerial process = 0;
+  int32_t tid = 0;  // as the program knows it; 0: the number of its process
+  std::vector<MaskChange> mask;
+  std::vector<std::vector<MaskChange>> masks_before_handlers;
+  std::optional<PastCall> alternate_stack, name, born;
+  uint64_t robust_list = 0, robust_length = 0;
+  uint64_t clear_tid = 0;
+  int64_t interrupted = -1;  // the last call that restart_syscall(2) continues
+};
+
+struct SignalAction {
+  PastCall call;
+  bool program_changed = false;  // since then, which has taken handlers away
+};
+
+struct ProcessModel {
+  int32_t pid = 0;
+  std::optional<std::pair<UnitId, ProcessSerial>> parent;
+  std::shared_ptr<DescriptorTable> descriptors = std::make_shared<DescriptorTable>();
+  std::shared_ptr<DirectoryRef> directory = std::make_shared<DirectoryRef>();
+  std::shared_ptr<int64_t> umask = std::make_shared<int64_t>(-1);  // -1: as it was when the recording began
+  std::map<int, SignalAction> actions;
+  std::map<uint64_t, PastCall> limits;  // by resource
+  std::map<uint64_t, PastCall> timers;  // setitimer, by which
+  std::optional<PastCall> alarm;
+  std::vector<PastCall> identities;  // setuid and the like
+  std::set<int> pending;             // signals that were sent and have not arrived
+  bool leads_session = false;
+  int32_t group = 0;       // 0: as it was when the recording began
+  std::string not_remade;  // why it cannot live again; empty if it can
+  bool ended = false;
+  bool waited_for = false;
+  int32_t wait_status = 0;  // of one that has ended
+};
+
+}  // namespace redrive

@@ -1,0 +1,105 @@
+// What is to be made of a cut through a recording: processes, threads, and the kernel's objects. Everything that had to
+// be found out has been; nothing has been made.
+#pragma once
+
+#include <linux/time_types.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/time.h>
+#include <sys/user.h>
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "logstore/event.h"
+#include "supervisor/live/kernel_objects.h"
+
+namespace redrive {
+
+// A signal's action, as rt_sigaction(2) takes it.
+struct KernelAction {
+  uint64_t handler = 0;
+  uint64_t flags = 0;
+  uint64_t restorer = 0;
+  uint64_t mask = 0;
+};
+
+struct LiveObject {
+  OpenObject::Kind kind = OpenObject::Kind::other;
+  bool needed = false;
+  uint64_t flags = 0;  // O_*
+  bool nonblocking = false;
+  // file
+  std::string path;
+  std::optional<uint64_t> offset;
+  std::optional<uint64_t> cut_to;  // the file is made that long
+  int number = -1;                 // inherited: which of ours
+  // pipe and connected sockets: what this end has still to receive
+  std::optional<ObjectNumber> peer;
+  int end_number = 0;
+  std::vector<Bytes> arriving;  // one element for each datagram, or in any parts
+  // socket
+  int domain = 0, type = 0, protocol = 0;
+  struct Option {
+    int level = 0, name = 0;
+    Bytes value;
+  };
+  std::vector<Option> options;
+  Bytes bound, own_address, peer_address;  // empty: none known
+  std::optional<int> backlog;              // it listens
+  std::vector<ObjectNumber> queued;        // connections that it has not accepted
+  bool connected = false;                  // without a peer: somebody outside, who is gone
+  std::array<bool, 2> shut{};
+  // eventfd, timerfd, signalfd
+  uint64_t counter = 0;
+  int clock = 0;
+  int timer_flags = 0;
+  std::optional<__kernel_itimerspec> timer;
+  uint64_t mask = 0;
+  std::map<int, epoll_event> watched;
+  std::map<int, ObjectNumber> watched_objects;
+};
+
+struct LiveThread {
+  ThreadSerial serial = 0;
+  int32_t tid = 0;
+  user_regs_struct regs{};  // with which it continues
+  Bytes xstate;
+  uint64_t mask = 0;
+  std::optional<stack_t> alternate_stack;
+  uint64_t robust_list = 0, robust_length = 0;
+  uint64_t clear_tid = 0;
+  std::string name;
+};
+
+struct LiveProcess {
+  UnitId unit = 0;
+  ProcessSerial serial = 0;
+  int32_t pid = 0;
+  std::optional<size_t> parent;        // its index; none: whoever makes all
+  std::optional<int32_t> wait_status;  // it has ended, and its parent has not waited for it
+  bool leads_session = false;
+  int32_t group = 0;
+  std::map<int, Descriptor> descriptors;
+  std::string directory;
+  std::optional<uint32_t> umask;
+  std::map<uint64_t, rlimit> limits;
+  uint64_t stack_limit = 0;
+  std::map<int, KernelAction> actions;
+  std::map<uint64_t, itimerval> timers;
+  std::vector<int> pending;
+  std::vector<LiveThread> threads;  // the first is the process's first
+};
+
+struct LiveSpec {
+  std::vector<LiveProcess> processes;  // parents first
+  std::vector<LiveObject> objects;
+  uint64_t clock_ns = 0;           // what CLOCK_MONOTONIC is to be; 0: the host's
+  std::vector<std::string> notes;  // what will not be as it was: one line each
+};
+
+}  // namespace redrive

@@ -1,0 +1,313 @@
+#include "supervisor/live/object_maker.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/timerfd.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace redrive {
+namespace {
+
+using Kind = OpenObject::Kind;
+
+const sockaddr* address_of(const Bytes& bytes) { return reinterpret_cast<const sockaddr*>(bytes.data()); }
+socklen_t size_of(const Bytes& bytes) { return static_cast<socklen_t>(bytes.size()); }
+int family_of(const Bytes& bytes) {
+  return bytes.size() < sizeof(sa_family_t) ? AF_UNSPEC : address_of(bytes)->sa_family;
+}
+
+bool is_internet(const LiveObject& object) { return object.domain == AF_INET || object.domain == AF_INET6; }
+
+std::string port_of(const Bytes& address) {
+  sockaddr_in found{};
+  if (address.size() < sizeof found) return "its address";
+  std::memcpy(&found, address.data(), sizeof found);
+  return fmt::format("port {}", ntohs(found.sin_port));
+}
+
+// The loopback address of a family, with a port that the kernel chooses.
+Bytes loopback(int domain) {
+  if (domain == AF_INET6) {
+    sockaddr_in6 any{};
+    any.sin6_family = AF_INET6;
+    any.sin6_addr = IN6ADDR_LOOPBACK_INIT;
+    return {reinterpret_cast<uint8_t*>(&any), reinterpret_cast<uint8_t*>(&any) + sizeof any};
+  }
+  sockaddr_in any{};
+  any.sin_family = AF_INET;
+  any.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  return {reinterpret_cast<uint8_t*>(&any), reinterpret_cast<uint8_t*>(&any) + sizeof any};
+}
+
+// A connection over the loopback: the two ends, the connecting one first.
+Result<std::pair<int, int>> connect_internet(int domain) {
+  const int listener = ::socket(domain, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int end = ::socket(domain, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const Bytes any = loopback(domain);
+  sockaddr_storage name{};
+  socklen_t size = sizeof name;
+  const bool connected = bind(listener, address_of(any), size_of(any)) == 0 && listen(listener, 1) == 0 &&
+                         getsockname(listener, reinterpret_cast<sockaddr*>(&name), &size) == 0 &&
+                         connect(end, reinterpret_cast<const sockaddr*>(&name), size) == 0;
+  const int other = connected ? accept4(listener, nullptr, nullptr, SOCK_CLOEXEC) : -1;
+  const auto failed = errno_error("cannot connect two processes over the loopback");
+  ::close(listener);
+  if (other >= 0) return std::pair(end, other);
+  ::close(end);
+  return failed;
+}
+
+}  // namespace
+
+Result<void> ObjectMaker::keep(ObjectNumber object, int fd) {
+  if (fd < 0) return errno_error("cannot make an object of the recording again");
+  const int moved = fcntl(fd, F_DUPFD_CLOEXEC, first_);
+  if (moved < 0) return errno_error("too many open files (see ulimit -n)");
+  if (moved != fd) ::close(fd);
+  made_[object] = moved;
+  return {};
+}
+
+void ObjectMaker::close_all() const {
+  for (const int fd : made_) {
+    if (fd >= 0) ::close(fd);
+  }
+}
+
+Result<void> ObjectMaker::make_all() {
+  const auto& objects = spec_.objects;
+  for (ObjectNumber number = 0; number < objects.size(); ++number) {
+    if (objects[number].needed && made_[number] < 0 && !objects[number].backlog) TRY(make(number));
+  }
+  for (ObjectNumber number = 0; number < objects.size(); ++number) {
+    if (objects[number].needed && made_[number] < 0) TRY(listen_again(number));
+  }
+  for (ObjectNumber number = 0; number < objects.size(); ++number) {
+    if (objects[number].needed) TRY(fill(number));
+  }
+  for (ObjectNumber number = 0; number < objects.size(); ++number) {
+    const LiveObject& object = objects[number];
+    if (!object.needed || object.kind == Kind::inherited) continue;
+    const int flags = fcntl(made_[number], F_GETFL);
+    const int wanted = object.nonblocking ? flags | O_NONBLOCK : flags & ~O_NONBLOCK;
+    if (wanted != flags) fcntl(made_[number], F_SETFL, wanted);
+    if (object.kind != Kind::socket || !object.connected) continue;
+    if (object.shut[0]) shutdown(made_[number], SHUT_RD);
+    if (object.shut[1]) shutdown(made_[number], SHUT_WR);
+  }
+  return {};
+}
+
+Result<void> ObjectMaker::make(ObjectNumber number) {
+  const LiveObject& object = spec_.objects[number];
+  switch (object.kind) {
+    case Kind::inherited: {
+      const int fd = dup(object.number);
+      // What the program was given is not there any more: it finds an empty file.
+      return keep(number, fd >= 0 ? fd : ::open("/dev/null", O_RDWR | O_CLOEXEC));
+    }
+    case Kind::file:
+      return make_file(number);
+    case Kind::pipe:
+      return make_pipe(number);
+    case Kind::socket:
+      return make_socket(number);
+    case Kind::eventfd:
+    case Kind::epoll:
+    case Kind::timerfd:
+    case Kind::signalfd:
+      return make_special(number);
+    case Kind::memfd:
+    case Kind::other:
+      break;
+  }
+  return Error{"an object cannot be made again"};
+}
+
+Result<void> ObjectMaker::make_file(ObjectNumber number) {
+  const LiveObject& object = spec_.objects[number];
+  constexpr int kOnce = O_TRUNC | O_EXCL | O_CREAT;
+  const int flags = static_cast<int>(object.flags) & ~kOnce;
+  const bool writes = (flags & O_ACCMODE) != O_RDONLY;
+  int fd = ::open(object.path.c_str(), flags | O_CLOEXEC);
+  constexpr mode_t kMode = 0666;
+  if (fd < 0 && errno == ENOENT && writes) fd = ::open(object.path.c_str(), flags | O_CREAT | O_CLOEXEC, kMode);
+  if (fd < 0) return errno_error("cannot open " + object.path);
+  if (object.cut_to && ftruncate(fd, static_cast<off_t>(*object.cut_to)) != 0) {
+    return errno_error("cannot cut " + object.path);
+  }
+  if (object.offset) lseek(fd, static_cast<off_t>(*object.offset), SEEK_SET);
+  return keep(number, fd);
+}
+
+Result<void> ObjectMaker::make_pipe(ObjectNumber number) {
+  const LiveObject& object = spec_.objects[number];
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return errno_error("cannot make a pipe");
+  TRY(keep(number, ends[object.end_number]));
+  return keep(*object.peer, ends[1 - object.end_number]);
+}
+
+// ---- Sockets
+
+Result<void> ObjectMaker::make_socket(ObjectNumber number) {
+  const LiveObject& object = spec_.objects[number];
+  if (object.peer) return make_connection(number, *object.peer);
+  const auto listener = std::find_if(spec_.objects.begin(), spec_.objects.end(), [&](const LiveObject& each) {
+    return std::find(each.queued.begin(), each.queued.end(), number) != each.queued.end();
+  });
+  const bool waits = listener != spec_.objects.end();
+  if (object.connected && !waits) return make_gone(number);
+  TRY(keep(number, ::socket(object.domain, object.type | SOCK_CLOEXEC, object.protocol)));
+  TRY(set_options(number));
+  if (!object.bound.empty()) {
+    if (bind(made_[number], address_of(object.bound), size_of(object.bound)) != 0) {
+      return errno_error("cannot bind a socket to " + port_of(object.bound) + " again");
+    }
+  }
+  const bool to_peer = object.type == SOCK_DGRAM && !object.peer_address.empty();
+  if (to_peer) connect(made_[number], address_of(object.peer_address), size_of(object.peer_address));
+  return {};
+}
+
+Result<void> ObjectMaker::make_connection(ObjectNumber a, ObjectNumber b) {
+  const LiveObject& object = spec_.objects[a];
+  if (is_internet(object)) {
+    ASSIGN_OR_RETURN(const auto ends, connect_internet(object.domain));
+    TRY(keep(a, ends.first));
+    TRY(keep(b, ends.second));
+  } else {
+    int ends[2];
+    if (socketpair(AF_UNIX, object.type | SOCK_CLOEXEC, 0, ends) != 0) return errno_error("cannot make a socket pair");
+    TRY(keep(a, ends[0]));
+    TRY(keep(b, ends[1]));
+  }
+  TRY(set_options(a));
+  return set_options(b);
+}
+
+// A connection whose other end is outside: it finds that the peer has gone.
+Result<void> ObjectMaker::make_gone(ObjectNumber number) {
+  const LiveObject& object = spec_.objects[number];
+  if (is_internet(object) && object.type == SOCK_STREAM) {
+    ASSIGN_OR_RETURN(const auto ends, connect_internet(object.domain));
+    ::close(ends.second);
+    return keep(number, ends.first);
+  }
+  int ends[2];
+  if (socketpair(AF_UNIX, object.type | SOCK_CLOEXEC, 0, ends) != 0) return errno_error("cannot make a socket pair");
+  ::close(ends[1]);
+  return keep(number, ends[0]);
+}
+
+Result<void> ObjectMaker::set_options(ObjectNumber number) const {
+  for (const auto& option : spec_.objects[number].options) {
+    // What cannot be set now could not do harm then: the program goes on without it.
+    setsockopt(made_[number], option.level, option.name, option.value.data(), size_of(option.value));
+  }
+  return {};
+}
+
+Result<void> ObjectMaker::listen_again(ObjectNumber number) {
+  const LiveObject& object = spec_.objects[number];
+  TRY(keep(number, ::socket(object.domain, object.type | SOCK_CLOEXEC, object.protocol)));
+  TRY(set_options(number));
+  const int fd = made_[number];
+  const int yes = 1;
+  if (is_internet(object)) setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  Bytes bound = object.bound;
+  const bool any_port = family_of(bound) != AF_UNIX && !object.own_address.empty();
+  if (any_port || bound.empty()) bound = object.own_address;  // the kernel had chosen the port
+  if (family_of(bound) == AF_UNIX) {
+    sockaddr_un name{};
+    std::memcpy(&name, bound.data(), std::min(bound.size(), sizeof name - 1));
+    struct stat info {};
+    if (name.sun_path[0] && stat(name.sun_path, &info) == 0 && S_ISSOCK(info.st_mode)) unlink(name.sun_path);
+  }
+  if (!bound.empty() && bind(fd, address_of(bound), size_of(bound)) != 0) {
+    const int err = errno;
+    return errno_error("cannot listen on " + port_of(bound) + " again", err);
+  }
+  if (listen(fd, *object.backlog) != 0) return errno_error("cannot listen again");
+  sockaddr_storage name{};
+  socklen_t size = sizeof name;
+  getsockname(fd, reinterpret_cast<sockaddr*>(&name), &size);
+  for (const ObjectNumber waiting : object.queued) {
+    if (connect(made_[waiting], reinterpret_cast<const sockaddr*>(&name), size) != 0 && errno != EINPROGRESS) {
+      return errno_error("cannot connect again");
+    }
+  }
+  return {};
+}
+
+// ---- The rest
+
+Result<void> ObjectMaker::make_special(ObjectNumber number) {
+  const LiveObject& object = spec_.objects[number];
+  int fd = -1;
+  switch (object.kind) {
+    case Kind::eventfd: {
+      const int flags = static_cast<int>(object.flags) & EFD_SEMAPHORE;
+      fd = eventfd(0, flags | EFD_CLOEXEC | EFD_NONBLOCK);
+      if (object.counter > 0 && ::write(fd, &object.counter, sizeof object.counter) < 0) {
+        return errno_error("cannot set a counter (eventfd(2))");
+      }
+      break;
+    }
+    case Kind::epoll:
+      fd = epoll_create1(EPOLL_CLOEXEC);
+      break;
+    case Kind::timerfd:
+      fd = timerfd_create(object.clock, TFD_CLOEXEC);
+      if (object.timer && syscall(SYS_timerfd_settime, fd, object.timer_flags, &*object.timer, nullptr) != 0) {
+        return errno_error("cannot set a timer (timerfd_settime(2))");
+      }
+      break;
+    default:
+      fd = static_cast<int>(syscall(SYS_signalfd4, -1, &object.mask, sizeof object.mask, SFD_CLOEXEC));
+  }
+  return keep(number, fd);
+}
+
+// Puts into it what was on its way.
+Result<void> ObjectMaker::fill(ObjectNumber number) const {
+  const LiveObject& object = spec_.objects[number];
+  if (object.arriving.empty()) return {};
+  uint64_t all = 0;
+  for (const Bytes& bytes : object.arriving) all += bytes.size();
+  const int from = made_[*object.peer];
+  if (object.kind == Kind::pipe) {
+    constexpr uint64_t kUsual = 1 << 16;
+    if (all > kUsual) fcntl(from, F_SETPIPE_SZ, static_cast<int>(all + kUsual));
+  } else {
+    const int room = static_cast<int>(std::min<uint64_t>(2 * all + (1 << 16), INT32_MAX));
+    setsockopt(from, SOL_SOCKET, SO_SNDBUFFORCE, &room, sizeof room);
+    setsockopt(made_[number], SOL_SOCKET, SO_RCVBUFFORCE, &room, sizeof room);
+  }
+  const int flags = fcntl(from, F_GETFL);
+  fcntl(from, F_SETFL, flags | O_NONBLOCK);
+  for (const Bytes& bytes : object.arriving) {
+    for (size_t done = 0; done < bytes.size();) {
+      const ssize_t n = ::write(from, bytes.data() + done, bytes.size() - done);
+      if (n <= 0)
+        return Error{fmt::format("the {} bytes that were on their way do not fit into a pipe or socket", all)};
+      done += static_cast<size_t>(n);
+    }
+  }
+  fcntl(from, F_SETFL, flags);
+  return {};
+}
+
+}  // namespace redrive

@@ -1,0 +1,32 @@
+// The past of a cut through a recording: what the kernel held there, and what was on its way.
+#pragma once
+
+#include <map>
+
+#include "base/result.h"
+#include "logstore/trace.h"
+#include "supervisor/live/in_flight.h"
+#include "supervisor/live/kernel_model.h"
+#include "supervisor/plan/breakpoint.h"
+
+namespace redrive {
+
+struct Past {
+  KernelModel model;
+  InFlight in_flight;
+  uint64_t latest_ns = 0;  // the time of the latest event, on the recording host's CLOCK_MONOTONIC; 0: not known
+};
+
+// Where units stand: right before these events.
+using Places = std::map<UnitId, EventIndex>;
+
+// Reads all events before the places. Fails if the recording does not begin with a program that it has started, because
+// then nothing tells what that had.
+Result<Past> read_past(const Trace& trace, const Places& places);
+
+// Lets a breakpoint also hold what waits have seen: a process that was waited for has ended.
+Result<void> add_waits(const Trace& trace, Communication& communication);
+// ... and what pipes can hold: a writer that has got far ahead has a reader that has made room.
+Result<void> add_capacities(const Trace& trace, Communication& communication);
+
+}  // namespace redrive

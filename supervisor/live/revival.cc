@@ -1,0 +1,138 @@
+#include "supervisor/live/revival.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "interceptors/trapped_instructions.h"
+#include "supervisor/live/shared_objects.h"
+#include "supervisor/plan/recovery_line.h"
+#include "supervisor/replay/joint_replay.h"
+#include "supervisor/replay/replay_set.h"
+
+namespace redrive {
+namespace {
+
+// Where all units stand: also those that have been born and have done nothing.
+Result<Breakpoint> breakpoint_of(const Communication& communication, const std::vector<EventRef>& events) {
+  ASSIGN_OR_RETURN(Breakpoint breakpoint, causal_breakpoint(communication, events));
+  for (auto& [unit, place] : breakpoint.units) {
+    const auto& birth = communication.units.at(unit).birth;
+    place.started |= !birth || birth->event < breakpoint.units.at(birth->unit).event;
+  }
+  return breakpoint;
+}
+
+Places places_of(const Breakpoint& breakpoint) {
+  Places places;
+  for (const auto& [unit, place] : breakpoint.units) {
+    if (place.started) places[unit] = place.event;
+  }
+  return places;
+}
+
+Places ends_of(const Trace& trace) {
+  Places places;
+  for (const auto& unit : trace.units()) places[unit.unit] = trace.event_count(unit.unit);
+  return places;
+}
+
+Error failure(const JointReplay& replay, const Trace& trace, const Plan& plan) {
+  std::optional<Error> error;
+  for (size_t i = 0; i < plan.replay_set.size(); ++i) {
+    const auto& outcome = replay.outcome(i);
+    if (outcome && *outcome && (*outcome)->divergence) {
+      print_divergence(trace, *(*outcome)->divergence, "--verify");
+      return Error{"the units cannot be brought to the breakpoint", Status::divergence};
+    }
+    if (outcome && !*outcome && !error) error = outcome->error();
+  }
+  return error.value_or(Error{"no unit stands there"});
+}
+
+}  // namespace
+
+Result<Revival> Revival::make(const Trace& trace, const RevivalOptions& options) {
+  ASSIGN_OR_RETURN(DependenceGraph graph, DependenceGraph::open(trace));
+  ASSIGN_OR_RETURN(Communication communication, read_communication(trace));
+  TRY(add_waits(trace, communication));
+  TRY(add_capacities(trace, communication));
+  ASSIGN_OR_RETURN(const Breakpoint breakpoint, breakpoint_of(communication, options.events));
+  const Places places = places_of(breakpoint);
+  ASSIGN_OR_RETURN(const Past past, read_past(trace, places));
+  ASSIGN_OR_RETURN(const Past later, read_past(trace, ends_of(trace)));
+  SpecMaker maker(trace, past, later, places, options.files);
+  TRY(maker.check());
+  WantedInputs inputs;
+  TRY(maker.want_inputs(inputs));
+  ASSIGN_OR_RETURN(const RecoveryLine line, recovery_line(communication, graph, breakpoint));
+  trap_own_instructions();
+  const std::vector<int> processors = usable_processors(options.jobs);
+  const auto tier = options.in_process ? make_tier() : nullptr;
+  const SetRun run{trace, graph, processors, tier.get()};
+  TRY(inputs.find(run));
+  ASSIGN_OR_RETURN(const auto replay, JointReplay::make(run, line.plan, line.standing.size(), false));
+  ASSIGN_OR_RETURN(const auto came, replay->go_to(line.plan));
+  if (came == JointReplay::Came::all_ended) return failure(*replay, trace, line.plan);
+  std::map<UnitId, UnitState> states;
+  std::map<KernelModel::ProcessName, const Memory*> memories;
+  for (size_t i = 0; i < line.standing.size(); ++i) {
+    Result<UnitState> state = Error{"no unit stands there"};
+    replay->look(i, [&](const StoppedUnit& unit) {
+      state = unit.state();
+      for (const auto& [process, memory] : unit.memories) memories[{unit.unit, process}] = memory;
+    });
+    if (!state) return state.error();
+    states[line.standing[i].unit] = std::move(*state);
+  }
+  Revival made;
+  made.stopped_ = options.stopped;
+  ASSIGN_OR_RETURN(made.spec_, maker.make_spec(inputs, states));
+  TRY(made.transplant(trace, states, memories));
+  for (const auto& [number, transplant] : made.transplants_) {
+    const LiveProcess& process = made.spec_.processes[number];
+    made.processes_.push_back({process.unit, places.at(process.unit), process.pid, made.keeper_->pid(number)});
+  }
+  TRY(used_copies_are_good(trace));
+  return made;
+}
+
+Result<void> Revival::transplant(const Trace& trace, const std::map<UnitId, UnitState>& states,
+                                 const std::map<KernelModel::ProcessName, const Memory*>& memories) {
+  LiveShared shared;
+  MappedPaths paths(trace);
+  const auto state_of = [&](const LiveProcess& process) -> const ProcessState& {
+    const auto& all = states.at(process.unit).processes;
+    return *std::find_if(all.begin(), all.end(), [&](const auto& each) { return each.process == process.serial; });
+  };
+  for (const LiveProcess& process : spec_.processes) {
+    if (process.wait_status) continue;
+    TRY(shared.add(process.unit, state_of(process), *memories.at({process.unit, process.serial})));
+  }
+  if (!shared.descriptors().empty()) {
+    spec_.notes.push_back(
+        "shared memory is the processes' own: what they write is not in the files that they had mapped");
+  }
+  ASSIGN_OR_RETURN(keeper_, Keeper::start(spec_, shared.descriptors()));
+  for (size_t i = 0; i < spec_.processes.size(); ++i) {
+    const LiveProcess& process = spec_.processes[i];
+    if (process.wait_status) continue;
+    ASSIGN_OR_RETURN(Transplant one, Transplant::begin(keeper_->pid(i)));
+    TRY(one.give_memory(state_of(process), *memories.at({process.unit, process.serial}), paths, shared, *keeper_,
+                        process.unit));
+    TRY(one.give_threads(process));
+    TRY(one.finish(process));
+    transplants_.emplace_back(i, std::move(one));
+  }
+  for (const std::string& path : paths.changed()) {
+    spec_.notes.push_back(path + " is not what was recorded: the trace's copy is mapped");
+  }
+  return {};
+}
+
+Result<void> Revival::let_go() {
+  for (auto& [number, transplant] : transplants_) TRY(transplant.let_go(spec_.processes[number], stopped_));
+  return {};
+}
+
+}  // namespace redrive

@@ -1,0 +1,53 @@
+// Makes the units of a distributed breakpoint into processes that run on by themselves.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "logstore/trace.h"
+#include "supervisor/live/keeper.h"
+#include "supervisor/live/spec_maker.h"
+#include "supervisor/live/transplant.h"
+
+namespace redrive {
+
+struct RevivalOptions {
+  std::vector<EventRef> events;  // at least one: the breakpoint
+  Files files = Files::real;
+  bool stopped = false;  // they stand stopped (SIGSTOP)
+  bool in_process = true;
+  int jobs = 1;
+};
+
+class Revival {
+ public:
+  struct Revived {
+    UnitId unit = 0;
+    EventIndex event = 0;
+    int32_t pid = 0;  // as the program knows it
+    pid_t host_pid = 0;
+  };
+
+  // All is there, and nothing runs yet. An Error: what cannot live again, and nothing is left of it.
+  static Result<Revival> make(const Trace& trace, const RevivalOptions& options);
+
+  const std::vector<Revived>& processes() const { return processes_; }
+  const std::vector<std::string>& notes() const { return spec_.notes; }
+  // They run on, or stand stopped.
+  Result<void> let_go();
+  // Until all have ended; the status of the first.
+  int wait() { return keeper_->wait(); }
+
+ private:
+  Revival() = default;
+  Result<void> transplant(const Trace& trace, const std::map<UnitId, UnitState>& states,
+                          const std::map<KernelModel::ProcessName, const Memory*>& memories);
+
+  bool stopped_ = false;
+  LiveSpec spec_;
+  std::vector<Revived> processes_;
+  std::vector<std::pair<size_t, Transplant>> transplants_;  // with the number of the process
+  std::unique_ptr<Keeper> keeper_;
+};
+
+}  // namespace redrive

@@ -1,0 +1,598 @@
+#include "supervisor/live/spec_maker.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <linux/sched.h>
+#include <netinet/in.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/text.h"
+#include "interceptors/syscall_table.h"
+#include "supervisor/tier/registers.h"
+
+namespace redrive {
+namespace {
+
+using Kind = OpenObject::Kind;
+
+uint64_t bit(int signal) { return uint64_t{1} << (signal - 1); }
+
+std::string what(const OpenObject& object) {
+  if (object.kind == Kind::memfd) return "a memory object (memfd_create(2))";
+  return fmt::format("what {}(2) has made in event {} of unit {}", syscall_name(object.made.number),
+                     object.made.event.event, object.made.event.unit);
+}
+
+bool is_connected(const OpenObject& object) { return object.connects || object.accepted_from; }
+
+// The family of an address, 0 if there is none.
+int family(const Bytes& address) {
+  uint16_t found = 0;
+  if (address.size() >= sizeof found) std::memcpy(&found, address.data(), sizeof found);
+  return found;
+}
+
+}  // namespace
+
+// ---- What has to be made
+
+Result<void> SpecMaker::check() {
+  for (const auto& [name, process] : past_.model.processes()) {
+    if (!lives(process)) continue;
+    const std::string who = fmt::format("unit {} ({})", name.first, printable(trace_.unit_name(name.first)));
+    if (!process.not_remade.empty()) return Error{fmt::format("{} cannot live again: {}", who, process.not_remade)};
+    for (const PastCall& identity : process.identities) {
+      const bool group =
+          identity.number == SYS_setgid || identity.number == SYS_setregid || identity.number == SYS_setresgid;
+      for (const uint64_t id : identity.args) {
+        const auto number = static_cast<uint32_t>(id);
+        const size_t place = static_cast<size_t>(&id - identity.args.data());
+        const auto* const row = find_row(identity.number, identity.args);
+        if (!row || place >= row->argument_count() || number == ~0u || number == (group ? getegid() : geteuid()))
+          continue;
+        return Error{fmt::format("{} cannot live again: it has become another user ({}(2) in event {})", who,
+                                 syscall_name(identity.number), identity.event.event)};
+      }
+    }
+  }
+  find_needed();
+  pair_sockets();
+  for (const auto& [name, process] : past_.model.processes()) {
+    if (!lives(process)) continue;
+    for (const auto& [fd, descriptor] : *process.descriptors) {
+      const OpenObject& object = past_.model.objects()[descriptor.object];
+      if (object.kind != Kind::other && object.kind != Kind::memfd) continue;
+      return Error{fmt::format("unit {} ({}) cannot live again: its descriptor {} is {}, which cannot be made again",
+                               name.first, printable(trace_.unit_name(name.first)), fd, what(object))};
+    }
+  }
+  return {};
+}
+
+void SpecMaker::find_needed() {
+  const auto& objects = past_.model.objects();
+  for (const auto& [name, process] : past_.model.processes()) {
+    if (!lives(process)) continue;
+    for (const auto& [fd, descriptor] : *process.descriptors) {
+      needed_[descriptor.object] = objects[descriptor.object].peer;
+    }
+  }
+  for (const auto& [number, peer] : std::map(needed_)) {
+    if (peer) needed_[*peer] = number;
+  }
+}
+
+// ---- Whose connections belong together
+
+void SpecMaker::pair(ObjectNumber a, ObjectNumber b) {
+  needed_[a] = b;
+  needed_[b] = a;
+}
+
+// The same object at the recording's end.
+std::optional<ObjectNumber> SpecMaker::in_later(const OpenObject& object) const {
+  const auto& all = later_.model.objects();
+  const auto found = std::find_if(all.begin(), all.end(), [&](const OpenObject& each) {
+    return each.kind == object.kind && each.made.event == object.made.event && each.end_number == object.end_number;
+  });
+  if (found == all.end()) return std::nullopt;
+  return static_cast<ObjectNumber>(found - all.begin());
+}
+
+void SpecMaker::pair_sockets() {
+  const auto& objects = past_.model.objects();
+  const auto& after = later_.model.objects();
+  struct Ends {
+    uint64_t out = 0, in = 0;
+    Bytes own, peer;
+  };
+  const auto ends_of = [&](const OpenObject& object) {
+    return Ends{object.out_channel, object.in_channel, object.own_address, object.peer_address};
+  };
+  const auto match = [](const Ends& a, const Ends& b) {
+    if ((a.out && a.out == b.in) || (a.in && a.in == b.out)) return true;
+    const bool inet = family(a.own) == AF_INET || family(a.own) == AF_INET6;
+    return inet && a.own == b.peer;
+  };
+  std::vector<std::pair<ObjectNumber, Ends>> open;  // connected ones of now, without another end
+  for (const auto& [number, peer] : needed_) {
+    if (objects[number].kind != Kind::socket || peer || !is_connected(objects[number])) continue;
+    const auto same = in_later(objects[number]);
+    open.emplace_back(number, ends_of(same ? after[*same] : objects[number]));
+  }
+  for (size_t i = 0; i < open.size(); ++i) {
+    if (needed_[open[i].first]) continue;
+    for (size_t j = 0; j < open.size(); ++j) {
+      if (i == j || needed_[open[j].first] || !match(open[i].second, open[j].second)) continue;
+      pair(open[i].first, open[j].first);
+      break;
+    }
+    if (needed_[open[i].first] || !objects[open[i].first].connects) continue;
+    // Maybe it is accepted later, by a socket that listens here.
+    for (const OpenObject& acceptor : after) {
+      if (!acceptor.accepted_from || !match(open[i].second, ends_of(acceptor))) continue;
+      const OpenObject& listener = after[*acceptor.accepted_from];
+      for (const auto& [number, peer] : needed_) {
+        if (objects[number].listens && objects[number].made.event == listener.made.event) {
+          queued_[number].push_back(open[i].first);
+        }
+      }
+    }
+  }
+}
+
+// What has been sent to an end and not received.
+Result<std::vector<InFlight::Piece>> SpecMaker::arriving(ObjectNumber at) const {
+  const OpenObject& object = past_.model.objects()[at];
+  const auto peer = needed_.at(at);
+  if (!peer) return std::vector<InFlight::Piece>();
+  const OpenObject& sender = past_.model.objects()[*peer];
+  const uint64_t channel = object.in_channel ? object.in_channel : sender.out_channel;
+  auto pieces = past_.in_flight.pieces(channel);
+  uint64_t sum = 0;
+  for (const auto& piece : pieces) sum += piece.length;
+  const auto left = static_cast<int64_t>(sender.written_bytes) - static_cast<int64_t>(object.read_bytes);
+  // The sends of calls that have not returned count among the pieces only.
+  for (const auto& [name, thread] : past_.model.threads()) {
+    const Event* const call = past_.model.call_of(name);
+    if (!call || !call->send || call->send->channel != channel) continue;
+    sum -= std::min(sum, call->send->length);
+  }
+  const bool datagrams = object.kind == Kind::socket && (object.made.args[1] & 0xf) != SOCK_STREAM;
+  if (datagrams || left == static_cast<int64_t>(sum)) return pieces;
+  return Error{
+      fmt::format("it is not known what was on its way in {}: {} bytes were written and not read, and {} of "
+                  "them are known (bytes that sendfile(2) or splice(2) has moved are not)",
+                  what(object), left, sum)};
+}
+
+// ---- What calls have read
+
+Result<void> SpecMaker::want_inputs(WantedInputs& inputs) {
+  for (const auto& [number, peer] : needed_) {
+    want_object(past_.model.objects()[number], inputs);
+    if (!peer) continue;
+    ASSIGN_OR_RETURN(const auto pieces, arriving(number));
+    for (const auto& piece : pieces) inputs.want(piece.send);
+  }
+  for (const auto& [name, process] : past_.model.processes()) {
+    if (lives(process)) want_process(process, inputs);
+  }
+  for (const auto& [name, thread] : past_.model.threads()) {
+    for (const MaskChange& change : thread.mask) {
+      inputs.want(change.call);
+      inputs.want(change.action);
+    }
+    inputs.want(thread.alternate_stack);
+    inputs.want(thread.name);
+    if (thread.born && thread.born->number == SYS_clone3) inputs.want(thread.born);
+  }
+  return {};
+}
+
+namespace {
+void want_directory(const DirectoryRef& directory, WantedInputs& inputs) {
+  for (const Directory* at = directory.get(); at && at->number; at = at->base.get()) inputs.want(at->call);
+}
+}  // namespace
+
+void SpecMaker::want_object(const OpenObject& object, WantedInputs& inputs) const {
+  switch (object.kind) {
+    case Kind::file:
+      inputs.want(object.made.event);
+      return want_directory(object.base, inputs);
+    case Kind::socket:
+      for (const PastCall& setting : object.settings) inputs.want(setting.event);
+      inputs.want(object.connects);
+      return;
+    case Kind::epoll:
+      for (const auto& [fd, call] : object.watched) inputs.want(call.event);
+      return;
+    case Kind::eventfd:
+    case Kind::timerfd:
+    case Kind::signalfd:
+      for (const PastCall& change : object.changes) {
+        if (change.number != SYS_read) inputs.want(change.event);
+      }
+      return;
+    case Kind::pipe:
+    case Kind::inherited:
+    case Kind::memfd:
+    case Kind::other:
+      return;
+  }
+}
+
+void SpecMaker::want_process(const ProcessModel& process, WantedInputs& inputs) const {
+  want_directory(*process.directory, inputs);
+  for (const auto& [signal, action] : process.actions) inputs.want(action.call.event);
+  for (const auto& [resource, call] : process.limits) inputs.want(call.event);
+  for (const auto& [which, call] : process.timers) inputs.want(call.event);
+}
+
+// ---- Objects
+
+std::string SpecMaker::directory_of(const DirectoryRef& directory, const WantedInputs& inputs) const {
+  if (!directory || !directory->number) return trace_.settings().working_directory;
+  return path_of(directory->call, 0, directory->base, inputs);
+}
+
+std::string SpecMaker::path_of(EventRef call, size_t, const DirectoryRef& base, const WantedInputs& inputs) const {
+  const std::string path = inputs.text(call);
+  if (path.starts_with('/')) return path;
+  return directory_of(base, inputs) + "/" + path;
+}
+
+Result<void> SpecMaker::add_objects(const WantedInputs& inputs, LiveSpec& spec) {
+  const auto& objects = past_.model.objects();
+  spec.objects.resize(objects.size());
+  for (const auto& [number, peer] : needed_) {
+    const OpenObject& object = objects[number];
+    LiveObject& out = spec.objects[number];
+    out.kind = object.kind;
+    out.needed = true;
+    out.flags = object.flags;
+    out.nonblocking = object.nonblocking;
+    out.number = object.number;
+    out.peer = peer;
+    out.end_number = object.end_number;
+    out.shut = object.shut;
+    if (object.kind == Kind::file) TRY(add_file(object, inputs, out, spec));
+    if (object.kind == Kind::socket) TRY(add_socket(object, inputs, out));
+    TRY(add_special(object, inputs, out));
+    ASSIGN_OR_RETURN(const auto pieces, arriving(number));
+    for (const auto& piece : pieces) {
+      const WantedInputs::Read* const read = inputs.of(piece.send);
+      if (!read || read->payload.size() < piece.offset + piece.length) {
+        return Error{fmt::format("the bytes of event {} of unit {} were not found", piece.send.event, piece.send.unit)};
+      }
+      const auto first = read->payload.begin() + static_cast<long>(piece.offset);
+      out.arriving.emplace_back(first, first + static_cast<long>(piece.length));
+    }
+    if (const auto queued = queued_.find(number); queued != queued_.end()) out.queued = queued->second;
+  }
+  return {};
+}
+
+// Whether the file still holds what the program has read last.
+Result<void> SpecMaker::check_read(const OpenObject& object, const LiveObject& out, LiveSpec& spec) const {
+  if (!object.last_read) return {};
+  const EventRef at = object.last_read->event;
+  bool differs = false;
+  TRY(trace_.for_each_event(at.unit, at.event, at.event + 1, [&](EventIndex, const Event& event) {
+    const int fd = ::open(out.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    uint64_t offset = object.last_read_at;
+    for (const MemoryWrite& write : event.writes) {
+      if (write.kind != MemoryWrite::Kind::data || fd < 0) continue;
+      Bytes now(write.data.size());
+      const ssize_t got = pread(fd, now.data(), now.size(), static_cast<off_t>(offset));
+      differs |= got != static_cast<ssize_t>(now.size()) || now != write.data;
+      offset += write.data.size();
+    }
+    if (fd >= 0) ::close(fd);
+    return true;
+  }));
+  if (differs) spec.notes.push_back(out.path + " is not what it was when the program was recorded");
+  return {};
+}
+
+Result<void> SpecMaker::add_file(const OpenObject& object, const WantedInputs& inputs, LiveObject& out,
+                                 LiveSpec& spec) const {
+  out.path = path_of(object.made.event, 0, object.base, inputs);
+  out.offset = object.offset;
+  const bool writes = (object.flags & O_ACCMODE) != O_RDONLY;
+  struct stat info {};
+  bool exists = stat(out.path.c_str(), &info) == 0;
+  const auto copy = std::find_if(trace_.files().begin(), trace_.files().end(),
+                                 [&](const auto& file) { return file.second.path == out.path; });
+  if (copy != trace_.files().end() && !writes && (files_ == Files::trace || !exists)) {
+    if (files_ == Files::real) spec.notes.push_back(out.path + " is missing: the trace's copy is read");
+    ASSIGN_OR_RETURN(out.path, trace_.file_path(copy->first));
+    return {};
+  }
+  if (!exists && writes) {
+    spec.notes.push_back(out.path + " is missing: it is made anew");
+    return {};
+  }
+  if (!exists) return Error{"the program had opened " + out.path + ", which is missing"};
+  if (S_ISREG(info.st_mode)) {
+    if (!writes) return check_read(object, out, spec);
+    const bool made_here = object.flags & O_TRUNC || (object.flags & (O_CREAT | O_EXCL)) == (O_CREAT | O_EXCL);
+    if (made_here && static_cast<uint64_t>(info.st_size) > object.end) {
+      out.cut_to = object.end;
+      spec.notes.push_back(fmt::format("{} is cut to the {} bytes that it had there", out.path, object.end));
+    }
+    if (made_here && static_cast<uint64_t>(info.st_size) < object.end) {
+      spec.notes.push_back(fmt::format("{} is shorter than it was there ({} bytes)", out.path, object.end));
+    }
+    return {};
+  }
+  if (S_ISDIR(info.st_mode)) return {};
+  constexpr unsigned kMemoryDevices = 1;
+  const bool harmless = S_ISCHR(info.st_mode) && major(info.st_rdev) == kMemoryDevices;
+  const bool terminal = S_ISCHR(info.st_mode) && out.path == "/dev/tty";
+  if (harmless || terminal) {
+    out.offset.reset();
+    return {};
+  }
+  return Error{"the program had opened " + out.path + ", which is " + (S_ISFIFO(info.st_mode) ? "a FIFO" : "a device") +
+               " and cannot be opened as it was"};
+}
+
+Result<void> SpecMaker::add_socket(const OpenObject& object, const WantedInputs& inputs, LiveObject& out) {
+  // Those of an accepted socket are its listener's.
+  const OpenObject* origin = &object;
+  while (origin->accepted_from) origin = &past_.model.objects()[*origin->accepted_from];
+  constexpr uint64_t kTypes = 0xf;
+  out.domain = static_cast<int>(origin->made.args[0]);
+  out.type = static_cast<int>(origin->made.args[1] & kTypes);
+  out.protocol = static_cast<int>(origin->made.args[2]);
+  out.own_address = object.own_address;
+  out.peer_address = object.peer_address;
+  for (const PastCall& setting : object.settings) {
+    const WantedInputs::Read* const read = inputs.of(setting.event);
+    if (!read || read->pieces.empty()) continue;
+    if (setting.number == SYS_bind) out.bound = read->pieces[0];
+    if (setting.number == SYS_setsockopt) {
+      out.options.push_back({static_cast<int>(setting.args[1]), static_cast<int>(setting.args[2]), read->pieces[0]});
+    }
+    if (setting.number == SYS_ioctl) out.nonblocking = inputs.value<int>(setting.event).value_or(0) != 0;
+  }
+  if (object.listens) out.backlog = static_cast<int>(object.listens->args[1]);
+  out.connected = is_connected(object);
+  if (object.connects) {
+    const WantedInputs::Read* const read = inputs.of(object.connects->event);
+    if (read && !read->pieces.empty()) out.peer_address = read->pieces[0];
+    const bool unspecified = family(out.peer_address) == AF_UNSPEC;
+    const bool datagram = out.type == SOCK_DGRAM;
+    if (unspecified || datagram) out.connected = false;
+  }
+  if (out.domain != AF_UNIX && out.domain != AF_INET && out.domain != AF_INET6) {
+    return Error{fmt::format("{} is a socket of a kind that cannot be made again", what(object))};
+  }
+  const bool gone = out.connected && !out.peer && std::none_of(queued_.begin(), queued_.end(), [&](const auto& queue) {
+                      return std::any_of(queue.second.begin(), queue.second.end(), [&](ObjectNumber number) {
+                        return &past_.model.objects()[number] == &object;
+                      });
+                    });
+  if (gone) ++closed_;
+  return {};
+}
+
+Result<void> SpecMaker::add_special(const OpenObject& object, const WantedInputs& inputs, LiveObject& out) const {
+  if (object.kind == Kind::eventfd) {
+    out.counter = object.made.args[0];
+    for (const PastCall& change : object.changes) {
+      if (change.number != SYS_read) {
+        out.counter += inputs.value<uint64_t>(change.event).value_or(0);
+      } else {
+        out.counter = object.made.args[1] & EFD_SEMAPHORE ? out.counter - 1 : 0;
+      }
+    }
+  }
+  if (object.kind == Kind::timerfd) {
+    out.clock = static_cast<int>(object.made.args[0]);
+    if (!object.changes.empty()) {
+      const PastCall& set = object.changes.back();
+      out.timer_flags = static_cast<int>(set.args[1]);
+      out.timer = inputs.value<__kernel_itimerspec>(set.event);
+    }
+  }
+  if (object.kind == Kind::signalfd && !object.changes.empty()) {
+    out.mask = inputs.value<uint64_t>(object.changes.back().event).value_or(0);
+  }
+  if (object.kind == Kind::epoll) {
+    out.watched_objects = object.watched_objects;
+    for (const auto& [fd, call] : object.watched) {
+      const auto event = inputs.value<epoll_event>(call.event);
+      if (!event) return Error{fmt::format("what {} watches was not found", what(object))};
+      out.watched[fd] = *event;
+    }
+  }
+  return {};
+}
+
+// ---- Processes
+
+namespace {
+
+KernelAction action_of(const SignalAction& action, const WantedInputs& inputs) {
+  const KernelAction set = inputs.value<KernelAction>(action.call.event).value_or(KernelAction{});
+  const bool handler =
+      set.handler != reinterpret_cast<uint64_t>(SIG_DFL) && set.handler != reinterpret_cast<uint64_t>(SIG_IGN);
+  return action.program_changed && handler ? KernelAction{} : set;
+}
+
+uint64_t mask_of(const std::vector<MaskChange>& changes, const WantedInputs& inputs) {
+  uint64_t mask = 0;
+  for (const MaskChange& change : changes) {
+    if (change.known) mask = *change.known;
+    if (change.call) {
+      const uint64_t set = inputs.value<uint64_t>(change.call->event).value_or(0);
+      const int how = static_cast<int>(change.call->args[0]);
+      mask = how == SIG_BLOCK ? mask | set : how == SIG_UNBLOCK ? mask & ~set : set;
+    }
+    if (change.action) {
+      const auto action = inputs.value<KernelAction>(change.action->event).value_or(KernelAction{});
+      mask |= action.mask;
+      if (!(action.flags & SA_NODEFER)) mask |= bit(change.handled);
+    }
+  }
+  return mask & ~(bit(SIGKILL) | bit(SIGSTOP));
+}
+
+}  // namespace
+
+// What a call will return that has already done its work: others have received what it sends.
+Result<std::optional<int64_t>> SpecMaker::result_to_come(KernelModel::ThreadName name, const Event& entered) const {
+  std::optional<int64_t> result;
+  if (!entered.send || entered.send->length == 0) return result;
+  const auto events = trace_.event_count(name.first);
+  TRY(trace_.for_each_event(name.first, places_.at(name.first), events, [&](EventIndex, const Event& event) {
+    if (event.kind != EventKind::exit || event.thread != name.second) return true;
+    result = event.result;
+    return false;
+  }));
+  return result;
+}
+
+Result<LiveThread> SpecMaker::thread_of(KernelModel::ThreadName name, const ThreadModel& model,
+                                        const ThreadState& state, const WantedInputs& inputs) const {
+  LiveThread out;
+  out.serial = name.second;
+  out.tid = model.tid;
+  out.regs = state.regs;
+  out.xstate = state.xstate;
+  out.mask = mask_of(model.mask, inputs);
+  if (model.alternate_stack) out.alternate_stack = inputs.value<stack_t>(model.alternate_stack->event);
+  out.robust_list = model.robust_list;
+  out.robust_length = model.robust_length;
+  out.clear_tid = model.clear_tid;
+  if (model.born && model.born->number == SYS_clone3 && !out.clear_tid) {
+    const WantedInputs::Read* const read = inputs.of(model.born->event);
+    clone_args asked{};
+    if (read && !read->pieces.empty()) {
+      std::memcpy(&asked, read->pieces[0].data(), std::min(read->pieces[0].size(), sizeof asked));
+    }
+    if (asked.flags & CLONE_CHILD_CLEARTID) out.clear_tid = asked.child_tid;
+  }
+  if (model.name) out.name = inputs.text(model.name->event);
+  if (const Event* const entered = past_.model.call_of(name); entered && state.in_syscall) {
+    ASSIGN_OR_RETURN(const auto result, result_to_come(name, *entered));
+    const int64_t number = entered->number == SYS_restart_syscall ? model.interrupted : entered->number;
+    if (number < 0) {
+      return Error{
+          fmt::format("thread {} of unit {} continues a call that cannot be entered again", name.second, name.first)};
+    }
+    if (result) {
+      out.regs.rax = static_cast<uint64_t>(*result);
+    } else {
+      out.regs.rip -= 2;  // to the instruction
+      out.regs.rax = static_cast<uint64_t>(number);
+    }
+  }
+  out.regs.orig_rax = ~0ull;
+  return out;
+}
+
+Result<void> SpecMaker::add_processes(const WantedInputs& inputs, const std::map<UnitId, UnitState>& states,
+                                      LiveSpec& spec) {
+  std::map<KernelModel::ProcessName, size_t> places;
+  const auto& model = past_.model;
+  for (const auto& [name, process] : model.processes()) {
+    const auto parent = process.parent ? model.processes().find(*process.parent) : model.processes().end();
+    const bool has_parent = parent != model.processes().end() && lives(parent->second);
+    if (!lives(process)) {
+      const auto ignores = [&](const ProcessModel& its) {
+        const auto action = its.actions.find(SIGCHLD);
+        if (action == its.actions.end()) return false;
+        const KernelAction set = action_of(action->second, inputs);
+        return set.handler == reinterpret_cast<uint64_t>(SIG_IGN) || (set.flags & SA_NOCLDWAIT) != 0;
+      };
+      if (process.waited_for || !has_parent || ignores(parent->second)) continue;
+    }
+    LiveProcess& out = spec.processes.emplace_back();
+    places[name] = spec.processes.size() - 1;
+    out.unit = name.first;
+    out.serial = name.second;
+    out.pid = process.pid;
+    if (has_parent) {
+      const auto place = places.find(*process.parent);
+      if (place == places.end()) return Error{fmt::format("process {} is older than its parent", process.pid)};
+      out.parent = place->second;
+    }
+    out.leads_session = process.leads_session;
+    out.group = process.group;
+    if (!lives(process)) {
+      out.wait_status = process.wait_status;
+      continue;
+    }
+    out.descriptors = *process.descriptors;
+    out.directory = directory_of(*process.directory, inputs);
+    if (*process.umask >= 0) out.umask = static_cast<uint32_t>(*process.umask);
+    for (const auto& [resource, call] : process.limits) {
+      if (const auto limit = inputs.value<rlimit>(call.event)) out.limits[resource] = *limit;
+    }
+    for (const auto& [signal, action] : process.actions) out.actions[signal] = action_of(action, inputs);
+    for (const auto& [which, call] : process.timers) {
+      if (const auto timer = inputs.value<itimerval>(call.event)) out.timers[which] = *timer;
+    }
+    if (process.alarm && process.alarm->args[0]) {
+      out.timers[ITIMER_REAL].it_value.tv_sec = static_cast<time_t>(process.alarm->args[0]);
+    }
+    out.pending.assign(process.pending.begin(), process.pending.end());
+    const auto state = states.find(name.first);
+    if (state == states.end()) return Error{fmt::format("unit {} does not stand there", name.first)};
+    for (const ProcessState& its : state->second.processes) {
+      if (its.process != name.second) continue;
+      out.stack_limit = its.stack_limit;
+      if (its.memory_of) {
+        return Error{
+            fmt::format("process {} of unit {} runs on its parent's memory there (vfork(2)): give a place "
+                        "before that, or after it has executed its program",
+                        process.pid, name.first)};
+      }
+    }
+    for (const ThreadState& thread : state->second.threads) {
+      if (thread.process != name.second) continue;
+      const KernelModel::ThreadName its{name.first, thread.thread};
+      const auto known = model.threads().find(its);
+      if (known == model.threads().end() || known->second.process != name.second) {
+        return Error{fmt::format("thread {} of unit {} is not known from the events", thread.thread, name.first)};
+      }
+      ASSIGN_OR_RETURN(LiveThread made, thread_of(its, known->second, thread, inputs));
+      if (made.tid == 0) made.tid = process.pid;
+      out.threads.push_back(std::move(made));
+    }
+    std::stable_sort(out.threads.begin(), out.threads.end(),
+                     [&](const LiveThread& a, const LiveThread& b) { return (a.tid == out.pid) > (b.tid == out.pid); });
+    if (out.threads.empty()) return Error{fmt::format("process {} of unit {} has no thread there", out.pid, out.unit)};
+    if (out.threads.front().tid != out.pid) {
+      return Error{
+          fmt::format("the first thread of process {} has ended before the others: it cannot live again", out.pid)};
+    }
+  }
+  return {};
+}
+
+Result<LiveSpec> SpecMaker::make_spec(const WantedInputs& inputs, const std::map<UnitId, UnitState>& states) {
+  LiveSpec spec;
+  spec.clock_ns = past_.latest_ns;
+  TRY(add_objects(inputs, spec));
+  TRY(add_processes(inputs, states, spec));
+  if (closed_ > 0) {
+    spec.notes.push_back(fmt::format("{} to processes that were not recorded: closed", counted(closed_, "connection")));
+  }
+  if (spec.processes.empty()) return Error{"no process lives there"};
+  return spec;
+}
+
+}  // namespace redrive

@@ -1,0 +1,61 @@
+// From the past of a cut, and the states of the units that stand there, to what is to be made. Refuses what cannot live
+// again.
+#pragma once
+
+#include <functional>
+
+#include "checkpoint/unit_state.h"
+#include "supervisor/live/live_spec.h"
+#include "supervisor/live/past.h"
+#include "supervisor/live/wanted_inputs.h"
+
+namespace redrive {
+
+enum class Files : uint8_t { real, trace };  // from where opened files are read
+
+class SpecMaker {
+ public:
+  // `later`: the past of the recording's end, which tells whose ends of connections belong together.
+  SpecMaker(const Trace& trace, const Past& past, const Past& later, const Places& places, Files files)
+      : trace_(trace), past_(past), later_(later), places_(places), files_(files) {}
+
+  // An Error names what cannot live again.
+  Result<void> check();
+  // What calls have read that make_spec() needs.
+  Result<void> want_inputs(WantedInputs& inputs);
+  Result<LiveSpec> make_spec(const WantedInputs& inputs, const std::map<UnitId, UnitState>& states);
+
+ private:
+  bool lives(const ProcessModel& process) const { return !process.ended; }
+  void find_needed();
+  void pair_sockets();
+  void pair(ObjectNumber a, ObjectNumber b);
+  std::optional<ObjectNumber> in_later(const OpenObject& object) const;
+  Result<std::vector<InFlight::Piece>> arriving(ObjectNumber at) const;
+
+  void want_object(const OpenObject& object, WantedInputs& inputs) const;
+  void want_process(const ProcessModel& process, WantedInputs& inputs) const;
+
+  std::string path_of(EventRef call, size_t piece, const DirectoryRef& base, const WantedInputs& inputs) const;
+  std::string directory_of(const DirectoryRef& directory, const WantedInputs& inputs) const;
+  Result<void> add_objects(const WantedInputs& inputs, LiveSpec& spec);
+  Result<void> add_file(const OpenObject& object, const WantedInputs& inputs, LiveObject& out, LiveSpec& spec) const;
+  Result<void> add_socket(const OpenObject& object, const WantedInputs& inputs, LiveObject& out);
+  Result<void> add_special(const OpenObject& object, const WantedInputs& inputs, LiveObject& out) const;
+  Result<void> check_read(const OpenObject& object, const LiveObject& out, LiveSpec& spec) const;
+  Result<void> add_processes(const WantedInputs& inputs, const std::map<UnitId, UnitState>& states, LiveSpec& spec);
+  Result<LiveThread> thread_of(KernelModel::ThreadName name, const ThreadModel& model, const ThreadState& state,
+                               const WantedInputs& inputs) const;
+  Result<std::optional<int64_t>> result_to_come(KernelModel::ThreadName name, const Event& entered) const;
+
+  const Trace& trace_;
+  const Past& past_;
+  const Past& later_;
+  const Places& places_;
+  const Files files_;
+  std::map<ObjectNumber, std::optional<ObjectNumber>> needed_;  // with the other end
+  std::map<ObjectNumber, std::vector<ObjectNumber>> queued_;    // by listening socket
+  uint64_t closed_ = 0;                                         // connections to outside
+};
+
+}  // namespace redrive

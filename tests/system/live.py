@@ -1,0 +1,204 @@
+"""Group live: what `redrive live` makes of a recording. Processes run on from the middle, and must end as the recorded ones have."""
+import re
+import subprocess
+import time
+
+from harness import Failure, needs, test
+from redriving import free_port
+
+COUNTING = """
+import os, sys
+data = open('in.bin', 'rb', buffering=0)
+total = 0
+for i in range(300):
+    total += sum(data.read(16))
+    if i % 20 == 0:
+        os.write(1, f'{i} {total}\\n'.encode())
+os.write(1, f'end {total} {os.getpid()}\\n'.encode())
+sys.exit(7)
+"""
+
+THREADS = """
+import queue, sys, threading, time
+done = queue.Queue()
+def work(number):
+    total = 0
+    for i in range(100):
+        total += i * number
+        time.sleep(0.001)
+    done.put((number, total))
+threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+for each in threads: each.start()
+for each in threads: each.join()
+print(sorted(done.get() for _ in threads), flush=True)
+sys.exit(3)
+"""
+
+SIGNALS = """
+import os, signal, sys
+seen = []
+signal.signal(signal.SIGUSR1, lambda *_: seen.append(1))
+signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR2])
+os.chdir('below')
+os.umask(0o27)
+for i in range(200):
+    os.getppid()
+os.kill(os.getpid(), signal.SIGUSR1)
+mask = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+now = os.umask(0)
+ignored = signal.getsignal(signal.SIGPIPE) == signal.SIG_IGN
+print(len(seen), mask == {signal.SIGUSR2}, oct(now), os.path.basename(os.getcwd()), open('note').read(), flush=True)
+"""
+
+
+def record(ctx, *command, status=0, **files):
+    ctx.fresh_work()
+    for name, content in files.items():
+        (ctx.work / name.replace("_", ".")).write_bytes(content if isinstance(content, bytes) else content.encode())
+    return ctx.expect_status(ctx.redrive("record", "-o", ctx.trace, "--", *command, cwd=ctx.work), status)
+
+
+def calls(ctx, unit, pattern):
+    """The numbers of a unit's events whose text matches."""
+    shown = ctx.expect_status(ctx.redrive("dump", ctx.trace, unit), 0).stdout
+    found = []
+    for line in shown.splitlines():
+        words = line.split(None, 3)
+        if len(words) == 4 and words[0].isdigit() and words[1].isdigit() and re.search(pattern, words[3]):
+            found.append(int(words[1]))
+    return found
+
+
+def live(ctx, *words, status=0):
+    return ctx.expect_status(ctx.redrive("live", ctx.trace, *words, cwd="/"), status)
+
+
+def expect_end(ctx, outcome, recorded, what):
+    """It prints what was left to print, and nothing else."""
+    ctx.expect(recorded.stdout.endswith(outcome.stdout) and outcome.stdout, outcome, f"{what}: not the end of what was recorded")
+
+
+@test("live/files")
+def files(ctx):
+    """One process with a file that it reads, from several places; its number, output and status are right."""
+    recorded = record(ctx, "/usr/bin/python3", "count.py", status=7, count_py=COUNTING, in_bin=bytes(i * 7 % 251 for i in range(8000)))
+    reads = calls(ctx, "1", r"^read\(3, .*, 16\)")
+    for event in (reads[3], reads[150], reads[151] + 1, reads[-1]):
+        expect_end(ctx, live(ctx, f"1@{event}", status=7), recorded, f"event {event}")
+    (ctx.work / "in.bin").write_bytes(bytes(8000))
+    changed = live(ctx, "--break", f"1@{reads[150]}", status=7)
+    ctx.expect("is not what it was when the program was recorded" in changed.stderr, changed, "says nothing of a file that has changed")
+    (ctx.work / "in.bin").unlink()
+    missing = live(ctx, f"1@{reads[150]}", status=1)
+    ctx.expect("which is missing" in missing.stderr and not missing.stdout, missing, "says nothing of a file that is missing")
+
+
+@test("live/output")
+def output(ctx):
+    """A file that the program writes is cut to what it had, and becomes the same again."""
+    record(ctx, "sh", "run.sh", run_sh="for i in $(seq 200); do echo line $i; done > out")
+    whole = (ctx.work / "out").read_bytes()
+    writes = calls(ctx, "1", r"^write\(1, ")
+    outcome = live(ctx, f"1@{writes[100]}")
+    ctx.expect("is cut to the" in outcome.stderr, outcome, "does not say that a file is cut")
+    ctx.expect((ctx.work / "out").read_bytes() == whole, outcome, "the file is another one")
+
+
+@test("live/signals")
+def signals(ctx):
+    """Handlers, ignored and blocked signals, directory and umask are as they were."""
+    ctx.fresh_work()
+    (ctx.work / "below").mkdir()
+    (ctx.work / "below" / "note").write_text("here")
+    (ctx.work / "s.py").write_text(SIGNALS)
+    recorded = ctx.expect_status(ctx.redrive("record", "-o", ctx.trace, "--", "/usr/bin/python3", "s.py", cwd=ctx.work), 0)
+    asked = calls(ctx, "1", r"^getppid\(")
+    expect_end(ctx, live(ctx, f"1@{asked[100]}"), recorded, "signals")
+
+
+@test("live/threads")
+def threads(ctx):
+    """A program with threads, some in calls that are entered again."""
+    recorded = record(ctx, "/usr/bin/python3", "t.py", status=3, t_py=THREADS)
+    sleeps = calls(ctx, "1", r"^clock_nanosleep\(")
+    for event in (sleeps[20], sleeps[len(sleeps) // 2], sleeps[-3]):
+        expect_end(ctx, live(ctx, f"1@{event}", status=3), recorded, f"event {event}")
+
+
+@test("live/pipeline")
+def pipeline(ctx):
+    """A shell and its children, with what is on its way in pipes; the shell waits for them."""
+    recorded = record(ctx, "sh", "-c", "seq 200000 | cat | tail -n 3")
+    for unit, place in (("cat", 0.1), ("cat", 0.6), ("tail", 0.5), ("seq", 0.7)):
+        events = calls(ctx, unit, r"^write\(1, " if unit != "tail" else r"^read\(0, ")
+        expect_end(ctx, live(ctx, f"{unit}@{events[int(place * len(events))]}"), recorded, f"{unit} at {place}")
+    waits = calls(ctx, "sh", r"^wait4\(")
+    for event in waits[:2]:
+        expect_end(ctx, live(ctx, f"sh@{event}"), recorded, f"wait {event}")
+
+
+@test("live/redis")
+def redis(ctx):
+    """A server from the middle of a benchmark answers new clients, with the data that it had there."""
+    needs("redis-server", "redis-cli", "redis-benchmark")
+    port = free_port()
+    ctx.fresh_work()
+    ask = lambda *words: subprocess.run(("redis-cli", "-p", str(port), *words), capture_output=True, text=True, timeout=ctx.timeout_s, check=False)
+
+    def await_server():
+        end = time.monotonic() + ctx.timeout_s
+        while "PONG" not in ask("ping").stdout:
+            if time.monotonic() > end:
+                raise Failure("the server does not answer")
+            time.sleep(0.05)
+
+    server = ctx.start_redrive("record", "-o", ctx.trace, "--", "redis-server", "--port", str(port), "--save", "", "--appendonly", "no", cwd=ctx.work)
+    await_server()
+    ask("set", "before", "1")
+    subprocess.run(("redis-benchmark", "-p", str(port), "-q", "-n", "2000", "-c", "5", "-t", "set,incr"), stdout=subprocess.DEVNULL, check=True, timeout=ctx.timeout_s)
+    ask("set", "after", "1")
+    ask("shutdown", "nosave")
+    ctx.expect_status(server.finish(ctx.timeout_s), 0)
+    writes = calls(ctx, "1", r"^write\(\d+, .* = 5( |$)")  # +OK
+    again = ctx.start_redrive("live", ctx.trace, f"1@{writes[len(writes) // 2]}", cwd="/")
+    await_server()
+    found = [ask("get", "before").stdout.strip(), ask("get", "after").stdout.strip(), ask("incr", "new").stdout.strip()]
+    ask("shutdown", "nosave")
+    outcome = ctx.expect_status(again.finish(ctx.timeout_s), 0)
+    ctx.expect(found == ["1", "", "1"], outcome, f"the server's data: {found}")
+    ctx.expect("connections to processes that were not recorded: closed" in outcome.stderr, outcome, "says nothing of its clients")
+
+
+@test("live/stopped")
+def stopped(ctx):
+    """With --stopped nothing runs until SIGCONT; a debugger sees the program."""
+    recorded = record(ctx, "/usr/bin/python3", "count.py", status=7, count_py=COUNTING, in_bin=bytes(i * 7 % 251 for i in range(8000)))
+    event = calls(ctx, "1", r"^read\(3, .*, 16\)")[150]
+    process = ctx.start_redrive("live", "--stopped", ctx.trace, f"1@{event}", cwd="/")
+    process.wait_for("lives from event", ctx.timeout_s, 1)
+    number = int(re.search(r"process (\d+),", process.output(1)).group(1))
+    state = lambda: open(f"/proc/{number}/stat").read().rsplit(")", 1)[1].split()[0]
+    end = time.monotonic() + ctx.timeout_s
+    while state() != "T" and time.monotonic() < end:
+        time.sleep(0.01)
+    if state() != "T":
+        raise Failure(f"process {number} is not stopped: {state()}")
+    subprocess.run(("kill", "-CONT", str(number)), check=True)
+    expect_end(ctx, ctx.expect_status(process.finish(ctx.timeout_s), 7), recorded, "after SIGCONT")
+
+
+@test("live/refused")
+def refused(ctx):
+    """What cannot live again is said in one line, and nothing runs."""
+    record(ctx, "/usr/bin/python3", "w.py", w_py="""
+import ctypes, os
+fd = ctypes.CDLL(None).inotify_init1(0)
+for i in range(50): os.getppid()
+print('end', flush=True)
+""")
+    outcome = live(ctx, f"1@{calls(ctx, '1', r'^getppid')[20]}", status=1)
+    ctx.expect("cannot live again" in outcome.stderr and "inotify_init1" in outcome.stderr and not outcome.stdout, outcome, "is not refused")
+    none = live(ctx, "1@99999999", status=1)
+    ctx.expect("has no event" in none.stderr, none, "a place that is not there")
+    ctx.expect_status(ctx.redrive("live", ctx.trace), 1, 2)

@@ -1,0 +1,267 @@
+// What the events of a recording tell of what the kernel held: descriptors, offsets, births and ends, signals, bytes on
+// their way.
+#include "supervisor/live/kernel_model.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+
+#include "supervisor/live/in_flight.h"
+#include "tests/unit/unit_test.h"
+
+using namespace redrive;
+
+namespace {
+
+using Kind = OpenObject::Kind;
+
+// One unit's events after another.
+class Story {
+ public:
+  KernelModel model;
+
+  Story() { model.start(1, 100); }
+
+  Event& call(long number, std::initializer_list<uint64_t> args, int64_t result, UnitId unit = 1) {
+    event_ = Event{};
+    event_.number = static_cast<int32_t>(number);
+    std::copy(args.begin(), args.end(), event_.args.begin());
+    event_.result = result;
+    unit_ = unit;
+    return event_;
+  }
+  void happens() { model.apply(unit_, next_[unit_]++, event_); }
+  void make(long number, std::initializer_list<uint64_t> args, int64_t result, UnitId unit = 1) {
+    call(number, args, result, unit);
+    happens();
+  }
+  void make_pair(long number, std::initializer_list<uint64_t> args, uint64_t address, int first, int second) {
+    Event& event = call(number, args, 0);
+    const int fds[] = {first, second};
+    MemoryWrite write{address, sizeof fds, MemoryWrite::Kind::data, {}};
+    write.data.assign(reinterpret_cast<const uint8_t*>(fds), reinterpret_cast<const uint8_t*>(fds) + sizeof fds);
+    event.writes.push_back(write);
+    happens();
+  }
+  void fork(UnitId child, int32_t pid, uint64_t flags = SIGCHLD, UnitId unit = 1) {
+    call(SYS_clone, {flags}, pid, unit).child_unit = child;
+    happens();
+  }
+
+  const ProcessModel& process(UnitId unit = 1) const { return model.processes().at({unit, 0}); }
+  const OpenObject& object(int fd, UnitId unit = 1) const {
+    return model.objects()[process(unit).descriptors->at(fd).object];
+  }
+  bool has(int fd, UnitId unit = 1) const { return process(unit).descriptors->contains(fd); }
+
+ private:
+  Event event_;
+  UnitId unit_ = 1;
+  std::map<UnitId, EventIndex> next_;
+};
+
+constexpr uint64_t kPath = 0x1000, kBuffer = 0x2000;
+
+}  // namespace
+
+TEST_CASE("KernelModel: a program begins with three descriptors from outside") {
+  const Story story;
+  for (const int fd : {0, 1, 2}) {
+    REQUIRE(story.has(fd));
+    CHECK(story.object(fd).kind == Kind::inherited);
+    CHECK_EQ(story.object(fd).number, fd);
+  }
+}
+
+TEST_CASE("KernelModel: a file's offset moves with what is read, written and sought") {
+  Story story;
+  story.make(SYS_openat, {static_cast<uint64_t>(AT_FDCWD), kPath, O_RDWR | O_CLOEXEC, 0}, 3);
+  CHECK(story.process().descriptors->at(3).close_on_exec);
+  story.make(SYS_read, {3, kBuffer, 100}, 60);
+  story.make(SYS_pread64, {3, kBuffer, 100, 0}, 100);
+  CHECK_EQ(story.object(3).offset, 60);
+  story.make(SYS_write, {3, kBuffer, 5}, 5);
+  CHECK_EQ(story.object(3).offset, 65);
+  CHECK_EQ(story.object(3).end, 65);
+  story.make(SYS_lseek, {3, 0, SEEK_END}, 4096);
+  story.make(SYS_read, {3, kBuffer, 100}, -EINTR);
+  CHECK_EQ(story.object(3).offset, 4096);
+}
+
+TEST_CASE("KernelModel: a series moves the offset with each of its calls") {
+  Story story;
+  story.make(SYS_open, {kPath, O_RDONLY, 0}, 3);
+  story.call(SYS_read, {3, kBuffer, 16}, 16).repeat = 10;
+  story.happens();
+  CHECK_EQ(story.object(3).offset, 160);
+  story.make(SYS_read, {3, kBuffer, 1}, 1);
+  Event& last = story.call(SYS_read, {3, kBuffer, 2}, 2);  // 1, 2, and then 1, 2, 1
+  last.repeat = 4;
+  last.cycle = 2;
+  story.happens();
+  CHECK_EQ(story.object(3).offset, 167);
+}
+
+TEST_CASE("KernelModel: copies of a descriptor share their offset; closing one leaves the other") {
+  Story story;
+  story.make(SYS_open, {kPath, O_RDONLY, 0}, 3);
+  story.make(SYS_dup, {3}, 4);
+  story.make(SYS_dup2, {3, 9}, 9);
+  story.make(SYS_dup3, {3, 10, O_CLOEXEC}, 10);
+  story.make(SYS_fcntl, {3, F_DUPFD_CLOEXEC, 20}, 20);
+  story.make(SYS_close, {3}, 0);
+  story.make(SYS_read, {9, kBuffer, 10}, 10);
+  CHECK_FALSE(story.has(3));
+  for (const int fd : {4, 9, 10, 20}) CHECK_EQ(story.object(fd).offset, 10);
+  CHECK_FALSE(story.process().descriptors->at(9).close_on_exec);
+  CHECK(story.process().descriptors->at(10).close_on_exec);
+  CHECK(story.process().descriptors->at(20).close_on_exec);
+  story.make(SYS_close_range, {4, 10, 0}, 0);
+  CHECK_FALSE(story.has(4));
+  CHECK_FALSE(story.has(10));
+  CHECK(story.has(20));
+  story.make(SYS_close, {77}, -EBADF);
+  CHECK(story.has(20));
+}
+
+TEST_CASE("KernelModel: a child has a table of its own, unless it shares its parent's") {
+  for (const bool shares : {false, true}) {
+    CAPTURE(shares);
+    Story story;
+    story.make_pair(SYS_pipe2, {kBuffer, 0}, kBuffer, 3, 4);
+    story.fork(2, 101, shares ? CLONE_FILES | SIGCHLD : SIGCHLD);
+    story.make(SYS_close, {3}, 0, 2);
+    CHECK_EQ(story.has(3), !shares);
+    CHECK_FALSE(story.has(3, 2));
+    CHECK_EQ(&story.object(4), &story.object(4, 2));
+    REQUIRE(story.process(2).parent);
+    CHECK_EQ(story.process(2).pid, 101);
+  }
+}
+
+TEST_CASE("KernelModel: a new program loses what is to be closed, and handlers") {
+  Story story;
+  story.make(SYS_open, {kPath, O_RDONLY | O_CLOEXEC, 0}, 3);
+  story.make(SYS_open, {kPath, O_RDONLY, 0}, 4);
+  story.make(SYS_rt_sigaction, {SIGUSR1, kBuffer, 0, 8}, 0);
+  story.make(SYS_set_robust_list, {0x5000, 24}, 0);
+  story.make(SYS_execve, {kPath, 0, 0}, 0);
+  CHECK_FALSE(story.has(3));
+  CHECK(story.has(4));
+  CHECK(story.process().actions.at(SIGUSR1).program_changed);
+  CHECK_EQ(story.model.threads().at({1, 0}).robust_list, 0);
+}
+
+TEST_CASE("KernelModel: the child of vfork becomes a unit when it executes a program") {
+  Story story;
+  story.make(SYS_open, {kPath, O_RDONLY, 0}, 3);
+  Event& entry = story.call(SYS_vfork, {}, 0);
+  entry.kind = EventKind::entry;
+  entry.child_thread = 1;
+  story.happens();
+  Event& close = story.call(SYS_close, {3}, 0);
+  close.thread = 1;
+  story.happens();
+  CHECK(story.has(3));
+  Event& execve = story.call(SYS_execve, {kPath, 0, 0}, 0);
+  execve.thread = 1;
+  execve.child_unit = 2;
+  story.happens();
+  Event& exit = story.call(SYS_vfork, {}, 101);
+  exit.kind = EventKind::exit;
+  story.happens();
+  CHECK_EQ(story.process(2).pid, 101);
+  CHECK_FALSE(story.has(3, 2));
+  CHECK_FALSE(story.model.threads().contains({1, 1}));
+}
+
+TEST_CASE("KernelModel: a process that has ended is waited for once") {
+  Story story;
+  story.fork(2, 101);
+  Event& end = story.call(SYS_exit_group, {7}, 0, 2);
+  end.fatal = true;
+  story.happens();
+  CHECK(story.process(2).ended);
+  CHECK_EQ(story.process(2).wait_status, 7 << 8);
+  CHECK(story.process().pending.contains(SIGCHLD));
+  CHECK_FALSE(story.process(2).waited_for);
+  story.make(SYS_wait4, {~0ull, 0, 0, 0}, 101);
+  CHECK(story.process(2).waited_for);
+}
+
+TEST_CASE("KernelModel: a signal is pending until it is delivered; its handler's mask ends with it") {
+  Story story;
+  story.make(SYS_kill, {100, SIGUSR1}, 0);
+  CHECK(story.process().pending.contains(SIGUSR1));
+  Event& signal = story.call(SIGUSR1, {}, 0);
+  signal.kind = EventKind::signal;
+  story.happens();
+  CHECK_FALSE(story.process().pending.contains(SIGUSR1));
+  CHECK_EQ(story.model.threads().at({1, 0}).mask.size(), 1);
+  story.make(SYS_rt_sigreturn, {}, 0);
+  CHECK(story.model.threads().at({1, 0}).mask.empty());
+}
+
+TEST_CASE("KernelModel: a call that is in progress does nothing before its end") {
+  Story story;
+  Event& entry = story.call(SYS_accept4, {3, 0, 0, SOCK_CLOEXEC}, 0);
+  entry.kind = EventKind::entry;
+  story.happens();
+  REQUIRE(story.model.call_of({1, 0}));
+  CHECK_EQ(story.model.call_of({1, 0})->number, SYS_accept4);
+  CHECK_FALSE(story.has(8));
+  Event& exit = story.call(SYS_accept4, {}, 8);
+  exit.kind = EventKind::exit;
+  story.happens();
+  CHECK_FALSE(story.model.call_of({1, 0}));
+  REQUIRE(story.has(8));
+  CHECK(story.process().descriptors->at(8).close_on_exec);
+}
+
+TEST_CASE("KernelModel: what epoll watches, by descriptor") {
+  Story story;
+  story.make(SYS_epoll_create1, {0}, 5);
+  story.make(SYS_socket, {AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0}, 6);
+  CHECK(story.object(6).nonblocking);
+  story.make(SYS_epoll_ctl, {5, EPOLL_CTL_ADD, 6, kBuffer}, 0);
+  CHECK(story.object(5).watched.contains(6));
+  CHECK_EQ(story.object(5).watched_objects.at(6), story.process().descriptors->at(6).object);
+  story.make(SYS_epoll_ctl, {5, EPOLL_CTL_DEL, 6, 0}, 0);
+  CHECK(story.object(5).watched.empty());
+}
+
+TEST_CASE("KernelModel: descriptors of unknown kinds are there, but cannot be made again") {
+  Story story;
+  story.make(SYS_inotify_init1, {0}, 5);
+  REQUIRE(story.has(5));
+  CHECK(story.object(5).kind == Kind::other);
+}
+
+TEST_CASE("InFlight: what was sent and not received, in the order of sending") {
+  InFlight flow;
+  constexpr uint64_t kChannel = 7;
+  const auto receive = [&](EventRef sender, uint64_t offset, uint64_t length) {
+    Receive receive;
+    receive.channel = kChannel;
+    receive.parts.push_back({sender, offset, length, 0});
+    flow.received(receive);
+  };
+  flow.sent({1, 10}, {kChannel, 100, 0}, 1000);
+  flow.sent({2, 5}, {kChannel, 50, 0}, 500);
+  receive({2, 5}, 0, 50);
+  receive({1, 10}, 0, 30);
+  receive({3, 1}, 0, 8);  // its send is noted later
+  flow.sent({3, 1}, {kChannel, 9, 0}, 400);
+  const auto pieces = flow.pieces(kChannel);
+  REQUIRE_EQ(pieces.size(), 2);
+  CHECK(pieces[0].send == EventRef{3, 1});
+  CHECK_EQ(pieces[0].offset, 8);
+  CHECK_EQ(pieces[0].length, 1);
+  CHECK(pieces[1].send == EventRef{1, 10});
+  CHECK_EQ(pieces[1].offset, 30);
+  CHECK_EQ(pieces[1].length, 70);
+  CHECK(flow.pieces(8).empty());
+}
