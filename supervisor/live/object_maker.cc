@@ -53,6 +53,23 @@ Bytes loopback(int domain) {
   return {reinterpret_cast<uint8_t*>(&any), reinterpret_cast<uint8_t*>(&any) + sizeof any};
 }
 
+// Binds a socket that is to listen. Connections that have ended keep a port for a minute (TIME_WAIT), such as those of
+// the recording; this waits for them, unless somebody listens there. Returns 0, or the error.
+int bind_when_free(int fd, const Bytes& address) {
+  constexpr int kTries = 140;
+  constexpr useconds_t kPause_us = 500'000;
+  for (int tries = 0;; ++tries) {
+    if (bind(fd, address_of(address), size_of(address)) == 0) return 0;
+    const int err = errno;
+    if (err != EADDRINUSE || family_of(address) == AF_UNIX || tries == kTries) return err;
+    const int asks = ::socket(family_of(address), SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const bool somebody = connect(asks, address_of(address), size_of(address)) == 0;
+    ::close(asks);
+    if (somebody) return err;
+    usleep(kPause_us);
+  }
+}
+
 // A connection over the loopback: the two ends, the connecting one first.
 Result<std::pair<int, int>> connect_internet(int domain) {
   const int listener = ::socket(domain, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -275,9 +292,10 @@ Result<void> ObjectMaker::listen_again(ObjectNumber number) {
     struct stat info {};
     if (name.sun_path[0] && stat(name.sun_path, &info) == 0 && S_ISSOCK(info.st_mode)) unlink(name.sun_path);
   }
-  if (!bound.empty() && bind(fd, address_of(bound), size_of(bound)) != 0) {
-    const int err = errno;
-    return errno_error("cannot listen on " + port_of(bound) + " again", err);
+  if (!bound.empty()) {
+    if (const int err = bind_when_free(fd, bound)) {
+      return errno_error("cannot listen on " + port_of(bound) + " again", err);
+    }
   }
   if (listen(fd, *object.backlog) != 0) return errno_error("cannot listen again");
   sockaddr_storage name{};

@@ -206,7 +206,7 @@ print('end', flush=True)
     ctx.expect_status(ctx.redrive("live", ctx.trace), 1, 2)
 
 
-@test("live/mpi", timeout_s=300)
+@test("live/mpi", timeout_s=300, slow=True)
 def mpi_job(ctx):
     """A job of several ranks from its middle: all units live, and the result is the same."""
     job = mpi.job(ctx.options, "master_worker", 300, 1000, ranks=3)
