@@ -10,6 +10,7 @@
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <sys/wait.h>
@@ -97,6 +98,13 @@ void open_with(const FinishedCall& call, DirectoryRef base, uint64_t flags) {
 void open(const FinishedCall& call) { open_with(call, *call.process.directory, call.event.args[1]); }
 void creat(const FinishedCall& call) { open_with(call, *call.process.directory, O_CREAT | O_WRONLY | O_TRUNC); }
 void openat(const FinishedCall& call) { open_with(call, directory_at(call, call.event.args[0]), call.event.args[2]); }
+
+void mknod(const FinishedCall& call) {
+  if (S_ISFIFO(call.event.args[1])) call.model.note_fifo(call.past, *call.process.directory);
+}
+void mknodat(const FinishedCall& call) {
+  if (S_ISFIFO(call.event.args[2])) call.model.note_fifo(call.past, directory_at(call, call.event.args[0]));
+}
 
 void pair_of(const FinishedCall& call, Kind kind, uint64_t address, uint64_t flags, bool close_on_exec) {
   int fds[2];
@@ -210,6 +218,20 @@ void ioctl(const FinishedCall& call) {
     case FIONCLEX:
       descriptor(call, call.event.args[0])->close_on_exec = call.event.args[1] == FIOCLEX;
       return;
+    case TIOCGPTN:
+      if (int number = 0; written(call.event, call.event.args[2], number)) {
+        object_of(call, call.event.args[0])->terminal = number;
+      }
+      return;
+    case TIOCGPTPEER: {
+      const auto master = object_of(call, call.event.args[0])->terminal;
+      OpenObject& object = make(call, master ? Kind::file : Kind::other, call.event.args[2]);
+      object.terminal_of = master;
+      return place(call, as_int(static_cast<uint64_t>(call.event.result)), call.event.args[2] & O_CLOEXEC);
+    }
+    case TCSETS:
+    case TCSETSW:
+    case TCSETSF:
     case FIONBIO:
       object_of(call, call.event.args[0])->settings.push_back(call.past);
       return;
@@ -492,6 +514,8 @@ const std::unordered_map<int64_t, Effect>& effects() {
       {SYS_openat, openat},
       {SYS_openat2, descriptor_made<Kind::other, -1>},
       {SYS_creat, creat},
+      {SYS_mknod, mknod},
+      {SYS_mknodat, mknodat},
       {SYS_close, close},
       {SYS_close_range, close_range},
       {SYS_dup, dup},

@@ -118,7 +118,10 @@ class Maker {
     for (size_t i = 0; i < shared_.size(); ++i) {
       if (dup2(shared_[i], first_ + static_cast<int>(i)) < 0) fail(socket_, errno_error("too many open files"));
     }
-    socket_ = fcntl(socket_, F_DUPFD_CLOEXEC, first_ + static_cast<int>(shared_.size()));
+    const int socket = first_ + static_cast<int>(shared_.size());
+    if (socket_ != socket && dup3(socket_, socket, O_CLOEXEC) < 0) fail(socket_, errno_error("too many open files"));
+    socket_ = socket;
+    close_range(static_cast<unsigned>(socket) + 1, ~0u, 0);  // what redrive has open
     if (const auto made = objects_.make_all(); !made) fail(socket_, made.error());
     make_children(std::nullopt);
     close_range(3, ~0u, 0);
@@ -171,7 +174,6 @@ class Maker {
     Report done;
     done.process = static_cast<int>(index);
     report(socket_, done);
-    close(socket_);
     for (;;) syscall(SYS_pause);
   }
 

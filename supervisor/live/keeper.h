@@ -21,6 +21,7 @@ class Keeper {
   Keeper& operator=(const Keeper&) = delete;
 
   pid_t pid(size_t process) const { return pids_[process]; }  // by which we know it; -1: it has ended
+  // After the last of them comes the socket by which processes report.
   int shared_number(size_t index) const { return first_number_ + static_cast<int>(index); }
   // Until all have ended. The status of the first, as shells have it.
   int wait();

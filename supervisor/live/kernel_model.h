@@ -28,6 +28,10 @@ class KernelModel {
   // A thread is in a call there whose end has not come.
   const Event* call_of(ThreadName thread) const;
 
+  // FIFOs that the program has made (mknod(2)), and the directories in which their paths begin.
+  const std::vector<std::pair<PastCall, DirectoryRef>>& fifos() const { return fifos_; }
+  void note_fifo(const PastCall& call, const DirectoryRef& base) { fifos_.emplace_back(call, base); }
+
   // For the functions that know what single calls do.
   std::vector<OpenObject>& objects() { return objects_; }
   ProcessModel* process_of(int32_t pid);  // that has not ended and was not waited for; also by a thread's number
@@ -45,6 +49,7 @@ class KernelModel {
   ProcessModel inherited(const ProcessName& parent, int32_t pid, uint64_t flags);
 
   std::vector<OpenObject> objects_;
+  std::vector<std::pair<PastCall, DirectoryRef>> fifos_;
   std::map<ProcessName, ProcessModel> processes_;
   std::map<ThreadName, ThreadModel> threads_;
   std::map<ThreadName, std::pair<EventIndex, Event>> in_calls_;

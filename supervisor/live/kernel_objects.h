@@ -61,7 +61,9 @@ struct OpenObject {
   std::optional<uint64_t> offset;  // bytes, or what the file system calls the place in a directory; none: unknown
   uint64_t end = 0;                // how far it was written
   std::optional<PastCall> last_read;
-  uint64_t last_read_at = 0;  // offset
+  std::optional<int> terminal;     // it is the master of this pseudoterminal (pty(7))
+  std::optional<int> terminal_of;  // it is the other end of this one, opened by its master (TIOCGPTPEER)
+  uint64_t last_read_at = 0;       // offset
   // inherited
   int number = -1;
   // pipe: 0 the reading end, 1 the writing end. Sockets of a pair: 0, 1.

@@ -35,6 +35,10 @@ struct LiveObject {
   bool nonblocking = false;
   // file
   std::string path;
+  bool fifo = false;
+  bool terminal = false;                    // the master of a pseudoterminal
+  std::optional<ObjectNumber> terminal_of;  // the other end of this one
+  std::vector<Bytes> terminal_settings;     // struct termios
   std::optional<uint64_t> offset;
   std::optional<uint64_t> cut_to;  // the file is made that long
   int number = -1;                 // inherited: which of ours

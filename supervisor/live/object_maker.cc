@@ -15,7 +15,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 
 namespace redrive {
 namespace {
@@ -49,6 +51,23 @@ Bytes loopback(int domain) {
   any.sin_family = AF_INET;
   any.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   return {reinterpret_cast<uint8_t*>(&any), reinterpret_cast<uint8_t*>(&any) + sizeof any};
+}
+
+// Binds a socket that is to listen. Connections that have ended keep a port for a minute (TIME_WAIT), such as those of
+// the recording; this waits for them, unless somebody listens there. Returns 0, or the error.
+int bind_when_free(int fd, const Bytes& address) {
+  constexpr int kTries = 140;
+  constexpr useconds_t kPause_us = 500'000;
+  for (int tries = 0;; ++tries) {
+    if (bind(fd, address_of(address), size_of(address)) == 0) return 0;
+    const int err = errno;
+    if (err != EADDRINUSE || family_of(address) == AF_UNIX || tries == kTries) return err;
+    const int asks = ::socket(family_of(address), SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const bool somebody = connect(asks, address_of(address), size_of(address)) == 0;
+    ::close(asks);
+    if (somebody) return err;
+    usleep(kPause_us);
+  }
 }
 
 // A connection over the loopback: the two ends, the connecting one first.
@@ -115,8 +134,7 @@ Result<void> ObjectMaker::make(ObjectNumber number) {
   switch (object.kind) {
     case Kind::inherited: {
       const int fd = dup(object.number);
-      // What the program was given is not there any more: it finds an empty file.
-      return keep(number, fd >= 0 ? fd : ::open("/dev/null", O_RDWR | O_CLOEXEC));
+      return keep(number, fd >= 0 ? fd : ::open("/dev/null", O_RDWR | O_CLOEXEC));  // ours may be closed
     }
     case Kind::file:
       return make_file(number);
@@ -138,11 +156,18 @@ Result<void> ObjectMaker::make(ObjectNumber number) {
 
 Result<void> ObjectMaker::make_file(ObjectNumber number) {
   const LiveObject& object = spec_.objects[number];
+  if (object.fifo) return make_fifo(number);
+  if (object.terminal || object.terminal_of) return make_terminal(number);
   constexpr int kOnce = O_TRUNC | O_EXCL | O_CREAT;
   const int flags = static_cast<int>(object.flags) & ~kOnce;
   const bool writes = (flags & O_ACCMODE) != O_RDONLY;
   int fd = ::open(object.path.c_str(), flags | O_CLOEXEC);
   constexpr mode_t kMode = 0666;
+  if (fd < 0 && errno == ENOENT && writes) {
+    std::error_code ignored;
+    std::filesystem::create_directories(std::filesystem::path(object.path).parent_path(), ignored);
+    errno = ENOENT;
+  }
   if (fd < 0 && errno == ENOENT && writes) fd = ::open(object.path.c_str(), flags | O_CREAT | O_CLOEXEC, kMode);
   if (fd < 0) return errno_error("cannot open " + object.path);
   if (object.cut_to && ftruncate(fd, static_cast<off_t>(*object.cut_to)) != 0) {
@@ -150,6 +175,37 @@ Result<void> ObjectMaker::make_file(ObjectNumber number) {
   }
   if (object.offset) lseek(fd, static_cast<off_t>(*object.offset), SEEK_SET);
   return keep(number, fd);
+}
+
+// One that nothing has gone through. It is made again if it was removed since.
+Result<void> ObjectMaker::make_fifo(ObjectNumber number) {
+  const LiveObject& object = spec_.objects[number];
+  std::error_code ignored;
+  std::filesystem::create_directories(std::filesystem::path(object.path).parent_path(), ignored);
+  constexpr mode_t kMode = 0600;
+  if (mkfifo(object.path.c_str(), kMode) != 0 && errno != EEXIST) return errno_error("cannot make " + object.path);
+  const int both = ::open(object.path.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC);  // so that no open waits for another
+  const int fd = ::open(object.path.c_str(), (static_cast<int>(object.flags) & O_ACCMODE) | O_NONBLOCK | O_CLOEXEC);
+  const auto kept = keep(number, fd);
+  ::close(both);
+  return kept;
+}
+
+// A pseudoterminal has another number than it had.
+Result<void> ObjectMaker::make_terminal(ObjectNumber number) {
+  const LiveObject& object = spec_.objects[number];
+  const int flags = (static_cast<int>(object.flags) & O_ACCMODE) | O_NOCTTY | O_CLOEXEC;
+  if (object.terminal) {
+    TRY(keep(number, ::open("/dev/ptmx", flags)));
+    unlockpt(made_[number]);
+  } else {
+    if (made_[*object.terminal_of] < 0) TRY(make(*object.terminal_of));
+    TRY(keep(number, ioctl(made_[*object.terminal_of], TIOCGPTPEER, flags)));
+  }
+  for (const Bytes& settings : object.terminal_settings) {
+    if (ioctl(made_[number], TCSETS, settings.data()) != 0) return errno_error("cannot set a terminal up again");
+  }
+  return {};
 }
 
 Result<void> ObjectMaker::make_pipe(ObjectNumber number) {
@@ -236,9 +292,10 @@ Result<void> ObjectMaker::listen_again(ObjectNumber number) {
     struct stat info {};
     if (name.sun_path[0] && stat(name.sun_path, &info) == 0 && S_ISSOCK(info.st_mode)) unlink(name.sun_path);
   }
-  if (!bound.empty() && bind(fd, address_of(bound), size_of(bound)) != 0) {
-    const int err = errno;
-    return errno_error("cannot listen on " + port_of(bound) + " again", err);
+  if (!bound.empty()) {
+    if (const int err = bind_when_free(fd, bound)) {
+      return errno_error("cannot listen on " + port_of(bound) + " again", err);
+    }
   }
   if (listen(fd, *object.backlog) != 0) return errno_error("cannot listen again");
   sockaddr_storage name{};

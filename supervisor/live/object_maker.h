@@ -22,6 +22,8 @@ class ObjectMaker {
   Result<void> keep(ObjectNumber object, int fd);
   Result<void> make(ObjectNumber object);
   Result<void> make_file(ObjectNumber object);
+  Result<void> make_fifo(ObjectNumber object);
+  Result<void> make_terminal(ObjectNumber object);
   Result<void> make_pipe(ObjectNumber object);
   Result<void> make_socket(ObjectNumber object);
   Result<void> make_connection(ObjectNumber a, ObjectNumber b);

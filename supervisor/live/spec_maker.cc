@@ -5,6 +5,7 @@
 #include <linux/sched.h>
 #include <netinet/in.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -32,6 +33,10 @@ std::string what(const OpenObject& object) {
 }
 
 bool is_connected(const OpenObject& object) { return object.connects || object.accepted_from; }
+
+void want_directory(const DirectoryRef& directory, WantedInputs& inputs) {
+  for (const Directory* at = directory.get(); at && at->number; at = at->base.get()) inputs.want(at->call);
+}
 
 // The family of an address, 0 if there is none.
 int family(const Bytes& address) {
@@ -69,6 +74,14 @@ Result<void> SpecMaker::check() {
     if (!lives(process)) continue;
     for (const auto& [fd, descriptor] : *process.descriptors) {
       const OpenObject& object = past_.model.objects()[descriptor.object];
+      if (object.kind == Kind::inherited && object.number > STDERR_FILENO) {
+        const int flags = fcntl(object.number, F_GETFD);  // ours are closed on exec, the user's are not
+        if (flags >= 0 && !(flags & FD_CLOEXEC)) continue;
+        return Error{
+            fmt::format("unit {} ({}) cannot live again: its descriptor {} is not known from its calls; if it "
+                        "had it from outside, give it to redrive as well",
+                        name.first, printable(trace_.unit_name(name.first)), fd)};
+      }
       if (object.kind != Kind::other && object.kind != Kind::memfd) continue;
       return Error{fmt::format("unit {} ({}) cannot live again: its descriptor {} is {}, which cannot be made again",
                                name.first, printable(trace_.unit_name(name.first)), fd, what(object))};
@@ -183,6 +196,14 @@ Result<void> SpecMaker::want_inputs(WantedInputs& inputs) {
     ASSIGN_OR_RETURN(const auto pieces, arriving(number));
     for (const auto& piece : pieces) inputs.want(piece.send);
   }
+  const bool any_file = std::any_of(needed_.begin(), needed_.end(), [&](const auto& entry) {
+    return past_.model.objects()[entry.first].kind == Kind::file;
+  });
+  for (const auto& [call, base] : past_.model.fifos()) {
+    if (!any_file) break;
+    inputs.want(call);
+    want_directory(base, inputs);
+  }
   for (const auto& [name, process] : past_.model.processes()) {
     if (lives(process)) want_process(process, inputs);
   }
@@ -198,16 +219,11 @@ Result<void> SpecMaker::want_inputs(WantedInputs& inputs) {
   return {};
 }
 
-namespace {
-void want_directory(const DirectoryRef& directory, WantedInputs& inputs) {
-  for (const Directory* at = directory.get(); at && at->number; at = at->base.get()) inputs.want(at->call);
-}
-}  // namespace
-
 void SpecMaker::want_object(const OpenObject& object, WantedInputs& inputs) const {
   switch (object.kind) {
     case Kind::file:
       inputs.want(object.made.event);
+      for (const PastCall& setting : object.settings) inputs.want(setting.event);
       return want_directory(object.base, inputs);
     case Kind::socket:
       for (const PastCall& setting : object.settings) inputs.want(setting.event);
@@ -242,10 +258,10 @@ void SpecMaker::want_process(const ProcessModel& process, WantedInputs& inputs) 
 
 std::string SpecMaker::directory_of(const DirectoryRef& directory, const WantedInputs& inputs) const {
   if (!directory || !directory->number) return trace_.settings().working_directory;
-  return path_of(directory->call, 0, directory->base, inputs);
+  return path_of(directory->call, directory->base, inputs);
 }
 
-std::string SpecMaker::path_of(EventRef call, size_t, const DirectoryRef& base, const WantedInputs& inputs) const {
+std::string SpecMaker::path_of(EventRef call, const DirectoryRef& base, const WantedInputs& inputs) const {
   const std::string path = inputs.text(call);
   if (path.starts_with('/')) return path;
   return directory_of(base, inputs) + "/" + path;
@@ -306,11 +322,33 @@ Result<void> SpecMaker::check_read(const OpenObject& object, const LiveObject& o
 
 Result<void> SpecMaker::add_file(const OpenObject& object, const WantedInputs& inputs, LiveObject& out,
                                  LiveSpec& spec) const {
-  out.path = path_of(object.made.event, 0, object.base, inputs);
+  out.path = object.terminal_of ? fmt::format("/dev/pts/{}", *object.terminal_of)
+                                : path_of(object.made.event, object.base, inputs);
   out.offset = object.offset;
   const bool writes = (object.flags & O_ACCMODE) != O_RDONLY;
+  for (const PastCall& setting : object.settings) {
+    const WantedInputs::Read* const read = inputs.of(setting.event);
+    if (read && !read->pieces.empty() && setting.args[1] != FIONBIO) out.terminal_settings.push_back(read->pieces[0]);
+  }
+  out.terminal = object.terminal.has_value();
+  for (const auto& [number, peer] : needed_) {
+    const OpenObject& master = past_.model.objects()[number];
+    if (!master.terminal || out.path != fmt::format("/dev/pts/{}", *master.terminal)) continue;
+    if (master.read_bytes != object.written_bytes || master.written_bytes != object.read_bytes) {
+      return Error{
+          fmt::format("something is on its way through the terminal {}, or it changes it: that cannot be made "
+                      "again",
+                      out.path)};
+    }
+    out.terminal_of = number;
+  }
+  if (out.terminal || out.terminal_of) return {};
+  const auto& fifos = past_.model.fifos();
+  out.fifo = std::any_of(fifos.begin(), fifos.end(),
+                         [&](const auto& fifo) { return path_of(fifo.first.event, fifo.second, inputs) == out.path; });
+  if (out.fifo && object.read_bytes == 0 && object.written_bytes == 0) return {};
   struct stat info {};
-  bool exists = stat(out.path.c_str(), &info) == 0;
+  const bool exists = stat(out.path.c_str(), &info) == 0;
   const auto copy = std::find_if(trace_.files().begin(), trace_.files().end(),
                                  [&](const auto& file) { return file.second.path == out.path; });
   if (copy != trace_.files().end() && !writes && (files_ == Files::trace || !exists)) {

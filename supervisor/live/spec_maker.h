@@ -36,7 +36,7 @@ class SpecMaker {
   void want_object(const OpenObject& object, WantedInputs& inputs) const;
   void want_process(const ProcessModel& process, WantedInputs& inputs) const;
 
-  std::string path_of(EventRef call, size_t piece, const DirectoryRef& base, const WantedInputs& inputs) const;
+  std::string path_of(EventRef call, const DirectoryRef& base, const WantedInputs& inputs) const;
   std::string directory_of(const DirectoryRef& directory, const WantedInputs& inputs) const;
   Result<void> add_objects(const WantedInputs& inputs, LiveSpec& spec);
   Result<void> add_file(const OpenObject& object, const WantedInputs& inputs, LiveObject& out, LiveSpec& spec) const;

@@ -223,7 +223,7 @@ Result<void> Transplant::give_memory(const ProcessState& state, const Memory& fr
   TRY(calls.must("unmap memory", SYS_munmap, {0, kLiveGate}));
   TRY(calls.must("unmap memory", SYS_munmap, {kLiveGate + kGateSize, kUserEnd - kLiveGate - kGateSize}));
   for (const Mapping& mapping : state.mappings) TRY(map(mapping, paths, shared, keeper, unit));
-  for (size_t i = 0; i < shared.descriptors().size(); ++i) {
+  for (size_t i = 0; i <= shared.descriptors().size(); ++i) {  // and the socket by which it has reported
     TRY(calls.call(SYS_close, {static_cast<uint64_t>(keeper.shared_number(i))}));
   }
   TRY(fill(state, from, paths));

@@ -3,6 +3,8 @@ import re
 import subprocess
 import time
 
+import mpi
+import redriving
 from harness import Failure, needs, test
 from redriving import free_port
 
@@ -202,3 +204,16 @@ print('end', flush=True)
     none = live(ctx, "1@99999999", status=1)
     ctx.expect("has no event" in none.stderr, none, "a place that is not there")
     ctx.expect_status(ctx.redrive("live", ctx.trace), 1, 2)
+
+
+@test("live/mpi", timeout_s=300, slow=True)
+def mpi_job(ctx):
+    """A job of several ranks from its middle: all units live, and the result is the same."""
+    job = mpi.job(ctx.options, "master_worker", 300, 1000, ranks=3)
+    recorded = redriving.record(ctx, job)
+    rank = "master_worker.2"
+    events = calls(ctx, rank, r"^poll\(|^epoll_wait\(|^read\(|^writev?\(")
+    for place in (0.3, 0.6):
+        outcome = live(ctx, f"{rank}@{events[int(place * len(events))]}")
+        same = mpi.value_of("sum", outcome) == mpi.value_of("sum", recorded)
+        ctx.expect(same, outcome, f"another sum than recorded, at {place}")
