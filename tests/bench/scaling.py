@@ -19,7 +19,7 @@ from real import redis_script, script  # noqa: E402
 from redriving import REDRIVEN, free_port  # noqa: E402
 
 BLOCK = 2 << 20     # bytes that a thread of xz compresses at a time
-BLOCKS = 4          # for each thread
+BLOCKS = 2          # for each thread
 REPLAY_BOUND = "500ms"
 LATE = 5            # exit status
 
@@ -74,7 +74,7 @@ def workloads(bench):
         "compute": Workload("processes that only compute", compute),
         "pairs": Workload("processes in pairs that do nothing but answer each other over TCP", pairs, least=2),
         "ring": Workload("processes that compute and exchange rows with two neighbours (mesh)", ring),
-        "threads": Workload("one process with so many threads: xz, 8 MB for each", threads),
+        "threads": Workload("one process with so many threads: xz, 4 MB for each", threads),
         "jacobi": Workload("Open MPI ranks that share one grid of fixed size", jacobi),
         "redis": Workload("a server with so many clients, a fixed number of requests", redis),
     }
