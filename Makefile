@@ -124,6 +124,10 @@ bounds: all ## measure whether replays keep their bound, and write tests/bench/b
 	scripts/deps.sh --bench
 	$(RUN) python3 tests/bench/bounds.py
 
+scaling: all ## measure how recording and replay scale with the number of units and processors
+	scripts/deps.sh --bench
+	$(RUN) python3 tests/bench/scaling.py
+
 # Uses Debian's Python, which finds Debian's packages.
 papers: ## write the papers' results beside ours into tests/bench/papers.md (some 40 minutes)
 	scripts/deps.sh --bench
@@ -218,4 +222,4 @@ clean: ## remove what was built
 help: ## show this list
 	@sed -nE 's/^([a-z_.-]+):[^#]*## (.*)/  \1\t\2/p' Makefile | expand -t 26
 
-.PHONY: all tests deps unit simulate check check-all demo bench bounds soak papers fuzz fuzz-long asan asan-readers tsan sanitized tidy format install install-debug deb compile_commands.json clean help
+.PHONY: all tests deps unit simulate check check-all demo bench bounds scaling soak papers fuzz fuzz-long asan asan-readers tsan sanitized tidy format install install-debug deb compile_commands.json clean help

@@ -2,7 +2,8 @@
 //
 // A stop costs ten times as much between processors as on one, and so does waking a program. So a unit begins on the
 // recorder's own processor, `home`. A unit that computes, and seldom stops or sleeps, is sent away to the others while
-// home is shared, and called back when it stops or sleeps often.
+// home is shared, and called back when it stops or sleeps often. If there are several others, one that sleeps often is
+// away too, as long as that costs it less than waiting for home would.
 #pragma once
 
 #include <sched.h>
@@ -19,8 +20,9 @@ struct Place {
   uint64_t first_until_ns = 0;  // CPU time of the unit up to which it runs on the first processor; 0: it need not
   // When it was looked at last:
   uint64_t cpu_ns = 0;
-  pid_t tid = -1;       // the thread that ran
-  uint64_t sleeps = 0;  // of that thread, its stops included
+  pid_t tid = -1;          // the thread that ran
+  uint64_t sleeps = 0;     // of that thread, its stops included
+  uint64_t waited_ns = 0;  // of that thread
   // It stays at home for this many looks: twice as many each time that it is called back because of its sleeps.
   unsigned stays = 0;
   unsigned called_back = 0;
@@ -34,7 +36,8 @@ struct UnitUse {
   Place* place = nullptr;
   uint64_t cpu_ns = 0;
   uint64_t sleeps = 0;
-  bool moved = false;  // decide() has changed its place
+  uint64_t waited_ns = 0;  // for a processor, while it could have run
+  bool moved = false;      // decide() has changed its place
 };
 
 class Placement {
@@ -68,5 +71,8 @@ class Placement {
 
 // How often a thread has slept or stopped (proc_pid_status(5), voluntary_ctxt_switches); 0 if it has ended.
 uint64_t sleeps_of(pid_t tid);
+// How long a thread has waited for a processor (/proc/PID/schedstat); 0 if it has ended, or if the kernel does not
+// count.
+uint64_t waited_ns_of(pid_t tid);
 
 }  // namespace redrive

@@ -3,6 +3,8 @@
 #include <sched.h>
 #include <sys/syscall.h>
 
+#include <algorithm>
+
 #include "supervisor/record/thread_control.h"
 #include "supervisor/record/tracees.h"
 #include "supervisor/tier/first_processor.h"
@@ -38,10 +40,13 @@ void Placer::place_units() {
     UnitUse use{&place, cpu - std::exchange(place.cpu_ns, cpu)};
     if (use.cpu_ns < kUsed) continue;
     const pid_t tid = unit->baton.is_held() ? unit->baton.holder()->tid : -1;
-    const uint64_t sleeps = tid < 0 ? 0 : sleeps_of(tid);
+    const bool other = tid < 0 || std::exchange(place.tid, tid) != tid;
+    const uint64_t sleeps = tid < 0 ? 0 : sleeps_of(tid), waited_ns = tid < 0 ? 0 : waited_ns_of(tid);
     // Threads that take turns stop to do so.
-    use.sleeps = tid < 0 || std::exchange(place.tid, tid) != tid ? kOften : sleeps - place.sleeps;
+    use.sleeps = other ? kOften : sleeps - place.sleeps;
+    use.waited_ns = other ? 0 : waited_ns - std::min(waited_ns, place.waited_ns);
     place.sleeps = sleeps;
+    place.waited_ns = waited_ns;
     uses.push_back(use);
     users.push_back(unit.get());
   }

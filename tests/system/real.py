@@ -26,12 +26,12 @@ def shell_job(text, files=None, **changes):
     return Job(["sh", "run.sh"], prepare=script("set -eu\n" + text, files), **changes)
 
 
-def redis_script(port, requests):
+def redis_script(port, requests, clients=20):
     return f"""
 redis-server --port {port} --bind 127.0.0.1 --dir . --save '' --appendonly no --daemonize no > server.log &
 server=$!
 until redis-cli -p {port} ping > ping.out 2>&1 && grep -q PONG ping.out; do sleep 0.05; done
-redis-benchmark -p {port} -c 20 -n {requests} -t get,set -q > benchmark.out
+redis-benchmark -p {port} -c {clients} -n {requests} -t get,set -q > benchmark.out
 redis-cli -p {port} set key value > /dev/null
 test "$(redis-cli -p {port} get key)" = value
 redis-cli -p {port} shutdown nosave || true

@@ -12,11 +12,13 @@ namespace {
 constexpr uint64_t kLookNs = 10'000'000;
 constexpr uint64_t kNever = 0, kOften = 1000;
 
-// Units that use as much of a processor as they get: those on one share it evenly, each up to what it wants.
+// Units that use as much of a processor as they get: those on one share it evenly, each up to what it wants, and wait
+// for the rest.
 struct Machine {
   struct Behaviour {
     double wants;
-    uint64_t sleeps;
+    uint64_t sleeps;             // for each look
+    double sleeps_a_cpu_ms = 0;  // in addition
   };
   Machine(unsigned others, std::vector<Behaviour> units)
       : others(others), units(std::move(units)), places(this->units.size()) {}
@@ -27,7 +29,10 @@ struct Machine {
       const auto here = static_cast<double>(std::count_if(
           places.begin(), places.end(), [&](const Place& place) { return place.away == places[i].away; }));
       const double share = std::min(units[i].wants, (places[i].away ? others : 1) / here);
-      uses.push_back({&places[i], static_cast<uint64_t>(share * kLookNs), units[i].sleeps});
+      const double cpu_ms = share * kLookNs / 1e6;
+      uses.push_back({&places[i], static_cast<uint64_t>(share * kLookNs),
+                      units[i].sleeps + static_cast<uint64_t>(units[i].sleeps_a_cpu_ms * cpu_ms),
+                      static_cast<uint64_t>((units[i].wants - share) * kLookNs)});
     }
     Placement::decide(uses, kLookNs, others);
     return static_cast<size_t>(std::count_if(uses.begin(), uses.end(), [](const UnitUse& use) { return use.moved; }));
@@ -114,4 +119,43 @@ TEST_CASE("placement: an empty home takes back one of those that share the other
   for (Place& place : machine.places) place.away = true;
   machine.look();
   CHECK_EQ(machine.away(), 1);
+}
+
+TEST_CASE("placement: on several others, units that talk and compute are spread too, and stay there") {
+  for (const unsigned others : {3u, 7u, 15u}) {
+    for (const size_t units : {size_t{others}, size_t{others} + 1, 2 * size_t{others}}) {
+      for (const double sleeps : {2.0, 10.0}) {
+        CAPTURE(others);
+        CAPTURE(units);
+        CAPTURE(sleeps);
+        Machine machine(others, std::vector<Machine::Behaviour>(units, {1.0, kNever, sleeps}));
+        for (int i = 0; i < 80; ++i) machine.look();
+        for (int i = 0; i < 10; ++i) CHECK_EQ(machine.look(), 0);
+        CHECK_GE(machine.away(), units * others / (others + 1) - 1);
+        CHECK_LT(machine.away(), units);
+      }
+    }
+  }
+}
+
+TEST_CASE("placement: on one other, which the recorder needs too, those that talk while alone at home stay there") {
+  Machine machine(1, {{1.0, kNever, 10}, {1.0, kNever, 10}});
+  for (int i = 0; i < 10; ++i) CHECK_EQ(machine.look(), 0);
+}
+
+TEST_CASE("placement: units that mostly wake each other stay at home") {
+  Machine machine(15, std::vector<Machine::Behaviour>(16, {1.0, kNever, 250}));
+  for (int i = 0; i < 10; ++i) CHECK_EQ(machine.look(), 0);
+}
+
+TEST_CASE("placement: units of which one can run at a time stay at home") {
+  Machine machine(15, std::vector<Machine::Behaviour>(4, {0.25, kNever, 10}));
+  for (int i = 0; i < 10; ++i) CHECK_EQ(machine.look(), 0);
+}
+
+TEST_CASE("placement: one that talks is called back when nobody needs home") {
+  Machine machine(15, {{0.6, kNever, 10}, {0.3, kNever, 10}});
+  machine.places[0].away = true;
+  CHECK_EQ(machine.look(), 1);
+  CHECK_EQ(machine.away(), 0);
 }
