@@ -93,7 +93,8 @@ class Maker {
     }
     if (unshare(CLONE_NEWPID | CLONE_NEWNS) != 0) return errno_error("cannot make a PID namespace");
     constexpr uint64_t kSecond = 1'000'000'000;
-    if (spec_.clock_ns == 0 || unshare(CLONE_NEWTIME) != 0) return {};
+    if (spec_.clock_ns == 0) return {};
+    if (unshare(CLONE_NEWTIME) != 0) return errno_error("the clock cannot go on where it was (a time namespace)");
     timespec now{};
     clock_gettime(CLOCK_MONOTONIC, &now);
     const auto ahead =

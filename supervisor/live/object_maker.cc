@@ -132,10 +132,8 @@ Result<void> ObjectMaker::make_all() {
 Result<void> ObjectMaker::make(ObjectNumber number) {
   const LiveObject& object = spec_.objects[number];
   switch (object.kind) {
-    case Kind::inherited: {
-      const int fd = dup(object.number);
-      return keep(number, fd >= 0 ? fd : ::open("/dev/null", O_RDWR | O_CLOEXEC));  // ours may be closed
-    }
+    case Kind::inherited:
+      return keep(number, dup(object.number));
     case Kind::file:
       return make_file(number);
     case Kind::pipe:

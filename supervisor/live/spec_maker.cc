@@ -74,9 +74,10 @@ Result<void> SpecMaker::check() {
     if (!lives(process)) continue;
     for (const auto& [fd, descriptor] : *process.descriptors) {
       const OpenObject& object = past_.model.objects()[descriptor.object];
-      if (object.kind == Kind::inherited && object.number > STDERR_FILENO) {
-        const int flags = fcntl(object.number, F_GETFD);  // ours are closed on exec, the user's are not
-        if (flags >= 0 && !(flags & FD_CLOEXEC)) continue;
+      if (object.kind == Kind::inherited) {
+        const int flags = fcntl(object.number, F_GETFD);
+        const bool ours = object.number > STDERR_FILENO && (flags & FD_CLOEXEC);  // which the user's are not
+        if (flags >= 0 && !ours) continue;
         return Error{
             fmt::format("unit {} ({}) cannot live again: its descriptor {} is not known from its calls; if it "
                         "had it from outside, give it to redrive as well",
