@@ -239,11 +239,12 @@ Result<Attachable> attachable(pid_t pid) {
   return process;
 }
 
-// To look into all of its memory takes some 11 ms for each GB. It can be left out if the mappings are the same, except
-// that advice (madvise(2)) may have been given for exactly one of them: a copy then shows it (Attacher::copies_all,
-// ImageJob::Copy).
+// To look into all of its memory takes some 11 ms for each GB. It is left out if the mappings are the same, and there
+// was no advice (madvise(2)) for any. If it was given meanwhile, for exactly one mapping, a copy shows that
+// (Attacher::copies_all, ImageJob::Copy).
 Result<void> look_again(Attachable& process) {
-  if (read_briefly(proc_path(process.pid, "maps")) == process.maps) return check_descriptors(process);
+  const bool same = process.not_copied.empty() && read_briefly(proc_path(process.pid, "maps")) == process.maps;
+  if (same) return check_descriptors(process);
   ASSIGN_OR_RETURN(process, attachable(process.pid));
   return {};
 }
