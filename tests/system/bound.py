@@ -73,7 +73,7 @@ def not_repaired(ctx):
     ctx.expect("800 ms, late" in shown.stdout, shown, "does not say that replays are late")
 
 
-@test("bound/required")
+@test("bound/required", slow=True)
 def required(ctx):
     """With --require-bound, a bound that is not kept is a failure of the recording; one that is kept is none."""
     job = talkers(ctx)
