@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { kCustomers = 50, kOrders = 400, kLargest = 70000, kPort = 7070 };
+enum { kCustomers = 50, kOrders = 400, kLargest = 100000, kPort = 7070 };
 
 struct customer {
   char name[32];
