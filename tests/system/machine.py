@@ -14,7 +14,9 @@ MASKED = ("systemd-sysctl.service", "systemd-modules-load.service", "systemd-bin
           "kmod-static-nodes.service", "systemd-tmpfiles-setup-dev.service", "systemd-remount-fs.service", "systemd-random-seed.service",
           "systemd-journald-audit.socket", "systemd-update-utmp.service", "systemd-journal-flush.service", "tmp.mount")
 
+NOT_ALLOWED = 77  # a container, for instance, may not mount all this
 BOOT = """set -e
+trap 'exit {not_allowed}' ERR
 mount --make-rprivate /
 mount -t tmpfs machine {directory}
 mkdir {directory}/upper {directory}/work {directory}/root
@@ -35,6 +37,7 @@ mount -t devpts -o newinstance,ptmxmode=0666 devpts dev/pts
 mount -t tmpfs tmpfs dev/shm
 ln -s pts/ptmx dev/ptmx
 ln -s /proc/self/fd dev/fd
+trap - ERR
 rm -rf var/lib/redrive var/log/journal
 for unit in {masked}; do ln -sf /dev/null etc/systemd/system/$unit; done
 make -s -C {repository} BUILD={build} DESTDIR={directory}/root install
@@ -60,12 +63,14 @@ class Machine:
         directory = ctx.directory / "machine"
         directory.mkdir()
         script = ctx.directory / "boot"
-        script.write_text(BOOT.format(directory=directory, repository=ROOT, build=ctx.options.build.resolve(), masked=" ".join(MASKED)))
+        script.write_text(BOOT.format(directory=directory, not_allowed=NOT_ALLOWED, repository=ROOT, build=ctx.options.build.resolve(), masked=" ".join(MASKED)))
         self.process = ctx.start("unshare", "--pid", "--mount", "--cgroup", "--uts", "--ipc", "--net", "--fork", "--mount-proc",
                                  "--kill-child=KILL", "bash", script)
         ctx.wait_until("the machine runs", self.runs)
 
     def runs(self):
+        if self.process.process.poll() == NOT_ALLOWED:
+            raise Skip(f"no machine of its own: {self.process.output(1).partition(chr(10))[0]}")
         if self.process.process.poll() is not None:
             raise self.process.failure("the machine does not start")
         children = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
