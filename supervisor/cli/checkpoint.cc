@@ -74,23 +74,9 @@ class CheckpointCommand : public CommandWith<CheckpointOptions> {
       ASSIGN_OR_RETURN(o.session, only_session(arguments, text().name));
       return {};
     }
-    if (!o.breaks.empty()) {
-      if (words.size() > 1) return usage("--break takes a TRACE, not a UNIT");
-      if (!words.empty()) o.trace = words[0];
-      return {};
+    if (const auto given = parse_standing(words, o.trace, o.interval, o.place, o.breaks); !given) {
+      return usage(given.error().message);
     }
-    if (words.empty() || words.size() > 2) return usage("expected [TRACE] UNIT:I, UNIT@EVENT, or --break");
-    if (words.size() == 2) o.trace = words[0];
-    if (const auto place = parse_place_spec(words.back())) {
-      o.place = *place;
-      return {};
-    }
-    const auto unit = parse_unit_spec(words.back());
-    if (!unit || !unit->single()) {
-      return usage(fmt::format("'{}' names no place: write UNIT:I or UNIT@EVENT, such as jacobi.2:4 or jacobi.2@120",
-                               words.back()));
-    }
-    o.interval = *unit;
     return {};
   }
 

@@ -44,24 +44,12 @@ class LiveCommand : public CommandWith<LiveOptions> {
 
   Result<void> finish(const Arguments& arguments) override {
     LiveOptions& o = options_;
+    std::optional<PlaceSpec> place;
     const auto& words = arguments.given_words();
-    if (!o.breaks.empty()) {
-      if (words.size() > 1) return usage("--break takes a TRACE, not a UNIT");
-      if (!words.empty()) o.trace = words[0];
-      return {};
+    if (const auto given = parse_standing(words, o.trace, o.interval, place, o.breaks); !given) {
+      return usage(given.error().message);
     }
-    if (words.empty() || words.size() > 2) return usage("expected [TRACE] UNIT:I, UNIT@EVENT, or --break");
-    if (words.size() == 2) o.trace = words[0];
-    if (const auto place = parse_place_spec(words.back())) {
-      o.breaks.push_back(*place);
-      return {};
-    }
-    const auto unit = parse_unit_spec(words.back());
-    if (!unit || !unit->single()) {
-      return usage(fmt::format("'{}' names no place: write UNIT:I or UNIT@EVENT, such as jacobi.2:4 or jacobi.2@120",
-                               words.back()));
-    }
-    o.interval = *unit;
+    if (place) o.breaks.push_back(*place);
     return {};
   }
 

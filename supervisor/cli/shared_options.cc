@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 #include <sched.h>
 
-
 #include "base/text.h"
 
 namespace redrive {
@@ -52,6 +51,29 @@ void add_break(Arguments& arguments, const char* help, std::vector<PlaceSpec>& b
     breaks.push_back(place);
     return {};
   });
+}
+
+Result<void> parse_standing(const std::vector<std::string>& words, std::string& trace,
+                            std::optional<UnitSpec>& interval, std::optional<PlaceSpec>& place,
+                            const std::vector<PlaceSpec>& breaks) {
+  if (!breaks.empty()) {
+    if (words.size() > 1) return Error{"--break takes a TRACE, not a UNIT"};
+    if (!words.empty()) trace = words[0];
+    return {};
+  }
+  if (words.empty() || words.size() > 2) return Error{"expected [TRACE] UNIT:I, UNIT@EVENT, or --break"};
+  if (words.size() == 2) trace = words[0];
+  if (const auto event = parse_place_spec(words.back())) {
+    place = *event;
+    return {};
+  }
+  const auto unit = parse_unit_spec(words.back());
+  if (!unit || !unit->single()) {
+    return Error{fmt::format("'{}' names no place: write UNIT:I or UNIT@EVENT, such as jacobi.2:4 or jacobi.2@120",
+                             words.back())};
+  }
+  interval = *unit;
+  return {};
 }
 
 void add_policy(Arguments& arguments, const std::string& standard, std::string& policy, PolicyParameters& parameters) {

@@ -28,6 +28,11 @@ void add_tuning(Arguments& arguments, TuningRule& rule);
 void add_interception(Arguments& arguments, bool& in_process);
 void add_until(Arguments& arguments, std::optional<uint64_t>& until);
 void add_break(Arguments& arguments, const char* help, std::vector<PlaceSpec>& breaks);
+// The words of a command that is told where units are to stand: [TRACE] and UNIT:I or UNIT@EVENT, or with --break only
+// [TRACE]. An Error says what is wrong, for Command::usage().
+Result<void> parse_standing(const std::vector<std::string>& words, std::string& trace,
+                            std::optional<UnitSpec>& interval, std::optional<PlaceSpec>& place,
+                            const std::vector<PlaceSpec>& breaks);
 
 // `standard`: the policy if none is given.
 void add_policy(Arguments& arguments, const std::string& standard, std::string& policy, PolicyParameters& parameters);

@@ -20,6 +20,7 @@
 #include <unordered_map>
 
 #include "interceptors/syscall_table.h"
+#include "supervisor/live/written.h"
 
 namespace redrive {
 namespace {
@@ -57,18 +58,6 @@ OpenObject* object_of(const FinishedCall& call, uint64_t fd) {
   object.number = as_int(fd);
   place(call, as_int(fd), false);
   return &object;
-}
-
-// What a call has written at this address.
-template <typename T>
-bool written(const Event& event, uint64_t address, T& value) {
-  for (const MemoryWrite& write : event.writes) {
-    const bool holds = address >= write.address && address - write.address + sizeof value <= write.data.size();
-    if (!holds) continue;
-    std::memcpy(&value, write.data.data() + (address - write.address), sizeof value);
-    return true;
-  }
-  return false;
 }
 
 Bytes written_bytes(const Event& event, uint64_t address, size_t most) {
@@ -255,12 +244,8 @@ void note_read(const FinishedCall& call, OpenObject& object) {
   if (object.kind == Kind::eventfd) {
     uint64_t value = 0;
     const bool counts_down = object.made.args[1] & EFD_SEMAPHORE;
-    if (counts_down || !written(call.event, call.event.args[1], value)) {
-      object.changes.push_back(call.past);
-    } else {
-      object.changes.clear();
-      object.changes.push_back(call.past);
-    }
+    if (!counts_down && written(call.event, call.event.args[1], value)) object.changes.clear();
+    object.changes.push_back(call.past);
   }
   if (object.kind == Kind::timerfd) object.end = call.past.at_ns;
   object.read_bytes += bytes;

@@ -22,7 +22,7 @@ class InFlight {
   void sent(EventRef event, const Send& send, uint64_t at_ns);
   void received(const Receive& receive);
 
-  // Of a channel, in the order of sending.
+  // What is on its way in a channel, in the order of sending.
   std::vector<Piece> pieces(uint64_t channel) const;
 
  private:

@@ -12,6 +12,8 @@
 #include <set>
 #include <tuple>
 
+#include "supervisor/live/written.h"
+
 namespace redrive {
 namespace {
 
@@ -131,22 +133,14 @@ class Reader {
 // The number of the process that a call has waited for, if that has ended. `args`: of the call that `event` ends.
 int32_t waited_for(const Event& event, const std::array<uint64_t, 6>& args) {
   constexpr uint64_t kStops = WUNTRACED | WCONTINUED;
-  const auto written = [&](uint64_t address, int32_t& value) {
-    for (const MemoryWrite& write : event.writes) {
-      if (address < write.address || address - write.address + sizeof value > write.data.size()) continue;
-      std::memcpy(&value, write.data.data() + (address - write.address), sizeof value);
-      return true;
-    }
-    return false;
-  };
   int32_t status = 0, pid = 0, code = 0;
   if (event.number == SYS_wait4 && event.result > 0) {
-    const bool known = args[1] && written(args[1], status);
+    const bool known = args[1] && written(event, args[1], status);
     const bool ended = known ? WIFEXITED(status) || WIFSIGNALED(status) : !(args[2] & kStops);
     return ended ? static_cast<int32_t>(event.result) : 0;
   }
-  if (event.number == SYS_waitid && event.result == 0 && written(args[2] + offsetof(siginfo_t, si_code), code) &&
-      written(args[2] + offsetof(siginfo_t, si_pid), pid)) {
+  if (event.number == SYS_waitid && event.result == 0 && written(event, args[2] + offsetof(siginfo_t, si_code), code) &&
+      written(event, args[2] + offsetof(siginfo_t, si_pid), pid)) {
     return code == CLD_EXITED || code == CLD_KILLED || code == CLD_DUMPED ? pid : 0;
   }
   return 0;

@@ -227,12 +227,10 @@ Result<void> Transplant::give_memory(const ProcessState& state, const Memory& fr
     TRY(calls.call(SYS_close, {static_cast<uint64_t>(keeper.shared_number(i))}));
   }
   TRY(fill(state, from, paths));
-  if (!state.descriptors.empty()) {
-    for (const auto& [entry, descriptor] : state.descriptors) {
-      constexpr uint64_t kWrite = 0x11;
-      ASSIGN_OR_RETURN(const uint64_t place, calls.put(&descriptor, sizeof descriptor));
-      TRY(calls.call(SYS_modify_ldt, {kWrite, place, sizeof descriptor}));
-    }
+  for (const auto& [entry, descriptor] : state.descriptors) {
+    constexpr uint64_t kWrite = 0x11;
+    ASSIGN_OR_RETURN(const uint64_t place, calls.put(&descriptor, sizeof descriptor));
+    TRY(calls.call(SYS_modify_ldt, {kWrite, place, sizeof descriptor}));
   }
   return describe_layout(state, from, paths);
 }

@@ -17,13 +17,12 @@ namespace redrive {
 
 class WantedInputs final : public CallWatch {
  public:
-  void want(EventRef call) {
-    if (!found_.contains(call)) wanted_.insert(call);
-  }
+  void want(EventRef call) { wanted_.insert(call); }
   void want(const std::optional<PastCall>& call) {
     if (call) want(call->event);
   }
-  // Re-drives the intervals in which these calls are. An Error: one of them cannot be re-driven, or diverges.
+  // Once, when all are known: re-drives the intervals in which these calls are. An Error: one of them cannot be
+  // re-driven, or diverges.
   Result<void> find(const SetRun& run);
 
   struct Read {

@@ -45,8 +45,8 @@ struct ImageJob {
     pid_t pid = -1;
     pid_t original = -1;  // whose child it is
     Memory memory;
-    // Of a process that was attached to: what is known to be empty in the copy (madvise(2), MADV_WIPEONFORK). The image
-    // fails if there is more.
+    // If the process was attached to: which of its memory is known to be empty in the copy (madvise(2),
+    // MADV_WIPEONFORK). The image fails if there is more.
     std::optional<std::vector<AddressRange>> known_not_copied;
   };
   std::vector<Copy> copies;

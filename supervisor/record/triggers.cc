@@ -206,6 +206,7 @@ void Triggers::note_written(UnitId unit, pid_t process, int descriptor, std::str
 }
 
 std::optional<Triggers::Happened> Triggers::take() {
+  if (triggers_.empty()) return std::nullopt;  // at each stop
   const Lock lock(mutex_);
   return std::exchange(happened_, std::nullopt);
 }
