@@ -27,6 +27,7 @@ struct Lifeline {
   pthread_mutex_t lock;
   std::atomic<bool> held{false};
   InjectedCall injected;
+  RecordedProcesses recorded;
 };
 Lifeline* g_lifeline = nullptr;
 
@@ -46,7 +47,7 @@ Result<void> make_lifeline() {
 // before they come to an instruction that only a recorder could answer.
 class Watch {
  public:
-  explicit Watch(const Healer& healer)
+  explicit Watch(Healer& healer)
       : thread_([this, &healer](const std::stop_token& over) {
           const sched_param urgent{1};
           setpriority(PRIO_PROCESS, 0, -20);  // these two need privilege
@@ -56,7 +57,7 @@ class Watch {
             std::this_thread::sleep_for(std::chrono::milliseconds(1));
           }
           was_killed_ = pthread_mutex_lock(&g_lifeline->lock) == EOWNERDEAD;
-          if (was_killed_) healer.stop();
+          if (was_killed_) healer.stop(g_lifeline->recorded);
         }) {}
 
   // The recorder has ended.
@@ -130,6 +131,14 @@ void note_injected(pid_t tid, const user_regs_struct& regs, uint64_t mask) {
 
 void forget_injected() {
   if (g_lifeline) g_lifeline->injected.tid = 0;
+}
+
+void note_recorded(pid_t pid) {
+  if (g_lifeline) g_lifeline->recorded.add(pid);
+}
+
+void forget_recorded(pid_t pid) {
+  if (g_lifeline) g_lifeline->recorded.remove(pid);
 }
 
 }  // namespace redrive

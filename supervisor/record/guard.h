@@ -3,6 +3,7 @@
 // back.
 #pragma once
 
+#include <sys/types.h>
 #include <sys/user.h>
 
 #include <optional>
@@ -26,5 +27,9 @@ void release_guard();
 void note_injected(pid_t tid, const user_regs_struct& regs, uint64_t mask);
 // It has them again.
 void forget_injected();
+// The process is recorded, and has not run yet since it was born. The guard stops it at once if the recorder is killed.
+void note_recorded(pid_t pid);
+// It has ended.
+void forget_recorded(pid_t pid);
 
 }  // namespace redrive

@@ -24,6 +24,7 @@ namespace redrive {
 namespace {
 
 constexpr uint64_t kArchSetCpuid = 0x1012;
+constexpr int kTries = 5;
 
 bool lives(pid_t pid) {
   const ProcValues status = proc_status(pid);
@@ -108,24 +109,43 @@ Healer::Healer(const AttachableTree& tree) {
   }
 }
 
-void Healer::stop() const {
-  for (const pid_t pid : pids_) kill(pid, SIGSTOP);
-  std::set<pid_t> stopped(pids_.begin(), pids_.end());
+void RecordedProcesses::add(pid_t pid) {
+  const auto end = pids_.begin() + static_cast<ptrdiff_t>(used_.load());
+  const auto place = std::find(pids_.begin(), end, 0);
+  if (place == pids_.end()) return;
+  *place = pid;
+  if (place == end) ++used_;
+}
+
+void RecordedProcesses::remove(pid_t pid) {
+  const auto place = std::find(pids_.begin(), pids_.begin() + static_cast<ptrdiff_t>(used_.load()), pid);
+  if (place != pids_.end() && *place == pid) *place = 0;
+}
+
+void Healer::stop(const RecordedProcesses& recorded) {
+  recorded.for_each([](pid_t pid) { kill(pid, SIGSTOP); });
+  std::set<pid_t> stopped;
+  recorded.for_each([&](pid_t pid) { stopped.insert(pid); });
+  const auto stop = [&](pid_t pid) { return stopped.insert(pid).second && kill(pid, SIGSTOP) == 0; };
+  for (const pid_t pid : pids_) stop(pid);
   for (bool found = true; found;) {
     found = false;
-    for (const pid_t pid : process_tree(pids_)) {
-      if (stopped.insert(pid).second) found = kill(pid, SIGSTOP) == 0;
-    }
+    pids_ = process_tree({stopped.begin(), stopped.end()});
+    for (const pid_t pid : pids_) found |= stop(pid);
   }
 }
 
 Result<void> Healer::heal(const InjectedCall& injected) {
-  std::erase_if(pids_, [](pid_t pid) { return !lives(pid); });
-  if (pids_.empty()) return {};
   PtraceTracer tracer(PtraceTracer::Calls::all);
   const Placement placement(0);
   Seizer seizer(tracer, placement, Seizer::Stops::continued);
-  const auto seized = seizer.stop_all(pids_);
+  Result<void> seized;
+  for (int tries = 0; tries < kTries; ++tries) {
+    std::erase_if(pids_, [](pid_t pid) { return !lives(pid); });
+    if (pids_.empty()) return {};
+    seized = seizer.stop_all(pids_);  // fails if one of them has ended meanwhile
+    if (seized) break;
+  }
   for (const pid_t pid : process_tree(pids_)) kill(pid, SIGCONT);
   if (!seized) return seized;
   TraceeCalls calls(tracer, [&tracer](pid_t tid) -> std::optional<Stop> {

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/procfs.h"
+#include "supervisor/record/guard.h"
 
 namespace redrive {
 namespace {
@@ -54,6 +55,7 @@ Process& Tracees::add_process(Unit& unit, pid_t pid, const Process* sharer) {
     process->memory = std::move(*memory);
   }
   unit.clock.add(pid);
+  note_recorded(pid);
   unit.processes.push_back(std::move(process));
   return *unit.processes.back();
 }
@@ -74,7 +76,7 @@ void Tracees::remove_thread(Thread& thread) {
   unit.threads.erase(thread.serial);
   unit.baton.forget(thread);
   for (const auto& [id, other] : units_) std::erase(other->writers, &thread);
-  --process.threads;
+  if (--process.threads == 0) forget_recorded(process.pid);
   threads_.erase(thread.tid);
 }
 

@@ -458,9 +458,17 @@ def recorder_of(pid, ctx):
 
 
 SHELL = ("sh", "-c", "while true; do /bin/sleep 0.02 || exit; echo tick; done")
-# Each program reads the counter when it starts, and cannot be saved at that moment.
 SELDOM = ("sh", "-c", "while true; do /bin/sleep 0.2 || exit; echo tick; done")
 SLEEPER = (PYTHON, "-uc", "import time\nwhile True: time.sleep(0.02); time.time(); print('tick')")
+
+
+def wait_asleep(pid, ctx):
+    """A program that starts reads the counter, and cannot be saved at that moment (redrive(1), ATTACHING): now none starts."""
+    def asleep():
+        with contextlib.suppress(OSError):
+            return pathlib.Path(f"/proc/{tree(pid)[-1]}/syscall").read_text().startswith("230 ")  # clock_nanosleep(2)
+        return False
+    ctx.wait_until("it sleeps", asleep)
 
 
 @test("attach/recorder_killed", timeout_s=120)
@@ -474,6 +482,7 @@ def recorder_killed(ctx):
         recorder = ctx.start_redrive("record", "-o", ctx.trace, "--pid", ticker.pid)
         tracer = recorder_of(ticker.pid, ctx)
         ticker.wait_for("tick\n" * (ticker.output().count("tick") + 10), ctx.timeout_s)
+        wait_asleep(ticker.pid, ctx)
         os.kill(tracer, signal.SIGKILL)
         outcome = ctx.expect_status(recorder.finish(ctx.timeout_s), 128 + signal.SIGKILL)
         ctx.expect("run on without it;" in outcome.stderr, outcome, "does not say what has become of them")
@@ -483,6 +492,35 @@ def recorder_killed(ctx):
             raise ticker.failure("it does not run as before")
         check_report(ctx, ctx.json("replay", ctx.trace, "--all"))
         ticker.kill()
+
+
+@test("attach/orphan")
+def orphan(ctx):
+    """If the recorder is killed, processes whose parent has ended run on, too."""
+    source = ("import os, time\n"
+              "print('ready', flush=True)\n"
+              "while not os.path.exists('go'): time.sleep(0.02)\n"
+              "if os.fork() == 0:\n"
+              "    if os.fork() > 0: os._exit(0)\n"
+              "    print(f'orphan {os.getpid()}.', flush=True)\n"
+              "    while True: time.sleep(0.02); time.time(); print('tick', flush=True)\n"
+              "os.wait()\n"
+              "while True: time.sleep(0.02)")
+    ctx.fresh_work()
+    parent = ctx.start(PYTHON, "-c", source, cwd=ctx.work)
+    parent.wait_for("ready", ctx.timeout_s)
+    recorder = ctx.start_redrive("record", "-o", ctx.trace, "--pid", parent.pid)
+    tracer = recorder_of(parent.pid, ctx)
+    (ctx.work / "go").touch()
+    parent.wait_for("tick\n" * 10, ctx.timeout_s)
+    child = int(re.search(r"orphan (\d+)\.", parent.output()).group(1))
+    if child in tree(parent.pid):
+        raise Failure("it is no orphan")
+    os.kill(tracer, signal.SIGKILL)
+    ctx.expect_status(recorder.finish(ctx.timeout_s), 128 + signal.SIGKILL)
+    check_native(parent.pid)
+    check_native(child)
+    parent.wait_for("tick\n" * (parent.output().count("tick") + 10), ctx.timeout_s)
 
 
 @test("attach/guard_killed")
@@ -495,13 +533,16 @@ def guard_killed(ctx):
     recorder_of(ticker.pid, ctx)
     ticker.wait_for("tick\n" * (ticker.output().count("tick") + 10), ctx.timeout_s)
     os.kill(guard.pid, signal.SIGKILL)
-    guard.finish(ctx.timeout_s)
     ctx.wait_until("it is let go", lambda: status_of(ticker.pid, "TracerPid") == "0")
+    guard.finish(ctx.timeout_s)  # ends the recorder, too
     check_native(ticker.pid, before)
     guard = ctx.start_redrive("record", "-o", ctx.traces / "second", "--pid", ticker.pid)
     tracer = recorder_of(ticker.pid, ctx)
     ticker.wait_for("tick\n" * (ticker.output().count("tick") + 10), ctx.timeout_s)
     os.kill(guard.pid, signal.SIGSTOP)
+    threads = [int(task) for task in os.listdir(f"/proc/{guard.pid}/task")]
+    ctx.wait_until("the guard is stopped", lambda: all(status_of(task, "State") == "T" for task in threads))
+    wait_asleep(ticker.pid, ctx)
     os.kill(tracer, signal.SIGKILL)
     os.kill(guard.pid, signal.SIGKILL)
     guard.finish(ctx.timeout_s)
