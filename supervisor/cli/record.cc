@@ -43,6 +43,7 @@
 #include "supervisor/record/front.h"
 #include "supervisor/record/guard.h"
 #include "supervisor/record/interrupts.h"
+#include "supervisor/record/lifeline.h"
 #include "supervisor/record/ptrace_tracer.h"
 #include "supervisor/record/recorder.h"
 #include "supervisor/record/transport.h"
@@ -388,7 +389,7 @@ Result<int> record(const RecordOptions& options, const Fd& output) {
     if (session) session->ended();
     report(recorder);
   }
-  release_guard();
+  release_lifeline();
   if (auto finished = writer->finish(end); !finished) {
     return Error{"the trace is incomplete: " + finished.error().message};
   }
@@ -417,7 +418,7 @@ Result<int> record_behind_guard(const RecordOptions& options) {
   ASSIGN_OR_RETURN(const std::optional<int> ended, guard_recorder(tree));
   if (ended) return *ended;
   auto recorded = record(options, output);
-  release_guard();
+  release_lifeline();
   return recorded;
 }
 

@@ -4,7 +4,7 @@
 #include <sys/syscall.h>
 
 #include "supervisor/record/ends.h"
-#include "supervisor/record/guard.h"
+#include "supervisor/record/lifeline.h"
 #include "supervisor/record/thread_control.h"
 #include "supervisor/record/tracees.h"
 #include "supervisor/tier/registers.h"

@@ -109,19 +109,6 @@ Healer::Healer(const AttachableTree& tree) {
   }
 }
 
-void RecordedProcesses::add(pid_t pid) {
-  const auto end = pids_.begin() + static_cast<ptrdiff_t>(used_.load());
-  const auto place = std::find(pids_.begin(), end, 0);
-  if (place == pids_.end()) return;
-  *place = pid;
-  if (place == end) ++used_;
-}
-
-void RecordedProcesses::remove(pid_t pid) {
-  const auto place = std::find(pids_.begin(), pids_.begin() + static_cast<ptrdiff_t>(used_.load()), pid);
-  if (place != pids_.end() && *place == pid) *place = 0;
-}
-
 void Healer::stop(const RecordedProcesses& recorded) {
   recorded.for_each([](pid_t pid) { kill(pid, SIGSTOP); });
   std::set<pid_t> stopped;

@@ -5,7 +5,7 @@
 #include <iterator>
 
 #include "checkpoint/address_space.h"
-#include "supervisor/record/guard.h"
+#include "supervisor/record/lifeline.h"
 #include "supervisor/tier/registers.h"
 
 namespace redrive {

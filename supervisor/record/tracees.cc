@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "base/procfs.h"
-#include "supervisor/record/guard.h"
+#include "supervisor/record/lifeline.h"
 
 namespace redrive {
 namespace {
