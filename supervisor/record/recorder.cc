@@ -86,8 +86,9 @@ Recorder::Recorder(Tracer& tracer, TraceWriter& writer, Policy& policy, const Re
       locks_(tracer_),
       confined_(tracer_, findings_, control_, events_, signals_, ends_, stopped_calls_),
       turns_(tracer_, control_, checkpointer_, gate_stops_, foreign_, preempter_, joiner_, births_, stopped_calls_),
-      attacher_(tracer_, writer_, stops_, calls_, placement_, images_, objects_, tracees_, findings_, control_, intervals_,
-                files_, private_views_, outside_, capture_, copies_, checkpointer_, native_, ends_, turns_, handler_),
+      attacher_(tracer_, writer_, stops_, calls_, placement_, images_, objects_, tracees_, findings_, control_,
+                intervals_, files_, private_views_, outside_, capture_, copies_, checkpointer_, native_, ends_, turns_,
+                handler_),
       stopped_calls_(tracer_, limits_, objects_, findings_, control_, intervals_, copies_, checkpointer_, events_,
                      private_views_, object_sharing_, layout_, foreign_, signals_, forced_, woken_, joiner_, births_,
                      ends_, placer_, traced_, adapted_, packet_rings_, locks_, confined_, native_, turns_),
@@ -232,7 +233,7 @@ void Recorder::tick(bool may_rest) {
   if (placer_.crowded()) next = std::min<std::chrono::nanoseconds>(next, kCrowdedTick);
   next = std::max<std::chrono::nanoseconds>(next, kShortestTick);
   const auto now = tracer_.now();
-  rests_ = may_rest && rest_.begin();
+  rests_ = may_rest && rest_.begin(now);
   next_tick_ = now + (rests_ ? kRestingTick : next);
   next_look_ = rests_ ? next_tick_ : now + look_period();
   wake_for_next();
@@ -241,6 +242,7 @@ void Recorder::tick(bool may_rest) {
 // Something has woken up. As long as everything slept, there was nothing to look at.
 void Recorder::end_rest(Clock::time_point now) {
   rests_ = false;
+  rest_.end(now);
   next_tick_ = next_look_ = now + kTick;
   wake_for_next();
 }
