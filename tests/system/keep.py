@@ -491,6 +491,8 @@ def written_lines(ctx):
     for lines, snapshots in ((["state: fine 1", "not state: broken 1", "state: broken"], 0), (["state: fine 1", "state: lost 4711", "state: fine 2", "bye"], 1)):
         shown = shlex.join(str(word) for word in (ctx.options.redrive, *words))
         feed = "; ".join(f"sleep 0.3; echo {shlex.quote(line)}" for line in lines)
+        if snapshots:  # the program must not end before
+            feed += "; until ls -d t.snapshot-* > /dev/null 2>&1; do sleep 0.1; done"
         ended = ctx.expect_status(ctx.run("bash", "-o", "pipefail", "-c", f"({feed}; sleep 1) | {shown}", cwd=ctx.work), 0)
         ctx.expect(ended.stdout.splitlines() == lines, ended, "the program writes something else")
         made = sorted(ctx.work.glob("t.snapshot-*"))
