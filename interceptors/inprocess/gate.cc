@@ -48,8 +48,8 @@ using namespace redrive::gate;
 #define TARGET "144"
 #define PHASE "152"
 #define WANT_STOP "156"
-#define OTHERS_WAIT "164"
-#define ASLEEP "480"
+#define OTHERS_WAIT "160"
+#define ASLEEP "472"
 
 // Calls and their arguments.
 #define OPEN 2
@@ -79,7 +79,7 @@ static_assert(kSlot == SLOT && kStack + kStackSize == STACK_TOP);
 static_assert(sizeof(InjectedCall) == 56 && offsetof(InjectedCall, args) == 8);
 static_assert(offsetof(Registers, rbx) == 56 && offsetof(Registers, rsp) == 104 && offsetof(Registers, r11) == 128);
 static_assert(offsetof(Slot, site) == 136 && offsetof(Slot, target) == 144 && offsetof(Slot, phase) == 152);
-static_assert(offsetof(Slot, want_stop) == 156 && offsetof(Slot, others_wait) == 164 && offsetof(Slot, asleep) == 480);
+static_assert(offsetof(Slot, want_stop) == 156 && offsetof(Slot, others_wait) == 160 && offsetof(Slot, asleep) == 472);
 
 #define AT(field) VALUE(SLOT) "+" field
 
@@ -783,10 +783,9 @@ bool serve_call(Slot& s) {
   if (!is_private_change(s, call, file) || opens_kernel_file(call, regs)) return false;
   bool tried = false;
   const bool may_sleep = call.serve == Serve::sleeps;
-  const bool others = may_sleep && !s.alone;
-  const bool sleeps = others && !s.others_wait;
+  const bool sleeps = may_sleep && !s.others_wait;
   s.sleeps += may_sleep;
-  if (others && !sleeps && (!returns_at_once(s, call, tried) || s.want_stop)) return false;
+  if (may_sleep && !sleeps && (!returns_at_once(s, call, tried) || s.want_stop)) return false;
 
   uint8_t* const ring = reinterpret_cast<uint8_t*>(kRing);
   if (kRingSize - s.head < sizeof(Record)) return false;

@@ -180,7 +180,6 @@ struct Slot {
   uint64_t target;  // where the code continues after restoring the registers
   Phase phase;
   uint32_t want_stop;    // 0, or a sum of the constants above
-  uint32_t alone;        // the unit has no other thread: calls may sleep
   uint32_t others_wait;  // another thread of the unit could run
   uint32_t thread;       // serial of the thread that runs
   uint64_t head;         // bytes of complete records in the ring
@@ -193,8 +192,9 @@ struct Slot {
     uint64_t start, end;
   } area[kAreas];
   uint32_t stops_behind;  // the call that is being served will stop right after it
-  // A sleeping call in a unit with other threads. The supervisor gives the baton to another thread by taking the number
-  // away: the slot then no longer belongs to this thread, which only reports the result when it wakes up.
+  // A sleeping call. The supervisor gives the baton to another thread, or makes sure that it hears of the call's end, by
+  // taking the number away: the slot then no longer belongs to this thread, which only reports the result when it wakes
+  // up.
   uint64_t asleep;      // number of the call; 0: none, or the baton was taken
   uint64_t sleeps;      // the last number
   uint64_t no_time[2];  // a timeout of zero

@@ -16,8 +16,8 @@ using namespace std::chrono_literals;
 
 constexpr auto kLeaving = 100ms;  // time for the others to end when the program has
 constexpr auto kShortestTick = 1ms;
-constexpr std::chrono::nanoseconds kRestingTick = 250ms;
 constexpr auto kCrowdedTick = 4ms;  // while several units compute
+constexpr Clock::duration kLongestTick = 1s, kLongestTickForTriggers = 250ms;
 constexpr auto kShortestLook = 2ms;
 constexpr int kLooks = 50;  // at units' clocks in a checkpoint period, if there are not more ticks
 
@@ -135,7 +135,7 @@ RecordingEnd Recorder::run(const Tell& tell) {
     if (!stops_.fill()) break;
     const auto now = event_clock_.saw_stop();
     const auto next = stops_.take();
-    if (next && rests_) end_rest(now);
+    if (next && rest_.rests()) end_rest(now);
     if (next) handler_.handle(*next);
     if (limits_.attached) {
       if (is_to_let_go(started) && attacher_.can_stop()) break;
@@ -233,15 +233,15 @@ void Recorder::tick(bool may_rest) {
   if (placer_.crowded()) next = std::min<std::chrono::nanoseconds>(next, kCrowdedTick);
   next = std::max<std::chrono::nanoseconds>(next, kShortestTick);
   const auto now = tracer_.now();
-  rests_ = may_rest && rest_.begin(now);
-  next_tick_ = now + (rests_ ? kRestingTick : next);
-  next_look_ = rests_ ? next_tick_ : now + look_period();
+  const auto longest_tick = triggers_.exist() ? kLongestTickForTriggers : kLongestTick;
+  const auto resting_tick = may_rest ? rest_.go_on(now, longest_tick) : std::nullopt;
+  next_tick_ = now + resting_tick.value_or(next);
+  next_look_ = resting_tick ? next_tick_ : now + look_period();
   wake_for_next();
 }
 
 // Something has woken up. As long as everything slept, there was nothing to look at.
 void Recorder::end_rest(Clock::time_point now) {
-  rests_ = false;
   rest_.end(now);
   next_tick_ = next_look_ = now + kTick;
   wake_for_next();

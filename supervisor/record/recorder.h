@@ -114,7 +114,6 @@ class Recorder {
   const std::unique_ptr<GateArena> arena_;  // of the in-process tier; null: every call stops
   Clock::time_point next_tick_{}, next_look_{};
   bool write_failed_ = false;
-  bool rests_ = false;    // until a thread stops
   bool lets_go_ = false;  // of what it has attached to, as soon as it can
 
   // What the parts share. Each of these objects knows nothing of the others.

@@ -17,6 +17,8 @@ using namespace std::chrono_literals;
 constexpr auto kLong = 50ms;
 constexpr int kQuiet = 1;  // ticks without events, if the last rest was not long
 
+constexpr Clock::duration kFirstTick = 250ms;
+
 bool is_in_served_call(const Thread& thread) { return thread.is<Thread::User>() && thread.process->gate; }
 
 // No thread of the unit runs before it has stopped, and none is about to.
@@ -35,12 +37,8 @@ bool Rest::all_sleep() const {
                      [](const auto& each) { return sleeps(*each.second); });
 }
 
-bool Rest::begin(Clock::time_point now) {
-  const uint64_t events = tracees_.events();
-  quiet_ = events == events_ ? quiet_ + 1 : 0;
-  events_ = events;
-  if (quiet_ < (was_long_ ? 0 : kQuiet) || !images_.is_idle() || images_.copies_alive() > 0 || !all_sleep())
-    return false;
+// No thread can run on in its call without stopping first.
+bool Rest::take_batons() {
   bool all = true;
   for (const auto& [id, unit] : tracees_.units()) {
     const Thread* const holder = unit->baton.holder();
@@ -48,11 +46,27 @@ bool Rest::begin(Clock::time_point now) {
     gate_stops_.take_from_sleeper(*unit);
     all &= !unit->baton.is_held();
   }
-  events_ = tracees_.events();  // their calls became events
-  began_ = now;
   return all;
 }
 
-void Rest::end(Clock::time_point now) { was_long_ = now - began_ >= kLong; }
+std::optional<Clock::duration> Rest::go_on(Clock::time_point now, Clock::duration longest_tick) {
+  const uint64_t events = tracees_.events();
+  quiet_ = events == events_ ? quiet_ + 1 : 0;
+  events_ = events;
+  const bool quiet = quiet_ >= (was_long_ ? 0 : kQuiet) && images_.is_idle() && images_.copies_alive() == 0;
+  if (!quiet || !all_sleep() || !take_batons()) {
+    end(now);
+    return {};
+  }
+  events_ = tracees_.events();  // their calls became events
+  tick_ = since_ ? std::min(tick_ * 2, longest_tick) : kFirstTick;
+  if (!since_) since_ = now;
+  return tick_;
+}
+
+void Rest::end(Clock::time_point now) {
+  if (since_) was_long_ = now - *since_ >= kLong;
+  since_.reset();
+}
 
 }  // namespace redrive

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "supervisor/record/tracer.h"
 
@@ -17,20 +18,23 @@ class Rest {
   Rest(Tracees& tracees, ImageWorker& images, GateStops& gate_stops)
       : tracees_(tracees), images_(images), gate_stops_(gate_stops) {}
 
-  // Call this at each tick, as long as it does not rest. True: it rests until a thread stops.
-  bool begin(Clock::time_point now);
-  // A thread has stopped.
+  // Call this at each tick. Returns after what time the next one is to come if everything sleeps now; it rests then.
+  std::optional<Clock::duration> go_on(Clock::time_point now, Clock::duration longest_tick);
+  // A thread has stopped, or something else has to be looked at often.
   void end(Clock::time_point now);
+  bool rests() const { return since_.has_value(); }
 
  private:
   bool all_sleep() const;
+  bool take_batons();
 
   Tracees& tracees_;
   ImageWorker& images_;
   GateStops& gate_stops_;
   uint64_t events_ = 0;  // of all units, at the last tick
   int quiet_ = 0;        // ticks without events
-  Clock::time_point began_{};
+  std::optional<Clock::time_point> since_;
+  Clock::duration tick_{};
   bool was_long_ = false;  // the last rest
 };
 

@@ -66,7 +66,6 @@ void ThreadControl::set_slot(Thread& thread) {
   const Unit& unit = *process.unit;
   process.gate->use_table(process.fds);
   slot->thread = thread.serial;
-  slot->alone = alone(unit);
   slot->others_wait = unit.baton.is_awaited();
   slot->spins = 0;
   const auto& restricted = thread.confinement.restricted();

@@ -377,6 +377,23 @@ def idle(ctx):
     ctx.expect_status(process.finish(ctx.timeout_s), 0)
 
 
+@test("sessions/at_rest")
+def at_rest(ctx):
+    """The recorder of a program that sleeps does not wake up every 10 ms, and soon rests again when the program has woken up for a moment."""
+    seldom = "import time\nwhile True: time.sleep(0.4); time.time()"
+    for words, most in ((("sleep", "1000"), 3), (("python3", "-c", seldom), 40)):
+        with sessions(ctx) as s:
+            s.expect("root", "start", "resting", "--", *words)
+            recorder = pathlib.Path("/proc") / str(s.status("root", "resting")["recorder"])
+            sleeps = lambda: int(re.search(r"^voluntary_ctxt_switches:\s+(\d+)", (recorder / "status").read_text(), re.MULTILINE).group(1))  # noqa: B023, E731
+            time.sleep(2)  # it has started, and its first checkpoint is stored
+            before = sleeps()
+            time.sleep(3)
+            if sleeps() - before > 3 * most:
+                raise Failure(f"{words[0]}: the recorder has woken up {sleeps() - before} times in 3 s")
+            s.expect("root", "stop", "resting")
+
+
 @test("sessions/killed_recorder")
 def killed_recorder(ctx):
     """What a killed recorder leaves behind is no session, and its name can be had again, with and without redrived."""
