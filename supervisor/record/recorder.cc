@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "base/notice.h"
-#include "supervisor/record/front.h"
-#include "supervisor/record/interrupts.h"
-#include "supervisor/record/launcher.h"
+#include "supervisor/record/front/front.h"
+#include "supervisor/record/front/interrupts.h"
+#include "supervisor/record/front/launcher.h"
 
 namespace redrive {
 namespace {
@@ -86,8 +86,9 @@ Recorder::Recorder(Tracer& tracer, TraceWriter& writer, Policy& policy, const Re
       locks_(tracer_),
       confined_(tracer_, findings_, control_, events_, signals_, ends_, stopped_calls_),
       turns_(tracer_, control_, checkpointer_, gate_stops_, foreign_, preempter_, joiner_, births_, stopped_calls_),
-      attacher_(tracer_, writer_, stops_, calls_, placement_, images_, objects_, tracees_, findings_, control_, intervals_,
-                files_, private_views_, outside_, capture_, copies_, checkpointer_, native_, ends_, turns_, handler_),
+      attacher_(tracer_, writer_, stops_, calls_, placement_, images_, objects_, tracees_, findings_, control_,
+                intervals_, files_, private_views_, outside_, capture_, copies_, checkpointer_, native_, ends_, turns_,
+                handler_),
       stopped_calls_(tracer_, limits_, objects_, findings_, control_, intervals_, copies_, checkpointer_, events_,
                      private_views_, object_sharing_, layout_, foreign_, signals_, forced_, woken_, joiner_, births_,
                      ends_, placer_, traced_, adapted_, packet_rings_, locks_, confined_, native_, turns_),
