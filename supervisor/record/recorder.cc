@@ -233,7 +233,7 @@ void Recorder::tick(bool may_rest) {
   if (placer_.crowded()) next = std::min<std::chrono::nanoseconds>(next, kCrowdedTick);
   next = std::max<std::chrono::nanoseconds>(next, kShortestTick);
   const auto now = tracer_.now();
-  rests_ = may_rest && rest_.begin();
+  rests_ = may_rest && rest_.begin(now);
   next_tick_ = now + (rests_ ? kRestingTick : next);
   next_look_ = rests_ ? next_tick_ : now + look_period();
   wake_for_next();
@@ -242,6 +242,7 @@ void Recorder::tick(bool may_rest) {
 // Something has woken up. As long as everything slept, there was nothing to look at.
 void Recorder::end_rest(Clock::time_point now) {
   rests_ = false;
+  rest_.end(now);
   next_tick_ = next_look_ = now + kTick;
   wake_for_next();
 }

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "supervisor/record/kernel/tracer.h"
+
 namespace redrive {
 
 class GateStops;
@@ -16,7 +18,9 @@ class Rest {
       : tracees_(tracees), images_(images), gate_stops_(gate_stops) {}
 
   // Call this at each tick, as long as it does not rest. True: it rests until a thread stops.
-  bool begin();
+  bool begin(Clock::time_point now);
+  // A thread has stopped.
+  void end(Clock::time_point now);
 
  private:
   bool all_sleep() const;
@@ -26,6 +30,8 @@ class Rest {
   GateStops& gate_stops_;
   uint64_t events_ = 0;  // of all units, at the last tick
   int quiet_ = 0;        // ticks without events
+  Clock::time_point began_{};
+  bool was_long_ = false;  // the last rest
 };
 
 }  // namespace redrive

@@ -16,7 +16,10 @@ using namespace std::chrono_literals;
 
 constexpr auto kPlaced = 3500us;  // from one look at where units run to the next
 
-constexpr uint64_t kUsed = 100'000;  // a unit that has used less CPU time since the last look is left alone
+// A unit that has used less CPU time than this since the last look, or less than this part of a processor, is left
+// alone.
+constexpr uint64_t kUsed = 100'000;
+constexpr uint64_t kLeastPart = 50;
 
 constexpr uint64_t kOften = 1'000'000;  // sleeps
 
@@ -31,14 +34,14 @@ void Placer::place_units() {
   }
   const auto now = tracer_.now();
   if (placement_.one_processor() || now - placed_ < kPlaced) return;
-  const auto last = std::exchange(placed_, now);
+  const auto elapsed_ns = static_cast<uint64_t>(std::chrono::nanoseconds(now - std::exchange(placed_, now)).count());
   std::vector<UnitUse> uses;
   std::vector<Unit*> users;
   for (auto& [id, unit] : tracees_.units()) {
     Place& place = unit->place;
     const uint64_t cpu = unit->clock.cpu_ns();
     UnitUse use{&place, cpu - std::exchange(place.cpu_ns, cpu)};
-    if (use.cpu_ns < kUsed) continue;
+    if (use.cpu_ns < std::max(kUsed, elapsed_ns / kLeastPart)) continue;
     const pid_t tid = unit->baton.is_held() ? unit->baton.holder()->tid : -1;
     const bool other = tid < 0 || std::exchange(place.tid, tid) != tid;
     const uint64_t sleeps = tid < 0 ? 0 : sleeps_of(tid), waited_ns = tid < 0 ? 0 : waited_ns_of(tid);
@@ -50,7 +53,7 @@ void Placer::place_units() {
     uses.push_back(use);
     users.push_back(unit.get());
   }
-  crowded_ = placement_.decide(uses, static_cast<uint64_t>(std::chrono::nanoseconds(now - last).count())) > 1;
+  crowded_ = placement_.decide(uses, elapsed_ns) > 1;
   for (size_t i = 0; i < uses.size(); ++i) {
     if (uses[i].moved) place(*users[i]);
   }
