@@ -9,7 +9,9 @@ ALL_CXXFLAGS = -std=c++20 $(WARN) -I. -pthread -D_GNU_SOURCE -MMD -MP $(CXXFLAGS
 # The compiler's unwinder comes before libunwind, which would otherwise handle exceptions too, with system calls of its own.
 LIBS     := -lsqlite3 -lzstd -lxxhash -lfmt -lcapstone -lgcc_s -lunwind-x86_64 -lunwind -pthread
 
-LIB_DIRS := base logstore logstore/policy interceptors checkpoint $(addprefix supervisor/,plan evaluation tier record replay live session daemon service cli)
+RECORD_ROOMS := front kernel settings code messages tracees memory checkpoints placement disguise stops attach
+LIB_DIRS := base logstore logstore/policy interceptors checkpoint \
+  $(addprefix supervisor/,plan evaluation tier record $(addprefix record/,$(RECORD_ROOMS)) replay live session daemon service cli)
 MAIN_SRCS := supervisor/cli/main.cc supervisor/daemon/main.cc
 LIB_SRCS := $(filter-out $(MAIN_SRCS) base/sanitizer_reports.cc,$(foreach d,$(LIB_DIRS),$(wildcard $(d)/*.cc)))
 LIB_OBJS := $(LIB_SRCS:%.cc=$(BUILD)/%.o) $(BUILD)/interceptors/inprocess/image.o

@@ -235,8 +235,8 @@ constexpr auto kCommands = sorted({
     emulate(CMD(process_madvise, MADV_PAGEOUT), fd, in_sized_by(2, 16), val, val, val),
     emulate(NEW_CMD(process_madvise, 25, MADV_COLLAPSE), fd, in_sized_by(2, 16), val, val, val),
 
-    // The recorder answers these if the other thread has the same memory (record/tracer_answers.h). PTRACE_GETREGSET
-    // writes where the iovec says.
+    // The recorder answers these if the other thread has the same memory (record/stops/tracer_answers.h).
+    // PTRACE_GETREGSET writes where the iovec says.
     refuse(CMD(ptrace, PTRACE_TRACEME), EPERM, kTracer),
     emulate(CMD(ptrace, PTRACE_ATTACH), val, val, val, val),
     emulate(CMD(ptrace, PTRACE_DETACH), val, val, val, val),

@@ -11,8 +11,8 @@
 #include "logstore/policy/policy.h"
 #include "supervisor/cli/command.h"
 #include "supervisor/plan/tuning.h"
-#include "supervisor/record/transport.h"
-#include "supervisor/record/triggers.h"
+#include "supervisor/record/settings/transport.h"
+#include "supervisor/record/settings/triggers.h"
 
 namespace redrive {
 
@@ -41,9 +41,9 @@ struct RecordOptions {
   uint64_t snapshots = 5;                     // at most, for triggers
   std::string session;                        // as which others can find and control the recording; empty: they cannot
   bool keeps_window() const { return keep_s > 0 || keep_bytes > 0; }
-  std::string output;  // file for what the program and the recorder write; empty: where redrive does
-  pid_t pid = 0;                              // the process to attach to; 0: the command is run
-  double attached_for_s = 0;                  // after which it runs on by itself; 0: there is no limit
+  std::string output;         // file for what the program and the recorder write; empty: where redrive does
+  pid_t pid = 0;              // the process to attach to; 0: the command is run
+  double attached_for_s = 0;  // after which it runs on by itself; 0: there is no limit
 };
 // Running it returns the program's exit status; 0 if the process that was attached to runs on.
 std::unique_ptr<Command> make_record_command();

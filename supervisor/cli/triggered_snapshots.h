@@ -7,14 +7,14 @@
 
 #include "base/mutex.h"
 #include "supervisor/record/live_control.h"
-#include "supervisor/record/triggers.h"
+#include "supervisor/record/settings/triggers.h"
 
 namespace redrive {
 
 class TriggeredSnapshots {
  public:
-  // `directory`: of the trace, an absolute path; snapshots are DIRECTORY.snapshot-1 and so on, at most so many. The recorder whose
-  // LiveControl this is must live until end().
+  // `directory`: of the trace, an absolute path; snapshots are DIRECTORY.snapshot-1 and so on, at most so many. The
+  // recorder whose LiveControl this is must live until end().
   TriggeredSnapshots(LiveControl& live, std::string directory, uint64_t most);
   ~TriggeredSnapshots() { end(); }
   TriggeredSnapshots(const TriggeredSnapshots&) = delete;

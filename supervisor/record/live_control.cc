@@ -5,11 +5,11 @@
 #include <thread>
 
 #include "logstore/policy/policy.h"
-#include "supervisor/record/checkpointer.h"
-#include "supervisor/record/ends.h"
-#include "supervisor/record/messages.h"
-#include "supervisor/record/served_calls.h"
-#include "supervisor/record/tracees.h"
+#include "supervisor/record/messages/messages.h"
+#include "supervisor/record/stops/checkpointer.h"
+#include "supervisor/record/stops/ends.h"
+#include "supervisor/record/stops/served_calls.h"
+#include "supervisor/record/tracees/tracees.h"
 #include "supervisor/record/window.h"
 
 namespace redrive {

@@ -6,11 +6,11 @@
 #include <map>
 #include <vector>
 
-#include "supervisor/record/recorder_limits.h"
+#include "supervisor/record/kernel/tracer.h"
+#include "supervisor/record/messages/talks.h"
 #include "supervisor/record/requests.h"
-#include "supervisor/record/talks.h"
-#include "supervisor/record/tracee.h"
-#include "supervisor/record/tracer.h"
+#include "supervisor/record/settings/recorder_limits.h"
+#include "supervisor/record/tracees/tracee.h"
 
 namespace redrive {
 

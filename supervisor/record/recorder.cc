@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "base/notice.h"
-#include "supervisor/record/front.h"
-#include "supervisor/record/interrupts.h"
-#include "supervisor/record/launcher.h"
+#include "supervisor/record/front/front.h"
+#include "supervisor/record/front/interrupts.h"
+#include "supervisor/record/front/launcher.h"
 
 namespace redrive {
 namespace {

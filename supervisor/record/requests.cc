@@ -2,7 +2,7 @@
 
 #include <unistd.h>
 
-#include "supervisor/record/interrupts.h"
+#include "supervisor/record/front/interrupts.h"
 
 namespace redrive {
 namespace {

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "supervisor/record/gate_stops.h"
-#include "supervisor/record/image_worker.h"
-#include "supervisor/record/thread_control.h"
-#include "supervisor/record/tracees.h"
+#include "supervisor/record/checkpoints/image_worker.h"
+#include "supervisor/record/stops/gate_stops.h"
+#include "supervisor/record/tracees/thread_control.h"
+#include "supervisor/record/tracees/tracees.h"
 
 namespace redrive {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "supervisor/record/tracer.h"
+#include "supervisor/record/kernel/tracer.h"
 
 namespace redrive {
 

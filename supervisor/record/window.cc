@@ -4,10 +4,10 @@
 #include <utility>
 
 #include "base/notice.h"
-#include "supervisor/record/checkpointer.h"
-#include "supervisor/record/image_worker.h"
-#include "supervisor/record/messages.h"
-#include "supervisor/record/tracees.h"
+#include "supervisor/record/checkpoints/image_worker.h"
+#include "supervisor/record/messages/messages.h"
+#include "supervisor/record/stops/checkpointer.h"
+#include "supervisor/record/tracees/tracees.h"
 
 namespace redrive {
 namespace {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "logstore/trace.h"
-#include "supervisor/record/recorder_limits.h"
-#include "supervisor/record/tracer.h"
+#include "supervisor/record/kernel/tracer.h"
+#include "supervisor/record/settings/recorder_limits.h"
 
 namespace redrive {
 

@@ -1,5 +1,5 @@
 // System calls that change the memory layout: how a replay makes the same layout in a stub, and what record and replay
-// both learn from such calls. What the recorder notes of them is in record/layout_calls.h.
+// both learn from such calls. What the recorder notes of them is in record/stops/layout_calls.h.
 #pragma once
 
 #include <optional>

@@ -25,8 +25,8 @@ LIBRARIES = [("log", "zstd|xxhash"), ("patching", "capstone"), ("catalog", "sqli
 # Functions of redrive, by name; the others by the object file that defines them.
 FUNCTIONS = [("catalog", r"^redrive::(decode|Decoder|EventSegment|Trace::|build_catalog)"), ("memory", r"^redrive::(Remote|read_memory|write_memory)"),
              ("patching", r"cpuid")]
-OBJECTS = [("patching", r"interceptors/(patch_window|cpuid_sites|gate_calls)|supervisor/(tier/(gate|trampoline|code_segments)|record/recorded_gate|record/patch_plans)"),
-           ("channels", r"channels|socket|payload|endpoint|record/messages|policy"),
+OBJECTS = [("patching", r"interceptors/(patch_window|cpuid_sites|gate_calls)|supervisor/(tier/(gate|trampoline|code_segments)|record/code/recorded_gate|record/code/patch_plans)"),
+           ("channels", r"channels|socket|payload|endpoint|record/messages/|policy"),
            ("images", r"checkpoint/|image|recorder_checkpoints|page_store|file_store"),
            ("catalog", r"logstore/(catalog|database|trace\.o|trace_state)"), ("log", r"logstore/"), ("memory", r"base/remote"),
            ("events", r"interceptors/|supervisor/")]

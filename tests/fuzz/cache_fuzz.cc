@@ -2,7 +2,7 @@
 // trampolines can be made for every accepted plan. A failure prints its seed.
 #include "interceptors/trap_sites.h"
 #include "logstore/file_cache.h"
-#include "supervisor/record/patch_plans.h"
+#include "supervisor/record/code/patch_plans.h"
 #include "tests/fuzz/seeds.h"
 #include "tests/unit/logstore_sample.h"
 

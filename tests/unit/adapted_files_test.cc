@@ -1,5 +1,5 @@
 // What programs find in files of procfs and sysfs, and of processors.
-#include "supervisor/record/adapted_files.h"
+#include "supervisor/record/disguise/adapted_files.h"
 
 #include <unistd.h>
 

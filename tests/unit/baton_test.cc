@@ -1,7 +1,7 @@
 // Who may run user code, and who waits for that.
-#include "supervisor/record/baton.h"
+#include "supervisor/record/tracees/baton.h"
 
-#include "supervisor/record/tracee.h"
+#include "supervisor/record/tracees/tracee.h"
 #include "tests/unit/fake_tracer.h"
 #include "tests/unit/unit_test.h"
 

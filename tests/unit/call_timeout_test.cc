@@ -1,5 +1,5 @@
 // Calls that are entered again sleep for the rest of their timeout. The program's memory is that of this process.
-#include "supervisor/record/call_timeout.h"
+#include "supervisor/record/tracees/call_timeout.h"
 
 #include <sys/syscall.h>
 #include <unistd.h>

@@ -16,7 +16,7 @@
 #include <array>
 #include <chrono>
 
-#include "supervisor/record/tracee.h"
+#include "supervisor/record/tracees/tracee.h"
 #include "tests/unit/unit_test.h"
 
 using namespace redrive;

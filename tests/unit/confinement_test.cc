@@ -1,5 +1,5 @@
 // What becomes of calls that a program has forbidden itself, and how it does that. Its memory is this process's own.
-#include "supervisor/record/confinement.h"
+#include "supervisor/record/tracees/confinement.h"
 
 #include <linux/audit.h>
 #include <sys/prctl.h>

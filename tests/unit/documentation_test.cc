@@ -9,7 +9,7 @@
 #include "interceptors/syscall_table.h"
 #include "logstore/policy/policy.h"
 #include "supervisor/cli/command_line.h"
-#include "supervisor/record/transport.h"
+#include "supervisor/record/settings/transport.h"
 #include "tests/unit/unit_test.h"
 
 using namespace redrive;

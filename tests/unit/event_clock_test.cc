@@ -1,5 +1,5 @@
 // Times of events: those of stops, those of served calls from the looks at their stamps, and the wall clock.
-#include "supervisor/record/event_clock.h"
+#include "supervisor/record/kernel/event_clock.h"
 
 #include "logstore/memory_storage.h"
 #include "supervisor/tier/gate_arena.h"

@@ -8,7 +8,7 @@
 #include "interceptors/trap_sites.h"
 #include "logstore/block_sums.h"
 #include "logstore/file_store.h"
-#include "supervisor/record/patch_plans.h"
+#include "supervisor/record/code/patch_plans.h"
 #include "tests/unit/logstore_sample.h"
 #include "tests/unit/unit_test.h"
 

@@ -1,5 +1,5 @@
 // Payloads that wait for a decision: in memory, in the file, and those for which there is no room.
-#include "supervisor/record/held_payloads.h"
+#include "supervisor/record/messages/held_payloads.h"
 
 #include <filesystem>
 #include <random>

@@ -1,5 +1,5 @@
 // Signals that wait for an event of their thread: which are sent again, when, and how they are then recognized.
-#include "supervisor/record/held_signals.h"
+#include "supervisor/record/kernel/held_signals.h"
 
 #include <string>
 #include <vector>

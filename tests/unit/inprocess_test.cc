@@ -15,7 +15,7 @@
 #include "interceptors/syscall_table.h"
 #include "interceptors/trap_sites.h"
 #include "interceptors/trapped_instructions.h"
-#include "supervisor/record/patch_plans.h"
+#include "supervisor/record/code/patch_plans.h"
 #include "supervisor/tier/gate.h"
 #include "tests/unit/unit_test.h"
 

@@ -1,5 +1,5 @@
 // The clock of intervals: CPU time of processes that start, end and change their unit, and served calls in between.
-#include "supervisor/record/interval_clock.h"
+#include "supervisor/record/kernel/interval_clock.h"
 
 #include "tests/unit/fake_tracer.h"
 #include "tests/unit/unit_test.h"

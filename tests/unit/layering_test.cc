@@ -1,7 +1,7 @@
 // Includes point down only: base <- logstore, interceptors, checkpoint <- supervisor; the three in the middle do not
 // know each other. Inside supervisor/: plan, tier <- record, replay <- cli, and plan <- evaluation <- cli; plan and
 // tier do not know each other, nor do record, replay and evaluation. replay <- live <- cli. session <- daemon, cli
-// and service <- cli.
+// and service <- cli. The rooms of supervisor/record/ have an order of their own.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -23,8 +23,35 @@ std::set<std::string> lower_and(std::set<std::string> folders) {
   return folders;
 }
 
+const std::string kRecord = "supervisor/record";
+// Each may include those before it.
+const std::vector<std::string> kRooms{"front",  "kernel",      "settings",  "code",     "messages", "tracees",
+                                      "memory", "checkpoints", "placement", "disguise", "stops",    "attach"};
+
+std::set<std::string> rooms_up_to(const std::string& last) {
+  std::set<std::string> out;
+  for (const std::string& room : kRooms) {
+    out.insert(kRecord + "/" + room);
+    if (room == last) break;
+  }
+  return out;
+}
+
+std::map<std::string, std::set<std::string>> with_rooms(std::map<std::string, std::set<std::string>> may_include) {
+  const std::set<std::string> outside = may_include.at(kRecord);
+  const auto add = [&](const std::string& folder, std::set<std::string> rooms) {
+    rooms.insert(outside.begin(), outside.end());
+    may_include[folder] = std::move(rooms);
+  };
+  for (const std::string& room : kRooms) add(kRecord + "/" + room, rooms_up_to(room));
+  auto own = rooms_up_to(kRooms.back());
+  own.insert(kRecord);
+  add(kRecord, std::move(own));
+  return may_include;
+}
+
 // By folder; subfolders without an entry of their own belong to it.
-const std::map<std::string, std::set<std::string>> kMayInclude{
+const std::map<std::string, std::set<std::string>> kMayInclude = with_rooms({
     {"base", {"base"}},
     {"logstore", {"base", "logstore"}},
     {"interceptors", {"base", "interceptors"}},
@@ -32,25 +59,27 @@ const std::map<std::string, std::set<std::string>> kMayInclude{
     {"supervisor/plan", {"base", "logstore", "supervisor/plan"}},
     {"supervisor/evaluation", {"base", "logstore", "supervisor/plan", "supervisor/evaluation"}},
     {"supervisor/tier", lower_and({"supervisor/tier"})},
-    {"supervisor/record", lower_and({"supervisor/plan", "supervisor/tier", "supervisor/record"})},
+    {kRecord, lower_and({"supervisor/plan", "supervisor/tier"})},  // and rooms
     {"supervisor/replay", lower_and({"supervisor/plan", "supervisor/tier", "supervisor/replay"})},
     {"supervisor/live", lower_and({"supervisor/plan", "supervisor/tier", "supervisor/replay", "supervisor/live"})},
     {"supervisor/session", {"base", "supervisor/session"}},
     {"supervisor/service", {"base", "supervisor/service"}},
     {"supervisor/daemon", {"base", "supervisor/session", "supervisor/daemon"}},
-    {"supervisor/cli",
-     lower_and({"supervisor/plan", "supervisor/evaluation", "supervisor/tier", "supervisor/record", "supervisor/replay",
-                "supervisor/live", "supervisor/session", "supervisor/service", "supervisor/cli"})},
-};
+    {"supervisor/cli", lower_and({"supervisor/plan", "supervisor/evaluation", "supervisor/tier", "supervisor/record",
+                                  "supervisor/record/front", "supervisor/record/kernel", "supervisor/record/settings",
+                                  "supervisor/record/attach", "supervisor/replay", "supervisor/live",
+                                  "supervisor/session", "supervisor/service", "supervisor/cli"})},
+});
 // An image says which processes joined a unit: plan reads an image, but restores nothing from it.
 const std::map<std::string, std::string> kMayAlsoInclude{{"supervisor/plan/breakpoint.cc", "checkpoint/unit_state.h"}};
 
-// The folder in kMayInclude that a file belongs to; empty if there is none.
+// The folder in kMayInclude that a file belongs to, the innermost one; empty if there is none.
 std::string folder_of(const std::string& path) {
+  std::string found;
   for (const auto& [folder, allowed] : kMayInclude) {
-    if (path.starts_with(folder + "/")) return folder;
+    if (path.starts_with(folder + "/") && folder.size() > found.size()) found = folder;
   }
-  return "";
+  return found;
 }
 
 bool is_source(const fs::path& path) {
@@ -82,7 +111,8 @@ void for_each_source(const std::string& directory, Visit visit) {
 
 TEST_CASE("includes point down only") {
   for (const auto& [directory, allowed] : kMayInclude) {
-    for_each_source(directory, [&allowed = allowed](const fs::path& path) {
+    for_each_source(directory, [&directory = directory, &allowed = allowed](const fs::path& path) {
+      if (folder_of(path.string()) != directory) return;
       for (const auto& included : includes(path)) {
         CAPTURE(path.string());
         CAPTURE(included);
@@ -106,6 +136,29 @@ TEST_CASE("supervisor/ is divided into folders, which name each of their files")
     };
     CHECK((names(path.stem()) || names(path.filename())));
   });
+}
+
+TEST_CASE("a file belongs to the innermost folder that is listed") {
+  CHECK_EQ(folder_of("supervisor/record/recorder.h"), "supervisor/record");
+  CHECK_EQ(folder_of("supervisor/record/stops/turns.h"), "supervisor/record/stops");
+  CHECK_EQ(folder_of("logstore/policy/policy.h"), "logstore");
+  CHECK_EQ(folder_of("tests/unit/layering_test.cc"), "");
+}
+
+TEST_CASE("the recorder is divided into rooms, which its page lists in the order of their includes") {
+  std::set<std::string> found;
+  for (const auto& entry : fs::directory_iterator(kRecord)) {
+    if (entry.is_directory()) found.insert(entry.path().filename().string());
+  }
+  CHECK_EQ(found, std::set<std::string>(kRooms.begin(), kRooms.end()));
+  std::vector<std::string> listed;
+  std::ifstream page(kRecord + "/DESIGN.md");
+  for (std::string line; std::getline(page, line);) {
+    static const std::regex kRow("^\\| `(\\w+)/` \\|");
+    std::smatch match;
+    if (std::regex_search(line, match, kRow)) listed.push_back(match.str(1));
+  }
+  CHECK_EQ(listed, kRooms);
 }
 
 TEST_CASE("plan and evaluation compute: they trace nothing, and make no process") {
@@ -154,7 +207,7 @@ TEST_CASE("the recorder traces, waits and reads the time through its tracer only
   // their own time, or wait for it.
   const std::set<std::string> others{"ptrace_tracer.cc", "front.cc",           "guard.cc",       "interrupts.cc",
                                      "image_worker.cc",  "outside_writers.cc", "event_clock.cc", "requests.cc"};
-  for_each_source("supervisor/record", [&](const fs::path& path) {
+  for_each_source(kRecord, [&](const fs::path& path) {
     if (others.contains(path.filename().string())) return;
     std::ifstream file(path);
     for (std::string line; std::getline(file, line);) {

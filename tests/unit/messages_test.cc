@@ -1,5 +1,5 @@
 // Which receives are messages, and what the policy makes of them. The pipe and the memory are this process's own.
-#include "supervisor/record/messages.h"
+#include "supervisor/record/messages/messages.h"
 
 #include <fcntl.h>
 #include <sys/syscall.h>

@@ -1,6 +1,6 @@
 // What the recorder hands on of a packet socket's ring, and takes back: on a socket of this process, which sends to
 // itself.
-#include "supervisor/record/packet_ring.h"
+#include "supervisor/record/tracees/packet_ring.h"
 
 #include <arpa/inet.h>
 #include <net/ethernet.h>

@@ -1,5 +1,5 @@
 // Which instructions are replaced, in code that this process has mapped, and does not run.
-#include "supervisor/record/patcher.h"
+#include "supervisor/record/code/patcher.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>

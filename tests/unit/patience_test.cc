@@ -1,5 +1,5 @@
 // When a thread that makes no event is stopped where it is.
-#include "supervisor/record/patience.h"
+#include "supervisor/record/tracees/patience.h"
 
 #include "tests/unit/unit_test.h"
 

@@ -1,5 +1,5 @@
 // Who is sent to another processor, and who is called back.
-#include "supervisor/record/placement.h"
+#include "supervisor/record/placement/placement.h"
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // The meaning of waitpid(2) statuses, how the kernel's tracees come to their stops, and that the fake ones do the same.
-#include "supervisor/record/ptrace_tracer.h"
+#include "supervisor/record/kernel/ptrace_tracer.h"
 
 #include <sys/ptrace.h>
 #include <sys/wait.h>

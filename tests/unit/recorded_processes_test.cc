@@ -1,7 +1,7 @@
 // The processes that a guard has to stop if its recorder is killed.
 #include <set>
 
-#include "supervisor/record/lifeline.h"
+#include "supervisor/record/front/lifeline.h"
 #include "tests/unit/unit_test.h"
 
 using namespace redrive;

@@ -1,5 +1,5 @@
 // Records that the code inside tracees writes, in a ring of this process's, and what a program could write there.
-#include "supervisor/record/ring_reader.h"
+#include "supervisor/record/code/ring_reader.h"
 
 #include <cstring>
 #include <string>

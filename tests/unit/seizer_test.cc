@@ -1,5 +1,5 @@
 // Real processes are stopped and let run on.
-#include "supervisor/record/seizer.h"
+#include "supervisor/record/attach/seizer.h"
 
 #include <signal.h>
 #include <sys/wait.h>
@@ -8,8 +8,8 @@
 #include <algorithm>
 
 #include "base/procfs.h"
-#include "supervisor/record/attachable.h"
-#include "supervisor/record/ptrace_tracer.h"
+#include "supervisor/record/attach/attachable.h"
+#include "supervisor/record/kernel/ptrace_tracer.h"
 #include "tests/unit/unit_test.h"
 
 using namespace redrive;

@@ -7,8 +7,8 @@
 #include <filesystem>
 #include <thread>
 
+#include "supervisor/record/messages/talks.h"
 #include "supervisor/record/requests.h"
-#include "supervisor/record/talks.h"
 #include "supervisor/session/run_directory.h"
 #include "tests/unit/unit_test.h"
 

@@ -1,5 +1,5 @@
 // What a process shows of shared objects: kept from what is told of changes, it is what /proc/PID/maps says.
-#include "supervisor/record/shared_mappings.h"
+#include "supervisor/record/tracees/shared_mappings.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>

@@ -1,5 +1,5 @@
 // Which signals have to wait until the code that they interrupt has got on.
-#include "supervisor/record/signal_turns.h"
+#include "supervisor/record/kernel/signal_turns.h"
 
 #include "tests/unit/unit_test.h"
 

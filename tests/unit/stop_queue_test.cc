@@ -1,5 +1,5 @@
 // Every tracee gets its turn, and a stop is handled once.
-#include "supervisor/record/stop_queue.h"
+#include "supervisor/record/kernel/stop_queue.h"
 
 #include <vector>
 

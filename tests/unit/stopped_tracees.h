@@ -1,7 +1,7 @@
 // What both tracers of the tests do alike: registers, signal and mask of a tracee are there while it is stopped.
 #pragma once
 
-#include "supervisor/record/tracer.h"
+#include "supervisor/record/kernel/tracer.h"
 
 namespace redrive {
 

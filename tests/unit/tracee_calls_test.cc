@@ -1,5 +1,5 @@
 // Calls that threads make for the recorder, on the fake tracer.
-#include "supervisor/record/tracee_calls.h"
+#include "supervisor/record/kernel/tracee_calls.h"
 
 #include <sys/syscall.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
 // How it is recognized that the user has chosen how processes communicate.
-#include "supervisor/record/transport.h"
+#include "supervisor/record/settings/transport.h"
 
 #include <algorithm>
 #include <cstdlib>

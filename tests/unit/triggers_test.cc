@@ -1,9 +1,9 @@
 // What a recording's snapshots are taken for.
-#include "supervisor/record/triggers.h"
+#include "supervisor/record/settings/triggers.h"
 
 #include <signal.h>
 
-#include "supervisor/record/tracer.h"
+#include "supervisor/record/kernel/tracer.h"
 #include "tests/unit/unit_test.h"
 
 using namespace redrive;

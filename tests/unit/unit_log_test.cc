@@ -1,5 +1,5 @@
 // How a unit's log combines entries, exits and series, read back from the trace.
-#include "supervisor/record/unit_log.h"
+#include "supervisor/record/tracees/unit_log.h"
 
 #include <random>
 

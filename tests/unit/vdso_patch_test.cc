@@ -1,5 +1,5 @@
 // The vDSO of a child of this process: with the patch its functions make system calls, and without it they do not.
-#include "supervisor/record/vdso_patch.h"
+#include "supervisor/record/code/vdso_patch.h"
 
 #include <signal.h>
 #include <sys/auxv.h>
@@ -11,7 +11,7 @@
 
 #include "base/page.h"
 #include "checkpoint/address_space.h"
-#include "supervisor/record/attachable.h"
+#include "supervisor/record/attach/attachable.h"
 #include "tests/unit/unit_test.h"
 
 using namespace redrive;

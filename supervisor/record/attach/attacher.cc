@@ -1,0 +1,283 @@
+#include "supervisor/record/attach/attacher.h"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+
+#include "supervisor/record/checkpoints/image_worker.h"
+#include "supervisor/record/checkpoints/intervals.h"
+#include "supervisor/record/checkpoints/state_capture.h"
+#include "supervisor/record/kernel/stop_queue.h"
+#include "supervisor/record/memory/file_copies.h"
+#include "supervisor/record/memory/outside_changes.h"
+#include "supervisor/record/memory/private_views.h"
+#include "supervisor/record/memory/ranges.h"
+#include "supervisor/record/stops/checkpoint_copies.h"
+#include "supervisor/record/stops/checkpointer.h"
+#include "supervisor/record/stops/ends.h"
+#include "supervisor/record/stops/native_state.h"
+#include "supervisor/record/stops/stop_handler.h"
+#include "supervisor/record/stops/turns.h"
+#include "supervisor/record/tracees/findings.h"
+#include "supervisor/record/tracees/thread_control.h"
+#include "supervisor/record/tracees/tracees.h"
+
+namespace redrive {
+
+Result<void> Attacher::attach(pid_t pid) {
+  ASSIGN_OR_RETURN(auto tree, attachable_tree(pid));
+  for (const Attachable& process : tree.processes) native_.prepare(process.pid, process.changeable);
+  ends_.set_root(pid);
+  TRY(seizer_.stop_all(tree.roots));
+  const auto looked = seizer_.threads().contains(pid) ? look_again(tree) : cannot_attach(pid, "it has just ended");
+  if (!looked) {
+    seizer_.release();
+    return looked;
+  }
+  make_units(tree);
+  if (const auto taken = take_all(); !taken) {
+    let_go();
+    return taken;
+  }
+  for (const auto& [id, unit] : tracees_.units()) begin_interval(*unit);
+  for (const auto& [id, unit] : tracees_.units()) {
+    unit->interval_record.pause_ns = static_cast<uint64_t>((tracer_.now() - seizer_.stopped_at()).count());
+    writer_.add(unit->interval_record);
+    turns_.schedule(*unit);
+  }
+  return {};
+}
+
+// Now that all are stopped: what has changed since the tree was looked at, and processes that were born since then.
+Result<void> Attacher::look_again(AttachableTree& tree) {
+  std::set<pid_t> pids;
+  for (const auto& [tid, seized] : seizer_.threads()) pids.insert(seized.pid);
+  for (Attachable& known : tree.processes) {
+    if (pids.erase(known.pid)) TRY(redrive::look_again(known));
+  }
+  for (const pid_t pid : pids) {
+    ASSIGN_OR_RETURN(Attachable found, attachable(pid));
+    tree.processes.push_back(std::move(found));
+  }
+  return {};
+}
+
+void Attacher::make_units(const AttachableTree& tree) {
+  std::set<Object> changeable;
+  for (const Attachable& process : tree.processes) {
+    changeable.insert(process.changeable.begin(), process.changeable.end());
+  }
+  Mapped mapped;
+  for (const pid_t pid : process_tree(tree.roots)) {
+    const auto mappings = seizer_.threads().contains(pid) ? read_mappings(pid) : Error{""};
+    if (!mappings) continue;
+    for (const Mapping& mapping : *mappings) {
+      if (mapping.shared && (mapping.protection & PROT_WRITE)) changeable.emplace(mapping.device, mapping.inode);
+    }
+    mapped.push_back({pid, std::move(*mappings)});
+  }
+  for (const auto& group : groups(mapped, changeable)) {
+    Unit& unit = tracees_.add_unit({}, group.front()->first);
+    for (const auto* const each : group) {
+      Process& process = add_process(unit, each->first, tree);
+      note_mappings(process, each->second, changeable);
+    }
+    if (tree.hidden < 0) continue;
+    findings_.add_unsure(unit, fmt::format("its memory can be changed by process {}, into which redrive may not look, "
+                                           "if they share any: attach as root",
+                                           describe_process(tree.hidden)));
+  }
+}
+
+// Processes that have mapped the same object, and could change it, are one unit.
+std::vector<std::vector<const Attacher::Mapped::value_type*>> Attacher::groups(const Mapped& mapped,
+                                                                               const std::set<Object>& changeable) {
+  std::vector<size_t> leaders(mapped.size());
+  const std::function<size_t(size_t)> leader = [&](size_t i) { return leaders[i] == i ? i : leader(leaders[i]); };
+  std::map<Object, size_t> users;
+  for (size_t i = 0; i < mapped.size(); ++i) {
+    leaders[i] = i;
+    for (const Mapping& mapping : mapped[i].second) {
+      const Object object{mapping.device, mapping.inode};
+      if (!mapping.shared || !changeable.contains(object)) continue;
+      const auto [user, first] = users.try_emplace(object, i);
+      if (!first) leaders[leader(i)] = leader(user->second);
+    }
+  }
+  std::vector<std::vector<const Mapped::value_type*>> found;
+  std::map<size_t, size_t> places;
+  for (size_t i = 0; i < mapped.size(); ++i) {
+    const auto [place, fresh] = places.try_emplace(leader(i), found.size());
+    if (fresh) found.emplace_back();
+    found[place->second].push_back(&mapped[i]);
+  }
+  return found;
+}
+
+Process& Attacher::add_process(Unit& unit, pid_t pid, const AttachableTree& tree) {
+  Process& process = tracees_.add_process(unit, pid);
+  process.command = command_of(pid);
+  for (const Attachable& each : tree.processes) {
+    if (each.pid != pid) continue;
+    process.not_copied = each.not_copied;
+    process.maps_growing = each.maps_growing;
+    process.opens_memory = each.opens_memory;
+  }
+  for (const auto& [tid, seized] : seizer_.threads()) {
+    if (seized.pid != pid) continue;
+    Thread& thread = tracees_.add_thread(process, tid);
+    thread.processors = seized.processors;
+    if (seized.signal) thread.signals.hold(*seized.signal, tracer_.now());
+  }
+  return process;
+}
+
+void Attacher::note_mappings(Process& process, const std::vector<Mapping>& mappings,
+                             const std::set<Object>& changeable) {
+  MappedFiles files(process.pid);
+  std::set<Object> code;
+  for (const Mapping& mapping : mappings) {
+    if (mapping.protection & PROT_EXEC) code.emplace(mapping.device, mapping.inode);
+  }
+  for (const Mapping& mapping : mappings) {
+    const Object place{mapping.device, mapping.inode};
+    if (!mapping.shared) {
+      const MappedFile* const file = mapping.inode && !code.contains(place) ? files.of(mapping) : nullptr;
+      if (file) private_views_.add(process, file->version, mapping.name);
+      continue;
+    }
+    MappedObject& object = objects_.of(mapping);
+    process.objects.insert(object.id);
+    const Fd file = open_object(process.pid, mapping);
+    object.has_file |= file && !mapping.name.starts_with("/SYSV") && !mapping.name.starts_with("/dev/zero");
+    if (changeable.contains(place) || (mapping.protection & PROT_WRITE)) {
+      object.writable = object.writable_mapping = process.shares_memory = true;
+      private_views_.report_seen_writes(object);
+    } else if (const auto copy = files_.file_of(files, mapping)) {
+      object.copy = *copy;
+    }
+    if (!object.has_file) continue;
+    objects_.watch(object, own_descriptor_path(file.get()));
+    outside_.expect_writers();
+  }
+}
+
+Result<void> Attacher::take_all() {
+  for (const auto& [id, unit] : tracees_.units()) {
+    for (const auto& process : unit->processes) {
+      for (Thread* const thread : threads_of(*process)) {
+        if (const auto settled = native_.settle(*thread); !settled)
+          return cannot_attach(process->pid, settled.error().message);
+      }
+      if (const auto taken = native_.take(*process); !taken) return cannot_attach(process->pid, taken.error().message);
+    }
+  }
+  return {};
+}
+
+// The memory at this moment is the unit's first image. Its threads wait for their turns.
+void Attacher::begin_interval(Unit& unit) {
+  for (const auto& [serial, thread] : unit.threads) {
+    if (!tracer_.get_regs(thread->tid, thread->entry)) continue;
+    thread->xstate = tracer_.get_xstate(thread->tid);
+    thread->state = Thread::Ready{Thread::Stop::continued};
+    unit.baton.queue(*thread);
+  }
+  if (unit.threads.empty()) return;
+  Thread& trigger = *unit.threads.begin()->second;
+  intervals_.begin(unit, CheckpointKind::image, *trigger.process, 0);
+  auto job = capture_.take(unit, trigger, false, true);
+  if (job && copy_processes(unit, *job)) {
+    job->interval = unit.interval;
+    checkpointer_.add_image(unit, std::move(*job));
+    return;
+  }
+  for (size_t i = 0; job && i < job->copies.size(); ++i) copies_.end(job->copies[i]);
+  checkpointer_.store_now(unit, trigger, nullptr);
+}
+
+// All are stopped, so even processes that share memory can be copied one by one. False if one of them cannot be.
+bool Attacher::copy_processes(Unit& unit, ImageJob& job) {
+  const auto in_namespace = [](const auto& process) { return forks_into_namespace(process->pid); };
+  if (std::any_of(unit.processes.begin(), unit.processes.end(), in_namespace)) return false;
+  for (const auto& process : unit.processes) {
+    const auto threads = threads_of(*process);
+    if (threads.empty()) continue;
+    Thread& thread = *threads.front();
+    const user_regs_struct regs = thread.entry;
+    pid_t copy = -1;
+    const auto made = calls_.call_at(caller_of(thread), process->vdso_patch->syscall_instruction(), regs, SYS_clone,
+                                     {CLONE_FILES, 0, 0, 0, 0, CheckpointCopies::kMark}, &copy);
+    if (made) tracer_.set_regs(thread.tid, regs);
+    if (!copies_.give(job, copy, thread) || !copies_all(*process, copy)) return false;
+    job.copies.back().known_not_copied = process->not_copied;
+  }
+  return true;
+}
+
+// Whether the copy has all of the process's memory that is not known to be left out (madvise(2), MADV_DONTFORK).
+bool Attacher::copies_all(const Process& process, pid_t copy) {
+  const auto mappings = read_mappings(process.pid), copied = read_mappings(copy);
+  if (!mappings || !copied) return false;
+  std::set<Address> has;
+  for (const Mapping& mapping : *copied) has.insert(mapping.start);
+  return std::all_of(mappings->begin(), mappings->end(), [&](const Mapping& mapping) {
+    return has.contains(mapping.start) || meets_any(mapping, process.not_copied);
+  });
+}
+
+// ---- Letting go
+
+bool Attacher::can_stop() {
+  checkpointer_.stop();
+  if (images_.copies_alive() > 0) return false;
+  const auto is_amid = [](const auto& entry) {
+    const Unit& unit = *entry.second;
+    const bool waits = std::any_of(unit.threads.begin(), unit.threads.end(),
+                                   [](const auto& other) { return other.second->tracer != 0; });
+    return waits || births_pending(unit) || unit.joins || !unit.joining.empty() || !unit.writers.empty();
+  };
+  return std::none_of(tracees_.units().begin(), tracees_.units().end(), is_amid);
+}
+
+void Attacher::stop_all() {
+  copies_.collect();
+  control_.park_all();
+  std::set<pid_t> interrupted;
+  for (;;) {
+    for (const auto& [id, unit] : tracees_.units()) {
+      while (unit->baton.is_held() && control_.is_parked(*unit->baton.holder())) turns_.give_up(*unit);
+    }
+    bool all = true;
+    for (const auto& [tid, thread] : tracees_.threads()) {
+      if (thread->exited || control_.is_parked(*thread)) continue;
+      all = false;
+      if (thread->is<Thread::Ready>() || thread->is<Thread::Starting>() || !interrupted.insert(tid).second) continue;
+      thread->woken |= !thread->is<Thread::User>();
+      tracer_.interrupt(tid);
+    }
+    if (all || !stops_.fill()) return;
+    if (const auto next = stops_.take()) {
+      interrupted.erase(next->tid);
+      handler_.handle(*next);
+    }
+  }
+}
+
+void Attacher::let_go() {
+  std::set<pid_t> pids;
+  for (const auto& [tid, thread] : tracees_.threads()) pids.insert(thread->process->pid);
+  for (const pid_t pid : pids) {
+    const auto& threads = tracees_.threads();
+    const auto alive = std::find_if(threads.begin(), threads.end(),
+                                    [&](const auto& entry) { return entry.second->process->pid == pid; });
+    if (alive != threads.end()) native_.let_go(*alive->second->process);
+  }
+}
+
+}  // namespace redrive

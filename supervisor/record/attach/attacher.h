@@ -1,0 +1,115 @@
+// Begins to record processes that run already, with all their threads and descendants, and ends it so that they run on
+// as if nothing had been (DESIGN.md, Attaching).
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "supervisor/record/attach/attachable.h"
+#include "supervisor/record/attach/seizer.h"
+#include "supervisor/record/kernel/tracee_calls.h"
+#include "supervisor/record/kernel/tracer.h"
+#include "supervisor/record/memory/mapped_objects.h"
+#include "supervisor/record/placement/placement.h"
+#include "supervisor/record/tracees/tracee.h"
+
+namespace redrive {
+
+class CheckpointCopies;
+class Checkpointer;
+class Ends;
+class FileCopies;
+class Findings;
+class ImageWorker;
+struct ImageJob;
+class Intervals;
+class NativeState;
+class OutsideChanges;
+class PrivateViews;
+class StateCapture;
+class StopHandler;
+class StopQueue;
+class ThreadControl;
+class Tracees;
+class Turns;
+
+class Attacher {
+ public:
+  Attacher(Tracer& tracer, TraceWriter& writer, StopQueue& stops, TraceeCalls& calls, Placement& placement,
+           ImageWorker& images, MappedObjects& objects, Tracees& tracees, Findings& findings, ThreadControl& control,
+           Intervals& intervals, FileCopies& files, PrivateViews& private_views, OutsideChanges& outside,
+           StateCapture& capture, CheckpointCopies& copies, Checkpointer& checkpointer, NativeState& native, Ends& ends,
+           Turns& turns, StopHandler& handler)
+      : tracer_(tracer),
+        writer_(writer),
+        stops_(stops),
+        calls_(calls),
+        images_(images),
+        objects_(objects),
+        tracees_(tracees),
+        findings_(findings),
+        control_(control),
+        intervals_(intervals),
+        files_(files),
+        private_views_(private_views),
+        outside_(outside),
+        capture_(capture),
+        copies_(copies),
+        checkpointer_(checkpointer),
+        native_(native),
+        ends_(ends),
+        turns_(turns),
+        handler_(handler),
+        seizer_(tracer, placement) {}
+
+  // Attaches to the process and its descendants. If one of them cannot be recorded, all run on as before.
+  Result<void> attach(pid_t pid);
+
+  // From now on nothing is begun that would have to end first. True if the processes can be stopped to be let go.
+  bool can_stop();
+  // Stops all threads where they can be let go: in user code, or before a call.
+  void stop_all();
+  // Lets all processes run untraced. What is recorded of them must have been written.
+  void let_go();
+
+ private:
+  using Object = std::pair<uint64_t, uint64_t>;  // device, inode
+
+  Result<void> look_again(AttachableTree& tree);
+  void make_units(const AttachableTree& tree);
+  using Mapped = std::vector<std::pair<pid_t, std::vector<Mapping>>>;  // by process
+  static std::vector<std::vector<const Mapped::value_type*>> groups(const Mapped& mapped,
+                                                                    const std::set<Object>& changeable);
+  Process& add_process(Unit& unit, pid_t pid, const AttachableTree& tree);
+  void note_mappings(Process& process, const std::vector<Mapping>& mappings, const std::set<Object>& changeable);
+  Result<void> take_all();
+  void begin_interval(Unit& unit);
+  bool copy_processes(Unit& unit, ImageJob& job);
+  static bool copies_all(const Process& process, pid_t copy);
+
+  Tracer& tracer_;
+  TraceWriter& writer_;
+  StopQueue& stops_;
+  TraceeCalls& calls_;
+  ImageWorker& images_;
+  MappedObjects& objects_;
+  Tracees& tracees_;
+  Findings& findings_;
+  ThreadControl& control_;
+  Intervals& intervals_;
+  FileCopies& files_;
+  PrivateViews& private_views_;
+  OutsideChanges& outside_;
+  StateCapture& capture_;
+  CheckpointCopies& copies_;
+  Checkpointer& checkpointer_;
+  NativeState& native_;
+  Ends& ends_;
+  Turns& turns_;
+  StopHandler& handler_;
+  Seizer seizer_;  // while it attaches
+};
+
+}  // namespace redrive

@@ -1,0 +1,198 @@
+#include "supervisor/record/checkpoints/image_worker.h"
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+#include "supervisor/record/memory/ranges.h"
+
+namespace redrive {
+namespace {
+constexpr uint64_t kMaxQueued = 256 << 20;
+using Clock = std::chrono::steady_clock;
+// The time from the first image that is written to its publication, and from one publication to the next. Each costs
+// several fsyncs, which take at most half of the time, and a program that ends sooner needs none. What is written and
+// not published can be lost with the machine, not with the recorder.
+constexpr Clock::duration kPublishEvery = std::chrono::seconds(1);
+}  // namespace
+
+void ImageJob::add(uint32_t process, const Mapping& mapping, Address address, std::span<const uint8_t> pages) {
+  Bytes copy;
+  const auto original = unpatched(process, address, pages, copy);
+  state.note_zero_pages(process, mapping, address, original);
+  runs.push_back({process, address, std::make_shared<const Bytes>(original.begin(), original.end())});
+}
+
+std::span<const uint8_t> ImageJob::unpatched(uint32_t process, Address address, std::span<const uint8_t> pages,
+                                             Bytes& copy) const {
+  copy.clear();
+  for (const auto& patch : patches) {
+    const Address first = std::max(address, patch.address);
+    const Address last = std::min(address + pages.size(), patch.address + patch.original.size());
+    if (patch.process != process || first >= last) continue;
+    if (copy.empty()) copy.assign(pages.begin(), pages.end());
+    std::memcpy(copy.data() + (first - address), patch.original.data() + (first - patch.address), last - first);
+  }
+  return copy.empty() ? pages : std::span<const uint8_t>(copy);
+}
+
+uint64_t ImageJob::bytes() const {
+  uint64_t sum = 0;
+  std::set<const Bytes*> counted;
+  for (const auto& run : runs) {
+    if (counted.insert(run.pages.get()).second) sum += run.pages->size();
+  }
+  return sum;
+}
+
+ImageWorker::ImageWorker(TraceWriter& writer) : writer_(writer), thread_([this] { run(); }) {}
+
+void ImageWorker::close() {
+  {
+    const Lock lock(mutex_);
+    closing_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void ImageWorker::add(ImageJob job) {
+  const uint64_t bytes = job.bytes();
+  const Lock lock(mutex_);
+  while (queued_bytes_ != 0 && queued_bytes_ + bytes > kMaxQueued) changed_.wait(mutex_);
+  queued_bytes_ += bytes;
+  copies_ += job.copies.size();
+  queue_.push_back(std::move(job));
+  changed_.notify_all();
+}
+
+void ImageWorker::finish(TraceWriter::VolumeNumber volume, RecordingEnd end) {
+  ImageJob job;
+  job.volume = {volume, std::move(end)};
+  const Lock lock(mutex_);
+  queue_.push_back(std::move(job));
+  changed_.notify_all();
+}
+
+size_t ImageWorker::copies_alive() const {
+  const Lock lock(mutex_);
+  return copies_;
+}
+
+std::vector<ImageWorker::Done> ImageWorker::take_done() {
+  const Lock lock(mutex_);
+  for (const auto& done : done_) copies_ -= done.copies.size();
+  return std::exchange(done_, {});
+}
+
+bool ImageWorker::is_idle() const {
+  const Lock lock(mutex_);
+  return queue_.empty() && !busy_;
+}
+
+void ImageWorker::wait_until_idle() {
+  const Lock lock(mutex_);
+  while (!queue_.empty() || busy_) changed_.wait(mutex_);
+}
+
+void ImageWorker::run() {
+  Lock lock(mutex_);
+  Clock::time_point publish_at{};
+  for (;;) {
+    const auto began = Clock::now();
+    if (unpublished_ > 0 && began >= publish_at) {
+      busy_ = true;
+      lock.unlock();
+      // The writer keeps an error, and reports it when the recording ends.
+      const bool published = static_cast<bool>(writer_.publish_images());
+      lock.lock();
+      busy_ = false;
+      for (; !published && unpublished_ > 0; --unpublished_) {
+        done_.push_back({{}, Error{"images could not be published"}});
+      }
+      unpublished_ = 0;
+      const auto ended = Clock::now();
+      publish_at = ended + std::max(kPublishEvery, ended - began);
+      changed_.notify_all();
+      continue;
+    }
+    if (queue_.empty()) {
+      if (closing_) return;
+      if (unpublished_ == 0) {
+        changed_.wait(mutex_);
+      } else {
+        changed_.wait_until(mutex_, publish_at);
+      }
+      continue;
+    }
+    ImageJob job = std::move(queue_.front());
+    queue_.pop_front();
+    const uint64_t bytes = job.bytes();
+    busy_ = true;
+    lock.unlock();
+    if (job.volume) {
+      static_cast<void>(
+          static_cast<bool>(writer_.finish_volume(job.volume->first, job.volume->second)));  // it keeps the error
+      lock.lock();
+      busy_ = false;
+      changed_.notify_all();
+      continue;
+    }
+    Done done;
+    if (auto result = write(job); !result) done.error = result.error();
+    done.copies = std::move(job.copies);
+    job = {};
+    lock.lock();
+    busy_ = false;
+    queued_bytes_ -= bytes;
+    if (!done.error && unpublished_++ == 0) publish_at = std::max(publish_at, Clock::now() + kPublishEvery);
+    done_.push_back(std::move(done));
+    changed_.notify_all();
+  }
+}
+
+namespace {
+
+Result<void> check_wiped(const ImageJob::Copy& copy) {
+  if (!copy.known_not_copied) return {};
+  ASSIGN_OR_RETURN(const auto mappings, flagged_mappings(copy.pid));
+  for (const auto& each : mappings) {
+    if (!each.is("wf") || meets_any(each.mapping, *copy.known_not_copied)) continue;
+    return Error{"memory is not copied of which this was not known"};
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<void> ImageWorker::add_copy(ImageJob& job, const ImageJob::Copy& copy, const AddPages& add) {
+  TRY(check_wiped(copy));
+  const auto wanted = [](const Mapping& m) { return m.shared_object == 0; };
+  for (const ProcessState& process : job.state.processes) {
+    if (process.process != copy.process) continue;
+    Bytes buffer;
+    TRY(visit_pages(copy.memory, process.mappings, wanted,
+                    [&](const Mapping& mapping, Address address, std::span<const uint8_t> pages) {
+                      const auto original = job.unpatched(process.process, address, pages, buffer);
+                      job.state.note_zero_pages(process.process, mapping, address, original);
+                      return add(process.process, address, original);
+                    }));
+  }
+  return {};
+}
+
+Result<void> ImageWorker::write(ImageJob& job) {
+  for (const UnitId ended : job.ended_units) writer_.end_images(ended);
+  const auto read = [&](const AddPages& add) -> Result<Bytes> {
+    for (const auto& run : job.runs) TRY(add(run.process, run.address, *run.pages));
+    for (const auto& copy : job.copies) TRY(add_copy(job, copy, add));
+    Encoder header;
+    encode(job.state, header);
+    return header.take();
+  };
+  const auto written = writer_.write_image(job.unit, job.interval, read);
+  if (!written) return written.error();
+  return {};
+}
+
+}  // namespace redrive

@@ -1,0 +1,41 @@
+// Replaces instructions with nondeterministic results in mapped files by others that trap, on machines that cannot be
+// told to trap these. Where a version of a file holds them is looked for once, and the cache of files remembers it.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "base/remote.h"
+#include "interceptors/trap_sites.h"
+#include "interceptors/trapped_instructions.h"
+#include "logstore/file_cache.h"
+#include "supervisor/record/code/mapped_file.h"
+
+namespace redrive {
+
+class TrapReplacement {
+ public:
+  // `cache` must outlive this object; null if there is none.
+  TrapReplacement(FileCache* cache, ProcessorTraps traps) : cache_(cache), traps_(traps) {}
+
+  // Where the file holds instructions that do not trap. Null if it cannot be read.
+  const std::vector<TrapSite>* sites_of(const MappedFile& file);
+  // The lengths of the instructions before the one at this offset (TrapSite); empty if they are not known.
+  std::vector<uint8_t> front(const FileVersion& file, uint64_t offset) const;
+
+  struct Replaced {
+    std::map<Address, TrappedInstruction> sites;  // what was replaced
+    bool failed = false;                          // the instructions could not be written
+  };
+  // Replaces them in a private mapping of the file that was just made. The process must be stopped. Nullopt if the
+  // file cannot be searched. `file`: null if it cannot be reached.
+  std::optional<Replaced> replace(const Memory& memory, const Mapping& mapping, const MappedFile* file);
+
+ private:
+  FileCache* cache_;
+  ProcessorTraps traps_;
+  std::map<FileVersion, std::vector<TrapSite>> known_;
+};
+
+}  // namespace redrive

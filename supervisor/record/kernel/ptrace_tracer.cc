@@ -1,0 +1,209 @@
+#include "supervisor/record/kernel/ptrace_tracer.h"
+
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "base/check.h"
+#include "base/procfs.h"
+#include "base/remote.h"
+#include "checkpoint/stub.h"
+#include "supervisor/record/front/interrupts.h"
+
+namespace redrive {
+namespace {
+
+constexpr long kOptions =
+    PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_TRACEEXEC;
+
+__ptrace_request request_of(Resume how, PtraceTracer::Calls calls) {
+  switch (how) {
+    case Resume::cont:
+      return calls == PtraceTracer::Calls::filtered ? PTRACE_CONT : PTRACE_SYSCALL;
+    case Resume::to_syscall_exit:
+      return PTRACE_SYSCALL;
+    case Resume::step:
+      break;
+  }
+  return PTRACE_SINGLESTEP;
+}
+
+constexpr int kSyscallStop = SIGTRAP | 0x80;  // PTRACE_O_TRACESYSGOOD
+constexpr unsigned long kEntry = 1;           // PTRACE_EVENTMSG_SYSCALL_ENTRY, in linux/ptrace.h
+
+TraceeEnd end_of(int status) {
+  return WIFSIGNALED(status) ? TraceeEnd{0, WTERMSIG(status)} : TraceeEnd{WEXITSTATUS(status), 0};
+}
+
+// What waitpid(2) adds to a stop's signal; 0: nothing.
+int event_of(int status) { return WIFSTOPPED(status) ? status >> 16 : 0; }
+
+}  // namespace
+
+bool has_message(int status) {
+  switch (event_of(status)) {
+    case PTRACE_EVENT_CLONE:
+    case PTRACE_EVENT_FORK:
+    case PTRACE_EVENT_VFORK:
+    case PTRACE_EVENT_EXEC:
+    case PTRACE_EVENT_EXIT:
+      return true;
+    default:
+      return false;
+  }
+}
+
+Stop stop_of(int status, unsigned long message) {
+  if (!WIFSTOPPED(status)) return Gone{end_of(status)};
+  const int signal = WSTOPSIG(status);
+  switch (event_of(status)) {
+    case 0:
+      if (signal != kSyscallStop) return SignalStop{signal};
+      if (message == kEntry) return SyscallEntry{};
+      return SyscallExit{};
+    case PTRACE_EVENT_SECCOMP:
+      return SyscallEntry{};
+    case PTRACE_EVENT_CLONE:
+    case PTRACE_EVENT_FORK:
+    case PTRACE_EVENT_VFORK:
+      return Birth{static_cast<pid_t>(message)};
+    case PTRACE_EVENT_EXEC:
+      return Exec{static_cast<pid_t>(message)};
+    case PTRACE_EVENT_STOP:
+      if (signal == SIGTRAP) return Interrupted{};
+      return GroupStop{signal};
+    default:
+      break;
+  }
+  CHECK(event_of(status) == PTRACE_EVENT_EXIT);  // no other events are asked for
+  return Exiting{end_of(static_cast<int>(message))};
+}
+
+namespace {
+
+// The message is asked for at once: the tracee may be killed later.
+Stop read_stop(PtraceTracer::Calls calls, pid_t tid, int status) {
+  const bool at_call = calls == PtraceTracer::Calls::all && WIFSTOPPED(status) && status >> 8 == kSyscallStop;
+  unsigned long message = 0;
+  if (at_call || has_message(status)) ptrace(PTRACE_GETEVENTMSG, tid, nullptr, &message);
+  return stop_of(status, message);
+}
+
+Waited wait_with(PtraceTracer::Calls calls, int flags) {
+  int status = 0;
+  const pid_t tid = waitpid(-1, &status, __WALL | __WNOTHREAD | flags);
+  if (tid > 0) return Stopped{tid, read_stop(calls, tid, status)};
+  if (tid < 0 && errno == ECHILD) return NoTracees{};
+  return NoneStopped{};
+}
+
+}  // namespace
+
+Waited PtraceTracer::wait_for_any() { return wait_with(calls_, 0); }
+
+Waited PtraceTracer::take_any() { return wait_with(calls_, WNOHANG); }
+
+std::optional<Stop> PtraceTracer::wait(pid_t tid) {
+  int status = 0;
+  if (!wait_for(tid, status)) return {};
+  return read_stop(calls_, tid, status);
+}
+
+bool PtraceTracer::has_stopped(pid_t tid) {
+  siginfo_t stop{};
+  constexpr int kPeek = WSTOPPED | WEXITED | WNOHANG | WNOWAIT | __WALL;
+  return waitid(P_PID, static_cast<id_t>(tid), &stop, kPeek) != 0 || stop.si_pid != 0;
+}
+
+long PtraceTracer::options() const {
+  return kOptions | (calls_ == Calls::filtered ? PTRACE_O_TRACESECCOMP | PTRACE_O_EXITKILL : PTRACE_O_TRACEEXIT);
+}
+
+Result<void> PtraceTracer::seize(pid_t tid) {
+  if (ptrace(PTRACE_SEIZE, tid, nullptr, options()) == 0) return {};
+  return errno_error("cannot trace the program (see `redrive check --host`)");
+}
+
+void PtraceTracer::detach(pid_t tid, int signal) { ptrace(PTRACE_DETACH, tid, nullptr, signal); }
+
+void PtraceTracer::kill_with_tracer(pid_t tid) {
+  ptrace(PTRACE_SETOPTIONS, tid, nullptr, options() | PTRACE_O_EXITKILL);
+}
+
+bool PtraceTracer::suspend_filters(pid_t tid, bool suspended) {
+  if (calls_ == Calls::filtered) return true;  // redrive's own filter is the only one
+  constexpr long kSuspend = 1 << 21;           // PTRACE_O_SUSPEND_SECCOMP
+  if (ptrace(PTRACE_SETOPTIONS, tid, nullptr, options() | (suspended ? kSuspend : 0)) == 0) return true;
+  return proc_status(tid).number("Seccomp") == 0;
+}
+
+std::optional<RseqArea> PtraceTracer::rseq(pid_t tid) {
+  struct {
+    uint64_t address;
+    uint32_t length, signature, flags, padding;
+  } found{};
+  constexpr auto kGetRseq = static_cast<__ptrace_request>(0x420f);  // PTRACE_GET_RSEQ_CONFIGURATION
+  if (ptrace(kGetRseq, tid, sizeof found, &found) < 0 || found.address == 0) return {};
+  return RseqArea{found.address, found.length, found.signature};
+}
+
+void PtraceTracer::report_exit(pid_t tid) { ptrace(PTRACE_SETOPTIONS, tid, nullptr, options() | PTRACE_O_TRACEEXIT); }
+
+void PtraceTracer::resume(pid_t tid, Resume how, int signal) {
+  // ESRCH: it was killed; waitpid reports it.
+  ptrace(request_of(how, calls_), tid, nullptr, signal);
+}
+
+void PtraceTracer::listen(pid_t tid) { ptrace(PTRACE_LISTEN, tid, nullptr, nullptr); }
+
+bool PtraceTracer::interrupt(pid_t tid) { return ptrace(PTRACE_INTERRUPT, tid, nullptr, nullptr) == 0; }
+
+bool PtraceTracer::get_regs(pid_t tid, user_regs_struct& regs) { return redrive::get_regs(tid, regs); }
+
+bool PtraceTracer::set_regs(pid_t tid, const user_regs_struct& regs) { return redrive::set_regs(tid, regs); }
+
+Bytes PtraceTracer::get_xstate(pid_t tid) { return redrive::get_xstate(tid); }
+
+bool PtraceTracer::get_siginfo(pid_t tid, siginfo_t& info) {
+  return ptrace(PTRACE_GETSIGINFO, tid, nullptr, &info) == 0;
+}
+
+bool PtraceTracer::set_siginfo(pid_t tid, const siginfo_t& info) {
+  return ptrace(PTRACE_SETSIGINFO, tid, nullptr, &info) == 0;
+}
+
+bool PtraceTracer::get_signal_mask(pid_t tid, uint64_t& mask) {
+  return ptrace(PTRACE_GETSIGMASK, tid, sizeof mask, &mask) == 0;
+}
+
+bool PtraceTracer::set_signal_mask(pid_t tid, uint64_t mask) {
+  return ptrace(PTRACE_SETSIGMASK, tid, sizeof mask, &mask) == 0;
+}
+
+SignalMasks PtraceTracer::signal_masks(pid_t tid) { return redrive::signal_masks(tid); }
+
+bool PtraceTracer::send(pid_t pid, int signal) { return kill(pid, signal) == 0; }
+
+bool PtraceTracer::send(pid_t pid, pid_t tid, int signal) { return syscall(SYS_tgkill, pid, tid, signal) == 0; }
+
+Clock::time_point PtraceTracer::now() const { return Clock::now(); }
+
+int64_t PtraceTracer::unix_ns() const {
+  return std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+std::optional<uint64_t> PtraceTracer::cpu_ns(pid_t pid) const {
+  constexpr clockid_t kSched = 2;
+  const clockid_t clock = (~static_cast<clockid_t>(pid) << 3) | kSched;
+  timespec now{};
+  if (clock_gettime(clock, &now) != 0) return {};
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+void PtraceTracer::wake_within(std::chrono::microseconds time) { redrive::wake_within(time); }
+
+}  // namespace redrive

@@ -1,0 +1,116 @@
+#include "supervisor/record/kernel/tracee_calls.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <iterator>
+
+#include "checkpoint/address_space.h"
+#include "supervisor/record/front/lifeline.h"
+#include "supervisor/tier/registers.h"
+
+namespace redrive {
+
+Address vdso_syscall(const Memory& memory, Address vdso) {
+  if (!vdso) return 0;
+  Bytes code(2 * kPageSize);
+  code.resize(memory.read_some(vdso, code.data(), code.size()));
+  const uint8_t instruction[] = {0x0f, 0x05};
+  const auto at = std::search(code.begin(), code.end(), std::begin(instruction), std::end(instruction));
+  return at == code.end() ? 0 : vdso + static_cast<Address>(at - code.begin());
+}
+
+void TraceeCalls::hold(const Caller& caller, const Stop& stop) {
+  siginfo_t info{};
+  if (is<SignalStop>(stop) && tracer_.get_siginfo(caller.tid, info)) caller.signals.hold(info, tracer_.now());
+}
+
+Result<int64_t> TraceeCalls::call_at(const Caller& caller, Address instruction, const user_regs_struct& base,
+                                     long number, std::initializer_list<uint64_t> args, pid_t* born) {
+  user_regs_struct regs = base;
+  regs.rip = instruction;
+  regs.rax = static_cast<uint64_t>(number);
+  regs.orig_rax = ~0ull;
+  int index = 0;
+  for (const uint64_t arg : args) syscall_arg(regs, index++) = arg;
+  const uint64_t own = block_signals(tracer_, caller.tid);
+  note_injected(caller.tid, base, own);
+  tracer_.set_regs(caller.tid, regs);
+  if (!tracer_.suspend_filters(caller.tid, true)) return Error{"the program's filters do not let redrive make calls"};
+  Resume how = Resume::cont;
+  for (;;) {
+    tracer_.resume(caller.tid, how);
+    const auto stop = wait_(caller.tid);
+    if (!stop) return Error{"the program was killed"};
+    if (is<SyscallEntry>(*stop)) {
+      // After an execve the kernel has put its result where the number was.
+      regs.orig_rax = static_cast<uint64_t>(number);
+      tracer_.set_regs(caller.tid, regs);
+      how = Resume::to_syscall_exit;
+    } else if (is<SyscallExit>(*stop)) {
+      if (how == Resume::to_syscall_exit) break;  // otherwise it is that of a call that was skipped
+    } else {
+      if (const auto* birth = std::get_if<Birth>(&*stop); birth && born) *born = birth->child;
+      hold(caller, *stop);
+    }
+  }
+  tracer_.suspend_filters(caller.tid, false);
+  tracer_.set_signal_mask(caller.tid, own);
+  if (!tracer_.get_regs(caller.tid, regs)) return Error{"the program was killed"};
+  tracer_.set_regs(caller.tid, base);
+  forget_injected();
+  return static_cast<int64_t>(regs.rax);
+}
+
+Result<void> TraceeCalls::step_out(const Caller& caller, const AddressRange& range) {
+  constexpr int kMostSteps = 100'000;
+  for (int step = 0; step < kMostSteps; ++step) {
+    user_regs_struct regs;
+    if (!tracer_.get_regs(caller.tid, regs)) return Error{"the program was killed"};
+    if (regs.rip < range.start || regs.rip >= range.end) return {};
+    const uint64_t own = block_signals(tracer_, caller.tid);
+    tracer_.resume(caller.tid, Resume::step);
+    const auto stop = wait_(caller.tid);
+    if (!stop) return Error{"the program was killed"};
+    tracer_.set_signal_mask(caller.tid, own);
+    const auto* const signalled = std::get_if<SignalStop>(&*stop);
+    if (signalled && signalled->signal != SIGTRAP) hold(caller, *stop);
+  }
+  return Error{"a thread does not come out of its vDSO"};
+}
+
+Result<user_regs_struct> TraceeCalls::make_from(GateArena& arena, const Caller& caller, const user_regs_struct& base,
+                                                Address instruction, const std::vector<gate::InjectedCall>& calls,
+                                                pid_t* born) {
+  arena.set_injected(calls);
+  user_regs_struct regs = base;
+  regs.rip = instruction;
+  regs.orig_rax = ~0ull;
+  regs.rbp = gate::kOrders + offsetof(gate::Orders, injected);
+  regs.rbx = regs.rbp + calls.size() * sizeof(gate::InjectedCall);
+  regs.r15 = arena.secret();
+  tracer_.set_regs(caller.tid, regs);
+  const uint64_t own = block_signals(tracer_, caller.tid);
+  for (;;) {
+    tracer_.resume(caller.tid, Resume::cont);
+    const auto stop = wait_(caller.tid);
+    if (!stop) return Error{"the program was killed"};
+    if (is<SyscallEntry>(*stop)) {
+      // One of the calls that the filter stops wherever they are made.
+      if (tracer_.get_regs(caller.tid, regs) && regs.rip == arena.header().injected) continue;
+      break;
+    }
+    if (const auto* birth = std::get_if<Birth>(&*stop); birth && born) *born = birth->child;
+    hold(caller, *stop);
+  }
+  tracer_.set_signal_mask(caller.tid, own);
+  if (!tracer_.get_regs(caller.tid, regs)) return Error{"the program was killed"};
+  return regs;
+}
+
+Result<int64_t> TraceeCalls::make(GateArena& arena, const Caller& caller, const user_regs_struct& base,
+                                  const std::vector<gate::InjectedCall>& calls, pid_t* born) {
+  ASSIGN_OR_RETURN(const user_regs_struct made, make_from(arena, caller, base, arena.header().inject, calls, born));
+  return static_cast<int64_t>(made.rdi);
+}
+
+}  // namespace redrive

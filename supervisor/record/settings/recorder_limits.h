@@ -1,0 +1,35 @@
+// What a recording may cost, and what it may use: chosen by the user or by what the host can do, and fixed while it
+// lasts.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "interceptors/trapped_instructions.h"
+#include "supervisor/record/settings/triggers.h"
+
+namespace redrive {
+
+struct RecorderLimits {
+  uint64_t checkpoint_period_ns = 0;  // T, CPU time; 0: no image checkpoints
+  double restore_budget_s = 0;        // the bound, if T follows from it: units with much memory get less than T
+  double spawn_s = 0;                 // a replay takes to make an empty process ready
+  // What is kept of the recording: its last part, of this length, and of this size; 0: all.
+  uint64_t keep_ns = 0;
+  uint64_t keep_bytes = 0;
+  std::vector<Trigger> triggers;
+  size_t copies = 8;                     // checkpoint copies alive at once
+  bool virtual_checkpoints = false;      // every T, only the place is noted, for `prepare` to make an image there
+  bool independent_checkpoints = false;  // units do not take theirs together
+  unsigned processors = 0;               // that the programs may run on; 0: all
+  unsigned processors_seen = 0;          // that they find; 0: those that there are
+  bool in_process = true;                // serve calls inside tracees where that can be done
+  // What a replay needs for a served call in addition to what the call itself takes: reading and comparing it.
+  uint64_t replayed_call_ns = 1000;
+  uint64_t replayed_stop_ns = 8000;  // ... of one that a replay executes
+  bool attached = false;             // the programs ran before, and run on afterwards
+  double attached_for_s = 0;         // ... after this time at the latest; 0: there is no limit
+  ProcessorTraps traps;              // instructions that do not trap are replaced
+};
+
+}  // namespace redrive

@@ -1,0 +1,90 @@
+#include "supervisor/record/stops/checkpoint_copies.h"
+
+#include <sched.h>
+#include <sys/syscall.h>
+
+#include "supervisor/record/front/lifeline.h"
+#include "supervisor/record/stops/ends.h"
+#include "supervisor/record/tracees/thread_control.h"
+#include "supervisor/record/tracees/tracees.h"
+#include "supervisor/tier/registers.h"
+
+namespace redrive {
+
+void CheckpointCopies::end(pid_t copy) {
+  tracer_.send(copy, SIGKILL);
+  for (auto stop = tracer_.wait(copy); stop && !is<Gone>(*stop); stop = tracer_.wait(copy)) {
+    tracer_.resume(copy, Resume::cont);
+  }
+}
+
+bool CheckpointCopies::give(ImageJob& job, pid_t copy, const Thread& original) {
+  if (copy < 0 || !ends_.wait_stop(copy)) return false;
+  tracer_.kill_with_tracer(copy);  // it must never run
+  auto& given = job.copies.emplace_back(ImageJob::Copy{original.process->serial, copy, original.process->pid, {}, {}});
+  if (auto memory = Memory::open(copy)) given.memory = std::move(*memory);
+  return true;
+}
+
+void CheckpointCopies::end(const ImageJob::Copy& copy) {
+  end(copy.pid);
+  if (Thread* original = tracees_.find(copy.original)) {
+    original->process->copies_to_reap.push_back(copy.pid);
+    ask_to_stop(*original);
+  }
+}
+
+void CheckpointCopies::collect() {
+  for (auto& done : images_.take_done()) {
+    if (done.error) count_skipped();
+    for (const auto& copy : done.copies) end(copy);
+  }
+}
+
+void CheckpointCopies::end_all() {
+  if (images_.copies_alive() == 0) return;
+  images_.wait_until_idle();
+  collect();
+}
+
+Result<uint64_t> CheckpointCopies::inject(Thread& thread, const user_regs_struct& at_entry, long number,
+                                          std::initializer_list<uint64_t> args, pid_t* born) {
+  user_regs_struct regs = at_entry;
+  regs.orig_rax = static_cast<uint64_t>(number);
+  int index = 0;
+  for (const uint64_t arg : args) syscall_arg(regs, index++) = arg;
+  // A clone starts again while a signal is pending (fork(2), ERESTARTNOINTR), and with a timer one can be pending every
+  // time.
+  const uint64_t own = block_signals(tracer_, thread.tid);
+  note_injected(thread.tid, before_syscall(at_entry), own);
+  control_.set_regs(thread, regs);
+  if (!tracer_.suspend_filters(thread.tid, true)) return Error{"the program's filters do not let redrive make calls"};
+  for (;;) {
+    control_.resume(thread, Resume::to_syscall_exit);
+    const auto stop = ends_.wait_stop(thread.tid);
+    if (!stop) return Error{"the program was killed"};
+    if (const auto* birth = std::get_if<Birth>(&*stop); birth && born) *born = birth->child;
+    if (is<SyscallExit>(*stop)) break;
+  }
+  tracer_.suspend_filters(thread.tid, false);
+  tracer_.set_signal_mask(thread.tid, own);
+  if (!control_.get_regs(thread, regs)) return Error{"the program was killed"};
+  control_.set_regs(thread, before_syscall(at_entry));
+  forget_injected();
+  return static_cast<uint64_t>(regs.rax);
+}
+
+void CheckpointCopies::reap(Thread& thread) {
+  const user_regs_struct entry = thread.entry;
+  const pid_t copy = thread.process->copies_to_reap.back();
+  thread.process->copies_to_reap.pop_back();
+  if (inject(thread, entry, SYS_wait4, {static_cast<uint64_t>(pid_in_own_namespace(copy)), 0, __WALL | WNOHANG, 0}))
+    control_.rewind(thread, entry);
+}
+
+bool CheckpointCopies::is_lost(pid_t tid) {
+  user_regs_struct regs;
+  return tracer_.get_regs(tid, regs) && regs.orig_rax == SYS_clone && regs.rdi == CLONE_FILES && regs.r9 == kMark;
+}
+
+}  // namespace redrive

@@ -1,0 +1,55 @@
+// The copies of processes from which images are stored off the critical path (checkpoint/DESIGN.md): they are born by
+// an injected clone(2), never run, and are ended and reaped unseen by the program.
+#pragma once
+
+#include "supervisor/record/checkpoints/image_worker.h"
+#include "supervisor/record/kernel/tracer.h"
+#include "supervisor/record/tracees/tracee.h"
+
+namespace redrive {
+
+class Tracees;
+class ThreadControl;
+class Ends;
+
+class CheckpointCopies {
+ public:
+  CheckpointCopies(Tracer& tracer, ImageWorker& images, Tracees& tracees, ThreadControl& control, Ends& ends)
+      : tracer_(tracer), images_(images), tracees_(tracees), control_(control), ends_(ends) {}
+
+  // Put into a register that clone(2) does not read, to tell copies from what programs make.
+  static constexpr uint64_t kMark = 0x79706f63;
+
+  // Has the thread make a call in place of the one at whose entry it is stopped; afterwards it is stopped at its exit,
+  // and must be rewound. `born`: the child, if the call makes one, even if the thread was killed meanwhile.
+  Result<uint64_t> inject(Thread& thread, const user_regs_struct& at_entry, long number,
+                          std::initializer_list<uint64_t> args, pid_t* born = nullptr);
+  // Gives the image a copy that was born, and whose pages are to be stored. False if there is none (`copy` is -1), or
+  // if it was killed.
+  bool give(ImageJob& job, pid_t copy, const Thread& original);
+  void end(pid_t copy);
+  void end(const ImageJob::Copy& copy);
+  // Whether an unknown tracee is a copy whose original was killed before the copy's birth was reported.
+  bool is_lost(pid_t tid);
+  // Ends the copies whose images are stored.
+  void collect();
+  // Call this before a process changes its group: the end of a copy that stayed in the former group would orphan it,
+  // and the kernel hangs up on orphaned groups with stopped members (setpgid(2), _exit(2)).
+  void end_all();
+  // At a call's entry: has the program's process wait for a copy that has ended, and enter the call again.
+  void reap(Thread& thread);
+
+  void count_skipped() { ++skipped_; }
+  // Checkpoints that could not be taken or stored.
+  uint64_t skipped() const { return skipped_; }
+
+ private:
+  Tracer& tracer_;
+  ImageWorker& images_;
+  Tracees& tracees_;
+  ThreadControl& control_;
+  Ends& ends_;
+  uint64_t skipped_ = 0;
+};
+
+}  // namespace redrive

@@ -1,0 +1,161 @@
+#include "supervisor/record/stops/ends.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <set>
+
+#include "supervisor/record/checkpoints/intervals.h"
+#include "supervisor/record/front/front.h"
+#include "supervisor/record/memory/outside_changes.h"
+#include "supervisor/record/memory/private_views.h"
+#include "supervisor/record/settings/triggers.h"
+#include "supervisor/record/stops/call_events.h"
+#include "supervisor/record/stops/checkpointer.h"
+#include "supervisor/record/stops/foreign_memory.h"
+#include "supervisor/record/stops/joiner.h"
+#include "supervisor/record/stops/robust_futexes.h"
+#include "supervisor/record/stops/signal_delivery.h"
+#include "supervisor/record/stops/tracer_answers.h"
+#include "supervisor/record/stops/turns.h"
+#include "supervisor/record/tracees/findings.h"
+#include "supervisor/record/tracees/thread_control.h"
+#include "supervisor/record/tracees/tracees.h"
+#include "supervisor/tier/registers.h"
+
+namespace redrive {
+
+LeftBehind Ends::left_behind() const {
+  std::set<const Process*> processes;
+  for (const auto& [tid, thread] : tracees_.threads()) processes.insert(thread->process);
+  return {root_end_.shell_status(), processes.size()};
+}
+
+void Ends::end_thread(Thread& thread, bool whole_process) {
+  Process& process = *thread.process;
+  Unit& unit = *process.unit;
+  const bool leader = thread.tid == process.pid;
+  const bool last = whole_process || process.threads - (process.leader_exited ? 1 : 0) == 1;
+  process.end_logged |= last;
+  process.leader_exited |= leader;
+  thread.exited = true;
+  unit.clock.cpu_ns();  // asked for the last time while the process lives
+  if (last) {
+    intervals_.note_end_state(thread, before_syscall(thread.entry));
+    private_views_.check_all(process);
+    outside_.look_before_end(process);
+  }
+  Event& event = unit.log.closing(thread.serial, static_cast<int32_t>(thread.entry.orig_rax));
+  event.fatal = true;
+  for (const auto& [serial, other] : unit.threads) {
+    const bool ends = other == &thread || (whole_process && other->process == &process);
+    if (ends) note_thread_end(*other, last, event);
+  }
+  unit.log.close(false);
+  if (!whole_process) signals_.pass_on_held(thread);
+  thread.state = Thread::Syscall{};
+  control_.resume(thread, Resume::cont);
+  // A leader's end is reported only after its last thread's; the others continue meanwhile.
+  if (leader && !last) turns_.give_up(unit);
+}
+
+void Ends::ask_for_exit(Thread& thread) {
+  if (thread.process->unit->processes.size() == 1 || std::exchange(thread.reports_exit, true)) return;
+  tracer_.report_exit(thread.tid);
+}
+
+void Ends::exits(Thread& thread, TraceeEnd end) {
+  note_end_of_process(thread, end);
+  control_.resume(thread, Resume::cont);
+}
+
+// A thread ends, or has ended. The end of a process that is killed is an event; every other end is known from its call.
+void Ends::note_end_of_process(const Thread& thread, TraceeEnd end) {
+  Process& process = *thread.process;
+  Unit& unit = *process.unit;
+  if (process.end_logged || !unit.in_interval || thread.left_out) return;
+  const bool last = process.threads == 1;
+  const auto is_its = [&](const auto& entry) { return entry.second->process == &process; };
+  // When one thread executes a program, the other threads of its process are killed as well.
+  const bool executes = std::any_of(unit.threads.begin(), unit.threads.end(), [&](const auto& entry) {
+    const Thread& other = *entry.second;
+    const SyscallRow* const row = other.row;
+    const bool inside = other.is<Thread::Syscall>() || other.is<Thread::Blocked>();
+    return is_its(entry) && inside && row && (row->special == Special::execve || row->special == Special::execveat);
+  });
+  if (!last && (!end.killed() || executes || thread.exited)) return;
+  process.end_logged = true;
+  Event event;
+  event.kind = EventKind::signal;
+  event.thread = thread.serial;
+  event.number = end.signal;
+  event.args[0] = static_cast<uint64_t>(SignalPoint::anywhere);
+  event.fatal = true;
+  for (const auto& [serial, other] : unit.threads) {
+    if (other->process == &process) note_thread_end(*other, true, event);
+  }
+  unit.log.add(std::move(event));
+  unit.end_state.clear();
+}
+
+void Ends::ended(pid_t tid, TraceeEnd end) {
+  tracees_.take_early(tid);
+  Thread* found = tracees_.find(tid);
+  if (!found) return;
+  Process& process = *found->process;
+  Unit& unit = *process.unit;
+  if (tid == root_) {
+    root_end_ = end;
+    root_ended_ = tracer_.now();
+    continue_front();
+  }
+  note_end_of_process(*found, end);
+  tracees_.remove_thread(*found);
+  if (process.threads == 0) {
+    triggers_.note_end(unit.id, process.command.substr(0, process.command.find(' ')), end);
+    for (const auto& [serial, thread] : unit.threads) {
+      if (thread->tracer == process.pid) let_go(*thread);
+    }
+    if (process.gate && process.gate->program && !process.borrows_memory) process.gate->program->ended = true;
+    unit.clock.remove(process.pid);
+    if (process.stays) writer_.add(*process.stays);
+    std::erase_if(unit.processes, [&](const auto& p) { return p.get() == &process; });
+    if (unit.processes.empty()) {
+      unit.log.flush();
+      intervals_.end(unit);
+      foreign_.let_write(unit);
+      joiner_.leave_join(unit);
+    }
+  }
+  turns_.schedule(unit);
+  if (unit.processes.empty()) ended_units_.push_back(unit.id);
+}
+
+void Ends::forget_ended() {
+  for (const UnitId id : std::exchange(ended_units_, {})) {
+    const Unit* const unit = tracees_.find_unit(id);
+    if (!unit) continue;
+    events_.end_messages(*unit);
+    findings_.add_calls(*unit);
+    checkpointer_.note_end(*unit);
+    tracees_.remove_unit(id);
+    writer_.end_unit(id);
+  }
+}
+
+std::optional<Stop> Ends::wait_stop(pid_t tid) {
+  for (;;) {
+    const auto stop = tracer_.wait(tid);
+    if (!stop) return {};
+    if (const auto* gone = std::get_if<Gone>(&*stop)) {
+      ended(tid, gone->end);
+      return {};
+    }
+    const auto* exiting = std::get_if<Exiting>(&*stop);
+    Thread* const thread = exiting ? tracees_.find(tid) : nullptr;
+    if (!thread) return stop;
+    exits(*thread, exiting->end);
+  }
+}
+
+}  // namespace redrive

@@ -1,0 +1,101 @@
+// Ends of threads and processes, by a call or by a signal, and what is left then.
+#pragma once
+
+#include "logstore/trace.h"
+#include "supervisor/record/kernel/tracer.h"
+#include "supervisor/record/tracees/tracee.h"
+
+namespace redrive {
+
+class Tracees;
+class Triggers;
+class Findings;
+class ThreadControl;
+class Intervals;
+class Checkpointer;
+class CallEvents;
+class PrivateViews;
+class OutsideChanges;
+class ForeignMemory;
+class SignalDelivery;
+class Joiner;
+class Turns;
+
+// What is left when the program that was launched has ended.
+struct LeftBehind {
+  int exit_status = 0;   // the program's
+  size_t processes = 0;  // that it has started, and that are still alive
+};
+
+class Ends {
+ public:
+  Ends(Tracer& tracer, TraceWriter& writer, Triggers& triggers, Tracees& tracees, Findings& findings,
+       ThreadControl& control, Intervals& intervals, Checkpointer& checkpointer, CallEvents& events,
+       PrivateViews& private_views, OutsideChanges& outside, ForeignMemory& foreign, SignalDelivery& signals,
+       Joiner& joiner, Turns& turns)
+      : tracer_(tracer),
+        writer_(writer),
+        triggers_(triggers),
+        tracees_(tracees),
+        findings_(findings),
+        control_(control),
+        intervals_(intervals),
+        checkpointer_(checkpointer),
+        events_(events),
+        private_views_(private_views),
+        outside_(outside),
+        foreign_(foreign),
+        signals_(signals),
+        joiner_(joiner),
+        turns_(turns) {}
+
+  // At the entry of exit or exit_group, which does not return.
+  void end_thread(Thread& thread, bool whole_process);
+  // Where processes share memory, others see what the kernel does when a thread is killed, so the thread's end must be
+  // reported before the kernel takes its memory. The thread must be stopped.
+  void ask_for_exit(Thread& thread);
+  // A thread is about to end, and still has its memory.
+  void exits(Thread& thread, TraceeEnd end);
+  // The kernel has reported the end of a tracee.
+  void ended(pid_t tid, TraceeEnd end);
+  // Frees units that have ended. Call this at a stop, when nothing refers to them.
+  void forget_ended();
+  // The unit has become part of another one.
+  void unit_ended(UnitId id) { ended_units_.push_back(id); }
+  LeftBehind left_behind() const;
+
+  // The process that the user has started.
+  void set_root(pid_t pid) { root_ = pid; }
+  pid_t root() const { return root_; }
+  TraceeEnd root_end() const { return root_end_; }
+  // Nothing while it lives.
+  std::optional<Clock::time_point> root_ended() const { return root_ended_; }
+
+  // Waits for the next stop of a tracee. Nullopt if it has ended; then its end has been handled.
+  std::optional<Stop> wait_stop(pid_t tid);
+
+ private:
+  void note_end_of_process(const Thread& thread, TraceeEnd end);
+
+  Tracer& tracer_;
+  TraceWriter& writer_;
+  Triggers& triggers_;
+  Tracees& tracees_;
+  Findings& findings_;
+  ThreadControl& control_;
+  Intervals& intervals_;
+  Checkpointer& checkpointer_;
+  CallEvents& events_;
+  PrivateViews& private_views_;
+  OutsideChanges& outside_;
+  ForeignMemory& foreign_;
+  SignalDelivery& signals_;
+  Joiner& joiner_;
+  Turns& turns_;
+  std::vector<UnitId> ended_units_;  // no thread runs in them any more
+  pid_t root_ = -1;
+  TraceeEnd root_end_;
+  std::optional<Clock::time_point> root_ended_;
+};
+
+}  // namespace redrive

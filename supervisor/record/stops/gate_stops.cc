@@ -1,0 +1,213 @@
+#include "supervisor/record/stops/gate_stops.h"
+
+#include <sys/syscall.h>
+
+#include <algorithm>
+
+#include "supervisor/record/stops/call_events.h"
+#include "supervisor/record/stops/checkpointer.h"
+#include "supervisor/record/stops/served_calls.h"
+#include "supervisor/record/stops/signal_delivery.h"
+#include "supervisor/record/stops/stopped_calls.h"
+#include "supervisor/record/stops/turns.h"
+#include "supervisor/record/tracees/thread_control.h"
+#include "supervisor/tier/registers.h"
+
+namespace redrive {
+
+// The kernel may have written before a signal ended the call that is being served. When the call is made again, it must
+// find what it found before.
+void GateStops::undo_writes(const Process& process) {
+  auto current = RingReader::current(*process.gate->slot());
+  if (!current || current->next() != RingStretch::Next::record) return;
+  if (!process.unit->threads.contains(current->thread())) return;
+  for (const auto& piece : current->pieces()) {
+    Bytes now(piece.data.size());
+    const bool read = process.memory.read(piece.address, now.data(), now.size());
+    if (read && !std::equal(now.begin(), now.end(), piece.data.begin())) {
+      process.memory.write(piece.address, piece.data.data(), piece.data.size());
+    }
+  }
+}
+
+void GateStops::leave_gate(Thread& thread) {
+  user_regs_struct regs;
+  RecordedGate* const gate = thread.process->gate.get();
+  if (!gate || !gate->slot() || !tracer_.get_regs(thread.tid, regs) || !in_gate(thread, regs.rip)) return;
+  gate::Slot& slot = *gate->slot();
+  const bool ended_by_signal = restarts(static_cast<int64_t>(regs.rax)) || static_cast<int64_t>(regs.rax) == -EINTR;
+  const gate::Header& at = arena_->header();
+  const bool tried = regs.rip == at.executed && ended_by_signal;
+  const bool executed = regs.rip >= at.executed && regs.rip < at.finished && !tried;
+  if (slot.phase != gate::Phase::before && (slot.phase != gate::Phase::kernel || executed)) return;
+  if (slot.phase == gate::Phase::kernel && tried) undo_writes(*thread.process);
+  slot.asleep = slot.pending = 0;
+  cancel_pending(thread);
+  slot.target = slot.site;
+  regs.rip = at.leave;
+  regs.orig_rax = ~0ull;
+  tracer_.set_regs(thread.tid, regs);
+}
+
+void GateStops::cancel_pending(Thread& thread) {
+  RecordedGate& gate = *thread.process->gate;
+  if (!gate.reader.cancel_entry()) return;
+  messages_.end_send(thread.sending, -EINTR);
+  gate.unit->log.cancel();
+}
+
+void GateStops::take_from_sleeper(Unit& unit) {
+  Thread* const holder = unit.baton.holder();
+  gate::Slot* const slot = holder ? slot_of(*holder) : nullptr;
+  if (!slot) return;
+  __atomic_store_n(&slot->others_wait, 1, __ATOMIC_SEQ_CST);
+  if (!holder->is<Thread::User>()) return;
+  uint64_t asleep = read_once(slot->asleep);
+  if (!asleep || !__atomic_compare_exchange_n(&slot->asleep, &asleep, 0, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
+    return;
+  }
+  RecordedGate& gate = *holder->process->gate;
+  served_.drain();
+  if (gate.broken || !open_in_slot(*holder)) return;
+  holder->state = Thread::Blocked{true};
+  unit.baton.give_up();
+}
+
+void GateStops::note_sleep(Thread& thread) {
+  const gate::Slot* const slot = slot_of(thread);
+  if (!slot || slot->phase != gate::Phase::kernel) return;
+  const uint64_t sleep = read_once(slot->sleeps);
+  if (std::exchange(thread.seen_sleep, sleep) != sleep) thread.seen_asleep_at = tracer_.now();
+}
+
+// The call that the thread makes in the gate, with all before it drained, becomes one that stops: its entry is logged,
+// and the slot is free. False if the program has written there.
+bool GateStops::open_in_slot(Thread& thread) {
+  RecordedGate& gate = *thread.process->gate;
+  gate::Slot& slot = *gate.slot();
+  Unit& unit = *thread.process->unit;
+  if (auto entry = gate.reader.take_entry(slot)) {
+    ServedCalls::Served served{thread.process->gate, std::move(*entry), {{0, unit.clock.interval_cpu_ns()}}, nullptr};
+    served_.begin_served(served);
+    served_.next_record(served);
+    const bool opened = !served.stretch.at_end() && served.thread == &thread && served_.open_served(served);
+    unit.clock.end_served();
+    if (!opened) {
+      served_.break_gate(gate);
+      return false;
+    }
+  }
+  thread.timeout.entered_at(thread.seen_sleep == slot.sleeps ? thread.seen_asleep_at : tracer_.now());
+  slot.phase = gate::Phase::outside;
+  slot.pending = slot.series = 0;
+  user_regs_struct& entry = thread.entry;
+  const user_regs_struct& resumed = std::get<Thread::User>(thread.state).from;
+  entry.cs = resumed.cs, entry.ss = resumed.ss;
+  entry.ds = resumed.ds, entry.es = resumed.es, entry.fs = resumed.fs, entry.gs = resumed.gs;
+  entry.rax = static_cast<uint64_t>(-ENOSYS);
+  Messages::forget_closed(message_call(thread, thread.process->memory));
+  return true;
+}
+
+// Whether the thread is stopped right after the instruction that has made its call, and a signal or the recorder has
+// ended the call: the result says what the kernel does next. False for the gate's own calls, and for one that it has
+// tried without a timeout.
+bool GateStops::is_cut_short(const Thread& thread, const user_regs_struct& regs) const {
+  const auto result = static_cast<int64_t>(regs.rax);
+  if (!in_gate(thread, regs.rip) || regs.rip != arena_->header().executed) return false;
+  if (thread.sleeps_in_served_call()) return restarts(result) || result == -EINTR;
+  const gate::Slot* const slot = slot_of(thread);
+  if (!slot || slot->phase != gate::Phase::kernel || thread.process->gate->broken) return false;
+  user_regs_struct at_call = regs;
+  const auto made = syscall_args(at_call);
+  const bool same_args = std::equal(made.begin(), made.end(), &slot->regs.rdi);
+  if (!same_args || (regs.orig_rax != slot->regs.rax && regs.orig_rax != SYS_restart_syscall)) return false;
+  const auto* const row = find_row(static_cast<int64_t>(slot->regs.rax), made);
+  return restarts(result) || (result == -EINTR && row && row->may_block);
+}
+
+bool GateStops::end_cut_short(Thread& thread, int signal) {
+  user_regs_struct stopped;
+  if (!tracer_.get_regs(thread.tid, stopped) || !is_cut_short(thread, stopped)) return false;
+  const bool had_baton = !thread.sleeps_in_served_call();
+  if (had_baton) {
+    if (!open_in_slot(thread)) return false;
+    thread.process->gate->slot()->asleep = 0;
+  }
+  thread.woken = true;
+  thread.in_hand = signal;
+  user_regs_struct regs = thread.entry;
+  regs.rax = stopped.rax;
+  control_.set_regs(thread, regs);
+  if (had_baton) {
+    stopped_calls_.leave(thread);
+  } else {
+    turns_.take_or_queue(thread, {Thread::Stop::exit});
+  }
+  return true;
+}
+
+void GateStops::woke(Thread& thread, const user_regs_struct& stopped) {
+  user_regs_struct regs = thread.entry;
+  regs.rax = stopped.rdi;
+  regs.orig_rax = ~0ull;
+  control_.set_regs(thread, regs);
+  turns_.take_or_queue(thread, {Thread::Stop::exit});
+}
+
+void GateStops::disturb(Thread& thread, bool comes_out, int signal) {
+  if (comes_out && end_cut_short(thread, signal)) return;
+  user_regs_struct regs;
+  if (!tracer_.get_regs(thread.tid, regs)) return;
+  thread.woken |= is_cut_short(thread, regs);
+  if (!comes_out) {
+    control_.resume(thread, Resume::cont, signal);
+    return;
+  }
+  if (siginfo_t info{}; signal && tracer_.get_siginfo(thread.tid, info)) thread.signals.hold(info, tracer_.now());
+  control_.run_on(thread);
+}
+
+void GateStops::at_boundary(Thread& thread, user_regs_struct regs) {
+  gate::Slot& slot = *thread.process->gate->slot();
+  slot.phase = gate::Phase::outside;
+  regs.rax = slot.regs.rax;
+  regs.orig_rax = ~0ull;
+  regs.rip = regs.rcx = slot.site + kSyscallSize;
+  regs.eflags = regs.r11 = slot.regs.flags;
+  tracer_.set_regs(thread.tid, regs);
+  thread.process->gate->make_canonical(regs);
+  signals_.raise_held(thread);
+  control_.resume_user(thread, regs);
+}
+
+bool GateStops::serve_again(Thread& thread) {
+  RecordedGate* const gate = thread.process->gate.get();
+  if (!served_.has_maker() || !gate || !gate->slot() || !thread.is<Thread::User>()) return false;
+  const gate::Slot& slot = *gate->slot();
+  const bool full = slot.phase == gate::Phase::outside && !slot.want_stop && slot.head >= gate::kRingSize / 2;
+  user_regs_struct regs;
+  if (!full || !tracer_.get_regs(thread.tid, regs)) return false;
+  const Address stop = regs.rip - kSyscallSize;
+  // Patches may be forgotten meanwhile: the slot knows from which trampoline it comes.
+  if (stop != slot.site) return false;
+  if (served_.idle()) {  // else the next tick looks
+    if (messages_.looks_for_place()) return false;
+    if (checkpointer_.is_due(*thread.process->unit)) {
+      thread.process->unit->last_clock_check = {};  // so that it is asked again at once
+      return false;
+    }
+  }
+  served_.make_events_behind();
+  served_.empty_ring(thread);
+  regs.rip = arena_->header().entry;
+  regs.rcx = stop;
+  regs.rax = regs.orig_rax;
+  regs.orig_rax = ~0ull;
+  tracer_.set_regs(thread.tid, regs);
+  control_.set_slot(thread);
+  control_.resume(thread, Resume::cont);
+  return true;
+}
+
+}  // namespace redrive

@@ -1,0 +1,74 @@
+// Stops in the middle of calls that are being served inside a program. A call that has done nothing yet is left to a
+// stop; one that sleeps gives up the baton; one that was cut short ends like a call that has stopped.
+#pragma once
+
+#include "supervisor/record/kernel/tracer.h"
+#include "supervisor/record/messages/messages.h"
+#include "supervisor/record/tracees/tracee.h"
+#include "supervisor/tier/gate_arena.h"
+
+namespace redrive {
+
+class ThreadControl;
+class Checkpointer;
+class ServedCalls;
+class SignalDelivery;
+class Turns;
+class StoppedCalls;
+
+class GateStops {
+ public:
+  GateStops(Tracer& tracer, Messages& messages, GateArena* arena, ThreadControl& control, Checkpointer& checkpointer,
+            ServedCalls& served, SignalDelivery& signals, Turns& turns, StoppedCalls& stopped_calls)
+      : tracer_(tracer),
+        messages_(messages),
+        arena_(arena),
+        control_(control),
+        checkpointer_(checkpointer),
+        served_(served),
+        signals_(signals),
+        turns_(turns),
+        stopped_calls_(stopped_calls) {}
+
+  // At a stop in the middle of a served call: if the call has done nothing yet, it is left to a stop.
+  void leave_gate(Thread& thread);
+  // The send that was about to be served is left to a stop.
+  void cancel_pending(Thread& thread);
+  // Another thread of the unit could run: it gets the baton if the holder sleeps in a served call. From then on the
+  // holder's call is like those that stop: its entry is logged, and it will have to wait for the baton.
+  void take_from_sleeper(Unit& unit);
+  // Checks from time to time whether a thread sleeps in a served call, and notes since when, but never too early a
+  // time.
+  void note_sleep(Thread& thread);
+  // A served call was cut short: it ends like one that stops, with the kernel's result, so that the kernel enters it
+  // again or turns it into EINTR as it would have. `signal`: the one that the thread is stopped for, which is delivered
+  // then; 0: none. False if the thread is not in such a call. The thread has the baton, or waits for it from now on.
+  bool end_cut_short(Thread& thread, int signal);
+  // A thread that the baton was taken from in its sleep reports the result of its call.
+  void woke(Thread& thread, const user_regs_struct& stopped);
+  // A signal or the recorder has stopped such a thread. If it `comes_out`, its call ends; otherwise the kernel
+  // continues the call, unless it is one of those that end then, which is entered again.
+  void disturb(Thread& thread, bool comes_out, int signal = 0);
+  // A served call ended while a stop was wanted: the thread is right after it.
+  void at_boundary(Thread& thread, user_regs_struct regs);
+  // At a stop that came because the ring is full: the thread continues and its call is served after all. Every other
+  // stop begins with drain().
+  bool serve_again(Thread& thread);
+
+ private:
+  static void undo_writes(const Process& process);
+  bool open_in_slot(Thread& thread);
+  bool is_cut_short(const Thread& thread, const user_regs_struct& regs) const;
+
+  Tracer& tracer_;
+  Messages& messages_;
+  GateArena* arena_;
+  ThreadControl& control_;
+  Checkpointer& checkpointer_;
+  ServedCalls& served_;
+  SignalDelivery& signals_;
+  Turns& turns_;
+  StoppedCalls& stopped_calls_;
+};
+
+}  // namespace redrive

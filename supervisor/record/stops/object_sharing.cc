@@ -1,0 +1,345 @@
+#include "supervisor/record/stops/object_sharing.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+
+#include "base/procfs.h"
+#include "checkpoint/address_space.h"
+#include "supervisor/record/memory/descriptor_info.h"
+#include "supervisor/record/memory/file_copies.h"
+#include "supervisor/record/memory/object_views.h"
+#include "supervisor/record/memory/outside_changes.h"
+#include "supervisor/record/memory/private_views.h"
+#include "supervisor/record/memory/ranges.h"
+#include "supervisor/record/stops/call_events.h"
+#include "supervisor/record/stops/foreign_memory.h"
+#include "supervisor/record/stops/joiner.h"
+#include "supervisor/record/tracees/findings.h"
+#include "supervisor/record/tracees/tracees.h"
+#include "supervisor/tier/registers.h"
+
+namespace redrive {
+namespace {
+
+constexpr uint64_t kMostInEvent = 16 << 20;  // bytes of contents; more go into a file copy
+
+// Where a path argument of a tracee leads. `directory`: the descriptor that it is relative to.
+std::string path_of(const Process& process, Address address, uint64_t directory) {
+  char text[PATH_MAX] = {};
+  process.memory.read_some(address, text, sizeof text - 1);
+  const std::string base = fmt::format("/proc/{}", process.pid);
+  // Names of the caller's own descriptors (proc(5), fd(4)).
+  constexpr std::pair<std::string_view, std::string_view> kOwn[] = {{"/proc/self/", "/"},
+                                                                    {"/proc/thread-self/", "/"},
+                                                                    {"/dev/fd/", "/fd/"},
+                                                                    {"/dev/stdout", "/fd/1"},
+                                                                    {"/dev/stderr", "/fd/2"}};
+  for (const auto& [name, means] : kOwn) {
+    if (std::string_view(text).starts_with(name)) return base + std::string(means) + (text + name.size());
+  }
+  if (text[0] == '/') return base + "/root" + text;
+  const bool here = static_cast<int>(directory) == AT_FDCWD;
+  return (here ? base + "/cwd" : descriptor_path(process.pid, directory)) + "/" + text;
+}
+
+// Where the file that the thread's call changes can be found.
+std::string changed_path(const Thread& thread) {
+  const SyscallRow& row = *thread.row;
+  const auto changed = static_cast<size_t>(row.changed_arg);
+  if (row.args[changed].kind != ArgKind::path) return descriptor_path(thread.process->pid, thread.args[changed]);
+  const bool relative = changed > 0 && row.args[changed - 1].kind == ArgKind::fd;
+  const uint64_t directory = relative ? thread.args[changed - 1] : static_cast<uint64_t>(AT_FDCWD);
+  return path_of(*thread.process, thread.args[changed], directory);
+}
+
+void add_data(Event& event, uint64_t object, uint64_t offset, std::span<const uint8_t> data) {
+  auto& changes = event.changes;
+  const bool goes_on = !changes.empty() && changes.back().kind == ObjectChange::Kind::data &&
+                       changes.back().object == object && changes.back().offset + changes.back().length == offset;
+  if (!goes_on) changes.push_back({ObjectChange::Kind::data, object, offset, 0, 0, {}});
+  changes.back().length += data.size();
+  changes.back().data.insert(changes.back().data.end(), data.begin(), data.end());
+}
+
+// Adds the pages of `data`, which lies at `offset`, that are not zero.
+void add_pages(Event& event, uint64_t object, uint64_t offset, std::span<const uint8_t> data) {
+  for (size_t at = 0; at < data.size(); at += kPageSize) {
+    const auto page = data.subspan(at, std::min<size_t>(kPageSize, data.size() - at));
+    const bool zero = std::all_of(page.begin(), page.end(), [](uint8_t byte) { return byte == 0; });
+    if (!zero) add_data(event, object, offset + at, page);
+  }
+}
+
+}  // namespace
+
+bool asks_for_sharing(const Thread& thread) {
+  const Special special = thread.row->special;
+  return special == Special::shmat || (special == Special::mmap && (thread.args[3] & MAP_TYPE) != MAP_PRIVATE);
+}
+
+// At the exit of a call that has made this shared mapping: its object, which is writable if it can be written through
+// the mapping.
+MappedObject* ObjectSharing::object_mapped(Thread& thread, const Mapping& made) {
+  const pid_t pid = thread.process->pid;
+  const bool mmaps = thread.row->special == Special::mmap;
+  struct stat info {};
+  const bool named = mmaps && !(thread.args[3] & MAP_ANONYMOUS) &&
+                     stat(descriptor_path(pid, thread.args[4]).c_str(), &info) == 0 && S_ISREG(info.st_mode);
+  MappedObject& object = objects_.of(made);
+  object.has_file |= named;
+  // The trace holds no copy of a file that is mostly holes, only what the file contains.
+  const bool sparse = info.st_size > static_cast<off_t>(kMostInEvent) && info.st_blocks < info.st_size / 512 / 2;
+  if (!named || sparse || DescriptorInfo::read(pid, thread.args[4]).writes()) {
+    object.writable = true;
+    if (named && !object.writable_mapping) forget_versions(object);
+    object.writable_mapping = true;
+  } else if (object.writable) {
+    // The processes that could write to it may be gone.
+    thread.process->objects.insert(object.id);
+    const bool alone = object_views_.count(object, *thread.process->unit) <= 1;
+    if (alone && !object_views_.other_user(object, *thread.process->unit))
+      object.writable = object.writable_mapping = false;
+  }
+  if (object.writable_mapping) private_views_.report_seen_writes(object);
+  return &object;
+}
+
+Unit* ObjectSharing::unit_to_join(Thread& thread, int64_t result) {
+  if (!asks_for_sharing(thread)) return nullptr;
+  SharedMappings& known = *thread.process->shared_mappings;
+  const auto made = mapping_of(thread.process->pid, static_cast<Address>(result));
+  if (is_error(result) || !made || !made->shared) {
+    known.forget();
+    return nullptr;
+  }
+  known.add(*made);
+  const MappedObject* const object = object_mapped(thread, *made);
+  const bool fresh = thread.row->special == Special::mmap && (thread.args[3] & MAP_ANONYMOUS);
+  if (!object->writable || fresh) return nullptr;
+  const Unit& unit = *thread.process->unit;
+  return joiner_.join_target(unit, object_views_.other_user(*object, unit));
+}
+
+std::string ObjectSharing::name_of_mapping(const Thread& thread, int64_t result) {
+  const auto made = mapping_of(thread.process->pid, static_cast<Address>(result));
+  return made ? made->name : std::string();
+}
+
+Unit* ObjectSharing::unit_to_join_for_change(Thread& thread) {
+  const SyscallRow& row = *thread.row;
+  thread.changes_object = 0;
+  if (row.file_change == FileChange::none || objects_.all().empty()) return nullptr;
+  const Process& process = *thread.process;
+  const Endpoint* const channel = row.traffic == Traffic::send ? events_.endpoint(thread, row.fd_arg) : nullptr;
+  if (channel && channel->kind != Endpoint::Kind::none) return nullptr;
+  if (row.truncate_arg >= 0 && !(thread.args[static_cast<size_t>(row.truncate_arg)] & O_TRUNC)) return nullptr;
+  struct stat info {};
+  if (stat(changed_path(thread).c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return nullptr;
+  MappedObject* const object = objects_.find(info.st_dev, info.st_ino);
+  if (!object) return nullptr;
+  outside_.report_changes();
+  thread.changes_object = object->id;
+  Unit* const other = object_views_.other_user(*object, *process.unit);
+  object->writable |= other || object_views_.count(*object, *process.unit);
+  return joiner_.join_target(*process.unit, other);
+}
+
+void ObjectSharing::map_shared(Thread& thread, Address start, MapSource& source, Event& event) {
+  Process& process = *thread.process;
+  const auto made = mapping_of(process.pid, start);
+  if (!made) {
+    findings_.add_unsure(*process.unit, "a mapping could not be found in /proc");
+    return;
+  }
+  MappedObject& object = objects_.of(*made);
+  if (thread.row->special == Special::shmat) source.length = made->end - start;
+  source.offset = made->offset + (start - made->start);
+  source.shared_object = object.id;
+  process.objects.insert(object.id);
+  if (object.has_file) {
+    watch_object(object, descriptor_path(process.pid, thread.args[4]));
+    outside_.expect_writers();
+  }
+  if (!object.writable) {
+    const auto file = files_.look_at_file(thread);
+    source.file = object.copy = file ? file->id : 0;
+    return;
+  }
+  object_views_.note_sharing(object, *process.unit);
+  process.shares_memory = true;
+  note_contents(thread, object, *made, {source.offset, source.offset + source.length}, event);
+}
+
+// Notes what a writable object holds in a range that was just mapped, except for what another mapping of the unit
+// shows: a replay has that already.
+void ObjectSharing::note_contents(Thread& thread, const MappedObject& object, const Mapping& made, FileRange range,
+                                  Event& event) {
+  using Kind = ObjectChange::Kind;
+  const Process& process = *thread.process;
+  if (thread.row->special == Special::mmap && !object.has_file) return;  // it is new, and zero
+  const Address start = made.start + (range.start - made.offset);
+  std::vector<FileRange> known;
+  for (const ObjectViews::View& view : object_views_.of(object, *process.unit, range)) {
+    const bool is_it = view.process == &process && view.start <= start && start < view.start + view.length;
+    if (!is_it) known.push_back({view.offset, view.end()});
+  }
+  Fd file = open_object(process.pid, made);
+  if (!file && object.has_file && thread.row->special == Special::mmap) {
+    file = Fd(::open(descriptor_path(process.pid, thread.args[4]).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  }
+  struct stat info {};
+  const bool sized = object.has_file && file && fstat(file.get(), &info) == 0;
+  const auto size = static_cast<uint64_t>(info.st_size);
+  if (sized) event.changes.push_back({Kind::size, object.id, size, 0, 0, {}});
+  Bytes buffer;
+  for (const FileRange& part : without(range, known)) {
+    event.changes.push_back(
+        {Kind::zeros, object.id, part.start, part.end - part.start, 0, {}});  // a replay may hold what it was
+    if (!file) {
+      // It has no name by which it could be opened without privilege.
+      buffer.resize(kPageSize);
+      for (uint64_t at = part.start; at < part.end; at += kPageSize) {
+        if (!process.memory.read(made.start + (at - made.offset), buffer.data(), buffer.size())) break;
+        add_pages(event, object.id, at, buffer);
+      }
+      continue;
+    }
+    const auto data = data_ranges(file.get(), part.start, sized ? std::min(part.end, size) : part.end);
+    uint64_t bytes = 0;
+    for (const FileRange& piece : data) bytes += piece.end - piece.start;
+    if (bytes > kMostInEvent && object.has_file) {
+      const std::string path = own_descriptor_path(file.get());
+      if (const auto copy = writer_.add_file(path, object.name, true)) {
+        event.changes.push_back({Kind::file, object.id, part.start, part.end - part.start, *copy, {}});
+        continue;
+      }
+    }
+    constexpr uint64_t kAtOnce = 1 << 20;
+    for (const FileRange& piece : data) {
+      for (uint64_t at = piece.start; at < piece.end;) {
+        buffer.resize(std::min(kAtOnce, piece.end - at));
+        const ssize_t got = pread(file.get(), buffer.data(), buffer.size(), static_cast<off_t>(at));
+        if (got <= 0) {
+          findings_.add_unsure(*process.unit, "the contents of " + object.name + ", which it maps, could not be read");
+          break;
+        }
+        add_pages(event, object.id, at, std::span(buffer).first(static_cast<size_t>(got)));
+        at += static_cast<uint64_t>(got);
+      }
+    }
+  }
+}
+
+void ObjectSharing::note_growth(Thread& thread, Address start, Event& event) {
+  const uint64_t before = thread.args[1], now = thread.args[2];
+  if (now <= before || before == 0 || thread.process->objects.empty()) return;
+  const auto made = mapping_of(thread.process->pid, start);
+  const MappedObject* const object = made && made->shared ? objects_.find(made->device, made->inode) : nullptr;
+  if (!object || !object->writable) return;
+  const uint64_t offset = made->offset + (start - made->start);
+  note_contents(thread, *object, *made, {offset + before, offset + now}, event);
+}
+
+void ObjectSharing::note_change(Thread& thread, int64_t result, Event& event) {
+  using Kind = ObjectChange::Kind;
+  const SyscallRow& row = *thread.row;
+  Process& process = *thread.process;
+  Unit& unit = *process.unit;
+  const uint64_t id = thread.changes_object;
+  MappedObject* const object = objects_.find(id);
+  if (!object || is_error(result)) return;
+  object_views_.note_sharing(*object, unit);
+  struct stat info {};
+  if (stat(changed_path(thread).c_str(), &info) != 0) {
+    findings_.add_unsure(unit, "the size of " + object->name + ", which it maps, could not be read");
+    return;
+  }
+  const auto size = static_cast<uint64_t>(info.st_size);
+  FileRange changed;
+  if (row.file_change == FileChange::writes) {
+    const auto length = static_cast<uint64_t>(result);
+    changed.end = end_of_write(thread, length, size);
+    changed.start = changed.end - std::min(changed.end, length);
+  } else if (row.file_change == FileChange::replaces) {
+    changed.end = size;
+  } else if (row.file_change == FileChange::allocates) {
+    constexpr uint64_t kMoves = FALLOC_FL_COLLAPSE_RANGE | FALLOC_FL_INSERT_RANGE;
+    changed = {thread.args[2], thread.args[1] & kMoves ? size : thread.args[2] + thread.args[3]};
+  }
+  changed.end = std::min(changed.end, size);
+  const bool private_views = private_views_.note_change(thread, *object, changed, version_of(info), event);
+  if (!object_views_.count(*object, unit)) {
+    if (!private_views && !object_views_.other_user(*object, unit)) forget(*object);
+    return;
+  }
+  event.changes.push_back({Kind::size, id, size, 0, 0, {}});
+  std::vector<FileRange> done;
+  Bytes buffer;
+  for (const ObjectViews::View& view : object_views_.of(*object, unit, changed)) {
+    const FileRange shown{std::max(changed.start, view.offset), std::min(changed.end, view.end())};
+    if (shown.start >= shown.end) continue;
+    for (const FileRange& part : without(shown, done)) {
+      buffer.resize(part.end - part.start);
+      const Address from = view.start + (part.start - view.offset);
+      if (view.process->memory.read(from, buffer.data(), buffer.size())) {
+        add_data(event, id, part.start, buffer);
+      } else {
+        findings_.add_unsure(unit, "what a call wrote into " + object->name + ", which it maps, could not be read");
+      }
+    }
+    done.push_back(shown);
+  }
+}
+
+void ObjectSharing::watch_object(const MappedObject& object, const std::string& path) {
+  objects_.watch(object, path);
+  if (arena_) arena_->watch(object.inode);
+}
+
+void ObjectSharing::forget(const MappedObject& object) {
+  objects_.forget(object.id);
+  watch_again();
+}
+
+// Forgets the versions of the file that the trace and the arena know by its times (stat(2)): writing through a mapping
+// need not change these.
+void ObjectSharing::forget_versions(const MappedObject& object) {
+  files_.forget(object.device, object.inode);
+  if (arena_) arena_->forget_file(object.device, object.inode);
+}
+
+// Lets calls inside tracees look for the objects that there are.
+void ObjectSharing::watch_again() {
+  if (!arena_) return;
+  arena_->watch_none();
+  for (const auto& [other, object] : objects_.all()) {
+    if (object.has_file) arena_->watch(object.inode);
+  }
+}
+
+void ObjectSharing::forget_unmapped() {
+  constexpr size_t kFew = 64;
+  if (objects_.all().size() < kFew + 2 * objects_kept_) return;
+  std::set<uint64_t> mapped;
+  for (const auto& [id, unit] : tracees_.units()) {
+    for (const auto& process : unit->processes) {
+      std::erase_if(process->objects, [&](uint64_t object) {
+        const MappedObject* const known = objects_.find(object);
+        return !known || !object_views_.count(*known, *process);
+      });
+      mapped.insert(process->objects.begin(), process->objects.end());
+    }
+  }
+  std::vector<uint64_t> unmapped;
+  for (const auto& [id, object] : objects_.all()) {
+    if (!mapped.contains(id) && !object.unseen_views && private_views_.of(object).empty()) unmapped.push_back(id);
+  }
+  for (const uint64_t id : unmapped) objects_.forget(id);
+  watch_again();
+  objects_kept_ = objects_.all().size();
+}
+
+}  // namespace redrive

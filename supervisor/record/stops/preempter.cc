@@ -1,0 +1,171 @@
+#include "supervisor/record/stops/preempter.h"
+
+#include <sched.h>
+#include <sys/syscall.h>
+
+#include "checkpoint/address_space.h"
+#include "interceptors/instruction_kind.h"
+#include "supervisor/record/checkpoints/intervals.h"
+#include "supervisor/record/checkpoints/state_capture.h"
+#include "supervisor/record/stops/checkpoint_copies.h"
+#include "supervisor/record/stops/checkpointer.h"
+#include "supervisor/record/stops/ends.h"
+#include "supervisor/record/stops/signal_delivery.h"
+#include "supervisor/record/stops/stop_handler.h"
+#include "supervisor/record/stops/turns.h"
+#include "supervisor/record/tracees/findings.h"
+#include "supervisor/record/tracees/thread_control.h"
+#include "supervisor/tier/registers.h"
+
+namespace redrive {
+namespace {
+
+constexpr unsigned kSteps = 256;  // looked at for a place that is cheap to find
+
+constexpr uint8_t kBreakpoint = 0xcc;
+
+constexpr size_t kLongestInstruction = 15;
+
+}  // namespace
+
+void Preempter::watch(Unit& unit, bool checkpoint_due) {
+  Thread& holder = *unit.baton.holder();
+  const auto now = tracer_.now();
+  const bool others_wait = (unit.baton.is_awaited() || !unit.joining.empty() || !unit.writers.empty()) &&
+                           now - unit.baton.since() > kBatonSlice;
+  const bool signal_waits = !holder.signals.empty() && now - holder.signals.since() > kBatonSlice;
+  const bool stops_for_checkpoint = unit.period_ns && !limits_.virtual_checkpoints && unit.in_interval;
+  const bool late =
+      stops_for_checkpoint && (unit.checkpoint_requested || unit.clock.interval_ns() > intervals_.stop_at_ns(unit));
+  if (checkpoint_due || others_wait) ask_to_stop(holder);
+  if (!late && !others_wait && !signal_waits) {
+    unit.patience.reset();
+    return;
+  }
+  const bool can_stop = images_.copies_alive() < limits_.copies;
+  const auto due = late ? Patience::Due::at_once : Patience::Due::soon;
+  const auto answer = unit.patience.look(due, unit.clock.cpu_ns(), can_stop);
+  if (answer.gave_up) findings_.add_unsure(unit, "a thread that makes no system call could not be stopped where it is");
+  if (answer.interrupt) holder.preempting = tracer_.interrupt(holder.tid);
+}
+
+bool Preempter::preempt(Thread& thread, bool& handled) {
+  const auto stopped_at = tracer_.now();
+  Process& process = *thread.process;
+  Unit& unit = *process.unit;
+  if (unit.baton.holder() != &thread || !unit.in_interval || births_unseen(unit)) return false;
+  user_regs_struct regs;
+  if (!settle(thread, regs, handled)) return false;
+  const bool signal = !thread.signals.empty() || has_pending_signal(thread.tid);
+  const bool others = unit.baton.is_awaited() || !unit.joining.empty() || !unit.writers.empty();
+  // Without the tier nothing can make a call from here: its memory is read while it is stopped.
+  const bool copied =
+      unit.processes.size() == 1 && process.gate && process.gate->slot() && !forks_into_namespace(process.pid);
+  auto captured = capture_.take(unit, thread, false, copied);
+  if (!captured) {
+    checkpointer_.note_skipped(unit);
+    return false;
+  }
+  if (copied) {
+    pid_t copy = -1;
+    const auto made = calls_.make(*arena_, caller_of(thread), regs,
+                                  {{SYS_clone, {CLONE_FILES, 0, 0, 0, 0, CheckpointCopies::kMark}}}, &copy);
+    if (!made) {
+      if (copy >= 0) copies_.end(copy);
+      return handled = true, false;
+    }
+    tracer_.set_regs(thread.tid, regs);
+    if (!copies_.give(*captured, copy, thread)) {
+      checkpointer_.note_skipped(unit);
+      return false;
+    }
+  }
+  intervals_.end(unit);
+  intervals_.begin(unit, CheckpointKind::image, process, static_cast<uint64_t>((tracer_.now() - stopped_at).count()));
+  captured->interval = unit.interval;
+  Event event;
+  event.kind = EventKind::preemption;
+  event.thread = thread.serial;
+  event.ip = regs.rip;
+  event.regs_hash = RegistersHash::whole(preserved_registers_hash(regs));
+  event.args[0] = static_cast<uint64_t>(signal || others ? Preempted::turn : Preempted::checkpoint);
+  unit.log.add(std::move(event));
+  thread.turns.got_on();
+  checkpointer_.add_image(unit, std::move(*captured));
+  unit.patience.reset();
+  thread.entry = regs;
+  // Others have waited longer than a signal that is held, and more signals may come at once.
+  if (others) {
+    unit.baton.give_up();
+    turns_.take_or_queue(thread, {Thread::Stop::preempted});
+  } else {
+    go_on(thread, signal);
+  }
+  return true;
+}
+
+bool Preempter::has_pending_signal(pid_t tid) {
+  const SignalMasks masks = tracer_.signal_masks(tid);
+  return masks.pending & ~masks.blocked;
+}
+
+void Preempter::go_on(Thread& thread, bool signals) {
+  const bool comes = signals && (signals_.raise_held(thread) || has_pending_signal(thread.tid));
+  control_.resume_user(thread, thread.entry);
+  if (!comes) thread.moves_on();
+}
+
+// Brings a thread that was interrupted to a place that a replay can find cheaply: where a jump can stand, if there is
+// one within some instructions; never in the middle of a repeated one, nor in the tier's code. False if it is about to
+// make an event, or was stopped by something else, which is handled then.
+bool Preempter::settle(Thread& thread, user_regs_struct& regs, bool& handled) {
+  const Memory& memory = thread.process->memory;
+  const Gate* const gate = thread.process->gate.get();
+  const auto mapped = code_mappings(thread.process->pid);
+  if (!mapped) return false;
+  std::optional<Stop> stop;
+  const auto run = [&](Resume how) {
+    thread.signals.keep_off(tracer_, thread.tid);
+    control_.resume(thread, how);
+    stop = ends_.wait_stop(thread.tid);
+    handled = !stop;
+    if (stop) thread.signals.let_come(tracer_, thread.tid);
+    return stop == Stop(SignalStop{SIGTRAP});
+  };
+  const auto leave_to_handler = [&] {
+    if (!std::exchange(handled, true)) handler_.handle(Stopped{thread.tid, *stop});
+    return false;
+  };
+  const InstructionReader reader;
+  for (unsigned step = 0;; ++step) {
+    if (!tracer_.get_regs(thread.tid, regs)) return false;
+    if (regs.cs != kCodeSegment) return false;  // no call can be made from there, and its code cannot be decoded
+    // It has come out of a call only to be sent into it again by the kernel.
+    if (static_cast<int64_t>(regs.orig_rax) >= 0 && restarts(static_cast<int64_t>(regs.rax))) return false;
+    if (gate && gate->touches(regs.rip, regs.rip + 1)) return false;
+    uint8_t code[kLongestInstruction] = {};
+    const std::span bytes(code, memory.read_some(regs.rip, code, sizeof code));
+    const InstructionAt instruction = reader.read(bytes);
+    if (bytes.empty() || instruction.kind == InstructionKind::event) return false;
+    if (instruction.kind == InstructionKind::repeated) {
+      const Address behind = regs.rip + instruction.size;
+      uint8_t was = 0;
+      if (!memory.get(behind, was) || !memory.put(behind, kBreakpoint)) return false;
+      const bool stopped = run(Resume::cont);
+      memory.put(behind, was);
+      if (!stopped) return leave_to_handler();
+      if (!tracer_.get_regs(thread.tid, regs) || regs.rip != behind + 1) return false;
+      regs.rip = behind;
+      tracer_.set_regs(thread.tid, regs);
+      continue;
+    }
+    const Mapping* mapping = mapping_at(*mapped, regs.rip);
+    const bool cheap = mapping && code_.window_at(memory, *mapping, regs.rip);
+    if (cheap || step == kSteps) break;
+    if (!run(Resume::step)) return leave_to_handler();
+  }
+  regs.orig_rax = ~0ull;
+  return true;
+}
+
+}  // namespace redrive

@@ -1,0 +1,82 @@
+// Forced preemption: a thread that makes no event, while a checkpoint is overdue, another thread of its unit waits or a
+// signal is held for it, is stopped where it is. An interval begins there, with an image: what follows is re-driven
+// from that image, so only a comparison of the interval before has to find the place again (replay/place_search.h).
+#pragma once
+
+#include "supervisor/record/checkpoints/image_worker.h"
+#include "supervisor/record/kernel/tracee_calls.h"
+#include "supervisor/record/kernel/tracer.h"
+#include "supervisor/record/settings/recorder_limits.h"
+#include "supervisor/record/tracees/tracee.h"
+#include "supervisor/tier/code_segments.h"
+#include "supervisor/tier/gate_arena.h"
+
+namespace redrive {
+
+class Findings;
+class ThreadControl;
+class Intervals;
+class StateCapture;
+class CheckpointCopies;
+class Checkpointer;
+class SignalDelivery;
+class Ends;
+class Turns;
+class StopHandler;
+
+class Preempter {
+ public:
+  Preempter(Tracer& tracer, TraceeCalls& calls, const RecorderLimits& limits, ImageWorker& images, GateArena* arena,
+            Findings& findings, ThreadControl& control, Intervals& intervals, StateCapture& capture,
+            CheckpointCopies& copies, Checkpointer& checkpointer, SignalDelivery& signals, Ends& ends, Turns& turns,
+            StopHandler& handler)
+      : tracer_(tracer),
+        calls_(calls),
+        limits_(limits),
+        images_(images),
+        arena_(arena),
+        findings_(findings),
+        control_(control),
+        intervals_(intervals),
+        capture_(capture),
+        copies_(copies),
+        checkpointer_(checkpointer),
+        signals_(signals),
+        ends_(ends),
+        turns_(turns),
+        handler_(handler) {}
+
+  // Interrupts the unit's running thread, which has the baton, if it has been due to make an event for long and has
+  // not.
+  void watch(Unit& unit, bool checkpoint_due);
+  // The thread was interrupted in user code. False if it is not preempted, because it is at an event or about to make
+  // one. Then it stays as it was, unless `handled` is set: it has been resumed.
+  bool preempt(Thread& thread, bool& handled);
+  // The thread continues from where it was preempted. If `signals`, a replay that comes by looks for this place, so
+  // signals that are held for the thread, or that the kernel is about to deliver, come before it runs on. A signal that
+  // comes later may find the thread with the same registers, but not with the same memory.
+  void go_on(Thread& thread, bool signals);
+
+ private:
+  bool has_pending_signal(pid_t tid);
+  bool settle(Thread& thread, user_regs_struct& regs, bool& handled);
+
+  Tracer& tracer_;
+  TraceeCalls& calls_;
+  const RecorderLimits& limits_;
+  ImageWorker& images_;
+  GateArena* arena_;
+  Findings& findings_;
+  ThreadControl& control_;
+  Intervals& intervals_;
+  StateCapture& capture_;
+  CheckpointCopies& copies_;
+  Checkpointer& checkpointer_;
+  SignalDelivery& signals_;
+  Ends& ends_;
+  Turns& turns_;
+  StopHandler& handler_;
+  CodeSegments code_;
+};
+
+}  // namespace redrive

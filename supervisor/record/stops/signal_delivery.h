@@ -1,0 +1,71 @@
+// Signals on their way to the programs. A handler starts at an event: right after one, before a system call, or at a
+// fault. What the kernel does to start it (frame, registers) is recorded, so a replay needs no signals.
+#pragma once
+
+#include "supervisor/record/kernel/tracer.h"
+#include "supervisor/record/tracees/tracee.h"
+
+namespace redrive {
+
+class Findings;
+class ThreadControl;
+class Intervals;
+class GateStops;
+class TrapAnswers;
+class ForcedSignals;
+class Ends;
+class Turns;
+class StopHandler;
+
+class SignalDelivery {
+ public:
+  SignalDelivery(Tracer& tracer, Findings& findings, ThreadControl& control, Intervals& intervals,
+                 GateStops& gate_stops, TrapAnswers& traps, ForcedSignals& forced, Ends& ends, Turns& turns,
+                 StopHandler& handler)
+      : tracer_(tracer),
+        findings_(findings),
+        control_(control),
+        intervals_(intervals),
+        gate_stops_(gate_stops),
+        traps_(traps),
+        forced_(forced),
+        ends_(ends),
+        turns_(turns),
+        handler_(handler) {}
+
+  // A thread has stopped because a signal is about to be delivered to it.
+  void handle(Thread& thread, int signal);
+  // The thread's group stops, and it is the thread's turn to stop, unless the group continues already. The thread gives
+  // up the baton, because threads of the group that wait for it need it to stop as well. Others in the unit continue.
+  void stop_with_group(Thread& thread);
+  // Delivers the signal, and records what the kernel does to start a handler. `where`: a SignalPoint.
+  void deliver(Thread& thread, int signal, const user_regs_struct& regs, uint64_t where);
+  // Sends the thread a signal that an instruction of its own has caused, if a handler is to see it now; else the kernel
+  // would end the process.
+  bool raise_caught(Thread& thread, const siginfo_t& info);
+  // At an event: raises held signals. True if one of them is delivered when the thread runs on.
+  bool raise_held(Thread& thread);
+  // A thread ends before the signals that were held for it came. Those that were sent to its process go to another
+  // thread.
+  void pass_on_held(Thread& thread);
+
+ private:
+  void ignore(Thread& thread, int signal);
+  void forget_stops(const Process& process);
+
+  Tracer& tracer_;
+  Findings& findings_;
+  ThreadControl& control_;
+  Intervals& intervals_;
+  GateStops& gate_stops_;
+  TrapAnswers& traps_;
+  ForcedSignals& forced_;
+  Ends& ends_;
+  Turns& turns_;
+  StopHandler& handler_;
+};
+
+// Whether a process with these masks does nothing about this signal.
+bool is_ignored(const SignalMasks& masks, int signal);
+
+}  // namespace redrive

@@ -1,0 +1,84 @@
+// What a stop of a tracee means: finds the part that handles it.
+#pragma once
+
+#include "supervisor/record/kernel/tracer.h"
+#include "supervisor/record/tracees/tracee.h"
+#include "supervisor/tier/gate_arena.h"
+
+namespace redrive {
+
+class Tracees;
+class ThreadControl;
+class CheckpointCopies;
+class Checkpointer;
+class ServedCalls;
+class GateStops;
+class CodePatching;
+class OutsideChanges;
+class SignalDelivery;
+class TrapAnswers;
+class Preempter;
+class Births;
+class Programs;
+class Ends;
+class Turns;
+class StoppedCalls;
+
+class StopHandler {
+ public:
+  StopHandler(Tracer& tracer, GateArena* arena, Tracees& tracees, ThreadControl& control, CheckpointCopies& copies,
+              Checkpointer& checkpointer, ServedCalls& served, GateStops& gate_stops, CodePatching& patching,
+              OutsideChanges& outside, SignalDelivery& signals, TrapAnswers& traps, Preempter& preempter,
+              Births& births, Programs& programs, Ends& ends, Turns& turns, StoppedCalls& stopped_calls)
+      : tracer_(tracer),
+        arena_(arena),
+        tracees_(tracees),
+        control_(control),
+        copies_(copies),
+        checkpointer_(checkpointer),
+        served_(served),
+        gate_stops_(gate_stops),
+        patching_(patching),
+        outside_(outside),
+        signals_(signals),
+        traps_(traps),
+        preempter_(preempter),
+        births_(births),
+        programs_(programs),
+        ends_(ends),
+        turns_(turns),
+        stopped_calls_(stopped_calls) {}
+
+  void handle(const Stopped& stopped);
+  // Not for the end of a thread or the beginning of a program, which may be those of a thread with another number.
+  void handle(Thread& thread, const Stop& stop);
+  // A thread has come out of its call.
+  void syscall_exit(Thread& thread);
+
+ private:
+  void group_stop(Thread& thread, int signal);
+  void interrupted(Thread& thread);
+  void syscall_entry(Thread& thread);
+  void end_intruder(const Thread& thread);
+
+  Tracer& tracer_;
+  GateArena* arena_;
+  Tracees& tracees_;
+  ThreadControl& control_;
+  CheckpointCopies& copies_;
+  Checkpointer& checkpointer_;
+  ServedCalls& served_;
+  GateStops& gate_stops_;
+  CodePatching& patching_;
+  OutsideChanges& outside_;
+  SignalDelivery& signals_;
+  TrapAnswers& traps_;
+  Preempter& preempter_;
+  Births& births_;
+  Programs& programs_;
+  Ends& ends_;
+  Turns& turns_;
+  StoppedCalls& stopped_calls_;
+};
+
+}  // namespace redrive

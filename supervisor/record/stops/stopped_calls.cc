@@ -1,0 +1,279 @@
+#include "supervisor/record/stops/stopped_calls.h"
+
+#include <sched.h>
+#include <sys/syscall.h>
+
+#include "supervisor/record/checkpoints/intervals.h"
+#include "supervisor/record/disguise/adapted_opens.h"
+#include "supervisor/record/disguise/forced_signals.h"
+#include "supervisor/record/memory/packet_rings.h"
+#include "supervisor/record/memory/private_views.h"
+#include "supervisor/record/placement/placer.h"
+#include "supervisor/record/stops/births.h"
+#include "supervisor/record/stops/call_events.h"
+#include "supervisor/record/stops/checkpoint_copies.h"
+#include "supervisor/record/stops/checkpointer.h"
+#include "supervisor/record/stops/confined_calls.h"
+#include "supervisor/record/stops/ends.h"
+#include "supervisor/record/stops/foreign_memory.h"
+#include "supervisor/record/stops/joiner.h"
+#include "supervisor/record/stops/layout_calls.h"
+#include "supervisor/record/stops/lock_calls.h"
+#include "supervisor/record/stops/native_state.h"
+#include "supervisor/record/stops/object_sharing.h"
+#include "supervisor/record/stops/signal_delivery.h"
+#include "supervisor/record/stops/tracer_answers.h"
+#include "supervisor/record/stops/turns.h"
+#include "supervisor/record/stops/woken_calls.h"
+#include "supervisor/record/tracees/findings.h"
+#include "supervisor/record/tracees/thread_control.h"
+#include "supervisor/tier/births.h"
+#include "supervisor/tier/registers.h"
+
+namespace redrive {
+namespace {
+
+// Whether the call asks which processors a thread may run on, or runs on.
+bool asks_processors(const SyscallRow& row) { return row.number == SYS_sched_getaffinity || row.number == SYS_getcpu; }
+
+// Whether the code inside the tracee has not served the call because the thread spins.
+bool spins(const RecordedGate* gate) {
+  return gate && gate->slot() && read_once(gate->slot()->spins) >= gate::kMostSpins;
+}
+
+}  // namespace
+
+void StoppedCalls::enter(Thread& thread) {
+  Unit& unit = *thread.process->unit;
+  thread.asked_to_stop = false;
+  if (limits_.attached && thread.entry.cs != kCodeSegment) {
+    refuse_foreign(thread);
+    return;
+  }
+  // A signal is delivered before the call. But a stop lets others run, which the log says only of calls: it is
+  // delivered as if it had come during this one.
+  const bool stops = thread.signals.begins_with_stop();
+  if (!stops && signals_.raise_held(thread)) {
+    control_.rewind(thread, thread.entry);
+    return;
+  }
+  if (!thread.process->copies_to_reap.empty()) {
+    copies_.reap(thread);
+    return;
+  }
+  if (!unit.joining.empty()) joiner_.absorb(unit);
+  const bool must_come = std::exchange(unit.checkpoint_first, false);
+  // However short the period is, a call follows before the next checkpoint.
+  const bool nothing_since =
+      std::get<Thread::User>(thread.state).rewound && unit.log.next() == unit.interval_record.first_event;
+  if (must_come || (!nothing_since && checkpointer_.is_due(unit))) {
+    if (!must_come && limits_.virtual_checkpoints) {
+      checkpointer_.note_checkpoint(*thread.process);
+    } else {
+      checkpointer_.checkpoint(thread);
+      return;
+    }
+  }
+  ends_.ask_for_exit(thread);
+  thread.woken |= thread.preempting;  // its interruption will wake it up
+  ++unit.stopped_calls;
+  thread.args = syscall_args(thread.entry);
+  thread.row = find_row(static_cast<int64_t>(thread.entry.orig_rax), thread.args);
+  foreign_.let_write(unit);
+  PacketRings::take_back(*thread.process);
+  if (!thread.process->written.empty()) {
+    add_written(thread, before_syscall(thread.entry), SignalPoint::before_syscall);
+  }
+  if (confined_.forbidden(thread)) return;
+  const RecordedGate* const gate = thread.process->gate.get();
+  const bool changes_tier = gate && thread.row && gate->is_changed_by(thread.row->special, thread.args);
+  if (native_.answers_rseq(thread)) {
+    answer_call(thread, 0);
+    return;
+  }
+  const bool described = thread.row && is_described(*thread.row, thread.args, thread.process->memory);
+  if (!described || thread.row->treat == Treat::refuse || !layout_.mappable(thread) || changes_tier) {
+    refuse(thread, thread.row);
+    return;
+  }
+  const SyscallRow& row = *thread.row;
+  // The kernel applies the filters of a program that is attached to, so that it has them when it is let go.
+  if (row.special == Special::seccomp && !limits_.attached) {
+    confined_.confine(thread);
+    return;
+  }
+  if (traced_.answer(thread)) return;
+  if (Unit* const written = foreign_.written_unit(thread); written || row.special == Special::write_process) {
+    foreign_.enter_write(thread, written);
+    return;
+  }
+  if (row.number == SYS_setpgid || row.number == SYS_setsid) copies_.end_all();
+  if (Unit* other = object_sharing_.unit_to_join_for_change(thread)) {
+    control_.set_regs(thread, before_syscall(thread.entry));
+    joiner_.join_unit(thread, {Thread::Stop::start, true}, *other, objects_.find(thread.changes_object)->name);
+    return;
+  }
+  // A page that a file loses is lost to the copies too.
+  if (thread.changes_object && row.file_change != FileChange::writes) copies_.end_all();
+  if (Unit* const looks = private_views_.unit_that_looks(thread)) {
+    foreign_.enter_write(thread, looks);
+    return;
+  }
+  const bool may_sleep = row.lock_word ? locks_.waits_for_lock(thread) : row.may_block;
+  events_.open_call(thread, Memory::snapshot(thread.process->memory));
+  adapted_.open(thread);
+  packet_rings_.replace(thread);
+  // Others may use the number before its exit is seen.
+  Messages::forget_closed(message_call(thread, thread.process->memory));
+  if (row.special == Special::exit_group || row.special == Special::exit) {
+    ends_.end_thread(thread, row.special == Special::exit_group);
+    return;
+  }
+  if (row.special == Special::execve || row.special == Special::execveat) {
+    intervals_.note_end_state(thread, before_syscall(thread.entry));
+  }
+  thread.state = Thread::Syscall{};
+  if (is_birth(row)) {
+    births_.hide_untraced(thread);
+    births_.see_birth(thread);
+    return;
+  }
+  // Even a call that does not sleep lets others run after a while, or if the thread has made it again and again without
+  // success, unless a replay executes it, at its end, or it changes memory that others see: others must find its
+  // changes to memory complete. Its entry is logged first: what the thread did before it stays before what the others
+  // do.
+  const bool slice_over = row.treat != Treat::special && !row.lock_word && unit.baton.is_awaited() &&
+                          (spins(gate) || tracer_.now() - unit.baton.since() > kBatonSlice);
+  const bool lets_others_run = !thread.changes_object && ((may_sleep && !alone(unit)) || slice_over);
+  if (lets_others_run) thread.xstate = tracer_.get_xstate(thread.tid);
+  woken_.enter(thread);
+  // A signal that waits until the thread makes progress ends its sleep.
+  if (may_sleep) thread.turns.got_on();
+  if (stops || may_sleep) signals_.raise_held(thread);
+  control_.resume(thread, Resume::to_syscall_exit);
+  if (lets_others_run) {
+    if (row.lock_word) locks_.let_sleep(thread);
+    thread.state = Thread::Blocked{};
+    turns_.give_up(unit);
+  }
+}
+
+void StoppedCalls::refuse(Thread& thread, const SyscallRow* row) {
+  const auto number = static_cast<int64_t>(thread.entry.orig_rax);
+  const auto reason = [&]() -> int {
+    if (!row) return refusal_without_row(number);
+    if (row->treat == Treat::refuse) return row->refusal;
+    return is_described(*row, thread.args, thread.process->memory) ? ENODEV : EOPNOTSUPP;
+  };
+  const int error = reason();
+  if (row && !layout_.mappable(thread)) {
+    const std::string what = call_name(number, thread.args) + " of a device or socket";
+    findings_.count_refusal(*thread.process->unit, what, std::string(error_name(error)), false);
+  } else {
+    findings_.count_refusal(thread, row, error);
+  }
+  answer_call(thread, -error);
+}
+
+// A call of a 32-bit program. Filters refuse them unseen, and so does a replay.
+void StoppedCalls::refuse_foreign(Thread& thread) {
+  findings_.count_refusal(*thread.process->unit, "the calls of 32-bit program " + thread.process->command,
+                          std::string(error_name(ENOSYS)), false);
+  user_regs_struct regs = thread.entry;
+  regs.orig_rax = ~0ull;
+  regs.rax = static_cast<uint64_t>(-ENOSYS);
+  control_.set_regs(thread, regs);
+  control_.run_on(thread);
+}
+
+void StoppedCalls::answer_call(Thread& thread, int64_t result) {
+  const SyscallRow* const row = thread.row;
+  const bool ours = row && row->special == Special::seccomp;
+  if (ours) events_.open_call(thread, thread.process->memory);
+  Event& event = ours ? *thread.process->unit->log.open_of(thread.serial) : events_.open_event(thread);
+  event.result = result;
+  user_regs_struct regs = thread.entry;
+  regs.orig_rax = ~0ull;
+  regs.rax = static_cast<uint64_t>(result);
+  // Without them a replay would execute the call.
+  if (row && row->treat == Treat::special && !ours && !is_error(result))
+    event.registers = RegisterFile{as_bytes(regs), {}};
+  thread.process->unit->log.close(row && row->test);
+  control_.set_regs(thread, regs);
+  thread.turns.got_on();
+  control_.resume_user(thread, regs);
+}
+
+void StoppedCalls::leave(Thread& thread) {
+  user_regs_struct stopped;
+  if (!tracer_.get_regs(thread.tid, stopped)) return;
+  user_regs_struct regs = stopped;
+  const Gate* const gate = thread.process->tier();
+  if (gate) gate->make_canonical(regs);
+  if (thread.timeout.take_shortened()) {
+    const int arg = thread.row->timeout_arg;
+    syscall_arg(regs, arg) = thread.args[static_cast<size_t>(arg)];
+    control_.set_regs(thread, regs);
+  }
+  if (thread.adapted) adapted_.fill(thread, stopped, regs);
+  if (thread.packet_ring) packet_rings_.replaced(thread, regs);
+  if (std::exchange(thread.hides_untraced, false)) {
+    if (thread.row->special == Special::clone) regs.rdi = thread.args[0];
+    if (thread.row->special == Special::clone3) show_untraced(thread, thread.process->memory);
+    control_.set_regs(thread, regs);
+  }
+  auto result = static_cast<int64_t>(regs.rax);
+  const int64_t kernels = result;
+  if (asks_processors(*thread.row) && result >= 0) result = placer_.answer_processors(thread, result);
+  if (thread.row->special == Special::sched_setaffinity) result = placer_.move_to_processors(thread, result);
+  if (result != kernels) {
+    regs.rax = static_cast<uint64_t>(result);
+    control_.set_regs(thread, regs);
+  }
+  // What rt_sigreturn leaves in rax is not its own result.
+  if (thread.row->special == Special::none &&
+      (result = woken_.result(thread, result)) != static_cast<int64_t>(regs.rax)) {
+    regs.rax = static_cast<uint64_t>(result);
+    control_.set_regs(thread, regs);
+    // The kernel looks at the result only where it looks for signals, and others may have taken them.
+    if (!thread.in_hand && regs.orig_rax != ~0ull) tracer_.interrupt(thread.tid);
+  }
+  if (Unit* other = object_sharing_.unit_to_join(thread, result)) {
+    joiner_.join_unit(thread, {Thread::Stop::exit}, *other, object_sharing_.name_of_mapping(thread, result));
+    return;
+  }
+  if (thread.row->special == Special::sigreturn) {
+    // It may return to an instruction that was replaced meanwhile.
+    control_.set_regs(thread, regs);
+    forced_.read_mask(thread);
+    thread.turns.handler_returns(thread.entry.rsp);
+    UnitLog& log = thread.process->unit->log;
+    Event& event = log.closing(thread.serial, thread.row->number);
+    event.registers = RegisterFile{as_bytes(regs), tracer_.get_xstate(thread.tid)};
+    log.close(false);
+  } else {
+    if (thread.process->gate) thread.process->gate->forget_changed(thread.row->special, thread.args, result);
+    events_.close_stopped(thread, result);
+  }
+  if (!limits_.traps.cpuid && makes_writable_code(static_cast<uint64_t>(thread.row->number), thread.args[2])) {
+    placer_.place_writer_of_code(*thread.process->unit);
+  }
+  PacketRings::show(*thread.process);
+  thread.xstate.clear();
+  const bool came_from_gate = regs.orig_rax == ~0ull;
+  if (came_from_gate && restarts(result)) {  // otherwise the kernel does that
+    regs = before_syscall(thread.entry);
+    control_.set_regs(thread, regs);
+  } else if (gate && gate->physical(regs.rip) != stopped.rip) {
+    control_.set_regs(thread, regs);  // its site was patched meanwhile
+  }
+  if (const int signal = std::exchange(thread.in_hand, 0)) {
+    control_.runs_from(thread, regs);
+    signals_.deliver(thread, signal, regs, static_cast<uint64_t>(SignalPoint::boundary));
+    return;
+  }
+  signals_.raise_held(thread);
+  control_.resume_user(thread, regs);
+}
+
+}  // namespace redrive

@@ -1,0 +1,60 @@
+#include "supervisor/record/stops/turns.h"
+
+#include "supervisor/record/stops/births.h"
+#include "supervisor/record/stops/checkpointer.h"
+#include "supervisor/record/stops/foreign_memory.h"
+#include "supervisor/record/stops/gate_stops.h"
+#include "supervisor/record/stops/joiner.h"
+#include "supervisor/record/stops/preempter.h"
+#include "supervisor/record/stops/stopped_calls.h"
+#include "supervisor/record/tracees/thread_control.h"
+#include "supervisor/tier/births.h"
+
+namespace redrive {
+
+void Turns::take_or_queue(Thread& thread, Thread::Ready ready) {
+  thread.state = ready;
+  Unit& unit = *thread.process->unit;
+  if (!thread.tracer) unit.baton.queue(thread);
+  gate_stops_.take_from_sleeper(unit);
+  schedule(unit);
+}
+
+void Turns::give_up(Unit& unit) {
+  unit.baton.give_up();
+  schedule(unit);
+}
+
+void Turns::schedule(Unit& unit) {
+  if (unit.baton.is_held() || unit.joins) return;
+  if (!unit.joining.empty()) joiner_.absorb(unit);
+  foreign_.let_write(unit);
+  if (unit.baton.is_held()) return;
+  Thread* next = nullptr;
+  do {
+    next = unit.baton.next();
+    if (!next) return;
+  } while (next->process->end_logged || (unit.checkpoint_first && !checkpointer_.begin_joined_interval(unit, *next)));
+  Thread& thread = *next;
+  unit.baton.take(thread, tracer_.now());
+  unit.patience.reset();
+  const auto ready = std::get<Thread::Ready>(thread.state);
+  switch (ready.stop) {
+    case Thread::Stop::start:
+      births_.start(thread);
+      break;
+    case Thread::Stop::exit:
+      thread.state = Thread::Syscall{};
+      stopped_calls_.leave(thread);
+      break;
+    case Thread::Stop::preempted:
+      preempter_.go_on(thread, true);
+      break;
+    case Thread::Stop::continued:
+      thread.xstate.clear();
+      if (user_regs_struct regs; control_.get_regs(thread, regs)) control_.resume_user(thread, regs, ready.rewound);
+      break;
+  }
+}
+
+}  // namespace redrive

@@ -1,0 +1,39 @@
+// Calls that sleep and are woken by what the program does not see: they are entered again, with what is left of their
+// timeout (call_timeout.h).
+#pragma once
+
+#include "supervisor/record/kernel/tracer.h"
+#include "supervisor/record/tracees/tracee.h"
+
+namespace redrive {
+
+class StopQueue;
+class ThreadControl;
+
+class WokenCalls {
+ public:
+  WokenCalls(Tracer& tracer, StopQueue& stops, ThreadControl& control)
+      : tracer_(tracer), stops_(stops), control_(control) {}
+
+  // A tracee is woken by signals that it ignores, too, and by its tracer. The kernel then enters most calls again, but
+  // some fail with EINTR (ptrace(2), BUGS; epoll_wait(2), rt_sigtimedwait(2), semop(2), sockets with a timeout). With
+  // the result that this returns, the kernel does the same with them: it enters the call again, or turns it into EINTR
+  // if a handler runs now. Their timeout continues, but that of a socket starts again.
+  int64_t result(Thread& thread, int64_t result);
+  // At the entry of a call: if it was woken and is entered again, the kernel is given what is left of its timeout.
+  void enter(Thread& thread);
+  // At its exit: the program finds its own timeout again. A checkpoint may have come meanwhile, so the event says that,
+  // too.
+  void leave(Thread& thread, Event& event);
+
+ private:
+  // Whether a handler runs now, or the thread was woken by a signal that the process ignores. A signal to the process
+  // wakes one thread, and another one may take it: if the process does something about that one, the call fails.
+  bool woken_by_signals(const Thread& thread);
+
+  Tracer& tracer_;
+  StopQueue& stops_;
+  ThreadControl& control_;
+};
+
+}  // namespace redrive

@@ -1,0 +1,53 @@
+// The baton of a unit: the one thread that may run user code has it, and threads that have stopped wait for it in a
+// queue.
+//
+// The thread that has the baton may also be in the kernel. Nobody has it while all threads sleep. This class does not
+// know why a thread waits.
+#pragma once
+
+#include <deque>
+
+#include "supervisor/record/kernel/tracer.h"
+
+namespace redrive {
+
+struct Thread;
+
+// A thread that has had the baton for this long gives it up at its next event, if others wait.
+inline constexpr std::chrono::milliseconds kBatonSlice{5};
+
+class Baton {
+ public:
+  // Null if nobody has the baton.
+  Thread* holder() const { return holder_; }
+  bool is_held() const { return holder_ != nullptr; }
+  // When take() was last called.
+  Clock::time_point since() const { return since_; }
+  // Whether threads wait for it.
+  bool is_awaited() const { return !waiting_.empty(); }
+
+  // Gives it to a thread that did not wait, because its program begins.
+  void give_to(Thread& thread) { holder_ = &thread; }
+  // Takes it away from its holder.
+  void give_up() { holder_ = nullptr; }
+  // Puts a thread at the end of the queue, or at its front.
+  void queue(Thread& thread) { waiting_.push_back(&thread); }
+  void queue_first(Thread& thread) { waiting_.push_front(&thread); }
+  // Takes the first thread off the queue; null if there is none.
+  Thread* next();
+  // Takes this thread off the queue, if it waits there.
+  void leave_queue(const Thread& thread);
+  // Gives it to a thread that has waited.
+  void take(Thread& thread, Clock::time_point now) { holder_ = &thread, since_ = now; }
+  // Call this when the thread has ended.
+  void forget(const Thread& thread);
+  // Call this when the other baton's unit becomes part of this one. Its queue is appended to this one.
+  void join(Baton& other);
+
+ private:
+  Thread* holder_ = nullptr;
+  std::deque<Thread*> waiting_;
+  Clock::time_point since_{};
+};
+
+}  // namespace redrive
