@@ -219,7 +219,8 @@ def truncated_segment(ctx):
 @test("faults/wild_writes")
 def wild_writes(ctx):
     """A program that writes into the memory that it shares with the recorder continues, and the recording says that it is unsure."""
-    wild_writer = compiled(ctx.options, TESTS / "workloads" / "wild_writer.cc", flags=["-O1", "-std=c++20", f"-I{ROOT}"], directory="workloads")
+    wild_writer = compiled(ctx.options, TESTS / "workloads" / "wild_writer.cc", flags=["-O1", "-std=c++20", f"-I{ROOT}"], directory="workloads",
+                           headers=(ROOT / "interceptors" / "inprocess").glob("*.h"))
     for what in ("head", "records"):
         trace = ctx.traces / what
         outcome = ctx.expect_status(ctx.redrive("record", "-o", trace, "--", wild_writer, what, cwd=ctx.work), 0)

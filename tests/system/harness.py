@@ -285,9 +285,10 @@ class Context:
             shutil.rmtree(self.directory, ignore_errors=True)
 
 
-def compiled(options, source, *, compiler="gcc", flags=(), directory="programs"):
-    """The binary of a C or C++ source below tests/, built again if the source (or a header beside it) is newer."""
-    return built(options, source, directory, lambda made: [*compiler.split(), "-g", "-pthread", str(source), "-o", made, *flags])
+def compiled(options, source, *, compiler="gcc", flags=(), directory="programs", headers=()):
+    """The binary of a C or C++ source below tests/, built again if the source (or a header beside it, or one of these) is newer."""
+    inputs = [source, *source.parent.glob("*.h"), *headers]
+    return built(options, source, directory, lambda made: [*compiler.split(), "-g", "-pthread", str(source), "-o", made, *flags], inputs=inputs)
 
 
 def workload(options, name):
