@@ -230,7 +230,7 @@ Result<void> Transplant::give_memory(const ProcessState& state, const Memory& fr
   for (const auto& [entry, descriptor] : state.descriptors) {
     constexpr uint64_t kWrite = 0x11;
     ASSIGN_OR_RETURN(const uint64_t place, calls.put(&descriptor, sizeof descriptor));
-    TRY(calls.call(SYS_modify_ldt, {kWrite, place, sizeof descriptor}));
+    TRY(calls.must("set a segment", SYS_modify_ldt, {kWrite, place, sizeof descriptor}));
   }
   return describe_layout(state, from, paths);
 }
@@ -263,21 +263,24 @@ Result<void> Transplant::finish(const LiveProcess& process) {
     const LiveThread& thread = process.threads[i];
     LiveCalls calls(tids_[i], memory_);
     TRY(calls.call(SYS_set_tid_address, {thread.clear_tid}));
-    if (thread.robust_list) TRY(calls.call(SYS_set_robust_list, {thread.robust_list, thread.robust_length}));
+    if (thread.robust_list) {
+      TRY(calls.must("set the list of robust futexes", SYS_set_robust_list,
+                     {thread.robust_list, thread.robust_length}));
+    }
     if (thread.alternate_stack) {
       stack_t stack = *thread.alternate_stack;
       stack.ss_flags &= ~SS_ONSTACK;
       ASSIGN_OR_RETURN(const uint64_t place, calls.put(&stack, sizeof stack));
-      TRY(calls.call(SYS_sigaltstack, {place, 0}));
+      TRY(calls.must("set the stack of signal handlers", SYS_sigaltstack, {place, 0}));
     }
     if (!thread.name.empty()) {
       ASSIGN_OR_RETURN(const uint64_t place, calls.put(thread.name.c_str(), thread.name.size() + 1));
-      TRY(calls.call(SYS_prctl, {PR_SET_NAME, place}));
+      TRY(calls.must("set the name of a thread", SYS_prctl, {PR_SET_NAME, place}));
     }
     if (i == 0) {
       for (const auto& [which, timer] : process.timers) {
         ASSIGN_OR_RETURN(const uint64_t place, calls.put(&timer, sizeof timer));
-        TRY(calls.call(SYS_setitimer, {which, place, 0}));
+        TRY(calls.must("start a timer", SYS_setitimer, {which, place, 0}));
       }
     }
     if (geteuid() != 0) {  // in a namespace of its own it had all capabilities
@@ -288,10 +291,12 @@ Result<void> Transplant::finish(const LiveProcess& process) {
       ASSIGN_OR_RETURN(const uint64_t place, calls.put(&asked, sizeof asked));
       TRY(calls.must("give up capabilities", SYS_capset, {place, place + offsetof(decltype(asked), none)}));
     }
-    if (i == 0) TRY(calls.call(SYS_munmap, {kLiveGate, kGateSize}));
+    if (i == 0) TRY(calls.must("unmap memory", SYS_munmap, {kLiveGate, kGateSize}));
   }
   for (const auto& [resource, limit] : process.limits) {
-    prlimit(pid_, static_cast<__rlimit_resource>(resource), &limit, nullptr);
+    if (prlimit(pid_, static_cast<__rlimit_resource>(resource), &limit, nullptr) != 0) {
+      return errno_error("cannot set a limit of a process that is to live");
+    }
   }
   if (process.stack_limit) {
     rlimit stack{};
