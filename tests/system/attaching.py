@@ -103,8 +103,10 @@ def check_native(root, before=None):
             if "redrive" in maps or any(int(line.split("-")[0], 16) in GATE for line in maps.splitlines()):
                 raise Failure(f"process {pid} has mappings of redrive")
             for task in os.listdir(f"/proc/{pid}/task"):
-                if status_of(task, "TracerPid") != "0" or status_of(task, "State") in "tT":
-                    raise Failure(f"thread {task} of process {pid} is still traced, or stopped")
+                tracer, state = status_of(task, "TracerPid"), status_of(task, "State")
+                if tracer != "0" or state in "tT":
+                    raise Failure(f"thread {task} of process {pid} ({status_of(task, 'Name')}, child of {status_of(task, 'PPid')}) "
+                                  f"is still traced by {tracer}, or stopped: {state}")
             if patched := patched_places(pid):
                 raise Failure(f"the code of process {pid} differs: {', '.join(patched[:5])}")
             limit = time.monotonic() + 10  # the program may not have waited for its own yet
