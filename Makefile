@@ -122,6 +122,10 @@ bench: all ## measure costs relative to native runs
 soak: all ## record two servers for an hour with --keep, and check that nothing grows and that everything in the window replays
 	$(RUN) python3 tests/bench/soak.py
 
+idle: all ## measure what servers cost that nobody asks anything, recorded and attached to
+	scripts/deps.sh --bench
+	$(RUN) python3 tests/bench/idle.py
+
 bounds: all ## measure whether replays keep their bound, and write tests/bench/bounds.md (half an hour)
 	scripts/deps.sh --bench
 	$(RUN) python3 tests/bench/bounds.py
@@ -224,4 +228,4 @@ clean: ## remove what was built
 help: ## show this list
 	@sed -nE 's/^([a-z_.-]+):[^#]*## (.*)/  \1\t\2/p' Makefile | expand -t 26
 
-.PHONY: all tests deps unit simulate check check-all demo bench bounds scaling soak papers fuzz fuzz-long asan asan-readers tsan sanitized tidy format install install-debug deb compile_commands.json clean help
+.PHONY: all tests deps unit simulate check check-all demo bench idle bounds scaling soak papers fuzz fuzz-long asan asan-readers tsan sanitized tidy format install install-debug deb compile_commands.json clean help

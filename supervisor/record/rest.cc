@@ -17,6 +17,7 @@ using namespace std::chrono_literals;
 constexpr auto kLong = 50ms;
 constexpr int kQuiet = 1;  // ticks without events, if the last rest was not long
 
+// By then, the events of all calls before the rest are made, and can be written.
 constexpr Clock::duration kFirstTick = 250ms;
 
 bool is_in_served_call(const Thread& thread) { return thread.is<Thread::User>() && thread.process->gate; }
@@ -59,9 +60,9 @@ std::optional<Clock::duration> Rest::go_on(Clock::time_point now, Clock::duratio
     return {};
   }
   events_ = tracees_.events();  // their calls became events
-  tick_ = since_ ? std::min(tick_ * 2, longest_tick) : kFirstTick;
-  if (!since_) since_ = now;
-  return tick_;
+  if (since_) return longest_tick;
+  since_ = now;
+  return kFirstTick;
 }
 
 void Rest::end(Clock::time_point now) {

@@ -34,7 +34,6 @@ class Rest {
   uint64_t events_ = 0;  // of all units, at the last tick
   int quiet_ = 0;        // ticks without events
   std::optional<Clock::time_point> since_;
-  Clock::duration tick_{};
   bool was_long_ = false;  // the last rest
 };
 
