@@ -152,7 +152,7 @@ RecordingEnd Recorder::run(const Tell& tell) {
       if (rest_.rests()) end_rest(now);
     }
     if (now >= next_tick_) {
-      tick(!next && !lets_go_);
+      tick(!next && !limits_.attached);
     } else if (now >= next_look_) {
       look_at_clocks();
     }

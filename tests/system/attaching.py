@@ -573,30 +573,6 @@ def session(ctx):
     redrive_all(ctx)
 
 
-@test("attach/at_rest")
-def at_rest(ctx):
-    """The recorder of an attached process that sleeps sleeps too, and lets it go when it is told to, or when the time is over."""
-    process = ctx.start("sleep", "1000")
-    for limit in (("--for", "3s"), ()):
-        shutil.rmtree(ctx.trace, ignore_errors=True)
-        began = time.monotonic()
-        guard = ctx.start_redrive("record", "-o", ctx.trace, "--pid", process.pid, *limit)
-        recorder = recorder_of(process.pid, ctx)
-        sleeps = lambda: int(status_of(recorder, "voluntary_ctxt_switches"))  # noqa: B023, E731
-        time.sleep(1)  # the first checkpoint is stored
-        before = sleeps()
-        time.sleep(1)
-        if sleeps() - before > 20:
-            raise Failure(f"the recorder has woken up {sleeps() - before} times in a second")
-        if not limit:
-            began = time.monotonic() - 3
-            os.kill(guard.pid, signal.SIGTERM)
-        ctx.expect_status(guard.finish(ctx.timeout_s), 0)
-        if time.monotonic() - began < 3:
-            raise Failure("it has let the process go too early")
-        check_native(process.pid)
-
-
 @test("attach/forking")
 def forking(ctx):
     """Processes that fork, vfork and end all the time are attached to amid all that."""
