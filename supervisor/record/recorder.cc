@@ -131,26 +131,21 @@ RecordingEnd Recorder::run(const Tell& tell) {
   const auto started = tracer_.now();
   bool told = false;
   next_tick_ = next_look_ = started + kTick;
-  if (const std::chrono::duration<double> most(limits_.attached_for_s); most.count() > 0) {
-    ends_at_ = started + std::chrono::duration_cast<Clock::duration>(most);
-  }
   while (!tracees_.threads().empty()) {
     if (!stops_.fill()) break;
     const auto now = event_clock_.saw_stop();
     const auto next = stops_.take();
     if (next && rest_.rests()) end_rest(now);
     if (next) handler_.handle(*next);
-    if (!limits_.attached) {
+    if (limits_.attached) {
+      if (is_to_let_go(started) && attacher_.can_stop()) break;
+    } else {
       for (const int signal : take_interrupts()) {
         if (!triggers_.takes_signal(signal, since_boot_ns(now))) live_.pass_on(signal);
       }
     }
     if (const auto happened = triggers_.take()) tell.triggered(*happened);
     live_.carry_out();
-    if (limits_.attached && is_to_let_go(now)) {
-      if (attacher_.can_stop()) break;
-      if (rest_.rests()) end_rest(now);
-    }
     if (now >= next_tick_) {
       tick(!next && !limits_.attached);
     } else if (now >= next_look_) {
@@ -177,11 +172,13 @@ RecordingEnd Recorder::run(const Tell& tell) {
 }
 
 // Whether the programs that were attached to are to run on by themselves.
-bool Recorder::is_to_let_go(Clock::time_point now) {
+bool Recorder::is_to_let_go(Clock::time_point started) {
   for (const int signal : take_interrupts()) {
     lets_go_ |= signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT;
   }
-  return lets_go_ |= now >= ends_at_ || live_.was_stopped();
+  const std::chrono::duration<double> recorded = tracer_.now() - started;
+  lets_go_ |= limits_.attached_for_s > 0 && recorded.count() >= limits_.attached_for_s;
+  return lets_go_ |= live_.was_stopped();
 }
 
 // Ends the units that are left when the loop has ended.
@@ -239,7 +236,6 @@ void Recorder::tick(bool may_rest) {
   const auto longest_tick = triggers_.exist() ? kLongestTickForTriggers : kLongestTick;
   const auto resting_tick = may_rest ? rest_.go_on(now, longest_tick) : std::nullopt;
   next_tick_ = now + resting_tick.value_or(next);
-  if (now < ends_at_) next_tick_ = std::min(next_tick_, ends_at_);
   next_look_ = resting_tick ? next_tick_ : now + look_period();
   wake_for_next();
 }

@@ -104,7 +104,7 @@ class Recorder {
   std::chrono::nanoseconds look_period() const;
   std::chrono::nanoseconds look_at(Unit& unit);
   void flush();
-  bool is_to_let_go(Clock::time_point now);
+  bool is_to_let_go(Clock::time_point started);
   void end_units();
   RecordingEnd end_of_recording() const;
 
@@ -114,8 +114,7 @@ class Recorder {
   const std::unique_ptr<GateArena> arena_;  // of the in-process tier; null: every call stops
   Clock::time_point next_tick_{}, next_look_{};
   bool write_failed_ = false;
-  bool lets_go_ = false;                                  // of what it has attached to, as soon as it can
-  Clock::time_point ends_at_ = Clock::time_point::max();  // then at the latest
+  bool lets_go_ = false;  // of what it has attached to, as soon as it can
 
   // What the parts share. Each of these objects knows nothing of the others.
   StopQueue stops_;

@@ -20,7 +20,7 @@ class Rest {
 
   // Call this at each tick. Returns after what time the next one is to come if everything sleeps now; it rests then.
   std::optional<Clock::duration> go_on(Clock::time_point now, Clock::duration longest_tick);
-  // A thread has stopped, or something else has to be looked at often.
+  // A thread has stopped.
   void end(Clock::time_point now);
   bool rests() const { return since_.has_value(); }
 

@@ -13,19 +13,19 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "system"))
 import bench_arguments  # noqa: E402
 from harness import Context, Options, Test  # noqa: E402
 from process_memory import family_of  # noqa: E402
+from real import NGINX_ENV, nginx_files  # noqa: E402
 from redriving import free_port  # noqa: E402
 
 LIMIT = 0.1  # per cent, of the recorder
 SETTLES_S = 4  # its first checkpoint is stored, and the last start is over
-NGINX = "daemon off; pid nginx.pid; error_log error.log; events {{}} http {{ access_log off; server {{ listen 127.0.0.1:{port}; }} }}"
 
 
 def servers(ctx):
     """Commands, and whether they sleep for a second or more."""
-    (ctx.work / "nginx.conf").write_text(NGINX.format(port=free_port()))
-    (ctx.work / "logs").mkdir(exist_ok=True)
+    for name, text in nginx_files(free_port()).items():
+        (ctx.work / name).write_text(text)
     yield "sleep", ["sleep", "1000"], True
-    yield "nginx", ["nginx", "-p", ctx.work, "-c", ctx.work / "nginx.conf"], True
+    yield "nginx", ["nginx", "-p", ctx.work, "-c", "nginx.conf", "-e", "error.log"], True
     yield "memcached", ["memcached", "-u", "nobody", "-l", "127.0.0.1", "-p", free_port()], True
     yield "redis-server", ["redis-server", "--port", free_port(), "--bind", "127.0.0.1", "--save", "", "--dir", ctx.work], False
 
@@ -55,8 +55,8 @@ def shares(roots, seconds):
 
 def measure(ctx, command, how, seconds):
     shutil.rmtree(ctx.trace, ignore_errors=True)
-    recorded = ["record", "-o", ctx.trace, "--keep", "2m", "--"] if how == "recorded" else None
-    server = ctx.start_redrive(*recorded, *command, cwd=ctx.work) if recorded else ctx.start(*command, cwd=ctx.work)
+    under = [ctx.options.redrive, "record", "-o", ctx.trace, "--keep", "2m", "--"] if how == "recorded" else []
+    server = ctx.start(*under, *command, cwd=ctx.work, env=NGINX_ENV)
     time.sleep(1)
     guard = ctx.start_redrive("record", "-o", ctx.trace, "--pid", server.pid) if how == "attached" else None
     time.sleep(SETTLES_S)
@@ -79,7 +79,7 @@ def main():
     with contextlib.closing(Context(Options(redrive=chosen.redrive, build=chosen.build), Test("idle", None, 120, True))) as ctx:
         ctx.fresh_work()
         for name, command, sleeps in servers(ctx):
-            if not shutil.which(command[0]):
+            if not shutil.which(command[0], path=NGINX_ENV["PATH"]):
                 print(f"| {name} | not installed |")
                 continue
             parts = {how: measure(ctx, command, how, 5 if chosen.quick else 30) for how in ("natively", "recorded", "attached")}
