@@ -2,6 +2,7 @@
 
 #include <signal.h>
 
+#include <optional>
 #include <thread>
 
 #include "logstore/policy/policy.h"
@@ -78,20 +79,19 @@ Result<void> LiveControl::set_limits(uint64_t critical_path_ns, uint64_t period_
 }
 
 Result<uint32_t> LiveControl::cut_window() {
-  bool has_window = false;
+  std::optional<TraceWriter::VolumeNumber> begun;
   TRY(ask([&] {
     served_.drain();
-    has_window = window_.exists();
-    if (has_window) window_.cut();
+    if (window_.exists()) begun = window_.cut();
   }));
-  if (!has_window) return keeps_all();
+  if (!begun) return keeps_all();
   size_t behind = 0;
   for (int look = 0; look < kLooks; ++look) {
     bool complete = false;
     TRY(ask([&] {
       served_.drain();
-      complete = window_.complete();
-      behind = window_.units_behind();
+      complete = window_.complete(*begun);
+      behind = window_.units_before(*begun);
     }));
     if (complete) return uint32_t{0};
     std::this_thread::sleep_for(kBetweenLooks);

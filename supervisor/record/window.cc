@@ -42,33 +42,40 @@ bool Window::is_due() const {
   return large || (old && tracees_.events() != events_before_);
 }
 
-void Window::cut() {
+TraceWriter::VolumeNumber Window::cut() {
   messages_.write_channels();
-  if (!writer_.begin_volume()) return;  // the writer keeps the error, and the recording ends
+  if (!writer_.begin_volume()) return newest();  // the writer keeps the error, and the recording ends
   messages_.write_open_channels();
   began_ = tracer_.now();
   beginning_.reset();
   events_before_ = tracees_.events();
   urge();
+  return newest();
 }
 
-std::vector<Unit*> Window::behind() const {
-  const auto newest = writer_.volumes().back().number;
+TraceWriter::VolumeNumber Window::newest() const { return writer_.volumes().back().number; }
+
+std::vector<Unit*> Window::before(TraceWriter::VolumeNumber volume) const {
+  const auto volumes = writer_.volumes();
   std::vector<Unit*> found;
   for (const auto& [id, unit] : tracees_.units()) {
-    if (!unit->processes.empty() && !writer_.is_in_volume(newest, {id, UINT64_MAX})) found.push_back(unit.get());
+    const bool goes_on = std::any_of(volumes.begin(), volumes.end(), [&, unit = id](const auto& each) {
+      return each.number >= volume && writer_.is_in_volume(each.number, {unit, UINT64_MAX});
+    });
+    if (!unit->processes.empty() && !goes_on) found.push_back(unit.get());
   }
   return found;
 }
 
 void Window::urge() {
-  for (Unit* const unit : behind()) checkpointer_.request(*unit);
+  for (Unit* const unit : before(newest())) checkpointer_.request(*unit);
 }
 
-bool Window::complete() {
+bool Window::complete(TraceWriter::VolumeNumber volume) {
   finish_left();
   const auto volumes = writer_.volumes();
-  return std::all_of(volumes.begin(), std::prev(volumes.end()), [](const auto& volume) { return volume.finished; });
+  return std::all_of(volumes.begin(), volumes.end(),
+                     [&](const auto& each) { return each.number >= volume || each.finished; });
 }
 
 void Window::finish_left() {

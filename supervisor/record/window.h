@@ -34,18 +34,19 @@ class Window {
   bool exists() const { return writer_.in_volumes(); }
   // At each tick.
   void look();
-  // Begins a volume now. What was recorded before is complete when complete() says so.
-  void cut();
-  // Whether all units go on in the newest volume. Finishes those that they have left.
-  bool complete();
-  size_t units_behind() const { return behind().size(); }  // how many do not yet
+  // Begins a volume now, and returns its number. What was recorded before is complete when complete() says so.
+  TraceWriter::VolumeNumber cut();
+  // Whether all units go on in this volume or a newer one. Finishes those that they have left.
+  bool complete(TraceWriter::VolumeNumber volume);
+  size_t units_before(TraceWriter::VolumeNumber volume) const { return before(volume).size(); }  // how many do not yet
 
  private:
   bool is_due() const;
+  TraceWriter::VolumeNumber newest() const;
   void urge();
   void finish_left();
   void remove_old();
-  std::vector<Unit*> behind() const;
+  std::vector<Unit*> before(TraceWriter::VolumeNumber volume) const;
 
   Tracer& tracer_;
   TraceWriter& writer_;
