@@ -499,6 +499,7 @@ bool begins(const char* text, const char* with) {
   while (*with && *text == *with) ++text, ++with;
   return !*with;
 }
+bool equals(const char* text, const char* other) { return begins(text, other) && begins(other, text); }
 bool ends(const char* text, const char* with) {
   const char* rest = with;
   for (; *text; ++text) rest = *text == *rest ? rest + 1 : *text == *with ? with + 1 : with;
@@ -512,8 +513,8 @@ bool opens_kernel_file(const Call& call, const Registers& regs) {
   if (call.makes != NewDescriptor::file) return false;
   const char* const path = &at<char>(argument(regs, call.span[0].arg));
   if (begins(path, "/sys/devices/system/cpu/")) return true;
-  return begins(path, "/proc/") &&
-         (ends(path, "/mem") || ends(path, "/status") || ends(path, "/stat") || ends(path, "/cpuinfo"));
+  if (equals(path, "/proc/stat") || equals(path, "/proc/cpuinfo")) return true;
+  return begins(path, "/proc/") && (ends(path, "/mem") || ends(path, "/status"));
 }
 
 // Whether the call would not sleep, as far as this is known beforehand. `tried`: it must be tried without its timeout.

@@ -18,6 +18,7 @@ constexpr auto kLeaving = 100ms;  // time for the others to end when the program
 constexpr auto kShortestTick = 1ms;
 constexpr auto kCrowdedTick = 4ms;  // while several units compute
 constexpr Clock::duration kLongestTick = 1s, kLongestTickForTriggers = 250ms;
+constexpr double kForever_s = 1e9;
 constexpr auto kShortestLook = 2ms;
 constexpr int kLooks = 50;  // at units' clocks in a checkpoint period, if there are not more ticks
 
@@ -95,7 +96,7 @@ Recorder::Recorder(Tracer& tracer, TraceWriter& writer, Policy& policy, const Re
       handler_(tracer_, arena_.get(), tracees_, control_, copies_, checkpointer_, served_, gate_stops_, patching_,
                outside_, signals_, traps_, preempter_, births_, programs_, ends_, turns_, stopped_calls_),
       window_(tracer_, writer_, limits_, messages_, images_, tracees_, checkpointer_),
-      rest_(tracees_, images_, gate_stops_),
+      rest_(tracer, tracees_, images_, intervals_, gate_stops_),
       live_(tracer_, policy, limits_, messages_, tracees_, checkpointer_, ends_, served_, window_),
       served_(limits_, arena_.get(), event_clock_, answers_, findings_, events_, files_, traps_) {}
 
@@ -131,14 +132,18 @@ RecordingEnd Recorder::run(const Tell& tell) {
   const auto started = tracer_.now();
   bool told = false;
   next_tick_ = next_look_ = started + kTick;
+  if (limits_.attached_for_s > 0) {
+    const std::chrono::duration<double> attached_for(std::min(limits_.attached_for_s, kForever_s));
+    lets_go_at_ = started + std::chrono::duration_cast<Clock::duration>(attached_for);
+  }
   while (!tracees_.threads().empty()) {
     if (!stops_.fill()) break;
     const auto now = event_clock_.saw_stop();
     const auto next = stops_.take();
-    if (next && rest_.rests()) end_rest(now);
     if (next) handler_.handle(*next);
+    if (rest_.rests() && !rest_outlasts(next, now)) end_rest(now);
     if (limits_.attached) {
-      if (is_to_let_go(started) && attacher_.can_stop()) break;
+      if (is_to_let_go(now) && attacher_.can_stop()) break;
     } else {
       for (const int signal : take_interrupts()) {
         if (!triggers_.takes_signal(signal, since_boot_ns(now))) live_.pass_on(signal);
@@ -147,7 +152,7 @@ RecordingEnd Recorder::run(const Tell& tell) {
     if (const auto happened = triggers_.take()) tell.triggered(*happened);
     live_.carry_out();
     if (now >= next_tick_) {
-      tick(!next && !limits_.attached);
+      tick();
     } else if (now >= next_look_) {
       look_at_clocks();
     }
@@ -172,12 +177,11 @@ RecordingEnd Recorder::run(const Tell& tell) {
 }
 
 // Whether the programs that were attached to are to run on by themselves.
-bool Recorder::is_to_let_go(Clock::time_point started) {
+bool Recorder::is_to_let_go(Clock::time_point now) {
   for (const int signal : take_interrupts()) {
     lets_go_ |= signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT;
   }
-  const std::chrono::duration<double> recorded = tracer_.now() - started;
-  lets_go_ |= limits_.attached_for_s > 0 && recorded.count() >= limits_.attached_for_s;
+  lets_go_ |= now >= lets_go_at_;
   return lets_go_ |= live_.was_stopped();
 }
 
@@ -215,7 +219,7 @@ void Recorder::flush() {
 // The next tick comes when a unit may have to be asked or stopped for a checkpoint. A unit's threads run one at a time,
 // so it does not get there before that much time has passed; but served calls let its clock run faster. What decisions
 // here rest on may be as old as the last tick: events of what was served since are made while the programs continue.
-void Recorder::tick(bool may_rest) {
+void Recorder::tick() {
   served_.settle();
   live_.go_on_killing();
   copies_.collect();
@@ -229,22 +233,32 @@ void Recorder::tick(bool may_rest) {
   window_.look();
   if (triggers_.exist()) triggers_.look(since_boot_ns(tracer_.now()));
   flush();
+  const auto resting_tick = rest_.go_on(tracer_.now(), longest_tick());
   if (served_.has_maker()) served_.make_events_behind();
   if (placer_.crowded()) next = std::min<std::chrono::nanoseconds>(next, kCrowdedTick);
   next = std::max<std::chrono::nanoseconds>(next, kShortestTick);
   const auto now = tracer_.now();
-  const auto longest_tick = triggers_.exist() ? kLongestTickForTriggers : kLongestTick;
-  const auto resting_tick = may_rest ? rest_.go_on(now, longest_tick) : std::nullopt;
   next_tick_ = now + resting_tick.value_or(next);
   next_look_ = resting_tick ? next_tick_ : now + look_period();
   wake_for_next();
 }
 
-// Something has woken up. As long as everything slept, there was nothing to look at.
+Clock::duration Recorder::longest_tick() const {
+  const Clock::duration longest = triggers_.exist() ? kLongestTickForTriggers : kLongestTick;
+  return std::clamp<Clock::duration>(lets_go_at_ - tracer_.now(), kTick, longest);
+}
+
+// Without a stop, something has been used, or somebody has asked.
+bool Recorder::rest_outlasts(const std::optional<Stopped>& stop, Clock::time_point now) {
+  if (!stop) return now >= next_tick_;
+  served_.settle();
+  return rest_.outlasts_stop(stop->tid);
+}
+
+// Something is done again: units are looked at now.
 void Recorder::end_rest(Clock::time_point now) {
   rest_.end(now);
-  next_tick_ = next_look_ = now + kTick;
-  wake_for_next();
+  next_tick_ = next_look_ = now;
 }
 
 // Units' clocks are read more often if periods are short, so that times of messages are right within a small part of a
@@ -275,10 +289,7 @@ std::chrono::nanoseconds Recorder::look_at(Unit& unit) {
   const bool checkpoint = checkpointer_.is_due(unit);
   if (checkpoint) unit.last_clock_check = {};  // so that it is asked again at the next call
   preempter_.watch(unit, checkpoint);
-  if (unit.period_ns == 0) return kTick;
-  const uint64_t at_ns = unit.clock.interval_ns(), asked_ns = intervals_.checkpoint_at_ns(unit);
-  const uint64_t due_ns = at_ns < asked_ns ? asked_ns : intervals_.stop_at_ns(unit);
-  return std::chrono::nanoseconds((due_ns - std::min(due_ns, at_ns)) / 3);
+  return std::min<std::chrono::nanoseconds>(kTick, std::chrono::nanoseconds(intervals_.until_due_ns(unit) / 3));
 }
 
 }  // namespace redrive

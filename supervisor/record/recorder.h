@@ -97,14 +97,16 @@ class Recorder {
   const Findings& findings() const { return findings_; }
 
  private:
-  void tick(bool may_rest);
+  void tick();
+  Clock::duration longest_tick() const;
+  bool rest_outlasts(const std::optional<Stopped>& stop, Clock::time_point now);
   void end_rest(Clock::time_point now);
   void look_at_clocks();
   void wake_for_next();
   std::chrono::nanoseconds look_period() const;
   std::chrono::nanoseconds look_at(Unit& unit);
   void flush();
-  bool is_to_let_go(Clock::time_point started);
+  bool is_to_let_go(Clock::time_point now);
   void end_units();
   RecordingEnd end_of_recording() const;
 
@@ -114,6 +116,7 @@ class Recorder {
   const std::unique_ptr<GateArena> arena_;  // of the in-process tier; null: every call stops
   Clock::time_point next_tick_{}, next_look_{};
   bool write_failed_ = false;
+  Clock::time_point lets_go_at_ = Clock::time_point::max();
   bool lets_go_ = false;  // of what it has attached to, as soon as it can
 
   // What the parts share. Each of these objects knows nothing of the others.

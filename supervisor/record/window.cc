@@ -17,6 +17,10 @@ using namespace std::chrono_literals;
 constexpr uint64_t kVolumes = 8;  // in a window: what it holds may be more by one of them
 constexpr std::chrono::nanoseconds kShortest = 1s;
 
+// Programs that make fewer events would mostly be recorded for the sake of their checkpoints: one volume is as long as
+// the window.
+constexpr uint64_t kFewInSecond = 1000;
+
 }  // namespace
 
 void Window::look() {
@@ -38,8 +42,10 @@ bool Window::is_due() const {
   if (age < kShortest || !beginning_) return false;
   const uint64_t bytes = writer_.volumes().back().bytes;
   const bool large = limits_.keep_bytes && bytes >= std::max(limits_.keep_bytes / kVolumes, 2 * *beginning_);
-  const bool old = limits_.keep_ns && age >= std::chrono::nanoseconds(limits_.keep_ns / kVolumes);
-  return large || (old && tracees_.events() != events_before_);
+  const uint64_t events = tracees_.events() - events_before_;
+  const bool few = events < kFewInSecond * static_cast<uint64_t>(age / 1s);
+  const bool old = limits_.keep_ns && age >= std::chrono::nanoseconds(limits_.keep_ns / (few ? 1 : kVolumes));
+  return large || (old && events > 0);
 }
 
 TraceWriter::VolumeNumber Window::cut() {

@@ -31,12 +31,8 @@ def servers(ctx):
 
 
 def cpu_ns(pid):
-    """Of all its threads that live."""
-    total = 0
-    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
-        with contextlib.suppress(OSError):  # it has ended
-            total += int((task / "schedstat").read_text().split()[0])
-    return total
+    """Of all its threads, also those that have ended (clock_getcpuclockid(3))."""
+    return time.clock_gettime_ns((~pid << 3) | 2)
 
 
 def is_recorder(pid):

@@ -152,4 +152,9 @@ void FakeTracer::wake_within(std::chrono::microseconds time) {
   wake_ = time;
 }
 
+bool FakeTracer::wake_when_used(pid_t pid, std::chrono::nanoseconds cpu) {
+  asked.push_back(fmt::format("{}: wake when {} us are used", pid, cpu.count() / 1000));
+  return cpu_ns_of.contains(pid);
+}
+
 }  // namespace redrive

@@ -30,7 +30,7 @@ class FakeTracer : public StoppedTracees {
   void pass(Clock::duration time) { now_ = now_.load() + time; }
 
   // The requests: "10: cont", "10: step with 15", "10: interrupt", "5: send 9", "5/10: send 9" (to a thread), "wake
-  // within 100 us".
+  // within 100 us", "5: wake when 3000 us are used".
   std::vector<std::string> asked;
   int64_t wall_clock_ns = 0;            // how far the wall clock is from now()
   std::map<pid_t, uint64_t> cpu_ns_of;  // by process; one that is missing has ended
@@ -63,6 +63,8 @@ class FakeTracer : public StoppedTracees {
   }
   std::optional<uint64_t> cpu_ns(pid_t pid) const override;
   void wake_within(std::chrono::microseconds time) override;
+  // Time passes as long as nothing happens, but CPU time does not.
+  bool wake_when_used(pid_t pid, std::chrono::nanoseconds cpu) override;
 
  private:
   Tracee* stopped(pid_t tid);

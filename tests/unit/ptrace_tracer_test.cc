@@ -1,6 +1,7 @@
 // The meaning of waitpid(2) statuses, how the kernel's tracees come to their stops, and that the fake ones do the same.
 #include "supervisor/record/kernel/ptrace_tracer.h"
 
+#include <signal.h>
 #include <sys/ptrace.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -183,6 +184,39 @@ TEST_CASE("the fake's tracees stop and go on as the kernel's do") {
   const std::vector<std::string> asked{"10: to syscall exit", "10: interrupt", "10: to syscall exit with 10",
                                        "10: cont", "10: interrupt"};
   CHECK(tracer.asked == asked);
+}
+
+TEST_CASE("waiting ends when a process has used CPU time, and not when it sleeps") {
+  using namespace std::chrono_literals;
+  struct sigaction action {
+  }, before{};
+  action.sa_handler = [](int) {};
+  REQUIRE_EQ(sigaction(SIGALRM, &action, &before), 0);
+  int pipe_to_child[2];
+  REQUIRE_EQ(pipe(pipe_to_child), 0);
+  PtraceTracer tracer;
+  const pid_t child = traced_child(tracer, [&] {
+    char byte = 0;
+    if (read(pipe_to_child[0], &byte, 1) != 1) return;
+    for (;;) {
+    }
+  });
+  const auto used_ns = [&] { return tracer.cpu_ns(child).value(); };
+  const uint64_t asleep_ns = used_ns();
+  CHECK(tracer.wake_when_used(child, 1h));
+  CHECK(tracer.wake_when_used(child, 3ms));  // in place of the former
+  REQUIRE_EQ(write(pipe_to_child[1], "g", 1), 1);
+  CHECK(std::holds_alternative<NoneStopped>(tracer.wait_for_any()));
+  CHECK_GE(used_ns() - asleep_ns, 3'000'000);
+  // It interrupts again and again.
+  CHECK(std::holds_alternative<NoneStopped>(tracer.wait_for_any()));
+  CHECK(tracer.send(child, SIGKILL));
+  Waited waited = NoneStopped{};
+  while (std::holds_alternative<NoneStopped>(waited)) waited = tracer.wait_for_any();
+  CHECK((std::get<Stopped>(waited) == Stopped{child, Gone{{0, SIGKILL}}}));
+  CHECK_FALSE(tracer.wake_when_used(child, 3ms));
+  sigaction(SIGALRM, &before, nullptr);
+  for (const int end : pipe_to_child) ::close(end);
 }
 
 TEST_CASE("the fake names the youngest first, and lets time pass where nothing happens") {

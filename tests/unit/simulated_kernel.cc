@@ -45,6 +45,7 @@ struct SimulatedKernel::Process {
   std::vector<pid_t> children;  // that have not been waited for
   std::deque<siginfo_t> pending;
   uint64_t cpu_ns = 0;
+  uint64_t wakes_at_ns = UINT64_MAX;  // wake_when_used()
   uint64_t caught = 0;  // signals that one of its threads has taken and handles
   bool ending = false, ended = false;
 };
@@ -297,7 +298,12 @@ bool SimulatedKernel::advance(Task& task) {
 }
 
 void SimulatedKernel::compute(Task& task) {
-  task.process->cpu_ns += 1000 + below(100'000);
+  Process& process = *task.process;
+  process.cpu_ns += 1000 + below(100'000);
+  if (process.cpu_ns >= process.wakes_at_ns) {
+    process.wakes_at_ns = UINT64_MAX;
+    wake_at_ = now_;
+  }
   user_regs_struct& regs = task.regs;
   const uint64_t after = regs.rip % kPlace;
   if (task.interrupted || is_signalled(task)) {
@@ -671,6 +677,13 @@ SignalMasks SimulatedKernel::signal_masks(pid_t tid) {
   for (const siginfo_t& info : task->pending) masks.pending |= bit_of(info.si_signo);
   for (const siginfo_t& info : task->process->pending) masks.pending |= bit_of(info.si_signo);
   return masks;
+}
+
+bool SimulatedKernel::wake_when_used(pid_t pid, std::chrono::nanoseconds cpu) {
+  const auto found = processes_.find(pid);
+  if (found == processes_.end()) return false;
+  found->second->wakes_at_ns = found->second->cpu_ns + static_cast<uint64_t>(cpu.count());
+  return true;
 }
 
 std::optional<uint64_t> SimulatedKernel::cpu_ns(pid_t pid) const {

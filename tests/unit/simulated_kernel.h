@@ -65,6 +65,7 @@ class SimulatedKernel : public StoppedTracees {
   int64_t unix_ns() const override { return std::chrono::nanoseconds(now_.time_since_epoch()).count(); }
   std::optional<uint64_t> cpu_ns(pid_t pid) const override;
   void wake_within(std::chrono::microseconds time) override { wake_at_ = now_ + time; }
+  bool wake_when_used(pid_t pid, std::chrono::nanoseconds cpu) override;
 
  private:
   struct Process;

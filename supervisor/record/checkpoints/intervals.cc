@@ -89,4 +89,11 @@ uint64_t Intervals::stop_at_ns(const Unit& unit) const {
   return checkpoint_at_ns(unit) + unit.period_ns / kStoppedAfter;
 }
 
+uint64_t Intervals::until_due_ns(Unit& unit) const {
+  if (unit.period_ns == 0) return UINT64_MAX;
+  const uint64_t at_ns = unit.clock.interval_ns(), asked_ns = checkpoint_at_ns(unit);
+  const uint64_t due_ns = at_ns < asked_ns ? asked_ns : stop_at_ns(unit);
+  return due_ns - std::min(due_ns, at_ns);
+}
+
 }  // namespace redrive

@@ -28,6 +28,8 @@ class Intervals {
   uint64_t checkpoint_at_ns(const Unit& unit) const;
   // When the unit is stopped where it is for the checkpoint, if it has not come to a call by then.
   uint64_t stop_at_ns(const Unit& unit) const;
+  // How much longer the unit may run until the next of these is due. UINT64_MAX if T is infinite.
+  uint64_t until_due_ns(Unit& unit) const;
 
  private:
   // The period of an interval that begins with this much memory: restoring the memory and executing the interval must

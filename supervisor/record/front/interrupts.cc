@@ -22,9 +22,9 @@ std::array<struct sigaction, kSignals> g_before;
 
 void note(int signal, siginfo_t* info, void*) {
   Came& came = g_came[static_cast<size_t>(signal)];
-  // The timer and writes into closed pipes are our own.
-  const bool from_kernel = info->si_code == SI_KERNEL;
-  if (from_kernel ? signal == SIGALRM : info->si_pid == getpid()) return;
+  // Timers (also those of CPU time) and writes into closed pipes are our own.
+  if (signal == SIGALRM && (info->si_code == SI_KERNEL || info->si_code == SI_TIMER)) return;
+  if (info->si_code != SI_KERNEL && info->si_pid == getpid()) return;
   ++came.in_all;
   if (!has_front()) ++came.count;
 }

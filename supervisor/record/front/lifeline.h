@@ -55,7 +55,7 @@ const RecordedProcesses& recorded_processes();
 
 // In the thread that traces, which holds the lifeline from now on as long as it may trace somebody.
 void hold_lifeline();
-void release_lifeline();
+void release_lifeline();  // does nothing if the thread does not hold it: the mutex is a robust one
 // The thread is about to make a call for the recorder. If that is killed during it, the guard gives these registers and
 // this signal mask back to the thread.
 void note_injected(pid_t tid, const user_regs_struct& regs, uint64_t mask);

@@ -93,23 +93,27 @@ Stop read_stop(PtraceTracer::Calls calls, pid_t tid, int status) {
   return stop_of(status, message);
 }
 
-Waited wait_with(PtraceTracer::Calls calls, int flags) {
+Waited wait_with(PtraceTracer::Calls calls, CpuTimers& timers, int flags) {
   int status = 0;
   const pid_t tid = waitpid(-1, &status, __WALL | __WNOTHREAD | flags);
-  if (tid > 0) return Stopped{tid, read_stop(calls, tid, status)};
+  if (tid > 0) {
+    if (!WIFSTOPPED(status)) timers.erase(tid);
+    return Stopped{tid, read_stop(calls, tid, status)};
+  }
   if (tid < 0 && errno == ECHILD) return NoTracees{};
   return NoneStopped{};
 }
 
 }  // namespace
 
-Waited PtraceTracer::wait_for_any() { return wait_with(calls_, 0); }
+Waited PtraceTracer::wait_for_any() { return wait_with(calls_, timers_, 0); }
 
-Waited PtraceTracer::take_any() { return wait_with(calls_, WNOHANG); }
+Waited PtraceTracer::take_any() { return wait_with(calls_, timers_, WNOHANG); }
 
 std::optional<Stop> PtraceTracer::wait(pid_t tid) {
   int status = 0;
   if (!wait_for(tid, status)) return {};
+  if (!WIFSTOPPED(status)) timers_.erase(tid);
   return read_stop(calls_, tid, status);
 }
 
@@ -128,7 +132,10 @@ Result<void> PtraceTracer::seize(pid_t tid) {
   return errno_error("cannot trace the program (see `redrive check --host`)");
 }
 
-void PtraceTracer::detach(pid_t tid, int signal) { ptrace(PTRACE_DETACH, tid, nullptr, signal); }
+void PtraceTracer::detach(pid_t tid, int signal) {
+  timers_.erase(tid);
+  ptrace(PTRACE_DETACH, tid, nullptr, signal);
+}
 
 void PtraceTracer::kill_with_tracer(pid_t tid) {
   ptrace(PTRACE_SETOPTIONS, tid, nullptr, options() | PTRACE_O_EXITKILL);
@@ -197,13 +204,21 @@ int64_t PtraceTracer::unix_ns() const {
 }
 
 std::optional<uint64_t> PtraceTracer::cpu_ns(pid_t pid) const {
-  constexpr clockid_t kSched = 2;
-  const clockid_t clock = (~static_cast<clockid_t>(pid) << 3) | kSched;
   timespec now{};
-  if (clock_gettime(clock, &now) != 0) return {};
+  if (clock_gettime(cpu_clock_of(pid), &now) != 0) return {};
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
 }
 
 void PtraceTracer::wake_within(std::chrono::microseconds time) { redrive::wake_within(time); }
+
+bool PtraceTracer::wake_when_used(pid_t pid, std::chrono::nanoseconds cpu) {
+  auto known = timers_.find(pid);
+  if (known == timers_.end()) {
+    auto made = CpuTimer::make(pid);
+    if (!made) return false;
+    known = timers_.emplace(pid, std::move(*made)).first;
+  }
+  return known->second.set(cpu);
+}
 
 }  // namespace redrive

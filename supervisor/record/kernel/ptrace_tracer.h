@@ -2,6 +2,9 @@
 // decides nothing.
 #pragma once
 
+#include <map>
+
+#include "supervisor/record/kernel/cpu_timer.h"
 #include "supervisor/record/kernel/tracer.h"
 
 namespace redrive {
@@ -11,6 +14,8 @@ bool has_message(int status);
 // What the status says; `message` is that of PTRACE_GETEVENTMSG, if there is one: 0 if the tracee was killed before it
 // could be asked, or if nothing is known of it.
 Stop stop_of(int status, unsigned long message);
+
+using CpuTimers = std::map<pid_t, CpuTimer>;  // by process
 
 class PtraceTracer final : public Tracer {
  public:
@@ -51,11 +56,13 @@ class PtraceTracer final : public Tracer {
   std::optional<uint64_t> cpu_ns(pid_t pid) const override;
   // Uses the timer of catch_interrupts() (interrupts.h), which must be called before.
   void wake_within(std::chrono::microseconds time) override;
+  bool wake_when_used(pid_t pid, std::chrono::nanoseconds cpu) override;
 
  private:
   long options() const;
 
   Calls calls_;
+  CpuTimers timers_;  // of wake_when_used()
 };
 
 }  // namespace redrive

@@ -184,6 +184,10 @@ class Tracer {
   virtual std::optional<uint64_t> cpu_ns(pid_t pid) const = 0;
   // wait_for_any() ends within this time.
   virtual void wake_within(std::chrono::microseconds time) = 0;
+  // wait_for_any() ends also when the process has used this much more CPU time, or up to a tick of the kernel's later
+  // (4 to 10 ms), and again now and then while it goes on to use it. What was asked for the process before is
+  // forgotten. False if the process has ended, or if there can be no more timers (timer_create(2)).
+  virtual bool wake_when_used(pid_t pid, std::chrono::nanoseconds cpu) = 0;
 };
 
 }  // namespace redrive

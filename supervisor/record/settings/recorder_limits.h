@@ -1,5 +1,5 @@
-// What a recording may cost, and what it may use: chosen by the user or by what the host can do, and fixed while it
-// lasts.
+// What a recording may cost, and what it may use: chosen by the user or by what the host can do. LiveControl changes T,
+// the bound and the window while the recording lasts, the rest is fixed.
 #pragma once
 
 #include <cstddef>

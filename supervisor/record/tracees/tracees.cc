@@ -26,9 +26,16 @@ Unit* Tracees::find_unit(UnitId id) {
 }
 
 uint64_t Tracees::events() const {
-  uint64_t sum = 0;
+  uint64_t sum = removed_events_;
   for (const auto& [id, unit] : units_) sum += unit->log.next();
   return sum;
+}
+
+void Tracees::remove_unit(UnitId id) {
+  const auto found = units_.find(id);
+  if (found == units_.end()) return;
+  removed_events_ += found->second->log.next();
+  units_.erase(found);
 }
 
 Unit& Tracees::add_unit(EventRef parent, pid_t pid) {

@@ -17,7 +17,7 @@ class Tracees {
   // The threads and the units, by their numbers.
   const std::unordered_map<pid_t, std::unique_ptr<Thread>>& threads() const { return threads_; }
   const std::map<UnitId, std::unique_ptr<Unit>>& units() const { return units_; }
-  // How many events these units have made.
+  // How many events units have made, also those that were removed.
   uint64_t events() const;
   // Null if there is no such thread, or no such unit.
   Thread* find(pid_t tid);
@@ -30,7 +30,7 @@ class Tracees {
   Process& add_process(Unit& unit, pid_t pid, const Process* sharer = nullptr);
   Thread& add_thread(Process& process, pid_t tid);
   void remove_thread(Thread& thread);
-  void remove_unit(UnitId id) { units_.erase(id); }
+  void remove_unit(UnitId id);
   // The thread has executed a program, and has the number of its group's leader from now on (execve(2)).
   void rename(Thread& thread, pid_t tid);
   // A new number for memory (Process::memory_id).
@@ -46,6 +46,7 @@ class Tracees {
   TraceWriter& writer_;
   const EventTime& now_;
   std::map<UnitId, std::unique_ptr<Unit>> units_;
+  uint64_t removed_events_ = 0;
   std::unordered_map<pid_t, std::unique_ptr<Thread>> threads_;
   std::set<pid_t> early_;  // tracees that have stopped before their birth was reported
   UnitId next_unit_ = 1;
