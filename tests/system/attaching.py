@@ -133,6 +133,12 @@ def attach(ctx, pid, *, duration=RECORDED, options=("--checkpoint-period", "200m
     return listed
 
 
+def check_recorded(listed):
+    """The program did its work meanwhile; how much of it depends on who else wants the processors, because every call stops."""
+    if sum(interval["events"] for unit in listed["units"] for interval in unit["intervals"]) < 50:
+        raise Failure("hardly anything was recorded")
+
+
 def check_pauses(ctx):
     """The shortest, and only on a machine on which others leave processors."""
     if os.getloadavg()[0] > 2 * os.cpu_count():
@@ -189,8 +195,7 @@ def redis(ctx):
     for _ in rounds_of(ctx):
         clients = ctx.start("redis-benchmark", "-p", port, "-c", 20, "-n", 100_000_000, "-t", "set,get", "-q")
         listed = attach(ctx, server.pid)
-        if sum(interval["events"] for unit in listed["units"] for interval in unit["intervals"]) < 1000:
-            raise Failure("hardly anything was recorded")
+        check_recorded(listed)
         if clients.process.poll() is not None or re.search("error|refused|closed", clients.output(0) + clients.output(1), re.IGNORECASE):
             raise clients.failure("its clients have seen an error")
         clients.kill()
@@ -219,9 +224,9 @@ def nginx(ctx):
         clients = ctx.start("ab", "-q", "-s", 60, "-t", 600, "-n", 100_000_000, "-c", 8, f"http://127.0.0.1:{port}/page")
         workers = tree(server.pid)[1:]
         listed = attach(ctx, workers[i % len(workers)] if i % 2 == 0 else server.pid)
-        unit, = listed["units"]  # workers count their connections in memory that they share
-        if sum(interval["events"] for interval in unit["intervals"]) < 1000:
-            raise Failure("hardly anything was recorded")
+        check_recorded(listed)
+        if len(listed["units"]) != 1:  # workers count their connections in memory that they share
+            raise Failure(f"workers are in {len(listed['units'])} units")
         if clients.process.poll() is not None:
             raise clients.failure("the clients have ended")
         os.kill(clients.pid, signal.SIGINT)
