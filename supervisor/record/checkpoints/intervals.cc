@@ -67,11 +67,11 @@ void Intervals::note_end_state(const Thread& thread, const user_regs_struct& reg
   if (unit.processes.size() > 1 || !unit.in_interval) return;
   std::vector<AddressRange> except{process.vdso};
   for (const auto& [serial, other] : unit.threads) {
-    if (other == &thread || !other->row) continue;
-    for (const Span& span : possible_outputs(other->output_args, other->sizes)) {
+    if (other == &thread || !other->call.row) continue;
+    for (const Span& span : possible_outputs(other->call.output_args, other->call.sizes)) {
       except.push_back({span.address, span.address + span.length});
     }
-    if (const auto& own = other->timeout.own()) except.push_back({own->at, own->at + sizeof own->timeout});
+    if (const auto& own = other->call.timeout.own()) except.push_back({own->at, own->at + sizeof own->timeout});
   }
   std::vector<Address> pages = sample_pages(process.pid, regs.rsp, except);
   if (const Gate* gate = process.tier()) {

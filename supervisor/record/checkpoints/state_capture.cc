@@ -168,7 +168,7 @@ bool StateCapture::capture_thread(Thread& thread, bool entering, ThreadState& sa
     alive = control_.get_regs(thread, saved.regs);
   }
   if (alive) saved.xstate = tracer_.get_xstate(thread.tid);
-  if (thread.hides_untraced) saved.regs.rdi |= CLONE_UNTRACED;  // as births_.start() will
+  if (thread.call.hides_untraced) saved.regs.rdi |= CLONE_UNTRACED;  // as births_.start() will
   return alive;
 }
 

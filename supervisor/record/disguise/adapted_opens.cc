@@ -14,26 +14,26 @@
 namespace redrive {
 
 void AdaptedOpens::open(Thread& thread) {
-  const size_t first = thread.row->number == SYS_open ? 0 : 1;  // openat(2): after the directory
-  const uint64_t flags = thread.args[first + 1];
-  if (thread.row->new_descriptor != NewDescriptor::file || flags & (O_ACCMODE | O_PATH | O_DIRECTORY)) return;
+  const size_t first = thread.call.row->number == SYS_open ? 0 : 1;  // openat(2): after the directory
+  const uint64_t flags = thread.call.args[first + 1];
+  if (thread.call.row->new_descriptor != NewDescriptor::file || flags & (O_ACCMODE | O_PATH | O_DIRECTORY)) return;
   const auto find_subject = [&](pid_t tid) -> std::optional<AdaptedFiles::Subject> {
     const Thread* const of = tracees_.find(tid);
     if (!of) return {};
     return AdaptedFiles::Subject{of->confinement, of->processors};
   };
-  const std::string path = thread.process->memory.string(thread.args[first]);
-  thread.adapted = adapted_files_.contents({thread.tid, thread.process->pid}, path, find_subject);
-  if (!thread.adapted) return;
+  const std::string path = thread.process->memory.string(thread.call.args[first]);
+  thread.call.adapted = adapted_files_.contents({thread.tid, thread.process->pid}, path, find_subject);
+  if (!thread.call.adapted) return;
   user_regs_struct regs = thread.entry;
   regs.orig_rax = SYS_memfd_create;
-  regs.rdi = thread.args[first];  // its name
+  regs.rdi = thread.call.args[first];  // its name
   regs.rsi = flags & O_CLOEXEC ? MFD_CLOEXEC : 0;
-  if (!control_.set_regs(thread, regs)) thread.adapted.reset();
+  if (!control_.set_regs(thread, regs)) thread.call.adapted.reset();
 }
 
 void AdaptedOpens::fill(Thread& thread, const user_regs_struct& stopped, user_regs_struct& regs) {
-  const std::string text = *std::exchange(thread.adapted, std::nullopt);
+  const std::string text = *std::exchange(thread.call.adapted, std::nullopt);
   regs.orig_rax = thread.entry.orig_rax;
   regs.rdi = thread.entry.rdi;
   regs.rsi = thread.entry.rsi;
@@ -63,7 +63,7 @@ void AdaptedOpens::open_for_reading(Thread& thread, const user_regs_struct& stop
     const auto made = calls_.call_at(caller_of(thread), stopped.rip - kSyscallSize, stopped, number, args);
     return made ? *made : int64_t{-1};
   };
-  const auto closed_at_exec = thread.args[thread.row->number == SYS_open ? 1 : 2] & O_CLOEXEC;
+  const auto closed_at_exec = thread.call.args[thread.call.row->number == SYS_open ? 1 : 2] & O_CLOEXEC;
   const int64_t opened = call(SYS_open, {at, O_RDONLY, 0});
   if (!is_error(opened)) {
     call(SYS_dup3, {static_cast<uint64_t>(opened), stopped.rax, closed_at_exec});

@@ -32,24 +32,24 @@ void ForcedSignals::inherit(Thread& thread) {
 }
 
 void ForcedSignals::note_asked(Thread& thread, const Memory& memory) {
-  thread.asked.reset();
-  const auto& args = thread.args;
+  thread.call.asked.reset();
+  const auto& args = thread.call.args;
   SignalAction asked{};
-  if (thread.row->number == SYS_rt_sigprocmask) {
-    if (args[1] && memory.get(args[1], asked.mask)) thread.asked = asked;
-  } else if (thread.row->number == SYS_rt_sigaction) {
+  if (thread.call.row->number == SYS_rt_sigprocmask) {
+    if (args[1] && memory.get(args[1], asked.mask)) thread.call.asked = asked;
+  } else if (thread.call.row->number == SYS_rt_sigaction) {
     const bool known = args[1] && action_of(*thread.process, static_cast<int>(args[0]));
-    if (known && memory.get(args[1], asked)) thread.asked = asked;
+    if (known && memory.get(args[1], asked)) thread.call.asked = asked;
   }
 }
 
 void ForcedSignals::has_asked(Thread& thread) {
-  const SignalAction asked = *std::exchange(thread.asked, std::nullopt);
-  if (thread.row->number == SYS_rt_sigaction) {
-    *action_of(*thread.process, static_cast<int>(thread.args[0])) = asked;
+  const SignalAction asked = *std::exchange(thread.call.asked, std::nullopt);
+  if (thread.call.row->number == SYS_rt_sigaction) {
+    *action_of(*thread.process, static_cast<int>(thread.call.args[0])) = asked;
     return;
   }
-  switch (thread.args[0]) {
+  switch (thread.call.args[0]) {
     case SIG_BLOCK:
       thread.blocked |= asked.mask;
       break;

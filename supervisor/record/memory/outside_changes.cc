@@ -55,7 +55,7 @@ void OutsideChanges::report_changes() {
   if (changed.empty()) return;
   for (const uint64_t id : changed) {
     const bool ours = std::any_of(tracees_.threads().begin(), tracees_.threads().end(),
-                                  [&](const auto& entry) { return entry.second->changes_object == id; });
+                                  [&](const auto& entry) { return entry.second->call.changes_object == id; });
     const MappedObject* const object = objects_.find(id);
     if (ours || !object) continue;
     for (const auto& [unit, recorded] : tracees_.units()) {

@@ -17,8 +17,8 @@
 namespace redrive {
 
 void PacketRings::note_request(const Thread& thread, const Memory& memory) {
-  const auto& args = thread.args;
-  if (thread.row->number != SYS_setsockopt || args[1] != SOL_PACKET || args[2] != PACKET_RX_RING) return;
+  const auto& args = thread.call.args;
+  if (thread.call.row->number != SYS_setsockopt || args[1] != SOL_PACKET || args[2] != PACKET_RX_RING) return;
   tpacket_req request{};
   struct stat socket {};
   if (!memory.get(args[3], request) || stat(descriptor_path(thread.process->pid, args[0]).c_str(), &socket) != 0)
@@ -32,27 +32,27 @@ bool PacketRings::is_mapped_whole(const Thread& thread, const struct stat& socke
     return false;
   const tpacket_req& asked = request->second;
   const uint64_t length = uint64_t{asked.tp_block_size} * asked.tp_block_nr;
-  return PacketRing::is_sound(asked) && thread.args[1] == length && thread.args[5] == 0 &&
-         (thread.args[3] & MAP_TYPE) == MAP_SHARED;
+  return PacketRing::is_sound(asked) && thread.call.args[1] == length && thread.call.args[5] == 0 &&
+         (thread.call.args[3] & MAP_TYPE) == MAP_SHARED;
 }
 
 void PacketRings::replace(Thread& thread) {
-  if (requests_.empty() || thread.row->special != Special::mmap || (thread.args[3] & MAP_ANONYMOUS)) return;
+  if (requests_.empty() || thread.call.row->special != Special::mmap || (thread.call.args[3] & MAP_ANONYMOUS)) return;
   struct stat file {};
-  if (stat(descriptor_path(thread.process->pid, thread.args[4]).c_str(), &file) != 0) return;
+  if (stat(descriptor_path(thread.process->pid, thread.call.args[4]).c_str(), &file) != 0) return;
   if (!is_mapped_whole(thread, file)) return;
-  thread.packet_ring = requests_.at(file.st_ino);
+  thread.call.packet_ring = requests_.at(file.st_ino);
   // From here on, it is what the kernel makes of it.
-  thread.args[3] = (thread.args[3] & ~uint64_t{MAP_TYPE}) | MAP_PRIVATE | MAP_ANONYMOUS;
-  thread.args[4] = ~0ull;
+  thread.call.args[3] = (thread.call.args[3] & ~uint64_t{MAP_TYPE}) | MAP_PRIVATE | MAP_ANONYMOUS;
+  thread.call.args[4] = ~0ull;
   user_regs_struct regs = thread.entry;
-  regs.r10 = thread.args[3];
-  regs.r8 = thread.args[4];
+  regs.r10 = thread.call.args[3];
+  regs.r8 = thread.call.args[4];
   control_.set_regs(thread, regs);
 }
 
 void PacketRings::replaced(Thread& thread, user_regs_struct& regs) {
-  const tpacket_req request = *std::exchange(thread.packet_ring, std::nullopt);
+  const tpacket_req request = *std::exchange(thread.call.packet_ring, std::nullopt);
   regs.r10 = thread.entry.r10;
   regs.r8 = thread.entry.r8;
   control_.set_regs(thread, regs);

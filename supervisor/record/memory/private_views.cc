@@ -95,8 +95,8 @@ void PrivateViews::report_seen_writes(const MappedObject& object) {
 }
 
 Unit* PrivateViews::unit_that_looks(const Thread& thread) {
-  const MappedObject* const object = thread.changes_object ? objects_.find(thread.changes_object) : nullptr;
-  if (!object || thread.row->traffic == Traffic::transfer) return nullptr;
+  const MappedObject* const object = thread.call.changes_object ? objects_.find(thread.call.changes_object) : nullptr;
+  if (!object || thread.call.row->traffic == Traffic::transfer) return nullptr;
   Unit* found = nullptr;
   for (const View& view : of(*object)) {
     Unit* const unit = view.process->unit;
@@ -149,10 +149,10 @@ bool PrivateViews::note_change(Thread& thread, MappedObject& object, FileRange c
 }
 
 void PrivateViews::report_fresh_view(Thread& thread, int64_t result) {
-  const bool emptied = thread.row->special == Special::madvise && thread.args[2] == MADV_DONTNEED;
-  const bool grown = thread.row->special == Special::mremap && thread.args[2] > thread.args[1];
+  const bool emptied = thread.call.row->special == Special::madvise && thread.call.args[2] == MADV_DONTNEED;
+  const bool grown = thread.call.row->special == Special::mremap && thread.call.args[2] > thread.call.args[1];
   if (!views_changed_ || is_error(result) || (!emptied && !grown)) return;
-  const auto mapping = mapping_of(thread.process->pid, grown ? static_cast<Address>(result) : thread.args[0]);
+  const auto mapping = mapping_of(thread.process->pid, grown ? static_cast<Address>(result) : thread.call.args[0]);
   if (!mapping || mapping->shared || mapping->inode == 0) return;
   const MappedObject* const object = objects_.find(mapping->device, mapping->inode);
   if (!object || !object->changed) return;

@@ -86,20 +86,20 @@ void Placer::place_writer_of_code(Unit& unit) const {
 
 int64_t Placer::answer_processors(const Thread& thread, int64_t result) {
   const Memory& memory = thread.process->memory;
-  if (thread.row->number == SYS_getcpu) {
-    SeenProcessors::get_processor(thread.processors, thread.args, memory);
+  if (thread.call.row->number == SYS_getcpu) {
+    SeenProcessors::get_processor(thread.processors, thread.call.args, memory);
     return result;
   }
-  const Thread* const named = tracees_.find(tid_named(thread, thread.args[0]));
-  return named ? processors_.get_affinity(named->processors, thread.args, memory, result) : result;
+  const Thread* const named = tracees_.find(tid_named(thread, thread.call.args[0]));
+  return named ? processors_.get_affinity(named->processors, thread.call.args, memory, result) : result;
 }
 
 int64_t Placer::move_to_processors(const Thread& thread, int64_t result) {
   if (!processors_.count() && result != 0) return result;
-  Thread* const moved = tracees_.find(tid_named(thread, thread.args[0]));
+  Thread* const moved = tracees_.find(tid_named(thread, thread.call.args[0]));
   if (!moved) return result;
   if (processors_.count()) {
-    result = processors_.set_affinity(moved->processors, thread.args, thread.process->memory, result);
+    result = processors_.set_affinity(moved->processors, thread.call.args, thread.process->memory, result);
   } else if (sched_getaffinity(moved->tid, sizeof moved->processors, &moved->processors) != 0) {
     return result;
   }

@@ -27,7 +27,7 @@ void Births::start(Thread& thread) {
   }
   if (!control_.get_regs(thread, regs)) return;
   if (const auto mask = std::exchange(thread.mask_at_birth, {})) tracer_.set_signal_mask(thread.tid, *mask);
-  if (std::exchange(thread.hides_untraced, false)) {
+  if (std::exchange(thread.call.hides_untraced, false)) {
     regs.rdi |= CLONE_UNTRACED;
     control_.set_regs(thread, regs);
   }
@@ -43,12 +43,12 @@ void Births::see_birth(Thread& thread) {
 }
 
 void Births::hide_untraced(Thread& thread) {
-  const uint64_t flags = birth_request(*thread.row, thread.args, thread.process->memory).flags;
+  const uint64_t flags = birth_request(*thread.call.row, thread.call.args, thread.process->memory).flags;
   if (!(flags & CLONE_UNTRACED)) return;
-  thread.hides_untraced = true;
+  thread.call.hides_untraced = true;
   const uint64_t others = flags & ~uint64_t{CLONE_UNTRACED};
-  if (thread.row->special == Special::clone3) {
-    thread.process->memory.put(thread.args[0] + offsetof(clone_args, flags), others);
+  if (thread.call.row->special == Special::clone3) {
+    thread.process->memory.put(thread.call.args[0] + offsetof(clone_args, flags), others);
   } else {
     user_regs_struct regs = thread.entry;
     regs.rdi = others;
@@ -57,7 +57,7 @@ void Births::hide_untraced(Thread& thread) {
 }
 
 void show_untraced(const Thread& parent, const Memory& memory) {
-  const Address at = parent.args[0] + offsetof(clone_args, flags);
+  const Address at = parent.call.args[0] + offsetof(clone_args, flags);
   uint64_t flags = 0;
   if (memory.get(at, flags)) memory.put(at, flags | CLONE_UNTRACED);
 }
@@ -65,7 +65,7 @@ void show_untraced(const Thread& parent, const Memory& memory) {
 void Births::born(Thread& parent, pid_t tid) {
   Process& process = *parent.process;
   Unit& unit = *process.unit;
-  const BirthRequest request = birth_request(*parent.row, parent.args, process.memory);
+  const BirthRequest request = birth_request(*parent.call.row, parent.call.args, process.memory);
   const uint64_t flags = request.flags;
   Event* event = unit.log.open_of(parent.serial);
   CHECK(event);
@@ -129,12 +129,12 @@ void Births::born(Thread& parent, pid_t tid) {
       child->image_at_birth = messages_.keeps_birth(unit.id, at_ns, home.id);
     }
   }
-  if (parent.hides_untraced && parent.row->special == Special::clone3) {
-    parent.hides_untraced = false;
+  if (parent.call.hides_untraced && parent.call.row->special == Special::clone3) {
+    parent.call.hides_untraced = false;
     show_untraced(parent, process.memory);
     if (!(flags & CLONE_VM)) show_untraced(parent, child->process->memory);
   }
-  child->hides_untraced = parent.hides_untraced;
+  child->call.hides_untraced = parent.call.hides_untraced;
   child->confinement = parent.confinement;
   if (flags & CLONE_CHILD_CLEARTID) child->clear_tid = request.child_tid;
   child->blocked = parent.blocked;
@@ -171,10 +171,11 @@ void Births::note_pending_outputs(const Thread& parent, const Memory& memory, st
   for (const auto& [serial, thread] : parent.process->unit->threads) {
     const bool pending = thread->is<Thread::Blocked>() || thread->is_ready(Thread::Stop::exit);
     const bool same_memory = thread->process->memory_id == parent.process->memory_id;
-    if (thread == &parent || !same_memory || !pending || !thread->row) continue;
-    for (const Span& span : possible_outputs(thread->output_args, thread->sizes)) note(span.address, span.length);
+    if (thread == &parent || !same_memory || !pending || !thread->call.row) continue;
+    for (const Span& span : possible_outputs(thread->call.output_args, thread->call.sizes))
+      note(span.address, span.length);
     // What was left of its timeout is no output: the child finds the program's own.
-    if (const auto& own = thread->timeout.own()) {
+    if (const auto& own = thread->call.timeout.own()) {
       memory.put(own->at, own->timeout);
       note(own->at, sizeof own->timeout);
     }
@@ -182,7 +183,7 @@ void Births::note_pending_outputs(const Thread& parent, const Memory& memory, st
 }
 
 void note_birth(const Thread& parent, const Memory& memory, Event& event) {
-  const BirthRequest request = birth_request(*parent.row, parent.args, memory);
+  const BirthRequest request = birth_request(*parent.call.row, parent.call.args, memory);
   const auto note = [&](uint64_t flag, Address address) {
     MemoryWrite write{address, sizeof(int32_t), MemoryWrite::Kind::data, Bytes(sizeof(int32_t))};
     if ((request.flags & flag) && memory.read(address, write.data.data(), write.length)) {

@@ -23,38 +23,38 @@ Event& CallEvents::open_event(Thread& thread) {
   Event& event = thread.process->unit->log.open();
   event.thread = thread.serial;
   event.number = static_cast<int32_t>(thread.entry.orig_rax);
-  event.args = thread.args;
+  event.args = thread.call.args;
   event.ip = thread.entry.rip;
   event.regs_hash = RegistersHash::of_call(preserved_registers_hash(thread.entry));
   return event;
 }
 
 void CallEvents::open_call(Thread& thread, const Memory& memory) {
-  const SyscallRow& row = *thread.row;
+  const SyscallRow& row = *thread.call.row;
   Event& event = open_event(thread);
-  inputs(row, thread.args, memory, spans_);
+  inputs(row, thread.call.args, memory, spans_);
   event.in_hash = hash_spans(spans_, memory, scratch_);
   if (row.number == SYS_restart_syscall) {
     // Its outputs are those of the call that it restarts, whose description is still there.
-    thread.row = thread.restarting ? thread.restarting : &row;
+    thread.call.row = thread.restarting ? thread.restarting : &row;
   } else {
     thread.restarting = nullptr;
-    entry_sizes(row, thread.args, memory, thread.sizes);
-    thread.output_args = thread.args;
+    entry_sizes(row, thread.call.args, memory, thread.call.sizes);
+    thread.call.output_args = thread.call.args;
   }
   forced_.note_asked(thread, memory);
   packet_rings_.note_request(thread, memory);
-  thread.sending.clear();
+  thread.call.sending.clear();
   if (row.traffic == Traffic::send) {
     Unit& unit = *thread.process->unit;
     const Messages::Place place{unit.id, unit.log.next() - 1, unit.clock};
-    messages_.begin_send(message_call(thread, memory), place, spans_, thread.sending, event);
+    messages_.begin_send(message_call(thread, memory), place, spans_, thread.call.sending, event);
   }
 }
 
 Messages::Call message_call(const Thread& thread, const Memory& memory) {
   const Process& process = *thread.process;
-  return {*thread.row, thread.args, memory, *process.fds, process.pidfd.get(), process.gate.get()};
+  return {*thread.call.row, thread.call.args, memory, *process.fds, process.pidfd.get(), process.gate.get()};
 }
 
 const Endpoint* CallEvents::endpoint(Thread& thread, int fd_arg) {
@@ -76,7 +76,7 @@ void CallEvents::end_messages(const Unit& unit) {
 
 void CallEvents::close_stopped(Thread& thread, int64_t result) {
   const Process& process = *thread.process;
-  const SyscallRow& row = *thread.row;
+  const SyscallRow& row = *thread.call.row;
   Event& event = begin_close(thread, result, process.memory);
   layout_.note(thread, result, event);
   note_effects(thread, result, process.memory, event);
@@ -86,7 +86,7 @@ void CallEvents::close_stopped(Thread& thread, int64_t result) {
   }
   Messages::forget_closed(message_call(thread, process.memory));
   if (row.new_descriptor == NewDescriptor::connected && process.gate) {
-    const auto fd = static_cast<uint32_t>(thread.args[0]);
+    const auto fd = static_cast<uint32_t>(thread.call.args[0]);
     process.gate->forget_fresh(fd, fd);
   }
   end_close(thread, result, 1, 1);
@@ -102,12 +102,12 @@ void CallEvents::close_served(Thread& thread, const gate::Record& record, uint64
 }
 
 Event& CallEvents::begin_close(Thread& thread, int64_t result, const Memory& memory) {
-  const SyscallRow& row = *thread.row;
+  const SyscallRow& row = *thread.call.row;
   Event& event = thread.process->unit->log.closing(thread.serial, static_cast<int32_t>(thread.entry.orig_rax));
   event.result = result;
-  messages_.end_send(thread.sending, result);
+  messages_.end_send(thread.call.sending, result);
   if (triggers_ && result > 0) note_written(thread, result, memory);
-  outputs(row, thread.output_args, thread.sizes, result, memory, spans_);
+  outputs(row, thread.call.output_args, thread.call.sizes, result, memory, spans_);
   if (result > 0 && (row.number == SYS_process_vm_readv || thread.process->opens_memory)) {
     foreign_.show_own_code(thread, static_cast<uint64_t>(result), spans_);
   }
@@ -119,20 +119,20 @@ Event& CallEvents::begin_close(Thread& thread, int64_t result, const Memory& mem
 
 // If the call writes to a descriptor, what the kernel has taken of it. Arrays of buffers are not written themselves.
 void CallEvents::note_written(const Thread& thread, int64_t result, const Memory& memory) {
-  const SyscallRow& row = *thread.row;
+  const SyscallRow& row = *thread.call.row;
   const bool sends = row.traffic == Traffic::send;
   if (!sends && row.file_change != FileChange::writes) return;
-  inputs(row, thread.args, memory, spans_);
+  inputs(row, thread.call.args, memory, spans_);
   scratch_.clear();
   for (const auto& span : spans_) {
-    if (sends ? !span.payload : spans_.size() > 1 && span.address == thread.args[1]) continue;
+    if (sends ? !span.payload : spans_.size() > 1 && span.address == thread.call.args[1]) continue;
     const size_t at = scratch_.size();
     scratch_.resize(at + span.length);
     scratch_.resize(at + memory.read_some(span.address, scratch_.data() + at, span.length));
   }
   const uint64_t most = sends_datagrams(row) ? scratch_.size() : static_cast<uint64_t>(result);
   const std::string_view written(reinterpret_cast<const char*>(scratch_.data()), std::min(scratch_.size(), most));
-  const auto descriptor = static_cast<int>(thread.args[static_cast<size_t>(sends ? row.fd_arg : row.changed_arg)]);
+  const auto descriptor = static_cast<int>(thread.call.args[static_cast<size_t>(sends ? row.fd_arg : row.changed_arg)]);
   if (!written.empty()) triggers_->note_written(thread.process->unit->id, thread.process->pid, descriptor, written);
 }
 
@@ -155,34 +155,35 @@ void CallEvents::write_outputs(Thread& thread, const Memory& memory, Event& even
       continue;
     }
     event.writes.pop_back();
-    findings_.add_unsure(unit, "the output of " + call_name(thread.row->number, thread.args) + " could not be read");
+    findings_.add_unsure(
+        unit, "the output of " + call_name(thread.call.row->number, thread.call.args) + " could not be read");
   }
 }
 
 // What the recorder knows of the process and its unit changes with the call.
 void CallEvents::note_effects(Thread& thread, int64_t result, const Memory& memory, Event& event) {
-  const SyscallRow& row = *thread.row;
-  if (thread.changes_object) {
+  const SyscallRow& row = *thread.call.row;
+  if (thread.call.changes_object) {
     object_sharing_.note_change(thread, result, event);
     outside_.report_changes();  // the call's own change is not one of these
-    thread.changes_object = 0;
+    thread.call.changes_object = 0;
   }
   if (row.special == Special::write_process) foreign_.note_write(thread, result, event);
   if (is_birth(row) && result > 0) note_birth(thread, memory, event);
-  if (thread.asked && result == 0) forced_.has_asked(thread);
+  if (thread.call.asked && result == 0) forced_.has_asked(thread);
   if (result > 0 && thread.process->opens_memory) {
     foreign_.note_written_memory(thread, static_cast<uint64_t>(result), event);
   }
-  if (row.special == Special::set_tid_address) thread.clear_tid = thread.args[0];
+  if (row.special == Special::set_tid_address) thread.clear_tid = thread.call.args[0];
   if (row.special == Special::modify_ldt && result == 0) {
-    const auto written = descriptor_written(thread.args, memory);
+    const auto written = descriptor_written(thread.call.args, memory);
     if (written) apply(*written, *thread.process->descriptors);
   }
 }
 
 void CallEvents::end_close(Thread& thread, int64_t result, uint64_t times, uint32_t cycle) {
   Unit& unit = *thread.process->unit;
-  const SyscallRow& row = *thread.row;
+  const SyscallRow& row = *thread.call.row;
   thread.restarting = restarts(result) ? &row : nullptr;
   // A fork that starts again has not happened. A call that sleeps has done all that it could.
   if (!restarts(result) || row.may_block) thread.turns.got_on();

@@ -151,7 +151,7 @@ void Checkpointer::interrupt_sleep(Unit& unit) {
       return sleeps_whole(static_cast<int64_t>(slot->regs.rax), std::span<const uint64_t, 6>(&slot->regs.rdi, 6));
     }
     if (!thread.is<Thread::Syscall>() && !thread.is<Thread::Blocked>()) return false;
-    return sleeps_whole(static_cast<int64_t>(thread.entry.orig_rax), thread.args);
+    return sleeps_whole(static_cast<int64_t>(thread.entry.orig_rax), thread.call.args);
   };
   const auto sleeper = std::find_if(unit.threads.begin(), unit.threads.end(), asleep);
   if (sleeper == unit.threads.end() || (unit.baton.is_held() && unit.baton.holder() != sleeper->second)) {

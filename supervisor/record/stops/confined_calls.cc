@@ -12,7 +12,7 @@ namespace redrive {
 namespace {
 
 Confinement::Call call_of(const Thread& thread) {
-  return {thread.row, thread.entry.orig_rax, thread.entry.rip, thread.args};
+  return {thread.call.row, thread.entry.orig_rax, thread.entry.rip, thread.call.args};
 }
 
 }  // namespace
@@ -78,7 +78,7 @@ void ConfinedCalls::confine(Thread& thread) {
     others.push_back({other->tid, &other->confinement});
   }
   const auto answer = thread.confinement.answer(call_of(thread), {thread.tid, thread.process->memory, others});
-  if (answer.refused) findings_.count_refusal(thread, thread.row, static_cast<int>(-answer.result));
+  if (answer.refused) findings_.count_refusal(thread, thread.call.row, static_cast<int>(-answer.result));
   stopped_calls_.answer_call(thread, answer.result);
 }
 

@@ -79,7 +79,7 @@ void Ends::note_end_of_process(const Thread& thread, TraceeEnd end) {
   // When one thread executes a program, the other threads of its process are killed as well.
   const bool executes = std::any_of(unit.threads.begin(), unit.threads.end(), [&](const auto& entry) {
     const Thread& other = *entry.second;
-    const SyscallRow* const row = other.row;
+    const SyscallRow* const row = other.call.row;
     const bool inside = other.is<Thread::Syscall>() || other.is<Thread::Blocked>();
     return is_its(entry) && inside && row && (row->special == Special::execve || row->special == Special::execveat);
   });

@@ -36,9 +36,9 @@ pid_t ForeignMemory::memory_behind(const Process& process, uint64_t fd) const {
 
 void ForeignMemory::note_written_memory(Thread& thread, uint64_t written, Event& event) {
   Process& process = *thread.process;
-  const SyscallRow& row = *thread.row;
+  const SyscallRow& row = *thread.call.row;
   if (row.file_change != FileChange::writes) return;
-  const uint64_t fd = thread.args[static_cast<size_t>(row.changed_arg)];
+  const uint64_t fd = thread.call.args[static_cast<size_t>(row.changed_arg)];
   const pid_t pid = memory_behind(process, fd);
   if (!pid) return;
   Thread* const owner = pid == process.pid ? &thread : tracees_.find(pid);
@@ -54,14 +54,14 @@ void ForeignMemory::note_written_memory(Thread& thread, uint64_t written, Event&
 }
 
 uint64_t end_of_write(const Thread& thread, uint64_t length, uint64_t size) {
-  const SyscallRow& row = *thread.row;
+  const SyscallRow& row = *thread.call.row;
   const Process& process = *thread.process;
-  const auto descriptor = DescriptorInfo::read(process.pid, thread.args[static_cast<size_t>(row.changed_arg)]);
+  const auto descriptor = DescriptorInfo::read(process.pid, thread.call.args[static_cast<size_t>(row.changed_arg)]);
   if (descriptor.flags & O_APPEND) return size;
   uint64_t end = descriptor.position;
   if (row.change_offset < 0) return end;
   const auto at = static_cast<size_t>(row.change_offset);
-  const uint64_t offset = thread.args[at];
+  const uint64_t offset = thread.call.args[at];
   if (row.args[at].kind == ArgKind::val) {
     if (static_cast<int64_t>(offset) >= 0) end = offset + length;
   } else if (offset) {
@@ -71,12 +71,12 @@ uint64_t end_of_write(const Thread& thread, uint64_t length, uint64_t size) {
 }
 
 Unit* ForeignMemory::written_unit(const Thread& thread) {
-  const SyscallRow& row = *thread.row;
+  const SyscallRow& row = *thread.call.row;
   Thread* target = nullptr;
   if (row.special == Special::write_process) {
-    target = tracees_.named(thread, static_cast<pid_t>(thread.args[0]));
+    target = tracees_.named(thread, static_cast<pid_t>(thread.call.args[0]));
   } else if (row.file_change == FileChange::writes && thread.process->opens_memory) {
-    const pid_t pid = memory_behind(*thread.process, thread.args[static_cast<size_t>(row.changed_arg)]);
+    const pid_t pid = memory_behind(*thread.process, thread.call.args[static_cast<size_t>(row.changed_arg)]);
     if (pid && pid != thread.process->pid) target = tracees_.find(pid);
   }
   return target ? target->process->unit : nullptr;
@@ -113,12 +113,12 @@ void ForeignMemory::make_write(Thread& thread) {
 
 void ForeignMemory::note_write(Thread& thread, int64_t result, Event& event) {
   constexpr uint64_t kMostVectors = 1024;
-  Thread* const target = result > 0 ? tracees_.named(thread, static_cast<pid_t>(thread.args[0])) : nullptr;
+  Thread* const target = result > 0 ? tracees_.named(thread, static_cast<pid_t>(thread.call.args[0])) : nullptr;
   if (!target) return;
   Process& process = *target->process;
   std::vector<MemoryWrite>& writes = writes_into(process, thread, event);
-  std::vector<iovec> vectors(std::min(thread.args[4], kMostVectors));
-  if (!thread.process->memory.read(thread.args[3], vectors.data(), vectors.size() * sizeof(iovec))) return;
+  std::vector<iovec> vectors(std::min(thread.call.args[4], kMostVectors));
+  if (!thread.process->memory.read(thread.call.args[3], vectors.data(), vectors.size() * sizeof(iovec))) return;
   auto left = static_cast<uint64_t>(result);
   for (const iovec& vector : vectors) {
     MemoryWrite write{reinterpret_cast<Address>(vector.iov_base),
@@ -140,11 +140,11 @@ void ForeignMemory::note_write(Thread& thread, int64_t result, Event& event) {
 // if that is not a recorded process.
 std::vector<AddressRange> ForeignMemory::read_by(const Thread& thread, uint64_t length, const Process** source) {
   const Process& process = *thread.process;
-  const auto& args = thread.args;
+  const auto& args = thread.call.args;
   const auto up_to = [&](uint64_t end) { return std::vector<AddressRange>{{end - length, end}}; };
   const Thread* owner = nullptr;
   std::vector<AddressRange> ranges;
-  switch (thread.row->number) {
+  switch (thread.call.row->number) {
     case SYS_process_vm_readv: {
       constexpr uint64_t kMostVectors = 1024;
       owner = tracees_.named(thread, static_cast<pid_t>(args[0]));
@@ -162,7 +162,7 @@ std::vector<AddressRange> ForeignMemory::read_by(const Thread& thread, uint64_t 
     case SYS_read:
     case SYS_readv: {
       owner = tracees_.find(memory_behind(process, args[0]));
-      const bool placed = thread.row->number != SYS_read && thread.row->number != SYS_readv;
+      const bool placed = thread.call.row->number != SYS_read && thread.call.row->number != SYS_readv;
       const bool at_position = !placed || static_cast<int64_t>(args[3]) < 0;  // preadv2(2)
       if (owner) ranges = up_to(at_position ? DescriptorInfo::read(process.pid, args[0]).position : args[3] + length);
       break;

@@ -52,7 +52,7 @@ void GateStops::leave_gate(Thread& thread) {
 void GateStops::cancel_pending(Thread& thread) {
   RecordedGate& gate = *thread.process->gate;
   if (!gate.reader.cancel_entry()) return;
-  messages_.end_send(thread.sending, -EINTR);
+  messages_.end_send(thread.call.sending, -EINTR);
   gate.unit->log.cancel();
 }
 
@@ -97,7 +97,7 @@ bool GateStops::open_in_slot(Thread& thread) {
       return false;
     }
   }
-  thread.timeout.entered_at(thread.seen_sleep == slot.sleeps ? thread.seen_asleep_at : tracer_.now());
+  thread.call.timeout.entered_at(thread.seen_sleep == slot.sleeps ? thread.seen_asleep_at : tracer_.now());
   slot.phase = gate::Phase::outside;
   slot.pending = slot.series = 0;
   user_regs_struct& entry = thread.entry;

@@ -24,9 +24,9 @@ bool is_library(const std::array<uint64_t, 6>& args) { return args[3] & MAP_DENY
 }  // namespace
 
 bool LayoutCalls::mappable(Thread& thread) {
-  if (thread.row->special != Special::mmap || (thread.args[3] & MAP_ANONYMOUS)) return true;
+  if (thread.call.row->special != Special::mmap || (thread.call.args[3] & MAP_ANONYMOUS)) return true;
   struct stat info {};
-  if (stat(descriptor_path(thread.process->pid, thread.args[4]).c_str(), &info) != 0) return true;
+  if (stat(descriptor_path(thread.process->pid, thread.call.args[4]).c_str(), &info) != 0) return true;
   if (packet_rings_.is_mapped_whole(thread, info)) return true;
   const mode_t type = info.st_mode & S_IFMT;
   constexpr mode_t kNoType =
@@ -38,16 +38,16 @@ bool LayoutCalls::mappable(Thread& thread) {
 // shared.
 void LayoutCalls::note_layout(const Thread& thread, int64_t result) {
   SharedMappings& known = *thread.process->shared_mappings;
-  switch (thread.row->special) {
+  switch (thread.call.row->special) {
     case Special::mmap:
       if (asks_for_sharing(thread)) return;
       // Without MAP_FIXED the kernel chooses a place where nothing is mapped, or fails and has changed nothing.
-      if ((thread.args[3] & (MAP_FIXED | MAP_FIXED_NOREPLACE)) != MAP_FIXED) return;
-      if (is_error(result) || (thread.args[3] & MAP_HUGETLB)) return known.forget();
-      return known.remove({thread.args[0], page_up(thread.args[0] + thread.args[1])});
+      if ((thread.call.args[3] & (MAP_FIXED | MAP_FIXED_NOREPLACE)) != MAP_FIXED) return;
+      if (is_error(result) || (thread.call.args[3] & MAP_HUGETLB)) return known.forget();
+      return known.remove({thread.call.args[0], page_up(thread.call.args[0] + thread.call.args[1])});
     case Special::munmap:
       if (is_error(result)) return known.forget();
-      return known.remove({thread.args[0], page_up(thread.args[0] + thread.args[1])});
+      return known.remove({thread.call.args[0], page_up(thread.call.args[0] + thread.call.args[1])});
     case Special::brk:
       return known.remove({page_up(static_cast<Address>(result)), page_up(thread.process->brk)});
     case Special::mremap:
@@ -62,24 +62,24 @@ void LayoutCalls::note(Thread& thread, int64_t result, Event& event) {
   if (!note_change(thread, result, event)) return;
   const auto file = files_.look_at_file(thread);
   if (!file) return;
-  const MappedFile mapped{descriptor_path(thread.process->pid, thread.args[4]), file->version};
-  show_file(*thread.process, thread.args, *file, *event.map);
-  if (thread.args[2] & PROT_EXEC) replace_traps(thread, result, *file, mapped, event);
-  serve_from_now_on(thread.args, *file, mapped);
+  const MappedFile mapped{descriptor_path(thread.process->pid, thread.call.args[4]), file->version};
+  show_file(*thread.process, thread.call.args, *file, *event.map);
+  if (thread.call.args[2] & PROT_EXEC) replace_traps(thread, result, *file, mapped, event);
+  serve_from_now_on(thread.call.args, *file, mapped);
 }
 
 void LayoutCalls::note_served(Thread& thread, const gate::Record& record, Event& event) {
   if (!note_change(thread, record.result, event)) return;
   const FileCopies::KnownFile* const file = files_.served(record.file - 1u);
   if (!file) return;
-  show_file(*thread.process, thread.args, *file, *event.map);
-  const bool code = thread.args[2] & PROT_EXEC;
+  show_file(*thread.process, thread.call.args, *file, *event.map);
+  const bool code = thread.call.args[2] & PROT_EXEC;
   if (code && record.behind) replace_traps(thread, record.result, *file, {"", file->version}, event);
 }
 
 // Returns whether the call has made a private view of a file. Then more is to be noted of that.
 bool LayoutCalls::note_change(Thread& thread, int64_t result, Event& event) {
-  const Special special = thread.row->special;
+  const Special special = thread.call.row->special;
   Process& process = *thread.process;
   note_layout(thread, result);
   if (special == Special::brk) process.brk = static_cast<Address>(result);
@@ -87,17 +87,17 @@ bool LayoutCalls::note_change(Thread& thread, int64_t result, Event& event) {
     object_sharing_.note_growth(thread, static_cast<Address>(result), event);
   private_views_.report_fresh_view(thread, result);
   if (special == Special::munmap && !is_error(result) && !process.packet_rings.empty()) {
-    PacketRings::forget(process, {thread.args[0], page_up(thread.args[0] + thread.args[1])});
+    PacketRings::forget(process, {thread.call.args[0], page_up(thread.call.args[0] + thread.call.args[1])});
   }
   const bool maps = special == Special::mmap || special == Special::shmat;
   if (!maps || is_error(result)) return false;
-  process.maps_growing |= special == Special::mmap && (thread.args[3] & MAP_GROWSDOWN);
+  process.maps_growing |= special == Special::mmap && (thread.call.args[3] & MAP_GROWSDOWN);
   MapSource source;
-  source.length = page_up(thread.args[1]);
+  source.length = page_up(thread.call.args[1]);
   const bool shared = asks_for_sharing(thread);
   if (shared) object_sharing_.map_shared(thread, static_cast<Address>(result), source, event);
   event.map = source;
-  return !shared && !(thread.args[3] & MAP_ANONYMOUS);
+  return !shared && !(thread.call.args[3] & MAP_ANONYMOUS);
 }
 
 void LayoutCalls::show_file(Process& process, const std::array<uint64_t, 6>& args, const FileCopies::KnownFile& file,
@@ -113,7 +113,7 @@ void LayoutCalls::replace_traps(Thread& thread, int64_t result, const FileCopies
   Mapping made;
   made.start = static_cast<Address>(result);
   made.end = made.start + event.map->length;
-  made.protection = static_cast<int>(thread.args[2]);
+  made.protection = static_cast<int>(thread.call.args[2]);
   made.offset = event.map->offset;
   made.device = file.version.device;
   made.inode = file.version.inode;

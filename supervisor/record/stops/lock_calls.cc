@@ -12,9 +12,9 @@ namespace redrive {
 
 bool LockCalls::waits_for_lock(Thread& thread) {
   const Memory& memory = thread.process->memory;
-  const Address at = thread.args[0];
+  const Address at = thread.call.args[0];
   uint32_t word = 0;
-  if (!thread.row->may_block || !memory.get(at, word)) return false;
+  if (!thread.call.row->may_block || !memory.get(at, word)) return false;
   const auto owner = static_cast<pid_t>(word & FUTEX_TID_MASK);
   if (!owner || owner == pid_in_own_namespace(thread.tid)) return false;
   if (word & FUTEX_WAITERS) return true;

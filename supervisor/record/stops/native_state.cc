@@ -150,9 +150,10 @@ Result<void> NativeState::settle(Thread& thread) {
   if (is_amid_call(regs)) {
     if (static_cast<int64_t>(regs.rax) == kErestartRestartblock) {
       user_regs_struct entry = regs;
-      thread.args = thread.output_args = syscall_args(entry);
-      thread.restarting = find_row(static_cast<int64_t>(regs.orig_rax), thread.args);
-      if (thread.restarting) entry_sizes(*thread.restarting, thread.args, thread.process->memory, thread.sizes);
+      thread.call.args = thread.call.output_args = syscall_args(entry);
+      thread.restarting = find_row(static_cast<int64_t>(regs.orig_rax), thread.call.args);
+      if (thread.restarting)
+        entry_sizes(*thread.restarting, thread.call.args, thread.process->memory, thread.call.sizes);
     }
     regs = after_restart(regs);
   }
@@ -270,13 +271,14 @@ bool NativeState::take_program(Thread& thread, user_regs_struct& regs) {
 }
 
 bool NativeState::answers_rseq(Thread& thread) const {
-  if (!limits_.attached || thread.entry.orig_rax != SYS_rseq || thread.args[2] != 0 || thread.rseq) return false;
+  if (!limits_.attached || thread.entry.orig_rax != SYS_rseq || thread.call.args[2] != 0 || thread.rseq) return false;
   const auto& threads = thread.process->unit->threads;
   const bool others_have = std::any_of(threads.begin(), threads.end(), [&](const auto& entry) {
     return entry.second->process == thread.process && entry.second->rseq;
   });
   if (!others_have) return false;
-  thread.rseq = RseqArea{thread.args[0], static_cast<uint32_t>(thread.args[1]), static_cast<uint32_t>(thread.args[3])};
+  thread.rseq = RseqArea{thread.call.args[0], static_cast<uint32_t>(thread.call.args[1]),
+                         static_cast<uint32_t>(thread.call.args[3])};
   return true;
 }
 

@@ -47,12 +47,12 @@ std::string path_of(const Process& process, Address address, uint64_t directory)
 
 // Where the file that the thread's call changes can be found.
 std::string changed_path(const Thread& thread) {
-  const SyscallRow& row = *thread.row;
+  const SyscallRow& row = *thread.call.row;
   const auto changed = static_cast<size_t>(row.changed_arg);
-  if (row.args[changed].kind != ArgKind::path) return descriptor_path(thread.process->pid, thread.args[changed]);
+  if (row.args[changed].kind != ArgKind::path) return descriptor_path(thread.process->pid, thread.call.args[changed]);
   const bool relative = changed > 0 && row.args[changed - 1].kind == ArgKind::fd;
-  const uint64_t directory = relative ? thread.args[changed - 1] : static_cast<uint64_t>(AT_FDCWD);
-  return path_of(*thread.process, thread.args[changed], directory);
+  const uint64_t directory = relative ? thread.call.args[changed - 1] : static_cast<uint64_t>(AT_FDCWD);
+  return path_of(*thread.process, thread.call.args[changed], directory);
 }
 
 void add_data(Event& event, uint64_t object, uint64_t offset, std::span<const uint8_t> data) {
@@ -76,23 +76,23 @@ void add_pages(Event& event, uint64_t object, uint64_t offset, std::span<const u
 }  // namespace
 
 bool asks_for_sharing(const Thread& thread) {
-  const Special special = thread.row->special;
-  return special == Special::shmat || (special == Special::mmap && (thread.args[3] & MAP_TYPE) != MAP_PRIVATE);
+  const Special special = thread.call.row->special;
+  return special == Special::shmat || (special == Special::mmap && (thread.call.args[3] & MAP_TYPE) != MAP_PRIVATE);
 }
 
 // At the exit of a call that has made this shared mapping: its object, which is writable if it can be written through
 // the mapping.
 MappedObject* ObjectSharing::object_mapped(Thread& thread, const Mapping& made) {
   const pid_t pid = thread.process->pid;
-  const bool mmaps = thread.row->special == Special::mmap;
+  const bool mmaps = thread.call.row->special == Special::mmap;
   struct stat info {};
-  const bool named = mmaps && !(thread.args[3] & MAP_ANONYMOUS) &&
-                     stat(descriptor_path(pid, thread.args[4]).c_str(), &info) == 0 && S_ISREG(info.st_mode);
+  const bool named = mmaps && !(thread.call.args[3] & MAP_ANONYMOUS) &&
+                     stat(descriptor_path(pid, thread.call.args[4]).c_str(), &info) == 0 && S_ISREG(info.st_mode);
   MappedObject& object = objects_.of(made);
   object.has_file |= named;
   // The trace holds no copy of a file that is mostly holes, only what the file contains.
   const bool sparse = info.st_size > static_cast<off_t>(kMostInEvent) && info.st_blocks < info.st_size / 512 / 2;
-  if (!named || sparse || DescriptorInfo::read(pid, thread.args[4]).writes()) {
+  if (!named || sparse || DescriptorInfo::read(pid, thread.call.args[4]).writes()) {
     object.writable = true;
     if (named && !object.writable_mapping) forget_versions(object);
     object.writable_mapping = true;
@@ -117,7 +117,7 @@ Unit* ObjectSharing::unit_to_join(Thread& thread, int64_t result) {
   }
   known.add(*made);
   const MappedObject* const object = object_mapped(thread, *made);
-  const bool fresh = thread.row->special == Special::mmap && (thread.args[3] & MAP_ANONYMOUS);
+  const bool fresh = thread.call.row->special == Special::mmap && (thread.call.args[3] & MAP_ANONYMOUS);
   if (!object->writable || fresh) return nullptr;
   const Unit& unit = *thread.process->unit;
   return joiner_.join_target(unit, object_views_.other_user(*object, unit));
@@ -129,19 +129,19 @@ std::string ObjectSharing::name_of_mapping(const Thread& thread, int64_t result)
 }
 
 Unit* ObjectSharing::unit_to_join_for_change(Thread& thread) {
-  const SyscallRow& row = *thread.row;
-  thread.changes_object = 0;
+  const SyscallRow& row = *thread.call.row;
+  thread.call.changes_object = 0;
   if (row.file_change == FileChange::none || objects_.all().empty()) return nullptr;
   const Process& process = *thread.process;
   const Endpoint* const channel = row.traffic == Traffic::send ? events_.endpoint(thread, row.fd_arg) : nullptr;
   if (channel && channel->kind != Endpoint::Kind::none) return nullptr;
-  if (row.truncate_arg >= 0 && !(thread.args[static_cast<size_t>(row.truncate_arg)] & O_TRUNC)) return nullptr;
+  if (row.truncate_arg >= 0 && !(thread.call.args[static_cast<size_t>(row.truncate_arg)] & O_TRUNC)) return nullptr;
   struct stat info {};
   if (stat(changed_path(thread).c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return nullptr;
   MappedObject* const object = objects_.find(info.st_dev, info.st_ino);
   if (!object) return nullptr;
   outside_.report_changes();
-  thread.changes_object = object->id;
+  thread.call.changes_object = object->id;
   Unit* const other = object_views_.other_user(*object, *process.unit);
   object->writable |= other || object_views_.count(*object, *process.unit);
   return joiner_.join_target(*process.unit, other);
@@ -155,12 +155,12 @@ void ObjectSharing::map_shared(Thread& thread, Address start, MapSource& source,
     return;
   }
   MappedObject& object = objects_.of(*made);
-  if (thread.row->special == Special::shmat) source.length = made->end - start;
+  if (thread.call.row->special == Special::shmat) source.length = made->end - start;
   source.offset = made->offset + (start - made->start);
   source.shared_object = object.id;
   process.objects.insert(object.id);
   if (object.has_file) {
-    watch_object(object, descriptor_path(process.pid, thread.args[4]));
+    watch_object(object, descriptor_path(process.pid, thread.call.args[4]));
     outside_.expect_writers();
   }
   if (!object.writable) {
@@ -179,7 +179,7 @@ void ObjectSharing::note_contents(Thread& thread, const MappedObject& object, co
                                   Event& event) {
   using Kind = ObjectChange::Kind;
   const Process& process = *thread.process;
-  if (thread.row->special == Special::mmap && !object.has_file) return;  // it is new, and zero
+  if (thread.call.row->special == Special::mmap && !object.has_file) return;  // it is new, and zero
   const Address start = made.start + (range.start - made.offset);
   std::vector<FileRange> known;
   for (const ObjectViews::View& view : object_views_.of(object, *process.unit, range)) {
@@ -187,8 +187,8 @@ void ObjectSharing::note_contents(Thread& thread, const MappedObject& object, co
     if (!is_it) known.push_back({view.offset, view.end()});
   }
   Fd file = open_object(process.pid, made);
-  if (!file && object.has_file && thread.row->special == Special::mmap) {
-    file = Fd(::open(descriptor_path(process.pid, thread.args[4]).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!file && object.has_file && thread.call.row->special == Special::mmap) {
+    file = Fd(::open(descriptor_path(process.pid, thread.call.args[4]).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   }
   struct stat info {};
   const bool sized = object.has_file && file && fstat(file.get(), &info) == 0;
@@ -234,7 +234,7 @@ void ObjectSharing::note_contents(Thread& thread, const MappedObject& object, co
 }
 
 void ObjectSharing::note_growth(Thread& thread, Address start, Event& event) {
-  const uint64_t before = thread.args[1], now = thread.args[2];
+  const uint64_t before = thread.call.args[1], now = thread.call.args[2];
   if (now <= before || before == 0 || thread.process->objects.empty()) return;
   const auto made = mapping_of(thread.process->pid, start);
   const MappedObject* const object = made && made->shared ? objects_.find(made->device, made->inode) : nullptr;
@@ -245,10 +245,10 @@ void ObjectSharing::note_growth(Thread& thread, Address start, Event& event) {
 
 void ObjectSharing::note_change(Thread& thread, int64_t result, Event& event) {
   using Kind = ObjectChange::Kind;
-  const SyscallRow& row = *thread.row;
+  const SyscallRow& row = *thread.call.row;
   Process& process = *thread.process;
   Unit& unit = *process.unit;
-  const uint64_t id = thread.changes_object;
+  const uint64_t id = thread.call.changes_object;
   MappedObject* const object = objects_.find(id);
   if (!object || is_error(result)) return;
   object_views_.note_sharing(*object, unit);
@@ -267,7 +267,7 @@ void ObjectSharing::note_change(Thread& thread, int64_t result, Event& event) {
     changed.end = size;
   } else if (row.file_change == FileChange::allocates) {
     constexpr uint64_t kMoves = FALLOC_FL_COLLAPSE_RANGE | FALLOC_FL_INSERT_RANGE;
-    changed = {thread.args[2], thread.args[1] & kMoves ? size : thread.args[2] + thread.args[3]};
+    changed = {thread.call.args[2], thread.call.args[1] & kMoves ? size : thread.call.args[2] + thread.call.args[3]};
   }
   changed.end = std::min(changed.end, size);
   const bool private_views = private_views_.note_change(thread, *object, changed, version_of(info), event);

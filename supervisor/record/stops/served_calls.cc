@@ -241,12 +241,12 @@ bool ServedCalls::open_served(Served& served) {
   Thread& thread = *served.thread;
   set_at_exit(thread.entry, record, served.site());
   thread.moves_on();
-  thread.args = syscall_args(thread.entry);
-  thread.row = find_row(static_cast<int64_t>(thread.entry.orig_rax), thread.args);
-  if (!thread.row || !thread.row->in_process) return false;
-  const bool maps_file = thread.row->memory == MemoryChange::maps && !(thread.args[3] & MAP_ANONYMOUS);
+  thread.call.args = syscall_args(thread.entry);
+  thread.call.row = find_row(static_cast<int64_t>(thread.entry.orig_rax), thread.call.args);
+  if (!thread.call.row || !thread.call.row->in_process) return false;
+  const bool maps_file = thread.call.row->memory == MemoryChange::maps && !(thread.call.args[3] & MAP_ANONYMOUS);
   if (maps_file && !files_.served(record.file - 1u)) return false;
-  if (thread.row->treat == Treat::special) unit.clock.add_replay(limits_.replayed_stop_ns);
+  if (thread.call.row->treat == Treat::special) unit.clock.add_replay(limits_.replayed_stop_ns);
   events_.open_call(thread, Memory::of(served.stretch.read()));
   return true;
 }
@@ -283,9 +283,9 @@ void ServedCalls::close_served(const Served& served) {
   const uint32_t times = read_once(record.repeat) & ~gate::kTaken;
   served.gate->unit->served_calls += times;
   served.gate->unit->clock.skip_served(times - 1);
-  const SyscallRow* const row = served.thread->row;
+  const SyscallRow* const row = served.thread->call.row;
   if (row->treat == Treat::refuse) findings_.count_refusal(*served.thread, row, row->refusal);
-  served.gate->forget_changed(row->special, served.thread->args, record.result);
+  served.gate->forget_changed(row->special, served.thread->call.args, record.result);
   events_.close_served(*served.thread, record, times, read_once(record.cycle), Memory::of(served.stretch.pieces()));
 }
 

@@ -212,7 +212,7 @@ void SignalDelivery::deliver(Thread& thread, int signal, const user_regs_struct&
     control_.resume(thread, Resume::cont, signal);
     return;
   }
-  thread.timeout.forget();
+  thread.call.timeout.forget();
   // Single-stepping into a handler stops right before its first instruction.
   control_.resume(thread, Resume::step, signal);
   const auto stop = ends_.wait_stop(thread.tid);

@@ -77,8 +77,8 @@ void StoppedCalls::enter(Thread& thread) {
   ends_.ask_for_exit(thread);
   thread.woken |= thread.preempting;  // its interruption will wake it up
   ++unit.stopped_calls;
-  thread.args = syscall_args(thread.entry);
-  thread.row = find_row(static_cast<int64_t>(thread.entry.orig_rax), thread.args);
+  thread.call.args = syscall_args(thread.entry);
+  thread.call.row = find_row(static_cast<int64_t>(thread.entry.orig_rax), thread.call.args);
   foreign_.let_write(unit);
   PacketRings::take_back(*thread.process);
   if (!thread.process->written.empty()) {
@@ -86,17 +86,17 @@ void StoppedCalls::enter(Thread& thread) {
   }
   if (confined_.forbidden(thread)) return;
   const RecordedGate* const gate = thread.process->gate.get();
-  const bool changes_tier = gate && thread.row && gate->is_changed_by(thread.row->special, thread.args);
+  const bool changes_tier = gate && thread.call.row && gate->is_changed_by(thread.call.row->special, thread.call.args);
   if (native_.answers_rseq(thread)) {
     answer_call(thread, 0);
     return;
   }
-  const bool described = thread.row && is_described(*thread.row, thread.args, thread.process->memory);
-  if (!described || thread.row->treat == Treat::refuse || !layout_.mappable(thread) || changes_tier) {
-    refuse(thread, thread.row);
+  const bool described = thread.call.row && is_described(*thread.call.row, thread.call.args, thread.process->memory);
+  if (!described || thread.call.row->treat == Treat::refuse || !layout_.mappable(thread) || changes_tier) {
+    refuse(thread, thread.call.row);
     return;
   }
-  const SyscallRow& row = *thread.row;
+  const SyscallRow& row = *thread.call.row;
   // The kernel applies the filters of a program that is attached to, so that it has them when it is let go.
   if (row.special == Special::seccomp && !limits_.attached) {
     confined_.confine(thread);
@@ -110,11 +110,11 @@ void StoppedCalls::enter(Thread& thread) {
   if (row.number == SYS_setpgid || row.number == SYS_setsid) copies_.end_all();
   if (Unit* other = object_sharing_.unit_to_join_for_change(thread)) {
     control_.set_regs(thread, before_syscall(thread.entry));
-    joiner_.join_unit(thread, {Thread::Stop::start, true}, *other, objects_.find(thread.changes_object)->name);
+    joiner_.join_unit(thread, {Thread::Stop::start, true}, *other, objects_.find(thread.call.changes_object)->name);
     return;
   }
   // A page that a file loses is lost to the copies too.
-  if (thread.changes_object && row.file_change != FileChange::writes) copies_.end_all();
+  if (thread.call.changes_object && row.file_change != FileChange::writes) copies_.end_all();
   if (Unit* const looks = private_views_.unit_that_looks(thread)) {
     foreign_.enter_write(thread, looks);
     return;
@@ -144,7 +144,7 @@ void StoppedCalls::enter(Thread& thread) {
   // do.
   const bool slice_over = row.treat != Treat::special && !row.lock_word && unit.baton.is_awaited() &&
                           (spins(gate) || tracer_.now() - unit.baton.since() > kBatonSlice);
-  const bool lets_others_run = !thread.changes_object && ((may_sleep && !alone(unit)) || slice_over);
+  const bool lets_others_run = !thread.call.changes_object && ((may_sleep && !alone(unit)) || slice_over);
   if (lets_others_run) thread.xstate = tracer_.get_xstate(thread.tid);
   woken_.enter(thread);
   // A signal that waits until the thread makes progress ends its sleep.
@@ -163,11 +163,11 @@ void StoppedCalls::refuse(Thread& thread, const SyscallRow* row) {
   const auto reason = [&]() -> int {
     if (!row) return refusal_without_row(number);
     if (row->treat == Treat::refuse) return row->refusal;
-    return is_described(*row, thread.args, thread.process->memory) ? ENODEV : EOPNOTSUPP;
+    return is_described(*row, thread.call.args, thread.process->memory) ? ENODEV : EOPNOTSUPP;
   };
   const int error = reason();
   if (row && !layout_.mappable(thread)) {
-    const std::string what = call_name(number, thread.args) + " of a device or socket";
+    const std::string what = call_name(number, thread.call.args) + " of a device or socket";
     findings_.count_refusal(*thread.process->unit, what, std::string(error_name(error)), false);
   } else {
     findings_.count_refusal(thread, row, error);
@@ -187,7 +187,7 @@ void StoppedCalls::refuse_foreign(Thread& thread) {
 }
 
 void StoppedCalls::answer_call(Thread& thread, int64_t result) {
-  const SyscallRow* const row = thread.row;
+  const SyscallRow* const row = thread.call.row;
   const bool ours = row && row->special == Special::seccomp;
   if (ours) events_.open_call(thread, thread.process->memory);
   Event& event = ours ? *thread.process->unit->log.open_of(thread.serial) : events_.open_event(thread);
@@ -210,28 +210,28 @@ void StoppedCalls::leave(Thread& thread) {
   user_regs_struct regs = stopped;
   const Gate* const gate = thread.process->tier();
   if (gate) gate->make_canonical(regs);
-  if (thread.timeout.take_shortened()) {
-    const int arg = thread.row->timeout_arg;
-    syscall_arg(regs, arg) = thread.args[static_cast<size_t>(arg)];
+  if (thread.call.timeout.take_shortened()) {
+    const int arg = thread.call.row->timeout_arg;
+    syscall_arg(regs, arg) = thread.call.args[static_cast<size_t>(arg)];
     control_.set_regs(thread, regs);
   }
-  if (thread.adapted) adapted_.fill(thread, stopped, regs);
-  if (thread.packet_ring) packet_rings_.replaced(thread, regs);
-  if (std::exchange(thread.hides_untraced, false)) {
-    if (thread.row->special == Special::clone) regs.rdi = thread.args[0];
-    if (thread.row->special == Special::clone3) show_untraced(thread, thread.process->memory);
+  if (thread.call.adapted) adapted_.fill(thread, stopped, regs);
+  if (thread.call.packet_ring) packet_rings_.replaced(thread, regs);
+  if (std::exchange(thread.call.hides_untraced, false)) {
+    if (thread.call.row->special == Special::clone) regs.rdi = thread.call.args[0];
+    if (thread.call.row->special == Special::clone3) show_untraced(thread, thread.process->memory);
     control_.set_regs(thread, regs);
   }
   auto result = static_cast<int64_t>(regs.rax);
   const int64_t kernels = result;
-  if (asks_processors(*thread.row) && result >= 0) result = placer_.answer_processors(thread, result);
-  if (thread.row->special == Special::sched_setaffinity) result = placer_.move_to_processors(thread, result);
+  if (asks_processors(*thread.call.row) && result >= 0) result = placer_.answer_processors(thread, result);
+  if (thread.call.row->special == Special::sched_setaffinity) result = placer_.move_to_processors(thread, result);
   if (result != kernels) {
     regs.rax = static_cast<uint64_t>(result);
     control_.set_regs(thread, regs);
   }
   // What rt_sigreturn leaves in rax is not its own result.
-  if (thread.row->special == Special::none &&
+  if (thread.call.row->special == Special::none &&
       (result = woken_.result(thread, result)) != static_cast<int64_t>(regs.rax)) {
     regs.rax = static_cast<uint64_t>(result);
     control_.set_regs(thread, regs);
@@ -242,20 +242,21 @@ void StoppedCalls::leave(Thread& thread) {
     joiner_.join_unit(thread, {Thread::Stop::exit}, *other, object_sharing_.name_of_mapping(thread, result));
     return;
   }
-  if (thread.row->special == Special::sigreturn) {
+  if (thread.call.row->special == Special::sigreturn) {
     // It may return to an instruction that was replaced meanwhile.
     control_.set_regs(thread, regs);
     forced_.read_mask(thread);
     thread.turns.handler_returns(thread.entry.rsp);
     UnitLog& log = thread.process->unit->log;
-    Event& event = log.closing(thread.serial, thread.row->number);
+    Event& event = log.closing(thread.serial, thread.call.row->number);
     event.registers = RegisterFile{as_bytes(regs), tracer_.get_xstate(thread.tid)};
     log.close(false);
   } else {
-    if (thread.process->gate) thread.process->gate->forget_changed(thread.row->special, thread.args, result);
+    if (thread.process->gate) thread.process->gate->forget_changed(thread.call.row->special, thread.call.args, result);
     events_.close_stopped(thread, result);
   }
-  if (!limits_.traps.cpuid && makes_writable_code(static_cast<uint64_t>(thread.row->number), thread.args[2])) {
+  if (!limits_.traps.cpuid &&
+      makes_writable_code(static_cast<uint64_t>(thread.call.row->number), thread.call.args[2])) {
     placer_.place_writer_of_code(*thread.process->unit);
   }
   PacketRings::show(*thread.process);

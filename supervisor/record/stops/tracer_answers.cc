@@ -40,18 +40,18 @@ bool TracerAnswers::answer(Thread& thread) {
   const Memory& memory = thread.process->memory;
   std::vector<MemoryWrite> writes;
   int64_t result = 0;
-  if (thread.row->number == SYS_ptrace) {
+  if (thread.call.row->number == SYS_ptrace) {
     events_.open_call(thread, memory);
     result = trace(thread, writes);
-    if (result == -EPERM) findings_.count_refusal(thread, thread.row, EPERM);
-  } else if (thread.row->number == SYS_wait4 && !thread.process->attached.empty()) {
-    const auto number = static_cast<pid_t>(thread.args[0]);
+    if (result == -EPERM) findings_.count_refusal(thread, thread.call.row, EPERM);
+  } else if (thread.call.row->number == SYS_wait4 && !thread.process->attached.empty()) {
+    const auto number = static_cast<pid_t>(thread.call.args[0]);
     Thread* const target = number > 0 ? tracees_.named(thread, number) : nullptr;
     if (!target || !thread.process->attached.erase(target->tid)) return false;
     events_.open_call(thread, memory);
     result = number;
-    const Address status = thread.args[1];
-    const Address usage = thread.args[3];
+    const Address status = thread.call.args[1];
+    const Address usage = thread.call.args[3];
     if (status && !put(memory, status, bytes_of(kStopped), writes)) result = -EFAULT;
     if (usage && !put(memory, usage, bytes_of(rusage{}), writes)) result = -EFAULT;
   } else {
@@ -72,8 +72,8 @@ bool TracerAnswers::answer(Thread& thread) {
 
 int64_t TracerAnswers::trace(Thread& thread, std::vector<MemoryWrite>& writes) {
   Process& process = *thread.process;
-  Thread* const target = tracees_.named(thread, static_cast<pid_t>(thread.args[1]));
-  if (thread.args[0] == PTRACE_ATTACH) {
+  Thread* const target = tracees_.named(thread, static_cast<pid_t>(thread.call.args[1]));
+  if (thread.call.args[0] == PTRACE_ATTACH) {
     const bool ours = target && target->process != &process && target->process->memory_id == process.memory_id;
     if (!ours || target->tracer || target->exited || target->process->end_logged) return -EPERM;
     target->tracer = process.pid;
@@ -82,7 +82,7 @@ int64_t TracerAnswers::trace(Thread& thread, std::vector<MemoryWrite>& writes) {
     return 0;
   }
   if (!target || target->tracer != process.pid) return -ESRCH;
-  if (thread.args[0] == PTRACE_GETREGSET) return read_registers(thread, *target, writes);
+  if (thread.call.args[0] == PTRACE_GETREGSET) return read_registers(thread, *target, writes);
   process.attached.erase(target->tid);
   let_go(*target);
   return 0;
@@ -91,15 +91,15 @@ int64_t TracerAnswers::trace(Thread& thread, std::vector<MemoryWrite>& writes) {
 int64_t TracerAnswers::read_registers(Thread& thread, Thread& target, std::vector<MemoryWrite>& writes) {
   const Memory& memory = thread.process->memory;
   iovec vector{};
-  if (!memory.get(thread.args[3], vector)) return -EFAULT;
+  if (!memory.get(thread.call.args[3], vector)) return -EFAULT;
   ThreadState state;
   if (!capture_.capture_thread(target, false, state)) return -ESRCH;
   Bytes found;
-  if (thread.args[2] == kGeneral) {
+  if (thread.call.args[2] == kGeneral) {
     found = as_bytes(state.regs);
-  } else if (thread.args[2] == kFloatingPoint || thread.args[2] == kExtended) {
+  } else if (thread.call.args[2] == kFloatingPoint || thread.call.args[2] == kExtended) {
     found = std::move(state.xstate);
-    if (thread.args[2] == kFloatingPoint) found.resize(std::min(found.size(), kFloatingPointSize));
+    if (thread.call.args[2] == kFloatingPoint) found.resize(std::min(found.size(), kFloatingPointSize));
   } else {
     return -EINVAL;
   }
@@ -107,7 +107,7 @@ int64_t TracerAnswers::read_registers(Thread& thread, Thread& target, std::vecto
   found.resize(std::min(found.size(), vector.iov_len));
   const uint64_t length = found.size();
   const bool written = put(memory, reinterpret_cast<Address>(vector.iov_base), std::move(found), writes) &&
-                       put(memory, thread.args[3] + offsetof(iovec, iov_len), bytes_of(length), writes);
+                       put(memory, thread.call.args[3] + offsetof(iovec, iov_len), bytes_of(length), writes);
   return written ? 0 : -EFAULT;
 }
 

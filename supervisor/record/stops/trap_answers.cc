@@ -56,12 +56,12 @@ void TrapAnswers::answer_vsyscall(Thread& thread) {
   const Memory& memory = thread.process->memory;
   const auto number = static_cast<int64_t>(thread.entry.orig_rax);
   ++thread.process->unit->stopped_calls;
-  thread.args = syscall_args(thread.entry);
-  thread.row = find_row(number, thread.args);
-  if (!thread.row) return stopped_calls_.refuse(thread, nullptr);
+  thread.call.args = syscall_args(thread.entry);
+  thread.call.row = find_row(number, thread.call.args);
+  if (!thread.call.row) return stopped_calls_.refuse(thread, nullptr);
   events_.open_call(thread, Memory::snapshot(memory));
   const auto put = [&](uint64_t at, const auto& value) { return !at || memory.put(at, value); };
-  const auto& args = thread.args;
+  const auto& args = thread.call.args;
   int64_t result = 0;
   if (number == SYS_time) {
     result = time(nullptr);

@@ -16,7 +16,7 @@ int64_t WokenCalls::result(Thread& thread, int64_t result) {
   // After a handler the kernel has nothing to restart, and fails the call with EINTR, whether it was woken or not.
   if (result != -EINTR || thread.entry.orig_rax == SYS_restart_syscall) return result;
   if (!woken && !woken_by_signals(thread)) return result;
-  thread.timeout.enters_again({thread.row, thread.args, thread.process->memory});
+  thread.call.timeout.enters_again({thread.call.row, thread.call.args, thread.process->memory});
   return kErestartNoHandler;
 }
 
@@ -24,8 +24,8 @@ bool WokenCalls::woken_by_signals(const Thread& thread) {
   const Process& process = *thread.process;
   const SignalMasks masks = tracer_.signal_masks(thread.tid);
   const uint64_t pending = masks.pending & ~masks.blocked;
-  bool ignored = pending != 0 || process.taken.ignored != thread.taken_before.ignored;
-  bool others_taken = process.taken.others != thread.taken_before.others;
+  bool ignored = pending != 0 || process.taken.ignored != thread.call.taken_before.ignored;
+  bool others_taken = process.taken.others != thread.call.taken_before.others;
   for (uint64_t left = pending; left != 0; left &= left - 1) {
     if (!is_ignored(masks, std::countr_zero(left) + 1)) return true;
   }
@@ -39,16 +39,17 @@ bool WokenCalls::woken_by_signals(const Thread& thread) {
 }
 
 void WokenCalls::enter(Thread& thread) {
-  thread.taken_before = thread.process->taken;
-  const auto left = thread.timeout.enter({thread.row, thread.args, thread.process->memory}, tracer_.now());
+  thread.call.taken_before = thread.process->taken;
+  const auto left =
+      thread.call.timeout.enter({thread.call.row, thread.call.args, thread.process->memory}, tracer_.now());
   if (!left) return;
   user_regs_struct regs = thread.entry;
-  syscall_arg(regs, thread.row->timeout_arg) = *left;
+  syscall_arg(regs, thread.call.row->timeout_arg) = *left;
   control_.set_regs(thread, regs);
 }
 
 void WokenCalls::leave(Thread& thread, Event& event) {
-  const auto own = thread.timeout.take_own();
+  const auto own = thread.call.timeout.take_own();
   if (!own) return;
   thread.process->memory.put(own->at, own->timeout);
   const auto* const first = reinterpret_cast<const uint8_t*>(&own->timeout);

@@ -35,7 +35,7 @@ void Findings::count_refusal(Unit& unit, const std::string& what, const std::str
 }
 
 void Findings::count_refusal(const Thread& thread, const SyscallRow* row, int error) {
-  count_refusal(*thread.process->unit, call_name(static_cast<int64_t>(thread.entry.orig_rax), thread.args),
+  count_refusal(*thread.process->unit, call_name(static_cast<int64_t>(thread.entry.orig_rax), thread.call.args),
                 std::string(error_name(error)), row && row->common);
 }
 

@@ -93,6 +93,22 @@ struct Process {
   RecordedGate* tier() const { return gate ? gate.get() : inherited.get(); }
 };
 
+// The call that a thread makes, or has made last.
+struct CurrentCall {
+  const SyscallRow* row = nullptr;
+  std::array<uint64_t, 6> args{};
+  std::array<uint64_t, 6> output_args{};  // the arguments that say where outputs go
+  EntrySizes sizes;
+  Sending sending;
+  CallTimeout timeout;
+  uint64_t changes_object = 0;        // an object that is mapped shared, and that it changes; 0: none
+  bool hides_untraced = false;        // a birth that the kernel makes without the CLONE_UNTRACED that was asked for
+  std::optional<SignalAction> asked;  // the mask or action that it sets
+  std::optional<tpacket_req> packet_ring;  // what it maps (PacketRings)
+  std::optional<std::string> adapted;      // what the file is to hold that it opens (AdaptedFiles)
+  TakenSignals taken_before;               // by the threads of the process, at its entry
+};
+
 struct Thread {
   // Where it is, with what is known only there.
   struct Starting {};         // it was born, and its first stop is still to come
@@ -137,22 +153,15 @@ struct Thread {
   Process* process = nullptr;
   State state;
 
+  CurrentCall call;
   user_regs_struct entry{};  // at the entry of the current syscall; where it was preempted or stopped with its group
   Bytes xstate;              // at the same place, if other threads may be checkpointed meanwhile
-  std::array<uint64_t, 6> args{};
-  const SyscallRow* row = nullptr;
   const SyscallRow* restarting = nullptr;  // the call that restart_syscall(2) would restart
-  std::array<uint64_t, 6> output_args{};   // the arguments that say where outputs go
-  EntrySizes sizes;
-  Sending sending;
-  uint64_t changes_object = 0;  // the call changes an object that is mapped shared; 0: none
-  bool hides_untraced = false;  // in a birth that the kernel makes without the CLONE_UNTRACED that was asked for
-  bool image_at_birth = false;  // the policy wants a checkpoint before its first instruction
-  cpu_set_t processors{};       // that it may run on, as far as it can see
-  std::optional<uint64_t> mask_at_birth;  // the signal mask that it, or what it creates now, has to be given
-  Address clear_tid = 0;                  // CLONE_CHILD_CLEARTID, set_tid_address
-  uint64_t blocked = 0;                   // its signal mask, apart from calls that set one while they sleep
-  std::optional<SignalAction> asked;      // the mask or action that its current call sets
+  bool image_at_birth = false;             // the policy wants a checkpoint before its first instruction
+  cpu_set_t processors{};                  // that it may run on, as far as it can see
+  std::optional<uint64_t> mask_at_birth;   // the signal mask that it, or what it creates now, has to be given
+  Address clear_tid = 0;                   // CLONE_CHILD_CLEARTID, set_tid_address
+  uint64_t blocked = 0;                    // its signal mask, apart from calls that set one while they sleep
   Confinement confinement;
 
   bool exited = false;         // a leader whose end is not reported yet
@@ -162,18 +171,14 @@ struct Thread {
   bool preempting = false;     // it was interrupted to be preempted, and has not stopped yet
   bool woken = false;          // the recorder woke it up in a call that stops
   pid_t tracer = 0;            // the recorded process that has it stopped (TracerAnswers); 0: none
-  TakenSignals taken_before;   // by the threads of the process, at the entry of the current call
   int in_hand = 0;             // the signal that it is stopped for, to be delivered when it continues; 0: none
   HeldSignals signals;         // that wait for its next event
   SignalTurns turns;
 
-  CallTimeout timeout;                     // of the current call
-  std::optional<tpacket_req> packet_ring;  // what it is mapping (PacketRings)
-  std::optional<RseqArea> rseq;            // that it will have when it is let go (NativeState)
-  uint64_t counter_mode = 0;               // ... its PR_GET_TSC; 0: not known
-  std::optional<std::string> adapted;      // what the file is to hold that it is opening (AdaptedFiles)
-  uint64_t seen_sleep = 0;                 // Slot::sleeps of the served call that it was seen in last
-  Clock::time_point seen_asleep_at{};      // ... for the first time
+  std::optional<RseqArea> rseq;        // that it will have when it is let go (NativeState)
+  uint64_t counter_mode = 0;           // ... its PR_GET_TSC; 0: not known
+  uint64_t seen_sleep = 0;             // Slot::sleeps of the served call that it was seen in last
+  Clock::time_point seen_asleep_at{};  // ... for the first time
 };
 
 struct Unit {
