@@ -418,8 +418,8 @@ def deliver_mpi(ctx):
     ctx.fresh_work()
     (ctx.work / "ranks.c").write_text(RANKS)
     subprocess.run(("mpicc.openmpi", "-O2", "-o", "ranks", "ranks.c"), cwd=ctx.work, check=True)
-    job = redriving.Job(["mpirun.openmpi", "--oversubscribe", "-n", "3", str(ctx.work / "ranks")], env=mpi.ENV)
-    recorded = redriving.record(ctx, job)
+    command = ("mpirun.openmpi", "--oversubscribe", "-n", "3", "./ranks")
+    recorded = ctx.expect_status(ctx.redrive("record", "-o", ctx.trace, "--", *command, cwd=ctx.work, env=mpi.ENV), 0)
     last = {}
     for event, sender in receipts(ctx, "ranks.1"):
         last[sender] = event
