@@ -15,11 +15,12 @@ namespace {
 constexpr CommandText kText{
     "live",
     "redrive live [--files F] [--stopped] [--jobs N] [--interception TIER] [TRACE] UNIT:I | UNIT@EVENT | "
-    "--break UNIT@EVENT ...",
+    "--break UNIT@EVENT ... | --deliver UNIT@EVENT=SENDER",
     "make the units of a distributed breakpoint into processes that run on, without a recording",
     "All units are brought to the breakpoint, and become processes with the numbers, memory, threads, files, pipes and "
     "sockets\nthat they had there. Connections to processes that were not recorded come back closed.\n"
-    "What cannot be had again is said before anything runs. The exit status is that of the first process.\n",
+    "With --deliver, UNIT receives the message of unit SENDER before those that it races with; then all run on as they "
+    "like.\nWhat cannot be had again is said before anything runs. The exit status is that of the first process.\n",
     "TRACE: a directory, or a name from 'redrive ls'; by default, the latest\n"
     "UNIT:  a number or a name from 'redrive ls TRACE'; all units stand where it begins interval I, or before EVENT\n"};
 
@@ -36,6 +37,12 @@ class LiveCommand : public CommandWith<LiveOptions> {
     arguments.flag("--stopped", o.stopped, "leave the processes stopped (SIGSTOP), as for a debugger");
     add_break(arguments, "let all units live where they stand when UNIT is right before EVENT; may be repeated",
               o.breaks);
+    arguments.option("--deliver", "UNIT@EVENT=SENDER",
+                     "where UNIT receives one of several messages in EVENT, that of unit SENDER comes first",
+                     [&o](const std::string& text) -> Result<void> {
+                       ASSIGN_OR_RETURN(o.delivery, parse_delivery_spec(text));
+                       return {};
+                     });
     o.jobs = default_jobs();
     add_jobs(arguments, "number of intervals to execute at once (one per processor)", o.jobs);
     add_interception(arguments, o.in_process);
@@ -46,6 +53,13 @@ class LiveCommand : public CommandWith<LiveOptions> {
     LiveOptions& o = options_;
     std::optional<PlaceSpec> place;
     const auto& words = arguments.given_words();
+    if (o.delivery && o.stopped)
+      return usage("--stopped and --deliver do not go together: a message is received by running");
+    if (o.delivery) {
+      if (words.size() > 1) return usage("--deliver takes a TRACE, not a UNIT: give other places with --break");
+      if (!words.empty()) o.trace = words[0];
+      return {};
+    }
     if (const auto given = parse_standing(words, o.trace, o.interval, place, o.breaks); !given) {
       return usage(given.error().message);
     }
@@ -68,11 +82,22 @@ class LiveCommand : public CommandWith<LiveOptions> {
     } else {
       ASSIGN_OR_RETURN(how.events, find_events(*trace, options_.breaks));
     }
+    if (options_.delivery) {
+      ASSIGN_OR_RETURN(const auto at, find_events(*trace, {options_.delivery->place}));
+      ASSIGN_OR_RETURN(const UnitId sender, trace->find_unit(options_.delivery->sender));
+      how.first = FirstWanted{at.front(), sender};
+    }
     ASSIGN_OR_RETURN(Revival revival, Revival::make(*trace, how));
     for (const std::string& note : revival.notes()) notice("{}", printable(note));
     for (const auto& process : revival.processes()) {
       notice("unit {} ({}) lives from event {} on: process {}, {} for itself", process.unit,
              printable(trace->unit_name(process.unit)), process.event, process.host_pid, process.pid);
+    }
+    if (const auto& first = revival.first()) {
+      notice("unit {} receives what unit {} sends in event {}; the others wait for that", first->before.unit,
+             first->message.unit, first->message.event);
+      ASSIGN_OR_RETURN(const bool received, revival.deliver_first());
+      if (!received) notice("unit {} has ended without having received that", first->before.unit);
     }
     // What the terminal sends is for the processes.
     for (const int signal : {SIGINT, SIGQUIT}) ::signal(signal, SIG_IGN);

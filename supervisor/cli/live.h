@@ -15,7 +15,8 @@ struct LiveOptions {
   std::string trace;
   std::optional<UnitSpec> interval;  // where it begins
   std::vector<PlaceSpec> breaks;     // or these events
-  bool trace_files = false;          // files are read from the trace where it has them
+  std::optional<DeliverySpec> delivery;
+  bool trace_files = false;  // files are read from the trace where it has them
   bool stopped = false;
   bool in_process = true;  // as in ReplayOptions
   int jobs = 1;

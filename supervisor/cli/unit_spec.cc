@@ -50,6 +50,17 @@ Result<PlaceSpec> parse_place_spec(const std::string& text) {
   return PlaceSpec{text.substr(0, at), *event};
 }
 
+Result<DeliverySpec> parse_delivery_spec(const std::string& text) {
+  const size_t equals = text.rfind('=');
+  const auto place = parse_place_spec(text.substr(0, equals));
+  if (equals == std::string::npos || equals + 1 == text.size() || !place) {
+    return Error{
+        fmt::format("'{}' does not name a receive and a sender: write UNIT@EVENT=SENDER, such as 1@120=3", text),
+        Status::usage};
+  }
+  return DeliverySpec{*place, text.substr(equals + 1)};
+}
+
 Result<std::vector<EventRef>> find_events(const Trace& trace, const std::vector<PlaceSpec>& places) {
   std::vector<EventRef> events;
   for (const PlaceSpec& place : places) {

@@ -31,6 +31,13 @@ Result<PlaceSpec> parse_place_spec(const std::string& text);  // only the text, 
 // Fails if the trace has no such unit; does not check whether it has the event.
 Result<std::vector<EventRef>> find_events(const Trace& trace, const std::vector<PlaceSpec>& places);
 
+// UNIT@EVENT=SENDER: a receive of a unit, and the unit whose message comes first there.
+struct DeliverySpec {
+  PlaceSpec place;
+  std::string sender;
+};
+Result<DeliverySpec> parse_delivery_spec(const std::string& text);  // only the text, as above
+
 // UNIT:ADDRESS+LENGTH: memory of a unit, in bytes. Numbers may be hexadecimal (0x...).
 struct MemorySpec {
   std::string unit;

@@ -235,6 +235,13 @@ void moves(OpenObject& object, int64_t bytes) {
   if (object.kind == Kind::file && object.offset) *object.offset += static_cast<uint64_t>(bytes);
 }
 
+void note_message(const FinishedCall& call, OpenObject& object) {
+  object.in_channel = call.event.receive->channel;
+  const int type = call.model.socket_type(object);
+  if (type == 0 || type == SOCK_STREAM) return;
+  for (const MessagePart& part : call.event.receive->parts) object.datagrams.insert(part.sender);
+}
+
 void note_read(const FinishedCall& call, OpenObject& object) {
   const auto bytes = static_cast<uint64_t>(call.event.result);
   if (object.kind == Kind::file && object.offset && bytes > 0) {
@@ -249,7 +256,7 @@ void note_read(const FinishedCall& call, OpenObject& object) {
   }
   if (object.kind == Kind::timerfd) object.end = call.past.at_ns;
   object.read_bytes += bytes;
-  if (call.event.receive) object.in_channel = call.event.receive->channel;
+  if (call.event.receive) note_message(call, object);
   moves(object, call.event.result);
 }
 
@@ -272,7 +279,7 @@ template <int flags_argument>
 void receive(const FinishedCall& call) {
   OpenObject* const object = object_of(call, call.event.args[0]);
   if (!object) return;
-  if (call.event.receive) object->in_channel = call.event.receive->channel;
+  if (call.event.receive) note_message(call, *object);
   const bool counts = !(call.event.args[flags_argument] & (MSG_PEEK | MSG_ERRQUEUE | MSG_OOB));
   if (counts && call.event.number != SYS_recvmmsg) object->read_bytes += static_cast<uint64_t>(call.event.result);
 }

@@ -6,38 +6,37 @@ namespace redrive {
 
 void InFlight::sent(EventRef event, const Send& send, uint64_t at_ns) {
   if (send.channel == 0 || send.length == 0) return;
-  Message& message = channels_[send.channel][event];
+  Message& message = messages_[event];
   message.sent = true;
+  message.channel = send.channel;
   message.length = send.length;
   message.at_ns = at_ns;
-  forget_if_whole(send.channel, event);
+  forget_if_whole(event);
 }
 
 void InFlight::received(const Receive& receive) {
   for (const MessagePart& part : receive.parts) {
     if (part.sender.unit == 0) continue;
-    Message& message = channels_[receive.channel][part.sender];
+    Message& message = messages_[part.sender];
     message.received[part.offset] += part.length;
     message.received_bytes += part.length;
-    forget_if_whole(receive.channel, part.sender);
+    forget_if_whole(part.sender);
   }
 }
 
-void InFlight::forget_if_whole(uint64_t channel, EventRef event) {
-  auto& messages = channels_.at(channel);
-  const Message& message = messages.at(event);
-  if (message.sent && message.received_bytes >= message.length) messages.erase(event);
+void InFlight::forget_if_whole(EventRef event) {
+  const Message& message = messages_.at(event);
+  if (message.sent && message.received_bytes >= message.length) messages_.erase(event);
 }
 
-std::vector<InFlight::Piece> InFlight::pieces(uint64_t channel) const {
+template <typename Wanted>
+std::vector<InFlight::Piece> InFlight::pieces_if(const Wanted& wanted) const {
   std::vector<Piece> all;
-  const auto found = channels_.find(channel);
-  if (found == channels_.end()) return all;
-  for (const auto& [event, message] : found->second) {
-    if (!message.sent) continue;
+  for (const auto& [event, message] : messages_) {
+    if (!message.sent || !wanted(event, message)) continue;
     uint64_t at = 0;
-    const auto add = [&](uint64_t end) {
-      if (end > at) all.push_back({event, at, end - at, message.at_ns});
+    const auto add = [&, &event = event, &message = message](uint64_t end) {
+      if (end > at) all.push_back({event, at, end - at, message.at_ns, message.channel});
     };
     for (const auto& [offset, length] : message.received) {
       add(offset);
@@ -47,6 +46,14 @@ std::vector<InFlight::Piece> InFlight::pieces(uint64_t channel) const {
   }
   std::stable_sort(all.begin(), all.end(), [](const Piece& a, const Piece& b) { return a.at_ns < b.at_ns; });
   return all;
+}
+
+std::vector<InFlight::Piece> InFlight::pieces(uint64_t channel) const {
+  return pieces_if([&](EventRef, const Message& message) { return message.channel == channel; });
+}
+
+std::vector<InFlight::Piece> InFlight::pieces(const std::set<EventRef>& sends) const {
+  return pieces_if([&](EventRef event, const Message&) { return sends.contains(event); });
 }
 
 }  // namespace redrive

@@ -123,8 +123,10 @@ class Maker {
     if (socket_ != socket && dup3(socket_, socket, O_CLOEXEC) < 0) fail(socket_, errno_error("too many open files"));
     socket_ = socket;
     close_range(static_cast<unsigned>(socket) + 1, ~0u, 0);  // what redrive has open
+    ::signal(SIGPIPE, SIG_IGN);                              // what is put into a pipe may have lost its reader
     if (const auto made = objects_.make_all(); !made) fail(socket_, made.error());
     make_children(std::nullopt);
+    if (objects_.withholds()) put_withheld();
     close_range(3, ~0u, 0);
     int first_status = 0;
     for (;;) {
@@ -134,6 +136,15 @@ class Maker {
       if (ended < 0) _exit(status_of(first_status));
       if (ended == spec_.processes.front().pid) first_status = status;
     }
+  }
+
+  // When somebody says that it is time.
+  void put_withheld() {
+    objects_.close_others();
+    char any = 0;
+    while (recv(socket_, &any, sizeof any, 0) < 0 && errno == EINTR) continue;
+    if (const auto put = objects_.put_withheld(); !put) fail(socket_, put.error());
+    report(socket_, Report{0, {}});
   }
 
   void make_children(std::optional<size_t> parent) {
@@ -272,7 +283,8 @@ Result<std::unique_ptr<Keeper>> Keeper::start(const LiveSpec& spec, const std::v
   keeper->pids_.assign(spec.processes.size(), -1);
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return errno_error("cannot make a socket");
-  const Fd ours(ends[0]);
+  Fd& ours = keeper->reports_;
+  ours = Fd(ends[0]);
   Fd its(ends[1]);
   const int yes = 1;
   setsockopt(ours.get(), SOL_SOCKET, SO_PASSCRED, &yes, sizeof yes);
@@ -288,6 +300,15 @@ Result<std::unique_ptr<Keeper>> Keeper::start(const LiveSpec& spec, const std::v
     keeper->pids_[static_cast<size_t>(what.process)] = pid;
   }
   return keeper;
+}
+
+Result<void> Keeper::put_withheld() {
+  const char any = 0;
+  const bool asked = send(reports_.get(), &any, sizeof any, MSG_NOSIGNAL) == sizeof any;
+  const auto next = asked ? next_report(reports_.get()) : std::nullopt;
+  if (!next) return Error{"what was withheld cannot be delivered: the processes have ended"};
+  if (next->first.process == Report::kFailed) return Error{next->first.error};
+  return {};
 }
 
 Keeper::~Keeper() {

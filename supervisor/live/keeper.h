@@ -23,6 +23,8 @@ class Keeper {
   pid_t pid(size_t process) const { return pids_[process]; }  // by which we know it; -1: it has ended
   // After the last of them comes the socket by which processes report.
   int shared_number(size_t index) const { return first_number_ + static_cast<int>(index); }
+  // The message that was to be the first has been received: what was withheld comes now.
+  Result<void> put_withheld();
   // Until all have ended. The status of the first, as shells have it.
   int wait();
   // They go on without us.
@@ -32,6 +34,7 @@ class Keeper {
   Keeper() = default;
 
   pid_t pid_ = -1;  // the process that has made the namespaces
+  Fd reports_;      // the socket on which processes report
   int first_number_ = 0;
   std::vector<pid_t> pids_;
 };

@@ -2,11 +2,13 @@
 
 #include <sched.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 
 #include "interceptors/syscall_table.h"
 #include "supervisor/live/call_effects.h"
@@ -34,7 +36,25 @@ bool replaces_program(const Event& call) {
   return row && (row->special == Special::execve || row->special == Special::execveat) && call.result == 0;
 }
 
+// The family of an address, 0 if there is none.
+int family(const Bytes& address) {
+  uint16_t found = 0;
+  if (address.size() >= sizeof found) std::memcpy(&found, address.data(), sizeof found);
+  return found;
+}
+
 }  // namespace
+
+bool belong_together(const OpenObject& a, const OpenObject& b) {
+  if (a.out_channel && a.out_channel == b.in_channel) return true;
+  if (a.in_channel && a.in_channel == b.out_channel) return true;
+  // All that a listening socket has accepted have one address: that of the other end tells them apart.
+  const auto names = [](const OpenObject& one, const OpenObject& other) {
+    const int domain = family(one.own_address);
+    return !one.accepted_from && (domain == AF_INET || domain == AF_INET6) && one.own_address == other.peer_address;
+  };
+  return names(a, b) || names(b, a);
+}
 
 void KernelModel::start(UnitId unit, int32_t pid) {
   ProcessModel process;
@@ -54,6 +74,22 @@ void KernelModel::start(UnitId unit, int32_t pid) {
 const Event* KernelModel::call_of(ThreadName thread) const {
   const auto found = in_calls_.find(thread);
   return found == in_calls_.end() ? nullptr : &found->second.second;
+}
+
+std::optional<ObjectNumber> KernelModel::find(const OpenObject& object) const {
+  const auto found = std::find_if(objects_.begin(), objects_.end(), [&](const OpenObject& each) {
+    return each.kind == object.kind && each.made.event == object.made.event && each.end_number == object.end_number;
+  });
+  if (found == objects_.end()) return std::nullopt;
+  return static_cast<ObjectNumber>(found - objects_.begin());
+}
+
+int KernelModel::socket_type(const OpenObject& object) const {
+  constexpr uint64_t kTypes = 0xf;
+  if (object.kind != OpenObject::Kind::socket) return 0;
+  const OpenObject* origin = &object;  // an accepted one is of its listener's type
+  while (origin->accepted_from) origin = &objects_[*origin->accepted_from];
+  return static_cast<int>(origin->made.args[1] & kTypes);
 }
 
 ProcessModel* KernelModel::process_of(int32_t pid) {

@@ -12,6 +12,9 @@
 
 namespace redrive {
 
+// Whether two sockets are the ends of one connection, as far as bytes have gone through it or addresses tell.
+bool belong_together(const OpenObject& a, const OpenObject& b);
+
 class KernelModel {
  public:
   using ProcessName = std::pair<UnitId, ProcessSerial>;
@@ -24,6 +27,11 @@ class KernelModel {
   const std::vector<OpenObject>& objects() const { return objects_; }
   const std::map<ProcessName, ProcessModel>& processes() const { return processes_; }
   const std::map<ThreadName, ThreadModel>& threads() const { return threads_; }
+
+  // The same object as one of another model of the recording.
+  std::optional<ObjectNumber> find(const OpenObject& object) const;
+  // SOCK_STREAM and so on; 0 if it is not a socket.
+  int socket_type(const OpenObject& object) const;
 
   // A thread is in a call there whose end has not come.
   const Event* call_of(ThreadName thread) const;

@@ -75,9 +75,10 @@ struct OpenObject {
   std::vector<PastCall> settings;  // bind, setsockopt, ioctl
   std::optional<PastCall> listens, connects;
   std::optional<ObjectNumber> accepted_from;
-  Bytes peer_address;          // as accept, getpeername returned it
-  Bytes own_address;           // as getsockname returned it
-  std::array<bool, 2> shut{};  // for reading, for writing
+  Bytes peer_address;            // as accept, getpeername returned it
+  Bytes own_address;             // as getsockname returned it
+  std::set<EventRef> datagrams;  // the sends of those that it has received
+  std::array<bool, 2> shut{};    // for reading, for writing
   // eventfd: writes since it was read; timerfd, signalfd: the last setting.
   std::vector<PastCall> changes;
   std::map<int, PastCall> watched;  // epoll: by descriptor, the last EPOLL_CTL_ADD or MOD

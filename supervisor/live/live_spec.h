@@ -9,6 +9,7 @@
 #include <sys/time.h>
 #include <sys/user.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -28,6 +29,13 @@ struct KernelAction {
   uint64_t mask = 0;
 };
 
+// Bytes that were on their way: a datagram, or any part of a stream.
+struct LiveMessage {
+  Bytes bytes;
+  std::optional<ObjectNumber> from;  // a datagram: the socket that has sent it; none: it was closed since
+  bool withheld = false;             // it comes when the message that is to be first has been received
+};
+
 struct LiveObject {
   OpenObject::Kind kind = OpenObject::Kind::other;
   bool needed = false;
@@ -45,7 +53,7 @@ struct LiveObject {
   // pipe and connected sockets: what this end has still to receive
   std::optional<ObjectNumber> peer;
   int end_number = 0;
-  std::vector<Bytes> arriving;  // one element for each datagram, or in any parts
+  std::vector<LiveMessage> arriving;
   // socket
   int domain = 0, type = 0, protocol = 0;
   struct Option {
@@ -55,7 +63,8 @@ struct LiveObject {
   std::vector<Option> options;
   Bytes bound, own_address, peer_address;  // empty: none known
   std::optional<int> backlog;              // it listens
-  std::vector<ObjectNumber> queued;        // connections that it has not accepted
+  std::vector<ObjectNumber> queued;        // connections that it has not accepted, in their order
+  std::vector<LiveMessage> sent_ahead;     // by one of these
   bool connected = false;                  // without a peer: somebody outside, who is gone
   std::array<bool, 2> shut{};
   // eventfd, timerfd, signalfd
@@ -67,6 +76,13 @@ struct LiveObject {
   std::map<int, epoll_event> watched;
   std::map<int, ObjectNumber> watched_objects;
 };
+
+// Whether something that it has to receive, or that it has sent ahead, is withheld.
+inline bool holds_back(const LiveObject& object) {
+  const auto withheld = [](const LiveMessage& message) { return message.withheld; };
+  return std::any_of(object.arriving.begin(), object.arriving.end(), withheld) ||
+         std::any_of(object.sent_ahead.begin(), object.sent_ahead.end(), withheld);
+}
 
 struct LiveThread {
   ThreadSerial serial = 0;
@@ -102,6 +118,9 @@ struct LiveProcess {
 struct LiveSpec {
   std::vector<LiveProcess> processes;  // parents first
   std::vector<LiveObject> objects;
+  // Where the message arrives that is to be received first; or the sender's end, of a connection that is not accepted
+  // yet.
+  std::optional<ObjectNumber> first;
   uint64_t clock_ns = 0;           // what CLOCK_MONOTONIC is to be; 0: the host's
   std::vector<std::string> notes;  // what will not be as it was: one line each
 };

@@ -53,15 +53,15 @@ Bytes loopback(int domain) {
   return {reinterpret_cast<uint8_t*>(&any), reinterpret_cast<uint8_t*>(&any) + sizeof any};
 }
 
-// Binds a socket that is to listen. Connections that have ended keep a port for a minute (TIME_WAIT), such as those of
-// the recording; this waits for them, unless somebody listens there. Returns 0, or the error.
-int bind_when_free(int fd, const Bytes& address) {
+// Connections that have ended keep a port for a minute (TIME_WAIT), such as those of the recording; a socket that is to
+// listen waits for them, unless somebody listens there. Returns 0, or the error.
+int bind_when_free(int fd, const Bytes& address, bool listens) {
   constexpr int kTries = 140;
   constexpr useconds_t kPause_us = 500'000;
   for (int tries = 0;; ++tries) {
-    if (bind(fd, address_of(address), size_of(address)) == 0) return 0;
+    if (::bind(fd, address_of(address), size_of(address)) == 0) return 0;
     const int err = errno;
-    if (err != EADDRINUSE || family_of(address) == AF_UNIX || tries == kTries) return err;
+    if (err != EADDRINUSE || !listens || family_of(address) == AF_UNIX || tries == kTries) return err;
     const int asks = ::socket(family_of(address), SOCK_STREAM | SOCK_CLOEXEC, 0);
     const bool somebody = connect(asks, address_of(address), size_of(address)) == 0;
     ::close(asks);
@@ -77,7 +77,7 @@ Result<std::pair<int, int>> connect_internet(int domain) {
   const Bytes any = loopback(domain);
   sockaddr_storage name{};
   socklen_t size = sizeof name;
-  const bool connected = bind(listener, address_of(any), size_of(any)) == 0 && listen(listener, 1) == 0 &&
+  const bool connected = ::bind(listener, address_of(any), size_of(any)) == 0 && listen(listener, 1) == 0 &&
                          getsockname(listener, reinterpret_cast<sockaddr*>(&name), &size) == 0 &&
                          connect(end, reinterpret_cast<const sockaddr*>(&name), size) == 0;
   const int other = connected ? accept4(listener, nullptr, nullptr, SOCK_CLOEXEC) : -1;
@@ -87,6 +87,30 @@ Result<std::pair<int, int>> connect_internet(int domain) {
   ::close(end);
   return failed;
 }
+
+// Whether it receives what anybody sends to its address.
+bool is_open_to_all(const LiveObject& object) {
+  return object.kind == Kind::socket && object.type != SOCK_STREAM && !object.peer;
+}
+
+// Sends without waiting. `to`: the address of a datagram; empty: where it is connected to. Returns 0, or the error.
+int put(int from, const Bytes& to, const Bytes& bytes) {
+  const int flags = fcntl(from, F_GETFL);
+  fcntl(from, F_SETFL, flags | O_NONBLOCK);
+  int err = 0;
+  size_t done = 0;
+  do {
+    const uint8_t* const rest = bytes.data() + done;
+    const ssize_t n = to.empty() ? ::write(from, rest, bytes.size() - done)
+                                 : sendto(from, rest, bytes.size() - done, 0, address_of(to), size_of(to));
+    if (n < 0) err = errno;
+    if (n > 0) done += static_cast<size_t>(n);
+  } while (!err && done < bytes.size());
+  fcntl(from, F_SETFL, flags);
+  return err;
+}
+
+Error does_not_fit() { return Error{"the bytes that were on their way do not fit into a pipe or socket"}; }
 
 }  // namespace
 
@@ -99,10 +123,16 @@ Result<void> ObjectMaker::keep(ObjectNumber object, int fd) {
   return {};
 }
 
-void ObjectMaker::close_all() const {
+void ObjectMaker::close_others() const {
   for (const int fd : made_) {
     if (fd >= 0) ::close(fd);
   }
+}
+
+void ObjectMaker::close_all() const {
+  close_others();
+  for (const Withheld& each : withheld_) ::close(each.from);
+  for (const int fd : to_shut_) ::close(fd);
 }
 
 Result<void> ObjectMaker::make_all() {
@@ -114,19 +144,33 @@ Result<void> ObjectMaker::make_all() {
     if (objects[number].needed && made_[number] < 0) TRY(listen_again(number));
   }
   for (ObjectNumber number = 0; number < objects.size(); ++number) {
+    const LiveObject& object = objects[number];
+    if (!object.needed || !is_open_to_all(object) || object.peer_address.empty()) continue;
+    connect(made_[number], address_of(object.peer_address), size_of(object.peer_address));
+  }
+  for (ObjectNumber number = 0; number < objects.size(); ++number) {
     if (objects[number].needed) TRY(fill(number));
   }
   for (ObjectNumber number = 0; number < objects.size(); ++number) {
-    const LiveObject& object = objects[number];
-    if (!object.needed || object.kind == Kind::inherited) continue;
-    const int flags = fcntl(made_[number], F_GETFL);
-    const int wanted = object.nonblocking ? flags | O_NONBLOCK : flags & ~O_NONBLOCK;
-    if (wanted != flags) fcntl(made_[number], F_SETFL, wanted);
-    if (object.kind != Kind::socket || !object.connected) continue;
-    if (object.shut[0]) shutdown(made_[number], SHUT_RD);
-    if (object.shut[1]) shutdown(made_[number], SHUT_WR);
+    if (objects[number].needed && objects[number].kind != Kind::inherited) finish(number);
   }
   return {};
+}
+
+// What must not be so while it is filled.
+void ObjectMaker::finish(ObjectNumber number) {
+  const LiveObject& object = spec_.objects[number];
+  const int flags = fcntl(made_[number], F_GETFL);
+  const int wanted = object.nonblocking ? flags | O_NONBLOCK : flags & ~O_NONBLOCK;
+  if (wanted != flags) fcntl(made_[number], F_SETFL, wanted);
+  if (object.kind != Kind::socket || !object.connected) return;
+  if (object.shut[0]) shutdown(made_[number], SHUT_RD);
+  if (!object.shut[1]) return;
+  if (holds_back(object.peer ? spec_.objects[*object.peer] : object)) {
+    to_shut_.push_back(fcntl(made_[number], F_DUPFD_CLOEXEC, first_));
+  } else {
+    shutdown(made_[number], SHUT_WR);
+  }
 }
 
 Result<void> ObjectMaker::make(ObjectNumber number) {
@@ -226,13 +270,46 @@ Result<void> ObjectMaker::make_socket(ObjectNumber number) {
   if (object.connected && !waits) return make_gone(number);
   TRY(keep(number, ::socket(object.domain, object.type | SOCK_CLOEXEC, object.protocol)));
   TRY(set_options(number));
-  if (!object.bound.empty()) {
-    if (bind(made_[number], address_of(object.bound), size_of(object.bound)) != 0) {
-      return errno_error("cannot bind a socket to " + port_of(object.bound) + " again");
-    }
+  return object.bound.empty() ? Result<void>() : bind_again(number);
+}
+
+// Does something where a process is that has the object, so that its relative path means what it meant.
+int ObjectMaker::in_directory_of(ObjectNumber number, const std::function<int()>& act) const {
+  const int here = ::open(".", O_PATH | O_CLOEXEC);
+  for (const LiveProcess& process : spec_.processes) {
+    const auto& table = process.descriptors;
+    const bool has =
+        std::any_of(table.begin(), table.end(), [&](const auto& its) { return its.second.object == number; });
+    if (has && chdir(process.directory.c_str()) == 0) break;
   }
-  const bool to_peer = object.type == SOCK_DGRAM && !object.peer_address.empty();
-  if (to_peer) connect(made_[number], address_of(object.peer_address), size_of(object.peer_address));
+  const int result = act();
+  const bool back = fchdir(here) == 0;
+  ::close(here);
+  return back ? result : ENOENT;
+}
+
+// To the address that it was bound to. Of a datagram socket or one that listens, others know the port that the kernel
+// had chosen.
+Result<void> ObjectMaker::bind_again(ObjectNumber number) const {
+  const LiveObject& object = spec_.objects[number];
+  const bool inet = is_internet(object);
+  const bool known_to_others = object.backlog || object.type == SOCK_DGRAM;
+  const bool any_port = inet && known_to_others && !object.own_address.empty();
+  const Bytes& address = any_port || object.bound.empty() ? object.own_address : object.bound;
+  if (address.empty()) return {};
+  if (inet) {
+    const int err = bind_when_free(made_[number], address, object.backlog.has_value());
+    return err ? Result<void>(errno_error("cannot bind a socket to " + port_of(address) + " again", err))
+               : Result<void>();
+  }
+  sockaddr_un name{};
+  std::memcpy(&name, address.data(), std::min(address.size(), sizeof name - 1));
+  const int err = in_directory_of(number, [&] {
+    struct stat info {};
+    if (name.sun_path[0] && stat(name.sun_path, &info) == 0 && S_ISSOCK(info.st_mode)) unlink(name.sun_path);
+    return ::bind(made_[number], address_of(address), size_of(address)) == 0 ? 0 : errno;
+  });
+  if (err) return errno_error(fmt::format("cannot bind a socket to {} again", name.sun_path), err);
   return {};
 }
 
@@ -281,20 +358,7 @@ Result<void> ObjectMaker::listen_again(ObjectNumber number) {
   const int fd = made_[number];
   const int yes = 1;
   if (is_internet(object)) setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-  Bytes bound = object.bound;
-  const bool any_port = family_of(bound) != AF_UNIX && !object.own_address.empty();
-  if (any_port || bound.empty()) bound = object.own_address;  // the kernel had chosen the port
-  if (family_of(bound) == AF_UNIX) {
-    sockaddr_un name{};
-    std::memcpy(&name, bound.data(), std::min(bound.size(), sizeof name - 1));
-    struct stat info {};
-    if (name.sun_path[0] && stat(name.sun_path, &info) == 0 && S_ISSOCK(info.st_mode)) unlink(name.sun_path);
-  }
-  if (!bound.empty()) {
-    if (const int err = bind_when_free(fd, bound)) {
-      return errno_error("cannot listen on " + port_of(bound) + " again", err);
-    }
-  }
+  TRY(bind_again(number));
   if (listen(fd, *object.backlog) != 0) return errno_error("cannot listen again");
   sockaddr_storage name{};
   socklen_t size = sizeof name;
@@ -336,32 +400,63 @@ Result<void> ObjectMaker::make_special(ObjectNumber number) {
   return keep(number, fd);
 }
 
-// Puts into it what was on its way.
-Result<void> ObjectMaker::fill(ObjectNumber number) const {
+// ---- What was on its way
+
+// Puts it into the object, or keeps what is needed to do that later.
+Result<void> ObjectMaker::fill(ObjectNumber number) {
   const LiveObject& object = spec_.objects[number];
-  if (object.arriving.empty()) return {};
+  if (object.peer && !object.arriving.empty()) make_room(number, made_[*object.peer]);
+  for (const LiveMessage& message : object.arriving) {
+    const bool sender = message.from && made_[*message.from] >= 0;
+    const int from = object.peer ? made_[*object.peer]
+                     : sender    ? made_[*message.from]
+                                 : ::socket(object.domain, object.type | SOCK_CLOEXEC, object.protocol);
+    const auto given = give(number, message, from);
+    if (!object.peer && !sender) ::close(from);
+    TRY(given);
+  }
+  for (const LiveMessage& message : object.sent_ahead) TRY(give(number, message, made_[number]));
+  return {};
+}
+
+void ObjectMaker::make_room(ObjectNumber number, int from) const {
+  const LiveObject& object = spec_.objects[number];
   uint64_t all = 0;
-  for (const Bytes& bytes : object.arriving) all += bytes.size();
-  const int from = made_[*object.peer];
+  for (const LiveMessage& message : object.arriving) all += message.bytes.size();
+  constexpr uint64_t kUsual = 1 << 16;
   if (object.kind == Kind::pipe) {
-    constexpr uint64_t kUsual = 1 << 16;
     if (all > kUsual) fcntl(from, F_SETPIPE_SZ, static_cast<int>(all + kUsual));
-  } else {
-    const int room = static_cast<int>(std::min<uint64_t>(2 * all + (1 << 16), INT32_MAX));
-    setsockopt(from, SOL_SOCKET, SO_SNDBUFFORCE, &room, sizeof room);
-    setsockopt(made_[number], SOL_SOCKET, SO_RCVBUFFORCE, &room, sizeof room);
+    return;
   }
-  const int flags = fcntl(from, F_GETFL);
-  fcntl(from, F_SETFL, flags | O_NONBLOCK);
-  for (const Bytes& bytes : object.arriving) {
-    for (size_t done = 0; done < bytes.size();) {
-      const ssize_t n = ::write(from, bytes.data() + done, bytes.size() - done);
-      if (n <= 0)
-        return Error{fmt::format("the {} bytes that were on their way do not fit into a pipe or socket", all)};
-      done += static_cast<size_t>(n);
-    }
+  const int room = static_cast<int>(std::min<uint64_t>(2 * all + kUsual, INT32_MAX));
+  setsockopt(from, SOL_SOCKET, SO_SNDBUFFORCE, &room, sizeof room);
+  setsockopt(made_[number], SOL_SOCKET, SO_RCVBUFFORCE, &room, sizeof room);
+}
+
+Result<void> ObjectMaker::give(ObjectNumber number, const LiveMessage& message, int from) {
+  Bytes to;
+  if (is_open_to_all(spec_.objects[number])) {
+    sockaddr_storage name{};
+    socklen_t size = sizeof name;
+    getsockname(made_[number], reinterpret_cast<sockaddr*>(&name), &size);
+    to.assign(reinterpret_cast<uint8_t*>(&name), reinterpret_cast<uint8_t*>(&name) + size);
   }
-  fcntl(from, F_SETFL, flags);
+  if (message.withheld) {
+    withheld_.push_back({number, fcntl(from, F_DUPFD_CLOEXEC, first_), to, &message.bytes});
+    return {};
+  }
+  const int err = in_directory_of(number, [&] { return put(from, to, message.bytes); });
+  return err ? Result<void>(does_not_fit()) : Result<void>();
+}
+
+Result<void> ObjectMaker::put_withheld() {
+  for (const Withheld& each : withheld_) {
+    const int err = in_directory_of(each.receiver, [&] { return put(each.from, each.to, *each.bytes); });
+    if (err == EAGAIN || err == ENOBUFS) return does_not_fit();  // otherwise its receiver is gone
+  }
+  for (const int fd : to_shut_) shutdown(fd, SHUT_WR);
+  for (const Withheld& each : withheld_) ::close(each.from);
+  for (const int fd : to_shut_) ::close(fd);
   return {};
 }
 

@@ -1,6 +1,7 @@
 // Makes open files, pipes, sockets and the like anew. For a process of one thread.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "base/result.h"
@@ -13,10 +14,15 @@ class ObjectMaker {
   // No descriptor that it makes has a number below `first`.
   ObjectMaker(const LiveSpec& spec, int first) : spec_(spec), first_(first), made_(spec.objects.size(), -1) {}
 
-  // Makes all that are needed, with what is on its way in them.
+  // Makes all that are needed, with what is on its way in them and not withheld.
   Result<void> make_all();
   int descriptor(ObjectNumber object) const { return made_[object]; }
-  void close_all() const;
+  void close_all() const;  // also what is kept for the following
+  // Whether something is withheld.
+  bool withholds() const { return !withheld_.empty(); }
+  void close_others() const;  // all but what the following needs
+  // Once: puts it where it belongs, as far as somebody can still receive it.
+  Result<void> put_withheld();
 
  private:
   Result<void> keep(ObjectNumber object, int fd);
@@ -30,12 +36,26 @@ class ObjectMaker {
   Result<void> make_gone(ObjectNumber object);
   Result<void> make_special(ObjectNumber object);
   Result<void> listen_again(ObjectNumber object);
+  Result<void> bind_again(ObjectNumber object) const;
+  int in_directory_of(ObjectNumber object, const std::function<int()>& act) const;
   Result<void> set_options(ObjectNumber object) const;
-  Result<void> fill(ObjectNumber object) const;
+  void finish(ObjectNumber object);
+  Result<void> fill(ObjectNumber object);
+  void make_room(ObjectNumber object, int from) const;
+  Result<void> give(ObjectNumber object, const LiveMessage& message, int from);
 
   const LiveSpec& spec_;
   const int first_;
   std::vector<int> made_;
+  // What is withheld, in order.
+  struct Withheld {
+    ObjectNumber receiver = 0;
+    int from = -1;  // a descriptor of its own
+    Bytes to;       // a datagram: the address; empty: where the socket is connected to
+    const Bytes* bytes = nullptr;
+  };
+  std::vector<Withheld> withheld_;
+  std::vector<int> to_shut_;  // for writing, after that
 };
 
 }  // namespace redrive

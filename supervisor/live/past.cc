@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <queue>
 #include <set>
 #include <tuple>
@@ -146,6 +147,27 @@ int32_t waited_for(const Event& event, const std::array<uint64_t, 6>& args) {
   return 0;
 }
 
+// Where a call has returned.
+Result<EventIndex> end_of(const Trace& trace, EventRef call) {
+  EventIndex end = call.event;
+  std::optional<ThreadSerial> thread;  // that has entered it
+  TRY(trace.for_each_event(call.unit, call.event, trace.event_count(call.unit), [&](EventIndex at, const Event& event) {
+    if (at == call.event) {
+      if (event.kind != EventKind::entry) return false;
+      thread = event.thread;
+      return true;
+    }
+    if (event.kind != EventKind::exit || event.thread != thread) return true;
+    end = at;
+    return false;
+  }));
+  return end;
+}
+
+void sort_needs(std::vector<Communication::Need>& needs) {
+  std::stable_sort(needs.begin(), needs.end(), [](const auto& a, const auto& b) { return a.event < b.event; });
+}
+
 }  // namespace
 
 Result<void> add_capacities(const Trace& trace, Communication& communication) {
@@ -194,8 +216,7 @@ Result<void> add_capacities(const Trace& trace, Communication& communication) {
     }
   }
   for (auto& [id, unit] : communication.units) {
-    std::stable_sort(unit.needs.begin(), unit.needs.end(),
-                     [](const auto& a, const auto& b) { return a.event < b.event; });
+    sort_needs(unit.needs);
   }
   return {};
 }
@@ -220,8 +241,28 @@ Result<void> add_waits(const Trace& trace, Communication& communication) {
       }
       return true;
     }));
-    std::stable_sort(needs.begin(), needs.end(), [](const auto& a, const auto& b) { return a.event < b.event; });
+    sort_needs(needs);
   }
+  return {};
+}
+
+Result<void> add_connections(const Trace& trace, const Past& later, Communication& communication) {
+  std::vector<const OpenObject*> connecting;
+  for (const OpenObject& object : later.model.objects()) {
+    if (object.connects && later.model.socket_type(object) != SOCK_DGRAM) connecting.push_back(&object);
+  }
+  for (const OpenObject& accepted : later.model.objects()) {
+    if (!accepted.accepted_from) continue;
+    const auto other = std::find_if(connecting.begin(), connecting.end(),
+                                    [&](const OpenObject* each) { return belong_together(accepted, *each); });
+    if (other == connecting.end()) continue;
+    const EventRef connects = (*other)->connects->event, accepts = accepted.made.event;
+    if (connects.unit == accepts.unit) continue;
+    ASSIGN_OR_RETURN(const EventIndex connected, end_of(trace, connects));
+    ASSIGN_OR_RETURN(const EventIndex returned, end_of(trace, accepts));
+    communication.units.at(accepts.unit).needs.push_back({returned, {connects.unit, connected}, false});
+  }
+  for (auto& [id, unit] : communication.units) sort_needs(unit.needs);
   return {};
 }
 

@@ -26,6 +26,8 @@ Result<Past> read_past(const Trace& trace, const Places& places);
 
 // Lets a breakpoint also hold what waits have seen: a process that was waited for has ended.
 Result<void> add_waits(const Trace& trace, Communication& communication);
+// ... and connections: one that was accepted has been made. `later`: the past of the recording's end.
+Result<void> add_connections(const Trace& trace, const Past& later, Communication& communication);
 // ... and what pipes can hold: a writer that has got far ahead has a reader that has made room.
 Result<void> add_capacities(const Trace& trace, Communication& communication);
 

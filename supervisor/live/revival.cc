@@ -1,11 +1,15 @@
 #include "supervisor/live/revival.h"
 
 #include <fmt/format.h>
+#include <poll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 
 #include "interceptors/trapped_instructions.h"
 #include "supervisor/live/shared_objects.h"
+#include "supervisor/live/unread.h"
 #include "supervisor/plan/recovery_line.h"
 #include "supervisor/replay/joint_replay.h"
 #include "supervisor/replay/replay_set.h"
@@ -21,6 +25,21 @@ Result<Breakpoint> breakpoint_of(const Communication& communication, const std::
     place.started |= !birth || birth->event < breakpoint.units.at(birth->unit).event;
   }
   return breakpoint;
+}
+
+// Finds out where the receiver stands, and lets the breakpoint have it there and hold the message.
+Result<Delivery> add_first(const Trace& trace, const Past& later, const FirstWanted& wanted,
+                           Communication& communication, std::vector<EventRef>& events) {
+  ASSIGN_OR_RETURN(const Delivery delivery, find_delivery(trace, communication, later, wanted));
+  for (const EventRef& at : events) {
+    if (at.unit != wanted.at.unit || at == wanted.at || at == delivery.before) continue;
+    return Error{fmt::format("unit {} is to stand before event {}, but receives the message of unit {} in event {}",
+                             at.unit, at.event, wanted.sender, wanted.at.event)};
+  }
+  std::erase_if(events, [&](const EventRef& at) { return at.unit == wanted.at.unit; });
+  events.push_back(delivery.before);
+  TRY(add_delivery(delivery, communication));
+  return delivery;
 }
 
 Places places_of(const Breakpoint& breakpoint) {
@@ -57,11 +76,21 @@ Result<Revival> Revival::make(const Trace& trace, const RevivalOptions& options)
   ASSIGN_OR_RETURN(Communication communication, read_communication(trace));
   TRY(add_waits(trace, communication));
   TRY(add_capacities(trace, communication));
-  ASSIGN_OR_RETURN(const Breakpoint breakpoint, breakpoint_of(communication, options.events));
+  ASSIGN_OR_RETURN(const Past later, read_past(trace, ends_of(trace)));
+  TRY(add_connections(trace, later, communication));
+  std::vector<EventRef> events = options.events;
+  std::optional<Delivery> first;
+  if (options.first) {
+    ASSIGN_OR_RETURN(first, add_first(trace, later, *options.first, communication, events));
+  }
+  ASSIGN_OR_RETURN(const Breakpoint breakpoint, breakpoint_of(communication, events));
+  if (first && breakpoint.units.at(first->message.unit).event <= first->message.event) {
+    return Error{fmt::format("unit {} sends its message in event {}, which does not happen before the other places",
+                             first->message.unit, first->message.event)};
+  }
   const Places places = places_of(breakpoint);
   ASSIGN_OR_RETURN(const Past past, read_past(trace, places));
-  ASSIGN_OR_RETURN(const Past later, read_past(trace, ends_of(trace)));
-  SpecMaker maker(trace, past, later, places, options.files);
+  SpecMaker maker(trace, past, later, places, options.files, first ? &*first : nullptr);
   TRY(maker.check());
   WantedInputs inputs;
   TRY(maker.want_inputs(inputs));
@@ -87,6 +116,7 @@ Result<Revival> Revival::make(const Trace& trace, const RevivalOptions& options)
   }
   Revival made;
   made.stopped_ = options.stopped;
+  made.first_ = first;
   ASSIGN_OR_RETURN(made.spec_, maker.make_spec(inputs, states));
   TRY(made.transplant(trace, states, memories));
   for (const auto& [number, transplant] : made.transplants_) {
@@ -130,9 +160,67 @@ Result<void> Revival::transplant(const Trace& trace, const std::map<UnitId, Unit
   return {};
 }
 
-Result<void> Revival::let_go() {
-  for (auto& [number, transplant] : transplants_) TRY(transplant.let_go(spec_.processes[number], stopped_));
+namespace {
+
+// Waits until what has arrived is read, and returns true; or until the process has ended. Who reads a part of a
+// message, and nothing more for a while, waits for something else.
+bool await_receipt(const Unread& unread, pid_t receiver) {
+  constexpr int kPause_ms = 1, kWhile = 1000;
+  const Fd process(static_cast<int>(syscall(SYS_pidfd_open, receiver, 0)));
+  const uint64_t all = unread.bytes();
+  uint64_t left = all;
+  for (int still = 0; left > 0 && (left == all || still < kWhile); ++still) {
+    pollfd end{process.get(), POLLIN, 0};
+    if (!process || poll(&end, 1, kPause_ms) == 1) return unread.bytes() == 0;
+    const uint64_t now = unread.bytes();
+    if (now != left) still = 0;
+    left = now;
+  }
+  return true;
+}
+
+}  // namespace
+
+Result<bool> Revival::deliver_first() {
+  if (!first_) return true;
+  // Whose descriptor tells whether it was received.
+  const auto index_of = [&](UnitId unit, ObjectNumber object) -> std::optional<std::pair<size_t, int>> {
+    for (const auto& [number, transplant] : transplants_) {
+      const LiveProcess& process = spec_.processes[number];
+      for (const auto& [fd, descriptor] : process.descriptors) {
+        if (process.unit == unit && descriptor.object == object) return std::pair(number, fd);
+      }
+    }
+    return std::nullopt;
+  };
+  const auto receiver = index_of(first_->before.unit, *spec_.first);
+  const auto sender = index_of(first_->message.unit, *spec_.first);
+  const auto& known = receiver ? receiver : sender;
+  if (!known) return Error{"nobody has the connection through which the message comes"};
+  ASSIGN_OR_RETURN(const Unread unread, Unread::of(keeper_->pid(known->first), known->second,
+                                                   receiver ? Unread::End::receiver : Unread::End::sender));
+  TRY(let_go(first_->before.unit));
+  const auto its = std::find_if(processes_.begin(), processes_.end(),
+                                [&](const Revived& each) { return each.unit == first_->before.unit; });
+  const bool received = await_receipt(unread, its->host_pid);
+  const bool withheld = std::any_of(spec_.objects.begin(), spec_.objects.end(), holds_back);
+  if (withheld) TRY(keeper_->put_withheld());
+  return received;
+}
+
+Result<void> Revival::let_go(std::optional<UnitId> only) {
+  for (auto each = transplants_.begin(); each != transplants_.end();) {
+    const LiveProcess& process = spec_.processes[each->first];
+    if (only && process.unit != *only) {
+      ++each;
+      continue;
+    }
+    TRY(each->second.let_go(process, stopped_));
+    each = transplants_.erase(each);
+  }
   return {};
 }
+
+Result<void> Revival::let_go() { return let_go(std::nullopt); }
 
 }  // namespace redrive

@@ -6,13 +6,15 @@
 
 #include "logstore/trace.h"
 #include "supervisor/live/keeper.h"
+#include "supervisor/live/race.h"
 #include "supervisor/live/spec_maker.h"
 #include "supervisor/live/transplant.h"
 
 namespace redrive {
 
 struct RevivalOptions {
-  std::vector<EventRef> events;  // at least one: the breakpoint
+  std::vector<EventRef> events;      // the breakpoint
+  std::optional<FirstWanted> first;  // which message its receiver gets first; without it, at least one event
   Files files = Files::real;
   bool stopped = false;  // they stand stopped (SIGSTOP)
   bool in_process = true;
@@ -33,17 +35,23 @@ class Revival {
 
   const std::vector<Revived>& processes() const { return processes_; }
   const std::vector<std::string>& notes() const { return spec_.notes; }
-  // They run on, or stand stopped.
+  const std::optional<Delivery>& first() const { return first_; }
+  // If one message is to be received first: only its receiver runs, until it has received the message or has ended, and
+  // then what was withheld comes. Returns whether it was received.
+  Result<bool> deliver_first();
+  // All that do not yet run do, or stand stopped.
   Result<void> let_go();
   // Until all have ended; the status of the first.
   int wait() { return keeper_->wait(); }
 
  private:
   Revival() = default;
+  Result<void> let_go(std::optional<UnitId> only);
   Result<void> transplant(const Trace& trace, const std::map<UnitId, UnitState>& states,
                           const std::map<KernelModel::ProcessName, const Memory*>& memories);
 
   bool stopped_ = false;
+  std::optional<Delivery> first_;
   LiveSpec spec_;
   std::vector<Revived> processes_;
   std::vector<std::pair<size_t, Transplant>> transplants_;  // with the number of the process

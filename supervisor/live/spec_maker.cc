@@ -112,51 +112,37 @@ void SpecMaker::pair(ObjectNumber a, ObjectNumber b) {
 }
 
 // The same object at the recording's end.
-std::optional<ObjectNumber> SpecMaker::in_later(const OpenObject& object) const {
-  const auto& all = later_.model.objects();
-  const auto found = std::find_if(all.begin(), all.end(), [&](const OpenObject& each) {
-    return each.kind == object.kind && each.made.event == object.made.event && each.end_number == object.end_number;
-  });
-  if (found == all.end()) return std::nullopt;
-  return static_cast<ObjectNumber>(found - all.begin());
+const OpenObject& SpecMaker::in_later(const OpenObject& object) const {
+  const auto found = later_.model.find(object);
+  return found ? later_.model.objects()[*found] : object;
 }
 
 void SpecMaker::pair_sockets() {
   const auto& objects = past_.model.objects();
   const auto& after = later_.model.objects();
-  struct Ends {
-    uint64_t out = 0, in = 0;
-    Bytes own, peer;
-  };
-  const auto ends_of = [&](const OpenObject& object) {
-    return Ends{object.out_channel, object.in_channel, object.own_address, object.peer_address};
-  };
-  const auto match = [](const Ends& a, const Ends& b) {
-    if ((a.out && a.out == b.in) || (a.in && a.in == b.out)) return true;
-    const bool inet = family(a.own) == AF_INET || family(a.own) == AF_INET6;
-    return inet && a.own == b.peer;
-  };
-  std::vector<std::pair<ObjectNumber, Ends>> open;  // connected ones of now, without another end
+  std::vector<std::pair<ObjectNumber, const OpenObject*>> open;  // connected ones of now, without another end
   for (const auto& [number, peer] : needed_) {
-    if (objects[number].kind != Kind::socket || peer || !is_connected(objects[number])) continue;
-    const auto same = in_later(objects[number]);
-    open.emplace_back(number, ends_of(same ? after[*same] : objects[number]));
+    const bool datagrams = past_.model.socket_type(objects[number]) == SOCK_DGRAM;
+    if (objects[number].kind != Kind::socket || datagrams || peer || !is_connected(objects[number])) continue;
+    open.emplace_back(number, &in_later(objects[number]));
   }
   for (size_t i = 0; i < open.size(); ++i) {
     if (needed_[open[i].first]) continue;
     for (size_t j = 0; j < open.size(); ++j) {
-      if (i == j || needed_[open[j].first] || !match(open[i].second, open[j].second)) continue;
+      if (i == j || needed_[open[j].first] || !belong_together(*open[i].second, *open[j].second)) continue;
       pair(open[i].first, open[j].first);
       break;
     }
     if (needed_[open[i].first] || !objects[open[i].first].connects) continue;
     // Maybe it is accepted later, by a socket that listens here.
     for (const OpenObject& acceptor : after) {
-      if (!acceptor.accepted_from || !match(open[i].second, ends_of(acceptor))) continue;
+      if (!acceptor.accepted_from || past_.model.find(acceptor) || !belong_together(*open[i].second, acceptor))
+        continue;
       const OpenObject& listener = after[*acceptor.accepted_from];
       for (const auto& [number, peer] : needed_) {
         if (objects[number].listens && objects[number].made.event == listener.made.event) {
           queued_[number].push_back(open[i].first);
+          ahead_[open[i].first] = acceptor.in_channel;
         }
       }
     }
@@ -167,7 +153,7 @@ void SpecMaker::pair_sockets() {
 Result<std::vector<InFlight::Piece>> SpecMaker::arriving(ObjectNumber at) const {
   const OpenObject& object = past_.model.objects()[at];
   const auto peer = needed_.at(at);
-  if (!peer) return std::vector<InFlight::Piece>();
+  if (!peer) return past_.in_flight.pieces(in_later(object).datagrams);
   const OpenObject& sender = past_.model.objects()[*peer];
   const uint64_t channel = object.in_channel ? object.in_channel : sender.out_channel;
   auto pieces = past_.in_flight.pieces(channel);
@@ -180,7 +166,7 @@ Result<std::vector<InFlight::Piece>> SpecMaker::arriving(ObjectNumber at) const 
     if (!call || !call->send || call->send->channel != channel) continue;
     sum -= std::min(sum, call->send->length);
   }
-  const bool datagrams = object.kind == Kind::socket && (object.made.args[1] & 0xf) != SOCK_STREAM;
+  const bool datagrams = object.kind == Kind::socket && past_.model.socket_type(object) != SOCK_STREAM;
   if (datagrams || left == static_cast<int64_t>(sum)) return pieces;
   return Error{
       fmt::format("it is not known what was on its way in {}: {} bytes were written and not read, and {} of "
@@ -188,14 +174,20 @@ Result<std::vector<InFlight::Piece>> SpecMaker::arriving(ObjectNumber at) const 
                   what(object), left, sum)};
 }
 
+// What has been sent into a connection that is not accepted yet.
+std::vector<InFlight::Piece> SpecMaker::sent_ahead(ObjectNumber from) const {
+  const auto channel = ahead_.find(from);
+  return channel == ahead_.end() ? std::vector<InFlight::Piece>() : past_.in_flight.pieces(channel->second);
+}
+
 // ---- What calls have read
 
 Result<void> SpecMaker::want_inputs(WantedInputs& inputs) {
   for (const auto& [number, peer] : needed_) {
     want_object(past_.model.objects()[number], inputs);
-    if (!peer) continue;
     ASSIGN_OR_RETURN(const auto pieces, arriving(number));
     for (const auto& piece : pieces) inputs.want(piece.send);
+    for (const auto& piece : sent_ahead(number)) inputs.want(piece.send);
   }
   const bool any_file = std::any_of(needed_.begin(), needed_.end(), [&](const auto& entry) {
     return past_.model.objects()[entry.first].kind == Kind::file;
@@ -285,18 +277,72 @@ Result<void> SpecMaker::add_objects(const WantedInputs& inputs, LiveSpec& spec) 
     if (object.kind == Kind::file) TRY(add_file(object, inputs, out, spec));
     if (object.kind == Kind::socket) TRY(add_socket(object, inputs, out));
     TRY(add_special(object, inputs, out));
-    ASSIGN_OR_RETURN(const auto pieces, arriving(number));
-    for (const auto& piece : pieces) {
-      const WantedInputs::Read* const read = inputs.of(piece.send);
-      if (!read || read->payload.size() < piece.offset + piece.length) {
-        return Error{fmt::format("the bytes of event {} of unit {} were not found", piece.send.event, piece.send.unit)};
-      }
-      const auto first = read->payload.begin() + static_cast<long>(piece.offset);
-      out.arriving.emplace_back(first, first + static_cast<long>(piece.length));
-    }
+    TRY(add_messages(number, inputs, spec));
     if (const auto queued = queued_.find(number); queued != queued_.end()) out.queued = queued->second;
   }
+  if (!first_) return {};
+  if (!spec.first) {
+    return Error{fmt::format("what unit {} sends in event {} is not on its way to unit {} there", first_->message.unit,
+                             first_->message.event, first_->before.unit)};
+  }
+  for (LiveObject& listener : spec.objects) {
+    std::stable_partition(listener.queued.begin(), listener.queued.end(),
+                          [&](ObjectNumber waiting) { return waiting == *spec.first; });
+  }
   return {};
+}
+
+// Whether the unit that is to receive one message first has this object, or listens for its connection.
+bool SpecMaker::received_by_first(ObjectNumber number) const {
+  const auto queue = std::find_if(queued_.begin(), queued_.end(), [&](const auto& entry) {
+    return std::find(entry.second.begin(), entry.second.end(), number) != entry.second.end();
+  });
+  const ObjectNumber receiver = queue == queued_.end() ? number : queue->first;
+  const auto& all = past_.model.processes();
+  return first_ && std::any_of(all.begin(), all.end(), [&](const auto& entry) {
+           const auto& table = *entry.second.descriptors;
+           return entry.first.first == first_->before.unit && lives(entry.second) &&
+                  std::any_of(table.begin(), table.end(),
+                              [&](const auto& its) { return its.second.object == receiver; });
+         });
+}
+
+// What the unit sends to itself, and what it has received in part, does not race with others.
+bool SpecMaker::withheld(const InFlight::Piece& piece) const {
+  if (piece.send.unit == first_->before.unit || piece.offset > 0) return false;
+  const bool up_to_it = piece.send.unit == first_->message.unit && piece.send.event <= first_->message.event;
+  const auto its = past_.in_flight.pieces({first_->message});
+  return !up_to_it || its.empty() || piece.channel != its.front().channel;
+}
+
+Result<LiveMessage> SpecMaker::message(const InFlight::Piece& piece, const WantedInputs& inputs) const {
+  const WantedInputs::Read* const read = inputs.of(piece.send);
+  if (!read || read->payload.size() < piece.offset + piece.length) {
+    return Error{fmt::format("the bytes of event {} of unit {} were not found", piece.send.event, piece.send.unit)};
+  }
+  LiveMessage out;
+  const auto first = read->payload.begin() + static_cast<long>(piece.offset);
+  out.bytes.assign(first, first + static_cast<long>(piece.length));
+  for (const auto& [number, peer] : needed_) {
+    if (in_later(past_.model.objects()[number]).out_channel == piece.channel) out.from = number;
+  }
+  return out;
+}
+
+Result<void> SpecMaker::add_messages(ObjectNumber number, const WantedInputs& inputs, LiveSpec& spec) const {
+  const bool races = received_by_first(number);
+  const auto add = [&](const std::vector<InFlight::Piece>& pieces, std::vector<LiveMessage>& out) -> Result<void> {
+    for (const auto& piece : pieces) {
+      ASSIGN_OR_RETURN(LiveMessage one, message(piece, inputs));
+      one.withheld = races && withheld(piece);
+      out.push_back(std::move(one));
+      if (races && piece.send == first_->message) spec.first = number;
+    }
+    return {};
+  };
+  ASSIGN_OR_RETURN(const auto pieces, arriving(number));
+  TRY(add(pieces, spec.objects[number].arriving));
+  return add(sent_ahead(number), spec.objects[number].sent_ahead);
 }
 
 // Whether the file still holds what the program has read last.
@@ -390,9 +436,8 @@ Result<void> SpecMaker::add_socket(const OpenObject& object, const WantedInputs&
   // Those of an accepted socket are its listener's.
   const OpenObject* origin = &object;
   while (origin->accepted_from) origin = &past_.model.objects()[*origin->accepted_from];
-  constexpr uint64_t kTypes = 0xf;
   out.domain = static_cast<int>(origin->made.args[0]);
-  out.type = static_cast<int>(origin->made.args[1] & kTypes);
+  out.type = past_.model.socket_type(object);
   out.protocol = static_cast<int>(origin->made.args[2]);
   out.own_address = object.own_address;
   out.peer_address = object.peer_address;

@@ -7,6 +7,7 @@
 #include "checkpoint/unit_state.h"
 #include "supervisor/live/live_spec.h"
 #include "supervisor/live/past.h"
+#include "supervisor/live/race.h"
 #include "supervisor/live/wanted_inputs.h"
 
 namespace redrive {
@@ -16,8 +17,10 @@ enum class Files : uint8_t { real, trace };  // from where opened files are read
 class SpecMaker {
  public:
   // `later`: the past of the recording's end, which tells whose ends of connections belong together.
-  SpecMaker(const Trace& trace, const Past& past, const Past& later, const Places& places, Files files)
-      : trace_(trace), past_(past), later_(later), places_(places), files_(files) {}
+  // `first`: the message that is to be received before all others; null: none is.
+  SpecMaker(const Trace& trace, const Past& past, const Past& later, const Places& places, Files files,
+            const Delivery* first)
+      : trace_(trace), past_(past), later_(later), places_(places), files_(files), first_(first) {}
 
   // An Error names what cannot live again.
   Result<void> check();
@@ -30,8 +33,9 @@ class SpecMaker {
   void find_needed();
   void pair_sockets();
   void pair(ObjectNumber a, ObjectNumber b);
-  std::optional<ObjectNumber> in_later(const OpenObject& object) const;
+  const OpenObject& in_later(const OpenObject& object) const;
   Result<std::vector<InFlight::Piece>> arriving(ObjectNumber at) const;
+  std::vector<InFlight::Piece> sent_ahead(ObjectNumber from) const;
 
   void want_object(const OpenObject& object, WantedInputs& inputs) const;
   void want_process(const ProcessModel& process, WantedInputs& inputs) const;
@@ -39,6 +43,10 @@ class SpecMaker {
   std::string path_of(EventRef call, const DirectoryRef& base, const WantedInputs& inputs) const;
   std::string directory_of(const DirectoryRef& directory, const WantedInputs& inputs) const;
   Result<void> add_objects(const WantedInputs& inputs, LiveSpec& spec);
+  Result<void> add_messages(ObjectNumber number, const WantedInputs& inputs, LiveSpec& spec) const;
+  Result<LiveMessage> message(const InFlight::Piece& piece, const WantedInputs& inputs) const;
+  bool withheld(const InFlight::Piece& piece) const;
+  bool received_by_first(ObjectNumber number) const;
   Result<void> add_file(const OpenObject& object, const WantedInputs& inputs, LiveObject& out, LiveSpec& spec) const;
   Result<void> add_socket(const OpenObject& object, const WantedInputs& inputs, LiveObject& out);
   Result<void> add_special(const OpenObject& object, const WantedInputs& inputs, LiveObject& out) const;
@@ -53,8 +61,10 @@ class SpecMaker {
   const Past& later_;
   const Places& places_;
   const Files files_;
+  const Delivery* const first_;
   std::map<ObjectNumber, std::optional<ObjectNumber>> needed_;  // with the other end
   std::map<ObjectNumber, std::vector<ObjectNumber>> queued_;    // by listening socket
+  std::map<ObjectNumber, uint64_t> ahead_;                      // those of queued_: the channels that they send into
   uint64_t closed_ = 0;                                         // connections to outside
 };
 

@@ -317,7 +317,10 @@ Result<void> Transplant::let_go(const LiveProcess& process, bool stopped) {
   for (const int signal : process.pending) kill(pid_, signal);
   if (stopped) kill(pid_, SIGSTOP);
   for (const pid_t tid : tids_) {
-    if (ptrace(PTRACE_DETACH, tid, nullptr, nullptr) != 0) return errno_error("cannot let a process go");
+    if (ptrace(PTRACE_DETACH, tid, nullptr, nullptr) == 0) continue;
+    if (errno != ESRCH) return errno_error("cannot let a process go");
+    int status = 0;
+    wait_for(tid, status);  // another process has killed it; its parent sees that after its tracer
   }
   return {};
 }

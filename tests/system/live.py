@@ -1,5 +1,6 @@
 """Group live: what `redrive live` makes of a recording. Processes run on from the middle, and must end as the recorded ones have."""
 import re
+import shutil
 import subprocess
 import time
 
@@ -53,6 +54,129 @@ ignored = signal.getsignal(signal.SIGPIPE) == signal.SIG_IGN
 print(len(seen), mask == {signal.SIGUSR2}, oct(now), os.path.basename(os.getcwd()), open('note').read(), flush=True)
 """
 
+MASTER = """
+# A master asks three workers and takes their answers as they come; what it prints depends on whose comes first.
+import os, select, socket, sys
+channel = sys.argv[1]
+if channel == 'tcp':
+    listener = socket.create_server(('127.0.0.1', 0))
+if channel in ('datagram', 'udp'):
+    inbox = socket.socket(socket.AF_UNIX if channel == 'datagram' else socket.AF_INET, socket.SOCK_DGRAM)
+    inbox.bind('inbox' if channel == 'datagram' else ('127.0.0.1', 0))
+    address = inbox.getsockname()
+pipe = os.pipe()
+ends, tasks = [], []
+for number in (1, 2, 3):
+    task = os.pipe()
+    ours, its = socket.socketpair()
+    if os.fork() == 0:
+        if channel == 'tcp':
+            its = socket.create_connection(listener.getsockname())
+        if channel in ('datagram', 'udp'):
+            its = socket.socket(inbox.family, socket.SOCK_DGRAM)
+        factor = int(os.read(task[0], 8))
+        total = sum(i * factor for i in range(1000 * number))
+        answer = b'%d %d\\n' % (number, total % 1009)
+        if channel == 'pipe':
+            os.write(pipe[1], answer)
+        elif channel in ('datagram', 'udp'):
+            its.sendto(answer, address)
+        else:
+            its.sendall(answer)
+        os.read(task[0], 8)
+        os._exit(0)
+    ends.append(listener.accept()[0] if channel == 'tcp' else ours)
+    tasks.append(task[1])
+if channel == 'pipe':
+    ends = [os.fdopen(pipe[0])]
+if channel in ('datagram', 'udp'):
+    ends = [inbox]
+for task in tasks: os.write(task, b'7')
+poll = select.poll()
+for end in ends: poll.register(end, select.POLLIN)
+order, digest = [], 0
+while len(order) < 3:
+    for fd, _ in poll.poll():
+        for line in os.read(fd, 256).split(b'\\n')[:-1]:
+            number, value = map(int, line.split())
+            order.append(number)
+            digest = digest * 31 + value + number
+for task in tasks: os.write(task, b'end')
+for _ in tasks: os.wait()
+print(*order, digest, flush=True)
+"""
+
+SERVER = """
+# A server accepts connections one after the other; each client sends one line and ends.
+import os, socket
+server = socket.create_server(('127.0.0.1', 0))
+go = os.pipe()
+for number in (1, 2, 3):
+    if os.fork() == 0:
+        os.read(go[0], 1)
+        with socket.create_connection(server.getsockname()) as connection:
+            connection.sendall(b'%d' % number)
+        os._exit(0)
+os.write(go[1], b'go!')
+order = []
+for _ in range(3):
+    with server.accept()[0] as connection:
+        text = b''
+        while more := connection.recv(100): text += more
+    order.append(int(text))
+for _ in order: os.wait()
+print(*order, flush=True)
+"""
+
+WINNER = """
+# The first answer wins, and the other workers are killed. The second worker needs a third process for its answer.
+import os, select, signal, socket
+helper = socket.socketpair()
+go, pids, ends = os.pipe(), [], []
+for number in (1, 2, 3):
+    ours, its = socket.socketpair()
+    pids.append(os.fork())
+    if pids[-1] == 0:
+        if number == 3: helper[1].sendall(b'helped')
+        if number == 2: helper[0].recv(10)
+        if number < 3: its.sendall(b'%d' % number)
+        while True: signal.pause()
+    if number < 3: ends.append(ours)
+first = select.select(ends, [], [])[0][0]
+print('winner', first.recv(10).decode(), flush=True)
+for pid in pids: os.kill(pid, signal.SIGKILL)
+for pid in pids: os.waitpid(pid, 0)
+"""
+
+RANKS = """
+// Rank 0 takes one answer of each other rank, in the order in which they come.
+#include <mpi.h>
+#include <stdio.h>
+
+int main(int argc, char** argv) {
+  int rank, ranks, task = 7, answer[2];
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (rank == 0) {
+    for (int worker = 1; worker < ranks; worker++) MPI_Send(&task, 1, MPI_INT, worker, 0, MPI_COMM_WORLD);
+    for (int i = 1; i < ranks; i++) {
+      MPI_Recv(answer, 2, MPI_INT, MPI_ANY_SOURCE, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+      printf("%d ", answer[0]);
+    }
+    printf("\\n");
+  } else {
+    MPI_Recv(&task, 1, MPI_INT, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    answer[0] = rank;
+    answer[1] = rank * task;
+    MPI_Send(answer, 2, MPI_INT, 0, 1, MPI_COMM_WORLD);
+  }
+  MPI_Finalize();
+  return 0;
+}
+"""
+
 
 def record(ctx, *command, status=0, **files):
     ctx.fresh_work()
@@ -70,6 +194,13 @@ def calls(ctx, unit, pattern):
         if len(words) == 4 and words[0].isdigit() and words[1].isdigit() and re.search(pattern, words[3]):
             found.append(int(words[1]))
     return found
+
+
+def receipts(ctx, unit, after=0):
+    """The numbers of a unit's receipts of messages, with the units that have sent these."""
+    shown = ctx.expect_status(ctx.redrive("dump", ctx.trace, unit), 0).stdout
+    found = re.findall(r"^ *\d+ +(\d+) .*<- channel \d+, no\. \d+: (\d+)@", shown, re.MULTILINE)
+    return [(int(event), int(sender)) for event, sender in found if int(event) >= after]
 
 
 def live(ctx, *words, status=0):
@@ -221,3 +352,77 @@ def mpi_job(ctx):
         outcome = live(ctx, f"{rank}@{events[int(place * len(events))]}")
         same = mpi.value_of("sum", outcome) == mpi.value_of("sum", recorded)
         ctx.expect(same, outcome, f"another sum than recorded, at {place}")
+
+
+@test("live/deliver")
+def deliver(ctx):
+    """Of several answers that race, the one that is asked for comes first, through all kinds of channels; all answers come."""
+    for channel in ("pair", "tcp", "pipe", "datagram", "udp"):
+        shutil.rmtree(ctx.trace, ignore_errors=True)
+        recorded = record(ctx, "/usr/bin/python3", "master.py", channel, master_py=MASTER)
+        event, first = receipts(ctx, "1")[0]
+        for sender in {2, 3, 4} - {first}:
+            outcome = live(ctx, "--deliver", f"1@{event}={sender}")
+            order = list(map(int, outcome.stdout.split()[:3]))
+            ctx.expect(order[0] == sender - 1 and sorted(order) == [1, 2, 3], outcome, f"{channel}: unit {sender} is not first")
+            ctx.expect(outcome.stdout != recorded.stdout, outcome, f"{channel}: the recorded result")
+
+
+@test("live/deliver_accepted")
+def deliver_accepted(ctx):
+    """A server that has not accepted the connection yet accepts it first."""
+    record(ctx, "/usr/bin/python3", "server.py", server_py=SERVER)
+    got = receipts(ctx, "1")
+    for place, sender in ((0, got[1][1]), (0, got[2][1]), (1, got[2][1])):
+        outcome = live(ctx, "--deliver", f"1@{got[place][0]}={sender}")
+        order = list(map(int, outcome.stdout.split()))
+        ctx.expect(order[place] == sender - 1 and sorted(order) == [1, 2, 3], outcome, f"unit {sender} is not number {place}")
+
+
+@test("live/deliver_winner")
+def deliver_winner(ctx):
+    """Also a message that nobody has received, and whose sender needs a third unit, can come first; the others may be killed then."""
+    recorded = record(ctx, "/usr/bin/python3", "winner.py", winner_py=WINNER)
+    event, first = receipts(ctx, "1")[0]
+    other = {2: 3, 3: 2}[first]
+    outcome = live(ctx, "--deliver", f"1@{event}={other}")
+    ctx.expect(outcome.stdout == f"winner {other - 1}\n" != recorded.stdout, outcome, f"unit {other} does not win")
+
+
+@test("live/deliver_refused")
+def deliver_refused(ctx):
+    """What does not race is refused in one line, and nothing runs."""
+    record(ctx, "/usr/bin/python3", "master.py", "pair", master_py=MASTER)
+    got = receipts(ctx, "1")
+    told = calls(ctx, "1", r"^write\(")[:3]  # to each worker its task
+    for what, more, words in (
+        (f"1@{got[1][0]}={got[0][1]}", (), "has received everything from unit"),
+        (f"2@{receipts(ctx, '2')[0][0]}=3", (), "sends nothing to unit 2"),
+        (f"1@{told[0]}=2", (), "depends on event"),
+        (f"1@{got[0][0]}=1", (), "does not race"),
+        (f"1@{got[0][0]}={got[1][1]}", ("--break", f"1@{got[1][0]}"), "is to stand before event"),
+        ("1@99999999=2", (), "has no event"),
+        ("1@1=nobody", (), "nobody"),
+    ):
+        outcome = live(ctx, "--deliver", what, *more, status=1)
+        one_line = len(outcome.stderr.splitlines()) == 1
+        ctx.expect(words in outcome.stderr and one_line and not outcome.stdout, outcome, f"{what} is not refused")
+    for words in (("--deliver", "1@5"), ("--deliver", "1@5=2", "--stopped"), ("--deliver", "1@5=2", "1@5")):
+        ctx.expect_status(ctx.redrive("live", ctx.trace, *words), 2)
+
+
+@test("live/deliver_mpi", timeout_s=300, slow=True)
+def deliver_mpi(ctx):
+    """MPI_Recv from any rank gets the answer of the other one first."""
+    needs("mpicc.openmpi", "mpirun.openmpi")
+    ctx.fresh_work()
+    (ctx.work / "ranks.c").write_text(RANKS)
+    subprocess.run(("mpicc.openmpi", "-O2", "-o", "ranks", "ranks.c"), cwd=ctx.work, check=True)
+    command = ("mpirun.openmpi", "--oversubscribe", "-n", "3", "./ranks")
+    recorded = ctx.expect_status(ctx.redrive("record", "-o", ctx.trace, "--", *command, cwd=ctx.work, env=mpi.ENV), 0)
+    last = {}
+    for event, sender in receipts(ctx, "ranks.1"):
+        last[sender] = event
+    (event, first), (_, other) = sorted((last[sender], sender) for sender in (3, 4))  # the units of ranks 1 and 2
+    outcome = live(ctx, "--deliver", f"ranks.1@{event}={other}")
+    ctx.expect(outcome.stdout.split() == recorded.stdout.split()[::-1], outcome, f"unit {other} is not first")

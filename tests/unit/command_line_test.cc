@@ -8,6 +8,7 @@
 #include "supervisor/cli/evaluate.h"
 #include "supervisor/cli/follow.h"
 #include "supervisor/cli/list.h"
+#include "supervisor/cli/live.h"
 #include "supervisor/cli/plan.h"
 #include "supervisor/cli/prepare.h"
 #include "supervisor/cli/record.h"
@@ -316,6 +317,23 @@ TEST_CASE("a whole recording is replayed once only if all of it is") {
   check_usage_error({"replay", "--once", "--break", "3@1"});
   check_usage_error({"replay", "--all", "--once", "--output"});
   check_usage_error({"replay", "--all", "--once", "--until", "3"});
+}
+
+TEST_CASE("live takes a message that comes first, and other places with it") {
+  const auto live = parsed<LiveOptions>({"live", "run-1", "--deliver", "a@b.2@120=jacobi.3", "--break", "3@7"});
+  CHECK_EQ(live.trace, "run-1");
+  REQUIRE(live.delivery);
+  CHECK_EQ(live.delivery->place.unit, "a@b.2");
+  CHECK_EQ(live.delivery->place.event, 120U);
+  CHECK_EQ(live.delivery->sender, "jacobi.3");
+  CHECK_EQ(live.breaks.size(), 1);
+  CHECK(parsed<LiveOptions>({"live", "--deliver", "1@120=3"}).trace.empty());
+  for (const char* what : {"1@120", "1@120=", "=3", "1=3", "@120=3", "1@x=3", ""}) {
+    CAPTURE(what);
+    check_usage_error({"live", "--deliver", what});
+  }
+  check_usage_error({"live", "--deliver", "1@120=3", "--stopped"});
+  check_usage_error({"live", "--deliver", "1@120=3", "run-1", "1@120"});
 }
 
 TEST_CASE("replay and plan refuse breakpoints and memory that cannot be meant") {

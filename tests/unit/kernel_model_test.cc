@@ -265,3 +265,34 @@ TEST_CASE("InFlight: what was sent and not received, in the order of sending") {
   CHECK_EQ(pieces[1].length, 70);
   CHECK(flow.pieces(8).empty());
 }
+
+TEST_CASE("InFlight: a datagram's receive does not tell its channel") {
+  InFlight flow;
+  flow.sent({1, 10}, {7, 100, 0}, 1000);
+  flow.sent({2, 5}, {8, 50, 0}, 500);
+  Receive receive;
+  receive.parts.push_back({{1, 10}, 0, 100, 0});
+  flow.received(receive);
+  CHECK(flow.pieces(7).empty());
+  const auto pieces = flow.pieces(std::set<EventRef>{{1, 10}, {2, 5}, {3, 1}});
+  REQUIRE_EQ(pieces.size(), 1);
+  CHECK(pieces[0].send == EventRef{2, 5});
+  CHECK_EQ(pieces[0].channel, 8);
+}
+
+TEST_CASE("belong_together: ends of a connection know each other by channel or by the connecting end's address") {
+  const auto address = [](uint8_t port) { return Bytes{AF_INET, 0, 0, port, 127, 0, 0, 1}; };
+  OpenObject client, other, accepted;
+  client.own_address = address(1);
+  other.own_address = address(2);
+  client.peer_address = other.peer_address = address(9);
+  accepted.accepted_from = 0;
+  accepted.own_address = address(9);
+  accepted.peer_address = address(1);
+  CHECK(belong_together(client, accepted));
+  CHECK(belong_together(accepted, client));
+  CHECK_FALSE(belong_together(other, accepted));  // though it is connected to the same address
+  other.out_channel = 4;
+  accepted.in_channel = 4;
+  CHECK(belong_together(other, accepted));
+}
