@@ -1,6 +1,11 @@
 // Bytes that have arrived at a pipe or socket of a process and that nobody has read.
 #pragma once
 
+#include <sys/types.h>
+
+#include <cstdint>
+#include <utility>
+
 #include "base/fd.h"
 #include "base/result.h"
 
