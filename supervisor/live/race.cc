@@ -128,7 +128,8 @@ std::optional<EventIndex> open_place(const Receptions& receptions, Receptions::c
 
 Result<Delivery> choose_delivery(const Receptions& receptions, const std::vector<Unreceived>& unreceived,
                                  const FirstWanted& wanted) {
-  const auto [unit, event] = wanted.at;
+  const UnitId unit = wanted.at.unit;
+  const EventIndex event = wanted.at.event;
   const auto here = std::find_if(receptions.begin(), receptions.end(),
                                  [&](const auto& each) { return each.at == event || each.entered == event; });
   const auto first = std::find_if(receptions.begin(), receptions.end(), [&](const auto& each) {
