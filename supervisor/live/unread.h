@@ -17,7 +17,7 @@ class Unread {
     receiver,  // the descriptor is where they arrive
     sender,    // it is the other end, of a socket, because the connection is not accepted yet
   };
-  // Of a descriptor of a process that may be traced.
+  // What has arrived at a process's descriptor, or at its other end. The process may be traced.
   static Result<Unread> of(pid_t pid, int descriptor, End end);
 
   // Of datagrams, 1 if there are some.

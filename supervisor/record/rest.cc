@@ -6,7 +6,6 @@
 #include "supervisor/record/checkpoints/intervals.h"
 #include "supervisor/record/front/interrupts.h"
 #include "supervisor/record/stops/gate_stops.h"
-#include "supervisor/record/tracees/thread_control.h"
 #include "supervisor/record/tracees/tracees.h"
 
 namespace redrive {

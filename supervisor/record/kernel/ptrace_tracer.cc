@@ -85,8 +85,9 @@ Stop stop_of(int status, unsigned long message) {
 
 namespace {
 
-// The message is asked for at once: the tracee may be killed later.
-Stop read_stop(PtraceTracer::Calls calls, pid_t tid, int status) {
+// The message is asked for at once: the tracee may be killed later. One that has ended needs no timer.
+Stop read_stop(PtraceTracer::Calls calls, CpuTimers& timers, pid_t tid, int status) {
+  if (!WIFSTOPPED(status)) timers.erase(tid);
   const bool at_call = calls == PtraceTracer::Calls::all && WIFSTOPPED(status) && status >> 8 == kSyscallStop;
   unsigned long message = 0;
   if (at_call || has_message(status)) ptrace(PTRACE_GETEVENTMSG, tid, nullptr, &message);
@@ -96,10 +97,7 @@ Stop read_stop(PtraceTracer::Calls calls, pid_t tid, int status) {
 Waited wait_with(PtraceTracer::Calls calls, CpuTimers& timers, int flags) {
   int status = 0;
   const pid_t tid = waitpid(-1, &status, __WALL | __WNOTHREAD | flags);
-  if (tid > 0) {
-    if (!WIFSTOPPED(status)) timers.erase(tid);
-    return Stopped{tid, read_stop(calls, tid, status)};
-  }
+  if (tid > 0) return Stopped{tid, read_stop(calls, timers, tid, status)};
   if (tid < 0 && errno == ECHILD) return NoTracees{};
   return NoneStopped{};
 }
@@ -113,8 +111,7 @@ Waited PtraceTracer::take_any() { return wait_with(calls_, timers_, WNOHANG); }
 std::optional<Stop> PtraceTracer::wait(pid_t tid) {
   int status = 0;
   if (!wait_for(tid, status)) return {};
-  if (!WIFSTOPPED(status)) timers_.erase(tid);
-  return read_stop(calls_, tid, status);
+  return read_stop(calls_, timers_, tid, status);
 }
 
 bool PtraceTracer::has_stopped(pid_t tid) {
