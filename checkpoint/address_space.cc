@@ -11,9 +11,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
+#include <cerrno>
+#include <charconv>
 #include <cstring>
-#include <memory>
 #include <optional>
 #include <sstream>
 #include <string_view>
@@ -29,26 +29,22 @@ constexpr uint64_t kPresent = uint64_t{1} << 63;
 constexpr uint64_t kSwapped = uint64_t{1} << 62;
 constexpr uint64_t kFileOrShared = uint64_t{1} << 61;
 
-struct Closer {
-  void operator()(FILE* file) const { std::fclose(file); }
-};
-using File = std::unique_ptr<FILE, Closer>;
-
 // Parses one line of /proc/PID/maps; false if it has another form.
-bool parse_line(const char* line, Mapping& m) {
+bool parse_line(std::string_view line, Mapping& m) {
   bool good = true;
-  const auto number = [&](int base, char behind) -> uint64_t {
-    char* end = nullptr;
-    const uint64_t value = std::strtoull(line, &end, base);
-    good = good && end != line && *end == behind;
-    if (good) line = end + 1;
+  const auto number = [&](int base, char after) -> uint64_t {
+    uint64_t value = 0;
+    const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), value, base);
+    const auto length = static_cast<size_t>(end - line.data());
+    good = good && error == std::errc() && length < line.size() && *end == after;
+    if (good) line.remove_prefix(length + 1);
     return value;
   };
   m.start = number(16, '-');
   m.end = number(16, ' ');
-  const std::string_view perms(line, strnlen(line, 5));
+  const std::string_view perms = line.substr(0, 5);
   if (perms.size() < 5) return false;
-  line += perms.size();
+  line.remove_prefix(perms.size());
   m.offset = number(16, ' ');
   const auto major_number = static_cast<unsigned>(number(16, ':'));
   const auto minor_number = static_cast<unsigned>(number(16, ' '));
@@ -58,24 +54,28 @@ bool parse_line(const char* line, Mapping& m) {
       (perms[0] == 'r' ? PROT_READ : 0) | (perms[1] == 'w' ? PROT_WRITE : 0) | (perms[2] == 'x' ? PROT_EXEC : 0);
   m.shared = perms[3] == 's';
   m.device = makedev(major_number, minor_number);
-  m.name = line + std::strspn(line, " ");
-  while (!m.name.empty() && m.name.back() == '\n') m.name.pop_back();
+  line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
+  m.name = line;
   return true;
+}
+
+std::vector<Mapping> parse_all(std::string_view text) {
+  std::vector<Mapping> found;
+  while (!text.empty()) {
+    const size_t length = std::min(text.find('\n'), text.size());
+    Mapping mapping;
+    if (parse_line(text.substr(0, length), mapping)) found.push_back(std::move(mapping));
+    text.remove_prefix(std::min(length + 1, text.size()));
+  }
+  return found;
 }
 
 Result<std::vector<Mapping>> all_mappings(pid_t pid) {
   const std::string path = proc_path(pid, "maps");
-  File file(std::fopen(path.c_str(), "re"));
-  if (!file) return errno_error("cannot open " + path);
-  std::vector<Mapping> out;
-  char* line = nullptr;
-  size_t capacity = 0;
-  while (getline(&line, &capacity, file.get()) > 0) {
-    Mapping m;
-    if (parse_line(line, m)) out.push_back(std::move(m));
-  }
-  std::free(line);
-  return out;
+  errno = 0;
+  const std::string text = read_briefly(path);
+  if (text.empty() && errno != 0) return errno_error("cannot read " + path);
+  return parse_all(text);
 }
 
 bool kernels_own(const Mapping& m) {
@@ -267,6 +267,12 @@ Result<std::vector<Mapping>> code_mappings(pid_t pid) {
   return code;
 }
 
+std::vector<Mapping> parse_mappings(std::string_view maps) {
+  auto mappings = parse_all(maps);
+  std::erase_if(mappings, kernels_own);
+  return mappings;
+}
+
 Result<std::vector<Mapping>> read_mappings(pid_t pid) {
   ASSIGN_OR_RETURN(auto mappings, all_mappings(pid));
   std::erase_if(mappings, kernels_own);
@@ -310,7 +316,7 @@ Result<std::vector<FlaggedMapping>> flagged_mappings(pid_t pid) {
   std::vector<FlaggedMapping> found;
   Mapping mapping;
   for (std::string line; std::getline(file, line);) {
-    if (Mapping next; parse_line(line.c_str(), next)) mapping = next;
+    if (Mapping next; parse_line(line, next)) mapping = next;
     if (!line.starts_with(kFlags) || kernels_own(mapping)) continue;
     found.push_back({mapping, line.substr(kFlags.size()) + " "});
   }

@@ -5,6 +5,8 @@
 #include <functional>
 #include <optional>
 #include <set>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/fd.h"
@@ -24,6 +26,8 @@ struct AddressRange {
 // The mappings of a process, in address order, without the kernel's own ([vdso], [vvar], [vsyscall]). `file` is not
 // filled in.
 Result<std::vector<Mapping>> read_mappings(pid_t pid);
+// The same from what was read of its file `maps`.
+std::vector<Mapping> parse_mappings(std::string_view maps);
 // The mapping that holds the address; null if there is none.
 const Mapping* mapping_at(const std::vector<Mapping>& mappings, Address address);
 Mapping* mapping_at(std::vector<Mapping>& mappings, Address address);

@@ -127,6 +127,7 @@ class Recorder {
   SeenProcessors processors_;
   AdaptedFiles adapted_files_;
   Messages messages_;
+  PageBuffers page_buffers_;
   ImageWorker images_;
   MappedObjects objects_;
   CpuidAnswers answers_;

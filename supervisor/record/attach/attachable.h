@@ -18,6 +18,7 @@ namespace redrive {
 struct Attachable {
   pid_t pid = -1;
   std::string maps;                      // its mappings (proc_pid_maps(5)), before the rest was found
+  std::vector<Mapping> mappings;         // the same
   std::vector<AddressRange> not_copied;  // memory that its children do not get (madvise(2))
   bool maps_growing = false;             // more than its stack grows downwards
   bool opens_memory = false;             // has opened the memory of a process as a file

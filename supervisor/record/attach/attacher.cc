@@ -11,7 +11,7 @@
 
 #include "supervisor/record/checkpoints/image_worker.h"
 #include "supervisor/record/checkpoints/intervals.h"
-#include "supervisor/record/checkpoints/state_capture.h"
+#include "supervisor/record/checkpoints/page_buffers.h"
 #include "supervisor/record/kernel/stop_queue.h"
 #include "supervisor/record/memory/file_copies.h"
 #include "supervisor/record/memory/outside_changes.h"
@@ -33,24 +33,45 @@ Result<void> Attacher::attach(pid_t pid) {
   ASSIGN_OR_RETURN(auto tree, attachable_tree(pid));
   for (const Attachable& process : tree.processes) native_.prepare(process.pid, process.changeable);
   ends_.set_root(pid);
+  prepare_buffers(tree);
   TRY(seizer_.stop_all(tree.roots));
   const auto looked = seizer_.threads().contains(pid) ? look_again(tree) : cannot_attach(pid, "it has just ended");
   if (!looked) {
     seizer_.release();
     return looked;
   }
-  make_units(tree);
+  auto mapped = make_units(tree);
   if (const auto taken = take_all(); !taken) {
     let_go();
     return taken;
   }
-  for (const auto& [id, unit] : tracees_.units()) begin_interval(*unit);
+  StateCapture::KnownMappings known;
+  for (Mapped& each : mapped) known[each.process->pid] = {&each.process->mappings, &each.files};
+  for (const auto& [id, unit] : tracees_.units()) begin_interval(*unit, known);
   for (const auto& [id, unit] : tracees_.units()) {
     unit->interval_record.pause_ns = static_cast<uint64_t>((tracer_.now() - seizer_.stopped_at()).count());
     writer_.add(unit->interval_record);
     turns_.schedule(*unit);
   }
   return {};
+}
+
+// What they share is read while all are stopped. How much that is may change until then.
+void Attacher::prepare_buffers(const AttachableTree& tree) {
+  std::set<Object> changeable, seen;
+  for (const Attachable& process : tree.processes) {
+    changeable.insert(process.changeable.begin(), process.changeable.end());
+  }
+  uint64_t pages = 0;
+  for (const Attachable& process : tree.processes) {
+    const auto table = PageTable::open(process.pid);
+    for (const Mapping& mapping : process.mappings) {
+      const Object object{mapping.device, mapping.inode};
+      if (!table || !mapping.shared || !changeable.contains(object) || !seen.insert(object).second) continue;
+      for (const PageRun& run : table->stored_pages(mapping)) pages += run.pages;
+    }
+  }
+  buffers_.prepare(pages * kPageSize);
 }
 
 // Now that all are stopped: what has changed since the tree was looked at, and processes that were born since then.
@@ -67,49 +88,48 @@ Result<void> Attacher::look_again(AttachableTree& tree) {
   return {};
 }
 
-void Attacher::make_units(const AttachableTree& tree) {
+std::vector<Attacher::Mapped> Attacher::make_units(const AttachableTree& tree) {
   std::set<Object> changeable;
   for (const Attachable& process : tree.processes) {
     changeable.insert(process.changeable.begin(), process.changeable.end());
   }
-  Mapped mapped;
+  std::vector<Mapped> mapped;
   for (const pid_t pid : process_tree(tree.roots)) {
-    const auto mappings = seizer_.threads().contains(pid) ? read_mappings(pid) : Error{""};
-    if (!mappings) continue;
-    for (const Mapping& mapping : *mappings) {
+    const auto found = std::find_if(tree.processes.begin(), tree.processes.end(),
+                                    [&](const Attachable& process) { return process.pid == pid; });
+    if (found == tree.processes.end() || !seizer_.threads().contains(pid)) continue;
+    for (const Mapping& mapping : found->mappings) {
       if (mapping.shared && (mapping.protection & PROT_WRITE)) changeable.emplace(mapping.device, mapping.inode);
     }
-    mapped.push_back({pid, std::move(*mappings)});
+    mapped.push_back({&*found, MappedFiles(pid)});
   }
   for (const auto& group : groups(mapped, changeable)) {
-    Unit& unit = tracees_.add_unit({}, group.front()->first);
-    for (const auto* const each : group) {
-      Process& process = add_process(unit, each->first, tree);
-      note_mappings(process, each->second, changeable);
-    }
+    Unit& unit = tracees_.add_unit({}, group.front()->process->pid);
+    for (Mapped* const each : group) note_mappings(add_process(unit, *each->process), *each, changeable);
     if (tree.hidden < 0) continue;
     findings_.add_unsure(unit, fmt::format("its memory can be changed by process {}, into which redrive may not look, "
                                            "if they share any: attach as root",
                                            describe_process(tree.hidden)));
   }
+  return mapped;
 }
 
 // Processes that have mapped the same object, and could change it, are one unit.
-std::vector<std::vector<const Attacher::Mapped::value_type*>> Attacher::groups(const Mapped& mapped,
-                                                                               const std::set<Object>& changeable) {
+std::vector<std::vector<Attacher::Mapped*>> Attacher::groups(std::vector<Mapped>& mapped,
+                                                             const std::set<Object>& changeable) {
   std::vector<size_t> leaders(mapped.size());
   const std::function<size_t(size_t)> leader = [&](size_t i) { return leaders[i] == i ? i : leader(leaders[i]); };
   std::map<Object, size_t> users;
   for (size_t i = 0; i < mapped.size(); ++i) {
     leaders[i] = i;
-    for (const Mapping& mapping : mapped[i].second) {
+    for (const Mapping& mapping : mapped[i].process->mappings) {
       const Object object{mapping.device, mapping.inode};
       if (!mapping.shared || !changeable.contains(object)) continue;
       const auto [user, first] = users.try_emplace(object, i);
       if (!first) leaders[leader(i)] = leader(user->second);
     }
   }
-  std::vector<std::vector<const Mapped::value_type*>> found;
+  std::vector<std::vector<Mapped*>> found;
   std::map<size_t, size_t> places;
   for (size_t i = 0; i < mapped.size(); ++i) {
     const auto [place, fresh] = places.try_emplace(leader(i), found.size());
@@ -119,17 +139,14 @@ std::vector<std::vector<const Attacher::Mapped::value_type*>> Attacher::groups(c
   return found;
 }
 
-Process& Attacher::add_process(Unit& unit, pid_t pid, const AttachableTree& tree) {
-  Process& process = tracees_.add_process(unit, pid);
-  process.command = command_of(pid);
-  for (const Attachable& each : tree.processes) {
-    if (each.pid != pid) continue;
-    process.not_copied = each.not_copied;
-    process.maps_growing = each.maps_growing;
-    process.opens_memory = each.opens_memory;
-  }
+Process& Attacher::add_process(Unit& unit, const Attachable& found) {
+  Process& process = tracees_.add_process(unit, found.pid);
+  process.command = command_of(found.pid);
+  process.not_copied = found.not_copied;
+  process.maps_growing = found.maps_growing;
+  process.opens_memory = found.opens_memory;
   for (const auto& [tid, seized] : seizer_.threads()) {
-    if (seized.pid != pid) continue;
+    if (seized.pid != found.pid) continue;
     Thread& thread = tracees_.add_thread(process, tid);
     thread.processors = seized.processors;
     if (seized.signal) thread.signals.hold(*seized.signal, tracer_.now());
@@ -137,9 +154,9 @@ Process& Attacher::add_process(Unit& unit, pid_t pid, const AttachableTree& tree
   return process;
 }
 
-void Attacher::note_mappings(Process& process, const std::vector<Mapping>& mappings,
-                             const std::set<Object>& changeable) {
-  MappedFiles files(process.pid);
+void Attacher::note_mappings(Process& process, Mapped& mapped, const std::set<Object>& changeable) {
+  const std::vector<Mapping>& mappings = mapped.process->mappings;
+  MappedFiles& files = mapped.files;
   std::set<Object> code;
   for (const Mapping& mapping : mappings) {
     if (mapping.protection & PROT_EXEC) code.emplace(mapping.device, mapping.inode);
@@ -181,7 +198,7 @@ Result<void> Attacher::take_all() {
 }
 
 // The memory at this moment is the unit's first image. Its threads wait for their turns.
-void Attacher::begin_interval(Unit& unit) {
+void Attacher::begin_interval(Unit& unit, const StateCapture::KnownMappings& known) {
   for (const auto& [serial, thread] : unit.threads) {
     if (!tracer_.get_regs(thread->tid, thread->entry)) continue;
     thread->xstate = tracer_.get_xstate(thread->tid);
@@ -191,18 +208,18 @@ void Attacher::begin_interval(Unit& unit) {
   if (unit.threads.empty()) return;
   Thread& trigger = *unit.threads.begin()->second;
   intervals_.begin(unit, CheckpointKind::image, *trigger.process, 0);
-  auto job = capture_.take(unit, trigger, false, true);
-  if (job && copy_processes(unit, *job)) {
+  auto job = capture_.take(unit, trigger, false, true, known);
+  if (job && copy_processes(unit, *job, known)) {
     job->interval = unit.interval;
     checkpointer_.add_image(unit, std::move(*job));
     return;
   }
   for (size_t i = 0; job && i < job->copies.size(); ++i) copies_.end(job->copies[i]);
-  checkpointer_.store_now(unit, trigger, nullptr);
+  checkpointer_.store_now(unit, trigger, nullptr, known);
 }
 
 // All are stopped, so even processes that share memory can be copied one by one. False if one of them cannot be.
-bool Attacher::copy_processes(Unit& unit, ImageJob& job) {
+bool Attacher::copy_processes(Unit& unit, ImageJob& job, const StateCapture::KnownMappings& known) {
   const auto in_namespace = [](const auto& process) { return forks_into_namespace(process->pid); };
   if (std::any_of(unit.processes.begin(), unit.processes.end(), in_namespace)) return false;
   for (const auto& process : unit.processes) {
@@ -214,19 +231,20 @@ bool Attacher::copy_processes(Unit& unit, ImageJob& job) {
     const auto made = calls_.call_at(caller_of(thread), process->vdso_patch->syscall_instruction(), regs, SYS_clone,
                                      {CLONE_FILES, 0, 0, 0, 0, CheckpointCopies::kMark}, &copy);
     if (made) tracer_.set_regs(thread.tid, regs);
-    if (!copies_.give(job, copy, thread) || !copies_all(*process, copy)) return false;
+    const auto& mappings = *known.at(process->pid).mappings;
+    if (!copies_.give(job, copy, thread) || !copies_all(*process, mappings, copy)) return false;
     job.copies.back().known_not_copied = process->not_copied;
   }
   return true;
 }
 
 // Whether the copy has all of the process's memory that is not known to be left out (madvise(2), MADV_DONTFORK).
-bool Attacher::copies_all(const Process& process, pid_t copy) {
-  const auto mappings = read_mappings(process.pid), copied = read_mappings(copy);
-  if (!mappings || !copied) return false;
+bool Attacher::copies_all(const Process& process, const std::vector<Mapping>& mappings, pid_t copy) {
+  const auto copied = mapped_ranges(copy);
+  if (!copied) return false;
   std::set<Address> has;
-  for (const Mapping& mapping : *copied) has.insert(mapping.start);
-  return std::all_of(mappings->begin(), mappings->end(), [&](const Mapping& mapping) {
+  for (const AddressRange& range : *copied) has.insert(range.start);
+  return std::all_of(mappings.begin(), mappings.end(), [&](const Mapping& mapping) {
     return has.contains(mapping.start) || meets_any(mapping, process.not_copied);
   });
 }

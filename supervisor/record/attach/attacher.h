@@ -9,6 +9,8 @@
 
 #include "supervisor/record/attach/attachable.h"
 #include "supervisor/record/attach/seizer.h"
+#include "supervisor/record/checkpoints/state_capture.h"
+#include "supervisor/record/code/mapped_file.h"
 #include "supervisor/record/kernel/tracee_calls.h"
 #include "supervisor/record/kernel/tracer.h"
 #include "supervisor/record/memory/mapped_objects.h"
@@ -23,12 +25,12 @@ class Ends;
 class FileCopies;
 class Findings;
 class ImageWorker;
+class PageBuffers;
 struct ImageJob;
 class Intervals;
 class NativeState;
 class OutsideChanges;
 class PrivateViews;
-class StateCapture;
 class StopHandler;
 class StopQueue;
 class ThreadControl;
@@ -38,14 +40,15 @@ class Turns;
 class Attacher {
  public:
   Attacher(Tracer& tracer, TraceWriter& writer, StopQueue& stops, TraceeCalls& calls, Placement& placement,
-           ImageWorker& images, MappedObjects& objects, Tracees& tracees, Findings& findings, ThreadControl& control,
-           Intervals& intervals, FileCopies& files, PrivateViews& private_views, OutsideChanges& outside,
-           StateCapture& capture, CheckpointCopies& copies, Checkpointer& checkpointer, NativeState& native, Ends& ends,
-           Turns& turns, StopHandler& handler)
+           PageBuffers& buffers, ImageWorker& images, MappedObjects& objects, Tracees& tracees, Findings& findings,
+           ThreadControl& control, Intervals& intervals, FileCopies& files, PrivateViews& private_views,
+           OutsideChanges& outside, StateCapture& capture, CheckpointCopies& copies, Checkpointer& checkpointer,
+           NativeState& native, Ends& ends, Turns& turns, StopHandler& handler)
       : tracer_(tracer),
         writer_(writer),
         stops_(stops),
         calls_(calls),
+        buffers_(buffers),
         images_(images),
         objects_(objects),
         tracees_(tracees),
@@ -78,21 +81,26 @@ class Attacher {
   using Object = std::pair<uint64_t, uint64_t>;  // device, inode
 
   Result<void> look_again(AttachableTree& tree);
-  void make_units(const AttachableTree& tree);
-  using Mapped = std::vector<std::pair<pid_t, std::vector<Mapping>>>;  // by process
-  static std::vector<std::vector<const Mapped::value_type*>> groups(const Mapped& mapped,
-                                                                    const std::set<Object>& changeable);
-  Process& add_process(Unit& unit, pid_t pid, const AttachableTree& tree);
-  void note_mappings(Process& process, const std::vector<Mapping>& mappings, const std::set<Object>& changeable);
+  // A process that is stopped.
+  struct Mapped {
+    const Attachable* process;
+    MappedFiles files;
+  };
+  void prepare_buffers(const AttachableTree& tree);
+  std::vector<Mapped> make_units(const AttachableTree& tree);
+  static std::vector<std::vector<Mapped*>> groups(std::vector<Mapped>& mapped, const std::set<Object>& changeable);
+  Process& add_process(Unit& unit, const Attachable& found);
+  void note_mappings(Process& process, Mapped& mapped, const std::set<Object>& changeable);
   Result<void> take_all();
-  void begin_interval(Unit& unit);
-  bool copy_processes(Unit& unit, ImageJob& job);
-  static bool copies_all(const Process& process, pid_t copy);
+  void begin_interval(Unit& unit, const StateCapture::KnownMappings& known);
+  bool copy_processes(Unit& unit, ImageJob& job, const StateCapture::KnownMappings& known);
+  static bool copies_all(const Process& process, const std::vector<Mapping>& mappings, pid_t copy);
 
   Tracer& tracer_;
   TraceWriter& writer_;
   StopQueue& stops_;
   TraceeCalls& calls_;
+  PageBuffers& buffers_;
   ImageWorker& images_;
   MappedObjects& objects_;
   Tracees& tracees_;

@@ -16,11 +16,21 @@ using Clock = std::chrono::steady_clock;
 constexpr Clock::duration kPublishEvery = std::chrono::seconds(1);
 }  // namespace
 
-void ImageJob::add(uint32_t process, const Mapping& mapping, Address address, std::span<const uint8_t> pages) {
+void ImageJob::add(uint32_t process, const Mapping& mapping, Address address, std::span<const uint8_t> pages,
+                   PageBuffers& buffers) {
   Bytes copy;
-  const auto original = unpatched(process, address, pages, copy);
+  auto original = unpatched(process, address, pages, copy);
   state.note_zero_pages(process, mapping, address, original);
-  runs.push_back({process, address, std::make_shared<const Bytes>(original.begin(), original.end())});
+  while (!original.empty()) {
+    if (free_bytes == 0) buffer = buffers.take(), free_bytes = PageBuffers::kSize;
+    const auto part = original.first(std::min(original.size(), free_bytes));
+    uint8_t* const to = buffer.get() + (PageBuffers::kSize - free_bytes);
+    std::memcpy(to, part.data(), part.size());
+    runs.push_back({process, address, {to, part.size()}, buffer});
+    free_bytes -= part.size();
+    address += part.size();
+    original = original.subspan(part.size());
+  }
 }
 
 std::span<const uint8_t> ImageJob::unpatched(uint32_t process, Address address, std::span<const uint8_t> pages,
@@ -38,9 +48,9 @@ std::span<const uint8_t> ImageJob::unpatched(uint32_t process, Address address, 
 
 uint64_t ImageJob::bytes() const {
   uint64_t sum = 0;
-  std::set<const Bytes*> counted;
+  std::set<const uint8_t*> counted;
   for (const auto& run : runs) {
-    if (counted.insert(run.pages.get()).second) sum += run.pages->size();
+    if (counted.insert(run.pages.data()).second) sum += run.pages.size();
   }
   return sum;
 }
@@ -184,7 +194,7 @@ Result<void> ImageWorker::add_copy(ImageJob& job, const ImageJob::Copy& copy, co
 Result<void> ImageWorker::write(ImageJob& job) {
   for (const UnitId ended : job.ended_units) writer_.end_images(ended);
   const auto read = [&](const AddPages& add) -> Result<Bytes> {
-    for (const auto& run : job.runs) TRY(add(run.process, run.address, *run.pages));
+    for (const auto& run : job.runs) TRY(add(run.process, run.address, run.pages));
     for (const auto& copy : job.copies) TRY(add_copy(job, copy, add));
     Encoder header;
     encode(job.state, header);

@@ -13,6 +13,7 @@
 #include "checkpoint/address_space.h"
 #include "checkpoint/unit_state.h"
 #include "logstore/trace.h"
+#include "supervisor/record/checkpoints/page_buffers.h"
 
 namespace redrive {
 
@@ -24,10 +25,15 @@ struct ImageJob {
   struct Run {
     uint32_t process;
     Address address;
-    std::shared_ptr<const Bytes> pages;
+    std::span<const uint8_t> pages;
+    std::shared_ptr<uint8_t> buffer;  // in which they lie
   };
   std::vector<Run> runs;
-  void add(uint32_t process, const Mapping& mapping, Address address, std::span<const uint8_t> pages);  // copies them
+  std::shared_ptr<uint8_t> buffer;  // that is being filled
+  size_t free_bytes = 0;            // in it
+  // Copies the pages into `buffers`.
+  void add(uint32_t process, const Mapping& mapping, Address address, std::span<const uint8_t> pages,
+           PageBuffers& buffers);
   uint64_t bytes() const;  // that the runs hold
   // What the program's memory would hold there if the recorder had not patched it.
   struct Patch {

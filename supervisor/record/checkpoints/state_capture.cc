@@ -36,7 +36,7 @@ Result<void> note_growing(pid_t pid, bool asked_for, std::vector<Mapping>& mappi
 }  // namespace
 
 Result<ImageJob> StateCapture::take(Unit& unit, Thread& trigger, bool at_entry, bool shared_only,
-                                    const KnownMappings* known) {
+                                    const KnownMappings& known) {
   for (;;) {
     ImageJob job;
     const auto captured = capture_into(job, unit, trigger, at_entry, shared_only, known);
@@ -50,7 +50,7 @@ Result<ImageJob> StateCapture::take(Unit& unit, Thread& trigger, bool at_entry, 
 }
 
 Result<void> StateCapture::capture_into(ImageJob& job, Unit& unit, Thread& trigger, bool at_entry, bool shared_only,
-                                        const KnownMappings* known) {
+                                        const KnownMappings& known) {
   job.unit = unit.id;
   ASSIGN_OR_RETURN(job.state, capture_state(unit, trigger, at_entry, known));
   for (const auto& process : unit.processes) {
@@ -89,7 +89,7 @@ void StateCapture::await_stop(const Thread& thread) {
 // The state of a process apart from its threads, of which there must be some. `owner`: the process on whose memory it
 // runs; null if that is its own.
 Result<ProcessState> StateCapture::capture_process(Process& process, const ProcessSerial* owner,
-                                                   const KnownMappings* known) {
+                                                   const KnownMappings& known) {
   ProcessState saved;
   saved.process = process.serial;
   saved.pid = process.pid;
@@ -108,8 +108,9 @@ Result<ProcessState> StateCapture::capture_process(Process& process, const Proce
     return saved;
   }
   saved.descriptors = *process.descriptors;
-  if (known) {
-    saved.mappings = known->mappings;
+  const auto known_of = known.find(process.pid);
+  if (known_of != known.end()) {
+    saved.mappings = *known_of->second.mappings;
   } else {
     ASSIGN_OR_RETURN(saved.mappings, read_mappings(process.memory.pid()));
   }
@@ -124,7 +125,7 @@ Result<ProcessState> StateCapture::capture_process(Process& process, const Proce
   }
   TRY(note_growing(process.pid, process.maps_growing, saved.mappings));
   MappedFiles asked(process.memory.pid());
-  MappedFiles& files = known ? known->files : asked;
+  MappedFiles& files = known_of != known.end() ? *known_of->second.files : asked;
   for (auto& mapping : saved.mappings) {
     const MappedObject* const object = mapping.shared ? objects_.find(mapping.device, mapping.inode) : nullptr;
     if (object) mapping.shared_object = object->id;
@@ -172,7 +173,7 @@ bool StateCapture::capture_thread(Thread& thread, bool entering, ThreadState& sa
   return alive;
 }
 
-Result<UnitState> StateCapture::capture_state(Unit& unit, Thread& trigger, bool at_entry, const KnownMappings* known) {
+Result<UnitState> StateCapture::capture_state(Unit& unit, Thread& trigger, bool at_entry, const KnownMappings& known) {
   UnitState state;
   state.trigger = trigger.serial;
   state.next_thread = unit.next_thread;
@@ -215,8 +216,10 @@ class ReadObjects {
     if (found == read_.end()) return false;
     const Read& read = found->second;
     for (size_t i = read.first; i < read.end; ++i) {
-      const ImageJob::Run run = job.runs[i];
-      job.runs.push_back({process, mapping.start + (run.address - read.start), run.pages});
+      ImageJob::Run run = job.runs[i];
+      run.process = process;
+      run.address = mapping.start + (run.address - read.start);
+      job.runs.push_back(std::move(run));
     }
     return true;
   }
@@ -243,7 +246,7 @@ Result<void> StateCapture::capture_pages(Unit& unit, bool shared_only, ImageJob&
       return m.shows_object() || (!m.shared_object && !(shared_only && is_copied(m)));
     };
     const auto take = [&](const Mapping& mapping, Address address, std::span<const uint8_t> pages) -> Result<void> {
-      job.add(saved.process, mapping, address, pages);
+      job.add(saved.process, mapping, address, pages, buffers_);
       return {};
     };
     ASSIGN_OR_RETURN(const PageTable table, PageTable::open((*process)->memory.pid()));

@@ -234,7 +234,7 @@ void Checkpointer::note_checkpoint(Process& process) {
 }
 
 void Checkpointer::store_now(Unit& unit, Thread& trigger, const user_regs_struct* regs,
-                             const StateCapture::KnownMappings* known) {
+                             const StateCapture::KnownMappings& known) {
   const auto stopped_at = tracer_.now();
   auto job = capture_.take(unit, trigger, false, false, known);
   if (!job) {

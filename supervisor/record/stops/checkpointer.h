@@ -55,7 +55,7 @@ class Checkpointer {
   // The image of a unit whose next event is not a syscall's entry: all of it is read while it is stopped, and its
   // interval has begun. `regs` are the trigger's if it has not run yet, `known` as in capture().
   void store_now(Unit& unit, Thread& trigger, const user_regs_struct* regs,
-                 const StateCapture::KnownMappings* known = nullptr);
+                 const StateCapture::KnownMappings& known = {});
   // Stores the image that a joined unit needs before any thread in it continues. The given thread is stopped; false if
   // it was killed.
   bool begin_joined_interval(Unit& unit, Thread& thread);

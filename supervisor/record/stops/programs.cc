@@ -206,8 +206,9 @@ void Programs::begin_program(Thread& thread) {
                             "ran without them", false);
   }
   if (has_executable && process.gate) process.gate->program = &patching_.program(version_of(info));
-  StateCapture::KnownMappings known{mappings, files};
-  checkpointer_.store_now(unit, thread, &regs, found ? &known : nullptr);
+  StateCapture::KnownMappings known;
+  if (found) known[process.pid] = {&mappings, &files};
+  checkpointer_.store_now(unit, thread, &regs, known);
   for (const auto& mapping : mappings) {
     const MappedFile* file = PatchPlans::is_code(mapping) ? files.of(mapping) : nullptr;
     if (file) patching_.apply_plan(process, mapping, *file);

@@ -1,0 +1,36 @@
+// Memory for the pages that are read while a unit is stopped. What was used is kept for the next image, because the
+// kernel takes several times as long to make a page as to copy one.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/mutex.h"
+
+namespace redrive {
+
+class PageBuffers {
+ public:
+  static constexpr size_t kSize = 1 << 20;  // of a buffer, in bytes
+
+  PageBuffers() = default;
+  PageBuffers(const PageBuffers&) = delete;
+  PageBuffers& operator=(const PageBuffers&) = delete;
+  ~PageBuffers();
+
+  // Makes buffers for so many bytes now, so that they need not be made when they are wanted.
+  void prepare(size_t bytes);
+  // A buffer, which comes back when its last user, on any thread, lets go of it. Throws std::bad_alloc. All must have
+  // come back before this is destroyed.
+  std::shared_ptr<uint8_t> take();
+
+ private:
+  void give_back(uint8_t* buffer);
+
+  Mutex mutex_;
+  std::vector<uint8_t*> free_ GUARDED_BY(mutex_);
+};
+
+}  // namespace redrive
