@@ -383,6 +383,33 @@ def advised(ctx):
     ctx.expect(outcome.stdout == "ready\nok\n", outcome, "wrong output")
 
 
+@both("handlers")
+def handlers(ctx):
+    """What a signal handler returns to is right if the recording has ended meanwhile."""
+    ctx.fresh_work()
+    binary = compiled(ctx.options, TESTS / "workloads" / "timed_handlers.c", flags=["-O1"], directory="workloads")
+    process = ctx.start(binary, cwd=ctx.work)
+    process.wait_for("ready", ctx.timeout_s)
+    pauses = []
+    for i in range(8 + len(rounds_of(ctx))):
+        shutil.rmtree(ctx.trace, ignore_errors=True)
+        recorder = ctx.start_redrive("record", "-o", ctx.trace, "--pid", process.pid)
+        ctx.wait_until("it is traced", lambda: status_of(process.pid, "TracerPid") != "0")
+        (ctx.work / "go").touch()
+        process.wait_for("on\noff\n" * i + "on\n", ctx.timeout_s)
+        os.kill(recorder.pid, signal.SIGTERM)
+        ctx.expect_status(recorder.finish(ctx.timeout_s), 0)
+        (ctx.work / "go").unlink()
+        process.wait_for("on\noff\n" * (i + 1), ctx.timeout_s)
+        check_native(process.pid)
+        redrive_all(ctx)
+        pauses.append(max(unit["intervals"][0]["pause_s"] for unit in ctx.json("ls", ctx.trace)["units"]))
+    ctx.pauses, ctx.resident_gb = pauses, resident_gb(process.pid)
+    (ctx.work / "end").touch()
+    outcome = ctx.expect_status(process.finish(ctx.timeout_s), 0)
+    ctx.expect(outcome.stdout.endswith("ok\n"), outcome, "wrong output")
+
+
 NODE = """
 let asked = 0;
 const kept = [];

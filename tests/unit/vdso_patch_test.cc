@@ -1,6 +1,7 @@
 // The vDSO of a child of this process: with the patch its functions make system calls, and without it they do not.
 #include "supervisor/record/code/vdso_patch.h"
 
+#include <dlfcn.h>
 #include <signal.h>
 #include <sys/auxv.h>
 #include <sys/wait.h>
@@ -8,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/page.h"
 #include "checkpoint/address_space.h"
@@ -69,6 +71,29 @@ TEST_CASE("a vDSO that was left patched is known again") {
   waitpid(child, nullptr, 0);
   CHECK(known);
   CHECK(same);
+}
+
+TEST_CASE("what is interrupted in the patch continues where it is right without") {
+  const auto memory = Memory::open(getpid());
+  REQUIRE(memory);
+  const auto patch = VdsoPatch::of_process(getpid(), *memory);
+  REQUIRE(patch);
+  const auto* const function =
+      static_cast<const uint8_t*>(dlsym(dlopen("linux-vdso.so.1", RTLD_NOLOAD | RTLD_LAZY), "__vdso_gettimeofday"));
+  REQUIRE(function);
+  const auto start = reinterpret_cast<Address>(function);
+  constexpr Address kLoad = 5, kCall = 2, kCaller = 0x1234;
+  Address stack[] = {kCaller, 0};
+  const auto top = reinterpret_cast<Address>(stack);
+  const auto moved = [&](Address offset) {
+    std::pair place{start + offset, top};
+    CHECK_EQ(patch->move_out(*memory, place.first, place.second), place != std::pair(start + offset, top));
+    return place;
+  };
+  CHECK(moved(0) == std::pair(start, top));
+  CHECK(moved(kLoad) == std::pair(start, top));  // before its call
+  CHECK(moved(kLoad + kCall) == std::pair(kCaller, top + sizeof(Address)));
+  CHECK(moved(kLoad + kCall + 1) == std::pair(start + kLoad + kCall + 1, top));  // what is the same in both states
 }
 
 TEST_CASE("what is no vDSO is not patched") {

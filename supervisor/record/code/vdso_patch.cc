@@ -16,7 +16,7 @@ namespace redrive {
 namespace {
 
 constexpr Address kMostPages = 16;
-constexpr uint8_t kSyscall[] = {0x0f, 0x05};
+constexpr uint8_t kSyscall[] = {0x0f, 0x05}, kReturn = 0xc3;
 
 // Functions that take the arguments of a system call, and return its result.
 constexpr std::array<std::pair<std::string_view, uint32_t>, 6> kFunctions{{
@@ -40,10 +40,10 @@ Bytes code_for(uint32_t number) {
     add({0x49, 0x83, 0xf8, 0xff});                                             // cmp $-1, %r8
     add({0x75, 0x09});                                                         // jne to the call
     add({0x48, 0xc7, 0xc0, static_cast<uint8_t>(-ENOSYS), 0xff, 0xff, 0xff});  // mov $-ENOSYS, %rax
-    add({0xc3, 0x90});                                                         // ret
+    add({kReturn, 0x90});                                                      // ret
   }
   load(number);
-  add({kSyscall[0], kSyscall[1], 0xc3});
+  add({kSyscall[0], kSyscall[1], kReturn});
   return code;
 }
 
@@ -115,6 +115,7 @@ Result<VdsoPatch> VdsoPatch::of(Address start, Bytes original) {
     const Bytes code = code_for(known->second);
     fits = fits && offset <= patch.patched_.size() && code.size() <= patch.patched_.size() - offset;
     if (fits) std::copy(code.begin(), code.end(), patch.patched_.begin() + static_cast<ptrdiff_t>(offset));
+    patch.functions_.push_back({start + offset, start + offset + code.size()});
     any = true;
   });
   if (!fits || !any) return unknown;
@@ -124,6 +125,21 @@ Result<VdsoPatch> VdsoPatch::of(Address start, Bytes original) {
   }
   if (!patch.instruction_) return unknown;
   return patch;
+}
+
+bool VdsoPatch::move_out(const Memory& memory, Address& ip, Address& sp) const {
+  const auto function = std::find_if(functions_.begin(), functions_.end(),
+                                     [&](const AddressRange& code) { return code.start < ip && ip < code.end; });
+  if (function == functions_.end()) return false;
+  if (patched_[ip - start_] != kReturn) {
+    ip = function->start;
+    return true;
+  }
+  Address caller = 0;
+  if (!memory.get(sp, caller)) return false;
+  ip = caller;
+  sp += sizeof caller;
+  return true;
 }
 
 Mapping VdsoPatch::mapping() const {

@@ -4,6 +4,8 @@
 // The pages that are written to become private ones of the process. After undo() they hold what they held before.
 #pragma once
 
+#include <vector>
+
 #include "base/remote.h"
 #include "base/result.h"
 #include "checkpoint/address_space.h"
@@ -26,12 +28,17 @@ class VdsoPatch {
   bool was_patched() const { return was_patched_; }
   // A syscall instruction that is there in both states.
   Address syscall_instruction() const { return instruction_; }
+  // A handler may return after undo(), so what it returns to must be right in both states. If a thread that is
+  // interrupted here has made its function's call, or has the result, it continues where the function returns, and
+  // otherwise at the function's beginning. False if it need not be moved.
+  bool move_out(const Memory& memory, Address& ip, Address& sp) const;
   // As an image has it.
   Mapping mapping() const;
 
  private:
   Address start_ = 0, instruction_ = 0;
   Bytes original_, patched_;
+  std::vector<AddressRange> functions_;  // what the patch consists of
   bool was_patched_ = false;
 };
 

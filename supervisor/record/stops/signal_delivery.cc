@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "supervisor/record/checkpoints/intervals.h"
+#include "supervisor/record/code/vdso_patch.h"
 #include "supervisor/record/disguise/forced_signals.h"
 #include "supervisor/record/stops/ends.h"
 #include "supervisor/record/stops/gate_stops.h"
@@ -70,6 +71,16 @@ uint64_t frame_size(const Memory& memory, Address sp) {
   if (fp < sp || fp - sp > kMaxFrame || !memory.get(fp + kSoftwareReserved, reserved)) return sizeof context + 136;
   const uint64_t size = reserved[0] == kMagic ? reserved[1] : 512;
   return std::min(fp - sp + size, kMaxFrame);
+}
+
+// The handler whose frame lies at its stack pointer shall not return into the patch.
+void leave_patch(const VdsoPatch& patch, const Memory& memory, Address sp) {
+  const auto saved = [&](int number) {
+    return sp + sizeof(uint64_t) + offsetof(ucontext_t, uc_mcontext.gregs) + sizeof(greg_t) * number;
+  };
+  Address ip = 0, stack = 0;
+  if (!memory.get(saved(REG_RIP), ip) || !memory.get(saved(REG_RSP), stack)) return;
+  if (patch.move_out(memory, ip, stack)) memory.put(saved(REG_RIP), ip), memory.put(saved(REG_RSP), stack);
 }
 
 }  // namespace
@@ -243,6 +254,7 @@ void SignalDelivery::deliver(Thread& thread, int signal, const user_regs_struct&
   if (signal == SIGSEGV && (thread.process->segv.flags & SA_RESETHAND)) thread.process->segv.handler = 0;
   if (signal == SIGILL && (thread.process->ill.flags & SA_RESETHAND)) thread.process->ill.handler = 0;
   const Memory& memory = thread.process->memory;
+  if (const auto& patch = thread.process->vdso_patch) leave_patch(*patch, memory, handler.rsp);
   if (const Gate* gate = thread.process->gate.get()) {
     // The frame must say where the program would be if it were not patched.
     const Address frame = handler.rsp + sizeof(uint64_t);
