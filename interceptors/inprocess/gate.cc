@@ -755,6 +755,49 @@ uint64_t read_clock(uint64_t clock, Phase during) {
   return time.s * 1'000'000'000 + time.ns;
 }
 
+// The call that can wait for less than a millisecond in place of this one, with a timespec; 0 if there is none.
+uint64_t finer_call(uint64_t number) {
+  constexpr uint64_t kPoll = 7, kSelect = 23, kEpollWait = 232, kPselect = 270, kPpoll = 271, kEpollPwait = 281,
+                     kEpollPwait2 = 441;
+  switch (number) {
+    case kPoll:
+    case kPpoll:
+      return kPpoll;
+    case kEpollWait:
+    case kEpollPwait:
+    case kEpollPwait2:
+      return kEpollPwait2;
+    case kSelect:
+    case kPselect:
+      return kPselect;
+    default:
+      return 0;
+  }
+}
+
+// Whether the call only looks whether something is ready: it has a timeout, which is zero.
+bool only_looks(const Call& call, const Registers& regs) {
+  if (!call.test || call.timeout == kNoArg) return false;
+  const uint64_t timeout = argument(regs, call.timeout);
+  if (!call.timeout_at) return timeout == 0;
+  return timeout && !(&at<uint64_t>(timeout))[0] && !(&at<uint64_t>(timeout))[1];
+}
+
+// How long such a call waits for something to become ready: not at all, until its thread has done nothing but test in
+// vain for a while. Each test costs a record and the recorder's time, which threads that have work need. The wait is
+// short, because a program may count its tests.
+uint64_t patience_ns(Slot& s) {
+  constexpr uint64_t kTests = 16;  // between two looks at the clock
+  constexpr uint64_t kLongestRound = 10'000, kInVain = 200'000, kWait = 20'000;
+  if (++s.tests % kTests && !s.waits) return 0;
+  const uint64_t now = read_clock(kMonotonicClock, Phase::before);
+  const uint64_t rounds = s.waits ? 1 : kTests;
+  if (s.tests <= kTests || now - s.tested_at_ns > rounds * kLongestRound) s.tests_since_ns = now;
+  s.tested_at_ns = now;
+  s.waits = now - s.tests_since_ns >= kInVain;
+  return s.waits ? kWait : 0;
+}
+
 // Notes in the record when the call was made, if it is its turn, and then the stamp. `during`: whether the call can
 // still be left to a stop.
 void stamp(Slot& s, Record& record, Phase during) {
@@ -831,11 +874,24 @@ bool serve_call(Slot& s) {
     s.pending = s.head + 1;
     barrier();
   }
-  Registers at_once;
+  Registers changed;
+  const Registers* made_with = &regs;
   if (tried) {
-    at_once = regs;
-    s.no_time[0] = s.no_time[1] = 0;
-    set_argument(at_once, call.timeout, call.timeout_at ? reinterpret_cast<uint64_t>(s.no_time) : 0);
+    changed = regs;
+    made_with = &changed;
+    s.timeout[0] = s.timeout[1] = 0;
+    set_argument(changed, call.timeout, call.timeout_at ? reinterpret_cast<uint64_t>(s.timeout) : 0);
+  }
+  const uint64_t finer = sleeps && only_looks(call, regs) ? finer_call(regs.rax) : 0;
+  const bool may_wait = finer && !(s.restricted[finer / 64] >> finer % 64 & 1);
+  const uint64_t waits_ns = may_wait ? patience_ns(s) : 0;
+  if (waits_ns) {
+    s.timeout[0] = 0, s.timeout[1] = waits_ns;
+    changed = regs;
+    made_with = &changed;
+    changed.rax = finer;
+    set_argument(changed, call.timeout, reinterpret_cast<uint64_t>(s.timeout));
+    set_argument(changed, call.timeout + 1, 0);  // no signal mask
   }
   if (call.closes != kNoArg) {
     set_known(s, argument(regs, call.closes), false);
@@ -843,13 +899,16 @@ bool serve_call(Slot& s) {
   }
   const bool copied_is_known = is_set(s.known, argument(regs, 0));
   if (call.refusal) s.phase = Phase::after;
-  const int64_t result =
-      call.refusal ? -call.refusal : execute(tried ? &at_once : &regs, Phase::kernel, sleeps ? s.sleeps : 0);
+  int64_t result = call.refusal ? -call.refusal : execute(made_with, Phase::kernel, sleeps ? s.sleeps : 0);
+  // The kernel, or a filter from outside, may not know that call.
+  if (waits_ns && result < 0 && result != NOT_MADE) result = execute(&regs, Phase::kernel, s.sleeps);
   if (sleeps && result == NOT_MADE) {
     s.phase = Phase::before;
     s.pending = 0;
     return false;
   }
+  if (result > 0) s.tests = s.waits = 0;
+  if (waits_ns) s.tested_at_ns = read_clock(kMonotonicClock, Phase::after);
   if (tried && result == call.timed_out) {
     // The call would sleep, so what the kernel has written is undone.
     for (int i = 0; i < call.spans; ++i) {

@@ -192,12 +192,12 @@ struct Slot {
     uint64_t start, end;
   } area[kAreas];
   uint32_t stops_behind;  // the call that is being served will stop right after it
-  // A sleeping call. The supervisor gives the baton to another thread, or makes sure that it hears of the call's end, by
-  // taking the number away: the slot then no longer belongs to this thread, which only reports the result when it wakes
-  // up.
+  // A sleeping call. The supervisor gives the baton to another thread, or makes sure that it hears of the call's end,
+  // by taking the number away: the slot then no longer belongs to this thread, which only reports the result when it
+  // wakes up.
   uint64_t asleep;      // number of the call; 0: none, or the baton was taken
   uint64_t sleeps;      // the last number
-  uint64_t no_time[2];  // a timeout of zero
+  uint64_t timeout[2];  // that a call has instead of its own
   // The descriptors whose objects the supervisor will still know when it reads the records written so far, even if they
   // are closed by then. Only these may be closed in process.
   uint64_t known[kDescriptors / 64];
@@ -217,6 +217,10 @@ struct Slot {
   uint64_t spin_site;
   uint32_t spins;
   uint32_t unnoted;  // calls since the last one that has noted its time
+  // The thread's tests in vain, one after the other with nothing between that takes long: how many there are, whether
+  // they wait, since when there are any, and when the last one was.
+  uint32_t tests, waits;
+  uint64_t tests_since_ns, tested_at_ns;
 };
 
 // The code inside tracees and the supervisor change these bits at the same time, on two processors.

@@ -385,14 +385,17 @@ def advised(ctx):
 
 @both("handlers")
 def handlers(ctx):
-    """What a signal handler returns to is right if the recording has ended meanwhile."""
+    """What a signal handler returns to is right if the recording has begun or ended meanwhile."""
     ctx.fresh_work()
     binary = compiled(ctx.options, TESTS / "workloads" / "timed_handlers.c", flags=["-O1"], directory="workloads")
     process = ctx.start(binary, cwd=ctx.work)
     process.wait_for("ready", ctx.timeout_s)
     pauses = []
-    for i in range(8 + len(rounds_of(ctx))):
+    for i in range(11 + len(rounds_of(ctx))):
         shutil.rmtree(ctx.trace, ignore_errors=True)
+        if i % 2:
+            (ctx.work / "go").touch()
+            process.wait_for("on\noff\n" * i + "on\n", ctx.timeout_s)
         recorder = ctx.start_redrive("record", "-o", ctx.trace, "--pid", process.pid)
         ctx.wait_until("it is traced", lambda: status_of(process.pid, "TracerPid") != "0")
         (ctx.work / "go").touch()

@@ -8,6 +8,7 @@ from programs import job_of
 from redriving import (REDRIVEN, TRIES, TakenPorts, check_in_time, check_report, check_trace, free_port, images_by_unit, record, redrive_all, take_away_surroundings)
 
 PERIOD = ("--bound", "2s", "--checkpoint-period", "100ms")
+MOST_EVENTS_WHILE_TESTING = 250_000  # per second
 MOST_ATTEMPTS = 3000  # in a round; a millisecond is enough for thousands
 
 
@@ -60,6 +61,16 @@ def spinning_waker(ctx):
     calls = ctx.json("stats", ctx.trace)["events"]
     if not rounds <= calls <= MOST_ATTEMPTS * rounds:
         raise Failure(f"{calls} events for {rounds} rounds")
+    redrive_all(ctx)
+
+
+@test("concurrency/tests_in_vain")
+def tests_in_vain(ctx):
+    """A program that tests again and again, and reads the time between, makes some 100,000 events a second, not as many as it can."""
+    record(ctx, job_of(ctx, "tests_in_vain", record_options=PERIOD))
+    stats = ctx.json("stats", ctx.trace)
+    if stats["events"] > MOST_EVENTS_WHILE_TESTING * stats["wall_s"]:
+        raise Failure(f"{stats['events']} events in {stats['wall_s']:.2f} s")
     redrive_all(ctx)
 
 

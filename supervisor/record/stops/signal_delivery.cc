@@ -14,6 +14,7 @@
 #include "supervisor/record/stops/ends.h"
 #include "supervisor/record/stops/gate_stops.h"
 #include "supervisor/record/stops/robust_futexes.h"
+#include "supervisor/record/stops/signal_frames.h"
 #include "supervisor/record/stops/stop_handler.h"
 #include "supervisor/record/stops/trap_answers.h"
 #include "supervisor/record/stops/turns.h"
@@ -73,14 +74,11 @@ uint64_t frame_size(const Memory& memory, Address sp) {
   return std::min(fp - sp + size, kMaxFrame);
 }
 
-// The handler whose frame lies at its stack pointer shall not return into the patch.
+// The handler that begins with this stack pointer shall not return into the patch.
 void leave_patch(const VdsoPatch& patch, const Memory& memory, Address sp) {
-  const auto saved = [&](int number) {
-    return sp + sizeof(uint64_t) + offsetof(ucontext_t, uc_mcontext.gregs) + sizeof(greg_t) * number;
-  };
-  Address ip = 0, stack = 0;
-  if (!memory.get(saved(REG_RIP), ip) || !memory.get(saved(REG_RSP), stack)) return;
-  if (patch.move_out(memory, ip, stack)) memory.put(saved(REG_RIP), ip), memory.put(saved(REG_RSP), stack);
+  SavedRegisters saved{};
+  const Address at = saved_registers(sp);
+  if (memory.get(at, saved) && patch.move_out(memory, saved.rip, saved.rsp)) memory.put(at, saved);
 }
 
 }  // namespace

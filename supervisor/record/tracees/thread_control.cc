@@ -68,6 +68,7 @@ void ThreadControl::set_slot(Thread& thread) {
   slot->thread = thread.serial;
   slot->others_wait = unit.baton.is_awaited();
   slot->spins = 0;
+  slot->tests = slot->waits = 0;
   const auto& restricted = thread.confinement.restricted();
   std::copy(restricted.begin(), restricted.end(), slot->restricted);
   const bool nothing = process.gate->broken || process.opens_memory || !process.packet_rings.empty();
