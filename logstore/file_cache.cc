@@ -289,13 +289,13 @@ bool FileCache::share(const std::string& from, const std::string& to) {
   return false;
 }
 
-bool FileCache::put_copy(const FileFacts& facts, const std::string& path) {
-  if (facts.content.empty() || !shares_) return false;
+FileCache::Put FileCache::put_copy(const FileFacts& facts, const std::string& path) {
+  if (facts.content.empty() || !shares_) return Put::nothing;
   const std::string copy = copy_path(facts.content);
-  if (!share(copy, path)) return false;
-  if (share(sums_path(copy), sums_path(path))) return true;
+  if (!share(copy, path)) return Put::nothing;
+  if (share(sums_path(copy), sums_path(path))) return clones_ ? Put::clones : Put::links;
   ::unlink(path.c_str());
-  return false;
+  return Put::nothing;
 }
 
 bool FileCache::publish(const std::string& from, const std::string& to) {

@@ -54,9 +54,13 @@ class FileCache {
   // What is known of this version of the file at `path`, for the caller to read and extend; null if nothing of it may
   // be kept.
   FileFacts* of(const std::string& path, const FileVersion& version);
-  // Makes `path` a copy of these contents that shares the cache's bytes on disk, with its sums beside it. If the cache
-  // has no copy or is on another file system, returns false and creates nothing.
-  bool put_copy(const FileFacts& facts, const std::string& path);
+  enum class Put : uint8_t {
+    nothing,  // the cache has no copy, or is on another file system
+    links,    // to files that are on disk
+    clones,   // new files, which are not synced
+  };
+  // Makes `path` a copy of these contents that shares the cache's bytes on disk, with its sums beside it.
+  Put put_copy(const FileFacts& facts, const std::string& path);
   // Stores what was learnt since open(), and those of the copies below `directory` that are new; these must have been
   // synced.
   void keep(const std::string& directory);

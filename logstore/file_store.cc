@@ -72,8 +72,7 @@ Result<std::string> FileStoreWriter::store(int source, const std::string& open_p
   TRY(write_sums(storage_, path, copied->sums));
   storage_failed = false;
   contents_.insert(copied->name);
-  unsynced_.push_back(path);
-  unsynced_.push_back(sums_path(path));
+  unsynced_.insert(unsynced_.end(), {path, sums_path(path), directory_});
   written += size + kPreambleSize + kRecordHeaderSize + copied->sums.blocks.size() * sizeof(uint64_t);
   return copied->name;
 }
@@ -82,10 +81,11 @@ Result<std::string> FileStoreWriter::store(int source, const std::string& open_p
 bool FileStoreWriter::share(const FileFacts& facts) {
   if (facts.content.empty() || contents_.contains(facts.content)) return !facts.content.empty();
   const std::string path = directory_ + "/" + facts.content;
-  if (!cache_->put_copy(facts, path)) return false;
+  const FileCache::Put put = cache_->put_copy(facts, path);
+  if (put == FileCache::Put::nothing) return false;
   contents_.insert(facts.content);
-  unsynced_.push_back(path);
-  unsynced_.push_back(sums_path(path));
+  unsynced_.push_back(directory_);
+  if (put == FileCache::Put::clones) unsynced_.insert(unsynced_.end(), {path, sums_path(path)});
   return true;
 }
 

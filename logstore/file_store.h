@@ -28,7 +28,7 @@ class FileStoreWriter {
   Result<Added> add(const std::string& open_path, const std::string& path, bool mapped, bool& storage_failed);
   // Removes the copy, unless another record has the same content. The record's number is not used again.
   Result<void> remove(const FileRecord& record);
-  // The files copied since the previous call, which are not synced yet.
+  // The files copied since the previous call that are not synced yet, and the directory, if it has new names.
   std::vector<std::string> take_unsynced() { return std::exchange(unsynced_, {}); }
 
  private:

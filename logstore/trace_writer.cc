@@ -289,9 +289,7 @@ Result<uint64_t> TraceWriter::add_file(const std::string& open_path, const std::
   } else if (added->fresh) {
     volume.note(added->record);
   }
-  std::vector<std::string> copied = state_->copies.take_unsynced();
-  if (!copied.empty()) copied.push_back(state_->files.files());
-  volume.unsynced().add(copied, {});
+  volume.unsynced().add(state_->copies.take_unsynced(), {});
   return added->record.file;
 }
 
