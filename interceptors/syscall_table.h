@@ -21,6 +21,7 @@
 
 #include "base/bytes.h"
 #include "base/remote.h"
+#include "base/result.h"
 #include "interceptors/memory_change.h"
 #include "interceptors/new_descriptor.h"
 #include "interceptors/written.h"
@@ -272,8 +273,8 @@ struct UntracedSite {
 // The seccomp program: RET_TRACE for every call of this architecture, ENOSYS for other architectures (x32, i386). The
 // calls listed for the sites in `untraced` are allowed there. At the address `traced` (0: none), all calls are
 // RET_TRACE, whatever the number. `calls` have their own answers wherever they are made.
-std::vector<sock_filter> seccomp_filter(std::span<const UntracedSite> untraced = {}, uint64_t traced = 0,
-                                        std::span<const ExactCall> calls = {});
+Result<std::vector<sock_filter>> seccomp_filter(std::span<const UntracedSite> untraced = {}, uint64_t traced = 0,
+                                                std::span<const ExactCall> calls = {});
 
 // "read(3, 0x7ffe..., 64)", from the numbers of a recorded event. With `memory`, strings and sent bytes are shown as in
 // strace.
