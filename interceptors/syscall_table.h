@@ -198,7 +198,7 @@ const SyscallRow* find_row(int64_t number, std::span<const uint64_t, 6> args);
 int refusal_without_row(int64_t number);
 std::span<const SyscallRow> all_rows();         // sorted by number
 std::vector<const SyscallRow*> all_commands();  // the sub-rows
-std::string_view syscall_name(int64_t number);  // "syscall_999" for unknown ones; valid until the thread's next call
+std::string_view syscall_name(int64_t number);  // "syscall_999" if libseccomp has none; valid until the next call
 std::string_view error_name(int64_t err);       // "ENOSYS", also for -38; "E?" for unknown ones
 // The name with the sub-command, if there is one: "fcntl(F_GETLK)".
 std::string call_name(int64_t number, std::span<const uint64_t, 6> args);
