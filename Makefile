@@ -7,7 +7,7 @@ PREFIX   ?= /usr/local
 WARN     := -Wall -Wextra -Werror
 ALL_CXXFLAGS = -std=c++20 $(WARN) -I. -pthread -D_GNU_SOURCE -MMD -MP $(CXXFLAGS)
 # The compiler's unwinder comes before libunwind, which would otherwise handle exceptions too, with system calls of its own.
-LIBS     := -lsqlite3 -lzstd -lxxhash -lfmt -lcapstone -lgcc_s -lunwind-x86_64 -lunwind -pthread
+LIBS     := -lsqlite3 -lzstd -lxxhash -lfmt -lcapstone -lseccomp -lgcc_s -lunwind-x86_64 -lunwind -pthread
 
 RECORD_ROOMS := front kernel settings code messages tracees memory checkpoints placement disguise stops attach
 LIB_DIRS := base logstore logstore/policy interceptors checkpoint \

@@ -5,8 +5,8 @@
 #include <cerrno>
 #include <cstddef>
 #include <iterator>
-#include <map>
 
+#include "base/filter_rules.h"
 #include "interceptors/syscall_table.h"
 
 namespace redrive {
@@ -16,31 +16,24 @@ namespace {
 constexpr uint32_t kLoad = BPF_LD | BPF_W | BPF_ABS;
 constexpr uint32_t kForeign = SECCOMP_RET_ERRNO | ENOSYS;
 
-// Allows these numbers, and lets the tracer see all others. The bit of a number is looked up in the mask of its word.
-std::vector<sock_filter> allow(const std::vector<int>& numbers) {
-  constexpr uint32_t kWord = 32;
-  std::map<uint32_t, uint32_t> masks;  // by word
-  for (const int number : numbers) masks[static_cast<uint32_t>(number) / kWord] |= 1u << number % kWord;
-  std::vector<sock_filter> code{
-      BPF_STMT(kLoad, offsetof(seccomp_data, nr)),
-      BPF_STMT(BPF_ALU | BPF_AND | BPF_K, kWord - 1),
-      BPF_STMT(BPF_MISC | BPF_TAX, 0),
-      BPF_STMT(BPF_LD | BPF_IMM, 1),
-      BPF_STMT(BPF_ALU | BPF_LSH | BPF_X, 0),
-      BPF_STMT(BPF_MISC | BPF_TAX, 0),
-      BPF_STMT(kLoad, offsetof(seccomp_data, nr)),
-      BPF_STMT(BPF_ALU | BPF_RSH | BPF_K, 5),
+void append(std::vector<sock_filter>& filter, std::span<const sock_filter> more) {
+  filter.insert(filter.end(), more.begin(), more.end());
+}
+
+// Appends the answer to calls that are made at this address.
+void append_at(std::vector<sock_filter>& filter, uint64_t address, std::span<const sock_filter> answer) {
+  constexpr uint32_t kAddress = offsetof(seccomp_data, instruction_pointer);
+  const auto size = static_cast<uint32_t>(answer.size());
+  const sock_filter test[] = {
+      BPF_STMT(kLoad, kAddress),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<uint32_t>(address), 1, 0),
+      BPF_STMT(BPF_JMP | BPF_JA, size + 3),
+      BPF_STMT(kLoad, kAddress + 4),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<uint32_t>(address >> 32), 1, 0),
+      BPF_STMT(BPF_JMP | BPF_JA, size),
   };
-  for (const auto& [word, mask] : masks) {
-    const sock_filter look[] = {
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, word, 0, 4),  BPF_STMT(BPF_MISC | BPF_TXA, 0),
-        BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, mask, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRACE),
-    };
-    code.insert(code.end(), std::begin(look), std::end(look));
-  }
-  code.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRACE));
-  return code;
+  append(filter, test);
+  append(filter, answer);
 }
 
 }  // namespace
@@ -52,54 +45,40 @@ ExactCall fatal_call(bool whole_process) {
           whole_process ? SECCOMP_RET_KILL_PROCESS : SECCOMP_RET_KILL_THREAD};
 }
 
-std::vector<sock_filter> seccomp_filter(std::span<const UntracedSite> untraced, uint64_t traced,
-                                        std::span<const ExactCall> calls) {
-  std::vector<sock_filter> filter{
+Result<std::vector<sock_filter>> seccomp_filter(std::span<const UntracedSite> untraced, uint64_t traced,
+                                                std::span<const ExactCall> calls) {
+  const sock_filter trace = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRACE);
+  std::vector<sock_filter> filter;
+  for (const auto& [address, numbers] : untraced) {
+    FilterRules rules(SECCOMP_RET_TRACE, kForeign);
+    for (const int number : numbers) rules.add(SECCOMP_RET_ALLOW, number);
+    ASSIGN_OR_RETURN(const auto answer, rules.program());
+    append_at(filter, address, answer);
+  }
+  const sock_filter same_architecture[] = {
       BPF_STMT(kLoad, offsetof(seccomp_data, arch)),
       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AUDIT_ARCH_X86_64, 1, 0),
       BPF_STMT(BPF_RET | BPF_K, kForeign),
   };
-  const auto at = [&](uint64_t address, const std::vector<sock_filter>& answer) {
-    constexpr uint32_t kAddress = offsetof(seccomp_data, instruction_pointer);
-    const auto size = static_cast<uint32_t>(answer.size());
-    const sock_filter test[] = {
-        BPF_STMT(kLoad, kAddress),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<uint32_t>(address), 1, 0),
-        BPF_STMT(BPF_JMP | BPF_JA, size + 3),
-        BPF_STMT(kLoad, kAddress + 4),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<uint32_t>(address >> 32), 1, 0),
-        BPF_STMT(BPF_JMP | BPF_JA, size),
-    };
-    filter.insert(filter.end(), std::begin(test), std::end(test));
-    filter.insert(filter.end(), answer.begin(), answer.end());
-  };
-  const sock_filter trace = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRACE);
-  for (const auto& [address, numbers] : untraced) at(address, allow(numbers));
-  if (traced) at(traced, {trace});
-  for (const auto& call : calls) {
-    std::vector<sock_filter> test;
-    const auto compare = [&](size_t offset, uint64_t value) {
-      test.push_back(BPF_STMT(kLoad, static_cast<uint32_t>(offset)));
-      test.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<uint32_t>(value), 0, 0));
-    };
-    compare(offsetof(seccomp_data, nr), static_cast<uint64_t>(call.number));
-    for (size_t i = 0; i < call.args.size(); ++i) {
-      if (!call.args[i]) continue;
-      const size_t at = offsetof(seccomp_data, args) + i * sizeof(uint64_t);
-      compare(at, *call.args[i]);
-      compare(at + 4, *call.args[i] >> 32);
-    }
-    test.push_back(BPF_STMT(BPF_RET | BPF_K, call.answer));
-    for (size_t i = 1; i < test.size(); i += 2) test[i].jf = static_cast<uint8_t>(test.size() - 1 - i);
-    filter.insert(filter.end(), test.begin(), test.end());
-  }
-  const sock_filter rest[] = {
+  append(filter, same_architecture);
+  if (traced) append_at(filter, traced, {&trace, 1});
+  // By the bit: libseccomp takes all large numbers for those of x32, except -1.
+  const sock_filter not_x32[] = {
       BPF_STMT(kLoad, offsetof(seccomp_data, nr)),
       BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, __X32_SYSCALL_BIT, 0, 1),
       BPF_STMT(BPF_RET | BPF_K, kForeign),
-      trace,
   };
-  filter.insert(filter.end(), std::begin(rest), std::end(rest));
+  append(filter, not_x32);
+  FilterRules rules(SECCOMP_RET_TRACE, SECCOMP_RET_TRACE);
+  for (const auto& call : calls) {
+    std::vector<scmp_arg_cmp> same;
+    for (unsigned i = 0; i < call.args.size(); ++i) {
+      if (call.args[i]) same.push_back({i, SCMP_CMP_EQ, *call.args[i], 0});
+    }
+    rules.add(call.answer, call.number, same);
+  }
+  ASSIGN_OR_RETURN(const auto answer, rules.program());
+  append(filter, answer);
   return filter;
 }
 

@@ -1,6 +1,10 @@
 #include "interceptors/syscall_table.h"
 
 #include <fmt/format.h>
+#include <seccomp.h>
+
+#include <climits>
+#include <cstdlib>
 
 #include "interceptors/syscall_rows.h"
 
@@ -516,9 +520,13 @@ std::vector<const SyscallRow*> all_commands() {
 
 std::string_view syscall_name(int64_t number) {
   if (const SyscallRow* row = row_of(number)) return row->name;
-  thread_local std::string unknown;
-  unknown = fmt::format("syscall_{}", number);
-  return unknown;
+  // Numbers below 0 are libseccomp's own, for calls that x86-64 does not have.
+  const bool possible = number >= 0 && number <= INT_MAX;
+  char* const newer = possible ? seccomp_syscall_resolve_num_arch(SCMP_ARCH_X86_64, static_cast<int>(number)) : nullptr;
+  thread_local std::string name;
+  name = newer ? newer : fmt::format("syscall_{}", number);
+  std::free(newer);
+  return name;
 }
 
 }  // namespace redrive

@@ -21,6 +21,7 @@
 
 #include "base/bytes.h"
 #include "base/remote.h"
+#include "base/result.h"
 #include "interceptors/memory_change.h"
 #include "interceptors/new_descriptor.h"
 #include "interceptors/written.h"
@@ -197,7 +198,7 @@ const SyscallRow* find_row(int64_t number, std::span<const uint64_t, 6> args);
 int refusal_without_row(int64_t number);
 std::span<const SyscallRow> all_rows();         // sorted by number
 std::vector<const SyscallRow*> all_commands();  // the sub-rows
-std::string_view syscall_name(int64_t number);  // "syscall_999" for unknown ones; valid until the thread's next call
+std::string_view syscall_name(int64_t number);  // "syscall_999" if libseccomp has none; valid until the next call
 std::string_view error_name(int64_t err);       // "ENOSYS", also for -38; "E?" for unknown ones
 // The name with the sub-command, if there is one: "fcntl(F_GETLK)".
 std::string call_name(int64_t number, std::span<const uint64_t, 6> args);
@@ -272,8 +273,8 @@ struct UntracedSite {
 // The seccomp program: RET_TRACE for every call of this architecture, ENOSYS for other architectures (x32, i386). The
 // calls listed for the sites in `untraced` are allowed there. At the address `traced` (0: none), all calls are
 // RET_TRACE, whatever the number. `calls` have their own answers wherever they are made.
-std::vector<sock_filter> seccomp_filter(std::span<const UntracedSite> untraced = {}, uint64_t traced = 0,
-                                        std::span<const ExactCall> calls = {});
+Result<std::vector<sock_filter>> seccomp_filter(std::span<const UntracedSite> untraced = {}, uint64_t traced = 0,
+                                                std::span<const ExactCall> calls = {});
 
 // "read(3, 0x7ffe..., 64)", from the numbers of a recorded event. With `memory`, strings and sent bytes are shown as in
 // strace.

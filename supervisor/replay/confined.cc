@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <linux/audit.h>
 #include <linux/futex.h>
 #include <poll.h>
 #include <signal.h>
@@ -20,7 +19,7 @@
 #include <new>
 
 #include "base/fd.h"
-#include "base/filter_program.h"
+#include "base/filter_rules.h"
 #include "base/page.h"
 #include "base/procfs.h"
 #include "checkpoint/stub.h"
@@ -71,7 +70,7 @@ bool close_all_but(std::vector<int> kept) {
 }
 
 // After this, only the calls that the filter allows can be made.
-bool confine(std::span<const int> readable, int output) {
+bool confine(std::span<const int> readable, int output, const sock_fprog& filter) {
   for (int signal = 1; signal < NSIG; ++signal) ::signal(signal, SIG_DFL);
   sigset_t none;
   sigemptyset(&none);
@@ -83,18 +82,17 @@ bool confine(std::span<const int> readable, int output) {
   std::vector<int> kept(readable.begin(), readable.end());
   kept.push_back(output);
   if (!close_all_but(std::move(kept))) return false;
-  auto filter = confined_filter(output);
-  const sock_fprog program{static_cast<unsigned short>(filter.size()), filter.data()};
   return prctl(PR_SET_DUMPABLE, 0) == 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
 }
 
-[[noreturn]] void run_child(std::span<const int> readable, int output, const std::function<std::string()>& work) {
+[[noreturn]] void run_child(std::span<const int> readable, int output, const sock_fprog& filter,
+                            const std::function<std::string()>& work) {
   std::set_new_handler(nullptr);
   const Untrapped untrapped;  // for good: trapping again would take a call that the filter does not allow
   int status = kNotConfined;
   try {
-    if (confine(readable, output)) {
+    if (confine(readable, output, filter)) {
       status = kFailed;
       const std::string text = work();
       const auto size = std::min(text.size(), kMostConfinedText);
@@ -158,9 +156,11 @@ Result<std::string> run_confined(std::span<const int> readable, const std::funct
   if (pipe2(ends, O_CLOEXEC) != 0) return errno_error("cannot make a pipe");
   const Fd input(ends[0]);
   Fd output(ends[1]);
+  ASSIGN_OR_RETURN(auto filter, confined_filter(output.get()));
+  const sock_fprog program{static_cast<unsigned short>(filter.size()), filter.data()};
   const pid_t pid = fork();
   if (pid < 0) return errno_error("cannot fork");
-  if (pid == 0) run_child(readable, output.get(), work);
+  if (pid == 0) run_child(readable, output.get(), program, work);
   output = Fd();
   std::string text = read_all(input.get());
   // It has ended, or said what it has to say, or nothing for too long.
@@ -171,60 +171,28 @@ Result<std::string> run_confined(std::span<const int> readable, const std::funct
   return Error{failure(status)};
 }
 
-std::vector<sock_filter> confined_filter(int output) {
-  FilterProgram program;
-  FilterProgram::Place allow, maps, protects, advises, wakes, writes, refuse;
-  program.load(offsetof(seccomp_data, arch));
-  program.if_not_equal(AUDIT_ARCH_X86_64, refuse);
-  program.load_number();
-  for (const uint32_t number : {SYS_pread64, SYS_brk, SYS_munmap, SYS_rt_sigprocmask, SYS_exit_group})
-    program.if_equal(number, allow);
-  program.if_equal(SYS_sysinfo, allow);  // qsort(3) asks how much memory there is
-#ifdef __SANITIZE_ADDRESS__
-  program.if_equal(SYS_sigaltstack, allow);  // it asks for the stacks at each throw
-#endif
-  program.if_equal(SYS_mmap, maps);
-  program.if_equal(SYS_mprotect, protects);
-  program.if_equal(SYS_mremap, allow);
-  program.if_equal(SYS_madvise, advises);
-  program.if_equal(SYS_futex, wakes);
-  program.if_equal(SYS_write, writes);
-  program.answer(SECCOMP_RET_KILL_PROCESS);
-
-  program.here(maps);
-  FilterProgram::Place anonymous;
-  program.load_low(3);
-  program.if_any_bit(MAP_ANONYMOUS, anonymous);
-  program.answer(SECCOMP_RET_KILL_PROCESS);
-  program.here(anonymous);
-  program.here(protects);
-  program.load_low(2);
-  program.if_any_bit(PROT_EXEC, refuse);
-  program.answer(SECCOMP_RET_ALLOW);
-
-  program.here(advises);
-  program.load_low(2);
-  program.if_equal(MADV_DONTNEED, allow);
-#ifdef __SANITIZE_THREAD__
-  program.if_equal(MADV_NOHUGEPAGE, allow);  // for what it knows of new memory
-#endif
-  program.answer(SECCOMP_RET_KILL_PROCESS);
-
+Result<std::vector<sock_filter>> confined_filter(int output) {
+  FilterRules rules(SECCOMP_RET_KILL_PROCESS, SECCOMP_RET_KILL_PROCESS);
+  const auto allow = [&](int number, const std::vector<scmp_arg_cmp>& conditions = {}) {
+    rules.add(SECCOMP_RET_ALLOW, number, conditions);
+  };
+  for (const int number : {SYS_pread64, SYS_brk, SYS_munmap, SYS_mremap, SYS_rt_sigprocmask, SYS_exit_group})
+    allow(number);
+  allow(SYS_sysinfo);  // qsort(3) asks how much memory there is
+  const scmp_arg_cmp not_executable{2, SCMP_CMP_MASKED_EQ, PROT_EXEC, 0};
+  allow(SYS_mmap, {not_executable, {3, SCMP_CMP_MASKED_EQ, MAP_ANONYMOUS, MAP_ANONYMOUS}});
+  allow(SYS_mprotect, {not_executable});
+  allow(SYS_madvise, {{2, SCMP_CMP_EQ, MADV_DONTNEED, 0}});
   // An initialization wakes the threads that could wait for it. None does.
-  program.here(wakes);
-  program.load_low(1);
-  program.if_equal(FUTEX_WAKE_PRIVATE, allow);
-  program.answer(SECCOMP_RET_KILL_PROCESS);
-
-  program.here(writes);
-  program.load_low(0);
-  program.if_equal(static_cast<uint32_t>(output), allow);
-
-  program.here(refuse);
-  program.answer(SECCOMP_RET_KILL_PROCESS);
-  program.here(allow);
-  program.answer(SECCOMP_RET_ALLOW);
-  return std::move(program).take();
+  allow(SYS_futex, {{1, SCMP_CMP_EQ, FUTEX_WAKE_PRIVATE, 0}});
+  allow(SYS_write, {{0, SCMP_CMP_EQ, static_cast<scmp_datum_t>(output), 0}});
+#ifdef __SANITIZE_ADDRESS__
+  allow(SYS_sigaltstack);  // it asks for the stacks at each throw
+#endif
+#ifdef __SANITIZE_THREAD__
+  allow(SYS_madvise, {{2, SCMP_CMP_EQ, MADV_NOHUGEPAGE, 0}});  // for what it knows of new memory
+#endif
+  return rules.program();
 }
 
 }  // namespace redrive

@@ -23,6 +23,6 @@ inline constexpr size_t kMostConfinedText = 64 << 10;  // what is longer is cut
 Result<std::string> run_confined(std::span<const int> readable, const std::function<std::string()>& work);
 
 // The child's filter. `output`: the only descriptor that it writes to.
-std::vector<sock_filter> confined_filter(int output);
+Result<std::vector<sock_filter>> confined_filter(int output);
 
 }  // namespace redrive

@@ -2,6 +2,7 @@
 import os
 import re
 import shutil
+import sys
 
 from harness import Failure, Skip, test, workload
 from programs import job_of
@@ -299,6 +300,35 @@ def refused(ctx):
     named = str(ctx.json("stats", ctx.trace)["refused"])
     if "io_uring_setup" not in named:
         raise Failure(f"stats lists as refused: {named}")
+
+
+# Stands in for a libseccomp that is newer than the programs which use it.
+NEWER_LIBSECCOMP = r"""
+#include <stdint.h>
+#include <string.h>
+char* seccomp_syscall_resolve_num_arch(uint32_t arch, int number) {
+  return arch == 0xc000003e && number == 998 ? strdup("call_of_tomorrow") : NULL;
+}
+"""
+
+
+@test("reports/newer_calls")
+def newer_calls(ctx):
+    """Calls that redrive has no row for have the names that the installed libseccomp knows."""
+    (ctx.work / "newer.c").write_text(NEWER_LIBSECCOMP)
+    library = ctx.work / "newer.so"
+    ctx.expect_status(ctx.run("gcc", "-shared", "-fPIC", "-o", library, ctx.work / "newer.c"), 0)
+    newer = {"LD_PRELOAD": str(library)}
+    program = "import ctypes; c = ctypes.CDLL(None, use_errno=True)\n" + "".join(
+        f"assert c.syscall({number}, 1) == -1 and ctypes.get_errno() == 38\n" for number in (998, 999))
+    outcome = ctx.expect_status(ctx.redrive("record", "-o", ctx.trace, "--", sys.executable, "-c", program, env=newer), 0)
+    refused = {entry["what"] for entry in ctx.json("stats", ctx.trace)["refused"]}
+    shown = ctx.expect_status(ctx.redrive("dump", ctx.trace, env=newer), 0)
+    for name in ("call_of_tomorrow", "syscall_999"):
+        ctx.expect(f"refused {name} " in outcome.stderr, outcome, f"does not say that {name} was refused")
+        ctx.expect(re.search(rf"\b{name}\(1, .*\) = -1 ENOSYS", shown.stdout), shown, f"does not show {name}")
+        if name not in refused:
+            raise Failure(f"stats lists as refused: {refused}")
 
 
 @test("reports/not_refused")

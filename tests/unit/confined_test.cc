@@ -28,7 +28,7 @@ constexpr int kOutput = 7;
 using Args = std::array<uint64_t, 6>;
 
 uint32_t answer(uint32_t number, const Args& args, uint32_t arch = AUDIT_ARCH_X86_64) {
-  return run_filter(confined_filter(kOutput), arch, number, 0, args);
+  return run_filter(confined_filter(kOutput).value(), arch, number, 0, args);
 }
 
 std::string failure_of(const std::function<std::string()>& work) {
@@ -69,6 +69,8 @@ TEST_CASE("a confined child's filter looks at arguments") {
   CHECK_EQ(answer(SYS_futex, {4096, FUTEX_WAIT_PRIVATE}), SECCOMP_RET_KILL_PROCESS);
   CHECK_EQ(answer(SYS_write, {kOutput, 4096, 1}), SECCOMP_RET_ALLOW);
   CHECK_EQ(answer(SYS_write, {kOutput + 1, 4096, 1}), SECCOMP_RET_KILL_PROCESS);
+  CHECK_EQ(answer(SYS_write, {kOutput + (1ull << 32), 4096, 1}), SECCOMP_RET_KILL_PROCESS);
+  CHECK_EQ(answer(~0u, {}), SECCOMP_RET_KILL_PROCESS);
   CHECK_EQ(answer(SYS_pread64, {}, AUDIT_ARCH_I386), SECCOMP_RET_KILL_PROCESS);
   CHECK_EQ(answer(SYS_pread64 | __X32_SYSCALL_BIT, {}), SECCOMP_RET_KILL_PROCESS);
 }

@@ -1,4 +1,5 @@
-// Simulates the answer of a seccomp filter, because without a tracer RET_TRACE gives ENOSYS too.
+// Simulates the answer of a seccomp filter, because without a tracer RET_TRACE gives ENOSYS too. `steps`: how many
+// instructions it takes.
 #pragma once
 
 #include <linux/filter.h>
@@ -12,12 +13,13 @@
 #include "tests/unit/unit_test.h"
 
 inline uint32_t run_filter(const std::vector<sock_filter>& filter, uint32_t arch, uint32_t number, uint64_t ip = 0,
-                           const std::array<uint64_t, 6>& args = {}) {
+                           const std::array<uint64_t, 6>& args = {}, size_t* steps = nullptr) {
   seccomp_data data{static_cast<int>(number), arch, ip, {}};
   std::copy(args.begin(), args.end(), data.args);
   uint32_t loaded = 0, kept = 0;
   for (size_t at = 0; at < filter.size(); ++at) {
     const sock_filter& step = filter[at];
+    if (steps) ++*steps;
     switch (step.code) {
       case BPF_LD | BPF_W | BPF_ABS:
         REQUIRE(step.k <= sizeof data - sizeof loaded);

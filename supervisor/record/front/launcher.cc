@@ -96,7 +96,7 @@ Result<Launcher> Launcher::fork(const std::string& path, const std::vector<std::
     calls.insert(calls.end(), loaders.begin(), loaders.end());
     untraced = arena->untraced();
   }
-  const std::vector<sock_filter> filter = seccomp_filter(untraced, arena ? arena->header().boundary : 0, calls);
+  ASSIGN_OR_RETURN(const auto filter, seccomp_filter(untraced, arena ? arena->header().boundary : 0, calls));
   const sock_fprog program{static_cast<unsigned short>(filter.size()), const_cast<sock_filter*>(filter.data())};
   std::vector<char*> argv;
   for (const auto& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
