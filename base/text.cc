@@ -43,6 +43,16 @@ std::string printable_lines(std::string_view text) {
   return out;
 }
 
+std::string shell_quoted(const std::string& word) {
+  const bool plain = !word.empty() && word.find_first_not_of(
+                                          "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                          "0123456789_./+-,:@") == std::string::npos;
+  if (plain) return word;
+  std::string out = "'";
+  for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
 std::string join_words(const std::vector<std::string>& words) {
   return printable(fmt::format("{}", fmt::join(words, " ")));
 }

@@ -6,6 +6,7 @@
 #include "base/notice.h"
 #include "base/text.h"
 #include "supervisor/cli/checkpoint_export.h"
+#include "supervisor/cli/criu_export.h"
 #include "supervisor/cli/session_text.h"
 #include "supervisor/cli/shared_options.h"
 
@@ -25,13 +26,14 @@ Result<int> take(const SessionName& session) {
 
 constexpr CommandText kText{
     "checkpoint",
-    "redrive checkpoint NAME | -o DIR [--format F] [--file-pages] [--jobs N] [--interception TIER] [--json] "
+    "redrive checkpoint NAME | -o DIR [--format F | --live] [--file-pages] [--jobs N] [--interception TIER] [--json] "
     "[TRACE] UNIT:I | UNIT@EVENT | --break UNIT@EVENT ...",
-    "have all units of a session take a checkpoint now, or export states of a trace's processes as core files",
+    "have all units of a session take a checkpoint now, or export states of a trace's processes for other programs",
     "Units of a session that sleep in a call which cannot be entered again take theirs when it ends.\n"
     "With -o, core files for debuggers are written: of a unit as it was when interval I began, or right before EVENT; "
     "or "
-    "of\nall units that stand at a distributed breakpoint.\n",
+    "of\nall units that stand at a distributed breakpoint. With --format criu, images are written that criu(8) "
+    "restores:\nprocesses that run on from there. That needs root, and criu.\n",
     "NAME:  from 'redrive ps'; root names a session of another user as USER/NAME\n"
     "TRACE: a directory, or a name from 'redrive ls'; by default, the latest\n"
     "UNIT:  a number or a name from 'redrive ls TRACE'\n"};
@@ -48,8 +50,14 @@ class CheckpointCommand : public CommandWith<CheckpointOptions> {
                        o.directory = text;
                        return {};
                      });
-    arguments.choice("--format", "F", "what to export: core, an ELF core file of each process (core)", {"core"},
-                     [](const std::string&) {});
+    arguments.choice("--format", "F",
+                     "what to export: core, an ELF core file of each process; or criu, one checkpoint that criu "
+                     "restores (core)",
+                     {"core", "criu"}, [&o](const std::string& format) {
+                       o.format = format == "criu" ? CheckpointOptions::Format::criu : CheckpointOptions::Format::core;
+                     });
+    arguments.flag("--live", o.live,
+                   "export one checkpoint for criu of all units, where 'redrive live' lets them live");
     arguments.flag("--file-pages", o.file_pages, "let cores also hold what is in mapped files");
     add_break(arguments, "export all units where they stand when UNIT is right before EVENT; may be repeated",
               o.breaks);
@@ -64,7 +72,8 @@ class CheckpointCommand : public CommandWith<CheckpointOptions> {
     CheckpointOptions& o = options_;
     const auto& words = arguments.given_words();
     if (o.directory.empty()) {
-      for (const char* option : {"--format", "--file-pages", "--break", "--jobs", "--interception", "--json"}) {
+      for (const char* option :
+           {"--format", "--live", "--file-pages", "--break", "--jobs", "--interception", "--json"}) {
         if (arguments.count(option) > 0) return usage(fmt::format("{} needs -o DIR", option));
       }
       if (words.size() == 2) {
@@ -74,6 +83,11 @@ class CheckpointCommand : public CommandWith<CheckpointOptions> {
       ASSIGN_OR_RETURN(o.session, only_session(arguments, text().name));
       return {};
     }
+    if (o.live && arguments.count("--format") > 0 && o.format == CheckpointOptions::Format::core) {
+      return usage("--live and --format core do not go together: --live is for criu");
+    }
+    if (o.live) o.format = CheckpointOptions::Format::criu;
+    if (o.file_pages && o.format == CheckpointOptions::Format::criu) return usage("--file-pages is for cores");
     if (const auto given = parse_standing(words, o.trace, o.interval, o.place, o.breaks); !given) {
       return usage(given.error().message);
     }
@@ -83,7 +97,7 @@ class CheckpointCommand : public CommandWith<CheckpointOptions> {
   Result<int> run() override {
     if (!options_.directory.empty()) {
       TRY(check_limits());
-      return export_checkpoint(options_);
+      return options_.format == CheckpointOptions::Format::criu ? export_images(options_) : export_checkpoint(options_);
     }
     ASSIGN_OR_RETURN(const SessionName session, find_session(options_.session));
     return take(session);

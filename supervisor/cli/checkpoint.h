@@ -13,6 +13,7 @@
 namespace redrive {
 
 struct CheckpointOptions {
+  enum class Format : uint8_t { core, criu };
   std::string session;    // if nothing is to be exported
   std::string directory;  // where to; empty: nothing is
   std::string trace;
@@ -21,6 +22,8 @@ struct CheckpointOptions {
   std::optional<UnitSpec> interval;
   std::optional<PlaceSpec> place;
   std::vector<PlaceSpec> breaks;
+  Format format = Format::core;
+  bool live = false;        // images for CRIU of all units, wherever one is to stand
   bool file_pages = false;  // cores have what mapped files hold
   bool in_process = true;   // as in ReplayOptions
   int jobs = 1;

@@ -67,15 +67,8 @@ class Export {
       return Error{fmt::format("unit {} has no event {}: it has {}", event.unit, event.event,
                                events == 0 ? "none" : fmt::format("0 to {}", events - 1))};
     }
-    const auto interval = graph.rdg().interval_of(event);
-    if (!interval) {
-      return Error{fmt::format(
-          "unit {} cannot be re-driven up to event {}: the recorder was stopped before it wrote what that needs",
-          event.unit, event.event)};
-    }
-    ASSIGN_OR_RETURN(PlanResult planned, graph.plan(event.unit, *interval, event.event));
-    if (!planned.plan) return Error{describe(*planned.error)};
-    return Way{std::move(*planned.plan), 1, fmt::format(" --break {}@{}", event.unit, event.event)};
+    ASSIGN_OR_RETURN(RecoveryLine line, line_to(graph, event));
+    return Way{std::move(line.plan), 1, fmt::format(" --break {}@{}", event.unit, event.event)};
   }
 
   Result<Way> find_way(DependenceGraph& graph) const {
@@ -134,20 +127,10 @@ class Export {
   CoreExport& cores_;
 };
 
-// A word for a shell.
-std::string quoted(const std::string& word) {
-  const bool plain = word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./+-,:@") ==
-                     std::string::npos;
-  if (plain) return word;
-  std::string out = "'";
-  for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return out + "'";
-}
-
 std::string debugger_command(const CoreExport::Core& core) {
-  std::string command = "gdb -iex " + quoted("set sysroot " + core.root);
-  if (!core.program.empty()) command += " " + quoted(core.program);
-  return command + " " + quoted(core.file);
+  std::string command = "gdb -iex " + shell_quoted("set sysroot " + core.root);
+  if (!core.program.empty()) command += " " + shell_quoted(core.program);
+  return command + " " + shell_quoted(core.file);
 }
 
 void show(const Trace& trace, const CoreExport& cores) {

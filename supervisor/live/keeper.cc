@@ -18,11 +18,11 @@
 
 #include <algorithm>
 #include <cstring>
-#include <fstream>
 
 #include "base/page.h"
 #include "checkpoint/stub.h"
 #include "supervisor/live/object_maker.h"
+#include "supervisor/live/write_setting.h"
 
 namespace redrive {
 namespace {
@@ -32,7 +32,7 @@ constexpr int kSignalStatus = 128;
 
 // What a process reports: its index, or why it cannot be made.
 struct Report {
-  static constexpr int kFailed = -1;
+  static constexpr int kFailed = -1, kInit = -2;
   int process = kFailed;
   char error[240] = {};
 };
@@ -51,31 +51,32 @@ void report(int socket, const Report& what) {
 
 int status_of(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : kSignalStatus + WTERMSIG(status); }
 
-bool write_file(const char* path, const std::string& text) {
-  const int fd = open(path, O_WRONLY | O_CLOEXEC);
-  const bool written = fd >= 0 && write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
-  if (fd >= 0) close(fd);
-  return written;
-}
-
 // All of this runs in processes of one thread, which know each other by being each other's children.
 class Maker {
  public:
-  Maker(const LiveSpec& spec, int first, const std::vector<int>& shared, int socket)
-      : spec_(spec), objects_(spec, first), first_(first), shared_(shared), socket_(socket) {}
+  Maker(const LiveSpec& spec, int first, const std::vector<int>& shared, int socket, const DumpedKeep* dumped)
+      : spec_(spec), objects_(spec, first), first_(first), shared_(shared), socket_(socket), dumped_(dumped) {}
 
-  // Never returns.
-  [[noreturn]] void keep() {
-    prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+  // Never returns. `lifeline`: whose end ends processes that are to be dumped.
+  [[noreturn]] void keep(int lifeline) {
+    if (!dumped_) prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
     for (const int signal : {SIGINT, SIGQUIT, SIGHUP, SIGTERM, SIGTSTP}) ::signal(signal, SIG_IGN);
     ::signal(SIGCHLD, SIG_DFL);
     if (const auto made = make_namespaces(); !made) fail(socket_, made.error());
     const pid_t init = fork();
     if (init < 0) fail(socket_, errno_error("cannot fork"));
     if (init == 0) run_init();
+    if (dumped_) {
+      dup2(lifeline, STDIN_FILENO);
+      close_range(STDIN_FILENO + 1, ~0u, 0);
+      char any = 0;
+      while (read(STDIN_FILENO, &any, sizeof any) < 0 && errno == EINTR) continue;
+      kill(init, SIGKILL);
+    }
     close_range(STDERR_FILENO + 1, ~0u, 0);
     int status = 0;
     wait_for(init, status);
+    if (dumped_) rmdir(dumped_->group.c_str());  // also if redrive was killed
     _exit(status_of(status));
   }
 
@@ -87,11 +88,12 @@ class Maker {
       if (unshare(CLONE_NEWUSER) != 0) {
         return Error{"processes cannot have their numbers again: user namespaces are not allowed here; run it as root"};
       }
-      write_file("/proc/self/setgroups", "deny");
-      write_file("/proc/self/uid_map", fmt::format("{} {} 1", user, user));
-      write_file("/proc/self/gid_map", fmt::format("{} {} 1", group, group));
+      write_setting("/proc/self/setgroups", "deny");
+      write_setting("/proc/self/uid_map", fmt::format("{} {} 1", user, user));
+      write_setting("/proc/self/gid_map", fmt::format("{} {} 1", group, group));
     }
-    if (unshare(CLONE_NEWPID | CLONE_NEWNS) != 0) return errno_error("cannot make a PID namespace");
+    if (unshare(dumped_ ? CLONE_NEWPID : CLONE_NEWPID | CLONE_NEWNS) != 0)
+      return errno_error("cannot make a PID namespace");
     constexpr uint64_t kSecond = 1'000'000'000;
     if (spec_.clock_ns == 0) return {};
     if (unshare(CLONE_NEWTIME) != 0) return errno_error("the clock cannot go on where it was (a time namespace)");
@@ -101,17 +103,23 @@ class Maker {
         static_cast<int64_t>(spec_.clock_ns) - (now.tv_sec * static_cast<int64_t>(kSecond) + now.tv_nsec);
     int64_t seconds = ahead / static_cast<int64_t>(kSecond), rest = ahead % static_cast<int64_t>(kSecond);
     if (rest < 0) --seconds, rest += static_cast<int64_t>(kSecond);
-    if (!write_file("/proc/self/timens_offsets",
-                    fmt::format("monotonic {} {}\nboottime {} {}\n", seconds, rest, seconds, rest))) {
+    if (!write_setting("/proc/self/timens_offsets",
+                       fmt::format("monotonic {} {}\nboottime {} {}\n", seconds, rest, seconds, rest))) {
       return errno_error("cannot set the clock of a time namespace");
     }
     return {};
   }
 
   [[noreturn]] void run_init() {
-    prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-    mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr);
-    mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr);
+    if (dumped_) {
+      if (!write_setting(dumped_->group + "/cgroup.procs", "0"))
+        fail(socket_, errno_error("cannot join a control group"));
+      setsid();
+    } else {
+      prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+      mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr);
+      mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr);
+    }
     rlimit limit{};
     getrlimit(RLIMIT_NOFILE, &limit);
     limit.rlim_cur = limit.rlim_max;
@@ -126,6 +134,7 @@ class Maker {
     ::signal(SIGPIPE, SIG_IGN);                              // what is put into a pipe may have lost its reader
     if (const auto made = objects_.make_all(); !made) fail(socket_, made.error());
     make_children(std::nullopt);
+    if (dumped_) become_init();
     if (objects_.withholds()) put_withheld();
     close_range(3, ~0u, 0);
     int first_status = 0;
@@ -136,6 +145,23 @@ class Maker {
       if (ended < 0) _exit(status_of(first_status));
       if (ended == spec_.processes.front().pid) first_status = status;
     }
+  }
+
+  // Nothing of redrive is left in it, nor open.
+  [[noreturn]] void become_init() {
+    Report here;
+    here.process = Report::kInit;
+    report(socket_, here);
+    if (chdir("/") != 0) fail(socket_, errno_error("cannot change to /"));
+    close_range(0, ~0u, CLOSE_RANGE_CLOEXEC);
+    close(STDIN_FILENO);
+    open("/dev/null", O_RDONLY);  // crit does not know processes without any descriptor
+    for (int signal = 1; signal <= kSignals; ++signal) set_action(signal, KernelAction{});
+    char name[] = "init";
+    char* const arguments[] = {name, nullptr};
+    char* const environment[] = {nullptr};
+    execve(dumped_->init.c_str(), arguments, environment);
+    fail(socket_, errno_error("cannot execute " + dumped_->init));
   }
 
   // When somebody says that it is time.
@@ -244,6 +270,7 @@ class Maker {
   const int first_;
   const std::vector<int>& shared_;
   int socket_;
+  const DumpedKeep* const dumped_;  // null: they are to live
 };
 
 // Receives a report, and who has sent it. Nothing at the end.
@@ -270,7 +297,8 @@ std::optional<std::pair<Report, pid_t>> next_report(int socket) {
 
 }  // namespace
 
-Result<std::unique_ptr<Keeper>> Keeper::start(const LiveSpec& spec, const std::vector<int>& shared) {
+Result<std::unique_ptr<Keeper>> Keeper::start(const LiveSpec& spec, const std::vector<int>& shared,
+                                              const std::optional<DumpedKeep>& dumped) {
   std::unique_ptr<Keeper> keeper(new Keeper());
   int highest = STDERR_FILENO;
   size_t living = 0;
@@ -288,18 +316,34 @@ Result<std::unique_ptr<Keeper>> Keeper::start(const LiveSpec& spec, const std::v
   Fd its(ends[1]);
   const int yes = 1;
   setsockopt(ours.get(), SOL_SOCKET, SO_PASSCRED, &yes, sizeof yes);
+  Fd lifeline;
+  if (dumped) {
+    if (pipe2(ends, O_CLOEXEC) != 0) return errno_error("cannot make a pipe");
+    lifeline = Fd(ends[0]);
+    keeper->lifeline_ = Fd(ends[1]);
+  }
   keeper->pid_ = fork();
   if (keeper->pid_ < 0) return errno_error("cannot fork");
-  if (keeper->pid_ == 0) Maker(spec, keeper->first_number_, shared, its.get()).keep();
+  if (keeper->pid_ == 0) {
+    keeper->lifeline_ = Fd();
+    Maker(spec, keeper->first_number_, shared, its.get(), dumped ? &*dumped : nullptr).keep(lifeline.get());
+  }
   its = Fd();
-  for (size_t i = 0; i < living; ++i) {
+  const size_t all = dumped ? living + 1 : living;
+  for (size_t i = 0; i < all; ++i) {
     const auto next = next_report(ours.get());
     if (!next) return Error{"the processes could not be made: their keeper has ended"};
     const auto& [what, pid] = *next;
     if (what.process == Report::kFailed) return Error{what.error};
-    keeper->pids_[static_cast<size_t>(what.process)] = pid;
+    (what.process == Report::kInit ? keeper->init_ : keeper->pids_[static_cast<size_t>(what.process)]) = pid;
   }
   return keeper;
+}
+
+Result<pid_t> Keeper::await_init() {
+  const auto next = next_report(reports_.get());  // its socket is closed when it executes its program
+  if (next) return Error{next->first.error};
+  return init_;
 }
 
 Result<void> Keeper::put_withheld() {
@@ -313,7 +357,11 @@ Result<void> Keeper::put_withheld() {
 
 Keeper::~Keeper() {
   if (pid_ < 0) return;
-  kill(pid_, SIGKILL);  // which ends the others (PR_SET_PDEATHSIG)
+  if (lifeline_) {
+    lifeline_ = Fd();
+  } else {
+    kill(pid_, SIGKILL);  // which ends the others (PR_SET_PDEATHSIG)
+  }
   wait();
 }
 

@@ -1,8 +1,11 @@
 // Makes the processes that are to live, each with what the kernel holds for it, in namespaces in which they have their
-// numbers again; and waits for them. They wait for somebody to give them their memory and threads (Transplant).
+// numbers again; and waits for them. They wait for somebody to give them their memory and threads (Transplant). Or all
+// is made so that it can be dumped: then nothing is in the tree that is not of the processes, but for a first process
+// of a few instructions, and no mount namespace.
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,10 +15,17 @@
 
 namespace redrive {
 
+// For processes that are to be dumped.
+struct DumpedKeep {
+  std::string group;  // the directory of the control group that all join
+  std::string init;   // the program of the first process
+};
+
 class Keeper {
  public:
   // `shared`: descriptors of shared memory, which the processes have open with the numbers that shared_number() tells.
-  static Result<std::unique_ptr<Keeper>> start(const LiveSpec& spec, const std::vector<int>& shared);
+  static Result<std::unique_ptr<Keeper>> start(const LiveSpec& spec, const std::vector<int>& shared,
+                                               const std::optional<DumpedKeep>& dumped);
   ~Keeper();  // ends all that still run
   Keeper(const Keeper&) = delete;
   Keeper& operator=(const Keeper&) = delete;
@@ -25,16 +35,18 @@ class Keeper {
   int shared_number(size_t index) const { return first_number_ + static_cast<int>(index); }
   // The message that was to be the first has been received: what was withheld comes now.
   Result<void> put_withheld();
+  // That are to be dumped, and have their memory: the first process of the PID namespace, once it is what it is to be.
+  Result<pid_t> await_init();
   // Until all have ended. The status of the first, as shells have it.
   int wait();
-  // They go on without us.
-  void leave() { pid_ = -1; }
 
  private:
   Keeper() = default;
 
-  pid_t pid_ = -1;  // the process that has made the namespaces
-  Fd reports_;      // the socket on which processes report
+  pid_t pid_ = -1;   // the process that has made the namespaces
+  pid_t init_ = -1;  // the first of the PID namespace, if all are to be dumped
+  Fd lifeline_;      // ... then they end with this
+  Fd reports_;       // the socket on which processes report
   int first_number_ = 0;
   std::vector<pid_t> pids_;
 };

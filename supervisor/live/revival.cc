@@ -90,11 +90,12 @@ Result<Revival> Revival::make(const Trace& trace, const RevivalOptions& options)
   }
   const Places places = places_of(breakpoint);
   ASSIGN_OR_RETURN(const Past past, read_past(trace, places));
-  SpecMaker maker(trace, past, later, places, options.files, first ? &*first : nullptr);
+  SpecMaker maker(trace, past, later, places, options.files, first ? &*first : nullptr, options.only);
   TRY(maker.check());
   WantedInputs inputs;
   TRY(maker.want_inputs(inputs));
-  ASSIGN_OR_RETURN(const RecoveryLine line, recovery_line(communication, graph, breakpoint));
+  ASSIGN_OR_RETURN(const RecoveryLine line, options.only ? line_to(graph, {*options.only, places.at(*options.only)})
+                                                         : recovery_line(communication, graph, breakpoint));
   trap_own_instructions();
   const std::vector<int> processors = usable_processors(options.jobs);
   const auto tier = options.in_process ? make_tier() : nullptr;
@@ -118,7 +119,14 @@ Result<Revival> Revival::make(const Trace& trace, const RevivalOptions& options)
   made.stopped_ = options.stopped;
   made.first_ = first;
   ASSIGN_OR_RETURN(made.spec_, maker.make_spec(inputs, states));
-  TRY(made.transplant(trace, states, memories));
+  if (options.images) {
+    TRY(options.images->adopt(made.spec_));
+    made.images_ = options.images->path();
+    ASSIGN_OR_RETURN(made.hold_, Hold::make());
+  } else {
+    made.note_cuts();
+  }
+  TRY(made.transplant(trace, states, memories, options.images));
   for (const auto& [number, transplant] : made.transplants_) {
     const LiveProcess& process = made.spec_.processes[number];
     made.processes_.push_back({process.unit, places.at(process.unit), process.pid, made.keeper_->pid(number)});
@@ -127,10 +135,18 @@ Result<Revival> Revival::make(const Trace& trace, const RevivalOptions& options)
   return made;
 }
 
+void Revival::note_cuts() {
+  for (const LiveObject& object : spec_.objects) {
+    if (!object.needed || !object.cut_to) continue;
+    spec_.notes.push_back(fmt::format("{} is cut to the {} bytes that it had there", object.path, *object.cut_to));
+  }
+}
+
 Result<void> Revival::transplant(const Trace& trace, const std::map<UnitId, UnitState>& states,
-                                 const std::map<KernelModel::ProcessName, const Memory*>& memories) {
+                                 const std::map<KernelModel::ProcessName, const Memory*>& memories,
+                                 ImageDirectory* images) {
   LiveShared shared;
-  MappedPaths paths(trace);
+  MappedPaths paths(trace, images);
   const auto state_of = [&](const LiveProcess& process) -> const ProcessState& {
     const auto& all = states.at(process.unit).processes;
     return *std::find_if(all.begin(), all.end(), [&](const auto& each) { return each.process == process.serial; });
@@ -143,7 +159,9 @@ Result<void> Revival::transplant(const Trace& trace, const std::map<UnitId, Unit
     spec_.notes.push_back(
         "shared memory is the processes' own: what they write is not in the files that they had mapped");
   }
-  ASSIGN_OR_RETURN(keeper_, Keeper::start(spec_, shared.descriptors()));
+  std::optional<DumpedKeep> dumped;
+  if (images) dumped = DumpedKeep{hold_->path(), images->init()};
+  ASSIGN_OR_RETURN(keeper_, Keeper::start(spec_, shared.descriptors(), dumped));
   for (size_t i = 0; i < spec_.processes.size(); ++i) {
     const LiveProcess& process = spec_.processes[i];
     if (process.wait_status) continue;
@@ -222,5 +240,13 @@ Result<void> Revival::let_go(std::optional<UnitId> only) {
 }
 
 Result<void> Revival::let_go() { return let_go(std::nullopt); }
+
+Result<void> Revival::dump(const Criu& criu) {
+  ASSIGN_OR_RETURN(const pid_t init, keeper_->await_init());
+  TRY(hold_->freeze());
+  TRY(let_go());
+  TRY(hold_->await());
+  return criu.dump(init, images_, *hold_);
+}
 
 }  // namespace redrive

@@ -5,6 +5,9 @@
 #include <vector>
 
 #include "logstore/trace.h"
+#include "supervisor/live/criu.h"
+#include "supervisor/live/hold.h"
+#include "supervisor/live/image_directory.h"
 #include "supervisor/live/keeper.h"
 #include "supervisor/live/race.h"
 #include "supervisor/live/spec_maker.h"
@@ -17,6 +20,9 @@ struct RevivalOptions {
   std::optional<FirstWanted> first;  // which message its receiver gets first; without it, at least one event
   Files files = Files::real;
   bool stopped = false;  // they stand stopped (SIGSTOP)
+  // Only this unit lives, of which there is an event; what it has connected to others is closed.
+  std::optional<UnitId> only;
+  ImageDirectory* images = nullptr;  // they are to be dumped there
   bool in_process = true;
   int jobs = 1;
 };
@@ -41,21 +47,26 @@ class Revival {
   Result<bool> deliver_first();
   // All that do not yet run do, or stand stopped.
   Result<void> let_go();
+  // Dumps those that were to be dumped, which ends them.
+  Result<void> dump(const Criu& criu);
   // Until all have ended; the status of the first.
   int wait() { return keeper_->wait(); }
 
  private:
   Revival() = default;
   Result<void> let_go(std::optional<UnitId> only);
+  void note_cuts();
   Result<void> transplant(const Trace& trace, const std::map<UnitId, UnitState>& states,
-                          const std::map<KernelModel::ProcessName, const Memory*>& memories);
+                          const std::map<KernelModel::ProcessName, const Memory*>& memories, ImageDirectory* images);
 
   bool stopped_ = false;
   std::optional<Delivery> first_;
   LiveSpec spec_;
   std::vector<Revived> processes_;
   std::vector<std::pair<size_t, Transplant>> transplants_;  // with the number of the process
+  std::unique_ptr<Hold> hold_;
   std::unique_ptr<Keeper> keeper_;
+  std::string images_;  // the directory
 };
 
 }  // namespace redrive

@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 
 #include "base/text.h"
 #include "interceptors/syscall_table.h"
@@ -51,7 +52,7 @@ int family(const Bytes& address) {
 
 Result<void> SpecMaker::check() {
   for (const auto& [name, process] : past_.model.processes()) {
-    if (!lives(process)) continue;
+    if (!lives(name, process)) continue;
     const std::string who = fmt::format("unit {} ({})", name.first, printable(trace_.unit_name(name.first)));
     if (!process.not_remade.empty()) return Error{fmt::format("{} cannot live again: {}", who, process.not_remade)};
     for (const PastCall& identity : process.identities) {
@@ -71,7 +72,7 @@ Result<void> SpecMaker::check() {
   find_needed();
   pair_sockets();
   for (const auto& [name, process] : past_.model.processes()) {
-    if (!lives(process)) continue;
+    if (!lives(name, process)) continue;
     for (const auto& [fd, descriptor] : *process.descriptors) {
       const OpenObject& object = past_.model.objects()[descriptor.object];
       if (object.kind == Kind::inherited) {
@@ -94,7 +95,7 @@ Result<void> SpecMaker::check() {
 void SpecMaker::find_needed() {
   const auto& objects = past_.model.objects();
   for (const auto& [name, process] : past_.model.processes()) {
-    if (!lives(process)) continue;
+    if (!lives(name, process)) continue;
     for (const auto& [fd, descriptor] : *process.descriptors) {
       needed_[descriptor.object] = objects[descriptor.object].peer;
     }
@@ -102,6 +103,21 @@ void SpecMaker::find_needed() {
   for (const auto& [number, peer] : std::map(needed_)) {
     if (peer) needed_[*peer] = number;
   }
+}
+
+// Pipes and socket pairs of the only unit that lives, whose other end only other units have.
+uint64_t SpecMaker::pipes_to_others() const {
+  std::set<ObjectNumber> ours, others;
+  for (const auto& [name, process] : past_.model.processes()) {
+    if (process.ended) continue;
+    for (const auto& [fd, descriptor] : *process.descriptors) {
+      (lives(name, process) ? ours : others).insert(descriptor.object);
+    }
+  }
+  return static_cast<uint64_t>(std::count_if(ours.begin(), ours.end(), [&](ObjectNumber number) {
+    const auto& peer = past_.model.objects()[number].peer;
+    return peer && !ours.contains(*peer) && others.contains(*peer);
+  }));
 }
 
 // ---- Whose connections belong together
@@ -198,7 +214,7 @@ Result<void> SpecMaker::want_inputs(WantedInputs& inputs) {
     want_directory(base, inputs);
   }
   for (const auto& [name, process] : past_.model.processes()) {
-    if (lives(process)) want_process(process, inputs);
+    if (lives(name, process)) want_process(process, inputs);
   }
   for (const auto& [name, thread] : past_.model.threads()) {
     for (const MaskChange& change : thread.mask) {
@@ -301,7 +317,7 @@ bool SpecMaker::received_by_first(ObjectNumber number) const {
   const auto& all = past_.model.processes();
   return first_ && std::any_of(all.begin(), all.end(), [&](const auto& entry) {
            const auto& table = *entry.second.descriptors;
-           return entry.first.first == first_->before.unit && lives(entry.second) &&
+           return entry.first.first == first_->before.unit && lives(entry.first, entry.second) &&
                   std::any_of(table.begin(), table.end(),
                               [&](const auto& its) { return its.second.object == receiver; });
          });
@@ -411,10 +427,7 @@ Result<void> SpecMaker::add_file(const OpenObject& object, const WantedInputs& i
   if (S_ISREG(info.st_mode)) {
     if (!writes) return check_read(object, out, spec);
     const bool made_here = object.flags & O_TRUNC || (object.flags & (O_CREAT | O_EXCL)) == (O_CREAT | O_EXCL);
-    if (made_here && static_cast<uint64_t>(info.st_size) > object.end) {
-      out.cut_to = object.end;
-      spec.notes.push_back(fmt::format("{} is cut to the {} bytes that it had there", out.path, object.end));
-    }
+    if (made_here && static_cast<uint64_t>(info.st_size) > object.end) out.cut_to = object.end;
     if (made_here && static_cast<uint64_t>(info.st_size) < object.end) {
       spec.notes.push_back(fmt::format("{} is shorter than it was there ({} bytes)", out.path, object.end));
     }
@@ -593,8 +606,9 @@ Result<void> SpecMaker::add_processes(const WantedInputs& inputs, const std::map
   const auto& model = past_.model;
   for (const auto& [name, process] : model.processes()) {
     const auto parent = process.parent ? model.processes().find(*process.parent) : model.processes().end();
-    const bool has_parent = parent != model.processes().end() && lives(parent->second);
-    if (!lives(process)) {
+    const bool has_parent = parent != model.processes().end() && lives(parent->first, parent->second);
+    if (!lives(name, process)) {
+      if (!process.ended) continue;
       const auto ignores = [&](const ProcessModel& its) {
         const auto action = its.actions.find(SIGCHLD);
         if (action == its.actions.end()) return false;
@@ -615,7 +629,7 @@ Result<void> SpecMaker::add_processes(const WantedInputs& inputs, const std::map
     }
     out.leads_session = process.leads_session;
     out.group = process.group;
-    if (!lives(process)) {
+    if (!lives(name, process)) {
       out.wait_status = process.wait_status;
       continue;
     }
@@ -672,8 +686,10 @@ Result<LiveSpec> SpecMaker::make_spec(const WantedInputs& inputs, const std::map
   spec.clock_ns = past_.latest_ns;
   TRY(add_objects(inputs, spec));
   TRY(add_processes(inputs, states, spec));
+  closed_ += pipes_to_others();
   if (closed_ > 0) {
-    spec.notes.push_back(fmt::format("{} to processes that were not recorded: closed", counted(closed_, "connection")));
+    spec.notes.push_back(fmt::format("{} to processes that {}: closed", counted(closed_, "connection"),
+                                     only_ ? "are not of this unit" : "were not recorded"));
   }
   if (spec.processes.empty()) return Error{"no process lives there"};
   return spec;

@@ -18,9 +18,10 @@ class SpecMaker {
  public:
   // `later`: the past of the recording's end, which tells whose ends of connections belong together.
   // `first`: the message that is to be received before all others; null: none is.
+  // `only`: the one unit that is to live; none: all are.
   SpecMaker(const Trace& trace, const Past& past, const Past& later, const Places& places, Files files,
-            const Delivery* first)
-      : trace_(trace), past_(past), later_(later), places_(places), files_(files), first_(first) {}
+            const Delivery* first, std::optional<UnitId> only)
+      : trace_(trace), past_(past), later_(later), places_(places), files_(files), first_(first), only_(only) {}
 
   // An Error names what cannot live again.
   Result<void> check();
@@ -29,8 +30,11 @@ class SpecMaker {
   Result<LiveSpec> make_spec(const WantedInputs& inputs, const std::map<UnitId, UnitState>& states);
 
  private:
-  bool lives(const ProcessModel& process) const { return !process.ended; }
+  bool lives(const KernelModel::ProcessName& name, const ProcessModel& process) const {
+    return !process.ended && (!only_ || name.first == *only_);
+  }
   void find_needed();
+  uint64_t pipes_to_others() const;
   void pair_sockets();
   void pair(ObjectNumber a, ObjectNumber b);
   const OpenObject& in_later(const OpenObject& object) const;
@@ -62,10 +66,11 @@ class SpecMaker {
   const Places& places_;
   const Files files_;
   const Delivery* const first_;
+  const std::optional<UnitId> only_;
   std::map<ObjectNumber, std::optional<ObjectNumber>> needed_;  // with the other end
   std::map<ObjectNumber, std::vector<ObjectNumber>> queued_;    // by listening socket
   std::map<ObjectNumber, uint64_t> ahead_;                      // those of queued_: the channels that they send into
-  uint64_t closed_ = 0;                                         // connections to outside
+  uint64_t closed_ = 0;                                         // connections and pipes to outside
 };
 
 }  // namespace redrive

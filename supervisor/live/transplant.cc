@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 
 #include "checkpoint/address_space.h"
@@ -59,9 +60,12 @@ Result<std::string> MappedPaths::of(uint64_t file) {
   if (record == trace_.files().end()) return Error{"a file that was mapped is not in the trace", Status::damaged};
   ASSIGN_OR_RETURN(const std::string copy, trace_.file_path(file));
   copies_[file] = copy;
-  const bool same = equal_files(record->second.path, copy);
-  if (!same) changed_.push_back(record->second.path);
-  return paths_[file] = same ? record->second.path : copy;
+  const std::string& path = record->second.path;
+  if (equal_files(path, copy)) return paths_[file] = path;
+  changed_.push_back(path);
+  if (!images_) return paths_[file] = copy;
+  ASSIGN_OR_RETURN(paths_[file], images_->add_mapped(copy, path));
+  return paths_[file];
 }
 
 Result<Transplant> Transplant::begin(pid_t pid) {
@@ -147,7 +151,7 @@ Result<void> Transplant::fill(const ProcessState& state, const Memory& from, Map
                      });
 }
 
-// Where the program's parts are, for brk(2) and for those who look at the process.
+// Where the program's parts are, and its name, for brk(2) and for those who look at the process.
 Result<void> Transplant::describe_layout(const ProcessState& state, const Memory& from, MappedPaths& paths) {
   prctl_mm_map layout{};
   layout.exe_fd = ~0u;
@@ -213,7 +217,11 @@ Result<void> Transplant::describe_layout(const ProcessState& state, const Memory
   ASSIGN_OR_RETURN(const uint64_t place, calls.put(all.data(), all.size()));
   TRY(calls.must("tell the kernel where the program's heap is", SYS_prctl,
                  {PR_SET_MM, PR_SET_MM_MAP, place, sizeof layout, 0}));
-  if (layout.exe_fd != ~0u) TRY(calls.call(SYS_close, {layout.exe_fd}));
+  if (layout.exe_fd == ~0u) return {};
+  TRY(calls.call(SYS_close, {layout.exe_fd}));
+  const std::string name = std::filesystem::path(paths.recorded(program->file)).filename().string();
+  ASSIGN_OR_RETURN(const uint64_t text, calls.put(name.c_str(), name.size() + 1));
+  TRY(calls.call(SYS_prctl, {PR_SET_NAME, text}));
   return {};
 }
 

@@ -10,6 +10,7 @@
 #include "base/result.h"
 #include "checkpoint/unit_state.h"
 #include "logstore/trace.h"
+#include "supervisor/live/image_directory.h"
 #include "supervisor/live/keeper.h"
 #include "supervisor/live/live_calls.h"
 #include "supervisor/live/live_spec.h"
@@ -17,19 +18,22 @@
 
 namespace redrive {
 
-// The trace's copies of mapped files, or the files themselves, if they are equal.
+// Copies of mapped files, or the files themselves, if they are equal.
 class MappedPaths {
  public:
-  explicit MappedPaths(const Trace& trace) : trace_(trace) {}
+  // The copies are the trace's, or copies of these in `images`, which may be null.
+  MappedPaths(const Trace& trace, ImageDirectory* images) : trace_(trace), images_(images) {}
 
   // By which a process can open what was mapped.
   Result<std::string> of(uint64_t file);
-  const std::string& copy_of(uint64_t file) const { return copies_.at(file); }  // after of()
+  const std::string& recorded(uint64_t file) const { return trace_.files().at(file).path; }  // after of()
+  const std::string& copy_of(uint64_t file) const { return copies_.at(file); }               // the trace's; after of()
   // Files that are not what they were.
   const std::vector<std::string>& changed() const { return changed_; }
 
  private:
   const Trace& trace_;
+  ImageDirectory* const images_;
   std::map<uint64_t, std::string> paths_, copies_;
   std::vector<std::string> changed_;
 };

@@ -18,6 +18,12 @@ Result<Plan> planned(DependenceGraph& graph, const std::vector<PlanRequest>& req
   return std::move(*result.plan);
 }
 
+Error cannot_get_to(EventRef event) {
+  return Error{fmt::format(
+      "unit {} cannot be re-driven up to event {}: the recorder was stopped before it wrote what that needs",
+      event.unit, event.event)};
+}
+
 // An interval that begins with a join contains the joined threads, whether their events have happened or not.
 Result<void> check_joins(const Communication& communication, const Breakpoint& breakpoint, UnitId unit) {
   const EventIndex event = breakpoint.units.at(unit).event;
@@ -38,17 +44,21 @@ Result<RecoveryLine> recovery_line(const Communication& communication, Dependenc
   for (const auto& [unit, place] : breakpoint.units) {
     if (!place.started || place.event == communication.units.at(unit).events) continue;
     const auto interval = graph.rdg().interval_of({unit, place.event});
-    if (!interval) {
-      return Error{fmt::format(
-          "unit {} cannot be re-driven up to event {}: the recorder was stopped before it wrote what that needs", unit,
-          place.event)};
-    }
+    if (!interval) return cannot_get_to({unit, place.event});
     TRY(check_joins(communication, breakpoint, unit));
     line.standing.push_back({unit, *interval, place.event});
   }
   if (line.standing.empty()) return Error{"no unit stands there: none has been started"};
   ASSIGN_OR_RETURN(line.plan, planned(graph, line.standing));
   return line;
+}
+
+Result<RecoveryLine> line_to(DependenceGraph& graph, EventRef event) {
+  const auto interval = graph.rdg().interval_of(event);
+  if (!interval) return cannot_get_to(event);
+  ASSIGN_OR_RETURN(PlanResult planned, graph.plan(event.unit, *interval, event.event));
+  if (!planned.plan) return Error{describe(*planned.error)};
+  return RecoveryLine{{{event.unit, *interval, event.event}}, std::move(*planned.plan)};
 }
 
 Result<Plan> plan_to(const RecoveryLine& line, const Communication& communication, DependenceGraph& graph,

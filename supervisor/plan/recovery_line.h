@@ -20,6 +20,9 @@ struct RecoveryLine {
 Result<RecoveryLine> recovery_line(const Communication& communication, DependenceGraph& graph,
                                    const Breakpoint& breakpoint);
 
+// What is executed until one unit stands right before an event; no other unit needs to stand.
+Result<RecoveryLine> line_to(DependenceGraph& graph, EventRef event);
+
 // What is executed until all units stand at a later breakpoint, inside the intervals that they stand in. An Error if
 // the breakpoint lies outside these, or another unit would have to stand too.
 Result<Plan> plan_to(const RecoveryLine& line, const Communication& communication, DependenceGraph& graph,

@@ -443,6 +443,15 @@ TEST_CASE("checkpoint takes a session, or a place of a trace and a directory") {
   const auto all = parsed<CheckpointOptions>({"checkpoint", "-o", "d", "--break", "1@2", "--break", "2@3", "t"});
   CHECK_EQ(all.breaks.size(), 2);
   CHECK_EQ(all.trace, "t");
+  const auto images = parsed<CheckpointOptions>({"checkpoint", "-o", "d", "--format", "criu", "3@120"});
+  CHECK(images.format == CheckpointOptions::Format::criu);
+  CHECK_FALSE(images.live);
+  const auto live = parsed<CheckpointOptions>({"checkpoint", "-o", "d", "--live", "t", "3:1"});
+  CHECK(live.format == CheckpointOptions::Format::criu);
+  CHECK(live.live);
+  check_usage_error({"checkpoint", "-o", "d", "--live", "--format", "core", "3:1"}, "--live");
+  check_usage_error({"checkpoint", "-o", "d", "--format", "criu", "--file-pages", "3:1"}, "--file-pages");
+  check_usage_error({"checkpoint", "--live", "name"}, "-o DIR");
   check_usage_error({"checkpoint", "-o", "d"}, "UNIT@EVENT");
   check_usage_error({"checkpoint", "-o", "", "1:0"}, "empty");
   check_usage_error({"checkpoint", "-o", "d", "t", "1"}, "'1'");
