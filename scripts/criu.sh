@@ -14,7 +14,9 @@ trap 'exit 1' INT TERM
 apt=$dir/apt
 mkdir -p "$apt"/lists/partial "$apt"/archives/partial "$dir"/bin "$dir"/root
 touch "$apt/status"
-echo 'deb http://deb.debian.org/debian trixie main' > "$apt/sources"
+mirror=$(apt-get indextargets --format '$(SITE)' 'Origin: Debian' 2>/dev/null | head -n 1)
+[ -n "$mirror" ] || { echo "criu.sh: apt has no list of Debian's packages (apt-get update)" >&2; exit 1; }
+echo "deb $mirror trixie main" > "$apt/sources"
 get() {
   apt-get -qq -o Dir::State="$apt" -o Dir::State::status="$apt/status" -o Dir::Cache="$apt" -o Dir::Etc::SourceList="$apt/sources" -o Dir::Etc::SourceParts=/dev/null \
     -o Dir::Etc::Preferences=/dev/null -o Dir::Etc::PreferencesParts=/dev/null -o APT::Sandbox::User="$(id -un)" "$@"

@@ -144,6 +144,7 @@ for number in (1, 2, 3):
     if number < 3: ends.append(ours)
 first = select.select(ends, [], [])[0][0]
 print('winner', first.recv(10).decode(), flush=True)
+select.select([end for end in ends if end is not first], [], [])  # the others have answered too
 for pid in pids: os.kill(pid, signal.SIGKILL)
 for pid in pids: os.waitpid(pid, 0)
 """
