@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 
 #include "supervisor/replay/pending_outputs.h"
@@ -13,15 +14,29 @@
 namespace redrive {
 namespace {
 
-constexpr unsigned kBreakpoints = 200'000;  // that a search passes, 10 us each
+// Where no jump to a comparison fits, each pass stops. A loop that passes often is not worth waiting for.
+constexpr auto kLongestPassing = std::chrono::seconds(2);
 constexpr size_t kStackPages = 16;
 constexpr unsigned kComparisons = 64;  // of all memory
 constexpr size_t kCode = 32;           // bytes that say whether code is what it will be
-const std::string kPassedTooOften = fmt::format("the thread came by {} times in another state", kBreakpoints);
 constexpr const char* kOverwritten = "the program has overwritten the code that was to stop it there";
 constexpr const char* kGone = "the thread has ended";
 
 SearchEnd not_found(const std::string& why) { return NotFound{"the place of preemption was not found again: " + why}; }
+
+// Counts how often a thread has come by.
+class Passes {
+ public:
+  // Whether it has done so often enough.
+  bool pass() { return ++count_ % 64 == 0 && std::chrono::steady_clock::now() - began_ > kLongestPassing; }
+  SearchEnd too_often() const {
+    return not_found(fmt::format("the thread came by {} times in another state, and stopped each time", count_));
+  }
+
+ private:
+  const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
+  unsigned count_ = 0;
+};
 
 // The state of a unit at an interval's start.
 struct Place {
@@ -97,8 +112,9 @@ Result<Bytes> PlaceSearch::pages_of(ProcessSerial process, Address first, size_t
 Result<SearchEnd> PlaceSearch::run_to_code(Address address, const Bytes& code) {
   const Memory& memory = redriving_.unit.memory(thread_);
   Bytes now(code.size());
-  for (unsigned passed = 0; !code.empty() && memory.read(address, now.data(), now.size()) && now != code; ++passed) {
-    if (passed == kBreakpoints) return not_found(kPassedTooOften);
+  Passes passes;
+  while (!code.empty() && memory.read(address, now.data(), now.size()) && now != code) {
+    if (passes.pass()) return passes.too_often();
     if (!stop_before(thread_.tid, address)) return not_found("no debug register can be used to stop there");
     const ThreadStop stop = redriving_.runner.run(thread_);
     if (stop != ThreadStop::fault || thread_.regs.rip != address) {
@@ -158,7 +174,8 @@ Result<SearchEnd> PlaceSearch::find() {
     std::memcpy(&word, &page[address - start], sizeof word);
     probe.require(address, word);
   };
-  unsigned passed = 0, compared = 0;
+  Passes passes;
+  unsigned compared = 0;
   for (;;) {
     const ThreadStop stop = redriving_.runner.run(thread_, &probe);
     const auto at = stop == ThreadStop::fault ? probe.at(thread_.regs) : Probe::Stop::elsewhere;
@@ -180,7 +197,7 @@ Result<SearchEnd> PlaceSearch::find() {
         require(word, held, page);
       }
     }
-    if (++passed == kBreakpoints) return not_found(kPassedTooOften);
+    if (passes.pass()) return passes.too_often();
     if (!probe.pass(thread_.tid, thread_.regs)) return not_found(kGone);
   }
   thread_.regs.orig_rax = ~0ull;

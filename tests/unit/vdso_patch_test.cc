@@ -87,7 +87,8 @@ TEST_CASE("what is interrupted in the patch continues where it is right without"
   const auto top = reinterpret_cast<Address>(stack);
   const auto moved = [&](Address offset) {
     std::pair place{start + offset, top};
-    CHECK_EQ(patch->move_out(*memory, place.first, place.second), place != std::pair(start + offset, top));
+    const bool was_moved = patch->move_out(*memory, place.first, place.second);
+    CHECK_EQ(was_moved, place != std::pair(start + offset, top));
     return place;
   };
   CHECK(moved(0) == std::pair(start, top));
