@@ -242,13 +242,32 @@ void note_message(const FinishedCall& call, OpenObject& object) {
   for (const MessagePart& part : call.event.receive->parts) object.datagrams.insert(part.sender);
 }
 
+void note_received(const FinishedCall& call, OpenObject& object) {
+  if (call.event.receive) {
+    note_message(call, object);
+  } else {
+    object.unknown_messages |= object.kind == Kind::socket && call.event.result > 0;
+  }
+}
+
+// Signals that were read as data are not pending any more.
+void take_signals(const FinishedCall& call) {
+  const auto bytes = static_cast<uint64_t>(call.event.result);
+  for (uint64_t at = 0; at + sizeof(signalfd_siginfo) <= bytes; at += sizeof(signalfd_siginfo)) {
+    uint32_t signal = 0;
+    if (written(call.event, call.event.args[1] + at, signal)) call.process.pending.take(as_int(signal));
+  }
+}
+
 void note_read(const FinishedCall& call, OpenObject& object) {
   const auto bytes = static_cast<uint64_t>(call.event.result);
   if (object.kind == Kind::file && object.offset && bytes > 0) {
     object.last_read = call.past;
     object.last_read_at = *object.offset;
   }
+  if (object.kind == Kind::signalfd) take_signals(call);
   if (object.kind == Kind::eventfd) {
+    object.users.insert(call.past.event.unit);
     uint64_t value = 0;
     const bool counts_down = object.made.args[1] & EFD_SEMAPHORE;
     if (!counts_down && written(call.event, call.event.args[1], value)) object.changes.clear();
@@ -256,13 +275,16 @@ void note_read(const FinishedCall& call, OpenObject& object) {
   }
   if (object.kind == Kind::timerfd) object.end = call.past.at_ns;
   object.read_bytes += bytes;
-  if (call.event.receive) note_message(call, object);
+  note_received(call, object);
   moves(object, call.event.result);
 }
 
 void note_written(const FinishedCall& call, OpenObject& object) {
   object.written_bytes += static_cast<uint64_t>(call.event.result);
-  if (object.kind == Kind::eventfd) object.changes.push_back(call.past);
+  if (object.kind == Kind::eventfd) {
+    object.users.insert(call.past.event.unit);
+    object.changes.push_back(call.past);
+  }
   if (call.event.send) object.out_channel = call.event.send->channel;
   if (object.kind == Kind::file && object.flags & O_APPEND) object.offset.reset();
   moves(object, call.event.result);
@@ -279,7 +301,7 @@ template <int flags_argument>
 void receive(const FinishedCall& call) {
   OpenObject* const object = object_of(call, call.event.args[0]);
   if (!object) return;
-  if (call.event.receive) note_message(call, *object);
+  note_received(call, *object);
   const bool counts = !(call.event.args[flags_argument] & (MSG_PEEK | MSG_ERRQUEUE | MSG_OOB));
   if (counts && call.event.number != SYS_recvmmsg) object->read_bytes += static_cast<uint64_t>(call.event.result);
 }
@@ -468,7 +490,7 @@ void change_identity(const FinishedCall& call) { call.process.identities.push_ba
 
 void kill_process(const FinishedCall& call, int32_t pid, uint64_t signal) {
   ProcessModel* const target = signal ? call.model.process_of(pid) : nullptr;
-  if (target && !target->ended) target->pending.insert(as_int(signal));
+  if (target && !target->ended) target->pending.add(as_int(signal));
 }
 void kill(const FinishedCall& call) {
   const auto pid = static_cast<int32_t>(call.event.args[0]);
@@ -479,7 +501,7 @@ void tgkill(const FinishedCall& call) {
 }
 // A signal that was accepted by a call is not pending any more.
 void rt_sigtimedwait(const FinishedCall& call) {
-  call.process.pending.erase(as_int(static_cast<uint64_t>(call.event.result)));
+  call.process.pending.take(as_int(static_cast<uint64_t>(call.event.result)));
 }
 
 void wait4(const FinishedCall& call) {

@@ -36,7 +36,7 @@ std::vector<InFlight::Piece> InFlight::pieces_if(const Wanted& wanted) const {
     if (!message.sent || !wanted(event, message)) continue;
     uint64_t at = 0;
     const auto add = [&, &event = event, &message = message](uint64_t end) {
-      if (end > at) all.push_back({event, at, end - at, message.at_ns, message.channel});
+      if (end > at) all.push_back({event, at, end - at, message.at_ns, message.channel, message.received_bytes > 0});
     };
     for (const auto& [offset, length] : message.received) {
       add(offset);

@@ -18,6 +18,7 @@ class InFlight {
     uint64_t length = 0;
     uint64_t at_ns = 0;  // when it was sent
     uint64_t channel = 0;
+    bool rest = false;  // something of it was received
   };
 
   // In any order. A receive that leaves the bytes where they are (MSG_PEEK) must not be noted.

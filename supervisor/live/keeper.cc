@@ -307,10 +307,10 @@ Result<std::unique_ptr<Keeper>> Keeper::start(const LiveSpec& spec, const std::v
     living += !process.wait_status;
   }
   for (const int fd : shared) highest = std::max(highest, fd);
-  keeper->first_number_ = highest + 1;
   keeper->pids_.assign(spec.processes.size(), -1);
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return errno_error("cannot make a socket");
+  keeper->first_number_ = std::max(highest, ends[1]) + 1;  // what is in use meanwhile stays
   Fd& ours = keeper->reports_;
   ours = Fd(ends[0]);
   Fd its(ends[1]);

@@ -279,14 +279,14 @@ void KernelModel::end_process(const ProcessName& name, int32_t status) {
   process.descriptors = std::make_shared<DescriptorTable>();
   if (!process.parent) return;
   const auto parent = processes_.find(*process.parent);
-  if (parent != processes_.end()) parent->second.pending.insert(SIGCHLD);
+  if (parent != processes_.end()) parent->second.pending.add(SIGCHLD);
 }
 
 void KernelModel::deliver(UnitId unit, const Event& signal) {
   ThreadModel& thread = thread_of(unit, signal.thread);
   const ProcessName name{unit, thread.process};
   ProcessModel& process = processes_[name];
-  process.pending.erase(signal.number);
+  process.pending.take(signal.number);
   if (signal.fatal) return end_process(name, signal.number);
   auto& before = thread.masks_before_handlers;
   if (before.size() == kMostHandlers) before.erase(before.begin());

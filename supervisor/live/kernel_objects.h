@@ -75,12 +75,14 @@ struct OpenObject {
   std::vector<PastCall> settings;  // bind, setsockopt, ioctl
   std::optional<PastCall> listens, connects;
   std::optional<ObjectNumber> accepted_from;
-  Bytes peer_address;            // as accept, getpeername returned it
-  Bytes own_address;             // as getsockname returned it
-  std::set<EventRef> datagrams;  // the sends of those that it has received
-  std::array<bool, 2> shut{};    // for reading, for writing
+  Bytes peer_address;             // as accept, getpeername returned it
+  Bytes own_address;              // as getsockname returned it
+  std::set<EventRef> datagrams;   // the sends of those that it has received
+  std::array<bool, 2> shut{};     // for reading, for writing
+  bool unknown_messages = false;  // it has received messages of which the recording does not say who sent them
   // eventfd: writes since it was read; timerfd, signalfd: the last setting.
   std::vector<PastCall> changes;
+  std::set<UnitId> users;           // eventfd: which units have read or written it
   std::map<int, PastCall> watched;  // epoll: by descriptor, the last EPOLL_CTL_ADD or MOD
   std::map<int, ObjectNumber> watched_objects;
 };
@@ -115,6 +117,26 @@ struct SignalAction {
   bool program_changed = false;  // since then, which has taken handlers away
 };
 
+// Signals that were sent to a process and have not arrived. Of those before the real-time signals, there is at most one
+// each (signal(7)).
+class PendingSignals {
+ public:
+  void add(int signal) {
+    constexpr int kFirstRealTime = 32;
+    if (signal >= kFirstRealTime || !all_.contains(signal)) all_.insert(signal);
+  }
+  void take(int signal) {
+    if (const auto found = all_.find(signal); found != all_.end()) all_.erase(found);
+  }
+  bool contains(int signal) const { return all_.contains(signal); }
+  void clear() { all_.clear(); }
+  auto begin() const { return all_.begin(); }
+  auto end() const { return all_.end(); }
+
+ private:
+  std::multiset<int> all_;
+};
+
 struct ProcessModel {
   int32_t pid = 0;
   std::optional<std::pair<UnitId, ProcessSerial>> parent;
@@ -126,7 +148,7 @@ struct ProcessModel {
   std::map<uint64_t, PastCall> timers;  // setitimer, by which
   std::optional<PastCall> alarm;
   std::vector<PastCall> identities;  // setuid and the like
-  std::set<int> pending;             // signals that were sent and have not arrived
+  PendingSignals pending;
   bool leads_session = false;
   int32_t group = 0;       // 0: as it was when the recording began
   std::string not_remade;  // why it cannot live again; empty if it can

@@ -19,6 +19,8 @@
 #include <cstring>
 #include <filesystem>
 
+#include "base/notice.h"
+
 namespace redrive {
 namespace {
 
@@ -66,6 +68,7 @@ int bind_when_free(int fd, const Bytes& address, bool listens) {
     const bool somebody = connect(asks, address_of(address), size_of(address)) == 0;
     ::close(asks);
     if (somebody) return err;
+    if (tries == 0) notice("waiting for {}: connections that have just ended keep it for a minute", port_of(address));
     usleep(kPause_us);
   }
 }

@@ -157,7 +157,8 @@ Result<void> Revival::transplant(const Trace& trace, const std::map<UnitId, Unit
   }
   if (!shared.descriptors().empty()) {
     spec_.notes.push_back(
-        "shared memory is the processes' own: what they write is not in the files that they had mapped");
+        "shared memory is the processes' own: what they write is not in the files that they had mapped, and "
+        "shmdt(2) does not know it");
   }
   std::optional<DumpedKeep> dumped;
   if (images) dumped = DumpedKeep{hold_->path(), images->init()};

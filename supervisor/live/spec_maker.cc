@@ -84,6 +84,12 @@ Result<void> SpecMaker::check() {
                         "had it from outside, give it to redrive as well",
                         name.first, printable(trace_.unit_name(name.first)), fd)};
       }
+      if (object.kind == Kind::eventfd && in_later(object).users.size() > 1) {
+        return Error{
+            fmt::format("unit {} ({}) cannot live again: it shares the counter of its descriptor {} "
+                        "(eventfd(2)) with other units, and nothing tells what they did first",
+                        name.first, printable(trace_.unit_name(name.first)), fd)};
+      }
       if (object.kind != Kind::other && object.kind != Kind::memfd) continue;
       return Error{fmt::format("unit {} ({}) cannot live again: its descriptor {} is {}, which cannot be made again",
                                name.first, printable(trace_.unit_name(name.first)), fd, what(object))};
@@ -133,6 +139,18 @@ const OpenObject& SpecMaker::in_later(const OpenObject& object) const {
   return found ? later_.model.objects()[*found] : object;
 }
 
+// Whether a process has a descriptor of it.
+bool SpecMaker::is_held(ObjectNumber number) const {
+  const auto holds = [&](const auto& entry) {
+    const auto& table = *entry.second.descriptors;
+    return !entry.second.ended && std::any_of(table.begin(), table.end(), [&](const auto& descriptor) {
+      return descriptor.second.object == number;
+    });
+  };
+  const auto& processes = past_.model.processes();
+  return std::any_of(processes.begin(), processes.end(), holds);
+}
+
 void SpecMaker::pair_sockets() {
   const auto& objects = past_.model.objects();
   const auto& after = later_.model.objects();
@@ -148,6 +166,12 @@ void SpecMaker::pair_sockets() {
       if (i == j || needed_[open[j].first] || !belong_together(*open[i].second, *open[j].second)) continue;
       pair(open[i].first, open[j].first);
       break;
+    }
+    // The other end was closed; what it has sent before can still be received.
+    for (ObjectNumber number = 0; number < objects.size() && !needed_[open[i].first]; ++number) {
+      const OpenObject& closed = objects[number];
+      const bool is_end = closed.kind == Kind::socket && !needed_.contains(number) && !is_held(number);
+      if (is_end && belong_together(*open[i].second, in_later(closed))) pair(open[i].first, number);
     }
     if (needed_[open[i].first] || !objects[open[i].first].connects) continue;
     // Maybe it is accepted later, by a socket that listens here.
@@ -183,7 +207,17 @@ Result<std::vector<InFlight::Piece>> SpecMaker::arriving(ObjectNumber at) const 
     sum -= std::min(sum, call->send->length);
   }
   const bool datagrams = object.kind == Kind::socket && past_.model.socket_type(object) != SOCK_STREAM;
-  if (datagrams || left == static_cast<int64_t>(sum)) return pieces;
+  if (datagrams && object.unknown_messages) {
+    return Error{
+        fmt::format("it is not known what was on its way in {}: some of its messages were cut when they were "
+                    "received (recv(2), MSG_TRUNC)",
+                    what(object))};
+  }
+  if (datagrams) {  // what did not fit into the receiver's buffer is gone (recv(2), MSG_TRUNC)
+    std::erase_if(pieces, [](const auto& piece) { return piece.rest; });
+    return pieces;
+  }
+  if (left == static_cast<int64_t>(sum)) return pieces;
   return Error{
       fmt::format("it is not known what was on its way in {}: {} bytes were written and not read, and {} of "
                   "them are known (bytes that sendfile(2) or splice(2) has moved are not)",

@@ -36,6 +36,7 @@ class SpecMaker {
   void find_needed();
   uint64_t pipes_to_others() const;
   void pair_sockets();
+  bool is_held(ObjectNumber number) const;
   void pair(ObjectNumber a, ObjectNumber b);
   const OpenObject& in_later(const OpenObject& object) const;
   Result<std::vector<InFlight::Piece>> arriving(ObjectNumber at) const;

@@ -7,6 +7,7 @@ import time
 import mpi
 import redriving
 from harness import Failure, needs, test
+from programs import program
 from redriving import free_port
 
 COUNTING = """
@@ -147,6 +148,20 @@ print('winner', first.recv(10).decode(), flush=True)
 select.select([end for end in ends if end is not first], [], [])  # the others have answered too
 for pid in pids: os.kill(pid, signal.SIGKILL)
 for pid in pids: os.waitpid(pid, 0)
+"""
+
+SHARED = """
+import mmap, os
+first, second = mmap.mmap(-1, 4096), mmap.mmap(-1, 8192)
+pid = os.fork()
+if pid == 0:
+    for i in range(300):
+        os.getppid()
+        first[0] = i % 251
+        second[4096] = (second[4096] + first[0]) % 251
+    os._exit(0)
+os.waitpid(pid, 0)
+print(first[0], second[4096])
 """
 
 RANKS = """
@@ -388,6 +403,48 @@ def deliver_winner(ctx):
     other = {2: 3, 3: 2}[first]
     outcome = live(ctx, "--deliver", f"1@{event}={other}")
     ctx.expect(outcome.stdout == f"winner {other - 1}\n" != recorded.stdout, outcome, f"unit {other} does not win")
+
+
+PARTS = (0.3, 0.6, 0.9)
+SELF_CHECKING = {"unix_stream": PARTS, "pipe_writers": PARTS, "epoll_server": PARTS, "signal_child": PARTS, "pending_signals": PARTS, "timerfd": PARTS,
+                 "signalfd": (0.3, 0.6)}  # then it polls for the ends of children, which may come later (supervisor/live/DESIGN.md, Limits)
+
+
+@test("live/programs", timeout_s=240)
+def programs(ctx):
+    """Programs that check themselves come to their ends from several places."""
+    for name, parts in SELF_CHECKING.items():
+        shutil.rmtree(ctx.trace, ignore_errors=True)
+        ctx.fresh_work()
+        binary = program(ctx.options, name)
+        ctx.expect_status(ctx.redrive("record", "-o", ctx.trace, "--", binary, cwd=ctx.work), 0)
+        events = sum(interval["events"] for interval in ctx.json("ls", ctx.trace)["units"][0]["intervals"])
+        for part in parts:
+            event = int(events * part)
+            outcome = ctx.expect_status(ctx.redrive("live", ctx.trace, "--break", f"1@{event}", cwd=ctx.work), 0)
+            ctx.expect(outcome.stdout.startswith("ok"), outcome, f"{name} is wrong from event {event} on")
+
+
+@test("live/shared")
+def shared(ctx):
+    """Memory that processes share, in two objects."""
+    recorded = record(ctx, "/usr/bin/python3", "shared.py", shared_py=SHARED)
+    steps = calls(ctx, "1", r"^getppid\(")
+    outcome = live(ctx, f"1@{steps[len(steps) // 2]}")
+    ctx.expect(outcome.stdout == recorded.stdout, outcome, "another result")
+
+
+@test("live/unknown")
+def unknown(ctx):
+    """What nothing tells is refused, not guessed: who has changed a counter that units share first, and where messages that were cut came from."""
+    for name, words in (("eventfd", "shares the counter"), ("socketpairs", "some of its messages were cut")):
+        shutil.rmtree(ctx.trace, ignore_errors=True)
+        ctx.fresh_work()
+        binary = program(ctx.options, name)
+        ctx.expect_status(ctx.redrive("record", "-o", ctx.trace, "--", binary, cwd=ctx.work), 0)
+        events = sum(interval["events"] for interval in ctx.json("ls", ctx.trace)["units"][0]["intervals"])
+        outcome = ctx.expect_status(ctx.redrive("live", ctx.trace, "--break", f"1@{int(events * 0.6)}", cwd=ctx.work), 1)
+        ctx.expect(words in outcome.stderr and not outcome.stdout, outcome, f"{name} is not refused")
 
 
 @test("live/deliver_refused")

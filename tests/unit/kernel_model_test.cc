@@ -9,6 +9,8 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 
+#include <algorithm>
+
 #include "supervisor/live/in_flight.h"
 #include "tests/unit/unit_test.h"
 
@@ -203,6 +205,19 @@ TEST_CASE("KernelModel: a signal is pending until it is delivered; its handler's
   CHECK_EQ(story.model.threads().at({1, 0}).mask.size(), 1);
   story.make(SYS_rt_sigreturn, {}, 0);
   CHECK(story.model.threads().at({1, 0}).mask.empty());
+}
+
+TEST_CASE("KernelModel: a signal of the kernel's is pending once, a real-time signal as often as it was sent") {
+  Story story;
+  for (int i = 0; i < 3; ++i) {
+    story.make(SYS_kill, {100, SIGUSR1}, 0);
+    story.make(SYS_kill, {100, static_cast<uint64_t>(SIGRTMIN)}, 0);
+  }
+  const auto& pending = story.process().pending;
+  CHECK_EQ(std::count(pending.begin(), pending.end(), SIGUSR1), 1);
+  CHECK_EQ(std::count(pending.begin(), pending.end(), SIGRTMIN), 3);
+  story.make(SYS_rt_sigtimedwait, {0, 0, 0, 8}, SIGRTMIN);
+  CHECK_EQ(std::count(pending.begin(), pending.end(), SIGRTMIN), 2);
 }
 
 TEST_CASE("KernelModel: a call that is in progress does nothing before its end") {
