@@ -899,10 +899,11 @@ bool serve_call(Slot& s) {
   }
   const bool copied_is_known = is_set(s.known, argument(regs, 0));
   if (call.refusal) s.phase = Phase::after;
-  int64_t result = call.refusal ? -call.refusal : execute(made_with, Phase::kernel, sleeps ? s.sleeps : 0);
+  const uint64_t sleep = sleeps && !waits_ns ? s.sleeps : 0;  // so short a wait is no sleep
+  int64_t result = call.refusal ? -call.refusal : execute(made_with, Phase::kernel, sleep);
   // The kernel, or a filter from outside, may not know that call.
-  if (waits_ns && result < 0 && result != NOT_MADE) result = execute(&regs, Phase::kernel, s.sleeps);
-  if (sleeps && result == NOT_MADE) {
+  if (waits_ns && result < 0) result = execute(&regs, Phase::kernel, 0);
+  if (sleep && result == NOT_MADE) {
     s.phase = Phase::before;
     s.pending = 0;
     return false;
