@@ -357,23 +357,6 @@ def no_privilege(ctx):
     redrive_all(ctx)
 
 
-@test("bad_input/no_criu")
-def no_criu(ctx):
-    """Image checkpoints cannot be taken because the program that takes them is missing. Skipped for a recorder that needs no such program."""
-    if b"criu" not in ctx.options.redrive.read_bytes():
-        raise Skip("this redrive uses no criu")
-    needs_mounts(ctx)
-    job = job_of(ctx, "pipe_pingpong")
-    job.prepare(ctx.work)
-    criu = shutil.which("criu", path="/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/sbin:/usr/local/bin")
-    if not criu:
-        raise Skip("no criu here to hide")
-    outcome = ctx.run("unshare", "-m", "sh", "-c", 'mount --bind /dev/null "$1" && shift && exec "$@"', "sh", criu,
-                      ctx.options.redrive, "record", "-o", ctx.trace, *PERIOD, "--", *job.command, cwd=ctx.work)
-    records_with_exec_checkpoints_only(ctx, outcome, ctx.trace)
-    redrive_all(ctx)
-
-
 def started_recording(ctx):
     """A recording, well under way, of a program that does not end: (Process, trace)."""
     job = job_of(ctx, "until_signal", "0")
